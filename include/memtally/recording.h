@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* Recordings: what a program did with its memory, on disk, and how to read it.
+ *
+ * A recording is a folder with one file for each process image and one file of what was seen from
+ * outside. docs/FORMATS.md has the grammar. A recording object is read-only once open and may be
+ * used from several threads at a time. */
+#ifndef MEMTALLY_RECORDING_H
+#define MEMTALLY_RECORDING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <memtally/error.h>
+#include <memtally/tally.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct mt_recording;
+
+/* How much the recorder writes down. */
+enum mt_depth {
+    MT_DEPTH_DEFAULT, /* mappings, engine buffers, blocks of 64 KiB and more; smaller ones counted
+                         in total and sampled */
+    MT_DEPTH_FULL     /* every event */
+};
+
+/* How call stacks are taken. */
+enum mt_stacks { MT_STACKS_FP, MT_STACKS_UNWIND, MT_STACKS_NONE };
+
+/* Opens the recording folder (or single recording file) `path` and reads all of it into facts.
+ * Damaged blocks are skipped and counted; see mt_recording_damage(). On success *recording is owned
+ * by the caller; close it with mt_recording_close().
+ * Errors: MT_ENOTFOUND (no such path, or no recording in it), MT_EFORMAT (foreign file),
+ * MT_EVERSION (written by a newer memtally), MT_ETRUNCATED, MT_ECORRUPT (nothing readable left),
+ * MT_EPERM, MT_EIO, MT_ENOMEM; error->offset is the position in the file that error->text names. */
+int mt_recording_open(const char *path, struct mt_recording **recording, struct mt_error *error);
+
+/* Closes a recording. Takes NULL. */
+void mt_recording_close(struct mt_recording *recording);
+
+/* What of a recording could not be read. */
+struct mt_recording_damage {
+    uint64_t files_unreadable;
+    uint64_t blocks_bad;   /* failed their checksum or their grammar */
+    uint64_t blocks_open;  /* not finished when the process ended; read as far as written */
+    uint64_t events_lost;  /* the recorder itself said that it had to drop them */
+    char first[256];       /* file and offset of the first bad block, "" where there is none */
+};
+
+void mt_recording_get_damage(const struct mt_recording *recording,
+                             struct mt_recording_damage *damage);
+
+/* The tally of the recorded process tree at `moment`. On success *tally is owned by the caller;
+ * free it with mt_tally_destroy().
+ * Errors: MT_ENOTFOUND (no process has a picture of its pages), MT_EARG, MT_ENOMEM. */
+int mt_recording_tally(const struct mt_recording *recording, const struct mt_moment *moment,
+                       struct mt_tally **tally, struct mt_error *error);
+
+/* One point of the timeline of the whole tree: resident bytes summed over its processes. */
+struct mt_timeline_point {
+    uint64_t time_ns; /* since the start of the recording */
+    uint64_t resident_bytes;
+};
+
+/* The timeline, oldest first. *points is owned by the caller; free it with free().
+ * Errors: MT_ENOMEM. */
+int mt_recording_timeline(const struct mt_recording *recording, struct mt_timeline_point **points,
+                          size_t *n_points, struct mt_error *error);
+
+/* Marks that programs set (scope.h) and phases, oldest first; borrowed from the recording. */
+struct mt_recording_mark {
+    uint64_t time_ns;
+    uint64_t pid;
+    const char *name;
+};
+
+size_t mt_recording_marks(const struct mt_recording *recording,
+                          const struct mt_recording_mark **marks);
+
+/* Live heap and mapping bytes by call stack at a moment. Frames are innermost first. `complete` is
+ * 0 for a stack that could not be followed to its root. Sampled small blocks are scaled up to the
+ * bytes that they stand for. */
+struct mt_stack_entry {
+    uint64_t bytes;
+    uint64_t count;
+    int complete;
+    size_t n_frames;
+    const char *const *frames;
+};
+
+struct mt_stack_list {
+    uint64_t sampled_interval_bytes; /* 0 where every block was recorded */
+    size_t n_entries;
+    const struct mt_stack_entry *entries; /* sorted by bytes, largest first */
+};
+
+/* The stacks at `moment`, over all processes; at most `limit` entries, 0 for all. *stacks is owned
+ * by the caller; free it with mt_stack_list_destroy(). Errors: MT_ENOTFOUND, MT_ENOMEM. */
+int mt_recording_stacks(const struct mt_recording *recording, const struct mt_moment *moment,
+                        size_t limit, struct mt_stack_list **stacks, struct mt_error *error);
+
+void mt_stack_list_destroy(struct mt_stack_list *stacks);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

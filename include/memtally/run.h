@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* Running a program under the recorder and watching its process tree from outside.
+ *
+ * One run object belongs to one thread. While it exists, it is the subreaper of the processes that
+ * the program leaves behind, so a process should watch one run at a time. */
+#ifndef MEMTALLY_RUN_H
+#define MEMTALLY_RUN_H
+
+#include <stdint.h>
+
+#include <memtally/error.h>
+#include <memtally/recording.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct mt_run;
+
+struct mt_run_options {
+    const char *directory;       /* recording folder; made if absent, must not hold a recording */
+    const char *recorder_path;   /* libmemtally-record.so; NULL: watch from outside only */
+    enum mt_depth depth;
+    enum mt_stacks stacks;
+    double picture_share;        /* of run time that pictures may take; 0 means 0.02 */
+    char *const *argv;           /* NULL-terminated; argv[0] is looked up in PATH */
+    char *const *environment;    /* NULL-terminated; NULL: the caller's */
+    int stdout_fd;               /* the program's standard output, or -1: the caller's */
+    int stderr_fd;               /* the program's standard error, or -1: the caller's */
+};
+
+/* The state of a run at one look. */
+struct mt_run_status {
+    int running;                 /* 1 while any process of the tree lives */
+    uint64_t elapsed_ns;
+    uint64_t resident_bytes;     /* of the whole tree */
+    uint64_t n_processes;
+};
+
+struct mt_run_result {
+    int exit_code;               /* of the program, or 128 + signal */
+    int signal;                  /* that killed it, or 0 */
+    uint64_t wall_ns;
+    uint64_t peak_resident_bytes; /* largest sum over the tree that was seen from outside */
+};
+
+/* Starts the program. On success *run is owned by the caller; end it with mt_run_finish() or
+ * mt_run_abandon().
+ * Errors: MT_ENOTFOUND (no such program; nothing was started), MT_EPERM (not executable, or the
+ * folder cannot be written), MT_EBUSY (the folder holds a recording), MT_EIO, MT_ENOMEM. */
+int mt_run_start(const struct mt_run_options *options, struct mt_run **run,
+                 struct mt_error *error);
+
+/* The program's process id. */
+int mt_run_pid(const struct mt_run *run);
+
+/* Watches for at most `timeout_ms`, returning early when the last process has ended. Call it in a
+ * loop: samples and pictures from outside are taken here. */
+int mt_run_poll(struct mt_run *run, int timeout_ms, struct mt_run_status *status,
+                struct mt_error *error);
+
+/* Sends `signal` to the program. Safe in a signal handler. */
+int mt_run_signal(const struct mt_run *run, int signal);
+
+/* Takes the run's end: waits for the tree, compacts and compresses the recording, frees the object.
+ * `progress` (may be NULL) is called with a share done between 0 and 1 while it compacts. The
+ * object is freed whatever the result; the recording stays readable uncompressed if compacting
+ * fails. Errors: MT_EIO, MT_ENOMEM. */
+int mt_run_finish(struct mt_run *run, void (*progress)(void *context, double share), void *context,
+                  struct mt_run_result *result, struct mt_error *error);
+
+/* Kills what still runs, leaves the recording as it is and frees the object. Takes NULL. */
+void mt_run_abandon(struct mt_run *run);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

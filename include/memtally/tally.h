@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/* The tally: bytes per place and category at one moment, each entry with its provenance.
+ *
+ * A measurement and a prediction are both tallies, so that comparing is subtraction. In a
+ * measurement, the rows' resident bytes and the unattributed bytes of a place add up to its total
+ * resident bytes exactly.
+ *
+ * Sizes are in bytes. A size that is not known is MT_UNKNOWN, never 0. */
+#ifndef MEMTALLY_TALLY_H
+#define MEMTALLY_TALLY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <memtally/category.h>
+#include <memtally/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MT_UNKNOWN UINT64_MAX
+
+/* Where a figure comes from, surest first. X(NAME, "name"). */
+#define MT_PROVENANCE_LIST(X)                                                                      \
+    X(READ, "read")             /* from a file's header */                                         \
+    X(EXACT, "exact")           /* the engine or the allocator call said so */                     \
+    X(DERIVED, "derived")       /* a named rule for a named engine version */                      \
+    X(MEASURED, "measured")     /* the operating system or the driver said so */                   \
+    X(INFERRED, "inferred")     /* a heuristic */                                                  \
+    X(CALIBRATED, "calibrated") /* learnt on this machine */                                       \
+    X(ASSUMED, "assumed")
+
+enum mt_provenance {
+#define MT_PROVENANCE_ENUM(NAME, name) MT_PROVENANCE_##NAME,
+    MT_PROVENANCE_LIST(MT_PROVENANCE_ENUM)
+#undef MT_PROVENANCE_ENUM
+    MT_PROVENANCE_COUNT
+};
+
+enum mt_tally_kind { MT_TALLY_MEASUREMENT, MT_TALLY_ESTIMATE };
+
+enum mt_moment_kind { MT_MOMENT_PEAK, MT_MOMENT_STEADY, MT_MOMENT_EXIT, MT_MOMENT_TIME };
+
+/* The moment that a tally is asked for. `time_ns` counts from the start of the recording and is
+ * read for MT_MOMENT_TIME only. */
+struct mt_moment {
+    enum mt_moment_kind kind;
+    uint64_t time_ns;
+};
+
+/* One part of a row: a file, a buffer type, a library, an arena. */
+struct mt_tally_detail {
+    const char *name;
+    uint64_t allocated_bytes;
+    uint64_t resident_bytes;
+    uint64_t count;
+    enum mt_provenance provenance;
+};
+
+/* One category at one place. `provenance` is the least sure of its details'. `count` is the number
+ * of blocks, buffers or mappings. `low_bytes` and `high_bytes` bound an estimate and are MT_UNKNOWN
+ * in a measurement. Details are sorted by resident bytes, largest first. */
+struct mt_tally_row {
+    enum mt_category category;
+    uint64_t allocated_bytes;
+    uint64_t resident_bytes;
+    uint64_t low_bytes;
+    uint64_t high_bytes;
+    uint64_t count;
+    enum mt_provenance provenance;
+    size_t n_details;
+    const struct mt_tally_detail *details;
+};
+
+/* One place: "host" or "gpu:<uuid>".
+ * Invariant of a measurement: sum(rows[i].resident_bytes) + unattributed_bytes
+ * == total_resident_bytes.
+ * `picture_skew_bytes` is the resident size that the kernel stated beside the picture less the
+ * picture's own total; 0 for a process that did not run meanwhile. `skew_known` is 0 where the
+ * kernel's figure could not be read. */
+struct mt_tally_place {
+    const char *place;
+    uint64_t total_resident_bytes;
+    uint64_t peak_resident_bytes;
+    uint64_t capacity_bytes;
+    uint64_t unattributed_bytes;
+    int64_t picture_skew_bytes;
+    int skew_known;
+    size_t n_rows;
+    const struct mt_tally_row *rows;
+};
+
+/* One process of the recorded tree. `end` says how it ended ("exited 0", "killed by SIGKILL",
+ * "running"). `observed` is "recorder" where the preloaded recorder was in it, else "outside" with
+ * the reason in `observed_reason`. `picture_time_ns` is when its picture was taken, counted from
+ * the start of the recording, MT_UNKNOWN where it has none (then it has no places). */
+struct mt_tally_process {
+    uint64_t pid;
+    uint64_t parent_pid;
+    const char *command;
+    const char *end;
+    const char *observed;
+    const char *observed_reason;
+    uint64_t start_ns;
+    uint64_t end_ns;
+    uint64_t picture_time_ns;
+    uint64_t peak_resident_bytes;
+    uint64_t peak_caught_bytes;
+    uint64_t pictures_taken;
+    uint64_t pictures_skipped;
+    uint64_t swap_bytes;
+    size_t n_places;
+    const struct mt_tally_place *places;
+};
+
+/* What the machine said at the moment of the tally; MT_UNKNOWN where it said nothing. */
+struct mt_tally_machine {
+    uint64_t sample_time_ns;
+    uint64_t memory_total_bytes;
+    uint64_t memory_free_bytes;
+    uint64_t memory_available_bytes;
+    uint64_t page_cache_bytes;
+    uint64_t swap_total_bytes;
+    uint64_t swap_used_bytes;
+    uint64_t other_processes_resident_bytes;
+    int cgroup_version; /* 1, 2, or 0 where there is none */
+    uint64_t cgroup_limit_bytes;
+    uint64_t cgroup_usage_bytes;
+    uint64_t cgroup_peak_bytes;
+    double pressure_some_avg10_percent; /* negative where unknown */
+    double pressure_full_avg10_percent;
+};
+
+/* A tally of a process tree. `places` covers the whole tree with shared pages counted once,
+ * `shared_rule` says how; `processes[i].places` has each process by itself. `notes` are sentences
+ * about what could not be seen or was skipped. */
+struct mt_tally {
+    enum mt_tally_kind kind;
+    struct mt_moment moment;
+    uint64_t moment_ns;
+    const char *engine_name;    /* NULL where unknown */
+    const char *engine_version; /* NULL where unknown */
+    const char *model_path;     /* NULL where unknown */
+    const char *shared_rule;
+    size_t n_places;
+    const struct mt_tally_place *places;
+    size_t n_processes;
+    const struct mt_tally_process *processes;
+    struct mt_tally_machine machine;
+    size_t n_notes;
+    const char *const *notes;
+};
+
+/* The name of a provenance ("exact"). Borrowed, static. Any thread. */
+const char *mt_provenance_name(enum mt_provenance provenance);
+
+/* The name of a moment ("peak"). Borrowed, static. Any thread. */
+const char *mt_moment_name(enum mt_moment_kind kind);
+
+/* The row of `category` in `place`, or NULL where it has none. Borrowed from the tally. */
+const struct mt_tally_row *mt_tally_row_of(const struct mt_tally_place *place,
+                                           enum mt_category category);
+
+/* Whether the equation stated at struct mt_tally_place holds for every place of the tally and of
+ * its processes. Any thread. */
+int mt_tally_adds_up(const struct mt_tally *tally);
+
+/* Frees a tally and all that it points to. Takes NULL. */
+void mt_tally_destroy(struct mt_tally *tally);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

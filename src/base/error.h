@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* Filling in a struct mt_error. For use inside the library. */
+#ifndef MT_BASE_ERROR_H
+#define MT_BASE_ERROR_H
+
+#include <memtally/error.h>
+
+/* Sets *error (when not NULL) and returns `code`, so that a failing path is one line:
+ * `return mt_fail(error, MT_EFORMAT, offset, "%s: …", path);` */
+int mt_fail(struct mt_error *error, int code, uint64_t offset, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* The MT_E code that an errno value stands for. */
+int mt_code_of_errno(int errno_value);
+
+/* Like mt_fail() with the code and the words of `errno_value` appended after ": ". */
+int mt_fail_errno(struct mt_error *error, int errno_value, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

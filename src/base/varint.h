@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* Variable-length integers (LEB128) and zigzag. Preload-safe: no libc, no state. */
+#ifndef MT_BASE_VARINT_H
+#define MT_BASE_VARINT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The most bytes that a 64-bit value takes. */
+#define MT_VARINT_MAX 10
+
+/* Writes `value` at `at` and returns the byte past it. `at` has MT_VARINT_MAX bytes of room. */
+static inline uint8_t *mt_varint_put(uint8_t *at, uint64_t value)
+{
+    while (value >= 0x80) {
+        *at++ = (uint8_t)(value | 0x80);
+        value >>= 7;
+    }
+    *at++ = (uint8_t)value;
+    return at;
+}
+
+/* Maps small negative numbers to small unsigned ones: 0, -1, 1, -2 … to 0, 1, 2, 3 … */
+static inline uint64_t mt_zigzag(int64_t value)
+{
+    return ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+}
+
+static inline int64_t mt_unzigzag(uint64_t value)
+{
+    return (int64_t)(value >> 1) ^ -(int64_t)(value & 1);
+}
+
+/* Reads a value at *at, not past `end`. Returns 1 and moves *at past it; returns 0 and leaves
+ * *at and *value alone where the bytes end too early or hold more than 64 bits. */
+int mt_varint_get(const uint8_t **at, const uint8_t *end, uint64_t *value);
+
+#endif
