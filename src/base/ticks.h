@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* The cheapest clock that orders events across threads. Preload-safe: inline, no state. */
+#ifndef MT_BASE_TICKS_H
+#define MT_BASE_TICKS_H
+
+#include <stdint.h>
+#include <time.h>
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+static inline uint64_t mt_monotonic_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The processor's own counter, or 0 where there is none. */
+static inline uint64_t mt_counter(void)
+{
+#if defined(__x86_64__)
+    return __rdtsc();
+#elif defined(__aarch64__)
+    uint64_t value;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(value));
+    return value;
+#else
+    return 0;
+#endif
+}
+
+/* The counter where `use_counter` says that it runs at one rate on all processors, else
+ * nanoseconds of CLOCK_MONOTONIC. */
+static inline uint64_t mt_ticks(int use_counter)
+{
+    return use_counter ? mt_counter() : mt_monotonic_ns();
+}
+
+#endif

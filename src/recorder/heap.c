@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/* What the recorder writes down of the heap: large blocks as events, small ones as running totals
+ * and as a Poisson sample, and in which megabytes of the address space the heap was seen. */
+#include "recorder/recorder.h"
+
+#include "recorder/real.h"
+#include "recorder/sys.h"
+
+#define SET_BUCKETS  8192u
+#define BUCKET_SLOTS 8u
+#define ADDRESS_BITS 47
+#define REGION_WORDS (((uint64_t)1 << ADDRESS_BITS) / MT_GRANULE_BYTES / 64)
+
+/* The sampled blocks that are alive. A bucket is a cache line; a block lies in its bucket or not at
+ * all, so that adding and taking are one atomic store each and leave nothing behind. */
+struct sample_set {
+    uint64_t slot[SET_BUCKETS][BUCKET_SLOTS];
+};
+
+void heap_init(void)
+{
+    memtally_recorder.samples = mt_sys_map(sizeof(struct sample_set));
+    memtally_recorder.regions = mt_sys_map(REGION_WORDS * sizeof(uint64_t));
+}
+
+static uint64_t *bucket_of(uint64_t address)
+{
+    uint64_t hash = (address >> 4) * 0x9e3779b97f4a7c15u;
+    return memtally_recorder.samples->slot[hash >> 51];
+}
+
+_Static_assert(SET_BUCKETS == 1u << (64 - 51), "the hash selects a bucket");
+
+static int samples_add(uint64_t address)
+{
+    uint64_t *bucket = bucket_of(address);
+    for (uint32_t i = 0; i < BUCKET_SLOTS; i++) {
+        uint64_t empty = 0;
+        if (__atomic_compare_exchange_n(&bucket[i], &empty, address, 0, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED))
+            return 1;
+    }
+    return 0;
+}
+
+static int samples_take(uint64_t address)
+{
+    uint64_t *bucket = bucket_of(address);
+    for (uint32_t i = 0; i < BUCKET_SLOTS; i++) {
+        if (__atomic_load_n(&bucket[i], __ATOMIC_RELAXED) == address) {
+            __atomic_store_n(&bucket[i], 0, __ATOMIC_RELAXED);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void new_region(struct thread *thread, uint64_t first, uint64_t last)
+{
+    for (uint64_t granule = first; granule <= last; granule++)
+        __atomic_fetch_or(&memtally_recorder.regions[granule / 64], (uint64_t)1 << (granule % 64),
+                          __ATOMIC_RELAXED);
+    uint64_t fields[] = {first, last - first + 1};
+    mt_write_event(&thread->writer, MT_EVENT_HEAP_REGION, now_ticks(), fields, 2);
+}
+
+static inline void mark_region(struct thread *thread, uint64_t address, uint64_t size)
+{
+    if (UNLIKELY(address >> ADDRESS_BITS))
+        return;
+    uint64_t first = address / MT_GRANULE_BYTES;
+    uint64_t last = (address + (size ? size - 1 : 0)) / MT_GRANULE_BYTES;
+    const uint64_t *regions = memtally_recorder.regions;
+    int known = regions[first / 64] >> (first % 64) & regions[last / 64] >> (last % 64) & 1;
+    if (UNLIKELY(!known))
+        new_region(thread, first, last);
+}
+
+static uint64_t next_random(struct thread *thread)
+{
+    uint64_t x = thread->random;
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    return thread->random = x;
+}
+
+/* The logarithm to base 2 of m in [1, 2): a Chebyshev fit that is good to 2e-5. */
+static double log2_of_mantissa(double m)
+{
+    return ((((0.04300495779 * m - 0.40251339355) * m + 1.58947429498) * m - 3.48987855069) * m +
+            5.04785541345) *
+               m -
+           2.78792620731;
+}
+
+/* An exponentially distributed distance of mean SAMPLE_INTERVAL_BYTES: -ln(u) for u in (0, 1]. */
+static int64_t next_distance(struct thread *thread)
+{
+    uint64_t bits = (next_random(thread) >> 11) | 1;
+    int exponent = 63 - __builtin_clzll(bits);
+    double mantissa = (double)bits / (double)((uint64_t)1 << exponent);
+    double log2_u = (double)(exponent - 53) + log2_of_mantissa(mantissa);
+    return (int64_t)(-log2_u * 0.69314718055994531 * SAMPLE_INTERVAL_BYTES) + 1;
+}
+
+static void write_block(struct thread *thread, enum mt_event_op op, uint64_t address,
+                        uint64_t size, const void *frame)
+{
+    struct mt_writer *writer = &thread->writer;
+    uint32_t stack = stack_number(thread, frame);
+    uint64_t ticks = now_ticks();
+    if (!mt_writer_room(writer, 1 + 4 * MT_VARINT_MAX, ticks))
+        return;
+    uint8_t *at = mt_event_begin(writer, op, ticks);
+    at = mt_put_heap_address(writer, at, address);
+    at = mt_varint_put(at, size);
+    at = mt_varint_put(at, stack);
+    mt_event_end(writer, at);
+}
+
+static void write_free(struct thread *thread, enum mt_event_op op, uint64_t address)
+{
+    struct mt_writer *writer = &thread->writer;
+    uint64_t ticks = now_ticks();
+    if (!mt_writer_room(writer, 1 + 2 * MT_VARINT_MAX, ticks))
+        return;
+    uint8_t *at = mt_event_begin(writer, op, ticks);
+    at = mt_put_heap_address(writer, at, address);
+    mt_event_end(writer, at);
+}
+
+static void sample(struct thread *thread, uint64_t address, uint64_t size, const void *frame)
+{
+    int first = thread->writer.small_allocs == 1;
+    thread->until_sample = next_distance(thread);
+    if (first)
+        return; /* a thread's first distance starts at its first block */
+    if (samples_add(address))
+        write_block(thread, MT_EVENT_SAMPLE_ALLOC, address, size, frame);
+    else
+        __atomic_fetch_add(&memtally_recorder.process->file.header->samples_dropped, 1,
+                           __ATOMIC_RELAXED);
+}
+
+void note_alloc(struct thread *thread, void *address, size_t size, const void *frame)
+{
+    uint64_t usable = memtally_real.malloc_usable_size(address);
+    uint64_t at = (uint64_t)(uintptr_t)address;
+    mark_region(thread, at, usable);
+    if (memtally_recorder.depth == MT_DEPTH_FULL || usable >= EXACT_FROM_BYTES) {
+        write_block(thread, MT_EVENT_ALLOC, at, size, frame);
+        return;
+    }
+    thread->writer.small_allocs++;
+    thread->writer.small_alloc_bytes += usable;
+    thread->until_sample -= (int64_t)usable;
+    if (UNLIKELY(thread->until_sample < 0))
+        sample(thread, at, usable, frame);
+}
+
+void note_free(struct thread *thread, void *address)
+{
+    uint64_t usable = memtally_real.malloc_usable_size(address);
+    uint64_t at = (uint64_t)(uintptr_t)address;
+    if (UNLIKELY(usable >= LOOK_FROM_BYTES)) {
+        look_before_fall(thread, usable);
+    } else {
+        thread->freed_bytes += usable;
+        if (UNLIKELY(thread->freed_bytes >= 16 * LOOK_FROM_BYTES))
+            look_before_fall(thread, thread->freed_bytes);
+    }
+    if (memtally_recorder.depth == MT_DEPTH_FULL || usable >= EXACT_FROM_BYTES) {
+        write_free(thread, MT_EVENT_FREE, at);
+        return;
+    }
+    thread->writer.small_frees++;
+    thread->writer.small_free_bytes += usable;
+    if (UNLIKELY(samples_take(at)))
+        write_free(thread, MT_EVENT_SAMPLE_FREE, at);
+}

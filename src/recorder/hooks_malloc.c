@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/* The malloc family. Each hook calls the real function and notes what it did; until the real
+ * functions are known, static memory answers. */
+#include "recorder/recorder.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "recorder/real.h"
+
+#define FRAME __builtin_frame_address(0)
+
+#define HOOK(result, name, parameters) EXPORTED result name parameters;
+#define HOOK_GGML(result, name, parameters)
+#define HOOK_JUMP(name)
+#define HOOK_OWN(result, name, parameters)
+#include "recorder/hooks.def"
+
+static inline void *allocated(void *address, size_t size, const void *frame)
+{
+    struct thread *thread;
+    if (LIKELY(address != NULL) && (thread = enter()) != NULL) {
+        note_alloc(thread, address, size, frame);
+        leave();
+    }
+    return address;
+}
+
+static inline void freed(void *address)
+{
+    struct thread *thread = enter();
+    if (thread) {
+        note_free(thread, address);
+        leave();
+    }
+}
+
+void *malloc(size_t size)
+{
+    if (UNLIKELY(!real_ready()))
+        return early_alloc(16, size);
+    return allocated(memtally_real.malloc(size), size, FRAME);
+}
+
+void *calloc(size_t count, size_t size)
+{
+    size_t bytes;
+    if (UNLIKELY(!real_ready()))
+        return __builtin_mul_overflow(count, size, &bytes) ? NULL : early_alloc(16, bytes);
+    return allocated(memtally_real.calloc(count, size), count * size, FRAME);
+}
+
+void free(void *address)
+{
+    if (UNLIKELY(!address) || UNLIKELY(early_owns(address)))
+        return;
+    if (UNLIKELY(!real_ready()))
+        return;
+    freed(address);
+    memtally_real.free(address);
+}
+
+static void *move_early(void *address, size_t size)
+{
+    void *moved = malloc(size);
+    size_t room = early_room(address);
+    if (moved)
+        memcpy(moved, address, size < room ? size : room);
+    return moved;
+}
+
+/* The old block ends before the call and the new one begins after it, since another thread may be
+ * given the old address in between. A failed call begins the old one again. */
+static void *reallocate(void *address, size_t size, const void *frame)
+{
+    size_t old_size = memtally_real.malloc_usable_size(address);
+    freed(address);
+    void *result = memtally_real.realloc(address, size);
+    if (result)
+        return allocated(result, size, frame);
+    if (size) {
+        int saved_errno = errno;
+        allocated(address, old_size, frame);
+        errno = saved_errno;
+    }
+    return NULL;
+}
+
+void *realloc(void *address, size_t size)
+{
+    if (UNLIKELY(early_owns(address)))
+        return move_early(address, size);
+    if (UNLIKELY(!real_ready()))
+        return early_alloc(16, size);
+    if (!address)
+        return allocated(memtally_real.realloc(NULL, size), size, FRAME);
+    return reallocate(address, size, FRAME);
+}
+
+void *reallocarray(void *address, size_t count, size_t size)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (UNLIKELY(early_owns(address)))
+        return move_early(address, bytes);
+    if (UNLIKELY(!real_ready()))
+        return early_alloc(16, bytes);
+    if (!address)
+        return allocated(memtally_real.realloc(NULL, bytes), bytes, FRAME);
+    return reallocate(address, bytes, FRAME);
+}
+
+void *memalign(size_t alignment, size_t size)
+{
+    if (UNLIKELY(!real_ready()))
+        return early_alloc(alignment, size);
+    return allocated(memtally_real.memalign(alignment, size), size, FRAME);
+}
+
+int posix_memalign(void **result, size_t alignment, size_t size)
+{
+    if (UNLIKELY(!real_ready())) {
+        void *early = early_alloc(alignment, size);
+        if (!early)
+            return ENOMEM;
+        *result = early;
+        return 0;
+    }
+    int code = memtally_real.posix_memalign(result, alignment, size);
+    if (code == 0)
+        allocated(*result, size, FRAME);
+    return code;
+}
+
+void *aligned_alloc(size_t alignment, size_t size)
+{
+    if (UNLIKELY(!real_ready()))
+        return early_alloc(alignment, size);
+    return allocated(memtally_real.aligned_alloc(alignment, size), size, FRAME);
+}
+
+void *valloc(size_t size)
+{
+    if (UNLIKELY(!real_ready()))
+        return early_alloc(4096, size);
+    return allocated(memtally_real.valloc(size), size, FRAME);
+}
+
+void *pvalloc(size_t size)
+{
+    if (UNLIKELY(!real_ready()))
+        return early_alloc(4096, (size + 4095) & ~(size_t)4095);
+    return allocated(memtally_real.pvalloc(size), size, FRAME);
+}
+
+/* C23. A libc without them gets what they are defined to mean. */
+void free_sized(void *address, size_t size)
+{
+    if (!address || early_owns(address) || !real_ready())
+        return;
+    freed(address);
+    if (memtally_real.free_sized)
+        memtally_real.free_sized(address, size);
+    else
+        memtally_real.free(address);
+}
+
+void free_aligned_sized(void *address, size_t alignment, size_t size)
+{
+    if (!address || early_owns(address) || !real_ready())
+        return;
+    freed(address);
+    if (memtally_real.free_aligned_sized)
+        memtally_real.free_aligned_sized(address, alignment, size);
+    else
+        memtally_real.free(address);
+}
+
+int malloc_trim(size_t pad)
+{
+    if (UNLIKELY(!real_ready()))
+        return 0;
+    struct thread *thread = enter();
+    if (thread) {
+        look_before_fall(thread, UINT64_MAX);
+        leave();
+    }
+    return memtally_real.malloc_trim ? memtally_real.malloc_trim(pad) : 0;
+}

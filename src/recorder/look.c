@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* Catching the peak. Resident memory falls only in a few calls; the recorder looks just before
+ * them, and where the resident size stands higher than in every picture so far it takes a new one,
+ * within the share of run time that pictures may take. */
+#include "recorder/recorder.h"
+
+#include "recorder/sys.h"
+
+#define LOOK_EVERY_NS     100000u
+#define LOOK_ALWAYS_BYTES (16u << 20)
+#define PICTURE_STEP      (1u << 20)
+#define FREE_PICTURE_NS   5000000u /* what a process may spend whatever its run time */
+#define FIRST_NS_PER_MIB  30000u
+#define PICTURE_BASE_NS   300000u
+
+/* Rarely called otherwise: a burst of frees should not become a burst of system calls. */
+static int too_soon(struct process *process, uint64_t bytes)
+{
+    uint64_t now = mt_monotonic_ns();
+    uint64_t last = __atomic_load_n(&process->last_look_ns, __ATOMIC_RELAXED);
+    if (bytes < LOOK_ALWAYS_BYTES && now - last < LOOK_EVERY_NS)
+        return 1;
+    __atomic_store_n(&process->last_look_ns, now, __ATOMIC_RELAXED);
+    return 0;
+}
+
+static int within_budget(const struct process *process, uint64_t resident)
+{
+    uint64_t rate = process->ns_per_mib ? process->ns_per_mib : FIRST_NS_PER_MIB;
+    uint64_t cost = PICTURE_BASE_NS + (resident >> 20) * rate;
+    uint64_t elapsed = mt_monotonic_ns() - process->start_ns;
+    uint64_t allowed = elapsed / 1000000 * memtally_recorder.share_ppm;
+    if (allowed < FREE_PICTURE_NS)
+        allowed = FREE_PICTURE_NS;
+    return process->picture_spent_ns + cost <= allowed;
+}
+
+/* The totals of all threads; each is read while its owner may be changing it. */
+static void write_totals(struct thread *thread)
+{
+    uint64_t totals[4] = {0};
+    for (struct thread *each = memtally_recorder.process->threads; each; each = each->next) {
+        totals[0] += each->writer.small_allocs;
+        totals[1] += each->writer.small_alloc_bytes;
+        totals[2] += each->writer.small_frees;
+        totals[3] += each->writer.small_free_bytes;
+    }
+    mt_write_event(&thread->writer, MT_EVENT_TOTALS, now_ticks(), totals, 4);
+}
+
+static void take_picture(struct thread *thread, enum mt_picture_reason reason, uint64_t resident)
+{
+    struct process *process = memtally_recorder.process;
+    struct mt_file_header *header = process->file.header;
+    const struct mt_picture_request request = {
+        .process_directory = "/proc/self",
+        .reason = reason,
+        .resident_bytes = resident,
+        .avoid_scan = (int)memtally_recorder.avoid_scan,
+        .scratch = process->scratch,
+    };
+    struct mt_picture_result result;
+    write_totals(thread);
+    mt_picture_take(&thread->writer, &request, &result);
+    process->picture_spent_ns += result.cost_ns;
+    header->picture_ns += result.cost_ns;
+    uint64_t mib = (resident >> 20) + 1;
+    process->ns_per_mib = result.cost_ns / mib + 1;
+    if (!result.complete)
+        return;
+    header->pictures_taken++;
+    if (resident > process->pictured_bytes)
+        process->pictured_bytes = resident;
+}
+
+static void skip_picture(struct process *process, uint64_t resident)
+{
+    struct mt_file_header *header = process->file.header;
+    header->pictures_skipped++;
+    if (resident > header->skipped_resident_bytes)
+        header->skipped_resident_bytes = resident;
+}
+
+static void try_picture(struct thread *thread, enum mt_picture_reason reason, uint64_t resident)
+{
+    struct process *process = memtally_recorder.process;
+    if (__atomic_exchange_n(&process->picture_busy, 1, __ATOMIC_ACQUIRE))
+        return;
+    if (within_budget(process, resident))
+        take_picture(thread, reason, resident);
+    else
+        skip_picture(process, resident);
+    __atomic_store_n(&process->picture_busy, 0, __ATOMIC_RELEASE);
+}
+
+static uint64_t look(struct thread *thread)
+{
+    struct process *process = memtally_recorder.process;
+    uint64_t resident =
+        mt_resident_bytes(&memtally_record_os, "/proc/self", memtally_recorder.page_bytes);
+    __atomic_fetch_add(&process->file.header->looks, 1, __ATOMIC_RELAXED);
+    mt_write_event(&thread->writer, MT_EVENT_LOOK, now_ticks(), &resident, 1);
+    return resident;
+}
+
+void look_before_fall(struct thread *thread, uint64_t bytes)
+{
+    struct process *process = memtally_recorder.process;
+    thread->freed_bytes = 0;
+    if (bytes < LOOK_FROM_BYTES || too_soon(process, bytes))
+        return;
+    uint64_t resident = look(thread);
+    uint64_t highest = __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED);
+    uint64_t step = highest / 128 > PICTURE_STEP ? highest / 128 : PICTURE_STEP;
+    if (resident > highest + step)
+        try_picture(thread, MT_PICTURE_FALL, resident);
+}
+
+void look_at_end(struct thread *thread)
+{
+    uint64_t resident = look(thread);
+    uint64_t clock = mt_monotonic_ns();
+    try_picture(thread, MT_PICTURE_EXIT, resident);
+    mt_write_event(&thread->writer, MT_EVENT_CLOCK, now_ticks(), &clock, 1);
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/* The recorder's life in a process: reading its orders, opening the recording file, ending it. */
+#include "recorder/recorder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "recorder/real.h"
+#include "recorder/sys.h"
+
+struct recorder memtally_recorder;
+__thread struct tls memtally_tls;
+
+void say_once(const char *text)
+{
+    if (__atomic_exchange_n(&memtally_recorder.said, 1, __ATOMIC_RELAXED))
+        return;
+    static const char before[] = "memtally: ";
+    char line[256];
+    size_t length = strnlen(text, sizeof line - sizeof before - 1);
+    memcpy(line, before, sizeof before - 1);
+    memcpy(line + sizeof before - 1, text, length);
+    line[sizeof before - 1 + length] = '\n';
+    MT_SYS3(SYS_write, 2, line, sizeof before + length);
+}
+
+/* Whether the processor's counter runs at one rate and the kernel trusts it too. */
+static int counter_is_constant(void)
+{
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    if (!__get_cpuid(0x80000007u, &a, &b, &c, &d) || !(d & (1u << 8)))
+        return 0;
+    char source[8] = "";
+    int fd = memtally_record_os.open(
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource", O_RDONLY | O_CLOEXEC,
+        0);
+    if (fd < 0)
+        return 1;
+    long got = memtally_record_os.read(fd, source, sizeof source - 1);
+    memtally_record_os.close(fd);
+    return got > 0 && (memcmp(source, "tsc", 3) == 0 || memcmp(source, "kvm", 3) == 0);
+#elif defined(__aarch64__)
+    return 1;
+#else
+    return 0;
+#endif
+}
+
+static uint32_t clock_kind(void)
+{
+    if (!memtally_recorder.use_counter)
+        return MT_CLOCK_MONOTONIC;
+#if defined(__aarch64__)
+    return MT_CLOCK_CNTVCT;
+#else
+    return MT_CLOCK_TSC;
+#endif
+}
+
+static uint64_t realtime_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static char *put_number(char *at, uint64_t number)
+{
+    char digits[20];
+    size_t n = 0;
+    do
+        digits[n++] = (char)('0' + number % 10);
+    while (number /= 10);
+    while (n)
+        *at++ = digits[--n];
+    return at;
+}
+
+static void file_path(char path[MT_PATH_BYTES], uint64_t pid, uint64_t number)
+{
+    size_t length = strlen(memtally_recorder.directory);
+    memcpy(path, memtally_recorder.directory, length);
+    char *at = path + length;
+    *at++ = '/';
+    at = put_number(at, pid);
+    *at++ = '-';
+    at = put_number(at, number);
+    memcpy(at, ".mtr", sizeof ".mtr");
+}
+
+static void fill_header(struct mt_file_header *header, int forked)
+{
+    const struct recorder *recorder = &memtally_recorder;
+    int full = recorder->depth == MT_DEPTH_FULL;
+    *header = (struct mt_file_header){
+        .kind = MT_FILE_PROCESS,
+        .flags = forked ? MT_FILE_FORKED : 0,
+        .pid = (uint32_t)MT_SYS0(SYS_getpid),
+        .parent_pid = (uint32_t)MT_SYS0(SYS_getppid),
+        .page_bytes = (uint32_t)recorder->page_bytes,
+        .clock_kind = clock_kind(),
+        .depth = recorder->depth,
+        .stacks = recorder->stacks,
+        .start_ticks = now_ticks(),
+        .start_monotonic_ns = mt_monotonic_ns(),
+        .start_realtime_ns = realtime_ns(),
+        .fork_ticks = forked ? recorder->fork_ticks : 0,
+        .exact_from_bytes = full ? 0 : EXACT_FROM_BYTES,
+        .sample_interval_bytes = full ? 0 : SAMPLE_INTERVAL_BYTES,
+        .picture_share_ppm = recorder->share_ppm,
+    };
+}
+
+static int create_file(struct process *process, int forked)
+{
+    struct mt_file_header header;
+    char path[MT_PATH_BYTES];
+    fill_header(&header, forked);
+    int result = -EEXIST;
+    for (uint64_t number = 0; result == -EEXIST && number < 100000; number++) {
+        file_path(path, header.pid, number);
+        result = mt_file_create(&process->file, &memtally_record_os, path, &header);
+    }
+    process->start_ns = header.start_monotonic_ns;
+    return result;
+}
+
+int process_start(void)
+{
+    struct process *process = memtally_recorder.process;
+    uint32_t none = 0;
+    if (!process)
+        return 0;
+    if (!__atomic_compare_exchange_n(&process->alive, &none, 1, 0, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_ACQUIRE))
+        return none == 2;
+    int result = create_file(process, memtally_recorder.started == 2);
+    process->scratch = result < 0 ? NULL : mt_sys_map(MT_PICTURE_SCRATCH_BYTES);
+    if (!process->scratch) {
+        process->alive = 3;
+        say_once(result == -ENOSPC
+                     ? "no space left for the recording; the program runs unrecorded"
+                     : "the recording cannot be written; the program runs unrecorded");
+        return 0;
+    }
+    memtally_recorder.started = 2;
+    __atomic_store_n(&process->alive, 2, __ATOMIC_RELEASE);
+    return 1;
+}
+
+void write_self(struct thread *thread, const void *address, size_t length)
+{
+    uint64_t fields[] = {(uint64_t)(uintptr_t)address, length};
+    mt_write_event(&thread->writer, MT_EVENT_SELF, now_ticks(), fields, 2);
+}
+
+void process_end(int kind)
+{
+    struct process *process = memtally_recorder.process;
+    if (!process || process->alive != 2 || process->ended)
+        return;
+    struct thread *thread = enter();
+    if (!thread)
+        return;
+    process->ended = 1;
+    look_at_end(thread);
+    struct mt_file_header *header = process->file.header;
+    header->end_ticks = now_ticks();
+    header->end_monotonic_ns = mt_monotonic_ns();
+    header->end_kind = (uint32_t)kind;
+    mt_writer_finish(&thread->writer);
+    leave();
+}
+
+/* The value of `name` in the environment, as it was when the program began. */
+static const char *setting(char **environment, const char *name)
+{
+    size_t length = strlen(name);
+    for (; environment && *environment; environment++)
+        if (strncmp(*environment, name, length) == 0 && (*environment)[length] == '=')
+            return *environment + length + 1;
+    return NULL;
+}
+
+static uint32_t number_setting(char **environment, const char *name, uint32_t otherwise)
+{
+    const char *text = setting(environment, name);
+    if (!text || *text < '0' || *text > '9')
+        return otherwise;
+    uint64_t number = 0;
+    for (; *text >= '0' && *text <= '9' && number < 1000000000; text++)
+        number = number * 10 + (uint64_t)(*text - '0');
+    return (uint32_t)number;
+}
+
+static int read_settings(char **environment)
+{
+    struct recorder *recorder = &memtally_recorder;
+    const char *directory = setting(environment, "MEMTALLY_RECORD_DIR");
+    if (!directory || *directory != '/' || strlen(directory) >= sizeof recorder->directory)
+        return 0;
+    memcpy(recorder->directory, directory, strlen(directory) + 1);
+    recorder->depth = number_setting(environment, "MEMTALLY_RECORD_DEPTH", MT_DEPTH_DEFAULT);
+    recorder->stacks = number_setting(environment, "MEMTALLY_RECORD_STACKS", MT_STACKS_FP);
+    recorder->share_ppm = number_setting(environment, "MEMTALLY_RECORD_SHARE_PPM", 15000);
+    recorder->avoid_scan = number_setting(environment, "MEMTALLY_RECORD_AVOID_SCAN", 0);
+    return 1;
+}
+
+static void before_fork(void)
+{
+    memtally_recorder.fork_ticks = now_ticks();
+}
+
+/* The bytes of struct process and struct thread are wiped in a forked child. */
+static void *map_wiped(size_t length)
+{
+    void *memory = mt_sys_map(length);
+    if (memory && MT_SYS3(SYS_madvise, memory, length, MADV_WIPEONFORK) < 0)
+        return NULL;
+    return memory;
+}
+
+__attribute__((constructor)) static void start(int argc, char **argv, char **environment)
+{
+    struct recorder *recorder = &memtally_recorder;
+    (void)argc;
+    (void)argv;
+    if (!real_ready() || !read_settings(environment))
+        return;
+    int saved_errno = errno;
+    memtally_tls.busy = 1;
+    recorder->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+    recorder->use_counter = (uint32_t)counter_is_constant();
+    recorder->process = map_wiped(sizeof *recorder->process);
+    if (recorder->stacks == MT_STACKS_UNWIND && !stacks_load_unwinder())
+        say_once("libunwind.so.8 is not installed; stacks are taken by frame pointers");
+    heap_init();
+    pthread_atfork(before_fork, NULL, NULL);
+    memtally_tls.busy = 0;
+    recorder->started = 1;
+    if (!recorder->process || !recorder->samples || !recorder->regions)
+        say_once("no memory for the recorder; the program runs unrecorded");
+    else if (enter())
+        leave();
+    errno = saved_errno;
+}
+
+__attribute__((destructor)) static void stop(void)
+{
+    int saved_errno = errno;
+    process_end(MT_END_EXIT);
+    errno = saved_errno;
+}

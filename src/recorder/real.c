@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* Looking up the real functions, and the static memory that serves the loader meanwhile: dlsym may
+ * itself call calloc. */
+#include "recorder/real.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#define EARLY_BYTES 65536u
+
+struct real memtally_real;
+
+static struct {
+    size_t used;
+    _Alignas(64) char bytes[EARLY_BYTES];
+} early;
+
+void *early_alloc(size_t alignment, size_t size)
+{
+    if (alignment < 16)
+        alignment = 16;
+    if (size > EARLY_BYTES || alignment > EARLY_BYTES)
+        return NULL;
+    size_t old = __atomic_load_n(&early.used, __ATOMIC_RELAXED);
+    size_t start;
+    do {
+        start = (old + alignment - 1) & ~(alignment - 1);
+        if (start + size > EARLY_BYTES)
+            return NULL;
+    } while (!__atomic_compare_exchange_n(&early.used, &old, start + size, 1, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+    return early.bytes + start;
+}
+
+int early_owns(const void *address)
+{
+    return (uintptr_t)address - (uintptr_t)early.bytes < EARLY_BYTES;
+}
+
+size_t early_room(const void *address)
+{
+    return (size_t)(early.bytes + EARLY_BYTES - (const char *)address);
+}
+
+struct module_of {
+    uintptr_t address;
+    uintptr_t low;
+    uintptr_t high;
+};
+
+/* Finds the module that `address` lies in. */
+static int match_module(struct dl_phdr_info *info, size_t size, void *context)
+{
+    struct module_of *module = context;
+    uintptr_t low = UINTPTR_MAX;
+    uintptr_t high = 0;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type != PT_LOAD)
+            continue;
+        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+        if (start < low)
+            low = start;
+        if (start + segment->p_memsz > high)
+            high = start + segment->p_memsz;
+    }
+    if (module->address < low || module->address >= high)
+        return 0;
+    module->low = low;
+    module->high = high;
+    return 1;
+}
+
+/* dlsym is ours by name, so the real one is asked for by its version. */
+static void *versioned(const char *name)
+{
+    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
+        void *found = dlvsym(RTLD_NEXT, name, versions[i]);
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
+/* Function pointers are stored through their bytes: ISO C has no cast for them. */
+static void store(void *slot, void *function)
+{
+    __builtin_memcpy(slot, &function, sizeof function);
+}
+
+int real_look_up(void)
+{
+    uint32_t unknown = 0;
+    if (!__atomic_compare_exchange_n(&memtally_real.state, &unknown, 1, 0, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_ACQUIRE))
+        return unknown == 2;
+    store(&memtally_real.dlsym, versioned("dlsym"));
+    store(&memtally_real.dlopen, versioned("dlopen"));
+    if (!memtally_real.dlsym)
+        __builtin_trap();
+    store(&memtally_real.malloc_usable_size, memtally_real.dlsym(RTLD_NEXT, "malloc_usable_size"));
+#define HOOK(result, name, parameters)                                                             \
+    store(&memtally_real.name, memtally_real.dlsym(RTLD_NEXT, #name));
+#define HOOK_GGML(result, name, parameters)
+#define HOOK_JUMP(name)
+#define HOOK_OWN(result, name, parameters)
+#include "recorder/hooks.def"
+    struct module_of module = {.address = (uintptr_t)memtally_real.malloc};
+    if (dl_iterate_phdr(match_module, &module)) {
+        memtally_real.allocator_low = module.low;
+        memtally_real.allocator_high = module.high;
+    }
+    __atomic_store_n(&memtally_real.state, 2, __ATOMIC_RELEASE);
+    return 1;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* The real functions behind the hooks, and what answers before they are known. */
+#ifndef MT_RECORDER_REAL_H
+#define MT_RECORDER_REAL_H
+
+#include "recorder/recorder.h"
+
+/* One member for each hooked libc function; NULL where libc has none of that name. */
+struct real {
+    uint32_t state; /* 0: unknown, 1: being looked up, 2: known */
+    uintptr_t allocator_low; /* the module that provides malloc */
+    uintptr_t allocator_high;
+    size_t (*malloc_usable_size)(void *address);
+    void *(*dlsym)(void *handle, const char *name);
+    void *(*dlopen)(const char *path, int flags);
+#define HOOK(result, name, parameters) result(*name) parameters;
+#define HOOK_GGML(result, name, parameters)
+#define HOOK_JUMP(name)
+#define HOOK_OWN(result, name, parameters)
+#include "recorder/hooks.def"
+#undef HOOK
+#undef HOOK_GGML
+#undef HOOK_JUMP
+#undef HOOK_OWN
+};
+
+extern HIDDEN struct real memtally_real;
+
+/* Looks the real functions up. Returns 0 while that is going on (a call from within). */
+HIDDEN int real_look_up(void);
+
+static inline int real_ready(void)
+{
+    return LIKELY(memtally_real.state == 2) || real_look_up();
+}
+
+/* Memory for calls that come before the real functions are known; never given back. Zeroed. */
+HIDDEN void *early_alloc(size_t alignment, size_t size);
+HIDDEN int early_owns(const void *address);
+/* How much of the early memory lies from `address` on: an upper bound of a block's size. */
+HIDDEN size_t early_room(const void *address);
+
+#endif

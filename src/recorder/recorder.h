@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/* The preloaded recorder, shared by its files.
+ *
+ * What holds for all of it: inside a hook nothing allocates, locks, prints, or calls the dynamic
+ * loader (the ggml adapter apart, whose callers hold no allocator lock), and errno is left alone.
+ * Thread-local state is a pointer and a guard. The guard is set while the recorder works, so that
+ * whatever it causes itself passes through unrecorded.
+ *
+ * A forked child starts anew: the state of the process and of its threads lies in memory that the
+ * kernel wipes on fork (MADV_WIPEONFORK), so that the child finds zeros and begins its own file. */
+#ifndef MT_RECORDER_RECORDER_H
+#define MT_RECORDER_RECORDER_H
+
+#include <memtally/recording.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/ticks.h"
+#include "recording/picture.h"
+#include "recording/writer.h"
+
+#define LIKELY(x)   __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define HIDDEN      __attribute__((visibility("hidden")))
+#define EXPORTED    __attribute__((visibility("default")))
+
+#define EXACT_FROM_BYTES      65536u
+#define SAMPLE_INTERVAL_BYTES 524288u
+#define LOOK_FROM_BYTES       262144u
+#define STACK_SLOTS           4096u
+#define NAME_SLOTS            64u
+
+struct stack_slot {
+    uint64_t hash;
+    uint32_t number; /* of the stack in the stream; 0: empty */
+    uint32_t reserved;
+};
+
+struct name_slot {
+    uint64_t hash;
+    uint32_t number;
+};
+
+/* What a thread needs to record. In memory that is wiped on fork. */
+struct thread {
+    struct mt_writer writer; /* first: its cursor and limit are the hot fields */
+    int64_t until_sample;    /* bytes until the next sample among small blocks */
+    uint64_t random;
+    uint64_t freed_bytes; /* small blocks, since the last look */
+    uintptr_t stack_high;
+    uint32_t alive;
+    uint32_t in_use;
+    uint32_t ggml_recorded;  /* buffers recorded inside the adapter's outermost call */
+    uint32_t ggml_category;  /* of the tensors that a call of the adapter allocates for */
+    uint64_t ggml_last;      /* the last of those buffers */
+    struct thread *next;
+    struct name_slot names[NAME_SLOTS];
+    struct stack_slot stacks[STACK_SLOTS];
+};
+
+/* What the process knows of itself. In memory that is wiped on fork. */
+struct process {
+    uint32_t alive; /* 0: not started, 1: being started, 2: recording, 3: given up */
+    uint32_t next_stream;
+    uint32_t picture_busy;
+    uint32_t ended;
+    struct mt_file file;
+    struct thread *threads;
+    void *scratch;
+    uint64_t start_ns;
+    uint64_t last_look_ns;
+    uint64_t pictured_bytes; /* the highest resident size with a picture */
+    uint64_t picture_spent_ns;
+    uint64_t ns_per_mib; /* what the last picture cost */
+};
+
+/* The recorder's one object. What it points to is set once, in start(). */
+struct recorder {
+    uint32_t started;
+    uint32_t depth;
+    uint32_t stacks;
+    uint32_t share_ppm;
+    uint32_t use_counter;
+    uint32_t avoid_scan;
+    uint32_t said;
+    uint32_t generation; /* moves on when a library may have been loaded */
+    uint32_t key_state;  /* 2: `key` ends a thread's state */
+    pthread_key_t key;
+    uint64_t page_bytes;
+    uint64_t fork_ticks; /* of the last fork() */
+    struct process *process;
+    struct sample_set *samples;
+    struct ggml_cache *ggml;
+    uint64_t *regions; /* a bit for each granule that the heap was seen in */
+    int (*unwind)(void **frames, int limit);
+    char directory[MT_PATH_BYTES - 64];
+};
+
+extern HIDDEN struct recorder memtally_recorder;
+
+struct tls {
+    struct thread *thread;
+    uint32_t busy;
+};
+
+extern HIDDEN __thread struct tls memtally_tls __attribute__((tls_model("initial-exec")));
+
+/* process.c */
+HIDDEN int process_start(void);
+HIDDEN void process_end(int kind);
+HIDDEN void say_once(const char *text);
+HIDDEN void write_self(struct thread *thread, const void *address, size_t length);
+
+/* thread.c */
+HIDDEN struct thread *thread_start(void);
+HIDDEN uint32_t thread_name(struct thread *thread, const char *text);
+
+/* Begins recording an event: the calling thread's state with the guard set, or NULL where nothing
+ * is to be recorded. */
+static inline struct thread *enter(void)
+{
+    struct tls *tls = &memtally_tls;
+    if (UNLIKELY(tls->busy))
+        return NULL;
+    struct thread *thread = tls->thread;
+    if (UNLIKELY(!thread || !thread->alive)) {
+        thread = thread_start();
+        if (!thread)
+            return NULL;
+    }
+    tls->busy = 1;
+    return thread;
+}
+
+static inline void leave(void)
+{
+    memtally_tls.busy = 0;
+}
+
+static inline uint64_t now_ticks(void)
+{
+    return mt_ticks((int)memtally_recorder.use_counter);
+}
+
+/* stack.c: the calling stack's number from the frame at `frame` on; 0 where stacks are off. */
+HIDDEN uint32_t stack_number(struct thread *thread, const void *frame);
+HIDDEN int stacks_load_unwinder(void);
+
+/* heap.c */
+HIDDEN void heap_init(void);
+HIDDEN void note_alloc(struct thread *thread, void *address, size_t size, const void *frame);
+HIDDEN void note_free(struct thread *thread, void *address);
+
+/* look.c */
+HIDDEN void look_before_fall(struct thread *thread, uint64_t bytes);
+HIDDEN void look_at_end(struct thread *thread);
+
+/* os.c */
+extern HIDDEN const struct mt_record_os memtally_record_os;
+
+#endif

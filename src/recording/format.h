@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/* The recording format, version 1. docs/FORMATS.md explains it; this is its grammar.
+ *
+ *   1. file    := header block*                raw, as the recorder maps it
+ *               | header packed                after `memtally run` has compacted it
+ *   2. header  := struct mt_file_header, zeros up to `header_bytes`
+ *   3. block   := struct mt_block_header, `used` bytes of events, anything up to `block_bytes`
+ *   4. packed  := one zstd frame of (struct mt_block_header, `used` bytes of events)*
+ *   5. event   := op delta field*              op is one byte, all else varints unless said
+ *   6. delta   := ticks since the previous event of the block, or since the block's start_ticks
+ *   7. skipped := op(64..127) delta length byte*length   what a later minor version may add
+ *
+ * Integers of the structs are little-endian. A block belongs to one stream; a stream is written by
+ * one thread, its blocks are numbered from 0. Addresses in heap events are zigzag differences to
+ * the previous heap address of the block (0 at its start) in units of 8 bytes; all other addresses
+ * are plain. Strings and stacks are numbered per stream and defined before they are used.
+ *
+ * `used` grows by release stores, an event at a time, so that what a killed process wrote is there.
+ * A finished block is sealed: its checksum covers the header up to `crc32c` and the events. */
+#ifndef MT_RECORDING_FORMAT_H
+#define MT_RECORDING_FORMAT_H
+
+#include <stdint.h>
+
+#define MT_FILE_MAGIC    "MEMTALLY"
+#define MT_FILE_VERSION  1u
+#define MT_HEADER_BYTES  4096u
+#define MT_BLOCK_MAGIC   0x4b42544du /* "MTBK" */
+#define MT_BLOCK_BYTES   65536u
+#define MT_BYTE_ORDER    0x01020304u
+#define MT_MAX_STRING    4096u
+#define MT_MAX_FRAMES    64u
+#define MT_TEXT_PIECE    16384u
+#define MT_RUNS_PIECE    512u
+#define MT_HEAP_UNIT     8u
+#define MT_GRANULE_BYTES 1048576u
+
+enum mt_file_kind { MT_FILE_PROCESS = 1, MT_FILE_WATCH = 2 };
+
+enum mt_file_flags { MT_FILE_PACKED = 1, MT_FILE_FORKED = 2 };
+
+enum mt_clock_kind { MT_CLOCK_TSC = 1, MT_CLOCK_MONOTONIC = 2, MT_CLOCK_CNTVCT = 3 };
+
+/* What a file says before its first event. Fields from `next_block` on change while it is written
+ * and are not covered by `crc32c`. */
+struct mt_file_header {
+    char magic[8];
+    uint32_t version;
+    uint32_t byte_order;
+    uint32_t header_bytes;
+    uint32_t block_bytes;
+    uint32_t flags;
+    uint32_t kind;
+    uint32_t pid;
+    uint32_t parent_pid;
+    uint32_t page_bytes;
+    uint32_t clock_kind;
+    uint32_t depth;
+    uint32_t stacks;
+    uint64_t start_ticks;
+    uint64_t start_monotonic_ns;
+    uint64_t start_realtime_ns;
+    uint64_t fork_ticks;            /* of a forked child: when its parent forked */
+    uint64_t exact_from_bytes;      /* blocks from this size on are events; 0: all */
+    uint64_t sample_interval_bytes; /* mean distance of samples among smaller ones; 0: none */
+    uint64_t picture_share_ppm;
+    uint32_t crc32c; /* of all before, with MT_FILE_PACKED clear */
+    uint32_t next_block;
+    uint32_t end_kind; /* enum mt_end_kind */
+    uint32_t reserved;
+    uint64_t end_ticks;
+    uint64_t end_monotonic_ns;
+    uint64_t looks;
+    uint64_t pictures_taken;
+    uint64_t pictures_skipped;
+    uint64_t skipped_resident_bytes; /* largest resident size whose picture was skipped */
+    uint64_t picture_ns;
+    uint64_t events_lost;
+    uint64_t samples_dropped;
+};
+
+enum mt_end_kind { MT_END_UNKNOWN = 0, MT_END_EXIT = 1, MT_END_STOPPED = 2 };
+
+struct mt_block_header {
+    uint32_t magic;
+    uint32_t stream;
+    uint32_t tid;
+    uint32_t sequence;
+    uint64_t start_ticks;
+    /* Running totals of the stream at the block's end: blocks below exact_from_bytes. */
+    uint64_t small_allocs;
+    uint64_t small_alloc_bytes;
+    uint64_t small_frees;
+    uint64_t small_free_bytes;
+    uint32_t sealed; /* 1 once crc32c is right */
+    uint32_t used;
+    uint32_t crc32c;
+    uint32_t reserved;
+};
+
+/* X(NAME, value, "fields after op and delta") */
+#define MT_EVENT_LIST(X)                                                                           \
+    X(ALLOC, 1, "address size stack")                                                              \
+    X(FREE, 2, "address")                                                                          \
+    X(SAMPLE_ALLOC, 3, "address size stack")                                                       \
+    X(SAMPLE_FREE, 4, "address")                                                                   \
+    X(HEAP_REGION, 5, "granule count")                                                             \
+    X(MMAP, 6, "address length protection flags file offset stack")                                \
+    X(MUNMAP, 7, "address length")                                                                 \
+    X(MREMAP, 8, "old_address old_length address length stack")                                    \
+    X(MADVISE, 9, "address length advice")                                                         \
+    X(FTRUNCATE, 10, "descriptor length file")                                                     \
+    X(MEMFD, 11, "descriptor name")                                                                \
+    X(BUFFER_ALLOC, 12, "handle address size flags category name stack")                                    \
+    X(BUFFER_USAGE, 13, "handle usage")                                                            \
+    X(BUFFER_FREE, 14, "handle")                                                                   \
+    X(SCOPE_BEGIN, 15, "category name")                                                            \
+    X(SCOPE_END, 16, "")                                                                           \
+    X(LABEL, 17, "address length category name")                                                   \
+    X(UNLABEL, 18, "address length")                                                               \
+    X(MARK, 19, "name")                                                                            \
+    X(STRING, 20, "number length bytes")                                                           \
+    X(STACK, 21, "number complete count frame*count, zigzag differences")                          \
+    X(THREAD, 22, "tid stack_low stack_high")                                                      \
+    X(LOOK, 23, "resident_bytes")                                                                  \
+    X(CLOCK, 24, "monotonic_ns")                                                                   \
+    X(TOTALS, 25, "allocs alloc_bytes frees free_bytes, over all streams")                         \
+    X(PICTURE_BEGIN, 26, "pid reason monotonic_ns resident_bytes")                                 \
+    X(PICTURE_TEXT, 27, "kind length bytes")                                                       \
+    X(PICTURE_RUNS, 28, "count (gap length flags)*count, in pages from the last run's end")        \
+    X(PICTURE_END, 29, "complete cost_ns method")                                                  \
+    X(SELF, 30, "address length")                                                                  \
+    X(PROCESS, 31, "pid parent_pid start_monotonic_ns command")                                    \
+    X(PROCESS_END, 32, "pid how value")                                                            \
+    X(PROCESS_SAMPLE, 33, "pid resident_bytes high_water_bytes")                                   \
+    X(OUTSIDE_ONLY, 34, "pid reason")                                                              \
+    X(MACHINE, 35, "kind length bytes")
+
+enum mt_event_op {
+#define MT_EVENT_ENUM(NAME, value, fields) MT_EVENT_##NAME = value,
+    MT_EVENT_LIST(MT_EVENT_ENUM)
+#undef MT_EVENT_ENUM
+    MT_EVENT_SKIPPED_FROM = 64,
+    MT_EVENT_SKIPPED_TO = 127
+};
+
+/* Flags of BUFFER_ALLOC. */
+enum mt_buffer_flags {
+    MT_BUFFER_HOST = 1,     /* its memory is host memory */
+    MT_BUFFER_HOST_PTR = 2, /* made over memory that was there before */
+    MT_BUFFER_TENSORS = 4   /* allocated for the tensors of a context */
+};
+
+/* Usage of BUFFER_USAGE, as ggml numbers it. */
+enum mt_buffer_usage { MT_USAGE_ANY = 0, MT_USAGE_WEIGHTS = 1, MT_USAGE_COMPUTE = 2 };
+
+enum mt_picture_reason {
+    MT_PICTURE_START = 1,
+    MT_PICTURE_FALL = 2,   /* resident memory was about to fall from a new height */
+    MT_PICTURE_EXIT = 3,
+    MT_PICTURE_MARK = 4,
+    MT_PICTURE_OUTSIDE = 5 /* taken by the watching process */
+};
+
+enum mt_picture_text {
+    MT_TEXT_MAPS = 1,
+    MT_TEXT_ROLLUP = 2,
+    MT_TEXT_STATUS = 3,
+    MT_TEXT_MEMINFO = 4
+};
+
+enum mt_picture_method { MT_METHOD_NONE = 0, MT_METHOD_SCAN = 1, MT_METHOD_PAGEMAP = 2 };
+
+/* Flags of a run of pages. Only present pages that count as resident are in a run. */
+enum mt_run_flags { MT_RUN_FILE = 1, MT_RUN_HUGE = 2 };
+
+/* How a process ended (PROCESS_END). */
+enum mt_process_end { MT_PROCESS_EXITED = 1, MT_PROCESS_KILLED = 2, MT_PROCESS_GONE = 3 };
+
+/* Or-ed into the flags of MMAP: the caller was the module that provides malloc. */
+#define MT_MAP_BY_ALLOCATOR ((uint64_t)1 << 40)
+
+enum mt_machine_text {
+    MT_MACHINE_MEMINFO = 1,
+    MT_MACHINE_PRESSURE = 2,
+    MT_MACHINE_CGROUP = 3,
+    MT_MACHINE_COMMAND = 4,
+    MT_MACHINE_OTHERS = 5
+};
+
+_Static_assert(sizeof(struct mt_file_header) <= MT_HEADER_BYTES, "the header has its own page");
+_Static_assert(sizeof(struct mt_block_header) == 72, "the block header is part of the format");
+
+#endif

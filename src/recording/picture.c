@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+/* Taking a picture of a process's present pages: its maps as text, then the runs of present pages
+ * by PAGEMAP_SCAN (Linux 6.7) or, without it, by reading pagemap. Part of the preloaded recorder;
+ * must not know what the pages hold. */
+#include "recording/picture.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+
+#include "base/ticks.h"
+
+/* From include/uapi/linux/fs.h of Linux 6.7; older headers lack it. */
+struct page_region {
+    uint64_t start;
+    uint64_t end;
+    uint64_t categories;
+};
+
+struct pm_scan_arg {
+    uint64_t size;
+    uint64_t flags;
+    uint64_t start;
+    uint64_t end;
+    uint64_t walk_end;
+    uint64_t vec;
+    uint64_t vec_len;
+    uint64_t max_pages;
+    uint64_t category_inverted;
+    uint64_t category_mask;
+    uint64_t category_anyof_mask;
+    uint64_t return_mask;
+};
+
+#define SCAN_REQUEST  _IOWR('f', 16, struct pm_scan_arg)
+#define PAGE_FILE     ((uint64_t)1 << 2)
+#define PAGE_PRESENT  ((uint64_t)1 << 3)
+#define PAGE_PFNZERO  ((uint64_t)1 << 5)
+#define PAGE_HUGE     ((uint64_t)1 << 6)
+#define PAGEMAP_FILE  ((uint64_t)1 << 61)
+#define PAGEMAP_HERE  ((uint64_t)1 << 63)
+#define USER_SPACE    ((uint64_t)0x7ffffffff000)
+#define PATH_BYTES    64
+
+struct run {
+    uint64_t first_page;
+    uint64_t n_pages;
+    uint64_t flags;
+};
+
+/* The picture under way. `last_page` is where the last written run ended. */
+struct picture {
+    struct mt_writer *writer;
+    const struct mt_record_os *os;
+    const struct mt_picture_request *request;
+    uint64_t page_bytes;
+    uint64_t last_page;
+    struct run open_run; /* n_pages 0: none */
+    uint32_t n_runs;
+    struct run *runs; /* MT_RUNS_PIECE of them, in the scratch memory */
+    char *text;       /* the other half of the scratch memory */
+    size_t text_bytes;
+};
+
+static uint64_t ticks(const struct picture *picture)
+{
+    return mt_ticks(picture->writer->file->use_counter);
+}
+
+static void join_path(char path[PATH_BYTES], const char *directory, const char *name)
+{
+    size_t at = 0;
+    for (; *directory && at < PATH_BYTES - 1; directory++)
+        path[at++] = *directory;
+    for (; *name && at < PATH_BYTES - 1; name++)
+        path[at++] = *name;
+    path[at] = '\0';
+}
+
+static int open_of_process(const struct picture *picture, const char *name)
+{
+    char path[PATH_BYTES];
+    join_path(path, picture->request->process_directory, name);
+    return picture->os->open(path, O_RDONLY | O_CLOEXEC, 0);
+}
+
+/* Writes the whole of an open text file in pieces. */
+static int write_text(struct picture *picture, int fd, enum mt_picture_text kind)
+{
+    if (fd < 0)
+        return 0;
+    long got;
+    while ((got = picture->os->read(fd, picture->text, picture->text_bytes)) > 0)
+        mt_write_bytes(picture->writer, MT_EVENT_PICTURE_TEXT, ticks(picture), kind, picture->text,
+                       (size_t)got);
+    picture->os->close(fd);
+    return got == 0;
+}
+
+static void flush_runs(struct picture *picture)
+{
+    struct mt_writer *writer = picture->writer;
+    uint64_t now = ticks(picture);
+    if (!picture->n_runs)
+        return;
+    size_t room = MT_VARINT_MAX * (2 + 3 * (size_t)picture->n_runs) + 1;
+    if (mt_writer_room(writer, room, now)) {
+        uint8_t *at = mt_event_begin(writer, MT_EVENT_PICTURE_RUNS, now);
+        at = mt_varint_put(at, picture->n_runs);
+        for (uint32_t i = 0; i < picture->n_runs; i++) {
+            const struct run *run = &picture->runs[i];
+            at = mt_varint_put(at, run->first_page - picture->last_page);
+            at = mt_varint_put(at, run->n_pages);
+            at = mt_varint_put(at, run->flags);
+            picture->last_page = run->first_page + run->n_pages;
+        }
+        mt_event_end(writer, at);
+    }
+    picture->n_runs = 0;
+}
+
+static void close_run(struct picture *picture)
+{
+    if (!picture->open_run.n_pages)
+        return;
+    picture->runs[picture->n_runs++] = picture->open_run;
+    picture->open_run.n_pages = 0;
+    if (picture->n_runs == MT_RUNS_PIECE)
+        flush_runs(picture);
+}
+
+/* Adds pages, joined to the open run where they follow it with the same flags. */
+static void add_pages(struct picture *picture, uint64_t first_page, uint64_t n_pages,
+                      uint64_t flags)
+{
+    struct run *open_run = &picture->open_run;
+    if (open_run->n_pages && open_run->first_page + open_run->n_pages == first_page &&
+        open_run->flags == flags) {
+        open_run->n_pages += n_pages;
+        return;
+    }
+    close_run(picture);
+    *open_run = (struct run){first_page, n_pages, flags};
+}
+
+static int scan_pages(struct picture *picture, int fd)
+{
+    struct page_region *regions = (struct page_region *)(void *)picture->text;
+    struct pm_scan_arg arg = {
+        .size = sizeof arg,
+        .end = USER_SPACE,
+        .vec = (uint64_t)(uintptr_t)regions,
+        .vec_len = picture->text_bytes / sizeof *regions,
+        .category_inverted = PAGE_PFNZERO,
+        .category_mask = PAGE_PRESENT | PAGE_PFNZERO,
+        .return_mask = PAGE_FILE | PAGE_HUGE,
+    };
+    while (arg.start < USER_SPACE) {
+        long found = picture->os->ioctl(fd, SCAN_REQUEST, &arg);
+        if (found < 0)
+            return 0;
+        for (long i = 0; i < found; i++)
+            add_pages(picture, regions[i].start / picture->page_bytes,
+                      (regions[i].end - regions[i].start) / picture->page_bytes,
+                      (regions[i].categories & PAGE_FILE ? MT_RUN_FILE : 0) |
+                          (regions[i].categories & PAGE_HUGE ? MT_RUN_HUGE : 0));
+        if (arg.walk_end <= arg.start)
+            return 0;
+        arg.start = arg.walk_end;
+    }
+    return 1;
+}
+
+/* Reads the pagemap entries of [start, end). */
+static int read_pagemap(struct picture *picture, int fd, uint64_t start, uint64_t end)
+{
+    uint64_t entries[512];
+    uint64_t page = start / picture->page_bytes;
+    uint64_t last = end / picture->page_bytes;
+    while (page < last) {
+        uint64_t want = last - page < 512 ? last - page : 512;
+        long got = picture->os->pread(fd, entries, want * sizeof *entries, page * sizeof *entries);
+        if (got <= 0)
+            return got == 0;
+        uint64_t n = (uint64_t)got / sizeof *entries;
+        for (uint64_t i = 0; i < n; i++)
+            if (entries[i] & PAGEMAP_HERE)
+                add_pages(picture, page + i, 1, entries[i] & PAGEMAP_FILE ? MT_RUN_FILE : 0);
+        page += n;
+    }
+    return 1;
+}
+
+/* State of reading the two leading numbers of each line of maps, a byte at a time. */
+struct range_reader {
+    uint64_t start;
+    uint64_t end;
+    int field; /* 0: start, 1: end, 2: the rest of the line */
+};
+
+/* Takes one byte; returns 1 when a range is complete. */
+static int take_byte(struct range_reader *reader, char byte)
+{
+    if (byte == '\n') {
+        *reader = (struct range_reader){0};
+        return 0;
+    }
+    if (reader->field == 2)
+        return 0;
+    uint64_t *number = reader->field == 0 ? &reader->start : &reader->end;
+    if (byte >= '0' && byte <= '9')
+        *number = *number * 16 + (uint64_t)(byte - '0');
+    else if (byte >= 'a' && byte <= 'f')
+        *number = *number * 16 + (uint64_t)(byte - 'a' + 10);
+    else
+        return ++reader->field == 2;
+    return 0;
+}
+
+static int walk_pagemap(struct picture *picture, int fd)
+{
+    struct range_reader reader = {0};
+    int maps = open_of_process(picture, "/maps");
+    if (maps < 0)
+        return 0;
+    long got;
+    int fine = 1;
+    while (fine && (got = picture->os->read(maps, picture->text, picture->text_bytes)) > 0)
+        for (long i = 0; i < got && fine; i++)
+            if (take_byte(&reader, picture->text[i]) && reader.start < USER_SPACE)
+                fine = read_pagemap(picture, fd, reader.start, reader.end);
+    picture->os->close(maps);
+    return fine;
+}
+
+static enum mt_picture_method write_pages(struct picture *picture)
+{
+    enum mt_picture_method method = MT_METHOD_NONE;
+    int fd = open_of_process(picture, "/pagemap");
+    if (fd < 0)
+        return MT_METHOD_NONE;
+    if (!picture->request->avoid_scan && scan_pages(picture, fd))
+        method = MT_METHOD_SCAN;
+    else if (!picture->last_page && !picture->n_runs && walk_pagemap(picture, fd))
+        method = MT_METHOD_PAGEMAP;
+    close_run(picture);
+    flush_runs(picture);
+    picture->os->close(fd);
+    return method;
+}
+
+void mt_picture_take(struct mt_writer *writer, const struct mt_picture_request *request,
+                     struct mt_picture_result *result)
+{
+    const size_t runs_bytes = MT_RUNS_PIECE * sizeof(struct run);
+    struct picture picture = {
+        .writer = writer,
+        .os = writer->file->os,
+        .request = request,
+        .page_bytes = writer->file->header->page_bytes,
+        .runs = request->scratch,
+        .text = (char *)request->scratch + runs_bytes,
+        .text_bytes = MT_TEXT_PIECE,
+    };
+    _Static_assert(MT_RUNS_PIECE * sizeof(struct run) + MT_TEXT_PIECE <= MT_PICTURE_SCRATCH_BYTES,
+                   "the scratch memory holds both halves");
+    uint64_t start_ns = picture.os->monotonic_ns();
+    uint64_t begin[] = {request->pid, request->reason, start_ns, request->resident_bytes};
+    mt_write_event(writer, MT_EVENT_PICTURE_BEGIN, ticks(&picture), begin, 4);
+    int mapped = write_text(&picture, open_of_process(&picture, "/maps"), MT_TEXT_MAPS);
+    result->method = write_pages(&picture);
+    write_text(&picture, open_of_process(&picture, "/smaps_rollup"), MT_TEXT_ROLLUP);
+    write_text(&picture, open_of_process(&picture, "/status"), MT_TEXT_STATUS);
+    write_text(&picture, picture.os->open("/proc/meminfo", O_RDONLY | O_CLOEXEC, 0),
+               MT_TEXT_MEMINFO);
+    result->cost_ns = picture.os->monotonic_ns() - start_ns;
+    result->complete = mapped && result->method != MT_METHOD_NONE;
+    uint64_t end[] = {(uint64_t)result->complete, result->cost_ns, result->method};
+    mt_write_event(writer, MT_EVENT_PICTURE_END, ticks(&picture), end, 3);
+}
+
+uint64_t mt_resident_bytes(const struct mt_record_os *os, const char *process_directory,
+                           uint64_t page_bytes)
+{
+    char path[PATH_BYTES];
+    char text[64];
+    join_path(path, process_directory, "/statm");
+    int fd = os->open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return 0;
+    long got = os->read(fd, text, sizeof text);
+    os->close(fd);
+    long at = 0;
+    while (at < got && text[at] != ' ')
+        at++;
+    uint64_t pages = 0;
+    for (at++; at < got && text[at] >= '0' && text[at] <= '9'; at++)
+        pages = pages * 10 + (uint64_t)(text[at] - '0');
+    return pages * page_bytes;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/* Writing a recording: files of blocks, streams of events.
+ *
+ * Preload-safe: nothing here allocates, locks, prints or touches errno. All that reaches the
+ * outside goes through struct mt_record_os. A writer belongs to one thread; a file is shared by the
+ * writers of a process, which claim blocks from it by an atomic counter. */
+#ifndef MT_RECORDING_WRITER_H
+#define MT_RECORDING_WRITER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/varint.h"
+#include "recording/format.h"
+
+/* The outside world of a recording. Each call returns a value or a negated errno. */
+struct mt_record_os {
+    int (*open)(const char *path, int flags, int mode);
+    int (*close)(int fd);
+    long (*read)(int fd, void *bytes, size_t length);
+    long (*pread)(int fd, void *bytes, size_t length, uint64_t offset);
+    int (*extend)(int fd, uint64_t offset, uint64_t length); /* with blocks behind it */
+    void *(*map)(int fd, uint64_t offset, size_t length);    /* shared; NULL on failure */
+    void (*unmap)(void *address, size_t length);
+    long (*ioctl)(int fd, unsigned long request, void *argument);
+    uint64_t (*monotonic_ns)(void);
+};
+
+#define MT_PATH_BYTES 1024
+
+/* A recording file that is being written. */
+struct mt_file {
+    const struct mt_record_os *os;
+    struct mt_file_header *header; /* mapped; NULL when closed */
+    int use_counter;
+    char path[MT_PATH_BYTES];
+};
+
+/* One stream of events. Invariants while block != NULL:
+ * events <= cursor <= limit, cursor == events + block->used outside of an event. */
+struct mt_writer {
+    uint8_t *cursor;
+    uint8_t *limit;
+    uint8_t *events;
+    struct mt_block_header *block;
+    uint64_t last_ticks;
+    uint64_t last_unit;
+    struct mt_file *file;
+    uint32_t stream;
+    uint32_t tid;
+    uint32_t sequence;
+    uint32_t next_string;
+    uint32_t next_stack;
+    uint32_t failed; /* no block could be had; the writer stays silent */
+    uint64_t small_allocs;
+    uint64_t small_alloc_bytes;
+    uint64_t small_frees;
+    uint64_t small_free_bytes;
+};
+
+/* Creates the file at file->path from `initial`, whose constant fields the caller has filled; the
+ * file must not exist. Returns 0 or a negated errno. */
+int mt_file_create(struct mt_file *file, const struct mt_record_os *os, const char *path,
+                   const struct mt_file_header *initial);
+
+/* Unmaps the header; the file on disk stays. */
+void mt_file_close(struct mt_file *file);
+
+/* Starts a stream; it claims its first block when the first event comes. */
+void mt_writer_init(struct mt_writer *writer, struct mt_file *file, uint32_t stream, uint32_t tid);
+
+/* Seals the open block and gives it back. */
+void mt_writer_finish(struct mt_writer *writer);
+
+/* Gets a new block. Returns 1, or 0 when none is to be had. */
+int mt_writer_next_block(struct mt_writer *writer, uint64_t ticks);
+
+/* Whether `bytes` of event fit, in a new block if need be. `bytes` must be well below a block. */
+static inline int mt_writer_room(struct mt_writer *writer, size_t bytes, uint64_t ticks)
+{
+    if (__builtin_expect((size_t)(writer->limit - writer->cursor) >= bytes, 1))
+        return 1;
+    return mt_writer_next_block(writer, ticks);
+}
+
+/* The op and the delta of an event; the caller has made room. */
+static inline uint8_t *mt_event_begin(struct mt_writer *writer, enum mt_event_op op,
+                                      uint64_t ticks)
+{
+    uint8_t *at = writer->cursor;
+    *at++ = (uint8_t)op;
+    uint64_t delta = ticks > writer->last_ticks ? ticks - writer->last_ticks : 0;
+    writer->last_ticks += delta;
+    return mt_varint_put(at, delta);
+}
+
+/* Makes the event that ends at `at` part of the recording. */
+static inline void mt_event_end(struct mt_writer *writer, uint8_t *at)
+{
+    writer->cursor = at;
+    __atomic_store_n(&writer->block->used, (uint32_t)(at - writer->events), __ATOMIC_RELEASE);
+}
+
+/* The heap address as the difference to the one before. */
+static inline uint8_t *mt_put_heap_address(struct mt_writer *writer, uint8_t *at, uint64_t address)
+{
+    uint64_t units = address / MT_HEAP_UNIT;
+    at = mt_varint_put(at, mt_zigzag((int64_t)(units - writer->last_unit)));
+    writer->last_unit = units;
+    return at;
+}
+
+/* Any event whose fields are all plain varints. */
+void mt_write_event(struct mt_writer *writer, enum mt_event_op op, uint64_t ticks,
+                    const uint64_t *fields, size_t n_fields);
+
+/* Defines a string and returns its number, 0 where it could not be written. Numbers start at 1;
+ * field value 0 means none. Longer strings than MT_MAX_STRING are cut. */
+uint32_t mt_write_string(struct mt_writer *writer, uint64_t ticks, const char *text,
+                         size_t length);
+
+/* Defines a stack and returns its number, 0 where it could not be written. */
+uint32_t mt_write_stack(struct mt_writer *writer, uint64_t ticks, const uint64_t *frames,
+                        size_t n_frames, int complete);
+
+/* An event of `op` with fields `kind`, the length, and up to MT_TEXT_PIECE bytes. */
+void mt_write_bytes(struct mt_writer *writer, enum mt_event_op op, uint64_t ticks, uint64_t kind,
+                    const void *bytes, size_t length);
+
+#endif
