@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* Compacting a recording file: the slack of its blocks dropped, the rest in one zstd frame. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "recording/reader.h"
+
+#define LEVEL     3
+#define OUT_BYTES ((size_t)1 << 17)
+
+struct packer {
+    const char *path; /* of the temporary file */
+    int fd;
+    ZSTD_CCtx *context;
+    uint8_t *out;
+    struct mt_error *error;
+};
+
+static int write_all(struct packer *packer, const void *bytes, size_t length)
+{
+    const char *at = bytes;
+    while (length) {
+        ssize_t n = write(packer->fd, at, length);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return mt_fail_errno(packer->error, errno, "cannot write %s", packer->path);
+        at += n;
+        length -= (size_t)n;
+    }
+    return 0;
+}
+
+static int compress(struct packer *packer, const void *bytes, size_t length,
+                    ZSTD_EndDirective directive)
+{
+    ZSTD_inBuffer input = {bytes, length, 0};
+    size_t left;
+    do {
+        ZSTD_outBuffer output = {packer->out, OUT_BYTES, 0};
+        left = ZSTD_compressStream2(packer->context, &output, &input, directive);
+        if (ZSTD_isError(left))
+            return mt_fail(packer->error, MT_EIO, MT_NO_OFFSET, "%s: %s", packer->path,
+                           ZSTD_getErrorName(left));
+        int result = write_all(packer, packer->out, output.pos);
+        if (result < 0)
+            return result;
+    } while (directive == ZSTD_e_end ? left != 0 : input.pos < input.size);
+    return 0;
+}
+
+/* A block that the process left open is sealed as it is. */
+static void seal(struct mt_block *block)
+{
+    if (block->header.sealed)
+        return;
+    uint32_t crc = mt_crc32c(0, &block->header, offsetof(struct mt_block_header, sealed));
+    block->header.crc32c = mt_crc32c(crc, block->events, block->header.used);
+    block->header.sealed = 1;
+}
+
+static int write_packed(struct packer *packer, const struct mt_record_file *file)
+{
+    uint8_t page[MT_HEADER_BYTES] = {0};
+    struct mt_file_header header = file->header;
+    header.flags |= MT_FILE_PACKED;
+    header.next_block = (uint32_t)file->n_blocks;
+    memcpy(page, &header, sizeof header);
+    int result = write_all(packer, page, sizeof page);
+    for (size_t i = 0; i < file->n_blocks && result == 0; i++) {
+        struct mt_block block = file->blocks[i];
+        seal(&block);
+        result = compress(packer, &block.header, sizeof block.header, ZSTD_e_continue);
+        if (result == 0)
+            result = compress(packer, block.events, block.header.used, ZSTD_e_continue);
+    }
+    return result < 0 ? result : compress(packer, NULL, 0, ZSTD_e_end);
+}
+
+static int pack_into(struct packer *packer, const struct mt_record_file *file)
+{
+    packer->fd = open(packer->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (packer->fd < 0)
+        return mt_fail_errno(packer->error, errno, "cannot create %s", packer->path);
+    packer->context = ZSTD_createCCtx();
+    packer->out = malloc(OUT_BYTES);
+    int result = MT_ENOMEM;
+    if (packer->context && packer->out) {
+        ZSTD_CCtx_setParameter(packer->context, ZSTD_c_compressionLevel, LEVEL);
+        ZSTD_CCtx_setParameter(packer->context, ZSTD_c_checksumFlag, 1);
+        result = write_packed(packer, file);
+    }
+    ZSTD_freeCCtx(packer->context);
+    free(packer->out);
+    if (close(packer->fd) < 0 && result == 0)
+        result = mt_fail_errno(packer->error, errno, "cannot write %s", packer->path);
+    return result;
+}
+
+static char *with_suffix(const char *path, size_t keep, const char *suffix)
+{
+    char *made = malloc(keep + strlen(suffix) + 1);
+    if (made) {
+        memcpy(made, path, keep);
+        memcpy(made + keep, suffix, strlen(suffix) + 1);
+    }
+    return made;
+}
+
+int mt_record_file_pack(const char *path, struct mt_error *error)
+{
+    struct mt_record_file *file;
+    size_t length = strlen(path);
+    int result = mt_record_file_open(path, &file, error);
+    if (result < 0)
+        return result;
+    if (file->header.flags & MT_FILE_PACKED) {
+        mt_record_file_close(file);
+        return 0;
+    }
+    size_t keep = length > 4 && strcmp(path + length - 4, ".mtr") == 0 ? length - 4 : length;
+    char *packed = with_suffix(path, keep, ".mtz");
+    char *temporary = with_suffix(path, keep, ".mtz.part");
+    struct packer packer = {.path = temporary, .error = error};
+    result = packed && temporary ? pack_into(&packer, file)
+                                 : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    if (result == 0 && rename(temporary, packed) < 0)
+        result = mt_fail_errno(error, errno, "cannot rename %s", temporary);
+    if (result == 0)
+        unlink(path);
+    else if (temporary)
+        unlink(temporary);
+    free(packed);
+    free(temporary);
+    mt_record_file_close(file);
+    return result;
+}
