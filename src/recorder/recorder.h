@@ -49,6 +49,7 @@ struct thread {
     int64_t until_sample;    /* bytes until the next sample among small blocks */
     uint64_t random;
     uint64_t freed_bytes; /* small blocks, since the last look */
+    uintptr_t stack_low;
     uintptr_t stack_high;
     uint32_t alive;
     uint32_t in_use;

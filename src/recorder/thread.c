@@ -59,13 +59,13 @@ static void find_stack(struct thread *thread)
     pthread_attr_t attributes;
     void *low;
     size_t size;
-    thread->stack_high = 0;
-    if (memtally_recorder.stacks == MT_STACKS_NONE)
-        return;
+    thread->stack_low = thread->stack_high = 0;
     if (pthread_getattr_np(pthread_self(), &attributes) != 0)
         return;
-    if (pthread_attr_getstack(&attributes, &low, &size) == 0)
+    if (pthread_attr_getstack(&attributes, &low, &size) == 0) {
+        thread->stack_low = (uintptr_t)low;
         thread->stack_high = (uintptr_t)low + size;
+    }
     pthread_attr_destroy(&attributes);
 }
 
@@ -73,7 +73,7 @@ static void write_beginning(struct thread *thread, int first)
 {
     struct recorder *recorder = &memtally_recorder;
     uint64_t ticks = now_ticks();
-    uint64_t fields[] = {thread->writer.tid, (uint64_t)(uintptr_t)&fields, thread->stack_high};
+    uint64_t fields[] = {thread->writer.tid, thread->stack_low, thread->stack_high};
     mt_write_event(&thread->writer, MT_EVENT_THREAD, ticks, fields, 3);
     uint64_t clock = mt_monotonic_ns();
     mt_write_event(&thread->writer, MT_EVENT_CLOCK, ticks, &clock, 1);

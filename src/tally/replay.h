@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* The state of a process's memory at one moment, from its events up to then. */
+#ifndef MT_TALLY_REPLAY_H
+#define MT_TALLY_REPLAY_H
+
+#include <memtally/category.h>
+
+#include "recording/reader.h"
+#include "tally/ranges.h"
+#include "tally/table.h"
+
+/* A block, buffer, mapping or sample that is alive. `name` and `stack` index the replay's texts and
+ * stacks; 0 means none. */
+struct mt_live {
+    uint64_t address;
+    uint64_t size;
+    uint32_t category; /* of its scope, buffer or label; MT_CATEGORY_NONE where not said */
+    uint32_t name;
+    uint32_t stack;
+    uint32_t flags; /* enum mt_buffer_flags, or of the mapping */
+    uint32_t usage; /* of a buffer */
+};
+
+/* What a mapping range is. */
+enum mt_map_flags { MT_MAPPED_STACK = 1, MT_MAPPED_ALLOCATOR = 2, MT_MAPPED_FILE = 4 };
+
+struct mt_text {
+    const char *text;
+    size_t length;
+};
+
+struct mt_stack {
+    const uint8_t *bytes; /* as in the event */
+    size_t length;
+    uint64_t n_frames;
+    int complete;
+};
+
+struct mt_replay {
+    struct mt_live *live; /* of everything that was ever alive; the tables and ranges index it */
+    size_t n_live;
+    size_t live_capacity;
+    struct mt_table blocks;  /* address -> live */
+    struct mt_table samples; /* address -> live */
+    struct mt_table buffers; /* handle -> live */
+    struct mt_ranges maps;   /* -> live */
+    struct mt_ranges labels; /* -> live */
+    struct mt_ranges self;   /* the recorder's own memory */
+    struct mt_ranges regions; /* where the heap was seen */
+    struct mt_table names;    /* stream and number -> texts */
+    struct mt_table stack_numbers; /* stream and number -> stacks */
+    struct mt_text *texts;
+    size_t n_texts;
+    size_t texts_capacity;
+    struct mt_stack *stacks;
+    size_t n_stacks;
+    size_t stacks_capacity;
+    struct mt_table scopes;     /* stream -> top of its scope stack, an index into scope_items */
+    struct mt_live *scope_items; /* linked by `flags` to the scope below, 0 at the bottom */
+    size_t n_scope_items;
+    size_t scope_capacity;
+    uint64_t small_allocs; /* blocks too small to be events, over all streams */
+    uint64_t small_alloc_bytes;
+    uint64_t small_frees;
+    uint64_t small_free_bytes;
+    uint32_t epoch; /* keeps the streams of several files apart */
+};
+
+void mt_replay_init(struct mt_replay *replay);
+void mt_replay_finish(struct mt_replay *replay);
+
+/* Applies the events of `file` that come before `until_ticks`. May be called for a parent's file
+ * up to the fork and then for the child's. Returns 0 or MT_ENOMEM. The file must stay open as long
+ * as the replay is used. */
+int mt_replay_file(struct mt_replay *replay, const struct mt_record_file *file,
+                   uint64_t until_ticks);
+
+#endif
