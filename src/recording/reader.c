@@ -365,3 +365,11 @@ uint64_t mt_clock_ns(const struct mt_clock *clock, uint64_t ticks)
         return clock->monotonic_ns;
     return clock->monotonic_ns + (uint64_t)ns;
 }
+
+uint64_t mt_clock_ticks(const struct mt_clock *clock, uint64_t monotonic_ns)
+{
+    double ticks = (double)(int64_t)(monotonic_ns - clock->monotonic_ns) / clock->ns_per_tick;
+    if (ticks < 0)
+        return clock->ticks;
+    return clock->ticks + (uint64_t)ticks;
+}

@@ -69,6 +69,7 @@ struct mt_clock {
 
 void mt_clock_of_file(const struct mt_record_file *file, struct mt_clock *clock);
 uint64_t mt_clock_ns(const struct mt_clock *clock, uint64_t ticks);
+uint64_t mt_clock_ticks(const struct mt_clock *clock, uint64_t monotonic_ns);
 
 /* Steps through the events of a range of blocks of one stream. */
 struct mt_cursor {

@@ -268,13 +268,14 @@ static int set_plain_range(struct mt_ranges *ranges, uint64_t low, uint64_t high
     return ranges->failed ? MT_ENOMEM : 0;
 }
 
-/* The totals replace each other: the last says all. A forked child's start from zero. */
+/* The totals replace each other: the last says all. A forked child's are on top
+ * of what it inherited. */
 static void set_totals(struct mt_replay *replay, const struct mt_event *event)
 {
-    replay->small_allocs = event->field[0];
-    replay->small_alloc_bytes = event->field[1];
-    replay->small_frees = event->field[2];
-    replay->small_free_bytes = event->field[3];
+    replay->small_allocs = replay->inherited_allocs + event->field[0];
+    replay->small_alloc_bytes = replay->inherited_alloc_bytes + event->field[1];
+    replay->small_frees = replay->inherited_frees + event->field[2];
+    replay->small_free_bytes = replay->inherited_free_bytes + event->field[3];
 }
 
 static int apply(struct mt_replay *replay, const struct mt_event *event)

@@ -63,6 +63,10 @@ struct mt_replay {
     uint64_t small_alloc_bytes;
     uint64_t small_frees;
     uint64_t small_free_bytes;
+    uint64_t inherited_allocs; /* of parents, up to the fork; part of the four above */
+    uint64_t inherited_alloc_bytes;
+    uint64_t inherited_frees;
+    uint64_t inherited_free_bytes;
     uint32_t epoch; /* keeps the streams of several files apart */
 };
 

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: MIT */
+/* Painting the address space with claims, weakest first, and counting the picture's pages by them.
+ *
+ * From weakest to strongest: what the kernel calls a mapping, what was mapped before the first
+ * event, where the heap was seen, what the recorder saw mapped and the threads' stacks, the
+ * recorder's own memory, heap blocks, engine buffers, labels. Every byte of a resident page gets the
+ * strongest claim on it, so that the claims add up to the picture whatever overlaps. */
+#include "tally/attribute.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct painter {
+    const struct mt_image *image;
+    const struct mt_picture *picture;
+    const struct mt_replay *replay;
+    struct mt_claims *claims;
+    struct mt_maps maps;
+    struct mt_ranges paint; /* -> claim */
+    size_t heap;            /* the claim for the arenas' pages, divided at the end */
+    size_t small_blocks;
+    size_t own;
+    int failed;
+};
+
+static size_t claim(struct painter *painter, enum mt_category category,
+                    enum mt_provenance provenance, const char *name)
+{
+    size_t made = mt_claim_of(painter->claims, category, provenance, name, strlen(name));
+    painter->failed |= made == 0;
+    return made;
+}
+
+static void put(struct painter *painter, uint64_t low, uint64_t high, size_t index)
+{
+    mt_ranges_set(&painter->paint, low, high, index);
+    painter->failed |= painter->paint.failed;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static int ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text);
+    size_t tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+static int is_model_file(const char *name)
+{
+    return ends_with(name, ".gguf") || ends_with(name, ".safetensors");
+}
+
+static size_t claim_of_file(struct painter *painter, const struct mt_vma *vma)
+{
+    const char *name = base_name(vma->name);
+    if (is_model_file(vma->name))
+        return claim(painter, MT_CATEGORY_WEIGHTS, MT_PROVENANCE_INFERRED, name);
+    if (ends_with(name, ".mtr") || strcmp(name, "libmemtally-record.so") == 0)
+        return painter->own;
+    return claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_MEASURED, name);
+}
+
+static size_t unknown_size(struct painter *painter, size_t index)
+{
+    painter->claims->items[index].allocated_unknown = 1;
+    return index;
+}
+
+/* What a mapping is by itself; 0 where that says nothing. */
+static size_t claim_of_vma(struct painter *painter, const struct mt_vma *vma)
+{
+    switch (vma->kind) {
+    case MT_VMA_FILE:
+        return claim_of_file(painter, vma);
+    case MT_VMA_HEAP:
+        return painter->heap;
+    case MT_VMA_STACK:
+        return unknown_size(painter,
+                            claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_MEASURED, "stacks"));
+    case MT_VMA_SPECIAL:
+    case MT_VMA_SHARED_MEMORY:
+        return claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_MEASURED, vma->name);
+    case MT_VMA_ANONYMOUS:
+    case MT_VMA_DEVICE:
+    case MT_VMA_HUGETLB:
+        return 0;
+    }
+    return 0;
+}
+
+/* A library's zeroed data (.bss) is an anonymous mapping right behind the file's. */
+static void paint_vmas(struct painter *painter)
+{
+    uint64_t file_end = 0;
+    size_t file_claim = 0;
+    for (size_t i = 0; i < painter->maps.n; i++) {
+        const struct mt_vma *vma = &painter->maps.vmas[i];
+        size_t index = claim_of_vma(painter, vma);
+        if (vma->kind == MT_VMA_FILE) {
+            file_end = vma->end;
+            file_claim = vma->writable ? index : 0;
+        } else if (vma->kind == MT_VMA_ANONYMOUS && file_claim && vma->start == file_end) {
+            index = file_claim;
+            file_claim = 0;
+        } else {
+            file_claim = 0;
+        }
+        if (index)
+            put(painter, vma->start, vma->end, index);
+    }
+}
+
+/* Paints what of [low, high) has no claim yet. */
+static void fill(struct painter *painter, uint64_t low, uint64_t high, size_t index)
+{
+    while (low < high) {
+        struct mt_range range;
+        int any = mt_ranges_at_or_after(&painter->paint, low, &range) && range.low < high;
+        uint64_t gap_end = any ? range.low : high;
+        if (gap_end > low)
+            put(painter, low, gap_end, index);
+        low = any ? range.high : high;
+    }
+}
+
+/* Paints the unclaimed parts of the anonymous mappings within [low, high). */
+static void paint_anonymous(struct painter *painter, uint64_t low, uint64_t high, size_t index)
+{
+    const struct mt_vma *end = painter->maps.vmas + painter->maps.n;
+    size_t first = 0;
+    size_t last = painter->maps.n;
+    while (first < last) {
+        size_t middle = first + (last - first) / 2;
+        if (painter->maps.vmas[middle].end <= low)
+            first = middle + 1;
+        else
+            last = middle;
+    }
+    for (const struct mt_vma *vma = painter->maps.vmas + first; vma < end && vma->start < high;
+         vma++) {
+        uint64_t from = vma->start > low ? vma->start : low;
+        uint64_t to = vma->end < high ? vma->end : high;
+        if (vma->kind == MT_VMA_ANONYMOUS)
+            fill(painter, from, to, index);
+    }
+}
+
+static void paint_first_maps(struct painter *painter)
+{
+    size_t index = unknown_size(
+        painter, claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_MEASURED, "loader"));
+    for (size_t i = 0; i < painter->image->first_maps.n; i++) {
+        const struct mt_vma *vma = &painter->image->first_maps.vmas[i];
+        if (vma->kind == MT_VMA_ANONYMOUS)
+            paint_anonymous(painter, vma->start, vma->end, index);
+    }
+}
+
+/* Where the heap was seen wins over what was mapped at first. */
+static void paint_regions(struct painter *painter)
+{
+    struct mt_range range;
+    for (uint64_t at = 0; mt_ranges_at_or_after(&painter->replay->regions, at, &range);
+         at = range.high)
+        paint_anonymous(painter, range.low, range.high, painter->heap);
+}
+
+static void text_of(const struct mt_replay *replay, uint32_t index, struct mt_text *text)
+{
+    if (index && index < replay->n_texts)
+        *text = replay->texts[index];
+}
+
+/* The claim of something with a scope's or label's category; 0 where it has none. */
+static size_t claim_said(struct painter *painter, const struct mt_live *live)
+{
+    struct mt_text text = {"unnamed", 7};
+    if (live->category == MT_CATEGORY_NONE)
+        return 0;
+    text_of(painter->replay, live->name, &text);
+    size_t made = mt_claim_of(painter->claims, (enum mt_category)live->category,
+                              MT_PROVENANCE_EXACT, text.text, text.length);
+    painter->failed |= made == 0;
+    return made;
+}
+
+static size_t claim_of_mapping(struct painter *painter, const struct mt_live *live)
+{
+    size_t said = claim_said(painter, live);
+    if (said)
+        return said;
+    if (live->flags & MT_MAPPED_STACK)
+        return unknown_size(painter,
+                            claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_MEASURED, "stacks"));
+    if (live->flags & MT_MAPPED_FILE)
+        return 0; /* the kernel's name for it says more */
+    if (live->flags & MT_MAPPED_ALLOCATOR)
+        return painter->heap;
+    return unknown_size(painter, claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_EXACT,
+                                       "anonymous mappings"));
+}
+
+static void paint_mappings(struct painter *painter)
+{
+    struct mt_range range;
+    for (uint64_t at = 0; mt_ranges_at_or_after(&painter->replay->maps, at, &range);
+         at = range.high) {
+        const struct mt_live *live = &painter->replay->live[range.value];
+        size_t index = claim_of_mapping(painter, live);
+        if (!index)
+            continue;
+        painter->claims->items[index].count++;
+        put(painter, range.low, range.high, index);
+    }
+}
+
+static void paint_own(struct painter *painter)
+{
+    struct mt_range range;
+    for (uint64_t at = 0; mt_ranges_at_or_after(&painter->replay->self, at, &range);
+         at = range.high)
+        put(painter, range.low, range.high, painter->own);
+}
+
+static uint64_t end_of(const struct mt_live *live)
+{
+    return live->size > UINT64_MAX - live->address ? UINT64_MAX : live->address + live->size;
+}
+
+static void paint_blocks(struct painter *painter)
+{
+    const struct mt_replay *replay = painter->replay;
+    int full = painter->image->file->header.exact_from_bytes == 0;
+    const char *name = full ? "heap blocks" : "heap blocks from 64 KiB";
+    for (size_t i = 0; i < replay->blocks.capacity; i++) {
+        if (replay->blocks.slots[i].key == UINT64_MAX)
+            continue;
+        const struct mt_live *live = &replay->live[replay->blocks.slots[i].value];
+        size_t index = claim_said(painter, live);
+        if (!index)
+            index = claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_EXACT, name);
+        painter->claims->items[index].count++;
+        put(painter, live->address, end_of(live), index);
+    }
+}
+
+static enum mt_category category_of_buffer(const struct mt_live *live)
+{
+    if (live->category != MT_CATEGORY_NONE)
+        return (enum mt_category)live->category;
+    if (live->usage == MT_USAGE_WEIGHTS || live->flags & MT_BUFFER_HOST_PTR)
+        return MT_CATEGORY_WEIGHTS;
+    return MT_CATEGORY_ACTIVATIONS;
+}
+
+/* llama.cpp's own words: its log speaks of a compute and of an output buffer of each type. */
+static size_t claim_of_buffer(struct painter *painter, const struct mt_live *live)
+{
+    struct mt_text text = {"buffer", 6};
+    char name[MT_MAX_STRING + 16];
+    enum mt_category category = category_of_buffer(live);
+    const char *suffix = "";
+    if (category == MT_CATEGORY_ACTIVATIONS)
+        suffix = live->usage == MT_USAGE_COMPUTE      ? " compute"
+                 : live->flags & MT_BUFFER_TENSORS    ? " tensors"
+                                                      : " output";
+    text_of(painter->replay, live->name, &text);
+    memcpy(name, text.text, text.length);
+    memcpy(name + text.length, suffix, strlen(suffix));
+    size_t made = mt_claim_of(painter->claims, category, MT_PROVENANCE_EXACT, name,
+                              text.length + strlen(suffix));
+    painter->failed |= made == 0;
+    return made;
+}
+
+static void paint_buffers(struct painter *painter)
+{
+    const struct mt_replay *replay = painter->replay;
+    for (size_t i = 0; i < replay->buffers.capacity; i++) {
+        if (replay->buffers.slots[i].key == UINT64_MAX)
+            continue;
+        const struct mt_live *live = &replay->live[replay->buffers.slots[i].value];
+        if (!(live->flags & MT_BUFFER_HOST))
+            continue;
+        size_t index = claim_of_buffer(painter, live);
+        painter->claims->items[index].count++;
+        put(painter, live->address, end_of(live), index);
+    }
+}
+
+static void paint_labels(struct painter *painter)
+{
+    struct mt_range range;
+    for (uint64_t at = 0; mt_ranges_at_or_after(&painter->replay->labels, at, &range);
+         at = range.high) {
+        size_t index = claim_said(painter, &painter->replay->live[range.value]);
+        if (!index)
+            continue;
+        painter->claims->items[index].count++;
+        put(painter, range.low, range.high, index);
+    }
+}
+
+static void paint(struct painter *painter)
+{
+    painter->own = claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_EXACT, "memtally recorder");
+    painter->heap = claim(painter, MT_CATEGORY_CACHED,
+                          painter->image->file && !painter->image->file->header.exact_from_bytes
+                              ? MT_PROVENANCE_EXACT
+                              : MT_PROVENANCE_INFERRED,
+                          "free in heap arenas");
+    unknown_size(painter, painter->heap);
+    paint_vmas(painter);
+    if (!painter->replay)
+        return;
+    paint_regions(painter);
+    paint_first_maps(painter);
+    paint_mappings(painter);
+    paint_own(painter);
+    paint_blocks(painter);
+    paint_buffers(painter);
+    paint_labels(painter);
+}
+
+static void count_allocated(struct painter *painter)
+{
+    struct mt_range range;
+    for (uint64_t at = 0; mt_ranges_at_or_after(&painter->paint, at, &range); at = range.high)
+        painter->claims->items[range.value].allocated_bytes += range.high - range.low;
+}
+
+/* Marks [low, high) of a file as held, and returns how much of it was held before. */
+static uint64_t share(struct mt_shared_pages *seen, const struct mt_vma *vma, uint64_t low,
+                      uint64_t high)
+{
+    uint64_t key = (vma->device * 0x9e3779b97f4a7c15u ^ vma->inode) & ~((uint64_t)1 << 63);
+    uint64_t index;
+    if (!mt_table_get(&seen->files, key, &index)) {
+        void *grown = realloc(seen->ranges, (seen->n + 1) * sizeof *seen->ranges);
+        if (!grown || mt_table_set(&seen->files, key, seen->n) < 0)
+            return 0;
+        seen->ranges = grown;
+        mt_ranges_init(&seen->ranges[seen->n]);
+        index = seen->n++;
+    }
+    struct mt_ranges *ranges = &seen->ranges[index];
+    struct mt_range range;
+    uint64_t held = 0;
+    for (uint64_t at = low; at < high && mt_ranges_at_or_after(ranges, at, &range) &&
+                            range.low < high;
+         at = range.high) {
+        uint64_t from = range.low > at ? range.low : at;
+        uint64_t to = range.high < high ? range.high : high;
+        held += to - from;
+    }
+    mt_ranges_set(ranges, low, high, 1);
+    return held;
+}
+
+struct piece {
+    uint64_t low;
+    uint64_t high;
+    size_t claim;
+    uint64_t flags;
+};
+
+static void count_piece(struct painter *painter, struct mt_shared_pages *seen,
+                        const struct piece *piece)
+{
+    struct mt_claim *claim = &painter->claims->items[piece->claim];
+    uint64_t bytes = piece->high - piece->low;
+    claim->resident_bytes += bytes;
+    if (!(piece->flags & MT_RUN_FILE)) {
+        claim->anonymous_bytes += bytes;
+        return;
+    }
+    const struct mt_vma *vma = seen ? mt_maps_find(&painter->maps, piece->low) : NULL;
+    if (!vma || !vma->inode)
+        return;
+    uint64_t offset = vma->offset + (piece->low - vma->start);
+    claim->shared_bytes += share(seen, vma, offset, offset + bytes);
+}
+
+/* Divides [low, high), which lies in one mapping, by the paint. */
+static void count_run(struct painter *painter, struct mt_shared_pages *seen, uint64_t low,
+                      uint64_t high, uint64_t flags)
+{
+    while (low < high) {
+        struct mt_range range;
+        struct piece piece = {low, high, 0, flags};
+        if (mt_ranges_at_or_after(&painter->paint, low, &range)) {
+            if (range.low <= low) {
+                piece.claim = (size_t)range.value;
+                piece.high = range.high < high ? range.high : high;
+            } else if (range.low < high) {
+                piece.high = range.low;
+            }
+        }
+        count_piece(painter, seen, &piece);
+        low = piece.high;
+    }
+}
+
+/* Pages of devices and of hugetlbfs are not part of the resident set, nor is what lies in the
+ * kernel's own special mappings of device pages. */
+static int is_counted(const struct mt_vma *vma)
+{
+    if (!vma)
+        return 1;
+    if (vma->kind == MT_VMA_SPECIAL)
+        return strncmp(vma->name, "[vvar", 5) != 0;
+    return vma->kind != MT_VMA_DEVICE && vma->kind != MT_VMA_HUGETLB;
+}
+
+static uint64_t count_pages(struct painter *painter, struct mt_shared_pages *seen,
+                            uint64_t page_bytes)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < painter->picture->n_runs; i++) {
+        const struct mt_run_pages *run = &painter->picture->runs[i];
+        uint64_t low = run->first_page * page_bytes;
+        uint64_t end = low + run->n_pages * page_bytes;
+        while (low < end) {
+            const struct mt_vma *vma = mt_maps_find(&painter->maps, low);
+            uint64_t high = vma && vma->end < end ? vma->end : vma ? end : low + page_bytes;
+            if (is_counted(vma)) {
+                count_run(painter, seen, low, high, run->flags);
+                total += high - low;
+            }
+            low = high;
+        }
+    }
+    return total;
+}
+
+/* Small blocks are counted, not located: so much of the arenas' pages is in use, the rest is free.
+ * With every block located, what is left of the arenas is free. */
+static void divide_heap(struct painter *painter)
+{
+    const struct mt_replay *replay = painter->replay;
+    if (!replay || !painter->image->file->header.exact_from_bytes)
+        return;
+    uint64_t in_use = replay->small_alloc_bytes > replay->small_free_bytes
+                          ? replay->small_alloc_bytes - replay->small_free_bytes
+                          : 0;
+    size_t index =
+        claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_INFERRED, "heap blocks below 64 KiB");
+    if (!index)
+        return;
+    struct mt_claim *heap = &painter->claims->items[painter->heap];
+    struct mt_claim *small = &painter->claims->items[index];
+    uint64_t resident = in_use < heap->resident_bytes ? in_use : heap->resident_bytes;
+    uint64_t anonymous = resident < heap->anonymous_bytes ? resident : heap->anonymous_bytes;
+    small->allocated_bytes = in_use;
+    small->resident_bytes = resident;
+    small->anonymous_bytes = anonymous;
+    small->count = replay->small_allocs > replay->small_frees
+                       ? replay->small_allocs - replay->small_frees
+                       : 0;
+    heap->resident_bytes -= resident;
+    heap->anonymous_bytes -= anonymous;
+}
+
+static uint64_t field(const struct mt_picture *picture, enum mt_picture_text kind,
+                      const char *name)
+{
+    const struct mt_bytes *text = &picture->text[kind];
+    return text->data ? mt_field_bytes(text->data, text->length, name) : MT_UNKNOWN;
+}
+
+static void read_rollup(const struct mt_picture *picture, struct mt_attribution *attribution)
+{
+    uint64_t anonymous = field(picture, MT_TEXT_ROLLUP, "Anonymous");
+    uint64_t proportional = field(picture, MT_TEXT_ROLLUP, "Pss_Anon");
+    attribution->rollup_bytes = field(picture, MT_TEXT_ROLLUP, "Rss");
+    attribution->swap_bytes = field(picture, MT_TEXT_STATUS, "VmSwap");
+    attribution->cow_shared_bytes = 0;
+    if (anonymous != MT_UNKNOWN && proportional != MT_UNKNOWN && anonymous > proportional)
+        attribution->cow_shared_bytes = anonymous - proportional;
+}
+
+int mt_attribute(const struct mt_image *image, const struct mt_picture *picture,
+                 const struct mt_replay *replay, uint64_t page_bytes,
+                 struct mt_shared_pages *seen, struct mt_attribution *attribution)
+{
+    struct mt_attribution made = {0};
+    struct painter painter = {
+        .image = image, .picture = picture, .replay = replay, .claims = &made.claims};
+    const struct mt_bytes *text = &picture->text[MT_TEXT_MAPS];
+    mt_ranges_init(&painter.paint);
+    if (mt_claims_init(&made.claims) < 0)
+        return MT_ENOMEM;
+    if (mt_maps_parse(text->data, text->length, &painter.maps) < 0) {
+        mt_attribution_finish(&made);
+        return MT_ENOMEM;
+    }
+    paint(&painter);
+    if (!painter.failed) {
+        count_allocated(&painter);
+        made.total_resident_bytes = count_pages(&painter, seen, page_bytes);
+        divide_heap(&painter);
+        read_rollup(picture, &made);
+    }
+    mt_ranges_finish(&painter.paint);
+    mt_maps_finish(&painter.maps);
+    if (painter.failed) {
+        mt_attribution_finish(&made);
+        return MT_ENOMEM;
+    }
+    *attribution = made;
+    return 0;
+}
+
+void mt_attribution_finish(struct mt_attribution *attribution)
+{
+    mt_claims_finish(&attribution->claims);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* From a picture and the state of a process to claims: who holds each resident byte. */
+#ifndef MT_TALLY_ATTRIBUTE_H
+#define MT_TALLY_ATTRIBUTE_H
+
+#include <memtally/tally.h>
+
+#include "tally/image.h"
+#include "tally/replay.h"
+
+/* A part of a row. Claim 0 stands for what nothing claims. */
+struct mt_claim {
+    enum mt_category category;
+    enum mt_provenance provenance;
+    char *name;
+    uint64_t allocated_bytes;
+    int allocated_unknown;
+    uint64_t resident_bytes;
+    uint64_t anonymous_bytes; /* of the resident ones: backed by no file */
+    uint64_t shared_bytes;    /* of the resident ones: counted for an earlier process */
+    uint64_t count;
+};
+
+struct mt_claims {
+    struct mt_claim *items;
+    size_t n;
+    struct mt_table by_hash;
+};
+
+/* File pages that earlier processes of a tree hold: (device, inode) -> ranges of offsets. */
+struct mt_shared_pages {
+    struct mt_table files;
+    struct mt_ranges *ranges;
+    size_t n;
+};
+
+struct mt_attribution {
+    struct mt_claims claims;
+    uint64_t total_resident_bytes; /* of the picture; the sum over all claims */
+    uint64_t rollup_bytes;         /* Rss of smaps_rollup; MT_UNKNOWN */
+    uint64_t cow_shared_bytes;     /* Anonymous less Pss_Anon of smaps_rollup */
+    uint64_t swap_bytes;
+};
+
+/* Attributes the pages of `picture`. `replay` is the state at its moment, NULL for a process
+ * without the recorder. `seen` (may be NULL) collects the file pages. Returns 0 or MT_ENOMEM. */
+int mt_attribute(const struct mt_image *image, const struct mt_picture *picture,
+                 const struct mt_replay *replay, uint64_t page_bytes,
+                 struct mt_shared_pages *seen, struct mt_attribution *attribution);
+
+void mt_attribution_finish(struct mt_attribution *attribution);
+
+void mt_shared_pages_finish(struct mt_shared_pages *seen);
+
+/* The claim of that category, provenance and name, made when new; 0 where memory ran out. */
+size_t mt_claim_of(struct mt_claims *claims, enum mt_category category,
+                   enum mt_provenance provenance, const char *name, size_t name_length);
+
+/* Returns 0 or MT_ENOMEM. */
+int mt_claims_init(struct mt_claims *claims);
+void mt_claims_finish(struct mt_claims *claims);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* An open recording: its process images, each with its file, its timeline and its pictures.
+ *
+ * An image is what one exec started: a process that calls exec has several, a forked child has its
+ * own. A process that the recorder was not in has one without a file. */
+#ifndef MT_TALLY_IMAGE_H
+#define MT_TALLY_IMAGE_H
+
+#include <memtally/recording.h>
+
+#include "recording/reader.h"
+#include "tally/maps.h"
+
+struct mt_point {
+    uint64_t ns; /* CLOCK_MONOTONIC */
+    uint64_t resident_bytes;
+};
+
+struct mt_bytes {
+    char *data;
+    size_t length;
+};
+
+/* A complete picture. `ticks` orders it among its file's events; 0 for one from outside. */
+struct mt_picture {
+    uint64_t ns;
+    uint64_t ticks;
+    uint64_t pid; /* as written: 0 for the file's own process */
+    enum mt_picture_reason reason;
+    uint64_t resident_bytes; /* of its runs, less what is no memory of the process */
+    uint64_t cost_ns;
+    enum mt_picture_method method;
+    int complete;
+    struct mt_bytes text[MT_TEXT_MEMINFO + 1]; /* by enum mt_picture_text */
+    struct mt_run_pages *runs;
+    size_t n_runs;
+};
+
+struct mt_image {
+    struct mt_record_file *file; /* NULL: seen from outside only */
+    struct mt_clock clock;
+    uint64_t pid;
+    uint64_t parent_pid;
+    uint64_t start_ns;
+    uint64_t end_ns;
+    uint64_t high_water_bytes; /* largest VmHWM seen; MT_UNKNOWN */
+    uint32_t end_how;          /* enum mt_process_end; 0: not known */
+    uint64_t end_value;
+    int replaced; /* by an exec */
+    uint64_t outside_reason;
+    char *command;
+    char *end_text;
+    struct mt_maps first_maps; /* before the first event */
+    struct mt_point *points;   /* by time */
+    size_t n_points;
+    struct mt_picture *pictures; /* by time */
+    size_t n_pictures;
+};
+
+struct mt_machine_sample {
+    uint64_t ns;
+    uint32_t kind; /* enum mt_machine_text */
+    struct mt_bytes text;
+};
+
+struct mt_recording {
+    char *path;
+    struct mt_record_file *watch; /* NULL where nobody watched */
+    struct mt_clock watch_clock;
+    uint64_t start_ns;
+    uint64_t end_ns;
+    struct mt_image *images;
+    size_t n_images;
+    struct mt_recording_mark *marks;
+    size_t n_marks;
+    struct mt_machine_sample *machine;
+    size_t n_machine;
+    struct mt_recording_damage damage;
+};
+
+/* Reads the facts of one file's events into the recording (facts.c). */
+int mt_facts_of_process(struct mt_recording *recording, struct mt_image *image);
+int mt_facts_of_watch(struct mt_recording *recording);
+
+/* The image of `pid` that lived at `ns`, else its last, NULL where there is none. */
+struct mt_image *mt_image_at(const struct mt_recording *recording, uint64_t pid, uint64_t ns);
+
+void mt_picture_finish(struct mt_picture *picture);
+
+#endif

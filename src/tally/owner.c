@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* The memory of a tally, and what can be asked of a finished one. */
+#include "tally/owner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct piece {
+    struct piece *next;
+    _Alignas(16) unsigned char bytes[];
+};
+
+/* `tally` comes first: mt_tally_destroy() is handed its address. */
+struct mt_owner {
+    struct mt_tally tally;
+    struct piece *pieces;
+};
+
+struct mt_tally *mt_owner_create(struct mt_owner **owner)
+{
+    *owner = calloc(1, sizeof **owner);
+    return *owner ? &(*owner)->tally : NULL;
+}
+
+void *mt_owner_alloc(struct mt_owner *owner, size_t size)
+{
+    struct piece *piece = calloc(1, sizeof *piece + size);
+    if (!piece)
+        return NULL;
+    piece->next = owner->pieces;
+    owner->pieces = piece;
+    return piece->bytes;
+}
+
+char *mt_owner_text(struct mt_owner *owner, const char *text)
+{
+    size_t length = strlen(text) + 1;
+    char *copy = mt_owner_alloc(owner, length);
+    return copy ? memcpy(copy, text, length) : NULL;
+}
+
+void mt_tally_destroy(struct mt_tally *tally)
+{
+    struct mt_owner *owner = (struct mt_owner *)tally;
+    if (!owner)
+        return;
+    while (owner->pieces) {
+        struct piece *next = owner->pieces->next;
+        free(owner->pieces);
+        owner->pieces = next;
+    }
+    free(owner);
+}
+
+const char *mt_provenance_name(enum mt_provenance provenance)
+{
+    switch (provenance) {
+#define CASE(NAME, name)                                                                           \
+    case MT_PROVENANCE_##NAME:                                                                     \
+        return name;
+        MT_PROVENANCE_LIST(CASE)
+#undef CASE
+    case MT_PROVENANCE_COUNT:
+        break;
+    }
+    return "?";
+}
+
+const char *mt_moment_name(enum mt_moment_kind kind)
+{
+    switch (kind) {
+    case MT_MOMENT_PEAK:
+        return "peak";
+    case MT_MOMENT_STEADY:
+        return "steady";
+    case MT_MOMENT_EXIT:
+        return "exit";
+    case MT_MOMENT_TIME:
+        return "time";
+    }
+    return "?";
+}
+
+const struct mt_tally_row *mt_tally_row_of(const struct mt_tally_place *place,
+                                           enum mt_category category)
+{
+    for (size_t i = 0; i < place->n_rows; i++)
+        if (place->rows[i].category == category)
+            return &place->rows[i];
+    return NULL;
+}
+
+static int place_adds_up(const struct mt_tally_place *place)
+{
+    uint64_t sum = place->unattributed_bytes;
+    for (size_t i = 0; i < place->n_rows; i++) {
+        uint64_t details = 0;
+        for (size_t j = 0; j < place->rows[i].n_details; j++)
+            details += place->rows[i].details[j].resident_bytes;
+        if (details != place->rows[i].resident_bytes)
+            return 0;
+        sum += place->rows[i].resident_bytes;
+    }
+    return sum == place->total_resident_bytes;
+}
+
+int mt_tally_adds_up(const struct mt_tally *tally)
+{
+    for (size_t i = 0; i < tally->n_places; i++)
+        if (!place_adds_up(&tally->places[i]))
+            return 0;
+    for (size_t i = 0; i < tally->n_processes; i++)
+        for (size_t j = 0; j < tally->processes[i].n_places; j++)
+            if (!place_adds_up(&tally->processes[i].places[j]))
+                return 0;
+    return 1;
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening a recording folder: which files it holds, and which process images they make. */
+#include <memtally/recording.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/error.h"
+#include "tally/image.h"
+
+static int has_suffix(const char *name, const char *suffix)
+{
+    size_t length = strlen(name);
+    size_t tail = strlen(suffix);
+    return length > tail && strcmp(name + length - tail, suffix) == 0;
+}
+
+static void note_damage(struct mt_recording *recording, const char *path, uint64_t offset)
+{
+    struct mt_recording_damage *damage = &recording->damage;
+    if (damage->first[0])
+        return;
+    if (offset == MT_NO_OFFSET)
+        snprintf(damage->first, sizeof damage->first, "%s", path);
+    else
+        snprintf(damage->first, sizeof damage->first, "%s at byte %" PRIu64, path, offset);
+}
+
+static void count_damage(struct mt_recording *recording, const struct mt_record_file *file)
+{
+    struct mt_recording_damage *damage = &recording->damage;
+    damage->blocks_bad += file->blocks_bad;
+    damage->blocks_open += file->blocks_open;
+    damage->events_lost += file->header.events_lost;
+    if (file->blocks_bad)
+        note_damage(recording, file->path, file->first_bad_offset);
+}
+
+static int add_image(struct mt_recording *recording, struct mt_record_file *file)
+{
+    void *images =
+        realloc(recording->images, (recording->n_images + 1) * sizeof *recording->images);
+    if (!images)
+        return MT_ENOMEM;
+    recording->images = images;
+    struct mt_image *image = &recording->images[recording->n_images++];
+    *image = (struct mt_image){
+        .file = file,
+        .pid = file->header.pid,
+        .parent_pid = file->header.parent_pid,
+        .start_ns = file->header.start_monotonic_ns,
+        .end_ns = file->header.end_monotonic_ns,
+        .high_water_bytes = MT_UNKNOWN,
+    };
+    mt_clock_of_file(file, &image->clock);
+    if (!image->end_ns)
+        image->end_ns = mt_clock_ns(&image->clock, file->last_ticks);
+    return 0;
+}
+
+/* Takes one file in. A file that cannot be read is counted; the others still serve. */
+static int take_file(struct mt_recording *recording, const char *path, struct mt_error *error)
+{
+    struct mt_record_file *file;
+    int result = mt_record_file_open(path, &file, error);
+    if (result == MT_ENOMEM)
+        return result;
+    if (result < 0) {
+        recording->damage.files_unreadable++;
+        note_damage(recording, path, error ? error->offset : MT_NO_OFFSET);
+        return result;
+    }
+    count_damage(recording, file);
+    if (file->header.kind == MT_FILE_WATCH && !recording->watch) {
+        recording->watch = file;
+        mt_clock_of_file(file, &recording->watch_clock);
+        return 0;
+    }
+    if (file->header.kind != MT_FILE_PROCESS) {
+        mt_record_file_close(file);
+        return 0;
+    }
+    result = add_image(recording, file);
+    if (result < 0)
+        mt_record_file_close(file);
+    return result;
+}
+
+static int take_folder(struct mt_recording *recording, const char *path, struct mt_error *error)
+{
+    struct mt_error first = {0};
+    size_t found = 0;
+    size_t taken = 0;
+    DIR *folder = opendir(path);
+    if (!folder)
+        return mt_fail_errno(error, errno, "cannot read the folder %s", path);
+    int result = 0;
+    for (struct dirent *entry; result != MT_ENOMEM && (entry = readdir(folder)) != NULL;) {
+        char file[4096];
+        struct mt_error one = {0};
+        if (!has_suffix(entry->d_name, ".mtr") && !has_suffix(entry->d_name, ".mtz"))
+            continue;
+        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+        result = take_file(recording, file, &one);
+        taken += result == 0;
+        if (found++ == 0 || (result < 0 && !first.code))
+            first = one;
+    }
+    closedir(folder);
+    if (result == MT_ENOMEM)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+    if (!found)
+        return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
+                       "%s: no recording in this folder (`memtally run -o DIR -- CMD` makes one)",
+                       path);
+    if (!taken && error)
+        *error = first;
+    return taken ? 0 : first.code;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const struct mt_image *x = a;
+    const struct mt_image *y = b;
+    if (x->start_ns != y->start_ns)
+        return x->start_ns < y->start_ns ? -1 : 1;
+    return x->pid < y->pid ? -1 : x->pid > y->pid;
+}
+
+static int point_by_time(const void *a, const void *b)
+{
+    const struct mt_point *x = a;
+    const struct mt_point *y = b;
+    return x->ns < y->ns ? -1 : x->ns > y->ns;
+}
+
+static int picture_by_time(const void *a, const void *b)
+{
+    const struct mt_picture *x = a;
+    const struct mt_picture *y = b;
+    return x->ns < y->ns ? -1 : x->ns > y->ns;
+}
+
+static int mark_by_time(const void *a, const void *b)
+{
+    const struct mt_recording_mark *x = a;
+    const struct mt_recording_mark *y = b;
+    return x->time_ns < y->time_ns ? -1 : x->time_ns > y->time_ns;
+}
+
+static void sort(void *items, size_t n, size_t size, int (*compare)(const void *, const void *))
+{
+    if (n)
+        qsort(items, n, size, compare);
+}
+
+/* An image that another of the same process follows was replaced by exec. */
+static void find_replaced(struct mt_recording *recording)
+{
+    for (size_t i = 0; i < recording->n_images; i++) {
+        struct mt_image *image = &recording->images[i];
+        for (size_t j = i + 1; j < recording->n_images; j++) {
+            if (recording->images[j].pid != image->pid)
+                continue;
+            image->replaced = !image->end_how;
+            image->end_ns = recording->images[j].start_ns;
+            break;
+        }
+    }
+}
+
+static const char *signal_name(uint64_t signal)
+{
+    const char *name = signal < 65 ? sigabbrev_np((int)signal) : NULL;
+    return name ? name : "?";
+}
+
+static char *describe_end(const struct mt_image *image)
+{
+    char text[64];
+    if (image->replaced)
+        snprintf(text, sizeof text, "replaced by exec");
+    else if (image->end_how == MT_PROCESS_EXITED)
+        snprintf(text, sizeof text, "exited %" PRIu64, image->end_value);
+    else if (image->end_how == MT_PROCESS_KILLED)
+        snprintf(text, sizeof text, "killed by SIG%s", signal_name(image->end_value));
+    else if (image->file && image->file->header.end_kind == MT_END_EXIT)
+        snprintf(text, sizeof text, "exited");
+    else if (image->end_how == MT_PROCESS_GONE)
+        snprintf(text, sizeof text, "ended");
+    else
+        snprintf(text, sizeof text, "running");
+    return strdup(text);
+}
+
+static void measure_picture(struct mt_picture *picture, uint64_t page_bytes)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < picture->n_runs; i++)
+        total += picture->runs[i].n_pages * page_bytes;
+    picture->resident_bytes = total;
+}
+
+static int finish_image(struct mt_recording *recording, struct mt_image *image)
+{
+    sort(image->points, image->n_points, sizeof *image->points, point_by_time);
+    sort(image->pictures, image->n_pictures, sizeof *image->pictures, picture_by_time);
+    const struct mt_record_file *file = image->file ? image->file : recording->watch;
+    for (size_t i = 0; i < image->n_pictures; i++)
+        measure_picture(&image->pictures[i], file->header.page_bytes);
+    for (size_t i = 0; i < image->n_points; i++)
+        if (image->points[i].ns > image->end_ns && !image->replaced)
+            image->end_ns = image->points[i].ns;
+    if (!image->command)
+        image->command = strdup("?");
+    image->end_text = describe_end(image);
+    return image->command && image->end_text ? 0 : MT_ENOMEM;
+}
+
+static int read_facts(struct mt_recording *recording)
+{
+    int result = 0;
+    sort(recording->images, recording->n_images, sizeof *recording->images, by_start);
+    for (size_t i = 0; i < recording->n_images && result == 0; i++)
+        result = mt_facts_of_process(recording, &recording->images[i]);
+    if (recording->watch && result == 0)
+        result = mt_facts_of_watch(recording);
+    sort(recording->images, recording->n_images, sizeof *recording->images, by_start);
+    find_replaced(recording);
+    for (size_t i = 0; i < recording->n_images && result == 0; i++)
+        result = finish_image(recording, &recording->images[i]);
+    return result;
+}
+
+static void find_extent(struct mt_recording *recording)
+{
+    recording->start_ns = UINT64_MAX;
+    if (recording->watch)
+        recording->start_ns = recording->watch->header.start_monotonic_ns;
+    for (size_t i = 0; i < recording->n_images; i++) {
+        const struct mt_image *image = &recording->images[i];
+        if (image->start_ns < recording->start_ns)
+            recording->start_ns = image->start_ns;
+        if (image->end_ns > recording->end_ns)
+            recording->end_ns = image->end_ns;
+    }
+    for (size_t i = 0; i < recording->n_marks; i++)
+        recording->marks[i].time_ns -= recording->start_ns;
+    sort(recording->marks, recording->n_marks, sizeof *recording->marks, mark_by_time);
+}
+
+int mt_recording_open(const char *path, struct mt_recording **recording, struct mt_error *error)
+{
+    struct mt_error own;
+    struct stat status;
+    if (!error)
+        error = &own;
+    if (stat(path, &status) < 0)
+        return mt_fail_errno(error, errno, "cannot open %s", path);
+    struct mt_recording *made = calloc(1, sizeof *made);
+    int result = made && (made->path = strdup(path)) ? 0 : MT_ENOMEM;
+    if (result == 0)
+        result = S_ISDIR(status.st_mode) ? take_folder(made, path, error)
+                                         : take_file(made, path, error);
+    if (result == 0 && read_facts(made) < 0)
+        result = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+    if (result < 0) {
+        mt_recording_close(made);
+        return result;
+    }
+    find_extent(made);
+    *recording = made;
+    return 0;
+}
+
+static void finish_one_image(struct mt_image *image)
+{
+    for (size_t i = 0; i < image->n_pictures; i++)
+        mt_picture_finish(&image->pictures[i]);
+    free(image->pictures);
+    free(image->points);
+    free(image->command);
+    free(image->end_text);
+    mt_maps_finish(&image->first_maps);
+    mt_record_file_close(image->file);
+}
+
+void mt_recording_close(struct mt_recording *recording)
+{
+    if (!recording)
+        return;
+    for (size_t i = 0; i < recording->n_images; i++)
+        finish_one_image(&recording->images[i]);
+    for (size_t i = 0; i < recording->n_marks; i++)
+        free((char *)(uintptr_t)recording->marks[i].name);
+    for (size_t i = 0; i < recording->n_machine; i++)
+        free(recording->machine[i].text.data);
+    free(recording->images);
+    free(recording->marks);
+    free(recording->machine);
+    free(recording->path);
+    mt_record_file_close(recording->watch);
+    free(recording);
+}
+
+void mt_recording_get_damage(const struct mt_recording *recording,
+                             struct mt_recording_damage *damage)
+{
+    *damage = recording->damage;
+}
+
+size_t mt_recording_marks(const struct mt_recording *recording,
+                          const struct mt_recording_mark **marks)
+{
+    *marks = recording->marks;
+    return recording->n_marks;
+}

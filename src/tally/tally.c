@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: MIT */
+/* Making a tally of a recording: choosing the moment, replaying each process up to its picture, and
+ * putting the claims into rows. */
+#include <memtally/tally.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "tally/attribute.h"
+#include "tally/moment.h"
+#include "tally/owner.h"
+
+static const char *const shared_rule =
+    "file pages by identity (device, inode, offset); anonymous pages shared after a fork by the "
+    "kernel's proportional share (Pss_Anon)";
+
+struct work {
+    const struct mt_recording *recording;
+    struct mt_owner *owner;
+    struct mt_shared_pages seen;
+    struct mt_claims tree;
+    struct mt_process_choice *choices;
+    struct mt_tally_process *processes;
+    uint64_t tree_total;
+    uint64_t tree_rollup;
+    int tree_rollup_known;
+    uint64_t shared_bytes;
+};
+
+static void add_bytes(uint64_t *sum, uint64_t bytes)
+{
+    if (*sum == MT_UNKNOWN || bytes == MT_UNKNOWN)
+        *sum = MT_UNKNOWN;
+    else
+        *sum += bytes;
+}
+
+static int by_resident(const void *a, const void *b)
+{
+    const struct mt_tally_detail *x = a;
+    const struct mt_tally_detail *y = b;
+    if (x->resident_bytes != y->resident_bytes)
+        return x->resident_bytes > y->resident_bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static int is_empty(const struct mt_claim *claim)
+{
+    return !claim->resident_bytes && (claim->allocated_unknown || !claim->allocated_bytes);
+}
+
+/* The row of one category; 0 where no claim has it. */
+static int make_row(struct mt_owner *owner, const struct mt_claims *claims,
+                    enum mt_category category, struct mt_tally_row *row)
+{
+    size_t n = 0;
+    for (size_t i = 1; i < claims->n; i++)
+        n += claims->items[i].category == category && !is_empty(&claims->items[i]);
+    if (!n)
+        return 0;
+    struct mt_tally_detail *details = mt_owner_alloc(owner, n * sizeof *details);
+    if (!details)
+        return MT_ENOMEM;
+    *row = (struct mt_tally_row){
+        .category = category,
+        .low_bytes = MT_UNKNOWN,
+        .high_bytes = MT_UNKNOWN,
+        .provenance = MT_PROVENANCE_READ,
+        .details = details,
+        .n_details = n,
+    };
+    struct mt_tally_detail *detail = details;
+    for (size_t i = 1; i < claims->n; i++) {
+        const struct mt_claim *claim = &claims->items[i];
+        if (claim->category != category || is_empty(claim))
+            continue;
+        *detail = (struct mt_tally_detail){
+            .name = mt_owner_text(owner, claim->name),
+            .allocated_bytes = claim->allocated_unknown ? MT_UNKNOWN : claim->allocated_bytes,
+            .resident_bytes = claim->resident_bytes,
+            .count = claim->count,
+            .provenance = claim->provenance,
+        };
+        add_bytes(&row->allocated_bytes, detail->allocated_bytes);
+        row->resident_bytes += detail->resident_bytes;
+        row->count += detail->count;
+        if (detail->provenance > row->provenance)
+            row->provenance = detail->provenance;
+        if (!detail++->name)
+            return MT_ENOMEM;
+    }
+    qsort(details, n, sizeof *details, by_resident);
+    return 1;
+}
+
+/* The place of a process or of the tree, whose claims sum to `total`. */
+static struct mt_tally_place *make_place(struct mt_owner *owner, const struct mt_claims *claims,
+                                         uint64_t total)
+{
+    struct mt_tally_place *place = mt_owner_alloc(owner, sizeof *place);
+    struct mt_tally_row *rows = mt_owner_alloc(owner, MT_CATEGORY_END * sizeof *rows);
+    if (!place || !rows)
+        return NULL;
+    *place = (struct mt_tally_place){
+        .place = "host",
+        .total_resident_bytes = total,
+        .peak_resident_bytes = MT_UNKNOWN,
+        .capacity_bytes = MT_UNKNOWN,
+        .unattributed_bytes = claims->n ? claims->items[0].resident_bytes : 0,
+        .rows = rows,
+    };
+    for (int category = 1; category < MT_CATEGORY_END; category++) {
+        int made = make_row(owner, claims, (enum mt_category)category, &rows[place->n_rows]);
+        if (made < 0)
+            return NULL;
+        place->n_rows += (size_t)made;
+    }
+    return place;
+}
+
+static uint64_t page_bytes_of(const struct work *work, const struct mt_image *image)
+{
+    const struct mt_record_file *file = image->file ? image->file : work->recording->watch;
+    return file->header.page_bytes;
+}
+
+/* Adds a process's claims to the tree's, without the pages that earlier processes hold. Anonymous
+ * pages that a fork left shared are taken from the process's own in proportion. */
+static int add_to_tree(struct work *work, const struct mt_attribution *attribution)
+{
+    uint64_t anonymous = 0;
+    for (size_t i = 0; i < attribution->claims.n; i++)
+        anonymous += attribution->claims.items[i].anonymous_bytes;
+    uint64_t shared = attribution->cow_shared_bytes < anonymous ? attribution->cow_shared_bytes
+                                                                : anonymous;
+    for (size_t i = 0; i < attribution->claims.n; i++) {
+        const struct mt_claim *claim = &attribution->claims.items[i];
+        size_t index = i == 0 ? 0
+                              : mt_claim_of(&work->tree, claim->category, claim->provenance,
+                                            claim->name, strlen(claim->name));
+        if (i && !index)
+            return MT_ENOMEM;
+        struct mt_claim *sum = &work->tree.items[index];
+        uint64_t cow = 0;
+        if (anonymous)
+            cow = (uint64_t)((double)shared * ((double)claim->anonymous_bytes / (double)anonymous));
+        if (cow > claim->anonymous_bytes)
+            cow = claim->anonymous_bytes;
+        uint64_t bytes = claim->resident_bytes - claim->shared_bytes - cow;
+        sum->allocated_bytes += claim->allocated_bytes;
+        sum->allocated_unknown |= claim->allocated_unknown;
+        sum->resident_bytes += bytes;
+        sum->count += claim->count;
+        work->tree_total += bytes;
+        work->shared_bytes += claim->shared_bytes + cow;
+    }
+    return 0;
+}
+
+/* A process that lived at the moment but has no picture: its resident size is known, its parts are
+ * not. */
+static int add_unpictured(struct work *work, const struct mt_process_choice *choice,
+                          struct mt_tally_process *process)
+{
+    struct mt_claims claims;
+    if (!choice->resident_bytes)
+        return 0;
+    if (mt_claims_init(&claims) < 0)
+        return MT_ENOMEM;
+    claims.items[0].resident_bytes = choice->resident_bytes;
+    struct mt_tally_place *place = make_place(work->owner, &claims, choice->resident_bytes);
+    mt_claims_finish(&claims);
+    if (!place)
+        return MT_ENOMEM;
+    work->tree.items[0].resident_bytes += choice->resident_bytes;
+    work->tree_total += choice->resident_bytes;
+    work->tree_rollup_known = 0;
+    process->places = place;
+    process->n_places = 1;
+    return 0;
+}
+
+/* The parent's state at the fork is where a forked child begins. */
+static int replay_parents(const struct work *work, const struct mt_image *image,
+                          struct mt_replay *replay, int depth)
+{
+    if (!(image->file->header.flags & MT_FILE_FORKED) || depth > 8)
+        return 0;
+    const struct mt_image *parent =
+        mt_image_at(work->recording, image->file->header.parent_pid, image->start_ns);
+    if (!parent || !parent->file || parent == image)
+        return 0;
+    int result = replay_parents(work, parent, replay, depth + 1);
+    if (result == 0)
+        result = mt_replay_file(replay, parent->file, image->file->header.fork_ticks);
+    /* The child counts its own small blocks from zero on top of what it inherited. */
+    replay->inherited_allocs = replay->small_allocs;
+    replay->inherited_alloc_bytes = replay->small_alloc_bytes;
+    replay->inherited_frees = replay->small_frees;
+    replay->inherited_free_bytes = replay->small_free_bytes;
+    return result;
+}
+
+static int replay_to(const struct work *work, const struct mt_image *image,
+                     const struct mt_picture *picture, struct mt_replay *replay)
+{
+    uint64_t ticks = picture->ticks ? picture->ticks : mt_clock_ticks(&image->clock, picture->ns);
+    int result = replay_parents(work, image, replay, 0);
+    return result < 0 ? result : mt_replay_file(replay, image->file, ticks);
+}
+
+static int attribute(struct work *work, const struct mt_process_choice *choice,
+                     struct mt_attribution *attribution)
+{
+    const struct mt_image *image = choice->image;
+    struct mt_replay replay;
+    mt_replay_init(&replay);
+    int result = image->file ? replay_to(work, image, choice->picture, &replay) : 0;
+    if (result == 0)
+        result = mt_attribute(image, choice->picture, image->file ? &replay : NULL,
+                              page_bytes_of(work, image), &work->seen, attribution);
+    mt_replay_finish(&replay);
+    return result;
+}
+
+static int add_pictured(struct work *work, const struct mt_process_choice *choice,
+                        struct mt_tally_process *process)
+{
+    struct mt_attribution attribution;
+    int result = attribute(work, choice, &attribution);
+    if (result < 0)
+        return result;
+    struct mt_tally_place *place =
+        make_place(work->owner, &attribution.claims, attribution.total_resident_bytes);
+    result = place ? add_to_tree(work, &attribution) : MT_ENOMEM;
+    if (result == 0) {
+        place->skew_known = attribution.rollup_bytes != MT_UNKNOWN;
+        if (place->skew_known) {
+            place->picture_skew_bytes =
+                (int64_t)(attribution.rollup_bytes - attribution.total_resident_bytes);
+            work->tree_rollup += attribution.rollup_bytes;
+        } else {
+            work->tree_rollup_known = 0;
+        }
+        place->peak_resident_bytes = choice->image->high_water_bytes;
+        process->places = place;
+        process->n_places = 1;
+        process->picture_time_ns = choice->picture->ns - work->recording->start_ns;
+        process->swap_bytes = attribution.swap_bytes;
+    }
+    mt_attribution_finish(&attribution);
+    return result;
+}
+
+static const char *reason_text(const struct mt_image *image)
+{
+    static const char *const reasons[] = {
+        "the recorder was not loaded", "statically linked", "setuid, setgid or capabilities",
+        "ended before it could be looked at"};
+    if (image->file)
+        return "";
+    return reasons[image->outside_reason < 4 ? image->outside_reason : 0];
+}
+
+static uint64_t caught_bytes(const struct mt_image *image)
+{
+    uint64_t best = 0;
+    for (size_t i = 0; i < image->n_pictures; i++)
+        if (image->pictures[i].resident_bytes > best)
+            best = image->pictures[i].resident_bytes;
+    return image->n_pictures ? best : MT_UNKNOWN;
+}
+
+static int add_process(struct work *work, size_t i)
+{
+    const struct mt_process_choice *choice = &work->choices[i];
+    const struct mt_image *image = choice->image;
+    struct mt_tally_process *process = &work->processes[i];
+    const struct mt_file_header *header = image->file ? &image->file->header : NULL;
+    uint64_t start_ns = work->recording->start_ns;
+    *process = (struct mt_tally_process){
+        .pid = image->pid,
+        .parent_pid = image->parent_pid,
+        .command = mt_owner_text(work->owner, image->command),
+        .end = mt_owner_text(work->owner, image->end_text),
+        .observed = header ? "recorder" : "outside",
+        .observed_reason = reason_text(image),
+        .start_ns = image->start_ns - start_ns,
+        .end_ns = image->end_ns > start_ns ? image->end_ns - start_ns : 0,
+        .picture_time_ns = MT_UNKNOWN,
+        .peak_resident_bytes = image->high_water_bytes,
+        .peak_caught_bytes = caught_bytes(image),
+        .pictures_taken = image->n_pictures,
+        .pictures_skipped = header ? header->pictures_skipped : 0,
+        .swap_bytes = MT_UNKNOWN,
+    };
+    if (!process->command || !process->end)
+        return MT_ENOMEM;
+    if (choice->picture)
+        return add_pictured(work, choice, process);
+    return add_unpictured(work, choice, process);
+}
+
+static int add_note(struct work *work, struct mt_tally *tally, const char *text)
+{
+    const char **notes = mt_owner_alloc(work->owner, (tally->n_notes + 1) * sizeof *notes);
+    char *copy = mt_owner_text(work->owner, text);
+    if (!notes || !copy)
+        return MT_ENOMEM;
+    for (size_t i = 0; i < tally->n_notes; i++)
+        notes[i] = tally->notes[i];
+    notes[tally->n_notes++] = copy;
+    tally->notes = notes;
+    return 0;
+}
+
+static int add_notes(struct work *work, struct mt_tally *tally)
+{
+    char text[256];
+    uint64_t skipped = 0;
+    uint64_t skipped_bytes = 0;
+    uint64_t outside = 0;
+    uint64_t dropped = 0;
+    for (size_t i = 0; i < work->recording->n_images; i++) {
+        const struct mt_image *image = &work->recording->images[i];
+        outside += image->file == NULL;
+        if (!image->file)
+            continue;
+        skipped += image->file->header.pictures_skipped;
+        dropped += image->file->header.samples_dropped;
+        if (image->file->header.skipped_resident_bytes > skipped_bytes)
+            skipped_bytes = image->file->header.skipped_resident_bytes;
+    }
+    if (skipped) {
+        snprintf(text, sizeof text,
+                 "%" PRIu64 " picture%s skipped to stay within the pictures' share of run time; "
+                 "the largest was at %" PRIu64 " MiB resident",
+                 skipped, skipped == 1 ? "" : "s", skipped_bytes >> 20);
+        if (add_note(work, tally, text) < 0)
+            return MT_ENOMEM;
+    }
+    if (outside) {
+        snprintf(text, sizeof text,
+                 "%" PRIu64 " process%s seen from outside only: its heap is not told apart",
+                 outside, outside == 1 ? " was" : "es were");
+        if (add_note(work, tally, text) < 0)
+            return MT_ENOMEM;
+    }
+    if (dropped) {
+        snprintf(text, sizeof text, "%" PRIu64 " heap samples did not fit and were dropped",
+                 dropped);
+        if (add_note(work, tally, text) < 0)
+            return MT_ENOMEM;
+    }
+    return 0;
+}
+
+static int finish_tree(struct work *work, struct mt_tally *tally)
+{
+    struct mt_tally_place *place = make_place(work->owner, &work->tree, work->tree_total);
+    if (!place)
+        return MT_ENOMEM;
+    place->peak_resident_bytes = mt_moment_peak_bytes(work->recording);
+    if (work->tree_rollup_known) {
+        place->skew_known = 1;
+        place->picture_skew_bytes =
+            (int64_t)(work->tree_rollup - work->shared_bytes - work->tree_total);
+    }
+    place->capacity_bytes = tally->machine.memory_total_bytes;
+    tally->places = place;
+    tally->n_places = 1;
+    return add_notes(work, tally);
+}
+
+static int make_tally(struct work *work, const struct mt_moment *moment, uint64_t moment_ns,
+                      size_t n_choices, struct mt_tally *tally)
+{
+    int result = mt_claims_init(&work->tree);
+    work->tree_rollup_known = 1;
+    work->processes = mt_owner_alloc(work->owner, n_choices * sizeof *work->processes);
+    if (!work->processes)
+        result = MT_ENOMEM;
+    for (size_t i = 0; i < n_choices && result == 0; i++)
+        result = add_process(work, i);
+    if (result < 0)
+        return result;
+    tally->kind = MT_TALLY_MEASUREMENT;
+    tally->moment = *moment;
+    tally->moment_ns = moment_ns - work->recording->start_ns;
+    tally->shared_rule = shared_rule;
+    tally->n_processes = n_choices;
+    tally->processes = work->processes;
+    mt_moment_machine(work->recording, moment_ns, work->choices, n_choices, &tally->machine);
+    return finish_tree(work, tally);
+}
+
+int mt_recording_tally(const struct mt_recording *recording, const struct mt_moment *moment,
+                       struct mt_tally **tally, struct mt_error *error)
+{
+    struct work work = {.recording = recording};
+    uint64_t moment_ns;
+    size_t n_choices;
+    int result = mt_moment_choose(recording, moment, &moment_ns, &work.choices, &n_choices, error);
+    if (result < 0)
+        return result;
+    struct mt_tally *made = mt_owner_create(&work.owner);
+    result = made ? make_tally(&work, moment, moment_ns, n_choices, made) : MT_ENOMEM;
+    free(work.choices);
+    mt_shared_pages_finish(&work.seen);
+    mt_claims_finish(&work.tree);
+    if (result < 0) {
+        mt_tally_destroy(made);
+        return mt_fail(error, result, MT_NO_OFFSET, "%s: %s", recording->path,
+                       mt_error_sentence(result));
+    }
+    *tally = made;
+    return 0;
+}
