@@ -42,6 +42,7 @@ struct mt_model_shape {
     uint64_t expert_ff_length; /* default: ff_length */
     uint64_t leading_dense_layers; /* layers before the first with experts; deepseek2 only */
     double expert_weights_scale;   /* default 1 */
+    int sigmoid_router;            /* 1: experts are chosen as in DeepSeek-V3; deepseek2 only */
     uint64_t q_lora_rank;          /* deepseek2; 0: the query is not compressed */
     uint64_t kv_lora_rank;         /* deepseek2, required there */
     uint64_t qk_rope_head_size;    /* deepseek2, required there */
