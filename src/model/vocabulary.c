@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A SentencePiece vocabulary that no one trained. It holds control tokens, the 256 bytes, the
- * visible ASCII characters, some everyday words, and numbered fillers ("w17") up to the size that
- * the model asks for. Any text can be written in it, plain English takes one to a few tokens a
- * word, and whatever a random model says in it is harmless.
+ * visible ASCII characters, some everyday words in both cases, and numbered fillers ("w17") up to
+ * the size that the model asks for. Any text can be written in it, plain English takes one to a few
+ * tokens a word, and whatever a random model says in it is harmless.
  *
  * A tokeniser joins pieces two at a time, so a word can be reached only if each of its beginnings
  * is a token too. Scores fall with the index: beginnings come before what they lead to. */
@@ -70,7 +70,7 @@ static void put_bytes_and_characters(struct mt_gguf_header *header)
 }
 
 /* Writes the beginnings of words that were not written yet, at most `room`; returns how many. */
-static uint64_t put_words(struct mt_gguf_header *header, uint64_t room)
+static uint64_t put_words(struct mt_gguf_header *header, int capital, uint64_t room)
 {
     uint64_t n = 0;
     for (size_t w = 0; w < N_WORDS; w++) {
@@ -78,6 +78,8 @@ static uint64_t put_words(struct mt_gguf_header *header, uint64_t room)
         for (size_t length = written + 1; length <= strlen(words[w]) && n < room; length++, n++) {
             char text[40];
             snprintf(text, sizeof text, BLANK "%.*s", (int)length, words[w]);
+            if (capital)
+                text[sizeof BLANK - 1] = (char)(text[sizeof BLANK - 1] - 'a' + 'A');
             mt_gguf_string_value(header, text);
         }
     }
@@ -101,7 +103,9 @@ static void put_tokens(struct mt_gguf_header *header, uint64_t n_tokens)
     mt_gguf_string_value(header, "</s>");
     put_bytes_and_characters(header);
     uint64_t room = n_tokens - (N_CONTROL + N_BYTES + 1 + N_VISIBLE);
-    put_fillers(header, room - put_words(header, room));
+    room -= put_words(header, 0, room);
+    room -= put_words(header, 1, room);
+    put_fillers(header, room);
 }
 
 static void put_scores_and_types(struct mt_gguf_header *header, uint64_t n_tokens)
