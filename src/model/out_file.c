@@ -3,6 +3,7 @@
 #include "model/out_file.h"
 
 #include "base/error.h"
+#include "base/strbuf.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,21 +50,31 @@ static int check_target(const struct mt_out_file_os *os, const char *path, struc
     return 0;
 }
 
+/* NULL where there is no memory; the caller frees it. */
+static char *part_name(const char *path, int n)
+{
+    struct mt_strbuf name;
+    mt_strbuf_init(&name);
+    mt_strbuf_printf(&name, "%s.part-%ld-%d", path, (long)getpid(), n);
+    return mt_strbuf_take(&name);
+}
+
 /* Opens the first free name; returns 0 or an errno. */
 static int open_part(struct mt_out_file *file)
 {
     for (int n = 0; n < MOST_NAMES; n++) {
-        char *name;
-        if (asprintf(&name, "%s.part-%ld-%d", file->path, (long)getpid(), n) < 0)
+        char *name = part_name(file->path, n);
+        if (!name)
             return ENOMEM;
         file->fd = file->os->open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (file->fd >= 0) {
             file->part_path = name;
             return 0;
         }
+        int failure = errno;
         free(name);
-        if (errno != EEXIST)
-            return errno;
+        if (failure != EEXIST)
+            return failure;
     }
     return EEXIST;
 }
