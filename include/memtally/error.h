@@ -28,7 +28,8 @@ extern "C" {
     X(MT_EBUSY, -11, "already in use")                                                             \
     X(MT_ETIMEOUT, -12, "timed out")                                                               \
     X(MT_ECHILD, -13, "a child process failed")                                                    \
-    X(MT_ELIMIT, -14, "a limit was exceeded")
+    X(MT_ELIMIT, -14, "a limit was exceeded")                                                      \
+    X(MT_ECANCELLED, -15, "cancelled by the caller")
 
 enum mt_error_code {
     MT_OK = 0,

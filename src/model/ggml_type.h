@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* The types of tensors in GGUF files: how many elements make a block and how many bytes it takes.
+ * Knows numbers only, no file. */
+#ifndef MT_MODEL_GGML_TYPE_H
+#define MT_MODEL_GGML_TYPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(NAME, number, "name", elements of a block, bytes of a block). Numbers that are missing were
+ * withdrawn from the format. */
+#define MT_GGML_TYPE_LIST(X)           \
+    X(F32, 0, "f32", 1, 4)             \
+    X(F16, 1, "f16", 1, 2)             \
+    X(Q4_0, 2, "q4_0", 32, 18)         \
+    X(Q4_1, 3, "q4_1", 32, 20)         \
+    X(Q5_0, 6, "q5_0", 32, 22)         \
+    X(Q5_1, 7, "q5_1", 32, 24)         \
+    X(Q8_0, 8, "q8_0", 32, 34)         \
+    X(Q8_1, 9, "q8_1", 32, 36)         \
+    X(Q2_K, 10, "q2_k", 256, 84)       \
+    X(Q3_K, 11, "q3_k", 256, 110)      \
+    X(Q4_K, 12, "q4_k", 256, 144)      \
+    X(Q5_K, 13, "q5_k", 256, 176)      \
+    X(Q6_K, 14, "q6_k", 256, 210)      \
+    X(Q8_K, 15, "q8_k", 256, 292)      \
+    X(IQ2_XXS, 16, "iq2_xxs", 256, 66) \
+    X(IQ2_XS, 17, "iq2_xs", 256, 74)   \
+    X(IQ3_XXS, 18, "iq3_xxs", 256, 98) \
+    X(IQ1_S, 19, "iq1_s", 256, 50)     \
+    X(IQ4_NL, 20, "iq4_nl", 32, 18)    \
+    X(IQ3_S, 21, "iq3_s", 256, 110)    \
+    X(IQ2_S, 22, "iq2_s", 256, 82)     \
+    X(IQ4_XS, 23, "iq4_xs", 256, 136)  \
+    X(I8, 24, "i8", 1, 1)              \
+    X(I16, 25, "i16", 1, 2)            \
+    X(I32, 26, "i32", 1, 4)            \
+    X(I64, 27, "i64", 1, 8)            \
+    X(F64, 28, "f64", 1, 8)            \
+    X(IQ1_M, 29, "iq1_m", 256, 56)     \
+    X(BF16, 30, "bf16", 1, 2)          \
+    X(TQ1_0, 34, "tq1_0", 256, 54)     \
+    X(TQ2_0, 35, "tq2_0", 256, 66)     \
+    X(MXFP4, 39, "mxfp4", 32, 17)      \
+    X(NVFP4, 40, "nvfp4", 64, 36)      \
+    X(Q1_0, 41, "q1_0", 128, 18)       \
+    X(Q2_0, 42, "q2_0", 64, 18)
+
+enum mt_ggml_type_number {
+#define MT_GGML_TYPE_ENUM(NAME, number, name, elements, bytes) MT_GGML_##NAME = number,
+    MT_GGML_TYPE_LIST(MT_GGML_TYPE_ENUM)
+#undef MT_GGML_TYPE_ENUM
+};
+
+struct mt_ggml_type {
+    uint32_t number;
+    const char *name;
+    uint32_t block_elements;
+    uint32_t block_bytes;
+};
+
+/* The type with `number`, or NULL. Borrowed, static. */
+const struct mt_ggml_type *mt_ggml_type_by_number(uint32_t number);
+
+/* The type called `name`, in any letter case, or NULL. Borrowed, static. */
+const struct mt_ggml_type *mt_ggml_type_by_name(const char *name);
+
+/* Counts the elements and bytes of a tensor of `n_dims` dimensions, the row first. Returns 0;
+ * MT_EARG where the row is no whole number of blocks or a dimension is 0; MT_ELIMIT where a count
+ * does not fit. */
+int mt_ggml_tensor_size(const struct mt_ggml_type *type, const uint64_t *dims, size_t n_dims,
+                        uint64_t *elements, uint64_t *bytes);
+
+/* The type that llama.cpp's quantiser stores a row of `row_elements` in when asked for `type`:
+ * `type` itself where its blocks divide the row, else a type of the same quality with blocks of 32,
+ * else f16. Borrowed, static. */
+const struct mt_ggml_type *mt_ggml_type_for_row(const struct mt_ggml_type *type,
+                                                uint64_t row_elements);
+
+#endif

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* The pairs of a GGUF header that describe a model of a shape. */
+#ifndef MT_MODEL_METADATA_H
+#define MT_MODEL_METADATA_H
+
+#include "model/gguf_write.h"
+
+/* Appends the general.* pairs and those of the architecture. */
+void mt_metadata_put(struct mt_gguf_header *header, const struct mt_model_shape *full,
+                     const struct mt_architecture *architecture, enum mt_weight_type type);
+
+#endif
