@@ -42,6 +42,7 @@ static long read_file(void *context, const char *path, char *text, size_t size)
     pthread_mutex_lock(&kernel->lock);
     kernel->clock_ns += FILE_NS;
     long result = -ENOENT;
+    errno = ENOENT; /* as any call may leave it */
     if (strcmp(path, "/proc/self/status") == 0)
         result = status(kernel, text, size);
     else if (strcmp(path, "/proc/self/statm") == 0)
