@@ -49,6 +49,7 @@ struct mt_recording_damage {
     char first[256];       /* file and offset of the first bad block, "" where there is none */
 };
 
+/* Writes what could not be read of an open recording into *damage. Any thread. */
 void mt_recording_get_damage(const struct mt_recording *recording,
                              struct mt_recording_damage *damage);
 
@@ -76,6 +77,8 @@ struct mt_recording_mark {
     const char *name;
 };
 
+/* Points *marks at the recording's marks, valid until it is closed, and returns how many they are.
+ * Any thread. */
 size_t mt_recording_marks(const struct mt_recording *recording,
                           const struct mt_recording_mark **marks);
 
@@ -101,6 +104,7 @@ struct mt_stack_list {
 int mt_recording_stacks(const struct mt_recording *recording, const struct mt_moment *moment,
                         size_t limit, struct mt_stack_list **stacks, struct mt_error *error);
 
+/* Frees a list of stacks. Takes NULL. */
 void mt_stack_list_destroy(struct mt_stack_list *stacks);
 
 #ifdef __cplusplus

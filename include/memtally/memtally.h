@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* The whole of the library. */
+#ifndef MEMTALLY_MEMTALLY_H
+#define MEMTALLY_MEMTALLY_H
+
+#include <memtally/category.h>
+#include <memtally/error.h>
+#include <memtally/measure.h>
+#include <memtally/recording.h>
+#include <memtally/run.h>
+#include <memtally/scope.h>
+#include <memtally/tally.h>
+#include <memtally/units.h>
+
+#endif

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/* One measured call, from its options to its result.
+ *
+ * The order keeps the measurement out of its own figures: device and thread stand before the
+ * baseline is taken, and the host's figures are read before anything is taken down. */
+#include "measure/call.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "measure/nvml.h"
+#include "measure/sampler.h"
+
+#define DEFAULT_INTERVAL_NS  10000000u
+#define SHORTEST_INTERVAL_NS 100000u
+#define LONGEST_INTERVAL_NS  3600000000000u
+
+/* What stands while a call is measured; each flag tells what has to be taken down. */
+struct call {
+    const struct mt_measure_os *os;
+    struct mt_measure_registry *registry;
+    unsigned generation;
+    struct mt_measure_options options;
+    uint64_t begin_ns;
+    int device_open;
+    int sampler_runs;
+    int registered;
+    struct mt_nvml_device device;
+    struct mt_nvml_memory device_before;
+    struct mt_sampler sampler;
+    struct mt_measurement host;
+};
+
+const char *mt_measure_method_name(enum mt_measure_method method)
+{
+    switch (method) {
+#define CASE(NAME, value, name) \
+    case MT_MEASURE_##NAME:     \
+        return name;
+        MT_MEASURE_METHOD_LIST(CASE)
+#undef CASE
+    }
+    return "?";
+}
+
+static int check(const struct mt_measure_options *options, struct mt_error *error)
+{
+    if (mt_measure_method_name(options->method)[0] == '?')
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "no measuring method %d",
+                       (int)options->method);
+    if (options->device_index < MT_MEASURE_HOST_ONLY)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "device index %d: give 0 or more, or %d for none", options->device_index,
+                       MT_MEASURE_HOST_ONLY);
+    if (options->interval_ns < SHORTEST_INTERVAL_NS || options->interval_ns > LONGEST_INTERVAL_NS)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "the sampling interval must lie between 100 us and 1 h");
+    return MT_OK;
+}
+
+static int open_device(struct call *call, struct mt_error *error)
+{
+    if (call->options.device_index == MT_MEASURE_HOST_ONLY)
+        return MT_OK;
+    int result = mt_nvml_device_open(&call->device, call->os, call->options.device_index, error);
+    if (result != MT_OK)
+        return result;
+    call->device_open = 1;
+    return mt_nvml_device_memory(&call->device, &call->device_before, error);
+}
+
+static int start_sampler(struct call *call, struct mt_error *error)
+{
+    if (call->sampler_runs)
+        return MT_OK;
+    int result = mt_sampler_start(&call->sampler, call->os, call->options.interval_ns,
+                                  call->device_open ? &call->device : NULL, error);
+    call->sampler_runs = result == MT_OK;
+    return result;
+}
+
+static int begin_host(struct call *call, int exact, struct mt_error *error)
+{
+    int result = mt_measurement_begin(&call->host, call->registry, call->os, exact, error);
+    call->registered = result == MT_OK;
+    return result;
+}
+
+static int begin_sampled(struct call *call, struct mt_error *error)
+{
+    int result = start_sampler(call, error);
+    return result == MT_OK ? begin_host(call, 0, error) : result;
+}
+
+static int begin(struct call *call, struct mt_error *error)
+{
+    int result = open_device(call, error);
+    if (result == MT_OK && call->device_open)
+        result = start_sampler(call, error);
+    if (result != MT_OK)
+        return result;
+    if (call->options.method == MT_MEASURE_EXACT)
+        result = begin_host(call, 1, error);
+    else if (call->options.method == MT_MEASURE_SAMPLED || begin_host(call, 1, NULL) != MT_OK)
+        result = begin_sampled(call, error);
+    if (result == MT_OK && call->sampler_runs)
+        mt_sampler_arm(&call->sampler, !call->host.exact);
+    return result;
+}
+
+/* A child that the function forked has neither the sampling thread nor the registry's entry. */
+static int is_in_forked_child(const struct call *call)
+{
+    return call->generation != call->registry->generation;
+}
+
+/* A thread must not be cancelled while it waits for the sampling thread or holds a file. */
+static int hold_cancellation(void)
+{
+    int before;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    return before;
+}
+
+static void release_cancellation(int before)
+{
+    pthread_setcancelstate(before, NULL);
+}
+
+static void take_down(struct call *call)
+{
+    if (is_in_forked_child(call))
+        return;
+    int cancellation = hold_cancellation();
+    if (call->registered)
+        mt_measurement_end(&call->host, call->registry, call->os, NULL);
+    if (call->sampler_runs)
+        mt_sampler_join(&call->sampler);
+    if (call->device_open)
+        mt_nvml_device_close(&call->device);
+    call->registered = call->sampler_runs = call->device_open = 0;
+    release_cancellation(cancellation);
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void keep_first(struct mt_error *kept, const struct mt_error *error)
+{
+    if (kept->code == MT_OK)
+        *kept = *error;
+}
+
+static void write_host(const struct call *call, uint64_t sampled_peak_bytes,
+                       struct mt_measure_result *result)
+{
+    result->after_bytes = call->host.after_bytes;
+    result->peak_bytes = larger(call->host.peak_bytes, result->after_bytes);
+    if (!call->host.exact)
+        result->peak_bytes = larger(result->peak_bytes, sampled_peak_bytes);
+    result->growth_bytes = result->peak_bytes - result->baseline_bytes;
+}
+
+static void write_device(const struct call *call, const struct mt_nvml_memory *after,
+                         struct mt_measure_result *result)
+{
+    result->device_after_bytes = after->used_bytes;
+    result->device_peak_bytes = larger(call->sampler.device_peak_bytes,
+                                       larger(call->device_before.used_bytes, after->used_bytes));
+    result->device_growth_bytes = result->device_peak_bytes - call->device_before.used_bytes;
+}
+
+/* Reads the figures after the call, the host's first, and takes all down. */
+static void read_figures(struct call *call, struct mt_measure_result *result)
+{
+    struct mt_error error = {0};
+    struct mt_nvml_memory device_after;
+    if (call->sampler_runs)
+        mt_sampler_stop(&call->sampler);
+    int host = mt_measurement_end(&call->host, call->registry, call->os, &error);
+    call->registered = 0;
+    if (host != MT_OK)
+        keep_first(&result->problem, &error);
+    int device = MT_ENOTFOUND;
+    if (call->device_open) {
+        device = mt_nvml_device_memory(&call->device, &device_after, &error);
+        if (device != MT_OK)
+            keep_first(&result->problem, &error);
+    }
+    take_down(call);
+    keep_first(&result->problem, &call->sampler.problem);
+    result->n_samples = call->sampler.n_samples;
+    if (host == MT_OK)
+        write_host(call, call->sampler.peak_bytes, result);
+    if (device == MT_OK)
+        write_device(call, &device_after, result);
+}
+
+/* All that is known however the call went; the rest is unknown until it is read. */
+static struct mt_measure_result known_before(const struct call *call, void *value)
+{
+    return (struct mt_measure_result){
+        .value = value,
+        .method = call->host.exact ? MT_MEASURE_EXACT : MT_MEASURE_SAMPLED,
+        .baseline_bytes = call->host.baseline_bytes,
+        .peak_bytes = MT_UNKNOWN,
+        .growth_bytes = MT_UNKNOWN,
+        .after_bytes = MT_UNKNOWN,
+        .device_index = call->options.device_index,
+        .device_capacity_bytes = call->device_open ? call->device_before.total_bytes : MT_UNKNOWN,
+        .device_baseline_bytes = call->device_open ? call->device_before.used_bytes : MT_UNKNOWN,
+        .device_peak_bytes = MT_UNKNOWN,
+        .device_growth_bytes = MT_UNKNOWN,
+        .device_after_bytes = MT_UNKNOWN,
+    };
+}
+
+static void finish(struct call *call, void *value, uint64_t elapsed_ns,
+                   struct mt_measure_result *result)
+{
+    struct mt_measure_result measured = known_before(call, value);
+    if (is_in_forked_child(call)) {
+        measured.baseline_bytes = measured.device_baseline_bytes = MT_UNKNOWN;
+        mt_fail(&measured.problem, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                "the function returned in a forked child; its measurement stays with the parent");
+    } else {
+        read_figures(call, &measured);
+        uint64_t all_ns = call->os->now_ns(call->os->context) - call->begin_ns;
+        mt_measure_exclude(call->registry, all_ns - elapsed_ns);
+    }
+    measured.overlapped = call->host.overlapped;
+    measured.latency_ns = elapsed_ns - call->host.excluded_ns;
+    *result = measured;
+}
+
+int mt_measure_call_in(const struct mt_measure_os *os, struct mt_measure_registry *registry,
+                       void *(*function)(void *argument), void *argument,
+                       const struct mt_measure_options *options, struct mt_measure_result *result,
+                       struct mt_error *error)
+{
+    if (!function || !result)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "a function and a result are needed");
+    /* Taken down also when an exception passes: this room is compiled with -fexceptions. */
+    struct call call __attribute__((cleanup(take_down))) = {
+        .os = os,
+        .registry = registry,
+        .generation = registry->generation,
+        .options = options ? *options : (struct mt_measure_options)MT_MEASURE_OPTIONS_INIT,
+        .begin_ns = os->now_ns(os->context),
+    };
+    if (call.options.interval_ns == 0)
+        call.options.interval_ns = DEFAULT_INTERVAL_NS;
+    int cancellation = hold_cancellation();
+    int begun = check(&call.options, error);
+    if (begun == MT_OK)
+        begun = begin(&call, error);
+    release_cancellation(cancellation);
+    if (begun != MT_OK)
+        return begun;
+
+    uint64_t start_ns = os->now_ns(os->context);
+    void *value = function(argument);
+    uint64_t end_ns = os->now_ns(os->context);
+    int errno_of_function = errno;
+    cancellation = hold_cancellation();
+    finish(&call, value, end_ns - start_ns, result);
+    release_cancellation(cancellation);
+    errno = errno_of_function;
+    return MT_OK;
+}
+
+int mt_measure_call(void *(*function)(void *argument), void *argument,
+                    const struct mt_measure_options *options, struct mt_measure_result *result,
+                    struct mt_error *error)
+{
+    return mt_measure_call_in(&mt_measure_os_real, mt_measure_process_registry(), function,
+                              argument, options, result, error);
+}

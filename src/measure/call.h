@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* mt_measure_call() with its outside world handed in. For the library and its tests. */
+#ifndef MT_MEASURE_CALL_H
+#define MT_MEASURE_CALL_H
+
+#include <memtally/measure.h>
+
+#include "measure/os.h"
+#include "measure/registry.h"
+
+int mt_measure_call_in(const struct mt_measure_os *os, struct mt_measure_registry *registry,
+                       void *(*function)(void *argument), void *argument,
+                       const struct mt_measure_options *options, struct mt_measure_result *result,
+                       struct mt_error *error);
+
+#endif

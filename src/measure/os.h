@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* All that measuring asks of the outside world: files of /proc, the clock, a thread, the driver.
+ *
+ * Contract of every function here: it takes the table's context first, may be called from any
+ * thread, never allocates on the caller's behalf, and answers 0 (or a count) or a negative errno
+ * unless said otherwise. Tests hand in a table of their own. */
+#ifndef MT_MEASURE_OS_H
+#define MT_MEASURE_OS_H
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct mt_nvml;
+struct mt_error;
+
+struct mt_measure_os {
+    void *context;
+
+    uint64_t (*now_ns)(void *context);
+
+    /* Reads the start of a file into text, terminated. Returns the bytes read. */
+    long (*read_file)(void *context, const char *path, char *text, size_t size);
+
+    int (*write_file)(void *context, const char *path, const char *text);
+
+    uint64_t (*page_bytes)(void *context);
+
+    /* Starts a thread that takes no signals. */
+    int (*start_thread)(void *context, pthread_t *thread, void *(*run)(void *), void *argument);
+
+    /* Waits on a condition made by mt_measure_cond_init() for at most interval_ns. */
+    void (*wait)(void *context, pthread_cond_t *condition, pthread_mutex_t *lock,
+                 uint64_t interval_ns);
+
+    /* Fills *nvml; returns 0 or an MT_E code with *error set. */
+    int (*open_nvml)(void *context, struct mt_nvml *nvml, struct mt_error *error);
+};
+
+extern const struct mt_measure_os mt_measure_os_real;
+
+/* A condition variable that counts on the monotonic clock. */
+int mt_measure_cond_init(pthread_cond_t *condition);
+
+#endif
