@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* What the machine says about host memory and processes: /proc, cgroups, PSI.
  *
- * All of it is seen through struct mt_host_os, so that a captured machine can be replayed. For every
- * function here: the text of the kernel's files is not trusted; a file or a field that is missing
- * gives MT_UNKNOWN, never 0; nothing is kept between calls; any thread. Functions that take one
- * sample allocate nothing, unless they say so. */
+ * All of it is seen through struct mt_host_os, so that a captured machine can be replayed. For
+ * every function here: the text of the kernel's files is not trusted; a file or a field that is
+ * missing gives MT_UNKNOWN, never 0; nothing is kept between calls; any thread. Functions that take
+ * one sample allocate nothing, unless they say so. */
 #ifndef MT_DEVICE_HOST_H
 #define MT_DEVICE_HOST_H
 
@@ -78,10 +78,10 @@ struct mt_process_list {
 
 void mt_process_list_finish(struct mt_process_list *list);
 
-/* Sets *list to `root_pid` and all its descendants, parents before children, from one scan of /proc.
- * Memory of the list is used again, so that a list that is kept allocates only where the machine
- * has more processes than ever before. Takes about 10 microseconds for each process of the
- * machine. A root that is gone gives an empty list. Errors: MT_EUNSUPPORTED (no /proc),
+/* Sets *list to `root_pid` and all its descendants, parents before children, from one scan of
+ * /proc. Memory of the list is used again, so that a list that is kept allocates only where the
+ * machine has more processes than ever before. Takes about 10 microseconds for each process of the
+ * machine. A root that is gone gives an empty list, and so does an error. Errors: MT_EUNSUPPORTED (no /proc),
  * MT_ENOMEM. */
 int mt_process_tree(const struct mt_host_os *os, int root_pid, struct mt_process_list *list,
                     struct mt_error *error);
