@@ -52,7 +52,7 @@ struct mt_host_sample {
 };
 
 /* Looks at the machine once, with the cgroup of process `pid` (0: the caller). *sample is set on
- * success. Takes about 50 microseconds. Any thread.
+ * success. Takes about 100 microseconds. Any thread.
  * Errors: MT_EUNSUPPORTED (no /proc), MT_EPERM. A process that is gone or hidden leaves the cgroup
  * unknown and is no error. */
 int mt_host_sample_take(int pid, struct mt_host_sample *sample, struct mt_error *error);
