@@ -124,6 +124,7 @@ static void test_a_stripped_library_names_what_it_exports_and_nothing_else(void 
     assert_named(symbolizer, code_of(fixture, "fixture_first"), "fixture_first");
 
     struct place hidden = place_of((const void *)inside());
+    assert_true((const char *)inside() > code_of(fixture, "fixture_first"));
     char expected[64];
     snprintf(expected, sizeof expected, "fixture_stripped.so+0x%llx",
              (unsigned long long)hidden.file_offset);
