@@ -81,8 +81,8 @@ void mt_process_list_finish(struct mt_process_list *list);
 /* Sets *list to `root_pid` and all its descendants, parents before children, from one scan of
  * /proc. Memory of the list is used again, so that a list that is kept allocates only where the
  * machine has more processes than ever before. Takes about 10 microseconds for each process of the
- * machine. A root that is gone gives an empty list, and so does an error. Errors: MT_EUNSUPPORTED (no /proc),
- * MT_ENOMEM. */
+ * machine. A root that is gone gives an empty list, and so does an error. Errors: MT_EUNSUPPORTED
+ * (no /proc), MT_ENOMEM. */
 int mt_process_tree(const struct mt_host_os *os, int root_pid, struct mt_process_list *list,
                     struct mt_error *error);
 

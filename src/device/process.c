@@ -287,8 +287,7 @@ int mt_process_rollup_read(const struct mt_host_os *os, int pid, struct mt_proce
     memset(&parts, 0xff, sizeof parts);
     mt_text_fields((struct mt_text){bytes, bytes + n}, rollup_fields, COUNT(rollup_fields), &parts);
     if (parts.private_clean == MT_UNKNOWN || parts.private_dirty == MT_UNKNOWN ||
-        __builtin_add_overflow(parts.private_clean, parts.private_dirty,
-                               &parts.sums.private_bytes))
+        __builtin_add_overflow(parts.private_clean, parts.private_dirty, &parts.sums.private_bytes))
         parts.sums.private_bytes = MT_UNKNOWN;
     *rollup = parts.sums;
     return 0;
