@@ -8,7 +8,7 @@
  * root field), which is then cut from the front of the process's path. */
 #include "device/cgroup.h"
 
-#include "device/text.h"
+#include "device/span.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -52,11 +52,11 @@ static int to_parent(const struct mt_cgroup *cgroup, size_t *length)
 /* ---- finding ---- */
 
 /* Whether `word` is one of a comma-separated list. */
-static int has_word(struct mt_text list, const char *word)
+static int has_word(struct mt_span list, const char *word)
 {
-    struct mt_text part;
-    while (mt_text_until(&list, ',', &part)) {
-        if (mt_text_is(&part, word))
+    struct mt_span part;
+    while (mt_span_until(&list, ',', &part)) {
+        if (mt_span_is(&part, word))
             return 1;
     }
     return 0;
@@ -64,52 +64,52 @@ static int has_word(struct mt_text list, const char *word)
 
 /* The paths of a process in the two kinds of hierarchy; empty where it is in none. */
 struct membership {
-    struct mt_text memory_v1;
-    struct mt_text unified;
+    struct mt_span memory_v1;
+    struct mt_span unified;
 };
 
 /* Lines are "4:memory,hugetlb:/path" for version 1 and "0::/path" for version 2. A path may have
  * colons of its own. */
-static void read_membership(struct mt_text text, struct membership *membership)
+static void read_membership(struct mt_span text, struct membership *membership)
 {
-    struct mt_text line;
-    struct mt_text id;
-    struct mt_text controllers;
+    struct mt_span line;
+    struct mt_span id;
+    struct mt_span controllers;
     memset(membership, 0, sizeof *membership);
-    while (mt_text_line(&text, &line)) {
-        if (!mt_text_until(&line, ':', &id) || !mt_text_until(&line, ':', &controllers))
+    while (mt_span_line(&text, &line)) {
+        if (!mt_span_until(&line, ':', &id) || !mt_span_until(&line, ':', &controllers))
             continue;
         if (has_word(controllers, "memory"))
             membership->memory_v1 = line;
-        else if (mt_text_is(&id, "0") && controllers.at == controllers.end)
+        else if (mt_span_is(&id, "0") && controllers.at == controllers.end)
             membership->unified = line;
     }
 }
 
 /* One line of mountinfo, as far as it matters here. */
 struct mount {
-    struct mt_text root;
-    struct mt_text point;
-    struct mt_text type;
-    struct mt_text options; /* of the file system, not of the mount */
+    struct mt_span root;
+    struct mt_span point;
+    struct mt_span type;
+    struct mt_span options; /* of the file system, not of the mount */
 };
 
 /* "36 35 0:32 /root /point rw,relatime shared:9 - cgroup cgroup rw,memory" */
-static int read_mount(struct mt_text line, struct mount *mount)
+static int read_mount(struct mt_span line, struct mount *mount)
 {
-    struct mt_text word;
+    struct mt_span word;
     for (int i = 0; i < 3; i++) {
-        if (!mt_text_until(&line, ' ', &word))
+        if (!mt_span_until(&line, ' ', &word))
             return 0;
     }
-    if (!mt_text_until(&line, ' ', &mount->root) || !mt_text_until(&line, ' ', &mount->point))
+    if (!mt_span_until(&line, ' ', &mount->root) || !mt_span_until(&line, ' ', &mount->point))
         return 0;
     do {
-        if (!mt_text_until(&line, ' ', &word))
+        if (!mt_span_until(&line, ' ', &word))
             return 0;
-    } while (!mt_text_is(&word, "-"));
-    return mt_text_until(&line, ' ', &mount->type) && mt_text_until(&line, ' ', &word) &&
-           mt_text_until(&line, ' ', &mount->options);
+    } while (!mt_span_is(&word, "-"));
+    return mt_span_until(&line, ' ', &mount->type) && mt_span_until(&line, ' ', &word) &&
+           mt_span_until(&line, ' ', &mount->options);
 }
 
 static int is_octal(char c)
@@ -119,7 +119,7 @@ static int is_octal(char c)
 
 /* Copies a path of mountinfo, in which blanks and the like are written as "\040". Returns its
  * length, or 0 where it does not fit. */
-static size_t copy_unescaped(struct mt_text from, char *to, size_t capacity)
+static size_t copy_unescaped(struct mt_span from, char *to, size_t capacity)
 {
     size_t length = 0;
     while (from.at < from.end && length + 1 < capacity) {
@@ -139,16 +139,16 @@ static size_t copy_unescaped(struct mt_text from, char *to, size_t capacity)
 
 /* Cuts `root` from the front of `path`. Returns 0 where path is not at or below it, or leads out
  * of the namespace. */
-static int below_root(struct mt_text path, const char *root, struct mt_text *rest)
+static int below_root(struct mt_span path, const char *root, struct mt_span *rest)
 {
     size_t length = strlen(root);
-    if (mt_text_starts(&path, "/.."))
+    if (mt_span_starts(&path, "/.."))
         return 0;
     if (length == 1) {
         *rest = path;
         return 1;
     }
-    if (!mt_text_starts(&path, root))
+    if (!mt_span_starts(&path, root))
         return 0;
     path.at += length;
     if (path.at < path.end && *path.at != '/')
@@ -159,15 +159,15 @@ static int below_root(struct mt_text path, const char *root, struct mt_text *res
 
 /* Puts mount point and the part of `path` below the mount's root together. Returns the length of
  * that root, or 0 where this mount does not show the path. */
-static size_t join(const struct mount *mount, struct mt_text path, struct mt_cgroup *cgroup)
+static size_t join(const struct mount *mount, struct mt_span path, struct mt_cgroup *cgroup)
 {
     char root[PATH_MAX];
-    struct mt_text rest;
+    struct mt_span rest;
     size_t root_length = copy_unescaped(mount->root, root, sizeof root);
     if (root_length == 0 || !below_root(path, root, &rest))
         return 0;
     size_t length = copy_unescaped(mount->point, cgroup->directory, sizeof cgroup->directory);
-    size_t rest_length = mt_text_is(&rest, "/") ? 0 : (size_t)(rest.end - rest.at);
+    size_t rest_length = mt_span_is(&rest, "/") ? 0 : (size_t)(rest.end - rest.at);
     if (length == 0 || length + rest_length >= sizeof cgroup->directory)
         return 0;
     memcpy(cgroup->directory + length, rest.at, rest_length);
@@ -177,17 +177,17 @@ static size_t join(const struct mount *mount, struct mt_text path, struct mt_cgr
 }
 
 /* Of several mounts that show the path, the one that shows most of the way to the root. */
-static int find_in_mounts(struct mt_text mounts, int version, struct mt_text path,
+static int find_in_mounts(struct mt_span mounts, int version, struct mt_span path,
                           struct mt_cgroup *cgroup)
 {
-    struct mt_text line;
+    struct mt_span line;
     struct mount mount;
     struct mt_cgroup candidate = {.version = version};
     size_t best = 0;
-    while (mt_text_line(&mounts, &line)) {
+    while (mt_span_line(&mounts, &line)) {
         if (!read_mount(line, &mount))
             continue;
-        if (!mt_text_is(&mount.type, version == 1 ? "cgroup" : "cgroup2"))
+        if (!mt_span_is(&mount.type, version == 1 ? "cgroup" : "cgroup2"))
             continue;
         if (version == 1 && !has_word(mount.options, "memory"))
             continue;
@@ -219,16 +219,16 @@ static int climb_to_memory(const struct mt_host_os *os, struct mt_cgroup *cgroup
 static int root_has_memory(const struct mt_host_os *os, struct mt_cgroup *cgroup)
 {
     char bytes[512];
-    struct mt_text word;
+    struct mt_span word;
     if (cgroup->version != 2)
         return 0;
     long n = read_in(os, cgroup->directory, cgroup->mount_length, "cgroup.controllers", bytes,
                      sizeof bytes);
     if (n <= 0)
         return 0;
-    struct mt_text line = {bytes, bytes + n - (bytes[n - 1] == '\n')};
-    while (mt_text_until(&line, ' ', &word)) {
-        if (mt_text_is(&word, "memory")) {
+    struct mt_span line = {bytes, bytes + n - (bytes[n - 1] == '\n')};
+    while (mt_span_until(&line, ' ', &word)) {
+        if (mt_span_is(&word, "memory")) {
             cgroup->directory[cgroup->mount_length] = '\0';
             return 1;
         }
@@ -256,10 +256,10 @@ static char *read_mountinfo(const struct mt_host_os *os, size_t *length)
 }
 
 static int find_with(const struct mt_host_os *os, const struct membership *membership,
-                     struct mt_text mounts, struct mt_cgroup *cgroup)
+                     struct mt_span mounts, struct mt_cgroup *cgroup)
 {
-    struct mt_text v1 = membership->memory_v1;
-    struct mt_text v2 = membership->unified;
+    struct mt_span v1 = membership->memory_v1;
+    struct mt_span v2 = membership->unified;
     /* A process is listed under "memory" in version 1 only while the controller is bound to it. */
     if (v1.at < v1.end)
         return find_in_mounts(mounts, 1, v1, cgroup) && climb_to_memory(os, cgroup);
@@ -287,8 +287,8 @@ void mt_cgroup_find(const struct mt_host_os *os, int pid, struct mt_cgroup *cgro
     char *mounts = read_mountinfo(os, &mounts_length);
     if (!mounts)
         return;
-    read_membership((struct mt_text){bytes, bytes + n}, &membership);
-    if (find_with(os, &membership, (struct mt_text){mounts, mounts + mounts_length}, &found))
+    read_membership((struct mt_span){bytes, bytes + n}, &membership);
+    if (find_with(os, &membership, (struct mt_span){mounts, mounts + mounts_length}, &found))
         *cgroup = found;
     free(mounts);
 }
@@ -302,8 +302,8 @@ static uint64_t read_number(const struct mt_host_os *os, const struct mt_cgroup 
     char bytes[64];
     uint64_t value;
     long n = read_in(os, cgroup->directory, length, name, bytes, sizeof bytes);
-    struct mt_text text = {bytes, bytes + (n > 0 ? n : 0)};
-    return mt_text_number(&text, &value) ? value : MT_UNKNOWN;
+    struct mt_span text = {bytes, bytes + (n > 0 ? n : 0)};
+    return mt_span_number(&text, &value) ? value : MT_UNKNOWN;
 }
 
 /* The smallest number in `name` from the cgroup up to the mount point. */
@@ -347,7 +347,7 @@ static void read_fields(const struct mt_host_os *os, const struct mt_cgroup *cgr
     char bytes[8192];
     long n = read_in(os, cgroup->directory, strlen(cgroup->directory), name, bytes, sizeof bytes);
     if (n > 0)
-        mt_text_fields((struct mt_text){bytes, bytes + n}, fields, n_fields, figures);
+        mt_span_fields((struct mt_span){bytes, bytes + n}, fields, n_fields, figures);
 }
 
 /* Version 1 states the limit of the whole way up itself, even where a container cannot see it, and

@@ -4,7 +4,7 @@
 #include "device/doctor.h"
 
 #include "base/error.h"
-#include "device/text.h"
+#include "device/span.h"
 
 #include <errno.h>
 #include <memtally/units.h>
@@ -365,9 +365,9 @@ static void check_drm(const struct look *look, struct mt_check *check)
 static int is_on_path(const struct look *look, const char *name)
 {
     const char *search = look->options->search_path ? look->options->search_path : "";
-    struct mt_text rest = {search, search + strlen(search)};
-    struct mt_text folder;
-    while (mt_text_until(&rest, ':', &folder)) {
+    struct mt_span rest = {search, search + strlen(search)};
+    struct mt_span folder;
+    while (mt_span_until(&rest, ':', &folder)) {
         char path[PATH_MAX];
         int n =
             snprintf(path, sizeof path, "%.*s/%s", (int)(folder.end - folder.at), folder.at, name);

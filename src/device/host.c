@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "device/cgroup.h"
-#include "device/text.h"
+#include "device/span.h"
 
 #include <errno.h>
 #include <string.h>
@@ -80,11 +80,11 @@ static int read_meminfo(const struct mt_host_os *os, struct mt_host_sample *samp
     if (n < 0)
         return mt_fail_errno(error, (int)-n, "cannot read /proc/meminfo");
 
-    struct mt_text text = {bytes, bytes + n};
+    struct mt_span text = {bytes, bytes + n};
     struct meminfo other;
     memset(&other, 0xff, sizeof other);
-    mt_text_fields(text, sample_fields, COUNT(sample_fields), sample);
-    mt_text_fields(text, meminfo_fields, COUNT(meminfo_fields), &other);
+    mt_span_fields(text, sample_fields, COUNT(sample_fields), sample);
+    mt_span_fields(text, meminfo_fields, COUNT(meminfo_fields), &other);
     sample->page_cache_bytes = sum_of(other.buffers, other.cached);
     sample->processes_resident_bytes = sum_of(sample->anonymous_bytes, sample->mapped_file_bytes);
     sample->swap_used_bytes = difference_of(sample->swap_total_bytes, sample->swap_free_bytes);
@@ -94,10 +94,10 @@ static int read_meminfo(const struct mt_host_os *os, struct mt_host_sample *samp
 }
 
 /* A percentage with decimals, as "12.05"; not by strtod(), which obeys the locale. */
-static double read_percent(struct mt_text text)
+static double read_percent(struct mt_span text)
 {
     uint64_t whole;
-    if (!mt_text_number(&text, &whole) || whole > 100)
+    if (!mt_span_number(&text, &whole) || whole > 100)
         return -1;
     double value = (double)whole;
     double unit = 0.1;
@@ -111,17 +111,17 @@ static double read_percent(struct mt_text text)
 }
 
 /* The rest of a line such as "some avg10=0.00 avg60=0.00 avg300=0.00 total=0" (microseconds). */
-static void read_pressure_line(struct mt_text line, double *avg10_percent, uint64_t *total_ns)
+static void read_pressure_line(struct mt_span line, double *avg10_percent, uint64_t *total_ns)
 {
-    struct mt_text word;
-    while (mt_text_until(&line, ' ', &word)) {
-        if (mt_text_starts(&word, "avg10=")) {
+    struct mt_span word;
+    while (mt_span_until(&line, ' ', &word)) {
+        if (mt_span_starts(&word, "avg10=")) {
             word.at += strlen("avg10=");
             *avg10_percent = read_percent(word);
-        } else if (mt_text_starts(&word, "total=")) {
+        } else if (mt_span_starts(&word, "total=")) {
             uint64_t total_us;
             word.at += strlen("total=");
-            if (mt_text_number(&word, &total_us))
+            if (mt_span_number(&word, &total_us))
                 *total_ns = product_of(total_us, 1000);
         }
     }
@@ -133,13 +133,13 @@ static void read_pressure(const struct mt_host_os *os, struct mt_host_sample *sa
     long n = os->read_file(os->context, "/proc/pressure/memory", bytes, sizeof bytes);
     if (n < 0)
         return;
-    struct mt_text text = {bytes, bytes + n};
-    struct mt_text line;
-    while (mt_text_line(&text, &line)) {
-        if (mt_text_starts(&line, "some "))
+    struct mt_span text = {bytes, bytes + n};
+    struct mt_span line;
+    while (mt_span_line(&text, &line)) {
+        if (mt_span_starts(&line, "some "))
             read_pressure_line(line, &sample->pressure_some_avg10_percent,
                                &sample->pressure_some_ns);
-        else if (mt_text_starts(&line, "full "))
+        else if (mt_span_starts(&line, "full "))
             read_pressure_line(line, &sample->pressure_full_avg10_percent,
                                &sample->pressure_full_ns);
     }

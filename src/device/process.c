@@ -4,7 +4,7 @@
 #include "device/host.h"
 
 #include "base/error.h"
-#include "device/text.h"
+#include "device/span.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static void copy_name(const char *from, const char *end, struct mt_process *proc
 }
 
 /* "12 (a ) name) S 1 …": the name may have anything in it, so it ends at the last parenthesis. */
-static int parse_stat(struct mt_text text, int pid, struct mt_process *process)
+static int parse_stat(struct mt_span text, int pid, struct mt_process *process)
 {
     enum { STATE = 3, PARENT = 4, START = 22 };
     size_t length = (size_t)(text.end - text.at);
@@ -50,15 +50,15 @@ static int parse_stat(struct mt_text text, int pid, struct mt_process *process)
 
     struct mt_process found = {.pid = pid};
     copy_name(open + 1, close, &found);
-    struct mt_text rest = {close + 2, text.end};
-    struct mt_text word;
+    struct mt_span rest = {close + 2, text.end};
+    struct mt_span word;
     for (int field = STATE; field <= START; field++) {
         uint64_t value = 0;
-        if (!mt_text_until(&rest, ' ', &word) || word.at == word.end)
+        if (!mt_span_until(&rest, ' ', &word) || word.at == word.end)
             return 0;
         if (field == STATE)
             found.state = *word.at;
-        else if ((field == PARENT || field == START) && !mt_text_number(&word, &value))
+        else if ((field == PARENT || field == START) && !mt_span_number(&word, &value))
             return 0;
         if (field == PARENT)
             found.parent_pid = value <= INT_MAX ? (int)value : 0;
@@ -76,7 +76,7 @@ int mt_process_read(const struct mt_host_os *os, int pid, struct mt_process *pro
     long n = read_of(os, pid, "stat", bytes, sizeof bytes);
     if (n < 0)
         return fail_reading(error, n, pid, "stat");
-    if (!parse_stat((struct mt_text){bytes, bytes + n}, pid, process))
+    if (!parse_stat((struct mt_span){bytes, bytes + n}, pid, process))
         return mt_fail(error, MT_EFORMAT, MT_NO_OFFSET, "/proc/%d/stat is not as expected", pid);
     return 0;
 }
@@ -124,9 +124,9 @@ struct scan {
 static int scan_entry(void *context, const char *name)
 {
     struct scan *scan = context;
-    struct mt_text text = {name, name + strlen(name)};
+    struct mt_span text = {name, name + strlen(name)};
     uint64_t pid;
-    if (*name < '0' || *name > '9' || !mt_text_number(&text, &pid) || text.at != text.end ||
+    if (*name < '0' || *name > '9' || !mt_span_number(&text, &pid) || text.at != text.end ||
         pid == 0 || pid > INT_MAX)
         return 0;
     scan->n_seen++;
@@ -224,8 +224,8 @@ uint64_t mt_process_resident_bytes(const struct mt_host_os *os, int pid)
     uint64_t pages;
     uint64_t resident;
     long n = read_of(os, pid, "statm", bytes, sizeof bytes);
-    struct mt_text text = {bytes, bytes + (n > 0 ? n : 0)};
-    if (!mt_text_number(&text, &pages) || !mt_text_number(&text, &pages) ||
+    struct mt_span text = {bytes, bytes + (n > 0 ? n : 0)};
+    if (!mt_span_number(&text, &pages) || !mt_span_number(&text, &pages) ||
         __builtin_mul_overflow(pages, os->page_bytes, &resident))
         return MT_UNKNOWN;
     return resident;
@@ -254,7 +254,7 @@ int mt_process_memory_read(const struct mt_host_os *os, int pid, struct mt_proce
     if (n < 0)
         return fail_reading(error, n, pid, "status");
     memset(memory, 0xff, sizeof *memory);
-    mt_text_fields((struct mt_text){bytes, bytes + n}, memory_fields, COUNT(memory_fields), memory);
+    mt_span_fields((struct mt_span){bytes, bytes + n}, memory_fields, COUNT(memory_fields), memory);
     return 0;
 }
 
@@ -285,7 +285,7 @@ int mt_process_rollup_read(const struct mt_host_os *os, int pid, struct mt_proce
     if (n < 0)
         return fail_reading(error, n, pid, "smaps_rollup");
     memset(&parts, 0xff, sizeof parts);
-    mt_text_fields((struct mt_text){bytes, bytes + n}, rollup_fields, COUNT(rollup_fields), &parts);
+    mt_span_fields((struct mt_span){bytes, bytes + n}, rollup_fields, COUNT(rollup_fields), &parts);
     if (parts.private_clean == MT_UNKNOWN || parts.private_dirty == MT_UNKNOWN ||
         __builtin_add_overflow(parts.private_clean, parts.private_dirty, &parts.sums.private_bytes))
         parts.sums.private_bytes = MT_UNKNOWN;

@@ -1,42 +1,42 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/support/unit.h"
 
-#include "device/text.h"
+#include "device/span.h"
 
 #include <string.h>
 
-static struct mt_text text_of(const char *bytes)
+static struct mt_span span_of(const char *bytes)
 {
-    return (struct mt_text){bytes, bytes + strlen(bytes)};
+    return (struct mt_span){bytes, bytes + strlen(bytes)};
 }
 
 static void test_lines_come_one_by_one_with_or_without_a_last_newline(void **state)
 {
     (void)state;
-    struct mt_text text = text_of("one\n\nthree");
-    struct mt_text line;
-    assert_true(mt_text_line(&text, &line));
-    assert_true(mt_text_is(&line, "one"));
-    assert_true(mt_text_line(&text, &line));
-    assert_true(mt_text_is(&line, ""));
-    assert_true(mt_text_line(&text, &line));
-    assert_true(mt_text_is(&line, "three"));
-    assert_false(mt_text_line(&text, &line));
+    struct mt_span text = span_of("one\n\nthree");
+    struct mt_span line;
+    assert_true(mt_span_line(&text, &line));
+    assert_true(mt_span_is(&line, "one"));
+    assert_true(mt_span_line(&text, &line));
+    assert_true(mt_span_is(&line, ""));
+    assert_true(mt_span_line(&text, &line));
+    assert_true(mt_span_is(&line, "three"));
+    assert_false(mt_span_line(&text, &line));
 }
 
 static void test_a_number_past_64_bits_is_none(void **state)
 {
     (void)state;
     uint64_t value = 7;
-    struct mt_text text = text_of(" 18446744073709551615 18446744073709551616");
-    assert_true(mt_text_number(&text, &value));
+    struct mt_span text = span_of(" 18446744073709551615 18446744073709551616");
+    assert_true(mt_span_number(&text, &value));
     assert_int_equal(value, UINT64_MAX);
-    assert_false(mt_text_number(&text, &value));
+    assert_false(mt_span_number(&text, &value));
     assert_int_equal(value, UINT64_MAX);
-    text = text_of("-1");
-    assert_false(mt_text_number(&text, &value));
-    text = text_of("");
-    assert_false(mt_text_number(&text, &value));
+    text = span_of("-1");
+    assert_false(mt_span_number(&text, &value));
+    text = span_of("");
+    assert_false(mt_span_number(&text, &value));
 }
 
 struct sizes {
@@ -55,7 +55,7 @@ static void test_fields_are_found_by_their_whole_key_and_scaled_by_their_unit(vo
 {
     (void)state;
     struct sizes sizes = {1, 2, 3};
-    mt_text_fields(text_of("SwapCached: 9 kB\nCached:\t 12 kB\nCachedMore: 4 kB\nplain 5\nMissing"),
+    mt_span_fields(span_of("SwapCached: 9 kB\nCached:\t 12 kB\nCachedMore: 4 kB\nplain 5\nMissing"),
                    fields, 3, &sizes);
     assert_int_equal(sizes.cached, 12 * 1024);
     assert_int_equal(sizes.plain, 5);
@@ -66,7 +66,7 @@ static void test_a_size_that_does_not_fit_leaves_its_field_alone(void **state)
 {
     (void)state;
     struct sizes sizes = {1, 2, 3};
-    mt_text_fields(text_of("Cached: 18014398509481984 kB\nplain -5\nMissing: \n"), fields, 3,
+    mt_span_fields(span_of("Cached: 18014398509481984 kB\nplain -5\nMissing: \n"), fields, 3,
                    &sizes);
     assert_int_equal(sizes.cached, 1);
     assert_int_equal(sizes.plain, 2);
