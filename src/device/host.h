@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/* What the machine says about host memory and processes: /proc, cgroups, PSI.
+ *
+ * All of it is seen through struct mt_host_os, so that a captured machine can be replayed. For
+ * every function here: the text of the kernel's files is not trusted; a file or a field that is
+ * missing gives MT_UNKNOWN, never 0; nothing is kept between calls; any thread. Functions that take
+ * one sample allocate nothing, unless they say so. */
+#ifndef MT_DEVICE_HOST_H
+#define MT_DEVICE_HOST_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <memtally/error.h>
+#include <memtally/host.h>
+
+/* The outside world of this room. Paths are absolute and as on the machine. */
+struct mt_host_os {
+    void *context;
+    /* Reads the file from its start until its end or until `capacity` bytes are there. Returns the
+     * number of bytes, or a negative errno. */
+    long (*read_file)(void *context, const char *path, char *bytes, size_t capacity);
+    /* The target of a symbolic link, not terminated. Returns its length, or a negative errno. */
+    long (*read_link)(void *context, const char *path, char *bytes, size_t capacity);
+    /* Calls each(each_context, name) for the entries of a directory until one returns non-zero.
+     * Returns 0, or a negative errno where the directory cannot be read. */
+    int (*list)(void *context, const char *path, int (*each)(void *each_context, const char *name),
+                void *each_context);
+    uint64_t (*now_ns)(void *context); /* CLOCK_MONOTONIC */
+    uint64_t page_bytes;
+    uint64_t ticks_per_s; /* unit of the start times in /proc/PID/stat */
+};
+
+/* Sets *os to this machine. Nothing to finish. */
+void mt_host_os_init(struct mt_host_os *os);
+
+/* The cgroup that accounts for a process's memory. Its files are at directory/NAME; directory
+ * starts with the hierarchy's mount point, which is mount_length bytes long. version 0: there is
+ * none, or none that can be seen from here. */
+struct mt_cgroup {
+    int version;
+    size_t mount_length;
+    char directory[PATH_MAX];
+};
+
+/* Finds the cgroup of process `pid` (0: the caller). It may be kept while the process lives and is
+ * not moved. Allocates for the time of the call. Takes about 50 microseconds. */
+void mt_cgroup_find(const struct mt_host_os *os, int pid, struct mt_cgroup *cgroup);
+
+/* Like mt_host_sample_take() for a cgroup that is already known (NULL: leave it unknown), on any
+ * machine. Takes about 20 microseconds, 35 more with a cgroup. */
+int mt_host_read(const struct mt_host_os *os, const struct mt_cgroup *cgroup,
+                 struct mt_host_sample *sample, struct mt_error *error);
+
+/* Who a process is. A process id together with its start time names one process for good. */
+struct mt_process {
+    int pid;
+    int parent_pid;
+    char state;           /* as in ps: R S D Z T … */
+    uint64_t start_ticks; /* after boot, in os->ticks_per_s */
+    char name[64];        /* the kernel's short name; any bytes */
+};
+
+/* Reads who `pid` is. Errors: MT_ENOTFOUND (gone or hidden), MT_EPERM, MT_EFORMAT. */
+int mt_process_read(const struct mt_host_os *os, int pid, struct mt_process *process,
+                    struct mt_error *error);
+
+/* Start time after boot (CLOCK_BOOTTIME), to a hundredth of a second. */
+uint64_t mt_process_start_ns(const struct mt_host_os *os, const struct mt_process *process);
+
+/* Many processes; zero it before use. */
+struct mt_process_list {
+    struct mt_process *items;
+    size_t n;
+    size_t capacity;
+};
+
+void mt_process_list_finish(struct mt_process_list *list);
+
+/* Sets *list to `root_pid` and all its descendants, parents before children, from one scan of
+ * /proc. Memory of the list is used again, so that a list that is kept allocates only where the
+ * machine has more processes than ever before. Takes about 10 microseconds for each process of the
+ * machine. A root that is gone gives an empty list, and so does an error. Errors: MT_EUNSUPPORTED
+ * (no /proc), MT_ENOMEM. */
+int mt_process_tree(const struct mt_host_os *os, int root_pid, struct mt_process_list *list,
+                    struct mt_error *error);
+
+/* Resident bytes of a process, from /proc/PID/statm: the cheapest look (about 4 microseconds).
+ * MT_UNKNOWN where it cannot be read, 0 for a process that has ended and waits for its parent. */
+uint64_t mt_process_resident_bytes(const struct mt_host_os *os, int pid);
+
+/* /proc/PID/status. */
+struct mt_process_memory {
+    uint64_t resident_bytes;
+    uint64_t resident_peak_bytes; /* since the start or since clear_refs was written */
+    uint64_t anonymous_bytes;
+    uint64_t file_bytes;
+    uint64_t shared_memory_bytes;
+    uint64_t swap_bytes;
+    uint64_t page_table_bytes;
+    uint64_t hugetlb_bytes; /* not part of resident_bytes */
+    uint64_t n_threads;
+};
+
+/* About 10 microseconds. Errors: MT_ENOTFOUND, MT_EPERM. A process without memory of its own (a
+ * kernel thread, a zombie) has unknown sizes. */
+int mt_process_memory_read(const struct mt_host_os *os, int pid, struct mt_process_memory *memory,
+                           struct mt_error *error);
+
+/* /proc/PID/smaps_rollup: exact sums over all pages. `proportional` shares each page among the
+ * processes that map it. */
+struct mt_process_rollup {
+    uint64_t resident_bytes;
+    uint64_t proportional_bytes;
+    uint64_t proportional_anonymous_bytes;
+    uint64_t anonymous_bytes;
+    uint64_t private_bytes;
+    uint64_t swap_bytes;
+};
+
+/* Costly: about 10 ms for each GiB in 4 KiB pages, and it holds the process's memory map lock.
+ * Errors: MT_ENOTFOUND (gone, or a kernel before 4.14), MT_EPERM (another user's process). */
+int mt_process_rollup_read(const struct mt_host_os *os, int pid, struct mt_process_rollup *rollup,
+                           struct mt_error *error);
+
+/* The command line with its arguments separated by spaces and control characters replaced by '?',
+ * cut to `capacity`, always terminated. A process without one gives its name in brackets. Returns 0
+ * or MT_ENOTFOUND, MT_EPERM. */
+int mt_process_command(const struct mt_host_os *os, int pid, char *text, size_t capacity);
+
+/* The path of the program. Returns 0 or MT_ENOTFOUND, MT_EPERM, MT_ELIMIT (does not fit). */
+int mt_process_program(const struct mt_host_os *os, int pid, char *path, size_t capacity);
+
+#endif

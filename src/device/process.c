@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+/* Processes as /proc shows them: who they are, whose children, what they hold. Reaches files
+ * through struct mt_host_os only. */
+#include "device/host.h"
+
+#include "base/error.h"
+#include "device/span.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* Reads /proc/PID/NAME. Returns the number of bytes, or a negative errno. */
+static long read_of(const struct mt_host_os *os, int pid, const char *name, char *bytes,
+                    size_t capacity)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
+    return os->read_file(os->context, path, bytes, capacity);
+}
+
+static int fail_reading(struct mt_error *error, long result, int pid, const char *name)
+{
+    return mt_fail_errno(error, (int)-result, "cannot read /proc/%d/%s", pid, name);
+}
+
+/* ---- who ---- */
+
+static void copy_name(const char *from, const char *end, struct mt_process *process)
+{
+    size_t length = (size_t)(end - from);
+    if (length >= sizeof process->name)
+        length = sizeof process->name - 1;
+    memcpy(process->name, from, length);
+    process->name[length] = '\0';
+}
+
+/* "12 (a ) name) S 1 …": the name may have anything in it, so it ends at the last parenthesis. */
+static int parse_stat(struct mt_span text, int pid, struct mt_process *process)
+{
+    enum { STATE = 3, PARENT = 4, START = 22 };
+    size_t length = (size_t)(text.end - text.at);
+    const char *open = memchr(text.at, '(', length);
+    const char *close = memrchr(text.at, ')', length);
+    if (!open || !close || close < open || text.end - close < 2)
+        return 0;
+
+    struct mt_process found = {.pid = pid};
+    copy_name(open + 1, close, &found);
+    struct mt_span rest = {close + 2, text.end};
+    struct mt_span word;
+    for (int field = STATE; field <= START; field++) {
+        uint64_t value = 0;
+        if (!mt_span_until(&rest, ' ', &word) || word.at == word.end)
+            return 0;
+        if (field == STATE)
+            found.state = *word.at;
+        else if ((field == PARENT || field == START) && !mt_span_number(&word, &value))
+            return 0;
+        if (field == PARENT)
+            found.parent_pid = value <= INT_MAX ? (int)value : 0;
+        else if (field == START)
+            found.start_ticks = value;
+    }
+    *process = found;
+    return 1;
+}
+
+int mt_process_read(const struct mt_host_os *os, int pid, struct mt_process *process,
+                    struct mt_error *error)
+{
+    char bytes[1024];
+    long n = read_of(os, pid, "stat", bytes, sizeof bytes);
+    if (n < 0)
+        return fail_reading(error, n, pid, "stat");
+    if (!parse_stat((struct mt_span){bytes, bytes + n}, pid, process))
+        return mt_fail(error, MT_EFORMAT, MT_NO_OFFSET, "/proc/%d/stat is not as expected", pid);
+    return 0;
+}
+
+uint64_t mt_process_start_ns(const struct mt_host_os *os, const struct mt_process *process)
+{
+    uint64_t seconds = process->start_ticks / os->ticks_per_s;
+    uint64_t rest = process->start_ticks % os->ticks_per_s;
+    if (seconds >= UINT64_MAX / 1000000000u)
+        return MT_UNKNOWN;
+    return seconds * 1000000000u + rest * 1000000000u / os->ticks_per_s;
+}
+
+/* ---- tree ---- */
+
+void mt_process_list_finish(struct mt_process_list *list)
+{
+    free(list->items);
+    memset(list, 0, sizeof *list);
+}
+
+static int make_room(struct mt_process_list *list, size_t n)
+{
+    if (n <= list->capacity)
+        return 0;
+    size_t capacity = list->capacity ? list->capacity * 2 : 512;
+    while (capacity < n)
+        capacity *= 2;
+    struct mt_process *items = realloc(list->items, capacity * sizeof *items);
+    if (!items)
+        return MT_ENOMEM;
+    list->items = items;
+    list->capacity = capacity;
+    return 0;
+}
+
+struct scan {
+    const struct mt_host_os *os;
+    struct mt_process_list *list;
+    size_t n_seen; /* also those that could not be read */
+    int status;
+};
+
+/* A process that ends during the scan, or is hidden from us, is left out. */
+static int scan_entry(void *context, const char *name)
+{
+    struct scan *scan = context;
+    struct mt_span text = {name, name + strlen(name)};
+    uint64_t pid;
+    if (*name < '0' || *name > '9' || !mt_span_number(&text, &pid) || text.at != text.end ||
+        pid == 0 || pid > INT_MAX)
+        return 0;
+    scan->n_seen++;
+    scan->status = make_room(scan->list, scan->list->n + 1);
+    if (scan->status < 0)
+        return 1;
+    struct mt_process *process = &scan->list->items[scan->list->n];
+    if (mt_process_read(scan->os, (int)pid, process, NULL) == 0)
+        scan->list->n++;
+    return 0;
+}
+
+static int scan_all(const struct mt_host_os *os, struct mt_process_list *list,
+                    struct mt_error *error)
+{
+    struct scan scan = {os, list, 0, 0};
+    list->n = 0;
+    int status = os->list(os->context, "/proc", scan_entry, &scan);
+    if (scan.status < 0)
+        return mt_fail(error, scan.status, MT_NO_OFFSET, "no memory for a list of processes");
+    if (status < 0 || scan.n_seen == 0)
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "/proc shows no processes; mount it with: mount -t proc proc /proc");
+    return 0;
+}
+
+static int by_parent(const void *a, const void *b)
+{
+    const struct mt_process *left = a;
+    const struct mt_process *right = b;
+    if (left->parent_pid != right->parent_pid)
+        return left->parent_pid < right->parent_pid ? -1 : 1;
+    return (left->pid > right->pid) - (left->pid < right->pid);
+}
+
+/* The first of `n` processes, sorted by parent, whose parent is `pid` or comes after it. */
+static size_t first_child(const struct mt_process *items, size_t n, int pid)
+{
+    size_t low = 0;
+    size_t high = n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (items[middle].parent_pid < pid)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Collects the tree behind the `n` scanned processes, of which each has one parent and so comes at
+ * most once; the bound holds for a list that contradicts itself, too. */
+static size_t collect(struct mt_process *items, size_t n, int root_pid)
+{
+    struct mt_process *tree = items + n;
+    size_t n_tree = 0;
+    for (size_t i = 0; i < n && n_tree == 0; i++) {
+        if (items[i].pid == root_pid)
+            tree[n_tree++] = items[i];
+    }
+    for (size_t next = 0; next < n_tree; next++) {
+        int parent = tree[next].pid;
+        for (size_t i = first_child(items, n, parent); i < n && items[i].parent_pid == parent;
+             i++) {
+            if (items[i].pid != root_pid && n_tree < n)
+                tree[n_tree++] = items[i];
+        }
+    }
+    memmove(items, tree, n_tree * sizeof *items);
+    return n_tree;
+}
+
+int mt_process_tree(const struct mt_host_os *os, int root_pid, struct mt_process_list *list,
+                    struct mt_error *error)
+{
+    struct mt_process_list all = *list;
+    int status = scan_all(os, &all, error);
+    if (status == 0 && make_room(&all, 2 * all.n) < 0)
+        status = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "no memory for a list of processes");
+    if (status == 0) {
+        qsort(all.items, all.n, sizeof *all.items, by_parent);
+        all.n = collect(all.items, all.n, root_pid);
+    } else {
+        all.n = 0;
+    }
+    *list = all;
+    return status;
+}
+
+/* ---- memory ---- */
+
+uint64_t mt_process_resident_bytes(const struct mt_host_os *os, int pid)
+{
+    char bytes[256];
+    uint64_t pages;
+    uint64_t resident;
+    long n = read_of(os, pid, "statm", bytes, sizeof bytes);
+    struct mt_span text = {bytes, bytes + (n > 0 ? n : 0)};
+    if (!mt_span_number(&text, &pages) || !mt_span_number(&text, &pages) ||
+        __builtin_mul_overflow(pages, os->page_bytes, &resident))
+        return MT_UNKNOWN;
+    return resident;
+}
+
+#define MEMORY(member) offsetof(struct mt_process_memory, member)
+
+static const struct mt_field memory_fields[] = {
+    {"VmRSS", MEMORY(resident_bytes)},
+    {"VmHWM", MEMORY(resident_peak_bytes)},
+    {"RssAnon", MEMORY(anonymous_bytes)},
+    {"RssFile", MEMORY(file_bytes)},
+    {"RssShmem", MEMORY(shared_memory_bytes)},
+    {"VmSwap", MEMORY(swap_bytes)},
+    {"VmPTE", MEMORY(page_table_bytes)},
+    {"HugetlbPages", MEMORY(hugetlb_bytes)},
+    {"Threads", MEMORY(n_threads)},
+};
+
+int mt_process_memory_read(const struct mt_host_os *os, int pid, struct mt_process_memory *memory,
+                           struct mt_error *error)
+{
+    /* A user in many groups has a long line of them before the sizes. */
+    char bytes[16384];
+    long n = read_of(os, pid, "status", bytes, sizeof bytes);
+    if (n < 0)
+        return fail_reading(error, n, pid, "status");
+    memset(memory, 0xff, sizeof *memory);
+    mt_span_fields((struct mt_span){bytes, bytes + n}, memory_fields, COUNT(memory_fields), memory);
+    return 0;
+}
+
+struct rollup_parts {
+    struct mt_process_rollup sums;
+    uint64_t private_clean;
+    uint64_t private_dirty;
+};
+
+#define ROLLUP(member) offsetof(struct rollup_parts, member)
+
+static const struct mt_field rollup_fields[] = {
+    {"Rss", ROLLUP(sums.resident_bytes)},
+    {"Pss", ROLLUP(sums.proportional_bytes)},
+    {"Pss_Anon", ROLLUP(sums.proportional_anonymous_bytes)},
+    {"Anonymous", ROLLUP(sums.anonymous_bytes)},
+    {"Swap", ROLLUP(sums.swap_bytes)},
+    {"Private_Clean", ROLLUP(private_clean)},
+    {"Private_Dirty", ROLLUP(private_dirty)},
+};
+
+int mt_process_rollup_read(const struct mt_host_os *os, int pid, struct mt_process_rollup *rollup,
+                           struct mt_error *error)
+{
+    char bytes[4096];
+    struct rollup_parts parts;
+    long n = read_of(os, pid, "smaps_rollup", bytes, sizeof bytes);
+    if (n < 0)
+        return fail_reading(error, n, pid, "smaps_rollup");
+    memset(&parts, 0xff, sizeof parts);
+    mt_span_fields((struct mt_span){bytes, bytes + n}, rollup_fields, COUNT(rollup_fields), &parts);
+    if (parts.private_clean == MT_UNKNOWN || parts.private_dirty == MT_UNKNOWN ||
+        __builtin_add_overflow(parts.private_clean, parts.private_dirty, &parts.sums.private_bytes))
+        parts.sums.private_bytes = MT_UNKNOWN;
+    *rollup = parts.sums;
+    return 0;
+}
+
+/* ---- words ---- */
+
+static int command_from_name(const struct mt_host_os *os, int pid, char *text, size_t capacity)
+{
+    struct mt_process process;
+    int status = mt_process_read(os, pid, &process, NULL);
+    if (status == 0)
+        snprintf(text, capacity, "[%s]", process.name);
+    return status;
+}
+
+static void replace_controls(char *text)
+{
+    for (; *text; text++) {
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            *text = '?';
+    }
+}
+
+int mt_process_command(const struct mt_host_os *os, int pid, char *text, size_t capacity)
+{
+    char bytes[4096];
+    if (capacity == 0)
+        return MT_EARG;
+    long n = read_of(os, pid, "cmdline", bytes, sizeof bytes);
+    if (n < 0)
+        return mt_code_of_errno((int)-n);
+    while (n > 0 && bytes[n - 1] == '\0')
+        n--;
+    if (n == 0) {
+        int status = command_from_name(os, pid, text, capacity);
+        if (status < 0)
+            return status;
+    } else {
+        size_t length = (size_t)n < capacity ? (size_t)n : capacity - 1;
+        for (size_t i = 0; i < length; i++)
+            text[i] = bytes[i] ? bytes[i] : ' ';
+        text[length] = '\0';
+    }
+    replace_controls(text);
+    return 0;
+}
+
+int mt_process_program(const struct mt_host_os *os, int pid, char *path, size_t capacity)
+{
+    char link[64];
+    char target[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/%d/exe", pid);
+    long n = os->read_link(os->context, link, target, sizeof target);
+    if (n < 0)
+        return mt_code_of_errno((int)-n);
+    if ((size_t)n >= capacity || (size_t)n >= sizeof target)
+        return MT_ELIMIT;
+    memcpy(path, target, (size_t)n);
+    path[n] = '\0';
+    return 0;
+}
