@@ -31,7 +31,7 @@ struct mt_run_options {
 
 /* The state of a run at one look. */
 struct mt_run_status {
-    int running;                 /* 1 while any process of the tree lives */
+    int running;                 /* 1 until the program has ended */
     uint64_t elapsed_ns;
     uint64_t resident_bytes;     /* of the whole tree */
     uint64_t n_processes;
@@ -51,19 +51,28 @@ struct mt_run_result {
 int mt_run_start(const struct mt_run_options *options, struct mt_run **run,
                  struct mt_error *error);
 
-/* The program's process id. */
+/* The program's process id. It stays valid until mt_run_finish() or mt_run_abandon(). */
 int mt_run_pid(const struct mt_run *run);
 
-/* Watches for at most `timeout_ms`, returning early when the last process has ended. Call it in a
- * loop: samples and pictures from outside are taken here. */
+/* Watches for at most `timeout_ms`, returning early when the program has ended. Call it in a loop:
+ * samples and pictures from outside are taken here. *status is set also on failure.
+ * Errors: MT_EIO (the recording cannot be written; the program goes on). */
 int mt_run_poll(struct mt_run *run, int timeout_ms, struct mt_run_status *status,
                 struct mt_error *error);
+
+/* When the recording starts: CLOCK_MONOTONIC in nanoseconds. Times of the recording count from
+ * here. */
+uint64_t mt_run_start_ns(const struct mt_run *run);
+
+/* Writes a mark called `name` into the recording, now. */
+void mt_run_mark(struct mt_run *run, const char *name);
 
 /* Sends `signal` to the program. Safe in a signal handler. */
 int mt_run_signal(const struct mt_run *run, int signal);
 
-/* Takes the run's end: waits for the tree, compacts and compresses the recording, frees the object.
- * `progress` (may be NULL) is called with a share done between 0 and 1 while it compacts. The
+/* Takes the run's end: waits for the program, gives processes that it left behind a second to end,
+ * compacts and compresses the recording, frees the object. What a process records that is still
+ * alive then stays as it is. `progress` (may be NULL) is called with a share done between 0 and 1 while it compacts. The
  * object is freed whatever the result; the recording stays readable uncompressed if compacting
  * fails. Errors: MT_EIO, MT_ENOMEM. */
 int mt_run_finish(struct mt_run *run, void (*progress)(void *context, double share), void *context,

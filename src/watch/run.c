@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT */
+/* The life of a run: the folder, the program, the watching, the end. */
+#include <memtally/run.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/ticks.h"
+#include "recording/reader.h"
+#include "watch/watch.h"
+
+#define STEP_MS       20
+#define LEFT_BEHIND_MS 1000
+
+static int holds_recording(const char *directory)
+{
+    DIR *folder = opendir(directory);
+    int found = 0;
+    if (!folder)
+        return 0;
+    for (struct dirent *entry; !found && (entry = readdir(folder)) != NULL;) {
+        const char *dot = strrchr(entry->d_name, '.');
+        found = dot && (strcmp(dot, ".mtr") == 0 || strcmp(dot, ".mtz") == 0);
+    }
+    closedir(folder);
+    return found;
+}
+
+static int prepare_directory(const char *directory, char **absolute, struct mt_error *error)
+{
+    if (mkdir(directory, 0777) < 0 && errno != EEXIST)
+        return mt_fail_errno(error, errno, "cannot make the folder %s", directory);
+    if (holds_recording(directory))
+        return mt_fail(error, MT_EBUSY, MT_NO_OFFSET,
+                       "%s: already holds a recording; choose another folder or remove it",
+                       directory);
+    *absolute = realpath(directory, NULL);
+    if (!*absolute)
+        return mt_fail_errno(error, errno, "cannot use the folder %s", directory);
+    return 0;
+}
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static int create_file(struct mt_run *run, const struct mt_run_options *options,
+                       struct mt_error *error)
+{
+    char path[MT_PATH_BYTES];
+    const struct mt_file_header header = {
+        .kind = MT_FILE_WATCH,
+        .pid = (uint32_t)getpid(),
+        .parent_pid = (uint32_t)getppid(),
+        .page_bytes = (uint32_t)sysconf(_SC_PAGESIZE),
+        .clock_kind = MT_CLOCK_MONOTONIC,
+        .depth = (uint32_t)options->depth,
+        .stacks = (uint32_t)options->stacks,
+        .start_ticks = run->start_ns,
+        .start_monotonic_ns = run->start_ns,
+        .start_realtime_ns = clock_ns(CLOCK_REALTIME),
+        .picture_share_ppm = (uint64_t)(run->share * 1e6),
+    };
+    if (snprintf(path, sizeof path, "%s/watch.mtr", run->directory) >= (int)sizeof path)
+        return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "%s: the path is too long",
+                       run->directory);
+    int result = mt_file_create(&run->file, &mt_watch_os, path, &header);
+    if (result < 0)
+        return mt_fail_errno(error, -result, "cannot write %s", path);
+    mt_writer_init(&run->writer, &run->file, 0, (uint32_t)getpid());
+    return 0;
+}
+
+static void destroy(struct mt_run *run)
+{
+    if (!run)
+        return;
+    mt_writer_finish(&run->writer);
+    mt_file_close(&run->file);
+    if (run->pidfd >= 0)
+        close(run->pidfd);
+    mt_process_list_finish(&run->tree);
+    free(run->processes);
+    free(run->scratch);
+    free(run->directory);
+    free(run);
+}
+
+static int prepare(struct mt_run *run, const struct mt_run_options *options,
+                   struct mt_error *error)
+{
+    run->pidfd = -1;
+    run->share = options->picture_share > 0 ? options->picture_share : 0.02;
+    run->start_ns = mt_monotonic_ns();
+    run->boot_offset_ns = clock_ns(CLOCK_BOOTTIME) - mt_monotonic_ns();
+    run->scratch = malloc(MT_PICTURE_SCRATCH_BYTES);
+    mt_host_os_init(&run->host);
+    mt_cgroup_find(&run->host, 0, &run->cgroup);
+    if (!run->scratch)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int result = prepare_directory(options->directory, &run->directory, error);
+    return result < 0 ? result : create_file(run, options, error);
+}
+
+int mt_run_start(const struct mt_run_options *options, struct mt_run **run,
+                 struct mt_error *error)
+{
+    if (!options->directory || !options->argv || !options->argv[0])
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "a run needs a folder and a program");
+    struct mt_run *made = calloc(1, sizeof *made);
+    if (!made)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int result = prepare(made, options, error);
+    if (result == 0) {
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        result = mt_spawn(options, made->directory, error);
+    }
+    if (result < 0) {
+        if (made->file.header)
+            unlink(made->file.path);
+        destroy(made);
+        return result;
+    }
+    made->pid = result;
+    made->pidfd = (int)syscall(SYS_pidfd_open, made->pid, 0);
+    mt_watch_look(made, mt_monotonic_ns());
+    *run = made;
+    return 0;
+}
+
+int mt_run_pid(const struct mt_run *run)
+{
+    return run->pid;
+}
+
+uint64_t mt_run_start_ns(const struct mt_run *run)
+{
+    return run->start_ns;
+}
+
+void mt_run_mark(struct mt_run *run, const char *name)
+{
+    uint64_t now = mt_monotonic_ns();
+    uint64_t number = mt_write_string(&run->writer, now, name, strlen(name));
+    mt_write_event(&run->writer, MT_EVENT_MARK, now, &number, 1);
+}
+
+int mt_run_signal(const struct mt_run *run, int signal)
+{
+    return run->ended || kill(run->pid, signal) < 0 ? MT_ENOTFOUND : 0;
+}
+
+/* Takes the ends of the program and of what was left to us as subreaper. */
+static void reap(struct mt_run *run)
+{
+    for (;;) {
+        int status;
+        pid_t pid = waitpid(-1, &status, WNOHANG);
+        if (pid <= 0)
+            return;
+        if (!WIFEXITED(status) && !WIFSIGNALED(status))
+            continue;
+        mt_watch_ended(run, pid, 1, status);
+        if (pid == run->pid) {
+            run->ended = 1;
+            run->status = status;
+        }
+    }
+}
+
+static void wait_a_step(const struct mt_run *run, int step_ms)
+{
+    struct pollfd fd = {.fd = run->pidfd, .events = POLLIN};
+    poll(&fd, run->pidfd >= 0, step_ms);
+}
+
+static void fill_status(const struct mt_run *run, struct mt_run_status *status)
+{
+    *status = (struct mt_run_status){
+        .running = !run->ended,
+        .elapsed_ns = mt_monotonic_ns() - run->start_ns,
+    };
+    for (size_t i = 0; i < run->n_processes; i++) {
+        if (run->processes[i].ended)
+            continue;
+        status->resident_bytes += run->processes[i].resident_bytes;
+        status->n_processes++;
+    }
+}
+
+int mt_run_poll(struct mt_run *run, int timeout_ms, struct mt_run_status *status,
+                struct mt_error *error)
+{
+    uint64_t end_ns = mt_monotonic_ns() + (uint64_t)timeout_ms * 1000000u;
+    do {
+        uint64_t now_ns = mt_monotonic_ns();
+        mt_watch_look(run, now_ns);
+        reap(run);
+        if (run->ended || now_ns >= end_ns)
+            break;
+        uint64_t left_ms = (end_ns - now_ns) / 1000000u + 1;
+        wait_a_step(run, left_ms < STEP_MS ? (int)left_ms : STEP_MS);
+    } while (1);
+    fill_status(run, status);
+    if (run->writer.failed)
+        return mt_fail(error, MT_EIO, MT_NO_OFFSET,
+                       "%s: cannot be written any more; is the disk full?", run->file.path);
+    return 0;
+}
+
+static int anyone_left(const struct mt_run *run)
+{
+    for (size_t i = 0; i < run->n_processes; i++)
+        if (!run->processes[i].ended)
+            return 1;
+    return 0;
+}
+
+static void wait_for_the_rest(struct mt_run *run)
+{
+    const struct timespec pause = {.tv_nsec = STEP_MS * 1000000};
+    while (!run->ended) {
+        struct mt_run_status status;
+        mt_run_poll(run, 1000, &status, NULL);
+    }
+    for (int waited = 0; waited < LEFT_BEHIND_MS && anyone_left(run); waited += STEP_MS) {
+        mt_watch_look(run, mt_monotonic_ns());
+        reap(run);
+        if (anyone_left(run))
+            nanosleep(&pause, NULL);
+    }
+    mt_watch_last_look(run);
+}
+
+/* The process that a file of the recorder is named after: "PID-NUMBER.mtr". */
+static int may_be_packed(const struct mt_run *run, const char *name)
+{
+    long pid = strtol(name, NULL, 10);
+    for (size_t i = 0; i < run->n_processes; i++)
+        if (run->processes[i].pid == pid && !run->processes[i].ended)
+            return 0;
+    return 1;
+}
+
+static int is_raw(const struct dirent *entry)
+{
+    size_t length = strlen(entry->d_name);
+    return length > 4 && strcmp(entry->d_name + length - 4, ".mtr") == 0;
+}
+
+static int pack_all(const struct mt_run *run, void (*progress)(void *, double), void *context,
+                    struct mt_error *error)
+{
+    struct dirent **entries;
+    int n = scandir(run->directory, &entries, is_raw, alphasort);
+    int result = 0;
+    if (n < 0)
+        return mt_fail_errno(error, errno, "cannot read the folder %s", run->directory);
+    for (int i = 0; i < n; i++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s/%s", run->directory, entries[i]->d_name);
+        if (result == 0 && may_be_packed(run, entries[i]->d_name))
+            result = mt_record_file_pack(path, error);
+        free(entries[i]);
+        if (progress)
+            progress(context, (double)(i + 1) / n);
+    }
+    free(entries);
+    return result;
+}
+
+static void end_file(struct mt_run *run)
+{
+    struct mt_file_header *header = run->file.header;
+    header->end_ticks = header->end_monotonic_ns = mt_monotonic_ns();
+    header->end_kind = MT_END_EXIT;
+    mt_writer_finish(&run->writer);
+    mt_file_close(&run->file);
+}
+
+int mt_run_finish(struct mt_run *run, void (*progress)(void *context, double share), void *context,
+                  struct mt_run_result *result, struct mt_error *error)
+{
+    wait_for_the_rest(run);
+    *result = (struct mt_run_result){
+        .exit_code = WIFEXITED(run->status) ? WEXITSTATUS(run->status)
+                                            : 128 + WTERMSIG(run->status),
+        .signal = WIFSIGNALED(run->status) ? WTERMSIG(run->status) : 0,
+        .wall_ns = mt_monotonic_ns() - run->start_ns,
+        .peak_resident_bytes = run->peak_resident_bytes,
+    };
+    end_file(run);
+    int packed = pack_all(run, progress, context, error);
+    destroy(run);
+    return packed;
+}
+
+void mt_run_abandon(struct mt_run *run)
+{
+    if (!run)
+        return;
+    if (!run->ended) {
+        kill(run->pid, SIGKILL);
+        TEMP_FAILURE_RETRY(waitpid(run->pid, NULL, 0));
+    }
+    end_file(run);
+    destroy(run);
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/* Starting a program with the recorder in it, and telling which programs cannot have it. */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/strbuf.h"
+#include "watch/watch.h"
+
+#define N_OWN_VARIABLES 5
+
+static const char *const own_names[N_OWN_VARIABLES] = {
+    "LD_PRELOAD=", "MEMTALLY_RECORD_DIR=", "MEMTALLY_RECORD_DEPTH=", "MEMTALLY_RECORD_STACKS=",
+    "MEMTALLY_RECORD_SHARE_PPM="};
+
+static int is_own(const char *variable)
+{
+    for (size_t i = 0; i < N_OWN_VARIABLES; i++)
+        if (strncmp(variable, own_names[i], strlen(own_names[i])) == 0)
+            return 1;
+    return 0;
+}
+
+static char *own_variable(size_t i, const struct mt_run_options *options, const char *directory,
+                          const char *preloaded)
+{
+    struct mt_strbuf text;
+    double share = options->picture_share > 0 ? options->picture_share : 0.02;
+    mt_strbuf_init(&text);
+    mt_strbuf_puts(&text, own_names[i]);
+    if (i == 0)
+        mt_strbuf_printf(&text, "%s%s%s", options->recorder_path, preloaded ? ":" : "",
+                         preloaded ? preloaded : "");
+    else if (i == 1)
+        mt_strbuf_puts(&text, directory);
+    else if (i == 2)
+        mt_strbuf_printf(&text, "%d", (int)options->depth);
+    else if (i == 3)
+        mt_strbuf_printf(&text, "%d", (int)options->stacks);
+    else /* a quarter is left for pictures from outside */
+        mt_strbuf_printf(&text, "%.0f", share * 1e6 * 0.75);
+    return mt_strbuf_take(&text);
+}
+
+static void free_environment(char **made, size_t first_own)
+{
+    if (!made)
+        return;
+    for (size_t i = 0; i < N_OWN_VARIABLES; i++)
+        free(made[first_own + i]);
+    free(made);
+}
+
+/* The environment with the recorder's variables in place of any that were there. *first_own is
+ * where they start. */
+static char **make_environment(const struct mt_run_options *options, const char *directory,
+                               size_t *first_own)
+{
+    char *const *given = options->environment ? options->environment : environ;
+    const char *preloaded = NULL;
+    size_t n = 0;
+    while (given[n])
+        n++;
+    char **made = calloc(n + N_OWN_VARIABLES + 1, sizeof *made);
+    if (!made)
+        return NULL;
+    *first_own = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (strncmp(given[i], own_names[0], strlen(own_names[0])) == 0)
+            preloaded = given[i] + strlen(own_names[0]);
+        if (!options->recorder_path || !is_own(given[i]))
+            made[(*first_own)++] = given[i];
+    }
+    if (preloaded && !*preloaded)
+        preloaded = NULL;
+    for (size_t i = 0; i < N_OWN_VARIABLES && options->recorder_path; i++) {
+        made[*first_own + i] = own_variable(i, options, directory, preloaded);
+        if (!made[*first_own + i]) {
+            free_environment(made, *first_own);
+            return NULL;
+        }
+    }
+    return made;
+}
+
+/* In the child: never returns. What goes wrong is told through `report`. */
+static void become(const struct mt_run_options *options, char **environment, int report)
+{
+    if (options->stdout_fd >= 0)
+        dup2(options->stdout_fd, STDOUT_FILENO);
+    if (options->stderr_fd >= 0)
+        dup2(options->stderr_fd, STDERR_FILENO);
+    execvpe(options->argv[0], options->argv, environment);
+    int failed = errno;
+    ssize_t written = write(report, &failed, sizeof failed);
+    _exit(written == sizeof failed ? 127 : 126);
+}
+
+/* The errno of a failed exec, 0 where it went well. */
+static int exec_result(int fd)
+{
+    int failed = 0;
+    ssize_t got;
+    do
+        got = read(fd, &failed, sizeof failed);
+    while (got < 0 && errno == EINTR);
+    return got == sizeof failed ? failed : 0;
+}
+
+static int start(const struct mt_run_options *options, char **environment,
+                 struct mt_error *error)
+{
+    int report[2];
+    if (pipe2(report, O_CLOEXEC) < 0)
+        return mt_fail_errno(error, errno, "cannot make a pipe");
+    pid_t pid = fork();
+    if (pid == 0)
+        become(options, environment, report[1]);
+    int failed = pid < 0 ? errno : 0;
+    close(report[1]);
+    if (!failed)
+        failed = exec_result(report[0]);
+    close(report[0]);
+    if (failed && pid > 0)
+        TEMP_FAILURE_RETRY(waitpid(pid, NULL, 0));
+    if (failed == ENOENT)
+        return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "%s: no such program",
+                       options->argv[0]);
+    if (failed)
+        return mt_fail_errno(error, failed, "cannot run %s", options->argv[0]);
+    return pid;
+}
+
+int mt_spawn(const struct mt_run_options *options, const char *directory, struct mt_error *error)
+{
+    size_t first_own;
+    char **environment = make_environment(options, directory, &first_own);
+    if (!environment)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int result = start(options, environment, error);
+    free_environment(environment, first_own);
+    return result;
+}
+
+static int has_interpreter(int fd)
+{
+    Elf64_Ehdr header;
+    if (pread(fd, &header, sizeof header, 0) != sizeof header ||
+        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64)
+        return 1;
+    for (unsigned i = 0; i < header.e_phnum; i++) {
+        Elf64_Phdr segment;
+        off_t at = (off_t)(header.e_phoff + (uint64_t)i * header.e_phentsize);
+        if (pread(fd, &segment, sizeof segment, at) != sizeof segment)
+            return 1;
+        if (segment.p_type == PT_INTERP)
+            return 1;
+    }
+    return 0;
+}
+
+enum mt_outside_reason mt_outside_reason_of(const char *program)
+{
+    struct stat status;
+    enum mt_outside_reason reason = MT_OUTSIDE_NOT_LOADED;
+    int fd = open(program, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return reason;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+        if (!has_interpreter(fd))
+            reason = MT_OUTSIDE_STATIC;
+        else if (status.st_mode & (S_ISUID | S_ISGID) ||
+                 fgetxattr(fd, "security.capability", NULL, 0) > 0)
+            reason = MT_OUTSIDE_SETUID;
+    }
+    close(fd);
+    return reason;
+}
