@@ -6,6 +6,7 @@
 #include <memtally/category.h>
 #include <memtally/error.h>
 #include <memtally/measure.h>
+#include <memtally/model.h>
 #include <memtally/recording.h>
 #include <memtally/run.h>
 #include <memtally/scope.h>

@@ -134,10 +134,14 @@ static const struct mt_out_file_os faulty = {.open = fake_open,
                                              .rename = fake_rename,
                                              .unlink = unlink};
 
+/* More faults than any of these models has places to fail at. */
+#define MOST_FAULTS 1000
+
 /* Fails each call in turn until none is left to fail; returns how many there were. */
 static int sweep_calls(const struct mt_sample_options *options)
 {
     for (failing_call = 1;; failing_call++) {
+        assert_true(failing_call < MOST_FAULTS);
         struct mt_sample_facts facts = {.parameters = 7};
         struct mt_error error = {0};
         calls = 0;
@@ -194,6 +198,7 @@ static void test_whichever_allocation_fails_nothing_is_left_behind(void **state)
     int code, n = 0;
     put_old_file();
     do {
+        assert_true(n < MOST_FAULTS);
         struct mt_error error = {0};
         allocations = 0;
         failing_allocation = ++n;
@@ -281,6 +286,7 @@ static void test_progress_can_stop_the_writing_at_any_time(void **state)
     int code;
     put_old_file();
     for (int stop_at = 1;; stop_at++) {
+        assert_true(stop_at < MOST_FAULTS);
         struct watcher watcher = {.stop_at = stop_at};
         options.progress = watch;
         options.progress_argument = &watcher;

@@ -201,6 +201,30 @@ static void test_a_seed_gives_its_own_weights_under_the_same_header(void **state
     free(other);
 }
 
+static void test_tensors_of_odd_sizes_are_padded_with_zeros(void **state)
+{
+    (void)state;
+    const struct mt_model_shape odd = {
+        .layers = 2, .embedding_length = 36, .ff_length = 50, .heads = 2, .vocabulary = 385};
+    struct mt_sample_options options = {.type = MT_WEIGHT_Q4_K};
+    struct mt_sample_facts facts;
+    struct read_file file;
+    write_and_open(&odd, options, &facts, &file);
+    assert_well_laid_out(&file, &facts);
+    uint8_t *bytes = read_all(facts.file_bytes);
+    uint64_t padding = 0;
+    for (size_t i = 0; i < file.n_tensors; i++) {
+        const struct read_tensor *tensor = &file.tensors[i];
+        uint64_t end = facts.header_bytes + tensor->offset + tensor->bytes;
+        for (; end % 32 != 0; end++, padding++)
+            assert_int_equal(bytes[end], 0);
+    }
+    assert_int_equal(facts.file_bytes, facts.header_bytes + facts.tensor_bytes + padding);
+    assert_true(padding > 0);
+    free(bytes);
+    gguf_close(&file);
+}
+
 static float value_at(const uint8_t *data, const struct read_tensor *tensor, uint64_t index)
 {
     float value;
@@ -332,6 +356,7 @@ int main(void)
         cmocka_unit_test(test_a_file_of_more_than_a_terabyte_has_right_offsets),
         cmocka_unit_test(test_the_header_says_what_the_shape_says),
         cmocka_unit_test(test_a_seed_gives_its_own_weights_under_the_same_header),
+        cmocka_unit_test(test_tensors_of_odd_sizes_are_padded_with_zeros),
         cmocka_unit_test(test_norms_are_one_and_matrices_are_not_alike),
         cmocka_unit_test(test_frequency_factors_rise_from_one_to_the_factor),
         cmocka_unit_test(test_a_vocabulary_of_any_size_has_no_token_twice_and_none_out_of_reach),
