@@ -48,7 +48,7 @@ tsan: setup build-tsan/build.ninja ## unit tests under the thread sanitizer
 	@scripts/test --build build-tsan --suite unit --fixed-addresses
 
 fuzz: setup build-fuzz/build.ninja ## fuzz every parser for FUZZ_SECONDS (60) each
-	@ninja -C build-fuzz
+	@ninja -C build-fuzz fuzzers
 	@scripts/fuzz
 
 bench: setup build-bench/build.ninja ## benchmarks, in a release build
@@ -92,7 +92,7 @@ build-tsan/build.ninja: | setup
 
 build-fuzz/build.ninja: | setup
 	@CC=clang-14 meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false \
-	    $(MESON_FLAGS)
+	    -Dc_args=-fsanitize=fuzzer-no-link $(MESON_FLAGS)
 
 build-bench/build.ninja: | setup
 	@meson setup build-bench --buildtype release $(MESON_FLAGS)
