@@ -10,6 +10,7 @@ MESON_FLAGS ?=
 WERROR = $(if $(CI),--werror)
 
 # What a goal needs beside what building needs; see scripts/setup.
+NEEDS_demo = demo
 NEEDS_test = test
 NEEDS_check = test
 NEEDS_asan = test
@@ -27,7 +28,7 @@ NEEDS_tidy = tidy
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
-demo: ## set up, build, profile a model, show where its memory went
+demo: build ## set up, build, profile a model, show where its memory went
 	@scripts/demo
 
 build: setup build/build.ninja ## set up and build into build/
