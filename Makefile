@@ -92,7 +92,7 @@ build-tsan/build.ninja: | setup
 	@meson setup build-tsan -Db_sanitize=thread $(MESON_FLAGS)
 
 build-fuzz/build.ninja: | setup
-	@CC=clang-14 meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false \
+	@CC=clang-14 CXX=clang++-14 meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false \
 	    -Dc_args=-fsanitize=fuzzer-no-link $(MESON_FLAGS)
 
 build-bench/build.ninja: | setup
