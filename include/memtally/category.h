@@ -26,7 +26,7 @@ enum mt_category {
 #define MT_CATEGORY_ENUM(NAME, value, name, holds) MT_CATEGORY_##NAME = value,
     MT_CATEGORY_LIST(MT_CATEGORY_ENUM)
 #undef MT_CATEGORY_ENUM
-    MT_CATEGORY_END = 11 /* one more than the last */
+        MT_CATEGORY_END = 11 /* one more than the last */
 };
 
 /* The name of a category ("kv_cache"); "none" for MT_CATEGORY_NONE, "?" for a value outside the

@@ -38,9 +38,9 @@ extern "C" {
 #endif
 
 /* How resident memory is measured. X(NAME, value, "name"). */
-#define MT_MEASURE_METHOD_LIST(X)                                                                 \
-    X(AUTO, 0, "auto")       /* exact where the kernel allows, else sampled; never in a result */ \
-    X(EXACT, 1, "exact")     /* the kernel's high-water mark, reset before the call */            \
+#define MT_MEASURE_METHOD_LIST(X)                                                                  \
+    X(AUTO, 0, "auto")       /* exact where the kernel allows, else sampled; never in a result */  \
+    X(EXACT, 1, "exact")     /* the kernel's high-water mark, reset before the call */             \
     X(SAMPLED, 2, "sampled") /* looks at intervals: peaks between two looks are missed */
 
 enum mt_measure_method {
@@ -59,9 +59,9 @@ struct mt_measure_options {
     uint64_t interval_ns; /* between samples, 100 us to 1 h; 0 means 10 ms */
 };
 
-#define MT_MEASURE_OPTIONS_INIT                  \
-    {                                            \
-        MT_MEASURE_AUTO, MT_MEASURE_HOST_ONLY, 0 \
+#define MT_MEASURE_OPTIONS_INIT                                                                    \
+    {                                                                                              \
+        MT_MEASURE_AUTO, MT_MEASURE_HOST_ONLY, 0                                                   \
     }
 
 /* What a call took. Figures that are not known are MT_UNKNOWN.

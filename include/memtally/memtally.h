@@ -4,7 +4,9 @@
 #define MEMTALLY_MEMTALLY_H
 
 #include <memtally/category.h>
+#include <memtally/doctor.h>
 #include <memtally/error.h>
+#include <memtally/host.h>
 #include <memtally/measure.h>
 #include <memtally/model.h>
 #include <memtally/recording.h>

@@ -60,13 +60,13 @@ const struct mt_model_shape *mt_model_shape_at(size_t index);
 const struct mt_model_shape *mt_model_shape_by_name(const char *name);
 
 /* How weights are stored. X(NAME, number in GGUF files, "name"). */
-#define MT_WEIGHT_TYPE_LIST(X) \
-    X(F32, 0, "f32")           \
-    X(F16, 1, "f16")           \
-    X(BF16, 30, "bf16")        \
-    X(Q8_0, 8, "q8_0")         \
-    X(Q6_K, 14, "q6_k")        \
-    X(Q4_K, 12, "q4_k")        \
+#define MT_WEIGHT_TYPE_LIST(X)                                                                     \
+    X(F32, 0, "f32")                                                                               \
+    X(F16, 1, "f16")                                                                               \
+    X(BF16, 30, "bf16")                                                                            \
+    X(Q8_0, 8, "q8_0")                                                                             \
+    X(Q6_K, 14, "q6_k")                                                                            \
+    X(Q4_K, 12, "q4_k")                                                                            \
     X(Q4_0, 2, "q4_0")
 
 enum mt_weight_type {

@@ -43,10 +43,10 @@ void mt_recording_close(struct mt_recording *recording);
 /* What of a recording could not be read. */
 struct mt_recording_damage {
     uint64_t files_unreadable;
-    uint64_t blocks_bad;   /* failed their checksum or their grammar */
-    uint64_t blocks_open;  /* not finished when the process ended; read as far as written */
-    uint64_t events_lost;  /* the recorder itself said that it had to drop them */
-    char first[256];       /* file and offset of the first bad block, "" where there is none */
+    uint64_t blocks_bad;  /* failed their checksum or their grammar */
+    uint64_t blocks_open; /* not finished when the process ended; read as far as written */
+    uint64_t events_lost; /* the recorder itself said that it had to drop them */
+    char first[256];      /* file and offset of the first bad block, "" where there is none */
 };
 
 /* Writes what could not be read of an open recording into *damage. Any thread. */

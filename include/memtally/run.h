@@ -18,28 +18,28 @@ extern "C" {
 struct mt_run;
 
 struct mt_run_options {
-    const char *directory;       /* recording folder; made if absent, must not hold a recording */
-    const char *recorder_path;   /* libmemtally-record.so; NULL: watch from outside only */
+    const char *directory;     /* recording folder; made if absent, must not hold a recording */
+    const char *recorder_path; /* libmemtally-record.so; NULL: watch from outside only */
     enum mt_depth depth;
     enum mt_stacks stacks;
-    double picture_share;        /* of run time that pictures may take; 0 means 0.02 */
-    char *const *argv;           /* NULL-terminated; argv[0] is looked up in PATH */
-    char *const *environment;    /* NULL-terminated; NULL: the caller's */
-    int stdout_fd;               /* the program's standard output, or -1: the caller's */
-    int stderr_fd;               /* the program's standard error, or -1: the caller's */
+    double picture_share;     /* of run time that pictures may take; 0 means 0.02 */
+    char *const *argv;        /* NULL-terminated; argv[0] is looked up in PATH */
+    char *const *environment; /* NULL-terminated; NULL: the caller's */
+    int stdout_fd;            /* the program's standard output, or -1: the caller's */
+    int stderr_fd;            /* the program's standard error, or -1: the caller's */
 };
 
 /* The state of a run at one look. */
 struct mt_run_status {
-    int running;                 /* 1 until the program has ended */
+    int running; /* 1 until the program has ended */
     uint64_t elapsed_ns;
-    uint64_t resident_bytes;     /* of the whole tree */
+    uint64_t resident_bytes; /* of the whole tree */
     uint64_t n_processes;
 };
 
 struct mt_run_result {
-    int exit_code;               /* of the program, or 128 + signal */
-    int signal;                  /* that killed it, or 0 */
+    int exit_code; /* of the program, or 128 + signal */
+    int signal;    /* that killed it, or 0 */
     uint64_t wall_ns;
     uint64_t peak_resident_bytes; /* largest sum over the tree that was seen from outside */
 };
@@ -48,8 +48,7 @@ struct mt_run_result {
  * mt_run_abandon().
  * Errors: MT_ENOTFOUND (no such program; nothing was started), MT_EPERM (not executable, or the
  * folder cannot be written), MT_EBUSY (the folder holds a recording), MT_EIO, MT_ENOMEM. */
-int mt_run_start(const struct mt_run_options *options, struct mt_run **run,
-                 struct mt_error *error);
+int mt_run_start(const struct mt_run_options *options, struct mt_run **run, struct mt_error *error);
 
 /* The program's process id. It stays valid until mt_run_finish() or mt_run_abandon(). */
 int mt_run_pid(const struct mt_run *run);
@@ -72,9 +71,9 @@ int mt_run_signal(const struct mt_run *run, int signal);
 
 /* Takes the run's end: waits for the program, gives processes that it left behind a second to end,
  * compacts and compresses the recording, frees the object. What a process records that is still
- * alive then stays as it is. `progress` (may be NULL) is called with a share done between 0 and 1 while it compacts. The
- * object is freed whatever the result; the recording stays readable uncompressed if compacting
- * fails. Errors: MT_EIO, MT_ENOMEM. */
+ * alive then stays as it is. `progress` (may be NULL) is called with a share done between 0 and 1
+ * while it compacts. The object is freed whatever the result; the recording stays readable
+ * uncompressed if compacting fails. Errors: MT_EIO, MT_ENOMEM. */
 int mt_run_finish(struct mt_run *run, void (*progress)(void *context, double share), void *context,
                   struct mt_run_result *result, struct mt_error *error);
 

@@ -35,8 +35,8 @@ struct call {
 const char *mt_measure_method_name(enum mt_measure_method method)
 {
     switch (method) {
-#define CASE(NAME, value, name) \
-    case MT_MEASURE_##NAME:     \
+#define CASE(NAME, value, name)                                                                    \
+    case MT_MEASURE_##NAME:                                                                        \
         return name;
         MT_MEASURE_METHOD_LIST(CASE)
 #undef CASE

@@ -28,9 +28,9 @@ struct field {
     int required;
 };
 
-#define FIELD(name, most, trait, required)                                  \
-    {                                                                       \
-#name, offsetof(struct mt_model_shape, name), most, trait, required \
+#define FIELD(name, most, trait, required)                                                         \
+    {                                                                                              \
+#name, offsetof(struct mt_model_shape, name), most, trait, required                        \
     }
 
 /* The most layers and experts are what llama.cpp takes. */

@@ -33,8 +33,8 @@ static void layout_finish(struct layout *layout)
 const char *mt_weight_type_name(enum mt_weight_type type)
 {
     switch (type) {
-#define CASE(NAME, number, name) \
-    case MT_WEIGHT_##NAME:       \
+#define CASE(NAME, number, name)                                                                   \
+    case MT_WEIGHT_##NAME:                                                                         \
         return name;
         MT_WEIGHT_TYPE_LIST(CASE)
 #undef CASE

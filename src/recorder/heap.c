@@ -104,8 +104,8 @@ static int64_t next_distance(struct thread *thread)
     return (int64_t)(-log2_u * 0.69314718055994531 * SAMPLE_INTERVAL_BYTES) + 1;
 }
 
-static void write_block(struct thread *thread, enum mt_event_op op, uint64_t address,
-                        uint64_t size, const void *frame)
+static void write_block(struct thread *thread, enum mt_event_op op, uint64_t address, uint64_t size,
+                        const void *frame)
 {
     struct mt_writer *writer = &thread->writer;
     uint32_t stack = stack_number(thread, frame);

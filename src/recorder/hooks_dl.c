@@ -52,8 +52,8 @@ struct decision memtally_decide_dlsym(void *handle, const char *name)
     void *hook = ggml_hook_by_name(name);
     if (!hook)
         return decision;
-    void *real = handle == RTLD_DEFAULT ? ggml_find_anywhere(name)
-                                        : memtally_real.dlsym(handle, name);
+    void *real =
+        handle == RTLD_DEFAULT ? ggml_find_anywhere(name) : memtally_real.dlsym(handle, name);
     if (real == hook)
         real = ggml_find_anywhere(name);
     decision.jump = NULL;

@@ -47,15 +47,14 @@ static const struct {
     const char *name;
     size_t offset;
 } members[] = {
-#define MEMBER(name) {#name, offsetof(struct ggml, name)},
+#define MEMBER(name)                        {#name, offsetof(struct ggml, name)},
 #define HOOK_GGML(result, name, parameters) MEMBER(name)
 #include "recorder/hooks.def"
 #undef HOOK_GGML
     MEMBER(ggml_backend_buffer_get_base) MEMBER(ggml_backend_buffer_get_size)
-    MEMBER(ggml_backend_buffer_get_type) MEMBER(ggml_backend_buft_name)
-    MEMBER(ggml_backend_buft_is_host) MEMBER(ggml_get_first_tensor)
-    MEMBER(ggml_get_next_tensor) MEMBER(ggml_get_name)
-};
+        MEMBER(ggml_backend_buffer_get_type) MEMBER(ggml_backend_buft_name)
+            MEMBER(ggml_backend_buft_is_host) MEMBER(ggml_get_first_tensor)
+                MEMBER(ggml_get_next_tensor) MEMBER(ggml_get_name)};
 
 /* What a caller's module is bound to. `state`: 0 empty, 1 being filled, 2 valid. */
 struct ggml_entry {
@@ -131,8 +130,7 @@ static int match(struct dl_phdr_info *info, size_t size, void *context)
     if (search->address && (search->address < low || search->address >= high))
         return 0;
     if (search->symbol) {
-        search->found =
-            is_main ? NULL : symbol_of(info->dlpi_name, search->symbol, search->hook);
+        search->found = is_main ? NULL : symbol_of(info->dlpi_name, search->symbol, search->hook);
         if (!search->found)
             return 0;
     }
@@ -258,8 +256,12 @@ static void note_buffer(const struct ggml *ggml, void *buffer, void *type, uint3
     thread->ggml_last = (uint64_t)(uintptr_t)buffer;
     if (thread->ggml_category)
         flags |= MT_BUFFER_TENSORS;
-    uint64_t fields[] = {(uint64_t)(uintptr_t)buffer, base, size, flags,
-                         thread->ggml_category & 0xff, thread_name(thread, name),
+    uint64_t fields[] = {(uint64_t)(uintptr_t)buffer,
+                         base,
+                         size,
+                         flags,
+                         thread->ggml_category & 0xff,
+                         thread_name(thread, name),
                          stack_number(thread, frame)};
     mt_write_event(&thread->writer, MT_EVENT_BUFFER_ALLOC, now_ticks(), fields, 7);
     leave();

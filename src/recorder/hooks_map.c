@@ -58,12 +58,9 @@ static void note_mapping(const struct mapping *mapping, uintptr_t caller, const 
     if (from_allocator(caller))
         flags |= MT_MAP_BY_ALLOCATOR;
     uint64_t fields[] = {
-        (uint64_t)(uintptr_t)mapping->address,
-        mapping->length,
-        (uint64_t)mapping->protection,
-        flags,
-        !(mapping->flags & MAP_ANONYMOUS),
-        (uint64_t)mapping->offset,
+        (uint64_t)(uintptr_t)mapping->address, mapping->length,
+        (uint64_t)mapping->protection,         flags,
+        !(mapping->flags & MAP_ANONYMOUS),     (uint64_t)mapping->offset,
         stack_number(thread, frame),
     };
     mt_write_event(&thread->writer, MT_EVENT_MMAP, now_ticks(), fields, 7);
@@ -142,8 +139,8 @@ void *mremap(void *address, size_t old_length, size_t length, int flags, ...)
     uint64_t ticks = before_fall(length < old_length ? old_length - length : 0);
     void *result = memtally_real.mremap(address, old_length, length, flags, wanted);
     if (result != MAP_FAILED) {
-        uint64_t fields[] = {(uint64_t)(uintptr_t)address, old_length,
-                             (uint64_t)(uintptr_t)result, length, 0};
+        uint64_t fields[] = {(uint64_t)(uintptr_t)address, old_length, (uint64_t)(uintptr_t)result,
+                             length, 0};
         note(MT_EVENT_MREMAP, ticks, fields, 5);
     }
     return result;

@@ -39,8 +39,7 @@ static int os_extend(int fd, uint64_t offset, uint64_t length)
     long result = MT_SYS4(SYS_fallocate, fd, 0, offset, length);
     if (result == -EOPNOTSUPP || result == -ENOSYS) {
         result = (long)sizeof zeros;
-        for (uint64_t done = 0; done < length && result == (long)sizeof zeros;
-             done += sizeof zeros)
+        for (uint64_t done = 0; done < length && result == (long)sizeof zeros; done += sizeof zeros)
             result = MT_SYS4(SYS_pwrite64, fd, zeros, sizeof zeros, offset + done);
         result = result == (long)sizeof zeros ? 0 : result < 0 ? result : -ENOSPC;
     }

@@ -40,9 +40,9 @@ static int counter_is_constant(void)
     if (!__get_cpuid(0x80000007u, &a, &b, &c, &d) || !(d & (1u << 8)))
         return 0;
     char source[8] = "";
-    int fd = memtally_record_os.open(
-        "/sys/devices/system/clocksource/clocksource0/current_clocksource", O_RDONLY | O_CLOEXEC,
-        0);
+    int fd =
+        memtally_record_os.open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
+                                O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
         return 1;
     long got = memtally_record_os.read(fd, source, sizeof source - 1);

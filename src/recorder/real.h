@@ -7,7 +7,7 @@
 
 /* One member for each hooked libc function; NULL where libc has none of that name. */
 struct real {
-    uint32_t state; /* 0: unknown, 1: being looked up, 2: known */
+    uint32_t state;          /* 0: unknown, 1: being looked up, 2: known */
     uintptr_t allocator_low; /* the module that provides malloc */
     uintptr_t allocator_high;
     size_t (*malloc_usable_size)(void *address);

@@ -53,9 +53,9 @@ struct thread {
     uintptr_t stack_high;
     uint32_t alive;
     uint32_t in_use;
-    uint32_t ggml_recorded;  /* buffers recorded inside the adapter's outermost call */
-    uint32_t ggml_category;  /* of the tensors that a call of the adapter allocates for */
-    uint64_t ggml_last;      /* the last of those buffers */
+    uint32_t ggml_recorded; /* buffers recorded inside the adapter's outermost call */
+    uint32_t ggml_category; /* of the tensors that a call of the adapter allocates for */
+    uint64_t ggml_last;     /* the last of those buffers */
     struct thread *next;
     struct name_slot names[NAME_SLOTS];
     struct stack_slot stacks[STACK_SLOTS];

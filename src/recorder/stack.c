@@ -93,8 +93,8 @@ uint32_t stack_number(struct thread *thread, const void *frame)
     struct stack_slot *slot = slot_of(thread, hash);
     if (!slot->number) {
         slot->hash = hash;
-        slot->number = mt_write_stack(&thread->writer, now_ticks(), frames.address, frames.n,
-                                      frames.complete);
+        slot->number =
+            mt_write_stack(&thread->writer, now_ticks(), frames.address, frames.n, frames.complete);
     }
     return slot->number;
 }

@@ -54,8 +54,8 @@ static int n_fields_of(enum mt_event_op op)
     }
 }
 
-void mt_cursor_init(struct mt_cursor *cursor, const struct mt_record_file *file,
-                    size_t first_block, size_t end_block)
+void mt_cursor_init(struct mt_cursor *cursor, const struct mt_record_file *file, size_t first_block,
+                    size_t end_block)
 {
     *cursor = (struct mt_cursor){.file = file, .block = first_block, .end_block = end_block};
 }
@@ -115,7 +115,7 @@ static int get_varints(struct mt_cursor *cursor, struct mt_event *event, uint64_
 static int get_event(struct mt_cursor *cursor, struct mt_event *event)
 {
     uint64_t delta;
-    *event = (struct mt_event){.op = (enum mt_event_op)*cursor->at++};
+    *event = (struct mt_event){.op = (enum mt_event_op) * cursor->at++};
     event->stream = cursor->file->blocks[cursor->block - 1].header.stream;
     if (!mt_varint_get(&cursor->at, cursor->end, &delta))
         return 0;

@@ -111,7 +111,7 @@ struct mt_block_header {
     X(MADVISE, 9, "address length advice")                                                         \
     X(FTRUNCATE, 10, "descriptor length file")                                                     \
     X(MEMFD, 11, "descriptor name")                                                                \
-    X(BUFFER_ALLOC, 12, "handle address size flags category name stack")                                    \
+    X(BUFFER_ALLOC, 12, "handle address size flags category name stack")                           \
     X(BUFFER_USAGE, 13, "handle usage")                                                            \
     X(BUFFER_FREE, 14, "handle")                                                                   \
     X(SCOPE_BEGIN, 15, "category name")                                                            \
@@ -140,7 +140,7 @@ enum mt_event_op {
 #define MT_EVENT_ENUM(NAME, value, fields) MT_EVENT_##NAME = value,
     MT_EVENT_LIST(MT_EVENT_ENUM)
 #undef MT_EVENT_ENUM
-    MT_EVENT_SKIPPED_FROM = 64,
+        MT_EVENT_SKIPPED_FROM = 64,
     MT_EVENT_SKIPPED_TO = 127
 };
 
@@ -156,7 +156,7 @@ enum mt_buffer_usage { MT_USAGE_ANY = 0, MT_USAGE_WEIGHTS = 1, MT_USAGE_COMPUTE 
 
 enum mt_picture_reason {
     MT_PICTURE_START = 1,
-    MT_PICTURE_FALL = 2,   /* resident memory was about to fall from a new height */
+    MT_PICTURE_FALL = 2, /* resident memory was about to fall from a new height */
     MT_PICTURE_EXIT = 3,
     MT_PICTURE_MARK = 4,
     MT_PICTURE_OUTSIDE = 5 /* taken by the watching process */

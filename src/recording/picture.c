@@ -31,15 +31,15 @@ struct pm_scan_arg {
     uint64_t return_mask;
 };
 
-#define SCAN_REQUEST  _IOWR('f', 16, struct pm_scan_arg)
-#define PAGE_FILE     ((uint64_t)1 << 2)
-#define PAGE_PRESENT  ((uint64_t)1 << 3)
-#define PAGE_PFNZERO  ((uint64_t)1 << 5)
-#define PAGE_HUGE     ((uint64_t)1 << 6)
-#define PAGEMAP_FILE  ((uint64_t)1 << 61)
-#define PAGEMAP_HERE  ((uint64_t)1 << 63)
-#define USER_SPACE    ((uint64_t)0x7ffffffff000)
-#define PATH_BYTES    64
+#define SCAN_REQUEST _IOWR('f', 16, struct pm_scan_arg)
+#define PAGE_FILE    ((uint64_t)1 << 2)
+#define PAGE_PRESENT ((uint64_t)1 << 3)
+#define PAGE_PFNZERO ((uint64_t)1 << 5)
+#define PAGE_HUGE    ((uint64_t)1 << 6)
+#define PAGEMAP_FILE ((uint64_t)1 << 61)
+#define PAGEMAP_HERE ((uint64_t)1 << 63)
+#define USER_SPACE   ((uint64_t)0x7ffffffff000)
+#define PATH_BYTES   64
 
 struct run {
     uint64_t first_page;

@@ -156,8 +156,8 @@ static int is_zero(const uint8_t *bytes, size_t length)
 }
 
 /* Takes the block whose header is at `at`, of which `room` bytes are there. */
-static int take_block(struct mt_record_file *file, size_t *capacity, const uint8_t *at,
-                      size_t room, uint64_t offset)
+static int take_block(struct mt_record_file *file, size_t *capacity, const uint8_t *at, size_t room,
+                      uint64_t offset)
 {
     struct mt_block block;
     memcpy(&block.header, at, sizeof block.header);

@@ -56,8 +56,7 @@ int mt_record_file_open(const char *path, struct mt_record_file **file, struct m
 void mt_record_file_close(struct mt_record_file *file);
 
 /* Reads the header alone into *header. Errors as above. */
-int mt_record_header_read(const char *path, struct mt_file_header *header,
-                          struct mt_error *error);
+int mt_record_header_read(const char *path, struct mt_file_header *header, struct mt_error *error);
 
 /* Nanoseconds of CLOCK_MONOTONIC at `ticks`, by the two clock pairs that the header holds, or by
  * what `clock` found. */
@@ -83,8 +82,8 @@ struct mt_cursor {
     uint64_t blocks_bad; /* whose events broke the grammar */
 };
 
-void mt_cursor_init(struct mt_cursor *cursor, const struct mt_record_file *file,
-                    size_t first_block, size_t end_block);
+void mt_cursor_init(struct mt_cursor *cursor, const struct mt_record_file *file, size_t first_block,
+                    size_t end_block);
 
 /* Returns 1 and the next event, or 0 at the end. */
 int mt_cursor_next(struct mt_cursor *cursor, struct mt_event *event);

@@ -84,8 +84,7 @@ static inline int mt_writer_room(struct mt_writer *writer, size_t bytes, uint64_
 }
 
 /* The op and the delta of an event; the caller has made room. */
-static inline uint8_t *mt_event_begin(struct mt_writer *writer, enum mt_event_op op,
-                                      uint64_t ticks)
+static inline uint8_t *mt_event_begin(struct mt_writer *writer, enum mt_event_op op, uint64_t ticks)
 {
     uint8_t *at = writer->cursor;
     *at++ = (uint8_t)op;
@@ -116,8 +115,7 @@ void mt_write_event(struct mt_writer *writer, enum mt_event_op op, uint64_t tick
 
 /* Defines a string and returns its number, 0 where it could not be written. Numbers start at 1;
  * field value 0 means none. Longer strings than MT_MAX_STRING are cut. */
-uint32_t mt_write_string(struct mt_writer *writer, uint64_t ticks, const char *text,
-                         size_t length);
+uint32_t mt_write_string(struct mt_writer *writer, uint64_t ticks, const char *text, size_t length);
 
 /* Defines a stack and returns its number, 0 where it could not be written. */
 uint32_t mt_write_stack(struct mt_writer *writer, uint64_t ticks, const uint64_t *frames,

@@ -3,8 +3,8 @@
  *
  * From weakest to strongest: what the kernel calls a mapping, what was mapped before the first
  * event, where the heap was seen, what the recorder saw mapped and the threads' stacks, the
- * recorder's own memory, heap blocks, engine buffers, labels. Every byte of a resident page gets the
- * strongest claim on it, so that the claims add up to the picture whatever overlaps. */
+ * recorder's own memory, heap blocks, engine buffers, labels. Every byte of a resident page gets
+ * the strongest claim on it, so that the claims add up to the picture whatever overlaps. */
 #include "tally/attribute.h"
 
 #include <stdlib.h>
@@ -201,8 +201,8 @@ static size_t claim_of_mapping(struct painter *painter, const struct mt_live *li
         return 0; /* the kernel's name for it says more */
     if (live->flags & MT_MAPPED_ALLOCATOR)
         return painter->heap;
-    return unknown_size(painter, claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_EXACT,
-                                       "anonymous mappings"));
+    return unknown_size(
+        painter, claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_EXACT, "anonymous mappings"));
 }
 
 static void paint_mappings(struct painter *painter)
@@ -266,9 +266,9 @@ static size_t claim_of_buffer(struct painter *painter, const struct mt_live *liv
     enum mt_category category = category_of_buffer(live);
     const char *suffix = "";
     if (category == MT_CATEGORY_ACTIVATIONS)
-        suffix = live->usage == MT_USAGE_COMPUTE      ? " compute"
-                 : live->flags & MT_BUFFER_TENSORS    ? " tensors"
-                                                      : " output";
+        suffix = live->usage == MT_USAGE_COMPUTE   ? " compute"
+                 : live->flags & MT_BUFFER_TENSORS ? " tensors"
+                                                   : " output";
     text_of(painter->replay, live->name, &text);
     memcpy(name, text.text, text.length);
     memcpy(name + text.length, suffix, strlen(suffix));
@@ -351,8 +351,8 @@ static uint64_t share(struct mt_shared_pages *seen, const struct mt_vma *vma, ui
     struct mt_ranges *ranges = &seen->ranges[index];
     struct mt_range range;
     uint64_t held = 0;
-    for (uint64_t at = low; at < high && mt_ranges_at_or_after(ranges, at, &range) &&
-                            range.low < high;
+    for (uint64_t at = low;
+         at < high && mt_ranges_at_or_after(ranges, at, &range) && range.low < high;
          at = range.high) {
         uint64_t from = range.low > at ? range.low : at;
         uint64_t to = range.high < high ? range.high : high;
@@ -459,15 +459,13 @@ static void divide_heap(struct painter *painter)
     small->allocated_bytes = in_use;
     small->resident_bytes = resident;
     small->anonymous_bytes = anonymous;
-    small->count = replay->small_allocs > replay->small_frees
-                       ? replay->small_allocs - replay->small_frees
-                       : 0;
+    small->count =
+        replay->small_allocs > replay->small_frees ? replay->small_allocs - replay->small_frees : 0;
     heap->resident_bytes -= resident;
     heap->anonymous_bytes -= anonymous;
 }
 
-static uint64_t field(const struct mt_picture *picture, enum mt_picture_text kind,
-                      const char *name)
+static uint64_t field(const struct mt_picture *picture, enum mt_picture_text kind, const char *name)
 {
     const struct mt_bytes *text = &picture->text[kind];
     return text->data ? mt_field_bytes(text->data, text->length, name) : MT_UNKNOWN;
@@ -485,8 +483,8 @@ static void read_rollup(const struct mt_picture *picture, struct mt_attribution 
 }
 
 int mt_attribute(const struct mt_image *image, const struct mt_picture *picture,
-                 const struct mt_replay *replay, uint64_t page_bytes,
-                 struct mt_shared_pages *seen, struct mt_attribution *attribution)
+                 const struct mt_replay *replay, uint64_t page_bytes, struct mt_shared_pages *seen,
+                 struct mt_attribution *attribution)
 {
     struct mt_attribution made = {0};
     struct painter painter = {

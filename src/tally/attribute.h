@@ -45,8 +45,8 @@ struct mt_attribution {
 /* Attributes the pages of `picture`. `replay` is the state at its moment, NULL for a process
  * without the recorder. `seen` (may be NULL) collects the file pages. Returns 0 or MT_ENOMEM. */
 int mt_attribute(const struct mt_image *image, const struct mt_picture *picture,
-                 const struct mt_replay *replay, uint64_t page_bytes,
-                 struct mt_shared_pages *seen, struct mt_attribution *attribution);
+                 const struct mt_replay *replay, uint64_t page_bytes, struct mt_shared_pages *seen,
+                 struct mt_attribution *attribution);
 
 void mt_attribution_finish(struct mt_attribution *attribution);
 

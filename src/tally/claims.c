@@ -14,8 +14,8 @@ void mt_claims_finish(struct mt_claims *claims)
     *claims = (struct mt_claims){0};
 }
 
-static uint64_t hash_of(enum mt_category category, enum mt_provenance provenance,
-                        const char *name, size_t length)
+static uint64_t hash_of(enum mt_category category, enum mt_provenance provenance, const char *name,
+                        size_t length)
 {
     uint64_t hash = 0xcbf29ce484222325u ^ (uint64_t)category << 8 ^ (uint64_t)provenance;
     for (size_t i = 0; i < length; i++)

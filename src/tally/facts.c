@@ -175,8 +175,8 @@ static int end_picture(struct pass *pass, const struct mt_event *event)
     if (image && picture->reason == MT_PICTURE_START && !image->first_maps.n)
         result = mt_maps_parse(maps->data ? maps->data : "", maps->length, &image->first_maps);
     else if (image && picture->complete && maps->length) {
-        raise_high_water(image, mt_field_bytes(status->data ? status->data : "", status->length,
-                                               "VmHWM"));
+        raise_high_water(image,
+                         mt_field_bytes(status->data ? status->data : "", status->length, "VmHWM"));
         result = add_point(image, picture->ns, picture->resident_bytes);
         if (result == 0)
             result = keep_picture(image, picture);
@@ -296,9 +296,9 @@ static int take(struct pass *pass, const struct mt_event *event)
     case MT_EVENT_MARK:
         return add_mark(pass, event);
     case MT_EVENT_LOOK:
-        return pass->image ? add_point(pass->image, mt_clock_ns(pass->clock, event->ticks),
-                                       event->field[0])
-                           : 0;
+        return pass->image
+                   ? add_point(pass->image, mt_clock_ns(pass->clock, event->ticks), event->field[0])
+                   : 0;
     case MT_EVENT_PICTURE_BEGIN:
         return begin_picture(pass, event);
     case MT_EVENT_PICTURE_TEXT:

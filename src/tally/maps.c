@@ -101,8 +101,8 @@ static int parse_line(struct text line, struct mt_vma *vma)
     memcpy(permissions, line.at, 4);
     line.at += 4;
     if (!expect(&line, ' ') || !hex(&line, &vma->offset) || !expect(&line, ' ') ||
-        !hex(&line, &major) || !expect(&line, ':') || !hex(&line, &minor) ||
-        !expect(&line, ' ') || !decimal(&line, &vma->inode))
+        !hex(&line, &major) || !expect(&line, ':') || !hex(&line, &minor) || !expect(&line, ' ') ||
+        !decimal(&line, &vma->inode))
         return 0;
     vma->device = major << 32 | minor;
     vma->writable = permissions[1] == 'w';

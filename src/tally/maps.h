@@ -37,8 +37,8 @@ struct mt_maps {
     size_t lines_bad;
 };
 
-/* Reads maps text of `length` bytes. Lines that make no sense are counted and left out. Returns 0 or
- * MT_ENOMEM. */
+/* Reads maps text of `length` bytes. Lines that make no sense are counted and left out. Returns 0
+ * or MT_ENOMEM. */
 int mt_maps_parse(const char *text, size_t length, struct mt_maps *maps);
 void mt_maps_finish(struct mt_maps *maps);
 

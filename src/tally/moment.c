@@ -37,8 +37,8 @@ static int collect_steps(const struct mt_recording *recording, struct step **ste
         const struct mt_image *image = &recording->images[i];
         for (size_t j = 0; j < image->n_points; j++)
             if (image->points[j].ns <= image->end_ns)
-                made[(*n)++] = (struct step){image->points[j].ns, i,
-                                             image->points[j].resident_bytes};
+                made[(*n)++] =
+                    (struct step){image->points[j].ns, i, image->points[j].resident_bytes};
         made[(*n)++] = (struct step){image->end_ns + 1, i, 0};
     }
     qsort(made, *n, sizeof *made, by_time);
@@ -124,8 +124,7 @@ static uint64_t steady_bytes(const struct mt_recording *recording, const struct 
     size_t count = sizeof samples / sizeof *samples;
     uint64_t middle = recording->start_ns + (recording->end_ns - recording->start_ns) / 2;
     for (size_t i = 0; i < count; i++)
-        samples[i] = resident_at(points, n,
-                                 middle + (recording->end_ns - middle) / count * i);
+        samples[i] = resident_at(points, n, middle + (recording->end_ns - middle) / count * i);
     qsort(samples, count, sizeof *samples, bytes_order);
     return samples[count / 2];
 }
@@ -185,8 +184,8 @@ static int choose_processes(const struct mt_recording *recording, uint64_t momen
         const struct mt_image *image = &recording->images[i];
         if (image->start_ns > moment_ns || image->end_ns < moment_ns)
             continue;
-        made[(*n_choices)++] = (struct mt_process_choice){
-            image, nearest(image, moment_ns), own_resident_at(image, moment_ns)};
+        made[(*n_choices)++] = (struct mt_process_choice){image, nearest(image, moment_ns),
+                                                          own_resident_at(image, moment_ns)};
     }
     *choices = made;
     return 0;
@@ -207,8 +206,8 @@ int mt_moment_choose(const struct mt_recording *recording, const struct mt_momen
         ns = time_of_picture(recording, moment->kind, points, n);
     free(points);
     if (ns < recording->start_ns || ns > recording->end_ns)
-        return mt_fail(error, moment->kind == MT_MOMENT_TIME ? MT_EARG : MT_ENOTFOUND,
-                       MT_NO_OFFSET, "%s: %s", recording->path,
+        return mt_fail(error, moment->kind == MT_MOMENT_TIME ? MT_EARG : MT_ENOTFOUND, MT_NO_OFFSET,
+                       "%s: %s", recording->path,
                        moment->kind == MT_MOMENT_TIME
                            ? "the recording does not reach to that time"
                            : "no picture of the resident pages was taken: the program was too "
@@ -281,12 +280,11 @@ static void find_meminfo(const struct mt_recording *recording, uint64_t moment_n
         read_meminfo(text->data, text->length, machine);
         return;
     }
-    const struct mt_machine_sample *sample =
-        sample_near(recording, MT_MACHINE_MEMINFO, moment_ns);
+    const struct mt_machine_sample *sample = sample_near(recording, MT_MACHINE_MEMINFO, moment_ns);
     if (!sample)
         return;
-    machine->sample_time_ns = sample->ns > recording->start_ns ? sample->ns - recording->start_ns
-                                                               : 0;
+    machine->sample_time_ns =
+        sample->ns > recording->start_ns ? sample->ns - recording->start_ns : 0;
     read_meminfo(sample->text.data, sample->text.length, machine);
 }
 
@@ -305,8 +303,7 @@ void mt_moment_machine(const struct mt_recording *recording, uint64_t moment_ns,
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
         *figures[i] = MT_UNKNOWN;
     find_meminfo(recording, moment_ns, choices, n_choices, machine);
-    const struct mt_machine_sample *sample =
-        sample_near(recording, MT_MACHINE_PRESSURE, moment_ns);
+    const struct mt_machine_sample *sample = sample_near(recording, MT_MACHINE_PRESSURE, moment_ns);
     machine->pressure_some_avg10_percent =
         pressure(sample ? sample->text.data : NULL, "some", "avg10=");
     machine->pressure_full_avg10_percent =

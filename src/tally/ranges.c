@@ -127,8 +127,7 @@ void mt_ranges_clear(struct mt_ranges *ranges, uint64_t low, uint64_t high)
     ranges->root = join(below, above);
 }
 
-int mt_ranges_at_or_after(const struct mt_ranges *ranges, uint64_t address,
-                          struct mt_range *range)
+int mt_ranges_at_or_after(const struct mt_ranges *ranges, uint64_t address, struct mt_range *range)
 {
     const node *best = NULL;
     for (const node *at = ranges->root; at;) {

@@ -34,8 +34,7 @@ void mt_ranges_set(struct mt_ranges *ranges, uint64_t low, uint64_t high, uint64
 void mt_ranges_clear(struct mt_ranges *ranges, uint64_t low, uint64_t high);
 
 /* The first range that ends above `address`. Returns 0 where there is none. */
-int mt_ranges_at_or_after(const struct mt_ranges *ranges, uint64_t address,
-                          struct mt_range *range);
+int mt_ranges_at_or_after(const struct mt_ranges *ranges, uint64_t address, struct mt_range *range);
 
 /* Whether `address` lies in a range, and which. */
 int mt_ranges_find(const struct mt_ranges *ranges, uint64_t address, struct mt_range *range);

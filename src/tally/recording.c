@@ -266,8 +266,8 @@ int mt_recording_open(const char *path, struct mt_recording **recording, struct 
     struct mt_recording *made = calloc(1, sizeof *made);
     int result = made && (made->path = strdup(path)) ? 0 : MT_ENOMEM;
     if (result == 0)
-        result = S_ISDIR(status.st_mode) ? take_folder(made, path, error)
-                                         : take_file(made, path, error);
+        result =
+            S_ISDIR(status.st_mode) ? take_folder(made, path, error) : take_file(made, path, error);
     if (result == 0 && read_facts(made) < 0)
         result = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
     if (result < 0) {

@@ -70,8 +70,8 @@ static int define_stack(struct mt_replay *replay, const struct mt_event *event)
     if (more(&items, &replay->n_stacks, &replay->stacks_capacity, sizeof *replay->stacks) < 0)
         return MT_ENOMEM;
     replay->stacks = items;
-    replay->stacks[replay->n_stacks] = (struct mt_stack){
-        event->bytes, event->length, event->field[2], event->field[1] != 0};
+    replay->stacks[replay->n_stacks] =
+        (struct mt_stack){event->bytes, event->length, event->field[2], event->field[1] != 0};
     return mt_table_set(&replay->stack_numbers, key_of(replay, event, event->field[0]),
                         replay->n_stacks++);
 }
@@ -108,8 +108,8 @@ static int begin_scope(struct mt_replay *replay, const struct mt_event *event)
 {
     uint64_t below = 0;
     void *items = replay->scope_items;
-    if (more(&items, &replay->n_scope_items, &replay->scope_capacity,
-             sizeof *replay->scope_items) < 0)
+    if (more(&items, &replay->n_scope_items, &replay->scope_capacity, sizeof *replay->scope_items) <
+        0)
         return MT_ENOMEM;
     replay->scope_items = items;
     mt_table_get(&replay->scopes, key_of(replay, event, 0), &below);
@@ -141,8 +141,7 @@ static uint64_t keep(struct mt_replay *replay, const struct mt_live *live)
     return replay->n_live++;
 }
 
-static int add_block(struct mt_replay *replay, struct mt_table *table,
-                     const struct mt_event *event)
+static int add_block(struct mt_replay *replay, struct mt_table *table, const struct mt_event *event)
 {
     struct mt_live live = {
         .address = event->field[0],
@@ -166,8 +165,7 @@ static uint64_t end_of(uint64_t address, uint64_t length)
     return length > UINT64_MAX - address ? UINT64_MAX : address + length;
 }
 
-static int add_range(struct mt_replay *replay, struct mt_ranges *ranges,
-                     const struct mt_live *live)
+static int add_range(struct mt_replay *replay, struct mt_ranges *ranges, const struct mt_live *live)
 {
     uint64_t index = keep(replay, live);
     if (!index)

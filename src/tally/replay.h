@@ -40,14 +40,14 @@ struct mt_replay {
     struct mt_live *live; /* of everything that was ever alive; the tables and ranges index it */
     size_t n_live;
     size_t live_capacity;
-    struct mt_table blocks;  /* address -> live */
-    struct mt_table samples; /* address -> live */
-    struct mt_table buffers; /* handle -> live */
-    struct mt_ranges maps;   /* -> live */
-    struct mt_ranges labels; /* -> live */
-    struct mt_ranges self;   /* the recorder's own memory */
-    struct mt_ranges regions; /* where the heap was seen */
-    struct mt_table names;    /* stream and number -> texts */
+    struct mt_table blocks;        /* address -> live */
+    struct mt_table samples;       /* address -> live */
+    struct mt_table buffers;       /* handle -> live */
+    struct mt_ranges maps;         /* -> live */
+    struct mt_ranges labels;       /* -> live */
+    struct mt_ranges self;         /* the recorder's own memory */
+    struct mt_ranges regions;      /* where the heap was seen */
+    struct mt_table names;         /* stream and number -> texts */
     struct mt_table stack_numbers; /* stream and number -> stacks */
     struct mt_text *texts;
     size_t n_texts;
@@ -55,7 +55,7 @@ struct mt_replay {
     struct mt_stack *stacks;
     size_t n_stacks;
     size_t stacks_capacity;
-    struct mt_table scopes;     /* stream -> top of its scope stack, an index into scope_items */
+    struct mt_table scopes;      /* stream -> top of its scope stack, an index into scope_items */
     struct mt_live *scope_items; /* linked by `flags` to the scope below, 0 at the bottom */
     size_t n_scope_items;
     size_t scope_capacity;

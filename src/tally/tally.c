@@ -134,8 +134,8 @@ static int add_to_tree(struct work *work, const struct mt_attribution *attributi
     uint64_t anonymous = 0;
     for (size_t i = 0; i < attribution->claims.n; i++)
         anonymous += attribution->claims.items[i].anonymous_bytes;
-    uint64_t shared = attribution->cow_shared_bytes < anonymous ? attribution->cow_shared_bytes
-                                                                : anonymous;
+    uint64_t shared =
+        attribution->cow_shared_bytes < anonymous ? attribution->cow_shared_bytes : anonymous;
     for (size_t i = 0; i < attribution->claims.n; i++) {
         const struct mt_claim *claim = &attribution->claims.items[i];
         size_t index = i == 0 ? 0
@@ -257,9 +257,9 @@ static int add_pictured(struct work *work, const struct mt_process_choice *choic
 
 static const char *reason_text(const struct mt_image *image)
 {
-    static const char *const reasons[] = {
-        "the recorder was not loaded", "statically linked", "setuid, setgid or capabilities",
-        "ended before it could be looked at"};
+    static const char *const reasons[] = {"the recorder was not loaded", "statically linked",
+                                          "setuid, setgid or capabilities",
+                                          "ended before it could be looked at"};
     if (image->file)
         return "";
     return reasons[image->outside_reason < 4 ? image->outside_reason : 0];

@@ -22,7 +22,7 @@
 #include "recording/reader.h"
 #include "watch/watch.h"
 
-#define STEP_MS       20
+#define STEP_MS        20
 #define LEFT_BEHIND_MS 1000
 
 static int holds_recording(const char *directory)
@@ -78,8 +78,7 @@ static int create_file(struct mt_run *run, const struct mt_run_options *options,
         .picture_share_ppm = (uint64_t)(run->share * 1e6),
     };
     if (snprintf(path, sizeof path, "%s/watch.mtr", run->directory) >= (int)sizeof path)
-        return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "%s: the path is too long",
-                       run->directory);
+        return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "%s: the path is too long", run->directory);
     int result = mt_file_create(&run->file, &mt_watch_os, path, &header);
     if (result < 0)
         return mt_fail_errno(error, -result, "cannot write %s", path);
@@ -102,8 +101,7 @@ static void destroy(struct mt_run *run)
     free(run);
 }
 
-static int prepare(struct mt_run *run, const struct mt_run_options *options,
-                   struct mt_error *error)
+static int prepare(struct mt_run *run, const struct mt_run_options *options, struct mt_error *error)
 {
     run->pidfd = -1;
     run->share = options->picture_share > 0 ? options->picture_share : 0.02;
@@ -118,8 +116,7 @@ static int prepare(struct mt_run *run, const struct mt_run_options *options,
     return result < 0 ? result : create_file(run, options, error);
 }
 
-int mt_run_start(const struct mt_run_options *options, struct mt_run **run,
-                 struct mt_error *error)
+int mt_run_start(const struct mt_run_options *options, struct mt_run **run, struct mt_error *error)
 {
     if (!options->directory || !options->argv || !options->argv[0])
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "a run needs a folder and a program");
@@ -299,8 +296,8 @@ int mt_run_finish(struct mt_run *run, void (*progress)(void *context, double sha
 {
     wait_for_the_rest(run);
     *result = (struct mt_run_result){
-        .exit_code = WIFEXITED(run->status) ? WEXITSTATUS(run->status)
-                                            : 128 + WTERMSIG(run->status),
+        .exit_code =
+            WIFEXITED(run->status) ? WEXITSTATUS(run->status) : 128 + WTERMSIG(run->status),
         .signal = WIFSIGNALED(run->status) ? WTERMSIG(run->status) : 0,
         .wall_ns = mt_monotonic_ns() - run->start_ns,
         .peak_resident_bytes = run->peak_resident_bytes,

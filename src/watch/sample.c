@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Looking at a process tree from outside: sizes often, the tree and the machine less often, pictures
- * within a quarter of the pictures' share, or all of it where the recorder is not in a process. */
+/* Looking at a process tree from outside: sizes often, the tree and the machine less often,
+ * pictures within a quarter of the pictures' share, or all of it where the recorder is not in a
+ * process. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,17 +12,17 @@
 #include "base/ticks.h"
 #include "watch/watch.h"
 
-#define SAMPLE_EVERY_NS     20000000u
-#define TREE_EVERY_NS       100000000u
-#define MACHINE_EVERY_NS    100000000u
-#define JUDGE_AFTER_NS      50000000u
-#define SAMPLE_AT_LEAST_NS  1000000000u
-#define PICTURE_APART_NS    250000000u
-#define OUTSIDE_APART_NS    30000000u
-#define FREE_PICTURE_NS     5000000u
-#define FIRST_NS_PER_MIB    30000u
-#define PICTURE_BASE_NS     300000u
-#define TEXT_BYTES          8192
+#define SAMPLE_EVERY_NS    20000000u
+#define TREE_EVERY_NS      100000000u
+#define MACHINE_EVERY_NS   100000000u
+#define JUDGE_AFTER_NS     50000000u
+#define SAMPLE_AT_LEAST_NS 1000000000u
+#define PICTURE_APART_NS   250000000u
+#define OUTSIDE_APART_NS   30000000u
+#define FREE_PICTURE_NS    5000000u
+#define FIRST_NS_PER_MIB   30000u
+#define PICTURE_BASE_NS    300000u
+#define TEXT_BYTES         8192
 
 static void write_event(struct mt_run *run, enum mt_event_op op, const uint64_t *fields,
                         size_t n_fields)
@@ -55,8 +56,7 @@ static void write_process(struct mt_run *run, const struct mt_process *seen, uin
 
 static void add(struct mt_run *run, const struct mt_process *seen, uint64_t now_ns)
 {
-    struct watched *processes =
-        realloc(run->processes, (run->n_processes + 1) * sizeof *processes);
+    struct watched *processes = realloc(run->processes, (run->n_processes + 1) * sizeof *processes);
     if (!processes)
         return; /* it is seen again at the next look */
     run->processes = processes;
@@ -80,8 +80,7 @@ static void judge(struct mt_run *run, struct watched *process, uint64_t now_ns)
     write_process(run, &seen, now_ns);
     snprintf(path, sizeof path, "%s/%d-0.mtr", run->directory, (int)process->pid);
     process->recorded = access(path, F_OK) == 0;
-    if (process->recorded ||
-        mt_process_program(&run->host, process->pid, path, sizeof path) < 0)
+    if (process->recorded || mt_process_program(&run->host, process->pid, path, sizeof path) < 0)
         return;
     uint64_t fields[] = {(uint64_t)process->pid, (uint64_t)mt_outside_reason_of(path)};
     write_event(run, MT_EVENT_OUTSIDE_ONLY, fields, 2);
@@ -207,8 +206,7 @@ static void write_file(struct mt_run *run, enum mt_machine_text kind, const char
     char text[TEXT_BYTES];
     long got = run->host.read_file(run->host.context, path, text, sizeof text);
     if (got > 0)
-        mt_write_bytes(&run->writer, MT_EVENT_MACHINE, mt_monotonic_ns(), kind, text,
-                       (size_t)got);
+        mt_write_bytes(&run->writer, MT_EVENT_MACHINE, mt_monotonic_ns(), kind, text, (size_t)got);
 }
 
 static void write_text(struct mt_run *run, enum mt_machine_text kind, const char *text)

@@ -116,8 +116,7 @@ static int exec_result(int fd)
     return got == sizeof failed ? failed : 0;
 }
 
-static int start(const struct mt_run_options *options, char **environment,
-                 struct mt_error *error)
+static int start(const struct mt_run_options *options, char **environment, struct mt_error *error)
 {
     int report[2];
     if (pipe2(report, O_CLOEXEC) < 0)
@@ -133,8 +132,7 @@ static int start(const struct mt_run_options *options, char **environment,
     if (failed && pid > 0)
         TEMP_FAILURE_RETRY(waitpid(pid, NULL, 0));
     if (failed == ENOENT)
-        return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "%s: no such program",
-                       options->argv[0]);
+        return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "%s: no such program", options->argv[0]);
     if (failed)
         return mt_fail_errno(error, failed, "cannot run %s", options->argv[0]);
     return pid;

@@ -11,11 +11,7 @@
 #include "recording/writer.h"
 
 /* Why the recorder is not in a process, as OUTSIDE_ONLY has it. */
-enum mt_outside_reason {
-    MT_OUTSIDE_NOT_LOADED = 0,
-    MT_OUTSIDE_STATIC = 1,
-    MT_OUTSIDE_SETUID = 2
-};
+enum mt_outside_reason { MT_OUTSIDE_NOT_LOADED = 0, MT_OUTSIDE_STATIC = 1, MT_OUTSIDE_SETUID = 2 };
 
 /* A process of the tree. */
 struct watched {

@@ -34,8 +34,7 @@ static void test_short_and_overlong_bytes_are_refused(void **state)
 {
     (void)state;
     static const uint8_t unfinished[] = {0x80, 0x80};
-    static const uint8_t too_long[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-                                       0xff, 0xff, 0xff, 0x02};
+    static const uint8_t too_long[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02};
     const uint8_t *at = unfinished;
     uint64_t value = 7;
     assert_false(mt_varint_get(&at, unfinished + sizeof unfinished, &value));

@@ -17,7 +17,7 @@
 #include "measure/call.h"
 
 #define MIB (UINT64_C(1) << 20)
-#define assert_near(value, expected, slack) \
+#define assert_near(value, expected, slack)                                                        \
     assert_in_range(value, (expected) - (slack), (expected) + (slack))
 
 /* By plain system calls: a sanitizer's mmap() takes shadow memory of its own. */

@@ -92,11 +92,11 @@ static void assert_refused(struct mt_model_shape shape, int code, const char *sa
         fail_msg("'%s' does not say '%s'", error.text, said);
 }
 
-#define REFUSED(code, said, ...)             \
-    do {                                     \
-        struct mt_model_shape shape = plain; \
-        __VA_ARGS__;                         \
-        assert_refused(shape, code, said);   \
+#define REFUSED(code, said, ...)                                                                   \
+    do {                                                                                           \
+        struct mt_model_shape shape = plain;                                                       \
+        __VA_ARGS__;                                                                               \
+        assert_refused(shape, code, said);                                                         \
     } while (0)
 
 static void test_numbers_that_make_no_model_are_refused_by_name(void **state)

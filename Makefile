@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+# Thin: each target is a line or two, the work is in meson.build and scripts/. SETUP=true goes without
+# installing packages; MESON_FLAGS are added when a build folder is made; PREFIX and DESTDIR are for
+# `make install`.
+
+SETUP ?= scripts/setup
+PREFIX ?= /usr/local
+MESON_FLAGS ?=
+# Warnings stop the build where a machine judges it, and only there: other compilers warn of other things.
+WERROR = $(if $(CI),--werror)
+
+# What a goal needs beside what building needs; see scripts/setup.
+NEEDS_demo = demo
+NEEDS_test = test
+NEEDS_check = test
+NEEDS_asan = test
+NEEDS_tsan = test
+NEEDS_golden = test
+NEEDS_gpu = test
+NEEDS_fuzz = fuzz
+NEEDS_lint = lint
+NEEDS_fmt = lint
+NEEDS_tidy = tidy
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build test check asan tsan fuzz bench lint tidy fmt golden gpu install clean setup
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+demo: build ## set up, build, profile a model, show where its memory went
+	@scripts/demo
+
+build: setup build/build.ninja ## set up and build into build/
+	@ninja -C build
+
+test: build ## set up what the tests need and run all of them
+	@scripts/test
+
+check: build ## the tests that need no engine
+	@scripts/test --no-suite engine
+
+asan: setup build-asan/build.ninja ## unit tests under the address and undefined sanitizers
+	@ninja -C build-asan
+	@scripts/test --build build-asan --suite unit
+
+tsan: setup build-tsan/build.ninja ## unit tests under the thread sanitizer
+	@ninja -C build-tsan
+	@scripts/test --build build-tsan --suite unit --fixed-addresses
+
+fuzz: setup build-fuzz/build.ninja ## fuzz every parser for FUZZ_SECONDS (60) each
+	@ninja -C build-fuzz fuzzers
+	@scripts/fuzz
+
+bench: setup build-bench/build.ninja ## benchmarks, in a release build
+	@meson test -C build-bench --benchmark --verbose
+
+lint: build ## the rules of the house: layers, names, format, lengths, links
+	@scripts/lint
+
+tidy: build ## clang-tidy over the sources (slow)
+	@scripts/tidy
+
+fmt: setup ## format the C sources
+	@scripts/format --in-place
+
+golden: build ## rewrite what the command-line tests expect
+	@MEMTALLY_GOLDEN=rewrite scripts/test --suite cli
+
+gpu: build ## the tests that need a GPU
+	@scripts/test --suite gpu
+
+install: setup ## install below PREFIX, staged in DESTDIR
+	@meson setup build-install $(if $(wildcard build-install/build.ninja),--reconfigure) \
+	    --prefix "$(abspath $(PREFIX))" --buildtype release -Dtests=false $(MESON_FLAGS)
+	@ninja -C build-install
+	@meson install -C build-install --no-rebuild $(if $(DESTDIR),--destdir "$(abspath $(DESTDIR))")
+
+clean: ## remove every build folder
+	rm -rf build build-asan build-tsan build-fuzz build-bench build-install
+
+setup:
+	@$(SETUP) --for build $(foreach goal,$(MAKECMDGOALS),$(addprefix --for ,$(NEEDS_$(goal))))
+
+build/build.ninja: | setup
+	@meson setup build $(WERROR) $(MESON_FLAGS)
+
+build-asan/build.ninja: | setup
+	@meson setup build-asan -Db_sanitize=address,undefined $(MESON_FLAGS)
+
+build-tsan/build.ninja: | setup
+	@meson setup build-tsan -Db_sanitize=thread $(MESON_FLAGS)
+
+build-fuzz/build.ninja: | setup
+	@CC=clang-14 CXX=clang++-14 meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false \
+	    -Dc_args=-fsanitize=fuzzer-no-link $(MESON_FLAGS)
+
+build-bench/build.ninja: | setup
+	@meson setup build-bench --buildtype release $(MESON_FLAGS)

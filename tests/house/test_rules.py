@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Each check of scripts/lint finds what it is for: a copy of the checks judges a small bad tree."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+
+import tap
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LICENCE = "/* SPDX-License-Identifier: MIT */\n/* A file. */\n"
+
+
+def judge(check, tree):
+    """Whether the check holds over a tree of {path: text}, and what it says."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(f"{ROOT}/scripts", f"{folder}/scripts")
+        shutil.copy(f"{ROOT}/.clang-format", folder)
+        for path, text in tree.items():
+            os.makedirs(os.path.dirname(f"{folder}/{path}") or folder, exist_ok=True)
+            with open(f"{folder}/{path}", "w", encoding="utf-8") as file:
+                file.write(text)
+        done = subprocess.run(
+            [f"{folder}/scripts/lint.d/{check}"], cwd=folder, env={**os.environ, "BUILD_DIR": f"{folder}/build"},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        return done.returncode == 0, done.stdout
+
+
+def assert_found(check, tree, words):
+    held, said = judge(check, tree)
+    assert not held and words in said, said
+
+
+def assert_clean(check, tree):
+    held, said = judge(check, tree)
+    assert held, said
+
+
+def test_a_room_may_not_look_to_its_right():
+    assert_clean("layers", {"src/tally/a.c": '#include "recording/facts.h"\n#include <stdio.h>\n'})
+    assert_found("layers", {"src/recording/a.c": '#include "tally/a.h"\n'}, "src/recording/a.c:1: room recording")
+    assert_found("layers", {"src/emit/a.c": "#include <zstd.h>\n"}, "<zstd.h> belongs to recording and cli")
+    assert_found("layers", {"include/memtally/a.h": '#include "base/error.h"\n'}, "a public header may not")
+
+
+def test_a_room_that_nobody_placed_is_found():
+    assert_found("layers", {"src/attic/a.c": "\n"}, "room attic is not in the table")
+
+
+def test_long_functions_are_found():
+    def function(name, lines):
+        return f"int {name}(void)\n{{\n" + "    ;\n" * (lines - 4) + "    return 0;\n}\n"
+
+    usual = {f"src/base/{i}.c": LICENCE + function(f"f{i}", 10) for i in range(20)}
+    assert_clean("lengths", {**usual, "src/base/a.c": LICENCE + function("f", 80)})
+    assert_found("lengths", {**usual, "src/base/a.c": LICENCE + function("f", 81)}, "f has 81 lines")
+    assert_found("lengths", {"src/base/a.c": LICENCE + function("f", 45)}, "only 0 of 1 functions")
+    assert_found("lengths", {**usual, "src/base/a.h": "\n" * 801}, "801 lines")
+
+
+def test_badly_formatted_code_is_found():
+    assert_clean("format", {f"{room}/a.c": "int a;\n" for room in ("include", "src", "tests", "examples", "engines")})
+    tree = {f"{room}/a.c": "int a;\n" for room in ("include", "src", "tests", "examples", "engines")}
+    assert_found("format", {**tree, "src/b.c": "int  a ;\n"}, "src/b.c:1")
+
+
+def test_a_variable_of_the_library_is_found_and_a_constant_is_not():
+    def library(text):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(f"{folder}/a.c", "w", encoding="utf-8") as file:
+                file.write(text)
+            subprocess.run(["cc", "-c", "-fPIC", "-o", f"{folder}/a.o", f"{folder}/a.c"], check=True)
+            subprocess.run(["ar", "rc", f"{folder}/libmemtally.a", f"{folder}/a.o"], check=True)
+            done = subprocess.run(
+                [f"{ROOT}/scripts/lint.d/globals"], env={**os.environ, "BUILD_DIR": folder}, capture_output=True, text=True, check=False
+            )
+        return done.returncode, done.stdout
+
+    assert library("const char *const names[] = {\"a\", \"b\"};\nint f(void) { return names[0][0]; }\n")[0] == 0
+    for text in ("static int n; int f(void) { return n++; }", "int n = 4;", "_Thread_local int n;"):
+        status, said = library(text + "\n")
+        assert status != 0 and "n is a mutable global" in said, (text, said)
+
+
+def test_words_of_one_machine_are_found():
+    assert_clean("words", {"a.c": "/* a worker in the home of sessions */\n"})
+    for text in ("/wor" + "k/x", "/home/" + "ann/x", "registry.npm" + "js.org", "FIX" + "ME", "see issue" + " #3", "x "):
+        assert_found("words", {"docs/a.md": text + "\n"}, "docs/a.md:1: ")
+
+
+def test_a_test_that_cannot_fail_is_found():
+    assert_found("words", {"tests/a.sh": "false || tr" + "ue\n"}, "a failure that nobody would see")
+    assert_found("words", {"tests/a.c": "assert_true(tr" + "ue);\n"}, "an assertion that cannot fail")
+
+
+def test_a_missing_licence_or_purpose_is_found():
+    assert_clean("openings", {"src/base/a.c": LICENCE})
+    assert_found("openings", {"src/base/a.c": "int a;\n"}, "src/base/a.c:1: the first line")
+    assert_found("openings", {"src/base/a.c": "/* SPDX-License-Identifier: MIT */\nint a;\n"}, "src/base/a.c:2: no paragraph")
+
+
+def test_broken_links_are_found():
+    assert_clean("links", {"README.md": "# A b\n[here](#a-b) [there](docs/x.md#c) [web](https://a.example)\n", "docs/x.md": "## C\n"})
+    assert_found("links", {"README.md": "[there](docs/x.md)\n"}, "README.md:1: no such file: docs/x.md")
+    assert_found("links", {"README.md": "# A\n[here](#b)\n"}, "README.md:2: no such heading: #b")
+
+
+def test_examples_are_run_in_order():
+    assert_clean("examples", {"README.md": "```sh test\necho a >b\n```\n\n```sh test\ngrep a b\n```\n"})
+    assert_clean("examples", {"README.md": "```sh\nfalse\n```\n"})
+    assert_found("examples", {"README.md": "x\n\n```sh test\nfalse\ntrue\n```\n"}, "README.md:3: ended with status 1")
+
+
+def test_the_map_names_the_rooms_that_there_are():
+    tree = {"src/base/a.c": "\n", "src/tally/a.c": "\n"}
+    assert_clean("rooms", {**tree, "docs/ARCHITECTURE.md": "`src/base/` `src/tally/`\n"})
+    assert_found("rooms", {**tree, "docs/ARCHITECTURE.md": "`src/base/`\n"}, "does not name src/tally")
+    assert_found("rooms", {"src/base/a.c": "\n", "docs/ARCHITECTURE.md": "`src/base/` `src/attic/`\n"}, "names src/attic")
+
+
+def test_faulty_scripts_are_found():
+    assert_found("scripts", {"a.sh": "#!/bin/sh\nrm $1\n"}, "a.sh:1: has a #! line")
+    assert_found("scripts", {"a.sh": "#!/bin/sh\nrm $1\n"}, "SC2086")
+    assert_found("scripts", {"a.py": "def\n"}, "a.py:1: invalid syntax")
+
+
+if __name__ == "__main__":
+    tap.main(globals())

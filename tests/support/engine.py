@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: MIT
+"""Where the real engines are, for tests that run them. Knows the variables that scripts/test sets."""
+
+import os
+
+
+def _folder(variable):
+    value = os.environ.get(variable)
+    if not value:
+        raise AssertionError(f"{variable} is not set; run the engine tests by make test")
+    return value
+
+
+def node():
+    """The Node.js program."""
+    return _folder("MEMTALLY_NODE")
+
+
+def node_llama_cpp():
+    """The folder that holds node_modules."""
+    return _folder("MEMTALLY_NODE_LLAMA_CPP")
+
+
+def llama_cpp(program):
+    """A program of llama.cpp, such as llama-bench."""
+    return os.path.join(_folder("MEMTALLY_LLAMA_CPP"), program)
