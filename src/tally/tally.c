@@ -12,6 +12,7 @@
 #include "tally/attribute.h"
 #include "tally/moment.h"
 #include "tally/owner.h"
+#include "tally/tree.h"
 
 static const char *const shared_rule =
     "file pages by identity (device, inode, offset); anonymous pages shared after a fork by the "
@@ -183,42 +184,13 @@ static int add_unpictured(struct work *work, const struct mt_process_choice *cho
     return 0;
 }
 
-/* The parent's state at the fork is where a forked child begins. */
-static int replay_parents(const struct work *work, const struct mt_image *image,
-                          struct mt_replay *replay, int depth)
-{
-    if (!(image->file->header.flags & MT_FILE_FORKED) || depth > 8)
-        return 0;
-    const struct mt_image *parent =
-        mt_image_at(work->recording, image->file->header.parent_pid, image->start_ns);
-    if (!parent || !parent->file || parent == image)
-        return 0;
-    int result = replay_parents(work, parent, replay, depth + 1);
-    if (result == 0)
-        result = mt_replay_file(replay, parent->file, image->file->header.fork_ticks);
-    /* The child counts its own small blocks from zero on top of what it inherited. */
-    replay->inherited_allocs = replay->small_allocs;
-    replay->inherited_alloc_bytes = replay->small_alloc_bytes;
-    replay->inherited_frees = replay->small_frees;
-    replay->inherited_free_bytes = replay->small_free_bytes;
-    return result;
-}
-
-static int replay_to(const struct work *work, const struct mt_image *image,
-                     const struct mt_picture *picture, struct mt_replay *replay)
-{
-    uint64_t ticks = picture->ticks ? picture->ticks : mt_clock_ticks(&image->clock, picture->ns);
-    int result = replay_parents(work, image, replay, 0);
-    return result < 0 ? result : mt_replay_file(replay, image->file, ticks);
-}
-
 static int attribute(struct work *work, const struct mt_process_choice *choice,
                      struct mt_attribution *attribution)
 {
     const struct mt_image *image = choice->image;
     struct mt_replay replay;
     mt_replay_init(&replay);
-    int result = image->file ? replay_to(work, image, choice->picture, &replay) : 0;
+    int result = image->file ? mt_tree_replay(work->recording, image, choice->picture, &replay) : 0;
     if (result == 0)
         result = mt_attribute(image, choice->picture, image->file ? &replay : NULL,
                               page_bytes_of(work, image), &work->seen, attribution);
