@@ -254,6 +254,8 @@ static void check_clock(const struct look *look, struct mt_check *check)
     int is_steady = has_word(cpu, "constant_tsc") && has_word(cpu, "nonstop_tsc");
     if (strcmp(source, "arch_sys_counter") == 0 || (strcmp(source, "tsc") == 0 && is_steady)) {
         found(check, MT_CHECK_OK, "%s, read without a system call", source);
+    } else if (strcmp(source, "tsc") == 0 && n <= 0) {
+        found(check, MT_CHECK_LIMITED, "tsc; whether its pace is steady cannot be read");
     } else if (strcmp(source, "tsc") == 0) {
         found(check, MT_CHECK_LIMITED, "tsc that may change its pace");
         advise(check, "times of single events may be off; totals are not");

@@ -238,6 +238,7 @@ static void test_each_limitation_has_its_finding_and_its_advice(void **state)
          MT_CHECK_LIMITED, "clocksource=tsc"},
         {"=== /proc/cpuinfo\nflags: not_constant_tsc nonstop_tsc\n", "clock", MT_CHECK_LIMITED,
          "totals"},
+        {"=== /proc/cpuinfo ! ENOENT\n", "clock", MT_CHECK_LIMITED, ""},
         {"=== /proc/meminfo\nSwapTotal: 100 kB\nSwapFree: 10 kB\n", "swap", MT_CHECK_LIMITED,
          "not resident"},
         {"=== /proc/driver/nvidia/version ! ENOENT\n", "nvidia", MT_CHECK_LIMITED, "nvidia-smi"},
