@@ -283,6 +283,7 @@ static void order(struct owned_list *owned, size_t limit)
 int mt_recording_stacks(const struct mt_recording *recording, const struct mt_moment *moment,
                         size_t limit, struct mt_stack_list **stacks, struct mt_error *error)
 {
+    const struct mt_symbolizer_options options = {0};
     struct mt_process_choice *choices;
     struct mt_symbolizer *symbolizer = NULL;
     uint64_t moment_ns;
@@ -292,7 +293,7 @@ int mt_recording_stacks(const struct mt_recording *recording, const struct mt_mo
         return result;
     struct owned_list *owned = calloc(1, sizeof *owned);
     /* Without a symbolizer the places are still told, by module and offset. */
-    if (mt_symbolizer_create(NULL, &symbolizer, NULL) < 0)
+    if (mt_symbolizer_create(&options, &symbolizer, NULL) < 0)
         symbolizer = NULL;
     result = owned ? 0 : MT_ENOMEM;
     for (size_t i = 0; i < n && result == 0; i++)
