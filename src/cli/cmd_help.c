@@ -32,7 +32,8 @@ static const struct cli_option help_options[] = {
      .kind = CLI_FILE,
      .argument = "FILE",
      .offset = AT(man),
-     .help = "print FILE, a man page in scdoc's language, with its @PLACES@ filled in"},
+     .help = "print FILE, a man page in scdoc's language, with its places filled in from the "
+             "tables of options"},
     {0},
 };
 

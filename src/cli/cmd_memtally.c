@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <unistd.h>
 #include <version.h>
-#include <zstd.h>
 
 #include "cli/command.h"
 #include "cli/console.h"
@@ -36,9 +35,8 @@ static void version_json(struct mt_strbuf *out)
     mt_strbuf_printf(out,
                      "{\n  \"name\": \"memtally\",\n  \"version\": \"%s\",\n"
                      "  \"schema\": \"memtally/1\",\n  \"compiler\": \"%s\",\n"
-                     "  \"jansson\": \"%s\",\n  \"zstd\": \"%s\",\n  \"recorder_dir\": \"%s\"\n}\n",
-                     MT_VERSION, __VERSION__, JANSSON_VERSION, ZSTD_VERSION_STRING,
-                     MT_RECORDER_DIR);
+                     "  \"jansson\": \"%s\",\n  \"recorder_dir\": \"%s\"\n}\n",
+                     MT_VERSION, __VERSION__, JANSSON_VERSION, MT_RECORDER_DIR);
 }
 
 static int print_version(int json)

@@ -93,7 +93,8 @@ struct cmd_entry {
     const struct cli_option *options;
     size_t options_size; /* of the options struct */
     enum cli_operands operands;
-    const char *const *operand_words; /* what completion offers as the first operand */
+    const char *(*operand_word)(size_t index); /* what completion offers as the first operand; NULL
+                                                  past the last word */
     size_t least_operands;
     size_t most_operands; /* 0 with operands: any number */
     int (*run)(const struct cli_call *call);

@@ -34,7 +34,8 @@ struct cli_terminal cli_terminal_of(int fd)
     if (!terminal.is_terminal)
         return terminal;
     terminal.columns = terminal_columns(fd);
-    terminal.colour = !(no_colour && *no_colour) && term && *term && strcmp(term, "dumb") != 0;
+    terminal.cursor = term && *term && strcmp(term, "dumb") != 0;
+    terminal.colour = terminal.cursor && !(no_colour && *no_colour);
     return terminal;
 }
 

@@ -18,6 +18,7 @@ struct cli_terminal {
     int is_terminal;
     int columns; /* CLI_COLUMNS_MAX or less */
     int colour;  /* a terminal, without NO_COLOR in the environment and TERM not "dumb" */
+    int cursor;  /* a terminal on which a line can be drawn again */
     int utf8;    /* the locale's encoding is UTF-8 */
 };
 

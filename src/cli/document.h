@@ -72,6 +72,8 @@ struct cli_document_settings {
 /* Start with CLI_DOCUMENT_EMPTY; `tally` is the one member that must be set. `engine`, `model` and
  * `settings` may stay NULL: what the tally itself says of engine and model is then used. */
 struct cli_document {
+    const char *recording; /* the folder that it was read from */
+    int follows_another;   /* in the same output: CSV then has no headings */
     const struct mt_tally *tally;
     const struct cli_document_engine *engine;
     const struct cli_document_model *model;
@@ -91,16 +93,16 @@ struct cli_document {
     size_t details_shown; /* in a table, of each row; 0 for all */
 };
 
-#define CLI_DOCUMENT_EMPTY                \
-    {                                     \
-        .tally = NULL, .details_shown = 4 \
+#define CLI_DOCUMENT_EMPTY                                                                         \
+    {                                                                                              \
+        .tally = NULL, .details_shown = 4                                                          \
     }
 
 /* Settings of which nothing is known. */
-#define CLI_SETTINGS_UNKNOWN                                                                      \
-    {                                                                                             \
-        MT_UNKNOWN, MT_UNKNOWN, MT_UNKNOWN, MT_UNKNOWN, MT_UNKNOWN, MT_UNKNOWN, MT_UNKNOWN, NULL, \
-            NULL, NULL                                                                            \
+#define CLI_SETTINGS_UNKNOWN                                                                       \
+    {                                                                                              \
+        MT_UNKNOWN, MT_UNKNOWN, MT_UNKNOWN, MT_UNKNOWN, MT_UNKNOWN, MT_UNKNOWN, MT_UNKNOWN, NULL,  \
+            NULL, NULL                                                                             \
     }
 
 /* Least, median and most of a figure over the runs that are no warm-up; `n` is how many runs have

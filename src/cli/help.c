@@ -2,46 +2,10 @@
 /* Help texts from the table, wrapped to the terminal. */
 #include "cli/help.h"
 
-#include <stdio.h>
-#include <string.h>
+#include "emit/text.h"
 
 #define OPTION_COLUMN 4
 #define HELP_COLUMN   8
-
-/* The columns that a text takes: its code points, as nothing wider is written here. */
-static size_t columns_of(const char *text, size_t length)
-{
-    size_t columns = 0;
-    for (size_t i = 0; i < length; i++)
-        columns += ((unsigned char)text[i] & 0xc0) != 0x80;
-    return columns;
-}
-
-/* Writes words with single spaces, broken before column `columns`, each line indented. */
-static void wrap(struct mt_strbuf *out, const char *text, size_t indent, size_t columns)
-{
-    size_t column = 0;
-    while (*text) {
-        size_t length = strcspn(text, " ");
-        size_t width = columns_of(text, length);
-        if (column && column + 1 + width > columns) {
-            mt_strbuf_puts(out, "\n");
-            column = 0;
-        }
-        if (column == 0) {
-            mt_strbuf_printf(out, "%*s", (int)indent, "");
-            column = indent;
-        } else {
-            mt_strbuf_puts(out, " ");
-            column++;
-        }
-        mt_strbuf_append(out, text, length);
-        column += width;
-        text += length;
-        text += strspn(text, " ");
-    }
-    mt_strbuf_puts(out, "\n");
-}
 
 static void heading(struct mt_strbuf *out, const struct cli_terminal *terminal, const char *text)
 {
@@ -74,7 +38,7 @@ static void help_option(struct mt_strbuf *out, const struct cli_terminal *termin
     mt_strbuf_puts(&text, option->help);
     if (option->fallback)
         mt_strbuf_printf(&text, " (default: %s)", option->fallback);
-    wrap(out, mt_strbuf_text(&text), HELP_COLUMN, (size_t)terminal->columns);
+    mt_text_wrap(out, mt_strbuf_text(&text), HELP_COLUMN, (size_t)terminal->columns);
     mt_strbuf_finish(&text);
 }
 
@@ -108,7 +72,7 @@ static void help_statuses(struct mt_strbuf *out, const struct cli_terminal *term
     for (const struct cli_status *status = cli_statuses_of(entry); status->code; status++) {
         struct mt_strbuf text = {0};
         mt_strbuf_printf(&text, "%s  %s", status->code, status->means);
-        wrap(out, mt_strbuf_text(&text), OPTION_COLUMN, (size_t)terminal->columns);
+        mt_text_wrap(out, mt_strbuf_text(&text), OPTION_COLUMN, (size_t)terminal->columns);
         mt_strbuf_finish(&text);
     }
 }
@@ -121,7 +85,7 @@ static void help_examples(struct mt_strbuf *out, const struct cli_terminal *term
     heading(out, terminal, "Examples");
     for (const struct cli_example *example = entry->examples; example->command; example++) {
         mt_strbuf_printf(out, "%*s%s\n", OPTION_COLUMN, "", example->command);
-        wrap(out, example->says, HELP_COLUMN, (size_t)terminal->columns);
+        mt_text_wrap(out, example->says, HELP_COLUMN, (size_t)terminal->columns);
     }
 }
 
@@ -133,7 +97,7 @@ void cli_help_command(struct mt_strbuf *out, const struct cli_terminal *terminal
     for (const char *const *paragraph = entry->description; paragraph && *paragraph; paragraph++) {
         if (paragraph != entry->description)
             mt_strbuf_puts(out, "\n");
-        wrap(out, *paragraph, 0, (size_t)terminal->columns);
+        mt_text_wrap(out, *paragraph, 0, (size_t)terminal->columns);
     }
     help_options(out, terminal, entry);
     help_examples(out, terminal, entry);
@@ -145,7 +109,7 @@ void cli_help_overview(struct mt_strbuf *out, const struct cli_terminal *termina
     mt_strbuf_printf(out, "%smemtally%s %s\n\n", cli_bold(terminal), cli_plain(terminal),
                      cmd_memtally.synopsis);
     for (const char *const *paragraph = cmd_memtally.description; *paragraph; paragraph++)
-        wrap(out, *paragraph, 0, (size_t)terminal->columns);
+        mt_text_wrap(out, *paragraph, 0, (size_t)terminal->columns);
     heading(out, terminal, "Commands");
     for (const struct cmd_entry *const *entry = cli_commands(); *entry; entry++)
         mt_strbuf_printf(out, "%*s%s%-14s%s%s\n", OPTION_COLUMN, "", cli_bold(terminal),

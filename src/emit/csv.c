@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "emit/text.h"
+
 static void separate(struct mt_csv *csv)
 {
     if (csv->within_line)
@@ -32,10 +34,15 @@ void mt_csv_text(struct mt_csv *csv, const char *text)
     separate(csv);
     if (!text)
         return;
-    if (strpbrk(text, ",\"\r\n"))
-        put_quoted(csv->out, text);
+    struct mt_strbuf escaped = {0};
+    mt_text_escape(&escaped, text, 1);
+    if (mt_strbuf_failed(&escaped))
+        csv->out->failed = 1;
+    if (strpbrk(mt_strbuf_text(&escaped), ",\""))
+        put_quoted(csv->out, mt_strbuf_text(&escaped));
     else
-        mt_strbuf_puts(csv->out, text);
+        mt_strbuf_puts(csv->out, mt_strbuf_text(&escaped));
+    mt_strbuf_finish(&escaped);
 }
 
 void mt_csv_count(struct mt_csv *csv, uint64_t count)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Comma-separated values with the quoting of RFC 4180; lines end with a line feed. */
+/* Comma-separated values with the quoting of RFC 4180; lines end with a line feed.
+ *
+ * Control characters and bytes that are not UTF-8 are written as "\n", "\x1b": a record is a line,
+ * whatever names hold. */
 #ifndef MT_EMIT_CSV_H
 #define MT_EMIT_CSV_H
 

@@ -152,3 +152,42 @@ void mt_text_cut(struct mt_strbuf *out, const char *text, size_t columns, int ut
     }
     mt_strbuf_puts(out, tail);
 }
+
+/* The columns of `length` bytes of text. */
+static size_t columns_of(const char *text, size_t length)
+{
+    size_t total = 0;
+    for (size_t at = 0; at < length;) {
+        size_t columns;
+        at += step(text + at, &columns);
+        total += columns;
+    }
+    return total;
+}
+
+void mt_text_wrap(struct mt_strbuf *out, const char *text, size_t indent, size_t columns)
+{
+    size_t column = 0;
+    while (*text) {
+        size_t length = strcspn(text, " ");
+        size_t fits = bytes_that_fit(text, columns > indent ? columns - indent : 1);
+        length = length > fits && fits ? fits : length;
+        size_t width = columns_of(text, length);
+        if (column && column + 1 + width > columns) {
+            mt_strbuf_puts(out, "\n");
+            column = 0;
+        }
+        if (column == 0) {
+            mt_strbuf_printf(out, "%*s", (int)indent, "");
+            column = indent;
+        } else {
+            mt_strbuf_puts(out, " ");
+            column++;
+        }
+        mt_strbuf_append(out, text, length);
+        column += width;
+        text += length;
+        text += strspn(text, " ");
+    }
+    mt_strbuf_puts(out, "\n");
+}

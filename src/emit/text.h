@@ -29,4 +29,8 @@ size_t mt_text_columns(const char *text);
  * by "…" ("..." where `utf8` is 0), because paths and names differ at both ends. */
 void mt_text_cut(struct mt_strbuf *out, const char *text, size_t columns, int utf8);
 
+/* Appends words with single blanks between them, every line indented and none longer than
+ * `columns`, and a final newline. A word that is too long is broken. */
+void mt_text_wrap(struct mt_strbuf *out, const char *text, size_t indent, size_t columns);
+
 #endif

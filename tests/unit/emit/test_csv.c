@@ -12,12 +12,12 @@ static void test_fields_are_quoted_as_rfc_4180_says(void **state)
     mt_csv_text(&csv, "plain");
     mt_csv_text(&csv, "a,b");
     mt_csv_text(&csv, "say \"hi\"");
-    mt_csv_text(&csv, "two\nlines");
+    mt_csv_text(&csv, "two\nlines\xff");
     mt_csv_end_line(&csv);
     mt_csv_text(&csv, "\"");
     mt_csv_end_line(&csv);
     assert_string_equal(mt_strbuf_text(&out), "a,b\n"
-                                              "plain,\"a,b\",\"say \"\"hi\"\"\",\"two\nlines\"\n"
+                                              "plain,\"a,b\",\"say \"\"hi\"\"\",two\\nlines\\xff\n"
                                               "\"\"\"\"\n");
     mt_strbuf_finish(&out);
 }

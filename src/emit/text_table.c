@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The text table: cells to text, widths, lines. Knows rows, not what they are about. */
-#include "emit/table.h"
+#include "emit/text_table.h"
 
 #include <inttypes.h>
 #include <memtally/units.h>
@@ -12,34 +12,34 @@
 #define NARROWEST 8
 
 /* A row as text. A rule has no cells. */
-struct mt_table_line {
-    char *cells[MT_TABLE_COLUMNS_MAX];
+struct mt_text_table_line {
+    char *cells[MT_TEXT_TABLE_COLUMNS_MAX];
     size_t indent;
     enum mt_row_style style;
     int is_rule;
 };
 
-void mt_table_init(struct mt_table *table, const struct mt_table_column *columns, size_t n_columns,
-                   int utf8)
+void mt_text_table_init(struct mt_text_table *table, const struct mt_text_table_column *columns,
+                        size_t n_columns, int utf8)
 {
-    *table = (struct mt_table){.columns = columns, .n_columns = n_columns, .utf8 = utf8};
+    *table = (struct mt_text_table){.columns = columns, .n_columns = n_columns, .utf8 = utf8};
 }
 
-void mt_table_finish(struct mt_table *table)
+void mt_text_table_finish(struct mt_text_table *table)
 {
     for (size_t i = 0; i < table->n_lines; i++)
         for (size_t c = 0; c < table->n_columns; c++)
             free(table->lines[i].cells[c]);
     free(table->lines);
-    *table = (struct mt_table){0};
+    *table = (struct mt_text_table){0};
 }
 
 /* The next line, zeroed, or NULL. */
-static struct mt_table_line *add_line(struct mt_table *table)
+static struct mt_text_table_line *add_line(struct mt_text_table *table)
 {
     if (table->n_lines == table->capacity) {
         size_t capacity = table->capacity ? table->capacity * 2 : 16;
-        struct mt_table_line *lines = realloc(table->lines, capacity * sizeof *lines);
+        struct mt_text_table_line *lines = realloc(table->lines, capacity * sizeof *lines);
         if (!lines) {
             table->failed = 1;
             return NULL;
@@ -47,8 +47,8 @@ static struct mt_table_line *add_line(struct mt_table *table)
         table->lines = lines;
         table->capacity = capacity;
     }
-    struct mt_table_line *line = &table->lines[table->n_lines++];
-    *line = (struct mt_table_line){0};
+    struct mt_text_table_line *line = &table->lines[table->n_lines++];
+    *line = (struct mt_text_table_line){0};
     return line;
 }
 
@@ -66,23 +66,23 @@ static void format_figure(struct mt_strbuf *out, enum mt_cell_kind kind, const s
         mt_strbuf_printf(out, "%.1f %%", cell->percent);
 }
 
-static char *format_cell(const struct mt_table *table, enum mt_cell_kind kind,
+static char *format_cell(const struct mt_text_table *table, enum mt_cell_kind kind,
                          const struct mt_cell *cell)
 {
     struct mt_strbuf out = {0};
     if (cell->empty)
         mt_strbuf_puts(&out, "");
-    else if (kind == MT_CELL_TEXT)
+    else if (kind == MT_CELL_TEXT || kind == MT_CELL_TEXT_RIGHT)
         mt_text_escape(&out, cell->text ? cell->text : "?", table->utf8);
     else
         format_figure(&out, kind, cell);
     return mt_strbuf_take(&out);
 }
 
-void mt_table_add(struct mt_table *table, size_t indent, enum mt_row_style style,
-                  const struct mt_cell *cells)
+void mt_text_table_add(struct mt_text_table *table, size_t indent, enum mt_row_style style,
+                       const struct mt_cell *cells)
 {
-    struct mt_table_line *line = add_line(table);
+    struct mt_text_table_line *line = add_line(table);
     if (!line)
         return;
     line->indent = indent;
@@ -94,9 +94,9 @@ void mt_table_add(struct mt_table *table, size_t indent, enum mt_row_style style
     }
 }
 
-void mt_table_add_rule(struct mt_table *table)
+void mt_text_table_add_rule(struct mt_text_table *table)
 {
-    struct mt_table_line *line = add_line(table);
+    struct mt_text_table_line *line = add_line(table);
     if (line)
         line->is_rule = 1;
 }
@@ -107,12 +107,12 @@ static size_t larger(size_t a, size_t b)
 }
 
 /* The width that each column wants. */
-static void measure(const struct mt_table *table, size_t widths[MT_TABLE_COLUMNS_MAX])
+static void measure(const struct mt_text_table *table, size_t widths[MT_TEXT_TABLE_COLUMNS_MAX])
 {
     for (size_t c = 0; c < table->n_columns; c++) {
         widths[c] = mt_text_columns(table->columns[c].heading);
         for (size_t i = 0; i < table->n_lines; i++) {
-            const struct mt_table_line *line = &table->lines[i];
+            const struct mt_text_table_line *line = &table->lines[i];
             if (line->is_rule)
                 continue;
             size_t indent = c == 0 ? line->indent : 0;
@@ -121,7 +121,7 @@ static void measure(const struct mt_table *table, size_t widths[MT_TABLE_COLUMNS
     }
 }
 
-static size_t sum_with_gaps(const struct mt_table *table, const size_t *widths)
+static size_t sum_with_gaps(const struct mt_text_table *table, const size_t *widths)
 {
     size_t total = (table->n_columns - 1) * GAP;
     for (size_t c = 0; c < table->n_columns; c++)
@@ -130,7 +130,8 @@ static size_t sum_with_gaps(const struct mt_table *table, const size_t *widths)
 }
 
 /* Takes what is too much from the first text column, down to a width that still says something. */
-static void fit(const struct mt_table *table, size_t columns, size_t widths[MT_TABLE_COLUMNS_MAX])
+static void fit(const struct mt_text_table *table, size_t columns,
+                size_t widths[MT_TEXT_TABLE_COLUMNS_MAX])
 {
     size_t total = sum_with_gaps(table, widths);
     for (size_t c = 0; c < table->n_columns && total > columns; c++) {
@@ -150,7 +151,7 @@ static void spaces(struct mt_strbuf *out, size_t n)
 }
 
 /* Writes one cell; the last of a line is not padded. */
-static void draw_cell(const struct mt_table *table, struct mt_strbuf *out, size_t column,
+static void draw_cell(const struct mt_text_table *table, struct mt_strbuf *out, size_t column,
                       const char *text, size_t indent, size_t width)
 {
     struct mt_strbuf cut = {0};
@@ -175,7 +176,8 @@ static void trim(struct mt_strbuf *out)
         out->data[--out->length] = '\0';
 }
 
-static void draw_rule(const struct mt_table *table, struct mt_strbuf *out, const size_t *widths)
+static void draw_rule(const struct mt_text_table *table, struct mt_strbuf *out,
+                      const size_t *widths)
 {
     size_t total = sum_with_gaps(table, widths);
     for (size_t i = 0; i < total; i++)
@@ -183,7 +185,7 @@ static void draw_rule(const struct mt_table *table, struct mt_strbuf *out, const
     mt_strbuf_puts(out, "\n");
 }
 
-static void draw_headings(const struct mt_table *table, const struct mt_table_look *look,
+static void draw_headings(const struct mt_text_table *table, const struct mt_text_table_look *look,
                           struct mt_strbuf *out, const size_t *widths)
 {
     mt_strbuf_puts(out, look->bold);
@@ -197,8 +199,9 @@ static void draw_headings(const struct mt_table *table, const struct mt_table_lo
     mt_strbuf_puts(out, "\n");
 }
 
-static void draw_line(const struct mt_table *table, const struct mt_table_look *look,
-                      struct mt_strbuf *out, const size_t *widths, const struct mt_table_line *line)
+static void draw_line(const struct mt_text_table *table, const struct mt_text_table_look *look,
+                      struct mt_strbuf *out, const size_t *widths,
+                      const struct mt_text_table_line *line)
 {
     const char *style = line->style == MT_ROW_BOLD    ? look->bold
                         : line->style == MT_ROW_FAINT ? look->faint
@@ -215,14 +218,14 @@ static void draw_line(const struct mt_table *table, const struct mt_table_look *
     mt_strbuf_puts(out, "\n");
 }
 
-void mt_table_draw(const struct mt_table *table, const struct mt_table_look *look,
-                   struct mt_strbuf *out)
+void mt_text_table_draw(const struct mt_text_table *table, const struct mt_text_table_look *look,
+                        struct mt_strbuf *out)
 {
     if (table->failed) {
         out->failed = 1;
         return;
     }
-    size_t widths[MT_TABLE_COLUMNS_MAX];
+    size_t widths[MT_TEXT_TABLE_COLUMNS_MAX];
     measure(table, widths);
     fit(table, look->columns, widths);
     draw_headings(table, look, out, widths);
