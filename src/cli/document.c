@@ -28,16 +28,17 @@ const struct mt_tally_process *cli_main_process(const struct mt_tally *tally)
 
 const char *cli_format_time(uint64_t time_ns, char text[CLI_TIME_TEXT])
 {
-    double seconds = (double)time_ns / 1e9;
+    /* Rounded first, so that 59.999 s is a minute and not 60.00 s. */
+    uint64_t seconds = time_ns / 1000000000 + (time_ns % 1000000000 >= 995000000);
     if (time_ns == MT_UNKNOWN)
         snprintf(text, CLI_TIME_TEXT, "?");
     else if (time_ns < 1000000000)
         snprintf(text, CLI_TIME_TEXT, "%" PRIu64 " ms", time_ns / 1000000);
-    else if (seconds < 59.995)
-        snprintf(text, CLI_TIME_TEXT, "%.2f s", seconds);
+    else if (seconds < 60)
+        snprintf(text, CLI_TIME_TEXT, "%.2f s", (double)time_ns / 1e9);
     else
-        snprintf(text, CLI_TIME_TEXT, "%" PRIu64 " min %02" PRIu64 " s", time_ns / 60000000000,
-                 time_ns / 1000000000 % 60);
+        snprintf(text, CLI_TIME_TEXT, "%" PRIu64 " min %02" PRIu64 " s", seconds / 60,
+                 seconds % 60);
     return text;
 }
 
