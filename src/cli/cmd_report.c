@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/* memtally report: a recording as table, JSON, CSV or folded stacks. */
+#include <stdint.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/document.h"
+#include "cli/loaded.h"
+#include "cli/moment.h"
+
+struct report_options {
+    int format;
+    const char *at;
+    uint64_t top;
+    int all;
+    const char *output;
+};
+
+#define AT(member) offsetof(struct report_options, member)
+
+static const struct cli_option report_options[] = {
+    {.name = "format",
+     .letter = 'f',
+     .kind = CLI_CHOICE,
+     .argument = "FORMAT",
+     .choices = cli_format_names,
+     .fallback = "table",
+     .offset = AT(format),
+     .help = "how to write the report; folded are call stacks for flame graph tools"},
+    {.name = "json",
+     .kind = CLI_FLAG,
+     .offset = AT(format),
+     .value = CLI_FORMAT_JSON,
+     .help = "the same as --format json"},
+    {.name = "at",
+     .kind = CLI_TEXT,
+     .argument = "MOMENT",
+     .fallback = "peak",
+     .offset = AT(at),
+     .help = "the moment to show: peak, steady, exit, or a time since the start such as 3.5s or "
+             "800ms; the nearest picture is taken"},
+    {.name = "top",
+     .kind = CLI_COUNT,
+     .argument = "N",
+     .least = 1,
+     .most = 1000000,
+     .offset = AT(top),
+     .help = "also show the N call stacks that hold most"},
+    {.name = "all",
+     .letter = 'a',
+     .kind = CLI_FLAG,
+     .offset = AT(all),
+     .help = "in a table: every detail and process, not the first few only"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .offset = AT(output),
+     .help = "write to FILE, which is replaced only once the report is complete"},
+    {0},
+};
+
+static int render(struct cli_loaded *loaded, const struct report_options *options,
+                  struct mt_strbuf *out, struct mt_error *error)
+{
+    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
+    if (options->output)
+        terminal.colour = 0;
+    if (options->all)
+        loaded->document.details_shown = 0;
+    return cli_document_render(&loaded->document, (enum cli_format)options->format, &terminal, out,
+                               error);
+}
+
+static int report_one(const char *path, const struct report_options *options,
+                      const struct mt_moment *moment, int first, struct mt_strbuf *out,
+                      struct mt_error *error)
+{
+    struct cli_loaded loaded = {0};
+    const struct cli_load_options load = {
+        .moment = *moment,
+        .stacks = options->top || options->format == CLI_FORMAT_FOLDED,
+        .stacks_limit = options->top,
+    };
+    int result = cli_load(&loaded, path, &load, error);
+    if (result == 0) {
+        loaded.document.follows_another = !first;
+        result = render(&loaded, options, out, error);
+    }
+    cli_unload(&loaded);
+    return result;
+}
+
+/* What stands between two documents of a format. */
+static const char *separator(int format)
+{
+    if (format == CLI_FORMAT_TABLE)
+        return "\n";
+    return format == CLI_FORMAT_JSON ? "," : "";
+}
+
+static int report_all(const struct cli_call *call, const struct mt_moment *moment,
+                      struct mt_strbuf *out, struct mt_error *error)
+{
+    const struct report_options *options = call->options;
+    int is_list = call->n_operands > 1 && options->format == CLI_FORMAT_JSON;
+    if (is_list)
+        mt_strbuf_puts(out, "[\n");
+    for (size_t i = 0; i < call->n_operands; i++) {
+        if (i)
+            mt_strbuf_puts(out, separator(options->format));
+        int result = report_one(call->operands[i], options, moment, i == 0, out, error);
+        if (result)
+            return result;
+    }
+    if (is_list)
+        mt_strbuf_puts(out, "]\n");
+    return 0;
+}
+
+static int run_report(const struct cli_call *call)
+{
+    const struct report_options *options = call->options;
+    struct mt_moment moment;
+    struct mt_strbuf out = {0};
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    int result = cli_parse_moment(options->at, &moment, &error);
+    if (result == 0)
+        result = report_all(call, &moment, &out, &error);
+    int code = result ? cli_fail(&error) : cli_write_output(&out, options->output);
+    mt_strbuf_finish(&out);
+    return code;
+}
+
+static const char *const description[] = {
+    "Shows what a recording holds: where every resident byte of the program was at one moment, by "
+    "category, adding up to what the kernel says. What belongs to nothing known is shown as "
+    "unattributed.",
+    "DIR is the folder that 'memtally run' or 'memtally profile' wrote. With several, a table "
+    "follows the other, JSON is a list, and CSV tells them apart by its first column.",
+    NULL,
+};
+
+static const struct cli_example examples[] = {
+    {"memtally report memtally-llama-bench-20260102-030405", "The breakdown at the peak."},
+    {"memtally report DIR --at 3.5s --json --output report.json",
+     "The moment 3.5 s after the start, for a program to read."},
+    {"memtally report DIR --format folded | flamegraph.pl > heap.svg",
+     "A flame graph of the heap at its peak."},
+    {0},
+};
+
+const struct cmd_entry cmd_report = {
+    .name = "report",
+    .synopsis = "[options] DIR...",
+    .summary = "show a recording as table, JSON, CSV or folded stacks",
+    .description = description,
+    .examples = examples,
+    .options = report_options,
+    .options_size = sizeof(struct report_options),
+    .operands = CLI_OPERANDS_DIRECTORIES,
+    .least_operands = 1,
+    .run = run_report,
+};

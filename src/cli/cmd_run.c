@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/* memtally run: a program under the recorder. Its standard streams and its status stay its own. */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <memtally/run.h>
+#include <memtally/units.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/forward.h"
+#include "cli/loaded.h"
+#include "cli/program.h"
+#include "cli/progress.h"
+#include "cli/recorder_path.h"
+
+#define POLL_MS 100
+
+struct run_options {
+    const char *output;
+    int depth;
+    int stacks;
+    double picture_share;
+    int quiet;
+};
+
+/* In the order of enum mt_depth and enum mt_stacks. */
+static const char *const depths[] = {"default", "full", NULL};
+static const char *const stack_kinds[] = {"fp", "unwind", "none", NULL};
+
+#define AT(member) offsetof(struct run_options, member)
+
+static const struct cli_option run_options[] = {
+    {.name = "output",
+     .letter = 'o',
+     .kind = CLI_DIRECTORY,
+     .argument = "DIR",
+     .offset = AT(output),
+     .help = "the folder to record into, which must not hold a recording; by default a new "
+             "memtally-PROGRAM-DATE-TIME in the current directory"},
+    {.name = "depth",
+     .kind = CLI_CHOICE,
+     .argument = "DEPTH",
+     .choices = depths,
+     .fallback = "default",
+     .offset = AT(depth),
+     .help = "default: every mapping, engine buffer and block of at least 64 KiB, smaller ones "
+             "counted and sampled; full: every single event"},
+    {.name = "stacks",
+     .kind = CLI_CHOICE,
+     .argument = "HOW",
+     .choices = stack_kinds,
+     .fallback = "fp",
+     .offset = AT(stacks),
+     .help = "how call stacks are taken: by frame pointers, by unwinding (slower, and through "
+             "code without frame pointers), or not at all"},
+    {.name = "picture-share",
+     .kind = CLI_REAL,
+     .argument = "PERCENT",
+     .most = 100,
+     .fallback = "2",
+     .offset = AT(picture_share),
+     .help = "how much of the run time pictures of the resident pages may take"},
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = CLI_FLAG,
+     .offset = AT(quiet),
+     .help = "print neither progress nor the breakdown at the end"},
+    {0},
+};
+
+/* One run from its folder to its breakdown. */
+struct session {
+    const struct run_options *options;
+    char folder[PATH_MAX];
+    int folder_is_new; /* made here, and to be removed if nothing is recorded */
+    char recorder[PATH_MAX];
+    struct cli_progress progress;
+};
+
+static int choose_folder(struct session *session, const char *program)
+{
+    const char *named = session->options->output;
+    if (named) {
+        if (snprintf(session->folder, sizeof session->folder, "%s", named) < PATH_MAX)
+            return CLI_EXIT_OK;
+        cli_complain("run: the name of the folder is too long");
+        return CLI_EXIT_FAILED;
+    }
+    int failed = cli_make_recording_folder(program, session->folder, sizeof session->folder);
+    session->folder_is_new = !failed;
+    if (!failed)
+        return CLI_EXIT_OK;
+    cli_complain("run: cannot make the folder %s: %s; choose another with -o DIR", session->folder,
+                 strerror(failed));
+    return CLI_EXIT_FAILED;
+}
+
+static int prepare(struct session *session, char *const *argv)
+{
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    int code = cli_check_program(argv[0]);
+    if (code)
+        return code;
+    if (cli_find_recorder(session->recorder, sizeof session->recorder, &error)) {
+        cli_fail(&error);
+        return CLI_EXIT_FAILED;
+    }
+    return choose_folder(session, argv[0]);
+}
+
+static int start(struct session *session, char *const *argv, struct mt_run **run)
+{
+    double share = session->options->picture_share / 100;
+    const struct mt_run_options options = {
+        .directory = session->folder,
+        .recorder_path = session->recorder,
+        .depth = (enum mt_depth)session->options->depth,
+        .stacks = (enum mt_stacks)session->options->stacks,
+        .picture_share = share > 0 ? share : 1e-9, /* 0 would ask for the default */
+        .argv = argv,
+        .stdout_fd = -1,
+        .stderr_fd = -1,
+    };
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    if (mt_run_start(&options, run, &error) == 0)
+        return CLI_EXIT_OK;
+    if (session->folder_is_new)
+        rmdir(session->folder);
+    cli_fail(&error);
+    return CLI_EXIT_FAILED;
+}
+
+static void show_status(struct cli_progress *progress, const struct mt_run_status *status)
+{
+    char resident[MT_SIZE_TEXT];
+    cli_progress_show(progress, "memtally: %.1f s  %s resident  %" PRIu64 " process%s",
+                      (double)status->elapsed_ns / 1e9,
+                      mt_format_size(status->resident_bytes, resident), status->n_processes,
+                      status->n_processes == 1 ? "" : "es");
+}
+
+/* Watches until the last process has ended. Where watching fails the program goes on without. */
+static void watch(struct session *session, struct mt_run *run)
+{
+    struct mt_run_status status = {.running = 1};
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    while (status.running) {
+        if (mt_run_poll(run, POLL_MS, &status, &error)) {
+            cli_progress_clear(&session->progress);
+            cli_fail(&error);
+            return;
+        }
+        if (status.running)
+            show_status(&session->progress, &status);
+    }
+}
+
+static void show_packing(void *context, double share)
+{
+    struct session *session = context;
+    cli_progress_show(&session->progress, "memtally: packing the recording, %.0f %%", share * 100);
+}
+
+/* A path as a shell takes it. */
+static void put_shell_word(struct mt_strbuf *out, const char *word)
+{
+    size_t plain = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                                "%+,-./:=@_");
+    if (*word && !word[plain]) {
+        mt_strbuf_puts(out, word);
+        return;
+    }
+    mt_strbuf_puts(out, "'");
+    for (; *word; word++) {
+        if (*word == '\'')
+            mt_strbuf_puts(out, "'\\''");
+        else
+            mt_strbuf_append(out, word, 1);
+    }
+    mt_strbuf_puts(out, "'");
+}
+
+/* The breakdown goes to stderr, because stdout is the program's. */
+static void print_breakdown(const struct session *session)
+{
+    struct cli_loaded loaded = {0};
+    const struct cli_load_options options = {.moment = {MT_MOMENT_PEAK, 0}};
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    struct mt_strbuf out = {0};
+    struct cli_terminal terminal = cli_terminal_of(STDERR_FILENO);
+    if (cli_load(&loaded, session->folder, &options, &error))
+        cli_fail(&error);
+    else
+        cli_document_summary(&loaded.document, &terminal, &out);
+    mt_strbuf_puts(&out, out.length ? "\nmemtally report " : "memtally report ");
+    put_shell_word(&out, session->folder);
+    mt_strbuf_puts(&out, "\n");
+    fputs(mt_strbuf_text(&out), stderr);
+    mt_strbuf_finish(&out);
+    cli_unload(&loaded);
+}
+
+static int finish(struct session *session, struct mt_run *run)
+{
+    struct mt_run_result result = {.exit_code = CLI_EXIT_FAILED};
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    int failed = mt_run_finish(run, show_packing, session, &result, &error);
+    cli_progress_clear(&session->progress);
+    if (failed)
+        cli_fail(&error);
+    if (!session->options->quiet)
+        print_breakdown(session);
+    return result.exit_code;
+}
+
+static int run_run(const struct cli_call *call)
+{
+    struct session session = {.options = call->options};
+    struct mt_run *run;
+    int code = prepare(&session, call->operands);
+    if (code)
+        return code;
+    cli_progress_init(&session.progress, !session.options->quiet);
+    cli_forward_begin();
+    code = start(&session, call->operands, &run);
+    if (code)
+        return code;
+    cli_forward_to(run);
+    watch(&session, run);
+    cli_forward_to(NULL);
+    return finish(&session, run);
+}
+
+static const char *const description[] = {
+    "Runs CMD with the recorder in it and watches its process tree. What it allocates, maps and "
+    "holds is recorded into a folder, which is readable even if the program crashes or is killed. "
+    "The program's output and its status stay its own.",
+    "When it has ended, a short breakdown by category at the peak is printed to standard error; "
+    "'memtally report' shows the rest.",
+    "SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH that are sent to memtally are "
+    "passed on to the program; memtally itself stays to finish the recording.",
+    "Programs that are linked statically or run with another user's rights cannot be seen from "
+    "within; they are watched from outside, and the report says so.",
+    NULL,
+};
+
+static const struct cli_example examples[] = {
+    {"memtally run -- llama-bench -m model.gguf", "Where the memory of a benchmark goes."},
+    {"memtally run -o rec --stacks unwind -- python3 train.py",
+     "Records into the folder rec, with call stacks through any code."},
+    {0},
+};
+
+static const struct cli_status statuses[] = {
+    {"status of CMD", "CMD was run; 128+n where signal n killed it"},
+    {"2", "wrong usage"},
+    {"125", "memtally itself failed"},
+    {"126", "CMD was found and cannot be run"},
+    {"127", "CMD was not found"},
+    {0},
+};
+
+const struct cmd_entry cmd_run = {
+    .name = "run",
+    .synopsis = "[options] [--] CMD [ARGUMENT...]",
+    .summary = "run a program and record where its memory goes",
+    .description = description,
+    .examples = examples,
+    .statuses = statuses,
+    .options = run_options,
+    .options_size = sizeof(struct run_options),
+    .operands = CLI_OPERANDS_PROGRAM,
+    .least_operands = 1,
+    .run = run_run,
+};

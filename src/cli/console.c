@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/* Terminal, stderr, stdout and output files. Knows nothing of commands. */
+#include "cli/console.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <langinfo.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/command.h"
+
+static int terminal_columns(int fd)
+{
+    struct winsize size;
+    if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20 && size.ws_col < CLI_COLUMNS_MAX)
+        return size.ws_col;
+    return CLI_COLUMNS_MAX;
+}
+
+struct cli_terminal cli_terminal_of(int fd)
+{
+    struct cli_terminal terminal = {.is_terminal = isatty(fd), .columns = CLI_COLUMNS_MAX};
+    const char *no_colour = getenv("NO_COLOR");
+    const char *term = getenv("TERM");
+    terminal.utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+    if (!terminal.is_terminal)
+        return terminal;
+    terminal.columns = terminal_columns(fd);
+    terminal.cursor = term && *term && strcmp(term, "dumb") != 0;
+    terminal.colour = terminal.cursor && !(no_colour && *no_colour);
+    return terminal;
+}
+
+const char *cli_bold(const struct cli_terminal *terminal)
+{
+    return terminal->colour ? "\033[1m" : "";
+}
+
+const char *cli_faint(const struct cli_terminal *terminal)
+{
+    return terminal->colour ? "\033[2m" : "";
+}
+
+const char *cli_plain(const struct cli_terminal *terminal)
+{
+    return terminal->colour ? "\033[0m" : "";
+}
+
+void cli_complain(const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    /* What came from a file or from argv must not steer the terminal. */
+    for (char *at = text; *at; at++)
+        if ((unsigned char)*at < 0x20 || *at == 0x7f)
+            *at = '?';
+    fprintf(stderr, "memtally: %s\n", text);
+}
+
+int cli_exit_of(int error_code)
+{
+    switch (error_code) {
+    case MT_OK:
+        return CLI_EXIT_OK;
+    case MT_EARG:
+    case MT_ENOTFOUND:
+    case MT_EFORMAT:
+    case MT_ETRUNCATED:
+    case MT_EVERSION:
+    case MT_ECORRUPT:
+    case MT_EBUSY:
+        return CLI_EXIT_USAGE;
+    case MT_EPERM:
+    case MT_EUNSUPPORTED:
+    case MT_ENOMEM:
+        return CLI_EXIT_CANNOT;
+    default:
+        return CLI_EXIT_NO;
+    }
+}
+
+int cli_fail(const struct mt_error *error)
+{
+    const char *text = error->text[0] ? error->text : mt_error_sentence(error->code);
+    if (error->offset != MT_NO_OFFSET && error->text[0])
+        cli_complain("%s (at byte %" PRIu64 ")", text, error->offset);
+    else
+        cli_complain("%s", text);
+    return cli_exit_of(error->code);
+}
+
+/* Writes all bytes. Returns 0 or an errno value. */
+static int write_all(int fd, const char *bytes, size_t length)
+{
+    while (length > 0) {
+        ssize_t written = write(fd, bytes, length);
+        if (written < 0 && errno != EINTR)
+            return errno;
+        if (written > 0) {
+            bytes += written;
+            length -= (size_t)written;
+        }
+    }
+    return 0;
+}
+
+int cli_print(const struct mt_strbuf *text)
+{
+    if (mt_strbuf_failed(text)) {
+        cli_complain("out of memory while preparing the output");
+        return CLI_EXIT_CANNOT;
+    }
+    fflush(stdout);
+    int failed = write_all(STDOUT_FILENO, mt_strbuf_text(text), text->length);
+    if (!failed)
+        return CLI_EXIT_OK;
+    cli_complain("cannot write to standard output: %s", strerror(failed));
+    return CLI_EXIT_NO;
+}
+
+static int close_fd(int fd)
+{
+    return close(fd) ? errno : 0;
+}
+
+/* Writes the text to a new file beside `path`, whose name is left in `beside`. Returns 0 or an
+ * errno value. */
+static int write_beside(const struct mt_strbuf *text, const char *path, char *beside, size_t size)
+{
+    if (snprintf(beside, size, "%s.XXXXXX", path) >= (int)size)
+        return ENAMETOOLONG;
+    int fd = mkostemp(beside, O_CLOEXEC);
+    if (fd < 0) {
+        beside[0] = '\0';
+        return errno;
+    }
+    mode_t mask = umask(0);
+    umask(mask);
+    int failed = fchmod(fd, 0666 & ~mask) ? errno : 0;
+    if (!failed)
+        failed = write_all(fd, mt_strbuf_text(text), text->length);
+    int close_failed = close_fd(fd);
+    return failed ? failed : close_failed;
+}
+
+/* A device or a pipe cannot be renamed over: it is written to. */
+static int is_special(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && !S_ISREG(status.st_mode);
+}
+
+static int write_special(const struct mt_strbuf *text, const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno;
+    int failed = write_all(fd, mt_strbuf_text(text), text->length);
+    int close_failed = close_fd(fd);
+    return failed ? failed : close_failed;
+}
+
+static int replace_file(const struct mt_strbuf *text, const char *path)
+{
+    char beside[4096];
+    int failed = write_beside(text, path, beside, sizeof beside);
+    if (!failed && rename(beside, path))
+        failed = errno;
+    if (failed && beside[0])
+        unlink(beside);
+    return failed;
+}
+
+int cli_write_output(const struct mt_strbuf *text, const char *path)
+{
+    if (!path || strcmp(path, "-") == 0)
+        return cli_print(text);
+    if (mt_strbuf_failed(text)) {
+        cli_complain("out of memory while preparing the output");
+        return CLI_EXIT_CANNOT;
+    }
+    int failed = is_special(path) ? write_special(text, path) : replace_file(text, path);
+    if (!failed)
+        return CLI_EXIT_OK;
+    cli_complain("cannot write %s: %s", path, strerror(failed));
+    return cli_exit_of(mt_code_of_errno(failed));
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* Speaking to the user: errors to stderr, results to stdout or to a file, what the terminal can.
+ *
+ * Results are built in memory and written once, so that a failed command leaves nothing half
+ * written. */
+#ifndef CLI_CONSOLE_H
+#define CLI_CONSOLE_H
+
+#include <memtally/error.h>
+
+#include "base/strbuf.h"
+
+/* Tables and help never use more columns than this. */
+#define CLI_COLUMNS_MAX 80
+
+/* What can be shown at a file descriptor. */
+struct cli_terminal {
+    int is_terminal;
+    int columns; /* CLI_COLUMNS_MAX or less */
+    int colour;  /* a terminal, without NO_COLOR in the environment and TERM not "dumb" */
+    int cursor;  /* a terminal on which a line can be drawn again */
+    int utf8;    /* the locale's encoding is UTF-8 */
+};
+
+struct cli_terminal cli_terminal_of(int fd);
+
+/* Prints "memtally: text" to stderr. */
+void cli_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Prints what `error` says, with the byte position where it has one, and returns the exit code for
+ * its code. */
+int cli_fail(const struct mt_error *error);
+
+/* The exit code for an MT_E code: bad input is 2, what this machine refuses is 3, the rest is 1. */
+int cli_exit_of(int error_code);
+
+/* Writes `text` to stdout, all of it. Returns CLI_EXIT_OK, or complains (a full disk, a reader that
+ * has gone) and returns CLI_EXIT_NO. */
+int cli_print(const struct mt_strbuf *text);
+
+/* Like cli_print() where `path` is NULL or "-". Else writes the text beside `path` and renames it
+ * into place, so that the file is whole or as it was before. */
+int cli_write_output(const struct mt_strbuf *text, const char *path);
+
+/* The start and the end of a style ("1" bold, "2" faint), "" where there are no colours. Borrowed,
+ * static. */
+const char *cli_bold(const struct cli_terminal *terminal);
+const char *cli_faint(const struct cli_terminal *terminal);
+const char *cli_plain(const struct cli_terminal *terminal);
+
+#endif

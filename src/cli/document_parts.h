@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* The formats of a document, one function each, and the figures that they share. */
+#ifndef CLI_DOCUMENT_PARTS_H
+#define CLI_DOCUMENT_PARTS_H
+
+#include "cli/document.h"
+#include "emit/json.h"
+#include "emit/text_table.h"
+
+void cli_document_json(const struct cli_document *document, struct mt_strbuf *out);
+void cli_document_csv(const struct cli_document *document, struct mt_strbuf *out);
+void cli_document_folded(const struct cli_document *document, struct mt_strbuf *out);
+void cli_document_table(const struct cli_document *document, const struct cli_terminal *terminal,
+                        struct mt_strbuf *out);
+
+/* The sections that LLM profilers write: memory_breakdown, model_info, gpu_info. */
+void cli_json_profiler_sections(const struct cli_document *document, struct mt_json *json);
+
+/* Parts of the table. */
+void cli_table_places(const struct cli_document *document, const struct cli_terminal *terminal,
+                      size_t details_shown, struct mt_strbuf *out);
+void cli_table_processes(const struct cli_document *document, const struct cli_terminal *terminal,
+                         struct mt_strbuf *out);
+void cli_table_runs(const struct cli_document *document, const struct cli_terminal *terminal,
+                    struct mt_strbuf *out);
+void cli_table_phases(const struct cli_document *document, const struct cli_terminal *terminal,
+                      struct mt_strbuf *out);
+void cli_table_stacks(const struct cli_document *document, const struct cli_terminal *terminal,
+                      struct mt_strbuf *out);
+void cli_table_timeline(const struct cli_document *document, const struct cli_terminal *terminal,
+                        struct mt_strbuf *out);
+
+/* A heading with an empty line before it. */
+void cli_table_heading(const struct cli_terminal *terminal, const char *text,
+                       struct mt_strbuf *out);
+
+/* Draws a table after an empty line and finishes it. */
+void cli_table_draw(struct mt_text_table *table, const struct cli_terminal *terminal,
+                    struct mt_strbuf *out);
+
+/* A label and what is said of it, wrapped. */
+void cli_table_fact(const struct cli_terminal *terminal, struct mt_strbuf *out, const char *label,
+                    const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* A time such as "812 ms", "3.40 s" or "2 min 05 s"; "?" where it is MT_UNKNOWN. Returns text. */
+#define CLI_TIME_TEXT 40
+const char *cli_format_time(uint64_t time_ns, char text[CLI_TIME_TEXT]);
+
+/* Sums where a part that is not known makes the sum unknown. */
+uint64_t cli_sum(uint64_t a, uint64_t b);
+
+/* The process that was run, as what it was in the end: the last image of the first process of the
+ * tally, or NULL. */
+const struct mt_tally_process *cli_main_process(const struct mt_tally *tally);
+
+#endif

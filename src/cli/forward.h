@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* Passing signals on to the program that is run. */
+#ifndef CLI_FORWARD_H
+#define CLI_FORWARD_H
+
+#include <memtally/run.h>
+
+/* From here on, signals that would end memtally do not. Those that were ignored stay ignored, for
+ * the program too. Call it before the program is started: the program gets the defaults. */
+void cli_forward_begin(void);
+
+/* Signals are passed on to `run`, one that came before too. NULL: to none. */
+void cli_forward_to(struct mt_run *run);
+
+#endif

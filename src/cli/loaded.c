@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* From a recording to a document. */
+#include "cli/loaded.h"
+
+#include <stdlib.h>
+
+static void fill_document(struct cli_loaded *loaded, const char *path, size_t n_timeline)
+{
+    struct cli_document document = CLI_DOCUMENT_EMPTY;
+    document.recording = path;
+    document.tally = loaded->tally;
+    document.timeline = loaded->timeline;
+    document.n_timeline = n_timeline;
+    document.n_marks = mt_recording_marks(loaded->recording, &document.marks);
+    document.damage = &loaded->damage;
+    document.stacks = loaded->stacks;
+    loaded->document = document;
+}
+
+int cli_load(struct cli_loaded *loaded, const char *path, const struct cli_load_options *options,
+             struct mt_error *error)
+{
+    size_t n_timeline = 0;
+    int result = mt_recording_open(path, &loaded->recording, error);
+    if (result)
+        return result;
+    mt_recording_get_damage(loaded->recording, &loaded->damage);
+    result = mt_recording_tally(loaded->recording, &options->moment, &loaded->tally, error);
+    if (result)
+        return result;
+    result = mt_recording_timeline(loaded->recording, &loaded->timeline, &n_timeline, error);
+    if (result)
+        return result;
+    if (options->stacks)
+        result = mt_recording_stacks(loaded->recording, &options->moment, options->stacks_limit,
+                                     &loaded->stacks, error);
+    if (result)
+        return result;
+    fill_document(loaded, path, n_timeline);
+    return 0;
+}
+
+void cli_unload(struct cli_loaded *loaded)
+{
+    mt_stack_list_destroy(loaded->stacks);
+    free(loaded->timeline);
+    mt_tally_destroy(loaded->tally);
+    mt_recording_close(loaded->recording);
+    *loaded = (struct cli_loaded){0};
+}

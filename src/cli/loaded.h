@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* A recording with everything that a document shows of it. */
+#ifndef CLI_LOADED_H
+#define CLI_LOADED_H
+
+#include "cli/document.h"
+
+/* Start with {0}. The members are owned; `document` borrows from them. */
+struct cli_loaded {
+    struct mt_recording *recording;
+    struct mt_tally *tally;
+    struct mt_timeline_point *timeline;
+    struct mt_stack_list *stacks;
+    struct mt_recording_damage damage;
+    struct cli_document document;
+};
+
+/* What to take out of a recording. `stacks_limit` counts where `stacks` is set; 0 is all. */
+struct cli_load_options {
+    struct mt_moment moment;
+    int stacks;
+    size_t stacks_limit;
+};
+
+/* Opens the recording `path` and fills in the document. Returns 0 or the error of the library. */
+int cli_load(struct cli_loaded *loaded, const char *path, const struct cli_load_options *options,
+             struct mt_error *error);
+
+void cli_unload(struct cli_loaded *loaded);
+
+#endif

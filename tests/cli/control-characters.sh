@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+memtally "$(printf "a\033[31mb\n")"

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: MIT
+mkdir empty
+memtally report --at 3x empty

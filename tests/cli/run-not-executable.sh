@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: MIT
+: >plain
+memtally run -- ./plain
+echo "$?"
+memtally run -- /
+echo "$?"
+ls

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/* Every format of a document, against the files beside this one. With MEMTALLY_GOLDEN=rewrite in
+ * the environment the files are written instead; look at what changed before you keep it. */
+#include "tests/support/unit.h"
+
+#include "cli/document.h"
+#include "emit/text.h"
+#include "sample_tally.h"
+
+#include <jansson.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct cli_terminal ascii = {.columns = 80};
+static const struct cli_terminal unicode = {.columns = 80, .utf8 = 1};
+
+static const struct cli_document_run runs[] = {
+    {1, 1, 900, 300, 600, 523 * MIB, 16, 1, 16},
+    {2, 0, 812.5, 250, 562.5, 522 * MIB, 16, 1, 16},
+    {3, 0, 790, 245, 545, 521 * MIB, 16, 1, 16},
+    {4, 0, 850, -1, -1, MT_UNKNOWN, 16, 1, 16},
+};
+
+static const struct cli_document_phase phases[] = {
+    {"load", 0, 1500000000, 440 * MIB},
+    {"prefill", 1500000000, 1750000000, 520 * MIB},
+    {"decode", 1750000000, MT_UNKNOWN, MT_UNKNOWN},
+};
+
+static struct cli_document recorded(void)
+{
+    struct cli_document document = CLI_DOCUMENT_EMPTY;
+    document.tally = &sample_tally;
+    document.timeline = sample_timeline;
+    document.n_timeline = sizeof sample_timeline / sizeof *sample_timeline;
+    document.damage = &sample_damage;
+    return document;
+}
+
+static struct cli_document profiled(void)
+{
+    struct cli_document document = recorded();
+    document.runs = runs;
+    document.n_runs = sizeof runs / sizeof *runs;
+    document.phases = phases;
+    document.n_phases = sizeof phases / sizeof *phases;
+    return document;
+}
+
+static char *read_golden(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    if (!file)
+        fail_msg("%s is not there; write it with MEMTALLY_GOLDEN=rewrite", path);
+    char *text = calloc(1, 65536);
+    assert_non_null(text);
+    size_t length = fread(text, 1, 65535, file);
+    assert_true(length < 65535);
+    fclose(file);
+    return text;
+}
+
+static void write_golden(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
+    assert_int_equal(fclose(file), 0);
+}
+
+static void assert_golden(const struct mt_strbuf *out, const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", GOLDEN_DIR, name);
+    const char *golden = getenv("MEMTALLY_GOLDEN");
+    if (golden && strcmp(golden, "rewrite") == 0)
+        write_golden(path, mt_strbuf_text(out));
+    char *expected = read_golden(path);
+    assert_string_equal(mt_strbuf_text(out), expected);
+    free(expected);
+}
+
+static void assert_renders(const struct cli_document *document, enum cli_format format,
+                           const struct cli_terminal *terminal, const char *name)
+{
+    struct mt_strbuf out = {0};
+    struct mt_error error;
+    assert_int_equal(cli_document_render(document, format, terminal, &out, &error), 0);
+    assert_golden(&out, name);
+    mt_strbuf_finish(&out);
+}
+
+static void test_a_recording_in_every_format(void **state)
+{
+    (void)state;
+    struct cli_document document = recorded();
+    assert_renders(&document, CLI_FORMAT_TABLE, &ascii, "recording.table");
+    assert_renders(&document, CLI_FORMAT_JSON, &ascii, "recording.json");
+    assert_renders(&document, CLI_FORMAT_CSV, &ascii, "recording.csv");
+    document.stacks = &sample_stacks;
+    assert_renders(&document, CLI_FORMAT_TABLE, &unicode, "recording.utf8.table");
+    assert_renders(&document, CLI_FORMAT_FOLDED, &ascii, "recording.folded");
+}
+
+static void test_a_profile_in_every_format(void **state)
+{
+    (void)state;
+    struct cli_document document = profiled();
+    struct cli_document_settings settings = CLI_SETTINGS_UNKNOWN;
+    settings.context_tokens = 2048;
+    settings.prompt_tokens = 64;
+    settings.generated_tokens = 16;
+    settings.kv_type_k = "f16";
+    const struct cli_document_model model = {"m.gguf",  "smollm-135m", "llama", "f16",
+                                             134515008, 240 * MIB,     30,      2048};
+    document.settings = &settings;
+    document.model = &model;
+    assert_renders(&document, CLI_FORMAT_TABLE, &ascii, "profile.table");
+    assert_renders(&document, CLI_FORMAT_JSON, &ascii, "profile.json");
+    assert_renders(&document, CLI_FORMAT_CSV, &ascii, "profile.csv");
+}
+
+static void test_a_summary_has_categories_only(void **state)
+{
+    (void)state;
+    struct cli_document document = recorded();
+    struct mt_strbuf out = {0};
+    cli_document_summary(&document, &ascii, &out);
+    assert_golden(&out, "recording.summary");
+    mt_strbuf_finish(&out);
+}
+
+static void assert_no_line_is_wider_than(const char *text, size_t columns)
+{
+    while (*text) {
+        size_t length = strcspn(text, "\n");
+        char line[1024];
+        assert_true(length < sizeof line);
+        memcpy(line, text, length);
+        line[length] = '\0';
+        if (mt_text_columns(line) > columns)
+            fail_msg("%zu columns: %s", mt_text_columns(line), line);
+        text += length + 1;
+    }
+}
+
+static void test_nothing_is_wider_than_the_terminal(void **state)
+{
+    (void)state;
+    struct cli_document document = profiled();
+    document.stacks = &sample_stacks;
+    for (int columns = 72; columns <= 80; columns += 4) {
+        struct mt_strbuf out = {0};
+        const struct cli_terminal terminal = {.columns = columns, .utf8 = columns == 80};
+        assert_int_equal(cli_document_render(&document, CLI_FORMAT_TABLE, &terminal, &out, NULL),
+                         0);
+        assert_no_line_is_wider_than(mt_strbuf_text(&out), (size_t)columns);
+        mt_strbuf_finish(&out);
+    }
+}
+
+/* The document as a reader of JSON sees it. */
+static json_t *as_json(const struct cli_document *document)
+{
+    struct mt_strbuf out = {0};
+    assert_int_equal(cli_document_render(document, CLI_FORMAT_JSON, &ascii, &out, NULL), 0);
+    json_t *root = json_loads(mt_strbuf_text(&out), JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(root);
+    mt_strbuf_finish(&out);
+    return root;
+}
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    assert_true(json_is_number(value));
+    return json_number_value(value);
+}
+
+static void test_rows_and_unattributed_add_up_in_the_json(void **state)
+{
+    (void)state;
+    struct cli_document document = recorded();
+    json_t *root = as_json(&document);
+    const json_t *place = json_array_get(json_object_get(root, "places"), 0);
+    const json_t *row;
+    size_t index;
+    double sum = number(place, "unattributed_bytes");
+    json_array_foreach(json_object_get(place, "rows"), index, row) sum +=
+        number(row, "resident_bytes");
+    assert_true(sum == number(place, "total_resident_bytes"));
+    assert_true(sum == 545259520);
+    json_decref(root);
+}
+
+static void test_the_profilers_breakdown_adds_up_to_its_total(void **state)
+{
+    (void)state;
+    struct cli_document document = recorded();
+    json_t *root = as_json(&document);
+    const json_t *breakdown = json_object_get(root, "memory_breakdown");
+    double parts = number(breakdown, "model_weights_gb") + number(breakdown, "kv_cache_gb") +
+                   number(breakdown, "activations_gb") + number(breakdown, "framework_overhead_gb");
+    assert_true(number(breakdown, "model_weights_gb") == 0.46137344);
+    assert_true(parts > 0.545259519 && parts < 0.545259521);
+    assert_true(number(breakdown, "total_gb") == 0.54525952);
+    json_decref(root);
+}
+
+static void test_unknown_is_null_and_never_zero(void **state)
+{
+    (void)state;
+    struct cli_document document = recorded();
+    json_t *root = as_json(&document);
+    const json_t *child = json_array_get(json_object_get(root, "processes"), 1);
+    assert_true(json_is_null(json_object_get(child, "swap_bytes")));
+    assert_true(json_is_null(json_object_get(child, "peak_caught_bytes")));
+    assert_true(json_is_null(json_object_get(json_object_get(root, "settings"), "batch")));
+    const json_t *machine = json_object_get(root, "machine");
+    assert_true(json_is_null(json_object_get(machine, "pressure_full_avg10_percent")));
+    assert_true(number(machine, "swap_used_bytes") == 0);
+    json_decref(root);
+}
+
+static void test_the_spread_leaves_warm_ups_and_unknowns_out(void **state)
+{
+    (void)state;
+    struct cli_document document = profiled();
+    struct cli_spread latency = cli_document_spread(&document, CLI_FIGURE_LATENCY);
+    assert_int_equal(latency.n, 3);
+    assert_true(latency.least == 790 && latency.median == 812.5 && latency.most == 850);
+    struct cli_spread prefill = cli_document_spread(&document, CLI_FIGURE_PREFILL);
+    assert_int_equal(prefill.n, 2);
+    assert_true(prefill.median == 247.5);
+    document.n_runs = 1;
+    struct cli_spread none = cli_document_spread(&document, CLI_FIGURE_PEAK);
+    assert_int_equal(none.n, 0);
+    assert_true(none.median < 0);
+}
+
+static void test_folded_needs_stacks(void **state)
+{
+    (void)state;
+    struct cli_document document = recorded();
+    struct mt_strbuf out = {0};
+    struct mt_error error;
+    assert_int_equal(cli_document_render(&document, CLI_FORMAT_FOLDED, &ascii, &out, &error),
+                     MT_ENOTFOUND);
+    assert_non_null(strstr(error.text, "--stacks"));
+    assert_int_equal(out.length, 0);
+    mt_strbuf_finish(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_recording_in_every_format),
+        cmocka_unit_test(test_a_profile_in_every_format),
+        cmocka_unit_test(test_a_summary_has_categories_only),
+        cmocka_unit_test(test_nothing_is_wider_than_the_terminal),
+        cmocka_unit_test(test_rows_and_unattributed_add_up_in_the_json),
+        cmocka_unit_test(test_the_profilers_breakdown_adds_up_to_its_total),
+        cmocka_unit_test(test_unknown_is_null_and_never_zero),
+        cmocka_unit_test(test_the_spread_leaves_warm_ups_and_unknowns_out),
+        cmocka_unit_test(test_folded_needs_stacks),
+    };
+    setlocale(LC_CTYPE, "C.UTF-8");
+    return RUN_TESTS(tests);
+}
