@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT */
+/* profile: runs a model with an engine under the recorder and says where the memory went. */
+#include <errno.h>
+#include <fts.h>
+#include <inttypes.h>
+#include <memtally/units.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/profile/engine_version.h"
+#include "cli/profile/find.h"
+#include "cli/profile/model_file.h"
+#include "cli/profile/result.h"
+#include "cli/profile/session.h"
+#include "cli/profile/verdict.h"
+#include "cli/recorder_path.h"
+#include "net/http_client.h"
+
+struct profile_options {
+    int engine;
+    const char *engine_path;
+    const char *output;
+    uint64_t repeats;
+    const char *prompt;
+    uint64_t prompt_tokens;
+    uint64_t max_tokens;
+    uint64_t batch_size;
+    uint64_t context;
+    int kv_type;
+    uint64_t threads;
+    uint64_t timeout;
+    int depth;
+    int stacks;
+    int format;
+    int json;
+};
+
+#define AT(member) offsetof(struct profile_options, member)
+
+static const char *const engine_names[] = {"auto", "node-llama-cpp", "llama-server", "llama-bench",
+                                           NULL};
+static const char *const kv_types[] = {"default", "f32",    "f16",  "bf16", "q8_0", "q4_0",
+                                       "q4_1",    "iq4_nl", "q5_0", "q5_1", NULL};
+static const char *const depths[] = {"default", "full", NULL};
+static const char *const stacks[] = {"fp", "unwind", "none", NULL};
+static const char *const formats[] = {"table", "json", "csv", NULL};
+
+static const struct cli_option options[] = {
+    {.name = "engine",
+     .kind = CLI_CHOICE,
+     .argument = "NAME",
+     .fallback = "auto",
+     .choices = engine_names,
+     .offset = AT(engine),
+     .help = "the engine; auto takes the first that is found, in this order"},
+    {.name = "engine-path",
+     .kind = CLI_FILE,
+     .argument = "PATH",
+     .offset = AT(engine_path),
+     .help = "a folder with node_modules or with llama.cpp's programs, or one of these programs"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = CLI_DIRECTORY,
+     .argument = "DIR",
+     .offset = AT(output),
+     .help = "keep the recording, report.json, report.csv and engine.log in DIR"},
+    {.name = "repeats",
+     .kind = CLI_COUNT,
+     .argument = "N",
+     .fallback = "3",
+     .least = 1,
+     .most = PROFILE_REPEATS_MAX,
+     .offset = AT(repeats),
+     .help = "runs that are measured, after one to warm up"},
+    {.name = "prompt",
+     .kind = CLI_TEXT,
+     .argument = "TEXT",
+     .offset = AT(prompt),
+     .help = "the prompt"},
+    {.name = "prompt-tokens",
+     .kind = CLI_COUNT,
+     .argument = "N",
+     .least = 1,
+     .most = 1UL << 24,
+     .offset = AT(prompt_tokens),
+     .help = "make up a prompt of N tokens (128 where no prompt is given)"},
+    {.name = "max-tokens",
+     .kind = CLI_COUNT,
+     .argument = "N",
+     .fallback = "32",
+     .least = 1,
+     .most = 1UL << 24,
+     .offset = AT(max_tokens),
+     .help = "generate N tokens in each sequence; ends of text are ignored"},
+    {.name = "batch-size",
+     .kind = CLI_COUNT,
+     .argument = "N",
+     .fallback = "1",
+     .least = 1,
+     .most = PROFILE_BATCH_MAX,
+     .offset = AT(batch_size),
+     .help = "sequences that are generated side by side"},
+    {.name = "context",
+     .kind = CLI_COUNT,
+     .argument = "N",
+     .least = 1,
+     .most = 1UL << 28,
+     .offset = AT(context),
+     .help = "tokens of context of each sequence (2048, or more where prompt and output need it)"},
+    {.name = "kv-type",
+     .kind = CLI_CHOICE,
+     .argument = "TYPE",
+     .fallback = "default",
+     .choices = kv_types,
+     .offset = AT(kv_type),
+     .help = "type of the KV cache's keys and values; default is the engine's own"},
+    {.name = "threads",
+     .kind = CLI_COUNT,
+     .argument = "N",
+     .least = 1,
+     .most = 4096,
+     .offset = AT(threads),
+     .help = "threads that compute (the engine's own choice)"},
+    {.name = "timeout",
+     .kind = CLI_COUNT,
+     .argument = "SECONDS",
+     .fallback = "300",
+     .least = 1,
+     .most = 1000000,
+     .offset = AT(timeout),
+     .help = "give up when the engine makes no progress for so long"},
+    {.name = "depth",
+     .kind = CLI_CHOICE,
+     .argument = "DEPTH",
+     .fallback = "default",
+     .choices = depths,
+     .offset = AT(depth),
+     .help = "record large allocations exactly and sample small ones, or record all in full"},
+    {.name = "stacks",
+     .kind = CLI_CHOICE,
+     .argument = "HOW",
+     .fallback = "fp",
+     .choices = stacks,
+     .offset = AT(stacks),
+     .help = "take call stacks by frame pointers, by unwinding, or not at all"},
+    {.name = "format",
+     .kind = CLI_CHOICE,
+     .argument = "FORMAT",
+     .fallback = "table",
+     .choices = formats,
+     .offset = AT(format),
+     .help = "what to print; csv is one line for each run"},
+    {.name = "json", .kind = CLI_FLAG, .offset = AT(json), .help = "the same as --format json"},
+    {0},
+};
+
+static int settings_of(const struct profile_options *given, const char *model_path,
+                       struct profile_settings *settings, struct mt_error *error)
+{
+    if (given->prompt && given->prompt_tokens)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "give either --prompt or --prompt-tokens, not both");
+    if (given->prompt && !*given->prompt)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "--prompt is empty");
+    *settings = (struct profile_settings){
+        .model_path = model_path,
+        .prompt = given->prompt,
+        .prompt_tokens =
+            given->prompt_tokens ? given->prompt_tokens : PROFILE_DEFAULT_PROMPT_TOKENS,
+        .max_tokens = given->max_tokens,
+        .batch_size = given->batch_size,
+        .context_tokens = given->context,
+        .threads = given->threads,
+        .repeats = given->repeats,
+        .kv_type = given->kv_type ? kv_types[given->kv_type] : NULL,
+        .timeout_ns = given->timeout * 1000000000,
+    };
+    uint64_t unused;
+    return given->prompt
+               ? MT_OK
+               : profile_context_tokens(settings, settings->prompt_tokens, &unused, error);
+}
+
+static int find_engine(const struct profile_options *given, struct profile_engine *engine,
+                       struct mt_error *error)
+{
+    char engines[PATH_MAX];
+    char scripts[PATH_MAX];
+    profile_engines_folder(engines, sizeof engines);
+    profile_scripts_folder(scripts, sizeof scripts);
+    struct profile_places places = {engines, getenv("PATH"), scripts};
+    return profile_find_engine(engine_names[given->engine], given->engine_path, &places, engine,
+                               error);
+}
+
+/* A folder of our own where the user wants none: everything in it goes when we are done. */
+static int make_folder(const struct profile_options *given, char folder[PATH_MAX],
+                       struct mt_error *error)
+{
+    const char *base = getenv("TMPDIR");
+    if (given->output) {
+        if (snprintf(folder, PATH_MAX, "%s", given->output) < PATH_MAX - 32)
+            return MT_OK;
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "--output: the path is too long");
+    }
+    snprintf(folder, PATH_MAX, "%s/memtally-profile.XXXXXX", base && *base ? base : "/tmp");
+    if (!mkdtemp(folder))
+        return mt_fail_errno(error, errno, "%s (TMPDIR says where temporary files go)", folder);
+    return MT_OK;
+}
+
+static void remove_folder(char *folder)
+{
+    char *roots[] = {folder, NULL};
+    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    for (FTSENT *entry; tree && (entry = fts_read(tree));) {
+        if (entry->fts_info == FTS_DP)
+            rmdir(entry->fts_path);
+        else if (entry->fts_info != FTS_D)
+            unlink(entry->fts_path);
+    }
+    if (tree)
+        fts_close(tree);
+}
+
+static int render(const struct cli_document *document, int format, const char *path)
+{
+    struct mt_strbuf out = {0};
+    struct mt_error error = {0};
+    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
+    int code = cli_document_render(document, (enum cli_format)format, &terminal, &out, &error);
+    code = code == MT_OK ? cli_write_output(&out, path) : cli_fail(&error);
+    mt_strbuf_finish(&out);
+    return code;
+}
+
+static int keep_report(const struct cli_document *document, const char *folder, const char *name,
+                       enum cli_format format)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+        return CLI_EXIT_USAGE;
+    return render(document, format, path);
+}
+
+static int report(struct profile_job *job, const struct profile_options *given, const char *folder,
+                  uint64_t start_ns)
+{
+    struct profile_result result = {0};
+    struct mt_error error = {0};
+    int code = CLI_EXIT_OK;
+    if (profile_result_make(job, folder, start_ns, &result, &error) != MT_OK)
+        code = cli_fail(&error);
+    if (!given->output)
+        result.loaded.document.recording = NULL;
+    if (code == CLI_EXIT_OK && given->output)
+        code = keep_report(&result.loaded.document, folder, "report.json", CLI_FORMAT_JSON);
+    if (code == CLI_EXIT_OK && given->output)
+        code = keep_report(&result.loaded.document, folder, "report.csv", CLI_FORMAT_CSV);
+    if (code == CLI_EXIT_OK)
+        code = render(&result.loaded.document, given->json ? CLI_FORMAT_JSON : given->format, NULL);
+    profile_result_finish(&result);
+    return code;
+}
+
+/* llama.cpp's programs know their build, but a build out of a source archive does not know its
+ * number. */
+static void complete_version(struct profile_job *job)
+{
+    struct profile_facts *facts = profile_journal_lock_facts(&job->journal);
+    if (!*facts->engine_version)
+        profile_ask_version(job->engine->program, facts->engine_version,
+                            sizeof facts->engine_version);
+    profile_journal_unlock_facts(&job->journal);
+}
+
+static int run_job(struct profile_job *job, const struct profile_options *given, char *folder)
+{
+    char recorder[PATH_MAX];
+    struct profile_outcome outcome = {0};
+    struct mt_error error = {0};
+    struct profile_session_options session = {.directory = folder,
+                                              .recorder_path = recorder,
+                                              .depth = (enum mt_depth)given->depth,
+                                              .stacks = (enum mt_stacks)given->stacks,
+                                              .keep = given->output != NULL,
+                                              .show_progress = 1};
+    int code = cli_find_recorder(recorder, sizeof recorder, &error);
+    if (code == MT_OK)
+        code = profile_session_run(job, &session, &outcome, &error);
+    if (code != MT_OK)
+        return cli_fail(&error);
+    code = profile_verdict(job, &outcome, given->output ? folder : NULL);
+    if (code != CLI_EXIT_OK)
+        return code;
+    complete_version(job);
+    return report(job, given, folder, outcome.start_ns);
+}
+
+static int profile_in_folder(const struct profile_settings *settings,
+                             const struct profile_engine *engine,
+                             const struct profile_options *given)
+{
+    char folder[PATH_MAX];
+    struct mt_error error = {0};
+    struct profile_job job = {.settings = settings, .engine = engine};
+    if (make_folder(given, folder, &error) != MT_OK)
+        return cli_fail(&error);
+    profile_journal_init(&job.journal);
+    int code = run_job(&job, given, folder);
+    profile_journal_finish(&job.journal);
+    mt_strbuf_finish(&job.output);
+    if (!given->output)
+        remove_folder(folder);
+    return code;
+}
+
+static int run(const struct cli_call *call)
+{
+    const struct profile_options *given = call->options;
+    char model_path[PATH_MAX];
+    struct profile_settings settings;
+    struct profile_engine engine;
+    struct mt_error error = {0};
+    int code = profile_model_file(call->operands[0], model_path, &error);
+    if (code == MT_OK)
+        code = settings_of(given, model_path, &settings, &error);
+    if (code == MT_OK)
+        code = find_engine(given, &engine, &error);
+    if (code == MT_OK)
+        code = engine.driver->check(&settings, &error);
+    if (code == MT_OK)
+        code = mt_http_start(&error);
+    if (code != MT_OK)
+        return cli_fail(&error);
+    code = profile_in_folder(&settings, &engine, given);
+    mt_http_stop();
+    return code;
+}
+
+static const char *const description[] = {
+    "Loads a model file with an engine under the recorder, lets it read a prompt and generate, "
+    "once "
+    "to warm up and then as often as --repeats says, and prints which memory went where at the "
+    "peak, with the time and the peak of every run.",
+    "Engines are node-llama-cpp (npm), llama-server and llama-bench (llama.cpp). They are looked "
+    "for at --engine-path, in the cache that scripts/engine fills, and in PATH.",
+    "llama-bench makes up its own prompt and context and generates one sequence; it takes no "
+    "--prompt, --context or --batch-size.",
+    NULL,
+};
+
+static const struct cli_example examples[] = {
+    {"memtally profile model.gguf", "Profile a model with the first engine that is found."},
+    {"memtally profile model.gguf --context 8192 --kv-type q8_0 -o profile/",
+     "See what a long context with a quantised cache takes, and keep everything."},
+    {"memtally profile model.gguf --engine llama-server --batch-size 4 --format csv",
+     "Four sequences side by side; times and peaks for a spreadsheet."},
+    {0},
+};
+
+static const struct cli_status statuses[] = {
+    {"0", "the profile was made"},
+    {"1", "the engine hung, or what it printed makes no sense"},
+    {"2", "wrong usage, or a model or an engine path that is of no use"},
+    {"3", "no engine on this machine, or no permission"},
+    {"other", "the status of the engine where it failed, 128+n where signal n killed it"},
+    {0},
+};
+
+const struct cmd_entry cmd_profile = {
+    .name = "profile",
+    .synopsis = "[options] MODEL",
+    .summary = "run a model with an engine and say where the memory went",
+    .description = description,
+    .examples = examples,
+    .statuses = statuses,
+    .options = options,
+    .options_size = sizeof(struct profile_options),
+    .operands = CLI_OPERANDS_FILES,
+    .least_operands = 1,
+    .most_operands = 1,
+    .run = run,
+};

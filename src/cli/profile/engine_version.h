@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* Asking a program for its version. */
+#ifndef CLI_PROFILE_ENGINE_VERSION_H
+#define CLI_PROFILE_ENGINE_VERSION_H
+
+#include <stddef.h>
+
+/* Starts `program --version`, waits some seconds at most, and writes what it says of its version to
+ * `version`. Leaves `version` alone where it says nothing of use. */
+void profile_ask_version(const char *program, char *version, size_t size);
+
+/* Finds the version in what llama.cpp's programs print: "version: 0.6.0 (build 7, commit 1a2b)".
+ * Returns 1, or 0 and leaves `version` alone. */
+int profile_read_version(const char *text, char *version, size_t size);
+
+#endif

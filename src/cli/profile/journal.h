@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/* The journal of a profile: what the engine said of itself and of the model, its phases and runs.
+ *
+ * Several threads write and read it at a time. Times are of CLOCK_MONOTONIC. Texts that are not
+ * known are "", numbers MT_UNKNOWN. */
+#ifndef CLI_PROFILE_JOURNAL_H
+#define CLI_PROFILE_JOURNAL_H
+
+#include <memtally/error.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* More events than any profile has; an engine that sends more is out of its mind. */
+#define PROFILE_EVENTS_MAX 65536
+
+#define PROFILE_PHASE_LIST(X)                                                                      \
+    X(START, "start")                                                                              \
+    X(LOAD, "load")                                                                                \
+    X(CONTEXT, "context")                                                                          \
+    X(PREFILL, "prefill")                                                                          \
+    X(DECODE, "decode")                                                                            \
+    X(IDLE, "idle")
+
+enum profile_phase_kind {
+#define PROFILE_PHASE_ENUM(NAME, name) PROFILE_##NAME,
+    PROFILE_PHASE_LIST(PROFILE_PHASE_ENUM)
+#undef PROFILE_PHASE_ENUM
+        PROFILE_PHASES
+};
+
+const char *profile_phase_name(enum profile_phase_kind kind);
+
+/* The phase called `name`, or PROFILE_PHASES. */
+enum profile_phase_kind profile_phase_by_name(const char *name);
+
+/* `end_ns` is MT_UNKNOWN for a phase that nothing has ended yet. */
+struct profile_phase {
+    enum profile_phase_kind kind;
+    uint64_t run;
+    uint64_t start_ns;
+    uint64_t end_ns;
+};
+
+/* A repetition; run 0 warms up. Times that are not known are negative. */
+struct profile_run {
+    uint64_t run;
+    double latency_ms;
+    double prefill_ms;
+    double decode_ms;
+    uint64_t steps;
+};
+
+struct profile_facts {
+    char engine_name[64];
+    char engine_version[128];
+    char model_name[256];
+    char architecture[64];
+    char dtype[64];
+    char kv_type_k[16];
+    char kv_type_v[16];
+    char flash_attention[8];
+    uint64_t parameters;
+    uint64_t size_bytes;
+    uint64_t layers;
+    uint64_t trained_context_tokens;
+    uint64_t context_tokens; /* of each sequence */
+    uint64_t batch;
+    uint64_t ubatch;
+    uint64_t threads;
+    uint64_t prompt_tokens;
+};
+
+struct profile_journal {
+    pthread_mutex_t lock;
+    struct profile_facts facts;
+    struct profile_phase *phases;
+    size_t n_phases;
+    struct profile_run *runs;
+    size_t n_runs;
+    char doing[64];
+    uint64_t progress_ns;  /* when something last went on */
+    int done;              /* the engine has done all that was asked */
+    int closed;            /* the engine has ended, or nobody waits for it any more */
+    struct mt_error error; /* the first that went wrong; code 0 where nothing did */
+};
+
+/* How things stand. */
+struct profile_state {
+    char doing[64];
+    uint64_t progress_ns;
+    int done;
+    int failed;
+};
+
+void profile_journal_init(struct profile_journal *journal);
+void profile_journal_finish(struct profile_journal *journal);
+
+/* A phase begins, and the one before it ends. */
+void profile_journal_enter(struct profile_journal *journal, enum profile_phase_kind kind,
+                           uint64_t run, uint64_t time_ns);
+
+/* What is shown as being done, where that is not the phase. */
+void profile_journal_say(struct profile_journal *journal, const char *doing, uint64_t run);
+
+void profile_journal_add_run(struct profile_journal *journal, const struct profile_run *run);
+
+/* Everything is done; the last phase ends. */
+void profile_journal_complete(struct profile_journal *journal, uint64_t time_ns);
+
+/* Something went wrong; the first time counts. Returns `code`. */
+int profile_journal_fail(struct profile_journal *journal, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Nobody waits any more: those who ask the engine give up. */
+void profile_journal_close(struct profile_journal *journal);
+int profile_journal_is_closed(struct profile_journal *journal);
+
+struct profile_state profile_journal_look(struct profile_journal *journal);
+
+/* The facts, to be written to between these two. */
+struct profile_facts *profile_journal_lock_facts(struct profile_journal *journal);
+void profile_journal_unlock_facts(struct profile_journal *journal);
+
+/* Copies a text, cut to its room; NULL leaves it alone. */
+void profile_set_text(char *room, size_t size, const char *text);
+#define PROFILE_SET_TEXT(room, text) profile_set_text(room, sizeof(room), text)
+
+#endif

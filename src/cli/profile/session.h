@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* A session: the engine runs under the recorder, is watched, and is ended when it has done its
+ * work, fails, hangs, or the user wants to stop. */
+#ifndef CLI_PROFILE_SESSION_H
+#define CLI_PROFILE_SESSION_H
+
+#include <memtally/run.h>
+
+#include "cli/profile/profile.h"
+#include "cli/profile/reader.h"
+
+struct profile_session_options {
+    const char *directory;     /* of the recording and of engine.log */
+    const char *recorder_path; /* NULL: watch from outside only */
+    enum mt_depth depth;
+    enum mt_stacks stacks;
+    int keep; /* the recording is of use even where the profile fails */
+    int show_progress;
+};
+
+struct profile_outcome {
+    struct mt_run_result result;
+    uint64_t start_ns; /* time 0 of the recording, of CLOCK_MONOTONIC */
+    int interrupted;   /* the signal that the user stopped us with, or 0 */
+    int ended_by_us;   /* with a signal */
+    int recorded;      /* there is a recording */
+    char tail[PROFILE_TAIL_LINES][PROFILE_TAIL_TEXT]; /* what the engine printed last */
+    size_t n_tail;
+};
+
+/* Runs the engine of `job` to its end. What went wrong with the engine's work is in the job's
+ * journal. One session at a time: it handles signals meanwhile.
+ * Errors: as mt_run_start(), and MT_EIO. */
+int profile_session_run(struct profile_job *job, const struct profile_session_options *options,
+                        struct profile_outcome *outcome, struct mt_error *error);
+
+#endif

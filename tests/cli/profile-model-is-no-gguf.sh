@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: MIT
+echo "not a model" >model.gguf
+memtally profile model.gguf

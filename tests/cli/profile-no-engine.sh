@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: MIT
+printf GGUF >model.gguf
+MEMTALLY_ENGINES=$PWD/nothing PATH=$(dirname "$(command -v memtally)") memtally profile model.gguf
