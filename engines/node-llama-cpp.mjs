@@ -10,7 +10,7 @@
 //   {"event":"engine","name","version","binding"}
 //   {"event":"model","name","architecture","dtype","parameters","size_bytes","layers",
 //    "trained_context_tokens"}
-//   {"event":"settings","context_tokens","batch","threads","prompt_tokens"}
+//   {"event":"settings","context_tokens","batch","threads","prompt_tokens","kv_type_k","kv_type_v"}
 //   {"event":"phase","name","run","time_ns"}   load, context, prefill, decode or idle begins
 //   {"event":"run","run","latency_ms","prefill_ms","decode_ms","steps"}   run 0 warms up
 //   {"event":"error","message"}
@@ -108,11 +108,14 @@ function promptTokens(model, settings)
     return Array.from({length: settings.prompt_tokens}, (_, i) => tokens[i % tokens.length]);
 }
 
-async function makeContext(model, settings, nPrompt)
+// Wrong settings are the user's error, and end the program with another status than a failure does.
+class UsageError extends Error {}
+
+async function makeContext(engine, model, settings, nPrompt)
 {
     const needed = nPrompt + settings.max_tokens;
     if (settings.context && settings.context < needed)
-        throw new Error(`prompt and output take ${needed} tokens and the context is for ` +
+        throw new UsageError(`prompt and output take ${needed} tokens and the context is for ` +
             `${settings.context}: raise --context, or lower --max-tokens or the prompt`);
     const type = settings.kv_type?.toUpperCase();
     const context = await model.createContext({
@@ -124,7 +127,9 @@ async function makeContext(model, settings, nPrompt)
     });
     emit({
         event: "settings", context_tokens: context.contextSize, batch: context.batchSize,
-        threads: context.idealThreads, prompt_tokens: nPrompt
+        threads: context.idealThreads, prompt_tokens: nPrompt,
+        kv_type_k: engine.GgmlType?.[context.kvCacheKeyType]?.toLowerCase() ?? null,
+        kv_type_v: engine.GgmlType?.[context.kvCacheValueType]?.toLowerCase() ?? null
     });
     return context;
 }
@@ -166,7 +171,7 @@ async function profile(settings)
     describeModel(engine, model);
     phase("context", 0);
     const tokens = promptTokens(model, settings);
-    const context = await makeContext(model, settings, tokens.length);
+    const context = await makeContext(engine, model, settings, tokens.length);
     const sequences = Array.from({length: settings.batch_size}, () => context.getSequence());
     for (let run = 0; run <= settings.repeats; run++)
         await generate(sequences, tokens, settings.max_tokens, run);
@@ -179,7 +184,6 @@ try {
         throw new Error(`node-llama-cpp needs Node.js 20, and ${process.execPath} is ${process.version}`);
     await profile(JSON.parse(process.argv[2]));
 } catch (error) {
-    log("error", error?.stack ?? String(error));
     emit({event: "error", message: String(error?.message ?? error)});
-    process.exitCode = 1;
+    process.exitCode = error instanceof UsageError ? 2 : 1;
 }

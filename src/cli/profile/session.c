@@ -3,6 +3,7 @@
  * reads what it prints, and one asks it where it is a service. */
 #include "cli/profile/session.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <memtally/units.h>
@@ -135,14 +136,6 @@ static void judge(struct watch *watch, const struct profile_state *state, uint64
     }
 }
 
-/* The recording's time 0 is when the clock stood at least this early. */
-static void note_start(struct profile_outcome *outcome, uint64_t elapsed_ns)
-{
-    uint64_t start_ns = mt_monotonic_ns() - elapsed_ns;
-    if (start_ns < outcome->start_ns)
-        outcome->start_ns = start_ns;
-}
-
 static int watch_engine(struct watch *watch, struct mt_error *error)
 {
     struct mt_run_status status = {.running = 1};
@@ -150,7 +143,6 @@ static int watch_engine(struct watch *watch, struct mt_error *error)
         int code = mt_run_poll(watch->run, POLL_MS, &status, error);
         if (code != MT_OK)
             return code;
-        note_start(watch->outcome, status.elapsed_ns);
         pass_signal(watch);
         struct profile_state state = profile_journal_look(&watch->job->journal);
         uint64_t now_ns = mt_monotonic_ns();
@@ -159,6 +151,30 @@ static int watch_engine(struct watch *watch, struct mt_error *error)
         show_progress(watch, &status, &state);
     }
     return MT_OK;
+}
+
+static void kill_children_of(const char *task)
+{
+    char path[PATH_MAX];
+    int pid;
+    snprintf(path, sizeof path, "/proc/self/task/%s/children", task);
+    FILE *children = fopen(path, "re");
+    while (children && fscanf(children, "%d", &pid) == 1)
+        kill(pid, SIGKILL);
+    if (children)
+        fclose(children);
+}
+
+/* What an engine leaves behind when it ends becomes our child, and nobody needs it any more. The
+ * dead ones among these children are taken by mt_run_finish(). */
+static void end_leftovers(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; tasks && (task = readdir(tasks));)
+        if (task->d_name[0] != '.')
+            kill_children_of(task->d_name);
+    if (tasks)
+        closedir(tasks);
 }
 
 static void *drive(void *context)
@@ -199,6 +215,7 @@ static int watch_and_join(struct watch *watch, struct profile_reader *reader, co
         mt_run_abandon(watch->run);
         watch->run = NULL;
     }
+    end_leftovers();
     if (watch->job->engine->driver->drive)
         pthread_join(driver, NULL);
     profile_reader_stop(reader);
@@ -251,6 +268,8 @@ static int start_run(struct watch *watch, const struct profile_session_options *
                                          .stderr_fd = reader->writers[PROFILE_STDERR]};
     if (code == MT_OK)
         code = mt_run_start(&run_options, &watch->run, error);
+    if (code == MT_OK)
+        watch->outcome->start_ns = mt_run_start_ns(watch->run);
     profile_command_finish(&command);
     return code;
 }
@@ -276,7 +295,7 @@ int profile_session_run(struct profile_job *job, const struct profile_session_op
     struct watch watch = {.job = job, .outcome = outcome};
     struct sigaction before[N_WATCHED];
     struct profile_reader reader;
-    *outcome = (struct profile_outcome){.start_ns = UINT64_MAX};
+    *outcome = (struct profile_outcome){0};
     cli_progress_init(&watch.progress, options->show_progress);
     catch_signals(before);
     int code = profile_reader_open(&reader, job, error);
