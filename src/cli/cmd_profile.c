@@ -229,12 +229,12 @@ static void remove_folder(char *folder)
         fts_close(tree);
 }
 
-static int render(const struct cli_document *document, int format, const char *path)
+static int render(const struct cli_document *document, enum cli_format format, const char *path)
 {
     struct mt_strbuf out = {0};
     struct mt_error error = {0};
     struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
-    int code = cli_document_render(document, (enum cli_format)format, &terminal, &out, &error);
+    int code = cli_document_render(document, format, &terminal, &out, &error);
     code = code == MT_OK ? cli_write_output(&out, path) : cli_fail(&error);
     mt_strbuf_finish(&out);
     return code;
@@ -264,7 +264,8 @@ static int report(struct profile_job *job, const struct profile_options *given, 
     if (code == CLI_EXIT_OK && given->output)
         code = keep_report(&result.loaded.document, folder, "report.csv", CLI_FORMAT_CSV);
     if (code == CLI_EXIT_OK)
-        code = render(&result.loaded.document, given->json ? CLI_FORMAT_JSON : given->format, NULL);
+        code = render(&result.loaded.document,
+                      given->json ? CLI_FORMAT_JSON : (enum cli_format)given->format, NULL);
     profile_result_finish(&result);
     return code;
 }
