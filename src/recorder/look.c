@@ -9,9 +9,10 @@
 #define LOOK_EVERY_NS     100000u
 #define LOOK_ALWAYS_BYTES (16u << 20)
 #define PICTURE_STEP      (1u << 20)
-#define FREE_PICTURE_NS   5000000u /* what a process may spend whatever its run time */
-#define FIRST_NS_PER_MIB  30000u
+#define FREE_PICTURE_NS   10000000u /* what a process may spend whatever its run time */
 #define PICTURE_BASE_NS   300000u
+#define LEAST_NS_PER_MIB  12000u
+#define MOST_NS_PER_MIB   200000u
 
 /* Rarely called otherwise: a burst of frees should not become a burst of system calls. */
 static int too_soon(struct process *process, uint64_t bytes)
@@ -24,15 +25,41 @@ static int too_soon(struct process *process, uint64_t bytes)
     return 0;
 }
 
-static int within_budget(const struct process *process, uint64_t resident)
+/* How far the budget goes: not to a picture, to one that is needed, or to spare. */
+enum budget { BUDGET_SPENT, BUDGET_TIGHT, BUDGET_AMPLE };
+
+static enum budget budget_for(const struct process *process, uint64_t resident)
 {
-    uint64_t rate = process->ns_per_mib ? process->ns_per_mib : FIRST_NS_PER_MIB;
+    uint64_t rate = process->ns_per_mib ? process->ns_per_mib : LEAST_NS_PER_MIB;
     uint64_t cost = PICTURE_BASE_NS + (resident >> 20) * rate;
     uint64_t elapsed = mt_monotonic_ns() - process->start_ns;
     uint64_t allowed = elapsed / 1000000 * memtally_recorder.share_ppm;
     if (allowed < FREE_PICTURE_NS)
         allowed = FREE_PICTURE_NS;
-    return process->picture_spent_ns + cost <= allowed;
+    if (process->picture_spent_ns + cost > allowed)
+        return BUDGET_SPENT;
+    return process->picture_spent_ns + cost > allowed / 2 ? BUDGET_TIGHT : BUDGET_AMPLE;
+}
+
+/* While a program grows, each new height would make a picture of its own. Where the budget is
+ * tight, only a much greater height does: the pictures on the way up are not worth the one at the
+ * top. */
+static int is_higher(const struct process *process, uint64_t resident)
+{
+    uint64_t highest = __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED);
+    uint64_t step = highest / (budget_for(process, resident) == BUDGET_AMPLE ? 128 : 8);
+    return resident > highest + (step > PICTURE_STEP ? step : PICTURE_STEP);
+}
+
+/* A picture on a busy machine may cost many times what it should. What it cost is charged in full,
+ * but the guess for the next is kept within reason, and falls again with each picture skipped. */
+static void learn_cost(struct process *process, uint64_t cost_ns, uint64_t resident)
+{
+    uint64_t rate = cost_ns > PICTURE_BASE_NS ? (cost_ns - PICTURE_BASE_NS) / ((resident >> 20) + 1)
+                                              : LEAST_NS_PER_MIB;
+    if (rate < LEAST_NS_PER_MIB)
+        rate = LEAST_NS_PER_MIB;
+    process->ns_per_mib = rate < MOST_NS_PER_MIB ? rate : MOST_NS_PER_MIB;
 }
 
 /* The totals of all threads; each is read while its owner may be changing it. */
@@ -64,8 +91,7 @@ static void take_picture(struct thread *thread, enum mt_picture_reason reason, u
     mt_picture_take(&thread->writer, &request, &result);
     process->picture_spent_ns += result.cost_ns;
     header->picture_ns += result.cost_ns;
-    uint64_t mib = (resident >> 20) + 1;
-    process->ns_per_mib = result.cost_ns / mib + 1;
+    learn_cost(process, result.cost_ns, resident);
     if (!result.complete)
         return;
     header->pictures_taken++;
@@ -76,6 +102,8 @@ static void take_picture(struct thread *thread, enum mt_picture_reason reason, u
 static void skip_picture(struct process *process, uint64_t resident)
 {
     struct mt_file_header *header = process->file.header;
+    if (process->ns_per_mib > LEAST_NS_PER_MIB)
+        process->ns_per_mib -= (process->ns_per_mib - LEAST_NS_PER_MIB) / 8;
     header->pictures_skipped++;
     if (resident > header->skipped_resident_bytes)
         header->skipped_resident_bytes = resident;
@@ -86,7 +114,7 @@ static void try_picture(struct thread *thread, enum mt_picture_reason reason, ui
     struct process *process = memtally_recorder.process;
     if (__atomic_exchange_n(&process->picture_busy, 1, __ATOMIC_ACQUIRE))
         return;
-    if (within_budget(process, resident))
+    if (budget_for(process, resident) != BUDGET_SPENT)
         take_picture(thread, reason, resident);
     else
         skip_picture(process, resident);
@@ -110,9 +138,7 @@ void look_before_fall(struct thread *thread, uint64_t bytes)
     if (bytes < LOOK_FROM_BYTES || too_soon(process, bytes))
         return;
     uint64_t resident = look(thread);
-    uint64_t highest = __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED);
-    uint64_t step = highest / 128 > PICTURE_STEP ? highest / 128 : PICTURE_STEP;
-    if (resident > highest + step)
+    if (is_higher(process, resident))
         try_picture(thread, MT_PICTURE_FALL, resident);
 }
 
