@@ -390,6 +390,7 @@ void ggml_backend_buffer_free(void *buffer)
     struct thread *thread = buffer ? enter() : NULL;
     if (thread) {
         uint64_t field = (uint64_t)(uintptr_t)buffer;
+        look_before_buffer_goes(thread);
         mt_write_event(&thread->writer, MT_EVENT_BUFFER_FREE, now_ticks(), &field, 1);
         leave();
     }

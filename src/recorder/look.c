@@ -8,8 +8,8 @@
 
 #define LOOK_EVERY_NS     100000u
 #define LOOK_ALWAYS_BYTES (16u << 20)
-#define PICTURE_STEP      (1u << 20)
-#define FREE_PICTURE_NS   10000000u /* what a process may spend whatever its run time */
+#define PICTURE_STEP      (4u << 20)
+#define FREE_PICTURE_NS   20000000u /* what a process may spend whatever its run time */
 #define PICTURE_BASE_NS   300000u
 #define LEAST_NS_PER_MIB  12000u
 #define MOST_NS_PER_MIB   200000u
@@ -47,8 +47,10 @@ static enum budget budget_for(const struct process *process, uint64_t resident)
 static int is_higher(const struct process *process, uint64_t resident)
 {
     uint64_t highest = __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED);
-    uint64_t step = highest / (budget_for(process, resident) == BUDGET_AMPLE ? 128 : 8);
-    return resident > highest + (step > PICTURE_STEP ? step : PICTURE_STEP);
+    int ample = budget_for(process, resident) == BUDGET_AMPLE;
+    uint64_t step = highest / (ample ? 128 : 8);
+    uint64_t least = ample ? PICTURE_STEP : 4 * PICTURE_STEP;
+    return resident > highest + (step > least ? step : least);
 }
 
 /* A picture on a busy machine may cost many times what it should. What it cost is charged in full,
@@ -129,6 +131,16 @@ static uint64_t look(struct thread *thread)
     __atomic_fetch_add(&process->file.header->looks, 1, __ATOMIC_RELAXED);
     mt_write_event(&thread->writer, MT_EVENT_LOOK, now_ticks(), &resident, 1);
     return resident;
+}
+
+/* An engine that gives a buffer back has done with a phase of its work, and what comes after has
+ * other contents: here a smaller step is worth a picture. */
+void look_before_buffer_goes(struct thread *thread)
+{
+    struct process *process = memtally_recorder.process;
+    uint64_t resident = look(thread);
+    if (resident >= __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED) + PICTURE_STEP / 4)
+        try_picture(thread, MT_PICTURE_FALL, resident);
 }
 
 void look_before_fall(struct thread *thread, uint64_t bytes)

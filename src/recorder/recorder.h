@@ -156,6 +156,7 @@ HIDDEN void note_free(struct thread *thread, void *address);
 
 /* look.c */
 HIDDEN void look_before_fall(struct thread *thread, uint64_t bytes);
+HIDDEN void look_before_buffer_goes(struct thread *thread);
 HIDDEN void look_at_end(struct thread *thread);
 
 /* os.c */

@@ -71,7 +71,7 @@ def test_llama_bench_with_quantised_cache_agrees_with_its_log():
 
 
 def test_weights_that_are_read_instead_of_mapped_are_weights_all_the_same():
-    place = check_bench("no-mmap", "q8_0", "-mmp", "0")
+    place = check_bench("no-mmap", "q8_0", "-lm", "none")
     assert memtally.row(place, "weights")["resident_bytes"] > 130 * memtally.MIB
 
 
@@ -136,6 +136,8 @@ def test_llama_server_answers_under_the_recorder_and_agrees_with_its_log():
             status = server.wait(timeout=60)
     with open(log_path, encoding="utf-8", errors="replace") as file:
         log = re.sub(r"^\S+ [A-Z] ", "", file.read(), flags=re.M)
+    # The server plans first, with a model that has no memory; only what it loads then counts.
+    log = log[log.rindex("load_tensors:"):]
     assert status in (0, 128 + signal.SIGTERM), (status, log[-1000:])
     place = memtally.host(memtally.report(recording))
     memtally.assert_adds_up(place)
