@@ -62,7 +62,15 @@ void mt_cursor_init(struct mt_cursor *cursor, const struct mt_record_file *file,
 
 static void enter_block(struct mt_cursor *cursor)
 {
-    const struct mt_block *block = &cursor->file->blocks[cursor->block++];
+    const struct mt_block *block = &cursor->file->blocks[cursor->block];
+    if (cursor->end) {
+        const struct mt_block_header *last = &block[-1].header;
+        if (block->header.stream != last->stream)
+            cursor->torn = 0;
+        else if (block->header.sequence != last->sequence + 1)
+            cursor->torn = 1;
+    }
+    cursor->block++;
     cursor->at = block->events;
     cursor->end = block->events + block->header.used;
     cursor->ticks = block->header.start_ticks;
@@ -117,7 +125,7 @@ static int get_event(struct mt_cursor *cursor, struct mt_event *event)
     uint64_t delta;
     *event = (struct mt_event){.op = (enum mt_event_op) * cursor->at++};
     event->stream = cursor->file->blocks[cursor->block - 1].header.stream;
-    if (!mt_varint_get(&cursor->at, cursor->end, &delta))
+    if (!mt_varint_get(&cursor->at, cursor->end, &delta) || delta > UINT64_MAX - cursor->ticks)
         return 0;
     cursor->ticks += delta;
     event->ticks = cursor->ticks;
@@ -142,6 +150,16 @@ static int get_event(struct mt_cursor *cursor, struct mt_event *event)
     }
 }
 
+/* Whether the event belongs to a picture part of which is missing. */
+static int is_torn(struct mt_cursor *cursor, const struct mt_event *event)
+{
+    if (event->op == MT_EVENT_PICTURE_BEGIN)
+        cursor->torn = 0;
+    return cursor->torn &&
+           (event->op == MT_EVENT_PICTURE_TEXT || event->op == MT_EVENT_PICTURE_RUNS ||
+            event->op == MT_EVENT_PICTURE_END);
+}
+
 int mt_cursor_next(struct mt_cursor *cursor, struct mt_event *event)
 {
     for (;;) {
@@ -150,10 +168,13 @@ int mt_cursor_next(struct mt_cursor *cursor, struct mt_event *event)
                 return 0;
             enter_block(cursor);
         }
-        if (get_event(cursor, event))
+        if (!get_event(cursor, event)) {
+            cursor->blocks_bad++;
+            cursor->torn = 1;
+            cursor->at = cursor->end; /* the rest of a block that breaks the grammar is lost */
+        } else if (!is_torn(cursor, event)) {
             return 1;
-        cursor->blocks_bad++;
-        cursor->at = cursor->end; /* the rest of a block that breaks the grammar is lost */
+        }
     }
 }
 

@@ -5,18 +5,19 @@
  *               | header packed                after `memtally run` has compacted it
  *   2. header  := struct mt_file_header, zeros up to `header_bytes`
  *   3. block   := struct mt_block_header, `used` bytes of events, anything up to `block_bytes`
- *   4. packed  := one zstd frame of (struct mt_block_header, `used` bytes of events)*
+ *   4. packed  := one zstd frame of (struct mt_block_header, `used` bytes of events)*, all sealed
  *   5. event   := op delta field*              op is one byte, all else varints unless said
  *   6. delta   := ticks since the previous event of the block, or since the block's start_ticks
  *   7. skipped := op(64..127) delta length byte*length   what a later minor version may add
  *
- * Integers of the structs are little-endian. A block belongs to one stream; a stream is written by
- * one thread, its blocks are numbered from 0. Addresses in heap events are zigzag differences to
- * the previous heap address of the block (0 at its start) in units of 8 bytes; all other addresses
- * are plain. Strings and stacks are numbered per stream and defined before they are used.
+ * Integers of the structs are in the byte order of the machine that recorded, which `byte_order`
+ * shows. A block belongs to one stream; a stream is written by one thread, its blocks are numbered
+ * from 0. Time never goes back in a stream. Addresses in heap events are zigzag differences to the
+ * previous heap address of the block (0 at its start) in units of 8 bytes; all other addresses are
+ * plain. Strings and stacks are numbered per stream and defined before they are used.
  *
  * `used` grows by release stores, an event at a time, so that what a killed process wrote is there.
- * A finished block is sealed: its checksum covers the header up to `crc32c` and the events. */
+ * A finished block is sealed: its checksum covers the header before `sealed` and the events. */
 #ifndef MT_RECORDING_FORMAT_H
 #define MT_RECORDING_FORMAT_H
 
@@ -42,7 +43,7 @@ enum mt_file_flags { MT_FILE_PACKED = 1, MT_FILE_FORKED = 2 };
 enum mt_clock_kind { MT_CLOCK_TSC = 1, MT_CLOCK_MONOTONIC = 2, MT_CLOCK_CNTVCT = 3 };
 
 /* What a file says before its first event. Fields from `next_block` on change while it is written
- * and are not covered by `crc32c`. */
+ * and are not covered by `crc32c`, in a packed file by `tail_crc32c`. */
 struct mt_file_header {
     char magic[8];
     uint32_t version;
@@ -64,10 +65,10 @@ struct mt_file_header {
     uint64_t exact_from_bytes;      /* blocks from this size on are events; 0: all */
     uint64_t sample_interval_bytes; /* mean distance of samples among smaller ones; 0: none */
     uint64_t picture_share_ppm;
-    uint32_t crc32c; /* of all before, with MT_FILE_PACKED clear */
-    uint32_t next_block;
-    uint32_t end_kind; /* enum mt_end_kind */
-    uint32_t reserved;
+    uint32_t crc32c;     /* of all before, with MT_FILE_PACKED clear */
+    uint32_t next_block; /* number of the block to claim next; packed: how many blocks there are */
+    uint32_t end_kind;   /* enum mt_end_kind */
+    uint32_t blocks_backed; /* claimed and in the file; it ends after them or was cut */
     uint64_t end_ticks;
     uint64_t end_monotonic_ns;
     uint64_t looks;
@@ -77,9 +78,18 @@ struct mt_file_header {
     uint64_t picture_ns;
     uint64_t events_lost;
     uint64_t samples_dropped;
+    uint32_t blocks_dropped; /* packed: so many blocks of the raw file could not be read */
+    uint32_t tail_crc32c;    /* packed: of `next_block` and all up to here */
 };
 
 enum mt_end_kind { MT_END_UNKNOWN = 0, MT_END_EXIT = 1, MT_END_STOPPED = 2 };
+
+/* What becomes of a block. `crc32c` is right from MT_BLOCK_SEALED on. */
+enum mt_block_state {
+    MT_BLOCK_OPEN = 0,
+    MT_BLOCK_SEALED = 1,
+    MT_BLOCK_CUT = 2 /* its writer left it open, and it was sealed when it was packed */
+};
 
 struct mt_block_header {
     uint32_t magic;
@@ -92,7 +102,7 @@ struct mt_block_header {
     uint64_t small_alloc_bytes;
     uint64_t small_frees;
     uint64_t small_free_bytes;
-    uint32_t sealed; /* 1 once crc32c is right */
+    uint32_t sealed; /* enum mt_block_state */
     uint32_t used;
     uint32_t crc32c;
     uint32_t reserved;
@@ -188,7 +198,7 @@ enum mt_machine_text {
     MT_MACHINE_OTHERS = 5
 };
 
-_Static_assert(sizeof(struct mt_file_header) <= MT_HEADER_BYTES, "the header has its own page");
+_Static_assert(sizeof(struct mt_file_header) == 208, "the file header is part of the format");
 _Static_assert(sizeof(struct mt_block_header) == 72, "the block header is part of the format");
 
 #endif

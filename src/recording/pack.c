@@ -7,10 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include "base/crc32c.h"
 #include "base/error.h"
-#include "recording/reader.h"
+#include "recording/blocks.h"
 
 #define LEVEL     3
 #define OUT_BYTES ((size_t)1 << 17)
@@ -18,6 +19,7 @@
 struct packer {
     const char *path; /* of the temporary file */
     int fd;
+    int made; /* the file is ours to remove */
     ZSTD_CCtx *context;
     uint8_t *out;
     struct mt_error *error;
@@ -46,6 +48,9 @@ static int compress(struct packer *packer, const void *bytes, size_t length,
     do {
         ZSTD_outBuffer output = {packer->out, OUT_BYTES, 0};
         left = ZSTD_compressStream2(packer->context, &output, &input, directive);
+        if (ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation)
+            return mt_fail(packer->error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory",
+                           packer->path);
         if (ZSTD_isError(left))
             return mt_fail(packer->error, MT_EIO, MT_NO_OFFSET, "%s: %s", packer->path,
                            ZSTD_getErrorName(left));
@@ -59,20 +64,28 @@ static int compress(struct packer *packer, const void *bytes, size_t length,
 /* A block that the process left open is sealed as it is. */
 static void seal(struct mt_block *block)
 {
-    if (block->header.sealed)
+    if (block->header.sealed != MT_BLOCK_OPEN)
         return;
     uint32_t crc = mt_crc32c(0, &block->header, offsetof(struct mt_block_header, sealed));
     block->header.crc32c = mt_crc32c(crc, block->events, block->header.used);
-    block->header.sealed = 1;
+    block->header.sealed = MT_BLOCK_CUT;
+}
+
+static void fill_header(uint8_t page[MT_HEADER_BYTES], const struct mt_record_file *file)
+{
+    struct mt_file_header header = file->header;
+    header.flags |= MT_FILE_PACKED;
+    header.next_block = header.blocks_backed = (uint32_t)file->n_blocks;
+    header.blocks_dropped = (uint32_t)file->blocks_bad;
+    header.tail_crc32c = mt_header_tail_crc(&header);
+    memset(page, 0, MT_HEADER_BYTES);
+    memcpy(page, &header, sizeof header);
 }
 
 static int write_packed(struct packer *packer, const struct mt_record_file *file)
 {
-    uint8_t page[MT_HEADER_BYTES] = {0};
-    struct mt_file_header header = file->header;
-    header.flags |= MT_FILE_PACKED;
-    header.next_block = (uint32_t)file->n_blocks;
-    memcpy(page, &header, sizeof header);
+    uint8_t page[MT_HEADER_BYTES];
+    fill_header(page, file);
     int result = write_all(packer, page, sizeof page);
     for (size_t i = 0; i < file->n_blocks && result == 0; i++) {
         struct mt_block block = file->blocks[i];
@@ -89,13 +102,16 @@ static int pack_into(struct packer *packer, const struct mt_record_file *file)
     packer->fd = open(packer->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (packer->fd < 0)
         return mt_fail_errno(packer->error, errno, "cannot create %s", packer->path);
+    packer->made = 1;
     packer->context = ZSTD_createCCtx();
     packer->out = malloc(OUT_BYTES);
-    int result = MT_ENOMEM;
+    int result;
     if (packer->context && packer->out) {
         ZSTD_CCtx_setParameter(packer->context, ZSTD_c_compressionLevel, LEVEL);
         ZSTD_CCtx_setParameter(packer->context, ZSTD_c_checksumFlag, 1);
         result = write_packed(packer, file);
+    } else {
+        result = mt_fail(packer->error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", packer->path);
     }
     ZSTD_freeCCtx(packer->context);
     free(packer->out);
@@ -114,31 +130,47 @@ static char *with_suffix(const char *path, size_t keep, const char *suffix)
     return made;
 }
 
-int mt_record_file_pack(const char *path, struct mt_error *error)
+/* The raw file goes when the packed one has its name; else the packed one goes. */
+static int replace(const char *raw, const char *temporary, const char *packed,
+                   struct mt_error *error)
 {
-    struct mt_record_file *file;
-    size_t length = strlen(path);
-    int result = mt_record_file_open(path, &file, error);
-    if (result < 0)
+    if (rename(temporary, packed) < 0)
+        return mt_fail_errno(error, errno, "cannot rename %s", temporary);
+    if (unlink(raw) < 0) {
+        int result = mt_fail_errno(error, errno, "cannot remove %s", raw);
+        unlink(packed);
         return result;
-    if (file->header.flags & MT_FILE_PACKED) {
-        mt_record_file_close(file);
-        return 0;
     }
+    return 0;
+}
+
+static int pack(const struct mt_record_file *file, struct mt_error *error)
+{
+    const char *path = file->path;
+    size_t length = strlen(path);
     size_t keep = length > 4 && strcmp(path + length - 4, ".mtr") == 0 ? length - 4 : length;
     char *packed = with_suffix(path, keep, ".mtz");
     char *temporary = with_suffix(path, keep, ".mtz.part");
     struct packer packer = {.path = temporary, .error = error};
-    result = packed && temporary ? pack_into(&packer, file)
-                                 : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    if (result == 0 && rename(temporary, packed) < 0)
-        result = mt_fail_errno(error, errno, "cannot rename %s", temporary);
+    int result = packed && temporary ? pack_into(&packer, file)
+                                     : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     if (result == 0)
-        unlink(path);
-    else if (temporary)
+        result = replace(path, temporary, packed, error);
+    if (result < 0 && packer.made)
         unlink(temporary);
     free(packed);
     free(temporary);
+    return result;
+}
+
+int mt_record_file_pack(const char *path, struct mt_error *error)
+{
+    struct mt_record_file *file;
+    int result = mt_record_file_open(path, &file, error);
+    if (result < 0)
+        return result;
+    if (!(file->header.flags & MT_FILE_PACKED))
+        result = pack(file, error);
     mt_record_file_close(file);
     return result;
 }

@@ -38,8 +38,15 @@ struct pm_scan_arg {
 #define PAGE_HUGE    ((uint64_t)1 << 6)
 #define PAGEMAP_FILE ((uint64_t)1 << 61)
 #define PAGEMAP_HERE ((uint64_t)1 << 63)
-#define USER_SPACE   ((uint64_t)0x7ffffffff000)
+#define KERNEL_SPACE ((uint64_t)1 << 63)
 #define PATH_BYTES   64
+
+/* Where a scan ends. PAGEMAP_SCAN refuses a range that goes past what the kernel gives programs. */
+#if defined(__aarch64__)
+#define SCAN_END ((uint64_t)1 << 48)
+#else
+#define SCAN_END ((uint64_t)0x7ffffffff000)
+#endif
 
 struct run {
     uint64_t first_page;
@@ -56,6 +63,7 @@ struct picture {
     uint64_t last_page;
     struct run open_run; /* n_pages 0: none */
     uint32_t n_runs;
+    int written;      /* some runs are in the recording */
     struct run *runs; /* MT_RUNS_PIECE of them, in the scratch memory */
     char *text;       /* the other half of the scratch memory */
     size_t text_bytes;
@@ -102,6 +110,7 @@ static void flush_runs(struct picture *picture)
     uint64_t now = ticks(picture);
     if (!picture->n_runs)
         return;
+    picture->written = 1;
     size_t room = MT_VARINT_MAX * (2 + 3 * (size_t)picture->n_runs) + 1;
     if (mt_writer_room(writer, room, now)) {
         uint8_t *at = mt_event_begin(writer, MT_EVENT_PICTURE_RUNS, now);
@@ -147,14 +156,14 @@ static int scan_pages(struct picture *picture, int fd)
     struct page_region *regions = (struct page_region *)(void *)picture->text;
     struct pm_scan_arg arg = {
         .size = sizeof arg,
-        .end = USER_SPACE,
+        .end = SCAN_END,
         .vec = (uint64_t)(uintptr_t)regions,
         .vec_len = picture->text_bytes / sizeof *regions,
         .category_inverted = PAGE_PFNZERO,
         .category_mask = PAGE_PRESENT | PAGE_PFNZERO,
         .return_mask = PAGE_FILE | PAGE_HUGE,
     };
-    while (arg.start < USER_SPACE) {
+    while (arg.start < SCAN_END) {
         long found = picture->os->ioctl(fd, SCAN_REQUEST, &arg);
         if (found < 0)
             return 0;
@@ -179,7 +188,7 @@ static int read_pagemap(struct picture *picture, int fd, uint64_t start, uint64_
     while (page < last) {
         uint64_t want = last - page < 512 ? last - page : 512;
         long got = picture->os->pread(fd, entries, want * sizeof *entries, page * sizeof *entries);
-        if (got <= 0)
+        if (got < (long)sizeof *entries)
             return got == 0;
         uint64_t n = (uint64_t)got / sizeof *entries;
         for (uint64_t i = 0; i < n; i++)
@@ -222,14 +231,22 @@ static int walk_pagemap(struct picture *picture, int fd)
     int maps = open_of_process(picture, "/maps");
     if (maps < 0)
         return 0;
-    long got;
+    long got = 0;
     int fine = 1;
     while (fine && (got = picture->os->read(maps, picture->text, picture->text_bytes)) > 0)
         for (long i = 0; i < got && fine; i++)
-            if (take_byte(&reader, picture->text[i]) && reader.start < USER_SPACE)
+            if (take_byte(&reader, picture->text[i]) && reader.start < KERNEL_SPACE)
                 fine = read_pagemap(picture, fd, reader.start, reader.end);
     picture->os->close(maps);
-    return fine;
+    return fine && got == 0;
+}
+
+/* Forgets what a scan found before it failed. What is written already cannot be taken back. */
+static int start_over(struct picture *picture)
+{
+    picture->open_run.n_pages = 0;
+    picture->n_runs = 0;
+    return !picture->written;
 }
 
 static enum mt_picture_method write_pages(struct picture *picture)
@@ -240,7 +257,7 @@ static enum mt_picture_method write_pages(struct picture *picture)
         return MT_METHOD_NONE;
     if (!picture->request->avoid_scan && scan_pages(picture, fd))
         method = MT_METHOD_SCAN;
-    else if (!picture->last_page && !picture->n_runs && walk_pagemap(picture, fd))
+    else if (start_over(picture) && walk_pagemap(picture, fd))
         method = MT_METHOD_PAGEMAP;
     close_run(picture);
     flush_runs(picture);
@@ -263,6 +280,7 @@ void mt_picture_take(struct mt_writer *writer, const struct mt_picture_request *
     };
     _Static_assert(MT_RUNS_PIECE * sizeof(struct run) + MT_TEXT_PIECE <= MT_PICTURE_SCRATCH_BYTES,
                    "the scratch memory holds both halves");
+    uint64_t lost = writer->lost;
     uint64_t start_ns = picture.os->monotonic_ns();
     uint64_t begin[] = {request->pid, request->reason, start_ns, request->resident_bytes};
     mt_write_event(writer, MT_EVENT_PICTURE_BEGIN, ticks(&picture), begin, 4);
@@ -273,7 +291,7 @@ void mt_picture_take(struct mt_writer *writer, const struct mt_picture_request *
     write_text(&picture, picture.os->open("/proc/meminfo", O_RDONLY | O_CLOEXEC, 0),
                MT_TEXT_MEMINFO);
     result->cost_ns = picture.os->monotonic_ns() - start_ns;
-    result->complete = mapped && result->method != MT_METHOD_NONE;
+    result->complete = mapped && result->method != MT_METHOD_NONE && writer->lost == lost;
     uint64_t end[] = {(uint64_t)result->complete, result->cost_ns, result->method};
     mt_write_event(writer, MT_EVENT_PICTURE_END, ticks(&picture), end, 3);
 }

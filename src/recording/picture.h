@@ -19,13 +19,14 @@ struct mt_picture_request {
 };
 
 struct mt_picture_result {
-    int complete; /* the pages could be read */
+    int complete; /* the pages could be read and written */
     uint64_t cost_ns;
     enum mt_picture_method method;
 };
 
 /* Takes a picture and writes it. The process may run meanwhile; then the picture is skewed by what
- * changed. */
+ * changed. Without PAGEMAP_SCAN, pages of zeros that were only read count as present; the kernel
+ * does not count them as resident. */
 void mt_picture_take(struct mt_writer *writer, const struct mt_picture_request *request,
                      struct mt_picture_result *result);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Loading a recording file and finding its blocks. Every length is checked against what is there;
- * must not know what the events mean. */
+/* Loading a recording file, unpacking it, and its clock. Every length is checked against what is
+ * there; must not know what the events are about. */
 #include "recording/reader.h"
 
 #include <errno.h>
@@ -10,9 +10,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "recording/blocks.h"
+
+uint32_t mt_header_tail_crc(const struct mt_file_header *header)
+{
+    const size_t first = offsetof(struct mt_file_header, next_block);
+    return mt_crc32c(0, (const uint8_t *)header + first,
+                     offsetof(struct mt_file_header, tail_crc32c) - first);
+}
 
 /* Far above what a recorder writes: 2^22 blocks are 256 GiB. */
 #define MAX_BLOCKS ((size_t)1 << 22)
@@ -33,17 +42,16 @@ static int read_all(int fd, uint8_t *bytes, size_t length, size_t *got)
     return 0;
 }
 
-static int open_regular(const char *path, size_t *size, int *fd, struct mt_error *error)
+static int open_regular(const char *path, int *fd, struct mt_error *error)
 {
     struct stat status;
-    int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (opened < 0)
         return mt_fail_errno(error, errno, "cannot open %s", path);
     if (fstat(opened, &status) < 0 || !S_ISREG(status.st_mode)) {
         close(opened);
         return mt_fail(error, MT_EFORMAT, MT_NO_OFFSET, "%s: not a regular file", path);
     }
-    *size = (size_t)status.st_size;
     *fd = opened;
     return 0;
 }
@@ -53,6 +61,13 @@ static uint32_t header_crc(const struct mt_file_header *header)
     struct mt_file_header plain = *header;
     plain.flags &= ~(uint32_t)MT_FILE_PACKED;
     return mt_crc32c(0, &plain, offsetof(struct mt_file_header, crc32c));
+}
+
+/* In a packed file the rest of the header does not change any more. */
+static int checksums_hold(const struct mt_file_header *header)
+{
+    return header->crc32c == header_crc(header) &&
+           (!(header->flags & MT_FILE_PACKED) || header->tail_crc32c == mt_header_tail_crc(header));
 }
 
 static int check_header(const char *path, const uint8_t *data, size_t size,
@@ -71,7 +86,7 @@ static int check_header(const char *path, const uint8_t *data, size_t size,
                        "%s: format version %u, and this memtally reads version %u: use the "
                        "memtally that recorded it or a newer one",
                        path, header->version, MT_FILE_VERSION);
-    if (header->crc32c != header_crc(header))
+    if (!checksums_hold(header))
         return mt_fail(error, MT_ECORRUPT, offsetof(struct mt_file_header, crc32c),
                        "%s: the header fails its checksum", path);
     if (header->header_bytes != MT_HEADER_BYTES || header->block_bytes != MT_BLOCK_BYTES ||
@@ -81,195 +96,154 @@ static int check_header(const char *path, const uint8_t *data, size_t size,
     return 0;
 }
 
+/* Reads up to a page of header and checks it; *got says how much is there. */
+static int read_header(const char *path, int fd, uint8_t page[MT_HEADER_BYTES], size_t *got,
+                       struct mt_file_header *header, struct mt_error *error)
+{
+    int failed = read_all(fd, page, MT_HEADER_BYTES, got);
+    if (failed)
+        return mt_fail_errno(error, -failed, "cannot read %s", path);
+    return check_header(path, page, *got, header, error);
+}
+
 int mt_record_header_read(const char *path, struct mt_file_header *header, struct mt_error *error)
 {
-    uint8_t bytes[sizeof *header];
-    size_t size, got;
+    uint8_t page[MT_HEADER_BYTES];
+    struct mt_file_header read;
+    size_t got;
     int fd;
-    int result = open_regular(path, &size, &fd, error);
+    int result = open_regular(path, &fd, error);
     if (result < 0)
         return result;
-    int failed = read_all(fd, bytes, sizeof bytes, &got);
+    result = read_header(path, fd, page, &got, &read, error);
     close(fd);
+    if (result == 0)
+        *header = read;
+    return result;
+}
+
+/* Reads what is behind the header. The size is asked for only now: in a file that is being written
+ * all blocks that the header knows of are then within it. */
+static int load_rest(struct mt_record_file *file, int fd, const uint8_t *page, size_t got,
+                     struct mt_error *error)
+{
+    struct stat status;
+    size_t more = 0;
+    if (fstat(fd, &status) < 0)
+        return mt_fail_errno(error, errno, "cannot read %s", file->path);
+    size_t size = (size_t)status.st_size > got ? (size_t)status.st_size : got;
+    file->data = malloc(size);
+    if (!file->data)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: %zu bytes do not fit in memory",
+                       file->path, size);
+    memcpy(file->data, page, got);
+    int failed = got < MT_HEADER_BYTES ? 0 : read_all(fd, file->data + got, size - got, &more);
     if (failed)
-        return mt_fail_errno(error, -failed, "cannot read %s", path);
-    return check_header(path, bytes, got, header, error);
-}
-
-static int load(const char *path, struct mt_record_file *file, struct mt_error *error)
-{
-    size_t size;
-    int fd;
-    int result = open_regular(path, &size, &fd, error);
-    if (result < 0)
-        return result;
-    file->data = malloc(size ? size : 1);
-    if (!file->data) {
-        close(fd);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: %zu bytes do not fit in memory", path,
-                       size);
-    }
-    int failed = read_all(fd, file->data, size, &file->data_bytes);
-    close(fd);
-    if (failed)
-        return mt_fail_errno(error, -failed, "cannot read %s", path);
-    return check_header(path, file->data, file->data_bytes, &file->header, error);
-}
-
-static void note_bad(struct mt_record_file *file, uint64_t offset)
-{
-    if (!file->blocks_bad++)
-        file->first_bad_offset = offset;
-}
-
-static int add_block(struct mt_record_file *file, size_t *capacity, const struct mt_block *block)
-{
-    if (file->n_blocks == *capacity) {
-        size_t more = *capacity ? *capacity * 2 : 64;
-        struct mt_block *blocks = realloc(file->blocks, more * sizeof *blocks);
-        if (!blocks)
-            return MT_ENOMEM;
-        file->blocks = blocks;
-        *capacity = more;
-    }
-    file->blocks[file->n_blocks++] = *block;
+        return mt_fail_errno(error, -failed, "cannot read %s", file->path);
+    file->data_bytes = got + more;
     return 0;
 }
 
-/* A block is taken when its header makes sense and, if it was sealed, its checksum holds. */
-static int block_is_good(const struct mt_block_header *header, const uint8_t *events)
+static int load(struct mt_record_file *file, struct mt_error *error)
 {
-    if (header->used > MT_BLOCK_BYTES - sizeof *header)
-        return 0;
-    if (!header->sealed)
-        return 1;
-    uint32_t crc = mt_crc32c(0, header, offsetof(struct mt_block_header, sealed));
-    return mt_crc32c(crc, events, header->used) == header->crc32c;
+    uint8_t page[MT_HEADER_BYTES];
+    size_t got;
+    int fd;
+    int result = open_regular(file->path, &fd, error);
+    if (result < 0)
+        return result;
+    result = read_header(file->path, fd, page, &got, &file->header, error);
+    if (result == 0)
+        result = load_rest(file, fd, page, got, error);
+    close(fd);
+    return result;
 }
 
-static int is_zero(const uint8_t *bytes, size_t length)
+/* Where the unpacked form goes. It is as large as the header says that blocks are in it, at the
+ * most. */
+struct unpacked {
+    uint8_t *bytes;
+    size_t length;
+    size_t capacity;
+    size_t limit;
+};
+
+/* Makes room. Returns 1, 0 at the limit, or MT_ENOMEM. */
+static int grow(struct unpacked *out)
 {
-    for (size_t i = 0; i < length; i++)
-        if (bytes[i])
-            return 0;
+    if (out->length < out->capacity)
+        return 1;
+    if (out->capacity == out->limit)
+        return 0;
+    size_t first = (size_t)1 << 20;
+    size_t more = out->capacity ? out->capacity * 2 : first;
+    if (more > out->limit)
+        more = out->limit;
+    uint8_t *grown = realloc(out->bytes, more);
+    if (!grown)
+        return MT_ENOMEM;
+    out->bytes = grown;
+    out->capacity = more;
     return 1;
 }
 
-/* Takes the block whose header is at `at`, of which `room` bytes are there. */
-static int take_block(struct mt_record_file *file, size_t *capacity, const uint8_t *at, size_t room,
-                      uint64_t offset)
+/* Decompresses until the frame ends or is damaged; what came out before the damage is kept. */
+static int decompress(struct mt_record_file *file, ZSTD_DStream *stream, struct unpacked *out)
 {
-    struct mt_block block;
-    memcpy(&block.header, at, sizeof block.header);
-    block.events = at + sizeof block.header;
-    block.open = !block.header.sealed;
-    /* A block that was claimed and never begun, or a hole that a crashed machine left. */
-    if (block.header.magic == 0 && is_zero(at, sizeof block.header))
-        return 0;
-    if (block.header.magic != MT_BLOCK_MAGIC || block.header.used > room - sizeof block.header ||
-        !block_is_good(&block.header, block.events)) {
-        note_bad(file, offset);
-        return 0;
-    }
-    file->blocks_open += (size_t)block.open;
-    return add_block(file, capacity, &block);
-}
-
-static int find_raw_blocks(struct mt_record_file *file, struct mt_error *error)
-{
-    size_t capacity = 0;
-    size_t at = MT_HEADER_BYTES;
-    size_t n = 0;
-    for (; at < file->data_bytes && n < file->header.next_block && n < MAX_BLOCKS;
-         at += MT_BLOCK_BYTES, n++) {
-        size_t room = file->data_bytes - at;
-        if (room > MT_BLOCK_BYTES)
-            room = MT_BLOCK_BYTES;
-        if (room < sizeof(struct mt_block_header)) {
-            note_bad(file, at);
-            break;
-        }
-        if (take_block(file, &capacity, file->data + at, room, at) < 0)
-            return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", file->path);
-    }
-    return 0;
-}
-
-static int find_packed_blocks(struct mt_record_file *file, struct mt_error *error)
-{
-    size_t capacity = 0;
-    size_t at = 0;
-    while (at < file->data_bytes) {
-        struct mt_block_header header;
-        size_t room = file->data_bytes - at;
-        if (room < sizeof header) {
-            note_bad(file, at);
-            break;
-        }
-        memcpy(&header, file->data + at, sizeof header);
-        if (header.magic != MT_BLOCK_MAGIC || header.used > MT_BLOCK_BYTES - sizeof header ||
-            header.used > room - sizeof header) {
-            note_bad(file, at);
-            break;
-        }
-        if (take_block(file, &capacity, file->data + at, room, at) < 0)
-            return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", file->path);
-        at += sizeof header + header.used;
-    }
-    return 0;
-}
-
-static int by_stream(const void *a, const void *b)
-{
-    const struct mt_block_header *x = &((const struct mt_block *)a)->header;
-    const struct mt_block_header *y = &((const struct mt_block *)b)->header;
-    if (x->stream != y->stream)
-        return x->stream < y->stream ? -1 : 1;
-    return x->sequence < y->sequence ? -1 : x->sequence > y->sequence;
-}
-
-/* Puts the unpacked blocks in the place of the packed ones. What comes out is as large as the
- * header says that blocks were claimed, at the most. */
-static int unpack(struct mt_record_file *file, struct mt_error *error)
-{
-    size_t limit = file->header.next_block < MAX_BLOCKS ? file->header.next_block : MAX_BLOCKS;
-    limit = limit * MT_BLOCK_BYTES + 1;
-    size_t capacity = limit < ((size_t)1 << 20) ? limit : (size_t)1 << 20;
-    uint8_t *out = malloc(capacity);
-    ZSTD_DStream *stream = ZSTD_createDStream();
     ZSTD_inBuffer input = {file->data, file->data_bytes, MT_HEADER_BYTES};
-    ZSTD_outBuffer output = {out, capacity, 0};
     size_t left = 1;
-    int result = out && stream ? 0 : MT_ENOMEM;
-    while (result == 0 && left != 0 && input.pos < input.size) {
-        if (output.pos == output.size) {
-            size_t more = capacity * 2 < limit ? capacity * 2 : limit;
-            uint8_t *grown = more > capacity ? realloc(out, more) : NULL;
-            if (!grown) {
-                result = more > capacity ? MT_ENOMEM : MT_EFORMAT;
-                break;
-            }
-            out = grown;
-            capacity = more;
-            output.dst = out;
-            output.size = more;
-        }
-        left = ZSTD_decompressStream(stream, &output, &input);
-        if (ZSTD_isError(left)) {
-            note_bad(file, input.pos); /* what came out before it is kept */
+    while (left != 0) {
+        int room = grow(out);
+        if (room < 0)
+            return room;
+        ZSTD_outBuffer output = {out->bytes, out->capacity, out->length};
+        size_t before = input.pos;
+        left = room ? ZSTD_decompressStream(stream, &output, &input) : 1;
+        if (ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation)
+            return MT_ENOMEM;
+        int stuck = input.pos == before && output.pos == out->length;
+        out->length = output.pos;
+        if (ZSTD_isError(left) || (left != 0 && stuck))
             break;
-        }
     }
-    if (result == 0 && !ZSTD_isError(left) && left != 0)
-        note_bad(file, file->data_bytes);
+    if (left != 0 || input.pos < input.size)
+        mt_note_bad(file, MT_HEADER_BYTES + out->length);
+    return 0;
+}
+
+/* Puts the unpacked blocks in the place of the packed ones. */
+static int unpack(struct mt_record_file *file)
+{
+    size_t n_blocks = file->header.next_block < MAX_BLOCKS ? file->header.next_block : MAX_BLOCKS;
+    struct unpacked out = {.limit = n_blocks * MT_BLOCK_BYTES + 1};
+    ZSTD_DStream *stream = ZSTD_createDStream();
+    int result = stream ? decompress(file, stream, &out) : MT_ENOMEM;
     ZSTD_freeDStream(stream);
     if (result < 0) {
-        free(out);
-        return mt_fail(error, result, input.pos, "%s: %s", file->path, mt_error_sentence(result));
+        free(out.bytes);
+        return result;
     }
     free(file->data);
-    file->data = out;
-    file->data_bytes = output.pos;
+    file->data = out.bytes;
+    file->data_bytes = out.length;
+    return 0;
+}
+
+static int find_blocks(struct mt_record_file *file, struct mt_error *error)
+{
+    int packed = (file->header.flags & MT_FILE_PACKED) != 0;
+    int result = 0;
+    if (packed && file->data_bytes <= MT_HEADER_BYTES)
+        return mt_fail(error, MT_ETRUNCATED, file->data_bytes, "%s: nothing after the header",
+                       file->path);
+    if (packed)
+        result = unpack(file);
+    if (result == 0)
+        result = packed ? mt_find_packed_blocks(file) : mt_find_raw_blocks(file);
+    if (result < 0)
+        return mt_fail(error, result, MT_NO_OFFSET, "%s: out of memory", file->path);
+    if (packed)
+        file->blocks_bad += file->header.blocks_dropped;
     return 0;
 }
 
@@ -298,24 +272,13 @@ int mt_record_file_open(const char *path, struct mt_record_file **file, struct m
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
     }
     made->first_bad_offset = MT_NO_OFFSET;
-    int result = load(path, made, error);
-    if (result == 0 && made->header.flags & MT_FILE_PACKED) {
-        if (made->data_bytes <= MT_HEADER_BYTES)
-            result = mt_fail(error, MT_ETRUNCATED, made->data_bytes, "%s: nothing after the header",
-                             path);
-        else
-            result = unpack(made, error);
-        if (result == 0)
-            result = find_packed_blocks(made, error);
-    } else if (result == 0) {
-        result = find_raw_blocks(made, error);
-    }
+    int result = load(made, error);
+    if (result == 0)
+        result = find_blocks(made, error);
     if (result < 0) {
         mt_record_file_close(made);
         return result;
     }
-    if (made->n_blocks)
-        qsort(made->blocks, made->n_blocks, sizeof *made->blocks, by_stream);
     find_last_ticks(made);
     *file = made;
     return 0;
@@ -331,6 +294,23 @@ void mt_record_file_close(struct mt_record_file *file)
     free(file);
 }
 
+/* The latest pair of both clocks among the events; for a process that was killed, whose header has
+ * none of its end. */
+static void find_last_pair(const struct mt_record_file *file, uint64_t *ticks, uint64_t *ns)
+{
+    struct mt_cursor cursor;
+    struct mt_event event;
+    mt_cursor_init(&cursor, file, 0, file->n_blocks);
+    while (mt_cursor_next(&cursor, &event)) {
+        int picture = event.op == MT_EVENT_PICTURE_BEGIN;
+        uint64_t at = picture ? event.field[2] : event.field[0];
+        if ((picture || event.op == MT_EVENT_CLOCK) && at && event.ticks > *ticks) {
+            *ticks = event.ticks;
+            *ns = at;
+        }
+    }
+}
+
 void mt_clock_of_file(const struct mt_record_file *file, struct mt_clock *clock)
 {
     const struct mt_file_header *header = &file->header;
@@ -339,37 +319,33 @@ void mt_clock_of_file(const struct mt_record_file *file, struct mt_clock *clock)
         return;
     uint64_t end_ticks = header->end_ticks;
     uint64_t end_ns = header->end_monotonic_ns;
-    /* A killed process left no end; the last pair that a stream wrote serves. */
-    for (size_t i = 0; i < file->n_blocks; i++) {
-        struct mt_cursor cursor;
-        struct mt_event event;
-        mt_cursor_init(&cursor, file, i, i + 1);
-        while (!header->end_ticks && mt_cursor_next(&cursor, &event)) {
-            int picture = event.op == MT_EVENT_PICTURE_BEGIN;
-            uint64_t ns = picture ? event.field[2] : event.field[0];
-            if ((picture || event.op == MT_EVENT_CLOCK) && ns && event.ticks > end_ticks) {
-                end_ticks = event.ticks;
-                end_ns = ns;
-            }
-        }
-    }
+    if (!end_ticks)
+        find_last_pair(file, &end_ticks, &end_ns);
     if (end_ticks > clock->ticks && end_ns > clock->monotonic_ns)
         clock->ns_per_tick =
             (double)(end_ns - clock->monotonic_ns) / (double)(end_ticks - clock->ticks);
 }
 
+/* `start` and what lies `difference` behind it, neither before `start` nor past the end of time. */
+static uint64_t later(uint64_t start, double difference)
+{
+    if (!(difference > 0))
+        return start;
+    if (difference >= (double)(UINT64_MAX - start))
+        return UINT64_MAX;
+    return start + (uint64_t)difference;
+}
+
 uint64_t mt_clock_ns(const struct mt_clock *clock, uint64_t ticks)
 {
-    double ns = (double)(int64_t)(ticks - clock->ticks) * clock->ns_per_tick;
-    if (ns < 0)
+    if (ticks <= clock->ticks)
         return clock->monotonic_ns;
-    return clock->monotonic_ns + (uint64_t)ns;
+    return later(clock->monotonic_ns, (double)(ticks - clock->ticks) * clock->ns_per_tick);
 }
 
 uint64_t mt_clock_ticks(const struct mt_clock *clock, uint64_t monotonic_ns)
 {
-    double ticks = (double)(int64_t)(monotonic_ns - clock->monotonic_ns) / clock->ns_per_tick;
-    if (ticks < 0)
+    if (monotonic_ns <= clock->monotonic_ns)
         return clock->ticks;
-    return clock->ticks + (uint64_t)ticks;
+    return later(clock->ticks, (double)(monotonic_ns - clock->monotonic_ns) / clock->ns_per_tick);
 }

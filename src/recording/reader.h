@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Reading a recording file: blocks that nobody vouches for, to events.
  *
- * A file is loaded whole. A damaged block is skipped and counted; what can be read is read. All
- * pointers into a file live as long as it is open. An open file may be read from several threads at
- * a time, each with its own cursors. */
+ * A file is loaded whole. A damaged block is skipped and counted; what can be read is read. A file
+ * that is still being written may be read: it then holds what was there at that moment. Offsets in
+ * a packed file are those of its unpacked form. All pointers into a file live as long as it is
+ * open. An open file may be read from several threads at a time, each with its own cursors. */
 #ifndef MT_RECORDING_READER_H
 #define MT_RECORDING_READER_H
 
@@ -32,25 +33,27 @@ struct mt_event {
 struct mt_block {
     struct mt_block_header header;
     const uint8_t *events;
-    int open; /* was not sealed */
+    uint64_t offset; /* where it was found */
+    int open;        /* its writer did not finish it */
 };
 
 struct mt_record_file {
     char *path;
     struct mt_file_header header;
-    struct mt_block *blocks; /* sorted by stream, then sequence */
+    struct mt_block *blocks; /* sorted by stream, then sequence; no two are the same */
     size_t n_blocks;
-    size_t blocks_bad;
+    size_t blocks_bad; /* damaged, missing, or more than one place that was cut off */
     size_t blocks_open;
-    uint64_t first_bad_offset; /* MT_NO_OFFSET where none is bad */
+    uint64_t first_bad_offset; /* MT_NO_OFFSET where none is known */
     uint64_t last_ticks;       /* of the last event */
     uint8_t *data;
     size_t data_bytes;
 };
 
-/* Loads a raw or packed recording file. On success *file is owned by the caller.
- * Errors: MT_ENOTFOUND, MT_EPERM, MT_EIO, MT_EFORMAT (no recording), MT_EVERSION, MT_ETRUNCATED
- * (no whole header), MT_ECORRUPT (the header fails its checksum), MT_ENOMEM. */
+/* Loads a raw or packed recording file. On success *file is owned by the caller. A file whose
+ * header is sound opens, with as many blocks as can be read, be it none. Errors: MT_ENOTFOUND,
+ * MT_EPERM, MT_EIO, MT_EFORMAT (no recording), MT_EVERSION, MT_ETRUNCATED (no whole header),
+ * MT_ECORRUPT (the header fails its checksum), MT_ENOMEM. */
 int mt_record_file_open(const char *path, struct mt_record_file **file, struct mt_error *error);
 
 void mt_record_file_close(struct mt_record_file *file);
@@ -70,7 +73,9 @@ void mt_clock_of_file(const struct mt_record_file *file, struct mt_clock *clock)
 uint64_t mt_clock_ns(const struct mt_clock *clock, uint64_t ticks);
 uint64_t mt_clock_ticks(const struct mt_clock *clock, uint64_t monotonic_ns);
 
-/* Steps through the events of a range of blocks of one stream. */
+/* Steps through the events of a range of blocks of one stream. Where a block is missing or broken,
+ * what is left of a picture that was under way is passed over: part of its pages would look like
+ * all of them. */
 struct mt_cursor {
     const struct mt_record_file *file;
     size_t block; /* the one being read */
@@ -80,6 +85,7 @@ struct mt_cursor {
     uint64_t ticks;
     uint64_t heap_unit;
     uint64_t blocks_bad; /* whose events broke the grammar */
+    int torn;            /* something is missing; not yet at the next picture */
 };
 
 void mt_cursor_init(struct mt_cursor *cursor, const struct mt_record_file *file, size_t first_block,
@@ -117,7 +123,9 @@ void mt_runs_init(struct mt_runs *runs, const struct mt_event *event);
 int mt_runs_next(struct mt_runs *runs, uint64_t *page, struct mt_run_pages *run);
 
 /* Rewrites a raw file as a packed one beside it (PATH with .mtz for .mtr) and removes the raw one.
- * A packed file is left alone. Write, then rename: no half file is left behind. */
+ * A packed file is left alone. Write, then rename: no half file is left behind, and the raw one
+ * stays until the packed one is whole. Errors: those of mt_record_file_open(), and MT_EPERM,
+ * MT_EIO. */
 int mt_record_file_pack(const char *path, struct mt_error *error);
 
 #endif

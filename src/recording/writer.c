@@ -6,7 +6,8 @@
 #include <fcntl.h>
 
 #include "base/crc32c.h"
-#include "base/ticks.h"
+/* How many events are lost before a block is asked for again. */
+#define RETRY_EVERY 1024u
 
 /* libc's memcpy may be an indirect function that is not bound yet when the first hook runs. */
 static void copy(void *to, const void *from, size_t length)
@@ -36,7 +37,7 @@ static void fill_header(struct mt_file_header *header, const struct mt_file_head
     header->byte_order = MT_BYTE_ORDER;
     header->header_bytes = MT_HEADER_BYTES;
     header->block_bytes = MT_BLOCK_BYTES;
-    header->next_block = 0;
+    header->next_block = header->blocks_backed = 0;
     header->crc32c = mt_crc32c(0, header, offsetof(struct mt_file_header, crc32c));
 }
 
@@ -110,33 +111,55 @@ static struct mt_block_header *claim(struct mt_file *file)
     uint32_t number = __atomic_fetch_add(&file->header->next_block, 1, __ATOMIC_RELAXED);
     uint64_t offset = MT_HEADER_BYTES + (uint64_t)number * MT_BLOCK_BYTES;
     void *mapped = NULL;
-    if (os->extend(fd, offset, MT_BLOCK_BYTES) >= 0)
+    if (os->extend(fd, offset, MT_BLOCK_BYTES) >= 0) {
+        __atomic_fetch_add(&file->header->blocks_backed, 1, __ATOMIC_RELEASE);
         mapped = os->map(fd, offset, MT_BLOCK_BYTES);
+    } else {
+        uint32_t next = number + 1; /* given back, unless another thread has claimed one since */
+        __atomic_compare_exchange_n(&file->header->next_block, &next, number, 0, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED);
+    }
     os->close(fd);
     return mapped;
 }
 
-int mt_writer_next_block(struct mt_writer *writer, uint64_t ticks)
+static int lose(struct mt_writer *writer)
 {
-    if (writer->failed || !writer->file || !writer->file->header)
-        return 0;
-    drop_block(writer);
-    struct mt_block_header *block = claim(writer->file);
-    if (!block) {
-        writer->failed = 1;
-        return 0;
-    }
-    block->magic = MT_BLOCK_MAGIC;
+    writer->failed = 1;
+    writer->lost++;
+    __atomic_fetch_add(&writer->file->header->events_lost, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+/* The magic comes last: with it, a reader takes the rest of the header for written. */
+static void begin(struct mt_writer *writer, struct mt_block_header *block)
+{
     block->stream = writer->stream;
     block->tid = writer->tid;
     block->sequence = writer->sequence++;
-    block->start_ticks = ticks;
+    block->start_ticks = writer->last_ticks;
+    __atomic_store_n(&block->magic, MT_BLOCK_MAGIC, __ATOMIC_RELEASE);
     writer->block = block;
     writer->events = (uint8_t *)(block + 1);
     writer->cursor = writer->events;
     writer->limit = (uint8_t *)block + MT_BLOCK_BYTES;
-    writer->last_ticks = ticks;
     writer->last_unit = 0;
+}
+
+int mt_writer_next_block(struct mt_writer *writer, uint64_t ticks)
+{
+    if (!writer->file || !writer->file->header)
+        return 0;
+    if (writer->failed && writer->lost % RETRY_EVERY != 0)
+        return lose(writer);
+    drop_block(writer);
+    struct mt_block_header *block = claim(writer->file);
+    if (!block)
+        return lose(writer);
+    writer->failed = 0;
+    if (ticks > writer->last_ticks)
+        writer->last_ticks = ticks;
+    begin(writer, block);
     return 1;
 }
 

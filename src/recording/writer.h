@@ -51,7 +51,8 @@ struct mt_writer {
     uint32_t sequence;
     uint32_t next_string;
     uint32_t next_stack;
-    uint32_t failed; /* no block could be had; the writer stays silent */
+    uint32_t failed; /* no block could be had; see mt_writer_next_block() */
+    uint64_t lost;   /* events that found no room */
     uint64_t small_allocs;
     uint64_t small_alloc_bytes;
     uint64_t small_frees;
@@ -72,7 +73,8 @@ void mt_writer_init(struct mt_writer *writer, struct mt_file *file, uint32_t str
 /* Seals the open block and gives it back. */
 void mt_writer_finish(struct mt_writer *writer);
 
-/* Gets a new block. Returns 1, or 0 when none is to be had. */
+/* Gets a new block. Returns 1, or 0 when none is to be had: the event is then lost and counted, and
+ * a block is asked for again after some more, since descriptors and disks do not stay full. */
 int mt_writer_next_block(struct mt_writer *writer, uint64_t ticks);
 
 /* Whether `bytes` of event fit, in a new block if need be. `bytes` must be well below a block. */

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/* Finding the blocks of a loaded recording file: which are whole, in what order they were written,
+ * which are missing. Every length is checked against what is there; must not know what the events
+ * mean. */
+#include "recording/blocks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+
+/* How often the start of a block is searched for in a damaged packed file; each try may check a
+ * whole block. */
+#define MAX_TRIES 4096u
+
+struct finder {
+    struct mt_record_file *file;
+    size_t capacity;
+    uint64_t n_zero; /* places of blocks that hold nothing */
+    uint64_t first_zero_offset;
+};
+
+enum found { FOUND_BLOCK, FOUND_NOTHING, FOUND_DAMAGE };
+
+void mt_note_bad(struct mt_record_file *file, uint64_t offset)
+{
+    if (!file->blocks_bad++)
+        file->first_bad_offset = offset;
+}
+
+static int add(struct finder *finder, const struct mt_block *block)
+{
+    struct mt_record_file *file = finder->file;
+    if (file->n_blocks == finder->capacity) {
+        size_t more = finder->capacity ? finder->capacity * 2 : 64;
+        struct mt_block *blocks = realloc(file->blocks, more * sizeof *blocks);
+        if (!blocks)
+            return MT_ENOMEM;
+        file->blocks = blocks;
+        finder->capacity = more;
+    }
+    file->blocks[file->n_blocks++] = *block;
+    return 0;
+}
+
+static int is_zero(const uint8_t *bytes, size_t length)
+{
+    return length == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, length - 1) == 0);
+}
+
+static int checksum_holds(const struct mt_block *block)
+{
+    uint32_t crc = mt_crc32c(0, &block->header, offsetof(struct mt_block_header, sealed));
+    return mt_crc32c(crc, block->events, block->header.used) == block->header.crc32c;
+}
+
+/* Looks at the block that begins at `at`, of which `room` bytes are there. A block that was claimed
+ * and never begun is nothing, and so is what a crashed machine left of one that it never wrote. */
+static enum found look(const uint8_t *at, size_t room, struct mt_block *block)
+{
+    const struct mt_block_header *header = &block->header;
+    if (room < sizeof *header)
+        return is_zero(at, room) ? FOUND_NOTHING : FOUND_DAMAGE;
+    memcpy(&block->header, at, sizeof block->header);
+    block->events = at + sizeof block->header;
+    block->open = header->sealed != MT_BLOCK_SEALED;
+    if (header->magic != MT_BLOCK_MAGIC)
+        return is_zero(at, room) ? FOUND_NOTHING : FOUND_DAMAGE;
+    if (room > MT_BLOCK_BYTES)
+        room = MT_BLOCK_BYTES;
+    if (header->used > room - sizeof *header)
+        return FOUND_DAMAGE;
+    if (header->sealed != MT_BLOCK_OPEN)
+        return checksum_holds(block) ? FOUND_BLOCK : FOUND_DAMAGE;
+    return header->used ? FOUND_BLOCK : FOUND_NOTHING;
+}
+
+static int by_stream(const void *a, const void *b)
+{
+    const struct mt_block *x = a;
+    const struct mt_block *y = b;
+    if (x->header.stream != y->header.stream)
+        return x->header.stream < y->header.stream ? -1 : 1;
+    if (x->header.sequence != y->header.sequence)
+        return x->header.sequence < y->header.sequence ? -1 : 1;
+    if (x->open != y->open)
+        return x->open - y->open;
+    return x->events < y->events ? -1 : x->events > y->events;
+}
+
+/* Of blocks with one number the sealed one stays, else the first. */
+static void drop_doubles(struct mt_record_file *file)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < file->n_blocks; i++) {
+        const struct mt_block *block = &file->blocks[i];
+        const struct mt_block *last = n ? &file->blocks[n - 1] : NULL;
+        if (last && last->header.stream == block->header.stream &&
+            last->header.sequence == block->header.sequence) {
+            mt_note_bad(file, block->offset);
+            continue;
+        }
+        file->blocks[n++] = *block;
+    }
+    file->n_blocks = n;
+}
+
+/* How many blocks the numbers of those that are there leave out. */
+static uint64_t count_missing(const struct mt_record_file *file)
+{
+    uint64_t missing = 0;
+    for (size_t i = 0; i < file->n_blocks; i++) {
+        const struct mt_block_header *header = &file->blocks[i].header;
+        const struct mt_block_header *last = i ? &file->blocks[i - 1].header : NULL;
+        uint32_t expected = last && last->stream == header->stream ? last->sequence + 1 : 0;
+        missing += header->sequence - expected;
+    }
+    return missing;
+}
+
+/* Each bad block leaves a gap in the numbers of its stream. More gaps than that are blocks whose
+ * places are empty: they never reached the disk. */
+static void note_missing(struct finder *finder)
+{
+    struct mt_record_file *file = finder->file;
+    uint64_t missing = count_missing(file);
+    uint64_t lost = missing > file->blocks_bad ? missing - file->blocks_bad : 0;
+    if (lost > finder->n_zero)
+        lost = finder->n_zero;
+    while (lost-- > 0)
+        mt_note_bad(file, finder->first_zero_offset);
+}
+
+static void put_in_order(struct finder *finder)
+{
+    struct mt_record_file *file = finder->file;
+    if (file->n_blocks)
+        qsort(file->blocks, file->n_blocks, sizeof *file->blocks, by_stream);
+    drop_doubles(file);
+    for (size_t i = 0; i < file->n_blocks; i++)
+        file->blocks_open += (size_t)file->blocks[i].open;
+    note_missing(finder);
+}
+
+int mt_find_raw_blocks(struct mt_record_file *file)
+{
+    struct finder finder = {.file = file};
+    uint64_t n = 0;
+    for (size_t at = MT_HEADER_BYTES; at < file->data_bytes; at += MT_BLOCK_BYTES, n++) {
+        size_t room = file->data_bytes - at;
+        struct mt_block block = {.offset = at};
+        enum found found =
+            look(file->data + at, room < MT_BLOCK_BYTES ? room : MT_BLOCK_BYTES, &block);
+        if (found == FOUND_BLOCK && add(&finder, &block) < 0)
+            return MT_ENOMEM;
+        if (found == FOUND_DAMAGE)
+            mt_note_bad(file, at);
+        if (found == FOUND_NOTHING && finder.n_zero++ == 0)
+            finder.first_zero_offset = at;
+    }
+    if (n < file->header.blocks_backed)
+        mt_note_bad(file, file->data_bytes);
+    put_in_order(&finder);
+    return 0;
+}
+
+/* Where after `at` the next block begins, or the end of the data. */
+static size_t next_start(const struct mt_record_file *file, size_t at, unsigned *tries)
+{
+    static const uint32_t magic = MT_BLOCK_MAGIC;
+    while (++at < file->data_bytes && *tries) {
+        struct mt_block block;
+        const uint8_t *found = memmem(file->data + at, file->data_bytes - at, &magic, sizeof magic);
+        if (!found)
+            break;
+        at = (size_t)(found - file->data);
+        if (look(found, file->data_bytes - at, &block) == FOUND_BLOCK &&
+            block.header.sealed != MT_BLOCK_OPEN)
+            return at;
+        --*tries;
+    }
+    return file->data_bytes;
+}
+
+int mt_find_packed_blocks(struct mt_record_file *file)
+{
+    struct finder finder = {.file = file};
+    unsigned tries = MAX_TRIES;
+    for (size_t at = 0; at < file->data_bytes;) {
+        struct mt_block block = {.offset = MT_HEADER_BYTES + at};
+        enum found found = look(file->data + at, file->data_bytes - at, &block);
+        if (found != FOUND_BLOCK || block.header.sealed == MT_BLOCK_OPEN) {
+            mt_note_bad(file, block.offset);
+            at = next_start(file, at, &tries);
+            continue;
+        }
+        if (add(&finder, &block) < 0)
+            return MT_ENOMEM;
+        at += sizeof block.header + block.header.used;
+    }
+    put_in_order(&finder);
+    return 0;
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+#include "scribe.h"
+
+#include "tests/support/unit.h"
+
+#include "base/crc32c.h"
+#include "watch/watch.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[64];
+static char paths[64][128];
+static unsigned n_paths;
+
+int make_folder(void **state)
+{
+    (void)state;
+    n_paths = 0;
+    strcpy(folder, "/tmp/memtally-recording-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+int remove_folder(void **state)
+{
+    (void)state;
+    return rmdir(folder);
+}
+
+const char *in_folder(const char *name)
+{
+    char *path = paths[n_paths++ % 64];
+    snprintf(path, sizeof *paths, "%s/%s", folder, name);
+    return path;
+}
+
+int count_in_folder(void)
+{
+    int n = 0;
+    DIR *stream = opendir(folder);
+    assert_non_null(stream);
+    for (struct dirent *entry; (entry = readdir(stream));)
+        n += entry->d_name[0] != '.';
+    closedir(stream);
+    return n;
+}
+
+void remove_file(const char *path)
+{
+    assert_int_equal(unlink(path), 0);
+}
+
+struct mt_file_header test_header(void)
+{
+    return (struct mt_file_header){
+        .kind = MT_FILE_PROCESS,
+        .pid = 4321,
+        .parent_pid = 1234,
+        .page_bytes = 4096,
+        .clock_kind = MT_CLOCK_MONOTONIC,
+        .start_ticks = 1000,
+        .start_monotonic_ns = 1000,
+        .start_realtime_ns = 1700000000000000000u,
+    };
+}
+
+void scribe_begin(struct scribe *scribe, const char *path, uint32_t n_streams)
+{
+    const struct mt_file_header header = test_header();
+    *scribe = (struct scribe){.n_streams = n_streams};
+    assert_int_equal(mt_file_create(&scribe->file, &mt_watch_os, path, &header), 0);
+    for (uint32_t i = 0; i < n_streams; i++)
+        mt_writer_init(&scribe->writer[i], &scribe->file, i, 100 + i);
+}
+
+void scribe_end(struct scribe *scribe)
+{
+    for (uint32_t i = 0; i < scribe->n_streams; i++)
+        mt_writer_finish(&scribe->writer[i]);
+    mt_file_close(&scribe->file);
+}
+
+void scribe_kill(struct scribe *scribe)
+{
+    for (uint32_t i = 0; i < scribe->n_streams; i++)
+        if (scribe->writer[i].block)
+            mt_watch_os.unmap(scribe->writer[i].block, MT_BLOCK_BYTES);
+    mt_file_close(&scribe->file);
+}
+
+void put_event(struct mt_writer *writer, enum mt_event_op op, uint64_t ticks, size_t n_fields, ...)
+{
+    uint64_t fields[MT_EVENT_FIELDS];
+    va_list arguments;
+    va_start(arguments, n_fields);
+    for (size_t i = 0; i < n_fields; i++)
+        fields[i] = va_arg(arguments, uint64_t);
+    va_end(arguments);
+    mt_write_event(writer, op, ticks, fields, n_fields);
+}
+
+static void put_heap(struct mt_writer *writer, enum mt_event_op op, uint64_t ticks,
+                     uint64_t address, const uint64_t *more, size_t n_more)
+{
+    assert_true(mt_writer_room(writer, 1 + MT_VARINT_MAX * (2 + n_more), ticks));
+    uint8_t *at = mt_event_begin(writer, op, ticks);
+    at = mt_put_heap_address(writer, at, address);
+    for (size_t i = 0; i < n_more; i++)
+        at = mt_varint_put(at, more[i]);
+    mt_event_end(writer, at);
+}
+
+void put_alloc(struct mt_writer *writer, uint64_t ticks, uint64_t address, uint64_t size)
+{
+    const uint64_t more[] = {size, 0};
+    put_heap(writer, MT_EVENT_ALLOC, ticks, address, more, 2);
+}
+
+void put_free(struct mt_writer *writer, uint64_t ticks, uint64_t address)
+{
+    put_heap(writer, MT_EVENT_FREE, ticks, address, NULL, 0);
+}
+
+unsigned fill_block(struct mt_writer *writer, uint64_t ticks)
+{
+    unsigned n = 0;
+    if (!writer->block) {
+        put_event(writer, MT_EVENT_LOOK, ticks, 1, UINT64_MAX);
+        n++;
+    }
+    for (; writer->limit - writer->cursor >= 1 + 2 * MT_VARINT_MAX; n++)
+        put_event(writer, MT_EVENT_LOOK, ticks, 1, UINT64_MAX);
+    return n;
+}
+
+struct mt_record_file *must_open(const char *path)
+{
+    struct mt_record_file *file = NULL;
+    struct mt_error error = {0};
+    int result = mt_record_file_open(path, &file, &error);
+    if (result < 0)
+        fail_msg("%s", error.text);
+    assert_non_null(file);
+    return file;
+}
+
+char *transcript(const struct mt_record_file *file)
+{
+    char *text = NULL;
+    size_t length;
+    struct mt_cursor cursor;
+    struct mt_event event;
+    FILE *out = open_memstream(&text, &length);
+    assert_non_null(out);
+    mt_cursor_init(&cursor, file, 0, file->n_blocks);
+    while (mt_cursor_next(&cursor, &event)) {
+        fprintf(out, "%u @%llu op %d:", event.stream, (unsigned long long)event.ticks, event.op);
+        for (size_t i = 0; i < MT_EVENT_FIELDS; i++)
+            fprintf(out, " %llu", (unsigned long long)event.field[i]);
+        for (size_t i = 0; i < event.length; i++)
+            fprintf(out, "%s%02x", i ? "" : " / ", event.bytes[i]);
+        fputc('\n', out);
+    }
+    fclose(out);
+    return text;
+}
+
+char *transcript_of(const char *path)
+{
+    struct mt_record_file *file = must_open(path);
+    char *text = transcript(file);
+    mt_record_file_close(file);
+    return text;
+}
+
+size_t count_events(const struct mt_record_file *file)
+{
+    struct mt_cursor cursor;
+    struct mt_event event;
+    size_t n = 0;
+    mt_cursor_init(&cursor, file, 0, file->n_blocks);
+    while (mt_cursor_next(&cursor, &event))
+        n++;
+    return n;
+}
+
+struct image load_image(const char *path)
+{
+    struct stat status;
+    int fd = open(path, O_RDONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(fstat(fd, &status), 0);
+    struct image image = {malloc((size_t)status.st_size + 1), (size_t)status.st_size};
+    assert_non_null(image.bytes);
+    assert_int_equal(read(fd, image.bytes, image.length), (ssize_t)image.length);
+    close(fd);
+    return image;
+}
+
+/* Cut last: some file systems write a file out that was emptied first. */
+void save_image(const char *path, const struct image *image, size_t length)
+{
+    int fd = open(path, O_WRONLY | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, image->bytes, length), (ssize_t)length);
+    assert_int_equal(ftruncate(fd, (off_t)length), 0);
+    close(fd);
+}
+
+struct mt_file_header *header_of(const struct image *image)
+{
+    return (struct mt_file_header *)(void *)image->bytes;
+}
+
+struct mt_block_header *block_of(const struct image *image, size_t number)
+{
+    uint8_t *at = image->bytes + MT_HEADER_BYTES + number * MT_BLOCK_BYTES;
+    return (struct mt_block_header *)(void *)at;
+}
+
+/* Written down here once more, so that a mistake in the reader's own sums shows. */
+void repair_header(struct image *image)
+{
+    struct mt_file_header *header = header_of(image);
+    uint32_t flags = header->flags;
+    header->flags &= ~1u;
+    header->crc32c = mt_crc32c(0, header, 112);
+    header->flags = flags;
+    header->tail_crc32c = flags & 1 ? mt_crc32c(0, &header->next_block, 204 - 116) : 0;
+}
+
+void repair_block(struct image *image, size_t number)
+{
+    struct mt_block_header *block = block_of(image, number);
+    block->crc32c = mt_crc32c(mt_crc32c(0, block, 56), block + 1, block->used);
+}

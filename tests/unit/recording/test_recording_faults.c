@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/support/unit.h"
+
+#include "scribe.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <zstd.h>
+
+/* More than any of these calls has places to fail at. */
+#define MOST_FAULTS 200
+
+/* What is wrapped: the allocations of the room, and the objects that zstd makes for it. */
+static int allocations, failing_allocation;
+
+static int fails(void)
+{
+    return failing_allocation && ++allocations == failing_allocation;
+}
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *block, size_t size);
+char *__real_strdup(const char *text);
+ZSTD_DStream *__real_ZSTD_createDStream(void);
+ZSTD_CCtx *__real_ZSTD_createCCtx(void);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *block, size_t size);
+char *__wrap_strdup(const char *text);
+ZSTD_DStream *__wrap_ZSTD_createDStream(void);
+ZSTD_CCtx *__wrap_ZSTD_createCCtx(void);
+
+void *__wrap_malloc(size_t size)
+{
+    return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *block, size_t size)
+{
+    return fails() ? NULL : __real_realloc(block, size);
+}
+
+char *__wrap_strdup(const char *text)
+{
+    return fails() ? NULL : __real_strdup(text);
+}
+
+ZSTD_DStream *__wrap_ZSTD_createDStream(void)
+{
+    return fails() ? NULL : __real_ZSTD_createDStream();
+}
+
+ZSTD_CCtx *__wrap_ZSTD_createCCtx(void)
+{
+    return fails() ? NULL : __real_ZSTD_createCCtx();
+}
+
+/* Over a hundred blocks, so that lists grow. */
+static void write_file(const char *path)
+{
+    struct scribe scribe;
+    scribe_begin(&scribe, path, 2);
+    for (uint64_t i = 0; i < 70; i++) {
+        fill_block(&scribe.writer[0], 2000 + i);
+        fill_block(&scribe.writer[1], 2000 + i);
+        put_event(&scribe.writer[0], MT_EVENT_LOOK, 2000 + i, 1, i);
+        put_event(&scribe.writer[1], MT_EVENT_LOOK, 2000 + i, 1, i);
+    }
+    scribe_end(&scribe);
+}
+
+static int open_it(const char *path, struct mt_error *error)
+{
+    struct mt_record_file *file = (void *)&allocations;
+    int result = mt_record_file_open(path, &file, error);
+    if (result == 0)
+        mt_record_file_close(file);
+    else
+        assert_ptr_equal(file, &allocations);
+    return result;
+}
+
+static int merge_it(const char *path, struct mt_error *error)
+{
+    int failing = failing_allocation;
+    struct mt_merge *merge = NULL;
+    failing_allocation = 0;
+    struct mt_record_file *file = must_open(path);
+    allocations = 0;
+    failing_allocation = failing;
+    int result = mt_merge_create(file, &merge);
+    failing_allocation = 0;
+    assert_true((result == 0) == (merge != NULL));
+    error->code = result;
+    error->text[0] = '.';
+    mt_merge_destroy(merge);
+    mt_record_file_close(file);
+    return result;
+}
+
+/* Fails each allocation in turn until there is none left to fail; returns how many there were. */
+static int sweep(int (*call)(const char *, struct mt_error *), const char *path, int n_files)
+{
+    for (int n = 1;; n++) {
+        struct mt_error error = {0};
+        assert_true(n < MOST_FAULTS);
+        allocations = 0;
+        failing_allocation = n;
+        int result = call(path, &error);
+        failing_allocation = 0;
+        if (result == 0)
+            return n - 1;
+        assert_int_equal(result, MT_ENOMEM);
+        assert_int_equal(error.code, MT_ENOMEM);
+        assert_true(error.text[0] != '\0');
+        assert_int_equal(count_in_folder(), n_files);
+    }
+}
+
+static void test_whichever_allocation_fails_opening_says_so(void **state)
+{
+    (void)state;
+    write_file(in_folder("1-0.mtr"));
+    assert_true(sweep(open_it, in_folder("1-0.mtr"), 1) >= 4);
+    assert_int_equal(mt_record_file_pack(in_folder("1-0.mtr"), NULL), 0);
+    assert_true(sweep(open_it, in_folder("1-0.mtz"), 1) >= 8);
+    remove_file(in_folder("1-0.mtz"));
+}
+
+static void test_whichever_allocation_fails_merging_says_so(void **state)
+{
+    (void)state;
+    write_file(in_folder("1-0.mtr"));
+    assert_int_equal(sweep(merge_it, in_folder("1-0.mtr"), 1), 3);
+    remove_file(in_folder("1-0.mtr"));
+}
+
+static void test_whichever_allocation_fails_packing_keeps_the_raw_file(void **state)
+{
+    (void)state;
+    const char *raw = in_folder("1-0.mtr");
+    write_file(raw);
+    char *expected = transcript_of(raw);
+    assert_true(sweep(mt_record_file_pack, raw, 1) >= 8);
+    assert_int_equal(count_in_folder(), 1);
+    char *text = transcript_of(in_folder("1-0.mtz"));
+    assert_string_equal(text, expected);
+    free(text);
+    free(expected);
+    remove_file(in_folder("1-0.mtz"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_whichever_allocation_fails_opening_says_so),
+        cmocka_unit_test(test_whichever_allocation_fails_merging_says_so),
+        cmocka_unit_test(test_whichever_allocation_fails_packing_keeps_the_raw_file),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

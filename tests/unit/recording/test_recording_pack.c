@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/support/unit.h"
+
+#include "scribe.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <zstd.h>
+
+/* Two streams of several blocks each, with texts; the last blocks stay open where `killed`. */
+static void write_file(const char *path, int killed)
+{
+    struct scribe scribe;
+    char text[3000];
+    scribe_begin(&scribe, path, 2);
+    for (uint64_t i = 0; i < 60000; i++) {
+        struct mt_writer *writer = &scribe.writer[i % 3 == 0];
+        uint64_t noise = i * 0x9e3779b97f4a7c15u >> 20;
+        put_alloc(writer, 2000 + 100 * i, noise, noise % 5000);
+        if (i % 5000 == 0) {
+            memset(text, 'a' + (int)(i / 5000), sizeof text);
+            mt_write_bytes(writer, MT_EVENT_MACHINE, 2000 + 100 * i, 1, text, sizeof text);
+        }
+    }
+    if (killed)
+        scribe_kill(&scribe);
+    else
+        scribe_end(&scribe);
+}
+
+static void must_pack(const char *path)
+{
+    struct mt_error error = {0};
+    if (mt_record_file_pack(path, &error) < 0)
+        fail_msg("%s", error.text);
+}
+
+static void test_a_packed_file_holds_the_same_events(void **state)
+{
+    (void)state;
+    const char *raw = in_folder("7-0.mtr");
+    const char *packed = in_folder("7-0.mtz");
+    for (int killed = 0; killed < 2; killed++) {
+        struct stat before, after;
+        write_file(raw, killed);
+        char *expected = transcript_of(raw);
+        assert_int_equal(stat(raw, &before), 0);
+        must_pack(raw);
+        assert_int_equal(count_in_folder(), 1);
+        char *text = transcript_of(packed);
+        assert_string_equal(text, expected);
+        assert_int_equal(stat(packed, &after), 0);
+        assert_true(after.st_size < before.st_size);
+        struct mt_record_file *file = must_open(packed);
+        assert_true(file->header.flags & MT_FILE_PACKED);
+        assert_int_equal(file->header.pid, 4321);
+        assert_int_equal(file->blocks_open, killed ? 2 : 0);
+        assert_int_equal(file->blocks_bad, 0);
+        mt_record_file_close(file);
+        free(text);
+        free(expected);
+        remove_file(packed);
+    }
+}
+
+static void test_packing_a_packed_file_leaves_it_alone(void **state)
+{
+    (void)state;
+    const char *packed = in_folder("7-0.mtz");
+    write_file(in_folder("7-0.mtr"), 0);
+    must_pack(in_folder("7-0.mtr"));
+    struct image before = load_image(packed);
+    must_pack(packed);
+    struct image after = load_image(packed);
+    assert_int_equal(after.length, before.length);
+    assert_memory_equal(after.bytes, before.bytes, before.length);
+    assert_int_equal(count_in_folder(), 1);
+    free(before.bytes);
+    free(after.bytes);
+    remove_file(packed);
+}
+
+static void test_a_file_without_blocks_packs_too(void **state)
+{
+    (void)state;
+    struct scribe scribe;
+    scribe_begin(&scribe, in_folder("odd name"), 1);
+    scribe_end(&scribe);
+    must_pack(in_folder("odd name"));
+    struct mt_record_file *file = must_open(in_folder("odd name.mtz"));
+    assert_int_equal(file->n_blocks, 0);
+    assert_int_equal(file->blocks_bad, 0);
+    mt_record_file_close(file);
+    remove_file(in_folder("odd name.mtz"));
+}
+
+static void test_what_was_damaged_before_packing_stays_known(void **state)
+{
+    (void)state;
+    const char *raw = in_folder("7-0.mtr");
+    write_file(raw, 0);
+    struct image image = load_image(raw);
+    block_of(&image, 1)->crc32c ^= 1;
+    memset(block_of(&image, 2), 0, MT_BLOCK_BYTES);
+    save_image(raw, &image, image.length);
+    struct mt_record_file *file = must_open(raw);
+    size_t n_blocks = file->n_blocks;
+    assert_int_equal(file->blocks_bad, 2);
+    mt_record_file_close(file);
+    must_pack(raw);
+    file = must_open(in_folder("7-0.mtz"));
+    assert_int_equal(file->n_blocks, n_blocks);
+    assert_int_equal(file->blocks_bad, 2);
+    mt_record_file_close(file);
+    free(image.bytes);
+    remove_file(in_folder("7-0.mtz"));
+}
+
+static void test_a_file_that_is_no_recording_is_not_packed(void **state)
+{
+    (void)state;
+    struct mt_error error;
+    const char *path = in_folder("7-0.mtr");
+    struct image text = {(uint8_t *)(uintptr_t) "hello", 5};
+    save_image(path, &text, 5);
+    assert_int_equal(mt_record_file_pack(path, &error), MT_EFORMAT);
+    assert_int_equal(mt_record_file_pack(in_folder("none"), &error), MT_ENOTFOUND);
+    assert_int_equal(count_in_folder(), 1);
+    remove_file(path);
+}
+
+/* How many of the whole file's events a cut one has; none of them may be another's. */
+static size_t count_of_cut(const char *path, const char *whole)
+{
+    struct mt_record_file *file = must_open(path);
+    char *text = transcript(file);
+    size_t n = count_events(file);
+    assert_in_range(file->blocks_bad, 1, 2); /* the frame, and the block that it was cut in */
+    /* Blocks are packed in the order in which they are read, so that what is left is a beginning.
+     */
+    assert_memory_equal(text, whole, strlen(text));
+    free(text);
+    mt_record_file_close(file);
+    return n;
+}
+
+static void test_a_cut_packed_file_gives_what_came_before(void **state)
+{
+    (void)state;
+    const char *packed = in_folder("7-0.mtz");
+    write_file(in_folder("7-0.mtr"), 0);
+    must_pack(in_folder("7-0.mtr"));
+    char *whole = transcript_of(packed);
+    struct image image = load_image(packed);
+    size_t last = 0;
+    for (size_t eighth = 1; eighth < 8; eighth++) {
+        save_image(packed, &image, image.length * eighth / 8);
+        size_t n = count_of_cut(packed, whole);
+        assert_true(n >= last);
+        last = n;
+    }
+    assert_true(last > 30000);
+    save_image(packed, &image, image.length - 1);
+    assert_int_equal(count_of_cut(packed, whole), 60012);
+    save_image(packed, &image, MT_HEADER_BYTES);
+    struct mt_error error;
+    struct mt_record_file *file;
+    assert_int_equal(mt_record_file_open(packed, &file, &error), MT_ETRUNCATED);
+    assert_non_null(strstr(error.text, "nothing after the header"));
+    free(image.bytes);
+    free(whole);
+    remove_file(packed);
+}
+
+static void test_bytes_behind_the_frame_are_noticed(void **state)
+{
+    (void)state;
+    const char *packed = in_folder("7-0.mtz");
+    write_file(in_folder("7-0.mtr"), 0);
+    must_pack(in_folder("7-0.mtr"));
+    struct image image = load_image(packed);
+    image.bytes[image.length] = 0;
+    save_image(packed, &image, image.length + 1);
+    struct mt_record_file *file = must_open(packed);
+    assert_int_equal(count_events(file), 60012);
+    assert_int_equal(file->blocks_bad, 1);
+    mt_record_file_close(file);
+    free(image.bytes);
+    remove_file(packed);
+}
+
+static void test_no_flipped_bit_of_a_packed_file_goes_unnoticed(void **state)
+{
+    (void)state;
+    const char *packed = in_folder("7-0.mtz");
+    struct scribe scribe;
+    scribe_begin(&scribe, in_folder("7-0.mtr"), 1);
+    for (uint64_t i = 0; i < 40; i++)
+        put_alloc(&scribe.writer[0], 2000 + i * i, 0x10000 + 64 * (i * 7 % 40), i * i);
+    scribe_end(&scribe);
+    must_pack(in_folder("7-0.mtr"));
+    char *whole = transcript_of(packed);
+    struct image image = load_image(packed);
+    for (size_t at = 0; at < image.length; at++) {
+        if (at == sizeof(struct mt_file_header))
+            at = MT_HEADER_BYTES; /* what follows the header says nothing */
+        for (int bit = 0; bit < 8; bit++) {
+            struct mt_record_file *file;
+            image.bytes[at] ^= (uint8_t)(1 << bit);
+            save_image(packed, &image, image.length);
+            image.bytes[at] ^= (uint8_t)(1 << bit);
+            if (mt_record_file_open(packed, &file, NULL) < 0)
+                continue;
+            char *text = transcript(file);
+            if (strcmp(text, whole) != 0 && !file->blocks_bad)
+                fail_msg("byte %zu, bit %d: events differ and nothing is called bad", at, bit);
+            if (*text && strcmp(text, whole) != 0)
+                fail_msg("byte %zu, bit %d: events that nobody wrote", at, bit);
+            free(text);
+            mt_record_file_close(file);
+        }
+    }
+    free(whole);
+    free(image.bytes);
+    remove_file(packed);
+}
+
+/* The header of a packed file does not change, so that all of it is under a checksum. */
+static void test_the_end_of_a_packed_header_is_checked(void **state)
+{
+    (void)state;
+    const char *packed = in_folder("7-0.mtz");
+    write_file(in_folder("7-0.mtr"), 0);
+    must_pack(in_folder("7-0.mtr"));
+    struct image image = load_image(packed);
+    header_of(&image)->end_monotonic_ns ^= 1;
+    save_image(packed, &image, image.length);
+    assert_int_equal(mt_record_file_open(packed, &(struct mt_record_file *){NULL}, NULL),
+                     MT_ECORRUPT);
+    free(image.bytes);
+    remove_file(packed);
+}
+
+/* The header of `image` with `length` bytes behind it in one frame, as if they were `n_blocks`. */
+static void save_frame(const char *path, const struct image *image, const void *bytes,
+                       size_t length, uint32_t n_blocks)
+{
+    size_t bound = ZSTD_compressBound(length);
+    struct image made = {malloc(MT_HEADER_BYTES + bound), MT_HEADER_BYTES};
+    assert_non_null(made.bytes);
+    memcpy(made.bytes, image->bytes, MT_HEADER_BYTES);
+    header_of(&made)->flags = MT_FILE_PACKED;
+    header_of(&made)->next_block = n_blocks;
+    repair_header(&made);
+    size_t packed = ZSTD_compress(made.bytes + MT_HEADER_BYTES, bound, bytes, length, 3);
+    assert_false(ZSTD_isError(packed));
+    made.length += packed;
+    save_image(path, &made, made.length);
+    free(made.bytes);
+}
+
+/* A hundred megabytes of zeros in some kilobytes, in a file that says it has one block. */
+static void test_a_frame_that_swells_is_cut_at_what_the_header_says(void **state)
+{
+    (void)state;
+    const size_t swollen = 100u << 20;
+    const char *path = in_folder("7-0.mtz");
+    write_file(in_folder("7-0.mtr"), 0);
+    struct image image = load_image(in_folder("7-0.mtr"));
+    uint8_t *zeros = calloc(1, swollen);
+    assert_non_null(zeros);
+    memcpy(zeros, block_of(&image, 0), MT_BLOCK_BYTES);
+    save_frame(path, &image, zeros, swollen, 1);
+    struct mt_record_file *file = must_open(path);
+    assert_true(file->data_bytes <= MT_BLOCK_BYTES + 1);
+    assert_int_equal(file->n_blocks, 1);
+    assert_true(file->blocks_bad >= 1);
+    mt_record_file_close(file);
+    free(zeros);
+    free(image.bytes);
+    remove_file(path);
+    remove_file(in_folder("7-0.mtr"));
+}
+
+/* Appends raw block `number` of the image as a packed file has it. */
+static size_t put_dense(uint8_t *to, const struct image *image, size_t number)
+{
+    const struct mt_block_header *block = block_of(image, number);
+    memcpy(to, block, sizeof *block + block->used);
+    return sizeof *block + block->used;
+}
+
+static void test_behind_a_bad_block_the_next_good_one_is_found(void **state)
+{
+    (void)state;
+    const char *path = in_folder("7-0.mtz");
+    write_file(in_folder("7-0.mtr"), 0);
+    struct image image = load_image(in_folder("7-0.mtr"));
+    uint8_t *dense = malloc(image.length);
+    assert_non_null(dense);
+    size_t second = put_dense(dense, &image, 0);
+    size_t third = second + put_dense(dense + second, &image, 1);
+    size_t length = third + put_dense(dense + third, &image, 2);
+    const size_t hurt[] = {
+        second,                                         /* the magic */
+        second + offsetof(struct mt_block_header, used) /* how far it is to the next */
+    };
+    for (size_t i = 0; i < 2; i++) {
+        dense[hurt[i] + 1] ^= 0x55;
+        save_frame(path, &image, dense, length, 3);
+        struct mt_record_file *file = must_open(path);
+        assert_int_equal(file->n_blocks, 2);
+        assert_int_equal(file->blocks_bad, 1);
+        assert_int_equal(file->first_bad_offset, MT_HEADER_BYTES + second);
+        mt_record_file_close(file);
+        dense[hurt[i] + 1] ^= 0x55;
+    }
+    /* In a packed file a block that is not sealed is none. */
+    ((struct mt_block_header *)(void *)dense)->sealed = 0;
+    save_frame(path, &image, dense, second, 1);
+    struct mt_record_file *file = must_open(path);
+    assert_int_equal(file->n_blocks, 0);
+    assert_int_equal(file->blocks_bad, 1);
+    mt_record_file_close(file);
+    free(dense);
+    free(image.bytes);
+    remove_file(path);
+    remove_file(in_folder("7-0.mtr"));
+}
+
+static void assert_only_raw(const char *raw, const struct image *before)
+{
+    struct image after = load_image(raw);
+    assert_int_equal(after.length, before->length);
+    assert_memory_equal(after.bytes, before->bytes, before->length);
+    assert_int_equal(count_in_folder(), 1);
+    free(after.bytes);
+}
+
+static void test_a_full_disk_leaves_the_raw_file_alone(void **state)
+{
+    (void)state;
+    struct rlimit old, low;
+    struct mt_error error = {0};
+    const char *raw = in_folder("7-0.mtr");
+    write_file(raw, 0);
+    struct image before = load_image(raw);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    static const rlim_t limits[] = {0, 100, 4096, 5000, 40000};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        low = old;
+        low.rlim_cur = limits[i];
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+        int result = mt_record_file_pack(raw, &error);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+        assert_int_equal(result, MT_EIO);
+        assert_non_null(strstr(error.text, "cannot write"));
+        assert_only_raw(raw, &before);
+    }
+    free(before.bytes);
+    remove_file(raw);
+}
+
+/* In a child without privileges, which a read-only folder stops. */
+static void test_a_read_only_folder_leaves_the_raw_file_alone(void **state)
+{
+    (void)state;
+    int status;
+    const char *raw = in_folder("7-0.mtr");
+    const char *folder = in_folder(".");
+    write_file(raw, 0);
+    struct image before = load_image(raw);
+    assert_int_equal(chmod(raw, 0644), 0);
+    assert_int_equal(chmod(folder, 0555), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct mt_error error = {0};
+        if (geteuid() == 0 && setuid(65534) != 0)
+            _exit(3);
+        int result = mt_record_file_pack(raw, &error);
+        _exit(result == MT_EPERM && strstr(error.text, "cannot create") ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(chmod(folder, 0700), 0);
+    assert_int_equal(status, 0);
+    assert_only_raw(raw, &before);
+    free(before.bytes);
+    remove_file(raw);
+}
+
+/* Something that is not ours and has the name. */
+static void test_what_stands_in_the_way_is_left_alone(void **state)
+{
+    (void)state;
+    const char *raw = in_folder("7-0.mtr");
+    struct mt_error error = {0};
+    write_file(raw, 0);
+    struct image before = load_image(raw);
+    assert_int_equal(mkdir(in_folder("7-0.mtz"), 0700), 0);
+    assert_int_equal(mt_record_file_pack(raw, &error), MT_EIO);
+    assert_non_null(strstr(error.text, "cannot rename"));
+    assert_int_equal(rmdir(in_folder("7-0.mtz")), 0);
+    assert_only_raw(raw, &before);
+    assert_int_equal(symlink("/etc/passwd", in_folder("7-0.mtz.part")), 0);
+    assert_int_equal(mt_record_file_pack(raw, &error), MT_EIO);
+    assert_non_null(strstr(error.text, "cannot create"));
+    remove_file(in_folder("7-0.mtz.part"));
+    assert_only_raw(raw, &before);
+    free(before.bytes);
+    remove_file(raw);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_packed_file_holds_the_same_events),
+        cmocka_unit_test(test_packing_a_packed_file_leaves_it_alone),
+        cmocka_unit_test(test_a_file_without_blocks_packs_too),
+        cmocka_unit_test(test_what_was_damaged_before_packing_stays_known),
+        cmocka_unit_test(test_a_file_that_is_no_recording_is_not_packed),
+        cmocka_unit_test(test_a_cut_packed_file_gives_what_came_before),
+        cmocka_unit_test(test_bytes_behind_the_frame_are_noticed),
+        cmocka_unit_test(test_no_flipped_bit_of_a_packed_file_goes_unnoticed),
+        cmocka_unit_test(test_the_end_of_a_packed_header_is_checked),
+        cmocka_unit_test(test_a_frame_that_swells_is_cut_at_what_the_header_says),
+        cmocka_unit_test(test_behind_a_bad_block_the_next_good_one_is_found),
+        cmocka_unit_test(test_a_full_disk_leaves_the_raw_file_alone),
+        cmocka_unit_test(test_a_read_only_folder_leaves_the_raw_file_alone),
+        cmocka_unit_test(test_what_stands_in_the_way_is_left_alone),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

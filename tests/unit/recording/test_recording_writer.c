@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/support/unit.h"
+
+#include "scribe.h"
+#include "watch/watch.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The real outside world, of which each call can be made to fail. */
+static int open_fails, extend_fails, map_fails;
+static int open_descriptors;
+
+static int fake_open(const char *path, int flags, int mode)
+{
+    int fd = open_fails ? -EMFILE : mt_watch_os.open(path, flags, mode);
+    open_descriptors += fd >= 0;
+    return fd;
+}
+
+static int fake_close(int fd)
+{
+    open_descriptors--;
+    return mt_watch_os.close(fd);
+}
+
+static int fake_extend(int fd, uint64_t offset, uint64_t length)
+{
+    return extend_fails ? -ENOSPC : mt_watch_os.extend(fd, offset, length);
+}
+
+static void *fake_map(int fd, uint64_t offset, size_t length)
+{
+    return map_fails ? NULL : mt_watch_os.map(fd, offset, length);
+}
+
+/* The rest is never asked for by a writer. */
+static struct mt_record_os fake_os(void)
+{
+    return (struct mt_record_os){
+        .open = fake_open,
+        .close = fake_close,
+        .extend = fake_extend,
+        .map = fake_map,
+        .unmap = mt_watch_os.unmap,
+        .monotonic_ns = mt_watch_os.monotonic_ns,
+    };
+}
+
+static int begin(struct mt_file *file, const struct mt_record_os *os, const char *path)
+{
+    const struct mt_file_header header = test_header();
+    *file = (struct mt_file){0};
+    return mt_file_create(file, os, path, &header);
+}
+
+static void look(struct mt_writer *writer, uint64_t value)
+{
+    put_event(writer, MT_EVENT_LOOK, 2000, 1, value);
+}
+
+static void test_a_new_file_has_its_header_and_no_block(void **state)
+{
+    (void)state;
+    const char *path = in_folder("a.mtr");
+    struct mt_file file;
+    struct stat status;
+    struct mt_file_header header;
+    assert_int_equal(begin(&file, &mt_watch_os, path), 0);
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_size, MT_HEADER_BYTES);
+    assert_int_equal(status.st_mode & 0777, 0600);
+    assert_int_equal(mt_record_header_read(path, &header, NULL), 0);
+    assert_memory_equal(header.magic, "MEMTALLY", 8);
+    assert_int_equal(header.version, 1);
+    assert_int_equal(header.pid, 4321);
+    assert_int_equal(header.next_block, 0);
+    mt_file_close(&file);
+    mt_file_close(&file);
+    remove_file(path);
+}
+
+static void test_a_file_that_exists_is_not_taken(void **state)
+{
+    (void)state;
+    const char *path = in_folder("a.mtr");
+    char too_long[MT_PATH_BYTES + 1];
+    struct mt_file file;
+    assert_int_equal(begin(&file, &mt_watch_os, path), 0);
+    mt_file_close(&file);
+    assert_int_equal(begin(&file, &mt_watch_os, path), -EEXIST);
+    assert_null(file.header);
+    memset(too_long, 'a', sizeof too_long - 1);
+    too_long[sizeof too_long - 1] = '\0';
+    assert_int_equal(begin(&file, &mt_watch_os, too_long), -ENAMETOOLONG);
+    remove_file(path);
+}
+
+static void test_a_file_that_cannot_be_begun_says_why(void **state)
+{
+    (void)state;
+    const struct mt_record_os os = fake_os();
+    struct mt_file file;
+    open_fails = 1;
+    assert_int_equal(begin(&file, &os, in_folder("a.mtr")), -EMFILE);
+    open_fails = 0;
+    extend_fails = 1;
+    assert_int_equal(begin(&file, &os, in_folder("b.mtr")), -ENOSPC);
+    extend_fails = 0;
+    map_fails = 1;
+    assert_int_equal(begin(&file, &os, in_folder("c.mtr")), -ENOMEM);
+    map_fails = 0;
+    assert_null(file.header);
+    assert_int_equal(open_descriptors, 0);
+    remove_file(in_folder("b.mtr"));
+    remove_file(in_folder("c.mtr"));
+}
+
+/* Each way in which a block cannot be had. */
+static void assert_losing(int *failing)
+{
+    const struct mt_record_os os = fake_os();
+    const char *path = in_folder("a.mtr");
+    struct mt_file file;
+    struct mt_writer writer;
+    assert_int_equal(begin(&file, &os, path), 0);
+    mt_writer_init(&writer, &file, 0, 1);
+    look(&writer, 1);
+    unsigned whole = 1 + fill_block(&writer, 2000);
+    *failing = 1;
+    for (uint64_t i = 0; i < 100; i++)
+        look(&writer, i);
+    assert_int_equal(mt_write_string(&writer, 2000, "x", 1), 0);
+    assert_int_equal(mt_write_stack(&writer, 2000, NULL, 0, 1), 0);
+    assert_int_equal(writer.lost, 102);
+    assert_true(writer.failed);
+    assert_int_equal(file.header->events_lost, 102);
+    *failing = 0;
+    /* What there is room for again is recorded again, at the latest after 1024 events. */
+    for (uint64_t i = 0; i < 1024; i++)
+        look(&writer, i);
+    assert_false(writer.failed);
+    assert_int_equal(writer.lost, 1024);
+    assert_int_equal(mt_write_string(&writer, 2000, "x", 1), 1);
+    mt_writer_finish(&writer);
+    mt_file_close(&file);
+    assert_int_equal(open_descriptors, 0);
+    struct mt_record_file *read = must_open(path);
+    assert_int_equal(read->header.events_lost, 1024);
+    assert_int_equal(read->blocks_bad, 0);
+    assert_int_equal(read->n_blocks, 2);
+    assert_int_equal(count_events(read), whole + 1024 + 102 - 1024 + 1);
+    mt_record_file_close(read);
+    remove_file(path);
+}
+
+static void test_events_without_room_are_counted_and_recording_goes_on(void **state)
+{
+    (void)state;
+    assert_losing(&open_fails);
+    assert_losing(&extend_fails);
+    assert_losing(&map_fails);
+}
+
+/* The number of a block that the disk had no room for is given back. */
+static void test_a_full_disk_leaves_no_gap_in_the_file(void **state)
+{
+    (void)state;
+    const struct mt_record_os os = fake_os();
+    const char *path = in_folder("a.mtr");
+    struct mt_file file;
+    struct mt_writer writer;
+    struct stat status;
+    assert_int_equal(begin(&file, &os, path), 0);
+    mt_writer_init(&writer, &file, 0, 1);
+    look(&writer, 1);
+    fill_block(&writer, 2000);
+    extend_fails = 1;
+    for (uint64_t i = 0; i < 5000; i++)
+        look(&writer, i);
+    extend_fails = 0;
+    assert_int_equal(file.header->next_block, 1);
+    assert_int_equal(file.header->blocks_backed, 1);
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_size, MT_HEADER_BYTES + MT_BLOCK_BYTES);
+    mt_writer_finish(&writer);
+    mt_file_close(&file);
+    remove_file(path);
+}
+
+static void test_a_writer_without_a_file_stays_silent(void **state)
+{
+    (void)state;
+    struct mt_file closed = {0};
+    struct mt_writer writer;
+    mt_writer_init(&writer, NULL, 0, 1);
+    look(&writer, 1);
+    mt_writer_finish(&writer);
+    mt_writer_init(&writer, &closed, 0, 1);
+    look(&writer, 1);
+    mt_writer_finish(&writer);
+    assert_null(writer.block);
+}
+
+#define N_THREADS       4
+#define EVENTS_OF_EACH  60000
+#define BYTES_OF_EVENTS 12
+
+static void *write_many(void *argument)
+{
+    struct mt_writer *writer = argument;
+    for (uint64_t i = 0; i < EVENTS_OF_EACH; i++)
+        put_event(writer, MT_EVENT_LOOK, 2000 + i, 1, UINT64_MAX - i);
+    return NULL;
+}
+
+static void assert_whole_stream(const struct mt_record_file *file, size_t first, size_t end)
+{
+    struct mt_cursor cursor;
+    struct mt_event event;
+    mt_cursor_init(&cursor, file, first, end);
+    for (uint64_t i = 0; i < EVENTS_OF_EACH; i++) {
+        assert_int_equal(mt_cursor_next(&cursor, &event), 1);
+        assert_int_equal(event.field[0], UINT64_MAX - i);
+    }
+    assert_int_equal(mt_cursor_next(&cursor, &event), 0);
+}
+
+/* Reads the file over and over while threads write it: what is there is right and grows. */
+static void read_meanwhile(const char *path)
+{
+    size_t last = 0;
+    for (int turn = 0; turn < 20; turn++) {
+        struct mt_record_file *file = must_open(path);
+        struct mt_cursor cursor;
+        struct mt_event event;
+        uint64_t next[N_THREADS] = {0};
+        size_t n = 0;
+        mt_cursor_init(&cursor, file, 0, file->n_blocks);
+        for (; mt_cursor_next(&cursor, &event); n++)
+            assert_int_equal(event.field[0], UINT64_MAX - next[event.stream]++);
+        assert_int_equal(cursor.blocks_bad, 0);
+        assert_true(n >= last);
+        last = n;
+        mt_record_file_close(file);
+    }
+}
+
+static void test_threads_share_a_file_and_it_can_be_read_meanwhile(void **state)
+{
+    (void)state;
+    const char *path = in_folder("a.mtr");
+    struct mt_file file;
+    struct mt_writer writers[N_THREADS];
+    pthread_t threads[N_THREADS];
+    assert_int_equal(begin(&file, &mt_watch_os, path), 0);
+    for (uint32_t i = 0; i < N_THREADS; i++) {
+        mt_writer_init(&writers[i], &file, i, 100 + i);
+        assert_int_equal(pthread_create(&threads[i], NULL, write_many, &writers[i]), 0);
+    }
+    read_meanwhile(path);
+    for (uint32_t i = 0; i < N_THREADS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        mt_writer_finish(&writers[i]);
+    }
+    mt_file_close(&file);
+    struct mt_record_file *read = must_open(path);
+    assert_int_equal(read->blocks_open, 0);
+    assert_int_equal(read->blocks_bad, 0);
+    assert_true(read->n_blocks >= N_THREADS * EVENTS_OF_EACH * BYTES_OF_EVENTS / MT_BLOCK_BYTES);
+    size_t first = 0;
+    for (uint32_t i = 0; i < N_THREADS; i++) {
+        size_t end = first;
+        while (end < read->n_blocks && read->blocks[end].header.stream == i)
+            end++;
+        assert_whole_stream(read, first, end);
+        first = end;
+    }
+    assert_int_equal(first, read->n_blocks);
+    mt_record_file_close(read);
+    remove_file(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_new_file_has_its_header_and_no_block),
+        cmocka_unit_test(test_a_file_that_exists_is_not_taken),
+        cmocka_unit_test(test_a_file_that_cannot_be_begun_says_why),
+        cmocka_unit_test(test_events_without_room_are_counted_and_recording_goes_on),
+        cmocka_unit_test(test_a_full_disk_leaves_no_gap_in_the_file),
+        cmocka_unit_test(test_a_writer_without_a_file_stays_silent),
+        cmocka_unit_test(test_threads_share_a_file_and_it_can_be_read_meanwhile),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
