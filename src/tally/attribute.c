@@ -11,14 +11,12 @@
 #include <string.h>
 
 struct painter {
-    const struct mt_image *image;
-    const struct mt_picture *picture;
+    const struct mt_subject *subject;
     const struct mt_replay *replay;
     struct mt_claims *claims;
     struct mt_maps maps;
     struct mt_ranges paint; /* -> claim */
     size_t heap;            /* the claim for the arenas' pages, divided at the end */
-    size_t small_blocks;
     size_t own;
     int failed;
 };
@@ -29,6 +27,11 @@ static size_t claim(struct painter *painter, enum mt_category category,
     size_t made = mt_claim_of(painter->claims, category, provenance, name, strlen(name));
     painter->failed |= made == 0;
     return made;
+}
+
+static struct mt_claim *claim_at(struct painter *painter, size_t index)
+{
+    return &painter->claims->items[index];
 }
 
 static void put(struct painter *painter, uint64_t low, uint64_t high, size_t index)
@@ -67,8 +70,18 @@ static size_t claim_of_file(struct painter *painter, const struct mt_vma *vma)
 
 static size_t unknown_size(struct painter *painter, size_t index)
 {
-    painter->claims->items[index].allocated_unknown = 1;
+    claim_at(painter, index)->allocated_unknown = 1;
     return index;
+}
+
+/* "[anon:NAME]": the program or its allocator named the mapping. glibc names its arenas so. */
+static size_t claim_of_anonymous(struct painter *painter, const struct mt_vma *vma)
+{
+    if (!*vma->name)
+        return 0;
+    if (strncmp(vma->name, "[anon: glibc: malloc", 20) == 0)
+        return painter->heap;
+    return claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_MEASURED, vma->name);
 }
 
 /* What a mapping is by itself; 0 where that says nothing. */
@@ -86,6 +99,7 @@ static size_t claim_of_vma(struct painter *painter, const struct mt_vma *vma)
     case MT_VMA_SHARED_MEMORY:
         return claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_MEASURED, vma->name);
     case MT_VMA_ANONYMOUS:
+        return claim_of_anonymous(painter, vma);
     case MT_VMA_DEVICE:
     case MT_VMA_HUGETLB:
         return 0;
@@ -105,13 +119,15 @@ static void paint_vmas(struct painter *painter)
             file_end = vma->end;
             file_claim = vma->writable ? index : 0;
         } else if (vma->kind == MT_VMA_ANONYMOUS && file_claim && vma->start == file_end) {
-            index = file_claim;
+            index = index ? index : file_claim;
             file_claim = 0;
         } else {
             file_claim = 0;
         }
-        if (index)
-            put(painter, vma->start, vma->end, index);
+        if (!index)
+            continue;
+        claim_at(painter, index)->count += vma->kind != MT_VMA_HEAP && vma->kind != MT_VMA_STACK;
+        put(painter, vma->start, vma->end, index);
     }
 }
 
@@ -128,20 +144,43 @@ static void fill(struct painter *painter, uint64_t low, uint64_t high, size_t in
     }
 }
 
-/* Paints the unclaimed parts of the anonymous mappings within [low, high). */
-static void paint_anonymous(struct painter *painter, uint64_t low, uint64_t high, size_t index)
+/* The first mapping that ends above `address`, or the end of the mappings. */
+static const struct mt_vma *first_vma(const struct painter *painter, uint64_t address)
 {
-    const struct mt_vma *end = painter->maps.vmas + painter->maps.n;
     size_t first = 0;
     size_t last = painter->maps.n;
     while (first < last) {
         size_t middle = first + (last - first) / 2;
-        if (painter->maps.vmas[middle].end <= low)
+        if (painter->maps.vmas[middle].end <= address)
             first = middle + 1;
         else
             last = middle;
     }
-    for (const struct mt_vma *vma = painter->maps.vmas + first; vma < end && vma->start < high;
+    return painter->maps.vmas + first;
+}
+
+/* Paints [low, high) but for what the kernel shows to be a file there: anonymous memory whose end
+ * went unseen does not hold what was mapped in its place. */
+static void put_memory(struct painter *painter, uint64_t low, uint64_t high, size_t index)
+{
+    const struct mt_vma *end = painter->maps.vmas + painter->maps.n;
+    for (const struct mt_vma *vma = first_vma(painter, low); vma < end && vma->start < high;
+         vma++) {
+        if (vma->kind != MT_VMA_FILE)
+            continue;
+        if (vma->start > low)
+            put(painter, low, vma->start, index);
+        low = vma->end;
+    }
+    if (low < high)
+        put(painter, low, high, index);
+}
+
+/* Paints the unclaimed parts of the anonymous mappings within [low, high). */
+static void paint_anonymous(struct painter *painter, uint64_t low, uint64_t high, size_t index)
+{
+    const struct mt_vma *end = painter->maps.vmas + painter->maps.n;
+    for (const struct mt_vma *vma = first_vma(painter, low); vma < end && vma->start < high;
          vma++) {
         uint64_t from = vma->start > low ? vma->start : low;
         uint64_t to = vma->end < high ? vma->end : high;
@@ -152,10 +191,11 @@ static void paint_anonymous(struct painter *painter, uint64_t low, uint64_t high
 
 static void paint_first_maps(struct painter *painter)
 {
+    const struct mt_maps *first = painter->subject->first_maps;
     size_t index = unknown_size(
         painter, claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_MEASURED, "loader"));
-    for (size_t i = 0; i < painter->image->first_maps.n; i++) {
-        const struct mt_vma *vma = &painter->image->first_maps.vmas[i];
+    for (size_t i = 0; first && i < first->n; i++) {
+        const struct mt_vma *vma = &first->vmas[i];
         if (vma->kind == MT_VMA_ANONYMOUS)
             paint_anonymous(painter, vma->start, vma->end, index);
     }
@@ -172,7 +212,7 @@ static void paint_regions(struct painter *painter)
 
 static void text_of(const struct mt_replay *replay, uint32_t index, struct mt_text *text)
 {
-    if (index && index < replay->n_texts)
+    if (index && index < replay->n_texts && replay->texts[index].length)
         *text = replay->texts[index];
 }
 
@@ -214,8 +254,11 @@ static void paint_mappings(struct painter *painter)
         size_t index = claim_of_mapping(painter, live);
         if (!index)
             continue;
-        painter->claims->items[index].count++;
-        put(painter, range.low, range.high, index);
+        claim_at(painter, index)->count++;
+        if (live->flags & MT_MAPPED_FILE)
+            put(painter, range.low, range.high, index);
+        else
+            put_memory(painter, range.low, range.high, index);
     }
 }
 
@@ -224,7 +267,7 @@ static void paint_own(struct painter *painter)
     struct mt_range range;
     for (uint64_t at = 0; mt_ranges_at_or_after(&painter->replay->self, at, &range);
          at = range.high)
-        put(painter, range.low, range.high, painter->own);
+        put_memory(painter, range.low, range.high, painter->own);
 }
 
 static uint64_t end_of(const struct mt_live *live)
@@ -232,21 +275,44 @@ static uint64_t end_of(const struct mt_live *live)
     return live->size > UINT64_MAX - live->address ? UINT64_MAX : live->address + live->size;
 }
 
+static int by_age(const void *a, const void *b)
+{
+    const struct mt_live *x = *(const struct mt_live *const *)a;
+    const struct mt_live *y = *(const struct mt_live *const *)b;
+    return x->born < y->born ? -1 : x->born > y->born;
+}
+
+/* What is alive in `table`, oldest first: of two that overlap the end of the older went unseen.
+ * Owned by the caller; NULL where memory ran out. */
+static const struct mt_live **sorted(struct painter *painter, const struct mt_table *table)
+{
+    const struct mt_live **items = malloc((table->n + 1) * sizeof *items);
+    size_t n = 0;
+    if (!items) {
+        painter->failed = 1;
+        return NULL;
+    }
+    for (size_t i = 0; i < table->capacity; i++)
+        if (table->slots[i].key != UINT64_MAX)
+            items[n++] = &painter->replay->live[table->slots[i].value];
+    if (n)
+        qsort(items, n, sizeof *items, by_age);
+    return items;
+}
+
 static void paint_blocks(struct painter *painter)
 {
-    const struct mt_replay *replay = painter->replay;
-    int full = painter->image->file->header.exact_from_bytes == 0;
-    const char *name = full ? "heap blocks" : "heap blocks from 64 KiB";
-    for (size_t i = 0; i < replay->blocks.capacity; i++) {
-        if (replay->blocks.slots[i].key == UINT64_MAX)
-            continue;
-        const struct mt_live *live = &replay->live[replay->blocks.slots[i].value];
-        size_t index = claim_said(painter, live);
+    const struct mt_table *blocks = &painter->replay->blocks;
+    const struct mt_live **lives = sorted(painter, blocks);
+    const char *name = painter->subject->every_block ? "heap blocks" : "heap blocks from 64 KiB";
+    for (size_t i = 0; lives && i < blocks->n; i++) {
+        size_t index = claim_said(painter, lives[i]);
         if (!index)
             index = claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_EXACT, name);
-        painter->claims->items[index].count++;
-        put(painter, live->address, end_of(live), index);
+        claim_at(painter, index)->count++;
+        put_memory(painter, lives[i]->address, end_of(lives[i]), index);
     }
+    free(lives);
 }
 
 static enum mt_category category_of_buffer(const struct mt_live *live)
@@ -280,17 +346,16 @@ static size_t claim_of_buffer(struct painter *painter, const struct mt_live *liv
 
 static void paint_buffers(struct painter *painter)
 {
-    const struct mt_replay *replay = painter->replay;
-    for (size_t i = 0; i < replay->buffers.capacity; i++) {
-        if (replay->buffers.slots[i].key == UINT64_MAX)
+    const struct mt_table *buffers = &painter->replay->buffers;
+    const struct mt_live **lives = sorted(painter, buffers);
+    for (size_t i = 0; lives && i < buffers->n; i++) {
+        if (!(lives[i]->flags & MT_BUFFER_HOST))
             continue;
-        const struct mt_live *live = &replay->live[replay->buffers.slots[i].value];
-        if (!(live->flags & MT_BUFFER_HOST))
-            continue;
-        size_t index = claim_of_buffer(painter, live);
-        painter->claims->items[index].count++;
-        put(painter, live->address, end_of(live), index);
+        size_t index = claim_of_buffer(painter, lives[i]);
+        claim_at(painter, index)->count++;
+        put(painter, lives[i]->address, end_of(lives[i]), index);
     }
+    free(lives);
 }
 
 static void paint_labels(struct painter *painter)
@@ -301,20 +366,26 @@ static void paint_labels(struct painter *painter)
         size_t index = claim_said(painter, &painter->replay->live[range.value]);
         if (!index)
             continue;
-        painter->claims->items[index].count++;
+        claim_at(painter, index)->count++;
         put(painter, range.low, range.high, index);
     }
+}
+
+/* From outside nothing tells what of a heap is in use. */
+static size_t claim_of_heap(struct painter *painter)
+{
+    if (!painter->replay)
+        return claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_MEASURED, "heap");
+    enum mt_provenance provenance =
+        painter->subject->every_block ? MT_PROVENANCE_EXACT : MT_PROVENANCE_INFERRED;
+    return unknown_size(painter,
+                        claim(painter, MT_CATEGORY_CACHED, provenance, "free in heap arenas"));
 }
 
 static void paint(struct painter *painter)
 {
     painter->own = claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_EXACT, "memtally recorder");
-    painter->heap = claim(painter, MT_CATEGORY_CACHED,
-                          painter->image->file && !painter->image->file->header.exact_from_bytes
-                              ? MT_PROVENANCE_EXACT
-                              : MT_PROVENANCE_INFERRED,
-                          "free in heap arenas");
-    unknown_size(painter, painter->heap);
+    painter->heap = claim_of_heap(painter);
     paint_vmas(painter);
     if (!painter->replay)
         return;
@@ -331,35 +402,7 @@ static void count_allocated(struct painter *painter)
 {
     struct mt_range range;
     for (uint64_t at = 0; mt_ranges_at_or_after(&painter->paint, at, &range); at = range.high)
-        painter->claims->items[range.value].allocated_bytes += range.high - range.low;
-}
-
-/* Marks [low, high) of a file as held, and returns how much of it was held before. */
-static uint64_t share(struct mt_shared_pages *seen, const struct mt_vma *vma, uint64_t low,
-                      uint64_t high)
-{
-    uint64_t key = (vma->device * 0x9e3779b97f4a7c15u ^ vma->inode) & ~((uint64_t)1 << 63);
-    uint64_t index;
-    if (!mt_table_get(&seen->files, key, &index)) {
-        void *grown = realloc(seen->ranges, (seen->n + 1) * sizeof *seen->ranges);
-        if (!grown || mt_table_set(&seen->files, key, seen->n) < 0)
-            return 0;
-        seen->ranges = grown;
-        mt_ranges_init(&seen->ranges[seen->n]);
-        index = seen->n++;
-    }
-    struct mt_ranges *ranges = &seen->ranges[index];
-    struct mt_range range;
-    uint64_t held = 0;
-    for (uint64_t at = low;
-         at < high && mt_ranges_at_or_after(ranges, at, &range) && range.low < high;
-         at = range.high) {
-        uint64_t from = range.low > at ? range.low : at;
-        uint64_t to = range.high < high ? range.high : high;
-        held += to - from;
-    }
-    mt_ranges_set(ranges, low, high, 1);
-    return held;
+        claim_at(painter, range.value)->allocated_bytes += range.high - range.low;
 }
 
 struct piece {
@@ -372,8 +415,9 @@ struct piece {
 static void count_piece(struct painter *painter, struct mt_shared_pages *seen,
                         const struct piece *piece)
 {
-    struct mt_claim *claim = &painter->claims->items[piece->claim];
+    struct mt_claim *claim = claim_at(painter, piece->claim);
     uint64_t bytes = piece->high - piece->low;
+    uint64_t held = 0;
     claim->resident_bytes += bytes;
     if (!(piece->flags & MT_RUN_FILE)) {
         claim->anonymous_bytes += bytes;
@@ -383,7 +427,9 @@ static void count_piece(struct painter *painter, struct mt_shared_pages *seen,
     if (!vma || !vma->inode)
         return;
     uint64_t offset = vma->offset + (piece->low - vma->start);
-    claim->shared_bytes += share(seen, vma, offset, offset + bytes);
+    const struct mt_file_piece pages = {vma->device, vma->inode, offset, offset + bytes};
+    painter->failed |= mt_shared_pages_note(seen, &pages, &held) < 0;
+    claim->shared_bytes += held;
 }
 
 /* Divides [low, high), which lies in one mapping, by the paint. */
@@ -417,17 +463,21 @@ static int is_counted(const struct mt_vma *vma)
     return vma->kind != MT_VMA_DEVICE && vma->kind != MT_VMA_HUGETLB;
 }
 
-static uint64_t count_pages(struct painter *painter, struct mt_shared_pages *seen,
-                            uint64_t page_bytes)
+static uint64_t count_pages(struct painter *painter, struct mt_shared_pages *seen)
 {
+    const uint64_t page_bytes = painter->subject->page_bytes;
     uint64_t total = 0;
-    for (size_t i = 0; i < painter->picture->n_runs; i++) {
-        const struct mt_run_pages *run = &painter->picture->runs[i];
+    const struct mt_vma *last = painter->maps.vmas + painter->maps.n;
+    for (size_t i = 0; i < painter->subject->picture->n_runs; i++) {
+        const struct mt_run_pages *run = &painter->subject->picture->runs[i];
         uint64_t low = run->first_page * page_bytes;
         uint64_t end = low + run->n_pages * page_bytes;
         while (low < end) {
-            const struct mt_vma *vma = mt_maps_find(&painter->maps, low);
-            uint64_t high = vma && vma->end < end ? vma->end : vma ? end : low + page_bytes;
+            const struct mt_vma *next = first_vma(painter, low);
+            const struct mt_vma *vma = next < last && next->start <= low ? next : NULL;
+            uint64_t high = vma ? vma->end : next < last ? next->start : end;
+            if (high > end)
+                high = end;
             if (is_counted(vma)) {
                 count_run(painter, seen, low, high, run->flags);
                 total += high - low;
@@ -443,7 +493,7 @@ static uint64_t count_pages(struct painter *painter, struct mt_shared_pages *see
 static void divide_heap(struct painter *painter)
 {
     const struct mt_replay *replay = painter->replay;
-    if (!replay || !painter->image->file->header.exact_from_bytes)
+    if (!replay || painter->subject->every_block)
         return;
     uint64_t in_use = replay->small_alloc_bytes > replay->small_free_bytes
                           ? replay->small_alloc_bytes - replay->small_free_bytes
@@ -452,8 +502,8 @@ static void divide_heap(struct painter *painter)
         claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_INFERRED, "heap blocks below 64 KiB");
     if (!index)
         return;
-    struct mt_claim *heap = &painter->claims->items[painter->heap];
-    struct mt_claim *small = &painter->claims->items[index];
+    struct mt_claim *heap = claim_at(painter, painter->heap);
+    struct mt_claim *small = claim_at(painter, index);
     uint64_t resident = in_use < heap->resident_bytes ? in_use : heap->resident_bytes;
     uint64_t anonymous = resident < heap->anonymous_bytes ? resident : heap->anonymous_bytes;
     small->allocated_bytes = in_use;
@@ -482,28 +532,32 @@ static void read_rollup(const struct mt_picture *picture, struct mt_attribution 
         attribution->cow_shared_bytes = anonymous - proportional;
 }
 
-int mt_attribute(const struct mt_image *image, const struct mt_picture *picture,
-                 const struct mt_replay *replay, uint64_t page_bytes, struct mt_shared_pages *seen,
+static void count(struct painter *painter, struct mt_shared_pages *seen,
+                  struct mt_attribution *attribution)
+{
+    count_allocated(painter);
+    attribution->total_resident_bytes = count_pages(painter, seen);
+    if (seen && !painter->failed)
+        painter->failed |= mt_shared_pages_commit(seen) < 0;
+    divide_heap(painter);
+    read_rollup(painter->subject->picture, attribution);
+}
+
+int mt_attribute(const struct mt_subject *subject, struct mt_shared_pages *seen,
                  struct mt_attribution *attribution)
 {
     struct mt_attribution made = {0};
     struct painter painter = {
-        .image = image, .picture = picture, .replay = replay, .claims = &made.claims};
-    const struct mt_bytes *text = &picture->text[MT_TEXT_MAPS];
+        .subject = subject, .replay = subject->replay, .claims = &made.claims};
+    const struct mt_bytes *text = &subject->picture->text[MT_TEXT_MAPS];
     mt_ranges_init(&painter.paint);
     if (mt_claims_init(&made.claims) < 0)
         return MT_ENOMEM;
-    if (mt_maps_parse(text->data, text->length, &painter.maps) < 0) {
-        mt_attribution_finish(&made);
-        return MT_ENOMEM;
-    }
-    paint(&painter);
-    if (!painter.failed) {
-        count_allocated(&painter);
-        made.total_resident_bytes = count_pages(&painter, seen, page_bytes);
-        divide_heap(&painter);
-        read_rollup(picture, &made);
-    }
+    painter.failed = mt_maps_parse(text->data, text->length, &painter.maps) < 0;
+    if (!painter.failed)
+        paint(&painter);
+    if (!painter.failed)
+        count(&painter, seen, &made);
     mt_ranges_finish(&painter.paint);
     mt_maps_finish(&painter.maps);
     if (painter.failed) {

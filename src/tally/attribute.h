@@ -7,6 +7,7 @@
 
 #include "tally/image.h"
 #include "tally/replay.h"
+#include "tally/shared.h"
 
 /* A part of a row. Claim 0 stands for what nothing claims. */
 struct mt_claim {
@@ -24,14 +25,17 @@ struct mt_claim {
 struct mt_claims {
     struct mt_claim *items;
     size_t n;
+    size_t capacity;
     struct mt_table by_hash;
 };
 
-/* File pages that earlier processes of a tree hold: (device, inode) -> ranges of offsets. */
-struct mt_shared_pages {
-    struct mt_table files;
-    struct mt_ranges *ranges;
-    size_t n;
+/* A process at the moment of a picture. */
+struct mt_subject {
+    const struct mt_picture *picture;
+    const struct mt_replay *replay;   /* the state at that moment; NULL: without the recorder */
+    const struct mt_maps *first_maps; /* before the first event; NULL: not known */
+    int every_block;                  /* the recorder wrote down every heap block */
+    uint64_t page_bytes;
 };
 
 struct mt_attribution {
@@ -42,15 +46,12 @@ struct mt_attribution {
     uint64_t swap_bytes;
 };
 
-/* Attributes the pages of `picture`. `replay` is the state at its moment, NULL for a process
- * without the recorder. `seen` (may be NULL) collects the file pages. Returns 0 or MT_ENOMEM. */
-int mt_attribute(const struct mt_image *image, const struct mt_picture *picture,
-                 const struct mt_replay *replay, uint64_t page_bytes, struct mt_shared_pages *seen,
+/* Attributes the pages of a picture. `seen` (may be NULL) has the file pages of earlier processes
+ * and gets those of this one. Returns 0 or MT_ENOMEM. */
+int mt_attribute(const struct mt_subject *subject, struct mt_shared_pages *seen,
                  struct mt_attribution *attribution);
 
 void mt_attribution_finish(struct mt_attribution *attribution);
-
-void mt_shared_pages_finish(struct mt_shared_pages *seen);
 
 /* The claim of that category, provenance and name, made when new; 0 where memory ran out. */
 size_t mt_claim_of(struct mt_claims *claims, enum mt_category category,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The list of claims of a process or a tree, and the pages that processes share. */
+/* The list of claims of a process or a tree. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,10 +33,14 @@ static int is_same(const struct mt_claim *claim, enum mt_category category,
 static size_t add(struct mt_claims *claims, enum mt_category category,
                   enum mt_provenance provenance, const char *name, size_t length)
 {
-    void *items = realloc(claims->items, (claims->n + 1) * sizeof *claims->items);
-    if (!items)
-        return 0;
-    claims->items = items;
+    if (claims->n == claims->capacity) {
+        size_t more = claims->capacity ? claims->capacity * 2 : 64;
+        void *items = realloc(claims->items, more * sizeof *claims->items);
+        if (!items)
+            return 0;
+        claims->items = items;
+        claims->capacity = more;
+    }
     char *copy = strndup(name, length);
     if (!copy)
         return 0;
@@ -52,7 +56,10 @@ int mt_claims_init(struct mt_claims *claims)
 {
     *claims = (struct mt_claims){0};
     add(claims, MT_CATEGORY_NONE, MT_PROVENANCE_MEASURED, "", 0);
-    return claims->n ? 0 : MT_ENOMEM;
+    if (claims->n)
+        return 0;
+    mt_claims_finish(claims);
+    return MT_ENOMEM;
 }
 
 size_t mt_claim_of(struct mt_claims *claims, enum mt_category category,
@@ -73,13 +80,4 @@ size_t mt_claim_of(struct mt_claims *claims, enum mt_category category,
     if (made && mt_table_set(&claims->by_hash, hash, made) < 0)
         return 0;
     return made;
-}
-
-void mt_shared_pages_finish(struct mt_shared_pages *seen)
-{
-    for (size_t i = 0; i < seen->n; i++)
-        mt_ranges_finish(&seen->ranges[i]);
-    free(seen->ranges);
-    mt_table_finish(&seen->files);
-    *seen = (struct mt_shared_pages){0};
 }

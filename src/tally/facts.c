@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One pass over a file's events that gathers what needs no replay: timeline, pictures, marks,
  * processes, what the machine said. Streams are read one after the other, not merged. */
-#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +9,26 @@
 #include "tally/image.h"
 #include "tally/table.h"
 
+#define USER_SPACE_BYTES ((uint64_t)1 << 57)
+
+/* A process as the watcher saw it. */
+struct sighting {
+    uint64_t pid;
+    uint64_t parent_pid;
+    uint64_t start_ns;
+    char *command;
+    int outside; /* the recorder is not in it */
+    uint64_t reason;
+};
+
 /* The state of reading one stream. */
 struct pass {
     struct mt_recording *recording;
-    struct mt_image *image; /* NULL in a watch file */
+    int looks_for_processes; /* and for nothing else */
+    struct sighting *sightings;
+    size_t n_sightings;
+    struct mt_table last_sightings; /* process id -> its last sighting */
+    struct mt_image *image;         /* NULL in a watch file */
     const struct mt_record_file *file;
     const struct mt_clock *clock;
     struct mt_picture picture; /* being put together; pid UINT64_MAX: none */
@@ -35,16 +51,28 @@ static int grow(void **items, size_t n, size_t size)
     return 0;
 }
 
+/* Texts come in pieces as small as a file likes, so that their room doubles. */
+static size_t room_for(size_t length)
+{
+    size_t room = 64;
+    while (room <= length)
+        room *= 2;
+    return room;
+}
+
 static int append(struct mt_bytes *bytes, const void *data, size_t length)
 {
-    char *grown = realloc(bytes->data, bytes->length + length + 1);
-    if (!grown)
-        return MT_ENOMEM;
+    size_t room = room_for(bytes->length + length);
+    if (!bytes->data || room != room_for(bytes->length)) {
+        char *grown = realloc(bytes->data, room);
+        if (!grown)
+            return MT_ENOMEM;
+        bytes->data = grown;
+    }
     if (length)
-        memcpy(grown + bytes->length, data, length);
-    bytes->data = grown;
+        memcpy(bytes->data + bytes->length, data, length);
     bytes->length += length;
-    grown[bytes->length] = '\0';
+    bytes->data[bytes->length] = '\0';
     return 0;
 }
 
@@ -54,17 +82,6 @@ void mt_picture_finish(struct mt_picture *picture)
         free(picture->text[i].data);
     free(picture->runs);
     *picture = (struct mt_picture){0};
-}
-
-struct mt_image *mt_image_at(const struct mt_recording *recording, uint64_t pid, uint64_t ns)
-{
-    struct mt_image *found = NULL;
-    for (size_t i = 0; i < recording->n_images; i++) {
-        struct mt_image *image = &recording->images[i];
-        if (image->pid == pid && (!found || image->start_ns <= ns))
-            found = image;
-    }
-    return found;
 }
 
 static int add_point(struct mt_image *image, uint64_t ns, uint64_t resident_bytes)
@@ -124,10 +141,13 @@ static int begin_picture(struct pass *pass, const struct mt_event *event)
 static int add_runs(struct pass *pass, const struct mt_event *event)
 {
     struct mt_picture *picture = &pass->picture;
+    const uint64_t pages = USER_SPACE_BYTES / pass->file->header.page_bytes;
     struct mt_run_pages run;
     struct mt_runs runs;
     mt_runs_init(&runs, event);
     while (mt_runs_next(&runs, &pass->page, &run)) {
+        if (!run.n_pages || pass->page > pages)
+            continue; /* no kernel shows that */
         if (picture->n_runs == pass->runs_capacity) {
             size_t more = pass->runs_capacity ? pass->runs_capacity * 2 : 512;
             void *grown = realloc(picture->runs, more * sizeof *picture->runs);
@@ -141,11 +161,28 @@ static int add_runs(struct pass *pass, const struct mt_event *event)
     return 0;
 }
 
+/* Whether a process that looks like this writes the recording of `image`: its file is mapped in it.
+ * A program that was started by exec in its place has another file or none. */
+static int is_of_image(const struct mt_image *image, const struct mt_bytes *maps)
+{
+    const char *slash = strrchr(image->file->path, '/');
+    const char *name = slash ? slash + 1 : image->file->path;
+    const char *dot = strrchr(name, '.');
+    size_t length = dot ? (size_t)(dot - name) : strlen(name);
+    char wanted[NAME_MAX + 8];
+    int n = snprintf(wanted, sizeof wanted, "/%.*s.mtr", (int)length, name);
+    return n > 0 && (size_t)n < sizeof wanted && maps->data && strstr(maps->data, wanted) != NULL;
+}
+
 static struct mt_image *image_of_picture(const struct pass *pass)
 {
     if (pass->image)
         return pass->image;
-    return mt_image_at(pass->recording, pass->picture.pid, pass->picture.ns);
+    const struct mt_picture *picture = &pass->picture;
+    struct mt_image *image = mt_image_at(pass->recording, picture->pid, picture->ns);
+    if (image && image->file && !is_of_image(image, &picture->text[MT_TEXT_MAPS]))
+        return NULL;
+    return image;
 }
 
 static int keep_picture(struct mt_image *image, struct mt_picture *picture)
@@ -170,6 +207,8 @@ static int end_picture(struct pass *pass, const struct mt_event *event)
     picture->method = (enum mt_picture_method)event->field[2];
     if (!pass->image)
         picture->ticks = 0;
+    if (image && !pass->image)
+        image->watched = 1;
     const struct mt_bytes *maps = &picture->text[MT_TEXT_MAPS];
     const struct mt_bytes *status = &picture->text[MT_TEXT_STATUS];
     if (image && picture->reason == MT_PICTURE_START && !image->first_maps.n)
@@ -239,30 +278,61 @@ static int set_command(struct mt_image *image, const void *bytes, size_t length)
     return 0;
 }
 
-/* The watcher saw a process: an image of its own where the recorder left no file. */
-static int see_process(struct pass *pass, const struct mt_event *event)
+/* How late a process's own clock may begin before the kernel's start time, which comes in
+ * hundredths of a second. */
+#define START_APART_NS 20000000u
+
+static int keep_sighting(struct pass *pass, const struct mt_event *event)
 {
-    struct mt_recording *recording = pass->recording;
-    struct mt_image *image = mt_image_at(recording, event->field[0], event->field[2]);
-    if (image) {
-        for (size_t i = 0; i < recording->n_images; i++)
-            if (recording->images[i].pid == event->field[0])
-                recording->images[i].parent_pid = event->field[1];
+    void *sightings = pass->sightings;
+    if (event->field[0] > INT32_MAX)
         return 0;
-    }
-    void *images = realloc(recording->images, (recording->n_images + 1) * sizeof *image);
-    if (!images)
+    if (grow(&sightings, pass->n_sightings, sizeof *pass->sightings) < 0)
         return MT_ENOMEM;
-    recording->images = images;
-    image = &recording->images[recording->n_images++];
-    *image = (struct mt_image){
+    pass->sightings = sightings;
+    struct sighting *seen = &pass->sightings[pass->n_sightings];
+    *seen = (struct sighting){
         .pid = event->field[0],
         .parent_pid = event->field[1],
         .start_ns = event->field[2],
-        .high_water_bytes = MT_UNKNOWN,
+        .command = strdup(name_of(pass, event->field[3])),
     };
-    const char *command = name_of(pass, event->field[3]);
-    return set_command(image, command, strlen(command));
+    if (!seen->command)
+        return MT_ENOMEM;
+    return mt_table_set(&pass->last_sightings, seen->pid, pass->n_sightings++);
+}
+
+static void set_outside(struct pass *pass, const struct mt_event *event)
+{
+    uint64_t index;
+    if (event->field[0] > INT32_MAX ||
+        !mt_table_get(&pass->last_sightings, event->field[0], &index))
+        return;
+    pass->sightings[index].outside = 1;
+    pass->sightings[index].reason = event->field[1];
+}
+
+/* A process that the watcher saw: an image of its own unless the recorder left a file of it. */
+static int make_seen_image(struct mt_recording *recording, struct sighting *seen)
+{
+    size_t n;
+    const size_t *images = mt_images_of(recording, seen->pid, &n);
+    if (!seen->outside && n) {
+        const struct mt_image *last = &recording->images[images[n - 1]];
+        if (last->start_ns + START_APART_NS >= seen->start_ns)
+            return 0;
+    }
+    struct mt_image *image = mt_image_add(recording);
+    if (!image)
+        return MT_ENOMEM;
+    image->pid = seen->pid;
+    image->parent_pid = seen->parent_pid;
+    image->start_ns = image->end_ns = seen->start_ns;
+    image->watched = 1;
+    image->outside_reason = seen->reason;
+    image->command = seen->command;
+    seen->command = NULL;
+    return 0;
 }
 
 static int end_process(struct pass *pass, const struct mt_event *event)
@@ -271,6 +341,7 @@ static int end_process(struct pass *pass, const struct mt_event *event)
     struct mt_image *image = mt_image_at(pass->recording, event->field[0], ns);
     if (!image)
         return 0;
+    image->watched = 1;
     image->end_how = (uint32_t)event->field[1];
     image->end_value = event->field[2];
     image->end_ns = ns;
@@ -283,52 +354,76 @@ static int sample_process(struct pass *pass, const struct mt_event *event)
     struct mt_image *image = mt_image_at(pass->recording, event->field[0], ns);
     if (!image)
         return 0;
+    image->watched = 1;
     raise_high_water(image, event->field[2]);
     return add_point(image, ns, event->field[1]);
 }
 
+/* The first pass over a watch file. */
+static int take_sighting(struct pass *pass, const struct mt_event *event)
+{
+    switch (event->op) {
+    case MT_EVENT_STRING:
+        return keep_name(pass, event);
+    case MT_EVENT_PROCESS:
+        return keep_sighting(pass, event);
+    case MT_EVENT_OUTSIDE_ONLY:
+        set_outside(pass, event);
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+static int take_of_process(struct pass *pass, const struct mt_event *event)
+{
+    switch (event->op) {
+    case MT_EVENT_LOOK:
+        return add_point(pass->image, mt_clock_ns(pass->clock, event->ticks), event->field[0]);
+    case MT_EVENT_MACHINE:
+        return event->field[0] == MT_MACHINE_COMMAND && !pass->image->command
+                   ? set_command(pass->image, event->bytes, event->length)
+                   : 0;
+    default:
+        return 0;
+    }
+}
+
+static int take_of_watch(struct pass *pass, const struct mt_event *event)
+{
+    switch (event->op) {
+    case MT_EVENT_MACHINE:
+        return add_machine(pass, event);
+    case MT_EVENT_PROCESS_END:
+        return end_process(pass, event);
+    case MT_EVENT_PROCESS_SAMPLE:
+        return sample_process(pass, event);
+    default:
+        return 0;
+    }
+}
+
 static int take(struct pass *pass, const struct mt_event *event)
 {
-    struct mt_picture *picture = &pass->picture;
+    if (pass->looks_for_processes)
+        return take_sighting(pass, event);
     switch (event->op) {
     case MT_EVENT_STRING:
         return keep_name(pass, event);
     case MT_EVENT_MARK:
         return add_mark(pass, event);
-    case MT_EVENT_LOOK:
-        return pass->image
-                   ? add_point(pass->image, mt_clock_ns(pass->clock, event->ticks), event->field[0])
-                   : 0;
     case MT_EVENT_PICTURE_BEGIN:
         return begin_picture(pass, event);
     case MT_EVENT_PICTURE_TEXT:
         if (!pass->open || event->field[0] > MT_TEXT_MEMINFO)
             return 0;
-        return append(&picture->text[event->field[0]], event->bytes, event->length);
+        return append(&pass->picture.text[event->field[0]], event->bytes, event->length);
     case MT_EVENT_PICTURE_RUNS:
         return pass->open ? add_runs(pass, event) : 0;
     case MT_EVENT_PICTURE_END:
         return pass->open ? end_picture(pass, event) : 0;
-    case MT_EVENT_MACHINE:
-        if (pass->image)
-            return event->field[0] == MT_MACHINE_COMMAND && !pass->image->command
-                       ? set_command(pass->image, event->bytes, event->length)
-                       : 0;
-        return add_machine(pass, event);
-    case MT_EVENT_PROCESS:
-        return pass->image ? 0 : see_process(pass, event);
-    case MT_EVENT_PROCESS_END:
-        return pass->image ? 0 : end_process(pass, event);
-    case MT_EVENT_PROCESS_SAMPLE:
-        return pass->image ? 0 : sample_process(pass, event);
-    case MT_EVENT_OUTSIDE_ONLY: {
-        struct mt_image *image = mt_image_at(pass->recording, event->field[0], UINT64_MAX);
-        if (image && !pass->image)
-            image->outside_reason = event->field[1];
-        return 0;
-    }
     default:
-        return 0;
+        return pass->image ? take_of_process(pass, event) : take_of_watch(pass, event);
     }
 }
 
@@ -381,6 +476,31 @@ int mt_facts_of_process(struct mt_recording *recording, struct mt_image *image)
         .clock = &image->clock,
     };
     return read_file(&pass);
+}
+
+static void finish_sightings(struct pass *pass)
+{
+    for (size_t i = 0; i < pass->n_sightings; i++)
+        free(pass->sightings[i].command);
+    free(pass->sightings);
+    mt_table_finish(&pass->last_sightings);
+}
+
+int mt_facts_of_watched_processes(struct mt_recording *recording)
+{
+    struct pass pass = {
+        .recording = recording,
+        .file = recording->watch,
+        .clock = &recording->watch_clock,
+        .looks_for_processes = 1,
+    };
+    uint64_t blocks_bad = recording->damage.blocks_bad;
+    int result = read_file(&pass);
+    recording->damage.blocks_bad = blocks_bad; /* they are counted in the other pass */
+    for (size_t i = 0; i < pass.n_sightings && result == 0; i++)
+        result = make_seen_image(recording, &pass.sightings[i]);
+    finish_sightings(&pass);
+    return result;
 }
 
 int mt_facts_of_watch(struct mt_recording *recording)

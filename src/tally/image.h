@@ -46,8 +46,9 @@ struct mt_image {
     uint64_t high_water_bytes; /* largest VmHWM seen; MT_UNKNOWN */
     uint32_t end_how;          /* enum mt_process_end; 0: not known */
     uint64_t end_value;
-    int replaced; /* by an exec */
-    uint64_t outside_reason;
+    int replaced;            /* by an exec */
+    int watched;             /* seen from outside */
+    uint64_t outside_reason; /* as in OUTSIDE_ONLY */
     char *command;
     char *end_text;
     struct mt_maps first_maps; /* before the first event */
@@ -69,8 +70,10 @@ struct mt_recording {
     struct mt_clock watch_clock;
     uint64_t start_ns;
     uint64_t end_ns;
-    struct mt_image *images;
+    struct mt_image *images; /* by start */
     size_t n_images;
+    size_t *by_pid; /* indices of the images by process id, then start */
+    size_t n_by_pid;
     struct mt_recording_mark *marks;
     size_t n_marks;
     struct mt_machine_sample *machine;
@@ -78,12 +81,28 @@ struct mt_recording {
     struct mt_recording_damage damage;
 };
 
-/* Reads the facts of one file's events into the recording (facts.c). */
+/* Appends an image with nothing known of its memory; NULL where memory ran out (recording.c). */
+struct mt_image *mt_image_add(struct mt_recording *recording);
+
+/* Reads the facts of one file's events into the recording (facts.c). The watch file's come last:
+ * first which processes it saw, which makes images of those without a file, then, with the images
+ * sorted and indexed anew, what it saw of them. */
 int mt_facts_of_process(struct mt_recording *recording, struct mt_image *image);
+int mt_facts_of_watched_processes(struct mt_recording *recording);
 int mt_facts_of_watch(struct mt_recording *recording);
 
-/* The image of `pid` that lived at `ns`, else its last, NULL where there is none. */
+/* Makes by_pid anew (images.c). Returns 0 or MT_ENOMEM. */
+int mt_images_index(struct mt_recording *recording);
+
+/* The images of `pid`, oldest first, as indices; *n may be 0. Borrowed until the next
+ * mt_images_index(). */
+const size_t *mt_images_of(const struct mt_recording *recording, uint64_t pid, size_t *n);
+
+/* The last image of `pid` that began before `ns`, else its first, NULL where there is none. */
 struct mt_image *mt_image_at(const struct mt_recording *recording, uint64_t pid, uint64_t ns);
+
+/* CLOCK_MONOTONIC to time since the recording's start (recording.c). */
+uint64_t mt_recording_time(const struct mt_recording *recording, uint64_t ns);
 
 void mt_picture_finish(struct mt_picture *picture);
 

@@ -67,6 +67,8 @@ static enum mt_vma_kind kind_of(const char *name)
         return MT_VMA_STACK;
     if (starts_with(name, "[anon:"))
         return MT_VMA_ANONYMOUS;
+    if (starts_with(name, "[anon_shmem:"))
+        return MT_VMA_SHARED_MEMORY;
     if (*name == '[')
         return MT_VMA_SPECIAL;
     if (starts_with(name, "/anon_hugepage") || starts_with(name, "/dev/hugepages/"))
@@ -105,6 +107,7 @@ static int parse_line(struct text line, struct mt_vma *vma)
         !decimal(&line, &vma->inode))
         return 0;
     vma->device = major << 32 | minor;
+    vma->readable = permissions[0] == 'r';
     vma->writable = permissions[1] == 'w';
     vma->executable = permissions[2] == 'x';
     vma->shared = permissions[3] == 's';

@@ -8,10 +8,10 @@
 
 /* What a mapping is by its name. */
 enum mt_vma_kind {
-    MT_VMA_ANONYMOUS,
-    MT_VMA_HEAP,    /* [heap] */
-    MT_VMA_STACK,   /* [stack] */
-    MT_VMA_SPECIAL, /* [vdso] and the like */
+    MT_VMA_ANONYMOUS, /* also "[anon:NAME]" */
+    MT_VMA_HEAP,      /* [heap] */
+    MT_VMA_STACK,     /* [stack] */
+    MT_VMA_SPECIAL,   /* [vdso] and the like */
     MT_VMA_FILE,
     MT_VMA_SHARED_MEMORY, /* memfd, /dev/shm, System V */
     MT_VMA_DEVICE,        /* /dev/…: its pages are not the process's memory */
@@ -25,6 +25,7 @@ struct mt_vma {
     uint64_t device;
     uint64_t inode;
     enum mt_vma_kind kind;
+    int readable;
     int writable;
     int executable;
     int shared;

@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 
+#define SAME_SIZE_BYTES ((uint64_t)1 << 20)
+
 /* A change of one process's resident size. */
 struct step {
     uint64_t ns;
@@ -117,12 +119,17 @@ static int bytes_order(const void *a, const void *b)
 
 /* The median resident size of the second half of the recording, by time: sampled at equal steps, so
  * that a burst of points does not weigh more than its duration. */
+static uint64_t middle_of(const struct mt_recording *recording)
+{
+    return recording->start_ns + (recording->end_ns - recording->start_ns) / 2;
+}
+
 static uint64_t steady_bytes(const struct mt_recording *recording, const struct mt_point *points,
                              size_t n)
 {
     uint64_t samples[257];
     size_t count = sizeof samples / sizeof *samples;
-    uint64_t middle = recording->start_ns + (recording->end_ns - recording->start_ns) / 2;
+    uint64_t middle = middle_of(recording);
     for (size_t i = 0; i < count; i++)
         samples[i] = resident_at(points, n, middle + (recording->end_ns - middle) / count * i);
     qsort(samples, count, sizeof *samples, bytes_order);
@@ -134,22 +141,42 @@ static uint64_t distance(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* The time of the picture where `better` says that the tree's resident size suits best. */
-static uint64_t time_of_picture(const struct mt_recording *recording, enum mt_moment_kind kind,
-                                const struct mt_point *points, size_t n)
+/* What a picture is judged by. */
+struct judge {
+    enum mt_moment_kind kind;
+    const struct mt_point *points;
+    size_t n_points;
+    uint64_t middle_ns;
+    uint64_t steady_bytes;
+};
+
+/* How well a picture at `ns` shows the moment. A steady one of the second half is better than any
+ * of the first, where the same size may have been passed on the way up. */
+static uint64_t score_of(const struct judge *judge, uint64_t ns)
+{
+    uint64_t resident = resident_at(judge->points, judge->n_points, ns);
+    if (judge->kind == MT_MOMENT_EXIT)
+        return ns;
+    if (judge->kind == MT_MOMENT_PEAK)
+        return resident;
+    uint64_t apart = distance(resident, judge->steady_bytes) >> 1;
+    return (ns >= judge->middle_ns ? UINT64_MAX : UINT64_MAX >> 1) - apart;
+}
+
+/* The time of the picture that shows the moment best; of equal ones the first shows the peak, the
+ * last the others. 0 where no picture was taken. */
+static uint64_t time_of_picture(const struct mt_recording *recording, const struct judge *judge)
 {
     uint64_t found = 0;
     uint64_t best = 0;
-    uint64_t steady = kind == MT_MOMENT_STEADY ? steady_bytes(recording, points, n) : 0;
     for (size_t i = 0; i < recording->n_images; i++) {
         const struct mt_image *image = &recording->images[i];
         for (size_t j = 0; j < image->n_pictures; j++) {
             uint64_t ns = image->pictures[j].ns;
-            uint64_t resident = resident_at(points, n, ns);
-            uint64_t score = kind == MT_MOMENT_EXIT   ? ns
-                             : kind == MT_MOMENT_PEAK ? resident
-                                                      : UINT64_MAX - distance(resident, steady);
-            if (!found || score > best) {
+            uint64_t score = score_of(judge, ns);
+            int earlier = ns < found;
+            if (!found || score > best ||
+                (score == best && earlier == (judge->kind == MT_MOMENT_PEAK))) {
                 found = ns;
                 best = score;
             }
@@ -158,19 +185,39 @@ static uint64_t time_of_picture(const struct mt_recording *recording, enum mt_mo
     return found;
 }
 
-static const struct mt_picture *nearest(const struct mt_image *image, uint64_t ns)
-{
-    const struct mt_picture *found = NULL;
-    for (size_t i = 0; i < image->n_pictures; i++)
-        if (!found || distance(image->pictures[i].ns, ns) < distance(found->ns, ns))
-            found = &image->pictures[i];
-    return found;
-}
-
 static uint64_t own_resident_at(const struct mt_image *image, uint64_t ns)
 {
     uint64_t bytes = resident_at(image->points, image->n_points, ns);
     return bytes || !image->n_points ? bytes : image->points[0].resident_bytes;
+}
+
+/* How far a picture's size is from the size at the moment, nothing where it is about the same. */
+static uint64_t size_apart(const struct mt_picture *picture, uint64_t resident_bytes)
+{
+    uint64_t apart = distance(picture->resident_bytes, resident_bytes);
+    return apart <= resident_bytes / 64 + SAME_SIZE_BYTES ? 0 : apart;
+}
+
+/* The picture that shows a process best as it was at `ns`. The processes of a tree are rarely
+ * pictured at once; one of the right size from another time says more than a nearer one from before
+ * the process grew. Of those of about the right size it is the nearest in time. */
+static const struct mt_picture *best_picture(const struct mt_image *image, uint64_t ns)
+{
+    const struct mt_picture *found = NULL;
+    uint64_t resident = own_resident_at(image, ns);
+    uint64_t best = 0;
+    for (size_t i = 0; i < image->n_pictures; i++) {
+        const struct mt_picture *picture = &image->pictures[i];
+        if (picture->ns == ns)
+            return picture;
+        uint64_t apart = size_apart(picture, resident);
+        if (!found || apart < best ||
+            (apart == best && distance(picture->ns, ns) < distance(found->ns, ns))) {
+            found = picture;
+            best = apart;
+        }
+    }
+    return found;
 }
 
 static int choose_processes(const struct mt_recording *recording, uint64_t moment_ns,
@@ -184,7 +231,7 @@ static int choose_processes(const struct mt_recording *recording, uint64_t momen
         const struct mt_image *image = &recording->images[i];
         if (image->start_ns > moment_ns || image->end_ns < moment_ns)
             continue;
-        made[(*n_choices)++] = (struct mt_process_choice){image, nearest(image, moment_ns),
+        made[(*n_choices)++] = (struct mt_process_choice){image, best_picture(image, moment_ns),
                                                           own_resident_at(image, moment_ns)};
     }
     *choices = made;
@@ -197,21 +244,26 @@ int mt_moment_choose(const struct mt_recording *recording, const struct mt_momen
 {
     struct mt_point *points;
     size_t n;
-    uint64_t ns;
+    uint64_t ns = recording->start_ns + moment->time_ns;
+    if (moment->kind == MT_MOMENT_TIME && moment->time_ns > recording->end_ns - recording->start_ns)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "%s: the recording does not reach to that time", recording->path);
     if (mt_moment_timeline(recording, &points, &n) < 0)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    if (moment->kind == MT_MOMENT_TIME)
-        ns = recording->start_ns + moment->time_ns;
-    else
-        ns = time_of_picture(recording, moment->kind, points, n);
+    if (moment->kind != MT_MOMENT_TIME) {
+        const struct judge judge = {.kind = moment->kind,
+                                    .points = points,
+                                    .n_points = n,
+                                    .middle_ns = middle_of(recording),
+                                    .steady_bytes = steady_bytes(recording, points, n)};
+        ns = time_of_picture(recording, &judge);
+    }
     free(points);
-    if (ns < recording->start_ns || ns > recording->end_ns)
-        return mt_fail(error, moment->kind == MT_MOMENT_TIME ? MT_EARG : MT_ENOTFOUND, MT_NO_OFFSET,
-                       "%s: %s", recording->path,
-                       moment->kind == MT_MOMENT_TIME
-                           ? "the recording does not reach to that time"
-                           : "no picture of the resident pages was taken: the program was too "
-                             "short-lived, or /proc/PID/pagemap cannot be read here");
+    if (ns == 0)
+        return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
+                       "%s: no picture of the resident pages was taken: the program was too "
+                       "short-lived, or /proc/PID/pagemap cannot be read here",
+                       recording->path);
     if (choose_processes(recording, ns, choices, n_choices) < 0)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     *moment_ns = ns;
@@ -231,27 +283,47 @@ static const struct mt_machine_sample *sample_near(const struct mt_recording *re
     return found;
 }
 
-/* The number after "key=" in the line that begins with `line`. */
-static double pressure(const char *text, const char *line, const char *key)
+static int is_digit(char c)
 {
-    const char *at = text ? strstr(text, line) : NULL;
-    at = at ? strstr(at, key) : NULL;
-    return at ? strtod(at + strlen(key), NULL) : -1;
+    return c >= '0' && c <= '9';
+}
+
+/* The line of `text` that begins with `name` and a space, past that; NULL where there is none. */
+static const char *line_of(const char *text, const char *name)
+{
+    size_t length = strlen(name);
+    while (text && *text) {
+        if (strncmp(text, name, length) == 0 && text[length] == ' ')
+            return text + length + 1;
+        text = strchr(text, '\n');
+        text += text != NULL;
+    }
+    return NULL;
+}
+
+/* "some avg10=1.23 avg60=…": the percentage, negative where there is none. The decimal point is the
+ * kernel's, whatever the locale. */
+static double pressure(const struct mt_machine_sample *sample, const char *line)
+{
+    static const char key[] = "avg10=";
+    const char *at = sample ? line_of(sample->text.data, line) : NULL;
+    if (!at || strncmp(at, key, sizeof key - 1) != 0 || !is_digit(at[sizeof key - 1]))
+        return -1;
+    double value = 0;
+    double unit = 1;
+    for (at += sizeof key - 1; is_digit(*at); at++)
+        value = value * 10 + (*at - '0');
+    if (*at == '.')
+        for (at++; is_digit(*at); at++)
+            value += (*at - '0') * (unit /= 10);
+    return value;
 }
 
 /* "name value" lines, as the watcher writes them; -1 there stands for unknown. */
 static uint64_t value_of(const struct mt_machine_sample *sample, const char *name)
 {
-    size_t length = strlen(name);
-    for (const char *at = sample->text.data; at && *at; at = strchr(at, '\n')) {
-        while (*at == '\n')
-            at++;
-        if (strncmp(at, name, length) == 0 && at[length] == ' ' && at[length + 1] != '-')
-            return strtoull(at + length + 1, NULL, 10);
-        if (!*at)
-            break;
-    }
-    return MT_UNKNOWN;
+    const char *at = line_of(sample->text.data, name);
+    return at && is_digit(*at) ? strtoull(at, NULL, 10) : MT_UNKNOWN;
 }
 
 static void read_meminfo(const char *text, size_t length, struct mt_tally_machine *machine)
@@ -276,15 +348,14 @@ static void find_meminfo(const struct mt_recording *recording, uint64_t moment_n
         const struct mt_bytes *text = picture ? &picture->text[MT_TEXT_MEMINFO] : NULL;
         if (!text || !text->data || picture->ns != moment_ns)
             continue;
-        machine->sample_time_ns = moment_ns - recording->start_ns;
+        machine->sample_time_ns = mt_recording_time(recording, moment_ns);
         read_meminfo(text->data, text->length, machine);
         return;
     }
     const struct mt_machine_sample *sample = sample_near(recording, MT_MACHINE_MEMINFO, moment_ns);
     if (!sample)
         return;
-    machine->sample_time_ns =
-        sample->ns > recording->start_ns ? sample->ns - recording->start_ns : 0;
+    machine->sample_time_ns = mt_recording_time(recording, sample->ns);
     read_meminfo(sample->text.data, sample->text.length, machine);
 }
 
@@ -304,10 +375,8 @@ void mt_moment_machine(const struct mt_recording *recording, uint64_t moment_ns,
         *figures[i] = MT_UNKNOWN;
     find_meminfo(recording, moment_ns, choices, n_choices, machine);
     const struct mt_machine_sample *sample = sample_near(recording, MT_MACHINE_PRESSURE, moment_ns);
-    machine->pressure_some_avg10_percent =
-        pressure(sample ? sample->text.data : NULL, "some", "avg10=");
-    machine->pressure_full_avg10_percent =
-        pressure(sample ? sample->text.data : NULL, "full", "avg10=");
+    machine->pressure_some_avg10_percent = pressure(sample, "some");
+    machine->pressure_full_avg10_percent = pressure(sample, "full");
     sample = sample_near(recording, MT_MACHINE_CGROUP, moment_ns);
     if (sample) {
         uint64_t version = value_of(sample, "version");
@@ -330,9 +399,8 @@ int mt_recording_timeline(const struct mt_recording *recording, struct mt_timeli
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     struct mt_timeline_point *made = calloc(n + 1, sizeof *made);
     for (size_t i = 0; made && i < n; i++)
-        made[i] = (struct mt_timeline_point){
-            found[i].ns > recording->start_ns ? found[i].ns - recording->start_ns : 0,
-            found[i].resident_bytes};
+        made[i] = (struct mt_timeline_point){mt_recording_time(recording, found[i].ns),
+                                             found[i].resident_bytes};
     free(found);
     if (!made)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");

@@ -10,7 +10,7 @@
 /* A process that lived at the moment. */
 struct mt_process_choice {
     const struct mt_image *image;
-    const struct mt_picture *picture; /* the one nearest in time; NULL where it has none */
+    const struct mt_picture *picture; /* the one that shows it best; NULL where it has none */
     uint64_t resident_bytes;          /* by its timeline */
 };
 

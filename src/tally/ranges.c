@@ -16,7 +16,7 @@ typedef struct mt_ranges_node node;
 
 void mt_ranges_init(struct mt_ranges *ranges)
 {
-    *ranges = (struct mt_ranges){.random = 0x9e3779b97f4a7c15u};
+    *ranges = (struct mt_ranges){0};
 }
 
 static void destroy(struct mt_ranges *ranges, node *tree)
@@ -36,6 +36,17 @@ void mt_ranges_finish(struct mt_ranges *ranges)
     mt_ranges_init(ranges);
 }
 
+/* Where the node lies has a part in it, so that a file cannot choose an order of ranges that makes
+ * the tree deep. */
+static uint64_t next_priority(struct mt_ranges *ranges, const node *made)
+{
+    ranges->random += 0x9e3779b97f4a7c15u;
+    uint64_t mixed = ranges->random ^ (uint64_t)(uintptr_t)made;
+    mixed = (mixed ^ mixed >> 33) * 0xff51afd7ed558ccdu;
+    mixed = (mixed ^ mixed >> 33) * 0xc4ceb9fe1a85ec53u;
+    return mixed ^ mixed >> 33;
+}
+
 static node *make(struct mt_ranges *ranges, uint64_t low, uint64_t high, uint64_t value)
 {
     node *made = malloc(sizeof *made);
@@ -43,10 +54,7 @@ static node *make(struct mt_ranges *ranges, uint64_t low, uint64_t high, uint64_
         ranges->failed = 1;
         return NULL;
     }
-    ranges->random ^= ranges->random << 13;
-    ranges->random ^= ranges->random >> 7;
-    ranges->random ^= ranges->random << 17;
-    *made = (node){.range = {low, high, value}, .priority = ranges->random};
+    *made = (node){.range = {low, high, value}, .priority = next_priority(ranges, made)};
     ranges->n++;
     return made;
 }

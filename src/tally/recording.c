@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,22 +43,29 @@ static void count_damage(struct mt_recording *recording, const struct mt_record_
         note_damage(recording, file->path, file->first_bad_offset);
 }
 
+struct mt_image *mt_image_add(struct mt_recording *recording)
+{
+    size_t n = recording->n_images;
+    if ((n & (n - 1)) == 0) {
+        void *images = realloc(recording->images, (n ? n * 2 : 1) * sizeof *recording->images);
+        if (!images)
+            return NULL;
+        recording->images = images;
+    }
+    recording->images[n] = (struct mt_image){.high_water_bytes = MT_UNKNOWN};
+    return &recording->images[recording->n_images++];
+}
+
 static int add_image(struct mt_recording *recording, struct mt_record_file *file)
 {
-    void *images =
-        realloc(recording->images, (recording->n_images + 1) * sizeof *recording->images);
-    if (!images)
+    struct mt_image *image = mt_image_add(recording);
+    if (!image)
         return MT_ENOMEM;
-    recording->images = images;
-    struct mt_image *image = &recording->images[recording->n_images++];
-    *image = (struct mt_image){
-        .file = file,
-        .pid = file->header.pid,
-        .parent_pid = file->header.parent_pid,
-        .start_ns = file->header.start_monotonic_ns,
-        .end_ns = file->header.end_monotonic_ns,
-        .high_water_bytes = MT_UNKNOWN,
-    };
+    image->file = file;
+    image->pid = file->header.pid;
+    image->parent_pid = file->header.parent_pid;
+    image->start_ns = file->header.start_monotonic_ns;
+    image->end_ns = file->header.end_monotonic_ns;
     mt_clock_of_file(file, &image->clock);
     if (!image->end_ns)
         image->end_ns = mt_clock_ns(&image->clock, file->last_ticks);
@@ -92,34 +100,66 @@ static int take_file(struct mt_recording *recording, const char *path, struct mt
     return result;
 }
 
+static int is_recording(const struct dirent *entry)
+{
+    return has_suffix(entry->d_name, ".mtr") || has_suffix(entry->d_name, ".mtz");
+}
+
+/* Of a file that was packed and not yet removed the packed one is taken: names sort so that it
+ * comes right behind. */
+static int is_packed_twin(const char *name, const char *next)
+{
+    size_t length = strlen(name);
+    return length == strlen(next) && has_suffix(name, ".mtr") && has_suffix(next, ".mtz") &&
+           strncmp(name, next, length - 4) == 0;
+}
+
+/* Takes the files in the order of their names; *taken is how many could be read, *error what was
+ * wrong with the first of the others. */
+static int take_entries(struct mt_recording *recording, struct dirent *const *entries, size_t n,
+                        size_t *taken, struct mt_error *error)
+{
+    *taken = 0;
+    for (size_t i = 0; i < n; i++) {
+        char file[PATH_MAX];
+        struct mt_error one = {0};
+        if (i + 1 < n && is_packed_twin(entries[i]->d_name, entries[i + 1]->d_name))
+            continue;
+        snprintf(file, sizeof file, "%s/%s", recording->path, entries[i]->d_name);
+        int result = take_file(recording, file, &one);
+        if (result == MT_ENOMEM)
+            return result;
+        *taken += result == 0;
+        if (result < 0 && !error->code)
+            *error = one;
+    }
+    return 0;
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
 static int take_folder(struct mt_recording *recording, const char *path, struct mt_error *error)
 {
+    struct dirent **entries;
     struct mt_error first = {0};
-    size_t found = 0;
-    size_t taken = 0;
-    DIR *folder = opendir(path);
-    if (!folder)
+    size_t taken;
+    int n = scandir(path, &entries, is_recording, by_name);
+    if (n < 0)
         return mt_fail_errno(error, errno, "cannot read the folder %s", path);
-    int result = 0;
-    for (struct dirent *entry; result != MT_ENOMEM && (entry = readdir(folder)) != NULL;) {
-        char file[4096];
-        struct mt_error one = {0};
-        if (!has_suffix(entry->d_name, ".mtr") && !has_suffix(entry->d_name, ".mtz"))
-            continue;
-        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
-        result = take_file(recording, file, &one);
-        taken += result == 0;
-        if (found++ == 0 || (result < 0 && !first.code))
-            first = one;
-    }
-    closedir(folder);
-    if (result == MT_ENOMEM)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
-    if (!found)
+    int result = take_entries(recording, entries, (size_t)n, &taken, &first);
+    for (int i = 0; i < n; i++)
+        free(entries[i]);
+    free(entries);
+    if (result < 0)
+        return mt_fail(error, result, MT_NO_OFFSET, "%s: out of memory", path);
+    if (n == 0)
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
                        "%s: no recording in this folder (`memtally run -o DIR -- CMD` makes one)",
                        path);
-    if (!taken && error)
+    if (!taken)
         *error = first;
     return taken ? 0 : first.code;
 }
@@ -131,6 +171,11 @@ static int by_start(const void *a, const void *b)
     if (x->start_ns != y->start_ns)
         return x->start_ns < y->start_ns ? -1 : 1;
     return x->pid < y->pid ? -1 : x->pid > y->pid;
+}
+
+uint64_t mt_recording_time(const struct mt_recording *recording, uint64_t ns)
+{
+    return ns > recording->start_ns ? ns - recording->start_ns : 0;
 }
 
 static int point_by_time(const void *a, const void *b)
@@ -160,18 +205,18 @@ static void sort(void *items, size_t n, size_t size, int (*compare)(const void *
         qsort(items, n, size, compare);
 }
 
-/* An image that another of the same process follows was replaced by exec. */
+/* An image that another of the same process follows was replaced by exec, unless the process ended
+ * and its id was used again. */
 static void find_replaced(struct mt_recording *recording)
 {
-    for (size_t i = 0; i < recording->n_images; i++) {
-        struct mt_image *image = &recording->images[i];
-        for (size_t j = i + 1; j < recording->n_images; j++) {
-            if (recording->images[j].pid != image->pid)
-                continue;
-            image->replaced = !image->end_how;
-            image->end_ns = recording->images[j].start_ns;
-            break;
-        }
+    for (size_t i = 0; i + 1 < recording->n_by_pid; i++) {
+        struct mt_image *image = &recording->images[recording->by_pid[i]];
+        const struct mt_image *next = &recording->images[recording->by_pid[i + 1]];
+        if (next->pid != image->pid)
+            continue;
+        image->replaced = !image->end_how;
+        if (image->replaced || image->end_ns > next->start_ns)
+            image->end_ns = next->start_ns;
     }
 }
 
@@ -181,7 +226,12 @@ static const char *signal_name(uint64_t signal)
     return name ? name : "?";
 }
 
-static char *describe_end(const struct mt_image *image)
+static int saw_the_end(const struct mt_record_file *watch)
+{
+    return watch && watch->header.end_kind == MT_END_EXIT;
+}
+
+static char *describe_end(const struct mt_recording *recording, const struct mt_image *image)
 {
     char text[64];
     if (image->replaced)
@@ -194,9 +244,29 @@ static char *describe_end(const struct mt_image *image)
         snprintf(text, sizeof text, "exited");
     else if (image->end_how == MT_PROCESS_GONE)
         snprintf(text, sizeof text, "ended");
-    else
+    else if (image->watched && saw_the_end(recording->watch))
         snprintf(text, sizeof text, "running");
+    else
+        snprintf(text, sizeof text, "end not recorded");
     return strdup(text);
+}
+
+/* Of a process whose end nobody saw, the last that is known of it. */
+static void find_end(const struct mt_recording *recording, struct mt_image *image)
+{
+    int ended = image->end_how || (image->file && image->file->header.end_kind == MT_END_EXIT);
+    if (image->replaced)
+        return;
+    for (size_t i = 0; i < image->n_points; i++)
+        if (image->points[i].ns > image->end_ns)
+            image->end_ns = image->points[i].ns;
+    if (!ended && image->watched && recording->watch) {
+        uint64_t last = mt_clock_ns(&recording->watch_clock, recording->watch->last_ticks);
+        if (last > image->end_ns)
+            image->end_ns = last;
+    }
+    if (image->end_ns < image->start_ns)
+        image->end_ns = image->start_ns;
 }
 
 static void measure_picture(struct mt_picture *picture, uint64_t page_bytes)
@@ -214,44 +284,58 @@ static int finish_image(struct mt_recording *recording, struct mt_image *image)
     const struct mt_record_file *file = image->file ? image->file : recording->watch;
     for (size_t i = 0; i < image->n_pictures; i++)
         measure_picture(&image->pictures[i], file->header.page_bytes);
-    for (size_t i = 0; i < image->n_points; i++)
-        if (image->points[i].ns > image->end_ns && !image->replaced)
-            image->end_ns = image->points[i].ns;
+    find_end(recording, image);
     if (!image->command)
         image->command = strdup("?");
-    image->end_text = describe_end(image);
+    image->end_text = describe_end(recording, image);
     return image->command && image->end_text ? 0 : MT_ENOMEM;
+}
+
+/* The images by start, and the index by process id. */
+static int order_images(struct mt_recording *recording)
+{
+    sort(recording->images, recording->n_images, sizeof *recording->images, by_start);
+    return mt_images_index(recording);
 }
 
 static int read_facts(struct mt_recording *recording)
 {
-    int result = 0;
-    sort(recording->images, recording->n_images, sizeof *recording->images, by_start);
+    int result = order_images(recording);
     for (size_t i = 0; i < recording->n_images && result == 0; i++)
         result = mt_facts_of_process(recording, &recording->images[i]);
     if (recording->watch && result == 0)
+        result = mt_facts_of_watched_processes(recording);
+    if (result == 0)
+        result = order_images(recording);
+    if (recording->watch && result == 0)
         result = mt_facts_of_watch(recording);
-    sort(recording->images, recording->n_images, sizeof *recording->images, by_start);
+    if (result < 0)
+        return result;
     find_replaced(recording);
     for (size_t i = 0; i < recording->n_images && result == 0; i++)
         result = finish_image(recording, &recording->images[i]);
     return result;
 }
 
+/* A recording begins when the watcher began it, or without one with its first process. The start
+ * times that the kernel gives are rounded down and may lie before that. */
 static void find_extent(struct mt_recording *recording)
 {
-    recording->start_ns = UINT64_MAX;
-    if (recording->watch)
-        recording->start_ns = recording->watch->header.start_monotonic_ns;
+    recording->start_ns = recording->watch      ? recording->watch->header.start_monotonic_ns
+                          : recording->n_images ? recording->images[0].start_ns
+                                                : 0;
+    recording->end_ns = recording->start_ns;
     for (size_t i = 0; i < recording->n_images; i++) {
-        const struct mt_image *image = &recording->images[i];
+        struct mt_image *image = &recording->images[i];
         if (image->start_ns < recording->start_ns)
-            recording->start_ns = image->start_ns;
+            image->start_ns = recording->start_ns;
+        if (image->end_ns < image->start_ns)
+            image->end_ns = image->start_ns;
         if (image->end_ns > recording->end_ns)
             recording->end_ns = image->end_ns;
     }
     for (size_t i = 0; i < recording->n_marks; i++)
-        recording->marks[i].time_ns -= recording->start_ns;
+        recording->marks[i].time_ns = mt_recording_time(recording, recording->marks[i].time_ns);
     sort(recording->marks, recording->n_marks, sizeof *recording->marks, mark_by_time);
 }
 
@@ -302,6 +386,7 @@ void mt_recording_close(struct mt_recording *recording)
     for (size_t i = 0; i < recording->n_machine; i++)
         free(recording->machine[i].text.data);
     free(recording->images);
+    free(recording->by_pid);
     free(recording->marks);
     free(recording->machine);
     free(recording->path);

@@ -60,7 +60,8 @@ static int define_text(struct mt_replay *replay, const struct mt_event *event)
     if (more(&items, &replay->n_texts, &replay->texts_capacity, sizeof *replay->texts) < 0)
         return MT_ENOMEM;
     replay->texts = items;
-    replay->texts[replay->n_texts] = (struct mt_text){(const char *)event->bytes, event->length};
+    size_t length = event->length < MT_MAX_STRING ? event->length : MT_MAX_STRING;
+    replay->texts[replay->n_texts] = (struct mt_text){(const char *)event->bytes, length};
     return mt_table_set(&replay->names, key_of(replay, event, event->field[0]), replay->n_texts++);
 }
 
@@ -133,12 +134,56 @@ static int end_scope(struct mt_replay *replay, const struct mt_event *event)
 /* Keeps `live` and returns its index, 0 where memory ran out. */
 static uint64_t keep(struct mt_replay *replay, const struct mt_live *live)
 {
-    void *items = replay->live;
-    if (more(&items, &replay->n_live, &replay->live_capacity, sizeof *replay->live) < 0)
-        return 0;
-    replay->live = items;
-    replay->live[replay->n_live] = *live;
-    return replay->n_live++;
+    uint64_t index = replay->free_live;
+    if (index) {
+        replay->free_live = replay->live[index].address;
+    } else {
+        void *items = replay->live;
+        if (more(&items, &replay->n_live, &replay->live_capacity, sizeof *replay->live) < 0)
+            return 0;
+        replay->live = items;
+        index = replay->n_live++;
+    }
+    replay->live[index] = *live;
+    replay->live[index].born = replay->n_events;
+    return index;
+}
+
+static void drop(struct mt_replay *replay, uint64_t index)
+{
+    replay->live[index] = (struct mt_live){.address = replay->free_live};
+    replay->free_live = index;
+}
+
+/* The end of a range, not past the address space. */
+static uint64_t end_of(uint64_t address, uint64_t length)
+{
+    return length > UINT64_MAX - address ? UINT64_MAX : address + length;
+}
+
+/* What was said about memory does not hold for what comes there next. */
+static void clear_labels(struct mt_replay *replay, uint64_t address, uint64_t length)
+{
+    if (replay->labels.n)
+        mt_ranges_clear(&replay->labels, address, end_of(address, length));
+}
+
+/* Puts `live` into `table`, in place of what was there and whose end went unseen. */
+static int keep_in(struct mt_replay *replay, struct mt_table *table, uint64_t key,
+                   const struct mt_live *live)
+{
+    uint64_t index;
+    if (mt_table_take(table, key, &index))
+        drop(replay, index);
+    index = keep(replay, live);
+    return index ? mt_table_set(table, key, index) : MT_ENOMEM;
+}
+
+static void take_from(struct mt_replay *replay, struct mt_table *table, uint64_t key)
+{
+    uint64_t index;
+    if (mt_table_take(table, key, &index))
+        drop(replay, index);
 }
 
 static int add_block(struct mt_replay *replay, struct mt_table *table, const struct mt_event *event)
@@ -149,20 +194,18 @@ static int add_block(struct mt_replay *replay, struct mt_table *table, const str
         .stack = stack_of(replay, event, event->field[2]),
     };
     set_scope(replay, event, &live);
-    uint64_t index;
-    /* The place of a block that was freed unseen, or of the sample before it, is used again. */
-    if (mt_table_get(table, live.address, &index)) {
-        replay->live[index] = live;
-        return 0;
-    }
-    index = keep(replay, &live);
-    return index ? mt_table_set(table, live.address, index) : MT_ENOMEM;
+    if (table == &replay->blocks)
+        clear_labels(replay, live.address, live.size);
+    return keep_in(replay, table, live.address, &live);
 }
 
-/* The end of a range, not past the address space. */
-static uint64_t end_of(uint64_t address, uint64_t length)
+static void free_block(struct mt_replay *replay, uint64_t address)
 {
-    return length > UINT64_MAX - address ? UINT64_MAX : address + length;
+    uint64_t index;
+    if (!mt_table_take(&replay->blocks, address, &index))
+        return;
+    clear_labels(replay, address, replay->live[index].size);
+    drop(replay, index);
 }
 
 static int add_range(struct mt_replay *replay, struct mt_ranges *ranges, const struct mt_live *live)
@@ -183,16 +226,37 @@ static int add_mapping(struct mt_replay *replay, const struct mt_event *event)
         .flags = (event->field[3] & MT_MAP_BY_ALLOCATOR ? MT_MAPPED_ALLOCATOR : 0) |
                  (event->field[4] ? MT_MAPPED_FILE : 0),
     };
-    set_scope(replay, event, &live);
-    uint64_t end = end_of(live.address, live.size);
-    mt_ranges_clear(&replay->labels, live.address, end);
+    /* What an allocator maps within a scope it also gives to others. */
+    if (!(live.flags & MT_MAPPED_ALLOCATOR))
+        set_scope(replay, event, &live);
+    clear_labels(replay, live.address, live.size);
     return add_range(replay, &replay->maps, &live);
 }
 
 static void remove_mapping(struct mt_replay *replay, uint64_t address, uint64_t length)
 {
     mt_ranges_clear(&replay->maps, address, end_of(address, length));
-    mt_ranges_clear(&replay->labels, address, end_of(address, length));
+    clear_labels(replay, address, length);
+}
+
+/* Labels move with what they are on, as far as it moves. The new place is free of labels. */
+static int move_labels(struct mt_replay *replay, uint64_t from, uint64_t to, uint64_t length)
+{
+    struct mt_range range;
+    uint64_t end = end_of(from, length);
+    if (from < end_of(to, length) && to < end)
+        return 0; /* no kernel moves memory onto itself */
+    for (uint64_t at = from;
+         at < end && mt_ranges_at_or_after(&replay->labels, at, &range) && range.low < end;
+         at = range.high) {
+        struct mt_live label = replay->live[range.value];
+        uint64_t low = range.low > from ? range.low : from;
+        label.address = to + (low - from);
+        label.size = (range.high < end ? range.high : end) - low;
+        if (add_range(replay, &replay->labels, &label) < 0)
+            return MT_ENOMEM;
+    }
+    return 0;
 }
 
 static int move_mapping(struct mt_replay *replay, const struct mt_event *event)
@@ -204,15 +268,17 @@ static int move_mapping(struct mt_replay *replay, const struct mt_event *event)
         live.address = event->field[2];
         live.size = event->field[3];
     }
-    if (mt_ranges_find(&replay->labels, event->field[0], &range)) {
-        struct mt_live label = replay->live[range.value];
-        label.address = live.address;
-        label.size = live.size;
-        remove_mapping(replay, event->field[0], event->field[1]);
-        if (add_range(replay, &replay->labels, &label) < 0)
-            return MT_ENOMEM;
+    uint64_t from = event->field[0];
+    uint64_t old_length = event->field[1];
+    uint64_t kept = old_length < live.size ? old_length : live.size;
+    if (from == live.address) {
+        remove_mapping(replay, from + kept, old_length - kept);
+        return add_range(replay, &replay->maps, &live);
     }
-    mt_ranges_clear(&replay->maps, event->field[0], end_of(event->field[0], event->field[1]));
+    clear_labels(replay, live.address, live.size);
+    if (move_labels(replay, from, live.address, kept) < 0)
+        return MT_ENOMEM;
+    remove_mapping(replay, from, old_length);
     return add_range(replay, &replay->maps, &live);
 }
 
@@ -238,8 +304,7 @@ static int add_buffer(struct mt_replay *replay, const struct mt_event *event)
         .name = text_of(replay, event, event->field[5]),
         .stack = stack_of(replay, event, event->field[6]),
     };
-    uint64_t index = keep(replay, &live);
-    return index ? mt_table_set(&replay->buffers, event->field[0], index) : MT_ENOMEM;
+    return keep_in(replay, &replay->buffers, event->field[0], &live);
 }
 
 static int add_label(struct mt_replay *replay, const struct mt_event *event)
@@ -287,12 +352,12 @@ static int apply(struct mt_replay *replay, const struct mt_event *event)
     case MT_EVENT_ALLOC:
         return add_block(replay, &replay->blocks, event);
     case MT_EVENT_FREE:
-        mt_table_take(&replay->blocks, field[0], NULL);
+        free_block(replay, field[0]);
         return 0;
     case MT_EVENT_SAMPLE_ALLOC:
         return add_block(replay, &replay->samples, event);
     case MT_EVENT_SAMPLE_FREE:
-        mt_table_take(&replay->samples, field[0], NULL);
+        take_from(replay, &replay->samples, field[0]);
         return 0;
     case MT_EVENT_HEAP_REGION:
         if (field[0] >= (uint64_t)1 << 44 || field[1] >= (uint64_t)1 << 27)
@@ -312,7 +377,7 @@ static int apply(struct mt_replay *replay, const struct mt_event *event)
         set_usage(replay, event);
         return 0;
     case MT_EVENT_BUFFER_FREE:
-        mt_table_take(&replay->buffers, field[0], NULL);
+        take_from(replay, &replay->buffers, field[0]);
         return 0;
     case MT_EVENT_SCOPE_BEGIN:
         return begin_scope(replay, event);
@@ -321,7 +386,7 @@ static int apply(struct mt_replay *replay, const struct mt_event *event)
     case MT_EVENT_LABEL:
         return add_label(replay, event);
     case MT_EVENT_UNLABEL:
-        mt_ranges_clear(&replay->labels, field[0], end_of(field[0], field[1]));
+        clear_labels(replay, field[0], field[1]);
         return 0;
     case MT_EVENT_THREAD:
         return add_thread(replay, event);
@@ -344,9 +409,12 @@ int mt_replay_file(struct mt_replay *replay, const struct mt_record_file *file,
     if (result < 0)
         return result;
     replay->epoch = (replay->epoch + 1) & 0xf;
-    while (result == 0 && mt_merge_next(merge, &event) && event.ticks <= until_ticks)
-        if (event.field[0] != UINT64_MAX)
+    while (result == 0 && mt_merge_next(merge, &event) && event.ticks <= until_ticks) {
+        replay->n_events++;
+        if (event.field[0] != UINT64_MAX) /* no key of a table, and no address */
             result = apply(replay, &event);
+    }
     mt_merge_destroy(merge);
-    return result;
+    int failed = replay->maps.failed | replay->labels.failed;
+    return result == 0 && failed ? MT_ENOMEM : result;
 }

@@ -19,6 +19,8 @@ struct mt_live {
     uint32_t stack;
     uint32_t flags; /* enum mt_buffer_flags, or of the mapping */
     uint32_t usage; /* of a buffer */
+    uint32_t reserved;
+    uint64_t born; /* the number of the event that began it: of two that overlap the later holds */
 };
 
 /* What a mapping range is. */
@@ -37,9 +39,11 @@ struct mt_stack {
 };
 
 struct mt_replay {
-    struct mt_live *live; /* of everything that was ever alive; the tables and ranges index it */
+    struct mt_live *live; /* the tables and ranges index it */
     size_t n_live;
     size_t live_capacity;
+    uint64_t free_live; /* items of blocks that are gone, linked by `address`; 0: none */
+    uint64_t n_events;
     struct mt_table blocks;        /* address -> live */
     struct mt_table samples;       /* address -> live */
     struct mt_table buffers;       /* handle -> live */

@@ -29,7 +29,15 @@ struct work {
     uint64_t tree_rollup;
     int tree_rollup_known;
     uint64_t shared_bytes;
+    uint64_t unknown; /* processes whose resident size nobody knows */
 };
+
+/* As OUTSIDE_ONLY numbers them. */
+static const char *const reasons[] = {"the recorder was not loaded", "statically linked",
+                                      "setuid, setgid or capabilities",
+                                      "ended before it could be looked at"};
+
+#define N_REASONS (sizeof reasons / sizeof *reasons)
 
 static void add_bytes(uint64_t *sum, uint64_t bytes)
 {
@@ -167,8 +175,11 @@ static int add_unpictured(struct work *work, const struct mt_process_choice *cho
                           struct mt_tally_process *process)
 {
     struct mt_claims claims;
-    if (!choice->resident_bytes)
+    if (!choice->resident_bytes) {
+        work->unknown++;
+        work->tree_rollup_known = 0;
         return 0;
+    }
     if (mt_claims_init(&claims) < 0)
         return MT_ENOMEM;
     claims.items[0].resident_bytes = choice->resident_bytes;
@@ -188,12 +199,19 @@ static int attribute(struct work *work, const struct mt_process_choice *choice,
                      struct mt_attribution *attribution)
 {
     const struct mt_image *image = choice->image;
+    const struct mt_image *root = mt_tree_root(work->recording, image);
     struct mt_replay replay;
+    const struct mt_subject subject = {
+        .picture = choice->picture,
+        .first_maps = root ? &root->first_maps : NULL,
+        .page_bytes = page_bytes_of(work, image),
+        .replay = image->file ? &replay : NULL,
+        .every_block = image->file && !image->file->header.exact_from_bytes,
+    };
     mt_replay_init(&replay);
     int result = image->file ? mt_tree_replay(work->recording, image, choice->picture, &replay) : 0;
     if (result == 0)
-        result = mt_attribute(image, choice->picture, image->file ? &replay : NULL,
-                              page_bytes_of(work, image), &work->seen, attribution);
+        result = mt_attribute(&subject, &work->seen, attribution);
     mt_replay_finish(&replay);
     return result;
 }
@@ -220,21 +238,16 @@ static int add_pictured(struct work *work, const struct mt_process_choice *choic
         place->peak_resident_bytes = choice->image->high_water_bytes;
         process->places = place;
         process->n_places = 1;
-        process->picture_time_ns = choice->picture->ns - work->recording->start_ns;
+        process->picture_time_ns = mt_recording_time(work->recording, choice->picture->ns);
         process->swap_bytes = attribution.swap_bytes;
     }
     mt_attribution_finish(&attribution);
     return result;
 }
 
-static const char *reason_text(const struct mt_image *image)
+static size_t reason_of(const struct mt_image *image)
 {
-    static const char *const reasons[] = {"the recorder was not loaded", "statically linked",
-                                          "setuid, setgid or capabilities",
-                                          "ended before it could be looked at"};
-    if (image->file)
-        return "";
-    return reasons[image->outside_reason < 4 ? image->outside_reason : 0];
+    return image->outside_reason < N_REASONS ? (size_t)image->outside_reason : 0;
 }
 
 static uint64_t caught_bytes(const struct mt_image *image)
@@ -252,16 +265,15 @@ static int add_process(struct work *work, size_t i)
     const struct mt_image *image = choice->image;
     struct mt_tally_process *process = &work->processes[i];
     const struct mt_file_header *header = image->file ? &image->file->header : NULL;
-    uint64_t start_ns = work->recording->start_ns;
     *process = (struct mt_tally_process){
         .pid = image->pid,
         .parent_pid = image->parent_pid,
         .command = mt_owner_text(work->owner, image->command),
         .end = mt_owner_text(work->owner, image->end_text),
         .observed = header ? "recorder" : "outside",
-        .observed_reason = reason_text(image),
-        .start_ns = image->start_ns - start_ns,
-        .end_ns = image->end_ns > start_ns ? image->end_ns - start_ns : 0,
+        .observed_reason = header ? "" : reasons[reason_of(image)],
+        .start_ns = mt_recording_time(work->recording, image->start_ns),
+        .end_ns = mt_recording_time(work->recording, image->end_ns),
         .picture_time_ns = MT_UNKNOWN,
         .peak_resident_bytes = image->high_water_bytes,
         .peak_caught_bytes = caught_bytes(image),
@@ -289,22 +301,44 @@ static int add_note(struct work *work, struct mt_tally *tally, const char *text)
     return 0;
 }
 
-static int add_notes(struct work *work, struct mt_tally *tally)
+static int add_outside_notes(struct work *work, struct mt_tally *tally)
+{
+    uint64_t count[N_REASONS] = {0};
+    char text[256];
+    for (size_t i = 0; i < work->recording->n_images; i++)
+        if (!work->recording->images[i].file)
+            count[reason_of(&work->recording->images[i])]++;
+    for (size_t i = 0; i < N_REASONS; i++) {
+        if (!count[i])
+            continue;
+        snprintf(text, sizeof text,
+                 "%" PRIu64 " process%s seen from outside only (%s): its heap is not told apart",
+                 count[i], count[i] == 1 ? " was" : "es were", reasons[i]);
+        if (add_note(work, tally, text) < 0)
+            return MT_ENOMEM;
+    }
+    if (!work->unknown)
+        return 0;
+    snprintf(text, sizeof text,
+             "%" PRIu64 " process%s alive whose memory could not be read: the total is without it",
+             work->unknown, work->unknown == 1 ? " was" : "es were");
+    return add_note(work, tally, text);
+}
+
+static int add_recorder_notes(struct work *work, struct mt_tally *tally)
 {
     char text[256];
     uint64_t skipped = 0;
     uint64_t skipped_bytes = 0;
-    uint64_t outside = 0;
     uint64_t dropped = 0;
     for (size_t i = 0; i < work->recording->n_images; i++) {
-        const struct mt_image *image = &work->recording->images[i];
-        outside += image->file == NULL;
-        if (!image->file)
+        const struct mt_record_file *file = work->recording->images[i].file;
+        if (!file)
             continue;
-        skipped += image->file->header.pictures_skipped;
-        dropped += image->file->header.samples_dropped;
-        if (image->file->header.skipped_resident_bytes > skipped_bytes)
-            skipped_bytes = image->file->header.skipped_resident_bytes;
+        skipped += file->header.pictures_skipped;
+        dropped += file->header.samples_dropped;
+        if (file->header.skipped_resident_bytes > skipped_bytes)
+            skipped_bytes = file->header.skipped_resident_bytes;
     }
     if (skipped) {
         snprintf(text, sizeof text,
@@ -314,20 +348,10 @@ static int add_notes(struct work *work, struct mt_tally *tally)
         if (add_note(work, tally, text) < 0)
             return MT_ENOMEM;
     }
-    if (outside) {
-        snprintf(text, sizeof text,
-                 "%" PRIu64 " process%s seen from outside only: its heap is not told apart",
-                 outside, outside == 1 ? " was" : "es were");
-        if (add_note(work, tally, text) < 0)
-            return MT_ENOMEM;
-    }
-    if (dropped) {
-        snprintf(text, sizeof text, "%" PRIu64 " heap samples did not fit and were dropped",
-                 dropped);
-        if (add_note(work, tally, text) < 0)
-            return MT_ENOMEM;
-    }
-    return 0;
+    if (!dropped)
+        return 0;
+    snprintf(text, sizeof text, "%" PRIu64 " heap samples did not fit and were dropped", dropped);
+    return add_note(work, tally, text);
 }
 
 static int finish_tree(struct work *work, struct mt_tally *tally)
@@ -344,7 +368,8 @@ static int finish_tree(struct work *work, struct mt_tally *tally)
     place->capacity_bytes = tally->machine.memory_total_bytes;
     tally->places = place;
     tally->n_places = 1;
-    return add_notes(work, tally);
+    int result = add_recorder_notes(work, tally);
+    return result < 0 ? result : add_outside_notes(work, tally);
 }
 
 static int make_tally(struct work *work, const struct mt_moment *moment, uint64_t moment_ns,
@@ -361,7 +386,7 @@ static int make_tally(struct work *work, const struct mt_moment *moment, uint64_
         return result;
     tally->kind = MT_TALLY_MEASUREMENT;
     tally->moment = *moment;
-    tally->moment_ns = moment_ns - work->recording->start_ns;
+    tally->moment_ns = mt_recording_time(work->recording, moment_ns);
     tally->shared_rule = shared_rule;
     tally->n_processes = n_choices;
     tally->processes = work->processes;
