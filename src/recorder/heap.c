@@ -17,10 +17,17 @@ struct sample_set {
     uint64_t slot[SET_BUCKETS][BUCKET_SLOTS];
 };
 
-void heap_init(void)
+int heap_init(void)
 {
     memtally_recorder.samples = mt_sys_map(sizeof(struct sample_set));
     memtally_recorder.regions = mt_sys_map(REGION_WORDS * sizeof(uint64_t));
+    return memtally_recorder.samples && memtally_recorder.regions;
+}
+
+void heap_write_self(struct thread *thread)
+{
+    write_self(thread, memtally_recorder.samples, sizeof(struct sample_set));
+    write_self(thread, memtally_recorder.regions, REGION_WORDS * sizeof(uint64_t));
 }
 
 static uint64_t *bucket_of(uint64_t address)
@@ -95,7 +102,7 @@ static double log2_of_mantissa(double m)
 }
 
 /* An exponentially distributed distance of mean SAMPLE_INTERVAL_BYTES: -ln(u) for u in (0, 1]. */
-static int64_t next_distance(struct thread *thread)
+int64_t heap_next_distance(struct thread *thread)
 {
     uint64_t bits = (next_random(thread) >> 11) | 1;
     int exponent = 63 - __builtin_clzll(bits);
@@ -109,7 +116,7 @@ static void write_block(struct thread *thread, enum mt_event_op op, uint64_t add
 {
     struct mt_writer *writer = &thread->writer;
     uint32_t stack = stack_number(thread, frame);
-    uint64_t ticks = now_ticks();
+    uint64_t ticks = now_ticks_after();
     if (!mt_writer_room(writer, 1 + 4 * MT_VARINT_MAX, ticks))
         return;
     uint8_t *at = mt_event_begin(writer, op, ticks);
@@ -132,10 +139,7 @@ static void write_free(struct thread *thread, enum mt_event_op op, uint64_t addr
 
 static void sample(struct thread *thread, uint64_t address, uint64_t size, const void *frame)
 {
-    int first = thread->writer.small_allocs == 1;
-    thread->until_sample = next_distance(thread);
-    if (first)
-        return; /* a thread's first distance starts at its first block */
+    thread->until_sample = heap_next_distance(thread);
     if (samples_add(address))
         write_block(thread, MT_EVENT_SAMPLE_ALLOC, address, size, frame);
     else
@@ -143,12 +147,19 @@ static void sample(struct thread *thread, uint64_t address, uint64_t size, const
                            __ATOMIC_RELAXED);
 }
 
+/* Whether a block is an event of its own. Without a size to go by, all are. */
+static inline int is_exact(uint64_t usable)
+{
+    return memtally_recorder.depth == MT_DEPTH_FULL || usable >= EXACT_FROM_BYTES ||
+           !memtally_real.malloc_usable_size;
+}
+
 void note_alloc(struct thread *thread, void *address, size_t size, const void *frame)
 {
-    uint64_t usable = memtally_real.malloc_usable_size(address);
+    uint64_t usable = usable_size(address);
     uint64_t at = (uint64_t)(uintptr_t)address;
-    mark_region(thread, at, usable);
-    if (memtally_recorder.depth == MT_DEPTH_FULL || usable >= EXACT_FROM_BYTES) {
+    mark_region(thread, at, usable ? usable : size);
+    if (is_exact(usable)) {
         write_block(thread, MT_EVENT_ALLOC, at, size, frame);
         return;
     }
@@ -161,7 +172,7 @@ void note_alloc(struct thread *thread, void *address, size_t size, const void *f
 
 void note_free(struct thread *thread, void *address)
 {
-    uint64_t usable = memtally_real.malloc_usable_size(address);
+    uint64_t usable = usable_size(address);
     uint64_t at = (uint64_t)(uintptr_t)address;
     if (UNLIKELY(usable >= LOOK_FROM_BYTES)) {
         look_before_fall(thread, usable);
@@ -170,7 +181,7 @@ void note_free(struct thread *thread, void *address)
         if (UNLIKELY(thread->freed_bytes >= 16 * LOOK_FROM_BYTES))
             look_before_fall(thread, thread->freed_bytes);
     }
-    if (memtally_recorder.depth == MT_DEPTH_FULL || usable >= EXACT_FROM_BYTES) {
+    if (is_exact(usable)) {
         write_free(thread, MT_EVENT_FREE, at);
         return;
     }

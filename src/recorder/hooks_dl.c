@@ -26,25 +26,32 @@ static void *address_of_real(void *(*const *slot)(void *, const char *))
     return address;
 }
 
+/* Nothing is done before a library is loaded; whoever needs to know notices that it was. */
 struct decision memtally_decide_dlopen(const char *path, int flags)
 {
     struct decision decision = {NULL, NULL};
     (void)path;
     (void)flags;
-    if (!real_ready())
-        return decision;
-    __atomic_fetch_add(&memtally_recorder.generation, 1, __ATOMIC_RELAXED);
-    memcpy(&decision.jump, &memtally_real.dlopen, sizeof decision.jump);
+    if (real_ready())
+        memcpy(&decision.jump, &memtally_real.dlopen, sizeof decision.jump);
     return decision;
+}
+
+/* Leaves the message for dlerror() that the real function would. */
+static void *fail(void *handle, const char *name)
+{
+    (void)dlvsym(handle, name, "MEMTALLY_NONE");
+    return NULL;
 }
 
 /* A name that the ggml adapter stands before is answered with the adapter where a library provides
  * it, and with NULL where none does: that the recorder exports the name must not make a program
- * believe that ggml is there. */
+ * believe that ggml is there. Through the adapter a handle's own function can be reached only where
+ * it is the one that the adapter finds; another copy of the library is left to itself. */
 struct decision memtally_decide_dlsym(void *handle, const char *name)
 {
     struct decision decision = {NULL, NULL};
-    if (!real_ready())
+    if (!real_ready() && !memtally_real.dlsym)
         return decision;
     decision.jump = address_of_real(&memtally_real.dlsym);
     if (handle == RTLD_NEXT || !name || strncmp(name, "ggml_backend_", 13) != 0)
@@ -52,11 +59,11 @@ struct decision memtally_decide_dlsym(void *handle, const char *name)
     void *hook = ggml_hook_by_name(name);
     if (!hook)
         return decision;
-    void *real =
-        handle == RTLD_DEFAULT ? ggml_find_anywhere(name) : memtally_real.dlsym(handle, name);
-    if (real == hook)
-        real = ggml_find_anywhere(name);
+    void *found = ggml_find_anywhere(name);
+    void *real = handle == RTLD_DEFAULT ? found : memtally_real.dlsym(handle, name);
+    if (real && real != hook && real != found)
+        return decision;
     decision.jump = NULL;
-    decision.value = real ? hook : NULL;
+    decision.value = found && real ? hook : fail(handle, name);
     return decision;
 }

@@ -5,7 +5,7 @@
  * of them in a process. So the real function is looked up from the caller's own library and what it
  * depends on, as the loader would have bound it. These functions are called by an engine and never
  * from inside an allocator, so that asking the loader is safe here. They are compiled with unwind
- * tables: C++ exceptions pass through them. */
+ * tables: C++ exceptions pass through them, and nothing of theirs runs when one does. */
 #include "recorder/recorder.h"
 
 #include <dlfcn.h>
@@ -16,9 +16,10 @@
 #include "recorder/real.h"
 #include "recorder/sys.h"
 
-#define FRAME         __builtin_frame_address(0)
-#define CALLER        ((uintptr_t)__builtin_return_address(0))
-#define CACHE_ENTRIES 16u
+#define FRAME              __builtin_frame_address(0)
+#define CALLER             ((uintptr_t)__builtin_return_address(0))
+#define CACHE_ENTRIES      16u
+#define MODULE_NAMES_BYTES 262144u
 
 #define HOOK(result, name, parameters)
 #define HOOK_GGML(result, name, parameters) EXPORTED result name parameters;
@@ -56,10 +57,10 @@ static const struct {
             MEMBER(ggml_backend_buft_is_host) MEMBER(ggml_get_first_tensor)
                 MEMBER(ggml_get_next_tensor) MEMBER(ggml_get_name)};
 
-/* What a caller's module is bound to. `state`: 0 empty, 1 being filled, 2 valid. */
+/* What a caller's module is bound to. `sequence` is odd while the entry is being written. */
 struct ggml_entry {
-    uint32_t state;
-    uint32_t generation;
+    uint32_t sequence;
+    uint64_t generation; /* of the list of modules that it was looked up in; 0: empty */
     uintptr_t low;
     uintptr_t high;
     struct ggml ggml;
@@ -82,16 +83,15 @@ void *ggml_hook_by_name(const char *name)
     return address;
 }
 
-/* A search over the loaded modules: for the one that an address lies in, or for a symbol. */
-struct search {
-    uintptr_t address;  /* 0: any module */
-    const char *symbol; /* NULL: the module alone is wanted */
-    void *hook;         /* not to be taken for the symbol */
-    const char *name;   /* of the module found */
-    int is_main;
+/* The names of the loaded modules, copied: the loader must not be asked for a symbol while it holds
+ * the lock of its list, since it takes its locks in the other order when it loads. */
+struct modules {
+    size_t used;
+    size_t caller_name; /* of the module that an address lies in; SIZE_MAX: the program itself */
+    uintptr_t caller;
     uintptr_t low;
     uintptr_t high;
-    void *found;
+    char names[MODULE_NAMES_BYTES]; /* each with its zero */
 };
 
 static void extent_of(const struct dl_phdr_info *info, uintptr_t *low, uintptr_t *high)
@@ -110,91 +110,110 @@ static void extent_of(const struct dl_phdr_info *info, uintptr_t *low, uintptr_t
     }
 }
 
-static void *symbol_of(const char *library, const char *symbol, const void *hook)
+static int copy_module(struct dl_phdr_info *info, size_t size, void *context)
+{
+    struct modules *modules = context;
+    const char *name = info->dlpi_name ? info->dlpi_name : "";
+    size_t length = strlen(name);
+    uintptr_t low, high;
+    (void)size;
+    extent_of(info, &low, &high);
+    if (modules->caller >= low && modules->caller < high) {
+        modules->low = low;
+        modules->high = high;
+        modules->caller_name = length ? modules->used : SIZE_MAX;
+    }
+    if (!length || length >= sizeof modules->names - modules->used)
+        return 0;
+    memcpy(modules->names + modules->used, name, length + 1);
+    modules->used += length + 1;
+    return 0;
+}
+
+static struct modules *copy_modules(uintptr_t caller)
+{
+    struct modules *modules = mt_sys_map(sizeof *modules);
+    if (!modules)
+        return NULL;
+    modules->caller = caller;
+    modules->caller_name = SIZE_MAX;
+    dl_iterate_phdr(copy_module, modules);
+    return modules;
+}
+
+static void drop_modules(struct modules *modules)
+{
+    if (modules)
+        MT_SYS2(SYS_munmap, modules, sizeof *modules);
+}
+
+static void *symbol_of(const char *library, const char *symbol)
 {
     void *handle = memtally_real.dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
     if (!handle)
         return NULL;
     void *found = memtally_real.dlsym(handle, symbol);
     dlclose(handle);
-    return found == hook ? NULL : found;
+    return found == ggml_hook_by_name(symbol) ? NULL : found;
 }
 
-static int match(struct dl_phdr_info *info, size_t size, void *context)
+static void *find_in(const struct modules *modules, const char *symbol)
 {
-    struct search *search = context;
-    uintptr_t low, high;
-    (void)size;
-    extent_of(info, &low, &high);
-    int is_main = !info->dlpi_name || !*info->dlpi_name;
-    if (search->address && (search->address < low || search->address >= high))
-        return 0;
-    if (search->symbol) {
-        search->found = is_main ? NULL : symbol_of(info->dlpi_name, search->symbol, search->hook);
-        if (!search->found)
-            return 0;
-    }
-    search->name = info->dlpi_name;
-    search->is_main = is_main;
-    search->low = low;
-    search->high = high;
-    return 1;
+    void *found = NULL;
+    for (size_t at = 0; !found && at < modules->used; at += strlen(modules->names + at) + 1)
+        found = symbol_of(modules->names + at, symbol);
+    return found;
 }
 
 void *ggml_find_anywhere(const char *name)
 {
-    struct search search = {.symbol = name, .hook = ggml_hook_by_name(name)};
-    uint32_t busy = memtally_tls.busy;
-    memtally_tls.busy = 1;
-    dl_iterate_phdr(match, &search);
-    memtally_tls.busy = busy;
-    return search.found;
+    struct modules *modules = copy_modules(0);
+    void *found = modules ? find_in(modules, name) : NULL;
+    drop_modules(modules);
+    return found;
 }
 
-/* As the loader would bind `name` for `caller`'s module. */
-static void *bound_for(const struct search *caller, const char *name)
+/* As the loader would bind `name` for the caller's module. */
+static void *bound_for(const struct modules *modules, const char *name)
 {
     void *found = NULL;
-    if (caller->name && !caller->is_main)
-        found = symbol_of(caller->name, name, ggml_hook_by_name(name));
-    return found ? found : ggml_find_anywhere(name);
+    if (modules->caller_name != SIZE_MAX)
+        found = symbol_of(modules->names + modules->caller_name, name);
+    return found ? found : find_in(modules, name);
 }
 
-static void fill(struct ggml_entry *entry, uintptr_t caller)
+static int count_changes(struct dl_phdr_info *info, size_t size, void *context)
 {
-    struct search search = {.address = caller};
-    dl_iterate_phdr(match, &search);
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        void *found = bound_for(&search, members[i].name);
-        memcpy((char *)&entry->ggml + members[i].offset, &found, sizeof found);
-    }
-    entry->low = search.low;
-    entry->high = search.high;
+    (void)size;
+    *(uint64_t *)context = (uint64_t)info->dlpi_adds << 32 | (uint32_t)info->dlpi_subs;
+    return 1;
 }
 
-static struct ggml_entry *cached(struct ggml_cache *cache, uintptr_t caller, uint32_t generation)
+static int copy_entry(const struct ggml_entry *entry, uintptr_t caller, uint64_t generation,
+                      struct ggml *ggml)
 {
-    for (uint32_t i = 0; i < CACHE_ENTRIES; i++) {
-        struct ggml_entry *entry = &cache->entry[i];
-        if (__atomic_load_n(&entry->state, __ATOMIC_ACQUIRE) == 2 &&
-            entry->generation == generation && caller >= entry->low && caller < entry->high)
-            return entry;
-    }
-    return NULL;
+    uint32_t sequence = __atomic_load_n(&entry->sequence, __ATOMIC_ACQUIRE);
+    if (sequence & 1 || entry->generation != generation || caller < entry->low ||
+        caller >= entry->high)
+        return 0;
+    *ggml = entry->ggml;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return __atomic_load_n(&entry->sequence, __ATOMIC_RELAXED) == sequence;
 }
 
-static struct ggml_entry *claim(struct ggml_cache *cache, uint32_t generation)
+/* An entry that another thread is writing is left to it. */
+static void keep_entry(struct ggml_entry *entry, const struct ggml_entry *made)
 {
-    for (uint32_t i = 0; i < CACHE_ENTRIES; i++) {
-        struct ggml_entry *entry = &cache->entry[i];
-        uint32_t state = __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
-        if (state == 1 || (state == 2 && entry->generation == generation))
-            continue;
-        if (__atomic_compare_exchange_n(&entry->state, &state, 1, 0, __ATOMIC_ACQUIRE,
-                                        __ATOMIC_RELAXED))
-            return entry;
-    }
-    return NULL;
+    uint32_t sequence = __atomic_load_n(&entry->sequence, __ATOMIC_RELAXED);
+    if (sequence & 1 || !__atomic_compare_exchange_n(&entry->sequence, &sequence, sequence + 1, 0,
+                                                     __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return;
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    entry->generation = made->generation;
+    entry->low = made->low;
+    entry->high = made->high;
+    entry->ggml = made->ggml;
+    __atomic_store_n(&entry->sequence, sequence + 2, __ATOMIC_RELEASE);
 }
 
 static struct ggml_cache *the_cache(void)
@@ -206,28 +225,64 @@ static struct ggml_cache *the_cache(void)
     if (__atomic_compare_exchange_n(&memtally_recorder.ggml, &cache, made, 0, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
         return made;
+    if (made)
+        MT_SYS2(SYS_munmap, made, sizeof *made);
     return cache;
 }
 
-/* The library behind a call; `own` is for the case that the cache has no room. */
-static const struct ggml *library_of(uintptr_t caller, struct ggml_entry *own)
+static void look_up(uintptr_t caller, struct ggml_entry *made)
 {
+    struct modules *modules = copy_modules(caller);
+    if (!modules)
+        return;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        void *found = bound_for(modules, members[i].name);
+        memcpy((char *)&made->ggml + members[i].offset, &found, sizeof found);
+    }
+    made->low = modules->low;
+    made->high = modules->high;
+    drop_modules(modules);
+    dlerror(); /* of the names that a library lacks */
+}
+
+/* The library behind a call. */
+static void library_of(uintptr_t caller, struct ggml *ggml)
+{
+    struct ggml_entry made = {0};
     real_ready();
-    uint32_t generation = __atomic_load_n(&memtally_recorder.generation, __ATOMIC_RELAXED);
+    dl_iterate_phdr(count_changes, &made.generation);
     struct ggml_cache *cache = the_cache();
-    struct ggml_entry *entry = cache ? cached(cache, caller, generation) : NULL;
-    if (entry)
-        return &entry->ggml;
-    entry = cache ? claim(cache, generation) : NULL;
-    if (!entry)
-        entry = own;
-    uint32_t busy = memtally_tls.busy;
-    memtally_tls.busy = 1;
-    fill(entry, caller);
-    memtally_tls.busy = busy;
-    entry->generation = generation;
-    __atomic_store_n(&entry->state, 2, __ATOMIC_RELEASE);
-    return &entry->ggml;
+    for (uint32_t i = 0; cache && i < CACHE_ENTRIES; i++)
+        if (copy_entry(&cache->entry[i], caller, made.generation, ggml))
+            return;
+    look_up(caller, &made);
+    *ggml = made.ggml;
+    if (cache && made.high)
+        keep_entry(&cache->entry[(made.low >> 12) % CACHE_ENTRIES], &made);
+}
+
+/* A call that allocates for the tensors of a context, in the caller's stack frame. It is over when
+ * it says so, or when an exception has passed it: then newer frames lie over it, or none does. */
+struct ggml_call {
+    uint64_t ticket;
+    uint32_t category;
+    const struct ggml_call *outer;
+    uint64_t outer_ticket;
+};
+
+static int is_on_stack(const struct ggml_call *call, const void *frame)
+{
+    const struct tls *tls = &memtally_tls;
+    return (uintptr_t)call > (uintptr_t)frame && (uintptr_t)frame >= tls->stack_low &&
+           (uintptr_t)(call + 1) <= tls->stack_high;
+}
+
+static const struct ggml_call *current_call(const struct thread *thread, const void *frame)
+{
+    const struct ggml_call *call = thread->ggml_call;
+    if (!call || !is_on_stack(call, frame) || call->ticket != thread->ggml_ticket)
+        return NULL;
+    return call;
 }
 
 static const char *type_name(const struct ggml *ggml, void *type)
@@ -236,7 +291,7 @@ static const char *type_name(const struct ggml *ggml, void *type)
 }
 
 static void note_buffer(const struct ggml *ggml, void *buffer, void *type, uint32_t flags,
-                        const void *frame)
+                        const struct ggml_call *call, const void *frame)
 {
     if (!buffer || !ggml->ggml_backend_buffer_get_size || !ggml->ggml_backend_buffer_get_base)
         return;
@@ -254,17 +309,28 @@ static void note_buffer(const struct ggml *ggml, void *buffer, void *type, uint3
         return;
     thread->ggml_recorded++;
     thread->ggml_last = (uint64_t)(uintptr_t)buffer;
-    if (thread->ggml_category)
+    if (call)
         flags |= MT_BUFFER_TENSORS;
     uint64_t fields[] = {(uint64_t)(uintptr_t)buffer,
                          base,
                          size,
                          flags,
-                         thread->ggml_category & 0xff,
+                         call ? call->category : MT_CATEGORY_NONE,
                          thread_name(thread, name),
                          stack_number(thread, frame)};
     mt_write_event(&thread->writer, MT_EVENT_BUFFER_ALLOC, now_ticks(), fields, 7);
     leave();
+}
+
+/* The call that the frame of a hook is part of. */
+static const struct ggml_call *call_around(const void *frame)
+{
+    struct thread *thread = enter();
+    if (!thread)
+        return NULL;
+    const struct ggml_call *call = current_call(thread, frame);
+    leave();
+    return call;
 }
 
 /* How many buffers this thread has recorded, and the last of them. */
@@ -283,16 +349,16 @@ static uint32_t recorded(uint64_t *last)
  * new name) or put several buffers into one (then the parts are recorded and the whole is not). */
 void *ggml_backend_buft_alloc_buffer(void *type, size_t size)
 {
-    struct ggml_entry own = {0};
-    const struct ggml *ggml = library_of(CALLER, &own);
+    struct ggml ggml;
+    library_of(CALLER, &ggml);
     uint64_t last = 0;
     uint32_t before = recorded(&last);
-    if (!ggml->ggml_backend_buft_alloc_buffer)
+    if (!ggml.ggml_backend_buft_alloc_buffer)
         return NULL;
-    void *buffer = ggml->ggml_backend_buft_alloc_buffer(type, size);
+    void *buffer = ggml.ggml_backend_buft_alloc_buffer(type, size);
     uint32_t after = recorded(&last);
     if (after == before || last == (uint64_t)(uintptr_t)buffer)
-        note_buffer(ggml, buffer, type, 0, FRAME);
+        note_buffer(&ggml, buffer, type, 0, call_around(FRAME), FRAME);
     return buffer;
 }
 
@@ -311,82 +377,96 @@ static uint32_t category_of_tensor(const char *name)
     return MT_CATEGORY_NONE;
 }
 
-/* 256 marks tensors of no known category: the bit says that tensors were what it was for. */
 static uint32_t category_of_context(const struct ggml *ggml, void *context)
 {
     if (!ggml->ggml_get_first_tensor || !ggml->ggml_get_name)
-        return 256;
+        return MT_CATEGORY_NONE;
     void *tensor = ggml->ggml_get_first_tensor(context);
-    return 256 | (tensor ? category_of_tensor(ggml->ggml_get_name(tensor)) : 0);
+    return tensor ? category_of_tensor(ggml->ggml_get_name(tensor)) : MT_CATEGORY_NONE;
 }
 
-static uint32_t swap_category(uint32_t category)
+static void call_begin(struct ggml_call *call, uint32_t category, const void *frame)
 {
     struct thread *thread = enter();
     if (!thread)
-        return 0;
-    uint32_t before = thread->ggml_category;
-    thread->ggml_category = category;
+        return;
+    call->outer = current_call(thread, frame);
+    call->outer_ticket = call->outer ? call->outer->ticket : 0;
+    call->category = category;
+    call->ticket = ++thread->ggml_next_ticket;
+    thread->ggml_call = call;
+    thread->ggml_ticket = call->ticket;
     leave();
-    return before;
+}
+
+static void call_end(struct ggml_call *call)
+{
+    struct thread *thread = enter();
+    if (!thread)
+        return;
+    thread->ggml_call = call->outer;
+    thread->ggml_ticket = call->outer_ticket;
+    *(volatile uint64_t *)&call->ticket = 0;
+    leave();
 }
 
 void *ggml_backend_alloc_ctx_tensors_from_buft(void *context, void *type)
 {
-    struct ggml_entry own = {0};
-    const struct ggml *ggml = library_of(CALLER, &own);
+    struct ggml ggml;
+    struct ggml_call call = {0};
     uint64_t last = 0;
-    if (!ggml->ggml_backend_alloc_ctx_tensors_from_buft)
+    library_of(CALLER, &ggml);
+    if (!ggml.ggml_backend_alloc_ctx_tensors_from_buft)
         return NULL;
-    uint32_t outer = swap_category(category_of_context(ggml, context));
+    call_begin(&call, category_of_context(&ggml, context), FRAME);
     uint32_t before = recorded(&last);
-    void *buffer = ggml->ggml_backend_alloc_ctx_tensors_from_buft(context, type);
+    void *buffer = ggml.ggml_backend_alloc_ctx_tensors_from_buft(context, type);
     if (recorded(&last) == before)
-        note_buffer(ggml, buffer, type, 0, FRAME);
-    swap_category(outer);
+        note_buffer(&ggml, buffer, type, 0, &call, FRAME);
+    call_end(&call);
     return buffer;
 }
 
 size_t ggml_backend_alloc_ctx_tensors_from_buft_size(void *context, void *type)
 {
-    struct ggml_entry own = {0};
-    const struct ggml *ggml = library_of(CALLER, &own);
-    if (!ggml->ggml_backend_alloc_ctx_tensors_from_buft_size)
+    struct ggml ggml;
+    library_of(CALLER, &ggml);
+    if (!ggml.ggml_backend_alloc_ctx_tensors_from_buft_size)
         return 0;
-    return ggml->ggml_backend_alloc_ctx_tensors_from_buft_size(context, type);
+    return ggml.ggml_backend_alloc_ctx_tensors_from_buft_size(context, type);
 }
 
 void *ggml_backend_dev_buffer_from_host_ptr(void *device, void *address, size_t size,
                                             size_t max_tensor_size)
 {
-    struct ggml_entry own = {0};
-    const struct ggml *ggml = library_of(CALLER, &own);
-    if (!ggml->ggml_backend_dev_buffer_from_host_ptr)
+    struct ggml ggml;
+    library_of(CALLER, &ggml);
+    if (!ggml.ggml_backend_dev_buffer_from_host_ptr)
         return NULL;
     void *buffer =
-        ggml->ggml_backend_dev_buffer_from_host_ptr(device, address, size, max_tensor_size);
-    note_buffer(ggml, buffer, NULL, MT_BUFFER_HOST | MT_BUFFER_HOST_PTR, FRAME);
+        ggml.ggml_backend_dev_buffer_from_host_ptr(device, address, size, max_tensor_size);
+    note_buffer(&ggml, buffer, NULL, MT_BUFFER_HOST | MT_BUFFER_HOST_PTR, NULL, FRAME);
     return buffer;
 }
 
 void ggml_backend_buffer_set_usage(void *buffer, int usage)
 {
-    struct ggml_entry own = {0};
-    const struct ggml *ggml = library_of(CALLER, &own);
+    struct ggml ggml;
+    library_of(CALLER, &ggml);
     struct thread *thread = enter();
     if (thread) {
         uint64_t fields[] = {(uint64_t)(uintptr_t)buffer, (uint64_t)(uint32_t)usage};
         mt_write_event(&thread->writer, MT_EVENT_BUFFER_USAGE, now_ticks(), fields, 2);
         leave();
     }
-    if (ggml->ggml_backend_buffer_set_usage)
-        ggml->ggml_backend_buffer_set_usage(buffer, usage);
+    if (ggml.ggml_backend_buffer_set_usage)
+        ggml.ggml_backend_buffer_set_usage(buffer, usage);
 }
 
 void ggml_backend_buffer_free(void *buffer)
 {
-    struct ggml_entry own = {0};
-    const struct ggml *ggml = library_of(CALLER, &own);
+    struct ggml ggml;
+    library_of(CALLER, &ggml);
     struct thread *thread = buffer ? enter() : NULL;
     if (thread) {
         uint64_t field = (uint64_t)(uintptr_t)buffer;
@@ -394,6 +474,6 @@ void ggml_backend_buffer_free(void *buffer)
         mt_write_event(&thread->writer, MT_EVENT_BUFFER_FREE, now_ticks(), &field, 1);
         leave();
     }
-    if (ggml->ggml_backend_buffer_free)
-        ggml->ggml_backend_buffer_free(buffer);
+    if (ggml.ggml_backend_buffer_free)
+        ggml.ggml_backend_buffer_free(buffer);
 }

@@ -26,6 +26,11 @@ static inline void *allocated(void *address, size_t size, const void *frame)
     return address;
 }
 
+/* For the functions that an allocator may lack: a block of libc's is then left alone. */
+#define ALLOCATED(name, address, size)                                                             \
+    (LIKELY(in_allocator((uintptr_t)memtally_real.name)) ? allocated(address, size, FRAME)         \
+                                                         : (address))
+
 static inline void freed(void *address)
 {
     struct thread *thread = enter();
@@ -62,10 +67,10 @@ void free(void *address)
 
 static void *move_early(void *address, size_t size)
 {
-    void *moved = malloc(size);
+    void *moved = size ? malloc(size) : NULL;
     size_t room = early_room(address);
-    if (moved)
-        memcpy(moved, address, size < room ? size : room);
+    if (moved) /* it may lie in what `room` takes for the old block */
+        memmove(moved, address, size < room ? size : room);
     return moved;
 }
 
@@ -73,7 +78,7 @@ static void *move_early(void *address, size_t size)
  * given the old address in between. A failed call begins the old one again. */
 static void *reallocate(void *address, size_t size, const void *frame)
 {
-    size_t old_size = memtally_real.malloc_usable_size(address);
+    size_t old_size = usable_size(address);
     freed(address);
     void *result = memtally_real.realloc(address, size);
     if (result)
@@ -117,7 +122,8 @@ void *memalign(size_t alignment, size_t size)
 {
     if (UNLIKELY(!real_ready()))
         return early_alloc(alignment, size);
-    return allocated(memtally_real.memalign(alignment, size), size, FRAME);
+    void *address = memtally_real.memalign(alignment, size);
+    return ALLOCATED(memalign, address, size);
 }
 
 int posix_memalign(void **result, size_t alignment, size_t size)
@@ -131,7 +137,7 @@ int posix_memalign(void **result, size_t alignment, size_t size)
     }
     int code = memtally_real.posix_memalign(result, alignment, size);
     if (code == 0)
-        allocated(*result, size, FRAME);
+        ALLOCATED(posix_memalign, *result, size);
     return code;
 }
 
@@ -139,21 +145,24 @@ void *aligned_alloc(size_t alignment, size_t size)
 {
     if (UNLIKELY(!real_ready()))
         return early_alloc(alignment, size);
-    return allocated(memtally_real.aligned_alloc(alignment, size), size, FRAME);
+    void *address = memtally_real.aligned_alloc(alignment, size);
+    return ALLOCATED(aligned_alloc, address, size);
 }
 
 void *valloc(size_t size)
 {
     if (UNLIKELY(!real_ready()))
         return early_alloc(4096, size);
-    return allocated(memtally_real.valloc(size), size, FRAME);
+    void *address = memtally_real.valloc(size);
+    return ALLOCATED(valloc, address, size);
 }
 
 void *pvalloc(size_t size)
 {
     if (UNLIKELY(!real_ready()))
         return early_alloc(4096, (size + 4095) & ~(size_t)4095);
-    return allocated(memtally_real.pvalloc(size), size, FRAME);
+    void *address = memtally_real.pvalloc(size);
+    return ALLOCATED(pvalloc, address, size);
 }
 
 /* C23. A libc without them gets what they are defined to mean. */

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "recorder/real.h"
@@ -14,6 +15,12 @@
 
 #ifndef MADV_PAGEOUT
 #define MADV_PAGEOUT 21
+#endif
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
 #endif
 
 #define FRAME  __builtin_frame_address(0)
@@ -35,11 +42,6 @@ static long result_of(long result)
     return result;
 }
 
-static int from_allocator(uintptr_t caller)
-{
-    return caller >= memtally_real.allocator_low && caller < memtally_real.allocator_high;
-}
-
 struct mapping {
     void *address;
     size_t length;
@@ -55,7 +57,7 @@ static void note_mapping(const struct mapping *mapping, uintptr_t caller, const 
     if (!thread)
         return;
     uint64_t flags = (uint32_t)mapping->flags;
-    if (from_allocator(caller))
+    if (in_allocator(caller))
         flags |= MT_MAP_BY_ALLOCATOR;
     uint64_t fields[] = {
         (uint64_t)(uintptr_t)mapping->address, mapping->length,
@@ -63,10 +65,24 @@ static void note_mapping(const struct mapping *mapping, uintptr_t caller, const 
         !(mapping->flags & MAP_ANONYMOUS),     (uint64_t)mapping->offset,
         stack_number(thread, frame),
     };
-    mt_write_event(&thread->writer, MT_EVENT_MMAP, now_ticks(), fields, 7);
+    mt_write_event(&thread->writer, MT_EVENT_MMAP, now_ticks_after(), fields, 7);
     leave();
 }
 
+/* Looks before memory goes, and says when that was: the event is written only if the call succeeds,
+ * with the time from before it. */
+static uint64_t before_fall(uint64_t bytes)
+{
+    struct thread *thread = enter();
+    if (!thread)
+        return 0;
+    if (bytes >= LOOK_FROM_BYTES)
+        look_before_fall(thread, bytes);
+    leave();
+    return now_ticks();
+}
+
+/* A fixed place may hold pages that the new mapping replaces. */
 static void *map(const struct mapping *wanted, uintptr_t caller, const void *frame)
 {
     struct mapping mapping = *wanted;
@@ -74,6 +90,8 @@ static void *map(const struct mapping *wanted, uintptr_t caller, const void *fra
         return (void *)result_of(MT_SYS6(SYS_mmap, mapping.address, mapping.length,
                                          mapping.protection, mapping.flags, mapping.fd,
                                          mapping.offset));
+    if ((mapping.flags & MAP_FIXED) == MAP_FIXED)
+        before_fall(mapping.length);
     mapping.address = memtally_real.mmap(mapping.address, mapping.length, mapping.protection,
                                          mapping.flags, mapping.fd, mapping.offset);
     if (mapping.address != MAP_FAILED)
@@ -91,19 +109,6 @@ void *mmap64(void *address, size_t length, int protection, int flags, int fd, of
 {
     const struct mapping mapping = {address, length, protection, flags, fd, offset};
     return map(&mapping, CALLER, FRAME);
-}
-
-/* Looks before memory goes, and says when that was: the event is written only if the call succeeds,
- * with the time from before it. */
-static uint64_t before_fall(uint64_t bytes)
-{
-    struct thread *thread = enter();
-    if (!thread)
-        return 0;
-    if (bytes >= LOOK_FROM_BYTES)
-        look_before_fall(thread, bytes);
-    leave();
-    return now_ticks();
 }
 
 static void note(enum mt_event_op op, uint64_t ticks, const uint64_t *fields, size_t n_fields)
@@ -127,20 +132,26 @@ int munmap(void *address, size_t length)
     return result;
 }
 
+/* What stays where it is and gets shorter ends before the call; what gets longer or moves begins
+ * after it. Its old place, which may be taken by then, is at worst given back a moment late. */
 void *mremap(void *address, size_t old_length, size_t length, int flags, ...)
 {
     va_list arguments;
     va_start(arguments, flags);
-    void *wanted = flags & MREMAP_FIXED ? va_arg(arguments, void *) : NULL;
+    void *wanted = va_arg(arguments, void *); /* meant or not, as the kernel gets it */
     va_end(arguments);
     if (UNLIKELY(!real_ready()))
         return (void *)result_of(
             MT_SYS6(SYS_mremap, address, old_length, length, flags, wanted, 0));
-    uint64_t ticks = before_fall(length < old_length ? old_length - length : 0);
+    uint64_t falls = length < old_length ? old_length - length : 0;
+    uint64_t ticks = before_fall(flags & MREMAP_FIXED ? falls + length : falls);
     void *result = memtally_real.mremap(address, old_length, length, flags, wanted);
     if (result != MAP_FAILED) {
-        uint64_t fields[] = {(uint64_t)(uintptr_t)address, old_length, (uint64_t)(uintptr_t)result,
+        uint64_t kept = flags & MREMAP_DONTUNMAP ? 0 : old_length;
+        uint64_t fields[] = {(uint64_t)(uintptr_t)address, kept, (uint64_t)(uintptr_t)result,
                              length, 0};
+        if (ticks && (result != address || length > old_length))
+            ticks = now_ticks_after();
         note(MT_EVENT_MREMAP, ticks, fields, 5);
     }
     return result;
@@ -149,7 +160,7 @@ void *mremap(void *address, size_t old_length, size_t length, int flags, ...)
 int madvise(void *address, size_t length, int advice)
 {
     int falls = advice == MADV_DONTNEED || advice == MADV_FREE || advice == MADV_PAGEOUT ||
-                advice == MADV_REMOVE;
+                advice == MADV_REMOVE || advice == MADV_DONTNEED_LOCKED;
     if (UNLIKELY(!real_ready()))
         return (int)result_of(MT_SYS3(SYS_madvise, address, length, advice));
     uint64_t ticks = falls ? before_fall(length) : 0;
@@ -160,10 +171,14 @@ int madvise(void *address, size_t length, int advice)
     return result;
 }
 
-/* A shared file that gets shorter takes its mapped pages with it; how many is not known here. */
+/* A shared file that gets shorter takes its mapped pages with it. */
 static int truncate_to(int fd, int64_t length, int (*real)(int, off64_t))
 {
-    uint64_t ticks = before_fall(UINT64_MAX);
+    struct stat status;
+    uint64_t falls = 0;
+    if (MT_SYS2(SYS_fstat, fd, &status) >= 0 && status.st_size > length)
+        falls = (uint64_t)(status.st_size - length);
+    uint64_t ticks = before_fall(falls);
     int result = real(fd, length);
     uint64_t fields[] = {(uint64_t)(uint32_t)fd, (uint64_t)length, 0};
     if (result == 0)

@@ -64,16 +64,24 @@ static void learn_cost(struct process *process, uint64_t cost_ns, uint64_t resid
     process->ns_per_mib = rate < MOST_NS_PER_MIB ? rate : MOST_NS_PER_MIB;
 }
 
+static void add_totals(uint64_t totals[4], const struct mt_writer *writer)
+{
+    totals[0] += __atomic_load_n(&writer->small_allocs, __ATOMIC_RELAXED);
+    totals[1] += __atomic_load_n(&writer->small_alloc_bytes, __ATOMIC_RELAXED);
+    totals[2] += __atomic_load_n(&writer->small_frees, __ATOMIC_RELAXED);
+    totals[3] += __atomic_load_n(&writer->small_free_bytes, __ATOMIC_RELAXED);
+}
+
 /* The totals of all threads; each is read while its owner may be changing it. */
 static void write_totals(struct thread *thread)
 {
-    uint64_t totals[4] = {0};
-    for (struct thread *each = memtally_recorder.process->threads; each; each = each->next) {
-        totals[0] += each->writer.small_allocs;
-        totals[1] += each->writer.small_alloc_bytes;
-        totals[2] += each->writer.small_frees;
-        totals[3] += each->writer.small_free_bytes;
-    }
+    struct process *process = memtally_recorder.process;
+    struct thread *each = __atomic_load_n(&process->threads, __ATOMIC_ACQUIRE);
+    uint64_t totals[4];
+    for (size_t i = 0; i < 4; i++)
+        totals[i] = __atomic_load_n(&process->ended_totals[i], __ATOMIC_RELAXED);
+    for (; each; each = each->next)
+        add_totals(totals, &each->writer);
     mt_write_event(&thread->writer, MT_EVENT_TOTALS, now_ticks(), totals, 4);
 }
 
@@ -159,5 +167,6 @@ void look_at_end(struct thread *thread)
     uint64_t resident = look(thread);
     uint64_t clock = mt_monotonic_ns();
     try_picture(thread, MT_PICTURE_EXIT, resident);
+    write_totals(thread);
     mt_write_event(&thread->writer, MT_EVENT_CLOCK, now_ticks(), &clock, 1);
 }

@@ -4,7 +4,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "recorder/sys.h"
 
@@ -12,9 +17,84 @@
 #define MADV_WIPEONFORK 18
 #endif
 
+#define SIGNAL_SET_BYTES 8
+#define BIT(signal)      ((uint64_t)1 << ((signal)-1))
+
+/* Signals are held back while the recorder writes to the outside: none interrupts it, and the one
+ * that its own write raises is taken away again before the program could be killed by it. */
+struct hush {
+    uint64_t own;  /* the signal that the write may raise */
+    uint64_t mask; /* of the program */
+    int expected;  /* the program itself had that signal waiting */
+};
+
+static void hush_begin(struct hush *hush, int own)
+{
+    uint64_t all = ~(uint64_t)0;
+    uint64_t waiting = 0;
+    hush->own = BIT(own);
+    hush->mask = 0;
+    MT_SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &hush->mask, SIGNAL_SET_BYTES);
+    if (hush->mask & hush->own)
+        MT_SYS2(SYS_rt_sigpending, &waiting, SIGNAL_SET_BYTES);
+    hush->expected = (waiting & hush->own) != 0;
+}
+
+static void hush_end(struct hush *hush, int raised)
+{
+    const struct timespec no_time = {0, 0};
+    if (raised && !hush->expected)
+        MT_SYS4(SYS_rt_sigtimedwait, &hush->own, NULL, &no_time, SIGNAL_SET_BYTES);
+    MT_SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &hush->mask, NULL, SIGNAL_SET_BYTES);
+}
+
+void remember_stderr(void)
+{
+    struct stat status;
+    if (MT_SYS2(SYS_fstat, 2, &status) < 0)
+        return;
+    memtally_recorder.stderr_device = status.st_dev;
+    memtally_recorder.stderr_inode = status.st_ino;
+}
+
+static int stderr_is_there(void)
+{
+    struct timespec no_time = {0, 0};
+    struct pollfd poll = {.fd = 2, .events = POLLOUT};
+    struct stat status;
+    if (MT_SYS2(SYS_fstat, 2, &status) < 0 || status.st_dev != memtally_recorder.stderr_device ||
+        status.st_ino != memtally_recorder.stderr_inode)
+        return 0;
+    return MT_SYS6(SYS_ppoll, &poll, 1, &no_time, NULL, SIGNAL_SET_BYTES, 0) == 1 &&
+           poll.revents == POLLOUT;
+}
+
+void say_once(const char *text)
+{
+    static const char before[] = "memtally: ";
+    char line[256];
+    struct hush hush;
+    if (__atomic_exchange_n(&memtally_recorder.said, 1, __ATOMIC_RELAXED))
+        return;
+    size_t length = strnlen(text, sizeof line - sizeof before - 1);
+    memcpy(line, before, sizeof before - 1);
+    memcpy(line + sizeof before - 1, text, length);
+    line[sizeof before - 1 + length] = '\n';
+    hush_begin(&hush, SIGPIPE);
+    long result = 0;
+    if (stderr_is_there())
+        result = MT_SYS3(SYS_write, 2, line, sizeof before + length);
+    hush_end(&hush, result == -EPIPE);
+}
+
+/* Only the recording is opened for writing. That a descriptor or memory is short may pass. */
 static int os_open(const char *path, int flags, int mode)
 {
-    return (int)MT_SYS4(SYS_openat, AT_FDCWD, path, flags, mode);
+    int fd = (int)MT_SYS4(SYS_openat, AT_FDCWD, path, flags, mode);
+    if (fd < 0 && (flags & (O_ACCMODE | O_CREAT)) == O_RDWR && fd != -EMFILE && fd != -ENFILE &&
+        fd != -ENOMEM)
+        say_once("the recording can no longer be written; what follows is not recorded");
+    return fd;
 }
 
 static int os_close(int fd)
@@ -32,18 +112,34 @@ static long os_pread(int fd, void *bytes, size_t length, uint64_t offset)
     return MT_SYS4(SYS_pread64, fd, bytes, length, offset);
 }
 
+static long write_zeros(int fd, uint64_t offset, uint64_t length)
+{
+    static const char zeros[4096];
+    for (uint64_t done = 0; done < length;) {
+        uint64_t want = length - done < sizeof zeros ? length - done : sizeof zeros;
+        long got = MT_SYS4(SYS_pwrite64, fd, zeros, want, offset + done);
+        if (got == -EINTR)
+            continue;
+        if (got <= 0)
+            return got < 0 ? got : -ENOSPC;
+        done += (uint64_t)got;
+    }
+    return 0;
+}
+
 /* File systems without fallocate get zeros written: a hole would turn a full disk into SIGBUS. */
 static int os_extend(int fd, uint64_t offset, uint64_t length)
 {
-    static const char zeros[4096];
-    long result = MT_SYS4(SYS_fallocate, fd, 0, offset, length);
-    if (result == -EOPNOTSUPP || result == -ENOSYS) {
-        result = (long)sizeof zeros;
-        for (uint64_t done = 0; done < length && result == (long)sizeof zeros; done += sizeof zeros)
-            result = MT_SYS4(SYS_pwrite64, fd, zeros, sizeof zeros, offset + done);
-        result = result == (long)sizeof zeros ? 0 : result < 0 ? result : -ENOSPC;
-    }
-    if (result == -ENOSPC || result == -EFBIG)
+    struct hush hush;
+    long result;
+    hush_begin(&hush, SIGXFSZ);
+    do
+        result = MT_SYS4(SYS_fallocate, fd, 0, offset, length);
+    while (result == -EINTR);
+    if (result == -EOPNOTSUPP || result == -ENOSYS)
+        result = write_zeros(fd, offset, length);
+    hush_end(&hush, result == -EFBIG);
+    if (result < 0 && memtally_recorder.process && memtally_recorder.process->alive == 2)
         say_once("no space left for the recording; what follows is not recorded");
     return (int)result;
 }

@@ -19,19 +19,6 @@
 struct recorder memtally_recorder;
 __thread struct tls memtally_tls;
 
-void say_once(const char *text)
-{
-    if (__atomic_exchange_n(&memtally_recorder.said, 1, __ATOMIC_RELAXED))
-        return;
-    static const char before[] = "memtally: ";
-    char line[256];
-    size_t length = strnlen(text, sizeof line - sizeof before - 1);
-    memcpy(line, before, sizeof before - 1);
-    memcpy(line + sizeof before - 1, text, length);
-    line[sizeof before - 1 + length] = '\n';
-    MT_SYS3(SYS_write, 2, line, sizeof before + length);
-}
-
 /* Whether the processor's counter runs at one rate and the kernel trusts it too. */
 static int counter_is_constant(void)
 {
@@ -113,23 +100,27 @@ static void fill_header(struct mt_file_header *header, int forked)
         .start_ticks = now_ticks(),
         .start_monotonic_ns = mt_monotonic_ns(),
         .start_realtime_ns = realtime_ns(),
-        .fork_ticks = forked ? recorder->fork_ticks : 0,
+        .fork_ticks =
+            forked ? (memtally_tls.fork_ticks ? memtally_tls.fork_ticks : now_ticks()) : 0,
         .exact_from_bytes = full ? 0 : EXACT_FROM_BYTES,
         .sample_interval_bytes = full ? 0 : SAMPLE_INTERVAL_BYTES,
         .picture_share_ppm = recorder->share_ppm,
     };
 }
 
-static int create_file(struct process *process, int forked)
+/* A file that there was no space for is not left behind empty. */
+static int create_file(struct process *process)
 {
     struct mt_file_header header;
     char path[MT_PATH_BYTES];
-    fill_header(&header, forked);
+    fill_header(&header, (uint32_t)MT_SYS0(SYS_getpid) != memtally_recorder.pid);
     int result = -EEXIST;
     for (uint64_t number = 0; result == -EEXIST && number < 100000; number++) {
         file_path(path, header.pid, number);
         result = mt_file_create(&process->file, &memtally_record_os, path, &header);
     }
+    if (result == -ENOSPC || result == -EFBIG || result == -EDQUOT)
+        MT_SYS3(SYS_unlinkat, AT_FDCWD, path, 0);
     process->start_ns = header.start_monotonic_ns;
     return result;
 }
@@ -143,16 +134,15 @@ int process_start(void)
     if (!__atomic_compare_exchange_n(&process->alive, &none, 1, 0, __ATOMIC_ACQUIRE,
                                      __ATOMIC_ACQUIRE))
         return none == 2;
-    int result = create_file(process, memtally_recorder.started == 2);
+    int result = create_file(process);
     process->scratch = result < 0 ? NULL : mt_sys_map(MT_PICTURE_SCRATCH_BYTES);
     if (!process->scratch) {
         process->alive = 3;
-        say_once(result == -ENOSPC
+        say_once(result == -ENOSPC || result == -EFBIG || result == -EDQUOT
                      ? "no space left for the recording; the program runs unrecorded"
                      : "the recording cannot be written; the program runs unrecorded");
         return 0;
     }
-    memtally_recorder.started = 2;
     __atomic_store_n(&process->alive, 2, __ATOMIC_RELEASE);
     return 1;
 }
@@ -163,21 +153,24 @@ void write_self(struct thread *thread, const void *address, size_t length)
     mt_write_event(&thread->writer, MT_EVENT_SELF, now_ticks(), fields, 2);
 }
 
+/* A child of vfork() runs in its parent's memory: its end is not the parent's. */
 void process_end(int kind)
 {
     struct process *process = memtally_recorder.process;
-    if (!process || process->alive != 2 || process->ended)
+    if (!process || process->alive != 2 ||
+        process->file.header->pid != (uint32_t)MT_SYS0(SYS_getpid))
         return;
     struct thread *thread = enter();
     if (!thread)
         return;
-    process->ended = 1;
-    look_at_end(thread);
-    struct mt_file_header *header = process->file.header;
-    header->end_ticks = now_ticks();
-    header->end_monotonic_ns = mt_monotonic_ns();
-    header->end_kind = (uint32_t)kind;
-    mt_writer_finish(&thread->writer);
+    if (!__atomic_exchange_n(&process->ended, 1, __ATOMIC_ACQ_REL)) {
+        look_at_end(thread);
+        struct mt_file_header *header = process->file.header;
+        header->end_ticks = now_ticks();
+        header->end_monotonic_ns = mt_monotonic_ns();
+        header->end_kind = (uint32_t)kind;
+        mt_writer_finish(&thread->writer);
+    }
     leave();
 }
 
@@ -206,8 +199,12 @@ static int read_settings(char **environment)
 {
     struct recorder *recorder = &memtally_recorder;
     const char *directory = setting(environment, "MEMTALLY_RECORD_DIR");
-    if (!directory || *directory != '/' || strlen(directory) >= sizeof recorder->directory)
+    if (!directory)
         return 0;
+    if (*directory != '/' || strlen(directory) >= sizeof recorder->directory) {
+        say_once("MEMTALLY_RECORD_DIR is no absolute path or too long; nothing is recorded");
+        return 0;
+    }
     memcpy(recorder->directory, directory, strlen(directory) + 1);
     recorder->depth = number_setting(environment, "MEMTALLY_RECORD_DEPTH", MT_DEPTH_DEFAULT);
     recorder->stacks = number_setting(environment, "MEMTALLY_RECORD_STACKS", MT_STACKS_FP);
@@ -216,9 +213,15 @@ static int read_settings(char **environment)
     return 1;
 }
 
+/* The time lies in the calling thread's own storage, which the child has a copy of. */
 static void before_fork(void)
 {
-    memtally_recorder.fork_ticks = now_ticks();
+    memtally_tls.fork_ticks = now_ticks();
+}
+
+static void after_fork(void)
+{
+    memtally_tls.fork_ticks = 0;
 }
 
 /* The bytes of struct process and struct thread are wiped in a forked child. */
@@ -230,34 +233,77 @@ static void *map_wiped(size_t length)
     return memory;
 }
 
-__attribute__((constructor)) static void start(int argc, char **argv, char **environment)
+static void end_exit(void)
+{
+    int saved_errno = errno;
+    process_end(MT_END_EXIT);
+    errno = saved_errno;
+}
+
+static int get_ready(char **environment)
 {
     struct recorder *recorder = &memtally_recorder;
-    (void)argc;
-    (void)argv;
-    if (!real_ready() || !read_settings(environment))
-        return;
-    int saved_errno = errno;
-    memtally_tls.busy = 1;
+    remember_stderr();
+    if (!read_settings(environment))
+        return 0;
+    recorder->pid = (uint32_t)MT_SYS0(SYS_getpid);
     recorder->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     recorder->use_counter = (uint32_t)counter_is_constant();
     recorder->process = map_wiped(sizeof *recorder->process);
-    if (recorder->stacks == MT_STACKS_UNWIND && !stacks_load_unwinder())
-        say_once("libunwind.so.8 is not installed; stacks are taken by frame pointers");
-    heap_init();
-    pthread_atfork(before_fork, NULL, NULL);
-    memtally_tls.busy = 0;
-    recorder->started = 1;
-    if (!recorder->process || !recorder->samples || !recorder->regions)
+    if (!recorder->process || !heap_init()) {
         say_once("no memory for the recorder; the program runs unrecorded");
-    else if (enter())
+        return 0;
+    }
+    recorder->has_key = (uint32_t)thread_make_key();
+    pthread_atfork(before_fork, after_fork, NULL);
+    at_quick_exit(end_exit);
+    return 1;
+}
+
+/* Starts at the first hook after libc is ready, since the constructors of libraries come before
+ * ours; that is when it has set `environ`. An unwinder is loaded by our constructor alone: the
+ * first hook may be called from within the loader. The caller has set the guard. */
+int recorder_start(char **environment)
+{
+    struct recorder *recorder = &memtally_recorder;
+    uint32_t state = NOT_STARTED;
+    char **given = environment ? environment : environ;
+    if (!given || !real_ready())
+        return 0;
+    const char *stacks = setting(given, "MEMTALLY_RECORD_STACKS");
+    if (!environment && stacks && *stacks == '0' + MT_STACKS_UNWIND)
+        return 0;
+    if (!__atomic_compare_exchange_n(&recorder->state, &state, STARTING, 0, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_ACQUIRE))
+        return state == STARTED;
+    int ready = get_ready(given);
+    if (ready && recorder->stacks == MT_STACKS_UNWIND && !stacks_load_unwinder()) {
+        say_once("libunwind.so.8 is not installed; stacks are taken by frame pointers");
+        recorder->stacks = MT_STACKS_FP;
+    }
+    __atomic_store_n(&recorder->state, ready ? STARTED : OFF, __ATOMIC_RELEASE);
+    return ready;
+}
+
+__attribute__((constructor)) static void start(int argc, char **argv, char **environment)
+{
+    struct tls *tls = &memtally_tls;
+    int saved_errno = errno;
+    (void)argc;
+    (void)argv;
+    if (tls->busy || !real_ready())
+        return;
+    tls->busy = 1;
+    KEEP_ORDER();
+    int started = recorder_start(environment);
+    KEEP_ORDER();
+    tls->busy = 0;
+    if (started && enter())
         leave();
     errno = saved_errno;
 }
 
 __attribute__((destructor)) static void stop(void)
 {
-    int saved_errno = errno;
-    process_end(MT_END_EXIT);
-    errno = saved_errno;
+    end_exit();
 }

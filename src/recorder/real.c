@@ -4,6 +4,7 @@
 #include "recorder/real.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 
 #define EARLY_BYTES 65536u
@@ -19,14 +20,19 @@ void *early_alloc(size_t alignment, size_t size)
 {
     if (alignment < 16)
         alignment = 16;
-    if (size > EARLY_BYTES || alignment > EARLY_BYTES)
+    if (size > EARLY_BYTES || alignment > EARLY_BYTES) {
+        errno = ENOMEM;
         return NULL;
+    }
     size_t old = __atomic_load_n(&early.used, __ATOMIC_RELAXED);
     size_t start;
     do {
-        start = (old + alignment - 1) & ~(alignment - 1);
-        if (start + size > EARLY_BYTES)
+        start = (size_t) - (uintptr_t)(early.bytes + old) & (alignment - 1);
+        start += old;
+        if (start + size > EARLY_BYTES) {
+            errno = ENOMEM;
             return NULL;
+        }
     } while (!__atomic_compare_exchange_n(&early.used, &old, start + size, 1, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED));
     return early.bytes + start;
@@ -90,6 +96,23 @@ static void store(void *slot, void *function)
     __builtin_memcpy(slot, &function, sizeof function);
 }
 
+static void find_module(void *function, uintptr_t *low, uintptr_t *high)
+{
+    struct module_of module = {.address = (uintptr_t)function};
+    if (!dl_iterate_phdr(match_module, &module))
+        return;
+    *low = module.low;
+    *high = module.high;
+}
+
+static void *address_of(const void *slot)
+{
+    void *function;
+    __builtin_memcpy(&function, slot, sizeof function);
+    return function;
+}
+
+/* Each name that libc lacks leaves a message for dlerror(), which is not the program's to read. */
 int real_look_up(void)
 {
     uint32_t unknown = 0;
@@ -100,18 +123,22 @@ int real_look_up(void)
     store(&memtally_real.dlopen, versioned("dlopen"));
     if (!memtally_real.dlsym)
         __builtin_trap();
-    store(&memtally_real.malloc_usable_size, memtally_real.dlsym(RTLD_NEXT, "malloc_usable_size"));
+    void *usable_size = memtally_real.dlsym(RTLD_NEXT, "malloc_usable_size");
 #define HOOK(result, name, parameters)                                                             \
     store(&memtally_real.name, memtally_real.dlsym(RTLD_NEXT, #name));
 #define HOOK_GGML(result, name, parameters)
 #define HOOK_JUMP(name)
 #define HOOK_OWN(result, name, parameters)
 #include "recorder/hooks.def"
-    struct module_of module = {.address = (uintptr_t)memtally_real.malloc};
-    if (dl_iterate_phdr(match_module, &module)) {
-        memtally_real.allocator_low = module.low;
-        memtally_real.allocator_high = module.high;
-    }
+    find_module(address_of(&memtally_real.malloc), &memtally_real.allocator_low,
+                &memtally_real.allocator_high);
+    find_module(address_of(&memtally_real._exit), &memtally_real.libc_low,
+                &memtally_real.libc_high);
+    if (in_allocator((uintptr_t)usable_size))
+        store(&memtally_real.malloc_usable_size, usable_size);
+    const uintptr_t *stack_end = memtally_real.dlsym(RTLD_DEFAULT, "__libc_stack_end");
+    memtally_real.stack_end = stack_end ? *stack_end : 0;
+    dlerror();
     __atomic_store_n(&memtally_real.state, 2, __ATOMIC_RELEASE);
     return 1;
 }

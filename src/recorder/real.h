@@ -10,7 +10,10 @@ struct real {
     uint32_t state;          /* 0: unknown, 1: being looked up, 2: known */
     uintptr_t allocator_low; /* the module that provides malloc */
     uintptr_t allocator_high;
-    size_t (*malloc_usable_size)(void *address);
+    uintptr_t libc_low;
+    uintptr_t libc_high;
+    uintptr_t stack_end; /* where the main thread began, as the loader knows it; 0: unknown */
+    size_t (*malloc_usable_size)(void *address); /* NULL where malloc's module has none */
     void *(*dlsym)(void *handle, const char *name);
     void *(*dlopen)(const char *path, int flags);
 #define HOOK(result, name, parameters) result(*name) parameters;
@@ -31,7 +34,22 @@ HIDDEN int real_look_up(void);
 
 static inline int real_ready(void)
 {
-    return LIKELY(memtally_real.state == 2) || real_look_up();
+    return LIKELY(__atomic_load_n(&memtally_real.state, __ATOMIC_ACQUIRE) == 2) || real_look_up();
+}
+
+/* Whether the code at `address` belongs to the module that provides malloc. A program may come with
+ * an allocator that lacks some functions; libc's then serve other blocks than the rest. */
+static inline int in_allocator(uintptr_t address)
+{
+    return address >= memtally_real.allocator_low && address < memtally_real.allocator_high;
+}
+
+/* What the allocator holds for a block, 0 where it does not say. */
+static inline size_t usable_size(void *address)
+{
+    return LIKELY(memtally_real.malloc_usable_size != NULL)
+               ? memtally_real.malloc_usable_size(address)
+               : 0;
 }
 
 /* Memory for calls that come before the real functions are known; never given back. Zeroed. */

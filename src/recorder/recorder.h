@@ -4,7 +4,8 @@
  * What holds for all of it: inside a hook nothing allocates, locks, prints, or calls the dynamic
  * loader (the ggml adapter apart, whose callers hold no allocator lock), and errno is left alone.
  * Thread-local state is a pointer and a guard. The guard is set while the recorder works, so that
- * whatever it causes itself passes through unrecorded.
+ * whatever it causes itself passes through unrecorded. What a signal handler allocates is recorded
+ * too, unless it came while the recorder was at work.
  *
  * A forked child starts anew: the state of the process and of its threads lies in memory that the
  * kernel wipes on fork (MADV_WIPEONFORK), so that the child finds zeros and begins its own file. */
@@ -49,13 +50,15 @@ struct thread {
     int64_t until_sample;    /* bytes until the next sample among small blocks */
     uint64_t random;
     uint64_t freed_bytes; /* small blocks, since the last look */
-    uintptr_t stack_low;
-    uintptr_t stack_high;
     uint32_t alive;
     uint32_t in_use;
-    uint32_t ggml_recorded; /* buffers recorded inside the adapter's outermost call */
-    uint32_t ggml_category; /* of the tensors that a call of the adapter allocates for */
-    uint64_t ggml_last;     /* the last of those buffers */
+    uint32_t used_before;   /* names and stacks hold what an earlier thread left */
+    uint32_t ggml_recorded; /* how many buffers the adapter has recorded */
+    uint64_t ggml_last;     /* the last of them */
+    const struct ggml_call
+        *ggml_call;       /* the innermost that allocates for tensors, if it is alive */
+    uint64_t ggml_ticket; /* what is written in it as long as it is */
+    uint64_t ggml_next_ticket;
     struct thread *next;
     struct name_slot names[NAME_SLOTS];
     struct stack_slot stacks[STACK_SLOTS];
@@ -65,11 +68,14 @@ struct thread {
 struct process {
     uint32_t alive; /* 0: not started, 1: being started, 2: recording, 3: given up */
     uint32_t next_stream;
-    uint32_t picture_busy;
+    uint32_t picture_busy; /* also guards `scratch` */
     uint32_t ended;
+    uint32_t leftover_busy;
     struct mt_file file;
     struct thread *threads;
+    struct thread *leftover; /* for what threads do after their end; one at a time */
     void *scratch;
+    uint64_t ended_totals[4]; /* of the small blocks of threads that have ended */
     uint64_t start_ns;
     uint64_t last_look_ns;
     uint64_t pictured_bytes; /* the highest resident size with a picture */
@@ -77,20 +83,23 @@ struct process {
     uint64_t ns_per_mib; /* what the last picture cost */
 };
 
-/* The recorder's one object. What it points to is set once, in start(). */
+enum recorder_state { NOT_STARTED = 0, STARTING = 1, STARTED = 2, OFF = 3 };
+
+/* The recorder's one object. What it points to is set once, when it starts. */
 struct recorder {
-    uint32_t started;
+    uint32_t state; /* enum recorder_state */
+    uint32_t pid;   /* of the process that it started in; a forked child has another */
     uint32_t depth;
     uint32_t stacks;
     uint32_t share_ppm;
     uint32_t use_counter;
     uint32_t avoid_scan;
     uint32_t said;
-    uint32_t generation; /* moves on when a library may have been loaded */
-    uint32_t key_state;  /* 2: `key` ends a thread's state */
+    uint32_t has_key; /* `key` ends a thread's state */
     pthread_key_t key;
     uint64_t page_bytes;
-    uint64_t fork_ticks; /* of the last fork() */
+    uint64_t stderr_device; /* what descriptor 2 was when the recorder started */
+    uint64_t stderr_inode;
     struct process *process;
     struct sample_set *samples;
     struct ggml_cache *ggml;
@@ -103,20 +112,32 @@ extern HIDDEN struct recorder memtally_recorder;
 
 struct tls {
     struct thread *thread;
-    uint32_t busy;
+    uint32_t busy;     /* the guard */
+    uint8_t borrowed;  /* the thread at work is the process's leftover one */
+    uint8_t ended;     /* the thread's own state is given back for good */
+    uint8_t last_call; /* its key's destructor has run once */
+    uintptr_t stack_low;
+    uintptr_t stack_high;
+    uint64_t fork_ticks; /* when fork() was called, in the child too */
 };
 
 extern HIDDEN __thread struct tls memtally_tls __attribute__((tls_model("initial-exec")));
 
 /* process.c */
+HIDDEN int recorder_start(char **environment);
 HIDDEN int process_start(void);
 HIDDEN void process_end(int kind);
-HIDDEN void say_once(const char *text);
 HIDDEN void write_self(struct thread *thread, const void *address, size_t length);
 
-/* thread.c */
+/* thread.c: thread_start() returns with the guard set, or NULL without it. */
 HIDDEN struct thread *thread_start(void);
+HIDDEN void thread_give_back(void);
+HIDDEN int thread_make_key(void);
 HIDDEN uint32_t thread_name(struct thread *thread, const char *text);
+
+/* The guard is for the thread's own signal handlers and what the recorder itself causes, so that it
+ * is enough to keep the compiler from moving work past it. */
+#define KEEP_ORDER() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
 /* Begins recording an event: the calling thread's state with the guard set, or NULL where nothing
  * is to be recorded. */
@@ -126,18 +147,20 @@ static inline struct thread *enter(void)
     if (UNLIKELY(tls->busy))
         return NULL;
     struct thread *thread = tls->thread;
-    if (UNLIKELY(!thread || !thread->alive)) {
-        thread = thread_start();
-        if (!thread)
-            return NULL;
-    }
+    if (UNLIKELY(!thread || !thread->alive))
+        return thread_start();
     tls->busy = 1;
+    KEEP_ORDER();
     return thread;
 }
 
 static inline void leave(void)
 {
-    memtally_tls.busy = 0;
+    struct tls *tls = &memtally_tls;
+    if (UNLIKELY(tls->borrowed))
+        thread_give_back();
+    KEEP_ORDER();
+    tls->busy = 0;
 }
 
 static inline uint64_t now_ticks(void)
@@ -145,12 +168,27 @@ static inline uint64_t now_ticks(void)
     return mt_ticks((int)memtally_recorder.use_counter);
 }
 
+/* The time after all that was done so far: the counter alone may be read ahead of it, and then a
+ * block could seem to begin before its place was free. */
+static inline uint64_t now_ticks_after(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_lfence();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+    return now_ticks();
+}
+
 /* stack.c: the calling stack's number from the frame at `frame` on; 0 where stacks are off. */
 HIDDEN uint32_t stack_number(struct thread *thread, const void *frame);
+HIDDEN void stack_find_bounds(void);
 HIDDEN int stacks_load_unwinder(void);
 
 /* heap.c */
-HIDDEN void heap_init(void);
+HIDDEN int heap_init(void);
+HIDDEN void heap_write_self(struct thread *thread);
+HIDDEN int64_t heap_next_distance(struct thread *thread);
 HIDDEN void note_alloc(struct thread *thread, void *address, size_t size, const void *frame);
 HIDDEN void note_free(struct thread *thread, void *address);
 
@@ -161,5 +199,9 @@ HIDDEN void look_at_end(struct thread *thread);
 
 /* os.c */
 extern HIDDEN const struct mt_record_os memtally_record_os;
+/* Says `text` on standard error, once in the life of a program, without harm to it: not where
+ * descriptor 2 has become something else, and not where writing would wait or raise a signal. */
+HIDDEN void say_once(const char *text);
+HIDDEN void remember_stderr(void);
 
 #endif

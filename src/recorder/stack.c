@@ -5,6 +5,8 @@
 #include "recorder/recorder.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
 
 #include "recorder/real.h"
 
@@ -14,27 +16,65 @@ struct frames {
     int complete;
 };
 
-static void walk_frame_pointers(const struct thread *thread, const void *frame,
-                                struct frames *frames)
+/* How far from where a thread begins its first frame with a frame pointer may lie: below libc's
+ * starting code, and for other threads than the main one also below libc's own data of the thread.
+ */
+#define MAIN_START_BYTES   1024u
+#define THREAD_START_BYTES 16384u
+
+void stack_find_bounds(void)
 {
+    struct tls *tls = &memtally_tls;
+    pthread_attr_t attributes;
+    void *low;
+    size_t size;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return;
+    if (pthread_attr_getstack(&attributes, &low, &size) == 0) {
+        tls->stack_low = (uintptr_t)low;
+        tls->stack_high = (uintptr_t)low + size;
+    }
+    pthread_attr_destroy(&attributes);
+}
+
+/* Whether the frame at `at` was called by the code that starts a thread. libc itself has no frame
+ * pointers, so that the chain ends below it; that it ends near the stack's beginning tells this
+ * from a function that libc calls back. */
+static int at_start(const struct tls *tls, uintptr_t at, uintptr_t caller)
+{
+    uintptr_t end = memtally_real.stack_end;
+    if (caller < memtally_real.libc_low || caller >= memtally_real.libc_high)
+        return 0;
+    if (end >= tls->stack_low && end < tls->stack_high)
+        return at < end && end - at <= MAIN_START_BYTES;
+    return tls->stack_high - at <= THREAD_START_BYTES;
+}
+
+static int is_frame(const struct tls *tls, uintptr_t at)
+{
+    return at % sizeof(uintptr_t) == 0 && at >= tls->stack_low && at < tls->stack_high &&
+           tls->stack_high - at >= 2 * sizeof(uintptr_t);
+}
+
+/* The hook's own frame can be read wherever it is; the chain is followed only where that frame lies
+ * on the thread's own stack, and not on that of a fiber or of a signal handler. */
+static void walk_frame_pointers(const void *frame, struct frames *frames)
+{
+    const struct tls *tls = &memtally_tls;
     uintptr_t at = (uintptr_t)frame;
-    uintptr_t high = thread->stack_high;
-    while (frames->n < MT_MAX_FRAMES) {
-        if (at % sizeof(uintptr_t) || at >= high || high - at < 2 * sizeof(uintptr_t))
-            return;
+    int own_stack = is_frame(tls, at);
+    for (;;) {
         uintptr_t next = ((const uintptr_t *)at)[0];
         uintptr_t caller = ((const uintptr_t *)at)[1];
-        if (caller < 4096) {
-            frames->complete = caller == 0;
+        if (caller < 4096)
             return;
-        }
         frames->address[frames->n++] = caller;
-        if (next == 0) {
-            frames->complete = 1;
+        if (!own_stack)
+            return;
+        if (next <= at || !is_frame(tls, next) || frames->n == MT_MAX_FRAMES) {
+            frames->complete = at_start(tls, at, caller);
             return;
         }
-        if (next <= at)
-            return;
         at = next;
     }
 }
@@ -43,7 +83,9 @@ static void walk_frame_pointers(const struct thread *thread, const void *frame,
 static void walk_unwinder(const void *frame, struct frames *frames)
 {
     void *found[MT_MAX_FRAMES + 8];
+    int saved_errno = errno;
     int n = memtally_recorder.unwind(found, MT_MAX_FRAMES + 8);
+    errno = saved_errno;
     uintptr_t caller = ((const uintptr_t *)frame)[1];
     int first = 0;
     while (first < n && (uintptr_t)found[first] != caller)
@@ -52,7 +94,8 @@ static void walk_unwinder(const void *frame, struct frames *frames)
         first = 0;
     for (int i = first; i < n && frames->n < MT_MAX_FRAMES; i++)
         frames->address[frames->n++] = (uint64_t)(uintptr_t)found[i];
-    frames->complete = frames->n > 0 && n < (int)(MT_MAX_FRAMES + 8);
+    frames->complete =
+        frames->n > 0 && n < (int)(MT_MAX_FRAMES + 8) && n - first <= (int)MT_MAX_FRAMES;
 }
 
 static uint64_t hash_frames(const struct frames *frames)
@@ -86,7 +129,7 @@ uint32_t stack_number(struct thread *thread, const void *frame)
     if (memtally_recorder.unwind)
         walk_unwinder(frame, &frames);
     else
-        walk_frame_pointers(thread, frame, &frames);
+        walk_frame_pointers(frame, &frames);
     if (!frames.n)
         return 0;
     uint64_t hash = hash_frames(&frames);

@@ -4,6 +4,7 @@
 #include "recorder/recorder.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -54,26 +55,12 @@ static struct thread *get_thread(struct process *process)
     return thread ? thread : map_thread(process);
 }
 
-static void find_stack(struct thread *thread)
-{
-    pthread_attr_t attributes;
-    void *low;
-    size_t size;
-    thread->stack_low = thread->stack_high = 0;
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
-        return;
-    if (pthread_attr_getstack(&attributes, &low, &size) == 0) {
-        thread->stack_low = (uintptr_t)low;
-        thread->stack_high = (uintptr_t)low + size;
-    }
-    pthread_attr_destroy(&attributes);
-}
-
 static void write_beginning(struct thread *thread, int first)
 {
     struct recorder *recorder = &memtally_recorder;
     uint64_t ticks = now_ticks();
-    uint64_t fields[] = {thread->writer.tid, thread->stack_low, thread->stack_high};
+    const struct tls *tls = &memtally_tls;
+    uint64_t fields[] = {thread->writer.tid, tls->stack_low, tls->stack_high};
     mt_write_event(&thread->writer, MT_EVENT_THREAD, ticks, fields, 3);
     uint64_t clock = mt_monotonic_ns();
     mt_write_event(&thread->writer, MT_EVENT_CLOCK, ticks, &clock, 1);
@@ -82,12 +69,13 @@ static void write_beginning(struct thread *thread, int first)
         return;
     write_self(thread, recorder->process, sizeof *recorder->process);
     write_self(thread, recorder->process->scratch, MT_PICTURE_SCRATCH_BYTES);
+    heap_write_self(thread);
 }
 
 static void write_command(struct thread *thread)
 {
     char text[MT_MAX_STRING];
-    int fd = memtally_record_os.open("/proc/self/cmdline", 0, 0);
+    int fd = memtally_record_os.open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
         return;
     long got = memtally_record_os.read(fd, text, sizeof text);
@@ -102,10 +90,15 @@ static void write_first_maps(struct thread *thread)
 {
     static const uint64_t begin[] = {0, MT_PICTURE_START, 0, 0};
     static const uint64_t end[] = {0, 0, MT_METHOD_NONE};
-    char *text = memtally_recorder.process->scratch;
-    int fd = memtally_record_os.open("/proc/self/maps", 0, 0);
-    if (fd < 0)
+    struct process *process = memtally_recorder.process;
+    char *text = process->scratch;
+    if (__atomic_exchange_n(&process->picture_busy, 1, __ATOMIC_ACQUIRE))
         return;
+    int fd = memtally_record_os.open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) {
+        __atomic_store_n(&process->picture_busy, 0, __ATOMIC_RELEASE);
+        return;
+    }
     mt_write_event(&thread->writer, MT_EVENT_PICTURE_BEGIN, now_ticks(), begin, 4);
     long got;
     while ((got = memtally_record_os.read(fd, text, MT_TEXT_PIECE)) > 0)
@@ -113,34 +106,50 @@ static void write_first_maps(struct thread *thread)
                        (size_t)got);
     mt_write_event(&thread->writer, MT_EVENT_PICTURE_END, now_ticks(), end, 3);
     memtally_record_os.close(fd);
+    __atomic_store_n(&process->picture_busy, 0, __ATOMIC_RELEASE);
 }
 
+/* The counts of a thread that ends stay in the process's totals when its state is used again. */
+static void keep_totals(struct mt_writer *writer)
+{
+    uint64_t *kept = memtally_recorder.process->ended_totals;
+    uint64_t *counts[] = {&writer->small_allocs, &writer->small_alloc_bytes, &writer->small_frees,
+                          &writer->small_free_bytes};
+    for (size_t i = 0; i < 4; i++) {
+        __atomic_fetch_add(&kept[i], *counts[i], __ATOMIC_RELAXED);
+        __atomic_store_n(counts[i], 0, __ATOMIC_RELAXED);
+    }
+}
+
+/* The destructor of the thread's key. It asks to be called once more, so that what the destructors
+ * of other keys free is still the thread's own; what comes after that is the leftover's. */
 static void stop_thread(void *context)
 {
     struct thread *thread = context;
     struct tls *tls = &memtally_tls;
     if (tls->thread != thread || !thread->alive || tls->busy)
         return;
+    if (!tls->last_call) {
+        tls->last_call = 1;
+        pthread_setspecific(memtally_recorder.key, thread);
+        return;
+    }
     tls->busy = 1;
+    KEEP_ORDER();
     mt_writer_finish(&thread->writer);
+    keep_totals(&thread->writer);
     tls->thread = NULL;
+    tls->ended = 1;
     thread->alive = 0;
+    thread->used_before = 1;
     __atomic_store_n(&thread->in_use, 0, __ATOMIC_RELEASE);
+    KEEP_ORDER();
     tls->busy = 0;
 }
 
-/* The key whose destructor ends a thread's state; made once. pthread_once would take a lock. */
-static void watch_end(struct thread *thread)
+int thread_make_key(void)
 {
-    struct recorder *recorder = &memtally_recorder;
-    uint32_t none = 0;
-    if (__atomic_compare_exchange_n(&recorder->key_state, &none, 1, 0, __ATOMIC_ACQUIRE,
-                                    __ATOMIC_ACQUIRE)) {
-        uint32_t state = pthread_key_create(&recorder->key, stop_thread) == 0 ? 2 : 3;
-        __atomic_store_n(&recorder->key_state, state, __ATOMIC_RELEASE);
-    }
-    if (__atomic_load_n(&recorder->key_state, __ATOMIC_ACQUIRE) == 2)
-        pthread_setspecific(recorder->key, thread);
+    return pthread_key_create(&memtally_recorder.key, stop_thread) == 0;
 }
 
 static void init_thread(struct thread *thread, struct process *process)
@@ -148,13 +157,14 @@ static void init_thread(struct thread *thread, struct process *process)
     uint32_t stream = __atomic_fetch_add(&process->next_stream, 1, __ATOMIC_RELAXED);
     uint32_t tid = (uint32_t)MT_SYS0(SYS_gettid);
     mt_writer_init(&thread->writer, &process->file, stream, tid);
-    memset(thread->names, 0, sizeof thread->names);
-    memset(thread->stacks, 0, sizeof thread->stacks);
+    if (thread->used_before) {
+        memset(thread->names, 0, sizeof thread->names);
+        memset(thread->stacks, 0, sizeof thread->stacks);
+    }
     thread->random = mt_counter() ^ ((uint64_t)tid << 32) ^ 0x9e3779b97f4a7c15u;
-    thread->until_sample = 0;
+    thread->until_sample = heap_next_distance(thread);
     thread->freed_bytes = 0;
-    thread->ggml_category = 0;
-    find_stack(thread);
+    thread->ggml_call = NULL;
     thread->alive = 1;
 }
 
@@ -171,26 +181,74 @@ static struct thread *begin(int *first)
     return thread;
 }
 
+static struct thread *begin_own(struct tls *tls)
+{
+    int first;
+    struct thread *thread = begin(&first);
+    if (!thread)
+        return NULL;
+    tls->thread = thread;
+    if (memtally_recorder.has_key)
+        pthread_setspecific(memtally_recorder.key, thread);
+    if (!tls->stack_high)
+        stack_find_bounds();
+    write_beginning(thread, first);
+    if (first) {
+        write_command(thread);
+        write_first_maps(thread);
+    }
+    return thread;
+}
+
+/* A thread that has ended still frees: its tables, the stacks of others. That goes through one
+ * state for all of them, which is waited for briefly and never for long. */
+static struct thread *borrow(struct tls *tls)
+{
+    struct process *process = memtally_recorder.process;
+    if (process->alive != 2)
+        return NULL;
+    for (int tries = 0; __atomic_exchange_n(&process->leftover_busy, 1, __ATOMIC_ACQUIRE); tries++)
+        if (tries == 10000) {
+            __atomic_fetch_add(&process->file.header->events_lost, 1, __ATOMIC_RELAXED);
+            return NULL;
+        }
+    tls->borrowed = 1;
+    if (process->leftover)
+        return process->leftover;
+    struct thread *thread = map_thread(process);
+    if (!thread) {
+        thread_give_back();
+        return NULL;
+    }
+    init_thread(thread, process);
+    write_self(thread, thread, sizeof *thread);
+    process->leftover = thread;
+    return thread;
+}
+
+void thread_give_back(void)
+{
+    memtally_tls.borrowed = 0;
+    __atomic_store_n(&memtally_recorder.process->leftover_busy, 0, __ATOMIC_RELEASE);
+}
+
 struct thread *thread_start(void)
 {
+    struct recorder *recorder = &memtally_recorder;
     struct tls *tls = &memtally_tls;
-    int first;
-    if (!memtally_recorder.started || !memtally_recorder.process ||
-        memtally_recorder.process->alive == 3)
+    uint32_t state = __atomic_load_n(&recorder->state, __ATOMIC_ACQUIRE);
+    if (state == OFF || (state == STARTED && recorder->process->alive == 3))
         return NULL;
     int saved_errno = errno;
     tls->busy = 1;
-    struct thread *thread = begin(&first);
-    tls->thread = thread;
-    if (thread) {
-        watch_end(thread);
-        write_beginning(thread, first);
-        if (first) {
-            write_command(thread);
-            write_first_maps(thread);
-        }
+    KEEP_ORDER();
+    struct thread *thread = NULL;
+    if (state == STARTED || recorder_start(NULL))
+        thread = tls->ended ? borrow(tls) : begin_own(tls);
+    if (!thread) {
+        KEEP_ORDER();
+        tls->busy = 0;
     }
-    tls->busy = 0;
     errno = saved_errno;
     return thread;
 }
