@@ -17,6 +17,14 @@ static inline uint64_t mt_monotonic_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* Processor time of the calling thread. */
+static inline uint64_t mt_thread_cpu_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 /* The processor's own counter, or 0 where there is none. */
 static inline uint64_t mt_counter(void)
 {

@@ -53,15 +53,18 @@ static int is_higher(const struct process *process, uint64_t resident)
     return resident > highest + (step > least ? step : least);
 }
 
-/* A picture on a busy machine may cost many times what it should. What it cost is charged in full,
- * but the guess for the next is kept within reason, and falls again with each picture skipped. */
-static void learn_cost(struct process *process, uint64_t cost_ns, uint64_t resident)
+/* The processor time of a picture is charged in full: on a busy machine its elapsed time is mostly
+ * other programs'. The guess of what the next will cost is kept within reason, and falls again with
+ * each picture skipped. */
+static void charge(struct process *process, uint64_t cost_ns, uint64_t resident)
 {
     uint64_t rate = cost_ns > PICTURE_BASE_NS ? (cost_ns - PICTURE_BASE_NS) / ((resident >> 20) + 1)
                                               : LEAST_NS_PER_MIB;
     if (rate < LEAST_NS_PER_MIB)
         rate = LEAST_NS_PER_MIB;
     process->ns_per_mib = rate < MOST_NS_PER_MIB ? rate : MOST_NS_PER_MIB;
+    process->picture_spent_ns += cost_ns;
+    process->file.header->picture_ns += cost_ns;
 }
 
 static void add_totals(uint64_t totals[4], const struct mt_writer *writer)
@@ -98,10 +101,9 @@ static void take_picture(struct thread *thread, enum mt_picture_reason reason, u
     };
     struct mt_picture_result result;
     write_totals(thread);
+    uint64_t before_ns = mt_thread_cpu_ns();
     mt_picture_take(&thread->writer, &request, &result);
-    process->picture_spent_ns += result.cost_ns;
-    header->picture_ns += result.cost_ns;
-    learn_cost(process, result.cost_ns, resident);
+    charge(process, mt_thread_cpu_ns() - before_ns, resident);
     if (!result.complete)
         return;
     header->pictures_taken++;
@@ -114,9 +116,11 @@ static void skip_picture(struct process *process, uint64_t resident)
     struct mt_file_header *header = process->file.header;
     if (process->ns_per_mib > LEAST_NS_PER_MIB)
         process->ns_per_mib -= (process->ns_per_mib - LEAST_NS_PER_MIB) / 8;
+    /* Looks at the same height would be one picture. */
+    if (header->pictures_skipped && resident <= header->skipped_resident_bytes + PICTURE_STEP / 4)
+        return;
     header->pictures_skipped++;
-    if (resident > header->skipped_resident_bytes)
-        header->skipped_resident_bytes = resident;
+    header->skipped_resident_bytes = resident;
 }
 
 static void try_picture(struct thread *thread, enum mt_picture_reason reason, uint64_t resident)
