@@ -34,8 +34,8 @@ def folder(name):
 def record_bench(name, weight_type, *arguments):
     """Runs llama-bench for one test under memtally; returns its log and the recording's folder."""
     recording = folder(name)
-    command = [engine.llama_cpp("llama-bench"), "-m", model(weight_type), "-p", "0", "-n", "16", "-r", "2",
-               "-t", "2", "-v", *arguments]
+    command = [engine.llama_cpp("llama-bench"), "-m", model(weight_type), "-p", "0", "-n", "48", "-r", "2",
+               "-t", "1", "-v", *arguments]
     done = memtally.must("run", "--quiet", "-o", recording, "--", *command)
     return done.stdout + done.stderr, recording
 
@@ -78,7 +78,7 @@ def test_weights_that_are_read_instead_of_mapped_are_weights_all_the_same():
 def test_full_depth_says_the_same_of_the_buffers():
     recording = folder("full")
     done = memtally.must("run", "--quiet", "--depth", "full", "-o", recording, "--", engine.llama_cpp("llama-bench"),
-                         "-m", model(), "-p", "0", "-n", "4", "-r", "1", "-t", "2", "-v")
+                         "-m", model(), "-p", "0", "-n", "4", "-r", "1", "-t", "1", "-v")
     place = memtally.host(memtally.report(recording))
     memtally.assert_adds_up(place)
     memtally.assert_buffers_are_as_logged(place, done.stdout + done.stderr)
@@ -114,10 +114,10 @@ def wait_until_healthy(port, process):
 
 
 def complete(port):
-    body = json.dumps({"prompt": "the memory of a model", "n_predict": 16, "ignore_eos": True}).encode()
+    body = json.dumps({"prompt": "the memory of a model", "n_predict": 128, "ignore_eos": True}).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}/completion", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=120) as answer:
-        assert json.load(answer)["tokens_predicted"] == 16
+        assert json.load(answer)["tokens_predicted"] == 128
 
 
 def test_llama_server_answers_under_the_recorder_and_agrees_with_its_log():
@@ -127,7 +127,7 @@ def test_llama_server_answers_under_the_recorder_and_agrees_with_its_log():
     with open(log_path, "w", encoding="utf-8") as log:
         server = subprocess.Popen(
             [memtally.program(), "run", "--quiet", "-o", recording, "--", engine.llama_cpp("llama-server"), "-m", model(),
-             "--port", str(port), "-c", "1024", "-np", "1", "-t", "2", "-v", "--no-warmup"], stdout=log, stderr=log)
+             "--port", str(port), "-c", "1024", "-np", "1", "-t", "1", "-v", "--no-warmup"], stdout=log, stderr=log)
         try:
             wait_until_healthy(port, server)
             complete(port)
@@ -148,7 +148,7 @@ def test_llama_server_answers_under_the_recorder_and_agrees_with_its_log():
 def test_a_killed_engine_leaves_a_readable_recording():
     recording = folder("killed")
     command = [memtally.program(), "run", "--quiet", "-o", recording, "--", engine.llama_cpp("llama-bench"), "-m", model(),
-               "-p", "0", "-n", "4000", "-r", "1", "-t", "2"]
+               "-p", "0", "-n", "4000", "-r", "1", "-t", "1"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as watcher:
         time.sleep(4)
         os.kill(memtally.child_of(watcher.pid), signal.SIGKILL)

@@ -13,7 +13,7 @@ import memtally
 import tap
 
 SCRATCH = tempfile.TemporaryDirectory()
-MAX_TOKENS = 8
+MAX_TOKENS = 48
 
 
 def model():
