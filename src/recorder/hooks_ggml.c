@@ -39,6 +39,8 @@ struct ggml {
     void *(*ggml_backend_buffer_get_type)(void *buffer);
     const char *(*ggml_backend_buft_name)(void *type);
     _Bool (*ggml_backend_buft_is_host)(void *type);
+    void *(*ggml_backend_buft_get_device)(void *type);
+    int (*ggml_backend_dev_type)(void *device);
     void *(*ggml_get_first_tensor)(const void *context);
     void *(*ggml_get_next_tensor)(const void *context, void *tensor);
     const char *(*ggml_get_name)(const void *tensor);
@@ -54,8 +56,9 @@ static const struct {
 #undef HOOK_GGML
     MEMBER(ggml_backend_buffer_get_base) MEMBER(ggml_backend_buffer_get_size)
         MEMBER(ggml_backend_buffer_get_type) MEMBER(ggml_backend_buft_name)
-            MEMBER(ggml_backend_buft_is_host) MEMBER(ggml_get_first_tensor)
-                MEMBER(ggml_get_next_tensor) MEMBER(ggml_get_name)};
+            MEMBER(ggml_backend_buft_is_host) MEMBER(ggml_backend_buft_get_device)
+                MEMBER(ggml_backend_dev_type) MEMBER(ggml_get_first_tensor)
+                    MEMBER(ggml_get_next_tensor) MEMBER(ggml_get_name)};
 
 /* What a caller's module is bound to. `sequence` is odd while the entry is being written. */
 struct ggml_entry {
@@ -290,6 +293,19 @@ static const char *type_name(const struct ggml *ggml, void *type)
     return ggml->ggml_backend_buft_name ? ggml->ggml_backend_buft_name(type) : "buffer";
 }
 
+/* Whether a type's memory is the host's. ggml calls only memory "host" that any code may read: the
+ * processor's own layouts (CPU_REPACK, AMX) are not that, but their device is the processor. */
+static int is_host_memory(const struct ggml *ggml, void *type)
+{
+    enum { DEVICE_IS_CPU = 0 };
+    if (ggml->ggml_backend_buft_is_host && ggml->ggml_backend_buft_is_host(type))
+        return 1;
+    if (!ggml->ggml_backend_buft_get_device || !ggml->ggml_backend_dev_type)
+        return 0;
+    void *device = ggml->ggml_backend_buft_get_device(type);
+    return device && ggml->ggml_backend_dev_type(device) == DEVICE_IS_CPU;
+}
+
 static void note_buffer(const struct ggml *ggml, void *buffer, void *type, uint32_t flags,
                         const struct ggml_call *call, const void *frame)
 {
@@ -302,7 +318,7 @@ static void note_buffer(const struct ggml *ggml, void *buffer, void *type, uint3
     if (!type && ggml->ggml_backend_buffer_get_type)
         type = ggml->ggml_backend_buffer_get_type(buffer);
     const char *name = type ? type_name(ggml, type) : "buffer";
-    if (type && ggml->ggml_backend_buft_is_host && ggml->ggml_backend_buft_is_host(type))
+    if (type && is_host_memory(ggml, type))
         flags |= MT_BUFFER_HOST;
     struct thread *thread = enter();
     if (!thread)
