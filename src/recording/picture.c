@@ -172,6 +172,10 @@ static int scan_pages(struct picture *picture, int fd)
                       (regions[i].end - regions[i].start) / picture->page_bytes,
                       (regions[i].categories & PAGE_FILE ? MT_RUN_FILE : 0) |
                           (regions[i].categories & PAGE_HUGE ? MT_RUN_HUGE : 0));
+        /* Linux gathers 512 regions at a time. Where a walk ends in a later lot than the first, it
+         * gives the end of an earlier lot for its own. */
+        if (found && arg.walk_end < regions[found - 1].end)
+            arg.walk_end = regions[found - 1].end;
         if (arg.walk_end <= arg.start)
             return 0;
         arg.start = arg.walk_end;

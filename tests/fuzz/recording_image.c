@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+#include "recording_image.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/crc32c.h"
+#include "recording/blocks.h"
+
+struct mt_record_file *open_bytes(const uint8_t *bytes, size_t length)
+{
+    char path[64];
+    struct mt_record_file *file = NULL;
+    struct mt_error error = {0};
+    int fd = memfd_create("recording", MFD_CLOEXEC);
+    if (fd < 0)
+        abort();
+    for (size_t done = 0; done < length;) {
+        ssize_t n = write(fd, bytes + done, length - done);
+        if (n <= 0)
+            abort();
+        done += (size_t)n;
+    }
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int result = mt_record_file_open(path, &file, &error);
+    close(fd);
+    /* A refusal says why, and success gives a file. */
+    if ((result == 0) != (file != NULL) || (result < 0 && (error.code != result || !*error.text)))
+        abort();
+    return file;
+}
+
+void fill_header(uint8_t page[MT_HEADER_BYTES], uint32_t flags, uint32_t n_blocks)
+{
+    struct mt_file_header header = {
+        .magic = MT_FILE_MAGIC,
+        .version = MT_FILE_VERSION,
+        .byte_order = MT_BYTE_ORDER,
+        .header_bytes = MT_HEADER_BYTES,
+        .block_bytes = MT_BLOCK_BYTES,
+        .kind = MT_FILE_PROCESS,
+        .page_bytes = 4096,
+        .clock_kind = MT_CLOCK_TSC,
+        .next_block = n_blocks,
+        .blocks_backed = n_blocks,
+    };
+    header.crc32c = mt_crc32c(0, &header, offsetof(struct mt_file_header, crc32c));
+    header.flags = flags;
+    header.tail_crc32c = mt_header_tail_crc(&header);
+    memset(page, 0, MT_HEADER_BYTES);
+    memcpy(page, &header, sizeof header);
+}
+
+void seal_block(uint8_t *block, size_t room)
+{
+    struct mt_block_header header;
+    memcpy(&header, block, sizeof header);
+    if (header.used > room)
+        return;
+    uint32_t crc = mt_crc32c(0, &header, offsetof(struct mt_block_header, sealed));
+    header.crc32c = mt_crc32c(crc, block + sizeof header, header.used);
+    memcpy(block, &header, sizeof header);
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    return (hash ^ value) * 0x9e3779b97f4a7c15u + (hash >> 29);
+}
+
+/* Whether the bytes of the event lie in the file. */
+static void check_bytes(const struct mt_record_file *file, const struct mt_event *event)
+{
+    if (event->length && (event->bytes < file->data || event->length > file->data_bytes ||
+                          event->bytes > file->data + file->data_bytes - event->length))
+        abort();
+}
+
+static uint64_t take(const struct mt_record_file *file, const struct mt_event *event, uint64_t hash)
+{
+    uint64_t frames[MT_MAX_FRAMES];
+    struct mt_run_pages pages;
+    struct mt_runs runs;
+    uint64_t page = 0;
+    check_bytes(file, event);
+    hash = mix(mix(hash, event->op), event->ticks);
+    for (size_t i = 0; i < MT_EVENT_FIELDS; i++)
+        hash = mix(hash, event->field[i]);
+    for (size_t i = 0; i < event->length; i++)
+        hash = mix(hash, event->bytes[i]);
+    if (event->op == MT_EVENT_STACK && mt_event_frames(event, frames) != event->field[2])
+        abort();
+    if (event->op == MT_EVENT_PICTURE_RUNS)
+        for (mt_runs_init(&runs, event); mt_runs_next(&runs, &page, &pages);)
+            hash = mix(hash, pages.first_page);
+    return hash;
+}
+
+static uint64_t read_stream(const struct mt_record_file *file, size_t first, size_t end,
+                            uint64_t *hash)
+{
+    struct mt_cursor cursor;
+    struct mt_event event;
+    uint64_t n = 0;
+    mt_cursor_init(&cursor, file, first, end);
+    for (; mt_cursor_next(&cursor, &event); n++)
+        *hash = take(file, &event, *hash);
+    if (cursor.blocks_bad > end - first)
+        abort();
+    return n;
+}
+
+/* The merge gives as many events as the streams hold. */
+static void check_merge(const struct mt_record_file *file, uint64_t expected)
+{
+    struct mt_merge *merge;
+    struct mt_event event;
+    uint64_t n = 0;
+    if (mt_merge_create(file, &merge) < 0)
+        return;
+    while (mt_merge_next(merge, &event))
+        n++;
+    if (n != expected)
+        abort();
+    mt_merge_destroy(merge);
+}
+
+uint64_t read_all_events(const struct mt_record_file *file)
+{
+    struct mt_clock clock;
+    uint64_t hash = 1, n = 0;
+    for (size_t first = 0; first < file->n_blocks;) {
+        size_t end = first + 1;
+        while (end < file->n_blocks &&
+               file->blocks[end].header.stream == file->blocks[first].header.stream) {
+            if (file->blocks[end].header.sequence <= file->blocks[end - 1].header.sequence)
+                abort();
+            end++;
+        }
+        n += read_stream(file, first, end, &hash);
+        first = end;
+    }
+    check_merge(file, n);
+    mt_clock_of_file(file, &clock);
+    if (mt_clock_ns(&clock, file->last_ticks) < clock.monotonic_ns ||
+        mt_clock_ticks(&clock, clock.monotonic_ns) != clock.ticks)
+        abort();
+    return hash;
+}
