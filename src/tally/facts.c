@@ -16,6 +16,7 @@ struct sighting {
     uint64_t pid;
     uint64_t parent_pid;
     uint64_t start_ns;
+    uint64_t seen_ns;
     char *command;
     int outside; /* the recorder is not in it */
     uint64_t reason;
@@ -295,6 +296,7 @@ static int keep_sighting(struct pass *pass, const struct mt_event *event)
         .pid = event->field[0],
         .parent_pid = event->field[1],
         .start_ns = event->field[2],
+        .seen_ns = mt_clock_ns(pass->clock, event->ticks),
         .command = strdup(name_of(pass, event->field[3])),
     };
     if (!seen->command)
@@ -312,16 +314,30 @@ static void set_outside(struct pass *pass, const struct mt_event *event)
     pass->sightings[index].reason = event->field[1];
 }
 
-/* A process that the watcher saw: an image of its own unless the recorder left a file of it. */
-static int make_seen_image(struct mt_recording *recording, struct sighting *seen)
+/* The last image with a file that a process had when it was seen, NULL where it had none. */
+static const struct mt_image *recorded_image_of(const struct mt_recording *recording,
+                                                const struct sighting *seen)
 {
+    const struct mt_image *found = NULL;
     size_t n;
     const size_t *images = mt_images_of(recording, seen->pid, &n);
-    if (!seen->outside && n) {
-        const struct mt_image *last = &recording->images[images[n - 1]];
-        if (last->start_ns + START_APART_NS >= seen->start_ns)
-            return 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct mt_image *image = &recording->images[images[i]];
+        if (image->start_ns + START_APART_NS >= seen->start_ns && image->start_ns <= seen->seen_ns)
+            found = image;
     }
+    return found;
+}
+
+/* A process that the watcher saw: an image of its own unless the recorder left a file of it. One
+ * that the recorder is not in any more began its program after the file's last event. */
+static int make_seen_image(struct mt_recording *recording, struct sighting *seen)
+{
+    const struct mt_image *recorded = recorded_image_of(recording, seen);
+    if (recorded && !seen->outside)
+        return 0;
+    if (recorded && recorded->end_ns >= seen->start_ns)
+        seen->start_ns = recorded->end_ns + 1;
     struct mt_image *image = mt_image_add(recording);
     if (!image)
         return MT_ENOMEM;

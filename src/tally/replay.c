@@ -331,6 +331,15 @@ static int set_plain_range(struct mt_ranges *ranges, uint64_t low, uint64_t high
     return ranges->failed ? MT_ENOMEM : 0;
 }
 
+/* The recorder maps its memory itself: it has the whole of the last page. */
+static int add_own(struct mt_replay *replay, uint64_t address, uint64_t length)
+{
+    uint64_t end = end_of(address, length);
+    uint64_t rest = end & (replay->page_bytes - 1);
+    return set_plain_range(&replay->self, address,
+                           rest ? end_of(end, replay->page_bytes - rest) : end);
+}
+
 /* The totals replace each other: the last says all. A forked child's are on top
  * of what it inherited. */
 static void set_totals(struct mt_replay *replay, const struct mt_event *event)
@@ -394,7 +403,7 @@ static int apply(struct mt_replay *replay, const struct mt_event *event)
         set_totals(replay, event);
         return 0;
     case MT_EVENT_SELF:
-        return set_plain_range(&replay->self, field[0], end_of(field[0], field[1]));
+        return add_own(replay, field[0], field[1]);
     default:
         return 0;
     }
@@ -409,6 +418,7 @@ int mt_replay_file(struct mt_replay *replay, const struct mt_record_file *file,
     if (result < 0)
         return result;
     replay->epoch = (replay->epoch + 1) & 0xf;
+    replay->page_bytes = file->header.page_bytes;
     while (result == 0 && mt_merge_next(merge, &event) && event.ticks <= until_ticks) {
         replay->n_events++;
         if (event.field[0] != UINT64_MAX) /* no key of a table, and no address */

@@ -71,6 +71,7 @@ struct mt_replay {
     uint64_t inherited_alloc_bytes;
     uint64_t inherited_frees;
     uint64_t inherited_free_bytes;
+    uint64_t page_bytes;
     uint32_t epoch; /* keeps the streams of several files apart */
 };
 

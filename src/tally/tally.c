@@ -312,16 +312,20 @@ static int add_outside_notes(struct work *work, struct mt_tally *tally)
         if (!count[i])
             continue;
         snprintf(text, sizeof text,
-                 "%" PRIu64 " process%s seen from outside only (%s): its heap is not told apart",
-                 count[i], count[i] == 1 ? " was" : "es were", reasons[i]);
+                 "%" PRIu64
+                 " process%s seen from outside only (%s): what of %s heap is in use is not "
+                 "known",
+                 count[i], count[i] == 1 ? " was" : "es were", reasons[i],
+                 count[i] == 1 ? "its" : "their");
         if (add_note(work, tally, text) < 0)
             return MT_ENOMEM;
     }
     if (!work->unknown)
         return 0;
     snprintf(text, sizeof text,
-             "%" PRIu64 " process%s alive whose memory could not be read: the total is without it",
-             work->unknown, work->unknown == 1 ? " was" : "es were");
+             "%" PRIu64 " process%s alive whose memory could not be read: the total is without %s",
+             work->unknown, work->unknown == 1 ? " was" : "es were",
+             work->unknown == 1 ? "it" : "them");
     return add_note(work, tally, text);
 }
 

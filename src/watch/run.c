@@ -39,16 +39,17 @@ static int holds_recording(const char *directory)
     return found;
 }
 
-static int prepare_directory(const char *directory, char **absolute, struct mt_error *error)
+static int prepare_directory(struct mt_run *run, const char *directory, struct mt_error *error)
 {
-    if (mkdir(directory, 0777) < 0 && errno != EEXIST)
+    run->made_directory = mkdir(directory, 0777) == 0;
+    if (!run->made_directory && errno != EEXIST)
         return mt_fail_errno(error, errno, "cannot make the folder %s", directory);
     if (holds_recording(directory))
         return mt_fail(error, MT_EBUSY, MT_NO_OFFSET,
                        "%s: already holds a recording; choose another folder or remove it",
                        directory);
-    *absolute = realpath(directory, NULL);
-    if (!*absolute)
+    run->directory = realpath(directory, NULL);
+    if (!run->directory)
         return mt_fail_errno(error, errno, "cannot use the folder %s", directory);
     return 0;
 }
@@ -95,6 +96,8 @@ static void destroy(struct mt_run *run)
     if (run->pidfd >= 0)
         close(run->pidfd);
     mt_process_list_finish(&run->tree);
+    mt_process_list_finish(&run->strangers);
+    mt_table_finish(&run->strange);
     free(run->processes);
     free(run->scratch);
     free(run->directory);
@@ -104,33 +107,68 @@ static void destroy(struct mt_run *run)
 static int prepare(struct mt_run *run, const struct mt_run_options *options, struct mt_error *error)
 {
     run->pidfd = -1;
+    run->has_recorder = options->recorder_path != NULL;
     run->share = options->picture_share > 0 ? options->picture_share : 0.02;
     run->start_ns = mt_monotonic_ns();
-    run->boot_offset_ns = clock_ns(CLOCK_BOOTTIME) - mt_monotonic_ns();
+    run->boot_offset_ns = (int64_t)(clock_ns(CLOCK_BOOTTIME) - mt_monotonic_ns());
     run->scratch = malloc(MT_PICTURE_SCRATCH_BYTES);
     mt_host_os_init(&run->host);
     mt_cgroup_find(&run->host, 0, &run->cgroup);
     if (!run->scratch)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    int result = prepare_directory(options->directory, &run->directory, error);
+    int result = prepare_directory(run, options->directory, error);
     return result < 0 ? result : create_file(run, options, error);
+}
+
+/* Ends of children must reach us: a caller that has SIGCHLD ignored would never see them. */
+static void become_parent(struct mt_run *run)
+{
+    const struct sigaction plain = {.sa_handler = SIG_DFL};
+    mt_watch_note_strangers(run);
+    prctl(PR_GET_CHILD_SUBREAPER, &run->was_subreaper);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    sigaction(SIGCHLD, NULL, &run->child_action);
+    if (run->child_action.sa_handler == SIG_IGN || run->child_action.sa_flags & SA_NOCLDWAIT)
+        sigaction(SIGCHLD, &plain, NULL);
+}
+
+static void end_parenthood(const struct mt_run *run)
+{
+    if (run->child_action.sa_handler == SIG_IGN || run->child_action.sa_flags & SA_NOCLDWAIT)
+        sigaction(SIGCHLD, &run->child_action, NULL);
+    if (!run->was_subreaper)
+        prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+/* Of a run that could not start. */
+static void leave_nothing(const struct mt_run *run)
+{
+    if (run->file.header)
+        unlink(run->file.path);
+    if (run->made_directory && run->directory)
+        rmdir(run->directory);
 }
 
 int mt_run_start(const struct mt_run_options *options, struct mt_run **run, struct mt_error *error)
 {
     if (!options->directory || !options->argv || !options->argv[0])
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "a run needs a folder and a program");
+    if (options->recorder_path && strpbrk(options->recorder_path, " :"))
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "%s: a preloaded library's path may have no space and no colon in it",
+                       options->recorder_path);
     struct mt_run *made = calloc(1, sizeof *made);
     if (!made)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     int result = prepare(made, options, error);
     if (result == 0) {
-        prctl(PR_SET_CHILD_SUBREAPER, 1);
-        result = mt_spawn(options, made->directory, error);
+        become_parent(made);
+        result = mt_spawn(options, made->directory, &made->child_action, error);
+        if (result < 0)
+            end_parenthood(made);
     }
     if (result < 0) {
-        if (made->file.header)
-            unlink(made->file.path);
+        leave_nothing(made);
         destroy(made);
         return result;
     }
@@ -163,24 +201,6 @@ int mt_run_signal(const struct mt_run *run, int signal)
     return run->ended || kill(run->pid, signal) < 0 ? MT_ENOTFOUND : 0;
 }
 
-/* Takes the ends of the program and of what was left to us as subreaper. */
-static void reap(struct mt_run *run)
-{
-    for (;;) {
-        int status;
-        pid_t pid = waitpid(-1, &status, WNOHANG);
-        if (pid <= 0)
-            return;
-        if (!WIFEXITED(status) && !WIFSIGNALED(status))
-            continue;
-        mt_watch_ended(run, pid, 1, status);
-        if (pid == run->pid) {
-            run->ended = 1;
-            run->status = status;
-        }
-    }
-}
-
 static void wait_a_step(const struct mt_run *run, int step_ms)
 {
     struct pollfd fd = {.fd = run->pidfd, .events = POLLIN};
@@ -194,8 +214,6 @@ static void fill_status(const struct mt_run *run, struct mt_run_status *status)
         .elapsed_ns = mt_monotonic_ns() - run->start_ns,
     };
     for (size_t i = 0; i < run->n_processes; i++) {
-        if (run->processes[i].ended)
-            continue;
         status->resident_bytes += run->processes[i].resident_bytes;
         status->n_processes++;
     }
@@ -204,11 +222,12 @@ static void fill_status(const struct mt_run *run, struct mt_run_status *status)
 int mt_run_poll(struct mt_run *run, int timeout_ms, struct mt_run_status *status,
                 struct mt_error *error)
 {
-    uint64_t end_ns = mt_monotonic_ns() + (uint64_t)timeout_ms * 1000000u;
+    uint64_t wait_ms = timeout_ms > 0 ? (uint64_t)timeout_ms : 0;
+    uint64_t end_ns = mt_monotonic_ns() + wait_ms * 1000000u;
     do {
         uint64_t now_ns = mt_monotonic_ns();
         mt_watch_look(run, now_ns);
-        reap(run);
+        mt_watch_reap(run);
         if (run->ended || now_ns >= end_ns)
             break;
         uint64_t left_ms = (end_ns - now_ns) / 1000000u + 1;
@@ -221,14 +240,6 @@ int mt_run_poll(struct mt_run *run, int timeout_ms, struct mt_run_status *status
     return 0;
 }
 
-static int anyone_left(const struct mt_run *run)
-{
-    for (size_t i = 0; i < run->n_processes; i++)
-        if (!run->processes[i].ended)
-            return 1;
-    return 0;
-}
-
 static void wait_for_the_rest(struct mt_run *run)
 {
     const struct timespec pause = {.tv_nsec = STEP_MS * 1000000};
@@ -236,13 +247,15 @@ static void wait_for_the_rest(struct mt_run *run)
         struct mt_run_status status;
         mt_run_poll(run, 1000, &status, NULL);
     }
-    for (int waited = 0; waited < LEFT_BEHIND_MS && anyone_left(run); waited += STEP_MS) {
+    for (int waited = 0; waited < LEFT_BEHIND_MS; waited += STEP_MS) {
+        mt_watch_tree(run, mt_monotonic_ns());
         mt_watch_look(run, mt_monotonic_ns());
-        reap(run);
-        if (anyone_left(run))
-            nanosleep(&pause, NULL);
+        mt_watch_reap(run);
+        if (!run->n_processes)
+            break;
+        nanosleep(&pause, NULL);
     }
-    mt_watch_last_look(run);
+    mt_watch_machine(run);
 }
 
 /* The process that a file of the recorder is named after: "PID-NUMBER.mtr". */
@@ -250,7 +263,7 @@ static int may_be_packed(const struct mt_run *run, const char *name)
 {
     long pid = strtol(name, NULL, 10);
     for (size_t i = 0; i < run->n_processes; i++)
-        if (run->processes[i].pid == pid && !run->processes[i].ended)
+        if (run->processes[i].seen.pid == pid)
             return 0;
     return 1;
 }
@@ -304,18 +317,34 @@ int mt_run_finish(struct mt_run *run, void (*progress)(void *context, double sha
     };
     end_file(run);
     int packed = pack_all(run, progress, context, error);
+    end_parenthood(run);
     destroy(run);
     return packed;
+}
+
+/* New processes may come while the others are killed. */
+static void kill_all(struct mt_run *run)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    if (!run->ended)
+        kill(run->pid, SIGKILL);
+    for (int i = 0; i < LEFT_BEHIND_MS; i++) {
+        mt_watch_tree(run, mt_monotonic_ns());
+        for (size_t j = 0; j < run->n_processes; j++)
+            kill(run->processes[j].seen.pid, SIGKILL);
+        mt_watch_reap(run);
+        if (run->ended && !run->n_processes)
+            return;
+        nanosleep(&pause, NULL);
+    }
 }
 
 void mt_run_abandon(struct mt_run *run)
 {
     if (!run)
         return;
-    if (!run->ended) {
-        kill(run->pid, SIGKILL);
-        TEMP_FAILURE_RETRY(waitpid(run->pid, NULL, 0));
-    }
+    kill_all(run);
     end_file(run);
+    end_parenthood(run);
     destroy(run);
 }

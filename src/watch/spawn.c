@@ -93,8 +93,10 @@ static char **make_environment(const struct mt_run_options *options, const char 
 }
 
 /* In the child: never returns. What goes wrong is told through `report`. */
-static void become(const struct mt_run_options *options, char **environment, int report)
+static void become(const struct mt_run_options *options, char **environment,
+                   const struct sigaction *child_action, int report)
 {
+    sigaction(SIGCHLD, child_action, NULL);
     if (options->stdout_fd >= 0)
         dup2(options->stdout_fd, STDOUT_FILENO);
     if (options->stderr_fd >= 0)
@@ -116,14 +118,15 @@ static int exec_result(int fd)
     return got == sizeof failed ? failed : 0;
 }
 
-static int start(const struct mt_run_options *options, char **environment, struct mt_error *error)
+static int start(const struct mt_run_options *options, char **environment,
+                 const struct sigaction *child_action, struct mt_error *error)
 {
     int report[2];
     if (pipe2(report, O_CLOEXEC) < 0)
         return mt_fail_errno(error, errno, "cannot make a pipe");
     pid_t pid = fork();
     if (pid == 0)
-        become(options, environment, report[1]);
+        become(options, environment, child_action, report[1]);
     int failed = pid < 0 ? errno : 0;
     close(report[1]);
     if (!failed)
@@ -138,13 +141,14 @@ static int start(const struct mt_run_options *options, char **environment, struc
     return pid;
 }
 
-int mt_spawn(const struct mt_run_options *options, const char *directory, struct mt_error *error)
+int mt_spawn(const struct mt_run_options *options, const char *directory,
+             const struct sigaction *child_action, struct mt_error *error)
 {
     size_t first_own;
     char **environment = make_environment(options, directory, &first_own);
     if (!environment)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    int result = start(options, environment, error);
+    int result = start(options, environment, child_action, error);
     free_environment(environment, first_own);
     return result;
 }

@@ -4,29 +4,37 @@
 #define MT_WATCH_WATCH_H
 
 #include <memtally/run.h>
+#include <signal.h>
 #include <sys/types.h>
 
 #include "device/host.h"
 #include "recording/picture.h"
 #include "recording/writer.h"
+#include "tally/table.h"
 
 /* Why the recorder is not in a process, as OUTSIDE_ONLY has it. */
-enum mt_outside_reason { MT_OUTSIDE_NOT_LOADED = 0, MT_OUTSIDE_STATIC = 1, MT_OUTSIDE_SETUID = 2 };
+enum mt_outside_reason {
+    MT_OUTSIDE_NOT_LOADED = 0,
+    MT_OUTSIDE_STATIC = 1,
+    MT_OUTSIDE_SETUID = 2,
+    MT_OUTSIDE_TOO_SHORT = 3
+};
 
-/* A process of the tree. */
+/* A living process of the tree, or one whose end is not yet taken. */
 struct watched {
-    pid_t pid;
-    uint64_t start_ticks;
-    uint64_t first_seen_ns;
+    struct mt_process seen; /* when the tree was last looked at */
+    uint64_t since_ns;      /* when this program was first seen in it */
+    uint64_t program;       /* tells its program from another; 0: not known */
     uint64_t resident_bytes;
     uint64_t sampled_bytes; /* what the last PROCESS_SAMPLE said */
     uint64_t sampled_ns;
     uint64_t high_water_bytes;
     uint64_t pictured_bytes;
     uint64_t pictured_ns;
+    int replaced; /* it has called exec since it was first judged */
     int recorded; /* the recorder writes a file for it */
-    int judged;   /* `recorded` is settled */
-    int ended;
+    int judged;   /* `recorded` is settled and written */
+    int alive;    /* in the look at the tree that is under way */
 };
 
 struct mt_run {
@@ -35,13 +43,17 @@ struct mt_run {
     struct mt_file file;
     struct mt_writer writer;
     char *directory; /* absolute */
+    int made_directory;
     pid_t pid;
     int pidfd; /* -1 where the kernel has none */
     int ended;
     int status; /* as waitpid() gave it */
+    int has_recorder;
+    int was_subreaper;
+    struct sigaction child_action; /* for SIGCHLD, before the run */
     double share;
     uint64_t start_ns;
-    uint64_t boot_offset_ns; /* CLOCK_BOOTTIME less CLOCK_MONOTONIC */
+    int64_t boot_offset_ns; /* CLOCK_BOOTTIME less CLOCK_MONOTONIC; may be a little below 0 */
     uint64_t next_sample_ns;
     uint64_t next_tree_ns;
     uint64_t next_machine_ns;
@@ -49,28 +61,45 @@ struct mt_run {
     uint64_t ns_per_mib;
     uint64_t peak_resident_bytes;
     struct mt_process_list tree;
-    struct watched *processes;
+    struct mt_process_list strangers; /* children that the caller had before the run */
+    struct mt_table strange;          /* process ids of theirs, while the tree is looked at */
+    struct watched *processes;        /* by process id */
     size_t n_processes;
+    size_t processes_capacity;
     void *scratch;
 };
 
 /* libc behind the recording's outside world (os.c). */
 extern const struct mt_record_os mt_watch_os;
 
-/* Starts the program with the recorder in its environment (spawn.c). Returns its pid or an MT_E
- * code. */
-int mt_spawn(const struct mt_run_options *options, const char *directory, struct mt_error *error);
+/* Starts the program with the recorder in its environment (spawn.c). `child_action` is what it
+ * does on SIGCHLD. Returns its pid or an MT_E code. */
+int mt_spawn(const struct mt_run_options *options, const char *directory,
+             const struct sigaction *child_action, struct mt_error *error);
 
 /* Whether a program can take a preloaded library, by its file (spawn.c). */
 enum mt_outside_reason mt_outside_reason_of(const char *program);
 
+/* The children that the caller has before the program is started; they and theirs are not part of
+ * the run (processes.c). */
+void mt_watch_note_strangers(struct mt_run *run);
+
+/* Looks who is in the tree. */
+void mt_watch_tree(struct mt_run *run, uint64_t now_ns);
+
+/* Says who a process is once it has had the time to become it. */
+void mt_watch_judge(struct mt_run *run, struct watched *process, uint64_t now_ns);
+
+/* Takes the ends of the program and of what it left to us as subreaper. */
+void mt_watch_reap(struct mt_run *run);
+
 /* Looks at the tree and writes what it sees, each thing when its time has come (sample.c). */
 void mt_watch_look(struct mt_run *run, uint64_t now_ns);
 
-/* Notes that a process has ended. */
-void mt_watch_ended(struct mt_run *run, pid_t pid, int known, int status);
+/* Looks at the machine, whatever the time. */
+void mt_watch_machine(struct mt_run *run);
 
-/* Looks once more at everything, whatever the time. */
-void mt_watch_last_look(struct mt_run *run);
+void mt_watch_write(struct mt_run *run, enum mt_event_op op, const uint64_t *fields,
+                    size_t n_fields);
 
 #endif
