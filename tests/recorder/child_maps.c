@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory that comes and goes, so that there is a peak to catch. */
+#include <memtally/scope.h>
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "recorder/child.h"
+
+#define LENGTH ((size_t)64 << 20)
+
+static void *mapped(int flags, int fd)
+{
+    void *area = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, flags, fd, 0);
+    MUST(area != MAP_FAILED);
+    return area;
+}
+
+static void say_area(void *area)
+{
+    memset(area, 1, LENGTH);
+    say("area=%#lx\n", (unsigned long)(uintptr_t)area);
+}
+
+static void fall_by_munmap(void)
+{
+    void *area = mapped(MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    say_area(area);
+    munmap(area, LENGTH);
+}
+
+static void fall_by_free(void)
+{
+    void *block = keep(malloc(LENGTH + 65536));
+    void *area = (void *)(((uintptr_t)block + 4095) & ~(uintptr_t)4095);
+    say_area(area);
+    free(block);
+}
+
+static void fall_by_madvise(void)
+{
+    void *area = mapped(MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    say_area(area);
+    madvise(area, LENGTH, MADV_DONTNEED);
+}
+
+static void fall_by_mremap(void)
+{
+    void *area = mapped(MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    say_area(area);
+    MUST(mremap(area, LENGTH, 4096, 0) == area);
+}
+
+static void fall_by_fixed_mmap(void)
+{
+    void *area = mapped(MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    say_area(area);
+    MUST(mmap(area, LENGTH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == area);
+}
+
+static void fall_by_ftruncate(void)
+{
+    int fd = memfd_create("shared", MFD_CLOEXEC);
+    MUST(fd >= 0 && ftruncate(fd, (off_t)LENGTH) == 0);
+    say_area(mapped(MAP_SHARED, fd));
+    MUST(ftruncate(fd, 0) == 0);
+}
+
+static void fall_by_small_frees(void)
+{
+    enum { N = 16384 };
+    static void *blocks[N];
+    for (size_t i = 0; i < N; i++)
+        memset(blocks[i] = keep(malloc(4080)), 1, 4080);
+    say("area=%#lx\n", (unsigned long)(uintptr_t)blocks[0]);
+    for (size_t i = N; i > 0; i--)
+        free(blocks[i - 1]);
+}
+
+static void fall_by_end(void)
+{
+    say_area(mapped(MAP_PRIVATE | MAP_ANONYMOUS, -1));
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} falls[] = {
+    {"munmap", fall_by_munmap},
+    {"free", fall_by_free},
+    {"madvise", fall_by_madvise},
+    {"mremap", fall_by_mremap},
+    {"fixed_mmap", fall_by_fixed_mmap},
+    {"ftruncate", fall_by_ftruncate},
+    {"end", fall_by_end},
+    {"small_frees", fall_by_small_frees},
+};
+
+static int falls_by(int argc, char **argv)
+{
+    for (size_t i = 0; i < sizeof falls / sizeof *falls; i++)
+        if (strcmp(falls[i].name, argv[argc - 1]) == 0) {
+            falls[i].run();
+            return 0;
+        }
+    return 96;
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* waves SECONDS: resident memory rises to a new height and falls, over and over. */
+static int waves(int argc, char **argv)
+{
+    double end = seconds() + (double)number(argc, argv, 1, 2);
+    for (size_t height = (size_t)8 << 20; seconds() < end; height += (size_t)2 << 20) {
+        if (height > (size_t)512 << 20)
+            height = (size_t)8 << 20;
+        void *area = mmap(NULL, height, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        MUST(area != MAP_FAILED);
+        memset(area, 1, height);
+        munmap(area, height);
+    }
+    return 0;
+}
+
+const struct command map_commands[] = {{"falls", falls_by}, {"waves", waves}, {NULL, NULL}};

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/* How the child makes other processes, and how it ends. */
+#include <memtally/scope.h>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "recorder/child.h"
+
+#define OF_PARENT 700001
+#define OF_CHILD  700002
+#define AFTER     700003
+
+extern char **environ;
+
+static int wait_for(pid_t pid)
+{
+    int status = -1;
+    MUST(waitpid(pid, &status, 0) == pid);
+    return status;
+}
+
+/* In the child: one block of its own, and one of its parent's freed. */
+static void live_as_child(void *inherited)
+{
+    free(inherited);
+    keep(malloc(OF_CHILD));
+    _exit(5);
+}
+
+static void *fork_here(void *unused)
+{
+    void *block = keep(malloc(OF_PARENT));
+    (void)unused;
+    pid_t pid = fork();
+    if (pid == 0)
+        live_as_child(block);
+    say("child=%d\n", (int)pid);
+    MUST(wait_for(pid) == 5 << 8);
+    keep(malloc(AFTER));
+    return NULL;
+}
+
+static int forks(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    fork_here(NULL);
+    return 0;
+}
+
+static int forks_in_thread(int argc, char **argv)
+{
+    pthread_t thread;
+    (void)argc;
+    (void)argv;
+    MUST(pthread_create(&thread, NULL, fork_here, NULL) == 0);
+    pthread_join(thread, NULL);
+    return 0;
+}
+
+/* A fork that libc's handlers do not see. */
+static int clones(int argc, char **argv)
+{
+    void *block = keep(malloc(OF_PARENT));
+    (void)argc;
+    (void)argv;
+    pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (pid == 0)
+        live_as_child(block);
+    say("child=%d\n", (int)pid);
+    MUST(wait_for(pid) == 5 << 8);
+    keep(malloc(AFTER));
+    return 0;
+}
+
+/* vforks: children in the parent's memory, one that cannot exec and one that does. */
+static int vforks(int argc, char **argv)
+{
+    char *const nothing[] = {argv[argc - 1], (char[]){"nothing"}, NULL};
+    pid_t pid = vfork();
+    if (pid == 0) {
+        free(keep(malloc(OF_CHILD)));
+        execv("/nowhere/at/all", nothing);
+        _exit(127);
+    }
+    MUST(wait_for(pid) == 127 << 8);
+    pid = vfork();
+    if (pid == 0) {
+        execv(nothing[0], nothing);
+        _exit(127);
+    }
+    say("child=%d\n", (int)pid);
+    MUST(wait_for(pid) == 0);
+    mt_mark("after");
+    keep(malloc(AFTER));
+    return 0;
+}
+
+static int spawns(int argc, char **argv)
+{
+    char *const nothing[] = {argv[argc - 1], (char[]){"nothing"}, NULL};
+    pid_t pid;
+    MUST(posix_spawn(&pid, nothing[0], NULL, NULL, nothing, environ) == 0);
+    say("child=%d\n", (int)pid);
+    MUST(wait_for(pid) == 0);
+    keep(malloc(AFTER));
+    return 0;
+}
+
+static int execs(int argc, char **argv)
+{
+    char *const nothing[] = {argv[argc - 1], (char[]){"nothing"}, NULL};
+    keep(malloc(OF_PARENT));
+    execv(nothing[0], nothing);
+    return 1;
+}
+
+/* bomb N: many children at once, each of which allocates. */
+static int bomb(int argc, char **argv)
+{
+    long n = number(argc, argv, 1, 50);
+    for (long i = 0; i < n; i++) {
+        pid_t pid = fork();
+        MUST(pid >= 0);
+        if (pid == 0) {
+            keep(malloc(OF_CHILD));
+            _exit(0);
+        }
+    }
+    for (long i = 0; i < n; i++) {
+        int status;
+        MUST(wait(&status) > 0 && status == 0);
+    }
+    return 0;
+}
+
+static void *exit_here(void *unused)
+{
+    (void)unused;
+    exit(7);
+}
+
+static int ends_in_thread(void)
+{
+    pthread_t thread;
+    MUST(pthread_create(&thread, NULL, exit_here, NULL) == 0);
+    pthread_join(thread, NULL);
+    return 1;
+}
+
+static int ends_by_pointer(void)
+{
+    volatile uintptr_t nowhere = 8;
+    return *(volatile int *)nowhere;
+}
+
+/* ends HOW */
+static int ends(int argc, char **argv)
+{
+    const char *how = argv[argc - 1];
+    keep(malloc(OF_PARENT));
+    if (strcmp(how, "return") == 0)
+        return 7;
+    if (strcmp(how, "exit") == 0)
+        exit(7);
+    if (strcmp(how, "_exit") == 0)
+        _exit(7);
+    if (strcmp(how, "_Exit") == 0)
+        _Exit(7);
+    if (strcmp(how, "quick_exit") == 0)
+        quick_exit(7);
+    if (strcmp(how, "thread") == 0)
+        return ends_in_thread();
+    if (strcmp(how, "abort") == 0)
+        abort();
+    if (strcmp(how, "pointer") == 0)
+        return ends_by_pointer();
+    return 96;
+}
+
+static void allocate_in_handler(int signal)
+{
+    (void)signal;
+    free(keep(malloc(333)));
+}
+
+/* signals: handlers that allocate, many times, on top of whatever runs. */
+static int signals(int argc, char **argv)
+{
+    struct sigaction action = {.sa_handler = allocate_in_handler};
+    struct itimerspec often = {{0, 200000}, {0, 200000}};
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGPROF};
+    timer_t timer;
+    (void)argc;
+    (void)argv;
+    sigaction(SIGPROF, &action, NULL);
+    sigaction(SIGSEGV, &action, NULL);
+    MUST(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+    MUST(timer_settime(timer, 0, &often, NULL) == 0);
+    raise(SIGSEGV);
+    for (long i = 0; i < 300; i++) {
+        char *volatile text = NULL;
+        sigset_t mask, before;
+        sigfillset(&mask);
+        sigprocmask(SIG_BLOCK, &mask, &before); /* malloc itself is not to be interrupted */
+        text = keep(malloc(100000));
+        free(text);
+        sigprocmask(SIG_SETMASK, &before, NULL);
+    }
+    for (long i = 0; i < 2000; i++) /* but the recorder may be */
+        mt_mark("interrupted");
+    say("done\n");
+    return 0;
+}
+
+/* descriptors: closes all of them from 3 on, again and again, between allocations. */
+static int descriptors(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    for (int round = 0; round < 20; round++) {
+        for (int fd = 3; fd < 64; fd++)
+            close(fd);
+        for (int i = 0; i < 4000; i++)
+            free(keep(malloc(100000)));
+        int fd = open("/dev/null", O_RDONLY);
+        MUST(fd == 3);
+    }
+    say("done\n");
+    return 0;
+}
+
+/* replaced PATH: descriptor 2 becomes a file of the program's. */
+static int replaced(int argc, char **argv)
+{
+    close(2);
+    MUST(open(argv[argc - 1], O_WRONLY | O_CREAT | O_TRUNC, 0600) == 2);
+    for (int i = 0; i < 40000; i++)
+        free(keep(malloc(100000)));
+    say("done\n");
+    return 0;
+}
+
+const struct command process_commands[] = {
+    {"forks", forks},       {"forks_in_thread", forks_in_thread},
+    {"clones", clones},     {"vforks", vforks},
+    {"spawns", spawns},     {"execs", execs},
+    {"bomb", bomb},         {"ends", ends},
+    {"signals", signals},   {"descriptors", descriptors},
+    {"replaced", replaced}, {NULL, NULL},
+};
