@@ -28,7 +28,8 @@ NEEDS_tidy = tidy
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
-demo: build ## set up, build, profile a model, show where its memory went
+demo: setup build/build.ninja ## set up, build, profile a model, show where its memory went
+	@ninja -C build command
 	@scripts/demo
 
 build: setup build/build.ninja ## set up and build into build/
