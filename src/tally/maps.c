@@ -135,8 +135,10 @@ static void sort_and_separate(struct mt_maps *maps)
         qsort(maps->vmas, maps->n, sizeof *maps->vmas, by_start);
     for (size_t i = 0; i < maps->n; i++) {
         struct mt_vma *vma = &maps->vmas[i];
-        if (kept && maps->vmas[kept - 1].end > vma->start)
+        if (kept && maps->vmas[kept - 1].end > vma->start) {
+            vma->offset += maps->vmas[kept - 1].end - vma->start;
             vma->start = maps->vmas[kept - 1].end;
+        }
         if (vma->start >= vma->end) {
             free(vma->name);
             continue;
