@@ -16,6 +16,7 @@ struct painter {
     struct mt_claims *claims;
     struct mt_maps maps;
     struct mt_ranges paint; /* -> claim */
+    struct mt_table models; /* inodes of files that an engine made buffers over */
     size_t heap;            /* the claim for the arenas' pages, divided at the end */
     size_t own;
     int failed;
@@ -61,6 +62,9 @@ static int is_model_file(const char *name)
 static size_t claim_of_file(struct painter *painter, const struct mt_vma *vma)
 {
     const char *name = base_name(vma->name);
+    uint64_t any;
+    if (mt_table_get(&painter->models, vma->inode, &any))
+        return claim(painter, MT_CATEGORY_WEIGHTS, MT_PROVENANCE_MEASURED, name);
     if (is_model_file(vma->name))
         return claim(painter, MT_CATEGORY_WEIGHTS, MT_PROVENANCE_INFERRED, name);
     if (ends_with(name, ".mtr") || strcmp(name, "libmemtally-record.so") == 0)
@@ -382,8 +386,25 @@ static size_t claim_of_heap(struct painter *painter)
                         claim(painter, MT_CATEGORY_CACHED, provenance, "free in heap arenas"));
 }
 
+/* A file that an engine made a buffer over is a model, whatever its name. */
+static void find_models(struct painter *painter)
+{
+    const struct mt_table *buffers = &painter->replay->buffers;
+    for (size_t i = 0; i < buffers->capacity; i++) {
+        if (buffers->slots[i].key == UINT64_MAX)
+            continue;
+        const struct mt_live *live = &painter->replay->live[buffers->slots[i].value];
+        const struct mt_vma *vma =
+            live->flags & MT_BUFFER_HOST_PTR ? mt_maps_find(&painter->maps, live->address) : NULL;
+        if (vma && vma->kind == MT_VMA_FILE && vma->inode != UINT64_MAX)
+            painter->failed |= mt_table_set(&painter->models, vma->inode, 1) < 0;
+    }
+}
+
 static void paint(struct painter *painter)
 {
+    if (painter->replay)
+        find_models(painter);
     painter->own = claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_EXACT, "memtally recorder");
     painter->heap = claim_of_heap(painter);
     paint_vmas(painter);
@@ -558,6 +579,7 @@ int mt_attribute(const struct mt_subject *subject, struct mt_shared_pages *seen,
         paint(&painter);
     if (!painter.failed)
         count(&painter, seen, &made);
+    mt_table_finish(&painter.models);
     mt_ranges_finish(&painter.paint);
     mt_maps_finish(&painter.maps);
     if (painter.failed) {

@@ -152,9 +152,21 @@ struct judge {
 
 /* How well a picture at `ns` shows the moment. A steady one of the second half is better than any
  * of the first, where the same size may have been passed on the way up. */
-static uint64_t score_of(const struct judge *judge, uint64_t ns)
+/* The tree's resident size that a picture shows: of its own process what is in it, of the others
+ * what their timelines say. */
+static uint64_t shown_bytes(const struct judge *judge, const struct mt_image *image,
+                            const struct mt_picture *picture)
 {
-    uint64_t resident = resident_at(judge->points, judge->n_points, ns);
+    uint64_t all = resident_at(judge->points, judge->n_points, picture->ns);
+    uint64_t own = resident_at(image->points, image->n_points, picture->ns);
+    return (all > own ? all - own : 0) + picture->resident_bytes;
+}
+
+static uint64_t score_of(const struct judge *judge, const struct mt_image *image,
+                         const struct mt_picture *picture)
+{
+    uint64_t ns = picture->ns;
+    uint64_t resident = shown_bytes(judge, image, picture);
     if (judge->kind == MT_MOMENT_EXIT)
         return ns;
     if (judge->kind == MT_MOMENT_PEAK)
@@ -173,7 +185,7 @@ static uint64_t time_of_picture(const struct mt_recording *recording, const stru
         const struct mt_image *image = &recording->images[i];
         for (size_t j = 0; j < image->n_pictures; j++) {
             uint64_t ns = image->pictures[j].ns;
-            uint64_t score = score_of(judge, ns);
+            uint64_t score = score_of(judge, image, &image->pictures[j]);
             int earlier = ns < found;
             if (!found || score > best ||
                 (score == best && earlier == (judge->kind == MT_MOMENT_PEAK))) {
