@@ -65,7 +65,8 @@ static const struct cli_option run_options[] = {
      .most = 100,
      .fallback = "2",
      .offset = AT(picture_share),
-     .help = "how much of the run time pictures of the resident pages may take"},
+     .help = "how much of the run time pictures of the resident pages may take; 20 ms are always "
+             "allowed"},
     {.name = "quiet",
      .letter = 'q',
      .kind = CLI_FLAG,
