@@ -8,6 +8,7 @@
 
 #include <memtally/recording.h>
 
+#include "recording/reader.h"
 #include "recording/writer.h"
 
 #define PAGE 4096ull
