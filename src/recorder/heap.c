@@ -116,7 +116,7 @@ static void write_block(struct thread *thread, enum mt_event_op op, uint64_t add
 {
     struct mt_writer *writer = &thread->writer;
     uint32_t stack = stack_number(thread, frame);
-    uint64_t ticks = now_ticks_after();
+    uint64_t ticks = now_ticks();
     if (!mt_writer_room(writer, 1 + 4 * MT_VARINT_MAX, ticks))
         return;
     uint8_t *at = mt_event_begin(writer, op, ticks);

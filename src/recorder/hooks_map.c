@@ -65,7 +65,7 @@ static void note_mapping(const struct mapping *mapping, uintptr_t caller, const 
         !(mapping->flags & MAP_ANONYMOUS),     (uint64_t)mapping->offset,
         stack_number(thread, frame),
     };
-    mt_write_event(&thread->writer, MT_EVENT_MMAP, now_ticks_after(), fields, 7);
+    mt_write_event(&thread->writer, MT_EVENT_MMAP, now_ticks(), fields, 7);
     leave();
 }
 
@@ -151,7 +151,7 @@ void *mremap(void *address, size_t old_length, size_t length, int flags, ...)
         uint64_t fields[] = {(uint64_t)(uintptr_t)address, kept, (uint64_t)(uintptr_t)result,
                              length, 0};
         if (ticks && (result != address || length > old_length))
-            ticks = now_ticks_after();
+            ticks = now_ticks();
         note(MT_EVENT_MREMAP, ticks, fields, 5);
     }
     return result;

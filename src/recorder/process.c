@@ -88,6 +88,8 @@ static void fill_header(struct mt_file_header *header, int forked)
 {
     const struct recorder *recorder = &memtally_recorder;
     int full = recorder->depth == MT_DEPTH_FULL;
+    uint64_t ticks = now_ticks();
+    uint64_t fork_ticks = memtally_tls.fork_ticks ? memtally_tls.fork_ticks : ticks;
     *header = (struct mt_file_header){
         .kind = MT_FILE_PROCESS,
         .flags = forked ? MT_FILE_FORKED : 0,
@@ -97,11 +99,10 @@ static void fill_header(struct mt_file_header *header, int forked)
         .clock_kind = clock_kind(),
         .depth = recorder->depth,
         .stacks = recorder->stacks,
-        .start_ticks = now_ticks(),
+        .start_ticks = ticks,
         .start_monotonic_ns = mt_monotonic_ns(),
         .start_realtime_ns = realtime_ns(),
-        .fork_ticks =
-            forked ? (memtally_tls.fork_ticks ? memtally_tls.fork_ticks : now_ticks()) : 0,
+        .fork_ticks = forked ? fork_ticks : 0,
         .exact_from_bytes = full ? 0 : EXACT_FROM_BYTES,
         .sample_interval_bytes = full ? 0 : SAMPLE_INTERVAL_BYTES,
         .picture_share_ppm = recorder->share_ppm,

@@ -163,21 +163,17 @@ static inline void leave(void)
     tls->busy = 0;
 }
 
+/* The time after all that was done so far. The processor may read the counter ahead of the loads
+ * before it: then a block that another thread hands over would seem to be freed before it was
+ * allocated, and one to be allocated before its place was free. */
 static inline uint64_t now_ticks(void)
-{
-    return mt_ticks((int)memtally_recorder.use_counter);
-}
-
-/* The time after all that was done so far: the counter alone may be read ahead of it, and then a
- * block could seem to begin before its place was free. */
-static inline uint64_t now_ticks_after(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_lfence();
 #elif defined(__aarch64__)
     __asm__ volatile("isb" ::: "memory");
 #endif
-    return now_ticks();
+    return mt_ticks((int)memtally_recorder.use_counter);
 }
 
 /* stack.c: the calling stack's number from the frame at `frame` on; 0 where stacks are off. */
