@@ -29,8 +29,7 @@ int main(void)
     mt_mark("loaded");
     printf("%zu bytes of weights, %zu of cache\n", WEIGHTS_BYTES, CACHE_BYTES);
 
-    mt_unlabel(memory, WEIGHTS_BYTES);
-    free(memory);
+    free(memory); /* ends its label, too */
     free(cache);
     return 0;
 }

@@ -75,7 +75,7 @@ struct mt_file_header {
     uint64_t pictures_taken;
     uint64_t pictures_skipped;
     uint64_t skipped_resident_bytes; /* largest resident size whose picture was skipped */
-    uint64_t picture_ns; /* processor time that pictures took */
+    uint64_t picture_ns;             /* processor time that pictures took */
     uint64_t events_lost;
     uint64_t samples_dropped;
     uint32_t blocks_dropped; /* packed: so many blocks of the raw file could not be read */
