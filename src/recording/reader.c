@@ -42,18 +42,18 @@ static int read_all(int fd, uint8_t *bytes, size_t length, size_t *got)
     return 0;
 }
 
-static int open_regular(const char *path, int *fd, struct mt_error *error)
+/* Returns a descriptor or an MT_E code. */
+static int open_regular(const char *path, struct mt_error *error)
 {
     struct stat status;
-    int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (opened < 0)
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
         return mt_fail_errno(error, errno, "cannot open %s", path);
-    if (fstat(opened, &status) < 0 || !S_ISREG(status.st_mode)) {
-        close(opened);
+    if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode)) {
+        close(fd);
         return mt_fail(error, MT_EFORMAT, MT_NO_OFFSET, "%s: not a regular file", path);
     }
-    *fd = opened;
-    return 0;
+    return fd;
 }
 
 static uint32_t header_crc(const struct mt_file_header *header)
@@ -111,11 +111,10 @@ int mt_record_header_read(const char *path, struct mt_file_header *header, struc
     uint8_t page[MT_HEADER_BYTES];
     struct mt_file_header read;
     size_t got;
-    int fd;
-    int result = open_regular(path, &fd, error);
-    if (result < 0)
-        return result;
-    result = read_header(path, fd, page, &got, &read, error);
+    int fd = open_regular(path, error);
+    if (fd < 0)
+        return fd;
+    int result = read_header(path, fd, page, &got, &read, error);
     close(fd);
     if (result == 0)
         *header = read;
@@ -148,11 +147,10 @@ static int load(struct mt_record_file *file, struct mt_error *error)
 {
     uint8_t page[MT_HEADER_BYTES];
     size_t got;
-    int fd;
-    int result = open_regular(file->path, &fd, error);
-    if (result < 0)
-        return result;
-    result = read_header(file->path, fd, page, &got, &file->header, error);
+    int fd = open_regular(file->path, error);
+    if (fd < 0)
+        return fd;
+    int result = read_header(file->path, fd, page, &got, &file->header, error);
     if (result == 0)
         result = load_rest(file, fd, page, got, error);
     close(fd);
