@@ -121,6 +121,34 @@ def test_the_map_names_the_rooms_that_there_are():
     assert_found("rooms", {"src/base/a.c": "\n", "docs/ARCHITECTURE.md": "`src/base/` `src/attic/`\n"}, "names src/attic")
 
 
+def test_a_format_that_is_described_wrongly_is_found():
+    tree = {}
+    for path in ("docs/FORMATS.md", "src/recording/format.h", "include/memtally/category.h", "src/cli/document_json.c",
+                 "src/cli/document_profiler.c", "src/cli/document_csv.c"):
+        with open(f"{ROOT}/{path}", encoding="utf-8") as file:
+            tree[path] = file.read()
+
+    def with_change(path, old, new):
+        assert old in tree[path], old
+        return {**tree, path: tree[path].replace(old, new, 1)}
+
+    page = "docs/FORMATS.md"
+    assert_clean("formats", tree)
+    for old, new, words in (
+        ("| 2 | `FREE` |", "| 3 | `FREE` |", "events: 2 FREE address is missing"),
+        ("`FREE` | address |", "`FREE` | address size |", "events: 2 FREE address is missing"),
+        ("| 112 | 4 | `crc32c`", "| 116 | 4 | `crc32c`", "mt_file_header: 112 4 crc32c is missing"),
+        ("| 60 | 4 | `used` |", "| 60 | 8 | `used` |", "mt_block_header: 60 8 used is not in the sources"),
+        ("| 2 | `MT_FILE_WATCH` |", "| 3 | `MT_FILE_WATCH` |", "mt_file_kind: MT_FILE_WATCH 3 is not"),
+        ("| 9 | `MT_CATEGORY_CACHED` |", "| 8 | `MT_CATEGORY_CACHED` |", "mt_category: MT_CATEGORY_CACHED 9 is missing"),
+        ("| `MT_MAX_FRAMES` | 64 |", "| `MT_MAX_FRAMES` | 65 |", "MT_MAX_FRAMES is 64, not 65"),
+        ("| `swap_bytes` |", "| `swapped_bytes` |", "JSON keys: swap_bytes is missing"),
+        ("\nrecording,place,level", "\nplace,level", "the CSV headings recording,place,level"),
+    ):
+        assert_found("formats", with_change(page, old, new), words)
+    assert_found("formats", with_change("src/recording/format.h", "X(LOOK, 23,", "X(GLANCE, 23,"), "23 GLANCE resident_bytes is missing")
+
+
 def test_faulty_scripts_are_found():
     assert_found("scripts", {"a.sh": "#!/bin/sh\nrm $1\n"}, "a.sh:1: has a #! line")
     assert_found("scripts", {"a.sh": "#!/bin/sh\nrm $1\n"}, "SC2086")
