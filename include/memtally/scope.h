@@ -21,31 +21,49 @@
 extern "C" {
 #endif
 
-/* The recorder provides these; nobody else may. They are weak so that a program links and runs
- * without them. */
-__attribute__((weak)) void memtally_hook_scope_begin(int category, const char *name);
-__attribute__((weak)) void memtally_hook_scope_end(void);
-__attribute__((weak)) void memtally_hook_label(const void *address, size_t length_bytes,
-                                               int category, const char *name);
-__attribute__((weak)) void memtally_hook_unlabel(const void *address, size_t length_bytes);
-__attribute__((weak)) void memtally_hook_mark(const char *name);
+/* The recorder provides the hooks; nobody else may. They are weak so that a program links and runs
+ * without them. Their addresses come from the table that the loader fills: what a program at a
+ * fixed address (-no-pie) would use instead is a zero that the linker puts in for good. */
+#if defined(__x86_64__) && !defined(__clang__)
+#define MT_SCOPE_WEAK __attribute__((weak, noplt))
+#else
+#define MT_SCOPE_WEAK __attribute__((weak))
+#endif
+
+#if defined(__x86_64__) && defined(__clang__) && !defined(__PIC__)
+#define MT_SCOPE_FIND(hook, name)                                                                  \
+    __asm__(".weak " #name "\n\tmovq " #name "@GOTPCREL(%%rip), %0" : "=r"(hook))
+#else
+#define MT_SCOPE_FIND(hook, name) (void)((hook) = (name))
+#endif
 
 #define MT_SCOPE_ABSENT(hook) __builtin_expect(!(hook), 1)
+
+MT_SCOPE_WEAK void memtally_hook_scope_begin(int category, const char *name);
+MT_SCOPE_WEAK void memtally_hook_scope_end(void);
+MT_SCOPE_WEAK void memtally_hook_label(const void *address, size_t length_bytes, int category,
+                                       const char *name);
+MT_SCOPE_WEAK void memtally_hook_unlabel(const void *address, size_t length_bytes);
+MT_SCOPE_WEAK void memtally_hook_mark(const char *name);
 
 /* Begins a scope on the calling thread. */
 static inline void mt_scope_begin(enum mt_category category, const char *name)
 {
-    if (MT_SCOPE_ABSENT(memtally_hook_scope_begin))
+    void (*hook)(int, const char *);
+    MT_SCOPE_FIND(hook, memtally_hook_scope_begin);
+    if (MT_SCOPE_ABSENT(hook))
         return;
-    memtally_hook_scope_begin((int)category, name);
+    hook((int)category, name);
 }
 
 /* Ends the calling thread's innermost scope; without one it does nothing. */
 static inline void mt_scope_end(void)
 {
-    if (MT_SCOPE_ABSENT(memtally_hook_scope_end))
+    void (*hook)(void);
+    MT_SCOPE_FIND(hook, memtally_hook_scope_end);
+    if (MT_SCOPE_ABSENT(hook))
         return;
-    memtally_hook_scope_end();
+    hook();
 }
 
 /* Says what the memory at [address, address + length_bytes) is. The label holds until the range is
@@ -53,25 +71,31 @@ static inline void mt_scope_end(void)
 static inline void mt_label(const void *address, size_t length_bytes, enum mt_category category,
                             const char *name)
 {
-    if (MT_SCOPE_ABSENT(memtally_hook_label))
+    void (*hook)(const void *, size_t, int, const char *);
+    MT_SCOPE_FIND(hook, memtally_hook_label);
+    if (MT_SCOPE_ABSENT(hook))
         return;
-    memtally_hook_label(address, length_bytes, (int)category, name);
+    hook(address, length_bytes, (int)category, name);
 }
 
 /* Takes back what was said about [address, address + length_bytes), also for part of a label. */
 static inline void mt_unlabel(const void *address, size_t length_bytes)
 {
-    if (MT_SCOPE_ABSENT(memtally_hook_unlabel))
+    void (*hook)(const void *, size_t);
+    MT_SCOPE_FIND(hook, memtally_hook_unlabel);
+    if (MT_SCOPE_ABSENT(hook))
         return;
-    memtally_hook_unlabel(address, length_bytes);
+    hook(address, length_bytes);
 }
 
 /* Marks this moment on the timeline; `report --at` can be asked for it by its time. */
 static inline void mt_mark(const char *name)
 {
-    if (MT_SCOPE_ABSENT(memtally_hook_mark))
+    void (*hook)(const char *);
+    MT_SCOPE_FIND(hook, memtally_hook_mark);
+    if (MT_SCOPE_ABSENT(hook))
         return;
-    memtally_hook_mark(name);
+    hook(name);
 }
 
 #ifdef __cplusplus

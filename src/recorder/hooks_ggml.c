@@ -248,11 +248,21 @@ static void look_up(uintptr_t caller, struct ggml_entry *made)
     dlerror(); /* of the names that a library lacks */
 }
 
+/* A ggml function that ends by jumping to another seems to call from the hook that called it. */
+static uintptr_t true_caller(uintptr_t caller)
+{
+    struct tls *tls = &memtally_tls;
+    if (caller < memtally_real.own_low || caller >= memtally_real.own_high)
+        tls->ggml_caller = caller;
+    return tls->ggml_caller;
+}
+
 /* The library behind a call. */
-static void library_of(uintptr_t caller, struct ggml *ggml)
+static void library_of(uintptr_t address, struct ggml *ggml)
 {
     struct ggml_entry made = {0};
     real_ready();
+    uintptr_t caller = true_caller(address);
     dl_iterate_phdr(count_changes, &made.generation);
     struct ggml_cache *cache = the_cache();
     for (uint32_t i = 0; cache && i < CACHE_ENTRIES; i++)

@@ -96,9 +96,9 @@ static void store(void *slot, void *function)
     __builtin_memcpy(slot, &function, sizeof function);
 }
 
-static void find_module(void *function, uintptr_t *low, uintptr_t *high)
+static void find_module(const void *place, uintptr_t *low, uintptr_t *high)
 {
-    struct module_of module = {.address = (uintptr_t)function};
+    struct module_of module = {.address = (uintptr_t)place};
     if (!dl_iterate_phdr(match_module, &module))
         return;
     *low = module.low;
@@ -134,6 +134,7 @@ int real_look_up(void)
                 &memtally_real.allocator_high);
     find_module(address_of(&memtally_real._exit), &memtally_real.libc_low,
                 &memtally_real.libc_high);
+    find_module(&memtally_real, &memtally_real.own_low, &memtally_real.own_high);
     if (in_allocator((uintptr_t)usable_size))
         store(&memtally_real.malloc_usable_size, usable_size);
     const uintptr_t *stack_end = memtally_real.dlsym(RTLD_DEFAULT, "__libc_stack_end");

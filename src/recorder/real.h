@@ -12,6 +12,8 @@ struct real {
     uintptr_t allocator_high;
     uintptr_t libc_low;
     uintptr_t libc_high;
+    uintptr_t own_low; /* the recorder */
+    uintptr_t own_high;
     uintptr_t stack_end; /* where the main thread began, as the loader knows it; 0: unknown */
     size_t (*malloc_usable_size)(void *address); /* NULL where malloc's module has none */
     void *(*dlsym)(void *handle, const char *name);

@@ -118,7 +118,8 @@ struct tls {
     uint8_t last_call; /* its key's destructor has run once */
     uintptr_t stack_low;
     uintptr_t stack_high;
-    uint64_t fork_ticks; /* when fork() was called, in the child too */
+    uint64_t fork_ticks;   /* when fork() was called, in the child too */
+    uintptr_t ggml_caller; /* of the last call into the ggml adapter */
 };
 
 extern HIDDEN __thread struct tls memtally_tls __attribute__((tls_model("initial-exec")));
