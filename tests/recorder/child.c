@@ -33,7 +33,8 @@ long number(int argc, char **argv, int i, long otherwise)
 int main(int argc, char **argv)
 {
     const struct command *tables[] = {hook_commands,    heap_commands, thread_commands,
-                                      process_commands, map_commands,  stack_commands};
+                                      process_commands, map_commands,  stack_commands,
+                                      limit_commands};
     for (size_t i = 0; argc > 1 && i < sizeof tables / sizeof *tables; i++)
         for (const struct command *each = tables[i]; each->name; each++)
             if (strcmp(each->name, argv[1]) == 0)

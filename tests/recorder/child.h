@@ -17,6 +17,7 @@ extern const struct command thread_commands[];
 extern const struct command process_commands[];
 extern const struct command map_commands[];
 extern const struct command stack_commands[];
+extern const struct command limit_commands[];
 
 /* Prints without allocating. */
 __attribute__((format(printf, 1, 2))) void say(const char *format, ...);

@@ -2,7 +2,6 @@
 /* How the child makes other processes, and how it ends. */
 #include <memtally/scope.h>
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -222,39 +221,10 @@ static int signals(int argc, char **argv)
     return 0;
 }
 
-/* descriptors: closes all of them from 3 on, again and again, between allocations. */
-static int descriptors(int argc, char **argv)
-{
-    (void)argc;
-    (void)argv;
-    for (int round = 0; round < 20; round++) {
-        for (int fd = 3; fd < 64; fd++)
-            close(fd);
-        for (int i = 0; i < 4000; i++)
-            free(keep(malloc(100000)));
-        int fd = open("/dev/null", O_RDONLY);
-        MUST(fd == 3);
-    }
-    say("done\n");
-    return 0;
-}
-
-/* replaced PATH: descriptor 2 becomes a file of the program's. */
-static int replaced(int argc, char **argv)
-{
-    close(2);
-    MUST(open(argv[argc - 1], O_WRONLY | O_CREAT | O_TRUNC, 0600) == 2);
-    for (int i = 0; i < 40000; i++)
-        free(keep(malloc(100000)));
-    say("done\n");
-    return 0;
-}
-
 const struct command process_commands[] = {
-    {"forks", forks},       {"forks_in_thread", forks_in_thread},
-    {"clones", clones},     {"vforks", vforks},
-    {"spawns", spawns},     {"execs", execs},
-    {"bomb", bomb},         {"ends", ends},
-    {"signals", signals},   {"descriptors", descriptors},
-    {"replaced", replaced}, {NULL, NULL},
+    {"forks", forks},     {"forks_in_thread", forks_in_thread},
+    {"clones", clones},   {"vforks", vforks},
+    {"spawns", spawns},   {"execs", execs},
+    {"bomb", bomb},       {"ends", ends},
+    {"signals", signals}, {NULL, NULL},
 };

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* The child takes away what a recorder needs, and works on. */
+#include <memtally/scope.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "recorder/child.h"
+
+/* Enough events for many blocks of a recording. */
+static void work(void)
+{
+    for (int i = 0; i < 60000; i++)
+        free(keep(malloc(100000)));
+}
+
+/* descriptors: closes all of them from 3 on, again and again, between allocations. */
+static int descriptors(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    for (int round = 0; round < 10; round++) {
+        for (int fd = 3; fd < 64; fd++)
+            close(fd);
+        work();
+        int fd = open("/dev/null", O_RDONLY);
+        MUST(fd == 3);
+    }
+    say("done\n");
+    return 0;
+}
+
+/* replaced PATH: descriptor 2 becomes a file of the program's. */
+static int replaced(int argc, char **argv)
+{
+    close(2);
+    MUST(open(argv[argc - 1], O_WRONLY | O_CREAT | O_TRUNC, 0600) == 2);
+    work();
+    say("done\n");
+    return 0;
+}
+
+/* few: no descriptor is to be had for a while. */
+static int few(int argc, char **argv)
+{
+    struct rlimit before, none;
+    (void)argc;
+    (void)argv;
+    MUST(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    none = before;
+    none.rlim_cur = 3;
+    MUST(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    work();
+    MUST(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    work();
+    say("done\n");
+    return 0;
+}
+
+/* removes DIRECTORY: the recording's folder goes. */
+static int removes(int argc, char **argv)
+{
+    const char *path = argv[argc - 1];
+    DIR *directory = opendir(path);
+    MUST(directory != NULL);
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
+        unlinkat(dirfd(directory), entry->d_name, 0);
+    closedir(directory);
+    MUST(rmdir(path) == 0);
+    work();
+    say("done\n");
+    return 0;
+}
+
+/* jailed DIRECTORY: another root, another user. */
+static int jailed(int argc, char **argv)
+{
+    MUST(chroot(argv[argc - 1]) == 0 && chdir("/") == 0);
+    MUST(setgid(65534) == 0 && setuid(65534) == 0);
+    work();
+    say("done\n");
+    return 0;
+}
+
+/* filtered: the kernel lets nothing be opened any more. */
+static int filtered(int argc, char **argv)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {sizeof code / sizeof *code, code};
+    (void)argc;
+    (void)argv;
+    MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+    work();
+    say("done\n");
+    return 0;
+}
+
+/* works: nothing is taken away, by itself. */
+static int works(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    work();
+    say("done\n");
+    return 0;
+}
+
+const struct command limit_commands[] = {
+    {"descriptors", descriptors}, {"replaced", replaced}, {"few", few},     {"removes", removes},
+    {"jailed", jailed},           {"filtered", filtered}, {"works", works}, {NULL, NULL},
+};

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/* Where the recorder cannot write it says so once, and the program goes on as if it were not there.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "recorder/harness.h"
+
+static int is_one_message(const char *err)
+{
+    const char *end = strchr(err, '\n');
+    return strncmp(err, "memtally: ", 10) == 0 && end && end[1] == '\0';
+}
+
+/* Does its work, says "done" and ends with 0; the recorder says one thing. */
+static void works_and_says(const struct ran *ran, const char *what)
+{
+    assert_true(exited(ran, 0));
+    assert_string_equal(ran->out, "done\n");
+    if (!is_one_message(ran->err) || !strstr(ran->err, what))
+        fail_msg("expected one message with '%s', got: %s", what, ran->err);
+}
+
+static void test_a_folder_that_cannot_be_written_is_said_once(void **state)
+{
+    static const char *const folders[] = {"/no/such/folder", "/dev/null", "/proc/self", "relative"};
+    (void)state;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        const struct how how = {.depth = DEPTH_FULL, .directory = folders[i]};
+        struct ran *ran = RUN(&how, CHILD, "works");
+        works_and_says(ran, i < 3 ? "unrecorded" : "absolute");
+        assert_int_equal(ran->n_files, 0);
+        ran_free(ran);
+    }
+}
+
+static void test_a_folder_that_may_not_be_written_is_said_once(void **state)
+{
+    char folder[] = "/tmp/memtally-test-XXXXXX";
+    (void)state;
+    if (geteuid() == 0)
+        skip(); /* root may */
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(chmod(folder, 0500), 0);
+    const struct how how = {.depth = DEPTH_FULL, .directory = folder};
+    struct ran *ran = RUN(&how, CHILD, "works");
+    works_and_says(ran, "unrecorded");
+    ran_free(ran);
+    rmdir(folder);
+}
+
+static void limit_files(rlim_t bytes)
+{
+    const struct rlimit limit = {bytes, bytes};
+    setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+static void limit_to_nothing(void)
+{
+    limit_files(100);
+}
+
+static void limit_to_three_blocks(void)
+{
+    limit_files(MT_HEADER_BYTES + 3 * MT_BLOCK_BYTES + 5);
+}
+
+/* Writing past the limit raises SIGXFSZ, which ends a program that does not expect it. */
+static void test_the_limit_of_file_sizes_ends_the_recording_and_not_the_program(void **state)
+{
+    const struct how none = {.depth = DEPTH_FULL, .prepare = limit_to_nothing};
+    const struct how some = {.depth = DEPTH_FULL, .prepare = limit_to_three_blocks};
+    (void)state;
+    struct ran *ran = RUN(&none, CHILD, "works");
+    works_and_says(ran, "no space left");
+    assert_int_equal(ran->n_files, 0);
+    ran_free(ran);
+    ran = RUN(&some, CHILD, "works");
+    works_and_says(ran, "no space left");
+    assert_int_equal(the_file(ran)->n_blocks, 3);
+    assert_true(the_file(ran)->header.end_kind == MT_END_EXIT);
+    ran_free(ran);
+}
+
+static void test_a_full_disk_ends_the_recording_and_not_the_program(void **state)
+{
+    char folder[] = "/tmp/memtally-test-XXXXXX";
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    if (mount("tmpfs", folder, "tmpfs", 0, "size=300k") < 0) {
+        rmdir(folder);
+        skip();
+    }
+    const struct how how = {.depth = DEPTH_FULL, .directory = folder};
+    struct ran *ran = RUN(&how, CHILD, "works");
+    umount2(folder, MNT_DETACH);
+    rmdir(folder);
+    works_and_says(ran, "no space left");
+    assert_in_range(the_file(ran)->n_blocks, 3, 4);
+    assert_int_equal(the_file(ran)->blocks_bad, 0);
+    ran_free(ran);
+}
+
+/* What the program has opened in place of standard error is not the recorder's to write to. */
+static void test_a_file_of_the_program_in_place_of_stderr_is_left_alone(void **state)
+{
+    char path[] = "/tmp/memtally-test-file-XXXXXX";
+    struct stat status;
+    (void)state;
+    close(mkstemp(path));
+    const struct how how = {.depth = DEPTH_FULL, .prepare = limit_to_three_blocks};
+    struct ran *ran = RUN(&how, CHILD, "replaced", path);
+    assert_true(exited(ran, 0));
+    assert_string_equal(ran->out, "done\n");
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_size, 0);
+    unlink(path);
+    ran_free(ran);
+}
+
+static void break_stderr(void)
+{
+    int ends[2];
+    if (pipe(ends) < 0)
+        return;
+    dup2(ends[1], 2);
+    close(ends[0]);
+    close(ends[1]);
+    signal(SIGPIPE, SIG_DFL);
+}
+
+/* A pipe that nobody empties. */
+static void fill_stderr(void)
+{
+    static const char text[4096];
+    int ends[2];
+    if (pipe2(ends, O_NONBLOCK) < 0)
+        return;
+    while (write(ends[1], text, sizeof text) > 0) {
+    }
+    fcntl(ends[1], F_SETFL, 0);
+    dup2(ends[1], 2);
+}
+
+static void test_standard_error_that_takes_nothing_does_no_harm(void **state)
+{
+    void (*const ways[])(void) = {break_stderr, fill_stderr};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        const struct how how = {.directory = "/no/such/folder", .prepare = ways[i]};
+        struct ran *ran = RUN(&how, CHILD, "works");
+        assert_true(exited(ran, 0));
+        assert_string_equal(ran->out, "done\n");
+        ran_free(ran);
+    }
+}
+
+static void test_a_program_out_of_descriptors_goes_on(void **state)
+{
+    const struct how how = {.depth = DEPTH_FULL};
+    struct ran *ran = RUN(&how, CHILD, "few");
+    (void)state;
+    assert_true(exited(ran, 0));
+    assert_string_equal(ran->out, "done\n");
+    assert_string_equal(ran->err, "");
+    assert_int_equal(the_file(ran)->blocks_bad, 0);
+    ran_free(ran);
+}
+
+static void test_a_folder_that_disappears_ends_the_recording_and_not_the_program(void **state)
+{
+    char folder[] = "/tmp/memtally-test-XXXXXX";
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    const struct how how = {.depth = DEPTH_FULL, .directory = folder};
+    struct ran *ran = RUN(&how, CHILD, "removes", folder);
+    works_and_says(ran, "no longer be written");
+    assert_int_equal(access(folder, F_OK), -1);
+    ran_free(ran);
+}
+
+static void test_another_root_and_user_end_the_recording_and_not_the_program(void **state)
+{
+    char root[] = "/tmp/memtally-test-XXXXXX";
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    assert_non_null(mkdtemp(root));
+    const struct how how = {.depth = DEPTH_FULL};
+    struct ran *ran = RUN(&how, CHILD, "jailed", root);
+    works_and_says(ran, "no longer be written");
+    assert_true(the_file(ran)->n_blocks >= 1);
+    ran_free(ran);
+    rmdir(root);
+}
+
+static void test_a_filter_of_system_calls_ends_the_recording_and_not_the_program(void **state)
+{
+    const struct how how = {.depth = DEPTH_FULL};
+    struct ran *ran = RUN(&how, CHILD, "filtered");
+    (void)state;
+    works_and_says(ran, "no longer be written");
+    assert_true(the_file(ran)->n_blocks >= 1);
+    ran_free(ran);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_folder_that_cannot_be_written_is_said_once),
+        cmocka_unit_test(test_a_folder_that_may_not_be_written_is_said_once),
+        cmocka_unit_test(test_the_limit_of_file_sizes_ends_the_recording_and_not_the_program),
+        cmocka_unit_test(test_a_full_disk_ends_the_recording_and_not_the_program),
+        cmocka_unit_test(test_a_file_of_the_program_in_place_of_stderr_is_left_alone),
+        cmocka_unit_test(test_standard_error_that_takes_nothing_does_no_harm),
+        cmocka_unit_test(test_a_program_out_of_descriptors_goes_on),
+        cmocka_unit_test(test_a_folder_that_disappears_ends_the_recording_and_not_the_program),
+        cmocka_unit_test(test_another_root_and_user_end_the_recording_and_not_the_program),
+        cmocka_unit_test(test_a_filter_of_system_calls_ends_the_recording_and_not_the_program),
+    };
+    return RUN_TESTS(tests);
+}
