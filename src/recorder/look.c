@@ -41,16 +41,26 @@ static enum budget budget_for(const struct process *process, uint64_t resident)
     return process->picture_spent_ns + cost > allowed / 2 ? BUDGET_TIGHT : BUDGET_AMPLE;
 }
 
+/* By how much `resident` must stand above every picture to be worth one: a 128th or `least`, or
+ * much more. */
+static int is_higher(const struct process *process, uint64_t resident, int much)
+{
+    uint64_t highest = __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED);
+    uint64_t step = highest / (much ? 8 : 128);
+    uint64_t least = much ? 4 * PICTURE_STEP : PICTURE_STEP;
+    return resident > highest + (step > least ? step : least);
+}
+
 /* While a program grows, each new height would make a picture of its own. Where the budget is
  * tight, only a much greater height does: the pictures on the way up are not worth the one at the
  * top. */
-static int is_higher(const struct process *process, uint64_t resident)
+static int is_affordable(const struct process *process, enum mt_picture_reason reason,
+                         uint64_t resident)
 {
-    uint64_t highest = __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED);
-    int ample = budget_for(process, resident) == BUDGET_AMPLE;
-    uint64_t step = highest / (ample ? 128 : 8);
-    uint64_t least = ample ? PICTURE_STEP : 4 * PICTURE_STEP;
-    return resident > highest + (step > least ? step : least);
+    enum budget budget = budget_for(process, resident);
+    if (budget == BUDGET_TIGHT && reason == MT_PICTURE_FALL)
+        return is_higher(process, resident, 1);
+    return budget != BUDGET_SPENT;
 }
 
 /* The processor time of a picture is charged in full: on a busy machine its elapsed time is mostly
@@ -114,7 +124,7 @@ static void take_picture(struct thread *thread, enum mt_picture_reason reason, u
 static void skip_picture(struct process *process, uint64_t resident)
 {
     struct mt_file_header *header = process->file.header;
-    if (process->ns_per_mib > LEAST_NS_PER_MIB)
+    if (process->ns_per_mib > LEAST_NS_PER_MIB) /* the guess may have been too high */
         process->ns_per_mib -= (process->ns_per_mib - LEAST_NS_PER_MIB) / 8;
     /* Looks at the same height would be one picture. */
     if (header->pictures_skipped && resident <= header->skipped_resident_bytes + PICTURE_STEP / 4)
@@ -128,7 +138,7 @@ static void try_picture(struct thread *thread, enum mt_picture_reason reason, ui
     struct process *process = memtally_recorder.process;
     if (__atomic_exchange_n(&process->picture_busy, 1, __ATOMIC_ACQUIRE))
         return;
-    if (budget_for(process, resident) != BUDGET_SPENT)
+    if (is_affordable(process, reason, resident))
         take_picture(thread, reason, resident);
     else
         skip_picture(process, resident);
@@ -152,7 +162,7 @@ void look_before_buffer_goes(struct thread *thread)
     struct process *process = memtally_recorder.process;
     uint64_t resident = look(thread);
     if (resident >= __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED) + PICTURE_STEP / 4)
-        try_picture(thread, MT_PICTURE_FALL, resident);
+        try_picture(thread, MT_PICTURE_BUFFER, resident);
 }
 
 void look_before_fall(struct thread *thread, uint64_t bytes)
@@ -162,7 +172,7 @@ void look_before_fall(struct thread *thread, uint64_t bytes)
     if (bytes < LOOK_FROM_BYTES || too_soon(process, bytes))
         return;
     uint64_t resident = look(thread);
-    if (is_higher(process, resident))
+    if (is_higher(process, resident, 0))
         try_picture(thread, MT_PICTURE_FALL, resident);
 }
 

@@ -169,7 +169,8 @@ enum mt_picture_reason {
     MT_PICTURE_FALL = 2, /* resident memory was about to fall from a new height */
     MT_PICTURE_EXIT = 3,
     MT_PICTURE_MARK = 4,
-    MT_PICTURE_OUTSIDE = 5 /* taken by the watching process */
+    MT_PICTURE_OUTSIDE = 5, /* taken by the watching process */
+    MT_PICTURE_BUFFER = 6   /* an engine was about to give a buffer back */
 };
 
 enum mt_picture_text {
