@@ -58,7 +58,7 @@ static const struct cli_option run_options[] = {
      .fallback = "fp",
      .offset = AT(stacks),
      .help = "how call stacks are taken: by frame pointers, by unwinding (slower, and through "
-             "code without frame pointers), or not at all"},
+             "code without frame pointers; libunwind opens descriptors of its own), or not at all"},
     {.name = "picture-share",
      .kind = CLI_REAL,
      .argument = "PERCENT",

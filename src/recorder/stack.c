@@ -6,9 +6,12 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include "recorder/real.h"
+#include "recorder/sys.h"
 
 struct frames {
     uint64_t address[MT_MAX_FRAMES];
@@ -21,20 +24,87 @@ struct frames {
  */
 #define MAIN_START_BYTES   1024u
 #define THREAD_START_BYTES 16384u
+#define THREAD_DATA_BYTES  2048u
 
+/* A line of /proc/self/maps, read a byte at a time. */
+struct maps_line {
+    uintptr_t number[2]; /* start and end */
+    uint32_t field;      /* the number being read; 2: past them */
+    char last[2];        /* the line's last characters */
+};
+
+static void read_byte(struct maps_line *line, char byte)
+{
+    uint32_t digit = (uint32_t)(byte <= '9' ? byte - '0' : byte - 'a' + 10);
+    line->last[0] = line->last[1];
+    line->last[1] = byte;
+    if (line->field == 2)
+        return;
+    if (digit > 15)
+        line->field++;
+    else
+        line->number[line->field] = line->number[line->field] << 4 | digit;
+}
+
+/* Finds the mapping that `address` lies in. Returns 1, or 2 where it is named "[stack]": no other
+ * name that the kernel gives to memory on which code can stand ends in "k]". */
+static int find_mapping(uintptr_t address, uintptr_t *low, uintptr_t *high)
+{
+    char text[2048];
+    struct maps_line line = {0};
+    long got;
+    int found = 0;
+    int fd = memtally_record_os.open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return 0;
+    while (!found && (got = memtally_record_os.read(fd, text, sizeof text)) > 0) {
+        for (long i = 0; i < got && !found; i++) {
+            if (text[i] != '\n') {
+                read_byte(&line, text[i]);
+                continue;
+            }
+            if (address >= line.number[0] && address < line.number[1]) {
+                *low = line.number[0];
+                *high = line.number[1];
+                found = line.last[0] == 'k' && line.last[1] == ']' ? 2 : 1;
+            }
+            line = (struct maps_line){0};
+        }
+    }
+    memtally_record_os.close(fd);
+    return found;
+}
+
+/* How far the main thread's stack may yet grow. */
+static uintptr_t limit_of_stack(void)
+{
+    struct rlimit limit = {0};
+    long result = MT_SYS4(SYS_prlimit64, 0, RLIMIT_STACK, NULL, &limit);
+    const uintptr_t most = (uintptr_t)1 << 30;
+    return result < 0 || limit.rlim_cur > most ? most : (uintptr_t)limit.rlim_cur;
+}
+
+/* libc is not asked: pthread_getattr_np allocates, and the first event of a thread may come from
+ * inside an allocator that holds its lock. libc puts its own data of a thread at the very top of
+ * the thread's stack, and the thread pointer to it. */
 void stack_find_bounds(void)
 {
     struct tls *tls = &memtally_tls;
-    pthread_attr_t attributes;
-    void *low;
-    size_t size;
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    uintptr_t self = (uintptr_t)pthread_self();
+    uintptr_t low;
+    uintptr_t high;
+    int kind = find_mapping(here, &low, &high);
+    if (!kind)
         return;
-    if (pthread_attr_getstack(&attributes, &low, &size) == 0) {
-        tls->stack_low = (uintptr_t)low;
-        tls->stack_high = (uintptr_t)low + size;
+    if (kind == 2) {
+        uintptr_t grows = limit_of_stack();
+        low = high > grows && high - grows < low ? high - grows : low;
+    } else if (self > here && self < high && high - self > THREAD_DATA_BYTES) {
+        high = self + THREAD_DATA_BYTES;
     }
-    pthread_attr_destroy(&attributes);
+    tls->stack_low = low;
+    tls->stack_high = high;
 }
 
 /* Whether the frame at `at` was called by the code that starts a thread. libc itself has no frame

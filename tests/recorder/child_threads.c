@@ -46,6 +46,7 @@ static int handover(int argc, char **argv)
         pthread_join(threads[i], NULL);
     for (long i = 0; i < PLACES; i++)
         free(places[i]);
+    say("done\n");
     return 0;
 }
 

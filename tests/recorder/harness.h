@@ -78,4 +78,12 @@ void totals_of(const struct mt_record_file *file, uint64_t totals[4]);
  * left. Frees of blocks from before the recording are passed over. */
 size_t check_order(const struct mt_record_file *file, uint64_t size, size_t *n_live);
 
+/* Leaves a test that cannot be done on this machine. cmocka's own skip() is "not ok" in the TAP of
+ * version 1.1.5, which readers of TAP take for a failure. */
+#define NOT_HERE()                                                                                 \
+    do {                                                                                           \
+        print_message("# not possible here\n");                                                    \
+        return;                                                                                    \
+    } while (0)
+
 #endif

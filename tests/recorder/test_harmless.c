@@ -76,7 +76,7 @@ static void test_python_does_the_same(void **state)
 {
     (void)state;
     if (!is_there("python3"))
-        skip();
+        NOT_HERE();
     SAME("python3", "-c",
          "import json, subprocess, threading, sys\n"
          "rows = []\n"
@@ -96,7 +96,7 @@ static void test_node_does_the_same(void **state)
 {
     (void)state;
     if (!is_there("node"))
-        skip();
+        NOT_HERE();
     SAME("node", "-e",
          "const a = Array.from({length: 200000}, (_, i) => ({i}));"
          "console.log(a.length, require('child_process').execSync('echo child').toString());"
@@ -113,8 +113,14 @@ static void test_exceptions_loaders_and_own_allocators_do_the_same(void **state)
 
 static void test_closed_descriptors_and_signal_handlers_do_the_same(void **state)
 {
+    /* libunwind itself keeps descriptors open, so that with it their numbers differ. */
+    static const struct how ways[] = {
+        {.depth = DEPTH_DEFAULT, .stacks = STACKS_FP, .prepare = forget_library_path},
+        {.depth = DEPTH_FULL, .stacks = STACKS_FP, .prepare = forget_library_path},
+    };
     (void)state;
-    SAME(CHILD, "descriptors");
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        is_same_with(&ways[i], (const char *const[]){CHILD, "descriptors", NULL});
     SAME(CHILD, "signals");
 }
 
@@ -130,7 +136,7 @@ static void is_same_on(const char *const libraries[])
         is_same_with(&how, (const char *const[]){"ls", "-l", "/usr/include", NULL});
         return;
     }
-    skip();
+    NOT_HERE();
 }
 
 static void test_jemalloc_does_the_same(void **state)

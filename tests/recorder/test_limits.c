@@ -47,7 +47,7 @@ static void test_a_folder_that_may_not_be_written_is_said_once(void **state)
     char folder[] = "/tmp/memtally-test-XXXXXX";
     (void)state;
     if (geteuid() == 0)
-        skip(); /* root may */
+        NOT_HERE(); /* root may */
     assert_non_null(mkdtemp(folder));
     assert_int_equal(chmod(folder, 0500), 0);
     const struct how how = {.depth = DEPTH_FULL, .directory = folder};
@@ -97,7 +97,7 @@ static void test_a_full_disk_ends_the_recording_and_not_the_program(void **state
     assert_non_null(mkdtemp(folder));
     if (mount("tmpfs", folder, "tmpfs", 0, "size=300k") < 0) {
         rmdir(folder);
-        skip();
+        NOT_HERE();
     }
     const struct how how = {.depth = DEPTH_FULL, .directory = folder};
     struct ran *ran = RUN(&how, CHILD, "works");
@@ -192,7 +192,7 @@ static void test_another_root_and_user_end_the_recording_and_not_the_program(voi
     char root[] = "/tmp/memtally-test-XXXXXX";
     (void)state;
     if (geteuid() != 0)
-        skip();
+        NOT_HERE();
     assert_non_null(mkdtemp(root));
     const struct how how = {.depth = DEPTH_FULL};
     struct ran *ran = RUN(&how, CHILD, "jailed", root);
