@@ -46,4 +46,22 @@ static inline uint64_t mt_ticks(int use_counter)
     return use_counter ? mt_counter() : mt_monotonic_ns();
 }
 
+/* Both clocks at one moment, as nearly as can be had: of a few tries the one that took least, since
+ * a thread may lose its processor between two readings. */
+static inline void mt_clock_pair(int use_counter, uint64_t *ticks, uint64_t *monotonic_ns)
+{
+    uint64_t least = UINT64_MAX;
+    *ticks = *monotonic_ns = 0;
+    for (int i = 0; i < 4; i++) {
+        uint64_t before = mt_ticks(use_counter);
+        uint64_t ns = mt_monotonic_ns();
+        uint64_t took = mt_ticks(use_counter) - before;
+        if (took >= least)
+            continue;
+        least = took;
+        *ticks = before + took / 2;
+        *monotonic_ns = ns;
+    }
+}
+
 #endif

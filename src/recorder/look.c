@@ -152,6 +152,7 @@ static uint64_t look(struct thread *thread)
         mt_resident_bytes(&memtally_record_os, "/proc/self", memtally_recorder.page_bytes);
     __atomic_fetch_add(&process->file.header->looks, 1, __ATOMIC_RELAXED);
     mt_write_event(&thread->writer, MT_EVENT_LOOK, now_ticks(), &resident, 1);
+    write_clock(thread);
     return resident;
 }
 
@@ -179,8 +180,6 @@ void look_before_fall(struct thread *thread, uint64_t bytes)
 void look_at_end(struct thread *thread)
 {
     uint64_t resident = look(thread);
-    uint64_t clock = mt_monotonic_ns();
     try_picture(thread, MT_PICTURE_EXIT, resident);
     write_totals(thread);
-    mt_write_event(&thread->writer, MT_EVENT_CLOCK, now_ticks(), &clock, 1);
 }

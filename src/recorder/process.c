@@ -88,7 +88,8 @@ static void fill_header(struct mt_file_header *header, int forked)
 {
     const struct recorder *recorder = &memtally_recorder;
     int full = recorder->depth == MT_DEPTH_FULL;
-    uint64_t ticks = now_ticks();
+    uint64_t ticks, monotonic_ns;
+    mt_clock_pair((int)recorder->use_counter, &ticks, &monotonic_ns);
     uint64_t fork_ticks = memtally_tls.fork_ticks ? memtally_tls.fork_ticks : ticks;
     *header = (struct mt_file_header){
         .kind = MT_FILE_PROCESS,
@@ -100,7 +101,7 @@ static void fill_header(struct mt_file_header *header, int forked)
         .depth = recorder->depth,
         .stacks = recorder->stacks,
         .start_ticks = ticks,
-        .start_monotonic_ns = mt_monotonic_ns(),
+        .start_monotonic_ns = monotonic_ns,
         .start_realtime_ns = realtime_ns(),
         .fork_ticks = forked ? fork_ticks : 0,
         .exact_from_bytes = full ? 0 : EXACT_FROM_BYTES,
@@ -167,8 +168,8 @@ void process_end(int kind)
     if (!__atomic_exchange_n(&process->ended, 1, __ATOMIC_ACQ_REL)) {
         look_at_end(thread);
         struct mt_file_header *header = process->file.header;
-        header->end_ticks = now_ticks();
-        header->end_monotonic_ns = mt_monotonic_ns();
+        mt_clock_pair((int)memtally_recorder.use_counter, &header->end_ticks,
+                      &header->end_monotonic_ns);
         header->end_kind = (uint32_t)kind;
         mt_writer_finish(&thread->writer);
     }

@@ -134,6 +134,9 @@ HIDDEN void write_self(struct thread *thread, const void *address, size_t length
 HIDDEN struct thread *thread_start(void);
 HIDDEN void thread_give_back(void);
 HIDDEN int thread_make_key(void);
+/* Says what both clocks show. A process that is killed has its ticks turned into time by the last
+ * of these. */
+HIDDEN void write_clock(struct thread *thread);
 HIDDEN uint32_t thread_name(struct thread *thread, const char *text);
 
 /* The guard is for the thread's own signal handlers and what the recorder itself causes, so that it

@@ -55,6 +55,13 @@ static struct thread *get_thread(struct process *process)
     return thread ? thread : map_thread(process);
 }
 
+void write_clock(struct thread *thread)
+{
+    uint64_t ticks, monotonic_ns;
+    mt_clock_pair((int)memtally_recorder.use_counter, &ticks, &monotonic_ns);
+    mt_write_event(&thread->writer, MT_EVENT_CLOCK, ticks, &monotonic_ns, 1);
+}
+
 static void write_beginning(struct thread *thread, int first)
 {
     struct recorder *recorder = &memtally_recorder;
@@ -62,8 +69,7 @@ static void write_beginning(struct thread *thread, int first)
     const struct tls *tls = &memtally_tls;
     uint64_t fields[] = {thread->writer.tid, tls->stack_low, tls->stack_high};
     mt_write_event(&thread->writer, MT_EVENT_THREAD, ticks, fields, 3);
-    uint64_t clock = mt_monotonic_ns();
-    mt_write_event(&thread->writer, MT_EVENT_CLOCK, ticks, &clock, 1);
+    write_clock(thread);
     write_self(thread, thread, sizeof *thread);
     if (!first)
         return;

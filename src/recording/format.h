@@ -97,6 +97,8 @@ struct mt_block_header {
     uint32_t tid;
     uint32_t sequence;
     uint64_t start_ticks;
+    uint64_t clock_ticks; /* both clocks when the block was begun; where the process cannot */
+    uint64_t clock_monotonic_ns; /* say when it ends, the last of these pairs gives the rate */
     /* Running totals of the stream at the block's end: blocks below exact_from_bytes. */
     uint64_t small_allocs;
     uint64_t small_alloc_bytes;
@@ -200,6 +202,6 @@ enum mt_machine_text {
 };
 
 _Static_assert(sizeof(struct mt_file_header) == 208, "the file header is part of the format");
-_Static_assert(sizeof(struct mt_block_header) == 72, "the block header is part of the format");
+_Static_assert(sizeof(struct mt_block_header) == 88, "the block header is part of the format");
 
 #endif

@@ -245,18 +245,20 @@ static int find_blocks(struct mt_record_file *file, struct mt_error *error)
     return 0;
 }
 
+static int is_last_of_stream(const struct mt_record_file *file, size_t block)
+{
+    return block + 1 == file->n_blocks ||
+           file->blocks[block + 1].header.stream != file->blocks[block].header.stream;
+}
+
 static void find_last_ticks(struct mt_record_file *file)
 {
     struct mt_cursor cursor;
     struct mt_event event;
     file->last_ticks = file->header.start_ticks;
     for (size_t i = 0; i < file->n_blocks; i++) {
-        int last = i + 1 == file->n_blocks ||
-                   file->blocks[i + 1].header.stream != file->blocks[i].header.stream;
-        if (!last)
-            continue;
         mt_cursor_init(&cursor, file, i, i + 1);
-        while (mt_cursor_next(&cursor, &event))
+        while (is_last_of_stream(file, i) && mt_cursor_next(&cursor, &event))
             if (event.ticks > file->last_ticks)
                 file->last_ticks = event.ticks;
     }
@@ -292,21 +294,39 @@ void mt_record_file_close(struct mt_record_file *file)
     free(file);
 }
 
-/* The latest pair of both clocks among the events; for a process that was killed, whose header has
- * none of its end. */
-static void find_last_pair(const struct mt_record_file *file, uint64_t *ticks, uint64_t *ns)
+/* A moment by both clocks. */
+struct pair {
+    uint64_t ticks;
+    uint64_t ns;
+};
+
+static void keep_later(struct pair *pair, uint64_t ticks, uint64_t ns)
+{
+    if (ns && ticks > pair->ticks)
+        *pair = (struct pair){ticks, ns};
+}
+
+/* The latest moment that is known by both clocks; for a process that was killed or runs still,
+ * whose header has none of its end. In a stream it is in the last block. */
+static struct pair find_last_pair(const struct mt_record_file *file)
 {
     struct mt_cursor cursor;
     struct mt_event event;
-    mt_cursor_init(&cursor, file, 0, file->n_blocks);
-    while (mt_cursor_next(&cursor, &event)) {
-        int picture = event.op == MT_EVENT_PICTURE_BEGIN;
-        uint64_t at = picture ? event.field[2] : event.field[0];
-        if ((picture || event.op == MT_EVENT_CLOCK) && at && event.ticks > *ticks) {
-            *ticks = event.ticks;
-            *ns = at;
+    struct pair pair = {0, 0};
+    for (size_t i = 0; i < file->n_blocks; i++) {
+        if (!is_last_of_stream(file, i))
+            continue;
+        const struct mt_block_header *header = &file->blocks[i].header;
+        keep_later(&pair, header->clock_ticks, header->clock_monotonic_ns);
+        mt_cursor_init(&cursor, file, i, i + 1);
+        while (mt_cursor_next(&cursor, &event)) {
+            if (event.op == MT_EVENT_CLOCK)
+                keep_later(&pair, event.ticks, event.field[0]);
+            else if (event.op == MT_EVENT_PICTURE_BEGIN)
+                keep_later(&pair, event.ticks, event.field[2]);
         }
     }
+    return pair;
 }
 
 void mt_clock_of_file(const struct mt_record_file *file, struct mt_clock *clock)
@@ -315,13 +335,12 @@ void mt_clock_of_file(const struct mt_record_file *file, struct mt_clock *clock)
     *clock = (struct mt_clock){header->start_ticks, header->start_monotonic_ns, 1.0};
     if (header->clock_kind == MT_CLOCK_MONOTONIC)
         return;
-    uint64_t end_ticks = header->end_ticks;
-    uint64_t end_ns = header->end_monotonic_ns;
-    if (!end_ticks)
-        find_last_pair(file, &end_ticks, &end_ns);
-    if (end_ticks > clock->ticks && end_ns > clock->monotonic_ns)
+    struct pair end = {header->end_ticks, header->end_monotonic_ns};
+    if (!end.ticks || !end.ns)
+        end = find_last_pair(file);
+    if (end.ticks > clock->ticks && end.ns > clock->monotonic_ns)
         clock->ns_per_tick =
-            (double)(end_ns - clock->monotonic_ns) / (double)(end_ticks - clock->ticks);
+            (double)(end.ns - clock->monotonic_ns) / (double)(end.ticks - clock->ticks);
 }
 
 /* `start` and what lies `difference` behind it, neither before `start` nor past the end of time. */

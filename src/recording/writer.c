@@ -6,6 +6,7 @@
 #include <fcntl.h>
 
 #include "base/crc32c.h"
+#include "base/ticks.h"
 /* How many events are lost before a block is asked for again. */
 #define RETRY_EVERY 1024u
 
@@ -138,6 +139,8 @@ static void begin(struct mt_writer *writer, struct mt_block_header *block)
     block->tid = writer->tid;
     block->sequence = writer->sequence++;
     block->start_ticks = writer->last_ticks;
+    block->clock_ticks = mt_ticks(writer->file->use_counter);
+    block->clock_monotonic_ns = writer->file->os->monotonic_ns();
     __atomic_store_n(&block->magic, MT_BLOCK_MAGIC, __ATOMIC_RELEASE);
     writer->block = block;
     writer->events = (uint8_t *)(block + 1);

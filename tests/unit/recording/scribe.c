@@ -237,5 +237,5 @@ void repair_header(struct image *image)
 void repair_block(struct image *image, size_t number)
 {
     struct mt_block_header *block = block_of(image, number);
-    block->crc32c = mt_crc32c(mt_crc32c(0, block, 56), block + 1, block->used);
+    block->crc32c = mt_crc32c(mt_crc32c(0, block, 72), block + 1, block->used);
 }

@@ -395,7 +395,8 @@ static void test_absurd_lengths_are_refused(void **state)
     const char *path = in_folder("a.mtr");
     write_small(path);
     struct image image = load_image(path);
-    static const uint32_t lengths[] = {MT_BLOCK_BYTES - 71, MT_BLOCK_BYTES, UINT32_MAX};
+    static const uint32_t lengths[] = {MT_BLOCK_BYTES - sizeof(struct mt_block_header) + 1,
+                                       MT_BLOCK_BYTES, UINT32_MAX};
     for (size_t i = 0; i < 3; i++) {
         for (uint32_t sealed = 0; sealed < 2; sealed++) {
             block_of(&image, 0)->used = lengths[i];

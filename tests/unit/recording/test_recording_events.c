@@ -423,7 +423,7 @@ static void test_a_full_block_is_sealed_and_the_next_begins(void **state)
         assert_int_equal(file->blocks[i].header.tid, 100);
         /* Only what one more event could need stays unused. */
         if (i + 1 < file->n_blocks)
-            assert_true(file->blocks[i].header.used > MT_BLOCK_BYTES - 72 - 41);
+            assert_true(file->blocks[i].header.used > MT_BLOCK_BYTES - 88 - 41);
     }
     mt_cursor_init(&cursor, file, 0, file->n_blocks);
     for (uint64_t i = 0; i < n; i++) {

@@ -123,28 +123,34 @@ static void test_a_file_without_events_merges_to_nothing(void **state)
     remove_file(path);
 }
 
-/* A file of a counter that ticks three times a nanosecond; where `ended`, its header says so too.
- */
-static struct mt_record_file *open_counted(const char *path, int ended)
+/* What tells of the rate of the counter, beside the header's start. */
+enum told { BY_HEADER, BY_EVENTS, BY_BLOCK };
+
+/* A file of a counter that ticks three times a nanosecond. */
+static struct mt_record_file *open_counted(const char *path, enum told told)
 {
     struct scribe scribe;
     scribe_begin(&scribe, path, 1);
     struct mt_writer *writer = &scribe.writer[0];
-    put_event(writer, MT_EVENT_CLOCK, 6000, 1, (uint64_t)1500);
-    put_event(writer, MT_EVENT_PICTURE_BEGIN, 3003000, 4, (uint64_t)0, (uint64_t)2,
-              (uint64_t)1000500, (uint64_t)0);
-    put_event(writer, MT_EVENT_PICTURE_BEGIN, 3004000, 4, (uint64_t)0, (uint64_t)1, (uint64_t)0,
-              (uint64_t)0);
+    put_event(writer, MT_EVENT_LOOK, 3900, 1, (uint64_t)1);
+    if (told == BY_EVENTS) {
+        put_event(writer, MT_EVENT_CLOCK, 6000, 1, (uint64_t)1500);
+        put_event(writer, MT_EVENT_PICTURE_BEGIN, 3003000, 4, (uint64_t)0, (uint64_t)2,
+                  (uint64_t)1000500, (uint64_t)0);
+        put_event(writer, MT_EVENT_PICTURE_BEGIN, 3004000, 4, (uint64_t)0, (uint64_t)1, (uint64_t)0,
+                  (uint64_t)0);
+    }
     scribe_end(&scribe);
     struct image image = load_image(path);
     struct mt_file_header *header = header_of(&image);
     header->clock_kind = MT_CLOCK_TSC;
     header->start_ticks = 3000;
     header->start_monotonic_ns = 500;
-    if (ended) {
-        header->end_ticks = 30003000;
-        header->end_monotonic_ns = 10000500;
-    }
+    block_of(&image, 0)->clock_ticks = 3900;
+    block_of(&image, 0)->clock_monotonic_ns = 800;
+    repair_block(&image, 0);
+    header->end_ticks = 30003000; /* of a process that was killed between its last two words */
+    header->end_monotonic_ns = told == BY_HEADER ? 10000500 : 0;
     repair_header(&image);
     save_image(path, &image, image.length);
     free(image.bytes);
@@ -166,7 +172,7 @@ static void test_the_counter_is_read_by_the_pairs_of_start_and_end(void **state)
 {
     (void)state;
     const char *path = in_folder("a.mtr");
-    struct mt_record_file *file = open_counted(path, 1);
+    struct mt_record_file *file = open_counted(path, BY_HEADER);
     assert_thirds(file);
     mt_record_file_close(file);
     remove_file(path);
@@ -176,10 +182,12 @@ static void test_a_killed_process_is_timed_by_its_last_pair(void **state)
 {
     (void)state;
     const char *path = in_folder("a.mtr");
-    struct mt_record_file *file = open_counted(path, 0);
-    assert_thirds(file);
-    mt_record_file_close(file);
-    remove_file(path);
+    for (int told = BY_EVENTS; told <= BY_BLOCK; told++) {
+        struct mt_record_file *file = open_counted(path, (enum told)told);
+        assert_thirds(file);
+        mt_record_file_close(file);
+        remove_file(path);
+    }
 }
 
 static void test_times_that_cannot_be_stay_within_range(void **state)
