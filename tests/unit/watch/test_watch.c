@@ -306,8 +306,11 @@ static pid_t start_watcher(struct watched_run *run, int *program, int *output)
     pid_t watcher = fork();
     if (watcher == 0) {
         char line[256];
+        dup2(run->fds[0], STDIN_FILENO);
         close(report[0]);
-        watched_start(run);
+        if (mt_run_start(&run->options, &run->run, NULL) < 0)
+            _exit(1); /* a failure here must not go on with the other tests */
+        close(run->fds[1]);
         int pid = mt_run_pid(run->run);
         watched_read_line(run, line);
         wait_for_a_picture(run);
