@@ -179,6 +179,24 @@ static void test_a_program_that_another_becomes_is_another_image(void **state)
     kill_and_finish(&run, pid);
 }
 
+/* It has left a file of the recorder, which is not its own any more. */
+static void test_a_program_that_becomes_another_at_once_is_the_other(void **state)
+{
+    (void)state;
+    struct watched_run run;
+    char exec[300];
+    snprintf(exec, sizeof exec, "exec=%s", watched_static_child());
+    PREPARE(&run, watched_child(), exec, "touch=64", "stop");
+    watched_start(&run);
+    int pid = mt_run_pid(run.run);
+    wait_until_stopped(&run, pid);
+    struct mt_tally *tally = tally_of_stopped(&run, pid);
+    assert_string_equal(watched_process(tally, (uint64_t)pid)->observed, "outside");
+    assert_exact(tally, pid);
+    mt_tally_destroy(tally);
+    kill_and_finish(&run, pid);
+}
+
 static void test_children_and_theirs_are_seen_together(void **state)
 {
     (void)state;
@@ -404,6 +422,7 @@ int main(void)
         TEST(test_without_a_recorder_a_program_is_seen_from_outside),
         TEST(test_a_setuid_program_is_seen_from_outside),
         TEST(test_a_program_that_another_becomes_is_another_image),
+        TEST(test_a_program_that_becomes_another_at_once_is_the_other),
         TEST(test_children_and_theirs_are_seen_together),
         TEST(test_an_orphan_is_seen_and_its_end_too),
         TEST(test_a_daemon_that_is_left_behind_holds_nobody_up),
