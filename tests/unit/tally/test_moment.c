@@ -417,6 +417,36 @@ static void test_an_exec_out_of_the_recorders_reach_is_seen_from_outside(void **
     mt_tally_destroy(tally);
 }
 
+/* The kernel's start time is that of the process; the program began after the other's last event.
+ */
+static void test_a_program_that_came_by_exec_unseen_begins_after_the_other(void **state)
+{
+    (void)state;
+    struct recorded w = watch_at(0);
+    struct recorded p = process_at(2, 7);
+    recorded_begin(&w, "watch");
+    w.ns = 60 * MS;
+    EVENT(&w, PROCESS, 7, 1, 1 * MS, recorded_string(&w, "static"));
+    EVENT(&w, OUTSIDE_ONLY, 7, 1);
+    EVENT(&w, PROCESS_SAMPLE, 7, 50 * PAGE, 50 * PAGE);
+    ended(&w, 100, 7, MT_PROCESS_EXITED, 0);
+    recorded_end(&w, 101 * MS);
+    recorded_begin(&p, "7-0");
+    look(&p, 30, 10);
+    recorded_end(&p, 0);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_TIME, 20 * MS);
+    assert_int_equal(tally->n_processes, 1);
+    assert_string_equal(tally->processes[0].observed, "recorder");
+    assert_string_equal(tally->processes[0].end, "replaced by exec");
+    mt_tally_destroy(tally);
+    tally = recorded_tally(MT_MOMENT_TIME, 80 * MS);
+    assert_int_equal(tally->n_processes, 1);
+    assert_string_equal(tally->processes[0].observed, "outside");
+    assert_string_equal(tally->processes[0].end, "exited 0");
+    assert_int_equal(tally->places[0].total_resident_bytes, 50 * PAGE);
+    mt_tally_destroy(tally);
+}
+
 static void test_a_process_id_that_is_used_again_is_two_processes(void **state)
 {
     (void)state;
@@ -706,6 +736,7 @@ int main(void)
         TEST(test_a_forked_child_starts_with_its_parents_state),
         TEST(test_an_exec_ends_one_image_and_begins_the_next),
         TEST(test_an_exec_out_of_the_recorders_reach_is_seen_from_outside),
+        TEST(test_a_program_that_came_by_exec_unseen_begins_after_the_other),
         TEST(test_a_process_id_that_is_used_again_is_two_processes),
         TEST(test_what_was_too_short_to_be_looked_at_is_said_to_have_been_there),
         TEST(test_an_end_that_nobody_saw_is_not_made_up),

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,6 +51,13 @@ static void go_on_in_a_child(int wait_for_it)
     exit(WIFEXITED(status) ? WEXITSTATUS(status) : 100);
 }
 
+/* A test that fails leaves nobody stopped behind. */
+static void stop(void)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    raise(SIGSTOP);
+}
+
 static void hold(void)
 {
     char byte;
@@ -81,7 +89,7 @@ int main(int argc, char **argv)
         else if (is(argv[i], "leave", &value))
             go_on_in_a_child(0);
         else if (is(argv[i], "stop", &value))
-            raise(SIGSTOP);
+            stop();
         else if (is(argv[i], "hold", &value))
             hold();
         else if (is(argv[i], "exec=", &value))

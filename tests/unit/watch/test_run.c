@@ -224,6 +224,7 @@ static void test_children_that_were_there_before_are_left_alone(void **state)
     int status;
     pid_t sleeping = fork();
     if (sleeping == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* also when the test fails */
         pause();
         _exit(0);
     }

@@ -179,6 +179,24 @@ static void test_a_program_that_another_becomes_is_another_image(void **state)
     kill_and_finish(&run, pid);
 }
 
+/* It has left a file of the recorder, which is not its own any more. */
+static void test_a_program_that_becomes_another_at_once_is_the_other(void **state)
+{
+    (void)state;
+    struct watched_run run;
+    char exec[300];
+    snprintf(exec, sizeof exec, "exec=%s", watched_static_child());
+    PREPARE(&run, watched_child(), exec, "touch=64", "stop");
+    watched_start(&run);
+    int pid = mt_run_pid(run.run);
+    wait_until_stopped(&run, pid);
+    struct mt_tally *tally = tally_of_stopped(&run, pid);
+    assert_string_equal(watched_process(tally, (uint64_t)pid)->observed, "outside");
+    assert_exact(tally, pid);
+    mt_tally_destroy(tally);
+    kill_and_finish(&run, pid);
+}
+
 static void test_children_and_theirs_are_seen_together(void **state)
 {
     (void)state;
@@ -277,6 +295,18 @@ static void test_short_programs_are_known_by_their_end(void **state)
     mt_tally_destroy(tally);
 }
 
+/* A tally of a time at which the process was there: it has no picture to name one. */
+static struct mt_tally *tally_with(const struct watched_run *run, uint64_t pid)
+{
+    for (uint64_t ms = 0;; ms++) {
+        struct mt_tally *tally = watched_tally(run, MT_MOMENT_TIME, ms * 1000000);
+        assert_non_null(tally); /* the recording ends, and it was not there */
+        if (watched_process(tally, pid))
+            return tally;
+        mt_tally_destroy(tally);
+    }
+}
+
 /* How long it lived is up to the machine: either it was judged in time or it was not. */
 static void test_short_programs_out_of_the_recorders_reach_are_named(void **state)
 {
@@ -286,10 +316,8 @@ static void test_short_programs_out_of_the_recorders_reach_are_named(void **stat
     watched_start(&run);
     uint64_t pid = (uint64_t)mt_run_pid(run.run);
     watched_finish(&run);
-    struct mt_tally *tally = watched_tally(&run, MT_MOMENT_TIME, 0);
-    assert_non_null(tally);
+    struct mt_tally *tally = tally_with(&run, pid);
     const struct mt_tally_process *process = watched_process(tally, pid);
-    assert_non_null(process);
     assert_string_equal(process->end, "exited 4");
     assert_string_equal(process->observed, "outside");
     assert_true(strcmp(process->observed_reason, "ended before it could be looked at") == 0 ||
@@ -306,8 +334,11 @@ static pid_t start_watcher(struct watched_run *run, int *program, int *output)
     pid_t watcher = fork();
     if (watcher == 0) {
         char line[256];
+        dup2(run->fds[0], STDIN_FILENO);
         close(report[0]);
-        watched_start(run);
+        if (mt_run_start(&run->options, &run->run, NULL) < 0)
+            _exit(1); /* a failure here must not go on with the other tests */
+        close(run->fds[1]);
         int pid = mt_run_pid(run->run);
         watched_read_line(run, line);
         wait_for_a_picture(run);
@@ -391,6 +422,7 @@ int main(void)
         TEST(test_without_a_recorder_a_program_is_seen_from_outside),
         TEST(test_a_setuid_program_is_seen_from_outside),
         TEST(test_a_program_that_another_becomes_is_another_image),
+        TEST(test_a_program_that_becomes_another_at_once_is_the_other),
         TEST(test_children_and_theirs_are_seen_together),
         TEST(test_an_orphan_is_seen_and_its_end_too),
         TEST(test_a_daemon_that_is_left_behind_holds_nobody_up),
