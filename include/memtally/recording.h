@@ -29,12 +29,14 @@ enum mt_depth {
 /* How call stacks are taken. */
 enum mt_stacks { MT_STACKS_FP, MT_STACKS_UNWIND, MT_STACKS_NONE };
 
-/* Opens the recording folder (or single recording file) `path` and reads all of it into facts.
- * Damaged blocks are skipped and counted; see mt_recording_damage(). On success *recording is owned
- * by the caller; close it with mt_recording_close().
- * Errors: MT_ENOTFOUND (no such path, or no recording in it), MT_EFORMAT (foreign file),
- * MT_EVERSION (written by a newer memtally), MT_ETRUNCATED, MT_ECORRUPT (nothing readable left),
- * MT_EPERM, MT_EIO, MT_ENOMEM; error->offset is the position in the file that error->text names. */
+/* Opens the recording folder (or single recording file) `path` and reads all of it into facts; it
+ * may still be written. The time of a recording starts when its watcher did, or with its first
+ * process where the watcher's file is missing. Damaged blocks are skipped and counted; see
+ * mt_recording_damage(). On success *recording is owned by the caller; close it with
+ * mt_recording_close(). Errors: MT_ENOTFOUND (no such path, or no recording in it), MT_EFORMAT
+ * (foreign file), MT_EVERSION (written by a newer memtally), MT_ETRUNCATED, MT_ECORRUPT (nothing
+ * readable left), MT_EPERM, MT_EIO, MT_ENOMEM; error->offset is the position in the file that
+ * error->text names. */
 int mt_recording_open(const char *path, struct mt_recording **recording, struct mt_error *error);
 
 /* Closes a recording. Takes NULL. */

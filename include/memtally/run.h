@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Running a program under the recorder and watching its process tree from outside.
  *
- * One run object belongs to one thread. While it exists, it is the subreaper of the processes that
- * the program leaves behind, so a process should watch one run at a time. */
+ * One run object belongs to one thread. While it exists, the calling process is the subreaper of
+ * the processes that the program leaves behind, and takes their ends. Children that it had before
+ * are left alone; those that it starts meanwhile pass for the run's. So a process should watch one
+ * run at a time and start nothing else. A SIGCHLD that is ignored is not during the run. All of
+ * this is as before when the run is finished or abandoned. */
 #ifndef MEMTALLY_RUN_H
 #define MEMTALLY_RUN_H
 
@@ -19,7 +22,8 @@ struct mt_run;
 
 struct mt_run_options {
     const char *directory;     /* recording folder; made if absent, must not hold a recording */
-    const char *recorder_path; /* libmemtally-record.so; NULL: watch from outside only */
+    const char *recorder_path; /* libmemtally-record.so, no space or colon in it; NULL: watch from
+                                  outside only */
     enum mt_depth depth;
     enum mt_stacks stacks;
     double picture_share;     /* of run time that pictures may take; 0 means 0.02 */
@@ -47,7 +51,9 @@ struct mt_run_result {
 /* Starts the program. On success *run is owned by the caller; end it with mt_run_finish() or
  * mt_run_abandon().
  * Errors: MT_ENOTFOUND (no such program; nothing was started), MT_EPERM (not executable, or the
- * folder cannot be written), MT_EBUSY (the folder holds a recording), MT_EIO, MT_ENOMEM. */
+ * folder cannot be written), MT_EBUSY (the folder holds a recording), MT_EARG (no folder, no
+ * program, or a recorder that cannot be preloaded), MT_EIO, MT_ENOMEM. After an error there is
+ * neither a recording nor a folder that was not there before. */
 int mt_run_start(const struct mt_run_options *options, struct mt_run **run, struct mt_error *error);
 
 /* The program's process id. It stays valid until mt_run_finish() or mt_run_abandon(). */
@@ -77,7 +83,8 @@ int mt_run_signal(const struct mt_run *run, int signal);
 int mt_run_finish(struct mt_run *run, void (*progress)(void *context, double share), void *context,
                   struct mt_run_result *result, struct mt_error *error);
 
-/* Kills what still runs, leaves the recording as it is and frees the object. Takes NULL. */
+/* Kills all that still runs of the tree, leaves the recording as it is and frees the object. Takes
+ * NULL. */
 void mt_run_abandon(struct mt_run *run);
 
 #ifdef __cplusplus

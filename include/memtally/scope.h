@@ -66,8 +66,9 @@ static inline void mt_scope_end(void)
     hook();
 }
 
-/* Says what the memory at [address, address + length_bytes) is. The label holds until the range is
- * unlabelled or unmapped, and wins over scopes. A later label wins over an earlier one. */
+/* Says what the memory at [address, address + length_bytes) is. The label holds until
+ * the range is unlabelled or unmapped, or the block of 64 KiB or more that it lies in is freed, and
+ * wins over scopes. A later label wins over an earlier one. */
 static inline void mt_label(const void *address, size_t length_bytes, enum mt_category category,
                             const char *name)
 {

@@ -42,8 +42,14 @@ enum mt_tally_kind { MT_TALLY_MEASUREMENT, MT_TALLY_ESTIMATE };
 
 enum mt_moment_kind { MT_MOMENT_PEAK, MT_MOMENT_STEADY, MT_MOMENT_EXIT, MT_MOMENT_TIME };
 
-/* The moment that a tally is asked for. `time_ns` counts from the start of the recording and is
- * read for MT_MOMENT_TIME only. */
+/* The moment that a tally is asked for. A measurement is made of pictures of the present pages, so
+ * that all but the last are moments at which one was taken; "size" is the resident size, summed
+ * over the processes of the tree as the timeline has it. PEAK    the picture at the largest size;
+ * of several the first. What the kernel counted beyond it is in `peak_resident_bytes`. STEADY  the
+ * picture of the second half of the recording whose size is nearest to the median size of that
+ * half, by time; of several the last. Without one in the second half, of the first. EXIT    the
+ * last picture of the recording. TIME    `time_ns` after the start of the recording. MT_EARG past
+ * its end. `time_ns` is read for MT_MOMENT_TIME only. */
 struct mt_moment {
     enum mt_moment_kind kind;
     uint64_t time_ns;
@@ -58,9 +64,11 @@ struct mt_tally_detail {
     enum mt_provenance provenance;
 };
 
-/* One category at one place. `provenance` is the least sure of its details'. `count` is the number
- * of blocks, buffers or mappings. `low_bytes` and `high_bytes` bound an estimate and are MT_UNKNOWN
- * in a measurement. Details are sorted by resident bytes, largest first. */
+/* One category at one place. A row's figures are the sums of its details'; its allocated bytes are
+ * unknown if any of them is. `provenance` is the least sure of its details'. `count` is the number
+ * of blocks, buffers or mappings; 0 where they are not counted. `low_bytes` and `high_bytes` bound
+ * an estimate and are MT_UNKNOWN in a measurement. Details are sorted by resident bytes, largest
+ * first. */
 struct mt_tally_row {
     enum mt_category category;
     uint64_t allocated_bytes;
@@ -74,11 +82,18 @@ struct mt_tally_row {
 };
 
 /* One place: "host" or "gpu:<uuid>".
- * Invariant of a measurement: sum(rows[i].resident_bytes) + unattributed_bytes
- * == total_resident_bytes.
- * `picture_skew_bytes` is the resident size that the kernel stated beside the picture less the
- * picture's own total; 0 for a process that did not run meanwhile. `skew_known` is 0 where the
- * kernel's figure could not be read. */
+ * Invariant of a measurement, to the byte:
+ *   sum(rows[i].resident_bytes) + unattributed_bytes == total_resident_bytes
+ * and, of one process, total_resident_bytes == the present pages of its picture that the kernel
+ * counts as resident: not those of devices, of hugetlbfs, or of the kernel's own [vvar].
+ * Of a tree it is the sum over its processes less what is counted for an earlier one already; a
+ * page that one process maps twice counts twice, as in the kernel's Rss. `picture_skew_bytes` is
+ * the resident size that the kernel stated beside the picture (Rss of smaps_rollup) less the
+ * picture's own total; 0 for a process that did not run meanwhile. Of a tree it is the sum over its
+ * processes. `skew_known` is 0 where one of the kernel's figures could not be read.
+ * `peak_resident_bytes` is the largest resident size that anything says: VmHWM, a look, a sample;
+ * of a tree the largest sum over its processes at a time, shared pages counted in each.
+ * `capacity_bytes` is the machine's memory. */
 struct mt_tally_place {
     const char *place;
     uint64_t total_resident_bytes;
@@ -91,10 +106,15 @@ struct mt_tally_place {
     const struct mt_tally_row *rows;
 };
 
-/* One process of the recorded tree. `end` says how it ended ("exited 0", "killed by SIGKILL",
- * "running"). `observed` is "recorder" where the preloaded recorder was in it, else "outside" with
- * the reason in `observed_reason`. `picture_time_ns` is when its picture was taken, counted from
- * the start of the recording, MT_UNKNOWN where it has none (then it has no places). */
+/* One process of the recorded tree that lived at the moment. What exec puts in its place is another
+ * one of the same pid. `end` says how it ended: "exited 0", "killed by SIGKILL", "exited" and
+ * "ended" where the status or more is not known, "replaced by exec", "running" when the recording
+ * ended, "end not recorded". `observed` is "recorder" where the preloaded recorder was in it, else
+ * "outside" with the reason in `observed_reason`. Its picture is the one of the moment, else the
+ * nearest in time of those of about the size that it had, else the nearest in size.
+ * `picture_time_ns` is when that was taken, counted from the start of the recording, MT_UNKNOWN
+ * where it has none: then its one place is all unattributed, or it has no place where not even its
+ * size is known. `peak_caught_bytes` is the size of its largest picture. */
 struct mt_tally_process {
     uint64_t pid;
     uint64_t parent_pid;
@@ -114,7 +134,8 @@ struct mt_tally_process {
     const struct mt_tally_place *places;
 };
 
-/* What the machine said at the moment of the tally; MT_UNKNOWN where it said nothing. */
+/* What the machine said nearest to the moment of the tally; MT_UNKNOWN where it said nothing.
+ * `sample_time_ns` is when /proc/meminfo was read: the picture's own, else the watcher's. */
 struct mt_tally_machine {
     uint64_t sample_time_ns;
     uint64_t memory_total_bytes;
@@ -133,8 +154,9 @@ struct mt_tally_machine {
 };
 
 /* A tally of a process tree. `places` covers the whole tree with shared pages counted once,
- * `shared_rule` says how; `processes[i].places` has each process by itself. `notes` are sentences
- * about what could not be seen or was skipped. */
+ * `shared_rule` says how; `processes[i].places` has each process by itself. Allocated bytes of a
+ * tree are the sum over its processes. `notes` are sentences about what could not be seen or was
+ * skipped. */
 struct mt_tally {
     enum mt_tally_kind kind;
     struct mt_moment moment;

@@ -314,7 +314,9 @@ static void set_outside(struct pass *pass, const struct mt_event *event)
     pass->sightings[index].reason = event->field[1];
 }
 
-/* The last image with a file that a process had when it was seen, NULL where it had none. */
+/* The last image with a file that a process had when it was seen, NULL where it had none. Of a
+ * process that the recorder is not in only its own count, not those of an earlier one of the same
+ * id; of another the time at which its program was first noticed may be long after its start. */
 static const struct mt_image *recorded_image_of(const struct mt_recording *recording,
                                                 const struct sighting *seen)
 {
@@ -323,7 +325,8 @@ static const struct mt_image *recorded_image_of(const struct mt_recording *recor
     const size_t *images = mt_images_of(recording, seen->pid, &n);
     for (size_t i = 0; i < n; i++) {
         const struct mt_image *image = &recording->images[images[i]];
-        if (image->start_ns + START_APART_NS >= seen->start_ns && image->start_ns <= seen->seen_ns)
+        int is_own = !seen->outside || image->start_ns + START_APART_NS >= seen->start_ns;
+        if (is_own && image->start_ns <= seen->seen_ns)
             found = image;
     }
     return found;

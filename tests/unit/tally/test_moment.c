@@ -351,6 +351,7 @@ static void test_an_exec_ends_one_image_and_begins_the_next(void **state)
     struct recorded q = process_at(50, 7);
     recorded_begin(&w, "watch");
     seen(&w, 1, 7, 1, "sh", -1);
+    seen(&w, 85, 7, 1, "engine", -1); /* long after it began */
     ended(&w, 100, 7, MT_PROCESS_EXITED, 3);
     recorded_end(&w, 101 * MS);
     recorded_begin(&p, "7-0");
