@@ -42,6 +42,11 @@ static long result_of(long result)
     return result;
 }
 
+static int in_unwinder(uintptr_t caller)
+{
+    return caller >= memtally_real.unwinder_low && caller < memtally_real.unwinder_high;
+}
+
 struct mapping {
     void *address;
     size_t length;
@@ -51,19 +56,27 @@ struct mapping {
     int64_t offset;
 };
 
+/* An allocator that maps memory holds its locks. An unwinder asks the loader, and whoever holds the
+ * loader's may be waiting for the allocator's. */
 static void note_mapping(const struct mapping *mapping, uintptr_t caller, const void *frame)
 {
     struct thread *thread = enter();
     if (!thread)
         return;
     uint64_t flags = (uint32_t)mapping->flags;
+    uint64_t stack = 0;
     if (in_allocator(caller))
         flags |= MT_MAP_BY_ALLOCATOR;
+    if (!in_allocator(caller) || !memtally_recorder.unwind)
+        stack = stack_number(thread, frame);
     uint64_t fields[] = {
-        (uint64_t)(uintptr_t)mapping->address, mapping->length,
-        (uint64_t)mapping->protection,         flags,
-        !(mapping->flags & MAP_ANONYMOUS),     (uint64_t)mapping->offset,
-        stack_number(thread, frame),
+        (uint64_t)(uintptr_t)mapping->address,
+        mapping->length,
+        (uint64_t)mapping->protection,
+        flags,
+        !(mapping->flags & MAP_ANONYMOUS),
+        (uint64_t)mapping->offset,
+        stack,
     };
     mt_write_event(&thread->writer, MT_EVENT_MMAP, now_ticks(), fields, 7);
     leave();
@@ -198,6 +211,19 @@ int ftruncate64(int fd, off64_t length)
     if (UNLIKELY(!real_ready()))
         return (int)result_of(MT_SYS2(SYS_ftruncate, fd, length));
     return truncate_to(fd, length, memtally_real.ftruncate64);
+}
+
+/* libunwind keeps a pipe to try whether memory can be read. A program that closes or counts its
+ * descriptors would be hit by that, and the unwinder can do without. */
+int pipe2(int descriptors[2], int flags)
+{
+    if (UNLIKELY(!real_ready()))
+        return (int)result_of(MT_SYS2(SYS_pipe2, descriptors, flags));
+    if (UNLIKELY(memtally_recorder.unwind && memtally_tls.busy) && in_unwinder(CALLER)) {
+        errno = EMFILE;
+        return -1;
+    }
+    return memtally_real.pipe2(descriptors, flags);
 }
 
 int memfd_create(const char *name, unsigned flags)
