@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Compacting a recording file: the slack of its blocks dropped, the rest in one zstd frame. */
+/* Compacting a recording file: the slack of its blocks dropped, the rest in zstd frames of a
+ * few blocks each, so that damage to one does not reach the others. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -91,10 +92,14 @@ static int write_packed(struct packer *packer, const struct mt_record_file *file
         struct mt_block block = file->blocks[i];
         seal(&block);
         result = compress(packer, &block.header, sizeof block.header, ZSTD_e_continue);
+        int last = (i + 1) % MT_BLOCKS_PER_FRAME == 0 || i + 1 == file->n_blocks;
         if (result == 0)
-            result = compress(packer, block.events, block.header.used, ZSTD_e_continue);
+            result = compress(packer, block.events, block.header.used,
+                              last ? ZSTD_e_end : ZSTD_e_continue);
     }
-    return result < 0 ? result : compress(packer, NULL, 0, ZSTD_e_end);
+    if (result == 0 && !file->n_blocks)
+        result = compress(packer, NULL, 0, ZSTD_e_end);
+    return result;
 }
 
 static int pack_into(struct packer *packer, const struct mt_record_file *file)

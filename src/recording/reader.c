@@ -24,6 +24,7 @@ uint32_t mt_header_tail_crc(const struct mt_file_header *header)
 }
 
 /* Far above what a recorder writes: 2^22 blocks are 256 GiB. */
+#define MAX_TRIES  65536u
 #define MAX_BLOCKS ((size_t)1 << 22)
 
 static int read_all(int fd, uint8_t *bytes, size_t length, size_t *got)
@@ -185,27 +186,56 @@ static int grow(struct unpacked *out)
     return 1;
 }
 
-/* Decompresses until the frame ends or is damaged; what came out before the damage is kept. */
+/* Decompresses the frame that `input` stands at. Returns 1, 0 where it is damaged or cut (what came
+ * out before that is kept), or MT_ENOMEM. */
+static int decompress_frame(ZSTD_DStream *stream, ZSTD_inBuffer *input, struct unpacked *out)
+{
+    size_t left = 1;
+    ZSTD_DCtx_reset(stream, ZSTD_reset_session_only);
+    while (left != 0) {
+        int room = grow(out);
+        if (room <= 0)
+            return room;
+        ZSTD_outBuffer output = {out->bytes, out->capacity, out->length};
+        size_t before = input->pos;
+        left = ZSTD_decompressStream(stream, &output, input);
+        if (ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation)
+            return MT_ENOMEM;
+        int stuck = input->pos == before && output.pos == out->length;
+        out->length = output.pos;
+        if (ZSTD_isError(left) || (left != 0 && stuck))
+            return 0;
+    }
+    return 1;
+}
+
+/* Where the next frame may begin, at or after `from`; the end where nothing looks like one. */
+static size_t next_frame(const struct mt_record_file *file, size_t from)
+{
+    static const uint8_t magic[] = {0x28, 0xb5, 0x2f, 0xfd};
+    if (from >= file->data_bytes)
+        return file->data_bytes;
+    const uint8_t *found = memmem(file->data + from, file->data_bytes - from, magic, sizeof magic);
+    return found ? (size_t)(found - file->data) : file->data_bytes;
+}
+
+/* Decompresses frame by frame. Behind a damaged one the next is searched for; what a damaged one
+ * gave counts against the limit, so that the search comes to an end. */
 static int decompress(struct mt_record_file *file, ZSTD_DStream *stream, struct unpacked *out)
 {
     ZSTD_inBuffer input = {file->data, file->data_bytes, MT_HEADER_BYTES};
-    size_t left = 1;
-    while (left != 0) {
-        int room = grow(out);
-        if (room < 0)
-            return room;
-        ZSTD_outBuffer output = {out->bytes, out->capacity, out->length};
-        size_t before = input.pos;
-        left = room ? ZSTD_decompressStream(stream, &output, &input) : 1;
-        if (ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation)
-            return MT_ENOMEM;
-        int stuck = input.pos == before && output.pos == out->length;
-        out->length = output.pos;
-        if (ZSTD_isError(left) || (left != 0 && stuck))
-            break;
-    }
-    if (left != 0 || input.pos < input.size)
+    unsigned tries = MAX_TRIES;
+    while (input.pos < input.size && tries) {
+        size_t start = input.pos;
+        int result = decompress_frame(stream, &input, out);
+        if (result < 0)
+            return result;
+        if (result > 0)
+            continue;
         mt_note_bad(file, MT_HEADER_BYTES + out->length);
+        input.pos = next_frame(file, start + 1);
+        tries--;
+    }
     return 0;
 }
 

@@ -178,6 +178,38 @@ static void test_a_cut_packed_file_gives_what_came_before(void **state)
     remove_file(packed);
 }
 
+static size_t must_open_and_count(const char *path)
+{
+    struct mt_record_file *file = must_open(path);
+    size_t n = count_events(file);
+    mt_record_file_close(file);
+    return n;
+}
+
+static void test_damage_to_one_frame_leaves_the_others(void **state)
+{
+    (void)state;
+    const char *packed = in_folder("7-0.mtz");
+    write_file(in_folder("7-0.mtr"), 0);
+    must_pack(in_folder("7-0.mtr"));
+    struct image image = load_image(packed);
+    size_t whole = must_open_and_count(packed);
+    for (size_t quarter = 1; quarter < 4; quarter++) {
+        image.bytes[image.length * quarter / 4] ^= 0x10;
+        save_image(packed, &image, image.length);
+        struct mt_record_file *file = must_open(packed);
+        size_t n = count_events(file);
+        assert_true(file->blocks_bad > 0);
+        assert_true(n < whole);
+        /* A frame is one of several, and each holds much the same. */
+        assert_true(n > whole / 4);
+        mt_record_file_close(file);
+        image.bytes[image.length * quarter / 4] ^= 0x10;
+    }
+    free(image.bytes);
+    remove_file(packed);
+}
+
 static void test_bytes_behind_the_frame_are_noticed(void **state)
 {
     (void)state;
@@ -426,6 +458,7 @@ int main(void)
         cmocka_unit_test(test_what_was_damaged_before_packing_stays_known),
         cmocka_unit_test(test_a_file_that_is_no_recording_is_not_packed),
         cmocka_unit_test(test_a_cut_packed_file_gives_what_came_before),
+        cmocka_unit_test(test_damage_to_one_frame_leaves_the_others),
         cmocka_unit_test(test_bytes_behind_the_frame_are_noticed),
         cmocka_unit_test(test_no_flipped_bit_of_a_packed_file_goes_unnoticed),
         cmocka_unit_test(test_the_end_of_a_packed_header_is_checked),
