@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Painting the address space with claims, weakest first, and counting the picture's pages by them.
  *
- * From weakest to strongest: what the kernel calls a mapping, what was mapped before the first
- * event, where the heap was seen, what the recorder saw mapped and the threads' stacks, the
- * recorder's own memory, heap blocks, engine buffers, labels. Every byte of a resident page gets
- * the strongest claim on it, so that the claims add up to the picture whatever overlaps. */
+ * From weakest to strongest: the shape of a mapping, what was mapped before the first event, where
+ * the heap was seen, what the kernel calls a mapping, what the recorder saw mapped and the threads'
+ * stacks, the recorder's own memory, heap blocks, engine buffers, labels. Every byte of a resident
+ * page gets the strongest claim on it, so that the claims add up to the picture whatever overlaps.
+ */
 #include "tally/attribute.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define ARENA_BYTES      ((uint64_t)64 << 20)
+#define MOST_GUARD_BYTES ((uint64_t)64 << 10)
 
 struct painter {
     const struct mt_subject *subject;
@@ -202,6 +206,51 @@ static void paint_first_maps(struct painter *painter)
         const struct mt_vma *vma = &first->vmas[i];
         if (vma->kind == MT_VMA_ANONYMOUS)
             paint_anonymous(painter, vma->start, vma->end, index);
+    }
+}
+
+static int is_plain(const struct mt_vma *vma)
+{
+    return vma->kind == MT_VMA_ANONYMOUS && !*vma->name && !vma->shared;
+}
+
+static int is_barred(const struct mt_vma *vma)
+{
+    return is_plain(vma) && !vma->readable && !vma->writable && !vma->executable;
+}
+
+/* An arena of a thread: glibc reserves ARENA_BYTES at a multiple of them and opens as much as it
+ * needs. */
+static int is_arena(const struct mt_maps *maps, size_t i)
+{
+    const struct mt_vma *vma = &maps->vmas[i];
+    return vma->start % ARENA_BYTES == 0 && i + 1 < maps->n && is_barred(&maps->vmas[i + 1]) &&
+           maps->vmas[i + 1].start == vma->end && maps->vmas[i + 1].end == vma->start + ARENA_BYTES;
+}
+
+/* A thread's stack: memory behind a small piece that nobody may touch. */
+static int is_guarded(const struct mt_maps *maps, size_t i)
+{
+    const struct mt_vma *guard = &maps->vmas[i] - 1;
+    return i > 0 && is_barred(guard) && guard->end == maps->vmas[i].start &&
+           guard->end - guard->start <= MOST_GUARD_BYTES;
+}
+
+/* What libc maps for itself is told by its shape where nothing else claims it: arenas that no block
+ * was seen in, and stacks of threads that never allocated. Without the recorder's word on what the
+ * program mapped itself, a guard says nothing. */
+static void paint_shapes(struct painter *painter)
+{
+    size_t stacks = unknown_size(painter, claim(painter, MT_CATEGORY_RUNTIME,
+                                                MT_PROVENANCE_INFERRED, "stacks, by their guard"));
+    for (size_t i = 0; i < painter->maps.n; i++) {
+        const struct mt_vma *vma = &painter->maps.vmas[i];
+        if (!is_plain(vma) || !vma->writable)
+            continue;
+        if (is_arena(&painter->maps, i))
+            fill(painter, vma->start, vma->end, painter->heap);
+        else if (painter->replay && is_guarded(&painter->maps, i))
+            fill(painter, vma->start, vma->end, stacks);
     }
 }
 
@@ -408,10 +457,13 @@ static void paint(struct painter *painter)
     painter->own = claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_EXACT, "memtally recorder");
     painter->heap = claim_of_heap(painter);
     paint_vmas(painter);
+    if (painter->replay) {
+        paint_regions(painter);
+        paint_first_maps(painter);
+    }
+    paint_shapes(painter);
     if (!painter->replay)
         return;
-    paint_regions(painter);
-    paint_first_maps(painter);
     paint_mappings(painter);
     paint_own(painter);
     paint_blocks(painter);

@@ -27,6 +27,7 @@ static const uint64_t all_pages[][3] = {
 
 struct one {
     struct recorded recorded;
+    const char *maps;
     struct mt_tally *tally;
     const struct mt_tally_place *place;
 };
@@ -34,6 +35,7 @@ struct one {
 static void begin(struct one *one, uint64_t exact_from_bytes)
 {
     *one = (struct one){
+        .maps = maps,
         .recorded = {.header = {.pid = 7, .exact_from_bytes = exact_from_bytes}, .ns = 1000}};
     recorded_begin(&one->recorded, "7-0");
 }
@@ -41,9 +43,10 @@ static void begin(struct one *one, uint64_t exact_from_bytes)
 static void take(struct one *one, const uint64_t (*runs)[3], size_t n_runs)
 {
     one->recorded.ns = 5000;
-    recorded_picture(&one->recorded,
-                     &(struct recorded_picture){
-                         .reason = MT_PICTURE_EXIT, .maps = maps, .runs = runs, .n_runs = n_runs});
+    recorded_picture(&one->recorded, &(struct recorded_picture){.reason = MT_PICTURE_EXIT,
+                                                                .maps = one->maps,
+                                                                .runs = runs,
+                                                                .n_runs = n_runs});
     recorded_end(&one->recorded, 6000);
     one->tally = recorded_tally(MT_MOMENT_PEAK, 0);
     assert_int_equal(one->tally->n_processes, 1);
@@ -364,6 +367,32 @@ static void test_what_the_loader_mapped_first_is_said_to_be_its(void **state)
     mt_tally_destroy(one.tally);
 }
 
+/* A thread's stack behind its guard, a thread's arena, and memory of the program's own behind a
+ * guard of its own. */
+static void test_what_libc_maps_unseen_is_told_by_its_shape(void **state)
+{
+    (void)state;
+    static const uint64_t runs[][3] = {
+        {0x10001, 2, 0}, {0x20000, 1, 0}, {0x30001, 1, 0}, {0x40020, 1, 0}};
+    struct one one;
+    begin(&one, 0);
+    one.maps = "10000000-10001000 ---p 00000000 00:00 0 \n"
+               "10001000-10003000 rw-p 00000000 00:00 0 \n"
+               "20000000-20021000 rw-p 00000000 00:00 0 \n"
+               "20021000-24000000 ---p 00000000 00:00 0 \n"
+               "30000000-30001000 ---p 00000000 00:00 0 \n"
+               "30001000-30002000 rw-p 00000000 00:00 0 \n"
+               "40000000-40020000 ---p 00000000 00:00 0 \n" /* too large for a guard */
+               "40020000-40021000 rw-p 00000000 00:00 0 \n";
+    EVENT(&one.recorded, MMAP, 0x30000000, 0x2000, 3, 0x22, 0, 0, 0);
+    take(&one, runs, 4);
+    assert_int_equal(runtime(&one, "stacks, by their guard"), 2 * PAGE);
+    assert_int_equal(cached(&one), PAGE);
+    assert_int_equal(runtime(&one, "anonymous mappings"), PAGE);
+    assert_int_equal(one.place->unattributed_bytes, PAGE);
+    mt_tally_destroy(one.tally);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, recorded_setup, recorded_teardown)
@@ -385,6 +414,7 @@ int main(void)
         TEST(test_a_name_of_any_length_is_cut),
         TEST(test_unnamed_memory_is_the_heaps_where_it_was_seen_and_else_the_loaders),
         TEST(test_what_the_loader_mapped_first_is_said_to_be_its),
+        TEST(test_what_libc_maps_unseen_is_told_by_its_shape),
     };
     return RUN_TESTS(tests);
 }

@@ -342,10 +342,10 @@ static pid_t start_watcher(struct watched_run *run, int *program, int *output)
         int pid = mt_run_pid(run->run);
         watched_read_line(run, line);
         wait_for_a_picture(run);
-        ssize_t written = write(report[1], &pid, sizeof pid);
-        for (; written == sizeof pid;)
+        if (write(report[1], &pid, sizeof pid) != sizeof pid)
+            _exit(1);
+        for (;;)
             watched_poll(run);
-        _exit(1);
     }
     close(report[1]);
     close(run->fds[0]);
