@@ -51,19 +51,27 @@ struct mapping {
     int64_t offset;
 };
 
+/* An allocator that maps memory holds its locks. An unwinder asks the loader, and whoever holds the
+ * loader's may be waiting for the allocator's. */
 static void note_mapping(const struct mapping *mapping, uintptr_t caller, const void *frame)
 {
     struct thread *thread = enter();
     if (!thread)
         return;
     uint64_t flags = (uint32_t)mapping->flags;
+    uint64_t stack = 0;
     if (in_allocator(caller))
         flags |= MT_MAP_BY_ALLOCATOR;
+    if (!in_allocator(caller) || !memtally_recorder.unwind)
+        stack = stack_number(thread, frame);
     uint64_t fields[] = {
-        (uint64_t)(uintptr_t)mapping->address, mapping->length,
-        (uint64_t)mapping->protection,         flags,
-        !(mapping->flags & MAP_ANONYMOUS),     (uint64_t)mapping->offset,
-        stack_number(thread, frame),
+        (uint64_t)(uintptr_t)mapping->address,
+        mapping->length,
+        (uint64_t)mapping->protection,
+        flags,
+        !(mapping->flags & MAP_ANONYMOUS),
+        (uint64_t)mapping->offset,
+        stack,
     };
     mt_write_event(&thread->writer, MT_EVENT_MMAP, now_ticks(), fields, 7);
     leave();

@@ -96,7 +96,7 @@ static void store(void *slot, void *function)
     __builtin_memcpy(slot, &function, sizeof function);
 }
 
-static void find_module(const void *place, uintptr_t *low, uintptr_t *high)
+void find_module(const void *place, uintptr_t *low, uintptr_t *high)
 {
     struct module_of module = {.address = (uintptr_t)place};
     if (!dl_iterate_phdr(match_module, &module))

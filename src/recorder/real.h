@@ -14,6 +14,8 @@ struct real {
     uintptr_t libc_high;
     uintptr_t own_low; /* the recorder */
     uintptr_t own_high;
+    uintptr_t unwinder_low; /* libunwind, where it is used */
+    uintptr_t unwinder_high;
     uintptr_t stack_end; /* where the main thread began, as the loader knows it; 0: unknown */
     size_t (*malloc_usable_size)(void *address); /* NULL where malloc's module has none */
     void *(*dlsym)(void *handle, const char *name);
@@ -30,6 +32,9 @@ struct real {
 };
 
 extern HIDDEN struct real memtally_real;
+
+/* The extent of the module that `place` is in; left alone where it is in none. */
+HIDDEN void find_module(const void *place, uintptr_t *low, uintptr_t *high);
 
 /* Looks the real functions up. Returns 0 while that is going on (a call from within). */
 HIDDEN int real_look_up(void);

@@ -98,6 +98,7 @@ struct recorder {
     uint32_t has_key; /* `key` ends a thread's state */
     pthread_key_t key;
     uint64_t page_bytes;
+    uintptr_t main_self;    /* pthread_self() of the main thread; 0: not known */
     uint64_t stderr_device; /* what descriptor 2 was when the recorder started */
     uint64_t stderr_inode;
     struct process *process;
@@ -179,6 +180,7 @@ static inline uint64_t now_ticks(void)
 
 /* stack.c: the calling stack's number from the frame at `frame` on; 0 where stacks are off. */
 HIDDEN uint32_t stack_number(struct thread *thread, const void *frame);
+/* Finds the calling thread's stack; it stays unknown where that cannot be told. */
 HIDDEN void stack_find_bounds(void);
 HIDDEN int stacks_load_unwinder(void);
 
