@@ -13,6 +13,15 @@
 #include "recorder/real.h"
 #include "recorder/sys.h"
 
+#define HOOK(result, name, parameters) EXPORTED result name parameters;
+#define HOOK_GGML(result, name, parameters)
+#define HOOK_JUMP(name)
+#define HOOK_OWN(result, name, parameters)
+#include "recorder/hooks.def"
+
+#define HIGHEST_DESCRIPTOR 65536u
+#define DESCRIPTORS_BELOW  64u
+
 struct frames {
     uint64_t address[MT_MAX_FRAMES];
     size_t n;
@@ -217,6 +226,46 @@ static void *symbol(void *library, const char *name)
     return memtally_real.dlsym(library, name);
 }
 
+static long high_descriptor(int low, int flags)
+{
+    struct rlimit limit = {0};
+    MT_SYS4(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit);
+    rlim_t from = limit.rlim_cur < HIGHEST_DESCRIPTOR ? limit.rlim_cur : HIGHEST_DESCRIPTOR;
+    from = from > 2 * DESCRIPTORS_BELOW ? from - DESCRIPTORS_BELOW : 0;
+    long high = MT_SYS3(SYS_fcntl, low, flags & O_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, from);
+    return high < 0 ? low : high;
+}
+
+/* libunwind tries through a pipe whether memory can be read, and closes and opens it anew when it
+ * does not work. A program that closes all descriptors and opens its own gets these numbers: then
+ * libunwind would read from, write to and close what is the program's. So its pipe is given numbers
+ * that are seldom given. */
+static int unwinder_pipe(int descriptors[2], int flags)
+{
+    int low[2];
+    long result = MT_SYS2(SYS_pipe2, low, flags);
+    if (result < 0) {
+        errno = (int)-result;
+        return -1;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        descriptors[i] = (int)high_descriptor(low[i], flags);
+        if (descriptors[i] != low[i])
+            memtally_record_os.close(low[i]);
+    }
+    return 0;
+}
+
+int pipe2(int descriptors[2], int flags)
+{
+    uintptr_t caller = (uintptr_t)__builtin_return_address(0);
+    int ready = real_ready();
+    if (UNLIKELY(!ready || (memtally_tls.busy && caller >= memtally_real.unwinder_low &&
+                            caller < memtally_real.unwinder_high)))
+        return unwinder_pipe(descriptors, flags);
+    return memtally_real.pipe2(descriptors, flags);
+}
+
 /* libunwind's global cache of unwind tables takes a lock; its per-thread cache does not. */
 int stacks_load_unwinder(void)
 {
@@ -233,6 +282,7 @@ int stacks_load_unwinder(void)
     }
     if (!backtrace)
         return 0;
+    find_module(backtrace, &memtally_real.unwinder_low, &memtally_real.unwinder_high);
     if (policy && space) {
         int (*set_policy)(void *space, int policy);
         __builtin_memcpy(&set_policy, &policy, sizeof set_policy);
