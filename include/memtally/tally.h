@@ -169,6 +169,8 @@ struct mt_tally {
     const struct mt_tally_place *places;
     size_t n_processes;
     const struct mt_tally_process *processes;
+    size_t n_other_processes; /* did not live at the moment; they have no places */
+    const struct mt_tally_process *other_processes;
     struct mt_tally_machine machine;
     size_t n_notes;
     const char *const *notes;

@@ -226,8 +226,14 @@ static struct ggml_cache *the_cache(void)
         return cache;
     struct ggml_cache *made = mt_sys_map(sizeof *made);
     if (__atomic_compare_exchange_n(&memtally_recorder.ggml, &cache, made, 0, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE))
+                                    __ATOMIC_ACQUIRE)) {
+        struct thread *thread = made ? enter() : NULL;
+        if (thread) {
+            write_self(thread, made, sizeof *made);
+            leave();
+        }
         return made;
+    }
     if (made)
         MT_SYS2(SYS_munmap, made, sizeof *made);
     return cache;

@@ -42,11 +42,6 @@ static long result_of(long result)
     return result;
 }
 
-static int in_unwinder(uintptr_t caller)
-{
-    return caller >= memtally_real.unwinder_low && caller < memtally_real.unwinder_high;
-}
-
 struct mapping {
     void *address;
     size_t length;
@@ -211,19 +206,6 @@ int ftruncate64(int fd, off64_t length)
     if (UNLIKELY(!real_ready()))
         return (int)result_of(MT_SYS2(SYS_ftruncate, fd, length));
     return truncate_to(fd, length, memtally_real.ftruncate64);
-}
-
-/* libunwind keeps a pipe to try whether memory can be read. A program that closes or counts its
- * descriptors would be hit by that, and the unwinder can do without. */
-int pipe2(int descriptors[2], int flags)
-{
-    if (UNLIKELY(!real_ready()))
-        return (int)result_of(MT_SYS2(SYS_pipe2, descriptors, flags));
-    if (UNLIKELY(memtally_recorder.unwind && memtally_tls.busy) && in_unwinder(CALLER)) {
-        errno = EMFILE;
-        return -1;
-    }
-    return memtally_real.pipe2(descriptors, flags);
 }
 
 int memfd_create(const char *name, unsigned flags)

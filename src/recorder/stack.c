@@ -288,7 +288,6 @@ int stacks_load_unwinder(void)
         __builtin_memcpy(&set_policy, &policy, sizeof set_policy);
         set_policy(*(void **)space, CACHE_PER_THREAD);
     }
-    find_module(backtrace, &memtally_real.unwinder_low, &memtally_real.unwinder_high);
     __builtin_memcpy(&memtally_recorder.unwind, &backtrace, sizeof backtrace);
     return 1;
 }

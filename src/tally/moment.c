@@ -271,6 +271,11 @@ int mt_moment_choose(const struct mt_recording *recording, const struct mt_momen
         ns = time_of_picture(recording, &judge);
     }
     free(points);
+    if (ns == 0 && recording->damage.first[0])
+        return mt_fail(error, MT_ECORRUPT, MT_NO_OFFSET,
+                       "%s: what is left of the recording has no picture of the resident pages; "
+                       "damaged: %s",
+                       recording->path, recording->damage.first);
     if (ns == 0)
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
                        "%s: no picture of the resident pages was taken: the program was too "

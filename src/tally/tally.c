@@ -259,11 +259,10 @@ static uint64_t caught_bytes(const struct mt_image *image)
     return image->n_pictures ? best : MT_UNKNOWN;
 }
 
-static int add_process(struct work *work, size_t i)
+static int describe_process(struct work *work, const struct mt_process_choice *choice,
+                            struct mt_tally_process *process)
 {
-    const struct mt_process_choice *choice = &work->choices[i];
     const struct mt_image *image = choice->image;
-    struct mt_tally_process *process = &work->processes[i];
     const struct mt_file_header *header = image->file ? &image->file->header : NULL;
     *process = (struct mt_tally_process){
         .pid = image->pid,
@@ -281,8 +280,16 @@ static int add_process(struct work *work, size_t i)
         .pictures_skipped = header ? header->pictures_skipped : 0,
         .swap_bytes = MT_UNKNOWN,
     };
-    if (!process->command || !process->end)
-        return MT_ENOMEM;
+    return process->command && process->end ? 0 : MT_ENOMEM;
+}
+
+static int add_process(struct work *work, size_t i)
+{
+    const struct mt_process_choice *choice = &work->choices[i];
+    struct mt_tally_process *process = &work->processes[i];
+    int result = describe_process(work, choice, process);
+    if (result < 0)
+        return result;
     if (choice->picture)
         return add_pictured(work, choice, process);
     return add_unpictured(work, choice, process);
@@ -376,16 +383,54 @@ static int finish_tree(struct work *work, struct mt_tally *tally)
     return result < 0 ? result : add_outside_notes(work, tally);
 }
 
+/* A process that did not live at the moment: listed, and no part of the total. */
+static int add_absent(struct work *work, const struct mt_image *image,
+                      struct mt_tally_process *process)
+{
+    const struct mt_process_choice choice = {.image = image};
+    return describe_process(work, &choice, process);
+}
+
+static int is_chosen(const struct work *work, size_t n_choices, const struct mt_image *image)
+{
+    /* Choices are in the order of the images. */
+    size_t low = 0;
+    size_t high = n_choices;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (work->choices[middle].image < image)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < n_choices && work->choices[low].image == image;
+}
+
+static int add_absent_ones(struct work *work, size_t n_choices)
+{
+    size_t n = n_choices;
+    int result = 0;
+    for (size_t i = 0; i < work->recording->n_images && result == 0; i++) {
+        const struct mt_image *image = &work->recording->images[i];
+        if (!is_chosen(work, n_choices, image))
+            result = add_absent(work, image, &work->processes[n++]);
+    }
+    return result;
+}
+
 static int make_tally(struct work *work, const struct mt_moment *moment, uint64_t moment_ns,
                       size_t n_choices, struct mt_tally *tally)
 {
     int result = mt_claims_init(&work->tree);
     work->tree_rollup_known = 1;
-    work->processes = mt_owner_alloc(work->owner, n_choices * sizeof *work->processes);
+    const size_t n_processes = work->recording->n_images;
+    work->processes = mt_owner_alloc(work->owner, n_processes * sizeof *work->processes);
     if (!work->processes)
         result = MT_ENOMEM;
     for (size_t i = 0; i < n_choices && result == 0; i++)
         result = add_process(work, i);
+    if (result == 0)
+        result = add_absent_ones(work, n_choices);
     if (result < 0)
         return result;
     tally->kind = MT_TALLY_MEASUREMENT;
@@ -393,6 +438,8 @@ static int make_tally(struct work *work, const struct mt_moment *moment, uint64_
     tally->moment_ns = mt_recording_time(work->recording, moment_ns);
     tally->shared_rule = shared_rule;
     tally->n_processes = n_choices;
+    tally->other_processes = work->processes + n_choices;
+    tally->n_other_processes = n_processes - n_choices;
     tally->processes = work->processes;
     mt_moment_machine(work->recording, moment_ns, work->choices, n_choices, &tally->machine);
     return finish_tree(work, tally);

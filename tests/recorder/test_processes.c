@@ -216,27 +216,6 @@ static void test_what_was_recorded_survives_a_kill(void **state)
     ran_free(ran);
 }
 
-/* Nanoseconds of a tick, in a recording that says no more than it must. */
-static double tick_of(const char *way, enum mt_end_kind end_kind)
-{
-    const struct how how = {.depth = DEPTH_DEFAULT, .stacks = STACKS_NONE};
-    struct ran *ran = RUN(&how, CHILD, "ends", way);
-    struct mt_clock clock;
-    assert_int_equal(the_file(ran)->header.end_kind, end_kind);
-    mt_clock_of_file(the_file(ran), &clock);
-    ran_free(ran);
-    return clock.ns_per_tick;
-}
-
-/* It has no end to tell the time by, and its only two moments lie a fraction of a millisecond
- * apart. */
-static void test_the_clock_of_a_killed_program_is_right(void **state)
-{
-    (void)state;
-    double ratio = tick_of("abort", MT_END_UNKNOWN) / tick_of("exit", MT_END_EXIT);
-    assert_true(ratio > 0.98 && ratio < 1.02);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,7 +228,6 @@ int main(void)
         cmocka_unit_test(test_fifty_children_at_once_write_fifty_files),
         cmocka_unit_test(test_each_way_to_end_keeps_its_status_and_the_recording),
         cmocka_unit_test(test_what_was_recorded_survives_a_kill),
-        cmocka_unit_test(test_the_clock_of_a_killed_program_is_right),
     };
     return RUN_TESTS(tests);
 }
