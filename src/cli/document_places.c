@@ -80,8 +80,9 @@ static void add_row(struct breakdown *breakdown, const struct mt_tally_row *row)
     if (breakdown->details_shown == 0)
         return;
     /* "1 more" would take the room of the line that it hides. */
-    size_t shown =
-        row->n_details > breakdown->details_shown + 1 ? breakdown->details_shown : row->n_details;
+    size_t shown = row->n_details;
+    if (shown > breakdown->details_shown && shown - breakdown->details_shown > 1)
+        shown = breakdown->details_shown;
     for (size_t i = 0; i < shown; i++)
         add_detail(breakdown, &row->details[i]);
     if (shown < row->n_details)

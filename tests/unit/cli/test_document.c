@@ -132,6 +132,19 @@ static void test_a_summary_has_categories_only(void **state)
     mt_strbuf_finish(&out);
 }
 
+static void test_all_details_of_a_row_can_be_shown(void **state)
+{
+    (void)state;
+    struct cli_document document = recorded();
+    struct mt_strbuf out = {0};
+    document.details_shown = 0;
+    assert_int_equal(cli_document_render(&document, CLI_FORMAT_TABLE, &ascii, &out, NULL), 0);
+    for (size_t i = 4; i < sizeof sample_runtime / sizeof *sample_runtime; i++)
+        assert_non_null(strstr(mt_strbuf_text(&out), sample_runtime[i].name));
+    assert_null(strstr(mt_strbuf_text(&out), " more "));
+    mt_strbuf_finish(&out);
+}
+
 static void assert_no_line_is_wider_than(const char *text, size_t columns)
 {
     while (*text) {
@@ -259,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_a_recording_in_every_format),
         cmocka_unit_test(test_a_profile_in_every_format),
         cmocka_unit_test(test_a_summary_has_categories_only),
+        cmocka_unit_test(test_all_details_of_a_row_can_be_shown),
         cmocka_unit_test(test_nothing_is_wider_than_the_terminal),
         cmocka_unit_test(test_rows_and_unattributed_add_up_in_the_json),
         cmocka_unit_test(test_the_profilers_breakdown_adds_up_to_its_total),
