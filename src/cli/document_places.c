@@ -137,8 +137,9 @@ static void put_place(const struct cli_document *document, const struct mt_tally
                       struct mt_strbuf *out)
 {
     const struct mt_text_table_column columns[] = {
-        {place->place, MT_CELL_TEXT}, {"share", MT_CELL_PERCENT},  {"allocated", MT_CELL_SIZE},
-        {"resident", MT_CELL_SIZE},   {"how known", MT_CELL_TEXT},
+        {place->place, MT_CELL_TEXT, 0}, {"share", MT_CELL_PERCENT, 2},
+        {"allocated", MT_CELL_SIZE, 0},  {"resident", MT_CELL_SIZE, 0},
+        {"how known", MT_CELL_TEXT, 1},
     };
     struct breakdown breakdown = {.measured = document->tally->kind == MT_TALLY_MEASUREMENT,
                                   .details_shown = details_shown};
