@@ -195,8 +195,8 @@ void cli_table_processes(const struct cli_document *document, const struct cli_t
                          struct mt_strbuf *out)
 {
     static const struct mt_text_table_column columns[] = {
-        {"process", MT_CELL_TEXT}, {"pid", MT_CELL_TEXT_RIGHT}, {"resident", MT_CELL_SIZE},
-        {"peak", MT_CELL_SIZE},    {"end", MT_CELL_TEXT},
+        {"process", MT_CELL_TEXT, 0}, {"pid", MT_CELL_TEXT_RIGHT, 2}, {"resident", MT_CELL_SIZE, 0},
+        {"peak", MT_CELL_SIZE, 0},    {"end", MT_CELL_TEXT, 1},
     };
     const struct mt_tally *tally = document->tally;
     if (tally->n_processes < 2)

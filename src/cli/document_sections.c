@@ -137,9 +137,9 @@ void cli_table_runs(const struct cli_document *document, const struct cli_termin
                     struct mt_strbuf *out)
 {
     static const struct mt_text_table_column columns[] = {
-        {"run", MT_CELL_TEXT},           {"latency", MT_CELL_TEXT_RIGHT},
-        {"prefill", MT_CELL_TEXT_RIGHT}, {"decode", MT_CELL_TEXT_RIGHT},
-        {"steps", MT_CELL_COUNT},        {"peak", MT_CELL_SIZE},
+        {"run", MT_CELL_TEXT, 0},           {"latency", MT_CELL_TEXT_RIGHT, 0},
+        {"prefill", MT_CELL_TEXT_RIGHT, 2}, {"decode", MT_CELL_TEXT_RIGHT, 1},
+        {"steps", MT_CELL_COUNT},           {"peak", MT_CELL_SIZE},
     };
     struct mt_text_table table;
     if (document->n_runs == 0)
