@@ -16,6 +16,7 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/profile/find.h"
 #include "cli/recorder_path.h"
 #include "emit/json.h"
 #include "emit/text.h"
@@ -165,6 +166,52 @@ static void check_preload(struct mt_check *check)
              error.text);
 }
 
+/* ---- engines that the environment names ---- */
+
+/* Whether profile would take this engine out of the cache. */
+static int is_cached(const char *name, const struct profile_places *places)
+{
+    struct profile_engine engine;
+    struct mt_error error;
+    size_t length = strlen(places->engines);
+    if (length == 0 || profile_find_engine(name, NULL, places, &engine, &error) != MT_OK)
+        return 0;
+    const char *path = *engine.modules ? engine.modules : engine.program;
+    return strncmp(path, places->engines, length) == 0 && path[length] == '/';
+}
+
+/* The library looks on PATH only; the cache is found by the environment. */
+static void add_cached_engines(struct mt_check *check)
+{
+    static const char *const names[] = {"node-llama-cpp", "llama-server", "llama-bench"};
+    char engines[PATH_MAX];
+    char scripts[PATH_MAX];
+    char cached[64] = "";
+    profile_engines_folder(engines, sizeof engines);
+    profile_scripts_folder(scripts, sizeof scripts);
+    const struct profile_places places = {engines, getenv("PATH"), scripts};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!is_cached(names[i], &places))
+            continue;
+        strcat(cached, *cached ? ", " : "");
+        strcat(cached, names[i]);
+    }
+    if (!*cached)
+        return;
+    size_t used = check->state == MT_CHECK_OK ? strlen(check->finding) : 0;
+    snprintf(check->finding + used, sizeof check->finding - used, "%sin the cache: %s",
+             used ? "; " : "", cached);
+    check->state = MT_CHECK_OK;
+    check->advice[0] = '\0';
+}
+
+static void complete_engines(struct mt_check *checks, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(checks[i].name, "engines") == 0)
+            add_cached_engines(&checks[i]);
+}
+
 /* ---- what is shown ---- */
 
 enum { FINDING_COLUMN = 23 };
@@ -263,6 +310,7 @@ static int run_doctor(const struct cli_call *call)
         cli_complain("doctor: out of memory");
         return CLI_EXIT_CANNOT;
     }
+    complete_engines(checks, n);
     check_preload(&checks[n]);
     int code = show(options, checks, n + 1);
     free(checks);
@@ -292,7 +340,7 @@ static const struct cli_status statuses[] = {
 const struct cmd_entry cmd_doctor = {
     .name = "doctor",
     .synopsis = "[options]",
-    .summary = "say what can be measured on this machine, and what to do about the rest",
+    .summary = "say what can be measured here, and what to do about the rest",
     .description = description,
     .examples = examples,
     .statuses = statuses,

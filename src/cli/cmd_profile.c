@@ -361,7 +361,7 @@ static const struct cli_example examples[] = {
     {"memtally profile model.gguf", "Profile a model with the first engine that is found."},
     {"memtally profile model.gguf --context 8192 --kv-type q8_0 -o profile/",
      "See what a long context with a quantised cache takes, and keep everything."},
-    {"memtally profile model.gguf --engine llama-server --batch-size 4 --format csv",
+    {"memtally profile m.gguf --engine llama-server --batch-size 4 --format csv",
      "Four sequences side by side; times and peaks for a spreadsheet."},
     {0},
 };

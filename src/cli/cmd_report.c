@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/document.h"
+#include "cli/document_load.h"
 #include "cli/loaded.h"
 #include "cli/moment.h"
 
@@ -40,7 +41,7 @@ static const struct cli_option report_options[] = {
      .fallback = "peak",
      .offset = AT(at),
      .help = "the moment to show: peak, steady, exit, or a time since the start such as 3.5s or "
-             "800ms; the nearest picture is taken"},
+             "800ms, which must lie within the recording; the nearest picture is taken"},
     {.name = "top",
      .kind = CLI_COUNT,
      .argument = "N",
@@ -79,16 +80,23 @@ static int report_one(const char *path, const struct report_options *options,
                       struct mt_error *error)
 {
     struct cli_loaded loaded = {0};
+    struct cli_document_kept *kept = NULL;
     const struct cli_load_options load = {
         .moment = *moment,
         .stacks = options->top || options->format == CLI_FORMAT_FOLDED,
         .stacks_limit = options->top,
     };
+    if (!*path)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "report: the name of the folder is empty");
     int result = cli_load(&loaded, path, &load, error);
+    if (result == 0)
+        result = cli_document_kept_read(path, &kept, error);
     if (result == 0) {
+        cli_document_kept_use(kept, &loaded.document);
         loaded.document.follows_another = !first;
         result = render(&loaded, options, out, error);
     }
+    cli_document_kept_destroy(kept);
     cli_unload(&loaded);
     return result;
 }
@@ -140,6 +148,9 @@ static const char *const description[] = {
     "unattributed.",
     "DIR is the folder that 'memtally run' or 'memtally profile' wrote. With several, a table "
     "follows the other, JSON is a list, and CSV tells them apart by its first column.",
+    "What 'memtally profile' left in DIR/report.json of engine, model, settings, runs and phases "
+    "is "
+    "shown again.",
     NULL,
 };
 

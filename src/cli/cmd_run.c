@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -146,6 +147,15 @@ static void show_status(struct cli_progress *progress, const struct mt_run_statu
                       status->n_processes == 1 ? "" : "es");
 }
 
+/* A line that is drawn again and again would tear what the program writes to the same terminal. */
+static int shares_our_terminal(void)
+{
+    struct stat ours;
+    struct stat programs;
+    return isatty(STDOUT_FILENO) && isatty(STDERR_FILENO) && fstat(STDERR_FILENO, &ours) == 0 &&
+           fstat(STDOUT_FILENO, &programs) == 0 && ours.st_rdev == programs.st_rdev;
+}
+
 /* Watches until the last process has ended. Where watching fails the program goes on without. */
 static void watch(struct session *session, struct mt_run *run)
 {
@@ -227,7 +237,7 @@ static int run_run(const struct cli_call *call)
     int code = prepare(&session, call->operands);
     if (code)
         return code;
-    cli_progress_init(&session.progress, !session.options->quiet);
+    cli_progress_init(&session.progress, !session.options->quiet && !shares_our_terminal());
     cli_forward_begin();
     code = start(&session, call->operands, &run);
     if (code)

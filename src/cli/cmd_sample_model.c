@@ -272,8 +272,10 @@ static int write_sample(const struct sample_options *options, const struct mt_mo
     cli_progress_clear(&progress);
     if (failed && stop_signal)
         return 128 + stop_signal;
-    if (failed)
-        return cli_fail(&error);
+    if (failed) {
+        int code = cli_fail(&error);
+        return error.code == MT_ELIMIT ? CLI_EXIT_USAGE : code; /* a number that is too large */
+    }
     return options->quiet ? CLI_EXIT_OK : print_written(options, shape, path, &facts);
 }
 

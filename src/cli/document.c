@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "cli/document_parts.h"
@@ -105,11 +106,25 @@ struct cli_spread cli_document_spread(const struct cli_document *document, enum 
     return spread;
 }
 
+int cli_is_no_stack(const struct mt_stack_entry *entry)
+{
+    return entry->n_frames == 1 && !entry->complete && strcmp(entry->frames[0], "[no stack]") == 0;
+}
+
+int cli_has_no_stacks(const struct mt_stack_list *stacks)
+{
+    for (size_t i = 0; i < stacks->n_entries; i++)
+        if (!cli_is_no_stack(&stacks->entries[i]))
+            return 0;
+    return stacks->n_entries > 0;
+}
+
 void cli_document_folded(const struct cli_document *document, struct mt_strbuf *out)
 {
     for (size_t i = 0; i < document->stacks->n_entries; i++) {
         const struct mt_stack_entry *entry = &document->stacks->entries[i];
-        mt_folded_stack(out, entry->frames, entry->n_frames, entry->complete, entry->bytes);
+        int complete = entry->complete || cli_is_no_stack(entry);
+        mt_folded_stack(out, entry->frames, entry->n_frames, complete, entry->bytes);
     }
 }
 
@@ -117,9 +132,9 @@ int cli_document_render(const struct cli_document *document, enum cli_format for
                         const struct cli_terminal *terminal, struct mt_strbuf *out,
                         struct mt_error *error)
 {
-    if (format == CLI_FORMAT_FOLDED && !document->stacks)
+    if (format == CLI_FORMAT_FOLDED && (!document->stacks || cli_has_no_stacks(document->stacks)))
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
-                       "no call stacks were recorded; record with --stacks fp");
+                       "call stacks were not taken; record with --stacks fp");
     switch (format) {
     case CLI_FORMAT_TABLE:
         cli_document_table(document, terminal, out);

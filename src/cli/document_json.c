@@ -86,6 +86,7 @@ static void put_engine(struct mt_json *json, const struct cli_document *document
     mt_json_text(json, "name", engine ? engine->name : document->tally->engine_name);
     mt_json_text(json, "version", engine ? engine->version : document->tally->engine_version);
     mt_json_text(json, "path", engine ? engine->path : NULL);
+    mt_json_null(json, "table"); /* no table of rules of an engine version has a part in this */
     mt_json_end(json);
 }
 
@@ -137,15 +138,24 @@ static void put_run(struct mt_json *json, const struct cli_document_run *run)
     mt_json_end(json);
 }
 
+/* Bytes are whole, also where the median lies between two runs. */
+static void put_figure(struct mt_json *json, const char *key, enum cli_figure figure, double value)
+{
+    if (figure == CLI_FIGURE_PEAK)
+        mt_json_count(json, key, value < 0 ? MT_UNKNOWN : (uint64_t)value);
+    else
+        mt_json_real(json, key, value);
+}
+
 static void put_spread(struct mt_json *json, const struct cli_document *document, const char *key,
                        enum cli_figure figure)
 {
     struct cli_spread spread = cli_document_spread(document, figure);
     mt_json_begin_object(json, key);
     mt_json_count(json, "runs", spread.n);
-    mt_json_real(json, "least", spread.least);
-    mt_json_real(json, "median", spread.median);
-    mt_json_real(json, "most", spread.most);
+    put_figure(json, "least", figure, spread.least);
+    put_figure(json, "median", figure, spread.median);
+    put_figure(json, "most", figure, spread.most);
     mt_json_end(json);
 }
 

@@ -46,6 +46,10 @@ void cli_table_fact(const struct cli_terminal *terminal, struct mt_strbuf *out, 
 #define CLI_TIME_TEXT 40
 const char *cli_format_time(uint64_t time_ns, char text[CLI_TIME_TEXT]);
 
+/* The stack of the blocks for which none was taken, and whether no entry has another. */
+int cli_is_no_stack(const struct mt_stack_entry *entry);
+int cli_has_no_stacks(const struct mt_stack_list *stacks);
+
 /* Sums where a part that is not known makes the sum unknown. */
 uint64_t cli_sum(uint64_t a, uint64_t b);
 

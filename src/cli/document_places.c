@@ -80,8 +80,9 @@ static void add_row(struct breakdown *breakdown, const struct mt_tally_row *row)
     if (breakdown->details_shown == 0)
         return;
     /* "1 more" would take the room of the line that it hides. */
-    size_t shown =
-        row->n_details > breakdown->details_shown + 1 ? breakdown->details_shown : row->n_details;
+    size_t shown = row->n_details;
+    if (shown > breakdown->details_shown && shown - breakdown->details_shown > 1)
+        shown = breakdown->details_shown;
     for (size_t i = 0; i < shown; i++)
         add_detail(breakdown, &row->details[i]);
     if (shown < row->n_details)
@@ -136,8 +137,9 @@ static void put_place(const struct cli_document *document, const struct mt_tally
                       struct mt_strbuf *out)
 {
     const struct mt_text_table_column columns[] = {
-        {place->place, MT_CELL_TEXT}, {"share", MT_CELL_PERCENT},  {"allocated", MT_CELL_SIZE},
-        {"resident", MT_CELL_SIZE},   {"how known", MT_CELL_TEXT},
+        {place->place, MT_CELL_TEXT, 0}, {"share", MT_CELL_PERCENT, 2},
+        {"allocated", MT_CELL_SIZE, 0},  {"resident", MT_CELL_SIZE, 0},
+        {"how known", MT_CELL_TEXT, 1},
     };
     struct breakdown breakdown = {.measured = document->tally->kind == MT_TALLY_MEASUREMENT,
                                   .details_shown = details_shown};
@@ -193,8 +195,8 @@ void cli_table_processes(const struct cli_document *document, const struct cli_t
                          struct mt_strbuf *out)
 {
     static const struct mt_text_table_column columns[] = {
-        {"process", MT_CELL_TEXT}, {"pid", MT_CELL_TEXT_RIGHT}, {"resident", MT_CELL_SIZE},
-        {"peak", MT_CELL_SIZE},    {"end", MT_CELL_TEXT},
+        {"process", MT_CELL_TEXT, 0}, {"pid", MT_CELL_TEXT_RIGHT, 2}, {"resident", MT_CELL_SIZE, 0},
+        {"peak", MT_CELL_SIZE, 0},    {"end", MT_CELL_TEXT, 1},
     };
     const struct mt_tally *tally = document->tally;
     if (tally->n_processes < 2)

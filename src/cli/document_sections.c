@@ -137,9 +137,9 @@ void cli_table_runs(const struct cli_document *document, const struct cli_termin
                     struct mt_strbuf *out)
 {
     static const struct mt_text_table_column columns[] = {
-        {"run", MT_CELL_TEXT},           {"latency", MT_CELL_TEXT_RIGHT},
-        {"prefill", MT_CELL_TEXT_RIGHT}, {"decode", MT_CELL_TEXT_RIGHT},
-        {"steps", MT_CELL_COUNT},        {"peak", MT_CELL_SIZE},
+        {"run", MT_CELL_TEXT, 0},           {"latency", MT_CELL_TEXT_RIGHT, 0},
+        {"prefill", MT_CELL_TEXT_RIGHT, 2}, {"decode", MT_CELL_TEXT_RIGHT, 1},
+        {"steps", MT_CELL_COUNT},           {"peak", MT_CELL_SIZE},
     };
     struct mt_text_table table;
     if (document->n_runs == 0)
@@ -164,6 +164,13 @@ static void put_frame(const char *name, const struct cli_terminal *terminal, str
     mt_strbuf_finish(&escaped);
 }
 
+static const char *how_it_ends(const struct mt_stack_entry *entry)
+{
+    if (cli_is_no_stack(entry))
+        return " (their call stacks were not taken)";
+    return entry->complete ? "" : " (the stack could not be followed to its root)";
+}
+
 static void put_stack(const struct mt_stack_entry *entry, const struct cli_terminal *terminal,
                       struct mt_strbuf *out)
 {
@@ -171,8 +178,9 @@ static void put_stack(const struct mt_stack_entry *entry, const struct cli_termi
     size_t shown = entry->n_frames > FRAMES_SHOWN + 1 ? FRAMES_SHOWN : entry->n_frames;
     mt_strbuf_printf(out, "%s%s%s in %" PRIu64 " block%s%s\n", cli_bold(terminal),
                      mt_format_size(entry->bytes, size), cli_plain(terminal), entry->count,
-                     entry->count == 1 ? "" : "s",
-                     entry->complete ? "" : " (the stack could not be followed to its root)");
+                     entry->count == 1 ? "" : "s", how_it_ends(entry));
+    if (cli_is_no_stack(entry))
+        return;
     for (size_t i = 0; i < shown; i++)
         put_frame(entry->frames[i], terminal, out);
     if (shown < entry->n_frames)
@@ -187,6 +195,10 @@ void cli_table_stacks(const struct cli_document *document, const struct cli_term
     if (!stacks)
         return;
     cli_table_heading(terminal, "Largest by call stack", out);
+    if (cli_has_no_stacks(stacks)) {
+        mt_strbuf_puts(out, "call stacks were not taken; record with --stacks fp\n");
+        return;
+    }
     for (size_t i = 0; i < stacks->n_entries; i++)
         put_stack(&stacks->entries[i], terminal, out);
     if (stacks->n_entries == 0)

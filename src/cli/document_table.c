@@ -81,46 +81,53 @@ static void put_end(const struct mt_tally *tally, const struct cli_terminal *ter
                        process->observed_reason ? process->observed_reason : "reason unknown");
 }
 
-/* The most that the tree held, and how much of it the picture shows that was taken there. */
-struct peak {
-    uint64_t bytes;
-    uint64_t caught_bytes;
-    const char *by; /* who says so */
-};
-
-static struct peak peak_of(const struct mt_tally *tally)
+/* The most that one process held, and how much of it the picture shows that was taken there. */
+static void put_peak_of_one(const struct mt_tally_process *process,
+                            const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
-    const struct mt_tally_process *process = cli_main_process(tally);
-    struct peak peak = {MT_UNKNOWN, MT_UNKNOWN, "VmHWM"};
-    if (tally->n_processes == 1) {
-        peak.bytes = process->peak_resident_bytes;
-        peak.caught_bytes = process->peak_caught_bytes;
-    } else if (tally->n_places) {
-        peak.bytes = tally->places[0].peak_resident_bytes;
-        peak.by = "the largest sum of its processes";
-        if (tally->moment.kind == MT_MOMENT_PEAK)
-            peak.caught_bytes = tally->places[0].total_resident_bytes;
+    uint64_t peak = process->peak_resident_bytes;
+    uint64_t caught = process->peak_caught_bytes;
+    char most[MT_SIZE_TEXT];
+    char shown[MT_SIZE_TEXT];
+    if (peak == MT_UNKNOWN)
+        return;
+    mt_format_size(peak, most);
+    if (caught == MT_UNKNOWN) {
+        cli_table_fact(terminal, out, "peak", "%s (VmHWM)", most);
+        return;
     }
-    return peak;
+    double missed = (double)peak - (double)caught;
+    cli_table_fact(terminal, out, "peak", "%s caught of %s (VmHWM), %.2f %% missed",
+                   mt_format_size(caught, shown), most,
+                   missed > 0 ? 100 * missed / (double)peak : 0);
+}
+
+/* The peak of several processes is a sum in which a shared page is counted in each of them; the
+ * picture counts it once. So neither is a part of the other, and no share of it was missed. */
+static void put_peak_of_several(const struct mt_tally *tally, const struct cli_terminal *terminal,
+                                struct mt_strbuf *out)
+{
+    char sum[MT_SIZE_TEXT];
+    char shown[MT_SIZE_TEXT];
+    if (tally->n_places == 0 || tally->places[0].peak_resident_bytes == MT_UNKNOWN)
+        return;
+    mt_format_size(tally->places[0].peak_resident_bytes, sum);
+    uint64_t total = tally->places[0].total_resident_bytes;
+    if (tally->moment.kind != MT_MOMENT_PEAK || total == MT_UNKNOWN)
+        cli_table_fact(terminal, out, "peak", "%s the largest sum of its processes", sum);
+    else
+        cli_table_fact(terminal, out, "peak",
+                       "%s shown, shared pages once; %s the largest sum of its processes",
+                       mt_format_size(total, shown), sum);
 }
 
 static void put_peak(const struct mt_tally *tally, const struct cli_terminal *terminal,
                      struct mt_strbuf *out)
 {
-    struct peak peak = peak_of(tally);
-    char caught[MT_SIZE_TEXT];
-    char most[MT_SIZE_TEXT];
-    if (peak.bytes == MT_UNKNOWN)
-        return;
-    mt_format_size(peak.bytes, most);
-    if (peak.caught_bytes == MT_UNKNOWN) {
-        cli_table_fact(terminal, out, "peak", "%s (%s)", most, peak.by);
-        return;
-    }
-    double missed = (double)peak.bytes - (double)peak.caught_bytes;
-    cli_table_fact(terminal, out, "peak", "%s caught of %s (%s), %.2f %% missed",
-                   mt_format_size(peak.caught_bytes, caught), most, peak.by,
-                   missed > 0 ? 100 * missed / (double)peak.bytes : 0);
+    if (tally->n_processes == 1)
+        put_peak_of_one(&tally->processes[0], terminal, out);
+    else
+        put_peak_of_several(tally, terminal, out);
 }
 
 static void put_engine(const struct cli_document *document, const struct cli_terminal *terminal,

@@ -8,18 +8,21 @@
 
 #include "cli/dispatch.h"
 
-static void ignore_broken_pipe(int signal)
+static void do_nothing(int signal)
 {
     (void)signal;
 }
 
-/* Writing to a pipe without a reader shall fail with an error. A handler does that and, unlike
- * SIG_IGN, is not passed on to the programs that memtally runs. */
-static void survive_broken_pipes(void)
+/* Writing to a pipe without a reader, or past the limit of a file's size, shall fail with an error.
+ * A handler does that and, unlike SIG_IGN, is not passed on to the programs that memtally runs. */
+static void survive_failed_writes(void)
 {
-    struct sigaction old;
-    if (sigaction(SIGPIPE, NULL, &old) == 0 && old.sa_handler == SIG_DFL)
-        sigaction(SIGPIPE, &(struct sigaction){.sa_handler = ignore_broken_pipe}, NULL);
+    static const int signals[] = {SIGPIPE, SIGXFSZ};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        struct sigaction old;
+        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+            sigaction(signals[i], &(struct sigaction){.sa_handler = do_nothing}, NULL);
+    }
 }
 
 /* A closed standard stream must not become the next file that is opened. What takes its place can
@@ -34,7 +37,7 @@ static void hold_standard_streams(void)
 int main(int argc, char **argv)
 {
     hold_standard_streams();
-    survive_broken_pipes();
+    survive_failed_writes();
     setlocale(LC_CTYPE, "");
     return cli_dispatch(&cmd_memtally, argc > 0 ? argc - 1 : 0, argc > 0 ? argv + 1 : argv);
 }

@@ -319,6 +319,7 @@ static void check_nvidia(const struct look *look, struct mt_check *check)
                       "an NVIDIA GPU");
     } else {
         found(check, MT_CHECK_MISSING, "no NVIDIA driver");
+        advise(check, "nothing to do without such a device");
     }
 }
 
@@ -358,10 +359,12 @@ static void check_drm(const struct look *look, struct mt_check *check)
     struct cards cards = {.look = look};
     const struct mt_host_os *host = &look->os->host;
     int status = host->list(host->context, "/sys/class/drm", add_card, &cards);
-    if (status < 0 || cards.length == 0)
-        found(check, MT_CHECK_MISSING, "no graphics device of AMD or Intel");
-    else
+    if (status == 0 && cards.length > 0) {
         found(check, MT_CHECK_OK, "%s", cards.text);
+        return;
+    }
+    found(check, MT_CHECK_MISSING, "no graphics device of AMD or Intel");
+    advise(check, "nothing to do without such a device");
 }
 
 static int is_on_path(const struct look *look, const char *name)
@@ -382,7 +385,7 @@ static int is_on_path(const struct look *look, const char *name)
 
 static void check_engines(const struct look *look, struct mt_check *check)
 {
-    static const char *const engines[] = {"llama-server", "llama-bench", "node", "ollama", "vllm"};
+    static const char *const engines[] = {"llama-server", "llama-bench", "ollama", "vllm"};
     char names[128] = "";
     for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) {
         if (!is_on_path(look, engines[i]))
@@ -396,7 +399,7 @@ static void check_engines(const struct look *look, struct mt_check *check)
         return;
     }
     found(check, MT_CHECK_MISSING, "none on PATH");
-    advise(check, "install llama.cpp or Node.js, or name one by --engine-path");
+    advise(check, "install llama.cpp, or name an engine by --engine-path");
 }
 
 static void check_disk(const struct look *look, struct mt_check *check)

@@ -10,6 +10,8 @@
 
 #define GAP       2
 #define NARROWEST 8
+#define READABLE  16 /* columns of the first cell, below which others go */
+#define GONE      SIZE_MAX
 
 /* A row as text. A rule has no cells. */
 struct mt_text_table_line {
@@ -123,10 +125,21 @@ static void measure(const struct mt_text_table *table, size_t widths[MT_TEXT_TAB
 
 static size_t sum_with_gaps(const struct mt_text_table *table, const size_t *widths)
 {
-    size_t total = (table->n_columns - 1) * GAP;
+    size_t total = 0;
     for (size_t c = 0; c < table->n_columns; c++)
-        total += widths[c];
+        if (widths[c] != GONE)
+            total += widths[c] + (c ? GAP : 0);
     return total;
+}
+
+/* Lets columns go for as long as the first would have to be cut too short. */
+static void let_go(const struct mt_text_table *table, size_t columns, size_t *widths)
+{
+    size_t spare = widths[0] > READABLE ? widths[0] - READABLE : 0;
+    for (int turn = 1; turn <= 2; turn++)
+        for (size_t c = 1; c < table->n_columns; c++)
+            if (table->columns[c].goes == turn && sum_with_gaps(table, widths) > columns + spare)
+                widths[c] = GONE;
 }
 
 /* Takes what is too much from the first text column, down to a width that still says something. */
@@ -135,7 +148,7 @@ static void fit(const struct mt_text_table *table, size_t columns,
 {
     size_t total = sum_with_gaps(table, widths);
     for (size_t c = 0; c < table->n_columns && total > columns; c++) {
-        if (table->columns[c].kind != MT_CELL_TEXT)
+        if (table->columns[c].kind != MT_CELL_TEXT || widths[c] == GONE)
             continue;
         size_t excess = total - columns;
         size_t spare = widths[c] > NARROWEST ? widths[c] - NARROWEST : 0;
@@ -190,6 +203,8 @@ static void draw_headings(const struct mt_text_table *table, const struct mt_tex
 {
     mt_strbuf_puts(out, look->bold);
     for (size_t c = 0; c < table->n_columns; c++) {
+        if (widths[c] == GONE)
+            continue;
         if (c)
             spaces(out, GAP);
         draw_cell(table, out, c, table->columns[c].heading, 0, widths[c]);
@@ -208,6 +223,8 @@ static void draw_line(const struct mt_text_table *table, const struct mt_text_ta
                                                       : "";
     mt_strbuf_puts(out, style);
     for (size_t c = 0; c < table->n_columns; c++) {
+        if (widths[c] == GONE)
+            continue;
         if (c)
             spaces(out, GAP);
         draw_cell(table, out, c, line->cells[c], c == 0 ? line->indent : 0, widths[c]);
@@ -227,6 +244,7 @@ void mt_text_table_draw(const struct mt_text_table *table, const struct mt_text_
     }
     size_t widths[MT_TEXT_TABLE_COLUMNS_MAX];
     measure(table, widths);
+    let_go(table, look->columns, widths);
     fit(table, look->columns, widths);
     draw_headings(table, look, out, widths);
     for (size_t i = 0; i < table->n_lines; i++) {

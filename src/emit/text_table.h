@@ -19,9 +19,12 @@ enum mt_cell_kind {
     MT_CELL_PERCENT
 };
 
+/* Where the table is too wide, columns with a `goes` go before the first one is cut below 16
+ * columns: those with 1 first, then those with 2. */
 struct mt_text_table_column {
     const char *heading;
     enum mt_cell_kind kind;
+    int goes;
 };
 
 /* A cell: `text` of a text column (MT_CELL_TEXT_RIGHT: a figure that is text already); `number` of

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 
 import tap
 
@@ -62,9 +63,36 @@ def test_a_recorder_that_does_not_load_is_found_out():
 
 
 def test_engines_are_looked_for_on_the_path():
-    document = json.loads(doctor("--json", PATH="/nonexistent").stdout)
+    document = json.loads(doctor("--json", PATH="/nonexistent", MEMTALLY_CACHE="/nonexistent").stdout)
     assert check_named(document, "engines")["state"] == "missing"
     assert check_named(document, "preload")["state"] != "ok"
+
+
+def put_program(path):
+    os.makedirs(os.path.dirname(path))
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("#!/bin/sh\n")
+    os.chmod(path, 0o755)
+
+
+def test_node_alone_is_no_engine():
+    with tempfile.TemporaryDirectory() as folder:
+        put_program(f"{folder}/bin/node")
+        document = json.loads(doctor("--json", PATH=f"{folder}/bin", MEMTALLY_CACHE=folder).stdout)
+        assert check_named(document, "engines")["finding"] == "none on PATH"
+
+
+def test_cached_engines_are_named():
+    with tempfile.TemporaryDirectory() as folder:
+        machine = os.uname().machine
+        put_program(f"{folder}/engines/llama.cpp-1-{machine}-cpu/llama-server")
+        put_program(f"{folder}/bin/ollama")
+        cached = json.loads(doctor("--json", PATH="/nonexistent", MEMTALLY_CACHE=folder).stdout)
+        both = json.loads(doctor("--json", PATH=f"{folder}/bin", MEMTALLY_CACHE=folder).stdout)
+        engines = check_named(cached, "engines")
+        assert engines["finding"] == "in the cache: llama-server", engines
+        assert engines["state"] == "ok" and engines["advice"] is None, engines
+        assert check_named(both, "engines")["finding"] == "ollama; in the cache: llama-server", both
 
 
 def test_without_proc_the_essentials_are_missing():

@@ -132,6 +132,19 @@ static void test_a_summary_has_categories_only(void **state)
     mt_strbuf_finish(&out);
 }
 
+static void test_all_details_of_a_row_can_be_shown(void **state)
+{
+    (void)state;
+    struct cli_document document = recorded();
+    struct mt_strbuf out = {0};
+    document.details_shown = 0;
+    assert_int_equal(cli_document_render(&document, CLI_FORMAT_TABLE, &ascii, &out, NULL), 0);
+    for (size_t i = 4; i < sizeof sample_runtime / sizeof *sample_runtime; i++)
+        assert_non_null(strstr(mt_strbuf_text(&out), sample_runtime[i].name));
+    assert_null(strstr(mt_strbuf_text(&out), " more "));
+    mt_strbuf_finish(&out);
+}
+
 static void assert_no_line_is_wider_than(const char *text, size_t columns)
 {
     while (*text) {
@@ -150,8 +163,8 @@ static void test_nothing_is_wider_than_the_terminal(void **state)
 {
     (void)state;
     struct cli_document document = profiled();
-    document.stacks = &sample_stacks;
-    for (int columns = 72; columns <= 80; columns += 4) {
+    for (int columns = 40; columns <= 80; columns += 4) {
+        document.stacks = columns < 72 ? NULL : &sample_stacks;
         struct mt_strbuf out = {0};
         const struct cli_terminal terminal = {.columns = columns, .utf8 = columns == 80};
         assert_int_equal(cli_document_render(&document, CLI_FORMAT_TABLE, &terminal, &out, NULL),
@@ -159,6 +172,19 @@ static void test_nothing_is_wider_than_the_terminal(void **state)
         assert_no_line_is_wider_than(mt_strbuf_text(&out), (size_t)columns);
         mt_strbuf_finish(&out);
     }
+}
+
+static void test_a_narrow_table_keeps_its_names(void **state)
+{
+    (void)state;
+    struct cli_document document = recorded();
+    struct mt_strbuf out = {0};
+    const struct cli_terminal terminal = {.columns = 42};
+    cli_document_summary(&document, &terminal, &out);
+    assert_non_null(strstr(mt_strbuf_text(&out), "\nhost           allocated    resident\n"
+                                                 "weights       440.00 MiB  440.00 MiB\n"));
+    assert_non_null(strstr(mt_strbuf_text(&out), "\nunattributed                1.00 MiB\n"));
+    mt_strbuf_finish(&out);
 }
 
 /* The document as a reader of JSON sees it. */
@@ -253,18 +279,112 @@ static void test_folded_needs_stacks(void **state)
     mt_strbuf_finish(&out);
 }
 
+static const char *const no_stack_frame[] = {"[no stack]"};
+static const struct mt_stack_entry no_stack_entries[] = {
+    {200 * MIB, 1, 1, 3, sample_frames},
+    {3 * MIB, 77, 0, 1, no_stack_frame},
+};
+
+static char *as_text(const struct cli_document *document, enum cli_format format)
+{
+    struct mt_strbuf out = {0};
+    assert_int_equal(cli_document_render(document, format, &ascii, &out, NULL), 0);
+    return mt_strbuf_take(&out);
+}
+
+static void test_stacks_that_were_not_taken_are_not_called_broken(void **state)
+{
+    (void)state;
+    struct cli_document document = recorded();
+    const struct mt_stack_list none = {0, 1, &no_stack_entries[1]};
+    struct mt_strbuf out = {0};
+    document.stacks = &none;
+    char *table = as_text(&document, CLI_FORMAT_TABLE);
+    assert_non_null(strstr(table, "call stacks were not taken; record with --stacks fp\n"));
+    assert_null(strstr(table, "could not be followed"));
+    assert_int_equal(cli_document_render(&document, CLI_FORMAT_FOLDED, &ascii, &out, NULL),
+                     MT_ENOTFOUND);
+    free(table);
+    mt_strbuf_finish(&out);
+}
+
+static void test_a_stack_that_was_not_taken_stands_beside_others(void **state)
+{
+    (void)state;
+    struct cli_document document = recorded();
+    const struct mt_stack_list some = {0, 2, no_stack_entries};
+    document.stacks = &some;
+    char *table = as_text(&document, CLI_FORMAT_TABLE);
+    char *folded = as_text(&document, CLI_FORMAT_FOLDED);
+    assert_non_null(strstr(table, "3.00 MiB in 77 blocks (their call stacks were not taken)\n"));
+    assert_non_null(strstr(folded, "\n[no stack] 3145728\n"));
+    free(table);
+    free(folded);
+}
+
+static void test_bytes_are_whole_in_the_json(void **state)
+{
+    (void)state;
+    struct cli_document document = profiled();
+    json_t *root = as_json(&document);
+    const json_t *spread = json_object_get(json_object_get(root, "spread"), "peak_memory_bytes");
+    assert_int_equal(json_integer_value(json_object_get(spread, "least")), 521 * MIB);
+    assert_int_equal(json_integer_value(json_object_get(spread, "median")), 521 * MIB + MIB / 2);
+    assert_int_equal(json_integer_value(json_object_get(spread, "most")), 522 * MIB);
+    json_decref(root);
+}
+
+static void test_the_tallys_engine_and_model_stand_in_for_a_profiles(void **state)
+{
+    (void)state;
+    struct cli_document document = recorded();
+    json_t *root = as_json(&document);
+    const json_t *engine = json_object_get(root, "engine");
+    const json_t *model = json_object_get(root, "model_info");
+    assert_string_equal(json_string_value(json_object_get(engine, "name")), "llama.cpp");
+    assert_string_equal(json_string_value(json_object_get(engine, "version")), "b11434");
+    assert_true(json_is_null(json_object_get(engine, "table")));
+    assert_string_equal(json_string_value(json_object_get(model, "model_name")),
+                        sample_tally.model_path);
+    json_decref(root);
+}
+
+static void test_several_processes_have_no_share_that_was_missed(void **state)
+{
+    (void)state;
+    struct cli_document document = recorded();
+    struct mt_tally one = sample_tally;
+    char *several = as_text(&document, CLI_FORMAT_TABLE);
+    assert_non_null(
+        strstr(several, "520.00 MiB shown, shared pages once; 521.00 MiB the largest "));
+    assert_null(strstr(several, "missed"));
+    one.n_processes = 1;
+    document.tally = &one;
+    char *alone = as_text(&document, CLI_FORMAT_TABLE);
+    assert_non_null(strstr(alone, "520.00 MiB caught of 521.00 MiB (VmHWM), 0.19 % missed"));
+    free(several);
+    free(alone);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_recording_in_every_format),
         cmocka_unit_test(test_a_profile_in_every_format),
         cmocka_unit_test(test_a_summary_has_categories_only),
+        cmocka_unit_test(test_all_details_of_a_row_can_be_shown),
         cmocka_unit_test(test_nothing_is_wider_than_the_terminal),
+        cmocka_unit_test(test_a_narrow_table_keeps_its_names),
         cmocka_unit_test(test_rows_and_unattributed_add_up_in_the_json),
         cmocka_unit_test(test_the_profilers_breakdown_adds_up_to_its_total),
         cmocka_unit_test(test_unknown_is_null_and_never_zero),
         cmocka_unit_test(test_the_spread_leaves_warm_ups_and_unknowns_out),
         cmocka_unit_test(test_folded_needs_stacks),
+        cmocka_unit_test(test_stacks_that_were_not_taken_are_not_called_broken),
+        cmocka_unit_test(test_a_stack_that_was_not_taken_stands_beside_others),
+        cmocka_unit_test(test_bytes_are_whole_in_the_json),
+        cmocka_unit_test(test_the_tallys_engine_and_model_stand_in_for_a_profiles),
+        cmocka_unit_test(test_several_processes_have_no_share_that_was_missed),
     };
     setlocale(LC_CTYPE, "C.UTF-8");
     return RUN_TESTS(tests);

@@ -191,6 +191,8 @@ static void test_without_proc_the_essentials_are_missing_and_the_rest_is_still_t
     assert_finds(&visit, "cgroup", MT_CHECK_LIMITED, "no control group accounts for memory");
     assert_finds(&visit, "nvidia", MT_CHECK_MISSING, "no NVIDIA driver");
     assert_finds(&visit, "drm", MT_CHECK_MISSING, "no graphics device of AMD or Intel");
+    assert_string_equal(check_of(&visit, "nvidia")->advice, "nothing to do without such a device");
+    assert_string_equal(check_of(&visit, "drm")->advice, "nothing to do without such a device");
     assert_finds(&visit, "disk", MT_CHECK_LIMITED, ". cannot be written: Read-only file system");
     assert_finds(&visit, "swap", MT_CHECK_LIMITED, "not known");
     finish(&visit);
