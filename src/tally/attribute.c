@@ -471,6 +471,22 @@ static void paint(struct painter *painter)
     paint_labels(painter);
 }
 
+/* What runs, as far as the names of its files tell. */
+static void find_names(struct painter *painter, struct mt_attribution *made)
+{
+    for (size_t i = 0; i < painter->maps.n; i++) {
+        const struct mt_vma *vma = &painter->maps.vmas[i];
+        if (vma->kind != MT_VMA_FILE)
+            continue;
+        uint64_t any;
+        int is_model = mt_table_get(&painter->models, vma->inode, &any) || is_model_file(vma->name);
+        if (is_model && !made->model_path)
+            painter->failed |= (made->model_path = strdup(vma->name)) == NULL;
+        if (strncmp(base_name(vma->name), "libllama.", 9) == 0)
+            made->engine_name = "llama.cpp";
+    }
+}
+
 static void count_allocated(struct painter *painter)
 {
     struct mt_range range;
@@ -631,6 +647,8 @@ int mt_attribute(const struct mt_subject *subject, struct mt_shared_pages *seen,
         paint(&painter);
     if (!painter.failed)
         count(&painter, seen, &made);
+    if (!painter.failed)
+        find_names(&painter, &made);
     mt_table_finish(&painter.models);
     mt_ranges_finish(&painter.paint);
     mt_maps_finish(&painter.maps);
@@ -645,4 +663,6 @@ int mt_attribute(const struct mt_subject *subject, struct mt_shared_pages *seen,
 void mt_attribution_finish(struct mt_attribution *attribution)
 {
     mt_claims_finish(&attribution->claims);
+    free(attribution->model_path);
+    attribution->model_path = NULL;
 }

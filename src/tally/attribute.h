@@ -44,6 +44,8 @@ struct mt_attribution {
     uint64_t rollup_bytes;         /* Rss of smaps_rollup; MT_UNKNOWN */
     uint64_t cow_shared_bytes;     /* Anonymous less Pss_Anon of smaps_rollup */
     uint64_t swap_bytes;
+    char *model_path;        /* of the first mapped model; NULL where there is none */
+    const char *engine_name; /* by its library; NULL where none is known */
 };
 
 /* Attributes the pages of a picture. `seen` (may be NULL) has the file pages of earlier processes

@@ -28,6 +28,8 @@ struct work {
     uint64_t tree_total;
     uint64_t tree_rollup;
     int tree_rollup_known;
+    const char *model_path;
+    const char *engine_name;
     uint64_t shared_bytes;
     uint64_t unknown; /* processes whose resident size nobody knows */
 };
@@ -240,6 +242,10 @@ static int add_pictured(struct work *work, const struct mt_process_choice *choic
         process->n_places = 1;
         process->picture_time_ns = mt_recording_time(work->recording, choice->picture->ns);
         process->swap_bytes = attribution.swap_bytes;
+        if (!work->engine_name)
+            work->engine_name = attribution.engine_name;
+        if (!work->model_path && attribution.model_path)
+            work->model_path = mt_owner_text(work->owner, attribution.model_path);
     }
     mt_attribution_finish(&attribution);
     return result;
@@ -437,6 +443,8 @@ static int make_tally(struct work *work, const struct mt_moment *moment, uint64_
     tally->moment = *moment;
     tally->moment_ns = mt_recording_time(work->recording, moment_ns);
     tally->shared_rule = shared_rule;
+    tally->engine_name = work->engine_name;
+    tally->model_path = work->model_path;
     tally->n_processes = n_choices;
     tally->other_processes = work->processes + n_choices;
     tally->n_other_processes = n_processes - n_choices;
