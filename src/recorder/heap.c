@@ -156,10 +156,11 @@ static inline int is_exact(uint64_t usable)
 
 void note_alloc(struct thread *thread, void *address, size_t size, const void *frame)
 {
-    uint64_t usable = usable_size(address);
+    int full = memtally_recorder.depth == MT_DEPTH_FULL;
+    uint64_t usable = full ? size : usable_size(address);
     uint64_t at = (uint64_t)(uintptr_t)address;
     mark_region(thread, at, usable ? usable : size);
-    if (is_exact(usable)) {
+    if (full || is_exact(usable)) {
         write_block(thread, MT_EVENT_ALLOC, at, size, frame);
         return;
     }
