@@ -22,7 +22,7 @@
 #define N_ROUNDS  7
 #define N_THREADS 2
 
-#define NOINLINE __attribute__((noinline, noclone))
+#define NOINLINE __attribute__((noinline))
 
 struct work {
     uint64_t random;

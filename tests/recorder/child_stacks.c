@@ -12,7 +12,7 @@
 
 #include "recorder/child.h"
 
-#define NOINLINE __attribute__((noinline, noclone))
+#define NOINLINE __attribute__((noinline))
 #define FIBER    ((size_t)64 << 10)
 
 /* Each level says where it returns to; the innermost allocates. */
