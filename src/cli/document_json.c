@@ -58,7 +58,8 @@ static void put_places(struct mt_json *json, const struct mt_tally_place *places
     mt_json_end(json);
 }
 
-static void put_process(struct mt_json *json, const struct mt_tally_process *process)
+static void put_process(struct mt_json *json, const struct mt_tally_process *process,
+                        int lived_at_moment)
 {
     mt_json_begin_object(json, NULL);
     mt_json_count(json, "pid", process->pid);
@@ -67,6 +68,7 @@ static void put_process(struct mt_json *json, const struct mt_tally_process *pro
     mt_json_text(json, "end", process->end);
     mt_json_text(json, "observed", process->observed);
     mt_json_text(json, "observed_reason", process->observed_reason);
+    mt_json_bool(json, "lived_at_moment", lived_at_moment);
     mt_json_count(json, "start_ns", process->start_ns);
     mt_json_count(json, "end_ns", process->end_ns);
     mt_json_count(json, "picture_time_ns", process->picture_time_ns);
@@ -287,7 +289,9 @@ static void put_tally(struct mt_json *json, const struct cli_document *document)
     put_runs(json, document);
     mt_json_begin_array(json, "processes");
     for (size_t i = 0; i < tally->n_processes; i++)
-        put_process(json, &tally->processes[i]);
+        put_process(json, &tally->processes[i], 1);
+    for (size_t i = 0; i < tally->n_other_processes; i++)
+        put_process(json, &tally->other_processes[i], 0);
     mt_json_end(json);
 }
 

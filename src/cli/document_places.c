@@ -191,6 +191,19 @@ static void add_more_processes(struct mt_text_table *table, size_t n)
     mt_text_table_add(table, 0, MT_ROW_FAINT, cells);
 }
 
+/* Those that did not live at the moment; past a few only their number. */
+static void add_others(struct mt_text_table *table, const struct cli_document *document)
+{
+    const struct mt_tally *tally = document->tally;
+    size_t shown = tally->n_other_processes;
+    if (document->details_shown && shown > PROCESSES_SHOWN)
+        shown = PROCESSES_SHOWN;
+    for (size_t i = 0; i < shown; i++)
+        add_process(table, &tally->other_processes[i]);
+    if (shown < tally->n_other_processes)
+        add_more_processes(table, tally->n_other_processes - shown);
+}
+
 void cli_table_processes(const struct cli_document *document, const struct cli_terminal *terminal,
                          struct mt_strbuf *out)
 {
@@ -199,7 +212,7 @@ void cli_table_processes(const struct cli_document *document, const struct cli_t
         {"peak", MT_CELL_SIZE, 0},    {"end", MT_CELL_TEXT, 1},
     };
     const struct mt_tally *tally = document->tally;
-    if (tally->n_processes < 2)
+    if (tally->n_processes + tally->n_other_processes < 2)
         return;
     struct mt_text_table table;
     mt_text_table_init(&table, columns, 5, terminal->utf8);
@@ -210,5 +223,6 @@ void cli_table_processes(const struct cli_document *document, const struct cli_t
         add_process(&table, &tally->processes[i]);
     if (shown < tally->n_processes)
         add_more_processes(&table, tally->n_processes - shown);
+    add_others(&table, document);
     cli_table_draw(&table, terminal, out);
 }
