@@ -141,7 +141,7 @@ static int start(struct session *session, char *const *argv, struct mt_run **run
 static void show_status(struct cli_progress *progress, const struct mt_run_status *status)
 {
     char resident[MT_SIZE_TEXT];
-    cli_progress_show(progress, "memtally: %.1f s  %s resident  %" PRIu64 " process%s",
+    cli_progress_show(progress, "memtally: running  %.1f s  %s resident  %" PRIu64 " process%s",
                       (double)status->elapsed_ns / 1e9,
                       mt_format_size(status->resident_bytes, resident), status->n_processes,
                       status->n_processes == 1 ? "" : "es");

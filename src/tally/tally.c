@@ -14,6 +14,9 @@
 #include "tally/owner.h"
 #include "tally/tree.h"
 
+/* Pictures of a tree's processes that lie farther apart are not of one moment. */
+#define APART_NS 20000000u
+
 static const char *const shared_rule =
     "file pages by identity (device, inode, offset); anonymous pages shared after a fork by the "
     "kernel's proportional share (Pss_Anon)";
@@ -371,12 +374,43 @@ static int add_recorder_notes(struct work *work, struct mt_tally *tally)
     return add_note(work, tally, text);
 }
 
+/* How far the pictures that the total is made of lie apart. */
+static uint64_t spread_ns(const struct work *work, size_t n_choices)
+{
+    uint64_t first = UINT64_MAX;
+    uint64_t last = 0;
+    for (size_t i = 0; i < n_choices; i++) {
+        const struct mt_picture *picture = work->choices[i].picture;
+        if (!picture)
+            continue;
+        first = picture->ns < first ? picture->ns : first;
+        last = picture->ns > last ? picture->ns : last;
+    }
+    return last > first ? last - first : 0;
+}
+
+static int add_spread_note(struct work *work, struct mt_tally *tally)
+{
+    char text[256];
+    uint64_t apart_ns = spread_ns(work, tally->n_processes);
+    if (apart_ns < APART_NS)
+        return 0;
+    work->tree_rollup_known = 0;
+    snprintf(text, sizeof text,
+             "the pictures of the processes lie up to %" PRIu64 " ms apart: the total is put "
+             "together from different moments",
+             apart_ns / 1000000);
+    return add_note(work, tally, text);
+}
+
 static int finish_tree(struct work *work, struct mt_tally *tally)
 {
     struct mt_tally_place *place = make_place(work->owner, &work->tree, work->tree_total);
     if (!place)
         return MT_ENOMEM;
     place->peak_resident_bytes = mt_moment_peak_bytes(work->recording);
+    if (add_spread_note(work, tally) < 0)
+        return MT_ENOMEM;
     if (work->tree_rollup_known) {
         place->skew_known = 1;
         place->picture_skew_bytes =
