@@ -72,6 +72,10 @@ int cli_find_recorder(char *path, size_t size, struct mt_error *error)
     }
     if (find_beside(found) || try_in(MT_RECORDER_DIR, "", found))
         return copy(found, path, size, error);
+    if (access("/proc/self/exe", F_OK) < 0)
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "/proc is not there, and nothing can be measured without it; mount it "
+                       "(mount -t proc proc /proc)");
     return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
                    "the recorder " RECORDER
                    " is neither beside this program nor in " MT_RECORDER_DIR
