@@ -25,13 +25,13 @@ static int too_soon(struct process *process, uint64_t bytes)
     return 0;
 }
 
-/* How far the budget goes: not to a picture, to one that is needed, or to spare. */
+/* How far the budget goes: not to so many pictures, to ones that are needed, or to spare. */
 enum budget { BUDGET_SPENT, BUDGET_TIGHT, BUDGET_AMPLE };
 
-static enum budget budget_for(const struct process *process, uint64_t resident)
+static enum budget budget_for(const struct process *process, uint64_t resident, uint64_t pictures)
 {
     uint64_t rate = process->ns_per_mib ? process->ns_per_mib : LEAST_NS_PER_MIB;
-    uint64_t cost = PICTURE_BASE_NS + (resident >> 20) * rate;
+    uint64_t cost = pictures * (PICTURE_BASE_NS + (resident >> 20) * rate);
     uint64_t elapsed = mt_monotonic_ns() - process->start_ns;
     uint64_t allowed = elapsed / 1000000 * memtally_recorder.share_ppm;
     if (allowed < FREE_PICTURE_NS)
@@ -52,15 +52,14 @@ static int is_higher(const struct process *process, uint64_t resident, int much)
 }
 
 /* While a program grows, each new height would make a picture of its own. Where the budget is
- * tight, only a much greater height does: the pictures on the way up are not worth the one at the
- * top. */
+ * tight, only a much greater height does, and something is left for one more: the pictures on the
+ * way up are not worth the one at the top. */
 static int is_affordable(const struct process *process, enum mt_picture_reason reason,
                          uint64_t resident)
 {
-    enum budget budget = budget_for(process, resident);
-    if (budget == BUDGET_TIGHT && reason == MT_PICTURE_FALL)
-        return is_higher(process, resident, 1);
-    return budget != BUDGET_SPENT;
+    if (reason != MT_PICTURE_FALL || budget_for(process, resident, 1) == BUDGET_AMPLE)
+        return budget_for(process, resident, 1) != BUDGET_SPENT;
+    return budget_for(process, resident, 2) != BUDGET_SPENT && is_higher(process, resident, 1);
 }
 
 /* The processor time of a picture is charged in full: on a busy machine its elapsed time is mostly

@@ -84,7 +84,7 @@ def test_weights_that_are_read_instead_of_mapped_are_weights_all_the_same():
 def test_full_depth_says_the_same_of_the_buffers():
     recording = folder("full")
     done = memtally.must("run", "--quiet", "--depth", "full", "-o", recording, "--", engine.llama_cpp("llama-bench"),
-                         "-m", model(), "-p", "0", "-n", "4", "-r", "1", "-t", "1", "-v")
+                         "-m", model(), "-p", "0", "-n", "64", "-r", "1", "-t", "1", "-v")
     place = memtally.host(memtally.report(recording))
     memtally.assert_adds_up(place)
     memtally.assert_buffers_are_as_logged(place, done.stdout + done.stderr)
