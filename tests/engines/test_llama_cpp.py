@@ -51,7 +51,7 @@ def check_bench(name, weight_type, *arguments):
     log, recording = record_bench(name, weight_type, *arguments)
     place = memtally.host(memtally.report(recording))
     memtally.assert_adds_up(place)
-    memtally.assert_buffers_are_as_logged(place, log)
+    memtally.assert_recorded_buffers_are_as_logged(recording, log)
     assert_demo_precision(place)
     return place
 
@@ -87,7 +87,7 @@ def test_full_depth_says_the_same_of_the_buffers():
                          "-m", model(), "-p", "0", "-n", "64", "-r", "1", "-t", "1", "-v")
     place = memtally.host(memtally.report(recording))
     memtally.assert_adds_up(place)
-    memtally.assert_buffers_are_as_logged(place, done.stdout + done.stderr)
+    memtally.assert_recorded_buffers_are_as_logged(recording, done.stdout + done.stderr)
     names = [part["name"] for part in memtally.row(place, "runtime")["detail"]]
     assert "heap blocks" in names, names
 
@@ -147,7 +147,7 @@ def test_llama_server_answers_under_the_recorder_and_agrees_with_its_log():
     assert status in (0, 128 + signal.SIGTERM), (status, log[-1000:])
     place = memtally.host(memtally.report(recording))
     memtally.assert_adds_up(place)
-    memtally.assert_buffers_are_as_logged(place, log)
+    memtally.assert_recorded_buffers_are_as_logged(recording, log)
     assert_demo_precision(place)
 
 

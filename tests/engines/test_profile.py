@@ -70,22 +70,25 @@ def check_profiler_names(document):
 
 def test_node_llama_cpp_agrees_with_its_log():
     document, log, folder = profile("node-llama-cpp", engine.node_llama_cpp(), "--context", "1024")
-    memtally.assert_buffers_are_as_logged(check_place(document), log)
+    check_place(document)
+    memtally.assert_recorded_buffers_are_as_logged(folder, log)
     check_runs(document, folder)
     check_profiler_names(document)
     assert document["settings"]["context_tokens"] == 1024
 
 
 def test_node_llama_cpp_runs_two_sequences_side_by_side():
-    document, log, _ = profile("node-llama-cpp", engine.node_llama_cpp(), "--context", "512", "--batch-size", "2")
+    document, log, folder = profile("node-llama-cpp", engine.node_llama_cpp(), "--context", "512", "--batch-size", "2")
     assert all(run["batch_size"] == 2 for run in document["runs"]), document["runs"]
-    memtally.assert_buffers_are_as_logged(check_place(document), log)
+    check_place(document)
+    memtally.assert_recorded_buffers_are_as_logged(folder, log)
 
 
 def test_llama_server_agrees_with_its_log():
     document, log, folder = profile("llama-server", engine.llama_cpp(""), "--context", "1024")
     log = re.sub(r"^\S+ [A-Z] ", "", log, flags=re.M)
-    memtally.assert_buffers_are_as_logged(check_place(document), log[log.rindex("load_tensors:"):])
+    check_place(document)
+    memtally.assert_recorded_buffers_are_as_logged(folder, log[log.rindex("load_tensors:"):])
     check_runs(document, folder)
     check_profiler_names(document)
 
