@@ -9,6 +9,8 @@
 #include <memtally/host.h>
 #include <memtally/measure.h>
 #include <memtally/model.h>
+#include <memtally/model_file.h>
+#include <memtally/predict.h>
 #include <memtally/recording.h>
 #include <memtally/run.h>
 #include <memtally/scope.h>

@@ -55,13 +55,17 @@ struct mt_moment {
     uint64_t time_ns;
 };
 
-/* One part of a row: a file, a buffer type, a library, an arena. */
+/* One part of a row: a file, a buffer type, a library, an arena. Of an estimate also the rule that
+ * gave it ("llama.cpp/kv_cache") and its bounds; of a measurement these are NULL and MT_UNKNOWN. */
 struct mt_tally_detail {
     const char *name;
     uint64_t allocated_bytes;
     uint64_t resident_bytes;
     uint64_t count;
     enum mt_provenance provenance;
+    const char *rule;
+    uint64_t low_bytes;
+    uint64_t high_bytes;
 };
 
 /* One category at one place. A row's figures are the sums of its details'; its allocated bytes are
@@ -93,9 +97,15 @@ struct mt_tally_row {
  * processes. `skew_known` is 0 where one of the kernel's figures could not be read.
  * `peak_resident_bytes` is the largest resident size that anything says: VmHWM, a look, a sample;
  * of a tree the largest sum over its processes at a time, shared pages counted in each.
- * `capacity_bytes` is the machine's memory. */
+ * `capacity_bytes` is the machine's memory.
+ *
+ * In an estimate the rows' allocated bytes add up to `total_allocated_bytes`, which is unknown in a
+ * measurement, as are its bounds; what is resident or unattributed is unknown in an estimate. */
 struct mt_tally_place {
     const char *place;
+    uint64_t total_allocated_bytes;
+    uint64_t total_low_bytes;
+    uint64_t total_high_bytes;
     uint64_t total_resident_bytes;
     uint64_t peak_resident_bytes;
     uint64_t capacity_bytes;

@@ -97,6 +97,8 @@ static int make_row(struct mt_owner *owner, const struct mt_claims *claims,
             .resident_bytes = claim->resident_bytes,
             .count = claim->count,
             .provenance = claim->provenance,
+            .low_bytes = MT_UNKNOWN,
+            .high_bytes = MT_UNKNOWN,
         };
         add_bytes(&row->allocated_bytes, detail->allocated_bytes);
         row->resident_bytes += detail->resident_bytes;
@@ -120,6 +122,9 @@ static struct mt_tally_place *make_place(struct mt_owner *owner, const struct mt
         return NULL;
     *place = (struct mt_tally_place){
         .place = "host",
+        .total_allocated_bytes = MT_UNKNOWN,
+        .total_low_bytes = MT_UNKNOWN,
+        .total_high_bytes = MT_UNKNOWN,
         .total_resident_bytes = total,
         .peak_resident_bytes = MT_UNKNOWN,
         .capacity_bytes = MT_UNKNOWN,

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/* Predicting the tally of a model before it is loaded.
+ *
+ * Rules of a named engine and version are applied to a model's description and the settings of a
+ * run. Every figure says which rule gave it, and has a low and a high bound. Nothing here touches a
+ * device, a clock or the environment: the same input gives the same estimate. Any function may be
+ * called from any thread. */
+#ifndef MEMTALLY_PREDICT_H
+#define MEMTALLY_PREDICT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <memtally/error.h>
+#include <memtally/model_file.h>
+#include <memtally/tally.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum mt_switch { MT_SWITCH_AUTO, MT_SWITCH_ON, MT_SWITCH_OFF };
+enum mt_split { MT_SPLIT_LAYER, MT_SPLIT_ROW, MT_SPLIT_NONE };
+
+/* The program of llama.cpp that runs: they reserve different numbers of output rows. */
+enum mt_program { MT_PROGRAM_SERVER, MT_PROGRAM_BENCH, MT_PROGRAM_FIT_PARAMS };
+
+#define MT_ALL UINT64_MAX
+
+/* Tensors whose name matches the regular expression `pattern` (POSIX extended, searched anywhere in
+ * the name) go to `buffer`: "CPU", or a device's number. */
+struct mt_tensor_override {
+    const char *pattern;
+    const char *buffer;
+};
+
+/* What was learnt on this machine: bytes that the engine's process held beside what the rules say. */
+struct mt_residue {
+    const char *place_kind; /* "host" or "device" */
+    enum mt_category category;
+    int64_t low_bytes;
+    int64_t mean_bytes;
+    int64_t high_bytes;
+    uint64_t n; /* runs that it was learnt from */
+};
+
+/* How the model will be run. Fill it from {0}: every 0 or NULL means the engine's own default,
+ * unless something else is said. */
+struct mt_predict_settings {
+    const char *engine; /* "llama.cpp", "vllm@0.11.0"; NULL: llama.cpp. Without a version: the
+                           newest one that the table knows */
+    enum mt_program program;
+    uint64_t context_tokens; /* 0: what the model was trained for */
+    uint64_t batch;
+    uint64_t ubatch;
+    uint64_t sequences;
+    const char *kv_type_k;
+    const char *kv_type_v;
+    enum mt_switch flash_attention;
+    enum mt_switch unified_kv;
+    int swa_full;   /* windowed layers keep the whole context */
+    int no_mmap;    /* weights are read, not mapped */
+    int no_repack;  /* weights on the CPU are not copied into another layout */
+    int kv_on_host; /* --no-kv-offload */
+    int has_gpu_layers;
+    uint64_t gpu_layers; /* used where has_gpu_layers is set; MT_ALL: all of them */
+    enum mt_split split;
+    const double *tensor_split;
+    size_t n_tensor_split;
+    uint64_t cpu_moe_layers; /* layers whose experts stay on the host; MT_ALL: of all */
+    const struct mt_tensor_override *overrides;
+    size_t n_overrides;
+    uint64_t mla_mode;       /* ik_llama.cpp's -mla; MT_UNKNOWN is its default */
+    uint64_t attn_max_batch; /* ik_llama.cpp's -amb, in MiB */
+    uint64_t draft_tokens;   /* tokens that are drafted at a time */
+
+    double memory_share; /* vLLM's gpu_memory_utilization, SGLang's mem_fraction_static,
+                            TensorRT-LLM's free_gpu_memory_fraction */
+    uint64_t batched_tokens; /* max_num_batched_tokens, chunked_prefill_size, max_num_tokens */
+    uint64_t tensor_parallel;
+    uint64_t pipeline_parallel;
+    int eager;               /* no CUDA graphs */
+    const char *weight_type; /* that weights are converted to when loaded ("bf16", "fp8") */
+
+    const char *device_kind; /* "cuda" (NULL too), "rocm", "vulkan", "metal" */
+    const uint64_t *device_bytes; /* of each device; none: the model runs on the CPU */
+    size_t n_devices;
+    uint64_t host_bytes;         /* 0: not known */
+    const uint64_t *device_used; /* by other processes, n_devices of them, or NULL */
+    uint64_t host_used;
+
+    const struct mt_residue *residues;
+    size_t n_residues;
+};
+
+/* What the answer is. The man page of `estimate` defines the words. X(NAME, "name"). */
+#define MT_VERDICT_LIST(X)                                                                         \
+    X(FITS, "FITS")     /* with the high end of the band on every device and on the host */        \
+    X(TIGHT, "TIGHT")   /* the middle fits and the high end does not */                            \
+    X(SPILLS, "SPILLS") /* weights or cache that were meant for a device lie in host memory */     \
+    X(PAGES, "PAGES")   /* mapped weights do not stay in RAM and are read again and again */       \
+    X(CANNOT, "CANNOT") /* the low end of the band does not fit */
+
+enum mt_verdict {
+    MT_VERDICT_UNKNOWN, /* no capacity was given */
+#define MT_VERDICT_ENUM(NAME, name) MT_VERDICT_##NAME,
+    MT_VERDICT_LIST(MT_VERDICT_ENUM)
+#undef MT_VERDICT_ENUM
+        MT_VERDICT_COUNT
+};
+
+/* "FITS" and so on; "UNKNOWN". Borrowed, static. */
+const char *mt_verdict_name(enum mt_verdict verdict);
+
+/* One summand of the estimate. `formula` is the formula with its numbers put in, and gives `bytes`.
+ * `rule` names the rule and the version it holds from ("llama.cpp/kv_cache"), `source` where it was
+ * published or read. */
+struct mt_estimate_term {
+    const char *place;
+    enum mt_category category;
+    const char *name; /* "KV cache, global layers" */
+    const char *rule;
+    const char *source; /* NULL: this project's own reading of the engine */
+    const char *formula;
+    uint64_t bytes;
+    uint64_t low_bytes;
+    uint64_t high_bytes;
+    enum mt_provenance provenance;
+};
+
+/* What an engine that takes a budget makes of one device. All bytes; `present` 0: the engine takes
+ * none. requested = capacity * share; pool = requested - weights - activations - other - graphs. */
+struct mt_estimate_pool {
+    int present;
+    uint64_t requested_bytes;
+    uint64_t weights_bytes;
+    uint64_t activations_bytes;
+    uint64_t other_bytes;  /* driver, communication: "non-torch" */
+    uint64_t graphs_bytes; /* what the engine sets aside for CUDA graphs */
+    int64_t pool_bytes;    /* negative where the budget does not suffice */
+    uint64_t bytes_per_token;
+    uint64_t pool_tokens;
+    uint64_t pool_tokens_low;
+    uint64_t pool_tokens_high;
+    double concurrency; /* sequences of context_tokens that fit at once */
+    const char *graphs_note; /* how wrong the engine's own figure for graphs tends to be */
+};
+
+/* An estimate. `settings` are those of the call with every default put in; all of it is owned by
+ * the estimate. In each place the rows' allocated bytes add up to total_allocated_bytes. */
+struct mt_estimate {
+    struct mt_tally tally;
+    struct mt_predict_settings settings;
+    size_t n_terms;
+    const struct mt_estimate_term *terms;
+    enum mt_verdict verdict;
+    const char *reason; /* of the verdict, one sentence; NULL where it is unknown */
+    struct mt_estimate_pool pool;
+    const char *flags; /* of the engine, ready to paste: "-c 8192 -ngl 99 -ctk q8_0" */
+    double accuracy_ratio; /* (high - low) / 2 / total */
+};
+
+/* Makes an estimate. On success the caller owns *estimate; mt_estimate_destroy() frees it. The
+ * model must live as long.
+ * Errors: MT_EARG (settings that contradict each other, or that the engine or its version does not
+ * know; the text names the nearest one that it does), MT_ENOTFOUND (no such engine), MT_EUNSUPPORTED
+ * (the engine cannot load such a model), MT_ELIMIT, MT_ENOMEM. */
+int mt_estimate_create(const struct mt_model *model, const struct mt_predict_settings *settings,
+                       struct mt_estimate **estimate, struct mt_error *error);
+
+void mt_estimate_destroy(struct mt_estimate *estimate);
+
+enum mt_goal {
+    MT_GOAL_CONTEXT,        /* the most tokens of context */
+    MT_GOAL_SEQUENCES,      /* the most sequences at a time, each of context_tokens / sequences */
+    MT_GOAL_BATCH,          /* the largest ubatch */
+    MT_GOAL_SMALLEST_DEVICE /* the least bytes of each device, of equal ones */
+};
+
+/* Finds the largest (or smallest) value with which the verdict is FITS, to the engine's own step:
+ * contexts are multiples of its padding. *answer is 0 and *estimate is untouched where nothing
+ * fits; that is no error. Otherwise *estimate is the estimate at the answer.
+ * Errors: those of mt_estimate_create(), and MT_EARG where no capacity was given. */
+int mt_estimate_solve(const struct mt_model *model, const struct mt_predict_settings *settings,
+                      enum mt_goal goal, uint64_t *answer, struct mt_estimate **estimate,
+                      struct mt_error *error);
+
+/* The name of the engine at `index` ("llama.cpp"), NULL past the last. Borrowed, static. */
+const char *mt_engine_name_at(size_t index);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* Engine tables: what differs between engines and their versions, as data.
+ *
+ * A table is a text file in data/engines/, built into the library. Lines:
+ *
+ *   engine NAME                 first line that is no comment
+ *   title  TEXT                 "llama.cpp"
+ *   versions build | dotted     how versions compare: b11434, or 0.11.0
+ *   newest VERSION              taken where none is named
+ *   KEY SINCE VALUE [; SOURCE]  VALUE holds from version SINCE on (0: always)
+ *   # comment
+ *
+ * Of the lines of a key, the one with the latest SINCE that is not after the version is taken. A
+ * key is a word with dots ("compute.host.copies"), a VALUE a number, a size, or words. */
+#ifndef MT_ENGINE_ENGINE_H
+#define MT_ENGINE_ENGINE_H
+
+#include <memtally/error.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MT_ENGINE_VERSION_PARTS 4
+#define MT_ENGINE_NAME_BYTES    32
+
+struct mt_engine_version {
+    uint64_t parts[MT_ENGINE_VERSION_PARTS];
+};
+
+/* A table at a version. Small; copied freely. Borrows the table's text, which is static. */
+struct mt_engine {
+    const char *text;
+    size_t length;
+    char name[MT_ENGINE_NAME_BYTES];
+    char version_text[MT_ENGINE_NAME_BYTES]; /* "b11434", "0.11.0" */
+    struct mt_engine_version version;
+};
+
+/* Finds "llama.cpp" or "llama.cpp@11434" ("@b11434" too) among the built-in tables.
+ * Errors: MT_ENOTFOUND (no such engine; the text names the nearest), MT_EARG (not a version). */
+int mt_engine_find(const char *name_and_version, struct mt_engine *engine, struct mt_error *error);
+
+/* The same for a table given as text; it must outlive the engine. Checks every line.
+ * Errors: MT_EFORMAT with the offset of the line. */
+int mt_engine_parse(const char *text, size_t length, const char *version, struct mt_engine *engine,
+                    struct mt_error *error);
+
+/* The value of a key at the engine's version, and where it was published (empty where the table does
+ * not say). `value` points into the table and is not terminated. Returns 0 or MT_ENOTFOUND. */
+struct mt_engine_value {
+    const char *text;
+    size_t length;
+    const char *source;
+    size_t source_length;
+    char since[MT_ENGINE_NAME_BYTES];
+};
+int mt_engine_value(const struct mt_engine *engine, const char *key, struct mt_engine_value *value);
+
+/* A key as a number (sizes may have units); `fallback` where the table has none. */
+uint64_t mt_engine_number(const struct mt_engine *engine, const char *key, uint64_t fallback);
+double mt_engine_real(const struct mt_engine *engine, const char *key, double fallback);
+/* Whether a key's value is, or among its words has, `word`. */
+int mt_engine_has(const struct mt_engine *engine, const char *key, const char *word);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* The sheet that predictors write their terms on, and that becomes an estimate. */
+#ifndef MT_PREDICT_SHEET_H
+#define MT_PREDICT_SHEET_H
+
+#include <memtally/predict.h>
+
+#include "engine/engine.h"
+
+#define MT_HOST_PLACE (-1)
+
+/* What a predictor works on. Settings are complete: no default is open any more. A failed
+ * allocation is remembered in `failed` and makes the estimate fail at its end. */
+struct mt_sheet;
+
+struct mt_predict_input {
+    const struct mt_model *model;
+    const struct mt_model_description *d;
+    const struct mt_predict_settings *settings;
+    const struct mt_engine *engine;
+};
+
+struct mt_sheet_term {
+    int place; /* MT_HOST_PLACE, or the number of a device */
+    enum mt_category category;
+    const char *name;
+    const char *rule; /* "kv_cache"; the engine's name is put before it */
+    uint64_t bytes;
+    uint64_t low_bytes; /* 0 with high_bytes 0: the same as bytes */
+    uint64_t high_bytes;
+    enum mt_provenance provenance;
+    const char *source; /* NULL: the engine table's for the key `rule`, if it has one */
+};
+
+/* Writes a term; its formula, with the numbers, by format. A term of 0 bytes with high 0 is left
+ * out. */
+void mt_sheet_add(struct mt_sheet *sheet, const struct mt_sheet_term *term, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* A sentence for the notes of the tally. */
+void mt_sheet_note(struct mt_sheet *sheet, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* A flag for the command line of the engine ("-c 8192"). */
+void mt_sheet_flag(struct mt_sheet *sheet, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+struct mt_estimate_pool *mt_sheet_pool(struct mt_sheet *sheet);
+/* Something meant for a device went to the host: the verdict is SPILLS where it would be FITS. */
+void mt_sheet_spills(struct mt_sheet *sheet, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The predictors, one for each kind of engine. `settings` of complete() is the caller's copy, whose
+ * open fields it fills; it refuses what the engine does not know. */
+struct mt_predictor {
+    const char *engine;
+    int (*complete)(const struct mt_model *model, const struct mt_engine *engine,
+                    struct mt_predict_settings *settings, struct mt_error *error);
+    int (*predict)(const struct mt_predict_input *input, struct mt_sheet *sheet,
+                   struct mt_error *error);
+};
+
+extern const struct mt_predictor mt_predict_llama_cpp; /* llama.cpp, ik_llama.cpp, ollama */
+extern const struct mt_predictor mt_predict_vllm;
+extern const struct mt_predictor mt_predict_sglang;
+extern const struct mt_predictor mt_predict_trt_llm;
+extern const struct mt_predictor mt_predict_transformers;
+extern const struct mt_predictor mt_predict_exllamav3;
+
+#endif
