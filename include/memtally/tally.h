@@ -103,9 +103,6 @@ struct mt_tally_row {
  * measurement, as are its bounds; what is resident or unattributed is unknown in an estimate. */
 struct mt_tally_place {
     const char *place;
-    uint64_t total_allocated_bytes;
-    uint64_t total_low_bytes;
-    uint64_t total_high_bytes;
     uint64_t total_resident_bytes;
     uint64_t peak_resident_bytes;
     uint64_t capacity_bytes;
@@ -114,6 +111,9 @@ struct mt_tally_place {
     int skew_known;
     size_t n_rows;
     const struct mt_tally_row *rows;
+    uint64_t total_allocated_bytes;
+    uint64_t total_low_bytes;
+    uint64_t total_high_bytes;
 };
 
 /* One process of the recorded tree that lived at the moment. What exec puts in its place is another
