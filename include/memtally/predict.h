@@ -34,7 +34,8 @@ struct mt_tensor_override {
     const char *buffer;
 };
 
-/* What was learnt on this machine: bytes that the engine's process held beside what the rules say. */
+/* What was learnt on this machine: bytes that the engine's process held beside what the rules say.
+ */
 struct mt_residue {
     const char *place_kind; /* "host" or "device" */
     enum mt_category category;
@@ -74,15 +75,15 @@ struct mt_predict_settings {
     uint64_t attn_max_batch; /* ik_llama.cpp's -amb, in MiB */
     uint64_t draft_tokens;   /* tokens that are drafted at a time */
 
-    double memory_share; /* vLLM's gpu_memory_utilization, SGLang's mem_fraction_static,
-                            TensorRT-LLM's free_gpu_memory_fraction */
+    double memory_share;     /* vLLM's gpu_memory_utilization, SGLang's mem_fraction_static,
+                                TensorRT-LLM's free_gpu_memory_fraction */
     uint64_t batched_tokens; /* max_num_batched_tokens, chunked_prefill_size, max_num_tokens */
     uint64_t tensor_parallel;
     uint64_t pipeline_parallel;
     int eager;               /* no CUDA graphs */
     const char *weight_type; /* that weights are converted to when loaded ("bf16", "fp8") */
 
-    const char *device_kind; /* "cuda" (NULL too), "rocm", "vulkan", "metal" */
+    const char *device_kind;      /* "cuda" (NULL too), "rocm", "vulkan", "metal" */
     const uint64_t *device_bytes; /* of each device; none: the model runs on the CPU */
     size_t n_devices;
     uint64_t host_bytes;         /* 0: not known */
@@ -142,7 +143,7 @@ struct mt_estimate_pool {
     uint64_t pool_tokens;
     uint64_t pool_tokens_low;
     uint64_t pool_tokens_high;
-    double concurrency; /* sequences of context_tokens that fit at once */
+    double concurrency;      /* sequences of context_tokens that fit at once */
     const char *graphs_note; /* how wrong the engine's own figure for graphs tends to be */
 };
 
@@ -156,15 +157,15 @@ struct mt_estimate {
     enum mt_verdict verdict;
     const char *reason; /* of the verdict, one sentence; NULL where it is unknown */
     struct mt_estimate_pool pool;
-    const char *flags; /* of the engine, ready to paste: "-c 8192 -ngl 99 -ctk q8_0" */
+    const char *flags;     /* of the engine, ready to paste: "-c 8192 -ngl 99 -ctk q8_0" */
     double accuracy_ratio; /* (high - low) / 2 / total */
 };
 
 /* Makes an estimate. On success the caller owns *estimate; mt_estimate_destroy() frees it. The
  * model must live as long.
  * Errors: MT_EARG (settings that contradict each other, or that the engine or its version does not
- * know; the text names the nearest one that it does), MT_ENOTFOUND (no such engine), MT_EUNSUPPORTED
- * (the engine cannot load such a model), MT_ELIMIT, MT_ENOMEM. */
+ * know; the text names the nearest one that it does), MT_ENOTFOUND (no such engine),
+ * MT_EUNSUPPORTED (the engine cannot load such a model), MT_ELIMIT, MT_ENOMEM. */
 int mt_estimate_create(const struct mt_model *model, const struct mt_predict_settings *settings,
                        struct mt_estimate **estimate, struct mt_error *error);
 

@@ -44,8 +44,8 @@ int mt_engine_find(const char *name_and_version, struct mt_engine *engine, struc
 int mt_engine_parse(const char *text, size_t length, const char *version, struct mt_engine *engine,
                     struct mt_error *error);
 
-/* The value of a key at the engine's version, and where it was published (empty where the table does
- * not say). `value` points into the table and is not terminated. Returns 0 or MT_ENOTFOUND. */
+/* The value of a key at the engine's version, and where it was published (empty where the table
+ * does not say). `value` points into the table and is not terminated. Returns 0 or MT_ENOTFOUND. */
 struct mt_engine_value {
     const char *text;
     size_t length;

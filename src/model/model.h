@@ -16,7 +16,8 @@ struct mt_model {
     struct mt_model_description description;
     void *tensors; /* the format's own records */
     int (*tensor_at)(const struct mt_model *model, uint64_t index, struct mt_model_tensor *tensor);
-    void (*finish)(struct mt_model *model); /* frees `tensors` and what they refer to; may be NULL */
+    void (*finish)(
+        struct mt_model *model); /* frees `tensors` and what they refer to; may be NULL */
     size_t notes_capacity;
 };
 

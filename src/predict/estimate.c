@@ -1,3 +1,304 @@
 /* SPDX-License-Identifier: MIT */
-/* To come. */
-typedef int mt_to_come;
+/* Making an estimate: the engine's predictor writes a sheet, and the sheet becomes a tally. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "predict/fit.h"
+#include "predict/sheet_parts.h"
+
+#define REASON_BYTES 256
+
+/* An estimate with what it owns. */
+struct box {
+    struct mt_estimate estimate; /* first: the caller's pointer */
+    struct mt_sheet sheet;
+    struct mt_engine engine;
+};
+
+static const struct {
+    const char *engine;
+    const struct mt_predictor *predictor;
+} predictors[] = {
+    {"llama.cpp", &mt_predict_llama_cpp},
+    {"ik_llama.cpp", &mt_predict_llama_cpp},
+    {"ollama", &mt_predict_llama_cpp},
+    {"vllm", &mt_predict_vllm},
+    {"sglang", &mt_predict_sglang},
+    {"trt-llm", &mt_predict_trt_llm},
+    {"transformers", &mt_predict_transformers},
+    {"exllamav3", &mt_predict_exllamav3},
+};
+
+#define N_PREDICTORS (sizeof predictors / sizeof *predictors)
+
+static const struct mt_predictor *predictor_of(const char *engine)
+{
+    for (size_t i = 0; i < N_PREDICTORS; i++)
+        if (!strcmp(predictors[i].engine, engine))
+            return predictors[i].predictor;
+    return NULL;
+}
+
+const char *mt_verdict_name(enum mt_verdict verdict)
+{
+    static const char *const names[] = {[MT_VERDICT_UNKNOWN] = "UNKNOWN",
+#define NAME(NAME_, name) [MT_VERDICT_##NAME_] = name,
+                                        MT_VERDICT_LIST(NAME)
+#undef NAME
+    };
+    return (unsigned)verdict < MT_VERDICT_COUNT ? names[verdict] : "?";
+}
+
+static void own_text(struct mt_sheet *sheet, const char **text)
+{
+    if (!*text)
+        return;
+    *text = mt_arena_copy(&sheet->arena, *text, strlen(*text));
+    sheet->failed |= !*text;
+}
+
+static const void *own_array(struct mt_sheet *sheet, const void *items, size_t n, size_t size)
+{
+    if (!items || !n)
+        return NULL;
+    void *copy = mt_arena_array(&sheet->arena, n, size);
+    if (copy)
+        memcpy(copy, items, n * size);
+    sheet->failed |= !copy;
+    return copy;
+}
+
+static void own_overrides(struct mt_sheet *sheet, struct mt_predict_settings *settings)
+{
+    struct mt_tensor_override *copy =
+        mt_arena_array(&sheet->arena, settings->n_overrides, sizeof *copy);
+    for (size_t i = 0; copy && i < settings->n_overrides; i++) {
+        copy[i] = settings->overrides[i];
+        own_text(sheet, &copy[i].pattern);
+        own_text(sheet, &copy[i].buffer);
+    }
+    sheet->failed |= !copy;
+    settings->overrides = copy;
+}
+
+/* Makes everything that the settings refer to the sheet's. */
+static void own_settings(struct mt_sheet *sheet, struct mt_predict_settings *settings)
+{
+    own_text(sheet, &settings->engine);
+    own_text(sheet, &settings->kv_type_k);
+    own_text(sheet, &settings->kv_type_v);
+    own_text(sheet, &settings->weight_type);
+    own_text(sheet, &settings->device_kind);
+    settings->tensor_split = own_array(sheet, settings->tensor_split, settings->n_tensor_split,
+                                       sizeof *settings->tensor_split);
+    settings->device_bytes = own_array(sheet, settings->device_bytes, settings->n_devices,
+                                       sizeof *settings->device_bytes);
+    settings->device_used =
+        own_array(sheet, settings->device_used, settings->n_devices, sizeof *settings->device_used);
+    settings->residues =
+        own_array(sheet, settings->residues, settings->n_residues, sizeof *settings->residues);
+    if (settings->n_overrides)
+        own_overrides(sheet, settings);
+}
+
+/* Appends the details of one category at one place; 0 where it has no term. */
+static int make_row(struct mt_sheet *sheet, int place, enum mt_category category,
+                    struct mt_tally_row *row)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < sheet->n_terms; i++)
+        n += sheet->terms[i].place == place && sheet->terms[i].term.category == category;
+    if (!n)
+        return 0;
+    struct mt_tally_detail *details = mt_arena_array(&sheet->arena, n, sizeof *details);
+    if (!details)
+        return MT_ENOMEM;
+    *row = (struct mt_tally_row){.category = category,
+                                 .resident_bytes = MT_UNKNOWN,
+                                 .provenance = MT_PROVENANCE_READ,
+                                 .details = details};
+    for (size_t i = 0; i < sheet->n_terms; i++) {
+        const struct mt_estimate_term *term = &sheet->terms[i].term;
+        if (sheet->terms[i].place != place || term->category != category)
+            continue;
+        details[row->n_details++] = (struct mt_tally_detail){.name = term->name,
+                                                             .allocated_bytes = term->bytes,
+                                                             .resident_bytes = MT_UNKNOWN,
+                                                             .provenance = term->provenance,
+                                                             .rule = term->rule,
+                                                             .low_bytes = term->low_bytes,
+                                                             .high_bytes = term->high_bytes};
+        row->allocated_bytes += term->bytes;
+        row->low_bytes += term->low_bytes;
+        row->high_bytes += term->high_bytes;
+        if (term->provenance > row->provenance)
+            row->provenance = term->provenance;
+    }
+    return 1;
+}
+
+static int make_place(struct mt_sheet *sheet, int number,
+                      const struct mt_predict_settings *settings, struct mt_tally_place *place)
+{
+    struct mt_tally_row *rows = mt_arena_array(&sheet->arena, MT_CATEGORY_END, sizeof *rows);
+    *place = (struct mt_tally_place){.total_resident_bytes = MT_UNKNOWN,
+                                     .peak_resident_bytes = MT_UNKNOWN,
+                                     .unattributed_bytes = MT_UNKNOWN,
+                                     .capacity_bytes = MT_UNKNOWN,
+                                     .rows = rows};
+    if (number == MT_HOST_PLACE) {
+        place->place = "host";
+        if (settings->host_bytes)
+            place->capacity_bytes = settings->host_bytes;
+    } else {
+        place->place = mt_arena_printf(&sheet->arena, "gpu:%d", number);
+        place->capacity_bytes = settings->device_bytes[number];
+    }
+    if (!rows || !place->place)
+        return MT_ENOMEM;
+    for (int category = 1; category < MT_CATEGORY_END; category++) {
+        int made = make_row(sheet, number, (enum mt_category)category, &rows[place->n_rows]);
+        if (made < 0)
+            return made;
+        if (!made)
+            continue;
+        place->total_allocated_bytes += rows[place->n_rows].allocated_bytes;
+        place->total_low_bytes += rows[place->n_rows].low_bytes;
+        place->total_high_bytes += rows[place->n_rows].high_bytes;
+        place->n_rows++;
+    }
+    return 0;
+}
+
+static int make_places(struct box *box)
+{
+    const struct mt_predict_settings *settings = &box->estimate.settings;
+    size_t n = 1 + settings->n_devices;
+    struct mt_tally_place *places = mt_arena_array(&box->sheet.arena, n, sizeof *places);
+    if (!places)
+        return MT_ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        int result = make_place(&box->sheet, (int)i - 1, settings, &places[i]);
+        if (result < 0)
+            return result;
+    }
+    box->estimate.tally.places = places;
+    box->estimate.tally.n_places = n;
+    return 0;
+}
+
+static int make_terms(struct box *box)
+{
+    struct mt_sheet *sheet = &box->sheet;
+    struct mt_estimate_term *terms =
+        mt_arena_array(&sheet->arena, sheet->n_terms + 1, sizeof *terms);
+    if (!terms)
+        return MT_ENOMEM;
+    for (size_t i = 0; i < sheet->n_terms; i++) {
+        terms[i] = sheet->terms[i].term;
+        terms[i].place = box->estimate.tally.places[sheet->terms[i].place + 1].place;
+    }
+    box->estimate.terms = terms;
+    box->estimate.n_terms = sheet->n_terms;
+    return 0;
+}
+
+static double accuracy_of(const struct mt_tally *tally)
+{
+    double total = 0;
+    double width = 0;
+    for (size_t i = 0; i < tally->n_places; i++) {
+        const struct mt_tally_place *place = &tally->places[i];
+        total += (double)place->total_allocated_bytes;
+        width += (double)(place->total_high_bytes - place->total_low_bytes);
+    }
+    return total > 0 ? width / 2 / total : 0;
+}
+
+/* Makes the estimate of a sheet that the predictor has written. */
+static int close_sheet(struct box *box, const struct mt_model_description *description)
+{
+    struct mt_estimate *estimate = &box->estimate;
+    struct mt_tally *tally = &estimate->tally;
+    struct mt_sheet *sheet = &box->sheet;
+    *tally = (struct mt_tally){.kind = MT_TALLY_ESTIMATE,
+                               .moment = {.kind = MT_MOMENT_PEAK},
+                               .moment_ns = MT_UNKNOWN,
+                               .engine_name = box->engine.name,
+                               .engine_version = box->engine.version_text,
+                               .model_path = description->path};
+    if (sheet->failed || make_places(box) < 0 || make_terms(box) < 0)
+        return MT_ENOMEM;
+    tally->notes = sheet->notes;
+    tally->n_notes = sheet->n_notes;
+    estimate->pool = sheet->pool;
+    estimate->flags = sheet->flags ? sheet->flags : "";
+    estimate->accuracy_ratio = accuracy_of(tally);
+    char *reason = mt_arena_alloc(&sheet->arena, REASON_BYTES);
+    if (!reason)
+        return MT_ENOMEM;
+    estimate->verdict = mt_fit_verdict(tally, &estimate->settings, sheet->spills, sheet->cannot,
+                                       reason, REASON_BYTES);
+    estimate->reason = *reason ? reason : NULL;
+    return 0;
+}
+
+static void note_description(struct mt_sheet *sheet, const struct mt_model_description *description)
+{
+    for (size_t i = 0; i < description->n_notes; i++)
+        mt_sheet_note(sheet, "%s", description->notes[i]);
+}
+
+static int fill(struct box *box, const struct mt_model *model,
+                const struct mt_predict_settings *settings, struct mt_error *error)
+{
+    struct mt_sheet *sheet = &box->sheet;
+    const char *engine = settings->engine ? settings->engine : "llama.cpp";
+    int result = mt_engine_find(engine, &box->engine, error);
+    if (result < 0)
+        return result;
+    const struct mt_predictor *predictor = predictor_of(box->engine.name);
+    sheet->engine = &box->engine;
+    box->estimate.settings = *settings;
+    box->estimate.settings.engine = engine;
+    own_settings(sheet, &box->estimate.settings);
+    if (sheet->failed)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    result = predictor->complete(model, &box->engine, &box->estimate.settings, error);
+    if (result < 0)
+        return result;
+    const struct mt_predict_input input = {.model = model,
+                                           .d = mt_model_describe(model),
+                                           .settings = &box->estimate.settings,
+                                           .engine = &box->engine};
+    note_description(sheet, input.d);
+    result = predictor->predict(&input, sheet, error);
+    if (result < 0)
+        return result;
+    result = close_sheet(box, input.d);
+    return result < 0 ? mt_fail(error, result, MT_NO_OFFSET, "out of memory") : 0;
+}
+
+int mt_estimate_create(const struct mt_model *model, const struct mt_predict_settings *settings,
+                       struct mt_estimate **estimate, struct mt_error *error)
+{
+    struct box *box = calloc(1, sizeof *box);
+    if (!box)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int result = fill(box, model, settings, error);
+    if (result < 0)
+        mt_estimate_destroy(&box->estimate);
+    else
+        *estimate = &box->estimate;
+    return result;
+}
+
+void mt_estimate_destroy(struct mt_estimate *estimate)
+{
+    struct box *box = (struct box *)estimate;
+    if (!box)
+        return;
+    mt_arena_finish(&box->sheet.arena);
+    free(box);
+}

@@ -8,7 +8,8 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
 {
     (void)model;
     (void)settings;
-    return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET, "%s cannot be predicted yet", engine->name);
+    return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET, "%s cannot be predicted yet",
+                   engine->name);
 }
 
 static int predict(const struct mt_predict_input *input, struct mt_sheet *sheet,

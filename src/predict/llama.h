@@ -11,16 +11,16 @@
 struct mt_llama_plan {
     const struct mt_predict_input *in;
     size_t n_devices;
-    size_t n_layers;     /* of the text model as the engine counts them */
+    size_t n_layers; /* of the text model as the engine counts them */
     const int *device_of;
-    int all_on_devices; /* every layer and the output: what llama.cpp calls full offload */
+    int all_on_devices;  /* every layer and the output: what llama.cpp calls full offload */
     int experts_on_host; /* some layer on a device has its experts elsewhere (--cpu-moe, -ot) */
     uint64_t context;    /* padded */
     uint64_t ubatch;     /* at most the context */
     uint64_t sequences;
-    uint64_t streams;    /* caches: 1 where unified, else sequences */
-    uint64_t cells;      /* of one stream's global cache */
-    uint64_t swa_cells;  /* of one stream's cache of windowed layers; 0 without such layers */
+    uint64_t streams;   /* caches: 1 where unified, else sequences */
+    uint64_t cells;     /* of one stream's global cache */
+    uint64_t swa_cells; /* of one stream's cache of windowed layers; 0 without such layers */
     int flash_attention;
     const char *type_k;
     const char *type_v;

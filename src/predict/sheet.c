@@ -1,3 +1,137 @@
 /* SPDX-License-Identifier: MIT */
-/* To come. */
-typedef int mt_to_come;
+/* Writing terms on a sheet. Everything that a term holds lies in the sheet's arena, which the
+ * estimate takes over. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "predict/sheet_parts.h"
+
+static char *arena_text(struct mt_sheet *sheet, const char *text)
+{
+    char *copy = mt_arena_copy(&sheet->arena, text, strlen(text));
+    sheet->failed |= !copy;
+    return copy;
+}
+
+/* Makes room for one more in an array that doubles. */
+static int grow(struct mt_sheet *sheet, void **items, size_t n, size_t size)
+{
+    if (n & (n - 1) || (n && n < 16))
+        return 1;
+    void *more = mt_arena_array(&sheet->arena, n < 16 ? 16 : n * 2, size);
+    if (!more) {
+        sheet->failed = 1;
+        return 0;
+    }
+    if (n)
+        memcpy(more, *items, n * size);
+    *items = more;
+    return 1;
+}
+
+static const char *source_of(struct mt_sheet *sheet, const struct mt_sheet_term *term)
+{
+    struct mt_engine_value value;
+    if (term->source)
+        return arena_text(sheet, term->source);
+    if (mt_engine_value(sheet->engine, term->rule, &value) < 0 || !value.source_length)
+        return NULL;
+    return mt_arena_copy(&sheet->arena, value.source, value.source_length);
+}
+
+void mt_sheet_add(struct mt_sheet *sheet, const struct mt_sheet_term *term, const char *format, ...)
+{
+    int bounded = term->low_bytes || term->high_bytes;
+    if (!term->bytes && !term->high_bytes)
+        return;
+    void *terms = sheet->terms;
+    if (sheet->failed || !grow(sheet, &terms, sheet->n_terms, sizeof *sheet->terms))
+        return;
+    sheet->terms = terms;
+    va_list arguments;
+    va_start(arguments, format);
+    char *formula = mt_arena_vprintf(&sheet->arena, format, arguments);
+    va_end(arguments);
+    struct mt_sheet_line *line = &sheet->terms[sheet->n_terms];
+    *line = (struct mt_sheet_line){
+        .place = term->place,
+        .term = {.category = term->category,
+                 .name = arena_text(sheet, term->name),
+                 .rule = mt_arena_printf(&sheet->arena, "%s/%s", sheet->engine->name, term->rule),
+                 .source = source_of(sheet, term),
+                 .formula = formula,
+                 .bytes = term->bytes,
+                 .low_bytes = bounded ? term->low_bytes : term->bytes,
+                 .high_bytes = bounded ? term->high_bytes : term->bytes,
+                 .provenance = term->provenance},
+    };
+    if (!formula || !line->term.rule)
+        sheet->failed = 1;
+    else
+        sheet->n_terms++;
+}
+
+void mt_sheet_note(struct mt_sheet *sheet, const char *format, ...)
+{
+    void *notes = sheet->notes;
+    if (sheet->failed || !grow(sheet, &notes, sheet->n_notes, sizeof *sheet->notes))
+        return;
+    sheet->notes = notes;
+    va_list arguments;
+    va_start(arguments, format);
+    char *note = mt_arena_vprintf(&sheet->arena, format, arguments);
+    va_end(arguments);
+    if (!note) {
+        sheet->failed = 1;
+        return;
+    }
+    for (size_t i = 0; i < sheet->n_notes; i++)
+        if (!strcmp(sheet->notes[i], note))
+            return;
+    sheet->notes[sheet->n_notes++] = note;
+}
+
+void mt_sheet_flag(struct mt_sheet *sheet, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *flag = mt_arena_vprintf(&sheet->arena, format, arguments);
+    va_end(arguments);
+    char *flags =
+        flag && sheet->flags ? mt_arena_printf(&sheet->arena, "%s %s", sheet->flags, flag) : flag;
+    if (flags)
+        sheet->flags = flags;
+    else
+        sheet->failed = 1;
+}
+
+struct mt_estimate_pool *mt_sheet_pool(struct mt_sheet *sheet)
+{
+    return &sheet->pool;
+}
+
+static void remember(struct mt_sheet *sheet, char **reason, const char *format, va_list arguments)
+{
+    char *text = mt_arena_vprintf(&sheet->arena, format, arguments);
+    if (!text)
+        sheet->failed = 1;
+    else if (!*reason)
+        *reason = text;
+}
+
+void mt_sheet_spills(struct mt_sheet *sheet, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    remember(sheet, &sheet->spills, format, arguments);
+    va_end(arguments);
+}
+
+void mt_sheet_cannot(struct mt_sheet *sheet, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    remember(sheet, &sheet->cannot, format, arguments);
+    va_end(arguments);
+}

@@ -9,10 +9,10 @@
 
 #define MT_HOST_PLACE (-1)
 
-/* What a predictor works on. Settings are complete: no default is open any more. A failed
- * allocation is remembered in `failed` and makes the estimate fail at its end. */
+/* A failed allocation is remembered and makes the estimate fail at its end. */
 struct mt_sheet;
 
+/* What a predictor works on. Settings are complete: no default is open any more. */
 struct mt_predict_input {
     const struct mt_model *model;
     const struct mt_model_description *d;
@@ -45,6 +45,9 @@ void mt_sheet_flag(struct mt_sheet *sheet, const char *format, ...)
 struct mt_estimate_pool *mt_sheet_pool(struct mt_sheet *sheet);
 /* Something meant for a device went to the host: the verdict is SPILLS where it would be FITS. */
 void mt_sheet_spills(struct mt_sheet *sheet, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The engine would refuse to start, whatever the totals say. */
+void mt_sheet_cannot(struct mt_sheet *sheet, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* The predictors, one for each kind of engine. `settings` of complete() is the caller's copy, whose

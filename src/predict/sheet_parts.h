@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* The inside of a sheet, for the two files that make and close it. */
+#ifndef MT_PREDICT_SHEET_PARTS_H
+#define MT_PREDICT_SHEET_PARTS_H
+
+#include "base/arena.h"
+#include "predict/sheet.h"
+
+struct mt_sheet_line {
+    int place;
+    struct mt_estimate_term term; /* its place's name is put in when the sheet is closed */
+};
+
+struct mt_sheet {
+    struct mt_arena arena;
+    const struct mt_engine *engine;
+    struct mt_sheet_line *terms;
+    size_t n_terms;
+    const char **notes;
+    size_t n_notes;
+    char *flags;
+    char *spills; /* why the verdict is not FITS, or NULL */
+    char *cannot; /* why it is CANNOT whatever the totals say, or NULL */
+    struct mt_estimate_pool pool;
+    int failed;
+};
+
+#endif
