@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: MIT */
+/* The description of a model from its GGUF metadata and its tensors. What the tensors show is taken
+ * from them: metadata may be wrong about feed-forward lengths and experts, shapes are not. */
+#include "model/gguf.h"
+
+#include "base/error.h"
+#include "model/family_gguf.h"
+#include "model/ggml_type.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LAYERS_MAX MT_GGUF_ITEMS_MAX
+#define TYPES_MAX  64
+
+/* What the functions below share. `code` is the first failure. */
+struct describing {
+    struct mt_model *model;
+    struct mt_model_description *d;
+    const struct mt_gguf *gguf;
+    const struct mt_family *family; /* NULL where unknown */
+    struct mt_model_layer *layers;
+    uint64_t n_layers;
+    struct mt_error *error;
+    int code;
+};
+
+/* A value for each layer: a number for all, or an array. */
+struct series {
+    const struct mt_gguf_pair *pair;
+    uint64_t otherwise;
+};
+
+static void note(struct describing *g, const char *sentence)
+{
+    int code = mt_model_note(g->model, "%s", sentence);
+    if (code && !g->code)
+        g->code = mt_fail(g->error, code, MT_NO_OFFSET, "out of memory for a note");
+}
+
+static const struct mt_gguf_pair *find(const struct describing *g, const char *suffix)
+{
+    char key[192];
+    snprintf(key, sizeof key, "%s.%s", g->d->architecture, suffix);
+    return mt_gguf_find(&g->gguf->pairs, key);
+}
+
+/* The number under a key of the architecture, or `otherwise`. */
+static uint64_t number(struct describing *g, const char *suffix, uint64_t otherwise)
+{
+    char key[192];
+    uint64_t value = otherwise;
+    snprintf(key, sizeof key, "%s.%s", g->d->architecture, suffix);
+    if (g->code)
+        return otherwise;
+    int found = mt_gguf_get(&g->gguf->pairs, key, &value, g->error);
+    if (found < 0)
+        g->code = found;
+    return found == 1 ? value : otherwise;
+}
+
+static int fail_pair(struct describing *g, const struct mt_gguf_pair *pair, const char *what)
+{
+    if (!g->code)
+        g->code = mt_fail(g->error, MT_EFORMAT, pair->at, "%s: '%.80s' at byte %llu %s",
+                          g->gguf->pairs.path, pair->key, (unsigned long long)pair->at, what);
+    return g->code;
+}
+
+/* The values under a key that gives one for all layers or one for each. */
+static struct series find_series(struct describing *g, const char *suffix, uint64_t otherwise)
+{
+    struct series series = {find(g, suffix), otherwise};
+    if (!series.pair)
+        return series;
+    if (series.pair->type != MT_GGUF_VALUE_ARRAY) {
+        series.otherwise = number(g, suffix, otherwise);
+        series.pair = NULL;
+    } else if (!series.pair->items || series.pair->n_items < g->n_layers) {
+        fail_pair(g, series.pair, "has fewer numbers than the model has layers");
+        series.pair = NULL;
+    }
+    return series;
+}
+
+static uint64_t at_layer(struct describing *g, const struct series *series, uint64_t layer)
+{
+    if (!series->pair)
+        return series->otherwise;
+    int64_t value = series->pair->items[layer];
+    if (value < 0)
+        fail_pair(g, series->pair, "holds a negative number");
+    return value < 0 ? 0 : (uint64_t)value;
+}
+
+static void read_general(struct describing *g)
+{
+    const struct mt_gguf_pair *pair = mt_gguf_find(&g->gguf->pairs, "general.architecture");
+    struct mt_model_description *d = g->d;
+    d->format = MT_MODEL_GGUF;
+    d->n_files = g->gguf->n_parts;
+    if (!pair || !pair->text || !*pair->text) {
+        note(g, "The file does not say which architecture it is of (general.architecture); only "
+                "its tensors are known.");
+    } else {
+        d->architecture = pair->text;
+        g->family = mt_family_of_gguf(pair->text);
+    }
+    pair = mt_gguf_find(&g->gguf->pairs, "general.name");
+    d->name = pair ? pair->text : NULL;
+    d->family_known = g->family != NULL;
+}
+
+static void read_shape(struct describing *g)
+{
+    struct mt_model_description *d = g->d;
+    d->context_length = number(g, "context_length", 0);
+    d->embedding_length = number(g, "embedding_length", 0);
+    d->sliding_window = number(g, "attention.sliding_window", 0);
+    d->q_lora_rank = number(g, "attention.q_lora_rank", 0);
+    d->kv_lora_rank = number(g, "attention.kv_lora_rank", 0);
+    d->indexer_heads = number(g, "attention.indexer.head_count", 0);
+    d->indexer_head_size = number(g, "attention.indexer.key_length", 0);
+    d->indexer_top_k = number(g, "attention.indexer.top_k", 0);
+    d->conv_kernel = number(g, "ssm.conv_kernel", 0);
+    d->inner_size = number(g, "ssm.inner_size", 0);
+    d->state_size = number(g, "ssm.state_size", 0);
+    d->time_step_rank = number(g, "ssm.time_step_rank", 0);
+    d->group_count = number(g, "ssm.group_count", 0);
+    d->short_conv_cache = number(g, "shortconv.l_cache", 0);
+    d->per_layer_embedding_length = number(g, "embedding_length_per_layer_input", 0);
+    d->altup_inputs = number(g, "altup.num_inputs", 0);
+    d->leading_dense_layers = number(g, "leading_dense_block_count", 0);
+    d->experts = number(g, "expert_count", 0);
+}
+
+static void read_latent(struct describing *g)
+{
+    struct mt_model_description *d = g->d;
+    uint64_t key = number(g, "attention.key_length_mla", 0);
+    uint64_t rope = number(g, "rope.dimension_count", 0);
+    if (d->kv_lora_rank == 0)
+        return;
+    if (key == 0)
+        key = number(g, "attention.key_length", 0);
+    d->qk_rope_head_size = rope;
+    d->qk_nope_head_size = key > rope ? key - rope : 0;
+    d->value_head_size =
+        number(g, "attention.value_length_mla", number(g, "attention.value_length", 0));
+}
+
+static void read_sections(struct describing *g)
+{
+    const struct mt_gguf_pair *pair = find(g, "rope.dimension_sections");
+    int has_two =
+        pair && pair->items && pair->n_items >= 2 && pair->items[0] > 0 && pair->items[1] > 0;
+    unsigned traits = g->family ? g->family->traits : MT_FAMILY_MAY_SECTION;
+    int applies = (traits & MT_FAMILY_SECTIONS) || ((traits & MT_FAMILY_MAY_SECTION) && has_two);
+    g->d->position_streams = applies ? 4 : 1;
+}
+
+static void make_layers(struct describing *g)
+{
+    uint64_t n = g->d->architecture ? number(g, "block_count", 0) : 0;
+    if (n > LAYERS_MAX) {
+        fail_pair(g, find(g, "block_count"), "counts more layers than a model has");
+        return;
+    }
+    g->layers = mt_arena_array(&g->model->arena, n ? (size_t)n : 1, sizeof *g->layers);
+    if (!g->layers && !g->code)
+        g->code = mt_fail(g->error, MT_ENOMEM, MT_NO_OFFSET, "out of memory for layers");
+    g->n_layers = n;
+    g->d->n_layers = n;
+    g->d->layers = g->layers;
+    uint64_t n_draft = number(g, "nextn_predict_layers", 0);
+    g->d->n_draft_layers = n_draft < n ? n_draft : n;
+}
+
+/* Whether the attention of a layer is limited to a window. */
+static int is_windowed(const struct describing *g, uint64_t layer, uint64_t n_trunk)
+{
+    const struct mt_gguf_pair *pair = find(g, "attention.sliding_window_pattern");
+    enum mt_window_rule rule = g->family ? g->family->window : MT_WINDOW_LISTED;
+    uint64_t period = g->family ? g->family->period : 0;
+    if (rule == MT_WINDOW_NEVER || g->d->sliding_window == 0)
+        return 0;
+    if (rule == MT_WINDOW_ALWAYS)
+        return 1;
+    if (pair && pair->items)
+        return layer < pair->n_items && pair->items[layer] != 0;
+    if (pair && pair->type != MT_GGUF_VALUE_ARRAY && (int64_t)pair->number >= 0) {
+        period = pair->number;
+        rule = rule == MT_WINDOW_LISTED ? MT_WINDOW_GLOBAL_LAST : rule;
+    }
+    if (layer >= n_trunk || rule == MT_WINDOW_LISTED)
+        return 0;
+    if (period == 0)
+        return 1;
+    return layer % period != (rule == MT_WINDOW_GLOBAL_FIRST ? 0 : period - 1);
+}
+
+static void choose_window(struct describing *g)
+{
+    const struct mt_gguf_pair *pair = find(g, "attention.sliding_window");
+    struct mt_model_description *d = g->d;
+    if (!g->family)
+        return;
+    if (g->family->window == MT_WINDOW_NEVER)
+        d->sliding_window = 0;
+    else if (!pair)
+        d->sliding_window = g->family->default_window;
+    else if ((g->family->traits & MT_FAMILY_CHUNKED) && d->sliding_window != 0)
+        d->sliding_window = g->family->default_window;
+}
+
+static void set_attention(struct describing *g)
+{
+    struct mt_model_description *d = g->d;
+    unsigned traits = g->family ? g->family->traits : 0;
+    int is_latent = (traits & MT_FAMILY_LATENT) && d->kv_lora_rank != 0 &&
+                    find(g, "attention.key_length_mla") && find(g, "attention.value_length_mla");
+    uint64_t n_trunk = g->n_layers - d->n_draft_layers;
+    struct series heads = find_series(g, "attention.head_count", 0);
+    struct series kv_heads = find_series(g, "attention.head_count_kv", UINT64_MAX);
+    uint64_t first_heads = g->n_layers ? at_layer(g, &heads, 0) : 0;
+    uint64_t size = first_heads ? d->embedding_length / first_heads : 0;
+    uint64_t key = number(g, "attention.key_length", size);
+    uint64_t value = number(g, "attention.value_length", size);
+    uint64_t window_key = number(g, "attention.key_length_swa", key);
+    uint64_t window_value = number(g, "attention.value_length_swa", value);
+    for (uint64_t i = 0; i < g->n_layers && !g->code; i++) {
+        struct mt_model_layer *layer = &g->layers[i];
+        layer->is_draft = i >= n_trunk;
+        layer->cache_layer = i;
+        layer->heads = at_layer(g, &heads, i);
+        layer->kv_heads = at_layer(g, &kv_heads, i);
+        if (layer->kv_heads == UINT64_MAX)
+            layer->kv_heads = layer->heads;
+        d->heads = layer->heads > d->heads ? layer->heads : d->heads;
+        if (layer->kv_heads == 0 || (traits & MT_FAMILY_NO_CACHE)) {
+            layer->kv_heads = 0;
+            continue;
+        }
+        int windowed = is_windowed(g, i, n_trunk);
+        layer->attention =
+            windowed ? ((traits & MT_FAMILY_CHUNKED) ? MT_ATTENTION_CHUNKED : MT_ATTENTION_SLIDING)
+                     : MT_ATTENTION_GLOBAL;
+        layer->window = windowed ? d->sliding_window : 0;
+        layer->key_size = windowed ? window_key : key;
+        layer->value_size = windowed ? window_value : value;
+        if (is_latent && !windowed) {
+            layer->attention = MT_ATTENTION_LATENT;
+            layer->kv_heads = 1;
+            layer->value_size = 0;
+        }
+    }
+    if ((traits & MT_FAMILY_LATENT) && !is_latent)
+        note(g, "The file was made before latent attention could be cached compressed "
+                "(attention.key_length_mla is missing); keys and values of all heads are cached.");
+}
+
+static int recurs(const struct describing *g, uint64_t i, uint64_t interval,
+                  const struct mt_gguf_pair *list, uint64_t ff_length)
+{
+    const struct mt_model_layer *layer = &g->layers[i];
+    if (layer->is_draft)
+        return 0;
+    switch (g->family->recurs) {
+    case MT_RECURS_ALWAYS:
+    case MT_RECURS_BESIDE:
+        return 1;
+    case MT_RECURS_WITHOUT_KV:
+        return layer->kv_heads == 0;
+    case MT_RECURS_WITHOUT_BOTH:
+        return layer->kv_heads == 0 && ff_length == 0;
+    case MT_RECURS_BY_INTERVAL:
+        if (list && list->items)
+            return i < list->n_items && list->items[i] != 0;
+        return (i + 1) % interval != 0;
+    default:
+        return 0;
+    }
+}
+
+static void stop_attending(struct mt_model_layer *layer)
+{
+    layer->attention = MT_ATTENTION_NONE;
+    layer->kv_heads = layer->key_size = layer->value_size = layer->window = 0;
+}
+
+static void set_recurrence(struct describing *g)
+{
+    if (!g->family || g->family->recurs == MT_RECURS_NEVER)
+        return;
+    uint64_t interval = number(g, "full_attention_interval", 4);
+    const struct mt_gguf_pair *list = find(g, "attention.recurrent_layers");
+    struct series ff_length = find_series(g, "feed_forward_length", 0);
+    for (uint64_t i = 0; i < g->n_layers && !g->code; i++) {
+        if (!recurs(g, i, interval ? interval : 1, list, at_layer(g, &ff_length, i)))
+            continue;
+        g->layers[i].recurrence = g->family->recurrence;
+        if (g->family->recurs != MT_RECURS_BESIDE)
+            stop_attending(&g->layers[i]);
+    }
+}
+
+/* Kimi's linear layers have heads of their own size and no ssm.* keys for it. */
+static void set_kimi(struct describing *g)
+{
+    uint64_t size = number(g, "kda.head_dim", 0);
+    if (size == 0)
+        return;
+    g->d->state_size = size;
+    g->d->time_step_rank = g->d->heads;
+    if (__builtin_mul_overflow(size, g->d->heads, &g->d->inner_size))
+        g->d->inner_size = 0;
+}
+
+static void share_caches(struct describing *g)
+{
+    if (!g->family || !(g->family->traits & MT_FAMILY_SHARES_CACHE))
+        return;
+    int is_gemma3n = strcmp(g->d->architecture, "gemma3n") == 0;
+    uint64_t shared = number(g, "attention.shared_kv_layers",
+                             is_gemma3n && g->n_layers > 20 ? g->n_layers - 20 : 0);
+    if (shared > g->n_layers || g->n_layers - shared < 2)
+        return;
+    uint64_t first = g->n_layers - shared;
+    for (uint64_t i = first; i < g->n_layers; i++)
+        g->layers[i].cache_layer = first - (g->layers[i].attention == MT_ATTENTION_SLIDING ? 2 : 1);
+}
+
+/* Whether a tensor of a layer is called `wanted`. */
+static int is_called(const struct mt_model_tensor *tensor, const char *wanted)
+{
+    const char *dot = memchr(tensor->name + 4, '.', tensor->name_length - 4);
+    size_t length = strlen(wanted);
+    if (!dot)
+        return 0;
+    size_t rest = tensor->name_length - (size_t)(dot + 1 - tensor->name);
+    return rest == length && memcmp(dot + 1, wanted, length) == 0;
+}
+
+static void count_in_layer(struct describing *g, const struct mt_model_tensor *tensor)
+{
+    struct mt_model_layer *layer = &g->layers[tensor->layer];
+    layer->weight_bytes += tensor->bytes;
+    if (tensor->role == MT_TENSOR_EXPERTS)
+        layer->expert_bytes += tensor->bytes;
+    if (tensor->name_length < 6 || memcmp(tensor->name, "blk.", 4) != 0)
+        return;
+    if (is_called(tensor, "ffn_down.weight"))
+        layer->ff_length = tensor->dims[0];
+    else if (is_called(tensor, "ffn_down_shexp.weight"))
+        layer->shared_ff_length = tensor->dims[0];
+    else if (is_called(tensor, "ffn_down_exps.weight"))
+        layer->expert_ff_length = tensor->dims[0];
+}
+
+static void count_tensor(struct describing *g, const struct mt_model_tensor *tensor,
+                         uint64_t of_type[TYPES_MAX])
+{
+    struct mt_model_description *d = g->d;
+    const struct mt_ggml_type *type =
+        tensor->type_known ? mt_ggml_type_by_name(tensor->type) : NULL;
+    d->parameters += tensor->elements;
+    d->weight_bytes += tensor->bytes;
+    if (type && type->number < TYPES_MAX)
+        of_type[type->number] += tensor->bytes;
+    if (tensor->layer < g->n_layers)
+        count_in_layer(g, tensor);
+    if (tensor->role == MT_TENSOR_OUTPUT)
+        d->tied_output = 0;
+    if (tensor->role == MT_TENSOR_TOKEN_EMBEDDING && d->vocabulary == 0)
+        d->vocabulary = tensor->dims[1];
+    if (!tensor->type_known && mt_model_note(g->model,
+                                             "The type of %.*s is not known to this build; its "
+                                             "size is the room up to the next tensor.",
+                                             (int)tensor->name_length, tensor->name) != 0)
+        g->code = mt_fail(g->error, MT_ENOMEM, MT_NO_OFFSET, "out of memory for a note");
+}
+
+static void count_tensors(struct describing *g)
+{
+    uint64_t of_type[TYPES_MAX] = {0};
+    uint64_t most = 0;
+    struct mt_model_tensor tensor;
+    g->d->n_tensors = g->gguf->n;
+    g->d->tied_output = 1;
+    g->d->vocabulary = g->d->architecture ? number(g, "vocab_size", 0) : 0;
+    for (uint64_t i = 0; i < g->gguf->n && !g->code; i++) {
+        mt_gguf_tensor_at(g->model, i, &tensor);
+        count_tensor(g, &tensor, of_type);
+    }
+    for (uint32_t i = 0; i < TYPES_MAX; i++)
+        if (of_type[i] > most) {
+            most = of_type[i];
+            g->d->dtype = mt_ggml_type_by_number(i)->name;
+        }
+}
+
+static void set_experts(struct describing *g)
+{
+    struct series ff = find_series(g, "feed_forward_length", 0);
+    struct series expert_ff = find_series(g, "expert_feed_forward_length", 0);
+    struct series used = find_series(g, "expert_used_count", 0);
+    for (uint64_t i = 0; i < g->n_layers && !g->code; i++) {
+        struct mt_model_layer *layer = &g->layers[i];
+        uint64_t experts_used = at_layer(g, &used, i);
+        if (layer->expert_bytes == 0) {
+            if (layer->ff_length == 0 && layer->weight_bytes == 0)
+                layer->ff_length = at_layer(g, &ff, i);
+            continue;
+        }
+        layer->experts = g->d->experts;
+        layer->experts_used = experts_used;
+        if (experts_used > g->d->experts_used)
+            g->d->experts_used = experts_used;
+        if (layer->expert_ff_length == 0)
+            layer->expert_ff_length = at_layer(g, &expert_ff, i);
+    }
+}
+
+static void say_what_is_unknown(struct describing *g)
+{
+    struct mt_model_description *d = g->d;
+    if (d->architecture && !g->family && !d->is_projector && !g->code &&
+        mt_model_note(g->model,
+                      "The family '%s' is not known: weights are exact, the kinds of its layers "
+                      "are a guess from the common keys.",
+                      d->architecture) != 0)
+        g->code = mt_fail(g->error, MT_ENOMEM, MT_NO_OFFSET, "out of memory for a note");
+    if (g->family && (g->family->traits & MT_FAMILY_PARTLY))
+        note(g, "The caches of this family hold more than keys and values; what is kept of past "
+                "tokens is known in part.");
+}
+
+int mt_gguf_describe(struct mt_model *model, const struct mt_gguf *gguf, struct mt_error *error)
+{
+    struct describing g = {.model = model, .d = &model->description, .gguf = gguf, .error = error};
+    read_general(&g);
+    g.d->is_projector = g.d->architecture && strcmp(g.d->architecture, "clip") == 0;
+    g.d->is_embedder = g.family && (g.family->traits & MT_FAMILY_EMBEDDER) != 0;
+    g.d->position_streams = 1;
+    if (g.d->architecture) {
+        read_shape(&g);
+        read_latent(&g);
+        read_sections(&g);
+        choose_window(&g);
+    }
+    make_layers(&g);
+    if (g.code)
+        return g.code;
+    count_tensors(&g);
+    if (g.d->architecture) {
+        set_attention(&g);
+        set_recurrence(&g);
+        set_kimi(&g);
+        share_caches(&g);
+        set_experts(&g);
+    }
+    say_what_is_unknown(&g);
+    return g.code;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* Words for what a description holds, and its notes. */
+#include "model/model.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+const char *mt_model_format_name(enum mt_model_format format)
+{
+    static const char *const names[] = {"GGUF", "safetensors", "config.json"};
+    return (unsigned)format < sizeof names / sizeof *names ? names[format] : "?";
+}
+
+const char *mt_attention_name(enum mt_attention attention)
+{
+    static const char *const names[] = {"none", "global", "sliding", "chunked", "latent", "cross"};
+    return (unsigned)attention < sizeof names / sizeof *names ? names[attention] : "?";
+}
+
+const char *mt_recurrence_name(enum mt_recurrence recurrence)
+{
+    static const char *const names[] = {
+        "none", "mamba", "mamba2", "delta_net", "kimi_delta", "short_convolution", "rwkv"};
+    return (unsigned)recurrence < sizeof names / sizeof *names ? names[recurrence] : "?";
+}
+
+static int has_note(const struct mt_model_description *description, const char *note)
+{
+    for (size_t i = 0; i < description->n_notes; i++)
+        if (strcmp(description->notes[i], note) == 0)
+            return 1;
+    return 0;
+}
+
+int mt_model_note(struct mt_model *model, const char *format, ...)
+{
+    struct mt_model_description *description = &model->description;
+    va_list arguments;
+    va_start(arguments, format);
+    const char *note = mt_arena_vprintf(&model->arena, format, arguments);
+    va_end(arguments);
+    if (!note)
+        return MT_ENOMEM;
+    if (has_note(description, note))
+        return 0;
+    if (description->n_notes == model->notes_capacity) {
+        size_t capacity = model->notes_capacity ? model->notes_capacity * 2 : 8;
+        const char **notes = mt_arena_array(&model->arena, capacity, sizeof *notes);
+        if (!notes)
+            return MT_ENOMEM;
+        for (size_t i = 0; i < description->n_notes; i++)
+            notes[i] = description->notes[i];
+        description->notes = notes;
+        model->notes_capacity = capacity;
+    }
+    /* The list is the arena's own; only readers see it as constant. */
+    ((const char **)(uintptr_t)description->notes)[description->n_notes++] = note;
+    return 0;
+}

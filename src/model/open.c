@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening a model of any format, and asking it. Tells formats apart by content, not by the names of
+ * files; knows no format further than that. */
+#include "model/model.h"
+
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Enough of a JSON file to see what it is. */
+#define SNIFF_BYTES 4096
+
+typedef int reader(struct mt_model *model, const struct mt_model_files *files, const char *path,
+                   const struct mt_model_source *source, struct mt_error *error);
+
+static int holds(const char *bytes, size_t length, const char *word)
+{
+    return memmem(bytes, length, word, strlen(word)) != NULL;
+}
+
+static reader *json_reader(const char *bytes, size_t length)
+{
+    if (holds(bytes, length, "\"weight_map\""))
+        return mt_safetensors_read;
+    if (holds(bytes, length, "\"schemaVersion\"") && holds(bytes, length, "\"layers\""))
+        return mt_ollama_manifest_read;
+    return mt_hf_config_read;
+}
+
+/* The reader for a file that begins with these bytes, or NULL. */
+static reader *find_reader(const char *bytes, size_t length)
+{
+    if (length >= 4 && memcmp(bytes, "GGUF", 4) == 0)
+        return mt_gguf_read;
+    if (length > 8 && bytes[8] == '{' && bytes[7] == 0 && bytes[6] == 0)
+        return mt_safetensors_read;
+    size_t at = length >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    at += strspn(bytes + at, " \t\r\n");
+    if (at < length && bytes[at] == '{')
+        return json_reader(bytes, length);
+    return NULL;
+}
+
+static int fail_unknown(const char *path, const char *bytes, size_t length, struct mt_error *error)
+{
+    char shown[4 * 3 + 1] = "";
+    for (size_t i = 0; i < length && i < 4; i++)
+        snprintf(shown + 3 * i, 4, " %02x", (unsigned char)bytes[i]);
+    if (length == 0)
+        return mt_fail(error, MT_EFORMAT, 0, "%s: the file is empty", path);
+    return mt_fail(error, MT_EFORMAT, 0,
+                   "%s: it begins with%s at byte 0, expected a GGUF file ('GGUF'), a safetensors "
+                   "file or JSON ('{')",
+                   path, shown);
+}
+
+static int read_source(struct mt_model *model, const struct mt_model_files *files, const char *path,
+                       const struct mt_model_source *source, struct mt_error *error)
+{
+    char bytes[SNIFF_BYTES + 1];
+    size_t length = source->size_bytes < SNIFF_BYTES ? (size_t)source->size_bytes : SNIFF_BYTES;
+    int code = source->read(source->argument, 0, bytes, length, error);
+    if (code)
+        return code;
+    bytes[length] = '\0';
+    reader *read = find_reader(bytes, length);
+    return read ? read(model, files, path, source, error)
+                : fail_unknown(path, bytes, length, error);
+}
+
+static int read_path(struct mt_model *model, const struct mt_model_files *files, const char *path,
+                     struct mt_error *error)
+{
+    struct mt_model_source source;
+    int code = 0;
+    if (files->is_folder(files->argument, path))
+        code = mt_model_find_in_folder(model, files, path, &path, error);
+    if (!code)
+        code = files->open(files->argument, path, &source, error);
+    if (code)
+        return code;
+    code = read_source(model, files, path, &source, error);
+    source.close(source.argument);
+    return code;
+}
+
+int mt_model_open(const char *path, const struct mt_model_files *files, struct mt_model **model,
+                  struct mt_error *error)
+{
+    struct mt_model *opened = calloc(1, sizeof *opened);
+    if (!opened)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+    int code = 0;
+    opened->description.path = mt_arena_copy(&opened->arena, path, strlen(path));
+    if (!opened->description.path)
+        code = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+    if (!code)
+        code = read_path(opened, files ? files : mt_model_files_local(), path, error);
+    if (code) {
+        mt_model_close(opened);
+        return code;
+    }
+    *model = opened;
+    return 0;
+}
+
+void mt_model_close(struct mt_model *model)
+{
+    if (!model)
+        return;
+    if (model->finish)
+        model->finish(model);
+    mt_arena_finish(&model->arena);
+    free(model);
+}
+
+const struct mt_model_description *mt_model_describe(const struct mt_model *model)
+{
+    return &model->description;
+}
+
+int mt_model_tensor_at(const struct mt_model *model, uint64_t index, struct mt_model_tensor *tensor)
+{
+    if (index >= model->description.n_tensors)
+        return MT_EARG;
+    return model->tensor_at(model, index, tensor);
+}
