@@ -344,7 +344,6 @@ int mt_hf_config_read(struct mt_model *model, const struct mt_model_files *files
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
     int code = mt_hf_read_text(source, path, MT_HF_CONFIG_BYTES_MAX, &text, &length, error);
     if (!code) {
-        model->description.path = mt_arena_copy(&model->arena, path, strlen(path));
         model->description.n_files = 1;
         model->description.header_bytes += length;
         config->path = path;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Readers that are not there yet. */
-#include "model/model.h"
+#include "model/hf_config.h"
 
 #include "base/error.h"
 
@@ -12,11 +12,12 @@ int mt_safetensors_read(struct mt_model *model, const struct mt_model_files *fil
     return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET, "%s: safetensors are not read yet", path);
 }
 
-int mt_hf_config_read(struct mt_model *model, const struct mt_model_files *files, const char *path,
-                      const struct mt_model_source *source, struct mt_error *error)
+int mt_safetensors_beside(struct mt_model *model, const struct mt_model_files *files,
+                          const char *path, int *found, struct mt_error *error)
 {
-    (void)model, (void)files, (void)source;
-    return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET, "%s: config.json is not read yet", path);
+    (void)model, (void)files, (void)path, (void)error;
+    *found = 0;
+    return 0;
 }
 
 int mt_ollama_manifest_read(struct mt_model *model, const struct mt_model_files *files,
