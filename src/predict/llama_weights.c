@@ -165,6 +165,15 @@ static int is_skipped(const struct loading *loading, const struct mt_model_tenso
            !in->settings->draft_tokens && mt_engine_has(in->engine, "weights.draft", "skipped");
 }
 
+/* Where a tied output and the embedding share a buffer they are one tensor; some families' loaders
+ * ask for them in the order that makes two of them. In mapped files they share their pages. */
+static int is_loaded_twice(const struct loading *loading)
+{
+    const struct mt_predict_input *in = loading->plan->in;
+    return !loading->mapped && in->d->architecture &&
+           mt_engine_has(in->engine, "weights.tied_twice", in->d->architecture);
+}
+
 static void load_tensor(struct loading *loading, const struct mt_model_tensor *tensor)
 {
     const struct mt_llama_plan *plan = loading->plan;
@@ -182,7 +191,7 @@ static void load_tensor(struct loading *loading, const struct mt_model_tensor *t
     if (tensor->role != MT_TENSOR_TOKEN_EMBEDDING || !plan->in->d->tied_output)
         return;
     int output = plan->device_of[plan->n_layers];
-    if (output != place || is_repacked(loading, tensor, 1))
+    if (output != place || is_repacked(loading, tensor, 1) || is_loaded_twice(loading))
         add_to(loading, tensor, output, 1);
 }
 
