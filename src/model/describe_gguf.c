@@ -357,16 +357,11 @@ static void count_in_layer(struct describing *g, const struct mt_model_tensor *t
         layer->expert_ff_length = tensor->dims[0];
 }
 
-static void count_tensor(struct describing *g, const struct mt_model_tensor *tensor,
-                         uint64_t of_type[TYPES_MAX])
+static void count_tensor(struct describing *g, const struct mt_model_tensor *tensor)
 {
     struct mt_model_description *d = g->d;
-    const struct mt_ggml_type *type =
-        tensor->type_known ? mt_ggml_type_by_name(tensor->type) : NULL;
     d->parameters += tensor->elements;
     d->weight_bytes += tensor->bytes;
-    if (type && type->number < TYPES_MAX)
-        of_type[type->number] += tensor->bytes;
     if (tensor->layer < g->n_layers)
         count_in_layer(g, tensor);
     if (tensor->role == MT_TENSOR_OUTPUT)
@@ -383,6 +378,7 @@ static void count_tensor(struct describing *g, const struct mt_model_tensor *ten
 static void count_tensors(struct describing *g)
 {
     uint64_t of_type[TYPES_MAX] = {0};
+    const struct mt_ggml_type *type = NULL;
     uint64_t most = 0;
     struct mt_model_tensor tensor;
     g->d->n_tensors = g->gguf->n;
@@ -390,7 +386,11 @@ static void count_tensors(struct describing *g)
     g->d->vocabulary = g->d->architecture ? number(g, "vocab_size", 0) : 0;
     for (uint64_t i = 0; i < g->gguf->n && !g->code; i++) {
         mt_gguf_tensor_at(g->model, i, &tensor);
-        count_tensor(g, &tensor, of_type);
+        count_tensor(g, &tensor);
+        if (tensor.type_known && (!type || type->name != tensor.type))
+            type = mt_ggml_type_by_name(tensor.type);
+        if (tensor.type_known && type->number < TYPES_MAX)
+            of_type[type->number] += tensor.bytes;
     }
     for (uint32_t i = 0; i < TYPES_MAX; i++)
         if (of_type[i] > most) {

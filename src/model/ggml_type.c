@@ -5,8 +5,9 @@
 #include <memtally/error.h>
 #include <strings.h>
 
+/* By number; one that is missing has no name. */
 static const struct mt_ggml_type types[] = {
-#define ROW(NAME, number, name, elements, bytes) {number, name, elements, bytes},
+#define ROW(NAME, number, name, elements, bytes) [number] = {number, name, elements, bytes},
     MT_GGML_TYPE_LIST(ROW)
 #undef ROW
 };
@@ -15,16 +16,13 @@ static const struct mt_ggml_type types[] = {
 
 const struct mt_ggml_type *mt_ggml_type_by_number(uint32_t number)
 {
-    for (size_t i = 0; i < N_TYPES; i++)
-        if (types[i].number == number)
-            return &types[i];
-    return NULL;
+    return number < N_TYPES && types[number].name ? &types[number] : NULL;
 }
 
 const struct mt_ggml_type *mt_ggml_type_by_name(const char *name)
 {
     for (size_t i = 0; i < N_TYPES; i++)
-        if (strcasecmp(types[i].name, name) == 0)
+        if (types[i].name && strcasecmp(types[i].name, name) == 0)
             return &types[i];
     return NULL;
 }

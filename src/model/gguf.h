@@ -17,6 +17,9 @@
 #include "model/model.h"
 #include "model/names.h"
 
+#include <endian.h>
+#include <string.h>
+
 #define MT_GGUF_ITEMS_MAX  4096 /* the longest array whose items are kept */
 #define MT_GGUF_STRING_MAX 1024 /* the longest string that is kept */
 
@@ -56,11 +59,27 @@ struct mt_gguf_bytes {
  * they are, for the error. Errors: MT_ETRUNCATED, MT_ELIMIT, MT_ENOMEM, those of the source. */
 int mt_gguf_need(struct mt_gguf_bytes *bytes, uint64_t n, const char *what, struct mt_error *error);
 const uint8_t *mt_gguf_here(const struct mt_gguf_bytes *bytes);
-/* From here on nothing is forgotten. */
-void mt_gguf_keep(struct mt_gguf_bytes *bytes);
+/* From here on nothing is forgotten; about `expected` bytes will be kept. Errors: MT_ENOMEM. */
+int mt_gguf_keep(struct mt_gguf_bytes *bytes, uint64_t expected, struct mt_error *error);
 
 /* Reads a number of `width` bytes, which are at `at`. */
-uint64_t mt_gguf_number_at(const uint8_t *at, size_t width, int big_endian);
+static inline uint64_t mt_gguf_number_at(const uint8_t *at, size_t width, int big_endian)
+{
+    uint64_t value = 0;
+    if (width == 8) {
+        memcpy(&value, at, 8);
+        return big_endian ? be64toh(value) : le64toh(value);
+    }
+    if (width == 4) {
+        uint32_t half;
+        memcpy(&half, at, 4);
+        return big_endian ? be32toh(half) : le32toh(half);
+    }
+    for (size_t i = 0; i < width; i++)
+        value |= (uint64_t)at[i] << (8 * (big_endian ? width - 1 - i : i));
+    return value;
+}
+
 int mt_gguf_number(struct mt_gguf_bytes *bytes, size_t width, const char *what, uint64_t *value,
                    struct mt_error *error);
 /* Reads the length of a string and checks that the string lies within the file. */

@@ -4,13 +4,13 @@
 
 #include "base/error.h"
 
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* More than the header of a model with a million tensors. */
 #define HEADER_MAX (UINT64_C(256) << 20)
 #define STEP_MIN   4096
+#define KEPT_MAX   (UINT64_C(4) << 20) /* of what is expected; there may be more */
 
 const uint8_t *mt_gguf_here(const struct mt_gguf_bytes *bytes)
 {
@@ -82,27 +82,14 @@ int mt_gguf_need(struct mt_gguf_bytes *bytes, uint64_t n, const char *what, stru
     return read_on(bytes, bytes->at + n, error);
 }
 
-void mt_gguf_keep(struct mt_gguf_bytes *bytes)
+int mt_gguf_keep(struct mt_gguf_bytes *bytes, uint64_t expected, struct mt_error *error)
 {
+    uint64_t left = bytes->source->size_bytes - bytes->at;
     forget(bytes);
     bytes->keeps = 1;
-}
-
-uint64_t mt_gguf_number_at(const uint8_t *at, size_t width, int big_endian)
-{
-    uint64_t value = 0;
-    if (width == 8) {
-        memcpy(&value, at, 8);
-        return big_endian ? be64toh(value) : le64toh(value);
-    }
-    if (width == 4) {
-        uint32_t half;
-        memcpy(&half, at, 4);
-        return big_endian ? be32toh(half) : le32toh(half);
-    }
-    for (size_t i = 0; i < width; i++)
-        value |= (uint64_t)at[i] << (8 * (big_endian ? width - 1 - i : i));
-    return value;
+    expected += bytes->source->step_bytes;
+    expected = expected < KEPT_MAX ? expected : KEPT_MAX;
+    return make_room(bytes, (size_t)(expected < left ? expected : left), error);
 }
 
 int mt_gguf_number(struct mt_gguf_bytes *bytes, size_t width, const char *what, uint64_t *value,

@@ -13,6 +13,9 @@
 
 #define NAME_MAX_BYTES 1024
 #define INFO_LEAST     25 /* bytes of the shortest description: a name of one byte, no dimension */
+#define INFO_USUAL     80
+#define RECORDS_AHEAD  (1 << 16)
+#define NAMES_AHEAD    16
 #define TENSORS_MAX    (UINT32_C(1) << 24)
 
 void mt_gguf_decode(const uint8_t *at, int big_endian, struct mt_gguf_info *info)
@@ -96,10 +99,12 @@ static int read_info(struct mt_gguf_bytes *bytes, struct mt_error *error)
     return code;
 }
 
-static struct mt_gguf_record *add_record(struct mt_gguf *gguf)
+/* Adds one of `n` that are still to come. */
+static struct mt_gguf_record *add_record(struct mt_gguf *gguf, uint64_t n)
 {
     if (gguf->n == gguf->capacity) {
-        size_t capacity = gguf->capacity ? gguf->capacity * 2 : 256;
+        size_t more = n < RECORDS_AHEAD ? (size_t)n : RECORDS_AHEAD;
+        size_t capacity = gguf->capacity + (more > gguf->capacity ? more : gguf->capacity);
         struct mt_gguf_record *records = realloc(gguf->records, capacity * sizeof *records);
         if (!records)
             return NULL;
@@ -127,10 +132,11 @@ int mt_gguf_read_tensors(struct mt_gguf *gguf, struct mt_gguf_bytes *bytes, uint
                          struct mt_error *error)
 {
     int code = check_count(gguf, bytes, n, error);
-    mt_gguf_keep(bytes);
+    if (!code)
+        code = mt_gguf_keep(bytes, n * INFO_USUAL, error);
     uint64_t infos_at = bytes->at;
     for (uint64_t i = 0; i < n && !code; i++) {
-        struct mt_gguf_record *record = add_record(gguf);
+        struct mt_gguf_record *record = add_record(gguf, n - i);
         if (!record)
             return mt_fail(error, MT_ENOMEM, bytes->at, "%s: out of memory for its tensors",
                            bytes->path);
@@ -315,10 +321,10 @@ static const char *name_of(const void *argument, uint32_t number, size_t *length
 }
 
 static int add_name(const struct mt_gguf *gguf, struct mt_names *names, uint32_t number,
-                    struct mt_error *error)
+                    uint32_t hash, struct mt_error *error)
 {
     uint32_t other = 0;
-    int code = mt_names_add(names, number, &other);
+    int code = mt_names_add(names, number, hash, &other);
     const struct mt_gguf_record *record = &gguf->records[number];
     char what[160];
     if (code == 1) {
@@ -335,9 +341,15 @@ static int add_name(const struct mt_gguf *gguf, struct mt_names *names, uint32_t
 int mt_gguf_check_names(const struct mt_gguf *gguf, struct mt_error *error)
 {
     struct mt_names names = {.name_of = name_of, .argument = gguf};
+    uint32_t hashes[NAMES_AHEAD] = {0};
     int code = mt_names_reserve(&names, gguf->n);
-    for (size_t i = 0; i < gguf->n && !code; i++)
-        code = add_name(gguf, &names, (uint32_t)i, error);
+    for (size_t i = 0; i < gguf->n + NAMES_AHEAD && !code; i++) {
+        uint32_t hash = hashes[i % NAMES_AHEAD];
+        if (i < gguf->n)
+            hashes[i % NAMES_AHEAD] = mt_names_hash(&names, (uint32_t)i);
+        if (i >= NAMES_AHEAD)
+            code = add_name(gguf, &names, (uint32_t)(i - NAMES_AHEAD), hash, error);
+    }
     mt_names_finish(&names);
     return code == MT_ENOMEM ? mt_fail(error, code, MT_NO_OFFSET, "out of memory for names") : code;
 }

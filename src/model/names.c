@@ -84,14 +84,23 @@ static size_t seek(const struct mt_names *names, const char *name, size_t length
     return at;
 }
 
-int mt_names_add(struct mt_names *names, uint32_t number, uint32_t *other)
+uint32_t mt_names_hash(const struct mt_names *names, uint32_t number)
+{
+    size_t length;
+    const char *name = names->name_of(names->argument, number, &length);
+    uint32_t hash = hash_of(name, length);
+    if (names->n_slots != 0)
+        __builtin_prefetch(&names->slots[first_slot(names, hash)], 1);
+    return hash;
+}
+
+int mt_names_add(struct mt_names *names, uint32_t number, uint32_t hash, uint32_t *other)
 {
     int code = mt_names_reserve(names, names->n + 1);
     if (code)
         return code;
     size_t length;
     const char *name = names->name_of(names->argument, number, &length);
-    uint32_t hash = hash_of(name, length);
     size_t at = seek(names, name, length, hash, &names->probes);
     if (names->slots[at] != 0) {
         *other = (uint32_t)names->slots[at] - 1;

@@ -21,9 +21,12 @@ struct mt_names {
 
 #define MT_NAMES_NONE UINT32_MAX
 
-/* Adds the name of `number`. Returns 0; 1 where it is there already, *other is then its number;
- * MT_ENOMEM; MT_ELIMIT where names collide too often. */
-int mt_names_add(struct mt_names *names, uint32_t number, uint32_t *other);
+/* The hash of the name of `number`; its place in the index is fetched into the cache, so that it
+ * pays to ask for a few names ahead of adding them. */
+uint32_t mt_names_hash(const struct mt_names *names, uint32_t number);
+/* Adds the name of `number`, whose hash that is. Returns 0; 1 where it is there already, *other is
+ * then its number; MT_ENOMEM; MT_ELIMIT where names collide too often. */
+int mt_names_add(struct mt_names *names, uint32_t number, uint32_t hash, uint32_t *other);
 /* Makes room for `n` names. Returns 0 or MT_ENOMEM. */
 int mt_names_reserve(struct mt_names *names, size_t n);
 /* The number of a name, or MT_NAMES_NONE. */

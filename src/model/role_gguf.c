@@ -58,19 +58,20 @@ static size_t read_layer(const char *name, size_t length, uint32_t *layer)
     return at + 1;
 }
 
-/* Stacked experts end in "_exps" before the last dot; very old files have one tensor for each:
+/* The first word of stacked experts ends in "exps"; very old files have one tensor for each:
  * "ffn_up.7.weight". */
 static int is_expert(const char *rest, size_t length)
 {
-    static const char *const old[] = {"ffn_gate.", "ffn_down.", "ffn_up."};
-    const char *at = memmem(rest, length, "_exps", 5);
-    if (at && (at + 5 == rest + length || at[5] == '.'))
+    static const char *const old[] = {"ffn_gate", "ffn_down", "ffn_up"};
+    const char *dot = memchr(rest, '.', length);
+    size_t word = dot ? (size_t)(dot - rest) : length;
+    if (word >= 4 && memcmp(rest + word - 4, "exps", 4) == 0)
         return 1;
-    for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
-        size_t n = strlen(old[i]);
-        if (length > n && memcmp(rest, old[i], n) == 0)
-            return rest[n] >= '0' && rest[n] <= '9';
-    }
+    if (word + 1 >= length || rest[word + 1] < '0' || rest[word + 1] > '9')
+        return 0;
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++)
+        if (word == strlen(old[i]) && memcmp(rest, old[i], word) == 0)
+            return 1;
     return 0;
 }
 

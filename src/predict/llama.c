@@ -1,23 +1,51 @@
 /* SPDX-License-Identifier: MIT */
-/* The prediction of llama.cpp. */
-#include "base/error.h"
-#include "predict/sheet.h"
+/* The predictor of llama.cpp, ik_llama.cpp and ollama: one set of rules, whose differences lie in
+ * the engines' tables. */
+#include <inttypes.h>
 
-static int complete(const struct mt_model *model, const struct mt_engine *engine,
-                    struct mt_predict_settings *settings, struct mt_error *error)
+#include "base/error.h"
+#include "predict/llama_parts.h"
+
+static int write_parts(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
+                       struct mt_error *error)
 {
-    (void)model;
-    (void)settings;
-    return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET, "%s cannot be predicted yet",
-                   engine->name);
+    int (*const parts[])(const struct mt_llama_plan *, struct mt_sheet *, struct mt_error *) = {
+        mt_llama_weights, mt_llama_cache, mt_llama_compute, mt_llama_residue};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        int result = parts[i](plan, sheet, error);
+        if (result < 0)
+            return result;
+    }
+    return 0;
+}
+
+static void write_notes(const struct mt_llama_plan *plan, struct mt_sheet *sheet)
+{
+    uint64_t trained = plan->in->d->context_length;
+    if (trained && plan->cells > mt_llama_padded(trained, 256))
+        mt_sheet_note(sheet,
+                      "The context of a sequence, %" PRIu64 " tokens, is more than the %" PRIu64
+                      " that the model was trained for.",
+                      plan->cells, trained);
+    if (plan->in->settings->split == MT_SPLIT_ROW)
+        mt_sheet_note(sheet, "Rows of matrices are split in steps of 128; a device's own step may "
+                             "be smaller.");
 }
 
 static int predict(const struct mt_predict_input *input, struct mt_sheet *sheet,
                    struct mt_error *error)
 {
-    (void)sheet;
-    return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET, "%s cannot be predicted yet",
-                   input->engine->name);
+    struct mt_llama_plan plan;
+    int result = mt_llama_plan_init(&plan, input, error);
+    if (result < 0)
+        return result;
+    result = write_parts(&plan, sheet, error);
+    if (result == 0) {
+        write_notes(&plan, sheet);
+        mt_llama_flags(&plan, sheet);
+    }
+    mt_llama_plan_finish(&plan);
+    return result;
 }
 
-const struct mt_predictor mt_predict_llama_cpp = {"llama.cpp", complete, predict};
+const struct mt_predictor mt_predict_llama_cpp = {"llama.cpp", mt_llama_complete, predict};

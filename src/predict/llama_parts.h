@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the llama.cpp predictor share among themselves; others need llama.h only. */
+#ifndef MT_PREDICT_LLAMA_PARTS_H
+#define MT_PREDICT_LLAMA_PARTS_H
+
+#include <regex.h>
+
+#include "predict/llama.h"
+
+/* Larger sizes than this are a mistake; sums of them stay far from overflowing. */
+#define MT_LLAMA_SANE_BYTES (UINT64_C(1) << 55)
+
+/* Arithmetic that stays at UINT64_MAX instead of overflowing. */
+static inline uint64_t mt_llama_add(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+static inline uint64_t mt_llama_times(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+/* The next multiple of `step`, a power of two. */
+static inline uint64_t mt_llama_padded(uint64_t n, uint64_t step)
+{
+    return n > UINT64_MAX - step ? UINT64_MAX : (n + step - 1) & ~(step - 1);
+}
+
+/* Whether a type of GGUF is a quantised one. */
+int mt_llama_is_quantised(const char *type);
+
+/* What the backend of a device allocates for a tensor of rows of `row_elements`: CUDA appends to a
+ * quantised one what fills its last row up to 512 elements; then the start of the next tensor is
+ * aligned. `bytes` is the tensor itself. */
+uint64_t mt_llama_device_bytes(const char *type, uint64_t row_elements, uint64_t bytes);
+uint64_t mt_llama_host_bytes(uint64_t bytes);
+
+/* Of the words of a key's value the one most like `word`, copied into `nearest`; "" where the
+ * table has none. */
+void mt_llama_nearest(const struct mt_engine *engine, const char *key, const char *word,
+                      char *nearest, size_t size);
+
+/* Fills open settings and refuses what contradicts; see struct mt_predictor. */
+int mt_llama_complete(const struct mt_model *model, const struct mt_engine *engine,
+                      struct mt_predict_settings *settings, struct mt_error *error);
+
+/* Makes the plan. On success the caller calls mt_llama_plan_finish(). */
+int mt_llama_plan_init(struct mt_llama_plan *plan, const struct mt_predict_input *in,
+                       struct mt_error *error);
+void mt_llama_plan_finish(struct mt_llama_plan *plan);
+
+/* The command line of the engine, in the spelling of its version. */
+void mt_llama_flags(const struct mt_llama_plan *plan, struct mt_sheet *sheet);
+
+/* The terms of recurrent layers' state, a part of mt_llama_cache(). */
+int mt_llama_state(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
+                   struct mt_error *error);
+
+/* Where the tensors of a plan lie. Start with init, end with finish. */
+struct mt_llama_placement {
+    const struct mt_llama_plan *plan;
+    size_t n_patterns;
+    regex_t *patterns;
+    int *places;
+};
+int mt_llama_placement_init(struct mt_llama_placement *placement, const struct mt_llama_plan *plan,
+                            struct mt_error *error);
+void mt_llama_placement_finish(struct mt_llama_placement *placement);
+
+/* The place of a tensor as far as its own layer and the overrides say; frequencies of the rotary
+ * embedding, which are copied to each device, and the second copy of a tied output apart. */
+int mt_llama_place_of(const struct mt_llama_placement *placement,
+                      const struct mt_model_tensor *tensor);
+
+/* Whether `tensor` is a routed expert as --cpu-moe understands it. */
+int mt_llama_is_expert(const struct mt_model_tensor *tensor);
+
+/* The place that an override names ("CPU", "CUDA1", "1"); MT_EARG where it names none. */
+int mt_llama_buffer_place(const char *buffer, size_t n_devices, int *place);
+
+#endif

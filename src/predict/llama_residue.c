@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* What a process holds beside what llama.cpp accounts for: the driver's context and code on each
+ * device, the program itself on the host. Bands out of the engine's table, unless this machine has
+ * taught better. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "predict/llama_parts.h"
+
+struct band {
+    uint64_t low;
+    uint64_t middle;
+    uint64_t high;
+};
+
+/* Reads "KEY.low", "KEY" and "KEY.high". */
+static struct band band_of(const struct mt_engine *engine, const char *key)
+{
+    char bound[80];
+    struct band band;
+    band.middle = mt_engine_number(engine, key, 0);
+    snprintf(bound, sizeof bound, "%s.low", key);
+    band.low = mt_engine_number(engine, bound, band.middle);
+    snprintf(bound, sizeof bound, "%s.high", key);
+    band.high = mt_engine_number(engine, bound, band.middle);
+    return band;
+}
+
+static const struct mt_residue *learnt(const struct mt_predict_settings *s, const char *place_kind,
+                                       enum mt_category category)
+{
+    for (size_t i = 0; i < s->n_residues; i++)
+        if (s->residues[i].n && s->residues[i].category == category &&
+            !strcmp(s->residues[i].place_kind, place_kind))
+            return &s->residues[i];
+    return NULL;
+}
+
+static uint64_t not_negative(int64_t bytes)
+{
+    return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+static void write_learnt(const struct mt_residue *residue, int place, const char *name,
+                         struct mt_sheet *sheet)
+{
+    struct mt_sheet_term term = {.place = place,
+                                 .category = residue->category,
+                                 .name = name,
+                                 .rule = "learnt",
+                                 .bytes = not_negative(residue->mean_bytes),
+                                 .low_bytes = not_negative(residue->low_bytes),
+                                 .high_bytes = not_negative(residue->high_bytes),
+                                 .provenance = MT_PROVENANCE_CALIBRATED};
+    mt_sheet_add(sheet, &term, "mean of %" PRIu64 " runs on this machine", residue->n);
+}
+
+static void write_band(const char *key, enum mt_category category, int place, const char *name,
+                       const struct mt_llama_plan *plan, struct mt_sheet *sheet)
+{
+    struct band band = band_of(plan->in->engine, key);
+    struct mt_sheet_term term = {.place = place,
+                                 .category = category,
+                                 .name = name,
+                                 .rule = key,
+                                 .bytes = band.middle,
+                                 .low_bytes = band.low,
+                                 .high_bytes = band.high,
+                                 .provenance = MT_PROVENANCE_ASSUMED};
+    mt_sheet_add(sheet, &term, "between %" PRIu64 " and %" PRIu64 " B", band.low, band.high);
+}
+
+static int has_layer(const struct mt_llama_plan *plan, int device)
+{
+    for (size_t i = 0; i <= plan->n_layers; i++)
+        if (plan->device_of[i] == device)
+            return 1;
+    return 0;
+}
+
+static void write_device(const struct mt_llama_plan *plan, int device, struct mt_sheet *sheet)
+{
+    const struct mt_predict_settings *s = plan->in->settings;
+    const struct mt_residue *residue = learnt(s, "device", MT_CATEGORY_CONTEXT);
+    char key[64];
+    if (residue) {
+        write_learnt(residue, device, "driver context and code", sheet);
+        return;
+    }
+    snprintf(key, sizeof key, "context.unused.%.24s", s->device_kind);
+    if (has_layer(plan, device) || !mt_engine_number(plan->in->engine, key, 0))
+        snprintf(key, sizeof key, "context.%.24s", s->device_kind);
+    write_band(key, MT_CATEGORY_CONTEXT, device, "driver context and code", plan, sheet);
+}
+
+static void write_host(const struct mt_llama_plan *plan, struct mt_sheet *sheet)
+{
+    const struct mt_predict_settings *s = plan->in->settings;
+    const struct mt_residue *residue = learnt(s, "host", MT_CATEGORY_RUNTIME);
+    char key[64];
+    if (residue) {
+        write_learnt(residue, MT_HOST_PLACE, "program and its heap", sheet);
+        return;
+    }
+    snprintf(key, sizeof key, "runtime.%s%s", s->program == MT_PROGRAM_SERVER ? "server" : "bench",
+             plan->n_devices && !strcmp(s->device_kind, "cuda") ? ".cuda" : "");
+    write_band(key, MT_CATEGORY_RUNTIME, MT_HOST_PLACE, "program and its heap", plan, sheet);
+}
+
+int mt_llama_residue(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
+                     struct mt_error *error)
+{
+    (void)error;
+    for (size_t i = 0; i < plan->n_devices; i++)
+        write_device(plan, (int)i, sheet);
+    write_host(plan, sheet);
+    uint64_t prompts = mt_engine_number(plan->in->engine, "prompt_cache", 0);
+    if (prompts && plan->in->settings->program == MT_PROGRAM_SERVER)
+        mt_sheet_note(sheet,
+                      "The server keeps prompts that were answered, up to %" PRIu64
+                      " MiB on the host (-cram); they are not counted.",
+                      prompts >> 20);
+    return 0;
+}
