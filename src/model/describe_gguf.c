@@ -368,18 +368,27 @@ static void count_tensor(struct describing *g, const struct mt_model_tensor *ten
         d->tied_output = 0;
     if (tensor->role == MT_TENSOR_TOKEN_EMBEDDING && d->vocabulary == 0)
         d->vocabulary = tensor->dims[1];
-    if (!tensor->type_known && mt_model_note(g->model,
-                                             "The type of %.*s is not known to this build; its "
-                                             "size is the room up to the next tensor.",
-                                             (int)tensor->name_length, tensor->name) != 0)
-        g->code = mt_fail(g->error, MT_ENOMEM, MT_NO_OFFSET, "out of memory for a note");
+}
+
+static void note_unknown_types(struct describing *g, uint64_t n, uint64_t first)
+{
+    struct mt_model_tensor tensor;
+    if (n == 0 || g->code || mt_gguf_tensor_at(g->model, first, &tensor) != 0)
+        return;
+    int length = tensor.name_length < 80 ? (int)tensor.name_length : 80;
+    int code = mt_model_note(g->model,
+                             "%llu of the tensors are of a type that this build does not know (the "
+                             "first is %.*s, of %s); their size is the room up to the next tensor.",
+                             (unsigned long long)n, length, tensor.name, tensor.type);
+    if (code)
+        g->code = mt_fail(g->error, code, MT_NO_OFFSET, "out of memory for a note");
 }
 
 static void count_tensors(struct describing *g)
 {
     uint64_t of_type[TYPES_MAX] = {0};
     const struct mt_ggml_type *type = NULL;
-    uint64_t most = 0;
+    uint64_t most = 0, n_unknown = 0, first_unknown = 0;
     struct mt_model_tensor tensor;
     g->d->n_tensors = g->gguf->n;
     g->d->tied_output = 1;
@@ -391,12 +400,15 @@ static void count_tensors(struct describing *g)
             type = mt_ggml_type_by_name(tensor.type);
         if (tensor.type_known && type->number < TYPES_MAX)
             of_type[type->number] += tensor.bytes;
+        if (!tensor.type_known && n_unknown++ == 0)
+            first_unknown = i;
     }
     for (uint32_t i = 0; i < TYPES_MAX; i++)
         if (of_type[i] > most) {
             most = of_type[i];
             g->d->dtype = mt_ggml_type_by_number(i)->name;
         }
+    note_unknown_types(g, n_unknown, first_unknown);
 }
 
 static void set_experts(struct describing *g)
