@@ -140,6 +140,7 @@ static int read_body(const struct opening *o, struct mt_gguf_bytes *bytes,
         code = read_alignment(pairs, &part->alignment, o->error);
     if (!code)
         code = read_split(pairs, split, o->error);
+    o->gguf->expected = o->gguf->n_parts == 1 && !code ? split->n_tensors : o->gguf->expected;
     if (!code)
         code = mt_gguf_read_tensors(o->gguf, bytes, n_tensors, o->error);
     if (code)

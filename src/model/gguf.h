@@ -148,6 +148,7 @@ struct mt_gguf {
     uint8_t *kept;
     size_t kept_length;
     size_t kept_capacity;
+    uint64_t expected;          /* tensors of all parts, as the first one says; 0: it does not */
     struct mt_gguf_pairs pairs; /* of the first part */
 };
 

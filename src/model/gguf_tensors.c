@@ -14,7 +14,7 @@
 #define INFO_LEAST      25 /* bytes of the shortest description: a name of one byte, no dimension */
 #define INFO_AFTER_NAME (4 + 4 * 8 + 12) /* bytes of the longest one behind its name */
 #define TENSORS_MAX     (UINT32_C(1) << 24)
-#define ROOM_AHEAD      (1 << 16) /* tensors that room is made for before they are seen */
+#define ROOM_AHEAD      (1 << 17) /* tensors that room is made for before they are seen */
 #define TYPE_WORD_MAX   32
 #define KEPT_MOST       (4 + 4 * 8 + TENSOR_NAME_MAX + TYPE_WORD_MAX)
 #define KEPT_USUAL      64 /* kept bytes of a tensor */
@@ -125,7 +125,9 @@ static int size_info(const struct mt_gguf_bytes *bytes, const struct info *info,
 /* Room for one more record and its kept bytes, with `n` tensors still to come. */
 static int make_room(struct mt_gguf *gguf, uint64_t n)
 {
-    size_t more = n < ROOM_AHEAD ? (size_t)n : ROOM_AHEAD;
+    uint64_t rest = gguf->expected > gguf->n ? gguf->expected - gguf->n : 0;
+    size_t more = rest > n ? (size_t)rest : (size_t)n;
+    more = more < ROOM_AHEAD ? more : ROOM_AHEAD;
     if (gguf->n == gguf->capacity) {
         size_t capacity = gguf->capacity + (more > gguf->capacity ? more : gguf->capacity);
         struct mt_gguf_record *records = realloc(gguf->records, capacity * sizeof *records);
