@@ -129,7 +129,7 @@ static const struct cli_option estimate_options[] = {
          "that weights are converted to when loaded: bf16, fp8 and so on"),
     FLAG("max-context", max_context, "find the largest context that fits"),
     FLAG("max-sequences", max_sequences,
-         "find the largest number of sequences that fits, each with its part of --context"),
+         "find the largest number of sequences that fits, each of --context tokens"),
     FLAG("max-batch", max_batch, "find the largest ubatch that fits"),
     FLAG("smallest-device", smallest_device,
          "find the least memory that each of as many equal devices as --device names must have"),

@@ -115,10 +115,9 @@ static void put_places(const struct cli_document *document, const struct cli_ter
                        struct mt_strbuf *out)
 {
     const struct mt_tally *tally = document->tally;
-    size_t shown = document->details_shown ? document->details_shown : SIZE_MAX;
     for (size_t i = 0; i < tally->n_places; i++)
-        cli_table_estimate_place(&tally->places[i], shown,
-                                 used_at(&document->estimate->settings, i), terminal, out);
+        cli_table_estimate_place(&tally->places[i], used_at(&document->estimate->settings, i),
+                                 terminal, out);
 }
 
 static void add_step(struct mt_text_table *table, const char *name, int64_t bytes,

@@ -57,29 +57,34 @@ static const char *short_rule(const char *rule)
     return slash ? slash + 1 : rule;
 }
 
-static void add_row(struct mt_text_table *table, const struct mt_tally_row *row,
-                    size_t details_shown)
+static void add_detail(struct mt_text_table *table, const struct mt_tally_detail *detail)
 {
+    add_line(table, &(struct line){.indent = PLACE_INDENT,
+                                   .style = MT_ROW_FAINT,
+                                   .name = detail->name,
+                                   .bytes = detail->allocated_bytes,
+                                   .low_bytes = detail->low_bytes,
+                                   .high_bytes = detail->high_bytes,
+                                   .provenance = mt_provenance_name(detail->provenance),
+                                   .rule = short_rule(detail->rule)});
+}
+
+/* A row that has one part needs no second line to say so. */
+static void add_row(struct mt_text_table *table, const struct mt_tally_row *row)
+{
+    int single = row->n_details == 1;
     add_line(table, &(struct line){.name = mt_category_name(row->category),
                                    .bytes = row->allocated_bytes,
                                    .low_bytes = row->low_bytes,
                                    .high_bytes = row->high_bytes,
-                                   .provenance = mt_provenance_name(row->provenance)});
-    for (size_t i = 0; i < row->n_details && i < details_shown; i++) {
-        const struct mt_tally_detail *detail = &row->details[i];
-        add_line(table, &(struct line){.indent = PLACE_INDENT,
-                                       .style = MT_ROW_FAINT,
-                                       .name = detail->name,
-                                       .bytes = detail->allocated_bytes,
-                                       .low_bytes = detail->low_bytes,
-                                       .high_bytes = detail->high_bytes,
-                                       .provenance = mt_provenance_name(detail->provenance),
-                                       .rule = short_rule(detail->rule)});
-    }
+                                   .provenance = mt_provenance_name(row->provenance),
+                                   .rule = single ? short_rule(row->details[0].rule) : NULL});
+    for (size_t i = 0; !single && i < row->n_details; i++)
+        add_detail(table, &row->details[i]);
 }
 
-static void put_table(const struct mt_tally_place *place, size_t details_shown,
-                      const struct cli_terminal *terminal, struct mt_strbuf *out)
+static void put_table(const struct mt_tally_place *place, const struct cli_terminal *terminal,
+                      struct mt_strbuf *out)
 {
     const struct mt_text_table_column columns[] = {
         {place->place, MT_CELL_TEXT, 0}, {"bytes", MT_CELL_SIZE, 0},
@@ -89,7 +94,7 @@ static void put_table(const struct mt_tally_place *place, size_t details_shown,
     struct mt_text_table table;
     mt_text_table_init(&table, columns, 5, terminal->utf8);
     for (size_t i = 0; i < place->n_rows; i++)
-        add_row(&table, &place->rows[i], details_shown);
+        add_row(&table, &place->rows[i]);
     mt_text_table_add_rule(&table);
     add_line(&table, &(struct line){.style = MT_ROW_BOLD,
                                     .name = "total",
@@ -173,12 +178,11 @@ static void put_equation(const struct mt_tally_place *place, uint64_t used_bytes
     mt_strbuf_finish(&text);
 }
 
-void cli_table_estimate_place(const struct mt_tally_place *place, size_t details_shown,
-                              uint64_t used_bytes, const struct cli_terminal *terminal,
-                              struct mt_strbuf *out)
+void cli_table_estimate_place(const struct mt_tally_place *place, uint64_t used_bytes,
+                              const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
     if (place->n_rows == 0)
         return;
-    put_table(place, details_shown, terminal, out);
+    put_table(place, terminal, out);
     put_equation(place, used_bytes, terminal, out);
 }

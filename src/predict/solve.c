@@ -26,6 +26,7 @@ struct query {
     uint64_t step;
     uint64_t n;
     uint64_t each_tokens;  /* of each sequence */
+    uint64_t batch;        /* that the engine takes by itself, or that was given */
     int context_is_shared; /* the engine divides the context among its sequences */
     int has_budget;
     uint64_t *device_bytes;
@@ -59,10 +60,12 @@ static void set(struct query *query, uint64_t value)
             settings->context_tokens = value * query->each_tokens;
         break;
     case MT_GOAL_BATCH:
-        if (query->has_budget)
+        if (query->has_budget) {
             settings->batched_tokens = value;
+            break;
+        }
         settings->ubatch = value;
-        settings->batch = larger(settings->batch, value);
+        settings->batch = larger(query->batch, value);
         break;
     case MT_GOAL_SMALLEST_DEVICE:
         for (size_t i = 0; i < settings->n_devices; i++)
@@ -146,10 +149,20 @@ static int ask(struct query *query, struct mt_estimate **estimate)
     return mt_estimate_create(query->model, &query->settings, estimate, query->error);
 }
 
+/* Contexts between two steps take what the larger one takes. */
+static uint64_t step_of(const struct mt_engine *engine)
+{
+    uint64_t flash = mt_engine_number(engine, "cache.pad.flash", 0);
+    uint64_t plain = mt_engine_number(engine, "cache.pad.plain", flash);
+    if (flash && plain)
+        return flash < plain ? flash : plain;
+    return larger(mt_engine_number(engine, "block_tokens", CONTEXT_STEP), 1);
+}
+
 static int prepare_context(struct query *query, const struct mt_engine *engine)
 {
     uint64_t most = mt_model_describe(query->model)->context_length;
-    query->step = mt_engine_number(engine, "context.padding", CONTEXT_STEP);
+    query->step = step_of(engine);
     if (!most)
         most = CONTEXT_MOST;
     query->n = larger(most / query->step, 1);
@@ -164,11 +177,12 @@ static int prepare_counts(struct query *query, const struct mt_engine *engine)
         return result;
     const struct mt_predict_settings *complete = &estimate->settings;
     query->has_budget = estimate->pool.present;
+    query->batch = complete->batch;
     query->step = 1;
-    query->context_is_shared = mt_engine_has(engine, "context.of", "all");
+    query->context_is_shared = mt_engine_has(engine, "flag.style", "server");
     query->each_tokens = complete->context_tokens / larger(query->settings.sequences, 1);
     if (query->goal == MT_GOAL_SEQUENCES)
-        query->n = mt_engine_number(engine, "sequences.most", SEQUENCES_MOST);
+        query->n = mt_engine_number(engine, "sequences.max", SEQUENCES_MOST);
     else
         query->n = larger(complete->context_tokens, 1);
     mt_estimate_destroy(estimate);
