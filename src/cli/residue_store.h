@@ -2,9 +2,10 @@
 /* What was learnt on this machine, kept in $XDG_STATE_HOME/memtally/residues.json (else
  * ~/.local/state).
  *
- * Entries are keyed by engine, version, device ("cpu", or a GPU's name) and family of the model (its
- * architecture). The file is replaced as a whole, by one writer at a time; readers need no lock. A
- * file that cannot be read is never overwritten: a writer puts it aside under another name. */
+ * Entries are keyed by engine, version, device ("cpu", or a GPU's name) and family of the model
+ * (its architecture). The file is replaced as a whole, by one writer at a time; readers need no
+ * lock. A file that cannot be read is never overwritten: a writer puts it aside under another name.
+ */
 #ifndef CLI_RESIDUE_STORE_H
 #define CLI_RESIDUE_STORE_H
 

@@ -14,18 +14,27 @@ static const enum mt_category learnt[] = {MT_CATEGORY_CONTEXT, MT_CATEGORY_RUNTI
 
 #define N_LEARNT (sizeof learnt / sizeof *learnt)
 
+/* What a term counts for: nothing if it was assumed, or learnt before. */
+static int64_t derived(enum mt_provenance provenance, uint64_t bytes)
+{
+    if (provenance == MT_PROVENANCE_CALIBRATED || provenance == MT_PROVENANCE_ASSUMED ||
+        bytes > INT64_MAX)
+        return 0;
+    return (int64_t)bytes;
+}
+
 /* What rules derive of a category at a place. */
 static int64_t derived_bytes(const struct mt_tally_place *place, enum mt_category category)
 {
     const struct mt_tally_row *row = place ? mt_tally_row_of(place, category) : NULL;
     int64_t sum = 0;
-    for (size_t i = 0; row && i < row->n_details; i++) {
-        const struct mt_tally_detail *detail = &row->details[i];
-        if (detail->provenance == MT_PROVENANCE_CALIBRATED ||
-            detail->provenance == MT_PROVENANCE_ASSUMED || detail->allocated_bytes > INT64_MAX)
-            continue;
-        sum = mt_compare_add(sum, (int64_t)detail->allocated_bytes);
-    }
+    if (!row)
+        return 0;
+    if (row->n_details == 0)
+        return derived(row->provenance, row->allocated_bytes);
+    for (size_t i = 0; i < row->n_details; i++)
+        sum = mt_compare_add(sum,
+                             derived(row->details[i].provenance, row->details[i].allocated_bytes));
     return sum;
 }
 

@@ -84,8 +84,7 @@ static void take_estimate(struct compare_loaded *loaded)
         .kv_type_k = estimate->settings.kv_type_k,
         .kv_type_v = estimate->settings.kv_type_v,
     };
-    loaded->side =
-        (struct mt_compare_side){.kind = MT_SIDE_ESTIMATE, .tally = &estimate->tally};
+    loaded->side = (struct mt_compare_side){.kind = MT_SIDE_ESTIMATE, .tally = &estimate->tally};
 }
 
 int compare_load_estimate(struct compare_loaded *loaded, const struct compare_loaded *recording,

@@ -41,8 +41,8 @@ static int load_folder(struct compare_loaded *loaded, const struct mt_moment *mo
     take_document(loaded);
     loaded->what = "recording";
     loaded->moment = mt_moment_name(moment->kind);
-    loaded->side = (struct mt_compare_side){.kind = MT_SIDE_MEASUREMENT,
-                                            .tally = loaded->recording.tally};
+    loaded->side =
+        (struct mt_compare_side){.kind = MT_SIDE_MEASUREMENT, .tally = loaded->recording.tally};
     return 0;
 }
 
@@ -80,9 +80,8 @@ static void take_tally(struct compare_loaded *loaded)
     loaded->model_path = profile_json_text(model, "path");
     loaded->model_name = profile_json_text(model, "name");
     loaded->architecture = profile_json_text(model, "architecture");
-    loaded->side =
-        (struct mt_compare_side){.kind = measured ? MT_SIDE_MEASUREMENT : MT_SIDE_ESTIMATE,
-                                 .tally = &loaded->file->tally};
+    loaded->side = (struct mt_compare_side){
+        .kind = measured ? MT_SIDE_MEASUREMENT : MT_SIDE_ESTIMATE, .tally = &loaded->file->tally};
 }
 
 static void take_figures(struct compare_loaded *loaded, enum compare_unit unit)
@@ -147,10 +146,9 @@ int compare_load_figures(struct compare_loaded *loaded, const struct compare_fig
     loaded->unit = unit;
     loaded->side = (struct mt_compare_side){.kind = MT_SIDE_FIGURES, .from_gigabytes = 1};
     for (int i = 0; i < MT_COMPONENT_COUNT; i++) {
-        int result = figures->text[i]
-                         ? parse_figure(figures->text[i], (enum mt_component)i, unit_bytes,
-                                        &loaded->side.figures.of[i], error)
-                         : 0;
+        int result = figures->text[i] ? parse_figure(figures->text[i], (enum mt_component)i,
+                                                     unit_bytes, &loaded->side.figures.of[i], error)
+                                      : 0;
         if (result)
             return result;
     }
