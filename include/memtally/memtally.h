@@ -4,6 +4,7 @@
 #define MEMTALLY_MEMTALLY_H
 
 #include <memtally/category.h>
+#include <memtally/compare.h>
 #include <memtally/doctor.h>
 #include <memtally/error.h>
 #include <memtally/host.h>

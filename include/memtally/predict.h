@@ -172,15 +172,20 @@ int mt_estimate_create(const struct mt_model *model, const struct mt_predict_set
 void mt_estimate_destroy(struct mt_estimate *estimate);
 
 enum mt_goal {
-    MT_GOAL_CONTEXT,        /* the most tokens of context */
+    MT_GOAL_CONTEXT,        /* the most tokens of context, up to what the model was trained for */
     MT_GOAL_SEQUENCES,      /* the most sequences at a time, each of context_tokens / sequences */
-    MT_GOAL_BATCH,          /* the largest ubatch */
-    MT_GOAL_SMALLEST_DEVICE /* the least bytes of each device, of equal ones */
+    MT_GOAL_BATCH,          /* the largest ubatch, up to the context; batched_tokens of an engine
+                               that takes a budget */
+    MT_GOAL_SMALLEST_DEVICE /* the least bytes of each device, of n_devices equal ones */
 };
 
 /* Finds the largest (or smallest) value with which the verdict is FITS, to the engine's own step:
- * contexts are multiples of its padding. *answer is 0 and *estimate is untouched where nothing
- * fits; that is no error. Otherwise *estimate is the estimate at the answer.
+ * contexts are multiples of its padding, devices of 1 MiB. What a value takes does not always grow
+ * with it (padding is a saw-tooth, a graph may be laid out better): the answer is such that it fits
+ * and none of the next 24 values does, or that it is the last one. An engine that takes a budget
+ * must hold the sequences at once, with the low end of its pool. *answer is 0 and *estimate is
+ * untouched where nothing fits; that is no error. Otherwise the caller owns *estimate, which is the
+ * estimate at the answer, with every setting that the query changed.
  * Errors: those of mt_estimate_create(), and MT_EARG where no capacity was given. */
 int mt_estimate_solve(const struct mt_model *model, const struct mt_predict_settings *settings,
                       enum mt_goal goal, uint64_t *answer, struct mt_estimate **estimate,

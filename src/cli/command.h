@@ -26,12 +26,20 @@ enum cli_exit {
 enum cli_option_kind {
     CLI_FLAG,      /* nothing; int: set to `value`, or to 1 where that is 0 */
     CLI_TEXT,      /* const char *: borrowed from argv */
+    CLI_TEXTS,     /* struct cli_texts: as often as it is given, borrowed from argv */
     CLI_FILE,      /* const char *: a path to a file */
     CLI_DIRECTORY, /* const char *: a path to a folder */
     CLI_SIZE,      /* uint64_t: bytes, as mt_parse_size() reads them */
     CLI_COUNT,     /* uint64_t: a whole number from `least` to `most` (0: no upper bound) */
     CLI_REAL,      /* double: a number from `least` to `most` (0: no upper bound) */
     CLI_CHOICE     /* int: the index in `choices` */
+};
+
+/* The values of an option that may be given several times, in their order. */
+#define CLI_TEXTS_MAX 64
+struct cli_texts {
+    const char *items[CLI_TEXTS_MAX];
+    size_t n;
 };
 
 /* One row of an option table; a row without a name ends it. `offset` is the member's place in the

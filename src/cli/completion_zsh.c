@@ -50,7 +50,8 @@ static void put_option(struct mt_strbuf *out, const struct cli_option *option)
                          option->letter, takes_value ? "+" : "", option->name,
                          takes_value ? "=" : "");
     else
-        mt_strbuf_printf(out, "'--%s%s[", option->name, takes_value ? "=" : "");
+        mt_strbuf_printf(out, "'%s--%s%s[", option->kind == CLI_TEXTS ? "*" : "", option->name,
+                         takes_value ? "=" : "");
     put_text(out, option->help, "[]:\\");
     mt_strbuf_puts(out, "]");
     if (takes_value)

@@ -7,6 +7,7 @@
 #ifndef CLI_DOCUMENT_H
 #define CLI_DOCUMENT_H
 
+#include <memtally/predict.h>
 #include <memtally/recording.h>
 #include <memtally/tally.h>
 
@@ -69,6 +70,16 @@ struct cli_document_settings {
     const char *flash_attention; /* "on", "off" or "auto" */
 };
 
+/* The answer to "how much fits?". `value` is 0 where nothing fits; `limit` says what ended the
+ * search where more might fit, or is NULL. */
+struct cli_document_answer {
+    const char *goal; /* "max_context" */
+    const char *what; /* "tokens of context" */
+    uint64_t value;
+    int is_size;
+    const char *limit;
+};
+
 /* Start with CLI_DOCUMENT_EMPTY; `tally` is the one member that must be set. `engine`, `model` and
  * `settings` may stay NULL: what the tally itself says of engine and model is then used. */
 struct cli_document {
@@ -78,6 +89,9 @@ struct cli_document {
     const struct cli_document_engine *engine;
     const struct cli_document_model *model;
     const struct cli_document_settings *settings;
+    const struct mt_estimate *estimate; /* where `tally` is the tally of one */
+    const struct cli_document_answer *answer;
+    int explain; /* show each term of the estimate with its formula */
     const struct cli_document_run *runs;
     size_t n_runs;
     const struct cli_document_phase *phases;
@@ -125,6 +139,10 @@ struct cli_spread cli_document_spread(const struct cli_document *document, enum 
 int cli_document_render(const struct cli_document *document, enum cli_format format,
                         const struct cli_terminal *terminal, struct mt_strbuf *out,
                         struct mt_error *error);
+
+/* Writes the document as one value of an open JSON array. */
+struct mt_json;
+void cli_document_put_json(const struct cli_document *document, struct mt_json *json);
 
 /* The short breakdown that `run` prints when a program has ended: categories and totals only. */
 void cli_document_summary(const struct cli_document *document, const struct cli_terminal *terminal,

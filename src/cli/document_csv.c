@@ -81,7 +81,9 @@ static void put_tally(const struct cli_document *document, struct mt_csv *csv)
 void cli_document_csv(const struct cli_document *document, struct mt_strbuf *out)
 {
     struct mt_csv csv = {out, 0};
-    if (document->n_runs)
+    if (document->estimate)
+        cli_csv_estimate(document, out);
+    else if (document->n_runs)
         put_runs(document, &csv);
     else
         put_tally(document, &csv);

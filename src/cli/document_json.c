@@ -11,6 +11,11 @@ static void put_detail(struct mt_json *json, const struct mt_tally_detail *detai
     mt_json_count(json, "resident_bytes", detail->resident_bytes);
     mt_json_count(json, "count", detail->count);
     mt_json_text(json, "provenance", mt_provenance_name(detail->provenance));
+    if (detail->rule) {
+        mt_json_text(json, "rule", detail->rule);
+        mt_json_count(json, "low_bytes", detail->low_bytes);
+        mt_json_count(json, "high_bytes", detail->high_bytes);
+    }
     mt_json_end(json);
 }
 
@@ -31,10 +36,16 @@ static void put_row(struct mt_json *json, const struct mt_tally_row *row)
     mt_json_end(json);
 }
 
-static void put_place(struct mt_json *json, const struct mt_tally_place *place)
+static void put_place(struct mt_json *json, const struct mt_tally_place *place,
+                      enum mt_tally_kind kind)
 {
     mt_json_begin_object(json, NULL);
     mt_json_text(json, "place", place->place);
+    if (kind == MT_TALLY_ESTIMATE) {
+        mt_json_count(json, "total_allocated_bytes", place->total_allocated_bytes);
+        mt_json_count(json, "total_low_bytes", place->total_low_bytes);
+        mt_json_count(json, "total_high_bytes", place->total_high_bytes);
+    }
     mt_json_count(json, "total_resident_bytes", place->total_resident_bytes);
     mt_json_count(json, "peak_resident_bytes", place->peak_resident_bytes);
     mt_json_count(json, "capacity_bytes", place->capacity_bytes);
@@ -50,11 +61,12 @@ static void put_place(struct mt_json *json, const struct mt_tally_place *place)
     mt_json_end(json);
 }
 
-static void put_places(struct mt_json *json, const struct mt_tally_place *places, size_t n)
+static void put_places(struct mt_json *json, const struct mt_tally_place *places, size_t n,
+                       enum mt_tally_kind kind)
 {
     mt_json_begin_array(json, "places");
     for (size_t i = 0; i < n; i++)
-        put_place(json, &places[i]);
+        put_place(json, &places[i], kind);
     mt_json_end(json);
 }
 
@@ -77,7 +89,7 @@ static void put_process(struct mt_json *json, const struct mt_tally_process *pro
     mt_json_count(json, "pictures_taken", process->pictures_taken);
     mt_json_count(json, "pictures_skipped", process->pictures_skipped);
     mt_json_count(json, "swap_bytes", process->swap_bytes);
-    put_places(json, process->places, process->n_places);
+    put_places(json, process->places, process->n_places, MT_TALLY_MEASUREMENT);
     mt_json_end(json);
 }
 
@@ -88,7 +100,8 @@ static void put_engine(struct mt_json *json, const struct cli_document *document
     mt_json_text(json, "name", engine ? engine->name : document->tally->engine_name);
     mt_json_text(json, "version", engine ? engine->version : document->tally->engine_version);
     mt_json_text(json, "path", engine ? engine->path : NULL);
-    mt_json_null(json, "table"); /* no table of rules of an engine version has a part in this */
+    /* In a measurement no table of rules of an engine version has a part. */
+    mt_json_text(json, "table", document->estimate ? document->tally->engine_name : NULL);
     mt_json_end(json);
 }
 
@@ -284,7 +297,7 @@ static void put_tally(struct mt_json *json, const struct cli_document *document)
     const struct mt_tally *tally = document->tally;
     mt_json_text(json, "moment", mt_moment_name(tally->moment.kind));
     mt_json_count(json, "moment_ns", tally->moment_ns);
-    put_places(json, tally->places, tally->n_places);
+    put_places(json, tally->places, tally->n_places, tally->kind);
     mt_json_text(json, "shared_rule", tally->shared_rule);
     put_runs(json, document);
     mt_json_begin_array(json, "processes");
@@ -295,24 +308,48 @@ static void put_tally(struct mt_json *json, const struct cli_document *document)
     mt_json_end(json);
 }
 
+static void put_measurement(struct mt_json *json, const struct cli_document *document)
+{
+    put_settings(json, document);
+    put_tally(json, document);
+    cli_json_profiler_sections(document, json);
+    put_machine(json, &document->tally->machine);
+    put_timeline(json, document);
+    put_stacks(json, document->stacks);
+    put_damage(json, document->damage);
+}
+
+static void put_estimate(struct mt_json *json, const struct cli_document *document)
+{
+    const struct mt_tally *tally = document->tally;
+    cli_json_estimate_settings(&document->estimate->settings, json);
+    mt_json_text(json, "moment", mt_moment_name(tally->moment.kind));
+    cli_json_estimate(document, json);
+    put_places(json, tally->places, tally->n_places, tally->kind);
+    cli_json_profiler_sections(document, json);
+}
+
+void cli_document_put_json(const struct cli_document *document, struct mt_json *json)
+{
+    int measured = document->tally->kind == MT_TALLY_MEASUREMENT;
+    mt_json_begin_object(json, NULL);
+    mt_json_text(json, "schema", "memtally/1");
+    mt_json_text(json, "kind", measured ? "measurement" : "estimate");
+    if (!document->estimate)
+        mt_json_text(json, "recording", document->recording);
+    put_engine(json, document);
+    put_model(json, document);
+    if (document->estimate)
+        put_estimate(json, document);
+    else
+        put_measurement(json, document);
+    put_notes(json, document);
+    mt_json_end(json);
+}
+
 void cli_document_json(const struct cli_document *document, struct mt_strbuf *out)
 {
     struct mt_json json = {0};
-    int measured = document->tally->kind == MT_TALLY_MEASUREMENT;
-    mt_json_begin_object(&json, NULL);
-    mt_json_text(&json, "schema", "memtally/1");
-    mt_json_text(&json, "kind", measured ? "measurement" : "estimate");
-    mt_json_text(&json, "recording", document->recording);
-    put_engine(&json, document);
-    put_model(&json, document);
-    put_settings(&json, document);
-    put_tally(&json, document);
-    cli_json_profiler_sections(document, &json);
-    put_machine(&json, &document->tally->machine);
-    put_timeline(&json, document);
-    put_stacks(&json, document->stacks);
-    put_damage(&json, document->damage);
-    put_notes(&json, document);
-    mt_json_end(&json);
+    cli_document_put_json(document, &json);
     mt_json_finish(&json, out);
 }

@@ -16,7 +16,18 @@ void cli_document_table(const struct cli_document *document, const struct cli_te
 /* The sections that LLM profilers write: memory_breakdown, model_info, gpu_info. */
 void cli_json_profiler_sections(const struct cli_document *document, struct mt_json *json);
 
+/* What only an estimate has: settings as they were completed, verdict, terms, flags, pool. */
+void cli_json_estimate_settings(const struct mt_predict_settings *settings, struct mt_json *json);
+void cli_json_estimate(const struct cli_document *document, struct mt_json *json);
+void cli_csv_estimate(const struct cli_document *document, struct mt_strbuf *out);
+void cli_table_estimate(const struct cli_document *document, const struct cli_terminal *terminal,
+                        struct mt_strbuf *out);
+void cli_table_estimate_place(const struct mt_tally_place *place, uint64_t used_bytes,
+                              const struct cli_terminal *terminal, struct mt_strbuf *out);
+
 /* Parts of the table. */
+void cli_table_notes(const struct cli_document *document, const struct cli_terminal *terminal,
+                     struct mt_strbuf *out);
 void cli_table_places(const struct cli_document *document, const struct cli_terminal *terminal,
                       size_t details_shown, struct mt_strbuf *out);
 void cli_table_processes(const struct cli_document *document, const struct cli_terminal *terminal,

@@ -246,8 +246,8 @@ static void put_damage(const struct mt_recording_damage *damage,
                        damage->events_lost, plural(damage->events_lost));
 }
 
-static void put_notes(const struct cli_document *document, const struct cli_terminal *terminal,
-                      struct mt_strbuf *out)
+void cli_table_notes(const struct cli_document *document, const struct cli_terminal *terminal,
+                     struct mt_strbuf *out)
 {
     struct mt_strbuf notes = {0};
     put_damage(document->damage, terminal, &notes);
@@ -267,6 +267,10 @@ void cli_document_table(const struct cli_document *document, const struct cli_te
 {
     const struct mt_tally *tally = document->tally;
     size_t shown = document->details_shown ? document->details_shown : SIZE_MAX;
+    if (document->estimate) {
+        cli_table_estimate(document, terminal, out);
+        return;
+    }
     put_command(document, terminal, out);
     put_end(tally, terminal, out);
     put_engine(document, terminal, out);
@@ -279,7 +283,7 @@ void cli_document_table(const struct cli_document *document, const struct cli_te
     cli_table_processes(document, terminal, out);
     cli_table_stacks(document, terminal, out);
     put_machine(tally, terminal, out);
-    put_notes(document, terminal, out);
+    cli_table_notes(document, terminal, out);
 }
 
 void cli_document_summary(const struct cli_document *document, const struct cli_terminal *terminal,
@@ -289,5 +293,5 @@ void cli_document_summary(const struct cli_document *document, const struct cli_
     put_peak(document->tally, terminal, out);
     put_moment(document->tally, terminal, out);
     cli_table_places(document, terminal, 0, out);
-    put_notes(document, terminal, out);
+    cli_table_notes(document, terminal, out);
 }

@@ -116,6 +116,14 @@ static int choice_index(const struct cli_option *option, const char *text)
     return -1;
 }
 
+static int append(struct cli_texts *texts, const char *text)
+{
+    if (!*text || texts->n == CLI_TEXTS_MAX)
+        return MT_EARG;
+    texts->items[texts->n++] = text;
+    return 0;
+}
+
 /* Writes the value `text` to the option's member. Returns 0 or MT_EARG. */
 static int store(void *options, const struct cli_option *option, const char *text)
 {
@@ -130,6 +138,8 @@ static int store(void *options, const struct cli_option *option, const char *tex
     case CLI_TEXT:
         *(const char **)member = text;
         return 0;
+    case CLI_TEXTS:
+        return append(member, text);
     case CLI_FILE:
     case CLI_DIRECTORY:
         if (!*text)
@@ -175,6 +185,9 @@ static void describe_valid(const struct cli_option *option, char *text, size_t s
             snprintf(text, size, "%s of at least %lu", noun, option->least);
         else
             snprintf(text, size, "%s", noun);
+        return;
+    case CLI_TEXTS:
+        snprintf(text, size, "a text, at most %d times", CLI_TEXTS_MAX);
         return;
     case CLI_CHOICE:
         used = (size_t)snprintf(text, size, "one of");

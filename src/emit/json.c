@@ -87,6 +87,11 @@ void mt_json_real(struct mt_json *json, const char *key, double real)
     add(json, key, isfinite(real) && real >= 0 ? json_real(real) : json_null());
 }
 
+void mt_json_signed_real(struct mt_json *json, const char *key, double real)
+{
+    add(json, key, isfinite(real) ? json_real(real) : json_null());
+}
+
 void mt_json_bool(struct mt_json *json, const char *key, int truth)
 {
     add(json, key, json_boolean(truth));

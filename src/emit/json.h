@@ -30,6 +30,8 @@ void mt_json_text(struct mt_json *json, const char *key, const char *text);
 void mt_json_count(struct mt_json *json, const char *key, uint64_t count);
 void mt_json_signed(struct mt_json *json, const char *key, int64_t number);
 void mt_json_real(struct mt_json *json, const char *key, double real);
+/* One that may be negative: NAN is unknown. */
+void mt_json_signed_real(struct mt_json *json, const char *key, double real);
 void mt_json_bool(struct mt_json *json, const char *key, int truth);
 void mt_json_null(struct mt_json *json, const char *key);
 

@@ -330,73 +330,106 @@ static void share_caches(struct describing *g)
         g->layers[i].cache_layer = first - (g->layers[i].attention == MT_ATTENTION_SLIDING ? 2 : 1);
 }
 
-/* Whether a tensor of a layer is called `wanted`. */
-static int is_called(const struct mt_model_tensor *tensor, const char *wanted)
+/* The part of a layer's tensor's name behind "blk.N." */
+static const char *rest_of_name(const struct describing *g, const struct mt_gguf_record *record,
+                                size_t *length)
 {
-    const char *dot = memchr(tensor->name + 4, '.', tensor->name_length - 4);
-    size_t length = strlen(wanted);
-    if (!dot)
-        return 0;
-    size_t rest = tensor->name_length - (size_t)(dot + 1 - tensor->name);
-    return rest == length && memcmp(dot + 1, wanted, length) == 0;
+    const char *name = mt_gguf_name_of(g->gguf, record);
+    const char *dot = NULL;
+    if (record->name_length > 6 && memcmp(name, "blk.", 4) == 0)
+        dot = memchr(name + 4, '.', record->name_length - 4u);
+    *length = dot ? record->name_length - (size_t)(dot + 1 - name) : 0;
+    return dot ? dot + 1 : NULL;
 }
 
-static void count_in_layer(struct describing *g, const struct mt_model_tensor *tensor)
+static void count_in_layer(struct describing *g, const struct mt_gguf_record *record)
 {
-    struct mt_model_layer *layer = &g->layers[tensor->layer];
-    layer->weight_bytes += tensor->bytes;
-    if (tensor->role == MT_TENSOR_EXPERTS)
-        layer->expert_bytes += tensor->bytes;
-    if (tensor->name_length < 6 || memcmp(tensor->name, "blk.", 4) != 0)
+    static const char down[] = "ffn_down";
+    struct mt_model_layer *layer = &g->layers[record->layer];
+    size_t length;
+    const char *rest = rest_of_name(g, record, &length);
+    layer->weight_bytes += record->bytes;
+    if (record->role == MT_TENSOR_EXPERTS)
+        layer->expert_bytes += record->bytes;
+    if (length < sizeof down || memcmp(rest, down, sizeof down - 1) != 0)
         return;
-    if (is_called(tensor, "ffn_down.weight"))
-        layer->ff_length = tensor->dims[0];
-    else if (is_called(tensor, "ffn_down_shexp.weight"))
-        layer->shared_ff_length = tensor->dims[0];
-    else if (is_called(tensor, "ffn_down_exps.weight"))
-        layer->expert_ff_length = tensor->dims[0];
+    rest += sizeof down - 1;
+    length -= sizeof down - 1;
+    uint64_t row = mt_gguf_dim_of(g->gguf, record, 0);
+    if (length == 7 && memcmp(rest, ".weight", 7) == 0)
+        layer->ff_length = row;
+    else if (length == 13 && memcmp(rest, "_shexp.weight", 13) == 0)
+        layer->shared_ff_length = row;
+    else if (length == 12 && memcmp(rest, "_exps.weight", 12) == 0)
+        layer->expert_ff_length = row;
 }
 
-static void count_tensor(struct describing *g, const struct mt_model_tensor *tensor)
+static uint64_t elements_of(const struct mt_gguf *gguf, const struct mt_gguf_record *record)
+{
+    uint64_t elements = 1;
+    for (uint32_t i = 0; i < record->n_dims; i++)
+        elements *= mt_gguf_dim_of(gguf, record, i);
+    return elements;
+}
+
+static void count_tensor(struct describing *g, const struct mt_gguf_record *record)
 {
     struct mt_model_description *d = g->d;
-    d->parameters += tensor->elements;
-    d->weight_bytes += tensor->bytes;
-    if (tensor->layer < g->n_layers)
-        count_in_layer(g, tensor);
-    if (tensor->role == MT_TENSOR_OUTPUT)
+    d->parameters += elements_of(g->gguf, record);
+    d->weight_bytes += record->bytes;
+    if (record->layer < g->n_layers)
+        count_in_layer(g, record);
+    if (record->role == MT_TENSOR_OUTPUT)
         d->tied_output = 0;
-    if (tensor->role == MT_TENSOR_TOKEN_EMBEDDING && d->vocabulary == 0)
-        d->vocabulary = tensor->dims[1];
-    if (!tensor->type_known && mt_model_note(g->model,
-                                             "The type of %.*s is not known to this build; its "
-                                             "size is the room up to the next tensor.",
-                                             (int)tensor->name_length, tensor->name) != 0)
-        g->code = mt_fail(g->error, MT_ENOMEM, MT_NO_OFFSET, "out of memory for a note");
+    if (record->role == MT_TENSOR_TOKEN_EMBEDDING && d->vocabulary == 0)
+        d->vocabulary = mt_gguf_dim_of(g->gguf, record, 1);
+}
+
+static void note_unknown_types(struct describing *g, uint64_t n, uint64_t first)
+{
+    struct mt_model_tensor tensor;
+    if (n == 0 || g->code || mt_gguf_tensor_at(g->model, first, &tensor) != 0)
+        return;
+    int length = tensor.name_length < 80 ? (int)tensor.name_length : 80;
+    int code = mt_model_note(g->model,
+                             "%llu of the tensors are of a type that this build does not know (the "
+                             "first is %.*s, of %s); their size is the room up to the next tensor.",
+                             (unsigned long long)n, length, tensor.name, tensor.type);
+    if (code)
+        g->code = mt_fail(g->error, code, MT_NO_OFFSET, "out of memory for a note");
+}
+
+/* The type that most bytes are of. */
+static void choose_dtype(struct describing *g, const uint64_t of_type[TYPES_MAX])
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < TYPES_MAX; i++) {
+        const struct mt_ggml_type *type = mt_ggml_type_by_number(i);
+        if (!type || of_type[i] <= most)
+            continue;
+        most = of_type[i];
+        g->d->dtype = type->name;
+    }
 }
 
 static void count_tensors(struct describing *g)
 {
     uint64_t of_type[TYPES_MAX] = {0};
-    const struct mt_ggml_type *type = NULL;
-    uint64_t most = 0;
-    struct mt_model_tensor tensor;
+    uint64_t n_unknown = 0, first_unknown = 0;
     g->d->n_tensors = g->gguf->n;
     g->d->tied_output = 1;
     g->d->vocabulary = g->d->architecture ? number(g, "vocab_size", 0) : 0;
     for (uint64_t i = 0; i < g->gguf->n && !g->code; i++) {
-        mt_gguf_tensor_at(g->model, i, &tensor);
-        count_tensor(g, &tensor);
-        if (tensor.type_known && (!type || type->name != tensor.type))
-            type = mt_ggml_type_by_name(tensor.type);
-        if (tensor.type_known && type->number < TYPES_MAX)
-            of_type[type->number] += tensor.bytes;
+        const struct mt_gguf_record *record = &g->gguf->records[i];
+        uint32_t type = mt_gguf_type_of(g->gguf, record);
+        count_tensor(g, record);
+        if (type < TYPES_MAX)
+            of_type[type] += record->bytes;
+        if (!mt_ggml_type_by_number(type) && n_unknown++ == 0)
+            first_unknown = i;
     }
-    for (uint32_t i = 0; i < TYPES_MAX; i++)
-        if (of_type[i] > most) {
-            most = of_type[i];
-            g->d->dtype = mt_ggml_type_by_number(i)->name;
-        }
+    choose_dtype(g, of_type);
+    note_unknown_types(g, n_unknown, first_unknown);
 }
 
 static void set_experts(struct describing *g)

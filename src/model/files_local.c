@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define STEP_BYTES (256 * 1024)
+#define STEP_BYTES (64 * 1024)
 
 struct local {
     int fd;

@@ -4,7 +4,6 @@
 #include "model/gguf.h"
 
 #include "base/error.h"
-#include "model/ggml_type.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -36,9 +35,8 @@ static void finish(struct mt_model *model)
     struct mt_gguf *gguf = model->tensors;
     if (!gguf)
         return;
-    for (size_t i = 0; i < gguf->n_parts; i++)
-        free(gguf->parts[i].infos);
     free(gguf->parts);
+    free(gguf->kept);
     free(gguf->records);
     mt_gguf_pairs_finish(&gguf->pairs);
     free(gguf);
@@ -142,11 +140,11 @@ static int read_body(const struct opening *o, struct mt_gguf_bytes *bytes,
         code = read_alignment(pairs, &part->alignment, o->error);
     if (!code)
         code = read_split(pairs, split, o->error);
+    o->gguf->expected = o->gguf->n_parts == 1 && !code ? split->n_tensors : o->gguf->expected;
     if (!code)
         code = mt_gguf_read_tensors(o->gguf, bytes, n_tensors, o->error);
     if (code)
         return code;
-    part->big_endian = bytes->big_endian;
     part->data_at = (bytes->at + part->alignment - 1) / part->alignment * part->alignment;
     o->model->description.header_bytes += part->data_at;
     o->model->description.file_bytes += part->size_bytes;
@@ -276,38 +274,4 @@ int mt_gguf_read(struct mt_model *model, const struct mt_model_files *files, con
     if (!code)
         code = mt_gguf_check_names(o.gguf, error);
     return code ? code : mt_gguf_describe(model, o.gguf, error);
-}
-
-static const char *type_name(struct mt_model *model, uint32_t number)
-{
-    const struct mt_ggml_type *type = mt_ggml_type_by_number(number);
-    (void)model;
-    return type ? type->name : "unknown type";
-}
-
-int mt_gguf_tensor_at(const struct mt_model *model, uint64_t index, struct mt_model_tensor *tensor)
-{
-    const struct mt_gguf *gguf = model->tensors;
-    if (index >= gguf->n)
-        return MT_EARG;
-    const struct mt_gguf_record *record = &gguf->records[index];
-    const struct mt_gguf_part *part = &gguf->parts[record->part];
-    struct mt_gguf_info info;
-    mt_gguf_decode(part->infos + record->info_at, part->big_endian, &info);
-    *tensor = (struct mt_model_tensor){.name = info.name,
-                                       .name_length = info.name_length,
-                                       .type = type_name(NULL, info.type),
-                                       .type_known = mt_ggml_type_by_number(info.type) != NULL,
-                                       .n_dims = info.n_dims ? info.n_dims : 1,
-                                       .elements = info.dims[0] * info.dims[1] * info.dims[2] *
-                                                   info.dims[3],
-                                       .bytes = record->bytes,
-                                       .offset = record->offset,
-                                       .file = record->part,
-                                       .layer = record->layer,
-                                       .role = record->role};
-    memcpy(tensor->dims, info.dims, sizeof info.dims);
-    for (int i = 4; i < MT_MODEL_DIMENSIONS_MAX; i++)
-        tensor->dims[i] = 1;
-    return 0;
 }

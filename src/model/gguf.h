@@ -40,13 +40,11 @@ enum mt_gguf_value_type {
     MT_GGUF_VALUE_TYPES
 };
 
-/* A part of a file, moving forward over it. Bytes before `at` are forgotten as it goes, unless
- * `keeps` is set. */
+/* A stretch of a file, moving forward over it. Bytes before `at` are forgotten as it goes. */
 struct mt_gguf_bytes {
     const struct mt_model_source *source;
     const char *path;
     int big_endian;
-    int keeps;
     uint64_t at;    /* offset in the file of the next byte */
     uint64_t start; /* and of data[0] */
     uint8_t *data;
@@ -59,9 +57,6 @@ struct mt_gguf_bytes {
  * they are, for the error. Errors: MT_ETRUNCATED, MT_ELIMIT, MT_ENOMEM, those of the source. */
 int mt_gguf_need(struct mt_gguf_bytes *bytes, uint64_t n, const char *what, struct mt_error *error);
 const uint8_t *mt_gguf_here(const struct mt_gguf_bytes *bytes);
-/* From here on nothing is forgotten; about `expected` bytes will be kept. Errors: MT_ENOMEM. */
-int mt_gguf_keep(struct mt_gguf_bytes *bytes, uint64_t expected, struct mt_error *error);
-
 /* Reads a number of `width` bytes, which are at `at`. */
 static inline uint64_t mt_gguf_number_at(const uint8_t *at, size_t width, int big_endian)
 {
@@ -119,26 +114,30 @@ const struct mt_gguf_pair *mt_gguf_find(const struct mt_gguf_pairs *pairs, const
 int mt_gguf_get(const struct mt_gguf_pairs *pairs, const char *key, uint64_t *value,
                 struct mt_error *error);
 
-/* One file of a model. `infos` are its tensors' descriptions as they stand in the file. */
+/* One file of a model. */
 struct mt_gguf_part {
     const char *path;
-    uint8_t *infos;
-    uint64_t infos_at; /* in the file */
-    uint64_t data_at;
+    uint64_t infos_at; /* where the descriptions of tensors begin */
+    uint64_t data_at;  /* and the tensors themselves */
     uint64_t size_bytes;
     uint64_t alignment;
-    int big_endian;
 };
 
-/* One tensor: what it takes to find the rest. */
+/* One tensor. Its type, dimensions and name are in the model's `kept` bytes, so that a record is
+ * short; there may be a hundred thousand. */
 struct mt_gguf_record {
-    uint64_t offset; /* in the file */
-    uint64_t bytes;
-    uint32_t info_at; /* in the part's infos */
-    uint32_t layer;
+    uint64_t offset; /* in the file; until the part is placed, in its data */
+    uint64_t bytes;  /* 0 of an unknown type until it is placed */
+    uint32_t kept_at;
+    uint32_t info_at; /* its description, from infos_at of the part */
+    uint16_t layer;   /* MT_GGUF_NO_LAYER where it belongs to none */
     uint16_t part;
+    uint16_t name_length;
+    uint8_t n_dims;
     uint8_t role;
 };
+
+#define MT_GGUF_NO_LAYER UINT16_MAX
 
 struct mt_gguf {
     struct mt_gguf_part *parts;
@@ -146,29 +145,31 @@ struct mt_gguf {
     struct mt_gguf_record *records;
     size_t n;
     size_t capacity;
+    uint8_t *kept;
+    size_t kept_length;
+    size_t kept_capacity;
+    uint64_t expected;          /* tensors of all parts, as the first one says; 0: it does not */
     struct mt_gguf_pairs pairs; /* of the first part */
 };
 
-/* A tensor's description, decoded. */
-struct mt_gguf_info {
-    const char *name;
-    uint32_t name_length;
-    uint32_t n_dims;
-    uint64_t dims[4];
-    uint32_t type;
-    uint64_t offset; /* from the start of the data */
-    size_t length;   /* of the description */
-};
+/* The kept bytes of a tensor: u32:type u64:dim* name, in this machine's order; where the type is
+ * not known, a word for it follows, terminated. */
+uint32_t mt_gguf_type_of(const struct mt_gguf *gguf, const struct mt_gguf_record *record);
+uint64_t mt_gguf_dim_of(const struct mt_gguf *gguf, const struct mt_gguf_record *record,
+                        uint32_t index);
+const char *mt_gguf_name_of(const struct mt_gguf *gguf, const struct mt_gguf_record *record);
 
-void mt_gguf_decode(const uint8_t *at, int big_endian, struct mt_gguf_info *info);
-
-/* Reads the descriptions of `n` tensors into the last part and adds a record for each. */
+/* Reads the descriptions of `n` tensors, which belong to the last part, and adds a record for
+ * each. */
 int mt_gguf_read_tensors(struct mt_gguf *gguf, struct mt_gguf_bytes *bytes, uint64_t n,
                          struct mt_error *error);
-/* Finds sizes and places of the tensors from number `first` on, all of the last part. */
+/* Finds the places of the tensors from number `first` on, all of the last part. */
 int mt_gguf_place_tensors(struct mt_gguf *gguf, size_t first, struct mt_error *error);
 /* Refuses a name that two tensors of the model have. */
 int mt_gguf_check_names(const struct mt_gguf *gguf, struct mt_error *error);
+/* "PATH: the tensor 'NAME' at byte N " and the end of a sentence. Returns `code`. */
+int mt_gguf_fail_tensor(const struct mt_gguf *gguf, const struct mt_gguf_record *record, int code,
+                        struct mt_error *error, const char *what);
 int mt_gguf_tensor_at(const struct mt_model *model, uint64_t index, struct mt_model_tensor *tensor);
 
 /* Makes the description of what was read. */

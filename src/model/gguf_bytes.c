@@ -10,18 +10,15 @@
 /* More than the header of a model with a million tensors. */
 #define HEADER_MAX (UINT64_C(256) << 20)
 #define STEP_MIN   4096
-#define KEPT_MAX   (UINT64_C(4) << 20) /* of what is expected; there may be more */
 
 const uint8_t *mt_gguf_here(const struct mt_gguf_bytes *bytes)
 {
     return bytes->data + (bytes->at - bytes->start);
 }
 
-/* Drops what lies before `at`, unless it is to be kept. */
+/* Drops what lies before `at`. */
 static void forget(struct mt_gguf_bytes *bytes)
 {
-    if (bytes->keeps)
-        return;
     uint64_t passed = bytes->at - bytes->start;
     if (passed >= bytes->length) {
         bytes->length = 0;
@@ -80,16 +77,6 @@ int mt_gguf_need(struct mt_gguf_bytes *bytes, uint64_t n, const char *what, stru
         return 0;
     forget(bytes);
     return read_on(bytes, bytes->at + n, error);
-}
-
-int mt_gguf_keep(struct mt_gguf_bytes *bytes, uint64_t expected, struct mt_error *error)
-{
-    uint64_t left = bytes->source->size_bytes - bytes->at;
-    forget(bytes);
-    bytes->keeps = 1;
-    expected += bytes->source->step_bytes;
-    expected = expected < KEPT_MAX ? expected : KEPT_MAX;
-    return make_room(bytes, (size_t)(expected < left ? expected : left), error);
 }
 
 int mt_gguf_number(struct mt_gguf_bytes *bytes, size_t width, const char *what, uint64_t *value,

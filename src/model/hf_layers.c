@@ -56,6 +56,7 @@ static int type_of_word(const struct mt_json_token *word)
     } words[] = {{"full_attention", TYPE_FULL},
                  {"attention", TYPE_FULL},
                  {"indexed_attention", TYPE_FULL},
+                 {"deepseek_sparse_attention", TYPE_FULL},
                  {"sliding_attention", TYPE_SLIDING},
                  {"heavily_compressed_attention", TYPE_SLIDING},
                  {"compressed_sparse_attention", TYPE_SLIDING},
@@ -609,6 +610,13 @@ static void set_numbers(struct mt_model_description *description, const struct m
             : 1;
 }
 
+static int count_entry(void *to, size_t index, const struct mt_json_token *value)
+{
+    (void)value;
+    *(uint64_t *)to = index + 1;
+    return 0;
+}
+
 static int count_layers(struct layering *layering, struct mt_error *error)
 {
     const struct mt_hf_config *config = layering->config;
@@ -617,6 +625,9 @@ static int count_layers(struct layering *layering, struct mt_error *error)
                               MT_HF_num_layers);
     if (!layering->n && pattern->is_there && pattern->token.type == MT_JSON_STRING)
         layering->n = pattern->token.length;
+    for (int i = 0; i < 2 && !layering->n; i++)
+        mt_hf_each(config, i ? MT_HF_layers_block_type : MT_HF_layer_types, count_entry,
+                   &layering->n);
     uint64_t drafts =
         MT_HF_FIRST(config, MT_HF_num_nextn_predict_layers, MT_HF_mtp_num_hidden_layers);
     if (layering->n == 0 || layering->n > MT_HF_LAYERS_MAX || drafts > MT_HF_LAYERS_MAX)

@@ -153,16 +153,17 @@ static uint64_t expert_width(struct mt_hf_build *build)
     return latent;
 }
 
-/* A correction is no parameter that is learned, but it is in the file. */
 static void add_router(struct mt_hf_build *build, const struct mt_model_layer *layer)
 {
     uint64_t hidden = build->description->embedding_length;
     uint64_t n = layer->experts;
     mt_hf_matrix(build, "mlp.gate.weight", n, hidden);
-    if ((mt_hf_trait(build, MT_HF_ROUTER_BIAS) ||
-         mt_hf_number(build->config, MT_HF_use_expert_bias, 0)) &&
-        build->list)
-        mt_hf_add(build, "mlp.gate.e_score_correction_bias", MT_ST_F32, &n, 1);
+    if (mt_hf_trait(build, MT_HF_ROUTER_BIAS) ||
+        mt_hf_number(build->config, MT_HF_use_expert_bias, 0)) {
+        mt_hf_count(build, n, 1, 1);
+        if (build->list)
+            mt_hf_add(build, "mlp.gate.e_score_correction_bias", MT_ST_F32, &n, 1);
+    }
     if (mt_hf_trait(build, MT_HF_GEMMA4)) {
         mt_hf_vector(build, "router.scale", hidden);
         mt_hf_vector(build, "router.per_expert_scale", n);
@@ -241,8 +242,12 @@ static void add_draft(struct mt_hf_build *build)
     uint64_t hidden = build->description->embedding_length;
     mt_hf_norm(build, "enorm");
     mt_hf_norm(build, "hnorm");
-    mt_hf_linear(build, "eh_proj", hidden, 2 * hidden, 0);
+    mt_hf_matrix(build, "eh_proj.weight", hidden, 2 * hidden);
     mt_hf_norm(build, "shared_head.norm");
+    if (!mt_hf_trait(build, MT_HF_DRAFT_HEAD))
+        return;
+    mt_hf_matrix(build, "embed_tokens.weight", build->description->vocabulary, hidden);
+    mt_hf_matrix(build, "shared_head.head.weight", build->description->vocabulary, hidden);
 }
 
 static void add_layer(struct mt_hf_build *build, const struct mt_model_layer *layer, uint64_t i)

@@ -168,6 +168,12 @@ static int make_place(struct mt_sheet *sheet, int number,
         place->total_high_bytes += rows[place->n_rows].high_bytes;
         place->n_rows++;
     }
+    for (size_t i = 0; i < sheet->n_bounds; i++) {
+        if (sheet->bounds[i].place != number)
+            continue;
+        place->total_low_bytes = sheet->bounds[i].low_bytes;
+        place->total_high_bytes = sheet->bounds[i].high_bytes;
+    }
     return 0;
 }
 

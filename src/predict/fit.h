@@ -5,10 +5,24 @@
 
 #include <memtally/predict.h>
 
-/* `spills` and `cannot` are the predictor's own reasons or NULL. Writes one sentence with numbers
- * into `reason`; leaves it empty where the verdict is unknown. */
+/* The verdict of a tally. A place that has no capacity is not looked at. Of each other place the
+ * band is held against its capacity less what other processes use there:
+ *   high fits                          FITS
+ *   the middle fits                    TIGHT
+ *   on the host, without the weights that are mapped from files and need not stay, low fits
+ *                                      PAGES
+ *   low fits                           TIGHT
+ *   else                               CANNOT
+ * The worst place decides, the worst word being the last of FITS, TIGHT, SPILLS, PAGES, CANNOT.
+ * `cannot` is CANNOT whatever the places say, `spills` makes SPILLS of FITS and TIGHT, also where
+ * no capacity is known; both are the predictor's own reasons or NULL. Writes one sentence with
+ * numbers into `reason`, which is at least 1 byte; leaves it empty where the verdict is unknown. */
 enum mt_verdict mt_fit_verdict(const struct mt_tally *tally,
                                const struct mt_predict_settings *settings, const char *spills,
                                const char *cannot, char *reason, size_t size);
+
+/* Whether a part of the host's weights is mapped from a file, so that the kernel may drop it and
+ * read it again: the last word of its rule is "mapped" ("llama.cpp/weights.mapped"). */
+int mt_fit_is_mapped(const struct mt_tally_detail *detail);
 
 #endif

@@ -111,6 +111,15 @@ struct mt_estimate_pool *mt_sheet_pool(struct mt_sheet *sheet)
     return &sheet->pool;
 }
 
+void mt_sheet_bound(struct mt_sheet *sheet, int place, uint64_t low_bytes, uint64_t high_bytes)
+{
+    void *bounds = sheet->bounds;
+    if (sheet->failed || !grow(sheet, &bounds, sheet->n_bounds, sizeof *sheet->bounds))
+        return;
+    sheet->bounds = bounds;
+    sheet->bounds[sheet->n_bounds++] = (struct mt_sheet_bounds){place, low_bytes, high_bytes};
+}
+
 static void remember(struct mt_sheet *sheet, char **reason, const char *format, va_list arguments)
 {
     char *text = mt_arena_vprintf(&sheet->arena, format, arguments);

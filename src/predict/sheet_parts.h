@@ -11,6 +11,12 @@ struct mt_sheet_line {
     struct mt_estimate_term term; /* its place's name is put in when the sheet is closed */
 };
 
+struct mt_sheet_bounds {
+    int place;
+    uint64_t low_bytes;
+    uint64_t high_bytes;
+};
+
 struct mt_sheet {
     struct mt_arena arena;
     const struct mt_engine *engine;
@@ -18,6 +24,8 @@ struct mt_sheet {
     size_t n_terms;
     const char **notes;
     size_t n_notes;
+    struct mt_sheet_bounds *bounds; /* of totals */
+    size_t n_bounds;
     char *flags;
     char *spills; /* why the verdict is not FITS, or NULL */
     char *cannot; /* why it is CANNOT whatever the totals say, or NULL */

@@ -4,6 +4,7 @@
 #include "cli/opt.h"
 #include "cli/suggest.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct options {
@@ -13,6 +14,7 @@ struct options {
     uint64_t limit_bytes;
     uint64_t top;
     double share;
+    struct cli_texts only;
 };
 
 static const char *const formats[] = {"table", "json", "csv", NULL};
@@ -54,6 +56,11 @@ static const struct cli_option table[] = {
      .most = 100,
      .offset = AT(share),
      .help = "how much of it"},
+    {.name = "only",
+     .kind = CLI_TEXTS,
+     .argument = "PATTERN",
+     .offset = AT(only),
+     .help = "which; as often as wanted"},
     {0},
 };
 
@@ -142,6 +149,36 @@ static void test_the_last_of_several_values_wins(void **state)
     struct parsed p;
     parse(&p, &files_entry, "--top 1 --top 2 a");
     assert_int_equal(p.options.top, 2);
+}
+
+static void test_a_list_keeps_all_its_values_in_order(void **state)
+{
+    (void)state;
+    struct parsed p;
+    parse(&p, &files_entry, "--only b a --only=a --only b");
+    assert_int_equal(p.result, CLI_PARSED);
+    assert_int_equal(p.options.only.n, 3);
+    assert_string_equal(p.options.only.items[0], "b");
+    assert_string_equal(p.options.only.items[1], "a");
+    assert_string_equal(p.options.only.items[2], "b");
+    assert_refused(&files_entry, "--only= a", "option '--only' wants a text, at most 64 times");
+}
+
+static void test_a_list_has_an_end(void **state)
+{
+    (void)state;
+    struct options options = {0};
+    struct cli_call call;
+    struct mt_error error;
+    static char words[CLI_TEXTS_MAX + 2][16];
+    char *argv[CLI_TEXTS_MAX + 3] = {0};
+    for (int i = 0; i < CLI_TEXTS_MAX + 2; i++) {
+        snprintf(words[i], sizeof words[i], i ? "--only=%d" : "a", i);
+        argv[i] = words[i];
+    }
+    assert_int_equal(cli_parse(&files_entry, CLI_TEXTS_MAX + 2, argv, &options, &call, &error),
+                     MT_EARG);
+    assert_int_equal(options.only.n, CLI_TEXTS_MAX);
 }
 
 static void test_operands_may_stand_between_options(void **state)
@@ -238,6 +275,8 @@ int main(void)
         cmocka_unit_test(test_defaults_come_from_the_table),
         cmocka_unit_test(test_values_may_stand_in_all_four_places),
         cmocka_unit_test(test_the_last_of_several_values_wins),
+        cmocka_unit_test(test_a_list_keeps_all_its_values_in_order),
+        cmocka_unit_test(test_a_list_has_an_end),
         cmocka_unit_test(test_operands_may_stand_between_options),
         cmocka_unit_test(test_the_options_of_a_program_are_its_own),
         cmocka_unit_test(test_help_is_found_before_anything_is_missing),

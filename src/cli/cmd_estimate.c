@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/* memtally estimate: the tally of a model before it is loaded. */
+#include <stdint.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/document.h"
+#include "cli/estimate/estimate.h"
+
+#define AT(member) offsetof(struct estimate_options, member)
+
+#define NUMBER(option, member, text)                                                               \
+    {                                                                                              \
+        .name = option, .kind = CLI_COUNT, .argument = "N", .most = 1u << 31,                      \
+        .offset = AT(member), .help = text                                                         \
+    }
+#define TEXT(option, what, member, text)                                                           \
+    {                                                                                              \
+        .name = option, .kind = CLI_TEXT, .argument = what, .offset = AT(member), .help = text     \
+    }
+#define FLAG(option, member, text)                                                                 \
+    {                                                                                              \
+        .name = option, .kind = CLI_FLAG, .offset = AT(member), .help = text                       \
+    }
+
+static const char *const formats[] = {"table", "json", "csv", NULL};
+static const char *const switches[] = {"auto", "on", "off", NULL};
+static const char *const splits[] = {"layer", "row", "none", NULL};
+static const char *const programs[] = {"server", "bench", "fit-params", NULL};
+
+static const struct cli_option estimate_options[] = {
+    {.name = "engine",
+     .letter = 'e',
+     .kind = CLI_TEXT,
+     .argument = "NAME[@VERSION]",
+     .fallback = "llama.cpp",
+     .offset = AT(engine),
+     .help = "llama.cpp, ik_llama.cpp, ollama, vllm, sglang, trt-llm, transformers or exllamav3; "
+             "the version chooses the rules, without one the newest known is meant"},
+    {.name = "context",
+     .letter = 'c',
+     .kind = CLI_COUNT,
+     .argument = "TOKENS",
+     .most = 1u << 31,
+     .offset = AT(context),
+     .help = "tokens of context; without it, what the engine takes by itself"},
+    NUMBER("batch", batch, "tokens that are handed over at a time"),
+    NUMBER("ubatch", ubatch, "tokens that are computed at a time"),
+    NUMBER("sequences", sequences, "sequences at a time (--parallel, --max-num-seqs)"),
+    TEXT("kv-type", "TYPE", kv_type, "how keys and values are stored: f16, q8_0, fp8 and so on"),
+    TEXT("kv-type-k", "TYPE", kv_type_k, "the same for keys alone"),
+    TEXT("kv-type-v", "TYPE", kv_type_v, "the same for values alone"),
+    {.name = "flash-attn",
+     .kind = CLI_CHOICE,
+     .argument = "WHEN",
+     .choices = switches,
+     .fallback = "auto",
+     .offset = AT(flash_attention),
+     .help = "flash attention"},
+    {.name = "device",
+     .letter = 'd',
+     .kind = CLI_TEXTS,
+     .argument = "SIZE[,SIZE...]",
+     .offset = AT(devices),
+     .help = "memory of each device, as 24GiB,16GiB or 2x24GiB; without any, the model runs on the "
+             "CPU"},
+    {.name = "device-kind",
+     .kind = CLI_CHOICE,
+     .argument = "KIND",
+     .choices = estimate_device_kinds,
+     .fallback = "cuda",
+     .offset = AT(device_kind),
+     .help = "what the devices are driven by"},
+    {.name = "host",
+     .kind = CLI_SIZE,
+     .argument = "SIZE",
+     .offset = AT(host_bytes),
+     .help = "memory of the host"},
+    FLAG("here", here,
+         "this machine: its memory and NVIDIA devices, less what other processes hold of them"),
+    TEXT("gpu-layers", "N|all", gpu_layers,
+         "layers that go to devices, the output counting as one"),
+    {.name = "split",
+     .kind = CLI_CHOICE,
+     .argument = "HOW",
+     .choices = splits,
+     .fallback = "layer",
+     .offset = AT(split),
+     .help = "how the model is divided among devices"},
+    TEXT("tensor-split", "SHARE,SHARE...", tensor_split, "shares of the devices, as 3,1"),
+    TEXT("cpu-moe", "N|all", cpu_moe, "layers whose experts stay on the host"),
+    {.name = "override-tensor",
+     .kind = CLI_TEXTS,
+     .argument = "PATTERN=BUFFER",
+     .offset = AT(overrides),
+     .help = "tensors whose name matches the regular expression go to CPU, or to a device by its "
+             "number; may be given several times, the first that matches counts"},
+    FLAG("swa-full", swa_full, "layers with a sliding window keep the whole context"),
+    FLAG("no-mmap", no_mmap, "weights are read, not mapped"),
+    FLAG("no-repack", no_repack, "weights on the CPU are not copied into another layout"),
+    FLAG("no-kv-offload", no_kv_offload, "keys and values stay on the host"),
+    FLAG("kv-unified", kv_unified, "one cache for all sequences"),
+    FLAG("no-kv-unified", no_kv_unified, "a cache for each sequence"),
+    {.name = "program",
+     .kind = CLI_CHOICE,
+     .argument = "NAME",
+     .choices = programs,
+     .fallback = "server",
+     .offset = AT(program),
+     .help = "which of llama.cpp's programs runs: they reserve different numbers of output rows"},
+    TEXT("mla", "MODE", mla, "ik_llama.cpp's -mla: 0 to 3"),
+    NUMBER("amb", amb, "ik_llama.cpp's -amb, in MiB"),
+    NUMBER("draft-tokens", draft_tokens, "tokens that are drafted at a time"),
+    {.name = "memory-share",
+     .kind = CLI_REAL,
+     .argument = "SHARE",
+     .most = 1,
+     .offset = AT(memory_share),
+     .help = "the share of each device that the engine may take, as 0.9 (gpu_memory_utilization, "
+             "mem_fraction_static, free_gpu_memory_fraction)"},
+    NUMBER("batched-tokens", batched_tokens,
+           "tokens in a step (max_num_batched_tokens, chunked_prefill_size, max_num_tokens)"),
+    NUMBER("tensor-parallel", tensor_parallel, "devices that each layer is divided among"),
+    NUMBER("pipeline-parallel", pipeline_parallel, "stages that the layers are divided into"),
+    FLAG("eager", eager, "no CUDA graphs"),
+    TEXT("weight-type", "TYPE", weight_type,
+         "that weights are converted to when loaded: bf16, fp8 and so on"),
+    FLAG("max-context", max_context, "find the largest context that fits"),
+    FLAG("max-sequences", max_sequences,
+         "find the largest number of sequences that fits, each of --context tokens"),
+    FLAG("max-batch", max_batch, "find the largest ubatch that fits"),
+    FLAG("smallest-device", smallest_device,
+         "find the least memory that each of as many equal devices as --device names must have"),
+    FLAG("best-quant", best_quant, "of several files, find the largest that fits"),
+    FLAG("remote", remote, "MODEL may be a URL or a name on huggingface.co; only headers are read"),
+    FLAG("explain", explain, "show each term's formula with its numbers, and its source"),
+    {.name = "format",
+     .letter = 'f',
+     .kind = CLI_CHOICE,
+     .argument = "FORMAT",
+     .choices = formats,
+     .fallback = "table",
+     .offset = AT(format),
+     .help = "how to write the estimate"},
+    {.name = "json",
+     .kind = CLI_FLAG,
+     .offset = AT(format),
+     .value = CLI_FORMAT_JSON,
+     .help = "the same as --format json"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .offset = AT(output),
+     .help = "write to FILE, which is replaced only once the estimate is complete"},
+    {0},
+};
+
+/* Whether what was asked is so. Where nothing was asked, nothing is denied. */
+static int exit_of(const struct estimate_result *result)
+{
+    enum mt_verdict verdict = result->estimate->verdict;
+    if (result->has_answer)
+        return result->answer.value ? CLI_EXIT_OK : CLI_EXIT_NO;
+    return verdict == MT_VERDICT_SPILLS || verdict == MT_VERDICT_PAGES ||
+                   verdict == MT_VERDICT_CANNOT
+               ? CLI_EXIT_NO
+               : CLI_EXIT_OK;
+}
+
+static int estimate_one(const struct cli_call *call, const struct estimate_request *request,
+                        int goal, struct mt_strbuf *out, int *code, struct mt_error *error)
+{
+    const struct estimate_options *options = call->options;
+    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
+    struct estimate_result made = {0};
+    if (options->output)
+        terminal.colour = 0;
+    int result =
+        estimate_make(&made, call->operands[0], options->remote, &request->settings, goal, error);
+    if (!result) {
+        struct cli_document document = estimate_document(&made, request, options);
+        result =
+            cli_document_render(&document, (enum cli_format)options->format, &terminal, out, error);
+        *code = exit_of(&made);
+    }
+    estimate_result_finish(&made);
+    return result;
+}
+
+static int estimate(const struct cli_call *call, struct estimate_request *request,
+                    struct mt_strbuf *out, int *code, struct mt_error *error)
+{
+    const struct estimate_options *options = call->options;
+    int goal;
+    int found;
+    int result = estimate_goal(options, &goal, error);
+    if (!result)
+        result = estimate_request_init(request, options, error);
+    if (result)
+        return result;
+    if (!options->best_quant && call->n_operands > 1)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "estimate: several models are compared only with --best-quant");
+    if (!options->best_quant)
+        return estimate_one(call, request, goal, out, code, error);
+    result = estimate_best(call, request, out, &found, error);
+    *code = !result && found ? CLI_EXIT_OK : CLI_EXIT_NO;
+    return result;
+}
+
+/* What the library calls not found or not supported is about the input here. */
+static int fail(const struct mt_error *error)
+{
+    int code = cli_fail(error);
+    return code == CLI_EXIT_NO || error->code == MT_EUNSUPPORTED ? CLI_EXIT_USAGE : code;
+}
+
+static int run_estimate(const struct cli_call *call)
+{
+    const struct estimate_options *options = call->options;
+    struct estimate_request request = {0};
+    struct mt_strbuf out = {0};
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    int code = CLI_EXIT_OK;
+    if (estimate(call, &request, &out, &code, &error)) {
+        code = fail(&error);
+    } else {
+        int written = cli_write_output(&out, options->output);
+        code = written ? written : code;
+    }
+    estimate_request_finish(&request);
+    mt_strbuf_finish(&out);
+    return code;
+}
+
+static const char *const description[] = {
+    "Says what a model will take before it is loaded: for each device and the host the bytes of "
+    "weights, KV cache, recurrent state, activations and so on, each with a low and a high bound, "
+    "the rule that gave it and how sure it is. Only headers are read, never weights.",
+    "MODEL is a GGUF file (of a split one any part), a folder of safetensors, a config.json, or "
+    "ollama:NAME[:TAG] in Ollama's own store.",
+    "With --device, --host or --here the first line is a verdict: FITS, TIGHT, SPILLS, PAGES or "
+    "CANNOT. The last lines are flags for the engine, ready to paste.",
+    NULL,
+};
+
+static const struct cli_example examples[] = {
+    {"memtally estimate model.gguf", "What it takes on the CPU."},
+    {"memtally estimate model.gguf --here", "Whether this machine has room for it now."},
+    {"memtally estimate model.gguf --device 2x24GiB --context 32768 --kv-type q8_0",
+     "Two cards, a long context and a quantised cache."},
+    {"memtally estimate model.gguf --device 16GiB --host 64GiB --max-context --explain",
+     "The longest context that fits, and every figure's formula."},
+    {"memtally estimate config.json --engine vllm@0.11.0 --device 80GiB --context 32768",
+     "How many tokens vLLM will have room for."},
+    {"memtally estimate --best-quant model-q*.gguf --device 12GiB", "The best file for a card."},
+    {0},
+};
+
+static const struct cli_status statuses[] = {
+    {"0", "it fits or is tight, an answer was found, or no capacity was given"},
+    {"1", "it spills, pages or cannot; nothing fits"},
+    {"2", "wrong usage, or a model or setting that cannot be used"},
+    {"3", "this machine cannot: no permission, no memory"},
+    {0},
+};
+
+const struct cmd_entry cmd_estimate = {
+    .name = "estimate",
+    .synopsis = "[options] MODEL | --best-quant [options] FILE...",
+    .summary = "predict the memory that a model takes, before it is loaded",
+    .description = description,
+    .examples = examples,
+    .statuses = statuses,
+    .options = estimate_options,
+    .options_size = sizeof(struct estimate_options),
+    .operands = CLI_OPERANDS_FILES,
+    .least_operands = 1,
+    .run = run_estimate,
+};

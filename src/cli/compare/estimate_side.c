@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* The estimate of what a recording says that was run. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "cli/compare/side.h"
+#include "cli/residue_store.h"
+
+/* Whether a version is one that engine tables order: "b11434", "11434", "0.11.0". What follows a
+ * blank is the packager's. */
+static size_t version_length(const char *version)
+{
+    size_t start = version[0] == 'b' && isdigit((unsigned char)version[1]);
+    size_t length = start + strspn(version + start, "0123456789.");
+    return length > start && (version[length] == '\0' || version[length] == ' ') ? length : 0;
+}
+
+/* "llama.cpp@b11434" of what the recording says; without the version where it is in another
+ * counting than the engine's own. */
+static void name_engine(const struct compare_loaded *recording, char *text, size_t size)
+{
+    const char *version = recording->engine_version ? recording->engine_version : "";
+    size_t length = version_length(version);
+    snprintf(text, size, "%s%s%.*s", recording->engine_name ? recording->engine_name : "llama.cpp",
+             length ? "@" : "", (int)length, version);
+}
+
+static uint64_t known_or_0(uint64_t count)
+{
+    return count == MT_UNKNOWN ? 0 : count;
+}
+
+static enum mt_switch switch_of(const char *text)
+{
+    if (text && strcmp(text, "on") == 0)
+        return MT_SWITCH_ON;
+    return text && strcmp(text, "off") == 0 ? MT_SWITCH_OFF : MT_SWITCH_AUTO;
+}
+
+static int names(const char *path, const char *word)
+{
+    return path && strstr(path, word);
+}
+
+static struct mt_predict_settings settings_of(const struct compare_loaded *recording,
+                                              const char *engine)
+{
+    const struct cli_document_settings *kept = &recording->settings;
+    uint64_t memory = recording->side.tally->machine.memory_total_bytes;
+    return (struct mt_predict_settings){
+        .engine = engine,
+        .program =
+            names(recording->engine_path, "llama-bench") ? MT_PROGRAM_BENCH : MT_PROGRAM_SERVER,
+        .context_tokens = known_or_0(kept->context_tokens),
+        .batch = known_or_0(kept->batch),
+        .ubatch = known_or_0(kept->ubatch),
+        .sequences = known_or_0(kept->sequences),
+        .kv_type_k = kept->kv_type_k,
+        .kv_type_v = kept->kv_type_v,
+        .flash_attention = switch_of(kept->flash_attention),
+        .host_bytes = memory == MT_UNKNOWN ? 0 : memory,
+    };
+}
+
+static void take_estimate(struct compare_loaded *loaded)
+{
+    const struct mt_estimate *estimate = loaded->estimate;
+    loaded->what = "estimate";
+    loaded->engine_name = estimate->tally.engine_name;
+    loaded->engine_version = estimate->tally.engine_version;
+    loaded->model_path = estimate->tally.model_path;
+    loaded->model_name = mt_model_describe(loaded->model)->name;
+    loaded->architecture = mt_model_describe(loaded->model)->architecture;
+    loaded->settings = (struct cli_document_settings){
+        .context_tokens = estimate->settings.context_tokens,
+        .batch = estimate->settings.batch,
+        .ubatch = estimate->settings.ubatch,
+        .sequences = estimate->settings.sequences,
+        .threads = MT_UNKNOWN,
+        .prompt_tokens = MT_UNKNOWN,
+        .generated_tokens = MT_UNKNOWN,
+        .kv_type_k = estimate->settings.kv_type_k,
+        .kv_type_v = estimate->settings.kv_type_v,
+    };
+    loaded->side = (struct mt_compare_side){.kind = MT_SIDE_ESTIMATE, .tally = &estimate->tally};
+}
+
+int compare_load_estimate(struct compare_loaded *loaded, const struct compare_loaded *recording,
+                          const struct compare_estimate_options *options, struct mt_error *error)
+{
+    char engine[128];
+    const char *path = options->model_path ? options->model_path : recording->model_path;
+    if (!path)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "compare: %s does not say which model was run; name it with --model",
+                       recording->path);
+    int result = mt_model_open(path, NULL, &loaded->model, error);
+    if (result)
+        return result;
+    name_engine(recording, engine, sizeof engine);
+    struct mt_predict_settings settings =
+        settings_of(recording, options->engine ? options->engine : engine);
+    if (options->use_learnt)
+        result = cli_estimate_calibrated(loaded->model, &settings, "cpu", &loaded->estimate, error);
+    else
+        result = mt_estimate_create(loaded->model, &settings, &loaded->estimate, error);
+    if (result)
+        return result;
+    take_estimate(loaded);
+    return 0;
+}

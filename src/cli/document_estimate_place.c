@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/* One place of an estimate as a table, and as an equation whose printed figures add up. */
+#include <memtally/units.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/document_parts.h"
+
+#define BAND_TEXT    48
+#define HUNDREDTHS   100
+#define PLACE_INDENT 2
+
+/* "4.20 to 4.40 GiB", "512.00 MiB to 1.20 GiB". */
+static const char *format_band(uint64_t low_bytes, uint64_t high_bytes, char text[BAND_TEXT])
+{
+    char low[MT_SIZE_TEXT];
+    char high[MT_SIZE_TEXT];
+    mt_format_size(low_bytes, low);
+    mt_format_size(high_bytes, high);
+    char *low_unit = strchr(low, ' ');
+    const char *high_unit = strchr(high, ' ');
+    if (low_unit && high_unit && !strcmp(low_unit, high_unit))
+        *low_unit = '\0';
+    snprintf(text, BAND_TEXT, "%s to %s", low, high);
+    return text;
+}
+
+/* One line of the table; `rule` without the engine's name, which stands at the top. */
+struct line {
+    size_t indent;
+    enum mt_row_style style;
+    const char *name;
+    uint64_t bytes;
+    uint64_t low_bytes;
+    uint64_t high_bytes;
+    const char *provenance;
+    const char *rule;
+};
+
+static void add_line(struct mt_text_table *table, const struct line *line)
+{
+    char band[BAND_TEXT];
+    const struct mt_cell cells[] = {
+        {.text = line->name},
+        {.number = line->bytes},
+        {.text = format_band(line->low_bytes, line->high_bytes, band),
+         .empty = line->low_bytes == line->high_bytes},
+        {.text = line->provenance, .empty = !line->provenance},
+        {.text = line->rule, .empty = !line->rule},
+    };
+    mt_text_table_add(table, line->indent, line->style, cells);
+}
+
+static const char *short_rule(const char *rule)
+{
+    const char *slash = rule ? strchr(rule, '/') : NULL;
+    return slash ? slash + 1 : rule;
+}
+
+static void add_detail(struct mt_text_table *table, const struct mt_tally_detail *detail)
+{
+    add_line(table, &(struct line){.indent = PLACE_INDENT,
+                                   .style = MT_ROW_FAINT,
+                                   .name = detail->name,
+                                   .bytes = detail->allocated_bytes,
+                                   .low_bytes = detail->low_bytes,
+                                   .high_bytes = detail->high_bytes,
+                                   .provenance = mt_provenance_name(detail->provenance),
+                                   .rule = short_rule(detail->rule)});
+}
+
+/* A row that has one part needs no second line to say so. */
+static void add_row(struct mt_text_table *table, const struct mt_tally_row *row)
+{
+    int single = row->n_details == 1;
+    add_line(table, &(struct line){.name = mt_category_name(row->category),
+                                   .bytes = row->allocated_bytes,
+                                   .low_bytes = row->low_bytes,
+                                   .high_bytes = row->high_bytes,
+                                   .provenance = mt_provenance_name(row->provenance),
+                                   .rule = single ? short_rule(row->details[0].rule) : NULL});
+    for (size_t i = 0; !single && i < row->n_details; i++)
+        add_detail(table, &row->details[i]);
+}
+
+static void put_table(const struct mt_tally_place *place, const struct cli_terminal *terminal,
+                      struct mt_strbuf *out)
+{
+    const struct mt_text_table_column columns[] = {
+        {place->place, MT_CELL_TEXT, 0}, {"bytes", MT_CELL_SIZE, 0},
+        {"band", MT_CELL_TEXT_RIGHT, 0}, {"how known", MT_CELL_TEXT, 2},
+        {"rule", MT_CELL_TEXT, 1},
+    };
+    struct mt_text_table table;
+    mt_text_table_init(&table, columns, 5, terminal->utf8);
+    for (size_t i = 0; i < place->n_rows; i++)
+        add_row(&table, &place->rows[i]);
+    mt_text_table_add_rule(&table);
+    add_line(&table, &(struct line){.style = MT_ROW_BOLD,
+                                    .name = "total",
+                                    .bytes = place->total_allocated_bytes,
+                                    .low_bytes = place->total_low_bytes,
+                                    .high_bytes = place->total_high_bytes});
+    cli_table_draw(&table, terminal, out);
+}
+
+/* The unit that an equation is written in. */
+struct unit {
+    const char *name;
+    uint64_t bytes;
+};
+
+static struct unit unit_of(uint64_t bytes)
+{
+    static const struct unit units[] = {{"TiB", UINT64_C(1) << 40},
+                                        {"GiB", UINT64_C(1) << 30},
+                                        {"MiB", UINT64_C(1) << 20},
+                                        {"KiB", UINT64_C(1) << 10}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (bytes >= units[i].bytes)
+            return units[i];
+    return units[3];
+}
+
+/* Hundredths of the unit in a size, rounded down, and what is left. */
+static uint64_t hundredths(uint64_t bytes, struct unit unit, double *left)
+{
+    double exact = (double)bytes * HUNDREDTHS / (double)unit.bytes;
+    uint64_t whole = (uint64_t)exact;
+    *left = exact - (double)whole;
+    return whole;
+}
+
+/* Figures of the rows in hundredths, rounded so that they add up to the rounded total: those that
+ * lost most by rounding down are rounded up. */
+static uint64_t round_rows(const struct mt_tally_place *place, struct unit unit, uint64_t *figures)
+{
+    double left[MT_CATEGORY_END] = {0};
+    double of_total;
+    uint64_t sum = 0;
+    uint64_t total = hundredths(place->total_allocated_bytes, unit, &of_total);
+    total += of_total >= 0.5;
+    for (size_t i = 0; i < place->n_rows; i++) {
+        figures[i] = hundredths(place->rows[i].allocated_bytes, unit, &left[i]);
+        sum += figures[i];
+    }
+    for (; sum < total; sum++) {
+        size_t most = 0;
+        for (size_t i = 1; i < place->n_rows; i++)
+            if (left[i] > left[most])
+                most = i;
+        figures[most]++;
+        left[most] -= 1;
+    }
+    return total;
+}
+
+static void put_equation(const struct mt_tally_place *place, uint64_t used_bytes,
+                         const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    struct unit unit = unit_of(place->total_allocated_bytes);
+    uint64_t figures[MT_CATEGORY_END] = {0};
+    uint64_t total = round_rows(place, unit, figures);
+    struct mt_strbuf text = {0};
+    char size[MT_SIZE_TEXT];
+    for (size_t i = 0; i < place->n_rows; i++)
+        mt_strbuf_printf(&text, "%s%s %.2f", i ? " + " : "",
+                         mt_category_name(place->rows[i].category),
+                         (double)figures[i] / HUNDREDTHS);
+    mt_strbuf_printf(&text, " = %.2f %s (%.2f to %.2f)", (double)total / HUNDREDTHS, unit.name,
+                     (double)place->total_low_bytes / (double)unit.bytes,
+                     (double)place->total_high_bytes / (double)unit.bytes);
+    if (place->capacity_bytes != MT_UNKNOWN)
+        mt_strbuf_printf(&text, " of %s", mt_format_size(place->capacity_bytes, size));
+    if (place->capacity_bytes != MT_UNKNOWN && used_bytes)
+        mt_strbuf_printf(&text, ", of which others use %s", mt_format_size(used_bytes, size));
+    cli_table_fact(terminal, out, "sum", "%s", mt_strbuf_text(&text));
+    mt_strbuf_finish(&text);
+}
+
+void cli_table_estimate_place(const struct mt_tally_place *place, uint64_t used_bytes,
+                              const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    if (place->n_rows == 0)
+        return;
+    put_table(place, terminal, out);
+    put_equation(place, used_bytes, terminal, out);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* The parts of 'memtally estimate': options, what is asked of the library, what is opened. */
+#ifndef CLI_ESTIMATE_ESTIMATE_H
+#define CLI_ESTIMATE_ESTIMATE_H
+
+#include <memtally/model_file.h>
+#include <memtally/predict.h>
+
+#include "cli/command.h"
+#include "cli/document.h"
+
+#define ESTIMATE_DEVICES_MAX   64
+#define ESTIMATE_OVERRIDES_MAX 64
+#define ESTIMATE_NOTES_MAX     8
+
+/* What the user typed. Texts are NULL and numbers 0 where nothing was said. */
+struct estimate_options {
+    const char *engine;
+    int program;
+    uint64_t context;
+    uint64_t batch;
+    uint64_t ubatch;
+    uint64_t sequences;
+    const char *kv_type;
+    const char *kv_type_k;
+    const char *kv_type_v;
+    int flash_attention;
+    int kv_unified;
+    int no_kv_unified;
+    int swa_full;
+    int no_mmap;
+    int no_repack;
+    int no_kv_offload;
+    const char *gpu_layers;
+    int split;
+    const char *tensor_split;
+    const char *cpu_moe;
+    struct cli_texts overrides;
+    const char *mla;
+    uint64_t amb;
+    uint64_t draft_tokens;
+    double memory_share;
+    uint64_t batched_tokens;
+    uint64_t tensor_parallel;
+    uint64_t pipeline_parallel;
+    int eager;
+    const char *weight_type;
+    struct cli_texts devices;
+    int device_kind;
+    uint64_t host_bytes;
+    int here;
+    int remote;
+    int max_context;
+    int max_sequences;
+    int max_batch;
+    int smallest_device;
+    int best_quant;
+    int explain;
+    int format;
+    const char *output;
+};
+
+/* The names of devices' kinds, ended by NULL; options choose by index. */
+extern const char *const estimate_device_kinds[];
+
+/* What is asked of the library, and what its settings refer to. Start with {0}; `settings` borrows
+ * from the rest and from the options. */
+struct estimate_request {
+    struct mt_predict_settings settings;
+    uint64_t device_bytes[ESTIMATE_DEVICES_MAX];
+    uint64_t device_used[ESTIMATE_DEVICES_MAX];
+    double tensor_split[ESTIMATE_DEVICES_MAX];
+    struct mt_tensor_override overrides[ESTIMATE_OVERRIDES_MAX];
+    char *override_texts[CLI_TEXTS_MAX]; /* owned */
+    const char *notes[ESTIMATE_NOTES_MAX];
+    size_t n_notes;
+};
+
+/* Fills in a request. Errors: MT_EARG with a text fit for the user, MT_ENOMEM, and those of looking
+ * at this machine. */
+int estimate_request_init(struct estimate_request *request, const struct estimate_options *options,
+                          struct mt_error *error);
+void estimate_request_finish(struct estimate_request *request);
+
+/* Reads "24GiB,24GiB" or "2x24GiB" and appends the sizes. Returns 0 or MT_EARG. */
+int estimate_parse_devices(const char *text, uint64_t *sizes, size_t *n, struct mt_error *error);
+
+/* Adds the capacities of this machine and what other processes hold of them: the host's, and those
+ * of its devices where none were named. */
+int estimate_look_here(struct estimate_request *request, struct mt_error *error);
+
+/* Opens what the user calls a model. The caller closes it. */
+int estimate_open_model(const char *name, int remote, struct mt_model **model,
+                        struct mt_error *error);
+
+/* The goal that was asked for, or -1, and how the answer is called. Errors: MT_EARG where goals or
+ * a goal and its own setting are given together. */
+int estimate_goal(const struct estimate_options *options, int *goal, struct mt_error *error);
+
+/* One model with its estimate and everything that a document of it refers to. Start with {0}. */
+struct estimate_result {
+    struct mt_model *model;
+    struct mt_estimate *estimate;
+    struct cli_document_model document_model;
+    struct cli_document_answer answer;
+    int has_answer;
+};
+
+/* Opens the model and estimates, or answers the goal (-1: none). Where nothing fits, the answer's
+ * value is 0 and the estimate is that of the smallest value, so that what is lacking can be seen.
+ */
+int estimate_make(struct estimate_result *result, const char *name, int remote,
+                  const struct mt_predict_settings *settings, int goal, struct mt_error *error);
+void estimate_result_finish(struct estimate_result *result);
+
+/* A document of a result. Borrows from all three. */
+struct cli_document estimate_document(const struct estimate_result *result,
+                                      const struct estimate_request *request,
+                                      const struct estimate_options *options);
+
+/* Estimates each of several files, and writes which is the largest that fits. *found says whether
+ * one does. */
+int estimate_best(const struct cli_call *call, const struct estimate_request *request,
+                  struct mt_strbuf *out, int *found, struct mt_error *error);
+
+#endif

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT */
+/* Attention parts of llama.cpp's graphs: ordinary, gated and latent, with their caches. */
+#include "predict/llama_net.h"
+
+static struct mt_net_cache *cache_inputs_of(struct mt_net *net, size_t il)
+{
+    return mt_net_is_windowed(net, il) ? &net->windowed : &net->global;
+}
+
+static struct mt_net_layer *cache_of(struct mt_net *net, size_t il)
+{
+    uint64_t owner = net->d->layers[il].cache_layer;
+    return &net->layers[owner < net->n_layers ? owner : il];
+}
+
+/* Multiplies rows by a small matrix, heads laid end to end. */
+static struct mt_node *rotated(struct mt_net *net, struct mt_node *x, struct mt_node *matrix)
+{
+    struct mt_graph *g = net->graph;
+    if (!matrix)
+        return x;
+    uint64_t n = matrix->ne[0];
+    uint64_t rows = mt_node_elements(x) / n;
+    struct mt_node *flat = mt_node_is_contiguous(x) ? mt_op_reshape(g, x, n, rows, 1, 1)
+                                                    : mt_op_cont(g, x, n, rows, 1);
+    flat = mt_op_mul_mat(g, matrix, flat);
+    return mt_op_reshape(g, flat, x->ne[0], x->ne[1], x->ne[2], x->ne[3]);
+}
+
+/* The current keys or values as rows of a cache. */
+static struct mt_node *as_rows(struct mt_net *net, struct mt_node *x)
+{
+    uint64_t width = x->ne[0] * x->ne[1];
+    const uint64_t ne[4] = {width, x->ne[2], 1, 1};
+    const uint64_t nb[4] = {x->nb[0], x->nb[2], x->nb[2] * x->ne[2], x->nb[2] * x->ne[2]};
+    return mt_op_view(net->graph, x, ne, nb);
+}
+
+static struct mt_node *all_streams(struct mt_net *net, struct mt_node *cache)
+{
+    if (net->streams < 2)
+        return cache;
+    return mt_op_reshape(net->graph, cache, cache->ne[0], cache->ne[1] * cache->ne[2], 1, 1);
+}
+
+static void store_keys(struct mt_net *net, struct mt_node *k, struct mt_net_layer *cache,
+                       const struct mt_net_cache *inputs)
+{
+    struct mt_node *rows = as_rows(net, k);
+    mt_graph_expand(net->graph, mt_op_set_rows(net->graph, all_streams(net, cache->k), rows,
+                                               inputs->k_rows));
+}
+
+/* Without flash attention values are kept transposed, each element a row of its own. */
+static void store_transposed(struct mt_net *net, struct mt_node *v, struct mt_node *cache,
+                             const struct mt_net_cache *inputs)
+{
+    struct mt_graph *g = net->graph;
+    uint64_t width = v->ne[0] * v->ne[1];
+    uint64_t n = v->ne[2];
+    if (mt_graph_row_bytes(v->type, width) == v->nb[2])
+        v = mt_op_reshape(g, v, width, n, 1, 1);
+    else
+        v = mt_op_cont(g, v, width, n, 1);
+    if (width < cache->ne[0])
+        v = mt_op_cont(g, v, cache->ne[0], n, 1);
+    struct mt_node *to = mt_op_reshape(g, cache, 1, mt_node_elements(cache), 1, 1);
+    v = mt_op_reshape(g, v, 1, mt_node_elements(v), 1, 1);
+    mt_graph_expand(g, mt_op_set_rows(g, to, v, inputs->v_rows));
+}
+
+static void store_values(struct mt_net *net, struct mt_node *v, struct mt_net_layer *cache,
+                         const struct mt_net_cache *inputs)
+{
+    if (!net->plan->flash_attention) {
+        store_transposed(net, v, cache->v, inputs);
+        return;
+    }
+    struct mt_node *rows = as_rows(net, v);
+    mt_graph_expand(net->graph, mt_op_set_rows(net->graph, all_streams(net, cache->v), rows,
+                                               inputs->v_rows));
+}
+
+static struct mt_node *cached_keys(struct mt_net *net, size_t il)
+{
+    const struct mt_model_layer *layer = &net->d->layers[il];
+    struct mt_node *k = cache_of(net, il)->k;
+    const uint64_t ne[4] = {layer->key_size, layer->kv_heads, k->ne[1], net->streams};
+    const uint64_t nb[4] = {k->nb[0], mt_graph_row_bytes(k->type, layer->key_size), k->nb[1],
+                            k->nb[2]};
+    return mt_op_view(net->graph, k, ne, nb);
+}
+
+static struct mt_node *cached_values(struct mt_net *net, size_t il)
+{
+    const struct mt_model_layer *layer = &net->d->layers[il];
+    struct mt_node *v = cache_of(net, il)->v;
+    if (net->plan->flash_attention) {
+        const uint64_t ne[4] = {layer->value_size, layer->kv_heads, v->ne[1], net->streams};
+        const uint64_t nb[4] = {v->nb[0], mt_graph_row_bytes(v->type, layer->value_size), v->nb[1],
+                                v->nb[2]};
+        return mt_op_view(net->graph, v, ne, nb);
+    }
+    uint64_t row = mt_graph_row_bytes(v->type, v->ne[1]);
+    const uint64_t ne[4] = {v->ne[1], layer->kv_heads, layer->value_size, net->streams};
+    const uint64_t nb[4] = {v->nb[0], row * layer->value_size, row, v->nb[2]};
+    return mt_op_view(net->graph, v, ne, nb);
+}
+
+/* Latent attention reads its values out of the keys. */
+static struct mt_node *values_in_keys(struct mt_net *net, struct mt_node *k, uint64_t size)
+{
+    return mt_op_view(net->graph, k, (uint64_t[4]){size, k->ne[1], k->ne[2], k->ne[3]}, k->nb);
+}
+
+static struct mt_node *flash(struct mt_net *net, struct mt_node *q, struct mt_node *k,
+                             struct mt_node *v, size_t il, struct mt_node *decompress)
+{
+    struct mt_graph *g = net->graph;
+    struct mt_node *x = mt_op_flash_attention(g, q, k, v, cache_inputs_of(net, il)->mask,
+                                              mt_net_maybe(net, il, MT_SLOT_ATTN_SINKS));
+    if (decompress) {
+        x = mt_op_mul_mat(g, decompress, mt_op_permute(g, x, 0, 2, 1, 3));
+        x = mt_op_like(g, mt_op_permute(g, x, 0, 2, 1, 3));
+    }
+    return mt_op_reshape(g, x, x->ne[0] * x->ne[1], x->ne[2] * x->ne[3], 1, 1);
+}
+
+static struct mt_node *product(struct mt_net *net, struct mt_node *q, struct mt_node *k,
+                               struct mt_node *v, size_t il, struct mt_node *decompress)
+{
+    struct mt_graph *g = net->graph;
+    int transposed = v->nb[1] < v->nb[2];
+    struct mt_node *kq = mt_op_mul_mat(g, k, q);
+    kq = mt_op_soft_max(g, kq, cache_inputs_of(net, il)->mask,
+                        mt_net_maybe(net, il, MT_SLOT_ATTN_SINKS));
+    if (!transposed)
+        v = mt_op_like(g, mt_op_transpose(g, v));
+    struct mt_node *x = mt_op_mul_mat(g, v, kq);
+    if (decompress)
+        x = mt_op_mul_mat(g, decompress, x);
+    x = mt_op_permute(g, x, 0, 2, 1, 3);
+    x = mt_op_cont(g, x, x->ne[0] * x->ne[1], x->ne[2] * x->ne[3], 1);
+    if (net->plan->in->settings->kv_on_host)
+        x->backend = (int8_t)net->host;
+    return x;
+}
+
+static struct mt_node *heads_first(struct mt_net *net, struct mt_node *x)
+{
+    return mt_op_permute(net->graph, x, 0, 2, 1, 3);
+}
+
+static struct mt_node *attend_cached(struct mt_net *net, struct mt_node *q, struct mt_node *k,
+                                     struct mt_node *v, size_t il, struct mt_node *decompress)
+{
+    struct mt_graph *g = net->graph;
+    uint64_t streams = k->ne[3];
+    uint64_t n = q->ne[2] / streams;
+    const uint64_t ne[4] = {q->ne[0], q->ne[1], n, streams};
+    const uint64_t nb[4] = {q->nb[0], q->nb[1], q->nb[2], q->nb[2] * n};
+    int transposed = v->nb[1] > v->nb[2];
+    q = heads_first(net, mt_op_view(g, q, ne, nb));
+    k = heads_first(net, k);
+    v = heads_first(net, v);
+    struct mt_node *x;
+    if (net->plan->flash_attention) {
+        if (transposed)
+            v = mt_op_transpose(g, v);
+        x = flash(net, q, k, v, il, decompress);
+    } else {
+        x = product(net, q, k, v, il, decompress);
+    }
+    mt_graph_expand(g, x);
+    return x;
+}
+
+struct mt_node *mt_net_attend(struct mt_net *net, const struct mt_net_qkv *qkv, size_t il,
+                              struct mt_node *decompress)
+{
+    struct mt_graph *g = net->graph;
+    struct mt_net_cache *inputs = cache_inputs_of(net, il);
+    struct mt_net_layer *cache = cache_of(net, il);
+    int latent = net->d->layers[il].attention == MT_ATTENTION_LATENT;
+    int windows = net->windowed.k_rows != NULL;
+    struct mt_node *q = rotated(net, qkv->q, inputs->k_rotation);
+    struct mt_node *k = qkv->k ? rotated(net, qkv->k, inputs->k_rotation) : NULL;
+    struct mt_node *v = qkv->v ? rotated(net, qkv->v, inputs->v_rotation) : NULL;
+    mt_graph_expand(g, q);
+    if (k && windows)
+        mt_graph_expand(g, k);
+    if (v)
+        mt_graph_expand(g, v);
+    if (k)
+        mt_graph_expand(g, k);
+    if (k)
+        store_keys(net, k, cache, inputs);
+    if (v && !latent)
+        store_values(net, v, cache, inputs);
+    struct mt_node *keys = cached_keys(net, il);
+    struct mt_node *values =
+        latent ? values_in_keys(net, keys, v->ne[0]) : cached_values(net, il);
+    struct mt_node *x = attend_cached(net, q, keys, values, il, decompress);
+    return rotated(net, x, inputs->v_rotation);
+}
+
+static struct mt_net_qkv fused_qkv(struct mt_net *net, struct mt_node *x, size_t il)
+{
+    struct mt_graph *g = net->graph;
+    const struct mt_model_layer *l = &net->d->layers[il];
+    uint64_t width = (l->heads + l->kv_heads) * l->key_size + l->kv_heads * l->value_size;
+    struct mt_node *all = mt_net_project(net, x, il, MT_SLOT_ATTN_QKV, width);
+    all = mt_net_biased(net, all, il, MT_SLOT_ATTN_QKV_B);
+    uint64_t row = mt_graph_row_bytes(MT_TYPE_F32, l->key_size);
+    struct mt_net_qkv qkv;
+    qkv.q = mt_op_heads(g, all, l->key_size, l->heads, row);
+    qkv.k = mt_op_heads(g, all, l->key_size, l->kv_heads, row);
+    qkv.v = mt_op_heads(g, all, l->value_size, l->kv_heads,
+                        mt_graph_row_bytes(MT_TYPE_F32, l->value_size));
+    return qkv;
+}
+
+struct mt_net_qkv mt_net_qkv(struct mt_net *net, struct mt_node *x, size_t il)
+{
+    struct mt_graph *g = net->graph;
+    const struct mt_model_layer *l = &net->d->layers[il];
+    struct mt_net_qkv qkv;
+    if (mt_net_has(net, il, MT_SLOT_ATTN_QKV))
+        return fused_qkv(net, x, il);
+    uint64_t n = x->ne[1];
+    qkv.q = mt_net_project(net, x, il, MT_SLOT_ATTN_Q, l->heads * l->key_size);
+    qkv.q = mt_net_biased(net, qkv.q, il, MT_SLOT_ATTN_Q_B);
+    qkv.k = mt_net_project(net, x, il, MT_SLOT_ATTN_K, l->kv_heads * l->key_size);
+    qkv.k = mt_net_biased(net, qkv.k, il, MT_SLOT_ATTN_K_BIAS);
+    qkv.v = mt_net_project(net, x, il, MT_SLOT_ATTN_V, l->kv_heads * l->value_size);
+    qkv.v = mt_net_biased(net, qkv.v, il, MT_SLOT_ATTN_V_BIAS);
+    qkv.q = mt_op_reshape(g, qkv.q, l->key_size, l->heads, n, 1);
+    qkv.k = mt_op_reshape(g, qkv.k, l->key_size, l->kv_heads, n, 1);
+    qkv.v = mt_op_reshape(g, qkv.v, l->value_size, l->kv_heads, n, 1);
+    return qkv;
+}
+
+struct mt_node *mt_net_rope(struct mt_net *net, struct mt_node *x, size_t il)
+{
+    (void)il;
+    return mt_op_rope(net->graph, x, net->positions, NULL);
+}
+
+static struct mt_node *normed(struct mt_net *net, struct mt_node *x, size_t il, enum mt_slot slot)
+{
+    return mt_net_has(net, il, slot) ? mt_net_norm(net, x, il, slot, 0) : x;
+}
+
+static int rotates(const struct mt_net *net, size_t il, unsigned traits)
+{
+    if (traits & MT_NET_NO_ROPE)
+        return 0;
+    return !(traits & MT_NET_ROPE_WINDOWED) || mt_net_is_windowed(net, il);
+}
+
+struct mt_node *mt_net_attention(struct mt_net *net, struct mt_node *x, size_t il, unsigned traits)
+{
+    struct mt_graph *g = net->graph;
+    uint64_t embedding = net->d->embedding_length;
+    struct mt_net_qkv qkv = mt_net_qkv(net, x, il);
+    int rope = rotates(net, il, traits);
+    /* Each chain is made whole before the next: the order of the results is that of the reads. */
+    qkv.q = normed(net, qkv.q, il, MT_SLOT_ATTN_Q_NORM);
+    if (rope)
+        qkv.q = mt_net_rope(net, qkv.q, il);
+    else if (traits & MT_NET_TEMPERATURE)
+        qkv.q = mt_op_map(g, qkv.q, net->attention_scale);
+    qkv.k = normed(net, qkv.k, il, MT_SLOT_ATTN_K_NORM);
+    if (rope)
+        qkv.k = mt_net_rope(net, qkv.k, il);
+    if (rope && traits & MT_NET_NORMS_QK_AFTER) {
+        qkv.q = mt_op_map(g, qkv.q, NULL);
+        qkv.k = mt_op_map(g, qkv.k, NULL);
+    }
+    if (traits & MT_NET_SCALES_QUERIES)
+        qkv.q = mt_op_map(g, qkv.q, NULL);
+    x = mt_net_attend(net, &qkv, il, NULL);
+    x = mt_net_project(net, x, il, MT_SLOT_ATTN_OUT, embedding);
+    return mt_net_biased(net, x, il, MT_SLOT_ATTN_OUT_B);
+}
+
+/* Queries come with a gate for the output of their head beside them. */
+struct mt_node *mt_net_gated_attention(struct mt_net *net, struct mt_node *x, size_t il)
+{
+    struct mt_graph *g = net->graph;
+    const struct mt_model_layer *l = &net->d->layers[il];
+    uint64_t embedding = x->ne[0];
+    uint64_t n = x->ne[1];
+    uint64_t size = l->key_size;
+    uint64_t row = mt_graph_row_bytes(MT_TYPE_F32, 2 * size);
+    struct mt_net_qkv qkv;
+    struct mt_node *both = mt_net_project(net, x, il, MT_SLOT_ATTN_Q, 2 * size * l->heads);
+    qkv.k = mt_net_project(net, x, il, MT_SLOT_ATTN_K, size * l->kv_heads);
+    qkv.v = mt_net_project(net, x, il, MT_SLOT_ATTN_V, l->value_size * l->kv_heads);
+    qkv.q = normed(net, mt_op_heads(g, both, size, l->heads, row), il, MT_SLOT_ATTN_Q_NORM);
+    qkv.k = mt_op_reshape(g, qkv.k, size, l->kv_heads, n, 1);
+    qkv.k = normed(net, qkv.k, il, MT_SLOT_ATTN_K_NORM);
+    struct mt_node *gate = mt_op_heads(g, both, size, l->heads, row);
+    qkv.v = mt_op_reshape(g, qkv.v, l->value_size, l->kv_heads, n, 1);
+    qkv.q = mt_net_rope(net, qkv.q, il);
+    qkv.k = mt_net_rope(net, qkv.k, il);
+    x = mt_net_attend(net, &qkv, il, NULL);
+    gate = mt_op_cont(g, gate, size * l->heads, n, 1);
+    x = mt_op_map(g, x, mt_op_map(g, gate, NULL));
+    return mt_net_project(net, x, il, MT_SLOT_ATTN_OUT, embedding);
+}
+
+static struct mt_node *latent_queries(struct mt_net *net, struct mt_node *x, size_t il,
+                                      uint64_t size)
+{
+    const struct mt_model_description *d = net->d;
+    uint64_t width = size * d->layers[il].heads;
+    if (!d->q_lora_rank)
+        return mt_net_project(net, x, il, MT_SLOT_ATTN_Q, width);
+    x = mt_net_project(net, x, il, MT_SLOT_ATTN_Q_A, d->q_lora_rank);
+    x = mt_net_norm(net, x, il, MT_SLOT_ATTN_Q_A_NORM, 0);
+    return mt_net_project(net, x, il, MT_SLOT_ATTN_Q_LORA_B, width);
+}
+
+struct mt_node *mt_net_latent_attention(struct mt_net *net, struct mt_node *x, size_t il,
+                                        unsigned traits)
+{
+    struct mt_graph *g = net->graph;
+    const struct mt_model_description *d = net->d;
+    uint64_t heads = d->layers[il].heads;
+    uint64_t rank = d->kv_lora_rank;
+    uint64_t rope = d->qk_rope_head_size;
+    uint64_t nope = d->qk_nope_head_size;
+    uint64_t n = x->ne[1];
+    struct mt_node *q = latent_queries(net, x, il, nope + rope);
+    q = mt_op_reshape(g, q, nope + rope, heads, n, 1);
+    struct mt_node *both = mt_net_project(net, x, il, MT_SLOT_ATTN_KV_A, rank + rope);
+    struct mt_node *compressed = mt_op_columns(g, both, rank);
+    struct mt_node *k_rope = mt_op_heads(g, both, rope, 1, both->nb[1]);
+    k_rope = mt_net_rope(net, k_rope, il);
+    compressed = mt_net_norm(net, compressed, il, MT_SLOT_ATTN_KV_A_NORM, 0);
+    struct mt_node *q_nope = mt_op_columns(g, q, nope);
+    struct mt_node *q_rope = mt_net_rope(net, mt_op_columns(g, q, rope), il);
+    struct mt_node *up = mt_net_weight(net, il, MT_SLOT_ATTN_K_LORA_B, nope, rank, heads);
+    struct mt_node *absorbed = mt_op_mul_mat(g, up, mt_op_permute(g, q_nope, 0, 2, 1, 3));
+    absorbed = mt_op_permute(g, absorbed, 0, 2, 1, 3);
+    struct mt_net_qkv qkv;
+    qkv.q = mt_op_concat(g, absorbed, q_rope, 0);
+    compressed = mt_op_reshape(g, compressed, rank, 1, n, 1);
+    qkv.k = mt_op_concat(g, compressed, k_rope, 0);
+    qkv.v = compressed;
+    if (traits & MT_NET_TEMPERATURE)
+        qkv.q = mt_op_map(g, qkv.q, net->attention_scale);
+    struct mt_node *down =
+        mt_net_weight(net, il, MT_SLOT_ATTN_V_LORA_B, rank, d->value_head_size, heads);
+    x = mt_net_attend(net, &qkv, il, down);
+    return mt_net_project(net, x, il, MT_SLOT_ATTN_OUT, d->embedding_length);
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/* Which parts the graph of each family of llama.cpp is made of. */
+#include <string.h>
+
+#include "predict/llama_net.h"
+
+struct family {
+    const char *name;
+    unsigned traits;
+    enum mt_net_knowledge knowledge;
+};
+
+#define GEMMA (MT_NET_SCALES_TOKENS | MT_NET_POST_NORMS)
+#define GRANITE                                                                                    \
+    (MT_NET_SCALES_EMBEDDING | MT_NET_SCALES_RESIDUAL | MT_NET_SCALES_LOGITS | MT_NET_NORMS_WEIGHTS)
+#define DELTA (MT_NET_NORM_AFTER | MT_NET_ROWS_LATE | MT_NET_ROWS_AFTER_NORM | MT_NET_NORMS_WEIGHTS)
+
+static const struct family families[] = {
+    {"llama", MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
+    {"qwen2", 0, MT_NET_EXACT},
+    {"qwen3", 0, MT_NET_EXACT},
+    {"qwen3moe", MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
+    {"phi3", MT_NET_HALVES | MT_NET_SCALES_QUERIES | MT_NET_ADDS_RESIDUAL_FIRST, MT_NET_EXACT},
+    {"glm4moe", MT_NET_NORM_AFTER | MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
+    {"deepseek2", MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
+    {"gemma3", GEMMA | MT_NET_SCALES_QUERIES, MT_NET_EXACT},
+    {"cohere2", MT_NET_PARALLEL | MT_NET_LAYER_NORM | MT_NET_ROPE_WINDOWED | MT_NET_SCALES_LOGITS,
+     MT_NET_EXACT},
+    {"gpt-oss", MT_NET_NORM_AFTER | MT_NET_SOFTMAX_LATE | MT_NET_ROWS_LATE, MT_NET_EXACT},
+    {"llama4", MT_NET_ROPE_WINDOWED | MT_NET_TEMPERATURE | MT_NET_NORMS_QK_AFTER |
+                   MT_NET_WEIGHTS_FIRST,
+     MT_NET_EXACT},
+    {"gemma4", GEMMA | MT_NET_CAPS_LOGITS | MT_NET_ROWS_LATE | MT_NET_ROWS_AFTER_NORM |
+                   MT_NET_NORMS_WEIGHTS,
+     MT_NET_EXACT},
+    {"gemma3n", MT_NET_SCALES_TOKENS | MT_NET_CAPS_LOGITS, MT_NET_EXACT},
+    {"mamba2", 0, MT_NET_EXACT},
+    {"granite", GRANITE, MT_NET_EXACT},
+    {"granitemoe", GRANITE, MT_NET_EXACT},
+    {"granitehybrid", GRANITE | MT_NET_NO_ROPE, MT_NET_EXACT},
+    {"falcon-h1", 0, MT_NET_EXACT},
+    {"qwen35", DELTA, MT_NET_EXACT},
+    {"qwen35moe", DELTA, MT_NET_EXACT},
+    {"qwen3next", DELTA, MT_NET_EXACT},
+    {"lfm2", MT_NET_EMBEDDING_NORM | MT_NET_ADDS_RESIDUAL_FIRST, MT_NET_EXACT},
+    {"lfm2moe", MT_NET_EMBEDDING_NORM | MT_NET_ADDS_RESIDUAL_FIRST | MT_NET_NORMS_WEIGHTS,
+     MT_NET_EXACT},
+};
+
+static const struct family unknown = {"", MT_NET_NORMS_WEIGHTS, MT_NET_GUESSED};
+
+static const struct family *family_of(const struct mt_net *net)
+{
+    const char *name = net->d->architecture;
+    for (size_t i = 0; name && i < sizeof families / sizeof *families; i++)
+        if (strcmp(families[i].name, name) == 0)
+            return &families[i];
+    return &unknown;
+}
+
+static int is_named(const struct mt_net *net, const char *name)
+{
+    return net->d->architecture && strcmp(net->d->architecture, name) == 0;
+}
+
+static struct mt_node *recurrent(struct mt_net *net, struct mt_node *x, size_t il)
+{
+    switch (net->d->layers[il].recurrence) {
+    case MT_RECURRENCE_DELTA_NET:
+        return mt_net_delta_net(net, x, il);
+    case MT_RECURRENCE_SHORT_CONVOLUTION:
+        return mt_net_short_convolution(net, x, il);
+    default:
+        return mt_net_mamba2(net, x, il);
+    }
+}
+
+static struct mt_node *attention(struct mt_net *net, struct mt_node *x, size_t il, unsigned traits)
+{
+    if (net->d->layers[il].attention == MT_ATTENTION_LATENT)
+        return mt_net_latent_attention(net, x, il, traits);
+    if (net->d->layers[il].attention == MT_ATTENTION_NONE)
+        return x;
+    for (size_t i = 0; i < net->n_layers; i++)
+        if (net->d->layers[i].recurrence == MT_RECURRENCE_DELTA_NET)
+            return mt_net_gated_attention(net, x, il);
+    return mt_net_attention(net, x, il, traits);
+}
+
+/* What the layer makes of its normed input: attention, a recurrence, or the sum of both. */
+static struct mt_node *mixed(struct mt_net *net, struct mt_node **residual, struct mt_node *x,
+                             size_t il, unsigned traits)
+{
+    const struct mt_model_layer *layer = &net->d->layers[il];
+    if (layer->recurrence == MT_RECURRENCE_NONE)
+        return attention(net, x, il, traits);
+    if (layer->attention == MT_ATTENTION_NONE)
+        return recurrent(net, x, il);
+    struct mt_node *attended = attention(net, x, il, traits);
+    x = mt_net_norm(net, *residual, il, MT_SLOT_ATTN_NORM, traits);
+    struct mt_node *other = recurrent(net, x, il);
+    return mt_op_map(net->graph, attended, other);
+}
+
+static int picks_rows(const struct mt_net *net, size_t il, unsigned traits)
+{
+    return il == net->n_layers - 1 && (!net->late_rows || !(traits & MT_NET_ROWS_LATE));
+}
+
+static struct mt_node *rows(struct mt_net *net, struct mt_node *x)
+{
+    return mt_op_get_rows(net->graph, x, net->output_rows);
+}
+
+static struct mt_node *added(struct mt_net *net, struct mt_node *x, struct mt_node *residual,
+                             int residual_first)
+{
+    return residual_first ? mt_op_map(net->graph, residual, x)
+                          : mt_op_map(net->graph, x, residual);
+}
+
+static int has_ffn(const struct mt_net *net, size_t il)
+{
+    const struct mt_model_layer *layer = &net->d->layers[il];
+    return layer->ff_length || layer->experts_used;
+}
+
+static struct mt_node *parallel_layer(struct mt_net *net, struct mt_node *in, size_t il,
+                                      unsigned traits)
+{
+    struct mt_node *x = mt_net_norm(net, in, il, MT_SLOT_ATTN_NORM, traits);
+    struct mt_node *ffn_in = x;
+    x = attention(net, x, il, traits);
+    if (picks_rows(net, il, traits)) {
+        x = rows(net, x);
+        in = rows(net, in);
+        ffn_in = rows(net, ffn_in);
+    }
+    struct mt_node *ffn = mt_net_ffn(net, ffn_in, il, traits);
+    return mt_op_map(net->graph, mt_op_map(net->graph, ffn, in), x);
+}
+
+/* Feed-forward with its norms and residual. */
+static struct mt_node *ffn_part(struct mt_net *net, struct mt_node *in, size_t il, unsigned traits)
+{
+    struct mt_graph *g = net->graph;
+    if (!has_ffn(net, il))
+        return in;
+    enum mt_slot norm = traits & MT_NET_NORM_AFTER ? MT_SLOT_ATTN_POST_NORM : MT_SLOT_FFN_NORM;
+    struct mt_node *x = mt_net_norm(net, in, il, norm, traits);
+    x = mt_net_ffn(net, x, il, traits);
+    if (traits & MT_NET_POST_NORMS)
+        x = mt_net_norm_unpinned(net, x, il, MT_SLOT_FFN_POST_NORM);
+    if (traits & MT_NET_SCALES_RESIDUAL)
+        x = mt_op_map(g, x, NULL);
+    return added(net, x, in, !!(traits & MT_NET_ADDS_RESIDUAL_FIRST));
+}
+
+static struct mt_node *layer(struct mt_net *net, struct mt_node *in, size_t il, unsigned traits)
+{
+    struct mt_graph *g = net->graph;
+    if (traits & MT_NET_PARALLEL)
+        return parallel_layer(net, in, il, traits);
+    int delta = (traits & DELTA) == DELTA;
+    int beside = net->d->layers[il].attention != MT_ATTENTION_NONE &&
+                 net->d->layers[il].recurrence != MT_RECURRENCE_NONE;
+    struct mt_node *residual = in;
+    struct mt_node *x = mt_net_norm(net, in, il, MT_SLOT_ATTN_NORM, traits);
+    if (delta)
+        mt_graph_expand(g, x);
+    x = mixed(net, &residual, x, il, traits);
+    if (beside) {
+        /* Falcon-H1 adds the residual before it picks rows, of the sum alone. */
+        residual = mt_op_map(g, x, residual);
+        residual = picks_rows(net, il, traits) ? rows(net, residual) : residual;
+        return ffn_part(net, residual, il, traits);
+    }
+    if (picks_rows(net, il, traits)) {
+        x = rows(net, x);
+        residual = rows(net, residual);
+    }
+    if (traits & MT_NET_POST_NORMS)
+        x = mt_net_norm(net, x, il, MT_SLOT_ATTN_POST_NORM, traits);
+    if (traits & MT_NET_SCALES_RESIDUAL)
+        x = mt_op_map(g, x, NULL);
+    int first = is_named(net, "lfm2") || is_named(net, "lfm2moe");
+    return ffn_part(net, added(net, x, residual, first), il, traits);
+}
+
+static int any_layer(const struct mt_net *net, int recurrent_ones)
+{
+    for (size_t i = 0; i < net->n_layers; i++)
+        if (recurrent_ones ? net->d->layers[i].recurrence != MT_RECURRENCE_NONE
+                           : net->d->layers[i].attention != MT_ATTENTION_NONE)
+            return 1;
+    return 0;
+}
+
+enum mt_net_knowledge mt_net_build(struct mt_net *net)
+{
+    const struct family *family = family_of(net);
+    unsigned traits = family->traits;
+    if (!net->late_rows)
+        traits &= ~(unsigned)(MT_NET_ROWS_LATE | MT_NET_ROWS_AFTER_NORM);
+    mt_net_positions(net);
+    mt_net_output_rows(net);
+    if (any_layer(net, 0))
+        mt_net_attention_inputs(net);
+    if (any_layer(net, 1))
+        mt_net_state_inputs(net);
+    if (traits & MT_NET_TEMPERATURE)
+        net->attention_scale =
+            mt_op_input(net->graph, MT_TYPE_F32, (uint64_t[4]){1, 1, net->tokens, 1});
+    if (is_named(net, "gemma4")) {
+        mt_net_build_gemma4(net, traits);
+    } else if (is_named(net, "gemma3n")) {
+        mt_net_build_gemma3n(net, traits);
+    } else {
+        struct mt_node *x = mt_net_embedding(net, traits);
+        for (size_t i = 0; i < net->n_layers; i++)
+            x = layer(net, x, i, traits);
+        mt_net_output(net, x, traits);
+    }
+    return family->knowledge;
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/* Inverse queries: the largest setting that fits. Knows how settings are tried, not what they cost.
+ *
+ * What a setting costs mostly grows with it, but not always: padding is a saw-tooth, a larger
+ * context may let the graph allocator find a better place. So the boundary that bisection finds is
+ * only a candidate, and the values beyond it are looked at too. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "predict/sheet.h"
+
+#define MIB             (UINT64_C(1) << 20)
+#define DEVICE_MOST_MIB (UINT64_C(1) << 24)
+#define CONTEXT_MOST    (UINT64_C(1) << 24) /* of a model that does not say */
+#define SEQUENCES_MOST  256
+#define LOOK_BEYOND     24 /* values past the boundary that are tried */
+#define CONTEXT_STEP    256
+
+/* A query under way. Values are counted from 1 to `n`, smallest demand first; `best` is the
+ * estimate of `best_index`. */
+struct query {
+    const struct mt_model *model;
+    struct mt_predict_settings settings;
+    enum mt_goal goal;
+    uint64_t step;
+    uint64_t n;
+    uint64_t each_tokens;  /* of each sequence */
+    uint64_t batch;        /* that the engine takes by itself, or that was given */
+    int context_is_shared; /* the engine divides the context among its sequences */
+    int has_budget;
+    uint64_t *device_bytes;
+    uint64_t best_index;
+    struct mt_estimate *best;
+    struct mt_error *error;
+};
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t value_at(const struct query *query, uint64_t index)
+{
+    if (query->goal == MT_GOAL_SMALLEST_DEVICE)
+        return (query->n + 1 - index) * query->step;
+    return index * query->step;
+}
+
+static void set(struct query *query, uint64_t value)
+{
+    struct mt_predict_settings *settings = &query->settings;
+    switch (query->goal) {
+    case MT_GOAL_CONTEXT:
+        settings->context_tokens = value;
+        break;
+    case MT_GOAL_SEQUENCES:
+        settings->sequences = value;
+        if (query->context_is_shared)
+            settings->context_tokens = value * query->each_tokens;
+        break;
+    case MT_GOAL_BATCH:
+        if (query->has_budget) {
+            settings->batched_tokens = value;
+            break;
+        }
+        settings->ubatch = value;
+        settings->batch = larger(query->batch, value);
+        break;
+    case MT_GOAL_SMALLEST_DEVICE:
+        for (size_t i = 0; i < settings->n_devices; i++)
+            query->device_bytes[i] = value;
+        break;
+    }
+}
+
+/* An engine with a budget takes as many sequences as it is told; that they fit at once is asked of
+ * the pool, at its low end. */
+static int holds_sequences(const struct query *query, const struct mt_estimate *estimate)
+{
+    const struct mt_estimate_pool *pool = &estimate->pool;
+    if (query->goal != MT_GOAL_SEQUENCES || !pool->present || !pool->pool_tokens)
+        return 1;
+    double sure = (double)pool->pool_tokens_low / (double)pool->pool_tokens;
+    return pool->concurrency * sure >= (double)estimate->settings.sequences;
+}
+
+/* Whether the value fits; the largest one that does is kept. Returns 1, 0, or an error. */
+static int try(struct query *query, uint64_t index)
+{
+    struct mt_estimate *estimate;
+    set(query, value_at(query, index));
+    int result = mt_estimate_create(query->model, &query->settings, &estimate, query->error);
+    if (result < 0)
+        return result;
+    int fits = estimate->verdict == MT_VERDICT_FITS && holds_sequences(query, estimate);
+    if (!fits || index <= query->best_index) {
+        mt_estimate_destroy(estimate);
+        return fits;
+    }
+    mt_estimate_destroy(query->best);
+    query->best = estimate;
+    query->best_index = index;
+    return 1;
+}
+
+/* Bisects between `best_index`, which fits or is 0, and `beyond`, which does not fit. */
+static int bisect(struct query *query, uint64_t beyond)
+{
+    while (beyond - query->best_index > 1) {
+        uint64_t middle = query->best_index + (beyond - query->best_index) / 2;
+        int fits = try(query, middle);
+        if (fits < 0)
+            return fits;
+        if (!fits)
+            beyond = middle;
+    }
+    return 0;
+}
+
+/* Tries the values just past the boundary. Returns 1 where one of them fits, 0, or an error. */
+static int look_beyond(struct query *query)
+{
+    uint64_t boundary = query->best_index;
+    for (uint64_t i = 2; i <= LOOK_BEYOND && boundary + i < query->n; i++) {
+        int fits = try(query, boundary + i);
+        if (fits)
+            return fits;
+    }
+    return 0;
+}
+
+static int search(struct query *query)
+{
+    int result = try(query, query->n);
+    if (result)
+        return result < 0 ? result : 0;
+    do {
+        result = bisect(query, query->n);
+        if (result == 0)
+            result = look_beyond(query);
+    } while (result > 0);
+    return result;
+}
+
+/* The engine's own answer to the settings as they are, for what the query needs of it. */
+static int ask(struct query *query, struct mt_estimate **estimate)
+{
+    return mt_estimate_create(query->model, &query->settings, estimate, query->error);
+}
+
+/* Contexts between two steps take what the larger one takes. */
+static uint64_t step_of(const struct mt_engine *engine)
+{
+    uint64_t flash = mt_engine_number(engine, "cache.pad.flash", 0);
+    uint64_t plain = mt_engine_number(engine, "cache.pad.plain", flash);
+    if (flash && plain)
+        return flash < plain ? flash : plain;
+    return larger(mt_engine_number(engine, "block_tokens", CONTEXT_STEP), 1);
+}
+
+static int prepare_context(struct query *query, const struct mt_engine *engine)
+{
+    uint64_t most = mt_model_describe(query->model)->context_length;
+    query->step = step_of(engine);
+    if (!most)
+        most = CONTEXT_MOST;
+    query->n = larger(most / query->step, 1);
+    return 0;
+}
+
+static int prepare_counts(struct query *query, const struct mt_engine *engine)
+{
+    struct mt_estimate *estimate;
+    int result = ask(query, &estimate);
+    if (result < 0)
+        return result;
+    const struct mt_predict_settings *complete = &estimate->settings;
+    query->has_budget = estimate->pool.present;
+    query->batch = complete->batch;
+    query->step = 1;
+    query->context_is_shared = mt_engine_has(engine, "flag.style", "server");
+    query->each_tokens = complete->context_tokens / larger(query->settings.sequences, 1);
+    if (query->goal == MT_GOAL_SEQUENCES)
+        query->n = mt_engine_number(engine, "sequences.max", SEQUENCES_MOST);
+    else
+        query->n = larger(complete->context_tokens, 1);
+    mt_estimate_destroy(estimate);
+    return query->each_tokens ? 0
+                              : mt_fail(query->error, MT_EARG, MT_NO_OFFSET,
+                                        "there are more sequences than tokens of context");
+}
+
+static int prepare_device(struct query *query)
+{
+    struct mt_predict_settings *settings = &query->settings;
+    if (!settings->n_devices)
+        settings->n_devices = 1;
+    query->device_bytes = calloc(settings->n_devices, sizeof *query->device_bytes);
+    if (!query->device_bytes)
+        return mt_fail(query->error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    settings->device_bytes = query->device_bytes;
+    query->step = MIB;
+    query->n = DEVICE_MOST_MIB;
+    return 0;
+}
+
+static int prepare(struct query *query)
+{
+    const struct mt_predict_settings *settings = &query->settings;
+    struct mt_engine engine;
+    int result =
+        mt_engine_find(settings->engine ? settings->engine : "llama.cpp", &engine, query->error);
+    if (result < 0)
+        return result;
+    if (query->goal == MT_GOAL_SMALLEST_DEVICE)
+        return prepare_device(query);
+    if (!settings->n_devices && !settings->host_bytes)
+        return mt_fail(query->error, MT_EARG, MT_NO_OFFSET,
+                       "what fits can be said only where a capacity is given");
+    return query->goal == MT_GOAL_CONTEXT ? prepare_context(query, &engine)
+                                          : prepare_counts(query, &engine);
+}
+
+int mt_estimate_solve(const struct mt_model *model, const struct mt_predict_settings *settings,
+                      enum mt_goal goal, uint64_t *answer, struct mt_estimate **estimate,
+                      struct mt_error *error)
+{
+    struct query query = {.model = model, .settings = *settings, .goal = goal, .error = error};
+    int result = prepare(&query);
+    if (result == 0)
+        result = search(&query);
+    free(query.device_bytes);
+    if (result < 0) {
+        mt_estimate_destroy(query.best);
+        return result;
+    }
+    *answer = query.best ? value_at(&query, query.best_index) : 0;
+    if (query.best)
+        *estimate = query.best;
+    return 0;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* Caches, states and activations of the engines on PyTorch, and arithmetic that cannot overflow. */
+#include "predict/torch.h"
+
+#include <string.h>
+
+uint64_t mt_ceil_div(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+uint64_t mt_mul(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    if (__builtin_mul_overflow(a, b, &product) || product > UINT64_MAX / 4)
+        return UINT64_MAX / 4;
+    return product;
+}
+
+uint64_t mt_scale(uint64_t bytes, double factor)
+{
+    double scaled = (double)bytes * factor;
+    if (!(scaled > 0))
+        return 0;
+    return scaled < 4e18 ? (uint64_t)(scaled + 0.5) : UINT64_MAX / 4;
+}
+
+double mt_gib(uint64_t bytes)
+{
+    return (double)bytes / (double)MT_GIB;
+}
+
+int mt_begins(const char *text, const char *start)
+{
+    return text && strncmp(text, start, strlen(start)) == 0;
+}
+
+uint64_t mt_torch_layers(const struct mt_predict_input *in)
+{
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < in->d->n_layers; i++)
+        n += !in->d->layers[i].is_draft || in->settings->draft_tokens;
+    return n;
+}
+
+void mt_torch_stage_of(const struct mt_predict_input *in, uint64_t stage, uint64_t n_stages,
+                       struct mt_torch_stage *part)
+{
+    uint64_t layers = mt_torch_layers(in);
+    uint64_t each = layers / n_stages;
+    uint64_t rest = layers % n_stages;
+    uint64_t first = 0;
+    uint64_t own = 0;
+    for (uint64_t i = 0; i <= stage; i++) {
+        first += own;
+        own = each + (i + 1 < n_stages && i + 1 + rest >= n_stages);
+    }
+    *part = (struct mt_torch_stage){.first = first,
+                                    .end = first + own,
+                                    .is_first = stage == 0,
+                                    .is_last = stage + 1 == n_stages};
+}
+
+/* Latent vectors in 8 bit keep their rotary part in 16 bit and have four scales. */
+const struct mt_torch_cell *mt_torch_cell_of(const char *name)
+{
+    static const struct mt_torch_cell cells[] = {
+        {"auto", 2, 0, 0},
+        {"bfloat16", 2, 0, 0},
+        {"float16", 2, 0, 0},
+        {"float32", 4, 0, 0},
+        {"fp8", 1, 0, 0},
+        {"fp8_e4m3", 1, 0, 0},
+        {"fp8_e5m2", 1, 0, 0},
+        {"fp8_ds_mla", 1, 0, 656},
+        {"int8", 1, 0, 0},
+        {"fp8_per_token_head", 1, 4, 0},
+        {"int8_per_token_head", 1, 4, 0},
+        {"nvfp4", 0.5625, 0, 0},
+        {"q2", 2.5 / 8, 0, 0},
+        {"q3", 3.5 / 8, 0, 0},
+        {"q4", 4.5 / 8, 0, 0},
+        {"q5", 5.5 / 8, 0, 0},
+        {"q6", 6.5 / 8, 0, 0},
+        {"q7", 7.5 / 8, 0, 0},
+        {"q8", 8.5 / 8, 0, 0},
+    };
+    static const char *const others[][2] = {
+        {"bf16", "bfloat16"}, {"f16", "float16"}, {"fp16", "float16"}, {"f32", "float32"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(others[i][0], name))
+            name = others[i][1];
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
+        if (!strcmp(cells[i].name, name))
+            return &cells[i];
+    return NULL;
+}
+
+uint64_t mt_torch_token_bytes(const struct mt_model_layer *layer, const struct mt_torch_cell *cell,
+                              uint64_t tensor_parallel)
+{
+    switch (layer->attention) {
+    case MT_ATTENTION_NONE:
+    case MT_ATTENTION_CROSS:
+        return 0;
+    case MT_ATTENTION_LATENT:
+        if (cell->latent_bytes)
+            return cell->latent_bytes;
+        return mt_scale(layer->key_size + layer->value_size, cell->bytes);
+    case MT_ATTENTION_GLOBAL:
+    case MT_ATTENTION_SLIDING:
+    case MT_ATTENTION_CHUNKED:
+        break;
+    }
+    uint64_t heads =
+        layer->kv_heads > tensor_parallel ? mt_ceil_div(layer->kv_heads, tensor_parallel) : 1;
+    uint64_t head = mt_scale(layer->key_size + layer->value_size, cell->bytes);
+    return mt_mul(heads, head + (layer->value_size ? 2 : 1) * cell->bytes_of_head);
+}
+
+uint64_t mt_torch_state_element_bytes(const struct mt_model_description *d)
+{
+    static const char *const full[] = {"qwen35", "qwen3.5", "kimi", "jamba"};
+    for (size_t i = 0; i < sizeof full / sizeof *full; i++)
+        if (mt_begins(d->architecture, full[i]))
+            return 4;
+    return 2;
+}
+
+/* Channels of the convolution: of delta nets and Mamba 2 also keys and queries (B and C) go through
+ * it; Kimi has one for each of q, k and v. */
+static uint64_t conv_channels(const struct mt_model_description *d,
+                              const struct mt_model_layer *layer)
+{
+    uint64_t groups = mt_mul(2 * d->group_count, d->state_size);
+    switch (layer->recurrence) {
+    case MT_RECURRENCE_DELTA_NET:
+    case MT_RECURRENCE_MAMBA2:
+        return d->inner_size + groups;
+    case MT_RECURRENCE_KIMI_DELTA:
+        return 3 * d->inner_size;
+    case MT_RECURRENCE_MAMBA:
+        return d->inner_size;
+    case MT_RECURRENCE_SHORT_CONVOLUTION:
+    case MT_RECURRENCE_RWKV:
+        return d->embedding_length;
+    case MT_RECURRENCE_NONE:
+        break;
+    }
+    return 0;
+}
+
+uint64_t mt_torch_state_bytes(const struct mt_model_description *d,
+                              const struct mt_model_layer *layer, uint64_t tensor_parallel,
+                              uint64_t conv_bytes, uint64_t state_bytes, uint64_t rows)
+{
+    uint64_t kernel = layer->recurrence == MT_RECURRENCE_SHORT_CONVOLUTION && d->short_conv_cache
+                          ? d->short_conv_cache
+                          : d->conv_kernel;
+    uint64_t channels = mt_ceil_div(conv_channels(d, layer), tensor_parallel);
+    uint64_t conv = mt_mul(mt_mul((kernel ? kernel - 1 : 0) + rows, channels), conv_bytes);
+    if (layer->recurrence == MT_RECURRENCE_NONE ||
+        layer->recurrence == MT_RECURRENCE_SHORT_CONVOLUTION)
+        return layer->recurrence == MT_RECURRENCE_NONE ? 0 : conv;
+    uint64_t state = mt_mul(mt_ceil_div(d->inner_size, tensor_parallel), d->state_size);
+    return conv + mt_mul(state, state_bytes);
+}
+
+/* Elements that a token needs inside the feed-forward: gate, up and their product; of experts the
+ * rows of all that it is sent to, and those that come back. */
+static uint64_t mlp_width(const struct mt_model_layer *layer, uint64_t embedding, uint64_t parallel)
+{
+    uint64_t dense = 3 * mt_ceil_div(layer->ff_length, parallel);
+    if (!layer->experts)
+        return dense;
+    uint64_t inner = mt_ceil_div(layer->expert_ff_length, parallel);
+    uint64_t first = 2 * inner > embedding ? 2 * inner : embedding;
+    uint64_t routed = mt_mul(layer->experts_used, first + inner);
+    uint64_t shared = 3 * mt_ceil_div(layer->shared_ff_length, parallel);
+    return routed + shared > dense ? routed + shared : dense;
+}
+
+void mt_torch_forward_of(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
+                         uint64_t tokens, struct mt_torch_forward *forward)
+{
+    uint64_t widest = 0;
+    for (uint64_t i = stage->first; i < stage->end && i < in->d->n_layers; i++) {
+        uint64_t width =
+            mlp_width(&in->d->layers[i], in->d->embedding_length,
+                      in->settings->tensor_parallel ? in->settings->tensor_parallel : 1);
+        widest = width > widest ? width : widest;
+    }
+    forward->hidden_bytes = mt_mul(tokens, 4 * 2 * in->d->embedding_length);
+    forward->mlp_bytes = mt_mul(tokens, 2 * widest);
+    forward->bytes = forward->hidden_bytes + forward->mlp_bytes;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/* What the engines on PyTorch have in common: how weights and caches are divided among ranks.
+ *
+ * A rank is one device. Ranks of a stage share its layers (tensor parallel), stages share the
+ * layers among them (pipeline parallel); rank `stage * tensor_parallel + r` is device of that
+ * number. */
+#ifndef MT_PREDICT_TORCH_H
+#define MT_PREDICT_TORCH_H
+
+#include "predict/sheet.h"
+
+#define MT_MIB (UINT64_C(1) << 20)
+#define MT_GIB (UINT64_C(1) << 30)
+
+/* One stage of the pipeline: layers [first, end), and what the two ends hold beside them. */
+struct mt_torch_stage {
+    uint64_t first;
+    uint64_t end;
+    int is_first;
+    int is_last;
+};
+
+/* Weights of one rank of a stage. The parts are of `bytes`. */
+struct mt_torch_weights {
+    uint64_t bytes;
+    uint64_t vocabulary_bytes; /* embeddings and output, padded and divided */
+    uint64_t replicated_bytes; /* held whole by every rank */
+    uint64_t mxfp4_bytes;      /* experts that kernels lay out anew */
+};
+
+/* How the weights' types change when they are loaded: 0: not at all; 2: floats become 16 bit; 1:
+ * the matrices of the layers become 8 bit with a scale for each row, other floats 16 bit; 4: 32
+ * bit. */
+struct mt_torch_load {
+    uint64_t tensor_parallel;
+    uint64_t vocabulary_padding; /* rows of embeddings are a multiple of it */
+    int float_bytes;
+};
+
+/* Whether the model's layer `index` is loaded: layers that only draft are not, unless tokens are
+ * drafted. The number of layers that are. */
+uint64_t mt_torch_layers(const struct mt_predict_input *in);
+
+/* Divides the layers: as many for each stage, the rest to those before the last. */
+void mt_torch_stage_of(const struct mt_predict_input *in, uint64_t stage, uint64_t n_stages,
+                       struct mt_torch_stage *part);
+
+void mt_torch_weights_of(const struct mt_predict_input *in, const struct mt_torch_load *load,
+                         const struct mt_torch_stage *stage, struct mt_torch_weights *weights);
+
+/* How floats are loaded by the settings' weight_type ("auto", "bf16", "float16", "fp8", "float32").
+ * Errors: MT_EARG. */
+int mt_torch_float_bytes(const struct mt_predict_input *in, int *float_bytes,
+                         struct mt_error *error);
+
+/* Bytes that one token takes in a layer's cache on one rank. `cell` is what a type stores. */
+struct mt_torch_cell {
+    const char *name;
+    double bytes;           /* of an element */
+    uint64_t bytes_of_head; /* more for each head of K and of V: scales */
+    uint64_t latent_bytes;  /* of a whole vector of a latent layer; 0: as any other */
+};
+const struct mt_torch_cell *mt_torch_cell_of(const char *name);
+uint64_t mt_torch_token_bytes(const struct mt_model_layer *layer, const struct mt_torch_cell *cell,
+                              uint64_t tensor_parallel);
+
+/* Bytes of a layer's recurrent state for one sequence on one rank: its convolution's inputs in
+ * `conv_bytes` an element with `rows` more of them, and its state in `state_bytes` an element. */
+uint64_t mt_torch_state_bytes(const struct mt_model_description *d,
+                              const struct mt_model_layer *layer, uint64_t tensor_parallel,
+                              uint64_t conv_bytes, uint64_t state_bytes, uint64_t rows);
+
+/* Bytes of an element of the recurrent state: some families say 32 bit, others have the model's. */
+uint64_t mt_torch_state_element_bytes(const struct mt_model_description *d);
+
+/* The forward pass of `tokens` through the widest layer of a stage, activations of 16 bit. */
+struct mt_torch_forward {
+    uint64_t bytes;
+    uint64_t hidden_bytes; /* of it, for the residual stream */
+    uint64_t mlp_bytes;    /* of it, inside the feed-forward or the experts */
+};
+void mt_torch_forward_of(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
+                         uint64_t tokens, struct mt_torch_forward *forward);
+
+/* Refuses the settings that only llama.cpp and its kin know; `batch_name` is what the engine calls
+ * the tokens of a batch. Errors: MT_EARG. */
+int mt_torch_refuse(const struct mt_engine *engine, const struct mt_predict_settings *settings,
+                    const char *batch_name, struct mt_error *error);
+/* Refuses a model whose format is not in the engine's key "formats". Errors: MT_EUNSUPPORTED. */
+int mt_torch_refuse_format(const struct mt_model *model, const struct mt_engine *engine,
+                           struct mt_error *error);
+/* Puts in the parallel sizes and checks them against the devices and the heads. Errors: MT_EARG. */
+int mt_torch_complete_parallel(const struct mt_model *model, const struct mt_engine *engine,
+                               struct mt_predict_settings *settings, struct mt_error *error);
+/* Puts in the cache's type; those of the key "kv_types" are known, the first one is the default.
+ * Errors: MT_EARG, which names the nearest. */
+int mt_torch_complete_kv_type(const struct mt_engine *engine, struct mt_predict_settings *settings,
+                              struct mt_error *error);
+
+/* a / b rounded up; b is not 0. */
+uint64_t mt_ceil_div(uint64_t a, uint64_t b);
+/* a * b, UINT64_MAX / 4 where it does not fit: far above any device, and sums of a few still fit.
+ */
+uint64_t mt_mul(uint64_t a, uint64_t b);
+/* bytes * factor. */
+uint64_t mt_scale(uint64_t bytes, double factor);
+/* A size in GiB, for formulas. */
+double mt_gib(uint64_t bytes);
+/* Whether a text, NULL too, begins with `start`. */
+int mt_begins(const char *text, const char *start);
+
+#endif
