@@ -77,7 +77,10 @@ static struct series find_series(struct describing *g, const char *suffix, uint6
         series.otherwise = number(g, suffix, otherwise);
         series.pair = NULL;
     } else if (!series.pair->items || series.pair->n_items < g->n_layers) {
-        fail_pair(g, series.pair, "has fewer numbers than the model has layers");
+        if (series.pair->n_items < g->n_layers)
+            fail_pair(g, series.pair, "has fewer numbers than the model has layers");
+        else if (g->n_layers != 0)
+            fail_pair(g, series.pair, "is no list of a number for each layer");
         series.pair = NULL;
     }
     return series;
