@@ -7,3 +7,5 @@ memtally compare before.json after.json
 memtally compare before.json after.json --json >compared.json
 grep -e '"kind"' -e '"all_within"' -e '"name"' compared.json
 memtally compare before.json after.json --format csv --output out.csv && cat out.csv
+sed 's/"total_resident_bytes": 2900/"total_resident_bytes": 2901/' before.json >wrong.json
+memtally compare wrong.json after.json | grep note
