@@ -193,8 +193,8 @@ static void test_block_size_of_hybrids_is_that_of_the_logs(void **state)
     assert_int_equal(block_tokens("fp8"), 1568);
 }
 
-/* Gemma 3's 62 layers are 10 that see all and 52 with a window: the latter are six groups of ten, of
- * which eight layers only fill up the last. */
+/* Gemma 3's 62 layers are 10 that see all and 52 with a window: the latter are six groups of ten,
+ * of which eight layers only fill up the last. */
 static void test_windowed_layers_are_padded_into_groups(void **state)
 {
     (void)state;
