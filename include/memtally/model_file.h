@@ -206,6 +206,17 @@ int mt_model_open(const char *path, const struct mt_model_files *files, struct m
 
 void mt_model_close(struct mt_model *model);
 
+/* Writes the path of the manifest that a name stands for in Ollama's store: "llama3.2:1b",
+ * "user/model", "hf.co/user/model:Q4_K_M". `store` is the folder that holds "manifests" and
+ * "blobs". Nothing is opened. Any thread. Returns 0, MT_EARG (no such name can be), MT_ELIMIT (it
+ * does not fit in `size` bytes). */
+int mt_ollama_manifest_path(const char *store, const char *name, char *path, size_t size);
+
+/* Writes what the FROM line of a Modelfile of `length` bytes names: a path or a name. Any thread.
+ * Returns 0, MT_ENOTFOUND (there is no such line), MT_EFORMAT (it names nothing, or more than fits
+ * in `size` bytes). */
+int mt_ollama_modelfile_from(const char *text, size_t length, char *from, size_t size);
+
 /* The description. Borrowed until mt_model_close(). */
 const struct mt_model_description *mt_model_describe(const struct mt_model *model);
 

@@ -299,12 +299,11 @@ static int note_encoders(struct mt_model *model, const struct mt_hf_config *conf
                                        : "audio");
 }
 
-/* Bounds check of what the rest relies on. */
 static int tensors_of(struct mt_model *model, const struct mt_hf_config *config,
                       const struct mt_model_files *files, const char *path, struct mt_error *error)
 {
-    int found = 0;
-    int code = files ? mt_safetensors_beside(model, files, path, &found, error) : 0;
+    int found = model->tensors != NULL;
+    int code = found || !files ? 0 : mt_safetensors_beside(model, files, path, &found, error);
     if (code)
         return code;
     if (found) {
@@ -344,8 +343,8 @@ int mt_hf_config_read(struct mt_model *model, const struct mt_model_files *files
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
     int code = mt_hf_read_text(source, path, MT_HF_CONFIG_BYTES_MAX, &text, &length, error);
     if (!code) {
-        model->description.path = mt_arena_copy(&model->arena, path, strlen(path));
-        model->description.n_files = 1;
+        if (!model->tensors)
+            model->description.n_files = 1;
         model->description.header_bytes += length;
         config->path = path;
         config->text = text;

@@ -58,6 +58,7 @@ enum mt_hf_trait {
     MT_HF_EXPERT_BIAS = 1 << 26, /* experts and router have biases */
     MT_HF_OUTPUT_BIAS = 1 << 27, /* the output matrix has a bias */
     MT_HF_MAMBA_NORMS = 1 << 28, /* norms of the step and of both projections of the state */
+    MT_HF_DRAFT_HEAD = 1 << 29,  /* draft layers bring embeddings and an output matrix along */
 };
 
 struct mt_hf_default {

@@ -56,6 +56,7 @@ static int type_of_word(const struct mt_json_token *word)
     } words[] = {{"full_attention", TYPE_FULL},
                  {"attention", TYPE_FULL},
                  {"indexed_attention", TYPE_FULL},
+                 {"deepseek_sparse_attention", TYPE_FULL},
                  {"sliding_attention", TYPE_SLIDING},
                  {"heavily_compressed_attention", TYPE_SLIDING},
                  {"compressed_sparse_attention", TYPE_SLIDING},
@@ -161,9 +162,8 @@ static void types_of_period(struct layering *layering)
 {
     const struct mt_hf_config *config = layering->config;
     enum layer_type local = has_trait(layering, MT_HF_CHUNKED) ? TYPE_CHUNKED : TYPE_SLIDING;
-    uint64_t period =
-        MT_HF_FIRST(config, MT_HF_sliding_window_pattern, MT_HF__sliding_window_pattern,
-                    MT_HF_global_attn_every_n_layers);
+    uint64_t period = MT_HF_FIRST(config, MT_HF_sliding_window_pattern,
+                                  MT_HF__sliding_window_pattern, MT_HF_global_attn_every_n_layers);
     if (!period)
         period = config->family->period;
     if (config->values[MT_HF_sliding_window_pattern].is_there &&
@@ -227,8 +227,8 @@ static int choose_types(struct layering *layering, struct mt_error *error)
 {
     const struct mt_hf_config *config = layering->config;
     const struct mt_hf_value *pattern = &config->values[MT_HF_hybrid_override_pattern];
-    enum mt_hf_field list = config->values[MT_HF_layer_types].is_there ? MT_HF_layer_types
-                                                                       : MT_HF_layers_block_type;
+    enum mt_hf_field list =
+        config->values[MT_HF_layer_types].is_there ? MT_HF_layer_types : MT_HF_layers_block_type;
     if (config->values[list].is_there && !has_trait(layering, MT_HF_BOTH)) {
         if (mt_hf_each(config, list, take_type, layering))
             return mt_hf_fail(config, list, MT_EFORMAT,
@@ -282,8 +282,7 @@ static int is_sparse(const struct layering *layering, uint64_t i)
     const struct mt_hf_config *config = layering->config;
     uint64_t leading = MT_HF_FIRST(config, MT_HF_first_k_dense_replace, MT_HF_num_dense_layers);
     uint64_t frequency = mt_hf_number(config, MT_HF_moe_layer_freq, 1);
-    uint64_t step =
-        MT_HF_FIRST(config, MT_HF_decoder_sparse_step, MT_HF_interleave_moe_layer_step);
+    uint64_t step = MT_HF_FIRST(config, MT_HF_decoder_sparse_step, MT_HF_interleave_moe_layer_step);
     uint64_t period = mt_hf_number(config, MT_HF_expert_layer_period, 0);
     if (layering->types[i] == TYPE_MLP_ONLY)
         return 0;
@@ -347,20 +346,20 @@ static void take_ff_lengths(struct layering *layering)
         layering->experts = 0;
     if (!layering->experts)
         return;
-    layering->experts_used = MT_HF_FIRST(config, MT_HF_num_experts_per_tok,
-                                         MT_HF_num_experts_per_token, MT_HF_top_k_experts,
-                                         MT_HF_moe_topk);
-    layering->expert_ff_length = MT_HF_FIRST(config, MT_HF_moe_intermediate_size,
-                                             MT_HF_intermediate_size);
+    layering->experts_used =
+        MT_HF_FIRST(config, MT_HF_num_experts_per_tok, MT_HF_num_experts_per_token,
+                    MT_HF_top_k_experts, MT_HF_moe_topk);
+    layering->expert_ff_length =
+        MT_HF_FIRST(config, MT_HF_moe_intermediate_size, MT_HF_intermediate_size);
 }
 
 static void take_shared(struct layering *layering)
 {
     const struct mt_hf_config *config = layering->config;
     uint64_t n = MT_HF_FIRST(config, MT_HF_n_shared_experts, MT_HF_num_shared_experts);
-    uint64_t own = MT_HF_FIRST(config, MT_HF_shared_expert_intermediate_size,
-                               MT_HF_moe_shared_expert_intermediate_size,
-                               MT_HF_shared_intermediate_size);
+    uint64_t own =
+        MT_HF_FIRST(config, MT_HF_shared_expert_intermediate_size,
+                    MT_HF_moe_shared_expert_intermediate_size, MT_HF_shared_intermediate_size);
     if (has_trait(layering, MT_HF_CHUNKED))
         own = layering->expert_ff_length;
     if (!layering->experts && mt_hf_number(config, MT_HF_shared_intermediate_size, 0))
@@ -508,8 +507,8 @@ static void set_draft(const struct layering *layering, uint64_t i, struct mt_mod
     layer->is_draft = 1;
     layer->cache_layer = i;
     set_attention(layering, has_trait(layering, MT_HF_DEEPSEEK4) ? TYPE_SLIDING : TYPE_FULL, layer);
-    set_feed_forward(layering, layering->sparse[layering->n - 1] || has_trait(layering, MT_HF_ONE_MIXER),
-                     layer);
+    set_feed_forward(
+        layering, layering->sparse[layering->n - 1] || has_trait(layering, MT_HF_ONE_MIXER), layer);
 }
 
 static void set_recurrent(struct layering *layering)
@@ -518,8 +517,7 @@ static void set_recurrent(struct layering *layering)
     struct mt_model_description *description = layering->description;
     uint64_t hidden = description->embedding_length;
     uint64_t expand = MT_HF_FIRST(config, MT_HF_mamba_expand, MT_HF_expand);
-    description->conv_kernel =
-        MT_HF_FIRST(config, MT_HF_mamba_d_conv, MT_HF_conv_kernel);
+    description->conv_kernel = MT_HF_FIRST(config, MT_HF_mamba_d_conv, MT_HF_conv_kernel);
     description->state_size =
         MT_HF_FIRST(config, MT_HF_mamba_d_state, MT_HF_ssm_state_size, MT_HF_state_size);
     if (has_trait(layering, MT_HF_MAMBA)) {
@@ -532,8 +530,7 @@ static void set_recurrent(struct layering *layering)
     }
     description->time_step_rank =
         MT_HF_FIRST(config, MT_HF_mamba_n_heads, MT_HF_mamba_num_heads, MT_HF_num_heads);
-    description->group_count =
-        MT_HF_FIRST(config, MT_HF_mamba_n_groups, MT_HF_n_groups);
+    description->group_count = MT_HF_FIRST(config, MT_HF_mamba_n_groups, MT_HF_n_groups);
     description->inner_size = MT_HF_FIRST(config, MT_HF_mamba_d_ssm);
     uint64_t head = mt_hf_number(config, MT_HF_mamba_head_dim, 0);
     if (!description->inner_size)
@@ -566,8 +563,8 @@ static void set_linear_attention(struct layering *layering)
     description->state_size = mt_hf_number(config, MT_HF_linear_key_head_dim, 0);
     description->group_count = mt_hf_number(config, MT_HF_linear_num_key_heads, 0);
     description->time_step_rank = mt_hf_number(config, MT_HF_linear_num_value_heads, 0);
-    description->inner_size = description->time_step_rank *
-                              mt_hf_number(config, MT_HF_linear_value_head_dim, 0);
+    description->inner_size =
+        description->time_step_rank * mt_hf_number(config, MT_HF_linear_value_head_dim, 0);
 }
 
 static void set_recurrences(struct layering *layering)
@@ -613,6 +610,13 @@ static void set_numbers(struct mt_model_description *description, const struct m
             : 1;
 }
 
+static int count_entry(void *to, size_t index, const struct mt_json_token *value)
+{
+    (void)value;
+    *(uint64_t *)to = index + 1;
+    return 0;
+}
+
 static int count_layers(struct layering *layering, struct mt_error *error)
 {
     const struct mt_hf_config *config = layering->config;
@@ -621,6 +625,9 @@ static int count_layers(struct layering *layering, struct mt_error *error)
                               MT_HF_num_layers);
     if (!layering->n && pattern->is_there && pattern->token.type == MT_JSON_STRING)
         layering->n = pattern->token.length;
+    for (int i = 0; i < 2 && !layering->n; i++)
+        mt_hf_each(config, i ? MT_HF_layers_block_type : MT_HF_layer_types, count_entry,
+                   &layering->n);
     uint64_t drafts =
         MT_HF_FIRST(config, MT_HF_num_nextn_predict_layers, MT_HF_mtp_num_hidden_layers);
     if (layering->n == 0 || layering->n > MT_HF_LAYERS_MAX || drafts > MT_HF_LAYERS_MAX)
@@ -635,8 +642,8 @@ static int check_sizes(struct layering *layering, struct mt_error *error)
 {
     const struct mt_hf_config *config = layering->config;
     struct mt_model_description *description = layering->description;
-    int attends = !has_trait(layering, MT_HF_ONE_MIXER) ||
-                  mt_hf_number(config, MT_HF_num_attention_heads, 0);
+    int attends =
+        !has_trait(layering, MT_HF_ONE_MIXER) || mt_hf_number(config, MT_HF_num_attention_heads, 0);
     if (!description->embedding_length)
         return mt_hf_fail(config, MT_HF_hidden_size, MT_EFORMAT,
                           "expected hidden_size to be a number from 1 on", error);

@@ -53,8 +53,7 @@ int mt_st_list_add(struct mt_st_list *list, const struct mt_st_tensor *tensor)
 {
     if (list->n == list->capacity) {
         size_t capacity = list->capacity ? list->capacity + list->capacity / 2 : 256;
-        struct mt_st_tensor *tensors =
-            reallocarray(list->tensors, capacity, sizeof *list->tensors);
+        struct mt_st_tensor *tensors = reallocarray(list->tensors, capacity, sizeof *list->tensors);
         if (!tensors)
             return MT_ENOMEM;
         list->tensors = tensors;
@@ -89,8 +88,8 @@ static int tensor_at(const struct mt_model *model, uint64_t index, struct mt_mod
     tensor->name = record->name;
     tensor->name_length = record->name_length;
     tensor->type_known = record->type < MT_ST_TYPES;
-    tensor->type = tensor->type_known ? types[record->type].name
-                                      : list->unknown[record->type - MT_ST_TYPES];
+    tensor->type =
+        tensor->type_known ? types[record->type].name : list->unknown[record->type - MT_ST_TYPES];
     tensor->n_dims = record->n_dims;
     for (unsigned i = 0; i < record->n_dims; i++)
         tensor->dims[i] = record->dims[record->n_dims - 1 - i];

@@ -35,7 +35,7 @@ enum mt_st_type {
 #define X(NAME, in_file, name, bits) MT_ST_##NAME,
     MT_ST_TYPE_LIST(X)
 #undef X
-    MT_ST_TYPES
+        MT_ST_TYPES
 };
 
 /* The type that a file calls `name`, or MT_ST_TYPES. */

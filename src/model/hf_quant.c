@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: MIT */
+/* How a config.json says that weights are packed, and what tensors a packed matrix becomes. */
+#include <stdio.h>
+#include <string.h>
+
+#include <memtally/tally.h>
+
+#include "model/hf_build.h"
+
+#include "base/error.h"
+
+#define SKIPPED_MAX 2048
+
+struct skipping {
+    struct mt_hf_build *build;
+    const char **patterns;
+};
+
+/* The fields that quantisers of a kind nest more deeply. */
+static struct mt_hf_value entry(const struct mt_hf_build *build, const char *key)
+{
+    return mt_hf_entry(build->config, MT_HF_quantization_config, key);
+}
+
+static uint64_t number(const struct mt_hf_build *build, const char *key, uint64_t otherwise)
+{
+    struct mt_hf_value value = entry(build, key);
+    return value.number == MT_UNKNOWN ? otherwise : value.number;
+}
+
+static int value_is(const struct mt_hf_value *value, const char *text)
+{
+    return value->is_there && value->token.type == MT_JSON_STRING &&
+           mt_json_is(&value->token, text);
+}
+
+static int value_holds(const struct mt_hf_value *value, const char *text)
+{
+    return value->is_there &&
+           memmem(value->token.text, value->token.length, text, strlen(text)) != NULL;
+}
+
+/* The first number after `"key":` within a value: what lies deeper than one level. */
+static uint64_t deep_number(const struct mt_hf_value *value, const char *key, uint64_t otherwise)
+{
+    struct mt_json json;
+    struct mt_json_token token;
+    int found = 0;
+    uint64_t n;
+    if (!value->is_there || value->token.type != MT_JSON_OBJECT)
+        return otherwise;
+    mt_json_start(&json, "", value->token.text, value->token.length, 0);
+    while (mt_json_next(&json, &token, NULL) == 0 && token.type != MT_JSON_END) {
+        if (found && token.type == MT_JSON_NUMBER && mt_json_u64(&token, &n) == 0)
+            return n;
+        found = token.type == MT_JSON_KEY && mt_json_is(&token, key);
+    }
+    return otherwise;
+}
+
+/* A pattern is kept as what must lie in a module's name: regular expressions lose their dressing,
+ * and those with more than ".*" in them are left out. */
+static int take_skipped(void *to, size_t index, const struct mt_json_token *value)
+{
+    struct skipping *skipping = to;
+    struct mt_hf_build *build = skipping->build;
+    char text[256];
+    (void)index;
+    if (value->type != MT_JSON_STRING || value->length >= sizeof text ||
+        build->n_skipped == SKIPPED_MAX)
+        return 0;
+    size_t length = mt_json_unescape(value, text);
+    size_t from = length >= 3 && memcmp(text, "re:", 3) == 0 ? 3 : 0;
+    size_t n = 0;
+    for (size_t i = from; i < length; i++) {
+        if (strchr("*^$\\", text[i]) || (from && text[i] == '.' && text[i + 1] == '*'))
+            continue;
+        if (strchr("([|?+{", text[i]))
+            return 0;
+        text[n++] = text[i];
+    }
+    while (n && text[n - 1] == '.')
+        n--;
+    char *copy = n ? mt_arena_copy(&build->model->arena, text, n) : NULL;
+    if (copy)
+        skipping->patterns[build->n_skipped++] = copy;
+    return 0;
+}
+
+static void read_skipped(struct mt_hf_build *build)
+{
+    static const char *const keys[] = {"modules_to_not_convert", "ignore", "exclude_modules",
+                                       "ignored_layers", "llm_int8_skip_modules"};
+    struct skipping skipping = {build, NULL};
+    struct mt_hf_config part = {.path = build->config->path};
+    skipping.patterns =
+        mt_arena_array(&build->model->arena, SKIPPED_MAX, sizeof *skipping.patterns);
+    for (size_t i = 0; skipping.patterns && i < sizeof keys / sizeof *keys; i++) {
+        part.values[MT_HF_layer_types] = entry(build, keys[i]);
+        mt_hf_each(&part, MT_HF_layer_types, take_skipped, &skipping);
+    }
+    build->skipped = skipping.patterns;
+}
+
+static void read_fp8(struct mt_hf_build *build)
+{
+    struct mt_hf_value block = entry(build, "weight_block_size");
+    struct mt_hf_value scale = entry(build, "scale_fmt");
+    build->packing = MT_HF_FP8;
+    build->scale_is_e8m0 = value_is(&scale, "ue8m0") && mt_hf_trait(build, MT_HF_DEEPSEEK4);
+    if (block.is_there && block.token.type == MT_JSON_ARRAY) {
+        build->block_rows = 128;
+        build->block_columns = 128;
+    }
+}
+
+static void read_compressed(struct mt_hf_build *build)
+{
+    struct mt_hf_value all = build->config->values[MT_HF_quantization_config];
+    struct mt_hf_value groups = entry(build, "config_groups");
+    build->bits = (unsigned)deep_number(&groups, "num_bits", 8);
+    build->group = deep_number(&groups, "group_size", 32);
+    if (value_holds(&all, "nvfp4"))
+        build->packing = MT_HF_NVFP4;
+    else if (value_holds(&all, "mxfp4"))
+        build->packing = MT_HF_MXFP4;
+    else if (build->bits == 4)
+        build->packing = MT_HF_PACKED_INT4;
+    else if (value_holds(&groups, "\"float\""))
+        build->packing = MT_HF_FP8;
+    else
+        build->packing = MT_HF_INT8;
+    if (build->packing == MT_HF_FP8 && value_holds(&groups, "\"channel\""))
+        build->block_rows = 1;
+}
+
+static void read_modelopt(struct mt_hf_build *build)
+{
+    struct mt_hf_value all = build->config->values[MT_HF_quantization_config];
+    build->packing = value_holds(&all, "NVFP4") ? MT_HF_NVFP4 : MT_HF_FP8;
+}
+
+static void read_bitsandbytes(struct mt_hf_build *build)
+{
+    build->packing = number(build, "load_in_4bit", 0) ? MT_HF_BNB4 : MT_HF_INT8;
+    build->group = 64;
+}
+
+static void read_grouped(struct mt_hf_build *build, enum mt_hf_packing packing)
+{
+    build->packing = packing;
+    build->bits = (unsigned)number(build, "bits", number(build, "w_bit", 4));
+    build->group = number(build, "group_size", number(build, "q_group_size", 128));
+}
+
+static void read_mxfp4(struct mt_hf_build *build)
+{
+    build->expert_packing = MT_HF_MXFP4;
+}
+
+static const struct {
+    const char *method;
+    void (*read)(struct mt_hf_build *build);
+    const char *words;
+} methods[] = {
+    {"fp8", read_fp8, "8-bit floats (fp8)"},
+    {"fbgemm_fp8", read_fp8, "8-bit floats (fbgemm_fp8)"},
+    {"compressed-tensors", read_compressed, "compressed-tensors"},
+    {"modelopt", read_modelopt, "ModelOpt"},
+    {"bitsandbytes", read_bitsandbytes, "bitsandbytes"},
+    {"mxfp4", read_mxfp4, "mxfp4 for the experts"},
+};
+
+static int note_packing(struct mt_hf_build *build, const char *words)
+{
+    return mt_model_note(build->model, "The weights are packed: %s.", words);
+}
+
+static int read_method(struct mt_hf_build *build, const struct mt_hf_value *method)
+{
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        if (value_is(method, methods[i].method)) {
+            methods[i].read(build);
+            return note_packing(build, methods[i].words);
+        }
+    }
+    if (value_is(method, "awq") || value_is(method, "gptq")) {
+        read_grouped(build, value_is(method, "awq") ? MT_HF_AWQ : MT_HF_GPTQ);
+        if (build->bits >= 2 && build->bits <= 8 && build->group <= MT_HF_NUMBER_MAX)
+            return note_packing(build, value_is(method, "awq") ? "AWQ" : "GPTQ");
+    }
+    build->packing = MT_HF_UNPACKED;
+    int length = (int)(method->token.length < 60 ? method->token.length : 60);
+    return mt_model_note(build->model,
+                         "The weights are packed by \"%.*s\", which is not known: their size is "
+                         "that of unpacked ones.",
+                         length, method->token.text ? method->token.text : "");
+}
+
+int mt_hf_quantization(struct mt_hf_build *build, struct mt_error *error)
+{
+    struct mt_hf_value method = entry(build, "quant_method");
+    if (!build->config->values[MT_HF_quantization_config].is_there)
+        return 0;
+    int code = read_method(build, &method);
+    if (code)
+        return mt_fail(error, code, MT_NO_OFFSET, "%s: out of memory", build->config->path);
+    if (build->packing != MT_HF_UNPACKED)
+        build->expert_packing = build->packing;
+    if (build->packing == MT_HF_FP8 && mt_hf_is(build->config, MT_HF_expert_dtype, "fp4"))
+        build->expert_packing = MT_HF_FP4_PAIRS;
+    read_skipped(build);
+    return 0;
+}
+
+static int is_skipped(const struct mt_hf_build *build, const char *name)
+{
+    char full[256];
+    snprintf(full, sizeof full, "%s%s", build->prefix, name);
+    if (strcmp(name, "lm_head") == 0)
+        return 1;
+    for (size_t i = 0; i < build->n_skipped; i++) {
+        if (strstr(full, build->skipped[i]))
+            return 1;
+    }
+    return 0;
+}
+
+/* A matrix, or one for each expert, as it is packed. */
+struct packed {
+    struct mt_hf_build *build;
+    const char *name;
+    uint64_t n; /* 0: no experts */
+    uint64_t out;
+    uint64_t in;
+};
+
+static uint64_t parts(uint64_t number, uint64_t size)
+{
+    return size ? number / size + (number % size != 0) : 1;
+}
+
+/* "NAMEsuffix" of `a` by `b` values, for each expert. A `b` of 0 makes it one dimension less. */
+static void put(const struct packed *packed, const char *suffix, enum mt_st_type type, uint64_t a,
+                uint64_t b)
+{
+    char name[128];
+    uint64_t dims[3];
+    unsigned n = 0;
+    if (packed->n)
+        dims[n++] = packed->n;
+    dims[n++] = a;
+    if (b)
+        dims[n++] = b;
+    snprintf(name, sizeof name, "%s%s", packed->name, suffix);
+    mt_hf_add(packed->build, name, type, dims, n);
+}
+
+static void put_fp8(const struct packed *packed)
+{
+    const struct mt_hf_build *build = packed->build;
+    put(packed, ".weight", MT_ST_F8_E4M3, packed->out, packed->in);
+    if (build->block_columns)
+        put(packed, ".weight_scale_inv", build->scale_is_e8m0 ? MT_ST_F8_E8M0 : MT_ST_F32,
+            parts(packed->out, build->block_rows), parts(packed->in, build->block_columns));
+    else if (build->block_rows)
+        put(packed, ".weight_scale", build->type, packed->out, 1);
+    else
+        put(packed, ".weight_scale", MT_ST_F32, 1, 0);
+}
+
+static void put_grouped(const struct packed *packed, enum mt_hf_packing packing)
+{
+    const struct mt_hf_build *build = packed->build;
+    uint64_t groups = build->group ? parts(packed->in, build->group) : 1;
+    uint64_t out_words = parts(packed->out * build->bits, 32);
+    if (packing == MT_HF_AWQ)
+        put(packed, ".qweight", MT_ST_I32, packed->in, out_words);
+    else
+        put(packed, ".qweight", MT_ST_I32, parts(packed->in * build->bits, 32), packed->out);
+    put(packed, ".qzeros", MT_ST_I32, groups, out_words);
+    put(packed, ".scales", MT_ST_F16, groups, packed->out);
+    if (packing == MT_HF_GPTQ)
+        put(packed, ".g_idx", MT_ST_I32, packed->in, 0);
+}
+
+/* Blocks of 64 have a byte for their largest value, blocks of 256 of those a float. */
+static void put_bnb4(const struct packed *packed)
+{
+    uint64_t n = packed->out * packed->in;
+    put(packed, ".weight", MT_ST_U8, parts(n, 2), 1);
+    put(packed, ".weight.absmax", MT_ST_U8, parts(n, 64), 0);
+    put(packed, ".weight.nested_absmax", MT_ST_F32, parts(parts(n, 64), 256), 0);
+    put(packed, ".weight.quant_map", MT_ST_F32, 16, 0);
+    put(packed, ".weight.nested_quant_map", MT_ST_F32, 256, 0);
+}
+
+static void put_fp4(const struct packed *packed, enum mt_hf_packing packing)
+{
+    if (packing == MT_HF_MXFP4) {
+        put(packed, "_blocks", MT_ST_U8, packed->out, parts(packed->in, 32) * 16);
+        put(packed, "_scales", MT_ST_U8, packed->out, parts(packed->in, 32));
+    } else if (packing == MT_HF_FP4_PAIRS) {
+        put(packed, ".weight", MT_ST_I8, packed->out, parts(packed->in, 2));
+        put(packed, ".scale", MT_ST_F8_E8M0, packed->out, parts(packed->in, 32));
+    } else {
+        put(packed, ".weight", MT_ST_U8, packed->out, parts(packed->in, 2));
+        put(packed, ".weight_scale", MT_ST_F8_E4M3, packed->out, parts(packed->in, 16));
+        put(packed, ".weight_scale_2", MT_ST_F32, 1, 0);
+        put(packed, ".input_scale", MT_ST_F32, 1, 0);
+    }
+}
+
+static void put_packed(const struct packed *packed, enum mt_hf_packing packing)
+{
+    switch (packing) {
+    case MT_HF_FP8:
+        put_fp8(packed);
+        break;
+    case MT_HF_AWQ:
+    case MT_HF_GPTQ:
+        put_grouped(packed, packing);
+        break;
+    case MT_HF_BNB4:
+        put_bnb4(packed);
+        break;
+    case MT_HF_INT8:
+        put(packed, ".weight", MT_ST_I8, packed->out, packed->in);
+        put(packed, ".SCB", MT_ST_F32, packed->out, 0);
+        break;
+    case MT_HF_MXFP4:
+    case MT_HF_FP4_PAIRS:
+    case MT_HF_NVFP4:
+        put_fp4(packed, packing);
+        break;
+    case MT_HF_PACKED_INT4:
+        put(packed, ".weight_packed", MT_ST_I32, packed->out, parts(packed->in, 8));
+        put(packed, ".weight_scale", packed->build->type, packed->out,
+            parts(packed->in, packed->build->group));
+        put(packed, ".weight_shape", MT_ST_I32, 2, 0);
+        break;
+    case MT_HF_UNPACKED:
+    default:
+        put(packed, ".weight", packed->build->type, packed->out, packed->in);
+    }
+}
+
+void mt_hf_linear(struct mt_hf_build *build, const char *name, uint64_t out, uint64_t in, int bias)
+{
+    struct packed packed = {build, name, 0, out, in};
+    char full[128];
+    if (!out || !in)
+        return;
+    mt_hf_count(build, 1, out, in);
+    if (build->list)
+        put_packed(&packed, build->packing != MT_HF_UNPACKED && is_skipped(build, name)
+                                ? MT_HF_UNPACKED
+                                : build->packing);
+    snprintf(full, sizeof full, "%s.bias", name);
+    if (bias)
+        mt_hf_vector(build, full, out);
+}
+
+void mt_hf_experts(struct mt_hf_build *build, const char *name, uint64_t n, uint64_t out,
+                   uint64_t in)
+{
+    struct packed packed = {build, name, n, out, in};
+    if (!n || !out || !in)
+        return;
+    mt_hf_count(build, n, out, in);
+    if (build->list)
+        put_packed(&packed, build->expert_packing != MT_HF_UNPACKED && is_skipped(build, name)
+                                ? MT_HF_UNPACKED
+                                : build->expert_packing);
+}
