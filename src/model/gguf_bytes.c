@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More than the header of a model with a million tensors. */
-#define HEADER_MAX (UINT64_C(256) << 20)
+/* More than the header of a model with half a million tensors; what is passed over does not count.
+ */
+#define HEADER_MAX (UINT64_C(64) << 20)
 #define STEP_MIN   4096
 
 const uint8_t *mt_gguf_here(const struct mt_gguf_bytes *bytes)
