@@ -20,6 +20,9 @@ static int read_memory(void *argument, uint64_t offset, void *to, size_t length,
         return mt_fail(error, MT_EIO, offset, "%s: made to fail", file->path);
     if (offset > file->size_bytes || length > file->size_bytes - offset)
         abort(); /* a reader must not ask for what is not there */
+    if (opened->memory->most_read_bytes &&
+        opened->memory->read_bytes + length > opened->memory->most_read_bytes)
+        return mt_fail(error, MT_ELIMIT, offset, "%s: read too much", file->path);
     size_t given = offset < file->length ? file->length - (size_t)offset : 0;
     given = given < length ? given : length;
     if (given)

@@ -16,10 +16,11 @@ struct memory_file {
 
 struct memory_files {
     const struct memory_file *files;
-    uint64_t step_bytes;   /* of the sources */
-    unsigned reads;        /* so far */
-    unsigned failing_read; /* the n-th read fails with MT_EIO; 0: none does */
-    uint64_t read_bytes;   /* so far */
+    uint64_t step_bytes;      /* of the sources */
+    unsigned reads;           /* so far */
+    unsigned failing_read;    /* the n-th read fails with MT_EIO; 0: none does */
+    uint64_t read_bytes;      /* so far */
+    uint64_t most_read_bytes; /* a read beyond that fails with MT_ELIMIT; 0: none does */
     int open_sources;
 };
 

@@ -510,6 +510,21 @@ static void test_a_header_that_runs_into_a_hole_ends_soon(void **state)
     assert_refused(MT_EFORMAT, tensors_at() + image.tensors.length, "0 bytes long");
 }
 
+/* Nor one of empty texts. */
+static void test_a_vocabulary_that_runs_into_a_hole_ends_soon(void **state)
+{
+    (void)state;
+    image_key(&image, "tokenizer.ggml.tokens", IMAGE_ARRAY);
+    image_number(&image, &image.pairs, IMAGE_STRING, 4);
+    image_number(&image, &image.pairs, UINT64_C(1) << 36, 8);
+    image_seal(&image);
+    image.next_offset = UINT64_C(1) << 40;
+    struct mt_model *model = NULL;
+    struct mt_error error = {0};
+    assert_int_equal(image_open(&image, &model, &error), MT_ELIMIT);
+    assert_non_null(strstr(error.text, "the header is longer than 64 MiB"));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -544,6 +559,7 @@ int main(void)
         TEST(test_zero_heads_divide_nothing),
         TEST(test_a_file_without_an_architecture_still_has_tensors),
         TEST(test_a_header_that_runs_into_a_hole_ends_soon),
+        TEST(test_a_vocabulary_that_runs_into_a_hole_ends_soon),
     };
     return RUN_TESTS(tests);
 }
