@@ -240,12 +240,12 @@ static void write_group(const struct keeping *keeping, struct mt_sheet *sheet, i
         const char *name;
         const char *rule;
     } classes[] = {
-        [GLOBAL] = {"KV cache, global layers", "kv_cache"},
-        [WINDOWED] = {"KV cache, windowed layers", "kv_cache_windowed"},
-        [LATENT] = {"KV cache, latent layers", "kv_cache_latent"},
-        [INDEXER] = {"keys of the indexer", "kv_cache_indexer"},
-        [COMPRESSED] = {"KV cache, compressed", "kv_cache_compressed"},
-        [DRAFT] = {"KV cache, draft layers", "kv_cache"},
+        [GLOBAL] = {"global layers", "kv_cache"},
+        [WINDOWED] = {"windowed layers", "kv_cache_windowed"},
+        [LATENT] = {"latent layers", "kv_cache_latent"},
+        [INDEXER] = {"indexer keys", "kv_cache_indexer"},
+        [COMPRESSED] = {"compressed cells", "kv_cache_compressed"},
+        [DRAFT] = {"draft layers", "kv_cache"},
     };
     const struct mt_llama_plan *plan = keeping->plan;
     const struct group *group = &keeping->groups[place + 1][class];

@@ -133,6 +133,35 @@ static void write_host(const struct mt_llama_plan *plan, struct mt_sheet *sheet)
     write_band(key, MT_CATEGORY_RUNTIME, MT_HOST_PLACE, "program and its heap", plan, sheet);
 }
 
+static int keeps_less_than_all(const struct mt_model_description *d)
+{
+    for (uint64_t i = 0; i < d->n_layers; i++)
+        if (d->layers[i].recurrence != MT_RECURRENCE_NONE || d->layers[i].window)
+            return 1;
+    return 0;
+}
+
+/* What a server comes to hold while it answers. */
+static void write_notes(const struct mt_llama_plan *plan, struct mt_sheet *sheet)
+{
+    const struct mt_predict_input *in = plan->in;
+    uint64_t prompts = mt_engine_number(in->engine, "prompt_cache", 0);
+    uint64_t checkpoints = mt_engine_number(in->engine, "checkpoints", 0);
+    if (in->settings->program != MT_PROGRAM_SERVER)
+        return;
+    if (prompts)
+        mt_sheet_note(sheet,
+                      "The server keeps prompts that were answered, up to %" PRIu64
+                      " MiB on the host (-cram); they are not counted.",
+                      prompts >> 20);
+    if (checkpoints && keeps_less_than_all(in->d))
+        mt_sheet_note(sheet,
+                      "For each slot the server keeps up to %" PRIu64
+                      " copies of its windowed cache and recurrent state on the host (-ctxcp); "
+                      "they are not counted.",
+                      checkpoints);
+}
+
 int mt_llama_residue(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
                      struct mt_error *error)
 {
@@ -140,11 +169,6 @@ int mt_llama_residue(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
     for (size_t i = 0; i < plan->n_devices; i++)
         write_device(plan, (int)i, sheet);
     write_host(plan, sheet);
-    uint64_t prompts = mt_engine_number(plan->in->engine, "prompt_cache", 0);
-    if (prompts && plan->in->settings->program == MT_PROGRAM_SERVER)
-        mt_sheet_note(sheet,
-                      "The server keeps prompts that were answered, up to %" PRIu64
-                      " MiB on the host (-cram); they are not counted.",
-                      prompts >> 20);
+    write_notes(plan, sheet);
     return 0;
 }
