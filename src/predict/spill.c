@@ -69,8 +69,9 @@ static int replace(struct spill *spill, uint64_t left, struct mt_estimate **esti
     char reason[REASON_BYTES];
     struct mt_estimate *better;
     snprintf(reason, sizeof reason,
-             "%s%" PRIu64 " of %" PRIu64 " layers lie on the host; with all on devices, %s",
+             "%s%" PRIu64 " of %" PRIu64 " layers%s lie on the host; with all on devices, %s",
              spill->experts_only ? "the experts of " : "", left, spill->n_layers,
+             spill->experts_only ? "" : " and output",
              (*estimate)->reason ? (*estimate)->reason : "they do not fit");
     set(spill, left);
     int result = mt_estimate_once(spill->model, &spill->settings, reason, &better, spill->error);
@@ -107,19 +108,20 @@ int mt_estimate_spill(const struct mt_model *model, const struct mt_predict_sett
                       struct mt_estimate **estimate, struct mt_error *error)
 {
     struct spill spill = {.model = model, .settings = *settings, .error = error};
+    const struct mt_model_description *d = mt_model_describe(model);
     uint64_t left = 0;
     int found = 0;
     if (!may_spill(settings, *estimate))
         return 0;
     if (experts_may_leave(&spill)) {
         spill.experts_only = 1;
-        spill.n_layers = mt_model_describe(model)->n_layers;
+        spill.n_layers = d->n_layers;
         found = find(&spill, &left);
     }
     if (found == 0) {
         spill.experts_only = 0;
         spill.settings.cpu_moe_layers = settings->cpu_moe_layers;
-        spill.n_layers = (*estimate)->settings.gpu_layers;
+        spill.n_layers = d->n_layers - d->n_draft_layers + 1; /* the output counts as one */
         found = find(&spill, &left);
     }
     return found > 0 ? replace(&spill, left, estimate) : found;
