@@ -53,9 +53,35 @@ static const struct mt_model_shape shapes[] = {
      .qk_rope_head_size = 64,
      .qk_nope_head_size = 128,
      .value_head_size = 128},
+    /* Layers and experts that are large beside the band of a driver's context. */
+    {.name = "wide",
+     .architecture = "llama",
+     .layers = 8,
+     .embedding_length = 4096,
+     .ff_length = 14336,
+     .heads = 32,
+     .kv_heads = 8,
+     .vocabulary = 4096,
+     .context_length = 12288},
+    {.name = "experts",
+     .architecture = "qwen3moe",
+     .layers = 8,
+     .embedding_length = 2048,
+     .ff_length = 4096,
+     .heads = 32,
+     .kv_heads = 4,
+     .head_size = 128,
+     .vocabulary = 4096,
+     .context_length = 12288,
+     .experts = 64,
+     .experts_used = 8,
+     .expert_ff_length = 768},
 };
 
 #define N_SHAPES (sizeof shapes / sizeof *shapes)
+#define N_SMALL  3
+#define WIDE     3
+#define EXPERTS  4
 
 static struct mt_model *models[N_SHAPES];
 
@@ -221,7 +247,7 @@ static void assert_found_with_all_sizes(struct question *question, size_t n_devi
 static void test_the_largest_context_is_the_one_that_trying_finds(void **state)
 {
     (void)state;
-    for (size_t m = 0; m < N_SHAPES; m++)
+    for (size_t m = 0; m < N_SMALL; m++)
         for (size_t w = 0; w < N_WAYS; w++)
             for (size_t n = 1; n <= 2; n++) {
                 struct question question = {.model = models[m],
@@ -238,7 +264,7 @@ static void test_the_largest_context_is_the_one_that_trying_finds(void **state)
 static void test_the_largest_ubatch_is_the_one_that_trying_finds(void **state)
 {
     (void)state;
-    for (size_t m = 0; m < N_SHAPES; m++) {
+    for (size_t m = 0; m < N_SMALL; m++) {
         struct question question = {.model = models[m],
                                     .settings = {.mla_mode = MT_UNKNOWN, .context_tokens = 512},
                                     .step = 1,
@@ -251,7 +277,7 @@ static void test_the_largest_ubatch_is_the_one_that_trying_finds(void **state)
 static void test_the_most_sequences_keep_their_context_each(void **state)
 {
     (void)state;
-    for (size_t m = 0; m < N_SHAPES; m++) {
+    for (size_t m = 0; m < N_SMALL; m++) {
         struct question question = {.model = models[m],
                                     .settings = {.mla_mode = MT_UNKNOWN, .context_tokens = 512},
                                     .step = 1,
@@ -280,7 +306,7 @@ static void test_a_context_on_the_cpu_is_held_against_the_host(void **state)
 static void test_the_smallest_device_holds_it_and_one_mib_less_does_not(void **state)
 {
     (void)state;
-    for (size_t m = 0; m < N_SHAPES; m++)
+    for (size_t m = 0; m < N_SMALL; m++)
         for (size_t n = 1; n <= 2; n++) {
             struct question question = {
                 .model = models[m],
@@ -294,6 +320,73 @@ static void test_the_smallest_device_holds_it_and_one_mib_less_does_not(void **s
             set_devices(&question, n, answer - MIB);
             assert_false(fits(&question, 4096));
         }
+}
+
+/* An estimate with the layers on devices that the settings say, or that the engine takes. */
+static struct mt_estimate *placed(const struct question *question, int said, uint64_t layers)
+{
+    struct question other = *question;
+    other.settings.has_gpu_layers = said;
+    other.settings.gpu_layers = layers;
+    return estimate_of(&other, 4096);
+}
+
+static void test_what_does_not_fit_spills_as_few_layers_as_must_be(void **state)
+{
+    (void)state;
+    struct question question = {
+        .model = models[WIDE], .settings = {.mla_mode = MT_UNKNOWN}, .set = set_context};
+    set_devices(&question, 1, UINT64_C(1) << 40);
+    struct mt_estimate *half = placed(&question, 1, 5);
+    set_devices(&question, 1, half->tally.places[1].total_high_bytes);
+    struct mt_estimate *estimate = placed(&question, 0, 0);
+    assert_int_equal(estimate->verdict, MT_VERDICT_SPILLS);
+    assert_int_equal(estimate->settings.gpu_layers, 5);
+    assert_non_null(strstr(estimate->reason, "4 of 9 layers and output lie on the host"));
+    assert_int_equal(estimate->tally.places[1].total_high_bytes,
+                     half->tally.places[1].total_high_bytes);
+    assert_non_null(strstr(estimate->flags, "-ngl 5"));
+    mt_estimate_destroy(estimate);
+    set_devices(&question, 1, half->tally.places[1].total_high_bytes - 1);
+    estimate = placed(&question, 0, 0);
+    assert_int_equal(estimate->settings.gpu_layers, 4);
+    mt_estimate_destroy(estimate);
+    mt_estimate_destroy(half);
+}
+
+static void test_experts_leave_before_layers_do(void **state)
+{
+    (void)state;
+    struct question question = {
+        .model = models[EXPERTS], .settings = {.mla_mode = MT_UNKNOWN}, .set = set_context};
+    set_devices(&question, 1, UINT64_C(1) << 40);
+    question.settings.cpu_moe_layers = 2;
+    struct mt_estimate *two = placed(&question, 1, MT_ALL);
+    question.settings.cpu_moe_layers = 0;
+    set_devices(&question, 1, two->tally.places[1].total_high_bytes);
+    struct mt_estimate *estimate = placed(&question, 0, 0);
+    assert_int_equal(estimate->verdict, MT_VERDICT_SPILLS);
+    assert_non_null(strstr(estimate->reason, "the experts of 2 of 8 layers lie on the host"));
+    mt_estimate_destroy(estimate);
+    mt_estimate_destroy(two);
+}
+
+static void test_a_placement_that_was_asked_for_is_not_changed(void **state)
+{
+    (void)state;
+    struct question question = {
+        .model = models[WIDE], .settings = {.mla_mode = MT_UNKNOWN}, .set = set_context};
+    set_devices(&question, 1, UINT64_C(1) << 40);
+    struct mt_estimate *half = placed(&question, 1, 5);
+    set_devices(&question, 1, half->tally.places[1].total_high_bytes);
+    struct mt_estimate *estimate = placed(&question, 1, MT_ALL);
+    assert_int_equal(estimate->verdict, MT_VERDICT_CANNOT);
+    mt_estimate_destroy(estimate);
+    mt_estimate_destroy(half);
+    set_devices(&question, 1, MIB);
+    estimate = placed(&question, 0, 0);
+    assert_int_equal(estimate->verdict, MT_VERDICT_CANNOT); /* not even without a layer */
+    mt_estimate_destroy(estimate);
 }
 
 static void test_a_question_without_a_capacity_is_refused(void **state)
@@ -330,6 +423,9 @@ int main(void)
         cmocka_unit_test(test_the_most_sequences_keep_their_context_each),
         cmocka_unit_test(test_a_context_on_the_cpu_is_held_against_the_host),
         cmocka_unit_test(test_the_smallest_device_holds_it_and_one_mib_less_does_not),
+        cmocka_unit_test(test_what_does_not_fit_spills_as_few_layers_as_must_be),
+        cmocka_unit_test(test_experts_leave_before_layers_do),
+        cmocka_unit_test(test_a_placement_that_was_asked_for_is_not_changed),
         cmocka_unit_test(test_a_question_without_a_capacity_is_refused),
         cmocka_unit_test(test_an_unknown_engine_is_refused_before_anything_is_tried),
     };
