@@ -487,8 +487,7 @@ static const char *const description[] = {
 
 static const struct cli_example examples[] = {
     {"memtally compare DIR --estimate", "A profile with the estimate of just what it ran."},
-    {"memtally compare DIR --calc-weights 13.5 --calc-kv 0.4 --calc-activations 0.9 "
-     "--calc-overhead 0.6",
+    {"memtally compare DIR --calc-weights 13.5 --calc-kv 0.4 --calc-total 15.4",
      "A profile with what a calculator says, in GB of 10^9 bytes."},
     {"memtally compare BEFORE AFTER --all", "Two recordings, with every category and part."},
     {"memtally compare DIR --estimate --learn",

@@ -5,7 +5,7 @@ report 1000 400 900 600 >a.json
 profiler 1 1 1 1 4 >theirs.json
 try() {
     memtally compare "$@"
-    echo "$? $*"
+    echo "$? [$*]"
 }
 try
 try a.json
