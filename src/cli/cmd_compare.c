@@ -299,9 +299,23 @@ static void add_note(struct compare_view *view, const char *note)
         view->notes[view->n_notes++] = note;
 }
 
+/* A file that others wrote may state a total that its categories do not add up to. */
+static int adds_up(const struct mt_tally *tally)
+{
+    struct mt_components components;
+    const struct mt_component_figure *total = &components.of[MT_COMPONENT_TOTAL];
+    for (size_t i = 0; i < tally->n_places; i++) {
+        mt_components_of_place(&tally->places[i], tally->kind, MT_BASIS_RESIDENT, &components);
+        uint64_t stated = tally->places[i].total_resident_bytes;
+        if (stated != MT_UNKNOWN && (!total->known || (uint64_t)total->bytes != stated))
+            return 0;
+    }
+    return 1;
+}
+
 static void note_side(struct compare_view *view, const struct compare_loaded *side, int is_a)
 {
-    if (side->side.kind == MT_SIDE_MEASUREMENT && !mt_tally_adds_up(side->side.tally))
+    if (side->side.kind == MT_SIDE_MEASUREMENT && !adds_up(side->side.tally))
         add_note(view, is_a ? "A's categories do not add up to the total that it states."
                             : "B's categories do not add up to the total that it states.");
 }
@@ -346,7 +360,7 @@ static const char *device_of(const struct mt_tally *tally)
 {
     for (size_t i = 0; i < tally->n_places; i++)
         if (strncmp(tally->places[i].place, "gpu:", 4) == 0)
-            return tally->places[i].place;
+            return "gpu";
     return "cpu";
 }
 
@@ -473,8 +487,7 @@ static const char *const description[] = {
 
 static const struct cli_example examples[] = {
     {"memtally compare DIR --estimate", "A profile with the estimate of just what it ran."},
-    {"memtally compare DIR --calc-weights 13.5 --calc-kv 0.4 --calc-activations 0.9 "
-     "--calc-overhead 0.6",
+    {"memtally compare DIR --calc-weights 13.5 --calc-kv 0.4 --calc-total 15.4",
      "A profile with what a calculator says, in GB of 10^9 bytes."},
     {"memtally compare BEFORE AFTER --all", "Two recordings, with every category and part."},
     {"memtally compare DIR --estimate --learn",

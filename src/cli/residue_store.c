@@ -511,28 +511,42 @@ int cli_residues_forget(const char *engine, size_t *forgotten, struct mt_error *
     return result;
 }
 
+/* The settings' own engine may be without a version, and NULL: an estimate says what they come down
+ * to. It is only made where something was learnt at all. */
+int cli_residues_for(const struct mt_model *model, const struct mt_predict_settings *settings,
+                     struct mt_residue **residues, size_t *n, struct mt_error *error)
+{
+    struct mt_strbuf path = {0};
+    struct mt_estimate *estimate = NULL;
+    int is_there = cli_residues_path(&path, NULL) == 0 && !mt_strbuf_failed(&path) &&
+                   access(path.data, F_OK) == 0;
+    int result = 0;
+    *residues = NULL;
+    *n = 0;
+    if (is_there && settings->n_residues == 0 &&
+        mt_estimate_create(model, settings, &estimate, NULL) == 0)
+        result = cli_residues_load(estimate->tally.engine_name, estimate->tally.engine_version,
+                                   settings->n_devices ? "gpu" : "cpu",
+                                   mt_model_describe(model)->architecture, residues, n, error);
+    mt_estimate_destroy(estimate);
+    mt_strbuf_finish(&path);
+    return result;
+}
+
 int cli_estimate_calibrated(const struct mt_model *model,
-                            const struct mt_predict_settings *settings, const char *device,
+                            const struct mt_predict_settings *settings,
                             struct mt_estimate **estimate, struct mt_error *error)
 {
     struct mt_predict_settings calibrated = *settings;
     struct mt_residue *residues = NULL;
-    struct mt_estimate *first = NULL;
-    int result = mt_estimate_create(model, settings, &first, error);
-    if (result == 0 && settings->n_residues == 0)
-        result = cli_residues_load(first->tally.engine_name, first->tally.engine_version, device,
-                                   mt_model_describe(model)->architecture, &residues,
-                                   &calibrated.n_residues, error);
-    if (result || !residues) {
-        if (result)
-            mt_estimate_destroy(first);
-        else
-            *estimate = first;
-        return result;
+    size_t n = 0;
+    int result = cli_residues_for(model, settings, &residues, &n, error);
+    if (n) {
+        calibrated.residues = residues;
+        calibrated.n_residues = n;
     }
-    calibrated.residues = residues;
-    mt_estimate_destroy(first);
-    result = mt_estimate_create(model, &calibrated, estimate, error);
+    if (result == 0)
+        result = mt_estimate_create(model, &calibrated, estimate, error);
     free(residues);
     return result;
 }

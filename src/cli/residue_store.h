@@ -43,10 +43,16 @@ int cli_residues_learn(const struct cli_residue_key *key, const struct mt_residu
  * NULL. *forgotten is the number of entries. Errors: as cli_residues_learn(). */
 int cli_residues_forget(const char *engine, size_t *forgotten, struct mt_error *error);
 
-/* mt_estimate_create() with what was learnt for the engine, version and family that come out of it.
- * Settings that have residues already are left as they are. */
+/* What was learnt for an estimate of these settings: for the engine and version that they come down
+ * to, the devices that they name and the family of the model. Nothing where the settings bring
+ * residues of their own. Errors and ownership as cli_residues_load(); settings that cannot be
+ * estimated are no error here. */
+int cli_residues_for(const struct mt_model *model, const struct mt_predict_settings *settings,
+                     struct mt_residue **residues, size_t *n, struct mt_error *error);
+
+/* mt_estimate_create() with what was learnt. */
 int cli_estimate_calibrated(const struct mt_model *model,
-                            const struct mt_predict_settings *settings, const char *device,
+                            const struct mt_predict_settings *settings,
                             struct mt_estimate **estimate, struct mt_error *error);
 
 #endif

@@ -13,6 +13,11 @@
 #define LAYERS_MAX MT_GGUF_ITEMS_MAX
 #define TYPES_MAX  64
 
+/* What llama.cpp takes for Gemma 3n whatever the file says, and where it says nothing. */
+#define GEMMA3N_CACHES       20
+#define GEMMA3N_ALTUP_INPUTS 4
+#define GEMMA3N_PER_LAYER    256
+
 /* What the functions below share. `code` is the first failure. */
 struct describing {
     struct mt_model *model;
@@ -77,7 +82,10 @@ static struct series find_series(struct describing *g, const char *suffix, uint6
         series.otherwise = number(g, suffix, otherwise);
         series.pair = NULL;
     } else if (!series.pair->items || series.pair->n_items < g->n_layers) {
-        fail_pair(g, series.pair, "has fewer numbers than the model has layers");
+        if (series.pair->n_items < g->n_layers)
+            fail_pair(g, series.pair, "has fewer numbers than the model has layers");
+        else if (g->n_layers != 0)
+            fail_pair(g, series.pair, "is no list of a number for each layer");
         series.pair = NULL;
     }
     return series;
@@ -111,11 +119,27 @@ static void read_general(struct describing *g)
     d->family_known = g->family != NULL;
 }
 
+/* Whether this is something else than a language model. */
+static void read_kind(struct describing *g)
+{
+    const struct mt_gguf_pair *pair = mt_gguf_find(&g->gguf->pairs, "general.type");
+    const char *type = pair && pair->text ? pair->text : "";
+    int is_clip = g->d->architecture && strcmp(g->d->architecture, "clip") == 0;
+    g->d->is_projector = is_clip || strcmp(type, "mmproj") == 0;
+    if (g->d->is_projector)
+        g->d->family_known = 1;
+    if (strcmp(type, "adapter") == 0)
+        note(g, "This is an adapter (LoRA) for another model.");
+}
+
 static void read_shape(struct describing *g)
 {
     struct mt_model_description *d = g->d;
     d->context_length = number(g, "context_length", 0);
     d->embedding_length = number(g, "embedding_length", 0);
+    if (d->is_projector && d->embedding_length == 0)
+        d->embedding_length =
+            number(g, "vision.embedding_length", number(g, "audio.embedding_length", 0));
     d->sliding_window = number(g, "attention.sliding_window", 0);
     d->q_lora_rank = number(g, "attention.q_lora_rank", 0);
     d->kv_lora_rank = number(g, "attention.kv_lora_rank", 0);
@@ -224,7 +248,8 @@ static void set_attention(struct describing *g)
     struct series kv_heads = find_series(g, "attention.head_count_kv", UINT64_MAX);
     uint64_t first_heads = g->n_layers ? at_layer(g, &heads, 0) : 0;
     uint64_t size = first_heads ? d->embedding_length / first_heads : 0;
-    uint64_t key = number(g, "attention.key_length", size);
+    uint64_t key = number(g, "attention.key_length",
+                          is_latent ? d->kv_lora_rank + d->qk_rope_head_size : size);
     uint64_t value = number(g, "attention.value_length", size);
     uint64_t window_key = number(g, "attention.key_length_swa", key);
     uint64_t window_value = number(g, "attention.value_length_swa", value);
@@ -316,13 +341,30 @@ static void set_kimi(struct describing *g)
         g->d->inner_size = 0;
 }
 
+/* RWKV keeps a square state for each head, and shifts tokens where others convolve. */
+static void set_rwkv(struct describing *g)
+{
+    uint64_t size = number(g, "wkv.head_size", 0);
+    if (size == 0)
+        return;
+    g->d->state_size = size;
+    g->d->inner_size = g->d->embedding_length;
+    g->d->time_step_rank = g->d->embedding_length / size;
+    uint64_t shifts = number(g, "token_shift_count", 2);
+    g->d->conv_kernel = shifts < UINT64_MAX ? shifts + 1 : 0;
+}
+
 static void share_caches(struct describing *g)
 {
     if (!g->family || !(g->family->traits & MT_FAMILY_SHARES_CACHE))
         return;
-    int is_gemma3n = strcmp(g->d->architecture, "gemma3n") == 0;
-    uint64_t shared = number(g, "attention.shared_kv_layers",
-                             is_gemma3n && g->n_layers > 20 ? g->n_layers - 20 : 0);
+    uint64_t shared = number(g, "attention.shared_kv_layers", 0);
+    if (strcmp(g->d->architecture, "gemma3n") == 0) {
+        shared = g->n_layers > GEMMA3N_CACHES ? g->n_layers - GEMMA3N_CACHES : 0;
+        g->d->altup_inputs = number(g, "altup.num_inputs", GEMMA3N_ALTUP_INPUTS);
+        g->d->per_layer_embedding_length =
+            number(g, "embedding_length_per_layer_input", GEMMA3N_PER_LAYER);
+    }
     if (shared > g->n_layers || g->n_layers - shared < 2)
         return;
     uint64_t first = g->n_layers - shared;
@@ -412,6 +454,12 @@ static void choose_dtype(struct describing *g, const uint64_t of_type[TYPES_MAX]
     }
 }
 
+static void count_tokens(struct describing *g)
+{
+    const struct mt_gguf_pair *tokens = mt_gguf_find(&g->gguf->pairs, "tokenizer.ggml.tokens");
+    g->d->vocabulary = tokens && tokens->type == MT_GGUF_VALUE_ARRAY ? tokens->n_items : 0;
+}
+
 static void count_tensors(struct describing *g)
 {
     uint64_t of_type[TYPES_MAX] = {0};
@@ -428,6 +476,8 @@ static void count_tensors(struct describing *g)
         if (!mt_ggml_type_by_number(type) && n_unknown++ == 0)
             first_unknown = i;
     }
+    if (g->d->vocabulary == 0)
+        count_tokens(g);
     choose_dtype(g, of_type);
     note_unknown_types(g, n_unknown, first_unknown);
 }
@@ -463,6 +513,9 @@ static void say_what_is_unknown(struct describing *g)
                       "are a guess from the common keys.",
                       d->architecture) != 0)
         g->code = mt_fail(g->error, MT_ENOMEM, MT_NO_OFFSET, "out of memory for a note");
+    if (d->architecture && find(g, "attention.indexer.types"))
+        note(g, "Only some layers have an indexer of their own (attention.indexer.types); which "
+                "ones is not kept here.");
     if (g->family && (g->family->traits & MT_FAMILY_PARTLY))
         note(g, "The caches of this family hold more than keys and values; what is kept of past "
                 "tokens is known in part.");
@@ -472,7 +525,7 @@ int mt_gguf_describe(struct mt_model *model, const struct mt_gguf *gguf, struct 
 {
     struct describing g = {.model = model, .d = &model->description, .gguf = gguf, .error = error};
     read_general(&g);
-    g.d->is_projector = g.d->architecture && strcmp(g.d->architecture, "clip") == 0;
+    read_kind(&g);
     g.d->is_embedder = g.family && (g.family->traits & MT_FAMILY_EMBEDDER) != 0;
     g.d->position_streams = 1;
     if (g.d->architecture) {
@@ -489,6 +542,7 @@ int mt_gguf_describe(struct mt_model *model, const struct mt_gguf *gguf, struct 
         set_attention(&g);
         set_recurrence(&g);
         set_kimi(&g);
+        set_rwkv(&g);
         share_caches(&g);
         set_experts(&g);
     }

@@ -53,10 +53,26 @@ struct mt_gguf_bytes {
     uint64_t walked; /* bytes read so far */
 };
 
+/* Reads on until there are `n` bytes at `at`; for mt_gguf_need(). */
+int mt_gguf_fetch(struct mt_gguf_bytes *bytes, uint64_t n, const char *what,
+                  struct mt_error *error);
+
 /* Makes `n` bytes at `at` readable; they are at mt_gguf_here() until the next call. `what` is what
  * they are, for the error. Errors: MT_ETRUNCATED, MT_ELIMIT, MT_ENOMEM, those of the source. */
-int mt_gguf_need(struct mt_gguf_bytes *bytes, uint64_t n, const char *what, struct mt_error *error);
-const uint8_t *mt_gguf_here(const struct mt_gguf_bytes *bytes);
+static inline int mt_gguf_need(struct mt_gguf_bytes *bytes, uint64_t n, const char *what,
+                               struct mt_error *error)
+{
+    uint64_t passed = bytes->at - bytes->start;
+    if (passed <= bytes->length && n <= bytes->length - passed)
+        return 0;
+    return mt_gguf_fetch(bytes, n, what, error);
+}
+
+static inline const uint8_t *mt_gguf_here(const struct mt_gguf_bytes *bytes)
+{
+    return bytes->data + (bytes->at - bytes->start);
+}
+
 /* Reads a number of `width` bytes, which are at `at`. */
 static inline uint64_t mt_gguf_number_at(const uint8_t *at, size_t width, int big_endian)
 {

@@ -219,6 +219,7 @@ int mt_gguf_tensor_at(const struct mt_model *model, uint64_t index, struct mt_mo
         return MT_EARG;
     const struct mt_gguf_record *record = &gguf->records[index];
     const struct mt_ggml_type *type = mt_ggml_type_by_number(mt_gguf_type_of(gguf, record));
+    int role = model->description.is_projector ? MT_TENSOR_PROJECTOR : record->role;
     *tensor = (struct mt_model_tensor){
         .name = mt_gguf_name_of(gguf, record),
         .name_length = record->name_length,
@@ -230,7 +231,7 @@ int mt_gguf_tensor_at(const struct mt_model *model, uint64_t index, struct mt_mo
         .offset = record->offset,
         .file = record->part,
         .layer = record->layer == MT_GGUF_NO_LAYER ? MT_NO_LAYER : record->layer,
-        .role = (enum mt_tensor_role)record->role};
+        .role = (enum mt_tensor_role)role};
     for (uint32_t i = 0; i < MT_MODEL_DIMENSIONS_MAX; i++) {
         tensor->dims[i] = mt_gguf_dim_of(gguf, record, i);
         tensor->elements *= tensor->dims[i];

@@ -95,31 +95,39 @@ static int read_info(struct mt_gguf_bytes *bytes, struct info *info, struct mt_e
     return 0;
 }
 
+/* Fails for a tensor whose rows are no whole blocks, or one that is too large. */
+static int fail_size(const struct mt_gguf_bytes *bytes, const struct info *info,
+                     const struct mt_ggml_type *type, struct mt_error *error)
+{
+    char what[96];
+    if (type && info->dims[0] % type->block_elements != 0)
+        snprintf(what, sizeof what, "has rows of %llu elements, %s comes in blocks of %u",
+                 (unsigned long long)info->dims[0], type->name, type->block_elements);
+    else
+        snprintf(what, sizeof what, "has 2^63 elements or bytes, or more");
+    return fail_info(bytes, info, error, what);
+}
+
 /* The bytes of a tensor, 0 where its type is not known. */
 static int size_info(const struct mt_gguf_bytes *bytes, const struct info *info, uint64_t *size,
                      struct mt_error *error)
 {
     const struct mt_ggml_type *type = mt_ggml_type_by_number(info->type);
     uint64_t elements = 1;
-    int code = 0;
     *size = 0;
-    for (int i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < info->n_dims; i++) {
         if (info->dims[i] == 0)
             return fail_info(bytes, info, error, "has a dimension of 0");
         if (__builtin_mul_overflow(elements, info->dims[i], &elements) || elements > INT64_MAX)
-            code = MT_ELIMIT;
+            return fail_size(bytes, info, NULL, error);
     }
-    if (!code && type)
-        code = mt_ggml_tensor_size(type, info->dims, 4, &elements, size);
-    if (!code && *size <= INT64_MAX)
+    if (!type)
         return 0;
-    char what[96];
-    if (code == MT_EARG)
-        snprintf(what, sizeof what, "has rows of %llu elements, %s comes in blocks of %u",
-                 (unsigned long long)info->dims[0], type->name, type->block_elements);
-    else
-        snprintf(what, sizeof what, "has 2^63 elements or bytes, or more");
-    return fail_info(bytes, info, error, what);
+    int is_wrong = info->dims[0] % type->block_elements != 0 ||
+                   __builtin_mul_overflow(elements / type->block_elements,
+                                          (uint64_t)type->block_bytes, size) ||
+                   *size > INT64_MAX;
+    return is_wrong ? fail_size(bytes, info, type, error) : 0;
 }
 
 /* Room for one more record and its kept bytes, with `n` tensors still to come. */
@@ -200,7 +208,7 @@ int mt_gguf_read_tensors(struct mt_gguf *gguf, struct mt_gguf_bytes *bytes, uint
     int code = check_count(gguf, bytes, n, error);
     gguf->parts[gguf->n_parts - 1].infos_at = bytes->at;
     for (uint64_t i = 0; i < n && !code; i++) {
-        struct info info;
+        struct info info = {0};
         uint64_t size;
         code = read_info(bytes, &info, error);
         if (!code)

@@ -11,6 +11,8 @@
 
 /* Enough of a JSON file to see what it is. */
 #define SNIFF_BYTES 4096
+/* And of one that is not text. */
+#define MAGIC_BYTES 16
 
 typedef int reader(struct mt_model *model, const struct mt_model_files *files, const char *path,
                    const struct mt_model_source *source, struct mt_error *error);
@@ -60,8 +62,14 @@ static int read_source(struct mt_model *model, const struct mt_model_files *file
                        const struct mt_model_source *source, struct mt_error *error)
 {
     char bytes[SNIFF_BYTES + 1];
-    size_t length = source->size_bytes < SNIFF_BYTES ? (size_t)source->size_bytes : SNIFF_BYTES;
+    size_t most = source->size_bytes < SNIFF_BYTES ? (size_t)source->size_bytes : SNIFF_BYTES;
+    size_t length = most < MAGIC_BYTES ? most : MAGIC_BYTES;
     int code = source->read(source->argument, 0, bytes, length, error);
+    int is_binary = length == MAGIC_BYTES && (memcmp(bytes, "GGUF", 4) == 0 || bytes[7] == 0);
+    if (!code && !is_binary && most > length) {
+        code = source->read(source->argument, length, bytes + length, most - length, error);
+        length = most;
+    }
     if (code)
         return code;
     bytes[length] = '\0';

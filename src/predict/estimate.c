@@ -257,7 +257,8 @@ static void note_description(struct mt_sheet *sheet, const struct mt_model_descr
 }
 
 static int fill(struct box *box, const struct mt_model *model,
-                const struct mt_predict_settings *settings, struct mt_error *error)
+                const struct mt_predict_settings *settings, const char *spills,
+                struct mt_error *error)
 {
     struct mt_sheet *sheet = &box->sheet;
     const char *engine = settings->engine ? settings->engine : "llama.cpp";
@@ -282,21 +283,38 @@ static int fill(struct box *box, const struct mt_model *model,
     result = predictor->predict(&input, sheet, error);
     if (result < 0)
         return result;
+    if (spills)
+        mt_sheet_spills(sheet, "%s", spills);
     result = close_sheet(box, input.d);
     return result < 0 ? mt_fail(error, result, MT_NO_OFFSET, "out of memory") : 0;
+}
+
+int mt_estimate_once(const struct mt_model *model, const struct mt_predict_settings *settings,
+                     const char *spills, struct mt_estimate **estimate, struct mt_error *error)
+{
+    struct box *box = calloc(1, sizeof *box);
+    if (!box)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int result = fill(box, model, settings, spills, error);
+    if (result < 0)
+        mt_estimate_destroy(&box->estimate);
+    else
+        *estimate = &box->estimate;
+    return result;
 }
 
 int mt_estimate_create(const struct mt_model *model, const struct mt_predict_settings *settings,
                        struct mt_estimate **estimate, struct mt_error *error)
 {
-    struct box *box = calloc(1, sizeof *box);
-    if (!box)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    int result = fill(box, model, settings, error);
+    struct mt_estimate *made;
+    int result = mt_estimate_once(model, settings, NULL, &made, error);
     if (result < 0)
-        mt_estimate_destroy(&box->estimate);
+        return result;
+    result = mt_estimate_spill(model, settings, &made, error);
+    if (result < 0)
+        mt_estimate_destroy(made);
     else
-        *estimate = &box->estimate;
+        *estimate = made;
     return result;
 }
 

@@ -85,6 +85,19 @@ static void fit_place(struct fit *fit, const struct mt_tally_place *place,
     fit->verdict = verdict_of(fit);
 }
 
+int mt_fit_on_devices(const struct mt_tally *tally, const struct mt_predict_settings *settings)
+{
+    for (size_t i = 0; i < tally->n_places; i++) {
+        struct fit fit;
+        if (is_host(&tally->places[i]))
+            continue;
+        fit_place(&fit, &tally->places[i], settings);
+        if (fit.verdict != MT_VERDICT_FITS)
+            return 0;
+    }
+    return 1;
+}
+
 /* How full a place may become; what has no room at all is fullest. */
 static double fullness(const struct fit *fit)
 {

@@ -21,6 +21,9 @@ enum mt_verdict mt_fit_verdict(const struct mt_tally *tally,
                                const struct mt_predict_settings *settings, const char *spills,
                                const char *cannot, char *reason, size_t size);
 
+/* Whether every device has room for the high end of what lies there. */
+int mt_fit_on_devices(const struct mt_tally *tally, const struct mt_predict_settings *settings);
+
 /* Whether a part of the host's weights is mapped from a file, so that the kernel may drop it and
  * read it again: the last word of its rule is "mapped" ("llama.cpp/weights.mapped"). */
 int mt_fit_is_mapped(const struct mt_tally_detail *detail);

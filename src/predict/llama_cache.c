@@ -35,11 +35,11 @@ struct keeping {
     uint64_t widest_value;
     int latent_heads;  /* latent layers are stored as plain heads */
     int latent_values; /* values of latent layers are stored too */
+    int made_latent;   /* layers are latent whatever the file says */
 };
 
 #define MARK_INDEXER    1
 #define MARK_COMPRESSOR 2
-#define MARK_SPLIT_KV   4 /* the form of latent attention that can be cached compressed */
 
 static int name_has(const struct mt_model_tensor *tensor, const char *part)
 {
@@ -51,7 +51,7 @@ static void mark_layers(struct keeping *keeping)
 {
     const struct mt_predict_input *in = keeping->plan->in;
     struct mt_model_tensor tensor;
-    if (!in->d->kv_lora_rank && !in->d->indexer_heads)
+    if (!in->d->indexer_heads)
         return;
     for (uint64_t i = 0; i < in->d->n_tensors; i++) {
         if (mt_model_tensor_at(in->model, i, &tensor) < 0 || tensor.layer >= in->d->n_layers)
@@ -60,8 +60,6 @@ static void mark_layers(struct keeping *keeping)
             keeping->marks[tensor.layer] |= MARK_INDEXER;
         else if (name_has(&tensor, "compressor"))
             keeping->marks[tensor.layer] |= MARK_COMPRESSOR;
-        else if (name_has(&tensor, "attn_k_b") || name_has(&tensor, "attn_v_b"))
-            keeping->marks[tensor.layer] |= MARK_SPLIT_KV;
     }
 }
 
@@ -73,6 +71,7 @@ static int any_marked(const struct keeping *keeping, int mark)
     return 0;
 }
 
+/* ik_llama.cpp makes latent attention of files that were made before it, unless told not to. */
 static void choose_latent_form(struct keeping *keeping)
 {
     const struct mt_llama_plan *plan = keeping->plan;
@@ -80,10 +79,10 @@ static void choose_latent_form(struct keeping *keeping)
     if (mt_engine_has(in->engine, "cache.latent", "mode")) {
         keeping->latent_heads = in->settings->mla_mode == 0;
         keeping->latent_values = in->settings->mla_mode == 1 && !plan->flash_attention;
+        keeping->made_latent = !keeping->latent_heads && in->d->kv_lora_rank;
         return;
     }
-    keeping->latent_heads = mt_engine_has(in->engine, "cache.latent", "heads") ||
-                            (in->d->format == MT_MODEL_GGUF && !any_marked(keeping, MARK_SPLIT_KV));
+    keeping->latent_heads = mt_engine_has(in->engine, "cache.latent", "heads");
     keeping->latent_values = mt_engine_has(in->engine, "cache.latent", "kv");
 }
 
@@ -140,7 +139,9 @@ static void add_latent(struct keeping *keeping, uint64_t index, enum class class
         shape.k_width = mt_llama_times(layer->heads, d->qk_nope_head_size + d->qk_rope_head_size);
         shape.v_width = mt_llama_times(layer->heads, d->value_head_size);
     } else {
-        shape.k_width = mt_llama_times(layer->kv_heads, layer->key_size);
+        shape.k_width = layer->attention == MT_ATTENTION_LATENT
+                            ? mt_llama_times(layer->kv_heads, layer->key_size)
+                            : mt_llama_add(d->kv_lora_rank, d->qk_rope_head_size);
         shape.v_width = keeping->latent_values ? d->kv_lora_rank : 0;
     }
     add_layer(keeping, index, class, shape);
@@ -220,17 +221,14 @@ static void keep_layer(struct keeping *keeping, uint64_t index)
         add_compressed(keeping, index);
         return;
     }
-    switch (layer->attention) {
-    case MT_ATTENTION_LATENT:
+    int windowed =
+        layer->attention == MT_ATTENTION_SLIDING || layer->attention == MT_ATTENTION_CHUNKED;
+    if (layer->attention == MT_ATTENTION_LATENT || (keeping->made_latent && !windowed))
         add_latent(keeping, index, draft ? DRAFT : LATENT);
-        break;
-    case MT_ATTENTION_SLIDING:
-    case MT_ATTENTION_CHUNKED:
+    else if (windowed)
         add_heads(keeping, index, draft ? DRAFT : WINDOWED, plan->swa_cells);
-        break;
-    default:
+    else
         add_heads(keeping, index, draft ? DRAFT : GLOBAL, plan->cells);
-    }
     if (!draft)
         add_indexer(keeping, index);
 }
@@ -242,12 +240,12 @@ static void write_group(const struct keeping *keeping, struct mt_sheet *sheet, i
         const char *name;
         const char *rule;
     } classes[] = {
-        [GLOBAL] = {"KV cache, global layers", "kv_cache"},
-        [WINDOWED] = {"KV cache, windowed layers", "kv_cache_windowed"},
-        [LATENT] = {"KV cache, latent layers", "kv_cache_latent"},
-        [INDEXER] = {"keys of the indexer", "kv_cache_indexer"},
-        [COMPRESSED] = {"KV cache, compressed", "kv_cache_compressed"},
-        [DRAFT] = {"KV cache, draft layers", "kv_cache"},
+        [GLOBAL] = {"global layers", "kv_cache"},
+        [WINDOWED] = {"windowed layers", "kv_cache_windowed"},
+        [LATENT] = {"latent layers", "kv_cache_latent"},
+        [INDEXER] = {"indexer keys", "kv_cache_indexer"},
+        [COMPRESSED] = {"compressed cells", "kv_cache_compressed"},
+        [DRAFT] = {"draft layers", "kv_cache"},
     };
     const struct mt_llama_plan *plan = keeping->plan;
     const struct group *group = &keeping->groups[place + 1][class];

@@ -217,9 +217,8 @@ static uint64_t widest_values(const struct mt_net *net)
     uint64_t widest = 0;
     for (size_t i = 0; i < net->n_layers; i++) {
         const struct mt_model_layer *layer = &net->d->layers[i];
-        uint64_t width = layer->attention == MT_ATTENTION_NONE
-                             ? 0
-                             : layer->kv_heads * layer->value_size;
+        uint64_t width =
+            layer->attention == MT_ATTENTION_NONE ? 0 : layer->kv_heads * layer->value_size;
         if (width > widest)
             widest = width;
     }
@@ -262,8 +261,7 @@ static void cache_inputs(struct mt_net *net, struct mt_net_cache *cache, int win
     cache->k_rows = vector_input(net, MT_TYPE_I64, net->tokens);
     if (!latent)
         cache->v_rows = vector_input(net, MT_TYPE_I64, net->tokens * values);
-    cache->mask =
-        mt_op_input(net->graph, plan->flash_attention ? MT_TYPE_F16 : MT_TYPE_F32, mask);
+    cache->mask = mt_op_input(net->graph, plan->flash_attention ? MT_TYPE_F16 : MT_TYPE_F32, mask);
     if (latent)
         return;
     cache->k_rotation = rotation(net, plan->type_k, common_head_size(net, windowed, 0), 1);

@@ -188,9 +188,9 @@ int mt_net_is_windowed(const struct mt_net *net, size_t il);
 
 /* What families do differently in the parts that they share. */
 enum {
-    MT_NET_SCALES_TOKENS = 1,     /* embeddings of tokens are scaled, those of images not */
-    MT_NET_SCALES_EMBEDDING = 2,  /* all embeddings are */
-    MT_NET_SCALES_RESIDUAL = 4,   /* what a layer adds is scaled */
+    MT_NET_SCALES_TOKENS = 1,    /* embeddings of tokens are scaled, those of images not */
+    MT_NET_SCALES_EMBEDDING = 2, /* all embeddings are */
+    MT_NET_SCALES_RESIDUAL = 4,  /* what a layer adds is scaled */
     MT_NET_SCALES_LOGITS = 8,
     MT_NET_CAPS_LOGITS = 16,      /* scale, tanh, scale */
     MT_NET_SCALES_QUERIES = 32,   /* a step of their own after the rotation */
@@ -204,7 +204,7 @@ enum {
     MT_NET_ROPE_WINDOWED = 8192,  /* only windowed layers rotate */
     MT_NET_ADDS_RESIDUAL_FIRST = 16384,
     MT_NET_RELU_SQUARE = 32768,
-    MT_NET_WEIGHTS_FIRST = 65536, /* experts get their input weighted, not their output */
+    MT_NET_WEIGHTS_FIRST = 65536,  /* experts get their input weighted, not their output */
     MT_NET_NORMS_WEIGHTS = 131072, /* weights of experts add up to one */
     MT_NET_SCALES_WEIGHTS = 262144,
     MT_NET_NORMS_QK_AFTER = 524288, /* queries and keys are normed after the rotation */
@@ -266,9 +266,9 @@ void mt_net_output(struct mt_net *net, struct mt_node *x, unsigned traits);
 
 /* Adds all operations of the model. Returns how well its family is known: */
 enum mt_net_knowledge {
-    MT_NET_EXACT,   /* its graph is written down here */
-    MT_NET_LIKELY,  /* its parts are; they were put together as its kind usually is */
-    MT_NET_GUESSED  /* an unknown family, taken for an ordinary one */
+    MT_NET_EXACT,  /* its graph is written down here */
+    MT_NET_LIKELY, /* its parts are; they were put together as its kind usually is */
+    MT_NET_GUESSED /* an unknown family, taken for an ordinary one */
 };
 enum mt_net_knowledge mt_net_build(struct mt_net *net);
 void mt_net_build_gemma4(struct mt_net *net, unsigned traits);

@@ -47,8 +47,8 @@ static void store_keys(struct mt_net *net, struct mt_node *k, struct mt_net_laye
                        const struct mt_net_cache *inputs)
 {
     struct mt_node *rows = as_rows(net, k);
-    mt_graph_expand(net->graph, mt_op_set_rows(net->graph, all_streams(net, cache->k), rows,
-                                               inputs->k_rows));
+    mt_graph_expand(net->graph,
+                    mt_op_set_rows(net->graph, all_streams(net, cache->k), rows, inputs->k_rows));
 }
 
 /* Without flash attention values are kept transposed, each element a row of its own. */
@@ -77,8 +77,8 @@ static void store_values(struct mt_net *net, struct mt_node *v, struct mt_net_la
         return;
     }
     struct mt_node *rows = as_rows(net, v);
-    mt_graph_expand(net->graph, mt_op_set_rows(net->graph, all_streams(net, cache->v), rows,
-                                               inputs->v_rows));
+    mt_graph_expand(net->graph,
+                    mt_op_set_rows(net->graph, all_streams(net, cache->v), rows, inputs->v_rows));
 }
 
 static struct mt_node *cached_keys(struct mt_net *net, size_t il)
@@ -198,8 +198,7 @@ struct mt_node *mt_net_attend(struct mt_net *net, const struct mt_net_qkv *qkv, 
     if (v && !latent)
         store_values(net, v, cache, inputs);
     struct mt_node *keys = cached_keys(net, il);
-    struct mt_node *values =
-        latent ? values_in_keys(net, keys, v->ne[0]) : cached_values(net, il);
+    struct mt_node *values = latent ? values_in_keys(net, keys, v->ne[0]) : cached_values(net, il);
     struct mt_node *x = attend_cached(net, q, keys, values, il, decompress);
     return rotated(net, x, inputs->v_rotation);
 }

@@ -27,11 +27,11 @@ static const struct family families[] = {
     {"cohere2", MT_NET_PARALLEL | MT_NET_LAYER_NORM | MT_NET_ROPE_WINDOWED | MT_NET_SCALES_LOGITS,
      MT_NET_EXACT},
     {"gpt-oss", MT_NET_NORM_AFTER | MT_NET_SOFTMAX_LATE | MT_NET_ROWS_LATE, MT_NET_EXACT},
-    {"llama4", MT_NET_ROPE_WINDOWED | MT_NET_TEMPERATURE | MT_NET_NORMS_QK_AFTER |
-                   MT_NET_WEIGHTS_FIRST,
+    {"llama4",
+     MT_NET_ROPE_WINDOWED | MT_NET_TEMPERATURE | MT_NET_NORMS_QK_AFTER | MT_NET_WEIGHTS_FIRST,
      MT_NET_EXACT},
-    {"gemma4", GEMMA | MT_NET_CAPS_LOGITS | MT_NET_ROWS_LATE | MT_NET_ROWS_AFTER_NORM |
-                   MT_NET_NORMS_WEIGHTS,
+    {"gemma4",
+     GEMMA | MT_NET_CAPS_LOGITS | MT_NET_ROWS_LATE | MT_NET_ROWS_AFTER_NORM | MT_NET_NORMS_WEIGHTS,
      MT_NET_EXACT},
     {"gemma3n", MT_NET_SCALES_TOKENS | MT_NET_CAPS_LOGITS, MT_NET_EXACT},
     {"mamba2", 0, MT_NET_EXACT},
@@ -115,8 +115,7 @@ static struct mt_node *rows(struct mt_net *net, struct mt_node *x)
 static struct mt_node *added(struct mt_net *net, struct mt_node *x, struct mt_node *residual,
                              int residual_first)
 {
-    return residual_first ? mt_op_map(net->graph, residual, x)
-                          : mt_op_map(net->graph, x, residual);
+    return residual_first ? mt_op_map(net->graph, residual, x) : mt_op_map(net->graph, x, residual);
 }
 
 static int has_ffn(const struct mt_net *net, size_t il)

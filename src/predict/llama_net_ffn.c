@@ -3,8 +3,7 @@
 #include "predict/llama_net.h"
 
 static const enum mt_slot dense[3] = {MT_SLOT_FFN_UP, MT_SLOT_FFN_GATE, MT_SLOT_FFN_DOWN};
-static const enum mt_slot shared[3] = {MT_SLOT_SHARED_UP, MT_SLOT_SHARED_GATE,
-                                       MT_SLOT_SHARED_DOWN};
+static const enum mt_slot shared[3] = {MT_SLOT_SHARED_UP, MT_SLOT_SHARED_GATE, MT_SLOT_SHARED_DOWN};
 
 static struct mt_node *activated(struct mt_net *net, struct mt_node *up, struct mt_node *gate,
                                  unsigned traits)
@@ -22,9 +21,9 @@ struct mt_node *mt_net_dense_ffn(struct mt_net *net, struct mt_node *x, size_t i
 {
     int biased = slots == dense;
     uint64_t embedding = x->ne[0];
-    int has_gate = mt_net_has(net, il, slots[1]) ||
-                   (net->d->format != MT_MODEL_GGUF &&
-                    !(traits & (MT_NET_HALVES | MT_NET_RELU_SQUARE)));
+    int has_gate =
+        mt_net_has(net, il, slots[1]) ||
+        (net->d->format != MT_MODEL_GGUF && !(traits & (MT_NET_HALVES | MT_NET_RELU_SQUARE)));
     struct mt_node *up = mt_net_project(net, x, il, slots[0], width);
     struct mt_node *gate = NULL;
     if (biased)
@@ -143,8 +142,7 @@ struct mt_node *mt_net_experts(struct mt_net *net, struct mt_node *x, struct mt_
         logits = mt_net_project(net, x, il, MT_SLOT_ROUTER, layer->experts);
         logits = mt_net_biased(net, logits, il, MT_SLOT_ROUTER_B);
     }
-    struct mt_node *probs =
-        traits & MT_NET_SOFTMAX_LATE ? logits : mt_op_map(g, logits, NULL);
+    struct mt_node *probs = traits & MT_NET_SOFTMAX_LATE ? logits : mt_op_map(g, logits, NULL);
     struct mt_node *ids = chosen(net, logits, probs, il, traits);
     struct mt_node *weights = weights_of(net, probs, ids, traits);
     x = mt_op_reshape(g, x, embedding, 1, n, 1);
@@ -177,8 +175,7 @@ struct mt_node *mt_net_ffn(struct mt_net *net, struct mt_node *x, size_t il, uns
     struct mt_node *routed = mt_net_experts(net, x, NULL, il, traits);
     if (!mt_net_has(net, il, MT_SLOT_SHARED_UP) && !layer->shared_ff_length)
         return routed;
-    struct mt_node *beside =
-        mt_net_dense_ffn(net, x, il, shared, layer->shared_ff_length, traits);
+    struct mt_node *beside = mt_net_dense_ffn(net, x, il, shared, layer->shared_ff_length, traits);
     if (mt_net_has(net, il, MT_SLOT_SHARED_ROUTER)) {
         struct mt_node *gate = mt_net_project(net, x, il, MT_SLOT_SHARED_ROUTER, 1);
         beside = mt_op_map(g, beside, mt_op_map(g, gate, NULL));

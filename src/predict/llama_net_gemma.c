@@ -18,10 +18,9 @@ static void per_layer_inputs(struct mt_net *net, struct mt_node *x)
     size_t own = net->n_layers;
     uint64_t each = net->d->per_layer_embedding_length;
     uint64_t width = each * net->n_layers;
-    struct mt_node *tokens =
-        mt_op_input(g, MT_TYPE_I32, (uint64_t[4]){net->tokens, 1, 1, 1});
-    struct mt_node *table = mt_net_weight(net, own, MT_SLOT_PER_LAYER_EMBEDDING, width,
-                                          net->d->vocabulary, 1);
+    struct mt_node *tokens = mt_op_input(g, MT_TYPE_I32, (uint64_t[4]){net->tokens, 1, 1, 1});
+    struct mt_node *table =
+        mt_net_weight(net, own, MT_SLOT_PER_LAYER_EMBEDDING, width, net->d->vocabulary, 1);
     struct mt_node *rows = mt_op_get_rows(g, table, tokens);
     rows = mt_op_reshape(g, rows, each, net->n_layers, net->tokens, 1);
     rows = mt_op_map(g, rows, NULL);

@@ -106,9 +106,9 @@ static struct mt_node *scanned(struct mt_net *net, const struct scan *s, struct 
     else
         keep_extra(net, state, mt_op_get_rows(g, rows, net->state_rows_tail));
     uint64_t width = s->state_size * s->head_size * s->heads;
-    struct mt_node *last = mt_op_view(g, y, (uint64_t[4]){width, net->sequences, 1, 1},
-                                      (uint64_t[4]){4, width * 4, width * net->sequences * 4,
-                                                    width * net->sequences * 4});
+    struct mt_node *last = mt_op_view(
+        g, y, (uint64_t[4]){width, net->sequences, 1, 1},
+        (uint64_t[4]){4, width * 4, width * net->sequences * 4, width * net->sequences * 4});
     struct mt_node *to = rows_view(net, state, net->sequences);
     mt_graph_expand(g, mt_op_copy(g, last, to));
     return y;
@@ -156,7 +156,8 @@ static struct mamba2 mamba2_inputs(struct mt_net *net, struct mt_node *x, size_t
     uint64_t heads = d->time_step_rank;
     uint64_t per_sequence = net->tokens / net->sequences;
     struct mamba2 m = {.mixed = d->inner_size + 2 * d->group_count * d->state_size};
-    struct mt_node *all = mt_net_project(net, x, il, MT_SLOT_SSM_IN, d->inner_size + m.mixed + heads);
+    struct mt_node *all =
+        mt_net_project(net, x, il, MT_SLOT_SSM_IN, d->inner_size + m.mixed + heads);
     all = mt_op_reshape(g, all, all->ne[0], per_sequence, net->sequences, 1);
     m.z = heads_of(net, all, d->inner_size / heads, heads);
     m.xbc = mt_op_columns(g, all, m.mixed);
@@ -168,8 +169,7 @@ static struct mt_node *mamba2_convolution(struct mt_net *net, const struct mamba
                                           struct mt_node *conv, struct mt_node *states)
 {
     struct mt_graph *g = net->graph;
-    struct mt_node *joined =
-        convolution_input(net, conv, mt_op_transpose(g, m->xbc), states);
+    struct mt_node *joined = convolution_input(net, conv, mt_op_transpose(g, m->xbc), states);
     struct mt_node *x = convolved(net, joined, il, MT_SLOT_SSM_CONV, m->mixed);
     x = mt_op_map(g, x, mt_net_weight(net, il, MT_SLOT_SSM_CONV_B, m->mixed, 1, 1));
     return mt_op_map(g, x, NULL);
@@ -182,7 +182,8 @@ static struct mt_node *mamba2_gate(struct mt_net *net, struct mt_node *y, const 
     const struct mt_model_description *d = net->d;
     uint64_t per_sequence = net->tokens / net->sequences;
     uint64_t groups = d->group_count ? d->group_count : 1;
-    struct mt_node *skip = mt_op_map(g, s->x, mt_net_weight(net, il, MT_SLOT_SSM_D, 1, s->heads, 1));
+    struct mt_node *skip =
+        mt_op_map(g, s->x, mt_net_weight(net, il, MT_SLOT_SSM_D, 1, s->heads, 1));
     y = mt_op_view(g, y, s->x->ne,
                    (uint64_t[4]){4, s->x->nb[1], s->heads * s->x->nb[1],
                                  per_sequence * s->heads * s->x->nb[1]});
@@ -215,7 +216,8 @@ struct mt_node *mt_net_mamba2(struct mt_net *net, struct mt_node *x, size_t il)
     s.x = heads_of(net, xbc, s.head_size, s.heads);
     s.b = heads_of(net, xbc, d->state_size, d->group_count);
     s.c = heads_of(net, xbc, d->state_size, d->group_count);
-    s.dt = mt_op_map(g, mt_op_like(g, m.dt), mt_net_weight(net, il, MT_SLOT_SSM_DT_B, s.heads, 1, 1));
+    s.dt =
+        mt_op_map(g, mt_op_like(g, m.dt), mt_net_weight(net, il, MT_SLOT_SSM_DT_B, s.heads, 1, 1));
     s.a = mt_net_weight(net, il, MT_SLOT_SSM_A, 1, s.heads, 1);
     struct mt_node *y = scanned(net, &s, states);
     y = mamba2_gate(net, y, &s, &m, il);
@@ -311,12 +313,12 @@ static struct mt_node *delta_step(struct mt_net *net, const struct delta *d, str
     y->sources[3] = d->gate;
     y->sources[4] = d->beta;
     y->sources[5] = state;
-    struct mt_node *output = mt_op_view(
-        g, y, (uint64_t[4]){d->v_size, d->v_heads, d->per_sequence, net->sequences},
-        (uint64_t[4]){4, d->v_size * 4, row * 4, row * d->per_sequence * 4});
-    struct mt_node *after = mt_op_view(
-        g, y, (uint64_t[4]){d->v_size, d->v_size, d->v_heads, net->sequences},
-        (uint64_t[4]){4, d->v_size * 4, d->v_size * d->v_size * 4, d->v_size * row * 4});
+    struct mt_node *output =
+        mt_op_view(g, y, (uint64_t[4]){d->v_size, d->v_heads, d->per_sequence, net->sequences},
+                   (uint64_t[4]){4, d->v_size * 4, row * 4, row * d->per_sequence * 4});
+    struct mt_node *after =
+        mt_op_view(g, y, (uint64_t[4]){d->v_size, d->v_size, d->v_heads, net->sequences},
+                   (uint64_t[4]){4, d->v_size * 4, d->v_size * d->v_size * 4, d->v_size * row * 4});
     mt_graph_expand(g, mt_op_copy(g, after, rows_view(net, states, net->sequences)));
     return output;
 }
@@ -331,8 +333,8 @@ static struct delta delta_inputs(struct mt_net *net, struct mt_node *x, size_t i
                           .per_sequence = net->tokens / net->sequences};
     delta.width = d->inner_size + 2 * d->group_count * d->state_size;
     delta.mixed = mt_net_project(net, x, il, MT_SLOT_ATTN_QKV, delta.width);
-    delta.mixed = mt_op_reshape(net->graph, delta.mixed, delta.width, delta.per_sequence,
-                                net->sequences, 1);
+    delta.mixed =
+        mt_op_reshape(net->graph, delta.mixed, delta.width, delta.per_sequence, net->sequences, 1);
     delta.z = mt_net_project(net, x, il, MT_SLOT_ATTN_GATE, d->inner_size);
     delta_rates(net, &delta, x, il);
     return delta;
@@ -358,8 +360,8 @@ struct mt_node *mt_net_delta_net(struct mt_net *net, struct mt_node *x, size_t i
     mix = mt_op_map(g, mix, NULL);
     int repeats = mt_net_has(net, il, MT_SLOT_SSM_BETA_ALPHA);
     x = delta_step(net, &delta, mix, state, states, repeats);
-    struct mt_node *z = mt_op_reshape(g, delta.z, delta.v_size, delta.v_heads, delta.per_sequence,
-                                      net->sequences);
+    struct mt_node *z =
+        mt_op_reshape(g, delta.z, delta.v_size, delta.v_heads, delta.per_sequence, net->sequences);
     x = mt_net_norm(net, x, il, MT_SLOT_SSM_NORM, 0);
     x = mt_op_map(g, x, mt_op_map(g, z, NULL));
     x = mt_op_reshape(g, x, d->inner_size, delta.per_sequence, net->sequences, 1);

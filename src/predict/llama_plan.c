@@ -43,9 +43,15 @@ static void place_layers(struct mt_llama_plan *plan, const float *points, int *d
     if (!s->n_devices)
         on_devices = 0;
     uint64_t start = places - on_devices;
-    plan->all_on_devices = s->n_devices && !start;
+    /* Older versions put the output on a device only after all layers. */
+    uint64_t end = places;
+    if (start && mt_engine_has(plan->in->engine, "placement.output", "last")) {
+        start--;
+        end--;
+    }
+    plan->all_on_devices = s->n_devices && !start && end == places;
     for (uint64_t i = 0; i < places; i++) {
-        if (i < start)
+        if (i < start || i >= end)
             device_of[i] = MT_HOST_PLACE;
         else if (s->split == MT_SPLIT_NONE)
             device_of[i] = 0;

@@ -42,18 +42,47 @@ static uint64_t not_negative(int64_t bytes)
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
-static void write_learnt(const struct mt_residue *residue, int place, const char *name,
-                         struct mt_sheet *sheet)
+static const char *name_of(enum mt_category category)
 {
+    switch (category) {
+    case MT_CATEGORY_CONTEXT:
+        return "driver context and code";
+    case MT_CATEGORY_CACHED:
+        return "held free by the allocator";
+    case MT_CATEGORY_WORKSPACE:
+        return "workspace of libraries";
+    default:
+        return "program and its heap";
+    }
+}
+
+/* A few runs say little of how far others lie: the fewer, the wider the band. */
+static void write_one(const struct mt_residue *residue, int place, struct mt_sheet *sheet)
+{
+    int64_t margin = residue->mean_bytes / 4 / (int64_t)residue->n;
     struct mt_sheet_term term = {.place = place,
                                  .category = residue->category,
-                                 .name = name,
+                                 .name = name_of(residue->category),
                                  .rule = "learnt",
                                  .bytes = not_negative(residue->mean_bytes),
-                                 .low_bytes = not_negative(residue->low_bytes),
-                                 .high_bytes = not_negative(residue->high_bytes),
+                                 .low_bytes = not_negative(residue->low_bytes - margin),
+                                 .high_bytes = not_negative(residue->high_bytes + margin),
                                  .provenance = MT_PROVENANCE_CALIBRATED};
     mt_sheet_add(sheet, &term, "mean of %" PRIu64 " runs on this machine", residue->n);
+}
+
+/* All that was learnt of a kind of place. Only what rules cannot know: a residue of weights, cache
+ * or activations is not taken, whoever hands it in. */
+static void write_learnt(const struct mt_predict_settings *s, const char *place_kind, int place,
+                         struct mt_sheet *sheet)
+{
+    static const enum mt_category categories[] = {MT_CATEGORY_CONTEXT, MT_CATEGORY_RUNTIME,
+                                                  MT_CATEGORY_CACHED, MT_CATEGORY_WORKSPACE};
+    for (size_t i = 0; i < sizeof categories / sizeof *categories; i++) {
+        const struct mt_residue *residue = learnt(s, place_kind, categories[i]);
+        if (residue)
+            write_one(residue, place, sheet);
+    }
 }
 
 static void write_band(const char *key, enum mt_category category, int place, const char *name,
@@ -82,12 +111,10 @@ static int has_layer(const struct mt_llama_plan *plan, int device)
 static void write_device(const struct mt_llama_plan *plan, int device, struct mt_sheet *sheet)
 {
     const struct mt_predict_settings *s = plan->in->settings;
-    const struct mt_residue *residue = learnt(s, "device", MT_CATEGORY_CONTEXT);
     char key[64];
-    if (residue) {
-        write_learnt(residue, device, "driver context and code", sheet);
+    write_learnt(s, "device", device, sheet);
+    if (learnt(s, "device", MT_CATEGORY_CONTEXT))
         return;
-    }
     snprintf(key, sizeof key, "context.unused.%.24s", s->device_kind);
     if (has_layer(plan, device) || !mt_engine_number(plan->in->engine, key, 0))
         snprintf(key, sizeof key, "context.%.24s", s->device_kind);
@@ -97,15 +124,42 @@ static void write_device(const struct mt_llama_plan *plan, int device, struct mt
 static void write_host(const struct mt_llama_plan *plan, struct mt_sheet *sheet)
 {
     const struct mt_predict_settings *s = plan->in->settings;
-    const struct mt_residue *residue = learnt(s, "host", MT_CATEGORY_RUNTIME);
     char key[64];
-    if (residue) {
-        write_learnt(residue, MT_HOST_PLACE, "program and its heap", sheet);
+    write_learnt(s, "host", MT_HOST_PLACE, sheet);
+    if (learnt(s, "host", MT_CATEGORY_RUNTIME))
         return;
-    }
     snprintf(key, sizeof key, "runtime.%s%s", s->program == MT_PROGRAM_SERVER ? "server" : "bench",
              plan->n_devices && !strcmp(s->device_kind, "cuda") ? ".cuda" : "");
     write_band(key, MT_CATEGORY_RUNTIME, MT_HOST_PLACE, "program and its heap", plan, sheet);
+}
+
+static int keeps_less_than_all(const struct mt_model_description *d)
+{
+    for (uint64_t i = 0; i < d->n_layers; i++)
+        if (d->layers[i].recurrence != MT_RECURRENCE_NONE || d->layers[i].window)
+            return 1;
+    return 0;
+}
+
+/* What a server comes to hold while it answers. */
+static void write_notes(const struct mt_llama_plan *plan, struct mt_sheet *sheet)
+{
+    const struct mt_predict_input *in = plan->in;
+    uint64_t prompts = mt_engine_number(in->engine, "prompt_cache", 0);
+    uint64_t checkpoints = mt_engine_number(in->engine, "checkpoints", 0);
+    if (in->settings->program != MT_PROGRAM_SERVER)
+        return;
+    if (prompts)
+        mt_sheet_note(sheet,
+                      "The server keeps prompts that were answered, up to %" PRIu64
+                      " MiB on the host (-cram); they are not counted.",
+                      prompts >> 20);
+    if (checkpoints && keeps_less_than_all(in->d))
+        mt_sheet_note(sheet,
+                      "For each slot the server keeps up to %" PRIu64
+                      " copies of its windowed cache and recurrent state on the host (-ctxcp); "
+                      "they are not counted.",
+                      checkpoints);
 }
 
 int mt_llama_residue(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
@@ -115,11 +169,6 @@ int mt_llama_residue(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
     for (size_t i = 0; i < plan->n_devices; i++)
         write_device(plan, (int)i, sheet);
     write_host(plan, sheet);
-    uint64_t prompts = mt_engine_number(plan->in->engine, "prompt_cache", 0);
-    if (prompts && plan->in->settings->program == MT_PROGRAM_SERVER)
-        mt_sheet_note(sheet,
-                      "The server keeps prompts that were answered, up to %" PRIu64
-                      " MiB on the host (-cram); they are not counted.",
-                      prompts >> 20);
+    write_notes(plan, sheet);
     return 0;
 }

@@ -220,11 +220,9 @@ static int fill_cache(const struct completion *c)
 static int fill_layers(const struct completion *c)
 {
     struct mt_predict_settings *s = c->s;
-    if (!s->has_gpu_layers) {
-        s->has_gpu_layers = 1;
+    if (!s->has_gpu_layers)
         s->gpu_layers =
             s->n_devices ? mt_engine_number(c->engine, "default.gpu_layers", MT_ALL) : 0;
-    }
     if (s->cpu_moe_layers && !c->d->experts)
         return REFUSE(c, "--cpu-moe: the model has no experts; --gpu-layers is the nearest");
     if (!s->device_kind)
@@ -232,23 +230,42 @@ static int fill_layers(const struct completion *c)
     return 0;
 }
 
+static int fill_batches(const struct completion *c)
+{
+    struct mt_predict_settings *s = c->s;
+    int result = fill_count(c, &s->batch, "default.batch", 2048, COUNT_MAX, "the batch");
+    if (result == 0)
+        result = fill_count(c, &s->ubatch, "default.ubatch", 512, COUNT_MAX, "the ubatch");
+    return result;
+}
+
+/* Whether the engine fits what was left open; it does not touch settings that say where layers go.
+ */
+static int is_fitted(const struct mt_engine *engine, const struct mt_predict_settings *s)
+{
+    return s->program == MT_PROGRAM_SERVER && s->n_devices && !s->has_gpu_layers &&
+           !s->n_tensor_split && !s->n_overrides && !s->cpu_moe_layers &&
+           s->split != MT_SPLIT_ROW && mt_engine_has(engine, "fit", "yes");
+}
+
 int mt_llama_complete(const struct mt_model *model, const struct mt_engine *engine,
                       struct mt_predict_settings *settings, struct mt_error *error)
 {
     const struct completion c = {mt_model_describe(model), engine, settings, error};
+    int context_open = !settings->context_tokens;
     if (c.d->is_projector)
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                        "a projector runs with the model that it belongs to, not alone");
     int (*const steps[])(const struct completion *) = {refuse_foreign, refuse_flags,   refuse_split,
                                                        fill_context,   fill_sequences, fill_cache,
-                                                       fill_layers};
+                                                       fill_layers,    fill_batches};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         int result = steps[i](&c);
         if (result < 0)
             return result;
     }
-    int result = fill_count(&c, &settings->batch, "default.batch", 2048, COUNT_MAX, "the batch");
-    if (result == 0)
-        result = fill_count(&c, &settings->ubatch, "default.ubatch", 512, COUNT_MAX, "the ubatch");
-    return result;
+    if (is_fitted(engine, settings))
+        return mt_llama_fit(model, engine, settings, context_open, error);
+    settings->has_gpu_layers = 1;
+    return 0;
 }

@@ -32,9 +32,9 @@ static const struct mt_ggml_type *type_by_name(const char *name)
 uint64_t mt_llama_type_bytes(const char *type, uint64_t n)
 {
     const struct mt_ggml_type *found = type_by_name(type);
-    if (!found || n > UINT64_MAX - found->block_elements)
+    if (!found)
         return 0;
-    uint64_t blocks = (n + found->block_elements - 1) / found->block_elements;
+    uint64_t blocks = n / found->block_elements + (n % found->block_elements != 0);
     return mt_llama_times(blocks, found->block_bytes);
 }
 
@@ -81,6 +81,15 @@ static size_t distance(const char *a, size_t a_length, const char *b, size_t b_l
     return row[b_length];
 }
 
+/* How little two words resemble each other; the same beginning counts for much. */
+static size_t unlikeness(const char *a, size_t a_length, const char *b, size_t b_length)
+{
+    size_t same = 0;
+    while (same < a_length && same < b_length && a[same] == b[same])
+        same++;
+    return 4 * distance(a, a_length, b, b_length) + 3 * (WORD_MAX - same);
+}
+
 void mt_llama_nearest(const struct mt_engine *engine, const char *key, const char *word,
                       char *nearest, size_t size)
 {
@@ -94,10 +103,10 @@ void mt_llama_nearest(const struct mt_engine *engine, const char *key, const cha
     for (const char *at = value.text; at < end;) {
         const char *blank = memchr(at, ' ', (size_t)(end - at));
         size_t length = (size_t)((blank ? blank : end) - at);
-        size_t edits =
-            length && length < WORD_MAX ? distance(word, word_length, at, length) : SIZE_MAX;
-        if (edits < least) {
-            least = edits;
+        size_t unlike =
+            length && length < WORD_MAX ? unlikeness(word, word_length, at, length) : SIZE_MAX;
+        if (unlike < least) {
+            least = unlike;
             snprintf(nearest, size, "%.*s", (int)length, at);
         }
         at += length + 1;

@@ -33,4 +33,15 @@ struct mt_sheet {
     int failed;
 };
 
+/* mt_estimate_create() without looking for another placement where devices have no room. `spills`
+ * is the reason why it is not the placement that was meant, or NULL. */
+int mt_estimate_once(const struct mt_model *model, const struct mt_predict_settings *settings,
+                     const char *spills, struct mt_estimate **estimate, struct mt_error *error);
+
+/* Replaces an estimate that CANNOT be, of an engine that puts layers on the host where devices have
+ * no room for all of them, by the one with the most on the devices; leaves it where that does not
+ * help, or where the settings say themselves what goes where. */
+int mt_estimate_spill(const struct mt_model *model, const struct mt_predict_settings *settings,
+                      struct mt_estimate **estimate, struct mt_error *error);
+
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "predict/sheet.h"
+#include "predict/sheet_parts.h"
 
 #define MIB             (UINT64_C(1) << 20)
 #define DEVICE_MOST_MIB (UINT64_C(1) << 24)
@@ -90,7 +90,7 @@ static int try(struct query *query, uint64_t index)
 {
     struct mt_estimate *estimate;
     set(query, value_at(query, index));
-    int result = mt_estimate_create(query->model, &query->settings, &estimate, query->error);
+    int result = mt_estimate_once(query->model, &query->settings, NULL, &estimate, query->error);
     if (result < 0)
         return result;
     int fits = estimate->verdict == MT_VERDICT_FITS && holds_sequences(query, estimate);
@@ -146,7 +146,7 @@ static int search(struct query *query)
 /* The engine's own answer to the settings as they are, for what the query needs of it. */
 static int ask(struct query *query, struct mt_estimate **estimate)
 {
-    return mt_estimate_create(query->model, &query->settings, estimate, query->error);
+    return mt_estimate_once(query->model, &query->settings, NULL, estimate, query->error);
 }
 
 /* Contexts between two steps take what the larger one takes. */
@@ -213,6 +213,12 @@ static int prepare(struct query *query)
         mt_engine_find(settings->engine ? settings->engine : "llama.cpp", &engine, query->error);
     if (result < 0)
         return result;
+    /* Where the engine shrinks what does not fit, the question is what fits as it is. */
+    if (!settings->has_gpu_layers && mt_engine_has(&engine, "fit", "yes") &&
+        (settings->n_devices || query->goal == MT_GOAL_SMALLEST_DEVICE)) {
+        query->settings.has_gpu_layers = 1;
+        query->settings.gpu_layers = MT_ALL;
+    }
     if (query->goal == MT_GOAL_SMALLEST_DEVICE)
         return prepare_device(query);
     if (!settings->n_devices && !settings->host_bytes)

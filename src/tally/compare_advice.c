@@ -268,8 +268,8 @@ int mt_compare_advise(struct mt_comparing *comparing)
         mt_advise_weights(&advising);
         mt_advise_kv_cache(&advising);
         mt_advise_activations(&advising);
+        mt_advise_overhead(&advising);
     }
-    mt_advise_overhead(&advising);
     advise_total(&advising);
     struct mt_advice *advice = mt_arena_array(&comparing->arena, advising.n + 1, sizeof *advice);
     if (!advice || advising.failed)

@@ -103,7 +103,7 @@ int compare_load_estimate(struct compare_loaded *loaded, const struct compare_lo
     struct mt_predict_settings settings =
         settings_of(recording, options->engine ? options->engine : engine);
     if (options->use_learnt)
-        result = cli_estimate_calibrated(loaded->model, &settings, "cpu", &loaded->estimate, error);
+        result = cli_estimate_calibrated(loaded->model, &settings, &loaded->estimate, error);
     else
         result = mt_estimate_create(loaded->model, &settings, &loaded->estimate, error);
     if (result)

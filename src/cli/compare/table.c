@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A comparison as text for people. */
 #include <inttypes.h>
+#include <math.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,6 +91,8 @@ static void add_component(struct mt_text_table *table, enum mt_component compone
     int is_comparable = difference->verdict != MT_COMPARE_NOT_COMPARABLE;
     if (difference->ratio_known && difference->difference_ratio > 99.99)
         snprintf(percent, sizeof percent, "x %.3g", 1 + difference->difference_ratio);
+    else if (difference->ratio_known && fabs(difference->difference_ratio) < 0.0005)
+        snprintf(percent, sizeof percent, "0.0 %%");
     else if (difference->ratio_known)
         snprintf(percent, sizeof percent, "%+.1f %%", 100 * difference->difference_ratio);
     snprintf(band, sizeof band, "%.4g %%", 100 * difference->band_ratio);
@@ -256,7 +259,7 @@ void compare_write_table(const struct compare_view *view, const struct cli_termi
     put_advice(comparison, terminal, out);
     put_learnt(view, terminal, out);
     if (view->n_notes)
-        cli_table_heading(terminal, "Notes", out);
+        mt_strbuf_puts(out, "\n");
     for (size_t i = 0; i < view->n_notes; i++)
-        cli_table_fact(terminal, out, "", "%s", view->notes[i]);
+        cli_table_fact(terminal, out, "note", "%s", view->notes[i]);
 }

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* One model, estimated or solved for, as a document. */
+#include <stdlib.h>
+
 #include "base/error.h"
 #include "cli/estimate/estimate.h"
+#include "cli/residue_store.h"
 
 static const struct cli_document_answer answers[] = {
     [MT_GOAL_CONTEXT] = {.goal = "max_context", .what = "tokens of context"},
@@ -74,9 +77,16 @@ int estimate_make(struct estimate_result *result, const char *name, int remote,
     if (failed)
         return failed;
     describe(result);
-    if (goal >= 0)
-        return solve(result, settings, goal, error);
-    return mt_estimate_create(result->model, settings, &result->estimate, error);
+    struct mt_predict_settings calibrated = *settings;
+    struct mt_residue *residues = NULL;
+    failed = cli_residues_for(result->model, settings, &residues, &calibrated.n_residues, error);
+    calibrated.residues = residues;
+    if (!failed && goal >= 0)
+        failed = solve(result, &calibrated, goal, error);
+    else if (!failed)
+        failed = mt_estimate_create(result->model, &calibrated, &result->estimate, error);
+    free(residues);
+    return failed;
 }
 
 void estimate_result_finish(struct estimate_result *result)

@@ -5,6 +5,7 @@
 
 #include "cli/document.h"
 #include "emit/text.h"
+#include "sample_estimate.h"
 #include "sample_tally.h"
 
 #include <jansson.h>
@@ -122,6 +123,78 @@ static void test_a_profile_in_every_format(void **state)
     assert_renders(&document, CLI_FORMAT_CSV, &ascii, "profile.csv");
 }
 
+static struct cli_document planned(const struct mt_estimate *estimate)
+{
+    static const struct cli_document_model model = {"m.gguf",  "smollm-135m", "llama", "f16",
+                                                    134515008, 240 * MIB,     30,      2048};
+    struct cli_document document = CLI_DOCUMENT_EMPTY;
+    document.tally = &estimate->tally;
+    document.estimate = estimate;
+    document.model = &model;
+    return document;
+}
+
+static void test_an_estimate_in_every_format(void **state)
+{
+    (void)state;
+    struct cli_document document = planned(&sample_estimate);
+    assert_renders(&document, CLI_FORMAT_TABLE, &ascii, "estimate.table");
+    document.explain = 1;
+    assert_renders(&document, CLI_FORMAT_JSON, &ascii, "estimate.json");
+    assert_renders(&document, CLI_FORMAT_CSV, &ascii, "estimate.csv");
+    assert_renders(&document, CLI_FORMAT_TABLE, &unicode, "estimate.explained.table");
+}
+
+static void test_an_estimate_of_an_engine_with_a_budget(void **state)
+{
+    (void)state;
+    struct mt_estimate estimate = sample_estimate;
+    const struct cli_document_answer answer = {.goal = "max_context",
+                                               .what = "tokens of context",
+                                               .value = 4096,
+                                               .limit = "the model was not trained for more"};
+    struct cli_document document = planned(&estimate);
+    document.answer = &answer;
+    estimate.pool = sample_pool;
+    assert_renders(&document, CLI_FORMAT_TABLE, &ascii, "estimate.pool.table");
+    assert_renders(&document, CLI_FORMAT_JSON, &ascii, "estimate.pool.json");
+}
+
+/* How many digits stand before `at`. */
+static size_t strspn_back(const char *first, const char *at)
+{
+    size_t n = 0;
+    while (at - n > first && at[-(ptrdiff_t)n - 1] >= '0' && at[-(ptrdiff_t)n - 1] <= '9')
+        n++;
+    return n;
+}
+
+/* Reads the printed equation of a place as a reader would, with the figures of its terms. */
+static void assert_equation_adds_up(const char *text)
+{
+    const char *at = strstr(text, "\nsum ");
+    while (at) {
+        double sum = 0;
+        const char *end = strchr(at, '=');
+        assert_non_null(end);
+        for (const char *c = at; c < end; c++)
+            if (*c == '.')
+                sum += strtod(c - strspn_back(at, c), NULL);
+        assert_true(sum - strtod(end + 1, NULL) < 0.001 && strtod(end + 1, NULL) - sum < 0.001);
+        at = strstr(end, "\nsum ");
+    }
+}
+
+static void test_the_printed_sum_of_an_estimate_adds_up(void **state)
+{
+    (void)state;
+    struct cli_document document = planned(&sample_estimate);
+    struct mt_strbuf out = {0};
+    assert_int_equal(cli_document_render(&document, CLI_FORMAT_TABLE, &ascii, &out, NULL), 0);
+    assert_equation_adds_up(mt_strbuf_text(&out));
+    mt_strbuf_finish(&out);
+}
+
 static void test_a_summary_has_categories_only(void **state)
 {
     (void)state;
@@ -156,6 +229,23 @@ static void assert_no_line_is_wider_than(const char *text, size_t columns)
         if (mt_text_columns(line) > columns)
             fail_msg("%zu columns: %s", mt_text_columns(line), line);
         text += length + 1;
+    }
+}
+
+static void test_no_estimate_is_wider_than_the_terminal(void **state)
+{
+    (void)state;
+    struct mt_estimate estimate = sample_estimate;
+    struct cli_document document = planned(&estimate);
+    estimate.pool = sample_pool;
+    document.explain = 1;
+    for (int columns = 56; columns <= 80; columns += 4) {
+        struct mt_strbuf out = {0};
+        const struct cli_terminal terminal = {.columns = columns, .utf8 = columns == 80};
+        assert_int_equal(cli_document_render(&document, CLI_FORMAT_TABLE, &terminal, &out, NULL),
+                         0);
+        assert_no_line_is_wider_than(mt_strbuf_text(&out), (size_t)columns);
+        mt_strbuf_finish(&out);
     }
 }
 
@@ -371,8 +461,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_recording_in_every_format),
         cmocka_unit_test(test_a_profile_in_every_format),
+        cmocka_unit_test(test_an_estimate_in_every_format),
+        cmocka_unit_test(test_an_estimate_of_an_engine_with_a_budget),
+        cmocka_unit_test(test_the_printed_sum_of_an_estimate_adds_up),
         cmocka_unit_test(test_a_summary_has_categories_only),
         cmocka_unit_test(test_all_details_of_a_row_can_be_shown),
+        cmocka_unit_test(test_no_estimate_is_wider_than_the_terminal),
         cmocka_unit_test(test_nothing_is_wider_than_the_terminal),
         cmocka_unit_test(test_a_narrow_table_keeps_its_names),
         cmocka_unit_test(test_rows_and_unattributed_add_up_in_the_json),

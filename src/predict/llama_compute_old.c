@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/* Compute buffers of ik_llama.cpp and of older llama.cpp: the graph of a whole batch is built, put
+ * on backends and allocated, as the engine does it when it starts. */
+#include "predict/llama_compute_old.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "predict/llama_old_parts.h"
+
+#define DOUBTS_MAX 8
+
+static const struct {
+    const char *architecture;
+    unsigned traits;
+} families[] = {
+    {"llama", 0},
+    {"mistral3", 0},
+    {"deci", 0},
+    {"olmoe", MT_OLD_QK_NORM},
+    {"qwen2", MT_OLD_QKV_BIAS},
+    {"qwen2moe", MT_OLD_QKV_BIAS},
+    {"qwen3", MT_OLD_QK_NORM},
+    {"qwen3moe", MT_OLD_QK_NORM},
+    {"qwen3vlmoe", MT_OLD_QK_NORM},
+    {"gemma2", MT_OLD_POST_NORM | MT_OLD_TWO_MASKS | MT_OLD_SCALED_INPUT},
+    {"gemma3", MT_OLD_POST_NORM | MT_OLD_QK_NORM | MT_OLD_TWO_MASKS | MT_OLD_SCALED_INPUT},
+    {"phi3", MT_OLD_FUSED_QKV | MT_OLD_FUSED_GATE},
+    {"glm4", MT_OLD_POST_NORM | MT_OLD_FUSED_GATE},
+    {"glm4moe", MT_OLD_QKV_BIAS | MT_OLD_SCORE_BIAS},
+    {"chatglm", MT_OLD_FUSED_QKV | MT_OLD_FUSED_GATE},
+    {"command-r", MT_OLD_PARALLEL | MT_OLD_PLAIN_NORM},
+    {"cohere2", MT_OLD_PARALLEL | MT_OLD_PLAIN_NORM | MT_OLD_TWO_MASKS},
+    {"bitnet", MT_OLD_SUB_NORM},
+    {"bitnet-25", MT_OLD_SUB_NORM},
+    {"gpt-oss", MT_OLD_QKV_BIAS | MT_OLD_TWO_MASKS | MT_OLD_EXPERT_BIAS},
+    {"bailingmoe2", MT_OLD_FUSED_QKV | MT_OLD_QK_NORM | MT_OLD_SCORE_BIAS},
+    {"deepseek2", MT_OLD_SCORE_BIAS},
+    {"glm-dsa", MT_OLD_SCORE_BIAS},
+};
+
+static unsigned traits_of(const char *architecture)
+{
+    for (size_t i = 0; architecture && i < sizeof families / sizeof *families; i++)
+        if (!strcmp(families[i].architecture, architecture))
+            return families[i].traits;
+    return 0;
+}
+
+static struct mt_old_rules rules_of(const struct mt_llama_plan *plan)
+{
+    const struct mt_engine *e = plan->in->engine;
+    const struct mt_predict_settings *s = plan->in->settings;
+    struct mt_old_rules rules = {
+        .ik = mt_engine_has(e, "graph", "ik"),
+        .fused_experts = mt_engine_has(e, "graph.experts", "fused"),
+        .half_mask = plan->flash_attention && mt_engine_number(e, "compute.mask.bytes", 4) == 2,
+        .stream_batch = mt_engine_number(e, "compute.stream.batch", 32),
+        .stream_experts = !mt_engine_has(e, "compute.stream.experts", "never"),
+        .stream_experts_share = mt_engine_has(e, "compute.stream.experts", "share"),
+        .mla_mode = s->mla_mode == MT_UNKNOWN ? mt_engine_number(e, "mla", 1) : s->mla_mode,
+        .attn_max_batch_mib =
+            s->attn_max_batch ? s->attn_max_batch : mt_engine_number(e, "amb", 0)};
+    return rules;
+}
+
+/* Bytes of the weights of every layer by their names. */
+static int known_weight(const struct mt_model_tensor *t)
+{
+    static const char *const names[] = {
+#define NAME(NAME_, name) [MT_OLD_##NAME_] = name,
+        MT_OLD_WEIGHTS(NAME)
+#undef NAME
+    };
+    const char *end = t->name + t->name_length;
+    for (int i = 0; i < MT_OLD_N_WEIGHTS; i++) {
+        size_t n = strlen(names[i]);
+        for (const char *p = t->name; p + n + 7 <= end; p++) {
+            if (*p != '.' || memcmp(p + 1, names[i], n) || p[n + 1] != '.')
+                continue;
+            return p + n + 8 == end && !memcmp(p + n + 1, ".weight", 7) ? i : MT_OLD_N_WEIGHTS;
+        }
+    }
+    return MT_OLD_N_WEIGHTS;
+}
+
+static uint64_t *weights_of_layers(const struct mt_llama_plan *plan)
+{
+    uint64_t *weights = calloc(plan->n_layers * MT_OLD_N_WEIGHTS + 1, sizeof *weights);
+    uint64_t n = plan->in->model ? plan->in->d->n_tensors : 0;
+    for (uint64_t i = 0; weights && i < n; i++) {
+        struct mt_model_tensor t;
+        if (mt_model_tensor_at(plan->in->model, i, &t) || t.layer >= plan->n_layers)
+            continue;
+        int which = known_weight(&t);
+        if (which != MT_OLD_N_WEIGHTS)
+            weights[t.layer * (size_t)MT_OLD_N_WEIGHTS + (size_t)which] = t.bytes;
+    }
+    return weights;
+}
+
+static int backend_of(const struct mt_old *b, size_t layer)
+{
+    int place = b->plan->device_of[layer];
+    return place == MT_HOST_PLACE ? b->host : place;
+}
+
+static struct mt_node *input(struct mt_old *b, struct mt_old_shape shape)
+{
+    struct mt_node *node = mt_op_input(b->graph, MT_TYPE_F32, shape.ne);
+    node->bytes = shape.bytes;
+    return node;
+}
+
+/* A mask of all cells, as f32 from the host; made f16 where it is used so. */
+static struct mt_node *make_mask(struct mt_old *b)
+{
+    struct mt_old_shape half = mt_old_f16(b->kv_cells, b->tokens, 1);
+    if (b->rules.half_mask)
+        return input(b, half);
+    struct mt_node *mask = input(b, mt_old_f32(b->kv_cells, b->tokens, 1));
+    return b->plan->flash_attention ? mt_old_op(b, half, mask, NULL) : mask;
+}
+
+static struct mt_node *embeddings(struct mt_old *b)
+{
+    struct mt_old_shape shape = mt_old_f32(b->d->embedding_length, b->tokens, 1);
+    struct mt_node *table = mt_old_weight(b, b->host, 0);
+    struct mt_node *x;
+    x = mt_old_op(b, shape, table, input(b, mt_old_f32(b->tokens, 1, 1)));
+    return b->traits & MT_OLD_SCALED_INPUT ? mt_old_inplace(b, shape, x, NULL) : x;
+}
+
+static struct mt_node *feed_forward(struct mt_old *b, struct mt_node *x)
+{
+    return b->layer->experts ? mt_old_experts(b, x) : mt_old_ffn(b, x);
+}
+
+/* Rows that get an output; all of them, in the worst case. */
+static struct mt_node *chosen_rows(struct mt_old *b, struct mt_node *x, struct mt_node *ids)
+{
+    return mt_old_op(b, mt_old_f32(b->d->embedding_length, b->plan->output_rows, 1), x, ids);
+}
+
+static struct mt_node *build_layer(struct mt_old *b, struct mt_node *x, struct mt_node *ids)
+{
+    const struct mt_model_layer *l = b->layer;
+    struct mt_old_shape shape = mt_old_f32(b->d->embedding_length, b->tokens, 1);
+    struct mt_node *residual = x;
+    struct mt_node *cur = x;
+    struct mt_node *normed = NULL;
+    if (l->attention != MT_ATTENTION_NONE) {
+        cur = normed = mt_old_norm(b, x, shape);
+        cur = l->attention == MT_ATTENTION_LATENT ? mt_old_mla_block(b, cur)
+                                                  : mt_old_attention_block(b, cur);
+    }
+    if (ids != NULL) {
+        cur = chosen_rows(b, cur, ids);
+        residual = chosen_rows(b, residual, ids);
+        if (b->traits & MT_OLD_PARALLEL)
+            normed = chosen_rows(b, normed, ids);
+        b->tokens = b->plan->output_rows;
+        shape = mt_old_f32(b->d->embedding_length, b->tokens, 1);
+    }
+    if (b->traits & MT_OLD_PARALLEL) {
+        struct mt_node *ffn = feed_forward(b, normed);
+        return mt_old_inplace(b, shape, mt_old_inplace(b, shape, ffn, residual), cur);
+    }
+    if (b->traits & MT_OLD_POST_NORM)
+        cur = mt_old_norm(b, cur, shape);
+    struct mt_node *inner =
+        l->attention == MT_ATTENTION_NONE ? cur : mt_old_inplace(b, shape, cur, residual);
+    if (!l->ff_length && !l->experts)
+        return inner;
+    cur = feed_forward(b, mt_old_norm(b, inner, shape));
+    if (b->traits & MT_OLD_POST_NORM)
+        cur = mt_old_norm(b, cur, shape);
+    return mt_old_inplace(b, shape, cur, inner);
+}
+
+static int experts_on_host(const struct mt_old *b, size_t layer)
+{
+    const struct mt_predict_settings *s = b->plan->in->settings;
+    return b->plan->experts_on_host && (!s->cpu_moe_layers || layer < s->cpu_moe_layers);
+}
+
+static void build_logits(struct mt_old *b, struct mt_node *x)
+{
+    b->backend = backend_of(b, b->plan->n_layers);
+    struct mt_old_shape shape = mt_old_f32(b->d->embedding_length, b->tokens, 1);
+    struct mt_node *w = mt_old_weight(b, b->backend, 0);
+    x = mt_old_norm(b, x, shape);
+    mt_graph_expand(b->graph, mt_old_op(b, mt_old_f32(b->d->vocabulary, b->tokens, 1), w, x));
+}
+
+static void build(struct mt_old *b, const uint64_t *weights)
+{
+    const struct mt_llama_plan *plan = b->plan;
+    struct mt_node *x = embeddings(b);
+    b->positions =
+        input(b, mt_old_f32(b->tokens, b->d->position_streams ? b->d->position_streams : 1, 1));
+    b->masks[0] = make_mask(b);
+    b->masks[1] = b->traits & MT_OLD_TWO_MASKS ? make_mask(b) : b->masks[0];
+    struct mt_node *ids = input(b, mt_old_f32(plan->output_rows, 1, 1));
+    for (size_t i = 0; i < plan->n_layers; i++) {
+        b->layer = &b->d->layers[i];
+        b->weights = weights + i * MT_OLD_N_WEIGHTS;
+        b->backend = backend_of(b, i);
+        b->expert_backend = experts_on_host(b, i) ? b->host : b->backend;
+        b->cache_backend = plan->in->settings->kv_on_host ? b->host : b->backend;
+        b->mask = b->masks[b->layer->attention == MT_ATTENTION_SLIDING];
+        x = build_layer(b, x, i + 1 == plan->n_layers ? ids : NULL);
+    }
+    build_logits(b, x);
+}
+
+/* One plan of the graph under the given rules; sizes of each device, then of the host. */
+static int replay(const struct mt_llama_plan *plan, const struct mt_old_rules *rules,
+                  uint64_t copies, const uint64_t *weights, uint64_t *sizes)
+{
+    struct mt_arena arena = {0};
+    struct mt_graph graph;
+    const struct mt_graph_machine machine = {.n_devices = (int)plan->n_devices,
+                                             .n_copies = (unsigned)copies,
+                                             .device_alignment = 128,
+                                             .host_alignment = 32,
+                                             .offload_batch = UINT64_MAX};
+    struct mt_old b = {.graph = &graph,
+                       .plan = plan,
+                       .d = plan->in->d,
+                       .rules = *rules,
+                       .traits = traits_of(plan->in->d->architecture),
+                       .tokens = plan->ubatch,
+                       .host = (int)plan->n_devices,
+                       .kv_cells = plan->cells * plan->streams};
+    mt_graph_init(&graph, &arena);
+    build(&b, weights);
+    int rc = mt_graph_reserve(&graph, &machine, sizes);
+    mt_arena_finish(&arena);
+    return rc;
+}
+
+/* What is not known of a build or a command line, and changes its buffers: whether experts on the
+ * host are computed there, whether their first two matrices are fused, and the number of copies. */
+static size_t doubts(const struct mt_llama_plan *plan, const struct mt_old_rules *rules,
+                     struct mt_old_rules *others, uint64_t *copies)
+{
+    const struct mt_engine *e = plan->in->engine;
+    uint64_t other_copies = mt_engine_number(e, "pipeline.copies.other", 0);
+    size_t n = 0;
+    if (mt_engine_has(e, "compute.doubts", "stream") && plan->experts_on_host) {
+        others[n] = *rules;
+        others[n].stream_experts = !rules->stream_experts;
+        copies[n++] = plan->copies;
+        others[n] = *rules;
+        others[n].stream_experts_share = !rules->stream_experts_share;
+        copies[n++] = plan->copies;
+    }
+    if (mt_engine_has(e, "compute.doubts", "fused") && plan->in->d->experts) {
+        others[n] = *rules;
+        others[n].fused_experts = !rules->fused_experts;
+        copies[n++] = plan->copies;
+    }
+    if (other_copies && plan->n_devices > 1 && plan->all_on_devices) {
+        others[n] = *rules;
+        copies[n++] = other_copies;
+    }
+    return n;
+}
+
+static void widen(struct mt_compute_buffer *buffer, uint64_t bytes)
+{
+    if (bytes < buffer->low_bytes)
+        buffer->low_bytes = bytes;
+    if (bytes > buffer->high_bytes)
+        buffer->high_bytes = bytes;
+}
+
+static void describe(const struct mt_llama_plan *plan, uint64_t bytes,
+                     struct mt_compute_buffer *buffer)
+{
+    *buffer = (struct mt_compute_buffer){
+        .bytes = bytes, .low_bytes = bytes, .high_bytes = bytes, .rule = "graph"};
+    snprintf(buffer->formula, sizeof buffer->formula,
+             "the graph of %" PRIu64 " tokens, %" PRIu64 " cells and %" PRIu64
+             " rows of output, allocated as the engine does: %" PRIu64,
+             plan->ubatch, plan->cells * plan->streams, plan->output_rows, bytes);
+}
+
+static int replay_all(const struct mt_llama_plan *plan, const uint64_t *weights, uint64_t *sizes,
+                      struct mt_compute_buffer *buffers)
+{
+    const struct mt_old_rules rules = rules_of(plan);
+    struct mt_old_rules others[DOUBTS_MAX];
+    uint64_t copies[DOUBTS_MAX];
+    size_t n = doubts(plan, &rules, others, copies);
+    int rc = replay(plan, &rules, plan->copies, weights, sizes);
+    for (size_t i = 0; !rc && i <= plan->n_devices; i++)
+        describe(plan, sizes[i], &buffers[i]);
+    for (size_t k = 0; !rc && k < n; k++) {
+        rc = replay(plan, &others[k], copies[k], weights, sizes);
+        for (size_t i = 0; !rc && i <= plan->n_devices; i++)
+            widen(&buffers[i], sizes[i]);
+    }
+    return rc;
+}
+
+int mt_llama_compute_buffers_old(const struct mt_llama_plan *plan,
+                                 struct mt_compute_buffer *buffers, struct mt_error *error)
+{
+    uint64_t *weights = weights_of_layers(plan);
+    uint64_t *sizes = calloc(plan->n_devices + 1, sizeof *sizes);
+    int rc = weights && sizes ? replay_all(plan, weights, sizes, buffers) : MT_ENOMEM;
+    free(weights);
+    free(sizes);
+    return rc ? mt_fail(error, rc, MT_NO_OFFSET, "the graph of %zu layers could not be planned",
+                        plan->n_layers)
+              : 0;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* SGLang: the reserve by its own formula, worked out by hand, and what is left of the device. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "made_model.h"
+
+static struct made_model made;
+
+static struct mt_estimate *estimate(struct mt_predict_settings settings)
+{
+    struct mt_estimate *result = NULL;
+    struct mt_error error = {0};
+    if (mt_estimate_create(&made.model, &settings, &result, &error) < 0)
+        fail_msg("%s", error.text);
+    return result;
+}
+
+static struct mt_estimate *on_device(const char *engine, const uint64_t *bytes)
+{
+    return estimate((struct mt_predict_settings){
+        .engine = engine, .device_bytes = bytes, .n_devices = 1, .context_tokens = 8192});
+}
+
+/* 24 GiB: 512 + 1.5 * 2,048 + 128 + 2 * 24 = 3,760 MiB of 24,576: 0.847. 80 GiB: 512 + 1.5 * 8,192
+ * + 128 + 2 * 256 = 13,440 MiB of 81,920: 0.836. */
+static void test_reserve_follows_the_device(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    uint64_t small = 24 * MADE_GIB;
+    uint64_t large = 80 * MADE_GIB;
+    struct mt_estimate *result = on_device("sglang@0.5.5", &small);
+    assert_int_equal(result->settings.batched_tokens, 2048);
+    assert_float_equal(result->settings.memory_share, 0.847, 1e-9);
+    mt_estimate_destroy(result);
+    result = on_device("sglang@0.5.5", &large);
+    assert_int_equal(result->settings.batched_tokens, 8192);
+    assert_float_equal(result->settings.memory_share, 0.836, 1e-9);
+    mt_estimate_destroy(result);
+}
+
+/* 0.5.23 on 24 GiB: chunks of 4,096, graphs of 48 sequences, and 8 MiB for each of the 44 captured
+ * sizes of a prompt: 8 + 14 + 8 + 8 + 12 up to 4,096 are 50. 512 + 6,144 + 128 + 96 + 400 = 7,280.
+ */
+static void test_newest_version_reserves_for_graphs_of_prompts(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    uint64_t small = 24 * MADE_GIB;
+    struct mt_estimate *result = on_device("sglang@0.5.23", &small);
+    assert_float_equal(result->settings.memory_share, 0.704, 1e-9);
+    mt_estimate_destroy(result);
+}
+
+static void test_cache_gets_the_share_less_the_weights(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    uint64_t device = 80 * MADE_GIB;
+    struct mt_estimate *result = on_device("sglang@0.5.5", &device);
+    uint64_t left = (80 * MADE_GIB - 500 * MADE_MIB) / 1000 * 836 - 16060522496;
+    assert_in_range(result->pool.pool_bytes, left - 1000, left + 1000);
+    assert_int_equal(result->pool.pool_tokens, left / 131072);
+    assert_non_null(strstr(result->flags, "--mem-fraction-static 0.836"));
+    mt_estimate_destroy(result);
+}
+
+/* With 8 layers that see all and 24 that see 1,024 tokens: F tokens of 8 * 4,096 bytes and 0.8 F of
+ * 24 * 4,096. */
+static void test_windowed_layers_have_a_pool_of_their_own(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    for (size_t i = 0; i < 32; i++)
+        if (i % 4) {
+            made.layers[i].attention = MT_ATTENTION_SLIDING;
+            made.layers[i].window = 1024;
+        }
+    uint64_t device = 80 * MADE_GIB;
+    struct mt_estimate *result = on_device("sglang@0.5.5", &device);
+    uint64_t tokens = (uint64_t)result->pool.pool_bytes * 10 / (80 * 4096 + 8 * 24 * 4096);
+    assert_in_range(result->pool.pool_tokens, tokens - 2, tokens + 2);
+    mt_estimate_destroy(result);
+}
+
+static void test_weights_above_the_share_cannot_start(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    uint64_t device = 16 * MADE_GIB;
+    struct mt_estimate *result = on_device("sglang", &device);
+    assert_true(result->pool.pool_bytes < 0);
+    assert_int_equal(result->verdict, MT_VERDICT_CANNOT);
+    mt_estimate_destroy(result);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reserve_follows_the_device),
+        cmocka_unit_test(test_newest_version_reserves_for_graphs_of_prompts),
+        cmocka_unit_test(test_cache_gets_the_share_less_the_weights),
+        cmocka_unit_test(test_windowed_layers_have_a_pool_of_their_own),
+        cmocka_unit_test(test_weights_above_the_share_cannot_start),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

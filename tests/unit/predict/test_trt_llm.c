@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* TensorRT-LLM: the share of what is free, with the figures of published logs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "made_model.h"
+
+/* Llama 2 7B: 32 layers of 32 heads, each with its keys. */
+static const struct made_shape llama_2_7b = {32, 4096, 11008, 32, 32, 128, 32000, 4096, 0, 0, 0};
+static struct made_model made;
+
+static struct mt_estimate *estimate(struct mt_predict_settings settings)
+{
+    struct mt_estimate *result = NULL;
+    struct mt_error error = {0};
+    if (mt_estimate_create(&made.model, &settings, &result, &error) < 0)
+        fail_msg("%s", error.text);
+    return result;
+}
+
+/* 66,304 MiB of cache are 132,608 tokens: 524,288 bytes each, in blocks of 128. */
+static void test_tokens_of_a_pool_are_those_of_the_log(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_2_7b);
+    uint64_t device = 80 * MADE_GIB;
+    struct mt_estimate *result = estimate((struct mt_predict_settings){.engine = "trt-llm@0.8.0",
+                                                                       .device_bytes = &device,
+                                                                       .n_devices = 1,
+                                                                       .context_tokens = 4096,
+                                                                       .sequences = 8});
+    assert_int_equal(result->pool.bytes_per_token, 524288);
+    assert_int_equal(66304 * MADE_MIB / result->pool.bytes_per_token, 132608);
+    assert_int_equal(result->pool.pool_tokens % 128, 0);
+    mt_estimate_destroy(result);
+}
+
+/* "12.22 GiB available, fraction 0.9: 11.00 GiB": of each further GiB the cache gets nine tenths.
+ */
+static void test_the_share_is_of_what_is_free(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_2_7b);
+    uint64_t device = 24 * MADE_GIB;
+    struct mt_predict_settings settings = {.engine = "trt-llm@0.13.0",
+                                           .device_bytes = &device,
+                                           .n_devices = 1,
+                                           .context_tokens = 2048,
+                                           .sequences = 8};
+    struct mt_estimate *small = estimate(settings);
+    device += 10 * MADE_GIB;
+    struct mt_estimate *large = estimate(settings);
+    assert_int_equal((uint64_t)(large->pool.pool_bytes - small->pool.pool_bytes) / MADE_MIB,
+                     9 * 1024);
+    assert_true(small->pool.pool_tokens_low < small->pool.pool_tokens);
+    assert_true(small->pool.pool_tokens_high > small->pool.pool_tokens);
+    mt_estimate_destroy(small);
+    mt_estimate_destroy(large);
+}
+
+/* 2.66 and 5.76 GB of buffers for 2,048 sequences of 151,936 logits, 3 MB for one. */
+static void test_buffers_grow_with_batch_and_vocabulary(void **state)
+{
+    (void)state;
+    static const struct made_shape small = {24, 896, 4864, 14, 2, 64, 151936, 32768, 0, 1, 1};
+    make_model(&made, &small);
+    uint64_t device = 24 * MADE_GIB;
+    struct mt_predict_settings settings = {.engine = "trt-llm@0.11.0",
+                                           .device_bytes = &device,
+                                           .n_devices = 1,
+                                           .context_tokens = 4096};
+    struct mt_estimate *result = estimate(settings);
+    const struct mt_tally_row *row =
+        mt_tally_row_of(&result->tally.places[1], MT_CATEGORY_WORKSPACE);
+    assert_int_equal(result->settings.sequences, 2048);
+    assert_in_range(row->allocated_bytes, 8320000000, 8520000000);
+    mt_estimate_destroy(result);
+    settings.sequences = 1;
+    result = estimate(settings);
+    row = mt_tally_row_of(&result->tally.places[1], MT_CATEGORY_WORKSPACE);
+    assert_in_range(row->allocated_bytes, 3000000, 5000000);
+    mt_estimate_destroy(result);
+}
+
+static void test_gguf_is_not_loaded(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_2_7b);
+    made.model.description.format = MT_MODEL_GGUF;
+    uint64_t device = 24 * MADE_GIB;
+    struct mt_predict_settings settings = {
+        .engine = "trt-llm", .device_bytes = &device, .n_devices = 1};
+    struct mt_estimate *result = NULL;
+    struct mt_error error = {0};
+    assert_int_equal(mt_estimate_create(&made.model, &settings, &result, &error), MT_EUNSUPPORTED);
+    assert_non_null(strstr(error.text, "GGUF"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tokens_of_a_pool_are_those_of_the_log),
+        cmocka_unit_test(test_the_share_is_of_what_is_free),
+        cmocka_unit_test(test_buffers_grow_with_batch_and_vocabulary),
+        cmocka_unit_test(test_gguf_is_not_loaded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/* vLLM's predictions against its published logs, to the digits that they print, and against
+ * arithmetic of its documented rules. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "made_model.h"
+#include "predict/vllm.h"
+
+static struct made_model made;
+static uint64_t h100[] = {81080 * MADE_MIB, 81080 * MADE_MIB};
+
+static struct mt_estimate *estimate(struct mt_predict_settings settings)
+{
+    struct mt_estimate *result = NULL;
+    struct mt_error error = {0};
+    int code = mt_estimate_create(&made.model, &settings, &result, &error);
+    if (code < 0)
+        fail_msg("%s", error.text);
+    return result;
+}
+
+static struct mt_predict_settings on_h100(const char *engine, size_t devices)
+{
+    return (struct mt_predict_settings){.engine = engine,
+                                        .device_bytes = h100,
+                                        .n_devices = devices,
+                                        .tensor_parallel = devices,
+                                        .context_tokens = 8192};
+}
+
+static int refuses(struct mt_predict_settings settings, const char *words)
+{
+    struct mt_estimate *result = NULL;
+    struct mt_error error = {0};
+    int code = mt_estimate_create(&made.model, &settings, &result, &error);
+    if (code == 0)
+        mt_estimate_destroy(result);
+    if (code < 0 && !strstr(error.text, words))
+        print_message("%s\n", error.text);
+    return code < 0 && strstr(error.text, words) ? code : 0;
+}
+
+static double gib(uint64_t bytes)
+{
+    return (double)bytes / (double)MADE_GIB;
+}
+
+/* "Model loading took 14.99 GiB": 16,060,522,496 bytes and rotations of 131,072 positions. */
+static void test_weights_are_what_the_logs_print(void **state)
+{
+    (void)state;
+    const struct {
+        const struct made_shape *shape;
+        size_t devices;
+        double gib;
+    } logs[] = {{&llama_3_1_8b, 1, 14.99},
+                {&llama_3_8b, 1, 14.96},
+                {&llama_3_8b, 2, 7.48},
+                {&qwen3_32b, 1, 61.03}};
+    for (size_t i = 0; i < sizeof logs / sizeof *logs; i++) {
+        make_model(&made, logs[i].shape);
+        struct mt_estimate *result = estimate(on_h100("vllm@0.11.0", logs[i].devices));
+        assert_float_equal(round(gib(result->pool.weights_bytes) * 100) / 100, logs[i].gib, 1e-6);
+        mt_estimate_destroy(result);
+    }
+}
+
+/* The parts are subtracted as the engine's own line has them, and blocks of 16 tokens fill the
+ * rest: 2 * 8 heads * 128 * 2 B * 32 layers are 131,072 bytes for a token. */
+static void test_the_pool_is_what_the_budget_leaves(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    struct mt_estimate *result = estimate(on_h100("vllm@0.11.0", 1));
+    const struct mt_estimate_pool *pool = &result->pool;
+    assert_true(pool->present);
+    assert_int_equal(pool->requested_bytes, 81080 * MADE_MIB / 10 * 9);
+    assert_int_equal(pool->pool_bytes, (int64_t)(pool->requested_bytes - pool->weights_bytes -
+                                                 pool->activations_bytes - pool->other_bytes));
+    assert_int_equal(pool->bytes_per_token, 131072);
+    assert_int_equal(pool->pool_tokens, (uint64_t)pool->pool_bytes / (16 * 131072) * 16);
+    assert_float_equal(pool->concurrency, (double)pool->pool_tokens / 8192, 1e-9);
+    assert_true(pool->pool_tokens_low < pool->pool_tokens);
+    assert_true(pool->pool_tokens_high > pool->pool_tokens);
+    mt_estimate_destroy(result);
+}
+
+/* llm-d-planner's table of 0.11.0 on one H100: 4.76, 5.64 GiB of activations with 1,024 sequences
+ * and 8,192 tokens; the pool then is 51.38 and 4.45 GiB. */
+static void test_activations_follow_the_vocabulary(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    struct mt_estimate *result = estimate(on_h100("vllm@0.11.0", 1));
+    assert_int_equal(result->settings.sequences, 1024);
+    assert_int_equal(result->settings.batched_tokens, 8192);
+    assert_float_equal(gib(result->pool.activations_bytes), 4.76, 0.02);
+    assert_float_equal(gib((uint64_t)result->pool.pool_bytes), 51.38, 0.03);
+    mt_estimate_destroy(result);
+    make_model(&made, &qwen3_32b);
+    result = estimate(on_h100("vllm@0.11.0", 1));
+    assert_float_equal(gib(result->pool.activations_bytes), 5.64, 0.02);
+    assert_float_equal(gib((uint64_t)result->pool.pool_bytes), 4.45, 0.04);
+    mt_estimate_destroy(result);
+}
+
+static void test_defaults_follow_the_version(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    struct mt_estimate *old = estimate(on_h100("vllm@0.20.0", 1));
+    struct mt_estimate *now = estimate(on_h100("vllm@0.22.0", 1));
+    assert_float_equal(old->settings.memory_share, 0.9, 1e-9);
+    assert_float_equal(now->settings.memory_share, 0.92, 1e-9);
+    assert_int_equal(old->pool.graphs_bytes, 0);
+    assert_true(now->pool.graphs_bytes > 0);
+    mt_estimate_destroy(old);
+    mt_estimate_destroy(now);
+}
+
+/* Keys and values of 8 heads are divided by 2 and by 8; by 16 each head is there twice. */
+static void test_heads_are_replicated_when_there_are_fewer_than_ranks(void **state)
+{
+    (void)state;
+    struct mt_model_layer layer = {
+        .attention = MT_ATTENTION_GLOBAL, .kv_heads = 8, .key_size = 128, .value_size = 128};
+    const struct mt_torch_cell *bf16 = mt_torch_cell_of("auto");
+    assert_int_equal(mt_torch_token_bytes(&layer, bf16, 1), 4096);
+    assert_int_equal(mt_torch_token_bytes(&layer, bf16, 8), 512);
+    assert_int_equal(mt_torch_token_bytes(&layer, bf16, 16), 512);
+    assert_int_equal(mt_torch_token_bytes(&layer, mt_torch_cell_of("fp8"), 2), 1024);
+    struct mt_model_layer latent = {
+        .attention = MT_ATTENTION_LATENT, .kv_heads = 1, .key_size = 576};
+    assert_int_equal(mt_torch_token_bytes(&latent, bf16, 8), 1152);
+}
+
+/* A model whose layers are three delta nets to one attention, as Qwen3-Next-80B-A3B has them. */
+static void make_hybrid(const char *architecture, uint64_t value_heads, uint64_t kv_heads)
+{
+    static const struct made_shape shape = {48, 2048, 5120, 16, 2, 256, 151936, 262144, 0, 0, 0};
+    make_model(&made, &shape);
+    struct mt_model_description *d = &made.model.description;
+    d->architecture = architecture;
+    d->conv_kernel = 4;
+    d->state_size = 128;
+    d->group_count = 16;
+    d->time_step_rank = value_heads;
+    d->inner_size = value_heads * 128;
+    for (size_t i = 0; i < 48; i++) {
+        made.layers[i].kv_heads = kv_heads;
+        if (i % 4 == 3)
+            continue;
+        made.layers[i].attention = MT_ATTENTION_NONE;
+        made.layers[i].recurrence = MT_RECURRENCE_DELTA_NET;
+    }
+}
+
+static uint64_t block_tokens(const char *kv_type)
+{
+    struct mt_engine engine;
+    assert_int_equal(mt_engine_find("vllm", &engine, NULL), 0);
+    struct mt_predict_settings settings = {
+        .tensor_parallel = 1, .kv_type_k = kv_type, .context_tokens = 8192, .batched_tokens = 2048};
+    struct mt_predict_input in = {&made.model, mt_model_describe(&made.model), &settings, &engine};
+    struct mt_torch_stage stage = {.end = 48};
+    struct mt_vllm_pool pool;
+    mt_vllm_pool_of(&in, &stage, &pool);
+    assert_int_equal(pool.n_groups, 4);
+    return pool.block_tokens;
+}
+
+/* "Setting attention block size to 544 tokens": the state of 32 heads of 128 * 128 in 16 bit and
+ * three inputs of 8,192 channels are 1,097,728 bytes, which 536 tokens of 2,048 hold; in steps of
+ * 16. With 32 bit states, as Qwen3.5 says, it is 1,056, and 2,096 with a cache of 8 bit; with 48
+ * heads and four of keys 1,568. */
+static void test_block_size_of_hybrids_is_that_of_the_logs(void **state)
+{
+    (void)state;
+    make_hybrid("qwen3next", 32, 2);
+    assert_int_equal(block_tokens("auto"), 544);
+    make_hybrid("qwen35moe", 32, 2);
+    assert_int_equal(block_tokens("auto"), 1056);
+    assert_int_equal(block_tokens("fp8"), 2096);
+    make_hybrid("qwen35", 48, 4);
+    assert_int_equal(block_tokens("auto"), 784);
+    assert_int_equal(block_tokens("fp8"), 1568);
+}
+
+/* Gemma 3's 62 layers are 10 that see all and 52 with a window: the latter are six groups of ten,
+ * of which eight layers only fill up the last. */
+static void test_windowed_layers_are_padded_into_groups(void **state)
+{
+    (void)state;
+    static const struct made_shape gemma = {62, 5376, 21504, 32, 16, 128, 262208, 131072, 0, 0, 1};
+    make_model(&made, &gemma);
+    for (size_t i = 0; i < 62; i++)
+        if (i % 6 != 5) {
+            made.layers[i].attention = MT_ATTENTION_SLIDING;
+            made.layers[i].window = 1024;
+        }
+    struct mt_engine engine;
+    assert_int_equal(mt_engine_find("vllm@0.11.0", &engine, NULL), 0);
+    struct mt_predict_settings settings = {
+        .tensor_parallel = 1, .kv_type_k = "auto", .context_tokens = 32768, .batched_tokens = 8192};
+    struct mt_predict_input in = {&made.model, mt_model_describe(&made.model), &settings, &engine};
+    struct mt_torch_stage stage = {.end = 62};
+    struct mt_vllm_pool pool;
+    mt_vllm_pool_of(&in, &stage, &pool);
+    assert_int_equal(pool.n_groups, 1 + 6);
+    assert_int_equal(pool.padding_layers, 8);
+    assert_int_equal(pool.bytes_per_block, 16 * 16 * 128 * 2 * 2 * 10);
+    /* 2,048 blocks of the ten, and six times 9,215 tokens in blocks and one more. */
+    assert_int_equal(pool.blocks_per_request, 2048 + 6 * (576 + 1));
+}
+
+static void test_a_request_that_does_not_fit_keeps_it_from_starting(void **state)
+{
+    (void)state;
+    make_model(&made, &qwen3_32b);
+    struct mt_predict_settings settings = on_h100("vllm@0.11.0", 1);
+    settings.context_tokens = 40960;
+    struct mt_estimate *result = estimate(settings);
+    assert_true(result->pool.concurrency < 1);
+    assert_int_equal(result->verdict, MT_VERDICT_CANNOT);
+    assert_non_null(strstr(result->reason, "--max-model-len"));
+    mt_estimate_destroy(result);
+}
+
+static void test_what_vllm_does_not_know_is_refused_with_the_nearest(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    struct mt_predict_settings settings = on_h100("vllm", 1);
+    settings.kv_type_k = "q8_0";
+    assert_int_equal(refuses(settings, "nearest is fp8"), MT_EARG);
+    settings = on_h100("vllm", 1);
+    settings.has_gpu_layers = 1;
+    assert_int_equal(refuses(settings, "--gpu-layers"), MT_EARG);
+    settings = on_h100("vllm", 1);
+    settings.ubatch = 512;
+    assert_int_equal(refuses(settings, "--max-num-batched-tokens"), MT_EARG);
+    settings = on_h100("vllm", 1);
+    settings.n_devices = 0;
+    assert_int_equal(refuses(settings, "device"), MT_EARG);
+    settings = on_h100("vllm", 1);
+    settings.tensor_parallel = 4;
+    assert_int_equal(refuses(settings, "need 4 devices"), MT_EARG);
+    made.model.description.format = MT_MODEL_GGUF;
+    assert_int_equal(refuses(on_h100("vllm", 1), "GGUF"), MT_EUNSUPPORTED);
+}
+
+/* Stages hold as many layers as the engine gives them: of 62 layers on 4, the rest of 2 goes to the
+ * two before the last. */
+static void test_layers_are_divided_into_stages(void **state)
+{
+    (void)state;
+    static const struct made_shape shape = {62, 64, 128, 4, 4, 16, 256, 128, 0, 0, 0};
+    static const uint64_t counts[] = {15, 16, 16, 15};
+    make_model(&made, &shape);
+    struct mt_predict_settings settings = {0};
+    struct mt_predict_input in = {&made.model, mt_model_describe(&made.model), &settings, NULL};
+    uint64_t first = 0;
+    for (uint64_t i = 0; i < 4; i++) {
+        struct mt_torch_stage stage;
+        mt_torch_stage_of(&in, i, 4, &stage);
+        assert_int_equal(stage.first, first);
+        assert_int_equal(stage.end - stage.first, counts[i]);
+        first = stage.end;
+    }
+    assert_int_equal(first, 62);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_weights_are_what_the_logs_print),
+        cmocka_unit_test(test_the_pool_is_what_the_budget_leaves),
+        cmocka_unit_test(test_activations_follow_the_vocabulary),
+        cmocka_unit_test(test_defaults_follow_the_version),
+        cmocka_unit_test(test_heads_are_replicated_when_there_are_fewer_than_ranks),
+        cmocka_unit_test(test_block_size_of_hybrids_is_that_of_the_logs),
+        cmocka_unit_test(test_windowed_layers_are_padded_into_groups),
+        cmocka_unit_test(test_a_request_that_does_not_fit_keeps_it_from_starting),
+        cmocka_unit_test(test_what_vllm_does_not_know_is_refused_with_the_nearest),
+        cmocka_unit_test(test_layers_are_divided_into_stages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
