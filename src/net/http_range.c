@@ -2,6 +2,7 @@
 /* Range requests over libcurl. */
 #include "net/http_range.h"
 
+#include <arpa/inet.h>
 #include <curl/curl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,8 +43,10 @@ struct answer {
 
 static int is_loopback(const char *host)
 {
-    return strcasecmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
-           strcmp(host, "[::1]") == 0;
+    struct in_addr address;
+    if (inet_pton(AF_INET, host, &address) == 1)
+        return ntohl(address.s_addr) >> 24 == 127;
+    return strcasecmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0;
 }
 
 /* Whether a URL may be spoken to: https, or http of this machine. */
