@@ -209,6 +209,27 @@ static void test_an_open_context_shrinks_before_layers_leave_the_device(void **s
     mt_estimate_destroy(estimate);
 }
 
+/* 6 GiB: one stays free, the driver takes a third of one, the experts of two layers take four. */
+static void test_experts_leave_the_device_before_whole_layers(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"blk.0.ffn_up_exps.weight", "blk.1.ffn_up_exps.weight",
+                                        "blk.2.ffn_up_exps.weight", "blk.3.ffn_up_exps.weight"};
+    struct hand_model hand = plain_model();
+    uint64_t device;
+    hand.model.description.layers = hand.layers;
+    hand.model.description.experts = 32;
+    for (uint32_t i = 0; i < 4; i++)
+        hand_model_tensor(&hand, names[i], "f16", 1 << 10, 1 << 15, 32, i, MT_TENSOR_EXPERTS);
+    struct mt_estimate *estimate = open_estimate(&hand, &device, 6, 4096, "llama.cpp@11434");
+    assert_int_equal(estimate->settings.cpu_moe_layers, 2);
+    assert_int_equal(estimate->verdict, MT_VERDICT_SPILLS);
+    assert_int_equal(hand_model_bytes(estimate, "gpu:0", MT_CATEGORY_WEIGHTS, NULL), UINT64_C(4)
+                                                                                         << 30);
+    assert_non_null(strstr(estimate->flags, "--n-cpu-moe 2"));
+    mt_estimate_destroy(estimate);
+}
+
 static void test_what_was_given_is_not_shrunk_and_then_cannot_be(void **state)
 {
     (void)state;
@@ -253,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_contradictions_are_refused_with_the_nearest_setting),
         cmocka_unit_test(test_flags_are_spelled_as_the_version_spells_them),
         cmocka_unit_test(test_an_open_context_shrinks_before_layers_leave_the_device),
+        cmocka_unit_test(test_experts_leave_the_device_before_whole_layers),
         cmocka_unit_test(test_what_was_given_is_not_shrunk_and_then_cannot_be),
         cmocka_unit_test(test_a_projector_alone_is_refused),
     };
