@@ -62,6 +62,7 @@ static struct mt_old_rules rules_of(const struct mt_llama_plan *plan)
         .stream_batch = mt_engine_number(e, "compute.stream.batch", 32),
         .stream_experts = !mt_engine_has(e, "compute.stream.experts", "never"),
         .stream_experts_share = mt_engine_has(e, "compute.stream.experts", "share"),
+        .early_latent = mt_engine_has(e, "compute.latent", "early"),
         .mla_mode = s->mla_mode == MT_UNKNOWN ? mt_engine_number(e, "mla", 1) : s->mla_mode,
         .attn_max_batch_mib =
             s->attn_max_batch ? s->attn_max_batch : mt_engine_number(e, "amb", 0)};
@@ -252,9 +253,10 @@ static size_t doubts(const struct mt_llama_plan *plan, const struct mt_old_rules
     const struct mt_engine *e = plan->in->engine;
     uint64_t other_copies = mt_engine_number(e, "pipeline.copies.other", 0);
     size_t n = 0;
-    if (mt_engine_has(e, "compute.doubts", "stream") && plan->experts_on_host) {
+    if (mt_engine_has(e, "compute.doubts", "stream") &&
+        (plan->experts_on_host || !plan->all_on_devices)) {
         others[n] = *rules;
-        others[n].stream_experts = !rules->stream_experts;
+        others[n].stream_batch = 0;
         copies[n++] = plan->copies;
         others[n] = *rules;
         others[n].stream_experts_share = !rules->stream_experts_share;

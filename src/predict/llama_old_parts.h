@@ -60,6 +60,7 @@ struct mt_old_rules {
     uint64_t stream_batch; /* rows from which weights on the host are used on a device; 0: never */
     int stream_experts;    /* whether that holds for experts */
     int stream_experts_share; /* with the batch divided by the share of experts used */
+    int early_latent;         /* -mla 2 as it was before it went in steps */
     uint64_t mla_mode;
     uint64_t attn_max_batch_mib; /* 0: no limit */
 };
