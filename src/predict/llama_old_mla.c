@@ -246,6 +246,7 @@ struct mt_node *mt_old_mla_block(struct mt_old *b, struct mt_node *x)
                        .rope = b->d->qk_rope_head_size,
                        .value = b->d->value_head_size,
                        .rank = b->d->kv_lora_rank};
+    b->graph->part = MT_OLD_ATTENTION;
     queries(b, x, &l);
     keys(b, x, &l);
     struct mt_node *out;

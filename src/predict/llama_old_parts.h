@@ -23,6 +23,9 @@ enum {
     MT_OLD_SCORE_BIAS = 1 << 11   /* added to the experts' scores (DeepSeek V3) */
 };
 
+/* What a tensor belongs to. */
+enum mt_old_part { MT_OLD_INPUTS, MT_OLD_ATTENTION, MT_OLD_FFN, MT_OLD_EXPERTS, MT_OLD_LOGITS };
+
 /* The weights of a layer by their size in bytes; 0 where there is none of the name. X(NAME, name)
  */
 #define MT_OLD_WEIGHTS(X)                                                                          \

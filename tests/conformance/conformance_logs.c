@@ -171,7 +171,7 @@ static void compare_place(struct board *board, const struct log_case *c,
     sums->measured += measured;
     sums->weights += known(mib[CASE_WEIGHTS]);
     sums->estimated = sum(sums->estimated, all);
-    if (!is_host && mib[CASE_COMPUTE] >= 0 && mib[CASE_KV] >= 0 &&
+    if (!is_host && c->types_known && mib[CASE_COMPUTE] >= 0 && mib[CASE_KV] >= 0 &&
         measured + DRIVER_MIB > all.high + context.high)
         sums->fits_below = 1;
 }

@@ -148,6 +148,7 @@ int case_next(struct case_table *table, struct log_case *c)
     c->engine = field(table, c, "engine");
     c->family = field(table, c, "family");
     c->whole = atoi(field(table, c, "whole"));
+    c->types_known = atoi(field(table, c, "types_known"));
     c->n_devices = (size_t)atoi(field(table, c, "devices"));
     if (c->n_devices > CASE_DEVICES)
         c->n_devices = CASE_DEVICES;

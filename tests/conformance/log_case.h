@@ -16,7 +16,8 @@
 enum case_part { CASE_WEIGHTS, CASE_KV, CASE_STATE, CASE_COMPUTE, CASE_PARTS };
 
 /* Sizes are in MiB, NOT_MEASURED where the log has none. Entry n_devices is the host. `whole`: the
- * log prints whole MiB and does not tell cache from state. Texts lie in `line`. */
+ * log prints whole MiB and does not tell cache from state. `types_known`: the types of weights that
+ * are copied to a device and back follow from what the log says. Texts lie in `line`. */
 struct log_case {
     char line[CASE_LINE];
     const char *fields[CASE_FIELDS];
@@ -31,6 +32,7 @@ struct log_case {
     double split[CASE_DEVICES];
     size_t n_devices;
     int whole;
+    int types_known;
     double mib[CASE_DEVICES + 1][CASE_PARTS];
     double output_mib;
 };

@@ -23,7 +23,7 @@ UNKNOWN_BUILD = {('ik_llama.cpp', True): 3772, ('ik_llama.cpp', False): 4650,
 OUTPUT_COUNTS_SINCE = 7407  # llama.cpp: the output is the first of the layers that -ngl puts on a device
 FIELDS = ('id engine family model trust version context batch ubatch sequences flash type_k type_v mla amb layers '
           'program devices split_of_layers kv_on_host experts_on_host unified weights_d kv_d rs_d compute_d weights_h kv_h rs_h '
-          'compute_h output whole draft').split()
+          'compute_h output whole draft types_known').split()
 
 
 def number(text):
@@ -114,6 +114,8 @@ def version_of(row):
         build = 4840
     if engine == 'ik_llama.cpp' and not build:
         build = build_of_thread(row['source'])
+    if engine == 'llama.cpp' and not build and row['n_outputs_rule'].startswith('n_ubatch'):
+        build = UNKNOWN_BUILD[engine, True]
     return engine, build or UNKNOWN_BUILD[engine, 'https://github.com/ikawrakow' in row['source']]
 
 
@@ -173,7 +175,7 @@ def case_of(row, shape, notes):
         split_of_layers=split_of_layers(parts, shape, layers), kv_on_host=int(bool(cache_on_host)),
         experts_on_host=int(bool(experts)), unified={'1': 'on', '0': 'off'}.get(row['kv_unified'], ''),
         whole=int(row['per_device'].startswith('GPU0')),
-        draft=0, output='' if parts['output'] is None else parts['output'])
+        draft=0, types_known=int(not experts or kind_of(row, shape, parts) in ('f16', 'bf16', 'q8_0')), output='' if parts['output'] is None else parts['output'])
     for key, value in notes.items():
         if key in ('mla', 'unified', 'sequences', 'type_k', 'type_v', 'draft', 'whole', 'version'):
             case[key] = value
