@@ -177,7 +177,7 @@ def case_of(row, shape, notes):
         whole=int(row['per_device'].startswith('GPU0')),
         draft=0, types_known=int(not experts or kind_of(row, shape, parts) in ('f16', 'bf16', 'q8_0')), output='' if parts['output'] is None else parts['output'])
     for key, value in notes.items():
-        if key in ('mla', 'unified', 'sequences', 'type_k', 'type_v', 'draft', 'whole', 'version'):
+        if key in ('mla', 'unified', 'sequences', 'type_k', 'type_v', 'draft', 'whole', 'version', 'flash'):
             case[key] = value
         elif key in parts:
             parts[key] = float(value)
@@ -214,7 +214,7 @@ def main(folder):
         out.write('\t'.join(FIELDS) + '\n')
         for case in cases:
             out.write('\t'.join(str(case[f]) for f in FIELDS) + '\n')
-    print(f'{len(cases)} cases of {len(rows)} rows, {len({c["model"] for c in cases})} models')
+    print(f'# {len(cases)} cases of {len(rows)} rows, {len({c["model"] for c in cases})} models')
 
 
 if __name__ == '__main__':
