@@ -361,8 +361,10 @@ static struct mt_node *logits_of(struct mt_net *net, struct mt_node *x)
 void mt_net_output(struct mt_net *net, struct mt_node *x, unsigned traits)
 {
     struct mt_graph *g = net->graph;
+    g->part = MT_PART_OUTPUT;
     enum mt_slot norm =
         traits & MT_NET_EMBEDDING_NORM ? MT_SLOT_TOKEN_EMBEDDING_NORM : MT_SLOT_OUTPUT_NORM;
+    net->layers[net->n_layers].weights[norm].place = (int8_t)net->plan->device_of[net->plan->n_layers];
     if (traits & MT_NET_ROWS_LATE && !(traits & MT_NET_ROWS_AFTER_NORM)) {
         x->flags |= MT_NODE_OUTPUT;
         x = mt_op_get_rows(g, x, net->output_rows);

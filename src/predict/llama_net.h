@@ -10,6 +10,15 @@
 #include "predict/graph.h"
 #include "predict/llama.h"
 
+/* Parts of a model, as tensors of its graph are marked. */
+enum mt_net_part {
+    MT_PART_INPUT,
+    MT_PART_ATTENTION,
+    MT_PART_STATE,
+    MT_PART_FFN,
+    MT_PART_OUTPUT
+};
+
 /* Weights that graphs read, by the end of their name in GGUF. X(SLOT, "ending"). */
 #define MT_SLOT_LIST(X)                                                                            \
     X(ATTN_NORM, "attn_norm.weight")                                                               \

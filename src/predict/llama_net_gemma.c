@@ -57,6 +57,7 @@ static struct mt_node *gemma_attention(struct mt_net *net, struct mt_node *x, si
     struct mt_graph *g = net->graph;
     const struct mt_model_layer *l = &net->d->layers[il];
     uint64_t n = x->ne[1];
+    g->part = MT_PART_ATTENTION;
     struct mt_net_qkv qkv = {.q = queries(net, x, il)};
     if (l->cache_layer == il) {
         qkv.k = mt_net_project(net, x, il, MT_SLOT_ATTN_K, l->kv_heads * l->key_size);
@@ -95,6 +96,7 @@ static struct mt_node *gemma4_ffn(struct mt_net *net, struct mt_node *in, size_t
                                   unsigned traits)
 {
     struct mt_node *x;
+    net->graph->part = MT_PART_FFN;
     if (mt_net_has(net, il, MT_SLOT_ROUTER)) {
         x = gemma4_experts(net, in, il, traits);
     } else {
@@ -227,6 +229,7 @@ static struct mt_node *gemma3n_ffn(struct mt_net *net, struct mt_node *x, size_t
     struct mt_graph *g = net->graph;
     uint64_t width = net->d->layers[il].ff_length;
     uint64_t embedding = x->ne[0];
+    g->part = MT_PART_FFN;
     struct mt_node *up = mt_net_project(net, x, il, MT_SLOT_FFN_UP, width);
     struct mt_node *gate = mt_net_project(net, x, il, MT_SLOT_FFN_GATE, width);
     if (il < SPARSE_LAYERS)
@@ -242,6 +245,7 @@ static struct mt_node *gemma3n_attention(struct mt_net *net, struct mt_node *x, 
     const struct mt_model_layer *l = &net->d->layers[il];
     if (l->cache_layer != il)
         return gemma_attention(net, x, il);
+    g->part = MT_PART_ATTENTION;
     struct mt_net_qkv qkv = mt_net_qkv(net, x, il);
     qkv.q = mt_net_rope(net, mt_net_norm(net, qkv.q, il, MT_SLOT_ATTN_Q_NORM, 0), il);
     qkv.k = mt_net_rope(net, mt_net_norm(net, qkv.k, il, MT_SLOT_ATTN_K_NORM, 0), il);
