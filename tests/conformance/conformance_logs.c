@@ -102,7 +102,7 @@ static void add(struct board *board, const struct log_case *c, enum what what, d
     snprintf(r->engine, sizeof r->engine, "%s", c->engine);
     snprintf(r->family, sizeof r->family, "%s", c->family);
     if (board->rows)
-        fprintf(board->rows, "%s\t%s\t%s\t%s\t%.2f\t%.2f\t%.2f\t%.2f\n", c->id, c->engine,
+        fprintf(board->rows, "%s\t%s\t%s\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t%d\n", c->id, c->engine,
                 c->family, what_names[what], measured, estimate.middle, estimate.low,
                 estimate.high);
 }
