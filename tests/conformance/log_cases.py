@@ -177,7 +177,7 @@ def case_of(row, shape, notes):
         split_of_layers=split_of_layers(parts, shape, layers), kv_on_host=int(bool(cache_on_host)),
         experts_on_host=int(bool(experts)), unified={'1': 'on', '0': 'off'}.get(row['kv_unified'], ''),
         whole=int(row['per_device'].startswith('GPU0')),
-        draft=0, types_known=int(not experts and layers == 'all' or row['quant'] in ('F16', 'BF16', 'Q8_0')), output='' if parts['output'] is None else parts['output'])
+        draft=0, types_known=int(not experts and layers == 'all' or row['quant'].lower() == kind_of(row, shape, parts) in ('f16', 'bf16', 'q8_0')), output='' if parts['output'] is None else parts['output'])
     for key, value in notes.items():
         if key in ('mla', 'unified', 'sequences', 'type_k', 'type_v', 'draft', 'whole', 'version', 'flash'):
             case[key] = value
