@@ -22,8 +22,19 @@ extern "C" {
 enum mt_switch { MT_SWITCH_AUTO, MT_SWITCH_ON, MT_SWITCH_OFF };
 enum mt_split { MT_SPLIT_LAYER, MT_SPLIT_ROW, MT_SPLIT_NONE };
 
-/* The program of llama.cpp that runs: they reserve different numbers of output rows. */
-enum mt_program { MT_PROGRAM_SERVER, MT_PROGRAM_BENCH, MT_PROGRAM_FIT_PARAMS };
+/* The program of llama.cpp that runs: they reserve different numbers of output rows. X(NAME,
+ * "name"). */
+#define MT_PROGRAM_LIST(X)                                                                         \
+    X(SERVER, "server")                                                                            \
+    X(BENCH, "bench")                                                                              \
+    X(FIT_PARAMS, "fit-params")                                                                    \
+    X(NODE, "node-llama-cpp")
+
+enum mt_program {
+#define MT_PROGRAM_ENUM(NAME, name) MT_PROGRAM_##NAME,
+    MT_PROGRAM_LIST(MT_PROGRAM_ENUM)
+#undef MT_PROGRAM_ENUM
+};
 
 #define MT_ALL UINT64_MAX
 

@@ -28,7 +28,11 @@
 static const char *const formats[] = {"table", "json", "csv", NULL};
 static const char *const switches[] = {"auto", "on", "off", NULL};
 static const char *const splits[] = {"layer", "row", "none", NULL};
-static const char *const programs[] = {"server", "bench", "fit-params", NULL};
+static const char *const programs[] = {
+#define NAME(NAME_, name) name,
+    MT_PROGRAM_LIST(NAME)
+#undef NAME
+        NULL};
 
 static const struct cli_option estimate_options[] = {
     {.name = "engine",

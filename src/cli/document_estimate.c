@@ -25,8 +25,13 @@ static void put_answer(const struct cli_document_answer *answer,
     char text[MT_SIZE_TEXT + 16];
     if (!answer)
         return;
+    if (!answer->value && answer->is_size) {
+        cli_table_fact(terminal, out, "answer", "no device is large enough");
+        return;
+    }
     if (!answer->value) {
-        cli_table_fact(terminal, out, "answer", "nothing fits: not the least %s", answer->what);
+        cli_table_fact(terminal, out, "answer", "no number of %s fits; the least is shown",
+                       answer->what);
         return;
     }
     if (answer->is_size)

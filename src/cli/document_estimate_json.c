@@ -63,7 +63,11 @@ static void put_machine(const struct mt_predict_settings *settings, struct mt_js
 
 void cli_json_estimate_settings(const struct mt_predict_settings *settings, struct mt_json *json)
 {
-    static const char *const programs[] = {"server", "bench", "fit-params"};
+    static const char *const programs[] = {
+#define NAME(NAME_, name) name,
+        MT_PROGRAM_LIST(NAME)
+#undef NAME
+    };
     mt_json_begin_object(json, "settings");
     mt_json_text(json, "engine", settings->engine);
     mt_json_text(json, "program", programs[settings->program]);

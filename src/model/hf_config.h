@@ -55,10 +55,11 @@ enum mt_hf_trait {
     MT_HF_GEMMA3N = 1 << 23,
     MT_HF_GEMMA4 = 1 << 24,
     MT_HF_DEEPSEEK4 = 1 << 25,
-    MT_HF_EXPERT_BIAS = 1 << 26, /* experts and router have biases */
-    MT_HF_OUTPUT_BIAS = 1 << 27, /* the output matrix has a bias */
-    MT_HF_MAMBA_NORMS = 1 << 28, /* norms of the step and of both projections of the state */
-    MT_HF_DRAFT_HEAD = 1 << 29,  /* draft layers bring embeddings and an output matrix along */
+    MT_HF_EXPERT_BIAS = 1 << 26,    /* experts and router have biases */
+    MT_HF_OUTPUT_BIAS = 1 << 27,    /* the output matrix has a bias */
+    MT_HF_MAMBA_NORMS = 1 << 28,    /* norms of the step and of both projections of the state */
+    MT_HF_EMBEDDING_NORM = 1 << 30, /* the embedding is normalised, though it is no embedder */
+    MT_HF_DRAFT_HEAD = 1 << 29,     /* draft layers bring embeddings and an output matrix along */
 };
 
 struct mt_hf_default {

@@ -58,8 +58,21 @@ static uint64_t deep_number(const struct mt_hf_value *value, const char *key, ui
     return otherwise;
 }
 
-/* A pattern is kept as what must lie in a module's name: regular expressions lose their dressing,
- * and those with more than ".*" in them are left out. */
+/* Removes every `part` from a text; returns its new length. */
+static size_t without(char *text, size_t length, const char *part)
+{
+    size_t part_length = strlen(part);
+    char *at;
+    while ((at = memmem(text, length, part, part_length)) != NULL) {
+        memmove(at, at + part_length, length - (size_t)(at - text) - part_length);
+        length -= part_length;
+    }
+    return length;
+}
+
+/* A pattern is kept as what must lie in a module's name, a '*' at its end where what follows may be
+ * anything. Regular expressions lose their dressing; those with more than ".*" in them are left
+ * out. */
 static int take_skipped(void *to, size_t index, const struct mt_json_token *value)
 {
     struct skipping *skipping = to;
@@ -70,18 +83,16 @@ static int take_skipped(void *to, size_t index, const struct mt_json_token *valu
         build->n_skipped == SKIPPED_MAX)
         return 0;
     size_t length = mt_json_unescape(value, text);
-    size_t from = length >= 3 && memcmp(text, "re:", 3) == 0 ? 3 : 0;
-    size_t n = 0;
-    for (size_t i = from; i < length; i++) {
-        if (strchr("*^$\\", text[i]) || (from && text[i] == '.' && text[i + 1] == '*'))
-            continue;
-        if (strchr("([|?+{", text[i]))
-            return 0;
-        text[n++] = text[i];
-    }
-    while (n && text[n - 1] == '.')
-        n--;
-    char *copy = n ? mt_arena_copy(&build->model->arena, text, n) : NULL;
+    int open = length > 0 && text[length - 1] == '*';
+    length = without(text, length, "re:");
+    length = without(text, length, ".*");
+    length = without(text, length, "*");
+    length = without(text, length, "\\");
+    length = without(text, length, "language_model.");
+    text[length] = '\0';
+    if (length == 0 || strpbrk(text, "([|?+{^"))
+        return 0;
+    char *copy = mt_arena_printf(&build->model->arena, "%s%s", text, open ? "*" : "");
     if (copy)
         skipping->patterns[build->n_skipped++] = copy;
     return 0;
@@ -213,6 +224,21 @@ int mt_hf_quantization(struct mt_hf_build *build, struct mt_error *error)
     return 0;
 }
 
+/* Whether `pattern` stands in `name` as whole words between dots; with a '*' its end is open. */
+static int stands_in(const char *name, const char *pattern)
+{
+    const char *end = name + strlen(name);
+    size_t length = strlen(pattern);
+    int open = pattern[length - 1] == '*';
+    length -= (size_t)open;
+    for (const char *at = name; (at = memmem(at, (size_t)(end - at), pattern, length)) != NULL;
+         at++) {
+        if ((at == name || at[-1] == '.') && (open || at[length] == '\0' || at[length] == '.'))
+            return 1;
+    }
+    return 0;
+}
+
 static int is_skipped(const struct mt_hf_build *build, const char *name)
 {
     char full[256];
@@ -220,7 +246,7 @@ static int is_skipped(const struct mt_hf_build *build, const char *name)
     if (strcmp(name, "lm_head") == 0)
         return 1;
     for (size_t i = 0; i < build->n_skipped; i++) {
-        if (strstr(full, build->skipped[i]))
+        if (stands_in(full, build->skipped[i]))
             return 1;
     }
     return 0;

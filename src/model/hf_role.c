@@ -77,8 +77,9 @@ static enum mt_tensor_role role_outside(const char *name, size_t length)
 
 void mt_tensor_role_of_hf(const char *name, size_t length, struct mt_model_tensor *tensor)
 {
+    static const char usual[] = "model.layers."; /* the language model of most checkpoints */
     tensor->layer = MT_NO_LAYER;
-    if (is_encoder(name, length)) {
+    if (!starts(name, length, usual) && is_encoder(name, length)) {
         tensor->role = MT_TENSOR_PROJECTOR;
         return;
     }

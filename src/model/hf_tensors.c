@@ -173,15 +173,24 @@ static void add_router(struct mt_hf_build *build, const struct mt_model_layer *l
     }
 }
 
+/* Gemma 4 has its experts beside the feed-forward, not within. */
+static void add_expert_matrix(struct mt_hf_build *build, const struct mt_model_layer *layer,
+                              const char *name, uint64_t out, uint64_t in)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%sexperts.%s", mt_hf_trait(build, MT_HF_GEMMA4) ? "" : "mlp.",
+             name);
+    mt_hf_experts(build, text, layer->experts, out, in);
+}
+
 static void add_experts(struct mt_hf_build *build, const struct mt_model_layer *layer)
 {
     uint64_t width = expert_width(build);
     add_router(build, layer);
     if (!mt_hf_trait(build, MT_HF_PLAIN_MLP))
-        mt_hf_experts(build, "mlp.experts.gate_proj", layer->experts, layer->expert_ff_length,
-                      width);
-    mt_hf_experts(build, "mlp.experts.up_proj", layer->experts, layer->expert_ff_length, width);
-    mt_hf_experts(build, "mlp.experts.down_proj", layer->experts, width, layer->expert_ff_length);
+        add_expert_matrix(build, layer, "gate_proj", layer->expert_ff_length, width);
+    add_expert_matrix(build, layer, "up_proj", layer->expert_ff_length, width);
+    add_expert_matrix(build, layer, "down_proj", width, layer->expert_ff_length);
     if (mt_hf_trait(build, MT_HF_EXPERT_BIAS))
         add_expert_biases(build, layer);
     if (layer->shared_ff_length)
@@ -295,7 +304,7 @@ static void add_inputs(struct mt_hf_build *build)
     if (mt_hf_trait(build, MT_HF_EMBEDDER) && mt_hf_number(build->config, MT_HF_type_vocab_size, 0))
         mt_hf_matrix(build, "embeddings.token_type.weight",
                      mt_hf_number(build->config, MT_HF_type_vocab_size, 0), d->embedding_length);
-    if (mt_hf_trait(build, MT_HF_EMBEDDER))
+    if (mt_hf_trait(build, MT_HF_EMBEDDER | MT_HF_EMBEDDING_NORM))
         mt_hf_norm(build, "embeddings.norm");
     add_gemma_inputs(build);
 }
@@ -312,6 +321,9 @@ static void add_outputs(struct mt_hf_build *build)
         mt_hf_vector(build, "hc_head_scale", 1);
     }
     build->prefix[0] = '\0';
+    if (mt_hf_trait(build, MT_HF_POSITIONS) &&
+        mt_hf_number(build->config, MT_HF_type_vocab_size, 0))
+        mt_hf_linear(build, "pooler.dense", d->embedding_length, d->embedding_length, 1);
     if (!d->tied_output && !d->is_embedder)
         mt_hf_linear(build, "lm_head", d->vocabulary, d->embedding_length,
                      mt_hf_trait(build, MT_HF_OUTPUT_BIAS));

@@ -378,6 +378,47 @@ static int describe_bare(struct mt_model *model, const char *path, struct mt_err
     return mt_hf_sum(model, error);
 }
 
+/* "model-00002-of-00003.safetensors" is a part: its index lies beside it as
+ * "model.safetensors.index.json". */
+static const char *index_name(struct mt_arena *arena, const char *path)
+{
+    static const char pattern[] = "-00000-of-00000.safetensors";
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    size_t length = strlen(name);
+    if (length <= sizeof pattern - 1)
+        return NULL;
+    const char *part = name + length - (sizeof pattern - 1);
+    for (size_t i = 0; pattern[i]; i++) {
+        int fits = pattern[i] == '0' ? part[i] >= '0' && part[i] <= '9' : part[i] == pattern[i];
+        if (!fits)
+            return NULL;
+    }
+    return mt_arena_printf(arena, "%.*s.safetensors.index.json", (int)(part - name), name);
+}
+
+/* Reads all shards where `path` is one of them and the index is there; *done says so. */
+static int read_by_index(struct mt_model *model, const struct mt_model_files *files,
+                         const char *path, int *done, struct mt_error *error)
+{
+    struct mt_model_source index;
+    const char *sibling = NULL;
+    const char *name = index_name(&model->arena, path);
+    *done = 0;
+    if (!name)
+        return 0;
+    int code = open_sibling(model, files, path, &name, 1, &index, &sibling, error);
+    if (code == MT_ENOTFOUND)
+        return mt_model_note(model, "This is one shard of several, and their index is not beside "
+                                    "it: only its own tensors count.");
+    if (code)
+        return code;
+    code = read_tensors(model, files, sibling, &index, error);
+    index.close(index.argument);
+    *done = 1;
+    return code;
+}
+
 int mt_safetensors_read(struct mt_model *model, const struct mt_model_files *files,
                         const char *path, const struct mt_model_source *source,
                         struct mt_error *error)
@@ -386,7 +427,10 @@ int mt_safetensors_read(struct mt_model *model, const struct mt_model_files *fil
     struct mt_model_source config;
     const char *sibling = NULL;
     model->description.format = MT_MODEL_SAFETENSORS;
-    int code = read_tensors(model, files, path, source, error);
+    int done;
+    int code = read_by_index(model, files, path, &done, error);
+    if (!code && !done)
+        code = read_tensors(model, files, path, source, error);
     if (code)
         return code;
     code = open_sibling(model, files, path, names, 1, &config, &sibling, error);

@@ -45,7 +45,8 @@ static int reserve(const struct mt_llama_plan *plan, int single_tokens,
             net.outputs = net.sequences;
         }
         net.mixed_embeddings = mt_engine_has(engine, "compute.embeddings", "mixed");
-        net.late_rows = mt_engine_has(engine, "compute.rows", "late");
+        net.late_rows = plan->in->d->architecture &&
+                        mt_engine_has(engine, "compute.rows.late", plan->in->d->architecture);
         net.one_state_gather = mt_engine_has(engine, "compute.states", "together");
         net.pins_norms = plan->in->settings->program != MT_PROGRAM_FIT_PARAMS &&
                          (plan->all_on_devices || net.tokens < 32);

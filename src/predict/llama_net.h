@@ -169,6 +169,7 @@ struct mt_net {
     int pins_norms; /* norms run where their layer's weights lie, however the scheduler sees it */
     int mixed_embeddings; /* the batch may mix tokens with embeddings: two more inputs */
     int late_rows;        /* hybrids pick the rows of the output after the last layer */
+    int windows_rotate_plainly; /* the file's frequencies are for global layers alone */
     int one_state_gather; /* states of all sequences are gathered at once */
     struct mt_net_cache global;
     struct mt_net_cache windowed;
@@ -178,6 +179,7 @@ struct mt_net {
     struct mt_node *state_rows_main;
     struct mt_node *state_rows_tail;
     struct mt_node *attention_scale;
+    struct mt_node *factors[MT_GRAPH_DEVICES_MAX + 1]; /* of the rotation, on each backend */
     struct mt_node *per_layer; /* inputs of each layer of gemma3n and gemma4 */
 };
 

@@ -63,6 +63,8 @@ static int is_float(const char *type)
 /* Bytes of a tensor once it is loaded, whole. */
 static uint64_t loaded_bytes(const struct mt_model_tensor *tensor, int float_bytes)
 {
+    if (!float_bytes && is_float(tensor->type) && has(tensor, "weight_scale"))
+        return mt_mul(tensor->elements, 4); /* kept in 32 bit whatever the file has */
     if (!float_bytes || !is_float(tensor->type))
         return tensor->bytes;
     int is_matrix = tensor->n_dims >= 2 && tensor->dims[0] > 1 &&
