@@ -305,7 +305,7 @@ static const char *part_name(uint8_t part)
     return names[part];
 }
 
-/* How far the graph of another commit may be from the one that is known. */
+/* How far the graph of another commit may be from the one that is known, as shares. */
 static double width_of(const struct mt_llama_plan *plan)
 {
     const struct mt_model_description *d = plan->in->d;
@@ -314,15 +314,28 @@ static double width_of(const struct mt_llama_plan *plan)
     return d->kv_lora_rank ? 0.05 : 0.01;
 }
 
+/* What the buffer may have beyond that: in some builds logits did not fit where the masks had been;
+ * in some, compressed attention was in the making. */
+static uint64_t further(const struct mt_llama_plan *plan, const struct mt_graph_buffer *buffer)
+{
+    const struct mt_engine *e = plan->in->engine;
+    uint64_t bytes = 0;
+    if (buffer->part == MT_OLD_LOGITS && mt_engine_has(e, "compute.doubts", "logits"))
+        bytes += plan->cells * plan->streams * plan->ubatch * (plan->flash_attention ? 6 : 4);
+    if (plan->in->d->kv_lora_rank)
+        bytes += buffer->bytes / 100 * mt_engine_number(e, "compute.latent.wider", 0);
+    return bytes;
+}
+
 static void describe(const struct mt_llama_plan *plan, const struct mt_graph_buffer *from,
                      struct mt_compute_buffer *buffer)
 {
     double width = width_of(plan);
-    *buffer =
-        (struct mt_compute_buffer){.bytes = from->bytes,
-                                   .low_bytes = (uint64_t)((double)from->bytes * (1 - width)),
-                                   .high_bytes = (uint64_t)((double)from->bytes * (1 + width)),
-                                   .rule = part_name(from->part)};
+    *buffer = (struct mt_compute_buffer){
+        .bytes = from->bytes,
+        .low_bytes = (uint64_t)((double)from->bytes * (1 - width)),
+        .high_bytes = (uint64_t)((double)from->bytes * (1 + width)) + further(plan, from),
+        .rule = part_name(from->part)};
     snprintf(buffer->formula, sizeof buffer->formula,
              "inputs %" PRIu64 " (%" PRIu64 " copies) + tensors of %s %" PRIu64
              " + holes between them %" PRIu64,

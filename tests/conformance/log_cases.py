@@ -115,7 +115,9 @@ def version_of(row):
     if engine == 'ik_llama.cpp' and not build:
         build = build_of_thread(row['source'])
     if engine == 'llama.cpp' and not build and row['n_outputs_rule'].startswith('n_ubatch'):
-        build = UNKNOWN_BUILD[engine, True]
+        build = 8500  # the last year in which all rows had logits
+    if '2026-10' in row['source']:
+        build = 11434
     return engine, build or UNKNOWN_BUILD[engine, 'https://github.com/ikawrakow' in row['source']]
 
 
@@ -175,10 +177,12 @@ def case_of(row, shape, notes):
         split_of_layers=split_of_layers(parts, shape, layers), kv_on_host=int(bool(cache_on_host)),
         experts_on_host=int(bool(experts)), unified={'1': 'on', '0': 'off'}.get(row['kv_unified'], ''),
         whole=int(row['per_device'].startswith('GPU0')),
-        draft=0, types_known=int(not experts or kind_of(row, shape, parts) in ('f16', 'bf16', 'q8_0')), output='' if parts['output'] is None else parts['output'])
+        draft=0, types_known=int(not experts and layers == 'all' or row['quant'].lower() == kind_of(row, shape, parts) in ('f16', 'bf16', 'q8_0')), output='' if parts['output'] is None else parts['output'])
     for key, value in notes.items():
         if key in ('mla', 'unified', 'sequences', 'type_k', 'type_v', 'draft', 'whole', 'version', 'flash'):
             case[key] = value
+        elif key == 'no_compute':
+            parts['compute_d'] = [None] * len(parts['compute_d'])
         elif key in parts:
             parts[key] = float(value)
     for key in ('weights_d', 'kv_d', 'rs_d', 'compute_d'):
