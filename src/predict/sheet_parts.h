@@ -38,9 +38,9 @@ struct mt_sheet {
 int mt_estimate_once(const struct mt_model *model, const struct mt_predict_settings *settings,
                      const char *spills, struct mt_estimate **estimate, struct mt_error *error);
 
-/* Replaces an estimate that CANNOT be, of an engine that puts layers on the host where devices have
- * no room for all of them, by the one with the most on the devices; leaves it where that does not
- * help, or where the settings say themselves what goes where. */
+/* Replaces an estimate that CANNOT be, of an engine that by itself leaves layers on the host where
+ * devices have no room (ollama before 0.30), by the one with the most on the devices; leaves it where that does
+ * not help, or where the settings say how many. */
 int mt_estimate_spill(const struct mt_model *model, const struct mt_predict_settings *settings,
                       struct mt_estimate **estimate, struct mt_error *error);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Less on the devices: how llama.cpp and its kin run a model that its devices have no room for.
- * Experts of whole layers leave first, since little is computed with each; then whole layers. */
+/* Fewer layers on the devices: how an engine runs a model that its devices have no room for, where
+ * it does so by itself (ollama before 0.30); what llama-server does is in llama_fit.c. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -9,25 +9,18 @@
 
 #define REASON_BYTES 400
 
-/* A search for the least that must leave. `left` is the number of layers whose experts, or all of
- * whose tensors, lie on the host. */
+/* A search for the fewest layers that must lie on the host. */
 struct spill {
     const struct mt_model *model;
     struct mt_predict_settings settings;
-    int experts_only;
-    uint64_t n_layers; /* that can leave */
+    uint64_t n_layers; /* that can leave; the output counts as one */
     struct mt_error *error;
 };
 
 static void set(struct spill *spill, uint64_t left)
 {
     spill->settings.has_gpu_layers = 1;
-    if (spill->experts_only) {
-        spill->settings.gpu_layers = MT_ALL;
-        spill->settings.cpu_moe_layers = left;
-    } else {
-        spill->settings.gpu_layers = spill->n_layers - left;
-    }
+    spill->settings.gpu_layers = spill->n_layers - left;
 }
 
 /* Whether the devices have room with `left` layers on the host. Returns 1, 0 or an error. */
@@ -69,10 +62,9 @@ static int replace(struct spill *spill, uint64_t left, struct mt_estimate **esti
     char reason[REASON_BYTES];
     struct mt_estimate *better;
     snprintf(reason, sizeof reason,
-             "%s%" PRIu64 " of %" PRIu64 " layers%s lie on the host; with all on devices, %s",
-             spill->experts_only ? "the experts of " : "", left, spill->n_layers,
-             spill->experts_only ? "" : " and output",
-             (*estimate)->reason ? (*estimate)->reason : "they do not fit");
+             "%" PRIu64 " of %" PRIu64
+             " layers and output lie on the host; with all on devices, %s",
+             left, spill->n_layers, (*estimate)->reason ? (*estimate)->reason : "they do not fit");
     set(spill, left);
     int result = mt_estimate_once(spill->model, &spill->settings, reason, &better, spill->error);
     if (result < 0)
@@ -87,42 +79,23 @@ static int may_spill(const struct mt_predict_settings *settings, const struct mt
 {
     struct mt_engine engine;
     if (estimate->verdict != MT_VERDICT_CANNOT || settings->has_gpu_layers ||
-        !settings->n_devices || settings->n_overrides || settings->split == MT_SPLIT_ROW ||
-        mt_fit_on_devices(&estimate->tally, &estimate->settings))
+        !settings->n_devices || mt_fit_on_devices(&estimate->tally, &estimate->settings))
         return 0;
     return mt_engine_find(estimate->settings.engine, &engine, NULL) == 0 &&
-           mt_engine_has(&engine, "flag", "gpu_layers");
-}
-
-/* Whether experts can leave by themselves: there are some, and this version has the flag. */
-static int experts_may_leave(const struct spill *spill)
-{
-    struct mt_engine engine;
-    return mt_model_describe(spill->model)->experts && !spill->settings.cpu_moe_layers &&
-           mt_engine_find(spill->settings.engine ? spill->settings.engine : "llama.cpp", &engine,
-                          NULL) == 0 &&
-           mt_engine_has(&engine, "flag", "cpu_moe");
+           mt_engine_has(&engine, "flag.style", "ollama") && !mt_engine_has(&engine, "fit", "yes");
 }
 
 int mt_estimate_spill(const struct mt_model *model, const struct mt_predict_settings *settings,
                       struct mt_estimate **estimate, struct mt_error *error)
 {
-    struct spill spill = {.model = model, .settings = *settings, .error = error};
     const struct mt_model_description *d = mt_model_describe(model);
-    uint64_t left = 0;
-    int found = 0;
+    struct spill spill = {.model = model,
+                          .settings = *settings,
+                          .n_layers = d->n_layers - d->n_draft_layers + 1,
+                          .error = error};
+    uint64_t left;
     if (!may_spill(settings, *estimate))
         return 0;
-    if (experts_may_leave(&spill)) {
-        spill.experts_only = 1;
-        spill.n_layers = d->n_layers;
-        found = find(&spill, &left);
-    }
-    if (found == 0) {
-        spill.experts_only = 0;
-        spill.settings.cpu_moe_layers = settings->cpu_moe_layers;
-        spill.n_layers = d->n_layers - d->n_draft_layers + 1; /* the output counts as one */
-        found = find(&spill, &left);
-    }
+    int found = find(&spill, &left);
     return found > 0 ? replace(&spill, left, estimate) : found;
 }
