@@ -329,7 +329,9 @@ static void write_rank(const struct mt_predict_input *in, const struct rank *ran
                  "%" PRIu64 " blocks * %" PRIu64 " B, of %" PRIu64 " tokens in %" PRIu64 " groups",
                  blocks, rank->pool.bytes_per_block, rank->pool.block_tokens, rank->pool.n_groups);
     if (bytes) {
-        uint64_t on_top = graphs_are_reserved(in) ? 0 : rank->graph.high;
+        uint64_t on_top = rank->graph.high;
+        if (graphs_are_reserved(in))
+            on_top -= rank->graph.bytes;
         uint64_t used = rank->weight.bytes + rank->activation.bytes + rank->other.bytes +
                         rank->communication.bytes + bytes + rank->graph.bytes;
         uint64_t high = rank->requested + on_top;

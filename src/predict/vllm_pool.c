@@ -121,7 +121,7 @@ static uint64_t unify_pages(struct layout *layout)
         struct bucket *bucket = &layout->buckets[i];
         uint64_t page = page_bytes(bucket);
         if (bucket->kind != KIND_STATE && largest % page == 0)
-            bucket->block_tokens *= largest / page;
+            bucket->block_tokens = mt_mul(bucket->block_tokens, largest / page);
     }
     return largest;
 }
@@ -151,10 +151,11 @@ static uint64_t group_size(const struct mt_predict_input *in, const struct layou
 static uint64_t pages_of_request(const struct mt_predict_input *in, const struct bucket *bucket,
                                  uint64_t tokens)
 {
-    uint64_t flight = bucket->window + in->settings->batched_tokens;
+    uint64_t flight = mt_add(bucket->window, in->settings->batched_tokens);
     switch (bucket->kind) {
     case KIND_STATE:
-        return mt_engine_number(in->engine, "recurrent_state", 1) + in->settings->draft_tokens;
+        return mt_add(mt_engine_number(in->engine, "recurrent_state", 1),
+                      in->settings->draft_tokens);
     case KIND_WINDOW:
         flight = flight - 1 < tokens ? flight - 1 : tokens;
         return mt_ceil_div(flight, bucket->block_tokens) + 1;
@@ -171,7 +172,8 @@ static uint64_t growing_bytes(const struct layout *layout)
     uint64_t bytes = 0;
     for (size_t i = 0; i < layout->n; i++)
         if (layout->buckets[i].kind == KIND_FULL)
-            bytes += mt_mul(layout->buckets[i].token_bytes, layout->buckets[i].n_layers);
+            bytes =
+                mt_add(bytes, mt_mul(layout->buckets[i].token_bytes, layout->buckets[i].n_layers));
     return bytes;
 }
 
@@ -183,7 +185,8 @@ static void fill_one_group(const struct mt_predict_input *in, const struct layou
     for (size_t i = 0; i < layout->n; i++) {
         const struct bucket *bucket = &layout->buckets[i];
         uint64_t pages = pages_of_request(in, bucket, in->settings->context_tokens);
-        pool->bytes_per_block += mt_mul(page_bytes(bucket), bucket->n_layers);
+        pool->bytes_per_block =
+            mt_add(pool->bytes_per_block, mt_mul(page_bytes(bucket), bucket->n_layers));
         pool->blocks_per_request =
             pages > pool->blocks_per_request ? pages : pool->blocks_per_request;
     }
@@ -199,8 +202,9 @@ static void fill_groups(const struct mt_predict_input *in, struct layout *layout
         uint64_t groups = mt_ceil_div(bucket->n_layers, size);
         pool->n_groups += groups;
         pool->padding_layers += mt_mul(groups, size) - bucket->n_layers;
-        pool->blocks_per_request +=
-            mt_mul(groups, pages_of_request(in, bucket, in->settings->context_tokens));
+        pool->blocks_per_request =
+            mt_add(pool->blocks_per_request,
+                   mt_mul(groups, pages_of_request(in, bucket, in->settings->context_tokens)));
     }
 }
 
