@@ -116,7 +116,7 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
         settings->batched_tokens = class_number(engine, "chunk", device, 0, 4096);
     if (!settings->sequences)
         settings->sequences = batch;
-    if (!settings->memory_share)
+    if (settings->memory_share == 0)
         settings->memory_share = static_share(
             engine, settings, batch < settings->sequences ? batch : settings->sequences);
     if (!(settings->memory_share > 0 && settings->memory_share < 1))

@@ -36,7 +36,7 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
         result = mt_torch_complete_kv_type(engine, settings, error);
     if (result < 0)
         return result;
-    if (settings->memory_share)
+    if (settings->memory_share != 0)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "%s takes no share of a device; the nearest is max_memory", engine->name);
     if (settings->tensor_parallel > 1 || settings->pipeline_parallel > 1)

@@ -76,7 +76,7 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
         result = mt_torch_complete_kv_type(engine, settings, error);
     if (result < 0)
         return result;
-    if (!settings->memory_share)
+    if (settings->memory_share == 0)
         settings->memory_share = mt_engine_real(engine, "memory_share", 0.9);
     if (!(settings->memory_share > 0 && settings->memory_share <= 1))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,

@@ -19,6 +19,7 @@ struct bucket {
 struct layout {
     struct bucket buckets[BUCKETS_MAX];
     size_t n;
+    int is_hybrid; /* the engine drops what windowed layers do not see */
 };
 
 /* Kinds beyond the last one that fits are put into the last: no model has as many. */
@@ -43,13 +44,12 @@ static void add_attention(const struct mt_predict_input *in, const struct mt_mod
     const struct mt_torch_cell *cell = mt_torch_cell_of(in->settings->kv_type_k);
     struct bucket bucket = {.token_bytes =
                                 mt_torch_token_bytes(layer, cell, in->settings->tensor_parallel)};
-    int hybrid = mt_engine_has(in->engine, "hybrid_manager", "yes");
     if (!bucket.token_bytes)
         return;
-    if (hybrid && layer->attention == MT_ATTENTION_SLIDING && layer->window) {
+    if (layout->is_hybrid && layer->attention == MT_ATTENTION_SLIDING && layer->window) {
         bucket.kind = KIND_WINDOW;
         bucket.window = layer->window;
-    } else if (hybrid && layer->attention == MT_ATTENTION_CHUNKED && layer->window) {
+    } else if (layout->is_hybrid && layer->attention == MT_ATTENTION_CHUNKED && layer->window) {
         bucket.kind = KIND_CHUNK;
         bucket.window = layer->window;
     }
@@ -59,6 +59,7 @@ static void add_attention(const struct mt_predict_input *in, const struct mt_mod
 static void collect(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
                     struct layout *layout)
 {
+    layout->is_hybrid = mt_engine_has(in->engine, "hybrid_manager", "yes");
     for (uint64_t i = stage->first; i < stage->end && i < in->d->n_layers; i++) {
         const struct mt_model_layer *layer = &in->d->layers[i];
         if (layer->cache_layer == i)
