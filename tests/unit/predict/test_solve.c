@@ -62,12 +62,26 @@ static const struct mt_model_shape shapes[] = {
      .heads = 32,
      .kv_heads = 8,
      .vocabulary = 4096,
-     .context_length = 12288},
+     .context_length = 65536},
+    {.name = "experts",
+     .architecture = "qwen3moe",
+     .layers = 8,
+     .embedding_length = 2048,
+     .ff_length = 4096,
+     .heads = 32,
+     .kv_heads = 4,
+     .head_size = 128,
+     .vocabulary = 4096,
+     .context_length = 12288,
+     .experts = 64,
+     .experts_used = 8,
+     .expert_ff_length = 768},
 };
 
 #define N_SHAPES (sizeof shapes / sizeof *shapes)
 #define N_SMALL  3
 #define WIDE     3
+#define EXPERTS  4
 
 static struct mt_model *models[N_SHAPES];
 
@@ -310,12 +324,11 @@ static void test_the_smallest_device_holds_it_and_one_mib_less_does_not(void **s
         }
 }
 
-/* An estimate of an ollama before llama-server's own fitting, with the layers on devices that the
+/* An estimate with the layers on devices that the
  * settings say, or that it takes. */
 static struct mt_estimate *placed(const struct question *question, int said, uint64_t layers)
 {
     struct question other = *question;
-    other.settings.engine = "ollama@0.11.0";
     other.settings.has_gpu_layers = said;
     other.settings.gpu_layers = layers;
     return estimate_of(&other, 4096);
@@ -341,6 +354,48 @@ static void test_what_does_not_fit_spills_as_few_layers_as_must_be(void **state)
     assert_int_equal(estimate->settings.gpu_layers, 4);
     mt_estimate_destroy(estimate);
     mt_estimate_destroy(half);
+}
+
+static void test_experts_leave_before_layers_do(void **state)
+{
+    (void)state;
+    struct question question = {
+        .model = models[EXPERTS], .settings = {ALL_LAYERS}, .set = set_context};
+    set_devices(&question, 1, UINT64_C(1) << 40);
+    question.settings.cpu_moe_layers = 2;
+    struct mt_estimate *two = placed(&question, 1, MT_ALL);
+    question.settings.cpu_moe_layers = 0;
+    set_devices(&question, 1, two->tally.places[1].total_high_bytes);
+    struct mt_estimate *estimate = placed(&question, 0, 0);
+    assert_int_equal(estimate->verdict, MT_VERDICT_SPILLS);
+    assert_int_equal(estimate->settings.cpu_moe_layers, 2);
+    assert_non_null(strstr(estimate->reason, "the experts of 2 of 8 layers lie on the host"));
+    mt_estimate_destroy(estimate);
+    mt_estimate_destroy(two);
+}
+
+static void leave_context_open(struct mt_predict_settings *settings, uint64_t value)
+{
+    (void)value;
+    settings->context_tokens = 0;
+}
+
+static void test_a_context_that_was_left_open_shrinks_first(void **state)
+{
+    (void)state;
+    struct question question = {
+        .model = models[WIDE], .settings = {.mla_mode = MT_UNKNOWN}, .set = set_context};
+    set_devices(&question, 1, UINT64_C(1) << 40);
+    set_devices(&question, 1, demand_of(&question, 5120));
+    question.set = leave_context_open;
+    struct mt_estimate *estimate = estimate_of(&question, 0);
+    assert_int_equal(estimate->verdict, MT_VERDICT_FITS);
+    assert_int_equal(estimate->settings.context_tokens, 5120);
+    mt_estimate_destroy(estimate);
+    question.settings.engine = "llama.cpp@7000"; /* takes 4096 without looking */
+    estimate = estimate_of(&question, 0);
+    assert_int_equal(estimate->settings.context_tokens, 4096);
+    mt_estimate_destroy(estimate);
 }
 
 static void test_a_placement_that_was_asked_for_is_not_changed(void **state)
@@ -396,6 +451,8 @@ int main(void)
         cmocka_unit_test(test_a_context_on_the_cpu_is_held_against_the_host),
         cmocka_unit_test(test_the_smallest_device_holds_it_and_one_mib_less_does_not),
         cmocka_unit_test(test_what_does_not_fit_spills_as_few_layers_as_must_be),
+        cmocka_unit_test(test_experts_leave_before_layers_do),
+        cmocka_unit_test(test_a_context_that_was_left_open_shrinks_first),
         cmocka_unit_test(test_a_placement_that_was_asked_for_is_not_changed),
         cmocka_unit_test(test_a_question_without_a_capacity_is_refused),
         cmocka_unit_test(test_an_unknown_engine_is_refused_before_anything_is_tried),
