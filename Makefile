@@ -13,6 +13,7 @@ WERROR = $(if $(CI),--werror)
 NEEDS_demo = demo
 NEEDS_test = test
 NEEDS_check = test
+NEEDS_conformance = test
 NEEDS_asan = test
 NEEDS_tsan = test
 NEEDS_golden = test
@@ -23,7 +24,7 @@ NEEDS_fmt = lint
 NEEDS_tidy = tidy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test check asan tsan fuzz bench lint tidy fmt golden gpu install clean setup
+.PHONY: help demo build test check conformance asan tsan fuzz bench lint tidy fmt golden gpu install clean setup
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -52,6 +53,9 @@ tsan: setup build-tsan/build.ninja ## unit tests under the thread sanitizer
 fuzz: setup build-fuzz/build.ninja ## fuzz every parser for FUZZ_SECONDS (60) each
 	@ninja -C build-fuzz fuzzers
 	@scripts/fuzz
+
+conformance: build ## estimates against what engines said of themselves: the error boards
+	@meson test -C build --suite conformance --no-rebuild --verbose
 
 bench: setup build-bench/build.ninja ## benchmarks, in a release build
 	@meson test -C build-bench --benchmark --verbose

@@ -28,7 +28,11 @@
 static const char *const formats[] = {"table", "json", "csv", NULL};
 static const char *const switches[] = {"auto", "on", "off", NULL};
 static const char *const splits[] = {"layer", "row", "none", NULL};
-static const char *const programs[] = {"server", "bench", "fit-params", NULL};
+static const char *const programs[] = {
+#define NAME(NAME_, name) name,
+    MT_PROGRAM_LIST(NAME)
+#undef NAME
+        NULL};
 
 static const struct cli_option estimate_options[] = {
     {.name = "engine",
@@ -252,9 +256,9 @@ static const struct cli_example examples[] = {
     {"memtally estimate model.gguf --here", "Whether this machine has room for it now."},
     {"memtally estimate model.gguf --device 2x24GiB --context 32768 --kv-type q8_0",
      "Two cards, a long context and a quantised cache."},
-    {"memtally estimate model.gguf --device 16GiB --host 64GiB --max-context --explain",
+    {"memtally estimate model.gguf --device 16GiB --max-context --explain",
      "The longest context that fits, and every figure's formula."},
-    {"memtally estimate config.json --engine vllm@0.11.0 --device 80GiB --context 32768",
+    {"memtally estimate config.json --engine vllm@0.11.0 --device 80GiB -c 32768",
      "How many tokens vLLM will have room for."},
     {"memtally estimate --best-quant model-q*.gguf --device 12GiB", "The best file for a card."},
     {0},

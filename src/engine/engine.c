@@ -136,7 +136,7 @@ static int read_heading(struct words key, struct words rest, struct mt_engine *e
         copy_word(engine->name, value);
     else if (equals(key, "newest"))
         copy_word(engine->version_text, value);
-    else if (!equals(key, "title") && !equals(key, "versions"))
+    else if (!equals(key, "title") && !equals(key, "versions") && !equals(key, "release"))
         return 0;
     return 1;
 }
@@ -158,6 +158,8 @@ static int check_line(struct words line, struct mt_engine *engine, const char *t
 {
     uint64_t offset = (uint64_t)(line.at - text);
     struct words rest = line;
+    if (length_of(line) && is_blank(*line.at) && length_of(trimmed(line)))
+        return mt_fail(error, MT_EFORMAT, offset, "engine table: a line starts with a blank");
     struct words key = next_word(&rest);
     if (!length_of(key) || *key.at == '#')
         return 0;
@@ -178,6 +180,25 @@ static int check_line(struct words line, struct mt_engine *engine, const char *t
     return 0;
 }
 
+/* Whether `wanted` is another name of a version; then takes that version. */
+static int is_release(struct words text, const char *wanted, struct words *version)
+{
+    struct words line;
+    struct mt_engine_version named;
+    struct mt_engine_version asked;
+    struct words whole = {wanted, wanted + strlen(wanted)};
+    while (next_line(&text, &line)) {
+        if (!equals(next_word(&line), "release"))
+            continue;
+        if (parse_version(next_word(&line), &named) < 0 || parse_version(whole, &asked) < 0 ||
+            compare_versions(&named, &asked))
+            continue;
+        *version = next_word(&line);
+        return 1;
+    }
+    return 0;
+}
+
 int mt_engine_parse(const char *text, size_t length, const char *version, struct mt_engine *engine,
                     struct mt_error *error)
 {
@@ -193,7 +214,8 @@ int mt_engine_parse(const char *text, size_t length, const char *version, struct
         return mt_fail(error, MT_EFORMAT, 0,
                        "engine table: the lines engine and newest are needed");
     struct words wanted = {parsed.version_text, parsed.version_text + strlen(parsed.version_text)};
-    if (version)
+    if (version && !(strchr(version, '.') &&
+                     is_release((struct words){text, text + length}, version, &wanted)))
         wanted = (struct words){version, version + strlen(version)};
     if (length_of(wanted) >= MT_ENGINE_NAME_BYTES || parse_version(wanted, &parsed.version) < 0)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
@@ -241,11 +263,15 @@ int mt_engine_value(const struct mt_engine *engine, const char *key, struct mt_e
     struct words all = {engine->text, engine->text + engine->length};
     struct words line;
     struct mt_engine_version best = {0};
+    size_t length = strlen(key);
     int found = 0;
     while (next_line(&all, &line)) {
         struct mt_engine_version since;
-        if (!equals(next_word(&line), key))
+        /* Most lines are of another key; keys stand at the start of theirs. */
+        if (length_of(line) <= length || !is_blank(line.at[length]) ||
+            memcmp(line.at, key, length) != 0)
             continue;
+        line.at += length;
         struct words since_word = next_word(&line);
         if (parse_version(since_word, &since) < 0 || compare_versions(&since, &engine->version) > 0)
             continue;

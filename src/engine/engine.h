@@ -7,6 +7,7 @@
  *   title  TEXT                 "llama.cpp"
  *   versions build | dotted     how versions compare: b11434, or 0.11.0
  *   newest VERSION              taken where none is named
+ *   release NAME VERSION        another name of a version: v0.5.0 of build 11149
  *   KEY SINCE VALUE [; SOURCE]  VALUE holds from version SINCE on (0: always)
  *   # comment
  *

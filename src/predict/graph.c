@@ -71,6 +71,7 @@ static struct mt_node *blank(struct mt_graph *graph)
         *node = (struct mt_node){0};
     }
     node->backend = MT_UNPLACED;
+    node->part = graph->part;
     return node;
 }
 
@@ -115,6 +116,7 @@ struct mt_node *mt_node_twin(struct mt_graph *graph, const struct mt_node *node)
     twin->quantised = node->quantised;
     memcpy(twin->ne, node->ne, sizeof twin->ne);
     memcpy(twin->nb, node->nb, sizeof twin->nb);
+    twin->part = node->part;
     twin->bytes = node->bytes;
     return twin;
 }

@@ -61,6 +61,7 @@ struct mt_node {
     int8_t buffer;  /* that the allocator put it into */
     uint8_t owned;  /* has bytes of that buffer at the moment */
     uint8_t quantised;
+    uint8_t part; /* of the model, as the builder counts them */
     int32_t readers; /* left, while the allocator walks the graph */
     int32_t views;
     uint64_t ne[4];
@@ -86,6 +87,7 @@ struct mt_graph {
     struct mt_node_list nodes; /* in the order they are computed */
     struct mt_node_list leafs;
     int failed;
+    uint8_t part; /* that new tensors belong to */
     struct mt_node spare;
 };
 
@@ -178,10 +180,18 @@ struct mt_graph_machine {
     uint64_t offload_batch;         /* rows from which work on host weights moves to a device */
 };
 
-/* Bytes that each backend's buffer has to have for the graph: sizes[n_devices] is the host's.
- * Returns 0, MT_ELIMIT or MT_ENOMEM. */
+/* The buffer of a backend: bytes = inputs + working + holes at the moment that decides. */
+struct mt_graph_buffer {
+    uint64_t bytes;
+    uint64_t inputs;  /* with their copies */
+    uint64_t working; /* other tensors alive */
+    uint8_t part;     /* of the tensor that reached highest */
+};
+
+/* What each backend's buffer has to hold for the graph; buffers[n_devices] is the host's. Returns
+ * 0, MT_ELIMIT or MT_ENOMEM. */
 int mt_graph_reserve(struct mt_graph *graph, const struct mt_graph_machine *machine,
-                     uint64_t *sizes);
+                     struct mt_graph_buffer *buffers);
 
 /* The halves of that: where each operation runs and what is copied for it; what is allocated. */
 struct mt_schedule {
@@ -193,6 +203,6 @@ struct mt_schedule {
 int mt_graph_schedule(struct mt_graph *graph, const struct mt_graph_machine *machine,
                       struct mt_schedule *schedule);
 int mt_graph_allocate(struct mt_graph *graph, const struct mt_graph_machine *machine,
-                      const struct mt_schedule *schedule, uint64_t *sizes);
+                      const struct mt_schedule *schedule, struct mt_graph_buffer *buffers);
 
 #endif

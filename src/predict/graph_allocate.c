@@ -22,7 +22,9 @@ struct space {
     struct hole holes[HOLES_MAX];
     size_t n;
     uint64_t alignment;
-    uint64_t end;
+    uint64_t inputs; /* alive now */
+    uint64_t working;
+    struct mt_graph_buffer peak;
 };
 
 struct walk {
@@ -87,9 +89,18 @@ static uint64_t take(struct space *space, uint64_t bytes)
     hole->bytes -= bytes;
     if (!hole->bytes)
         remove_hole(space, best);
-    if (offset + bytes > space->end)
-        space->end = offset + bytes;
     return offset;
+}
+
+static void count(struct space *space, const struct mt_node *node, uint64_t bytes)
+{
+    if (node->flags & MT_NODE_INPUT)
+        space->inputs += bytes;
+    else
+        space->working += bytes;
+    if (node->offset + bytes > space->peak.bytes)
+        space->peak = (struct mt_graph_buffer){node->offset + bytes, space->inputs, space->working,
+                                               node->part};
 }
 
 static int give_back(struct space *space, uint64_t offset, uint64_t bytes)
@@ -125,9 +136,14 @@ static int give_back(struct space *space, uint64_t offset, uint64_t bytes)
     return 0;
 }
 
-static void release(struct walk *walk, uint64_t offset, uint64_t bytes, int buffer)
+static void release(struct walk *walk, const struct mt_node *node, uint64_t offset, uint64_t bytes)
 {
-    if (give_back(walk->spaces + buffer, offset, bytes) < 0)
+    struct space *space = walk->spaces + node->buffer;
+    if (node->flags & MT_NODE_INPUT)
+        space->inputs -= bytes;
+    else
+        space->working -= bytes;
+    if (give_back(space, offset, bytes) < 0)
         walk->overflow = 1;
 }
 
@@ -156,7 +172,7 @@ static int take_place(struct walk *walk, struct mt_node *node)
         uint64_t had = bytes_in(walk, parent->buffer, parent);
         uint64_t needs = bytes_in(walk, parent->buffer, node);
         if (had > needs)
-            release(walk, parent->offset + needs, had - needs, parent->buffer);
+            release(walk, parent, parent->offset + needs, had - needs);
         return 1;
     }
     return 0;
@@ -170,7 +186,9 @@ static void allocate(struct walk *walk, struct mt_node *node, int buffer)
     if ((node->op == MT_OP_INPLACE || node->op == MT_OP_ROPE) && take_place(walk, node))
         return;
     node->buffer = (int8_t)buffer;
-    node->offset = take(walk->spaces + buffer, bytes_in(walk, buffer, node));
+    uint64_t bytes = bytes_in(walk, buffer, node);
+    node->offset = take(walk->spaces + buffer, bytes);
+    count(walk->spaces + buffer, node, bytes);
 }
 
 static void free_node(struct walk *walk, struct mt_node *node)
@@ -178,7 +196,7 @@ static void free_node(struct walk *walk, struct mt_node *node)
     if (!node->owned || node->flags & MT_NODE_OUTPUT)
         return;
     node->owned = 0;
-    release(walk, node->offset, bytes_in(walk, node->buffer, node), node->buffer);
+    release(walk, node, node->offset, bytes_in(walk, node->buffer, node));
 }
 
 static void read_once(struct walk *walk, struct mt_node *parent)
@@ -226,7 +244,7 @@ static void run(struct walk *walk, const struct mt_schedule *schedule)
 }
 
 int mt_graph_allocate(struct mt_graph *graph, const struct mt_graph_machine *machine,
-                      const struct mt_schedule *schedule, uint64_t *sizes)
+                      const struct mt_schedule *schedule, struct mt_graph_buffer *buffers)
 {
     int n = machine->n_devices + 1;
     struct walk walk = {machine, mt_arena_array(graph->arena, (size_t)n, sizeof *walk.spaces), 0};
@@ -245,6 +263,6 @@ int mt_graph_allocate(struct mt_graph *graph, const struct mt_graph_machine *mac
     if (walk.overflow)
         return MT_ELIMIT;
     for (int i = 0; i < n; i++)
-        sizes[i] = walk.spaces[i].end;
+        buffers[i] = walk.spaces[i].peak;
     return 0;
 }

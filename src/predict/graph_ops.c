@@ -16,7 +16,7 @@ static struct mt_node *made(struct mt_graph *graph, enum mt_op op, const uint64_
 static struct mt_node *looking_at(struct mt_graph *graph, enum mt_op op, struct mt_node *a,
                                   const uint64_t ne[4], const uint64_t nb[4])
 {
-    struct mt_node shape = {.type = a->type, .quantised = a->quantised};
+    struct mt_node shape = {.type = a->type, .quantised = a->quantised, .part = graph->part};
     memcpy(shape.ne, ne, sizeof shape.ne);
     memcpy(shape.nb, nb, sizeof shape.nb);
     struct mt_node *node = mt_node_twin(graph, &shape);

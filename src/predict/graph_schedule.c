@@ -311,9 +311,9 @@ int mt_graph_schedule(struct mt_graph *graph, const struct mt_graph_machine *mac
 }
 
 int mt_graph_reserve(struct mt_graph *graph, const struct mt_graph_machine *machine,
-                     uint64_t *sizes)
+                     struct mt_graph_buffer *buffers)
 {
     struct mt_schedule schedule;
     int status = mt_graph_schedule(graph, machine, &schedule);
-    return status ? status : mt_graph_allocate(graph, machine, &schedule, sizes);
+    return status ? status : mt_graph_allocate(graph, machine, &schedule, buffers);
 }

@@ -6,7 +6,8 @@
 #include "base/error.h"
 #include "predict/llama_parts.h"
 
-int mt_llama_parts(const struct mt_llama_plan *plan, struct mt_sheet *sheet, struct mt_error *error)
+static int write_parts(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
+                       struct mt_error *error)
 {
     int (*const parts[])(const struct mt_llama_plan *, struct mt_sheet *, struct mt_error *) = {
         mt_llama_weights, mt_llama_cache, mt_llama_compute, mt_llama_residue};
@@ -31,23 +32,6 @@ static void write_notes(const struct mt_llama_plan *plan, struct mt_sheet *sheet
                              "be smaller.");
 }
 
-/* Whether the engine itself left something on the host that was meant for a device. */
-static void write_spills(const struct mt_llama_plan *plan, struct mt_sheet *sheet)
-{
-    const struct mt_predict_settings *s = plan->in->settings;
-    if (!plan->n_devices || s->has_gpu_layers)
-        return;
-    if (!plan->all_on_devices)
-        mt_sheet_spills(sheet,
-                        "%s by itself puts %" PRIu64 " of %zu layers on the devices and leaves the "
-                        "others on the host",
-                        plan->in->engine->name, s->gpu_layers, plan->n_layers + 1);
-    else if (plan->experts_on_host)
-        mt_sheet_spills(sheet,
-                        "%s by itself leaves the experts of %" PRIu64 " of %zu layers on the host",
-                        plan->in->engine->name, s->cpu_moe_layers, plan->n_layers);
-}
-
 static int predict(const struct mt_predict_input *input, struct mt_sheet *sheet,
                    struct mt_error *error)
 {
@@ -55,10 +39,9 @@ static int predict(const struct mt_predict_input *input, struct mt_sheet *sheet,
     int result = mt_llama_plan_init(&plan, input, error);
     if (result < 0)
         return result;
-    result = mt_llama_parts(&plan, sheet, error);
+    result = write_parts(&plan, sheet, error);
     if (result == 0) {
         write_notes(&plan, sheet);
-        write_spills(&plan, sheet);
         mt_llama_flags(&plan, sheet);
     }
     mt_llama_plan_finish(&plan);

@@ -43,12 +43,24 @@ static const struct {
     {"glm-dsa", MT_OLD_SCORE_BIAS},
 };
 
+#define N_FAMILIES (sizeof families / sizeof *families)
+
+static size_t family_of(const char *architecture)
+{
+    size_t i = 0;
+    while (i < N_FAMILIES && (!architecture || strcmp(families[i].architecture, architecture)))
+        i++;
+    return i;
+}
+
+static int is_known(const char *architecture)
+{
+    return family_of(architecture) < N_FAMILIES;
+}
+
 static unsigned traits_of(const char *architecture)
 {
-    for (size_t i = 0; architecture && i < sizeof families / sizeof *families; i++)
-        if (!strcmp(families[i].architecture, architecture))
-            return families[i].traits;
-    return 0;
+    return is_known(architecture) ? families[family_of(architecture)].traits : 0;
 }
 
 static struct mt_old_rules rules_of(const struct mt_llama_plan *plan)
@@ -62,6 +74,7 @@ static struct mt_old_rules rules_of(const struct mt_llama_plan *plan)
         .stream_batch = mt_engine_number(e, "compute.stream.batch", 32),
         .stream_experts = !mt_engine_has(e, "compute.stream.experts", "never"),
         .stream_experts_share = mt_engine_has(e, "compute.stream.experts", "share"),
+        .early_latent = mt_engine_has(e, "compute.latent", "early"),
         .mla_mode = s->mla_mode == MT_UNKNOWN ? mt_engine_number(e, "mla", 1) : s->mla_mode,
         .attn_max_batch_mib =
             s->attn_max_batch ? s->attn_max_batch : mt_engine_number(e, "amb", 0)};
@@ -191,6 +204,7 @@ static int experts_on_host(const struct mt_old *b, size_t layer)
 static void build_logits(struct mt_old *b, struct mt_node *x)
 {
     b->backend = backend_of(b, b->plan->n_layers);
+    b->graph->part = MT_OLD_LOGITS;
     struct mt_old_shape shape = mt_old_f32(b->d->embedding_length, b->tokens, 1);
     struct mt_node *w = mt_old_weight(b, b->backend, 0);
     x = mt_old_norm(b, x, shape);
@@ -220,7 +234,7 @@ static void build(struct mt_old *b, const uint64_t *weights)
 
 /* One plan of the graph under the given rules; sizes of each device, then of the host. */
 static int replay(const struct mt_llama_plan *plan, const struct mt_old_rules *rules,
-                  uint64_t copies, const uint64_t *weights, uint64_t *sizes)
+                  uint64_t copies, const uint64_t *weights, struct mt_graph_buffer *sizes)
 {
     struct mt_arena arena = {0};
     struct mt_graph graph;
@@ -252,9 +266,10 @@ static size_t doubts(const struct mt_llama_plan *plan, const struct mt_old_rules
     const struct mt_engine *e = plan->in->engine;
     uint64_t other_copies = mt_engine_number(e, "pipeline.copies.other", 0);
     size_t n = 0;
-    if (mt_engine_has(e, "compute.doubts", "stream") && plan->experts_on_host) {
+    if (mt_engine_has(e, "compute.doubts", "stream") &&
+        (plan->experts_on_host || !plan->all_on_devices)) {
         others[n] = *rules;
-        others[n].stream_experts = !rules->stream_experts;
+        others[n].stream_batch = 0;
         copies[n++] = plan->copies;
         others[n] = *rules;
         others[n].stream_experts_share = !rules->stream_experts_share;
@@ -280,19 +295,56 @@ static void widen(struct mt_compute_buffer *buffer, uint64_t bytes)
         buffer->high_bytes = bytes;
 }
 
-static void describe(const struct mt_llama_plan *plan, uint64_t bytes,
-                     struct mt_compute_buffer *buffer)
+static const char *part_name(uint8_t part)
 {
-    *buffer = (struct mt_compute_buffer){
-        .bytes = bytes, .low_bytes = bytes, .high_bytes = bytes, .rule = "graph"};
-    snprintf(buffer->formula, sizeof buffer->formula,
-             "the graph of %" PRIu64 " tokens, %" PRIu64 " cells and %" PRIu64
-             " rows of output, allocated as the engine does: %" PRIu64,
-             plan->ubatch, plan->cells * plan->streams, plan->output_rows, bytes);
+    static const char *const names[] = {[MT_OLD_INPUTS] = "inputs",
+                                        [MT_OLD_ATTENTION] = "attention",
+                                        [MT_OLD_FFN] = "feed-forward",
+                                        [MT_OLD_EXPERTS] = "experts",
+                                        [MT_OLD_LOGITS] = "logits"};
+    return names[part];
 }
 
-static int replay_all(const struct mt_llama_plan *plan, const uint64_t *weights, uint64_t *sizes,
-                      struct mt_compute_buffer *buffers)
+/* How far the graph of another commit may be from the one that is known, as shares. */
+static double width_of(const struct mt_llama_plan *plan)
+{
+    const struct mt_model_description *d = plan->in->d;
+    if (!is_known(d->architecture))
+        return 0.2;
+    return d->kv_lora_rank ? 0.05 : 0.01;
+}
+
+/* What the buffer may have beyond that: in some builds logits did not fit where the masks had been;
+ * in some, compressed attention was in the making. */
+static uint64_t further(const struct mt_llama_plan *plan, const struct mt_graph_buffer *buffer)
+{
+    const struct mt_engine *e = plan->in->engine;
+    uint64_t bytes = 0;
+    if (buffer->part == MT_OLD_LOGITS && mt_engine_has(e, "compute.doubts", "logits"))
+        bytes += plan->cells * plan->streams * plan->ubatch * (plan->flash_attention ? 6 : 4);
+    if (plan->in->d->kv_lora_rank)
+        bytes += buffer->bytes / 100 * mt_engine_number(e, "compute.latent.wider", 0);
+    return bytes;
+}
+
+static void describe(const struct mt_llama_plan *plan, const struct mt_graph_buffer *from,
+                     struct mt_compute_buffer *buffer)
+{
+    double width = width_of(plan);
+    *buffer = (struct mt_compute_buffer){
+        .bytes = from->bytes,
+        .low_bytes = (uint64_t)((double)from->bytes * (1 - width)),
+        .high_bytes = (uint64_t)((double)from->bytes * (1 + width)) + further(plan, from),
+        .rule = part_name(from->part)};
+    snprintf(buffer->formula, sizeof buffer->formula,
+             "inputs %" PRIu64 " (%" PRIu64 " copies) + tensors of %s %" PRIu64
+             " + holes between them %" PRIu64,
+             from->inputs, plan->copies, buffer->rule, from->working,
+             from->bytes - from->inputs - from->working);
+}
+
+static int replay_all(const struct mt_llama_plan *plan, const uint64_t *weights,
+                      struct mt_graph_buffer *sizes, struct mt_compute_buffer *buffers)
 {
     const struct mt_old_rules rules = rules_of(plan);
     struct mt_old_rules others[DOUBTS_MAX];
@@ -300,11 +352,11 @@ static int replay_all(const struct mt_llama_plan *plan, const uint64_t *weights,
     size_t n = doubts(plan, &rules, others, copies);
     int rc = replay(plan, &rules, plan->copies, weights, sizes);
     for (size_t i = 0; !rc && i <= plan->n_devices; i++)
-        describe(plan, sizes[i], &buffers[i]);
+        describe(plan, &sizes[i], &buffers[i]);
     for (size_t k = 0; !rc && k < n; k++) {
         rc = replay(plan, &others[k], copies[k], weights, sizes);
         for (size_t i = 0; !rc && i <= plan->n_devices; i++)
-            widen(&buffers[i], sizes[i]);
+            widen(&buffers[i], sizes[i].bytes);
     }
     return rc;
 }
@@ -313,7 +365,7 @@ int mt_llama_compute_buffers_old(const struct mt_llama_plan *plan,
                                  struct mt_compute_buffer *buffers, struct mt_error *error)
 {
     uint64_t *weights = weights_of_layers(plan);
-    uint64_t *sizes = calloc(plan->n_devices + 1, sizeof *sizes);
+    struct mt_graph_buffer *sizes = calloc(plan->n_devices + 1, sizeof *sizes);
     int rc = weights && sizes ? replay_all(plan, weights, sizes, buffers) : MT_ENOMEM;
     free(weights);
     free(sizes);

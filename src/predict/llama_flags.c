@@ -86,6 +86,14 @@ void mt_llama_flags(const struct mt_llama_plan *plan, struct mt_sheet *sheet)
         ollama_flags(plan, sheet);
         return;
     }
+    if (s->program == MT_PROGRAM_NODE) {
+        mt_sheet_flag(sheet,
+                      "createContext({contextSize: %" PRIu64 ", batchSize: %" PRIu64
+                      ", sequences: %" PRIu64 ", flashAttention: %s})",
+                      plan->context, s->ubatch, s->sequences,
+                      plan->flash_attention ? "true" : "false");
+        return;
+    }
     /* llama-bench takes its context from -p and -n. */
     if (s->program != MT_PROGRAM_BENCH)
         mt_sheet_flag(sheet, "-c %" PRIu64, plan->context);

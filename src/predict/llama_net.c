@@ -16,23 +16,22 @@ static const char *const endings[MT_SLOT_COUNT] = {
 #undef MT_SLOT_ENDING
 };
 
-/* The part of a tensor's name behind "blk.N.". */
-static const char *ending_of(const struct mt_model_tensor *tensor, size_t *length)
+/* The part of a tensor's name behind "blk.N."; *own is set where the tensor is not named so. */
+static const char *ending_of(const struct mt_model_tensor *tensor, size_t *length, int *own)
 {
     const char *name = tensor->name;
     const char *end = name + tensor->name_length;
-    if (tensor->layer != MT_NO_LAYER) {
-        for (int dots = 0; dots < 2 && name < end; name++)
-            dots += *name == '.';
-    }
+    *own = tensor->name_length < 4 || memcmp(name, "blk.", 4) != 0;
+    for (int dots = 0; !*own && dots < 2 && name < end; name++)
+        dots += *name == '.';
     *length = (size_t)(end - name);
     return name;
 }
 
-static int slot_of(const struct mt_model_tensor *tensor)
+static int slot_of(const struct mt_model_tensor *tensor, int *own)
 {
     size_t length;
-    const char *ending = ending_of(tensor, &length);
+    const char *ending = ending_of(tensor, &length, own);
     for (int i = 0; i < MT_SLOT_COUNT; i++)
         if (endings[i][0] == ending[0] && strlen(endings[i]) == length &&
             memcmp(endings[i], ending, length) == 0)
@@ -48,12 +47,11 @@ static int is_whole_type(const char *type)
 static void take_tensor(struct mt_net *net, const struct mt_llama_placement *placement,
                         const struct mt_model_tensor *tensor)
 {
-    size_t il = tensor->layer == MT_NO_LAYER ? net->n_layers : tensor->layer;
-    if (il > net->n_layers || (tensor->layer != MT_NO_LAYER && il == net->n_layers))
+    int own;
+    int slot = slot_of(tensor, &own);
+    if (slot < 0 || (!own && tensor->layer >= net->n_layers))
         return;
-    int slot = slot_of(tensor);
-    if (slot < 0)
-        return;
+    size_t il = own ? net->n_layers : tensor->layer;
     struct mt_net_weight *weight = &net->layers[il].weights[slot];
     for (uint32_t i = 0; i < 4; i++)
         weight->ne[i] = i < tensor->n_dims ? tensor->dims[i] : 1;
@@ -191,13 +189,11 @@ struct mt_node *mt_net_embedding(struct mt_net *net, unsigned traits)
         mix_embeddings(net);
     if (traits & MT_NET_SCALES_EMBEDDING)
         x = mt_op_map(g, x, NULL);
-    if (traits & MT_NET_SCALES_TOKENS) {
-        struct mt_node *scales = NULL;
-        if (net->mixed_embeddings)
-            scales = mt_op_input(g, MT_TYPE_F32, (uint64_t[4]){1, net->tokens, 1, 1});
-        x = mt_op_map(g, x, scales);
-    }
+    if (net->mixed_embeddings && traits & MT_NET_SCALES_TOKENS)
+        x = mt_op_map(g, x, mt_op_input(g, MT_TYPE_F32, (uint64_t[4]){1, net->tokens, 1, 1}));
     mt_graph_expand(g, x);
+    if (!net->mixed_embeddings && traits & MT_NET_SCALES_TOKENS)
+        x = mt_op_map(g, x, NULL);
     return x;
 }
 
@@ -361,8 +357,10 @@ static struct mt_node *logits_of(struct mt_net *net, struct mt_node *x)
 void mt_net_output(struct mt_net *net, struct mt_node *x, unsigned traits)
 {
     struct mt_graph *g = net->graph;
+    g->part = MT_PART_OUTPUT;
     enum mt_slot norm =
         traits & MT_NET_EMBEDDING_NORM ? MT_SLOT_TOKEN_EMBEDDING_NORM : MT_SLOT_OUTPUT_NORM;
+    net->layers[net->n_layers].weights[norm].place = (int8_t)net->plan->device_of[net->plan->n_layers];
     if (traits & MT_NET_ROWS_LATE && !(traits & MT_NET_ROWS_AFTER_NORM)) {
         x->flags |= MT_NODE_OUTPUT;
         x = mt_op_get_rows(g, x, net->output_rows);

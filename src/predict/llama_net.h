@@ -10,6 +10,15 @@
 #include "predict/graph.h"
 #include "predict/llama.h"
 
+/* Parts of a model, as tensors of its graph are marked. */
+enum mt_net_part {
+    MT_PART_INPUT,
+    MT_PART_ATTENTION,
+    MT_PART_STATE,
+    MT_PART_FFN,
+    MT_PART_OUTPUT
+};
+
 /* Weights that graphs read, by the end of their name in GGUF. X(SLOT, "ending"). */
 #define MT_SLOT_LIST(X)                                                                            \
     X(ATTN_NORM, "attn_norm.weight")                                                               \
@@ -160,7 +169,8 @@ struct mt_net {
     int pins_norms; /* norms run where their layer's weights lie, however the scheduler sees it */
     int mixed_embeddings; /* the batch may mix tokens with embeddings: two more inputs */
     int late_rows;        /* hybrids pick the rows of the output after the last layer */
-    int one_state_gather; /* states of all sequences are gathered at once */
+    int windows_rotate_plainly; /* the file's frequencies are for global layers alone */
+    int older_parts;      /* some parts as build 9840 has them: states gathered apart, ... */
     struct mt_net_cache global;
     struct mt_net_cache windowed;
     struct mt_node *positions;
@@ -169,6 +179,7 @@ struct mt_net {
     struct mt_node *state_rows_main;
     struct mt_node *state_rows_tail;
     struct mt_node *attention_scale;
+    struct mt_node *factors[MT_GRAPH_DEVICES_MAX + 1]; /* of the rotation, on each backend */
     struct mt_node *per_layer; /* inputs of each layer of gemma3n and gemma4 */
 };
 

@@ -239,10 +239,25 @@ struct mt_net_qkv mt_net_qkv(struct mt_net *net, struct mt_node *x, size_t il)
     return qkv;
 }
 
+/* Frequencies of the rotation that the file brings: one tensor on each backend that has layers. */
+static struct mt_node *factors_of(struct mt_net *net, size_t il)
+{
+    static const enum mt_slot slots[] = {MT_SLOT_ROPE_LONG, MT_SLOT_ROPE_FREQS};
+    struct mt_node **factors = &net->factors[mt_net_backend(net, il)];
+    for (size_t i = 0; !*factors && i < sizeof slots / sizeof *slots; i++) {
+        struct mt_net_weight *weight = &net->layers[net->n_layers].weights[slots[i]];
+        if (!weight->present)
+            continue;
+        *factors = mt_op_external(net->graph, MT_TYPE_F32, weight->ne, mt_net_backend(net, il));
+        (*factors)->flags |= MT_NODE_WEIGHT;
+    }
+    return *factors;
+}
+
 struct mt_node *mt_net_rope(struct mt_net *net, struct mt_node *x, size_t il)
 {
-    (void)il;
-    return mt_op_rope(net->graph, x, net->positions, NULL);
+    int plain = net->windowed.k_rows && mt_net_is_windowed(net, il) && net->windows_rotate_plainly;
+    return mt_op_rope(net->graph, x, net->positions, plain ? NULL : factors_of(net, il));
 }
 
 static struct mt_node *normed(struct mt_net *net, struct mt_node *x, size_t il, enum mt_slot slot)
@@ -305,6 +320,8 @@ struct mt_node *mt_net_gated_attention(struct mt_net *net, struct mt_node *x, si
     qkv.k = mt_net_rope(net, qkv.k, il);
     x = mt_net_attend(net, &qkv, il, NULL);
     gate = mt_op_cont(g, gate, size * l->heads, n, 1);
+    if (net->older_parts && net->d->position_streams == 1)
+        gate = mt_op_reshape(g, gate, size * l->heads, n, 1, 1);
     x = mt_op_map(g, x, mt_op_map(g, gate, NULL));
     return mt_net_project(net, x, il, MT_SLOT_ATTN_OUT, embedding);
 }

@@ -65,6 +65,7 @@ static int is_named(const struct mt_net *net, const char *name)
 
 static struct mt_node *recurrent(struct mt_net *net, struct mt_node *x, size_t il)
 {
+    net->graph->part = MT_PART_STATE;
     switch (net->d->layers[il].recurrence) {
     case MT_RECURRENCE_DELTA_NET:
         return mt_net_delta_net(net, x, il);
@@ -77,6 +78,7 @@ static struct mt_node *recurrent(struct mt_net *net, struct mt_node *x, size_t i
 
 static struct mt_node *attention(struct mt_net *net, struct mt_node *x, size_t il, unsigned traits)
 {
+    net->graph->part = MT_PART_ATTENTION;
     if (net->d->layers[il].attention == MT_ATTENTION_LATENT)
         return mt_net_latent_attention(net, x, il, traits);
     if (net->d->layers[il].attention == MT_ATTENTION_NONE)

@@ -170,6 +170,7 @@ struct mt_node *mt_net_ffn(struct mt_net *net, struct mt_node *x, size_t il, uns
 {
     struct mt_graph *g = net->graph;
     const struct mt_model_layer *layer = &net->d->layers[il];
+    g->part = MT_PART_FFN;
     if (!has_experts(net, il) || !layer->experts_used)
         return mt_net_dense_ffn(net, x, il, dense, layer->ff_length, traits);
     struct mt_node *routed = mt_net_experts(net, x, NULL, il, traits);

@@ -5,6 +5,23 @@
 
 /* Layers of Gemma 3n whose feed-forward keeps the largest activations only. */
 #define SPARSE_LAYERS 10
+/* Streams of the hidden state where the file does not say. */
+#define ALTUP_INPUTS 4
+
+static uint64_t streams_of(const struct mt_net *net)
+{
+    uint64_t n = net->d->altup_inputs;
+    return n > 1 && n <= 64 ? n : ALTUP_INPUTS;
+}
+
+/* Width of a layer's own input; the norm of the projection has it where the file does not say. */
+static uint64_t own_width(const struct mt_net *net)
+{
+    const struct mt_net_weight *norm =
+        &net->layers[net->n_layers].weights[MT_SLOT_PER_LAYER_PROJ_NORM];
+    uint64_t width = net->d->per_layer_embedding_length;
+    return !width && norm->present ? norm->ne[0] : width;
+}
 
 static struct mt_node *slice(struct mt_net *net, struct mt_node *x)
 {
@@ -16,7 +33,7 @@ static void per_layer_inputs(struct mt_net *net, struct mt_node *x)
 {
     struct mt_graph *g = net->graph;
     size_t own = net->n_layers;
-    uint64_t each = net->d->per_layer_embedding_length;
+    uint64_t each = own_width(net);
     uint64_t width = each * net->n_layers;
     struct mt_node *tokens = mt_op_input(g, MT_TYPE_I32, (uint64_t[4]){net->tokens, 1, 1, 1});
     struct mt_node *table =
@@ -38,7 +55,7 @@ static struct mt_node *gated_by_layer(struct mt_net *net, struct mt_node *x, siz
 {
     struct mt_graph *g = net->graph;
     uint64_t embedding = net->d->embedding_length;
-    x = mt_net_project(net, x, il, MT_SLOT_PER_LAYER_GATE, net->d->per_layer_embedding_length);
+    x = mt_net_project(net, x, il, MT_SLOT_PER_LAYER_GATE, own_width(net));
     x = mt_op_map(g, mt_op_map(g, x, NULL), own);
     x = mt_net_project(net, x, il, MT_SLOT_PER_LAYER_PROJ, embedding);
     return mt_net_norm(net, x, il, MT_SLOT_PER_LAYER_POST_NORM, 0);
@@ -57,6 +74,7 @@ static struct mt_node *gemma_attention(struct mt_net *net, struct mt_node *x, si
     struct mt_graph *g = net->graph;
     const struct mt_model_layer *l = &net->d->layers[il];
     uint64_t n = x->ne[1];
+    g->part = MT_PART_ATTENTION;
     struct mt_net_qkv qkv = {.q = queries(net, x, il)};
     if (l->cache_layer == il) {
         qkv.k = mt_net_project(net, x, il, MT_SLOT_ATTN_K, l->kv_heads * l->key_size);
@@ -95,6 +113,7 @@ static struct mt_node *gemma4_ffn(struct mt_net *net, struct mt_node *in, size_t
                                   unsigned traits)
 {
     struct mt_node *x;
+    net->graph->part = MT_PART_FFN;
     if (mt_net_has(net, il, MT_SLOT_ROUTER)) {
         x = gemma4_experts(net, in, il, traits);
     } else {
@@ -130,8 +149,9 @@ static struct mt_node *gemma4_layer(struct mt_net *net, struct mt_node *in, size
 
 void mt_net_build_gemma4(struct mt_net *net, unsigned traits)
 {
+    net->windows_rotate_plainly = 1;
     struct mt_node *x = mt_net_embedding(net, traits);
-    if (net->d->per_layer_embedding_length)
+    if (own_width(net))
         per_layer_inputs(net, x);
     for (size_t i = 0; i < net->n_layers; i++)
         x = gemma4_layer(net, x, i, traits);
@@ -156,7 +176,7 @@ static struct mt_node *stacked(struct mt_net *net, struct mt_node *x)
 {
     struct mt_graph *g = net->graph;
     uint64_t embedding = x->ne[0];
-    uint64_t others = net->d->altup_inputs - 1;
+    uint64_t others = streams_of(net) - 1;
     struct mt_node *target = magnitude(net, x);
     struct mt_node *copies = mt_op_repeat(g, x, embedding, net->tokens, others, 1);
     struct mt_node *weight =
@@ -169,14 +189,14 @@ static struct mt_node *modalities(struct mt_net *net, struct mt_node *x, size_t 
 {
     struct mt_graph *g = net->graph;
     x = mt_op_map(g, mt_net_norm(net, x, il, MT_SLOT_ALTUP_ROUTER_NORM, 0), NULL);
-    return mt_op_map(g, mt_net_project(net, x, il, MT_SLOT_ALTUP_ROUTER, net->d->altup_inputs),
+    return mt_op_map(g, mt_net_project(net, x, il, MT_SLOT_ALTUP_ROUTER, streams_of(net)),
                      NULL);
 }
 
 static struct mt_node *predicted(struct mt_net *net, struct mt_node *in, size_t il)
 {
     struct mt_graph *g = net->graph;
-    uint64_t n = net->d->altup_inputs;
+    uint64_t n = streams_of(net);
     struct mt_node *coefficients = modalities(net, slice(net, in), il);
     coefficients = mt_net_project(net, coefficients, il, MT_SLOT_ALTUP_PREDICT, n * n);
     coefficients = mt_op_reshape(g, coefficients, n, n, net->tokens, 1);
@@ -190,7 +210,7 @@ static struct mt_node *corrected(struct mt_net *net, struct mt_node *predictions
                                  struct mt_node *activated, size_t il)
 {
     struct mt_graph *g = net->graph;
-    uint64_t n = net->d->altup_inputs;
+    uint64_t n = streams_of(net);
     struct mt_node *how = modalities(net, activated, il);
     struct mt_node *news = mt_op_map(g, activated, slice(net, predictions));
     struct mt_node *coefficients = mt_net_project(net, how, il, MT_SLOT_ALTUP_CORRECT, n);
@@ -227,6 +247,7 @@ static struct mt_node *gemma3n_ffn(struct mt_net *net, struct mt_node *x, size_t
     struct mt_graph *g = net->graph;
     uint64_t width = net->d->layers[il].ff_length;
     uint64_t embedding = x->ne[0];
+    g->part = MT_PART_FFN;
     struct mt_node *up = mt_net_project(net, x, il, MT_SLOT_FFN_UP, width);
     struct mt_node *gate = mt_net_project(net, x, il, MT_SLOT_FFN_GATE, width);
     if (il < SPARSE_LAYERS)
@@ -242,6 +263,7 @@ static struct mt_node *gemma3n_attention(struct mt_net *net, struct mt_node *x, 
     const struct mt_model_layer *l = &net->d->layers[il];
     if (l->cache_layer != il)
         return gemma_attention(net, x, il);
+    g->part = MT_PART_ATTENTION;
     struct mt_net_qkv qkv = mt_net_qkv(net, x, il);
     qkv.q = mt_net_rope(net, mt_net_norm(net, qkv.q, il, MT_SLOT_ATTN_Q_NORM, 0), il);
     qkv.k = mt_net_rope(net, mt_net_norm(net, qkv.k, il, MT_SLOT_ATTN_K_NORM, 0), il);
@@ -283,7 +305,7 @@ static struct mt_node *merged(struct mt_net *net, struct mt_node *x)
 {
     struct mt_graph *g = net->graph;
     uint64_t embedding = x->ne[0];
-    uint64_t others = net->d->altup_inputs - 1;
+    uint64_t others = streams_of(net) - 1;
     struct mt_node *target = magnitude(net, slice(net, x));
     struct mt_node *rest = mt_op_view(g, x, (uint64_t[4]){embedding, x->ne[1], others, 1}, x->nb);
     struct mt_node *weight =

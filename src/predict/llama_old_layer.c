@@ -196,6 +196,7 @@ struct mt_node *mt_old_attention_block(struct mt_old *b, struct mt_node *x)
     struct mt_node *q;
     struct mt_node *k;
     struct mt_node *v;
+    b->graph->part = MT_OLD_ATTENTION;
     if (b->traits & MT_OLD_FUSED_QKV) {
         struct mt_node *all = projected(b, MT_OLD_ATTN_QKV, x, queries + keys + values);
         q = part_of(b, all, queries);
@@ -242,6 +243,7 @@ static struct mt_node *ffn_of(struct mt_old *b, struct mt_node *x, uint64_t widt
 {
     struct mt_old_shape shape = mt_old_f32(width, b->tokens, 1);
     struct mt_node *y;
+    b->graph->part = MT_OLD_FFN;
     if (b->traits & MT_OLD_FUSED_GATE) {
         y = fused_gate(b, x, width);
     } else {
@@ -324,6 +326,7 @@ static struct mt_node *routed(struct mt_old *b, struct mt_node *x)
     struct mt_node *chosen = choose(b, x, &weights);
     struct mt_node *rows = mt_old_view(b, mt_old_f32(width, 1, b->tokens), x);
     struct mt_node *y;
+    b->graph->part = MT_OLD_EXPERTS;
     if (b->rules.fused_experts) {
         y = expert_op(b, wide, MT_OLD_FFN_UP_EXPS, MT_OLD_FFN_GATE_EXPS, rows, chosen);
     } else {

@@ -152,6 +152,32 @@ static struct mt_node *by_decompression(struct mt_old *b, struct latent *l)
     return out;
 }
 
+/* The same in the first builds that could: by way of f32, all heads at once. */
+static struct mt_node *by_early_decompression(struct mt_old *b, struct latent *l)
+{
+    uint64_t cells = b->kv_cells;
+    uint64_t both = l->nope + l->value;
+    uint64_t size = l->nope + l->rope;
+    struct mt_node *cache = mt_old_op(b, mt_old_f32(l->rank + l->rope, cells, 1),
+                                      latent_cache(b, l->rank + l->rope), NULL);
+    struct mt_node *kv =
+        mt_old_op(b, mt_old_f32(both * l->heads, cells, 1), mt_old_weight(b, b->backend, 0),
+                  mt_old_slice(b, mt_old_f32(l->rank, cells, 1), cache));
+    struct mt_node *k_nope = mt_old_slice(b, mt_old_f32(l->nope, cells, l->heads), kv);
+    struct mt_node *k_rope = mt_old_op(b, mt_old_f32(l->rope, l->heads, cells),
+                                       mt_old_slice(b, mt_old_f32(l->rope, 1, cells), cache), NULL);
+    k_rope = mt_old_slice(b, mt_old_f32(l->rope, cells, l->heads), k_rope);
+    struct mt_node *k = mt_old_op(b, mt_old_f32(size, cells, l->heads), k_nope, k_rope);
+    k = mt_old_op(b, mt_old_f16(size, cells, l->heads), k, NULL);
+    struct mt_node *v = mt_old_slice(b, mt_old_f32(l->value, cells, l->heads), kv);
+    v = mt_old_op(b, mt_old_f16(l->value, cells, l->heads), v, NULL);
+    struct mt_node *q = mt_old_op(b, mt_old_f32(size, l->heads, b->tokens), l->q_nope, l->q_rope);
+    q = mt_old_slice(b, mt_old_f32(size, b->tokens, l->heads), q);
+    struct mt_node *const sources[MT_OLD_SOURCES] = {q, k, v, b->mask};
+    struct mt_node *out = mt_old_make(b, mt_old_f32(l->value, l->heads, b->tokens), sources);
+    return mt_old_view(b, mt_old_f32(l->value * l->heads, b->tokens, 1), out);
+}
+
 /* Scores of some heads at a time, where a limit is set. */
 static struct mt_node *scores_in_steps(struct mt_old *b, const struct latent *l, struct mt_node *q,
                                        struct mt_node *cache, struct mt_node *turned)
@@ -220,6 +246,7 @@ struct mt_node *mt_old_mla_block(struct mt_old *b, struct mt_node *x)
                        .rope = b->d->qk_rope_head_size,
                        .value = b->d->value_head_size,
                        .rank = b->d->kv_lora_rank};
+    b->graph->part = MT_OLD_ATTENTION;
     queries(b, x, &l);
     keys(b, x, &l);
     struct mt_node *out;
@@ -227,9 +254,10 @@ struct mt_node *mt_old_mla_block(struct mt_old *b, struct mt_node *x)
         out = in_full(b, &l);
     } else {
         store_latent(b, &l);
-        out = b->rules.mla_mode > 1 && b->plan->flash_attention && b->tokens >= 128
-                  ? by_decompression(b, &l)
-                  : by_absorption(b, &l);
+        out =
+            b->rules.mla_mode > 1 && b->plan->flash_attention && b->tokens >= 128
+                ? (b->rules.early_latent ? by_early_decompression(b, &l) : by_decompression(b, &l))
+                : by_absorption(b, &l);
     }
     mt_graph_expand(b->graph, out);
     return mt_old_matrix(b, MT_OLD_ATTN_OUTPUT, out, b->d->embedding_length);

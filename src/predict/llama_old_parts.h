@@ -23,6 +23,9 @@ enum {
     MT_OLD_SCORE_BIAS = 1 << 11   /* added to the experts' scores (DeepSeek V3) */
 };
 
+/* What a tensor belongs to. */
+enum mt_old_part { MT_OLD_INPUTS, MT_OLD_ATTENTION, MT_OLD_FFN, MT_OLD_EXPERTS, MT_OLD_LOGITS };
+
 /* The weights of a layer by their size in bytes; 0 where there is none of the name. X(NAME, name)
  */
 #define MT_OLD_WEIGHTS(X)                                                                          \
@@ -60,6 +63,7 @@ struct mt_old_rules {
     uint64_t stream_batch; /* rows from which weights on the host are used on a device; 0: never */
     int stream_experts;    /* whether that holds for experts */
     int stream_experts_share; /* with the batch divided by the share of experts used */
+    int early_latent;         /* -mla 2 as it was before it went in steps */
     uint64_t mla_mode;
     uint64_t attn_max_batch_mib; /* 0: no limit */
 };

@@ -47,15 +47,6 @@ void mt_llama_nearest(const struct mt_engine *engine, const char *key, const cha
 int mt_llama_complete(const struct mt_model *model, const struct mt_engine *engine,
                       struct mt_predict_settings *settings, struct mt_error *error);
 
-/* Shrinks what was left open (the layers on devices, and where `context_open` is set the context)
- * to what fits, as the engine does by itself. Settings are complete but for that. */
-int mt_llama_fit(const struct mt_model *model, const struct mt_engine *engine,
-                 struct mt_predict_settings *settings, int context_open, struct mt_error *error);
-
-/* Writes the terms of all parts. */
-int mt_llama_parts(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
-                   struct mt_error *error);
-
 /* Makes the plan. On success the caller calls mt_llama_plan_finish(). */
 int mt_llama_plan_init(struct mt_llama_plan *plan, const struct mt_predict_input *in,
                        struct mt_error *error);

@@ -123,12 +123,16 @@ static void write_device(const struct mt_llama_plan *plan, int device, struct mt
 
 static void write_host(const struct mt_llama_plan *plan, struct mt_sheet *sheet)
 {
+    static const char *const programs[] = {[MT_PROGRAM_SERVER] = "server",
+                                           [MT_PROGRAM_BENCH] = "bench",
+                                           [MT_PROGRAM_FIT_PARAMS] = "bench",
+                                           [MT_PROGRAM_NODE] = "node"};
     const struct mt_predict_settings *s = plan->in->settings;
     char key[64];
     write_learnt(s, "host", MT_HOST_PLACE, sheet);
     if (learnt(s, "host", MT_CATEGORY_RUNTIME))
         return;
-    snprintf(key, sizeof key, "runtime.%s%s", s->program == MT_PROGRAM_SERVER ? "server" : "bench",
+    snprintf(key, sizeof key, "runtime.%s%s", programs[s->program],
              plan->n_devices && !strcmp(s->device_kind, "cuda") ? ".cuda" : "");
     write_band(key, MT_CATEGORY_RUNTIME, MT_HOST_PLACE, "program and its heap", plan, sheet);
 }

@@ -239,20 +239,10 @@ static int fill_batches(const struct completion *c)
     return result;
 }
 
-/* Whether the engine fits what was left open; it does not touch settings that say where layers go.
- */
-static int is_fitted(const struct mt_engine *engine, const struct mt_predict_settings *s)
-{
-    return s->program == MT_PROGRAM_SERVER && s->n_devices && !s->has_gpu_layers &&
-           !s->n_tensor_split && !s->n_overrides && !s->cpu_moe_layers &&
-           s->split != MT_SPLIT_ROW && mt_engine_has(engine, "fit", "yes");
-}
-
 int mt_llama_complete(const struct mt_model *model, const struct mt_engine *engine,
                       struct mt_predict_settings *settings, struct mt_error *error)
 {
     const struct completion c = {mt_model_describe(model), engine, settings, error};
-    int context_open = !settings->context_tokens;
     if (c.d->is_projector)
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                        "a projector runs with the model that it belongs to, not alone");
@@ -264,8 +254,6 @@ int mt_llama_complete(const struct mt_model *model, const struct mt_engine *engi
         if (result < 0)
             return result;
     }
-    if (is_fitted(engine, settings))
-        return mt_llama_fit(model, engine, settings, context_open, error);
     settings->has_gpu_layers = 1;
     return 0;
 }

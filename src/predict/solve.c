@@ -213,12 +213,6 @@ static int prepare(struct query *query)
         mt_engine_find(settings->engine ? settings->engine : "llama.cpp", &engine, query->error);
     if (result < 0)
         return result;
-    /* Where the engine shrinks what does not fit, the question is what fits as it is. */
-    if (!settings->has_gpu_layers && mt_engine_has(&engine, "fit", "yes") &&
-        (settings->n_devices || query->goal == MT_GOAL_SMALLEST_DEVICE)) {
-        query->settings.has_gpu_layers = 1;
-        query->settings.gpu_layers = MT_ALL;
-    }
     if (query->goal == MT_GOAL_SMALLEST_DEVICE)
         return prepare_device(query);
     if (!settings->n_devices && !settings->host_bytes)

@@ -31,6 +31,7 @@ struct rank {
     struct part communication;
     struct part graph;
     uint64_t rope_bytes;
+    uint64_t weight_slack; /* that loading may leave */
     uint64_t requested;
     int64_t left;
     int64_t left_low;
@@ -75,7 +76,7 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
         result = mt_torch_complete_kv_type(engine, settings, error);
     if (result < 0)
         return result;
-    if (!settings->memory_share)
+    if (settings->memory_share == 0)
         settings->memory_share = mt_engine_real(engine, "memory_share", 0.9);
     if (!(settings->memory_share > 0 && settings->memory_share <= 1))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
@@ -110,8 +111,9 @@ static void weigh(const struct mt_predict_input *in, struct rank *rank, int floa
     rank->weight.bytes = rank->weights.bytes + more + rank->rope_bytes;
     rank->weight.low = rank->weights.bytes + mt_scale(more, 0.95);
     rank->weight.high = rank->weights.bytes + mt_scale(more, 1.05) + rank->rope_bytes;
-    if (in->settings->tensor_parallel > 1) /* seen in one of four logs; loading's own peak */
-        rank->weight.high += mt_scale(rank->weight.bytes, 0.007);
+    if (in->settings->tensor_parallel > 1) /* two of four logs have 0.2 and 0.6 % more */
+        rank->weight_slack = mt_scale(rank->weight.bytes, 0.007);
+    rank->weight.high += rank->weight_slack;
 }
 
 static uint64_t encoder_bytes(const struct mt_predict_input *in)
@@ -239,6 +241,8 @@ static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
                                          .name = "tensors",
                                          .rule = "weights",
                                          .bytes = w->bytes,
+                                         .low_bytes = w->bytes,
+                                         .high_bytes = w->bytes + rank->weight_slack,
                                          .provenance = MT_PROVENANCE_READ},
                  "%" PRIu64 " divided + %" PRIu64 " embeddings + %" PRIu64 " whole",
                  w->bytes - w->vocabulary_bytes - w->replicated_bytes, w->vocabulary_bytes,
@@ -325,7 +329,9 @@ static void write_rank(const struct mt_predict_input *in, const struct rank *ran
                  "%" PRIu64 " blocks * %" PRIu64 " B, of %" PRIu64 " tokens in %" PRIu64 " groups",
                  blocks, rank->pool.bytes_per_block, rank->pool.block_tokens, rank->pool.n_groups);
     if (bytes) {
-        uint64_t on_top = graphs_are_reserved(in) ? 0 : rank->graph.high;
+        uint64_t on_top = rank->graph.high;
+        if (graphs_are_reserved(in))
+            on_top -= rank->graph.bytes;
         uint64_t used = rank->weight.bytes + rank->activation.bytes + rank->other.bytes +
                         rank->communication.bytes + bytes + rank->graph.bytes;
         uint64_t high = rank->requested + on_top;

@@ -7,7 +7,7 @@ report 143025408 47185920 100000000 30000000 >report.json
 try() {
     memtally compare report.json --model model.gguf --calc-weights 0.143 --calc-kv 0.0472 \
         --calc-activations 0.1 --calc-overhead 0.03 "$@" --json | grep '"reason"'
-    echo "-- $*"
+    echo "-- [$*]"
 }
 try
 try --calc-kv 0.1416                    # three times

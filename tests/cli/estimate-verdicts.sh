@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: MIT
 # A word for each way that it can go, with the exit status that belongs to it.
-memtally sample-model smollm-135m model.gguf --sparse --quiet
+memtally sample-model llama-3.1-8b model.gguf --sparse --quiet --type q4_k
 try()
 {
-    memtally estimate model.gguf "$@" > out
+    memtally estimate model.gguf --context 8192 "$@" > out
     status=$?
-    echo "$* => $(cut -d ' ' -f 1 out | head -n 1), exit $status"
+    echo "${*:-alone} => $(cut -d ' ' -f 1 out | head -n 1), exit $status"
 }
 try
 try --host 64GiB
-try --host 300MiB
-try --host 300MiB --no-mmap
-try --host 4MiB
+try --host 6GiB
+try --host 6GiB --no-mmap
+try --host 16MiB
 try --device 24GiB
 try --device 24GiB --host 64GiB
 try --device 24GiB --host 1MiB
+try --device 4GiB --host 64GiB
+try --device 4GiB --host 64GiB --gpu-layers all
 try --device 1MiB
-try --device 2x24GiB
+try --device 2x4GiB
 try --device 24GiB,1MiB --split none
+memtally estimate model.gguf --context 8192 --device 24GiB --json > out.json
+middle=$(python3 -c 'import json; print(json.load(open("out.json"))["places"][1]["total_allocated_bytes"])')
+memtally estimate model.gguf --context 8192 --device "$middle" --gpu-layers all > out
+echo "exactly the middle => $(cut -d ' ' -f 1 out | head -n 1), exit $?"

@@ -1,46 +1,382 @@
 /* SPDX-License-Identifier: MIT */
-/* Published runs of llama.cpp and its kin against the library's estimates of the same runs. */
-#include <stdio.h>
+/* The error board of published runs of llama.cpp and ik_llama.cpp.
+ *
+ * usage: conformance_logs FOLDER FLOORS [ROWS]
+ *
+ * Each run is estimated from its settings, and each buffer compared with the log's. The types of a
+ * file's tensors cannot be known from the name of its mix, so weights are taken as given: they are
+ * in the totals, and not judged. Then TAP: nothing may be worse than the floors that a table has.
+ * With ROWS the file of that name gets each comparison. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <memtally/memtally.h>
-#include <memtally/predict.h>
+#include <memtally/model_file.h>
 
-#define FIELDS_MAX 40
-#define DEVICES_MAX 20
-#define MIB 1048576.0
-static char *names[FIELDS_MAX]; static int n_names;
-static char *vals[FIELDS_MAX];
-static const char *get(const char *n){ for(int i=0;i<n_names;i++) if(!strcmp(names[i],n)) return vals[i]; abort(); }
-static int cut(char *line,char **out){int n=0; line[strcspn(line,"\n")]=0; for(char*p=line;p&&n<FIELDS_MAX;){ out[n++]=p; p=strchr(p,'\t'); if(p)*p++=0;} return n;}
-static int list(const char*s,double*o){int n=0; if(!*s) return 0; for(;;){ o[n++]=*s&&*s!=','?strtod(s,0):-1; s=strchr(s,','); if(!s||n>=DEVICES_MAX) return n; s++; } }
-static double rowof(const struct mt_tally_place*p,enum mt_category c){const struct mt_tally_row*r=mt_tally_row_of(p,c); return r? (double)r->allocated_bytes/MIB:0;}
-int main(int argc,char**argv){
- char path[512]; snprintf(path,sizeof path,"%s/cases.tsv",argv[1]); FILE*f=fopen(path,"r"); static char head[8192],line[8192];
- if(!fgets(head,sizeof head,f)) return 1; n_names=cut(head,names);
- while(fgets(line,sizeof line,f)){ cut(line,vals);
-  if(argc>2&&!strstr(argv[2],get("id"))) continue;
-  struct mt_predict_settings s={0}; char eng[64]; int build=atoi(get("version"));
-  if(build) snprintf(eng,sizeof eng,"%s@%d",get("engine"),build); else snprintf(eng,sizeof eng,"%s@3772",get("engine"));
-  s.engine=eng; s.context_tokens=strtoull(get("context"),0,10); s.batch=strtoull(get("batch"),0,10); s.ubatch=strtoull(get("ubatch"),0,10); s.sequences=strtoull(get("sequences"),0,10);
-  s.kv_type_k=*get("type_k")?get("type_k"):NULL; s.kv_type_v=*get("type_v")?get("type_v"):NULL;
-  const char*fa=get("flash"); s.flash_attention=!strcmp(fa,"on")?MT_SWITCH_ON:!strcmp(fa,"off")?MT_SWITCH_OFF:MT_SWITCH_AUTO;
-  s.mla_mode=*get("mla")?strtoull(get("mla"),0,10):MT_UNKNOWN; s.attn_max_batch=strtoull(get("amb"),0,10);
-  if(strcmp(get("engine"),"ik_llama.cpp")) {s.mla_mode=MT_UNKNOWN; s.attn_max_batch=0;}
-  s.has_gpu_layers=1; s.gpu_layers=!strcmp(get("layers"),"all")?MT_ALL:strtoull(get("layers"),0,10);
-  static uint64_t dev[DEVICES_MAX]; s.n_devices=(size_t)atoi(get("devices")); for(int i=0;i<DEVICES_MAX;i++)dev[i]=1ull<<41; s.device_bytes=dev; if(!s.n_devices) s.gpu_layers=0;
-  double sp[DEVICES_MAX]; int nsp=list(get("split_of_layers"),sp); if(nsp){s.tensor_split=sp;s.n_tensor_split=(size_t)nsp;}
-  s.program=!strcmp(get("program"),"bench")?MT_PROGRAM_BENCH:MT_PROGRAM_SERVER; s.kv_on_host=atoi(get("kv_on_host")); struct mt_tensor_override o={"exps","CPU"}; if(atoi(get("experts_on_host"))){s.overrides=&o;s.n_overrides=1;}
-  snprintf(path,sizeof path,"%s/%s",argv[1],get("model")); struct mt_model*m; struct mt_error e; struct mt_estimate*est;
-  if(mt_model_open(path,NULL,&m,&e)){printf("%s open: %s\n",get("id"),e.text);continue;}
-  if(mt_estimate_create(m,&s,&est,&e)){printf("%s %s: %s\n",get("id"),get("family"),e.text);mt_model_close(m);continue;}
-  double kv[DEVICES_MAX],co[DEVICES_MAX]; int nk=list(get("kv_d"),kv),nc=list(get("compute_d"),co);
-  printf("%-6s %-9s %-10s b%d c%s u%s fa%s mla%s amb%s %s exp%s |",get("id"),get("engine"),get("family"),build,get("context"),get("ubatch"),fa,get("mla"),get("amb"),get("model")+0,get("experts_on_host"));
-  size_t nd=0; for(size_t i=0;i<est->tally.n_places;i++){const struct mt_tally_place*p=&est->tally.places[i]; int host=!strcmp(p->place,"host");
-   double k=rowof(p,MT_CATEGORY_KV_CACHE),c=rowof(p,MT_CATEGORY_ACTIVATIONS);
-   if(host){ double mk=atof(get("kv_h")),mc=atof(get("compute_h"))+atof(get("output")); printf(" H kv %.2f/%.2f%s comp %.2f/%.2f%s",k,mk,k-mk<.6&&mk-k<.6?"":" KV!",c,mc,c-mc<.5&&mc-c<.5?"":" X"); }
-   else { double mk=(int)nd<nk?kv[nd]:-1,mc=(int)nd<nc?co[nd]:-1; if(nd<4)printf(" D%zu kv %.2f/%.2f%s comp %.2f/%.2f%s",nd,k,mk,k-mk<.6&&mk-k<.6?"":" KV!",c,mc,c-mc<.5&&mc-c<.5?"":" X"); nd++; } }
-  printf("\n"); if(argc>3) for(size_t i=0;i<est->n_terms;i++) if(strstr(est->terms[i].rule,"compute")) printf("     %s %s\n",est->terms[i].place,est->terms[i].formula);
-  mt_estimate_destroy(est); mt_model_close(m); }
- return 0; }
+#include "log_case.h"
+
+#define MIB         1048576.0
+#define RESULTS_MAX 8192
+#define LINES_MAX   256
+#define EXACT_MIB   0.6 /* logs have two digits; several buffers of a row may be padded */
+#define WHOLE_MIB   1.0
+#define DRIVER_MIB  337.0 /* held beside what an engine accounts for: published logs of RTX 3090 */
+
+enum what { KV, STATE, COMPUTE, OUTPUT, BUFFERS, TOTAL, N_WHATS };
+static const char *const what_names[N_WHATS] = {"kv cache", "state",   "compute",
+                                                "output",   "buffers", "total"};
+
+struct result {
+    char engine[16];
+    char family[16];
+    enum what what;
+    double measured;
+    double estimated;
+    double low;
+    double high;
+    double tolerance;
+    int fits_below; /* the verdict could be FITS where the run does not fit */
+};
+
+struct line {
+    const char *engine;
+    const char *family;
+    enum what what;
+    int rows;
+    int exact;
+    int covered;
+    int below;
+    int fits_below;
+    double median;
+    double p95;
+    double worst;
+};
+
+struct board {
+    struct result results[RESULTS_MAX];
+    size_t n;
+    int runs;
+    int refused;
+    FILE *rows;
+};
+
+struct span {
+    double middle;
+    double low;
+    double high;
+};
+
+static struct span span_of(const struct mt_tally_place *place, enum mt_category category)
+{
+    const struct mt_tally_row *row = mt_tally_row_of(place, category);
+    if (!row)
+        return (struct span){0, 0, 0};
+    return (struct span){(double)row->allocated_bytes / MIB, (double)row->low_bytes / MIB,
+                         (double)row->high_bytes / MIB};
+}
+
+static struct span sum(struct span a, struct span b)
+{
+    return (struct span){a.middle + b.middle, a.low + b.low, a.high + b.high};
+}
+
+static struct span given(double mib)
+{
+    return (struct span){mib, mib, mib};
+}
+
+static void add(struct board *board, const struct log_case *c, enum what what, double measured,
+                struct span estimate, int fits_below)
+{
+    if (measured < 0 || board->n == RESULTS_MAX || (measured < 0.005 && estimate.middle < 0.005))
+        return;
+    struct result *r = &board->results[board->n++];
+    *r = (struct result){.what = what,
+                         .measured = measured,
+                         .estimated = estimate.middle,
+                         .low = estimate.low,
+                         .high = estimate.high,
+                         .tolerance = c->whole ? WHOLE_MIB : EXACT_MIB,
+                         .fits_below = fits_below};
+    snprintf(r->engine, sizeof r->engine, "%s", c->engine);
+    snprintf(r->family, sizeof r->family, "%s", c->family);
+    if (board->rows)
+        fprintf(board->rows, "%s\t%s\t%s\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t%d\n", c->id, c->engine,
+                c->family, what_names[what], measured, estimate.middle, estimate.low, estimate.high,
+                fits_below);
+}
+
+/* The estimate's output buffer is a term of its own among the activations of the host. */
+static double output_of(const struct mt_estimate *e)
+{
+    for (size_t i = 0; i < e->n_terms; i++)
+        if (strstr(e->terms[i].rule, "output_buffer"))
+            return (double)e->terms[i].bytes / MIB;
+    return 0;
+}
+
+static const struct mt_tally_place *place_at(const struct mt_estimate *e, size_t device,
+                                             size_t n_devices)
+{
+    size_t seen = 0;
+    for (size_t i = 0; i < e->tally.n_places; i++) {
+        int is_host = !strcmp(e->tally.places[i].place, "host");
+        if (is_host ? device == n_devices : seen++ == device)
+            return &e->tally.places[i];
+    }
+    return NULL;
+}
+
+/* What a run comes to in all, as far as the log has it. */
+struct sums {
+    double measured;
+    double weights;
+    struct span estimated;
+    int complete;
+    int fits_below;
+};
+
+static double known(double mib)
+{
+    return mib < 0 ? 0 : mib;
+}
+
+/* Compares the buffers of one place and adds them to the sums. */
+static void compare_place(struct board *board, const struct log_case *c,
+                          const struct mt_estimate *e, size_t device, struct sums *sums)
+{
+    const struct mt_tally_place *place = place_at(e, device, c->n_devices);
+    const double *mib = c->mib[device];
+    int is_host = device == c->n_devices;
+    if (!place)
+        return;
+    struct span kv = span_of(place, MT_CATEGORY_KV_CACHE);
+    struct span state = span_of(place, MT_CATEGORY_RECURRENT_STATE);
+    struct span compute = span_of(place, MT_CATEGORY_ACTIVATIONS);
+    struct span context = span_of(place, MT_CATEGORY_CONTEXT);
+    if (is_host)
+        compute = sum(compute, given(-output_of(e)));
+    if (c->whole) {
+        kv = sum(kv, state);
+        state = given(0);
+    }
+    add(board, c, KV, mib[CASE_KV], kv, 0);
+    if (!c->whole)
+        add(board, c, STATE, mib[CASE_STATE], state, 0);
+    add(board, c, COMPUTE, mib[CASE_COMPUTE], compute, 0);
+    sums->complete &= mib[CASE_COMPUTE] >= 0 && (is_host || mib[CASE_KV] >= 0);
+    double measured = known(mib[CASE_KV]) + known(mib[CASE_STATE]) + known(mib[CASE_COMPUTE]);
+    struct span all = sum(sum(kv, state), compute);
+    sums->measured += measured;
+    sums->weights += known(mib[CASE_WEIGHTS]);
+    sums->estimated = sum(sums->estimated, all);
+    if (!is_host && c->types_known && mib[CASE_COMPUTE] >= 0 && mib[CASE_KV] >= 0 &&
+        measured + DRIVER_MIB > all.high + context.high)
+        sums->fits_below = 1;
+}
+
+static void compare(struct board *board, const struct log_case *c, const struct mt_estimate *e)
+{
+    struct sums sums = {.complete = 1};
+    for (size_t i = 0; i <= c->n_devices; i++)
+        compare_place(board, c, e, i, &sums);
+    add(board, c, OUTPUT, c->output_mib, given(output_of(e)), 0);
+    if (!sums.complete)
+        return;
+    if (c->output_mib >= 0) {
+        sums.measured += c->output_mib;
+        sums.estimated = sum(sums.estimated, given(output_of(e)));
+    }
+    add(board, c, BUFFERS, sums.measured, sums.estimated, sums.fits_below);
+    if (sums.weights > 0)
+        add(board, c, TOTAL, sums.measured + sums.weights, sum(sums.estimated, given(sums.weights)),
+            sums.fits_below);
+}
+
+static void run(struct board *board, const struct log_case *c)
+{
+    struct mt_model *model = NULL;
+    struct mt_estimate *estimate = NULL;
+    struct mt_error error;
+    board->runs++;
+    if (mt_model_open(c->model, NULL, &model, &error) < 0 ||
+        mt_estimate_create(model, &c->settings, &estimate, &error) < 0) {
+        printf("# %s (%s) is refused: %s\n", c->id, c->engine_version, error.text);
+        board->refused++;
+    } else {
+        compare(board, c, estimate);
+    }
+    mt_estimate_destroy(estimate);
+    mt_model_close(model);
+}
+
+static double error_percent(const struct result *r)
+{
+    double base = r->measured > EXACT_MIB ? r->measured : EXACT_MIB;
+    double off = fabs(r->estimated - r->measured);
+    return off <= r->tolerance ? 0 : off / base * 100;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double percentile(const double *sorted, int n, double share)
+{
+    int at = (int)ceil(share * n) - 1;
+    return sorted[at < 0 ? 0 : at];
+}
+
+/* One line of the board; `family` NULL: of all. */
+static struct line line_of(const struct board *board, const char *engine, const char *family,
+                           enum what what)
+{
+    static double errors[RESULTS_MAX];
+    struct line line = {.engine = engine, .family = family ? family : "all", .what = what};
+    for (size_t i = 0; i < board->n; i++) {
+        const struct result *r = &board->results[i];
+        if (r->what != what || strcmp(r->engine, engine) || (family && strcmp(r->family, family)))
+            continue;
+        errors[line.rows++] = error_percent(r);
+        line.exact += errors[line.rows - 1] <= 0;
+        line.below += r->estimated < r->measured - r->tolerance;
+        line.covered +=
+            r->measured >= r->low - r->tolerance && r->measured <= r->high + r->tolerance;
+        line.fits_below += r->fits_below;
+    }
+    if (!line.rows)
+        return line;
+    qsort(errors, (size_t)line.rows, sizeof *errors, ascending);
+    line.median = percentile(errors, line.rows, 0.5);
+    line.p95 = percentile(errors, line.rows, 0.95);
+    line.worst = errors[line.rows - 1];
+    return line;
+}
+
+static size_t lines_of(const struct board *board, struct line *lines)
+{
+    size_t n = 0;
+    for (int all = 1; all >= 0; all--)
+        for (size_t i = 0; i < board->n; i++) {
+            const struct result *r = &board->results[i];
+            const char *family = all ? NULL : r->family;
+            size_t k = 0;
+            while (k < n && (lines[k].what != r->what || strcmp(lines[k].engine, r->engine) ||
+                             strcmp(lines[k].family, family ? family : "all")))
+                k++;
+            if (k == n && n < LINES_MAX)
+                lines[n++] = line_of(board, r->engine, family, r->what);
+        }
+    return n;
+}
+
+static void print_board(const struct board *board, const struct line *lines, size_t n)
+{
+    printf("# %d published runs, %d refused. Errors in %% of the buffer; weights are given.\n",
+           board->runs, board->refused);
+    printf("# %-12s %-11s %-8s %5s %5s %7s %7s %7s %8s %5s %10s\n", "engine", "family", "what", "n",
+           "exact", "median", "p95", "worst", "in band", "below", "FITS below");
+    for (size_t i = 0; i < n; i++) {
+        const struct line *l = &lines[i];
+        printf("# %-12s %-11s %-8s %5d %5d %7.2f %7.2f %7.1f %7.1f%% %5d %10d\n", l->engine,
+               l->family, what_names[l->what], l->rows, l->exact, l->median, l->p95, l->worst,
+               100.0 * l->covered / l->rows, l->below, l->fits_below);
+    }
+}
+
+static const struct line *find(const struct line *lines, size_t n, const char *engine,
+                               const char *family, const char *what)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(lines[i].engine, engine) && !strcmp(lines[i].family, family) &&
+            !strcmp(what_names[lines[i].what], what))
+            return &lines[i];
+    return NULL;
+}
+
+/* A floor is a line of the table: exact and covered are least, p95 and FITS below are most. */
+static int hold(const struct line *lines, size_t n, const char *text, int number)
+{
+    char engine[32];
+    char family[32];
+    char what[32];
+    int exact;
+    int covered;
+    int fits_below;
+    double p95;
+    if (sscanf(text, "%31[^\t]\t%31[^\t]\t%31[^\t]\t%d\t%d\t%lf\t%d", engine, family, what, &exact,
+               &covered, &p95, &fits_below) != 7)
+        return 0;
+    const struct line *l = find(lines, n, engine, family, what);
+    int holds = l && l->exact >= exact && l->covered >= covered && l->p95 <= p95 + 0.005 &&
+                l->fits_below <= fits_below;
+    printf("%s %d - %s, %s: %s is as good as before\n", holds ? "ok" : "not ok", number, engine,
+           family, what);
+    if (!holds)
+        printf("# floor: %d exact, %d covered, p95 %.2f %%, %d FITS below; now: %d, %d, %.2f, %d\n",
+               exact, covered, p95, fits_below, l ? l->exact : -1, l ? l->covered : -1,
+               l ? l->p95 : -1.0, l ? l->fits_below : -1);
+    return holds ? 1 : -1;
+}
+
+static int check_floors(const struct line *lines, size_t n, const char *path)
+{
+    char text[256];
+    int number = 0;
+    int failed = 0;
+    FILE *floors = fopen(path, "r");
+    while (floors && fgets(text, sizeof text, floors)) {
+        if (*text == '#')
+            continue;
+        int held = hold(lines, n, text, number + 1);
+        number += held != 0;
+        failed |= held < 0;
+    }
+    if (floors)
+        fclose(floors);
+    printf("1..%d\n", number);
+    return failed || !number;
+}
+
+static void write_floors(const struct line *lines, size_t n, const char *path)
+{
+    FILE *floors = fopen(path, "w");
+    if (!floors)
+        return;
+    fputs("# What the board of published runs may not fall below: engine, family, what, exact,\n"
+          "# covered by the band, p95 of the error in %, runs where FITS would be said below.\n",
+          floors);
+    for (size_t i = 0; i < n; i++)
+        fprintf(floors, "%s\t%s\t%s\t%d\t%d\t%.2f\t%d\n", lines[i].engine, lines[i].family,
+                what_names[lines[i].what], lines[i].exact, lines[i].covered, lines[i].p95,
+                lines[i].fits_below);
+    fclose(floors);
+}
+
+int main(int argc, char **argv)
+{
+    static struct board board;
+    static struct log_case c;
+    struct line lines[LINES_MAX];
+    struct case_table table;
+    if (argc < 3 || !case_table_open(&table, argv[1])) {
+        fprintf(stderr, "usage: conformance_logs FOLDER FLOORS [ROWS]\n");
+        return 2;
+    }
+    board.rows = argc > 3 ? fopen(argv[3], "w") : NULL;
+    while (case_next(&table, &c))
+        run(&board, &c);
+    case_table_close(&table);
+    if (board.rows)
+        fclose(board.rows);
+    size_t n = lines_of(&board, lines);
+    print_board(&board, lines, n);
+    const char *rewrite = getenv("MEMTALLY_FLOORS");
+    if (rewrite && !strcmp(rewrite, "rewrite"))
+        write_floors(lines, n, argv[2]);
+    return check_floors(lines, n, argv[2]);
+}

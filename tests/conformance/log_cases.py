@@ -16,12 +16,14 @@ import log_models
 
 HERE = pathlib.Path(__file__).parent
 ENGINES = ('llama.cpp', 'ik_llama.cpp', 'ollama', 'llama-server')
-# What a log without a build is taken for: the threads of ik_llama.cpp are of mid 2025, all others of 2026.
+# What a log without a build is taken for, where its thread does not tell: llama.cpp's logs in threads of
+# ik_llama.cpp are of the spring of 2025, all others of 2026.
 UNKNOWN_BUILD = {('ik_llama.cpp', True): 3772, ('ik_llama.cpp', False): 4650,
                  ('llama.cpp', True): 5192, ('llama.cpp', False): 9760}
+OUTPUT_COUNTS_SINCE = 7407  # llama.cpp: the output is the first of the layers that -ngl puts on a device
 FIELDS = ('id engine family model trust version context batch ubatch sequences flash type_k type_v mla amb layers '
           'program devices split_of_layers kv_on_host experts_on_host unified weights_d kv_d rs_d compute_d weights_h kv_h rs_h '
-          'compute_h output whole reason').split()
+          'compute_h output whole draft types_known').split()
 
 
 def number(text):
@@ -78,7 +80,7 @@ def split_by_device(row):
     if text.startswith('GPU0'):
         devices = [dict(re.findall(r'(\S+)=(\S+)', part)) for part in text.split('|')]
         return {'weights_d': [float(d['model']) for d in devices], 'kv_d': [float(d['kv+rs']) for d in devices],
-                'compute_d': [float(d['compute']) for d in devices], 'rs_d': [],
+                'compute_d': [float(d['compute']) for d in devices], 'rs_d': [], 'equal': True,
                 'weights_h': number(row['weights_host_mib']), 'kv_h': total(row['kv_host_mib']), 'rs_h': None,
                 'compute_h': number(row['compute_host_mib']), 'output': number(row['output_mib'])}
     return {'weights_d': [total(row['weights_gpu_mib'])], 'kv_d': [total(row['kv_gpu_mib'])],
@@ -86,6 +88,17 @@ def split_by_device(row):
             'weights_h': total(row['weights_host_mib']), 'kv_h': total(row['kv_host_mib']),
             'rs_h': total(row['rs_host_mib']), 'compute_h': total(row['compute_host_mib']),
             'output': number(row['output_mib'])}
+
+
+def build_of_thread(source):
+    """ik_llama.cpp's build when a thread was opened: its threads and merges are numbered together."""
+    number_ = re.search(r'ikawrakow/ik_llama.cpp/\w+/(\d+)', source)
+    build = 0
+    with open(HERE / 'ik_builds.csv', newline='') as table:
+        for row in csv.DictReader(table):
+            if number_ and int(row['thread']) <= int(number_[1]):
+                build = int(row['build'])
+    return build
 
 
 def version_of(row):
@@ -99,26 +112,33 @@ def version_of(row):
         build = {'ik_llama.cpp': 4650, 'llama.cpp': 9760}[engine]
     if '2026-09' in row['engine']:
         build = 4840
+    if engine == 'ik_llama.cpp' and not build:
+        build = build_of_thread(row['source'])
+    if engine == 'llama.cpp' and not build and row['n_outputs_rule'].startswith('n_ubatch'):
+        build = 8500  # the last year in which all rows had logits
+    if '2026-10' in row['source']:
+        build = 11434
     return engine, build or UNKNOWN_BUILD[engine, 'https://github.com/ikawrakow' in row['source']]
 
 
-def layers_of(row, parts, shape):
+def layers_of(row, parts, shape, build):
     found = re.match(r'(\d+)/(\d+)', row['offload'])
-    if found:
-        return 'all' if found[1] == found[2] else found[1]
-    found = re.search(r'ngl=(\d+)', row['offload'])
-    if found:
+    if found and found[1] != found[2]:
         return found[1]
+    named = re.search(r'ngl=(\d+)', row['offload'])
+    if named:
+        return named[1]
     on_device, on_host = sum(x or 0 for x in parts['kv_d']), parts['kv_h'] or 0
     if on_device and on_host:
-        return str(round(on_device / (on_device + on_host) * int(shape['layers'])))
+        layers = round(on_device / (on_device + on_host) * int(shape['layers']))
+        return str(layers + (build >= OUTPUT_COUNTS_SINCE))
     return 'all'
 
 
 def split_of_layers(parts, shape, layers):
     """Layers of each device by their share of the cache; the output goes with the last."""
     caches = parts['kv_d']
-    if len(caches) < 2 or not sum(x or 0 for x in caches):
+    if parts.get('equal') or len(caches) < 2 or not sum(x or 0 for x in caches):
         return ''
     n = int(shape['layers']) if layers == 'all' else int(layers)
     whole = sum(caches)
@@ -142,7 +162,7 @@ def case_of(row, shape, notes):
     program, sequences = sequences_of(row, shape, parts, engine)
     known = [x for key in ('weights_d', 'kv_d', 'compute_d') for x in parts[key]]
     n_devices = max(len(parts['weights_d']) if any(known) else 0, int(row['n_gpu_used'] or 0))
-    layers = layers_of(row, parts, shape)
+    layers = layers_of(row, parts, shape, build)
     cache_on_host = (parts['kv_h'] or 0) > 0 and not sum(x or 0 for x in parts['kv_d']) and n_devices and layers == 'all'
     weights_h, weights_d = parts['weights_h'] or 0, sum(x or 0 for x in parts['weights_d'])
     experts = bool(int(shape['experts'])) and n_devices and layers != '0' and \
@@ -150,14 +170,21 @@ def case_of(row, shape, notes):
     case = dict.fromkeys(FIELDS, '')
     case.update({k: row[k] for k in ('id', 'trust', 'type_k', 'type_v')})
     case.update(
-        engine=engine, family=shape['arch'], model=f"{shape['shape']}-{kind_of(row, shape, parts)}.gguf", version=build,
+        engine=engine, family=shape['arch'], model=f"{shape['shape']}-{kind_of(row, shape, parts)}{notes.get('form', '')}.gguf", version=build,
         context=row['n_ctx'], batch=row['n_batch'], ubatch=row['n_ubatch'], sequences=sequences, program=program,
         flash={'1': 'on', 'on': 'on', '0': 'off', 'off': 'off'}.get(row['flash_attn'], 'auto'),
-        mla=notes.get('mla', row['mla_mode']), amb=row['attn_max_batch'], layers=layers, devices=n_devices,
+        mla=row['mla_mode'], amb=row['attn_max_batch'], layers=layers, devices=n_devices,
         split_of_layers=split_of_layers(parts, shape, layers), kv_on_host=int(bool(cache_on_host)),
         experts_on_host=int(bool(experts)), unified={'1': 'on', '0': 'off'}.get(row['kv_unified'], ''),
         whole=int(row['per_device'].startswith('GPU0')),
-        output='' if parts['output'] is None else parts['output'])
+        draft=0, types_known=int(not experts and layers == 'all' or row['quant'].lower() == kind_of(row, shape, parts) in ('f16', 'bf16', 'q8_0')), output='' if parts['output'] is None else parts['output'])
+    for key, value in notes.items():
+        if key in ('mla', 'unified', 'sequences', 'type_k', 'type_v', 'draft', 'whole', 'version', 'flash'):
+            case[key] = value
+        elif key == 'no_compute':
+            parts['compute_d'] = [None] * len(parts['compute_d'])
+        elif key in parts:
+            parts[key] = float(value)
     for key in ('weights_d', 'kv_d', 'rs_d', 'compute_d'):
         case[key] = ','.join('' if x is None else repr(float(x)) for x in parts[key])
     for key in ('weights_h', 'kv_h', 'rs_h', 'compute_h'):
@@ -185,12 +212,13 @@ def main(folder):
         cases.append(case_of(row, shape, note))
         path = folder / cases[-1]['model']
         if not path.exists():
-            log_models.write(shape, cases[-1]['model'].removesuffix('.gguf').removeprefix(shape['shape'] + '-'), path)
+            name = cases[-1]['model'].removesuffix('.gguf').removeprefix(shape['shape'] + '-')
+            log_models.write(shape, name.removesuffix('-heads'), path, 'form' in note)
     with open(folder / 'cases.tsv', 'w') as out:
         out.write('\t'.join(FIELDS) + '\n')
         for case in cases:
             out.write('\t'.join(str(case[f]) for f in FIELDS) + '\n')
-    print(f'{len(cases)} cases of {len(rows)} rows, {len({c["model"] for c in cases})} models')
+    print(f'# {len(cases)} cases of {len(rows)} rows, {len({c["model"] for c in cases})} models')
 
 
 if __name__ == '__main__':

@@ -83,7 +83,10 @@ class File:
 
 
 class Model:
-    def __init__(self, shape, kind):
+    """`in_heads`: latent attention as it was converted before it could be cached compressed."""
+
+    def __init__(self, shape, kind, in_heads=False):
+        self.in_heads = in_heads
         self.s = {key: (int(value) if value.lstrip('-').isdigit() else value) for key, value in shape.items()}
         for key in ('q_lora', 'kv_lora', 'rope', 'short_conv'):
             self.s[key] = self.s[key] or 0
@@ -116,15 +119,16 @@ class Model:
         elif self.attention:
             f.numbers('attention.head_count_kv', [s['kv_heads'] if i in self.attention else 0 for i in range(n)])
         else:
-            f.number('attention.head_count_kv', s['kv_heads'])
+            f.number('attention.head_count_kv', s['heads'] if self.in_heads else s['kv_heads'])
         if s['kv_lora']:
+            f.number('attention.kv_lora_rank', s['kv_lora'])
+            if s['q_lora']:
+                f.number('attention.q_lora_rank', s['q_lora'])
+        if s['kv_lora'] and not self.in_heads:
             f.number('attention.key_length', s['kv_lora'] + s['rope'])
             f.number('attention.value_length', s['kv_lora'])
             f.number('attention.key_length_mla', s['key'])
             f.number('attention.value_length_mla', s['value'])
-            f.number('attention.kv_lora_rank', s['kv_lora'])
-            if s['q_lora']:
-                f.number('attention.q_lora_rank', s['q_lora'])
         else:
             f.number('attention.key_length', s['key'])
             f.number('attention.value_length', s['value'])
@@ -168,8 +172,11 @@ class Model:
             self.matrix(b + 'attn_q', d, heads * s['key'])
         self.vector(b + 'attn_kv_a_norm', rank)
         self.matrix(b + 'attn_kv_a_mqa', d, rank + rope)
-        self.matrix(b + 'attn_k_b', nope, rank, heads)
-        self.matrix(b + 'attn_v_b', rank, s['value'], heads)
+        if self.in_heads:
+            self.matrix(b + 'attn_kv_b', rank, heads * (nope + s['value']))
+        else:
+            self.matrix(b + 'attn_k_b', nope, rank, heads)
+            self.matrix(b + 'attn_v_b', rank, s['value'], heads)
         self.matrix(b + 'attn_output', heads * s['value'], d)
 
     def attend(self, b, layer):
@@ -209,7 +216,7 @@ class Model:
         self.vector(b + 'ffn_norm', s['embedding'])
         if s['kv_lora']:
             self.latent(b)
-        elif self.ssm and (i + 1) % 4 or self.attention and i not in self.attention:
+        elif self.ssm and (i + 1) % 4 and i < s['layers'] - s['draft_layers'] or self.attention and i not in self.attention:
             self.recur(b)
         else:
             self.attend(b, i)
@@ -236,8 +243,8 @@ class Model:
         return self.file
 
 
-def write(shape, kind, path):
-    Model(shape, kind).lay_out().write(path)
+def write(shape, kind, path, in_heads=False):
+    Model(shape, kind, in_heads).lay_out().write(path)
 
 
 def parameters(shape):

@@ -8,13 +8,16 @@
 #include "cli/compare/side.h"
 #include "cli/residue_store.h"
 
-/* Whether a version is one that engine tables order: "b11434", "11434", "0.11.0". What follows a
- * blank is the packager's. */
+/* Whether a version is one that engine tables order: "b11434", "v0.5.0", "0.11.0", "0.6.0-dev".
+ * What follows a blank is the packager's. */
 static size_t version_length(const char *version)
 {
-    size_t start = version[0] == 'b' && isdigit((unsigned char)version[1]);
+    size_t start = strchr("bv", version[0]) && isdigit((unsigned char)version[1]);
     size_t length = start + strspn(version + start, "0123456789.");
-    return length > start && (version[length] == '\0' || version[length] == ' ') ? length : 0;
+    const char *rest = version + length;
+    if (strncmp(rest, "-dev", 4) == 0)
+        rest += 4;
+    return length > start && (*rest == '\0' || *rest == ' ') ? length : 0;
 }
 
 /* "llama.cpp@b11434" of what the recording says; without the version where it is in another
@@ -44,6 +47,13 @@ static int names(const char *path, const char *word)
     return path && strstr(path, word);
 }
 
+static enum mt_program program_of(const struct compare_loaded *recording)
+{
+    if (names(recording->engine_version, "node-llama-cpp"))
+        return MT_PROGRAM_NODE;
+    return names(recording->engine_path, "llama-bench") ? MT_PROGRAM_BENCH : MT_PROGRAM_SERVER;
+}
+
 static struct mt_predict_settings settings_of(const struct compare_loaded *recording,
                                               const char *engine)
 {
@@ -51,8 +61,7 @@ static struct mt_predict_settings settings_of(const struct compare_loaded *recor
     uint64_t memory = recording->side.tally->machine.memory_total_bytes;
     return (struct mt_predict_settings){
         .engine = engine,
-        .program =
-            names(recording->engine_path, "llama-bench") ? MT_PROGRAM_BENCH : MT_PROGRAM_SERVER,
+        .program = program_of(recording),
         .context_tokens = known_or_0(kept->context_tokens),
         .batch = known_or_0(kept->batch),
         .ubatch = known_or_0(kept->ubatch),

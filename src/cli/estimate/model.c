@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What users call a model: a path, a name in Ollama's store. */
+/* What users call a model: a path, a name in Ollama's store, a Modelfile. */
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,19 +10,107 @@
 #include "base/error.h"
 #include "cli/estimate/estimate.h"
 
+#define MODELFILE_BYTES_MAX (1u << 20)
+
 static int is_url(const char *name)
 {
     return !strncmp(name, "https://", 8) || !strncmp(name, "http://", 7);
 }
 
+/* Ollama's stores in the order in which they are looked at: the user's, then the service's. Returns
+ * 0 past the last. */
+static int store_at(size_t index, char store[PATH_MAX])
+{
+    const char *set = getenv("OLLAMA_MODELS");
+    const char *home = getenv("HOME");
+    if (set && *set)
+        return index == 0 && snprintf(store, PATH_MAX, "%s", set) < PATH_MAX;
+    if (index == 0 && home)
+        return snprintf(store, PATH_MAX, "%s/.ollama/models", home) < PATH_MAX;
+    if (index <= 1)
+        return snprintf(store, PATH_MAX, "/usr/share/ollama/.ollama/models") < PATH_MAX;
+    return 0;
+}
+
+/* The manifest of a name, in the first store that has it. */
+static int find_in_ollama(const char *name, char path[PATH_MAX], struct mt_error *error)
+{
+    char store[PATH_MAX];
+    char first[PATH_MAX] = "";
+    for (size_t i = 0; store_at(i, store); i++) {
+        int result = mt_ollama_manifest_path(store, name, path, PATH_MAX);
+        if (result < 0)
+            return mt_fail(error, result, MT_NO_OFFSET,
+                           "estimate: '%.100s' cannot be a name of a model in Ollama", name);
+        if (access(path, F_OK) == 0)
+            return 0;
+        if (i == 0)
+            memcpy(first, path, sizeof first);
+    }
+    return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
+                   "estimate: Ollama has no model %.100s: there is no %.200s", name, first);
+}
+
+static int open_ollama(const char *name, struct mt_model **model, struct mt_error *error)
+{
+    char path[PATH_MAX];
+    int result = find_in_ollama(name, path, error);
+    return result < 0 ? result : mt_model_open(path, NULL, model, error);
+}
+
+static int is_modelfile(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return !strcmp(slash ? slash + 1 : path, "Modelfile");
+}
+
+static int read_modelfile(const char *path, char from[PATH_MAX], struct mt_error *error)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return mt_fail_errno(error, errno, "%s", path);
+    char *text = malloc(MODELFILE_BYTES_MAX);
+    size_t length = text ? fread(text, 1, MODELFILE_BYTES_MAX, file) : 0;
+    fclose(file);
+    if (!text)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int result = mt_ollama_modelfile_from(text, length, from, PATH_MAX);
+    free(text);
+    return result < 0
+               ? mt_fail(error, MT_EFORMAT, MT_NO_OFFSET,
+                         "%s: expected a line FROM with the name or the path of a model", path)
+               : 0;
+}
+
+/* What FROM names is a path beside the Modelfile where there is such a file, else a name. */
+static int open_modelfile(const char *path, struct mt_model **model, struct mt_error *error)
+{
+    char from[PATH_MAX];
+    char beside[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    int folder = slash ? (int)(slash - path + 1) : 0;
+    int result = read_modelfile(path, from, error);
+    if (result < 0)
+        return result;
+    int length = snprintf(beside, sizeof beside, "%.*s%s", *from == '/' ? 0 : folder, path, from);
+    if (length < (int)sizeof beside && access(beside, F_OK) == 0)
+        return mt_model_open(beside, NULL, model, error);
+    return open_ollama(from, model, error);
+}
+
 int estimate_open_model(const char *name, int remote, struct mt_model **model,
                         struct mt_error *error)
 {
+    static const char ollama[] = "ollama:";
     (void)remote;
     if (!*name)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "estimate: the name of the model is empty");
     if (is_url(name))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "estimate: '%.200s' is read over the network only with --remote", name);
+    if (!strncmp(name, ollama, sizeof ollama - 1))
+        return open_ollama(name + sizeof ollama - 1, model, error);
+    if (is_modelfile(name))
+        return open_modelfile(name, model, error);
     return mt_model_open(name, NULL, model, error);
 }

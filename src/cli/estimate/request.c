@@ -2,6 +2,7 @@
 /* From what was typed to the settings of an estimate. Whether an engine knows a setting is for the
  * library to say; here is only what the command line itself can get wrong. */
 #include <errno.h>
+#include <inttypes.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,14 @@
 const char *const estimate_device_kinds[] = {"cuda", "rocm", "vulkan", "metal", NULL};
 
 #define FAIL(error, ...) mt_fail(error, MT_EARG, MT_NO_OFFSET, "estimate: " __VA_ARGS__)
+
+/* A number without a unit is bytes, and that is hardly what is meant by "24". */
+static int lacks_unit(const char *text)
+{
+    uint64_t size;
+    return *text && !text[strspn(text, "0123456789.")] && mt_parse_size(text, &size) == 0 && size &&
+           size < UINT64_C(1) << 20;
+}
 
 /* One of "24GiB" and "2x24GiB"; `text` is cut up. */
 static int parse_device(char *text, uint64_t *sizes, size_t *n)
@@ -40,6 +49,8 @@ int estimate_parse_devices(const char *text, uint64_t *sizes, size_t *n, struct 
     memcpy(copy, text, strlen(text) + 1);
     for (char *rest = copy; rest;) {
         char *word = strsep(&rest, ",");
+        if (lacks_unit(word))
+            return FAIL(error, "option '--device' wants a unit: perhaps %.20sGiB", word);
         if (parse_device(word, sizes, &wanted))
             return FAIL(error,
                         "option '--device' wants sizes such as 24GiB or 2x24GiB, at most %d, not "
@@ -189,6 +200,9 @@ static int check(const struct estimate_options *options, struct mt_error *error)
 {
     if (options->kv_unified && options->no_kv_unified)
         return FAIL(error, "'--kv-unified' and '--no-kv-unified' contradict each other");
+    if (options->host_bytes && options->host_bytes < UINT64_C(1) << 20)
+        return FAIL(error, "option '--host' wants a unit: perhaps %" PRIu64 "GiB",
+                    options->host_bytes);
     if (options->here && options->host_bytes)
         return FAIL(error, "'--here' and '--host' contradict each other: both say how much memory "
                            "the host has");

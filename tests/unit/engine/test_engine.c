@@ -93,6 +93,20 @@ static void test_what_is_no_version_is_refused(void **state)
     }
 }
 
+static void test_a_release_is_another_name_of_a_build(void **state)
+{
+    (void)state;
+    static const char builds[] =
+        "engine b\nversions build\nnewest 20\nrelease v0.5.0 15\nkey 15 new\n";
+    struct mt_engine engine;
+    assert_int_equal(mt_engine_parse(builds, sizeof builds - 1, "v0.5.0", &engine, NULL), 0);
+    assert_int_equal(engine.version.parts[0], 15);
+    assert_string_equal(engine.version_text, "15");
+    assert_true(mt_engine_has(&engine, "key", "new"));
+    assert_int_equal(mt_engine_parse(builds, sizeof builds - 1, "0.5.0", &engine, NULL), 0);
+    assert_int_equal(engine.version.parts[0], 15);
+}
+
 static void test_a_bad_line_is_named_by_its_offset(void **state)
 {
     (void)state;
@@ -160,6 +174,7 @@ int main(void)
         cmocka_unit_test(test_a_value_has_its_source_and_since_when_it_holds),
         cmocka_unit_test(test_sizes_words_and_what_is_missing),
         cmocka_unit_test(test_what_is_no_version_is_refused),
+        cmocka_unit_test(test_a_release_is_another_name_of_a_build),
         cmocka_unit_test(test_a_bad_line_is_named_by_its_offset),
         cmocka_unit_test(test_every_built_in_table_is_valid_and_found_by_its_name),
         cmocka_unit_test(test_an_engine_may_be_named_with_a_version),

@@ -184,32 +184,28 @@ static struct mt_estimate *open_estimate(const struct hand_model *hand, uint64_t
     return hand_model_estimate(hand, &settings);
 }
 
-static void test_an_open_context_shrinks_before_layers_leave_the_device(void **state)
+/* 6 GiB: the driver takes a third of one, the experts of two layers take four. */
+static void test_experts_leave_the_device_before_whole_layers(void **state)
 {
     (void)state;
-    struct hand_model hand = large_model();
+    static const char *const names[] = {"blk.0.ffn_up_exps.weight", "blk.1.ffn_up_exps.weight",
+                                        "blk.2.ffn_up_exps.weight", "blk.3.ffn_up_exps.weight"};
+    struct hand_model hand = plain_model();
     uint64_t device;
     hand.model.description.layers = hand.layers;
-    /* 8 GiB of weights and 2 of cache fit into 24 GiB as they are. */
-    struct mt_estimate *estimate = open_estimate(&hand, &device, 24, 0, "llama.cpp@11434");
-    assert_int_equal(estimate->settings.context_tokens, 131072);
-    assert_int_equal(estimate->verdict, MT_VERDICT_FITS);
-    mt_estimate_destroy(estimate);
-    /* Of 10 GiB one stays free, 8 are weights: less than 1 GiB is left for cache and context. */
-    estimate = open_estimate(&hand, &device, 10, 0, "llama.cpp@11434");
-    assert_in_range(estimate->settings.context_tokens, 4096, 65536);
-    assert_int_equal(hand_model_bytes(estimate, "host", MT_CATEGORY_WEIGHTS, NULL), 0);
-    assert_int_equal(estimate->verdict, MT_VERDICT_FITS);
-    mt_estimate_destroy(estimate);
-    /* Of 8 GiB 7 are to be used: three layers, and the output. */
-    estimate = open_estimate(&hand, &device, 8, 0, "llama.cpp@11434");
-    assert_int_equal(estimate->settings.context_tokens, 4096);
-    assert_int_equal(estimate->settings.gpu_layers, 4);
+    hand.model.description.experts = 32;
+    for (uint32_t i = 0; i < 4; i++)
+        hand_model_tensor(&hand, names[i], "f16", 1 << 10, 1 << 15, 32, i, MT_TENSOR_EXPERTS);
+    struct mt_estimate *estimate = open_estimate(&hand, &device, 6, 4096, "llama.cpp@11434");
+    assert_int_equal(estimate->settings.cpu_moe_layers, 2);
     assert_int_equal(estimate->verdict, MT_VERDICT_SPILLS);
+    assert_int_equal(hand_model_bytes(estimate, "gpu:0", MT_CATEGORY_WEIGHTS, NULL), UINT64_C(4)
+                                                                                         << 30);
+    assert_non_null(strstr(estimate->flags, "--n-cpu-moe 2"));
     mt_estimate_destroy(estimate);
 }
 
-static void test_what_was_given_is_not_shrunk_and_then_cannot_be(void **state)
+static void test_layers_that_were_asked_for_do_not_leave_the_device(void **state)
 {
     (void)state;
     struct hand_model hand = large_model();
@@ -218,10 +214,6 @@ static void test_what_was_given_is_not_shrunk_and_then_cannot_be(void **state)
     struct mt_estimate *estimate = open_estimate(&hand, &device, 8, 16384, "llama.cpp@11434");
     assert_int_equal(estimate->settings.context_tokens, 16384);
     assert_int_equal(estimate->verdict, MT_VERDICT_SPILLS);
-    mt_estimate_destroy(estimate);
-    /* Versions before that. */
-    estimate = open_estimate(&hand, &device, 8, 16384, "llama.cpp@7000");
-    assert_int_equal(estimate->verdict, MT_VERDICT_CANNOT);
     mt_estimate_destroy(estimate);
     struct mt_predict_settings settings = {.context_tokens = 4096,
                                            .sequences = 1,
@@ -252,8 +244,8 @@ int main(void)
         cmocka_unit_test(test_flash_attention_is_off_where_a_device_does_not_know_the_head_size),
         cmocka_unit_test(test_contradictions_are_refused_with_the_nearest_setting),
         cmocka_unit_test(test_flags_are_spelled_as_the_version_spells_them),
-        cmocka_unit_test(test_an_open_context_shrinks_before_layers_leave_the_device),
-        cmocka_unit_test(test_what_was_given_is_not_shrunk_and_then_cannot_be),
+        cmocka_unit_test(test_experts_leave_the_device_before_whole_layers),
+        cmocka_unit_test(test_layers_that_were_asked_for_do_not_leave_the_device),
         cmocka_unit_test(test_a_projector_alone_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: MIT */
+/* Scores the predictor of llama.cpp against what the engine itself planned (oracle.csv).
+ *
+ * usage: conformance_oracle ORACLE.csv FLOORS.csv SHAPES_FOLDER [--worst N] [--only TEXT]
+ *
+ * Prints the error board: for each build, family, category and role of a place how many buffers are
+ * exact, and how wrong the others are. A floor that is not reached is a failed TAP line. */
+#include <memtally/error.h>
+#include <memtally/model_file.h>
+#include <memtally/predict.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEVICES_MAX 8
+#define SHAPES_MAX  128
+#define GROUPS_MAX  512
+#define MIB         1048576.0
+/* Below this share of a buffer the difference is the rounding of what was read. */
+#define EXACT_SHARE 0.0005
+#define DEVICE_SIZE (UINT64_C(512) << 30)
+
+enum kind { MODEL, CONTEXT, COMPUTE, KINDS };
+static const char *const kind_names[KINDS] = {"weights", "cache", "compute"};
+
+struct point {
+    char shape[48];
+    char build[16];
+    char tool[16];
+    char line[256]; /* the whole key, to be named by */
+    uint64_t context;
+    uint64_t ubatch;
+    uint64_t sequences;
+    int flash;
+    char type_k[12];
+    char type_v[12];
+    size_t devices;
+    char layers[12];
+    double planned[KINDS][DEVICES_MAX + 1];
+};
+
+struct shape {
+    char name[48];
+    struct mt_model *model;
+};
+
+struct group {
+    char name[96];
+    double *errors; /* shares of the buffer, with sign */
+    size_t n;
+    size_t capacity;
+    size_t exact;
+    size_t covered;
+    size_t below;
+};
+
+struct board {
+    struct group groups[GROUPS_MAX];
+    size_t n;
+};
+
+struct scoring {
+    const char *folder;
+    const char *only;
+    int worst; /* how many of the worst buffers to name */
+    struct shape shapes[SHAPES_MAX];
+    size_t n_shapes;
+    struct board board;
+    size_t points;
+    size_t failed;
+};
+
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "conformance_oracle: %s: %s\n", what, why);
+    exit(2);
+}
+
+static struct mt_model *model_of(struct scoring *scoring, const char *name)
+{
+    for (size_t i = 0; i < scoring->n_shapes; i++)
+        if (strcmp(scoring->shapes[i].name, name) == 0)
+            return scoring->shapes[i].model;
+    if (scoring->n_shapes == SHAPES_MAX)
+        die(name, "too many shapes");
+    struct shape *shape = &scoring->shapes[scoring->n_shapes++];
+    char path[4096];
+    struct mt_error error = {0};
+    snprintf(shape->name, sizeof shape->name, "%s", name);
+    snprintf(path, sizeof path, "%s/%s.gguf", scoring->folder, name);
+    if (mt_model_open(path, NULL, &shape->model, &error) < 0)
+        die(path, error.text);
+    return shape->model;
+}
+
+static int next_field(char **at, char *out, size_t size)
+{
+    size_t length = strcspn(*at, ",\n");
+    if (length >= size)
+        return -1;
+    memcpy(out, *at, length);
+    out[length] = 0;
+    *at += length + ((*at)[length] == ',');
+    return 0;
+}
+
+static uint64_t next_number(char **at)
+{
+    char text[32];
+    return next_field(at, text, sizeof text) < 0 ? 0 : strtoull(text, NULL, 10);
+}
+
+static int next_list(char **at, double *numbers, size_t n)
+{
+    char *end = *at;
+    for (size_t i = 0; i < n; i++) {
+        *at += strspn(*at, " ");
+        numbers[i] = **at == '-' ? NAN : strtod(*at, &end);
+        if (**at == '-')
+            end = *at + 1;
+        if (end == *at)
+            return -1;
+        *at = end;
+    }
+    *at += **at == ',';
+    return 0;
+}
+
+static int read_point(char *line, struct point *point)
+{
+    char flash[8];
+    char *at = line;
+    if (next_field(&at, point->shape, sizeof point->shape) < 0 ||
+        next_field(&at, point->build, sizeof point->build) < 0 ||
+        next_field(&at, point->tool, sizeof point->tool) < 0)
+        return -1;
+    point->context = next_number(&at);
+    point->ubatch = next_number(&at);
+    point->sequences = next_number(&at);
+    if (next_field(&at, flash, sizeof flash) < 0 ||
+        next_field(&at, point->type_k, sizeof point->type_k) < 0 ||
+        next_field(&at, point->type_v, sizeof point->type_v) < 0)
+        return -1;
+    point->flash = strcmp(flash, "on") == 0;
+    point->devices = (size_t)next_number(&at);
+    if (next_field(&at, point->layers, sizeof point->layers) < 0 || point->devices > DEVICES_MAX)
+        return -1;
+    snprintf(point->line, sizeof point->line, "%.*s", (int)(at - line - 1), line);
+    for (int kind = 0; kind < KINDS; kind++)
+        if (next_list(&at, point->planned[kind], point->devices + 1) < 0)
+            return -1;
+    return 0;
+}
+
+static uint64_t gpu_layers(const struct point *point, const struct mt_model_description *d)
+{
+    if (strcmp(point->layers, "all") == 0)
+        return MT_ALL;
+    return strcmp(point->layers, "half") == 0 ? d->n_layers / 2 : 0;
+}
+
+static enum mt_program program_of(const struct point *point)
+{
+    if (strcmp(point->tool, "server") == 0)
+        return MT_PROGRAM_SERVER;
+    return strcmp(point->tool, "fit-params") == 0 ? MT_PROGRAM_FIT_PARAMS : MT_PROGRAM_BENCH;
+}
+
+static struct mt_estimate *plan(struct scoring *scoring, const struct point *point)
+{
+    uint64_t sizes[DEVICES_MAX];
+    char engine[40];
+    struct mt_model *model = model_of(scoring, point->shape);
+    for (size_t i = 0; i < DEVICES_MAX; i++)
+        sizes[i] = DEVICE_SIZE;
+    snprintf(engine, sizeof engine, "llama.cpp@%s", point->build);
+    struct mt_predict_settings settings = {
+        .engine = engine,
+        .program = program_of(point),
+        .context_tokens = point->context,
+        .batch = 2048,
+        .ubatch = point->ubatch,
+        .sequences = point->sequences,
+        .kv_type_k = point->type_k,
+        .kv_type_v = point->type_v,
+        .flash_attention = point->flash ? MT_SWITCH_ON : MT_SWITCH_OFF,
+        .unified_kv = MT_SWITCH_OFF,
+        .has_gpu_layers = 1,
+        .gpu_layers = gpu_layers(point, mt_model_describe(model)),
+        .mla_mode = MT_UNKNOWN,
+        .device_bytes = sizes,
+        .n_devices = point->devices,
+    };
+    struct mt_estimate *estimate = NULL;
+    struct mt_error error = {0};
+    if (mt_estimate_create(model, &settings, &estimate, &error) < 0) {
+        printf("# %s: %s\n", point->line, error.text);
+        scoring->failed++;
+        return NULL;
+    }
+    return estimate;
+}
+
+struct figure {
+    double bytes;
+    double low;
+    double high;
+};
+
+static int counts_for(const struct mt_estimate_term *term, enum kind kind)
+{
+    switch (kind) {
+    case MODEL:
+        return term->category == MT_CATEGORY_WEIGHTS;
+    case CONTEXT:
+        return term->category == MT_CATEGORY_KV_CACHE ||
+               term->category == MT_CATEGORY_RECURRENT_STATE;
+    default:
+        return strstr(term->rule, "/compute_buffer") != NULL;
+    }
+}
+
+static struct figure figure_of(const struct mt_estimate *estimate, const char *place,
+                               enum kind kind)
+{
+    struct figure sum = {0};
+    for (size_t i = 0; i < estimate->n_terms; i++) {
+        const struct mt_estimate_term *term = &estimate->terms[i];
+        if (strcmp(term->place, place) != 0 || !counts_for(term, kind))
+            continue;
+        sum.bytes += (double)term->bytes;
+        sum.low += (double)term->low_bytes;
+        sum.high += (double)term->high_bytes;
+    }
+    return sum;
+}
+
+static struct group *group_of(struct board *board, const char *name)
+{
+    for (size_t i = 0; i < board->n; i++)
+        if (strcmp(board->groups[i].name, name) == 0)
+            return &board->groups[i];
+    if (board->n == GROUPS_MAX)
+        die(name, "too many groups");
+    struct group *group = &board->groups[board->n++];
+    snprintf(group->name, sizeof group->name, "%s", name);
+    return group;
+}
+
+static void add(struct group *group, double error, int exact, int covered, int below)
+{
+    if (group->n == group->capacity) {
+        group->capacity = group->capacity ? group->capacity * 2 : 64;
+        group->errors = realloc(group->errors, group->capacity * sizeof *group->errors);
+        if (!group->errors)
+            die(group->name, strerror(errno));
+    }
+    group->errors[group->n++] = error;
+    group->exact += (size_t)exact;
+    group->covered += (size_t)covered;
+    group->below += (size_t)below;
+}
+
+static const char *role_of(const struct point *point, size_t i)
+{
+    if (i == point->devices)
+        return "host";
+    if (point->devices == 1)
+        return "only";
+    return i == 0 ? "first" : i + 1 == point->devices ? "last" : "middle";
+}
+
+/* Whole MiB cannot tell more than whole MiB; digits behind the point are worth what they say. */
+static double rounding(enum kind kind, double planned)
+{
+    if (kind != COMPUTE)
+        return 1.0;
+    return fabs(planned * 100 - round(planned * 100)) < 1e-6 ? 0.0051 : 0.0001;
+}
+
+static void score(struct scoring *scoring, const struct point *point, const char *architecture,
+                  enum kind kind, size_t i, const struct figure *figure)
+{
+    double planned = point->planned[kind][i];
+    if (isnan(planned))
+        return;
+    double ours = figure->bytes / MIB;
+    double slack = rounding(kind, planned);
+    double difference = ours - planned;
+    if (kind != COMPUTE) /* those were cut off, not rounded */
+        difference = ours < planned ? ours - planned : ours - planned < 1 ? 0 : ours - planned - 1;
+    int exact = fabs(difference) <= slack || fabs(difference) <= planned * EXACT_SHARE;
+    int covered = figure->low / MIB <= planned + slack && figure->high / MIB >= planned - slack;
+    int below = figure->high / MIB < planned - slack;
+    double error = planned > 0 ? difference / planned : ours > 0 ? 1.0 : 0.0;
+    const char *all = strcmp(point->layers, "all") == 0 ? "all" : "part";
+    char name[96];
+    snprintf(name, sizeof name, "%s %s %s %s %s", point->build, architecture, kind_names[kind],
+             role_of(point, i), all);
+    add(group_of(&scoring->board, name), exact ? 0 : error, exact, covered, below);
+    snprintf(name, sizeof name, "%s * %s %s %s", point->build, kind_names[kind],
+             i == point->devices ? "host" : "device", all);
+    add(group_of(&scoring->board, name), exact ? 0 : error, exact, covered, below);
+    if (!exact && scoring->worst)
+        printf("# off %+8.3f%% %10.4f for %10.4f MiB %s %s %s\n", error * 100, ours, planned,
+               kind_names[kind], role_of(point, i), point->line);
+}
+
+static void score_point(struct scoring *scoring, const struct point *point)
+{
+    struct mt_estimate *estimate = plan(scoring, point);
+    if (!estimate)
+        return;
+    const char *architecture = mt_model_describe(model_of(scoring, point->shape))->architecture;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (size_t i = 0; i <= point->devices; i++) {
+            char place[16] = "host";
+            if (i < point->devices)
+                snprintf(place, sizeof place, "gpu:%zu", i);
+            struct figure figure = figure_of(estimate, place, (enum kind)kind);
+            score(scoring, point, architecture, (enum kind)kind, i, &figure);
+        }
+    scoring->points++;
+    mt_estimate_destroy(estimate);
+}
+
+static void score_file(struct scoring *scoring, const char *path)
+{
+    char line[2048];
+    FILE *file = fopen(path, "r");
+    if (!file || !fgets(line, sizeof line, file))
+        die(path, "cannot be read");
+    while (fgets(line, sizeof line, file)) {
+        struct point point = {0};
+        if (scoring->only && !strstr(line, scoring->only))
+            continue;
+        if (read_point(line, &point) < 0)
+            die(path, line);
+        score_point(scoring, &point);
+    }
+    fclose(file);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = fabs(*(const double *)a);
+    double y = fabs(*(const double *)b);
+    return (x > y) - (x < y);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct group *)a)->name, ((const struct group *)b)->name);
+}
+
+static double exact_percent(const struct group *group)
+{
+    return 100.0 * (double)group->exact / (double)group->n;
+}
+
+static void print_board(struct board *board)
+{
+    qsort(board->groups, board->n, sizeof *board->groups, by_name);
+    printf("# %-44s %6s %7s %8s %8s %8s %7s %5s\n", "build family category role layers", "n",
+           "exact%", "median%", "p95%", "worst%", "band%", "below");
+    for (size_t i = 0; i < board->n; i++) {
+        struct group *g = &board->groups[i];
+        qsort(g->errors, g->n, sizeof *g->errors, by_size);
+        printf("# %-44s %6zu %7.2f %8.3f %8.3f %+8.2f %7.2f %5zu\n", g->name, g->n,
+               exact_percent(g), 100 * fabs(g->errors[g->n / 2]),
+               100 * fabs(g->errors[(size_t)((double)g->n * 0.95)]), 100 * g->errors[g->n - 1],
+               100.0 * (double)g->covered / (double)g->n, g->below);
+    }
+}
+
+/* A floor: group, the least percentage that is exact, of bands that cover, and the most buffers
+ * whose band lies below what was planned. */
+static int check_floor(struct board *board, char *line, int number)
+{
+    char name[96];
+    char *at = line;
+    if (next_field(&at, name, sizeof name) < 0)
+        return 1;
+    double exact = strtod(at, &at);
+    double covered = strtod(at + 1, &at);
+    double below = strtod(at + 1, &at);
+    const struct group *g = group_of(board, name);
+    int ok = g->n && exact_percent(g) >= exact &&
+             100.0 * (double)g->covered / (double)g->n >= covered && (double)g->below <= below;
+    printf("%sok %d - %s: at least %.2f%% exact, %.2f%% in their bands, at most %.0f below\n",
+           ok ? "" : "not ", number, name, exact, covered, below);
+    return !ok;
+}
+
+static int check_floors(struct board *board, const char *path)
+{
+    char line[512];
+    int n = 0;
+    int failed = 0;
+    FILE *file = fopen(path, "r");
+    if (!file)
+        die(path, strerror(errno));
+    while (fgets(line, sizeof line, file))
+        if (line[0] != '#' && line[0] != '\n')
+            failed += check_floor(board, line, ++n);
+    fclose(file);
+    printf("1..%d\n", n);
+    return failed;
+}
+
+int main(int argc, char **argv)
+{
+    static struct scoring scoring;
+    if (argc < 4)
+        die("usage", "conformance_oracle ORACLE FLOORS SHAPES [--worst] [--only TEXT]");
+    scoring.folder = argv[3];
+    for (int i = 4; i < argc; i++) {
+        if (strcmp(argv[i], "--worst") == 0)
+            scoring.worst = 1;
+        else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
+            scoring.only = argv[++i];
+    }
+    score_file(&scoring, argv[1]);
+    print_board(&scoring.board);
+    printf("# %zu points, %zu could not be planned\n", scoring.points, scoring.failed);
+    return scoring.only ? 0 : check_floors(&scoring.board, argv[2]) != 0;
+}
