@@ -311,7 +311,7 @@ static double width_of(const struct mt_llama_plan *plan)
     const struct mt_model_description *d = plan->in->d;
     if (!is_known(d->architecture))
         return 0.2;
-    return d->kv_lora_rank ? 0.05 : 0.01;
+    return d->kv_lora_rank ? 0.1 : 0.01;
 }
 
 /* What the buffer may have beyond that: in some builds logits did not fit where the masks had been;
