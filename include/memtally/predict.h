@@ -173,10 +173,10 @@ struct mt_estimate {
 };
 
 /* Makes an estimate. On success the caller owns *estimate; mt_estimate_destroy() frees it. The
- * model must live as long. Where the settings do not say how many layers go to devices, these have
- * no room for all, and the engine then leaves some on the host (llama.cpp and its kin), the
- * estimate is the one with the most on the devices, experts leaving first: SPILLS, its settings and
- * flags say what lies where.
+ * model must live as long. Where the devices have no room for the whole model, the settings leave
+ * open how many layers go to them, and the engine can leave some on the host (llama.cpp and its
+ * kin), the estimate is of what does run: a context that was left open becomes smaller as the
+ * engine's version would make it, then experts and whole layers stay on the host: SPILLS.
  * Errors: MT_EARG (settings that contradict each other, or that the engine or its version does not
  * know; the text names the nearest one that it does), MT_ENOTFOUND (no such engine),
  * MT_EUNSUPPORTED (the engine cannot load such a model), MT_ELIMIT, MT_ENOMEM. */

@@ -91,9 +91,9 @@ static void put_settings(const struct mt_predict_settings *settings,
     put_word(&text, "K", settings->kv_type_k);
     put_word(&text, "V", settings->kv_type_v);
     put_word(&text, "flash attention", switches[settings->flash_attention]);
-    if (settings->has_gpu_layers && settings->gpu_layers == MT_ALL)
+    if (settings->n_devices && settings->gpu_layers == MT_ALL)
         put_word(&text, "gpu layers", "all");
-    else if (settings->has_gpu_layers && settings->n_devices)
+    else if (settings->n_devices && settings->gpu_layers)
         mt_strbuf_printf(&text, ", gpu layers %" PRIu64, settings->gpu_layers);
     if (settings->memory_share > 0)
         mt_strbuf_printf(&text, ", memory share %.3g", settings->memory_share);

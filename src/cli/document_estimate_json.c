@@ -35,7 +35,8 @@ static const char *switch_name(enum mt_switch value)
 static void put_placement(const struct mt_predict_settings *settings, struct mt_json *json)
 {
     static const char *const splits[] = {"layer", "row", "none"};
-    put_layers(json, "gpu_layers", settings->has_gpu_layers, settings->gpu_layers);
+    put_layers(json, "gpu_layers", settings->has_gpu_layers || settings->n_devices,
+               settings->gpu_layers);
     mt_json_text(json, "split", splits[settings->split]);
     mt_json_begin_array(json, "tensor_split");
     for (size_t i = 0; i < settings->n_tensor_split; i++)
@@ -104,7 +105,10 @@ static void put_answer(const struct cli_document_answer *answer, struct mt_json 
         return;
     mt_json_begin_object(json, "answer");
     mt_json_text(json, "goal", answer->goal);
-    put_if_any(json, answer->is_size ? "bytes" : "value", answer->value);
+    if (answer->is_size)
+        put_if_any(json, "bytes", answer->value);
+    else
+        put_if_any(json, "value", answer->value);
     mt_json_text(json, "limit", answer->limit);
     mt_json_end(json);
 }

@@ -158,6 +158,8 @@ static int check_line(struct words line, struct mt_engine *engine, const char *t
 {
     uint64_t offset = (uint64_t)(line.at - text);
     struct words rest = line;
+    if (length_of(line) && is_blank(*line.at) && length_of(trimmed(line)))
+        return mt_fail(error, MT_EFORMAT, offset, "engine table: a line starts with a blank");
     struct words key = next_word(&rest);
     if (!length_of(key) || *key.at == '#')
         return 0;
@@ -261,11 +263,15 @@ int mt_engine_value(const struct mt_engine *engine, const char *key, struct mt_e
     struct words all = {engine->text, engine->text + engine->length};
     struct words line;
     struct mt_engine_version best = {0};
+    size_t length = strlen(key);
     int found = 0;
     while (next_line(&all, &line)) {
         struct mt_engine_version since;
-        if (!equals(next_word(&line), key))
+        /* Most lines are of another key; keys stand at the start of theirs. */
+        if (length_of(line) <= length || !is_blank(line.at[length]) ||
+            memcmp(line.at, key, length) != 0)
             continue;
+        line.at += length;
         struct words since_word = next_word(&line);
         if (parse_version(since_word, &since) < 0 || compare_versions(&since, &engine->version) > 0)
             continue;

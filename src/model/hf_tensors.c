@@ -355,9 +355,12 @@ static int choose_type(struct mt_hf_build *build)
             continue;
         return 0;
     }
-    build->type = MT_ST_BF16;
-    return build->list ? mt_model_note(build->model, "config.json does not say what type the "
-                                                     "weights have: they are taken as bf16.")
+    /* Configurations from before there was such a field are of models that were stored so. */
+    build->type = mt_hf_trait(build, MT_HF_ALL_BIAS) ? MT_ST_F32 : MT_ST_BF16;
+    return build->list ? mt_model_note(build->model,
+                                       "config.json does not say what type the "
+                                       "weights have: they are taken as %s.",
+                                       mt_st_type_name(build->type))
                        : 0;
 }
 

@@ -257,7 +257,7 @@ static void note_description(struct mt_sheet *sheet, const struct mt_model_descr
 }
 
 static int fill(struct box *box, const struct mt_model *model,
-                const struct mt_predict_settings *settings, const char *spills,
+                const struct mt_predict_settings *settings, const struct mt_estimate_why *why,
                 struct mt_error *error)
 {
     struct mt_sheet *sheet = &box->sheet;
@@ -283,19 +283,22 @@ static int fill(struct box *box, const struct mt_model *model,
     result = predictor->predict(&input, sheet, error);
     if (result < 0)
         return result;
-    if (spills)
-        mt_sheet_spills(sheet, "%s", spills);
+    if (why && why->spills)
+        mt_sheet_spills(sheet, "%s", why->spills);
+    if (why && why->note)
+        mt_sheet_note(sheet, "%s", why->note);
     result = close_sheet(box, input.d);
     return result < 0 ? mt_fail(error, result, MT_NO_OFFSET, "out of memory") : 0;
 }
 
 int mt_estimate_once(const struct mt_model *model, const struct mt_predict_settings *settings,
-                     const char *spills, struct mt_estimate **estimate, struct mt_error *error)
+                     const struct mt_estimate_why *why, struct mt_estimate **estimate,
+                     struct mt_error *error)
 {
     struct box *box = calloc(1, sizeof *box);
     if (!box)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    int result = fill(box, model, settings, spills, error);
+    int result = fill(box, model, settings, why, error);
     if (result < 0)
         mt_estimate_destroy(&box->estimate);
     else

@@ -22,7 +22,7 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
     if (!settings->n_devices)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "%s runs on devices alone: a device's size is needed", engine->name);
-    if (settings->memory_share)
+    if (settings->memory_share != 0)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "%s takes no share of a device; the nearest is gpu_split", engine->name);
     if (settings->weight_type && strcmp(settings->weight_type, "auto"))
@@ -136,8 +136,8 @@ static void gather(const struct mt_predict_input *in, const struct mt_torch_plac
             continue;
         totals->weights += place->layer_bytes[i];
         if (i < place->n_layers) {
-            totals->cache += cache_bytes(in, i);
-            totals->state += state_bytes(in, i);
+            totals->cache = mt_add(totals->cache, cache_bytes(in, i));
+            totals->state = mt_add(totals->state, state_bytes(in, i));
         }
     }
 }
@@ -159,7 +159,7 @@ static int divide(const struct mt_predict_input *in, struct mt_torch_place *plac
         limits[i] = settings->device_bytes[i] > taken ? settings->device_bytes[i] - taken : 0;
     }
     for (uint64_t i = 0; more && i < place->n_layers; i++)
-        more[i] = cache_bytes(in, i) + state_bytes(in, i);
+        more[i] = mt_add(cache_bytes(in, i), state_bytes(in, i));
     if (limits && more)
         mt_torch_place_fill(place, more, limits, settings->n_devices);
     int failed = !limits || !more;

@@ -47,7 +47,7 @@ static int reserve(const struct mt_llama_plan *plan, int single_tokens,
         net.mixed_embeddings = mt_engine_has(engine, "compute.embeddings", "mixed");
         net.late_rows = plan->in->d->architecture &&
                         mt_engine_has(engine, "compute.rows.late", plan->in->d->architecture);
-        net.one_state_gather = mt_engine_has(engine, "compute.states", "together");
+        net.older_parts = mt_engine_has(engine, "compute.parts", "older");
         net.pins_norms = plan->in->settings->program != MT_PROGRAM_FIT_PARAMS &&
                          (plan->all_on_devices || net.tokens < 32);
         *knowledge = mt_net_build(&net);

@@ -189,13 +189,11 @@ struct mt_node *mt_net_embedding(struct mt_net *net, unsigned traits)
         mix_embeddings(net);
     if (traits & MT_NET_SCALES_EMBEDDING)
         x = mt_op_map(g, x, NULL);
-    if (traits & MT_NET_SCALES_TOKENS) {
-        struct mt_node *scales = NULL;
-        if (net->mixed_embeddings)
-            scales = mt_op_input(g, MT_TYPE_F32, (uint64_t[4]){1, net->tokens, 1, 1});
-        x = mt_op_map(g, x, scales);
-    }
+    if (net->mixed_embeddings && traits & MT_NET_SCALES_TOKENS)
+        x = mt_op_map(g, x, mt_op_input(g, MT_TYPE_F32, (uint64_t[4]){1, net->tokens, 1, 1}));
     mt_graph_expand(g, x);
+    if (!net->mixed_embeddings && traits & MT_NET_SCALES_TOKENS)
+        x = mt_op_map(g, x, NULL);
     return x;
 }
 

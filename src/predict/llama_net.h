@@ -170,7 +170,7 @@ struct mt_net {
     int mixed_embeddings; /* the batch may mix tokens with embeddings: two more inputs */
     int late_rows;        /* hybrids pick the rows of the output after the last layer */
     int windows_rotate_plainly; /* the file's frequencies are for global layers alone */
-    int one_state_gather; /* states of all sequences are gathered at once */
+    int older_parts;      /* some parts as build 9840 has them: states gathered apart, ... */
     struct mt_net_cache global;
     struct mt_net_cache windowed;
     struct mt_node *positions;

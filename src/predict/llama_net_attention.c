@@ -320,6 +320,8 @@ struct mt_node *mt_net_gated_attention(struct mt_net *net, struct mt_node *x, si
     qkv.k = mt_net_rope(net, qkv.k, il);
     x = mt_net_attend(net, &qkv, il, NULL);
     gate = mt_op_cont(g, gate, size * l->heads, n, 1);
+    if (net->older_parts && net->d->position_streams == 1)
+        gate = mt_op_reshape(g, gate, size * l->heads, n, 1, 1);
     x = mt_op_map(g, x, mt_op_map(g, gate, NULL));
     return mt_net_project(net, x, il, MT_SLOT_ATTN_OUT, embedding);
 }

@@ -116,7 +116,7 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
         settings->batched_tokens = class_number(engine, "chunk", device, 0, 4096);
     if (!settings->sequences)
         settings->sequences = batch;
-    if (!settings->memory_share)
+    if (settings->memory_share == 0)
         settings->memory_share = static_share(
             engine, settings, batch < settings->sequences ? batch : settings->sequences);
     if (!(settings->memory_share > 0 && settings->memory_share < 1))
@@ -131,14 +131,16 @@ static struct cell cell_of(const struct mt_predict_input *in, const struct mt_to
     struct cell cell = {0};
     for (uint64_t i = stage->first; i < stage->end && i < in->d->n_layers; i++) {
         const struct mt_model_layer *layer = &in->d->layers[i];
-        cell.state += mt_torch_state_bytes(in->d, layer, in->settings->tensor_parallel, 2, 4,
-                                           in->settings->draft_tokens);
+        cell.state =
+            mt_add(cell.state, mt_torch_state_bytes(in->d, layer, in->settings->tensor_parallel, 2,
+                                                    4, in->settings->draft_tokens));
         if (layer->cache_layer != i)
             continue;
         uint64_t bytes = mt_torch_token_bytes(layer, type, in->settings->tensor_parallel);
         int is_short = layer->window && (layer->attention == MT_ATTENTION_SLIDING ||
                                          layer->attention == MT_ATTENTION_CHUNKED);
-        *(is_short ? &cell.window : &cell.full) += bytes;
+        uint64_t *sum = is_short ? &cell.window : &cell.full;
+        *sum = mt_add(*sum, bytes);
     }
     if (!cell.full) { /* with windowed layers alone there is one pool */
         cell.full = cell.window;
@@ -273,7 +275,7 @@ static void fill_pool(const struct mt_predict_input *in, const struct rank *rank
         .requested_bytes = rank->requested,
         .weights_bytes = rank->weights.bytes,
         .activations_bytes = 0,
-        .other_bytes = context,
+
         .pool_bytes = rank->left,
         .bytes_per_token = rank->cell.full,
         .pool_tokens = rank->tokens,

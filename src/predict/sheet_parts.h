@@ -33,14 +33,21 @@ struct mt_sheet {
     int failed;
 };
 
-/* mt_estimate_create() without looking for another placement where devices have no room. `spills`
- * is the reason why it is not the placement that was meant, or NULL. */
-int mt_estimate_once(const struct mt_model *model, const struct mt_predict_settings *settings,
-                     const char *spills, struct mt_estimate **estimate, struct mt_error *error);
+/* Why an estimate is not of the settings as they were meant; texts or NULL. */
+struct mt_estimate_why {
+    const char *spills; /* reason of a verdict SPILLS */
+    const char *note;
+};
 
-/* Replaces an estimate that CANNOT be, of an engine that puts layers on the host where devices have
- * no room for all of them, by the one with the most on the devices; leaves it where that does not
- * help, or where the settings say themselves what goes where. */
+/* mt_estimate_create() without looking for another placement where devices have no room. `why` may
+ * be NULL. */
+int mt_estimate_once(const struct mt_model *model, const struct mt_predict_settings *settings,
+                     const struct mt_estimate_why *why, struct mt_estimate **estimate,
+                     struct mt_error *error);
+
+/* Replaces an estimate that CANNOT be because devices have no room, of an engine that can leave
+ * layers on the host, by the one with the most on the devices; leaves it where that does not help,
+ * or where the settings say what goes where. */
 int mt_estimate_spill(const struct mt_model *model, const struct mt_predict_settings *settings,
                       struct mt_estimate **estimate, struct mt_error *error);
 

@@ -12,9 +12,14 @@ uint64_t mt_ceil_div(uint64_t a, uint64_t b)
 uint64_t mt_mul(uint64_t a, uint64_t b)
 {
     uint64_t product;
-    if (__builtin_mul_overflow(a, b, &product) || product > UINT64_MAX / 4)
-        return UINT64_MAX / 4;
+    if (__builtin_mul_overflow(a, b, &product) || product > MT_FAR)
+        return MT_FAR;
     return product;
+}
+
+uint64_t mt_add(uint64_t a, uint64_t b)
+{
+    return a < MT_FAR && b < MT_FAR - a ? a + b : MT_FAR;
 }
 
 uint64_t mt_scale(uint64_t bytes, double factor)
@@ -22,7 +27,7 @@ uint64_t mt_scale(uint64_t bytes, double factor)
     double scaled = (double)bytes * factor;
     if (!(scaled > 0))
         return 0;
-    return scaled < 4e18 ? (uint64_t)(scaled + 0.5) : UINT64_MAX / 4;
+    return scaled < (double)MT_FAR ? (uint64_t)(scaled + 0.5) : MT_FAR;
 }
 
 double mt_gib(uint64_t bytes)
@@ -106,7 +111,7 @@ uint64_t mt_torch_token_bytes(const struct mt_model_layer *layer, const struct m
     case MT_ATTENTION_LATENT:
         if (cell->latent_bytes)
             return cell->latent_bytes;
-        return mt_scale(layer->key_size + layer->value_size, cell->bytes);
+        return mt_scale(mt_add(layer->key_size, layer->value_size), cell->bytes);
     case MT_ATTENTION_GLOBAL:
     case MT_ATTENTION_SLIDING:
     case MT_ATTENTION_CHUNKED:
@@ -114,8 +119,8 @@ uint64_t mt_torch_token_bytes(const struct mt_model_layer *layer, const struct m
     }
     uint64_t heads =
         layer->kv_heads > tensor_parallel ? mt_ceil_div(layer->kv_heads, tensor_parallel) : 1;
-    uint64_t head = mt_scale(layer->key_size + layer->value_size, cell->bytes);
-    return mt_mul(heads, head + (layer->value_size ? 2 : 1) * cell->bytes_of_head);
+    uint64_t head = mt_scale(mt_add(layer->key_size, layer->value_size), cell->bytes);
+    return mt_mul(heads, mt_add(head, (layer->value_size ? 2 : 1) * cell->bytes_of_head));
 }
 
 uint64_t mt_torch_state_element_bytes(const struct mt_model_description *d)
@@ -132,13 +137,13 @@ uint64_t mt_torch_state_element_bytes(const struct mt_model_description *d)
 static uint64_t conv_channels(const struct mt_model_description *d,
                               const struct mt_model_layer *layer)
 {
-    uint64_t groups = mt_mul(2 * d->group_count, d->state_size);
+    uint64_t groups = mt_mul(mt_mul(2, d->group_count), d->state_size);
     switch (layer->recurrence) {
     case MT_RECURRENCE_DELTA_NET:
     case MT_RECURRENCE_MAMBA2:
-        return d->inner_size + groups;
+        return mt_add(d->inner_size, groups);
     case MT_RECURRENCE_KIMI_DELTA:
-        return 3 * d->inner_size;
+        return mt_mul(3, d->inner_size);
     case MT_RECURRENCE_MAMBA:
         return d->inner_size;
     case MT_RECURRENCE_SHORT_CONVOLUTION:
@@ -158,26 +163,26 @@ uint64_t mt_torch_state_bytes(const struct mt_model_description *d,
                           ? d->short_conv_cache
                           : d->conv_kernel;
     uint64_t channels = mt_ceil_div(conv_channels(d, layer), tensor_parallel);
-    uint64_t conv = mt_mul(mt_mul((kernel ? kernel - 1 : 0) + rows, channels), conv_bytes);
+    uint64_t conv = mt_mul(mt_mul(mt_add(kernel ? kernel - 1 : 0, rows), channels), conv_bytes);
     if (layer->recurrence == MT_RECURRENCE_NONE ||
         layer->recurrence == MT_RECURRENCE_SHORT_CONVOLUTION)
         return layer->recurrence == MT_RECURRENCE_NONE ? 0 : conv;
     uint64_t state = mt_mul(mt_ceil_div(d->inner_size, tensor_parallel), d->state_size);
-    return conv + mt_mul(state, state_bytes);
+    return mt_add(conv, mt_mul(state, state_bytes));
 }
 
 /* Elements that a token needs inside the feed-forward: gate, up and their product; of experts the
  * rows of all that it is sent to, and those that come back. */
 static uint64_t mlp_width(const struct mt_model_layer *layer, uint64_t embedding, uint64_t parallel)
 {
-    uint64_t dense = 3 * mt_ceil_div(layer->ff_length, parallel);
+    uint64_t dense = mt_mul(3, mt_ceil_div(layer->ff_length, parallel));
     if (!layer->experts)
         return dense;
     uint64_t inner = mt_ceil_div(layer->expert_ff_length, parallel);
-    uint64_t first = 2 * inner > embedding ? 2 * inner : embedding;
-    uint64_t routed = mt_mul(layer->experts_used, first + inner);
-    uint64_t shared = 3 * mt_ceil_div(layer->shared_ff_length, parallel);
-    return routed + shared > dense ? routed + shared : dense;
+    uint64_t first = mt_mul(2, inner) > embedding ? mt_mul(2, inner) : embedding;
+    uint64_t routed = mt_mul(layer->experts_used, mt_add(first, inner));
+    uint64_t shared = mt_mul(3, mt_ceil_div(layer->shared_ff_length, parallel));
+    return mt_add(routed, shared) > dense ? mt_add(routed, shared) : dense;
 }
 
 void mt_torch_forward_of(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
@@ -190,7 +195,7 @@ void mt_torch_forward_of(const struct mt_predict_input *in, const struct mt_torc
                       in->settings->tensor_parallel ? in->settings->tensor_parallel : 1);
         widest = width > widest ? width : widest;
     }
-    forward->hidden_bytes = mt_mul(tokens, 4 * 2 * in->d->embedding_length);
-    forward->mlp_bytes = mt_mul(tokens, 2 * widest);
-    forward->bytes = forward->hidden_bytes + forward->mlp_bytes;
+    forward->hidden_bytes = mt_mul(tokens, mt_mul(8, in->d->embedding_length));
+    forward->mlp_bytes = mt_mul(tokens, mt_mul(2, widest));
+    forward->bytes = mt_add(forward->hidden_bytes, forward->mlp_bytes);
 }

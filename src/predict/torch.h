@@ -99,10 +99,11 @@ int mt_torch_complete_kv_type(const struct mt_engine *engine, struct mt_predict_
 
 /* a / b rounded up; b is not 0. */
 uint64_t mt_ceil_div(uint64_t a, uint64_t b);
-/* a * b, UINT64_MAX / 4 where it does not fit: far above any device, and sums of a few still fit.
- */
+/* What no device reaches. Products and sums stop there, so that a few of them still add up. */
+#define MT_FAR (UINT64_C(1) << 60)
 uint64_t mt_mul(uint64_t a, uint64_t b);
-/* bytes * factor. */
+uint64_t mt_add(uint64_t a, uint64_t b);
+/* bytes * factor, up to MT_FAR. */
 uint64_t mt_scale(uint64_t bytes, double factor);
 /* A size in GiB, for formulas. */
 double mt_gib(uint64_t bytes);

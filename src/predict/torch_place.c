@@ -14,7 +14,7 @@ static double growth_of(const struct mt_predict_input *in, const struct mt_torch
     for (uint64_t i = 0; i < in->d->n_tensors; i++) {
         struct mt_model_tensor tensor;
         if (mt_model_tensor_at(in->model, i, &tensor) == 0)
-            file += tensor.bytes;
+            file = mt_add(file, tensor.bytes);
     }
     return file ? (double)all->bytes / (double)file : 1;
 }
@@ -28,7 +28,7 @@ static uint64_t input_of(const struct mt_predict_input *in, double growth)
         if (mt_model_tensor_at(in->model, i, &tensor) == 0 &&
             (tensor.role == MT_TENSOR_TOKEN_EMBEDDING ||
              tensor.role == MT_TENSOR_PER_LAYER_EMBEDDING || tensor.role == MT_TENSOR_INPUT))
-            bytes += mt_scale(tensor.bytes, growth);
+            bytes = mt_add(bytes, mt_scale(tensor.bytes, growth));
     }
     return bytes;
 }
@@ -68,14 +68,14 @@ void mt_torch_place_fill(struct mt_torch_place *place, const uint64_t *more, con
     uint64_t used = place->input == MT_HOST_PLACE ? 0 : place->input_bytes;
     place->host_layers = 0;
     for (uint64_t i = 0; i <= place->n_layers; i++) {
-        uint64_t bytes = place->layer_bytes[i] + (more ? more[i] : 0);
-        while (device < n_devices && used + bytes > limits[device]) {
+        uint64_t bytes = mt_add(place->layer_bytes[i], more ? more[i] : 0);
+        while (device < n_devices && mt_add(used, bytes) > limits[device]) {
             used = 0;
             device++;
         }
         place->device_of[i] = device < n_devices ? (int)device : MT_HOST_PLACE;
         place->host_layers += device >= n_devices;
-        used += bytes;
+        used = mt_add(used, bytes);
     }
 }
 

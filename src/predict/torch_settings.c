@@ -77,6 +77,9 @@ int mt_torch_complete_parallel(const struct mt_model *model, const struct mt_eng
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "pipeline parallel %" PRIu64 " is more than the %" PRIu64 " layers",
                        pipeline, d->n_layers);
+    for (size_t i = 0; i < settings->n_devices; i++)
+        if (settings->device_bytes[i] >= MT_FAR)
+            return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "device %zu is larger than any", i);
     settings->tensor_parallel = tensor;
     settings->pipeline_parallel = pipeline;
     return 0;

@@ -70,7 +70,7 @@ static uint64_t loaded_bytes(const struct mt_model_tensor *tensor, int float_byt
     int is_matrix = tensor->n_dims >= 2 && tensor->dims[0] > 1 &&
                     (tensor->role == MT_TENSOR_LAYER || tensor->role == MT_TENSOR_EXPERTS);
     if (float_bytes == 1 && is_matrix && cut_of(tensor) != CUT_NOT)
-        return tensor->elements + mt_mul(tensor->elements / tensor->dims[0], 4);
+        return mt_add(tensor->elements, mt_mul(tensor->elements / tensor->dims[0], 4));
     return mt_mul(tensor->elements, float_bytes == 1 ? 2 : (uint64_t)float_bytes);
 }
 
@@ -117,11 +117,11 @@ static void add_tensor(const struct mt_predict_input *in, const struct mt_torch_
     uint64_t heads = kv_heads_of(in, tensor);
     switch (cut_of(tensor)) {
     case CUT_NOT:
-        weights->replicated_bytes += bytes;
+        weights->replicated_bytes = mt_add(weights->replicated_bytes, bytes);
         break;
     case CUT_VOCABULARY:
         bytes = mt_ceil_div(padded_vocabulary(tensor, bytes, load->vocabulary_padding), parallel);
-        weights->vocabulary_bytes += bytes;
+        weights->vocabulary_bytes = mt_add(weights->vocabulary_bytes, bytes);
         break;
     case CUT_KV_HEADS:
         bytes = mt_ceil_div(bytes, heads < parallel ? heads : parallel);
@@ -131,8 +131,8 @@ static void add_tensor(const struct mt_predict_input *in, const struct mt_torch_
         break;
     }
     if (tensor->role == MT_TENSOR_EXPERTS && (has(tensor, "_blocks") || has(tensor, "_scales")))
-        weights->mxfp4_bytes += bytes;
-    weights->bytes += bytes;
+        weights->mxfp4_bytes = mt_add(weights->mxfp4_bytes, bytes);
+    weights->bytes = mt_add(weights->bytes, bytes);
 }
 
 void mt_torch_weights_of(const struct mt_predict_input *in, const struct mt_torch_load *load,

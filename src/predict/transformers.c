@@ -36,7 +36,7 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
         result = mt_torch_complete_kv_type(engine, settings, error);
     if (result < 0)
         return result;
-    if (settings->memory_share)
+    if (settings->memory_share != 0)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "%s takes no share of a device; the nearest is max_memory", engine->name);
     if (settings->tensor_parallel > 1 || settings->pipeline_parallel > 1)
@@ -92,7 +92,8 @@ static uint64_t token_bytes(const struct run *run, const struct mt_model_layer *
         uint64_t head = d->qk_nope_head_size + d->qk_rope_head_size + d->value_head_size;
         return mt_mul(mt_mul(layer->heads, head), run->element);
     }
-    return mt_mul(mt_mul(layer->kv_heads, layer->key_size + layer->value_size), run->element);
+    return mt_mul(mt_mul(layer->kv_heads, mt_add(layer->key_size, layer->value_size)),
+                  run->element);
 }
 
 static void measure_cache(struct run *run)
@@ -131,7 +132,7 @@ static uint64_t beside(const struct run *run, int is_eager)
     uint64_t rotations = mt_mul(mt_mul(kinds * 2 * run->prompt, width), run->element);
     uint64_t square = mt_mul(run->prompt, run->prompt);
     uint64_t mask = is_eager ? mt_mul(square, run->element) : slides ? square : 0;
-    return rotations + mt_mul(run->prompt, 16) + mask;
+    return mt_add(mt_add(rotations, mt_mul(run->prompt, 16)), mask);
 }
 
 /* Inside attention: scores of every head in the model's type and twice in 32 bit while softmax
@@ -146,11 +147,11 @@ static uint64_t attention_bytes(const struct run *run, const struct mt_model_lay
     uint64_t size = d->kv_lora_rank ? d->qk_nope_head_size + d->qk_rope_head_size : layer->key_size;
     uint64_t heads = mt_mul(mt_mul(layer->heads, size), run->element);
     uint64_t hidden = mt_mul(d->embedding_length, run->element);
-    uint64_t rows = mt_mul(tokens, 3 * hidden + 3 * heads);
+    uint64_t rows = mt_mul(tokens, mt_mul(3, mt_add(hidden, heads)));
     if (!is_eager)
         return rows;
     uint64_t scores = mt_mul(mt_mul(tokens, run->in->settings->context_tokens), layer->heads);
-    return rows + mt_mul(scores, run->element + 8);
+    return mt_add(rows, mt_mul(scores, run->element + 8));
 }
 
 /* Inside the feed-forward: the stream, its norm, and three times the inner width. */
@@ -158,11 +159,11 @@ static uint64_t mlp_bytes(const struct run *run, const struct mt_model_layer *la
                           uint64_t tokens)
 {
     uint64_t embedding = run->in->d->embedding_length;
-    uint64_t width = 3 * layer->ff_length;
-    uint64_t routed = mt_mul(layer->experts_used, 3 * layer->expert_ff_length + embedding) +
-                      3 * layer->shared_ff_length;
+    uint64_t width = mt_mul(3, layer->ff_length);
+    uint64_t each = mt_add(mt_mul(3, layer->expert_ff_length), embedding);
+    uint64_t routed = mt_add(mt_mul(layer->experts_used, each), mt_mul(3, layer->shared_ff_length));
     width = layer->experts && routed > width ? routed : width;
-    return mt_mul(tokens, mt_mul(width + 4 * embedding, run->element));
+    return mt_mul(tokens, mt_mul(mt_add(width, mt_mul(4, embedding)), run->element));
 }
 
 struct peak {
@@ -190,13 +191,13 @@ static struct peak activations_on(const struct run *run, int device)
         note_peak(&peak, attention_bytes(run, &in->d->layers[i], tokens, is_eager), "attention");
     }
     if (peak.bytes)
-        peak.bytes += beside(run, is_eager);
+        peak.bytes = mt_add(peak.bytes, beside(run, is_eager));
     if (run->place.device_of[run->place.n_layers] == device) {
         int all = mt_engine_has(in->engine, "logits", "all");
         uint64_t rows = all ? tokens : run->sequences;
         uint64_t logits = mt_mul(mt_mul(rows, in->d->vocabulary), run->element + (all ? 4 : 0));
         note_peak(&peak, logits + mt_mul(mt_mul(tokens, in->d->embedding_length), run->element),
-              "logits");
+                  "logits");
     }
     return peak;
 }
@@ -221,7 +222,7 @@ static uint64_t sum_on(const struct run *run, const uint64_t *bytes, int device)
     uint64_t sum = 0;
     for (uint64_t i = 0; i < run->place.n_layers; i++)
         if (run->place.device_of[i] == device)
-            sum += bytes[i];
+            sum = mt_add(sum, bytes[i]);
     return sum;
 }
 
@@ -295,7 +296,7 @@ static int divide(struct run *run, struct mt_error *error)
     uint64_t all = run->place.input_bytes;
     uint64_t largest = 0;
     for (uint64_t i = 0; i <= run->place.n_layers; i++) {
-        all += run->place.layer_bytes[i];
+        all = mt_add(all, run->place.layer_bytes[i]);
         if (i < run->place.n_layers && run->place.layer_bytes[i] > largest)
             largest = run->place.layer_bytes[i];
     }

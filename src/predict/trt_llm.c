@@ -32,7 +32,7 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
         result = mt_torch_complete_kv_type(engine, settings, error);
     if (result < 0)
         return result;
-    if (!settings->memory_share)
+    if (settings->memory_share == 0)
         settings->memory_share = mt_engine_real(engine, "memory_share", 0.9);
     if (!(settings->memory_share > 0 && settings->memory_share <= 1))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
@@ -71,9 +71,12 @@ static void cache_of(const struct mt_predict_input *in, struct rank *rank)
     for (uint64_t i = rank->stage.first; i < rank->stage.end && i < in->d->n_layers; i++) {
         const struct mt_model_layer *layer = &in->d->layers[i];
         if (layer->cache_layer == i)
-            rank->token_bytes += mt_torch_token_bytes(layer, type, in->settings->tensor_parallel);
-        rank->state_bytes += mt_torch_state_bytes(in->d, layer, in->settings->tensor_parallel, 2, 4,
-                                                  in->settings->draft_tokens);
+            rank->token_bytes =
+                mt_add(rank->token_bytes,
+                       mt_torch_token_bytes(layer, type, in->settings->tensor_parallel));
+        rank->state_bytes = mt_add(rank->state_bytes,
+                                   mt_torch_state_bytes(in->d, layer, in->settings->tensor_parallel,
+                                                        2, 4, in->settings->draft_tokens));
     }
     rank->state_bytes = mt_mul(rank->state_bytes, in->settings->sequences);
 }
@@ -100,11 +103,16 @@ static uint64_t block_bytes(const struct mt_predict_input *in, const struct rank
     return mt_mul(rank->token_bytes, mt_engine_number(in->engine, "block_tokens", 32));
 }
 
+static int64_t spent_by(const struct rank *rank)
+{
+    return (int64_t)(rank->weights.bytes + rank->activations + rank->workspace + rank->context +
+                     rank->state_bytes);
+}
+
 static int64_t share_of(const struct mt_predict_input *in, const struct rank *rank, int64_t more)
 {
-    int64_t spent = (int64_t)(rank->weights.bytes + rank->activations + rank->workspace +
-                              rank->context + rank->state_bytes);
-    int64_t left = (int64_t)in->settings->device_bytes[rank->device] - spent - more;
+    int64_t capacity = (int64_t)in->settings->device_bytes[rank->device];
+    int64_t left = capacity - spent_by(rank) - more;
     return left > 0 ? (int64_t)mt_scale((uint64_t)left, in->settings->memory_share) : left;
 }
 
@@ -181,10 +189,10 @@ static void fill_pool(const struct mt_predict_input *in, const struct rank *rank
     uint64_t tokens = mt_mul(rank->blocks, block);
     *mt_sheet_pool(sheet) = (struct mt_estimate_pool){
         .present = 1,
-        .requested_bytes = in->settings->device_bytes[rank->device],
+        .requested_bytes = (uint64_t)(rank->left + spent_by(rank)),
         .weights_bytes = rank->weights.bytes,
         .activations_bytes = rank->activations + rank->workspace,
-        .other_bytes = rank->context,
+        .other_bytes = rank->context + rank->state_bytes,
         .pool_bytes = rank->left,
         .bytes_per_token = rank->token_bytes,
         .pool_tokens = tokens,

@@ -76,7 +76,7 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
         result = mt_torch_complete_kv_type(engine, settings, error);
     if (result < 0)
         return result;
-    if (!settings->memory_share)
+    if (settings->memory_share == 0)
         settings->memory_share = mt_engine_real(engine, "memory_share", 0.9);
     if (!(settings->memory_share > 0 && settings->memory_share <= 1))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
@@ -329,7 +329,9 @@ static void write_rank(const struct mt_predict_input *in, const struct rank *ran
                  "%" PRIu64 " blocks * %" PRIu64 " B, of %" PRIu64 " tokens in %" PRIu64 " groups",
                  blocks, rank->pool.bytes_per_block, rank->pool.block_tokens, rank->pool.n_groups);
     if (bytes) {
-        uint64_t on_top = graphs_are_reserved(in) ? 0 : rank->graph.high;
+        uint64_t on_top = rank->graph.high;
+        if (graphs_are_reserved(in))
+            on_top -= rank->graph.bytes;
         uint64_t used = rank->weight.bytes + rank->activation.bytes + rank->other.bytes +
                         rank->communication.bytes + bytes + rank->graph.bytes;
         uint64_t high = rank->requested + on_top;

@@ -19,6 +19,7 @@ struct bucket {
 struct layout {
     struct bucket buckets[BUCKETS_MAX];
     size_t n;
+    int is_hybrid; /* the engine drops what windowed layers do not see */
 };
 
 /* Kinds beyond the last one that fits are put into the last: no model has as many. */
@@ -43,13 +44,12 @@ static void add_attention(const struct mt_predict_input *in, const struct mt_mod
     const struct mt_torch_cell *cell = mt_torch_cell_of(in->settings->kv_type_k);
     struct bucket bucket = {.token_bytes =
                                 mt_torch_token_bytes(layer, cell, in->settings->tensor_parallel)};
-    int hybrid = mt_engine_has(in->engine, "hybrid_manager", "yes");
     if (!bucket.token_bytes)
         return;
-    if (hybrid && layer->attention == MT_ATTENTION_SLIDING && layer->window) {
+    if (layout->is_hybrid && layer->attention == MT_ATTENTION_SLIDING && layer->window) {
         bucket.kind = KIND_WINDOW;
         bucket.window = layer->window;
-    } else if (hybrid && layer->attention == MT_ATTENTION_CHUNKED && layer->window) {
+    } else if (layout->is_hybrid && layer->attention == MT_ATTENTION_CHUNKED && layer->window) {
         bucket.kind = KIND_CHUNK;
         bucket.window = layer->window;
     }
@@ -59,6 +59,7 @@ static void add_attention(const struct mt_predict_input *in, const struct mt_mod
 static void collect(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
                     struct layout *layout)
 {
+    layout->is_hybrid = mt_engine_has(in->engine, "hybrid_manager", "yes");
     for (uint64_t i = stage->first; i < stage->end && i < in->d->n_layers; i++) {
         const struct mt_model_layer *layer = &in->d->layers[i];
         if (layer->cache_layer == i)
@@ -121,7 +122,7 @@ static uint64_t unify_pages(struct layout *layout)
         struct bucket *bucket = &layout->buckets[i];
         uint64_t page = page_bytes(bucket);
         if (bucket->kind != KIND_STATE && largest % page == 0)
-            bucket->block_tokens *= largest / page;
+            bucket->block_tokens = mt_mul(bucket->block_tokens, largest / page);
     }
     return largest;
 }
@@ -151,10 +152,11 @@ static uint64_t group_size(const struct mt_predict_input *in, const struct layou
 static uint64_t pages_of_request(const struct mt_predict_input *in, const struct bucket *bucket,
                                  uint64_t tokens)
 {
-    uint64_t flight = bucket->window + in->settings->batched_tokens;
+    uint64_t flight = mt_add(bucket->window, in->settings->batched_tokens);
     switch (bucket->kind) {
     case KIND_STATE:
-        return mt_engine_number(in->engine, "recurrent_state", 1) + in->settings->draft_tokens;
+        return mt_add(mt_engine_number(in->engine, "recurrent_state", 1),
+                      in->settings->draft_tokens);
     case KIND_WINDOW:
         flight = flight - 1 < tokens ? flight - 1 : tokens;
         return mt_ceil_div(flight, bucket->block_tokens) + 1;
@@ -171,7 +173,8 @@ static uint64_t growing_bytes(const struct layout *layout)
     uint64_t bytes = 0;
     for (size_t i = 0; i < layout->n; i++)
         if (layout->buckets[i].kind == KIND_FULL)
-            bytes += mt_mul(layout->buckets[i].token_bytes, layout->buckets[i].n_layers);
+            bytes =
+                mt_add(bytes, mt_mul(layout->buckets[i].token_bytes, layout->buckets[i].n_layers));
     return bytes;
 }
 
@@ -183,7 +186,8 @@ static void fill_one_group(const struct mt_predict_input *in, const struct layou
     for (size_t i = 0; i < layout->n; i++) {
         const struct bucket *bucket = &layout->buckets[i];
         uint64_t pages = pages_of_request(in, bucket, in->settings->context_tokens);
-        pool->bytes_per_block += mt_mul(page_bytes(bucket), bucket->n_layers);
+        pool->bytes_per_block =
+            mt_add(pool->bytes_per_block, mt_mul(page_bytes(bucket), bucket->n_layers));
         pool->blocks_per_request =
             pages > pool->blocks_per_request ? pages : pool->blocks_per_request;
     }
@@ -199,8 +203,9 @@ static void fill_groups(const struct mt_predict_input *in, struct layout *layout
         uint64_t groups = mt_ceil_div(bucket->n_layers, size);
         pool->n_groups += groups;
         pool->padding_layers += mt_mul(groups, size) - bucket->n_layers;
-        pool->blocks_per_request +=
-            mt_mul(groups, pages_of_request(in, bucket, in->settings->context_tokens));
+        pool->blocks_per_request =
+            mt_add(pool->blocks_per_request,
+                   mt_mul(groups, pages_of_request(in, bucket, in->settings->context_tokens)));
     }
 }
 

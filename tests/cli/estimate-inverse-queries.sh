@@ -3,12 +3,12 @@
 memtally sample-model smollm-135m model.gguf --sparse --quiet
 answer()
 {
-    memtally estimate model.gguf "$@" --json > out.json || return
+    memtally estimate model.gguf --gpu-layers all "$@" --json > out.json || return
     python3 -c 'import json; a = json.load(open("out.json"))["answer"]; print(a.get("value", a.get("bytes")))'
 }
 verdict()
 {
-    memtally estimate model.gguf "$@" | cut -d ' ' -f 1 | head -n 1
+    memtally estimate model.gguf --gpu-layers all "$@" | cut -d ' ' -f 1 | head -n 1
 }
 n=$(answer --max-sequences --context 1024 --device 2GiB)
 echo "sequences: $(verdict --sequences "$n" --context $((n * 1024)) --device 2GiB)," \

@@ -5,7 +5,7 @@ try()
 {
     memtally estimate model.gguf --context 8192 "$@" > out
     status=$?
-    echo "$* => $(cut -d ' ' -f 1 out | head -n 1), exit $status"
+    echo "${*:-alone} => $(cut -d ' ' -f 1 out | head -n 1), exit $status"
 }
 try
 try --host 64GiB
@@ -22,5 +22,5 @@ try --device 2x4GiB
 try --device 24GiB,1MiB --split none
 memtally estimate model.gguf --context 8192 --device 24GiB --json > out.json
 middle=$(python3 -c 'import json; print(json.load(open("out.json"))["places"][1]["total_allocated_bytes"])')
-memtally estimate model.gguf --context 8192 --device "$middle" > out
+memtally estimate model.gguf --context 8192 --device "$middle" --gpu-layers all > out
 echo "exactly the middle => $(cut -d ' ' -f 1 out | head -n 1), exit $?"

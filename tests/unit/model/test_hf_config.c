@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* Published configurations: parameters as their makers count them, and the cache of one token by
+ * hand. */
+#include "tests/support/memory_files.h"
+#include "tests/support/unit.h"
+
+#include <memtally/model_file.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct published {
+    const char *file;
+    const char *architecture;
+    uint64_t parameters; /* without draft layers */
+    uint64_t kv_bytes;   /* of one token in 16 bits, all layers that keep one, drafts aside */
+};
+
+/* layers * heads * (key + value) * 2 bytes; latent: layers * 576 * 2. */
+static const struct published models[] = {
+    {"Meta-Llama-3.1-8B", "llama", 8030261248, 32 * 8 * (128 + 128) * 2},
+    {"Meta-Llama-3.1-70B", "llama", 70553706496, 80 * 8 * (128 + 128) * 2},
+    {"Mistral-7B-v0.1", "llama", 7241732096, 32 * 8 * 256 * 2},
+    {"Mixtral-8x7B-v0.1", "llama", 46702792704, 32 * 8 * 256 * 2},
+    {"Qwen2.5-7B-Instruct", "qwen2", 7615616512, 28 * 4 * 256 * 2},
+    {"Qwen3-0.6B", "qwen3", 596049920, 28 * 8 * 256 * 2},
+    {"Qwen3-32B-FP8", "qwen3", 32762123264, 64 * 8 * 256 * 2},
+    {"Qwen3-30B-A3B", "qwen3moe", 30532122624, 48 * 4 * 256 * 2},
+    {"Qwen3-Coder-480B-A35B-Instruct", "qwen3moe", 480154875392, 62 * 8 * 256 * 2},
+    {"Qwen3-VL-8B-Instruct", "qwen3vl", 8190735360, 36 * 8 * 256 * 2},
+    {"Qwen3.5-35B-A3B", "qwen35moe", 34660610688, 10 * 2 * 512 * 2},
+    {"DeepSeek-V2-Lite", "deepseek2", 15706484224, 27 * 576 * 2},
+    {"DeepSeek-V3", "deepseek2", 671026419200, 61 * 576 * 2},
+    {"DeepSeek-V3.2", "deepseek32", 671877944064, 61 * 576 * 2},
+    {"Kimi-K2-Instruct", "deepseek2", 1026408232448, 61 * 576 * 2},
+    {"GLM-5", "glm-dsa", 743911218432, 78 * 576 * 2},
+    {"gemma-2-2b", "gemma2", 2614341888, 26 * 4 * 512 * 2},
+    {"gemma-3-27b", "gemma3", 27009346304, 62 * 16 * 256 * 2},
+    {"gemma-4-26B-A4B", "gemma4", 25233141760, (25 * 8 * 512 + 5 * 2 * 1024) * 2},
+    {"gpt-oss-20b", "gpt-oss", 20914757184, 24 * 8 * 128 * 2},
+    {"gpt-oss-120b", "gpt-oss", 116829156672, 36 * 8 * 128 * 2},
+    {"Llama-4-Scout-17B-16E-Instruct", "llama4", 107769861120, 48 * 8 * 256 * 2},
+    {"Llama-4-Maverick-17B-128E-Instruct", "llama4", 400711848960, 48 * 8 * 256 * 2},
+    {"MiniMax-M2.7", "minimax-m2", 228689764864, 62 * 8 * 256 * 2},
+    {"MiMo-V2-Flash", "mimo2", 308778780864, (9 * 4 + 39 * 8) * (192 + 128) * 2},
+    {"Phi-3-mini-4k-instruct", "phi3", 3821079552, 32 * 32 * 192 * 2},
+    {"Jamba-v0.1", "jamba", 51570323328, 4 * 8 * 256 * 2},
+    {"Nemotron-H-56B-Base-8K", "nemotron_h", 56324350464, 10 * 8 * 256 * 2},
+    {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nemotron_h", 31577940288, 6 * 2 * 256 * 2},
+    {"mamba-130m-hf", "mamba", 129135360, 0},
+    {"bert-base-uncased", "bert", 109482240, 12 * 12 * 128 * 2},
+    {"gpt2", "gpt2", 124439808, 12 * 12 * 128 * 2},
+};
+
+static struct mt_model *open_published(const char *name)
+{
+    char path[512];
+    struct mt_model *model = NULL;
+    struct mt_error error = {0};
+    snprintf(path, sizeof path, "%s/%s.json", CONFIG_DIR, name);
+    if (mt_model_open(path, NULL, &model, &error))
+        fail_msg("%s", error.text);
+    return model;
+}
+
+static int open_text(const char *text, struct mt_model **model, struct mt_error *error)
+{
+    const struct memory_file files[] = {
+        {"config.json", (const uint8_t *)text, strlen(text), strlen(text)}, {0}};
+    struct memory_files memory = {.files = files, .step_bytes = 1};
+    struct mt_model_files table;
+    memory_files_table(&memory, &table);
+    int code = mt_model_open("config.json", &table, model, error);
+    assert_int_equal(memory.open_sources, 0);
+    return code;
+}
+
+static struct mt_model *must_open(const char *text)
+{
+    struct mt_model *model = NULL;
+    struct mt_error error = {0};
+    if (open_text(text, &model, &error))
+        fail_msg("%s", error.text);
+    return model;
+}
+
+static void assert_refused(const char *text, int code, const char *words)
+{
+    struct mt_model *model = NULL;
+    struct mt_error error = {0};
+    assert_int_equal(open_text(text, &model, &error), code);
+    assert_null(model);
+    if (!strstr(error.text, words) || strncmp(error.text, "config.json: ", 13) != 0)
+        fail_msg("\"%s\" lacks \"%s\"", error.text, words);
+}
+
+/* Draft layers' share, from the tensors. Only of weights that are not packed. */
+static uint64_t draft_parameters(const struct mt_model *model)
+{
+    const struct mt_model_description *d = mt_model_describe(model);
+    struct mt_model_tensor tensor;
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < d->n_tensors; i++) {
+        assert_int_equal(mt_model_tensor_at(model, i, &tensor), 0);
+        int is_scale = memmem(tensor.name, tensor.name_length, "scale", 5) != NULL;
+        if (tensor.layer != MT_NO_LAYER && tensor.layer < d->n_layers &&
+            d->layers[tensor.layer].is_draft && !is_scale)
+            sum += tensor.elements;
+    }
+    return sum;
+}
+
+static uint64_t kv_bytes(const struct mt_model_description *d)
+{
+    uint64_t values = 0;
+    for (uint64_t i = 0; i < d->n_layers; i++) {
+        const struct mt_model_layer *layer = &d->layers[i];
+        if (layer->cache_layer == i && !layer->is_draft)
+            values += layer->kv_heads * (layer->key_size + layer->value_size);
+    }
+    return 2 * values;
+}
+
+static void test_published_models_have_their_parameters(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        struct mt_model *model = open_published(models[i].file);
+        const struct mt_model_description *d = mt_model_describe(model);
+        uint64_t parameters = d->parameters - draft_parameters(model);
+        assert_true(d->family_known);
+        assert_int_equal(d->format, MT_MODEL_CONFIG);
+        if (parameters != models[i].parameters)
+            fail_msg("%s: %llu parameters, expected %llu", models[i].file,
+                     (unsigned long long)parameters, (unsigned long long)models[i].parameters);
+        if (kv_bytes(d) != models[i].kv_bytes)
+            fail_msg("%s: a token takes %llu bytes, expected %llu", models[i].file,
+                     (unsigned long long)kv_bytes(d), (unsigned long long)models[i].kv_bytes);
+        assert_string_equal(d->architecture, models[i].architecture);
+        mt_model_close(model);
+    }
+}
+
+/* Sums of the published files, less their headers. */
+static void test_packed_models_have_the_bytes_of_their_files(void **state)
+{
+    (void)state;
+    struct mt_model *model = open_published("gpt-oss-20b");
+    assert_true(mt_model_describe(model)->weight_bytes == 13761264768);
+    mt_model_close(model);
+    /* 8-bit matrices with a float for each block of 128 by 128; embeddings and norms in 16 bits. */
+    model = open_published("Qwen3-32B-FP8");
+    uint64_t layer = 5120 * 64 * 128 * UINT64_C(2) + 5120 * 8 * 128 * 2 + 3 * 5120 * 25600;
+    uint64_t norms = 64 * (2 * 5120 + 2 * 128) + 5120;
+    uint64_t expected =
+        64 * (layer + layer / (128 * 128) * 4) + 2 * (2 * UINT64_C(151936) * 5120 + norms);
+    assert_true(mt_model_describe(model)->weight_bytes == expected);
+    mt_model_close(model);
+}
+
+static void test_windows_of_gemma_3_leave_every_sixth_layer_global(void **state)
+{
+    (void)state;
+    struct mt_model *model = open_published("gemma-3-27b");
+    const struct mt_model_description *d = mt_model_describe(model);
+    for (uint64_t i = 0; i < d->n_layers; i++) {
+        int global = i % 6 == 5;
+        assert_int_equal(d->layers[i].attention,
+                         global ? MT_ATTENTION_GLOBAL : MT_ATTENTION_SLIDING);
+        assert_int_equal(d->layers[i].window, global ? 0 : 1024);
+    }
+    assert_true(d->tied_output);
+    mt_model_close(model);
+}
+
+static void test_a_gemma_3n_reads_the_caches_of_earlier_layers(void **state)
+{
+    (void)state;
+    struct mt_model *model = must_open("{\"model_type\":\"gemma3n_text\"}");
+    const struct mt_model_description *d = mt_model_describe(model);
+    /* 35 layers, the last 15 share: 18 is the last with a window before 20, 19 the last without. */
+    assert_int_equal(d->layers[19].cache_layer, 19);
+    assert_int_equal(d->layers[20].cache_layer, 18);
+    assert_int_equal(d->layers[24].cache_layer, 19);
+    assert_int_equal(d->layers[34].cache_layer, 19);
+    assert_int_equal(d->per_layer_embedding_length, 256);
+    mt_model_close(model);
+}
+
+static void test_recurrent_layers_of_qwen_3_5(void **state)
+{
+    (void)state;
+    struct mt_model *model = open_published("Qwen3.5-35B-A3B");
+    const struct mt_model_description *d = mt_model_describe(model);
+    assert_int_equal(d->n_layers, 41);
+    assert_int_equal(d->n_draft_layers, 1);
+    assert_true(d->layers[40].is_draft);
+    for (uint64_t i = 0; i < 40; i++) {
+        assert_int_equal(d->layers[i].recurrence,
+                         i % 4 == 3 ? MT_RECURRENCE_NONE : MT_RECURRENCE_DELTA_NET);
+        assert_int_equal(d->layers[i].attention,
+                         i % 4 == 3 ? MT_ATTENTION_GLOBAL : MT_ATTENTION_NONE);
+        assert_int_equal(d->layers[i].experts, 256);
+    }
+    assert_int_equal(d->conv_kernel, 4);
+    assert_int_equal(d->state_size, 128);
+    assert_int_equal(d->group_count, 16);
+    assert_int_equal(d->time_step_rank, 32);
+    assert_int_equal(d->inner_size, 32 * 128);
+    assert_int_equal(d->position_streams, 4);
+    mt_model_close(model);
+}
+
+static void test_an_unknown_type_is_described_and_said_to_be_a_guess(void **state)
+{
+    (void)state;
+    struct mt_model *model =
+        must_open("{\"model_type\":\"newest\",\"hidden_size\":64,\"num_hidden_layers\":2,"
+                  "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":128,"
+                  "\"vocab_size\":100}");
+    const struct mt_model_description *d = mt_model_describe(model);
+    assert_false(d->family_known);
+    assert_string_equal(d->architecture, "newest");
+    assert_non_null(strstr(d->notes[0], "\"newest\" is not known"));
+    /* q, k, v, o; gate, up, down; two norms. Embedding, output, a last norm. */
+    uint64_t layer = 64 * 64 + 2 * 32 * 64 + 64 * 64 + 3 * 64 * 128 + 2 * 64;
+    assert_int_equal(d->parameters, 2 * layer + 2 * 100 * 64 + 64);
+    mt_model_close(model);
+}
+
+static void test_null_keeps_a_default_away(void **state)
+{
+    (void)state;
+    struct mt_model *model = must_open("{\"model_type\":\"mistral\",\"sliding_window\":null}");
+    assert_int_equal(mt_model_describe(model)->sliding_window, 0);
+    mt_model_close(model);
+    model = must_open("{\"model_type\":\"mistral\",\"sliding_window\":128}");
+    assert_int_equal(mt_model_describe(model)->layers[0].window, 128);
+    mt_model_close(model);
+}
+
+static void test_configurations_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    assert_refused("{\"model_type\":\"llama\",\"num_attention_heads\":0}", MT_EFORMAT,
+                   "num_attention_heads");
+    assert_refused("{\"model_type\":\"llama\",\"num_hidden_layers\":1000000}", MT_EFORMAT,
+                   "num_hidden_layers");
+    assert_refused("{\"model_type\":\"llama\",\"hidden_size\":18446744073709551615}", MT_ELIMIT,
+                   "hidden_size");
+    assert_refused("{\"model_type\":\"llama\",\"hidden_size\":1e12,\"vocab_size\":1e12,"
+                   "\"intermediate_size\":1e12}",
+                   MT_ELIMIT, "2^64");
+    assert_refused("{\"hidden_size\":1,\"hidden_size\":2}", MT_EFORMAT, "occurs twice");
+    assert_refused("{\"num_attention_heads\":4,\"num_key_value_heads\":8,\"hidden_size\":64,"
+                   "\"num_hidden_layers\":1}",
+                   MT_EFORMAT, "num_key_value_heads");
+    assert_refused("{\"model_type\":\"\xff\"}", MT_EFORMAT, "UTF-8");
+    assert_refused("{\"model_type\":\"llama\"", MT_EFORMAT, "ends");
+}
+
+static void test_layers_hold_all_weights_but_those_around_them(void **state)
+{
+    (void)state;
+    struct mt_model *model = open_published("Mixtral-8x7B-v0.1");
+    const struct mt_model_description *d = mt_model_describe(model);
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < d->n_layers; i++) {
+        assert_int_equal(d->layers[i].expert_bytes, UINT64_C(8) * 3 * 4096 * 14336 * 2);
+        sum += d->layers[i].weight_bytes;
+    }
+    assert_true(sum + 2 * (2 * UINT64_C(32000) * 4096 + 4096) == d->weight_bytes);
+    mt_model_close(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_published_models_have_their_parameters),
+        cmocka_unit_test(test_packed_models_have_the_bytes_of_their_files),
+        cmocka_unit_test(test_windows_of_gemma_3_leave_every_sixth_layer_global),
+        cmocka_unit_test(test_a_gemma_3n_reads_the_caches_of_earlier_layers),
+        cmocka_unit_test(test_recurrent_layers_of_qwen_3_5),
+        cmocka_unit_test(test_an_unknown_type_is_described_and_said_to_be_a_guess),
+        cmocka_unit_test(test_null_keeps_a_default_away),
+        cmocka_unit_test(test_configurations_that_cannot_be_are_refused),
+        cmocka_unit_test(test_layers_hold_all_weights_but_those_around_them),
+    };
+    return RUN_TESTS(tests);
+}
