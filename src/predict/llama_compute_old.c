@@ -220,7 +220,7 @@ static void build(struct mt_old *b, const uint64_t *weights)
     b->masks[0] = make_mask(b);
     b->masks[1] = b->traits & MT_OLD_TWO_MASKS ? make_mask(b) : b->masks[0];
     struct mt_node *ids = input(b, mt_old_f32(plan->output_rows, 1, 1));
-    for (size_t i = 0; i < plan->n_layers; i++) {
+    for (size_t i = 0; i < plan->n_layers && !b->graph->failed; i++) {
         b->layer = &b->d->layers[i];
         b->weights = weights + i * MT_OLD_N_WEIGHTS;
         b->backend = backend_of(b, i);
