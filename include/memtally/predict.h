@@ -196,7 +196,7 @@ enum mt_goal {
 /* Finds the largest (or smallest) value with which the verdict is FITS, to the engine's own step:
  * contexts are multiples of its padding, devices of 1 MiB. What a value takes does not always grow
  * with it (padding is a saw-tooth, a graph may be laid out better): the answer is such that it fits
- * and none of the next 24 values does, or that it is the last one. An engine that takes a budget
+ * and none of the next 8 values does, or that it is the last one. An engine that takes a budget
  * must hold the sequences at once, with the low end of its pool. *answer is 0 and *estimate is
  * untouched where nothing fits; that is no error. Otherwise the caller owns *estimate, which is the
  * estimate at the answer, with every setting that the query changed.

@@ -246,6 +246,8 @@ static int close_sheet(struct box *box, const struct mt_model_description *descr
         return MT_ENOMEM;
     estimate->verdict = mt_fit_verdict(tally, &estimate->settings, sheet->spills, sheet->cannot,
                                        reason, REASON_BYTES);
+    estimate->verdict = mt_fit_pool(&estimate->pool, estimate->settings.context_tokens,
+                                    estimate->verdict, reason, REASON_BYTES);
     estimate->reason = *reason ? reason : NULL;
     return 0;
 }

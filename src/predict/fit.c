@@ -3,6 +3,7 @@
  * came to its figures. */
 #include "predict/fit.h"
 
+#include <inttypes.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +84,19 @@ static void fit_place(struct fit *fit, const struct mt_tally_place *place,
     if (is_host(place))
         add_mapped(fit, place);
     fit->verdict = verdict_of(fit);
+}
+
+enum mt_verdict mt_fit_pool(const struct mt_estimate_pool *pool, uint64_t context_tokens,
+                            enum mt_verdict verdict, char *reason, size_t size)
+{
+    double share = (double)pool->pool_tokens_low / ((double)pool->pool_tokens + 1e-9);
+    if (!pool->present || verdict != MT_VERDICT_FITS || pool->concurrency * share >= 1)
+        return verdict;
+    snprintf(reason, size,
+             "the pool holds %" PRIu64 " tokens, but may hold as few as %" PRIu64
+             ", fewer than one sequence of %" PRIu64,
+             pool->pool_tokens, pool->pool_tokens_low, context_tokens);
+    return MT_VERDICT_TIGHT;
 }
 
 int mt_fit_on_devices(const struct mt_tally *tally, const struct mt_predict_settings *settings)

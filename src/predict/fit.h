@@ -21,6 +21,11 @@ enum mt_verdict mt_fit_verdict(const struct mt_tally *tally,
                                const struct mt_predict_settings *settings, const char *spills,
                                const char *cannot, char *reason, size_t size);
 
+/* The verdict again, where the engine takes a budget: TIGHT instead of FITS where the pool holds
+ * one sequence of the whole context but, at its low end, may not. */
+enum mt_verdict mt_fit_pool(const struct mt_estimate_pool *pool, uint64_t context_tokens,
+                            enum mt_verdict verdict, char *reason, size_t size);
+
 /* Whether every device has room for the high end of what lies there. */
 int mt_fit_on_devices(const struct mt_tally *tally, const struct mt_predict_settings *settings);
 

@@ -51,6 +51,16 @@ static uint64_t with_scratch(const struct mt_node *node, uint64_t bytes, uint64_
     return bytes;
 }
 
+/* What a device appends to a quantised tensor, so that its last row has whole steps. */
+static uint64_t row_padding(const struct mt_node *node, uint64_t step)
+{
+    uint64_t over = node->quantised && step ? node->ne[0] % step : 0;
+    if (!over)
+        return 0;
+    uint64_t typed = mt_graph_row_bytes((enum mt_graph_type)node->type, step - over);
+    return node->type == MT_TYPE_F32 ? node->nb[1] * (step - over) / node->ne[0] : typed;
+}
+
 static uint64_t bytes_in(const struct walk *walk, int buffer, const struct mt_node *node)
 {
     const struct mt_graph_machine *machine = walk->machine;
@@ -59,11 +69,7 @@ static uint64_t bytes_in(const struct walk *walk, int buffer, const struct mt_no
     if (buffer < machine->n_devices) {
         if (node->op == MT_OP_FLASH_ATTENTION && machine->attention_scratch)
             bytes = with_scratch(node, bytes, alignment);
-        uint64_t over = machine->quantised_row_padding && node->quantised
-                            ? node->ne[0] % machine->quantised_row_padding
-                            : 0;
-        if (over)
-            bytes += node->nb[1] * (machine->quantised_row_padding - over) / node->ne[0];
+        bytes += row_padding(node, machine->quantised_row_padding);
     }
     return padded(bytes, alignment);
 }

@@ -220,7 +220,7 @@ static void build(struct mt_old *b, const uint64_t *weights)
     b->masks[0] = make_mask(b);
     b->masks[1] = b->traits & MT_OLD_TWO_MASKS ? make_mask(b) : b->masks[0];
     struct mt_node *ids = input(b, mt_old_f32(plan->output_rows, 1, 1));
-    for (size_t i = 0; i < plan->n_layers; i++) {
+    for (size_t i = 0; i < plan->n_layers && !b->graph->failed; i++) {
         b->layer = &b->d->layers[i];
         b->weights = weights + i * MT_OLD_N_WEIGHTS;
         b->backend = backend_of(b, i);
@@ -311,7 +311,7 @@ static double width_of(const struct mt_llama_plan *plan)
     const struct mt_model_description *d = plan->in->d;
     if (!is_known(d->architecture))
         return 0.2;
-    return d->kv_lora_rank ? 0.05 : 0.01;
+    return d->kv_lora_rank ? 0.1 : 0.01;
 }
 
 /* What the buffer may have beyond that: in some builds logits did not fit where the masks had been;

@@ -63,9 +63,20 @@ static int is_named(const struct mt_net *net, const char *name)
     return net->d->architecture && strcmp(net->d->architecture, name) == 0;
 }
 
+/* Whether the model says what the layer's state is made of. */
+static int has_state(const struct mt_model_description *d, enum mt_recurrence recurrence)
+{
+    if (recurrence == MT_RECURRENCE_SHORT_CONVOLUTION)
+        return d->short_conv_cache > 0;
+    return d->time_step_rank && d->group_count && d->state_size && d->conv_kernel &&
+           d->inner_size >= d->time_step_rank && d->inner_size >= d->group_count;
+}
+
 static struct mt_node *recurrent(struct mt_net *net, struct mt_node *x, size_t il)
 {
     net->graph->part = MT_PART_STATE;
+    if (!has_state(net->d, net->d->layers[il].recurrence))
+        return x;
     switch (net->d->layers[il].recurrence) {
     case MT_RECURRENCE_DELTA_NET:
         return mt_net_delta_net(net, x, il);
@@ -78,11 +89,13 @@ static struct mt_node *recurrent(struct mt_net *net, struct mt_node *x, size_t i
 
 static struct mt_node *attention(struct mt_net *net, struct mt_node *x, size_t il, unsigned traits)
 {
+    const struct mt_model_layer *layer = &net->d->layers[il];
     net->graph->part = MT_PART_ATTENTION;
-    if (net->d->layers[il].attention == MT_ATTENTION_LATENT)
-        return mt_net_latent_attention(net, x, il, traits);
-    if (net->d->layers[il].attention == MT_ATTENTION_NONE)
+    if (layer->attention == MT_ATTENTION_NONE || !layer->heads || !layer->kv_heads ||
+        !layer->key_size)
         return x;
+    if (layer->attention == MT_ATTENTION_LATENT)
+        return mt_net_latent_attention(net, x, il, traits);
     for (size_t i = 0; i < net->n_layers; i++)
         if (net->d->layers[i].recurrence == MT_RECURRENCE_DELTA_NET)
             return mt_net_gated_attention(net, x, il);

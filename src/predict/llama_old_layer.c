@@ -311,7 +311,7 @@ static struct mt_node *sum_of(struct mt_old *b, struct mt_node *experts)
     struct mt_node *sum = mt_old_slice(b, shape, experts);
     if (b->rules.ik)
         return mt_old_op(b, shape, sum, NULL);
-    for (uint64_t i = 1; i < b->layer->experts_used; i++)
+    for (uint64_t i = 1; i < b->layer->experts_used && !b->graph->failed; i++)
         sum = mt_old_inplace(b, shape, sum, mt_old_slice(b, shape, experts));
     return sum;
 }

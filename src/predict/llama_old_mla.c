@@ -143,7 +143,7 @@ static struct mt_node *by_decompression(struct mt_old *b, struct latent *l)
     q = mt_old_slice(b, mt_old_f32(l->nope + l->rope, b->tokens, l->heads), q);
     mt_graph_expand(b->graph, q);
     struct mt_node *out = NULL;
-    for (uint64_t done = 0; done < l->heads; done += heads) {
+    for (uint64_t done = 0; done < l->heads && !b->graph->failed; done += heads) {
         struct mt_node *next = decompressed(b, l, q, k_rope, heads);
         out = out == NULL
                   ? next
@@ -188,7 +188,7 @@ static struct mt_node *scores_in_steps(struct mt_old *b, const struct latent *l,
     steps = steps < l->heads ? steps : l->heads;
     uint64_t heads = (l->heads + steps - 1) / steps;
     struct mt_node *out = NULL;
-    for (uint64_t done = 0; done < l->heads; done += heads) {
+    for (uint64_t done = 0; done < l->heads && !b->graph->failed; done += heads) {
         uint64_t n = done + heads <= l->heads ? heads : l->heads - done;
         struct mt_node *part =
             n == l->heads ? q : mt_old_slice(b, mt_old_f32(l->rank + l->rope, b->tokens, n), q);

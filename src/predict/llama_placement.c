@@ -74,19 +74,9 @@ void mt_llama_placement_finish(struct mt_llama_placement *placement)
     *placement = (struct mt_llama_placement){0};
 }
 
-static int contains(const struct mt_model_tensor *tensor, const char *part)
-{
-    return memmem(tensor->name, tensor->name_length, part, strlen(part)) != NULL;
-}
-
 int mt_llama_is_expert(const struct mt_model_tensor *tensor)
 {
-    if (tensor->role == MT_TENSOR_EXPERTS)
-        return 1;
-    return contains(tensor, ".ffn_up_exps") || contains(tensor, ".ffn_gate_exps") ||
-           contains(tensor, ".ffn_down_exps") || contains(tensor, ".ffn_gate_up_exps") ||
-           contains(tensor, ".ffn_up_chexps") || contains(tensor, ".ffn_gate_chexps") ||
-           contains(tensor, ".ffn_down_chexps");
+    return tensor->role == MT_TENSOR_EXPERTS;
 }
 
 static int overridden(const struct mt_llama_placement *placement,
@@ -114,7 +104,7 @@ int mt_llama_place_of(const struct mt_llama_placement *placement,
         return place;
     if (tensor->layer != MT_NO_LAYER && tensor->layer < plan->n_layers) {
         int on_host =
-            mt_llama_is_expert(tensor) && tensor->layer < plan->in->settings->cpu_moe_layers;
+            tensor->layer < plan->in->settings->cpu_moe_layers && mt_llama_is_expert(tensor);
         return on_host ? MT_HOST_PLACE : plan->device_of[tensor->layer];
     }
     switch (tensor->role) {

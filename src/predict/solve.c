@@ -14,7 +14,7 @@
 #define DEVICE_MOST_MIB (UINT64_C(1) << 24)
 #define CONTEXT_MOST    (UINT64_C(1) << 24) /* of a model that does not say */
 #define SEQUENCES_MOST  256
-#define LOOK_BEYOND     24 /* values past the boundary that are tried */
+#define LOOK_BEYOND     8 /* values past the boundary that are tried */
 #define CONTEXT_STEP    256
 
 /* A query under way. Values are counted from 1 to `n`, smallest demand first; `best` is the
@@ -30,6 +30,7 @@ struct query {
     int context_is_shared; /* the engine divides the context among its sequences */
     int has_budget;
     uint64_t *device_bytes;
+    uint64_t guess; /* an index near the answer, or 0 */
     uint64_t best_index;
     struct mt_estimate *best;
     struct mt_error *error;
@@ -130,16 +131,43 @@ static int look_beyond(struct query *query)
     return 0;
 }
 
+/* Narrows the search from the guess outwards, in steps that double. *beyond does not fit after it.
+ */
+static int gallop(struct query *query, uint64_t *beyond)
+{
+    int fits = try(query, query->guess);
+    for (uint64_t step = 1; fits > 0 && query->guess + step < *beyond; step *= 2) {
+        fits = try(query, query->guess + step);
+        if (fits == 0)
+            *beyond = query->guess + step;
+    }
+    if (fits || query->best_index)
+        return fits < 0 ? fits : 0;
+    *beyond = query->guess;
+    for (uint64_t step = 1; !fits && step < query->guess; step *= 2) {
+        fits = try(query, query->guess - step);
+        if (fits == 0)
+            *beyond = query->guess - step;
+    }
+    return fits < 0 ? fits : 0;
+}
+
 static int search(struct query *query)
 {
+    uint64_t beyond = query->n;
     int result = try(query, query->n);
     if (result)
         return result < 0 ? result : 0;
-    do {
-        result = bisect(query, query->n);
+    result = query->guess ? gallop(query, &beyond) : 0;
+    while (result == 0) {
+        result = bisect(query, beyond);
         if (result == 0)
             result = look_beyond(query);
-    } while (result > 0);
+        if (result <= 0)
+            return result;
+        beyond = query->n;
+        result = 0;
+    }
     return result;
 }
 
@@ -191,6 +219,27 @@ static int prepare_counts(struct query *query, const struct mt_engine *engine)
                                         "there are more sequences than tokens of context");
 }
 
+/* What the fullest of huge devices takes is about what a small one must have. An engine with a
+ * budget takes its share of any device. */
+static int guess_device(struct query *query)
+{
+    struct mt_estimate *estimate;
+    const struct mt_predict_settings *settings = &query->settings;
+    uint64_t most = 0;
+    set(query, DEVICE_MOST_MIB * MIB);
+    int result = ask(query, &estimate);
+    if (result < 0)
+        return result;
+    for (size_t i = 0; i < settings->n_devices; i++) {
+        uint64_t used = settings->device_used ? settings->device_used[i] : 0;
+        most = larger(most, estimate->tally.places[i + 1].total_high_bytes + used);
+    }
+    if (!estimate->pool.present && most / MIB < DEVICE_MOST_MIB)
+        query->guess = query->n - most / MIB;
+    mt_estimate_destroy(estimate);
+    return 0;
+}
+
 static int prepare_device(struct query *query)
 {
     struct mt_predict_settings *settings = &query->settings;
@@ -202,7 +251,7 @@ static int prepare_device(struct query *query)
     settings->device_bytes = query->device_bytes;
     query->step = MIB;
     query->n = DEVICE_MOST_MIB;
-    return 0;
+    return guess_device(query);
 }
 
 static int prepare(struct query *query)

@@ -14,6 +14,13 @@ static int has(const struct mt_model_tensor *tensor, const char *part)
     return memmem(tensor->name, tensor->name_length, part, strlen(part)) != NULL;
 }
 
+static int ends(const struct mt_model_tensor *tensor, const char *part)
+{
+    size_t length = strlen(part);
+    return tensor->name_length >= length &&
+           !memcmp(tensor->name + tensor->name_length - length, part, length);
+}
+
 static int has_any(const struct mt_model_tensor *tensor, const char *const *parts)
 {
     for (; *parts; parts++)
@@ -63,7 +70,7 @@ static int is_float(const char *type)
 /* Bytes of a tensor once it is loaded, whole. */
 static uint64_t loaded_bytes(const struct mt_model_tensor *tensor, int float_bytes)
 {
-    if (!float_bytes && is_float(tensor->type) && has(tensor, "weight_scale"))
+    if (!float_bytes && ends(tensor, "weight_scale") && is_float(tensor->type))
         return mt_mul(tensor->elements, 4); /* kept in 32 bit whatever the file has */
     if (!float_bytes || !is_float(tensor->type))
         return tensor->bytes;
@@ -115,7 +122,10 @@ static void add_tensor(const struct mt_predict_input *in, const struct mt_torch_
     uint64_t parallel = load->tensor_parallel;
     uint64_t bytes = loaded_bytes(tensor, load->float_bytes);
     uint64_t heads = kv_heads_of(in, tensor);
-    switch (cut_of(tensor)) {
+    enum cut cut = is_vocabulary(tensor) ? CUT_VOCABULARY : CUT_EVENLY;
+    if (parallel > 1)
+        cut = cut_of(tensor);
+    switch (cut) {
     case CUT_NOT:
         weights->replicated_bytes = mt_add(weights->replicated_bytes, bytes);
         break;
@@ -130,7 +140,7 @@ static void add_tensor(const struct mt_predict_input *in, const struct mt_torch_
         bytes = mt_ceil_div(bytes, parallel);
         break;
     }
-    if (tensor->role == MT_TENSOR_EXPERTS && (has(tensor, "_blocks") || has(tensor, "_scales")))
+    if (tensor->role == MT_TENSOR_EXPERTS && (ends(tensor, "_blocks") || ends(tensor, "_scales")))
         weights->mxfp4_bytes = mt_add(weights->mxfp4_bytes, bytes);
     weights->bytes = mt_add(weights->bytes, bytes);
 }

@@ -10,8 +10,8 @@ printf '{"schemaVersion": 2, "layers": [{"mediaType": "application/vnd.ollama.im
     "$digest" > "$manifests/latest"
 printf '# a comment\nFROM tiny\n' > Modelfile
 export OLLAMA_MODELS="$store"
-memtally estimate ollama:tiny --context 256 --engine ollama | grep -E '^(engine|weights)' | cut -c 1-23
-memtally estimate Modelfile --context 256 | grep '^weights' | cut -c 1-23
+memtally estimate ollama:tiny --context 256 --engine ollama | grep -E '^(engine|weights)' | sed 's|  *| |g' | cut -d ' ' -f 1-3
+memtally estimate Modelfile --context 256 | grep '^weights' | sed 's|  *| |g' | cut -d ' ' -f 1-3
 memtally estimate ollama:tinny 2>&1 | sed "s|$store|STORE|"
 memtally estimate ollama:tinny 2> errors
 echo "exit $?"
@@ -20,4 +20,4 @@ echo "exit $?" >&2
 unset OLLAMA_MODELS
 mkdir -p .ollama
 mv store .ollama/models
-memtally estimate ollama:tiny:latest --context 256 | grep '^weights' | cut -c 1-23
+memtally estimate ollama:tiny:latest --context 256 | grep '^weights' | sed 's|  *| |g' | cut -d ' ' -f 1-3

@@ -10,5 +10,5 @@ estimate = json.load(open("out.json"))
 layers = estimate["settings"]["gpu_layers"]
 print(estimate["verdict"], 0 < layers < 33, f"-ngl {layers}" in estimate["flags"])
 print(estimate["places"][1]["total_high_bytes"] <= 4 << 30)
-print(f"{layers} of 33" in estimate["reason"])
+print(f"{33 - layers} of 33" in estimate["reason"])
 END

@@ -5,7 +5,8 @@
  *
  * Each run is estimated from its settings, and each buffer compared with the log's. The types of a
  * file's tensors cannot be known from the name of its mix, so weights are taken as given: they are
- * in the totals, and not judged. Then TAP: nothing may be worse than the floors that a table has.
+ * in the totals, and not judged; nor is the band of a buffer through which weights of unknown types
+ * are streamed. Then TAP: nothing may be worse than the floors that a table has.
  * With ROWS the file of that name gets each comparison. */
 #include <math.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ struct result {
     double low;
     double high;
     double tolerance;
+    int judged;     /* its band is: the types of weights copied for use elsewhere are known */
     int fits_below; /* the verdict could be FITS where the run does not fit */
 };
 
@@ -45,7 +47,8 @@ struct line {
     enum what what;
     int rows;
     int exact;
-    int covered;
+    int judged;
+    int covered; /* of those judged */
     int below;
     int fits_below;
     double median;
@@ -98,6 +101,7 @@ static void add(struct board *board, const struct log_case *c, enum what what, d
                          .low = estimate.low,
                          .high = estimate.high,
                          .tolerance = c->whole ? WHOLE_MIB : EXACT_MIB,
+                         .judged = what == KV || what == STATE || what == OUTPUT || c->types_known,
                          .fits_below = fits_below};
     snprintf(r->engine, sizeof r->engine, "%s", c->engine);
     snprintf(r->family, sizeof r->family, "%s", c->family);
@@ -244,8 +248,9 @@ static struct line line_of(const struct board *board, const char *engine, const 
         errors[line.rows++] = error_percent(r);
         line.exact += errors[line.rows - 1] <= 0;
         line.below += r->estimated < r->measured - r->tolerance;
-        line.covered +=
-            r->measured >= r->low - r->tolerance && r->measured <= r->high + r->tolerance;
+        line.judged += r->judged;
+        line.covered += r->judged && r->measured >= r->low - r->tolerance &&
+                        r->measured <= r->high + r->tolerance;
         line.fits_below += r->fits_below;
     }
     if (!line.rows)
@@ -284,7 +289,7 @@ static void print_board(const struct board *board, const struct line *lines, siz
         const struct line *l = &lines[i];
         printf("# %-12s %-11s %-8s %5d %5d %7.2f %7.2f %7.1f %7.1f%% %5d %10d\n", l->engine,
                l->family, what_names[l->what], l->rows, l->exact, l->median, l->p95, l->worst,
-               100.0 * l->covered / l->rows, l->below, l->fits_below);
+               l->judged ? 100.0 * l->covered / l->judged : 100.0, l->below, l->fits_below);
     }
 }
 

@@ -17,7 +17,7 @@
 
 #define DEVICES_MAX 8
 #define SHAPES_MAX  128
-#define GROUPS_MAX  512
+#define GROUPS_MAX  2048
 #define MIB         1048576.0
 /* Below this share of a buffer the difference is the rounding of what was read. */
 #define EXACT_SHARE 0.0005

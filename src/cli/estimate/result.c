@@ -9,7 +9,7 @@
 static const struct cli_document_answer answers[] = {
     [MT_GOAL_CONTEXT] = {.goal = "max_context", .what = "tokens of context"},
     [MT_GOAL_SEQUENCES] = {.goal = "max_sequences", .what = "sequences at a time"},
-    [MT_GOAL_BATCH] = {.goal = "max_batch", .what = "tokens in a ubatch"},
+    [MT_GOAL_BATCH] = {.goal = "max_batch", .what = "tokens computed at a time"},
     [MT_GOAL_SMALLEST_DEVICE] = {.goal = "smallest_device", .what = "on each device", .is_size = 1},
 };
 

@@ -194,6 +194,30 @@ static void test_what_the_engine_refuses_cannot_be(void **state)
     assert_string_equal(p.reason, "the pool holds 0 tokens");
 }
 
+static void test_a_pool_must_hold_a_sequence_at_its_low_end(void **state)
+{
+    (void)state;
+    char reason[256] = "as it was";
+    struct mt_estimate_pool pool = {.present = 1,
+                                    .pool_tokens = 10000,
+                                    .pool_tokens_low = 8000,
+                                    .pool_tokens_high = 11000,
+                                    .concurrency = 1.25};
+    assert_int_equal(mt_fit_pool(&pool, 8000, MT_VERDICT_FITS, reason, sizeof reason),
+                     MT_VERDICT_FITS);
+    assert_string_equal(reason, "as it was");
+    pool.pool_tokens_low = 7999;
+    assert_int_equal(mt_fit_pool(&pool, 8000, MT_VERDICT_CANNOT, reason, sizeof reason),
+                     MT_VERDICT_CANNOT);
+    assert_int_equal(mt_fit_pool(&pool, 8000, MT_VERDICT_FITS, reason, sizeof reason),
+                     MT_VERDICT_TIGHT);
+    assert_string_equal(reason, "the pool holds 10000 tokens, but may hold as few as 7999, fewer "
+                                "than one sequence of 8000");
+    pool.present = 0;
+    assert_int_equal(mt_fit_pool(&pool, 8000, MT_VERDICT_FITS, reason, sizeof reason),
+                     MT_VERDICT_FITS);
+}
+
 static void test_a_reason_that_is_too_long_is_cut(void **state)
 {
     (void)state;
@@ -218,6 +242,7 @@ int main(void)
         cmocka_unit_test(test_the_worst_place_decides),
         cmocka_unit_test(test_a_spill_is_worse_than_tight_and_better_than_paging),
         cmocka_unit_test(test_what_the_engine_refuses_cannot_be),
+        cmocka_unit_test(test_a_pool_must_hold_a_sequence_at_its_low_end),
         cmocka_unit_test(test_a_reason_that_is_too_long_is_cut),
     };
     return cmocka_run_group_tests_name("fit", tests, NULL, NULL);
