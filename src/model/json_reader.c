@@ -87,6 +87,17 @@ static int skip_escape(struct mt_json *json, struct mt_error *error)
     return 0;
 }
 
+/* Characters that stand for themselves, most of any string. */
+static void skip_plain(struct mt_json *json)
+{
+    const char *text = json->text;
+    size_t at = json->at;
+    while (at < json->length && text[at] >= 0x20 && text[at] < 0x7F && text[at] != '"' &&
+           text[at] != '\\')
+        at++;
+    json->at = at;
+}
+
 /* One character of a string, or one escape. */
 static int skip_character(struct mt_json *json, struct mt_json_token *token, struct mt_error *error)
 {
@@ -106,7 +117,7 @@ static int skip_character(struct mt_json *json, struct mt_json_token *token, str
 static int take_string(struct mt_json *json, struct mt_json_token *token, struct mt_error *error)
 {
     size_t start = ++json->at;
-    while (peek(json) != '"') {
+    for (skip_plain(json); peek(json) != '"'; skip_plain(json)) {
         if (peek(json) < 0)
             return fail(json, "the end of a string", error);
         int code = skip_character(json, token, error);
