@@ -7,10 +7,11 @@
 
 static const struct {
     const char *in_file;
+    size_t in_file_length;
     const char *name;
     unsigned bits;
 } types[] = {
-#define X(NAME, in_file, name, bits) {in_file, name, bits},
+#define X(NAME, in_file, name, bits) {in_file, sizeof in_file - 1, name, bits},
     MT_ST_TYPE_LIST(X)
 #undef X
 };
@@ -19,7 +20,7 @@ enum mt_st_type mt_st_type_find(const char *name, size_t length)
 {
     size_t i = 0;
     while (i < MT_ST_TYPES &&
-           (strlen(types[i].in_file) != length || memcmp(types[i].in_file, name, length) != 0))
+           (types[i].in_file_length != length || memcmp(types[i].in_file, name, length) != 0))
         i++;
     return (enum mt_st_type)i;
 }

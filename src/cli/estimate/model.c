@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "cli/estimate/estimate.h"
 #include "cli/remote_files.h"
+#include "net/http_client.h"
 
 #define MODELFILE_BYTES_MAX (1u << 20)
 
@@ -95,14 +96,22 @@ static int open_modelfile(const char *path, struct mt_model **model, struct mt_e
     return open_ollama(from, model, error);
 }
 
-/* A file or folder here goes before a name on the hub. */
+/* A URL, or a name on the hub; only the headers of its files are fetched. */
 static int open_remote(const char *name, struct mt_model **model, struct mt_error *error)
 {
     char path[CLI_REMOTE_PATH_MAX];
     struct cli_remote remote = {.endpoint = getenv("HF_ENDPOINT"), .token = getenv("HF_TOKEN")};
-    const struct mt_model_files files = cli_remote_files(&remote);
+    struct mt_model_files files = cli_remote_files(&remote);
+    if (remote.token && !*remote.token)
+        remote.token = NULL;
     int result = cli_remote_path(&remote, name, path, sizeof path, error);
-    return result < 0 ? result : mt_model_open(path, &files, model, error);
+    if (result == 0)
+        result = mt_http_start(error);
+    if (result < 0)
+        return result;
+    result = mt_model_open(path, &files, model, error);
+    mt_http_stop();
+    return result;
 }
 
 int estimate_open_model(const char *name, int remote, struct mt_model **model,
