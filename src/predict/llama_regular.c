@@ -26,6 +26,11 @@ static int has_state(const struct mt_model_description *d, enum mt_recurrence re
            d->time_step_rank % d->group_count == 0;
 }
 
+static int is_gemma(const struct mt_model_description *d)
+{
+    return d->architecture && !strncmp(d->architecture, "gemma", 5);
+}
+
 /* Whether a layer can read the cache of the one that it names: its own, or in the families that
  * share caches an earlier one's of the same form. */
 static int reads_cache(const struct mt_model_description *d, const struct mt_model_layer *layer,
@@ -33,7 +38,7 @@ static int reads_cache(const struct mt_model_description *d, const struct mt_mod
 {
     if (layer->cache_layer == index)
         return 1;
-    if (layer->cache_layer > index || !d->architecture || strncmp(d->architecture, "gemma", 5))
+    if (layer->cache_layer > index || !is_gemma(d))
         return 0;
     const struct mt_model_layer *keeper = &d->layers[layer->cache_layer];
     return keeper->cache_layer == layer->cache_layer && keeper->attention == layer->attention &&
@@ -45,13 +50,14 @@ static int is_attention(const struct mt_model_description *d, uint64_t index)
 {
     const struct mt_model_layer *layer = &d->layers[index];
     int latent = layer->attention == MT_ATTENTION_LATENT;
-    if (layer->attention == MT_ATTENTION_NONE || (!latent && !layer->kv_heads))
-        return 1;
+    int attends = layer->attention != MT_ATTENTION_NONE && (latent || layer->kv_heads);
+    if (!attends)
+        return !is_gemma(d);
     if (!is_width(layer->heads) || !is_width(layer->kv_heads) || !is_width(layer->key_size) ||
         layer->heads % layer->kv_heads || !reads_cache(d, layer, index))
         return 0;
     if (latent)
-        return is_width(d->kv_lora_rank) && is_width(d->qk_rope_head_size) &&
+        return !is_gemma(d) && is_width(d->kv_lora_rank) && is_width(d->qk_rope_head_size) &&
                is_width(d->qk_nope_head_size) && is_width(d->value_head_size) &&
                layer->key_size == d->kv_lora_rank + d->qk_rope_head_size;
     return is_width(layer->value_size);
