@@ -66,7 +66,7 @@ static int is_sane(const struct mt_llama_plan *plan)
     return d->n_layers > d->n_draft_layers && d->n_layers <= LAYERS_MAX && plan->ubatch &&
            plan->ubatch <= UINT32_MAX && plan->context <= UINT32_MAX && plan->sequences &&
            d->embedding_length && d->embedding_length <= UINT32_MAX &&
-           plan->n_devices <= MT_GRAPH_DEVICES_MAX;
+           plan->n_devices <= MT_GRAPH_DEVICES_MAX && mt_llama_is_regular(d);
 }
 
 static const char *part_name(uint8_t part)

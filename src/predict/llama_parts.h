@@ -47,6 +47,9 @@ void mt_llama_nearest(const struct mt_engine *engine, const char *key, const cha
 int mt_llama_complete(const struct mt_model *model, const struct mt_engine *engine,
                       struct mt_predict_settings *settings, struct mt_error *error);
 
+/* Whether the numbers of a model are such that its graph can be built. */
+int mt_llama_is_regular(const struct mt_model_description *description);
+
 /* Makes the plan. On success the caller calls mt_llama_plan_finish(). */
 int mt_llama_plan_init(struct mt_llama_plan *plan, const struct mt_predict_input *in,
                        struct mt_error *error);
