@@ -3,6 +3,7 @@
  * allocated as it would be. What the engine's version changes comes from its table. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "predict/llama_compute_old.h"
@@ -19,7 +20,6 @@ static struct mt_graph_machine machine_of(const struct mt_llama_plan *plan)
     return (struct mt_graph_machine){
         .n_devices = (int)plan->n_devices,
         .n_copies = (unsigned)plan->copies,
-        .copies_inputs_unused = mt_engine_has(engine, "compute.copies", "all"),
         .device_alignment = mt_engine_number(engine, "compute.align.device", 128),
         .host_alignment = mt_engine_number(engine, "compute.align.host", 32),
         .quantised_row_padding = 512,
@@ -28,30 +28,43 @@ static struct mt_graph_machine machine_of(const struct mt_llama_plan *plan)
     };
 }
 
-/* One reserved graph, of the plan's batch or of one token for each sequence. */
-static int reserve(const struct mt_llama_plan *plan, int single_tokens,
+/* What is reserved: the plan's batch, or one token for each sequence; as which builds do it. */
+struct variant {
+    int single_tokens;
+    int newer; /* the parts that are not the same in all builds, as the later ones have them */
+};
+
+static void choose(struct mt_net *net, const struct mt_llama_plan *plan, struct variant variant)
+{
+    const struct mt_engine *engine = plan->in->engine;
+    const char *architecture = plan->in->d->architecture ? plan->in->d->architecture : "";
+    const char *late = variant.newer ? "compute.rows.late.newer" : "compute.rows.late";
+    if (variant.single_tokens) {
+        net->tokens = net->sequences;
+        net->outputs = net->sequences;
+    }
+    net->mixed_embeddings =
+        variant.newer && !mt_engine_has(engine, "compute.embeddings.apart", architecture);
+    net->older_parts = !variant.newer;
+    net->late_rows = mt_engine_has(engine, late, architecture);
+    net->pins_norms = plan->in->settings->program != MT_PROGRAM_FIT_PARAMS &&
+                      (plan->all_on_devices || net->tokens < 32);
+}
+
+static int reserve(const struct mt_llama_plan *plan, struct variant variant,
                    struct mt_graph_buffer *buffers, enum mt_net_knowledge *knowledge,
                    struct mt_error *error)
 {
-    const struct mt_engine *engine = plan->in->engine;
     struct mt_arena arena = {0};
     struct mt_graph graph;
     struct mt_net net;
     mt_graph_init(&graph, &arena);
     int result = mt_net_init(&net, &graph, plan, error);
     if (result == 0) {
-        if (single_tokens) {
-            net.tokens = net.sequences;
-            net.outputs = net.sequences;
-        }
-        net.mixed_embeddings = mt_engine_has(engine, "compute.embeddings", "mixed");
-        net.late_rows = plan->in->d->architecture &&
-                        mt_engine_has(engine, "compute.rows.late", plan->in->d->architecture);
-        net.older_parts = mt_engine_has(engine, "compute.parts", "older");
-        net.pins_norms = plan->in->settings->program != MT_PROGRAM_FIT_PARAMS &&
-                         (plan->all_on_devices || net.tokens < 32);
+        choose(&net, plan, variant);
         *knowledge = mt_net_build(&net);
         struct mt_graph_machine machine = machine_of(plan);
+        machine.copies_inputs_unused = variant.newer;
         result = mt_graph_reserve(&graph, &machine, buffers);
         if (result < 0)
             mt_fail(error, result, MT_NO_OFFSET, "the graph of the model is too large");
@@ -79,13 +92,30 @@ static const char *part_name(uint8_t part)
     return names[part];
 }
 
-static void describe(const struct mt_graph_buffer *from, enum mt_net_knowledge knowledge,
-                     const struct mt_llama_plan *plan, struct mt_compute_buffer *buffer)
+/* How far the truth may lie from what was planned, as a share of it. */
+static double width_of(const struct mt_llama_plan *plan, enum mt_net_knowledge knowledge)
 {
-    double width = knowledge == MT_NET_EXACT ? 0.01 : 0.15;
+    const char *kind = plan->in->settings->device_kind;
+    double width = mt_engine_real(plan->in->engine, "compute.band", 0.3);
+    double of_family = knowledge == MT_NET_EXACT ? 0 : knowledge == MT_NET_LIKELY ? 0.1 : 0.4;
+    if (width < of_family)
+        width = of_family;
+    if (kind && plan->n_devices && strcmp(kind, "cuda") != 0)
+        width += 0.04;
+    if (plan->n_devices && (!plan->all_on_devices || plan->experts_on_host))
+        width += 0.01;
+    return width;
+}
+
+static void describe(const struct mt_graph_buffer *from, const struct mt_graph_buffer *other,
+                     double width, const struct mt_llama_plan *plan,
+                     struct mt_compute_buffer *buffer)
+{
+    uint64_t least = other && other->bytes < from->bytes ? other->bytes : from->bytes;
+    uint64_t most = other && other->bytes > from->bytes ? other->bytes : from->bytes;
     buffer->bytes = from->bytes;
-    buffer->low_bytes = (uint64_t)((double)from->bytes * (1 - width));
-    buffer->high_bytes = (uint64_t)((double)from->bytes * (1 + width));
+    buffer->low_bytes = (uint64_t)((double)least * (1 - width));
+    buffer->high_bytes = (uint64_t)((double)most * (1 + width));
     buffer->rule = part_name(from->part);
     snprintf(buffer->formula, sizeof buffer->formula,
              "inputs %" PRIu64 " (%" PRIu64 " copies) + tensors of %s %" PRIu64
@@ -94,26 +124,64 @@ static void describe(const struct mt_graph_buffer *from, enum mt_net_knowledge k
              from->bytes - from->inputs - from->working);
 }
 
+/* The larger of what a batch needs and what single tokens need, which is never less where all of a
+ * model lies on devices. */
+static int reserve_both(const struct mt_llama_plan *plan, int newer,
+                        struct mt_graph_buffer *buffers, enum mt_net_knowledge *knowledge,
+                        struct mt_error *error)
+{
+    struct mt_graph_buffer single[MT_GRAPH_DEVICES_MAX + 1] = {0};
+    struct variant variant = {.newer = newer};
+    int result = reserve(plan, variant, buffers, knowledge, error);
+    if (result < 0 || plan->all_on_devices ||
+        plan->in->settings->program == MT_PROGRAM_FIT_PARAMS)
+        return result;
+    variant.single_tokens = 1;
+    result = reserve(plan, variant, single, knowledge, error);
+    for (size_t i = 0; result == 0 && i <= plan->n_devices; i++)
+        if (single[i].bytes > buffers[i].bytes)
+            buffers[i] = single[i];
+    return result;
+}
+
 int mt_llama_compute_buffers(const struct mt_llama_plan *plan, struct mt_compute_buffer *buffers,
                              struct mt_error *error)
 {
-    struct mt_graph_buffer batch[MT_GRAPH_DEVICES_MAX + 1] = {0};
-    struct mt_graph_buffer single[MT_GRAPH_DEVICES_MAX + 1] = {0};
+    const struct mt_engine *engine = plan->in->engine;
+    struct mt_graph_buffer newer[MT_GRAPH_DEVICES_MAX + 1] = {0};
+    struct mt_graph_buffer older[MT_GRAPH_DEVICES_MAX + 1] = {0};
     enum mt_net_knowledge knowledge = MT_NET_GUESSED;
+    int either = mt_engine_has(engine, "compute.parts", "either");
+    int is_older = mt_engine_has(engine, "compute.parts", "older");
     if (!is_sane(plan))
         return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "the model is too large to be planned");
-    if (mt_engine_has(plan->in->engine, "compute.rules", "old"))
+    if (mt_engine_has(engine, "compute.rules", "old"))
         return mt_llama_compute_buffers_old(plan, buffers, error);
-    int result = reserve(plan, 0, batch, &knowledge, error);
-    if (result == 0 && !plan->all_on_devices &&
-        plan->in->settings->program != MT_PROGRAM_FIT_PARAMS)
-        result = reserve(plan, 1, single, &knowledge, error);
+    int result = 0;
+    if (!is_older)
+        result = reserve_both(plan, 1, newer, &knowledge, error);
+    if (result == 0 && (is_older || either))
+        result = reserve_both(plan, 0, older, &knowledge, error);
     if (result < 0)
         return result;
+    double width = width_of(plan, knowledge);
     for (size_t i = 0; i <= plan->n_devices; i++)
-        describe(single[i].bytes > batch[i].bytes ? &single[i] : &batch[i], knowledge, plan,
+        describe(is_older ? &older[i] : &newer[i], either ? &older[i] : NULL, width, plan,
                  &buffers[i]);
     return 0;
+}
+
+static void write_notes(const struct mt_llama_plan *plan, struct mt_sheet *sheet)
+{
+    const char *kind = plan->in->settings->device_kind;
+    if (plan->n_devices && kind && strcmp(kind, "cuda") != 0)
+        mt_sheet_note(sheet, "Compute buffers are planned as for CUDA, without the scratch memory "
+                             "of its flash attention where %s has none.",
+                      kind);
+    if (mt_engine_has(plan->in->engine, "compute.parts", "either"))
+        mt_sheet_note(sheet, "At which build before %s the graph changed is not known: compute "
+                             "buffers have a band that holds both forms.",
+                      "11434");
 }
 
 int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
@@ -127,6 +195,7 @@ int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
     int result = mt_llama_compute_buffers(plan, buffers, error);
     if (result < 0)
         return result;
+    write_notes(plan, sheet);
     for (size_t i = 0; i <= plan->n_devices; i++) {
         char name[64];
         snprintf(name, sizeof name, "compute buffer, largest in %s", buffers[i].rule);

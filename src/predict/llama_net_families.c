@@ -23,6 +23,8 @@ static const struct family families[] = {
     {"phi3", MT_NET_HALVES | MT_NET_SCALES_QUERIES | MT_NET_ADDS_RESIDUAL_FIRST, MT_NET_EXACT},
     {"glm4moe", MT_NET_NORM_AFTER | MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
     {"deepseek2", MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
+    {"gemma", MT_NET_SCALES_TOKENS | MT_NET_SCALES_QUERIES, MT_NET_LIKELY},
+    {"gemma2", GEMMA | MT_NET_SCALES_QUERIES | MT_NET_CAPS_LOGITS, MT_NET_LIKELY},
     {"gemma3", GEMMA | MT_NET_SCALES_QUERIES, MT_NET_EXACT},
     {"cohere2", MT_NET_PARALLEL | MT_NET_LAYER_NORM | MT_NET_ROPE_WINDOWED | MT_NET_SCALES_LOGITS,
      MT_NET_EXACT},
@@ -47,15 +49,35 @@ static const struct family families[] = {
      MT_NET_EXACT},
 };
 
-static const struct family unknown = {"", MT_NET_NORMS_WEIGHTS, MT_NET_GUESSED};
+/* What the tensors of a layer tell about a family that has no line above. */
+static unsigned traits_seen(const struct mt_net *net)
+{
+    size_t il = net->n_layers - 1;
+    const struct mt_net_weight *up = &net->layers[il].weights[MT_SLOT_FFN_UP];
+    unsigned traits = MT_NET_NORMS_WEIGHTS;
+    int ffn_norm = mt_net_has(net, il, MT_SLOT_FFN_NORM);
+    int post_norm = mt_net_has(net, il, MT_SLOT_ATTN_POST_NORM);
+    if (post_norm && mt_net_has(net, il, MT_SLOT_FFN_POST_NORM))
+        traits |= MT_NET_POST_NORMS;
+    else if (post_norm && !ffn_norm)
+        traits |= MT_NET_NORM_AFTER;
+    else if (!ffn_norm && net->d->format == MT_MODEL_GGUF)
+        traits |= MT_NET_PARALLEL;
+    if (mt_net_has(net, il, MT_SLOT_ATTN_NORM_B))
+        traits |= MT_NET_LAYER_NORM;
+    if (up->present && up->ne[1] == 2 * net->d->layers[il].ff_length)
+        traits |= MT_NET_HALVES;
+    return traits;
+}
 
-static const struct family *family_of(const struct mt_net *net)
+static struct family family_of(const struct mt_net *net)
 {
     const char *name = net->d->architecture;
     for (size_t i = 0; name && i < sizeof families / sizeof *families; i++)
         if (strcmp(families[i].name, name) == 0)
-            return &families[i];
-    return &unknown;
+            return families[i];
+    int likely = net->d->family_known && !net->d->is_embedder;
+    return (struct family){"", traits_seen(net), likely ? MT_NET_LIKELY : MT_NET_GUESSED};
 }
 
 static int is_named(const struct mt_net *net, const char *name)
@@ -133,6 +155,15 @@ static struct mt_node *added(struct mt_net *net, struct mt_node *x, struct mt_no
     return residual_first ? mt_op_map(net->graph, residual, x) : mt_op_map(net->graph, x, residual);
 }
 
+/* Some families have norms behind their parts only. */
+static struct mt_node *normed(struct mt_net *net, struct mt_node *x, size_t il, enum mt_slot slot,
+                              unsigned traits)
+{
+    if (traits & MT_NET_POST_NORMS && net->d->format == MT_MODEL_GGUF && !mt_net_has(net, il, slot))
+        return x;
+    return mt_net_norm(net, x, il, slot, traits);
+}
+
 static int has_ffn(const struct mt_net *net, size_t il)
 {
     const struct mt_model_layer *layer = &net->d->layers[il];
@@ -161,7 +192,7 @@ static struct mt_node *ffn_part(struct mt_net *net, struct mt_node *in, size_t i
     if (!has_ffn(net, il))
         return in;
     enum mt_slot norm = traits & MT_NET_NORM_AFTER ? MT_SLOT_ATTN_POST_NORM : MT_SLOT_FFN_NORM;
-    struct mt_node *x = mt_net_norm(net, in, il, norm, traits);
+    struct mt_node *x = normed(net, in, il, norm, traits);
     x = mt_net_ffn(net, x, il, traits);
     if (traits & MT_NET_POST_NORMS)
         x = mt_net_norm_unpinned(net, x, il, MT_SLOT_FFN_POST_NORM);
@@ -179,7 +210,7 @@ static struct mt_node *layer(struct mt_net *net, struct mt_node *in, size_t il, 
     int beside = net->d->layers[il].attention != MT_ATTENTION_NONE &&
                  net->d->layers[il].recurrence != MT_RECURRENCE_NONE;
     struct mt_node *residual = in;
-    struct mt_node *x = mt_net_norm(net, in, il, MT_SLOT_ATTN_NORM, traits);
+    struct mt_node *x = normed(net, in, il, MT_SLOT_ATTN_NORM, traits);
     if (delta)
         mt_graph_expand(g, x);
     x = mixed(net, &residual, x, il, traits);
@@ -212,8 +243,8 @@ static int any_layer(const struct mt_net *net, int recurrent_ones)
 
 enum mt_net_knowledge mt_net_build(struct mt_net *net)
 {
-    const struct family *family = family_of(net);
-    unsigned traits = family->traits;
+    const struct family family = family_of(net);
+    unsigned traits = family.traits;
     if (!net->late_rows)
         traits &= ~(unsigned)(MT_NET_ROWS_LATE | MT_NET_ROWS_AFTER_NORM);
     mt_net_positions(net);
@@ -235,5 +266,5 @@ enum mt_net_knowledge mt_net_build(struct mt_net *net)
             x = layer(net, x, i, traits);
         mt_net_output(net, x, traits);
     }
-    return family->knowledge;
+    return family.knowledge;
 }

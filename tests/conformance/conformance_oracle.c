@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Scores the predictor of llama.cpp against what the engine itself planned (oracle.csv).
+/* Scores the predictor of llama.cpp against what the engine itself planned (README.md).
  *
- * usage: conformance_oracle ORACLE.csv FLOORS.csv SHAPES_FOLDER [--worst N] [--only TEXT]
+ * usage: conformance_oracle [--off] [--only TEXT] FLOORS.csv SHAPES_FOLDER ORACLE.csv...
  *
  * Prints the error board: for each build, family, category and role of a place how many buffers are
- * exact, and how wrong the others are. A floor that is not reached is a failed TAP line. */
+ * exact, and how wrong the others are. A floor that is not reached is a failed TAP line. --off names
+ * every buffer that is not exact, --only takes the points whose line has TEXT. */
 #include <memtally/error.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
@@ -65,7 +66,7 @@ struct board {
 struct scoring {
     const char *folder;
     const char *only;
-    int worst; /* how many of the worst buffers to name */
+    int names_off;
     struct shape shapes[SHAPES_MAX];
     size_t n_shapes;
     struct board board;
@@ -193,6 +194,7 @@ static struct mt_estimate *plan(struct scoring *scoring, const struct point *poi
         .mla_mode = MT_UNKNOWN,
         .device_bytes = sizes,
         .n_devices = point->devices,
+        .host_bytes = DEVICE_SIZE,
     };
     struct mt_estimate *estimate = NULL;
     struct mt_error error = {0};
@@ -266,6 +268,8 @@ static void add(struct group *group, double error, int exact, int covered, int b
 
 static const char *role_of(const struct point *point, size_t i)
 {
+    if (!point->devices)
+        return "cpu";
     if (i == point->devices)
         return "host";
     if (point->devices == 1)
@@ -302,9 +306,9 @@ static void score(struct scoring *scoring, const struct point *point, const char
              role_of(point, i), all);
     add(group_of(&scoring->board, name), exact ? 0 : error, exact, covered, below);
     snprintf(name, sizeof name, "%s * %s %s %s", point->build, kind_names[kind],
-             i == point->devices ? "host" : "device", all);
+             !point->devices ? "cpu" : i == point->devices ? "host" : "device", all);
     add(group_of(&scoring->board, name), exact ? 0 : error, exact, covered, below);
-    if (!exact && scoring->worst)
+    if (!exact && scoring->names_off)
         printf("# off %+8.3f%% %10.4f for %10.4f MiB %s %s %s\n", error * 100, ours, planned,
                kind_names[kind], role_of(point, i), point->line);
 }
@@ -411,20 +415,36 @@ static int check_floors(struct board *board, const char *path)
     return failed;
 }
 
+static void finish(struct scoring *scoring)
+{
+    for (size_t i = 0; i < scoring->n_shapes; i++)
+        mt_model_close(scoring->shapes[i].model);
+    for (size_t i = 0; i < scoring->board.n; i++)
+        free(scoring->board.groups[i].errors);
+}
+
 int main(int argc, char **argv)
 {
     static struct scoring scoring;
-    if (argc < 4)
-        die("usage", "conformance_oracle ORACLE FLOORS SHAPES [--worst] [--only TEXT]");
-    scoring.folder = argv[3];
-    for (int i = 4; i < argc; i++) {
-        if (strcmp(argv[i], "--worst") == 0)
-            scoring.worst = 1;
-        else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
-            scoring.only = argv[++i];
+    int at = 1;
+    for (; at < argc && strncmp(argv[at], "--", 2) == 0; at++) {
+        if (strcmp(argv[at], "--off") == 0)
+            scoring.names_off = 1;
+        else if (strcmp(argv[at], "--only") == 0 && at + 1 < argc)
+            scoring.only = argv[++at];
+        else
+            die(argv[at], "no such option");
     }
-    score_file(&scoring, argv[1]);
+    if (argc - at < 3)
+        die("usage", "conformance_oracle [--off] [--only TEXT] FLOORS SHAPES ORACLE...");
+    scoring.folder = argv[at + 1];
+    for (int i = at + 2; i < argc; i++)
+        score_file(&scoring, argv[i]);
     print_board(&scoring.board);
     printf("# %zu points, %zu could not be planned\n", scoring.points, scoring.failed);
-    return scoring.only ? 0 : check_floors(&scoring.board, argv[2]) != 0;
+    int failed = scoring.failed > 0;
+    if (!scoring.only)
+        failed += check_floors(&scoring.board, argv[at]);
+    finish(&scoring);
+    return failed != 0;
 }
