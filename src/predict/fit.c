@@ -63,11 +63,11 @@ static enum mt_verdict verdict_of(const struct fit *fit)
 {
     if (fit->high_bytes <= fit->room_bytes)
         return MT_VERDICT_FITS;
-    if (fit->bytes <= fit->room_bytes)
+    if (fit->low_bytes <= fit->room_bytes)
         return MT_VERDICT_TIGHT;
-    if (fit->mapped_bytes && fit->low_bytes - fit->mapped_low_bytes <= fit->room_bytes)
+    if (fit->low_bytes - fit->mapped_low_bytes <= fit->room_bytes)
         return MT_VERDICT_PAGES;
-    return fit->low_bytes <= fit->room_bytes ? MT_VERDICT_TIGHT : MT_VERDICT_CANNOT;
+    return MT_VERDICT_CANNOT;
 }
 
 static void fit_place(struct fit *fit, const struct mt_tally_place *place,

@@ -7,12 +7,10 @@
 
 /* The verdict of a tally. A place that has no capacity is not looked at. Of each other place the
  * band is held against its capacity less what other processes use there:
- *   high fits                          FITS
- *   the middle fits                    TIGHT
- *   on the host, without the weights that are mapped from files and need not stay, low fits
- *                                      PAGES
- *   low fits                           TIGHT
- *   else                               CANNOT
+ *   high fits                                                   FITS
+ *   low fits                                                    TIGHT
+ *   low fits without the weights that are mapped on the host    PAGES
+ *   else                                                        CANNOT
  * The worst place decides, the worst word being the last of FITS, TIGHT, SPILLS, PAGES, CANNOT.
  * `cannot` is CANNOT whatever the places say, `spills` makes SPILLS of FITS and TIGHT, also where
  * no capacity is known; both are the predictor's own reasons or NULL. Writes one sentence with

@@ -10,6 +10,7 @@ try()
 try
 try --host 64GiB
 try --host 6GiB
+try --host 4GiB --no-repack
 try --host 6GiB --no-mmap
 try --host 16MiB
 try --device 24GiB
