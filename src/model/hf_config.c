@@ -303,11 +303,10 @@ static int choose_family(struct mt_model *model, struct mt_hf_config *config)
     }
     int code = note_unknown(model, config);
     config->family = mt_hf_family_llama();
-    description->architecture =
-        config->values[MT_HF_model_type].is_there && type->type == MT_JSON_STRING
-            ? mt_arena_copy(&model->arena, type->text, type->length)
-            : "unknown";
-    return code ? code : description->architecture ? 0 : MT_ENOMEM;
+    if (code || !config->values[MT_HF_model_type].is_there || type->type != MT_JSON_STRING)
+        return code;
+    description->architecture = mt_arena_copy(&model->arena, type->text, type->length);
+    return description->architecture ? 0 : MT_ENOMEM;
 }
 
 static int note_encoders(struct mt_model *model, const struct mt_hf_config *config)
