@@ -30,9 +30,9 @@ enum cli_option_kind {
     CLI_FILE,      /* const char *: a path to a file */
     CLI_DIRECTORY, /* const char *: a path to a folder */
     CLI_SIZE,      /* uint64_t: bytes, as mt_parse_size() reads them */
-    CLI_COUNT,     /* uint64_t: a whole number from `least` to `most` (0: no upper bound) */
-    CLI_REAL,      /* double: a number from `least` to `most` (0: no upper bound) */
-    CLI_CHOICE     /* int: the index in `choices` */
+    CLI_COUNT, /* uint64_t: a whole number from `least` to `most` (0: no upper bound); 8k is 8192 */
+    CLI_REAL,  /* double: a number from `least` to `most` (0: no upper bound) */
+    CLI_CHOICE /* int: the index in `choices` */
 };
 
 /* The values of an option that may be given several times, in their order. */

@@ -78,15 +78,18 @@ static int has_letter(const struct cli_option *option, const void *wanted)
 }
 
 /* Whole numbers are digits only: strtoull() alone takes "-1". */
+/* "8192", or "8k" for the same. */
 static int parse_count(const char *text, uint64_t *count)
 {
-    if (!*text || text[strspn(text, "0123456789")])
+    size_t digits = strspn(text, "0123456789");
+    int is_kilo = digits && (text[digits] == 'k' || text[digits] == 'K');
+    if (!digits || text[digits + (size_t)is_kilo])
         return MT_EARG;
     errno = 0;
     unsigned long long value = strtoull(text, NULL, 10);
-    if (errno || value == UINT64_MAX)
+    if (errno || value >= (is_kilo ? UINT64_MAX / 1024 : UINT64_MAX))
         return MT_ELIMIT;
-    *count = value;
+    *count = is_kilo ? value * 1024 : value;
     return 0;
 }
 

@@ -89,8 +89,8 @@ static void fit_place(struct fit *fit, const struct mt_tally_place *place,
 enum mt_verdict mt_fit_pool(const struct mt_estimate_pool *pool, uint64_t context_tokens,
                             enum mt_verdict verdict, char *reason, size_t size)
 {
-    double share = (double)pool->pool_tokens_low / ((double)pool->pool_tokens + 1e-9);
-    if (!pool->present || verdict != MT_VERDICT_FITS || pool->concurrency * share >= 1)
+    double low = pool->concurrency * (double)pool->pool_tokens_low;
+    if (!pool->present || verdict != MT_VERDICT_FITS || low >= (double)pool->pool_tokens)
         return verdict;
     snprintf(reason, size,
              "the pool holds %" PRIu64 " tokens, but may hold as few as %" PRIu64

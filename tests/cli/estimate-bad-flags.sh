@@ -29,4 +29,5 @@ try model.gguf --kv-type q9_0
 try model.gguf other.gguf
 try missing.gguf
 try https://example.org/model.gguf
+try org/model
 try ''

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What users call a model: a path, a name in Ollama's store, a Modelfile. */
+/* What users call a model: a path, a name in Ollama's store, a Modelfile, a URL, a name on a hub.
+ */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,14 +11,8 @@
 #include "base/error.h"
 #include "cli/estimate/estimate.h"
 #include "cli/remote_files.h"
-#include "net/http_client.h"
 
 #define MODELFILE_BYTES_MAX (1u << 20)
-
-static int is_url(const char *name)
-{
-    return !strncmp(name, "https://", 8) || !strncmp(name, "http://", 7);
-}
 
 /* Ollama's stores in the order in which they are looked at: the user's, then the service's. Returns
  * 0 past the last. */
@@ -100,22 +95,14 @@ static int open_modelfile(const char *path, struct mt_model **model, struct mt_e
     return open_ollama(from, model, error);
 }
 
-/* A URL, or a name on the hub; only the headers of its files are fetched. */
+/* A file or folder here goes before a name on the hub. */
 static int open_remote(const char *name, struct mt_model **model, struct mt_error *error)
 {
     char path[CLI_REMOTE_PATH_MAX];
     struct cli_remote remote = {.endpoint = getenv("HF_ENDPOINT"), .token = getenv("HF_TOKEN")};
-    struct mt_model_files files = cli_remote_files(&remote);
-    if (remote.token && !*remote.token)
-        remote.token = NULL;
+    const struct mt_model_files files = cli_remote_files(&remote);
     int result = cli_remote_path(&remote, name, path, sizeof path, error);
-    if (result == 0)
-        result = mt_http_start(error);
-    if (result < 0)
-        return result;
-    result = mt_model_open(path, &files, model, error);
-    mt_http_stop();
-    return result;
+    return result < 0 ? result : mt_model_open(path, &files, model, error);
 }
 
 int estimate_open_model(const char *name, int remote, struct mt_model **model,
@@ -124,14 +111,18 @@ int estimate_open_model(const char *name, int remote, struct mt_model **model,
     static const char ollama[] = "ollama:";
     if (!*name)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "estimate: the name of the model is empty");
-    if (remote && cli_remote_is_name(name))
-        return open_remote(name, model, error);
-    if (is_url(name))
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "estimate: '%.200s' is read over the network only with --remote", name);
     if (!strncmp(name, ollama, sizeof ollama - 1))
         return open_ollama(name + sizeof ollama - 1, model, error);
+    if (cli_remote_is_name(name) && remote)
+        return open_remote(name, model, error);
+    if (strstr(name, "://"))
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "estimate: '%.200s' is read over the network only with --remote", name);
     if (is_modelfile(name))
         return open_modelfile(name, model, error);
-    return mt_model_open(name, NULL, model, error);
+    int result = mt_model_open(name, NULL, model, error);
+    if (result == MT_ENOTFOUND && cli_remote_is_name(name))
+        return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
+                       "estimate: there is no %.200s here; --remote looks for it on a hub", name);
+    return result;
 }

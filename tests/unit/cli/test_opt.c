@@ -256,6 +256,20 @@ static void test_what_is_missing_is_named(void **state)
     assert_refused(&program_entry, "--", "too few arguments");
 }
 
+static void test_counts_may_be_in_units_of_1024(void **state)
+{
+    (void)state;
+    struct parsed p;
+    parse(&p, &files_entry, "--top 32k a");
+    assert_int_equal(p.options.top, 32768);
+    parse(&p, &files_entry, "--top 1K a");
+    assert_int_equal(p.options.top, 1024);
+    assert_refused(&files_entry, "--top k a", "'k'");
+    assert_refused(&files_entry, "--top 2kB a", "'2kB'");
+    assert_refused(&files_entry, "--top 1.5k a", "'1.5k'");
+    assert_refused(&files_entry, "--top 18446744073709551615k a", "--top");
+}
+
 static void test_distance_counts_swaps_as_one(void **state)
 {
     (void)state;
@@ -283,6 +297,7 @@ int main(void)
         cmocka_unit_test(test_what_is_not_known_is_named_with_the_nearest),
         cmocka_unit_test(test_bad_values_say_what_is_valid),
         cmocka_unit_test(test_what_is_missing_is_named),
+        cmocka_unit_test(test_counts_may_be_in_units_of_1024),
         cmocka_unit_test(test_distance_counts_swaps_as_one),
     };
     return RUN_TESTS(tests);

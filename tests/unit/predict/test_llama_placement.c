@@ -146,7 +146,7 @@ static void test_embeddings_stay_on_the_host_and_a_tied_output_is_copied(void **
 static void add_experts(struct hand_model *hand)
 {
     hand_model_tensor(hand, "blk.0.ffn_up_exps.weight", "f16", 64, 64, 8, 0, MT_TENSOR_EXPERTS);
-    hand_model_tensor(hand, "blk.0.ffn_up_exps.bias", "f32", 64, 8, 0, 0, MT_TENSOR_LAYER);
+    hand_model_tensor(hand, "blk.0.ffn_up_exps.bias", "f32", 64, 8, 0, 0, MT_TENSOR_EXPERTS);
     hand_model_tensor(hand, "blk.0.ffn_gate_inp.weight", "f32", 64, 8, 0, 0, MT_TENSOR_LAYER);
     hand_model_tensor(hand, "blk.1.ffn_up_exps.weight", "f16", 64, 64, 16, 1, MT_TENSOR_EXPERTS);
     hand->model.description.experts = 8;
