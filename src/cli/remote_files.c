@@ -107,7 +107,9 @@ static const char *token_for(const struct cli_remote *remote, const char *url)
     size_t length = strlen(endpoint);
     while (length && endpoint[length - 1] == '/')
         length--;
-    return strncmp(url, endpoint, length) == 0 && url[length] == '/' ? remote->token : NULL;
+    if (!remote->token || !*remote->token || strncmp(url, endpoint, length) != 0)
+        return NULL;
+    return url[length] == '/' ? remote->token : NULL;
 }
 
 static void count(struct remote_source *source)

@@ -19,6 +19,13 @@ enum mt_hf_packing {
     MT_HF_FP4_PAIRS    /* two to a byte, a byte of scale for each 32: experts of DeepSeek V4 */
 };
 
+/* A pattern of modules' names. Most name a layer, so that only those of the layer at hand and those
+ * of none, which come first, need comparing. */
+struct mt_hf_skipped {
+    const char *pattern;
+    uint64_t layer; /* counted from 1; 0: none */
+};
+
 struct mt_hf_build {
     struct mt_model *model;
     const struct mt_hf_config *config;
@@ -33,8 +40,10 @@ struct mt_hf_build {
     uint64_t block_rows; /* of FP8 scales; 0: one for each matrix, 1: one for each row */
     uint64_t block_columns;
     int scale_is_e8m0;
-    const char *const *skipped; /* patterns of modules that are not packed */
+    struct mt_hf_skipped *skipped; /* modules that are not packed, by layer */
     size_t n_skipped;
+    uint32_t layer;   /* at hand, or MT_NO_LAYER */
+    uint64_t *ratios; /* of the compression of each layer: DeepSeek V4 */
     uint64_t parameters;
     uint64_t offset;
     int code; /* the first failure */

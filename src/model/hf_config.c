@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 
+#define FIRST_PIECE (256 * 1024)
+
 static const struct {
     const char *name;
     size_t length;
@@ -176,24 +178,47 @@ int mt_hf_each(const struct mt_hf_config *config, enum mt_hf_field field,
     return code;
 }
 
+/* In pieces that double: a small file in a large hole shall not make for a large allocation. */
+int mt_hf_read_span(const struct mt_model_source *source, const char *path, uint64_t offset,
+                    size_t length, char **text, struct mt_error *error)
+{
+    char *bytes = malloc(1);
+    size_t done = 0;
+    for (size_t piece = FIRST_PIECE; done < length && bytes; piece *= 2) {
+        size_t n = length - done < piece ? length - done : piece;
+        char *larger = realloc(bytes, done + n);
+        if (!larger)
+            break;
+        bytes = larger;
+        int code = source->read(source->argument, offset + done, bytes + done, n, error);
+        const char *zero = code ? NULL : memchr(bytes + done, '\0', n);
+        if (zero)
+            code = mt_fail(error, MT_EFORMAT, offset + (uint64_t)(zero - bytes),
+                           "%s: not valid JSON: a zero byte", path);
+        if (code) {
+            free(bytes);
+            return code;
+        }
+        done += n;
+    }
+    if (!bytes || done < length) {
+        free(bytes);
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+    }
+    *text = bytes;
+    return 0;
+}
+
 int mt_hf_read_text(const struct mt_model_source *source, const char *path, uint64_t limit,
                     char **text, size_t *length, struct mt_error *error)
 {
     if (source->size_bytes > limit)
         return mt_fail(error, MT_ELIMIT, limit, "%s: has %llu bytes; at most %llu are read", path,
                        (unsigned long long)source->size_bytes, (unsigned long long)limit);
-    size_t size = (size_t)source->size_bytes;
-    char *bytes = malloc(size ? size : 1);
-    if (!bytes)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
-    int code = size ? source->read(source->argument, 0, bytes, size, error) : 0;
-    if (code) {
-        free(bytes);
-        return code;
-    }
-    *text = bytes;
-    *length = size;
-    return 0;
+    int code = mt_hf_read_span(source, path, 0, (size_t)source->size_bytes, text, error);
+    if (!code)
+        *length = (size_t)source->size_bytes;
+    return code;
 }
 
 const char *mt_hf_sibling(struct mt_arena *arena, const char *path, const char *name)
@@ -278,11 +303,10 @@ static int choose_family(struct mt_model *model, struct mt_hf_config *config)
     }
     int code = note_unknown(model, config);
     config->family = mt_hf_family_llama();
-    description->architecture =
-        config->values[MT_HF_model_type].is_there && type->type == MT_JSON_STRING
-            ? mt_arena_copy(&model->arena, type->text, type->length)
-            : "unknown";
-    return code ? code : description->architecture ? 0 : MT_ENOMEM;
+    if (code || !config->values[MT_HF_model_type].is_there || type->type != MT_JSON_STRING)
+        return code;
+    description->architecture = mt_arena_copy(&model->arena, type->text, type->length);
+    return description->architecture ? 0 : MT_ENOMEM;
 }
 
 static int note_encoders(struct mt_model *model, const struct mt_hf_config *config)

@@ -138,6 +138,11 @@ int mt_safetensors_beside(struct mt_model *model, const struct mt_model_files *f
 int mt_hf_read_text(const struct mt_model_source *source, const char *path, uint64_t limit,
                     char **text, size_t *length, struct mt_error *error);
 
+/* Reads `length` bytes of JSON at `offset` into *text, which the caller frees. A zero byte among
+ * them is MT_EFORMAT. */
+int mt_hf_read_span(const struct mt_model_source *source, const char *path, uint64_t offset,
+                    size_t length, char **text, struct mt_error *error);
+
 /* `name` in the folder of `path`; allocated in the arena, NULL without memory. */
 const char *mt_hf_sibling(struct mt_arena *arena, const char *path, const char *name);
 

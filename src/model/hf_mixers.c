@@ -208,29 +208,22 @@ static void add_short_convolution(struct mt_hf_build *build)
     mt_hf_linear(build, "conv.out_proj", d->embedding_length, d->embedding_length, bias);
 }
 
-static int take_ratio(void *to, size_t index, const struct mt_json_token *value)
-{
-    uint64_t *wanted = to; /* the index, then the ratio */
-    return index == wanted[0] ? (mt_json_u64(value, &wanted[1]), 1) : 0;
-}
-
 /* Layers compress past tokens 4 to 1, with an indexer, or 128 to 1, or not at all. */
 static void add_compressor(struct mt_hf_build *build, uint64_t index, uint64_t head)
 {
     const struct mt_model_description *d = build->description;
-    uint64_t wanted[2] = {index, index < 2 || index % 2 == 0 ? 128 : 4};
-    mt_hf_each(build->config, MT_HF_compress_ratios, take_ratio, wanted);
-    if (!wanted[1])
+    uint64_t ratio = build->ratios[index];
+    if (!ratio)
         return;
-    uint64_t width = wanted[1] == 4 ? 2 * head : head;
-    mt_hf_matrix(build, "self_attn.compressor.ape", wanted[1], width);
+    uint64_t width = ratio == 4 ? 2 * head : head;
+    mt_hf_matrix(build, "self_attn.compressor.ape", ratio, width);
     mt_hf_matrix(build, "self_attn.compressor.wkv.weight", width, d->embedding_length);
     mt_hf_matrix(build, "self_attn.compressor.wgate.weight", width, d->embedding_length);
     mt_hf_vector(build, "self_attn.compressor.norm.weight", head);
-    if (wanted[1] != 4)
+    if (ratio != 4)
         return;
     width = 2 * d->indexer_head_size;
-    mt_hf_matrix(build, "self_attn.indexer.compressor.ape", wanted[1], width);
+    mt_hf_matrix(build, "self_attn.indexer.compressor.ape", ratio, width);
     mt_hf_matrix(build, "self_attn.indexer.compressor.wkv.weight", width, d->embedding_length);
     mt_hf_matrix(build, "self_attn.indexer.compressor.wgate.weight", width, d->embedding_length);
     mt_hf_vector(build, "self_attn.indexer.compressor.norm.weight", d->indexer_head_size);

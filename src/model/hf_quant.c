@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How a config.json says that weights are packed, and what tensors a packed matrix becomes. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <memtally/tally.h>
@@ -9,12 +10,8 @@
 
 #include "base/error.h"
 
-#define SKIPPED_MAX 2048
-
-struct skipping {
-    struct mt_hf_build *build;
-    const char **patterns;
-};
+#define SKIPPED_MAX 8192 /* patterns that are read */
+#define GENERAL_MAX 64   /* of them without a layer */
 
 /* The fields that quantisers of a kind nest more deeply. */
 static struct mt_hf_value entry(const struct mt_hf_build *build, const char *key)
@@ -70,13 +67,24 @@ static size_t without(char *text, size_t length, const char *part)
     return length;
 }
 
+/* The layer that a pattern names, counted from 1; 0 where it names none. */
+static uint64_t layer_of(const char *pattern)
+{
+    const char *at = strstr(pattern, "layers.");
+    uint64_t number = 0;
+    if (!at || at[7] < '0' || at[7] > '9')
+        return 0;
+    for (at += 7; *at >= '0' && *at <= '9' && number < MT_HF_LAYERS_MAX; at++)
+        number = number * 10 + (uint64_t)(*at - '0');
+    return number + 1;
+}
+
 /* A pattern is kept as what must lie in a module's name, a '*' at its end where what follows may be
  * anything. Regular expressions lose their dressing; those with more than ".*" in them are left
  * out. */
 static int take_skipped(void *to, size_t index, const struct mt_json_token *value)
 {
-    struct skipping *skipping = to;
-    struct mt_hf_build *build = skipping->build;
+    struct mt_hf_build *build = to;
     char text[256];
     (void)index;
     if (value->type != MT_JSON_STRING || value->length >= sizeof text ||
@@ -94,23 +102,30 @@ static int take_skipped(void *to, size_t index, const struct mt_json_token *valu
         return 0;
     char *copy = mt_arena_printf(&build->model->arena, "%s%s", text, open ? "*" : "");
     if (copy)
-        skipping->patterns[build->n_skipped++] = copy;
+        build->skipped[build->n_skipped++] =
+            (struct mt_hf_skipped){.pattern = copy, .layer = layer_of(copy)};
     return 0;
+}
+
+static int compare_skipped(const void *left, const void *right)
+{
+    const struct mt_hf_skipped *a = left;
+    const struct mt_hf_skipped *b = right;
+    return (a->layer > b->layer) - (a->layer < b->layer);
 }
 
 static void read_skipped(struct mt_hf_build *build)
 {
     static const char *const keys[] = {"modules_to_not_convert", "ignore", "exclude_modules",
                                        "ignored_layers", "llm_int8_skip_modules"};
-    struct skipping skipping = {build, NULL};
     struct mt_hf_config part = {.path = build->config->path};
-    skipping.patterns =
-        mt_arena_array(&build->model->arena, SKIPPED_MAX, sizeof *skipping.patterns);
-    for (size_t i = 0; skipping.patterns && i < sizeof keys / sizeof *keys; i++) {
+    build->skipped = mt_arena_array(&build->model->arena, SKIPPED_MAX, sizeof *build->skipped);
+    for (size_t i = 0; build->skipped && i < sizeof keys / sizeof *keys; i++) {
         part.values[MT_HF_layer_types] = entry(build, keys[i]);
-        mt_hf_each(&part, MT_HF_layer_types, take_skipped, &skipping);
+        mt_hf_each(&part, MT_HF_layer_types, take_skipped, build);
     }
-    build->skipped = skipping.patterns;
+    if (build->n_skipped)
+        qsort(build->skipped, build->n_skipped, sizeof *build->skipped, compare_skipped);
 }
 
 static void read_fp8(struct mt_hf_build *build)
@@ -239,17 +254,42 @@ static int stands_in(const char *name, const char *pattern)
     return 0;
 }
 
+/* The first pattern of a layer or a later one. */
+static size_t first_of(const struct mt_hf_build *build, uint64_t layer)
+{
+    size_t low = 0;
+    size_t high = build->n_skipped;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (build->skipped[middle].layer < layer)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int stands_in_any(const struct mt_hf_build *build, const char *name, uint64_t layer,
+                         size_t limit)
+{
+    size_t first = first_of(build, layer);
+    for (size_t i = first; i < build->n_skipped && i - first < limit; i++) {
+        if (build->skipped[i].layer != layer)
+            break;
+        if (stands_in(name, build->skipped[i].pattern))
+            return 1;
+    }
+    return 0;
+}
+
 static int is_skipped(const struct mt_hf_build *build, const char *name)
 {
     char full[256];
     snprintf(full, sizeof full, "%s%s", build->prefix, name);
-    if (strcmp(name, "lm_head") == 0)
+    if (strcmp(name, "lm_head") == 0 || stands_in_any(build, full, 0, GENERAL_MAX))
         return 1;
-    for (size_t i = 0; i < build->n_skipped; i++) {
-        if (stands_in(full, build->skipped[i]))
-            return 1;
-    }
-    return 0;
+    return build->layer != MT_NO_LAYER &&
+           stands_in_any(build, full, build->layer + UINT64_C(1), SKIPPED_MAX);
 }
 
 /* A matrix, or one for each expert, as it is packed. */

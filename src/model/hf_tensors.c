@@ -262,6 +262,7 @@ static void add_draft(struct mt_hf_build *build)
 static void add_layer(struct mt_hf_build *build, const struct mt_model_layer *layer, uint64_t i)
 {
     snprintf(build->prefix, sizeof build->prefix, "model.layers.%llu.", (unsigned long long)i);
+    build->layer = (uint32_t)i;
     add_norms(build);
     mt_hf_mixers(build, layer, i);
     if (layer->ff_length)
@@ -333,10 +334,12 @@ static void add_all(struct mt_hf_build *build)
 {
     const struct mt_model_description *d = build->description;
     strcpy(build->prefix, "model.");
+    build->layer = MT_NO_LAYER;
     add_inputs(build);
     for (uint64_t i = 0; i < d->n_layers && !build->code; i++)
         add_layer(build, &d->layers[i], i);
     strcpy(build->prefix, "model.");
+    build->layer = MT_NO_LAYER;
     add_outputs(build);
 }
 
@@ -364,9 +367,38 @@ static int choose_type(struct mt_hf_build *build)
                        : 0;
 }
 
+static int take_ratio(void *to, size_t index, const struct mt_json_token *value)
+{
+    struct mt_hf_build *build = to;
+    if (index >= build->description->n_layers)
+        return 1;
+    if (mt_json_u64(value, &build->ratios[index]) || build->ratios[index] > MT_HF_NUMBER_MAX)
+        build->ratios[index] = 0;
+    return 0;
+}
+
+/* What layers do where the config is silent: 128 to 1 at first, then 4 and 128 in turn. */
+static int read_ratios(struct mt_hf_build *build)
+{
+    uint64_t n = build->description->n_layers;
+    if (!mt_hf_trait(build, MT_HF_DEEPSEEK4))
+        return 0;
+    build->ratios = mt_arena_array(&build->model->arena, n, sizeof *build->ratios);
+    if (!build->ratios)
+        return MT_ENOMEM;
+    for (uint64_t i = 0; i < n; i++)
+        build->ratios[i] = i < 2 || i % 2 == 0 ? 128 : 4;
+    mt_hf_each(build->config, MT_HF_compress_ratios, take_ratio, build);
+    return mt_model_note(build->model, "Beside the tokens of the window this family keeps "
+                                       "compressed ones of all past tokens, which the layers here "
+                                       "do not show.");
+}
+
 static int build_list(struct mt_hf_build *build, struct mt_error *error)
 {
     int code = choose_type(build);
+    if (!code)
+        code = read_ratios(build);
     if (!code)
         code = mt_hf_quantization(build, error);
     if (!code) {

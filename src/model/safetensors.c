@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "model/hf_config.h"
 
 /* One file being read. */
 struct header {
@@ -277,6 +278,9 @@ static int read_length(const struct mt_model_source *source, const char *path, u
     if (code)
         return code;
     n = le64toh(n);
+    if (n < 2)
+        return mt_fail(error, MT_EFORMAT, 0, "%s: a header of %llu bytes, expected a JSON object",
+                       path, (unsigned long long)n);
     if (n > MT_ST_HEADER_MAX)
         return mt_fail(error, MT_ELIMIT, 0,
                        "%s: the header has %llu bytes; the format allows 100000000", path,
@@ -296,12 +300,12 @@ int mt_st_read_header(struct mt_st_list *list, const struct mt_model_source *sou
     int code = read_length(source, path, &length, error);
     if (code)
         return code;
-    char *text = mt_arena_alloc(&list->arena, (size_t)length + 1);
-    if (!text)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
-    code = source->read(source->argument, 8, text, (size_t)length, error);
+    char *text = NULL;
+    code = mt_hf_read_span(source, path, 8, (size_t)length, &text, error);
     if (code)
         return code;
+    if (mt_st_list_keep(list, text))
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
     struct header header = {.list = list,
                             .path = path,
                             .data_at = 8 + length,

@@ -363,7 +363,6 @@ static void guess_from_shapes(struct mt_model *model)
 static int describe_bare(struct mt_model *model, const char *path, struct mt_error *error)
 {
     struct mt_model_description *description = &model->description;
-    description->architecture = "unknown";
     description->position_streams = 1;
     int code = guess_layers(model, path, error);
     if (code)

@@ -64,13 +64,26 @@ int mt_st_list_add(struct mt_st_list *list, const struct mt_st_tensor *tensor)
     return 0;
 }
 
+int mt_st_list_keep(struct mt_st_list *list, char *text)
+{
+    char **texts = reallocarray(list->texts, list->n_texts + 1, sizeof *texts);
+    if (!texts) {
+        free(text);
+        return MT_ENOMEM;
+    }
+    list->texts = texts;
+    texts[list->n_texts++] = text;
+    return 0;
+}
+
 void mt_st_list_free(struct mt_st_list *list)
 {
     if (!list)
         return;
     free(list->tensors);
-    free(list->texts[0]);
-    free(list->texts[1]);
+    for (size_t i = 0; i < list->n_texts; i++)
+        free(list->texts[i]);
+    free(list->texts);
     mt_arena_finish(&list->arena);
     free(list);
 }

@@ -65,7 +65,8 @@ struct mt_st_list {
     struct mt_st_tensor *tensors;
     size_t n;
     size_t capacity;
-    char *texts[2]; /* what names refer to, beside the arena; freed with the list */
+    char **texts; /* what names refer to, beside the arena; freed with the list */
+    size_t n_texts;
     struct mt_arena arena;
     const char *unknown[MT_ST_UNKNOWN_TYPES];
     size_t n_unknown;
@@ -73,6 +74,9 @@ struct mt_st_list {
 
 /* Adds a record. Returns 0 or MT_ENOMEM. */
 int mt_st_list_add(struct mt_st_list *list, const struct mt_st_tensor *tensor);
+
+/* Takes over a text that malloc() gave. Returns 0, or MT_ENOMEM with the text freed. */
+int mt_st_list_keep(struct mt_st_list *list, char *text);
 
 /* Makes the list the model's, which frees it when it is closed. */
 void mt_st_list_give(struct mt_st_list *list, struct mt_model *model);

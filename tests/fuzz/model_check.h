@@ -25,7 +25,7 @@ static inline void check_model(const struct mt_model *model)
             abort();
         layer_bytes += layer->weight_bytes;
     }
-    if (weight_bytes != d->weight_bytes || layer_bytes > weight_bytes || !d->architecture)
+    if (weight_bytes != d->weight_bytes || layer_bytes > weight_bytes)
         abort();
     if (mt_model_tensor_at(model, d->n_tensors, &tensor) != MT_EARG)
         abort();

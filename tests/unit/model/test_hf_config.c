@@ -158,6 +158,47 @@ static void test_packed_models_have_the_bytes_of_their_files(void **state)
     mt_model_close(model);
 }
 
+#define SMALL                                                                                      \
+    "{\"model_type\":\"llama\",\"hidden_size\":128,\"num_hidden_layers\":1,"                       \
+    "\"num_attention_heads\":4,\"intermediate_size\":256,\"vocab_size\":100,"                      \
+    "\"torch_dtype\":\"float16\",\"quantization_config\":"
+
+static void assert_bytes(const char *text, uint64_t expected)
+{
+    struct mt_model *model = must_open(text);
+    const struct mt_model_description *d = mt_model_describe(model);
+    if (d->weight_bytes != expected)
+        fail_msg("%s: %llu bytes, expected %llu", text, (unsigned long long)d->weight_bytes,
+                 (unsigned long long)expected);
+    assert_int_equal(d->parameters, 4 * 128 * 128 + 3 * 128 * 256 + 2 * 100 * 128 + 3 * 128);
+    assert_true(d->n_notes > 0);
+    mt_model_close(model);
+}
+
+/* Four matrices of 128 by 128, two of 256 by 128, one of 128 by 256, in groups of 128. */
+static void test_four_bits_come_with_scales_and_zeros_for_each_group(void **state)
+{
+    (void)state;
+    uint64_t rest = 2 * 100 * 128 * 2 + 3 * 128 * 2; /* embedding, output, norms */
+    uint64_t square = 128 * 128 / 2 + 128 * 2 + 128 / 2;
+    uint64_t oblong = 128 * 256 / 2 + 256 * 2 + 256 / 2;
+    uint64_t grouped = rest + 4 * square + 3 * oblong;
+    assert_bytes(SMALL "{\"quant_method\":\"awq\",\"bits\":4,\"group_size\":128}}", grouped);
+    /* The group of each column: six matrices of 128, one of 256. */
+    assert_bytes(SMALL "{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":128}}",
+                 grouped + (6 * 128 + 256) * 4);
+    /* Attention left as it is. */
+    assert_bytes(SMALL "{\"quant_method\":\"awq\",\"bits\":4,\"group_size\":128,"
+                       "\"modules_to_not_convert\":[\"self_attn\"]}}",
+                 rest + 4 * 128 * 128 * 2 + 3 * oblong);
+    /* A word of a pattern is a whole word: "gate" is no "gate_proj". */
+    assert_bytes(SMALL "{\"quant_method\":\"awq\",\"bits\":4,\"group_size\":128,"
+                       "\"modules_to_not_convert\":[\"gate\"]}}",
+                 grouped);
+    assert_bytes(SMALL "{\"quant_method\":\"newest\"}}",
+                 rest + 2 * (4 * 128 * 128 + 3 * 128 * 256));
+}
+
 static void test_windows_of_gemma_3_leave_every_sixth_layer_global(void **state)
 {
     (void)state;
@@ -278,6 +319,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published_models_have_their_parameters),
         cmocka_unit_test(test_packed_models_have_the_bytes_of_their_files),
+        cmocka_unit_test(test_four_bits_come_with_scales_and_zeros_for_each_group),
         cmocka_unit_test(test_windows_of_gemma_3_leave_every_sixth_layer_global),
         cmocka_unit_test(test_a_gemma_3n_reads_the_caches_of_earlier_layers),
         cmocka_unit_test(test_recurrent_layers_of_qwen_3_5),
