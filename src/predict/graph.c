@@ -13,11 +13,11 @@ static const struct {
     uint16_t block;
     uint16_t bytes;
 } types[MT_TYPE_COUNT] = {
-    [MT_TYPE_F32] = {"f32", 1, 4},      [MT_TYPE_F16] = {"f16", 1, 2},
-    [MT_TYPE_BF16] = {"bf16", 1, 2},    [MT_TYPE_I32] = {"i32", 1, 4},
-    [MT_TYPE_I64] = {"i64", 1, 8},      [MT_TYPE_Q8_0] = {"q8_0", 32, 34},
-    [MT_TYPE_Q5_1] = {"q5_1", 32, 24},  [MT_TYPE_Q5_0] = {"q5_0", 32, 22},
-    [MT_TYPE_Q4_1] = {"q4_1", 32, 20},  [MT_TYPE_Q4_0] = {"q4_0", 32, 18},
+    [MT_TYPE_F32] = {"f32", 1, 4},         [MT_TYPE_F16] = {"f16", 1, 2},
+    [MT_TYPE_BF16] = {"bf16", 1, 2},       [MT_TYPE_I32] = {"i32", 1, 4},
+    [MT_TYPE_I64] = {"i64", 1, 8},         [MT_TYPE_Q8_0] = {"q8_0", 32, 34},
+    [MT_TYPE_Q5_1] = {"q5_1", 32, 24},     [MT_TYPE_Q5_0] = {"q5_0", 32, 22},
+    [MT_TYPE_Q4_1] = {"q4_1", 32, 20},     [MT_TYPE_Q4_0] = {"q4_0", 32, 18},
     [MT_TYPE_IQ4_NL] = {"iq4_nl", 32, 18},
 };
 

@@ -61,7 +61,7 @@ struct mt_node {
     int8_t buffer;  /* that the allocator put it into */
     uint8_t owned;  /* has bytes of that buffer at the moment */
     uint8_t quantised;
-    uint8_t part; /* of the model, as the builder counts them */
+    uint8_t part;    /* of the model, as the builder counts them */
     int32_t readers; /* left, while the allocator walks the graph */
     int32_t views;
     uint64_t ne[4];
@@ -171,8 +171,8 @@ int mt_node_is_contiguous(const struct mt_node *node);
 /* Where a graph runs: devices 0 .. n_devices-1, then the host as number n_devices. */
 struct mt_graph_machine {
     int n_devices;
-    unsigned n_copies;              /* of inputs: with pipeline parallelism 4, else 1 */
-    int copies_inputs_unused;       /* also of inputs that no operation reads */
+    unsigned n_copies;        /* of inputs: with pipeline parallelism 4, else 1 */
+    int copies_inputs_unused; /* also of inputs that no operation reads */
     uint64_t device_alignment;
     uint64_t host_alignment;
     uint64_t quantised_row_padding; /* elements that rows of quantised tensors are padded to */

@@ -129,8 +129,8 @@ static struct mt_node **copies_on(struct scheduler *s, struct mt_node *node, int
 {
     unsigned n = s->machine->n_copies;
     if (!node->copies)
-        node->copies = mt_arena_array(s->graph->arena, (size_t)(s->host + 1) * n,
-                                      sizeof(struct mt_node *));
+        node->copies =
+            mt_arena_array(s->graph->arena, (size_t)(s->host + 1) * n, sizeof(struct mt_node *));
     if (!node->copies)
         s->failed = 1;
     return node->copies ? node->copies + (size_t)backend * n : NULL;

@@ -10,8 +10,9 @@
 #include "predict/llama_net.h"
 #include "predict/llama_parts.h"
 
-/* A model of more layers than this is not one. */
-#define LAYERS_MAX 2048
+/* A model of more than this is not one. */
+#define LAYERS_MAX       512
+#define EXPERTS_USED_MAX 1024
 
 static struct mt_graph_machine machine_of(const struct mt_llama_plan *plan)
 {
@@ -76,10 +77,14 @@ static int reserve(const struct mt_llama_plan *plan, struct variant variant,
 static int is_sane(const struct mt_llama_plan *plan)
 {
     const struct mt_model_description *d = plan->in->d;
-    return d->n_layers > d->n_draft_layers && d->n_layers <= LAYERS_MAX && plan->ubatch &&
-           plan->ubatch <= UINT32_MAX && plan->context <= UINT32_MAX && plan->sequences &&
-           d->embedding_length && d->embedding_length <= UINT32_MAX &&
-           plan->n_devices <= MT_GRAPH_DEVICES_MAX && mt_llama_is_regular(d);
+    if (d->n_layers <= d->n_draft_layers || d->n_layers > LAYERS_MAX || !plan->ubatch ||
+        plan->ubatch > UINT32_MAX || plan->context > UINT32_MAX || !plan->sequences ||
+        plan->n_devices > MT_GRAPH_DEVICES_MAX || !mt_llama_is_regular(d))
+        return 0;
+    for (uint64_t i = 0; i < d->n_layers; i++)
+        if (d->layers[i].experts_used > EXPERTS_USED_MAX)
+            return 0;
+    return 1;
 }
 
 static const char *part_name(uint8_t part)
@@ -92,6 +97,16 @@ static const char *part_name(uint8_t part)
     return names[part];
 }
 
+/* Gated delta nets over host and devices: older builds may repeat queries and keys there. */
+static int is_split_delta(const struct mt_llama_plan *plan)
+{
+    const struct mt_model_description *d = plan->in->d;
+    int has_delta = 0;
+    for (uint64_t i = 0; i < d->n_layers; i++)
+        has_delta |= d->layers[i].recurrence == MT_RECURRENCE_DELTA_NET;
+    return has_delta && plan->n_devices && !plan->all_on_devices;
+}
+
 /* How far the truth may lie from what was planned, as a share of it. */
 static double width_of(const struct mt_llama_plan *plan, enum mt_net_knowledge knowledge)
 {
@@ -100,6 +115,8 @@ static double width_of(const struct mt_llama_plan *plan, enum mt_net_knowledge k
     double of_family = knowledge == MT_NET_EXACT ? 0 : knowledge == MT_NET_LIKELY ? 0.1 : 0.4;
     if (width < of_family)
         width = of_family;
+    if (!mt_engine_has(plan->in->engine, "compute.parts", "newer") && is_split_delta(plan))
+        width += 0.25;
     if (kind && plan->n_devices && strcmp(kind, "cuda") != 0)
         width += 0.04;
     if (plan->n_devices && (!plan->all_on_devices || plan->experts_on_host))
@@ -133,8 +150,7 @@ static int reserve_both(const struct mt_llama_plan *plan, int newer,
     struct mt_graph_buffer single[MT_GRAPH_DEVICES_MAX + 1] = {0};
     struct variant variant = {.newer = newer};
     int result = reserve(plan, variant, buffers, knowledge, error);
-    if (result < 0 || plan->all_on_devices ||
-        plan->in->settings->program == MT_PROGRAM_FIT_PARAMS)
+    if (result < 0 || plan->all_on_devices || plan->in->settings->program == MT_PROGRAM_FIT_PARAMS)
         return result;
     variant.single_tokens = 1;
     result = reserve(plan, variant, single, knowledge, error);
@@ -175,12 +191,14 @@ static void write_notes(const struct mt_llama_plan *plan, struct mt_sheet *sheet
 {
     const char *kind = plan->in->settings->device_kind;
     if (plan->n_devices && kind && strcmp(kind, "cuda") != 0)
-        mt_sheet_note(sheet, "Compute buffers are planned as for CUDA, without the scratch memory "
-                             "of its flash attention where %s has none.",
+        mt_sheet_note(sheet,
+                      "Compute buffers are planned as for CUDA, without the scratch memory "
+                      "of its flash attention where %s has none.",
                       kind);
     if (mt_engine_has(plan->in->engine, "compute.parts", "either"))
-        mt_sheet_note(sheet, "At which build before %s the graph changed is not known: compute "
-                             "buffers have a band that holds both forms.",
+        mt_sheet_note(sheet,
+                      "At which build before %s the graph changed is not known: compute "
+                      "buffers have a band that holds both forms.",
                       "11434");
 }
 
@@ -189,7 +207,8 @@ int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
 {
     struct mt_compute_buffer buffers[MT_GRAPH_DEVICES_MAX + 1];
     if (!is_sane(plan)) {
-        mt_sheet_note(sheet, "Compute buffers are not counted: the model's shape is not known.");
+        mt_sheet_note(sheet, "Compute buffers are not counted: there is no plan of such a model's "
+                             "graph.");
         return 0;
     }
     int result = mt_llama_compute_buffers(plan, buffers, error);

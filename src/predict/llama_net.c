@@ -115,6 +115,26 @@ int mt_net_has(const struct mt_net *net, size_t il, enum mt_slot slot)
     return net->layers[il].weights[slot].present;
 }
 
+int mt_net_expects(const struct mt_net *net, size_t il, enum mt_slot slot)
+{
+    if (net->d->format == MT_MODEL_GGUF)
+        return mt_net_has(net, il, slot);
+    switch (slot) {
+    case MT_SLOT_ATTN_Q_NORM:
+    case MT_SLOT_ATTN_K_NORM:
+        return !!(net->traits & MT_NET_NORMS_QK);
+    case MT_SLOT_SSM_BETA_ALPHA:
+    case MT_SLOT_SHARED_ROUTER:
+        return strcmp(net->d->architecture ? net->d->architecture : "", "qwen3next") == 0;
+    case MT_SLOT_SSM_NORM:
+    case MT_SLOT_FFN_GATE:
+    case MT_SLOT_EXPERTS_GATE:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 static struct mt_node *leaf_of(struct mt_net *net, size_t il, struct mt_net_weight *weight)
 {
     if (weight->node)
@@ -361,7 +381,8 @@ void mt_net_output(struct mt_net *net, struct mt_node *x, unsigned traits)
     g->part = MT_PART_OUTPUT;
     enum mt_slot norm =
         traits & MT_NET_EMBEDDING_NORM ? MT_SLOT_TOKEN_EMBEDDING_NORM : MT_SLOT_OUTPUT_NORM;
-    net->layers[net->n_layers].weights[norm].place = (int8_t)net->plan->device_of[net->plan->n_layers];
+    net->layers[net->n_layers].weights[norm].place =
+        (int8_t)net->plan->device_of[net->plan->n_layers];
     if (traits & MT_NET_ROWS_LATE && !(traits & MT_NET_ROWS_AFTER_NORM)) {
         x->flags |= MT_NODE_OUTPUT;
         x = mt_op_get_rows(g, x, net->output_rows);

@@ -11,13 +11,7 @@
 #include "predict/llama.h"
 
 /* Parts of a model, as tensors of its graph are marked. */
-enum mt_net_part {
-    MT_PART_INPUT,
-    MT_PART_ATTENTION,
-    MT_PART_STATE,
-    MT_PART_FFN,
-    MT_PART_OUTPUT
-};
+enum mt_net_part { MT_PART_INPUT, MT_PART_ATTENTION, MT_PART_STATE, MT_PART_FFN, MT_PART_OUTPUT };
 
 /* Weights that graphs read, by the end of their name in GGUF. X(SLOT, "ending"). */
 #define MT_SLOT_LIST(X)                                                                            \
@@ -166,11 +160,12 @@ struct mt_net {
     uint64_t outputs;
     uint64_t streams;
     int host;
-    int pins_norms; /* norms run where their layer's weights lie, however the scheduler sees it */
-    int mixed_embeddings; /* the batch may mix tokens with embeddings: two more inputs */
-    int late_rows;        /* hybrids pick the rows of the output after the last layer */
+    unsigned traits; /* of the family */
+    int pins_norms;  /* norms run where their layer's weights lie, however the scheduler sees it */
+    int mixed_embeddings;       /* the batch may mix tokens with embeddings: two more inputs */
+    int late_rows;              /* hybrids pick the rows of the output after the last layer */
     int windows_rotate_plainly; /* the file's frequencies are for global layers alone */
-    int older_parts;      /* some parts as build 9840 has them: states gathered apart, ... */
+    int older_parts;            /* some parts as build 9840 has them: states gathered apart, ... */
     struct mt_net_cache global;
     struct mt_net_cache windowed;
     struct mt_node *positions;
@@ -193,6 +188,8 @@ struct mt_node *mt_net_maybe(struct mt_net *net, size_t il, enum mt_slot slot);
 struct mt_node *mt_net_weight(struct mt_net *net, size_t il, enum mt_slot slot, uint64_t ne0,
                               uint64_t ne1, uint64_t ne2);
 int mt_net_has(const struct mt_net *net, size_t il, enum mt_slot slot);
+/* The same; of a model that is no GGUF file, whether its family usually has one. */
+int mt_net_expects(const struct mt_net *net, size_t il, enum mt_slot slot);
 /* The backend of layer il. */
 int mt_net_backend(const struct mt_net *net, size_t il);
 int mt_net_is_windowed(const struct mt_net *net, size_t il);
@@ -222,7 +219,8 @@ enum {
     MT_NET_TEMPERATURE = 1048576,   /* layers without rotation scale queries by position */
     MT_NET_NO_ROPE = 2097152,
     MT_NET_SOFTMAX_LATE = 4194304, /* soft max over the chosen experts only */
-    MT_NET_EMBEDDING_NORM = 8388608
+    MT_NET_EMBEDDING_NORM = 8388608,
+    MT_NET_NORMS_QK = 16777216 /* queries and keys have norms of their own */
 };
 
 /* Inputs. */

@@ -262,7 +262,7 @@ struct mt_node *mt_net_rope(struct mt_net *net, struct mt_node *x, size_t il)
 
 static struct mt_node *normed(struct mt_net *net, struct mt_node *x, size_t il, enum mt_slot slot)
 {
-    return mt_net_has(net, il, slot) ? mt_net_norm(net, x, il, slot, 0) : x;
+    return mt_net_expects(net, il, slot) ? mt_net_norm(net, x, il, slot, 0) : x;
 }
 
 static int rotates(const struct mt_net *net, size_t il, unsigned traits)

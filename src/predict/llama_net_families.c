@@ -13,19 +13,21 @@ struct family {
 #define GEMMA (MT_NET_SCALES_TOKENS | MT_NET_POST_NORMS)
 #define GRANITE                                                                                    \
     (MT_NET_SCALES_EMBEDDING | MT_NET_SCALES_RESIDUAL | MT_NET_SCALES_LOGITS | MT_NET_NORMS_WEIGHTS)
-#define DELTA (MT_NET_NORM_AFTER | MT_NET_ROWS_LATE | MT_NET_ROWS_AFTER_NORM | MT_NET_NORMS_WEIGHTS)
+#define DELTA                                                                                      \
+    (MT_NET_NORMS_QK | MT_NET_NORM_AFTER | MT_NET_ROWS_LATE | MT_NET_ROWS_AFTER_NORM |             \
+     MT_NET_NORMS_WEIGHTS)
 
 static const struct family families[] = {
     {"llama", MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
     {"qwen2", 0, MT_NET_EXACT},
-    {"qwen3", 0, MT_NET_EXACT},
-    {"qwen3moe", MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
+    {"qwen3", MT_NET_NORMS_QK, MT_NET_EXACT},
+    {"qwen3moe", MT_NET_NORMS_WEIGHTS | MT_NET_NORMS_QK, MT_NET_EXACT},
     {"phi3", MT_NET_HALVES | MT_NET_SCALES_QUERIES | MT_NET_ADDS_RESIDUAL_FIRST, MT_NET_EXACT},
     {"glm4moe", MT_NET_NORM_AFTER | MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
     {"deepseek2", MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
     {"gemma", MT_NET_SCALES_TOKENS | MT_NET_SCALES_QUERIES, MT_NET_LIKELY},
     {"gemma2", GEMMA | MT_NET_SCALES_QUERIES | MT_NET_CAPS_LOGITS, MT_NET_LIKELY},
-    {"gemma3", GEMMA | MT_NET_SCALES_QUERIES, MT_NET_EXACT},
+    {"gemma3", GEMMA | MT_NET_SCALES_QUERIES | MT_NET_NORMS_QK, MT_NET_EXACT},
     {"cohere2", MT_NET_PARALLEL | MT_NET_LAYER_NORM | MT_NET_ROPE_WINDOWED | MT_NET_SCALES_LOGITS,
      MT_NET_EXACT},
     {"gpt-oss", MT_NET_NORM_AFTER | MT_NET_SOFTMAX_LATE | MT_NET_ROWS_LATE, MT_NET_EXACT},
@@ -44,8 +46,9 @@ static const struct family families[] = {
     {"qwen35", DELTA, MT_NET_EXACT},
     {"qwen35moe", DELTA, MT_NET_EXACT},
     {"qwen3next", DELTA, MT_NET_EXACT},
-    {"lfm2", MT_NET_EMBEDDING_NORM | MT_NET_ADDS_RESIDUAL_FIRST, MT_NET_EXACT},
-    {"lfm2moe", MT_NET_EMBEDDING_NORM | MT_NET_ADDS_RESIDUAL_FIRST | MT_NET_NORMS_WEIGHTS,
+    {"lfm2", MT_NET_NORMS_QK | MT_NET_EMBEDDING_NORM | MT_NET_ADDS_RESIDUAL_FIRST, MT_NET_EXACT},
+    {"lfm2moe",
+     MT_NET_NORMS_QK | MT_NET_EMBEDDING_NORM | MT_NET_ADDS_RESIDUAL_FIRST | MT_NET_NORMS_WEIGHTS,
      MT_NET_EXACT},
 };
 
@@ -94,6 +97,19 @@ static int has_state(const struct mt_model_description *d, enum mt_recurrence re
            d->inner_size >= d->time_step_rank && d->inner_size >= d->group_count;
 }
 
+/* In place of a recurrence that has no graph here: wide tensors beside each other, as most have. */
+static struct mt_node *stand_in(struct mt_net *net, struct mt_node *x, size_t il)
+{
+    struct mt_graph *g = net->graph;
+    uint64_t embedding = x->ne[0];
+    uint64_t width = 2 * (net->d->inner_size > embedding ? net->d->inner_size : embedding);
+    struct mt_node *wide = mt_net_weight(net, il, MT_SLOT_SSM_IN, embedding, width, 1);
+    struct mt_node *a = mt_op_mul_mat(g, wide, x);
+    struct mt_node *b = mt_op_mul_mat(g, wide, x);
+    x = mt_op_glu(g, a, b);
+    return mt_op_mul_mat(g, mt_net_weight(net, il, MT_SLOT_SSM_OUT, x->ne[0], embedding, 1), x);
+}
+
 static struct mt_node *recurrent(struct mt_net *net, struct mt_node *x, size_t il)
 {
     net->graph->part = MT_PART_STATE;
@@ -104,9 +120,26 @@ static struct mt_node *recurrent(struct mt_net *net, struct mt_node *x, size_t i
         return mt_net_delta_net(net, x, il);
     case MT_RECURRENCE_SHORT_CONVOLUTION:
         return mt_net_short_convolution(net, x, il);
-    default:
+    case MT_RECURRENCE_MAMBA2:
         return mt_net_mamba2(net, x, il);
+    default:
+        return stand_in(net, x, il);
     }
+}
+
+static int is_written_down(const struct mt_net *net)
+{
+    for (size_t i = 0; i < net->n_layers; i++)
+        switch (net->d->layers[i].recurrence) {
+        case MT_RECURRENCE_NONE:
+        case MT_RECURRENCE_DELTA_NET:
+        case MT_RECURRENCE_SHORT_CONVOLUTION:
+        case MT_RECURRENCE_MAMBA2:
+            continue;
+        default:
+            return 0;
+        }
+    return 1;
 }
 
 static struct mt_node *attention(struct mt_net *net, struct mt_node *x, size_t il, unsigned traits)
@@ -245,6 +278,7 @@ enum mt_net_knowledge mt_net_build(struct mt_net *net)
 {
     const struct family family = family_of(net);
     unsigned traits = family.traits;
+    net->traits = traits;
     if (!net->late_rows)
         traits &= ~(unsigned)(MT_NET_ROWS_LATE | MT_NET_ROWS_AFTER_NORM);
     mt_net_positions(net);
@@ -266,5 +300,5 @@ enum mt_net_knowledge mt_net_build(struct mt_net *net)
             x = layer(net, x, i, traits);
         mt_net_output(net, x, traits);
     }
-    return family.knowledge;
+    return is_written_down(net) ? family.knowledge : MT_NET_GUESSED;
 }

@@ -99,7 +99,7 @@ static struct mt_node *expert_hidden(struct mt_net *net, struct mt_node *x, size
     struct mt_node *up = mt_op_mul_mat_id(g, weight, x, ids);
     up = expert_biased(net, up, il, MT_SLOT_EXPERTS_UP_B, ids);
     struct mt_node *gate = NULL;
-    if (mt_net_has(net, il, MT_SLOT_EXPERTS_GATE) || net->d->format != MT_MODEL_GGUF) {
+    if (mt_net_expects(net, il, MT_SLOT_EXPERTS_GATE)) {
         weight = mt_net_weight(net, il, MT_SLOT_EXPERTS_GATE, x->ne[0], width, layer->experts);
         gate = mt_op_mul_mat_id(g, weight, x, ids);
         gate = expert_biased(net, gate, il, MT_SLOT_EXPERTS_GATE_B, ids);
@@ -177,7 +177,7 @@ struct mt_node *mt_net_ffn(struct mt_net *net, struct mt_node *x, size_t il, uns
     if (!mt_net_has(net, il, MT_SLOT_SHARED_UP) && !layer->shared_ff_length)
         return routed;
     struct mt_node *beside = mt_net_dense_ffn(net, x, il, shared, layer->shared_ff_length, traits);
-    if (mt_net_has(net, il, MT_SLOT_SHARED_ROUTER)) {
+    if (mt_net_expects(net, il, MT_SLOT_SHARED_ROUTER)) {
         struct mt_node *gate = mt_net_project(net, x, il, MT_SLOT_SHARED_ROUTER, 1);
         beside = mt_op_map(g, beside, mt_op_map(g, gate, NULL));
     }

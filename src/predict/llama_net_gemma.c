@@ -189,8 +189,7 @@ static struct mt_node *modalities(struct mt_net *net, struct mt_node *x, size_t 
 {
     struct mt_graph *g = net->graph;
     x = mt_op_map(g, mt_net_norm(net, x, il, MT_SLOT_ALTUP_ROUTER_NORM, 0), NULL);
-    return mt_op_map(g, mt_net_project(net, x, il, MT_SLOT_ALTUP_ROUTER, streams_of(net)),
-                     NULL);
+    return mt_op_map(g, mt_net_project(net, x, il, MT_SLOT_ALTUP_ROUTER, streams_of(net)), NULL);
 }
 
 static struct mt_node *predicted(struct mt_net *net, struct mt_node *in, size_t il)

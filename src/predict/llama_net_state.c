@@ -192,7 +192,7 @@ static struct mt_node *mamba2_gate(struct mt_net *net, struct mt_node *y, const 
                                  per_sequence * s->heads * s->x->nb[1]});
     y = mt_op_map(g, y, skip);
     y = mt_op_glu(g, mt_op_like(g, m->z), y);
-    if (mt_net_has(net, il, MT_SLOT_SSM_NORM)) {
+    if (mt_net_expects(net, il, MT_SLOT_SSM_NORM)) {
         y = mt_op_reshape(g, y, d->inner_size / groups, groups, per_sequence, net->sequences);
         y = mt_net_norm(net, y, il, MT_SLOT_SSM_NORM, 0);
     }
@@ -259,7 +259,7 @@ static void delta_rates_joined(struct mt_net *net, struct delta *d, struct mt_no
 static void delta_rates(struct mt_net *net, struct delta *d, struct mt_node *x, size_t il)
 {
     struct mt_graph *g = net->graph;
-    if (mt_net_has(net, il, MT_SLOT_SSM_BETA_ALPHA)) {
+    if (mt_net_expects(net, il, MT_SLOT_SSM_BETA_ALPHA)) {
         delta_rates_joined(net, d, x, il);
     } else {
         d->beta = mt_net_project(net, x, il, MT_SLOT_SSM_BETA, d->v_heads);
@@ -271,7 +271,7 @@ static void delta_rates(struct mt_net *net, struct delta *d, struct mt_node *x, 
     d->gate = mt_op_map(g, d->gate, mt_net_weight(net, il, MT_SLOT_SSM_DT_B, d->v_heads, 1, 1));
     d->gate = mt_op_map(g, d->gate, NULL);
     d->gate = mt_op_map(g, d->gate, mt_net_weight(net, il, MT_SLOT_SSM_A, d->v_heads, 1, 1));
-    if (mt_net_has(net, il, MT_SLOT_SSM_BETA_ALPHA))
+    if (mt_net_expects(net, il, MT_SLOT_SSM_BETA_ALPHA))
         d->beta = mt_op_reshape(g, d->beta, 1, d->v_heads, d->per_sequence, net->sequences);
     d->gate = mt_op_reshape(g, d->gate, 1, d->v_heads, d->per_sequence, net->sequences);
 }
@@ -364,7 +364,7 @@ struct mt_node *mt_net_delta_net(struct mt_net *net, struct mt_node *x, size_t i
     state = mt_op_reshape(g, state, delta.v_size, delta.v_size, delta.v_heads, net->sequences);
     struct mt_node *mix = convolved(net, joined, il, MT_SLOT_SSM_CONV, delta.width);
     mix = mt_op_map(g, mix, NULL);
-    int repeats = mt_net_has(net, il, MT_SLOT_SSM_BETA_ALPHA);
+    int repeats = mt_net_expects(net, il, MT_SLOT_SSM_BETA_ALPHA);
     x = delta_step(net, &delta, mix, state, states, repeats);
     struct mt_node *z =
         mt_op_reshape(g, delta.z, delta.v_size, delta.v_heads, delta.per_sequence, net->sequences);

@@ -4,8 +4,8 @@
  * usage: conformance_oracle [--off] [--only TEXT] FLOORS.csv SHAPES_FOLDER ORACLE.csv...
  *
  * Prints the error board: for each build, family, category and role of a place how many buffers are
- * exact, and how wrong the others are. A floor that is not reached is a failed TAP line. --off names
- * every buffer that is not exact, --only takes the points whose line has TEXT. */
+ * exact, and how wrong the others are. A floor that is not reached is a failed TAP line. --off
+ * names every buffer that is not exact, --only takes the points whose line has TEXT. */
 #include <memtally/error.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
@@ -306,7 +306,10 @@ static void score(struct scoring *scoring, const struct point *point, const char
              role_of(point, i), all);
     add(group_of(&scoring->board, name), exact ? 0 : error, exact, covered, below);
     snprintf(name, sizeof name, "%s * %s %s %s", point->build, kind_names[kind],
-             !point->devices ? "cpu" : i == point->devices ? "host" : "device", all);
+             !point->devices       ? "cpu"
+             : i == point->devices ? "host"
+                                   : "device",
+             all);
     add(group_of(&scoring->board, name), exact ? 0 : error, exact, covered, below);
     if (!exact && scoring->names_off)
         printf("# off %+8.3f%% %10.4f for %10.4f MiB %s %s %s\n", error * 100, ours, planned,

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/* Graphs: what is placed where, copied and laid out, on graphs small enough to work out by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "predict/graph.h"
+
+/* A tensor of this many rows of 256 numbers has this many KiB. */
+#define KIB 1024u
+
+struct fixture {
+    struct mt_arena arena;
+    struct mt_graph graph;
+    struct mt_graph_buffer buffers[3];
+};
+
+static struct mt_graph_machine machine_of(int n_devices, unsigned n_copies)
+{
+    return (struct mt_graph_machine){.n_devices = n_devices,
+                                     .n_copies = n_copies,
+                                     .device_alignment = 128,
+                                     .host_alignment = 32,
+                                     .quantised_row_padding = 512,
+                                     .attention_scratch = 1,
+                                     .offload_batch = 32};
+}
+
+static void begin(struct fixture *f)
+{
+    *f = (struct fixture){0};
+    mt_graph_init(&f->graph, &f->arena);
+}
+
+static void reserve(struct fixture *f, const struct mt_graph_machine *machine)
+{
+    assert_int_equal(mt_graph_reserve(&f->graph, machine, f->buffers), 0);
+    mt_arena_finish(&f->arena);
+}
+
+static struct mt_node *input(struct fixture *f, uint64_t rows)
+{
+    return mt_op_input(&f->graph, MT_TYPE_F32, (uint64_t[4]){256, rows, 1, 1});
+}
+
+static struct mt_node *weight(struct fixture *f, uint64_t out, int backend)
+{
+    struct mt_node *node =
+        mt_op_external(&f->graph, MT_TYPE_F32, (uint64_t[4]){256, out, 1, 1}, backend);
+    node->flags |= MT_NODE_WEIGHT;
+    return node;
+}
+
+static void test_element_by_element_takes_the_place_of_its_source(void **state)
+{
+    (void)state;
+    struct fixture f;
+    begin(&f);
+    struct mt_node *x = mt_op_like(&f.graph, input(&f, 4)); /* 4 KiB beside the input's 4 */
+    for (int i = 0; i < 10; i++)
+        x = mt_op_map(&f.graph, x, NULL);
+    mt_graph_expand(&f.graph, x);
+    struct mt_graph_machine machine = machine_of(0, 1);
+    reserve(&f, &machine);
+    assert_int_equal(f.buffers[0].bytes, 8 * KIB);
+}
+
+static void test_a_source_with_another_reader_keeps_its_place(void **state)
+{
+    (void)state;
+    struct fixture f;
+    begin(&f);
+    struct mt_node *x = mt_op_cont(&f.graph, input(&f, 2), 256, 4, 1);
+    struct mt_node *y = mt_op_map(&f.graph, x, NULL);
+    mt_graph_expand(&f.graph, mt_op_map(&f.graph, y, x));
+    struct mt_graph_machine machine = machine_of(0, 1);
+    reserve(&f, &machine);
+    /* The input's 2, x and y; y's sum with x takes the place of y. */
+    assert_int_equal(f.buffers[0].bytes, (2 + 4 + 4) * KIB);
+}
+
+static void test_a_freed_tensor_leaves_a_hole_that_only_a_smaller_one_fills(void **state)
+{
+    (void)state;
+    struct fixture f;
+    begin(&f);
+    struct mt_node *in = input(&f, 2);
+    struct mt_node *small = mt_op_cont(&f.graph, in, 256, 2, 1);
+    struct mt_node *after = mt_op_cont(&f.graph, small, 256, 1, 1);
+    struct mt_node *large = mt_op_cont(&f.graph, after, 256, 8, 1);
+    mt_graph_expand(&f.graph, mt_op_map(&f.graph, large, after));
+    struct mt_graph_machine machine = machine_of(0, 1);
+    reserve(&f, &machine);
+    /* in 0-2, small 2-4, after 0-1 in the hole of in; small's end is free: large 1-9. */
+    assert_int_equal(f.buffers[0].bytes, 9 * KIB);
+}
+
+static void test_devices_get_copies_of_what_they_read_from_elsewhere(void **state)
+{
+    (void)state;
+    struct fixture f;
+    begin(&f);
+    struct mt_node *x = input(&f, 4);
+    x = mt_op_mul_mat(&f.graph, weight(&f, 256, 0), x);
+    x = mt_op_mul_mat(&f.graph, weight(&f, 256, 1), x);
+    mt_graph_expand(&f.graph, x);
+    struct mt_graph_machine machine = machine_of(2, 4);
+    reserve(&f, &machine);
+    /* Four copies of 4 KiB of what is read, and the result. */
+    assert_int_equal(f.buffers[0].bytes, (4 * 4 + 4) * KIB);
+    assert_int_equal(f.buffers[1].bytes, (4 * 4 + 4) * KIB);
+    assert_int_equal(f.buffers[2].bytes, 4 * 4 * KIB);
+}
+
+static void test_large_batches_bring_weights_of_the_host_to_the_device(void **state)
+{
+    (void)state;
+    struct mt_graph_machine machine = machine_of(1, 1);
+    for (uint64_t rows = 31; rows <= 32; rows++) {
+        struct fixture f;
+        begin(&f);
+        mt_graph_expand(&f.graph, mt_op_mul_mat(&f.graph, weight(&f, 256, 1), input(&f, rows)));
+        reserve(&f, &machine);
+        /* The weight's 256 KiB, the input's copy and the result. */
+        assert_int_equal(f.buffers[0].bytes, rows < 32 ? 0 : (256 + 2 * rows) * KIB);
+        assert_int_equal(f.buffers[1].bytes, rows < 32 ? 2 * rows * KIB : rows * KIB);
+    }
+}
+
+static void test_a_quantised_cache_is_turned_into_halves_for_flash_attention(void **state)
+{
+    (void)state;
+    struct mt_graph_machine machine = machine_of(1, 1);
+    const uint64_t types[2] = {MT_TYPE_F16, MT_TYPE_Q8_0};
+    uint64_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        struct fixture f;
+        begin(&f);
+        const uint64_t cache[4] = {512, 1024, 2, 1};
+        struct mt_node *k = mt_op_external(&f.graph, (enum mt_graph_type)types[i], cache, 0);
+        struct mt_node *v = mt_op_external(&f.graph, (enum mt_graph_type)types[i], cache, 0);
+        struct mt_node *q = mt_op_input(&f.graph, MT_TYPE_F32, (uint64_t[4]){512, 8, 2, 1});
+        struct mt_node *x = mt_op_flash_attention(&f.graph, q, k, v, NULL, NULL);
+        mt_graph_expand(&f.graph, mt_op_mul_mat(&f.graph, weight(&f, 256, 0), x));
+        reserve(&f, &machine);
+        bytes[i] = f.buffers[0].bytes;
+    }
+    assert_int_equal(bytes[1] - bytes[0], 2 * 512 * 1024 * 2 * 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_element_by_element_takes_the_place_of_its_source),
+        cmocka_unit_test(test_a_source_with_another_reader_keeps_its_place),
+        cmocka_unit_test(test_a_freed_tensor_leaves_a_hole_that_only_a_smaller_one_fills),
+        cmocka_unit_test(test_devices_get_copies_of_what_they_read_from_elsewhere),
+        cmocka_unit_test(test_large_batches_bring_weights_of_the_host_to_the_device),
+        cmocka_unit_test(test_a_quantised_cache_is_turned_into_halves_for_flash_attention),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/* Compute buffers of llama.cpp against published logs and arithmetic.
+ *
+ * The logs are of two RTX 3090 and llama-server, build 9840 planned the same to the digit; models
+ * are described by the numbers of their config.json. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "hand_model.h"
+
+#define MIB 1048576.0
+#define GIB (UINT64_C(1) << 30)
+
+static const uint64_t two_cards[2] = {24 * GIB, 24 * GIB};
+
+static void init(struct hand_model *hand, const char *architecture, uint64_t layers,
+                 uint64_t embedding, uint64_t ff, uint64_t heads, uint64_t kv_heads,
+                 uint64_t head_size, uint64_t vocabulary)
+{
+    hand_model_init(hand, architecture, layers, heads, kv_heads, head_size);
+    struct mt_model_description *d = &hand->model.description;
+    d->format = MT_MODEL_CONFIG; /* its tensors follow from the shapes */
+    d->embedding_length = embedding;
+    d->vocabulary = vocabulary;
+    d->tied_output = 1;
+    for (uint64_t i = 0; i < layers; i++)
+        hand->layers[i].ff_length = ff;
+}
+
+static void init_qwen3_4b(struct hand_model *hand)
+{
+    init(hand, "qwen3", 36, 2560, 9728, 32, 8, 128, 151936);
+}
+
+static void init_gemma3_27b(struct hand_model *hand)
+{
+    init(hand, "gemma3", 62, 5376, 21504, 32, 16, 128, 262144);
+    hand->model.description.sliding_window = 1024;
+    for (int i = 0; i < 62; i++)
+        if ((i + 1) % 6) {
+            hand->layers[i].attention = MT_ATTENTION_SLIDING;
+            hand->layers[i].window = 1024;
+        }
+}
+
+static struct mt_predict_settings two_cards_of_9840(uint64_t context, uint64_t ubatch,
+                                                    uint64_t sequences, int flash, const char *type)
+{
+    return (struct mt_predict_settings){.engine = "llama.cpp@9840",
+                                        .program = MT_PROGRAM_SERVER,
+                                        .context_tokens = context,
+                                        .batch = 2048,
+                                        .ubatch = ubatch,
+                                        .sequences = sequences,
+                                        .unified_kv = MT_SWITCH_OFF,
+                                        .kv_type_k = type,
+                                        .kv_type_v = type,
+                                        .flash_attention = flash ? MT_SWITCH_ON : MT_SWITCH_OFF,
+                                        .has_gpu_layers = 1,
+                                        .gpu_layers = MT_ALL,
+                                        .mla_mode = MT_UNKNOWN,
+                                        .device_bytes = two_cards,
+                                        .n_devices = 2};
+}
+
+static double compute_mib(const struct mt_estimate *estimate, const char *place)
+{
+    for (size_t i = 0; i < estimate->n_terms; i++)
+        if (strstr(estimate->terms[i].rule, "compute_buffer") &&
+            strcmp(estimate->terms[i].place, place) == 0)
+            return (double)estimate->terms[i].bytes / MIB;
+    fail_msg("no compute buffer at %s", place);
+    return 0;
+}
+
+static void assert_mib(double found, double logged)
+{
+    assert_true(found > logged - 0.006 && found < logged + 0.006);
+}
+
+static void expect_both(const struct hand_model *hand, const struct mt_predict_settings *settings,
+                        double device, double host)
+{
+    struct mt_estimate *estimate = hand_model_estimate(hand, settings);
+    assert_mib(compute_mib(estimate, "gpu:0"), device);
+    assert_mib(compute_mib(estimate, "gpu:1"), device);
+    assert_mib(compute_mib(estimate, "host"), host);
+    mt_estimate_destroy(estimate);
+}
+
+static void test_four_sequences_with_a_quantised_cache_are_as_logged(void **state)
+{
+    (void)state;
+    static struct hand_model hand;
+    init_qwen3_4b(&hand);
+    struct mt_predict_settings settings = two_cards_of_9840(8192, 512, 4, 1, "q8_0");
+    expect_both(&hand, &settings, 103.35, 18.36);
+}
+
+static void test_attention_without_flash_is_as_logged(void **state)
+{
+    (void)state;
+    static struct hand_model hand;
+    init_qwen3_4b(&hand);
+    struct mt_predict_settings settings = two_cards_of_9840(32768, 512, 1, 0, "f16");
+    expect_both(&hand, &settings, 2366.02, 282.03);
+}
+
+static void test_windowed_model_with_a_quantised_cache_is_as_logged(void **state)
+{
+    (void)state;
+    static struct hand_model hand;
+    init_gemma3_27b(&hand);
+    struct mt_predict_settings settings = two_cards_of_9840(32768, 512, 1, 1, "q8_0");
+    expect_both(&hand, &settings, 469.70, 155.70);
+}
+
+static void test_windowed_model_with_a_large_batch_is_as_logged(void **state)
+{
+    (void)state;
+    static struct hand_model hand;
+    init_gemma3_27b(&hand);
+    struct mt_predict_settings settings = two_cards_of_9840(32768, 2048, 1, 0, "f16");
+    expect_both(&hand, &settings, 9884.16, 1460.19);
+    settings = two_cards_of_9840(32768, 2048, 1, 1, "f16");
+    expect_both(&hand, &settings, 1348.28, 644.31);
+}
+
+static void test_cpu_alone_holds_inputs_and_logits_in_one_buffer(void **state)
+{
+    (void)state;
+    static struct hand_model hand;
+    init(&hand, "llama", 30, 576, 1536, 9, 3, 64, 49152);
+    struct mt_predict_settings settings = two_cards_of_9840(2048, 512, 1, 1, "f16");
+    settings.program = MT_PROGRAM_BENCH;
+    settings.n_devices = 0;
+    settings.gpu_layers = 0;
+    struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+    assert_mib(compute_mib(estimate, "host"), 102.51);
+    mt_estimate_destroy(estimate);
+}
+
+/* With all layers on one device the host keeps inputs only. Of a batch of 512 tokens with
+ * flash attention and 4096 cells: the mask, 4096 halves a token; numbers of the rows of keys and
+ * values, 8 bytes each; position, token and output row, 4 bytes each; the embedding and the input
+ * that batches of embeddings would use, 4 bytes for each of 4096 numbers. */
+static void test_host_buffer_of_one_device_is_its_inputs(void **state)
+{
+    (void)state;
+    static struct hand_model hand;
+    init(&hand, "llama", 32, 4096, 14336, 32, 8, 128, 128256);
+    struct mt_predict_settings settings = two_cards_of_9840(4096, 512, 1, 1, "f16");
+    settings.program = MT_PROGRAM_BENCH;
+    settings.n_devices = 1;
+    double token = 4096 * 2 + 8 + 8 + 4 + 4 + 4 + 2 * 4096 * 4;
+    struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+    assert_mib(compute_mib(estimate, "host"), token * 512 / MIB);
+    mt_estimate_destroy(estimate);
+}
+
+static void test_band_between_known_builds_holds_both_of_them(void **state)
+{
+    (void)state;
+    static struct hand_model hand;
+    double known[2];
+    const char *const builds[2] = {"llama.cpp@9840", "llama.cpp@11434"};
+    init_qwen3_4b(&hand);
+    struct mt_predict_settings settings = two_cards_of_9840(8192, 512, 1, 1, "f16");
+    for (int i = 0; i < 2; i++) {
+        settings.engine = builds[i];
+        struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+        known[i] = compute_mib(estimate, "gpu:0") * MIB;
+        mt_estimate_destroy(estimate);
+    }
+    assert_true(known[0] < known[1]); /* inputs of mixed batches came between them */
+    settings.engine = "llama.cpp@10500";
+    struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+    for (size_t i = 0; i < estimate->n_terms; i++) {
+        const struct mt_estimate_term *term = &estimate->terms[i];
+        if (strstr(term->rule, "compute_buffer") && strcmp(term->place, "gpu:0") == 0) {
+            assert_true((double)term->low_bytes <= known[0]);
+            assert_true((double)term->high_bytes >= known[1]);
+        }
+    }
+    mt_estimate_destroy(estimate);
+}
+
+static void expect_no_compute(const struct hand_model *hand)
+{
+    struct mt_predict_settings settings = two_cards_of_9840(8192, 512, 1, 1, "f16");
+    struct mt_estimate *estimate = hand_model_estimate(hand, &settings);
+    for (size_t i = 0; i < estimate->n_terms; i++)
+        assert_null(strstr(estimate->terms[i].rule, "compute_buffer"));
+    assert_true(estimate->tally.n_notes > 0);
+    mt_estimate_destroy(estimate);
+}
+
+static void test_shapes_that_no_model_has_are_not_planned(void **state)
+{
+    (void)state;
+    static struct hand_model hand;
+    init_qwen3_4b(&hand);
+    hand.model.description.embedding_length = UINT64_C(1) << 40;
+    expect_no_compute(&hand);
+    init_qwen3_4b(&hand);
+    hand.layers[3].experts = UINT64_MAX;
+    hand.layers[3].experts_used = UINT64_MAX;
+    expect_no_compute(&hand);
+    init_qwen3_4b(&hand);
+    hand.layers[3].recurrence = MT_RECURRENCE_MAMBA2; /* of no heads */
+    expect_no_compute(&hand);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_four_sequences_with_a_quantised_cache_are_as_logged),
+        cmocka_unit_test(test_attention_without_flash_is_as_logged),
+        cmocka_unit_test(test_windowed_model_with_a_quantised_cache_is_as_logged),
+        cmocka_unit_test(test_windowed_model_with_a_large_batch_is_as_logged),
+        cmocka_unit_test(test_cpu_alone_holds_inputs_and_logits_in_one_buffer),
+        cmocka_unit_test(test_host_buffer_of_one_device_is_its_inputs),
+        cmocka_unit_test(test_band_between_known_builds_holds_both_of_them),
+        cmocka_unit_test(test_shapes_that_no_model_has_are_not_planned),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
