@@ -226,6 +226,7 @@ enum {
     MT_NET_ATTENTION_FIRST = 67108864, /* of a parallel layer's sum */
     MT_NET_ROPE_THREE_OF_FOUR = 134217728,
     MT_NET_SHARED_BY_RATIO = 268435456, /* the shared expert's gate is silu(x) / x */
+    MT_NET_ONE_PART = 1073741824,       /* a layer is attention, a state or a feed-forward */
     MT_NET_RESIDUAL_FIRST = 536870912   /* also before the feed-forward */
 };
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Which parts the graph of each family of llama.cpp is made of. */
-#include <stddef.h>
 #include <string.h>
 
 #include "predict/llama_net.h"
@@ -19,7 +18,9 @@ struct family {
      MT_NET_NORMS_WEIGHTS)
 #define LFM                                                                                        \
     (MT_NET_NORMS_QK | MT_NET_EMBEDDING_NORM | MT_NET_RESIDUAL_FIRST | MT_NET_ADDS_RESIDUAL_FIRST)
-#define NEMOTRON (MT_NET_NO_ROPE | MT_NET_RELU_SQUARE | MT_NET_ROWS_LATE | MT_NET_ROWS_AFTER_NORM)
+#define NEMOTRON                                                                                   \
+    (MT_NET_NO_ROPE | MT_NET_RELU_SQUARE | MT_NET_ONE_PART | MT_NET_ROWS_LATE |                    \
+     MT_NET_ROWS_AFTER_NORM)
 
 static const struct family families[] = {
     {"llama", MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
@@ -275,11 +276,31 @@ static struct mt_node *ffn_part(struct mt_net *net, struct mt_node *in, size_t i
     return added(net, x, in, !!(traits & MT_NET_ADDS_RESIDUAL_FIRST));
 }
 
+static int is_feed_forward(const struct mt_net *net, size_t il)
+{
+    const struct mt_model_layer *layer = &net->d->layers[il];
+    return layer->attention == MT_ATTENTION_NONE && layer->recurrence == MT_RECURRENCE_NONE;
+}
+
+static struct mt_node *feed_forward_layer(struct mt_net *net, struct mt_node *in, size_t il,
+                                          unsigned traits)
+{
+    struct mt_node *x = mt_net_norm(net, in, il, MT_SLOT_ATTN_NORM, traits);
+    x = mt_net_ffn(net, x, il, traits);
+    if (picks_rows(net, il, traits)) {
+        x = rows(net, x);
+        in = rows(net, in);
+    }
+    return added(net, x, in, 0);
+}
+
 static struct mt_node *layer(struct mt_net *net, struct mt_node *in, size_t il, unsigned traits)
 {
     struct mt_graph *g = net->graph;
     if (traits & MT_NET_PARALLEL)
         return parallel_layer(net, in, il, traits);
+    if (traits & MT_NET_ONE_PART && is_feed_forward(net, il))
+        return feed_forward_layer(net, in, il, traits);
     int delta = (traits & DELTA) == DELTA;
     int beside = net->d->layers[il].attention != MT_ATTENTION_NONE &&
                  net->d->layers[il].recurrence != MT_RECURRENCE_NONE;
@@ -328,19 +349,12 @@ static struct mt_node *with_features(struct mt_net *net, struct mt_node *x, size
 /* What the file says of itself stands above what its family usually is. */
 static unsigned as_said(const struct mt_net *net, unsigned traits)
 {
-    static const struct {
-        unsigned trait;
-        size_t said;
-    } facts[] = {
-        {MT_NET_NORMS_WEIGHTS, offsetof(struct mt_model_description, norms_expert_weights)},
-        {MT_NET_SCALES_WEIGHTS, offsetof(struct mt_model_description, scales_expert_weights)},
-    };
-    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
-        enum mt_said said;
-        memcpy(&said, (const char *)net->d + facts[i].said, sizeof said);
-        if (said != MT_NOT_SAID && traits & MT_NET_SCALES_WEIGHTS)
-            traits = said == MT_SAID_YES ? traits | facts[i].trait : traits & ~facts[i].trait;
-    }
+    if (!(traits & MT_NET_SCALES_WEIGHTS))
+        return traits;
+    if (net->d->norms_expert_weights == MT_SAID_NO)
+        traits &= ~(unsigned)MT_NET_NORMS_WEIGHTS;
+    if (net->d->scales_expert_weights == MT_SAID_NO)
+        traits &= ~(unsigned)MT_NET_SCALES_WEIGHTS;
     return traits;
 }
 
