@@ -66,6 +66,9 @@ struct mt_model_layer {
     uint64_t expert_bytes;     /* of its routed experts, part of weight_bytes */
 };
 
+/* What a file may leave open. */
+enum mt_said { MT_NOT_SAID, MT_SAID_NO, MT_SAID_YES };
+
 /* The model as a whole. Texts are borrowed from the model and NULL where unknown; a number that the
  * model does not have is 0. `architecture` is llama.cpp's name of the family ("qwen3moe"), whatever
  * the format; `family_known` is 0 where the layers are a guess, and `notes` say what is not known.
@@ -120,6 +123,13 @@ struct mt_model_description {
     uint64_t leading_dense_layers;
     uint64_t experts;
     uint64_t experts_used;
+    /* How experts are chosen and weighed, where the file says so. */
+    enum mt_said norms_expert_weights;  /* to a sum of one */
+    enum mt_said scales_expert_weights; /* by another factor than one */
+    uint64_t expert_groups;
+    uint64_t expert_groups_used;
+    uint64_t deepstack_layers;      /* first layers that image features are added to once more */
+    int scales_queries_by_position; /* attention has a temperature */
 
     size_t n_notes;
     const char *const *notes; /* sentences */

@@ -18,6 +18,9 @@
 #define GEMMA3N_ALTUP_INPUTS 4
 #define GEMMA3N_PER_LAYER    256
 
+/* EXAONE 4 has windows in its large model alone, which is told by its layers. */
+#define EXAONE4_WINDOWED 64
+
 /* What the functions below share. `code` is the first failure. */
 struct describing {
     struct mt_model *model;
@@ -156,6 +159,31 @@ static void read_shape(struct describing *g)
     d->altup_inputs = number(g, "altup.num_inputs", 0);
     d->leading_dense_layers = number(g, "leading_dense_block_count", 0);
     d->experts = number(g, "expert_count", 0);
+    d->expert_groups = number(g, "expert_group_count", 0);
+    d->expert_groups_used = number(g, "expert_group_used_count", 0);
+    d->deepstack_layers = number(g, "n_deepstack_layers", 0);
+}
+
+/* Whether the floating-point number under a key is none of two. */
+static enum mt_said differs_from(const struct describing *g, const char *suffix, float a, float b)
+{
+    const struct mt_gguf_pair *pair = find(g, suffix);
+    if (!pair || pair->type != MT_GGUF_VALUE_F32)
+        return MT_NOT_SAID;
+    uint32_t bits = (uint32_t)pair->number;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value < a || (value > a && value < b) || value > b ? MT_SAID_YES : MT_SAID_NO;
+}
+
+static void read_scales(struct describing *g)
+{
+    const struct mt_gguf_pair *norms = find(g, "expert_weights_norm");
+    if (norms && norms->type == MT_GGUF_VALUE_BOOL)
+        g->d->norms_expert_weights = norms->number ? MT_SAID_YES : MT_SAID_NO;
+    g->d->scales_expert_weights = differs_from(g, "expert_weights_scale", 0, 1);
+    g->d->scales_queries_by_position =
+        differs_from(g, "attention.temperature_scale", 0, 0) == MT_SAID_YES;
 }
 
 static void read_latent(struct describing *g)
@@ -229,7 +257,9 @@ static void choose_window(struct describing *g)
     struct mt_model_description *d = g->d;
     if (!g->family)
         return;
-    if (g->family->window == MT_WINDOW_NEVER)
+    int is_small_exaone =
+        strcmp(g->family->name, "exaone4") == 0 && number(g, "block_count", 0) != EXAONE4_WINDOWED;
+    if (g->family->window == MT_WINDOW_NEVER || is_small_exaone)
         d->sliding_window = 0;
     else if (!pair)
         d->sliding_window = g->family->default_window;
@@ -530,6 +560,7 @@ int mt_gguf_describe(struct mt_model *model, const struct mt_gguf *gguf, struct 
     g.d->position_streams = 1;
     if (g.d->architecture) {
         read_shape(&g);
+        read_scales(&g);
         read_latent(&g);
         read_sections(&g);
         choose_window(&g);

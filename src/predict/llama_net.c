@@ -176,12 +176,22 @@ static struct mt_node *vector_input(struct mt_net *net, enum mt_graph_type type,
     return mt_op_input(net->graph, type, (uint64_t[4]){n, 1, 1, 1});
 }
 
+/* Image features for the first layers lie beside the embeddings. */
+static uint64_t input_width(const struct mt_net *net)
+{
+    return net->d->embedding_length * (1 + net->d->deepstack_layers);
+}
+
 static struct mt_node *embed(struct mt_net *net, struct mt_node *tokens)
 {
     struct mt_node *table = mt_net_weight(net, net->n_layers, MT_SLOT_TOKEN_EMBEDDING,
                                           net->d->embedding_length, net->d->vocabulary, 1);
     table->backend = (int8_t)net->host;
-    return mt_op_get_rows(net->graph, table, tokens);
+    struct mt_node *x = mt_op_get_rows(net->graph, table, tokens);
+    if (!net->d->deepstack_layers)
+        return x;
+    const uint64_t ne[4] = {input_width(net), net->tokens, 1, 1};
+    return mt_op_make(net->graph, ne, x, NULL, NULL);
 }
 
 /* The rows of tokens in a batch of embeddings: built into the graph although the batch that memory
@@ -189,7 +199,7 @@ static struct mt_node *embed(struct mt_net *net, struct mt_node *tokens)
 static void mix_embeddings(struct mt_net *net)
 {
     struct mt_graph *g = net->graph;
-    const uint64_t ne[4] = {net->d->embedding_length, net->tokens, 1, 1};
+    const uint64_t ne[4] = {input_width(net), net->tokens, 1, 1};
     struct mt_node *tokens = vector_input(net, MT_TYPE_I32, net->tokens);
     struct mt_node *rows = vector_input(net, MT_TYPE_I64, net->tokens);
     struct mt_node *embeddings = mt_op_input(g, MT_TYPE_F32, ne);
@@ -200,7 +210,7 @@ static void mix_embeddings(struct mt_net *net)
 struct mt_node *mt_net_embedding(struct mt_net *net, unsigned traits)
 {
     struct mt_graph *g = net->graph;
-    const uint64_t ne[4] = {net->d->embedding_length, net->tokens, 1, 1};
+    const uint64_t ne[4] = {input_width(net), net->tokens, 1, 1};
     struct mt_node *tokens = vector_input(net, MT_TYPE_I32, net->tokens);
     struct mt_node *embeddings = mt_op_input(g, MT_TYPE_F32, ne);
     struct mt_node *x = embed(net, tokens);
@@ -208,6 +218,9 @@ struct mt_node *mt_net_embedding(struct mt_net *net, unsigned traits)
     mt_graph_expand(g, embeddings);
     if (net->mixed_embeddings)
         mix_embeddings(net);
+    if (net->d->deepstack_layers)
+        x = mt_op_columns(g, x, net->d->embedding_length);
+    net->embedded = x;
     if (traits & MT_NET_SCALES_EMBEDDING)
         x = mt_op_map(g, x, NULL);
     if (net->mixed_embeddings && traits & MT_NET_SCALES_TOKENS)

@@ -176,6 +176,7 @@ struct mt_net {
     struct mt_node *attention_scale;
     struct mt_node *factors[MT_GRAPH_DEVICES_MAX + 1]; /* of the rotation, on each backend */
     struct mt_node *per_layer; /* inputs of each layer of gemma3n and gemma4 */
+    struct mt_node *embedded;  /* the batch with its features for the first layers */
 };
 
 /* A net without operations, for batches of `tokens` of all sequences together. */
@@ -220,7 +221,13 @@ enum {
     MT_NET_NO_ROPE = 2097152,
     MT_NET_SOFTMAX_LATE = 4194304, /* soft max over the chosen experts only */
     MT_NET_EMBEDDING_NORM = 8388608,
-    MT_NET_NORMS_QK = 16777216 /* queries and keys have norms of their own */
+    MT_NET_NORMS_QK = 16777216,        /* queries and keys have norms of their own */
+    MT_NET_PINS_POST_NORMS = 33554432, /* those behind the feed-forward run where the layer lies */
+    MT_NET_ATTENTION_FIRST = 67108864, /* of a parallel layer's sum */
+    MT_NET_ROPE_THREE_OF_FOUR = 134217728,
+    MT_NET_SHARED_BY_RATIO = 268435456, /* the shared expert's gate is silu(x) / x */
+    MT_NET_ONE_PART = 1073741824,       /* a layer is attention, a state or a feed-forward */
+    MT_NET_RESIDUAL_FIRST = 536870912   /* also before the feed-forward */
 };
 
 /* Inputs. */

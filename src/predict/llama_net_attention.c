@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Attention parts of llama.cpp's graphs: ordinary, gated and latent, with their caches. */
+#include <string.h>
+
 #include "predict/llama_net.h"
 
 static struct mt_net_cache *cache_inputs_of(struct mt_net *net, size_t il)
@@ -260,37 +262,84 @@ struct mt_node *mt_net_rope(struct mt_net *net, struct mt_node *x, size_t il)
     return mt_op_rope(net->graph, x, net->positions, plain ? NULL : factors_of(net, il));
 }
 
-static struct mt_node *normed(struct mt_net *net, struct mt_node *x, size_t il, enum mt_slot slot)
+static struct mt_node *normed(struct mt_net *net, struct mt_node *x, size_t il, enum mt_slot slot,
+                              unsigned traits)
 {
-    return mt_net_expects(net, il, slot) ? mt_net_norm(net, x, il, slot, 0) : x;
+    if (!mt_net_expects(net, il, slot))
+        return x;
+    return mt_net_norm(net, x, il, slot, traits & MT_NET_LAYER_NORM);
+}
+
+/* Whether queries and keys are normed with all heads together. */
+static int norms_all_heads(const struct mt_net *net, size_t il)
+{
+    const struct mt_net_weight *norm = &net->layers[il].weights[MT_SLOT_ATTN_Q_NORM];
+    const struct mt_model_layer *l = &net->d->layers[il];
+    return norm->present && l->heads > 1 && norm->ne[0] == l->heads * l->key_size;
+}
+
+static struct mt_net_qkv normed_qkv(struct mt_net *net, struct mt_node *x, size_t il)
+{
+    struct mt_graph *g = net->graph;
+    const struct mt_model_layer *l = &net->d->layers[il];
+    uint64_t n = x->ne[1];
+    struct mt_net_qkv qkv;
+    qkv.q = mt_net_project(net, x, il, MT_SLOT_ATTN_Q, l->heads * l->key_size);
+    qkv.q = mt_net_biased(net, qkv.q, il, MT_SLOT_ATTN_Q_B);
+    qkv.k = mt_net_project(net, x, il, MT_SLOT_ATTN_K, l->kv_heads * l->key_size);
+    qkv.k = mt_net_biased(net, qkv.k, il, MT_SLOT_ATTN_K_BIAS);
+    qkv.v = mt_net_project(net, x, il, MT_SLOT_ATTN_V, l->kv_heads * l->value_size);
+    qkv.v = mt_net_biased(net, qkv.v, il, MT_SLOT_ATTN_V_BIAS);
+    qkv.q = mt_net_norm(net, qkv.q, il, MT_SLOT_ATTN_Q_NORM, 0);
+    qkv.k = mt_net_norm(net, qkv.k, il, MT_SLOT_ATTN_K_NORM, 0);
+    qkv.q = mt_op_reshape(g, qkv.q, l->key_size, l->heads, n, 1);
+    qkv.k = mt_op_reshape(g, qkv.k, l->key_size, l->kv_heads, n, 1);
+    qkv.v = mt_op_reshape(g, qkv.v, l->value_size, l->kv_heads, n, 1);
+    return qkv;
 }
 
 static int rotates(const struct mt_net *net, size_t il, unsigned traits)
 {
-    if (traits & MT_NET_NO_ROPE)
+    if (traits & MT_NET_NO_ROPE || (traits & MT_NET_ROPE_THREE_OF_FOUR && (il + 1) % 4 == 0))
         return 0;
+    if (!net->windowed.k_rows && net->d->architecture &&
+        strcmp(net->d->architecture, "exaone4") == 0)
+        return 1;
     return !(traits & MT_NET_ROPE_WINDOWED) || mt_net_is_windowed(net, il);
+}
+
+/* Queries and keys, normed and rotated in the order of the family. */
+static void place_heads(struct mt_net *net, struct mt_net_qkv *qkv, size_t il, unsigned traits)
+{
+    int rope = rotates(net, il, traits);
+    int late = !!(traits & MT_NET_NORMS_QK_AFTER);
+    int early = !late && !norms_all_heads(net, il);
+    if (early)
+        qkv->q = normed(net, qkv->q, il, MT_SLOT_ATTN_Q_NORM, traits);
+    if (rope)
+        qkv->q = mt_net_rope(net, qkv->q, il);
+    if (early)
+        qkv->k = normed(net, qkv->k, il, MT_SLOT_ATTN_K_NORM, traits);
+    if (rope)
+        qkv->k = mt_net_rope(net, qkv->k, il);
+    if (late && mt_net_expects(net, il, MT_SLOT_ATTN_Q_NORM)) {
+        qkv->q = normed(net, qkv->q, il, MT_SLOT_ATTN_Q_NORM, traits);
+        qkv->k = normed(net, qkv->k, il, MT_SLOT_ATTN_K_NORM, traits);
+    } else if (late && rope) {
+        qkv->q = mt_op_map(net->graph, qkv->q, NULL);
+        qkv->k = mt_op_map(net->graph, qkv->k, NULL);
+    }
 }
 
 struct mt_node *mt_net_attention(struct mt_net *net, struct mt_node *x, size_t il, unsigned traits)
 {
     struct mt_graph *g = net->graph;
     uint64_t embedding = net->d->embedding_length;
-    struct mt_net_qkv qkv = mt_net_qkv(net, x, il);
-    int rope = rotates(net, il, traits);
-    /* Each chain is made whole before the next: the order of the results is that of the reads. */
-    qkv.q = normed(net, qkv.q, il, MT_SLOT_ATTN_Q_NORM);
-    if (rope)
-        qkv.q = mt_net_rope(net, qkv.q, il);
-    else if (traits & MT_NET_TEMPERATURE)
+    struct mt_net_qkv qkv =
+        norms_all_heads(net, il) ? normed_qkv(net, x, il) : mt_net_qkv(net, x, il);
+    place_heads(net, &qkv, il, traits);
+    if (net->attention_scale && (!(traits & MT_NET_TEMPERATURE) || !rotates(net, il, traits)))
         qkv.q = mt_op_map(g, qkv.q, net->attention_scale);
-    qkv.k = normed(net, qkv.k, il, MT_SLOT_ATTN_K_NORM);
-    if (rope)
-        qkv.k = mt_net_rope(net, qkv.k, il);
-    if (rope && traits & MT_NET_NORMS_QK_AFTER) {
-        qkv.q = mt_op_map(g, qkv.q, NULL);
-        qkv.k = mt_op_map(g, qkv.k, NULL);
-    }
     if (traits & MT_NET_SCALES_QUERIES)
         qkv.q = mt_op_map(g, qkv.q, NULL);
     x = mt_net_attend(net, &qkv, il, NULL);
@@ -311,9 +360,9 @@ struct mt_node *mt_net_gated_attention(struct mt_net *net, struct mt_node *x, si
     struct mt_node *both = mt_net_project(net, x, il, MT_SLOT_ATTN_Q, 2 * size * l->heads);
     qkv.k = mt_net_project(net, x, il, MT_SLOT_ATTN_K, size * l->kv_heads);
     qkv.v = mt_net_project(net, x, il, MT_SLOT_ATTN_V, l->value_size * l->kv_heads);
-    qkv.q = normed(net, mt_op_heads(g, both, size, l->heads, row), il, MT_SLOT_ATTN_Q_NORM);
+    qkv.q = normed(net, mt_op_heads(g, both, size, l->heads, row), il, MT_SLOT_ATTN_Q_NORM, 0);
     qkv.k = mt_op_reshape(g, qkv.k, size, l->kv_heads, n, 1);
-    qkv.k = normed(net, qkv.k, il, MT_SLOT_ATTN_K_NORM);
+    qkv.k = normed(net, qkv.k, il, MT_SLOT_ATTN_K_NORM, 0);
     struct mt_node *gate = mt_op_heads(g, both, size, l->heads, row);
     qkv.v = mt_op_reshape(g, qkv.v, l->value_size, l->kv_heads, n, 1);
     qkv.q = mt_net_rope(net, qkv.q, il);

@@ -16,6 +16,11 @@ struct family {
 #define DELTA                                                                                      \
     (MT_NET_NORMS_QK | MT_NET_NORM_AFTER | MT_NET_ROWS_LATE | MT_NET_ROWS_AFTER_NORM |             \
      MT_NET_NORMS_WEIGHTS)
+#define LFM                                                                                        \
+    (MT_NET_NORMS_QK | MT_NET_EMBEDDING_NORM | MT_NET_RESIDUAL_FIRST | MT_NET_ADDS_RESIDUAL_FIRST)
+#define NEMOTRON                                                                                   \
+    (MT_NET_NO_ROPE | MT_NET_RELU_SQUARE | MT_NET_ONE_PART | MT_NET_ROWS_LATE |                    \
+     MT_NET_ROWS_AFTER_NORM)
 
 static const struct family families[] = {
     {"llama", MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
@@ -25,8 +30,10 @@ static const struct family families[] = {
     {"phi3", MT_NET_HALVES | MT_NET_SCALES_QUERIES | MT_NET_ADDS_RESIDUAL_FIRST, MT_NET_EXACT},
     {"glm4moe", MT_NET_NORM_AFTER | MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
     {"deepseek2", MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
-    {"gemma", MT_NET_SCALES_TOKENS | MT_NET_SCALES_QUERIES, MT_NET_LIKELY},
-    {"gemma2", GEMMA | MT_NET_SCALES_QUERIES | MT_NET_CAPS_LOGITS, MT_NET_LIKELY},
+    {"gemma", MT_NET_SCALES_EMBEDDING | MT_NET_SCALES_QUERIES, MT_NET_EXACT},
+    {"gemma2",
+     MT_NET_SCALES_EMBEDDING | MT_NET_POST_NORMS | MT_NET_SCALES_QUERIES | MT_NET_CAPS_LOGITS,
+     MT_NET_EXACT},
     {"gemma3", GEMMA | MT_NET_SCALES_QUERIES | MT_NET_NORMS_QK, MT_NET_EXACT},
     {"cohere2", MT_NET_PARALLEL | MT_NET_LAYER_NORM | MT_NET_ROPE_WINDOWED | MT_NET_SCALES_LOGITS,
      MT_NET_EXACT},
@@ -46,10 +53,36 @@ static const struct family families[] = {
     {"qwen35", DELTA, MT_NET_EXACT},
     {"qwen35moe", DELTA, MT_NET_EXACT},
     {"qwen3next", DELTA, MT_NET_EXACT},
-    {"lfm2", MT_NET_NORMS_QK | MT_NET_EMBEDDING_NORM | MT_NET_ADDS_RESIDUAL_FIRST, MT_NET_EXACT},
-    {"lfm2moe",
-     MT_NET_NORMS_QK | MT_NET_EMBEDDING_NORM | MT_NET_ADDS_RESIDUAL_FIRST | MT_NET_NORMS_WEIGHTS,
+    {"lfm2", LFM, MT_NET_EXACT},
+    {"lfm2moe", LFM | MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
+    {"mistral3", MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
+    {"glm4", MT_NET_POST_NORMS | MT_NET_PINS_POST_NORMS | MT_NET_HALVES, MT_NET_EXACT},
+    {"command-r", MT_NET_PARALLEL | MT_NET_LAYER_NORM | MT_NET_SCALES_LOGITS, MT_NET_EXACT},
+    {"phi2", MT_NET_PARALLEL | MT_NET_LAYER_NORM | MT_NET_ATTENTION_FIRST | MT_NET_SCALES_QUERIES,
      MT_NET_EXACT},
+    {"phimoe", MT_NET_SCALES_QUERIES | MT_NET_ADDS_RESIDUAL_FIRST | MT_NET_NORMS_WEIGHTS,
+     MT_NET_EXACT},
+    {"olmo2", MT_NET_POST_NORMS, MT_NET_EXACT},
+    {"olmoe", 0, MT_NET_EXACT},
+    {"qwen2moe", MT_NET_SHARED_BY_RATIO, MT_NET_EXACT},
+    {"qwen2vl", 0, MT_NET_EXACT},
+    {"qwen3vl", MT_NET_NORMS_QK, MT_NET_EXACT},
+    {"qwen3vlmoe", MT_NET_NORMS_QK | MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
+    {"bailingmoe2", MT_NET_NORMS_QK | MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
+    {"dots1", MT_NET_NORMS_QK | MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
+    {"minimax-m2", MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
+    {"ernie4_5", 0, MT_NET_EXACT},
+    {"ernie4_5-moe", MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
+    {"hunyuan-dense", MT_NET_NORMS_QK_AFTER | MT_NET_NORMS_QK, MT_NET_EXACT},
+    {"hunyuan-moe", MT_NET_NORMS_QK_AFTER | MT_NET_NORMS_QK | MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
+    {"seed_oss", MT_NET_NORM_AFTER, MT_NET_EXACT},
+    {"smollm3", MT_NET_ROPE_THREE_OF_FOUR, MT_NET_EXACT},
+    {"exaone4", MT_NET_POST_NORMS | MT_NET_NORMS_QK | MT_NET_ROPE_WINDOWED, MT_NET_EXACT},
+    {"starcoder2", MT_NET_LAYER_NORM, MT_NET_EXACT},
+    {"mamba", 0, MT_NET_EXACT},
+    {"jamba", MT_NET_NO_ROPE | MT_NET_RESIDUAL_FIRST | MT_NET_ADDS_RESIDUAL_FIRST, MT_NET_EXACT},
+    {"nemotron_h", NEMOTRON, MT_NET_EXACT},
+    {"nemotron_h_moe", NEMOTRON | MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
 };
 
 /* What the tensors of a layer tell about a family that has no line above. */
@@ -93,6 +126,8 @@ static int has_state(const struct mt_model_description *d, enum mt_recurrence re
 {
     if (recurrence == MT_RECURRENCE_SHORT_CONVOLUTION)
         return d->short_conv_cache > 0;
+    if (recurrence == MT_RECURRENCE_MAMBA)
+        return d->time_step_rank && d->state_size && d->conv_kernel && d->inner_size;
     return d->time_step_rank && d->group_count && d->state_size && d->conv_kernel &&
            d->inner_size >= d->time_step_rank && d->inner_size >= d->group_count;
 }
@@ -122,6 +157,8 @@ static struct mt_node *recurrent(struct mt_net *net, struct mt_node *x, size_t i
         return mt_net_short_convolution(net, x, il);
     case MT_RECURRENCE_MAMBA2:
         return mt_net_mamba2(net, x, il);
+    case MT_RECURRENCE_MAMBA:
+        return mt_net_mamba(net, x, il);
     default:
         return stand_in(net, x, il);
     }
@@ -135,6 +172,7 @@ static int is_written_down(const struct mt_net *net)
         case MT_RECURRENCE_DELTA_NET:
         case MT_RECURRENCE_SHORT_CONVOLUTION:
         case MT_RECURRENCE_MAMBA2:
+        case MT_RECURRENCE_MAMBA:
             continue;
         default:
             return 0;
@@ -215,6 +253,8 @@ static struct mt_node *parallel_layer(struct mt_net *net, struct mt_node *in, si
         ffn_in = rows(net, ffn_in);
     }
     struct mt_node *ffn = mt_net_ffn(net, ffn_in, il, traits);
+    if (traits & MT_NET_ATTENTION_FIRST)
+        return mt_op_map(net->graph, mt_op_map(net->graph, x, ffn), in);
     return mt_op_map(net->graph, mt_op_map(net->graph, ffn, in), x);
 }
 
@@ -227,11 +267,31 @@ static struct mt_node *ffn_part(struct mt_net *net, struct mt_node *in, size_t i
     enum mt_slot norm = traits & MT_NET_NORM_AFTER ? MT_SLOT_ATTN_POST_NORM : MT_SLOT_FFN_NORM;
     struct mt_node *x = normed(net, in, il, norm, traits);
     x = mt_net_ffn(net, x, il, traits);
-    if (traits & MT_NET_POST_NORMS)
+    if (traits & MT_NET_PINS_POST_NORMS)
+        x = mt_net_norm(net, x, il, MT_SLOT_FFN_POST_NORM, traits);
+    else if (traits & MT_NET_POST_NORMS)
         x = mt_net_norm_unpinned(net, x, il, MT_SLOT_FFN_POST_NORM);
     if (traits & MT_NET_SCALES_RESIDUAL)
         x = mt_op_map(g, x, NULL);
     return added(net, x, in, !!(traits & MT_NET_ADDS_RESIDUAL_FIRST));
+}
+
+static int is_feed_forward(const struct mt_net *net, size_t il)
+{
+    const struct mt_model_layer *layer = &net->d->layers[il];
+    return layer->attention == MT_ATTENTION_NONE && layer->recurrence == MT_RECURRENCE_NONE;
+}
+
+static struct mt_node *feed_forward_layer(struct mt_net *net, struct mt_node *in, size_t il,
+                                          unsigned traits)
+{
+    struct mt_node *x = mt_net_norm(net, in, il, MT_SLOT_ATTN_NORM, traits);
+    x = mt_net_ffn(net, x, il, traits);
+    if (picks_rows(net, il, traits)) {
+        x = rows(net, x);
+        in = rows(net, in);
+    }
+    return added(net, x, in, 0);
 }
 
 static struct mt_node *layer(struct mt_net *net, struct mt_node *in, size_t il, unsigned traits)
@@ -239,6 +299,8 @@ static struct mt_node *layer(struct mt_net *net, struct mt_node *in, size_t il, 
     struct mt_graph *g = net->graph;
     if (traits & MT_NET_PARALLEL)
         return parallel_layer(net, in, il, traits);
+    if (traits & MT_NET_ONE_PART && is_feed_forward(net, il))
+        return feed_forward_layer(net, in, il, traits);
     int delta = (traits & DELTA) == DELTA;
     int beside = net->d->layers[il].attention != MT_ATTENTION_NONE &&
                  net->d->layers[il].recurrence != MT_RECURRENCE_NONE;
@@ -261,7 +323,7 @@ static struct mt_node *layer(struct mt_net *net, struct mt_node *in, size_t il, 
         x = mt_net_norm(net, x, il, MT_SLOT_ATTN_POST_NORM, traits);
     if (traits & MT_NET_SCALES_RESIDUAL)
         x = mt_op_map(g, x, NULL);
-    int first = is_named(net, "lfm2") || is_named(net, "lfm2moe");
+    int first = !!(traits & MT_NET_RESIDUAL_FIRST);
     return ffn_part(net, added(net, x, residual, first), il, traits);
 }
 
@@ -274,10 +336,32 @@ static int any_layer(const struct mt_net *net, int recurrent_ones)
     return 0;
 }
 
+/* The first layers get features of images beside the embeddings. */
+static struct mt_node *with_features(struct mt_net *net, struct mt_node *x, size_t il)
+{
+    if (il >= net->d->deepstack_layers)
+        return x;
+    struct mt_node *features =
+        mt_op_view(net->graph, net->embedded, net->embedded->ne, net->embedded->nb);
+    return mt_op_map(net->graph, x, features);
+}
+
+/* What the file says of itself stands above what its family usually is. */
+static unsigned as_said(const struct mt_net *net, unsigned traits)
+{
+    if (!(traits & MT_NET_SCALES_WEIGHTS))
+        return traits;
+    if (net->d->norms_expert_weights == MT_SAID_NO)
+        traits &= ~(unsigned)MT_NET_NORMS_WEIGHTS;
+    if (net->d->scales_expert_weights == MT_SAID_NO)
+        traits &= ~(unsigned)MT_NET_SCALES_WEIGHTS;
+    return traits;
+}
+
 enum mt_net_knowledge mt_net_build(struct mt_net *net)
 {
     const struct family family = family_of(net);
-    unsigned traits = family.traits;
+    unsigned traits = as_said(net, family.traits);
     net->traits = traits;
     if (!net->late_rows)
         traits &= ~(unsigned)(MT_NET_ROWS_LATE | MT_NET_ROWS_AFTER_NORM);
@@ -287,7 +371,7 @@ enum mt_net_knowledge mt_net_build(struct mt_net *net)
         mt_net_attention_inputs(net);
     if (any_layer(net, 1))
         mt_net_state_inputs(net);
-    if (traits & MT_NET_TEMPERATURE)
+    if (traits & MT_NET_TEMPERATURE || net->d->scales_queries_by_position)
         net->attention_scale =
             mt_op_input(net->graph, MT_TYPE_F32, (uint64_t[4]){1, 1, net->tokens, 1});
     if (is_named(net, "gemma4")) {
@@ -297,7 +381,7 @@ enum mt_net_knowledge mt_net_build(struct mt_net *net)
     } else {
         struct mt_node *x = mt_net_embedding(net, traits);
         for (size_t i = 0; i < net->n_layers; i++)
-            x = layer(net, x, i, traits);
+            x = with_features(net, layer(net, x, i, traits), i);
         mt_net_output(net, x, traits);
     }
     return is_written_down(net) ? family.knowledge : MT_NET_GUESSED;

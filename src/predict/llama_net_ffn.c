@@ -37,6 +37,24 @@ struct mt_node *mt_net_dense_ffn(struct mt_net *net, struct mt_node *x, size_t i
     return biased ? mt_net_biased(net, x, il, MT_SLOT_FFN_DOWN_B) : x;
 }
 
+/* Experts of the groups whose best two are best; those of others are out. */
+static struct mt_node *best_groups(struct mt_net *net, struct mt_node *selection)
+{
+    struct mt_graph *g = net->graph;
+    uint64_t n = selection->ne[1];
+    uint64_t groups = net->d->expert_groups;
+    uint64_t each = selection->ne[0] / groups;
+    struct mt_node *all = mt_op_reshape(g, selection, each, groups, n, 1);
+    struct mt_node *best = mt_op_top_k(g, all, 2);
+    struct mt_node *scores = mt_op_get_rows(g, mt_op_reshape(g, all, 1, each, groups, n), best);
+    scores = mt_op_sum_rows(g, mt_op_reshape(g, scores, 2, groups, n, 1));
+    scores = mt_op_reshape(g, scores, groups, n, 1, 1);
+    struct mt_node *chosen = mt_op_top_k(g, scores, net->d->expert_groups_used);
+    struct mt_node *kept = mt_op_get_rows(g, all, chosen);
+    kept = mt_op_set_rows(g, mt_op_map(g, all, NULL), kept, chosen);
+    return mt_op_reshape(g, kept, groups * each, n, 1, 1);
+}
+
 /* Which experts each token goes to. */
 static struct mt_node *chosen(struct mt_net *net, struct mt_node *logits, struct mt_node *probs,
                               size_t il, unsigned traits)
@@ -46,6 +64,9 @@ static struct mt_node *chosen(struct mt_net *net, struct mt_node *logits, struct
         selection = mt_op_map(net->graph, probs, mt_net_maybe(net, il, MT_SLOT_EXPERT_BIAS));
     if (traits & MT_NET_WEIGHTS_FIRST)
         selection = logits;
+    if (net->d->expert_groups > 1 && net->d->expert_groups_used &&
+        net->d->layers[il].experts % net->d->expert_groups == 0)
+        selection = best_groups(net, selection);
     return mt_op_top_k(net->graph, selection, net->d->layers[il].experts_used);
 }
 
@@ -179,7 +200,10 @@ struct mt_node *mt_net_ffn(struct mt_net *net, struct mt_node *x, size_t il, uns
     struct mt_node *beside = mt_net_dense_ffn(net, x, il, shared, layer->shared_ff_length, traits);
     if (mt_net_expects(net, il, MT_SLOT_SHARED_ROUTER)) {
         struct mt_node *gate = mt_net_project(net, x, il, MT_SLOT_SHARED_ROUTER, 1);
-        beside = mt_op_map(g, beside, mt_op_map(g, gate, NULL));
+        struct mt_node *open = mt_op_map(g, gate, NULL);
+        if (traits & MT_NET_SHARED_BY_RATIO)
+            open = mt_op_map(g, open, gate);
+        beside = mt_op_map(g, beside, open);
     }
     return mt_op_map(g, routed, beside);
 }

@@ -230,6 +230,60 @@ struct mt_node *mt_net_mamba2(struct mt_net *net, struct mt_node *x, size_t il)
     return net->older_parts ? mt_op_reshape(g, y, embedding, net->tokens, 1, 1) : y;
 }
 
+/* Mamba's step, strength and input come out of one narrow product of the convolved input. */
+static void mamba_steps(struct mt_net *net, struct scan *s, struct mt_node *x, size_t il)
+{
+    struct mt_graph *g = net->graph;
+    const struct mt_model_description *d = net->d;
+    uint64_t rank = d->time_step_rank;
+    struct mt_node *all = mt_net_project(net, x, il, MT_SLOT_SSM_X, rank + 2 * d->state_size);
+    struct mt_node *dt = mt_op_columns(g, all, rank);
+    s->b = heads_of(net, all, d->state_size, 1);
+    s->c = heads_of(net, all, d->state_size, 1);
+    if (mt_net_expects(net, il, MT_SLOT_SSM_DT_NORM)) {
+        dt = mt_net_norm(net, dt, il, MT_SLOT_SSM_DT_NORM, 0);
+        s->b = mt_net_norm(net, s->b, il, MT_SLOT_SSM_B_NORM, 0);
+        s->c = mt_net_norm(net, s->c, il, MT_SLOT_SSM_C_NORM, 0);
+    } else {
+        dt = mt_op_like(g, dt);
+    }
+    dt = mt_net_project(net, dt, il, MT_SLOT_SSM_DT, d->inner_size);
+    s->dt = mt_op_map(g, dt, mt_net_weight(net, il, MT_SLOT_SSM_DT_B, d->inner_size, 1, 1));
+}
+
+struct mt_node *mt_net_mamba(struct mt_net *net, struct mt_node *x, size_t il)
+{
+    struct mt_graph *g = net->graph;
+    const struct mt_model_description *d = net->d;
+    struct mt_net_layer *layer = &net->layers[il];
+    uint64_t embedding = x->ne[0];
+    uint64_t inner = d->inner_size;
+    uint64_t taps = d->conv_kernel - 1;
+    uint64_t per_sequence = net->tokens / net->sequences;
+    struct scan s = {.state_size = d->state_size, .heads = inner, .head_size = 1};
+    struct mt_node *conv_states = state_of(net, &layer->conv_state, taps * inner, il);
+    struct mt_node *states = state_of(net, &layer->state, d->state_size * inner, il);
+    struct mt_node *conv = gathered(net, conv_states);
+    conv = mt_op_reshape(g, conv, taps, inner, net->sequences, 1);
+    x = mt_op_reshape(g, x, embedding, per_sequence, net->sequences, 1);
+    struct mt_node *both = mt_net_project(net, x, il, MT_SLOT_SSM_IN, 2 * inner);
+    struct mt_node *z = mt_op_columns(g, both, inner);
+    x = mt_op_transpose(g, mt_op_columns(g, both, inner));
+    x = convolved(net, convolution_input(net, conv, x, conv_states), il, MT_SLOT_SSM_CONV, inner);
+    x = mt_op_map(g, x, mt_net_weight(net, il, MT_SLOT_SSM_CONV_B, inner, 1, 1));
+    x = mt_op_map(g, x, NULL);
+    mamba_steps(net, &s, x, il);
+    s.x = mt_op_reshape(g, x, 1, inner, per_sequence, net->sequences);
+    s.a = mt_net_weight(net, il, MT_SLOT_SSM_A, d->state_size, inner, 1);
+    struct mt_node *y = scanned(net, &s, states);
+    y = mt_op_view(g, y, x->ne, x->nb);
+    struct mt_node *skip = mt_op_map(g, x, mt_net_weight(net, il, MT_SLOT_SSM_D, inner, 1, 1));
+    y = mt_op_map(g, y, skip);
+    y = mt_op_glu(g, mt_op_like(g, z), y);
+    y = mt_net_project(net, y, il, MT_SLOT_SSM_OUT, embedding);
+    return mt_op_reshape(g, y, embedding, net->tokens, 1, 1);
+}
+
 struct delta {
     struct mt_node *mixed; /* queries, keys and values before the convolution */
     struct mt_node *z;

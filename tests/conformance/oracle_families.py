@@ -10,6 +10,7 @@ import pathlib
 import struct
 import sys
 
+import oracle_shapes
 from log_models import File as Header
 
 F32, BOOL = 6, 7
@@ -116,6 +117,53 @@ SHAPES = {
         keys={'expert_weights_norm': True, 'expert_weights_scale': 2.5, 'expert_shared_count': 1})),
 }
 
+# Further shapes of the families of oracle.csv, for what is odd about them; keys as in oracle_shapes.py.
+DEEPSEEK = {'expert_weights_norm': True, 'expert_weights_scale': 2.5, 'expert_gating_func': 2}
+GRANITE = {'logit_scale': 6.0, 'residual_scale': 0.22, 'embedding_scale': 12.0, 'attention.scale': 0.0078125}
+ODD = {
+    'open-llama-3b': ('llama', dict(L=26, D=3200, FF=8640, H=32, KV=32, HD=100, V=32000)),
+    'tinyllama-1.1b': ('llama', dict(L=22, D=2048, FF=5632, H=32, KV=4, HD=64, V=32000)),
+    'llama-wide-heads': ('llama', dict(L=19, D=2048, FF=16384, H=8, KV=1, HD=256, V=50257)),
+    'qwen3-narrow-heads': ('qwen3', dict(L=7, D=1280, FF=3424, H=20, KV=5, HD=80, V=151936, tied=1)),
+    'phi3-odd': ('phi3', dict(L=19, D=2304, FF=6144, H=24, KV=6, HD=96, V=32064)),
+    'mixtral-8x22b': ('llama', dict(L=56, D=6144, FF=16384, H=48, KV=8, HD=128, V=32768, E=8, EU=2, EFF=16384)),
+    'qwen3moe-odd': ('qwen3moe', dict(L=13, D=1536, FF=4096, H=20, KV=5, HD=96, V=151936, E=60, EU=5, EFF=640)),
+    'glm-4.6': ('glm4moe', dict(L=92, D=5120, FF=12288, H=96, KV=8, HD=128, V=151552, E=160, EU=8, EFF=1536, SHARED=1,
+                                LEAD=3, ROT=64, keys=DEEPSEEK)),
+    'kimi-k2': ('deepseek2', dict(L=61, D=7168, FF=18432, H=64, KV=1, V=163840, E=384, EU=8, EFF=2048, SHARED=1,
+                                  LEAD=1, QL=1536, KVL=512, ROT=64, NOPE=128, VH=128, keys=DEEPSEEK)),
+    'deepseek-v3-groups': ('deepseek2', dict(
+        L=61, D=7168, FF=18432, H=128, KV=1, V=129280, E=256, EU=8, EFF=2048, SHARED=1, LEAD=3, QL=1536, KVL=512,
+        ROT=64, NOPE=128, VH=128, keys={**DEEPSEEK, 'expert_group_count': 8, 'expert_group_used_count': 4})),
+    'deepseek-v2-lite-plain': ('deepseek2', dict(
+        L=27, D=2048, FF=10944, H=16, KV=1, V=102400, E=64, EU=6, EFF=1408, SHARED=2, LEAD=1, QL=0, KVL=512, ROT=64,
+        NOPE=128, VH=128, keys={'expert_weights_norm': False, 'expert_weights_scale': 1.0, 'expert_gating_func': 1})),
+    'gemma3-4b': ('gemma3', dict(L=34, D=2560, FF=10240, H=8, KV=4, HD=256, V=262144, SWA=1024, tied=1)),
+    'command-a': ('cohere2', dict(L=64, D=12288, FF=36864, H=96, KV=8, HD=128, V=256000, SWA=4096, tied=1,
+                                  keys={'logit_scale': 0.25})),
+    'gpt-oss-odd': ('gpt-oss', dict(L=11, D=1440, FF=1440, H=20, KV=4, HD=64, V=201088, E=24, EU=3, EFF=1440, SWA=128)),
+    'gemma4-e-odd': ('gemma4', dict(L=30, D=1536, FF=6144, H=8, KVS=1, KV=1, HD=512, HDS=256, V=262144, SWA=512,
+                                  SHARES=12, PLE=256, tied=1)),
+    'gemma3n-e2b': ('gemma3n', dict(L=30, D=2048, FF=8192, H=8, KV=2, HD=256, V=262400, SWA=512, ALT=4, PLE=256,
+                                    LAUREL=64, tied=1)),
+    'mamba2-780m': ('mamba2', dict(L=48, D=1536, FF=0, H=0, KV=0, HD=0, V=50288, tied=1, SSM=(4, 3072, 128, 48, 1))),
+    'codestral-mamba': ('mamba2', dict(L=64, D=4096, FF=0, H=0, KV=0, HD=0, V=32768, SSM=(4, 8192, 128, 128, 8))),
+    'granite4-h-small': ('granitehybrid', dict(
+        L=40, D=4096, FF=768, H=32, KV=8, HD=128, V=100352, E=72, EU=10, EFF=768, SHFF=1536, tied=1,
+        SSM=(4, 8192, 128, 128, 1), ATT=(5, 15, 25, 35), keys=GRANITE)),
+    'falcon-h1-0.5b': ('falcon-h1', dict(L=36, D=1024, FF=2048, H=8, KV=2, HD=64, V=32784,
+                                         SSM=(4, 1536, 128, 24, 1))),
+    'falcon-h1-34b': ('falcon-h1', dict(L=72, D=5120, FF=21504, H=20, KV=4, HD=128, V=261120,
+                                        SSM=(4, 10240, 256, 32, 2))),
+    'qwen35-4b': ('qwen35', dict(L=32, D=2560, FF=9216, H=16, KV=4, HD=256, V=248320, ROT=64, tied=1,
+                                 SSM=(4, 4096, 128, 32, 16))),
+    'qwen3next-odd': ('qwen3next', dict(L=12, D=1536, FF=5120, H=12, KV=3, HD=128, V=151936, ROT=64, E=96, EU=7,
+                                        EFF=384, SHFF=640, SSM=(4, 3072, 128, 24, 8))),
+    'lfm2-2.6b': ('lfm2', dict(L=30, D=2048, FF=10752, H=32, KV=8, HD=64, V=65536, tied=1, LC=3,
+                               ATT=(2, 5, 9, 13, 17, 21, 25, 28))),
+    'llama4-odd': ('llama4', dict(L=10, D=2560, FF=6400, H=20, KV=4, HD=128, V=202048, E=12, EU=1, EFF=3200, STEP=1)),
+}
+
 
 class File(Header):
     def real(self, key, value):
@@ -167,12 +215,10 @@ class Model:
 
     def keys(self):
         s, f, layers = self.s, self.file, range(self.s['L'])
-        f.text('tokenizer.ggml.model', 'no_vocab')
+        common_keys(f)
         for key, name in (('L', 'block_count'), ('D', 'embedding_length'), ('V', 'vocab_size')):
             f.number(name, s[key])
         f.number('context_length', 131072)
-        f.real('attention.layer_norm_rms_epsilon', 1e-6)
-        f.real('attention.layer_norm_epsilon', 1e-6)
         if self.has('pattern'):
             f.numbers('feed_forward_length', [s['FF'] if self.feeds(i) else 0 for i in layers])
         else:
@@ -322,18 +368,42 @@ class Model:
             self.feed_forward(b, self.s['FF'])
 
 
+def common_keys(file):
+    file.text('tokenizer.ggml.model', 'no_vocab')
+    file.real('attention.layer_norm_rms_epsilon', 1e-6)
+    file.real('attention.layer_norm_epsilon', 1e-6)
+
+
+def odd_model(arch, shape):
+    model = oracle_shapes.Model(arch, shape)
+    model.file = File(arch)
+    common_keys(model.file)
+    extra = {'phi3': {'rope.dimension_count': shape.get('HD', 0), 'rope.scaling.original_context_length': 4096},
+             'falcon-h1': {'rope.dimension_count': shape.get('HD', 0)},
+             'granitehybrid': {'rope.dimension_count': shape.get('HD', 0), 'rope.scaling.finetuned': False}}
+    for key, value in {**extra.get(arch, {}), **shape.get('keys', {})}.items():
+        model.file.any(key, value)
+    return model
+
+
+def write(model, path):
+    if model.arch == 'falcon-h1':  # these have no ending
+        model.file.tensors = [(name.replace('ffn_norm.weight', 'ffn_norm'), *rest) for name, *rest in model.file.tensors]
+    model.file.write(path)
+
+
 def main(folder, *names):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (arch, shape) in SHAPES.items():
+    for name, (arch, shape) in {**SHAPES, **ODD}.items():
         if names and name not in names:
             continue
-        model = Model(arch, shape)
+        model = odd_model(arch, shape) if name in ODD else Model(arch, shape)
         model.keys()
         model.whole()
         for i in range(shape['L']):
             model.layer(i)
-        model.file.write(folder / f'{name}.gguf')
+        write(model, folder / f'{name}.gguf')
 
 
 if __name__ == '__main__':
