@@ -75,6 +75,7 @@ static struct mt_old_rules rules_of(const struct mt_llama_plan *plan)
         .stream_batch = mt_engine_number(e, "compute.stream.batch", 32),
         .stream_experts = !mt_engine_has(e, "compute.stream.experts", "never"),
         .stream_experts_share = mt_engine_has(e, "compute.stream.experts", "share"),
+        .half_latent = mt_engine_has(e, "compute.latent.type", "f16"),
         .early_latent = mt_engine_has(e, "compute.latent", "early"),
         .mla_mode = s->mla_mode == MT_UNKNOWN ? mt_engine_number(e, "mla", 1) : s->mla_mode,
         .attn_max_batch_mib =
@@ -333,42 +334,57 @@ static const char *part_name(uint8_t part)
     return names[part];
 }
 
-/* How far the graph of another commit may be from the one that is known, as shares. */
-static double width_of(const struct mt_llama_plan *plan)
+/* How far the graph of another commit may be from those that are known, as a share: out of the
+ * engine's table, by what is known of the family, where layers lie, and the place. `end` is "below"
+ * or "above". */
+static double width_of(const struct mt_llama_plan *plan, size_t place, const char *end)
 {
     const struct mt_model_description *d = plan->in->d;
-    if (!is_known(d->architecture))
-        return 0.2;
-    return d->kv_lora_rank ? 0.1 : 0.01;
+    int in_part = plan->n_devices && (!plan->all_on_devices || plan->experts_on_host);
+    const char *family = !is_known(d->architecture) ? "unknown"
+                         : d->kv_lora_rank          ? "latent"
+                                                    : "plain";
+    char key[80];
+    snprintf(key, sizeof key, "compute.band.%s.%s.%s.%s", family, in_part ? "part" : "whole",
+             place < plan->n_devices ? "device" : "host", end);
+    return mt_engine_real(plan->in->engine, key, d->kv_lora_rank ? 10 : 1) / 100;
 }
 
 /* What the buffer may have beyond that: in some builds logits did not fit where the masks had been;
- * in some, compressed attention was in the making. */
-static uint64_t further(const struct mt_llama_plan *plan, const struct mt_graph_buffer *buffer)
+ * while compressed attention was in the making, the first device had more than a graph explains. */
+static uint64_t further(const struct mt_llama_plan *plan, const char *largest, size_t place)
 {
     const struct mt_engine *e = plan->in->engine;
     uint64_t bytes = 0;
-    if (buffer->part == MT_OLD_LOGITS && mt_engine_has(e, "compute.doubts", "logits"))
+    if (!strcmp(largest, part_name(MT_OLD_LOGITS)) && mt_engine_has(e, "compute.doubts", "logits"))
         bytes += plan->cells * plan->streams * plan->ubatch * (plan->flash_attention ? 6 : 4);
-    if (plan->in->d->kv_lora_rank)
-        bytes += buffer->bytes / 100 * mt_engine_number(e, "compute.latent.wider", 0);
+    if (plan->in->d->kv_lora_rank && place == 0 && plan->n_devices)
+        bytes += mt_engine_number(e, "compute.latent.first", 0);
     return bytes;
 }
 
 static void describe(const struct mt_llama_plan *plan, const struct mt_graph_buffer *from,
                      struct mt_compute_buffer *buffer)
 {
-    double width = width_of(plan);
-    *buffer = (struct mt_compute_buffer){
-        .bytes = from->bytes,
-        .low_bytes = (uint64_t)((double)from->bytes * (1 - width)),
-        .high_bytes = (uint64_t)((double)from->bytes * (1 + width)) + further(plan, from),
-        .rule = part_name(from->part)};
+    *buffer = (struct mt_compute_buffer){.bytes = from->bytes,
+                                         .low_bytes = from->bytes,
+                                         .high_bytes = from->bytes,
+                                         .rule = part_name(from->part)};
     snprintf(buffer->formula, sizeof buffer->formula,
              "inputs %" PRIu64 " (%" PRIu64 " copies) + tensors of %s %" PRIu64
              " + holes between them %" PRIu64,
              from->inputs, plan->copies, buffer->rule, from->working,
              from->bytes - from->inputs - from->working);
+}
+
+static void add_width(const struct mt_llama_plan *plan, size_t place,
+                      struct mt_compute_buffer *buffer)
+{
+    double below = width_of(plan, place, "below");
+    double above = width_of(plan, place, "above");
+    buffer->low_bytes = (uint64_t)((double)buffer->low_bytes * (1 - below));
+    buffer->high_bytes =
+        (uint64_t)((double)buffer->high_bytes * (1 + above)) + further(plan, buffer->rule, place);
 }
 
 static int replay_all(const struct mt_llama_plan *plan, const uint64_t *weights,
@@ -382,6 +398,8 @@ static int replay_all(const struct mt_llama_plan *plan, const uint64_t *weights,
         for (size_t i = 0; !rc && i <= plan->n_devices; i++)
             k ? widen(&buffers[i], sizes[i].bytes) : describe(plan, &sizes[i], &buffers[i]);
     }
+    for (size_t i = 0; !rc && i <= plan->n_devices; i++)
+        add_width(plan, i, &buffers[i]);
     return rc;
 }
 

@@ -179,8 +179,8 @@ static struct mt_node *projected(struct mt_old *b, enum mt_old_weight weight, st
 {
     struct mt_node *y = mt_old_matrix(b, weight, x, ne0);
     if (b->traits & MT_OLD_QKV_BIAS)
-        y = streamed(
-            b, mt_old_inplace(b, mt_old_f32(ne0, b->tokens, 1), y, mt_old_small_weight(b)));
+        y = streamed(b,
+                     mt_old_inplace(b, mt_old_f32(ne0, b->tokens, 1), y, mt_old_small_weight(b)));
     return y;
 }
 
