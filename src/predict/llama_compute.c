@@ -120,7 +120,7 @@ static double width_of(const struct mt_llama_plan *plan, enum mt_net_knowledge k
     if (kind && plan->n_devices && strcmp(kind, "cuda") != 0)
         width += 0.04;
     if (plan->n_devices && (!plan->all_on_devices || plan->experts_on_host))
-        width += 0.01;
+        width += mt_engine_real(plan->in->engine, "compute.band.part", 0.01);
     return width;
 }
 

@@ -13,7 +13,9 @@ import sys
 HERE = pathlib.Path(__file__).parent
 TABLES = HERE.parent.parent / 'data' / 'engines'
 SLACK_MIB = 1
-SHARE = 0.97  # of the buffers of other threads that a width is to hold
+REPLAYED_SINCE = 9000  # llama.cpp: graphs of builds from here on have other bands
+# No width is less, however few runs there are: of plain models that lie whole on devices or the host, of others.
+LEAST = {True: 0.01, False: 0.1}
 
 
 def values(engine):
@@ -29,7 +31,7 @@ def width(lines, version, key, fallback):
 
 def group_of(case, place):
     in_part = int(case['devices']) and (case['layers'] != 'all' or case['experts_on_host'] == '1')
-    family = {'deepseek2': 'latent', 'lfm2': 'unknown', 'granitemoe': 'unknown'}.get(case['family'], 'plain')
+    family = {'deepseek2': 'latent', 'lfm2': 'unknown', 'granitemoe': 'unknown', 'qwen3next': 'unknown'}.get(case['family'], 'plain')
     return f"compute.band.{family}.{'part' if in_part else 'whole'}.{place}"
 
 
@@ -41,38 +43,48 @@ def needed(row, below, above):
             max(0, (measured - SLACK_MIB) / high - 1) if high else 0)
 
 
-def largest(numbers, share=SHARE):
-    numbers = sorted(numbers)
-    return numbers[max(0, -(-len(numbers) * share // 1).__int__() - 1)] if numbers else 0
+def read_groups(folder, rows):
+    """Of each engine and group: thread, run, and what it needs below and above."""
+    with open(pathlib.Path(folder) / 'cases.tsv', newline='') as table:
+        cases = {c['id']: c for c in csv.DictReader(table, delimiter='\t')}
+    with open(HERE / 'ground_truth.csv', newline='') as table:
+        threads = {r['id']: r['source'] for r in csv.DictReader(table)}
+    groups = {}
+    seen = {}
+    for row in (line.split('\t') for line in pathlib.Path(rows).read_text().splitlines()):
+        case = cases[row[0]]
+        if row[3] != 'compute' or case['engine'] == 'llama.cpp' and int(case['version']) >= REPLAYED_SINCE:
+            continue
+        seen[row[0]] = seen.get(row[0], 0) + 1
+        key = group_of(case, 'device' if seen[row[0]] <= int(case['devices']) else 'host')
+        lines, fallback = values(case['engine']), 10 if 'latent' in key else 1
+        ends = [width(lines, int(case['version']), f'{key}.{end}', fallback) for end in ('below', 'above')]
+        groups.setdefault((case['engine'], key), []).append((threads[row[0]], row[0], *needed(row, *ends)))
+    return groups
+
+
+def is_held(run, runs, key):
+    """Whether widths that the other threads need hold this run."""
+    others = [other for other in runs if other[0] != run[0]]
+    return all(run[i] <= max([LEAST['plain.whole' in key]] + [other[i] for other in others]) for i in (2, 3))
 
 
 def main(folder, rows):
-    cases = {c['id']: c for c in csv.DictReader(open(pathlib.Path(folder) / 'cases.tsv'), delimiter='\t')}
-    truth = {r['id']: r for r in csv.DictReader(open(HERE / 'ground_truth.csv'))}
-    groups = {}
-    seen = {}
-    for row in (line.rstrip('\n').split('\t') for line in open(rows)):
-        case = cases[row[0]]
-        if row[3] != 'compute' or case['engine'] == 'llama.cpp' and int(case['version']) >= 9000:
-            continue
-        seen[row[0]] = seen.get(row[0], 0) + 1
-        place = 'device' if seen[row[0]] <= int(case['devices']) else 'host'
-        key = group_of(case, place)
-        lines, fallback = values(case['engine']), 10 if 'latent' in key else 1
-        ends = [width(lines, int(case['version']), f'{key}.{end}', fallback) for end in ('below', 'above')]
-        groups.setdefault((case['engine'], key), []).append(
-            (truth[row[0]]['source'], row[0], needed(row, *ends)))
-    print(f'{"engine":13}{"group":36}{"n":>5}{"threads":>8}{"held":>6}{"below %":>9}{"above %":>9}  not held')
-    for (engine, key), runs in sorted(groups.items()):
-        held, missed = 0, set()
-        for thread, id_, (below, above) in runs:
-            others = [need for other, _, need in runs if other != thread]
-            fits = below <= largest([o[0] for o in others]) + 0.01 and above <= largest([o[1] for o in others]) + 0.01
-            held += fits
-            missed |= set() if fits else {id_}
-        print(f'{engine:13}{key:36}{len(runs):5}{len({t for t, _, _ in runs}):8}{held:6}'
-              f'{100 * largest([n[0] for _, _, n in runs], 1):9.1f}{100 * largest([n[1] for _, _, n in runs], 1):9.1f}  '
-              f'{" ".join(sorted(missed))}')
+    buffers = held = 0
+    all_runs, all_missed = set(), set()
+    print(f'# {"engine":13}{"group":36}{"n":>5}{"threads":>8}{"held":>6}{"below %":>9}{"above %":>9}  not held')
+    for (engine, key), runs in sorted(read_groups(folder, rows).items()):
+        missed = [run[1] for run in runs if not is_held(run, runs, key)]
+        below, above = (100 * max(run[i] for run in runs) for i in (2, 3))
+        line = (f'# {engine:13}{key:36}{len(runs):5}{len({run[0] for run in runs}):8}{len(runs) - len(missed):6}'
+                f'{below:9.1f}{above:9.1f}  {" ".join(sorted(set(missed)))}')
+        print(line.rstrip())
+        buffers += len(runs)
+        held += len(runs) - len(missed)
+        all_runs |= {run[1] for run in runs}
+        all_missed |= set(missed)
+    print(f'# held by widths of other threads: {held} of {buffers} buffers, all of '
+          f'{len(all_runs) - len(all_missed)} of {len(all_runs)} runs')
 
 
 if __name__ == '__main__':
