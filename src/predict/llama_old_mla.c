@@ -150,7 +150,7 @@ static struct mt_node *by_decompression(struct mt_old *b, struct latent *l)
                   ? next
                   : mt_old_op(b, mt_old_f32(l->value * (done + heads), b->tokens, 1), out, next);
     }
-    return out;
+    return out ? out : q;
 }
 
 /* The same in the first builds that could: by way of f32, all heads at once. */
@@ -201,7 +201,7 @@ static struct mt_node *scores_in_steps(struct mt_old *b, const struct latent *l,
         if (steps > 1)
             mt_graph_expand(b->graph, out);
     }
-    return out;
+    return out ? out : q;
 }
 
 static struct mt_node *turned_cache(struct mt_old *b, const struct latent *l)
@@ -247,6 +247,8 @@ struct mt_node *mt_old_mla_block(struct mt_old *b, struct mt_node *x)
                        .rope = b->d->qk_rope_head_size,
                        .value = b->d->value_head_size,
                        .rank = b->d->kv_lora_rank};
+    if (!l.heads)
+        return x;
     b->graph->part = MT_OLD_ATTENTION;
     queries(b, x, &l);
     keys(b, x, &l);
