@@ -162,31 +162,32 @@ static void test_host_buffer_of_one_device_is_its_inputs(void **state)
     mt_estimate_destroy(estimate);
 }
 
-static void test_band_between_known_builds_holds_both_of_them(void **state)
+static struct mt_estimate_term device_buffer_of(const struct hand_model *hand, const char *engine)
+{
+    struct mt_predict_settings settings = two_cards_of_9840(8192, 512, 1, 1, "f16");
+    settings.engine = engine;
+    struct mt_estimate *estimate = hand_model_estimate(hand, &settings);
+    struct mt_estimate_term found = {0};
+    for (size_t i = 0; i < estimate->n_terms; i++)
+        if (strstr(estimate->terms[i].rule, "compute_buffer") &&
+            strcmp(estimate->terms[i].place, "gpu:0") == 0)
+            found = estimate->terms[i];
+    mt_estimate_destroy(estimate);
+    return found;
+}
+
+/* Inputs of mixed batches came between builds 11393 and 11401. */
+static void test_builds_between_known_ones_are_like_the_one_on_their_side(void **state)
 {
     (void)state;
     static struct hand_model hand;
-    double known[2];
-    const char *const builds[2] = {"llama.cpp@9840", "llama.cpp@11434"};
     init_qwen3_4b(&hand);
-    struct mt_predict_settings settings = two_cards_of_9840(8192, 512, 1, 1, "f16");
-    for (int i = 0; i < 2; i++) {
-        settings.engine = builds[i];
-        struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
-        known[i] = compute_mib(estimate, "gpu:0") * MIB;
-        mt_estimate_destroy(estimate);
-    }
-    assert_true(known[0] < known[1]); /* inputs of mixed batches came between them */
-    settings.engine = "llama.cpp@10500";
-    struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
-    for (size_t i = 0; i < estimate->n_terms; i++) {
-        const struct mt_estimate_term *term = &estimate->terms[i];
-        if (strstr(term->rule, "compute_buffer") && strcmp(term->place, "gpu:0") == 0) {
-            assert_true((double)term->low_bytes <= known[0]);
-            assert_true((double)term->high_bytes >= known[1]);
-        }
-    }
-    mt_estimate_destroy(estimate);
+    uint64_t older = device_buffer_of(&hand, "llama.cpp@9840").bytes;
+    uint64_t newer = device_buffer_of(&hand, "llama.cpp@11434").bytes;
+    assert_true(older < newer);
+    struct mt_estimate_term between = device_buffer_of(&hand, "llama.cpp@11393");
+    assert_true(between.low_bytes < older && older < between.high_bytes);
+    assert_int_equal(device_buffer_of(&hand, "llama.cpp@11401").bytes, newer);
 }
 
 static void expect_no_compute(const struct hand_model *hand)
@@ -224,7 +225,7 @@ int main(void)
         cmocka_unit_test(test_windowed_model_with_a_large_batch_is_as_logged),
         cmocka_unit_test(test_cpu_alone_holds_inputs_and_logits_in_one_buffer),
         cmocka_unit_test(test_host_buffer_of_one_device_is_its_inputs),
-        cmocka_unit_test(test_band_between_known_builds_holds_both_of_them),
+        cmocka_unit_test(test_builds_between_known_ones_are_like_the_one_on_their_side),
         cmocka_unit_test(test_shapes_that_no_model_has_are_not_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
