@@ -99,6 +99,18 @@ enum mt_net_part { MT_PART_INPUT, MT_PART_ATTENTION, MT_PART_STATE, MT_PART_FFN,
     X(LAUREL_L, "laurel_l.weight")                                                                 \
     X(LAUREL_R, "laurel_r.weight")                                                                 \
     X(LAUREL_POST_NORM, "laurel_post_norm.weight")                                                 \
+    X(KDA_CONV_Q, "ssm_conv1d_q.weight")                                                           \
+    X(KDA_CONV_K, "ssm_conv1d_k.weight")                                                           \
+    X(KDA_CONV_V, "ssm_conv1d_v.weight")                                                           \
+    X(KDA_F_A, "ssm_f_a.weight")                                                                   \
+    X(KDA_F_B, "ssm_f_b.weight")                                                                   \
+    X(KDA_G_A, "ssm_g_a.weight")                                                                   \
+    X(KDA_G_B, "ssm_g_b.weight")                                                                   \
+    X(INDEXER_K_NORM, "indexer.k_norm.weight")                                                     \
+    X(INDEXER_K_NORM_B, "indexer.k_norm.bias")                                                     \
+    X(INDEXER_PROJ, "indexer.proj.weight")                                                         \
+    X(INDEXER_K, "indexer.attn_k.weight")                                                          \
+    X(INDEXER_Q, "indexer.attn_q_b.weight")                                                        \
     /* of the model as a whole */                                                                  \
     X(TOKEN_EMBEDDING, "token_embd.weight")                                                        \
     X(OUTPUT, "output.weight")                                                                     \
@@ -133,7 +145,8 @@ struct mt_net_weight {
 
 struct mt_net_layer {
     struct mt_net_weight weights[MT_SLOT_COUNT];
-    struct mt_node *k; /* of the cache; of a layer that reads another one's, NULL */
+    struct mt_node *indexer; /* keys by which sparse attention chooses */
+    struct mt_node *k;       /* of the cache; of a layer that reads another one's, NULL */
     struct mt_node *v;
     struct mt_node *conv_state;
     struct mt_node *state;
@@ -168,6 +181,9 @@ struct mt_net {
     int older_parts;            /* some parts as build 9840 has them: states gathered apart, ... */
     struct mt_net_cache global;
     struct mt_net_cache windowed;
+    struct mt_net_cache indexer; /* of sparse attention */
+    struct mt_node *best;        /* tokens that the last indexer chose */
+    struct mt_node *sparse_mask; /* of the layer at hand */
     struct mt_node *positions;
     struct mt_node *output_rows;
     struct mt_node *state_rows;
@@ -236,6 +252,7 @@ void mt_net_positions(struct mt_net *net);
 void mt_net_output_rows(struct mt_net *net);
 void mt_net_attention_inputs(struct mt_net *net);
 void mt_net_state_inputs(struct mt_net *net);
+int mt_net_is_sparse(const struct mt_net *net);
 
 /* Norm with weight `slot` of layer `il`; `owner` MT_NO_OWNER leaves its place to the scheduler. */
 struct mt_node *mt_net_norm(struct mt_net *net, struct mt_node *x, size_t il, enum mt_slot slot,
@@ -268,6 +285,13 @@ struct mt_node *mt_net_attend(struct mt_net *net, const struct mt_net_qkv *qkv, 
 struct mt_node *mt_net_attention(struct mt_net *net, struct mt_node *x, size_t il, unsigned traits);
 struct mt_node *mt_net_latent_attention(struct mt_net *net, struct mt_node *x, size_t il,
                                         unsigned traits);
+/* Chooses the tokens that a layer of sparse attention reads; `compressed` are its queries before
+ * they are spread over the heads. */
+void mt_net_choose_tokens(struct mt_net *net, struct mt_node *x, struct mt_node *compressed,
+                          size_t il);
+/* Keeps the current keys or values as rows of a cache. */
+void mt_net_store_rows(struct mt_net *net, struct mt_node *x, struct mt_node *cache,
+                       struct mt_node *rows);
 struct mt_node *mt_net_gated_attention(struct mt_net *net, struct mt_node *x, size_t il);
 struct mt_node *mt_net_rope(struct mt_net *net, struct mt_node *x, size_t il);
 
@@ -275,6 +299,7 @@ struct mt_node *mt_net_rope(struct mt_net *net, struct mt_node *x, size_t il);
 struct mt_node *mt_net_mamba2(struct mt_net *net, struct mt_node *x, size_t il);
 struct mt_node *mt_net_mamba(struct mt_net *net, struct mt_node *x, size_t il);
 struct mt_node *mt_net_delta_net(struct mt_net *net, struct mt_node *x, size_t il);
+struct mt_node *mt_net_kimi_delta(struct mt_net *net, struct mt_node *x, size_t il);
 struct mt_node *mt_net_short_convolution(struct mt_net *net, struct mt_node *x, size_t il);
 
 /* Output: norm, rows, logits. */
