@@ -81,7 +81,7 @@ static const struct family families[] = {
     {"starcoder2", MT_NET_LAYER_NORM, MT_NET_EXACT},
     {"mamba", 0, MT_NET_EXACT},
     {"jamba", MT_NET_NO_ROPE | MT_NET_RESIDUAL_FIRST | MT_NET_ADDS_RESIDUAL_FIRST, MT_NET_EXACT},
-    {"kimi-linear", MT_NET_NO_ROPE | MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
+    {"kimi-linear", MT_NET_NO_ROPE | MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
     {"deepseek32", MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
     {"glm-dsa", MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
     {"mistral4", MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
@@ -308,7 +308,7 @@ static struct mt_node *layer(struct mt_net *net, struct mt_node *in, size_t il, 
         return parallel_layer(net, in, il, traits);
     if (traits & MT_NET_ONE_PART && is_feed_forward(net, il))
         return feed_forward_layer(net, in, il, traits);
-    int delta = (traits & DELTA) == DELTA;
+    int delta = (traits & DELTA) == DELTA || is_named(net, "kimi-linear");
     int beside = net->d->layers[il].attention != MT_ATTENTION_NONE &&
                  net->d->layers[il].recurrence != MT_RECURRENCE_NONE;
     struct mt_node *residual = in;
