@@ -326,8 +326,8 @@ static void take_notes(struct comparing *comparing)
     const struct mt_component_difference *of = comparing->comparison->components;
     note_side(view, comparing->a, 1);
     note_side(view, comparing->b, 0);
-    if (comparing->options->estimate && !comparing->options->engine &&
-        comparing->b->estimate && !strchr(comparing->b->estimate->settings.engine, '@'))
+    if (comparing->options->estimate && !comparing->options->engine && comparing->b->estimate &&
+        !strchr(comparing->b->estimate->settings.engine, '@'))
         add_note(view, "The rules are not of the recorded version of the engine; name its build "
                        "with --engine NAME@VERSION.");
     if (comparing->comparison->basis == MT_BASIS_RESIDENT &&

@@ -181,7 +181,7 @@ static int keep_items(const struct reading *r, struct mt_gguf_pair *pair)
     if (!items)
         return fail_memory(r);
     for (uint64_t i = 0; i < pair->n_items; i++) {
-        uint64_t value;
+        uint64_t value = 0;
         int code = read_scalar(r, pair, pair->item_type, &value);
         if (code)
             return code;

@@ -2,12 +2,12 @@
 /* The HTTP client over libcurl. */
 #include "net/http_client.h"
 
-#include <curl/curl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/strbuf.h"
+#include "net/curl_late.h"
 
 /* An answer that is still coming in. */
 struct incoming {
@@ -18,16 +18,19 @@ struct incoming {
 
 int mt_http_start(struct mt_error *error)
 {
-    CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
+    int result = mt_curl_load(error);
+    if (result < 0)
+        return result;
+    CURLcode code = mt_curl()->global_init(CURL_GLOBAL_DEFAULT);
     if (code != CURLE_OK)
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET, "libcurl does not start: %s",
-                       curl_easy_strerror(code));
+                       mt_curl()->easy_strerror(code));
     return MT_OK;
 }
 
 void mt_http_stop(void)
 {
-    curl_global_cleanup();
+    mt_curl()->global_cleanup();
 }
 
 /* Taking less than was offered makes libcurl end the exchange. */
@@ -79,46 +82,47 @@ static int fail(const struct mt_http_request *request, CURLcode code, const char
         return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "%s: the answer is larger than %zu bytes",
                        request->url, incoming->max_bytes);
     return mt_fail(error, code_of(code, incoming), MT_NO_OFFSET, "%s: %s", request->url,
-                   *detail ? detail : curl_easy_strerror(code));
+                   *detail ? detail : mt_curl()->easy_strerror(code));
 }
 
 static void set_request(CURL *curl, const struct mt_http_request *request)
 {
-    curl_easy_setopt(curl, CURLOPT_URL, request->url);
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http");
-    curl_easy_setopt(curl, CURLOPT_PROXY, "");
-    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(curl, CURLOPT_HTTP09_ALLOWED, 0L);
-    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)request->timeout_ms);
+    mt_curl()->easy_setopt(curl, CURLOPT_URL, request->url);
+    mt_curl()->easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http");
+    mt_curl()->easy_setopt(curl, CURLOPT_PROXY, "");
+    mt_curl()->easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    mt_curl()->easy_setopt(curl, CURLOPT_HTTP09_ALLOWED, 0L);
+    mt_curl()->easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)request->timeout_ms);
     if (request->unix_socket)
-        curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, request->unix_socket);
+        mt_curl()->easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, request->unix_socket);
     if (request->body) {
-        curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(request->body));
-        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request->body);
+        mt_curl()->easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE,
+                               (curl_off_t)strlen(request->body));
+        mt_curl()->easy_setopt(curl, CURLOPT_POSTFIELDS, request->body);
     }
 }
 
 /* `Expect:` without a value keeps libcurl from asking before it sends a large body. */
 static struct curl_slist *headers_of(const struct mt_http_request *request)
 {
-    struct curl_slist *headers = curl_slist_append(NULL, "Expect:");
+    struct curl_slist *headers = mt_curl()->slist_append(NULL, "Expect:");
     if (!headers || !request->body)
         return headers;
-    struct curl_slist *more = curl_slist_append(headers, "Content-Type: application/json");
+    struct curl_slist *more = mt_curl()->slist_append(headers, "Content-Type: application/json");
     if (!more)
-        curl_slist_free_all(headers);
+        mt_curl()->slist_free_all(headers);
     return more;
 }
 
 static CURLcode perform(CURL *curl, struct incoming *incoming, struct curl_slist *headers,
                         char detail[CURL_ERROR_SIZE])
 {
-    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_bytes);
-    curl_easy_setopt(curl, CURLOPT_WRITEDATA, incoming);
-    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, detail);
-    CURLcode code = curl_easy_perform(curl);
-    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, NULL);
+    mt_curl()->easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    mt_curl()->easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_bytes);
+    mt_curl()->easy_setopt(curl, CURLOPT_WRITEDATA, incoming);
+    mt_curl()->easy_setopt(curl, CURLOPT_ERRORBUFFER, detail);
+    CURLcode code = mt_curl()->easy_perform(curl);
+    mt_curl()->easy_setopt(curl, CURLOPT_ERRORBUFFER, NULL);
     return code;
 }
 
@@ -137,7 +141,7 @@ static int exchange(CURL *curl, const struct mt_http_request *request, struct cu
         return failure;
     }
     long status = 0;
-    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+    mt_curl()->easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
     response->status = (int)status;
     response->length = incoming.body.length;
     response->body = mt_strbuf_take(&incoming.body);
@@ -148,14 +152,14 @@ int mt_http_fetch(const struct mt_http_request *request, struct mt_http_response
                   struct mt_error *error)
 {
     int code = MT_ENOMEM;
-    CURL *curl = curl_easy_init();
+    CURL *curl = mt_curl()->easy_init();
     struct curl_slist *headers = headers_of(request);
     if (curl && headers)
         code = exchange(curl, request, headers, response, error);
     else
         mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", request->url);
-    curl_slist_free_all(headers);
-    curl_easy_cleanup(curl);
+    mt_curl()->slist_free_all(headers);
+    mt_curl()->easy_cleanup(curl);
     return code;
 }
 

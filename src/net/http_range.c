@@ -3,13 +3,13 @@
 #include "net/http_range.h"
 
 #include <arpa/inet.h>
-#include <curl/curl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/error.h"
+#include "net/curl_late.h"
 
 #define FIRST_BYTES (64 * 1024)
 #define TIMEOUT_MS  30000
@@ -52,17 +52,17 @@ static int is_loopback(const char *host)
 /* Whether a URL may be spoken to: https, or http of this machine. */
 static int check_url(const char *url, const char **protocols, struct mt_error *error)
 {
-    CURLU *parsed = curl_url();
+    CURLU *parsed = mt_curl()->url();
     char *scheme = NULL;
     char *host = NULL;
-    int ok = parsed && curl_url_set(parsed, CURLUPART_URL, url, 0) == CURLUE_OK &&
-             curl_url_get(parsed, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
-             curl_url_get(parsed, CURLUPART_HOST, &host, 0) == CURLUE_OK;
+    int ok = parsed && mt_curl()->url_set(parsed, CURLUPART_URL, url, 0) == CURLUE_OK &&
+             mt_curl()->url_get(parsed, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
+             mt_curl()->url_get(parsed, CURLUPART_HOST, &host, 0) == CURLUE_OK;
     int is_local = ok && strcmp(scheme, "http") == 0 && is_loopback(host);
     ok = is_local || (ok && strcmp(scheme, "https") == 0);
-    curl_free(scheme);
-    curl_free(host);
-    curl_url_cleanup(parsed);
+    mt_curl()->free(scheme);
+    mt_curl()->free(host);
+    mt_curl()->url_cleanup(parsed);
     *protocols = is_local ? "http" : "https";
     return ok ? 0 : mt_fail(error, MT_EARG, MT_NO_OFFSET, "%s: expected an https URL", url);
 }
@@ -104,7 +104,7 @@ static size_t take_body(char *bytes, size_t size, size_t count, void *context)
 {
     struct answer *answer = context;
     size_t length = size * count;
-    curl_easy_getinfo(answer->curl, CURLINFO_RESPONSE_CODE, &answer->status);
+    mt_curl()->easy_getinfo(answer->curl, CURLINFO_RESPONSE_CODE, &answer->status);
     if (answer->status != 206)
         return answer->status >= 300 && answer->status < 400 ? length : 0;
     if (length > answer->expected - answer->length) {
@@ -147,7 +147,7 @@ static int fail_transfer(const struct mt_http_file *file, CURLcode code, const c
                : code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT ? MT_EARG
                                                                                    : MT_EIO;
     return mt_fail(error, what, offset, "%s: %s", file->url,
-                   *detail ? detail : curl_easy_strerror(code));
+                   *detail ? detail : mt_curl()->easy_strerror(code));
 }
 
 /* The range that came must be the one that was asked for, and the size the same as before. */
@@ -185,13 +185,13 @@ static int fetch(struct mt_http_file *file, uint64_t offset, char *to, size_t le
     char range[64];
     snprintf(range, sizeof range, "%llu-%llu", (unsigned long long)offset,
              (unsigned long long)(offset + length - 1));
-    curl_easy_setopt(file->curl, CURLOPT_RANGE, range);
-    curl_easy_setopt(file->curl, CURLOPT_WRITEDATA, &answer);
-    curl_easy_setopt(file->curl, CURLOPT_HEADERDATA, &answer);
-    curl_easy_setopt(file->curl, CURLOPT_ERRORBUFFER, detail);
-    CURLcode code = curl_easy_perform(file->curl);
-    curl_easy_setopt(file->curl, CURLOPT_ERRORBUFFER, NULL);
-    curl_easy_getinfo(file->curl, CURLINFO_RESPONSE_CODE, &answer.status);
+    mt_curl()->easy_setopt(file->curl, CURLOPT_RANGE, range);
+    mt_curl()->easy_setopt(file->curl, CURLOPT_WRITEDATA, &answer);
+    mt_curl()->easy_setopt(file->curl, CURLOPT_HEADERDATA, &answer);
+    mt_curl()->easy_setopt(file->curl, CURLOPT_ERRORBUFFER, detail);
+    CURLcode code = mt_curl()->easy_perform(file->curl);
+    mt_curl()->easy_setopt(file->curl, CURLOPT_ERRORBUFFER, NULL);
+    mt_curl()->easy_getinfo(file->curl, CURLINFO_RESPONSE_CODE, &answer.status);
     file->received_bytes += answer.length;
     if (answer.too_long)
         return mt_fail(error, MT_EFORMAT, offset, "%s: the server sent more than was asked for",
@@ -214,20 +214,20 @@ static void set_options(struct mt_http_file *file, const char *protocols,
 {
     CURL *curl = file->curl;
     uint64_t timeout = options->timeout_ms ? options->timeout_ms : TIMEOUT_MS;
-    curl_easy_setopt(curl, CURLOPT_URL, file->url);
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, protocols);
-    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "https");
-    curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
-    curl_easy_setopt(curl, CURLOPT_MAXREDIRS, REDIRECTS);
-    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(curl, CURLOPT_HTTP09_ALLOWED, 0L);
-    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)timeout);
-    curl_easy_setopt(curl, CURLOPT_USERAGENT, "memtally");
-    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_body);
-    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, take_header);
+    mt_curl()->easy_setopt(curl, CURLOPT_URL, file->url);
+    mt_curl()->easy_setopt(curl, CURLOPT_PROTOCOLS_STR, protocols);
+    mt_curl()->easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "https");
+    mt_curl()->easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
+    mt_curl()->easy_setopt(curl, CURLOPT_MAXREDIRS, REDIRECTS);
+    mt_curl()->easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    mt_curl()->easy_setopt(curl, CURLOPT_HTTP09_ALLOWED, 0L);
+    mt_curl()->easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)timeout);
+    mt_curl()->easy_setopt(curl, CURLOPT_USERAGENT, "memtally");
+    mt_curl()->easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_body);
+    mt_curl()->easy_setopt(curl, CURLOPT_HEADERFUNCTION, take_header);
     if (options->token) {
-        curl_easy_setopt(curl, CURLOPT_HTTPAUTH, (long)CURLAUTH_BEARER);
-        curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, options->token);
+        mt_curl()->easy_setopt(curl, CURLOPT_HTTPAUTH, (long)CURLAUTH_BEARER);
+        mt_curl()->easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, options->token);
     }
 }
 
@@ -238,7 +238,7 @@ static int make_file(const char *url, const char *protocols,
     if (!file)
         return MT_ENOMEM;
     file->first_bytes = options->first_bytes ? (size_t)options->first_bytes : FIRST_BYTES;
-    file->curl = curl_easy_init();
+    file->curl = mt_curl()->easy_init();
     file->url = strdup(url);
     file->window = malloc(file->first_bytes);
     if (!file->curl || !file->url || !file->window) {
@@ -273,7 +273,7 @@ void mt_http_file_close(struct mt_http_file *file)
 {
     if (!file)
         return;
-    curl_easy_cleanup(file->curl);
+    mt_curl()->easy_cleanup(file->curl);
     free(file->url);
     free(file->window);
     free(file);

@@ -18,9 +18,10 @@ struct mt_llama_plan {
     uint64_t context;    /* padded */
     uint64_t ubatch;     /* at most the context */
     uint64_t sequences;
-    uint64_t streams;   /* caches: 1 where unified, else sequences */
-    uint64_t cells;     /* of one stream's global cache */
-    uint64_t swa_cells; /* of one stream's cache of windowed layers; 0 without such layers */
+    uint64_t streams;    /* caches: 1 where unified, else sequences */
+    uint64_t cells;      /* of one stream's global cache */
+    uint64_t swa_cells;  /* of one stream's cache of windowed layers; 0 without such layers */
+    int ignores_windows; /* the engine knows no windows of this family: such layers are global */
     int flash_attention;
     const char *type_k;
     const char *type_v;

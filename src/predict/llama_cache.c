@@ -221,8 +221,8 @@ static void keep_layer(struct keeping *keeping, uint64_t index)
         add_compressed(keeping, index);
         return;
     }
-    int windowed =
-        layer->attention == MT_ATTENTION_SLIDING || layer->attention == MT_ATTENTION_CHUNKED;
+    int windowed = !plan->ignores_windows && (layer->attention == MT_ATTENTION_SLIDING ||
+                                              layer->attention == MT_ATTENTION_CHUNKED);
     if (layer->attention == MT_ATTENTION_LATENT || (keeping->made_latent && !windowed))
         add_latent(keeping, index, draft ? DRAFT : LATENT);
     else if (windowed)

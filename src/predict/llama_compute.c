@@ -44,8 +44,8 @@ static void choose(struct mt_net *net, const struct mt_llama_plan *plan, struct 
         net->tokens = net->sequences;
         net->outputs = net->sequences;
     }
-    net->mixed_embeddings =
-        variant.newer && !mt_engine_has(engine, "compute.embeddings.apart", architecture);
+    net->mixed_embeddings = mt_engine_has(engine, "compute.embeddings", "mixed") &&
+                            !mt_engine_has(engine, "compute.embeddings.apart", architecture);
     net->older_parts = !variant.newer;
     net->late_rows = mt_engine_has(engine, late, architecture);
     net->pins_norms = plan->in->settings->program != MT_PROGRAM_FIT_PARAMS &&
@@ -120,7 +120,7 @@ static double width_of(const struct mt_llama_plan *plan, enum mt_net_knowledge k
     if (kind && plan->n_devices && strcmp(kind, "cuda") != 0)
         width += 0.04;
     if (plan->n_devices && (!plan->all_on_devices || plan->experts_on_host))
-        width += 0.01;
+        width += mt_engine_real(plan->in->engine, "compute.band.part", 0.01);
     return width;
 }
 
@@ -196,10 +196,9 @@ static void write_notes(const struct mt_llama_plan *plan, struct mt_sheet *sheet
                       "of its flash attention where %s has none.",
                       kind);
     if (mt_engine_has(plan->in->engine, "compute.parts", "either"))
-        mt_sheet_note(sheet,
-                      "At which build before %s the graph changed is not known: compute "
-                      "buffers have a band that holds both forms.",
-                      "11434");
+        mt_sheet_note(
+            sheet, "At which build before 11401 parts of the graph changed is not known: compute "
+                   "buffers have a band that holds both forms.");
 }
 
 int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "predict/llama_old_parts.h"
 
-#define DOUBTS_MAX 8
+#define VARIANTS_MAX 12
 
 static const struct {
     const char *architecture;
@@ -69,11 +69,13 @@ static struct mt_old_rules rules_of(const struct mt_llama_plan *plan)
     const struct mt_predict_settings *s = plan->in->settings;
     struct mt_old_rules rules = {
         .ik = mt_engine_has(e, "graph", "ik"),
+        .copies = plan->copies,
         .fused_experts = mt_engine_has(e, "graph.experts", "fused"),
         .half_mask = plan->flash_attention && mt_engine_number(e, "compute.mask.bytes", 4) == 2,
         .stream_batch = mt_engine_number(e, "compute.stream.batch", 32),
         .stream_experts = !mt_engine_has(e, "compute.stream.experts", "never"),
         .stream_experts_share = mt_engine_has(e, "compute.stream.experts", "share"),
+        .half_latent = mt_engine_has(e, "compute.latent.type", "f16"),
         .early_latent = mt_engine_has(e, "compute.latent", "early"),
         .mla_mode = s->mla_mode == MT_UNKNOWN ? mt_engine_number(e, "mla", 1) : s->mla_mode,
         .attn_max_batch_mib =
@@ -201,14 +203,30 @@ static int experts_on_host(const struct mt_old *b, size_t layer)
     return b->plan->experts_on_host && (!s->cpu_moe_layers || layer < s->cpu_moe_layers);
 }
 
+/* The matrix that gives the logits: of its own, or the table of embeddings. */
+static uint64_t output_bytes(const struct mt_llama_plan *plan)
+{
+    uint64_t bytes = 0;
+    uint64_t n = plan->in->model ? plan->in->d->n_tensors : 0;
+    for (uint64_t i = 0; i < n; i++) {
+        struct mt_model_tensor t;
+        if (mt_model_tensor_at(plan->in->model, i, &t))
+            continue;
+        if (t.role == MT_TENSOR_OUTPUT)
+            return t.bytes;
+        if (t.role == MT_TENSOR_TOKEN_EMBEDDING)
+            bytes = t.bytes;
+    }
+    return bytes;
+}
+
 static void build_logits(struct mt_old *b, struct mt_node *x)
 {
     b->backend = backend_of(b, b->plan->n_layers);
     b->graph->part = MT_OLD_LOGITS;
     struct mt_old_shape shape = mt_old_f32(b->d->embedding_length, b->tokens, 1);
-    struct mt_node *w = mt_old_weight(b, b->backend, 0);
     x = mt_old_norm(b, x, shape);
-    mt_graph_expand(b->graph, mt_old_op(b, mt_old_f32(b->d->vocabulary, b->tokens, 1), w, x));
+    mt_graph_expand(b->graph, mt_old_product(b, output_bytes(b->plan), x, b->d->vocabulary));
 }
 
 static void build(struct mt_old *b, const uint64_t *weights)
@@ -234,12 +252,12 @@ static void build(struct mt_old *b, const uint64_t *weights)
 
 /* One plan of the graph under the given rules; sizes of each device, then of the host. */
 static int replay(const struct mt_llama_plan *plan, const struct mt_old_rules *rules,
-                  uint64_t copies, const uint64_t *weights, struct mt_graph_buffer *sizes)
+                  const uint64_t *weights, struct mt_graph_buffer *sizes)
 {
     struct mt_arena arena = {0};
     struct mt_graph graph;
     const struct mt_graph_machine machine = {.n_devices = (int)plan->n_devices,
-                                             .n_copies = (unsigned)copies,
+                                             .n_copies = (unsigned)rules->copies,
                                              .device_alignment = 128,
                                              .host_alignment = 32,
                                              .offload_batch = UINT64_MAX};
@@ -258,32 +276,43 @@ static int replay(const struct mt_llama_plan *plan, const struct mt_old_rules *r
     return rc;
 }
 
-/* What is not known of a build or a command line, and changes its buffers: whether experts on the
- * host are computed there, whether their first two matrices are fused, and the number of copies. */
-static size_t doubts(const struct mt_llama_plan *plan, const struct mt_old_rules *rules,
-                     struct mt_old_rules *others, uint64_t *copies)
+/* What is not known of a build or a command line, and changes its buffers: whether matrices on the
+ * host are multiplied there, whether the experts' first two are fused, and the number of copies. */
+struct doubt {
+    int stream;
+    int fused;
+    uint64_t other_copies; /* 0: none in doubt */
+};
+
+static struct doubt doubt_of(const struct mt_llama_plan *plan)
 {
     const struct mt_engine *e = plan->in->engine;
-    uint64_t other_copies = mt_engine_number(e, "pipeline.copies.other", 0);
+    const struct mt_predict_settings *s = plan->in->settings;
+    struct doubt doubt = {0};
+    doubt.stream = mt_engine_has(e, "compute.doubts", "stream") &&
+                   (plan->experts_on_host || !plan->all_on_devices);
+    doubt.fused = mt_engine_has(e, "compute.doubts", "fused") && plan->in->d->experts;
+    if (plan->n_devices > 1 && plan->all_on_devices && !plan->experts_on_host && !s->kv_on_host)
+        doubt.other_copies = mt_engine_number(e, "pipeline.copies.other", 0);
+    return doubt;
+}
+
+/* The known rules first, then what else may be: every way out of one doubt with every one of the
+ * others. Returns their number, at most VARIANTS_MAX. */
+static size_t variants(const struct mt_llama_plan *plan, struct mt_old_rules *all)
+{
+    struct doubt doubt = doubt_of(plan);
     size_t n = 0;
-    if (mt_engine_has(e, "compute.doubts", "stream") &&
-        (plan->experts_on_host || !plan->all_on_devices)) {
-        others[n] = *rules;
-        others[n].stream_batch = 0;
-        copies[n++] = plan->copies;
-        others[n] = *rules;
-        others[n].stream_experts_share = !rules->stream_experts_share;
-        copies[n++] = plan->copies;
-    }
-    if (mt_engine_has(e, "compute.doubts", "fused") && plan->in->d->experts) {
-        others[n] = *rules;
-        others[n].fused_experts = !rules->fused_experts;
-        copies[n++] = plan->copies;
-    }
-    if (other_copies && plan->n_devices > 1 && plan->all_on_devices) {
-        others[n] = *rules;
-        copies[n++] = other_copies;
-    }
+    for (int stream = 0; stream < (doubt.stream ? 3 : 1); stream++)
+        for (int fused = 0; fused < (doubt.fused ? 2 : 1); fused++)
+            for (int copies = 0; copies < (doubt.other_copies ? 2 : 1); copies++) {
+                struct mt_old_rules *r = &all[n++];
+                *r = rules_of(plan);
+                r->stream_batch = stream == 1 ? 0 : r->stream_batch;
+                r->stream_experts_share ^= stream == 2;
+                r->fused_experts ^= fused;
+                r->copies = copies ? doubt.other_copies : r->copies;
+            }
     return n;
 }
 
@@ -305,37 +334,42 @@ static const char *part_name(uint8_t part)
     return names[part];
 }
 
-/* How far the graph of another commit may be from the one that is known, as shares. */
-static double width_of(const struct mt_llama_plan *plan)
+/* How far the graph of another commit may be from those that are known, as a share: out of the
+ * engine's table, by what is known of the family, where layers lie, and the place. `end` is "below"
+ * or "above". */
+static double width_of(const struct mt_llama_plan *plan, size_t place, const char *end)
 {
     const struct mt_model_description *d = plan->in->d;
-    if (!is_known(d->architecture))
-        return 0.2;
-    return d->kv_lora_rank ? 0.1 : 0.01;
+    int in_part = plan->n_devices && (!plan->all_on_devices || plan->experts_on_host);
+    const char *family = !is_known(d->architecture) ? "unknown"
+                         : d->kv_lora_rank          ? "latent"
+                                                    : "plain";
+    char key[80];
+    snprintf(key, sizeof key, "compute.band.%s.%s.%s.%s", family, in_part ? "part" : "whole",
+             place < plan->n_devices ? "device" : "host", end);
+    return mt_engine_real(plan->in->engine, key, d->kv_lora_rank ? 10 : 1) / 100;
 }
 
 /* What the buffer may have beyond that: in some builds logits did not fit where the masks had been;
- * in some, compressed attention was in the making. */
-static uint64_t further(const struct mt_llama_plan *plan, const struct mt_graph_buffer *buffer)
+ * while compressed attention was in the making, the first device had more than a graph explains. */
+static uint64_t further(const struct mt_llama_plan *plan, const char *largest, size_t place)
 {
     const struct mt_engine *e = plan->in->engine;
     uint64_t bytes = 0;
-    if (buffer->part == MT_OLD_LOGITS && mt_engine_has(e, "compute.doubts", "logits"))
+    if (!strcmp(largest, part_name(MT_OLD_LOGITS)) && mt_engine_has(e, "compute.doubts", "logits"))
         bytes += plan->cells * plan->streams * plan->ubatch * (plan->flash_attention ? 6 : 4);
-    if (plan->in->d->kv_lora_rank)
-        bytes += buffer->bytes / 100 * mt_engine_number(e, "compute.latent.wider", 0);
+    if (plan->in->d->kv_lora_rank && place == 0 && plan->n_devices)
+        bytes += mt_engine_number(e, "compute.latent.first", 0);
     return bytes;
 }
 
 static void describe(const struct mt_llama_plan *plan, const struct mt_graph_buffer *from,
                      struct mt_compute_buffer *buffer)
 {
-    double width = width_of(plan);
-    *buffer = (struct mt_compute_buffer){
-        .bytes = from->bytes,
-        .low_bytes = (uint64_t)((double)from->bytes * (1 - width)),
-        .high_bytes = (uint64_t)((double)from->bytes * (1 + width)) + further(plan, from),
-        .rule = part_name(from->part)};
+    *buffer = (struct mt_compute_buffer){.bytes = from->bytes,
+                                         .low_bytes = from->bytes,
+                                         .high_bytes = from->bytes,
+                                         .rule = part_name(from->part)};
     snprintf(buffer->formula, sizeof buffer->formula,
              "inputs %" PRIu64 " (%" PRIu64 " copies) + tensors of %s %" PRIu64
              " + holes between them %" PRIu64,
@@ -343,21 +377,29 @@ static void describe(const struct mt_llama_plan *plan, const struct mt_graph_buf
              from->bytes - from->inputs - from->working);
 }
 
+static void add_width(const struct mt_llama_plan *plan, size_t place,
+                      struct mt_compute_buffer *buffer)
+{
+    double below = width_of(plan, place, "below");
+    double above = width_of(plan, place, "above");
+    buffer->low_bytes = (uint64_t)((double)buffer->low_bytes * (1 - below));
+    buffer->high_bytes =
+        (uint64_t)((double)buffer->high_bytes * (1 + above)) + further(plan, buffer->rule, place);
+}
+
 static int replay_all(const struct mt_llama_plan *plan, const uint64_t *weights,
                       struct mt_graph_buffer *sizes, struct mt_compute_buffer *buffers)
 {
-    const struct mt_old_rules rules = rules_of(plan);
-    struct mt_old_rules others[DOUBTS_MAX];
-    uint64_t copies[DOUBTS_MAX];
-    size_t n = doubts(plan, &rules, others, copies);
-    int rc = replay(plan, &rules, plan->copies, weights, sizes);
-    for (size_t i = 0; !rc && i <= plan->n_devices; i++)
-        describe(plan, &sizes[i], &buffers[i]);
+    struct mt_old_rules rules[VARIANTS_MAX];
+    size_t n = variants(plan, rules);
+    int rc = 0;
     for (size_t k = 0; !rc && k < n; k++) {
-        rc = replay(plan, &others[k], copies[k], weights, sizes);
+        rc = replay(plan, &rules[k], weights, sizes);
         for (size_t i = 0; !rc && i <= plan->n_devices; i++)
-            widen(&buffers[i], sizes[i].bytes);
+            k ? widen(&buffers[i], sizes[i].bytes) : describe(plan, &sizes[i], &buffers[i]);
     }
+    for (size_t i = 0; !rc && i <= plan->n_devices; i++)
+        add_width(plan, i, &buffers[i]);
     return rc;
 }
 

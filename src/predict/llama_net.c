@@ -106,7 +106,8 @@ int mt_net_backend(const struct mt_net *net, size_t il)
 int mt_net_is_windowed(const struct mt_net *net, size_t il)
 {
     enum mt_attention attention = net->d->layers[il].attention;
-    return attention == MT_ATTENTION_SLIDING || attention == MT_ATTENTION_CHUNKED;
+    return !net->plan->ignores_windows &&
+           (attention == MT_ATTENTION_SLIDING || attention == MT_ATTENTION_CHUNKED);
 }
 
 int mt_net_has(const struct mt_net *net, size_t il, enum mt_slot slot)

@@ -82,15 +82,27 @@ struct mt_node *mt_old_small_weight(struct mt_old *b)
     return mt_old_weight(b, b->backend, 0);
 }
 
+/* Work on a weight that lies on the host is done on the first device where enough rows come to it.
+ */
+static struct mt_node *streamed(const struct mt_old *b, struct mt_node *y)
+{
+    uint64_t rows = b->rules.ik ? y->ne[1] : y->ne[1] * y->ne[2];
+    if (b->host && b->backend == b->host && b->rules.stream_batch && rows >= b->rules.stream_batch)
+        y->backend = 0;
+    return y;
+}
+
+struct mt_node *mt_old_product(struct mt_old *b, uint64_t weight_bytes, struct mt_node *x,
+                               uint64_t ne0)
+{
+    struct mt_node *w = mt_old_weight(b, b->backend, weight_bytes);
+    return streamed(b, mt_old_op(b, mt_old_f32(ne0, b->tokens, 1), w, x));
+}
+
 struct mt_node *mt_old_matrix(struct mt_old *b, enum mt_old_weight weight, struct mt_node *x,
                               uint64_t ne0)
 {
-    struct mt_node *w = mt_old_weight(b, b->backend, b->weights[weight]);
-    struct mt_node *y = mt_old_op(b, mt_old_f32(ne0, b->tokens, 1), w, x);
-    if (b->host && b->backend == b->host && b->rules.stream_batch &&
-        b->tokens >= b->rules.stream_batch)
-        y->backend = 0;
-    return y;
+    return mt_old_product(b, b->weights[weight], x, ne0);
 }
 
 struct mt_node *mt_old_norm(struct mt_old *b, struct mt_node *x, struct mt_old_shape shape)
@@ -167,7 +179,8 @@ static struct mt_node *projected(struct mt_old *b, enum mt_old_weight weight, st
 {
     struct mt_node *y = mt_old_matrix(b, weight, x, ne0);
     if (b->traits & MT_OLD_QKV_BIAS)
-        y = mt_old_inplace(b, mt_old_f32(ne0, b->tokens, 1), y, mt_old_small_weight(b));
+        y = streamed(b,
+                     mt_old_inplace(b, mt_old_f32(ne0, b->tokens, 1), y, mt_old_small_weight(b)));
     return y;
 }
 
@@ -176,7 +189,7 @@ static struct mt_node *heads_of(struct mt_old *b, struct mt_node *x, uint64_t si
     struct mt_old_shape shape = mt_old_f32(size, heads, b->tokens);
     struct mt_node *y = mt_old_view(b, shape, x);
     if (b->traits & MT_OLD_QK_NORM)
-        y = mt_old_norm(b, y, shape);
+        y = streamed(b, mt_old_norm(b, y, shape));
     return mt_old_rope(b, y, shape);
 }
 

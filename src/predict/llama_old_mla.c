@@ -23,7 +23,7 @@ static struct mt_old_shape cache_type(const struct mt_old *b, uint64_t ne0, uint
                                       uint64_t ne2)
 {
     struct mt_old_shape shape = mt_old_f16(ne0, ne1, ne2);
-    if (!b->host) /* a program with the CPU alone keeps the cache's own type */
+    if (!b->host && !b->rules.half_latent) /* the CPU alone kept the cache's own type */
         shape.bytes = mt_llama_type_bytes(b->plan->type_k, ne0) * ne1 * ne2;
     return shape;
 }
@@ -135,7 +135,8 @@ static struct mt_node *by_decompression(struct mt_old *b, struct latent *l)
     uint64_t heads = heads_at_a_time(b, l);
     struct mt_node *k_rope = latent_cache(b, l->rope);
     struct mt_old_shape repeated = cache_type(b, l->rope, b->kv_cells, heads);
-    if (b->host && strcmp(b->plan->type_k, "f16") != 0) /* another type goes by way of f16 */
+    if ((b->host || b->rules.half_latent) &&
+        strcmp(b->plan->type_k, "f16") != 0) /* another type goes by way of f16 */
         k_rope = mt_old_op(b, mt_old_f16(l->rope, b->kv_cells, 1), k_rope, NULL);
     k_rope = mt_old_op(b, repeated, k_rope, NULL);
     struct mt_old_shape whole = mt_old_f32(l->nope + l->rope, l->heads, b->tokens);
@@ -149,7 +150,7 @@ static struct mt_node *by_decompression(struct mt_old *b, struct latent *l)
                   ? next
                   : mt_old_op(b, mt_old_f32(l->value * (done + heads), b->tokens, 1), out, next);
     }
-    return out;
+    return out ? out : q;
 }
 
 /* The same in the first builds that could: by way of f32, all heads at once. */
@@ -200,7 +201,7 @@ static struct mt_node *scores_in_steps(struct mt_old *b, const struct latent *l,
         if (steps > 1)
             mt_graph_expand(b->graph, out);
     }
-    return out;
+    return out ? out : q;
 }
 
 static struct mt_node *turned_cache(struct mt_old *b, const struct latent *l)
@@ -246,6 +247,8 @@ struct mt_node *mt_old_mla_block(struct mt_old *b, struct mt_node *x)
                        .rope = b->d->qk_rope_head_size,
                        .value = b->d->value_head_size,
                        .rank = b->d->kv_lora_rank};
+    if (!l.heads)
+        return x;
     b->graph->part = MT_OLD_ATTENTION;
     queries(b, x, &l);
     keys(b, x, &l);

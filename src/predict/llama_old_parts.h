@@ -58,12 +58,14 @@ enum mt_old_weight {
 /* What a version of the engine does, from its table. */
 struct mt_old_rules {
     int ik;                /* ik_llama.cpp's graph: fused norms and gates */
+    uint64_t copies;       /* of each graph input */
     int fused_experts;     /* up and gate of the experts in one operation */
     int half_mask;         /* the mask comes as f16 with flash attention */
     uint64_t stream_batch; /* rows from which weights on the host are used on a device; 0: never */
     int stream_experts;    /* whether that holds for experts */
     int stream_experts_share; /* with the batch divided by the share of experts used */
     int early_latent;         /* -mla 2 as it was before it went in steps */
+    int half_latent;          /* keys and values are decompressed to f16 on the CPU too */
     uint64_t mla_mode;
     uint64_t attn_max_batch_mib; /* 0: no limit */
 };
@@ -111,7 +113,11 @@ struct mt_node *mt_old_cache(struct mt_old *b, int backend);
 struct mt_node *mt_old_slice(struct mt_old *b, struct mt_old_shape shape, struct mt_node *x);
 /* A small weight (a norm, a bias) that lies on the layer's backend. */
 struct mt_node *mt_old_small_weight(struct mt_old *b);
-/* The weight times x, `ne0` wide. */
+/* A matrix of the layer's backend times x, `ne0` wide; on the first device where enough rows come
+ * to a matrix on the host. */
+struct mt_node *mt_old_product(struct mt_old *b, uint64_t weight_bytes, struct mt_node *x,
+                               uint64_t ne0);
+/* The same for a weight of the layer. */
 struct mt_node *mt_old_matrix(struct mt_old *b, enum mt_old_weight weight, struct mt_node *x,
                               uint64_t ne0);
 struct mt_node *mt_old_norm(struct mt_old *b, struct mt_node *x, struct mt_old_shape shape);

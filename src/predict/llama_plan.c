@@ -114,7 +114,10 @@ static void count_windowed_cells(struct mt_llama_plan *plan)
     const struct mt_model_description *d = plan->in->d;
     const struct mt_predict_settings *s = plan->in->settings;
     uint64_t window = 0;
-    for (uint64_t i = 0; i < d->n_layers; i++)
+    plan->ignores_windows =
+        !d->architecture ||
+        !mt_engine_has(plan->in->engine, "cache.windowed.families", d->architecture);
+    for (uint64_t i = 0; i < d->n_layers && !plan->ignores_windows; i++)
         if (is_windowed(&d->layers[i]) && d->layers[i].window > window)
             window = d->layers[i].window;
     if (!window)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Less on the devices: how llama.cpp and its kin run a model that its devices have no room for. In
- * the order of llama.cpp's --fit: a context that was left open becomes smaller; then experts of
- * whole layers stay on the host, since little is computed with each; then whole layers do. */
+/* Less on the devices: how llama.cpp and its kin run a model that there is no room for. In the
+ * order of llama.cpp's --fit: a context that was left open becomes smaller, until the engine's own
+ * plan leaves a margin free; then, where the rest has no room at all, experts of whole layers stay
+ * on the host, since little is computed with each; then whole layers do. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "predict/fit.h"
 #include "predict/sheet_parts.h"
@@ -17,6 +19,8 @@ enum move { MOVE_CONTEXT, MOVE_EXPERTS, MOVE_LAYERS };
  * whose experts, or all of whose tensors, lie on the host. */
 struct spill {
     const struct mt_model *model;
+    uint64_t margin_bytes; /* of each place, that the engine leaves free */
+    uint64_t waste_bytes;  /* by which it is careful where several devices share a model */
     struct mt_predict_settings settings;
     struct mt_engine engine;
     enum move move;
@@ -28,17 +32,59 @@ struct spill {
 static void set(struct spill *spill, uint64_t steps)
 {
     struct mt_predict_settings *settings = &spill->settings;
-    settings->has_gpu_layers = 1;
-    settings->gpu_layers = MT_ALL;
-    if (spill->move == MOVE_CONTEXT)
+    if (spill->move == MOVE_CONTEXT) {
         settings->context_tokens = spill->context_tokens - steps * CONTEXT_STEP;
-    else if (spill->move == MOVE_EXPERTS)
+        return;
+    }
+    settings->has_gpu_layers = 1;
+    settings->gpu_layers = spill->move == MOVE_EXPERTS ? MT_ALL : spill->most - steps;
+    if (spill->move == MOVE_EXPERTS)
         settings->cpu_moe_layers = steps;
-    else
-        settings->gpu_layers = spill->most - steps;
 }
 
-/* Whether the devices have room after so many steps. Returns 1, 0 or an error. */
+/* What the engine's own plan of a place counts: neither what the driver or the program hold, nor
+ * weights in another layout or their mapped originals. */
+static uint64_t counted_bytes(const struct mt_tally_place *place)
+{
+    const struct mt_tally_row *weights = mt_tally_row_of(place, MT_CATEGORY_WEIGHTS);
+    const struct mt_tally_row *context = mt_tally_row_of(place, MT_CATEGORY_CONTEXT);
+    const struct mt_tally_row *runtime = mt_tally_row_of(place, MT_CATEGORY_RUNTIME);
+    uint64_t bytes = place->total_allocated_bytes;
+    bytes -= context ? context->allocated_bytes : 0;
+    bytes -= runtime ? runtime->allocated_bytes : 0;
+    for (size_t i = 0; weights && i < weights->n_details; i++) {
+        const struct mt_tally_detail *detail = &weights->details[i];
+        if (mt_fit_is_mapped(detail))
+            bytes -= detail->allocated_bytes - detail->low_bytes;
+        else if (!strcmp(detail->name, "repacked weights"))
+            bytes -= detail->allocated_bytes;
+    }
+    return bytes;
+}
+
+/* Whether the engine's own plan finds room for all: on its devices together, or on the host where
+ * there is none. What the driver takes of a device is not free to it. */
+static int engine_has_room(const struct spill *spill, const struct mt_estimate *estimate)
+{
+    const struct mt_predict_settings *settings = &estimate->settings;
+    double wanted = (double)spill->waste_bytes;
+    double free_bytes = settings->n_devices ? 0 : (double)settings->host_bytes;
+    for (size_t i = 0; i < estimate->tally.n_places; i++) {
+        const struct mt_tally_place *place = &estimate->tally.places[i];
+        const struct mt_tally_row *context = mt_tally_row_of(place, MT_CATEGORY_CONTEXT);
+        if (settings->n_devices && !strcmp(place->place, "host"))
+            continue;
+        wanted += (double)counted_bytes(place) + (double)spill->margin_bytes;
+        if (settings->n_devices)
+            free_bytes +=
+                (double)place->capacity_bytes - (context ? (double)context->allocated_bytes : 0);
+    }
+    for (size_t i = 0; settings->device_used && i < settings->n_devices; i++)
+        free_bytes -= (double)settings->device_used[i];
+    return wanted <= free_bytes;
+}
+
+/* Whether there is room after so many steps. Returns 1, 0 or an error. */
 static int has_room(struct spill *spill, uint64_t steps)
 {
     struct mt_estimate *estimate;
@@ -46,7 +92,9 @@ static int has_room(struct spill *spill, uint64_t steps)
     int result = mt_estimate_once(spill->model, &spill->settings, NULL, &estimate, spill->error);
     if (result < 0)
         return result;
-    int room = mt_fit_on_devices(&estimate->tally, &estimate->settings);
+    int room = spill->move == MOVE_CONTEXT
+                   ? engine_has_room(spill, estimate)
+                   : mt_fit_on_devices(&estimate->tally, &estimate->settings);
     mt_estimate_destroy(estimate);
     return room;
 }
@@ -86,39 +134,71 @@ static int replace(struct spill *spill, uint64_t steps, const struct mt_estimate
 }
 
 /* Settings that say themselves what goes where are left alone, as are engines that do not spill. */
-static int may_spill(struct spill *spill, const struct mt_estimate *estimate)
+static int may_leave(const struct spill *spill, const struct mt_estimate *estimate)
 {
     const struct mt_predict_settings *settings = &spill->settings;
-    if (estimate->verdict != MT_VERDICT_CANNOT || settings->has_gpu_layers ||
-        !settings->n_devices || settings->n_overrides || settings->split == MT_SPLIT_ROW ||
-        mt_fit_on_devices(&estimate->tally, &estimate->settings))
-        return 0;
-    return mt_engine_find(estimate->settings.engine, &spill->engine, NULL) == 0 &&
+    return estimate->verdict == MT_VERDICT_CANNOT && !settings->has_gpu_layers &&
+           settings->n_devices && !settings->n_overrides && settings->split != MT_SPLIT_ROW &&
+           !mt_fit_on_devices(&estimate->tally, &estimate->settings) &&
            mt_engine_has(&spill->engine, "flag", "gpu_layers");
 }
 
-/* A smaller context. Returns 1 where it helps; else the smallest that the engine would take is left
- * set, and the estimate is of that. */
+/* Several devices share whole layers, or whole tensors of experts: the engine expects half a one
+ * more than the devices are many to go unused, an expert's tensor being a third of a layer. Its
+ * plan without memory also counts four copies of the embedding too many on each later device. */
+static uint64_t waste_of(const struct spill *spill, const struct mt_estimate *estimate)
+{
+    const struct mt_model_description *d = mt_model_describe(spill->model);
+    const struct mt_predict_settings *settings = &estimate->settings;
+    uint64_t weights_bytes = 0;
+    uint64_t layers = settings->gpu_layers < d->n_layers ? settings->gpu_layers : d->n_layers;
+    for (size_t i = 1; i < estimate->tally.n_places; i++) {
+        const struct mt_tally_row *row =
+            mt_tally_row_of(&estimate->tally.places[i], MT_CATEGORY_WEIGHTS);
+        weights_bytes += row ? row->allocated_bytes : 0;
+    }
+    if (settings->n_devices < 2 || !layers)
+        return 0;
+    return (settings->n_devices + 1) * (weights_bytes / layers) / (d->experts ? 6 : 2) +
+           (settings->n_devices - 1) * 4 * d->embedding_length * settings->ubatch * 4;
+}
+
+/* Whether the engine would look for a smaller context: it was left open, and there is less room
+ * than it wants. */
+static int may_shrink(struct spill *spill, const struct mt_estimate *estimate, uint64_t least)
+{
+    const struct mt_predict_settings *settings = &spill->settings;
+    if (settings->context_tokens || settings->program != MT_PROGRAM_SERVER || !least ||
+        estimate->settings.context_tokens <= least)
+        return 0;
+    if (!settings->n_devices &&
+        (!settings->host_bytes || !mt_engine_has(&spill->engine, "fit.host", "yes")))
+        return 0;
+    spill->margin_bytes = mt_engine_number(&spill->engine, "fit.margin", 0);
+    if (engine_has_room(spill, estimate))
+        return 0;
+    spill->waste_bytes = waste_of(spill, estimate);
+    return 1;
+}
+
+/* A smaller context, with what the engine leaves free; at worst the smallest that it would take. */
 static int shrink_context(struct spill *spill, struct mt_estimate **estimate)
 {
     uint64_t least = mt_engine_number(&spill->engine, "fit.context", 0);
-    uint64_t open = (*estimate)->settings.context_tokens / CONTEXT_STEP * CONTEXT_STEP;
     struct mt_estimate_why why = {
-        .note = "No context was given: as the engine would, the largest is taken that the devices "
-                "have room for."};
+        .note = "No context was given: as the engine would, the largest is taken that leaves its "
+                "margin free (--fit-target, 1 GiB). --max-context finds the largest that fits."};
     uint64_t steps;
-    if (spill->settings.context_tokens || spill->settings.program != MT_PROGRAM_SERVER || !least ||
-        open <= least)
+    if (!may_shrink(spill, *estimate, least))
         return 0;
     spill->move = MOVE_CONTEXT;
-    spill->context_tokens = open;
-    spill->most = (open - least) / CONTEXT_STEP;
+    spill->context_tokens = (*estimate)->settings.context_tokens / CONTEXT_STEP * CONTEXT_STEP;
+    spill->most = (spill->context_tokens - least) / CONTEXT_STEP;
     int found = find(spill, &steps);
     if (found == 0)
-        why.note = "No context was given: as the engine would, the smallest is taken, since the "
-                   "devices have no room for more.";
-    int result = found < 0 ? found : replace(spill, steps, &why, estimate);
-    return result < 0 ? result : found;
+        why.note = "No context was given: as the engine would, the smallest is taken, since there "
+                   "is no room for more that leaves its margin free (--fit-target, 1 GiB).";
+    return found < 0 ? found : replace(spill, steps, &why, estimate);
 }
 
 /* Experts or layers that stay on the host. Returns 1 where that helps, 0 or an error. */
@@ -146,11 +226,13 @@ int mt_estimate_spill(const struct mt_model *model, const struct mt_predict_sett
 {
     struct spill spill = {.model = model, .settings = *settings, .error = error};
     const struct mt_model_description *d = mt_model_describe(model);
-    if (!may_spill(&spill, *estimate))
-        return 0;
-    int found = shrink_context(&spill, estimate);
-    if (found == 0 && d->experts && !settings->cpu_moe_layers &&
-        mt_engine_has(&spill.engine, "flag", "cpu_moe"))
+    int result = mt_engine_find((*estimate)->settings.engine, &spill.engine, error);
+    if (result == 0)
+        result = shrink_context(&spill, estimate);
+    if (result < 0 || !may_leave(&spill, *estimate))
+        return result;
+    int found = 0;
+    if (d->experts && !settings->cpu_moe_layers && mt_engine_has(&spill.engine, "flag", "cpu_moe"))
         found = leave(&spill, MOVE_EXPERTS, d->n_layers, estimate);
     spill.settings.cpu_moe_layers = settings->cpu_moe_layers;
     if (found == 0) /* the output counts as a layer */

@@ -146,6 +146,16 @@ static uint64_t sampler_bytes(const struct mt_predict_input *in)
            mt_scale(hidden, mt_engine_real(in->engine, "activations.hidden", 1.5));
 }
 
+static int recurs(const struct mt_model_description *d)
+{
+    for (uint64_t i = 0; i < d->n_layers; i++)
+        if (d->layers[i].recurrence != MT_RECURRENCE_NONE)
+            return 1;
+    return 0;
+}
+
+/* What an encoder or a recurrent layer takes was logged of few models: there the band is that of a
+ * pass, whichever of the two is larger. */
 static void profile(const struct mt_predict_input *in, struct rank *rank, uint64_t encoder)
 {
     struct mt_torch_forward forward;
@@ -153,9 +163,10 @@ static void profile(const struct mt_predict_input *in, struct rank *rank, uint64
     uint64_t pass = forward.bytes + encoder;
     uint64_t sampling = rank->stage.is_last ? sampler_bytes(in) : 0;
     uint64_t bytes = pass > sampling ? pass : sampling;
-    double low = pass > sampling ? 0.75 : 0.93;
-    double high = pass > sampling ? 1.25 : 1.07;
-    rank->activation = (struct part){bytes, mt_scale(bytes, low), mt_scale(bytes, high)};
+    int is_rough = pass > sampling || encoder || recurs(in->d);
+    const char *key = is_rough ? "activations.band.pass" : "activations.band.sampler";
+    double width = (double)mt_engine_number(in->engine, key, 25) / 100;
+    rank->activation = (struct part){bytes, mt_scale(bytes, 1 - width), mt_scale(bytes, 1 + width)};
     if (encoder && pass <= sampling)
         rank->activation.high = rank->activation.high > pass ? rank->activation.high : pass;
 }

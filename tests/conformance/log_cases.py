@@ -179,7 +179,7 @@ def case_of(row, shape, notes):
         whole=int(row['per_device'].startswith('GPU0')),
         draft=0, types_known=int(not experts and layers == 'all' or row['quant'].lower() == kind_of(row, shape, parts) in ('f16', 'bf16', 'q8_0')), output='' if parts['output'] is None else parts['output'])
     for key, value in notes.items():
-        if key in ('mla', 'unified', 'sequences', 'type_k', 'type_v', 'draft', 'whole', 'version', 'flash'):
+        if key in ('mla', 'unified', 'sequences', 'type_k', 'type_v', 'draft', 'whole', 'version', 'flash', 'ubatch'):
             case[key] = value
         elif key == 'no_compute':
             parts['compute_d'] = [None] * len(parts['compute_d'])

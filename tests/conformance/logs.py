@@ -2,21 +2,25 @@
 # SPDX-License-Identifier: MIT
 """Published runs against estimates: makes the cases and their models, and runs the program that compares them.
 
-usage: logs.py PROGRAM FLOORS FOLDER [ROWS]. MEMTALLY_FLOORS=rewrite makes the floors what they are now.
+usage: logs.py PROGRAM FLOORS FOLDER. MEMTALLY_FLOORS=rewrite makes the floors what they are now. FOLDER/rows.tsv
+gets each comparison.
 """
 import pathlib
 import shutil
 import subprocess
 import sys
 
+import log_bands
 import log_cases
 
 
-def main(program, floors, folder, *rows):
+def main(program, floors, folder):
     folder = pathlib.Path(folder)
     shutil.rmtree(folder, ignore_errors=True)
     log_cases.main(folder)
-    return subprocess.run([program, folder, floors, *rows], check=False).returncode
+    code = subprocess.run([program, folder, floors, folder / 'rows.tsv'], check=False).returncode
+    log_bands.main(folder, folder / 'rows.tsv')
+    return code
 
 
 if __name__ == '__main__':

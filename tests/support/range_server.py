@@ -89,7 +89,7 @@ def main():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(server.server_port, flush=True)
+    os.write(1, b"%d\n" % server.server_port)  # in one piece, whatever Python buffers
     sys.stdin.read()
 
 

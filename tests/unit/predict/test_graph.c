@@ -74,10 +74,12 @@ static void test_a_source_with_another_reader_keeps_its_place(void **state)
     begin(&f);
     struct mt_node *x = mt_op_cont(&f.graph, input(&f, 2), 256, 4, 1);
     struct mt_node *y = mt_op_map(&f.graph, x, NULL);
-    mt_graph_expand(&f.graph, mt_op_map(&f.graph, y, x));
+    struct mt_node *sums = mt_op_sum_rows(&f.graph, y);
+    mt_graph_expand(&f.graph, sums);
+    mt_graph_expand(&f.graph, mt_op_map(&f.graph, x, sums));
     struct mt_graph_machine machine = machine_of(0, 1);
     reserve(&f, &machine);
-    /* The input's 2, x and y; y's sum with x takes the place of y. */
+    /* The input's 2, x and y; the sums go where the input was, what comes of them where x is. */
     assert_int_equal(f.buffers[0].bytes, (2 + 4 + 4) * KIB);
 }
 
@@ -95,6 +97,27 @@ static void test_a_freed_tensor_leaves_a_hole_that_only_a_smaller_one_fills(void
     reserve(&f, &machine);
     /* in 0-2, small 2-4, after 0-1 in the hole of in; small's end is free: large 1-9. */
     assert_int_equal(f.buffers[0].bytes, 9 * KIB);
+}
+
+static void test_the_smallest_hole_that_is_large_enough_is_taken(void **state)
+{
+    (void)state;
+    struct fixture f;
+    begin(&f);
+    struct mt_node *in = input(&f, 2);
+    struct mt_node *first = mt_op_cont(&f.graph, in, 256, 1, 1);
+    struct mt_node *wide = mt_op_cont(&f.graph, first, 256, 8, 1);
+    struct mt_node *second = mt_op_cont(&f.graph, wide, 256, 3, 1);
+    struct mt_node *small = mt_op_cont(&f.graph, second, 256, 2, 1);
+    struct mt_node *large = mt_op_cont(&f.graph, small, 256, 8, 1);
+    mt_graph_expand(&f.graph, large);
+    mt_graph_expand(&f.graph,
+                    mt_op_make(&f.graph, (uint64_t[4]){256, 1, 1, 1}, first, second, large));
+    struct mt_graph_machine machine = machine_of(0, 1);
+    reserve(&f, &machine);
+    /* in 0-2, first 2-3, wide 3-11, second 11-14; then small in the hole of in, so that large finds
+     * the one of wide whole. */
+    assert_int_equal(f.buffers[0].bytes, 14 * KIB);
 }
 
 static void test_devices_get_copies_of_what_they_read_from_elsewhere(void **state)
@@ -156,6 +179,7 @@ int main(void)
         cmocka_unit_test(test_element_by_element_takes_the_place_of_its_source),
         cmocka_unit_test(test_a_source_with_another_reader_keeps_its_place),
         cmocka_unit_test(test_a_freed_tensor_leaves_a_hole_that_only_a_smaller_one_fills),
+        cmocka_unit_test(test_the_smallest_hole_that_is_large_enough_is_taken),
         cmocka_unit_test(test_devices_get_copies_of_what_they_read_from_elsewhere),
         cmocka_unit_test(test_large_batches_bring_weights_of_the_host_to_the_device),
         cmocka_unit_test(test_a_quantised_cache_is_turned_into_halves_for_flash_attention),

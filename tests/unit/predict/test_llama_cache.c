@@ -147,6 +147,22 @@ static void test_windowed_layers_keep_everything_where_asked_for_or_not_known_be
     assert_int_equal(cache_of(&hand, &settings), MIB(1188));
 }
 
+/* Mistral 7B v0.1 was trained with a window of 4096. llama.cpp sets none for its family: 32 layers
+ * of 32768 cells of 2 x 8 x 128 x 2 B are 4 GiB. */
+static void test_windows_that_the_engine_does_not_know_are_not_counted_on(void **state)
+{
+    (void)state;
+    struct hand_model hand;
+    hand_model_init(&hand, "llama", 32, 32, 8, 128);
+    for (uint64_t i = 0; i < 32; i++) {
+        hand.layers[i].attention = MT_ATTENTION_SLIDING;
+        hand.layers[i].window = 4096;
+    }
+    hand.model.description.sliding_window = 4096;
+    struct mt_predict_settings settings = {.context_tokens = 32768, .sequences = 1};
+    assert_int_equal(cache_of(&hand, &settings), MIB(4096));
+}
+
 /* gemma-4-12B: 8 global layers of one head of 512, 40 windowed ones of 8 heads of 256. */
 static void test_heads_of_windowed_layers_have_their_own_size(void **state)
 {
@@ -365,6 +381,7 @@ int main(void)
         cmocka_unit_test(test_windowed_layers_keep_the_window_and_one_ubatch),
         cmocka_unit_test(test_sequences_that_share_a_cache_each_have_a_window_in_it),
         cmocka_unit_test(test_windowed_layers_keep_everything_where_asked_for_or_not_known_better),
+        cmocka_unit_test(test_windows_that_the_engine_does_not_know_are_not_counted_on),
         cmocka_unit_test(test_heads_of_windowed_layers_have_their_own_size),
         cmocka_unit_test(test_layers_that_read_another_ones_cache_have_none),
         cmocka_unit_test(test_latent_layers_are_kept_as_the_version_keeps_them),

@@ -76,12 +76,22 @@ static const struct mt_model_shape shapes[] = {
      .experts = 64,
      .experts_used = 8,
      .expert_ff_length = 768},
+    {.name = "llama-3.1-8b",
+     .architecture = "llama",
+     .layers = 32,
+     .embedding_length = 4096,
+     .ff_length = 14336,
+     .heads = 32,
+     .kv_heads = 8,
+     .vocabulary = 128256,
+     .context_length = 131072},
 };
 
 #define N_SHAPES (sizeof shapes / sizeof *shapes)
 #define N_SMALL  3
 #define WIDE     3
 #define EXPERTS  4
+#define LLAMA_8B 5
 
 static struct mt_model *models[N_SHAPES];
 
@@ -386,15 +396,64 @@ static void test_a_context_that_was_left_open_shrinks_first(void **state)
     struct question question = {
         .model = models[WIDE], .settings = {.mla_mode = MT_UNKNOWN}, .set = set_context};
     set_devices(&question, 1, UINT64_C(1) << 40);
-    set_devices(&question, 1, demand_of(&question, 5120));
+    struct mt_estimate *wanted = estimate_of(&question, 5120);
+    set_devices(&question, 1, wanted->tally.places[1].total_allocated_bytes + 1024 * MIB);
+    mt_estimate_destroy(wanted);
     question.set = leave_context_open;
     struct mt_estimate *estimate = estimate_of(&question, 0);
     assert_int_equal(estimate->verdict, MT_VERDICT_FITS);
-    assert_int_equal(estimate->settings.context_tokens, 5120);
+    assert_int_equal(estimate->settings.context_tokens, 5120); /* the margin is 1024 MiB */
     mt_estimate_destroy(estimate);
+    question.device_bytes[0]--;
+    estimate = estimate_of(&question, 0);
+    assert_int_equal(estimate->settings.context_tokens, 5120 - 256);
+    mt_estimate_destroy(estimate);
+    question.settings.gpu_layers = MT_ALL; /* layers that were asked for do not keep it open */
+    question.settings.has_gpu_layers = 1;
+    estimate = estimate_of(&question, 0);
+    assert_int_equal(estimate->settings.context_tokens, 5120 - 256);
+    mt_estimate_destroy(estimate);
+    question.settings.has_gpu_layers = 0;
     question.settings.engine = "llama.cpp@7000"; /* takes 4096 without looking */
     estimate = estimate_of(&question, 0);
     assert_int_equal(estimate->settings.context_tokens, 4096);
+    mt_estimate_destroy(estimate);
+}
+
+/* What llama-server of build 11434 says on devices that a pretended driver reports: each of 8 GiB,
+ * of which 7592 MiB are free. "context size reduced from 131072 to ..." */
+static void test_a_context_shrinks_to_what_the_server_takes(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t n_devices;
+        uint64_t device_bytes;
+        uint64_t context_tokens;
+    } cases[] = {{1, UINT64_C(12) << 30, 23296}, {2, UINT64_C(8) << 30, 35840}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const uint64_t used[] = {(600 - 337) * MIB, (600 - 337) * MIB}; /* 337 are the context */
+        struct question question = {.model = models[LLAMA_8B],
+                                    .settings = {.mla_mode = MT_UNKNOWN, .device_used = used},
+                                    .set = leave_context_open};
+        set_devices(&question, cases[i].n_devices, cases[i].device_bytes);
+        struct mt_estimate *estimate = estimate_of(&question, 0);
+        assert_int_equal(estimate->settings.context_tokens, cases[i].context_tokens);
+        mt_estimate_destroy(estimate);
+    }
+}
+
+static void test_without_a_device_the_context_shrinks_to_the_host(void **state)
+{
+    (void)state;
+    struct question question = {.model = models[LLAMA_8B],
+                                .settings = {.mla_mode = MT_UNKNOWN, .host_bytes = 12 * 1024 * MIB},
+                                .set = leave_context_open};
+    struct mt_estimate *estimate = estimate_of(&question, 0);
+    assert_in_range(estimate->settings.context_tokens, 4096, 131071);
+    mt_estimate_destroy(estimate);
+    question.settings.engine = "llama.cpp@8700"; /* looks at devices only */
+    estimate = estimate_of(&question, 0);
+    assert_int_equal(estimate->settings.context_tokens, 131072);
     mt_estimate_destroy(estimate);
 }
 
@@ -453,6 +512,8 @@ int main(void)
         cmocka_unit_test(test_what_does_not_fit_spills_as_few_layers_as_must_be),
         cmocka_unit_test(test_experts_leave_before_layers_do),
         cmocka_unit_test(test_a_context_that_was_left_open_shrinks_first),
+        cmocka_unit_test(test_a_context_shrinks_to_what_the_server_takes),
+        cmocka_unit_test(test_without_a_device_the_context_shrinks_to_the_host),
         cmocka_unit_test(test_a_placement_that_was_asked_for_is_not_changed),
         cmocka_unit_test(test_a_question_without_a_capacity_is_refused),
         cmocka_unit_test(test_an_unknown_engine_is_refused_before_anything_is_tried),
