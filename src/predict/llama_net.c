@@ -370,6 +370,10 @@ static enum mt_slot bias_of(enum mt_slot slot)
         return MT_SLOT_FFN_NORM_B;
     case MT_SLOT_OUTPUT_NORM:
         return MT_SLOT_OUTPUT_NORM_B;
+    case MT_SLOT_ATTN_OUT_NORM:
+        return MT_SLOT_ATTN_OUT_NORM_B;
+    case MT_SLOT_LAYER_OUT_NORM:
+        return MT_SLOT_LAYER_OUT_NORM_B;
     case MT_SLOT_INDEXER_K_NORM:
         return MT_SLOT_INDEXER_K_NORM_B;
     default:

@@ -111,6 +111,10 @@ enum mt_net_part { MT_PART_INPUT, MT_PART_ATTENTION, MT_PART_STATE, MT_PART_FFN,
     X(INDEXER_PROJ, "indexer.proj.weight")                                                         \
     X(INDEXER_K, "indexer.attn_k.weight")                                                          \
     X(INDEXER_Q, "indexer.attn_q_b.weight")                                                        \
+    X(ATTN_OUT_NORM, "attn_output_norm.weight")                                                    \
+    X(ATTN_OUT_NORM_B, "attn_output_norm.bias")                                                    \
+    X(LAYER_OUT_NORM, "layer_output_norm.weight")                                                  \
+    X(LAYER_OUT_NORM_B, "layer_output_norm.bias")                                                  \
     /* of the model as a whole */                                                                  \
     X(TOKEN_EMBEDDING, "token_embd.weight")                                                        \
     X(OUTPUT, "output.weight")                                                                     \
@@ -118,6 +122,9 @@ enum mt_net_part { MT_PART_INPUT, MT_PART_ATTENTION, MT_PART_STATE, MT_PART_FFN,
     X(OUTPUT_NORM, "output_norm.weight")                                                           \
     X(OUTPUT_NORM_B, "output_norm.bias")                                                           \
     X(TOKEN_EMBEDDING_NORM, "token_embd_norm.weight")                                              \
+    X(TOKEN_EMBEDDING_NORM_B, "token_embd_norm.bias")                                              \
+    X(TOKEN_TYPES, "token_types.weight")                                                           \
+    X(POSITION_EMBEDDING, "position_embd.weight")                                                  \
     X(ROPE_FREQS, "rope_freqs.weight")                                                             \
     X(ROPE_LONG, "rope_factors_long.weight")                                                       \
     X(PER_LAYER_EMBEDDING, "per_layer_token_embd.weight")                                          \
@@ -181,9 +188,9 @@ struct mt_net {
     int older_parts;            /* some parts as build 9840 has them: states gathered apart, ... */
     struct mt_net_cache global;
     struct mt_net_cache windowed;
-    struct mt_net_cache indexer; /* of sparse attention */
-    struct mt_node *best;        /* tokens that the last indexer chose */
-    struct mt_node *sparse_mask; /* of the layer at hand */
+    struct mt_net_cache indexer;   /* of sparse attention */
+    struct mt_node *best;          /* tokens that the last indexer chose */
+    struct mt_node *mask_of_layer; /* of the layer at hand */
     struct mt_node *positions;
     struct mt_node *output_rows;
     struct mt_node *state_rows;
@@ -282,6 +289,9 @@ struct mt_net_qkv mt_net_qkv(struct mt_net *net, struct mt_node *x, size_t il);
 /* Without the output matrix. `decompress`: of latent attention, else NULL. */
 struct mt_node *mt_net_attend(struct mt_net *net, const struct mt_net_qkv *qkv, size_t il,
                               struct mt_node *decompress);
+/* The same among the batch's own tokens, of which nothing is kept. */
+struct mt_node *mt_net_attend_batch(struct mt_net *net, const struct mt_net_qkv *qkv, size_t il,
+                                    struct mt_node *mask);
 struct mt_node *mt_net_attention(struct mt_net *net, struct mt_node *x, size_t il, unsigned traits);
 struct mt_node *mt_net_latent_attention(struct mt_net *net, struct mt_node *x, size_t il,
                                         unsigned traits);
@@ -313,6 +323,8 @@ enum mt_net_knowledge {
 };
 enum mt_net_knowledge mt_net_build(struct mt_net *net);
 void mt_net_build_gemma4(struct mt_net *net, unsigned traits);
+/* Encoders. Returns 0 where the family's graph is not written down. */
+int mt_net_build_encoder(struct mt_net *net);
 void mt_net_build_gemma3n(struct mt_net *net, unsigned traits);
 
 #endif

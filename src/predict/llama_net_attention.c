@@ -114,7 +114,7 @@ static struct mt_node *values_in_keys(struct mt_net *net, struct mt_node *k, uin
 
 static struct mt_node *mask_of(struct mt_net *net, size_t il)
 {
-    return net->sparse_mask ? net->sparse_mask : cache_inputs_of(net, il)->mask;
+    return net->mask_of_layer ? net->mask_of_layer : cache_inputs_of(net, il)->mask;
 }
 
 static struct mt_node *flash(struct mt_net *net, struct mt_node *q, struct mt_node *k,
@@ -154,6 +154,16 @@ static struct mt_node *heads_first(struct mt_net *net, struct mt_node *x)
     return mt_op_permute(net->graph, x, 0, 2, 1, 3);
 }
 
+/* Flash attention reads no numbers of 32 bits. */
+static struct mt_node *as_halves(struct mt_net *net, struct mt_node *x)
+{
+    if (x->type != MT_TYPE_F32)
+        return x;
+    struct mt_node *y = mt_node_new(net->graph, MT_OP_NEW, MT_TYPE_F16, x->ne);
+    y->sources[0] = x;
+    return y;
+}
+
 static struct mt_node *attend_cached(struct mt_net *net, struct mt_node *q, struct mt_node *k,
                                      struct mt_node *v, size_t il, struct mt_node *decompress)
 {
@@ -170,12 +180,24 @@ static struct mt_node *attend_cached(struct mt_net *net, struct mt_node *q, stru
     if (net->plan->flash_attention) {
         if (transposed)
             v = mt_op_transpose(g, v);
+        k = as_halves(net, k);
+        v = as_halves(net, v);
         x = flash(net, q, k, v, il, decompress);
     } else {
         x = product(net, q, k, v, il, decompress);
     }
     mt_graph_expand(g, x);
     return x;
+}
+
+struct mt_node *mt_net_attend_batch(struct mt_net *net, const struct mt_net_qkv *qkv, size_t il,
+                                    struct mt_node *mask)
+{
+    mt_graph_expand(net->graph, qkv->q);
+    mt_graph_expand(net->graph, qkv->k);
+    mt_graph_expand(net->graph, qkv->v);
+    net->mask_of_layer = mask;
+    return attend_cached(net, qkv->q, qkv->k, qkv->v, il, NULL);
 }
 
 struct mt_node *mt_net_attend(struct mt_net *net, const struct mt_net_qkv *qkv, size_t il,

@@ -370,6 +370,8 @@ enum mt_net_knowledge mt_net_build(struct mt_net *net)
     const struct family family = family_of(net);
     unsigned traits = as_said(net, family.traits);
     net->traits = traits;
+    if (net->d->is_embedder && mt_net_build_encoder(net))
+        return MT_NET_EXACT;
     if (!net->late_rows)
         traits &= ~(unsigned)(MT_NET_ROWS_LATE | MT_NET_ROWS_AFTER_NORM);
     mt_net_positions(net);

@@ -82,5 +82,5 @@ void mt_net_choose_tokens(struct mt_net *net, struct mt_node *x, struct mt_node 
             mt_net_project(net, x, il, MT_SLOT_INDEXER_PROJ, net->d->indexer_heads);
         net->best = best_tokens(net, q, weights, il);
     }
-    net->sparse_mask = net->best ? mask_of_best(net) : NULL;
+    net->mask_of_layer = net->best ? mask_of_best(net) : NULL;
 }

@@ -107,6 +107,17 @@ SHAPES = {
                                           'pre_ffw_norm_2', 'post_ffw_norm_1', 'post_ffw_norm_2'),
                                       keys={'attention.sliding_window': 1024, 'final_logit_softcapping': 30.0, 'embedding_length_per_layer_input': 0, 'attention.shared_kv_layers': 0,
                                             'attention.key_length_swa': 256, 'attention.value_length_swa': 256})),
+    'bert-large': ('bert', dict(L=24, D=1024, FF=4096, H=16, KV=16, HD=64, V=30522, tied=1, plain=1, no_norm=1,
+                                norms=('attn_output_norm', 'layer_output_norm'), bias='qkv out norm ffn', types=2,
+                                places=512, keys={'attention.causal': False})),
+    'nomic-embed': ('nomic-bert', dict(L=12, D=768, FF=3072, H=12, KV=12, HD=64, V=30522, tied=1, no_norm=1, fused=1,
+                                       norms=('attn_output_norm', 'layer_output_norm'), bias='norm', types=2,
+                                       keys={'attention.causal': False})),
+    'embedding-gemma': ('gemma-embedding', dict(L=24, D=768, FF=1152, H=3, KV=1, HD=256, V=262144, tied=1, norms=POST,
+                                                qk='head', keys={'attention.sliding_window': 512})),
+    'modernbert-large': ('modern-bert', dict(L=28, D=1024, FF=2624, H=16, KV=16, HD=64, V=50368, tied=1, fused=1,
+                                             halves=1, keys={'attention.sliding_window': 128,
+                                                             'attention.causal': False})),
     'kimi-linear-48b': ('kimi-linear', dict(
         L=27, D=2304, FF=9216, H=32, KV=1, HD=0, V=163840, E=256, EU=8, EFF=1024, SHFF=1024, LEAD=1, bias='router',
         KVL=512, QL=0, ROT=64, NOPE=128, VH=128, KDA=128, ATT=(3, 7, 11, 15, 19, 23, 26), CONV=4,
@@ -243,9 +254,11 @@ class Model:
     def keys(self):
         s, f, layers = self.s, self.file, range(self.s['L'])
         common_keys(f)
+        if 'types' in s:
+            f.pairs.append(f.string('tokenizer.ggml.token_type_count') + struct.pack('<II', 4, s['types']))
         for key, name in (('L', 'block_count'), ('D', 'embedding_length'), ('V', 'vocab_size')):
             f.number(name, s[key])
-        f.number('context_length', 131072)
+        f.number('context_length', s.get('places', 131072))
         if self.has('pattern'):
             f.numbers('feed_forward_length', [s['FF'] if self.feeds(i) else 0 for i in layers])
         else:
@@ -289,7 +302,14 @@ class Model:
     def whole(self):
         s = self.s
         self.matrix('token_embd', s['D'], s['V'])
-        self.norm('token_embd_norm' if self.arch == 'lfm2moe' else 'output_norm')
+        if 'types' in s:
+            self.vector('token_types.weight', s['D'], s['types'])
+        if 'places' in s:
+            self.matrix('position_embd', s['D'], s['places'])
+        if 'types' in s or self.arch == 'modern-bert':
+            self.norm('token_embd_norm')
+        if 'types' not in s:
+            self.norm('token_embd_norm' if self.arch == 'lfm2moe' else 'output_norm')
         if not self.has('tied'):
             self.matrix('output', s['D'], s['V'])
         if 'head' in self.biased:
@@ -477,6 +497,8 @@ def odd_model(arch, shape):
 def write(model, path):
     if model.arch == 'falcon-h1':  # these have no ending
         model.file.tensors = [(name.replace('ffn_norm.weight', 'ffn_norm'), *rest) for name, *rest in model.file.tensors]
+    if model.arch == 'modern-bert':  # the norm of the embeddings stands for the first one
+        model.file.tensors = [tensor for tensor in model.file.tensors if tensor[0] != 'blk.0.attn_norm.weight']
     model.file.write(path)
 
 
