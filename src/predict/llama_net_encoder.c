@@ -59,7 +59,7 @@ static struct mt_node *embedded(const struct encoding *e)
 {
     struct mt_net *net = e->net;
     struct mt_graph *g = net->graph;
-    unsigned traits = e->encoder->kind == GEMMA ? MT_NET_SCALES_EMBEDDING : 0;
+    unsigned traits = e->encoder->kind == GEMMA ? MT_NET_SCALES_TOKENS : 0;
     struct mt_node *x = mt_net_embedding(net, traits);
     struct mt_node *types = mt_net_maybe(net, net->n_layers, MT_SLOT_TOKEN_TYPES);
     if (types)
@@ -209,6 +209,9 @@ int mt_net_build_encoder(struct mt_net *net)
     struct encoding e = {.net = net, .encoder = encoder_of(net)};
     if (!e.encoder || net->d->format != MT_MODEL_GGUF)
         return 0;
+    for (size_t i = 0; i < net->n_layers; i++)
+        if (!net->d->layers[i].heads || net->d->embedding_length % net->d->layers[i].heads)
+            return 0;
     mt_net_positions(net);
     mt_net_output_rows(net);
     e.mask = mask_input(net);
