@@ -96,8 +96,9 @@ static const struct mt_family families[] = {
     {"bert", TRAITS(ENCODER)}, {"nomic-bert", TRAITS(ENCODER)},
     {"nomic-bert-moe", TRAITS(ENCODER)}, {"neo-bert", TRAITS(ENCODER)},
     {"jina-bert-v2", TRAITS(ENCODER)}, {"jina-bert-v3", TRAITS(ENCODER)},
-    {"eurobert", TRAITS(ENCODER)}, {"modern-bert", TRAITS(ENCODER)},
-    {"gemma-embedding", TRAITS(ENCODER)}, {"t5encoder", TRAITS(ENCODER)},
+    {"eurobert", TRAITS(ENCODER)},
+    {"modern-bert", WINDOW(GLOBAL_FIRST, 3, 0), TRAITS(ENCODER)},
+    {"gemma-embedding", WINDOW(GLOBAL_LAST, 6, 0), TRAITS(ENCODER)}, {"t5encoder", TRAITS(ENCODER)},
     {"dream", TRAITS(DIFFUSION)}, {"llada", TRAITS(DIFFUSION)},
     {"llada-moe", TRAITS(DIFFUSION)}, {"rnd1", TRAITS(DIFFUSION)},
 };

@@ -315,6 +315,28 @@ static void make_cache(struct mt_net *net, size_t il)
     out->k = mt_op_external(net->graph, mt_graph_type_of(plan->type_k), k, backend);
     if (width)
         out->v = mt_op_external(net->graph, mt_graph_type_of(plan->type_v), v, backend);
+    if (!mt_net_is_sparse(net) || !mt_net_has(net, il, MT_SLOT_INDEXER_K))
+        return;
+    const uint64_t indexer[4] = {net->d->indexer_head_size, cells, net->streams, 1};
+    out->indexer = mt_op_external(net->graph, mt_graph_type_of(plan->type_k), indexer, backend);
+}
+
+int mt_net_is_sparse(const struct mt_net *net)
+{
+    return net->d->indexer_heads && net->d->indexer_head_size && net->d->indexer_top_k;
+}
+
+/* Sparse attention chooses tokens by keys of its own, always rotated. */
+static void indexer_inputs(struct mt_net *net)
+{
+    struct mt_net_cache *cache = &net->indexer;
+    uint64_t n = CACHE_STEP;
+    while (net->d->indexer_head_size % (2 * n) == 0)
+        n *= 2;
+    const uint64_t mask[4] = {net->global.cells, net->tokens / net->streams, 1, net->streams};
+    cache->k_rows = vector_input(net, MT_TYPE_I64, net->tokens);
+    cache->mask = mt_op_input(net->graph, MT_TYPE_F16, mask);
+    cache->k_rotation = mt_op_input(net->graph, MT_TYPE_F32, (uint64_t[4]){n, n, 1, 1});
 }
 
 void mt_net_attention_inputs(struct mt_net *net)
@@ -325,6 +347,8 @@ void mt_net_attention_inputs(struct mt_net *net)
         make_cache(net, i);
     }
     cache_inputs(net, &net->global, 0);
+    if (mt_net_is_sparse(net))
+        indexer_inputs(net);
     if (windowed)
         cache_inputs(net, &net->windowed, 1);
 }
@@ -346,6 +370,12 @@ static enum mt_slot bias_of(enum mt_slot slot)
         return MT_SLOT_FFN_NORM_B;
     case MT_SLOT_OUTPUT_NORM:
         return MT_SLOT_OUTPUT_NORM_B;
+    case MT_SLOT_ATTN_OUT_NORM:
+        return MT_SLOT_ATTN_OUT_NORM_B;
+    case MT_SLOT_LAYER_OUT_NORM:
+        return MT_SLOT_LAYER_OUT_NORM_B;
+    case MT_SLOT_INDEXER_K_NORM:
+        return MT_SLOT_INDEXER_K_NORM_B;
     default:
         return MT_SLOT_COUNT;
     }

@@ -99,6 +99,22 @@ enum mt_net_part { MT_PART_INPUT, MT_PART_ATTENTION, MT_PART_STATE, MT_PART_FFN,
     X(LAUREL_L, "laurel_l.weight")                                                                 \
     X(LAUREL_R, "laurel_r.weight")                                                                 \
     X(LAUREL_POST_NORM, "laurel_post_norm.weight")                                                 \
+    X(KDA_CONV_Q, "ssm_conv1d_q.weight")                                                           \
+    X(KDA_CONV_K, "ssm_conv1d_k.weight")                                                           \
+    X(KDA_CONV_V, "ssm_conv1d_v.weight")                                                           \
+    X(KDA_F_A, "ssm_f_a.weight")                                                                   \
+    X(KDA_F_B, "ssm_f_b.weight")                                                                   \
+    X(KDA_G_A, "ssm_g_a.weight")                                                                   \
+    X(KDA_G_B, "ssm_g_b.weight")                                                                   \
+    X(INDEXER_K_NORM, "indexer.k_norm.weight")                                                     \
+    X(INDEXER_K_NORM_B, "indexer.k_norm.bias")                                                     \
+    X(INDEXER_PROJ, "indexer.proj.weight")                                                         \
+    X(INDEXER_K, "indexer.attn_k.weight")                                                          \
+    X(INDEXER_Q, "indexer.attn_q_b.weight")                                                        \
+    X(ATTN_OUT_NORM, "attn_output_norm.weight")                                                    \
+    X(ATTN_OUT_NORM_B, "attn_output_norm.bias")                                                    \
+    X(LAYER_OUT_NORM, "layer_output_norm.weight")                                                  \
+    X(LAYER_OUT_NORM_B, "layer_output_norm.bias")                                                  \
     /* of the model as a whole */                                                                  \
     X(TOKEN_EMBEDDING, "token_embd.weight")                                                        \
     X(OUTPUT, "output.weight")                                                                     \
@@ -106,6 +122,9 @@ enum mt_net_part { MT_PART_INPUT, MT_PART_ATTENTION, MT_PART_STATE, MT_PART_FFN,
     X(OUTPUT_NORM, "output_norm.weight")                                                           \
     X(OUTPUT_NORM_B, "output_norm.bias")                                                           \
     X(TOKEN_EMBEDDING_NORM, "token_embd_norm.weight")                                              \
+    X(TOKEN_EMBEDDING_NORM_B, "token_embd_norm.bias")                                              \
+    X(TOKEN_TYPES, "token_types.weight")                                                           \
+    X(POSITION_EMBEDDING, "position_embd.weight")                                                  \
     X(ROPE_FREQS, "rope_freqs.weight")                                                             \
     X(ROPE_LONG, "rope_factors_long.weight")                                                       \
     X(PER_LAYER_EMBEDDING, "per_layer_token_embd.weight")                                          \
@@ -133,7 +152,8 @@ struct mt_net_weight {
 
 struct mt_net_layer {
     struct mt_net_weight weights[MT_SLOT_COUNT];
-    struct mt_node *k; /* of the cache; of a layer that reads another one's, NULL */
+    struct mt_node *indexer; /* keys by which sparse attention chooses */
+    struct mt_node *k;       /* of the cache; of a layer that reads another one's, NULL */
     struct mt_node *v;
     struct mt_node *conv_state;
     struct mt_node *state;
@@ -168,6 +188,9 @@ struct mt_net {
     int older_parts;            /* some parts as build 9840 has them: states gathered apart, ... */
     struct mt_net_cache global;
     struct mt_net_cache windowed;
+    struct mt_net_cache indexer;   /* of sparse attention */
+    struct mt_node *best;          /* tokens that the last indexer chose */
+    struct mt_node *mask_of_layer; /* of the layer at hand */
     struct mt_node *positions;
     struct mt_node *output_rows;
     struct mt_node *state_rows;
@@ -236,6 +259,7 @@ void mt_net_positions(struct mt_net *net);
 void mt_net_output_rows(struct mt_net *net);
 void mt_net_attention_inputs(struct mt_net *net);
 void mt_net_state_inputs(struct mt_net *net);
+int mt_net_is_sparse(const struct mt_net *net);
 
 /* Norm with weight `slot` of layer `il`; `owner` MT_NO_OWNER leaves its place to the scheduler. */
 struct mt_node *mt_net_norm(struct mt_net *net, struct mt_node *x, size_t il, enum mt_slot slot,
@@ -265,9 +289,19 @@ struct mt_net_qkv mt_net_qkv(struct mt_net *net, struct mt_node *x, size_t il);
 /* Without the output matrix. `decompress`: of latent attention, else NULL. */
 struct mt_node *mt_net_attend(struct mt_net *net, const struct mt_net_qkv *qkv, size_t il,
                               struct mt_node *decompress);
+/* The same among the batch's own tokens, of which nothing is kept. */
+struct mt_node *mt_net_attend_batch(struct mt_net *net, const struct mt_net_qkv *qkv, size_t il,
+                                    struct mt_node *mask);
 struct mt_node *mt_net_attention(struct mt_net *net, struct mt_node *x, size_t il, unsigned traits);
 struct mt_node *mt_net_latent_attention(struct mt_net *net, struct mt_node *x, size_t il,
                                         unsigned traits);
+/* Chooses the tokens that a layer of sparse attention reads; `compressed` are its queries before
+ * they are spread over the heads. */
+void mt_net_choose_tokens(struct mt_net *net, struct mt_node *x, struct mt_node *compressed,
+                          size_t il);
+/* Keeps the current keys or values as rows of a cache. */
+void mt_net_store_rows(struct mt_net *net, struct mt_node *x, struct mt_node *cache,
+                       struct mt_node *rows);
 struct mt_node *mt_net_gated_attention(struct mt_net *net, struct mt_node *x, size_t il);
 struct mt_node *mt_net_rope(struct mt_net *net, struct mt_node *x, size_t il);
 
@@ -275,6 +309,7 @@ struct mt_node *mt_net_rope(struct mt_net *net, struct mt_node *x, size_t il);
 struct mt_node *mt_net_mamba2(struct mt_net *net, struct mt_node *x, size_t il);
 struct mt_node *mt_net_mamba(struct mt_net *net, struct mt_node *x, size_t il);
 struct mt_node *mt_net_delta_net(struct mt_net *net, struct mt_node *x, size_t il);
+struct mt_node *mt_net_kimi_delta(struct mt_net *net, struct mt_node *x, size_t il);
 struct mt_node *mt_net_short_convolution(struct mt_net *net, struct mt_node *x, size_t il);
 
 /* Output: norm, rows, logits. */
@@ -288,6 +323,8 @@ enum mt_net_knowledge {
 };
 enum mt_net_knowledge mt_net_build(struct mt_net *net);
 void mt_net_build_gemma4(struct mt_net *net, unsigned traits);
+/* Encoders. Returns 0 where the family's graph is not written down. */
+int mt_net_build_encoder(struct mt_net *net);
 void mt_net_build_gemma3n(struct mt_net *net, unsigned traits);
 
 #endif

@@ -45,12 +45,11 @@ static struct mt_node *all_streams(struct mt_net *net, struct mt_node *cache)
     return mt_op_reshape(net->graph, cache, cache->ne[0], cache->ne[1] * cache->ne[2], 1, 1);
 }
 
-static void store_keys(struct mt_net *net, struct mt_node *k, struct mt_net_layer *cache,
-                       const struct mt_net_cache *inputs)
+void mt_net_store_rows(struct mt_net *net, struct mt_node *x, struct mt_node *cache,
+                       struct mt_node *rows)
 {
-    struct mt_node *rows = as_rows(net, k);
-    mt_graph_expand(net->graph,
-                    mt_op_set_rows(net->graph, all_streams(net, cache->k), rows, inputs->k_rows));
+    struct mt_node *from = as_rows(net, x);
+    mt_graph_expand(net->graph, mt_op_set_rows(net->graph, all_streams(net, cache), from, rows));
 }
 
 /* Without flash attention values are kept transposed, each element a row of its own. */
@@ -78,9 +77,7 @@ static void store_values(struct mt_net *net, struct mt_node *v, struct mt_net_la
         store_transposed(net, v, cache->v, inputs);
         return;
     }
-    struct mt_node *rows = as_rows(net, v);
-    mt_graph_expand(net->graph,
-                    mt_op_set_rows(net->graph, all_streams(net, cache->v), rows, inputs->v_rows));
+    mt_net_store_rows(net, v, cache->v, inputs->v_rows);
 }
 
 static struct mt_node *cached_keys(struct mt_net *net, size_t il)
@@ -115,11 +112,16 @@ static struct mt_node *values_in_keys(struct mt_net *net, struct mt_node *k, uin
     return mt_op_view(net->graph, k, (uint64_t[4]){size, k->ne[1], k->ne[2], k->ne[3]}, k->nb);
 }
 
+static struct mt_node *mask_of(struct mt_net *net, size_t il)
+{
+    return net->mask_of_layer ? net->mask_of_layer : cache_inputs_of(net, il)->mask;
+}
+
 static struct mt_node *flash(struct mt_net *net, struct mt_node *q, struct mt_node *k,
                              struct mt_node *v, size_t il, struct mt_node *decompress)
 {
     struct mt_graph *g = net->graph;
-    struct mt_node *x = mt_op_flash_attention(g, q, k, v, cache_inputs_of(net, il)->mask,
+    struct mt_node *x = mt_op_flash_attention(g, q, k, v, mask_of(net, il),
                                               mt_net_maybe(net, il, MT_SLOT_ATTN_SINKS));
     if (decompress) {
         x = mt_op_mul_mat(g, decompress, mt_op_permute(g, x, 0, 2, 1, 3));
@@ -134,8 +136,7 @@ static struct mt_node *product(struct mt_net *net, struct mt_node *q, struct mt_
     struct mt_graph *g = net->graph;
     int transposed = v->nb[1] < v->nb[2];
     struct mt_node *kq = mt_op_mul_mat(g, k, q);
-    kq = mt_op_soft_max(g, kq, cache_inputs_of(net, il)->mask,
-                        mt_net_maybe(net, il, MT_SLOT_ATTN_SINKS));
+    kq = mt_op_soft_max(g, kq, mask_of(net, il), mt_net_maybe(net, il, MT_SLOT_ATTN_SINKS));
     if (!transposed)
         v = mt_op_like(g, mt_op_transpose(g, v));
     struct mt_node *x = mt_op_mul_mat(g, v, kq);
@@ -151,6 +152,16 @@ static struct mt_node *product(struct mt_net *net, struct mt_node *q, struct mt_
 static struct mt_node *heads_first(struct mt_net *net, struct mt_node *x)
 {
     return mt_op_permute(net->graph, x, 0, 2, 1, 3);
+}
+
+/* Flash attention reads no numbers of 32 bits. */
+static struct mt_node *as_halves(struct mt_net *net, struct mt_node *x)
+{
+    if (x->type != MT_TYPE_F32)
+        return x;
+    struct mt_node *y = mt_node_new(net->graph, MT_OP_NEW, MT_TYPE_F16, x->ne);
+    y->sources[0] = x;
+    return y;
 }
 
 static struct mt_node *attend_cached(struct mt_net *net, struct mt_node *q, struct mt_node *k,
@@ -169,12 +180,24 @@ static struct mt_node *attend_cached(struct mt_net *net, struct mt_node *q, stru
     if (net->plan->flash_attention) {
         if (transposed)
             v = mt_op_transpose(g, v);
+        k = as_halves(net, k);
+        v = as_halves(net, v);
         x = flash(net, q, k, v, il, decompress);
     } else {
         x = product(net, q, k, v, il, decompress);
     }
     mt_graph_expand(g, x);
     return x;
+}
+
+struct mt_node *mt_net_attend_batch(struct mt_net *net, const struct mt_net_qkv *qkv, size_t il,
+                                    struct mt_node *mask)
+{
+    mt_graph_expand(net->graph, qkv->q);
+    mt_graph_expand(net->graph, qkv->k);
+    mt_graph_expand(net->graph, qkv->v);
+    net->mask_of_layer = mask;
+    return attend_cached(net, qkv->q, qkv->k, qkv->v, il, NULL);
 }
 
 struct mt_node *mt_net_attend(struct mt_net *net, const struct mt_net_qkv *qkv, size_t il,
@@ -196,7 +219,7 @@ struct mt_node *mt_net_attend(struct mt_net *net, const struct mt_net_qkv *qkv, 
     if (k)
         mt_graph_expand(g, k);
     if (k)
-        store_keys(net, k, cache, inputs);
+        mt_net_store_rows(net, k, cache->k, inputs->k_rows);
     if (v && !latent)
         store_values(net, v, cache, inputs);
     struct mt_node *keys = cached_keys(net, il);
@@ -382,8 +405,11 @@ static struct mt_node *latent_queries(struct mt_net *net, struct mt_node *x, siz
     uint64_t width = size * d->layers[il].heads;
     if (!d->q_lora_rank)
         return mt_net_project(net, x, il, MT_SLOT_ATTN_Q, width);
+    struct mt_node *in = x;
     x = mt_net_project(net, x, il, MT_SLOT_ATTN_Q_A, d->q_lora_rank);
     x = mt_net_norm(net, x, il, MT_SLOT_ATTN_Q_A_NORM, 0);
+    if (mt_net_is_sparse(net))
+        mt_net_choose_tokens(net, in, x, il);
     return mt_net_project(net, x, il, MT_SLOT_ATTN_Q_LORA_B, width);
 }
 
@@ -402,10 +428,14 @@ struct mt_node *mt_net_latent_attention(struct mt_net *net, struct mt_node *x, s
     struct mt_node *both = mt_net_project(net, x, il, MT_SLOT_ATTN_KV_A, rank + rope);
     struct mt_node *compressed = mt_op_columns(g, both, rank);
     struct mt_node *k_rope = mt_op_heads(g, both, rope, 1, both->nb[1]);
-    k_rope = mt_net_rope(net, k_rope, il);
+    int rotates_part = !(traits & MT_NET_NO_ROPE);
+    if (rotates_part)
+        k_rope = mt_net_rope(net, k_rope, il);
     compressed = mt_net_norm(net, compressed, il, MT_SLOT_ATTN_KV_A_NORM, 0);
     struct mt_node *q_nope = mt_op_columns(g, q, nope);
-    struct mt_node *q_rope = mt_net_rope(net, mt_op_columns(g, q, rope), il);
+    struct mt_node *q_rope = mt_op_columns(g, q, rope);
+    if (rotates_part)
+        q_rope = mt_net_rope(net, q_rope, il);
     struct mt_node *up = mt_net_weight(net, il, MT_SLOT_ATTN_K_LORA_B, nope, rank, heads);
     struct mt_node *absorbed = mt_op_mul_mat(g, up, mt_op_permute(g, q_nope, 0, 2, 1, 3));
     absorbed = mt_op_permute(g, absorbed, 0, 2, 1, 3);
@@ -414,7 +444,7 @@ struct mt_node *mt_net_latent_attention(struct mt_net *net, struct mt_node *x, s
     compressed = mt_op_reshape(g, compressed, rank, 1, n, 1);
     qkv.k = mt_op_concat(g, compressed, k_rope, 0);
     qkv.v = compressed;
-    if (traits & MT_NET_TEMPERATURE)
+    if (net->attention_scale)
         qkv.q = mt_op_map(g, qkv.q, net->attention_scale);
     struct mt_node *down =
         mt_net_weight(net, il, MT_SLOT_ATTN_V_LORA_B, rank, d->value_head_size, heads);

@@ -81,6 +81,10 @@ static const struct family families[] = {
     {"starcoder2", MT_NET_LAYER_NORM, MT_NET_EXACT},
     {"mamba", 0, MT_NET_EXACT},
     {"jamba", MT_NET_NO_ROPE | MT_NET_RESIDUAL_FIRST | MT_NET_ADDS_RESIDUAL_FIRST, MT_NET_EXACT},
+    {"kimi-linear", MT_NET_NO_ROPE | MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
+    {"deepseek32", MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
+    {"glm-dsa", MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
+    {"mistral4", MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
     {"nemotron_h", NEMOTRON, MT_NET_EXACT},
     {"nemotron_h_moe", NEMOTRON | MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
 };
@@ -126,7 +130,7 @@ static int has_state(const struct mt_model_description *d, enum mt_recurrence re
 {
     if (recurrence == MT_RECURRENCE_SHORT_CONVOLUTION)
         return d->short_conv_cache > 0;
-    if (recurrence == MT_RECURRENCE_MAMBA)
+    if (recurrence == MT_RECURRENCE_MAMBA || recurrence == MT_RECURRENCE_KIMI_DELTA)
         return d->time_step_rank && d->state_size && d->conv_kernel && d->inner_size;
     return d->time_step_rank && d->group_count && d->state_size && d->conv_kernel &&
            d->inner_size >= d->time_step_rank && d->inner_size >= d->group_count;
@@ -159,6 +163,8 @@ static struct mt_node *recurrent(struct mt_net *net, struct mt_node *x, size_t i
         return mt_net_mamba2(net, x, il);
     case MT_RECURRENCE_MAMBA:
         return mt_net_mamba(net, x, il);
+    case MT_RECURRENCE_KIMI_DELTA:
+        return mt_net_kimi_delta(net, x, il);
     default:
         return stand_in(net, x, il);
     }
@@ -173,6 +179,7 @@ static int is_written_down(const struct mt_net *net)
         case MT_RECURRENCE_SHORT_CONVOLUTION:
         case MT_RECURRENCE_MAMBA2:
         case MT_RECURRENCE_MAMBA:
+        case MT_RECURRENCE_KIMI_DELTA:
             continue;
         default:
             return 0;
@@ -301,7 +308,7 @@ static struct mt_node *layer(struct mt_net *net, struct mt_node *in, size_t il, 
         return parallel_layer(net, in, il, traits);
     if (traits & MT_NET_ONE_PART && is_feed_forward(net, il))
         return feed_forward_layer(net, in, il, traits);
-    int delta = (traits & DELTA) == DELTA;
+    int delta = (traits & DELTA) == DELTA || is_named(net, "kimi-linear");
     int beside = net->d->layers[il].attention != MT_ATTENTION_NONE &&
                  net->d->layers[il].recurrence != MT_RECURRENCE_NONE;
     struct mt_node *residual = in;
@@ -363,6 +370,8 @@ enum mt_net_knowledge mt_net_build(struct mt_net *net)
     const struct family family = family_of(net);
     unsigned traits = as_said(net, family.traits);
     net->traits = traits;
+    if (net->d->is_embedder && mt_net_build_encoder(net))
+        return MT_NET_EXACT;
     if (!net->late_rows)
         traits &= ~(unsigned)(MT_NET_ROWS_LATE | MT_NET_ROWS_AFTER_NORM);
     mt_net_positions(net);

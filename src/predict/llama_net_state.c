@@ -429,6 +429,105 @@ struct mt_node *mt_net_delta_net(struct mt_net *net, struct mt_node *x, size_t i
     return mt_op_reshape(g, x, embedding, net->tokens, 1, 1);
 }
 
+/* One of queries, keys and values: projected, convolved with the last tokens, split into heads. */
+static struct mt_node *kimi_part(struct mt_net *net, struct mt_node *x, size_t il, int part,
+                                 struct mt_node *conv)
+{
+    static const enum mt_slot weights[] = {MT_SLOT_ATTN_Q, MT_SLOT_ATTN_K, MT_SLOT_ATTN_V};
+    static const enum mt_slot kernels[] = {MT_SLOT_KDA_CONV_Q, MT_SLOT_KDA_CONV_K,
+                                           MT_SLOT_KDA_CONV_V};
+    struct mt_graph *g = net->graph;
+    const struct mt_model_description *d = net->d;
+    uint64_t inner = d->inner_size;
+    uint64_t taps = d->conv_kernel - 1;
+    uint64_t per_sequence = net->tokens / net->sequences;
+    const uint64_t ne[4] = {taps, inner, net->sequences, 1};
+    const uint64_t nb[4] = {4, taps * 4, conv->nb[1], conv->nb[1] * net->sequences};
+    struct mt_node *last = mt_op_view(g, conv, ne, nb);
+    x = mt_net_project(net, x, il, weights[part], inner);
+    x = mt_op_reshape(g, x, inner, per_sequence, net->sequences, 1);
+    struct mt_node *joined = mt_op_concat(g, last, mt_op_transpose(g, x), 0);
+    struct mt_node *to = mt_op_view(g, net->layers[il].conv_state, ne, nb);
+    mt_graph_expand(g, mt_op_copy(g, mt_op_columns(g, joined, taps), to));
+    struct mt_node *kernel = mt_net_weight(net, il, kernels[part], taps + 1, 1, inner);
+    kernel = mt_op_reshape(g, kernel, taps + 1, inner, 1, 1);
+    x = mt_op_make(g, (uint64_t[4]){inner, per_sequence, net->sequences, 1}, joined, kernel, NULL);
+    x = mt_op_map(g, mt_op_reshape(g, x, inner, net->tokens, 1, 1), NULL);
+    return mt_op_reshape(g, x, d->state_size, d->time_step_rank, per_sequence, net->sequences);
+}
+
+/* How fast each channel of a head forgets. */
+static struct mt_node *kimi_decay(struct mt_net *net, struct mt_node *x, size_t il)
+{
+    struct mt_graph *g = net->graph;
+    const struct mt_model_description *d = net->d;
+    uint64_t heads = d->time_step_rank;
+    x = mt_net_project(net, x, il, MT_SLOT_KDA_F_A, d->state_size);
+    x = mt_net_project(net, x, il, MT_SLOT_KDA_F_B, d->inner_size);
+    x = mt_op_map(g, x, mt_net_weight(net, il, MT_SLOT_SSM_DT_B, d->inner_size, 1, 1));
+    x = mt_op_map(g, x, NULL);
+    x = mt_op_reshape(g, x, d->state_size, heads, net->tokens, 1);
+    struct mt_node *a = mt_net_weight(net, il, MT_SLOT_SSM_A, 1, heads, 1);
+    x = mt_op_map(g, x, mt_op_reshape(g, a, 1, heads, 1, 1));
+    return mt_op_reshape(g, x, d->state_size, heads, net->tokens / net->sequences, net->sequences);
+}
+
+/* Reads the state and writes it back; returns what was read. */
+static struct mt_node *kimi_step(struct mt_net *net, struct mt_node *const qkv[3],
+                                 struct mt_node *decay, struct mt_node *beta, size_t il)
+{
+    struct mt_graph *g = net->graph;
+    const struct mt_model_description *d = net->d;
+    uint64_t size = d->state_size;
+    uint64_t heads = d->time_step_rank;
+    uint64_t per_sequence = net->tokens / net->sequences;
+    uint64_t row = size * heads;
+    struct mt_node *states = state_of(net, &net->layers[il].state, size * row, il);
+    struct mt_node *state = gathered(net, states);
+    state = mt_op_reshape(g, state, size, size, heads, net->sequences);
+    const uint64_t ne[4] = {row, net->tokens + size * net->sequences, 1, 1};
+    struct mt_node *y =
+        mt_op_make(g, ne, unit_length(net, qkv[0]), unit_length(net, qkv[1]), qkv[2]);
+    y->sources[3] = decay;
+    y->sources[4] = beta;
+    y->sources[5] = state;
+    struct mt_node *after = mt_op_view(g, y, (uint64_t[4]){size, size, heads, net->sequences},
+                                       (uint64_t[4]){4, size * 4, size * size * 4, size * row * 4});
+    mt_graph_expand(g, mt_op_copy(g, after, rows_view(net, states, net->sequences)));
+    y = mt_op_view(g, y, (uint64_t[4]){size, heads, per_sequence, net->sequences},
+                   (uint64_t[4]){4, size * 4, row * 4, row * per_sequence * 4});
+    return mt_op_like(g, y);
+}
+
+struct mt_node *mt_net_kimi_delta(struct mt_net *net, struct mt_node *x, size_t il)
+{
+    struct mt_graph *g = net->graph;
+    const struct mt_model_description *d = net->d;
+    uint64_t heads = d->time_step_rank;
+    uint64_t embedding = x->ne[0];
+    uint64_t per_sequence = net->tokens / net->sequences;
+    uint64_t width = 3 * (d->conv_kernel - 1) * d->inner_size;
+    struct mt_node *conv = gathered(net, state_of(net, &net->layers[il].conv_state, width, il));
+    struct mt_node *qkv[3];
+    for (int part = 0; part < 3; part++)
+        qkv[part] = kimi_part(net, x, il, part, conv);
+    struct mt_node *decay = kimi_decay(net, x, il);
+    struct mt_node *beta = mt_net_project(net, x, il, MT_SLOT_SSM_BETA, heads);
+    beta = mt_op_reshape(g, beta, 1, heads, per_sequence, net->sequences);
+    beta = mt_op_map(g, beta, NULL);
+    struct mt_node *y = kimi_step(net, qkv, decay, beta, il);
+    x = mt_op_reshape(g, x, embedding, per_sequence, net->sequences, 1);
+    x = mt_op_reshape(g, x, embedding, net->tokens, 1, 1);
+    struct mt_node *gate = mt_net_project(net, x, il, MT_SLOT_KDA_G_A, d->state_size);
+    gate = mt_net_project(net, gate, il, MT_SLOT_KDA_G_B, d->inner_size);
+    gate = mt_op_reshape(g, gate, d->state_size, heads, net->tokens, 1);
+    y = mt_op_reshape(g, y, d->state_size, heads, net->tokens, 1);
+    y = mt_net_norm(net, y, il, MT_SLOT_SSM_NORM, 0);
+    y = mt_op_map(g, y, mt_op_map(g, gate, NULL));
+    y = mt_op_cont(g, y, d->inner_size, net->tokens, 1);
+    return mt_net_project(net, y, il, MT_SLOT_ATTN_OUT, embedding);
+}
+
 struct mt_node *mt_net_short_convolution(struct mt_net *net, struct mt_node *x, size_t il)
 {
     struct mt_graph *g = net->graph;

@@ -17,6 +17,9 @@ static int has_state(const struct mt_model_description *d, enum mt_recurrence re
 {
     if (recurrence == MT_RECURRENCE_SHORT_CONVOLUTION)
         return is_width(d->short_conv_cache);
+    if (recurrence == MT_RECURRENCE_MAMBA || recurrence == MT_RECURRENCE_KIMI_DELTA)
+        return is_width(d->time_step_rank) && is_width(d->state_size) && is_width(d->conv_kernel) &&
+               is_width(d->inner_size);
     /* Others are built as the like of these, or left out where that cannot be. */
     if (recurrence != MT_RECURRENCE_MAMBA2 && recurrence != MT_RECURRENCE_DELTA_NET)
         return d->inner_size <= WIDTH_MAX && d->state_size <= WIDTH_MAX;
@@ -28,7 +31,7 @@ static int has_state(const struct mt_model_description *d, enum mt_recurrence re
 
 static int is_gemma(const struct mt_model_description *d)
 {
-    return d->architecture && !strncmp(d->architecture, "gemma", 5);
+    return d->architecture && !d->is_embedder && !strncmp(d->architecture, "gemma", 5);
 }
 
 /* Whether a layer can read the cache of the one that it names: its own, or in the families that
@@ -72,9 +75,18 @@ static int is_feed_forward(const struct mt_model_layer *layer)
             layer->experts_used <= layer->experts && is_width(layer->expert_ff_length));
 }
 
+/* Whether the indexer's sizes are those of one, where there is one. */
+static int has_indexer(const struct mt_model_description *d)
+{
+    return d->indexer_heads <= WIDTH_MAX && d->indexer_head_size <= WIDTH_MAX &&
+           d->indexer_top_k <= WIDTH_MAX;
+}
+
 int mt_llama_is_regular(const struct mt_model_description *d)
 {
-    if (!is_width(d->embedding_length) || !is_width(d->vocabulary))
+    if (!is_width(d->embedding_length) || !is_width(d->vocabulary) ||
+        d->deepstack_layers > d->n_layers || d->expert_groups > WIDTH_MAX ||
+        d->expert_groups_used > d->expert_groups || !has_indexer(d))
         return 0;
     for (uint64_t i = 0; i < d->n_layers; i++) {
         const struct mt_model_layer *layer = &d->layers[i];

@@ -174,6 +174,13 @@ static int is_loaded_twice(const struct loading *loading)
            mt_engine_has(in->engine, "weights.tied_twice", in->d->architecture);
 }
 
+/* Encoders give their hidden state away. */
+static int has_no_output(const struct mt_predict_input *in)
+{
+    return in->d->architecture &&
+           mt_engine_has(in->engine, "weights.no_output", in->d->architecture);
+}
+
 static void load_tensor(struct loading *loading, const struct mt_model_tensor *tensor)
 {
     const struct mt_llama_plan *plan = loading->plan;
@@ -188,7 +195,8 @@ static void load_tensor(struct loading *loading, const struct mt_model_tensor *t
     int matrix = tensor->role == MT_TENSOR_LAYER || tensor->role == MT_TENSOR_EXPERTS ||
                  tensor->role == MT_TENSOR_OUTPUT || tensor->role == MT_TENSOR_OUTPUT_OTHER;
     add_to(loading, tensor, place, matrix);
-    if (tensor->role != MT_TENSOR_TOKEN_EMBEDDING || !plan->in->d->tied_output)
+    if (tensor->role != MT_TENSOR_TOKEN_EMBEDDING || !plan->in->d->tied_output ||
+        has_no_output(plan->in))
         return;
     int output = plan->device_of[plan->n_layers];
     if (output != place || is_repacked(loading, tensor, 1) || is_loaded_twice(loading))

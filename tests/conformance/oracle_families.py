@@ -102,6 +102,44 @@ SHAPES = {
                                          ATT=range(3, 40, 4),
                                          keys={'rope.dimension_sections': [11, 11, 10, 0],
                                                'rope.dimension_count': 64})),
+    'gemma4-26b-a4b': ('gemma4', dict(L=30, D=2816, FF=2112, H=16, KV=2, KVS=8, HD=512, HDS=256, V=262144, tied=1,
+                                      qk='head', E=128, EU=8, EFF=704, both=1, norms=POST + (
+                                          'pre_ffw_norm_2', 'post_ffw_norm_1', 'post_ffw_norm_2'),
+                                      keys={'attention.sliding_window': 1024, 'final_logit_softcapping': 30.0, 'embedding_length_per_layer_input': 0, 'attention.shared_kv_layers': 0,
+                                            'attention.key_length_swa': 256, 'attention.value_length_swa': 256})),
+    'bert-large': ('bert', dict(L=24, D=1024, FF=4096, H=16, KV=16, HD=64, V=30522, tied=1, plain=1, no_norm=1,
+                                norms=('attn_output_norm', 'layer_output_norm'), bias='qkv out norm ffn', types=2,
+                                places=512, keys={'attention.causal': False})),
+    'nomic-embed': ('nomic-bert', dict(L=12, D=768, FF=3072, H=12, KV=12, HD=64, V=30522, tied=1, no_norm=1, fused=1,
+                                       norms=('attn_output_norm', 'layer_output_norm'), bias='norm', types=2,
+                                       keys={'attention.causal': False})),
+    'embedding-gemma': ('gemma-embedding', dict(L=24, D=768, FF=1152, H=3, KV=1, HD=256, V=262144, tied=1, norms=POST,
+                                                qk='head', keys={'attention.sliding_window': 512})),
+    'modernbert-large': ('modern-bert', dict(L=28, D=1024, FF=2624, H=16, KV=16, HD=64, V=50368, tied=1, fused=1,
+                                             halves=1, keys={'attention.sliding_window': 128,
+                                                             'attention.causal': False})),
+    'kimi-linear-48b': ('kimi-linear', dict(
+        L=27, D=2304, FF=9216, H=32, KV=1, HD=0, V=163840, E=256, EU=8, EFF=1024, SHFF=1024, LEAD=1, bias='router',
+        KVL=512, QL=0, ROT=64, NOPE=128, VH=128, KDA=128, ATT=(3, 7, 11, 15, 19, 23, 26), CONV=4,
+        keys={'ssm.conv_kernel': 4, 'kda.head_dim': 128, 'expert_gating_func': 2, 'expert_weights_scale': 2.446,
+              'expert_shared_count': 1})),
+    'deepseek-v3.2': ('deepseek32', dict(
+        L=61, D=7168, FF=18432, H=128, KV=1, HD=0, V=129280, E=256, EU=8, EFF=2048, SHFF=2048, LEAD=3, QL=1536,
+        KVL=512, ROT=64, NOPE=128, VH=128, bias='router', INDEX=(64, 128),
+        keys={'attention.indexer.head_count': 64, 'attention.indexer.key_length': 128, 'attention.indexer.top_k': 2048,
+              'expert_weights_norm': True, 'expert_weights_scale': 2.5, 'expert_gating_func': 2,
+              'expert_shared_count': 1, 'expert_group_count': 8, 'expert_group_used_count': 4})),
+    'glm-5': ('glm-dsa', dict(
+        L=78, D=6144, FF=12288, H=64, KV=1, HD=0, V=154880, E=256, EU=8, EFF=2048, SHFF=2048, LEAD=3, QL=2048,
+        KVL=512, ROT=64, NOPE=192, VH=256, bias='router', INDEX=(32, 128),
+        keys={'attention.indexer.head_count': 32, 'attention.indexer.key_length': 128, 'attention.indexer.top_k': 2048,
+              'expert_weights_norm': True, 'expert_weights_scale': 2.5, 'expert_gating_func': 2,
+              'expert_shared_count': 1})),
+    'mistral4-small': ('mistral4', dict(
+        L=36, D=4096, FF=12288, H=32, KV=1, HD=0, V=131072, E=128, EU=4, EFF=2048, SHFF=2048, QL=1024, KVL=256,
+        ROT=64, NOPE=64, VH=128, keys={
+            'expert_weights_norm': True, 'expert_weights_scale': 1.0, 'expert_gating_func': 1,
+            'expert_shared_count': 1, 'attention.temperature_scale': 0.1, 'attention.temperature_length': 8192})),
     'mamba-2.8b': ('mamba', dict(L=64, D=2560, FF=0, H=0, KV=0, HD=0, V=50280, tied=1, norms=(),
                                  SSM=(4, 5120, 16, 160, 0), ATT=())),
     'jamba-1.5-mini': ('jamba', dict(L=32, D=4096, FF=14336, H=32, KV=8, HD=128, V=65536, E=16, EU=2, EFF=14336,
@@ -216,9 +254,11 @@ class Model:
     def keys(self):
         s, f, layers = self.s, self.file, range(self.s['L'])
         common_keys(f)
+        if 'types' in s:
+            f.pairs.append(f.string('tokenizer.ggml.token_type_count') + struct.pack('<II', 4, s['types']))
         for key, name in (('L', 'block_count'), ('D', 'embedding_length'), ('V', 'vocab_size')):
             f.number(name, s[key])
-        f.number('context_length', 131072)
+        f.number('context_length', s.get('places', 131072))
         if self.has('pattern'):
             f.numbers('feed_forward_length', [s['FF'] if self.feeds(i) else 0 for i in layers])
         else:
@@ -226,11 +266,20 @@ class Model:
         f.number('attention.head_count', s['H'])
         if ('ATT' in s and 'ssm_ba' not in s and self.arch != 'qwen35moe') or self.has('pattern'):
             f.numbers('attention.head_count_kv', [s['KV'] if self.attends(i) else 0 for i in layers])
-        else:
+        elif 'HDS' not in s:
             f.number('attention.head_count_kv', s['KV'])
         if s['HD']:
             f.number('attention.key_length', s['HD'])
             f.number('attention.value_length', s['HD'])
+        if 'KVL' in s:
+            f.number('attention.key_length', s['KVL'] + s['ROT'])
+            f.number('attention.value_length', s['KVL'])
+            f.number('attention.key_length_mla', s['NOPE'] + s['ROT'])
+            f.number('attention.value_length_mla', s['VH'])
+            f.number('attention.kv_lora_rank', s['KVL'])
+            f.number('rope.dimension_count', s['ROT'])
+            if s['QL']:
+                f.number('attention.q_lora_rank', s['QL'])
         for key, name in (('E', 'expert_count'), ('EU', 'expert_used_count'), ('EFF', 'expert_feed_forward_length'),
                           ('SHFF', 'expert_shared_feed_forward_length'), ('LEAD', 'leading_dense_block_count')):
             if self.has(key):
@@ -240,6 +289,10 @@ class Model:
                 f.number('ssm.' + name, value)
         for key, value in s['keys'].items():
             f.any(key, value)
+        if 'HDS' in s:
+            windows = [(i + 1) % 6 != 0 for i in layers]
+            f.numbers('attention.sliding_window_pattern', [int(w) for w in windows])
+            f.numbers('attention.head_count_kv', [s['KVS'] if w else s['KV'] for w in windows])
 
     def norm(self, name):
         self.vector(name + '.weight', self.s['D'])
@@ -249,11 +302,20 @@ class Model:
     def whole(self):
         s = self.s
         self.matrix('token_embd', s['D'], s['V'])
-        self.norm('token_embd_norm' if self.arch == 'lfm2moe' else 'output_norm')
+        if 'types' in s:
+            self.vector('token_types.weight', s['D'], s['types'])
+        if 'places' in s:
+            self.matrix('position_embd', s['D'], s['places'])
+        if 'types' in s or self.arch == 'modern-bert':
+            self.norm('token_embd_norm')
+        if 'types' not in s:
+            self.norm('token_embd_norm' if self.arch == 'lfm2moe' else 'output_norm')
         if not self.has('tied'):
             self.matrix('output', s['D'], s['V'])
         if 'head' in self.biased:
             self.vector('output.bias', s['V'])
+        if 'HDS' in s:
+            self.vector('rope_freqs.weight', s['HD'] // 2)
         if self.has('factors'):
             for name in ('long', 'short'):
                 self.vector(f'rope_factors_{name}.weight', s['HD'] // 2)
@@ -281,8 +343,10 @@ class Model:
         if self.has('SHFF'):
             self.feed_forward(b, s['SHFF'], '_shexp')
 
-    def attention(self, b):
+    def attention(self, b, i):
         s, heads, kv, size = self.s, self.s['H'], self.s['KV'], self.s['HD']
+        if 'HDS' in s and (i + 1) % 6 != 0:
+            kv, size = s['KVS'], s['HDS']
         widths = (('q', heads * size * (2 if self.arch == 'qwen35moe' else 1)), ('k', kv * size), ('v', kv * size))
         if self.has('fused'):
             self.matrix(b + 'attn_qkv', s['D'], (heads + 2 * kv) * size)
@@ -298,6 +362,42 @@ class Model:
         if self.has('qk'):
             for name, dims in zip('qk', shapes[s['qk']]):
                 self.vector(f'{b}attn_{name}_norm.weight', *dims)
+
+    def latent_attention(self, b):
+        s, heads = self.s, self.s['H']
+        width = heads * (s['NOPE'] + s['ROT'])
+        if s['QL']:
+            self.vector(b + 'attn_q_a_norm.weight', s['QL'])
+            self.matrix(b + 'attn_q_a', s['D'], s['QL'])
+            self.matrix(b + 'attn_q_b', s['QL'], width)
+        else:
+            self.matrix(b + 'attn_q', s['D'], width)
+        self.vector(b + 'attn_kv_a_norm.weight', s['KVL'])
+        self.matrix(b + 'attn_kv_a_mqa', s['D'], s['KVL'] + s['ROT'])
+        self.matrix(b + 'attn_k_b', s['NOPE'], s['KVL'], heads)
+        self.matrix(b + 'attn_v_b', s['KVL'], s['VH'], heads)
+        self.matrix(b + 'attn_output', heads * s['VH'], s['D'])
+        if 'INDEX' in s:
+            n, size = s['INDEX']
+            self.vector(b + 'indexer.k_norm.weight', size)
+            self.vector(b + 'indexer.k_norm.bias', size)
+            self.matrix(b + 'indexer.proj', s['D'], n)
+            self.matrix(b + 'indexer.attn_k', s['D'], size)
+            self.matrix(b + 'indexer.attn_q_b', s['QL'], n * size)
+
+    def kimi(self, b):
+        s, size, inner = self.s, self.s['KDA'], self.s['KDA'] * self.s['H']
+        for name in 'qkv':
+            self.matrix(f'{b}attn_{name}', s['D'], inner)
+            self.vector(f'{b}ssm_conv1d_{name}.weight', s['CONV'], 1, inner)
+        for name in 'fg':
+            self.matrix(f'{b}ssm_{name}_a', s['D'], size)
+            self.matrix(f'{b}ssm_{name}_b', size, inner)
+        self.matrix(b + 'ssm_beta', s['D'], s['H'])
+        self.vector(b + 'ssm_a', 1, s['H'])
+        self.vector(b + 'ssm_dt.bias', inner)
+        self.vector(b + 'ssm_norm.weight', size)
+        self.matrix(b + 'attn_output', inner, s['D'])
 
     def mamba(self, b):
         kernel, inner, state, rank, _ = self.s['SSM']
@@ -347,6 +447,8 @@ class Model:
     def recurrence(self, b):
         if self.has('LC'):
             self.short_convolution(b)
+        elif self.has('KDA'):
+            self.kimi(b)
         elif self.arch == 'qwen35moe':
             self.delta_net(b)
         elif self.arch in ('mamba', 'jamba'):
@@ -358,12 +460,18 @@ class Model:
         b = f'blk.{i}.'
         for name in (() if self.has('no_norm') else ('attn_norm',)) + tuple(self.s['norms']):
             self.norm(b + name)
-        if self.attends(i):
-            self.attention(b)
+        if self.attends(i) and 'KVL' in self.s:
+            self.latent_attention(b)
+        elif self.attends(i):
+            self.attention(b, i)
         elif self.recurs(i):
             self.recurrence(b)
         if self.feeds(i) and self.has_experts(i):
             self.experts(b)
+            if self.has('both'):
+                self.feed_forward(b, self.s['FF'])
+                self.vector(b + 'ffn_gate_inp.scale', self.s['D'])
+                self.vector(b + 'layer_output_scale.weight', 1)
         elif self.feeds(i):
             self.feed_forward(b, self.s['FF'])
 
@@ -389,6 +497,8 @@ def odd_model(arch, shape):
 def write(model, path):
     if model.arch == 'falcon-h1':  # these have no ending
         model.file.tensors = [(name.replace('ffn_norm.weight', 'ffn_norm'), *rest) for name, *rest in model.file.tensors]
+    if model.arch == 'modern-bert':  # the norm of the embeddings stands for the first one
+        model.file.tensors = [tensor for tensor in model.file.tensors if tensor[0] != 'blk.0.attn_norm.weight']
     model.file.write(path)
 
 
