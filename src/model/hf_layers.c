@@ -219,6 +219,13 @@ static int types_of_hybrid(struct layering *layering)
     return 0;
 }
 
+static int count_entry(void *to, size_t index, const struct mt_json_token *value)
+{
+    (void)value;
+    *(uint64_t *)to = index + 1;
+    return 0;
+}
+
 #define HYBRIDS                                                                                    \
     (MT_HF_MAMBA | MT_HF_MAMBA2 | MT_HF_LINEAR_ATTENTION | MT_HF_KIMI_DELTA |                      \
      MT_HF_SHORT_CONVOLUTION)
@@ -233,6 +240,11 @@ static int choose_types(struct layering *layering, struct mt_error *error)
         if (mt_hf_each(config, list, take_type, layering))
             return mt_hf_fail(config, list, MT_EFORMAT,
                               "a kind of layer that is not known in the list of layers", error);
+        uint64_t n = 0;
+        mt_hf_each(config, list, count_entry, &n);
+        if (n < layering->n)
+            return mt_hf_fail(config, list, MT_EFORMAT,
+                              "expected as many kinds of layers as num_hidden_layers says", error);
         return 0;
     }
     if (pattern->is_there && pattern->token.type == MT_JSON_STRING)
@@ -608,13 +620,6 @@ static void set_numbers(struct mt_model_description *description, const struct m
                 mt_hf_entry(config, MT_HF_rope_scaling, "mrope_section").is_there
             ? 4
             : 1;
-}
-
-static int count_entry(void *to, size_t index, const struct mt_json_token *value)
-{
-    (void)value;
-    *(uint64_t *)to = index + 1;
-    return 0;
 }
 
 static int count_layers(struct layering *layering, struct mt_error *error)

@@ -29,6 +29,7 @@ struct mt_sheet {
     char *flags;
     char *spills; /* why the verdict is not FITS, or NULL */
     char *cannot; /* why it is CANNOT whatever the totals say, or NULL */
+    int is_partial; /* something is not counted, so that nothing surely fits */
     struct mt_estimate_pool pool;
     int failed;
 };

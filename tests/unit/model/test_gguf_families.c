@@ -504,6 +504,7 @@ static void test_a_family_of_tomorrow_has_weights_and_a_guess(void **state)
 {
     (void)state;
     start("llama9", 2, 2048, 16, 4);
+    image_f16(&image, "blk.0.attn_q.weight", 2048, 2048);
     image_f16(&image, "blk.1.attn_q.weight", 2048, 2048);
     image_f16(&image, "output.weight", 2048, 100);
     done();
