@@ -346,7 +346,7 @@ static int recurs(const struct describing *g, uint64_t i, uint64_t interval,
 static void stop_attending(struct mt_model_layer *layer)
 {
     layer->attention = MT_ATTENTION_NONE;
-    layer->kv_heads = layer->key_size = layer->value_size = layer->window = 0;
+    layer->heads = layer->kv_heads = layer->key_size = layer->value_size = layer->window = 0;
 }
 
 static void set_recurrence(struct describing *g)

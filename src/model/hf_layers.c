@@ -5,6 +5,7 @@
 #include <memtally/tally.h>
 
 #include "base/error.h"
+#include "model/family_gguf.h"
 #include "model/hf_config.h"
 
 /* What a layer is, before it is known how large. */
@@ -590,6 +591,13 @@ static void set_recurrences(struct layering *layering)
             mt_hf_number(layering->config, MT_HF_conv_L_cache, 0);
 }
 
+/* Some families divide positions into sections also where config.json leaves out which. */
+static int has_sections(const struct mt_hf_config *config)
+{
+    const struct mt_family *family = mt_family_of_gguf(config->family->architecture);
+    return family && (family->traits & MT_FAMILY_SECTIONS);
+}
+
 static void set_numbers(struct mt_model_description *description, const struct mt_hf_config *config)
 {
     description->embedding_length =
@@ -616,7 +624,8 @@ static void set_numbers(struct mt_model_description *description, const struct m
     description->leading_dense_layers =
         MT_HF_FIRST(config, MT_HF_first_k_dense_replace, MT_HF_num_dense_layers);
     description->position_streams =
-        mt_hf_entry(config, MT_HF_rope_parameters, "mrope_section").is_there ||
+        has_sections(config) ||
+                mt_hf_entry(config, MT_HF_rope_parameters, "mrope_section").is_there ||
                 mt_hf_entry(config, MT_HF_rope_scaling, "mrope_section").is_there
             ? 4
             : 1;

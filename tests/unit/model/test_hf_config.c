@@ -318,6 +318,18 @@ static void test_layers_hold_all_weights_but_those_around_them(void **state)
     mt_model_close(model);
 }
 
+/* The class's default; published files name the sections, cut ones may not. */
+static void test_positions_of_qwen_3_5_have_sections(void **state)
+{
+    (void)state;
+    struct mt_model *model = must_open("{\"model_type\":\"qwen3_5_text\"}");
+    assert_int_equal(mt_model_describe(model)->position_streams, 4);
+    mt_model_close(model);
+    model = must_open("{\"model_type\":\"qwen3\"}");
+    assert_int_equal(mt_model_describe(model)->position_streams, 1);
+    mt_model_close(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,6 +343,7 @@ int main(void)
         cmocka_unit_test(test_null_keeps_a_default_away),
         cmocka_unit_test(test_configurations_that_cannot_be_are_refused),
         cmocka_unit_test(test_layers_hold_all_weights_but_those_around_them),
+        cmocka_unit_test(test_positions_of_qwen_3_5_have_sections),
     };
     return RUN_TESTS(tests);
 }
