@@ -183,6 +183,7 @@ struct mt_estimate {
 int mt_estimate_create(const struct mt_model *model, const struct mt_predict_settings *settings,
                        struct mt_estimate **estimate, struct mt_error *error);
 
+/* Frees an estimate and all that it owns. NULL is fine. */
 void mt_estimate_destroy(struct mt_estimate *estimate);
 
 enum mt_goal {
