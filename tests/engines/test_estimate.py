@@ -19,12 +19,11 @@ LINE = re.compile(r"(?P<buffer>\S+)\s+(?P<kind>model|KV|compute|output|RS) buffe
 CATEGORY = {"model": "weights", "KV": "kv_cache", "compute": "activations", "output": "activations", "RS": "recurrent_state"}
 
 
-def model(shape, kind, mode="--sparse", layers=None):
-    """A sample of a shape, with fewer layers where all of them would fill the page cache."""
+def model(shape, kind, mode="--sparse", smaller=()):
+    """A sample of a shape, with smaller numbers where it would fill the page cache."""
     path = os.path.join(SCRATCH.name, f"{shape}-{kind}{mode}.gguf")
     if not os.path.exists(path):
-        fewer = ["--layers", str(layers)] if layers else []
-        memtally.must("sample-model", shape, path, mode, "--type", kind, *fewer)
+        memtally.must("sample-model", shape, path, mode, "--type", kind, *smaller)
     return path
 
 
@@ -107,11 +106,11 @@ def test_windowed_layers():
 
 
 def test_latent_attention():
-    assert_as_logged(model("deepseek-v2-lite", "q8_0", layers=3), ["--context", "4096", "--sequences", "1"], ["-c", "4096", "-np", "1"])
+    assert_as_logged(model("deepseek-v2-lite", "q8_0", smaller=["--experts", "8"]), ["--context", "4096", "--sequences", "1"], ["-c", "4096", "-np", "1"])
 
 
 def test_experts():
-    assert_as_logged(model("qwen3-30b-a3b", "q8_0", layers=3), ["--context", "4096", "--sequences", "1"], ["-c", "4096", "-np", "1"])
+    assert_as_logged(model("qwen3-30b-a3b", "q8_0", smaller=["--layers", "3"]), ["--context", "4096", "--sequences", "1"], ["-c", "4096", "-np", "1"])
 
 
 def test_the_pasted_flags_make_the_server_hold_what_was_estimated():
