@@ -664,6 +664,9 @@ static int check_sizes(struct layering *layering, struct mt_error *error)
     if (attends && !layering->heads)
         return mt_hf_fail(config, MT_HF_num_attention_heads, MT_EFORMAT,
                           "expected num_attention_heads to be a number from 1 on", error);
+    if (attends && mt_hf_number(config, MT_HF_num_key_value_heads, 1) == 0)
+        return mt_hf_fail(config, MT_HF_num_key_value_heads, MT_EFORMAT,
+                          "expected num_key_value_heads to be a number from 1 on", error);
     if (attends && layering->kv_heads > layering->heads)
         return mt_hf_fail(config, MT_HF_num_key_value_heads, MT_EFORMAT,
                           "num_key_value_heads is more than num_attention_heads", error);

@@ -289,6 +289,8 @@ static void test_configurations_that_cannot_be_are_refused(void **state)
                    MT_EFORMAT, "as many kinds of layers");
     assert_refused("{\"model_type\":\"llama\",\"num_attention_heads\":0}", MT_EFORMAT,
                    "num_attention_heads");
+    assert_refused("{\"model_type\":\"llama\",\"num_key_value_heads\":0}", MT_EFORMAT,
+                   "num_key_value_heads");
     assert_refused("{\"model_type\":\"llama\",\"num_hidden_layers\":1000000}", MT_EFORMAT,
                    "num_hidden_layers");
     assert_refused("{\"model_type\":\"llama\",\"hidden_size\":18446744073709551615}", MT_ELIMIT,
