@@ -50,7 +50,9 @@ static const struct cli_option estimate_options[] = {
      .argument = "TOKENS",
      .most = 1u << 31,
      .offset = AT(context),
-     .help = "tokens of context; without it, what the engine takes by itself"},
+     .help =
+         "tokens of context; without it, what the engine takes by itself; of transformers, which "
+         "sets nothing aside, 4096"},
     NUMBER("batch", batch, "tokens that are handed over at a time"),
     NUMBER("ubatch", ubatch, "tokens that are computed at a time"),
     NUMBER("sequences", sequences, "sequences at a time (--parallel, --max-num-seqs)"),

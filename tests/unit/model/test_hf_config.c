@@ -49,7 +49,7 @@ static const struct published models[] = {
     {"Nemotron-H-56B-Base-8K", "nemotron_h", 56324350464, 10 * 8 * 256 * 2},
     {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nemotron_h", 31577940288, 6 * 2 * 256 * 2},
     {"mamba-130m-hf", "mamba", 129135360, 0},
-    {"bert-base-uncased", "bert", 109482240, 12 * 12 * 128 * 2},
+    {"bert-base-uncased", "bert", 109482240, 0}, /* sees the whole text at once */
     {"gpt2", "gpt2", 124439808, 12 * 12 * 128 * 2},
 };
 
