@@ -280,8 +280,12 @@ static int compare_sides(struct comparing *comparing, struct mt_error *error)
     mt_compare_settings_init(&settings);
     settings.basis = comparing->options->basis ? MT_BASIS_RESIDENT : MT_BASIS_RESERVED;
     settings.model = model_of(comparing);
-    settings.context_tokens = known_of(a->context_tokens, b->context_tokens);
-    settings.ubatch = known_of(a->ubatch, b->ubatch);
+    settings.context_tokens = a->context_tokens; /* what an estimate took says nothing of A */
+    settings.ubatch = a->ubatch;
+    if (!comparing->b->estimate) {
+        settings.context_tokens = known_of(a->context_tokens, b->context_tokens);
+        settings.ubatch = known_of(a->ubatch, b->ubatch);
+    }
     if (a->prompt_tokens != MT_UNKNOWN && a->generated_tokens != MT_UNKNOWN)
         settings.sequence_tokens = a->prompt_tokens + a->generated_tokens;
     int result = comparing->options->band
@@ -326,6 +330,10 @@ static void take_notes(struct comparing *comparing)
     const struct mt_component_difference *of = comparing->comparison->components;
     note_side(view, comparing->a, 1);
     note_side(view, comparing->b, 0);
+    if (comparing->b->estimate && comparing->a->settings.context_tokens == MT_UNKNOWN)
+        add_note(view, "A does not say its context and batches: the estimate is of what the engine "
+                       "takes by itself. 'memtally profile' keeps them; or compare with a file of "
+                       "'memtally estimate --json' made with them.");
     if (comparing->options->estimate && !comparing->options->engine && comparing->b->estimate &&
         !strchr(comparing->b->estimate->settings.engine, '@'))
         add_note(view, "The rules are not of the recorded version of the engine; name its build "

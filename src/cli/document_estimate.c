@@ -210,10 +210,12 @@ static void put_subtraction(const struct mt_estimate_pool *pool,
     cli_table_draw(&table, terminal, out);
 }
 
+/* Whether the pool is for anything: keys, values or states. */
 static int keeps_state(const struct mt_estimate *estimate)
 {
     for (size_t i = 0; i < estimate->tally.n_places; i++)
-        if (mt_tally_row_of(&estimate->tally.places[i], MT_CATEGORY_RECURRENT_STATE))
+        if (mt_tally_row_of(&estimate->tally.places[i], MT_CATEGORY_KV_CACHE) ||
+            mt_tally_row_of(&estimate->tally.places[i], MT_CATEGORY_RECURRENT_STATE))
             return 1;
     return 0;
 }

@@ -264,6 +264,23 @@ static void note_description(struct mt_sheet *sheet, const struct mt_model_descr
         mt_sheet_note(sheet, "%s", description->notes[i]);
 }
 
+/* A version that came after the tables is taken to be as the newest that they know. */
+static void note_version(struct mt_sheet *sheet, const struct mt_engine *engine)
+{
+    struct mt_engine newest;
+    if (mt_engine_find(engine->name, &newest, NULL) < 0)
+        return;
+    for (size_t i = 0; i < MT_ENGINE_VERSION_PARTS; i++) {
+        if (engine->version.parts[i] < newest.version.parts[i])
+            return;
+        if (engine->version.parts[i] == newest.version.parts[i])
+            continue;
+        mt_sheet_note(sheet, "The newest known version of %s is %s: its rules are taken.",
+                      engine->name, newest.version_text);
+        return;
+    }
+}
+
 static int fill(struct box *box, const struct mt_model *model,
                 const struct mt_predict_settings *settings, const struct mt_estimate_why *why,
                 struct mt_error *error)
@@ -288,6 +305,7 @@ static int fill(struct box *box, const struct mt_model *model,
                                            .settings = &box->estimate.settings,
                                            .engine = &box->engine};
     note_description(sheet, input.d);
+    note_version(sheet, &box->engine);
     result = predictor->predict(&input, sheet, error);
     if (result < 0)
         return result;

@@ -47,11 +47,26 @@ static int names(const char *path, const char *word)
     return path && strstr(path, word);
 }
 
+/* Whether a process of the recording is the program: its command begins with a path to it. */
+static int ran(const struct compare_loaded *recording, const char *program)
+{
+    const struct mt_tally *tally = recording->side.tally;
+    for (size_t i = 0; tally && i < tally->n_processes; i++) {
+        const char *command = tally->processes[i].command;
+        const char *found = command ? strstr(command, program) : NULL;
+        if (found && found < command + strcspn(command, " "))
+            return 1;
+    }
+    return 0;
+}
+
 static enum mt_program program_of(const struct compare_loaded *recording)
 {
     if (names(recording->engine_version, "node-llama-cpp"))
         return MT_PROGRAM_NODE;
-    return names(recording->engine_path, "llama-bench") ? MT_PROGRAM_BENCH : MT_PROGRAM_SERVER;
+    if (names(recording->engine_path, "llama-bench") || ran(recording, "llama-bench"))
+        return MT_PROGRAM_BENCH;
+    return MT_PROGRAM_SERVER;
 }
 
 static struct mt_predict_settings settings_of(const struct compare_loaded *recording,
