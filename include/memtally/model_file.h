@@ -214,6 +214,7 @@ struct mt_model;
 int mt_model_open(const char *path, const struct mt_model_files *files, struct mt_model **model,
                   struct mt_error *error);
 
+/* Frees a model and all that was borrowed from it. NULL is fine. */
 void mt_model_close(struct mt_model *model);
 
 /* Writes the path of the manifest that a name stands for in Ollama's store: "llama3.2:1b",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* memtally estimate: the tally of a model before it is loaded. */
+#include <malloc.h>
 #include <stdint.h>
 #include <unistd.h>
 
@@ -49,7 +50,9 @@ static const struct cli_option estimate_options[] = {
      .argument = "TOKENS",
      .most = 1u << 31,
      .offset = AT(context),
-     .help = "tokens of context; without it, what the engine takes by itself"},
+     .help =
+         "tokens of context; without it, what the engine takes by itself; of transformers, which "
+         "sets nothing aside, 4096"},
     NUMBER("batch", batch, "tokens that are handed over at a time"),
     NUMBER("ubatch", ubatch, "tokens that are computed at a time"),
     NUMBER("sequences", sequences, "sequences at a time (--parallel, --max-num-seqs)"),
@@ -222,6 +225,15 @@ static int fail(const struct mt_error *error)
     return code == CLI_EXIT_NO || error->code == MT_EUNSUPPORTED ? CLI_EXIT_USAGE : code;
 }
 
+/* A search makes an estimate a hundred times, each with some megabytes for a graph. Kept by the
+ * allocator and not given back in between, they save a third of the time. */
+static void keep_freed_memory(void)
+{
+    const int most_bytes = 1 << 26;
+    mallopt(M_MMAP_THRESHOLD, most_bytes);
+    mallopt(M_TRIM_THRESHOLD, most_bytes);
+}
+
 static int run_estimate(const struct cli_call *call)
 {
     const struct estimate_options *options = call->options;
@@ -229,6 +241,7 @@ static int run_estimate(const struct cli_call *call)
     struct mt_strbuf out = {0};
     struct mt_error error = {.offset = MT_NO_OFFSET};
     int code = CLI_EXIT_OK;
+    keep_freed_memory();
     if (estimate(call, &request, &out, &code, &error)) {
         code = fail(&error);
     } else {

@@ -116,13 +116,69 @@ static uint64_t used_at(const struct mt_predict_settings *settings, size_t place
     return settings->device_used ? settings->device_used[place - 1] : 0;
 }
 
+/* Whether two places hold the same, so that one table will do for both. */
+static int is_same(const struct cli_document *document, size_t a, size_t b)
+{
+    const struct mt_predict_settings *settings = &document->estimate->settings;
+    const struct mt_tally_place *one = &document->tally->places[a];
+    const struct mt_tally_place *other = &document->tally->places[b];
+    if (!a || !b || one->n_rows != other->n_rows || !one->n_rows ||
+        one->capacity_bytes != other->capacity_bytes ||
+        used_at(settings, a) != used_at(settings, b) ||
+        one->total_low_bytes != other->total_low_bytes ||
+        one->total_high_bytes != other->total_high_bytes)
+        return 0;
+    for (size_t i = 0; i < one->n_rows; i++)
+        if (!cli_estimate_rows_are_same(&one->rows[i], &other->rows[i]))
+            return 0;
+    return 1;
+}
+
+/* The places that are the same as `first`, as "gpu:0, gpu:2 to gpu:5"; returns their number. */
+static size_t name_places(const struct cli_document *document, size_t first, struct mt_strbuf *name)
+{
+    const struct mt_tally *tally = document->tally;
+    size_t n = 0;
+    for (size_t i = first; i < tally->n_places; i++) {
+        size_t last = i;
+        if (i > first && !is_same(document, first, i))
+            continue;
+        while (last + 1 < tally->n_places && is_same(document, first, last + 1))
+            last++;
+        mt_strbuf_printf(name, "%s%s", n ? ", " : "", tally->places[i].place);
+        if (last > i)
+            mt_strbuf_printf(name, "%s%s", last > i + 1 ? " to " : ", ", tally->places[last].place);
+        n += last - i + 1;
+        i = last;
+    }
+    return n;
+}
+
+static int is_shown_before(const struct cli_document *document, size_t place)
+{
+    for (size_t i = 1; i < place; i++)
+        if (is_same(document, i, place))
+            return 1;
+    return 0;
+}
+
 static void put_places(const struct cli_document *document, const struct cli_terminal *terminal,
                        struct mt_strbuf *out)
 {
     const struct mt_tally *tally = document->tally;
-    for (size_t i = 0; i < tally->n_places; i++)
-        cli_table_estimate_place(&tally->places[i], used_at(&document->estimate->settings, i),
-                                 terminal, out);
+    for (size_t i = 0; i < tally->n_places; i++) {
+        struct mt_strbuf names = {0};
+        char heading[32];
+        if (is_shown_before(document, i))
+            continue;
+        size_t n = name_places(document, i, &names);
+        snprintf(heading, sizeof heading, "each of %zu", n);
+        cli_table_estimate_place(&tally->places[i], n > 1 ? heading : tally->places[i].place,
+                                 used_at(&document->estimate->settings, i), terminal, out);
+        if (n > 1)
+            cli_table_fact(terminal, out, "devices", "%s", mt_strbuf_text(&names));
+        mt_strbuf_finish(&names);
+    }
 }
 
 static void add_step(struct mt_text_table *table, const char *name, int64_t bytes,
@@ -154,6 +210,14 @@ static void put_subtraction(const struct mt_estimate_pool *pool,
     cli_table_draw(&table, terminal, out);
 }
 
+static int keeps_state(const struct mt_estimate *estimate)
+{
+    for (size_t i = 0; i < estimate->tally.n_places; i++)
+        if (mt_tally_row_of(&estimate->tally.places[i], MT_CATEGORY_RECURRENT_STATE))
+            return 1;
+    return 0;
+}
+
 static void put_pool(const struct mt_estimate *estimate, const struct cli_terminal *terminal,
                      struct mt_strbuf *out)
 {
@@ -161,6 +225,10 @@ static void put_pool(const struct mt_estimate *estimate, const struct cli_termin
     char size[MT_SIZE_TEXT];
     if (!pool->present)
         return;
+    if (!pool->bytes_per_token && !keeps_state(estimate)) {
+        cli_table_fact(terminal, out, "pool", "none: the model keeps no keys and values");
+        return;
+    }
     put_subtraction(pool, terminal, out);
     cli_table_fact(terminal, out, "tokens",
                    "%" PRIu64 " (%" PRIu64 " to %" PRIu64 "), each %s in each device",

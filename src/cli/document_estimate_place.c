@@ -83,13 +83,31 @@ static void add_row(struct mt_text_table *table, const struct mt_tally_row *row)
         add_detail(table, &row->details[i]);
 }
 
-static void put_table(const struct mt_tally_place *place, const struct cli_terminal *terminal,
-                      struct mt_strbuf *out)
+static int is_same_detail(const struct mt_tally_detail *a, const struct mt_tally_detail *b)
+{
+    return !strcmp(a->name, b->name) && a->allocated_bytes == b->allocated_bytes &&
+           a->low_bytes == b->low_bytes && a->high_bytes == b->high_bytes &&
+           a->provenance == b->provenance &&
+           !strcmp(a->rule ? a->rule : "", b->rule ? b->rule : "");
+}
+
+int cli_estimate_rows_are_same(const struct mt_tally_row *a, const struct mt_tally_row *b)
+{
+    if (a->category != b->category || a->n_details != b->n_details ||
+        a->provenance != b->provenance)
+        return 0;
+    for (size_t i = 0; i < a->n_details; i++)
+        if (!is_same_detail(&a->details[i], &b->details[i]))
+            return 0;
+    return 1;
+}
+
+static void put_table(const struct mt_tally_place *place, const char *name,
+                      const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
     const struct mt_text_table_column columns[] = {
-        {place->place, MT_CELL_TEXT, 0}, {"bytes", MT_CELL_SIZE, 0},
-        {"band", MT_CELL_TEXT_RIGHT, 0}, {"how known", MT_CELL_TEXT, 2},
-        {"rule", MT_CELL_TEXT, 1},
+        {name, MT_CELL_TEXT, 0},        {"bytes", MT_CELL_SIZE, 0}, {"band", MT_CELL_TEXT_RIGHT, 0},
+        {"how known", MT_CELL_TEXT, 2}, {"rule", MT_CELL_TEXT, 1},
     };
     struct mt_text_table table;
     mt_text_table_init(&table, columns, 5, terminal->utf8);
@@ -178,11 +196,12 @@ static void put_equation(const struct mt_tally_place *place, uint64_t used_bytes
     mt_strbuf_finish(&text);
 }
 
-void cli_table_estimate_place(const struct mt_tally_place *place, uint64_t used_bytes,
-                              const struct cli_terminal *terminal, struct mt_strbuf *out)
+void cli_table_estimate_place(const struct mt_tally_place *place, const char *name,
+                              uint64_t used_bytes, const struct cli_terminal *terminal,
+                              struct mt_strbuf *out)
 {
     if (place->n_rows == 0)
         return;
-    put_table(place, terminal, out);
+    put_table(place, name, terminal, out);
     put_equation(place, used_bytes, terminal, out);
 }

@@ -22,8 +22,10 @@ void cli_json_estimate(const struct cli_document *document, struct mt_json *json
 void cli_csv_estimate(const struct cli_document *document, struct mt_strbuf *out);
 void cli_table_estimate(const struct cli_document *document, const struct cli_terminal *terminal,
                         struct mt_strbuf *out);
-void cli_table_estimate_place(const struct mt_tally_place *place, uint64_t used_bytes,
-                              const struct cli_terminal *terminal, struct mt_strbuf *out);
+void cli_table_estimate_place(const struct mt_tally_place *place, const char *name,
+                              uint64_t used_bytes, const struct cli_terminal *terminal,
+                              struct mt_strbuf *out);
+int cli_estimate_rows_are_same(const struct mt_tally_row *a, const struct mt_tally_row *b);
 
 /* Parts of the table. */
 void cli_table_notes(const struct cli_document *document, const struct cli_terminal *terminal,

@@ -12,6 +12,7 @@
 
 #define LAYERS_MAX MT_GGUF_ITEMS_MAX
 #define TYPES_MAX  64
+#define NUMBER_MAX UINT32_MAX
 
 /* What llama.cpp takes for Gemma 3n whatever the file says, and where it says nothing. */
 #define GEMMA3N_CACHES       20
@@ -29,6 +30,7 @@ struct describing {
     const struct mt_family *family; /* NULL where unknown */
     struct mt_model_layer *layers;
     uint64_t n_layers;
+    uint64_t n_beyond; /* tensors of layers that block_count does not count */
     struct mt_error *error;
     int code;
 };
@@ -53,7 +55,15 @@ static const struct mt_gguf_pair *find(const struct describing *g, const char *s
     return mt_gguf_find(&g->gguf->pairs, key);
 }
 
-/* The number under a key of the architecture, or `otherwise`. */
+static int fail_pair(struct describing *g, const struct mt_gguf_pair *pair, const char *what)
+{
+    if (!g->code)
+        g->code = mt_fail(g->error, MT_EFORMAT, pair->at, "%s: '%.80s' at byte %llu %s",
+                          g->gguf->pairs.path, pair->key, (unsigned long long)pair->at, what);
+    return g->code;
+}
+
+/* The number under a key of the architecture, or `otherwise`. Engines keep them in 32 bits. */
 static uint64_t number(struct describing *g, const char *suffix, uint64_t otherwise)
 {
     char key[192];
@@ -64,15 +74,9 @@ static uint64_t number(struct describing *g, const char *suffix, uint64_t otherw
     int found = mt_gguf_get(&g->gguf->pairs, key, &value, g->error);
     if (found < 0)
         g->code = found;
-    return found == 1 ? value : otherwise;
-}
-
-static int fail_pair(struct describing *g, const struct mt_gguf_pair *pair, const char *what)
-{
-    if (!g->code)
-        g->code = mt_fail(g->error, MT_EFORMAT, pair->at, "%s: '%.80s' at byte %llu %s",
-                          g->gguf->pairs.path, pair->key, (unsigned long long)pair->at, what);
-    return g->code;
+    if (found == 1 && value > NUMBER_MAX)
+        fail_pair(g, find(g, suffix), "is 2^32 or more, expected a number of 32 bits");
+    return found == 1 && !g->code ? value : otherwise;
 }
 
 /* The values under a key that gives one for all layers or one for each. */
@@ -101,6 +105,8 @@ static uint64_t at_layer(struct describing *g, const struct series *series, uint
     int64_t value = series->pair->items[layer];
     if (value < 0)
         fail_pair(g, series->pair, "holds a negative number");
+    else if ((uint64_t)value > NUMBER_MAX)
+        fail_pair(g, series->pair, "holds 2^32 or more, expected numbers of 32 bits");
     return value < 0 ? 0 : (uint64_t)value;
 }
 
@@ -340,7 +346,7 @@ static int recurs(const struct describing *g, uint64_t i, uint64_t interval,
 static void stop_attending(struct mt_model_layer *layer)
 {
     layer->attention = MT_ATTENTION_NONE;
-    layer->kv_heads = layer->key_size = layer->value_size = layer->window = 0;
+    layer->heads = layer->kv_heads = layer->key_size = layer->value_size = layer->window = 0;
 }
 
 static void set_recurrence(struct describing *g)
@@ -451,6 +457,8 @@ static void count_tensor(struct describing *g, const struct mt_gguf_record *reco
     d->weight_bytes += record->bytes;
     if (record->layer < g->n_layers)
         count_in_layer(g, record);
+    else if (record->layer != MT_GGUF_NO_LAYER)
+        g->n_beyond++;
     if (record->role == MT_TENSOR_OUTPUT)
         d->tied_output = 0;
     if (record->role == MT_TENSOR_TOKEN_EMBEDDING && d->vocabulary == 0)
@@ -534,6 +542,27 @@ static void set_experts(struct describing *g)
     }
 }
 
+/* What metadata and tensors do not agree on. */
+static void note_contradictions(struct describing *g)
+{
+    uint64_t n_empty = 0, n_sizeless = 0;
+    for (uint64_t i = 0; i < g->n_layers; i++) {
+        const struct mt_model_layer *layer = &g->layers[i];
+        int attends = layer->attention != MT_ATTENTION_NONE;
+        n_empty += attends && layer->weight_bytes == 0 && g->gguf->n != 0;
+        n_sizeless += attends && layer->key_size == 0;
+    }
+    if (n_sizeless)
+        note(g, "The size of heads is not known (attention.head_count is missing or 0): keys and "
+                "values are not counted.");
+    if (n_empty)
+        note(g, "Some layers that block_count counts have no tensors; they count with keys and "
+                "values.");
+    if (g->n_beyond && g->d->architecture)
+        note(g, "Some tensors are of layers that block_count does not count; they count as "
+                "weights, without keys and values.");
+}
+
 static void say_what_is_unknown(struct describing *g)
 {
     struct mt_model_description *d = g->d;
@@ -576,6 +605,7 @@ int mt_gguf_describe(struct mt_model *model, const struct mt_gguf *gguf, struct 
         set_rwkv(&g);
         share_caches(&g);
         set_experts(&g);
+        note_contradictions(&g);
     }
     say_what_is_unknown(&g);
     return g.code;

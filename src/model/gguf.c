@@ -20,6 +20,7 @@ struct split {
     uint64_t number; /* from 0 */
     uint64_t count;  /* 0 where the file is no part */
     uint64_t n_tensors;
+    uint64_t at; /* of split.no or split.count in its file; MT_NO_OFFSET without */
 };
 
 /* What the functions below share. */
@@ -94,6 +95,9 @@ static int read_split(const struct mt_gguf_pairs *pairs, struct split *split,
         code = mt_gguf_get(pairs, "split.tensors.count", &split->n_tensors, error);
     if (code < 0)
         return code;
+    const struct mt_gguf_pair *pair = mt_gguf_find(pairs, "split.no");
+    pair = pair ? pair : mt_gguf_find(pairs, "split.count");
+    split->at = pair ? pair->at : MT_NO_OFFSET;
     if (split->count <= 1) {
         split->count = 0;
         return 0;
@@ -227,7 +231,7 @@ static int open_part(const struct opening *o, const char *path, uint64_t number,
         return code;
     if (split.number == number && split.count == expected->count)
         return 0;
-    return mt_fail(o->error, MT_EFORMAT, MT_NO_OFFSET,
+    return mt_fail(o->error, MT_EFORMAT, split.at,
                    "%s: it says that it is part %llu of %llu, expected part %llu of %llu", name,
                    (unsigned long long)split.number + 1, (unsigned long long)split.count,
                    (unsigned long long)number + 1, (unsigned long long)expected->count);
@@ -252,7 +256,8 @@ static int read_split_model(struct opening *o, const char *path, const struct sp
     if (code)
         return code;
     if (split->n_tensors != 0 && split->n_tensors != o->gguf->n)
-        return mt_fail(o->error, MT_EFORMAT, MT_NO_OFFSET,
+        return mt_fail(o->error, MT_EFORMAT,
+                       mt_gguf_find(&o->gguf->pairs, "split.tensors.count")->at,
                        "%s: the parts have %zu tensors, split.tensors.count says %llu", path,
                        o->gguf->n, (unsigned long long)split->n_tensors);
     return 0;
@@ -271,6 +276,11 @@ int mt_gguf_read(struct mt_model *model, const struct mt_model_files *files, con
     int code = read_part(&o, path, source, &split);
     if (!code && split.count != 0)
         code = read_split_model(&o, path, &split);
+    else if (!code && split.n_tensors > o.gguf->n)
+        code = mt_model_note(model,
+                             "split.tensors.count says %llu tensors, the file has %zu: it may be "
+                             "one part of a model.",
+                             (unsigned long long)split.n_tensors, o.gguf->n);
     if (!code)
         code = mt_gguf_check_names(o.gguf, error);
     return code ? code : mt_gguf_describe(model, o.gguf, error);

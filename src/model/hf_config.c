@@ -343,6 +343,23 @@ static int tensors_of(struct mt_model *model, const struct mt_hf_config *config,
     return code ? code : mt_hf_sum(model, error);
 }
 
+/* What embeds text sees all of it at once and keeps nothing. The heads of keys were needed for the
+ * shapes of the weights. */
+static int forget_caches(struct mt_model *model)
+{
+    size_t n = model->description.n_layers;
+    struct mt_model_layer *layers = mt_arena_array(&model->arena, n, sizeof *layers);
+    if (!layers)
+        return MT_ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        layers[i] = model->description.layers[i];
+        layers[i].attention = MT_ATTENTION_NONE;
+        layers[i].kv_heads = layers[i].key_size = layers[i].value_size = layers[i].window = 0;
+    }
+    model->description.layers = layers;
+    return 0;
+}
+
 static int read_config(struct mt_model *model, struct mt_hf_config *config,
                        const struct mt_model_files *files, const char *path, size_t length,
                        struct mt_error *error)
@@ -354,7 +371,11 @@ static int read_config(struct mt_model *model, struct mt_hf_config *config,
     if (code)
         return mt_fail(error, code, MT_NO_OFFSET, "%s: out of memory", path);
     code = mt_hf_describe(model, config, error);
-    return code ? code : tensors_of(model, config, files, path, error);
+    if (!code)
+        code = tensors_of(model, config, files, path, error);
+    if (!code && model->description.is_embedder)
+        code = forget_caches(model);
+    return code;
 }
 
 int mt_hf_config_read(struct mt_model *model, const struct mt_model_files *files, const char *path,

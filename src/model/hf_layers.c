@@ -5,6 +5,7 @@
 #include <memtally/tally.h>
 
 #include "base/error.h"
+#include "model/family_gguf.h"
 #include "model/hf_config.h"
 
 /* What a layer is, before it is known how large. */
@@ -219,6 +220,13 @@ static int types_of_hybrid(struct layering *layering)
     return 0;
 }
 
+static int count_entry(void *to, size_t index, const struct mt_json_token *value)
+{
+    (void)value;
+    *(uint64_t *)to = index + 1;
+    return 0;
+}
+
 #define HYBRIDS                                                                                    \
     (MT_HF_MAMBA | MT_HF_MAMBA2 | MT_HF_LINEAR_ATTENTION | MT_HF_KIMI_DELTA |                      \
      MT_HF_SHORT_CONVOLUTION)
@@ -233,6 +241,11 @@ static int choose_types(struct layering *layering, struct mt_error *error)
         if (mt_hf_each(config, list, take_type, layering))
             return mt_hf_fail(config, list, MT_EFORMAT,
                               "a kind of layer that is not known in the list of layers", error);
+        uint64_t n = 0;
+        mt_hf_each(config, list, count_entry, &n);
+        if (n < layering->n)
+            return mt_hf_fail(config, list, MT_EFORMAT,
+                              "expected as many kinds of layers as num_hidden_layers says", error);
         return 0;
     }
     if (pattern->is_there && pattern->token.type == MT_JSON_STRING)
@@ -578,6 +591,13 @@ static void set_recurrences(struct layering *layering)
             mt_hf_number(layering->config, MT_HF_conv_L_cache, 0);
 }
 
+/* Some families divide positions into sections also where config.json leaves out which. */
+static int has_sections(const struct mt_hf_config *config)
+{
+    const struct mt_family *family = mt_family_of_gguf(config->family->architecture);
+    return family && (family->traits & MT_FAMILY_SECTIONS);
+}
+
 static void set_numbers(struct mt_model_description *description, const struct mt_hf_config *config)
 {
     description->embedding_length =
@@ -604,17 +624,11 @@ static void set_numbers(struct mt_model_description *description, const struct m
     description->leading_dense_layers =
         MT_HF_FIRST(config, MT_HF_first_k_dense_replace, MT_HF_num_dense_layers);
     description->position_streams =
-        mt_hf_entry(config, MT_HF_rope_parameters, "mrope_section").is_there ||
+        has_sections(config) ||
+                mt_hf_entry(config, MT_HF_rope_parameters, "mrope_section").is_there ||
                 mt_hf_entry(config, MT_HF_rope_scaling, "mrope_section").is_there
             ? 4
             : 1;
-}
-
-static int count_entry(void *to, size_t index, const struct mt_json_token *value)
-{
-    (void)value;
-    *(uint64_t *)to = index + 1;
-    return 0;
 }
 
 static int count_layers(struct layering *layering, struct mt_error *error)
@@ -650,6 +664,9 @@ static int check_sizes(struct layering *layering, struct mt_error *error)
     if (attends && !layering->heads)
         return mt_hf_fail(config, MT_HF_num_attention_heads, MT_EFORMAT,
                           "expected num_attention_heads to be a number from 1 on", error);
+    if (attends && mt_hf_number(config, MT_HF_num_key_value_heads, 1) == 0)
+        return mt_hf_fail(config, MT_HF_num_key_value_heads, MT_EFORMAT,
+                          "expected num_key_value_heads to be a number from 1 on", error);
     if (attends && layering->kv_heads > layering->heads)
         return mt_hf_fail(config, MT_HF_num_key_value_heads, MT_EFORMAT,
                           "num_key_value_heads is more than num_attention_heads", error);

@@ -327,7 +327,8 @@ static void add_outputs(struct mt_hf_build *build)
         mt_hf_linear(build, "pooler.dense", d->embedding_length, d->embedding_length, 1);
     if (!d->tied_output && !d->is_embedder)
         mt_hf_linear(build, "lm_head", d->vocabulary, d->embedding_length,
-                     mt_hf_trait(build, MT_HF_OUTPUT_BIAS));
+                     mt_hf_trait(build, MT_HF_OUTPUT_BIAS) ||
+                         mt_hf_number(build->config, MT_HF_lm_head_bias, 0));
 }
 
 static void add_all(struct mt_hf_build *build)

@@ -230,13 +230,26 @@ int mt_ollama_manifest_path(const char *store, const char *name, char *path, siz
 }
 
 /* The argument of the line that begins with FROM, in any case of letters. */
+/* Whether a text between three quotes begins or ends in a line, and not both. */
+static int has_odd_quotes(const char *line, const char *stop)
+{
+    int odd = 0;
+    while ((line = memmem(line, (size_t)(stop - line), "\"\"\"", 3)) != NULL) {
+        line += 3;
+        odd = !odd;
+    }
+    return odd;
+}
+
 int mt_ollama_modelfile_from(const char *text, size_t length, char *from, size_t size)
 {
     const char *end = text + length;
+    int is_quoted = 0; /* within a text of several lines, which stands between three quotes */
     for (const char *line = text; line < end;) {
         const char *stop = memchr(line, '\n', (size_t)(end - line));
         stop = stop ? stop : end;
-        const char *at = line;
+        const char *at = is_quoted ? stop : line;
+        is_quoted ^= has_odd_quotes(line, stop);
         while (at < stop && (*at == ' ' || *at == '\t'))
             at++;
         if (stop - at > 5 && strncasecmp(at, "from", 4) == 0 && (at[4] == ' ' || at[4] == '\t')) {

@@ -22,9 +22,16 @@ static int holds(const char *bytes, size_t length, const char *word)
     return memmem(bytes, length, word, strlen(word)) != NULL;
 }
 
-static reader *json_reader(const char *bytes, size_t length)
+static int is_index(const char *path)
 {
-    if (holds(bytes, length, "\"weight_map\""))
+    static const char ending[] = ".safetensors.index.json";
+    size_t length = strlen(path);
+    return length >= sizeof ending - 1 && strcmp(path + length - (sizeof ending - 1), ending) == 0;
+}
+
+static reader *json_reader(const char *path, const char *bytes, size_t length)
+{
+    if (holds(bytes, length, "\"weight_map\"") || is_index(path))
         return mt_safetensors_read;
     if (holds(bytes, length, "\"schemaVersion\"") && holds(bytes, length, "\"layers\""))
         return mt_ollama_manifest_read;
@@ -32,7 +39,7 @@ static reader *json_reader(const char *bytes, size_t length)
 }
 
 /* The reader for a file that begins with these bytes, or NULL. */
-static reader *find_reader(const char *bytes, size_t length)
+static reader *find_reader(const char *path, const char *bytes, size_t length)
 {
     if (length >= 4 && memcmp(bytes, "GGUF", 4) == 0)
         return mt_gguf_read;
@@ -41,7 +48,7 @@ static reader *find_reader(const char *bytes, size_t length)
     size_t at = length >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     at += strspn(bytes + at, " \t\r\n");
     if (at < length && bytes[at] == '{')
-        return json_reader(bytes, length);
+        return json_reader(path, bytes, length);
     return NULL;
 }
 
@@ -73,7 +80,7 @@ static int read_source(struct mt_model *model, const struct mt_model_files *file
     if (code)
         return code;
     bytes[length] = '\0';
-    reader *read = find_reader(bytes, length);
+    reader *read = find_reader(path, bytes, length);
     return read ? read(model, files, path, source, error)
                 : fail_unknown(path, bytes, length, error);
 }

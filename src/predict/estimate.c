@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Making an estimate: the engine's predictor writes a sheet, and the sheet becomes a tally. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -248,6 +249,11 @@ static int close_sheet(struct box *box, const struct mt_model_description *descr
                                        reason, REASON_BYTES);
     estimate->verdict = mt_fit_pool(&estimate->pool, estimate->settings.context_tokens,
                                     estimate->verdict, reason, REASON_BYTES);
+    if (sheet->is_partial && estimate->verdict == MT_VERDICT_FITS) {
+        snprintf(reason, REASON_BYTES,
+                 "what is counted fits, but not all is counted: see the notes");
+        estimate->verdict = MT_VERDICT_TIGHT;
+    }
     estimate->reason = *reason ? reason : NULL;
     return 0;
 }

@@ -208,8 +208,9 @@ int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
 {
     struct mt_compute_buffer buffers[MT_GRAPH_DEVICES_MAX + 1];
     if (!is_sane(plan)) {
-        mt_sheet_note(sheet, "Compute buffers are not counted: there is no plan of such a model's "
-                             "graph.");
+        mt_sheet_uncounted(sheet,
+                           "Compute buffers are not counted: there is no plan of such a model's "
+                           "graph.");
         return 0;
     }
     int result = mt_llama_compute_buffers(plan, buffers, error);

@@ -129,6 +129,12 @@ static void remember(struct mt_sheet *sheet, char **reason, const char *format, 
         *reason = text;
 }
 
+void mt_sheet_uncounted(struct mt_sheet *sheet, const char *sentence)
+{
+    mt_sheet_note(sheet, "%s", sentence);
+    sheet->is_partial = 1;
+}
+
 void mt_sheet_spills(struct mt_sheet *sheet, const char *format, ...)
 {
     va_list arguments;

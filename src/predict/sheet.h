@@ -46,6 +46,9 @@ struct mt_estimate_pool *mt_sheet_pool(struct mt_sheet *sheet);
 /* Something meant for a device went to the host: the verdict is SPILLS where it would be FITS. */
 void mt_sheet_spills(struct mt_sheet *sheet, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* A note that something which takes memory is not on the sheet: the verdict is TIGHT where it would
+ * be FITS. */
+void mt_sheet_uncounted(struct mt_sheet *sheet, const char *sentence);
 /* Bounds the total of a place where terms make up for each other, as a pool does that takes what is
  * left; otherwise the total's bounds are the sums of the terms'. */
 void mt_sheet_bound(struct mt_sheet *sheet, int place, uint64_t low_bytes, uint64_t high_bytes);

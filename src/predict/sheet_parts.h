@@ -27,8 +27,9 @@ struct mt_sheet {
     struct mt_sheet_bounds *bounds; /* of totals */
     size_t n_bounds;
     char *flags;
-    char *spills; /* why the verdict is not FITS, or NULL */
-    char *cannot; /* why it is CANNOT whatever the totals say, or NULL */
+    char *spills;   /* why the verdict is not FITS, or NULL */
+    char *cannot;   /* why it is CANNOT whatever the totals say, or NULL */
+    int is_partial; /* something is not counted, so that nothing surely fits */
     struct mt_estimate_pool pool;
     int failed;
 };

@@ -243,8 +243,6 @@ static int guess_device(struct query *query)
 static int prepare_device(struct query *query)
 {
     struct mt_predict_settings *settings = &query->settings;
-    if (!settings->n_devices)
-        settings->n_devices = 1;
     query->device_bytes = calloc(settings->n_devices, sizeof *query->device_bytes);
     if (!query->device_bytes)
         return mt_fail(query->error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
@@ -254,14 +252,28 @@ static int prepare_device(struct query *query)
     return guess_device(query);
 }
 
+/* Where nothing says how many layers go to devices, all do; also where the engine by itself would
+ * leave them all on the host. */
+static void prepare_layers(struct mt_predict_settings *settings, const struct mt_engine *engine)
+{
+    if (settings->has_gpu_layers || !settings->n_devices ||
+        !mt_engine_has(engine, "flag", "gpu_layers"))
+        return;
+    settings->has_gpu_layers = 1;
+    settings->gpu_layers = MT_ALL;
+}
+
 static int prepare(struct query *query)
 {
-    const struct mt_predict_settings *settings = &query->settings;
+    struct mt_predict_settings *settings = &query->settings;
     struct mt_engine engine;
     int result =
         mt_engine_find(settings->engine ? settings->engine : "llama.cpp", &engine, query->error);
     if (result < 0)
         return result;
+    if (query->goal == MT_GOAL_SMALLEST_DEVICE && !settings->n_devices)
+        settings->n_devices = 1;
+    prepare_layers(settings, &engine);
     if (query->goal == MT_GOAL_SMALLEST_DEVICE)
         return prepare_device(query);
     if (!settings->n_devices && !settings->host_bytes)

@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "predict/torch_place.h"
 
+#define OPEN_CONTEXT 4096 /* tokens of a text whose length is not said */
+
 /* The run: tokens of a prompt that go through at once, and what each element takes. */
 struct run {
     const struct mt_predict_input *in;
@@ -47,8 +49,11 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "%s does not know shares of devices; the nearest is max_memory",
                        engine->name);
-    if (!settings->context_tokens)
-        settings->context_tokens = d->context_length ? d->context_length : 2048;
+    if (!settings
+             ->context_tokens) /* the cache grows with the text: nothing is set aside for more */
+        settings->context_tokens = d->context_length && d->context_length < OPEN_CONTEXT
+                                       ? d->context_length
+                                       : OPEN_CONTEXT;
     if (!settings->sequences)
         settings->sequences = 1;
     if (!settings->batch || settings->batch > settings->context_tokens)

@@ -29,5 +29,6 @@ try model.gguf --kv-type q9_0
 try model.gguf other.gguf
 try missing.gguf
 try https://example.org/model.gguf
+try file:///model.gguf --remote
 try org/model
 try ''

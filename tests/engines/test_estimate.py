@@ -19,10 +19,11 @@ LINE = re.compile(r"(?P<buffer>\S+)\s+(?P<kind>model|KV|compute|output|RS) buffe
 CATEGORY = {"model": "weights", "KV": "kv_cache", "compute": "activations", "output": "activations", "RS": "recurrent_state"}
 
 
-def model(shape, kind, mode="--sparse"):
+def model(shape, kind, mode="--sparse", smaller=()):
+    """A sample of a shape, with smaller numbers where it would fill the page cache."""
     path = os.path.join(SCRATCH.name, f"{shape}-{kind}{mode}.gguf")
     if not os.path.exists(path):
-        memtally.must("sample-model", shape, path, mode, "--type", kind)
+        memtally.must("sample-model", shape, path, mode, "--type", kind, *smaller)
     return path
 
 
@@ -45,6 +46,8 @@ def server_log(path, *flags):
         server.stdout.close()
     text = text.decode(errors="replace")
     assert "listening" in text, text[-2000:]
+    if "AMX" in text[text.index("load_tensors:"):]:
+        raise tap.Skip("this processor's weights have a layout of their own (AMX), which is not planned")
     return text[text.index("load_tensors:"):]
 
 
@@ -92,22 +95,22 @@ def test_a_quantised_cache_and_large_batches():
 
 
 def test_without_flash_attention():
-    assert_as_logged(model("llama-3.2-1b", "q4_k"), ["--context", "4096", "--sequences", "2", "--flash-attn", "off"],
+    assert_as_logged(model("llama-3.2-1b", "q8_0"), ["--context", "4096", "--sequences", "2", "--flash-attn", "off"],
                      ["-c", "4096", "-np", "2", "-fa", "off"])
 
 
 def test_windowed_layers():
-    path = model("gemma-3-1b", "q4_k")
+    path = model("gemma-3-1b", "q8_0")
     assert_as_logged(path, ["--context", "16384", "--sequences", "1"], ["-c", "16384", "-np", "1"])
     assert_as_logged(path, ["--context", "16384", "--sequences", "1", "--swa-full"], ["-c", "16384", "-np", "1", "--swa-full"])
 
 
 def test_latent_attention():
-    assert_as_logged(model("deepseek-v2-lite", "q4_k"), ["--context", "4096", "--sequences", "1"], ["-c", "4096", "-np", "1"])
+    assert_as_logged(model("deepseek-v2-lite", "q8_0", smaller=["--experts", "8"]), ["--context", "4096", "--sequences", "1"], ["-c", "4096", "-np", "1"])
 
 
 def test_experts():
-    assert_as_logged(model("qwen3-30b-a3b", "q4_k"), ["--context", "4096", "--sequences", "1"], ["-c", "4096", "-np", "1"])
+    assert_as_logged(model("qwen3-30b-a3b", "q8_0", smaller=["--layers", "3"]), ["--context", "4096", "--sequences", "1"], ["-c", "4096", "-np", "1"])
 
 
 def test_the_pasted_flags_make_the_server_hold_what_was_estimated():

@@ -124,7 +124,8 @@ def test_the_map_names_the_rooms_that_there_are():
 def test_a_format_that_is_described_wrongly_is_found():
     tree = {}
     for path in ("docs/FORMATS.md", "src/recording/format.h", "include/memtally/category.h", "src/cli/document_json.c",
-                 "src/cli/document_profiler.c", "src/cli/document_csv.c"):
+                 "src/cli/document_estimate_json.c", "src/cli/document_profiler.c", "src/cli/document_csv.c",
+                 "src/cli/compare/output.c"):
         with open(f"{ROOT}/{path}", encoding="utf-8") as file:
             tree[path] = file.read()
 

@@ -124,6 +124,9 @@ int estimate_open_model(const char *name, int remote, struct mt_model **model,
         return open_ollama(name + sizeof ollama - 1, model, error);
     if (cli_remote_is_name(name) && remote)
         return open_remote(name, model, error);
+    if (strstr(name, "://") && !cli_remote_is_name(name))
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "estimate: '%.200s' cannot be read; expected an https URL", name);
     if (strstr(name, "://"))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "estimate: '%.200s' is read over the network only with --remote", name);

@@ -313,6 +313,8 @@ static void test_qwen_3_6_attends_in_every_fourth_layer(void **state)
     assert_layers("dddG");
     assert_heads(3, 4, 256, 256);
     assert_heads(0, 0, 0, 0);
+    assert_int_equal(d->layers[0].heads, 0);
+    assert_int_equal(d->layers[3].heads, 24);
     assert_int_equal(d->position_streams, 4);
     /* 16 layers of 2 * 4 heads of 256 numbers of 2 bytes: 65,536 bytes for each token. */
     uint64_t bytes = 0;
@@ -504,6 +506,7 @@ static void test_a_family_of_tomorrow_has_weights_and_a_guess(void **state)
 {
     (void)state;
     start("llama9", 2, 2048, 16, 4);
+    image_f16(&image, "blk.0.attn_q.weight", 2048, 2048);
     image_f16(&image, "blk.1.attn_q.weight", 2048, 2048);
     image_f16(&image, "output.weight", 2048, 100);
     done();

@@ -485,6 +485,56 @@ static void test_zero_heads_divide_nothing(void **state)
     mt_model_close(model);
 }
 
+/* Engines keep these numbers in 32 bits. */
+static void test_numbers_of_more_than_32_bits_are_refused(void **state)
+{
+    (void)state;
+    image_architecture(&image, "llama");
+    uint64_t at = tensors_at();
+    image_key(&image, ".embedding_length", IMAGE_U64);
+    image_number(&image, &image.pairs, UINT64_C(1) << 32, 8);
+    image.next_offset = 64;
+    assert_sealed_refused(MT_EFORMAT, at, "expected a number of 32 bits");
+}
+
+static int has_note(const struct mt_model_description *d, const char *words)
+{
+    for (size_t i = 0; i < d->n_notes; i++)
+        if (strstr(d->notes[i], words))
+            return 1;
+    return 0;
+}
+
+static void test_keys_and_values_of_heads_without_a_size_are_said_not_to_count(void **state)
+{
+    (void)state;
+    image_architecture(&image, "llama");
+    image_u32(&image, ".block_count", 1);
+    image_u32(&image, ".embedding_length", 512);
+    image_u32(&image, ".attention.head_count", 0);
+    image_u32(&image, ".attention.head_count_kv", 2);
+    struct mt_model *model = open_image();
+    assert_true(has_note(mt_model_describe(model), "keys and values are not counted"));
+    mt_model_close(model);
+}
+
+static void test_layers_and_tensors_that_do_not_agree_are_noted(void **state)
+{
+    (void)state;
+    image_architecture(&image, "llama");
+    image_u32(&image, ".block_count", 2);
+    image_u32(&image, ".embedding_length", 512);
+    image_u32(&image, ".attention.head_count", 8);
+    image_f16(&image, "blk.0.attn_q.weight", 512, 512);
+    image_f16(&image, "blk.2.attn_q.weight", 512, 512);
+    struct mt_model *model = open_image();
+    const struct mt_model_description *d = mt_model_describe(model);
+    assert_true(has_note(d, "have no tensors"));
+    assert_true(has_note(d, "block_count does not count"));
+    assert_int_equal(d->weight_bytes, 2 * 512 * 512 * 2);
+    mt_model_close(model);
+}
+
 static void test_a_file_without_an_architecture_still_has_tensors(void **state)
 {
     (void)state;
@@ -557,6 +607,9 @@ int main(void)
         TEST(test_counts_that_are_negative_or_no_numbers_are_refused),
         TEST(test_more_layers_than_a_model_has_are_refused),
         TEST(test_zero_heads_divide_nothing),
+        TEST(test_numbers_of_more_than_32_bits_are_refused),
+        TEST(test_keys_and_values_of_heads_without_a_size_are_said_not_to_count),
+        TEST(test_layers_and_tensors_that_do_not_agree_are_noted),
         TEST(test_a_file_without_an_architecture_still_has_tensors),
         TEST(test_a_header_that_runs_into_a_hole_ends_soon),
         TEST(test_a_vocabulary_that_runs_into_a_hole_ends_soon),

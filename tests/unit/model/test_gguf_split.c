@@ -90,6 +90,36 @@ static void assert_refused(const char *path, int code, const char *words)
     assert_int_equal(memory.open_sources, 0);
 }
 
+/* The pairs of a part other than the first begin with split.no. */
+static void test_a_wrong_part_is_refused_at_its_number(void **state)
+{
+    (void)state;
+    struct mt_model *model = NULL;
+    struct mt_error error = {0};
+    image_finish(&images[1]);
+    image_init(&images[1]);
+    put_split(&images[1], 2, 3, 3);
+    image_seal(&images[1]);
+    files[1] = image_file(&images[1], names[1]);
+    assert_int_equal(mt_model_open(names[0], &table, &model, &error), MT_EFORMAT);
+    assert_int_equal(error.offset, 24);
+}
+
+static void test_a_part_that_says_it_is_alone_is_noted(void **state)
+{
+    (void)state;
+    struct mt_model *model = NULL;
+    image_finish(&images[0]);
+    image_init(&images[0]);
+    put_split(&images[0], 0, 1, 3);
+    image_f16(&images[0], "t0", 64, 1);
+    image_seal(&images[0]);
+    files[0] = image_file(&images[0], names[0]);
+    assert_int_equal(mt_model_open(names[0], &table, &model, NULL), 0);
+    assert_non_null(strstr(mt_model_describe(model)->notes[0], "says 3 tensors, the file has 1"));
+    mt_model_close(model);
+}
+
 static void test_a_missing_part_is_named(void **state)
 {
     (void)state;
@@ -164,6 +194,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_any_part_opens_the_whole_model),
+        TEST(test_a_wrong_part_is_refused_at_its_number),
+        TEST(test_a_part_that_says_it_is_alone_is_noted),
         TEST(test_a_missing_part_is_named),
         TEST(test_a_part_under_another_name_is_refused),
         TEST(test_parts_in_a_circle_are_refused),

@@ -44,11 +44,12 @@ static const struct published models[] = {
     {"MiniMax-M2.7", "minimax-m2", 228689764864, 62 * 8 * 256 * 2},
     {"MiMo-V2-Flash", "mimo2", 308778780864, (9 * 4 + 39 * 8) * (192 + 128) * 2},
     {"Phi-3-mini-4k-instruct", "phi3", 3821079552, 32 * 32 * 192 * 2},
+    {"Phi-3.5-MoE-instruct", "phimoe", 41873153344, 32 * 8 * 256 * 2},
     {"Jamba-v0.1", "jamba", 51570323328, 4 * 8 * 256 * 2},
     {"Nemotron-H-56B-Base-8K", "nemotron_h", 56324350464, 10 * 8 * 256 * 2},
     {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nemotron_h", 31577940288, 6 * 2 * 256 * 2},
     {"mamba-130m-hf", "mamba", 129135360, 0},
-    {"bert-base-uncased", "bert", 109482240, 12 * 12 * 128 * 2},
+    {"bert-base-uncased", "bert", 109482240, 0}, /* sees the whole text at once */
     {"gpt2", "gpt2", 124439808, 12 * 12 * 128 * 2},
 };
 
@@ -283,8 +284,13 @@ static void test_null_keeps_a_default_away(void **state)
 static void test_configurations_that_cannot_be_are_refused(void **state)
 {
     (void)state;
+    assert_refused("{\"model_type\":\"qwen3\",\"num_hidden_layers\":3,\"layer_types\":"
+                   "[\"full_attention\",\"full_attention\"]}",
+                   MT_EFORMAT, "as many kinds of layers");
     assert_refused("{\"model_type\":\"llama\",\"num_attention_heads\":0}", MT_EFORMAT,
                    "num_attention_heads");
+    assert_refused("{\"model_type\":\"llama\",\"num_key_value_heads\":0}", MT_EFORMAT,
+                   "num_key_value_heads");
     assert_refused("{\"model_type\":\"llama\",\"num_hidden_layers\":1000000}", MT_EFORMAT,
                    "num_hidden_layers");
     assert_refused("{\"model_type\":\"llama\",\"hidden_size\":18446744073709551615}", MT_ELIMIT,
@@ -314,6 +320,18 @@ static void test_layers_hold_all_weights_but_those_around_them(void **state)
     mt_model_close(model);
 }
 
+/* The class's default; published files name the sections, cut ones may not. */
+static void test_positions_of_qwen_3_5_have_sections(void **state)
+{
+    (void)state;
+    struct mt_model *model = must_open("{\"model_type\":\"qwen3_5_text\"}");
+    assert_int_equal(mt_model_describe(model)->position_streams, 4);
+    mt_model_close(model);
+    model = must_open("{\"model_type\":\"qwen3\"}");
+    assert_int_equal(mt_model_describe(model)->position_streams, 1);
+    mt_model_close(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -327,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_null_keeps_a_default_away),
         cmocka_unit_test(test_configurations_that_cannot_be_are_refused),
         cmocka_unit_test(test_layers_hold_all_weights_but_those_around_them),
+        cmocka_unit_test(test_positions_of_qwen_3_5_have_sections),
     };
     return RUN_TESTS(tests);
 }

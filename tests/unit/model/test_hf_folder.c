@@ -246,6 +246,8 @@ static void test_the_from_line_of_a_modelfile(void **state)
     assert_from("FROMAGE brie\n", MT_ENOTFOUND, "");
     assert_from("FROM   \n", MT_EFORMAT, "");
     assert_from("FROM a-name-that-is-longer-than-what-there-is-room-for\n", MT_EFORMAT, "");
+    assert_from("SYSTEM \"\"\"\nFROM here\n\"\"\"\nFROM there\n", 0, "there");
+    assert_from("SYSTEM \"\"\"one line\"\"\"\nFROM here\n", 0, "here");
     assert_from("", MT_ENOTFOUND, "");
 }
 

@@ -273,6 +273,13 @@ static void assert_place_refused(const char *place)
     memset(files, 0, sizeof files);
 }
 
+static void test_an_index_that_places_nothing_is_refused(void **state)
+{
+    (void)state;
+    add_text("d/model.safetensors.index.json", "{\"metadata\":{}}");
+    assert_refused("d/model.safetensors.index.json", MT_EFORMAT, 0, "expected a weight_map");
+}
+
 static void test_shards_lie_beside_their_index(void **state)
 {
     (void)state;
@@ -332,6 +339,7 @@ int main(void)
         TEST(test_lengths_of_headers_are_checked),
         TEST(test_shards_make_one_model),
         TEST(test_a_missing_shard_is_named),
+        TEST(test_an_index_that_places_nothing_is_refused),
         TEST(test_shards_lie_beside_their_index),
         TEST(test_an_index_that_names_itself_is_no_shard),
         TEST(test_a_config_beside_them_describes_the_layers),

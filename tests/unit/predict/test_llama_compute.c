@@ -192,6 +192,7 @@ static void expect_no_compute(const struct hand_model *hand)
     for (size_t i = 0; i < estimate->n_terms; i++)
         assert_null(strstr(estimate->terms[i].rule, "compute_buffer"));
     assert_true(estimate->tally.n_notes > 0);
+    assert_int_not_equal(estimate->verdict, MT_VERDICT_FITS);
     mt_estimate_destroy(estimate);
 }
 
@@ -211,6 +212,18 @@ static void test_shapes_that_no_model_has_are_not_planned(void **state)
     expect_no_compute(&hand);
 }
 
+static void test_what_is_not_counted_fits_at_best_tightly(void **state)
+{
+    (void)state;
+    static struct hand_model hand;
+    struct mt_predict_settings settings = two_cards_of_9840(8192, 512, 1, 1, "f16");
+    init_qwen3_4b(&hand);
+    hand.layers[3].heads = 0;
+    struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+    assert_int_equal(estimate->verdict, MT_VERDICT_TIGHT);
+    mt_estimate_destroy(estimate);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +235,7 @@ int main(void)
         cmocka_unit_test(test_host_buffer_of_one_device_is_its_inputs),
         cmocka_unit_test(test_batches_of_embeddings_have_inputs_from_build_11401_on),
         cmocka_unit_test(test_shapes_that_no_model_has_are_not_planned),
+        cmocka_unit_test(test_what_is_not_counted_fits_at_best_tightly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -475,6 +475,26 @@ static void test_a_placement_that_was_asked_for_is_not_changed(void **state)
     mt_estimate_destroy(estimate);
 }
 
+static void test_answers_are_of_all_layers_on_devices(void **state)
+{
+    (void)state;
+    static const char *const engines[] = {"llama.cpp", "ik_llama.cpp", "ollama"};
+    for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) {
+        struct question question = {.model = models[WIDE],
+                                    .settings = {.engine = engines[i], .mla_mode = MT_UNKNOWN}};
+        struct mt_estimate *estimate = NULL;
+        uint64_t answer = 0;
+        set_devices(&question, 1, UINT64_C(4) << 30);
+        assert_int_equal(mt_estimate_solve(question.model, &question.settings, MT_GOAL_CONTEXT,
+                                           &answer, &estimate, NULL),
+                         0);
+        assert_non_null(estimate); /* ik_llama.cpp by itself leaves all on the host */
+        assert_non_null(mt_tally_row_of(&estimate->tally.places[1], MT_CATEGORY_KV_CACHE));
+        assert_null(mt_tally_row_of(&estimate->tally.places[0], MT_CATEGORY_KV_CACHE));
+        mt_estimate_destroy(estimate);
+    }
+}
+
 static void test_a_question_without_a_capacity_is_refused(void **state)
 {
     (void)state;
@@ -515,6 +535,7 @@ int main(void)
         cmocka_unit_test(test_a_context_shrinks_to_what_the_server_takes),
         cmocka_unit_test(test_without_a_device_the_context_shrinks_to_the_host),
         cmocka_unit_test(test_a_placement_that_was_asked_for_is_not_changed),
+        cmocka_unit_test(test_answers_are_of_all_layers_on_devices),
         cmocka_unit_test(test_a_question_without_a_capacity_is_refused),
         cmocka_unit_test(test_an_unknown_engine_is_refused_before_anything_is_tried),
     };

@@ -174,6 +174,19 @@ static void test_what_does_not_fit_goes_to_the_host(void **state)
     mt_estimate_destroy(result);
 }
 
+static void test_a_text_whose_length_is_not_said_is_not_as_long_as_can_be(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    uint64_t device = 24 * MADE_GIB;
+    struct mt_estimate *result = estimate((struct mt_predict_settings){
+        .engine = "transformers", .device_bytes = &device, .n_devices = 1});
+    assert_int_equal(result->settings.context_tokens, 4096);
+    assert_int_equal(row(result, 1, MT_CATEGORY_KV_CACHE), 4096 * 32 * 2 * 8 * 128 * 2);
+    assert_int_equal(result->verdict, MT_VERDICT_FITS);
+    mt_estimate_destroy(result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +198,7 @@ int main(void)
         cmocka_unit_test(test_weights_double_where_the_version_loads_32_bit),
         cmocka_unit_test(test_two_devices_share_the_layers),
         cmocka_unit_test(test_what_does_not_fit_goes_to_the_host),
+        cmocka_unit_test(test_a_text_whose_length_is_not_said_is_not_as_long_as_can_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
