@@ -48,6 +48,8 @@ static void choose(struct mt_net *net, const struct mt_llama_plan *plan, struct 
                             !mt_engine_has(engine, "compute.embeddings.apart", architecture);
     net->older_parts = !variant.newer;
     net->late_rows = mt_engine_has(engine, late, architecture);
+    net->pins_attention =
+        plan->in->settings->kv_on_host && plan->in->settings->program != MT_PROGRAM_FIT_PARAMS;
     net->pins_norms = plan->in->settings->program != MT_PROGRAM_FIT_PARAMS &&
                       (plan->all_on_devices || net->tokens < 32);
 }

@@ -180,8 +180,9 @@ struct mt_net {
     uint64_t outputs;
     uint64_t streams;
     int host;
-    unsigned traits; /* of the family */
-    int pins_norms;  /* norms run where their layer's weights lie, however the scheduler sees it */
+    unsigned traits;    /* of the family */
+    int pins_attention; /* it runs on the host, where the cache lies */
+    int pins_norms; /* norms run where their layer's weights lie, however the scheduler sees it */
     int mixed_embeddings;       /* the batch may mix tokens with embeddings: two more inputs */
     int late_rows;              /* hybrids pick the rows of the output after the last layer */
     int windows_rotate_plainly; /* the file's frequencies are for global layers alone */

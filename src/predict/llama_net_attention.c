@@ -144,7 +144,7 @@ static struct mt_node *product(struct mt_net *net, struct mt_node *q, struct mt_
         x = mt_op_mul_mat(g, decompress, x);
     x = mt_op_permute(g, x, 0, 2, 1, 3);
     x = mt_op_cont(g, x, x->ne[0] * x->ne[1], x->ne[2] * x->ne[3], 1);
-    if (net->plan->in->settings->kv_on_host)
+    if (net->pins_attention)
         x->backend = (int8_t)net->host;
     return x;
 }

@@ -23,7 +23,8 @@ static struct mt_node *state_of(struct mt_net *net, struct mt_node **slot, uint6
 {
     if (!*slot) {
         const uint64_t ne[4] = {width, net->sequences, 1, 1};
-        *slot = mt_op_external(net->graph, MT_TYPE_F32, ne, mt_net_backend(net, il));
+        int backend = net->plan->in->settings->kv_on_host ? net->host : mt_net_backend(net, il);
+        *slot = mt_op_external(net->graph, MT_TYPE_F32, ne, backend);
     }
     return *slot;
 }

@@ -102,6 +102,25 @@ SHAPES = {
                                          ATT=range(3, 40, 4),
                                          keys={'rope.dimension_sections': [11, 11, 10, 0],
                                                'rope.dimension_count': 64})),
+    'afm-4.5b': ('arcee', dict(L=36, D=2560, FF=18432, H=20, KV=4, HD=128, V=128000, plain=1)),
+    'internlm2-7b': ('internlm2', dict(L=32, D=4096, FF=14336, H=32, KV=8, HD=128, V=92544)),
+    'deepseek-moe-16b': ('deepseek', dict(L=28, D=2048, FF=10944, H=16, KV=16, HD=128, V=102400, E=64, EU=6, EFF=1408,
+                                          SHFF=2816, LEAD=1, keys={'expert_shared_count': 2,
+                                                                   'expert_weights_scale': 1.0})),
+    'nemotron-4b': ('nemotron', dict(L=32, D=3072, FF=9216, H=24, KV=8, HD=128, V=256000, plain=1, bias='norm',
+                                     keys={'rope.dimension_count': 64})),
+    'exaone-7.8b': ('exaone', dict(L=32, D=4096, FF=14336, H=32, KV=8, HD=128, V=102400)),
+    'k-exaone-236b': ('exaone-moe', dict(L=48, D=6144, FF=18432, H=64, KV=8, HD=128, V=153600, qk='head', E=128, EU=8,
+                                         EFF=2048, SHFF=2048, LEAD=1, bias='router', keys={
+                                             'attention.sliding_window': 128, 'expert_shared_count': 1,
+                                             'expert_weights_norm': True, 'expert_weights_scale': 2.5,
+                                             'expert_gating_func': 2})),
+    'minicpm-2b': ('minicpm', dict(L=40, D=2304, FF=5760, H=36, KV=36, HD=64, V=122753, tied=1)),
+    'qwen35-35b-a3b-mtp': ('qwen35moe', dict(L=41, D=2048, FF=5120, H=16, KV=2, HD=256, V=248320, qk='head',
+                                             norms=AFTER, E=256, EU=8, EFF=512, SHFF=512, gated=1, DRAFT=1,
+                                             SSM=(4, 4096, 128, 32, 16), ATT=(*range(3, 40, 4), 40),
+                                             keys={'rope.dimension_sections': [11, 11, 10, 0],
+                                                   'rope.dimension_count': 64, 'nextn_predict_layers': 1})),
     'gemma4-26b-a4b': ('gemma4', dict(L=30, D=2816, FF=2112, H=16, KV=2, KVS=8, HD=512, HDS=256, V=262144, tied=1,
                                       qk='head', E=128, EU=8, EFF=704, both=1, norms=POST + (
                                           'pre_ffw_norm_2', 'post_ffw_norm_1', 'post_ffw_norm_2'),
@@ -168,6 +187,9 @@ ODD = {
     'qwen3moe-odd': ('qwen3moe', dict(L=13, D=1536, FF=4096, H=20, KV=5, HD=96, V=151936, E=60, EU=5, EFF=640)),
     'glm-4.6': ('glm4moe', dict(L=92, D=5120, FF=12288, H=96, KV=8, HD=128, V=151552, E=160, EU=8, EFF=1536, SHARED=1,
                                 LEAD=3, ROT=64, keys=DEEPSEEK)),
+    'glm-4.5-air-mtp': ('glm4moe', dict(L=47, D=4096, FF=10944, H=96, KV=8, HD=128, V=151552, E=128, EU=8, EFF=1408,
+                                        SHARED=1, LEAD=1, ROT=64, DRAFT=1,
+                                        keys={**DEEPSEEK, 'nextn_predict_layers': 1})),
     'kimi-k2': ('deepseek2', dict(L=61, D=7168, FF=18432, H=64, KV=1, V=163840, E=384, EU=8, EFF=2048, SHARED=1,
                                   LEAD=1, QL=1536, KVL=512, ROT=64, NOPE=128, VH=128, keys=DEEPSEEK)),
     'deepseek-v3-groups': ('deepseek2', dict(
@@ -494,6 +516,13 @@ def odd_model(arch, shape):
     return model
 
 
+def draft(model, b):
+    embedding = model.s['D']
+    model.matrix(b + 'eh_proj', 2 * embedding, embedding)
+    for name in ('enorm', 'hnorm', 'shared_head_norm'):
+        model.vector(f'{b}{name}.weight', embedding)
+
+
 def write(model, path):
     if model.arch == 'falcon-h1':  # these have no ending
         model.file.tensors = [(name.replace('ffn_norm.weight', 'ffn_norm'), *rest) for name, *rest in model.file.tensors]
@@ -513,6 +542,8 @@ def main(folder, *names):
         model.whole()
         for i in range(shape['L']):
             model.layer(i)
+        if 'DRAFT' in shape:
+            draft(model, f'blk.{shape["L"] - 1}.nextn.')
         write(model, folder / f'{name}.gguf')
 
 
