@@ -19,8 +19,6 @@ struct mt_arena_block {
 static struct mt_arena_block *add_block(struct mt_arena *arena, size_t bytes)
 {
     size_t size = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
-    if (size > SIZE_MAX - sizeof(struct mt_arena_block))
-        return NULL;
     struct mt_arena_block *block = calloc(1, sizeof *block + size);
     if (!block)
         return NULL;
@@ -39,7 +37,7 @@ static struct mt_arena_block *add_block(struct mt_arena *arena, size_t bytes)
 void *mt_arena_alloc(struct mt_arena *arena, size_t bytes)
 {
     const size_t alignment = _Alignof(max_align_t);
-    if (bytes > SIZE_MAX - alignment)
+    if (bytes > PTRDIFF_MAX / 2)
         return NULL;
     bytes = (bytes + alignment - 1) / alignment * alignment;
     struct mt_arena_block *block = arena->blocks;

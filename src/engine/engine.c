@@ -141,6 +141,22 @@ static int read_heading(struct words key, struct words rest, struct mt_engine *e
     return 1;
 }
 
+static unsigned bucket_of(const char *key, size_t length)
+{
+    unsigned hash = 0;
+    for (size_t i = 0; i < length; i++)
+        hash = hash * 31 + (unsigned char)key[i];
+    return hash % MT_ENGINE_BUCKETS;
+}
+
+static void note_line(struct mt_engine *engine, struct words key, struct words line)
+{
+    unsigned bucket = bucket_of(key.at, length_of(key));
+    if (!engine->last[bucket])
+        engine->first[bucket] = (uint32_t)(line.at - engine->text);
+    engine->last[bucket] = (uint32_t)(line.end - engine->text);
+}
+
 /* Divides "VALUE ; SOURCE". */
 static void split_source(struct words rest, struct mt_engine_value *value)
 {
@@ -177,6 +193,7 @@ static int check_line(struct words line, struct mt_engine *engine, const char *t
     if (!value.length)
         return mt_fail(error, MT_EFORMAT, offset, "engine table: %.*s has no value",
                        (int)length_of(key), key.at);
+    note_line(engine, key, line);
     return 0;
 }
 
@@ -202,6 +219,8 @@ static int is_release(struct words text, const char *wanted, struct words *versi
 int mt_engine_parse(const char *text, size_t length, const char *version, struct mt_engine *engine,
                     struct mt_error *error)
 {
+    if (length > UINT32_MAX)
+        return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "engine table: it is too long");
     struct mt_engine parsed = {.text = text, .length = length};
     struct words all = {text, text + length};
     struct words line;
@@ -260,10 +279,11 @@ const char *mt_engine_name_at(size_t index)
 
 int mt_engine_value(const struct mt_engine *engine, const char *key, struct mt_engine_value *value)
 {
-    struct words all = {engine->text, engine->text + engine->length};
+    size_t length = strlen(key);
+    unsigned bucket = bucket_of(key, length);
+    struct words all = {engine->text + engine->first[bucket], engine->text + engine->last[bucket]};
     struct words line;
     struct mt_engine_version best = {0};
-    size_t length = strlen(key);
     int found = 0;
     while (next_line(&all, &line)) {
         struct mt_engine_version since;

@@ -22,18 +22,22 @@
 
 #define MT_ENGINE_VERSION_PARTS 4
 #define MT_ENGINE_NAME_BYTES    32
+#define MT_ENGINE_BUCKETS       256
 
 struct mt_engine_version {
     uint64_t parts[MT_ENGINE_VERSION_PARTS];
 };
 
-/* A table at a version. Small; copied freely. Borrows the table's text, which is static. */
+/* A table at a version; copied freely. Borrows the table's text, which is static. Lines of a key
+ * lie between `first` and `last` of its bucket, offsets in the text. */
 struct mt_engine {
     const char *text;
     size_t length;
     char name[MT_ENGINE_NAME_BYTES];
     char version_text[MT_ENGINE_NAME_BYTES]; /* "b11434", "0.11.0" */
     struct mt_engine_version version;
+    uint32_t first[MT_ENGINE_BUCKETS];
+    uint32_t last[MT_ENGINE_BUCKETS];
 };
 
 /* Finds "llama.cpp" or "llama.cpp@11434" ("@b11434" too) among the built-in tables.

@@ -60,7 +60,11 @@ int mt_st_list_add(struct mt_st_list *list, const struct mt_st_tensor *tensor)
         list->tensors = tensors;
         list->capacity = capacity;
     }
-    list->tensors[list->n++] = *tensor;
+    struct mt_model_tensor place;
+    mt_tensor_role_of_hf(tensor->name, tensor->name_length, &place);
+    list->tensors[list->n] = *tensor;
+    list->tensors[list->n].layer = place.layer;
+    list->tensors[list->n++].role = (uint8_t)place.role;
     return 0;
 }
 
@@ -111,7 +115,8 @@ static int tensor_at(const struct mt_model *model, uint64_t index, struct mt_mod
     tensor->bytes = record->bytes;
     tensor->offset = record->offset;
     tensor->file = record->file;
-    mt_tensor_role_of_hf(record->name, record->name_length, tensor);
+    tensor->layer = record->layer;
+    tensor->role = record->role;
     return 0;
 }
 

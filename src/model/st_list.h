@@ -53,9 +53,11 @@ struct mt_st_tensor {
     uint64_t offset;
     uint64_t bytes;
     uint32_t file;
+    uint32_t layer; /* this and the role are found when it is added */
     uint16_t name_length;
     uint8_t type;
     uint8_t n_dims;
+    uint8_t role;
 };
 
 #define MT_ST_UNKNOWN_TYPES 32

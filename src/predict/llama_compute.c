@@ -218,11 +218,9 @@ int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
         return result;
     write_notes(plan, sheet);
     for (size_t i = 0; i <= plan->n_devices; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "compute buffer, largest in %s", buffers[i].rule);
         struct mt_sheet_term term = {.place = i < plan->n_devices ? (int)i : MT_HOST_PLACE,
                                      .category = MT_CATEGORY_ACTIVATIONS,
-                                     .name = name,
+                                     .name = "compute buffer",
                                      .rule = "compute_buffer",
                                      .bytes = buffers[i].bytes,
                                      .low_bytes = buffers[i].low_bytes,

@@ -2,8 +2,9 @@
 /* Inverse queries: the largest setting that fits. Knows how settings are tried, not what they cost.
  *
  * What a setting costs mostly grows with it, but not always: padding is a saw-tooth, a larger
- * context may let the graph allocator find a better place. So the boundary that bisection finds is
+ * context may let the graph allocator find a better place. So the boundary that the search finds is
  * only a candidate, and the values beyond it are looked at too. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,8 @@ struct query {
     int has_budget;
     uint64_t *device_bytes;
     uint64_t guess; /* an index near the answer, or 0 */
+    double slack;   /* of the value tried last: bytes that the tightest place has left */
+    double best_slack;
     uint64_t best_index;
     struct mt_estimate *best;
     struct mt_error *error;
@@ -86,6 +89,25 @@ static int holds_sequences(const struct query *query, const struct mt_estimate *
     return pool->concurrency * sure >= (double)estimate->settings.sequences;
 }
 
+/* What the high end leaves of the place that has least; negative where it does not fit. */
+static double slack_of(const struct mt_estimate *estimate)
+{
+    const struct mt_predict_settings *settings = &estimate->settings;
+    double least = HUGE_VAL;
+    for (size_t i = 0; i < estimate->tally.n_places; i++) {
+        const struct mt_tally_place *place = &estimate->tally.places[i];
+        uint64_t used = i == 0                  ? settings->host_used
+                        : settings->device_used ? settings->device_used[i - 1]
+                                                : 0;
+        if (place->capacity_bytes == MT_UNKNOWN || place->total_high_bytes == MT_UNKNOWN)
+            continue;
+        double left =
+            (double)place->capacity_bytes - (double)used - (double)place->total_high_bytes;
+        least = left < least ? left : least;
+    }
+    return least;
+}
+
 /* Whether the value fits; the largest one that does is kept. Returns 1, 0, or an error. */
 static int try(struct query *query, uint64_t index)
 {
@@ -95,6 +117,7 @@ static int try(struct query *query, uint64_t index)
     if (result < 0)
         return result;
     int fits = estimate->verdict == MT_VERDICT_FITS && holds_sequences(query, estimate);
+    query->slack = slack_of(estimate);
     if (!fits || index <= query->best_index) {
         mt_estimate_destroy(estimate);
         return fits;
@@ -102,19 +125,39 @@ static int try(struct query *query, uint64_t index)
     mt_estimate_destroy(query->best);
     query->best = estimate;
     query->best_index = index;
+    query->best_slack = query->slack;
     return 1;
 }
 
-/* Bisects between `best_index`, which fits or is 0, and `beyond`, which does not fit. */
-static int bisect(struct query *query, uint64_t beyond)
+/* Where a straight line between what fits and what does not has nothing left. What is asked for
+ * grows with most settings as a line does, so that this finds the boundary in a few steps; where it
+ * says nothing, the middle. */
+static uint64_t between(const struct query *query, uint64_t beyond, double beyond_slack)
 {
-    while (beyond - query->best_index > 1) {
-        uint64_t middle = query->best_index + (beyond - query->best_index) / 2;
-        int fits = try(query, middle);
+    uint64_t range = beyond - query->best_index;
+    if (!query->best_index || !(query->best_slack >= 0) || !(beyond_slack < 0) ||
+        isinf(query->best_slack) || isinf(beyond_slack))
+        return query->best_index + range / 2;
+    double share = query->best_slack / (query->best_slack - beyond_slack);
+    uint64_t offset = (uint64_t)(share * (double)range);
+    if (offset < 1)
+        offset = 1;
+    return query->best_index + (offset < range ? offset : range - 1);
+}
+
+/* Narrows down between `best_index`, which fits or is 0, and `beyond`, which does not fit. Every
+ * third step takes the middle, whatever the line says. */
+static int narrow(struct query *query, uint64_t beyond, double beyond_slack)
+{
+    for (unsigned steps = 1; beyond - query->best_index > 1; steps++) {
+        uint64_t at = between(query, beyond, steps % 3 ? beyond_slack : 0);
+        int fits = try(query, at);
         if (fits < 0)
             return fits;
-        if (!fits)
-            beyond = middle;
+        if (!fits) {
+            beyond = at;
+            beyond_slack = query->slack;
+        }
     }
     return 0;
 }
@@ -156,17 +199,17 @@ static int search(struct query *query)
 {
     uint64_t beyond = query->n;
     int result = try(query, query->n);
+    double most_slack = query->slack;
     if (result)
         return result < 0 ? result : 0;
-    result = query->guess ? gallop(query, &beyond) : 0;
-    while (result == 0) {
-        result = bisect(query, beyond);
+    result = query->guess ? gallop(query, &beyond) : try(query, 1);
+    while (result >= 0) {
+        result = narrow(query, beyond, beyond == query->n ? most_slack : 0);
         if (result == 0)
             result = look_beyond(query);
         if (result <= 0)
             return result;
         beyond = query->n;
-        result = 0;
     }
     return result;
 }
