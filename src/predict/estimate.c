@@ -139,6 +139,14 @@ static int make_row(struct mt_sheet *sheet, int place, enum mt_category category
     return 1;
 }
 
+/* A place that no rule says anything of holds something all the same. */
+static void forget_totals(struct mt_tally_place *place)
+{
+    place->total_allocated_bytes = MT_UNKNOWN;
+    place->total_low_bytes = MT_UNKNOWN;
+    place->total_high_bytes = MT_UNKNOWN;
+}
+
 static int make_place(struct mt_sheet *sheet, int number,
                       const struct mt_predict_settings *settings, struct mt_tally_place *place)
 {
@@ -175,6 +183,8 @@ static int make_place(struct mt_sheet *sheet, int number,
         place->total_low_bytes = sheet->bounds[i].low_bytes;
         place->total_high_bytes = sheet->bounds[i].high_bytes;
     }
+    if (!place->n_rows)
+        forget_totals(place);
     return 0;
 }
 
@@ -217,6 +227,8 @@ static double accuracy_of(const struct mt_tally *tally)
     double width = 0;
     for (size_t i = 0; i < tally->n_places; i++) {
         const struct mt_tally_place *place = &tally->places[i];
+        if (place->total_allocated_bytes == MT_UNKNOWN)
+            continue;
         total += (double)place->total_allocated_bytes;
         width += (double)(place->total_high_bytes - place->total_low_bytes);
     }

@@ -176,7 +176,8 @@ enum mt_verdict mt_fit_verdict(const struct mt_tally *tally,
     reason[0] = '\0';
     for (size_t i = 0; i < tally->n_places; i++) {
         struct fit fit;
-        if (tally->places[i].capacity_bytes == MT_UNKNOWN)
+        if (tally->places[i].capacity_bytes == MT_UNKNOWN ||
+            tally->places[i].total_allocated_bytes == MT_UNKNOWN)
             continue;
         fit_place(&fit, &tally->places[i], settings);
         if (is_worse(&fit, &worst))

@@ -36,7 +36,8 @@ static uint64_t high_of(const struct mt_tally *tally)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < tally->n_places; i++)
-        sum = cli_sum(sum, tally->places[i].total_high_bytes);
+        if (tally->places[i].n_rows)
+            sum = cli_sum(sum, tally->places[i].total_high_bytes);
     return sum;
 }
 
