@@ -9,6 +9,7 @@
 #include "base/error.h"
 
 #define FIRST_PIECE (256 * 1024)
+#define NESTED_MAX  4
 
 static const struct {
     const char *name;
@@ -228,18 +229,22 @@ const char *mt_hf_sibling(struct mt_arena *arena, const char *path, const char *
     return mt_arena_printf(arena, "%.*s%s", folder, path, name);
 }
 
-/* The object that describes the language model, where the config is of a model that also sees or
- * hears. */
-static const struct mt_hf_value *nested(const struct mt_hf_config *config)
+/* Takes out the object that describes the language model, where the config is of a model that also
+ * sees, hears or speaks. Returns 0 where there is none. */
+static int take_nested(struct mt_hf_config *config, struct mt_json_token *object)
 {
     static const enum mt_hf_field names[] = {MT_HF_text_config, MT_HF_language_config,
-                                             MT_HF_llm_config};
+                                             MT_HF_llm_config, MT_HF_thinker_config};
+    int found = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const struct mt_hf_value *value = &config->values[names[i]];
-        if (value->is_there && value->token.type == MT_JSON_OBJECT)
-            return value;
+        struct mt_hf_value *value = &config->values[names[i]];
+        if (!found && value->is_there && value->token.type == MT_JSON_OBJECT) {
+            *object = value->token;
+            found = 1;
+        }
+        *value = (struct mt_hf_value){.number = MT_UNKNOWN};
     }
-    return NULL;
+    return found;
 }
 
 static const struct mt_hf_family *family_of(const struct mt_hf_config *config)
@@ -260,23 +265,24 @@ static void put_defaults(struct mt_hf_config *config)
     }
 }
 
-/* The text model's own object counts more than what surrounds it; the model_type of the whole is
- * used where that of the text model is not known. */
+/* The text model's own object counts more than what surrounds it, at each level; the model_type of
+ * the whole is used where that of the text model is not known. */
 static int scan_all(struct mt_hf_config *config, size_t length, struct mt_error *error)
 {
-    int code = mt_hf_config_scan(config, config->text, length, 0, error);
-    if (code)
-        return code;
-    config->family = family_of(config);
-    const struct mt_hf_value *inner = nested(config);
-    if (inner) {
-        struct mt_json_token token = inner->token;
-        code = mt_hf_config_scan(config, token.text, token.length,
-                                 (uint64_t)(token.text - config->text), error);
-        if (!code && family_of(config))
+    struct mt_json_token object = {.text = config->text, .length = length};
+    for (int level = 0; level <= NESTED_MAX; level++) {
+        uint64_t offset = (uint64_t)(object.text - config->text);
+        int code = mt_hf_config_scan(config, object.text, object.length, offset, error);
+        if (code)
+            return code;
+        if (family_of(config))
             config->family = family_of(config);
+        if (!take_nested(config, &object))
+            return 0;
     }
-    return code;
+    return mt_fail(error, MT_ELIMIT, (uint64_t)(object.text - config->text),
+                   "%s: the text model lies nested deeper than %d levels", config->path,
+                   NESTED_MAX);
 }
 
 static int note_unknown(struct mt_model *model, const struct mt_hf_config *config)
@@ -312,7 +318,11 @@ static int choose_family(struct mt_model *model, struct mt_hf_config *config)
 static int note_encoders(struct mt_model *model, const struct mt_hf_config *config)
 {
     int sees = config->values[MT_HF_vision_config].is_there;
+    int speaks = config->values[MT_HF_talker_config].is_there;
     int hears = config->values[MT_HF_audio_config].is_there;
+    if (speaks && mt_model_note(model, "The model also has a part that speaks, which config.json "
+                                       "alone gives no tensors of."))
+        return MT_ENOMEM;
     if (!sees && !hears)
         return 0;
     return mt_model_note(model,
