@@ -10,6 +10,7 @@
 
 #define FIRST_PIECE (256 * 1024)
 #define NESTED_MAX  4
+#define SHOWN_MAX   60 /* bytes of a text in a note */
 
 static const struct {
     const char *name;
@@ -285,16 +286,43 @@ static int scan_all(struct mt_hf_config *config, size_t length, struct mt_error 
                    NESTED_MAX);
 }
 
+int mt_hf_shown_length(const struct mt_json_token *token)
+{
+    size_t length = token->length < SHOWN_MAX ? token->length : SHOWN_MAX;
+    while (length < token->length && length && (token->text[length] & 0xC0) == 0x80)
+        length--;
+    return (int)length;
+}
+
+/* To be called by mt_hf_each(). */
+static int take_first(void *to, size_t index, const struct mt_json_token *value)
+{
+    if (index == 0 && value->type == MT_JSON_STRING)
+        *(struct mt_json_token *)to = *value;
+    return 1;
+}
+
+static int note_unnamed(struct mt_model *model, const struct mt_hf_config *config)
+{
+    static const char so[] = "its layers are taken to be like those of llama, as far as "
+                             "config.json does not say otherwise.";
+    struct mt_json_token class = {.length = 0};
+    mt_hf_each(config, MT_HF_architectures, take_first, &class);
+    if (!class.length)
+        return mt_model_note(model, "config.json names no model type: %s", so);
+    return mt_model_note(model, "config.json names no model type, only the class \"%.*s\": %s",
+                         mt_hf_shown_length(&class), class.text, so);
+}
+
 static int note_unknown(struct mt_model *model, const struct mt_hf_config *config)
 {
-    const struct mt_json_token *type = &config->values[MT_HF_model_type].token;
-    int length = config->values[MT_HF_model_type].is_there && type->type == MT_JSON_STRING
-                     ? (int)(type->length < 60 ? type->length : 60)
-                     : 0;
+    const struct mt_hf_value *type = &config->values[MT_HF_model_type];
+    if (!type->is_there || type->token.type != MT_JSON_STRING || !type->token.length)
+        return note_unnamed(model, config);
     return mt_model_note(model,
                          "The model type \"%.*s\" is not known: its layers are taken to be like "
                          "those of llama, as far as config.json does not say otherwise.",
-                         length, type->text ? type->text : "");
+                         mt_hf_shown_length(&type->token), type->token.text);
 }
 
 static int choose_family(struct mt_model *model, struct mt_hf_config *config)
