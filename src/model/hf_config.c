@@ -9,6 +9,8 @@
 #include "base/error.h"
 
 #define FIRST_PIECE (256 * 1024)
+#define NESTED_MAX  4
+#define SHOWN_MAX   60 /* bytes of a text in a note */
 
 static const struct {
     const char *name;
@@ -228,18 +230,22 @@ const char *mt_hf_sibling(struct mt_arena *arena, const char *path, const char *
     return mt_arena_printf(arena, "%.*s%s", folder, path, name);
 }
 
-/* The object that describes the language model, where the config is of a model that also sees or
- * hears. */
-static const struct mt_hf_value *nested(const struct mt_hf_config *config)
+/* Takes out the object that describes the language model, where the config is of a model that also
+ * sees, hears or speaks. Returns 0 where there is none. */
+static int take_nested(struct mt_hf_config *config, struct mt_json_token *object)
 {
     static const enum mt_hf_field names[] = {MT_HF_text_config, MT_HF_language_config,
-                                             MT_HF_llm_config};
+                                             MT_HF_llm_config, MT_HF_thinker_config};
+    int found = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const struct mt_hf_value *value = &config->values[names[i]];
-        if (value->is_there && value->token.type == MT_JSON_OBJECT)
-            return value;
+        struct mt_hf_value *value = &config->values[names[i]];
+        if (!found && value->is_there && value->token.type == MT_JSON_OBJECT) {
+            *object = value->token;
+            found = 1;
+        }
+        *value = (struct mt_hf_value){.number = MT_UNKNOWN};
     }
-    return NULL;
+    return found;
 }
 
 static const struct mt_hf_family *family_of(const struct mt_hf_config *config)
@@ -260,35 +266,63 @@ static void put_defaults(struct mt_hf_config *config)
     }
 }
 
-/* The text model's own object counts more than what surrounds it; the model_type of the whole is
- * used where that of the text model is not known. */
+/* The text model's own object counts more than what surrounds it, at each level; the model_type of
+ * the whole is used where that of the text model is not known. */
 static int scan_all(struct mt_hf_config *config, size_t length, struct mt_error *error)
 {
-    int code = mt_hf_config_scan(config, config->text, length, 0, error);
-    if (code)
-        return code;
-    config->family = family_of(config);
-    const struct mt_hf_value *inner = nested(config);
-    if (inner) {
-        struct mt_json_token token = inner->token;
-        code = mt_hf_config_scan(config, token.text, token.length,
-                                 (uint64_t)(token.text - config->text), error);
-        if (!code && family_of(config))
+    struct mt_json_token object = {.text = config->text, .length = length};
+    for (int level = 0; level <= NESTED_MAX; level++) {
+        uint64_t offset = (uint64_t)(object.text - config->text);
+        int code = mt_hf_config_scan(config, object.text, object.length, offset, error);
+        if (code)
+            return code;
+        if (family_of(config))
             config->family = family_of(config);
+        if (!take_nested(config, &object))
+            return 0;
     }
-    return code;
+    return mt_fail(error, MT_ELIMIT, (uint64_t)(object.text - config->text),
+                   "%s: the text model lies nested deeper than %d levels", config->path,
+                   NESTED_MAX);
+}
+
+int mt_hf_shown_length(const struct mt_json_token *token)
+{
+    size_t length = token->length < SHOWN_MAX ? token->length : SHOWN_MAX;
+    while (length < token->length && length && (token->text[length] & 0xC0) == 0x80)
+        length--;
+    return (int)length;
+}
+
+/* To be called by mt_hf_each(). */
+static int take_first(void *to, size_t index, const struct mt_json_token *value)
+{
+    if (index == 0 && value->type == MT_JSON_STRING)
+        *(struct mt_json_token *)to = *value;
+    return 1;
+}
+
+static int note_unnamed(struct mt_model *model, const struct mt_hf_config *config)
+{
+    static const char so[] = "its layers are taken to be like those of llama, as far as "
+                             "config.json does not say otherwise.";
+    struct mt_json_token class = {.length = 0};
+    mt_hf_each(config, MT_HF_architectures, take_first, &class);
+    if (!class.length)
+        return mt_model_note(model, "config.json names no model type: %s", so);
+    return mt_model_note(model, "config.json names no model type, only the class \"%.*s\": %s",
+                         mt_hf_shown_length(&class), class.text, so);
 }
 
 static int note_unknown(struct mt_model *model, const struct mt_hf_config *config)
 {
-    const struct mt_json_token *type = &config->values[MT_HF_model_type].token;
-    int length = config->values[MT_HF_model_type].is_there && type->type == MT_JSON_STRING
-                     ? (int)(type->length < 60 ? type->length : 60)
-                     : 0;
+    const struct mt_hf_value *type = &config->values[MT_HF_model_type];
+    if (!type->is_there || type->token.type != MT_JSON_STRING || !type->token.length)
+        return note_unnamed(model, config);
     return mt_model_note(model,
                          "The model type \"%.*s\" is not known: its layers are taken to be like "
                          "those of llama, as far as config.json does not say otherwise.",
-                         length, type->text ? type->text : "");
+                         mt_hf_shown_length(&type->token), type->token.text);
 }
 
 static int choose_family(struct mt_model *model, struct mt_hf_config *config)
@@ -312,7 +346,11 @@ static int choose_family(struct mt_model *model, struct mt_hf_config *config)
 static int note_encoders(struct mt_model *model, const struct mt_hf_config *config)
 {
     int sees = config->values[MT_HF_vision_config].is_there;
+    int speaks = config->values[MT_HF_talker_config].is_there;
     int hears = config->values[MT_HF_audio_config].is_there;
+    if (speaks && mt_model_note(model, "The model also has a part that speaks, which config.json "
+                                       "alone gives no tensors of."))
+        return MT_ENOMEM;
     if (!sees && !hears)
         return 0;
     return mt_model_note(model,

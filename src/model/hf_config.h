@@ -104,6 +104,8 @@ uint64_t mt_hf_first(const struct mt_hf_config *config, const enum mt_hf_field *
     mt_hf_first((config), (const enum mt_hf_field[]){__VA_ARGS__},                                 \
                 sizeof((const enum mt_hf_field[]){__VA_ARGS__}) / sizeof(enum mt_hf_field))
 int mt_hf_is(const struct mt_hf_config *config, enum mt_hf_field field, const char *text);
+/* How many bytes of a string a note shows: no more than 60, and no character cut. */
+int mt_hf_shown_length(const struct mt_json_token *token);
 /* The entry of an object that is a field's value, or an absent value. */
 struct mt_hf_value mt_hf_entry(const struct mt_hf_config *config, enum mt_hf_field field,
                                const char *key);

@@ -41,7 +41,8 @@ static int is_encoder(const char *name, size_t length)
     static const char *const parts[] = {"vision_tower",   "visual.",      "vision_model",
                                         "audio_tower",    "mm_projector", "multi_modal_projector",
                                         "vision_encoder", "embed_vision", "embed_audio",
-                                        "audio_encoder",  "aligner."};
+                                        "audio_encoder",  "aligner.",     "talker.",
+                                        "token2wav.",     "code2wav."};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (has(name, length, parts[i]))
             return 1;

@@ -344,11 +344,30 @@ static void add_all(struct mt_hf_build *build)
     add_outputs(build);
 }
 
+static int note_type(struct mt_hf_build *build, const struct mt_hf_value *said)
+{
+    if (!build->list)
+        return 0;
+    if (!said)
+        return mt_model_note(build->model,
+                             "config.json does not say what type the weights have: they are "
+                             "taken as %s.",
+                             mt_st_type_name(build->type));
+    return mt_model_note(build->model,
+                         "config.json says that the weights are of a type that is not known, "
+                         "%.*s: they are taken as %s.",
+                         mt_hf_shown_length(&said->token), said->token.text,
+                         mt_st_type_name(build->type));
+}
+
 static int choose_type(struct mt_hf_build *build)
 {
     const struct mt_hf_config *config = build->config;
     static const enum mt_hf_field fields[] = {MT_HF_dtype, MT_HF_torch_dtype};
+    const struct mt_hf_value *said = NULL;
     for (int i = 0; i < 2; i++) {
+        if (!said && config->values[fields[i]].is_there)
+            said = &config->values[fields[i]];
         if (mt_hf_is(config, fields[i], "float32"))
             build->type = MT_ST_F32;
         else if (mt_hf_is(config, fields[i], "float16"))
@@ -361,11 +380,7 @@ static int choose_type(struct mt_hf_build *build)
     }
     /* Configurations from before there was such a field are of models that were stored so. */
     build->type = mt_hf_trait(build, MT_HF_ALL_BIAS) ? MT_ST_F32 : MT_ST_BF16;
-    return build->list ? mt_model_note(build->model,
-                                       "config.json does not say what type the "
-                                       "weights have: they are taken as %s.",
-                                       mt_st_type_name(build->type))
-                       : 0;
+    return note_type(build, said);
 }
 
 static int take_ratio(void *to, size_t index, const struct mt_json_token *value)

@@ -41,6 +41,15 @@ static int peek(const struct mt_json *json)
     return json->at < json->length ? (unsigned char)json->text[json->at] : -1;
 }
 
+static int take_word(struct mt_json *json, const char *word)
+{
+    size_t length = strlen(word);
+    if (json->length - json->at < length || memcmp(json->text + json->at, word, length) != 0)
+        return 0;
+    json->at += length;
+    return 1;
+}
+
 /* Length of the UTF-8 sequence at `at`, 0 where it is none: no overlong forms, no surrogates,
  * nothing past U+10FFFF. */
 static size_t utf8_length(const unsigned char *at, size_t left)
@@ -73,6 +82,38 @@ static int hex_digit(int c)
                                   : -1;
 }
 
+static int take_hex4(struct mt_json *json, uint32_t *value, struct mt_error *error)
+{
+    *value = 0;
+    for (int i = 0; i < 4; i++, json->at++) {
+        int digit = peek(json) < 0 ? -1 : hex_digit(peek(json));
+        if (digit < 0)
+            return fail(json, "four hexadecimal digits", error);
+        *value = *value * 16 + (uint32_t)digit;
+    }
+    return 0;
+}
+
+/* After "\u". A character past U+FFFF is two escapes, its halves; a half alone is no character. */
+static int skip_unicode(struct mt_json *json, struct mt_error *error)
+{
+    size_t start = json->at - 2;
+    uint32_t first;
+    uint32_t second = 0;
+    int code = take_hex4(json, &first, error);
+    if (code || first < 0xD800 || first > 0xDFFF)
+        return code;
+    if (first < 0xDC00 && take_word(json, "\\u")) {
+        code = take_hex4(json, &second, error);
+        if (code)
+            return code;
+    }
+    if (second >= 0xDC00 && second <= 0xDFFF)
+        return 0;
+    json->at = start;
+    return fail(json, "both halves of a surrogate pair", error);
+}
+
 /* At the character after a backslash. */
 static int skip_escape(struct mt_json *json, struct mt_error *error)
 {
@@ -80,11 +121,7 @@ static int skip_escape(struct mt_json *json, struct mt_error *error)
     if (c < 0 || !strchr("\"\\/bfnrtu", c) || c == '\0')
         return fail(json, "an escape of a string", error);
     json->at++;
-    for (int i = 0; c == 'u' && i < 4; i++, json->at++) {
-        if (peek(json) < 0 || hex_digit(peek(json)) < 0)
-            return fail(json, "four hexadecimal digits", error);
-    }
-    return 0;
+    return c == 'u' ? skip_unicode(json, error) : 0;
 }
 
 /* Characters that stand for themselves, most of any string. */
@@ -135,15 +172,6 @@ static int skip_digits(struct mt_json *json, struct mt_error *error)
     while (peek(json) >= '0' && peek(json) <= '9')
         json->at++;
     return json->at > start ? 0 : fail(json, "a digit", error);
-}
-
-static int take_word(struct mt_json *json, const char *word)
-{
-    size_t length = strlen(word);
-    if (json->length - json->at < length || memcmp(json->text + json->at, word, length) != 0)
-        return 0;
-    json->at += length;
-    return 1;
 }
 
 static int skip_number(struct mt_json *json, struct mt_error *error)
@@ -378,20 +406,15 @@ static size_t put_utf8(uint32_t c, char *to)
 }
 
 /* Takes "uXXXX", and the low half that follows a high surrogate. */
-static size_t unescape_unicode(const char **from, const char *end, char *to)
+static size_t unescape_unicode(const char **from, char *to)
 {
     uint32_t c = hex4(*from + 1);
     *from += 5;
     if (c < 0xD800 || c > 0xDFFF)
         return put_utf8(c, to);
-    if (c < 0xDC00 && end - *from >= 6 && (*from)[0] == '\\' && (*from)[1] == 'u') {
-        uint32_t low = hex4(*from + 2);
-        if (low >= 0xDC00 && low <= 0xDFFF) {
-            *from += 6;
-            return put_utf8(0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00), to);
-        }
-    }
-    return put_utf8(0xFFFD, to);
+    uint32_t low = hex4(*from + 2);
+    *from += 6;
+    return put_utf8(0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00), to);
 }
 
 size_t mt_json_unescape(const struct mt_json_token *token, char *text)
@@ -404,7 +427,7 @@ size_t mt_json_unescape(const struct mt_json_token *token, char *text)
         if (*from != '\\') {
             *to++ = *from++;
         } else if (*++from == 'u') {
-            to += unescape_unicode(&from, end, to);
+            to += unescape_unicode(&from, to);
         } else {
             const char *known = strchr(escapes, *from);
             *to++ = known ? known[1] : *from;

@@ -3,8 +3,9 @@
  *
  * Each call hands over one token; a token refers to the text, nothing is copied or allocated. Time
  * is linear in the text, nesting deeper than MT_JSON_DEPTH_MAX is an error. Strings are checked to
- * be UTF-8. Beside RFC 8259 the words NaN, Infinity and -Infinity count as numbers, since Python
- * writes them. Keys that occur twice are the caller's to find: it sees every key. */
+ * be UTF-8, and escaped surrogates to come in pairs. Beside RFC 8259 the words NaN, Infinity and
+ * -Infinity count as numbers, since Python writes them. Keys that occur twice are the caller's to
+ * find: it sees every key. */
 #ifndef MT_MODEL_JSON_READER_H
 #define MT_MODEL_JSON_READER_H
 
@@ -77,7 +78,7 @@ int mt_json_u64(const struct mt_json_token *token, uint64_t *number);
 int mt_json_double(const struct mt_json_token *token, double *number);
 
 /* Resolves escapes of a string or key into `text`, which has room for token->length bytes, and
- * returns how many it took; no zero is added. A surrogate without its other half becomes U+FFFD. */
+ * returns how many it took; no zero is added. The token is of mt_json_next(), which checked it. */
 size_t mt_json_unescape(const struct mt_json_token *token, char *text);
 
 /* Whether a string or key without escapes reads `text`. */

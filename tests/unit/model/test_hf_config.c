@@ -270,6 +270,81 @@ static void test_an_unknown_type_is_described_and_said_to_be_a_guess(void **stat
     mt_model_close(model);
 }
 
+#define BARE                                                                                       \
+    "\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,"                        \
+    "\"intermediate_size\":128,\"vocab_size\":100}"
+
+static void assert_notes(const char *text, const char *note)
+{
+    struct mt_model *model = must_open(text);
+    const struct mt_model_description *d = mt_model_describe(model);
+    int found = 0;
+    for (uint64_t i = 0; i < d->n_notes; i++) {
+        found |= strstr(d->notes[i], note) != NULL;
+        assert_null(strstr(d->notes[i], "\"\""));
+    }
+    if (!found)
+        fail_msg("no note of %s says \"%s\"", text, note);
+    mt_model_close(model);
+}
+
+static void test_a_config_without_a_model_type_is_said_to_be_so(void **state)
+{
+    (void)state;
+    assert_notes("{\"architectures\":[\"NewestForCausalLM\"]," BARE,
+                 "names no model type, only the class \"NewestForCausalLM\": its layers");
+    assert_notes("{" BARE, "names no model type: its layers");
+    assert_notes("{\"model_type\":\"\",\"architectures\":[7,\"x\"]," BARE,
+                 "names no model type: its layers");
+    /* 59 bytes and a character of two, which would be cut at 60. */
+#define A59 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+    assert_notes("{\"model_type\":\"" A59 "\xc3\xa9\"," BARE, A59 "\" is not known");
+}
+
+static void test_a_type_that_is_not_known_is_not_a_type_that_is_missing(void **state)
+{
+    (void)state;
+    assert_notes("{\"model_type\":\"llama\"}",
+                 "does not say what type the weights have: they are taken as bf16");
+    assert_notes("{\"model_type\":\"llama\",\"torch_dtype\":\"float7\"}",
+                 "of a type that is not known, float7: they are taken as bf16");
+    assert_notes("{\"model_type\":\"llama\",\"dtype\":16}", "not known, 16: they");
+}
+
+/* The text model of Qwen3-Omni-30B-A3B has the shapes of Qwen3-30B-A3B, but for the vocabulary. */
+static void test_a_text_model_may_lie_nested_within_another_object(void **state)
+{
+    (void)state;
+    struct mt_model *model = must_open(
+        "{\"model_type\":\"qwen3_omni_moe\",\"talker_config\":{\"text_config\":{"
+        "\"num_hidden_layers\":20}},\"thinker_config\":{\"audio_config\":{\"num_hidden_layers\":32}"
+        ","
+        "\"model_type\":\"qwen3_omni_moe_thinker\",\"dtype\":\"bfloat16\",\"text_config\":{"
+        "\"hidden_size\":2048,\"intermediate_size\":768,\"model_type\":\"qwen3_omni_moe_text\","
+        "\"moe_intermediate_size\":768,\"num_attention_heads\":32,\"num_experts\":128,"
+        "\"head_dim\":128,\"num_hidden_layers\":48,\"num_key_value_heads\":4,"
+        "\"tie_word_embeddings\":false,\"vocab_size\":152064},\"vision_config\":{\"depth\":27}}}");
+    const struct mt_model_description *d = mt_model_describe(model);
+    assert_true(d->family_known);
+    assert_string_equal(d->architecture, "qwen3vlmoe");
+    assert_int_equal(d->n_layers, 48);
+    uint64_t more = UINT64_C(2) * (152064 - 151936) * 2048;
+    assert_true(d->parameters == 30532122624 + more);
+    assert_int_equal(kv_bytes(d), 48 * 4 * 256 * 2);
+    assert_int_equal(d->n_notes, 2);
+    assert_non_null(strstr(d->notes[0], "speaks"));
+    assert_non_null(strstr(d->notes[1], "images and one of audio"));
+    mt_model_close(model);
+}
+
+static void test_nesting_without_end_is_refused(void **state)
+{
+    (void)state;
+    assert_refused("{\"text_config\":{\"text_config\":{\"llm_config\":{\"text_config\":"
+                   "{\"text_config\":{\"num_hidden_layers\":1}}}}}}",
+                   MT_ELIMIT, "nested deeper than 4 levels");
+}
+
 static void test_null_keeps_a_default_away(void **state)
 {
     (void)state;
@@ -342,6 +417,10 @@ int main(void)
         cmocka_unit_test(test_a_gemma_3n_reads_the_caches_of_earlier_layers),
         cmocka_unit_test(test_recurrent_layers_of_qwen_3_5),
         cmocka_unit_test(test_an_unknown_type_is_described_and_said_to_be_a_guess),
+        cmocka_unit_test(test_a_config_without_a_model_type_is_said_to_be_so),
+        cmocka_unit_test(test_a_type_that_is_not_known_is_not_a_type_that_is_missing),
+        cmocka_unit_test(test_a_text_model_may_lie_nested_within_another_object),
+        cmocka_unit_test(test_nesting_without_end_is_refused),
         cmocka_unit_test(test_null_keeps_a_default_away),
         cmocka_unit_test(test_configurations_that_cannot_be_are_refused),
         cmocka_unit_test(test_layers_hold_all_weights_but_those_around_them),

@@ -252,6 +252,26 @@ static void test_shards_make_one_model(void **state)
     }
 }
 
+static void test_parts_that_speak_are_no_layers_of_the_text_model(void **state)
+{
+    (void)state;
+    add_tensors("m.safetensors",
+                "{\"thinker.model.layers.0.mlp.up_proj.weight\":"
+                "{\"dtype\":\"F16\",\"shape\":[6,4],\"data_offsets\":[0,48]},"
+                "\"talker.model.layers.7.mlp.up_proj.weight\":"
+                "{\"dtype\":\"F16\",\"shape\":[2,4],\"data_offsets\":[48,64]}}",
+                64);
+    struct mt_model *model = must_open("m.safetensors");
+    const struct mt_model_description *d = mt_model_describe(model);
+    struct mt_model_tensor tensor;
+    assert_int_equal(d->n_layers, 1);
+    assert_int_equal(d->layers[0].weight_bytes, 48);
+    assert_int_equal(d->weight_bytes, 64);
+    mt_model_tensor_at(model, 1, &tensor);
+    assert_int_equal(tensor.role, MT_TENSOR_PROJECTOR);
+    mt_model_close(model);
+}
+
 static void test_a_missing_shard_is_named(void **state)
 {
     (void)state;
@@ -338,6 +358,7 @@ int main(void)
         TEST(test_a_name_that_occurs_twice_is_refused),
         TEST(test_lengths_of_headers_are_checked),
         TEST(test_shards_make_one_model),
+        TEST(test_parts_that_speak_are_no_layers_of_the_text_model),
         TEST(test_a_missing_shard_is_named),
         TEST(test_an_index_that_places_nothing_is_refused),
         TEST(test_shards_lie_beside_their_index),
