@@ -42,6 +42,12 @@ int mt_advise_is_out(const struct mt_advising *advising, enum mt_component compo
     return verdict == MT_COMPARE_OVER || verdict == MT_COMPARE_UNDER;
 }
 
+int mt_advise_is_foreign(const struct mt_advising *advising)
+{
+    const struct mt_comparing *comparing = advising->comparing;
+    return comparing->a->kind == MT_SIDE_FIGURES || comparing->b->kind == MT_SIDE_FIGURES;
+}
+
 static const char *size_of(int64_t bytes, char text[MT_SIZE_TEXT])
 {
     return mt_format_size(bytes < 0 ? 0 - (uint64_t)bytes : (uint64_t)bytes, text);
@@ -103,20 +109,24 @@ static void advise_low_overhead(struct mt_advising *advising)
     const struct mt_tally_row *row = largest_overhead(advising->comparing->a->tally);
     char size[MT_SIZE_TEXT];
     char part[MT_SIZE_TEXT];
+    const char *remedy = mt_advise_is_foreign(advising)
+                             ? "use a fixed figure for this engine, or learn it with --learn"
+                             : "learn it with --learn";
     if (!row)
         return;
     if (row->n_details)
         mt_advise(advising, MT_COMPONENT_OVERHEAD, "program_memory",
                   "Most of the overhead is %s (%s; the largest part is %s, %s). It belongs to the "
-                  "program, not to the model: use a fixed figure for this engine, or learn it with "
-                  "--learn.",
+                  "program, not to the model: %s.",
                   mt_category_name(row->category), mt_format_size(row->resident_bytes, size),
-                  row->details[0].name, mt_format_size(row->details[0].resident_bytes, part));
+                  row->details[0].name, mt_format_size(row->details[0].resident_bytes, part),
+                  remedy);
     else
         mt_advise(advising, MT_COMPONENT_OVERHEAD, "program_memory",
                   "Most of the overhead is %s (%s). It belongs to the program, not to the model: "
-                  "use a fixed figure for this engine, or learn it with --learn.",
-                  mt_category_name(row->category), mt_format_size(row->resident_bytes, size));
+                  "%s.",
+                  mt_category_name(row->category), mt_format_size(row->resident_bytes, size),
+                  remedy);
 }
 
 static int has_device(const struct mt_tally *tally)
@@ -134,6 +144,10 @@ static void advise_high_overhead(struct mt_advising *advising)
         mt_advise(advising, MT_COMPONENT_OVERHEAD, "no_device_context",
                   "No device was used: a figure that allows for a driver's context and workspace "
                   "is too high here.");
+    else if (!mt_advise_is_foreign(advising))
+        mt_advise(advising, MT_COMPONENT_OVERHEAD, "learn_overhead",
+                  "This machine takes less than the estimate allows for: put what was measured in "
+                  "its place with --learn.");
     else
         mt_advise(advising, MT_COMPONENT_OVERHEAD, "allowance_too_high",
                   "Lower the fixed allowance, or put the measured one in its place with --learn.");
@@ -221,7 +235,8 @@ void mt_advise_overhead(struct mt_advising *advising)
         return;
     if (overhead->verdict == MT_COMPARE_UNDER)
         advise_low_overhead(advising);
-    if (overhead->verdict == MT_COMPARE_OVER)
+    if (overhead->verdict == MT_COMPARE_OVER &&
+        (mt_advise_is_foreign(advising) || advising->comparing->a->kind == MT_SIDE_MEASUREMENT))
         advise_high_overhead(advising);
 }
 

@@ -31,6 +31,10 @@ double mt_advise_factor(const struct mt_advising *advising, enum mt_component co
 /* Whether a component lies outside its band. */
 int mt_advise_is_out(const struct mt_advising *advising, enum mt_component component);
 
+/* Whether one side is what a calculator or another profiler gave. Only then can a formula be at
+ * fault that somebody else wrote: a tally of our own needs no lesson in how to count. */
+int mt_advise_is_foreign(const struct mt_advising *advising);
+
 void mt_advise_kv_cache(struct mt_advising *advising);
 void mt_advise_weights(struct mt_advising *advising);
 void mt_advise_activations(struct mt_advising *advising);

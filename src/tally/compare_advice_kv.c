@@ -116,7 +116,7 @@ static int advise_by_tokens(struct mt_advising *advising, double factor)
     double sequence = (double)settings->sequence_tokens;
     if (settings->context_tokens == MT_UNKNOWN || settings->context_tokens == 0)
         return 0;
-    if (settings->sequence_tokens != MT_UNKNOWN && sequence > 0 &&
+    if (mt_advise_is_foreign(advising) && settings->sequence_tokens != MT_UNKNOWN && sequence > 0 &&
         mt_advise_near(factor, sequence / context, TOLERANCE)) {
         mt_advise(advising, MT_COMPONENT_KV_CACHE, "context_is_reserved",
                   "B counts the %.0f tokens of prompt and answer; the engine reserves its cache "
@@ -183,8 +183,9 @@ void mt_advise_kv_cache(struct mt_advising *advising)
     double factor = mt_advise_factor(advising, MT_COMPONENT_KV_CACHE);
     if (!mt_advise_is_out(advising, MT_COMPONENT_KV_CACHE) || factor <= 0)
         return;
-    if ((advising->d && advise_by_model(advising, factor)) || advise_by_tokens(advising, factor) ||
-        advise_by_factor(advising, factor))
+    int is_foreign = mt_advise_is_foreign(advising);
+    if ((is_foreign && advising->d && advise_by_model(advising, factor)) ||
+        advise_by_tokens(advising, factor) || (is_foreign && advise_by_factor(advising, factor)))
         return;
     if (settings->context_tokens != MT_UNKNOWN)
         mt_advise(advising, MT_COMPONENT_KV_CACHE, "context_or_sequences",

@@ -139,7 +139,7 @@ void mt_advise_weights(struct mt_advising *advising)
         return;
     }
     if (advise_copies(advising, (double)weights->difference_bytes) ||
-        advise_bits(advising, (double)weights->b.bytes) ||
+        !mt_advise_is_foreign(advising) || advise_bits(advising, (double)weights->b.bytes) ||
         advise_type(advising, mt_advise_factor(advising, MT_COMPONENT_WEIGHTS)))
         return;
     mt_advise(
@@ -203,13 +203,10 @@ static int advise_basis(struct mt_advising *advising)
     return 1;
 }
 
-void mt_advise_activations(struct mt_advising *advising)
+/* How a formula should count them. */
+static void advise_formula(struct mt_advising *advising)
 {
-    const struct mt_component_difference *activations = &advising->of[MT_COMPONENT_ACTIVATIONS];
     uint64_t ubatch = advising->comparing->settings->ubatch;
-    if (!mt_advise_is_out(advising, MT_COMPONENT_ACTIVATIONS) || advise_basis(advising) ||
-        advise_buffers(advising, fabs((double)activations->difference_bytes)))
-        return;
     if (mt_advise_factor(advising, MT_COMPONENT_ACTIVATIONS) > 8)
         mt_advise(advising, MT_COMPONENT_ACTIVATIONS, "training_formula",
                   "B is more than eight times A: formulas of training keep every layer's "
@@ -224,4 +221,17 @@ void mt_advise_activations(struct mt_advising *advising)
         mt_advise(advising, MT_COMPONENT_ACTIVATIONS, "tokens_at_a_time",
                   "Activations grow with the tokens that are computed at a time (the ubatch), not "
                   "with the context; the rows of logits and flash attention count too.");
+}
+
+void mt_advise_activations(struct mt_advising *advising)
+{
+    const struct mt_component_difference *activations = &advising->of[MT_COMPONENT_ACTIVATIONS];
+    if (!mt_advise_is_out(advising, MT_COMPONENT_ACTIVATIONS) || advise_basis(advising) ||
+        advise_buffers(advising, fabs((double)activations->difference_bytes)))
+        return;
+    if (mt_advise_is_foreign(advising))
+        advise_formula(advising);
+    else
+        mt_advise(advising, MT_COMPONENT_ACTIVATIONS, "ubatch_or_flash_attention",
+                  "Compare the ubatch and flash attention of A with those of B.");
 }

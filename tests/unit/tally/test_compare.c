@@ -425,6 +425,48 @@ static void test_factor_of_the_cache_names_the_term_that_was_left_out(void **sta
     assert_false(advises_of_cache(1.1, "context_or_sequences"));
 }
 
+/* An estimate that is `factor` times the measured run in cache and activations, or the same as
+ * figures of a calculator. */
+static struct mt_comparison *compare_larger(double factor, int as_figures)
+{
+    struct mt_tally_row rows[4];
+    memcpy(rows, estimated_rows, sizeof rows);
+    rows[0].allocated_bytes *= 2;
+    rows[1].allocated_bytes = (uint64_t)(KV_BYTES * factor);
+    rows[2].allocated_bytes = (uint64_t)(RESERVED_BYTES * factor);
+    rows[3].allocated_bytes *= 100;
+    struct mt_tally_place place = estimated_places[0];
+    place.rows = rows;
+    struct mt_tally tally = estimated;
+    tally.places = &place;
+    struct mt_compare_side b = {.kind = MT_SIDE_ESTIMATE, .tally = &tally};
+    if (as_figures) {
+        mt_components_of_tally(&tally, MT_BASIS_RESERVED, &b.figures);
+        b.kind = MT_SIDE_FIGURES;
+        b.tally = NULL;
+    }
+    return compare_with(&measured_side, &b, NULL);
+}
+
+static void test_only_foreign_figures_are_told_how_to_count(void **state)
+{
+    (void)state;
+    static const char *const lessons[] = {"grouped_query_heads_ignored", "training_formula",
+                                          "bits_of_a_weight"};
+    struct mt_comparison *given = compare_larger(16, 1);
+    struct mt_comparison *own = compare_larger(16, 0);
+    for (size_t i = 0; i < sizeof lessons / sizeof *lessons; i++) {
+        assert_true(advises(given, lessons[i]));
+        assert_false(advises(own, lessons[i]));
+    }
+    assert_true(advises(own, "context_or_sequences"));
+    assert_true(advises(own, "ubatch_or_flash_attention"));
+    assert_true(advises(own, "learn_overhead"));
+    assert_false(advises(given, "learn_overhead"));
+    mt_comparison_destroy(own);
+    mt_comparison_destroy(given);
+}
+
 static void test_cache_of_the_tokens_used_is_told_from_that_of_the_context(void **state)
 {
     (void)state;
@@ -590,6 +632,7 @@ int main(void)
         cmocka_unit_test(test_devices_of_the_same_names_are_matched_by_them),
         cmocka_unit_test(test_estimate_says_nothing_of_what_is_resident),
         cmocka_unit_test(test_factor_of_the_cache_names_the_term_that_was_left_out),
+        cmocka_unit_test(test_only_foreign_figures_are_told_how_to_count),
         cmocka_unit_test(test_cache_of_the_tokens_used_is_told_from_that_of_the_context),
         cmocka_unit_test(test_gibibytes_taken_for_gigabytes_are_noticed),
         cmocka_unit_test(test_touched_activations_are_told_from_reserved_ones),
