@@ -50,6 +50,8 @@ struct mt_compute_buffer {
     uint64_t low_bytes;
     uint64_t high_bytes;
     const char *rule;
+    int is_alike; /* the family's graph is not written down: that of what it resembles was planned
+                   */
     char formula[256];
 };
 int mt_llama_compute_buffers(const struct mt_llama_plan *plan, struct mt_compute_buffer *buffers,

@@ -183,13 +183,15 @@ int mt_llama_compute_buffers(const struct mt_llama_plan *plan, struct mt_compute
     if (result < 0)
         return result;
     double width = width_of(plan, knowledge);
-    for (size_t i = 0; i <= plan->n_devices; i++)
+    for (size_t i = 0; i <= plan->n_devices; i++) {
         describe(is_older ? &older[i] : &newer[i], either ? &older[i] : NULL, width, plan,
                  &buffers[i]);
+        buffers[i].is_alike = knowledge != MT_NET_EXACT;
+    }
     return 0;
 }
 
-static void write_notes(const struct mt_llama_plan *plan, struct mt_sheet *sheet)
+static void write_notes(const struct mt_llama_plan *plan, int is_alike, struct mt_sheet *sheet)
 {
     const char *kind = plan->in->settings->device_kind;
     if (plan->n_devices && kind && strcmp(kind, "cuda") != 0)
@@ -197,6 +199,9 @@ static void write_notes(const struct mt_llama_plan *plan, struct mt_sheet *sheet
                       "Compute buffers are planned as for CUDA, without the scratch memory "
                       "of its flash attention where %s has none.",
                       kind);
+    if (is_alike)
+        mt_sheet_note(sheet, "The graph of this family in this build is not written down; compute "
+                             "buffers are those of what it resembles, with a wide band.");
     if (mt_engine_has(plan->in->engine, "compute.parts", "either"))
         mt_sheet_note(
             sheet, "At which build before 11401 parts of the graph changed is not known: compute "
@@ -206,7 +211,7 @@ static void write_notes(const struct mt_llama_plan *plan, struct mt_sheet *sheet
 int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
                      struct mt_error *error)
 {
-    struct mt_compute_buffer buffers[MT_GRAPH_DEVICES_MAX + 1];
+    struct mt_compute_buffer buffers[MT_GRAPH_DEVICES_MAX + 1] = {0};
     if (!is_sane(plan)) {
         mt_sheet_uncounted(sheet,
                            "Compute buffers are not counted: there is no plan of such a model's "
@@ -216,7 +221,7 @@ int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
     int result = mt_llama_compute_buffers(plan, buffers, error);
     if (result < 0)
         return result;
-    write_notes(plan, sheet);
+    write_notes(plan, buffers[0].is_alike, sheet);
     for (size_t i = 0; i <= plan->n_devices; i++) {
         struct mt_sheet_term term = {.place = i < plan->n_devices ? (int)i : MT_HOST_PLACE,
                                      .category = MT_CATEGORY_ACTIVATIONS,

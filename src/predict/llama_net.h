@@ -319,6 +319,7 @@ void mt_net_output(struct mt_net *net, struct mt_node *x, unsigned traits);
 /* Adds all operations of the model. Returns how well its family is known: */
 enum mt_net_knowledge {
     MT_NET_EXACT,  /* its graph is written down here */
+    MT_NET_RECENT, /* as the newer parts have it; older builds were not asked */
     MT_NET_LIKELY, /* its parts are; they were put together as its kind usually is */
     MT_NET_GUESSED /* an unknown family, taken for an ordinary one */
 };

@@ -30,10 +30,10 @@ static const struct family families[] = {
     {"phi3", MT_NET_HALVES | MT_NET_SCALES_QUERIES | MT_NET_ADDS_RESIDUAL_FIRST, MT_NET_EXACT},
     {"glm4moe", MT_NET_NORM_AFTER | MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
     {"deepseek2", MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
-    {"gemma", MT_NET_SCALES_EMBEDDING | MT_NET_SCALES_QUERIES, MT_NET_EXACT},
+    {"gemma", MT_NET_SCALES_EMBEDDING | MT_NET_SCALES_QUERIES, MT_NET_RECENT},
     {"gemma2",
      MT_NET_SCALES_EMBEDDING | MT_NET_POST_NORMS | MT_NET_SCALES_QUERIES | MT_NET_CAPS_LOGITS,
-     MT_NET_EXACT},
+     MT_NET_RECENT},
     {"gemma3", GEMMA | MT_NET_SCALES_QUERIES | MT_NET_NORMS_QK, MT_NET_EXACT},
     {"cohere2", MT_NET_PARALLEL | MT_NET_LAYER_NORM | MT_NET_ROPE_WINDOWED | MT_NET_SCALES_LOGITS,
      MT_NET_EXACT},
@@ -55,47 +55,47 @@ static const struct family families[] = {
     {"qwen3next", DELTA, MT_NET_EXACT},
     {"lfm2", LFM, MT_NET_EXACT},
     {"lfm2moe", LFM | MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
-    {"mistral3", MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
-    {"glm4", MT_NET_POST_NORMS | MT_NET_PINS_POST_NORMS | MT_NET_HALVES, MT_NET_EXACT},
-    {"command-r", MT_NET_PARALLEL | MT_NET_LAYER_NORM | MT_NET_SCALES_LOGITS, MT_NET_EXACT},
+    {"mistral3", MT_NET_NORMS_WEIGHTS, MT_NET_RECENT},
+    {"glm4", MT_NET_POST_NORMS | MT_NET_PINS_POST_NORMS | MT_NET_HALVES, MT_NET_RECENT},
+    {"command-r", MT_NET_PARALLEL | MT_NET_LAYER_NORM | MT_NET_SCALES_LOGITS, MT_NET_RECENT},
     {"phi2", MT_NET_PARALLEL | MT_NET_LAYER_NORM | MT_NET_ATTENTION_FIRST | MT_NET_SCALES_QUERIES,
-     MT_NET_EXACT},
+     MT_NET_RECENT},
     {"phimoe", MT_NET_SCALES_QUERIES | MT_NET_ADDS_RESIDUAL_FIRST | MT_NET_NORMS_WEIGHTS,
-     MT_NET_EXACT},
-    {"olmo2", MT_NET_POST_NORMS, MT_NET_EXACT},
-    {"olmoe", 0, MT_NET_EXACT},
-    {"qwen2moe", MT_NET_SHARED_BY_RATIO, MT_NET_EXACT},
-    {"qwen2vl", 0, MT_NET_EXACT},
-    {"qwen3vl", MT_NET_NORMS_QK, MT_NET_EXACT},
-    {"qwen3vlmoe", MT_NET_NORMS_QK | MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
-    {"bailingmoe2", MT_NET_NORMS_QK | MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
-    {"dots1", MT_NET_NORMS_QK | MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
-    {"minimax-m2", MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
-    {"ernie4_5", 0, MT_NET_EXACT},
-    {"ernie4_5-moe", MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
-    {"hunyuan-dense", MT_NET_NORMS_QK_AFTER | MT_NET_NORMS_QK, MT_NET_EXACT},
-    {"hunyuan-moe", MT_NET_NORMS_QK_AFTER | MT_NET_NORMS_QK | MT_NET_NORMS_WEIGHTS, MT_NET_EXACT},
-    {"seed_oss", MT_NET_NORM_AFTER, MT_NET_EXACT},
-    {"smollm3", MT_NET_ROPE_THREE_OF_FOUR, MT_NET_EXACT},
-    {"exaone4", MT_NET_POST_NORMS | MT_NET_NORMS_QK | MT_NET_ROPE_WINDOWED, MT_NET_EXACT},
-    {"starcoder2", MT_NET_LAYER_NORM, MT_NET_EXACT},
-    {"arcee", MT_NET_RELU_SQUARE, MT_NET_EXACT},
-    {"internlm2", 0, MT_NET_EXACT},
-    {"deepseek", 0, MT_NET_EXACT},
-    {"nemotron", MT_NET_LAYER_NORM | MT_NET_RELU_SQUARE, MT_NET_EXACT},
-    {"exaone", 0, MT_NET_EXACT},
+     MT_NET_RECENT},
+    {"olmo2", MT_NET_POST_NORMS, MT_NET_RECENT},
+    {"olmoe", 0, MT_NET_RECENT},
+    {"qwen2moe", MT_NET_SHARED_BY_RATIO, MT_NET_RECENT},
+    {"qwen2vl", 0, MT_NET_RECENT},
+    {"qwen3vl", MT_NET_NORMS_QK, MT_NET_RECENT},
+    {"qwen3vlmoe", MT_NET_NORMS_QK | MT_NET_NORMS_WEIGHTS, MT_NET_RECENT},
+    {"bailingmoe2", MT_NET_NORMS_QK | MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_RECENT},
+    {"dots1", MT_NET_NORMS_QK | MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_RECENT},
+    {"minimax-m2", MT_NET_NORMS_WEIGHTS, MT_NET_RECENT},
+    {"ernie4_5", 0, MT_NET_RECENT},
+    {"ernie4_5-moe", MT_NET_NORMS_WEIGHTS, MT_NET_RECENT},
+    {"hunyuan-dense", MT_NET_NORMS_QK_AFTER | MT_NET_NORMS_QK, MT_NET_RECENT},
+    {"hunyuan-moe", MT_NET_NORMS_QK_AFTER | MT_NET_NORMS_QK | MT_NET_NORMS_WEIGHTS, MT_NET_RECENT},
+    {"seed_oss", MT_NET_NORM_AFTER, MT_NET_RECENT},
+    {"smollm3", MT_NET_ROPE_THREE_OF_FOUR, MT_NET_RECENT},
+    {"exaone4", MT_NET_POST_NORMS | MT_NET_NORMS_QK | MT_NET_ROPE_WINDOWED, MT_NET_RECENT},
+    {"starcoder2", MT_NET_LAYER_NORM, MT_NET_RECENT},
+    {"arcee", MT_NET_RELU_SQUARE, MT_NET_RECENT},
+    {"internlm2", 0, MT_NET_RECENT},
+    {"deepseek", 0, MT_NET_RECENT},
+    {"nemotron", MT_NET_LAYER_NORM | MT_NET_RELU_SQUARE, MT_NET_RECENT},
+    {"exaone", 0, MT_NET_RECENT},
     {"exaone-moe",
      MT_NET_NORMS_QK | MT_NET_ROPE_WINDOWED | MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS,
-     MT_NET_EXACT},
-    {"minicpm", GRANITE, MT_NET_EXACT},
-    {"mamba", 0, MT_NET_EXACT},
-    {"jamba", MT_NET_NO_ROPE | MT_NET_RESIDUAL_FIRST | MT_NET_ADDS_RESIDUAL_FIRST, MT_NET_EXACT},
-    {"kimi-linear", MT_NET_NO_ROPE | MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
-    {"deepseek32", MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
-    {"glm-dsa", MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
-    {"mistral4", MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
-    {"nemotron_h", NEMOTRON, MT_NET_EXACT},
-    {"nemotron_h_moe", NEMOTRON | MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_EXACT},
+     MT_NET_RECENT},
+    {"minicpm", GRANITE, MT_NET_RECENT},
+    {"mamba", 0, MT_NET_RECENT},
+    {"jamba", MT_NET_NO_ROPE | MT_NET_RESIDUAL_FIRST | MT_NET_ADDS_RESIDUAL_FIRST, MT_NET_RECENT},
+    {"kimi-linear", MT_NET_NO_ROPE | MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_RECENT},
+    {"deepseek32", MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_RECENT},
+    {"glm-dsa", MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_RECENT},
+    {"mistral4", MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_RECENT},
+    {"nemotron_h", NEMOTRON, MT_NET_RECENT},
+    {"nemotron_h_moe", NEMOTRON | MT_NET_NORMS_WEIGHTS | MT_NET_SCALES_WEIGHTS, MT_NET_RECENT},
 };
 
 /* What the tensors of a layer tell about a family that has no line above. */
@@ -125,7 +125,8 @@ static struct family family_of(const struct mt_net *net)
     for (size_t i = 0; name && i < sizeof families / sizeof *families; i++)
         if (strcmp(families[i].name, name) == 0)
             return families[i];
-    int likely = net->d->family_known && !net->d->is_embedder;
+    /* DeepSeek V4 compresses what it keeps, by a graph like no other. */
+    int likely = net->d->family_known && !net->d->is_embedder && strcmp(name, "deepseek4") != 0;
     return (struct family){"", traits_seen(net), likely ? MT_NET_LIKELY : MT_NET_GUESSED};
 }
 
@@ -380,7 +381,7 @@ enum mt_net_knowledge mt_net_build(struct mt_net *net)
     unsigned traits = as_said(net, family.traits);
     net->traits = traits;
     if (net->d->is_embedder && mt_net_build_encoder(net))
-        return MT_NET_EXACT;
+        return net->older_parts ? MT_NET_LIKELY : MT_NET_EXACT;
     if (!net->late_rows)
         traits &= ~(unsigned)(MT_NET_ROWS_LATE | MT_NET_ROWS_AFTER_NORM);
     mt_net_positions(net);
@@ -402,5 +403,9 @@ enum mt_net_knowledge mt_net_build(struct mt_net *net)
             x = with_features(net, layer(net, x, i, traits), i);
         mt_net_output(net, x, traits);
     }
-    return is_written_down(net) ? family.knowledge : MT_NET_GUESSED;
+    if (!is_written_down(net))
+        return MT_NET_GUESSED;
+    if (family.knowledge == MT_NET_RECENT)
+        return net->older_parts ? MT_NET_LIKELY : MT_NET_EXACT;
+    return family.knowledge;
 }
