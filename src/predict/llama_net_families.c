@@ -125,7 +125,9 @@ static struct family family_of(const struct mt_net *net)
     for (size_t i = 0; name && i < sizeof families / sizeof *families; i++)
         if (strcmp(families[i].name, name) == 0)
             return families[i];
-    int likely = net->d->family_known && !net->d->is_embedder;
+    /* DeepSeek V4 compresses what it keeps, by a graph like no other. */
+    int likely =
+        name && net->d->family_known && !net->d->is_embedder && strcmp(name, "deepseek4") != 0;
     return (struct family){"", traits_seen(net), likely ? MT_NET_LIKELY : MT_NET_GUESSED};
 }
 
