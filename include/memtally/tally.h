@@ -100,7 +100,8 @@ struct mt_tally_row {
  * `capacity_bytes` is the machine's memory.
  *
  * In an estimate the rows' allocated bytes add up to `total_allocated_bytes`, which is unknown in a
- * place without rows and in a measurement, as are its bounds; what is resident or unattributed is unknown in an estimate. */
+ * place without rows and in a measurement, as are its bounds; what is resident or unattributed is
+ * unknown in an estimate. */
 struct mt_tally_place {
     const char *place;
     uint64_t total_resident_bytes;

@@ -126,7 +126,8 @@ static struct family family_of(const struct mt_net *net)
         if (strcmp(families[i].name, name) == 0)
             return families[i];
     /* DeepSeek V4 compresses what it keeps, by a graph like no other. */
-    int likely = net->d->family_known && !net->d->is_embedder && strcmp(name, "deepseek4") != 0;
+    int likely =
+        name && net->d->family_known && !net->d->is_embedder && strcmp(name, "deepseek4") != 0;
     return (struct family){"", traits_seen(net), likely ? MT_NET_LIKELY : MT_NET_GUESSED};
 }
 
