@@ -21,3 +21,8 @@ unset OLLAMA_MODELS
 mkdir -p .ollama
 mv store .ollama/models
 memtally estimate ollama:tiny:latest --context 256 | grep '^weights' | sed 's|  *| |g' | cut -d ' ' -f 1-3
+mkdir elsewhere
+for from in ./missing.gguf ../missing.gguf missing.gguf tinny; do
+    echo "FROM $from" > elsewhere/Modelfile
+    memtally estimate elsewhere/Modelfile 2>&1 | sed "s|$HOME|HOME|"
+done

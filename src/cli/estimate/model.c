@@ -80,6 +80,18 @@ static int read_modelfile(const char *path, char from[PATH_MAX], struct mt_error
                : 0;
 }
 
+/* What is meant as a path: no name begins so, and few names end in ".gguf". */
+static int is_path(const char *from)
+{
+    static const char ending[] = ".gguf";
+    char manifest[PATH_MAX];
+    size_t length = strlen(from);
+    if (strchr("./~", *from))
+        return 1;
+    return length >= sizeof ending && strcmp(from + length - (sizeof ending - 1), ending) == 0 &&
+           find_in_ollama(from, manifest, NULL) < 0;
+}
+
 /* What FROM names is a path beside the Modelfile where there is such a file, else a name. */
 static int open_modelfile(const char *path, struct mt_model **model, struct mt_error *error)
 {
@@ -93,6 +105,9 @@ static int open_modelfile(const char *path, struct mt_model **model, struct mt_e
     int length = snprintf(beside, sizeof beside, "%.*s%s", *from == '/' ? 0 : folder, path, from);
     if (length < (int)sizeof beside && access(beside, F_OK) == 0)
         return mt_model_open(beside, NULL, model, error);
+    int why = length < (int)sizeof beside ? errno : ENAMETOOLONG;
+    if (is_path(from))
+        return mt_fail_errno(error, why, "%s: FROM names %.200s", path, from);
     return open_ollama(from, model, error);
 }
 
