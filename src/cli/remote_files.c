@@ -39,20 +39,12 @@ static int is_part(const char *text, size_t length)
     return length > 0 && length < 128 && text[0] != '.' && strspn(text, allowed) >= length;
 }
 
-/* Splits "org/name[/file][@revision]" by lengths. */
-struct split {
-    size_t repository;
-    const char *file;
-    size_t file_length;
-    const char *revision;
-};
-
-static int split_name(const char *name, struct split *split)
+int cli_hub_name_split(const char *name, struct cli_hub_name *split)
 {
     const char *at = strchr(name, '@');
     size_t length = at ? (size_t)(at - name) : strlen(name);
     const char *slash = memchr(name, '/', length);
-    *split = (struct split){.revision = at ? at + 1 : "main"};
+    *split = (struct cli_hub_name){.revision = at ? at + 1 : "main"};
     if (!slash || !is_part(name, (size_t)(slash - name)))
         return 0;
     const char *model = slash + 1;
@@ -74,18 +66,18 @@ static int split_name(const char *name, struct split *split)
 
 int cli_remote_is_name(const char *name)
 {
-    struct split split;
-    return is_url(name) || (split_name(name, &split) && access(name, F_OK) != 0);
+    struct cli_hub_name split;
+    return is_url(name) || (cli_hub_name_split(name, &split) && access(name, F_OK) != 0);
 }
 
 int cli_remote_path(const struct cli_remote *remote, const char *name, char *path, size_t size,
                     struct mt_error *error)
 {
-    struct split split;
+    struct cli_hub_name split;
     int n;
     if (is_url(name)) {
         n = snprintf(path, size, "%s", name);
-    } else if (split_name(name, &split)) {
+    } else if (cli_hub_name_split(name, &split)) {
         n = snprintf(path, size, "%s/%.*s/resolve/%s/%.*s", endpoint_of(remote),
                      (int)split.repository, name, split.revision, (int)split.file_length,
                      split.file);

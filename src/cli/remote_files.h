@@ -15,6 +15,17 @@ struct cli_remote {
     uint64_t requests; /* files opened */
 };
 
+/* A name "org/model[/file][@revision]" in parts. Lengths count bytes. */
+struct cli_hub_name {
+    size_t repository; /* length of "org/model" */
+    const char *file;  /* "" where none is named */
+    size_t file_length;
+    const char *revision; /* "main" where none is named */
+};
+
+/* Returns 1, or 0 where `name` is none. What it fills in refers to `name`. */
+int cli_hub_name_split(const char *name, struct cli_hub_name *split);
+
 /* Whether `name` could only be meant as a remote model: a URL, or "org/name" that is no file here.
  */
 int cli_remote_is_name(const char *name);

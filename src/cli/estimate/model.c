@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What users call a model: a path, a name in Ollama's store, a Modelfile, a URL, a name on a hub.
- */
+/* What users call a model: a path, a name in Ollama's store, a Modelfile, a URL, a name on a hub or
+ * in the local cache of one. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "cli/estimate/estimate.h"
+#include "cli/hub_cache.h"
 #include "cli/remote_files.h"
 #include "net/http_client.h"
 
@@ -133,6 +134,7 @@ int estimate_open_model(const char *name, int remote, struct mt_model **model,
                         struct mt_error *error)
 {
     static const char ollama[] = "ollama:";
+    char cached[PATH_MAX];
     if (!*name)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "estimate: the name of the model is empty");
     if (!strncmp(name, ollama, sizeof ollama - 1))
@@ -147,9 +149,13 @@ int estimate_open_model(const char *name, int remote, struct mt_model **model,
                        "estimate: '%.200s' is read over the network only with --remote", name);
     if (is_modelfile(name))
         return open_modelfile(name, model, error);
+    if (cli_remote_is_name(name) && cli_hub_cache_find(name, cached, sizeof cached))
+        return mt_model_open(cached, NULL, model, error);
     int result = mt_model_open(name, NULL, model, error);
     if (result == MT_ENOTFOUND && cli_remote_is_name(name))
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
-                       "estimate: there is no %.200s here; --remote looks for it on a hub", name);
+                       "estimate: there is no %.200s here, nor in the cache of Hugging Face; "
+                       "--remote looks for it on a hub",
+                       name);
     return result;
 }

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* Names of a hub in the local cache of Hugging Face. Fetches nothing, opens no model.
+ *
+ *   CACHE/models--ORG--NAME/refs/REVISION     the name of a snapshot
+ *   CACHE/models--ORG--NAME/snapshots/NAME    a folder of the model's files */
+#include "cli/hub_cache.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/remote_files.h"
+
+#define SNAPSHOT_MAX 128
+
+static int is_there(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+/* `folder` is the value of an environment variable. */
+static int is_set(const char *folder)
+{
+    return folder && *folder;
+}
+
+static int find_cache(char cache[PATH_MAX])
+{
+    const char *hub = getenv("HF_HUB_CACHE");
+    const char *home = getenv("HF_HOME");
+    const char *caches = getenv("XDG_CACHE_HOME");
+    const char *user = getenv("HOME");
+    int n = -1;
+    if (is_set(hub))
+        n = snprintf(cache, PATH_MAX, "%s", hub);
+    else if (is_set(home))
+        n = snprintf(cache, PATH_MAX, "%s/hub", home);
+    else if (is_set(caches))
+        n = snprintf(cache, PATH_MAX, "%s/huggingface/hub", caches);
+    else if (is_set(user))
+        n = snprintf(cache, PATH_MAX, "%s/.cache/huggingface/hub", user);
+    return n >= 0 && n < PATH_MAX;
+}
+
+static int find_model(const char *name, const struct cli_hub_name *split, char folder[PATH_MAX])
+{
+    char cache[PATH_MAX];
+    int org = (int)strcspn(name, "/");
+    int model = (int)split->repository - org - 1;
+    if (!find_cache(cache))
+        return 0;
+    int n = snprintf(folder, PATH_MAX, "%s/models--%.*s--%.*s", cache, org, name, model,
+                     name + org + 1);
+    return n >= 0 && n < PATH_MAX && is_there(folder);
+}
+
+/* The snapshot that a revision stands for: what its reference says, else itself. */
+static void find_snapshot(const char *folder, const char *revision, char snapshot[SNAPSHOT_MAX])
+{
+    char path[PATH_MAX];
+    char said[SNAPSHOT_MAX] = "";
+    int n = snprintf(path, sizeof path, "%s/refs/%s", folder, revision);
+    FILE *file = n >= 0 && n < PATH_MAX ? fopen(path, "re") : NULL;
+    if (file) {
+        if (!fgets(said, sizeof said, file))
+            said[0] = '\0';
+        fclose(file);
+    }
+    said[strcspn(said, " \r\n")] = '\0';
+    int is_plain = said[0] && said[0] != '.' && !strchr(said, '/');
+    snprintf(snapshot, SNAPSHOT_MAX, "%s", is_plain ? said : revision);
+}
+
+/* The model's folder is enough where nothing further is named: the readers choose a snapshot. */
+int cli_hub_cache_find(const char *name, char *path, size_t size)
+{
+    struct cli_hub_name split;
+    char folder[PATH_MAX];
+    char snapshot[SNAPSHOT_MAX];
+    if (!cli_hub_name_split(name, &split) || !find_model(name, &split, folder))
+        return 0;
+    find_snapshot(folder, split.revision, snapshot);
+    int n = strchr(name, '@') || split.file_length
+                ? snprintf(path, size, "%s/snapshots/%s%s%.*s", folder, snapshot,
+                           split.file_length ? "/" : "", (int)split.file_length, split.file)
+                : snprintf(path, size, "%s", folder);
+    return n >= 0 && (size_t)n < size && is_there(path);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* Models that Hugging Face's programs have left on this machine. */
+#ifndef CLI_HUB_CACHE_H
+#define CLI_HUB_CACHE_H
+
+#include <stddef.h>
+
+/* Writes the path of what a name such as "org/model", "org/model/file.gguf" or "org/model@revision"
+ * stands for in the local cache: $HF_HUB_CACHE, else $HF_HOME/hub, else huggingface/hub in
+ * $XDG_CACHE_HOME or ~/.cache. Returns 1, or 0 where the cache has it not. */
+int cli_hub_cache_find(const char *name, char *path, size_t size);
+
+#endif
