@@ -102,9 +102,12 @@ static int refuse_split(const struct completion *c)
 {
     const struct mt_predict_settings *s = c->s;
     double sum = 0;
+    if (s->n_tensor_split && !s->n_devices)
+        return REFUSE(c, "--tensor-split without a device; --device SIZE,SIZE is the nearest");
     if (s->n_tensor_split > s->n_devices)
-        return REFUSE(c, "--tensor-split has %zu parts for %zu devices; give %zu or --device sizes",
-                      s->n_tensor_split, s->n_devices, s->n_devices);
+        return REFUSE(c,
+                      "--tensor-split has %zu parts for %zu device%s; give %zu or --device sizes",
+                      s->n_tensor_split, s->n_devices, s->n_devices == 1 ? "" : "s", s->n_devices);
     for (size_t i = 0; i < s->n_tensor_split; i++) {
         if (!(s->tensor_split[i] >= 0) || s->tensor_split[i] > 1e30)
             return REFUSE(c, "--tensor-split: part %zu is no share; 0 is the nearest", i + 1);
@@ -143,6 +146,10 @@ static int fill_sequences(const struct completion *c)
     struct mt_predict_settings *s = c->s;
     int open = !s->sequences;
     uint64_t most = mt_engine_number(c->engine, "sequences.max", 256);
+    if (s->program == MT_PROGRAM_BENCH && s->sequences > 1)
+        return REFUSE(c,
+                      "llama-bench runs one sequence, not %" PRIu64 "; --program server runs more",
+                      s->sequences);
     const char *key = s->program == MT_PROGRAM_SERVER ? "default.sequences.server" : "";
     int result = fill_count(c, &s->sequences, key, 1, most, "the number of sequences");
     if (result < 0)
@@ -249,11 +256,11 @@ int mt_llama_complete(const struct mt_model *model, const struct mt_engine *engi
     int (*const steps[])(const struct completion *) = {refuse_foreign, refuse_flags,   refuse_split,
                                                        fill_context,   fill_sequences, fill_cache,
                                                        fill_layers,    fill_batches};
-    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-        int result = steps[i](&c);
-        if (result < 0)
-            return result;
-    }
+    int result = mt_refuse_drafting(c.d, settings, error);
+    for (size_t i = 0; result == 0 && i < sizeof steps / sizeof *steps; i++)
+        result = steps[i](&c);
+    if (result < 0)
+        return result;
     settings->has_gpu_layers = 1;
     return 0;
 }

@@ -100,7 +100,7 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
     const struct mt_model_description *d = mt_model_describe(model);
     int result = mt_torch_refuse_format(model, engine, error);
     if (result == 0)
-        result = mt_torch_refuse(engine, settings, "--chunked-prefill-size", error);
+        result = mt_torch_refuse(model, engine, settings, "--chunked-prefill-size", error);
     if (result == 0)
         result = mt_torch_complete_parallel(model, engine, settings, error);
     if (result == 0)

@@ -56,6 +56,10 @@ void mt_sheet_bound(struct mt_sheet *sheet, int place, uint64_t low_bytes, uint6
 void mt_sheet_cannot(struct mt_sheet *sheet, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Refuses drafted tokens of a model that they change nothing of. Errors: MT_EARG. */
+int mt_refuse_drafting(const struct mt_model_description *d,
+                       const struct mt_predict_settings *settings, struct mt_error *error);
+
 /* The predictors, one for each kind of engine. `settings` of complete() is the caller's copy, whose
  * open fields it fills; it refuses what the engine does not know. */
 struct mt_predictor {

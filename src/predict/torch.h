@@ -82,10 +82,11 @@ struct mt_torch_forward {
 void mt_torch_forward_of(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
                          uint64_t tokens, struct mt_torch_forward *forward);
 
-/* Refuses the settings that only llama.cpp and its kin know; `batch_name` is what the engine calls
- * the tokens of a batch. Errors: MT_EARG. */
-int mt_torch_refuse(const struct mt_engine *engine, const struct mt_predict_settings *settings,
-                    const char *batch_name, struct mt_error *error);
+/* Refuses the settings that only llama.cpp and its kin know, and drafts that nothing draws up;
+ * `batch_name` is what the engine calls the tokens of a batch. Errors: MT_EARG. */
+int mt_torch_refuse(const struct mt_model *model, const struct mt_engine *engine,
+                    const struct mt_predict_settings *settings, const char *batch_name,
+                    struct mt_error *error);
 /* Refuses a model whose format is not in the engine's key "formats". Errors: MT_EUNSUPPORTED. */
 int mt_torch_refuse_format(const struct mt_model *model, const struct mt_engine *engine,
                            struct mt_error *error);

@@ -7,8 +7,9 @@
 #include "base/error.h"
 #include "predict/torch.h"
 
-int mt_torch_refuse(const struct mt_engine *engine, const struct mt_predict_settings *settings,
-                    const char *batch_name, struct mt_error *error)
+int mt_torch_refuse(const struct mt_model *model, const struct mt_engine *engine,
+                    const struct mt_predict_settings *settings, const char *batch_name,
+                    struct mt_error *error)
 {
     const struct {
         int is_set;
@@ -35,7 +36,7 @@ int mt_torch_refuse(const struct mt_engine *engine, const struct mt_predict_sett
         if (unknown[i].is_set)
             return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%s does not know %s; the nearest is %s",
                            engine->name, unknown[i].flag, unknown[i].nearest);
-    return 0;
+    return mt_refuse_drafting(mt_model_describe(model), settings, error);
 }
 
 int mt_torch_refuse_format(const struct mt_model *model, const struct mt_engine *engine,

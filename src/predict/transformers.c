@@ -33,7 +33,8 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
     other.n_tensor_split = 0;
     int result = mt_torch_refuse_format(model, engine, error);
     if (result == 0)
-        result = mt_torch_refuse(engine, &other, "prefill_chunk_size, given as --batch", error);
+        result =
+            mt_torch_refuse(model, engine, &other, "prefill_chunk_size, given as --batch", error);
     if (result == 0)
         result = mt_torch_complete_kv_type(engine, settings, error);
     if (result < 0)

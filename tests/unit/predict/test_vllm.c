@@ -247,6 +247,9 @@ static void test_what_vllm_does_not_know_is_refused_with_the_nearest(void **stat
     settings.ubatch = 512;
     assert_int_equal(refuses(settings, "--max-num-batched-tokens"), MT_EARG);
     settings = on_h100("vllm", 1);
+    settings.draft_tokens = 4;
+    assert_int_equal(refuses(settings, "estimate a draft model by itself"), MT_EARG);
+    settings = on_h100("vllm", 1);
     settings.n_devices = 0;
     assert_int_equal(refuses(settings, "device"), MT_EARG);
     settings = on_h100("vllm", 1);
