@@ -294,16 +294,18 @@ static void fill_pool(const struct mt_predict_input *in, const struct rank *rank
 static void judge(const struct mt_predict_input *in, const struct rank *rank,
                   struct mt_sheet *sheet)
 {
+    char idle[MT_IDLE_TEXT];
+    mt_torch_idle_devices(in, idle);
     if (rank->left <= 0)
         mt_sheet_cannot(sheet,
                         "SGLang does not start: the static share of %.2f GiB does not hold the "
-                        "weights of %.2f",
-                        mt_gib(rank->requested), mt_gib(rank->weights.bytes));
+                        "weights of %.2f%s",
+                        mt_gib(rank->requested), mt_gib(rank->weights.bytes), idle);
     else if (rank->cell.full && rank->tokens < in->settings->context_tokens)
         mt_sheet_cannot(sheet,
                         "the cache holds %" PRIu64 " tokens, less than one request of %" PRIu64
-                        "; --context-length %" PRIu64 " would do",
-                        rank->tokens, in->settings->context_tokens, rank->tokens);
+                        "; --context-length %" PRIu64 " would do%s",
+                        rank->tokens, in->settings->context_tokens, rank->tokens, idle);
     if (rank->cell.state)
         mt_sheet_note(sheet, "recurrent states get 0.9 bytes for each byte of cache: "
                              "--mamba-full-memory-ratio");

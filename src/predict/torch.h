@@ -82,6 +82,11 @@ struct mt_torch_forward {
 void mt_torch_forward_of(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
                          uint64_t tokens, struct mt_torch_forward *forward);
 
+/* What a reason why it cannot be ends with where devices lie idle: ", on one device;
+ * --tensor-parallel 4 would use all 4", the most that the heads can be divided by; "" otherwise. */
+#define MT_IDLE_TEXT 96
+const char *mt_torch_idle_devices(const struct mt_predict_input *in, char text[MT_IDLE_TEXT]);
+
 /* Refuses the settings that only llama.cpp and its kin know, and drafts that nothing draws up;
  * `batch_name` is what the engine calls the tokens of a batch. Errors: MT_EARG. */
 int mt_torch_refuse(const struct mt_model *model, const struct mt_engine *engine,

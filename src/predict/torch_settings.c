@@ -86,6 +86,25 @@ int mt_torch_complete_parallel(const struct mt_model *model, const struct mt_eng
     return 0;
 }
 
+const char *mt_torch_idle_devices(const struct mt_predict_input *in, char text[MT_IDLE_TEXT])
+{
+    const struct mt_predict_settings *settings = in->settings;
+    uint64_t used = settings->tensor_parallel * settings->pipeline_parallel;
+    uint64_t tensor = settings->n_devices / settings->pipeline_parallel;
+    while (tensor > settings->tensor_parallel && in->d->heads % tensor)
+        tensor--;
+    text[0] = '\0';
+    if (tensor <= settings->tensor_parallel)
+        return text;
+    uint64_t then = tensor * settings->pipeline_parallel;
+    int length = used == 1 ? snprintf(text, MT_IDLE_TEXT, ", on one device")
+                           : snprintf(text, MT_IDLE_TEXT, ", on %" PRIu64 " devices", used);
+    snprintf(text + length, MT_IDLE_TEXT - (size_t)length,
+             "; --tensor-parallel %" PRIu64 " would use %s%" PRIu64, tensor,
+             then == settings->n_devices ? "all " : "", then);
+    return text;
+}
+
 /* The first word of a key's value. */
 static void first_word(const struct mt_engine_value *value, char *word, size_t size)
 {

@@ -210,14 +210,16 @@ static void judge(const struct mt_predict_input *in, const struct rank *rank,
                   struct mt_sheet *sheet)
 {
     uint64_t tokens = mt_mul(rank->blocks, mt_engine_number(in->engine, "block_tokens", 32));
+    char idle[MT_IDLE_TEXT];
+    mt_torch_idle_devices(in, idle);
     if (rank->left <= 0)
-        mt_sheet_cannot(sheet, "nothing of the %.2f GiB is free once the engine is loaded",
-                        mt_gib(in->settings->device_bytes[rank->device]));
+        mt_sheet_cannot(sheet, "nothing of the %.2f GiB is free once the engine is loaded%s",
+                        mt_gib(in->settings->device_bytes[rank->device]), idle);
     else if (rank->token_bytes && tokens < in->settings->context_tokens)
         mt_sheet_cannot(sheet,
                         "the cache holds %" PRIu64 " tokens, less than one request of %" PRIu64
-                        "; --max_seq_len %" PRIu64 " would do",
-                        tokens, in->settings->context_tokens, tokens);
+                        "; --max_seq_len %" PRIu64 " would do%s",
+                        tokens, in->settings->context_tokens, tokens, idle);
 }
 
 static void write_flags(const struct mt_predict_input *in, struct mt_sheet *sheet)

@@ -405,6 +405,8 @@ static void judge(const struct mt_predict_input *in, const struct rank *rank, ui
     const struct mt_predict_settings *settings = in->settings;
     uint64_t capacity = settings->device_bytes[rank->device];
     uint64_t used = settings->device_used ? settings->device_used[rank->device] : 0;
+    char idle[MT_IDLE_TEXT];
+    mt_torch_idle_devices(in, idle);
     if (used > capacity - rank->requested)
         mt_sheet_cannot(sheet,
                         "vLLM asks for %.2f GiB of device %d, and %.2f are free: lower "
@@ -414,14 +416,14 @@ static void judge(const struct mt_predict_input *in, const struct rank *rank, ui
     if (rank->left <= 0)
         mt_sheet_cannot(sheet,
                         "nothing is left for the KV cache: %.2f GiB are requested, %.2f are needed "
-                        "before it",
+                        "before it%s",
                         mt_gib(rank->requested),
-                        (double)((int64_t)rank->requested - rank->left) / (double)MT_GIB);
+                        (double)((int64_t)rank->requested - rank->left) / (double)MT_GIB, idle);
     else if (blocks < rank->pool.blocks_per_request)
         mt_sheet_cannot(sheet,
                         "vLLM does not start: the cache of one request of %" PRIu64
-                        " tokens does not fit; --max-model-len %" PRIu64 " would",
-                        settings->context_tokens, longest_context(in, rank, blocks));
+                        " tokens does not fit; --max-model-len %" PRIu64 " would%s",
+                        settings->context_tokens, longest_context(in, rank, blocks), idle);
     if (in->d->context_length && settings->context_tokens > in->d->context_length)
         mt_sheet_cannot(sheet,
                         "vLLM refuses --max-model-len %" PRIu64 " above the %" PRIu64

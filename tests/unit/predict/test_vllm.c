@@ -233,6 +233,31 @@ static void test_a_request_that_does_not_fit_keeps_it_from_starting(void **state
     mt_estimate_destroy(result);
 }
 
+/* The reason names the devices that lie idle: 64 heads are divided by 4, and by 2 of 3 devices. */
+static void test_idle_devices_are_named_where_one_does_not_suffice(void **state)
+{
+    (void)state;
+    uint64_t devices[] = {48 * MADE_GIB, 48 * MADE_GIB, 48 * MADE_GIB, 48 * MADE_GIB};
+    static const char *const ends[] = {"", ", on one device; --tensor-parallel 2 would use all 2",
+                                       ", on one device; --tensor-parallel 2 would use 2",
+                                       ", on one device; --tensor-parallel 4 would use all 4"};
+    static const char *const engines[] = {"vllm", "sglang", "trt-llm"};
+    make_model(&made, &qwen3_32b);
+    for (size_t i = 0; i < 3 * 4; i++) {
+        const char *end = ends[i % 4];
+        struct mt_estimate *result = estimate((struct mt_predict_settings){.engine = engines[i / 4],
+                                                                           .device_bytes = devices,
+                                                                           .n_devices = i % 4 + 1,
+                                                                           .context_tokens = 8192});
+        assert_int_equal(result->verdict, MT_VERDICT_CANNOT);
+        if (i % 4)
+            assert_string_equal(result->reason + strlen(result->reason) - strlen(end), end);
+        else
+            assert_null(strstr(result->reason, "device;"));
+        mt_estimate_destroy(result);
+    }
+}
+
 static void test_what_vllm_does_not_know_is_refused_with_the_nearest(void **state)
 {
     (void)state;
@@ -291,6 +316,7 @@ int main(void)
         cmocka_unit_test(test_block_size_of_hybrids_is_that_of_the_logs),
         cmocka_unit_test(test_windowed_layers_are_padded_into_groups),
         cmocka_unit_test(test_a_request_that_does_not_fit_keeps_it_from_starting),
+        cmocka_unit_test(test_idle_devices_are_named_where_one_does_not_suffice),
         cmocka_unit_test(test_what_vllm_does_not_know_is_refused_with_the_nearest),
         cmocka_unit_test(test_layers_are_divided_into_stages),
     };
