@@ -97,21 +97,12 @@ static double static_share(const struct mt_engine *engine,
 static int complete(const struct mt_model *model, const struct mt_engine *engine,
                     struct mt_predict_settings *settings, struct mt_error *error)
 {
-    const struct mt_model_description *d = mt_model_describe(model);
-    int result = mt_torch_refuse_format(model, engine, error);
-    if (result == 0)
-        result = mt_torch_refuse(model, engine, settings, "--chunked-prefill-size", error);
-    if (result == 0)
-        result = mt_torch_complete_parallel(model, engine, settings, error);
-    if (result == 0)
-        result = mt_torch_complete_kv_type(engine, settings, error);
+    int result = mt_torch_begin(model, engine, settings, "--chunked-prefill-size", 4096, error);
     if (result < 0)
         return result;
     uint64_t device = smallest_device(settings);
     int is_parallel = settings->tensor_parallel >= 4;
     uint64_t batch = class_number(engine, "graph_batch", device, is_parallel, 160);
-    if (!settings->context_tokens)
-        settings->context_tokens = d->context_length ? d->context_length : 4096;
     if (!settings->batched_tokens)
         settings->batched_tokens = class_number(engine, "chunk", device, 0, 4096);
     if (!settings->sequences)

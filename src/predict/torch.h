@@ -98,6 +98,11 @@ int mt_torch_refuse_format(const struct mt_model *model, const struct mt_engine 
 /* Puts in the parallel sizes and checks them against the devices and the heads. Errors: MT_EARG. */
 int mt_torch_complete_parallel(const struct mt_model *model, const struct mt_engine *engine,
                                struct mt_predict_settings *settings, struct mt_error *error);
+/* All of the checks above that an engine with a budget begins with, and the cache's type and the
+ * context (`fallback_context` of a model that does not say). Errors: MT_EARG, MT_EUNSUPPORTED. */
+int mt_torch_begin(const struct mt_model *model, const struct mt_engine *engine,
+                   struct mt_predict_settings *settings, const char *batch_name,
+                   uint64_t fallback_context, struct mt_error *error);
 /* Puts in the cache's type; those of the key "kv_types" are known, the first one is the default.
  * Errors: MT_EARG, which names the nearest. */
 int mt_torch_complete_kv_type(const struct mt_engine *engine, struct mt_predict_settings *settings,

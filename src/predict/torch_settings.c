@@ -165,3 +165,20 @@ int mt_torch_complete_kv_type(const struct mt_engine *engine, struct mt_predict_
     settings->kv_type_v = known_v;
     return 0;
 }
+
+int mt_torch_begin(const struct mt_model *model, const struct mt_engine *engine,
+                   struct mt_predict_settings *settings, const char *batch_name,
+                   uint64_t fallback_context, struct mt_error *error)
+{
+    const struct mt_model_description *d = mt_model_describe(model);
+    int result = mt_torch_refuse_format(model, engine, error);
+    if (result == 0)
+        result = mt_torch_refuse(model, engine, settings, batch_name, error);
+    if (result == 0)
+        result = mt_torch_complete_parallel(model, engine, settings, error);
+    if (result == 0)
+        result = mt_torch_complete_kv_type(engine, settings, error);
+    if (result == 0 && !settings->context_tokens)
+        settings->context_tokens = d->context_length ? d->context_length : fallback_context;
+    return result;
+}

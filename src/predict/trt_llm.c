@@ -22,14 +22,7 @@ struct rank {
 static int complete(const struct mt_model *model, const struct mt_engine *engine,
                     struct mt_predict_settings *settings, struct mt_error *error)
 {
-    const struct mt_model_description *d = mt_model_describe(model);
-    int result = mt_torch_refuse_format(model, engine, error);
-    if (result == 0)
-        result = mt_torch_refuse(model, engine, settings, "--max_num_tokens", error);
-    if (result == 0)
-        result = mt_torch_complete_parallel(model, engine, settings, error);
-    if (result == 0)
-        result = mt_torch_complete_kv_type(engine, settings, error);
+    int result = mt_torch_begin(model, engine, settings, "--max_num_tokens", 4096, error);
     if (result < 0)
         return result;
     if (settings->memory_share == 0)
@@ -38,8 +31,6 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "free_gpu_memory_fraction is above 0 and at most 1, not %g",
                        settings->memory_share);
-    if (!settings->context_tokens)
-        settings->context_tokens = d->context_length ? d->context_length : 4096;
     if (!settings->batched_tokens)
         settings->batched_tokens = mt_engine_number(engine, "batched_tokens", 8192);
     if (!settings->sequences)

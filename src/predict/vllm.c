@@ -66,14 +66,7 @@ static void complete_batch(const struct mt_engine *engine, struct mt_predict_set
 static int complete(const struct mt_model *model, const struct mt_engine *engine,
                     struct mt_predict_settings *settings, struct mt_error *error)
 {
-    const struct mt_model_description *d = mt_model_describe(model);
-    int result = mt_torch_refuse_format(model, engine, error);
-    if (result == 0)
-        result = mt_torch_refuse(model, engine, settings, "--max-num-batched-tokens", error);
-    if (result == 0)
-        result = mt_torch_complete_parallel(model, engine, settings, error);
-    if (result == 0)
-        result = mt_torch_complete_kv_type(engine, settings, error);
+    int result = mt_torch_begin(model, engine, settings, "--max-num-batched-tokens", 2048, error);
     if (result < 0)
         return result;
     if (settings->memory_share == 0)
@@ -82,8 +75,6 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "--gpu-memory-utilization is above 0 and at most 1, not %g",
                        settings->memory_share);
-    if (!settings->context_tokens)
-        settings->context_tokens = d->context_length ? d->context_length : 2048;
     complete_batch(engine, settings);
     return 0;
 }
