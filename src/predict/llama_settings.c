@@ -146,10 +146,6 @@ static int fill_sequences(const struct completion *c)
     struct mt_predict_settings *s = c->s;
     int open = !s->sequences;
     uint64_t most = mt_engine_number(c->engine, "sequences.max", 256);
-    if (s->program == MT_PROGRAM_BENCH && s->sequences > 1)
-        return REFUSE(c,
-                      "llama-bench runs one sequence, not %" PRIu64 "; --program server runs more",
-                      s->sequences);
     const char *key = s->program == MT_PROGRAM_SERVER ? "default.sequences.server" : "";
     int result = fill_count(c, &s->sequences, key, 1, most, "the number of sequences");
     if (result < 0)

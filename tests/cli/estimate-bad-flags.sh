@@ -20,6 +20,12 @@ try model.gguf --cpu-moe 1.5
 try model.gguf --flash-attn maybe
 try model.gguf --kv-unified --no-kv-unified
 try model.gguf --here --host 8GiB
+try model.gguf --program bench --sequences 2
+try model.gguf --program bench --max-sequences --device 8GiB
+memtally estimate model.gguf --program bench --sequences 1 > out || echo "exit $?"
+try model.gguf --draft-tokens 4
+try model.gguf --tensor-split 3,1
+try model.gguf --tensor-split 3,1 --device 8GiB
 try model.gguf --max-context --max-batch --device 8GiB
 try model.gguf --max-context --context 4096 --device 8GiB
 try model.gguf --max-context

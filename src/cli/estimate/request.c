@@ -206,6 +206,9 @@ static int check(const struct estimate_options *options, struct mt_error *error)
     if (options->here && options->host_bytes)
         return FAIL(error, "'--here' and '--host' contradict each other: both say how much memory "
                            "the host has");
+    if (options->program == MT_PROGRAM_BENCH && (options->sequences > 1 || options->max_sequences))
+        return FAIL(error, "llama-bench runs one sequence; '--sequences' other than 1 and "
+                           "'--max-sequences' want another '--program'");
     return 0;
 }
 
