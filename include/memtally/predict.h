@@ -147,14 +147,14 @@ struct mt_estimate_pool {
     uint64_t requested_bytes;
     uint64_t weights_bytes;
     uint64_t activations_bytes;
-    uint64_t other_bytes;  /* driver, communication: "non-torch" */
-    uint64_t graphs_bytes; /* what the engine sets aside for CUDA graphs */
-    int64_t pool_bytes;    /* negative where the budget does not suffice */
-    uint64_t bytes_per_token;
+    uint64_t other_bytes;     /* driver, communication: "non-torch" */
+    uint64_t graphs_bytes;    /* what the engine sets aside for CUDA graphs */
+    int64_t pool_bytes;       /* negative where the budget does not suffice */
+    uint64_t bytes_per_token; /* 0: there are states alone, and tokens mean nothing */
     uint64_t pool_tokens;
     uint64_t pool_tokens_low;
     uint64_t pool_tokens_high;
-    double concurrency;      /* sequences of context_tokens that fit at once */
+    double concurrency;      /* sequences of context_tokens, or states, that fit at once */
     const char *graphs_note; /* how wrong the engine's own figure for graphs tends to be */
 };
 

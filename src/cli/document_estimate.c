@@ -206,7 +206,8 @@ static void put_subtraction(const struct mt_estimate_pool *pool,
              MT_ROW_PLAIN);
     add_step(&table, "less CUDA graphs", -(int64_t)pool->graphs_bytes, MT_ROW_PLAIN);
     mt_text_table_add_rule(&table);
-    add_step(&table, "pool of keys and values", pool->pool_bytes, MT_ROW_BOLD);
+    add_step(&table, pool->bytes_per_token ? "pool of keys and values" : "pool of states",
+             pool->pool_bytes, MT_ROW_BOLD);
     cli_table_draw(&table, terminal, out);
 }
 
@@ -220,24 +221,51 @@ static int keeps_state(const struct mt_estimate *estimate)
     return 0;
 }
 
-static void put_pool(const struct mt_estimate *estimate, const struct cli_terminal *terminal,
-                     struct mt_strbuf *out)
+static void put_tokens(const struct mt_estimate *estimate, const struct cli_terminal *terminal,
+                       struct mt_strbuf *out)
 {
     const struct mt_estimate_pool *pool = &estimate->pool;
     char size[MT_SIZE_TEXT];
-    if (!pool->present)
-        return;
-    if (!pool->bytes_per_token && !keeps_state(estimate)) {
-        cli_table_fact(terminal, out, "pool", "none: the model keeps no keys and values");
-        return;
-    }
-    put_subtraction(pool, terminal, out);
     cli_table_fact(terminal, out, "tokens",
                    "%" PRIu64 " (%" PRIu64 " to %" PRIu64 "), each %s in each device",
                    pool->pool_tokens, pool->pool_tokens_low, pool->pool_tokens_high,
                    mt_format_size(pool->bytes_per_token, size));
     cli_table_fact(terminal, out, "concurrency", "%.2f sequences of %" PRIu64 " tokens at once",
                    pool->concurrency, estimate->settings.context_tokens);
+}
+
+/* A pool of recurrent states: of how many sequences, however long they are. */
+static void put_states(const struct mt_estimate *estimate, const struct cli_terminal *terminal,
+                       struct mt_strbuf *out)
+{
+    const struct mt_estimate_pool *pool = &estimate->pool;
+    uint64_t states = (uint64_t)pool->concurrency;
+    uint64_t sequences = estimate->settings.sequences;
+    if (sequences && sequences < states)
+        cli_table_fact(terminal, out, "states",
+                       "of %" PRIu64 " sequences, however long they are; %" PRIu64
+                       " are run at once",
+                       states, sequences);
+    else
+        cli_table_fact(terminal, out, "states", "of %" PRIu64 " sequences, however long they are",
+                       states);
+}
+
+static void put_pool(const struct mt_estimate *estimate, const struct cli_terminal *terminal,
+                     struct mt_strbuf *out)
+{
+    const struct mt_estimate_pool *pool = &estimate->pool;
+    if (!pool->present)
+        return;
+    if (!pool->bytes_per_token && (!keeps_state(estimate) || pool->concurrency < 1)) {
+        cli_table_fact(terminal, out, "pool", "none: the model keeps no keys and values");
+        return;
+    }
+    put_subtraction(pool, terminal, out);
+    if (pool->bytes_per_token)
+        put_tokens(estimate, terminal, out);
+    else
+        put_states(estimate, terminal, out);
     if (pool->graphs_note)
         cli_table_fact(terminal, out, "graphs", "%s", pool->graphs_note);
 }

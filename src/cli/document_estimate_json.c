@@ -127,9 +127,10 @@ static void put_pool(const struct mt_estimate_pool *pool, struct mt_json *json)
     mt_json_count(json, "graphs_bytes", pool->graphs_bytes);
     mt_json_signed(json, "pool_bytes", pool->pool_bytes);
     mt_json_count(json, "bytes_per_token", pool->bytes_per_token);
-    mt_json_count(json, "pool_tokens", pool->pool_tokens);
-    mt_json_count(json, "pool_tokens_low", pool->pool_tokens_low);
-    mt_json_count(json, "pool_tokens_high", pool->pool_tokens_high);
+    int has_tokens = pool->bytes_per_token != 0;
+    mt_json_count(json, "pool_tokens", has_tokens ? pool->pool_tokens : MT_UNKNOWN);
+    mt_json_count(json, "pool_tokens_low", has_tokens ? pool->pool_tokens_low : MT_UNKNOWN);
+    mt_json_count(json, "pool_tokens_high", has_tokens ? pool->pool_tokens_high : MT_UNKNOWN);
     mt_json_real(json, "concurrency", pool->concurrency);
     mt_json_text(json, "graphs_note", pool->graphs_note);
     mt_json_end(json);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One place of an estimate as a table, and as an equation whose printed figures add up. */
+#include <math.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>
@@ -149,15 +150,24 @@ static uint64_t hundredths(uint64_t bytes, struct unit unit, double *left)
     return whole;
 }
 
-/* Figures of the rows in hundredths, rounded so that they add up to the rounded total: those that
- * lost most by rounding down are rounded up. */
+/* As the table shows it: what lies in the middle goes to the even one. */
+static uint64_t shown_hundredths(uint64_t bytes, struct unit unit)
+{
+    return (uint64_t)rint((double)bytes * HUNDREDTHS / (double)unit.bytes);
+}
+
+/* Figures of the rows in hundredths that add up to the total: those of the table, and where they do
+ * not, rounded down but for those that lost most by it. */
 static uint64_t round_rows(const struct mt_tally_place *place, struct unit unit, uint64_t *figures)
 {
     double left[MT_CATEGORY_END] = {0};
-    double of_total;
     uint64_t sum = 0;
-    uint64_t total = hundredths(place->total_allocated_bytes, unit, &of_total);
-    total += of_total >= 0.5;
+    uint64_t total = shown_hundredths(place->total_allocated_bytes, unit);
+    for (size_t i = 0; i < place->n_rows; i++)
+        sum += figures[i] = shown_hundredths(place->rows[i].allocated_bytes, unit);
+    if (sum == total)
+        return total;
+    sum = 0;
     for (size_t i = 0; i < place->n_rows; i++) {
         figures[i] = hundredths(place->rows[i].allocated_bytes, unit, &left[i]);
         sum += figures[i];

@@ -261,6 +261,10 @@ static void fill_pool(const struct mt_predict_input *in, const struct rank *rank
     uint64_t span = mt_engine_number(in->engine, "context.high", context) - context;
     uint64_t token = rank->cell.full + mt_scale(rank->cell.window, 0.8);
     uint64_t less = token ? mt_scale(span, in->settings->memory_share) / token : 0;
+    uint64_t context_tokens = in->settings->context_tokens;
+    double concurrency = context_tokens ? (double)rank->tokens / (double)context_tokens : 0;
+    if (!token && rank->cell.state)
+        concurrency = (double)(rank->state_bytes / rank->cell.state);
     *mt_sheet_pool(sheet) = (struct mt_estimate_pool){
         .present = 1,
         .requested_bytes = rank->requested,
@@ -272,9 +276,7 @@ static void fill_pool(const struct mt_predict_input *in, const struct rank *rank
         .pool_tokens = rank->tokens,
         .pool_tokens_low = rank->tokens > less ? rank->tokens - less : 0,
         .pool_tokens_high = rank->tokens + less,
-        .concurrency = in->settings->context_tokens
-                           ? (double)rank->tokens / (double)in->settings->context_tokens
-                           : 0,
+        .concurrency = concurrency,
         .graphs_note =
             in->settings->eager
                 ? NULL

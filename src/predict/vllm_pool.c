@@ -168,13 +168,17 @@ static uint64_t pages_of_request(const struct mt_predict_input *in, const struct
     return mt_ceil_div(tokens, bucket->block_tokens);
 }
 
+/* What a token adds to layers that keep all of them; where there are none, to those with a window.
+ * It is 0 of states alone. */
 static uint64_t growing_bytes(const struct layout *layout)
 {
+    int has_full = find(layout, KIND_FULL) != NULL;
     uint64_t bytes = 0;
-    for (size_t i = 0; i < layout->n; i++)
-        if (layout->buckets[i].kind == KIND_FULL)
-            bytes =
-                mt_add(bytes, mt_mul(layout->buckets[i].token_bytes, layout->buckets[i].n_layers));
+    for (size_t i = 0; i < layout->n; i++) {
+        const struct bucket *bucket = &layout->buckets[i];
+        if (has_full ? bucket->kind == KIND_FULL : bucket->kind != KIND_STATE)
+            bytes = mt_add(bytes, mt_mul(bucket->token_bytes, bucket->n_layers));
+    }
     return bytes;
 }
 

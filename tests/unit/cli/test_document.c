@@ -160,6 +160,60 @@ static void test_an_estimate_of_an_engine_with_a_budget(void **state)
     assert_renders(&document, CLI_FORMAT_JSON, &ascii, "estimate.pool.json");
 }
 
+/* The table of an estimate of `place` alone, with `pool`. */
+static void assert_table_has(const struct mt_tally_place *place,
+                             const struct mt_estimate_pool *pool, const char *has,
+                             const char * not )
+{
+    struct mt_estimate estimate = sample_estimate;
+    estimate.tally.places = place;
+    estimate.tally.n_places = 1;
+    estimate.pool = *pool;
+    estimate.settings.sequences = 256;
+    struct cli_document document = planned(&estimate);
+    struct mt_strbuf out = {0};
+    assert_int_equal(cli_document_render(&document, CLI_FORMAT_TABLE, &ascii, &out, NULL), 0);
+    if (!strstr(mt_strbuf_text(&out), has))
+        fail_msg("%s is not in: %s", has, mt_strbuf_text(&out));
+    assert_null(strstr(mt_strbuf_text(&out), not ));
+    mt_strbuf_finish(&out);
+}
+
+static void test_a_pool_of_states_has_no_tokens(void **state)
+{
+    (void)state;
+    struct mt_tally_row row = {.category = MT_CATEGORY_RECURRENT_STATE,
+                               .allocated_bytes = MIB,
+                               .low_bytes = MIB,
+                               .high_bytes = MIB};
+    const struct mt_tally_place place = {
+        .place = "gpu:0", .capacity_bytes = MT_UNKNOWN, .n_rows = 1, .rows = &row};
+    struct mt_estimate_pool pool = sample_pool;
+    pool.bytes_per_token = 0;
+    pool.concurrency = 7944;
+    assert_table_has(&place, &pool, "of 7944 sequences, however long they are; 256 are run at once",
+                     "tokens at once");
+    pool.concurrency = 100;
+    assert_table_has(&place, &pool, "of 100 sequences, however long they are\n", "each 0 B");
+}
+
+/* 1.125 and 1.375 GiB are 1.12 and 1.38 in the table, and add up to 2.50. */
+static void test_the_sum_has_the_figures_of_the_table(void **state)
+{
+    (void)state;
+    struct mt_tally_row rows[] = {
+        {.category = MT_CATEGORY_WEIGHTS, .allocated_bytes = 1152 * MIB},
+        {.category = MT_CATEGORY_KV_CACHE, .allocated_bytes = 1408 * MIB},
+    };
+    const struct mt_tally_place place = {.place = "gpu:0",
+                                         .capacity_bytes = MT_UNKNOWN,
+                                         .total_allocated_bytes = 2560 * MIB,
+                                         .n_rows = 2,
+                                         .rows = rows};
+    const struct mt_estimate_pool none = {.present = 0};
+    assert_table_has(&place, &none, "weights 1.12 + kv_cache 1.38 = 2.50 GiB", "1.13");
+}
+
 /* How many digits stand before `at`. */
 static size_t strspn_back(const char *first, const char *at)
 {
@@ -463,6 +517,8 @@ int main(void)
         cmocka_unit_test(test_a_profile_in_every_format),
         cmocka_unit_test(test_an_estimate_in_every_format),
         cmocka_unit_test(test_an_estimate_of_an_engine_with_a_budget),
+        cmocka_unit_test(test_a_pool_of_states_has_no_tokens),
+        cmocka_unit_test(test_the_sum_has_the_figures_of_the_table),
         cmocka_unit_test(test_the_printed_sum_of_an_estimate_adds_up),
         cmocka_unit_test(test_a_summary_has_categories_only),
         cmocka_unit_test(test_all_details_of_a_row_can_be_shown),

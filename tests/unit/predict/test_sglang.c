@@ -89,6 +89,29 @@ static void test_windowed_layers_have_a_pool_of_their_own(void **state)
     mt_estimate_destroy(result);
 }
 
+/* States get 0.9 / 1.9 of what is left, also where there is nothing else. */
+static void test_states_alone_are_counted_by_sequences(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    struct mt_model_description *d = &made.model.description;
+    d->conv_kernel = 4;
+    d->state_size = 128;
+    d->group_count = 16;
+    d->inner_size = 32 * 128;
+    for (size_t i = 0; i < 32; i++) {
+        made.layers[i].attention = MT_ATTENTION_NONE;
+        made.layers[i].recurrence = MT_RECURRENCE_DELTA_NET;
+    }
+    uint64_t device = 48 * MADE_GIB;
+    struct mt_estimate *result = on_device("sglang", &device);
+    double one = 32 * (3 * 8192 * 2 + 32 * 128 * 128 * 4);
+    uint64_t most = (uint64_t)((double)result->pool.pool_bytes * 0.9 / 1.9 / one);
+    assert_int_equal(result->pool.bytes_per_token, 0);
+    assert_in_range((uint64_t)result->pool.concurrency, most - 1, most);
+    mt_estimate_destroy(result);
+}
+
 static void test_weights_above_the_share_cannot_start(void **state)
 {
     (void)state;
@@ -107,6 +130,7 @@ int main(void)
         cmocka_unit_test(test_newest_version_reserves_for_graphs_of_prompts),
         cmocka_unit_test(test_cache_gets_the_share_less_the_weights),
         cmocka_unit_test(test_windowed_layers_have_a_pool_of_their_own),
+        cmocka_unit_test(test_states_alone_are_counted_by_sequences),
         cmocka_unit_test(test_weights_above_the_share_cannot_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -193,6 +193,41 @@ static void test_block_size_of_hybrids_is_that_of_the_logs(void **state)
     assert_int_equal(block_tokens("fp8"), 1568);
 }
 
+/* A block holds the states of all layers for one sequence: 24 of 1,097,728 bytes. No token adds to
+ * them, while it adds to layers that all have a window. */
+static void test_only_states_hold_no_tokens(void **state)
+{
+    (void)state;
+    static const struct made_shape shape = {24, 2048, 5120, 16, 2, 256, 151936, 262144, 0, 0, 0};
+    make_hybrid("qwen3next", 32, 2);
+    struct mt_model_description description = made.model.description;
+    make_model(&made, &shape);
+    struct mt_model_description *d = &made.model.description;
+    d->architecture = description.architecture;
+    d->conv_kernel = description.conv_kernel;
+    d->state_size = description.state_size;
+    d->group_count = description.group_count;
+    d->time_step_rank = description.time_step_rank;
+    d->inner_size = description.inner_size;
+    for (size_t i = 0; i < 24; i++) {
+        made.layers[i].attention = MT_ATTENTION_NONE;
+        made.layers[i].recurrence = MT_RECURRENCE_DELTA_NET;
+    }
+    struct mt_estimate *result = estimate(on_h100("vllm@0.11.0", 1));
+    assert_int_equal(result->pool.bytes_per_token, 0);
+    assert_float_equal(result->pool.concurrency,
+                       floor((double)result->pool.pool_bytes / (24 * 1097728)), 1e-9);
+    mt_estimate_destroy(result);
+    make_model(&made, &shape);
+    for (size_t i = 0; i < 24; i++) {
+        made.layers[i].attention = MT_ATTENTION_SLIDING;
+        made.layers[i].window = 1024;
+    }
+    result = estimate(on_h100("vllm", 1));
+    assert_int_equal(result->pool.bytes_per_token, 24 * 2 * 2 * 256 * 2);
+    mt_estimate_destroy(result);
+}
+
 /* Gemma 3's 62 layers are 10 that see all and 52 with a window: the latter are six groups of ten,
  * of which eight layers only fill up the last. */
 static void test_windowed_layers_are_padded_into_groups(void **state)
@@ -314,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_defaults_follow_the_version),
         cmocka_unit_test(test_heads_are_replicated_when_there_are_fewer_than_ranks),
         cmocka_unit_test(test_block_size_of_hybrids_is_that_of_the_logs),
+        cmocka_unit_test(test_only_states_hold_no_tokens),
         cmocka_unit_test(test_windowed_layers_are_padded_into_groups),
         cmocka_unit_test(test_a_request_that_does_not_fit_keeps_it_from_starting),
         cmocka_unit_test(test_idle_devices_are_named_where_one_does_not_suffice),
