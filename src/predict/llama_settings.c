@@ -252,7 +252,7 @@ int mt_llama_complete(const struct mt_model *model, const struct mt_engine *engi
     int (*const steps[])(const struct completion *) = {refuse_foreign, refuse_flags,   refuse_split,
                                                        fill_context,   fill_sequences, fill_cache,
                                                        fill_layers,    fill_batches};
-    int result = mt_refuse_drafting(c.d, settings, error);
+    int result = 0;
     for (size_t i = 0; result == 0 && i < sizeof steps / sizeof *steps; i++)
         result = steps[i](&c);
     if (result < 0)

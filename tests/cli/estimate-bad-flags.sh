@@ -23,7 +23,6 @@ try model.gguf --here --host 8GiB
 try model.gguf --program bench --sequences 2
 try model.gguf --program bench --max-sequences --device 8GiB
 memtally estimate model.gguf --program bench --sequences 1 > out || echo "exit $?"
-try model.gguf --draft-tokens 4
 try model.gguf --tensor-split 3,1
 try model.gguf --tensor-split 3,1 --device 8GiB
 try model.gguf --max-context --max-batch --device 8GiB

@@ -104,7 +104,6 @@ static void test_contradictions_are_refused_with_the_nearest_setting(void **stat
         {{.device_bytes = devices, .n_devices = 1, .tensor_split = three, .n_tensor_split = 3},
          "3 parts for 1 device;"},
         {{.tensor_split = three, .n_tensor_split = 3}, "--tensor-split without a device"},
-        {{.draft_tokens = 3}, "neither layers that draft nor recurrent states"},
         {{.has_gpu_layers = 1, .gpu_layers = 20}, "--gpu-layers without a device"},
         {{.cpu_moe_layers = 3}, "no experts"},
         {{.sequences = 257}, "at most 256"},
