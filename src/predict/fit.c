@@ -92,10 +92,15 @@ enum mt_verdict mt_fit_pool(const struct mt_estimate_pool *pool, uint64_t contex
     double low = pool->concurrency * (double)pool->pool_tokens_low;
     if (!pool->present || verdict != MT_VERDICT_FITS || low >= (double)pool->pool_tokens)
         return verdict;
-    snprintf(reason, size,
-             "the pool holds %" PRIu64 " tokens, but may hold as few as %" PRIu64
-             ", fewer than one sequence of %" PRIu64,
-             pool->pool_tokens, pool->pool_tokens_low, context_tokens);
+    if (pool->concurrency < 1)
+        snprintf(reason, size,
+                 "the pool holds %" PRIu64 " tokens, fewer than one sequence of %" PRIu64,
+                 pool->pool_tokens, context_tokens);
+    else
+        snprintf(reason, size,
+                 "the pool holds %" PRIu64 " tokens, but may hold as few as %" PRIu64
+                 ", fewer than one sequence of %" PRIu64,
+                 pool->pool_tokens, pool->pool_tokens_low, context_tokens);
     return MT_VERDICT_TIGHT;
 }
 

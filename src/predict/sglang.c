@@ -295,10 +295,10 @@ static void judge(const struct mt_predict_input *in, const struct rank *rank,
                         "weights of %.2f%s",
                         mt_gib(rank->requested), mt_gib(rank->weights.bytes), idle);
     else if (rank->cell.full && rank->tokens < in->settings->context_tokens)
-        mt_sheet_cannot(sheet,
-                        "the cache holds %" PRIu64 " tokens, less than one request of %" PRIu64
-                        "; --context-length %" PRIu64 " would do%s",
-                        rank->tokens, in->settings->context_tokens, rank->tokens, idle);
+        mt_sheet_note(sheet,
+                      "SGLang starts, and takes no request of more than the %" PRIu64
+                      " tokens that its cache holds; --context-length %" PRIu64 " says so%s.",
+                      rank->tokens, rank->tokens, idle);
     if (rank->cell.state)
         mt_sheet_note(sheet, "recurrent states get 0.9 bytes for each byte of cache: "
                              "--mamba-full-memory-ratio");

@@ -207,10 +207,10 @@ static void judge(const struct mt_predict_input *in, const struct rank *rank,
         mt_sheet_cannot(sheet, "nothing of the %.2f GiB is free once the engine is loaded%s",
                         mt_gib(in->settings->device_bytes[rank->device]), idle);
     else if (rank->token_bytes && tokens < in->settings->context_tokens)
-        mt_sheet_cannot(sheet,
-                        "the cache holds %" PRIu64 " tokens, less than one request of %" PRIu64
-                        "; --max_seq_len %" PRIu64 " would do%s",
-                        tokens, in->settings->context_tokens, tokens, idle);
+        mt_sheet_note(sheet,
+                      "TensorRT-LLM takes no request of more than the %" PRIu64
+                      " tokens that its cache holds; --max_seq_len %" PRIu64 " says so%s.",
+                      tokens, tokens, idle);
 }
 
 static void write_flags(const struct mt_predict_input *in, struct mt_sheet *sheet)

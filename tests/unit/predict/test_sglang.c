@@ -123,6 +123,21 @@ static void test_weights_above_the_share_cannot_start(void **state)
     mt_estimate_destroy(result);
 }
 
+/* 24 GiB hold the weights, 14.96 GiB, and a cache that is far from 131072 tokens. SGLang starts all
+ * the same. */
+static void test_a_cache_that_is_less_than_the_context_is_tight(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    uint64_t device = 24 * MADE_GIB;
+    struct mt_estimate *result = estimate((struct mt_predict_settings){
+        .engine = "sglang", .device_bytes = &device, .n_devices = 1, .context_tokens = 131072});
+    assert_in_range(result->pool.pool_tokens, 1, 131071);
+    assert_int_equal(result->verdict, MT_VERDICT_TIGHT);
+    assert_non_null(strstr(result->reason, "fewer than one sequence of 131072"));
+    mt_estimate_destroy(result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +147,7 @@ int main(void)
         cmocka_unit_test(test_windowed_layers_have_a_pool_of_their_own),
         cmocka_unit_test(test_states_alone_are_counted_by_sequences),
         cmocka_unit_test(test_weights_above_the_share_cannot_start),
+        cmocka_unit_test(test_a_cache_that_is_less_than_the_context_is_tight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
