@@ -99,6 +99,7 @@ struct mt_model_description {
     int tied_output;           /* the output matrix is the token embedding */
     int is_embedder;           /* no language model: bert and the like */
     int is_projector;          /* an image or audio encoder for another model (mmproj) */
+    int lacks_encoders; /* it has encoders of which no tensor is known: weights are too few */
 
     /* Latent attention. */
     uint64_t q_lora_rank;

@@ -166,7 +166,8 @@ struct mt_estimate {
     size_t n_terms;
     const struct mt_estimate_term *terms;
     enum mt_verdict verdict;
-    const char *reason; /* of the verdict, one sentence; NULL where it is unknown */
+    const char *reason;  /* of the verdict, one sentence; NULL where it is unknown */
+    int fits_as_counted; /* the verdict would be FITS, but for what is not counted */
     struct mt_estimate_pool pool;
     const char *flags;     /* of the engine, ready to paste: "-c 8192 -ngl 99 -ctk q8_0" */
     double accuracy_ratio; /* (high - low) / 2 / total */
@@ -194,7 +195,8 @@ enum mt_goal {
     MT_GOAL_SMALLEST_DEVICE /* the least bytes of each device, of n_devices equal ones */
 };
 
-/* Finds the largest (or smallest) value with which the verdict is FITS, to the engine's own step:
+/* Finds the largest (or smallest) value with which the verdict is FITS, or would be if all was
+ * counted, to the engine's own step:
  * contexts are multiples of its padding, devices of 1 MiB. What a value takes does not always grow
  * with it (padding is a saw-tooth, a graph may be laid out better): the answer is such that it fits
  * and none of the next 8 values does, or that it is the last one. An engine that takes a budget

@@ -351,6 +351,7 @@ static int note_encoders(struct mt_model *model, const struct mt_hf_config *conf
     if (speaks && mt_model_note(model, "The model also has a part that speaks, which config.json "
                                        "alone gives no tensors of."))
         return MT_ENOMEM;
+    model->description.lacks_encoders = sees || hears || speaks;
     if (!sees && !hears)
         return 0;
     return mt_model_note(model,

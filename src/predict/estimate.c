@@ -261,7 +261,8 @@ static int close_sheet(struct box *box, const struct mt_model_description *descr
                                        reason, REASON_BYTES);
     estimate->verdict = mt_fit_pool(&estimate->pool, estimate->settings.context_tokens,
                                     estimate->verdict, reason, REASON_BYTES);
-    if (sheet->is_partial && estimate->verdict == MT_VERDICT_FITS) {
+    estimate->fits_as_counted = estimate->verdict == MT_VERDICT_FITS;
+    if (sheet->is_partial && estimate->fits_as_counted) {
         snprintf(reason, REASON_BYTES,
                  "what is counted fits, but not all is counted: see the notes");
         estimate->verdict = MT_VERDICT_TIGHT;
@@ -317,6 +318,11 @@ static int fill(struct box *box, const struct mt_model *model,
                                            .settings = &box->estimate.settings,
                                            .engine = &box->engine};
     note_description(sheet, input.d);
+    /* llama.cpp takes encoders from a file of their own. */
+    if (input.d->lacks_encoders && predictor != &mt_predict_llama_cpp)
+        mt_sheet_uncounted(sheet,
+                           "Weights of the model's encoders are not counted; give the folder "
+                           "with its safetensors for them.");
     note_version(sheet, &box->engine);
     result = predictor->predict(&input, sheet, error);
     if (result < 0)

@@ -116,7 +116,7 @@ static int try(struct query *query, uint64_t index)
     int result = mt_estimate_once(query->model, &query->settings, NULL, &estimate, query->error);
     if (result < 0)
         return result;
-    int fits = estimate->verdict == MT_VERDICT_FITS && holds_sequences(query, estimate);
+    int fits = estimate->fits_as_counted && holds_sequences(query, estimate);
     query->slack = slack_of(estimate);
     if (!fits || index <= query->best_index) {
         mt_estimate_destroy(estimate);

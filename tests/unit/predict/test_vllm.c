@@ -319,6 +319,29 @@ static void test_what_vllm_does_not_know_is_refused_with_the_nearest(void **stat
     assert_int_equal(refuses(on_h100("vllm", 1), "GGUF"), MT_EUNSUPPORTED);
 }
 
+/* A bare config.json has no tensors of an encoder: that it fits cannot be promised, and the largest
+ * context is that of what is counted. */
+static void test_encoders_that_are_not_counted_leave_no_promise(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    struct mt_predict_settings settings = on_h100("vllm", 1);
+    uint64_t whole;
+    uint64_t partial;
+    struct mt_estimate *result;
+    assert_int_equal(
+        mt_estimate_solve(&made.model, &settings, MT_GOAL_CONTEXT, &whole, &result, NULL), 0);
+    assert_int_equal(result->verdict, MT_VERDICT_FITS);
+    mt_estimate_destroy(result);
+    made.model.description.lacks_encoders = 1;
+    assert_int_equal(
+        mt_estimate_solve(&made.model, &settings, MT_GOAL_CONTEXT, &partial, &result, NULL), 0);
+    assert_int_equal(result->verdict, MT_VERDICT_TIGHT);
+    assert_true(result->fits_as_counted);
+    assert_int_equal(partial, whole);
+    mt_estimate_destroy(result);
+}
+
 /* Stages hold as many layers as the engine gives them: of 62 layers on 4, the rest of 2 goes to the
  * two before the last. */
 static void test_layers_are_divided_into_stages(void **state)
@@ -354,6 +377,7 @@ int main(void)
         cmocka_unit_test(test_a_request_that_does_not_fit_keeps_it_from_starting),
         cmocka_unit_test(test_idle_devices_are_named_where_one_does_not_suffice),
         cmocka_unit_test(test_what_vllm_does_not_know_is_refused_with_the_nearest),
+        cmocka_unit_test(test_encoders_that_are_not_counted_leave_no_promise),
         cmocka_unit_test(test_layers_are_divided_into_stages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
