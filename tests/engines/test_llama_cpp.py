@@ -130,10 +130,12 @@ def test_llama_server_answers_under_the_recorder_and_agrees_with_its_log():
     port = free_port()
     recording = folder("server")
     log_path = folder("server.log")
+    # Enough pictures for one of them to be taken while the server has all of its buffers, on a busy machine too.
     with open(log_path, "w", encoding="utf-8") as log:
         server = subprocess.Popen(
-            [memtally.program(), "run", "--quiet", "-o", recording, "--", engine.llama_cpp("llama-server"), "-m", model(),
-             "--port", str(port), "-c", "1024", "-np", "1", "-t", "1", "-v", "--no-warmup"], stdout=log, stderr=log)
+            [memtally.program(), "run", "--quiet", "--picture-share", "25", "-o", recording, "--",
+             engine.llama_cpp("llama-server"), "-m", model(), "--port", str(port), "-c", "1024", "-np", "1", "-t", "1",
+             "-v", "--no-warmup"], stdout=log, stderr=log)
         try:
             wait_until_healthy(port, server)
             complete(port)
