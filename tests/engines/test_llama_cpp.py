@@ -27,6 +27,10 @@ def model(weight_type="q8_0", shape="smollm-135m"):
     return path
 
 
+# Runs of a second: enough pictures for one of them to be taken while all buffers are alive, on a busy machine too.
+PICTURES = ("--quiet", "--picture-share", "25")
+
+
 def folder(name):
     return os.path.join(SCRATCH.name, name)
 
@@ -36,7 +40,7 @@ def record_bench(name, weight_type, *arguments):
     recording = folder(name)
     command = [engine.llama_cpp("llama-bench"), "-m", model(weight_type), "-p", "0", "-n", "48", "-r", "2",
                "-t", "1", "-v", *arguments]
-    done = memtally.must("run", "--quiet", "-o", recording, "--", *command)
+    done = memtally.must("run", *PICTURES, "-o", recording, "--", *command)
     return done.stdout + done.stderr, recording
 
 
@@ -83,7 +87,7 @@ def test_weights_that_are_read_instead_of_mapped_are_weights_all_the_same():
 
 def test_full_depth_says_the_same_of_the_buffers():
     recording = folder("full")
-    done = memtally.must("run", "--quiet", "--depth", "full", "-o", recording, "--", engine.llama_cpp("llama-bench"),
+    done = memtally.must("run", *PICTURES, "--depth", "full", "-o", recording, "--", engine.llama_cpp("llama-bench"),
                          "-m", model(), "-p", "0", "-n", "64", "-r", "1", "-t", "1", "-v")
     place = memtally.host(memtally.report(recording))
     memtally.assert_adds_up(place)
@@ -130,10 +134,9 @@ def test_llama_server_answers_under_the_recorder_and_agrees_with_its_log():
     port = free_port()
     recording = folder("server")
     log_path = folder("server.log")
-    # Enough pictures for one of them to be taken while the server has all of its buffers, on a busy machine too.
     with open(log_path, "w", encoding="utf-8") as log:
         server = subprocess.Popen(
-            [memtally.program(), "run", "--quiet", "--picture-share", "25", "-o", recording, "--",
+            [memtally.program(), "run", *PICTURES, "-o", recording, "--",
              engine.llama_cpp("llama-server"), "-m", model(), "--port", str(port), "-c", "1024", "-np", "1", "-t", "1",
              "-v", "--no-warmup"], stdout=log, stderr=log)
         try:
