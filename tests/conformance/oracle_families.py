@@ -243,19 +243,10 @@ class File(Header):
             self.number(key, value)
 
 
-class Model:
+class Model(oracle_shapes.Parts):
     def __init__(self, arch, shape):
-        self.arch, self.s, self.file = arch, {'norms': ('ffn_norm',), 'keys': {}, **shape}, File(arch)
+        super().__init__(arch, {'norms': ('ffn_norm',), 'keys': {}, **shape}, File(arch))
         self.biased = self.s.get('bias', '').split()
-
-    def has(self, key):
-        return self.s.get(key, 0)
-
-    def matrix(self, name, *dims):
-        self.file.tensor(name + '.weight', dims, self.s.get('type', 'q4_k'))
-
-    def vector(self, name, *dims):
-        self.file.tensor(name, dims, 'f32')
 
     def attends(self, i):
         if self.has('pattern'):
@@ -386,19 +377,8 @@ class Model:
                 self.vector(f'{b}attn_{name}_norm.weight', *dims)
 
     def latent_attention(self, b):
-        s, heads = self.s, self.s['H']
-        width = heads * (s['NOPE'] + s['ROT'])
-        if s['QL']:
-            self.vector(b + 'attn_q_a_norm.weight', s['QL'])
-            self.matrix(b + 'attn_q_a', s['D'], s['QL'])
-            self.matrix(b + 'attn_q_b', s['QL'], width)
-        else:
-            self.matrix(b + 'attn_q', s['D'], width)
-        self.vector(b + 'attn_kv_a_norm.weight', s['KVL'])
-        self.matrix(b + 'attn_kv_a_mqa', s['D'], s['KVL'] + s['ROT'])
-        self.matrix(b + 'attn_k_b', s['NOPE'], s['KVL'], heads)
-        self.matrix(b + 'attn_v_b', s['KVL'], s['VH'], heads)
-        self.matrix(b + 'attn_output', heads * s['VH'], s['D'])
+        super().latent_attention(b)
+        s = self.s
         if 'INDEX' in s:
             n, size = s['INDEX']
             self.vector(b + 'indexer.k_norm.weight', size)
@@ -435,36 +415,6 @@ class Model:
         if self.arch == 'jamba':
             for name, n in (('dt', rank), ('b', state), ('c', state)):
                 self.vector(f'{b}ssm_{name}_norm.weight', n)
-
-    def mamba2(self, b):
-        kernel, inner, state, heads, groups = self.s['SSM']
-        mixed = inner + 2 * groups * state
-        self.matrix(b + 'ssm_in', self.s['D'], inner + mixed + heads)
-        self.vector(b + 'ssm_conv1d.weight', kernel, mixed)
-        self.vector(b + 'ssm_conv1d.bias', mixed)
-        self.vector(b + 'ssm_dt.bias', heads)
-        self.vector(b + 'ssm_a', 1, heads)
-        self.vector(b + 'ssm_d', 1, heads)
-        self.vector(b + 'ssm_norm.weight', inner // groups, groups)
-        self.matrix(b + 'ssm_out', inner, self.s['D'])
-
-    def delta_net(self, b):
-        kernel, _, state, heads, groups = self.s['SSM']
-        keys, values = state * groups, state * heads
-        self.matrix(b + 'attn_qkv', self.s['D'], 2 * keys + values)
-        self.matrix(b + 'attn_gate', self.s['D'], values)
-        self.vector(b + 'ssm_conv1d.weight', kernel, 2 * keys + values)
-        self.vector(b + 'ssm_dt.bias', heads)
-        self.vector(b + 'ssm_a', heads)
-        self.vector(b + 'ssm_norm.weight', state)
-        self.matrix(b + 'ssm_out', values, self.s['D'])
-        self.matrix(b + 'ssm_beta', self.s['D'], heads)
-        self.matrix(b + 'ssm_alpha', self.s['D'], heads)
-
-    def short_convolution(self, b):
-        self.vector(b + 'shortconv.conv.weight', self.s['LC'], self.s['D'])
-        self.matrix(b + 'shortconv.in_proj', self.s['D'], 3 * self.s['D'])
-        self.matrix(b + 'shortconv.out_proj', self.s['D'], self.s['D'])
 
     def recurrence(self, b):
         if self.has('LC'):

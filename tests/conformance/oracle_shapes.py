@@ -67,22 +67,76 @@ QK_NORMS = ('qwen3', 'qwen3moe', 'gemma3', 'gemma3n', 'qwen35', 'qwen3next', 'lf
 DELTA = ('qwen35', 'qwen3next')
 
 
-class Model:
-    def __init__(self, arch, shape):
-        self.arch, self.s, self.file = arch, shape, File(arch)
-        self.kind = shape.get('type', 'q4_k')
+class Parts:
+    """Tensors that models of several families have alike; oracle_families.py has them too."""
+
+    def __init__(self, arch, shape, file):
+        self.arch, self.s, self.file = arch, shape, file
 
     def has(self, key):
         return self.s.get(key, 0)
 
-    def is_windowed(self, i):
-        return (i + 1) % 6 != 0
-
     def matrix(self, name, *dims):
-        self.file.tensor(name + '.weight', dims, self.kind)
+        self.file.tensor(name + '.weight', dims, self.s.get('type', 'q4_k'))
 
     def vector(self, name, *dims):
         self.file.tensor(name, dims, 'f32')
+
+    def latent_attention(self, b):
+        s, heads = self.s, self.s['H']
+        width = heads * (s['NOPE'] + s['ROT'])
+        if s['QL']:
+            self.vector(b + 'attn_q_a_norm.weight', s['QL'])
+            self.matrix(b + 'attn_q_a', s['D'], s['QL'])
+            self.matrix(b + 'attn_q_b', s['QL'], width)
+        else:
+            self.matrix(b + 'attn_q', s['D'], width)
+        self.vector(b + 'attn_kv_a_norm.weight', s['KVL'])
+        self.matrix(b + 'attn_kv_a_mqa', s['D'], s['KVL'] + s['ROT'])
+        self.matrix(b + 'attn_k_b', s['NOPE'], s['KVL'], heads)
+        self.matrix(b + 'attn_v_b', s['KVL'], s['VH'], heads)
+        self.matrix(b + 'attn_output', heads * s['VH'], s['D'])
+
+    def mamba2(self, b):
+        kernel, inner, state, heads, groups = self.s['SSM']
+        mixed = inner + 2 * groups * state
+        self.matrix(b + 'ssm_in', self.s['D'], inner + mixed + heads)
+        self.vector(b + 'ssm_conv1d.weight', kernel, mixed)
+        self.vector(b + 'ssm_conv1d.bias', mixed)
+        self.vector(b + 'ssm_dt.bias', heads)
+        self.vector(b + 'ssm_a', 1, heads)
+        self.vector(b + 'ssm_d', 1, heads)
+        self.vector(b + 'ssm_norm.weight', inner // groups, groups)
+        self.matrix(b + 'ssm_out', inner, self.s['D'])
+
+    def delta_net(self, b):
+        kernel, _, state, heads, groups = self.s['SSM']
+        keys, values = state * groups, state * heads
+        self.matrix(b + 'attn_qkv', self.s['D'], 2 * keys + values)
+        self.matrix(b + 'attn_gate', self.s['D'], values)
+        self.vector(b + 'ssm_conv1d.weight', kernel, 2 * keys + values)
+        self.vector(b + 'ssm_dt.bias', heads)
+        self.vector(b + 'ssm_a', heads)
+        self.vector(b + 'ssm_norm.weight', state)
+        self.matrix(b + 'ssm_out', values, self.s['D'])
+        if self.arch == 'qwen3next':
+            self.matrix(b + 'ssm_ba', self.s['D'], 2 * heads)
+        else:
+            self.matrix(b + 'ssm_beta', self.s['D'], heads)
+            self.matrix(b + 'ssm_alpha', self.s['D'], heads)
+
+    def short_convolution(self, b):
+        self.vector(b + 'shortconv.conv.weight', self.s['LC'], self.s['D'])
+        self.matrix(b + 'shortconv.in_proj', self.s['D'], 3 * self.s['D'])
+        self.matrix(b + 'shortconv.out_proj', self.s['D'], self.s['D'])
+
+
+class Model(Parts):
+    def __init__(self, arch, shape):
+        super().__init__(arch, shape, File(arch))
+
+    def is_windowed(self, i):
+        return (i + 1) % 6 != 0
 
     def attention_keys(self):
         s, f, n = self.s, self.file, self.s['L']
@@ -200,54 +254,6 @@ class Model:
             if self.is_windowed(i) or s['PLE']:
                 self.matrix(b + 'attn_v', s['D'], kv * size)
         self.vector(b + 'layer_output_scale.weight', 1)
-
-    def latent_attention(self, b):
-        s, heads = self.s, self.s['H']
-        width = heads * (s['NOPE'] + s['ROT'])
-        if s['QL']:
-            self.vector(b + 'attn_q_a_norm.weight', s['QL'])
-            self.matrix(b + 'attn_q_a', s['D'], s['QL'])
-            self.matrix(b + 'attn_q_b', s['QL'], width)
-        else:
-            self.matrix(b + 'attn_q', s['D'], width)
-        self.vector(b + 'attn_kv_a_norm.weight', s['KVL'])
-        self.matrix(b + 'attn_kv_a_mqa', s['D'], s['KVL'] + s['ROT'])
-        self.matrix(b + 'attn_k_b', s['NOPE'], s['KVL'], heads)
-        self.matrix(b + 'attn_v_b', s['KVL'], s['VH'], heads)
-        self.matrix(b + 'attn_output', heads * s['VH'], s['D'])
-
-    def mamba2(self, b):
-        kernel, inner, state, heads, groups = self.s['SSM']
-        mixed = inner + 2 * groups * state
-        self.matrix(b + 'ssm_in', self.s['D'], inner + mixed + heads)
-        self.vector(b + 'ssm_conv1d.weight', kernel, mixed)
-        self.vector(b + 'ssm_conv1d.bias', mixed)
-        self.vector(b + 'ssm_dt.bias', heads)
-        self.vector(b + 'ssm_a', 1, heads)
-        self.vector(b + 'ssm_d', 1, heads)
-        self.vector(b + 'ssm_norm.weight', inner // groups, groups)
-        self.matrix(b + 'ssm_out', inner, self.s['D'])
-
-    def delta_net(self, b):
-        kernel, _, state, heads, groups = self.s['SSM']
-        keys, values = state * groups, state * heads
-        self.matrix(b + 'attn_qkv', self.s['D'], 2 * keys + values)
-        self.matrix(b + 'attn_gate', self.s['D'], values)
-        self.vector(b + 'ssm_conv1d.weight', kernel, 2 * keys + values)
-        self.vector(b + 'ssm_dt.bias', heads)
-        self.vector(b + 'ssm_a', heads)
-        self.vector(b + 'ssm_norm.weight', state)
-        self.matrix(b + 'ssm_out', values, self.s['D'])
-        if self.arch == 'qwen35':
-            self.matrix(b + 'ssm_beta', self.s['D'], heads)
-            self.matrix(b + 'ssm_alpha', self.s['D'], heads)
-        else:
-            self.matrix(b + 'ssm_ba', self.s['D'], 2 * heads)
-
-    def short_convolution(self, b):
-        self.vector(b + 'shortconv.conv.weight', self.s['LC'], self.s['D'])
-        self.matrix(b + 'shortconv.in_proj', self.s['D'], 3 * self.s['D'])
-        self.matrix(b + 'shortconv.out_proj', self.s['D'], self.s['D'])
 
     def mixer(self, b, i):
         attends = i in self.s['ATT'] if 'ATT' in self.s else self.arch not in DELTA or (i + 1) % 4 == 0
