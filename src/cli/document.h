@@ -2,8 +2,9 @@
 /* The document: one tally with what stands around it, in every output format.
  *
  * `report` fills it from a recording, `profile` adds the engine, the model, the settings and the
- * runs. Rendering reads it and nothing else. Everything here is borrowed. Sizes and counts that are
- * not known are MT_UNKNOWN, times in milliseconds negative, texts NULL. */
+ * runs, `estimate` fills it from an estimate. Rendering reads it and nothing else. Everything here
+ * is borrowed. Sizes and counts that are not known are MT_UNKNOWN, times in milliseconds negative,
+ * texts NULL. */
 #ifndef CLI_DOCUMENT_H
 #define CLI_DOCUMENT_H
 

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,11 +59,11 @@ static void read_model(struct cli_document_kept *kept)
     };
 }
 
-static void read_settings(struct cli_document_kept *kept)
+struct cli_document_settings cli_document_settings_of(const json_t *root)
 {
-    const json_t *settings = json_object_get(kept->root, "settings");
-    const json_t *info = json_object_get(kept->root, "model_info");
-    kept->settings = (struct cli_document_settings){
+    const json_t *settings = json_object_get(root, "settings");
+    const json_t *info = json_object_get(root, "model_info");
+    return (struct cli_document_settings){
         .context_tokens = profile_json_count(settings, "context_tokens"),
         .batch = profile_json_count(settings, "batch"),
         .ubatch = profile_json_count(settings, "ubatch"),
@@ -146,7 +145,7 @@ static int read_document(struct cli_document_kept *kept)
     }
     read_engine(kept);
     read_model(kept);
-    read_settings(kept);
+    kept->settings = cli_document_settings_of(kept->root);
     int result = read_runs(kept);
     kept->is_profile = result == 0 && kept->n_runs > 0;
     return result ? result : read_phases(kept);

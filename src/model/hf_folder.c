@@ -13,7 +13,6 @@
 #define GGUF_SHOWN 6
 
 struct looking {
-    struct mt_arena *arena;
     char names[GGUF_SHOWN][256]; /* the first GGUF models, each with its first file */
     size_t n_gguf;
     char part[256]; /* a later part of a split model, in case the first is not there */
@@ -21,7 +20,6 @@ struct looking {
     int has_index;
     int n_safetensors;
     char safetensors[256];
-    int has_manifest;
 };
 
 static int ends(const char *name, const char *ending)
@@ -197,7 +195,7 @@ static int try_names(struct mt_model *model, const struct mt_model_files *files,
 int mt_model_find_in_folder(struct mt_model *model, const struct mt_model_files *files,
                             const char *folder, const char **found, struct mt_error *error)
 {
-    struct looking looking = {.arena = &model->arena};
+    struct looking looking = {.n_gguf = 0};
     const char *snapshot;
     if (!files->list)
         return try_names(model, files, folder, found, error);

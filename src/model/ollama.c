@@ -229,7 +229,6 @@ int mt_ollama_manifest_path(const char *store, const char *name, char *path, siz
     return n < 0 || (size_t)n >= size ? MT_ELIMIT : 0;
 }
 
-/* The argument of the line that begins with FROM, in any case of letters. */
 /* Whether a text between three quotes begins or ends in a line, and not both. */
 static int has_odd_quotes(const char *line, const char *stop)
 {

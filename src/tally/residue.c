@@ -89,6 +89,7 @@ void mt_residue_add(struct mt_residue *residue, int64_t bytes)
         residue->low_bytes = bytes;
     if (bytes > residue->high_bytes)
         residue->high_bytes = bytes;
-    double off = (double)bytes - (double)residue->mean_bytes;
-    residue->mean_bytes += (int64_t)(off / (double)residue->n);
+    /* In double half of the largest difference would not fit into an int64_t. */
+    long double off = (long double)bytes - (long double)residue->mean_bytes;
+    residue->mean_bytes += (int64_t)(off / (long double)residue->n);
 }

@@ -48,24 +48,6 @@ static int load_folder(struct compare_loaded *loaded, const struct mt_moment *mo
 
 /* ---- files ---- */
 
-static void take_settings(struct compare_loaded *loaded, const json_t *root)
-{
-    const json_t *settings = json_object_get(root, "settings");
-    const json_t *info = json_object_get(root, "model_info");
-    loaded->settings = (struct cli_document_settings){
-        .context_tokens = profile_json_count(settings, "context_tokens"),
-        .batch = profile_json_count(settings, "batch"),
-        .ubatch = profile_json_count(settings, "ubatch"),
-        .sequences = profile_json_count(settings, "sequences"),
-        .threads = profile_json_count(settings, "threads"),
-        .prompt_tokens = profile_json_count(info, "prompt_length"),
-        .generated_tokens = profile_json_count(info, "generated_length"),
-        .kv_type_k = profile_json_text(settings, "kv_type_k"),
-        .kv_type_v = profile_json_text(settings, "kv_type_v"),
-        .flash_attention = profile_json_text(settings, "flash_attention"),
-    };
-}
-
 static void take_tally(struct compare_loaded *loaded)
 {
     const json_t *root = loaded->file->root;
@@ -99,7 +81,7 @@ static int load_file(struct compare_loaded *loaded, enum compare_unit unit, stru
     int result = compare_file_read(loaded->path, unit, &loaded->file, error);
     if (result)
         return result;
-    take_settings(loaded, loaded->file->root);
+    loaded->settings = cli_document_settings_of(loaded->file->root);
     if (loaded->file->is_tally)
         take_tally(loaded);
     else

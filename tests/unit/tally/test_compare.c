@@ -614,6 +614,24 @@ static void test_residue_of_several_runs(void **state)
     assert_int_equal(residue.mean_bytes, 100);
 }
 
+static int64_t mean_of(int64_t first, int64_t second)
+{
+    struct mt_residue residue = {.place_kind = "host", .category = MT_CATEGORY_RUNTIME};
+    mt_residue_add(&residue, first);
+    mt_residue_add(&residue, second);
+    return residue.mean_bytes;
+}
+
+static void test_half_a_byte_goes_to_what_was_known_before(void **state)
+{
+    (void)state;
+    assert_int_equal(mean_of(1, 2), 1);
+    assert_int_equal(mean_of(2, 1), 2);
+    assert_int_equal(mean_of(-1, -2), -1);
+    assert_int_equal(mean_of(-INT64_MAX, INT64_MAX), 0);
+    assert_int_equal(mean_of(INT64_MAX, INT64_MAX - 2), INT64_MAX - 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -641,6 +659,7 @@ int main(void)
         cmocka_unit_test(test_residue_is_what_rules_do_not_derive),
         cmocka_unit_test(test_larger_weights_and_caches_teach_nothing),
         cmocka_unit_test(test_residue_of_several_runs),
+        cmocka_unit_test(test_half_a_byte_goes_to_what_was_known_before),
     };
     return RUN_TESTS(tests);
 }
