@@ -257,10 +257,10 @@ static const char *const description[] = {
     "Says what a model will take before it is loaded: for each device and the host the bytes of "
     "weights, KV cache, recurrent state, activations and so on, each with a low and a high bound, "
     "the rule that gave it and how sure it is. Only headers are read, never weights.",
-    "MODEL is a GGUF file (of a split one any part), a folder of safetensors, a config.json, or "
-    "ollama:NAME[:TAG] in Ollama's own store.",
+    "MODEL is a GGUF file (of a split one any part), a folder of safetensors, a config.json, a "
+    "Modelfile, ollama:NAME[:TAG] in Ollama's own store, or org/name in the cache of Hugging Face.",
     "With --device, --host or --here the first line is a verdict: FITS, TIGHT, SPILLS, PAGES or "
-    "CANNOT. The last lines are flags for the engine, ready to paste.",
+    "CANNOT. Below the tables are flags for the engine, ready to paste, and notes.",
     NULL,
 };
 

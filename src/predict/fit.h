@@ -19,8 +19,8 @@ enum mt_verdict mt_fit_verdict(const struct mt_tally *tally,
                                const struct mt_predict_settings *settings, const char *spills,
                                const char *cannot, char *reason, size_t size);
 
-/* The verdict again, where the engine takes a budget: TIGHT instead of FITS where the pool holds
- * one sequence of the whole context but, at its low end, may not. */
+/* The verdict again, where the engine takes a budget: TIGHT instead of FITS where the pool, at its
+ * low end or altogether, holds less than one sequence of the whole context. */
 enum mt_verdict mt_fit_pool(const struct mt_estimate_pool *pool, uint64_t context_tokens,
                             enum mt_verdict verdict, char *reason, size_t size);
 
