@@ -13,6 +13,7 @@
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
 #include <memtally/recording.h>
+#include <memtally/rehearse.h>
 #include <memtally/run.h>
 #include <memtally/scope.h>
 #include <memtally/tally.h>

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* Rehearsing a program on devices that are not there.
+ *
+ * An unmodified program that is built on ggml (llama.cpp and kin) runs with an object preloaded
+ * that pretends to be devices of given sizes: it gives out addresses without memory, answers yes to
+ * the operations that such a device takes, computes nothing, and refuses an allocation where the
+ * device would. What the program allocated is the engine's own word: a tally of kind estimate with
+ * provenance exact. A rehearsal belongs to one thread. */
+#ifndef MEMTALLY_REHEARSE_H
+#define MEMTALLY_REHEARSE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <memtally/category.h>
+#include <memtally/error.h>
+#include <memtally/tally.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct mt_rehearsal;
+
+struct mt_rehearse_device {
+    uint64_t bytes;          /* in all; at least 1 MiB */
+    uint64_t reserved_bytes; /* of these, taken by the driver's context and other programs */
+    const char *name;        /* "NVIDIA GeForce RTX 3090", or NULL */
+};
+
+struct mt_rehearse_options {
+    const char *directory;      /* for the account and the program's words; made if absent */
+    const char *pretend_path;   /* libmemtally-pretend-ggml.so, no space or colon in it */
+    const char *kind;           /* "cuda" (NULL too), "rocm", "vulkan", "metal" */
+    const char *generation;     /* "ampere", "8.6"; NULL: the newest one that the tables know */
+    const char *engine_version; /* build that rules are chosen by; NULL: the newest */
+    const struct mt_rehearse_device *devices;
+    size_t n_devices;
+    uint64_t host_bytes;      /* host buffers beyond these are refused; 0: no limit */
+    char *const *argv;        /* NULL-terminated; argv[0] is looked up in PATH */
+    char *const *environment; /* NULL-terminated; NULL: the caller's */
+    int stdout_fd;            /* -1: kept in `directory`, as are errors */
+    int stderr_fd;
+};
+
+enum mt_rehearse_event_kind {
+    MT_REHEARSE_ALLOC,
+    MT_REHEARSE_FREE,
+    MT_REHEARSE_REFUSED,
+    MT_REHEARSE_MARK
+};
+
+/* One thing that happened, in order. */
+struct mt_rehearse_event {
+    enum mt_rehearse_event_kind kind;
+    uint64_t time_ns; /* since the start */
+    uint64_t pid;
+    const char *place; /* "gpu:0", "host" */
+    enum mt_category category;
+    uint64_t bytes;
+    uint64_t free_bytes; /* of the place, when it was refused */
+    const char *name;    /* the buffer's type, or the mark */
+    const char *detail;  /* what it is of; "" where the engine does not say */
+};
+
+struct mt_rehearse_status {
+    int running;
+    int exit_code; /* or 128 + signal, once it ended */
+    int signal;    /* that killed it, or 0 */
+    uint64_t elapsed_ns;
+    uint64_t quiet_ns; /* since the last event */
+    size_t n_events;
+    int is_attached;      /* some process took the devices */
+    uint32_t api_version; /* of its ggml; 0: none was seen */
+    int is_version_refused;
+    const char *engine_version; /* NULL where it is not known; lives as long as the rehearsal */
+};
+
+/* Starts the program. On success the caller owns *rehearsal. Errors: MT_EARG, MT_ENOTFOUND,
+ * MT_EUNSUPPORTED (a static program, a setuid one; the text says what would work), MT_EIO,
+ * MT_ENOMEM. */
+int mt_rehearse_start(const struct mt_rehearse_options *options, struct mt_rehearsal **rehearsal,
+                      struct mt_error *error);
+
+/* Waits until the program has ended or `timeout_ns` have passed, and says how it stands. */
+int mt_rehearse_wait(struct mt_rehearsal *rehearsal, uint64_t timeout_ns,
+                     struct mt_rehearse_status *status, struct mt_error *error);
+
+/* Ends the program and what it started: SIGTERM, then SIGKILL after `grace_ns`. */
+void mt_rehearse_stop(struct mt_rehearsal *rehearsal, uint64_t grace_ns);
+
+/* Notes a moment that the caller knows of ("ready", "request"). */
+void mt_rehearse_mark(struct mt_rehearsal *rehearsal, const char *name);
+
+/* The events so far. The event and its texts are borrowed until the rehearsal is destroyed. NULL
+ * past the last. */
+const struct mt_rehearse_event *mt_rehearse_event_at(struct mt_rehearsal *rehearsal, size_t index);
+
+/* What the program held after the event at `index`; SIZE_MAX: at its peak, place by place. Rows are
+ * of kind estimate, provenance exact. The caller owns *tally, mt_tally_destroy() frees it. */
+int mt_rehearse_tally(struct mt_rehearsal *rehearsal, size_t index, struct mt_tally **tally,
+                      struct mt_error *error);
+
+/* The last lines that the program wrote on standard error, at most `size` bytes with the zero; ""
+ * where it wrote elsewhere. */
+void mt_rehearse_last_words(struct mt_rehearsal *rehearsal, char *text, size_t size);
+
+/* Stops the program and frees the rehearsal; files in the directory stay. Takes NULL. */
+void mt_rehearse_destroy(struct mt_rehearsal *rehearsal);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

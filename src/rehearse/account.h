@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* The account of a rehearsal: one file that the pretended devices write and their driver reads.
+ *
+ * The driver makes it with the devices and their rules filled in and names it in the environment
+ * variable MT_ACCOUNT_VARIABLE. Every process of the rehearsed program that loads the pretended
+ * devices maps the same file, shared, so that what was written is there after any end of theirs.
+ * The file has a hole where nothing was written. All numbers are of the machine's own byte order:
+ * writer and reader run on one machine and are built together; `format` tells when they were not.
+ */
+#ifndef MT_REHEARSE_ACCOUNT_H
+#define MT_REHEARSE_ACCOUNT_H
+
+#include <stdint.h>
+
+#define MT_ACCOUNT_VARIABLE    "MEMTALLY_REHEARSAL"
+#define MT_ACCOUNT_MAGIC       "mtrehear"
+#define MT_ACCOUNT_FORMAT      1u
+#define MT_ACCOUNT_DEVICES_MAX 64u
+#define MT_ACCOUNT_EVENTS_MAX  262144u
+#define MT_ACCOUNT_HOST        255u /* as `place`; else a device's number */
+
+/* How devices of a kind and generation behave, by the engine's source; see pretend_rules.h. */
+struct mt_pretend_rules {
+    char kind[16];             /* "cuda", "rocm", "vulkan", "metal" */
+    char generation[16];       /* "ampere" */
+    char registry[16];         /* "CUDA": what the backend calls itself */
+    char device_prefix[16];    /* "CUDA": devices are called CUDA0, CUDA1 … */
+    char host_buffer[32];      /* "CUDA_Host", or "" where there is none */
+    uint64_t alignment;        /* of tensors in a buffer, bytes */
+    uint64_t host_alignment;   /* of tensors in pinned host memory */
+    uint64_t row_padding;      /* elements that rows of quantised tensors are padded to; 0: none */
+    uint64_t offload_batch;    /* rows from which work on host weights is taken over; 0: never */
+    uint64_t buffer_bytes_max; /* of one buffer; 0: no limit */
+    uint32_t has_events;
+    uint32_t has_async;
+    uint32_t has_split_buffers; /* row split */
+    uint32_t is_unified;        /* device and host share one memory, weights are mapped (Metal) */
+    uint32_t flash_attention;   /* MT_PRETEND_FLASH_… */
+    uint32_t unused[7];
+};
+
+enum mt_pretend_flash {
+    MT_PRETEND_FLASH_PLAIN,     /* nothing beside its output */
+    MT_PRETEND_FLASH_F16_COPIES /* a cache of another type is copied to f16 behind the output */
+};
+
+struct mt_account_device {
+    char name[32];        /* "CUDA0" */
+    char description[64]; /* "NVIDIA GeForce RTX 3090" */
+    uint64_t total_bytes;
+    uint64_t free_bytes; /* before the program started: total less context and other processes */
+    uint64_t used_bytes; /* by the program, now; atomic, over all its processes */
+    uint64_t peak_bytes;
+};
+
+enum mt_account_kind {
+    MT_ACCOUNT_NONE,   /* not written yet */
+    MT_ACCOUNT_ALLOC,  /* a buffer; category may be refined by a later USAGE */
+    MT_ACCOUNT_FREE,   /* `object` of an earlier ALLOC by the same process */
+    MT_ACCOUNT_USAGE,  /* `category` of `object` is now known */
+    MT_ACCOUNT_REFUSE, /* an allocation that does not fit; `bytes` asked, `free_bytes` there */
+    MT_ACCOUNT_MARK,   /* a moment: `name` ("start", "model", "context", "ready", "request") */
+    MT_ACCOUNT_NOTE    /* a sentence for the reader, in `name` and `detail` */
+};
+
+#define MT_ACCOUNT_MAPPED   1u /* the engine's own mapping of the model file */
+#define MT_ACCOUNT_PINNED   2u /* host memory of a device's pinned type */
+#define MT_ACCOUNT_PLANNED  4u /* a dry run's answer: nothing was allocated */
+#define MT_ACCOUNT_RESERVED 8u /* grown by the scheduler: an older buffer goes away with it */
+
+struct mt_account_event {
+    uint32_t kind; /* written last, with release; read first, with acquire */
+    uint8_t place;
+    uint8_t category; /* enum mt_category */
+    uint16_t flags;
+    uint32_t pid;
+    uint32_t tid;
+    uint64_t time_ns; /* CLOCK_MONOTONIC */
+    uint64_t object;  /* identity of the buffer in its process */
+    uint64_t bytes;
+    uint64_t free_bytes;
+    char name[48]; /* the buffer type: "CUDA0", "CPU_Mapped", "CUDA_Host" */
+    char
+        detail[96]; /* what it is of, as far as the engine says: "cache_k_l0 and 63 more tensors" */
+};
+
+struct mt_account {
+    char magic[8];
+    uint32_t format;
+    uint32_t n_devices;
+    uint64_t start_ns;
+    uint64_t host_bytes; /* that the program may take in host buffers; 0: no limit */
+    struct mt_pretend_rules rules;
+    struct mt_account_device device[MT_ACCOUNT_DEVICES_MAX];
+
+    /* What the program's processes say. */
+    uint32_t n_preloaded;     /* processes that the object was loaded into, atomic */
+    uint32_t n_attached;      /* of these, such whose ggml took the devices */
+    uint32_t api_version;     /* of ggml's backends, 0: not known */
+    uint32_t is_refused;      /* ggml is there, its version is not known to us */
+    uint32_t is_computing;    /* reserved for the driver: 1 lets the CPU compute */
+    char engine_version[64];  /* as libggml or libllama says it, "" where it does not */
+    uint64_t host_used_bytes; /* host buffers, atomic */
+    uint64_t host_peak_bytes;
+
+    uint64_t
+        n_events; /* claimed, atomic; may stand above MT_ACCOUNT_EVENTS_MAX: the rest is lost */
+    struct mt_account_event event[MT_ACCOUNT_EVENTS_MAX];
+};
+
+#endif
