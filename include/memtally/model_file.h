@@ -236,6 +236,54 @@ const struct mt_model_description *mt_model_describe(const struct mt_model *mode
 int mt_model_tensor_at(const struct mt_model *model, uint64_t index,
                        struct mt_model_tensor *tensor);
 
+/* What the weights of a converted model would be stored as. X(NAME, "name"); "q4_k_m" and its like
+ * are the mixtures that llama.cpp's quantiser makes, tensor by tensor. */
+#define MT_FILE_TYPE_LIST(X)                                                                       \
+    X(F16, "f16")                                                                                  \
+    X(F32, "f32")                                                                                  \
+    X(BF16, "bf16")                                                                                \
+    X(Q8_0, "q8_0")                                                                                \
+    X(Q4_0, "q4_0")                                                                                \
+    X(Q4_K, "q4_k")                                                                                \
+    X(Q6_K, "q6_k")                                                                                \
+    X(Q4_K_M, "q4_k_m")                                                                            \
+    X(Q5_K_M, "q5_k_m")                                                                            \
+    X(MXFP4, "mxfp4")
+
+enum mt_file_type {
+#define MT_FILE_TYPE_ENUM(NAME, name) MT_FILE_##NAME,
+    MT_FILE_TYPE_LIST(MT_FILE_TYPE_ENUM)
+#undef MT_FILE_TYPE_ENUM
+};
+
+/* The name of a type ("q4_k_m"), "?" for a number outside the list. Borrowed, static. */
+const char *mt_file_type_name(enum mt_file_type type);
+
+/* Finds the type called `name`, in any letter case. Errors: MT_ENOTFOUND. */
+int mt_file_type_by_name(const char *name, enum mt_file_type *type);
+
+/* Fill it from {0}. */
+struct mt_sparse_options {
+    const struct mt_model_files *files; /* that the model was opened with; NULL: the local ones */
+    enum mt_file_type type; /* of a model that is no GGUF file; others stay as they are */
+    int drop_vocabulary;    /* 1: only the number of tokens; the engine starts faster, and takes no
+                               text */
+};
+
+/* Writes a GGUF file to `path` whose header is the model's and whose weights are a hole: an engine
+ * plans memory with it as with the real one, and it takes no room on disk. Of a GGUF model the
+ * header is copied, of a split one joined; of any other, where the family is known, it is made as
+ * llama.cpp's converter makes it, with a vocabulary of numbered tokens. A regular file of that name
+ * is replaced, once the new one is complete; on failure `path` is as it was. `options` may be NULL.
+ * Any thread.
+ * Errors: MT_EUNSUPPORTED (llama.cpp has no such family, or the converter here does not know it;
+ * error->text says what would work), MT_EARG (`path` is there and is no regular file, or is the
+ * model itself; a type outside the list), MT_ELIMIT (more than a file can hold), MT_EFORMAT (the
+ * files of the model have changed, or their numbers make no model), MT_ENOTFOUND, MT_EPERM, MT_EIO
+ * (disk full, file too large for the file system), MT_ENOMEM, and those of the files. */
+int mt_model_write_sparse(const struct mt_model *model, const char *path,
+                          const struct mt_sparse_options *options, struct mt_error *error);
+
 /* "GGUF", "safetensors", "config.json". Borrowed, static. */
 const char *mt_model_format_name(enum mt_model_format format);
 

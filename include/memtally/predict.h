@@ -184,6 +184,29 @@ struct mt_estimate {
 int mt_estimate_create(const struct mt_model *model, const struct mt_predict_settings *settings,
                        struct mt_estimate **estimate, struct mt_error *error);
 
+/* What an engine itself said of a run, in place of what rules say. All borrowed; texts may be NULL.
+ */
+struct mt_estimate_said {
+    const struct mt_tally *tally; /* what it allocated, at places "host" and "gpu:0" and so on */
+    const char *version;          /* of the engine, in its own words */
+    const char *flags;            /* that it was started with; NULL: those of the settings */
+    const char *cannot;           /* why it does not start; the verdict is CANNOT */
+    const char *spills;           /* why it left on the host what was meant for a device */
+    const char *const *notes;
+    size_t n_notes;
+};
+
+/* Makes an estimate of what an engine itself said that it allocates, as a rehearsal gives it: its
+ * rows take the place of those of the rules, exact and without a band. What no engine says, the
+ * driver's context and the program's own heap, is added as in mt_estimate_create(), with its own
+ * provenance. The verdict is that of the whole. On success the caller owns *estimate;
+ * mt_estimate_destroy() frees it; the model must live as long, what was said need not.
+ * Errors: those of mt_estimate_create(); MT_EARG for a place that the settings do not have;
+ * MT_EUNSUPPORTED for an engine that cannot be rehearsed. */
+int mt_estimate_from_said(const struct mt_model *model, const struct mt_predict_settings *settings,
+                          const struct mt_estimate_said *said, struct mt_estimate **estimate,
+                          struct mt_error *error);
+
 /* Frees an estimate and all that it owns. NULL is fine. */
 void mt_estimate_destroy(struct mt_estimate *estimate);
 

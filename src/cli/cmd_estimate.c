@@ -12,29 +12,7 @@
 
 #define AT(member) offsetof(struct estimate_options, member)
 
-#define NUMBER(option, member, text)                                                               \
-    {                                                                                              \
-        .name = option, .kind = CLI_COUNT, .argument = "N", .most = 1u << 31,                      \
-        .offset = AT(member), .help = text                                                         \
-    }
-#define TEXT(option, what, member, text)                                                           \
-    {                                                                                              \
-        .name = option, .kind = CLI_TEXT, .argument = what, .offset = AT(member), .help = text     \
-    }
-#define FLAG(option, member, text)                                                                 \
-    {                                                                                              \
-        .name = option, .kind = CLI_FLAG, .offset = AT(member), .help = text                       \
-    }
-
 static const char *const formats[] = {"table", "json", "csv", NULL};
-static const char *const switches[] = {"auto", "on", "off", NULL};
-static const char *const splits[] = {"layer", "row", "none", NULL};
-static const char *const programs[] = {
-#define NAME(NAME_, name) name,
-    MT_PROGRAM_LIST(NAME)
-#undef NAME
-        NULL};
-
 static const struct cli_option estimate_options[] = {
     {.name = "engine",
      .letter = 'e',
@@ -44,82 +22,9 @@ static const struct cli_option estimate_options[] = {
      .offset = AT(engine),
      .help = "llama.cpp, ik_llama.cpp, ollama, vllm, sglang, trt-llm, transformers or exllamav3; "
              "the version chooses the rules, without one the newest known is meant"},
-    {.name = "context",
-     .letter = 'c',
-     .kind = CLI_COUNT,
-     .argument = "TOKENS",
-     .most = 1u << 31,
-     .offset = AT(context),
-     .help =
-         "tokens of context; without it, what the engine takes by itself; of transformers, which "
-         "sets nothing aside, 4096"},
-    NUMBER("batch", batch, "tokens that are handed over at a time"),
-    NUMBER("ubatch", ubatch, "tokens that are computed at a time"),
-    NUMBER("sequences", sequences, "sequences at a time (--parallel, --max-num-seqs)"),
-    TEXT("kv-type", "TYPE", kv_type, "how keys and values are stored: f16, q8_0, fp8 and so on"),
-    TEXT("kv-type-k", "TYPE", kv_type_k, "the same for keys alone"),
-    TEXT("kv-type-v", "TYPE", kv_type_v, "the same for values alone"),
-    {.name = "flash-attn",
-     .kind = CLI_CHOICE,
-     .argument = "WHEN",
-     .choices = switches,
-     .fallback = "auto",
-     .offset = AT(flash_attention),
-     .help = "flash attention"},
-    {.name = "device",
-     .letter = 'd',
-     .kind = CLI_TEXTS,
-     .argument = "SIZE[,SIZE...]",
-     .offset = AT(devices),
-     .help = "memory of each device, as 24GiB,16GiB or 2x24GiB; without any, the model runs on the "
-             "CPU"},
-    {.name = "device-kind",
-     .kind = CLI_CHOICE,
-     .argument = "KIND",
-     .choices = estimate_device_kinds,
-     .fallback = "cuda",
-     .offset = AT(device_kind),
-     .help = "what the devices are driven by"},
-    {.name = "host",
-     .kind = CLI_SIZE,
-     .argument = "SIZE",
-     .offset = AT(host_bytes),
-     .help = "memory of the host"},
-    FLAG("here", here,
-         "this machine: its memory and NVIDIA devices, less what other processes hold of them"),
-    TEXT("gpu-layers", "N|all", gpu_layers,
-         "layers that go to devices, the output counting as one"),
-    {.name = "split",
-     .kind = CLI_CHOICE,
-     .argument = "HOW",
-     .choices = splits,
-     .fallback = "layer",
-     .offset = AT(split),
-     .help = "how the model is divided among devices"},
-    TEXT("tensor-split", "SHARE,SHARE...", tensor_split, "shares of the devices, as 3,1"),
-    TEXT("cpu-moe", "N|all", cpu_moe, "layers whose experts stay on the host"),
-    {.name = "override-tensor",
-     .kind = CLI_TEXTS,
-     .argument = "PATTERN=BUFFER",
-     .offset = AT(overrides),
-     .help = "tensors whose name matches the regular expression go to CPU, or to a device by its "
-             "number; may be given several times, the first that matches counts"},
-    FLAG("swa-full", swa_full, "layers with a sliding window keep the whole context"),
-    FLAG("no-mmap", no_mmap, "weights are read, not mapped"),
-    FLAG("no-repack", no_repack, "weights on the CPU are not copied into another layout"),
-    FLAG("no-kv-offload", no_kv_offload, "keys and values stay on the host"),
-    FLAG("kv-unified", kv_unified, "one cache for all sequences"),
-    FLAG("no-kv-unified", no_kv_unified, "a cache for each sequence"),
-    {.name = "program",
-     .kind = CLI_CHOICE,
-     .argument = "NAME",
-     .choices = programs,
-     .fallback = "server",
-     .offset = AT(program),
-     .help = "which of llama.cpp's programs runs: they reserve different numbers of output rows"},
+#include "cli/estimate/options.def"
     TEXT("mla", "MODE", mla, "ik_llama.cpp's -mla: 0 to 3"),
     NUMBER("amb", amb, "ik_llama.cpp's -amb, in MiB"),
-    NUMBER("draft-tokens", draft_tokens, "tokens that are drafted at a time"),
     {.name = "memory-share",
      .kind = CLI_REAL,
      .argument = "SHARE",
@@ -141,6 +46,12 @@ static const struct cli_option estimate_options[] = {
     FLAG("smallest-device", smallest_device,
          "find the least memory that each of as many equal devices as --device names must have"),
     FLAG("best-quant", best_quant, "of several files, find the largest that fits"),
+    FLAG("no-rehearse", no_rehearse, "by rules alone, even where the engine is on this machine"),
+    {.name = "engine-path",
+     .kind = CLI_FILE,
+     .argument = "PATH",
+     .offset = AT(engine_path),
+     .help = "the engine to rehearse with: a program of llama.cpp, or the folder it lies in"},
     FLAG("remote", remote, "MODEL may be a URL or a name on huggingface.co; only headers are read"),
     FLAG("explain", explain, "show each term's formula with its numbers, and its source"),
     {.name = "format",

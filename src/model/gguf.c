@@ -149,6 +149,7 @@ static int read_body(const struct opening *o, struct mt_gguf_bytes *bytes,
         code = mt_gguf_read_tensors(o->gguf, bytes, n_tensors, o->error);
     if (code)
         return code;
+    part->infos_end = bytes->at;
     part->data_at = (bytes->at + part->alignment - 1) / part->alignment * part->alignment;
     o->model->description.header_bytes += part->data_at;
     o->model->description.file_bytes += part->size_bytes;

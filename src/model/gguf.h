@@ -133,8 +133,9 @@ int mt_gguf_get(const struct mt_gguf_pairs *pairs, const char *key, uint64_t *va
 /* One file of a model. */
 struct mt_gguf_part {
     const char *path;
-    uint64_t infos_at; /* where the descriptions of tensors begin */
-    uint64_t data_at;  /* and the tensors themselves */
+    uint64_t infos_at;  /* where the descriptions of tensors begin */
+    uint64_t infos_end; /* and end */
+    uint64_t data_at;   /* and where the tensors themselves begin */
     uint64_t size_bytes;
     uint64_t alignment;
 };

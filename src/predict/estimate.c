@@ -294,6 +294,30 @@ static void note_version(struct mt_sheet *sheet, const struct mt_engine *engine)
     }
 }
 
+/* The engine's own word, and what it says nothing of. */
+static int fill_said(struct box *box, const struct mt_predictor *predictor,
+                     const struct mt_predict_input *input, const struct mt_estimate_said *said,
+                     struct mt_error *error)
+{
+    if (!predictor->predict_unsaid)
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET, "%s cannot be rehearsed",
+                       box->engine.name);
+    int result = mt_said_write(said, input->settings, &box->sheet, error);
+    if (result == 0)
+        result = predictor->predict_unsaid(input, &box->sheet, error);
+    if (result < 0)
+        return result;
+    if (said->flags)
+        box->sheet.flags = mt_arena_copy(&box->sheet.arena, said->flags, strlen(said->flags));
+    result = close_sheet(box, input->d);
+    if (result < 0)
+        return mt_fail(error, result, MT_NO_OFFSET, "out of memory");
+    if (said->version)
+        box->estimate.tally.engine_version =
+            mt_arena_copy(&box->sheet.arena, said->version, strlen(said->version));
+    return 0;
+}
+
 static int fill(struct box *box, const struct mt_model *model,
                 const struct mt_predict_settings *settings, const struct mt_estimate_why *why,
                 struct mt_error *error)
@@ -317,6 +341,8 @@ static int fill(struct box *box, const struct mt_model *model,
                                            .d = mt_model_describe(model),
                                            .settings = &box->estimate.settings,
                                            .engine = &box->engine};
+    if (why && why->said)
+        return fill_said(box, predictor, &input, why->said, error);
     note_description(sheet, input.d);
     /* llama.cpp takes encoders from a file of their own. */
     if (input.d->lacks_encoders && predictor != &mt_predict_llama_cpp)
@@ -363,6 +389,14 @@ int mt_estimate_create(const struct mt_model *model, const struct mt_predict_set
     else
         *estimate = made;
     return result;
+}
+
+int mt_estimate_from_said(const struct mt_model *model, const struct mt_predict_settings *settings,
+                          const struct mt_estimate_said *said, struct mt_estimate **estimate,
+                          struct mt_error *error)
+{
+    const struct mt_estimate_why why = {.said = said};
+    return mt_estimate_once(model, settings, &why, estimate, error);
 }
 
 void mt_estimate_destroy(struct mt_estimate *estimate)

@@ -51,4 +51,19 @@ static int predict(const struct mt_predict_input *input, struct mt_sheet *sheet,
     return result;
 }
 
-const struct mt_predictor mt_predict_llama_cpp = {"llama.cpp", mt_llama_complete, predict};
+static int predict_unsaid(const struct mt_predict_input *input, struct mt_sheet *sheet,
+                          struct mt_error *error)
+{
+    struct mt_llama_plan plan;
+    int result = mt_llama_plan_init(&plan, input, error);
+    if (result < 0)
+        return result;
+    result = mt_llama_residue(&plan, sheet, error);
+    if (result == 0)
+        mt_llama_flags(&plan, sheet);
+    mt_llama_plan_finish(&plan);
+    return result;
+}
+
+const struct mt_predictor mt_predict_llama_cpp = {"llama.cpp", mt_llama_complete, predict,
+                                                  predict_unsaid};

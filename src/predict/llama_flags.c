@@ -37,6 +37,21 @@ static void layer_flags(const struct mt_llama_plan *plan, struct mt_sheet *sheet
     mt_sheet_flag(sheet, "-ts %s", list);
 }
 
+/* A device by its number is called by its backend: "CUDA0". */
+static const char *prefix_of(const struct mt_predict_settings *s, const char *buffer)
+{
+    static const struct {
+        const char *kind;
+        const char *prefix;
+    } kinds[] = {{"cuda", "CUDA"}, {"rocm", "ROCm"}, {"vulkan", "Vulkan"}, {"metal", "MTL"}};
+    if (buffer[strspn(buffer, "0123456789")])
+        return "";
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (s->device_kind && !strcmp(s->device_kind, kinds[i].kind))
+            return kinds[i].prefix;
+    return "";
+}
+
 static void placement_flags(const struct mt_llama_plan *plan, struct mt_sheet *sheet)
 {
     const struct mt_predict_settings *s = plan->in->settings;
@@ -46,7 +61,8 @@ static void placement_flags(const struct mt_llama_plan *plan, struct mt_sheet *s
     else if (s->cpu_moe_layers)
         mt_sheet_flag(sheet, "--n-cpu-moe %" PRIu64, s->cpu_moe_layers);
     for (size_t i = 0; i < s->n_overrides; i++)
-        mt_sheet_flag(sheet, "-ot '%s=%s'", s->overrides[i].pattern, s->overrides[i].buffer);
+        mt_sheet_flag(sheet, "-ot '%s=%s%s'", s->overrides[i].pattern,
+                      prefix_of(s, s->overrides[i].buffer), s->overrides[i].buffer);
     struct mt_engine_value value;
     if (mt_engine_value(plan->in->engine, "flag.no_mmap", &value) == 0)
         snprintf(no_mmap, sizeof no_mmap, "%.*s", (int)value.length, value.text);

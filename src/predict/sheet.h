@@ -68,6 +68,10 @@ struct mt_predictor {
                     struct mt_predict_settings *settings, struct mt_error *error);
     int (*predict)(const struct mt_predict_input *input, struct mt_sheet *sheet,
                    struct mt_error *error);
+    /* The same of what the engine itself never says: the driver's context, the program's heap. NULL
+     * for an engine that cannot be rehearsed. */
+    int (*predict_unsaid)(const struct mt_predict_input *input, struct mt_sheet *sheet,
+                          struct mt_error *error);
 };
 
 extern const struct mt_predictor mt_predict_llama_cpp; /* llama.cpp, ik_llama.cpp, ollama */

@@ -34,11 +34,17 @@ struct mt_sheet {
     int failed;
 };
 
-/* Why an estimate is not of the settings as they were meant; texts or NULL. */
+/* Why an estimate is not of the settings as they were meant, or not of rules; members may be NULL.
+ */
 struct mt_estimate_why {
     const char *spills; /* reason of a verdict SPILLS */
     const char *note;
+    const struct mt_estimate_said *said; /* the engine itself */
 };
+
+/* Writes what an engine said onto the sheet. Errors: MT_EARG. */
+int mt_said_write(const struct mt_estimate_said *said, const struct mt_predict_settings *settings,
+                  struct mt_sheet *sheet, struct mt_error *error);
 
 /* mt_estimate_create() without looking for another placement where devices have no room. `why` may
  * be NULL. */

@@ -11,9 +11,7 @@ import struct
 import sys
 
 import oracle_shapes
-from log_models import File as Header
-
-F32, BOOL = 6, 7
+from oracle_shapes import File, common_keys
 
 # L layers, D embedding, FF feed-forward, H heads, KV heads of the cache, HD head size, V vocabulary.
 # E experts, EU of them used, EFF their width, SHFF that of shared ones, LEAD dense layers before
@@ -225,24 +223,6 @@ ODD = {
 }
 
 
-class File(Header):
-    def real(self, key, value):
-        self.pairs.append(self.string(f'{self.architecture}.{key}') + struct.pack('<If', F32, value))
-
-    def flag(self, key, value):
-        self.pairs.append(self.string(f'{self.architecture}.{key}') + struct.pack('<I?', BOOL, value))
-
-    def any(self, key, value):
-        if isinstance(value, bool):
-            self.flag(key, value)
-        elif isinstance(value, float):
-            self.real(key, value)
-        elif isinstance(value, (list, tuple)):
-            self.numbers(key, value)
-        else:
-            self.number(key, value)
-
-
 class Model(oracle_shapes.Parts):
     def __init__(self, arch, shape):
         super().__init__(arch, {'norms': ('ffn_norm',), 'keys': {}, **shape}, File(arch))
@@ -448,53 +428,14 @@ class Model(oracle_shapes.Parts):
             self.feed_forward(b, self.s['FF'])
 
 
-def common_keys(file):
-    file.text('tokenizer.ggml.model', 'no_vocab')
-    file.real('attention.layer_norm_rms_epsilon', 1e-6)
-    file.real('attention.layer_norm_epsilon', 1e-6)
-
-
-def odd_model(arch, shape):
-    model = oracle_shapes.Model(arch, shape)
-    model.file = File(arch)
-    common_keys(model.file)
-    extra = {'phi3': {'rope.dimension_count': shape.get('HD', 0), 'rope.scaling.original_context_length': 4096},
-             'falcon-h1': {'rope.dimension_count': shape.get('HD', 0)},
-             'granitehybrid': {'rope.dimension_count': shape.get('HD', 0), 'rope.scaling.finetuned': False}}
-    for key, value in {**extra.get(arch, {}), **shape.get('keys', {})}.items():
-        model.file.any(key, value)
-    return model
-
-
-def draft(model, b):
-    embedding = model.s['D']
-    model.matrix(b + 'eh_proj', 2 * embedding, embedding)
-    for name in ('enorm', 'hnorm', 'shared_head_norm'):
-        model.vector(f'{b}{name}.weight', embedding)
-
-
-def write(model, path):
-    if model.arch == 'falcon-h1':  # these have no ending
-        model.file.tensors = [(name.replace('ffn_norm.weight', 'ffn_norm'), *rest) for name, *rest in model.file.tensors]
-    if model.arch == 'modern-bert':  # the norm of the embeddings stands for the first one
-        model.file.tensors = [tensor for tensor in model.file.tensors if tensor[0] != 'blk.0.attn_norm.weight']
-    model.file.write(path)
-
-
 def main(folder, *names):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, (arch, shape) in {**SHAPES, **ODD}.items():
         if names and name not in names:
             continue
-        model = odd_model(arch, shape) if name in ODD else Model(arch, shape)
-        model.keys()
-        model.whole()
-        for i in range(shape['L']):
-            model.layer(i)
-        if 'DRAFT' in shape:
-            draft(model, f'blk.{shape["L"] - 1}.nextn.')
-        write(model, folder / f'{name}.gguf')
+        model = oracle_shapes.Model(arch, shape) if name in ODD else Model(arch, shape)
+        model.write(folder / f'{name}.gguf')
 
 
 if __name__ == '__main__':

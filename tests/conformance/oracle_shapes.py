@@ -2,12 +2,18 @@
 # SPDX-License-Identifier: MIT
 """Writes the models of oracle.csv as GGUF files that are a header and a hole: shapes as published, no weights.
 
-usage: oracle_shapes.py FOLDER. Matrices are q4_k, or q8_0 where a row is no multiple of 256.
+usage: oracle_shapes.py FOLDER. Matrices are q4_k, or q8_0 where a row is no multiple of 256. The files have all
+keys that llama.cpp wants, and no vocabulary: it plans them as they are.
 """
 import pathlib
+import struct
 import sys
 
-from log_models import File
+from log_models import File as Header
+
+F32, BOOL = 6, 7
+SOFTMAX = {'expert_weights_scale': 1.0, 'expert_weights_norm': True, 'expert_gating_func': 1}
+SIGMOID = {**SOFTMAX, 'expert_gating_func': 2}
 
 # L layers, D embedding, FF feed-forward, H heads, KV heads of the cache, HD head size, V vocabulary.
 # E experts, EU of them used, EFF their width, SHFF that of shared ones, LEAD dense layers before them.
@@ -27,13 +33,15 @@ SHAPES = {
                                          EFF=1536)),
     'mixtral-8x7b': ('llama', dict(L=32, D=4096, FF=14336, H=32, KV=8, HD=128, V=32000, E=8, EU=2, EFF=14336)),
     'glm-4.5-air': ('glm4moe', dict(L=46, D=4096, FF=10944, H=96, KV=8, HD=128, V=151552, E=128, EU=8, EFF=1408,
-                                    SHARED=1, LEAD=1, ROT=64)),
+                                    SHARED=1, LEAD=1, ROT=64, keys=SIGMOID)),
     'deepseek-v3': ('deepseek2', dict(L=61, D=7168, FF=18432, H=128, KV=1, V=129280, E=256, EU=8, EFF=2048, SHARED=1,
-                                      LEAD=3, QL=1536, KVL=512, ROT=64, NOPE=128, VH=128)),
+                                      LEAD=3, QL=1536, KVL=512, ROT=64, NOPE=128, VH=128,
+                                      keys={**SIGMOID, 'expert_weights_scale': 2.5})),
     'deepseek-v2-lite': ('deepseek2', dict(L=27, D=2048, FF=10944, H=16, KV=1, V=102400, E=64, EU=6, EFF=1408,
-                                           SHARED=2, LEAD=1, QL=0, KVL=512, ROT=64, NOPE=128, VH=128)),
+                                           SHARED=2, LEAD=1, QL=0, KVL=512, ROT=64, NOPE=128, VH=128, keys=SOFTMAX)),
     'glm-4.7-flash': ('deepseek2', dict(L=47, D=2048, FF=10240, H=20, KV=1, V=154880, E=64, EU=4, EFF=1536, SHARED=1,
-                                        LEAD=1, QL=768, KVL=512, ROT=64, NOPE=192, VH=256)),
+                                        LEAD=1, QL=768, KVL=512, ROT=64, NOPE=192, VH=256,
+                                        keys={**SOFTMAX, 'expert_weights_scale': 2.5})),
     'gemma3-1b': ('gemma3', dict(L=26, D=1152, FF=6912, H=4, KV=1, HD=256, V=262144, SWA=512, tied=1)),
     'gemma3-27b': ('gemma3', dict(L=62, D=5376, FF=21504, H=32, KV=16, HD=128, V=262144, SWA=1024, tied=1)),
     'command-r7b': ('cohere2', dict(L=32, D=4096, FF=14336, H=32, KV=8, HD=128, V=256000, SWA=4096, tied=1)),
@@ -65,6 +73,26 @@ SHAPES = {
 }
 QK_NORMS = ('qwen3', 'qwen3moe', 'gemma3', 'gemma3n', 'qwen35', 'qwen3next', 'lfm2')
 DELTA = ('qwen35', 'qwen3next')
+GRANITE = {'rope.scaling.finetuned': False, 'logit_scale': 6.0, 'residual_scale': 0.22, 'embedding_scale': 12.0,
+           'attention.scale': 0.0078}
+
+
+class File(Header):
+    def real(self, key, value):
+        self.pairs.append(self.string(f'{self.architecture}.{key}') + struct.pack('<If', F32, value))
+
+    def flag(self, key, value):
+        self.pairs.append(self.string(f'{self.architecture}.{key}') + struct.pack('<I?', BOOL, value))
+
+    def any(self, key, value):
+        if isinstance(value, bool):
+            self.flag(key, value)
+        elif isinstance(value, float):
+            self.real(key, value)
+        elif isinstance(value, (list, tuple)):
+            self.numbers(key, value)
+        else:
+            self.number(key, value)
 
 
 class Parts:
@@ -81,6 +109,24 @@ class Parts:
 
     def vector(self, name, *dims):
         self.file.tensor(name, dims, 'f32')
+
+    def write(self, path):
+        self.keys()
+        self.whole()
+        for i in range(self.s['L']):
+            self.layer(i)
+        if self.has('DRAFT'):
+            self.draft(f'blk.{self.s["L"] - 1}.nextn.')
+        if self.arch == 'falcon-h1':  # these have no ending
+            self.file.tensors = [(name.replace('ffn_norm.weight', 'ffn_norm'), *rest) for name, *rest in self.file.tensors]
+        if self.arch == 'modern-bert':  # the norm of the embeddings stands for the first one
+            self.file.tensors = [tensor for tensor in self.file.tensors if tensor[0] != 'blk.0.attn_norm.weight']
+        self.file.write(path)
+
+    def draft(self, b):
+        self.matrix(b + 'eh_proj', 2 * self.s['D'], self.s['D'])
+        for name in ('enorm', 'hnorm', 'shared_head_norm'):
+            self.vector(f'{b}{name}.weight', self.s['D'])
 
     def latent_attention(self, b):
         s, heads = self.s, self.s['H']
@@ -131,9 +177,21 @@ class Parts:
         self.matrix(b + 'shortconv.out_proj', self.s['D'], self.s['D'])
 
 
+def common_keys(file):
+    file.text('tokenizer.ggml.model', 'no_vocab')
+    file.real('attention.layer_norm_rms_epsilon', 1e-6)
+    file.real('attention.layer_norm_epsilon', 1e-6)
+
+
 class Model(Parts):
     def __init__(self, arch, shape):
         super().__init__(arch, shape, File(arch))
+        common_keys(self.file)
+        rotated = {'rope.dimension_count': shape.get('HD', 0)}
+        extra = {'phi3': {**rotated, 'rope.scaling.original_context_length': 4096}, 'falcon-h1': rotated,
+                 'granitehybrid': {**rotated, **GRANITE}, 'cohere2': {'logit_scale': 0.25}}.get(arch, {})
+        for key, value in {**extra, **shape.get('keys', {})}.items():
+            self.file.any(key, value)
 
     def is_windowed(self, i):
         return (i + 1) % 6 != 0
@@ -328,12 +386,7 @@ def main(folder):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, (arch, shape) in SHAPES.items():
-        model = Model(arch, shape)
-        model.keys()
-        model.whole()
-        for i in range(shape['L']):
-            model.layer(i)
-        model.file.write(folder / f'{name}.gguf')
+        Model(arch, shape).write(folder / f'{name}.gguf')
 
 
 if __name__ == '__main__':

@@ -55,13 +55,18 @@ struct estimate_options {
     int max_batch;
     int smallest_device;
     int best_quant;
+    int no_rehearse;
+    const char *engine_path;
     int explain;
     int format;
     const char *output;
 };
 
-/* The names of devices' kinds, ended by NULL; options choose by index. */
+/* Names that options choose from by index, ended by NULL. */
 extern const char *const estimate_device_kinds[];
+extern const char *const estimate_switches[]; /* enum mt_switch */
+extern const char *const estimate_splits[];   /* enum mt_split */
+extern const char *const estimate_programs[]; /* enum mt_program */
 
 /* What is asked of the library, and what its settings refer to. Start with {0}; `settings` borrows
  * from the rest and from the options. */

@@ -12,6 +12,13 @@
 #include "cli/estimate/estimate.h"
 
 const char *const estimate_device_kinds[] = {"cuda", "rocm", "vulkan", "metal", NULL};
+const char *const estimate_switches[] = {"auto", "on", "off", NULL};
+const char *const estimate_splits[] = {"layer", "row", "none", NULL};
+const char *const estimate_programs[] = {
+#define NAME(NAME_, name) name,
+    MT_PROGRAM_LIST(NAME)
+#undef NAME
+        NULL};
 
 #define FAIL(error, ...) mt_fail(error, MT_EARG, MT_NO_OFFSET, "estimate: " __VA_ARGS__)
 

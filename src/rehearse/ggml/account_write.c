@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/* The writing half of a rehearsal's account. It knows the file and nothing of ggml.
+ *
+ * System calls are made directly: the object that this is part of has hooks of its own for some of
+ * libc's names, and they may be the caller. */
+#include "rehearse/ggml/account_write.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Where the account is mapped: NULL before it was looked for. */
+static struct mt_account *the_account;
+static const char no_account;
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static struct mt_account *map_account(const char *path)
+{
+    long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
+    if (fd < 0)
+        return NULL;
+    long size = syscall(SYS_lseek, fd, 0L, SEEK_END);
+    struct mt_account *account = NULL;
+    if (size >= (long)sizeof *account) {
+        long at = syscall(SYS_mmap, NULL, sizeof *account, (long)PROT_READ | PROT_WRITE,
+                          (long)MAP_SHARED, fd, 0L);
+        account = at < 0 && at > -4096 ? NULL : (struct mt_account *)at;
+    }
+    syscall(SYS_close, fd);
+    return account;
+}
+
+static struct mt_account *open_account(void)
+{
+    const char *path = getenv(MT_ACCOUNT_VARIABLE);
+    if (!path || !*path)
+        return NULL;
+    struct mt_account *account = map_account(path);
+    if (!account)
+        return NULL;
+    if (memcmp(account->magic, MT_ACCOUNT_MAGIC, sizeof account->magic) == 0 &&
+        account->format == MT_ACCOUNT_FORMAT && account->n_devices <= MT_ACCOUNT_DEVICES_MAX)
+        return account;
+    syscall(SYS_munmap, account, sizeof *account);
+    return NULL;
+}
+
+struct mt_account *pretend_account(void)
+{
+    struct mt_account *found = __atomic_load_n(&the_account, __ATOMIC_ACQUIRE);
+    if (found == (const void *)&no_account)
+        return NULL;
+    if (found)
+        return found;
+    int saved = errno;
+    struct mt_account *made = open_account();
+    struct mt_account *keep = made ? made : (struct mt_account *)(uintptr_t)&no_account;
+    if (!__atomic_compare_exchange_n(&the_account, &found, keep, 0, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+        if (made)
+            syscall(SYS_munmap, made, sizeof *made);
+        made = found == (const void *)&no_account ? NULL : found;
+    }
+    errno = saved;
+    return made;
+}
+
+/* Copies as much of a text as there is room for, whole characters of UTF-8 only. */
+static size_t copy_text(char *to, size_t size, const char *text)
+{
+    size_t length = text ? strnlen(text, size) : 0;
+    if (length == size) {
+        length--;
+        while (length && ((unsigned char)text[length] & 0xC0) == 0x80)
+            length--;
+    }
+    if (length)
+        memcpy(to, text, length);
+    to[length] = 0;
+    return length;
+}
+
+/* Puts an event into the account; `made` without its process, thread and time. */
+static void write_event(const struct mt_account_event *made, const char *name, const char *detail)
+{
+    struct mt_account *account = pretend_account();
+    if (!account)
+        return;
+    uint64_t number = __atomic_fetch_add(&account->n_events, 1, __ATOMIC_RELAXED);
+    if (number >= MT_ACCOUNT_EVENTS_MAX)
+        return;
+    struct mt_account_event *event = &account->event[number];
+    event->place = made->place;
+    event->category = made->category;
+    event->flags = made->flags;
+    event->pid = (uint32_t)getpid();
+    event->tid = (uint32_t)syscall(SYS_gettid);
+    event->time_ns = now_ns();
+    event->object = made->object;
+    event->bytes = made->bytes;
+    event->free_bytes = made->free_bytes;
+    copy_text(event->name, sizeof event->name, name);
+    copy_text(event->detail, sizeof event->detail, detail);
+    __atomic_store_n(&event->kind, made->kind, __ATOMIC_RELEASE);
+}
+
+void pretend_note_alloc(uint32_t place, enum mt_category category, uint32_t flags,
+                        const void *object, uint64_t bytes, const char *name, const char *detail)
+{
+    struct mt_account_event event = {.kind = MT_ACCOUNT_ALLOC,
+                                     .place = (uint8_t)place,
+                                     .category = (uint8_t)category,
+                                     .flags = (uint16_t)flags,
+                                     .object = (uint64_t)(uintptr_t)object,
+                                     .bytes = bytes};
+    write_event(&event, name, detail);
+}
+
+void pretend_note_free(uint32_t place, const void *object, uint64_t bytes)
+{
+    struct mt_account_event event = {.kind = MT_ACCOUNT_FREE,
+                                     .place = (uint8_t)place,
+                                     .object = (uint64_t)(uintptr_t)object,
+                                     .bytes = bytes};
+    write_event(&event, NULL, NULL);
+}
+
+void pretend_note_usage(uint32_t place, enum mt_category category, const void *object,
+                        uint64_t bytes, const char *detail)
+{
+    struct mt_account_event event = {.kind = MT_ACCOUNT_USAGE,
+                                     .place = (uint8_t)place,
+                                     .category = (uint8_t)category,
+                                     .object = (uint64_t)(uintptr_t)object,
+                                     .bytes = bytes};
+    write_event(&event, NULL, detail);
+}
+
+void pretend_note_refuse(uint32_t place, enum mt_category category, uint64_t bytes,
+                         uint64_t free_bytes, const char *name, const char *detail)
+{
+    struct mt_account_event event = {.kind = MT_ACCOUNT_REFUSE,
+                                     .place = (uint8_t)place,
+                                     .category = (uint8_t)category,
+                                     .bytes = bytes,
+                                     .free_bytes = free_bytes};
+    write_event(&event, name, detail);
+}
+
+void pretend_note_mark(const char *name)
+{
+    struct mt_account_event event = {.kind = MT_ACCOUNT_MARK, .place = MT_ACCOUNT_HOST};
+    write_event(&event, name, NULL);
+}
+
+void pretend_note(const char *text)
+{
+    struct mt_account_event event = {.kind = MT_ACCOUNT_NOTE, .place = MT_ACCOUNT_HOST};
+    char name[sizeof event.name];
+    size_t used = copy_text(name, sizeof name, text);
+    write_event(&event, name, text ? text + used : NULL);
+}
+
+static void raise_peak(uint64_t *peak, uint64_t value)
+{
+    uint64_t seen = __atomic_load_n(peak, __ATOMIC_RELAXED);
+    while (seen < value && !__atomic_compare_exchange_n(peak, &seen, value, 1, __ATOMIC_RELAXED,
+                                                        __ATOMIC_RELAXED)) {
+    }
+}
+
+/* The counter of a place, its peak, and its limit. */
+struct ledger {
+    uint64_t *used;
+    uint64_t *peak;
+    uint64_t limit;
+};
+
+static int find_ledger(uint32_t place, struct ledger *ledger)
+{
+    struct mt_account *account = pretend_account();
+    if (!account || (place != MT_ACCOUNT_HOST && place >= account->n_devices))
+        return 0;
+    if (place == MT_ACCOUNT_HOST) {
+        *ledger = (struct ledger){&account->host_used_bytes, &account->host_peak_bytes,
+                                  account->host_bytes ? account->host_bytes : UINT64_MAX};
+        return 1;
+    }
+    struct mt_account_device *device = &account->device[place];
+    *ledger = (struct ledger){&device->used_bytes, &device->peak_bytes, device->free_bytes};
+    return 1;
+}
+
+int pretend_take(uint32_t place, uint64_t bytes, uint64_t *free_bytes)
+{
+    struct ledger ledger;
+    if (!find_ledger(place, &ledger))
+        return 1;
+    uint64_t used = __atomic_load_n(ledger.used, __ATOMIC_RELAXED);
+    do {
+        *free_bytes = used < ledger.limit ? ledger.limit - used : 0;
+        if (bytes > *free_bytes)
+            return 0;
+    } while (!__atomic_compare_exchange_n(ledger.used, &used, used + bytes, 1, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+    raise_peak(ledger.peak, used + bytes);
+    return 1;
+}
+
+void pretend_give_back(uint32_t place, uint64_t bytes)
+{
+    struct ledger ledger;
+    if (find_ledger(place, &ledger))
+        __atomic_fetch_sub(ledger.used, bytes, __ATOMIC_RELAXED);
+}
+
+uint64_t pretend_free_bytes(uint32_t device)
+{
+    struct ledger ledger;
+    if (!find_ledger(device, &ledger))
+        return 0;
+    uint64_t used = __atomic_load_n(ledger.used, __ATOMIC_RELAXED);
+    return used < ledger.limit ? ledger.limit - used : 0;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* How a pretended device behaves: rules by kind, generation and build of the engine, as data. */
+#ifndef MT_REHEARSE_RULES_H
+#define MT_REHEARSE_RULES_H
+
+#include <memtally/error.h>
+
+#include "rehearse/account.h"
+
+/* Fills in *rules for devices of `kind` ("cuda", "rocm", "vulkan", "metal"; NULL: "cuda") and
+ * `generation` ("ampere", "8.6"; NULL: the kind's newest), as build `engine_version` of llama.cpp
+ * treats them ("11434", "b11434"; NULL: the newest that the table knows). Any thread.
+ * Errors: MT_EARG with the known kinds or generations named, or where the version is none;
+ * *rules is untouched. */
+int mt_pretend_rules_choose(const char *kind, const char *generation, const char *engine_version,
+                            struct mt_pretend_rules *rules, struct mt_error *error);
+
+#endif
