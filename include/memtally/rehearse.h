@@ -47,16 +47,23 @@ enum mt_rehearse_event_kind {
     MT_REHEARSE_ALLOC,
     MT_REHEARSE_FREE,
     MT_REHEARSE_REFUSED,
-    MT_REHEARSE_MARK
+    MT_REHEARSE_MARK,
+    MT_REHEARSE_NOTE /* a sentence about the rehearsal, in `name` */
 };
+
+/* What is special about a buffer. */
+#define MT_REHEARSE_MAPPED  1u /* the engine's own mapping of the model file */
+#define MT_REHEARSE_PINNED  2u /* host memory of a device's pinned type */
+#define MT_REHEARSE_PLANNED 4u /* a dry run's answer: nothing was allocated */
 
 /* One thing that happened, in order. */
 struct mt_rehearse_event {
     enum mt_rehearse_event_kind kind;
     uint64_t time_ns; /* since the start */
     uint64_t pid;
-    const char *place; /* "gpu:0", "host" */
-    enum mt_category category;
+    const char *place;         /* "gpu:0", "host" */
+    enum mt_category category; /* MT_CATEGORY_NONE: the engine does not say */
+    unsigned flags;            /* MT_REHEARSE_MAPPED and so on */
     uint64_t bytes;
     uint64_t free_bytes; /* of the place, when it was refused */
     const char *name;    /* the buffer's type, or the mark */
@@ -65,39 +72,51 @@ struct mt_rehearse_event {
 
 struct mt_rehearse_status {
     int running;
-    int exit_code; /* or 128 + signal, once it ended */
+    int exit_code; /* or 128 + signal, once it ended; -1 where that was not to be known */
     int signal;    /* that killed it, or 0 */
     uint64_t elapsed_ns;
-    uint64_t quiet_ns; /* since the last event */
+    uint64_t quiet_ns; /* since the last event, or the start */
     size_t n_events;
+    uint32_t n_preloaded; /* processes that have the object in them */
     int is_attached;      /* some process took the devices */
     uint32_t api_version; /* of its ggml; 0: none was seen */
     int is_version_refused;
     const char *engine_version; /* NULL where it is not known; lives as long as the rehearsal */
 };
 
-/* Starts the program. On success the caller owns *rehearsal. Errors: MT_EARG, MT_ENOTFOUND,
- * MT_EUNSUPPORTED (a static program, a setuid one; the text says what would work), MT_EIO,
- * MT_ENOMEM. */
+/* Starts the program, with nothing to read on standard input. On success the caller owns
+ * *rehearsal, mt_rehearse_destroy() ends it. Several may run at a time, each in a folder of its
+ * own; each ends with the thread that started it. Its output is kept in the files "output" and
+ * "errors" of the folder, of which only the beginning and the end are kept where they grow past
+ * some megabytes.
+ * Errors: MT_EARG (no devices, too many, too small; an object that cannot be preloaded; a kind or
+ * generation that is not known), MT_ENOTFOUND (no such program), MT_EPERM (it cannot be run),
+ * MT_EUNSUPPORTED (a static program, a setuid one; the text says what would work), MT_EBUSY (the
+ * folder holds an account), MT_EIO, MT_ENOMEM. */
 int mt_rehearse_start(const struct mt_rehearse_options *options, struct mt_rehearsal **rehearsal,
                       struct mt_error *error);
 
-/* Waits until the program has ended or `timeout_ns` have passed, and says how it stands. */
+/* Waits until the program has ended or `timeout_ns` have passed, and says how it stands. Call it
+ * in a loop: ends of processes are taken here. Errors: MT_ENOMEM (the account grew too large). */
 int mt_rehearse_wait(struct mt_rehearsal *rehearsal, uint64_t timeout_ns,
                      struct mt_rehearse_status *status, struct mt_error *error);
 
-/* Ends the program and what it started: SIGTERM, then SIGKILL after `grace_ns`. */
+/* Ends the program and what it started: SIGTERM, then SIGKILL after `grace_ns`. Does nothing where
+ * both are gone. */
 void mt_rehearse_stop(struct mt_rehearsal *rehearsal, uint64_t grace_ns);
 
 /* Notes a moment that the caller knows of ("ready", "request"). */
 void mt_rehearse_mark(struct mt_rehearsal *rehearsal, const char *name);
 
-/* The events so far. The event and its texts are borrowed until the rehearsal is destroyed. NULL
- * past the last. */
+/* The events so far, in order. The event and its texts are borrowed until the rehearsal is
+ * destroyed. What an allocation is for may be told later only, and is then put into its event. The
+ * end of a process frees what it held, and leaves the mark "process ended". NULL past the last. */
 const struct mt_rehearse_event *mt_rehearse_event_at(struct mt_rehearsal *rehearsal, size_t index);
 
-/* What the program held after the event at `index`; SIZE_MAX: at its peak, place by place. Rows are
- * of kind estimate, provenance exact. The caller owns *tally, mt_tally_destroy() frees it. */
+/* What the program held after the event at `index`; SIZE_MAX: at its peak, place by place. Of kind
+ * estimate, provenance exact, low and high bounds as the bytes; places are "host", then "gpu:0" and
+ * so on, with their capacity. What was only planned is counted where nothing was allocated. The
+ * caller owns *tally, mt_tally_destroy() frees it. Errors: MT_EARG (no such event), MT_ENOMEM. */
 int mt_rehearse_tally(struct mt_rehearsal *rehearsal, size_t index, struct mt_tally **tally,
                       struct mt_error *error);
 

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Starting a program with the recorder in it, and telling which programs cannot have it. */
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/preload.h"
 #include "base/strbuf.h"
 #include "watch/watch.h"
 
@@ -153,37 +151,15 @@ int mt_spawn(const struct mt_run_options *options, const char *directory,
     return result;
 }
 
-static int has_interpreter(int fd)
-{
-    Elf64_Ehdr header;
-    if (pread(fd, &header, sizeof header, 0) != sizeof header ||
-        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64)
-        return 1;
-    for (unsigned i = 0; i < header.e_phnum; i++) {
-        Elf64_Phdr segment;
-        off_t at = (off_t)(header.e_phoff + (uint64_t)i * header.e_phentsize);
-        if (pread(fd, &segment, sizeof segment, at) != sizeof segment)
-            return 1;
-        if (segment.p_type == PT_INTERP)
-            return 1;
-    }
-    return 0;
-}
-
 enum mt_outside_reason mt_outside_reason_of(const char *program)
 {
-    struct stat status;
-    enum mt_outside_reason reason = MT_OUTSIDE_NOT_LOADED;
-    int fd = open(program, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return reason;
-    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
-        if (!has_interpreter(fd))
-            reason = MT_OUTSIDE_STATIC;
-        else if (status.st_mode & (S_ISUID | S_ISGID) ||
-                 fgetxattr(fd, "security.capability", NULL, 0) > 0)
-            reason = MT_OUTSIDE_SETUID;
+    switch (mt_preload_bar_of(program)) {
+    case MT_PRELOAD_STATIC:
+        return MT_OUTSIDE_STATIC;
+    case MT_PRELOAD_SETUID:
+        return MT_OUTSIDE_SETUID;
+    case MT_PRELOAD_FREE:
+        break;
     }
-    close(fd);
-    return reason;
+    return MT_OUTSIDE_NOT_LOADED;
 }

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/* The driver's side of the account: the file is made here, with the devices and their rules in it,
+ * and the driver's own words go into it. Reading it is reader.c's. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/ticks.h"
+#include "rehearse/rehearsal.h"
+#include "rehearse/rules.h"
+
+#define DEVICE_LEAST_BYTES (UINT64_C(1) << 20)
+#define DEVICE_MOST_BYTES  (UINT64_C(1) << 50)
+
+static int check_device(const struct mt_rehearse_device *device, size_t number,
+                        struct mt_error *error)
+{
+    if (device->bytes < DEVICE_LEAST_BYTES)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "device %zu of %" PRIu64
+                       " bytes: a device has at least 1 MiB; give its size with a unit",
+                       number, device->bytes);
+    if (device->bytes > DEVICE_MOST_BYTES)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "device %zu is larger than 1 PiB", number);
+    if (device->reserved_bytes >= device->bytes)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "of device %zu all %" PRIu64 " bytes are reserved; nothing is left to "
+                       "rehearse with",
+                       number, device->bytes);
+    return 0;
+}
+
+static int check(const struct mt_rehearse_options *options, struct mt_error *error)
+{
+    if (!options->n_devices || !options->devices)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "a rehearsal needs a device");
+    if (options->n_devices > MT_ACCOUNT_DEVICES_MAX)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%zu devices: at most %u can be pretended",
+                       options->n_devices, MT_ACCOUNT_DEVICES_MAX);
+    for (size_t i = 0; i < options->n_devices; i++) {
+        int result = check_device(&options->devices[i], i, error);
+        if (result < 0)
+            return result;
+    }
+    return 0;
+}
+
+static int map_file(const char *path, struct mt_account **account, struct mt_error *error)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return mt_fail_errno(error, errno, "cannot make %s", path);
+    void *at = MAP_FAILED;
+    if (ftruncate(fd, (off_t)sizeof **account) == 0)
+        at = mmap(NULL, sizeof **account, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    int failed = at == MAP_FAILED ? errno : 0;
+    close(fd);
+    if (failed) {
+        unlink(path);
+        return mt_fail_errno(error, failed, "cannot write %s", path);
+    }
+    *account = at;
+    return 0;
+}
+
+static void fill_device(struct mt_account_device *made, const struct mt_rehearse_device *device,
+                        const char *prefix, size_t number)
+{
+    snprintf(made->name, sizeof made->name, "%.16s%zu", prefix, number);
+    snprintf(made->description, sizeof made->description, "%s",
+             device->name ? device->name : "pretended device");
+    made->total_bytes = device->bytes;
+    made->free_bytes = device->bytes - device->reserved_bytes;
+}
+
+int mt_account_create(const struct mt_rehearse_options *options, const char *path,
+                      struct mt_account **account, struct mt_error *error)
+{
+    struct mt_pretend_rules rules;
+    struct mt_account *made = NULL;
+    int result = check(options, error);
+    if (result == 0)
+        result = mt_pretend_rules_choose(options->kind, options->generation,
+                                         options->engine_version, &rules, error);
+    if (result == 0)
+        result = map_file(path, &made, error);
+    if (result < 0)
+        return result;
+    made->rules = rules;
+    made->n_devices = (uint32_t)options->n_devices;
+    for (size_t i = 0; i < options->n_devices; i++)
+        fill_device(&made->device[i], &options->devices[i], rules.device_prefix, i);
+    made->host_bytes = options->host_bytes;
+    made->start_ns = mt_monotonic_ns();
+    made->format = MT_ACCOUNT_FORMAT;
+    memcpy(made->magic, MT_ACCOUNT_MAGIC, sizeof made->magic);
+    *account = made;
+    return 0;
+}
+
+void mt_account_unmap(struct mt_account *account)
+{
+    if (account)
+        munmap(account, sizeof *account);
+}
+
+void mt_account_note(struct mt_account *account, enum mt_account_kind kind, uint32_t pid,
+                     const char *name)
+{
+    uint64_t number = __atomic_fetch_add(&account->n_events, 1, __ATOMIC_RELAXED);
+    if (number >= MT_ACCOUNT_EVENTS_MAX)
+        return;
+    struct mt_account_event *event = &account->event[number];
+    event->place = MT_ACCOUNT_HOST;
+    event->pid = pid;
+    event->time_ns = mt_monotonic_ns();
+    snprintf(event->name, sizeof event->name, "%s", name);
+    __atomic_store_n(&event->kind, (uint32_t)kind, __ATOMIC_RELEASE);
+}
+
+void mt_account_give_back(struct mt_account *account, uint8_t place, uint64_t bytes)
+{
+    uint64_t *used =
+        place == MT_ACCOUNT_HOST ? &account->host_used_bytes : &account->device[place].used_bytes;
+    uint64_t seen = __atomic_load_n(used, __ATOMIC_RELAXED);
+    uint64_t left;
+    do
+        left = seen > bytes ? seen - bytes : 0;
+    while (!__atomic_compare_exchange_n(used, &seen, left, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}

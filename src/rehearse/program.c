@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/* The rehearsed program as processes: finding it, starting it, telling when one is gone, ending
+ * what it left. Knows nothing of the account but its path. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/preload.h"
+#include "rehearse/rehearsal.h"
+
+#define ENVIRON_BYTES (1 << 18)
+
+static int is_program(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
+}
+
+/* Looks a name up in PATH as execvp(3) does. */
+static int find(const char *name, const char *path, char found[PATH_MAX], struct mt_error *error)
+{
+    const char *at = path && *path ? path : "/usr/local/bin:/usr/bin:/bin";
+    if (strchr(name, '/')) {
+        if (strlen(name) >= PATH_MAX || access(name, F_OK) < 0)
+            return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "%.300s: no such program", name);
+        snprintf(found, PATH_MAX, "%s", name);
+        return is_program(found)
+                   ? 0
+                   : mt_fail(error, MT_EPERM, MT_NO_OFFSET,
+                             "%.300s cannot be run: it is not an executable file", name);
+    }
+    while (*at) {
+        size_t length = strcspn(at, ":");
+        int n =
+            snprintf(found, PATH_MAX, "%.*s/%s", length ? (int)length : 1, length ? at : ".", name);
+        if (length < PATH_MAX && n < PATH_MAX && is_program(found))
+            return 0;
+        at += length + (at[length] == ':');
+    }
+    return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "%.300s: no such program", name);
+}
+
+static int check_preload(const char *program, struct mt_error *error)
+{
+    switch (mt_preload_bar_of(program)) {
+    case MT_PRELOAD_STATIC:
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "%.200s is linked statically, so that no device can be preloaded into it; "
+                       "rehearse a build with shared libraries (-DBUILD_SHARED_LIBS=ON)",
+                       program);
+    case MT_PRELOAD_SETUID:
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "%.200s runs with rights of its own, and the loader preloads nothing into "
+                       "such a program; rehearse a plain copy of it",
+                       program);
+    case MT_PRELOAD_FREE:
+        break;
+    }
+    return 0;
+}
+
+/* In the child: never returns. What goes wrong is told through `report`. The program ends with the
+ * thread that started it, if that should be killed. */
+static void become(const char *program, char *const *argv, char **environment,
+                   const int output_fd[2], int report)
+{
+    const struct sigaction plain = {.sa_handler = SIG_DFL};
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    sigaction(SIGCHLD, &plain, NULL);
+    sigaction(SIGPIPE, &plain, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setpgid(0, 0);
+    int nothing = open("/dev/null", O_RDONLY);
+    dup2(nothing, STDIN_FILENO);
+    dup2(output_fd[0], STDOUT_FILENO);
+    dup2(output_fd[1], STDERR_FILENO);
+    if (nothing > STDERR_FILENO)
+        close(nothing);
+    execvpe(program, argv, environment);
+    int failed = errno;
+    ssize_t written = write(report, &failed, sizeof failed);
+    _exit(written == sizeof failed ? 127 : 126);
+}
+
+/* The errno of a failed exec, 0 where it went well. */
+static int exec_result(int fd)
+{
+    int failed = 0;
+    ssize_t got = TEMP_FAILURE_RETRY(read(fd, &failed, sizeof failed));
+    return got == sizeof failed ? failed : 0;
+}
+
+int mt_program_start(const struct mt_rehearse_options *options, char **environment,
+                     const int output_fd[2], struct mt_error *error)
+{
+    char program[PATH_MAX];
+    int report[2];
+    const char *path = mt_environment_get(environment, "PATH");
+    int result = find(options->argv[0], path, program, error);
+    if (result == 0)
+        result = check_preload(program, error);
+    if (result < 0)
+        return result;
+    if (pipe2(report, O_CLOEXEC) < 0)
+        return mt_fail_errno(error, errno, "cannot make a pipe");
+    pid_t pid = fork();
+    if (pid == 0)
+        become(program, options->argv, environment, output_fd, report[1]);
+    int failed = pid < 0 ? errno : 0;
+    close(report[1]);
+    if (!failed)
+        failed = exec_result(report[0]);
+    close(report[0]);
+    if (failed && pid > 0)
+        TEMP_FAILURE_RETRY(waitpid(pid, NULL, 0));
+    if (failed)
+        return mt_fail_errno(error, failed, "cannot run %.300s", options->argv[0]);
+    return pid;
+}
+
+static ssize_t read_whole(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    size_t length = 0;
+    ssize_t got = 1;
+    if (fd < 0)
+        return -1;
+    while (length < size - 1 &&
+           (got = TEMP_FAILURE_RETRY(read(fd, text + length, size - 1 - length))) > 0)
+        length += (size_t)got;
+    close(fd);
+    text[length] = '\0';
+    return got < 0 ? -1 : (ssize_t)length;
+}
+
+static int has_variable(const char *pid, const char *wanted, size_t length, char *text)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%.20s/environ", pid);
+    ssize_t got = read_whole(path, text, ENVIRON_BYTES);
+    return got > 0 && memmem(text, (size_t)got, wanted, length) != NULL;
+}
+
+/* A process may start another while they are ended: looked for until there are none. */
+void mt_program_kill_rest(const char *account_path)
+{
+    char wanted[PATH_MAX + 32];
+    char *text = malloc(ENVIRON_BYTES);
+    int n = snprintf(wanted, sizeof wanted, "%s=%s", MT_ACCOUNT_VARIABLE, account_path);
+    int found = 1;
+    for (int round = 0; text && found && round < 10; round++) {
+        DIR *processes = opendir("/proc");
+        found = 0;
+        for (struct dirent *entry; processes && (entry = readdir(processes)) != NULL;) {
+            if (!strspn(entry->d_name, "0123456789") ||
+                !has_variable(entry->d_name, wanted, (size_t)n + 1, text))
+                continue;
+            found = kill((pid_t)strtol(entry->d_name, NULL, 10), SIGKILL) == 0 || found;
+        }
+        if (processes)
+            closedir(processes);
+    }
+    free(text);
+}
+
+int mt_program_is_gone(uint32_t pid)
+{
+    char path[64];
+    char text[512];
+    snprintf(path, sizeof path, "/proc/%u/stat", pid);
+    if (read_whole(path, text, sizeof text) <= 0)
+        return kill((pid_t)pid, 0) < 0 && errno == ESRCH;
+    const char *name_end = strrchr(text, ')');
+    return name_end && (name_end[1] == ' ') && (name_end[2] == 'Z' || name_end[2] == 'X');
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/* The account as a list of events. What the program writes is taken at its word, but nothing of it
+ * is believed that would lead outside the file's bounds. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rehearse/rehearsal.h"
+
+#define HOLE_NS UINT64_C(1000000000) /* that an event may take to be written */
+
+const char *mt_place_name(uint8_t place)
+{
+    static const char names[MT_ACCOUNT_DEVICES_MAX][8] = {
+#define ROW(a)                                                                                     \
+    "gpu:" #a "0", "gpu:" #a "1", "gpu:" #a "2", "gpu:" #a "3", "gpu:" #a "4", "gpu:" #a "5",      \
+        "gpu:" #a "6", "gpu:" #a "7", "gpu:" #a "8", "gpu:" #a "9"
+        "gpu:0", "gpu:1", "gpu:2", "gpu:3", "gpu:4", "gpu:5",  "gpu:6",  "gpu:7",  "gpu:8", "gpu:9",
+        ROW(1),  ROW(2),  ROW(3),  ROW(4),  ROW(5),  "gpu:60", "gpu:61", "gpu:62", "gpu:63"
+#undef ROW
+    };
+    return place < MT_ACCOUNT_DEVICES_MAX ? names[place] : "host";
+}
+
+static struct mt_noted *at(const struct mt_reader *reader, size_t index)
+{
+    return &reader->chunks[index / MT_READER_CHUNK][index % MT_READER_CHUNK];
+}
+
+const struct mt_noted *mt_reader_at(const struct mt_reader *reader, size_t index)
+{
+    return index < reader->n_events ? at(reader, index) : NULL;
+}
+
+static size_t slot_of(const struct mt_reader *reader, uint64_t pid, uint64_t object)
+{
+    uint64_t hash = (object ^ pid << 40) * UINT64_C(0x9e3779b97f4a7c15);
+    size_t mask = reader->live_capacity - 1;
+    size_t slot = (size_t)(hash >> 32) & mask;
+    while (reader->live[slot].event &&
+           (reader->live[slot].pid != pid || reader->live[slot].object != object))
+        slot = (slot + 1) & mask;
+    return slot;
+}
+
+/* Room for one more, at most half full. */
+static int grow_live(struct mt_reader *reader)
+{
+    struct mt_live *old = reader->live;
+    size_t n_old = reader->live_capacity;
+    if (reader->n_live * 2 < n_old)
+        return 1;
+    size_t capacity = n_old ? n_old * 2 : 256;
+    struct mt_live *live = calloc(capacity, sizeof *live);
+    if (!live)
+        return 0;
+    reader->live = live;
+    reader->live_capacity = capacity;
+    for (size_t i = 0; i < n_old; i++)
+        if (old[i].event)
+            live[slot_of(reader, old[i].pid, old[i].object)] = old[i];
+    free(old);
+    return 1;
+}
+
+/* Empties a slot and moves up what had to step aside for it. */
+static void empty_slot(struct mt_reader *reader, size_t slot)
+{
+    size_t mask = reader->live_capacity - 1;
+    reader->live[slot].event = 0;
+    reader->n_live--;
+    for (size_t i = (slot + 1) & mask; reader->live[i].event; i = (i + 1) & mask) {
+        struct mt_live moved = reader->live[i];
+        reader->live[i].event = 0;
+        reader->live[slot_of(reader, moved.pid, moved.object)] = moved;
+    }
+}
+
+static struct mt_noted *append(struct mt_reader *reader)
+{
+    size_t chunk = reader->n_events / MT_READER_CHUNK;
+    if (chunk >= MT_READER_CHUNKS)
+        return NULL;
+    if (!reader->chunks[chunk])
+        reader->chunks[chunk] = calloc(MT_READER_CHUNK, sizeof **reader->chunks);
+    if (!reader->chunks[chunk])
+        return NULL;
+    struct mt_noted *noted = at(reader, reader->n_events++);
+    noted->freed_at = SIZE_MAX;
+    return noted;
+}
+
+/* A text of the account, which may fill its array to the last byte. */
+static const char *own_text(struct mt_reader *reader, const char *text, size_t size)
+{
+    size_t length = strnlen(text, size);
+    const char *copy = length ? mt_arena_copy(&reader->texts, text, length) : "";
+    reader->out_of_memory |= !copy;
+    return copy ? copy : "";
+}
+
+static uint64_t since_start(const struct mt_reader *reader, uint64_t time_ns)
+{
+    return time_ns > reader->account->start_ns ? time_ns - reader->account->start_ns : 0;
+}
+
+/* The end of a buffer: what it was is said again. */
+static void add_free(struct mt_reader *reader, size_t slot, uint64_t time_ns)
+{
+    size_t index = reader->live[slot].event - 1;
+    struct mt_noted *noted = append(reader);
+    if (!noted) {
+        reader->out_of_memory = 1;
+        return;
+    }
+    noted->event = at(reader, index)->event;
+    noted->event.kind = MT_REHEARSE_FREE;
+    noted->event.time_ns = time_ns;
+    at(reader, index)->freed_at = reader->n_events - 1;
+    empty_slot(reader, slot);
+}
+
+static void fill(struct mt_reader *reader, struct mt_noted *noted,
+                 const struct mt_account_event *raw, enum mt_rehearse_event_kind kind)
+{
+    noted->event = (struct mt_rehearse_event){
+        .kind = kind,
+        .time_ns = since_start(reader, raw->time_ns),
+        .pid = raw->pid,
+        .place = mt_place_name(raw->place),
+        .category =
+            raw->category < MT_CATEGORY_END ? (enum mt_category)raw->category : MT_CATEGORY_NONE,
+        .flags = raw->flags,
+        .bytes = raw->bytes,
+        .free_bytes = raw->free_bytes,
+        .name = own_text(reader, raw->name, sizeof raw->name),
+        .detail = own_text(reader, raw->detail, sizeof raw->detail),
+    };
+}
+
+static void add(struct mt_reader *reader, const struct mt_account_event *raw,
+                enum mt_rehearse_event_kind kind)
+{
+    struct mt_noted *noted = append(reader);
+    if (noted)
+        fill(reader, noted, raw, kind);
+    else
+        reader->out_of_memory = 1;
+}
+
+/* An object that is made again was freed in a way that nobody saw. */
+static void add_alloc(struct mt_reader *reader, const struct mt_account_event *raw)
+{
+    if (!grow_live(reader)) {
+        reader->out_of_memory = 1;
+        return;
+    }
+    size_t slot = slot_of(reader, raw->pid, raw->object);
+    if (reader->live[slot].event) {
+        add_free(reader, slot, since_start(reader, raw->time_ns));
+        slot = slot_of(reader, raw->pid, raw->object);
+    }
+    size_t index = reader->n_events;
+    add(reader, raw, MT_REHEARSE_ALLOC);
+    if (reader->n_events == index)
+        return;
+    reader->live[slot] = (struct mt_live){raw->pid, raw->object, index + 1};
+    reader->n_live++;
+}
+
+static struct mt_noted *noted_of(const struct mt_reader *reader, const struct mt_account_event *raw,
+                                 size_t *slot)
+{
+    if (!reader->n_live)
+        return NULL;
+    *slot = slot_of(reader, raw->pid, raw->object);
+    return reader->live[*slot].event ? at(reader, reader->live[*slot].event - 1) : NULL;
+}
+
+/* What a buffer is for is often known after it was made only; then it always was for that. */
+static void refine(struct mt_reader *reader, const struct mt_account_event *raw)
+{
+    size_t slot;
+    struct mt_noted *noted = noted_of(reader, raw, &slot);
+    if (!noted)
+        return;
+    if (raw->category && raw->category < MT_CATEGORY_END)
+        noted->event.category = (enum mt_category)raw->category;
+    if (raw->detail[0])
+        noted->event.detail = own_text(reader, raw->detail, sizeof raw->detail);
+}
+
+static void end_process(struct mt_reader *reader, const struct mt_account_event *raw)
+{
+    for (size_t i = 0; i < reader->live_capacity; i++)
+        while (reader->live[i].event && reader->live[i].pid == raw->pid && !reader->out_of_memory)
+            add_free(reader, i, since_start(reader, raw->time_ns));
+    add(reader, raw, MT_REHEARSE_MARK);
+}
+
+/* A sentence may be longer than a name: it goes on in the detail. */
+static void add_note(struct mt_reader *reader, const struct mt_account_event *raw)
+{
+    char text[sizeof raw->name + sizeof raw->detail + 1];
+    size_t index = reader->n_events;
+    snprintf(text, sizeof text, "%.*s%.*s", (int)strnlen(raw->name, sizeof raw->name), raw->name,
+             (int)strnlen(raw->detail, sizeof raw->detail), raw->detail);
+    add(reader, raw, MT_REHEARSE_NOTE);
+    if (reader->n_events == index)
+        return;
+    at(reader, index)->event.name = own_text(reader, text, sizeof text);
+    at(reader, index)->event.detail = "";
+}
+
+static void take(struct mt_reader *reader, const struct mt_account_event *raw, uint32_t kind)
+{
+    size_t slot;
+    if (raw->place >= reader->account->n_devices && raw->place != MT_ACCOUNT_HOST) {
+        reader->n_skipped++;
+        return;
+    }
+    switch (kind) {
+    case MT_ACCOUNT_ALLOC:
+        add_alloc(reader, raw);
+        break;
+    case MT_ACCOUNT_FREE:
+        if (noted_of(reader, raw, &slot))
+            add_free(reader, slot, since_start(reader, raw->time_ns));
+        break;
+    case MT_ACCOUNT_USAGE:
+        refine(reader, raw);
+        break;
+    case MT_ACCOUNT_REFUSE:
+        add(reader, raw, MT_REHEARSE_REFUSED);
+        break;
+    case MT_ACCOUNT_MARK:
+        add(reader, raw, MT_REHEARSE_MARK);
+        break;
+    case MT_ACCOUNT_NOTE:
+        add_note(reader, raw);
+        break;
+    case MT_ACCOUNT_END:
+        end_process(reader, raw);
+        break;
+    default:
+        reader->n_skipped++;
+    }
+}
+
+/* A process that is killed while it writes leaves a hole that nobody fills. */
+static int is_given_up(struct mt_reader *reader, uint64_t now_ns, int is_final)
+{
+    if (!reader->hole_since_ns)
+        reader->hole_since_ns = now_ns;
+    return is_final || now_ns - reader->hole_since_ns > HOLE_NS;
+}
+
+void mt_reader_read(struct mt_reader *reader, uint64_t now_ns, int is_final)
+{
+    uint64_t n = __atomic_load_n(&reader->account->n_events, __ATOMIC_ACQUIRE);
+    if (n > MT_ACCOUNT_EVENTS_MAX)
+        n = MT_ACCOUNT_EVENTS_MAX;
+    for (; reader->next < n && !reader->out_of_memory; reader->next++) {
+        const struct mt_account_event *raw = &reader->account->event[reader->next];
+        uint32_t kind = __atomic_load_n(&raw->kind, __ATOMIC_ACQUIRE);
+        if (kind == MT_ACCOUNT_NONE && !is_given_up(reader, now_ns, is_final))
+            return;
+        reader->hole_since_ns = 0;
+        if (kind == MT_ACCOUNT_NONE)
+            continue;
+        if (raw->time_ns > reader->last_ns && raw->time_ns <= now_ns)
+            reader->last_ns = raw->time_ns;
+        take(reader, raw, kind);
+    }
+}
+
+uint64_t mt_reader_held(const struct mt_reader *reader, uint64_t pid, const char *place)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < reader->live_capacity; i++) {
+        const struct mt_live *live = &reader->live[i];
+        if (!live->event || live->pid != pid)
+            continue;
+        const struct mt_rehearse_event *event = &at(reader, live->event - 1)->event;
+        if (strcmp(event->place, place) != 0 ||
+            event->flags & (MT_REHEARSE_MAPPED | MT_REHEARSE_PLANNED))
+            continue;
+        if (__builtin_add_overflow(sum, event->bytes, &sum))
+            return UINT64_MAX;
+    }
+    return sum;
+}
+
+void mt_reader_finish(struct mt_reader *reader)
+{
+    for (size_t i = 0; i < MT_READER_CHUNKS; i++)
+        free(reader->chunks[i]);
+    free(reader->live);
+    mt_arena_finish(&reader->texts);
+}

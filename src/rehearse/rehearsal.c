@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/* The life of a rehearsal: the folder, the program, the waiting, the end. */
+#include <memtally/rehearse.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/ticks.h"
+#include "rehearse/rehearsal.h"
+
+#define STEP_MS          10
+#define LOOK_NS          UINT64_C(100000000)
+#define OUTPUT_KEPT      (1 << 20) /* of each end of a file of output */
+#define OUTPUT_MOST      (8 << 20)
+#define ENDED_MARK       "process ended"
+#define WORDS_READ_BYTES 65536
+
+static int check(const struct mt_rehearse_options *options, struct mt_error *error)
+{
+    if (!options->directory || !options->argv || !options->argv[0] || !options->pretend_path)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "a rehearsal needs a folder, a program and the pretended devices");
+    if (strpbrk(options->pretend_path, " :"))
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "%s: a preloaded library's path may have no space and no colon in it",
+                       options->pretend_path);
+    if (access(options->pretend_path, R_OK) < 0)
+        return mt_fail_errno(error, errno, "cannot read %s", options->pretend_path);
+    return 0;
+}
+
+static int prepare_folder(struct mt_rehearsal *rehearsal, const char *directory,
+                          struct mt_error *error)
+{
+    if (mkdir(directory, 0777) < 0 && errno != EEXIST)
+        return mt_fail_errno(error, errno, "cannot make the folder %s", directory);
+    rehearsal->directory = realpath(directory, NULL);
+    if (!rehearsal->directory)
+        return mt_fail_errno(error, errno, "cannot use the folder %s", directory);
+    if (asprintf(&rehearsal->account_path, "%s/account", rehearsal->directory) < 0) {
+        rehearsal->account_path = NULL;
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    }
+    return 0;
+}
+
+/* Opens a file of output for the program, and once more for us to read. */
+static int open_output(struct mt_rehearsal *rehearsal, int which, struct mt_error *error)
+{
+    static const char *const names[] = {"output", "errors"};
+    char *path;
+    if (asprintf(&path, "%s/%s", rehearsal->directory, names[which]) < 0)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0)
+        mt_fail_errno(error, errno, "cannot write %s", path);
+    free(path);
+    rehearsal->output_fd[which] = fd;
+    return fd < 0 ? MT_EIO : 0;
+}
+
+static int prepare(struct mt_rehearsal *rehearsal, const struct mt_rehearse_options *options,
+                   struct mt_error *error)
+{
+    int result = prepare_folder(rehearsal, options->directory, error);
+    if (result == 0 && options->stdout_fd < 0)
+        result = open_output(rehearsal, 0, error);
+    if (result == 0 && options->stderr_fd < 0)
+        result = open_output(rehearsal, 1, error);
+    if (result == 0)
+        result = mt_account_create(options, rehearsal->account_path, &rehearsal->account, error);
+    rehearsal->reader.account = rehearsal->account;
+    return result;
+}
+
+static int start(struct mt_rehearsal *rehearsal, const struct mt_rehearse_options *options,
+                 struct mt_error *error)
+{
+    char *const *given = options->environment ? options->environment : environ;
+    char **environment = mt_environment_make(given, options->pretend_path, rehearsal->account_path);
+    const int output_fd[2] = {
+        options->stdout_fd < 0 ? rehearsal->output_fd[0] : options->stdout_fd,
+        options->stderr_fd < 0 ? rehearsal->output_fd[1] : options->stderr_fd,
+    };
+    if (!environment)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int result = mt_program_start(options, environment, output_fd, error);
+    mt_environment_free(environment);
+    if (result < 0)
+        return result;
+    rehearsal->pid = result;
+    rehearsal->pidfd = (int)syscall(SYS_pidfd_open, rehearsal->pid, 0);
+    return 0;
+}
+
+static void close_if_open(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+static void release(struct mt_rehearsal *rehearsal)
+{
+    mt_reader_finish(&rehearsal->reader);
+    mt_account_unmap(rehearsal->account);
+    close_if_open(rehearsal->pidfd);
+    close_if_open(rehearsal->output_fd[0]);
+    close_if_open(rehearsal->output_fd[1]);
+    free(rehearsal->account_path);
+    free(rehearsal->directory);
+    free(rehearsal);
+}
+
+int mt_rehearse_start(const struct mt_rehearse_options *options, struct mt_rehearsal **rehearsal,
+                      struct mt_error *error)
+{
+    int result = check(options, error);
+    if (result < 0)
+        return result;
+    struct mt_rehearsal *made = calloc(1, sizeof *made);
+    if (!made)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    made->pidfd = made->output_fd[0] = made->output_fd[1] = -1;
+    result = prepare(made, options, error);
+    if (result == 0)
+        result = start(made, options, error);
+    if (result < 0) {
+        if (made->account)
+            unlink(made->account_path);
+        release(made);
+        return result;
+    }
+    *rehearsal = made;
+    return 0;
+}
+
+/* Notes the end of a process; the devices have back what it did not give. */
+static void note_end(struct mt_rehearsal *rehearsal, uint32_t pid, int is_final)
+{
+    struct mt_account *account = rehearsal->account;
+    uint64_t now_ns = mt_monotonic_ns();
+    mt_reader_read(&rehearsal->reader, now_ns, is_final);
+    for (uint32_t i = 0; i <= account->n_devices && i <= MT_ACCOUNT_DEVICES_MAX; i++) {
+        uint8_t place = i < account->n_devices ? (uint8_t)i : MT_ACCOUNT_HOST;
+        mt_account_give_back(account, place,
+                             mt_reader_held(&rehearsal->reader, pid, mt_place_name(place)));
+    }
+    mt_account_note(account, MT_ACCOUNT_END, pid, ENDED_MARK);
+    mt_reader_read(&rehearsal->reader, mt_monotonic_ns(), is_final);
+}
+
+static void reap(struct mt_rehearsal *rehearsal)
+{
+    int status = -1;
+    pid_t got = rehearsal->ended ? 0 : waitpid(rehearsal->pid, &status, WNOHANG);
+    if (got == 0 || (got < 0 && errno != ECHILD))
+        return;
+    rehearsal->ended = 1;
+    rehearsal->ended_ns = mt_monotonic_ns();
+    rehearsal->status = got > 0 ? status : -1;
+    note_end(rehearsal, (uint32_t)rehearsal->pid, 0);
+}
+
+/* Other processes of the program that the account has heard of. */
+static void find_processes(struct mt_rehearsal *rehearsal)
+{
+    const struct mt_noted *noted;
+    for (; (noted = mt_reader_at(&rehearsal->reader, rehearsal->n_seen)); rehearsal->n_seen++) {
+        uint32_t pid = (uint32_t)noted->event.pid;
+        size_t i = 0;
+        if (noted->event.kind != MT_REHEARSE_ALLOC || pid == (uint32_t)rehearsal->pid)
+            continue;
+        while (i < rehearsal->n_processes && rehearsal->processes[i] != pid)
+            i++;
+        if (i == rehearsal->n_processes && i < MT_PROCESSES_MAX)
+            rehearsal->processes[rehearsal->n_processes++] = pid;
+    }
+}
+
+static void look_at_processes(struct mt_rehearsal *rehearsal)
+{
+    find_processes(rehearsal);
+    for (size_t i = rehearsal->n_processes; i-- > 0;) {
+        uint32_t pid = rehearsal->processes[i];
+        if (!mt_program_is_gone(pid))
+            continue;
+        rehearsal->processes[i] = rehearsal->processes[--rehearsal->n_processes];
+        note_end(rehearsal, pid, 0);
+    }
+}
+
+/* A file that grows too large keeps its beginning and its end. Where the file system cannot make a
+ * hole, it begins anew. */
+static void bound_output(int fd)
+{
+    struct stat status;
+    if (fd < 0 || fstat(fd, &status) < 0 || status.st_blocks * 512 < OUTPUT_MOST)
+        return;
+    off_t length = status.st_size - 2 * OUTPUT_KEPT;
+    if (length <= 0 ||
+        fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, OUTPUT_KEPT, length) < 0)
+        (void)!ftruncate(fd, 0);
+}
+
+static void look(struct mt_rehearsal *rehearsal, uint64_t now_ns)
+{
+    reap(rehearsal);
+    mt_reader_read(&rehearsal->reader, now_ns, 0);
+    if (now_ns < rehearsal->next_look_ns && !rehearsal->ended)
+        return;
+    rehearsal->next_look_ns = now_ns + LOOK_NS;
+    look_at_processes(rehearsal);
+    bound_output(rehearsal->output_fd[0]);
+    bound_output(rehearsal->output_fd[1]);
+}
+
+static void wait_a_step(const struct mt_rehearsal *rehearsal, uint64_t left_ns)
+{
+    struct pollfd fd = {.fd = rehearsal->pidfd, .events = POLLIN};
+    uint64_t left_ms = left_ns / 1000000u + 1;
+    poll(&fd, rehearsal->pidfd >= 0, left_ms < STEP_MS ? (int)left_ms : STEP_MS);
+}
+
+static void fill_end(const struct mt_rehearsal *rehearsal, struct mt_rehearse_status *status)
+{
+    if (!rehearsal->ended)
+        return;
+    status->exit_code = -1;
+    if (rehearsal->status < 0)
+        return;
+    if (WIFSIGNALED(rehearsal->status)) {
+        status->signal = WTERMSIG(rehearsal->status);
+        status->exit_code = 128 + status->signal;
+    } else {
+        status->exit_code = WEXITSTATUS(rehearsal->status);
+    }
+}
+
+static void fill_status(struct mt_rehearsal *rehearsal, struct mt_rehearse_status *status)
+{
+    struct mt_account *account = rehearsal->account;
+    uint64_t now_ns = rehearsal->ended ? rehearsal->ended_ns : mt_monotonic_ns();
+    uint64_t last_ns = rehearsal->reader.last_ns;
+    if (last_ns < account->start_ns)
+        last_ns = account->start_ns;
+    account->engine_version[sizeof account->engine_version - 1] = '\0';
+    *status = (struct mt_rehearse_status){
+        .running = !rehearsal->ended,
+        .elapsed_ns = now_ns - account->start_ns,
+        .quiet_ns = now_ns > last_ns ? now_ns - last_ns : 0,
+        .n_events = rehearsal->reader.n_events,
+        .n_preloaded = __atomic_load_n(&account->n_preloaded, __ATOMIC_RELAXED),
+        .is_attached = __atomic_load_n(&account->n_attached, __ATOMIC_RELAXED) > 0,
+        .api_version = __atomic_load_n(&account->api_version, __ATOMIC_RELAXED),
+        .is_version_refused = __atomic_load_n(&account->is_refused, __ATOMIC_RELAXED) != 0,
+        .engine_version = account->engine_version[0] ? account->engine_version : NULL,
+    };
+    fill_end(rehearsal, status);
+}
+
+int mt_rehearse_wait(struct mt_rehearsal *rehearsal, uint64_t timeout_ns,
+                     struct mt_rehearse_status *status, struct mt_error *error)
+{
+    uint64_t begun_ns = mt_monotonic_ns();
+    for (;;) {
+        uint64_t now_ns = mt_monotonic_ns();
+        look(rehearsal, now_ns);
+        if (rehearsal->ended || now_ns - begun_ns >= timeout_ns)
+            break;
+        wait_a_step(rehearsal, timeout_ns - (now_ns - begun_ns));
+    }
+    if (rehearsal->reader.out_of_memory)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET,
+                       "out of memory while the rehearsal's account is read");
+    fill_status(rehearsal, status);
+    return 0;
+}
+
+void mt_rehearse_stop(struct mt_rehearsal *rehearsal, uint64_t grace_ns)
+{
+    struct mt_rehearse_status status;
+    look(rehearsal, mt_monotonic_ns());
+    if (!rehearsal->ended) {
+        kill(-rehearsal->pid, SIGTERM);
+        mt_rehearse_wait(rehearsal, grace_ns, &status, NULL);
+    }
+    if (!rehearsal->ended)
+        kill(-rehearsal->pid, SIGKILL);
+    while (!rehearsal->ended)
+        mt_rehearse_wait(rehearsal, LOOK_NS, &status, NULL);
+    if (!rehearsal->is_swept &&
+        __atomic_load_n(&rehearsal->account->n_preloaded, __ATOMIC_RELAXED) > 1)
+        mt_program_kill_rest(rehearsal->account_path);
+    rehearsal->is_swept = 1;
+    look_at_processes(rehearsal);
+    mt_reader_read(&rehearsal->reader, mt_monotonic_ns(), 1);
+}
+
+void mt_rehearse_mark(struct mt_rehearsal *rehearsal, const char *name)
+{
+    mt_account_note(rehearsal->account, MT_ACCOUNT_MARK, (uint32_t)getpid(), name);
+}
+
+const struct mt_rehearse_event *mt_rehearse_event_at(struct mt_rehearsal *rehearsal, size_t index)
+{
+    if (index >= rehearsal->reader.n_events)
+        mt_reader_read(&rehearsal->reader, mt_monotonic_ns(), 0);
+    const struct mt_noted *noted = mt_reader_at(&rehearsal->reader, index);
+    return noted ? &noted->event : NULL;
+}
+
+/* Past the bytes that may be the middle of a line, and what a hole or a cut left there. */
+static char *whole_lines(char *text, size_t length, int is_cut)
+{
+    char *end = text + length;
+    char *begin = text;
+    while (end > text && (end[-1] == '\n' || end[-1] == '\0'))
+        *--end = '\0';
+    if (is_cut) {
+        char *line = memchr(text, '\n', (size_t)(end - text));
+        begin = line ? line + 1 : text;
+    }
+    for (char *at = begin; at < end; at++)
+        if (*at == '\0')
+            begin = at + 1;
+    return begin;
+}
+
+void mt_rehearse_last_words(struct mt_rehearsal *rehearsal, char *text, size_t size)
+{
+    struct stat status;
+    int fd = rehearsal->output_fd[1];
+    size_t wanted = size < WORDS_READ_BYTES ? size : WORDS_READ_BYTES;
+    if (!size)
+        return;
+    text[0] = '\0';
+    if (fd < 0 || fstat(fd, &status) < 0 || wanted < 2)
+        return;
+    off_t from = status.st_size > (off_t)(wanted - 1) ? status.st_size - (off_t)(wanted - 1) : 0;
+    ssize_t got = pread(fd, text, wanted - 1, from);
+    if (got <= 0) {
+        text[0] = '\0';
+        return;
+    }
+    text[got] = '\0';
+    char *begin = whole_lines(text, (size_t)got, from > 0);
+    memmove(text, begin, strlen(begin) + 1);
+}
+
+void mt_rehearse_destroy(struct mt_rehearsal *rehearsal)
+{
+    if (!rehearsal)
+        return;
+    mt_rehearse_stop(rehearsal, 0);
+    release(rehearsal);
+}
