@@ -56,15 +56,33 @@ static size_t weights_in(int fd, off_t at, size_t size)
     return 0;
 }
 
-/* NEXT(name) is the function that libc has for a hook. */
-#define NEXT(name)                                                                                 \
-    ({                                                                                             \
+/* next_NAME() is the function that libc has for a hook. */
+#define NEXT(result, name, parameters)                                                             \
+    static result(*next_##name(void)) parameters                                                   \
+    {                                                                                              \
         static void *slot;                                                                         \
         void *found = next_function(&slot, #name);                                                 \
-        __typeof__(&name) function;                                                                \
+        result(*function) parameters;                                                              \
         memcpy(&function, &found, sizeof function);                                                \
-        function;                                                                                  \
-    })
+        return function;                                                                           \
+    }
+
+NEXT(ssize_t, read, (int fd, void *to, size_t size))
+NEXT(ssize_t, __read_chk, (int fd, void *to, size_t size, size_t room))
+NEXT(ssize_t, pread, (int fd, void *to, size_t size, off_t at))
+NEXT(ssize_t, pread64, (int fd, void *to, size_t size, off64_t at))
+NEXT(ssize_t, __pread_chk, (int fd, void *to, size_t size, off_t at, size_t room))
+NEXT(ssize_t, __pread64_chk, (int fd, void *to, size_t size, off64_t at, size_t room))
+NEXT(size_t, fread, (void *to, size_t size, size_t count, FILE *file))
+NEXT(size_t, __fread_chk, (void *to, size_t room, size_t size, size_t count, FILE *file))
+NEXT(void *, mmap, (void *at, size_t length, int protection, int flags, int fd, off_t offset))
+NEXT(void *, mmap64, (void *at, size_t length, int protection, int flags, int fd, off64_t offset))
+NEXT(int, madvise, (void *address, size_t length, int advice))
+NEXT(int, posix_madvise, (void *address, size_t length, int advice))
+NEXT(int, mlock, (const void *address, size_t length))
+NEXT(int, munlock, (const void *address, size_t length))
+NEXT(int, mlockall, (int flags))
+NEXT(int, listen, (int fd, int backlog))
 
 EXPORTED ssize_t __read_chk(int fd, void *to, size_t size, size_t room);
 EXPORTED ssize_t __pread_chk(int fd, void *to, size_t size, off_t at, size_t room);
@@ -87,37 +105,37 @@ static ssize_t skip(int fd, size_t size)
 EXPORTED ssize_t read(int fd, void *to, size_t size)
 {
     ssize_t skipped = skip(fd, size);
-    return skipped ? skipped : NEXT(read)(fd, to, size);
+    return skipped ? skipped : next_read()(fd, to, size);
 }
 
 ssize_t __read_chk(int fd, void *to, size_t size, size_t room)
 {
     ssize_t skipped = size <= room ? skip(fd, size) : 0;
-    return skipped ? skipped : NEXT(__read_chk)(fd, to, size, room);
+    return skipped ? skipped : next___read_chk()(fd, to, size, room);
 }
 
 EXPORTED ssize_t pread(int fd, void *to, size_t size, off_t at)
 {
     size_t skipped = weights_in(fd, at, size);
-    return skipped ? (ssize_t)skipped : NEXT(pread)(fd, to, size, at);
+    return skipped ? (ssize_t)skipped : next_pread()(fd, to, size, at);
 }
 
 EXPORTED ssize_t pread64(int fd, void *to, size_t size, off64_t at)
 {
     size_t skipped = weights_in(fd, at, size);
-    return skipped ? (ssize_t)skipped : NEXT(pread64)(fd, to, size, at);
+    return skipped ? (ssize_t)skipped : next_pread64()(fd, to, size, at);
 }
 
 ssize_t __pread_chk(int fd, void *to, size_t size, off_t at, size_t room)
 {
     size_t skipped = size <= room ? weights_in(fd, at, size) : 0;
-    return skipped ? (ssize_t)skipped : NEXT(__pread_chk)(fd, to, size, at, room);
+    return skipped ? (ssize_t)skipped : next___pread_chk()(fd, to, size, at, room);
 }
 
 ssize_t __pread64_chk(int fd, void *to, size_t size, off64_t at, size_t room)
 {
     size_t skipped = size <= room ? weights_in(fd, at, size) : 0;
-    return skipped ? (ssize_t)skipped : NEXT(__pread64_chk)(fd, to, size, at, room);
+    return skipped ? (ssize_t)skipped : next___pread64_chk()(fd, to, size, at, room);
 }
 
 /* Whole things only: a read that the file's end cuts short is left to be made. */
@@ -137,13 +155,13 @@ static int skip_in_stream(FILE *file, size_t size, size_t count)
 
 EXPORTED size_t fread(void *to, size_t size, size_t count, FILE *file)
 {
-    return skip_in_stream(file, size, count) ? count : NEXT(fread)(to, size, count, file);
+    return skip_in_stream(file, size, count) ? count : next_fread()(to, size, count, file);
 }
 
 size_t __fread_chk(void *to, size_t room, size_t size, size_t count, FILE *file)
 {
     return skip_in_stream(file, size, count) ? count
-                                             : NEXT(__fread_chk)(to, room, size, count, file);
+                                             : next___fread_chk()(to, room, size, count, file);
 }
 
 static int without_populating(size_t length, int flags, int fd)
@@ -156,14 +174,14 @@ static int without_populating(size_t length, int flags, int fd)
 
 EXPORTED void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
 {
-    return NEXT(mmap)(address, length, protection, without_populating(length, flags, fd), fd,
+    return next_mmap()(address, length, protection, without_populating(length, flags, fd), fd,
                       offset);
 }
 
 EXPORTED void *mmap64(void *address, size_t length, int protection, int flags, int fd,
                       off64_t offset)
 {
-    return NEXT(mmap64)(address, length, protection, without_populating(length, flags, fd), fd,
+    return next_mmap64()(address, length, protection, without_populating(length, flags, fd), fd,
                         offset);
 }
 
@@ -178,34 +196,34 @@ EXPORTED int madvise(void *address, size_t length, int advice)
     if ((advice == MADV_WILLNEED || advice == POPULATE_READ || advice == POPULATE_WRITE) &&
         is_ignored(length))
         return 0;
-    return NEXT(madvise)(address, length, advice);
+    return next_madvise()(address, length, advice);
 }
 
 EXPORTED int posix_madvise(void *address, size_t length, int advice)
 {
     if (advice == POSIX_MADV_WILLNEED && is_ignored(length))
         return 0;
-    return NEXT(posix_madvise)(address, length, advice);
+    return next_posix_madvise()(address, length, advice);
 }
 
 EXPORTED int mlock(const void *address, size_t length)
 {
-    return is_ignored(length) ? 0 : NEXT(mlock)(address, length);
+    return is_ignored(length) ? 0 : next_mlock()(address, length);
 }
 
 EXPORTED int munlock(const void *address, size_t length)
 {
-    return is_ignored(length) ? 0 : NEXT(munlock)(address, length);
+    return is_ignored(length) ? 0 : next_munlock()(address, length);
 }
 
 EXPORTED int mlockall(int flags)
 {
-    return is_ignored(LARGE_BYTES) ? 0 : NEXT(mlockall)(flags);
+    return is_ignored(LARGE_BYTES) ? 0 : next_mlockall()(flags);
 }
 
 EXPORTED int listen(int fd, int backlog)
 {
-    int result = NEXT(listen)(fd, backlog);
+    int result = next_listen()(fd, backlog);
     if (result == 0 && rehearsal())
         pretend_note_mark("listen");
     return result;

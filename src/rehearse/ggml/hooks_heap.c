@@ -4,6 +4,7 @@
  * cleared, its pages are given back instead, since what would be kept in it is zeros too. */
 #include <dlfcn.h>
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
