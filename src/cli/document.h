@@ -135,7 +135,7 @@ struct cli_document {
     const struct cli_document_engine *engine;
     const struct cli_document_model *model;
     const struct cli_document_settings *settings;
-    const struct mt_estimate *estimate; /* where `tally` is the tally of one */
+    const struct mt_estimate *estimate;             /* where `tally` is the tally of one */
     const struct cli_document_rehearsal *rehearsal; /* that gave the estimate, or NULL */
     const struct cli_document_answer *answer;
     int explain; /* show each term of the estimate with its formula */

@@ -136,11 +136,12 @@ static void add_late(struct mt_text_table *table, const struct cli_document_late
              *late->detail ? ": " : "", late->detail);
     uint64_t more =
         late->bytes > late->before_bytes ? late->bytes - late->before_bytes : late->bytes;
-    mt_format_size(late->bytes < late->before_bytes ? late->before_bytes - late->bytes : more, size);
+    mt_format_size(late->bytes < late->before_bytes ? late->before_bytes - late->bytes : more,
+                   size);
     snprintf(growth, sizeof growth, "%s%s",
-             late->was_refused                       ? "refused "
+             late->was_refused                  ? "refused "
              : late->bytes < late->before_bytes ? "-"
-                                                     : "+",
+                                                : "+",
              size);
     const struct mt_cell cells[] = {{.text = cli_format_time(late->time_ns, time)},
                                     {.text = late->step},
@@ -154,8 +155,11 @@ void cli_table_rehearsal_late(const struct cli_document *document,
                               const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
     static const struct mt_text_table_column columns[] = {
-        {"taken late", MT_CELL_TEXT_RIGHT, 0}, {"step", MT_CELL_TEXT, 2}, {"place", MT_CELL_TEXT, 0},
-        {"bytes", MT_CELL_TEXT_RIGHT, 0},      {"what", MT_CELL_TEXT, 1},
+        {"taken late", MT_CELL_TEXT_RIGHT, 0},
+        {"step", MT_CELL_TEXT, 2},
+        {"place", MT_CELL_TEXT, 0},
+        {"bytes", MT_CELL_TEXT_RIGHT, 0},
+        {"what", MT_CELL_TEXT, 1},
     };
     const struct cli_document_rehearsal *rehearsal = document->rehearsal;
     struct mt_text_table table;

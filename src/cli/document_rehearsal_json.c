@@ -12,16 +12,14 @@ static void put_refusal(const struct cli_document_rehearsal *rehearsal, struct m
     }
     mt_json_begin_object(json, "refused");
     mt_json_text(json, "place", refusal->place);
-    mt_json_text(json, "category",
-                 refusal->category ? mt_category_name(refusal->category) : NULL);
+    mt_json_text(json, "category", refusal->category ? mt_category_name(refusal->category) : NULL);
     mt_json_text(json, "buffer", refusal->name);
     mt_json_text(json, "detail", *refusal->detail ? refusal->detail : NULL);
     mt_json_count(json, "time_ns", refusal->time_ns);
     mt_json_count(json, "asked_bytes", refusal->bytes);
     mt_json_count(json, "free_bytes", refusal->free_bytes);
-    mt_json_count(json, "missing_bytes", refusal->bytes > refusal->free_bytes
-                                             ? refusal->bytes - refusal->free_bytes
-                                             : 0);
+    mt_json_count(json, "missing_bytes",
+                  refusal->bytes > refusal->free_bytes ? refusal->bytes - refusal->free_bytes : 0);
     mt_json_end(json);
 }
 
@@ -68,8 +66,7 @@ static void put_program(const struct cli_document_rehearsal *rehearsal, struct m
     mt_json_count(json, "elapsed_ns", rehearsal->elapsed_ns);
     mt_json_count(json, "exit_status",
                   rehearsal->exit_code < 0 ? MT_UNKNOWN : (uint64_t)rehearsal->exit_code);
-    mt_json_count(json, "signal",
-                  rehearsal->signal ? (uint64_t)rehearsal->signal : MT_UNKNOWN);
+    mt_json_count(json, "signal", rehearsal->signal ? (uint64_t)rehearsal->signal : MT_UNKNOWN);
     mt_json_text(json, "last_words",
                  !rehearsal->ran && *rehearsal->words ? rehearsal->words : NULL);
 }

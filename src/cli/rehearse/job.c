@@ -12,7 +12,8 @@
 #include "cli/rehearse/pretend_path.h"
 #include "cli/rehearse/rehearse.h"
 
-#define GRACE_NS ((uint64_t)2 * 1000 * 1000 * 1000)
+#define TIMEOUT_NS ((uint64_t)600 * 1000 * 1000 * 1000)
+#define GRACE_NS   ((uint64_t)2 * 1000 * 1000 * 1000)
 
 static int make_folder(const struct rehearse_job *job, struct rehearse_result *result,
                        struct mt_error *error)
@@ -22,8 +23,9 @@ static int make_folder(const struct rehearse_job *job, struct rehearse_result *r
                              : snprintf(result->folder, PATH_MAX, "%s/memtally-rehearse-XXXXXX",
                                         base && *base ? base : "/tmp");
     if (length >= PATH_MAX)
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "the path of the rehearsal's folder is too "
-                                                     "long");
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "the path of the rehearsal's folder is too "
+                       "long");
     if (job->folder)
         return 0;
     if (!mkdtemp(result->folder))
@@ -47,29 +49,38 @@ static void remove_folder(char *folder)
         fts_close(tree);
 }
 
-static int start(const struct rehearse_job *job, char *const *argv, struct rehearse_result *result,
-                 struct mt_error *error)
+void rehearse_job_options(const struct rehearse_job *job, const char *folder,
+                          const char *pretend_path, struct mt_rehearse_options *options)
 {
-    char pretend[PATH_MAX];
-    if (!job->pretend_path) {
-        int found = rehearse_find_pretend(pretend, sizeof pretend, error);
-        if (found < 0)
-            return found;
-    }
-    const struct mt_rehearse_options options = {
-        .directory = result->folder,
-        .pretend_path = job->pretend_path ? job->pretend_path : pretend,
+    *options = (struct mt_rehearse_options){
+        .directory = folder,
+        .pretend_path = pretend_path,
         .kind = job->device_kind,
         .generation = job->generation,
         .engine_version = job->engine_version,
         .devices = job->devices,
         .n_devices = job->n_devices,
         .host_bytes = job->host_bytes,
-        .argv = argv,
+        .argv = job->argv,
         .environment = job->environment,
         .stdout_fd = -1,
         .stderr_fd = -1,
     };
+}
+
+static int start(const struct rehearse_job *job, char *const *argv, struct rehearse_result *result,
+                 struct mt_error *error)
+{
+    char pretend[PATH_MAX];
+    struct mt_rehearse_options options;
+    if (!job->pretend_path) {
+        int found = rehearse_find_pretend(pretend, sizeof pretend, error);
+        if (found < 0)
+            return found;
+    }
+    rehearse_job_options(job, result->folder, job->pretend_path ? job->pretend_path : pretend,
+                         &options);
+    options.argv = argv;
     return mt_rehearse_start(&options, &result->rehearsal, error);
 }
 
@@ -80,7 +91,7 @@ static int drive(const struct rehearse_job *job, struct rehearse_result *result,
         .argv = job->argv,
         .environment = job->environment ? job->environment : environ,
         .n_requests = job->n_requests,
-        .start_ns = job->timeout_ns,
+        .limit_ns = job->timeout_ns ? job->timeout_ns : TIMEOUT_NS,
         .progress = job->progress,
         .interrupted = job->interrupted,
     };
@@ -103,17 +114,6 @@ static void note_refusals(struct rehearse_result *result)
     }
 }
 
-static enum rehearse_state state_of(const struct rehearse_result *result)
-{
-    if (!result->status.is_attached)
-        return REHEARSE_NO_DEVICE;
-    if (result->report.end == REHEARSE_STUCK)
-        return REHEARSE_HUNG;
-    if (result->report.end != REHEARSE_ENDED || result->status.exit_code == 0)
-        return REHEARSE_RAN;
-    return result->refusal ? REHEARSE_RAN_OUT : REHEARSE_CRASHED;
-}
-
 static int conclude(const struct rehearse_job *job, struct rehearse_result *result,
                     struct mt_error *error)
 {
@@ -125,11 +125,12 @@ static int conclude(const struct rehearse_job *job, struct rehearse_result *resu
              result->status.engine_version ? result->status.engine_version : "");
     mt_rehearse_stop(result->rehearsal, GRACE_NS);
     note_refusals(result);
-    result->state = state_of(result);
-    if (result->state == REHEARSE_NO_DEVICE)
+    result->is_unseen = !result->status.is_attached;
+    result->outcome = rehearse_outcome_of(result->rehearsal, &result->report);
+    if (result->is_unseen)
         rehearse_explain_unseen(job, result);
     else
-        rehearse_explain_end(job, result);
+        rehearse_explain_end(result);
     return mt_rehearse_tally(result->rehearsal, SIZE_MAX, &result->tally, error);
 }
 

@@ -13,6 +13,7 @@
 
 #include "cli/document.h"
 #include "cli/rehearse/drive.h"
+#include "cli/rehearse/suggest.h"
 
 #define REHEARSE_WORDS_BYTES 4096
 #define REHEARSE_WHY_BYTES   480
@@ -31,23 +32,17 @@ struct rehearse_job {
     const char *pretend_path;   /* NULL: it is looked for */
     const char *folder;         /* kept; NULL: a temporary one */
     uint64_t n_requests;        /* to a server, at most; 0: none */
-    uint64_t timeout_ns;        /* without a sign of work; 0: the default */
+    uint64_t timeout_ns;        /* until it is ready or ends; 0: ten minutes */
     struct cli_progress *progress;
     const volatile sig_atomic_t *interrupted;
-};
-
-enum rehearse_state {
-    REHEARSE_RAN,      /* it ended well, or served and was ended by us */
-    REHEARSE_RAN_OUT,  /* it failed after an allocation was refused */
-    REHEARSE_CRASHED,  /* it failed by itself */
-    REHEARSE_HUNG,     /* it neither worked nor ended */
-    REHEARSE_NO_DEVICE /* no process of it took the devices */
 };
 
 /* What came of it. The rehearsal is stopped; its events may be looked at until the result is
  * finished. */
 struct rehearse_result {
-    enum rehearse_state state;
+    int is_unseen; /* no process of it took the devices; nothing below but `why` and `words` counts
+                    */
+    enum rehearse_outcome outcome;
     struct mt_rehearsal *rehearsal;
     struct rehearse_drive_report report;
     struct mt_rehearse_status status; /* at the end of it, before it was stopped */
@@ -68,11 +63,16 @@ int rehearse_run(const struct rehearse_job *job, struct rehearse_result *result,
                  struct mt_error *error);
 void rehearse_result_finish(struct rehearse_result *result);
 
+/* The library's options for a job; borrows from it. The folder is `folder`. */
+void rehearse_job_options(const struct rehearse_job *job, const char *folder,
+                          const char *pretend_path, struct mt_rehearse_options *options);
+
 /* Says in result->why why no process took the devices, and what would work (unseen.c). */
 void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_result *result);
 
-/* One sentence on an allocation that was refused, or on how the program failed (verdict.c). */
-void rehearse_explain_end(const struct rehearse_job *job, struct rehearse_result *result);
+/* One sentence in result->why on an allocation that was refused, or on how the program failed
+ * (verdict.c). */
+void rehearse_explain_end(struct rehearse_result *result);
 
 /* The tally with what the engine does not say, and the verdict of the whole. `model` may be NULL;
  * `settings` has the devices and the host. The caller frees *estimate. */
@@ -83,5 +83,16 @@ int rehearse_estimate(const struct rehearse_result *result, const struct mt_mode
 /* What the program took after it was ready, in order, into an array that the caller frees; 0 and
  * NULL where there is nothing (events.c). Texts are borrowed from the rehearsal. */
 size_t rehearse_late(const struct rehearse_result *result, struct cli_document_late **late);
+
+/* The command on a program's command line: `job` is run, written to `path` and judged. Returns the
+ * exit code (command.c). */
+struct rehearse_output {
+    enum cli_format format;
+    const char *path; /* NULL: standard output */
+    int explain;
+    int with_changes; /* look for flags that fit where it does not */
+};
+int rehearse_command(struct rehearse_job *job, const struct mt_predict_settings *settings,
+                     const struct rehearse_output *output);
 
 #endif

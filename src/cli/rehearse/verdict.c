@@ -22,8 +22,8 @@ static void explain_refusal(struct rehearse_result *result)
 {
     const struct mt_rehearse_event *refusal = result->refusal;
     const char *phase = phase_of(result->rehearsal, refusal);
-    uint64_t missing = refusal->bytes > refusal->free_bytes ? refusal->bytes - refusal->free_bytes
-                                                            : 0;
+    uint64_t missing =
+        refusal->bytes > refusal->free_bytes ? refusal->bytes - refusal->free_bytes : 0;
     char asked[MT_SIZE_TEXT];
     char there[MT_SIZE_TEXT];
     char short_of[MT_SIZE_TEXT];
@@ -52,24 +52,23 @@ static void explain_crash(struct rehearse_result *result)
                  status->exit_code, seconds, when);
 }
 
-void rehearse_explain_end(const struct rehearse_job *job, struct rehearse_result *result)
+void rehearse_explain_end(struct rehearse_result *result)
 {
-    (void)job;
-    switch (result->state) {
-    case REHEARSE_RAN_OUT:
+    switch (result->outcome) {
+    case REHEARSE_RUNS_OUT:
         explain_refusal(result);
         break;
-    case REHEARSE_CRASHED:
+    case REHEARSE_FAILS:
         explain_crash(result);
         break;
-    case REHEARSE_HUNG:
+    case REHEARSE_UNDECIDED:
         snprintf(result->why, sizeof result->why,
-                 "the program itself hangs: %.0f s without a sign of work, neither ready nor at "
-                 "its end; --timeout gives it longer",
-                 (double)result->status.quiet_ns / 1e9);
+                 "the program itself hangs: neither ready nor at its end after %.0f s, the last "
+                 "%.0f s without a sign of work",
+                 (double)result->status.elapsed_ns / 1e9, (double)result->status.quiet_ns / 1e9);
         break;
-    case REHEARSE_RAN:
-    case REHEARSE_NO_DEVICE:
+    case REHEARSE_RUNS:
+    case REHEARSE_RUNS_SHORT:
         break;
     }
 }
