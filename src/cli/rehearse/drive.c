@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/* Waiting for a rehearsed program and driving it where it is a server. */
+#include "cli/rehearse/drive.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/ticks.h"
+#include "cli/rehearse/drive_parts.h"
+#include "cli/rehearse/flags.h"
+#include "cli/rehearse/ports.h"
+#include "net/http_client.h"
+
+#define MS        ((uint64_t)1000 * 1000)
+#define LOOK_NS   (20 * MS)
+#define PORTS_MAX 16
+
+char **rehearse_drive_argv(char *const *argv, const char *directory)
+{
+    static const enum rehearse_flag dropped[] = {REHEARSE_API_KEY, REHEARSE_API_KEY_FILE,
+                                                 REHEARSE_SSL_KEY_FILE, REHEARSE_SSL_CERT_FILE,
+                                                 REHEARSE_REUSE_PORT};
+    struct rehearse_command command;
+    rehearse_command_copy(argv, &command);
+    if (command.program == REHEARSE_LLAMA_SERVER) {
+        rehearse_flag_set(&command, REHEARSE_HOST, "127.0.0.1");
+        rehearse_flag_set(&command, REHEARSE_PORT, "0");
+        for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++)
+            rehearse_flag_drop(&command, dropped[i]);
+        if (rehearse_flag_value(&command, NULL, REHEARSE_SLOT_SAVE_PATH))
+            rehearse_flag_set(&command, REHEARSE_SLOT_SAVE_PATH, directory);
+    }
+    if (command.failed)
+        rehearse_command_finish(&command);
+    return command.words;
+}
+
+void rehearse_drive_argv_free(char **argv)
+{
+    for (size_t i = 0; argv && argv[i]; i++)
+        free(argv[i]);
+    free(argv);
+}
+
+static int is_interrupted(const struct rehearse_drive *drive)
+{
+    return drive->settings->interrupted && *drive->settings->interrupted;
+}
+
+int rehearse_drive_look(struct rehearse_drive *drive, uint64_t timeout_ns)
+{
+    struct rehearse_drive_report *report = drive->report;
+    if (drive->code == MT_OK)
+        drive->code = mt_rehearse_wait(drive->rehearsal, timeout_ns, &report->status, drive->error);
+    if (drive->code != MT_OK)
+        return 0;
+    if (!report->status.running) {
+        report->end = REHEARSE_ENDED;
+        return 0;
+    }
+    if (is_interrupted(drive)) {
+        report->end = REHEARSE_INTERRUPTED;
+        return 0;
+    }
+    return 1;
+}
+
+/* Asks each port that the program listens on for its health. llama.cpp's server listens before it
+ * has loaded the model, and answers 503 until it has. */
+static int finds_server(struct rehearse_drive *drive)
+{
+    int ports[PORTS_MAX];
+    size_t n = rehearse_listening_ports("/proc", getpid(), ports, PORTS_MAX);
+    if (n > 0 && !drive->http_started)
+        drive->http_started = mt_http_start(NULL) == MT_OK;
+    for (size_t i = 0; drive->http_started && i < n; i++) {
+        struct rehearse_endpoint endpoint = {ports[i], drive->endpoint.prefix};
+        int status = 0;
+        if (rehearse_ask(&endpoint, "/health", NULL, 1000, &status, NULL, NULL) != MT_OK ||
+            (status != 200 && status != 503))
+            continue;
+        drive->endpoint = endpoint;
+        drive->report->is_server = 1;
+        drive->report->is_ready = status == 200;
+        return drive->report->is_ready;
+    }
+    return 0;
+}
+
+/* A program that shows no sign of work for long is stuck: no event, and no readiness. */
+static int waits_too_long(const struct rehearse_drive *drive, uint64_t start_ns)
+{
+    const struct mt_rehearse_status *status = &drive->report->status;
+    uint64_t waited_ns = mt_monotonic_ns() - start_ns;
+    uint64_t quiet_ns = status->quiet_ns < waited_ns ? status->quiet_ns : waited_ns;
+    return quiet_ns > drive->start_limit_ns;
+}
+
+/* Waits until a server is ready. Returns 0 where there is none to drive. */
+static int wait_until_ready(struct rehearse_drive *drive)
+{
+    uint64_t start_ns = mt_monotonic_ns();
+    while (rehearse_drive_look(drive, LOOK_NS)) {
+        if (finds_server(drive))
+            return 1;
+        if (waits_too_long(drive, start_ns)) {
+            drive->report->end = REHEARSE_STUCK;
+            return 0;
+        }
+        if (drive->settings->progress)
+            cli_progress_show(drive->settings->progress, "rehearsing: %zu buffers, %.1f s",
+                              drive->report->status.n_events,
+                              (double)drive->report->status.elapsed_ns / 1e9);
+    }
+    return 0;
+}
+
+static void serve(struct rehearse_drive *drive)
+{
+    struct rehearse_drive_report *report = drive->report;
+    mt_rehearse_mark(drive->rehearsal, "ready");
+    report->n_events_ready = report->status.n_events;
+    report->end = REHEARSE_SERVED;
+    if (drive->settings->n_requests > 0)
+        rehearse_drive_requests(drive);
+    rehearse_drive_look(drive, 0);
+}
+
+int rehearse_drive(struct mt_rehearsal *rehearsal, const struct rehearse_drive_settings *settings,
+                   struct rehearse_drive_report *report, struct mt_error *error)
+{
+    struct rehearse_command command;
+    struct rehearse_drive drive = {
+        .rehearsal = rehearsal, .settings = settings, .report = report, .error = error};
+    *report = (struct rehearse_drive_report){0};
+    rehearse_command_copy(settings->argv, &command);
+    const char *prefix = rehearse_flag_value(&command, settings->environment, REHEARSE_API_PREFIX);
+    drive.endpoint.prefix = prefix ? prefix : "";
+    drive.saves_slots =
+        rehearse_flag_value(&command, settings->environment, REHEARSE_SLOT_SAVE_PATH) != NULL;
+    drive.start_limit_ns = settings->start_ns ? settings->start_ns : REHEARSE_DEFAULT_START_NS;
+    drive.drive_limit_ns = settings->drive_ns ? settings->drive_ns : REHEARSE_DEFAULT_DRIVE_NS;
+    if (wait_until_ready(&drive))
+        serve(&drive);
+    if (drive.http_started)
+        mt_http_stop();
+    rehearse_command_finish(&command);
+    return drive.code;
+}

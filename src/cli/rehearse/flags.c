@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+/* Flags in a command line. The table is of names alone: spellings, variables, programs. */
+#include "cli/rehearse/flags.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SPELLINGS_MAX 4
+
+#define COMMON (1u << REHEARSE_LLAMA | 1u << REHEARSE_LLAMA_SERVER)
+#define SERVER (1u << REHEARSE_LLAMA_SERVER)
+#define BENCH  (1u << REHEARSE_LLAMA_BENCH)
+
+static const struct {
+    const char *spellings[SPELLINGS_MAX]; /* the first one is written */
+    const char *variable;
+    unsigned programs;
+    int lacks_value;
+} flags[REHEARSE_FLAGS] = {
+    [REHEARSE_MODEL] = {{"-m", "--model"}, "LLAMA_ARG_MODEL", COMMON | BENCH, 0},
+    [REHEARSE_CONTEXT] = {{"-c", "--ctx-size"}, "LLAMA_ARG_CTX_SIZE", COMMON, 0},
+    [REHEARSE_GPU_LAYERS] = {{"-ngl", "--n-gpu-layers", "--gpu-layers"},
+                             "LLAMA_ARG_N_GPU_LAYERS",
+                             COMMON | BENCH,
+                             0},
+    [REHEARSE_KV_TYPE_K] = {{"-ctk", "--cache-type-k"},
+                            "LLAMA_ARG_CACHE_TYPE_K",
+                            COMMON | BENCH,
+                            0},
+    [REHEARSE_KV_TYPE_V] = {{"-ctv", "--cache-type-v"},
+                            "LLAMA_ARG_CACHE_TYPE_V",
+                            COMMON | BENCH,
+                            0},
+    [REHEARSE_FLASH_ATTENTION] = {{"-fa", "--flash-attn"},
+                                  "LLAMA_ARG_FLASH_ATTN",
+                                  COMMON | BENCH,
+                                  0},
+    [REHEARSE_BATCH] = {{"-b", "--batch-size"}, "LLAMA_ARG_BATCH", COMMON | BENCH, 0},
+    [REHEARSE_UBATCH] = {{"-ub", "--ubatch-size"}, "LLAMA_ARG_UBATCH", COMMON | BENCH, 0},
+    [REHEARSE_SEQUENCES] = {{"-np", "--parallel"}, "LLAMA_ARG_N_PARALLEL", COMMON, 0},
+    [REHEARSE_CPU_EXPERTS] = {{"-ncmoe", "--n-cpu-moe"}, "LLAMA_ARG_N_CPU_MOE", COMMON | BENCH, 0},
+    [REHEARSE_ALL_CPU_EXPERTS] = {{"-cmoe", "--cpu-moe"}, "LLAMA_ARG_CPU_MOE", COMMON, 1},
+    [REHEARSE_CACHE_RAM] = {{"-cram", "--cache-ram"}, "LLAMA_ARG_CACHE_RAM", SERVER, 0},
+    [REHEARSE_SLOT_SAVE_PATH] = {{"--slot-save-path"}, NULL, SERVER, 0},
+    [REHEARSE_HOST] = {{"--host"}, "LLAMA_ARG_HOST", SERVER, 0},
+    [REHEARSE_PORT] = {{"--port"}, "LLAMA_ARG_PORT", SERVER, 0},
+    [REHEARSE_API_PREFIX] = {{"--api-prefix"}, "LLAMA_ARG_API_PREFIX", SERVER, 0},
+    [REHEARSE_API_KEY] = {{"--api-key"}, "LLAMA_API_KEY", SERVER, 0},
+    [REHEARSE_API_KEY_FILE] = {{"--api-key-file"}, NULL, SERVER, 0},
+    [REHEARSE_SSL_KEY_FILE] = {{"--ssl-key-file"}, "LLAMA_ARG_SSL_KEY_FILE", SERVER, 0},
+    [REHEARSE_SSL_CERT_FILE] = {{"--ssl-cert-file"}, "LLAMA_ARG_SSL_CERT_FILE", SERVER, 0},
+    [REHEARSE_REUSE_PORT] = {{"--reuse-port"}, "LLAMA_ARG_REUSE_PORT", SERVER, 1},
+};
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static enum rehearse_program program_called(const char *word)
+{
+    const char *name = base_name(word);
+    if (strcmp(name, "llama-server") == 0)
+        return REHEARSE_LLAMA_SERVER;
+    if (strcmp(name, "llama-bench") == 0)
+        return REHEARSE_LLAMA_BENCH;
+    return strncmp(name, "llama-", 6) == 0 ? REHEARSE_LLAMA : REHEARSE_UNKNOWN_PROGRAM;
+}
+
+/* Words before the program's belong to what starts it: `env A=b nice -n 5 llama-server`. */
+static void find_program(struct rehearse_command *command)
+{
+    for (size_t i = 0; i < command->n_words; i++) {
+        enum rehearse_program program = program_called(command->words[i]);
+        if (program != REHEARSE_UNKNOWN_PROGRAM) {
+            command->program = program;
+            command->program_index = i;
+            return;
+        }
+    }
+}
+
+void rehearse_command_copy(char *const *argv, struct rehearse_command *command)
+{
+    size_t n = 0;
+    *command = (struct rehearse_command){0};
+    while (argv[n])
+        n++;
+    command->words = calloc(n + 1, sizeof *command->words);
+    command->failed = !command->words;
+    for (size_t i = 0; !command->failed && i < n; i++) {
+        command->words[i] = strdup(argv[i]);
+        command->failed = !command->words[i];
+        command->n_words += !command->failed;
+    }
+    if (!command->failed)
+        find_program(command);
+}
+
+void rehearse_command_finish(struct rehearse_command *command)
+{
+    for (size_t i = 0; i < command->n_words; i++)
+        free(command->words[i]);
+    free(command->words);
+    *command = (struct rehearse_command){0};
+}
+
+int rehearse_flag_is_known(const struct rehearse_command *command, enum rehearse_flag flag)
+{
+    return (flags[flag].programs >> command->program & 1) != 0;
+}
+
+/* As long as `name` where `word` begins with it, else 0. llama.cpp takes --ctx_size too. */
+static size_t matched_length(const char *word, const char *name)
+{
+    size_t i = 0;
+    int is_long = strncmp(name, "--", 2) == 0;
+    for (; name[i]; i++) {
+        char c = is_long && i > 1 && word[i] == '_' ? '-' : word[i];
+        if (c != name[i])
+            return 0;
+    }
+    return i;
+}
+
+/* The spelling of the flag that `word` is, or NULL; *value is then what follows its '=', or NULL.
+ */
+static const char *spelling_of(const char *word, enum rehearse_flag flag, const char **value)
+{
+    for (size_t i = 0; i < SPELLINGS_MAX && flags[flag].spellings[i]; i++) {
+        const char *name = flags[flag].spellings[i];
+        size_t length = matched_length(word, name);
+        int is_joined = length > 0 && word[length] == '=' && strncmp(name, "--", 2) == 0;
+        if (length > 0 && (word[length] == '\0' || is_joined)) {
+            *value = is_joined ? word + length + 1 : NULL;
+            return name;
+        }
+    }
+    return NULL;
+}
+
+/* The flag that a word is, of those that the program knows, or REHEARSE_FLAGS. */
+static enum rehearse_flag flag_of(const struct rehearse_command *command, const char *word,
+                                  const char **value)
+{
+    for (enum rehearse_flag flag = 0; flag < REHEARSE_FLAGS; flag++)
+        if (rehearse_flag_is_known(command, flag) && spelling_of(word, flag, value))
+            return flag;
+    return REHEARSE_FLAGS;
+}
+
+/* A flag, and no value: negative numbers are values, and older programs' -fa has none. */
+static int looks_like_flag(const char *word)
+{
+    return word[0] == '-' && (word[1] == '-' || (word[1] >= 'A' && word[1] <= 'z'));
+}
+
+/* One flag of the command line: `n` words from `index` on. */
+struct place {
+    size_t index;
+    size_t n;
+    const char *value;
+    int is_joined; /* "--ctx-size=4096" */
+};
+
+/* Finds the next place of `flag` from word `from` on. Values of other flags are stepped over. */
+static int next_place(const struct rehearse_command *command, enum rehearse_flag wanted,
+                      size_t from, struct place *place)
+{
+    for (size_t i = from; i < command->n_words; i++) {
+        const char *value = NULL;
+        enum rehearse_flag flag = flag_of(command, command->words[i], &value);
+        if (flag == REHEARSE_FLAGS)
+            continue;
+        int takes_next = !value && !flags[flag].lacks_value && i + 1 < command->n_words &&
+                         !looks_like_flag(command->words[i + 1]);
+        if (flag == wanted) {
+            *place = (struct place){i, takes_next ? 2 : 1,
+                                    takes_next ? command->words[i + 1] : value, value != NULL};
+            return 1;
+        }
+        i += (size_t)takes_next;
+    }
+    return 0;
+}
+
+/* The last place decides: llama.cpp takes the last one too. */
+static int last_place(const struct rehearse_command *command, enum rehearse_flag flag,
+                      struct place *last)
+{
+    struct place place;
+    int found = 0;
+    size_t from = command->program_index + 1;
+    while (next_place(command, flag, from, &place)) {
+        *last = place;
+        from = place.index + place.n;
+        found = 1;
+    }
+    return found;
+}
+
+static const char *variable_value(char *const *environment, const char *name)
+{
+    size_t length = name ? strlen(name) : 0;
+    for (size_t i = 0; name && environment && environment[i]; i++)
+        if (strncmp(environment[i], name, length) == 0 && environment[i][length] == '=')
+            return environment[i] + length + 1;
+    return NULL;
+}
+
+const char *rehearse_flag_value(const struct rehearse_command *command, char *const *environment,
+                                enum rehearse_flag flag)
+{
+    struct place place;
+    if (!rehearse_flag_is_known(command, flag))
+        return NULL;
+    if (last_place(command, flag, &place))
+        return flags[flag].lacks_value ? "1" : place.value;
+    if (command->program == REHEARSE_LLAMA_BENCH)
+        return NULL; /* reads no variables */
+    return variable_value(environment, flags[flag].variable);
+}
+
+static void replace_word(struct rehearse_command *command, size_t index, char *word)
+{
+    if (!word) {
+        command->failed = 1;
+        return;
+    }
+    free(command->words[index]);
+    command->words[index] = word;
+}
+
+/* "--ctx-size=4096" with another value. */
+static char *joined(const char *word, const char *value)
+{
+    size_t length = strcspn(word, "=") + 1;
+    char *text = malloc(length + strlen(value) + 1);
+    if (text) {
+        memcpy(text, word, length);
+        strcpy(text + length, value);
+    }
+    return text;
+}
+
+static void insert_word(struct rehearse_command *command, size_t index, const char *word)
+{
+    char *copy = strdup(word);
+    char **words = copy ? realloc(command->words, (command->n_words + 2) * sizeof *words) : NULL;
+    if (!words) {
+        free(copy);
+        command->failed = 1;
+        return;
+    }
+    memmove(words + index + 1, words + index, (command->n_words + 1 - index) * sizeof *words);
+    words[index] = copy;
+    command->words = words;
+    command->n_words++;
+}
+
+void rehearse_flag_set(struct rehearse_command *command, enum rehearse_flag flag, const char *value)
+{
+    struct place place;
+    if (command->failed)
+        return;
+    if (!last_place(command, flag, &place)) {
+        insert_word(command, command->n_words, flags[flag].spellings[0]);
+        if (!command->failed && !flags[flag].lacks_value)
+            insert_word(command, command->n_words, value);
+    } else if (place.is_joined) {
+        replace_word(command, place.index, joined(command->words[place.index], value));
+    } else if (place.n == 2) {
+        replace_word(command, place.index + 1, strdup(value));
+    } else if (!flags[flag].lacks_value) {
+        insert_word(command, place.index + 1, value);
+    }
+}
+
+void rehearse_flag_drop(struct rehearse_command *command, enum rehearse_flag flag)
+{
+    struct place place;
+    while (!command->failed && rehearse_flag_is_known(command, flag) &&
+           last_place(command, flag, &place)) {
+        for (size_t i = 0; i < place.n; i++)
+            free(command->words[place.index + i]);
+        memmove(command->words + place.index, command->words + place.index + place.n,
+                (command->n_words - place.index - place.n + 1) * sizeof *command->words);
+        command->n_words -= place.n;
+    }
+}
+
+const char *rehearse_flag_spelling(const struct rehearse_command *command, enum rehearse_flag flag)
+{
+    struct place place;
+    const char *value = NULL;
+    if (!last_place(command, flag, &place))
+        return flags[flag].spellings[0];
+    return spelling_of(command->words[place.index], flag, &value);
+}
+
+uint64_t rehearse_flag_number(const char *text, uint64_t otherwise)
+{
+    char *end = NULL;
+    if (!text || text[0] < '0' || text[0] > '9')
+        return otherwise;
+    errno = 0;
+    uint64_t number = strtoull(text, &end, 10);
+    return errno || *end ? otherwise : number;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* Finding listening sockets by /proc: descendants by their parents, their sockets by descriptors,
+ * and the ports of these in the tables of the network. */
+#include "cli/rehearse/ports.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PROCESSES_MAX 4096
+#define SOCKETS_MAX   256
+#define TREE_DEPTH    16
+
+struct process {
+    pid_t pid;
+    pid_t parent;
+    int is_of_tree;
+};
+
+struct sockets {
+    uint64_t inodes[SOCKETS_MAX];
+    size_t n;
+};
+
+/* "123 (a name (of it)) S 1 …" */
+static pid_t parent_of(const char *proc, pid_t pid)
+{
+    char path[PATH_MAX];
+    char text[512];
+    long parent = 0;
+    snprintf(path, sizeof path, "%s/%ld/stat", proc, (long)pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0;
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    const char *after = strrchr(text, ')');
+    return after && sscanf(after + 1, " %*c %ld", &parent) == 1 ? (pid_t)parent : 0;
+}
+
+static size_t list_processes(const char *proc, struct process *processes)
+{
+    size_t n = 0;
+    DIR *folder = opendir(proc);
+    if (!folder)
+        return 0;
+    for (struct dirent *entry; n < PROCESSES_MAX && (entry = readdir(folder));) {
+        if (!isdigit((unsigned char)entry->d_name[0]))
+            continue;
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        processes[n++] = (struct process){.pid = pid, .parent = parent_of(proc, pid)};
+    }
+    closedir(folder);
+    return n;
+}
+
+/* Marks the descendants of `root`, a generation at a time. */
+static void mark_tree(struct process *processes, size_t n, pid_t root)
+{
+    int found = 1;
+    for (int depth = 0; found && depth < TREE_DEPTH; depth++) {
+        found = 0;
+        for (size_t i = 0; i < n; i++) {
+            int is_child = processes[i].parent == root;
+            for (size_t j = 0; !is_child && j < n; j++)
+                is_child = processes[j].is_of_tree && processes[i].parent == processes[j].pid;
+            found |= is_child && !processes[i].is_of_tree;
+            processes[i].is_of_tree = is_child;
+        }
+    }
+}
+
+static void add_sockets(const char *proc, pid_t pid, struct sockets *sockets)
+{
+    char path[PATH_MAX];
+    char target[64];
+    snprintf(path, sizeof path, "%s/%ld/fd", proc, (long)pid);
+    DIR *folder = opendir(path);
+    if (!folder)
+        return;
+    for (struct dirent *entry; sockets->n < SOCKETS_MAX && (entry = readdir(folder));) {
+        ssize_t length = readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1);
+        if (length <= 0)
+            continue;
+        target[length] = '\0';
+        if (sscanf(target, "socket:[%" SCNu64 "]", &sockets->inodes[sockets->n]) == 1)
+            sockets->n++;
+    }
+    closedir(folder);
+}
+
+static int has_socket(const struct sockets *sockets, uint64_t inode)
+{
+    for (size_t i = 0; i < sockets->n; i++)
+        if (sockets->inodes[i] == inode)
+            return 1;
+    return 0;
+}
+
+static size_t add_port(int *ports, size_t n, size_t size, int port)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ports[i] == port)
+            return n;
+    if (n < size)
+        ports[n++] = port;
+    return n;
+}
+
+/* "  0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000  0 INODE …" */
+static size_t read_table(const char *proc, const char *name, const struct sockets *sockets,
+                         int *ports, size_t n, size_t size)
+{
+    char path[PATH_MAX];
+    char line[512];
+    snprintf(path, sizeof path, "%s/net/%s", proc, name);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return n;
+    while (fgets(line, sizeof line, file)) {
+        unsigned port = 0;
+        unsigned state = 0;
+        uint64_t inode = 0;
+        int read =
+            sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*s %*s %*s %*u %*u %" SCNu64,
+                   &port, &state, &inode);
+        if (read == 3 && state == 0x0a && has_socket(sockets, inode))
+            n = add_port(ports, n, size, (int)port);
+    }
+    fclose(file);
+    return n;
+}
+
+size_t rehearse_listening_ports(const char *proc, pid_t root, int *ports, size_t size)
+{
+    struct sockets sockets = {.n = 0};
+    struct process *processes = calloc(PROCESSES_MAX, sizeof *processes);
+    if (!processes)
+        return 0;
+    size_t n = list_processes(proc, processes);
+    mark_tree(processes, n, root);
+    for (size_t i = 0; i < n; i++)
+        if (processes[i].is_of_tree)
+            add_sockets(proc, processes[i].pid, &sockets);
+    free(processes);
+    if (sockets.n == 0)
+        return 0;
+    n = read_table(proc, "tcp", &sockets, ports, 0, size);
+    return read_table(proc, "tcp6", &sockets, ports, n, size);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* Ports that a process and its descendants listen on. */
+#ifndef CLI_REHEARSE_PORTS_H
+#define CLI_REHEARSE_PORTS_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Fills in TCP ports that descendants of `root` (not itself) listen on, each once, at most `size`
+ * of them. Returns their number; 0 also where /proc does not tell. `proc` is "/proc". */
+size_t rehearse_listening_ports(const char *proc, pid_t root, int *ports, size_t size);
+
+#endif

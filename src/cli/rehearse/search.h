@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* The smallest change of flags with which a program fits.
+ *
+ * Knows what llama.cpp's flags cost, and asks whether a command line fits; how that is found out is
+ * the caller's. Prints nothing. */
+#ifndef CLI_REHEARSE_SEARCH_H
+#define CLI_REHEARSE_SEARCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/rehearse/flags.h"
+
+/* How a command line went. */
+struct rehearse_fit {
+    int fits;
+    uint64_t headroom_bytes; /* of the fullest place, where it fits */
+};
+
+struct rehearse_search {
+    const struct rehearse_command *command; /* that does not fit */
+    char *const *environment;               /* ends with NULL, or NULL */
+    uint64_t layers;                        /* of the model; 0: not known */
+    uint64_t experts;                       /* of each layer; 0: none, or not known */
+    uint64_t context;                       /* tokens where no flag says how many; 0: not known */
+    int is_host_short; /* it is the host that has no room, so nothing may move there */
+    /* Tries a command line. Returns 0, or another number to end the search. */
+    int (*attempt)(void *argument, char *const *argv, struct rehearse_fit *fit);
+    void *argument;
+};
+
+/* A change with which it fits. */
+struct rehearse_change {
+    char flags[160];      /* "-c 32768", "-ctk q8_0 -ctv q8_0 -c 16384" */
+    char instead_of[160]; /* the same flags as they were, "" where none was given */
+    const char *costs;    /* "answers of the same quality, prompts read more slowly" */
+};
+
+#define REHEARSE_CHANGES_MAX 10
+
+struct rehearse_changes {
+    struct rehearse_change items[REHEARSE_CHANGES_MAX];
+    size_t n;         /* cheapest first */
+    size_t n_tried;   /* command lines */
+    int is_cut_short; /* the caller ended the search */
+};
+
+/* Looks for changes of one kind of flag each; where there is none, of several together. Returns 0,
+ * or MT_ENOMEM. */
+int rehearse_search(const struct rehearse_search *search, struct rehearse_changes *changes);
+
+#endif

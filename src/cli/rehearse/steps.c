@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/* The requests that a rehearsed server is sent, in steps: each makes it take what another kind of
+ * use would. A server that ends, or an hour glass that runs out, ends the steps. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ticks.h"
+#include "cli/rehearse/drive_parts.h"
+
+#define MS            ((uint64_t)1000 * 1000)
+#define SHORT_TOKENS  64
+#define PROBE_TOKENS  512
+#define SPARE_TOKENS  8 /* of a context, for what is generated */
+#define AT_A_TIME_MAX 64
+#define UNKNOWN_SLOT  4096 /* tokens, where the server does not say */
+#define QUIET_PROMPTS 3    /* so many without the host taking more end the past prompts */
+#define ONE_PROMPT_NS (2500 * MS)
+
+/* One request, in a thread of its own where there are several. */
+struct sending {
+    struct rehearse_drive *drive;
+    const char *path;
+    char *body;
+    uint64_t timeout_ms;
+    int is_answered;
+    int status;
+    json_t *answer;
+    pthread_t thread;
+    int started;
+};
+
+static uint64_t left_ns(const struct rehearse_drive *drive)
+{
+    uint64_t now_ns = mt_monotonic_ns();
+    return now_ns < drive->requests_until_ns ? drive->requests_until_ns - now_ns : 0;
+}
+
+static void *send_one(void *argument)
+{
+    struct sending *sending = argument;
+    sending->is_answered =
+        rehearse_ask(&sending->drive->endpoint, sending->path, sending->body, sending->timeout_ms,
+                     &sending->status, &sending->answer, NULL) == MT_OK;
+    return NULL;
+}
+
+/* Counts the request, keeps the first complaint, and frees what it holds. Returns its status, or 0
+ * where there was no answer. */
+static int take_answer(struct sending *sending)
+{
+    struct rehearse_drive_report *report = sending->drive->report;
+    const char *words = rehearse_complaint(sending->answer);
+    report->n_requests++;
+    if (sending->is_answered && sending->status != 200) {
+        report->n_refused++;
+        if (!report->complaint[0])
+            snprintf(report->complaint, sizeof report->complaint, "%s answered %d: %s",
+                     sending->path, sending->status, words ? words : "no reason given");
+    }
+    json_decref(sending->answer);
+    free(sending->body);
+    return sending->is_answered ? sending->status : 0;
+}
+
+/* Whether there is time, a request left and a server to send it to. */
+static int may_send(struct rehearse_drive *drive, size_t n)
+{
+    if (drive->report->end != REHEARSE_SERVED || !rehearse_drive_look(drive, 0))
+        return 0;
+    if (left_ns(drive) == 0 || drive->report->n_requests + n > drive->settings->n_requests) {
+        drive->report->is_cut_short = 1;
+        return 0;
+    }
+    return 1;
+}
+
+/* Sends `n` requests at a time; returns the first one's status. A server that does not answer is
+ * given a moment to end, so that its end is seen. */
+static int send_all(struct rehearse_drive *drive, struct sending *sendings, size_t n)
+{
+    uint64_t timeout_ms = left_ns(drive) / MS + 1;
+    int is_lost = 0;
+    for (size_t i = 0; i < n; i++) {
+        sendings[i].drive = drive;
+        sendings[i].timeout_ms = timeout_ms;
+        sendings[i].started =
+            n > 1 && pthread_create(&sendings[i].thread, NULL, send_one, &sendings[i]) == 0;
+        if (!sendings[i].started)
+            send_one(&sendings[i]);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (sendings[i].started)
+            pthread_join(sendings[i].thread, NULL);
+    int status = 0;
+    for (size_t i = 0; i < n; i++) {
+        int one = take_answer(&sendings[i]);
+        status = i == 0 ? one : status;
+        is_lost |= one == 0;
+    }
+    if (is_lost)
+        rehearse_drive_look(drive, 500 * MS);
+    return status;
+}
+
+/* Marks a step and sends its one request. `body` is freed. Returns the status, or 0. */
+static int step(struct rehearse_drive *drive, const char *mark, const char *path, char *body)
+{
+    struct sending sending = {.path = path, .body = body};
+    if (!body || !may_send(drive, 1)) {
+        free(body);
+        return 0;
+    }
+    mt_rehearse_mark(drive->rehearsal, mark);
+    if (drive->settings->progress)
+        cli_progress_show(drive->settings->progress, "rehearsing: %s", mark);
+    return send_all(drive, &sending, 1);
+}
+
+static char *prompt(const struct rehearse_drive *drive, uint64_t seed, uint64_t n_tokens)
+{
+    return rehearse_completion_body(seed, n_tokens, drive->facts.vocabulary, 2);
+}
+
+/* As long as fits in a sequence's context, and in the time that one prompt may take. */
+static uint64_t long_tokens(const struct rehearse_drive *drive)
+{
+    uint64_t slot = drive->facts.slot_tokens ? drive->facts.slot_tokens : UNKNOWN_SLOT;
+    uint64_t most = slot > SPARE_TOKENS + 1 ? slot - SPARE_TOKENS : 1;
+    double timely = drive->ns_per_token > 0 ? (double)ONE_PROMPT_NS / drive->ns_per_token : 1e9;
+    return (double)most < timely ? most : (uint64_t)timely + 1;
+}
+
+/* The host's bytes that came and were not given back since event number `first`. */
+static int64_t host_growth(struct rehearse_drive *drive, size_t first)
+{
+    int64_t bytes = 0;
+    const struct mt_rehearse_event *event;
+    for (size_t i = first; (event = mt_rehearse_event_at(drive->rehearsal, i)) != NULL; i++) {
+        if (strcmp(event->place, "host") != 0)
+            continue;
+        if (event->kind == MT_REHEARSE_ALLOC)
+            bytes += (int64_t)event->bytes;
+        else if (event->kind == MT_REHEARSE_FREE)
+            bytes -= (int64_t)event->bytes;
+    }
+    return bytes;
+}
+
+static size_t count_events(struct rehearse_drive *drive)
+{
+    rehearse_drive_look(drive, 0);
+    return drive->report->status.n_events;
+}
+
+/* Reads one prompt to learn how long a token takes, then one as long as the context. */
+static int long_prompt(struct rehearse_drive *drive)
+{
+    uint64_t slot = drive->facts.slot_tokens ? drive->facts.slot_tokens : UNKNOWN_SLOT;
+    uint64_t probe = slot / 2 < PROBE_TOKENS ? slot / 2 : PROBE_TOKENS;
+    uint64_t start_ns = mt_monotonic_ns();
+    if (step(drive, "request: short prompt", "/completion", prompt(drive, 1, probe)) != 200)
+        return 0;
+    drive->ns_per_token = (double)(mt_monotonic_ns() - start_ns) / (double)probe;
+    drive->report->prompt_tokens = long_tokens(drive);
+    return step(drive, "request: long prompt", "/completion",
+                prompt(drive, 2, drive->report->prompt_tokens)) == 200;
+}
+
+/* As many prompts at a time as there are sequences; together no more than one context, which they
+ * may share. */
+static void all_slots(struct rehearse_drive *drive)
+{
+    struct sending sendings[AT_A_TIME_MAX];
+    size_t n = drive->facts.n_slots < AT_A_TIME_MAX ? (size_t)drive->facts.n_slots : AT_A_TIME_MAX;
+    if (n < 2 || !may_send(drive, n))
+        return;
+    uint64_t tokens = long_tokens(drive) / n;
+    mt_rehearse_mark(drive->rehearsal, "requests: all sequences at a time");
+    for (size_t i = 0; i < n; i++)
+        sendings[i] = (struct sending){.path = "/completion",
+                                       .body = prompt(drive, 100 + i, tokens > 1 ? tokens - 1 : 1)};
+    send_all(drive, sendings, n);
+}
+
+/* Each prompt displaces another, which a server keeps on the host up to a limit of its own. */
+static void past_prompts(struct rehearse_drive *drive)
+{
+    uint64_t slots = drive->facts.n_slots ? drive->facts.n_slots : 1;
+    int n_quiet = 0;
+    for (uint64_t i = 0; n_quiet < QUIET_PROMPTS; i++) {
+        size_t first = count_events(drive);
+        if (step(drive, "request: past prompts are kept", "/completion",
+                 prompt(drive, 1000 + i, drive->report->prompt_tokens)) != 200)
+            return;
+        n_quiet = i <= slots || host_growth(drive, first) > 0 ? 0 : n_quiet + 1;
+    }
+}
+
+static void embeddings(struct rehearse_drive *drive)
+{
+    drive->report->prompt_tokens = long_tokens(drive);
+    uint64_t tokens = drive->report->prompt_tokens;
+    char *body = rehearse_embedding_body(3, tokens, drive->facts.vocabulary);
+    /* Embeddings are of one batch, and the server says where that is shorter. */
+    while (step(drive, "request: embedding", "/v1/embeddings", body) >= 400 && tokens > 64) {
+        tokens /= 4;
+        body = rehearse_embedding_body(3, tokens, drive->facts.vocabulary);
+        drive->report->prompt_tokens = tokens;
+    }
+    step(drive, "request: ranking", "/v1/rerank", rehearse_rerank_body());
+}
+
+static void learn_facts(struct rehearse_drive *drive)
+{
+    json_t *props = NULL;
+    json_t *models = NULL;
+    int status = 0;
+    rehearse_ask(&drive->endpoint, "/props", NULL, 2000, &status, &props, NULL);
+    rehearse_ask(&drive->endpoint, "/v1/models", NULL, 2000, &status, &models, NULL);
+    rehearse_facts_take(&drive->facts, props, models);
+    drive->report->n_slots = drive->facts.n_slots;
+    drive->report->slot_tokens = drive->facts.slot_tokens;
+    json_decref(props);
+    json_decref(models);
+}
+
+void rehearse_drive_requests(struct rehearse_drive *drive)
+{
+    drive->requests_until_ns = mt_monotonic_ns() + drive->drive_limit_ns;
+    learn_facts(drive);
+    if (!long_prompt(drive)) {
+        if (drive->report->end == REHEARSE_SERVED)
+            embeddings(drive);
+        return;
+    }
+    all_slots(drive);
+    if (drive->saves_slots) {
+        step(drive, "request: short prompt", "/completion", prompt(drive, 3, SHORT_TOKENS));
+        step(drive, "request: a sequence is saved", "/slots/0?action=save",
+             strdup("{\"filename\":\"slot.bin\"}"));
+    }
+    if (drive->facts.sees_images)
+        step(drive, "request: an image", "/v1/chat/completions", rehearse_image_body());
+    past_prompts(drive);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* The smallest change of flags with which a rehearsed program runs, each one rehearsed. */
+#ifndef CLI_REHEARSE_SUGGEST_H
+#define CLI_REHEARSE_SUGGEST_H
+
+#include <memtally/error.h>
+#include <memtally/rehearse.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/progress.h"
+#include "cli/rehearse/drive.h"
+#include "cli/rehearse/search.h"
+
+#define REHEARSE_DEFAULT_ATTEMPTS   24
+#define REHEARSE_DEFAULT_SUGGEST_NS ((uint64_t)15 * 1000 * 1000 * 1000)
+
+/* How a rehearsal went, from its end and its events. */
+enum rehearse_outcome {
+    REHEARSE_RUNS,
+    REHEARSE_RUNS_SHORT, /* something was refused, and the program goes on without it */
+    REHEARSE_RUNS_OUT,   /* something was refused, and the program ended or fails its requests */
+    REHEARSE_FAILS,      /* the program failed by itself */
+    REHEARSE_UNDECIDED   /* stuck or interrupted */
+};
+
+enum rehearse_outcome rehearse_outcome_of(struct mt_rehearsal *rehearsal,
+                                          const struct rehearse_drive_report *report);
+
+struct rehearse_suggest_settings {
+    const struct mt_rehearse_options *options; /* of the rehearsal that did not fit */
+    const char *place;                         /* that had no room: "host", "gpu:0" */
+    enum rehearse_outcome was;                 /* RUNS_OUT or RUNS_SHORT; a change must do better */
+    uint64_t n_requests;           /* that an attempt is driven with; 0 where it ran out before */
+    size_t attempts_max;           /* 0: the default */
+    uint64_t limit_ns;             /* for all; 0: the default */
+    struct cli_progress *progress; /* or NULL */
+    const volatile sig_atomic_t *interrupted; /* looked at, or NULL */
+};
+
+/* Whether there is anything to try: the flags of the program are known. */
+int rehearse_can_suggest(char *const *argv);
+
+/* Rehearses the program with flags turned down, in folders of its own below the rehearsal's, which
+ * it removes. Errors: MT_EUNSUPPORTED (the program's flags are not known; the text says so), and
+ * those of mt_rehearse_start(). */
+int rehearse_suggest(const struct rehearse_suggest_settings *settings,
+                     struct rehearse_changes *changes, struct mt_error *error);
+
+#endif
