@@ -165,7 +165,7 @@ static void put_overrides(const struct mt_predict_settings *s, const char *separ
                          device_prefix(s, s->overrides[i].buffer), s->overrides[i].buffer);
 }
 
-char *rehearse_flags(const struct rehearse_line *line)
+char *rehearse_asked_flags(const struct rehearse_line *line)
 {
     const struct mt_predict_settings *s = line->settings;
     struct mt_strbuf text = {0};
@@ -203,7 +203,7 @@ static void add_flags(const struct rehearse_line *line, struct profile_command *
     struct rehearse_line rest = *line;
     plain.n_overrides = 0;
     rest.settings = &plain;
-    char *text = rehearse_flags(&rest);
+    char *text = rehearse_asked_flags(&rest);
     command->failed |= !text;
     if (text)
         add_words(command, text);
@@ -239,9 +239,10 @@ int rehearse_command_line(const struct rehearse_line *line, struct profile_comma
 {
     const struct mt_predict_settings *s = line->settings;
     if (s->program == MT_PROGRAM_NODE)
-        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                       "node-llama-cpp takes no command line; rehearse a program of yours that uses "
-                       "it: memtally rehearse --device 24GiB -- node program.mjs");
+        return mt_fail(
+            error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+            "node-llama-cpp takes no command line; rehearse a program of yours that uses "
+            "it: memtally rehearse --device 24GiB -- node program.mjs");
     profile_command_add(command, line->program);
     profile_command_add(command, "-m");
     profile_command_add(command, line->model_path);

@@ -11,7 +11,8 @@
 struct rehearse_line {
     const char *program;    /* path */
     const char *model_path; /* of a GGUF file */
-    const struct mt_predict_settings *settings; /* as they were asked for: what is open stays open */
+    const struct mt_predict_settings
+        *settings;     /* as they were asked for: what is open stays open */
     const char *flags; /* as the engine's version spells them, of an estimate of these settings */
     int port;          /* of a server */
     int places_itself; /* the version decides what goes to the devices where that is left open */
@@ -25,6 +26,6 @@ int rehearse_command_line(const struct rehearse_line *line, struct profile_comma
 
 /* Writes what a user would type after the program, without what only a rehearsal needs; "" where
  * all is left to the engine. The caller frees it; NULL without memory. */
-char *rehearse_flags(const struct rehearse_line *line);
+char *rehearse_asked_flags(const struct rehearse_line *line);
 
 #endif

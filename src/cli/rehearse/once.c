@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -107,7 +108,7 @@ static int observe(const struct rehearse_run *run, struct mt_rehearsal *rehearsa
     outcome->status.engine_version = NULL;
     /* A program that has ended has given everything back: what it held at most counts. */
     size_t at = outcome->status.running && outcome->status.n_events ? outcome->status.n_events - 1
-                                                                   : SIZE_MAX;
+                                                                    : SIZE_MAX;
     return mt_rehearse_tally(rehearsal, at, &outcome->tally, error);
 }
 
@@ -118,6 +119,8 @@ int rehearse_once(const struct rehearse_run *run, struct rehearse_outcome *outco
     struct mt_rehearsal *rehearsal = NULL;
     if (snprintf(path, sizeof path, "%s/engine.log", run->directory) >= (int)sizeof path)
         return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "%s: the path is too long", run->directory);
+    if (mkdir(run->directory, 0700) < 0 && errno != EEXIST)
+        return mt_fail_errno(error, errno, "%s", run->directory);
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0)
         return mt_fail_errno(error, errno, "%s", path);

@@ -5,6 +5,7 @@
 
 #include <memtally/predict.h>
 #include <memtally/rehearse.h>
+#include <signal.h>
 
 #include "cli/rehearse/engine_log.h"
 
@@ -17,11 +18,11 @@ struct rehearse_run {
     const char *pretend_path; /* the object that pretends devices */
     const char *engine_version;
     const struct mt_predict_settings *settings; /* devices and the host */
-    const uint64_t *reserved_bytes;             /* of each device, taken before the program starts */
-    uint64_t scale;         /* devices and host are as many times as large; 1 for as they are */
-    int is_server;          /* it does not end by itself */
-    uint64_t patience_ns;   /* without any sign of it, before it is taken to hang */
-    const int *interrupted; /* nonzero: give up; may be NULL */
+    const uint64_t *reserved_bytes; /* of each device, taken before the program starts */
+    uint64_t scale;       /* devices and host are as many times as large; 1 for as they are */
+    int is_server;        /* it does not end by itself */
+    uint64_t patience_ns; /* without any sign of it, before it is taken to hang */
+    const volatile sig_atomic_t *interrupted; /* nonzero: give up; may be NULL */
 };
 
 /* How it went. Start with {0}; rehearse_outcome_finish() frees the tally. */

@@ -78,7 +78,7 @@ int rehearse_find_program(enum mt_program program, const char *given, char path[
     if (program == MT_PROGRAM_FIT_PARAMS)
         return find_beside(given, &places, name, path, error);
     int result = profile_find_engine(name, given, &places, &engine, error);
-    if (result == 0)
+    if (result == 0 && !realpath(engine.program, path))
         memcpy(path, engine.program, PATH_MAX);
     return result;
 }
@@ -166,7 +166,10 @@ static int make_model(struct rehearse_stage *stage, const struct rehearse_stage_
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "llama.cpp stores no weights as '%.40s'; try f16, q8_0 or q4_k_m",
                        options->file_type);
-    snprintf(stage->model_path, sizeof stage->model_path, "%s/model.gguf", stage->directory);
+    if (snprintf(stage->model_path, sizeof stage->model_path, "%s/model.gguf", stage->directory) >=
+        (int)sizeof stage->model_path)
+        return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "%s: the path is too long",
+                       stage->directory);
     return estimate_write_sparse(options->model, options->is_remote, stage->model_path, &sparse,
                                  error);
 }
@@ -174,11 +177,10 @@ static int make_model(struct rehearse_stage *stage, const struct rehearse_stage_
 int rehearse_stage_init(struct rehearse_stage *stage, const struct rehearse_stage_options *options,
                         struct mt_error *error)
 {
-    *stage = (struct rehearse_stage){.program = options->program,
-                                     .model = options->model,
-                                     .interrupted = options->interrupted};
-    int result = rehearse_find_program(options->program, options->engine_path, stage->program_path,
-                                       error);
+    *stage = (struct rehearse_stage){
+        .program = options->program, .model = options->model, .interrupted = options->interrupted};
+    int result =
+        rehearse_find_program(options->program, options->engine_path, stage->program_path, error);
     if (result == 0)
         result = rehearse_find_pretend(stage->pretend_path, sizeof stage->pretend_path, error);
     if (result == 0)
@@ -198,7 +200,7 @@ int rehearse_stage_folder(const struct rehearse_stage *stage, size_t number, cha
     if (snprintf(path, PATH_MAX, "%s/%zu", stage->directory, number) >= PATH_MAX)
         return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "%s: the path is too long",
                        stage->directory);
-    return mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : mt_fail_errno(error, errno, "%s", path);
+    return 0;
 }
 
 /* Removes a folder with its files, and the folders in it where `depth` allows. */
@@ -216,6 +218,11 @@ static void remove_folder(const char *path, int depth)
     if (entries)
         closedir(entries);
     rmdir(path);
+}
+
+void rehearse_folder_remove(const char *path)
+{
+    remove_folder(path, 0);
 }
 
 void rehearse_stage_finish(struct rehearse_stage *stage)

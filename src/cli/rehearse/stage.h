@@ -6,17 +6,18 @@
 #include <limits.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
+#include <signal.h>
 
 struct rehearse_stage {
     enum mt_program program;
     char program_path[PATH_MAX];
-    char version[64];       /* of the engine, as its program says it, or "" */
-    char engine_name[96];   /* "llama.cpp@11434", or "llama.cpp" where rules know no such version */
+    char version[64];     /* of the engine, as its program says it, or "" */
+    char engine_name[96]; /* "llama.cpp@11434", or "llama.cpp" where rules know no such version */
     char directory[PATH_MAX];
     char pretend_path[PATH_MAX];
     char model_path[PATH_MAX];
-    const struct mt_model *model; /* borrowed */
-    const int *interrupted;       /* nonzero: give up; NULL: never */
+    const struct mt_model *model;             /* borrowed */
+    const volatile sig_atomic_t *interrupted; /* nonzero: give up; NULL: never */
 };
 
 /* How the stage is set. All borrowed. */
@@ -27,9 +28,9 @@ struct rehearse_stage_options {
     const struct mt_model *model;
     const char *model_name; /* as it was asked for */
     int is_remote;
-    const char *file_type;   /* of a model that is no GGUF file; NULL: its own */
-    int drop_vocabulary;     /* the engine starts faster, and understands no text */
-    const int *interrupted;
+    const char *file_type; /* of a model that is no GGUF file; NULL: its own */
+    int drop_vocabulary;   /* the engine starts faster, and understands no text */
+    const volatile sig_atomic_t *interrupted;
 };
 
 /* Finds the engine, makes a folder, and a file of the model that the engine can read: the model
@@ -46,8 +47,11 @@ void rehearse_stage_finish(struct rehearse_stage *stage);
 int rehearse_find_program(enum mt_program program, const char *given, char path[PATH_MAX],
                           struct mt_error *error);
 
-/* A folder of its own for one of several rehearsals at a time. Errors: MT_EIO and the like. */
+/* Names a folder for one of several rehearsals at a time, which is not made. Errors: MT_ELIMIT. */
 int rehearse_stage_folder(const struct rehearse_stage *stage, size_t number, char path[PATH_MAX],
                           struct mt_error *error);
+
+/* Removes such a folder with its files. */
+void rehearse_folder_remove(const char *path);
 
 #endif
