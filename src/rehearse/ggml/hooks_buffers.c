@@ -237,6 +237,35 @@ void ggml_backend_buffer_set_usage(void *buffer, int usage)
     real_ggml_backend_buffer_set_usage(engine)(buffer, usage);
 }
 
+/* Weights for the processor's own layouts are read into a block as large as the tensor, which the
+ * engine clears by itself, and are then set from there. For a rehearsal they are read in place, see
+ * note_staging(); what is mapped is set from the mapping and never asked for here. */
+_Bool ggml_backend_buffer_is_host(void *buffer)
+{
+    struct engine *engine = engine_of(CALLER);
+    _Bool is_host = real_ggml_backend_buffer_is_host(engine)(buffer);
+    hook_thread()->is_staged = !is_host && buffer && idle_rehearsal() &&
+                               current_purpose(NULL) == MT_CATEGORY_WORKSPACE &&
+                               is_emptied(buffer);
+    return is_host || hook_thread()->is_staged;
+}
+
+void note_staging(const void *to, size_t size)
+{
+    static const char name[] = "heap", detail[] = "staging of one tensor";
+    uint64_t free_bytes;
+    if (!hook_thread()->is_staged || size < LARGE_BYTES)
+        return;
+    hook_thread()->is_staged = 0;
+    if (!pretend_take(MT_ACCOUNT_HOST, size, &free_bytes)) {
+        pretend_note_refuse(MT_ACCOUNT_HOST, MT_CATEGORY_WORKSPACE, size, free_bytes, name, detail);
+        return;
+    }
+    pretend_note_alloc(MT_ACCOUNT_HOST, MT_CATEGORY_WORKSPACE, 0, to, size, name, detail);
+    pretend_note_free(MT_ACCOUNT_HOST, to, size);
+    pretend_give_back(MT_ACCOUNT_HOST, size);
+}
+
 void ggml_backend_buffer_free(void *buffer)
 {
     struct engine *engine = engine_of(CALLER);

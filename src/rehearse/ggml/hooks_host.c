@@ -200,6 +200,11 @@ void *host_buffer(struct engine *engine, void *type, size_t size)
     return true_buffer(engine, type, size);
 }
 
+int is_emptied(void *buffer)
+{
+    return head_of_buffer(buffer) != NULL;
+}
+
 void host_take_unlimited(uint64_t bytes)
 {
     struct mt_account *account = rehearsal();

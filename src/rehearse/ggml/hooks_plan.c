@@ -23,6 +23,7 @@ static void note_plan(const void *owner, const void *object, struct engine *engi
     const char *detail;
     enum mt_category category = current_purpose(&detail);
     uint32_t place = place_of_type(engine, type);
+    hook_thread()->n_plans++;
     const char *name = real_ggml_backend_buft_name(engine)
                            ? real_ggml_backend_buft_name(engine)(type)
                            : NULL;
