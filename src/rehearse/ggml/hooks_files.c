@@ -40,7 +40,8 @@ void add_weights_file(int fd, uint64_t offset)
     __atomic_store_n(&files[at].is_complete, 1, __ATOMIC_RELEASE);
 }
 
-/* How much of a read of `size` bytes at `at` is weights: all that the file has there, or nothing. */
+/* How much of a read of `size` bytes at `at` is weights: all that the file has there, or nothing.
+ */
 static size_t weights_in(int fd, off_t at, size_t size)
 {
     uint32_t used = __atomic_load_n(&n_files, __ATOMIC_ACQUIRE);
@@ -89,7 +90,7 @@ EXPORTED ssize_t __pread_chk(int fd, void *to, size_t size, off_t at, size_t roo
 EXPORTED ssize_t __pread64_chk(int fd, void *to, size_t size, off64_t at, size_t room);
 EXPORTED size_t __fread_chk(void *to, size_t room, size_t size, size_t count, FILE *file);
 
-static ssize_t skip(int fd, const void *to, size_t size)
+static ssize_t skip(int fd, void *to, size_t size)
 {
     if (size < SKIPPED_BYTES || !__atomic_load_n(&n_files, __ATOMIC_RELAXED))
         return 0;
@@ -141,7 +142,7 @@ ssize_t __pread64_chk(int fd, void *to, size_t size, off64_t at, size_t room)
 }
 
 /* Whole things only: a read that the file's end cuts short is left to be made. */
-static int skip_in_stream(FILE *file, const void *to, size_t size, size_t count)
+static int skip_in_stream(FILE *file, void *to, size_t size, size_t count)
 {
     size_t bytes;
     if (!__atomic_load_n(&n_files, __ATOMIC_RELAXED) ||
@@ -165,7 +166,7 @@ EXPORTED size_t fread(void *to, size_t size, size_t count, FILE *file)
 size_t __fread_chk(void *to, size_t room, size_t size, size_t count, FILE *file)
 {
     return skip_in_stream(file, to, size, count) ? count
-                                             : next___fread_chk()(to, room, size, count, file);
+                                                 : next___fread_chk()(to, room, size, count, file);
 }
 
 static int without_populating(size_t length, int flags, int fd)
@@ -179,14 +180,14 @@ static int without_populating(size_t length, int flags, int fd)
 EXPORTED void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
 {
     return next_mmap()(address, length, protection, without_populating(length, flags, fd), fd,
-                      offset);
+                       offset);
 }
 
 EXPORTED void *mmap64(void *address, size_t length, int protection, int flags, int fd,
                       off64_t offset)
 {
     return next_mmap64()(address, length, protection, without_populating(length, flags, fd), fd,
-                        offset);
+                         offset);
 }
 
 static int is_ignored(size_t length)
