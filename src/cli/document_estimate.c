@@ -358,8 +358,13 @@ void cli_table_estimate(const struct cli_document *document, const struct cli_te
     put_answer(document->answer, terminal, out);
     put_model(document, terminal, out);
     put_engine(document, terminal, out);
-    put_settings(&estimate->settings, terminal, out);
+    if (document->rehearsal)
+        cli_table_rehearsal(document, terminal, out);
+    if (document->model || !document->rehearsal)
+        put_settings(&estimate->settings, terminal, out);
     put_places(document, terminal, out);
+    if (document->rehearsal)
+        cli_table_rehearsal_late(document, terminal, out);
     put_pool(estimate, terminal, out);
     put_flags(document, terminal, out);
     if (document->explain)

@@ -25,6 +25,13 @@ void cli_table_estimate(const struct cli_document *document, const struct cli_te
 void cli_table_estimate_place(const struct mt_tally_place *place, const char *name,
                               uint64_t used_bytes, const struct cli_terminal *terminal,
                               struct mt_strbuf *out);
+
+/* What only a rehearsal has: the command line, how it went, what it took late. */
+void cli_table_rehearsal(const struct cli_document *document, const struct cli_terminal *terminal,
+                         struct mt_strbuf *out);
+void cli_table_rehearsal_late(const struct cli_document *document,
+                              const struct cli_terminal *terminal, struct mt_strbuf *out);
+void cli_json_rehearsal(const struct cli_document *document, struct mt_json *json);
 int cli_estimate_rows_are_same(const struct mt_tally_row *a, const struct mt_tally_row *b);
 
 /* Parts of the table. */

@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 
-
 /* The folder of this executable, or "" where it cannot be told. */
 static void own_folder(char folder[PATH_MAX])
 {

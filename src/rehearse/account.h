@@ -81,6 +81,9 @@ enum mt_account_kind {
     MT_ACCOUNT_END     /* the driver's: `pid` is gone, and with it what it held */
 };
 
+/* What a note can hold, with its end. */
+#define MT_ACCOUNT_NOTE_BYTES 143u
+
 #define MT_ACCOUNT_MAPPED   1u /* the engine's own mapping of the model file */
 #define MT_ACCOUNT_PINNED   2u /* host memory of a device's pinned type */
 #define MT_ACCOUNT_PLANNED  4u /* a dry run's answer: nothing was allocated */
