@@ -15,10 +15,12 @@ const volatile sig_atomic_t *rehearse_catch_signals(void)
 {
     static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
     const struct sigaction action = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
+    const struct sigaction plain = {.sa_handler = SIG_DFL};
     for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
         struct sigaction before;
         if (sigaction(caught[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             sigaction(caught[i], &action, NULL);
     }
+    sigaction(SIGCHLD, &plain, NULL);
     return &interrupted;
 }

@@ -6,7 +6,8 @@
 #include <signal.h>
 
 /* From now on SIGINT, SIGTERM and SIGHUP are noted instead of ending the program; such as were
- * ignored stay so. Returns where the last of them is noted, 0 until one came. */
+ * ignored stay so. Ends of programs can be waited for. Returns where the last of them is noted, 0
+ * until one came. */
 const volatile sig_atomic_t *rehearse_catch_signals(void);
 
 #endif

@@ -67,8 +67,10 @@ static int reserve(struct act *act, struct mt_error *error)
     for (size_t i = 0; i < s->n_devices; i++) {
         const struct mt_tally_row *row =
             mt_tally_row_of(&act->rules->tally.places[i + 1], MT_CATEGORY_CONTEXT);
+        uint64_t context = row ? row->allocated_bytes : 0;
         act->reserved_bytes[i] =
-            (row ? row->allocated_bytes : 0) + (s->device_used ? s->device_used[i] : 0);
+            (act->stage->reserved_bytes ? act->stage->reserved_bytes : context) +
+            (s->device_used ? s->device_used[i] : 0);
         if (act->reserved_bytes[i] >= s->device_bytes[i])
             return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                            "device %zu has no room beside the driver's context and what other "
@@ -109,6 +111,7 @@ static int run(struct act *act, uint64_t scale, struct rehearse_trial *outcome,
         .directory = act->folder,
         .pretend_path = act->stage->pretend_path,
         .engine_version = act->stage->version,
+        .generation = act->stage->generation,
         .settings = &act->settings,
         .reserved_bytes = act->reserved_bytes,
         .scale = scale,

@@ -98,6 +98,8 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
                                                   .model_name = name,
                                                   .is_remote = options->estimate->remote,
                                                   .file_type = options->estimate->weight_type,
+                                                  .generation = request->generation,
+                                                  .reserved_bytes = request->reserved_bytes,
                                                   .interrupted = request->interrupted};
     int result = parse_axes(options, &sweep.axes, error);
     if (!result)
@@ -171,6 +173,8 @@ int rehearse_model_command(const char *model, const struct rehearse_model_option
     struct mt_strbuf out = {0};
     struct mt_error error = {.offset = MT_NO_OFFSET};
     int code = CLI_EXIT_OK;
+    request.generation = options->generation;
+    request.reserved_bytes = options->reserved_bytes;
     request.interrupted = rehearse_catch_signals();
     int result = perform(model, options, &request, &out, &code, &error);
     int signal_number = *request.interrupted;

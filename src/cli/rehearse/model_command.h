@@ -10,6 +10,8 @@
 struct rehearse_model_options {
     const struct estimate_options *estimate; /* settings, engine_path, remote, format, output */
     const struct cli_texts *sweep;           /* each as rehearse_axes_parse() reads it */
+    const char *generation;                  /* of the devices; NULL: the newest */
+    uint64_t reserved_bytes;                 /* of each; 0: what the context takes as a rule */
     int quiet;                               /* draw no line of progress */
 };
 

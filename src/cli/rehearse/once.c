@@ -40,6 +40,7 @@ static int start(const struct rehearse_start *run, int log_fd, struct mt_rehears
         .directory = run->directory,
         .pretend_path = run->pretend_path,
         .kind = s->device_kind,
+        .generation = run->generation,
         .engine_version = run->engine_version,
         .devices = devices,
         .n_devices = s->n_devices,
