@@ -199,13 +199,21 @@ struct mt_estimate_said {
 /* Makes an estimate of what an engine itself said that it allocates, as a rehearsal gives it: its
  * rows take the place of those of the rules, exact and without a band. What no engine says, the
  * driver's context and the program's own heap, is added as in mt_estimate_create(), with its own
- * provenance. The verdict is that of the whole. On success the caller owns *estimate;
+ * provenance. The verdict is that of the whole. `model` may be NULL where no file tells what the
+ * engine ran; only the devices, the host, the program and residues of the settings then count. On
+ * success the caller owns *estimate;
  * mt_estimate_destroy() frees it; the model must live as long, what was said need not.
  * Errors: those of mt_estimate_create(); MT_EARG for a place that the settings do not have;
  * MT_EUNSUPPORTED for an engine that cannot be rehearsed. */
 int mt_estimate_from_said(const struct mt_model *model, const struct mt_predict_settings *settings,
                           const struct mt_estimate_said *said, struct mt_estimate **estimate,
                           struct mt_error *error);
+
+/* What a process of the engine is expected to hold of a "device" or of the "host" beside what the
+ * engine accounts for: what was learnt, where the settings have it, else by the engine's table,
+ * with `n` 0. Errors: MT_ENOTFOUND, MT_EARG (no such engine or version). */
+int mt_residue_expected(const struct mt_predict_settings *settings, const char *place_kind,
+                        struct mt_residue *residue, struct mt_error *error);
 
 /* Frees an estimate and all that it owns. NULL is fine. */
 void mt_estimate_destroy(struct mt_estimate *estimate);

@@ -88,16 +88,29 @@ static int exit_of(const struct estimate_result *result)
                : CLI_EXIT_OK;
 }
 
-static int estimate_one(const struct cli_call *call, const struct estimate_request *request,
-                        int goal, struct mt_strbuf *out, int *code, struct mt_error *error)
+/* By rules, and by the engine itself where it is there. One that was named must be. */
+static int make(const struct cli_call *call, struct estimate_request *request, int goal,
+                struct estimate_result *made, struct mt_error *error)
+{
+    const struct estimate_options *options = call->options;
+    int result =
+        estimate_make(made, call->operands[0], options->remote, &request->settings, goal, error);
+    if (!result && options->engine_path)
+        return estimate_rehearse(made, call->operands[0], request, options, error);
+    if (!result)
+        estimate_try_to_rehearse(made, call->operands[0], request, options);
+    return result;
+}
+
+static int estimate_one(const struct cli_call *call, struct estimate_request *request, int goal,
+                        struct mt_strbuf *out, int *code, struct mt_error *error)
 {
     const struct estimate_options *options = call->options;
     struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
     struct estimate_result made = {0};
     if (options->output)
         terminal.colour = 0;
-    int result =
-        estimate_make(&made, call->operands[0], options->remote, &request->settings, goal, error);
+    int result = make(call, request, goal, &made, error);
     if (!result) {
         struct cli_document document = estimate_document(&made, request, options);
         result =

@@ -87,6 +87,8 @@ struct cli_call {
     const void *options; /* the command's own options struct */
     size_t n_operands;
     char **operands; /* ends with NULL; borrowed from argv */
+    int has_dashes;  /* "--" was among the words */
+    size_t n_plain;  /* operands before "--"; all of them where it is not there */
 };
 
 /* A command. Arrays end with a NULL or a row of NULLs; all but `name`, `synopsis`, `summary` and

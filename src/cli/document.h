@@ -10,6 +10,7 @@
 
 #include <memtally/predict.h>
 #include <memtally/recording.h>
+#include <memtally/rehearse.h>
 #include <memtally/tally.h>
 
 #include "base/strbuf.h"
@@ -81,6 +82,50 @@ struct cli_document_answer {
     const char *limit;
 };
 
+/* A buffer that a rehearsed program took after it was ready, or asked for in vain. */
+struct cli_document_late {
+    uint64_t time_ns; /* since the start */
+    const char *step; /* what it was asked to do: the last mark */
+    const char *place;
+    enum mt_category category;
+    const char *name; /* the buffer's type */
+    const char *detail;
+    uint64_t bytes;
+    uint64_t before_bytes; /* of the smaller buffer that it takes the place of, 0 where it is new */
+    int was_refused;
+};
+
+/* A change of flags with which a program that ran out would fit. */
+struct cli_document_change {
+    const char *flags;
+    const char *instead_of; /* the same flags as they were, or "" */
+    const char *costs;
+};
+
+/* A rehearsal of a command line, beside the estimate that it came to. */
+struct cli_document_rehearsal {
+    char *const *argv;   /* as the user would start it; ends with NULL */
+    const char *outcome; /* "ran", "ran out", "crashed", "hung" */
+    int ran;
+    const char *device_kind;
+    uint64_t api_version; /* of ggml's devices */
+    int is_ready;         /* a server that was */
+    uint64_t n_requests;  /* that it was sent, and refused */
+    uint64_t n_requests_refused;
+    const char *complaint;  /* of the first refused request, or "" */
+    uint64_t prompt_tokens; /* of the longest prompt; 0: none */
+    uint64_t elapsed_ns;
+    int exit_code; /* -1 where it was still running */
+    int signal;
+    const struct mt_rehearse_event *refusal; /* the last one, or NULL */
+    uint64_t n_refusals;
+    const char *words; /* the program's last, or "" */
+    const struct cli_document_late *late;
+    size_t n_late;
+    const struct cli_document_change *changes;
+    size_t n_changes;
+};
+
 /* Start with CLI_DOCUMENT_EMPTY; `tally` is the one member that must be set. `engine`, `model` and
  * `settings` may stay NULL: what the tally itself says of engine and model is then used. */
 struct cli_document {
@@ -90,7 +135,8 @@ struct cli_document {
     const struct cli_document_engine *engine;
     const struct cli_document_model *model;
     const struct cli_document_settings *settings;
-    const struct mt_estimate *estimate; /* where `tally` is the tally of one */
+    const struct mt_estimate *estimate;             /* where `tally` is the tally of one */
+    const struct cli_document_rehearsal *rehearsal; /* that gave the estimate, or NULL */
     const struct cli_document_answer *answer;
     int explain; /* show each term of the estimate with its formula */
     const struct cli_document_run *runs;

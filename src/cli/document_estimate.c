@@ -341,6 +341,15 @@ static void put_terms(const struct mt_estimate *estimate, const struct cli_termi
         put_term(&estimate->terms[i], terminal, out);
 }
 
+/* The program too, where it was rehearsed. */
+static void put_engine(const struct cli_document *document, const struct cli_terminal *terminal,
+                       struct mt_strbuf *out)
+{
+    const char *path = document->engine ? document->engine->path : NULL;
+    cli_table_fact(terminal, out, "engine", "%s %s%s%s", document->tally->engine_name,
+                   document->tally->engine_version, path ? ", rehearsed: " : "", path ? path : "");
+}
+
 void cli_table_estimate(const struct cli_document *document, const struct cli_terminal *terminal,
                         struct mt_strbuf *out)
 {
@@ -348,10 +357,14 @@ void cli_table_estimate(const struct cli_document *document, const struct cli_te
     put_verdict(document, terminal, out);
     put_answer(document->answer, terminal, out);
     put_model(document, terminal, out);
-    cli_table_fact(terminal, out, "engine", "%s %s", document->tally->engine_name,
-                   document->tally->engine_version);
-    put_settings(&estimate->settings, terminal, out);
+    put_engine(document, terminal, out);
+    if (document->rehearsal)
+        cli_table_rehearsal(document, terminal, out);
+    if (document->model || !document->rehearsal)
+        put_settings(&estimate->settings, terminal, out);
     put_places(document, terminal, out);
+    if (document->rehearsal)
+        cli_table_rehearsal_late(document, terminal, out);
     put_pool(estimate, terminal, out);
     put_flags(document, terminal, out);
     if (document->explain)

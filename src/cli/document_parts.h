@@ -18,6 +18,8 @@ void cli_json_profiler_sections(const struct cli_document *document, struct mt_j
 
 /* What only an estimate has: settings as they were completed, verdict, terms, flags, pool. */
 void cli_json_estimate_settings(const struct mt_predict_settings *settings, struct mt_json *json);
+/* The same where only the machine is known, and not how a model is run on it. */
+void cli_json_machine_settings(const struct mt_predict_settings *settings, struct mt_json *json);
 void cli_json_estimate(const struct cli_document *document, struct mt_json *json);
 void cli_csv_estimate(const struct cli_document *document, struct mt_strbuf *out);
 void cli_table_estimate(const struct cli_document *document, const struct cli_terminal *terminal,
@@ -25,6 +27,13 @@ void cli_table_estimate(const struct cli_document *document, const struct cli_te
 void cli_table_estimate_place(const struct mt_tally_place *place, const char *name,
                               uint64_t used_bytes, const struct cli_terminal *terminal,
                               struct mt_strbuf *out);
+
+/* What only a rehearsal has: the command line, how it went, what it took late. */
+void cli_table_rehearsal(const struct cli_document *document, const struct cli_terminal *terminal,
+                         struct mt_strbuf *out);
+void cli_table_rehearsal_late(const struct cli_document *document,
+                              const struct cli_terminal *terminal, struct mt_strbuf *out);
+void cli_json_rehearsal(const struct cli_document *document, struct mt_json *json);
 int cli_estimate_rows_are_same(const struct mt_tally_row *a, const struct mt_tally_row *b);
 
 /* Parts of the table. */

@@ -23,6 +23,8 @@ struct parse {
     size_t n_operands;
     void *options;
     struct mt_error *error;
+    int has_dashes;
+    size_t n_plain;
 };
 
 static int fail(struct parse *parse, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -298,6 +300,8 @@ static int parse_word(struct parse *parse)
 {
     char *word = parse->argv[parse->next++];
     if (strcmp(word, "--") == 0) {
+        parse->has_dashes = 1;
+        parse->n_plain = parse->n_operands;
         keep_the_rest(parse);
         return CLI_PARSED;
     }
@@ -343,6 +347,7 @@ int cli_parse(const struct cmd_entry *entry, int argc, char **argv, void *option
     if (result)
         return result;
     argv[parse.n_operands] = NULL;
-    *call = (struct cli_call){entry, options, parse.n_operands, argv};
+    size_t n_plain = parse.has_dashes ? parse.n_plain : parse.n_operands;
+    *call = (struct cli_call){entry, options, parse.n_operands, argv, parse.has_dashes, n_plain};
     return CLI_PARSED;
 }

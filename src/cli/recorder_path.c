@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Looking for the recorder library. */
+/* Looking for the libraries that are preloaded. */
 #include "cli/recorder_path.h"
 
 #include <limits.h>
@@ -11,8 +11,6 @@
 
 #include "base/error.h"
 
-#define RECORDER "libmemtally-record.so"
-
 /* The folder of this executable, or "" where it cannot be told. */
 static void own_folder(char folder[PATH_MAX])
 {
@@ -23,12 +21,12 @@ static void own_folder(char folder[PATH_MAX])
         *slash = '\0';
 }
 
-/* Takes `directory`/`below`/RECORDER where it can be read. The path is made absolute and plain,
+/* Takes `directory`/`below`/`name` where it can be read. The path is made absolute and plain,
  * because the program that is given it may stand elsewhere. */
-static int try_in(const char *directory, const char *below, char found[PATH_MAX])
+static int try_in(const char *directory, const char *below, const char *name, char found[PATH_MAX])
 {
     char candidate[PATH_MAX];
-    int length = snprintf(candidate, sizeof candidate, "%s%s/" RECORDER, directory, below);
+    int length = snprintf(candidate, sizeof candidate, "%s%s/%s", directory, below, name);
     return length < PATH_MAX && access(candidate, R_OK) == 0 && realpath(candidate, found);
 }
 
@@ -39,7 +37,7 @@ static const char *library_part(void)
     return part ? part : "/lib/memtally";
 }
 
-static int find_beside(char found[PATH_MAX])
+static int find_beside(const struct cli_object *object, char found[PATH_MAX])
 {
     char folder[PATH_MAX];
     char above[PATH_MAX + 4];
@@ -47,37 +45,45 @@ static int find_beside(char found[PATH_MAX])
     if (!*folder)
         return 0;
     snprintf(above, sizeof above, "%s/..", folder);
-    return try_in(above, "/recorder", found) || try_in(above, library_part(), found) ||
-           try_in(above, "/lib/memtally", found);
+    return try_in(above, object->built_in, object->name, found) ||
+           try_in(above, library_part(), object->name, found) ||
+           try_in(above, "/lib/memtally", object->name, found);
 }
 
 static int copy(const char *found, char *path, size_t size, struct mt_error *error)
 {
     if (snprintf(path, size, "%s", found) >= (int)size)
-        return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "the path of the recorder is too long: %s",
-                       found);
+        return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "the path is too long: %s", found);
     return 0;
 }
 
-int cli_find_recorder(char *path, size_t size, struct mt_error *error)
+int cli_find_object(const struct cli_object *object, char *path, size_t size,
+                    struct mt_error *error)
 {
     char found[PATH_MAX];
-    const char *named = getenv("MEMTALLY_RECORDER");
+    const char *named = getenv(object->variable);
     if (named && *named) {
         if (access(named, R_OK) == 0 && realpath(named, found))
             return copy(found, path, size, error);
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
-                       "MEMTALLY_RECORDER names %s, which cannot be read; correct or unset it",
+                       "%s names %s, which cannot be read; correct or unset it", object->variable,
                        named);
     }
-    if (find_beside(found) || try_in(MT_RECORDER_DIR, "", found))
+    if (find_beside(object, found) || try_in(MT_RECORDER_DIR, "", object->name, found))
         return copy(found, path, size, error);
     if (access("/proc/self/exe", F_OK) < 0)
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                        "/proc is not there, and nothing can be measured without it; mount it "
                        "(mount -t proc proc /proc)");
     return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
-                   "the recorder " RECORDER
-                   " is neither beside this program nor in " MT_RECORDER_DIR
-                   "; name it in the environment variable MEMTALLY_RECORDER");
+                   "%s %s is neither beside this program nor in " MT_RECORDER_DIR
+                   "; name it in the environment variable %s",
+                   object->what, object->name, object->variable);
+}
+
+int cli_find_recorder(char *path, size_t size, struct mt_error *error)
+{
+    static const struct cli_object recorder = {"the recorder", "libmemtally-record.so",
+                                               "MEMTALLY_RECORDER", "/recorder"};
+    return cli_find_object(&recorder, path, size, error);
 }

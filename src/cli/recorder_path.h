@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where the recorder library is. */
+/* Where the libraries are that are preloaded into programs. */
 #ifndef CLI_RECORDER_PATH_H
 #define CLI_RECORDER_PATH_H
 
@@ -11,5 +11,17 @@
  * Writes the path to `path`. Returns 0, MT_ENOTFOUND saying where it was looked for, or
  * MT_ELIMIT. */
 int cli_find_recorder(char *path, size_t size, struct mt_error *error);
+
+/* A library that is preloaded. */
+struct cli_object {
+    const char *what;     /* "the recorder" */
+    const char *name;     /* of the file */
+    const char *variable; /* of the environment, that names another */
+    const char *built_in; /* folder in the build tree, below src: "/recorder" */
+};
+
+/* The same for any of them. */
+int cli_find_object(const struct cli_object *object, char *path, size_t size,
+                    struct mt_error *error);
 
 #endif

@@ -235,7 +235,7 @@ static double accuracy_of(const struct mt_tally *tally)
     return total > 0 ? width / 2 / total : 0;
 }
 
-/* Makes the estimate of a sheet that the predictor has written. */
+/* Makes the estimate of a sheet that the predictor has written; `description` may be NULL. */
 static int close_sheet(struct box *box, const struct mt_model_description *description)
 {
     struct mt_estimate *estimate = &box->estimate;
@@ -246,7 +246,7 @@ static int close_sheet(struct box *box, const struct mt_model_description *descr
                                .moment_ns = MT_UNKNOWN,
                                .engine_name = box->engine.name,
                                .engine_version = box->engine.version_text,
-                               .model_path = description->path};
+                               .model_path = description ? description->path : NULL};
     if (sheet->failed || make_places(box) < 0 || make_terms(box) < 0)
         return MT_ENOMEM;
     tally->notes = sheet->notes;
@@ -334,11 +334,12 @@ static int fill(struct box *box, const struct mt_model *model,
     own_settings(sheet, &box->estimate.settings);
     if (sheet->failed)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    result = predictor->complete(model, &box->engine, &box->estimate.settings, error);
+    if (model)
+        result = predictor->complete(model, &box->engine, &box->estimate.settings, error);
     if (result < 0)
         return result;
     const struct mt_predict_input input = {.model = model,
-                                           .d = mt_model_describe(model),
+                                           .d = model ? mt_model_describe(model) : NULL,
                                            .settings = &box->estimate.settings,
                                            .engine = &box->engine};
     if (why && why->said)

@@ -55,6 +55,10 @@ static int predict_unsaid(const struct mt_predict_input *input, struct mt_sheet 
                           struct mt_error *error)
 {
     struct mt_llama_plan plan;
+    if (!input->model) {
+        mt_llama_residue_alone(input, sheet);
+        return 0;
+    }
     int result = mt_llama_plan_init(&plan, input, error);
     if (result < 0)
         return result;

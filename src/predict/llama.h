@@ -42,6 +42,8 @@ int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
                      struct mt_error *error);
 int mt_llama_residue(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
                      struct mt_error *error);
+/* The same without a plan: a device where the sheet has a term is one that is used. */
+void mt_llama_residue_alone(const struct mt_predict_input *in, struct mt_sheet *sheet);
 
 /* The compute buffers alone: one for each device, then one for the host. `rule` is a word that
  * names the moment that decided ("attention", "ffn", "logits"). */

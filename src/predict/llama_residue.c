@@ -85,19 +85,32 @@ static void write_learnt(const struct mt_predict_settings *s, const char *place_
     }
 }
 
-static void write_band(const char *key, enum mt_category category, int place, const char *name,
-                       const struct mt_llama_plan *plan, struct mt_sheet *sheet)
+static uint64_t less(uint64_t bytes, uint64_t counted)
 {
-    struct band band = band_of(plan->in->engine, key);
+    return bytes > counted ? bytes - counted : 0;
+}
+
+/* What the engine itself says of the same memory is a part of the band. */
+static void write_band(const struct mt_engine *engine, const char *key, enum mt_category category,
+                       int place, const char *name, struct mt_sheet *sheet)
+{
+    struct band band = band_of(engine, key);
+    uint64_t counted = mt_sheet_sum(sheet, place, category);
     struct mt_sheet_term term = {.place = place,
                                  .category = category,
                                  .name = name,
                                  .rule = key,
-                                 .bytes = band.middle,
-                                 .low_bytes = band.low,
-                                 .high_bytes = band.high,
+                                 .bytes = less(band.middle, counted),
+                                 .low_bytes = less(band.low, counted),
+                                 .high_bytes = less(band.high, counted),
                                  .provenance = MT_PROVENANCE_ASSUMED};
-    mt_sheet_add(sheet, &term, "between %" PRIu64 " and %" PRIu64 " B", band.low, band.high);
+    if (counted)
+        mt_sheet_add(sheet, &term,
+                     "between %" PRIu64 " and %" PRIu64 " B, less the %" PRIu64
+                     " B that are known of it",
+                     band.low, band.high, counted);
+    else
+        mt_sheet_add(sheet, &term, "between %" PRIu64 " and %" PRIu64 " B", band.low, band.high);
 }
 
 static int has_layer(const struct mt_llama_plan *plan, int device)
@@ -108,33 +121,45 @@ static int has_layer(const struct mt_llama_plan *plan, int device)
     return 0;
 }
 
-static void write_device(const struct mt_llama_plan *plan, int device, struct mt_sheet *sheet)
+static void key_of_device(const struct mt_engine *engine, const struct mt_predict_settings *s,
+                          int is_used, char key[64])
 {
-    const struct mt_predict_settings *s = plan->in->settings;
-    char key[64];
-    write_learnt(s, "device", device, sheet);
-    if (learnt(s, "device", MT_CATEGORY_CONTEXT))
-        return;
-    snprintf(key, sizeof key, "context.unused.%.24s", s->device_kind);
-    if (has_layer(plan, device) || !mt_engine_number(plan->in->engine, key, 0))
-        snprintf(key, sizeof key, "context.%.24s", s->device_kind);
-    write_band(key, MT_CATEGORY_CONTEXT, device, "driver context and code", plan, sheet);
+    const char *kind = s->device_kind ? s->device_kind : "cuda";
+    snprintf(key, 64, "context.unused.%.24s", kind);
+    if (is_used || !mt_engine_number(engine, key, 0))
+        snprintf(key, 64, "context.%.24s", kind);
 }
 
-static void write_host(const struct mt_llama_plan *plan, struct mt_sheet *sheet)
+static void key_of_host(const struct mt_predict_settings *s, char key[64])
 {
     static const char *const programs[] = {[MT_PROGRAM_SERVER] = "server",
                                            [MT_PROGRAM_BENCH] = "bench",
                                            [MT_PROGRAM_FIT_PARAMS] = "bench",
                                            [MT_PROGRAM_NODE] = "node"};
-    const struct mt_predict_settings *s = plan->in->settings;
+    const char *kind = s->device_kind ? s->device_kind : "cuda";
+    snprintf(key, 64, "runtime.%s%s", programs[s->program],
+             s->n_devices && !strcmp(kind, "cuda") ? ".cuda" : "");
+}
+
+static void write_device(const struct mt_predict_input *in, int device, int is_used,
+                         struct mt_sheet *sheet)
+{
     char key[64];
-    write_learnt(s, "host", MT_HOST_PLACE, sheet);
-    if (learnt(s, "host", MT_CATEGORY_RUNTIME))
+    write_learnt(in->settings, "device", device, sheet);
+    if (learnt(in->settings, "device", MT_CATEGORY_CONTEXT))
         return;
-    snprintf(key, sizeof key, "runtime.%s%s", programs[s->program],
-             plan->n_devices && !strcmp(s->device_kind, "cuda") ? ".cuda" : "");
-    write_band(key, MT_CATEGORY_RUNTIME, MT_HOST_PLACE, "program and its heap", plan, sheet);
+    key_of_device(in->engine, in->settings, is_used, key);
+    write_band(in->engine, key, MT_CATEGORY_CONTEXT, device, "driver context and code", sheet);
+}
+
+static void write_host(const struct mt_predict_input *in, struct mt_sheet *sheet)
+{
+    char key[64];
+    write_learnt(in->settings, "host", MT_HOST_PLACE, sheet);
+    if (learnt(in->settings, "host", MT_CATEGORY_RUNTIME))
+        return;
+    key_of_host(in->settings, key);
+    write_band(in->engine, key, MT_CATEGORY_RUNTIME, MT_HOST_PLACE, "program and its heap", sheet);
 }
 
 static int keeps_less_than_all(const struct mt_model_description *d)
@@ -171,8 +196,40 @@ int mt_llama_residue(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
 {
     (void)error;
     for (size_t i = 0; i < plan->n_devices; i++)
-        write_device(plan, (int)i, sheet);
-    write_host(plan, sheet);
+        write_device(plan->in, (int)i, has_layer(plan, (int)i), sheet);
+    write_host(plan->in, sheet);
     write_notes(plan, sheet);
+    return 0;
+}
+
+void mt_llama_residue_alone(const struct mt_predict_input *in, struct mt_sheet *sheet)
+{
+    for (size_t i = 0; i < in->settings->n_devices; i++)
+        write_device(in, (int)i, mt_sheet_has_place(sheet, (int)i), sheet);
+    write_host(in, sheet);
+}
+
+int mt_residue_expected(const struct mt_predict_settings *settings, const char *place_kind,
+                        struct mt_residue *residue, struct mt_error *error)
+{
+    int is_device = !strcmp(place_kind, "device");
+    enum mt_category category = is_device ? MT_CATEGORY_CONTEXT : MT_CATEGORY_RUNTIME;
+    const struct mt_residue *known = learnt(settings, place_kind, category);
+    struct mt_engine engine;
+    char key[64];
+    int result = mt_engine_find(settings->engine ? settings->engine : "llama.cpp", &engine, error);
+    if (result < 0)
+        return result;
+    if (is_device)
+        key_of_device(&engine, settings, 1, key);
+    else
+        key_of_host(settings, key);
+    struct band band = band_of(&engine, key);
+    *residue = known ? *known
+                     : (struct mt_residue){.place_kind = is_device ? "device" : "host",
+                                           .category = category,
+                                           .low_bytes = (int64_t)band.low,
+                                           .mean_bytes = (int64_t)band.middle,
+                                           .high_bytes = (int64_t)band.high};
     return 0;
 }

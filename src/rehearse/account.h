@@ -33,16 +33,32 @@ struct mt_pretend_rules {
     uint64_t buffer_bytes_max; /* of one buffer; 0: no limit */
     uint32_t has_events;
     uint32_t has_async;
-    uint32_t has_split_buffers; /* row split */
-    uint32_t is_unified;        /* device and host share one memory, weights are mapped (Metal) */
-    uint32_t flash_attention;   /* MT_PRETEND_FLASH_… */
-    uint32_t unused[7];
+    uint32_t has_split_buffers;  /* row split */
+    uint32_t is_unified;         /* device and host share one memory, weights are mapped (Metal) */
+    uint32_t flash_attention;    /* MT_PRETEND_FLASH_… */
+    uint32_t build;              /* of the engine that these rules are of: 11434 */
+    uint32_t capability;         /* of the generation, as the kind counts: 860, 0x1100 */
+    uint32_t granule_bytes;      /* the device gives memory out in these; 0: to the byte */
+    uint32_t graph_dependencies; /* MT_PRETEND_KEEP_…: what fused operations keep allocated */
+    uint32_t flash_types;        /* MT_PRETEND_FLASH_TYPES_… */
+    uint32_t unused[2];
 };
 
 enum mt_pretend_flash {
     MT_PRETEND_FLASH_PLAIN,     /* nothing beside its output */
     MT_PRETEND_FLASH_F16_COPIES /* a cache of another type is copied to f16 behind the output */
 };
+
+/* Which types of keys and values flash attention takes. */
+enum mt_pretend_flash_types {
+    MT_PRETEND_FLASH_TYPES_ANY,  /* f32, f16, bf16 and the legacy quants, in any pair */
+    MT_PRETEND_FLASH_TYPES_PAIRS /* equal ones only, and no q4_1, q5_0, q5_1 */
+};
+
+/* The device fuses operations of expert layers, and keeps what they read until the last of them. */
+#define MT_PRETEND_KEEP_TOPK      1u /* choosing experts */
+#define MT_PRETEND_KEEP_REDUCTION 2u /* weighing and adding what they made */
+#define MT_PRETEND_KEEP_SHARED    4u /* the shared expert beside the chosen ones */
 
 struct mt_account_device {
     char name[32];        /* "CUDA0" */
@@ -51,6 +67,7 @@ struct mt_account_device {
     uint64_t free_bytes; /* before the program started: total less context and other processes */
     uint64_t used_bytes; /* by the program, now; atomic, over all its processes */
     uint64_t peak_bytes;
+    uint64_t held_bytes; /* used_bytes with each buffer rounded up to rules.granule_bytes */
 };
 
 enum mt_account_kind {
@@ -63,6 +80,9 @@ enum mt_account_kind {
     MT_ACCOUNT_NOTE,   /* a sentence for the reader, in `name` and `detail` */
     MT_ACCOUNT_END     /* the driver's: `pid` is gone, and with it what it held */
 };
+
+/* What a note can hold, with its end. */
+#define MT_ACCOUNT_NOTE_BYTES 143u
 
 #define MT_ACCOUNT_MAPPED   1u /* the engine's own mapping of the model file */
 #define MT_ACCOUNT_PINNED   2u /* host memory of a device's pinned type */
@@ -108,5 +128,13 @@ struct mt_account {
         n_events; /* claimed, atomic; may stand above MT_ACCOUNT_EVENTS_MAX: the rest is lost */
     struct mt_account_event event[MT_ACCOUNT_EVENTS_MAX];
 };
+
+/* What a buffer of `bytes` takes of a device. */
+static inline uint64_t mt_account_held(const struct mt_pretend_rules *rules, uint64_t bytes)
+{
+    uint64_t granule = rules->granule_bytes;
+    uint64_t over = granule ? bytes % granule : 0;
+    return !over || bytes > UINT64_MAX - granule ? bytes : bytes + granule - over;
+}
 
 #endif

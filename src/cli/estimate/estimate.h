@@ -3,6 +3,7 @@
 #ifndef CLI_ESTIMATE_ESTIMATE_H
 #define CLI_ESTIMATE_ESTIMATE_H
 
+#include <limits.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
 
@@ -12,6 +13,7 @@
 #define ESTIMATE_DEVICES_MAX   64
 #define ESTIMATE_OVERRIDES_MAX 64
 #define ESTIMATE_NOTES_MAX     8
+#define ESTIMATE_WORDS_BYTES   2048
 
 /* What the user typed. Texts are NULL and numbers 0 where nothing was said. */
 struct estimate_options {
@@ -98,6 +100,10 @@ int estimate_look_here(struct estimate_request *request, struct mt_error *error)
 int estimate_open_model(const char *name, int remote, struct mt_model **model,
                         struct mt_error *error);
 
+/* Writes a GGUF file with the header of a model that estimate_open_model() opened. */
+int estimate_write_sparse(const struct mt_model *model, int remote, const char *path,
+                          const struct mt_sparse_options *options, struct mt_error *error);
+
 /* The goal that was asked for, or -1, and how the answer is called. Errors: MT_EARG where goals or
  * a goal and its own setting are given together. */
 int estimate_goal(const struct estimate_options *options, int *goal, struct mt_error *error);
@@ -109,6 +115,9 @@ struct estimate_result {
     struct cli_document_model document_model;
     struct cli_document_answer answer;
     int has_answer;
+    struct cli_document_engine engine; /* that was rehearsed; its path is NULL where none was */
+    char engine_path[PATH_MAX];
+    char note[PATH_MAX + ESTIMATE_WORDS_BYTES]; /* why none was, though one is there; or "" */
 };
 
 /* Opens the model and estimates, or answers the goal (-1: none). Where nothing fits, the answer's
@@ -117,6 +126,21 @@ struct estimate_result {
 int estimate_make(struct estimate_result *result, const char *name, int remote,
                   const struct mt_predict_settings *settings, int goal, struct mt_error *error);
 void estimate_result_finish(struct estimate_result *result);
+
+/* Whether the options leave room for a rehearsal. */
+int estimate_may_rehearse(const struct estimate_options *options);
+
+/* Replaces the estimate of a result by what the engine itself says, rehearsed with the request's
+ * settings, or with those that a search found. On failure the result is as it was. Errors: those of
+ * rehearse_stage_init() and rehearse_model(). */
+int estimate_rehearse(struct estimate_result *result, const char *name,
+                      const struct estimate_request *request,
+                      const struct estimate_options *options, struct mt_error *error);
+
+/* The same where an engine is at hand; where it fails the estimate by rules stays, with a note. */
+void estimate_try_to_rehearse(struct estimate_result *result, const char *name,
+                              struct estimate_request *request,
+                              const struct estimate_options *options);
 
 /* A document of a result. Borrows from all three. */
 struct cli_document estimate_document(const struct estimate_result *result,

@@ -130,6 +130,25 @@ static int open_remote(const char *name, struct mt_model **model, struct mt_erro
     return result;
 }
 
+int estimate_write_sparse(const struct mt_model *model, int remote, const char *path,
+                          const struct mt_sparse_options *options, struct mt_error *error)
+{
+    struct cli_remote from = {.endpoint = getenv("HF_ENDPOINT"), .token = getenv("HF_TOKEN")};
+    struct mt_model_files files = cli_remote_files(&from);
+    struct mt_sparse_options sparse = *options;
+    if (!remote || !strstr(mt_model_describe(model)->path, "://"))
+        return mt_model_write_sparse(model, path, options, error);
+    if (from.token && !*from.token)
+        from.token = NULL;
+    int result = mt_http_start(error);
+    if (result < 0)
+        return result;
+    sparse.files = &files;
+    result = mt_model_write_sparse(model, path, &sparse, error);
+    mt_http_stop();
+    return result;
+}
+
 int estimate_open_model(const char *name, int remote, struct mt_model **model,
                         struct mt_error *error)
 {

@@ -210,6 +210,8 @@ static int check(const struct estimate_options *options, struct mt_error *error)
     if (options->host_bytes && options->host_bytes < UINT64_C(1) << 20)
         return FAIL(error, "option '--host' wants a unit: perhaps %" PRIu64 "GiB",
                     options->host_bytes);
+    if (options->no_rehearse && options->engine_path)
+        return FAIL(error, "'--no-rehearse' and '--engine-path' contradict each other");
     if (options->here && options->host_bytes)
         return FAIL(error, "'--here' and '--host' contradict each other: both say how much memory "
                            "the host has");

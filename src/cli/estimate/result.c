@@ -102,6 +102,7 @@ struct cli_document estimate_document(const struct estimate_result *result,
     struct cli_document document = CLI_DOCUMENT_EMPTY;
     document.tally = &result->estimate->tally;
     document.estimate = result->estimate;
+    document.engine = result->engine.path ? &result->engine : NULL;
     document.model = &result->document_model;
     document.answer = result->has_answer ? &result->answer : NULL;
     document.explain = options->explain;

@@ -97,7 +97,8 @@ static int waits_too_long(const struct rehearse_drive *drive, uint64_t start_ns)
     const struct mt_rehearse_status *status = &drive->report->status;
     uint64_t waited_ns = mt_monotonic_ns() - start_ns;
     uint64_t quiet_ns = status->quiet_ns < waited_ns ? status->quiet_ns : waited_ns;
-    return quiet_ns > drive->start_limit_ns;
+    uint64_t limit_ns = drive->settings->limit_ns;
+    return quiet_ns > drive->start_limit_ns || (limit_ns && waited_ns > limit_ns);
 }
 
 /* Waits until a server is ready. Returns 0 where there is none to drive. */

@@ -25,6 +25,7 @@ struct rehearse_drive_settings {
     char *const *environment; /* its variables, ending with NULL; or NULL */
     uint64_t n_requests;      /* at most; 0: only until it is ready */
     uint64_t start_ns;        /* to be ready, or to show any sign of work, within; 0: the default */
+    uint64_t limit_ns;        /* to be ready or at its end within; 0: none */
     uint64_t drive_ns;        /* for all requests; 0: the default */
     struct cli_progress *progress;            /* or NULL */
     const volatile sig_atomic_t *interrupted; /* looked at, or NULL */

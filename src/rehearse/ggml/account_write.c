@@ -180,10 +180,11 @@ static void raise_peak(uint64_t *peak, uint64_t value)
     }
 }
 
-/* The counter of a place, its peak, and its limit. */
+/* The counters of a place and its limit. */
 struct ledger {
     uint64_t *used;
     uint64_t *peak;
+    uint64_t *held;
     uint64_t limit;
 };
 
@@ -193,43 +194,61 @@ static int find_ledger(uint32_t place, struct ledger *ledger)
     if (!account || (place != MT_ACCOUNT_HOST && place >= account->n_devices))
         return 0;
     if (place == MT_ACCOUNT_HOST) {
-        *ledger = (struct ledger){&account->host_used_bytes, &account->host_peak_bytes,
+        *ledger = (struct ledger){&account->host_used_bytes, &account->host_peak_bytes, NULL,
                                   account->host_bytes ? account->host_bytes : UINT64_MAX};
         return 1;
     }
     struct mt_account_device *device = &account->device[place];
-    *ledger = (struct ledger){&device->used_bytes, &device->peak_bytes, device->free_bytes};
+    *ledger = (struct ledger){&device->used_bytes, &device->peak_bytes, &device->held_bytes,
+                              device->free_bytes};
+    return 1;
+}
+
+/* Adds to what is held of a place unless that is over its limit. */
+static int take(uint64_t *held, uint64_t bytes, uint64_t limit, uint64_t *free_bytes)
+{
+    uint64_t seen = __atomic_load_n(held, __ATOMIC_RELAXED);
+    do {
+        *free_bytes = seen < limit ? limit - seen : 0;
+        if (bytes > *free_bytes)
+            return 0;
+    } while (!__atomic_compare_exchange_n(held, &seen, seen + bytes, 1, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
     return 1;
 }
 
 int pretend_take(uint32_t place, uint64_t bytes, uint64_t *free_bytes)
 {
     struct ledger ledger;
+    *free_bytes = UINT64_MAX;
     if (!find_ledger(place, &ledger))
         return 1;
-    uint64_t used = __atomic_load_n(ledger.used, __ATOMIC_RELAXED);
-    do {
-        *free_bytes = used < ledger.limit ? ledger.limit - used : 0;
-        if (bytes > *free_bytes)
-            return 0;
-    } while (!__atomic_compare_exchange_n(ledger.used, &used, used + bytes, 1, __ATOMIC_RELAXED,
-                                          __ATOMIC_RELAXED));
-    raise_peak(ledger.peak, used + bytes);
+    uint64_t held = ledger.held ? mt_account_held(&pretend_account()->rules, bytes) : bytes;
+    uint64_t *limited = ledger.held ? ledger.held : ledger.used;
+    if (!take(limited, held, ledger.limit, free_bytes))
+        return 0;
+    uint64_t used = ledger.held ? __atomic_add_fetch(ledger.used, bytes, __ATOMIC_RELAXED)
+                                : __atomic_load_n(ledger.used, __ATOMIC_RELAXED);
+    raise_peak(ledger.peak, used);
     return 1;
 }
 
 void pretend_give_back(uint32_t place, uint64_t bytes)
 {
     struct ledger ledger;
-    if (find_ledger(place, &ledger))
-        __atomic_fetch_sub(ledger.used, bytes, __ATOMIC_RELAXED);
+    if (!find_ledger(place, &ledger))
+        return;
+    __atomic_fetch_sub(ledger.used, bytes, __ATOMIC_RELAXED);
+    if (ledger.held)
+        __atomic_fetch_sub(ledger.held, mt_account_held(&pretend_account()->rules, bytes),
+                           __ATOMIC_RELAXED);
 }
 
 uint64_t pretend_free_bytes(uint32_t device)
 {
     struct ledger ledger;
-    if (!find_ledger(device, &ledger))
+    if (!find_ledger(device, &ledger) || !ledger.held)
         return 0;
-    uint64_t used = __atomic_load_n(ledger.used, __ATOMIC_RELAXED);
-    return used < ledger.limit ? ledger.limit - used : 0;
+    uint64_t held = __atomic_load_n(ledger.held, __ATOMIC_RELAXED);
+    return held < ledger.limit ? ledger.limit - held : 0;
 }

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+/* memtally rehearse: an engine's own plan on devices that are not there. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/estimate/estimate.h"
+#include "cli/rehearse/rehearse.h"
+
+struct rehearse_options {
+    struct estimate_options estimate;
+    const char *generation;
+    uint64_t reserved_bytes;
+    uint64_t requests;
+    uint64_t timeout_s;
+    int no_suggest;
+    const char *folder;
+    int quiet;
+};
+
+static const char *const formats[] = {"table", "json", "csv", NULL};
+
+#define AT(member)  offsetof(struct rehearse_options, estimate.member)
+#define OWN(member) offsetof(struct rehearse_options, member)
+
+static const struct cli_option rehearse_options[] = {
+    {.name = "engine",
+     .letter = 'e',
+     .kind = CLI_TEXT,
+     .argument = "NAME[@VERSION]",
+     .fallback = "llama.cpp",
+     .offset = AT(engine),
+     .help = "the build of the engine by which devices behave, as llama.cpp@11434; without a "
+             "version the newest known is meant"},
+#include "cli/estimate/options.def"
+    {.name = "generation",
+     .kind = CLI_TEXT,
+     .argument = "NAME",
+     .offset = OWN(generation),
+     .help = "generation of the devices, as ampere or 8.6; without it the newest known"},
+    {.name = "reserved",
+     .kind = CLI_SIZE,
+     .argument = "SIZE",
+     .offset = OWN(reserved_bytes),
+     .help = "what the driver's context and other programs have of each device; without it, what "
+             "the context takes as a rule"},
+    {.name = "requests",
+     .kind = CLI_COUNT,
+     .argument = "N",
+     .fallback = "32",
+     .most = 100000,
+     .offset = OWN(requests),
+     .help = "how many requests a server is sent at most once it is ready; 0 leaves it alone"},
+    {.name = "timeout",
+     .kind = CLI_COUNT,
+     .argument = "SECONDS",
+     .fallback = "600",
+     .least = 1,
+     .most = 86400,
+     .offset = OWN(timeout_s),
+     .help = "how long the program may take to be ready or to end"},
+    {.name = "no-suggest",
+     .kind = CLI_FLAG,
+     .offset = OWN(no_suggest),
+     .help = "where it runs out, do not look for flags with which it would fit"},
+    {.name = "folder",
+     .kind = CLI_DIRECTORY,
+     .argument = "DIR",
+     .offset = OWN(folder),
+     .help = "keep the account and the program's output in DIR, which must hold no account"},
+    {.name = "explain",
+     .kind = CLI_FLAG,
+     .offset = AT(explain),
+     .help = "show where each figure comes from"},
+    {.name = "format",
+     .letter = 'f',
+     .kind = CLI_CHOICE,
+     .argument = "FORMAT",
+     .choices = formats,
+     .fallback = "table",
+     .offset = AT(format),
+     .help = "how to write what came of it"},
+    {.name = "json",
+     .kind = CLI_FLAG,
+     .offset = AT(format),
+     .value = CLI_FORMAT_JSON,
+     .help = "the same as --format json"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .offset = AT(output),
+     .help = "write to FILE, which is replaced only once the rehearsal is complete"},
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = CLI_FLAG,
+     .offset = OWN(quiet),
+     .help = "draw no line of progress"},
+    {0},
+};
+
+/* A handler has no argument for its caller's data. */
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int signal)
+{
+    interrupted = signal;
+}
+
+static void catch_signals(void)
+{
+    static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct sigaction action = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
+    const struct sigaction plain = {.sa_handler = SIG_DFL};
+    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
+        struct sigaction before;
+        if (sigaction(caught[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(caught[i], &action, NULL);
+    }
+    sigaction(SIGCHLD, &plain, NULL);
+}
+
+/* How the model is run is said by the program's own flags. */
+static int check_settings(const struct estimate_options *options, struct mt_error *error)
+{
+    static const struct estimate_options nothing;
+    struct estimate_options rest = *options;
+    rest.engine = NULL;
+    rest.devices = nothing.devices;
+    rest.device_kind = 0;
+    rest.host_bytes = 0;
+    rest.program = 0;
+    rest.explain = 0;
+    rest.format = 0;
+    rest.output = NULL;
+    if (memcmp(&rest, &nothing, sizeof rest) == 0)
+        return 0;
+    return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                   "rehearse: how a program runs its model is said by flags of its own, after --; "
+                   "before it stand --device, --host and the like only");
+}
+
+static int check_devices(const struct mt_predict_settings *settings, struct mt_error *error)
+{
+    if (!settings->n_devices)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "rehearse: name the devices to be pretended, as --device 24GiB or "
+                       "--device 2x16GiB");
+    if (settings->n_devices > REHEARSE_DEVICES_MAX)
+        return mt_fail(
+            error, MT_EARG, MT_NO_OFFSET,
+            "rehearse: %zu devices: ggml takes 16 at a time, of which one is the CPU, so "
+            "at most %d",
+            settings->n_devices, REHEARSE_DEVICES_MAX);
+    return 0;
+}
+
+/* What the context takes lies within what is reserved; the rest is other programs'. */
+static int reserve(const struct rehearse_options *options, struct estimate_request *request,
+                   struct mt_rehearse_device *devices, struct mt_error *error)
+{
+    struct mt_predict_settings *settings = &request->settings;
+    struct mt_residue context;
+    if (!settings->device_kind)
+        settings->device_kind = estimate_device_kinds[0];
+    int result = mt_residue_expected(settings, "device", &context, error);
+    if (result < 0)
+        return result;
+    uint64_t usual = (uint64_t)(context.mean_bytes > 0 ? context.mean_bytes : 0);
+    uint64_t reserved = options->reserved_bytes ? options->reserved_bytes : usual;
+    for (size_t i = 0; i < settings->n_devices; i++) {
+        if (reserved + request->device_used[i] >= settings->device_bytes[i])
+            return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                           "rehearse: device %zu has %" PRIu64
+                           " MiB, and the driver's context and other programs take %" PRIu64
+                           " MiB of it (--reserved): nothing is left",
+                           i, settings->device_bytes[i] >> 20,
+                           (reserved + request->device_used[i]) >> 20);
+        devices[i] = (struct mt_rehearse_device){
+            .bytes = settings->device_bytes[i],
+            .reserved_bytes = reserved + request->device_used[i],
+        };
+        request->device_used[i] += reserved > usual ? reserved - usual : 0;
+    }
+    return 0;
+}
+
+/* The options' own complaints begin with the command that they were first made for. */
+static int fail(const struct mt_error *error)
+{
+    static const char other[] = "estimate: ";
+    struct mt_error said = *error;
+    if (!strncmp(error->text, other, sizeof other - 1))
+        snprintf(said.text, sizeof said.text, "rehearse: %s", error->text + sizeof other - 1);
+    return cli_fail(&said);
+}
+
+static const char *version_of(const char *engine)
+{
+    const char *at = engine ? strchr(engine, '@') : NULL;
+    return at ? at + 1 : NULL;
+}
+
+static int rehearse_program(const struct cli_call *call)
+{
+    const struct rehearse_options *options = call->options;
+    struct mt_rehearse_device devices[REHEARSE_DEVICES_MAX];
+    struct estimate_request request = {0};
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    struct cli_progress progress;
+    int result = check_settings(&options->estimate, &error);
+    if (result == 0)
+        result = estimate_request_init(&request, &options->estimate, &error);
+    if (result == 0)
+        result = check_devices(&request.settings, &error);
+    if (result == 0)
+        result = reserve(options, &request, devices, &error);
+    if (result < 0) {
+        estimate_request_finish(&request);
+        return fail(&error);
+    }
+    cli_progress_init(&progress, !options->quiet);
+    struct rehearse_job job = {
+        .argv = call->operands,
+        .devices = devices,
+        .n_devices = request.settings.n_devices,
+        .host_bytes = request.settings.host_bytes,
+        .device_kind = request.settings.device_kind,
+        .generation = options->generation,
+        .engine_version = version_of(options->estimate.engine),
+        .folder = options->folder,
+        .n_requests = options->requests,
+        .timeout_ns = options->timeout_s * 1000000000u,
+        .progress = &progress,
+        .interrupted = &interrupted,
+    };
+    const struct rehearse_output output = {
+        .format = (enum cli_format)options->estimate.format,
+        .path = options->estimate.output,
+        .explain = options->estimate.explain,
+        .with_changes = !options->no_suggest,
+    };
+    catch_signals();
+    int code = rehearse_command(&job, &request.settings, &output);
+    estimate_request_finish(&request);
+    return code;
+}
+
+static int run_rehearse(const struct cli_call *call)
+{
+    if (call->has_dashes && call->n_plain == 0)
+        return rehearse_program(call);
+    cli_complain("rehearse: put -- before the program that is to be rehearsed");
+    return CLI_EXIT_USAGE;
+}
+
+static const char *const description[] = {
+    "Runs CMD, any program that is built on ggml, with devices that are not there: they have the "
+    "sizes that --device says, give out addresses without memory, compute nothing, and refuse an "
+    "allocation where such a device would. The real devices of this machine are hidden from it. "
+    "What it allocates is its own word, exact for its build and its flags; no weights are read, so "
+    "that a model file with a hole in place of them will do.",
+    "A server is ended once it is ready and has answered some requests, which make it take what it "
+    "takes late; other programs run to their end. What is written is an estimate as of 'memtally "
+    "estimate', with what the driver takes beside; what was taken after the server was ready is "
+    "listed.",
+    "Where CMD runs out of memory it is said which allocation did, of what, when and by how much, "
+    "and with which change of flags it would fit. A program that crashes or hangs by itself is "
+    "said to, with its last words.",
+    NULL,
+};
+
+static const struct cli_example examples[] = {
+    {"memtally rehearse --device 16GiB -- llama-server -m model.gguf -c 32768",
+     "Would this server start on a card of 16 GiB?"},
+    {"memtally rehearse --device 2x24GiB --host 64GiB -- llama-bench -m model.gguf",
+     "Two cards and a host with 64 GiB."},
+    {"memtally rehearse --device 24GiB --reserved 2GiB --json -- node chat.mjs",
+     "A program of one's own, on a card of which 2 GiB are taken."},
+    {0},
+};
+
+static const struct cli_status statuses[] = {
+    {"0", "it runs, and fits or is tight; also where it was refused memory and went on with less"},
+    {"1", "it runs out of memory, fails by itself, hangs, or memory pages"},
+    {"2", "wrong usage, or devices that cannot be pretended"},
+    {"3", "it cannot be rehearsed: no ggml in it that takes devices, a static program"},
+    {0},
+};
+
+const struct cmd_entry cmd_rehearse = {
+    .name = "rehearse",
+    .synopsis = "[options] -- CMD [ARGUMENT...]",
+    .summary = "run an engine on devices that are not there, for its own plan of memory",
+    .description = description,
+    .examples = examples,
+    .statuses = statuses,
+    .options = rehearse_options,
+    .options_size = sizeof(struct rehearse_options),
+    .operands = CLI_OPERANDS_FILES,
+    .least_operands = 1,
+    .run = run_rehearse,
+};

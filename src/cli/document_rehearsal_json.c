@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* What only a rehearsal has, as JSON. */
+#include "cli/document_parts.h"
+
+static void put_refusal(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
+{
+    const struct mt_rehearse_event *refusal = rehearsal->refusal;
+    mt_json_count(json, "refusals", rehearsal->n_refusals);
+    if (!refusal) {
+        mt_json_null(json, "refused");
+        return;
+    }
+    mt_json_begin_object(json, "refused");
+    mt_json_text(json, "place", refusal->place);
+    mt_json_text(json, "category", refusal->category ? mt_category_name(refusal->category) : NULL);
+    mt_json_text(json, "buffer", refusal->name);
+    mt_json_text(json, "detail", *refusal->detail ? refusal->detail : NULL);
+    mt_json_count(json, "time_ns", refusal->time_ns);
+    mt_json_count(json, "asked_bytes", refusal->bytes);
+    mt_json_count(json, "free_bytes", refusal->free_bytes);
+    mt_json_count(json, "missing_bytes",
+                  refusal->bytes > refusal->free_bytes ? refusal->bytes - refusal->free_bytes : 0);
+    mt_json_end(json);
+}
+
+static void put_late(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
+{
+    mt_json_begin_array(json, "late");
+    for (size_t i = 0; i < rehearsal->n_late; i++) {
+        const struct cli_document_late *late = &rehearsal->late[i];
+        mt_json_begin_object(json, NULL);
+        mt_json_count(json, "time_ns", late->time_ns);
+        mt_json_text(json, "step", late->step);
+        mt_json_text(json, "place", late->place);
+        mt_json_text(json, "category", late->category ? mt_category_name(late->category) : NULL);
+        mt_json_text(json, "buffer", late->name);
+        mt_json_text(json, "detail", *late->detail ? late->detail : NULL);
+        mt_json_count(json, "bytes", late->bytes);
+        mt_json_count(json, "before_bytes", late->before_bytes);
+        mt_json_bool(json, "refused", late->was_refused);
+        mt_json_end(json);
+    }
+    mt_json_end(json);
+}
+
+static void put_changes(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
+{
+    mt_json_begin_array(json, "would_fit");
+    for (size_t i = 0; i < rehearsal->n_changes; i++) {
+        mt_json_begin_object(json, NULL);
+        mt_json_text(json, "flags", rehearsal->changes[i].flags);
+        mt_json_text(json, "instead_of",
+                     *rehearsal->changes[i].instead_of ? rehearsal->changes[i].instead_of : NULL);
+        mt_json_text(json, "costs", rehearsal->changes[i].costs);
+        mt_json_end(json);
+    }
+    mt_json_end(json);
+}
+
+static void put_program(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
+{
+    mt_json_begin_array(json, "command");
+    for (char *const *word = rehearsal->argv; *word; word++)
+        mt_json_text(json, NULL, *word);
+    mt_json_end(json);
+    mt_json_count(json, "elapsed_ns", rehearsal->elapsed_ns);
+    mt_json_count(json, "exit_status",
+                  rehearsal->exit_code < 0 ? MT_UNKNOWN : (uint64_t)rehearsal->exit_code);
+    mt_json_count(json, "signal", rehearsal->signal ? (uint64_t)rehearsal->signal : MT_UNKNOWN);
+    mt_json_text(json, "last_words",
+                 !rehearsal->ran && *rehearsal->words ? rehearsal->words : NULL);
+}
+
+void cli_json_rehearsal(const struct cli_document *document, struct mt_json *json)
+{
+    const struct cli_document_rehearsal *rehearsal = document->rehearsal;
+    mt_json_begin_object(json, "rehearsal");
+    mt_json_text(json, "outcome", rehearsal->outcome);
+    put_program(rehearsal, json);
+    mt_json_text(json, "device_kind", rehearsal->device_kind);
+    mt_json_count(json, "device_api_version", rehearsal->api_version);
+    mt_json_bool(json, "ready", rehearsal->is_ready);
+    mt_json_count(json, "requests", rehearsal->n_requests);
+    mt_json_count(json, "requests_refused", rehearsal->n_requests_refused);
+    mt_json_count(json, "longest_prompt_tokens",
+                  rehearsal->prompt_tokens ? rehearsal->prompt_tokens : MT_UNKNOWN);
+    put_refusal(rehearsal, json);
+    put_changes(rehearsal, json);
+    put_late(rehearsal, json);
+    mt_json_end(json);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* An estimate that the engine itself makes, where it is on this machine. */
+#include <memtally/units.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "cli/estimate/estimate.h"
+#include "cli/rehearse/model.h"
+#include "cli/residue_store.h"
+
+/* Ollama and the like are kin of llama.cpp, but no programs of it. */
+static int is_llama_cpp(const char *engine)
+{
+    static const char name[] = "llama.cpp";
+    return !engine || (!strncmp(engine, name, sizeof name - 1) &&
+                       (engine[sizeof name - 1] == '\0' || engine[sizeof name - 1] == '@'));
+}
+
+int estimate_may_rehearse(const struct estimate_options *options)
+{
+    return !options->no_rehearse && is_llama_cpp(options->engine) &&
+           options->program != MT_PROGRAM_NODE && !options->best_quant;
+}
+
+/* What a search found is rehearsed as it was found, with all on the devices. */
+static void take_answer(const struct estimate_result *result, struct mt_predict_settings *settings)
+{
+    const struct mt_predict_settings *found = &result->estimate->settings;
+    settings->context_tokens = found->context_tokens;
+    settings->sequences = found->sequences;
+    settings->ubatch = found->ubatch;
+    settings->device_bytes = found->device_bytes;
+    settings->n_devices = found->n_devices;
+    settings->has_gpu_layers = 1;
+    settings->gpu_layers = found->gpu_layers;
+}
+
+static int rehearse(const struct rehearse_stage *stage, const struct mt_predict_settings *settings,
+                    struct mt_estimate **estimate, struct mt_error *error)
+{
+    struct mt_predict_settings calibrated = *settings;
+    struct mt_residue *residues = NULL;
+    int failed = cli_residues_for(stage->model, settings, &residues, &calibrated.n_residues, error);
+    calibrated.residues = residues;
+    if (!failed)
+        failed = rehearse_model(stage, &calibrated, 0, estimate, error);
+    free(residues);
+    return failed;
+}
+
+/* The engine's answer takes the place of the one by rules. */
+static void take(struct estimate_result *result, const struct rehearse_stage *stage,
+                 struct mt_estimate *estimate)
+{
+    mt_estimate_destroy(result->estimate);
+    result->estimate = estimate;
+    snprintf(result->engine_path, sizeof result->engine_path, "%s", stage->program_path);
+    result->engine = (struct cli_document_engine){.name = "llama.cpp",
+                                                  .version = estimate->tally.engine_version,
+                                                  .path = result->engine_path};
+}
+
+int estimate_rehearse(struct estimate_result *result, const char *name,
+                      const struct estimate_request *request,
+                      const struct estimate_options *options, struct mt_error *error)
+{
+    struct mt_predict_settings settings = request->settings;
+    struct mt_estimate *estimate;
+    struct rehearse_stage stage;
+    const struct rehearse_stage_options wanted = {.program = settings.program,
+                                                  .engine_name = options->engine,
+                                                  .engine_path = options->engine_path,
+                                                  .model = result->model,
+                                                  .model_name = name,
+                                                  .is_remote = options->remote,
+                                                  .file_type = options->weight_type};
+    int failed = rehearse_stage_init(&stage, &wanted, error);
+    if (failed)
+        return failed;
+    if (result->has_answer && result->answer.value)
+        take_answer(result, &settings);
+    failed = rehearse(&stage, &settings, &estimate, error);
+    if (!failed)
+        take(result, &stage, estimate);
+    rehearse_stage_finish(&stage);
+    return failed;
+}
+
+void estimate_try_to_rehearse(struct estimate_result *result, const char *name,
+                              struct estimate_request *request,
+                              const struct estimate_options *options)
+{
+    char program[PATH_MAX];
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    if (!estimate_may_rehearse(options) || (result->has_answer && !result->answer.value) ||
+        rehearse_find_program((enum mt_program)options->program, NULL, program, NULL) < 0 ||
+        !estimate_rehearse(result, name, request, options, &error))
+        return;
+    snprintf(result->note, sizeof result->note, "By rules, since %s could not be rehearsed: %s%s",
+             program, error.text,
+             error.text[0] && error.text[strlen(error.text) - 1] == '.' ? "" : ".");
+    if (request->n_notes < ESTIMATE_NOTES_MAX)
+        request->notes[request->n_notes++] = result->note;
+}

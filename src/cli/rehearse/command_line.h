@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* From settings to the command line of a program of llama.cpp. */
+#ifndef CLI_REHEARSE_COMMAND_LINE_H
+#define CLI_REHEARSE_COMMAND_LINE_H
+
+#include <memtally/predict.h>
+
+#include "cli/profile/profile.h"
+
+/* What is to be started. All borrowed. */
+struct rehearse_line {
+    const char *program;    /* path */
+    const char *model_path; /* of a GGUF file */
+    const struct mt_predict_settings
+        *settings;     /* as they were asked for: what is open stays open */
+    const char *flags; /* as the engine's version spells them, of an estimate of these settings */
+    int port;          /* of a server */
+    int places_itself; /* the version decides what goes to the devices where that is left open */
+    int drafts;        /* the model has layers that draft */
+};
+
+/* Writes the command line of a program that plans memory and computes nothing. Errors: MT_ENOMEM,
+ * MT_ELIMIT, MT_EUNSUPPORTED (the program takes no command line). */
+int rehearse_command_line(const struct rehearse_line *line, struct profile_command *command,
+                          struct mt_error *error);
+
+/* Writes what a user would type after the program, without what only a rehearsal needs; "" where
+ * all is left to the engine. The caller frees it; NULL without memory. */
+char *rehearse_asked_flags(const struct rehearse_line *line);
+
+#endif

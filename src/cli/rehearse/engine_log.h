@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* What a program of llama.cpp writes while it starts: what it decided, and whether it is ready. */
+#ifndef CLI_REHEARSE_ENGINE_LOG_H
+#define CLI_REHEARSE_ENGINE_LOG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define REHEARSE_LINE_BYTES 512
+
+/* Numbers are MT_UNKNOWN until a line said them; of several the last counts, since a server plans
+ * before it loads. Start with rehearse_log_init(). */
+struct rehearse_log {
+    int fd; /* of the file, read by position; not owned */
+    uint64_t offset;
+    char line[REHEARSE_LINE_BYTES]; /* the one that is not complete yet */
+    size_t length;
+    int is_ready; /* the server listens */
+    uint64_t context_tokens;
+    uint64_t batch;
+    uint64_t ubatch;
+    uint64_t sequences;
+    uint64_t layers_on_devices; /* the output counts as one */
+    uint64_t layers;
+    int flash_attention; /* enum mt_switch: ON, OFF, or AUTO where it is not known */
+    int unified;         /* enum mt_switch */
+    char fit_failure[REHEARSE_LINE_BYTES]; /* why the engine's own fit gave up, or "" */
+};
+
+void rehearse_log_init(struct rehearse_log *log, int fd);
+
+/* Reads what is new. */
+void rehearse_log_read(struct rehearse_log *log);
+
+/* The last lines, at most `size` bytes with the zero, without the marks of time and level. */
+void rehearse_log_last_words(const struct rehearse_log *log, char *text, size_t size);
+
+#endif

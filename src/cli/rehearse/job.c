@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/* One rehearsal from its folder to its result. Knows the library's rehearsals and the drive of
+ * servers; what it comes to is told in verdict.c and unseen.c. */
+#include <errno.h>
+#include <fts.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/rehearse/pretend_path.h"
+#include "cli/rehearse/rehearse.h"
+
+#define TIMEOUT_NS ((uint64_t)600 * 1000 * 1000 * 1000)
+#define GRACE_NS   ((uint64_t)2 * 1000 * 1000 * 1000)
+
+static int make_folder(const struct rehearse_job *job, struct rehearse_result *result,
+                       struct mt_error *error)
+{
+    const char *base = getenv("TMPDIR");
+    int length = job->folder ? snprintf(result->folder, PATH_MAX, "%s", job->folder)
+                             : snprintf(result->folder, PATH_MAX, "%s/memtally-rehearse-XXXXXX",
+                                        base && *base ? base : "/tmp");
+    if (length >= PATH_MAX)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "the path of the rehearsal's folder is too "
+                       "long");
+    if (job->folder)
+        return 0;
+    if (!mkdtemp(result->folder))
+        return mt_fail_errno(error, errno, "%s (TMPDIR says where temporary files go)",
+                             result->folder);
+    result->is_temporary = 1;
+    return 0;
+}
+
+static void remove_folder(char *folder)
+{
+    char *roots[] = {folder, NULL};
+    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    for (FTSENT *entry; tree && (entry = fts_read(tree));) {
+        if (entry->fts_info == FTS_DP)
+            rmdir(entry->fts_path);
+        else if (entry->fts_info != FTS_D)
+            unlink(entry->fts_path);
+    }
+    if (tree)
+        fts_close(tree);
+}
+
+void rehearse_job_options(const struct rehearse_job *job, const char *folder,
+                          const char *pretend_path, struct mt_rehearse_options *options)
+{
+    *options = (struct mt_rehearse_options){
+        .directory = folder,
+        .pretend_path = pretend_path,
+        .kind = job->device_kind,
+        .generation = job->generation,
+        .engine_version = job->engine_version,
+        .devices = job->devices,
+        .n_devices = job->n_devices,
+        .host_bytes = job->host_bytes,
+        .argv = job->argv,
+        .environment = job->environment,
+        .stdout_fd = -1,
+        .stderr_fd = -1,
+    };
+}
+
+static int start(const struct rehearse_job *job, char *const *argv, struct rehearse_result *result,
+                 struct mt_error *error)
+{
+    char pretend[PATH_MAX];
+    struct mt_rehearse_options options;
+    if (!job->pretend_path) {
+        int found = rehearse_find_pretend(pretend, sizeof pretend, error);
+        if (found < 0)
+            return found;
+    }
+    rehearse_job_options(job, result->folder, job->pretend_path ? job->pretend_path : pretend,
+                         &options);
+    options.argv = argv;
+    return mt_rehearse_start(&options, &result->rehearsal, error);
+}
+
+static int drive(const struct rehearse_job *job, struct rehearse_result *result,
+                 struct mt_error *error)
+{
+    const struct rehearse_drive_settings settings = {
+        .argv = job->argv,
+        .environment = job->environment ? job->environment : environ,
+        .n_requests = job->n_requests,
+        .limit_ns = job->timeout_ns ? job->timeout_ns : TIMEOUT_NS,
+        .progress = job->progress,
+        .interrupted = job->interrupted,
+    };
+    int code = rehearse_drive(result->rehearsal, &settings, &result->report, error);
+    if (job->progress)
+        cli_progress_clear(job->progress);
+    if (code == 0 && result->report.end == REHEARSE_INTERRUPTED)
+        code = mt_fail(error, MT_ECANCELLED, MT_NO_OFFSET, "the rehearsal was interrupted");
+    return code;
+}
+
+static void note_refusals(struct rehearse_result *result)
+{
+    const struct mt_rehearse_event *event;
+    for (size_t i = 0; (event = mt_rehearse_event_at(result->rehearsal, i)) != NULL; i++) {
+        if (event->kind != MT_REHEARSE_REFUSED)
+            continue;
+        result->refusal = event;
+        result->n_refusals++;
+    }
+}
+
+static int conclude(const struct rehearse_job *job, struct rehearse_result *result,
+                    struct mt_error *error)
+{
+    int code = mt_rehearse_wait(result->rehearsal, 0, &result->status, error);
+    if (code < 0)
+        return code;
+    mt_rehearse_last_words(result->rehearsal, result->words, sizeof result->words);
+    snprintf(result->version, sizeof result->version, "%s",
+             result->status.engine_version ? result->status.engine_version : "");
+    mt_rehearse_stop(result->rehearsal, GRACE_NS);
+    note_refusals(result);
+    result->is_unseen = !result->status.is_attached;
+    result->outcome = rehearse_outcome_of(result->rehearsal, &result->report);
+    if (result->is_unseen)
+        rehearse_explain_unseen(job, result);
+    else
+        rehearse_explain_end(result);
+    return mt_rehearse_tally(result->rehearsal, SIZE_MAX, &result->tally, error);
+}
+
+int rehearse_run(const struct rehearse_job *job, struct rehearse_result *result,
+                 struct mt_error *error)
+{
+    *result = (struct rehearse_result){0};
+    int code = make_folder(job, result, error);
+    if (code < 0)
+        return code;
+    char **argv = rehearse_drive_argv(job->argv, result->folder);
+    if (!argv)
+        code = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    if (code == 0)
+        code = start(job, argv, result, error);
+    if (code == 0)
+        code = drive(job, result, error);
+    if (code == 0)
+        code = conclude(job, result, error);
+    rehearse_drive_argv_free(argv);
+    if (code < 0)
+        rehearse_result_finish(result);
+    return code;
+}
+
+void rehearse_result_finish(struct rehearse_result *result)
+{
+    mt_rehearse_destroy(result->rehearsal);
+    mt_tally_destroy(result->tally);
+    if (result->is_temporary)
+        remove_folder(result->folder);
+    *result = (struct rehearse_result){0};
+}

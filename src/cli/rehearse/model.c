@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/* From settings to a rehearsed estimate: rules spell the flags and know what no engine says, the
+ * engine says the rest. */
+#include "cli/rehearse/model.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <memtally/units.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/rehearse/command_line.h"
+#include "cli/rehearse/once.h"
+
+#define PATIENCE_NS  ((uint64_t)60 * 1000 * 1000 * 1000)
+#define FIRST_FIT    7407 /* the build that decides by itself what goes to the devices */
+#define NOTES_MAX    24
+#define REASON_BYTES 400
+/* So many times as large, devices have room for what they were refused. */
+#define LARGE_SCALE 256
+
+/* Everything of one rehearsal. */
+struct act {
+    const struct rehearse_stage *stage;
+    struct mt_predict_settings settings; /* as asked, of the engine's version */
+    struct mt_estimate *rules;
+    uint64_t *reserved_bytes; /* of each device */
+    char *flags;
+    struct profile_command command;
+    struct rehearse_outcome outcome;
+    struct rehearse_outcome whole; /* on large devices, where the others refused */
+    char folder[PATH_MAX];
+    char cannot[REASON_BYTES];
+    char spills[REASON_BYTES];
+    char note[PATH_MAX + 256];
+    const char *notes[NOTES_MAX];
+    size_t n_notes;
+};
+
+/* A port that is free now; 0 where there is none. */
+static int free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int port = 0;
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+        getsockname(fd, (struct sockaddr *)&address, &length) == 0)
+        port = ntohs(address.sin_port);
+    if (fd >= 0)
+        close(fd);
+    return port;
+}
+
+/* What the driver and other programs hold of each device before the engine asks how much is free.
+ */
+static int reserve(struct act *act, struct mt_error *error)
+{
+    const struct mt_predict_settings *s = &act->settings;
+    act->reserved_bytes = calloc(s->n_devices + 1, sizeof *act->reserved_bytes);
+    if (!act->reserved_bytes)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    for (size_t i = 0; i < s->n_devices; i++) {
+        const struct mt_tally_row *row =
+            mt_tally_row_of(&act->rules->tally.places[i + 1], MT_CATEGORY_CONTEXT);
+        act->reserved_bytes[i] =
+            (row ? row->allocated_bytes : 0) + (s->device_used ? s->device_used[i] : 0);
+        if (act->reserved_bytes[i] >= s->device_bytes[i])
+            return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                           "device %zu has no room beside the driver's context and what other "
+                           "programs hold",
+                           i);
+    }
+    return 0;
+}
+
+/* The build's number, 0 where the version is none. */
+static unsigned long build_of(const char *version)
+{
+    version += *version == 'b';
+    return strtoul(version, NULL, 10);
+}
+
+static int make_command(struct act *act, struct mt_error *error)
+{
+    const struct rehearse_line line = {
+        .program = act->stage->program_path,
+        .model_path = act->stage->model_path,
+        .settings = &act->settings,
+        .flags = act->rules->flags,
+        .port = free_port(),
+        .places_itself = build_of(act->rules->tally.engine_version) >= FIRST_FIT,
+        .drafts = mt_model_describe(act->stage->model)->n_draft_layers > 0,
+    };
+    act->flags = rehearse_asked_flags(&line);
+    return act->flags ? rehearse_command_line(&line, &act->command, error)
+                      : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+}
+
+static int run(struct act *act, uint64_t scale, struct rehearse_outcome *outcome,
+               struct mt_error *error)
+{
+    const struct rehearse_run run = {
+        .argv = act->command.words,
+        .directory = act->folder,
+        .pretend_path = act->stage->pretend_path,
+        .engine_version = act->stage->version,
+        .settings = &act->settings,
+        .reserved_bytes = act->reserved_bytes,
+        .scale = scale,
+        .is_server = act->settings.program == MT_PROGRAM_SERVER,
+        .patience_ns = PATIENCE_NS,
+        .interrupted = act->stage->interrupted,
+    };
+    int result = rehearse_once(&run, outcome, error);
+    rehearse_folder_remove(act->folder);
+    if (result < 0)
+        return result;
+    return rehearse_went_well(&run, outcome);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Why there is no answer, in the engine's own words. */
+static int fail(const struct act *act, const struct rehearse_outcome *outcome,
+                struct mt_error *error)
+{
+    const struct rehearse_stage *stage = act->stage;
+    const char *name = base_name(stage->program_path);
+    if (outcome->status.is_version_refused)
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "%s: version %u of ggml's backends is not known; devices are pretended to "
+                       "versions 2 and 3",
+                       stage->program_path, outcome->status.api_version);
+    if (act->settings.n_devices && !outcome->status.is_attached && !outcome->status.signal)
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "%s did not take the pretended devices; a build with shared libraries of "
+                       "ggml does. Its last words:\n%s",
+                       stage->program_path, outcome->last_words);
+    if (outcome->hung)
+        return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
+                       "%s shows no sign of progress and was ended; its last words:\n%s", name,
+                       outcome->last_words);
+    if (outcome->status.signal)
+        return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
+                       "%s was killed by signal %d (%s), which is its own failure; its last "
+                       "words:\n%s",
+                       name, outcome->status.signal, strsignal(outcome->status.signal),
+                       outcome->last_words);
+    return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
+                   "%s ended with status %d before it was ready; its last words:\n%s", name,
+                   outcome->status.exit_code, outcome->last_words);
+}
+
+static void add_note(struct act *act, const char *note)
+{
+    if (act->n_notes < NOTES_MAX)
+        act->notes[act->n_notes++] = note;
+}
+
+/* Where it was refused memory, what it takes is found out on larger devices. */
+static int look_at_whole(struct act *act, struct mt_error *error)
+{
+    const struct rehearse_outcome *outcome = &act->outcome;
+    char bytes[MT_SIZE_TEXT];
+    char left[MT_SIZE_TEXT];
+    mt_format_size(outcome->refused_bytes, bytes);
+    mt_format_size(outcome->refused_free_bytes, left);
+    snprintf(act->cannot, sizeof act->cannot, "%s has %s left where %.60s asks for %s (%s)",
+             outcome->refused_place, left, base_name(act->stage->program_path), bytes,
+             outcome->refused_what);
+    int went_well = run(act, LARGE_SCALE, &act->whole, error);
+    if (went_well < 0)
+        return went_well;
+    add_note(act, went_well ? "The engine was refused memory: the table is of a rehearsal on "
+                              "devices of the same shares that are large enough."
+                            : "The engine was refused memory: the table is what it held when it "
+                              "gave up.");
+    return went_well;
+}
+
+/* What lies on the host of the weights, as rules or the engine say. */
+static uint64_t host_weights(const struct mt_tally *tally)
+{
+    for (size_t i = 0; i < tally->n_places; i++)
+        if (!strcmp(tally->places[i].place, "host")) {
+            const struct mt_tally_row *row =
+                mt_tally_row_of(&tally->places[i], MT_CATEGORY_WEIGHTS);
+            return row ? row->allocated_bytes : 0;
+        }
+    return 0;
+}
+
+/* What was left open and did not all go to the devices spills. With all on them the host keeps the
+ * input's embedding alone. */
+static int note_spill(struct act *act, const struct mt_tally *tally, struct mt_error *error)
+{
+    struct mt_predict_settings all = act->settings;
+    struct mt_estimate *rules;
+    char more[MT_SIZE_TEXT];
+    if (!all.n_devices || all.has_gpu_layers || all.cpu_moe_layers || all.n_overrides)
+        return 0;
+    all.has_gpu_layers = 1;
+    all.gpu_layers = MT_ALL;
+    int result = mt_estimate_create(act->stage->model, &all, &rules, error);
+    if (result < 0)
+        return result;
+    uint64_t least = host_weights(&rules->tally);
+    uint64_t found = host_weights(tally);
+    if (found > least + least / 50 + (UINT64_C(16) << 20))
+        snprintf(act->spills, sizeof act->spills,
+                 "%s of weights that would go to devices lie on the host; with all on devices, %s",
+                 mt_format_size(found - least, more), rules->reason ? rules->reason : "?");
+    mt_estimate_destroy(rules);
+    return 0;
+}
+
+static void write_notes(struct act *act, const struct mt_tally *tally)
+{
+    const struct rehearse_stage *stage = act->stage;
+    snprintf(act->note, sizeof act->note,
+             "Rehearsed: figures marked exact are what %s itself allocates on devices that are not "
+             "there; the driver's context and the program's heap are by rules.",
+             stage->program_path);
+    add_note(act, act->note);
+    if (act->settings.n_devices && !act->settings.has_gpu_layers && !act->settings.n_overrides)
+        add_note(act, "What goes to the devices was left to the engine, which answered as it does "
+                      "on such devices.");
+    if (act->outcome.was_refused && !*act->cannot)
+        add_note(act, "An allocation was refused on the way, and the engine found another.");
+    for (size_t i = 0; i < tally->n_notes; i++)
+        add_note(act, tally->notes[i]);
+}
+
+static uint64_t known(uint64_t number, uint64_t otherwise)
+{
+    return number == MT_UNKNOWN ? otherwise : number;
+}
+
+/* What the engine decided stands in the settings of the answer. */
+static void take_decisions(const struct rehearse_log *log, struct mt_predict_settings *settings)
+{
+    settings->context_tokens = known(log->context_tokens, settings->context_tokens);
+    settings->batch = known(log->batch, settings->batch);
+    settings->ubatch = known(log->ubatch, settings->ubatch);
+    settings->sequences = known(log->sequences, settings->sequences);
+    if (log->flash_attention != MT_SWITCH_AUTO)
+        settings->flash_attention = (enum mt_switch)log->flash_attention;
+    if (log->unified != MT_SWITCH_AUTO)
+        settings->unified_kv = (enum mt_switch)log->unified;
+    if (!settings->n_devices || log->layers_on_devices == MT_UNKNOWN)
+        return;
+    settings->has_gpu_layers = 1;
+    settings->gpu_layers = log->layers_on_devices >= log->layers ? MT_ALL : log->layers_on_devices;
+}
+
+static int answer(struct act *act, struct mt_estimate **estimate, struct mt_error *error)
+{
+    const struct rehearse_outcome *outcome = act->whole.tally ? &act->whole : &act->outcome;
+    struct mt_predict_settings settings = act->settings;
+    int result = note_spill(act, outcome->tally, error);
+    if (result < 0)
+        return result;
+    write_notes(act, outcome->tally);
+    take_decisions(&outcome->log, &settings);
+    const struct mt_estimate_said said = {
+        .tally = outcome->tally,
+        .version = *act->stage->version ? act->stage->version : NULL,
+        .flags = *act->spills ? act->flags : NULL,
+        .cannot = *act->cannot ? act->cannot : NULL,
+        .spills = *act->spills ? act->spills : NULL,
+        .notes = act->notes,
+        .n_notes = act->n_notes,
+    };
+    return mt_estimate_from_said(act->stage->model, &settings, &said, estimate, error);
+}
+
+static int perform(struct act *act, struct mt_estimate **estimate, struct mt_error *error)
+{
+    int result = mt_estimate_create(act->stage->model, &act->settings, &act->rules, error);
+    if (result == 0)
+        result = reserve(act, error);
+    if (result == 0)
+        result = make_command(act, error);
+    if (result < 0)
+        return result;
+    int went_well = run(act, 1, &act->outcome, error);
+    if (went_well < 0)
+        return went_well;
+    if ((went_well == 0 && !act->outcome.was_refused) ||
+        (act->settings.n_devices && !act->outcome.status.is_attached))
+        return fail(act, &act->outcome, error);
+    if (went_well == 0)
+        went_well = look_at_whole(act, error);
+    return went_well < 0 ? went_well : answer(act, estimate, error);
+}
+
+int rehearse_model(const struct rehearse_stage *stage, const struct mt_predict_settings *settings,
+                   size_t folder_number, struct mt_estimate **estimate, struct mt_error *error)
+{
+    struct act act = {.stage = stage, .settings = *settings};
+    act.settings.engine = stage->engine_name;
+    act.settings.program = stage->program;
+    act.settings.weight_type = NULL;
+    int result = rehearse_stage_folder(stage, folder_number, act.folder, error);
+    if (result == 0)
+        result = perform(&act, estimate, error);
+    rehearse_outcome_finish(&act.outcome);
+    rehearse_outcome_finish(&act.whole);
+    profile_command_finish(&act.command);
+    mt_estimate_destroy(act.rules);
+    free(act.reserved_bytes);
+    free(act.flags);
+    return result;
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/* One run of a program on pretended devices. Knows when it is over, not what was asked of it. */
+#include "cli/rehearse/once.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+#define LOOK_NS  ((uint64_t)3 * 1000 * 1000)
+#define GRACE_NS ((uint64_t)100 * 1000 * 1000)
+
+/* Fills in the devices; `scale` makes them larger with the same shares. */
+static void fill_devices(const struct rehearse_run *run, struct mt_rehearse_device *devices)
+{
+    const struct mt_predict_settings *s = run->settings;
+    for (size_t i = 0; i < s->n_devices; i++) {
+        uint64_t reserved = run->reserved_bytes[i] < s->device_bytes[i] ? run->reserved_bytes[i]
+                                                                        : s->device_bytes[i];
+        devices[i] = (struct mt_rehearse_device){.bytes = s->device_bytes[i] * run->scale,
+                                                 .reserved_bytes = reserved * run->scale};
+    }
+}
+
+static int start(const struct rehearse_run *run, int log_fd, struct mt_rehearsal **rehearsal,
+                 struct mt_error *error)
+{
+    const struct mt_predict_settings *s = run->settings;
+    struct mt_rehearse_device *devices = calloc(s->n_devices + 1, sizeof *devices);
+    if (!devices)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    fill_devices(run, devices);
+    const struct mt_rehearse_options options = {
+        .directory = run->directory,
+        .pretend_path = run->pretend_path,
+        .kind = s->device_kind,
+        .engine_version = run->engine_version,
+        .devices = devices,
+        .n_devices = s->n_devices,
+        .argv = run->argv,
+        .stdout_fd = log_fd,
+        .stderr_fd = log_fd,
+    };
+    int result = mt_rehearse_start(&options, rehearsal, error);
+    free(devices);
+    return result;
+}
+
+/* The first allocation that did not fit is the one that matters: later ones are attempts to do with
+ * less. */
+static void note_refusal(struct mt_rehearsal *rehearsal, struct rehearse_outcome *outcome)
+{
+    const struct mt_rehearse_event *event;
+    for (size_t i = 0; (event = mt_rehearse_event_at(rehearsal, i)); i++) {
+        if (event->kind != MT_REHEARSE_REFUSED)
+            continue;
+        outcome->was_refused = 1;
+        snprintf(outcome->refused_place, sizeof outcome->refused_place, "%s", event->place);
+        outcome->refused_category = event->category;
+        outcome->refused_bytes = event->bytes;
+        outcome->refused_free_bytes = event->free_bytes;
+        snprintf(outcome->refused_what, sizeof outcome->refused_what, "%s",
+                 event->detail && *event->detail ? event->detail : event->name);
+        return;
+    }
+}
+
+/* Waits until the server is ready, the program has ended, or there is no sign of it any more. */
+static int watch(const struct rehearse_run *run, struct mt_rehearsal *rehearsal,
+                 struct rehearse_outcome *outcome, struct mt_error *error)
+{
+    uint64_t seen = 0;
+    uint64_t seen_ns = 0;
+    for (;;) {
+        int result = mt_rehearse_wait(rehearsal, LOOK_NS, &outcome->status, error);
+        rehearse_log_read(&outcome->log);
+        if (result < 0 || !outcome->status.running || (run->is_server && outcome->log.is_ready))
+            return result;
+        if (run->interrupted && *run->interrupted)
+            return mt_fail(error, MT_ECHILD, MT_NO_OFFSET, "interrupted");
+        uint64_t signs = outcome->log.offset + outcome->status.n_events;
+        if (signs != seen)
+            seen_ns = outcome->status.elapsed_ns;
+        seen = signs;
+        if (outcome->status.elapsed_ns - seen_ns > run->patience_ns) {
+            outcome->hung = 1;
+            return 0;
+        }
+    }
+}
+
+static int observe(const struct rehearse_run *run, struct mt_rehearsal *rehearsal,
+                   struct rehearse_outcome *outcome, struct mt_error *error)
+{
+    int result = watch(run, rehearsal, outcome, error);
+    if (result < 0)
+        return result;
+    note_refusal(rehearsal, outcome);
+    rehearse_log_last_words(&outcome->log, outcome->last_words, sizeof outcome->last_words);
+    if (outcome->status.engine_version)
+        snprintf(outcome->version, sizeof outcome->version, "%s", outcome->status.engine_version);
+    outcome->status.engine_version = NULL;
+    /* A program that has ended has given everything back: what it held at most counts. */
+    size_t at = outcome->status.running && outcome->status.n_events ? outcome->status.n_events - 1
+                                                                    : SIZE_MAX;
+    return mt_rehearse_tally(rehearsal, at, &outcome->tally, error);
+}
+
+int rehearse_once(const struct rehearse_run *run, struct rehearse_outcome *outcome,
+                  struct mt_error *error)
+{
+    char path[PATH_MAX];
+    struct mt_rehearsal *rehearsal = NULL;
+    if (snprintf(path, sizeof path, "%s/engine.log", run->directory) >= (int)sizeof path)
+        return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "%s: the path is too long", run->directory);
+    if (mkdir(run->directory, 0700) < 0 && errno != EEXIST)
+        return mt_fail_errno(error, errno, "%s", run->directory);
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return mt_fail_errno(error, errno, "%s", path);
+    rehearse_log_init(&outcome->log, fd);
+    int result = start(run, fd, &rehearsal, error);
+    if (result == 0) {
+        result = observe(run, rehearsal, outcome, error);
+        mt_rehearse_stop(rehearsal, GRACE_NS);
+        mt_rehearse_destroy(rehearsal);
+    }
+    close(fd);
+    return result;
+}
+
+int rehearse_went_well(const struct rehearse_run *run, const struct rehearse_outcome *outcome)
+{
+    if (!outcome->tally || outcome->hung)
+        return 0;
+    return run->is_server ? outcome->log.is_ready
+                          : !outcome->status.running && outcome->status.exit_code == 0;
+}
+
+void rehearse_outcome_finish(struct rehearse_outcome *outcome)
+{
+    mt_tally_destroy(outcome->tally);
+    outcome->tally = NULL;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* One run of a program on pretended devices, until it is ready or has ended. */
+#ifndef CLI_REHEARSE_ONCE_H
+#define CLI_REHEARSE_ONCE_H
+
+#include <memtally/predict.h>
+#include <memtally/rehearse.h>
+#include <signal.h>
+
+#include "cli/rehearse/engine_log.h"
+
+#define REHEARSE_WORDS_BYTES 1024
+
+/* What is to be run. All borrowed. */
+struct rehearse_run {
+    char *const *argv;
+    const char *directory;    /* for the account and the log */
+    const char *pretend_path; /* the object that pretends devices */
+    const char *engine_version;
+    const struct mt_predict_settings *settings; /* devices and the host */
+    const uint64_t *reserved_bytes; /* of each device, taken before the program starts */
+    uint64_t scale;       /* devices and host are as many times as large; 1 for as they are */
+    int is_server;        /* it does not end by itself */
+    uint64_t patience_ns; /* without any sign of it, before it is taken to hang */
+    const volatile sig_atomic_t *interrupted; /* nonzero: give up; may be NULL */
+};
+
+/* How it went. Start with {0}; rehearse_outcome_finish() frees the tally. */
+struct rehearse_outcome {
+    struct mt_tally *tally; /* when it was ready, or of its end */
+    struct rehearse_log log;
+    struct mt_rehearse_status status;
+    char version[64]; /* of the engine, as its libraries say it, or "" */
+    int was_refused;
+    char refused_place[32];
+    enum mt_category refused_category;
+    uint64_t refused_bytes;
+    uint64_t refused_free_bytes;
+    char refused_what[96];
+    char last_words[REHEARSE_WORDS_BYTES];
+    int hung;
+};
+
+/* Runs a program. Returns 0 also where it was refused memory or failed by itself: the outcome says
+ * so. Errors: those of mt_rehearse_start(), MT_ECHILD (interrupted). */
+int rehearse_once(const struct rehearse_run *run, struct rehearse_outcome *outcome,
+                  struct mt_error *error);
+void rehearse_outcome_finish(struct rehearse_outcome *outcome);
+
+/* Whether the program came as far as it should: a server was ready, another ended well. */
+int rehearse_went_well(const struct rehearse_run *run, const struct rehearse_outcome *outcome);
+
+#endif

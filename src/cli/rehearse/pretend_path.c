@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* Looking for the object that pretends devices. */
+#include "cli/rehearse/pretend_path.h"
+
+#include "cli/recorder_path.h"
+
+int rehearse_find_pretend(char *path, size_t size, struct mt_error *error)
+{
+    static const struct cli_object pretend = {"the object that pretends devices,",
+                                              "libmemtally-pretend-ggml.so", "MEMTALLY_PRETEND",
+                                              "/rehearse/ggml"};
+    return cli_find_object(&pretend, path, size, error);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/* The parts of 'memtally rehearse': one program on pretended devices, and what came of it.
+ *
+ * A job may be run many times in one process, and several at a time in threads of their own; each
+ * has a folder of its own. */
+#ifndef CLI_REHEARSE_REHEARSE_H
+#define CLI_REHEARSE_REHEARSE_H
+
+#include <limits.h>
+#include <memtally/predict.h>
+#include <memtally/rehearse.h>
+#include <signal.h>
+
+#include "cli/document.h"
+#include "cli/rehearse/drive.h"
+#include "cli/rehearse/suggest.h"
+
+#define REHEARSE_WORDS_BYTES 4096
+#define REHEARSE_WHY_BYTES   480
+#define REHEARSE_DEVICES_MAX 15 /* ggml's scheduler takes 16 backends, the CPU among them */
+
+/* What is to be rehearsed. All borrowed. Start with {0}. */
+struct rehearse_job {
+    char *const *argv;        /* as the user would start it */
+    char *const *environment; /* NULL: ours */
+    const struct mt_rehearse_device *devices;
+    size_t n_devices;
+    uint64_t host_bytes;        /* 0: no limit */
+    const char *device_kind;    /* NULL: cuda */
+    const char *generation;     /* NULL: the newest */
+    const char *engine_version; /* that rules are chosen by; NULL: the newest */
+    const char *pretend_path;   /* NULL: it is looked for */
+    const char *folder;         /* kept; NULL: a temporary one */
+    uint64_t n_requests;        /* to a server, at most; 0: none */
+    uint64_t timeout_ns;        /* until it is ready or ends; 0: ten minutes */
+    struct cli_progress *progress;
+    const volatile sig_atomic_t *interrupted;
+};
+
+/* What came of it. The rehearsal is stopped; its events may be looked at until the result is
+ * finished. */
+struct rehearse_result {
+    int is_unseen; /* no process of it took the devices; nothing below but `why` and `words` counts
+                    */
+    enum rehearse_outcome outcome;
+    struct mt_rehearsal *rehearsal;
+    struct rehearse_drive_report report;
+    struct mt_rehearse_status status; /* at the end of it, before it was stopped */
+    struct mt_tally *tally;           /* the peak of each place, as the engine says it */
+    size_t n_refusals;
+    const struct mt_rehearse_event *refusal; /* the last one, or NULL */
+    char why[REHEARSE_WHY_BYTES];            /* one sentence, "" where it ran */
+    char words[REHEARSE_WORDS_BYTES];        /* the last of the program's */
+    char version[64];                        /* of the engine, or "" */
+    char folder[PATH_MAX];
+    int is_temporary;
+};
+
+/* Runs a job until it has ended, or was ready and answered. Returns 0 also where it ran out of
+ * memory or failed: the result says so. On success the caller finishes *result. Errors: those of
+ * mt_rehearse_start() and of finding the pretended devices, MT_ECANCELLED (interrupted). */
+int rehearse_run(const struct rehearse_job *job, struct rehearse_result *result,
+                 struct mt_error *error);
+void rehearse_result_finish(struct rehearse_result *result);
+
+/* The library's options for a job; borrows from it. The folder is `folder`. */
+void rehearse_job_options(const struct rehearse_job *job, const char *folder,
+                          const char *pretend_path, struct mt_rehearse_options *options);
+
+/* Says in result->why why no process took the devices, and what would work (unseen.c). */
+void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_result *result);
+
+/* One sentence in result->why on an allocation that was refused, or on how the program failed
+ * (verdict.c). */
+void rehearse_explain_end(struct rehearse_result *result);
+
+/* The tally with what the engine does not say, and the verdict of the whole. `model` may be NULL;
+ * `settings` has the devices and the host. The caller frees *estimate. */
+int rehearse_estimate(const struct rehearse_result *result, const struct mt_model *model,
+                      const struct mt_predict_settings *settings, struct mt_estimate **estimate,
+                      struct mt_error *error);
+
+/* What the program took after it was ready, in order, into an array that the caller frees; 0 and
+ * NULL where there is nothing (events.c). Texts are borrowed from the rehearsal. */
+size_t rehearse_late(const struct rehearse_result *result, struct cli_document_late **late);
+
+/* The command on a program's command line: `job` is run, written to `path` and judged. Returns the
+ * exit code (command.c). */
+struct rehearse_output {
+    enum cli_format format;
+    const char *path; /* NULL: standard output */
+    int explain;
+    int with_changes; /* look for flags that fit where it does not */
+};
+int rehearse_command(struct rehearse_job *job, const struct mt_predict_settings *settings,
+                     const struct rehearse_output *output);
+
+#endif

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/* Setting the stage of rehearsals. Starts nothing but the engine's --version. */
+#include "cli/rehearse/stage.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/estimate/estimate.h"
+#include "cli/profile/engine_version.h"
+#include "cli/profile/find.h"
+#include "cli/rehearse/pretend_path.h"
+
+static const char *const program_names[] = {[MT_PROGRAM_SERVER] = "llama-server",
+                                            [MT_PROGRAM_BENCH] = "llama-bench",
+                                            [MT_PROGRAM_FIT_PARAMS] = "llama-fit-params"};
+
+/* The program called `name` in the folder of the program at `other`. */
+static int is_beside(const char *other, const char *name, char path[PATH_MAX])
+{
+    const char *slash = strrchr(other, '/');
+    int length = slash ? (int)(slash - other) : 0;
+    return snprintf(path, PATH_MAX, "%.*s/%s", length, other, name) < PATH_MAX &&
+           access(path, X_OK) == 0;
+}
+
+/* llama-fit-params is no engine that can be profiled, so it is looked for beside one. */
+static int find_beside(const char *given, const struct profile_places *places, const char *name,
+                       char path[PATH_MAX], struct mt_error *error)
+{
+    static const char *const others[] = {"llama-server", "llama-bench"};
+    struct profile_engine engine;
+    int result = 0;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        result = profile_find_engine(others[i], given, places, &engine, i ? NULL : error);
+        if (result == 0 && is_beside(engine.program, name, path))
+            return 0;
+    }
+    return result < 0 ? result
+                      : mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET, "there is no %s beside %s",
+                                name, engine.program);
+}
+
+/* A given program stands for the folder that it lies in, unless it is the very one. */
+static int take_given(const char *given, const char *name, char path[PATH_MAX])
+{
+    struct stat status;
+    char real[PATH_MAX];
+    if (stat(given, &status) != 0 || !S_ISREG(status.st_mode) || !realpath(given, real))
+        return 0;
+    const char *slash = strrchr(real, '/');
+    if (!strncmp(slash + 1, name, strlen(name)) && access(real, X_OK) == 0) {
+        memcpy(path, real, PATH_MAX);
+        return 1;
+    }
+    return is_beside(real, name, path);
+}
+
+int rehearse_find_program(enum mt_program program, const char *given, char path[PATH_MAX],
+                          struct mt_error *error)
+{
+    char engines[PATH_MAX];
+    struct profile_engine engine;
+    const char *name = program == MT_PROGRAM_NODE ? NULL : program_names[program];
+    if (!name)
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "node-llama-cpp has no program of its own; rehearse one of yours that uses "
+                       "it: memtally rehearse --device 24GiB -- node program.mjs");
+    profile_engines_folder(engines, sizeof engines);
+    const struct profile_places places = {.engines = engines, .path = getenv("PATH")};
+    if (given && take_given(given, name, path))
+        return 0;
+    if (program == MT_PROGRAM_FIT_PARAMS)
+        return find_beside(given, &places, name, path, error);
+    int result = profile_find_engine(name, given, &places, &engine, error);
+    if (result == 0 && !realpath(engine.program, path))
+        memcpy(path, engine.program, PATH_MAX);
+    return result;
+}
+
+/* Whether rules know "llama.cpp@VERSION". */
+static int is_known(const struct rehearse_stage *stage, const char *name)
+{
+    const struct mt_predict_settings settings = {.engine = name, .mla_mode = MT_UNKNOWN};
+    struct mt_estimate *estimate;
+    if (mt_estimate_create(stage->model, &settings, &estimate, NULL) < 0)
+        return 0;
+    mt_estimate_destroy(estimate);
+    return 1;
+}
+
+/* "11434" of "b11434", "11434 (abc)"; what stands before it of other texts is kept. */
+static size_t version_length(const char *version)
+{
+    return strcspn(version, " (");
+}
+
+static int same_version(const char *asked, const char *version)
+{
+    asked += *asked == 'b' || *asked == 'v';
+    version += *version == 'b' || *version == 'v';
+    size_t length = version_length(version);
+    size_t bare = strcspn(version, "-(");
+    return (strlen(asked) == length && !strncmp(asked, version, length)) ||
+           (strlen(asked) == bare && !strncmp(asked, version, bare));
+}
+
+/* Asks the engine for its version; one that was asked for must be it. */
+static int take_version(struct rehearse_stage *stage, const char *asked, struct mt_error *error)
+{
+    const char *at = asked ? strchr(asked, '@') : NULL;
+    profile_ask_version(stage->program_path, stage->version, sizeof stage->version);
+    size_t length = version_length(stage->version);
+    snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp%s%.*s", length ? "@" : "",
+             (int)length, stage->version);
+    if (!is_known(stage, stage->engine_name))
+        snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp");
+    if (!at || same_version(at + 1, stage->version))
+        return 0;
+    return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                   "%s is of version %s, not %s; name another with --engine-path",
+                   stage->program_path, *stage->version ? stage->version : "unknown", at + 1);
+}
+
+static int make_folder(struct rehearse_stage *stage, struct mt_error *error)
+{
+    const char *temporary = getenv("TMPDIR");
+    int length = snprintf(stage->directory, sizeof stage->directory, "%s/memtally-rehearse-XXXXXX",
+                          temporary && *temporary ? temporary : "/tmp");
+    if (length >= (int)sizeof stage->directory - 32) {
+        stage->directory[0] = '\0';
+        return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "TMPDIR is too long");
+    }
+    if (mkdtemp(stage->directory))
+        return 0;
+    int why = errno;
+    int result = mt_fail_errno(error, why, "%s", stage->directory);
+    stage->directory[0] = '\0';
+    return result;
+}
+
+static int is_plain_gguf(const struct rehearse_stage_options *options)
+{
+    const struct mt_model_description *d = mt_model_describe(options->model);
+    static const char ending[] = ".gguf";
+    size_t length = strlen(d->path);
+    return d->format == MT_MODEL_GGUF && !options->is_remote && d->n_files <= 1 &&
+           length > sizeof ending && !strcmp(d->path + length - (sizeof ending - 1), ending);
+}
+
+static int make_model(struct rehearse_stage *stage, const struct rehearse_stage_options *options,
+                      struct mt_error *error)
+{
+    const struct mt_model_description *d = mt_model_describe(options->model);
+    struct mt_sparse_options sparse = {.drop_vocabulary = options->drop_vocabulary};
+    if (is_plain_gguf(options) && !options->drop_vocabulary)
+        return realpath(d->path, stage->model_path) ? 0
+                                                    : mt_fail_errno(error, errno, "%s", d->path);
+    sparse.type = d->dtype && !strcmp(d->dtype, "bf16") ? MT_FILE_BF16 : MT_FILE_F16;
+    if (options->file_type && mt_file_type_by_name(options->file_type, &sparse.type) < 0)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "llama.cpp stores no weights as '%.40s'; try f16, q8_0 or q4_k_m",
+                       options->file_type);
+    if (snprintf(stage->model_path, sizeof stage->model_path, "%s/model.gguf", stage->directory) >=
+        (int)sizeof stage->model_path)
+        return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "%s: the path is too long",
+                       stage->directory);
+    return estimate_write_sparse(options->model, options->is_remote, stage->model_path, &sparse,
+                                 error);
+}
+
+int rehearse_stage_init(struct rehearse_stage *stage, const struct rehearse_stage_options *options,
+                        struct mt_error *error)
+{
+    *stage = (struct rehearse_stage){
+        .program = options->program, .model = options->model, .interrupted = options->interrupted};
+    int result =
+        rehearse_find_program(options->program, options->engine_path, stage->program_path, error);
+    if (result == 0)
+        result = rehearse_find_pretend(stage->pretend_path, sizeof stage->pretend_path, error);
+    if (result == 0)
+        result = take_version(stage, options->engine_name, error);
+    if (result == 0)
+        result = make_folder(stage, error);
+    if (result == 0)
+        result = make_model(stage, options, error);
+    if (result < 0)
+        rehearse_stage_finish(stage);
+    return result;
+}
+
+int rehearse_stage_folder(const struct rehearse_stage *stage, size_t number, char path[PATH_MAX],
+                          struct mt_error *error)
+{
+    if (snprintf(path, PATH_MAX, "%s/%zu", stage->directory, number) >= PATH_MAX)
+        return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "%s: the path is too long",
+                       stage->directory);
+    return 0;
+}
+
+/* Removes a folder with its files, and the folders in it where `depth` allows. */
+static void remove_folder(const char *path, int depth)
+{
+    DIR *entries = opendir(path);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        char inside[PATH_MAX];
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
+            snprintf(inside, sizeof inside, "%s/%s", path, entry->d_name) >= (int)sizeof inside)
+            continue;
+        if (unlink(inside) < 0 && depth)
+            remove_folder(inside, depth - 1);
+    }
+    if (entries)
+        closedir(entries);
+    rmdir(path);
+}
+
+void rehearse_folder_remove(const char *path)
+{
+    remove_folder(path, 0);
+}
+
+void rehearse_stage_finish(struct rehearse_stage *stage)
+{
+    if (stage->directory[0])
+        remove_folder(stage->directory, 1);
+    stage->directory[0] = '\0';
+}

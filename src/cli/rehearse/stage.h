@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* What rehearsals of one model have in common: the engine, a folder of their own, the file. */
+#ifndef CLI_REHEARSE_STAGE_H
+#define CLI_REHEARSE_STAGE_H
+
+#include <limits.h>
+#include <memtally/model_file.h>
+#include <memtally/predict.h>
+#include <signal.h>
+
+struct rehearse_stage {
+    enum mt_program program;
+    char program_path[PATH_MAX];
+    char version[64];     /* of the engine, as its program says it, or "" */
+    char engine_name[96]; /* "llama.cpp@11434", or "llama.cpp" where rules know no such version */
+    char directory[PATH_MAX];
+    char pretend_path[PATH_MAX];
+    char model_path[PATH_MAX];
+    const struct mt_model *model;             /* borrowed */
+    const volatile sig_atomic_t *interrupted; /* nonzero: give up; NULL: never */
+};
+
+/* How the stage is set. All borrowed. */
+struct rehearse_stage_options {
+    enum mt_program program;
+    const char *engine_name; /* as it was asked for: "llama.cpp", "llama.cpp@11434" */
+    const char *engine_path; /* NULL: it is looked for */
+    const struct mt_model *model;
+    const char *model_name; /* as it was asked for */
+    int is_remote;
+    const char *file_type; /* of a model that is no GGUF file; NULL: its own */
+    int drop_vocabulary;   /* the engine starts faster, and understands no text */
+    const volatile sig_atomic_t *interrupted;
+};
+
+/* Finds the engine, makes a folder, and a file of the model that the engine can read: the model
+ * itself where that is a local GGUF file, else a header with a hole. On success the caller owns
+ * *stage; rehearse_stage_finish() removes what was made.
+ * Errors: MT_EUNSUPPORTED (no such engine here, or it is of another version; a model that cannot be
+ * made into a GGUF file), MT_EARG, MT_ENOTFOUND, MT_EIO, MT_ENOMEM. */
+int rehearse_stage_init(struct rehearse_stage *stage, const struct rehearse_stage_options *options,
+                        struct mt_error *error);
+void rehearse_stage_finish(struct rehearse_stage *stage);
+
+/* Finds a program of llama.cpp: at `given` (a folder, or a program), else in the cache of engines
+ * and in PATH. Errors: those of profile_find_engine(). */
+int rehearse_find_program(enum mt_program program, const char *given, char path[PATH_MAX],
+                          struct mt_error *error);
+
+/* Names a folder for one of several rehearsals at a time, which is not made. Errors: MT_ELIMIT. */
+int rehearse_stage_folder(const struct rehearse_stage *stage, size_t number, char path[PATH_MAX],
+                          struct mt_error *error);
+
+/* Removes such a folder with its files. */
+void rehearse_folder_remove(const char *path);
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* Why no process of a program took the pretended devices, and what would work. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/rehearse/rehearse.h"
+
+#define SAY(result, ...) snprintf((result)->why, sizeof(result)->why, __VA_ARGS__)
+
+/* Looks a program up as the library did when it started it. */
+static int find_program(const char *name, char path[PATH_MAX])
+{
+    const char *at = getenv("PATH");
+    if (strchr(name, '/'))
+        return snprintf(path, PATH_MAX, "%s", name) < PATH_MAX;
+    while (at && *at) {
+        size_t length = strcspn(at, ":");
+        if (length < PATH_MAX &&
+            snprintf(path, PATH_MAX, "%.*s/%s", (int)length, at, name) < PATH_MAX &&
+            access(path, X_OK) == 0)
+            return 1;
+        at += length + (at[length] == ':');
+    }
+    return 0;
+}
+
+/* Whether a program's file has ggml in it: its own names stand in messages, whatever was stripped.
+ */
+static int has_ggml(const char *path)
+{
+    static const char word[] = "ggml_backend";
+    struct stat status;
+    int found = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
+        void *bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (bytes != MAP_FAILED) {
+            found = memmem(bytes, (size_t)status.st_size, word, sizeof word - 1) != NULL;
+            munmap(bytes, (size_t)status.st_size);
+        }
+    }
+    close(fd);
+    return found;
+}
+
+/* How the program ended, for the end of a sentence. */
+static const char *end_of(const struct rehearse_result *result, char text[64])
+{
+    if (result->status.running)
+        snprintf(text, 64, "did not end");
+    else if (result->status.signal)
+        snprintf(text, 64, "was killed by signal %d", result->status.signal);
+    else
+        snprintf(text, 64, "ended with status %d", result->status.exit_code);
+    return text;
+}
+
+void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_result *result)
+{
+    char path[PATH_MAX];
+    char end[64];
+    const char *name = job->argv[0];
+    const struct mt_rehearse_status *status = &result->status;
+    int failed = !status->running && status->exit_code != 0;
+    if (status->is_version_refused)
+        SAY(result,
+            "the ggml of %.80s has version %u of the interface of devices, and only 2 and 3 are "
+            "known; rehearse with a build of llama.cpp from 9840 to 11434, or a newer memtally",
+            name, status->api_version);
+    else if (!status->n_preloaded)
+        SAY(result,
+            "the pretended devices could not be loaded into %.80s: its interpreter or what it "
+            "starts is linked statically, has rights of its own or is of another architecture",
+            name);
+    else if (failed && status->api_version)
+        SAY(result, "%.80s has ggml in it and %s before it took a device; see its last words", name,
+            end_of(result, end));
+    else if (status->api_version)
+        SAY(result,
+            "%.80s has ggml in it and took no device: it was built without loading of backends "
+            "(ggml_backend_load) or hides it; rehearse a build with shared libraries "
+            "(-DBUILD_SHARED_LIBS=ON)",
+            name);
+    else if (find_program(name, path) && has_ggml(path))
+        SAY(result,
+            "%.80s has ggml linked into it, out of reach of devices from outside; rehearse a "
+            "build with shared libraries (-DBUILD_SHARED_LIBS=ON)",
+            name);
+    else if (failed)
+        SAY(result, "%.80s %s before it loaded ggml; see its last words", name,
+            end_of(result, end));
+    else
+        SAY(result, "no process of %.80s loaded ggml: it is not built on it, or never needed it",
+            name);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* What a rehearsal comes to: why a program did not run, and the estimate of one that did. */
+#include <inttypes.h>
+#include <memtally/units.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/rehearse/rehearse.h"
+
+/* What the program was about when something happened: the last mark before it. */
+static const char *phase_of(struct mt_rehearsal *rehearsal, const struct mt_rehearse_event *until)
+{
+    const struct mt_rehearse_event *event;
+    const char *phase = NULL;
+    for (size_t i = 0; (event = mt_rehearse_event_at(rehearsal, i)) != NULL && event != until; i++)
+        if (event->kind == MT_REHEARSE_MARK)
+            phase = event->name;
+    return phase;
+}
+
+static void explain_refusal(struct rehearse_result *result)
+{
+    const struct mt_rehearse_event *refusal = result->refusal;
+    const char *phase = phase_of(result->rehearsal, refusal);
+    uint64_t missing =
+        refusal->bytes > refusal->free_bytes ? refusal->bytes - refusal->free_bytes : 0;
+    char asked[MT_SIZE_TEXT];
+    char there[MT_SIZE_TEXT];
+    char short_of[MT_SIZE_TEXT];
+    snprintf(result->why, sizeof result->why,
+             "%s has no room for %s of %s (%s%s%s): %s are free, %s are missing, %.2f s after the "
+             "start%s%s%s",
+             refusal->place, mt_format_size(refusal->bytes, asked),
+             refusal->category ? mt_category_name(refusal->category) : "memory", refusal->name,
+             *refusal->name && *refusal->detail ? ": " : "", refusal->detail,
+             mt_format_size(refusal->free_bytes, there), mt_format_size(missing, short_of),
+             (double)refusal->time_ns / 1e9, phase ? " (" : "", phase ? phase : "",
+             phase ? ")" : "");
+}
+
+static void explain_crash(struct rehearse_result *result)
+{
+    const struct mt_rehearse_status *status = &result->status;
+    const char *when = result->report.is_ready ? "while it answered" : "before it was ready";
+    double seconds = (double)status->elapsed_ns / 1e9;
+    if (status->signal)
+        snprintf(result->why, sizeof result->why,
+                 "the program itself failed, not for memory: killed by SIG%s after %.2f s, %s",
+                 sigabbrev_np(status->signal) ? sigabbrev_np(status->signal) : "?", seconds, when);
+    else
+        snprintf(result->why, sizeof result->why,
+                 "the program itself failed, not for memory: exit status %d after %.2f s, %s",
+                 status->exit_code, seconds, when);
+}
+
+void rehearse_explain_end(struct rehearse_result *result)
+{
+    switch (result->outcome) {
+    case REHEARSE_RUNS_OUT:
+        explain_refusal(result);
+        break;
+    case REHEARSE_FAILS:
+        explain_crash(result);
+        break;
+    case REHEARSE_UNDECIDED:
+        snprintf(result->why, sizeof result->why,
+                 "the program itself hangs: neither ready nor at its end after %.0f s, the last "
+                 "%.0f s without a sign of work",
+                 (double)result->status.elapsed_ns / 1e9, (double)result->status.quiet_ns / 1e9);
+        break;
+    case REHEARSE_RUNS:
+    case REHEARSE_RUNS_SHORT:
+        break;
+    }
+}
+
+int rehearse_estimate(const struct rehearse_result *result, const struct mt_model *model,
+                      const struct mt_predict_settings *settings, struct mt_estimate **estimate,
+                      struct mt_error *error)
+{
+    const struct mt_estimate_said said = {
+        .tally = result->tally,
+        .version = *result->version ? result->version : NULL,
+        .cannot = *result->why ? result->why : NULL,
+        .notes = result->tally->notes,
+        .n_notes = result->tally->n_notes,
+    };
+    return mt_estimate_from_said(model, settings, &said, estimate, error);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/* Flash attention as CUDA and ROCm have it: which kernel a generation would run, and so whether the
+ * operation is taken at all, and what it allocates behind its output (ggml-cuda/fattn.cu). */
+#include <string.h>
+
+#include "rehearse/ggml/world.h"
+
+#define VOLTA  700u
+#define TURING 750u
+#define ADA    890u
+#define AMD    0x1000000u
+#define CDNA1  0x1000908u
+#define RDNA1  0x1001010u
+#define RDNA3  0x1001100u
+
+#define STRIDE_OF_KEYS  256 /* the kernels' step over the cache */
+#define PADDING_OF_COPY 128u
+#define BYTES_OF_F16    2u
+#define HEAD_OF_VECTORS 256
+
+enum kernel { KERNEL_NONE, KERNEL_TILE, KERNEL_VECTOR, KERNEL_MATRIX };
+
+struct attention {
+    struct pretend_ggml *ggml;
+    const struct mt_pretend_rules *rules;
+    const struct ggml_tensor *q, *k, *v, *mask;
+    int64_t ratio; /* heads that share a key head */
+    float max_bias;
+    int is_grouped; /* the kernels' way to take such heads together applies */
+};
+
+static int is_quantized(const struct attention *a, const struct ggml_tensor *tensor)
+{
+    return pretend_type_of(a->ggml, tensor->type).is_quantized;
+}
+
+static int is_aligned(const struct attention *a, const struct ggml_tensor *tensor)
+{
+    if (!tensor || is_quantized(a, tensor))
+        return 1;
+    return tensor->nb[1] % 16 == 0 && tensor->nb[2] % 16 == 0 && tensor->nb[3] % 16 == 0;
+}
+
+static int read_attention(struct pretend_world *world, const struct ggml_tensor *op,
+                          struct attention *a)
+{
+    *a = (struct attention){.ggml = &world->ggml,
+                            .rules = rules_of(world),
+                            .q = op->src[0],
+                            .k = op->src[1],
+                            .v = op->src[2],
+                            .mask = op->src[3]};
+    if (!a->q || !a->k || !a->v || a->k->ne[2] <= 0 || a->q->ne[2] % a->k->ne[2] != 0)
+        return 0;
+    a->ratio = a->q->ne[2] / a->k->ne[2];
+    memcpy(&a->max_bias, &op->op_params[1], sizeof a->max_bias);
+    a->is_grouped = a->ratio >= 2 && a->mask && !(a->max_bias > 0 || a->max_bias < 0) &&
+                    a->k->ne[1] % STRIDE_OF_KEYS == 0 && is_aligned(a, a->q) &&
+                    is_aligned(a, a->k) && is_aligned(a, a->v) && is_aligned(a, a->mask);
+    return 1;
+}
+
+static int heads_are_taken(const struct attention *a)
+{
+    int64_t keys = a->k->ne[0], values = a->v->ne[0];
+    switch (keys) {
+    case 40:
+    case 64:
+    case 72:
+    case 80:
+    case 96:
+    case 112:
+    case 128:
+    case 256:
+        return values == keys;
+    case 192:
+        return values == 128 && a->is_grouped && a->ratio % 8 == 0;
+    case 320:
+        return values == 256 && a->is_grouped && a->ratio % 32 == 0;
+    case 512:
+        return values == keys && a->is_grouped;
+    case 576:
+        return values == 512 && a->is_grouped;
+    default:
+        return 0;
+    }
+}
+
+static int types_are_taken(const struct attention *a)
+{
+    uint64_t any = TYPES(F32) | TYPES(F16) | TYPES(BF16) | TYPES(Q4_0) | TYPES(Q8_0);
+    if (a->rules->flash_types == MT_PRETEND_FLASH_TYPES_PAIRS)
+        return a->k->type == a->v->type && (pretend_types_of(a->ggml, a->k) & any);
+    any |= TYPES(Q4_1) | TYPES(Q5_0) | TYPES(Q5_1);
+    return (pretend_types_of(a->ggml, a->k) & any) && (pretend_types_of(a->ggml, a->v) & any);
+}
+
+static int has_vector_kernel(const struct attention *a)
+{
+    int64_t head = a->q->ne[0];
+    return head <= HEAD_OF_VECTORS && head % 64 == 0 && head != 192 &&
+           a->k->ne[1] % STRIDE_OF_KEYS == 0;
+}
+
+static int is_odd_head(const struct attention *a)
+{
+    return a->q->ne[0] == 40 || a->q->ne[0] == 72;
+}
+
+static enum kernel choose_turing(const struct attention *a)
+{
+    int64_t rows = a->q->ne[1];
+    int is_ada = a->rules->capability >= ADA;
+    if (!has_vector_kernel(a))
+        return KERNEL_MATRIX;
+    if (is_quantized(a, a->k) || is_quantized(a, a->v)) {
+        if (rows <= (is_ada ? 2 : 1))
+            return KERNEL_VECTOR;
+    } else if (is_ada && rows == 1 && a->q->ne[3] == 1 &&
+               !(a->ratio > 4 && (a->q->ne[0] >= 256 || a->k->ne[1] >= 8192))) {
+        return KERNEL_VECTOR;
+    }
+    return !a->is_grouped && rows == 1 ? KERNEL_VECTOR : KERNEL_MATRIX;
+}
+
+/* Rows that a kernel sees where it takes the heads of a group as rows. */
+static int64_t effective_rows(const struct attention *a)
+{
+    int64_t head = a->q->ne[0];
+    int64_t most = head == 320 ? 32 : head == 576 || head == 192 ? 16 : 8;
+    int64_t together = 1;
+    int has_bias = a->max_bias > 0 || a->max_bias < 0;
+    while (!has_bias && a->ratio % (2 * together) == 0 && together < most)
+        together *= 2;
+    return a->q->ne[1] * together;
+}
+
+static int amd_has_matrix_kernel(const struct attention *a)
+{
+    int64_t head = a->q->ne[0], rows = effective_rows(a);
+    uint32_t capability = a->rules->capability;
+    if (capability >= CDNA1 && capability < RDNA1)
+        return head <= 64    ? rows > 8
+               : head <= 128 ? rows > 16
+               : head <= 256 ? rows > 64
+                             : a->is_grouped && rows > 128 && a->rules->build > 11149;
+    if (capability < RDNA3 || !a->is_grouped)
+        return 0;
+    return head <= 128 ? rows > 8 : head <= 256 && rows > 16 && a->rules->build > 9840;
+}
+
+static enum kernel choose_tile(const struct attention *a)
+{
+    int64_t rows = a->q->ne[1];
+    if (!has_vector_kernel(a))
+        return KERNEL_TILE;
+    if (is_quantized(a, a->k) || is_quantized(a, a->v))
+        return rows <= 2 ? KERNEL_VECTOR : KERNEL_TILE;
+    return rows == 1 && !a->is_grouped ? KERNEL_VECTOR : KERNEL_TILE;
+}
+
+static enum kernel choose(const struct attention *a)
+{
+    uint32_t capability = a->rules->capability;
+    if (!heads_are_taken(a) || !types_are_taken(a) || (a->mask && a->mask->ne[2] != 1))
+        return KERNEL_NONE;
+    if (capability >= AMD)
+        return !is_odd_head(a) && amd_has_matrix_kernel(a) ? KERNEL_MATRIX : choose_tile(a);
+    if (capability >= TURING && !is_odd_head(a))
+        return choose_turing(a);
+    if (capability >= VOLTA && capability < TURING && !is_odd_head(a)) {
+        int64_t rows = effective_rows(a);
+        if (has_vector_kernel(a) && rows <= 2)
+            return KERNEL_VECTOR;
+        return rows <= 16 ? KERNEL_TILE : KERNEL_MATRIX;
+    }
+    return choose_tile(a);
+}
+
+/* The pairs of types that vector kernels are compiled for where nobody asks for more. */
+static int has_compiled_pair(const struct attention *a)
+{
+    uint64_t k = pretend_types_of(a->ggml, a->k), v = pretend_types_of(a->ggml, a->v);
+    const uint64_t half = TYPES(F16) | TYPES(F32);
+    return ((k & half) && (v & half)) ||
+           (k == v && (k & (TYPES(BF16) | TYPES(Q4_0) | TYPES(Q8_0))));
+}
+
+/* Whether keys and values that are not f16 are copied to it. The vector kernel reads most types as
+ * they are. */
+static int is_copied(const struct attention *a, enum kernel kernel,
+                     const struct ggml_tensor *tensor)
+{
+    uint64_t type = pretend_types_of(a->ggml, tensor);
+    if (type == TYPES(F16) || kernel == KERNEL_NONE)
+        return 0;
+    if (kernel != KERNEL_VECTOR || type == TYPES(F32))
+        return 1;
+    return a->rules->flash_types == MT_PRETEND_FLASH_TYPES_ANY && !has_compiled_pair(a);
+}
+
+static uint64_t pad(uint64_t bytes)
+{
+    return (bytes + PADDING_OF_COPY - 1) / PADDING_OF_COPY * PADDING_OF_COPY;
+}
+
+int pretend_flash_is_taken(struct pretend_world *world, const struct ggml_tensor *op)
+{
+    struct attention a;
+    return read_attention(world, op, &a) && choose(&a) != KERNEL_NONE;
+}
+
+uint64_t pretend_flash_bytes(struct pretend_world *world, const struct ggml_tensor *op)
+{
+    struct attention a;
+    uint64_t bytes = pretend_bytes(&world->ggml, op);
+    if (!read_attention(world, op, &a))
+        return bytes;
+    enum kernel kernel = choose(&a);
+    const struct ggml_tensor *k = a.k, *v = a.v;
+    int is_view_of_keys =
+        v->view_src &&
+        (v->view_src == k || (v->view_src == k->view_src && v->view_offs == k->view_offs));
+    if (is_copied(&a, kernel, k))
+        bytes = pad(bytes) + pretend_elements(k) * BYTES_OF_F16;
+    if (is_copied(&a, kernel, v) && !is_view_of_keys)
+        bytes = pad(bytes) + pretend_elements(v) * BYTES_OF_F16;
+    return bytes;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/* What llama.cpp's own calls tell: which model a buffer belongs to, when a model is there and when
+ * a context is, what a copy of a state takes, and which build this is. Programs that reach these
+ * functions past the loader's search (by dlsym) are understood by ggml's calls alone. */
+#include <string.h>
+
+#include "rehearse/ggml/account_write.h"
+#include "rehearse/ggml/hooks.h"
+#include "rehearse/ggml/purpose.h"
+
+const char *current_owner(void)
+{
+    const struct hook_thread *thread = hook_thread();
+    return thread->owner[0] ? thread->owner : thread->file;
+}
+
+/* "/models/qwen3-4b.gguf" is called qwen3-4b. */
+static void remember_file(const char *path)
+{
+    struct hook_thread *thread = hook_thread();
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    const char *base = slash ? slash + 1 : path;
+    snprintf(thread->file, sizeof thread->file, "%s", base ? base : "");
+    char *end = strstr(thread->file, ".gguf");
+    if (end)
+        *end = 0;
+}
+
+static void add_file(struct engine *engine, void *gguf, FILE *file)
+{
+    if (gguf && file && real_gguf_get_data_offset(engine))
+        add_weights_file(fileno(file), real_gguf_get_data_offset(engine)(gguf));
+}
+
+void *gguf_init_from_file(const char *path, struct gguf_parameters parameters)
+{
+    struct engine *engine = engine_of(CALLER);
+    if (rehearsal())
+        remember_file(path);
+    void *gguf = real_gguf_init_from_file(engine)(path, parameters);
+    FILE *file = gguf && idle_rehearsal() ? fopen(path, "rbe") : NULL;
+    add_file(engine, gguf, file);
+    if (file)
+        fclose(file);
+    return gguf;
+}
+
+void *gguf_init_from_file_ptr(FILE *file, struct gguf_parameters parameters)
+{
+    struct engine *engine = engine_of(CALLER);
+    void *gguf = real_gguf_init_from_file_ptr(engine)(file, parameters);
+    if (idle_rehearsal())
+        add_file(engine, gguf, file);
+    return gguf;
+}
+
+/* A call of the engine's, from its begin to its end. */
+struct scope {
+    struct purpose purpose;
+    unsigned n_buffers;
+    char owner[64];
+};
+
+static void scope_begin(struct scope *scope, enum mt_category category, const char *detail,
+                        const void *owner)
+{
+    struct hook_thread *thread = hook_thread();
+    const char *name = object_name(owner);
+    memcpy(scope->owner, thread->owner, sizeof scope->owner);
+    snprintf(thread->owner, sizeof thread->owner, "%s", name ? name : "");
+    purpose_begin(&scope->purpose, category, detail, name);
+    scope->n_buffers = thread->n_buffers;
+    thread->is_in_engine++;
+}
+
+static void scope_end(struct scope *scope)
+{
+    struct hook_thread *thread = hook_thread();
+    memcpy(thread->owner, scope->owner, sizeof thread->owner);
+    thread->is_in_engine--;
+    purpose_end(&scope->purpose);
+}
+
+#define SCOPE __attribute__((cleanup(scope_end))) struct scope
+
+/* A dry run has no buffers with memory. */
+static void mark(const struct scope *scope, const char *name)
+{
+    if (rehearsal() && hook_thread()->n_buffers != scope->n_buffers)
+        pretend_note_mark(name);
+}
+
+static void *loaded(const struct scope *scope, struct engine *engine, void *model)
+{
+    if (!model || !rehearsal())
+        return model;
+    name_object(model, hook_thread()->file);
+    note_version(engine);
+    mark(scope, "model");
+    return model;
+}
+
+void *llama_model_load_from_file(const char *path, struct by_value parameters)
+{
+    struct engine *engine = engine_of(CALLER);
+    SCOPE scope;
+    scope_begin(&scope, MT_CATEGORY_WORKSPACE, "staging", NULL);
+    return loaded(&scope, engine, real_llama_model_load_from_file(engine)(path, parameters));
+}
+
+void *llama_load_model_from_file(const char *path, struct by_value parameters)
+{
+    struct engine *engine = engine_of(CALLER);
+    SCOPE scope;
+    scope_begin(&scope, MT_CATEGORY_WORKSPACE, "staging", NULL);
+    return loaded(&scope, engine, real_llama_load_model_from_file(engine)(path, parameters));
+}
+
+void *llama_model_load_from_splits(const char **paths, size_t count, struct by_value parameters)
+{
+    struct engine *engine = engine_of(CALLER);
+    SCOPE scope;
+    scope_begin(&scope, MT_CATEGORY_WORKSPACE, "staging", NULL);
+    return loaded(&scope, engine,
+                  real_llama_model_load_from_splits(engine)(paths, count, parameters));
+}
+
+static void *made(const struct scope *scope, void *context, const void *model)
+{
+    const char *name = object_name(model);
+    if (context && rehearsal() && name)
+        name_object(context, name);
+    if (context)
+        mark(scope, "context");
+    return context;
+}
+
+void *llama_init_from_model(void *model, struct by_value parameters)
+{
+    struct engine *engine = engine_of(CALLER);
+    SCOPE scope;
+    scope_begin(&scope, MT_CATEGORY_ACTIVATIONS, "outputs", model);
+    return made(&scope, real_llama_init_from_model(engine)(model, parameters), model);
+}
+
+void *llama_new_context_with_model(void *model, struct by_value parameters)
+{
+    struct engine *engine = engine_of(CALLER);
+    SCOPE scope;
+    scope_begin(&scope, MT_CATEGORY_ACTIVATIONS, "outputs", model);
+    return made(&scope, real_llama_new_context_with_model(engine)(model, parameters), model);
+}
+
+int32_t llama_decode(void *context, struct by_value batch)
+{
+    struct engine *engine = engine_of(CALLER);
+    SCOPE scope;
+    scope_begin(&scope, MT_CATEGORY_ACTIVATIONS, "outputs", context);
+    return real_llama_decode(engine)(context, batch);
+}
+
+int32_t llama_encode(void *context, struct by_value batch)
+{
+    struct engine *engine = engine_of(CALLER);
+    SCOPE scope;
+    scope_begin(&scope, MT_CATEGORY_ACTIVATIONS, "outputs", context);
+    return real_llama_encode(engine)(context, batch);
+}
+
+void *llama_adapter_lora_init(void *model, const char *path)
+{
+    struct engine *engine = engine_of(CALLER);
+    SCOPE scope;
+    scope_begin(&scope, MT_CATEGORY_WORKSPACE, "staging", NULL);
+    void *adapter = real_llama_adapter_lora_init(engine)(model, path);
+    if (adapter)
+        mark(&scope, "adapter");
+    return adapter;
+}
+
+void *mtmd_init_from_file(const char *path, const void *model, struct by_value parameters)
+{
+    struct engine *engine = engine_of(CALLER);
+    SCOPE scope;
+    scope_begin(&scope, MT_CATEGORY_WORKSPACE, "staging", NULL);
+    void *projector = real_mtmd_init_from_file(engine)(path, model, parameters);
+    if (projector)
+        mark(&scope, "projector");
+    return projector;
+}
+
+/* Whoever asks allocates as much next. */
+static size_t state(size_t bytes)
+{
+    hook_thread()->state_bytes = bytes;
+    return bytes;
+}
+
+size_t llama_state_get_size(void *context)
+{
+    return state(real_llama_state_get_size(engine_of(CALLER))(context));
+}
+
+size_t llama_state_seq_get_size(void *context, int32_t sequence)
+{
+    return state(real_llama_state_seq_get_size(engine_of(CALLER))(context, sequence));
+}
+
+size_t llama_state_seq_get_size_ext(void *context, int32_t sequence, uint32_t flags)
+{
+    return state(real_llama_state_seq_get_size_ext(engine_of(CALLER))(context, sequence, flags));
+}
+
+/* A build's number where there is one, since rules go by it; else ggml's own version. */
+void note_version(struct engine *engine)
+{
+    static uint32_t is_noted;
+    struct mt_account *account = rehearsal();
+    char text[sizeof account->engine_version] = "";
+    if (!account || __atomic_load_n(&is_noted, __ATOMIC_RELAXED))
+        return;
+    int build = real__Z18llama_build_numberv(engine) ? real__Z18llama_build_numberv(engine)() : 0;
+    if (build > 1)
+        snprintf(text, sizeof text, "b%d", build);
+    else if (real_ggml_version(engine))
+        snprintf(text, sizeof text, "ggml %s", real_ggml_version(engine)());
+    if (!text[0] || __atomic_exchange_n(&is_noted, 1, __ATOMIC_RELAXED))
+        return;
+    memcpy(account->engine_version, text, sizeof text);
+}
