@@ -245,6 +245,7 @@ int mt_model_tensor_at(const struct mt_model *model, uint64_t index,
     X(Q8_0, "q8_0")                                                                                \
     X(Q4_0, "q4_0")                                                                                \
     X(Q4_K, "q4_k")                                                                                \
+    X(Q4_K_S, "q4_k_s")                                                                            \
     X(Q6_K, "q6_k")                                                                                \
     X(Q4_K_M, "q4_k_m")                                                                            \
     X(Q5_K_M, "q5_k_m")                                                                            \

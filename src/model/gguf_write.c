@@ -88,6 +88,11 @@ void mt_gguf_i32_value(struct mt_gguf_header *header, int32_t value)
     number(header, (uint32_t)value, 4);
 }
 
+void mt_gguf_bool_value(struct mt_gguf_header *header, int value)
+{
+    number(header, value != 0, 1);
+}
+
 void mt_gguf_f32_value(struct mt_gguf_header *header, float value)
 {
     uint32_t bits;

@@ -44,6 +44,7 @@ void mt_gguf_array(struct mt_gguf_header *header, const char *key, enum mt_gguf_
                    uint64_t n);
 void mt_gguf_string_value(struct mt_gguf_header *header, const char *value);
 void mt_gguf_i32_value(struct mt_gguf_header *header, int32_t value);
+void mt_gguf_bool_value(struct mt_gguf_header *header, int value);
 void mt_gguf_f32_value(struct mt_gguf_header *header, float value);
 
 void mt_gguf_tensor(struct mt_gguf_header *header, const struct mt_tensor *tensor);

@@ -71,6 +71,13 @@ int mt_hf_trait(const struct mt_hf_build *build, unsigned trait);
 /* A norm of the hidden size, with its bias where the family has one. */
 void mt_hf_norm(struct mt_hf_build *build, const char *name);
 
+/* Whether query, key and value have biases, the attention's output, the feed-forward; and whether
+ * a layer has an indexer of its own. */
+int mt_hf_attention_bias(const struct mt_hf_build *build);
+int mt_hf_output_bias(const struct mt_hf_build *build);
+int mt_hf_mlp_bias(const struct mt_hf_build *build);
+int mt_hf_has_indexer(const struct mt_hf_build *build, uint64_t index);
+
 /* What mixes tokens in a layer: attention, recurrence. */
 void mt_hf_mixers(struct mt_hf_build *build, const struct mt_model_layer *layer, uint64_t index);
 

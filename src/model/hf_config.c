@@ -417,24 +417,34 @@ static int read_config(struct mt_model *model, struct mt_hf_config *config,
     return code;
 }
 
+void mt_hf_config_free(struct mt_hf_config *config)
+{
+    if (!config)
+        return;
+    free((char *)config->text);
+    free(config);
+}
+
+/* The config stays with the model: converting it asks for more than the description has. */
 int mt_hf_config_read(struct mt_model *model, const struct mt_model_files *files, const char *path,
                       const struct mt_model_source *source, struct mt_error *error)
 {
     size_t length = 0;
     char *text = NULL;
     struct mt_hf_config *config = calloc(1, sizeof *config);
-    if (!config)
+    const char *kept_path = mt_arena_copy(&model->arena, path, strlen(path));
+    if (!config || !kept_path) {
+        free(config);
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
-    int code = mt_hf_read_text(source, path, MT_HF_CONFIG_BYTES_MAX, &text, &length, error);
-    if (!code) {
-        if (!model->tensors)
-            model->description.n_files = 1;
-        model->description.header_bytes += length;
-        config->path = path;
-        config->text = text;
-        code = read_config(model, config, files, path, length, error);
     }
-    free(text);
-    free(config);
-    return code;
+    model->config = config;
+    int code = mt_hf_read_text(source, path, MT_HF_CONFIG_BYTES_MAX, &text, &length, error);
+    if (code)
+        return code;
+    if (!model->tensors)
+        model->description.n_files = 1;
+    model->description.header_bytes += length;
+    config->path = kept_path;
+    config->text = text;
+    return read_config(model, config, files, kept_path, length, error);
 }

@@ -91,6 +91,9 @@ struct mt_hf_config {
     struct mt_hf_value values[MT_HF_FIELDS];
 };
 
+/* Frees a config and its text. NULL is fine. */
+void mt_hf_config_free(struct mt_hf_config *config);
+
 /* Takes the fields of the object that `text` is, over those that are there. Errors: MT_EFORMAT. */
 int mt_hf_config_scan(struct mt_hf_config *config, const char *text, size_t length,
                       uint64_t base_offset, struct mt_error *error);

@@ -22,6 +22,8 @@ static const struct mt_hf_family families[] = {
     {"ministral3", "mistral3", 2, 0, 0, ministral3_defaults},
     {"mistral3", "mistral3", 2, 0, 0, mistral_defaults},
     {"mixtral", "llama", 2, 1, 0, mixtral_defaults},
+    {"exaone", "exaone", 2, 0, 0, llama_defaults},
+    {"minicpm", "minicpm", 2, 0, 0, llama_defaults},
     {"smollm3", "smollm3", 2, 0, 0, smollm3_defaults},
     {"seed_oss", "seed_oss", 2, 0, MT_HF_NO_OUTPUT_BIAS, seed_oss_defaults},
     {"llama4", "llama4", 2, 4, MT_HF_CHUNKED, llama4_defaults},

@@ -4,14 +4,14 @@
 
 #include "model/hf_build.h"
 
-static int attention_bias(const struct mt_hf_build *build)
+int mt_hf_attention_bias(const struct mt_hf_build *build)
 {
     return mt_hf_trait(build, MT_HF_QKV_BIAS | MT_HF_ALL_BIAS) ||
            MT_HF_FIRST(build->config, MT_HF_attention_bias, MT_HF_use_qkv_bias, MT_HF_add_qkv_bias,
                        MT_HF_use_bias, MT_HF_bias) == 1;
 }
 
-static int output_bias(const struct mt_hf_build *build)
+int mt_hf_output_bias(const struct mt_hf_build *build)
 {
     if (mt_hf_trait(build, MT_HF_ALL_BIAS))
         return 1;
@@ -40,7 +40,7 @@ static void add_attention(struct mt_hf_build *build, const struct mt_model_layer
                           uint64_t index)
 {
     uint64_t hidden = build->description->embedding_length;
-    int bias = attention_bias(build);
+    int bias = mt_hf_attention_bias(build);
     int has_keys = layer->cache_layer == index;
     int has_values =
         has_keys && !(mt_hf_trait(build, MT_HF_GEMMA4) && layer->attention == MT_ATTENTION_GLOBAL &&
@@ -53,7 +53,7 @@ static void add_attention(struct mt_hf_build *build, const struct mt_model_layer
     if (has_values)
         mt_hf_linear(build, "self_attn.v_proj", layer->kv_heads * layer->value_size, hidden, bias);
     mt_hf_linear(build, "self_attn.o_proj", hidden, layer->heads * layer->value_size,
-                 output_bias(build));
+                 mt_hf_output_bias(build));
     add_qk_norms(build, layer, has_keys);
     /* MiMo has sinks in layers with a window only. */
     if (mt_hf_trait(build, MT_HF_SINKS) &&
@@ -62,7 +62,7 @@ static void add_attention(struct mt_hf_build *build, const struct mt_model_layer
 }
 
 /* GLM-5 has an indexer in some layers, which the others take their choice from. */
-static int has_indexer(const struct mt_hf_build *build, uint64_t index)
+int mt_hf_has_indexer(const struct mt_hf_build *build, uint64_t index)
 {
     const struct mt_hf_config *config = build->config;
     uint64_t frequency = mt_hf_number(config, MT_HF_index_topk_freq, 1);
@@ -89,7 +89,7 @@ static void add_latent(struct mt_hf_build *build, const struct mt_model_layer *l
 {
     const struct mt_model_description *d = build->description;
     uint64_t head = d->qk_nope_head_size + d->qk_rope_head_size;
-    int bias = attention_bias(build);
+    int bias = mt_hf_attention_bias(build);
     if (d->q_lora_rank) {
         mt_hf_linear(build, "self_attn.q_a_proj", d->q_lora_rank, d->embedding_length, bias);
         mt_hf_vector(build, "self_attn.q_a_layernorm.weight", d->q_lora_rank);
@@ -104,7 +104,7 @@ static void add_latent(struct mt_hf_build *build, const struct mt_model_layer *l
                  layer->heads * (d->qk_nope_head_size + d->value_head_size), d->kv_lora_rank, 0);
     mt_hf_linear(build, "self_attn.o_proj", d->embedding_length, layer->heads * d->value_head_size,
                  bias);
-    if (has_indexer(build, index))
+    if (mt_hf_has_indexer(build, index))
         add_indexer(build);
 }
 

@@ -111,7 +111,7 @@ static void add_norms(struct mt_hf_build *build)
         mt_hf_norm(build, names[i]);
 }
 
-static int mlp_bias(const struct mt_hf_build *build)
+int mt_hf_mlp_bias(const struct mt_hf_build *build)
 {
     return mt_hf_trait(build, MT_HF_ALL_BIAS) ||
            MT_HF_FIRST(build->config, MT_HF_mlp_bias, MT_HF_bias) == 1;
@@ -121,7 +121,7 @@ static void add_mlp(struct mt_hf_build *build, const char *name, uint64_t length
 {
     uint64_t hidden = build->description->embedding_length;
     char text[64];
-    int bias = mlp_bias(build);
+    int bias = mt_hf_mlp_bias(build);
     snprintf(text, sizeof text, "%s.gate_proj", name);
     if (!mt_hf_trait(build, MT_HF_PLAIN_MLP))
         mt_hf_linear(build, text, length, hidden, bias);

@@ -10,6 +10,8 @@
 
 #include "base/arena.h"
 
+struct mt_hf_config;
+
 /* A format's own tensors: filled once, then read through `at`. */
 struct mt_model {
     struct mt_arena arena;
@@ -19,6 +21,7 @@ struct mt_model {
     void (*finish)(
         struct mt_model *model); /* frees `tensors` and what they refer to; may be NULL */
     size_t notes_capacity;
+    struct mt_hf_config *config; /* of Hugging Face's formats, with its text; else NULL */
 };
 
 /* Adds a sentence to the description's notes; a note that is there already is not added again. A

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening a model of any format, and asking it. Tells formats apart by content, not by the names of
  * files; knows no format further than that. */
+#include "model/hf_config.h"
 #include "model/model.h"
 
 #include "base/error.h"
@@ -127,6 +128,7 @@ void mt_model_close(struct mt_model *model)
         return;
     if (model->finish)
         model->finish(model);
+    mt_hf_config_free(model->config);
     mt_arena_finish(&model->arena);
     free(model);
 }

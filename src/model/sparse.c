@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "base/error.h"
+#include "model/convert.h"
 
 static const struct {
     enum mt_file_type type;
@@ -38,13 +39,6 @@ int mt_file_type_by_name(const char *name, enum mt_file_type *type)
     return MT_ENOTFOUND;
 }
 
-static int fail_format(const struct mt_model *model, struct mt_error *error)
-{
-    return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                   "%s: a model in this format is not converted; a GGUF file of it would work",
-                   model->description.path);
-}
-
 /* Whether both names are of one file, as far as this machine knows them. */
 static int is_same(const struct mt_out_file_os *os, const char *a, const char *b)
 {
@@ -71,7 +65,7 @@ static int write_header(const struct mt_model *model, const struct mt_sparse_opt
 {
     if (model->description.format == MT_MODEL_GGUF)
         return mt_gguf_copy_sparse(model, options, file, error);
-    return fail_format(model, error);
+    return mt_convert_sparse(model, options, file, error);
 }
 
 int mt_model_write_sparse_with(const struct mt_out_file_os *os, const struct mt_model *model,

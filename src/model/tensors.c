@@ -45,7 +45,7 @@ static int place(struct mt_tensor_list *list, struct mt_tensor *tensor)
     return 0;
 }
 
-static int add(struct mt_tensor_list *list, struct mt_tensor *tensor)
+int mt_tensor_list_add(struct mt_tensor_list *list, struct mt_tensor *tensor)
 {
     int code = mt_ggml_tensor_size(tensor->type, tensor->dims, tensor->n_dims, &tensor->elements,
                                    &tensor->bytes);
@@ -68,7 +68,7 @@ static void put(struct plan *plan, const char *name, struct mt_tensor tensor)
                  name);
     else
         snprintf(tensor.name, sizeof tensor.name, "%s", name);
-    plan->code = add(&plan->list, &tensor);
+    plan->code = mt_tensor_list_add(&plan->list, &tensor);
 }
 
 static void stack(struct plan *plan, const char *name, uint64_t row, uint64_t rows, uint64_t depth)

@@ -21,6 +21,7 @@ enum mt_tensor_fill {
  * MT_TENSOR_ALIGNMENT; offset + bytes, rounded up to it, is the next tensor's offset. */
 struct mt_tensor {
     char name[MT_TENSOR_NAME_BYTES];
+    uint64_t layer; /* counted from 1; 0: it belongs to none. Only the converter sets it */
     uint32_t n_dims;
     uint64_t dims[3];
     const struct mt_ggml_type *type;
@@ -45,6 +46,10 @@ struct mt_tensor_list {
 int mt_model_tensors(const struct mt_model_shape *full, const struct mt_architecture *architecture,
                      const struct mt_ggml_type *type, struct mt_tensor_list *list,
                      struct mt_error *error);
+
+/* Adds a tensor whose name, dimensions and type are set, at the end of the data. Errors: MT_EARG (a
+ * dimension is 0, or its row is no whole number of blocks), MT_ELIMIT, MT_ENOMEM. */
+int mt_tensor_list_add(struct mt_tensor_list *list, struct mt_tensor *tensor);
 
 void mt_tensor_list_finish(struct mt_tensor_list *list);
 

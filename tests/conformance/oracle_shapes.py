@@ -105,7 +105,10 @@ class Parts:
         return self.s.get(key, 0)
 
     def matrix(self, name, *dims):
-        self.file.tensor(name + '.weight', dims, self.s.get('type', 'q4_k'))
+        kind = self.s.get('type', 'q4_k')
+        if name.rpartition('.')[2] in self.s.get('tensor_types', {}):
+            kind = self.s['tensor_types'][name.rpartition('.')[2]]
+        self.file.tensor(name + '.weight', dims, kind)
 
     def vector(self, name, *dims):
         self.file.tensor(name, dims, 'f32')

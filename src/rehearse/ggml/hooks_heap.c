@@ -15,15 +15,15 @@
 #include "rehearse/ggml/hooks.h"
 #include "rehearse/ggml/host_memory.h"
 
-#define EARLY_BYTES  65536u
-#define SETS         4096u
-#define WAYS         4u     /* one cache line */
-#define EVENTS_FEW   16384u /* so many blocks of any size are noted; then only */
-#define FEW_BYTES    (16u << 20) /* such as these */
-#define EVENTS_MOST  65536u
+#define EARLY_BYTES 65536u
+#define SETS        4096u
+#define WAYS        4u          /* one cache line */
+#define EVENTS_FEW  16384u      /* so many blocks of any size are noted; then only */
+#define FEW_BYTES   (16u << 20) /* such as these */
+#define EVENTS_MOST 65536u
 
 static struct {
-    uint32_t state; /* 0: unknown, 1: being looked up, 2: known */
+    uint32_t state;   /* 0: unknown, 1: being looked up, 2: known */
     uint32_t is_libc; /* memory is private and anonymous */
     void *(*malloc)(size_t size);
     void *(*calloc)(size_t count, size_t size);
