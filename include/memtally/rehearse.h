@@ -89,7 +89,7 @@ struct mt_rehearse_status {
  * own; each ends with the thread that started it. Its output is kept in the files "output" and
  * "errors" of the folder, of which only the beginning and the end are kept where they grow past
  * some megabytes.
- * Errors: MT_EARG (no devices, too many, too small; an object that cannot be preloaded; a kind or
+ * Errors: MT_EARG (too many devices, too small; an object that cannot be preloaded; a kind or
  * generation that is not known), MT_ENOTFOUND (no such program), MT_EPERM (it cannot be run),
  * MT_EUNSUPPORTED (a static program, a setuid one; the text says what would work), MT_EBUSY (the
  * folder holds an account), MT_EIO, MT_ENOMEM. */

@@ -9,6 +9,7 @@
 #include "cli/console.h"
 #include "cli/document.h"
 #include "cli/estimate/estimate.h"
+#include "cli/rehearse/interrupt.h"
 
 #define AT(member) offsetof(struct estimate_options, member)
 
@@ -76,18 +77,6 @@ static const struct cli_option estimate_options[] = {
     {0},
 };
 
-/* Whether what was asked is so. Where nothing was asked, nothing is denied. */
-static int exit_of(const struct estimate_result *result)
-{
-    enum mt_verdict verdict = result->estimate->verdict;
-    if (result->has_answer)
-        return result->answer.value ? CLI_EXIT_OK : CLI_EXIT_NO;
-    return verdict == MT_VERDICT_SPILLS || verdict == MT_VERDICT_PAGES ||
-                   verdict == MT_VERDICT_CANNOT
-               ? CLI_EXIT_NO
-               : CLI_EXIT_OK;
-}
-
 /* By rules, and by the engine itself where it is there. One that was named must be. */
 static int make(const struct cli_call *call, struct estimate_request *request, int goal,
                 struct estimate_result *made, struct mt_error *error)
@@ -115,7 +104,7 @@ static int estimate_one(const struct cli_call *call, struct estimate_request *re
         struct cli_document document = estimate_document(&made, request, options);
         result =
             cli_document_render(&document, (enum cli_format)options->format, &terminal, out, error);
-        *code = exit_of(&made);
+        *code = estimate_exit_of(&made);
     }
     estimate_result_finish(&made);
     return result;
@@ -166,12 +155,16 @@ static int run_estimate(const struct cli_call *call)
     struct mt_error error = {.offset = MT_NO_OFFSET};
     int code = CLI_EXIT_OK;
     keep_freed_memory();
+    if (estimate_may_rehearse(options))
+        request.interrupted = rehearse_catch_signals();
     if (estimate(call, &request, &out, &code, &error)) {
         code = fail(&error);
     } else {
         int written = cli_write_output(&out, options->output);
         code = written ? written : code;
     }
+    if (request.interrupted && *request.interrupted)
+        code = 128 + *request.interrupted;
     estimate_request_finish(&request);
     mt_strbuf_finish(&out);
     return code;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* memtally rehearse: an engine's own plan on devices that are not there. */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,8 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/estimate/estimate.h"
+#include "cli/rehearse/interrupt.h"
+#include "cli/rehearse/model_command.h"
 #include "cli/rehearse/rehearse.h"
 
 struct rehearse_options {
@@ -19,6 +20,7 @@ struct rehearse_options {
     uint64_t requests;
     uint64_t timeout_s;
     int no_suggest;
+    struct cli_texts sweep;
     const char *folder;
     int quiet;
 };
@@ -38,6 +40,24 @@ static const struct cli_option rehearse_options[] = {
      .help = "the build of the engine by which devices behave, as llama.cpp@11434; without a "
              "version the newest known is meant"},
 #include "cli/estimate/options.def"
+    {.name = "weight-type",
+     .kind = CLI_TEXT,
+     .argument = "TYPE",
+     .offset = AT(weight_type),
+     .help = "of a model that is no GGUF file, what it would be converted to: f16, q8_0, q4_k_m"},
+    {.name = "engine-path",
+     .kind = CLI_FILE,
+     .argument = "PATH",
+     .offset = AT(engine_path),
+     .help = "the engine to rehearse MODEL with: a program of llama.cpp, or the folder it lies in"},
+    FLAG("remote", remote, "MODEL may be a URL or a name on huggingface.co; only headers are read"),
+    {.name = "sweep",
+     .kind = CLI_TEXTS,
+     .argument = "KEY=VALUES[,KEY=VALUES...]",
+     .offset = OWN(sweep),
+     .help = "rehearse MODEL with every combination of these settings, as "
+             "context=2k..128k,ubatch=512,2048: a range doubles; of context, batch, ubatch, "
+             "sequences, kv-type, flash-attn, gpu-layers, cpu-moe"},
     {.name = "generation",
      .kind = CLI_TEXT,
      .argument = "NAME",
@@ -104,29 +124,9 @@ static const struct cli_option rehearse_options[] = {
     {0},
 };
 
-/* A handler has no argument for its caller's data. */
-static volatile sig_atomic_t interrupted;
-
-static void interrupt(int signal)
-{
-    interrupted = signal;
-}
-
-static void catch_signals(void)
-{
-    static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
-    const struct sigaction action = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
-    const struct sigaction plain = {.sa_handler = SIG_DFL};
-    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
-        struct sigaction before;
-        if (sigaction(caught[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            sigaction(caught[i], &action, NULL);
-    }
-    sigaction(SIGCHLD, &plain, NULL);
-}
-
 /* How the model is run is said by the program's own flags. */
-static int check_settings(const struct estimate_options *options, struct mt_error *error)
+static int check_settings(const struct estimate_options *options, const struct cli_texts *sweep,
+                          struct mt_error *error)
 {
     static const struct estimate_options nothing;
     struct estimate_options rest = *options;
@@ -138,7 +138,7 @@ static int check_settings(const struct estimate_options *options, struct mt_erro
     rest.explain = 0;
     rest.format = 0;
     rest.output = NULL;
-    if (memcmp(&rest, &nothing, sizeof rest) == 0)
+    if (memcmp(&rest, &nothing, sizeof rest) == 0 && !sweep->n)
         return 0;
     return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                    "rehearse: how a program runs its model is said by flags of its own, after --; "
@@ -225,7 +225,7 @@ static int rehearse_program(const struct cli_call *call)
     struct estimate_request request = {0};
     struct mt_error error = {.offset = MT_NO_OFFSET};
     struct cli_progress progress;
-    int result = check_settings(&options->estimate, &error);
+    int result = check_settings(&options->estimate, &options->sweep, &error);
     if (result == 0)
         result = estimate_request_init(&request, &options->estimate, &error);
     if (result == 0)
@@ -250,7 +250,7 @@ static int rehearse_program(const struct cli_call *call)
         .n_requests = options->requests,
         .timeout_ns = options->timeout_s * 1000000000u,
         .progress = &progress,
-        .interrupted = &interrupted,
+        .interrupted = rehearse_catch_signals(),
     };
     const struct rehearse_output output = {
         .format = (enum cli_format)options->estimate.format,
@@ -258,17 +258,29 @@ static int rehearse_program(const struct cli_call *call)
         .explain = options->estimate.explain,
         .with_changes = !options->no_suggest,
     };
-    catch_signals();
     int code = rehearse_command(&job, &request.settings, &output);
     estimate_request_finish(&request);
     return code;
 }
 
+static int rehearse_model_of(const struct cli_call *call)
+{
+    const struct rehearse_options *options = call->options;
+    const struct rehearse_model_options model = {.estimate = &options->estimate,
+                                                 .sweep = &options->sweep,
+                                                 .generation = options->generation,
+                                                 .reserved_bytes = options->reserved_bytes,
+                                                 .quiet = options->quiet};
+    return rehearse_model_command(call->operands[0], &model);
+}
+
 static int run_rehearse(const struct cli_call *call)
 {
+    if (!call->has_dashes && call->n_operands == 1)
+        return rehearse_model_of(call);
     if (call->has_dashes && call->n_plain == 0)
         return rehearse_program(call);
-    cli_complain("rehearse: put -- before the program that is to be rehearsed");
+    cli_complain("rehearse: wants one MODEL, or -- before the program that is to be rehearsed");
     return CLI_EXIT_USAGE;
 }
 
@@ -278,6 +290,11 @@ static const char *const description[] = {
     "allocation where such a device would. The real devices of this machine are hidden from it. "
     "What it allocates is its own word, exact for its build and its flags; no weights are read, so "
     "that a model file with a hole in place of them will do.",
+    "With MODEL, as 'memtally estimate' takes it, an engine of this machine is started with the "
+    "settings that are given here and ended once it is ready: a program of llama.cpp, found at "
+    "--engine-path, in the cache of engines or in PATH. What is left open is left to the engine, "
+    "also what goes to the devices. Where MODEL is no local GGUF file, a header with a hole is "
+    "made of it.",
     "A server is ended once it is ready and has answered some requests, which make it take what it "
     "takes late; other programs run to their end. What is written is an estimate as of 'memtally "
     "estimate', with what the driver takes beside; what was taken after the server was ready is "
@@ -289,6 +306,10 @@ static const char *const description[] = {
 };
 
 static const struct cli_example examples[] = {
+    {"memtally rehearse model.gguf --device 24GiB,24GiB --context 32768",
+     "What llama-server itself would take on two cards."},
+    {"memtally rehearse model.gguf --device 24GiB --sweep context=2k..128k,ubatch=512,2048",
+     "A table of fourteen rehearsals."},
     {"memtally rehearse --device 16GiB -- llama-server -m model.gguf -c 32768",
      "Would this server start on a card of 16 GiB?"},
     {"memtally rehearse --device 2x24GiB --host 64GiB -- llama-bench -m model.gguf",
@@ -308,7 +329,7 @@ static const struct cli_status statuses[] = {
 
 const struct cmd_entry cmd_rehearse = {
     .name = "rehearse",
-    .synopsis = "[options] -- CMD [ARGUMENT...]",
+    .synopsis = "[options] MODEL | [options] -- CMD [ARGUMENT...]",
     .summary = "run an engine on devices that are not there",
     .description = description,
     .examples = examples,

@@ -37,8 +37,8 @@ static int check_device(const struct mt_rehearse_device *device, size_t number,
 
 static int check(const struct mt_rehearse_options *options, struct mt_error *error)
 {
-    if (!options->n_devices || !options->devices)
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "a rehearsal needs a device");
+    if (options->n_devices && !options->devices)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "the devices are not said");
     if (options->n_devices > MT_ACCOUNT_DEVICES_MAX)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%zu devices: at most %u can be pretended",
                        options->n_devices, MT_ACCOUNT_DEVICES_MAX);

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
+#include <signal.h>
 
 #include "cli/command.h"
 #include "cli/document.h"
@@ -81,6 +82,9 @@ struct estimate_request {
     char *override_texts[CLI_TEXTS_MAX]; /* owned */
     const char *notes[ESTIMATE_NOTES_MAX];
     size_t n_notes;
+    const char *generation;  /* of devices that are rehearsed; NULL: the newest */
+    uint64_t reserved_bytes; /* of each of them; 0: what the context takes as a rule */
+    const volatile sig_atomic_t *interrupted; /* looked at while an engine runs, or NULL */
 };
 
 /* Fills in a request. Errors: MT_EARG with a text fit for the user, MT_ENOMEM, and those of looking
@@ -141,6 +145,9 @@ int estimate_rehearse(struct estimate_result *result, const char *name,
 void estimate_try_to_rehearse(struct estimate_result *result, const char *name,
                               struct estimate_request *request,
                               const struct estimate_options *options);
+
+/* The exit code: whether what was asked is so. Where nothing was asked, nothing is denied. */
+int estimate_exit_of(const struct estimate_result *result);
 
 /* A document of a result. Borrows from all three. */
 struct cli_document estimate_document(const struct estimate_result *result,

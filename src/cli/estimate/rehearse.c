@@ -75,7 +75,10 @@ int estimate_rehearse(struct estimate_result *result, const char *name,
                                                   .model = result->model,
                                                   .model_name = name,
                                                   .is_remote = options->remote,
-                                                  .file_type = options->weight_type};
+                                                  .file_type = options->weight_type,
+                                                  .generation = request->generation,
+                                                  .reserved_bytes = request->reserved_bytes,
+                                                  .interrupted = request->interrupted};
     int failed = rehearse_stage_init(&stage, &wanted, error);
     if (failed)
         return failed;

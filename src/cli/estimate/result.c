@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "cli/command.h"
 #include "cli/estimate/estimate.h"
 #include "cli/residue_store.h"
 
@@ -93,6 +94,17 @@ void estimate_result_finish(struct estimate_result *result)
 {
     mt_estimate_destroy(result->estimate);
     mt_model_close(result->model);
+}
+
+int estimate_exit_of(const struct estimate_result *result)
+{
+    enum mt_verdict verdict = result->estimate->verdict;
+    if (result->has_answer)
+        return result->answer.value ? CLI_EXIT_OK : CLI_EXIT_NO;
+    return verdict == MT_VERDICT_SPILLS || verdict == MT_VERDICT_PAGES ||
+                   verdict == MT_VERDICT_CANNOT
+               ? CLI_EXIT_NO
+               : CLI_EXIT_OK;
 }
 
 struct cli_document estimate_document(const struct estimate_result *result,

@@ -135,6 +135,6 @@ void rehearse_log_last_words(const struct rehearse_log *log, char *text, size_t 
     while (rest && used + 1 < size) {
         const char *line = without_marks(strsep(&rest, "\n"));
         if (*line)
-            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? "\n" : "", line);
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " / " : "", line);
     }
 }

@@ -32,7 +32,8 @@ void rehearse_log_init(struct rehearse_log *log, int fd);
 /* Reads what is new. */
 void rehearse_log_read(struct rehearse_log *log);
 
-/* The last lines, at most `size` bytes with the zero, without the marks of time and level. */
+/* The last lines as one, at most `size` bytes with the zero, without the marks of time and level.
+ */
 void rehearse_log_last_words(const struct rehearse_log *log, char *text, size_t size);
 
 #endif

@@ -31,8 +31,8 @@ struct act {
     uint64_t *reserved_bytes; /* of each device */
     char *flags;
     struct profile_command command;
-    struct rehearse_outcome outcome;
-    struct rehearse_outcome whole; /* on large devices, where the others refused */
+    struct rehearse_trial outcome;
+    struct rehearse_trial whole; /* on large devices, where the others refused */
     char folder[PATH_MAX];
     char cannot[REASON_BYTES];
     char spills[REASON_BYTES];
@@ -67,8 +67,10 @@ static int reserve(struct act *act, struct mt_error *error)
     for (size_t i = 0; i < s->n_devices; i++) {
         const struct mt_tally_row *row =
             mt_tally_row_of(&act->rules->tally.places[i + 1], MT_CATEGORY_CONTEXT);
+        uint64_t context = row ? row->allocated_bytes : 0;
         act->reserved_bytes[i] =
-            (row ? row->allocated_bytes : 0) + (s->device_used ? s->device_used[i] : 0);
+            (act->stage->reserved_bytes ? act->stage->reserved_bytes : context) +
+            (s->device_used ? s->device_used[i] : 0);
         if (act->reserved_bytes[i] >= s->device_bytes[i])
             return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                            "device %zu has no room beside the driver's context and what other "
@@ -101,14 +103,15 @@ static int make_command(struct act *act, struct mt_error *error)
                       : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
 }
 
-static int run(struct act *act, uint64_t scale, struct rehearse_outcome *outcome,
+static int run(struct act *act, uint64_t scale, struct rehearse_trial *outcome,
                struct mt_error *error)
 {
-    const struct rehearse_run run = {
+    const struct rehearse_start run = {
         .argv = act->command.words,
         .directory = act->folder,
         .pretend_path = act->stage->pretend_path,
         .engine_version = act->stage->version,
+        .generation = act->stage->generation,
         .settings = &act->settings,
         .reserved_bytes = act->reserved_bytes,
         .scale = scale,
@@ -130,8 +133,7 @@ static const char *base_name(const char *path)
 }
 
 /* Why there is no answer, in the engine's own words. */
-static int fail(const struct act *act, const struct rehearse_outcome *outcome,
-                struct mt_error *error)
+static int fail(const struct act *act, const struct rehearse_trial *outcome, struct mt_error *error)
 {
     const struct rehearse_stage *stage = act->stage;
     const char *name = base_name(stage->program_path);
@@ -143,20 +145,20 @@ static int fail(const struct act *act, const struct rehearse_outcome *outcome,
     if (act->settings.n_devices && !outcome->status.is_attached && !outcome->status.signal)
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                        "%s did not take the pretended devices; a build with shared libraries of "
-                       "ggml does. Its last words:\n%s",
+                       "ggml does. Its last words: %s",
                        stage->program_path, outcome->last_words);
     if (outcome->hung)
         return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
-                       "%s shows no sign of progress and was ended; its last words:\n%s", name,
+                       "%s shows no sign of progress and was ended; its last words: %s", name,
                        outcome->last_words);
     if (outcome->status.signal)
         return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
                        "%s was killed by signal %d (%s), which is its own failure; its last "
-                       "words:\n%s",
+                       "words: %s",
                        name, outcome->status.signal, strsignal(outcome->status.signal),
                        outcome->last_words);
     return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
-                   "%s ended with status %d before it was ready; its last words:\n%s", name,
+                   "%s ended with status %d before it was ready; its last words: %s", name,
                    outcome->status.exit_code, outcome->last_words);
 }
 
@@ -169,7 +171,7 @@ static void add_note(struct act *act, const char *note)
 /* Where it was refused memory, what it takes is found out on larger devices. */
 static int look_at_whole(struct act *act, struct mt_error *error)
 {
-    const struct rehearse_outcome *outcome = &act->outcome;
+    const struct rehearse_trial *outcome = &act->outcome;
     char bytes[MT_SIZE_TEXT];
     char left[MT_SIZE_TEXT];
     mt_format_size(outcome->refused_bytes, bytes);
@@ -264,7 +266,7 @@ static void take_decisions(const struct rehearse_log *log, struct mt_predict_set
 
 static int answer(struct act *act, struct mt_estimate **estimate, struct mt_error *error)
 {
-    const struct rehearse_outcome *outcome = act->whole.tally ? &act->whole : &act->outcome;
+    const struct rehearse_trial *outcome = act->whole.tally ? &act->whole : &act->outcome;
     struct mt_predict_settings settings = act->settings;
     int result = note_spill(act, outcome->tally, error);
     if (result < 0)
@@ -313,8 +315,8 @@ int rehearse_model(const struct rehearse_stage *stage, const struct mt_predict_s
     int result = rehearse_stage_folder(stage, folder_number, act.folder, error);
     if (result == 0)
         result = perform(&act, estimate, error);
-    rehearse_outcome_finish(&act.outcome);
-    rehearse_outcome_finish(&act.whole);
+    rehearse_trial_finish(&act.outcome);
+    rehearse_trial_finish(&act.whole);
     profile_command_finish(&act.command);
     mt_estimate_destroy(act.rules);
     free(act.reserved_bytes);

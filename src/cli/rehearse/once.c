@@ -17,7 +17,7 @@
 #define GRACE_NS ((uint64_t)100 * 1000 * 1000)
 
 /* Fills in the devices; `scale` makes them larger with the same shares. */
-static void fill_devices(const struct rehearse_run *run, struct mt_rehearse_device *devices)
+static void fill_devices(const struct rehearse_start *run, struct mt_rehearse_device *devices)
 {
     const struct mt_predict_settings *s = run->settings;
     for (size_t i = 0; i < s->n_devices; i++) {
@@ -28,7 +28,7 @@ static void fill_devices(const struct rehearse_run *run, struct mt_rehearse_devi
     }
 }
 
-static int start(const struct rehearse_run *run, int log_fd, struct mt_rehearsal **rehearsal,
+static int start(const struct rehearse_start *run, int log_fd, struct mt_rehearsal **rehearsal,
                  struct mt_error *error)
 {
     const struct mt_predict_settings *s = run->settings;
@@ -40,6 +40,7 @@ static int start(const struct rehearse_run *run, int log_fd, struct mt_rehearsal
         .directory = run->directory,
         .pretend_path = run->pretend_path,
         .kind = s->device_kind,
+        .generation = run->generation,
         .engine_version = run->engine_version,
         .devices = devices,
         .n_devices = s->n_devices,
@@ -54,7 +55,7 @@ static int start(const struct rehearse_run *run, int log_fd, struct mt_rehearsal
 
 /* The first allocation that did not fit is the one that matters: later ones are attempts to do with
  * less. */
-static void note_refusal(struct mt_rehearsal *rehearsal, struct rehearse_outcome *outcome)
+static void note_refusal(struct mt_rehearsal *rehearsal, struct rehearse_trial *outcome)
 {
     const struct mt_rehearse_event *event;
     for (size_t i = 0; (event = mt_rehearse_event_at(rehearsal, i)); i++) {
@@ -72,8 +73,8 @@ static void note_refusal(struct mt_rehearsal *rehearsal, struct rehearse_outcome
 }
 
 /* Waits until the server is ready, the program has ended, or there is no sign of it any more. */
-static int watch(const struct rehearse_run *run, struct mt_rehearsal *rehearsal,
-                 struct rehearse_outcome *outcome, struct mt_error *error)
+static int watch(const struct rehearse_start *run, struct mt_rehearsal *rehearsal,
+                 struct rehearse_trial *outcome, struct mt_error *error)
 {
     uint64_t seen = 0;
     uint64_t seen_ns = 0;
@@ -95,8 +96,8 @@ static int watch(const struct rehearse_run *run, struct mt_rehearsal *rehearsal,
     }
 }
 
-static int observe(const struct rehearse_run *run, struct mt_rehearsal *rehearsal,
-                   struct rehearse_outcome *outcome, struct mt_error *error)
+static int observe(const struct rehearse_start *run, struct mt_rehearsal *rehearsal,
+                   struct rehearse_trial *outcome, struct mt_error *error)
 {
     int result = watch(run, rehearsal, outcome, error);
     if (result < 0)
@@ -112,7 +113,7 @@ static int observe(const struct rehearse_run *run, struct mt_rehearsal *rehearsa
     return mt_rehearse_tally(rehearsal, at, &outcome->tally, error);
 }
 
-int rehearse_once(const struct rehearse_run *run, struct rehearse_outcome *outcome,
+int rehearse_once(const struct rehearse_start *run, struct rehearse_trial *outcome,
                   struct mt_error *error)
 {
     char path[PATH_MAX];
@@ -135,7 +136,7 @@ int rehearse_once(const struct rehearse_run *run, struct rehearse_outcome *outco
     return result;
 }
 
-int rehearse_went_well(const struct rehearse_run *run, const struct rehearse_outcome *outcome)
+int rehearse_went_well(const struct rehearse_start *run, const struct rehearse_trial *outcome)
 {
     if (!outcome->tally || outcome->hung)
         return 0;
@@ -143,7 +144,7 @@ int rehearse_went_well(const struct rehearse_run *run, const struct rehearse_out
                           : !outcome->status.running && outcome->status.exit_code == 0;
 }
 
-void rehearse_outcome_finish(struct rehearse_outcome *outcome)
+void rehearse_trial_finish(struct rehearse_trial *outcome)
 {
     mt_tally_destroy(outcome->tally);
     outcome->tally = NULL;

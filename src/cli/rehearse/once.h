@@ -9,14 +9,15 @@
 
 #include "cli/rehearse/engine_log.h"
 
-#define REHEARSE_WORDS_BYTES 1024
+#define REHEARSE_TAIL_BYTES 1024
 
 /* What is to be run. All borrowed. */
-struct rehearse_run {
+struct rehearse_start {
     char *const *argv;
     const char *directory;    /* for the account and the log */
     const char *pretend_path; /* the object that pretends devices */
     const char *engine_version;
+    const char *generation;                     /* of the devices; NULL: the newest */
     const struct mt_predict_settings *settings; /* devices and the host */
     const uint64_t *reserved_bytes; /* of each device, taken before the program starts */
     uint64_t scale;       /* devices and host are as many times as large; 1 for as they are */
@@ -25,8 +26,8 @@ struct rehearse_run {
     const volatile sig_atomic_t *interrupted; /* nonzero: give up; may be NULL */
 };
 
-/* How it went. Start with {0}; rehearse_outcome_finish() frees the tally. */
-struct rehearse_outcome {
+/* How it went. Start with {0}; rehearse_trial_finish() frees the tally. */
+struct rehearse_trial {
     struct mt_tally *tally; /* when it was ready, or of its end */
     struct rehearse_log log;
     struct mt_rehearse_status status;
@@ -37,17 +38,17 @@ struct rehearse_outcome {
     uint64_t refused_bytes;
     uint64_t refused_free_bytes;
     char refused_what[96];
-    char last_words[REHEARSE_WORDS_BYTES];
+    char last_words[REHEARSE_TAIL_BYTES];
     int hung;
 };
 
 /* Runs a program. Returns 0 also where it was refused memory or failed by itself: the outcome says
  * so. Errors: those of mt_rehearse_start(), MT_ECHILD (interrupted). */
-int rehearse_once(const struct rehearse_run *run, struct rehearse_outcome *outcome,
+int rehearse_once(const struct rehearse_start *run, struct rehearse_trial *outcome,
                   struct mt_error *error);
-void rehearse_outcome_finish(struct rehearse_outcome *outcome);
+void rehearse_trial_finish(struct rehearse_trial *outcome);
 
 /* Whether the program came as far as it should: a server was ready, another ended well. */
-int rehearse_went_well(const struct rehearse_run *run, const struct rehearse_outcome *outcome);
+int rehearse_went_well(const struct rehearse_start *run, const struct rehearse_trial *outcome);
 
 #endif

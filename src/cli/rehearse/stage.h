@@ -16,7 +16,9 @@ struct rehearse_stage {
     char directory[PATH_MAX];
     char pretend_path[PATH_MAX];
     char model_path[PATH_MAX];
-    const struct mt_model *model;             /* borrowed */
+    const struct mt_model *model; /* borrowed */
+    const char *generation;       /* of the devices; NULL: the newest. Borrowed */
+    uint64_t reserved_bytes;      /* of each device; 0: what the context takes as a rule */
     const volatile sig_atomic_t *interrupted; /* nonzero: give up; NULL: never */
 };
 
@@ -28,6 +30,8 @@ struct rehearse_stage_options {
     const struct mt_model *model;
     const char *model_name; /* as it was asked for */
     int is_remote;
+    const char *generation;
+    uint64_t reserved_bytes;
     const char *file_type; /* of a model that is no GGUF file; NULL: its own */
     int drop_vocabulary;   /* the engine starts faster, and understands no text */
     const volatile sig_atomic_t *interrupted;

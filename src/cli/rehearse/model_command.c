@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/* From what was typed to a document of a rehearsal, or to the table of a sweep. */
+#include "cli/rehearse/model_command.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/rehearse/interrupt.h"
+#include "cli/rehearse/model.h"
+#include "cli/rehearse/sweep.h"
+#include "cli/residue_store.h"
+
+static int check(const struct rehearse_model_options *options, struct mt_error *error)
+{
+    const struct estimate_options *estimate = options->estimate;
+    static const char name[] = "llama.cpp";
+    const char *engine = estimate->engine;
+    if (engine && (strncmp(engine, name, sizeof name - 1) != 0 ||
+                   (engine[sizeof name - 1] && engine[sizeof name - 1] != '@')))
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "rehearse: %.60s cannot be rehearsed: only programs that are built on ggml "
+                       "can; 'memtally estimate' has rules for it",
+                       engine);
+    if (options->sweep->n && estimate->explain)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "rehearse: '--explain' is of one rehearsal, not of a sweep");
+    return 0;
+}
+
+static int render_sweep(const struct rehearse_sweep *sweep, const struct estimate_result *result,
+                        const struct estimate_options *options, struct mt_strbuf *out,
+                        struct mt_error *error)
+{
+    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
+    if (options->output)
+        terminal.colour = 0;
+    if (options->format == CLI_FORMAT_CSV)
+        rehearse_sweep_csv(sweep, out);
+    else if (options->format == CLI_FORMAT_JSON)
+        rehearse_sweep_json(sweep, &result->document_model, out);
+    else
+        rehearse_sweep_table(sweep, &result->document_model, &terminal, out);
+    return mt_strbuf_failed(out) ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory") : 0;
+}
+
+/* All points of a sweep that failed are a failure; some are lines of its table. */
+static int exit_of_sweep(const struct rehearse_sweep *sweep)
+{
+    for (size_t i = 0; i < sweep->n_points; i++)
+        if (sweep->points[i].totals)
+            return CLI_EXIT_OK;
+    return CLI_EXIT_NO;
+}
+
+static int parse_axes(const struct rehearse_model_options *options, struct rehearse_axes *axes,
+                      struct mt_error *error)
+{
+    for (size_t i = 0; i < options->sweep->n; i++) {
+        int result = rehearse_axes_parse(axes, options->sweep->items[i], error);
+        if (result)
+            return result;
+    }
+    return 0;
+}
+
+/* A vocabulary takes most of an engine's start and no device memory. Whether the engine does
+ * without, and plans the same, the first point tells. */
+static int set_stage(struct rehearse_sweep *sweep, const struct rehearse_stage_options *wanted,
+                     struct mt_error *error)
+{
+    struct rehearse_stage_options whole = *wanted;
+    struct rehearse_stage_options bare = *wanted;
+    bare.drop_vocabulary = 1;
+    int result = rehearse_stage_init(&sweep->stage, &bare, error);
+    if (result == MT_EUNSUPPORTED || result == MT_EFORMAT)
+        return rehearse_stage_init(&sweep->stage, &whole, error);
+    if (result || rehearse_sweep_is_same_without_vocabulary(sweep, &whole))
+        return result;
+    rehearse_stage_finish(&sweep->stage);
+    return rehearse_stage_init(&sweep->stage, &whole, error);
+}
+
+static int sweep_model(struct estimate_result *made, const struct estimate_request *request,
+                       const struct rehearse_model_options *options, const char *name,
+                       struct mt_strbuf *out, int *code, struct mt_error *error)
+{
+    struct mt_residue *residues = NULL;
+    struct rehearse_sweep sweep = {.settings = request->settings,
+                                   .shows_progress = !options->quiet,
+                                   .interrupted = request->interrupted};
+    const struct rehearse_stage_options wanted = {.program = request->settings.program,
+                                                  .engine_name = options->estimate->engine,
+                                                  .engine_path = options->estimate->engine_path,
+                                                  .model = made->model,
+                                                  .model_name = name,
+                                                  .is_remote = options->estimate->remote,
+                                                  .file_type = options->estimate->weight_type,
+                                                  .generation = request->generation,
+                                                  .reserved_bytes = request->reserved_bytes,
+                                                  .interrupted = request->interrupted};
+    int result = parse_axes(options, &sweep.axes, error);
+    if (!result)
+        result = cli_residues_for(made->model, &request->settings, &residues,
+                                  &sweep.settings.n_residues, error);
+    sweep.settings.residues = residues;
+    if (!result)
+        result = set_stage(&sweep, &wanted, error);
+    if (!result)
+        result = rehearse_sweep_run(&sweep, error);
+    if (!result)
+        result = render_sweep(&sweep, made, options->estimate, out, error);
+    *code = result ? CLI_EXIT_NO : exit_of_sweep(&sweep);
+    free(residues);
+    rehearse_sweep_finish(&sweep);
+    return result;
+}
+
+static int rehearse_one(struct estimate_result *made, const struct estimate_request *request,
+                        const struct estimate_options *options, const char *name,
+                        struct mt_strbuf *out, int *code, struct mt_error *error)
+{
+    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
+    if (options->output)
+        terminal.colour = 0;
+    int result = estimate_rehearse(made, name, request, options, error);
+    if (result)
+        return result;
+    struct cli_document document = estimate_document(made, request, options);
+    *code = estimate_exit_of(made);
+    return cli_document_render(&document, (enum cli_format)options->format, &terminal, out, error);
+}
+
+static int perform(const char *name, const struct rehearse_model_options *options,
+                   struct estimate_request *request, struct mt_strbuf *out, int *code,
+                   struct mt_error *error)
+{
+    const struct estimate_options *estimate = options->estimate;
+    struct estimate_result made = {0};
+    int result = check(options, error);
+    if (!result)
+        result = estimate_request_init(request, estimate, error);
+    if (!result) {
+        struct mt_predict_settings plain = request->settings;
+        plain.weight_type = NULL;
+        result = estimate_make(&made, name, estimate->remote, &plain, -1, error);
+    }
+    if (!result && options->sweep->n)
+        result = sweep_model(&made, request, options, name, out, code, error);
+    else if (!result)
+        result = rehearse_one(&made, request, estimate, name, out, code, error);
+    estimate_result_finish(&made);
+    return result;
+}
+
+/* The options' own complaints begin with the command that they were first made for. What is not
+ * supported is about the input, and an engine that failed is an answer. */
+static int fail(const struct mt_error *error)
+{
+    static const char other[] = "estimate: ";
+    struct mt_error said = *error;
+    if (!strncmp(error->text, other, sizeof other - 1))
+        snprintf(said.text, sizeof said.text, "rehearse: %s", error->text + sizeof other - 1);
+    int code = cli_fail(&said);
+    return error->code == MT_ENOTFOUND ? CLI_EXIT_USAGE : code;
+}
+
+int rehearse_model_command(const char *model, const struct rehearse_model_options *options)
+{
+    struct estimate_request request = {0};
+    struct mt_strbuf out = {0};
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    int code = CLI_EXIT_OK;
+    request.generation = options->generation;
+    request.reserved_bytes = options->reserved_bytes;
+    request.interrupted = rehearse_catch_signals();
+    int result = perform(model, options, &request, &out, &code, &error);
+    int signal_number = *request.interrupted;
+    if (!result) {
+        int written = cli_write_output(&out, options->estimate->output);
+        code = written ? written : code;
+    } else if (!signal_number) {
+        code = fail(&error);
+    }
+    estimate_request_finish(&request);
+    mt_strbuf_finish(&out);
+    return signal_number ? 128 + signal_number : code;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* 'memtally rehearse MODEL': one model with settings, or a sweep of them. */
+#ifndef CLI_REHEARSE_MODEL_COMMAND_H
+#define CLI_REHEARSE_MODEL_COMMAND_H
+
+#include "cli/command.h"
+#include "cli/estimate/estimate.h"
+
+/* What was typed. All borrowed. */
+struct rehearse_model_options {
+    const struct estimate_options *estimate; /* settings, engine_path, remote, format, output */
+    const struct cli_texts *sweep;           /* each as rehearse_axes_parse() reads it */
+    const char *generation;                  /* of the devices; NULL: the newest */
+    uint64_t reserved_bytes;                 /* of each; 0: what the context takes as a rule */
+    int quiet;                               /* draw no line of progress */
+};
+
+/* Rehearses and writes what came of it. Catches signals. Returns the exit code: as of 'memtally
+ * estimate', 128 and the signal's number where one came. */
+int rehearse_model_command(const char *model, const struct rehearse_model_options *options);
+
+#endif
