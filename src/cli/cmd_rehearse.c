@@ -166,6 +166,8 @@ static int reserve(const struct rehearse_options *options, struct estimate_reque
 {
     struct mt_predict_settings *settings = &request->settings;
     struct mt_residue context;
+    if (!settings->device_kind)
+        settings->device_kind = estimate_device_kinds[0];
     int result = mt_residue_expected(settings, "device", &context, error);
     if (result < 0)
         return result;

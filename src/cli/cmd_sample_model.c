@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/progress.h"
+#include "cli/sample_from.h"
 #include "cli/suggest.h"
 #include "emit/json.h"
 #include "emit/text_table.h"
@@ -41,10 +42,14 @@ struct sample_options {
     uint64_t experts_used;
     uint64_t expert_ff_length;
     int tied_embeddings;
+    const char *from;
+    int remote;
+    int drop_vocabulary;
 };
 
-#define TYPE_NAME(NAME, number, name) name,
-static const char *const type_names[] = {MT_WEIGHT_TYPE_LIST(TYPE_NAME) NULL};
+/* Those of mixtures are only for --from. */
+#define TYPE_NAME(NAME, name) name,
+static const char *const type_names[] = {MT_FILE_TYPE_LIST(TYPE_NAME) NULL};
 #undef TYPE_NAME
 
 #define AT(member) offsetof(struct sample_options, member)
@@ -73,7 +78,24 @@ static const struct cli_option sample_options[] = {
      .choices = type_names,
      .fallback = "f16",
      .offset = AT(type),
-     .help = "how the matrices are stored"},
+     .help = "how the matrices are stored; q4_k_m and its like are mixtures, which --from makes of "
+             "a model that is no GGUF file"},
+    {.name = "from",
+     .kind = CLI_FILE,
+     .argument = "MODEL",
+     .offset = AT(from),
+     .help = "write the header of a model that exists, with a hole for its weights: of a GGUF file "
+             "a copy, of a config.json or a folder of safetensors what llama.cpp's converter would "
+             "make of it"},
+    {.name = "remote",
+     .kind = CLI_FLAG,
+     .offset = AT(remote),
+     .help = "the model of --from may be a URL or a name on huggingface.co; only headers are read"},
+    {.name = "drop-vocabulary",
+     .kind = CLI_FLAG,
+     .offset = AT(drop_vocabulary),
+     .help = "with --from: leave the tokens out and say only how many there are; engines start "
+             "faster and take no text"},
     {.name = "seed",
      .kind = CLI_COUNT,
      .argument = "N",
@@ -219,18 +241,6 @@ static void put_facts(struct mt_json *json, const struct mt_model_shape *shape, 
     mt_json_end(json);
 }
 
-/* "134.5 million" or "8.03 billion". */
-static const char *format_parameters(uint64_t parameters, char text[32])
-{
-    if (parameters == UINT64_MAX)
-        snprintf(text, 32, "?");
-    else if (parameters < 1000000000)
-        snprintf(text, 32, "%.1f million", (double)parameters / 1e6);
-    else
-        snprintf(text, 32, "%.2f billion", (double)parameters / 1e9);
-    return text;
-}
-
 static int print_written(const struct sample_options *options, const struct mt_model_shape *shape,
                          const char *path, const struct mt_sample_facts *facts)
 {
@@ -244,7 +254,7 @@ static int print_written(const struct sample_options *options, const struct mt_m
     } else {
         mt_strbuf_printf(&out, "%s: %s as %s, %s parameters in %" PRIu64 " tensors, %s%s\n", path,
                          shape->name, type_names[options->type],
-                         format_parameters(facts->parameters, parameters), facts->n_tensors,
+                         cli_format_parameters(facts->parameters, parameters), facts->n_tensors,
                          mt_format_size(facts->file_bytes, size),
                          options->mode == MODE_SPARSE ? " with a hole for the weights" : "");
     }
@@ -318,8 +328,10 @@ static void list_table(const struct sample_options *options, struct mt_strbuf *o
         struct mt_sample_facts facts = plan(shape, type_of(options));
         char parameters[32];
         const struct mt_cell cells[] = {
-            {.text = shape->name},        {.text = shape->architecture},
-            {.number = shape->layers},    {.text = format_parameters(facts.parameters, parameters)},
+            {.text = shape->name},
+            {.text = shape->architecture},
+            {.number = shape->layers},
+            {.text = cli_format_parameters(facts.parameters, parameters)},
             {.number = facts.file_bytes},
         };
         mt_text_table_add(&table, 0, MT_ROW_PLAIN, cells);
@@ -340,17 +352,63 @@ static int print_list(const struct sample_options *options)
     return code;
 }
 
+/* Nothing that makes a shape goes with a model that has its own. */
+static int is_about_shapes(const struct sample_options *o)
+{
+    return o->mode == MODE_RANDOM || o->architecture || o->layers || o->embedding_length ||
+           o->ff_length || o->heads || o->kv_heads || o->head_size || o->vocabulary ||
+           o->context_length || o->sliding_window || o->experts || o->experts_used ||
+           o->expert_ff_length || o->tied_embeddings;
+}
+
+static int run_from(const struct cli_call *call, const struct sample_options *options)
+{
+    const struct cli_sample_from from = {.model = options->from,
+                                         .path = call->n_operands ? call->operands[0] : NULL,
+                                         .type = type_names[options->type],
+                                         .remote = options->remote,
+                                         .drop_vocabulary = options->drop_vocabulary,
+                                         .json = options->json,
+                                         .quiet = options->quiet};
+    if (call->n_operands != 1) {
+        cli_complain("sample-model: with --from give the file to write and nothing else");
+        return CLI_EXIT_USAGE;
+    }
+    if (is_about_shapes(options)) {
+        cli_complain("sample-model: --from takes the model as it is; it has no random weights and "
+                     "no other numbers");
+        return CLI_EXIT_USAGE;
+    }
+    return cli_sample_from(&from);
+}
+
+static int check_type(const struct sample_options *options)
+{
+    enum mt_weight_type type;
+    if (mt_weight_type_by_name(type_names[options->type], &type) == 0)
+        return CLI_EXIT_OK;
+    cli_complain("sample-model: %s is a mixture, which only --from makes; a shape takes one of "
+                 "f32, f16, bf16, q8_0, q6_k, q4_k, q4_0",
+                 type_names[options->type]);
+    return CLI_EXIT_USAGE;
+}
+
 static int run_sample_model(const struct cli_call *call)
 {
     const struct sample_options *options = call->options;
     struct mt_model_shape shape;
+    if (options->from)
+        return run_from(call, options);
+    int code = check_type(options);
+    if (code)
+        return code;
     if (options->list)
         return print_list(options);
     if (call->n_operands != 2) {
         cli_complain("sample-model: give a shape and a file; see 'memtally help sample-model'");
         return CLI_EXIT_USAGE;
     }
-    int code = find_shape(call->operands[0], &shape);
+    code = find_shape(call->operands[0], &shape);
     if (code)
         return code;
     apply(options, &shape);
@@ -368,6 +426,8 @@ static const char *word_at(size_t index)
 static const char *const description[] = {
     "Writes a GGUF file with the shape of a known model, or of numbers given as options, which "
     "llama.cpp loads and runs. Memory is the same as with the real model of that shape and type.",
+    "With --from it takes the header of a model that exists, of which an engine plans memory as it "
+    "would of the model itself. No weights are read, copied or downloaded.",
     "SHAPE is a name that --list shows, or 'custom'. Numbers given as options replace those of the "
     "shape. FILE is replaced only once the model is complete.",
     NULL,
@@ -379,12 +439,16 @@ static const struct cli_example examples[] = {
      "For planning: 380 GB that take no room on disk."},
     {"memtally sample-model llama-3.1-8b model.gguf --layers 4",
      "A known shape with fewer layers."},
+    {"memtally sample-model --from config.json big.gguf --type q4_k_m",
+     "For planning, from nothing but a config.json."},
+    {"memtally sample-model --from org/model-GGUF/model-Q8_0.gguf copy.gguf --remote",
+     "The header of a file on a hub."},
     {0},
 };
 
 const struct cmd_entry cmd_sample_model = {
     .name = "sample-model",
-    .synopsis = "[options] SHAPE FILE | --list",
+    .synopsis = "[options] SHAPE FILE | --from MODEL FILE | --list",
     .summary = "write a model file of a given shape, to try things with",
     .description = description,
     .examples = examples,

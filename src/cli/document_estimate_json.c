@@ -62,6 +62,14 @@ static void put_machine(const struct mt_predict_settings *settings, struct mt_js
     mt_json_count(json, "host_used_bytes", settings->host_used);
 }
 
+void cli_json_machine_settings(const struct mt_predict_settings *settings, struct mt_json *json)
+{
+    mt_json_begin_object(json, "settings");
+    mt_json_text(json, "engine", settings->engine);
+    put_machine(settings, json);
+    mt_json_end(json);
+}
+
 void cli_json_estimate_settings(const struct mt_predict_settings *settings, struct mt_json *json)
 {
     static const char *const programs[] = {

@@ -322,7 +322,10 @@ static void put_measurement(struct mt_json *json, const struct cli_document *doc
 static void put_estimate(struct mt_json *json, const struct cli_document *document)
 {
     const struct mt_tally *tally = document->tally;
-    cli_json_estimate_settings(&document->estimate->settings, json);
+    if (document->rehearsal && !document->model)
+        cli_json_machine_settings(&document->estimate->settings, json);
+    else
+        cli_json_estimate_settings(&document->estimate->settings, json);
     mt_json_text(json, "moment", mt_moment_name(tally->moment.kind));
     cli_json_estimate(document, json);
     if (document->rehearsal)

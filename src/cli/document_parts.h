@@ -18,6 +18,8 @@ void cli_json_profiler_sections(const struct cli_document *document, struct mt_j
 
 /* What only an estimate has: settings as they were completed, verdict, terms, flags, pool. */
 void cli_json_estimate_settings(const struct mt_predict_settings *settings, struct mt_json *json);
+/* The same where only the machine is known, and not how a model is run on it. */
+void cli_json_machine_settings(const struct mt_predict_settings *settings, struct mt_json *json);
 void cli_json_estimate(const struct cli_document *document, struct mt_json *json);
 void cli_csv_estimate(const struct cli_document *document, struct mt_strbuf *out);
 void cli_table_estimate(const struct cli_document *document, const struct cli_terminal *terminal,

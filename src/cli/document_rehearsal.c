@@ -143,11 +143,12 @@ static void add_late(struct mt_text_table *table, const struct cli_document_late
              : late->bytes < late->before_bytes ? "-"
                                                 : "+",
              size);
-    const struct mt_cell cells[] = {{.text = cli_format_time(late->time_ns, time)},
-                                    {.text = late->step},
+    const char *step = strstr(late->step, ": ");
+    const struct mt_cell cells[] = {{.text = what},
                                     {.text = late->place},
                                     {.text = growth},
-                                    {.text = what}};
+                                    {.text = cli_format_time(late->time_ns, time)},
+                                    {.text = step ? step + 2 : late->step}};
     mt_text_table_add(table, 0, late->was_refused ? MT_ROW_BOLD : MT_ROW_PLAIN, cells);
 }
 
@@ -155,11 +156,9 @@ void cli_table_rehearsal_late(const struct cli_document *document,
                               const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
     static const struct mt_text_table_column columns[] = {
-        {"taken late", MT_CELL_TEXT_RIGHT, 0},
-        {"step", MT_CELL_TEXT, 2},
-        {"place", MT_CELL_TEXT, 0},
-        {"bytes", MT_CELL_TEXT_RIGHT, 0},
-        {"what", MT_CELL_TEXT, 1},
+        {"taken late", MT_CELL_TEXT, 0},  {"place", MT_CELL_TEXT, 0},
+        {"bytes", MT_CELL_TEXT_RIGHT, 0}, {"after", MT_CELL_TEXT_RIGHT, 0},
+        {"step", MT_CELL_TEXT, 1},
     };
     const struct cli_document_rehearsal *rehearsal = document->rehearsal;
     struct mt_text_table table;

@@ -329,6 +329,7 @@ static void set_attention(struct mt_convert *convert, const struct mt_model_laye
     const struct mt_hf_build build = {.config = config, .description = convert->description};
     int encodes = convert->description->is_embedder;
     int slides = layer->attention == MT_ATTENTION_SLIDING;
+    int has_keys = layer->cache_layer == index || (config->family->traits & MT_HF_GEMMA3N);
     int full_shares = (config->family->traits & MT_HF_GEMMA4) &&
                       layer->attention == MT_ATTENTION_GLOBAL &&
                       mt_hf_number(config, MT_HF_attention_k_eq_v, 0);
@@ -339,8 +340,8 @@ static void set_attention(struct mt_convert *convert, const struct mt_model_laye
     SET(key, encodes ? GET(key_full) : layer->key_size);
     SET(value, encodes ? GET(value_full) : layer->value_size);
     SET(sliding, (uint64_t)slides);
-    SET(keys_here, layer->cache_layer == index);
-    SET(values_here, layer->cache_layer == index && !full_shares);
+    SET(keys_here, (uint64_t)has_keys);
+    SET(values_here, has_keys && !full_shares);
     SET(sinks_here, (config->family->traits & MT_HF_SINKS) != 0 && layer->heads &&
                         (config->family->period || slides));
     SET(idx_here, GET(attends) && mt_hf_has_indexer(&build, index));

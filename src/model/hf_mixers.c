@@ -41,7 +41,8 @@ static void add_attention(struct mt_hf_build *build, const struct mt_model_layer
 {
     uint64_t hidden = build->description->embedding_length;
     int bias = mt_hf_attention_bias(build);
-    int has_keys = layer->cache_layer == index;
+    /* Gemma 3n has the matrices all the same. */
+    int has_keys = layer->cache_layer == index || mt_hf_trait(build, MT_HF_GEMMA3N);
     int has_values =
         has_keys && !(mt_hf_trait(build, MT_HF_GEMMA4) && layer->attention == MT_ATTENTION_GLOBAL &&
                       mt_hf_number(build->config, MT_HF_attention_k_eq_v, 0));

@@ -85,19 +85,32 @@ static void write_learnt(const struct mt_predict_settings *s, const char *place_
     }
 }
 
+static uint64_t less(uint64_t bytes, uint64_t counted)
+{
+    return bytes > counted ? bytes - counted : 0;
+}
+
+/* What the engine itself says of the same memory is a part of the band. */
 static void write_band(const struct mt_engine *engine, const char *key, enum mt_category category,
                        int place, const char *name, struct mt_sheet *sheet)
 {
     struct band band = band_of(engine, key);
+    uint64_t counted = mt_sheet_sum(sheet, place, category);
     struct mt_sheet_term term = {.place = place,
                                  .category = category,
                                  .name = name,
                                  .rule = key,
-                                 .bytes = band.middle,
-                                 .low_bytes = band.low,
-                                 .high_bytes = band.high,
+                                 .bytes = less(band.middle, counted),
+                                 .low_bytes = less(band.low, counted),
+                                 .high_bytes = less(band.high, counted),
                                  .provenance = MT_PROVENANCE_ASSUMED};
-    mt_sheet_add(sheet, &term, "between %" PRIu64 " and %" PRIu64 " B", band.low, band.high);
+    if (counted)
+        mt_sheet_add(sheet, &term,
+                     "between %" PRIu64 " and %" PRIu64 " B, less the %" PRIu64
+                     " B that are known of it",
+                     band.low, band.high, counted);
+    else
+        mt_sheet_add(sheet, &term, "between %" PRIu64 " and %" PRIu64 " B", band.low, band.high);
 }
 
 static int has_layer(const struct mt_llama_plan *plan, int device)

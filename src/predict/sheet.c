@@ -80,6 +80,15 @@ int mt_sheet_has_place(const struct mt_sheet *sheet, int place)
     return 0;
 }
 
+uint64_t mt_sheet_sum(const struct mt_sheet *sheet, int place, enum mt_category category)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < sheet->n_terms; i++)
+        if (sheet->terms[i].place == place && sheet->terms[i].term.category == category)
+            sum += sheet->terms[i].term.bytes;
+    return sum;
+}
+
 void mt_sheet_note(struct mt_sheet *sheet, const char *format, ...)
 {
     void *notes = sheet->notes;

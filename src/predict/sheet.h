@@ -35,6 +35,9 @@ struct mt_sheet_term {
 /* Whether any term is of a place. */
 int mt_sheet_has_place(const struct mt_sheet *sheet, int place);
 
+/* What the terms of a category at a place come to so far. */
+uint64_t mt_sheet_sum(const struct mt_sheet *sheet, int place, enum mt_category category);
+
 /* Writes a term; its formula, with the numbers, by format. A term of 0 bytes with high 0 is left
  * out. */
 void mt_sheet_add(struct mt_sheet *sheet, const struct mt_sheet_term *term, const char *format, ...)

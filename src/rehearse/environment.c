@@ -21,6 +21,7 @@ static const struct {
     {"MUSA_VISIBLE_DEVICES", "-1"},
     {"GGML_VK_VISIBLE_DEVICES", ""}, /* a list of numbers; any that is not there is an error */
     {"ONEAPI_DEVICE_SELECTOR", "!*:gpu"},
+    {"GGML_NO_BACKTRACE", "1"}, /* else a debugger is started when an assertion fails */
 };
 
 #define N_OWN (sizeof own / sizeof *own)

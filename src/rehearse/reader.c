@@ -7,7 +7,8 @@
 
 #include "rehearse/rehearsal.h"
 
-#define HOLE_NS UINT64_C(1000000000) /* that an event may take to be written */
+#define HOLE_NS   UINT64_C(1000000000) /* that an event may take to be written */
+#define LOOK_BACK 4096                 /* events, for the plan of one that was refused */
 
 const char *mt_place_name(uint8_t place)
 {
@@ -212,6 +213,26 @@ static void add_note(struct mt_reader *reader, const struct mt_account_event *ra
     at(reader, index)->event.detail = "";
 }
 
+/* A buffer is refused before the engine says what it is for; where it was planned, it was said. */
+static void add_refusal(struct mt_reader *reader, const struct mt_account_event *raw)
+{
+    size_t index = reader->n_events;
+    add(reader, raw, MT_REHEARSE_REFUSED);
+    if (reader->n_events == index || at(reader, index)->event.category)
+        return;
+    struct mt_rehearse_event *refused = &at(reader, index)->event;
+    for (size_t i = index; i-- > 0 && index - i <= LOOK_BACK;) {
+        const struct mt_rehearse_event *planned = &at(reader, i)->event;
+        if (planned->kind != MT_REHEARSE_ALLOC || !(planned->flags & MT_REHEARSE_PLANNED) ||
+            planned->bytes != refused->bytes || strcmp(planned->place, refused->place) != 0)
+            continue;
+        refused->category = planned->category;
+        if (!*refused->detail)
+            refused->detail = planned->detail;
+        return;
+    }
+}
+
 static void take(struct mt_reader *reader, const struct mt_account_event *raw, uint32_t kind)
 {
     size_t slot;
@@ -231,7 +252,7 @@ static void take(struct mt_reader *reader, const struct mt_account_event *raw, u
         refine(reader, raw);
         break;
     case MT_ACCOUNT_REFUSE:
-        add(reader, raw, MT_REHEARSE_REFUSED);
+        add_refusal(reader, raw);
         break;
     case MT_ACCOUNT_MARK:
         add(reader, raw, MT_REHEARSE_MARK);

@@ -53,7 +53,7 @@ struct mt_rehearsal {
     int pidfd; /* -1 where the kernel has none */
     int ended;
     int is_swept; /* what it left behind was looked for */
-    int status; /* as waitpid() gave it, -1 where somebody else took it */
+    int status;   /* as waitpid() gave it, -1 where somebody else took it */
     uint64_t ended_ns;
     uint64_t next_look_ns; /* at processes and files */
     uint32_t processes[MT_PROCESSES_MAX];

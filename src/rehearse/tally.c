@@ -196,33 +196,39 @@ static int make_place(struct maker *maker, uint8_t number, size_t index,
     return make_rows(maker, place);
 }
 
+static int add_note(struct maker *maker, struct mt_tally *tally, const char **notes,
+                    const char *text)
+{
+    notes[tally->n_notes] = mt_owner_text(maker->owner, text);
+    return notes[tally->n_notes++] ? 0 : MT_ENOMEM;
+}
+
 static int make_notes(struct maker *maker, struct mt_tally *tally)
 {
     const struct mt_reader *reader = maker->reader;
-    const char **notes = mt_owner_alloc(maker->owner, (NOTES_MAX + 1) * sizeof *notes);
+    const char **notes = mt_owner_alloc(maker->owner, (NOTES_MAX + 2) * sizeof *notes);
     const struct mt_noted *noted;
     uint64_t n = __atomic_load_n(&reader->account->n_events, __ATOMIC_RELAXED);
     if (!notes)
         return MT_ENOMEM;
     tally->notes = notes;
-    for (size_t i = 0; tally->n_notes < NOTES_MAX && (noted = mt_reader_at(reader, i)); i++) {
-        if (noted->event.kind != MT_REHEARSE_NOTE)
-            continue;
-        notes[tally->n_notes] = mt_owner_text(maker->owner, noted->event.name);
-        if (!notes[tally->n_notes++])
-            return MT_ENOMEM;
-    }
-    if (n > MT_ACCOUNT_EVENTS_MAX) {
+    int result = 0;
+    if (maker->counts_plans)
+        result = add_note(maker, tally, notes,
+                          "Nothing was allocated on the devices: their figures are what the "
+                          "engine planned.");
+    for (size_t i = 0; tally->n_notes < NOTES_MAX && (noted = mt_reader_at(reader, i)); i++)
+        if (result == 0 && noted->event.kind == MT_REHEARSE_NOTE)
+            result = add_note(maker, tally, notes, noted->event.name);
+    if (result == 0 && n > MT_ACCOUNT_EVENTS_MAX) {
         char text[160];
         snprintf(text, sizeof text,
                  "The program made and freed more buffers than are noted; %" PRIu64
                  " events are missing.",
                  n - MT_ACCOUNT_EVENTS_MAX);
-        notes[tally->n_notes] = mt_owner_text(maker->owner, text);
-        if (!notes[tally->n_notes++])
-            return MT_ENOMEM;
+        result = add_note(maker, tally, notes, text);
     }
-    return 0;
+    return result;
 }
 
 static int make(struct maker *maker, struct mt_tally *tally, size_t index)

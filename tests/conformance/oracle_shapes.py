@@ -106,8 +106,8 @@ class Parts:
 
     def matrix(self, name, *dims):
         kind = self.s.get('type', 'q4_k')
-        if name.rpartition('.')[2] in self.s.get('types', {}):
-            kind = self.s['types'][name.rpartition('.')[2]]
+        if name.rpartition('.')[2] in self.s.get('tensor_types', {}):
+            kind = self.s['tensor_types'][name.rpartition('.')[2]]
         self.file.tensor(name + '.weight', dims, kind)
 
     def vector(self, name, *dims):

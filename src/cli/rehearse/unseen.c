@@ -80,7 +80,7 @@ void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_res
             "starts is linked statically, has rights of its own or is of another architecture",
             name);
     else if (failed && status->api_version)
-        SAY(result, "%.80s has ggml in it and %s before it took a device; see its last words", name,
+        SAY(result, "%.80s has ggml in it and %s before it took a device", name,
             end_of(result, end));
     else if (status->api_version)
         SAY(result,
@@ -94,7 +94,7 @@ void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_res
             "build with shared libraries (-DBUILD_SHARED_LIBS=ON)",
             name);
     else if (failed)
-        SAY(result, "%.80s %s before it loaded ggml; see its last words", name,
+        SAY(result, "%.80s %s before it loaded ggml", name,
             end_of(result, end));
     else
         SAY(result, "no process of %.80s loaded ggml: it is not built on it, or never needed it",

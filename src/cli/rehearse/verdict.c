@@ -29,12 +29,13 @@ static void explain_refusal(struct rehearse_result *result)
     char short_of[MT_SIZE_TEXT];
     snprintf(result->why, sizeof result->why,
              "%s has no room for %s of %s (%s%s%s): %s are free, %s are missing, %.2f s after the "
-             "start%s%s",
+             "start%s%s%s",
              refusal->place, mt_format_size(refusal->bytes, asked),
              refusal->category ? mt_category_name(refusal->category) : "memory", refusal->name,
              *refusal->name && *refusal->detail ? ": " : "", refusal->detail,
              mt_format_size(refusal->free_bytes, there), mt_format_size(missing, short_of),
-             (double)refusal->time_ns / 1e9, phase ? ", at the mark " : "", phase ? phase : "");
+             (double)refusal->time_ns / 1e9, phase ? " (" : "", phase ? phase : "",
+             phase ? ")" : "");
 }
 
 static void explain_crash(struct rehearse_result *result)

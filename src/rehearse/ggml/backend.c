@@ -77,6 +77,13 @@ static void record_or_wait(struct ggml_backend *backend, struct ggml_event *even
     (void)backend, (void)event;
 }
 
+/* The engine's own switch. */
+static int is_fusion_off(void)
+{
+    const char *off = getenv("GGML_CUDA_DISABLE_FUSION");
+    return off && atoi(off) != 0;
+}
+
 struct ggml_backend *pretend_backend_new(struct pretend_device *device)
 {
     static uint8_t guid[16] = {'m', 'e', 'm', 't', 'a', 'l', 'l', 'y', 'p', 'r', 'e', 't', 'e'};
@@ -103,7 +110,7 @@ struct ggml_backend *pretend_backend_new(struct pretend_device *device)
         backend->iface.event_record = record_or_wait;
         backend->iface.event_wait = record_or_wait;
     }
-    if (rules->graph_dependencies)
+    if (rules->graph_dependencies && !is_fusion_off())
         backend->iface.graph_optimize = pretend_graph_optimize;
     return backend;
 }

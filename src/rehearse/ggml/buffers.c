@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "rehearse/ggml/account_write.h"
+#include "rehearse/ggml/purpose.h"
 #include "rehearse/ggml/world.h"
 
 /* Above every address that a process can have, so that a range is nobody's memory and whoever
@@ -126,8 +127,10 @@ static struct ggml_buffer *alloc_buffer(struct ggml_buffer_type *abi, size_t siz
     struct pretend_buffer_type *type = type_of(abi);
     uint32_t place = type->device->number;
     uint64_t free_bytes;
+    const char *detail;
+    enum mt_category category = current_purpose(&detail);
     if (!pretend_take(place, size, &free_bytes)) {
-        pretend_note_refuse(place, MT_CATEGORY_NONE, size, free_bytes, type->name, NULL);
+        pretend_note_refuse(place, category, size, free_bytes, type->name, detail);
         return NULL;
     }
     uintptr_t base = pretend_addresses(size);
@@ -136,7 +139,7 @@ static struct ggml_buffer *alloc_buffer(struct ggml_buffer_type *abi, size_t siz
         pretend_give_back(place, size);
         return NULL;
     }
-    pretend_note_alloc(place, MT_CATEGORY_NONE, 0, buffer, size, type->name, NULL);
+    pretend_note_alloc(place, category, 0, buffer, size, type->name, detail);
     return buffer;
 }
 
@@ -145,9 +148,11 @@ struct ggml_buffer *pretend_buffer_from_host(struct pretend_device *device, void
                                              size_t size)
 {
     uint64_t free_bytes;
+    const char *detail;
+    current_purpose(&detail);
     if (!pretend_take(device->number, size, &free_bytes)) {
         pretend_note_refuse(device->number, MT_CATEGORY_WEIGHTS, size, free_bytes,
-                            device->type.name, NULL);
+                            device->type.name, detail);
         return NULL;
     }
     struct ggml_buffer *buffer = make_buffer(&device->type, (uintptr_t)address, size);
@@ -157,8 +162,8 @@ struct ggml_buffer *pretend_buffer_from_host(struct pretend_device *device, void
     }
     char name[48];
     snprintf(name, sizeof name, "%s_Mapped", device->type.name);
-    pretend_note_alloc(device->number, MT_CATEGORY_NONE, MT_ACCOUNT_MAPPED, buffer, size, name,
-                       NULL);
+    pretend_note_alloc(device->number, MT_CATEGORY_WEIGHTS, MT_ACCOUNT_MAPPED, buffer, size, name,
+                       detail);
     return buffer;
 }
 

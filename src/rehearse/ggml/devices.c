@@ -123,21 +123,37 @@ static struct ggml_device *get_device(struct ggml_registry *registry, size_t ind
     return index < world->n_devices ? &world->device[index].abi : NULL;
 }
 
-/* ggml asks for the type by main device and shares alone; it is the last world's then. */
-static struct ggml_buffer_type *split_buffer_type(int main_device, const float *share)
+/* An engine asks for the type by main device and shares alone: so each of the first worlds has a
+ * function of its own. */
+#define SPLIT_WORLDS(X) X(0) X(1) X(2) X(3)
+
+static struct ggml_buffer_type *split_of_world(uint32_t number, int main_device, const float *share)
 {
     struct pretend_world *world = pretend_worlds();
+    while (world && world->number != number)
+        world = world->next;
     struct pretend_buffer_type *type = world ? pretend_split_type(world, main_device, share) : NULL;
     return type ? &type->abi : NULL;
 }
 
+#define SPLIT_OF(number)                                                                           \
+    static struct ggml_buffer_type *split_of_##number(int main_device, const float *share)         \
+    {                                                                                              \
+        return split_of_world(number, main_device, share);                                         \
+    }
+SPLIT_WORLDS(SPLIT_OF)
+
 static void *get_proc_address(struct ggml_registry *registry, const char *name)
 {
+    static struct ggml_buffer_type *(*const functions[])(int, const float *) = {
+#define SPLIT_NAME(number) split_of_##number,
+        SPLIT_WORLDS(SPLIT_NAME)};
+    const struct pretend_world *world = (const struct pretend_world *)registry;
     void *found = NULL;
-    struct ggml_buffer_type *(*function)(int, const float *) = split_buffer_type;
-    if (rules_of((struct pretend_world *)registry)->has_split_buffers &&
+    if (rules_of(world)->has_split_buffers &&
+        world->number < sizeof functions / sizeof *functions &&
         strcmp(name, "ggml_backend_split_buffer_type") == 0)
-        memcpy(&found, &function, sizeof found);
+        memcpy(&found, &functions[world->number], sizeof found);
     return found;
 }
 
@@ -234,6 +250,7 @@ static struct pretend_world *make_world(struct mt_account *account, const void *
         return NULL;
     world->module = module_of(caller);
     world->account = account;
+    world->number = first_world ? first_world->number + 1 : 0;
     if (!meet(world, caller)) {
         free(world);
         return NULL;

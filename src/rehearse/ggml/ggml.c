@@ -101,6 +101,7 @@ static int find_all(struct pretend_ggml *ggml, const void *caller, const char **
 int pretend_ggml_find(struct pretend_ggml *ggml, const void *caller, const char **missing)
 {
     int found = find_all(ggml, caller, missing);
+    *(void **)&ggml->can_fuse = pretend_find(caller, "ggml_can_fuse_subgraph_ext");
     dlerror(); /* of the modules that lack a name */
     return found;
 }

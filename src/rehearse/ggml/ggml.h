@@ -164,7 +164,6 @@ struct pretend_type_info {
  * whichever thread writes it. */
 struct pretend_ggml {
     int api_version;
-    int has_add_alloc_dep; /* graph_optimize has its third argument */
     struct ggml_buffer *(*buffer_init)(struct ggml_buffer_type *type,
                                        struct ggml_buffer_functions iface, void *context,
                                        size_t size);
@@ -174,6 +173,10 @@ struct pretend_ggml {
     int64_t (*blck_size)(int type);
     size_t (*type_size)(int type);
     bool (*is_quantized)(int type);
+    /* Whether nothing outside some nodes needs what they make but the outputs; NULL in old builds.
+     */
+    bool (*can_fuse)(const struct ggml_graph *graph, const int *nodes, int count, const int *ops,
+                     const int *outputs, int n_outputs);
     uint8_t op[GGML_OPS_MAX];
     struct pretend_type_info type[GGML_TYPES_MAX];
 };

@@ -77,17 +77,19 @@ int is_pretended(const void *object);
 
 /* What a thread is doing. */
 struct hook_thread {
-    uintptr_t caller;       /* the engine's code that called last */
-    const char *type;       /* of the buffer that is being allocated; NULL: none is */
-    unsigned is_loading;    /* asking ggml for the pretended devices */
-    unsigned is_uncounted;  /* blocks on the heap belong to what is counted already */
-    unsigned keeps_reset;   /* a scheduler's placements are kept */
-    unsigned is_in_engine;  /* inside a call that loads a model or makes a context */
-    const void *scheduler;  /* that was reserved for last, outside of such a call */
-    unsigned n_buffers;     /* with memory, so far */
-    uint64_t state_bytes;   /* that a copy of the state was said to need */
-    char file[64];          /* the model file that was opened last */
-    char owner[64];         /* the model whose context is at work, or "" */
+    uintptr_t caller;      /* the engine's code that called last */
+    const char *type;      /* of the buffer that is being allocated; NULL: none is */
+    unsigned is_loading;   /* asking ggml for the pretended devices */
+    unsigned is_uncounted; /* blocks on the heap belong to what is counted already */
+    unsigned keeps_reset;  /* a scheduler's placements are kept */
+    unsigned is_staged;    /* the next read would be into a block of its own */
+    unsigned is_in_engine; /* inside a call that loads a model or makes a context */
+    const void *scheduler; /* that was reserved for last, outside of such a call */
+    unsigned n_buffers;    /* with memory, so far */
+    unsigned n_plans;      /* of a dry run, so far */
+    uint64_t state_bytes;  /* that a copy of the state was said to need */
+    char file[64];         /* the model file that was opened last */
+    char owner[64];        /* the model whose context is at work, or "" */
 };
 
 struct hook_thread *hook_thread(void);
@@ -119,8 +121,14 @@ const char *current_owner(void);
 /* Reads of a file's contents from `offset` on are reads of weights. */
 void add_weights_file(int fd, uint64_t offset);
 
+/* A read of weights that was skipped: notes the block that it would have gone to. */
+void note_staging(void *to, size_t size);
+
 /* Writes down what this engine is, once. */
 void note_version(struct engine *engine);
+
+/* The program takes connections from now on. */
+void note_listening(void);
 
 /* Names by address, for objects of the engine; short lists, the oldest is forgotten. */
 void name_object(const void *object, const char *name);

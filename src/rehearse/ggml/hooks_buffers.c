@@ -13,7 +13,8 @@
 #define BUFFERS_MAX 4096u
 
 /* Buffers of the host that are counted, by address: a thread's own process only, see fork_owner.
- * Linear probing over a fixed table; a buffer that finds no room is counted and never given back. */
+ * Linear probing over a fixed table; a buffer that finds no room is counted and never given back.
+ */
 struct held {
     void *buffer;
     uint64_t bytes;
@@ -73,9 +74,8 @@ static void forget_type(struct hook_thread **thread)
 static void *allocate_host(struct engine *engine, void *type, size_t size)
 {
     __attribute__((cleanup(forget_type))) struct hook_thread *thread = hook_thread();
-    const char *name = real_ggml_backend_buft_name(engine)
-                           ? real_ggml_backend_buft_name(engine)(type)
-                           : "host";
+    const char *name =
+        real_ggml_backend_buft_name(engine) ? real_ggml_backend_buft_name(engine)(type) : "host";
     uint64_t free_bytes = 0;
     if (!pretend_take(MT_ACCOUNT_HOST, size, &free_bytes)) {
         const char *detail;
@@ -98,7 +98,8 @@ static void note_foreign(struct engine *engine, void *type)
     if (__atomic_exchange_n(&is_noted, 1, __ATOMIC_RELAXED))
         return;
     char text[128];
-    snprintf(text, sizeof text, "Buffers of %s lie on no device of this rehearsal and are not counted.",
+    snprintf(text, sizeof text,
+             "Buffers of %s lie on no device of this rehearsal and are not counted.",
              real_ggml_backend_buft_name(engine) ? real_ggml_backend_buft_name(engine)(type)
                                                  : "another device");
     pretend_note(text);
@@ -198,8 +199,8 @@ void *ggml_backend_dev_buffer_from_host_ptr(void *device, void *address, size_t 
                                                                   max_tensor_size);
     PURPOSE purpose;
     purpose_begin(&purpose, MT_CATEGORY_WEIGHTS, "mapped", current_owner());
-    void *buffer = real_ggml_backend_dev_buffer_from_host_ptr(engine)(device, address, size,
-                                                                      max_tensor_size);
+    void *buffer =
+        real_ggml_backend_dev_buffer_from_host_ptr(engine)(device, address, size, max_tensor_size);
     hook_thread()->n_buffers += buffer != NULL;
     if (!buffer || is_pretended(device))
         return buffer;
@@ -235,6 +236,34 @@ void ggml_backend_buffer_set_usage(void *buffer, int usage)
             pretend_note_usage(place, category, buffer, size, NULL);
     }
     real_ggml_backend_buffer_set_usage(engine)(buffer, usage);
+}
+
+/* Weights for the processor's own layouts are read into a block as large as the tensor, which the
+ * engine clears by itself, and are then set from there. For a rehearsal they are read in place, see
+ * note_staging(); what is mapped is set from the mapping and never asked for here. */
+_Bool ggml_backend_buffer_is_host(void *buffer)
+{
+    struct engine *engine = engine_of(CALLER);
+    _Bool is_host = real_ggml_backend_buffer_is_host(engine)(buffer);
+    hook_thread()->is_staged = !is_host && buffer && idle_rehearsal() &&
+                               current_purpose(NULL) == MT_CATEGORY_WORKSPACE && is_emptied(buffer);
+    return is_host || hook_thread()->is_staged;
+}
+
+void note_staging(void *to, size_t size)
+{
+    static const char name[] = "heap", detail[] = "staging of one tensor";
+    uint64_t free_bytes;
+    if (!hook_thread()->is_staged || size < LARGE_BYTES)
+        return;
+    hook_thread()->is_staged = 0;
+    if (!pretend_take(MT_ACCOUNT_HOST, size, &free_bytes)) {
+        pretend_note_refuse(MT_ACCOUNT_HOST, MT_CATEGORY_WORKSPACE, size, free_bytes, name, detail);
+        return;
+    }
+    pretend_note_alloc(MT_ACCOUNT_HOST, MT_CATEGORY_WORKSPACE, 0, to, size, name, detail);
+    pretend_note_free(MT_ACCOUNT_HOST, to, size);
+    pretend_give_back(MT_ACCOUNT_HOST, size);
 }
 
 void ggml_backend_buffer_free(void *buffer)

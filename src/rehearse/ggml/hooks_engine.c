@@ -58,6 +58,7 @@ void *gguf_init_from_file_ptr(FILE *file, struct gguf_parameters parameters)
 struct scope {
     struct purpose purpose;
     unsigned n_buffers;
+    unsigned n_plans;
     char owner[64];
 };
 
@@ -70,6 +71,7 @@ static void scope_begin(struct scope *scope, enum mt_category category, const ch
     snprintf(thread->owner, sizeof thread->owner, "%s", name ? name : "");
     purpose_begin(&scope->purpose, category, detail, name);
     scope->n_buffers = thread->n_buffers;
+    scope->n_plans = thread->n_plans;
     thread->is_in_engine++;
 }
 
@@ -83,11 +85,15 @@ static void scope_end(struct scope *scope)
 
 #define SCOPE __attribute__((cleanup(scope_end))) struct scope
 
-/* A dry run has no buffers with memory. */
-static void mark(const struct scope *scope, const char *name)
+/* A dry run of a model has no buffers with memory, one of a context has plans. */
+static int mark(const struct scope *scope, const char *name)
 {
-    if (rehearsal() && hook_thread()->n_buffers != scope->n_buffers)
-        pretend_note_mark(name);
+    const struct hook_thread *thread = hook_thread();
+    if (!rehearsal() || thread->n_buffers == scope->n_buffers)
+        return 0;
+    int is_plan = thread->n_plans != scope->n_plans;
+    pretend_note_mark(is_plan ? "plan" : name);
+    return !is_plan;
 }
 
 static void *loaded(const struct scope *scope, struct engine *engine, void *model)
@@ -125,13 +131,32 @@ void *llama_model_load_from_splits(const char **paths, size_t count, struct by_v
                   real_llama_model_load_from_splits(engine)(paths, count, parameters));
 }
 
+/* A server is ready when it takes connections and has a context, whichever comes last. */
+static uint32_t is_listening;
+static uint32_t has_context;
+
+static void mark_ready(const uint32_t *other)
+{
+    if (__atomic_load_n(other, __ATOMIC_ACQUIRE))
+        pretend_note_mark("ready");
+}
+
+void note_listening(void)
+{
+    pretend_note_mark("listen");
+    __atomic_store_n(&is_listening, 1, __ATOMIC_RELEASE);
+    mark_ready(&has_context);
+}
+
 static void *made(const struct scope *scope, void *context, const void *model)
 {
     const char *name = object_name(model);
     if (context && rehearsal() && name)
         name_object(context, name);
-    if (context)
-        mark(scope, "context");
+    if (context && mark(scope, "context")) {
+        __atomic_store_n(&has_context, 1, __ATOMIC_RELEASE);
+        mark_ready(&is_listening);
+    }
     return context;
 }
 

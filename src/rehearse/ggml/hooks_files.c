@@ -40,7 +40,8 @@ void add_weights_file(int fd, uint64_t offset)
     __atomic_store_n(&files[at].is_complete, 1, __ATOMIC_RELEASE);
 }
 
-/* How much of a read of `size` bytes at `at` is weights: all that the file has there, or nothing. */
+/* How much of a read of `size` bytes at `at` is weights: all that the file has there, or nothing.
+ */
 static size_t weights_in(int fd, off_t at, size_t size)
 {
     uint32_t used = __atomic_load_n(&n_files, __ATOMIC_ACQUIRE);
@@ -89,7 +90,7 @@ EXPORTED ssize_t __pread_chk(int fd, void *to, size_t size, off_t at, size_t roo
 EXPORTED ssize_t __pread64_chk(int fd, void *to, size_t size, off64_t at, size_t room);
 EXPORTED size_t __fread_chk(void *to, size_t room, size_t size, size_t count, FILE *file);
 
-static ssize_t skip(int fd, size_t size)
+static ssize_t skip(int fd, void *to, size_t size)
 {
     if (size < SKIPPED_BYTES || !__atomic_load_n(&n_files, __ATOMIC_RELAXED))
         return 0;
@@ -98,19 +99,21 @@ static ssize_t skip(int fd, size_t size)
     size_t skipped = at < 0 ? 0 : weights_in(fd, at, size);
     if (skipped && lseek(fd, (off_t)skipped, SEEK_CUR) < 0)
         skipped = 0;
+    if (skipped)
+        note_staging(to, skipped);
     errno = saved;
     return (ssize_t)skipped;
 }
 
 EXPORTED ssize_t read(int fd, void *to, size_t size)
 {
-    ssize_t skipped = skip(fd, size);
+    ssize_t skipped = skip(fd, to, size);
     return skipped ? skipped : next_read()(fd, to, size);
 }
 
 ssize_t __read_chk(int fd, void *to, size_t size, size_t room)
 {
-    ssize_t skipped = size <= room ? skip(fd, size) : 0;
+    ssize_t skipped = size <= room ? skip(fd, to, size) : 0;
     return skipped ? skipped : next___read_chk()(fd, to, size, room);
 }
 
@@ -139,7 +142,7 @@ ssize_t __pread64_chk(int fd, void *to, size_t size, off64_t at, size_t room)
 }
 
 /* Whole things only: a read that the file's end cuts short is left to be made. */
-static int skip_in_stream(FILE *file, size_t size, size_t count)
+static int skip_in_stream(FILE *file, void *to, size_t size, size_t count)
 {
     size_t bytes;
     if (!__atomic_load_n(&n_files, __ATOMIC_RELAXED) ||
@@ -149,19 +152,21 @@ static int skip_in_stream(FILE *file, size_t size, size_t count)
     off_t at = ftello(file);
     int is_skipped = at >= 0 && weights_in(fileno(file), at, bytes) == bytes &&
                      fseeko(file, (off_t)bytes, SEEK_CUR) == 0;
+    if (is_skipped)
+        note_staging(to, bytes);
     errno = saved;
     return is_skipped;
 }
 
 EXPORTED size_t fread(void *to, size_t size, size_t count, FILE *file)
 {
-    return skip_in_stream(file, size, count) ? count : next_fread()(to, size, count, file);
+    return skip_in_stream(file, to, size, count) ? count : next_fread()(to, size, count, file);
 }
 
 size_t __fread_chk(void *to, size_t room, size_t size, size_t count, FILE *file)
 {
-    return skip_in_stream(file, size, count) ? count
-                                             : next___fread_chk()(to, room, size, count, file);
+    return skip_in_stream(file, to, size, count) ? count
+                                                 : next___fread_chk()(to, room, size, count, file);
 }
 
 static int without_populating(size_t length, int flags, int fd)
@@ -175,14 +180,14 @@ static int without_populating(size_t length, int flags, int fd)
 EXPORTED void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
 {
     return next_mmap()(address, length, protection, without_populating(length, flags, fd), fd,
-                      offset);
+                       offset);
 }
 
 EXPORTED void *mmap64(void *address, size_t length, int protection, int flags, int fd,
                       off64_t offset)
 {
     return next_mmap64()(address, length, protection, without_populating(length, flags, fd), fd,
-                        offset);
+                         offset);
 }
 
 static int is_ignored(size_t length)
@@ -225,6 +230,6 @@ EXPORTED int listen(int fd, int backlog)
 {
     int result = next_listen()(fd, backlog);
     if (result == 0 && rehearsal())
-        pretend_note_mark("listen");
+        note_listening();
     return result;
 }

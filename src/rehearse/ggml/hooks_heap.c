@@ -15,15 +15,15 @@
 #include "rehearse/ggml/hooks.h"
 #include "rehearse/ggml/host_memory.h"
 
-#define EARLY_BYTES  65536u
-#define SETS         4096u
-#define WAYS         4u     /* one cache line */
-#define EVENTS_FEW   16384u /* so many blocks of any size are noted; then only */
-#define FEW_BYTES    (16u << 20) /* such as these */
-#define EVENTS_MOST  65536u
+#define EARLY_BYTES 65536u
+#define SETS        4096u
+#define WAYS        4u          /* one cache line */
+#define EVENTS_FEW  16384u      /* so many blocks of any size are noted; then only */
+#define FEW_BYTES   (16u << 20) /* such as these */
+#define EVENTS_MOST 65536u
 
 static struct {
-    uint32_t state; /* 0: unknown, 1: being looked up, 2: known */
+    uint32_t state;   /* 0: unknown, 1: being looked up, 2: known */
     uint32_t is_libc; /* memory is private and anonymous */
     void *(*malloc)(size_t size);
     void *(*calloc)(size_t count, size_t size);
@@ -290,13 +290,29 @@ EXPORTED int posix_memalign(void **result, size_t alignment, size_t size)
     return code;
 }
 
-/* Clearing a whole large block, or memory that is only address space. */
+/* Whether a range lies in one large block. What is cleared is seldom so large that the whole table
+ * is searched. */
+static int is_in_block(const void *from, size_t size)
+{
+    uintptr_t low = (uintptr_t)from;
+    if (!next.is_libc || !__atomic_load_n(&n_blocks, __ATOMIC_RELAXED))
+        return 0;
+    for (uint32_t set = 0; set < SETS; set++)
+        for (uint32_t i = 0; i < WAYS; i++) {
+            uintptr_t start = (uintptr_t)__atomic_load_n(&blocks[set][i].address, __ATOMIC_ACQUIRE);
+            uint64_t bytes = blocks[set][i].bytes;
+            if (start && low >= start && low - start < bytes && size <= bytes - (low - start))
+                return 1;
+        }
+    return 0;
+}
+
+/* Clearing within a large block, or memory that is only address space. */
 static int forget_instead(void *to, int value, size_t size)
 {
     if (value || !idle_rehearsal())
         return 0;
-    struct block *block = next.is_libc && blocks ? block_at(to) : NULL;
-    if ((!block || block->bytes < size) && !host_memory_owns(to, size))
+    if (!is_in_block(to, size) && !host_memory_owns(to, size))
         return 0;
     return host_memory_forget(to, size);
 }

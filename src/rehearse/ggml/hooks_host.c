@@ -200,13 +200,17 @@ void *host_buffer(struct engine *engine, void *type, size_t size)
     return true_buffer(engine, type, size);
 }
 
+int is_emptied(void *buffer)
+{
+    return head_of_buffer(buffer) != NULL;
+}
+
 void host_take_unlimited(uint64_t bytes)
 {
     struct mt_account *account = rehearsal();
     if (!account)
         return;
-    uint64_t used =
-        __atomic_add_fetch(&account->host_used_bytes, bytes, __ATOMIC_RELAXED);
+    uint64_t used = __atomic_add_fetch(&account->host_used_bytes, bytes, __ATOMIC_RELAXED);
     uint64_t peak = __atomic_load_n(&account->host_peak_bytes, __ATOMIC_RELAXED);
     while (peak < used && !__atomic_compare_exchange_n(&account->host_peak_bytes, &peak, used, 1,
                                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {

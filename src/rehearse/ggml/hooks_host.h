@@ -9,6 +9,9 @@
  * memory is address space only, and what is large and written to it is dropped. */
 void *host_buffer(struct engine *engine, void *type, size_t size);
 
+/* Whether a buffer was emptied so. */
+int is_emptied(void *buffer);
+
 /* Counts bytes of the host that nothing can refuse. */
 void host_take_unlimited(uint64_t bytes);
 

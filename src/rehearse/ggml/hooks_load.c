@@ -125,8 +125,8 @@ size_t ggml_backend_reg_count(void)
 void *ggml_backend_reg_by_name(const char *name)
 {
     struct engine *engine = with_devices(CALLER);
-    void *own = rehearsal() && !hook_thread()->is_loading && name ? own_registry(engine, name)
-                                                                   : NULL;
+    void *own =
+        rehearsal() && !hook_thread()->is_loading && name ? own_registry(engine, name) : NULL;
     return own ? own : real_ggml_backend_reg_by_name(engine)(name);
 }
 

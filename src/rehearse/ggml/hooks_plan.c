@@ -23,9 +23,9 @@ static void note_plan(const void *owner, const void *object, struct engine *engi
     const char *detail;
     enum mt_category category = current_purpose(&detail);
     uint32_t place = place_of_type(engine, type);
-    const char *name = real_ggml_backend_buft_name(engine)
-                           ? real_ggml_backend_buft_name(engine)(type)
-                           : NULL;
+    hook_thread()->n_plans++;
+    const char *name =
+        real_ggml_backend_buft_name(engine) ? real_ggml_backend_buft_name(engine)(type) : NULL;
     for (uint32_t i = 0; i < PLANS_MAX; i++) {
         const void *empty = NULL;
         if (!__atomic_compare_exchange_n(&plans[i].owner, &empty, &plans, 0, __ATOMIC_ACQ_REL,
@@ -68,9 +68,8 @@ size_t ggml_backend_alloc_ctx_tensors_from_buft_size(void *context, void *type)
 {
     struct engine *engine = engine_of(CALLER);
     size_t size = real_ggml_backend_alloc_ctx_tensors_from_buft_size(engine)(context, type);
-    void *tensor = real_ggml_get_first_tensor(engine)
-                       ? real_ggml_get_first_tensor(engine)(context)
-                       : NULL;
+    void *tensor =
+        real_ggml_get_first_tensor(engine) ? real_ggml_get_first_tensor(engine)(context) : NULL;
     if (!rehearsal() || !size || !tensor || !real_ggml_get_data(engine) ||
         real_ggml_get_data(engine)(tensor) || is_planned(context))
         return size;
@@ -144,8 +143,7 @@ static void begin_graph(struct purpose *purpose)
     purpose_begin(purpose, MT_CATEGORY_ACTIVATIONS, kept, NULL);
 }
 
-_Bool ggml_gallocr_reserve_n(void *allocator, void *graph, const int *node_ids,
-                             const int *leaf_ids)
+_Bool ggml_gallocr_reserve_n(void *allocator, void *graph, const int *node_ids, const int *leaf_ids)
 {
     PURPOSE purpose;
     begin_graph(&purpose);

@@ -159,8 +159,8 @@ static int copy_name(struct dl_phdr_info *info, size_t size, void *context)
 static void *find_anywhere(const char *symbol)
 {
     void *found = NULL;
-    struct modules *modules = mmap(NULL, sizeof *modules, PROT_READ | PROT_WRITE,
-                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct modules *modules =
+        mmap(NULL, sizeof *modules, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (modules == MAP_FAILED)
         return NULL;
     dl_iterate_phdr(copy_name, modules);
@@ -194,8 +194,8 @@ void *engine_find(struct engine *engine, enum engine_function function)
 
 static struct engine *make_engine(const struct extent *extent)
 {
-    struct engine *made = mmap(NULL, sizeof *made, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct engine *made =
+        mmap(NULL, sizeof *made, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (made == MAP_FAILED)
         return NULL;
     made->low = extent->low;

@@ -9,7 +9,8 @@
 /* Writes from this many bytes on into such memory are dropped. */
 #define HOST_MEMORY_DROPPED_BYTES 65536u
 
-/* Address space of `size` bytes at a page's start, or NULL. */
+/* Address space of `size` bytes at a page's start, or NULL. Where the rehearsal computes, it is
+ * memory like any other, and nothing below tells it apart. */
 void *host_memory_map(size_t size);
 void host_memory_unmap(void *memory, size_t size);
 

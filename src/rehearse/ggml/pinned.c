@@ -1,32 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* Pinned host memory of a pretended device: real memory, taken lazily and zeroed by the kernel. */
-#include <errno.h>
+/* Pinned host memory of a pretended device: address space, see host_memory.h. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "rehearse/ggml/account_write.h"
+#include "rehearse/ggml/host_memory.h"
+#include "rehearse/ggml/purpose.h"
 #include "rehearse/ggml/world.h"
-
-#define PAGE_BYTES 4096u
-
-/* Mapped past the hooks of this object, which see what the program maps. */
-static void *map_pages(size_t size)
-{
-    int saved = errno;
-    long at = syscall(SYS_mmap, NULL, size, (long)PROT_READ | PROT_WRITE,
-                      (long)MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1L, 0L);
-    errno = saved;
-    return at == -1 ? NULL : (void *)at;
-}
 
 static void free_buffer(struct ggml_buffer *buffer)
 {
     pretend_give_back(MT_ACCOUNT_HOST, buffer->size);
     pretend_note_free(MT_ACCOUNT_HOST, buffer, buffer->size);
-    syscall(SYS_munmap, buffer->context, buffer->size);
+    host_memory_unmap(buffer->context, buffer->size);
 }
 
 static void *get_base(struct ggml_buffer *buffer)
@@ -38,14 +24,17 @@ static void memset_tensor(struct ggml_buffer *buffer, struct ggml_tensor *tensor
                           size_t offset, size_t size)
 {
     (void)buffer;
-    memset((char *)tensor->data + offset, value, size);
+    if (value)
+        memset((char *)tensor->data + offset, value, size);
+    else
+        host_memory_zero((char *)tensor->data + offset, size);
 }
 
 static void set_tensor(struct ggml_buffer *buffer, struct ggml_tensor *tensor, const void *data,
                        size_t offset, size_t size)
 {
     (void)buffer;
-    memcpy((char *)tensor->data + offset, data, size);
+    host_memory_copy((char *)tensor->data + offset, data, size);
 }
 
 static void get_tensor(struct ggml_buffer *buffer, const struct ggml_tensor *tensor, void *data,
@@ -65,14 +54,10 @@ static bool cpy_tensor(struct ggml_buffer *buffer, const struct ggml_tensor *fro
 /* Pages that were never touched are zero as they are. */
 static void clear(struct ggml_buffer *buffer, uint8_t value)
 {
-    size_t whole = buffer->size / PAGE_BYTES * PAGE_BYTES;
-    if (value) {
+    if (value)
         memset(buffer->context, value, buffer->size);
-        return;
-    }
-    if (whole && syscall(SYS_madvise, buffer->context, whole, (long)MADV_DONTNEED) != 0)
-        whole = 0;
-    memset((char *)buffer->context + whole, 0, buffer->size - whole);
+    else
+        host_memory_zero(buffer->context, buffer->size);
 }
 
 static struct ggml_buffer *alloc_buffer(struct ggml_buffer_type *abi, size_t size)
@@ -86,21 +71,23 @@ static struct ggml_buffer *alloc_buffer(struct ggml_buffer_type *abi, size_t siz
                                                            .clear = clear};
     struct pretend_buffer_type *type = type_of(abi);
     uint64_t free_bytes;
+    const char *detail;
+    enum mt_category category = current_purpose(&detail);
     if (!pretend_take(MT_ACCOUNT_HOST, size, &free_bytes)) {
-        pretend_note_refuse(MT_ACCOUNT_HOST, MT_CATEGORY_NONE, size, free_bytes, type->name, NULL);
+        pretend_note_refuse(MT_ACCOUNT_HOST, category, size, free_bytes, type->name, detail);
         return NULL;
     }
-    void *pages = map_pages(size);
+    void *pages = host_memory_map(size);
     struct ggml_buffer *buffer =
         pages ? type->world->ggml.buffer_init(abi, functions, pages, size) : NULL;
     if (!buffer) {
         pretend_give_back(MT_ACCOUNT_HOST, size);
         if (pages)
-            syscall(SYS_munmap, pages, size);
+            host_memory_unmap(pages, size);
         return NULL;
     }
-    pretend_note_alloc(MT_ACCOUNT_HOST, MT_CATEGORY_NONE, MT_ACCOUNT_PINNED, buffer, size,
-                       type->name, NULL);
+    pretend_note_alloc(MT_ACCOUNT_HOST, category, MT_ACCOUNT_PINNED, buffer, size, type->name,
+                       detail);
     return buffer;
 }
 

@@ -37,6 +37,7 @@ struct pretend_device {
 struct pretend_world {
     struct ggml_registry registry;
     struct pretend_world *next;
+    uint32_t number;
     const void *module; /* that the ggml lies in */
     struct mt_account *account;
     struct pretend_ggml ggml;

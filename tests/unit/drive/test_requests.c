@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* Questions for a server and what its answers say. */
+#include "tests/support/unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/rehearse/drive.h"
+#include "cli/rehearse/requests.h"
+
+static json_t *parsed(char *body)
+{
+    assert_non_null(body);
+    json_t *json = json_loads(body, 0, NULL);
+    free(body);
+    assert_non_null(json);
+    return json;
+}
+
+static void test_a_prompt_is_of_as_many_ids_as_asked_within_the_vocabulary(void **state)
+{
+    json_t *json = parsed(rehearse_completion_body(1, 1000, 32, 2));
+    json_t *prompt = json_object_get(json, "prompt");
+    (void)state;
+    assert_int_equal(json_array_size(prompt), 1000);
+    for (size_t i = 0; i < 1000; i++) {
+        assert_true(json_is_integer(json_array_get(prompt, i)));
+        assert_in_range(json_integer_value(json_array_get(prompt, i)), 0, 31);
+    }
+    assert_int_equal(json_integer_value(json_object_get(json, "n_predict")), 2);
+    json_decref(json);
+}
+
+static void test_prompts_of_two_seeds_differ(void **state)
+{
+    json_t *one = parsed(rehearse_completion_body(1, 64, 32000, 1));
+    json_t *two = parsed(rehearse_completion_body(2, 64, 32000, 1));
+    (void)state;
+    assert_false(json_equal(one, two));
+    json_decref(one);
+    json_decref(two);
+}
+
+static void test_an_image_is_a_png_in_the_message(void **state)
+{
+    json_t *json = parsed(rehearse_image_body());
+    json_t *message = json_array_get(json_object_get(json, "messages"), 0);
+    json_t *part = json_array_get(json_object_get(message, "content"), 1);
+    const char *url = json_string_value(json_object_get(json_object_get(part, "image_url"), "url"));
+    (void)state;
+    assert_non_null(url);
+    assert_int_equal(strncmp(url, "data:image/png;base64,iVBORw0KGgo", 33), 0);
+    json_decref(json);
+}
+
+static void test_facts_of_a_server(void **state)
+{
+    struct rehearse_server_facts facts = {0};
+    json_t *props = json_loads("{\"total_slots\":4,\"modalities\":{\"vision\":true},"
+                               "\"default_generation_settings\":{\"n_ctx\":2048}}",
+                               0, NULL);
+    json_t *models = json_loads("{\"data\":[{\"meta\":{\"n_vocab\":32000}}]}", 0, NULL);
+    (void)state;
+    rehearse_facts_take(&facts, props, models);
+    assert_int_equal(facts.n_slots, 4);
+    assert_int_equal(facts.slot_tokens, 2048);
+    assert_int_equal(facts.vocabulary, 32000);
+    assert_true(facts.sees_images);
+    json_decref(props);
+    json_decref(models);
+    rehearse_facts_take(&facts, NULL, NULL);
+    assert_int_equal(facts.n_slots, 0);
+}
+
+static void test_a_complaint_in_either_form(void **state)
+{
+    json_t *object = json_loads("{\"error\":{\"message\":\"no room\"}}", 0, NULL);
+    json_t *text = json_loads("{\"error\":\"no room\"}", 0, NULL);
+    (void)state;
+    assert_string_equal(rehearse_complaint(object), "no room");
+    assert_string_equal(rehearse_complaint(text), "no room");
+    assert_null(rehearse_complaint(NULL));
+    json_decref(object);
+    json_decref(text);
+}
+
+static void test_a_rehearsed_server_listens_on_this_machine_alone(void **state)
+{
+    const char *const argv[] = {
+        "llama-server", "-m",        "x",      "--host",           "0.0.0.0",          "--port",
+        "8080",         "--api-key", "secret", "--slot-save-path", "/home/someone/it", NULL};
+    static const char *const expected[] = {"llama-server", "-m",     "x", "--host",
+                                           "127.0.0.1",    "--port", "0", "--slot-save-path",
+                                           "/tmp/here"};
+    char **words = rehearse_drive_argv((char *const *)argv, "/tmp/here");
+    (void)state;
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        assert_string_equal(words[i], expected[i]);
+    assert_null(words[sizeof expected / sizeof *expected]);
+    rehearse_drive_argv_free(words);
+}
+
+static void test_other_programs_keep_their_words(void **state)
+{
+    const char *const argv[] = {"my-server", "--host", "0.0.0.0", "--port", "8080", NULL};
+    char **words = rehearse_drive_argv((char *const *)argv, "/tmp/here");
+    (void)state;
+    for (size_t i = 0; argv[i]; i++)
+        assert_string_equal(words[i], argv[i]);
+    rehearse_drive_argv_free(words);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_prompt_is_of_as_many_ids_as_asked_within_the_vocabulary),
+        cmocka_unit_test(test_prompts_of_two_seeds_differ),
+        cmocka_unit_test(test_an_image_is_a_png_in_the_message),
+        cmocka_unit_test(test_facts_of_a_server),
+        cmocka_unit_test(test_a_complaint_in_either_form),
+        cmocka_unit_test(test_a_rehearsed_server_listens_on_this_machine_alone),
+        cmocka_unit_test(test_other_programs_keep_their_words),
+    };
+    return RUN_TESTS(tests);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* A stand-in for a ggml: as much of one as pretended devices ask of it. Built twice, for two API
+ * versions; its operations have other numbers in each. */
+#ifndef TESTS_UNIT_REHEARSE_FAKE_GGML_H
+#define TESTS_UNIT_REHEARSE_FAKE_GGML_H
+
+#include "rehearse/ggml/abi.h"
+
+enum fake_type { FAKE_F32, FAKE_F16, FAKE_Q8_0, FAKE_Q4_0, FAKE_Q6_K, FAKE_BF16, FAKE_I32 };
+
+struct fake {
+    /* Loads the object at `path` as ggml_backend_load() would; NULL where it gave no registry. */
+    struct ggml_registry *(*load)(const char *path);
+    int (*op)(const char *name);
+    void (*set_version)(int version);
+};
+
+/* The one exported name beside those of ggml. */
+const struct fake *fake_ggml(void);
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/* Reading an account, also one that no sane program would write. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rehearse/rehearsal.h"
+
+struct account {
+    struct mt_account *written;
+    struct mt_reader reader;
+};
+
+static int set_up(void **state)
+{
+    struct account *made = calloc(1, sizeof *made);
+    made->written = calloc(1, sizeof *made->written);
+    made->written->n_devices = 2;
+    made->written->start_ns = 1000;
+    made->reader.account = made->written;
+    *state = made;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct account *made = *state;
+    mt_reader_finish(&made->reader);
+    free(made->written);
+    free(made);
+    return 0;
+}
+
+static struct mt_account_event *put(struct account *to, enum mt_account_kind kind, uint64_t object,
+                                    uint64_t bytes)
+{
+    struct mt_account_event *event = &to->written->event[to->written->n_events++];
+    event->kind = (uint32_t)kind;
+    event->pid = 7;
+    event->time_ns = 1000 + to->written->n_events;
+    event->object = object;
+    event->bytes = bytes;
+    snprintf(event->name, sizeof event->name, "CUDA0");
+    return event;
+}
+
+static void read_all(struct account *from)
+{
+    mt_reader_read(&from->reader, 2000000000, 0);
+}
+
+static const struct mt_rehearse_event *event_at(const struct account *from, size_t index)
+{
+    const struct mt_noted *noted = mt_reader_at(&from->reader, index);
+    assert_non_null(noted);
+    return &noted->event;
+}
+
+static void test_what_a_buffer_is_for_may_be_told_later(void **state)
+{
+    struct account *account = *state;
+    put(account, MT_ACCOUNT_ALLOC, 16, 100);
+    struct mt_account_event *usage = put(account, MT_ACCOUNT_USAGE, 16, 0);
+    usage->category = MT_CATEGORY_KV_CACHE;
+    snprintf(usage->detail, sizeof usage->detail, "cache_k_l0");
+    read_all(account);
+    assert_int_equal(account->reader.n_events, 1);
+    assert_int_equal(event_at(account, 0)->category, MT_CATEGORY_KV_CACHE);
+    assert_string_equal(event_at(account, 0)->detail, "cache_k_l0");
+    assert_int_equal(event_at(account, 0)->time_ns, 1);
+}
+
+static void test_a_free_says_again_what_was_freed(void **state)
+{
+    struct account *account = *state;
+    put(account, MT_ACCOUNT_ALLOC, 16, 100)->place = 1;
+    put(account, MT_ACCOUNT_FREE, 16, 0);
+    put(account, MT_ACCOUNT_FREE, 16, 0); /* of nothing that is there */
+    read_all(account);
+    assert_int_equal(account->reader.n_events, 2);
+    assert_int_equal(event_at(account, 1)->kind, MT_REHEARSE_FREE);
+    assert_int_equal(event_at(account, 1)->bytes, 100);
+    assert_string_equal(event_at(account, 1)->place, "gpu:1");
+    assert_int_equal(mt_reader_at(&account->reader, 0)->freed_at, 1);
+}
+
+static void test_a_buffer_that_is_made_again_was_freed_in_between(void **state)
+{
+    struct account *account = *state;
+    put(account, MT_ACCOUNT_ALLOC, 16, 100);
+    put(account, MT_ACCOUNT_ALLOC, 16, 30);
+    read_all(account);
+    assert_int_equal(account->reader.n_events, 3);
+    assert_int_equal(event_at(account, 1)->kind, MT_REHEARSE_FREE);
+    assert_int_equal(mt_reader_held(&account->reader, 7, "gpu:0"), 30);
+}
+
+static void test_the_end_of_a_process_frees_what_it_held_and_no_more(void **state)
+{
+    struct account *account = *state;
+    for (uint64_t i = 0; i < 1000; i++)
+        put(account, MT_ACCOUNT_ALLOC, 16 * i, 1)->pid = i % 2 ? 7 : 8;
+    put(account, MT_ACCOUNT_END, 0, 0);
+    read_all(account);
+    assert_int_equal(mt_reader_held(&account->reader, 7, "gpu:0"), 0);
+    assert_int_equal(mt_reader_held(&account->reader, 8, "gpu:0"), 500);
+    assert_int_equal(account->reader.n_events, 1000 + 500 + 1);
+    assert_int_equal(event_at(account, 1500)->kind, MT_REHEARSE_MARK);
+}
+
+static void test_an_event_that_is_being_written_is_waited_for(void **state)
+{
+    struct account *account = *state;
+    struct mt_account_event *slow = put(account, MT_ACCOUNT_NONE, 16, 100);
+    put(account, MT_ACCOUNT_ALLOC, 32, 5);
+    mt_reader_read(&account->reader, 1000000, 0);
+    assert_int_equal(account->reader.n_events, 0);
+    slow->kind = MT_ACCOUNT_ALLOC;
+    mt_reader_read(&account->reader, 2000000, 0);
+    assert_int_equal(account->reader.n_events, 2);
+    assert_int_equal(event_at(account, 0)->bytes, 100);
+}
+
+static void test_an_event_that_nobody_writes_any_more_is_given_up(void **state)
+{
+    struct account *account = *state;
+    put(account, MT_ACCOUNT_NONE, 16, 100);
+    put(account, MT_ACCOUNT_ALLOC, 32, 5);
+    mt_reader_read(&account->reader, 1000000, 0);
+    assert_int_equal(account->reader.n_events, 0);
+    mt_reader_read(&account->reader, 2000000, 1);
+    assert_int_equal(account->reader.n_events, 1);
+    put(account, MT_ACCOUNT_NONE, 48, 1);
+    put(account, MT_ACCOUNT_ALLOC, 64, 1);
+    mt_reader_read(&account->reader, 3000000, 0);
+    assert_int_equal(account->reader.n_events, 1);
+    mt_reader_read(&account->reader, 2000000000, 0);
+    assert_int_equal(account->reader.n_events, 2);
+}
+
+static void test_places_and_kinds_that_there_are_not_are_skipped(void **state)
+{
+    struct account *account = *state;
+    put(account, MT_ACCOUNT_ALLOC, 16, 100)->place = 2; /* of 0 and 1 */
+    put(account, MT_ACCOUNT_ALLOC, 32, 100)->place = 254;
+    put(account, (enum mt_account_kind)77, 48, 100);
+    put(account, MT_ACCOUNT_ALLOC, 64, 9)->category = 200;
+    put(account, MT_ACCOUNT_ALLOC, 80, 8)->place = MT_ACCOUNT_HOST;
+    read_all(account);
+    assert_int_equal(account->reader.n_skipped, 3);
+    assert_int_equal(account->reader.n_events, 2);
+    assert_int_equal(event_at(account, 0)->category, MT_CATEGORY_NONE);
+    assert_string_equal(event_at(account, 1)->place, "host");
+}
+
+static void test_texts_without_an_end_stay_within_their_fields(void **state)
+{
+    struct account *account = *state;
+    struct mt_account_event *event = put(account, MT_ACCOUNT_ALLOC, 16, 1);
+    memset(event->name, 'n', sizeof event->name);
+    memset(event->detail, 'd', sizeof event->detail);
+    struct mt_account_event *note = put(account, MT_ACCOUNT_NOTE, 0, 0);
+    memset(note->name, 'n', sizeof note->name);
+    memset(note->detail, 'd', sizeof note->detail);
+    read_all(account);
+    assert_int_equal(strlen(event_at(account, 0)->name), 48);
+    assert_int_equal(strlen(event_at(account, 0)->detail), 96);
+    assert_int_equal(strlen(event_at(account, 1)->name), 48 + 96);
+    assert_string_equal(event_at(account, 1)->detail, "");
+}
+
+static void test_a_refused_buffer_is_what_was_planned_of_its_size(void **state)
+{
+    struct account *account = *state;
+    struct mt_account_event *planned = put(account, MT_ACCOUNT_ALLOC, 16, 100);
+    planned->flags = MT_ACCOUNT_PLANNED;
+    planned->category = MT_CATEGORY_WEIGHTS;
+    planned = put(account, MT_ACCOUNT_ALLOC, 32, 200);
+    planned->flags = MT_ACCOUNT_PLANNED;
+    planned->category = MT_CATEGORY_KV_CACHE;
+    put(account, MT_ACCOUNT_REFUSE, 0, 100)->free_bytes = 60;
+    put(account, MT_ACCOUNT_REFUSE, 0, 101);
+    read_all(account);
+    assert_int_equal(event_at(account, 2)->kind, MT_REHEARSE_REFUSED);
+    assert_int_equal(event_at(account, 2)->category, MT_CATEGORY_WEIGHTS);
+    assert_int_equal(event_at(account, 2)->free_bytes, 60);
+    assert_int_equal(event_at(account, 3)->category, MT_CATEGORY_NONE);
+}
+
+static void test_a_full_account_is_read_to_its_end(void **state)
+{
+    struct account *account = *state;
+    for (uint64_t i = 0; i < MT_ACCOUNT_EVENTS_MAX; i++)
+        put(account, i % 2 ? MT_ACCOUNT_FREE : MT_ACCOUNT_ALLOC, i & ~UINT64_C(1), 1);
+    account->written->n_events = UINT64_MAX - 5;
+    read_all(account);
+    assert_int_equal(account->reader.n_events, MT_ACCOUNT_EVENTS_MAX);
+    assert_int_equal(account->reader.n_live, 0);
+    assert_false(account->reader.out_of_memory);
+}
+
+static void test_sums_past_all_numbers_stay_at_the_most(void **state)
+{
+    struct account *account = *state;
+    put(account, MT_ACCOUNT_ALLOC, 16, UINT64_MAX);
+    put(account, MT_ACCOUNT_ALLOC, 32, UINT64_MAX);
+    read_all(account);
+    assert_int_equal(mt_reader_held(&account->reader, 7, "gpu:0"), UINT64_MAX);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_what_a_buffer_is_for_may_be_told_later),
+        TEST(test_a_free_says_again_what_was_freed),
+        TEST(test_a_buffer_that_is_made_again_was_freed_in_between),
+        TEST(test_the_end_of_a_process_frees_what_it_held_and_no_more),
+        TEST(test_an_event_that_is_being_written_is_waited_for),
+        TEST(test_an_event_that_nobody_writes_any_more_is_given_up),
+        TEST(test_places_and_kinds_that_there_are_not_are_skipped),
+        TEST(test_texts_without_an_end_stay_within_their_fields),
+        TEST(test_a_refused_buffer_is_what_was_planned_of_its_size),
+        TEST(test_a_full_account_is_read_to_its_end),
+        TEST(test_sums_past_all_numbers_stay_at_the_most),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
