@@ -163,6 +163,7 @@ static void read_rules(const struct table *table, struct mt_pretend_rules *rules
     rules->has_events = has(table, "has", "events");
     rules->has_split_buffers = has(table, "has", "split");
     rules->is_unified = has(table, "has", "unified");
+    rules->is_reordered = has(table, "has", "order");
     rules->flash_attention =
         has(table, "flash", "copies") ? MT_PRETEND_FLASH_F16_COPIES : MT_PRETEND_FLASH_PLAIN;
     rules->flash_types = has(table, "flash_types", "pairs") ? MT_PRETEND_FLASH_TYPES_PAIRS
