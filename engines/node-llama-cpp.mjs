@@ -5,7 +5,7 @@
 //
 // SETTINGS is JSON: modules (the folder that holds node_modules), model, prompt (null: one is made
 // up), prompt_tokens, max_tokens, batch_size, context (0: as much as is needed, at least 2048),
-// kv_type and threads (null: the engine's), repeats. Standard output is one JSON event a line:
+// kv_type and threads (null: the engine's), gpu_layers ("12", "auto", "max"; null: none), repeats. Standard output is one JSON event a line:
 //
 //   {"event":"engine","name","version","binding"}
 //   {"event":"model","name","architecture","dtype","parameters","size_bytes","layers",
@@ -66,6 +66,20 @@ async function importEngine(modules)
 function log(_level, message)
 {
     process.stderr.write(message.endsWith("\n") ? message : message + "\n");
+}
+
+// The package tries its library in a process of its own, and takes one that finds devices for the
+// wrong one: it is the library for processors alone, and the devices are pretended.
+function hideDevicesFromTrial()
+{
+    delete process.env.LD_PRELOAD;
+    delete process.env.GGML_BACKEND_PATH;
+}
+
+function layersOnDevices(settings)
+{
+    const layers = settings.gpu_layers ?? 0;
+    return Number.isNaN(Number(layers)) ? layers : Number(layers);
 }
 
 async function startLlama(engine, binding)
@@ -165,9 +179,11 @@ async function profile(settings)
 {
     const {engine, binding} = await importEngine(settings.modules);
     phase("start", 0);
+    if (settings.gpu_layers != null)
+        hideDevicesFromTrial();
     const llama = await startLlama(engine, binding);
     phase("load", 0);
-    const model = await llama.loadModel({modelPath: settings.model, gpuLayers: 0});
+    const model = await llama.loadModel({modelPath: settings.model, gpuLayers: layersOnDevices(settings)});
     describeModel(engine, model);
     phase("context", 0);
     const tokens = promptTokens(model, settings);

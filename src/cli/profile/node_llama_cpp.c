@@ -24,11 +24,12 @@ static char *settings_json(const struct profile_job *job)
 {
     const struct profile_settings *settings = job->settings;
     json_t *json = json_pack(
-        "{s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:I}", "modules", job->engine->modules,
+        "{s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I}", "modules", job->engine->modules,
         "model", settings->model_path, "prompt", text_or_null(settings->prompt), "prompt_tokens",
         (json_int_t)settings->prompt_tokens, "max_tokens", (json_int_t)settings->max_tokens,
         "batch_size", (json_int_t)settings->batch_size, "context",
-        (json_int_t)settings->context_tokens, "kv_type", text_or_null(settings->kv_type), "threads",
+        (json_int_t)settings->context_tokens, "kv_type", text_or_null(settings->kv_type),
+        "gpu_layers", text_or_null(settings->gpu_layers), "threads",
         count_or_null(settings->threads), "repeats", (json_int_t)settings->repeats);
     char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json);

@@ -34,6 +34,7 @@ struct profile_settings {
     uint64_t threads;        /* 0: the engine's own choice */
     uint64_t repeats;        /* after one run to warm up */
     const char *kv_type;     /* NULL: the engine's own choice */
+    const char *gpu_layers;  /* on devices: a number, "auto" or "max"; NULL: none */
     uint64_t timeout_ns;     /* that the engine may go without a sign of progress */
 };
 

@@ -151,13 +151,21 @@ static int exit_of(const struct told *told)
     return told->rehearsal.ran && fits ? CLI_EXIT_OK : CLI_EXIT_NO;
 }
 
+/* A server that goes on with fewer past prompts on a small host would do so with a smaller cache of
+ * them from the start. What else a program copes with is its own affair. */
+static int wants_changes(const struct rehearse_result *result)
+{
+    return result->outcome == REHEARSE_RUNS_OUT ||
+           (result->outcome == REHEARSE_RUNS_SHORT && !strcmp(result->refusal->place, "host"));
+}
+
 static int conclude(const struct rehearse_job *job, const struct mt_predict_settings *settings,
                     const struct rehearse_output *output, struct told *told)
 {
     struct mt_error error = {.offset = MT_NO_OFFSET};
     if (told->result.is_unseen)
         return fail_unseen(&told->result);
-    if (output->with_changes && told->result.outcome == REHEARSE_RUNS_OUT)
+    if (output->with_changes && wants_changes(&told->result))
         find_changes(job, told);
     if (*told->note)
         told->notes[0] = told->note;

@@ -4,6 +4,7 @@
 #include "cli/rehearse/command_line.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -234,15 +235,40 @@ static void add_bench(const struct rehearse_line *line, struct profile_command *
                          context && context <= generated ? context : generated);
 }
 
+/* Our program for node-llama-cpp, which takes a model through a short prompt. */
+static int node_line(const struct rehearse_line *line, struct profile_command *command,
+                     struct mt_error *error)
+{
+    const struct mt_predict_settings *s = line->settings;
+    char layers[24];
+    struct profile_engine engine = {.driver = &profile_node_llama_cpp};
+    const struct profile_settings settings = {
+        .model_path = line->model_path,
+        .prompt_tokens = 16,
+        .max_tokens = 2,
+        .batch_size = s->sequences ? s->sequences : 1,
+        .context_tokens = s->context_tokens,
+        .threads = 1,
+        .kv_type = s->kv_type_k,
+        .gpu_layers = !s->n_devices             ? NULL
+                      : !s->has_gpu_layers      ? "auto"
+                      : s->gpu_layers == MT_ALL ? "max"
+                                                : layers,
+    };
+    struct profile_job job = {.settings = &settings, .engine = &engine};
+    snprintf(layers, sizeof layers, "%" PRIu64, s->gpu_layers);
+    snprintf(engine.program, sizeof engine.program, "%s", line->program);
+    snprintf(engine.script, sizeof engine.script, "%s", line->script);
+    snprintf(engine.modules, sizeof engine.modules, "%s", line->modules);
+    return engine.driver->command(&job, command, error);
+}
+
 int rehearse_command_line(const struct rehearse_line *line, struct profile_command *command,
                           struct mt_error *error)
 {
     const struct mt_predict_settings *s = line->settings;
     if (s->program == MT_PROGRAM_NODE)
-        return mt_fail(
-            error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-            "node-llama-cpp takes no command line; rehearse a program of yours that uses "
-            "it: memtally rehearse --device 24GiB -- node program.mjs");
+        return node_line(line, command, error);
     profile_command_add(command, line->program);
     profile_command_add(command, "-m");
     profile_command_add(command, line->model_path);

@@ -10,6 +10,8 @@
 /* What is to be started. All borrowed. */
 struct rehearse_line {
     const char *program;    /* path */
+    const char *script;     /* of ours, where the program is Node.js */
+    const char *modules;    /* then the folder that holds node_modules */
     const char *model_path; /* of a GGUF file */
     const struct mt_predict_settings
         *settings;     /* as they were asked for: what is open stays open */

@@ -91,6 +91,8 @@ static int make_command(struct act *act, struct mt_error *error)
 {
     const struct rehearse_line line = {
         .program = act->stage->program_path,
+        .script = act->stage->script_path,
+        .modules = act->stage->modules_path,
         .model_path = act->stage->model_path,
         .settings = &act->settings,
         .flags = act->rules->flags,

@@ -66,11 +66,7 @@ int rehearse_find_program(enum mt_program program, const char *given, char path[
 {
     char engines[PATH_MAX];
     struct profile_engine engine;
-    const char *name = program == MT_PROGRAM_NODE ? NULL : program_names[program];
-    if (!name)
-        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                       "node-llama-cpp has no program of its own; rehearse one of yours that uses "
-                       "it: memtally rehearse --device 24GiB -- node program.mjs");
+    const char *name = program_names[program];
     profile_engines_folder(engines, sizeof engines);
     const struct profile_places places = {.engines = engines, .path = getenv("PATH")};
     if (given && take_given(given, name, path))
@@ -81,6 +77,32 @@ int rehearse_find_program(enum mt_program program, const char *given, char path[
     if (result == 0 && !realpath(engine.program, path))
         memcpy(path, engine.program, PATH_MAX);
     return result;
+}
+
+/* node-llama-cpp is Node.js, a program of ours, and the package's modules. */
+static int find_node(struct rehearse_stage *stage, const char *given, struct mt_error *error)
+{
+    char engines[PATH_MAX];
+    char scripts[PATH_MAX];
+    struct profile_engine engine;
+    profile_engines_folder(engines, sizeof engines);
+    profile_scripts_folder(scripts, sizeof scripts);
+    const struct profile_places places = {
+        .engines = engines, .path = getenv("PATH"), .scripts = scripts};
+    int result = profile_find_engine("node-llama-cpp", given, &places, &engine, error);
+    if (result < 0)
+        return result;
+    memcpy(stage->program_path, engine.program, PATH_MAX);
+    memcpy(stage->script_path, engine.script, PATH_MAX);
+    memcpy(stage->modules_path, engine.modules, PATH_MAX);
+    return 0;
+}
+
+static int find_program(struct rehearse_stage *stage, const char *given, struct mt_error *error)
+{
+    return stage->program == MT_PROGRAM_NODE
+               ? find_node(stage, given, error)
+               : rehearse_find_program(stage->program, given, stage->program_path, error);
 }
 
 /* The version by which rules know an engine ("11434" of "llama.cpp@0.6.0-dev", "llama.cpp@b11434"),
@@ -103,6 +125,13 @@ static int take_version(struct rehearse_stage *stage, const char *asked, struct 
 {
     char found[64];
     char wanted[64];
+    if (stage->program == MT_PROGRAM_NODE) {
+        const char *at = asked ? strchr(asked, '@') : NULL;
+        /* The package does not say which build it is of, so the user is taken at his word. */
+        snprintf(stage->version, sizeof stage->version, "%s", at ? at + 1 : "");
+        snprintf(stage->engine_name, sizeof stage->engine_name, "%s", asked ? asked : "llama.cpp");
+        return 0;
+    }
     profile_ask_version(stage->program_path, stage->version, sizeof stage->version);
     snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp%s%.*s",
              *stage->version ? "@" : "", (int)strcspn(stage->version, " ("), stage->version);
@@ -149,8 +178,9 @@ static int make_model(struct rehearse_stage *stage, const struct rehearse_stage_
                       struct mt_error *error)
 {
     const struct mt_model_description *d = mt_model_describe(options->model);
-    struct mt_sparse_options sparse = {.drop_vocabulary = options->drop_vocabulary};
-    if (is_plain_gguf(options) && !options->drop_vocabulary)
+    int drops = options->drop_vocabulary && options->program != MT_PROGRAM_NODE;
+    struct mt_sparse_options sparse = {.drop_vocabulary = drops};
+    if (is_plain_gguf(options) && !drops)
         return realpath(d->path, stage->model_path) ? 0
                                                     : mt_fail_errno(error, errno, "%s", d->path);
     sparse.type = d->dtype && !strcmp(d->dtype, "bf16") ? MT_FILE_BF16 : MT_FILE_F16;
@@ -171,8 +201,7 @@ int rehearse_stage_init(struct rehearse_stage *stage, const struct rehearse_stag
 {
     *stage = (struct rehearse_stage){
         .program = options->program, .model = options->model, .interrupted = options->interrupted};
-    int result =
-        rehearse_find_program(options->program, options->engine_path, stage->program_path, error);
+    int result = find_program(stage, options->engine_path, error);
     if (result == 0)
         result = rehearse_find_pretend(stage->pretend_path, sizeof stage->pretend_path, error);
     if (result == 0)

@@ -11,7 +11,9 @@
 struct rehearse_stage {
     enum mt_program program;
     char program_path[PATH_MAX];
-    char version[64];     /* of the engine, as its program says it, or "" */
+    char script_path[PATH_MAX];  /* of ours, that drives node-llama-cpp; else "" */
+    char modules_path[PATH_MAX]; /* the folder that holds its node_modules */
+    char version[64];            /* of the engine, as its program says it, or "" */
     char engine_name[96]; /* "llama.cpp@11434", or "llama.cpp" where rules know no such version */
     char directory[PATH_MAX];
     char pretend_path[PATH_MAX];
