@@ -114,6 +114,18 @@ static void test_the_end_of_a_process_frees_what_it_held_and_no_more(void **stat
     assert_int_equal(event_at(account, 1500)->kind, MT_REHEARSE_MARK);
 }
 
+static void test_buffers_are_freed_in_any_order(void **state)
+{
+    struct account *account = *state;
+    for (uint64_t i = 0; i < 1000; i++)
+        put(account, MT_ACCOUNT_ALLOC, 16 * i, 1);
+    for (uint64_t i = 0; i < 1000; i++)
+        put(account, MT_ACCOUNT_FREE, 16 * (i * 7 % 1000), 0);
+    read_all(account);
+    assert_int_equal(account->reader.n_events, 2000);
+    assert_int_equal(account->reader.n_live, 0);
+}
+
 static void test_an_event_that_is_being_written_is_waited_for(void **state)
 {
     struct account *account = *state;
@@ -223,6 +235,7 @@ int main(void)
         TEST(test_a_free_says_again_what_was_freed),
         TEST(test_a_buffer_that_is_made_again_was_freed_in_between),
         TEST(test_the_end_of_a_process_frees_what_it_held_and_no_more),
+        TEST(test_buffers_are_freed_in_any_order),
         TEST(test_an_event_that_is_being_written_is_waited_for),
         TEST(test_an_event_that_nobody_writes_any_more_is_given_up),
         TEST(test_places_and_kinds_that_there_are_not_are_skipped),
