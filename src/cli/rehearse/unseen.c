@@ -94,8 +94,7 @@ void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_res
             "build with shared libraries (-DBUILD_SHARED_LIBS=ON)",
             name);
     else if (failed)
-        SAY(result, "%.80s %s before it loaded ggml", name,
-            end_of(result, end));
+        SAY(result, "%.80s %s before it loaded ggml", name, end_of(result, end));
     else
         SAY(result, "no process of %.80s loaded ggml: it is not built on it, or never needed it",
             name);
