@@ -120,32 +120,63 @@ static void resolve(const struct mt_model *model, const char *name, char version
     mt_estimate_destroy(estimate);
 }
 
-/* Asks the engine for its version; one that was asked for must be it. */
-static int take_version(struct rehearse_stage *stage, const char *asked, struct mt_error *error)
+/* Out of "11434 (abcdef)" or "0.4.0-dev (build 10840, commit unknown)" the build, else the first
+ * word. Somebody's own build may have the number 0, which is none. */
+static void read_build(const char *version, char build[64])
+{
+    static const char word[] = "(build ";
+    const char *number = strstr(version, word);
+    if (number && number[sizeof word - 1] != '0')
+        version = number + sizeof word - 1;
+    snprintf(build, 64, "%.*s", (int)strcspn(version, " (,"), version);
+    if (!strcmp(build, "0"))
+        build[0] = '\0';
+}
+
+/* Asks the engine for its version. */
+static void ask_version(struct rehearse_stage *stage, char resolved[64])
+{
+    profile_ask_version(stage->program_path, stage->version, sizeof stage->version);
+    read_build(stage->version, stage->build);
+    snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp%s%s",
+             *stage->build ? "@" : "", stage->build);
+    resolve(stage->model, stage->engine_name, resolved);
+    if (*resolved && *stage->build)
+        return;
+    resolved[0] = stage->build[0] = '\0';
+    snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp");
+}
+
+/* A version that was asked for must be the engine's. */
+static int take_version(struct rehearse_stage *stage, const struct rehearse_stage_options *options,
+                        struct mt_error *error)
 {
     char found[64];
     char wanted[64];
+    const char *at = options->engine_name ? strchr(options->engine_name, '@') : NULL;
     if (stage->program == MT_PROGRAM_NODE) {
-        const char *at = asked ? strchr(asked, '@') : NULL;
         /* The package does not say which build it is of, so the user is taken at his word. */
+        const char *name = options->engine_name ? options->engine_name : "llama.cpp";
         snprintf(stage->version, sizeof stage->version, "%s", at ? at + 1 : "");
-        snprintf(stage->engine_name, sizeof stage->engine_name, "%s", asked ? asked : "llama.cpp");
+        snprintf(stage->build, sizeof stage->build, "%s", stage->version);
+        snprintf(stage->engine_name, sizeof stage->engine_name, "%s", name);
         return 0;
     }
-    profile_ask_version(stage->program_path, stage->version, sizeof stage->version);
-    snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp%s%.*s",
-             *stage->version ? "@" : "", (int)strcspn(stage->version, " ("), stage->version);
-    resolve(stage->model, stage->engine_name, found);
-    if (!*found)
-        snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp");
-    if (!asked || !strchr(asked, '@'))
+    ask_version(stage, found);
+    if (!at)
         return 0;
-    resolve(stage->model, asked, wanted);
+    resolve(stage->model, options->engine_name, wanted);
     if (*found && !strcmp(found, wanted))
         return 0;
-    return mt_fail(error, MT_EVERSION, MT_NO_OFFSET,
-                   "%s is of version %s, and %.60s was asked for; name another with --engine-path",
-                   stage->program_path, *stage->version ? stage->version : "unknown", asked);
+    if (*found || !options->engine_path)
+        return mt_fail(error, MT_EVERSION, MT_NO_OFFSET,
+                       "%s is of version %s, and %.60s was asked for; name another with "
+                       "--engine-path",
+                       stage->program_path, *stage->version ? stage->version : "unknown",
+                       options->engine_name);
+    snprintf(stage->build, sizeof stage->build, "%s", at + 1);
+    snprintf(stage->engine_name, sizeof stage->engine_name, "%s", options->engine_name);
+    return 0;
 }
 
 static int make_folder(struct rehearse_stage *stage, struct mt_error *error)
@@ -205,7 +236,7 @@ int rehearse_stage_init(struct rehearse_stage *stage, const struct rehearse_stag
     if (result == 0)
         result = rehearse_find_pretend(stage->pretend_path, sizeof stage->pretend_path, error);
     if (result == 0)
-        result = take_version(stage, options->engine_name, error);
+        result = take_version(stage, options, error);
     if (result == 0)
         result = make_folder(stage, error);
     if (result == 0)
