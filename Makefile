@@ -14,6 +14,7 @@ NEEDS_demo = demo
 NEEDS_test = test
 NEEDS_check = test
 NEEDS_conformance = test
+NEEDS_oracle = test
 NEEDS_asan = test
 NEEDS_tsan = test
 NEEDS_golden = test
@@ -24,7 +25,7 @@ NEEDS_fmt = lint
 NEEDS_tidy = tidy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test check conformance asan tsan fuzz bench lint tidy fmt golden gpu install clean setup
+.PHONY: help demo build test check conformance oracle asan tsan fuzz bench lint tidy fmt golden gpu install clean setup
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -56,6 +57,9 @@ fuzz: setup build-fuzz/build.ninja ## fuzz every parser for FUZZ_SECONDS (60) ea
 
 conformance: build ## estimates against what engines said of themselves: the error boards
 	@meson test -C build --suite conformance --no-rebuild --verbose
+
+oracle: build ## plan points of llama.cpp again and compare; BUILD= (or FROM=, TO=): what changed
+	@scripts/oracle $(if $(ALL),--all) $(if $(BUILD),--from $(BUILD)) $(if $(FROM),--from $(FROM)) $(if $(TO),--to $(TO))
 
 bench: setup build-bench/build.ninja ## benchmarks, in a release build
 	@meson test -C build-bench --benchmark --verbose

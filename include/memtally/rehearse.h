@@ -35,7 +35,7 @@ struct mt_rehearse_options {
     const char *generation;     /* "ampere", "8.6"; NULL: the newest one that the tables know */
     const char *engine_version; /* build that rules are chosen by; NULL: the newest */
     const struct mt_rehearse_device *devices;
-    size_t n_devices;
+    size_t n_devices;         /* 0: the program runs on the CPU alone */
     uint64_t host_bytes;      /* host buffers beyond these are refused; 0: no limit */
     char *const *argv;        /* NULL-terminated; argv[0] is looked up in PATH */
     char *const *environment; /* NULL-terminated; NULL: the caller's */

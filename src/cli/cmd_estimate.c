@@ -176,6 +176,11 @@ static const char *const description[] = {
     "the rule that gave it and how sure it is. Only headers are read, never weights.",
     "MODEL is a GGUF file (of a split one any part), a folder of safetensors, a config.json, a "
     "Modelfile, ollama:NAME[:TAG] in Ollama's own store, or org/name in the cache of Hugging Face.",
+    "Where llama.cpp itself is on this machine, in the cache of engines, in PATH or at "
+    "--engine-path, and of the version that was asked for, it is rehearsed: started on devices "
+    "that are not there, so that the figures are its own (see 'memtally help rehearse'). Searches "
+    "go by rules, and their answer is rehearsed. --no-rehearse, or MEMTALLY_NO_REHEARSE set in the "
+    "environment, keeps to rules.",
     "With --device, --host or --here the first line is a verdict: FITS, TIGHT, SPILLS, PAGES or "
     "CANNOT. Below the tables are flags for the engine, ready to paste, and notes.",
     NULL,

@@ -200,6 +200,18 @@ static int fail(const struct mt_error *error)
     return cli_fail(&said);
 }
 
+/* Which of the programs that are known it is most like: they hold heaps of different size. */
+static enum mt_program program_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    if (strstr(name, "bench"))
+        return MT_PROGRAM_BENCH;
+    if (strstr(name, "fit-params"))
+        return MT_PROGRAM_FIT_PARAMS;
+    return strncmp(name, "node", 4) == 0 ? MT_PROGRAM_NODE : MT_PROGRAM_SERVER;
+}
+
 static const char *version_of(const char *engine)
 {
     const char *at = engine ? strchr(engine, '@') : NULL;
@@ -224,6 +236,7 @@ static int rehearse_program(const struct cli_call *call)
         estimate_request_finish(&request);
         return fail(&error);
     }
+    request.settings.program = program_of(call->operands[0]);
     cli_progress_init(&progress, !options->quiet);
     struct rehearse_job job = {
         .argv = call->operands,
@@ -295,7 +308,7 @@ static const char *const description[] = {
 static const struct cli_example examples[] = {
     {"memtally rehearse model.gguf --device 24GiB,24GiB --context 32768",
      "What llama-server itself would take on two cards."},
-    {"memtally rehearse model.gguf --device 24GiB --sweep context=2k..128k,ubatch=512,2048",
+    {"memtally rehearse model.gguf -d 24GiB --sweep context=2k..128k,ubatch=512,2048",
      "A table of fourteen rehearsals."},
     {"memtally rehearse --device 16GiB -- llama-server -m model.gguf -c 32768",
      "Would this server start on a card of 16 GiB?"},
@@ -317,7 +330,7 @@ static const struct cli_status statuses[] = {
 const struct cmd_entry cmd_rehearse = {
     .name = "rehearse",
     .synopsis = "[options] MODEL | [options] -- CMD [ARGUMENT...]",
-    .summary = "run an engine on devices that are not there, for its own plan of memory",
+    .summary = "run an engine on devices that are not there",
     .description = description,
     .examples = examples,
     .statuses = statuses,

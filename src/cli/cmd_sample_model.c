@@ -441,7 +441,7 @@ static const struct cli_example examples[] = {
      "A known shape with fewer layers."},
     {"memtally sample-model --from config.json big.gguf --type q4_k_m",
      "For planning, from nothing but a config.json."},
-    {"memtally sample-model --from org/model-GGUF/model-Q8_0.gguf copy.gguf --remote",
+    {"memtally sample-model --from org/model/m-q8_0.gguf copy.gguf --remote",
      "The header of a file on a hub."},
     {0},
 };

@@ -21,6 +21,15 @@ const char *cli_format_parameters(uint64_t parameters, char text[32])
     return text;
 }
 
+/* Of layers that predict further tokens, which engines load only to do so. */
+static uint64_t draft_bytes(const struct mt_model_description *d)
+{
+    uint64_t bytes = 0;
+    for (uint64_t i = 0; i < d->n_layers; i++)
+        bytes += d->layers[i].is_draft ? d->layers[i].weight_bytes : 0;
+    return bytes;
+}
+
 static void put_json(const struct cli_sample_from *from, const struct mt_model_description *d,
                      struct mt_strbuf *out)
 {
@@ -33,6 +42,7 @@ static void put_json(const struct cli_sample_from *from, const struct mt_model_d
     mt_json_count(&json, "parameters", d->parameters);
     mt_json_count(&json, "tensors", d->n_tensors);
     mt_json_count(&json, "tensor_bytes", d->weight_bytes);
+    mt_json_count(&json, "draft_tensor_bytes", draft_bytes(d));
     mt_json_count(&json, "header_bytes", d->header_bytes);
     mt_json_count(&json, "file_bytes", d->file_bytes);
     mt_json_end(&json);

@@ -88,10 +88,10 @@ static int read_nested(struct reading *reading, uint64_t *result)
 
 static int read_factor(struct reading *reading, uint64_t *result)
 {
-    int negated = 0;
+    unsigned negations = 0;
     int code;
     for (skip_blanks(reading); *reading->at == '!'; skip_blanks(reading)) {
-        negated = !negated;
+        negations++;
         reading->at++;
     }
     if (++reading->depth > DEPTH_MAX)
@@ -104,8 +104,8 @@ static int read_factor(struct reading *reading, uint64_t *result)
         code = read_name(reading, result);
     reading->depth--;
     skip_blanks(reading);
-    if (negated)
-        *result = *result == 0;
+    if (negations)
+        *result = (*result != 0) ^ (negations % 2);
     return code;
 }
 

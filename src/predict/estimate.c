@@ -307,7 +307,6 @@ static int fill_said(struct box *box, const struct mt_predictor *predictor,
         result = predictor->predict_unsaid(input, &box->sheet, error);
     if (result < 0)
         return result;
-    mt_said_reconcile(&box->sheet);
     if (said->flags)
         box->sheet.flags = mt_arena_copy(&box->sheet.arena, said->flags, strlen(said->flags));
     result = close_sheet(box, input->d);

@@ -83,39 +83,3 @@ int mt_said_write(const struct mt_estimate_said *said, const struct mt_predict_s
         mt_sheet_spills(sheet, "%s", said->spills);
     return 0;
 }
-
-static uint64_t less(uint64_t bytes, uint64_t part)
-{
-    return part < bytes ? bytes - part : 0;
-}
-
-static int is_said(const struct mt_estimate_term *term)
-{
-    const char *slash = strchr(term->rule, '/');
-    return slash && !strncmp(slash + 1, RULE, sizeof RULE - 1);
-}
-
-/* What rules say of the whole, less what the engine said of a part of it. */
-static void leave_rest(struct mt_sheet *sheet, struct mt_sheet_line *line)
-{
-    uint64_t said_bytes = 0;
-    for (size_t i = 0; i < sheet->n_terms; i++)
-        if (sheet->terms[i].place == line->place && is_said(&sheet->terms[i].term) &&
-            sheet->terms[i].term.category == line->term.category)
-            said_bytes += sheet->terms[i].term.bytes;
-    line->term.bytes = less(line->term.bytes, said_bytes);
-    line->term.low_bytes = less(line->term.low_bytes, said_bytes);
-    line->term.high_bytes = less(line->term.high_bytes, said_bytes);
-    if (said_bytes)
-        line->term.formula =
-            mt_arena_printf(&sheet->arena, "%s, less %llu B of it that were rehearsed",
-                            line->term.formula, (unsigned long long)said_bytes);
-    sheet->failed |= !line->term.formula;
-}
-
-void mt_said_reconcile(struct mt_sheet *sheet)
-{
-    for (size_t i = 0; i < sheet->n_terms; i++)
-        if (!is_said(&sheet->terms[i].term))
-            leave_rest(sheet, &sheet->terms[i]);
-}

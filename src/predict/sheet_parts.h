@@ -46,10 +46,6 @@ struct mt_estimate_why {
 int mt_said_write(const struct mt_estimate_said *said, const struct mt_predict_settings *settings,
                   struct mt_sheet *sheet, struct mt_error *error);
 
-/* Takes what was said from what rules say of the same category at the same place: the program's heap
- * holds the blocks that were rehearsed. */
-void mt_said_reconcile(struct mt_sheet *sheet);
-
 /* mt_estimate_create() without looking for another placement where devices have no room. `why` may
  * be NULL. */
 int mt_estimate_once(const struct mt_model *model, const struct mt_predict_settings *settings,

@@ -41,12 +41,14 @@ struct mt_pretend_rules {
     uint32_t granule_bytes;      /* the device gives memory out in these; 0: to the byte */
     uint32_t graph_dependencies; /* MT_PRETEND_KEEP_…: what fused operations keep allocated */
     uint32_t flash_types;        /* MT_PRETEND_FLASH_TYPES_… */
-    uint32_t unused[2];
+    uint32_t host_extra_bytes;   /* that a buffer of pinned memory has over what was asked */
+    uint32_t is_reordered; /* the device computes a graph in an order that is not known here */
 };
 
 enum mt_pretend_flash {
-    MT_PRETEND_FLASH_PLAIN,     /* nothing beside its output */
-    MT_PRETEND_FLASH_F16_COPIES /* a cache of another type is copied to f16 behind the output */
+    MT_PRETEND_FLASH_PLAIN,      /* nothing beside its output */
+    MT_PRETEND_FLASH_F16_COPIES, /* a cache of another type is copied to f16 behind the output */
+    MT_PRETEND_FLASH_METAL       /* as Metal's kernels want; they want more for experts, too */
 };
 
 /* Which types of keys and values flash attention takes. */

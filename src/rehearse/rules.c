@@ -116,8 +116,8 @@ static int find_generation(const struct table *table, const char *asked,
     }
     if (found)
         return 0;
-    return mt_fail(error, MT_EARG, 0, "no generation of %s is called %s: there are %s", table->kind,
-                   asked ? asked : "", words);
+    return mt_fail(error, MT_EARG, MT_NO_OFFSET, "no generation of %s is called %s: there are %s",
+                   table->kind, asked ? asked : "", words);
 }
 
 static int find_kind(struct table *table, const char *asked, struct mt_error *error)
@@ -125,8 +125,8 @@ static int find_kind(struct table *table, const char *asked, struct mt_error *er
     char words[WORDS_BYTES];
     get_words(&table->engine, "pretend.kinds", words, sizeof words);
     if (!mt_engine_has(&table->engine, "pretend.kinds", asked))
-        return mt_fail(error, MT_EARG, 0, "no devices of kind %s are known: there are %s", asked,
-                       words);
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "no devices of kind %s are known: there are %s", asked, words);
     table->kind = asked;
     return 0;
 }
@@ -163,6 +163,7 @@ static void read_rules(const struct table *table, struct mt_pretend_rules *rules
     rules->has_events = has(table, "has", "events");
     rules->has_split_buffers = has(table, "has", "split");
     rules->is_unified = has(table, "has", "unified");
+    rules->is_reordered = has(table, "has", "order");
     rules->flash_attention =
         has(table, "flash", "copies") ? MT_PRETEND_FLASH_F16_COPIES : MT_PRETEND_FLASH_PLAIN;
     rules->flash_types = has(table, "flash_types", "pairs") ? MT_PRETEND_FLASH_TYPES_PAIRS
@@ -180,7 +181,8 @@ int mt_pretend_rules_choose(const char *kind, const char *generation, const char
     struct mt_pretend_rules made = {0};
     char name[64];
     if (engine_version && strlen(engine_version) > sizeof name - sizeof ENGINE - 1)
-        return mt_fail(error, MT_EARG, 0, "%.40s is no version of " ENGINE, engine_version);
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%.40s is no version of " ENGINE,
+                       engine_version);
     snprintf(name, sizeof name, "%s%s%s", ENGINE, engine_version ? "@" : "",
              engine_version ? engine_version : "");
     int status = mt_engine_find(name, &table.engine, error);

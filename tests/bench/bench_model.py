@@ -93,6 +93,7 @@ def bench_command(memtally, folder):
 
     nothing = statistics.median(process_ms("/bin/true") for _ in range(41))
     print(f"whole processes of memtally estimate (/bin/true: {nothing:.2f} ms)")
+    os.environ["MEMTALLY_NO_REHEARSE"] = "1"
     row("a config.json", CONFIG, "--engine", "vllm", "--device", "80GiB")
     sample = os.path.join(folder, "sample.gguf")
     subprocess.run([memtally, "sample-model", "llama-3.2-1b", sample, "--sparse", "--type", "q4_k"], check=True,

@@ -10,7 +10,7 @@ import rehearsal  # noqa: E402
 
 
 def plan(command, devices, build):
-    rows = rehearsal.places(rehearsal.run(command, devices, flags=['--engine-version', str(build)]))
+    rows = rehearsal.places(rehearsal.run(command, devices, flags=['--engine', f'llama.cpp@{build}', '--requests', '0']))
     return {place: {'weights': row.get('weights', 0), 'compute': row['activations'],
                     'cache': sum(row.get(part, 0) for part in rehearsal.CACHE)} for place, row in rows.items()}
 

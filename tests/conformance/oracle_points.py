@@ -61,6 +61,8 @@ class Point:
         words = [os.path.join(engine, program)]
         for flag, value in flags.items():
             words += [flag, str(value)]
+        if not self.devices:
+            words += ['-dev', 'none']
         if program == 'llama-server':
             return words + ['--no-warmup', '-fit', 'off', '--port', '0']
         return words + ['--fit-print', 'on']

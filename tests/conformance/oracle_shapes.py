@@ -105,10 +105,16 @@ class Parts:
         return self.s.get(key, 0)
 
     def matrix(self, name, *dims):
-        kind = self.s.get('type', 'q4_k')
-        if name.rpartition('.')[2] in self.s.get('tensor_types', {}):
-            kind = self.s['tensor_types'][name.rpartition('.')[2]]
+        kind = self.s.get('tensor_types', {}).get(name.rpartition('.')[2], self.s.get('type', 'q4_k'))
+        if isinstance(kind, tuple):  # of most layers, and of those that a mix gives more bits
+            kind = kind[self.has_more_bits(int(name.split('.')[1]))]
         self.file.tensor(name + '.weight', dims, kind)
+
+    def has_more_bits(self, i):
+        n = self.s['L']
+        if 'more_bits' in self.s:
+            return i in self.s['more_bits']
+        return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
 
     def vector(self, name, *dims):
         self.file.tensor(name, dims, 'f32')

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""`memtally estimate` against what a real llama-server says of its buffers, and against a profile of a real run."""
+"""`memtally estimate` by rules against what a real llama-server says of its buffers, and against a profile of a real run."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def logged(log):
 
 
 def estimate(path, *flags):
-    return json.loads(memtally.must("estimate", path, "--engine", "llama.cpp@11434", "--json", *flags).stdout)
+    return json.loads(memtally.must("estimate", path, "--engine", "llama.cpp@11434", "--no-rehearse", "--json", *flags).stdout)
 
 
 def assert_as_logged(path, ours, theirs):

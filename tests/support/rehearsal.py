@@ -13,9 +13,10 @@ class Failed(Exception):
 
 
 def run(command, devices, size="512GiB", flags=(), timeout=120, **more):
-    """The document of a rehearsal of `command` on so many devices of a size; `flags` are rehearse's own."""
-    pretended = ["--device", ",".join([size] * devices)] if devices else ["--device", "none"]
-    done = memtally.run("rehearse", "--json", *pretended, *flags, "--", *command, timeout=timeout, **more)
+    """The document of a rehearsal of `command` on so many devices of a size; `flags` are
+    rehearse's own. A command that is to use the CPU alone is told so by its own flags, and has one device to shun."""
+    pretended = ["--device", f"{max(devices, 1)}x{size}"]
+    done = memtally.run("rehearse", "--json", "--quiet", *pretended, *flags, "--", *command, timeout=timeout, **more)
     if done.returncode not in (0, 1) or not done.stdout:
         raise Failed(f"{' '.join(command)} ended with {done.returncode}: {done.stderr[-800:]}")
     return json.loads(done.stdout)
@@ -27,7 +28,7 @@ def places(document):
     for place in document["places"]:
         rows = {row["category"]: row["allocated_bytes"] for row in place["rows"]}
         rows["output"] = sum(part["allocated_bytes"] for row in place["rows"] if row["category"] == "activations"
-                             for part in row["detail"] if part["name"].endswith("output"))
+                             for part in row["detail"] if place["place"] == "host" and "compute" not in part["name"])
         rows["activations"] = rows.get("activations", 0) - rows["output"]
         found[place["place"]] = rows
     return found

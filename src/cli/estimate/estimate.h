@@ -131,7 +131,8 @@ int estimate_make(struct estimate_result *result, const char *name, int remote,
                   const struct mt_predict_settings *settings, int goal, struct mt_error *error);
 void estimate_result_finish(struct estimate_result *result);
 
-/* Whether the options leave room for a rehearsal. */
+/* Whether the options leave room for a rehearsal, as MEMTALLY_NO_REHEARSE in the environment does
+ * not. */
 int estimate_may_rehearse(const struct estimate_options *options);
 
 /* Replaces the estimate of a result by what the engine itself says, rehearsed with the request's
@@ -141,7 +142,8 @@ int estimate_rehearse(struct estimate_result *result, const char *name,
                       const struct estimate_request *request,
                       const struct estimate_options *options, struct mt_error *error);
 
-/* The same where an engine is at hand; where it fails the estimate by rules stays, with a note. */
+/* The same where an engine of the version that was asked for is at hand; where it fails the
+ * estimate by rules stays, with a note. */
 void estimate_try_to_rehearse(struct estimate_result *result, const char *name,
                               struct estimate_request *request,
                               const struct estimate_options *options);

@@ -40,14 +40,14 @@ static int find_in_ollama(const char *name, char path[PATH_MAX], struct mt_error
         int result = mt_ollama_manifest_path(store, name, path, PATH_MAX);
         if (result < 0)
             return mt_fail(error, result, MT_NO_OFFSET,
-                           "estimate: '%.100s' cannot be a name of a model in Ollama", name);
+                           "'%.100s' cannot be a name of a model in Ollama", name);
         if (access(path, F_OK) == 0)
             return 0;
         if (i == 0)
             memcpy(first, path, sizeof first);
     }
     return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
-                   "estimate: Ollama has no model %.100s: there is no %.200s", name, first);
+                   "Ollama has no model %.100s: there is no %.200s", name, first);
 }
 
 static int open_ollama(const char *name, struct mt_model **model, struct mt_error *error)
@@ -155,17 +155,17 @@ int estimate_open_model(const char *name, int remote, struct mt_model **model,
     static const char ollama[] = "ollama:";
     char cached[PATH_MAX];
     if (!*name)
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "estimate: the name of the model is empty");
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "the name of the model is empty");
     if (!strncmp(name, ollama, sizeof ollama - 1))
         return open_ollama(name + sizeof ollama - 1, model, error);
     if (cli_remote_is_name(name) && remote)
         return open_remote(name, model, error);
     if (strstr(name, "://") && !cli_remote_is_name(name))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "estimate: '%.200s' cannot be read; expected an https URL", name);
+                       "'%.200s' cannot be read; expected an https URL", name);
     if (strstr(name, "://"))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "estimate: '%.200s' is read over the network only with --remote", name);
+                       "'%.200s' is read over the network only with --remote", name);
     if (is_modelfile(name))
         return open_modelfile(name, model, error);
     if (cli_remote_is_name(name) && cli_hub_cache_find(name, cached, sizeof cached))
@@ -173,7 +173,7 @@ int estimate_open_model(const char *name, int remote, struct mt_model **model,
     int result = mt_model_open(name, NULL, model, error);
     if (result == MT_ENOTFOUND && cli_remote_is_name(name))
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
-                       "estimate: there is no %.200s here, nor in the cache of Hugging Face; "
+                       "there is no %.200s here, nor in the cache of Hugging Face; "
                        "--remote looks for it on a hub",
                        name);
     return result;

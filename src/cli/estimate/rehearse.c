@@ -20,7 +20,8 @@ static int is_llama_cpp(const char *engine)
 
 int estimate_may_rehearse(const struct estimate_options *options)
 {
-    return !options->no_rehearse && is_llama_cpp(options->engine) &&
+    const char *never = getenv("MEMTALLY_NO_REHEARSE");
+    return !options->no_rehearse && !(never && *never) && is_llama_cpp(options->engine) &&
            options->program != MT_PROGRAM_NODE && !options->best_quant;
 }
 
@@ -99,7 +100,7 @@ void estimate_try_to_rehearse(struct estimate_result *result, const char *name,
     struct mt_error error = {.offset = MT_NO_OFFSET};
     if (!estimate_may_rehearse(options) || (result->has_answer && !result->answer.value) ||
         rehearse_find_program((enum mt_program)options->program, NULL, program, NULL) < 0 ||
-        !estimate_rehearse(result, name, request, options, &error))
+        !estimate_rehearse(result, name, request, options, &error) || error.code == MT_EVERSION)
         return;
     snprintf(result->note, sizeof result->note, "By rules, since %s could not be rehearsed: %s%s",
              program, error.text,

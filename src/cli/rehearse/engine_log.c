@@ -70,6 +70,36 @@ static void take_context(const char *line, struct rehearse_log *log)
         log->flash_attention = MT_SWITCH_OFF;
 }
 
+/* "0.09.947.135 E llama_model_load: …" without its first two words. */
+static const char *without_marks(const char *line)
+{
+    size_t time = strspn(line, "0123456789.");
+    if (time > 4 && line[time] == ' ' && strchr("DIWE", line[time + 1]) && line[time + 2] == ' ')
+        return line + time + 3;
+    return line;
+}
+
+/* Lines of errors have the mark E; asserts and what the C++ runtime says have none. */
+static int is_complaint(const char *line)
+{
+    static const char *const words[] = {"GGML_ASSERT",      "GGML_ABORT", "fatal error",
+                                        "terminate called", "what():",    "error:"};
+    const char *text = without_marks(line);
+    if (text >= line + 2 && text[-2] == 'E')
+        return 1;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(line, words[i]))
+            return 1;
+    return 0;
+}
+
+static void take_complaint(struct rehearse_log *log)
+{
+    if (is_complaint(log->line))
+        snprintf(log->complaints[log->n_complaints++ % REHEARSE_COMPLAINTS], REHEARSE_LINE_BYTES,
+                 "%s", without_marks(log->line));
+}
+
 static void take_line(struct rehearse_log *log)
 {
     static const char failed[] = "failed to fit params to free device memory: ";
@@ -77,6 +107,7 @@ static void take_line(struct rehearse_log *log)
     const char *why = strstr(line, failed);
     take_context(line, log);
     take_layers(line, log);
+    take_complaint(log);
     if (strstr(line, "Flash Attention was auto, set to enabled") ||
         strstr(line, "Flash Attention enabled"))
         log->flash_attention = MT_SWITCH_ON;
@@ -112,18 +143,22 @@ void rehearse_log_read(struct rehearse_log *log)
     }
 }
 
-/* "0.09.947.135 E llama_model_load: …" without its first two words. */
-static const char *without_marks(const char *line)
+static void join_complaints(const struct rehearse_log *log, char *text, size_t size)
 {
-    size_t time = strspn(line, "0123456789.");
-    if (time > 4 && line[time] == ' ' && strchr("DIWE", line[time + 1]) && line[time + 2] == ' ')
-        return line + time + 3;
-    return line;
+    size_t n = log->n_complaints < REHEARSE_COMPLAINTS ? log->n_complaints : REHEARSE_COMPLAINTS;
+    size_t used = 0;
+    for (size_t i = log->n_complaints - n; i < log->n_complaints && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " / " : "",
+                                 log->complaints[i % REHEARSE_COMPLAINTS]);
 }
 
 void rehearse_log_last_words(const struct rehearse_log *log, char *text, size_t size)
 {
-    char tail[2048];
+    if (log->n_complaints) {
+        join_complaints(log, text, size);
+        return;
+    }
+    char tail[512];
     off_t start = log->offset > sizeof tail - 1 ? (off_t)(log->offset - (sizeof tail - 1)) : 0;
     ssize_t got = pread(log->fd, tail, sizeof tail - 1, start);
     size_t used = 0;

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #define REHEARSE_LINE_BYTES 512
+#define REHEARSE_COMPLAINTS 6
 
 /* Numbers are MT_UNKNOWN until a line said them; of several the last counts, since a server plans
  * before it loads. Start with rehearse_log_init(). */
@@ -25,6 +26,8 @@ struct rehearse_log {
     int flash_attention; /* enum mt_switch: ON, OFF, or AUTO where it is not known */
     int unified;         /* enum mt_switch */
     char fit_failure[REHEARSE_LINE_BYTES]; /* why the engine's own fit gave up, or "" */
+    char complaints[REHEARSE_COMPLAINTS][REHEARSE_LINE_BYTES]; /* the last lines of errors */
+    size_t n_complaints;                                       /* that there were */
 };
 
 void rehearse_log_init(struct rehearse_log *log, int fd);

@@ -66,7 +66,10 @@ int rehearse_find_program(enum mt_program program, const char *given, char path[
 {
     char engines[PATH_MAX];
     struct profile_engine engine;
-    const char *name = program_names[program];
+    const char *name = program == MT_PROGRAM_NODE ? NULL : program_names[program];
+    if (!name)
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "node-llama-cpp has no program of its own");
     profile_engines_folder(engines, sizeof engines);
     const struct profile_places places = {.engines = engines, .path = getenv("PATH")};
     if (given && take_given(given, name, path))
@@ -105,54 +108,51 @@ static int find_program(struct rehearse_stage *stage, const char *given, struct 
                : rehearse_find_program(stage->program, given, stage->program_path, error);
 }
 
-/* Whether rules know "llama.cpp@VERSION". */
-static int is_known(const struct rehearse_stage *stage, const char *name)
+/* The version by which rules know an engine ("11434" of "llama.cpp@0.6.0-dev", "llama.cpp@b11434"),
+ * or "" where they know none such. */
+static void resolve(const struct mt_model *model, const char *name, char version[64])
 {
     const struct mt_predict_settings settings = {.engine = name, .mla_mode = MT_UNKNOWN};
     struct mt_estimate *estimate;
-    if (mt_estimate_create(stage->model, &settings, &estimate, NULL) < 0)
-        return 0;
+    version[0] = '\0';
+    if (mt_estimate_create(model, &settings, &estimate, NULL) < 0)
+        return;
+    const char *text = estimate->tally.engine_version;
+    text += *text == 'b';
+    snprintf(version, 64, "%.*s", (int)strcspn(text, " ("), text);
     mt_estimate_destroy(estimate);
-    return 1;
 }
 
-/* "11434" of "b11434", "11434 (abc)"; what stands before it of other texts is kept. */
-static size_t version_length(const char *version)
+/* The package does not say which build it is of, so the user is taken at his word. */
+static int take_node_version(struct rehearse_stage *stage, const char *asked)
 {
-    return strcspn(version, " (");
-}
-
-static int same_version(const char *asked, const char *version)
-{
-    asked += *asked == 'b' || *asked == 'v';
-    version += *version == 'b' || *version == 'v';
-    size_t length = version_length(version);
-    size_t bare = strcspn(version, "-(");
-    return (strlen(asked) == length && !strncmp(asked, version, length)) ||
-           (strlen(asked) == bare && !strncmp(asked, version, bare));
+    const char *at = asked ? strchr(asked, '@') : NULL;
+    snprintf(stage->version, sizeof stage->version, "%s", at ? at + 1 : "");
+    snprintf(stage->engine_name, sizeof stage->engine_name, "%s", asked ? asked : "llama.cpp");
+    return 0;
 }
 
 /* Asks the engine for its version; one that was asked for must be it. */
 static int take_version(struct rehearse_stage *stage, const char *asked, struct mt_error *error)
 {
-    const char *at = asked ? strchr(asked, '@') : NULL;
-    if (stage->program == MT_PROGRAM_NODE) {
-        /* The package does not say which build it is of, so the user is taken at his word. */
-        snprintf(stage->version, sizeof stage->version, "%s", at ? at + 1 : "");
-        snprintf(stage->engine_name, sizeof stage->engine_name, "%s", asked ? asked : "llama.cpp");
-        return 0;
-    }
+    char found[64];
+    char wanted[64];
+    if (stage->program == MT_PROGRAM_NODE)
+        return take_node_version(stage, asked);
     profile_ask_version(stage->program_path, stage->version, sizeof stage->version);
-    size_t length = version_length(stage->version);
-    snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp%s%.*s", length ? "@" : "",
-             (int)length, stage->version);
-    if (!is_known(stage, stage->engine_name))
+    snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp%s%.*s",
+             *stage->version ? "@" : "", (int)strcspn(stage->version, " ("), stage->version);
+    resolve(stage->model, stage->engine_name, found);
+    if (!*found)
         snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp");
-    if (!at || same_version(at + 1, stage->version))
+    if (!asked || !strchr(asked, '@'))
         return 0;
-    return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                   "%s is of version %s, not %s; name another with --engine-path",
-                   stage->program_path, *stage->version ? stage->version : "unknown", at + 1);
+    resolve(stage->model, asked, wanted);
+    if (*found && !strcmp(found, wanted))
+        return 0;
+    return mt_fail(error, MT_EVERSION, MT_NO_OFFSET,
+                   "%s is of version %s, and %.60s was asked for; name another with --engine-path",
+                   stage->program_path, *stage->version ? stage->version : "unknown", asked);
 }
 
 static int make_folder(struct rehearse_stage *stage, struct mt_error *error)

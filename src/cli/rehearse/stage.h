@@ -42,8 +42,9 @@ struct rehearse_stage_options {
 /* Finds the engine, makes a folder, and a file of the model that the engine can read: the model
  * itself where that is a local GGUF file, else a header with a hole. On success the caller owns
  * *stage; rehearse_stage_finish() removes what was made.
- * Errors: MT_EUNSUPPORTED (no such engine here, or it is of another version; a model that cannot be
- * made into a GGUF file), MT_EARG, MT_ENOTFOUND, MT_EIO, MT_ENOMEM. */
+ * Errors: MT_EUNSUPPORTED (no such engine here; a model that cannot be made into a GGUF file),
+ * MT_EVERSION (the engine is of another version than was asked for), MT_EARG, MT_ENOTFOUND, MT_EIO,
+ * MT_ENOMEM. */
 int rehearse_stage_init(struct rehearse_stage *stage, const struct rehearse_stage_options *options,
                         struct mt_error *error);
 void rehearse_stage_finish(struct rehearse_stage *stage);

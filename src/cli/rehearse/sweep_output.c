@@ -132,7 +132,7 @@ void rehearse_sweep_table(const struct rehearse_sweep *sweep,
     struct mt_text_table table;
     lay_out(sweep, &layout);
     cli_table_fact(terminal, out, "model", "%s", model->path);
-    cli_table_fact(terminal, out, "engine", "%s, rehearsed: %s", sweep->stage.engine_name,
+    cli_table_fact(terminal, out, "engine", "llama.cpp %s, rehearsed: %s", sweep->stage.version,
                    sweep->stage.program_path);
     if (sweep->n_done < sweep->n_points)
         cli_table_fact(terminal, out, "points", "%zu of %zu: it was interrupted", sweep->n_done,

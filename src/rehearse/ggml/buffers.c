@@ -198,6 +198,8 @@ uint64_t pretend_alloc_bytes(struct pretend_world *world, const struct ggml_tens
 {
     const struct mt_pretend_rules *rules = rules_of(world);
     struct pretend_ggml *ggml = &world->ggml;
+    if (rules->flash_attention == MT_PRETEND_FLASH_METAL)
+        return pretend_metal_bytes(world, tensor);
     uint64_t bytes = rules->flash_attention == MT_PRETEND_FLASH_F16_COPIES &&
                              pretend_op_of(ggml, tensor) == OP_FLASH_ATTN_EXT
                          ? pretend_flash_bytes(world, tensor)

@@ -274,7 +274,7 @@ uint64_t pretend_bytes(struct pretend_ggml *ggml, const struct ggml_tensor *tens
     return bytes;
 }
 
-int pretend_is_contiguous(struct pretend_ggml *ggml, const struct ggml_tensor *tensor, int n)
+int pretend_is_whole_from(struct pretend_ggml *ggml, const struct ggml_tensor *tensor, int n)
 {
     struct pretend_type_info info = pretend_type_of(ggml, tensor->type);
     if (!pretend_elements(tensor))

@@ -205,7 +205,7 @@ uint64_t pretend_rows(const struct ggml_tensor *tensor);
 uint64_t pretend_row_bytes(struct pretend_ggml *ggml, int type, uint64_t elements);
 uint64_t pretend_bytes(struct pretend_ggml *ggml, const struct ggml_tensor *tensor);
 /* Whether elements follow one another, leaving aside how the first `n` dimensions are laid out. */
-int pretend_is_contiguous(struct pretend_ggml *ggml, const struct ggml_tensor *tensor, int n);
+int pretend_is_whole_from(struct pretend_ggml *ggml, const struct ggml_tensor *tensor, int n);
 int pretend_is_contiguous_rows(struct pretend_ggml *ggml, const struct ggml_tensor *tensor);
 
 #endif

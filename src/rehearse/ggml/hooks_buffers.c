@@ -70,6 +70,13 @@ static void forget_type(struct hook_thread **thread)
     (*thread)->type = NULL;
 }
 
+/* What was taken for a buffer that is not made yet; given back also where an exception passes. */
+static void give_back(const uint64_t *bytes)
+{
+    if (*bytes)
+        pretend_give_back(MT_ACCOUNT_HOST, *bytes);
+}
+
 /* The innermost of several calls for one buffer makes it, under the outermost one's name. */
 static void *allocate_host(struct engine *engine, void *type, size_t size)
 {
@@ -83,12 +90,13 @@ static void *allocate_host(struct engine *engine, void *type, size_t size)
         pretend_note_refuse(MT_ACCOUNT_HOST, category, size, free_bytes, name, detail);
         return NULL;
     }
+    __attribute__((cleanup(give_back))) uint64_t taken = size;
     thread->type = name;
     void *buffer = host_buffer(engine, type, size);
-    if (buffer)
-        note_host_buffer(buffer, size, 0, name);
-    else
-        pretend_give_back(MT_ACCOUNT_HOST, size);
+    if (!buffer)
+        return NULL;
+    note_host_buffer(buffer, size, 0, name);
+    taken = 0;
     return buffer;
 }
 

@@ -48,7 +48,7 @@ static int is_named(const struct keeper *k, const struct ggml_tensor *tensor, co
 
 static int is_whole(const struct keeper *k, const struct ggml_tensor *tensor)
 {
-    return pretend_is_contiguous(k->ggml, tensor, 0);
+    return pretend_is_whole_from(k->ggml, tensor, 0);
 }
 
 static int is_f32(const struct keeper *k, const struct ggml_tensor *tensor)

@@ -73,6 +73,7 @@ static struct ggml_buffer *alloc_buffer(struct ggml_buffer_type *abi, size_t siz
     uint64_t free_bytes;
     const char *detail;
     enum mt_category category = current_purpose(&detail);
+    size += rules_of(type->world)->host_extra_bytes;
     if (!pretend_take(MT_ACCOUNT_HOST, size, &free_bytes)) {
         pretend_note_refuse(MT_ACCOUNT_HOST, category, size, free_bytes, type->name, detail);
         return NULL;

@@ -81,7 +81,10 @@ static uint64_t batch_of(enum pretend_op what, const struct ggml_tensor *op)
 int pretend_takes_over(const struct pretend_device *device, const struct ggml_tensor *op)
 {
     struct pretend_world *world = device->world;
+    enum pretend_op what = pretend_op_of(&world->ggml, op);
     if (!rules_of(world)->offload_batch)
         return 0;
-    return batch_of(pretend_op_of(&world->ggml, op), op) >= world->offload_batch;
+    if (rules_of(world)->is_unified && what != OP_MUL_MAT && what != OP_MUL_MAT_ID)
+        return 0;
+    return batch_of(what, op) >= world->offload_batch;
 }

@@ -4,59 +4,14 @@
 
 #include "rehearse/ggml/takes.h"
 
-#define HALVES (TYPES(F16) | TYPES(BF16))
-#define FLOATS (TYPES(F32) | HALVES)
-#define LEGACY (TYPES(Q4_0) | TYPES(Q4_1) | TYPES(Q5_0) | TYPES(Q5_1) | TYPES(Q8_0))
-#define FROM_K (TYPES(Q2_K) | TYPES(Q3_K) | TYPES(Q4_K) | TYPES(Q5_K) | TYPES(Q6_K))
-#define FROM_I                                                                                     \
-    (TYPES(IQ1_S) | TYPES(IQ1_M) | TYPES(IQ2_XXS) | TYPES(IQ2_XS) | TYPES(IQ2_S) |                 \
-     TYPES(IQ3_XXS) | TYPES(IQ3_S) | TYPES(IQ4_XS))
 #define BUILD_ROWS                                                                                 \
     10500u /* the build that all quants came into GET_ROWS at, to within some hundreds */
 
 enum { PRECISION_F32 = 10, HINT_HADAMARD = 1, BLOCK_OF_K = 256 };
 
-static int yes(const struct pretend_ask *ask)
-{
-    (void)ask;
-    return 1;
-}
-
-static int is_contiguous(const struct pretend_ask *ask)
-{
-    return pretend_is_contiguous(ask->ggml, ask->a, 0);
-}
-
-static int are_contiguous(const struct pretend_ask *ask)
-{
-    return is_contiguous(ask) && ask->b && pretend_is_contiguous(ask->ggml, ask->b, 0);
-}
-
-static int has_whole_rows(const struct pretend_ask *ask)
-{
-    return pretend_is_contiguous_rows(ask->ggml, ask->a);
-}
-
 static int sums_rows(const struct pretend_ask *ask)
 {
-    return ask->ta == TYPES(F32) && ask->tr == TYPES(F32) && has_whole_rows(ask);
-}
-
-static int all_f32(const struct pretend_ask *ask)
-{
-    for (int i = 0; i < 4; i++)
-        if (ask->op->src[i] && pretend_types_of(ask->ggml, ask->op->src[i]) != TYPES(F32))
-            return 0;
-    return ask->tr == TYPES(F32);
-}
-
-static int is_word_of(const char *words, const char *word)
-{
-    size_t length = strlen(word);
-    for (const char *at = words; (at = strstr(at, word)); at += length)
-        if ((at == words || at[-1] == ' ') && (at[length] == ' ' || !at[length]))
-            return 1;
-    return 0;
+    return ask->ta == TYPES(F32) && ask->tr == TYPES(F32) && pretend_has_whole_rows(ask);
 }
 
 static int unary(const struct pretend_ask *ask)
@@ -65,7 +20,7 @@ static int unary(const struct pretend_ask *ask)
         "ABS SGN NEG STEP GELU SILU RELU SIGMOID HARDSIGMOID HARDSWISH GELU_ERF GELU_QUICK TANH "
         "EXP EXPM1 SOFTPLUS ELU XIELU FLOOR CEIL ROUND TRUNC";
     const char *name = ask->ggml->op_desc(ask->op);
-    return name && is_word_of(known, name) && is_contiguous(ask) &&
+    return name && pretend_is_word_of(known, name) && pretend_is_contiguous(ask) &&
            !(ask->ta == TYPES(BF16) && strcmp(name, "XIELU") == 0);
 }
 
@@ -73,18 +28,18 @@ static int gated(const struct pretend_ask *ask)
 {
     static const char known[] = "REGLU GEGLU SWIGLU SWIGLU_OAI GEGLU_ERF GEGLU_QUICK SWIGLU_CLAMP";
     const char *name = ask->ggml->op_desc(ask->op);
-    if (!name || !is_word_of(known, name))
+    if (!name || !pretend_is_word_of(known, name))
         return 0;
-    if (ask->ta == TYPES(BF16) && is_word_of("SWIGLU_OAI SWIGLU_CLAMP", name))
+    if (ask->ta == TYPES(BF16) && pretend_is_word_of("SWIGLU_OAI SWIGLU_CLAMP", name))
         return 0;
-    return pretend_is_contiguous(ask->ggml, ask->a, 1);
+    return pretend_is_whole_from(ask->ggml, ask->a, 1);
 }
 
 static int is_hadamard(const struct pretend_ask *ask)
 {
     return ask->rules->build > 11149 && ask->what == OP_MUL_MAT &&
            ask->op->op_params[1] == HINT_HADAMARD && ask->ta == TYPES(F32) &&
-           ask->tr == TYPES(F32) && pretend_is_contiguous(ask->ggml, ask->b, 0);
+           ask->tr == TYPES(F32) && pretend_is_whole_from(ask->ggml, ask->b, 0);
 }
 
 static int product(const struct pretend_ask *ask)
@@ -136,7 +91,7 @@ static int copies(const struct pretend_ask *ask)
         return 1;
     if (ask->tb == TYPES(F32) && pretend_is_one_of(ask->ta, LEGACY | TYPES(I32)))
         return 1;
-    return ask->a->type == ask->b->type && (ask->ta == TYPES(I32) || are_contiguous(ask));
+    return ask->a->type == ask->b->type && (ask->ta == TYPES(I32) || pretend_are_contiguous(ask));
 }
 
 static int repeats(const struct pretend_ask *ask)
@@ -160,7 +115,7 @@ static int joins(const struct pretend_ask *ask)
         return info.block == 1;
     if (ask->rules->build < BUILD_ROWS)
         return 0;
-    return are_contiguous(ask) && ask->a->ne[0] % info.block == 0 &&
+    return pretend_are_contiguous(ask) && ask->a->ne[0] % info.block == 0 &&
            ask->b->ne[0] % info.block == 0;
 }
 
@@ -203,7 +158,7 @@ static int convolves_state(const struct pretend_ask *ask)
 static int rotates(const struct pretend_ask *ask)
 {
     return ask->a->nb[0] == pretend_type_of(ask->ggml, ask->a->type).bytes &&
-           pretend_is_contiguous(ask->ggml, ask->a, 2);
+           pretend_is_whole_from(ask->ggml, ask->a, 2);
 }
 
 static int soft_max_back(const struct pretend_ask *ask)
@@ -215,7 +170,7 @@ static int soft_max_back(const struct pretend_ask *ask)
 
 static int rolls(const struct pretend_ask *ask)
 {
-    return ask->ta == TYPES(F32) && is_contiguous(ask);
+    return ask->ta == TYPES(F32) && pretend_is_contiguous(ask);
 }
 
 static int sorts(const struct pretend_ask *ask)
@@ -238,100 +193,101 @@ static int indexes(const struct pretend_ask *ask)
 
 static int is_new(const struct pretend_ask *ask)
 {
-    return ask->rules->build >= BUILD_ROWS && all_f32(ask);
+    return ask->rules->build >= BUILD_ROWS && pretend_all_f32(ask);
 }
+
+static pretend_answer *const answers[OP_OTHER + 1] = {
+    [OP_NONE] = pretend_yes,
+    [OP_RESHAPE] = pretend_yes,
+    [OP_VIEW] = pretend_yes,
+    [OP_PERMUTE] = pretend_yes,
+    [OP_TRANSPOSE] = pretend_yes,
+    [OP_CONT] = pretend_yes,
+    [OP_DUP] = pretend_yes,
+    [OP_CPY] = copies,
+    [OP_SET] = sets,
+    [OP_GET_ROWS] = gets_rows,
+    [OP_SET_ROWS] = sets_rows,
+    [OP_MUL_MAT] = product,
+    [OP_MUL_MAT_ID] = product,
+    [OP_OUT_PROD] = pretend_all_f32,
+    [OP_ADD] = adds,
+    [OP_SUB] = adds,
+    [OP_MUL] = adds,
+    [OP_DIV] = adds,
+    [OP_ADD_ID] = pretend_yes,
+    [OP_ADD1] = pretend_yes,
+    [OP_ACC] = pretend_are_contiguous,
+    [OP_SQR] = pretend_yes,
+    [OP_SQRT] = pretend_yes,
+    [OP_SIN] = pretend_yes,
+    [OP_COS] = pretend_yes,
+    [OP_LOG] = pretend_yes,
+    [OP_CLAMP] = pretend_yes,
+    [OP_SCALE] = scales,
+    [OP_UNARY] = unary,
+    [OP_GLU] = gated,
+    [OP_NORM] = pretend_has_whole_rows,
+    [OP_RMS_NORM] = pretend_has_whole_rows,
+    [OP_L2_NORM] = pretend_has_whole_rows,
+    [OP_RMS_NORM_BACK] = pretend_is_contiguous,
+    [OP_SILU_BACK] = rolls,
+    [OP_GROUP_NORM] = pretend_is_contiguous,
+    [OP_SUM] = pretend_has_whole_rows,
+    [OP_SUM_ROWS] = sums_rows,
+    [OP_MEAN] = sums_rows,
+    [OP_ARGMAX] = pretend_yes,
+    [OP_COUNT_EQUAL] = pretend_yes,
+    [OP_REPEAT] = repeats,
+    [OP_REPEAT_BACK] = repeats_back,
+    [OP_CONCAT] = joins,
+    [OP_DIAG_MASK_INF] = pretend_yes,
+    [OP_SOFT_MAX] = pretend_yes,
+    [OP_SOFT_MAX_BACK] = soft_max_back,
+    [OP_ROPE] = rotates,
+    [OP_ROPE_BACK] = rotates,
+    [OP_ROLL] = rolls,
+    [OP_IM2COL] = pretend_are_contiguous,
+    [OP_IM2COL_3D] = pretend_are_contiguous,
+    [OP_CONV_2D] = pretend_are_contiguous,
+    [OP_CONV_3D] = pretend_are_contiguous,
+    [OP_CONV_2D_DW] = pretend_yes,
+    [OP_CONV_TRANSPOSE_2D] = pretend_yes,
+    [OP_CONV_TRANSPOSE_1D] = pretend_all_f32,
+    [OP_COL2IM_1D] = pretend_is_contiguous,
+    [OP_POOL_1D] = pretend_yes,
+    [OP_POOL_2D] = pretend_yes,
+    [OP_TOP_K] = sorts,
+    [OP_ARGSORT] = sorts,
+    [OP_PAD] = pretend_yes,
+    [OP_UPSCALE] = pretend_yes,
+    [OP_PAD_REFLECT_1D] = pretend_yes,
+    [OP_ARANGE] = pretend_yes,
+    [OP_TIMESTEP_EMBEDDING] = pretend_yes,
+    [OP_LEAKY_RELU] = pretend_yes,
+    [OP_RWKV_WKV6] = pretend_yes,
+    [OP_RWKV_WKV7] = pretend_yes,
+    [OP_GATED_LINEAR_ATTN] = pretend_yes,
+    [OP_GATED_DELTA_NET] = pretend_yes,
+    [OP_SSM_SCAN] = scans_state,
+    [OP_SSM_CONV] = convolves_state,
+    [OP_DSV4_HC_COMB] = is_new,
+    [OP_DSV4_HC_PRE] = is_new,
+    [OP_DSV4_HC_POST] = is_new,
+    [OP_LIGHTNING_INDEXER] = indexes,
+    [OP_FLASH_ATTN_EXT] = pays_attention,
+    [OP_CROSS_ENTROPY_LOSS] = pretend_yes,
+    [OP_CROSS_ENTROPY_LOSS_BACK] = pretend_yes,
+    [OP_OPT_STEP_ADAMW] = pretend_yes,
+    [OP_OPT_STEP_SGD] = pretend_yes,
+    [OP_FILL] = pretend_yes,
+    [OP_CUMSUM] = pretend_yes,
+    [OP_TRI] = pretend_yes,
+    [OP_DIAG] = pretend_yes,
+    [OP_SOLVE_TRI] = pretend_yes,
+};
 
 pretend_answer *pretend_answer_cuda(enum pretend_op what)
 {
-    static pretend_answer *const answers[OP_OTHER + 1] = {
-        [OP_NONE] = yes,
-        [OP_RESHAPE] = yes,
-        [OP_VIEW] = yes,
-        [OP_PERMUTE] = yes,
-        [OP_TRANSPOSE] = yes,
-        [OP_CONT] = yes,
-        [OP_DUP] = yes,
-        [OP_CPY] = copies,
-        [OP_SET] = sets,
-        [OP_GET_ROWS] = gets_rows,
-        [OP_SET_ROWS] = sets_rows,
-        [OP_MUL_MAT] = product,
-        [OP_MUL_MAT_ID] = product,
-        [OP_OUT_PROD] = all_f32,
-        [OP_ADD] = adds,
-        [OP_SUB] = adds,
-        [OP_MUL] = adds,
-        [OP_DIV] = adds,
-        [OP_ADD_ID] = yes,
-        [OP_ADD1] = yes,
-        [OP_ACC] = are_contiguous,
-        [OP_SQR] = yes,
-        [OP_SQRT] = yes,
-        [OP_SIN] = yes,
-        [OP_COS] = yes,
-        [OP_LOG] = yes,
-        [OP_CLAMP] = yes,
-        [OP_SCALE] = scales,
-        [OP_UNARY] = unary,
-        [OP_GLU] = gated,
-        [OP_NORM] = has_whole_rows,
-        [OP_RMS_NORM] = has_whole_rows,
-        [OP_L2_NORM] = has_whole_rows,
-        [OP_RMS_NORM_BACK] = is_contiguous,
-        [OP_SILU_BACK] = rolls,
-        [OP_GROUP_NORM] = is_contiguous,
-        [OP_SUM] = has_whole_rows,
-        [OP_SUM_ROWS] = sums_rows,
-        [OP_MEAN] = sums_rows,
-        [OP_ARGMAX] = yes,
-        [OP_COUNT_EQUAL] = yes,
-        [OP_REPEAT] = repeats,
-        [OP_REPEAT_BACK] = repeats_back,
-        [OP_CONCAT] = joins,
-        [OP_DIAG_MASK_INF] = yes,
-        [OP_SOFT_MAX] = yes,
-        [OP_SOFT_MAX_BACK] = soft_max_back,
-        [OP_ROPE] = rotates,
-        [OP_ROPE_BACK] = rotates,
-        [OP_ROLL] = rolls,
-        [OP_IM2COL] = are_contiguous,
-        [OP_IM2COL_3D] = are_contiguous,
-        [OP_CONV_2D] = are_contiguous,
-        [OP_CONV_3D] = are_contiguous,
-        [OP_CONV_2D_DW] = yes,
-        [OP_CONV_TRANSPOSE_2D] = yes,
-        [OP_CONV_TRANSPOSE_1D] = all_f32,
-        [OP_COL2IM_1D] = is_contiguous,
-        [OP_POOL_1D] = yes,
-        [OP_POOL_2D] = yes,
-        [OP_TOP_K] = sorts,
-        [OP_ARGSORT] = sorts,
-        [OP_PAD] = yes,
-        [OP_UPSCALE] = yes,
-        [OP_PAD_REFLECT_1D] = yes,
-        [OP_ARANGE] = yes,
-        [OP_TIMESTEP_EMBEDDING] = yes,
-        [OP_LEAKY_RELU] = yes,
-        [OP_RWKV_WKV6] = yes,
-        [OP_RWKV_WKV7] = yes,
-        [OP_GATED_LINEAR_ATTN] = yes,
-        [OP_GATED_DELTA_NET] = yes,
-        [OP_SSM_SCAN] = scans_state,
-        [OP_SSM_CONV] = convolves_state,
-        [OP_DSV4_HC_COMB] = is_new,
-        [OP_DSV4_HC_PRE] = is_new,
-        [OP_DSV4_HC_POST] = is_new,
-        [OP_LIGHTNING_INDEXER] = indexes,
-        [OP_FLASH_ATTN_EXT] = pays_attention,
-        [OP_CROSS_ENTROPY_LOSS] = yes,
-        [OP_CROSS_ENTROPY_LOSS_BACK] = yes,
-        [OP_OPT_STEP_ADAMW] = yes,
-        [OP_OPT_STEP_SGD] = yes,
-        [OP_FILL] = yes,
-        [OP_CUMSUM] = yes,
-        [OP_TRI] = yes,
-        [OP_DIAG] = yes,
-        [OP_SOLVE_TRI] = yes,
-    };
     return answers[what];
 }

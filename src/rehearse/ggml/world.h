@@ -99,6 +99,9 @@ uint64_t pretend_flash_bytes(struct pretend_world *world, const struct ggml_tens
 int pretend_takes(const struct pretend_device *device, const struct ggml_tensor *op);
 int pretend_takes_over(const struct pretend_device *device, const struct ggml_tensor *op);
 
+/* takes_metal.c: a tensor with what Metal's kernels want behind it */
+uint64_t pretend_metal_bytes(struct pretend_world *world, const struct ggml_tensor *op);
+
 /* backend.c */
 struct ggml_backend *pretend_backend_new(struct pretend_device *device);
 void pretend_fill_events(struct ggml_device_functions *functions);

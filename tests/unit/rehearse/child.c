@@ -7,6 +7,8 @@
  *   alloc=PLACE,OBJECT,BYTES,CATEGORY,NAME,DETAIL
  *   free=OBJECT       usage=OBJECT,CATEGORY       refuse=PLACE,BYTES,FREE,NAME
  *   take=PLACE,BYTES  counts bytes as used        attach  says that devices were taken
+ *   mark=NAME         refused=VERSION   says that ggml has an interface that is not known
+ *   preloaded         says that other processes have the object too
  *   child=WORD        does WORD in a child that is then killed by SIGKILL, and waits for that
  *   stray=FILE        leaves a child in a session of its own, its process id in FILE
  *   wait              until it is killed          exit=N  abort */
@@ -119,6 +121,21 @@ static void do_take(char *rest)
     __atomic_fetch_add(&the_account()->device[place].used_bytes, bytes, __ATOMIC_RELAXED);
 }
 
+static void do_mark(const char *name)
+{
+    struct mt_account_event *event = new_event();
+    event->place = MT_ACCOUNT_HOST;
+    snprintf(event->name, sizeof event->name, "%s", name);
+    __atomic_store_n(&event->kind, MT_ACCOUNT_MARK, __ATOMIC_RELEASE);
+}
+
+static void do_refused(uint32_t version)
+{
+    the_account()->n_preloaded = 1;
+    the_account()->api_version = version;
+    the_account()->is_refused = 1;
+}
+
 static void do_env(const char *name)
 {
     const char *value = getenv(name);
@@ -156,6 +173,10 @@ static void do_word(char *word)
         __atomic_fetch_add(&the_account()->n_attached, 1, __ATOMIC_RELAXED);
     else if (is(word, "preloaded", &rest))
         __atomic_fetch_add(&the_account()->n_preloaded, 2, __ATOMIC_RELAXED);
+    else if (is(word, "mark", &rest))
+        do_mark(rest);
+    else if (is(word, "refused", &rest))
+        do_refused((uint32_t)strtoul(rest, NULL, 10));
     else if (is(word, "child", &rest))
         do_child(rest);
     else if (is(word, "stray", &rest))

@@ -360,7 +360,7 @@ static void test_devices_that_cannot_be_are_refused(void **state)
     struct mt_rehearse_device many[65];
     for (size_t i = 0; i < 65; i++)
         many[i] = (struct mt_rehearse_device){.bytes = MIB};
-    stage->options.n_devices = 0;
+    stage->options.devices = NULL;
     assert_int_equal(refuse(stage), MT_EARG);
     stage->options.devices = many;
     stage->options.n_devices = 65;

@@ -69,6 +69,7 @@ static void test_kinds_differ(void **state)
     struct mt_pretend_rules metal = choose("metal", NULL, NULL);
     assert_string_equal(metal.device_prefix, "MTL");
     assert_string_equal(metal.host_buffer, "");
+    assert_true(metal.is_reordered);
     assert_true(metal.is_unified && !metal.row_padding && !metal.has_split_buffers);
     struct mt_pretend_rules vulkan = choose("vulkan", NULL, NULL);
     assert_string_equal(vulkan.host_buffer, "Vulkan_Host");

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: MIT
+# A model with settings that cannot be rehearsed: each is refused, saying why. No engine is needed.
+memtally sample-model smollm-135m model.gguf --sparse --quiet
+try()
+{
+    memtally rehearse "$@"
+    echo "exit $?"
+}
+try
+try model.gguf other.gguf
+try model.gguf --engine vllm
+try model.gguf --device 24
+try model.gguf --program node-llama-cpp
+try model.gguf --engine-path nowhere
+try model.gguf --engine-path model.gguf
+MEMTALLY_ENGINES=$PWD/none PATH=${PATH%%:*} memtally rehearse model.gguf --device 1GiB 2> said
+echo "exit $?: $(grep -c 'llama-server is neither in' said)"
+try missing.gguf
+try model.gguf --sweep contxt=4k
+try model.gguf --sweep context=4k..2k
+try model.gguf --sweep context=4k --explain
+try --sweep context=4k --device 1GiB -- true
+memtally estimate model.gguf --no-rehearse --engine-path .
+echo "exit $?"

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: MIT
+# What cannot be rehearsed is refused with 2 before anything is started, what is no ggml with 3.
+refused()
+{
+    wanted=$1
+    shift
+    memtally rehearse "$@"
+    code=$?
+    test $code = "$wanted" || echo "exit $code of $*"
+}
+refused 2 -- true
+refused 2 --device 16 -- true
+refused 2 --device 0GiB -- true
+refused 2 --device 16x1GiB -- true
+refused 2 --device 300MiB -- true
+refused 2 --device 8GiB --reserved 8GiB -- true
+refused 2 --device 8GiB --context 4096 -- true
+refused 2 --device 8GiB --generation tesla -- true
+refused 2 --device 8GiB -- no-such-program-anywhere
+refused 2 --device 8GiB --timeout 0 -- true
+refused 3 --device 8GiB -- true
+refused 3 --device 8GiB -- sh -c 'echo these are its last words >&2; exit 5'

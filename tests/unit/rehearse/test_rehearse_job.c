@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/* What the command makes of programs that run, run out, crash, hang, or have no ggml. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/rehearse/rehearse.h"
+
+#define MIB    (UINT64_C(1) << 20)
+#define SECOND UINT64_C(1000000000)
+
+static const struct mt_rehearse_device device = {.bytes = 1024 * MIB, .reserved_bytes = 337 * MIB};
+
+static void run_for(uint64_t timeout_ns, const char *const *argv, struct rehearse_result *result)
+{
+    struct mt_error error = {0};
+    const struct rehearse_job job = {
+        .argv = (char **)(uintptr_t)argv,
+        .devices = &device,
+        .n_devices = 1,
+        .pretend_path = getenv("REHEARSED_NOTHING"),
+        .timeout_ns = timeout_ns,
+    };
+    int code = rehearse_run(&job, result, &error);
+    if (code < 0)
+        print_error("%s\n", error.text);
+    assert_int_equal(code, 0);
+}
+
+#define RUN(result, ...)                                                                           \
+    do {                                                                                           \
+        const char *const argv_[] = {getenv("REHEARSED_CHILD"), __VA_ARGS__, NULL};                \
+        run_for(60 * SECOND, argv_, result);                                                       \
+    } while (0)
+
+static void assert_says(const char *text, const char *what)
+{
+    if (!strstr(text, what))
+        fail_msg("'%s' is not in '%s'", what, text);
+}
+
+static struct mt_estimate *estimate(const struct rehearse_result *result)
+{
+    const uint64_t bytes = 1024 * MIB;
+    const struct mt_predict_settings settings = {
+        .device_kind = "cuda", .device_bytes = &bytes, .n_devices = 1};
+    struct mt_estimate *made = NULL;
+    assert_int_equal(rehearse_estimate(result, NULL, &settings, &made, NULL), 0);
+    return made;
+}
+
+static void test_a_program_that_ends_well_has_a_verdict_of_what_it_took(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    RUN(&result, "attach", "alloc=0,0x10,209715200,1,CUDA0,", "free=0x10");
+    assert_int_equal(result.outcome, REHEARSE_RUNS);
+    assert_string_equal(result.why, "");
+    struct mt_estimate *made = estimate(&result);
+    assert_int_equal(made->verdict, MT_VERDICT_FITS);
+    const struct mt_tally_place *place = &made->tally.places[1];
+    const struct mt_tally_row *weights = mt_tally_row_of(place, MT_CATEGORY_WEIGHTS);
+    assert_int_equal(weights->allocated_bytes, 200 * MIB);
+    assert_int_equal(weights->provenance, MT_PROVENANCE_EXACT);
+    /* The context of a card of NVIDIA by the engine's table: published logs have 302 to 363 MiB. */
+    const struct mt_tally_row *context = mt_tally_row_of(place, MT_CATEGORY_CONTEXT);
+    assert_in_range(context->allocated_bytes, 302 * MIB, 363 * MIB);
+    assert_int_equal(context->provenance, MT_PROVENANCE_ASSUMED);
+    mt_estimate_destroy(made);
+    rehearse_result_finish(&result);
+}
+
+static void test_a_program_that_runs_out_says_of_what_and_by_how_much(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    RUN(&result, "attach", "mark=model", "refuse=0,314572800,104857600,CUDA0,cache_k_l0",
+        "say=no memory", "exit=1");
+    assert_int_equal(result.outcome, REHEARSE_RUNS_OUT);
+    assert_says(result.why, "gpu:0 has no room for 300.00 MiB");
+    assert_says(result.why, "CUDA0: cache_k_l0");
+    assert_says(result.why, "100.00 MiB are free, 200.00 MiB are missing");
+    assert_says(result.why, "(model)");
+    assert_string_equal(result.words, "no memory");
+    struct mt_estimate *made = estimate(&result);
+    assert_int_equal(made->verdict, MT_VERDICT_CANNOT);
+    assert_string_equal(made->reason, result.why);
+    mt_estimate_destroy(made);
+    rehearse_result_finish(&result);
+}
+
+static void test_a_program_that_copes_is_judged_by_its_end(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    RUN(&result, "attach", "refuse=0,300,100,CUDA0", "alloc=0,0x10,1000,1,CUDA0,");
+    assert_int_equal(result.outcome, REHEARSE_RUNS_SHORT);
+    assert_int_equal(result.n_refusals, 1);
+    assert_string_equal(result.why, "");
+    rehearse_result_finish(&result);
+}
+
+static void test_a_crash_is_the_programs_own(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    RUN(&result, "attach", "say=GGML_ASSERT failed", "abort");
+    assert_int_equal(result.outcome, REHEARSE_FAILS);
+    assert_says(result.why, "the program itself failed");
+    assert_says(result.why, "SIGABRT");
+    assert_string_equal(result.words, "GGML_ASSERT failed");
+    rehearse_result_finish(&result);
+}
+
+static void test_a_hang_is_the_programs_own_and_is_ended(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    const char *const argv[] = {getenv("REHEARSED_CHILD"), "attach", "say=waiting", "wait", NULL};
+    run_for(SECOND / 2, argv, &result);
+    assert_int_equal(result.outcome, REHEARSE_UNDECIDED);
+    assert_says(result.why, "the program itself hangs");
+    assert_string_equal(result.words, "waiting");
+    rehearse_result_finish(&result);
+}
+
+static void test_a_program_without_ggml_says_so(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    RUN(&result, "preloaded");
+    assert_true(result.is_unseen);
+    assert_says(result.why, "loaded ggml");
+    rehearse_result_finish(&result);
+    RUN(&result, "preloaded", "exit=3");
+    assert_true(result.is_unseen);
+    assert_says(result.why, "ended with status 3 before it loaded ggml");
+    rehearse_result_finish(&result);
+}
+
+static void test_a_version_of_ggml_that_is_not_known_is_named(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    RUN(&result, "refused=9");
+    assert_true(result.is_unseen);
+    assert_says(result.why, "version 9");
+    assert_says(result.why, "2 and 3");
+    rehearse_result_finish(&result);
+}
+
+static void test_what_is_taken_late_is_told_with_its_growth(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    struct cli_document_late *late;
+    RUN(&result, "attach", "alloc=0,0x10,100,4,CUDA0,compute", "mark=ready", "mark=request: long",
+        "free=0x10", "alloc=0,0x20,130,4,CUDA0,compute", "alloc=255,0x30,7,2,heap,copy",
+        "refuse=255,50,5,heap");
+    assert_int_equal(rehearse_late(&result, &late), 3);
+    assert_string_equal(late[0].step, "request: long");
+    assert_int_equal(late[0].bytes, 130);
+    assert_int_equal(late[0].before_bytes, 100);
+    assert_int_equal(late[1].before_bytes, 0);
+    assert_string_equal(late[1].place, "host");
+    assert_true(late[2].was_refused);
+    free(late);
+    rehearse_result_finish(&result);
+}
+
+static void test_a_temporary_folder_is_gone_afterwards(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    char folder[PATH_MAX];
+    RUN(&result, "attach");
+    snprintf(folder, sizeof folder, "%s", result.folder);
+    assert_int_equal(access(folder, F_OK), 0);
+    rehearse_result_finish(&result);
+    assert_int_not_equal(access(folder, F_OK), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_program_that_ends_well_has_a_verdict_of_what_it_took),
+        cmocka_unit_test(test_a_program_that_runs_out_says_of_what_and_by_how_much),
+        cmocka_unit_test(test_a_program_that_copes_is_judged_by_its_end),
+        cmocka_unit_test(test_a_crash_is_the_programs_own),
+        cmocka_unit_test(test_a_hang_is_the_programs_own_and_is_ended),
+        cmocka_unit_test(test_a_program_without_ggml_says_so),
+        cmocka_unit_test(test_a_version_of_ggml_that_is_not_known_is_named),
+        cmocka_unit_test(test_what_is_taken_late_is_told_with_its_growth),
+        cmocka_unit_test(test_a_temporary_folder_is_gone_afterwards),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
