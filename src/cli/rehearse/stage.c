@@ -66,7 +66,10 @@ int rehearse_find_program(enum mt_program program, const char *given, char path[
 {
     char engines[PATH_MAX];
     struct profile_engine engine;
-    const char *name = program_names[program];
+    const char *name = program == MT_PROGRAM_NODE ? NULL : program_names[program];
+    if (!name)
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "node-llama-cpp has no program of its own");
     profile_engines_folder(engines, sizeof engines);
     const struct profile_places places = {.engines = engines, .path = getenv("PATH")};
     if (given && take_given(given, name, path))
@@ -147,6 +150,16 @@ static void ask_version(struct rehearse_stage *stage, char resolved[64])
     snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp");
 }
 
+/* The package does not say which build it is of, so the user is taken at his word. */
+static int take_node_version(struct rehearse_stage *stage, const char *asked)
+{
+    const char *at = asked ? strchr(asked, '@') : NULL;
+    snprintf(stage->version, sizeof stage->version, "%s", at ? at + 1 : "");
+    snprintf(stage->build, sizeof stage->build, "%s", stage->version);
+    snprintf(stage->engine_name, sizeof stage->engine_name, "%s", asked ? asked : "llama.cpp");
+    return 0;
+}
+
 /* A version that was asked for must be the engine's. */
 static int take_version(struct rehearse_stage *stage, const struct rehearse_stage_options *options,
                         struct mt_error *error)
@@ -154,14 +167,8 @@ static int take_version(struct rehearse_stage *stage, const struct rehearse_stag
     char found[64];
     char wanted[64];
     const char *at = options->engine_name ? strchr(options->engine_name, '@') : NULL;
-    if (stage->program == MT_PROGRAM_NODE) {
-        /* The package does not say which build it is of, so the user is taken at his word. */
-        const char *name = options->engine_name ? options->engine_name : "llama.cpp";
-        snprintf(stage->version, sizeof stage->version, "%s", at ? at + 1 : "");
-        snprintf(stage->build, sizeof stage->build, "%s", stage->version);
-        snprintf(stage->engine_name, sizeof stage->engine_name, "%s", name);
-        return 0;
-    }
+    if (stage->program == MT_PROGRAM_NODE)
+        return take_node_version(stage, options->engine_name);
     ask_version(stage, found);
     if (!at)
         return 0;

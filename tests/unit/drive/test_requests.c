@@ -86,9 +86,9 @@ static void test_a_complaint_in_either_form(void **state)
 
 static void test_a_rehearsed_server_listens_on_this_machine_alone(void **state)
 {
-    const char *const argv[] = {
-        "llama-server", "-m",        "x",      "--host",           "0.0.0.0",          "--port",
-        "8080",         "--api-key", "secret", "--slot-save-path", "/home/someone/it", NULL};
+    const char *const argv[] = {"llama-server", "-m",   "x",         "--host", "0.0.0.0",
+                                "--port",       "8080", "--api-key", "secret", "--slot-save-path",
+                                "/srv/slots",   NULL};
     static const char *const expected[] = {"llama-server", "-m",     "x", "--host",
                                            "127.0.0.1",    "--port", "0", "--slot-save-path",
                                            "/tmp/here"};
