@@ -308,7 +308,7 @@ static const char *const description[] = {
 static const struct cli_example examples[] = {
     {"memtally rehearse model.gguf --device 24GiB,24GiB --context 32768",
      "What llama-server itself would take on two cards."},
-    {"memtally rehearse model.gguf -d 24GiB --sweep context=2k..128k,ubatch=512,2048",
+    {"memtally rehearse model.gguf -d 24GiB --sweep context=2k..128k,ubatch=512,2k",
      "A table of fourteen rehearsals."},
     {"memtally rehearse --device 16GiB -- llama-server -m model.gguf -c 32768",
      "Would this server start on a card of 16 GiB?"},

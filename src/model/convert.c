@@ -13,7 +13,7 @@
 
 #define LAYERS_MAX     512 /* that llama.cpp takes */
 #define EXPERTS_MAX    1024
-#define VOCABULARY_MAX (UINT64_C(1) << 24)
+#define VOCABULARY_MAX (UINT64_C(1) << 20) /* four times the largest published */
 
 static int fail(const struct mt_convert *convert, int code, const char *what)
 {
@@ -67,7 +67,7 @@ static int check_limits(const struct mt_convert *convert)
         return fail(convert, MT_ELIMIT, "it has more experts than llama.cpp takes, which is 1024");
     if (d->vocabulary == 0 || d->vocabulary > VOCABULARY_MAX)
         return fail(convert, d->vocabulary ? MT_ELIMIT : MT_EFORMAT,
-                    "its vocabulary should have 1 to 2^24 tokens");
+                    "its vocabulary should have 1 to 2^20 tokens");
     return 0;
 }
 

@@ -303,6 +303,7 @@ void mt_convert_set_model(struct mt_convert *convert)
     set_experts(convert);
     set_recurrence(convert);
     set_flags(convert);
+    set_rope(convert);
 }
 
 /* The feed-forward of the config, where the layer at hand has none. */
@@ -359,6 +360,4 @@ void mt_convert_set_layer(struct mt_convert *convert, uint64_t index)
     SET(experts_here, layer->experts);
     SET(exp_ff, layer->expert_ff_length);
     SET(shared_ff, layer->shared_ff_length);
-    if (index == 0)
-        set_rope(convert);
 }

@@ -123,13 +123,22 @@ void mt_account_note(struct mt_account *account, enum mt_account_kind kind, uint
     __atomic_store_n(&event->kind, (uint32_t)kind, __ATOMIC_RELEASE);
 }
 
-void mt_account_give_back(struct mt_account *account, uint8_t place, uint64_t bytes)
+static void take_off(uint64_t *counter, uint64_t bytes)
 {
-    uint64_t *used =
-        place == MT_ACCOUNT_HOST ? &account->host_used_bytes : &account->device[place].used_bytes;
-    uint64_t seen = __atomic_load_n(used, __ATOMIC_RELAXED);
+    uint64_t seen = __atomic_load_n(counter, __ATOMIC_RELAXED);
     uint64_t left;
     do
         left = seen > bytes ? seen - bytes : 0;
-    while (!__atomic_compare_exchange_n(used, &seen, left, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    while (
+        !__atomic_compare_exchange_n(counter, &seen, left, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+
+void mt_account_give_back(struct mt_account *account, uint8_t place, uint64_t bytes, uint64_t held)
+{
+    if (place == MT_ACCOUNT_HOST) {
+        take_off(&account->host_used_bytes, bytes);
+        return;
+    }
+    take_off(&account->device[place].used_bytes, bytes);
+    take_off(&account->device[place].held_bytes, held);
 }

@@ -295,7 +295,8 @@ void mt_reader_read(struct mt_reader *reader, uint64_t now_ns, int is_final)
     }
 }
 
-uint64_t mt_reader_held(const struct mt_reader *reader, uint64_t pid, const char *place)
+uint64_t mt_reader_held(const struct mt_reader *reader, uint64_t pid, const char *place,
+                        const struct mt_pretend_rules *rules)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < reader->live_capacity; i++) {
@@ -306,7 +307,8 @@ uint64_t mt_reader_held(const struct mt_reader *reader, uint64_t pid, const char
         if (strcmp(event->place, place) != 0 ||
             event->flags & (MT_REHEARSE_MAPPED | MT_REHEARSE_PLANNED))
             continue;
-        if (__builtin_add_overflow(sum, event->bytes, &sum))
+        uint64_t bytes = rules ? mt_account_held(rules, event->bytes) : event->bytes;
+        if (__builtin_add_overflow(sum, bytes, &sum))
             return UINT64_MAX;
     }
     return sum;

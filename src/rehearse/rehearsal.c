@@ -152,8 +152,9 @@ static void note_end(struct mt_rehearsal *rehearsal, uint32_t pid, int is_final)
     mt_reader_read(&rehearsal->reader, now_ns, is_final);
     for (uint32_t i = 0; i <= account->n_devices && i <= MT_ACCOUNT_DEVICES_MAX; i++) {
         uint8_t place = i < account->n_devices ? (uint8_t)i : MT_ACCOUNT_HOST;
-        mt_account_give_back(account, place,
-                             mt_reader_held(&rehearsal->reader, pid, mt_place_name(place)));
+        const char *name = mt_place_name(place);
+        mt_account_give_back(account, place, mt_reader_held(&rehearsal->reader, pid, name, NULL),
+                             mt_reader_held(&rehearsal->reader, pid, name, &account->rules));
     }
     mt_account_note(account, MT_ACCOUNT_END, pid, ENDED_MARK);
     mt_reader_read(&rehearsal->reader, mt_monotonic_ns(), is_final);

@@ -70,8 +70,8 @@ void mt_account_unmap(struct mt_account *account);
 void mt_account_note(struct mt_account *account, enum mt_account_kind kind, uint32_t pid,
                      const char *name);
 
-/* Gives back what a process held that is gone: its bytes at a place. */
-void mt_account_give_back(struct mt_account *account, uint8_t place, uint64_t bytes);
+/* Gives back what a process held that is gone: its bytes at a place, and what they took of it. */
+void mt_account_give_back(struct mt_account *account, uint8_t place, uint64_t bytes, uint64_t held);
 
 /* The environment that a program is rehearsed in (environment.c): `given` with the pretended
  * devices in and the real ones out. NULL where memory ran out; freed with mt_environment_free(). */
@@ -94,8 +94,10 @@ int mt_program_is_gone(uint32_t pid);
 void mt_reader_read(struct mt_reader *reader, uint64_t now_ns, int is_final);
 /* NULL past the last. */
 const struct mt_noted *mt_reader_at(const struct mt_reader *reader, size_t index);
-/* What a process holds at a place, as the devices count it. */
-uint64_t mt_reader_held(const struct mt_reader *reader, uint64_t pid, const char *place);
+/* What a process holds at a place, as the devices count it: in bytes, or with rules as a device
+ * gives it out. */
+uint64_t mt_reader_held(const struct mt_reader *reader, uint64_t pid, const char *place,
+                        const struct mt_pretend_rules *rules);
 void mt_reader_finish(struct mt_reader *reader);
 
 /* "gpu:0" and so on, "host" for MT_ACCOUNT_HOST. Borrowed, static. */

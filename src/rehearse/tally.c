@@ -26,14 +26,16 @@ static int counts(const struct maker *maker, const struct mt_rehearse_event *eve
     return maker->counts_plans || !(event->flags & MT_REHEARSE_PLANNED);
 }
 
+/* Nothing but a dry run: weights were planned and none were taken. Some caches are taken even so. */
 static int is_only_planned(const struct mt_reader *reader)
 {
     size_t n_planned = 0;
     const struct mt_noted *noted;
     for (size_t i = 0; (noted = mt_reader_at(reader, i)) != NULL; i++) {
-        if (noted->event.kind != MT_REHEARSE_ALLOC || strcmp(noted->event.place, "host") == 0)
+        const struct mt_rehearse_event *event = &noted->event;
+        if (event->kind != MT_REHEARSE_ALLOC || event->category != MT_CATEGORY_WEIGHTS)
             continue;
-        if (!(noted->event.flags & MT_REHEARSE_PLANNED))
+        if (!(event->flags & MT_REHEARSE_PLANNED))
             return 0;
         n_planned++;
     }

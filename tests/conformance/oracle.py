@@ -14,6 +14,8 @@ import oracle_plans
 import oracle_points
 
 SHOWN = 20
+# The devices that the oracle was planned on kept nothing for operations that CUDA fuses; its devices do from 11149 on.
+RULES = {'11434': '11100'}
 
 
 def parse():
@@ -76,7 +78,7 @@ def main():
     for build, folder in arguments.engine:
         points = [p for p in chosen(arguments.points) if p.build == int(build)]
         results += compared(points, oracle_plans.plan_all(
-            points, lambda p, at=folder: p.command(at, arguments.models), build))
+            points, lambda p, at=folder: p.command(at, arguments.models), RULES.get(build, build)))
     (say_each if arguments.points == 'slice' else say_groups)(results)
     return any(wrong for _, wrong in results)
 

@@ -66,10 +66,7 @@ int rehearse_find_program(enum mt_program program, const char *given, char path[
 {
     char engines[PATH_MAX];
     struct profile_engine engine;
-    const char *name = program == MT_PROGRAM_NODE ? NULL : program_names[program];
-    if (!name)
-        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                       "node-llama-cpp has no program of its own");
+    const char *name = program_names[program];
     profile_engines_folder(engines, sizeof engines);
     const struct profile_places places = {.engines = engines, .path = getenv("PATH")};
     if (given && take_given(given, name, path))
@@ -123,36 +120,63 @@ static void resolve(const struct mt_model *model, const char *name, char version
     mt_estimate_destroy(estimate);
 }
 
-/* The package does not say which build it is of, so the user is taken at his word. */
-static int take_node_version(struct rehearse_stage *stage, const char *asked)
+/* Out of "11434 (abcdef)" or "0.4.0-dev (build 10840, commit unknown)" the build, else the first
+ * word. Somebody's own build may have the number 0, which is none. */
+static void read_build(const char *version, char build[64])
 {
-    const char *at = asked ? strchr(asked, '@') : NULL;
-    snprintf(stage->version, sizeof stage->version, "%s", at ? at + 1 : "");
-    snprintf(stage->engine_name, sizeof stage->engine_name, "%s", asked ? asked : "llama.cpp");
-    return 0;
+    static const char word[] = "(build ";
+    const char *number = strstr(version, word);
+    if (number && number[sizeof word - 1] != '0')
+        version = number + sizeof word - 1;
+    snprintf(build, 64, "%.*s", (int)strcspn(version, " (,"), version);
+    if (!strcmp(build, "0"))
+        build[0] = '\0';
 }
 
-/* Asks the engine for its version; one that was asked for must be it. */
-static int take_version(struct rehearse_stage *stage, const char *asked, struct mt_error *error)
+/* Asks the engine for its version. */
+static void ask_version(struct rehearse_stage *stage, char resolved[64])
+{
+    profile_ask_version(stage->program_path, stage->version, sizeof stage->version);
+    read_build(stage->version, stage->build);
+    snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp%s%s",
+             *stage->build ? "@" : "", stage->build);
+    resolve(stage->model, stage->engine_name, resolved);
+    if (*resolved && *stage->build)
+        return;
+    resolved[0] = stage->build[0] = '\0';
+    snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp");
+}
+
+/* A version that was asked for must be the engine's. */
+static int take_version(struct rehearse_stage *stage, const struct rehearse_stage_options *options,
+                        struct mt_error *error)
 {
     char found[64];
     char wanted[64];
-    if (stage->program == MT_PROGRAM_NODE)
-        return take_node_version(stage, asked);
-    profile_ask_version(stage->program_path, stage->version, sizeof stage->version);
-    snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp%s%.*s",
-             *stage->version ? "@" : "", (int)strcspn(stage->version, " ("), stage->version);
-    resolve(stage->model, stage->engine_name, found);
-    if (!*found)
-        snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp");
-    if (!asked || !strchr(asked, '@'))
+    const char *at = options->engine_name ? strchr(options->engine_name, '@') : NULL;
+    if (stage->program == MT_PROGRAM_NODE) {
+        /* The package does not say which build it is of, so the user is taken at his word. */
+        const char *name = options->engine_name ? options->engine_name : "llama.cpp";
+        snprintf(stage->version, sizeof stage->version, "%s", at ? at + 1 : "");
+        snprintf(stage->build, sizeof stage->build, "%s", stage->version);
+        snprintf(stage->engine_name, sizeof stage->engine_name, "%s", name);
         return 0;
-    resolve(stage->model, asked, wanted);
+    }
+    ask_version(stage, found);
+    if (!at)
+        return 0;
+    resolve(stage->model, options->engine_name, wanted);
     if (*found && !strcmp(found, wanted))
         return 0;
-    return mt_fail(error, MT_EVERSION, MT_NO_OFFSET,
-                   "%s is of version %s, and %.60s was asked for; name another with --engine-path",
-                   stage->program_path, *stage->version ? stage->version : "unknown", asked);
+    if (*found || !options->engine_path)
+        return mt_fail(error, MT_EVERSION, MT_NO_OFFSET,
+                       "%s is of version %s, and %.60s was asked for; name another with "
+                       "--engine-path",
+                       stage->program_path, *stage->version ? stage->version : "unknown",
+                       options->engine_name);
+    snprintf(stage->build, sizeof stage->build, "%s", at + 1);
+    snprintf(stage->engine_name, sizeof stage->engine_name, "%s", options->engine_name);
+    return 0;
 }
 
 static int make_folder(struct rehearse_stage *stage, struct mt_error *error)
@@ -212,7 +236,7 @@ int rehearse_stage_init(struct rehearse_stage *stage, const struct rehearse_stag
     if (result == 0)
         result = rehearse_find_pretend(stage->pretend_path, sizeof stage->pretend_path, error);
     if (result == 0)
-        result = take_version(stage, options->engine_name, error);
+        result = take_version(stage, options, error);
     if (result == 0)
         result = make_folder(stage, error);
     if (result == 0)

@@ -14,6 +14,7 @@ struct rehearse_stage {
     char script_path[PATH_MAX];  /* of ours, that drives node-llama-cpp; else "" */
     char modules_path[PATH_MAX]; /* the folder that holds its node_modules */
     char version[64];            /* of the engine, as its program says it, or "" */
+    char build[64];              /* the same as rules take it: "11434", "0.6.0-dev", or "" */
     char engine_name[96]; /* "llama.cpp@11434", or "llama.cpp" where rules know no such version */
     char directory[PATH_MAX];
     char pretend_path[PATH_MAX];
@@ -28,7 +29,8 @@ struct rehearse_stage {
 struct rehearse_stage_options {
     enum mt_program program;
     const char *engine_name; /* as it was asked for: "llama.cpp", "llama.cpp@11434" */
-    const char *engine_path; /* NULL: it is looked for */
+    const char *engine_path; /* NULL: it is looked for. Where the engine there does not say its
+                                version, it is taken to be the one that was asked for */
     const struct mt_model *model;
     const char *model_name; /* as it was asked for */
     int is_remote;

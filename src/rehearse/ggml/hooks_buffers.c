@@ -131,10 +131,12 @@ void *ggml_backend_buft_alloc_buffer(void *type, size_t size)
         return real_ggml_backend_buft_alloc_buffer(engine)(type, size);
     PURPOSE purpose;
     keep_purpose(&purpose);
+    unsigned before = thread->n_buffers;
     enum memory_place place = memory_of_type(engine, type);
     void *buffer = place == MEMORY_HOST ? allocate_host(engine, type, size)
                                         : real_ggml_backend_buft_alloc_buffer(engine)(type, size);
-    if (buffer && place == MEMORY_FOREIGN)
+    /* One that is made of others is counted by them. */
+    if (buffer && place == MEMORY_FOREIGN && thread->n_buffers == before)
         note_foreign(engine, type);
     thread->n_buffers += buffer != NULL;
     return buffer;

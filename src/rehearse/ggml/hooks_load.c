@@ -146,7 +146,7 @@ void *ggml_backend_load(const char *path)
 static int is_elsewhere(const char *registry)
 {
     static uint32_t is_noted;
-    if (strcasecmp(registry, "RPC") != 0)
+    if (strncasecmp(registry, "RPC", 3) != 0)
         return 0;
     if (!__atomic_exchange_n(&is_noted, 1, __ATOMIC_RELAXED))
         pretend_note("Devices of RPC servers are on other machines: they are left as they are.");

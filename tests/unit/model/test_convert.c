@@ -280,9 +280,9 @@ static void test_absurd_numbers_are_refused(void **state)
     assert_refused("{\"model_type\": \"qwen3_moe\", \"num_experts\": 5000}", MT_ELIMIT,
                    "more experts than llama.cpp takes");
     assert_refused("{\"model_type\": \"llama\", \"vocab_size\": 1000000000}", MT_ELIMIT,
-                   "1 to 2^24 tokens");
+                   "1 to 2^20 tokens");
     assert_refused("{\"model_type\": \"llama\", \"vocab_size\": 0}", MT_EFORMAT,
-                   "1 to 2^24 tokens");
+                   "1 to 2^20 tokens");
     assert_refused("{\"model_type\": \"llama\", \"hidden_size\": 1099511627776, "
                    "\"intermediate_size\": 1048576}",
                    MT_ELIMIT, "");

@@ -25,7 +25,9 @@ static void test_named_shapes_have_the_published_number_of_parameters(void **sta
         {"qwen3-8b", 8190735360, 0},        {"qwen3-30b-a3b", 30532122624, 0},
         {"gemma-3-1b", 999885952, 0},       {"gemma-3-12b", 11765788416, 0},
         {"gemma-3-27b", 27009002240, 0},    {"deepseek-v2-lite", 15706484224, 0},
-        {"deepseek-v3", 671026419200, 0},
+        {"deepseek-v3", 671026419200, 0},   {"qwen2.5-32b", 32763876352, 0},
+        {"qwen3-32b", 32762123264, 0},      {"qwen3-235b-a22b", 235093634560, 0},
+        {"kimi-k2", 1026408232448, 0},
     };
     const size_t n = sizeof models / sizeof *models;
     struct mt_sample_options options = {.type = MT_WEIGHT_F16};

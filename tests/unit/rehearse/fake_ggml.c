@@ -23,6 +23,8 @@ void ggml_free(void *context);
 struct ggml_tensor *ggml_new_tensor_2d(void *context, int type, int64_t ne0, int64_t ne1);
 struct ggml_tensor *ggml_mul_mat(void *context, struct ggml_tensor *a, struct ggml_tensor *b);
 struct ggml_tensor *ggml_view_1d(void *context, struct ggml_tensor *a, int64_t ne0, size_t at);
+bool ggml_can_fuse_subgraph_ext(const struct ggml_graph *graph, const int *nodes, int count,
+                                const int *numbers, const int *outputs, int n_outputs);
 
 static const struct {
     const char *name;
@@ -38,11 +40,11 @@ static const struct {
 /* Every version has its own order. */
 static const char *const ops[] = {
 #if API == 2
-    "NONE",     "VIEW", "MUL_MAT",    "FLASH_ATTN_EXT", "GET_ROWS",
-    "RMS_NORM", "ROPE", "MUL_MAT_ID", "CUSTOM",         "RESHAPE",
+    "NONE", "VIEW",       "MUL_MAT", "FLASH_ATTN_EXT", "GET_ROWS", "RMS_NORM",
+    "ROPE", "MUL_MAT_ID", "CUSTOM",  "RESHAPE",        "ADD",      "MUL",
 #else
-    "NONE",           "RESHAPE",  "CUSTOM", "ROPE",       "RMS_NORM", "GET_ROWS",
-    "FLASH_ATTN_EXT", "NEWCOMER", "VIEW",   "MUL_MAT_ID", "MUL_MAT",
+    "NONE", "RESHAPE",        "CUSTOM",   "ROPE", "RMS_NORM",   "GET_ROWS", "MUL",
+    "ADD",  "FLASH_ATTN_EXT", "NEWCOMER", "VIEW", "MUL_MAT_ID", "MUL_MAT",
 #endif
 };
 
@@ -164,8 +166,24 @@ static void set_version(int version)
     cpu.api_version = version;
 }
 
+bool ggml_can_fuse_subgraph_ext(const struct ggml_graph *graph, const int *nodes, int count,
+                                const int *numbers, const int *outputs, int n_outputs)
+{
+    (void)graph, (void)nodes, (void)count, (void)numbers, (void)outputs, (void)n_outputs;
+    return true;
+}
+
+static void add_alloc_dep(void *context, struct ggml_tensor *tensor, struct ggml_tensor *until)
+{
+    struct fake_kept *kept = context;
+    kept->each[kept->count].tensor = tensor;
+    kept->each[kept->count++].until = until;
+}
+
 const struct fake *fake_ggml(void)
 {
-    static const struct fake fake = {load, find_op, set_version};
+    static struct fake_kept kept;
+    static const struct ggml_optimize optimize = {add_alloc_dep, &kept};
+    static const struct fake fake = {load, find_op, set_version, &optimize, &kept};
     return &fake;
 }

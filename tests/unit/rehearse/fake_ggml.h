@@ -8,11 +8,21 @@
 
 enum fake_type { FAKE_F32, FAKE_F16, FAKE_Q8_0, FAKE_Q4_0, FAKE_Q6_K, FAKE_BF16, FAKE_I32 };
 
+struct fake_kept {
+    size_t count;
+    struct {
+        const struct ggml_tensor *tensor, *until;
+    } each[32];
+};
+
 struct fake {
     /* Loads the object at `path` as ggml_backend_load() would; NULL where it gave no registry. */
     struct ggml_registry *(*load)(const char *path);
     int (*op)(const char *name);
     void (*set_version)(int version);
+    /* What a scheduler gives to graph_optimize; the tensors that were kept, in order. */
+    const struct ggml_optimize *optimize;
+    struct fake_kept *kept;
 };
 
 /* The one exported name beside those of ggml. */

@@ -98,7 +98,7 @@ static void test_a_buffer_that_is_made_again_was_freed_in_between(void **state)
     read_all(account);
     assert_int_equal(account->reader.n_events, 3);
     assert_int_equal(event_at(account, 1)->kind, MT_REHEARSE_FREE);
-    assert_int_equal(mt_reader_held(&account->reader, 7, "gpu:0"), 30);
+    assert_int_equal(mt_reader_held(&account->reader, 7, "gpu:0", NULL), 30);
 }
 
 static void test_the_end_of_a_process_frees_what_it_held_and_no_more(void **state)
@@ -108,10 +108,22 @@ static void test_the_end_of_a_process_frees_what_it_held_and_no_more(void **stat
         put(account, MT_ACCOUNT_ALLOC, 16 * i, 1)->pid = i % 2 ? 7 : 8;
     put(account, MT_ACCOUNT_END, 0, 0);
     read_all(account);
-    assert_int_equal(mt_reader_held(&account->reader, 7, "gpu:0"), 0);
-    assert_int_equal(mt_reader_held(&account->reader, 8, "gpu:0"), 500);
+    assert_int_equal(mt_reader_held(&account->reader, 7, "gpu:0", NULL), 0);
+    assert_int_equal(mt_reader_held(&account->reader, 8, "gpu:0", NULL), 500);
     assert_int_equal(account->reader.n_events, 1000 + 500 + 1);
     assert_int_equal(event_at(account, 1500)->kind, MT_REHEARSE_MARK);
+}
+
+static void test_buffers_are_freed_in_any_order(void **state)
+{
+    struct account *account = *state;
+    for (uint64_t i = 0; i < 1000; i++)
+        put(account, MT_ACCOUNT_ALLOC, 16 * i, 1);
+    for (uint64_t i = 0; i < 1000; i++)
+        put(account, MT_ACCOUNT_FREE, 16 * (i * 7 % 1000), 0);
+    read_all(account);
+    assert_int_equal(account->reader.n_events, 2000);
+    assert_int_equal(account->reader.n_live, 0);
 }
 
 static void test_an_event_that_is_being_written_is_waited_for(void **state)
@@ -211,7 +223,7 @@ static void test_sums_past_all_numbers_stay_at_the_most(void **state)
     put(account, MT_ACCOUNT_ALLOC, 16, UINT64_MAX);
     put(account, MT_ACCOUNT_ALLOC, 32, UINT64_MAX);
     read_all(account);
-    assert_int_equal(mt_reader_held(&account->reader, 7, "gpu:0"), UINT64_MAX);
+    assert_int_equal(mt_reader_held(&account->reader, 7, "gpu:0", NULL), UINT64_MAX);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -223,6 +235,7 @@ int main(void)
         TEST(test_a_free_says_again_what_was_freed),
         TEST(test_a_buffer_that_is_made_again_was_freed_in_between),
         TEST(test_the_end_of_a_process_frees_what_it_held_and_no_more),
+        TEST(test_buffers_are_freed_in_any_order),
         TEST(test_an_event_that_is_being_written_is_waited_for),
         TEST(test_an_event_that_nobody_writes_any_more_is_given_up),
         TEST(test_places_and_kinds_that_there_are_not_are_skipped),

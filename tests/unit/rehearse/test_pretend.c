@@ -416,6 +416,73 @@ static void test_a_type_of_another_device_is_not_supported(void **state)
     assert_false(first->iface.supports_buft(first, first->iface.get_host_buffer_type(first)));
 }
 
+/* Two experts of 64 for 6 tokens, weighed and added up: a product, two views, a sum. */
+struct reduction {
+    struct ggml_tensor experts, weights, weighed, view[2], sum, *nodes[4];
+    struct ggml_graph graph;
+};
+
+static void make_reduction(const struct meeting *m, struct reduction *r)
+{
+    r->experts = r->weighed = tensor_of(FAKE_F32, 64, 2, 6);
+    r->weights = tensor_of(FAKE_F32, 1, 2, 6);
+    r->sum = tensor_of(FAKE_F32, 64, 6, 1);
+    r->weighed.op = m->fake->op("MUL");
+    r->weighed.src[0] = &r->experts;
+    r->weighed.src[1] = &r->weights;
+    for (size_t i = 0; i < 2; i++) {
+        r->view[i] = r->sum;
+        r->view[i].op = m->fake->op("VIEW");
+        r->view[i].nb[1] = r->weighed.nb[2];
+        r->view[i].src[0] = r->view[i].view_src = &r->weighed;
+        r->view[i].view_offs = i * r->weighed.nb[1];
+        r->sum.src[i] = &r->view[i];
+    }
+    r->sum.op = m->fake->op("ADD");
+    r->nodes[0] = &r->weighed;
+    r->nodes[1] = &r->view[0];
+    r->nodes[2] = &r->view[1];
+    r->nodes[3] = &r->sum;
+    r->graph = (struct ggml_graph){.n_nodes = 4, .nodes = r->nodes};
+}
+
+static void optimize(const struct meeting *m, struct reduction *r,
+                     const struct ggml_optimize *given)
+{
+    struct ggml_backend *backend = device(m, 0)->iface.init_backend(device(m, 0), NULL);
+    m->fake->kept->count = 0;
+    backend->iface.graph_optimize(backend, &r->graph, (struct ggml_optimize *)(uintptr_t)given);
+    backend->iface.free(backend);
+}
+
+static void test_a_fused_sum_of_experts_keeps_what_it_reads(void **state)
+{
+    const struct meeting *m = *state;
+    struct reduction r;
+    make_reduction(m, &r);
+    optimize(m, &r, m->fake->optimize);
+    assert_int_equal(m->fake->kept->count, 2);
+    assert_ptr_equal(m->fake->kept->each[0].tensor, &r.experts);
+    assert_ptr_equal(m->fake->kept->each[1].tensor, &r.weights);
+    assert_ptr_equal(m->fake->kept->each[0].until, &r.sum);
+    r.view[1].view_offs = 0; /* twice the same expert is no sum of them */
+    optimize(m, &r, m->fake->optimize);
+    assert_int_equal(m->fake->kept->count, 0);
+}
+
+/* Before graph_optimize had a third argument, whatever was in its register came along. */
+static void test_an_argument_that_is_none_is_not_followed(void **state)
+{
+    const struct meeting *m = *state;
+    const struct ggml_optimize stranger = {NULL, NULL};
+    struct reduction r;
+    make_reduction(m, &r);
+    optimize(m, &r, NULL);
+    optimize(m, &r, (const struct ggml_optimize *)(uintptr_t)0x77);
+    optimize(m, &r, &stranger);
+    assert_int_equal(m->fake->kept->count, 0);
+}
+
 static void fill_account(void)
 {
     memcpy(account->magic, MT_ACCOUNT_MAGIC, sizeof account->magic);
@@ -511,6 +578,8 @@ int main(void)
         BOTH(test_split_rows_are_rounded_and_each_part_padded),
         BOTH(test_a_backend_computes_at_once_and_reads_zeros),
         BOTH(test_a_type_of_another_device_is_not_supported),
+        BOTH(test_a_fused_sum_of_experts_keeps_what_it_reads),
+        BOTH(test_an_argument_that_is_none_is_not_followed),
     };
     return cmocka_run_group_tests(tests, meet, NULL);
 }

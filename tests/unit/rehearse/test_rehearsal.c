@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "rehearse/account.h"
+
 #define MIB    (UINT64_C(1) << 20)
 #define SECOND UINT64_C(1000000000)
 
@@ -230,11 +232,26 @@ static uint64_t held(struct stage *stage, size_t index)
     return bytes;
 }
 
+/* What the devices count as used. */
+static uint64_t used(const struct stage *stage)
+{
+    char path[128];
+    uint64_t bytes = 0;
+    snprintf(path, sizeof path, "%s/account", stage->folder);
+    int fd = open(path, O_RDONLY);
+    assert_int_equal(
+        pread(fd, &bytes, sizeof bytes, offsetof(struct mt_account, device[0].used_bytes)),
+        sizeof bytes);
+    close(fd);
+    return bytes;
+}
+
 static void test_a_killed_process_gives_back_what_it_held(void **state)
 {
     struct stage *stage = *state;
-    const char *const argv[] = {getenv("REHEARSED_CHILD"), "alloc=0,0x10,5,1,CUDA0,",
-                                "child=alloc=0,0x10,100,1,CUDA0,", "wait", NULL};
+    const char *const argv[] = {
+        getenv("REHEARSED_CHILD"),         "take=0,105", "alloc=0,0x10,5,1,CUDA0,",
+        "child=alloc=0,0x10,100,1,CUDA0,", "wait",       NULL};
     const struct mt_rehearse_event *event = NULL;
     start(stage, argv);
     for (int i = 0; i < 300 && !event; i++) {
@@ -245,6 +262,7 @@ static void test_a_killed_process_gives_back_what_it_held(void **state)
     assert_string_equal(event->name, "process ended");
     assert_int_equal(held(stage, 1), 105);
     assert_int_equal(held(stage, 3), 5);
+    assert_int_equal(used(stage), 5);
 }
 
 static void test_marks_of_the_caller_stand_among_the_events(void **state)

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""`memtally rehearse -- llama-server …` with a real one: it fits, it runs out, it copes, it fails by itself."""
+
+import json
+import os
+import tempfile
+
+import engine
+import memtally
+import tap
+
+SCRATCH = tempfile.TemporaryDirectory()
+MIB = memtally.MIB
+GIB = 1024 * MIB
+
+
+def model(shape, kind="q4_0"):
+    path = os.path.join(SCRATCH.name, f"{shape}-{kind}.gguf")
+    if not os.path.exists(path):
+        memtally.must("sample-model", shape, path, "--sparse", "--type", kind)
+    return path
+
+
+def rehearse(options, *flags, status):
+    """What the rehearsal of a server writes as JSON."""
+    done = memtally.run("rehearse", *options, "--requests", "0", "--no-suggest", "--json", "--",
+                        engine.llama_cpp("llama-server"), "--no-warmup", *flags)
+    assert done.returncode == status, (done.returncode, done.stderr)
+    return json.loads(done.stdout)
+
+
+def row(document, place, category):
+    (found,) = [one for one in document["places"] if one["place"] == place]
+    (found,) = [one for one in found["rows"] if one["category"] == category]
+    return found
+
+
+def test_the_cache_is_what_arithmetic_says():
+    """Llama-3.1-8B: 32 layers, 8 heads of keys and of values, each 128 wide, 2 bytes, 8192 tokens: 1 GiB."""
+    said = rehearse(["--device", "24GiB"], "-m", model("llama-3.1-8b"), "-c", "8192", "-ngl", "99", status=0)
+    cache = row(said, "gpu:0", "kv_cache")
+    assert cache["allocated_bytes"] == 32 * 2 * 8 * 128 * 2 * 8192 == GIB, cache
+    assert cache["provenance"] == "exact", cache
+    assert said["verdict"] == "FITS" and said["rehearsal"]["outcome"] == "ran", said["verdict"]
+    assert said["rehearsal"]["ready"], said["rehearsal"]
+
+
+def test_two_devices_share_what_one_would_hold():
+    said = rehearse(["--device", "2x24GiB"], "-m", model("llama-3.1-8b"), "-c", "8192", "-ngl", "99", status=0)
+    shares = [row(said, f"gpu:{i}", "kv_cache")["allocated_bytes"] for i in (0, 1)]
+    assert sum(shares) == GIB and min(shares) > 0, shares
+
+
+def test_a_device_without_room_says_for_what_and_by_how_much():
+    """The weights alone, 4.5 bits for each of 8 billion, are more than 3 GiB."""
+    said = rehearse(["--device", "3GiB"], "-m", model("llama-3.1-8b"), "-c", "8192", "-ngl", "99", status=1)
+    refused = said["rehearsal"]["refused"]
+    assert said["verdict"] == "CANNOT" and said["rehearsal"]["outcome"] == "ran out", said["rehearsal"]
+    assert refused["place"] == "gpu:0" and refused["asked_bytes"] > 3 * GIB, refused
+    assert refused["missing_bytes"] == refused["asked_bytes"] - refused["free_bytes"] > 0, refused
+    assert refused["free_bytes"] <= 3 * GIB, refused
+    assert said["rehearsal"]["exit_status"] == 1, said["rehearsal"]
+
+
+def test_a_server_that_may_fits_itself_to_the_device():
+    """Without -ngl it leaves on the host what has no room: nothing is refused."""
+    said = rehearse(["--device", "4GiB"], "-m", model("llama-3.1-8b"), "-c", "8192", status=0)
+    assert said["rehearsal"]["outcome"] == "ran", said["rehearsal"]
+    assert row(said, "host", "weights")["allocated_bytes"] > GIB // 4, said["places"][0]
+
+
+def test_a_failure_for_no_memory_is_the_programs_own():
+    path = os.path.join(SCRATCH.name, "no-model.gguf")
+    with open(path, "wb") as file:
+        file.write(b"this is no model")
+    said = rehearse(["--device", "8GiB"], "-m", path, status=1)
+    assert said["rehearsal"]["outcome"] == "crashed" and said["rehearsal"]["refused"] is None, said["rehearsal"]
+    assert "no-model.gguf" in said["rehearsal"]["last_words"], said["rehearsal"]["last_words"]
+
+
+def test_what_is_reserved_is_not_there():
+    """The same server fits in 6 GiB, and not in what others leave of it."""
+    flags = ["-m", model("llama-3.1-8b"), "-c", "8192", "-ngl", "99"]
+    rehearse(["--device", "6GiB"], *flags, status=0)
+    said = rehearse(["--device", "6GiB", "--reserved", "3GiB"], *flags, status=1)
+    assert said["rehearsal"]["refused"]["free_bytes"] <= 3 * GIB, said["rehearsal"]["refused"]
+
+
+if __name__ == "__main__":
+    tap.main(globals())
