@@ -143,6 +143,8 @@ int rehearse_drive(struct mt_rehearsal *rehearsal, const struct rehearse_drive_s
     drive.endpoint.prefix = prefix ? prefix : "";
     drive.saves_slots =
         rehearse_flag_value(&command, settings->environment, REHEARSE_SLOT_SAVE_PATH) != NULL;
+    drive.embeds = rehearse_flag_value(&command, settings->environment, REHEARSE_EMBEDDING) != NULL;
+    drive.ranks = rehearse_flag_value(&command, settings->environment, REHEARSE_RERANK) != NULL;
     drive.start_limit_ns = settings->start_ns ? settings->start_ns : REHEARSE_DEFAULT_START_NS;
     drive.drive_limit_ns = settings->drive_ns ? settings->drive_ns : REHEARSE_DEFAULT_DRIVE_NS;
     if (wait_until_ready(&drive))

@@ -16,6 +16,8 @@ struct rehearse_drive {
     struct rehearse_server_facts facts;
     int http_started;
     int saves_slots;
+    int embeds;
+    int ranks;
     uint64_t start_limit_ns;
     uint64_t drive_limit_ns;
     uint64_t requests_until_ns; /* by the monotonic clock */

@@ -43,6 +43,8 @@ static const struct {
     [REHEARSE_ALL_CPU_EXPERTS] = {{"-cmoe", "--cpu-moe"}, "LLAMA_ARG_CPU_MOE", COMMON, 1},
     [REHEARSE_CACHE_RAM] = {{"-cram", "--cache-ram"}, "LLAMA_ARG_CACHE_RAM", SERVER, 0},
     [REHEARSE_SLOT_SAVE_PATH] = {{"--slot-save-path"}, NULL, SERVER, 0},
+    [REHEARSE_EMBEDDING] = {{"--embedding", "--embeddings"}, "LLAMA_ARG_EMBEDDINGS", SERVER, 1},
+    [REHEARSE_RERANK] = {{"--rerank", "--reranking"}, "LLAMA_ARG_RERANKING", SERVER, 1},
     [REHEARSE_HOST] = {{"--host"}, "LLAMA_ARG_HOST", SERVER, 0},
     [REHEARSE_PORT] = {{"--port"}, "LLAMA_ARG_PORT", SERVER, 0},
     [REHEARSE_API_PREFIX] = {{"--api-prefix"}, "LLAMA_ARG_API_PREFIX", SERVER, 0},

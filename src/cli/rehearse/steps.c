@@ -198,18 +198,18 @@ static void past_prompts(struct rehearse_drive *drive)
     }
 }
 
+/* Embeddings are of one micro-batch; the server refuses longer ones. */
 static void embeddings(struct rehearse_drive *drive)
 {
-    drive->report->prompt_tokens = long_tokens(drive);
-    uint64_t tokens = drive->report->prompt_tokens;
-    char *body = rehearse_embedding_body(3, tokens, drive->facts.vocabulary);
-    /* Embeddings are of one batch, and the server says where that is shorter. */
-    while (step(drive, "request: embedding", "/v1/embeddings", body) >= 400 && tokens > 64) {
-        tokens /= 4;
-        body = rehearse_embedding_body(3, tokens, drive->facts.vocabulary);
+    uint64_t tokens = long_tokens(drive);
+    if (tokens > PROBE_TOKENS)
+        tokens = PROBE_TOKENS - 2; /* what the tokenizer puts before and after */
+    if (drive->report->prompt_tokens < tokens)
         drive->report->prompt_tokens = tokens;
-    }
-    step(drive, "request: ranking", "/v1/rerank", rehearse_rerank_body());
+    step(drive, "request: embedding", "/embedding",
+         rehearse_embedding_body(3, tokens, drive->facts.vocabulary));
+    if (drive->ranks)
+        step(drive, "request: ranking", "/v1/rerank", rehearse_rerank_body());
 }
 
 static void learn_facts(struct rehearse_drive *drive)
@@ -230,11 +230,10 @@ void rehearse_drive_requests(struct rehearse_drive *drive)
 {
     drive->requests_until_ns = mt_monotonic_ns() + drive->drive_limit_ns;
     learn_facts(drive);
-    if (!long_prompt(drive)) {
-        if (drive->report->end == REHEARSE_SERVED)
-            embeddings(drive);
+    if (drive->embeds || drive->ranks)
+        embeddings(drive);
+    if (drive->ranks || !long_prompt(drive))
         return;
-    }
     all_slots(drive);
     if (drive->saves_slots) {
         step(drive, "request: short prompt", "/completion", prompt(drive, 3, SHORT_TOKENS));

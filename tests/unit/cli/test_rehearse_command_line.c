@@ -111,14 +111,31 @@ static void test_bench_has_words_of_its_own(void **state)
     assert_words(&s, "-r|1|-p|0|-n|0|--no-warmup|-v|-o|json|-pg|8064,128|-ngl|33|-ts|3,1|-lm|none");
 }
 
-static void test_node_has_no_command_line(void **state)
+/* Settings go to our program for it as JSON; layers that were left open are its own choice. */
+static void test_node_is_told_by_our_program(void **state)
 {
+    static const uint64_t devices[] = {UINT64_C(1) << 30};
+    struct mt_predict_settings s = {.program = MT_PROGRAM_NODE,
+                                    .n_devices = 1,
+                                    .device_bytes = devices,
+                                    .context_tokens = 2048};
     (void)state;
-    const struct mt_predict_settings s = {.program = MT_PROGRAM_NODE};
-    struct rehearse_line line = line_of(&s);
-    struct profile_command command = {0};
-    assert_int_equal(rehearse_command_line(&line, &command, NULL), MT_EUNSUPPORTED);
-    profile_command_finish(&command);
+    for (int all = 0; all < 2; all++) {
+        struct profile_command command = {0};
+        struct rehearse_line line = line_of(&s);
+        line.script = "drive.mjs";
+        line.modules = "/engines";
+        s.has_gpu_layers = all;
+        s.gpu_layers = MT_ALL;
+        assert_int_equal(rehearse_command_line(&line, &command, NULL), MT_OK);
+        assert_int_equal(command.n_words, 3);
+        assert_string_equal(command.words[1], "drive.mjs");
+        assert_non_null(strstr(command.words[2], "\"modules\":\"/engines\""));
+        assert_non_null(strstr(command.words[2], "\"context\":2048"));
+        assert_non_null(
+            strstr(command.words[2], all ? "\"gpu_layers\":\"max\"" : "\"gpu_layers\":\"auto\""));
+        profile_command_finish(&command);
+    }
 }
 
 int main(void)
@@ -129,7 +146,7 @@ int main(void)
         cmocka_unit_test(test_overrides_are_one_word_and_name_devices_as_the_engine_does),
         cmocka_unit_test(test_the_fit_is_left_out_where_nothing_is_left_to_fit),
         cmocka_unit_test(test_bench_has_words_of_its_own),
-        cmocka_unit_test(test_node_has_no_command_line),
+        cmocka_unit_test(test_node_is_told_by_our_program),
     };
     return RUN_TESTS(tests);
 }
