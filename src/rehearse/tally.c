@@ -26,7 +26,8 @@ static int counts(const struct maker *maker, const struct mt_rehearse_event *eve
     return maker->counts_plans || !(event->flags & MT_REHEARSE_PLANNED);
 }
 
-/* Nothing but a dry run: weights were planned and none were taken. Some caches are taken even so. */
+/* Nothing but a dry run: weights were planned and none were taken. Some caches are taken even so.
+ */
 static int is_only_planned(const struct mt_reader *reader)
 {
     size_t n_planned = 0;
