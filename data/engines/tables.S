@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The engine tables as they are in the tree, built into the library. */
+/* The engine tables and graph templates as they are in the tree, built into the library. */
     .section .rodata
     .macro table symbol, file
     .global \symbol
@@ -20,5 +20,6 @@
     table mt_table_trt_llm, "trt-llm.table"
     table mt_table_transformers, "transformers.table"
     table mt_table_exllamav3, "exllamav3.table"
+    table mt_templates_11434, "llama.cpp/11434.templates"
 
     .section .note.GNU-stack, "", %progbits

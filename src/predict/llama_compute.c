@@ -14,21 +14,6 @@
 #define LAYERS_MAX       512
 #define EXPERTS_USED_MAX 1024
 
-static struct mt_graph_machine machine_of(const struct mt_llama_plan *plan)
-{
-    const struct mt_engine *engine = plan->in->engine;
-    const char *kind = plan->in->settings->device_kind;
-    return (struct mt_graph_machine){
-        .n_devices = (int)plan->n_devices,
-        .n_copies = (unsigned)plan->copies,
-        .device_alignment = mt_engine_number(engine, "compute.align.device", 128),
-        .host_alignment = mt_engine_number(engine, "compute.align.host", 32),
-        .quantised_row_padding = 512,
-        .attention_scratch = mt_engine_has(engine, "compute.scratch.kinds", kind ? kind : "cuda"),
-        .offload_batch = mt_engine_number(engine, "compute.offload.batch", 32),
-    };
-}
-
 /* What is reserved: the plan's batch, or one token for each sequence; as which builds do it. */
 struct variant {
     int single_tokens;
@@ -54,9 +39,10 @@ static void choose(struct mt_net *net, const struct mt_llama_plan *plan, struct 
                       (plan->all_on_devices || net->tokens < 32);
 }
 
-static int reserve(const struct mt_llama_plan *plan, struct variant variant,
-                   struct mt_graph_buffer *buffers, enum mt_net_knowledge *knowledge,
-                   struct mt_error *error)
+/* By the graph that is written down in code. */
+static int reserve_by_code(const struct mt_llama_plan *plan, struct variant variant,
+                           struct mt_graph_buffer *buffers, enum mt_net_knowledge *knowledge,
+                           struct mt_error *error)
 {
     struct mt_arena arena = {0};
     struct mt_graph graph;
@@ -66,7 +52,7 @@ static int reserve(const struct mt_llama_plan *plan, struct variant variant,
     if (result == 0) {
         choose(&net, plan, variant);
         *knowledge = mt_net_build(&net);
-        struct mt_graph_machine machine = machine_of(plan);
+        struct mt_graph_machine machine = mt_llama_machine(plan);
         machine.copies_inputs_unused = variant.newer;
         result = mt_graph_reserve(&graph, &machine, buffers);
         if (result < 0)
@@ -74,6 +60,23 @@ static int reserve(const struct mt_llama_plan *plan, struct variant variant,
     }
     mt_arena_finish(&arena);
     return result;
+}
+
+/* Where the code knows the family's graph in this build, by code; else by its template. */
+static int reserve(const struct mt_llama_plan *plan, struct variant variant,
+                   struct mt_graph_buffer *buffers, enum mt_net_knowledge *knowledge,
+                   struct mt_error *error)
+{
+    int result = reserve_by_code(plan, variant, buffers, knowledge, error);
+    if (result < 0 || *knowledge == MT_NET_EXACT)
+        return result;
+    struct mt_graph_buffer by_template[MT_GRAPH_DEVICES_MAX + 1] = {0};
+    result = mt_llama_template_reserve(plan, variant.single_tokens, by_template, NULL);
+    if (result == 0) {
+        memcpy(buffers, by_template, (plan->n_devices + 1) * sizeof *buffers);
+        *knowledge = MT_NET_EXACT;
+    }
+    return result == MT_ENOTFOUND ? 0 : result;
 }
 
 static int is_sane(const struct mt_llama_plan *plan)

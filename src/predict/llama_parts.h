@@ -5,6 +5,7 @@
 
 #include <regex.h>
 
+#include "predict/graph.h"
 #include "predict/llama.h"
 
 /* Larger sizes than this are a mistake; sums of them stay far from overflowing. */
@@ -61,6 +62,15 @@ void mt_llama_flags(const struct mt_llama_plan *plan, struct mt_sheet *sheet);
 /* The terms of recurrent layers' state, a part of mt_llama_cache(). */
 int mt_llama_state(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
                    struct mt_error *error);
+
+/* The backends of a plan, as the engine's version has them. */
+struct mt_graph_machine mt_llama_machine(const struct mt_llama_plan *plan);
+
+/* What the template of the family's graph says that each buffer takes: devices, then the host.
+ * `single_tokens`: for one token of each sequence. Errors: MT_ENOTFOUND where the build has no
+ * template of the family, or none for such a model; MT_ELIMIT, MT_ENOMEM. */
+int mt_llama_template_reserve(const struct mt_llama_plan *plan, int single_tokens,
+                              struct mt_graph_buffer *buffers, struct mt_error *error);
 
 /* Where the tensors of a plan lie. Start with init, end with finish. */
 struct mt_llama_placement {
