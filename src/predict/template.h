@@ -129,9 +129,10 @@ struct mt_template {
 #define MT_TEMPLATE_SYMBOLS(X)                                                                     \
     X(T)                                                                                           \
     X(S)                                                                                           \
-    X(N) X(O) X(Q) X(C) X(W) X(D) X(V) X(L) X(conv) X(inner) X(state) X(dt) X(group) X(qlora)      \
-        X(kvlora) X(rot) X(nope) X(vh) X(widest) X(top) X(rk) X(rv) X(P) X(heads) X(kv) X(hk)      \
-            X(hv) X(ff) X(E) X(U) X(eff) X(sff) X(cells)
+    X(N)                                                                                           \
+    X(O) X(Q) X(C) X(W) X(D) X(V) X(L) X(conv) X(inner) X(state) X(dt) X(group) X(qlora) X(kvlora) \
+        X(rot) X(nope) X(vh) X(widest) X(top) X(rk) X(rv) X(P) X(taps) X(heads) X(kv) X(hk) X(hv)  \
+            X(ff) X(E) X(U) X(eff) X(sff) X(cells)
 enum mt_template_symbol {
 #define MT_TEMPLATE_ENUM(name) MT_SYMBOL_##name,
     MT_TEMPLATE_SYMBOLS(MT_TEMPLATE_ENUM)
@@ -140,7 +141,9 @@ enum mt_template_symbol {
 };
 
 #define MT_REGIME_LIST(X)                                                                          \
-    X(fa) X(streams) X(seqs) X(one) X(t1) X(rk) X(rv) X(last) X(first) X(swa) X(state) X(kvhost)
+    X(fa)                                                                                          \
+    X(streams) X(seqs) X(one) X(t1) X(rk) X(rv) X(last) X(first) X(swa) X(state) X(kvhost)         \
+        X(normw) X(scalew) X(groups)
 enum mt_template_regime {
 #define MT_TEMPLATE_ENUM(name) MT_REGIME_##name,
     MT_REGIME_LIST(MT_TEMPLATE_ENUM)

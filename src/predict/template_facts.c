@@ -96,6 +96,7 @@ void mt_template_facts_of_model(const struct mt_template_run *run, struct mt_tem
     s[MT_SYMBOL_V] = d->vocabulary;
     s[MT_SYMBOL_L] = trunk_layers(d);
     s[MT_SYMBOL_conv] = d->conv_kernel;
+    s[MT_SYMBOL_taps] = d->conv_kernel ? d->conv_kernel - 1 : 0;
     s[MT_SYMBOL_inner] = d->inner_size;
     s[MT_SYMBOL_state] = d->state_size;
     s[MT_SYMBOL_dt] = d->time_step_rank;
@@ -113,6 +114,9 @@ void mt_template_facts_of_model(const struct mt_template_run *run, struct mt_tem
     set_regime(facts, MT_REGIME_seqs, plan->sequences > 1);
     set_regime(facts, MT_REGIME_one, s[MT_SYMBOL_Q] == 1);
     set_regime(facts, MT_REGIME_t1, s[MT_SYMBOL_T] == 1);
+    set_regime(facts, MT_REGIME_normw, d->norms_expert_weights == MT_SAID_YES);
+    set_regime(facts, MT_REGIME_scalew, d->scales_expert_weights == MT_SAID_YES);
+    set_regime(facts, MT_REGIME_groups, d->expert_groups > 1);
     set_regime(facts, MT_REGIME_kvhost, plan->in->settings->kv_on_host && plan->n_devices > 0);
     size_t attending = first_attending(plan, 0);
     if (attending == trunk_layers(d))
