@@ -558,4 +558,5 @@ class Solver:
         return None
 
 
-ORDER = ['T', 'S', 'N', 'O', 'Q', 'C', 'D', 'heads', 'kv', 'hk', 'hv', 'ff', 'V', 'E', 'U', 'eff', 'sff']
+# Where two explain a size alike, the first is meant: tokens per stream before tokens per sequence.
+ORDER = ['T', 'N', 'B', 'S', 'O', 'Q', 'C', 'D', 'heads', 'kv', 'hk', 'hv', 'ff', 'V', 'E', 'U', 'eff', 'sff']

@@ -14,7 +14,7 @@ SETTINGS = (
     ('fa', 3072, 96, 1, 7, 0, 1, 'f16', 'f16'), ('plain', 2304, 112, 1, 9, 0, 0, 'f16', 'f16'),
     ('fa-q8', 3840, 88, 1, 5, 0, 1, 'q8_0', 'q8_0'), ('fa-streams', 9216, 135, 3, 11, 0, 1, 'f16', 'f16'),
     ('plain-streams', 7680, 145, 5, 11, 0, 0, 'f16', 'f16'), ('fa-unified', 4352, 93, 3, 7, 1, 1, 'f16', 'f16'),
-    ('plain-qk', 2560, 104, 1, 3, 0, 0, 'q8_0', 'f16'),
+    ('plain-unified', 5376, 140, 4, 13, 1, 0, 'f16', 'f16'), ('plain-qk', 2560, 104, 1, 3, 0, 0, 'q8_0', 'f16'),
     ('fa-streams-q8', 6144, 117, 2, 13, 0, 1, 'q5_1', 'q4_0'),
 )
 
@@ -67,7 +67,7 @@ def samples_of(spec, weights, setting, graphs, options=()):
         tokens = -(-ubatch // sequences) * sequences if which == 'batch' else sequences
         window = padded(min(cells, s['SWA'] * (sequences // streams) + ubatch))
         symbols = {'T': tokens, 'S': sequences, 'N': streams, 'O': min(ubatch, outputs) if which == 'batch' else sequences,
-                   'Q': tokens // sequences, 'C': cells, 'W': window, 'D': s['D'], 'V': s['V'], 'conv': s['conv'],
+                   'Q': tokens // sequences, 'B': tokens // streams, 'C': cells, 'W': window, 'D': s['D'], 'V': s['V'], 'conv': s['conv'],
                    'inner': s['inner'], 'state': s['state'], 'taps': s['conv'] - 1, 'dt': s['dt'], 'group': s['group'], 'L': s['L'], 'top': 200 + 96 * spec.n}
         if latent:
             symbols.update({'qlora': m['q'], 'kvlora': m['kv'], 'rot': m['rot'], 'nope': m['nope'], 'vh': m['vh']})

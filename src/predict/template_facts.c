@@ -80,6 +80,7 @@ static void set_batch(const struct mt_template_run *run, uint64_t *s)
     s[MT_SYMBOL_N] = plan->streams;
     s[MT_SYMBOL_Q] = run->single_tokens ? 1 : each;
     s[MT_SYMBOL_T] = s[MT_SYMBOL_Q] * sequences;
+    s[MT_SYMBOL_B] = s[MT_SYMBOL_T] / (plan->streams ? plan->streams : 1);
     s[MT_SYMBOL_O] = run->single_tokens ? sequences : plan->output_rows;
     s[MT_SYMBOL_C] = plan->cells;
     s[MT_SYMBOL_W] = plan->swa_cells ? plan->swa_cells : plan->cells;

@@ -83,7 +83,8 @@ static int filled(struct fixture *f, const char *text, const char *architecture)
     const struct mt_template_run run = {.plan = &f->plan};
     if (mt_template_find(text, strlen(text), architecture, &found) < 0)
         return MT_ENOTFOUND;
-    int result = mt_template_read(&f->arena, found, &f->template, &f->error);
+    int result = mt_template_read(&f->arena, (struct mt_template_word){text, strlen(text)}, found,
+                                  &f->template, &f->error);
     return result < 0 ? result : mt_template_fill(&f->template, &run, &f->graph, &f->error);
 }
 
@@ -139,6 +140,18 @@ static void several_families_may_share_a_template(void **state)
     assert_int_equal(mt_template_find(layered, sizeof layered - 1, "thre", &two), MT_ENOTFOUND);
 }
 
+static void lines_that_templates_share_stand_in_a_block(void **state)
+{
+    static const char text[] = "block b\n  x=get_rows @^token_embd @^token_embd *\nend\n"
+                               "graph a\nunused ffn_up\nhead\nuse b\nlayer\ntail\n  unary x *\n";
+    struct fixture f;
+    (void)state;
+    prepare(&f);
+    assert_int_equal(filled(&f, text, "a"), 0);
+    assert_int_equal(f.graph.nodes.n, 2);
+    mt_arena_finish(&f.arena);
+}
+
 static void expressions_are_worked_out_from_left_to_right(void **state)
 {
     static const struct {
@@ -186,6 +199,8 @@ static void text_that_says_nothing_is_refused_where_it_does(void **state)
         "graph a\nhead\n  fill (D-T*9)\nlayer\ntail\n",
         "graph a\nhead\n  fill (999999999999999*999999999)\nlayer\ntail\n",
         "graph a\nhead\n  add . .\nlayer\ntail\n",
+        "graph a\nhead\nuse nothing\nlayer\ntail\n",
+        "block b\nuse b\nend\ngraph a\nhead\nuse b\nlayer\ntail\n",
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -203,6 +218,7 @@ int main(void)
         cmocka_unit_test(a_line_for_a_weight_is_there_with_the_weight),
         cmocka_unit_test(a_weight_that_no_line_knows_makes_it_another_model),
         cmocka_unit_test(several_families_may_share_a_template),
+        cmocka_unit_test(lines_that_templates_share_stand_in_a_block),
         cmocka_unit_test(expressions_are_worked_out_from_left_to_right),
         cmocka_unit_test(text_that_says_nothing_is_refused_where_it_does),
     };
