@@ -209,8 +209,9 @@ class Emitter:
                     continue
                 m = G.CACHE.match(t.name)
                 if t.usage == 1:
-                    layer = int(m.group(2)) if m else -1
-                    name = m.group(1).replace('cache_', '').strip('_') if m else t.name
+                    named = G.layer_of_name(t.name)
+                    layer = int(m.group(2)) if m else -1 if named is None else named
+                    name = m.group(1).replace('cache_', '').strip('_') if m else fold.base_name(t)
                     caches.setdefault(name, []).append((number, layer, t.i))
                 else:
                     inputs.setdefault(self_fold.leaf_class(number, t.i), []).append((number, -1, t.i))

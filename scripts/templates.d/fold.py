@@ -30,6 +30,14 @@ class Sample:
             elif self.labels[node.i] >= n:
                 self.labels[node.i] = self.n_layers
         self.roots = set(graph.roots)
+        # Inputs that windowed layers alone read.
+        readers = collections.defaultdict(set)
+        for node in graph.nodes:
+            layer = self.labels[node.i]
+            for s in node.src.values():
+                if graph.tensors[s].is_leaf:
+                    readers[s].add(0 <= layer < self.n_layers and 'swa' in layer_facts[layer])
+        self.windowed = {s for s, kinds in readers.items() if kinds == {True}}
 
     def part_of(self, i):
         label = self.labels[i]
@@ -60,7 +68,7 @@ def leaf_token(sample, t, layer):
     if m and t.usage == 1:
         return '&' + m.group(1).replace('cache_', '').strip('_')
     if t.usage == 1:
-        return '&' + t.name
+        return '&' + base_name(t)
     return '$'
 
 
@@ -76,7 +84,7 @@ def key_of(sample, t, layer):
             s = g[t.src[slot]]
             sources.append(leaf_token(sample, s, layer) if s.is_leaf else 'n')
             if sources[-1] == '$':
-                sources[-1] = f'${s.name.split("-")[0]}:{s.type}'
+                sources[-1] = f'${s.name.split("-")[0]}:{s.type}' + (':swa' if s.i in sample.windowed else '')
     of = ''
     if t.view >= 0 and t.op not in G.VIEWS:
         for slot, s in t.src.items():
@@ -520,6 +528,10 @@ class Solver:
                     return f'{n}+{table[rest]}'
             if len(set(rest)) == 1 and abs(rest[0]) < 4096:
                 return f'{n}{rest[0]:+d}'
+            more = tuple(-x for x in rest)
+            for table in (singles, pairs):
+                if more in table:
+                    return f'{n}-{table[more]}'
         for v, n in pairs.items():  # products of three
             for w, m in extended:
                 if tuple(a * b for a, b in zip(v, w)) == target:
@@ -546,4 +558,5 @@ class Solver:
         return None
 
 
-ORDER = ['T', 'S', 'N', 'O', 'Q', 'C', 'D', 'heads', 'kv', 'hk', 'hv', 'ff', 'V', 'E', 'U', 'eff', 'sff']
+# Where two explain a size alike, the first is meant: tokens per stream before tokens per sequence.
+ORDER = ['T', 'N', 'B', 'S', 'O', 'Q', 'C', 'D', 'heads', 'kv', 'hk', 'hv', 'ff', 'V', 'E', 'U', 'eff', 'sff']

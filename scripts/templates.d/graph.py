@@ -67,7 +67,8 @@ def parse(text):
             graphs.append(current)
         elif kind == 'T':
             f = line.split(' ')
-            weights[f[1]] = (f[2], [int(x) for x in f[3:7]])
+            if len(f) == 7 and f[6]:
+                weights[f[1]] = (f[2], [int(x) for x in f[3:7]])
         elif kind == 'C':
             f = line.split(' ')
             status[f[1]] = f[2]
@@ -138,7 +139,7 @@ def gather(graph, many):
         views = nodes[at:at + many]
         adds = nodes[at + many:at + 2 * many - 1]
         first = views[0]
-        fits = len(adds) == many - 1 and all(
+        fits = many > 1 and len(views) == many and len(adds) == many - 1 and all(
             v.op == 'VIEW' and v.src == first.src and v.ne == first.ne and v.nb == first.nb and v.flags == first.flags for v in views)
         fits = fits and len({v.offset for v in views}) == many and all(
             a.op == 'ADD' and a.flags == adds[0].flags and a.src == {0: (adds[k - 1] if k else first).i, 1: views[k + 1].i}

@@ -14,7 +14,7 @@ SETTINGS = (
     ('fa', 3072, 96, 1, 7, 0, 1, 'f16', 'f16'), ('plain', 2304, 112, 1, 9, 0, 0, 'f16', 'f16'),
     ('fa-q8', 3840, 88, 1, 5, 0, 1, 'q8_0', 'q8_0'), ('fa-streams', 9216, 135, 3, 11, 0, 1, 'f16', 'f16'),
     ('plain-streams', 7680, 145, 5, 11, 0, 0, 'f16', 'f16'), ('fa-unified', 4352, 93, 3, 7, 1, 1, 'f16', 'f16'),
-    ('plain-qk', 2560, 104, 1, 3, 0, 0, 'q8_0', 'f16'),
+    ('plain-unified', 5376, 140, 4, 13, 1, 0, 'f16', 'f16'), ('plain-qk', 2560, 104, 1, 3, 0, 0, 'q8_0', 'f16'),
     ('fa-streams-q8', 6144, 117, 2, 13, 0, 1, 'q5_1', 'q4_0'),
 )
 
@@ -67,13 +67,14 @@ def samples_of(spec, weights, setting, graphs, options=()):
         tokens = -(-ubatch // sequences) * sequences if which == 'batch' else sequences
         window = padded(min(cells, s['SWA'] * (sequences // streams) + ubatch))
         symbols = {'T': tokens, 'S': sequences, 'N': streams, 'O': min(ubatch, outputs) if which == 'batch' else sequences,
-                   'Q': tokens // sequences, 'C': cells, 'W': window, 'D': s['D'], 'V': s['V'], 'conv': s['conv'],
-                   'inner': s['inner'], 'state': s['state'], 'dt': s['dt'], 'group': s['group'], 'L': s['L'], 'top': 200 + 96 * spec.n}
+                   'Q': tokens // sequences, 'B': tokens // streams, 'C': cells, 'W': window, 'D': s['D'], 'V': s['V'], 'conv': s['conv'],
+                   'inner': s['inner'], 'state': s['state'], 'taps': s['conv'] - 1, 'dt': s['dt'], 'group': s['group'], 'L': s['L'], 'top': 200 + 96 * spec.n}
         if latent:
             symbols.update({'qlora': m['q'], 'kvlora': m['kv'], 'rot': m['rot'], 'nope': m['nope'], 'vh': m['vh']})
         rk, rv = rotation(type_k, hk, True), rotation(type_v, hv, False)
         facts = set()
-        for fact, holds in (('fa', flash), ('streams', streams > 1), ('seqs', sequences > 1), ('one', tokens == sequences), ('t1', tokens == 1),
+        for fact, holds in (('normw', 'norm_w' in spec.options), ('scalew', 'scale_w' in spec.options), ('groups', 'groups' in spec.options),
+                            ('fa', flash), ('streams', streams > 1), ('seqs', sequences > 1), ('one', tokens == sequences), ('t1', tokens == 1),
                             ('rk', rk), ('rv', rv)):
             if holds:
                 facts.add(fact)
@@ -81,7 +82,9 @@ def samples_of(spec, weights, setting, graphs, options=()):
             symbols['rk'] = rk
         if rv:
             symbols['rv'] = rv
-        own, layers, layer_facts = [], [], []
+        layers, layer_facts = [], []
+        states = {int(m.group(1)) for m in (re.search(r'(?:cache_[rs]_l|_states?[a-z_]*-)(\d+)', t.name) for t in graph.tensors[:graph.n_leafs]
+                                            if t.usage == 1) if m}
         for t_name in weights:
             if not G.BLOCK.match(t_name):
                 facts.add('@^' + fold.short(t_name))
@@ -98,7 +101,7 @@ def samples_of(spec, weights, setting, graphs, options=()):
             f |= {'first'} if i == 0 else set()
             f |= {'swa'} if windowed else set()
             f |= {f'mod{n}={i % n}' for n in (2, 3, 4)}
-            f |= {'state'} if any(x.startswith(('cache_r', 'cache_s')) for x in here) else set()
+            f |= {'state'} if i in states else set()
             for t_name in weights:
                 b = G.BLOCK.match(t_name)
                 if b and int(b.group(2)) == i:
@@ -160,8 +163,13 @@ class Variants:
                 return have if 'error' not in error and 'failed' not in error else None
             b = G.BLOCK.match(m.group(1))
             name = '*' + m.group(1)[b.end():] if b else m.group(1)
-            if name in have or name not in self.classes:
+            if name not in self.classes:
                 return None
+            if name in have:
+                if m.group(1) in self.all:
+                    return None
+                self.all[m.group(1)] = self.all[self.classes[name][0]]
+                self.classes[name].append(m.group(1))
             have.add(name)
         return None
 
@@ -203,7 +211,7 @@ class Variants:
         return good
 
 
-def rehearse(engine, arch, moe, tied, folder, options=(), sets=(0, 1, 2)):
+def rehearse(engine, arch, moe, tied, folder, options=(), sets=(0, 1, 2), least=False):
     """All samples of a family."""
     import random
     samples, names, chosen = [], set(), None
@@ -215,8 +223,8 @@ def rehearse(engine, arch, moe, tied, folder, options=(), sets=(0, 1, 2)):
         names |= {c for c in v.classes if not c.endswith(('.scale', '.input_scale'))}
         if chosen is None:
             chosen = v.several(random.Random(7))
-        for k, (classes, extra) in enumerate(chosen):
-            if n == sets[-1] and k > 1 + bool(extra):
+        for k, (classes, extra) in enumerate(chosen[:1] if least else chosen):
+            if not least and n == sets[-1] and k > 1 + bool(extra):
                 continue
             if extra and n:
                 fused = v.fused(chosen[0][0])
@@ -225,7 +233,7 @@ def rehearse(engine, arch, moe, tied, folder, options=(), sets=(0, 1, 2)):
                 rows = [(name.replace('attn_qkv.weight', 'attn_qkv.bias'), [d[1]]) for name, d in fused[1]]
                 extra = [*fused[1], *rows] if any(name.endswith('bias') for name, _ in extra) else fused[1]
             v.write(classes, extra)
-            settings = SETTINGS if n == 0 or k < 3 else [s for i, s in enumerate(SETTINGS) if i % 3 == n % 3]
+            settings = SETTINGS[:4] if least else SETTINGS if n == 0 or k < 3 else [s for i, s in enumerate(SETTINGS) if i % 3 == n % 3]
             weights, done, error = engine.ask(v.path, False, settings)
             for s in settings:
                 if s[0] in done:
@@ -241,6 +249,12 @@ def ways(engine, arch, folder):
             path = folder / 'try.gguf'
             models.Spec(arch, 0, moe=moe, tied=tied).write(path)
             weights, done, error = engine.ask(path, True, SETTINGS[:1])
+            if not done and weights:
+                v = Variants(engine, models.Spec(arch, 0, moe=moe, tied=tied), folder)
+                several = v.several(__import__('random').Random(7))
+                if several:
+                    v.write(*several[0])
+                    _, done, error = engine.ask(v.path, False, SETTINGS[:1])
             if done:
                 if moe and out and not any('_exps' in name for name in weights):
                     break
@@ -258,6 +272,8 @@ def template_of(engine, arch, folder):
         more, seen = rehearse(engine, arch, moe, tied, folder)
         samples += more
         names |= seen
+        for options in (('norm_w',), ('scale_w',), ('norm_w', 'scale_w'), ('groups', 'norm_w', 'scale_w')) if moe else ():
+            samples += rehearse(engine, arch, moe, tied, folder, options, (0, 1), least=True)[0]
     if not samples:
         raise ValueError('the engine planned nothing')
     folded = fold.Fold(samples)

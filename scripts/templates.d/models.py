@@ -8,7 +8,10 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / 'tests' / 'conformance'))
+import log_models  # noqa: E402
 from oracle_families import File  # noqa: E402
+
+log_models.TYPES.setdefault('i32', (26, 1, 4, 0))
 
 # heads, kv heads, key size, embedding, feed-forward, vocabulary, layers, experts, used, their width, shared width
 SETS = (
@@ -74,7 +77,7 @@ class Spec:
             'rescale_every_n_layers': 4, 'token_shift_count': 1 if arch in ('rwkv6qwen2', 'arwkv7') else 2,
             'hyper_connection.count': 4, 'hyper_connection.sinkhorn_iterations': 2,
             'attention.output_group_count': s['H'] // 2, 'attention.output_lora_rank': 48 + 16 * self.n,
-            'hash_layer_count': 2,
+            'hash_layer_count': 2, 'hyper_connection.low_rank': 8,
         }
         if arch in ('nemotron_h', 'nemotron_h_moe'):
             f.numbers('feed_forward_length', [s['FF'] if i % 3 == 2 else 0 for i in layers])
@@ -103,7 +106,7 @@ class Spec:
                             'rope.dimension_count': rot, 'attention.key_length_mla': m['nope'] + rot,
                             'attention.value_length_mla': m['vh']})
             if arch in ('minicpm3', 'plm'):
-                numbers.update({'attention.key_length': m['nope'] + rot, 'attention.value_length': m['vh'] if arch == 'plm' else m['nope'] + rot})
+                numbers.update({'attention.key_length': m['nope'] + rot, 'attention.value_length': m['vh']})
         elif not self.tied:
             numbers.update({'attention.key_length': s['HK'], 'attention.value_length': s['HK'],
                             'rope.dimension_count': s['HK'] // 2 if 'partial' in self.options else s['HK']})
@@ -130,22 +133,28 @@ class Spec:
                             'expert_group_count': 2 if 'groups' in self.options else 0,
                             'expert_group_used_count': 1 if 'groups' in self.options else 0})
             f.real('expert_group_scale', 1.0)
-            f.flag('expert_weights_norm', 'norm_w' in self.options or arch == 'deepseek4')
+            f.flag('expert_weights_norm', 'norm_w' in self.options)
             f.real('expert_weights_scale', 2.5 if 'scale_w' in self.options else 1.0)
         for key, value in numbers.items():
             f.number(key, value)
         for key, value in (('attention.layer_norm_epsilon', 1e-5), ('attention.layer_norm_rms_epsilon', 1e-5),
                            ('attention.group_norm_epsilon', 1e-5), ('attention.max_alibi_bias', 8.0),
-                           ('attention.clamp_kqv', 1.0), ('logit_scale', 0.5), ('residual_scale', 0.3),
-                           ('embedding_scale', 12.0), ('attention.scale', 0.1), ('rope.freq_base_swa', 10000.0),
+                           ('rope.freq_base_swa', 10000.0),
                            ('attention.compress_rope_freq_base', 160000.0), ('hyper_connection.epsilon', 1e-6),
                            ('swiglu_clamp_exp', 10.0), ('xielu.alpha_n', 1.0), ('xielu.alpha_p', 1.0), ('xielu.beta', 1.0),
                            ('xielu.eps', 1e-7)):
             f.real(key, value)
+        if arch == 'dbrx':
+            f.real('attention.clamp_kqv', 8.0)
+        if arch in ('command-r', 'cohere2', 'cohere2moe', 'grok', 'muse-glimmer') or arch.startswith('granite'):
+            f.real('logit_scale', 0.5)
+        if arch.startswith(('granite', 'minicpm')):
+            for key in ('residual_scale', 'embedding_scale', 'attention.scale'):
+                f.real(key, 0.3)
         if arch in ('gemma2', 'gemma4'):
             f.real('final_logit_softcapping', 30.0)
             f.real('attn_logit_softcapping', 50.0)
-        f.flag('use_parallel_residual', 'parallel' in self.options)
+        f.flag('use_parallel_residual', arch == 'gptneox')
         if arch in ('bert', 'nomic-bert', 'nomic-bert-moe', 'jina-bert-v2', 'jina-bert-v3', 'neo-bert', 'modern-bert', 'eurobert', 't5encoder'):
             f.flag('attention.causal', False)
             f.pairs.append(f.string('tokenizer.ggml.token_type_count') + (4).to_bytes(4, 'little') + (2 + self.n).to_bytes(4, 'little'))
@@ -155,6 +164,8 @@ class Spec:
 
     def write(self, path, tensors=()):
         f = self.file()
+        if not tensors and self.arch == 'deepseek4':
+            tensors = [(f'blk.{i}.ffn_gate_tid2eid.weight', [self.s['U'], self.s['V']]) for i in range(self.s['L'])]
         for name, dims in tensors:
-            f.tensor(name, dims, 'f16' if len(dims) > 1 and dims[0] > 16 else 'f32')
+            f.tensor(name, dims, 'i32' if 'tid2eid' in name else 'f16' if len(dims) > 1 and dims[0] > 16 else 'f32')
         f.write(path)

@@ -20,14 +20,14 @@ struct mt_graph_machine mt_llama_machine(const struct mt_llama_plan *plan)
 }
 
 /* Reads the template, fills the graph and reserves memory with it. */
-static int replay(struct mt_arena *arena, struct mt_template_word text,
-                  const struct mt_template_run *run, struct mt_graph_buffer *buffers,
-                  struct mt_error *error)
+static int replay(struct mt_arena *arena, struct mt_template_word file,
+                  struct mt_template_word text, const struct mt_template_run *run,
+                  struct mt_graph_buffer *buffers, struct mt_error *error)
 {
     struct mt_template template;
     struct mt_graph graph;
     mt_graph_init(&graph, arena);
-    int result = mt_template_read(arena, text, &template, error);
+    int result = mt_template_read(arena, file, text, &template, error);
     if (result == 0)
         result = mt_template_fill(&template, run, &graph, error);
     if (result < 0)
@@ -44,14 +44,15 @@ int mt_llama_template_reserve(const struct mt_llama_plan *plan, int single_token
 {
     const struct mt_model_description *d = plan->in->d;
     struct mt_template_run run = {.plan = plan, .single_tokens = single_tokens};
+    struct mt_template_word file;
     struct mt_template_word text;
     struct mt_arena arena = {0};
     if (d->format != MT_MODEL_GGUF || !d->architecture ||
-        mt_template_of_engine(plan->in->engine, d->architecture, &text) < 0)
+        mt_template_of_engine(plan->in->engine, d->architecture, &file, &text) < 0)
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "no template of this family");
     run.pins = plan->in->settings->program != MT_PROGRAM_FIT_PARAMS &&
                (plan->all_on_devices || single_tokens || plan->ubatch < 32);
-    int result = replay(&arena, text, &run, buffers, error);
+    int result = replay(&arena, file, text, &run, buffers, error);
     mt_arena_finish(&arena);
     return result == MT_EFORMAT ? MT_ENOTFOUND : result;
 }

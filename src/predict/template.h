@@ -129,9 +129,12 @@ struct mt_template {
 #define MT_TEMPLATE_SYMBOLS(X)                                                                     \
     X(T)                                                                                           \
     X(S)                                                                                           \
-    X(N) X(O) X(Q) X(C) X(W) X(D) X(V) X(L) X(conv) X(inner) X(state) X(dt) X(group) X(qlora)      \
-        X(kvlora) X(rot) X(nope) X(vh) X(widest) X(top) X(rk) X(rv) X(P) X(heads) X(kv) X(hk)      \
-            X(hv) X(ff) X(E) X(U) X(eff) X(sff) X(cells)
+    X(N)                                                                                           \
+    X(O)                                                                                           \
+    X(Q)                                                                                           \
+    X(C) X(W) X(D) X(V) X(L) X(conv) X(inner) X(state) X(dt) X(group) X(qlora) X(kvlora) X(rot)    \
+        X(nope) X(vh) X(widest) X(top) X(rk) X(rv) X(P) X(taps) X(B) X(heads) X(kv) X(hk) X(hv)    \
+            X(ff) X(E) X(U) X(eff) X(sff) X(cells)
 enum mt_template_symbol {
 #define MT_TEMPLATE_ENUM(name) MT_SYMBOL_##name,
     MT_TEMPLATE_SYMBOLS(MT_TEMPLATE_ENUM)
@@ -140,7 +143,11 @@ enum mt_template_symbol {
 };
 
 #define MT_REGIME_LIST(X)                                                                          \
-    X(fa) X(streams) X(seqs) X(one) X(t1) X(rk) X(rv) X(last) X(first) X(swa) X(state) X(kvhost)
+    X(fa)                                                                                          \
+    X(streams)                                                                                     \
+    X(seqs)                                                                                        \
+    X(one) X(t1) X(rk) X(rv) X(last) X(first) X(swa) X(state) X(kvhost) X(normw) X(scalew)         \
+        X(groups)
 enum mt_template_regime {
 #define MT_TEMPLATE_ENUM(name) MT_REGIME_##name,
     MT_REGIME_LIST(MT_TEMPLATE_ENUM)
@@ -171,12 +178,14 @@ int mt_template_find(const char *text, size_t length, const char *architecture,
 
 /* The same in the templates of an engine's build, as its table names them. */
 int mt_template_of_engine(const struct mt_engine *engine, const char *architecture,
-                          struct mt_template_word *found);
+                          struct mt_template_word *file, struct mt_template_word *found);
 
-/* Reads the text of one template, which must outlive it. Errors: MT_EFORMAT with the offset,
+/* Reads the text of one template of a file; both must outlive it. Blocks of lines that it uses are
+ * looked for in the file. Errors: MT_EFORMAT with the offset,
  * MT_ELIMIT, MT_ENOMEM. */
-int mt_template_read(struct mt_arena *arena, struct mt_template_word text,
-                     struct mt_template *template, struct mt_error *error);
+int mt_template_read(struct mt_arena *arena, struct mt_template_word file,
+                     struct mt_template_word text, struct mt_template *template,
+                     struct mt_error *error);
 
 /* What a template is run for. */
 struct mt_template_run {

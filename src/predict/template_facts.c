@@ -80,6 +80,7 @@ static void set_batch(const struct mt_template_run *run, uint64_t *s)
     s[MT_SYMBOL_N] = plan->streams;
     s[MT_SYMBOL_Q] = run->single_tokens ? 1 : each;
     s[MT_SYMBOL_T] = s[MT_SYMBOL_Q] * sequences;
+    s[MT_SYMBOL_B] = s[MT_SYMBOL_T] / (plan->streams ? plan->streams : 1);
     s[MT_SYMBOL_O] = run->single_tokens ? sequences : plan->output_rows;
     s[MT_SYMBOL_C] = plan->cells;
     s[MT_SYMBOL_W] = plan->swa_cells ? plan->swa_cells : plan->cells;
@@ -96,6 +97,7 @@ void mt_template_facts_of_model(const struct mt_template_run *run, struct mt_tem
     s[MT_SYMBOL_V] = d->vocabulary;
     s[MT_SYMBOL_L] = trunk_layers(d);
     s[MT_SYMBOL_conv] = d->conv_kernel;
+    s[MT_SYMBOL_taps] = d->conv_kernel ? d->conv_kernel - 1 : 0;
     s[MT_SYMBOL_inner] = d->inner_size;
     s[MT_SYMBOL_state] = d->state_size;
     s[MT_SYMBOL_dt] = d->time_step_rank;
@@ -113,6 +115,9 @@ void mt_template_facts_of_model(const struct mt_template_run *run, struct mt_tem
     set_regime(facts, MT_REGIME_seqs, plan->sequences > 1);
     set_regime(facts, MT_REGIME_one, s[MT_SYMBOL_Q] == 1);
     set_regime(facts, MT_REGIME_t1, s[MT_SYMBOL_T] == 1);
+    set_regime(facts, MT_REGIME_normw, d->norms_expert_weights == MT_SAID_YES);
+    set_regime(facts, MT_REGIME_scalew, d->scales_expert_weights == MT_SAID_YES);
+    set_regime(facts, MT_REGIME_groups, d->expert_groups > 1);
     set_regime(facts, MT_REGIME_kvhost, plan->in->settings->kv_on_host && plan->n_devices > 0);
     size_t attending = first_attending(plan, 0);
     if (attending == trunk_layers(d))

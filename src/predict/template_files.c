@@ -15,11 +15,13 @@ FILES(DECLARE)
 #undef DECLARE
 
 int mt_template_of_engine(const struct mt_engine *engine, const char *architecture,
-                          struct mt_template_word *found)
+                          struct mt_template_word *file, struct mt_template_word *found)
 {
 #define FIND(symbol, build)                                                                        \
-    if (mt_engine_has(engine, "compute.templates", build))                                         \
-        return mt_template_find(symbol, (size_t)(symbol##_end - (symbol)), architecture, found);
+    if (mt_engine_has(engine, "compute.templates", build)) {                                       \
+        *file = (struct mt_template_word){symbol, (size_t)(symbol##_end - (symbol))};              \
+        return mt_template_find(file->at, file->length, architecture, found);                      \
+    }
     FILES(FIND)
 #undef FIND
     return MT_ENOTFOUND;

@@ -625,15 +625,63 @@ static void read_any(struct reader *r, struct mt_template_word rest)
         read_line(r, (struct mt_template_word){word.at, (size_t)(rest.at + rest.length - word.at)});
 }
 
-int mt_template_read(struct mt_arena *arena, struct mt_template_word text,
-                     struct mt_template *template, struct mt_error *error)
+/* The lines of a block, between "block NAME" and "end". */
+static int find_block(struct mt_template_word file, struct mt_template_word name,
+                      struct mt_template_word *found)
+{
+    int is_inside = 0;
+    while (file.length) {
+        struct mt_template_word line = next_line(&file);
+        struct mt_template_word words = line;
+        if (is_word(line, "end") && is_inside) {
+            found->length = (size_t)(line.at - found->at);
+            return 0;
+        }
+        if (is_inside || !is_word(next_word(&words), "block"))
+            continue;
+        struct mt_template_word own = next_word(&words);
+        is_inside = own.length == name.length && memcmp(own.at, name.at, own.length) == 0;
+        *found = (struct mt_template_word){file.at, 0};
+    }
+    return MT_ENOTFOUND;
+}
+
+/* The text with the blocks that it uses put in; with `out` NULL only how long that is. */
+static size_t put_together(struct reader *r, struct mt_template_word file,
+                           struct mt_template_word text, char *out)
+{
+    size_t length = 0;
+    while (text.length && !r->code && length <= MT_TEMPLATE_BYTES_MAX) {
+        struct mt_template_word line = next_line(&text);
+        struct mt_template_word words = line;
+        struct mt_template_word piece = {line.at, (size_t)(text.at - line.at)};
+        if (is_word(next_word(&words), "use") && find_block(file, next_word(&words), &piece) < 0)
+            fail(r, line.at, "there is no such block");
+        if (out)
+            memcpy(out + length, piece.at, piece.length);
+        length += piece.length;
+    }
+    return length;
+}
+
+int mt_template_read(struct mt_arena *arena, struct mt_template_word file,
+                     struct mt_template_word text, struct mt_template *template,
+                     struct mt_error *error)
 {
     struct reader r = {
         .arena = arena, .out = template, .start = text.at, .error = error, .part = -1};
     *template = (struct mt_template){0};
-    if (text.length > MT_TEMPLATE_BYTES_MAX)
-        return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "a template of more than a megabyte");
-    r.most = (uint32_t)text.length + 1;
+    size_t length = put_together(&r, file, text, NULL);
+    char *whole = length <= MT_TEMPLATE_BYTES_MAX ? mt_arena_alloc(arena, length + 1) : NULL;
+    if (r.code)
+        return r.code;
+    if (!whole)
+        return mt_fail(error, length > MT_TEMPLATE_BYTES_MAX ? MT_ELIMIT : MT_ENOMEM, MT_NO_OFFSET,
+                       "a template of more than a megabyte");
+    put_together(&r, file, text, whole);
+    text = (struct mt_template_word){whole, length};
+    r.start = whole;
+    r.most = (uint32_t)length + 1;
     template->factors = mt_arena_array(arena, r.most, sizeof *template->factors);
     template->facts = mt_arena_array(arena, r.most, sizeof *template->facts);
     if (!template->factors || !template->facts)

@@ -6,42 +6,18 @@
  * Prints the error board: for each build, family, category and role of a place how many buffers are
  * exact, and how wrong the others are. A floor that is not reached is a failed TAP line. --off
  * names every buffer that is not exact, --only takes the points whose line has TEXT. */
-#include <memtally/error.h>
-#include <memtally/model_file.h>
-#include <memtally/predict.h>
-
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DEVICES_MAX 8
-#define SHAPES_MAX  128
-#define GROUPS_MAX  2048
-#define MIB         1048576.0
-/* Below this share of a buffer the difference is the rounding of what was read. */
-#define EXACT_SHARE 0.0005
-#define DEVICE_SIZE (UINT64_C(512) << 30)
+#include "oracle_point.h"
 
-enum kind { MODEL, CONTEXT, COMPUTE, KINDS };
+#define SHAPES_MAX 128
+#define GROUPS_MAX 2048
+
 static const char *const kind_names[KINDS] = {"weights", "cache", "compute"};
-
-struct point {
-    char shape[48];
-    char build[16];
-    char tool[16];
-    char line[256]; /* the whole key, to be named by */
-    uint64_t context;
-    uint64_t ubatch;
-    uint64_t sequences;
-    int flash;
-    char type_k[12];
-    char type_v[12];
-    size_t devices;
-    char layers[12];
-    double planned[KINDS][DEVICES_MAX + 1];
-};
 
 struct shape {
     char name[48];
@@ -97,108 +73,14 @@ static struct mt_model *model_of(struct scoring *scoring, const char *name)
     return shape->model;
 }
 
-static int next_field(char **at, char *out, size_t size)
-{
-    size_t length = strcspn(*at, ",\n");
-    if (length >= size)
-        return -1;
-    memcpy(out, *at, length);
-    out[length] = 0;
-    *at += length + ((*at)[length] == ',');
-    return 0;
-}
-
-static uint64_t next_number(char **at)
-{
-    char text[32];
-    return next_field(at, text, sizeof text) < 0 ? 0 : strtoull(text, NULL, 10);
-}
-
-static int next_list(char **at, double *numbers, size_t n)
-{
-    char *end = *at;
-    for (size_t i = 0; i < n; i++) {
-        *at += strspn(*at, " ");
-        numbers[i] = **at == '-' ? NAN : strtod(*at, &end);
-        if (**at == '-')
-            end = *at + 1;
-        if (end == *at)
-            return -1;
-        *at = end;
-    }
-    *at += **at == ',';
-    return 0;
-}
-
-static int read_point(char *line, struct point *point)
-{
-    char flash[8];
-    char *at = line;
-    if (next_field(&at, point->shape, sizeof point->shape) < 0 ||
-        next_field(&at, point->build, sizeof point->build) < 0 ||
-        next_field(&at, point->tool, sizeof point->tool) < 0)
-        return -1;
-    point->context = next_number(&at);
-    point->ubatch = next_number(&at);
-    point->sequences = next_number(&at);
-    if (next_field(&at, flash, sizeof flash) < 0 ||
-        next_field(&at, point->type_k, sizeof point->type_k) < 0 ||
-        next_field(&at, point->type_v, sizeof point->type_v) < 0)
-        return -1;
-    point->flash = strcmp(flash, "on") == 0;
-    point->devices = (size_t)next_number(&at);
-    if (next_field(&at, point->layers, sizeof point->layers) < 0 || point->devices > DEVICES_MAX)
-        return -1;
-    snprintf(point->line, sizeof point->line, "%.*s", (int)(at - line - 1), line);
-    for (int kind = 0; kind < KINDS; kind++)
-        if (next_list(&at, point->planned[kind], point->devices + 1) < 0)
-            return -1;
-    return 0;
-}
-
-static uint64_t gpu_layers(const struct point *point, const struct mt_model_description *d)
-{
-    if (strcmp(point->layers, "all") == 0)
-        return MT_ALL;
-    return strcmp(point->layers, "half") == 0 ? d->n_layers / 2 : 0;
-}
-
-static enum mt_program program_of(const struct point *point)
-{
-    if (strcmp(point->tool, "server") == 0)
-        return MT_PROGRAM_SERVER;
-    return strcmp(point->tool, "fit-params") == 0 ? MT_PROGRAM_FIT_PARAMS : MT_PROGRAM_BENCH;
-}
-
 static struct mt_estimate *plan(struct scoring *scoring, const struct point *point)
 {
-    uint64_t sizes[DEVICES_MAX];
-    char engine[40];
-    struct mt_model *model = model_of(scoring, point->shape);
-    for (size_t i = 0; i < DEVICES_MAX; i++)
-        sizes[i] = DEVICE_SIZE;
-    snprintf(engine, sizeof engine, "llama.cpp@%s", point->build);
-    struct mt_predict_settings settings = {
-        .engine = engine,
-        .program = program_of(point),
-        .context_tokens = point->context,
-        .batch = 2048,
-        .ubatch = point->ubatch,
-        .sequences = point->sequences,
-        .kv_type_k = point->type_k,
-        .kv_type_v = point->type_v,
-        .flash_attention = point->flash ? MT_SWITCH_ON : MT_SWITCH_OFF,
-        .unified_kv = MT_SWITCH_OFF,
-        .has_gpu_layers = 1,
-        .gpu_layers = gpu_layers(point, mt_model_describe(model)),
-        .mla_mode = MT_UNKNOWN,
-        .device_bytes = sizes,
-        .n_devices = point->devices,
-        .host_bytes = DEVICE_SIZE,
-    };
+    struct point_settings settings;
+    settings_of_point(point, mt_model_describe(model_of(scoring, point->shape)), &settings);
     struct mt_estimate *estimate = NULL;
     struct mt_error error = {0};
-    if (mt_estimate_create(model, &settings, &estimate, &error) < 0) {
+    if (mt_estimate_create(model_of(scoring, point->shape), &settings.settings, &estimate, &error) <
+        0) {
         printf("# %s: %s\n", point->line, error.text);
         scoring->failed++;
         return NULL;

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* Scores graph templates against what the engine itself planned, also of families that the library
+ * knows by code: there template, code and engine must agree.
+ *
+ * usage: conformance_templates [--off] FLOORS.csv FOLDER ORACLE.csv [FOLDER ORACLE.csv]...
+ *
+ * A floor: group, the least percentage of buffers that are exact (0.05 %), and within 1 %. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "oracle_point.h"
+#include "predict/llama_parts.h"
+
+enum { DEVICE_ALL, DEVICE_PART, HOST_ALL, HOST_PART, GROUPS };
+static const char *const group_names[GROUPS] = {"device all", "device part", "host all",
+                                                "host part"};
+
+struct group {
+    size_t n;
+    size_t exact;
+    size_t within;
+};
+
+struct scoring {
+    struct group groups[GROUPS];
+    size_t points;
+    size_t without; /* points whose family has no template in that build */
+    int names_off;
+};
+
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "conformance_templates: %s: %s\n", what, why);
+    exit(2);
+}
+
+/* What the template says, for the batch and for single tokens: the larger of both. */
+static int planned_by_template(const struct mt_llama_plan *plan, struct mt_graph_buffer *buffers)
+{
+    struct mt_graph_buffer single[MT_GRAPH_DEVICES_MAX + 1] = {0};
+    int result = mt_llama_template_reserve(plan, 0, buffers, NULL);
+    if (result < 0 || plan->all_on_devices || plan->in->settings->program == MT_PROGRAM_FIT_PARAMS)
+        return result;
+    result = mt_llama_template_reserve(plan, 1, single, NULL);
+    for (size_t i = 0; result == 0 && i <= plan->n_devices; i++)
+        if (single[i].bytes > buffers[i].bytes)
+            buffers[i] = single[i];
+    return result;
+}
+
+static void score(struct scoring *scoring, const struct point *point,
+                  const struct mt_graph_buffer *buffers)
+{
+    int part = strcmp(point->layers, "all") != 0;
+    for (size_t i = 0; i <= point->devices; i++) {
+        double planned = point->planned[COMPUTE][i];
+        if (isnan(planned) || !point->devices)
+            continue;
+        double ours = (double)buffers[i].bytes / MIB;
+        double slack = fabs(planned * 100 - round(planned * 100)) < 1e-6 ? 0.0051 : 0.0001;
+        double off = fabs(ours - planned);
+        struct group *group =
+            &scoring->groups[(i == point->devices ? HOST_ALL : DEVICE_ALL) + part];
+        group->n++;
+        int exact = off <= slack || off <= planned * EXACT_SHARE;
+        group->exact += (size_t)exact;
+        group->within += (size_t)(exact || off <= planned * 0.01);
+        if (!exact && scoring->names_off)
+            printf("# off %+.3f%% buffer %zu: %s\n", (ours - planned) / planned * 100, i,
+                   point->line);
+    }
+}
+
+static void score_point(struct scoring *scoring, const struct point *point,
+                        const struct mt_model *model)
+{
+    struct mt_graph_buffer buffers[MT_GRAPH_DEVICES_MAX + 1] = {0};
+    struct point_settings settings;
+    struct mt_engine engine;
+    struct mt_llama_plan plan;
+    struct mt_error error = {0};
+    const struct mt_model_description *d = mt_model_describe(model);
+    settings_of_point(point, d, &settings);
+    const struct mt_predict_input in = {model, d, &settings.settings, &engine};
+    if (mt_engine_find(settings.engine, &engine, &error) < 0 ||
+        mt_llama_complete(model, &engine, &settings.settings, &error) < 0 ||
+        mt_llama_plan_init(&plan, &in, &error) < 0)
+        die(point->line, error.text);
+    int result = planned_by_template(&plan, buffers);
+    scoring->points++;
+    if (result == 0)
+        score(scoring, point, buffers);
+    else
+        scoring->without++;
+    mt_llama_plan_finish(&plan);
+}
+
+static void score_file(struct scoring *scoring, const char *folder, const char *path)
+{
+    char line[2048];
+    char name[48] = "";
+    struct mt_model *model = NULL;
+    FILE *file = fopen(path, "r");
+    if (!file || !fgets(line, sizeof line, file))
+        die(path, "cannot be read");
+    while (fgets(line, sizeof line, file)) {
+        struct point point = {0};
+        char model_path[4096];
+        struct mt_error error = {0};
+        if (read_point(line, &point) < 0)
+            die(path, line);
+        if (strcmp(name, point.shape) != 0) {
+            mt_model_close(model);
+            model = NULL;
+            snprintf(name, sizeof name, "%s", point.shape);
+            snprintf(model_path, sizeof model_path, "%s/%s.gguf", folder, name);
+            if (mt_model_open(model_path, NULL, &model, &error) < 0)
+                die(model_path, error.text);
+        }
+        if (strcmp(point.build, "11434") == 0)
+            score_point(scoring, &point, model);
+    }
+    mt_model_close(model);
+    fclose(file);
+}
+
+static double percent(size_t part, size_t whole)
+{
+    return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static int check_floors(const struct scoring *scoring, const char *path)
+{
+    char line[256];
+    char name[64];
+    int number = 0;
+    int failed = 0;
+    FILE *file = fopen(path, "r");
+    if (!file)
+        die(path, "cannot be read");
+    while (fgets(line, sizeof line, file)) {
+        char *at = line;
+        if (*line == '#' || next_field(&at, name, sizeof name) < 0)
+            continue;
+        double exact = strtod(at, &at);
+        double within = strtod(at + 1, NULL);
+        for (int i = 0; i < GROUPS; i++) {
+            const struct group *g = &scoring->groups[i];
+            if (strcmp(name, group_names[i]) != 0)
+                continue;
+            int ok = g->n && percent(g->exact, g->n) >= exact && percent(g->within, g->n) >= within;
+            printf("%sok %d - %s: at least %.2f%% exact, %.2f%% within 1%%\n", ok ? "" : "not ",
+                   ++number, name, exact, within);
+            failed += !ok;
+        }
+    }
+    fclose(file);
+    printf("1..%d\n", number);
+    return failed || !number;
+}
+
+int main(int argc, char **argv)
+{
+    static struct scoring scoring;
+    int at = 1;
+    if (at < argc && strcmp(argv[at], "--off") == 0)
+        scoring.names_off = at++;
+    if (argc - at < 3)
+        die("usage", "conformance_templates [--off] FLOORS FOLDER ORACLE...");
+    for (int i = at + 1; i + 1 < argc; i += 2)
+        score_file(&scoring, argv[i], argv[i + 1]);
+    printf("# %zu points, %zu of them without a template\n", scoring.points, scoring.without);
+    for (int i = 0; i < GROUPS; i++)
+        printf("# %-12s %6zu buffers %7.2f%% exact %7.2f%% within 1%%\n", group_names[i],
+               scoring.groups[i].n, percent(scoring.groups[i].exact, scoring.groups[i].n),
+               percent(scoring.groups[i].within, scoring.groups[i].n));
+    return check_floors(&scoring, argv[at]);
+}
