@@ -14,6 +14,8 @@ import oracle_shapes
 
 MIB = oracle_points.MIB
 ROLES = ('the only device', 'the first device', 'a middle device', 'the last device', 'the host')
+REGIMES = ('one device', 'several devices', 'half the layers or none on devices')
+RARE = 0.04  # of the buffers of a place: amounts that are less common are not named
 COLUMNS_MAX = 16  # a change of so many columns beside whole activations is written out
 ACTIVATIONS_MAX = 32
 
@@ -41,37 +43,24 @@ def wanted_points(n):
 
 
 def signed(number, unit):
-    text = f'{abs(number):g}' if isinstance(number, float) else str(abs(number))
-    return f'{"-" if number < 0 else "+"} {text} {unit}'
+    return f'{"-" if number < 0 else "+"} {abs(number)} {unit}'
 
 
 def in_symbols(change):
     """The change in activations (n_embd · ubatch · 4 bytes) and columns (ubatch · 4 bytes), None where it is neither."""
     point = change.point
-    column = 4 * min(point.ubatch, point.context)
-    columns = (change.after - change.before) / column
-    width = point.number('D')
-    activations = round(columns / width)
-    rest = round(columns - activations * width, 1)
-    if abs(activations) > ACTIVATIONS_MAX or abs(rest) > COLUMNS_MAX:
-        layers = point.number('PLE') * point.number('L')
-        for copies in (-4, -1, 1, 4) if layers else ():
-            left = columns - copies * layers
-            activations = round(left / width)
-            rest = round(left - activations * width, 1)
-            if abs(activations) <= ACTIVATIONS_MAX and abs(rest) <= COLUMNS_MAX:
-                return join(signed(copies, 'P'), activations, rest)
-        return None
-    return join('', activations, rest)
-
-
-def join(first, activations, rest):
-    terms = [first] if first else []
-    if activations:
-        terms.append(signed(activations, 'A'))
-    if rest:
-        terms.append(signed(int(rest) if rest == int(rest) else rest, 'c'))
-    return ' '.join(terms) or '0'
+    columns = (change.after - change.before) / (4 * min(point.ubatch, point.context))
+    if 0 < abs(columns) <= 1:
+        return 'at most one column'
+    of_layers = point.number('PLE') * point.number('L')
+    for copies in (0, -4, -1, 1, 4) if of_layers else (0,):
+        left = columns - copies * of_layers
+        activations = round(left / point.number('D'))
+        rest = left - activations * point.number('D')
+        if abs(activations) <= ACTIVATIONS_MAX and abs(rest) <= COLUMNS_MAX:
+            terms = [signed(n, unit) for n, unit in ((copies, 'P'), (activations, 'A'), (round(rest), 'c')) if n]
+            return ' '.join(terms) or '0'
+    return None
 
 
 def differences(points, before, after):
@@ -116,21 +105,30 @@ def example(changes):
             f'{mib(worst.after)}')
 
 
+def by_amount(changes):
+    """[(what it is in symbols, changes)], most first; rare amounts and those that are none in symbols come last, together."""
+    found = collections.defaultdict(list)
+    for change in changes:
+        found[in_symbols(change) or 'otherwise'].append(change)
+    rare = [symbol for symbol in found if len(found[symbol]) < RARE * len(changes) or len(found[symbol]) < 2]
+    for symbol in rare:
+        if symbol != 'otherwise':
+            found['otherwise'] += found.pop(symbol)
+    return sorted(found.items(), key=lambda item: (item[0] == 'otherwise', -len(item[1])))
+
+
 def board(changes, out):
     """For each regime and role: how buffers changed, in symbols."""
-    out.append('| compute buffer of | change | of buffers | families | largest, in MiB |\n|---|---|--:|---|---|')
-    for where in ('one device', 'several devices', 'half the layers or none on devices'):
+    for where in REGIMES:
+        out += [f'### {where[0].upper()}{where[1:]}', '', '| buffer of | change | of buffers | families | largest, in MiB |',
+                '|---|---|--:|---|---|']
         for role in ROLES:
             mine = [c for c in changes if regime(c.point) == where and role_of(c.place, c.point.devices) == role]
-            if not mine:
-                continue
-            by_symbol = collections.defaultdict(list)
-            for change in mine:
-                by_symbol[in_symbols(change) or 'otherwise'].append(change)
-            for symbol, some in sorted(by_symbol.items(), key=lambda item: (item[0] == 'otherwise', -len(item[1])))[:6]:
+            for symbol, some in by_amount(mine):
                 share = f'{len(some)} of {len(mine)}'
-                shown = '–' if symbol == '0' else example(some)
-                out.append(f'| {role}, {where} | {"none" if symbol == "0" else symbol} | {share} | {names_of(some, mine)} | {shown} |')
+                shown, symbol = ('–', 'none') if symbol == '0' else (example(some), symbol)
+                out.append(f'| {role} | {symbol} | {share} | {names_of(some, mine)} | {shown} |')
+        out.append('')
 
 
 def families_table(changes, out):
@@ -171,7 +169,7 @@ def page(arguments, points, before, after):
             out.append(f'- {len(mine)} points were not planned by {which}: {", ".join(sorted({row[0].shape for row in mine}))}.')
     out += ['', '## Compute buffers by place', '']
     board(compute, out)
-    out += ['', '## By family', '']
+    out += ['## By family', '']
     families_table(compute, out)
     return '\n'.join(out)
 

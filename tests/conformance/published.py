@@ -132,6 +132,8 @@ def compared(case, places):
 
 
 def folder_of_build(build):
+    if build == '11434' and os.environ.get('MEMTALLY_LLAMA_CPP'):
+        return os.environ['MEMTALLY_LLAMA_CPP']
     root = HERE.parent.parent
     done = subprocess.run([root / 'scripts' / 'engine', '--if-there', 'llama.cpp', build], capture_output=True, text=True,
                           check=False)
@@ -146,9 +148,40 @@ def rehearse(case, row, build, engine, folder):
     return compared(case, rehearsal.places(rehearsal.run(command, int(row['devices']), flags=flags)))
 
 
+def result_of(case, row, engine, folder):
+    try:
+        return rehearse(case, row, row['build'], engine, folder)
+    except rehearsal.Failed as error:
+        return [('the program', str(error).replace('\n', ' '), 0, 0, False)]
+
+
+def is_bad(row, result):
+    return not row['differs'] and not all(same for *_, same in result)
+
+
 def text_of(comparison):
     return ', '.join(f'{place} {what} {value:g}' + ('' if same else f' (rehearsed {mine:.2f})')
                      for place, what, value, mine, same in comparison)
+
+
+def say_table(results):
+    print('| run | model | build | as its log prints, MiB | assumed, or otherwise |\n|---|---|--:|---|---|')
+    for row, result in results:
+        same, off = (text_of([one for one in result if one[4] == wanted]) for wanted in (True, False))
+        why = '; '.join(text for text in (off, row['differs'], row['assumes']) if text)
+        print(f'| {row["id"]} | {row["model"]} | {row["build"]} | {same} | {why} |')
+
+
+def say_each(results, missing):
+    print(f'1..{len(results) + len(missing)}')
+    for number, (row, result) in enumerate(results, 1):
+        same = sum(one[4] for one in result)
+        why = '; ' + row['differs'] if row['differs'] else ''
+        print(f'# {text_of(result)}\n{"not ok" if is_bad(row, result) else "ok"} {number} - {row["id"]}, {row["model"]}: '
+              f'{same} of {len(result)} buffers as logged{why}')
+    for number, build in enumerate(missing, len(results) + 1):
+        ids = [row['id'] for row in ROWS.values() if row['build'] == build]
+        print(f'ok {number} - {len(ids)} runs of build {build} # SKIP scripts/engine llama.cpp {build} brings it')
 
 
 def main():
@@ -160,29 +193,16 @@ def main():
     arguments = parser.parse_intermixed_args()
     known = cases()
     wanted = [row for row in ROWS.values() if not arguments.ids or row['id'] in arguments.ids]
-    failed = False
-    print(f'1..{len(wanted)}' if not arguments.table else '| run | model | build | as its log prints, MiB | assumed, or otherwise |\n|---|---|--:|---|---|')
-    for number, row in enumerate(wanted, 1):
-        build = arguments.build or row['build']
-        engine = folder_of_build(build)
-        if not engine:
-            print(f'ok {number} - {row["id"]} # SKIP build {build} of llama.cpp is not in the cache', flush=True)
-            continue
-        try:
-            result = rehearse(known[row['id']], row, build, engine, arguments.folder)
-        except rehearsal.Failed as error:
-            print('#', str(error).replace('\n', '\n# '))
-            result = [('', 'nothing was planned', 0, 0, False)]
-        same, off = ([r for r in result if r[4] == wanted_] for wanted_ in (True, False))
-        if arguments.table:
-            why = '; '.join(x for x in (text_of(off), row['differs'], row['assumes']) if x)
-            print(f'| {row["id"]} | {row["model"]} | {build} | {text_of(same)} | {why} |', flush=True)
-            continue
-        bad = bool(off) and not row['differs']
-        failed |= bad
-        print(f'# {text_of(result)}\n{"not ok" if bad else "ok"} {number} - {row["id"]}, {row["model"]}: {len(same)} of '
-              f'{len(result)} buffers as logged' + (f'; {row["differs"]}' if off else ''), flush=True)
-    return failed
+    for row in wanted:
+        row['build'] = arguments.build or row['build']
+    engines = {build: folder_of_build(build) for build in sorted({row['build'] for row in wanted})}
+    results = [(row, result_of(known[row['id']], row, engines[row['build']], arguments.folder))
+               for row in wanted if engines[row['build']]]
+    if arguments.table:
+        say_table(results)
+    else:
+        say_each(results, [build for build, folder in engines.items() if not folder])
+    return any(is_bad(row, result) for row, result in results)
 
 
 with open(HERE / 'rehearsal_rows.csv', newline='') as rows_of_table:

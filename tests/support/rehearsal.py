@@ -19,7 +19,10 @@ def run(command, devices, size="512GiB", flags=(), timeout=120, **more):
     done = memtally.run("rehearse", "--json", "--quiet", *pretended, *flags, "--", *command, timeout=timeout, **more)
     if done.returncode not in (0, 1) or not done.stdout:
         raise Failed(f"{' '.join(command)} ended with {done.returncode}: {done.stderr[-800:]}")
-    return json.loads(done.stdout)
+    document = json.loads(done.stdout)
+    if document["rehearsal"]["outcome"] != "ran":
+        raise Failed(f"{' '.join(command)} {document['rehearsal']['outcome']}: {document['rehearsal']['last_words']}")
+    return document
 
 
 def places(document):
