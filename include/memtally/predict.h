@@ -100,6 +100,8 @@ struct mt_predict_settings {
     uint64_t host_bytes;         /* 0: not known */
     const uint64_t *device_used; /* by other processes, n_devices of them, or NULL */
     uint64_t host_used;
+    uint64_t context_bytes; /* that the driver's context has of each device, where it is known; 0:
+                               what was learnt, or is expected as a rule */
 
     const struct mt_residue *residues;
     size_t n_residues;

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/estimate/estimate.h"
+#include "cli/rehearse/held_back.h"
 #include "cli/rehearse/interrupt.h"
 #include "cli/rehearse/model_command.h"
 #include "cli/rehearse/rehearse.h"
@@ -160,19 +161,17 @@ static int check_devices(const struct mt_predict_settings *settings, struct mt_e
     return 0;
 }
 
-/* What the context takes lies within what is reserved; the rest is other programs'. */
 static int reserve(const struct rehearse_options *options, struct estimate_request *request,
                    struct mt_rehearse_device *devices, struct mt_error *error)
 {
     struct mt_predict_settings *settings = &request->settings;
-    struct mt_residue context;
+    uint64_t reserved;
     if (!settings->device_kind)
         settings->device_kind = estimate_device_kinds[0];
-    int result = mt_residue_expected(settings, "device", &context, error);
+    settings->context_bytes = options->reserved_bytes;
+    int result = rehearse_held_back(settings, &reserved, error);
     if (result < 0)
         return result;
-    uint64_t usual = (uint64_t)(context.mean_bytes > 0 ? context.mean_bytes : 0);
-    uint64_t reserved = options->reserved_bytes ? options->reserved_bytes : usual;
     for (size_t i = 0; i < settings->n_devices; i++) {
         if (reserved + request->device_used[i] >= settings->device_bytes[i])
             return mt_fail(error, MT_EARG, MT_NO_OFFSET,
@@ -185,7 +184,6 @@ static int reserve(const struct rehearse_options *options, struct estimate_reque
             .bytes = settings->device_bytes[i],
             .reserved_bytes = reserved + request->device_used[i],
         };
-        request->device_used[i] += reserved > usual ? reserved - usual : 0;
     }
     return 0;
 }

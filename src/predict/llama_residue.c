@@ -141,10 +141,29 @@ static void key_of_host(const struct mt_predict_settings *s, char key[64])
              s->n_devices && !strcmp(kind, "cuda") ? ".cuda" : "");
 }
 
+/* What was said beforehand has no band. */
+static void write_known(const struct mt_predict_settings *s, int device, struct mt_sheet *sheet)
+{
+    uint64_t bytes = less(s->context_bytes, mt_sheet_sum(sheet, device, MT_CATEGORY_CONTEXT));
+    struct mt_sheet_term term = {.place = device,
+                                 .category = MT_CATEGORY_CONTEXT,
+                                 .name = "driver context and code, as given",
+                                 .rule = "given",
+                                 .bytes = bytes,
+                                 .low_bytes = bytes,
+                                 .high_bytes = bytes,
+                                 .provenance = MT_PROVENANCE_ASSUMED};
+    mt_sheet_add(sheet, &term, "%" PRIu64 " B are said to be taken", s->context_bytes);
+}
+
 static void write_device(const struct mt_predict_input *in, int device, int is_used,
                          struct mt_sheet *sheet)
 {
     char key[64];
+    if (in->settings->context_bytes) {
+        write_known(in->settings, device, sheet);
+        return;
+    }
     write_learnt(in->settings, "device", device, sheet);
     if (learnt(in->settings, "device", MT_CATEGORY_CONTEXT))
         return;
@@ -225,6 +244,11 @@ int mt_residue_expected(const struct mt_predict_settings *settings, const char *
     else
         key_of_host(settings, key);
     struct band band = band_of(&engine, key);
+    if (is_device && settings->context_bytes) {
+        uint64_t bytes = settings->context_bytes;
+        band = (struct band){bytes, bytes, bytes};
+        known = NULL;
+    }
     *residue = known ? *known
                      : (struct mt_residue){.place_kind = is_device ? "device" : "host",
                                            .category = category,

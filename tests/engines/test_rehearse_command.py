@@ -87,5 +87,15 @@ def test_what_is_reserved_is_not_there():
     assert said["rehearsal"]["refused"]["free_bytes"] <= 3 * GIB, said["rehearsal"]["refused"]
 
 
+def test_the_verdict_is_of_what_is_reserved_not_of_a_rule():
+    """604 MiB of weights, 448 of cache, 30 for computing and 100 reserved fit into 1300; with the 337 that a context
+    takes as a rule they would not, and on a device that holds these back the server has to say so itself."""
+    flags = ["-m", model("qwen3-0.6b", "q8_0"), "-c", "4096", "-ngl", "99"]
+    said = rehearse(["--device", "1300MiB", "--reserved", "100MiB"], *flags, status=0)
+    assert said["verdict"] == "FITS" and row(said, "gpu:0", "context")["allocated_bytes"] == 100 * MIB, said["verdict"]
+    said = rehearse(["--device", "1300MiB"], *flags, "-fit", "off", status=1)
+    assert said["verdict"] == "CANNOT" and said["rehearsal"]["refused"]["place"] == "gpu:0", said["verdict"]
+
+
 if __name__ == "__main__":
     tap.main(globals())

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "cli/rehearse/command_line.h"
+#include "cli/rehearse/held_back.h"
 #include "cli/rehearse/once.h"
 
 #define PATIENCE_NS  ((uint64_t)60 * 1000 * 1000 * 1000)
@@ -64,13 +65,12 @@ static int reserve(struct act *act, struct mt_error *error)
     act->reserved_bytes = calloc(s->n_devices + 1, sizeof *act->reserved_bytes);
     if (!act->reserved_bytes)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    uint64_t held_back = 0;
+    int result = s->n_devices ? rehearse_held_back(s, &held_back, error) : 0;
+    if (result < 0)
+        return result;
     for (size_t i = 0; i < s->n_devices; i++) {
-        const struct mt_tally_row *row =
-            mt_tally_row_of(&act->rules->tally.places[i + 1], MT_CATEGORY_CONTEXT);
-        uint64_t context = row ? row->allocated_bytes : 0;
-        act->reserved_bytes[i] =
-            (act->stage->reserved_bytes ? act->stage->reserved_bytes : context) +
-            (s->device_used ? s->device_used[i] : 0);
+        act->reserved_bytes[i] = held_back + (s->device_used ? s->device_used[i] : 0);
         if (act->reserved_bytes[i] >= s->device_bytes[i])
             return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                            "device %zu has no room beside the driver's context and what other "
@@ -314,6 +314,7 @@ int rehearse_model(const struct rehearse_stage *stage, const struct mt_predict_s
     act.settings.engine = stage->engine_name;
     act.settings.program = stage->program;
     act.settings.weight_type = NULL;
+    act.settings.context_bytes = stage->reserved_bytes;
     int result = rehearse_stage_folder(stage, folder_number, act.folder, error);
     if (result == 0)
         result = perform(&act, estimate, error);

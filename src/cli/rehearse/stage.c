@@ -237,8 +237,11 @@ static int make_model(struct rehearse_stage *stage, const struct rehearse_stage_
 int rehearse_stage_init(struct rehearse_stage *stage, const struct rehearse_stage_options *options,
                         struct mt_error *error)
 {
-    *stage = (struct rehearse_stage){
-        .program = options->program, .model = options->model, .interrupted = options->interrupted};
+    *stage = (struct rehearse_stage){.program = options->program,
+                                     .model = options->model,
+                                     .generation = options->generation,
+                                     .reserved_bytes = options->reserved_bytes,
+                                     .interrupted = options->interrupted};
     int result = find_program(stage, options->engine_path, error);
     if (result == 0)
         result = rehearse_find_pretend(stage->pretend_path, sizeof stage->pretend_path, error);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/rehearse/held_back.h"
 #include "cli/rehearse/rehearse.h"
 
 #define MIB    (UINT64_C(1) << 20)
@@ -73,6 +74,63 @@ static void test_a_program_that_ends_well_has_a_verdict_of_what_it_took(void **s
     const struct mt_tally_row *context = mt_tally_row_of(place, MT_CATEGORY_CONTEXT);
     assert_in_range(context->allocated_bytes, 302 * MIB, 363 * MIB);
     assert_int_equal(context->provenance, MT_PROVENANCE_ASSUMED);
+    mt_estimate_destroy(made);
+    rehearse_result_finish(&result);
+}
+
+/* What the devices were said to have taken beforehand is what the table adds: 900 MiB of 1024 fit
+ * beside 100, as they did for the program. By the rule's 337 they would not. */
+static void test_what_is_reserved_stands_for_the_context(void **state)
+{
+    (void)state;
+    const uint64_t bytes = 1024 * MIB;
+    const struct mt_predict_settings settings = {
+        .device_kind = "cuda", .device_bytes = &bytes, .n_devices = 1, .context_bytes = 100 * MIB};
+    struct rehearse_result result;
+    struct mt_estimate *made = NULL;
+    uint64_t held_back = 0;
+    RUN(&result, "attach", "alloc=0,0x10,943718400,1,CUDA0,", "free=0x10");
+    assert_int_equal(rehearse_estimate(&result, NULL, &settings, &made, NULL), 0);
+    assert_int_equal(made->verdict, MT_VERDICT_FITS);
+    assert_int_equal(made->tally.places[1].total_high_bytes, 1000 * MIB);
+    assert_int_equal(rehearse_held_back(&settings, &held_back, NULL), 0);
+    assert_int_equal(held_back, 100 * MIB);
+    mt_estimate_destroy(made);
+    rehearse_result_finish(&result);
+}
+
+/* Learnt here: 200 MiB of context, 50 of a library's workspace. Both are held back, both added. */
+static void test_what_was_learnt_is_held_back_as_it_is_added(void **state)
+{
+    (void)state;
+    const uint64_t bytes = 1024 * MIB;
+    const struct mt_residue learnt[] = {
+        {.place_kind = "device",
+         .category = MT_CATEGORY_CONTEXT,
+         .n = 3,
+         .low_bytes = (int64_t)(200 * MIB),
+         .mean_bytes = (int64_t)(200 * MIB),
+         .high_bytes = (int64_t)(200 * MIB)},
+        {.place_kind = "device",
+         .category = MT_CATEGORY_WORKSPACE,
+         .n = 3,
+         .low_bytes = (int64_t)(50 * MIB),
+         .mean_bytes = (int64_t)(50 * MIB),
+         .high_bytes = (int64_t)(50 * MIB)},
+    };
+    const struct mt_predict_settings settings = {.device_kind = "cuda",
+                                                 .device_bytes = &bytes,
+                                                 .n_devices = 1,
+                                                 .residues = learnt,
+                                                 .n_residues = 2};
+    struct rehearse_result result;
+    struct mt_estimate *made = NULL;
+    uint64_t held_back = 0;
+    RUN(&result, "attach", "alloc=0,0x10,104857600,1,CUDA0,", "free=0x10");
+    assert_int_equal(rehearse_estimate(&result, NULL, &settings, &made, NULL), 0);
+    assert_int_equal(rehearse_held_back(&settings, &held_back, NULL), 0);
+    assert_int_equal(held_back, 250 * MIB);
+    assert_int_equal(made->tally.places[1].total_allocated_bytes, 100 * MIB + held_back);
     mt_estimate_destroy(made);
     rehearse_result_finish(&result);
 }
@@ -191,6 +249,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_program_that_ends_well_has_a_verdict_of_what_it_took),
+        cmocka_unit_test(test_what_is_reserved_stands_for_the_context),
+        cmocka_unit_test(test_what_was_learnt_is_held_back_as_it_is_added),
         cmocka_unit_test(test_a_program_that_runs_out_says_of_what_and_by_how_much),
         cmocka_unit_test(test_a_program_that_copes_is_judged_by_its_end),
         cmocka_unit_test(test_a_crash_is_the_programs_own),

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* What a pretended device holds back from the engine: the same bytes that an estimate adds to what
+ * the engine says. Knows estimates, no rehearsal. */
+#include "cli/rehearse/held_back.h"
+
+#include <string.h>
+
+static int is_added(const struct mt_residue *residue)
+{
+    return residue->n && residue->mean_bytes > 0 && !strcmp(residue->place_kind, "device") &&
+           (residue->category == MT_CATEGORY_RUNTIME || residue->category == MT_CATEGORY_CACHED ||
+            residue->category == MT_CATEGORY_WORKSPACE);
+}
+
+int rehearse_held_back(const struct mt_predict_settings *settings, uint64_t *bytes,
+                       struct mt_error *error)
+{
+    struct mt_residue context;
+    int result = mt_residue_expected(settings, "device", &context, error);
+    if (result < 0)
+        return result;
+    uint64_t sum = (uint64_t)(context.mean_bytes > 0 ? context.mean_bytes : 0);
+    for (size_t i = 0; i < settings->n_residues && !settings->context_bytes; i++)
+        if (is_added(&settings->residues[i]))
+            sum += (uint64_t)settings->residues[i].mean_bytes;
+    *bytes = sum;
+    return 0;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* What a device has no room for beside the engine. */
+#ifndef CLI_REHEARSE_HELD_BACK_H
+#define CLI_REHEARSE_HELD_BACK_H
+
+#include <memtally/predict.h>
+#include <stdint.h>
+
+/* What the driver and libraries take of each device by the settings, the middle of a band: what
+ * mt_estimate_from_said() adds. Without what other programs use. Errors: those of
+ * mt_residue_expected(). */
+int rehearse_held_back(const struct mt_predict_settings *settings, uint64_t *bytes,
+                       struct mt_error *error);
+
+#endif
