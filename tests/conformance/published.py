@@ -18,7 +18,7 @@ import oracle_families
 import oracle_plans  # finds tests/support
 import oracle_shapes
 
-HERE = pathlib.Path(__file__).parent
+HERE = pathlib.Path(__file__).resolve().parent
 MIB = 1048576
 rehearsal = oracle_plans.rehearsal
 
