@@ -77,6 +77,25 @@ def on_a_machine(test):
 
 
 @on_a_machine
+def test_a_build_that_is_not_there_is_not_made_where_that_is_asked(machine):
+    asked = [f"{ROOT}/scripts/engine", "--if-there", "llama.cpp", "9840"]
+    done = subprocess.run(asked, env=machine.environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, ""), done
+    folder = f"{machine.folder}/cache/engines/llama.cpp-9840-plans-{os.uname().machine}"
+    os.makedirs(folder)
+    done = subprocess.run(asked, env=machine.environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, folder + "\n"), done
+
+
+@on_a_machine
+def test_a_build_is_a_number(machine):
+    for build in ("b9840", "../9840", "984", ""):
+        done = subprocess.run([f"{ROOT}/scripts/engine", "llama.cpp", build], env=machine.environment, capture_output=True,
+                              text=True, check=False)
+        assert done.returncode == 2 and "usage" in done.stderr, (build, done)
+
+
+@on_a_machine
 def test_the_path_stands_alone_on_standard_output(machine):
     said, progress = machine.start().communicate()
     assert said.count("\n") == 1 and os.access(said.strip(), os.X_OK), said
