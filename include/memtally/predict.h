@@ -74,6 +74,8 @@ struct mt_predict_settings {
     int no_mmap;    /* weights are read, not mapped */
     int no_repack;  /* weights on the CPU are not copied into another layout */
     int kv_on_host; /* --no-kv-offload */
+    int no_fusion;  /* the engine's environment has GGML_CUDA_DISABLE_FUSION set: operations of
+                       expert layers are not fused, and less is kept for them */
     int has_gpu_layers;
     uint64_t gpu_layers; /* used where has_gpu_layers is set; MT_ALL: all of them */
     enum mt_split split;

@@ -136,6 +136,7 @@ static int check_settings(const struct estimate_options *options, const struct c
     rest.device_kind = 0;
     rest.host_bytes = 0;
     rest.program = 0;
+    rest.no_fusion = 0;
     rest.explain = 0;
     rest.format = 0;
     rest.output = NULL;

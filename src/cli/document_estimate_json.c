@@ -92,6 +92,7 @@ void cli_json_estimate_settings(const struct mt_predict_settings *settings, stru
     mt_json_bool(json, "mmap", !settings->no_mmap);
     mt_json_bool(json, "repack", !settings->no_repack);
     mt_json_bool(json, "kv_offload", !settings->kv_on_host);
+    mt_json_bool(json, "fusion", !settings->no_fusion);
     put_placement(settings, json);
     mt_json_count(json, "mla_mode", settings->mla_mode);
     put_if_any(json, "attention_max_batch_mib", settings->attn_max_batch);

@@ -137,6 +137,12 @@ struct mt_node *mt_op_external(struct mt_graph *graph, enum mt_graph_type type,
     return node;
 }
 
+struct mt_node *mt_node_of_kind(struct mt_node *node, enum mt_kind kind)
+{
+    node->kind = (uint8_t)kind;
+    return node;
+}
+
 uint64_t mt_node_elements(const struct mt_node *node)
 {
     return node->ne[0] * node->ne[1] * node->ne[2] * node->ne[3];
@@ -158,9 +164,13 @@ static int visit(struct mt_graph *graph, struct mt_node *node)
     if (node->visited)
         return 0;
     node->visited = 1;
-    for (int i = 0; i < MT_GRAPH_SOURCES_MAX; i++)
-        if (node->sources[i] && visit(graph, node->sources[i]) < 0)
+    for (int i = 0; i < MT_GRAPH_SOURCES_MAX; i++) {
+        if (!node->sources[i])
+            continue;
+        node->sources[i]->uses++;
+        if (visit(graph, node->sources[i]) < 0)
             return -1;
+    }
     return mt_node_list_add(graph->arena, node->op == MT_OP_NONE ? &graph->leafs : &graph->nodes,
                             node);
 }

@@ -30,6 +30,28 @@ enum mt_op {
     MT_OP_FLASH_ATTENTION
 };
 
+/* Operations by name, as far as devices look for them to fuse. */
+enum mt_kind {
+    MT_KIND_OTHER,
+    MT_KIND_SOFT_MAX,
+    MT_KIND_SIGMOID,
+    MT_KIND_SOFTPLUS,
+    MT_KIND_SQRT,
+    MT_KIND_RESHAPE,
+    MT_KIND_VIEW,
+    MT_KIND_ADD,
+    MT_KIND_MUL,
+    MT_KIND_DIV,
+    MT_KIND_CLAMP,
+    MT_KIND_SCALE,
+    MT_KIND_ARGSORT,
+    MT_KIND_SUM_ROWS,
+    MT_KIND_GET_ROWS,
+    MT_KIND_MUL_MAT,
+    MT_KIND_EXPERTS, /* mul_mat_id */
+    MT_KIND_GLU      /* such that are fused: swiglu, geglu */
+};
+
 enum mt_graph_type {
     MT_TYPE_F32,
     MT_TYPE_F16,
@@ -52,6 +74,8 @@ enum mt_graph_type {
 
 #define MT_UNPLACED (-1)
 
+struct mt_node_list;
+
 struct mt_node {
     uint8_t op;
     uint8_t type;
@@ -62,6 +86,8 @@ struct mt_node {
     uint8_t owned;  /* has bytes of that buffer at the moment */
     uint8_t quantised;
     uint8_t part;    /* of the model, as the builder counts them */
+    uint8_t kind;    /* enum mt_kind */
+    int32_t uses;    /* as a source, in the graph as it was built */
     int32_t readers; /* left, while the allocator walks the graph */
     int32_t views;
     uint64_t ne[4];
@@ -70,7 +96,9 @@ struct mt_node {
     uint64_t offset;         /* in its buffer */
     struct mt_node *view_of; /* NULL where it has bytes of its own */
     struct mt_node *sources[MT_GRAPH_SOURCES_MAX];
-    struct mt_node **copies; /* per backend, `n_copies` each; NULL until one is needed */
+    const char *weight_type;   /* of the file, static; NULL where that is not known */
+    struct mt_node_list *kept; /* until this node is computed; or NULL */
+    struct mt_node **copies;   /* per backend, `n_copies` each; NULL until one is needed */
 };
 
 struct mt_node_list {
@@ -96,6 +124,10 @@ int mt_node_list_add(struct mt_arena *arena, struct mt_node_list *list, struct m
 
 /* The type called `name` ("f16", "q8_0"), or MT_TYPE_F32. */
 enum mt_graph_type mt_graph_type_of(const char *name);
+/* The kind of the operation that ggml calls so ("mul_mat_id", "swiglu"). */
+enum mt_kind mt_graph_kind_of(const char *name, size_t length);
+/* Says what kind a node is, where the function that made it stands for several. */
+struct mt_node *mt_node_of_kind(struct mt_node *node, enum mt_kind kind);
 uint64_t mt_graph_row_bytes(enum mt_graph_type type, uint64_t n);
 
 struct mt_node *mt_node_new(struct mt_graph *graph, enum mt_op op, enum mt_graph_type type,
@@ -168,6 +200,11 @@ void mt_node_measure(struct mt_node *node);
 uint64_t mt_node_elements(const struct mt_node *node);
 int mt_node_is_contiguous(const struct mt_node *node);
 
+/* What devices keep until the last of the operations that they fuse. */
+#define MT_KEEP_TOPK      1u /* for choosing experts */
+#define MT_KEEP_REDUCTION 2u /* for weighing and adding what they made */
+#define MT_KEEP_SHARED    4u /* for the shared expert beside the chosen ones */
+
 /* Where a graph runs: devices 0 .. n_devices-1, then the host as number n_devices. */
 struct mt_graph_machine {
     int n_devices;
@@ -177,6 +214,7 @@ struct mt_graph_machine {
     uint64_t host_alignment;
     uint64_t quantised_row_padding; /* elements that rows of quantised tensors are padded to */
     int attention_scratch;          /* flash attention wants a cache of another type as f16 */
+    unsigned keeps;                 /* MT_KEEP_… of the devices */
     uint64_t offload_batch;         /* rows from which work on host weights moves to a device */
 };
 

@@ -31,7 +31,7 @@ struct mt_node *mt_op_view(struct mt_graph *graph, struct mt_node *a, const uint
 {
     struct mt_node *node = looking_at(graph, MT_OP_VIEW, a, ne, nb);
     node->sources[0] = a;
-    return node;
+    return mt_node_of_kind(node, MT_KIND_VIEW);
 }
 
 struct mt_node *mt_op_reshape(struct mt_graph *graph, struct mt_node *a, uint64_t ne0, uint64_t ne1,
@@ -39,8 +39,9 @@ struct mt_node *mt_op_reshape(struct mt_graph *graph, struct mt_node *a, uint64_
 {
     uint64_t row = mt_graph_row_bytes(a->type, ne0);
     uint64_t unit = a->quantised ? a->nb[0] : mt_graph_row_bytes(a->type, 1);
-    return mt_op_view(graph, a, (uint64_t[4]){ne0, ne1, ne2, ne3},
-                      (uint64_t[4]){unit, row, row * ne1, row * ne1 * ne2});
+    struct mt_node *node = mt_op_view(graph, a, (uint64_t[4]){ne0, ne1, ne2, ne3},
+                                      (uint64_t[4]){unit, row, row * ne1, row * ne1 * ne2});
+    return mt_node_of_kind(node, MT_KIND_RESHAPE);
 }
 
 struct mt_node *mt_op_permute(struct mt_graph *graph, struct mt_node *a, int to0, int to1, int to2,
@@ -53,7 +54,7 @@ struct mt_node *mt_op_permute(struct mt_graph *graph, struct mt_node *a, int to0
         ne[to[i]] = a->ne[i];
         nb[to[i]] = a->nb[i];
     }
-    return mt_op_view(graph, a, ne, nb);
+    return mt_node_of_kind(mt_op_view(graph, a, ne, nb), MT_KIND_OTHER);
 }
 
 struct mt_node *mt_op_transpose(struct mt_graph *graph, struct mt_node *a)
@@ -75,7 +76,8 @@ struct mt_node *mt_op_heads(struct mt_graph *graph, struct mt_node *a, uint64_t 
 
 struct mt_node *mt_op_mul_mat(struct mt_graph *graph, struct mt_node *a, struct mt_node *b)
 {
-    return made(graph, MT_OP_MUL_MAT, (uint64_t[4]){a->ne[1], b->ne[1], b->ne[2], b->ne[3]}, a, b);
+    const uint64_t ne[4] = {a->ne[1], b->ne[1], b->ne[2], b->ne[3]};
+    return mt_node_of_kind(made(graph, MT_OP_MUL_MAT, ne, a, b), MT_KIND_MUL_MAT);
 }
 
 struct mt_node *mt_op_mul_mat_id(struct mt_graph *graph, struct mt_node *experts, struct mt_node *b,
@@ -84,13 +86,13 @@ struct mt_node *mt_op_mul_mat_id(struct mt_graph *graph, struct mt_node *experts
     const uint64_t ne[4] = {experts->ne[1], ids->ne[0], b->ne[2], 1};
     struct mt_node *node = made(graph, MT_OP_MUL_MAT_ID, ne, experts, b);
     node->sources[2] = ids;
-    return node;
+    return mt_node_of_kind(node, MT_KIND_EXPERTS);
 }
 
 struct mt_node *mt_op_get_rows(struct mt_graph *graph, struct mt_node *a, struct mt_node *rows)
 {
     const uint64_t ne[4] = {a->ne[0], rows->ne[0], rows->ne[1], rows->ne[2]};
-    return made(graph, MT_OP_GET_ROWS, ne, a, rows);
+    return mt_node_of_kind(made(graph, MT_OP_GET_ROWS, ne, a, rows), MT_KIND_GET_ROWS);
 }
 
 struct mt_node *mt_op_rope(struct mt_graph *graph, struct mt_node *a, struct mt_node *positions,
@@ -122,13 +124,13 @@ struct mt_node *mt_op_soft_max(struct mt_graph *graph, struct mt_node *a, struct
 {
     struct mt_node *node = mt_op_map(graph, a, mask);
     node->sources[2] = sinks;
-    return node;
+    return mt_node_of_kind(node, MT_KIND_SOFT_MAX);
 }
 
 struct mt_node *mt_op_glu(struct mt_graph *graph, struct mt_node *a, struct mt_node *b)
 {
     const uint64_t ne[4] = {b ? a->ne[0] : a->ne[0] / 2, a->ne[1], a->ne[2], a->ne[3]};
-    return made(graph, MT_OP_NEW, ne, a, b);
+    return mt_node_of_kind(made(graph, MT_OP_NEW, ne, a, b), MT_KIND_GLU);
 }
 
 struct mt_node *mt_op_concat(struct mt_graph *graph, struct mt_node *a, struct mt_node *b,
@@ -169,13 +171,15 @@ struct mt_node *mt_op_repeat(struct mt_graph *graph, struct mt_node *a, uint64_t
 
 struct mt_node *mt_op_sum_rows(struct mt_graph *graph, struct mt_node *a)
 {
-    return made(graph, MT_OP_NEW, (uint64_t[4]){1, a->ne[1], a->ne[2], a->ne[3]}, a, NULL);
+    const uint64_t ne[4] = {1, a->ne[1], a->ne[2], a->ne[3]};
+    return mt_node_of_kind(made(graph, MT_OP_NEW, ne, a, NULL), MT_KIND_SUM_ROWS);
 }
 
 struct mt_node *mt_op_top_k(struct mt_graph *graph, struct mt_node *a, uint64_t k)
 {
     struct mt_node *order = mt_node_new(graph, MT_OP_NEW, MT_TYPE_I32, a->ne);
     order->sources[0] = a;
+    order->kind = MT_KIND_ARGSORT;
     return mt_op_columns(graph, order, k);
 }
 

@@ -7,7 +7,7 @@
 
 #include <memtally/error.h>
 
-#include "predict/graph.h"
+#include "predict/graph_keep.h"
 
 struct split {
     size_t start;
@@ -233,6 +233,19 @@ static void emit(struct scheduler *s, struct mt_node_list *list, int8_t *backend
     add(s, list, node);
 }
 
+/* A look at tensors keeps them alive until then. It has as many sources as a node may have. */
+static void emit_kept(struct scheduler *s, struct mt_schedule *out, const struct mt_node *node)
+{
+    const struct mt_node_list *kept = node->kept;
+    for (size_t i = 0; kept && i < kept->n; i += MT_GRAPH_SOURCES_MAX) {
+        struct mt_node *look = mt_node_twin(s->graph, kept->at[i]);
+        look->view_of = kept->at[i]->view_of ? kept->at[i]->view_of : kept->at[i];
+        for (size_t j = 0; j < MT_GRAPH_SOURCES_MAX && i + j < kept->n; j++)
+            look->sources[j] = kept->at[i + j];
+        emit(s, &out->nodes, out->node_backends, node->backend, look);
+    }
+}
+
 static void emit_nodes(struct scheduler *s, struct mt_schedule *out)
 {
     for (size_t i = 0; i < s->n_splits && !s->failed; i++) {
@@ -247,9 +260,11 @@ static void emit_nodes(struct scheduler *s, struct mt_schedule *out)
             emit(s, &out->nodes, out->node_backends, split->backend,
                  copies_on(s, input, split->backend)[0]);
         }
-        for (size_t j = split->start; j < split->end; j++)
-            emit(s, &out->nodes, out->node_backends, s->graph->nodes.at[j]->backend,
-                 s->graph->nodes.at[j]);
+        for (size_t j = split->start; j < split->end; j++) {
+            struct mt_node *node = s->graph->nodes.at[j];
+            emit(s, &out->nodes, out->node_backends, node->backend, node);
+            emit_kept(s, out, node);
+        }
     }
 }
 
@@ -280,6 +295,8 @@ static int make_room(struct scheduler *s, struct mt_schedule *out)
     for (size_t i = 0; i < s->n_splits; i++)
         inputs += s->splits[i].inputs.n;
     size_t n = s->graph->nodes.n + s->graph->leafs.n + inputs * 2 * s->machine->n_copies;
+    for (size_t i = 0; i < s->graph->nodes.n; i++)
+        n += s->graph->nodes.at[i]->kept ? s->graph->nodes.at[i]->kept->n : 0;
     out->node_backends = mt_arena_alloc(s->graph->arena, n);
     out->leaf_backends = mt_arena_alloc(s->graph->arena, n);
     return out->node_backends && out->leaf_backends ? 0 : MT_ENOMEM;
@@ -303,6 +320,9 @@ int mt_graph_schedule(struct mt_graph *graph, const struct mt_graph_machine *mac
         if (graph->leafs.at[i]->backend == MT_UNPLACED)
             graph->leafs.at[i]->backend = (int8_t)s.host;
     make_splits(&s);
+    for (size_t i = 0; i < s.n_splits && machine->keeps; i++)
+        if (s.splits[i].backend != s.host)
+            mt_graph_keep(graph, s.splits[i].start, s.splits[i].end, machine->keeps);
     if (s.failed || make_room(&s, schedule) < 0)
         return MT_ENOMEM;
     emit_nodes(&s, schedule);

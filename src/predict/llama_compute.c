@@ -13,11 +13,14 @@
 /* A model of more than this is not one. */
 #define LAYERS_MAX       512
 #define EXPERTS_USED_MAX 1024
+/* Of a graph that differs between builds in two ways. */
+#define FORMS_MAX 4
 
 /* What is reserved: the plan's batch, or one token for each sequence; as which builds do it. */
 struct variant {
     int single_tokens;
-    int newer; /* the parts that are not the same in all builds, as the later ones have them */
+    int newer;      /* the parts that are not the same in all builds, as the later ones have them */
+    unsigned keeps; /* MT_KEEP_… beside what the devices are known to keep */
 };
 
 static void choose(struct mt_net *net, const struct mt_llama_plan *plan, struct variant variant)
@@ -54,6 +57,7 @@ static int reserve_by_code(const struct mt_llama_plan *plan, struct variant vari
         *knowledge = mt_net_build(&net);
         struct mt_graph_machine machine = mt_llama_machine(plan);
         machine.copies_inputs_unused = variant.newer;
+        machine.keeps |= variant.keeps;
         result = mt_graph_reserve(&graph, &machine, buffers);
         if (result < 0)
             mt_fail(error, result, MT_NO_OFFSET, "the graph of the model is too large");
@@ -129,15 +133,12 @@ static double width_of(const struct mt_llama_plan *plan, enum mt_net_knowledge k
     return width;
 }
 
-static void describe(const struct mt_graph_buffer *from, const struct mt_graph_buffer *other,
-                     double width, const struct mt_llama_plan *plan,
-                     struct mt_compute_buffer *buffer)
+static void describe(const struct mt_graph_buffer *from, double width,
+                     const struct mt_llama_plan *plan, struct mt_compute_buffer *buffer)
 {
-    uint64_t least = other && other->bytes < from->bytes ? other->bytes : from->bytes;
-    uint64_t most = other && other->bytes > from->bytes ? other->bytes : from->bytes;
     buffer->bytes = from->bytes;
-    buffer->low_bytes = (uint64_t)((double)least * (1 - width));
-    buffer->high_bytes = (uint64_t)((double)most * (1 + width));
+    buffer->low_bytes = (uint64_t)((double)buffer->low_bytes * (1 - width));
+    buffer->high_bytes = (uint64_t)((double)buffer->high_bytes * (1 + width));
     buffer->rule = part_name(from->part);
     snprintf(buffer->formula, sizeof buffer->formula,
              "inputs %" PRIu64 " (%" PRIu64 " copies) + tensors of %s %" PRIu64
@@ -148,12 +149,11 @@ static void describe(const struct mt_graph_buffer *from, const struct mt_graph_b
 
 /* The larger of what a batch needs and what single tokens need, which is never less where all of a
  * model lies on devices. */
-static int reserve_both(const struct mt_llama_plan *plan, int newer,
+static int reserve_both(const struct mt_llama_plan *plan, struct variant variant,
                         struct mt_graph_buffer *buffers, enum mt_net_knowledge *knowledge,
                         struct mt_error *error)
 {
     struct mt_graph_buffer single[MT_GRAPH_DEVICES_MAX + 1] = {0};
-    struct variant variant = {.newer = newer};
     int result = reserve(plan, variant, buffers, knowledge, error);
     if (result < 0 || plan->all_on_devices || plan->in->settings->program == MT_PROGRAM_FIT_PARAMS)
         return result;
@@ -165,30 +165,62 @@ static int reserve_both(const struct mt_llama_plan *plan, int newer,
     return result;
 }
 
+/* The forms that the graph may have in the engine's version; the first is the one that is said. */
+static size_t forms_of(const struct mt_llama_plan *plan, struct variant forms[FORMS_MAX])
+{
+    const struct mt_engine *engine = plan->in->engine;
+    int is_older = mt_engine_has(engine, "compute.parts", "older");
+    size_t n = 0;
+    unsigned perhaps;
+    mt_llama_keeps(plan, &perhaps);
+    forms[n++] = (struct variant){.newer = !is_older};
+    if (mt_engine_has(engine, "compute.parts", "either"))
+        forms[n++] = (struct variant){.newer = 0};
+    for (size_t i = 0, known = n; perhaps && i < known; i++) {
+        forms[n] = forms[i];
+        forms[n++].keeps = perhaps;
+    }
+    return n;
+}
+
+static int reserve_form(const struct mt_llama_plan *plan, struct variant form, int is_first,
+                        struct mt_graph_buffer *said, struct mt_compute_buffer *buffers,
+                        enum mt_net_knowledge *knowledge, struct mt_error *error)
+{
+    struct mt_graph_buffer made[MT_GRAPH_DEVICES_MAX + 1] = {0};
+    int result = reserve_both(plan, form, made, knowledge, error);
+    for (size_t i = 0; result == 0 && i <= plan->n_devices; i++) {
+        if (is_first) {
+            said[i] = made[i];
+            buffers[i].low_bytes = buffers[i].high_bytes = made[i].bytes;
+        }
+        if (made[i].bytes < buffers[i].low_bytes)
+            buffers[i].low_bytes = made[i].bytes;
+        if (made[i].bytes > buffers[i].high_bytes)
+            buffers[i].high_bytes = made[i].bytes;
+    }
+    return result;
+}
+
 int mt_llama_compute_buffers(const struct mt_llama_plan *plan, struct mt_compute_buffer *buffers,
                              struct mt_error *error)
 {
-    const struct mt_engine *engine = plan->in->engine;
-    struct mt_graph_buffer newer[MT_GRAPH_DEVICES_MAX + 1] = {0};
-    struct mt_graph_buffer older[MT_GRAPH_DEVICES_MAX + 1] = {0};
+    struct mt_graph_buffer said[MT_GRAPH_DEVICES_MAX + 1] = {0};
+    struct variant forms[FORMS_MAX];
     enum mt_net_knowledge knowledge = MT_NET_GUESSED;
-    int either = mt_engine_has(engine, "compute.parts", "either");
-    int is_older = mt_engine_has(engine, "compute.parts", "older");
     if (!is_sane(plan))
         return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "the model is too large to be planned");
-    if (mt_engine_has(engine, "compute.rules", "old"))
+    if (mt_engine_has(plan->in->engine, "compute.rules", "old"))
         return mt_llama_compute_buffers_old(plan, buffers, error);
-    int result = 0;
-    if (!is_older)
-        result = reserve_both(plan, 1, newer, &knowledge, error);
-    if (result == 0 && (is_older || either))
-        result = reserve_both(plan, 0, older, &knowledge, error);
-    if (result < 0)
-        return result;
+    size_t n_forms = forms_of(plan, forms);
+    for (size_t i = 0; i < n_forms; i++) {
+        int result = reserve_form(plan, forms[i], i == 0, said, buffers, &knowledge, error);
+        if (result < 0)
+            return result;
+    }
     double width = width_of(plan, knowledge);
     for (size_t i = 0; i <= plan->n_devices; i++) {
-        describe(is_older ? &older[i] : &newer[i], either ? &older[i] : NULL, width, plan,
-                 &buffers[i]);
+        describe(&said[i], width, plan, &buffers[i]);
         buffers[i].is_alike = knowledge != MT_NET_EXACT;
     }
     return 0;
@@ -209,6 +241,12 @@ static void write_notes(const struct mt_llama_plan *plan, int is_alike, struct m
         mt_sheet_note(
             sheet, "At which build before 11401 parts of the graph changed is not known: compute "
                    "buffers have a band that holds both forms.");
+    unsigned perhaps;
+    mt_llama_keeps(plan, &perhaps);
+    if (perhaps && plan->in->d->experts)
+        mt_sheet_note(sheet, "Whether devices of this build keep tensors of expert layers for "
+                             "fused operations is not known: compute buffers have a band that "
+                             "holds both.");
 }
 
 int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,

@@ -56,6 +56,7 @@ static void take_tensor(struct mt_net *net, const struct mt_llama_placement *pla
     for (uint32_t i = 0; i < 4; i++)
         weight->ne[i] = i < tensor->n_dims ? tensor->dims[i] : 1;
     weight->bytes = tensor->bytes;
+    weight->type = tensor->type;
     weight->quantised = !is_whole_type(tensor->type);
     weight->place = (int8_t)mt_llama_place_of(placement, tensor);
     weight->present = 1;
@@ -143,6 +144,7 @@ static struct mt_node *leaf_of(struct mt_net *net, size_t il, struct mt_net_weig
     weight->node = mt_op_external(net->graph, MT_TYPE_F32, weight->ne, backend);
     weight->node->flags |= MT_NODE_WEIGHT;
     weight->node->bytes = weight->bytes;
+    weight->node->weight_type = weight->type;
     weight->node->quantised = weight->quantised;
     uint64_t rows = mt_node_elements(weight->node) / (weight->ne[0] ? weight->ne[0] : 1);
     weight->node->nb[1] = rows ? weight->bytes / rows : 0;

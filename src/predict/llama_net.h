@@ -144,6 +144,7 @@ enum mt_slot {
 struct mt_net_weight {
     uint64_t ne[4];
     uint64_t bytes;
+    const char *type;
     struct mt_node *node;
     int8_t place; /* a device, or MT_HOST_PLACE */
     uint8_t present;

@@ -37,6 +37,12 @@ struct mt_node *mt_net_dense_ffn(struct mt_net *net, struct mt_node *x, size_t i
     return biased ? mt_net_biased(net, x, il, MT_SLOT_FFN_DOWN_B) : x;
 }
 
+static struct mt_node *mapped(struct mt_net *net, struct mt_node *a, struct mt_node *b,
+                              enum mt_kind kind)
+{
+    return mt_node_of_kind(mt_op_map(net->graph, a, b), kind);
+}
+
 /* Experts of the groups whose best two are best; those of others are out. */
 static struct mt_node *best_groups(struct mt_net *net, struct mt_node *selection)
 {
@@ -61,7 +67,7 @@ static struct mt_node *chosen(struct mt_net *net, struct mt_node *logits, struct
 {
     struct mt_node *selection = probs;
     if (mt_net_has(net, il, MT_SLOT_EXPERT_BIAS))
-        selection = mt_op_map(net->graph, probs, mt_net_maybe(net, il, MT_SLOT_EXPERT_BIAS));
+        selection = mapped(net, probs, mt_net_maybe(net, il, MT_SLOT_EXPERT_BIAS), MT_KIND_ADD);
     if (traits & MT_NET_WEIGHTS_FIRST)
         selection = logits;
     if (net->d->expert_groups > 1 && net->d->expert_groups_used &&
@@ -84,12 +90,12 @@ static struct mt_node *weights_of(struct mt_net *net, struct mt_node *probs, str
     }
     if (traits & MT_NET_NORMS_WEIGHTS) {
         weights = mt_op_reshape(g, weights, used, n, 1, 1);
-        struct mt_node *sum = mt_op_map(g, mt_op_sum_rows(g, weights), NULL);
-        weights = mt_op_map(g, weights, sum);
+        struct mt_node *sum = mapped(net, mt_op_sum_rows(g, weights), NULL, MT_KIND_CLAMP);
+        weights = mapped(net, weights, sum, MT_KIND_DIV);
         weights = mt_op_reshape(g, weights, 1, used, n, 1);
     }
     if (traits & MT_NET_SCALES_WEIGHTS)
-        weights = mt_op_map(g, weights, NULL);
+        weights = mapped(net, weights, NULL, MT_KIND_SCALE);
     mt_graph_expand(g, weights);
     return weights;
 }
@@ -146,7 +152,7 @@ static struct mt_node *summed(struct mt_net *net, struct mt_node *experts, uint6
     }
     struct mt_node *sum = views[0];
     for (uint64_t i = 1; i < used; i++) {
-        sum = mt_op_map(g, sum, views[i]);
+        sum = mapped(net, sum, views[i], MT_KIND_ADD);
         mt_graph_expand(g, sum);
     }
     return used == 1 ? mt_op_like(g, sum) : sum;
@@ -163,7 +169,9 @@ struct mt_node *mt_net_experts(struct mt_net *net, struct mt_node *x, struct mt_
         logits = mt_net_project(net, x, il, MT_SLOT_ROUTER, layer->experts);
         logits = mt_net_biased(net, logits, il, MT_SLOT_ROUTER_B);
     }
-    struct mt_node *probs = traits & MT_NET_SOFTMAX_LATE ? logits : mt_op_map(g, logits, NULL);
+    struct mt_node *probs = logits;
+    if (!(traits & MT_NET_SOFTMAX_LATE)) /* or a sigmoid, which is fused in the same way */
+        probs = mapped(net, logits, NULL, MT_KIND_SOFT_MAX);
     struct mt_node *ids = chosen(net, logits, probs, il, traits);
     struct mt_node *weights = weights_of(net, probs, ids, traits);
     x = mt_op_reshape(g, x, embedding, 1, n, 1);
@@ -175,7 +183,7 @@ struct mt_node *mt_net_experts(struct mt_net *net, struct mt_node *x, struct mt_
     x = mt_op_mul_mat_id(g, down, x, ids);
     x = expert_biased(net, x, il, MT_SLOT_EXPERTS_DOWN_B, ids);
     if (!(traits & MT_NET_WEIGHTS_FIRST))
-        x = mt_op_map(g, x, weights);
+        x = mapped(net, x, weights, MT_KIND_MUL);
     mt_graph_expand(g, x);
     return summed(net, x, layer->experts_used);
 }

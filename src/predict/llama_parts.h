@@ -63,6 +63,10 @@ void mt_llama_flags(const struct mt_llama_plan *plan, struct mt_sheet *sheet);
 int mt_llama_state(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
                    struct mt_error *error);
 
+/* What the devices keep for operations that they fuse, MT_KEEP_…; and what they may keep beside
+ * that, where the table does not know of the version. */
+unsigned mt_llama_keeps(const struct mt_llama_plan *plan, unsigned *perhaps);
+
 /* The backends of a plan, as the engine's version has them. */
 struct mt_graph_machine mt_llama_machine(const struct mt_llama_plan *plan);
 

@@ -1,13 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 /* Compute buffers of llama.cpp by the template of the family's graph in that build. */
+#include <stdio.h>
+
 #include "base/error.h"
 #include "predict/llama_parts.h"
 #include "predict/template.h"
+
+/* What the devices keep for fused operations, by the words of a key of the table. */
+static unsigned kept(const struct mt_llama_plan *plan, const char *which)
+{
+    const struct mt_predict_settings *s = plan->in->settings;
+    char key[64];
+    snprintf(key, sizeof key, "pretend.%.16s.keeps%s", s->device_kind ? s->device_kind : "cuda",
+             which);
+    return (mt_engine_has(plan->in->engine, key, "topk") ? MT_KEEP_TOPK : 0) |
+           (mt_engine_has(plan->in->engine, key, "reduction") ? MT_KEEP_REDUCTION : 0) |
+           (mt_engine_has(plan->in->engine, key, "shared") ? MT_KEEP_SHARED : 0);
+}
+
+unsigned mt_llama_keeps(const struct mt_llama_plan *plan, unsigned *perhaps)
+{
+    int fuses = plan->n_devices && !plan->in->settings->no_fusion;
+    unsigned keeps = fuses ? kept(plan, "") : 0;
+    *perhaps = fuses ? kept(plan, ".perhaps") & ~keeps : 0;
+    return keeps;
+}
 
 struct mt_graph_machine mt_llama_machine(const struct mt_llama_plan *plan)
 {
     const struct mt_engine *engine = plan->in->engine;
     const char *kind = plan->in->settings->device_kind;
+    unsigned perhaps;
     return (struct mt_graph_machine){
         .n_devices = (int)plan->n_devices,
         .n_copies = (unsigned)plan->copies,
@@ -15,6 +38,7 @@ struct mt_graph_machine mt_llama_machine(const struct mt_llama_plan *plan)
         .host_alignment = mt_engine_number(engine, "compute.align.host", 32),
         .quantised_row_padding = 512,
         .attention_scratch = mt_engine_has(engine, "compute.scratch.kinds", kind ? kind : "cuda"),
+        .keeps = mt_llama_keeps(plan, &perhaps),
         .offload_batch = mt_engine_number(engine, "compute.offload.batch", 32),
     };
 }

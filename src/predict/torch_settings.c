@@ -27,6 +27,7 @@ int mt_torch_refuse(const struct mt_model *model, const struct mt_engine *engine
          "tensor or pipeline parallel"},
         {settings->swa_full, "whole caches of windowed layers (--swa-full)",
          "a hybrid cache that is switched off"},
+        {settings->no_fusion, "a switch of fused operations (--no-fusion)", "leaving it out"},
         {settings->kv_on_host, "a cache on the host (--no-kv-offload)", "an 8 bit cache"},
         {settings->batch > 0, "a --batch", batch_name},
         {settings->ubatch > 0, "a --ubatch", batch_name},

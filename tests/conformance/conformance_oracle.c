@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Scores the predictor of llama.cpp against what the engine itself planned (README.md).
  *
- * usage: conformance_oracle [--off] [--only TEXT] FLOORS.csv SHAPES_FOLDER ORACLE.csv...
+ * usage: conformance_oracle [--off] [--only TEXT] [--fusion] FLOORS.csv SHAPES_FOLDER ORACLE.csv...
  *
  * Prints the error board: for each build, family, category and role of a place how many buffers are
  * exact, and how wrong the others are. A floor that is not reached is a failed TAP line. --off
- * names every buffer that is not exact, --only takes the points whose line has TEXT. */
+ * names every buffer that is not exact, --only takes the points whose line has TEXT, --fusion is of
+ * points whose devices fuse operations, as CUDA's do. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -43,6 +44,7 @@ struct scoring {
     const char *folder;
     const char *only;
     int names_off;
+    int fuses;
     struct shape shapes[SHAPES_MAX];
     size_t n_shapes;
     struct board board;
@@ -77,6 +79,7 @@ static struct mt_estimate *plan(struct scoring *scoring, const struct point *poi
 {
     struct point_settings settings;
     settings_of_point(point, mt_model_describe(model_of(scoring, point->shape)), &settings);
+    settings.settings.no_fusion = !scoring->fuses;
     struct mt_estimate *estimate = NULL;
     struct mt_error error = {0};
     if (mt_estimate_create(model_of(scoring, point->shape), &settings.settings, &estimate, &error) <
@@ -315,13 +318,15 @@ int main(int argc, char **argv)
     for (; at < argc && strncmp(argv[at], "--", 2) == 0; at++) {
         if (strcmp(argv[at], "--off") == 0)
             scoring.names_off = 1;
+        else if (strcmp(argv[at], "--fusion") == 0)
+            scoring.fuses = 1;
         else if (strcmp(argv[at], "--only") == 0 && at + 1 < argc)
             scoring.only = argv[++at];
         else
             die(argv[at], "no such option");
     }
     if (argc - at < 3)
-        die("usage", "conformance_oracle [--off] [--only TEXT] FLOORS SHAPES ORACLE...");
+        die("usage", "conformance_oracle [--off] [--only TEXT] [--fusion] FLOORS SHAPES ORACLE...");
     scoring.folder = argv[at + 1];
     for (int i = at + 2; i < argc; i++)
         score_file(&scoring, argv[i]);

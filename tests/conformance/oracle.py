@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Plans points of the oracle again, by rehearsing the engine, and compares: speaks TAP.
 
-usage: oracle.py --models FOLDER [--engine BUILD FOLDER]... [--points slice|sample|all]. Without --engine build 11434
+usage: oracle.py --models FOLDER --fusion-models FOLDER [--engine BUILD FOLDER]... [--points slice|sample|all]. Without --engine build 11434
 is where MEMTALLY_LLAMA_CPP says. The expected figures were planned before memtally could rehearse, see README.md.
 """
 import argparse
@@ -14,13 +14,14 @@ import oracle_plans
 import oracle_points
 
 SHOWN = 20
-# The devices that the oracle was planned on kept nothing for operations that CUDA fuses; its devices do from 11149 on.
-RULES = {'11434': '11100'}
+# Of every so many points with fused operations one is planned.
+STEP_OF_FUSION = {'slice': 24, 'sample': 3, 'all': 1}
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--models', required=True)
+    parser.add_argument('--fusion-models', required=True)
     parser.add_argument('--engine', nargs=2, action='append', default=[], metavar=('BUILD', 'FOLDER'))
     parser.add_argument('--points', choices=('slice', 'sample', 'all'), default='slice')
     arguments = parser.parse_args()
@@ -35,6 +36,10 @@ def chosen(how):
     if how == 'slice':
         return oracle_points.slice_of(points) + cpu[::60]
     return oracle_points.sample_of(points) + cpu if how == 'sample' else points + cpu
+
+
+def fusing(how):
+    return oracle_points.read('oracle_fusion.csv')[::STEP_OF_FUSION[how]]
 
 
 def compared(points, plans):
@@ -76,9 +81,12 @@ def main():
     arguments = parse()
     results = []
     for build, folder in arguments.engine:
-        points = [p for p in chosen(arguments.points) if p.build == int(build)]
-        results += compared(points, oracle_plans.plan_all(
-            points, lambda p, at=folder: p.command(at, arguments.models), RULES.get(build, build)))
+        # The devices that the oracle was planned on kept nothing for operations that CUDA fuses.
+        for some, models, flags in ((chosen(arguments.points), arguments.models, ['--no-fusion']),
+                                    (fusing(arguments.points), arguments.fusion_models, [])):
+            points = [p for p in some if p.build == int(build)]
+            results += compared(points, oracle_plans.plan_all(
+                points, lambda p, at=folder, of=models: p.command(at, of), build, flags))
     (say_each if arguments.points == 'slice' else say_groups)(results)
     return any(wrong for _, wrong in results)
 

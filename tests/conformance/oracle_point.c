@@ -100,6 +100,7 @@ void settings_of_point(const struct point *point, const struct mt_model_descript
         .has_gpu_layers = 1,
         .gpu_layers = gpu_layers(point, d),
         .mla_mode = MT_UNKNOWN,
+        .no_fusion = 1, /* the planned devices fused nothing */
         .device_bytes = out->sizes,
         .n_devices = point->devices,
         .host_bytes = DEVICE_SIZE,

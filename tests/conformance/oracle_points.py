@@ -8,10 +8,12 @@ import dataclasses
 import os
 import pathlib
 
+import oracle_families
 import oracle_shapes
 
 HERE = pathlib.Path(__file__).parent
 MIB = 1048576
+SHAPES = {**oracle_families.SHAPES, **oracle_families.ODD, **oracle_shapes.SHAPES}
 PARTS = ('weights', 'cache', 'compute')
 
 
@@ -47,7 +49,7 @@ class Point:
         return (self.devices, self.layers, self.flash, self.type_k, self.sequences > 1)
 
     def number(self, key):
-        return oracle_shapes.SHAPES[self.shape][1].get(key, 0)
+        return SHAPES[self.shape][1].get(key, 0)
 
     def places(self):
         return [f'gpu:{i}' for i in range(self.devices)] + ['host']

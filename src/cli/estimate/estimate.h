@@ -33,6 +33,7 @@ struct estimate_options {
     int swa_full;
     int no_mmap;
     int no_repack;
+    int no_fusion;
     int no_kv_offload;
     const char *gpu_layers;
     int split;

@@ -188,6 +188,7 @@ static void copy_plain(struct mt_predict_settings *settings, const struct estima
     settings->swa_full = options->swa_full;
     settings->no_mmap = options->no_mmap;
     settings->no_repack = options->no_repack;
+    settings->no_fusion = options->no_fusion;
     settings->kv_on_host = options->no_kv_offload;
     settings->split = (enum mt_split)options->split;
     settings->attn_max_batch = options->amb;
@@ -221,6 +222,14 @@ static int check(const struct estimate_options *options, struct mt_error *error)
     return 0;
 }
 
+/* Programs that are rehearsed for the request get ours. */
+static int set_environment(const struct estimate_options *options, struct mt_error *error)
+{
+    if (options->no_fusion && setenv("GGML_CUDA_DISABLE_FUSION", "1", 1) < 0)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    return 0;
+}
+
 int estimate_request_init(struct estimate_request *request, const struct estimate_options *options,
                           struct mt_error *error)
 {
@@ -239,6 +248,8 @@ int estimate_request_init(struct estimate_request *request, const struct estimat
         result = read_overrides(request, &options->overrides, error);
     if (!result && options->here)
         result = estimate_look_here(request, error);
+    if (!result)
+        result = set_environment(options, error);
     return result;
 }
 
