@@ -43,29 +43,64 @@ def engine(program):
 
 
 class Cost:
-    """What runs of a command cost: lists of milliseconds and MiB."""
+    """What runs of a command cost, in lists of milliseconds."""
 
     def __init__(self):
-        self.wall, self.processor, self.peak = [], [], []
+        self.wall, self.processor = [], []
 
     def add(self, start, usage):
         self.wall.append((time.perf_counter() - start) * 1e3)
         self.processor.append((usage.ru_utime + usage.ru_stime) * 1e3)
-        self.peak.append(usage.ru_maxrss / 1024)
 
     def middle(self, what):
         return statistics.median(getattr(self, what))
 
 
+class Peaks(Cost):
+    """Runs that are not timed: the peak memory in MiB of the process itself, and of the largest that it
+    started, looked at while they run. What the kernel tells at their end counts the parent's memory too."""
+
+    def __init__(self):
+        super().__init__()
+        self.own, self.engine = [], []
+
+    def look(self, process):
+        pid, own, engine = process.pid, 0, 0
+        while process.poll() is None:
+            own = max(own, high_water(pid))
+            engine = max(engine, max((high_water(child) for child in children(pid)), default=0))
+            time.sleep(0.001)
+        self.own.append(own)
+        self.engine.append(engine or own)
+
+
+def high_water(pid):
+    try:
+        found = re.search(r"VmHWM:\s*(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())
+    except OSError:
+        return 0
+    return int(found[1]) / 1024 if found else 0
+
+
+def children(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+
+
 def run(command, cost, environment=None):
-    """A whole process with what it waited for; the peak is that of the largest process among them."""
+    """A whole process with what it waited for."""
     start = time.perf_counter()
     process = subprocess.Popen(command, env={**os.environ, **(environment or {})}, **QUIET)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+    if isinstance(cost, Peaks):
+        cost.look(process)
+    else:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        cost.add(start, usage)
     if process.returncode not in (0, 1):
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
-    cost.add(start, usage)
 
 
 def is_ready(port):
@@ -88,33 +123,25 @@ def run_server(command, cost, environment):
             raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
-    _, _, usage = os.wait4(process.pid, 0)
-    process.returncode = 0
-    cost.add(start, usage)
+    if isinstance(cost, Peaks):
+        cost.look(process)
+    else:
+        _, _, usage = os.wait4(process.pid, 0)
+        process.returncode = 0
+        cost.add(start, usage)
 
 
-def own_peak_mib(command):
-    """The peak memory of the process alone, by looking at it while it runs; not timed."""
-    process = subprocess.Popen(command, **QUIET)
-    peak = 0
-    while process.poll() is None:
-        try:
-            found = re.search(r"VmHWM:\s*(\d+)", pathlib.Path(f"/proc/{process.pid}/status").read_text())
-        except (FileNotFoundError, ProcessLookupError):
-            break
-        peak = max(peak, int(found[1]) if found else 0)
-        time.sleep(0.002)
-    process.wait()
-    return peak / 1024
+def row(name, cost, peaks):
+    print(f"    {name:14} wall {cost.middle('wall'):8.1f} ms   processor {cost.middle('processor'):8.1f} ms   "
+          f"peak of the engine {peaks.middle('engine'):6.1f} MiB")
 
 
-def show(bare, rehearsed, own):
-    for name, cost in (("bare devices", bare), ("rehearsed", rehearsed)):
-        print(f"    {name:22} wall {cost.middle('wall'):8.1f} ms   processor {cost.middle('processor'):8.1f} ms   "
-              f"peak of the engine {cost.middle('peak'):6.1f} MiB")
-    added = {what: rehearsed.middle(what) - bare.middle(what) for what in ("wall", "processor", "peak")}
-    print(f"    {'added':22} wall {added['wall']:+8.1f} ms   processor {added['processor']:+8.1f} ms   "
-          f"engine {added['peak']:+.1f} MiB, memtally itself {own:.1f} MiB")
+def show(costs, peaks):
+    for name, cost, peak in zip(("bare devices", "rehearsed"), costs, peaks):
+        row(name, cost, peak)
+    wall, processor = (costs[1].middle(what) - costs[0].middle(what) for what in ("wall", "processor"))
+    print(f"    {'added':14} wall {wall:+8.1f} ms   processor {processor:+8.1f} ms   engine "
+          f"{peaks[1].middle('engine') - peaks[0].middle('engine'):+.1f} MiB, memtally itself {peaks[1].middle('own'):.1f} MiB")
 
 
 class Bench:
@@ -127,28 +154,25 @@ class Bench:
 
     def compare(self, what, command, n, gib):
         """The same command in turn on bare devices and on the rehearsal's."""
-        bare, rehearsed = Cost(), Cost()
+        costs, peaks = (Cost(), Cost()), (Peaks(), Peaks())
         command = [*command, "-dev", ",".join(f"CUDA{i}" for i in range(n))]
         environment = {"GGML_BACKEND_PATH": self.bare, "BARE_DEVICES": str(n), "BARE_BYTES": str(gib * GIB)}
         run_bare = run_server if "llama-server" in command[0] else run
-        for number in range(ROUNDS + 1):
-            kept = (bare, rehearsed) if number else (Cost(), Cost())  # the first round warms what is cached
-            run_bare(command, kept[0], environment)
-            run([*self.rehearsal(n, gib), *command], kept[1])
-        own = statistics.median(own_peak_mib([*self.rehearsal(n, gib), *command]) for _ in range(3))
+        for bare, rehearsed in [peaks] * 3 + [costs] * ROUNDS:  # the first of them warm what is cached
+            run_bare(command, bare, environment)
+            run([*self.rehearsal(n, gib), *command], rehearsed)
         print(f"  {what}, {n} x {gib} GiB")
-        show(bare, rehearsed, own)
-        return bare.middle("wall"), bare.middle("processor")
+        show(costs, peaks)
+        return costs[0]
 
     def absolute(self, what, command, n, gib):
         """Where bare devices would read the whole file, there is nothing to compare with."""
-        cost = Cost()
-        for _ in range(ROUNDS // 2):
-            run([*self.rehearsal(n, gib), *command], cost)
-        print(f"  {what}, {n} x {gib} GiB, nothing to compare with")
-        print(f"    {'rehearsed':22} wall {cost.middle('wall'):8.1f} ms   processor {cost.middle('processor'):8.1f} ms   "
-              f"peak of the engine {cost.middle('peak'):6.1f} MiB, memtally itself "
-              f"{own_peak_mib([*self.rehearsal(n, gib), *command]):.1f} MiB")
+        cost, peaks = Cost(), Peaks()
+        for each in (peaks, *[cost] * ROUNDS):
+            run([*self.rehearsal(n, gib), *command], each)
+        print(f"  {what}, {n} x {gib} GiB; bare devices would read the whole file")
+        row("rehearsed", cost, peaks)
+        print(f"    {'':14} memtally itself {peaks.middle('own'):.1f} MiB")
 
     def shape(self, name):
         path = os.path.join(self.folder, name + ".gguf")
@@ -174,7 +198,8 @@ class Bench:
 
     def peers(self, alone):
         print("one plan, as a whole process")
-        print(f"  llama-fit-params        wall {alone[0]:8.1f} ms   processor {alone[1]:8.1f} ms   on bare devices, no vocabulary")
+        print(f"  llama-fit-params        wall {alone.middle('wall'):8.1f} ms   processor {alone.middle('processor'):8.1f} ms   "
+              "on bare devices, a model without vocabulary")
         sample = self.sample("llama-3.1-8b")
         commands = {"memtally rehearse": [self.memtally, "rehearse", "--quiet", "--output", "/dev/null", "--engine-path",
                                           engine("llama-fit-params"), "--program", "fit-params", sample, "-d", "24GiB", "-c", "4096"],
@@ -204,7 +229,7 @@ class Bench:
         wall, processor = cost.wall[0] / 1e3, cost.processor[0]
         print(f"a sweep of {n} points on {len(processors)} processors: {wall:.1f} s, {processor / n:.1f} ms of processor a point")
         print(f"  1000 points {wall * 1000 / n:6.1f} s; 1000 runs of llama-fit-params on bare devices would take "
-              f"{alone[1] / len(processors):.1f} s and more")
+              f"{alone.middle('processor') / len(processors):.1f} s and more")
 
 
 def bench_alloc(memtally, pretend, program):
