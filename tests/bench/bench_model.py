@@ -112,4 +112,5 @@ def main():
         bench_command(memtally, folder)
 
 
-main()
+if __name__ == "__main__":
+    main()

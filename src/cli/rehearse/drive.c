@@ -18,6 +18,7 @@
 #define MS        ((uint64_t)1000 * 1000)
 #define LOOK_NS   (20 * MS)
 #define PORTS_MAX 16
+#define PORTS_NS  (250 * MS)
 
 char **rehearse_drive_argv(char *const *argv, const char *directory)
 {
@@ -69,25 +70,51 @@ int rehearse_drive_look(struct rehearse_drive *drive, uint64_t timeout_ns)
     return 1;
 }
 
+/* Whether it is time to look for ports: the program was seen to listen, or it is a while since the
+ * last look, for a process that nothing is preloaded into. */
+static int may_listen(struct rehearse_drive *drive)
+{
+    const struct mt_rehearse_event *event;
+    while (!drive->listens &&
+           (event = mt_rehearse_event_at(drive->rehearsal, drive->n_looked_at)) != NULL) {
+        drive->listens = event->kind == MT_REHEARSE_MARK && strcmp(event->name, "listen") == 0;
+        drive->n_looked_at++;
+    }
+    uint64_t now_ns = mt_monotonic_ns();
+    if (!drive->listens && now_ns < drive->next_ports_ns)
+        return 0;
+    drive->next_ports_ns = now_ns + PORTS_NS;
+    return 1;
+}
+
+static int is_answering(struct rehearse_drive *drive, int port)
+{
+    struct rehearse_endpoint endpoint = {port, drive->endpoint.prefix};
+    int status = 0;
+    if (rehearse_ask(&endpoint, "/health", NULL, 1000, &status, NULL, NULL) != MT_OK ||
+        (status != 200 && status != 503))
+        return 0;
+    drive->endpoint = endpoint;
+    drive->report->is_server = 1;
+    drive->report->is_ready = status == 200;
+    return 1;
+}
+
 /* Asks each port that the program listens on for its health. llama.cpp's server listens before it
  * has loaded the model, and answers 503 until it has. */
 static int finds_server(struct rehearse_drive *drive)
 {
     int ports[PORTS_MAX];
+    if (drive->report->is_server && is_answering(drive, drive->endpoint.port))
+        return drive->report->is_ready;
+    if (!may_listen(drive))
+        return 0;
     size_t n = rehearse_listening_ports("/proc", getpid(), ports, PORTS_MAX);
     if (n > 0 && !drive->http_started)
         drive->http_started = mt_http_start(NULL) == MT_OK;
-    for (size_t i = 0; drive->http_started && i < n; i++) {
-        struct rehearse_endpoint endpoint = {ports[i], drive->endpoint.prefix};
-        int status = 0;
-        if (rehearse_ask(&endpoint, "/health", NULL, 1000, &status, NULL, NULL) != MT_OK ||
-            (status != 200 && status != 503))
-            continue;
-        drive->endpoint = endpoint;
-        drive->report->is_server = 1;
-        drive->report->is_ready = status == 200;
-        return drive->report->is_ready;
-    }
+    for (size_t i = 0; drive->http_started && i < n; i++)
+        if (is_answering(drive, ports[i]))
+            return drive->report->is_ready;
     return 0;
 }
 
@@ -137,6 +164,7 @@ int rehearse_drive(struct mt_rehearsal *rehearsal, const struct rehearse_drive_s
     struct rehearse_command command;
     struct rehearse_drive drive = {
         .rehearsal = rehearsal, .settings = settings, .report = report, .error = error};
+    drive.next_ports_ns = mt_monotonic_ns() + PORTS_NS;
     *report = (struct rehearse_drive_report){0};
     rehearse_command_copy(settings->argv, &command);
     const char *prefix = rehearse_flag_value(&command, settings->environment, REHEARSE_API_PREFIX);

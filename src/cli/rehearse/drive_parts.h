@@ -15,6 +15,9 @@ struct rehearse_drive {
     struct rehearse_endpoint endpoint;
     struct rehearse_server_facts facts;
     int http_started;
+    int listens;            /* as it was seen to do */
+    size_t n_looked_at;     /* events, for that */
+    uint64_t next_ports_ns; /* when to look for ports without */
     int saves_slots;
     int embeds;
     int ranks;

@@ -22,6 +22,7 @@ struct held {
 };
 
 static struct held held[BUFFERS_MAX];
+static uint32_t n_probed; /* slots from a buffer's first to its own, at most */
 
 static uint32_t first_slot(const void *buffer)
 {
@@ -38,16 +39,22 @@ static void hold(void *buffer, uint64_t bytes)
             continue;
         held[at].bytes = bytes;
         held[at].pid = (uint32_t)getpid();
+        uint32_t most = __atomic_load_n(&n_probed, __ATOMIC_RELAXED);
+        while (most < i + 1 && !__atomic_compare_exchange_n(&n_probed, &most, i + 1, 1,
+                                                            __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+        }
         return;
     }
 }
 
-/* Slots are never marked as once used: the table is searched whole, which a few frees can afford.
- * A child that lets go of what it inherited says nothing: its parent still holds it. */
+/* Slots are never marked as once used: as many are looked at as any buffer was put behind its
+ * first. Engines make and free many that are not counted, one for each tensor that they place. A
+ * child that lets go of what it inherited says nothing: its parent still holds it. */
 static uint64_t let_go(const void *buffer)
 {
     uint32_t at = first_slot(buffer);
-    for (uint32_t i = 0; i < BUFFERS_MAX; i++, at = (at + 1) % BUFFERS_MAX) {
+    uint32_t most = __atomic_load_n(&n_probed, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < most; i++, at = (at + 1) % BUFFERS_MAX) {
         if (__atomic_load_n(&held[at].buffer, __ATOMIC_ACQUIRE) != buffer)
             continue;
         uint64_t bytes = held[at].pid == (uint32_t)getpid() ? held[at].bytes : 0;

@@ -33,6 +33,15 @@ _Bool ggml_validate_row_data(int type, const void *data, size_t size)
     return real_ggml_validate_row_data(engine_of(CALLER))(type, data, size);
 }
 
+/* Masks and positions, which a graph that is not computed needs not; of a long context they take
+ * longer than everything else that a token costs. */
+void _ZN16llm_graph_result10set_inputsEPK12llama_ubatch(void *result, const void *batch)
+{
+    if (idle_rehearsal())
+        return;
+    real__ZN16llm_graph_result10set_inputsEPK12llama_ubatch(engine_of(CALLER))(result, batch);
+}
+
 _Bool llama_vocab_is_eog(const void *vocabulary, int32_t token)
 {
     if (idle_rehearsal())
