@@ -79,6 +79,14 @@ def test_a_failure_for_no_memory_is_the_programs_own():
     assert "no-model.gguf" in said["rehearsal"]["last_words"], said["rehearsal"]["last_words"]
 
 
+def test_without_devices_all_is_on_the_host():
+    """Qwen3-0.6B: 28 layers, 8 heads, 128 wide, 2 bytes, 4096 tokens: 448 MiB of cache, on a machine without a GPU."""
+    said = rehearse([], "-m", model("qwen3-0.6b", "q8_0"), "-c", "4096", "-ngl", "99", status=0)
+    assert [one["place"] for one in said["places"]] == ["host"], said["places"]
+    assert row(said, "host", "kv_cache")["allocated_bytes"] == 28 * 2 * 8 * 128 * 2 * 4096, said["places"]
+    assert said["rehearsal"]["device_kind"] is None and said["rehearsal"]["ready"], said["rehearsal"]
+
+
 def test_what_is_reserved_is_not_there():
     """The same server fits in 6 GiB, and not in what others leave of it."""
     flags = ["-m", model("llama-3.1-8b"), "-c", "8192", "-ngl", "99"]

@@ -276,6 +276,9 @@ struct ggml_registry *ggml_backend_init(void)
 {
     const void *caller = CALLER;
     struct mt_account *account = pretend_account();
+    if (account && !account->n_devices)
+        __atomic_store_n(&account->api_version, (uint32_t)pretend_ggml_version(caller),
+                         __ATOMIC_RELAXED);
     if (!account || !account->n_devices)
         return NULL;
     const void *module = module_of(caller);
