@@ -149,10 +149,6 @@ static int check_settings(const struct estimate_options *options, const struct c
 
 static int check_devices(const struct mt_predict_settings *settings, struct mt_error *error)
 {
-    if (!settings->n_devices)
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "rehearse: name the devices to be pretended, as --device 24GiB or "
-                       "--device 2x16GiB");
     if (settings->n_devices > REHEARSE_DEVICES_MAX)
         return mt_fail(
             error, MT_EARG, MT_NO_OFFSET,
@@ -166,11 +162,11 @@ static int reserve(const struct rehearse_options *options, struct estimate_reque
                    struct mt_rehearse_device *devices, struct mt_error *error)
 {
     struct mt_predict_settings *settings = &request->settings;
-    uint64_t reserved;
+    uint64_t reserved = 0;
     if (!settings->device_kind)
         settings->device_kind = estimate_device_kinds[0];
     settings->context_bytes = options->reserved_bytes;
-    int result = rehearse_held_back(settings, &reserved, error);
+    int result = settings->n_devices ? rehearse_held_back(settings, &reserved, error) : 0;
     if (result < 0)
         return result;
     for (size_t i = 0; i < settings->n_devices; i++) {
@@ -288,7 +284,8 @@ static const char *const description[] = {
     "sizes that --device says, give out addresses without memory, compute nothing, and refuse an "
     "allocation where such a device would. The real devices of this machine are hidden from it. "
     "What it allocates is its own word, exact for its build and its flags; no weights are read, so "
-    "that a model file with a hole in place of them will do.",
+    "that a model file with a hole in place of them will do. Without --device it runs on the CPU "
+    "alone, and the host is what is counted.",
     "With MODEL, as 'memtally estimate' takes it, an engine of this machine is started with the "
     "settings that are given here and ended once it is ready: a program of llama.cpp, found at "
     "--engine-path, in the cache of engines or in PATH. What is left open is left to the engine, "
@@ -313,6 +310,8 @@ static const struct cli_example examples[] = {
      "Would this server start on a card of 16 GiB?"},
     {"memtally rehearse --device 2x24GiB --host 64GiB -- llama-bench -m model.gguf",
      "Two cards and a host with 64 GiB."},
+    {"memtally rehearse --host 16GiB -- llama-server -m model.gguf -c 8192",
+     "No device: what it takes of the host where it computes on the CPU."},
     {"memtally rehearse --device 24GiB --reserved 2GiB --json -- node chat.mjs",
      "A program of one's own, on a card of which 2 GiB are taken."},
     {0},

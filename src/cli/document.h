@@ -92,6 +92,8 @@ struct cli_document_late {
     const char *detail;
     uint64_t bytes;
     uint64_t before_bytes; /* of the smaller buffer that it takes the place of, 0 where it is new */
+    uint64_t ready_bytes;  /* the same, of the one that was there when the program was ready */
+    int was_freed;         /* it was not there at the end any more */
     int was_refused;
 };
 

@@ -9,6 +9,7 @@
 #include "emit/text.h"
 
 #define LATE_SHOWN  20
+#define LATE_BYTES  (UINT64_C(16) << 20)
 #define WORDS_SHOWN 12
 
 /* The command line as a shell would take it. */
@@ -125,31 +126,96 @@ void cli_table_rehearsal(const struct cli_document *document, const struct cli_t
     put_words(rehearsal, terminal, out);
 }
 
-static void add_late(struct mt_text_table *table, const struct cli_document_late *late)
+/* By how much a place came to hold more, 0 where it did not. */
+static uint64_t growth_of(const struct cli_document_late *late)
+{
+    if (late->was_freed || late->was_refused)
+        return 0;
+    return late->bytes > late->ready_bytes ? late->bytes - late->ready_bytes : 0;
+}
+
+static int is_like(const struct cli_document_late *a, const struct cli_document_late *b)
+{
+    return a->category == b->category && growth_of(b) && a->was_refused == b->was_refused &&
+           !strcmp(a->place, b->place) && !strcmp(a->name, b->name) &&
+           !strcmp(a->detail, b->detail) && !strcmp(a->step, b->step);
+}
+
+/* Below these bytes growth is told in one line for all: 16 MiB, or 1 % of a small place. */
+static uint64_t least_shown(const struct cli_document *document, const char *name)
+{
+    for (size_t i = 0; i < document->tally->n_places; i++) {
+        const struct mt_tally_place *place = &document->tally->places[i];
+        if (!strcmp(place->place, name) && place->capacity_bytes != MT_UNKNOWN &&
+            place->capacity_bytes / 100 < LATE_BYTES)
+            return place->capacity_bytes / 100;
+    }
+    return LATE_BYTES;
+}
+
+/* What was taken late, as it is shown. */
+struct late_table {
+    const struct cli_document *document;
+    struct mt_text_table text;
+    size_t n_shown;
+    size_t n_hidden; /* for want of room */
+    size_t n_small;
+    uint64_t small_bytes;
+};
+
+static void add_late(struct late_table *table, const struct cli_document_late *late, size_t n,
+                     uint64_t bytes)
 {
     char time[CLI_TIME_TEXT];
     char growth[MT_SIZE_TEXT + 16];
     char size[MT_SIZE_TEXT];
-    char what[160];
-    snprintf(what, sizeof what, "%s %s%s%s",
+    char what[200];
+    char times[32] = "";
+    if (n > 1)
+        snprintf(times, sizeof times, "%zu times ", n);
+    snprintf(what, sizeof what, "%s%s %s%s%s", times,
              late->category ? mt_category_name(late->category) : "memory", late->name,
              *late->detail ? ": " : "", late->detail);
-    uint64_t more =
-        late->bytes > late->before_bytes ? late->bytes - late->before_bytes : late->bytes;
-    mt_format_size(late->bytes < late->before_bytes ? late->before_bytes - late->bytes : more,
-                   size);
-    snprintf(growth, sizeof growth, "%s%s",
-             late->was_refused                  ? "refused "
-             : late->bytes < late->before_bytes ? "-"
-                                                : "+",
-             size);
+    snprintf(growth, sizeof growth, "%s%s", late->was_refused ? "refused " : "+",
+             mt_format_size(bytes, size));
     const char *step = strstr(late->step, ": ");
     const struct mt_cell cells[] = {{.text = what},
                                     {.text = late->place},
                                     {.text = growth},
                                     {.text = cli_format_time(late->time_ns, time)},
                                     {.text = step ? step + 2 : late->step}};
-    mt_text_table_add(table, 0, late->was_refused ? MT_ROW_BOLD : MT_ROW_PLAIN, cells);
+    mt_text_table_add(&table->text, 0, late->was_refused ? MT_ROW_BOLD : MT_ROW_PLAIN, cells);
+    table->n_shown++;
+}
+
+/* Takes the late ones from `first` on that are alike and follow each other. Returns past them. */
+static size_t take_late(struct late_table *table, size_t first)
+{
+    const struct cli_document_rehearsal *rehearsal = table->document->rehearsal;
+    const struct cli_document_late *late = &rehearsal->late[first];
+    uint64_t bytes = late->was_refused ? late->bytes : growth_of(late);
+    size_t next = first + 1;
+    size_t n = 1;
+    if (!bytes)
+        return next;
+    for (; !late->was_refused && next < rehearsal->n_late; next++) {
+        const struct cli_document_late *other = &rehearsal->late[next];
+        if (!growth_of(other) && !other->was_refused)
+            continue;
+        if (!is_like(late, other))
+            break;
+        bytes += growth_of(other);
+        n++;
+    }
+    if (!late->was_refused && bytes < least_shown(table->document, late->place)) {
+        table->n_small += n;
+        table->small_bytes += bytes;
+    } else if (table->n_shown < LATE_SHOWN) {
+        add_late(table, late, n, bytes);
+    } else {
+        table->n_hidden += n;
+    }
+    return next;
 }
 
 void cli_table_rehearsal_late(const struct cli_document *document,
@@ -160,18 +226,17 @@ void cli_table_rehearsal_late(const struct cli_document *document,
         {"bytes", MT_CELL_TEXT_RIGHT, 0}, {"after", MT_CELL_TEXT_RIGHT, 0},
         {"step", MT_CELL_TEXT, 1},
     };
-    const struct cli_document_rehearsal *rehearsal = document->rehearsal;
-    struct mt_text_table table;
-    size_t shown = rehearsal->n_late;
-    if (!shown)
-        return;
-    if (shown > LATE_SHOWN + 1)
-        shown = LATE_SHOWN;
-    mt_text_table_init(&table, columns, 5, terminal->utf8);
-    for (size_t i = 0; i < shown; i++)
-        add_late(&table, &rehearsal->late[i]);
-    cli_table_draw(&table, terminal, out);
-    if (shown < rehearsal->n_late)
-        cli_table_fact(terminal, out, "", "and %zu more; --json has them all",
-                       rehearsal->n_late - shown);
+    struct late_table table = {.document = document};
+    char size[MT_SIZE_TEXT];
+    mt_text_table_init(&table.text, columns, 5, terminal->utf8);
+    for (size_t i = 0; i < document->rehearsal->n_late;)
+        i = take_late(&table, i);
+    if (table.n_shown)
+        cli_table_draw(&table.text, terminal, out);
+    if (table.n_hidden)
+        cli_table_fact(terminal, out, "", "and %zu more; --json has them all", table.n_hidden);
+    if (table.n_small)
+        cli_table_fact(terminal, out, table.n_shown ? "" : "taken late",
+                       "%zu small block%s of %s together", table.n_small,
+                       table.n_small == 1 ? "" : "s", mt_format_size(table.small_bytes, size));
 }

@@ -37,6 +37,7 @@ static void put_late(const struct cli_document_rehearsal *rehearsal, struct mt_j
         mt_json_text(json, "detail", *late->detail ? late->detail : NULL);
         mt_json_count(json, "bytes", late->bytes);
         mt_json_count(json, "before_bytes", late->before_bytes);
+        mt_json_bool(json, "freed", late->was_freed);
         mt_json_bool(json, "refused", late->was_refused);
         mt_json_end(json);
     }

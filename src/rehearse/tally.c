@@ -218,8 +218,10 @@ static int make_notes(struct maker *maker, struct mt_tally *tally)
     int result = 0;
     if (maker->counts_plans)
         result = add_note(maker, tally, notes,
-                          "Nothing was allocated on the devices: their figures are what the "
-                          "engine planned.");
+                          reader->account->n_devices
+                              ? "Nothing was allocated on the devices: their figures are what the "
+                                "engine planned."
+                              : "Nothing was allocated: the figures are what the engine planned.");
     for (size_t i = 0; tally->n_notes < NOTES_MAX && (noted = mt_reader_at(reader, i)); i++)
         if (result == 0 && noted->event.kind == MT_REHEARSE_NOTE)
             result = add_note(maker, tally, notes, noted->event.name);

@@ -10,7 +10,8 @@ try
 try model.gguf other.gguf
 try model.gguf --engine vllm
 try model.gguf --device 24
-try model.gguf --program node-llama-cpp
+memtally rehearse model.gguf --program node-llama-cpp 2> said
+echo "exit $?: $(grep -c 'node-llama-cpp is neither in' said)"
 try model.gguf --engine-path nowhere
 try model.gguf --engine-path model.gguf
 MEMTALLY_ENGINES=$PWD/none PATH=${PATH%%:*} memtally rehearse model.gguf --device 1GiB 2> said

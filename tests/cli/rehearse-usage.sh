@@ -8,7 +8,7 @@ refused()
     code=$?
     test $code = "$wanted" || echo "exit $code of $*"
 }
-refused 2 -- true
+refused 3 -- true
 refused 2 --device 16 -- true
 refused 2 --device 0GiB -- true
 refused 2 --device 16x1GiB -- true

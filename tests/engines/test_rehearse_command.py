@@ -4,6 +4,7 @@
 
 import json
 import os
+import subprocess
 import tempfile
 
 import engine
@@ -77,6 +78,20 @@ def test_a_failure_for_no_memory_is_the_programs_own():
     said = rehearse(["--device", "8GiB"], "-m", path, status=1)
     assert said["rehearsal"]["outcome"] == "crashed" and said["rehearsal"]["refused"] is None, said["rehearsal"]
     assert "no-model.gguf" in said["rehearsal"]["last_words"], said["rehearsal"]["last_words"]
+
+
+def test_the_version_is_the_engines_own():
+    said = rehearse(["--device", "24GiB"], "-m", model("qwen3-0.6b", "q8_0"), "-c", "4096", status=0)
+    told = subprocess.run([engine.llama_cpp("llama-server"), "--version"], capture_output=True, text=True, check=True)
+    assert said["engine"]["version"].removeprefix("b") in told.stdout + told.stderr, (said["engine"], told)
+
+
+def test_without_devices_all_is_on_the_host():
+    """Qwen3-0.6B: 28 layers, 8 heads, 128 wide, 2 bytes, 4096 tokens: 448 MiB of cache, on a machine without a GPU."""
+    said = rehearse([], "-m", model("qwen3-0.6b", "q8_0"), "-c", "4096", "-ngl", "99", status=0)
+    assert [one["place"] for one in said["places"]] == ["host"], said["places"]
+    assert row(said, "host", "kv_cache")["allocated_bytes"] == 28 * 2 * 8 * 128 * 2 * 4096, said["places"]
+    assert said["rehearsal"]["device_kind"] is None and said["rehearsal"]["ready"], said["rehearsal"]
 
 
 def test_what_is_reserved_is_not_there():

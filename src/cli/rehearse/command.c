@@ -79,7 +79,9 @@ static void tell(const struct rehearse_job *job, struct told *told)
         .argv = job->argv,
         .outcome = name_of(result->outcome),
         .ran = result->outcome == REHEARSE_RUNS || result->outcome == REHEARSE_RUNS_SHORT,
-        .device_kind = job->device_kind ? job->device_kind : "cuda",
+        .device_kind = !job->n_devices    ? NULL
+                       : job->device_kind ? job->device_kind
+                                          : "cuda",
         .api_version = result->status.api_version,
         .is_ready = report->is_ready,
         .n_requests = report->n_requests,
@@ -147,7 +149,8 @@ static int fail_unseen(const struct rehearse_result *result)
 static int exit_of(const struct told *told)
 {
     enum mt_verdict verdict = told->estimate->verdict;
-    int fits = verdict == MT_VERDICT_FITS || verdict == MT_VERDICT_TIGHT;
+    int fits =
+        verdict == MT_VERDICT_FITS || verdict == MT_VERDICT_TIGHT || verdict == MT_VERDICT_UNKNOWN;
     return told->rehearsal.ran && fits ? CLI_EXIT_OK : CLI_EXIT_NO;
 }
 

@@ -9,54 +9,124 @@
 #define LOOK_BACK  32 /* events that a buffer's older self may lie before it */
 #define READY_MARK "ready"
 
-/* A buffer that grows is freed and made anew, or made anew and the old one freed. Returns the
- * bytes that it had before, 0 where it is new. */
-static uint64_t older_self(struct mt_rehearsal *rehearsal, size_t index)
+/* The buffers that were taken late, while they are gathered. */
+struct gathering {
+    struct cli_document_late *late;
+    struct follow {
+        const struct mt_rehearse_event *taken;
+        size_t freed_at; /* event; SIZE_MAX: still there */
+    } * follows;
+    size_t n;
+};
+
+static int is_of_one_kind(const struct mt_rehearse_event *a, const struct mt_rehearse_event *b)
+{
+    return a->pid == b->pid && a->category == b->category && strcmp(a->place, b->place) == 0 &&
+           strcmp(a->name, b->name) == 0;
+}
+
+/* A buffer that grows is freed and made anew. Returns the event that freed its older self, SIZE_MAX
+ * where it is new. */
+static size_t older_self(struct mt_rehearsal *rehearsal, size_t index)
 {
     const struct mt_rehearse_event *made = mt_rehearse_event_at(rehearsal, index);
     for (size_t i = index; i-- > 0 && index - i <= LOOK_BACK;) {
         const struct mt_rehearse_event *event = mt_rehearse_event_at(rehearsal, i);
-        if (strcmp(event->place, made->place) != 0 || strcmp(event->name, made->name) != 0 ||
-            event->category != made->category || event->pid != made->pid)
+        if (!is_of_one_kind(event, made))
             continue;
         if (event->kind == MT_REHEARSE_ALLOC)
-            return 0;
+            return SIZE_MAX;
         if (event->kind == MT_REHEARSE_FREE)
-            return event->bytes;
+            return i;
     }
-    return 0;
+    return SIZE_MAX;
+}
+
+/* Which of several equal ones was freed is the same to us. */
+static void note_free(struct gathering *gathering, const struct mt_rehearse_event *event,
+                      size_t index)
+{
+    for (size_t i = gathering->n; i-- > 0;) {
+        struct follow *follow = &gathering->follows[i];
+        if (follow->freed_at != SIZE_MAX || follow->taken->kind != MT_REHEARSE_ALLOC ||
+            follow->taken->bytes != event->bytes || !is_of_one_kind(follow->taken, event))
+            continue;
+        follow->freed_at = index;
+        gathering->late[i].was_freed = 1;
+        return;
+    }
+}
+
+/* What a buffer had when the program was ready, where the one before it was taken late, too. */
+static uint64_t ready_bytes(const struct gathering *gathering, size_t freed_at, uint64_t otherwise)
+{
+    for (size_t i = gathering->n; i-- > 0;)
+        if (gathering->follows[i].freed_at == freed_at)
+            return gathering->late[i].ready_bytes;
+    return otherwise;
+}
+
+static void note_taken(struct gathering *gathering, struct mt_rehearsal *rehearsal, size_t index,
+                       const char *step)
+{
+    const struct mt_rehearse_event *event = mt_rehearse_event_at(rehearsal, index);
+    int is_taken = event->kind == MT_REHEARSE_ALLOC;
+    size_t older = is_taken ? older_self(rehearsal, index) : SIZE_MAX;
+    uint64_t before = older == SIZE_MAX ? 0 : mt_rehearse_event_at(rehearsal, older)->bytes;
+    gathering->late[gathering->n] = (struct cli_document_late){
+        .time_ns = event->time_ns,
+        .step = step,
+        .place = event->place,
+        .category = event->category,
+        .name = event->name,
+        .detail = event->detail,
+        .bytes = event->bytes,
+        .before_bytes = before,
+        .ready_bytes = older == SIZE_MAX ? 0 : ready_bytes(gathering, older, before),
+        .was_refused = !is_taken,
+    };
+    gathering->follows[gathering->n++] = (struct follow){event, SIZE_MAX};
+}
+
+/* A program that has ended has given everything back, which is no sign of anything. */
+static size_t end_of(const struct rehearse_result *result)
+{
+    return result->status.running ? result->status.n_events : 0;
+}
+
+static void gather(const struct rehearse_result *result, struct gathering *gathering)
+{
+    const struct mt_rehearse_event *event;
+    const char *step = NULL;
+    for (size_t i = 0; gathering->n < LATE_MAX; i++) {
+        event = mt_rehearse_event_at(result->rehearsal, i);
+        if (!event)
+            return;
+        if (event->kind == MT_REHEARSE_MARK && (step || !strcmp(event->name, READY_MARK)))
+            step = event->name;
+        if (!step)
+            continue;
+        if (event->kind == MT_REHEARSE_FREE && i < end_of(result))
+            note_free(gathering, event, i);
+        else if (event->kind == MT_REHEARSE_REFUSED ||
+                 (event->kind == MT_REHEARSE_ALLOC && !(event->flags & MT_REHEARSE_PLANNED)))
+            note_taken(gathering, result->rehearsal, i, step);
+    }
 }
 
 size_t rehearse_late(const struct rehearse_result *result, struct cli_document_late **late)
 {
-    const struct mt_rehearse_event *event;
-    const char *step = NULL;
-    size_t n = 0;
-    *late = calloc(LATE_MAX, sizeof **late);
-    for (size_t i = 0; *late && n < LATE_MAX; i++) {
-        event = mt_rehearse_event_at(result->rehearsal, i);
-        if (!event)
-            break;
-        if (event->kind == MT_REHEARSE_MARK && (step || !strcmp(event->name, READY_MARK)))
-            step = event->name;
-        int is_taken = event->kind == MT_REHEARSE_ALLOC && !(event->flags & MT_REHEARSE_PLANNED);
-        if (!step || (!is_taken && event->kind != MT_REHEARSE_REFUSED))
-            continue;
-        (*late)[n++] = (struct cli_document_late){
-            .time_ns = event->time_ns,
-            .step = step,
-            .place = event->place,
-            .category = event->category,
-            .name = event->name,
-            .detail = event->detail,
-            .bytes = event->bytes,
-            .before_bytes = is_taken ? older_self(result->rehearsal, i) : 0,
-            .was_refused = !is_taken,
-        };
-    }
-    if (n)
-        return n;
-    free(*late);
+    struct gathering gathering = {
+        .late = calloc(LATE_MAX, sizeof *gathering.late),
+        .follows = calloc(LATE_MAX, sizeof *gathering.follows),
+    };
+    if (gathering.late && gathering.follows)
+        gather(result, &gathering);
+    free(gathering.follows);
+    *late = gathering.late;
+    if (gathering.n)
+        return gathering.n;
+    free(gathering.late);
     *late = NULL;
     return 0;
 }

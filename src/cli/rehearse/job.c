@@ -125,7 +125,7 @@ static int conclude(const struct rehearse_job *job, struct rehearse_result *resu
              result->status.engine_version ? result->status.engine_version : "");
     mt_rehearse_stop(result->rehearsal, GRACE_NS);
     note_refusals(result);
-    result->is_unseen = !result->status.is_attached;
+    result->is_unseen = job->n_devices ? !result->status.is_attached : !result->status.api_version;
     result->outcome = rehearse_outcome_of(result->rehearsal, &result->report);
     if (result->is_unseen)
         rehearse_explain_unseen(job, result);

@@ -195,11 +195,11 @@ static void make_devices(struct pretend_world *world)
     world->n_devices = world->account->n_devices;
     if (world->n_devices > PRETEND_DEVICES_MAX) {
         world->n_devices = PRETEND_DEVICES_MAX;
-        pretend_note("ggml takes 16 devices of a backend: the devices past the 16th are left out");
+        pretend_note("ggml takes 16 devices: those past the 16th are left out.");
     }
     if (rules_of(world)->is_reordered)
-        pretend_note("this kind of device puts a graph into an order of its own, which is not "
-                     "rehearsed: compute buffers may differ by some percent");
+        pretend_note("Such a device computes a graph in an order of its own, which is not "
+                     "rehearsed: compute buffers may differ by some percent.");
     world->offload_batch = batch_of_offload(rules_of(world));
     for (uint32_t i = 0; i < world->n_devices; i++)
         make_device(world, i);
@@ -276,6 +276,9 @@ struct ggml_registry *ggml_backend_init(void)
 {
     const void *caller = CALLER;
     struct mt_account *account = pretend_account();
+    if (account && !account->n_devices)
+        __atomic_store_n(&account->api_version, (uint32_t)pretend_ggml_version(caller),
+                         __ATOMIC_RELAXED);
     if (!account || !account->n_devices)
         return NULL;
     const void *module = module_of(caller);

@@ -236,20 +236,40 @@ size_t llama_state_seq_get_size_ext(void *context, int32_t sequence, uint32_t fl
     return state(real_llama_state_seq_get_size_ext(engine_of(CALLER))(context, sequence, flags));
 }
 
-/* A build's number where there is one, since rules go by it; else ggml's own version. */
+/* How much a version says: rules go by a build's number, people by llama.cpp's own version. */
+enum version_rank { VERSION_NONE, VERSION_OF_GGML, VERSION_OF_LLAMA, VERSION_BUILD };
+
+static enum version_rank version_of(struct engine *engine, char *text, size_t size)
+{
+    int build = real__Z18llama_build_numberv(engine) ? real__Z18llama_build_numberv(engine)() : 0;
+    if (build > 1) {
+        snprintf(text, size, "b%d", build);
+        return VERSION_BUILD;
+    }
+    if (real_llama_version(engine)) {
+        snprintf(text, size, "%s", real_llama_version(engine)());
+        return VERSION_OF_LLAMA;
+    }
+    if (!real_ggml_version(engine))
+        return VERSION_NONE;
+    snprintf(text, size, "ggml %s", real_ggml_version(engine)());
+    return VERSION_OF_GGML;
+}
+
+/* A library that is loaded later may know better. */
 void note_version(struct engine *engine)
 {
-    static uint32_t is_noted;
+    static uint32_t noted_rank;
     struct mt_account *account = rehearsal();
     char text[sizeof account->engine_version] = "";
-    if (!account || __atomic_load_n(&is_noted, __ATOMIC_RELAXED))
+    uint32_t noted = __atomic_load_n(&noted_rank, __ATOMIC_RELAXED);
+    if (!account || noted == VERSION_BUILD)
         return;
-    int build = real__Z18llama_build_numberv(engine) ? real__Z18llama_build_numberv(engine)() : 0;
-    if (build > 1)
-        snprintf(text, sizeof text, "b%d", build);
-    else if (real_ggml_version(engine))
-        snprintf(text, sizeof text, "ggml %s", real_ggml_version(engine)());
-    if (!text[0] || __atomic_exchange_n(&is_noted, 1, __ATOMIC_RELAXED))
-        return;
-    memcpy(account->engine_version, text, sizeof text);
+    uint32_t rank = version_of(engine, text, sizeof text);
+    while (rank > noted)
+        if (__atomic_compare_exchange_n(&noted_rank, &noted, rank, 0, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED)) {
+            memcpy(account->engine_version, text, sizeof text);
+            return;
+        }
 }

@@ -211,9 +211,9 @@ static void note_correction(uint64_t bytes)
     if (!bytes || __atomic_exchange_n(&is_noted, 1, __ATOMIC_RELAXED))
         return;
     snprintf(text, sizeof text,
-             "Each device but the first is planned %llu bytes less than the engine's dry run "
-             "plans by itself.",
-             (unsigned long long)bytes);
+             "llama.cpp's dry run (--fit, llama-fit-params) plans %.2f MiB more on each device but "
+             "the first than a run takes; left out here.",
+             (double)bytes / 1048576.0);
     pretend_note(text);
 }
 

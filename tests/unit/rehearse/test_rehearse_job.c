@@ -233,6 +233,35 @@ static void test_what_is_taken_late_is_told_with_its_growth(void **state)
     rehearse_result_finish(&result);
 }
 
+/* Freed again, grown twice, and there to stay: only a program that still runs can tell them apart.
+ */
+static void test_what_is_freed_again_and_what_grew_from_is_told(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    struct cli_document_late *late;
+    const char *const argv[] = {getenv("REHEARSED_CHILD"),
+                                "attach",
+                                "alloc=0,0x10,100,4,CUDA0,compute",
+                                "mark=ready",
+                                "alloc=255,0x30,7,2,heap,copy",
+                                "free=0x30",
+                                "free=0x10",
+                                "alloc=0,0x20,130,4,CUDA0,compute",
+                                "free=0x20",
+                                "alloc=0,0x40,150,4,CUDA0,compute",
+                                "wait",
+                                NULL};
+    run_for(SECOND / 2, argv, &result);
+    assert_int_equal(rehearse_late(&result, &late), 3);
+    assert_true(late[0].was_freed && late[1].was_freed && !late[2].was_freed);
+    assert_int_equal(late[1].before_bytes, 100);
+    assert_int_equal(late[2].before_bytes, 130);
+    assert_int_equal(late[2].ready_bytes, 100);
+    free(late);
+    rehearse_result_finish(&result);
+}
+
 static void test_a_temporary_folder_is_gone_afterwards(void **state)
 {
     (void)state;
@@ -258,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_a_program_without_ggml_says_so),
         cmocka_unit_test(test_a_version_of_ggml_that_is_not_known_is_named),
         cmocka_unit_test(test_what_is_taken_late_is_told_with_its_growth),
+        cmocka_unit_test(test_what_is_freed_again_and_what_grew_from_is_told),
         cmocka_unit_test(test_a_temporary_folder_is_gone_afterwards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
