@@ -5,9 +5,8 @@
 
 #include "cli/rehearse/rehearse.h"
 
-#define LATE_MAX   4096
-#define LOOK_BACK  32 /* events that a buffer's older self may lie before it */
-#define READY_MARK "ready"
+#define LATE_MAX  4096
+#define LOOK_BACK 32 /* events that a buffer's older self may lie before it */
 
 /* A buffer that grows is freed and made anew, or made anew and the old one freed. Returns the
  * bytes that it had before, 0 where it is new. */
@@ -27,9 +26,17 @@ static uint64_t older_self(struct mt_rehearsal *rehearsal, size_t index)
     return 0;
 }
 
+/* The mark after which what is taken is late: of a server that answered, else of one that took
+ * connections. */
+static const char *late_mark(const struct rehearse_result *result)
+{
+    return result->report.is_ready ? "ready" : "serving";
+}
+
 size_t rehearse_late(const struct rehearse_result *result, struct cli_document_late **late)
 {
     const struct mt_rehearse_event *event;
+    const char *first = late_mark(result);
     const char *step = NULL;
     size_t n = 0;
     *late = calloc(LATE_MAX, sizeof **late);
@@ -37,7 +44,7 @@ size_t rehearse_late(const struct rehearse_result *result, struct cli_document_l
         event = mt_rehearse_event_at(result->rehearsal, i);
         if (!event)
             break;
-        if (event->kind == MT_REHEARSE_MARK && (step || !strcmp(event->name, READY_MARK)))
+        if (event->kind == MT_REHEARSE_MARK && (step || !strcmp(event->name, first)))
             step = event->name;
         int is_taken = event->kind == MT_REHEARSE_ALLOC && !(event->flags & MT_REHEARSE_PLANNED);
         if (!step || (!is_taken && event->kind != MT_REHEARSE_REFUSED))
