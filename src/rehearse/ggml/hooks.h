@@ -25,6 +25,12 @@ struct gguf_parameters {
     void **context;
 };
 
+struct ggml_parameters {
+    size_t size;
+    void *memory;
+    _Bool no_alloc;
+};
+
 /* Room for any of the engine's structures of parameters. */
 struct by_value {
     uint64_t word[64];

@@ -279,7 +279,7 @@ EXPORTED int posix_memalign(void **result, size_t alignment, size_t size)
     int saved = errno;
     if (!is_ready())
         return ENOMEM;
-    if (!is_counted(size))
+    if (!is_counted(size) || hook_thread()->is_roomy)
         return next.posix_memalign(result, alignment, size);
     if (!take(size)) {
         errno = saved;

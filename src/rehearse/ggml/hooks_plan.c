@@ -79,16 +79,27 @@ size_t ggml_backend_alloc_ctx_tensors_from_buft_size(void *context, void *type)
     return size;
 }
 
+static void fill_again(struct hook_thread **thread)
+{
+    (*thread)->is_roomy--;
+}
+
+/* A context of tensors without their data has room for as many as there may be. */
+void *ggml_init(struct ggml_parameters parameters)
+{
+    struct engine *engine = engine_of(CALLER);
+    if (!rehearsal() || !parameters.no_alloc)
+        return real_ggml_init(engine)(parameters);
+    __attribute__((cleanup(fill_again))) struct hook_thread *thread = hook_thread();
+    thread->is_roomy++;
+    return real_ggml_init(engine)(parameters);
+}
+
 void ggml_free(void *context)
 {
     if (rehearsal() && context)
         forget_plans(context);
     real_ggml_free(engine_of(CALLER))(context);
-}
-
-static void fill_again(struct hook_thread **thread)
-{
-    (*thread)->is_roomy--;
 }
 
 /* It has room for a copy of every tensor of a graph, of which it uses what copies there are: the
