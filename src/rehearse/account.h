@@ -78,7 +78,7 @@ enum mt_account_kind {
     MT_ACCOUNT_FREE,   /* `object` of an earlier ALLOC by the same process */
     MT_ACCOUNT_USAGE,  /* `category` of `object` is now known */
     MT_ACCOUNT_REFUSE, /* an allocation that does not fit; `bytes` asked, `free_bytes` there */
-    MT_ACCOUNT_MARK,   /* a moment: `name` ("start", "model", "context", "ready", "request") */
+    MT_ACCOUNT_MARK,   /* a moment: `name` ("start", "model", "context", "serving", "ready") */
     MT_ACCOUNT_NOTE,   /* a sentence for the reader, in `name` and `detail` */
     MT_ACCOUNT_END     /* the driver's: `pid` is gone, and with it what it held */
 };

@@ -147,6 +147,16 @@ static int wait_until_ready(struct rehearse_drive *drive)
     return 0;
 }
 
+/* A server of embeddings takes a micro-batch no larger than its batch. */
+static uint64_t embedding_batch(const struct rehearse_command *command, char *const *environment)
+{
+    uint64_t batch =
+        rehearse_flag_number(rehearse_flag_value(command, environment, REHEARSE_BATCH), 2048);
+    uint64_t ubatch =
+        rehearse_flag_number(rehearse_flag_value(command, environment, REHEARSE_UBATCH), 512);
+    return ubatch < batch ? ubatch : batch;
+}
+
 static void serve(struct rehearse_drive *drive)
 {
     struct rehearse_drive_report *report = drive->report;
@@ -173,6 +183,7 @@ int rehearse_drive(struct mt_rehearsal *rehearsal, const struct rehearse_drive_s
         rehearse_flag_value(&command, settings->environment, REHEARSE_SLOT_SAVE_PATH) != NULL;
     drive.embeds = rehearse_flag_value(&command, settings->environment, REHEARSE_EMBEDDING) != NULL;
     drive.ranks = rehearse_flag_value(&command, settings->environment, REHEARSE_RERANK) != NULL;
+    drive.ubatch = embedding_batch(&command, settings->environment);
     drive.start_limit_ns = settings->start_ns ? settings->start_ns : REHEARSE_DEFAULT_START_NS;
     drive.drive_limit_ns = settings->drive_ns ? settings->drive_ns : REHEARSE_DEFAULT_DRIVE_NS;
     if (wait_until_ready(&drive))

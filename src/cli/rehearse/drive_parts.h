@@ -21,6 +21,7 @@ struct rehearse_drive {
     int saves_slots;
     int embeds;
     int ranks;
+    uint64_t ubatch; /* tokens of an embedding at most */
     uint64_t start_limit_ns;
     uint64_t drive_limit_ns;
     uint64_t requests_until_ns; /* by the monotonic clock */

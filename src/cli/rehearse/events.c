@@ -5,9 +5,8 @@
 
 #include "cli/rehearse/rehearse.h"
 
-#define LATE_MAX   4096
-#define LOOK_BACK  32 /* events that a buffer's older self may lie before it */
-#define READY_MARK "ready"
+#define LATE_MAX  4096
+#define LOOK_BACK 32 /* events that a buffer's older self may lie before it */
 
 /* The buffers that were taken late, while they are gathered. */
 struct gathering {
@@ -94,15 +93,23 @@ static size_t end_of(const struct rehearse_result *result)
     return result->status.running ? result->status.n_events : 0;
 }
 
+/* The mark after which what is taken is late: of a server that answered, else of one that took
+ * connections. */
+static const char *late_mark(const struct rehearse_result *result)
+{
+    return result->report.is_ready ? "ready" : "serving";
+}
+
 static void gather(const struct rehearse_result *result, struct gathering *gathering)
 {
     const struct mt_rehearse_event *event;
+    const char *first = late_mark(result);
     const char *step = NULL;
     for (size_t i = 0; gathering->n < LATE_MAX; i++) {
         event = mt_rehearse_event_at(result->rehearsal, i);
         if (!event)
             return;
-        if (event->kind == MT_REHEARSE_MARK && (step || !strcmp(event->name, READY_MARK)))
+        if (event->kind == MT_REHEARSE_MARK && (step || !strcmp(event->name, first)))
             step = event->name;
         if (!step)
             continue;

@@ -50,7 +50,7 @@ static uint64_t count_at(const json_t *object, const char *key)
 }
 
 void rehearse_facts_take(struct rehearse_server_facts *facts, const json_t *props,
-                         const json_t *models)
+                         const json_t *models, const json_t *adapters)
 {
     const json_t *model = json_array_get(json_object_get(models, "data"), 0);
     const json_t *modalities = json_object_get(props, "modalities");
@@ -59,6 +59,7 @@ void rehearse_facts_take(struct rehearse_server_facts *facts, const json_t *prop
     facts->slot_tokens = count_at(generation, "n_ctx");
     facts->vocabulary = count_at(json_object_get(model, "meta"), "n_vocab");
     facts->sees_images = json_is_true(json_object_get(modalities, "vision"));
+    facts->n_adapters = json_array_size(adapters);
 }
 
 const char *rehearse_complaint(const json_t *answer)
@@ -82,17 +83,38 @@ static void put_tokens(struct mt_strbuf *text, uint64_t seed, uint64_t n_tokens,
     mt_strbuf_puts(text, "]");
 }
 
+/* A completion without its end. */
+static void put_completion(struct mt_strbuf *text, uint64_t seed, uint64_t n_tokens,
+                           uint64_t vocabulary, uint64_t n_generated)
+{
+    mt_strbuf_puts(text, "{\"prompt\":");
+    put_tokens(text, seed, n_tokens, vocabulary);
+    mt_strbuf_printf(text,
+                     ",\"n_predict\":%" PRIu64 ",\"cache_prompt\":true,\"ignore_eos\":true,"
+                     "\"temperature\":0",
+                     n_generated);
+}
+
 char *rehearse_completion_body(uint64_t seed, uint64_t n_tokens, uint64_t vocabulary,
                                uint64_t n_generated)
 {
     struct mt_strbuf text;
     mt_strbuf_init(&text);
-    mt_strbuf_puts(&text, "{\"prompt\":");
-    put_tokens(&text, seed, n_tokens, vocabulary);
-    mt_strbuf_printf(&text,
-                     ",\"n_predict\":%" PRIu64 ",\"cache_prompt\":true,\"ignore_eos\":true,"
-                     "\"temperature\":0}",
-                     n_generated);
+    put_completion(&text, seed, n_tokens, vocabulary, n_generated);
+    mt_strbuf_puts(&text, "}");
+    return mt_strbuf_take(&text);
+}
+
+char *rehearse_adapters_body(uint64_t seed, uint64_t n_tokens, uint64_t vocabulary,
+                             uint64_t n_adapters)
+{
+    struct mt_strbuf text;
+    mt_strbuf_init(&text);
+    put_completion(&text, seed, n_tokens, vocabulary, 2);
+    mt_strbuf_puts(&text, ",\"lora\":[");
+    for (uint64_t i = 0; i < n_adapters; i++)
+        mt_strbuf_printf(&text, "%s{\"id\":%" PRIu64 ",\"scale\":1}", i ? "," : "", i);
+    mt_strbuf_puts(&text, "]}");
     return mt_strbuf_take(&text);
 }
 

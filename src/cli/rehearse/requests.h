@@ -19,6 +19,7 @@ struct rehearse_server_facts {
     uint64_t slot_tokens;
     uint64_t vocabulary;
     int sees_images;
+    uint64_t n_adapters; /* that a request may ask for */
 };
 
 /* Asks at `path`: a GET where `body` is NULL. Returns 0 with *status, and the answer in *json,
@@ -27,9 +28,9 @@ struct rehearse_server_facts {
 int rehearse_ask(const struct rehearse_endpoint *endpoint, const char *path, const char *body,
                  uint64_t timeout_ms, int *status, json_t **json, struct mt_error *error);
 
-/* Takes the answers of /props and /v1/models; NULL or nonsense changes nothing. */
+/* Takes the answers of /props, /v1/models and /lora-adapters; NULL or nonsense says nothing. */
 void rehearse_facts_take(struct rehearse_server_facts *facts, const json_t *props,
-                         const json_t *models);
+                         const json_t *models, const json_t *adapters);
 
 /* What the server says of an error, or NULL. Borrowed from `answer`. */
 const char *rehearse_complaint(const json_t *answer);
@@ -39,6 +40,9 @@ const char *rehearse_complaint(const json_t *answer);
 /* Completes `n_tokens` token ids that no other `seed` begins with. */
 char *rehearse_completion_body(uint64_t seed, uint64_t n_tokens, uint64_t vocabulary,
                                uint64_t n_generated);
+/* The same with `n_adapters` of the server's adapters. */
+char *rehearse_adapters_body(uint64_t seed, uint64_t n_tokens, uint64_t vocabulary,
+                             uint64_t n_adapters);
 char *rehearse_embedding_body(uint64_t seed, uint64_t n_tokens, uint64_t vocabulary);
 char *rehearse_rerank_body(void);
 char *rehearse_image_body(void);

@@ -198,43 +198,77 @@ static void past_prompts(struct rehearse_drive *drive)
     }
 }
 
-/* Embeddings are of one micro-batch; the server refuses longer ones. */
+/* Embeddings are of one micro-batch, with what the tokenizer puts before and after; the server
+ * refuses longer ones. */
+static uint64_t embedding_tokens(const struct rehearse_drive *drive)
+{
+    uint64_t most = long_tokens(drive);
+    uint64_t ubatch = drive->ubatch > 4 ? drive->ubatch - 2 : 2;
+    return most < ubatch ? most : ubatch;
+}
+
+static void all_embeddings(struct rehearse_drive *drive)
+{
+    struct sending sendings[AT_A_TIME_MAX];
+    size_t n = drive->facts.n_slots < AT_A_TIME_MAX ? (size_t)drive->facts.n_slots : AT_A_TIME_MAX;
+    if (n < 2 || !may_send(drive, n))
+        return;
+    mt_rehearse_mark(drive->rehearsal, "requests: all sequences at a time");
+    for (size_t i = 0; i < n; i++)
+        sendings[i] =
+            (struct sending){.path = "/embedding",
+                             .body = rehearse_embedding_body(100 + i, embedding_tokens(drive),
+                                                             drive->facts.vocabulary)};
+    send_all(drive, sendings, n);
+}
+
+/* A server of embeddings or ranks does not complete. */
 static void embeddings(struct rehearse_drive *drive)
 {
-    uint64_t tokens = long_tokens(drive);
-    if (tokens > PROBE_TOKENS)
-        tokens = PROBE_TOKENS - 2; /* what the tokenizer puts before and after */
-    if (drive->report->prompt_tokens < tokens)
-        drive->report->prompt_tokens = tokens;
-    step(drive, "request: embedding", "/embedding",
-         rehearse_embedding_body(3, tokens, drive->facts.vocabulary));
-    if (drive->ranks)
+    uint64_t tokens = embedding_tokens(drive);
+    if (drive->ranks) {
         step(drive, "request: ranking", "/v1/rerank", rehearse_rerank_body());
+        return;
+    }
+    if (step(drive, "request: embedding", "/embedding",
+             rehearse_embedding_body(3, tokens, drive->facts.vocabulary)) != 200)
+        return;
+    drive->report->prompt_tokens = tokens;
+    all_embeddings(drive);
 }
 
 static void learn_facts(struct rehearse_drive *drive)
 {
     json_t *props = NULL;
     json_t *models = NULL;
+    json_t *adapters = NULL;
     int status = 0;
     rehearse_ask(&drive->endpoint, "/props", NULL, 2000, &status, &props, NULL);
     rehearse_ask(&drive->endpoint, "/v1/models", NULL, 2000, &status, &models, NULL);
-    rehearse_facts_take(&drive->facts, props, models);
+    rehearse_ask(&drive->endpoint, "/lora-adapters", NULL, 2000, &status, &adapters, NULL);
+    rehearse_facts_take(&drive->facts, props, models, adapters);
     drive->report->n_slots = drive->facts.n_slots;
     drive->report->slot_tokens = drive->facts.slot_tokens;
     json_decref(props);
     json_decref(models);
+    json_decref(adapters);
 }
 
 void rehearse_drive_requests(struct rehearse_drive *drive)
 {
     drive->requests_until_ns = mt_monotonic_ns() + drive->drive_limit_ns;
     learn_facts(drive);
-    if (drive->embeds || drive->ranks)
+    if (drive->embeds || drive->ranks) {
         embeddings(drive);
-    if (drive->ranks || !long_prompt(drive))
+        return;
+    }
+    if (!long_prompt(drive))
         return;
     all_slots(drive);
+    if (drive->facts.n_adapters)
+        step(drive, "request: with adapters", "/completion",
+             rehearse_adapters_body(4, drive->report->prompt_tokens, drive->facts.vocabulary,
+                                    drive->facts.n_adapters));
     if (drive->saves_slots) {
         step(drive, "request: short prompt", "/completion", prompt(drive, 3, SHORT_TOKENS));
         step(drive, "request: a sequence is saved", "/slots/0?action=save",

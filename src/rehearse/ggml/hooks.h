@@ -18,10 +18,17 @@
 
 /* From here on memory is the host's own page table's business, and worth an event. */
 #define LARGE_BYTES (1u << 20)
+#define STATES_MAX  8u
 
 struct gguf_parameters {
     _Bool no_alloc;
     void **context;
+};
+
+struct ggml_parameters {
+    size_t size;
+    void *memory;
+    _Bool no_alloc;
 };
 
 /* Room for any of the engine's structures of parameters. */
@@ -77,19 +84,21 @@ int is_pretended(const void *object);
 
 /* What a thread is doing. */
 struct hook_thread {
-    uintptr_t caller;      /* the engine's code that called last */
-    const char *type;      /* of the buffer that is being allocated; NULL: none is */
-    unsigned is_loading;   /* asking ggml for the pretended devices */
-    unsigned is_uncounted; /* blocks on the heap belong to what is counted already */
-    unsigned keeps_reset;  /* a scheduler's placements are kept */
-    unsigned is_staged;    /* the next read would be into a block of its own */
-    unsigned is_in_engine; /* inside a call that loads a model or makes a context */
-    const void *scheduler; /* that was reserved for last, outside of such a call */
-    unsigned n_buffers;    /* with memory, so far */
-    unsigned n_plans;      /* of a dry run, so far */
-    uint64_t state_bytes;  /* that a copy of the state was said to need */
-    char file[64];         /* the model file that was opened last */
-    char owner[64];        /* the model whose context is at work, or "" */
+    uintptr_t caller;                 /* the engine's code that called last */
+    const char *type;                 /* of the buffer that is being allocated; NULL: none is */
+    unsigned is_loading;              /* asking ggml for the pretended devices */
+    unsigned is_uncounted;            /* blocks on the heap belong to what is counted already */
+    unsigned is_roomy;                /* blocks that are not cleared are used in small part */
+    unsigned keeps_reset;             /* a scheduler's placements are kept */
+    unsigned is_staged;               /* the next read would be into a block of its own */
+    unsigned is_in_engine;            /* inside a call that loads a model or makes a context */
+    const void *scheduler;            /* that was reserved for last, outside of such a call */
+    unsigned n_buffers;               /* with memory, so far */
+    unsigned n_plans;                 /* of a dry run, so far */
+    unsigned n_states;                /* copies of states that were asked about */
+    uint64_t state_bytes[STATES_MAX]; /* that the last of these were said to need */
+    char file[64];                    /* the model file that was opened last */
+    char owner[64];                   /* the model whose context is at work, or "" */
 };
 
 struct hook_thread *hook_thread(void);
@@ -132,6 +141,7 @@ void note_listening(void);
 
 /* Names by address, for objects of the engine; short lists, the oldest is forgotten. */
 void name_object(const void *object, const char *name);
+void forget_object(const void *object);
 const char *object_name(const void *object);
 
 #endif

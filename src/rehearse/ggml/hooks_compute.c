@@ -2,21 +2,40 @@
 /* Computing nothing: graphs are done as soon as they are asked for, weights are as they should be,
  * and no token ends the text, so that a generation goes on to the tokens that were asked for. */
 #include "rehearse/ggml/hooks.h"
+#include "rehearse/ggml/purpose.h"
 
 enum { STATUS_SUCCESS = 0 };
 
+/* Whether the backend is one of several devices as one (tensor split), which divides a graph among
+ * them, keeps its books as it goes, and computes nothing itself. */
+static int is_of_several(struct engine *engine, void *backend)
+{
+    enum { DEVICE_IS_META = 4 };
+    void *device = backend && real_ggml_backend_get_device(engine)
+                       ? real_ggml_backend_get_device(engine)(backend)
+                       : NULL;
+    return device && real_ggml_backend_dev_type(engine) &&
+           real_ggml_backend_dev_type(engine)(device) == DEVICE_IS_META;
+}
+
 int ggml_backend_graph_compute(void *backend, void *graph)
 {
-    if (idle_rehearsal())
+    struct engine *engine = engine_of(CALLER);
+    if (idle_rehearsal() && !is_of_several(engine, backend))
         return STATUS_SUCCESS;
-    return real_ggml_backend_graph_compute(engine_of(CALLER))(backend, graph);
+    PURPOSE purpose;
+    purpose_begin(&purpose, MT_CATEGORY_ACTIVATIONS, "sums over devices", current_owner());
+    return real_ggml_backend_graph_compute(engine)(backend, graph);
 }
 
 int ggml_backend_graph_compute_async(void *backend, void *graph)
 {
-    if (idle_rehearsal())
+    struct engine *engine = engine_of(CALLER);
+    if (idle_rehearsal() && !is_of_several(engine, backend))
         return STATUS_SUCCESS;
-    return real_ggml_backend_graph_compute_async(engine_of(CALLER))(backend, graph);
+    PURPOSE purpose;
+    purpose_begin(&purpose, MT_CATEGORY_ACTIVATIONS, "sums over devices", current_owner());
+    return real_ggml_backend_graph_compute_async(engine)(backend, graph);
 }
 
 int ggml_graph_compute(void *graph, void *plan)

@@ -63,10 +63,9 @@ struct scope {
 };
 
 static void scope_begin(struct scope *scope, enum mt_category category, const char *detail,
-                        const void *owner)
+                        const char *name)
 {
     struct hook_thread *thread = hook_thread();
-    const char *name = object_name(owner);
     memcpy(scope->owner, thread->owner, sizeof scope->owner);
     snprintf(thread->owner, sizeof thread->owner, "%s", name ? name : "");
     purpose_begin(&scope->purpose, category, detail, name);
@@ -131,31 +130,72 @@ void *llama_model_load_from_splits(const char **paths, size_t count, struct by_v
                   real_llama_model_load_from_splits(engine)(paths, count, parameters));
 }
 
-/* A server is ready when it takes connections and has a context, whichever comes last. */
+/* A server may be ready when it takes connections and has a context, whichever comes last; what it
+ * loads beside its model it may load then. */
 static uint32_t is_listening;
 static uint32_t has_context;
 
-static void mark_ready(const uint32_t *other)
+static void mark_serving(const uint32_t *other)
 {
     if (__atomic_load_n(other, __ATOMIC_ACQUIRE))
-        pretend_note_mark("ready");
+        pretend_note_mark("serving");
 }
 
 void note_listening(void)
 {
     pretend_note_mark("listen");
     __atomic_store_n(&is_listening, 1, __ATOMIC_RELEASE);
-    mark_ready(&has_context);
+    mark_serving(&has_context);
 }
 
-static void *made(const struct scope *scope, void *context, const void *model)
+#define CONTEXTS_MAX 16u
+
+/* The contexts that there are; made and freed seldom. */
+static const void *contexts[CONTEXTS_MAX];
+
+static void add_context(const void *context)
 {
-    const char *name = object_name(model);
-    if (context && rehearsal() && name)
+    for (uint32_t i = 0; i < CONTEXTS_MAX; i++) {
+        const void *empty = NULL;
+        if (__atomic_compare_exchange_n(&contexts[i], &empty, context, 0, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED))
+            return;
+    }
+}
+
+static int is_context_of(const char *of, const char *model)
+{
+    size_t length = strlen(model);
+    return strncmp(of, model, length) == 0 && (!of[length] || strncmp(of + length, " (", 2) == 0);
+}
+
+/* A model may have several contexts at a time, such as one that drafts for the other: the second
+ * one of "qwen3" is called "qwen3 (context 2)". */
+static const char *name_context(const void *model, char *name, size_t size)
+{
+    const char *of = object_name(model);
+    unsigned count = 1;
+    for (uint32_t i = 0; of && i < CONTEXTS_MAX; i++) {
+        const void *context = __atomic_load_n(&contexts[i], __ATOMIC_ACQUIRE);
+        const char *called = object_name(context);
+        count += called && is_context_of(called, of);
+    }
+    if (count > 1)
+        snprintf(name, size, "%s (context %u)", of, count);
+    else
+        snprintf(name, size, "%s", of ? of : "");
+    return name;
+}
+
+static void *made(const struct scope *scope, void *context, const char *name)
+{
+    if (context && rehearsal() && *name) {
         name_object(context, name);
+        add_context(context);
+    }
     if (context && mark(scope, "context")) {
         __atomic_store_n(&has_context, 1, __ATOMIC_RELEASE);
-        mark_ready(&is_listening);
+        mark_serving(&is_listening);
     }
     return context;
 }
@@ -164,23 +204,25 @@ void *llama_init_from_model(void *model, struct by_value parameters)
 {
     struct engine *engine = engine_of(CALLER);
     SCOPE scope;
-    scope_begin(&scope, MT_CATEGORY_ACTIVATIONS, "outputs", model);
-    return made(&scope, real_llama_init_from_model(engine)(model, parameters), model);
+    char name[64];
+    scope_begin(&scope, MT_CATEGORY_ACTIVATIONS, "outputs", name_context(model, name, sizeof name));
+    return made(&scope, real_llama_init_from_model(engine)(model, parameters), name);
 }
 
 void *llama_new_context_with_model(void *model, struct by_value parameters)
 {
     struct engine *engine = engine_of(CALLER);
     SCOPE scope;
-    scope_begin(&scope, MT_CATEGORY_ACTIVATIONS, "outputs", model);
-    return made(&scope, real_llama_new_context_with_model(engine)(model, parameters), model);
+    char name[64];
+    scope_begin(&scope, MT_CATEGORY_ACTIVATIONS, "outputs", name_context(model, name, sizeof name));
+    return made(&scope, real_llama_new_context_with_model(engine)(model, parameters), name);
 }
 
 int32_t llama_decode(void *context, struct by_value batch)
 {
     struct engine *engine = engine_of(CALLER);
     SCOPE scope;
-    scope_begin(&scope, MT_CATEGORY_ACTIVATIONS, "outputs", context);
+    scope_begin(&scope, MT_CATEGORY_ACTIVATIONS, "outputs", object_name(context));
     return real_llama_decode(engine)(context, batch);
 }
 
@@ -188,8 +230,28 @@ int32_t llama_encode(void *context, struct by_value batch)
 {
     struct engine *engine = engine_of(CALLER);
     SCOPE scope;
-    scope_begin(&scope, MT_CATEGORY_ACTIVATIONS, "outputs", context);
+    scope_begin(&scope, MT_CATEGORY_ACTIVATIONS, "outputs", object_name(context));
     return real_llama_encode(engine)(context, batch);
+}
+
+int32_t llama_process(void *context, int type, void *batch)
+{
+    struct engine *engine = engine_of(CALLER);
+    SCOPE scope;
+    scope_begin(&scope, MT_CATEGORY_ACTIVATIONS, "outputs", object_name(context));
+    return real_llama_process(engine)(context, type, batch);
+}
+
+void llama_free(void *context)
+{
+    struct engine *engine = engine_of(CALLER);
+    for (uint32_t i = 0; context && i < CONTEXTS_MAX; i++) {
+        const void *known = context;
+        if (__atomic_compare_exchange_n(&contexts[i], &known, NULL, 0, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED))
+            forget_object(context);
+    }
+    real_llama_free(engine)(context);
 }
 
 void *llama_adapter_lora_init(void *model, const char *path)
@@ -197,6 +259,7 @@ void *llama_adapter_lora_init(void *model, const char *path)
     struct engine *engine = engine_of(CALLER);
     SCOPE scope;
     scope_begin(&scope, MT_CATEGORY_WORKSPACE, "staging", NULL);
+    remember_file(path);
     void *adapter = real_llama_adapter_lora_init(engine)(model, path);
     if (adapter)
         mark(&scope, "adapter");
@@ -214,10 +277,15 @@ void *mtmd_init_from_file(const char *path, const void *model, struct by_value p
     return projector;
 }
 
-/* Whoever asks allocates as much next. */
+/* Whoever asks allocates as much next: a copy of each context's state, and of the checkpoints that
+ * go with it. */
 static size_t state(size_t bytes)
 {
-    hook_thread()->state_bytes = bytes;
+    struct hook_thread *thread = hook_thread();
+    for (unsigned i = 0; i < STATES_MAX; i++)
+        if (thread->state_bytes[i] == bytes)
+            return bytes;
+    thread->state_bytes[thread->n_states++ % STATES_MAX] = bytes;
     return bytes;
 }
 

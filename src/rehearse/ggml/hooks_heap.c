@@ -136,7 +136,10 @@ static int is_counted(size_t size)
 
 static enum mt_category category_of(size_t size, const char **detail)
 {
-    int is_state = hook_thread()->state_bytes == size;
+    const struct hook_thread *thread = hook_thread();
+    int is_state = 0;
+    for (unsigned i = 0; i < STATES_MAX; i++)
+        is_state |= thread->state_bytes[i] == size;
     *detail = is_state ? "copy of a state" : "heap block";
     return is_state ? MT_CATEGORY_KV_CACHE : MT_CATEGORY_RUNTIME;
 }
@@ -201,7 +204,7 @@ EXPORTED void *malloc(size_t size)
 {
     if (!is_ready())
         return early_alloc(size);
-    if (!is_counted(size))
+    if (!is_counted(size) || hook_thread()->is_roomy)
         return next.malloc(size);
     return take(size) ? keep(next.malloc(size), size) : NULL;
 }
@@ -276,7 +279,7 @@ EXPORTED int posix_memalign(void **result, size_t alignment, size_t size)
     int saved = errno;
     if (!is_ready())
         return ENOMEM;
-    if (!is_counted(size))
+    if (!is_counted(size) || hook_thread()->is_roomy)
         return next.posix_memalign(result, alignment, size);
     if (!take(size)) {
         errno = saved;

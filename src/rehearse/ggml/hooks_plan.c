@@ -79,6 +79,22 @@ size_t ggml_backend_alloc_ctx_tensors_from_buft_size(void *context, void *type)
     return size;
 }
 
+static void fill_again(struct hook_thread **thread)
+{
+    (*thread)->is_roomy--;
+}
+
+/* A context of tensors without their data has room for as many as there may be. */
+void *ggml_init(struct ggml_parameters parameters)
+{
+    struct engine *engine = engine_of(CALLER);
+    if (!rehearsal() || !parameters.no_alloc)
+        return real_ggml_init(engine)(parameters);
+    __attribute__((cleanup(fill_again))) struct hook_thread *thread = hook_thread();
+    thread->is_roomy++;
+    return real_ggml_init(engine)(parameters);
+}
+
 void ggml_free(void *context)
 {
     if (rehearsal() && context)
@@ -86,13 +102,24 @@ void ggml_free(void *context)
     real_ggml_free(engine_of(CALLER))(context);
 }
 
+/* It has room for a copy of every tensor of a graph, of which it uses what copies there are: the
+ * rest is address space. Its tables are cleared and so counted. */
+static void *new_scheduler(struct engine *engine, void *backends, void *types, int n_backends,
+                           size_t graph_size, int is_parallel, int is_offloading)
+{
+    __attribute__((cleanup(fill_again))) struct hook_thread *thread = hook_thread();
+    thread->is_roomy++;
+    return real_ggml_backend_sched_new(engine)(backends, types, n_backends, graph_size, is_parallel,
+                                               is_offloading);
+}
+
 /* A scheduler belongs to the context that is being made. */
 void *ggml_backend_sched_new(void *backends, void *types, int n_backends, size_t graph_size,
                              int is_parallel, int is_offloading)
 {
     struct engine *engine = engine_of(CALLER);
-    void *scheduler = real_ggml_backend_sched_new(engine)(backends, types, n_backends, graph_size,
-                                                          is_parallel, is_offloading);
+    void *scheduler =
+        new_scheduler(engine, backends, types, n_backends, graph_size, is_parallel, is_offloading);
     if (rehearsal() && scheduler)
         name_object(scheduler, current_owner());
     if (rehearsal() && scheduler && !hook_thread()->is_in_engine)

@@ -50,18 +50,27 @@ uint32_t place_of_type(struct engine *engine, void *type)
     return MT_ACCOUNT_HOST;
 }
 
-/* Written by few threads and seldom; a name that is being replaced may be read half. */
+/* Written by few threads and seldom; a name that is being replaced may be read half. A slot without
+ * an object is empty. */
 static struct {
     const void *object;
     char name[64];
 } names[NAMES_MAX];
 static uint32_t n_names;
 
-void name_object(const void *object, const char *name)
+static uint32_t slot_of(const void *object)
 {
     uint32_t at = 0;
     while (at < NAMES_MAX && __atomic_load_n(&names[at].object, __ATOMIC_ACQUIRE) != object)
         at++;
+    return at;
+}
+
+void name_object(const void *object, const char *name)
+{
+    uint32_t at = slot_of(object);
+    if (at == NAMES_MAX)
+        at = slot_of(NULL);
     if (at == NAMES_MAX)
         at = __atomic_fetch_add(&n_names, 1, __ATOMIC_RELAXED) % NAMES_MAX;
     size_t length = strnlen(name, sizeof names[at].name - 1);
@@ -72,10 +81,15 @@ void name_object(const void *object, const char *name)
 
 const char *object_name(const void *object)
 {
-    for (uint32_t i = 0; object && i < NAMES_MAX; i++)
-        if (__atomic_load_n(&names[i].object, __ATOMIC_ACQUIRE) == object)
-            return names[i].name;
-    return NULL;
+    uint32_t at = object ? slot_of(object) : NAMES_MAX;
+    return at < NAMES_MAX ? names[at].name : NULL;
+}
+
+void forget_object(const void *object)
+{
+    uint32_t at = object ? slot_of(object) : NAMES_MAX;
+    if (at < NAMES_MAX)
+        __atomic_store_n(&names[at].object, NULL, __ATOMIC_RELEASE);
 }
 
 /* Anything here may be the first that the process runs of this object. */

@@ -107,7 +107,8 @@ static int alloc_part(struct split_buffer *own, const struct ggml_tensor *tensor
     while (!__atomic_compare_exchange_n(&own->parts, &part->next, part, 1, __ATOMIC_ACQ_REL,
                                         __ATOMIC_RELAXED)) {
     }
-    pretend_note_alloc(device, MT_CATEGORY_WEIGHTS, 0, part, bytes, own->type->name, tensor->name);
+    pretend_note_alloc(device, MT_CATEGORY_WEIGHTS, 0, part, bytes, own->type->name,
+                       "rows of matrices");
     return 1;
 }
 

@@ -60,16 +60,33 @@ static void test_facts_of_a_server(void **state)
                                "\"default_generation_settings\":{\"n_ctx\":2048}}",
                                0, NULL);
     json_t *models = json_loads("{\"data\":[{\"meta\":{\"n_vocab\":32000}}]}", 0, NULL);
+    json_t *adapters = json_loads("[{\"id\":0,\"scale\":0},{\"id\":1,\"scale\":0}]", 0, NULL);
     (void)state;
-    rehearse_facts_take(&facts, props, models);
+    rehearse_facts_take(&facts, props, models, adapters);
     assert_int_equal(facts.n_slots, 4);
     assert_int_equal(facts.slot_tokens, 2048);
     assert_int_equal(facts.vocabulary, 32000);
     assert_true(facts.sees_images);
+    assert_int_equal(facts.n_adapters, 2);
     json_decref(props);
     json_decref(models);
-    rehearse_facts_take(&facts, NULL, NULL);
+    json_decref(adapters);
+    rehearse_facts_take(&facts, NULL, NULL, NULL);
     assert_int_equal(facts.n_slots, 0);
+    assert_int_equal(facts.n_adapters, 0);
+}
+
+static void test_a_prompt_asks_for_all_adapters(void **state)
+{
+    char *body = rehearse_adapters_body(1, 16, 1000, 2);
+    json_t *json = json_loads(body, 0, NULL);
+    const json_t *adapters = json_object_get(json, "lora");
+    (void)state;
+    assert_int_equal(json_array_size(json_object_get(json, "prompt")), 16);
+    assert_int_equal(json_array_size(adapters), 2);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(adapters, 1), "id")), 1);
+    json_decref(json);
+    free(body);
 }
 
 static void test_a_complaint_in_either_form(void **state)
@@ -117,6 +134,7 @@ int main(void)
         cmocka_unit_test(test_prompts_of_two_seeds_differ),
         cmocka_unit_test(test_an_image_is_a_png_in_the_message),
         cmocka_unit_test(test_facts_of_a_server),
+        cmocka_unit_test(test_a_prompt_asks_for_all_adapters),
         cmocka_unit_test(test_a_complaint_in_either_form),
         cmocka_unit_test(test_a_rehearsed_server_listens_on_this_machine_alone),
         cmocka_unit_test(test_other_programs_keep_their_words),
