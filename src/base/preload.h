@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether the loader takes a preloaded library into a program, told by the program's file. */
+/* Whether the loader takes a preloaded library into a program, told by the program's file, and what
+ * our preloaded objects must know of each other. */
 #ifndef MT_BASE_PRELOAD_H
 #define MT_BASE_PRELOAD_H
+
+/* Names a rehearsal's account to the pretended devices. They must stand before any other object
+ * that has hooks for ggml: those find the engine's own functions, past the devices' hooks. */
+#define MT_REHEARSAL_VARIABLE "MEMTALLY_REHEARSAL"
 
 enum mt_preload_bar {
     MT_PRELOAD_FREE,   /* nothing stands against it, as far as the file says */

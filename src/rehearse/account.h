@@ -12,14 +12,16 @@
 
 #include <stdint.h>
 
-#define MT_ACCOUNT_VARIABLE    "MEMTALLY_REHEARSAL"
+#include "base/preload.h"
+
+#define MT_ACCOUNT_VARIABLE    MT_REHEARSAL_VARIABLE
 #define MT_ACCOUNT_MAGIC       "mtrehear"
 #define MT_ACCOUNT_FORMAT      1u
 #define MT_ACCOUNT_DEVICES_MAX 64u
 #define MT_ACCOUNT_EVENTS_MAX  262144u
 #define MT_ACCOUNT_HOST        255u /* as `place`; else a device's number */
 
-/* How devices of a kind and generation behave, by the engine's source; see pretend_rules.h. */
+/* How devices of a kind and generation behave, by the engine's source; see rules.h. */
 struct mt_pretend_rules {
     char kind[16];             /* "cuda", "rocm", "vulkan", "metal" */
     char generation[16];       /* "ampere" */

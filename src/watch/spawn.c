@@ -28,16 +28,26 @@ static int is_own(const char *variable)
     return 0;
 }
 
+/* What was preloaded before comes after, but for the pretended devices of a rehearsal. */
+static void put_preloaded(struct mt_strbuf *text, const char *recorder, const char *preloaded,
+                          int is_rehearsed)
+{
+    if (!preloaded)
+        mt_strbuf_puts(text, recorder);
+    else
+        mt_strbuf_printf(text, "%s:%s", is_rehearsed ? preloaded : recorder,
+                         is_rehearsed ? recorder : preloaded);
+}
+
 static char *own_variable(size_t i, const struct mt_run_options *options, const char *directory,
-                          const char *preloaded)
+                          const char *preloaded, int is_rehearsed)
 {
     struct mt_strbuf text;
     double share = options->picture_share > 0 ? options->picture_share : 0.02;
     mt_strbuf_init(&text);
     mt_strbuf_puts(&text, own_names[i]);
     if (i == 0)
-        mt_strbuf_printf(&text, "%s%s%s", options->recorder_path, preloaded ? ":" : "",
-                         preloaded ? preloaded : "");
+        put_preloaded(&text, options->recorder_path, preloaded, is_rehearsed);
     else if (i == 1)
         mt_strbuf_puts(&text, directory);
     else if (i == 2)
@@ -63,8 +73,10 @@ static void free_environment(char **made, size_t first_own)
 static char **make_environment(const struct mt_run_options *options, const char *directory,
                                size_t *first_own)
 {
+    static const char rehearsal[] = MT_REHEARSAL_VARIABLE "=";
     char *const *given = options->environment ? options->environment : environ;
     const char *preloaded = NULL;
+    int is_rehearsed = 0;
     size_t n = 0;
     while (given[n])
         n++;
@@ -75,13 +87,14 @@ static char **make_environment(const struct mt_run_options *options, const char 
     for (size_t i = 0; i < n; i++) {
         if (strncmp(given[i], own_names[0], strlen(own_names[0])) == 0)
             preloaded = given[i] + strlen(own_names[0]);
+        is_rehearsed |= !strncmp(given[i], rehearsal, sizeof rehearsal - 1);
         if (!options->recorder_path || !is_own(given[i]))
             made[(*first_own)++] = given[i];
     }
     if (preloaded && !*preloaded)
         preloaded = NULL;
     for (size_t i = 0; i < N_OWN_VARIABLES && options->recorder_path; i++) {
-        made[*first_own + i] = own_variable(i, options, directory, preloaded);
+        made[*first_own + i] = own_variable(i, options, directory, preloaded, is_rehearsed);
         if (!made[*first_own + i]) {
             free_environment(made, *first_own);
             return NULL;

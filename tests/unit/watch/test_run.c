@@ -46,6 +46,22 @@ static void test_the_environment_has_the_recorder_before_what_was_preloaded(void
     watched_finish(&run);
 }
 
+/* The recorder's hooks find the engine's own functions, past those of the pretended devices. */
+static void test_the_recorder_comes_after_the_pretended_devices_of_a_rehearsal(void **state)
+{
+    (void)state;
+    static const char *const environment[] = {"LD_PRELOAD=libm.so.6",
+                                              "MEMTALLY_REHEARSAL=/nowhere/account", NULL};
+    char expected[512];
+    struct watched_run run;
+    PREPARE(&run, watched_child(), "get=LD_PRELOAD");
+    run.options.environment = (char **)(uintptr_t)environment;
+    watched_start(&run);
+    snprintf(expected, sizeof expected, "LD_PRELOAD=libm.so.6:%s 1", watched_recorder());
+    assert_line(&run, expected);
+    watched_finish(&run);
+}
+
 static void test_without_a_recorder_the_environment_is_as_it_was(void **state)
 {
     (void)state;
@@ -269,6 +285,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, watched_setup, watched_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_the_environment_has_the_recorder_before_what_was_preloaded),
+        TEST(test_the_recorder_comes_after_the_pretended_devices_of_a_rehearsal),
         TEST(test_without_a_recorder_the_environment_is_as_it_was),
         TEST(test_what_cannot_be_run_is_refused_and_leaves_nothing),
         TEST(test_a_folder_that_was_there_stays_when_the_program_is_not),
