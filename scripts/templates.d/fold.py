@@ -84,7 +84,8 @@ def key_of(sample, t, layer):
             s = g[t.src[slot]]
             sources.append(leaf_token(sample, s, layer) if s.is_leaf else 'n')
             if sources[-1] == '$':
-                sources[-1] = f'${s.name.split("-")[0]}:{s.type}' + (':swa' if s.i in sample.windowed else '')
+                name = 'leaf' if s.name.startswith('leaf_') else s.name.split('-')[0]
+                sources[-1] = f'${name}:{s.type}' + (':swa' if s.i in sample.windowed else '')
     of = ''
     if t.view >= 0 and t.op not in G.VIEWS:
         for slot, s in t.src.items():
@@ -275,7 +276,7 @@ class Fold:
                 root = self.find(('leaf', number, t.i))
                 if root in self.up or root == ('leaf', number, t.i):
                     base = t.name.split('-')[0].replace('~', '_').replace('(', '').replace(')', '')
-                    votes[root][base if base and not base.startswith('leaf_') else 'constant'] += 1
+                    votes[root][base if base and not base.startswith('leaf_') else f'{t.type}_input'] += 1
         self.inputs = {}
         ordered = []
         for name in ('head', 'layer', 'tail'):

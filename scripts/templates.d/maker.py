@@ -156,20 +156,23 @@ class Variants:
 
     def required(self):
         have = set()
-        for _ in range(100):
+        for _ in range(160):
             _, error = self.try_load(have)
+            wrong = re.search(r"tensor '([^']*)' has wrong shape; expected *([0-9, ]+), got", error)
+            if wrong:
+                self.all[wrong.group(1)] = [int(x) for x in wrong.group(2).split(',') if x.strip()]
+                continue
             m = re.search(r"(?:missing )?tensor '([^']*)'(?: not found)?", error)
             if not m:
                 return have if 'error' not in error and 'failed' not in error else None
             b = G.BLOCK.match(m.group(1))
             name = '*' + m.group(1)[b.end():] if b else m.group(1)
-            if name not in self.classes:
+            if name in have and m.group(1) in self.all:
                 return None
-            if name in have:
-                if m.group(1) in self.all:
-                    return None
-                self.all[m.group(1)] = self.all[self.classes[name][0]]
-                self.classes[name].append(m.group(1))
+            if m.group(1) not in self.all:
+                known = self.classes.setdefault(name, [])
+                self.all[m.group(1)] = self.all[known[0]] if known else [self.spec.s['D']]
+                known.append(m.group(1))
             have.add(name)
         return None
 

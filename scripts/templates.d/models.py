@@ -43,7 +43,7 @@ class Spec:
         self.tied = tied
         if tied:
             self.s['D'] = self.s['H'] * self.s['HK']
-        if 'mha' in self.options:
+        if 'mha' in self.options or arch in ('minicpm3', 'plm', 't5', 't5encoder', 'jina-bert-v2'):
             self.s['KV'] = self.s['H']
         if 'mqa' in self.options:
             self.s['KV'] = 1
@@ -146,7 +146,7 @@ class Spec:
             f.real(key, value)
         if arch == 'dbrx':
             f.real('attention.clamp_kqv', 8.0)
-        if arch in ('command-r', 'cohere2', 'cohere2moe', 'grok', 'muse-glimmer') or arch.startswith('granite'):
+        if arch in ('talkie', 'command-r', 'cohere2', 'cohere2moe', 'grok', 'muse-glimmer') or arch.startswith('granite'):
             f.real('logit_scale', 0.5)
         if arch.startswith(('granite', 'minicpm')):
             for key in ('residual_scale', 'embedding_scale', 'attention.scale'):

@@ -125,16 +125,18 @@ struct mt_template {
     struct mt_template_names weights; /* of a layer; those of the model begin with '^' */
 };
 
+/* clang-format off */
 /* Numbers that expressions may name; X(symbol). Those of a layer come last. */
 #define MT_TEMPLATE_SYMBOLS(X)                                                                     \
-    X(T)                                                                                           \
-    X(S)                                                                                           \
-    X(N)                                                                                           \
-    X(O)                                                                                           \
-    X(Q)                                                                                           \
-    X(C) X(W) X(D) X(V) X(L) X(conv) X(inner) X(state) X(dt) X(group) X(qlora) X(kvlora) X(rot)    \
-        X(nope) X(vh) X(widest) X(top) X(rk) X(rv) X(P) X(taps) X(B) X(heads) X(kv) X(hk) X(hv)    \
-            X(ff) X(E) X(U) X(eff) X(sff) X(cells)
+    X(T) X(S) X(N) X(O) X(Q) X(B) X(C) X(W) X(D) X(V) X(L) X(P) X(conv) X(taps) X(inner) X(state)  \
+    X(dt) X(group) X(qlora) X(kvlora) X(rot) X(nope) X(vh) X(widest) X(top) X(rk) X(rv)            \
+    X(heads) X(kv) X(hk) X(hv) X(ff) X(E) X(U) X(eff) X(sff) X(cells)
+/* What guards may ask for; X(fact). */
+#define MT_REGIME_LIST(X)                                                                          \
+    X(fa) X(streams) X(seqs) X(one) X(t1) X(rk) X(rv) X(last) X(first) X(swa) X(state) X(kvhost)   \
+    X(normw) X(scalew) X(groups)
+/* clang-format on */
+
 enum mt_template_symbol {
 #define MT_TEMPLATE_ENUM(name) MT_SYMBOL_##name,
     MT_TEMPLATE_SYMBOLS(MT_TEMPLATE_ENUM)
@@ -142,12 +144,6 @@ enum mt_template_symbol {
         MT_SYMBOL_COUNT
 };
 
-#define MT_REGIME_LIST(X)                                                                          \
-    X(fa)                                                                                          \
-    X(streams)                                                                                     \
-    X(seqs)                                                                                        \
-    X(one) X(t1) X(rk) X(rv) X(last) X(first) X(swa) X(state) X(kvhost) X(normw) X(scalew)         \
-        X(groups)
 enum mt_template_regime {
 #define MT_TEMPLATE_ENUM(name) MT_REGIME_##name,
     MT_REGIME_LIST(MT_TEMPLATE_ENUM)

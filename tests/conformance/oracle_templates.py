@@ -78,7 +78,7 @@ def sizes(dump, path, layers, devices):
     return found
 
 
-def plan(dump, names):
+def plan(dump, names, out):
     import random
     import maker
     engine = maker.Engine(dump)
@@ -96,14 +96,14 @@ def plan(dump, names):
                 v = maker.Variants(engine, spec, folder)
                 several = v.several(random.Random(11)) if v.all else []
                 for k, (classes, extra) in enumerate(several):
-                    if k not in (0, 1, len(several) - 1):
+                    if k not in (0, len(several) - 1):
                         continue
                     name = f'{arch}{"-moe" if moe else ""}-{k}'
                     tensors = [(n, v.dims(n)) for c in v.classes if c in classes for n in v.classes[c]] + list(extra)
                     path = folder / f'{name}.gguf'
                     spec.write(path, tensors)
                     count = 0
-                    for devices, layers in ((1, 'all'), (2, 'all'), (1, 'half'), (2, 'half')):
+                    for devices, layers in ((2, 'all'), (1, 'half')) if k else ((1, 'all'), (2, 'half')):
                         for s, found in sorted(sizes(dump, path, 999 if layers == 'all' else spec.s['L'] // 2, devices).items()):
                             c, u, n, f, tk, tv = SETTINGS[s]
                             places = [f'CUDA{i}' for i in range(devices)] + ['CPU']
@@ -114,17 +114,19 @@ def plan(dump, names):
                     print(name, count, file=sys.stderr)
                     if count:
                         lines.append('\t'.join((name, arch, str(int(moe)), str(int(tied)), ' '.join(words_of(tensors)))))
-    return lines, rows
+        save(out, lines, rows)
+
+
+def save(out, lines, rows):
+    (out / 'oracle_templates.tsv').write_text('\n'.join(lines) + '\n')
+    head = 'shape,build,tool,ctx,ub,np,fa,ctk,ctv,ndev,ngl,model_mib,context_mib,compute_mib'
+    (out / 'oracle_templates.csv').write_text('\n'.join([head, *rows]) + '\n')
 
 
 def main(arguments):
     if arguments[0] != '--plan':
         return write(arguments[0])
-    lines, rows = plan(arguments[1], arguments[2:])
-    out = pathlib.Path(os.environ.get('ORACLE_OUT', HERE))
-    (out / 'oracle_templates.tsv').write_text('\n'.join(lines) + '\n')
-    head = 'shape,build,tool,ctx,ub,np,fa,ctk,ctv,ndev,ngl,model_mib,context_mib,compute_mib'
-    (out / 'oracle_templates.csv').write_text('\n'.join([head, *rows]) + '\n')
+    plan(arguments[1], arguments[2:], pathlib.Path(os.environ.get('ORACLE_OUT', HERE)))
 
 
 if __name__ == '__main__':
