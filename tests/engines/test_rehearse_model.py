@@ -100,9 +100,9 @@ def test_half_of_the_layers_and_experts_on_the_host_as_the_server_prints_them():
                       ["-c", "4096", "-ngl", "99", "-np", "1", "-ot", r"blk\.0\..*exps=CPU,ffn_gate_exps=CUDA0"])
 
 
-def test_rules_say_the_same_of_a_shape_that_they_know():
-    """Weights and cache to the byte, compute buffers to 0.05 %."""
-    flags = [model("qwen3-0.6b"), "--device", "8GiB,8GiB", "--context", "8192", "--gpu-layers", "all", "--sequences", "1", "--json"]
+def assert_rules_say_the_same(path, *flags):
+    """Weights and cache to the byte, compute buffers to 0.05 %. Returns the compute buffer of the first device."""
+    flags = [path, "--device", "8GiB,8GiB", "--gpu-layers", "all", *flags, "--json"]
     rules = json.loads(memtally.must("estimate", *flags, "--no-rehearse", "--engine", "llama.cpp@11434").stdout)
     said = rehearse(*flags[:-1])
     for where in ("gpu:0", "gpu:1", "host"):
@@ -111,6 +111,20 @@ def test_rules_say_the_same_of_a_shape_that_they_know():
             theirs = memtally.row(place(said, where), category)["allocated_bytes"]
             slack = 0.0005 * theirs if category == "activations" else 0
             assert abs(ours - theirs) <= slack, (where, category, ours, theirs)
+    return memtally.row(place(said, "gpu:0"), "activations")["allocated_bytes"]
+
+
+def test_rules_say_the_same_of_a_shape_that_they_know():
+    assert_rules_say_the_same(model("qwen3-0.6b"), "--context", "8192", "--sequences", "1")
+
+
+def test_rules_say_the_same_of_experts_whose_operations_are_fused_or_not():
+    flags = ["--context", "4096", "--sequences", "2", "--no-kv-unified", "--flash-attn", "off", "--ubatch", "1024"]
+    for shape in ("qwen3-30b-a3b", "deepseek-v2-lite"):
+        path = model(shape, smaller=("--layers", "6"))
+        fused = assert_rules_say_the_same(path, *flags)
+        plain = assert_rules_say_the_same(path, *flags, "--no-fusion")
+        assert fused != plain, (shape, fused)
 
 
 def test_an_estimate_is_rehearsed_where_an_engine_is_at_hand():

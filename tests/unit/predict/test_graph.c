@@ -173,6 +173,82 @@ static void test_a_quantised_cache_is_turned_into_halves_for_flash_attention(voi
     assert_int_equal(bytes[1] - bytes[0], 2 * 512 * 1024 * 2 * 2);
 }
 
+/* A tensor of 8 KiB that is computed on the device, for 8 tokens. */
+static struct mt_node *computed(struct fixture *f)
+{
+    return mt_op_mul_mat(&f->graph, weight(f, 256, 0), input(f, 8));
+}
+
+static uint64_t device_bytes(struct fixture *f, unsigned keeps)
+{
+    struct mt_graph_machine machine = machine_of(1, 1);
+    machine.keeps = keeps;
+    reserve(f, &machine);
+    return f->buffers[0].bytes;
+}
+
+/* The outputs of two experts for each of 4 tokens, times weights, added up. */
+static void add_experts_up(struct fixture *f)
+{
+    struct mt_graph *g = &f->graph;
+    begin(f);
+    struct mt_node *x = computed(f);
+    struct mt_node *experts = mt_op_cont(g, x, 256, 2, 4);
+    struct mt_node *weights = mt_op_make(g, (uint64_t[4]){1, 2, 4, 1}, x, NULL, NULL);
+    struct mt_node *all = mt_node_of_kind(mt_op_map(g, experts, weights), MT_KIND_MUL);
+    mt_graph_expand(g, all);
+    const uint64_t ne[4] = {256, 4, 1, 1};
+    const uint64_t nb[4] = {4, all->nb[2], 4 * all->nb[2], 4 * all->nb[2]};
+    struct mt_node *first = mt_op_view(g, all, ne, nb);
+    struct mt_node *second = mt_op_view(g, all, ne, nb);
+    mt_graph_expand(g, first);
+    mt_graph_expand(g, second);
+    mt_graph_expand(g, mt_node_of_kind(mt_op_map(g, first, second), MT_KIND_ADD));
+}
+
+static void test_what_a_fused_sum_of_experts_reads_is_kept_until_its_end(void **state)
+{
+    (void)state;
+    struct fixture f;
+    /* The input's copy 0-8, x 8-16; experts take the copy's place, weights 128 bytes at 16. Their
+     * product takes the experts' place, and the sum that of x. */
+    add_experts_up(&f);
+    assert_int_equal(device_bytes(&f, MT_KEEP_TOPK), 16 * KIB + 128);
+    /* Kept, the product has to take the place of x, and the sum 4 KiB behind the weights. */
+    add_experts_up(&f);
+    assert_int_equal(device_bytes(&f, MT_KEEP_REDUCTION), 20 * KIB + 128);
+}
+
+/* Two of 256 experts for each of 8 tokens; `others` also read what the gate's function makes. */
+static void choose_experts(struct fixture *f, int others)
+{
+    struct mt_graph *g = &f->graph;
+    begin(f);
+    struct mt_node *gate = mt_node_of_kind(mt_op_map(g, computed(f), NULL), MT_KIND_SIGMOID);
+    struct mt_node *ids = mt_op_top_k(g, gate, 2);
+    struct mt_node *weights = mt_op_get_rows(g, mt_op_reshape(g, gate, 1, 256, 8, 1), ids);
+    mt_graph_expand(g, weights);
+    mt_graph_expand(g, mt_op_make(g, (uint64_t[4]){16, 1, 1, 1}, weights, ids, NULL));
+    if (others)
+        mt_graph_expand(g, mt_op_make(g, (uint64_t[4]){16, 1, 1, 1}, gate, NULL, NULL));
+}
+
+static void test_what_a_fused_choice_of_experts_reads_is_kept_until_the_node_after_it(void **state)
+{
+    (void)state;
+    struct fixture f;
+    /* The copy 0-8, logits 8-16. The gate takes the logits' place, the order of 256 numbers of each
+     * token the copy's, and the chosen weights 128 bytes at 16; what reads them the gate's. */
+    choose_experts(&f, 0);
+    assert_int_equal(device_bytes(&f, MT_KEEP_REDUCTION | MT_KEEP_SHARED), 16 * KIB + 128);
+    /* Kept, the gate takes the copy's place, the order 16-24, and two times 128 bytes follow. */
+    choose_experts(&f, 0);
+    assert_int_equal(device_bytes(&f, MT_KEEP_TOPK), 24 * KIB + 2 * 128);
+    /* What others read as well is not fused. */
+    choose_experts(&f, 1);
+    assert_true(device_bytes(&f, MT_KEEP_TOPK) <= 16 * KIB + 2 * 128);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +259,8 @@ int main(void)
         cmocka_unit_test(test_devices_get_copies_of_what_they_read_from_elsewhere),
         cmocka_unit_test(test_large_batches_bring_weights_of_the_host_to_the_device),
         cmocka_unit_test(test_a_quantised_cache_is_turned_into_halves_for_flash_attention),
+        cmocka_unit_test(test_what_a_fused_sum_of_experts_reads_is_kept_until_its_end),
+        cmocka_unit_test(test_what_a_fused_choice_of_experts_reads_is_kept_until_the_node_after_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -185,6 +185,74 @@ static void test_batches_of_embeddings_have_inputs_from_build_11401_on(void **st
     assert_mib(found[3] - found[0], (4 * (2 * 2560 + 2) + 2560) * 512 * 4 / MIB);
 }
 
+struct band {
+    uint64_t low, bytes, high;
+};
+
+static void init_qwen3_30b(struct hand_model *hand)
+{
+    init(hand, "qwen3moe", 48, 2048, 6144, 32, 4, 128, 151936);
+    hand->model.description.experts = 128;
+    hand->model.description.experts_used = 8;
+    for (int i = 0; i < 48; i++) {
+        hand->layers[i].experts = 128;
+        hand->layers[i].experts_used = 8;
+        hand->layers[i].expert_ff_length = 768;
+    }
+}
+
+static struct band first_of_experts(const char *engine, const char *kind, int flash, int no_fusion)
+{
+    static struct hand_model hand;
+    struct band found = {0};
+    init_qwen3_30b(&hand);
+    struct mt_predict_settings settings = two_cards_of_9840(8192, 2048, 1, flash, "f16");
+    settings.engine = engine;
+    settings.device_kind = kind;
+    settings.no_fusion = no_fusion;
+    struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+    for (size_t i = 0; i < estimate->n_terms; i++) {
+        const struct mt_estimate_term *term = &estimate->terms[i];
+        if (strstr(term->rule, "compute_buffer") && strcmp(term->place, "gpu:0") == 0)
+            found = (struct band){term->low_bytes, term->bytes, term->high_bytes};
+    }
+    mt_estimate_destroy(estimate);
+    return found;
+}
+
+static void test_cuda_and_rocm_lay_experts_out_otherwise_unless_fusion_is_off(void **state)
+{
+    (void)state;
+    struct band fused = first_of_experts("llama.cpp@11434", "cuda", 1, 0);
+    struct band plain = first_of_experts("llama.cpp@11434", "cuda", 1, 1);
+    /* Here what is kept makes the rest fall into better holes: an activation of the batch less. */
+    assert_int_equal(plain.bytes - fused.bytes, 2048 * 2048 * 4);
+    assert_int_equal(first_of_experts("llama.cpp@11434", "rocm", 1, 0).bytes, fused.bytes);
+    assert_int_equal(first_of_experts("llama.cpp@11434", "vulkan", 1, 0).bytes, plain.bytes);
+    assert_int_equal(first_of_experts("llama.cpp@10739", "cuda", 1, 0).bytes,
+                     first_of_experts("llama.cpp@10739", "cuda", 1, 1).bytes);
+}
+
+/* Sources of builds 10739 and 10752 on either side of the sum of experts, which shows with flash
+ * attention; 11117 and 11138 of their choice, which shows without. */
+static void test_builds_of_which_it_is_not_known_have_a_band_that_holds_both(void **state)
+{
+    (void)state;
+    static const char *const builds[][3] = {
+        {"llama.cpp@10739", "llama.cpp@10745", "llama.cpp@10752"},
+        {"llama.cpp@11117", "llama.cpp@11125", "llama.cpp@11138"},
+    };
+    for (int i = 0; i < 2; i++) {
+        struct band before = first_of_experts(builds[i][0], "cuda", !i, 0);
+        struct band between = first_of_experts(builds[i][1], "cuda", !i, 0);
+        struct band after = first_of_experts(builds[i][2], "cuda", !i, 0);
+        assert_int_not_equal(before.bytes, after.bytes);
+        assert_int_equal(between.bytes, before.bytes);
+        assert_int_equal(between.low, before.low < after.low ? before.low : after.low);
+        assert_int_equal(between.high, before.high > after.high ? before.high : after.high);
+    }
+}
+
 static void expect_no_compute(const struct hand_model *hand)
 {
     struct mt_predict_settings settings = two_cards_of_9840(8192, 512, 1, 1, "f16");
@@ -234,6 +302,8 @@ int main(void)
         cmocka_unit_test(test_cpu_alone_holds_inputs_and_logits_in_one_buffer),
         cmocka_unit_test(test_host_buffer_of_one_device_is_its_inputs),
         cmocka_unit_test(test_batches_of_embeddings_have_inputs_from_build_11401_on),
+        cmocka_unit_test(test_cuda_and_rocm_lay_experts_out_otherwise_unless_fusion_is_off),
+        cmocka_unit_test(test_builds_of_which_it_is_not_known_have_a_band_that_holds_both),
         cmocka_unit_test(test_shapes_that_no_model_has_are_not_planned),
         cmocka_unit_test(test_what_is_not_counted_fits_at_best_tightly),
     };
