@@ -255,7 +255,7 @@ static int rehearse_program(const struct cli_call *call)
     };
     int code = rehearse_command(&job, &request.settings, &output);
     estimate_request_finish(&request);
-    return code;
+    return *job.interrupted ? 128 + *job.interrupted : code;
 }
 
 static int rehearse_model_of(const struct cli_call *call)

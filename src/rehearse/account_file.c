@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -16,6 +17,7 @@
 
 #define DEVICE_LEAST_BYTES (UINT64_C(1) << 20)
 #define DEVICE_MOST_BYTES  (UINT64_C(1) << 50)
+#define FIRST_BYTES        ((off_t)1 << 20) /* of the account, with its head */
 
 static int check_device(const struct mt_rehearse_device *device, size_t number,
                         struct mt_error *error)
@@ -50,15 +52,37 @@ static int check(const struct mt_rehearse_options *options, struct mt_error *err
     return 0;
 }
 
+/* Writing into a hole of a full disk kills the writer, so there must be room beforehand: what is
+ * surely written is taken, for the rest it is looked whether it would fit. Returns an errno. */
+static int make_room(int fd)
+{
+    struct statvfs disk;
+    if (ftruncate(fd, (off_t)sizeof(struct mt_account)) < 0)
+        return errno;
+    int failed = posix_fallocate(fd, 0, FIRST_BYTES);
+    if (failed == ENOSPC || failed == EDQUOT)
+        return failed;
+    if (fstatvfs(fd, &disk) == 0 && disk.f_blocks &&
+        disk.f_bavail < (sizeof(struct mt_account) - FIRST_BYTES) / disk.f_frsize)
+        return ENOSPC;
+    return 0;
+}
+
 static int map_file(const char *path, struct mt_account **account, struct mt_error *error)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 && errno == EEXIST)
+        return mt_fail(error, MT_EBUSY, MT_NO_OFFSET,
+                       "%s is there already, of another rehearsal; name a folder without one",
+                       path);
     if (fd < 0)
         return mt_fail_errno(error, errno, "cannot make %s", path);
     void *at = MAP_FAILED;
-    if (ftruncate(fd, (off_t)sizeof **account) == 0)
+    int failed = make_room(fd);
+    if (!failed)
         at = mmap(NULL, sizeof **account, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    int failed = at == MAP_FAILED ? errno : 0;
+    if (!failed && at == MAP_FAILED)
+        failed = errno;
     close(fd);
     if (failed) {
         unlink(path);

@@ -23,3 +23,14 @@ try model.gguf --sweep context=4k --explain
 try --sweep context=4k --device 1GiB -- true
 memtally estimate model.gguf --no-rehearse --engine-path .
 echo "exit $?"
+# An engine that does not say its build, and knows another set of flags.
+mkdir old
+cat > old/llama-server << 'END'
+#!/bin/sh
+test "$1" = --version && echo 'version: 0 (unknown)' >&2 && exit
+echo 'error: invalid argument: --load-mode' >&2
+exit 1
+END
+chmod +x old/llama-server
+try model.gguf --no-mmap --engine-path old 2> said
+sed "s|$PWD/||" said >&2

@@ -179,6 +179,13 @@ static int conclude(const struct rehearse_job *job, const struct mt_predict_sett
     return code ? code : exit_of(told);
 }
 
+/* Without room for the account nothing was rehearsed: that is no answer. */
+static int fail(const struct mt_error *error)
+{
+    int code = cli_fail(error);
+    return error->code == MT_EIO ? CLI_EXIT_CANNOT : code;
+}
+
 int rehearse_command(struct rehearse_job *job, const struct mt_predict_settings *settings,
                      const struct rehearse_output *output)
 {
@@ -188,7 +195,7 @@ int rehearse_command(struct rehearse_job *job, const struct mt_predict_settings 
         cli_complain("out of memory");
         return CLI_EXIT_CANNOT;
     }
-    int code = rehearse_run(job, &told->result, &error) < 0 ? cli_fail(&error)
+    int code = rehearse_run(job, &told->result, &error) < 0 ? fail(&error)
                                                             : conclude(job, settings, output, told);
     mt_estimate_destroy(told->estimate);
     free(told->late);

@@ -134,6 +134,13 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* Somebody's own build, of which nobody knows how its flags are spelled. */
+static int is_flag_refused(const struct act *act, const struct rehearse_trial *outcome)
+{
+    return !*act->stage->build && (strstr(outcome->last_words, "invalid argument") ||
+                                   strstr(outcome->last_words, "unknown argument"));
+}
+
 /* Why there is no answer, in the engine's own words. */
 static int fail(const struct act *act, const struct rehearse_trial *outcome, struct mt_error *error)
 {
@@ -144,6 +151,11 @@ static int fail(const struct act *act, const struct rehearse_trial *outcome, str
                        "%s: version %u of ggml's backends is not known; devices are pretended to "
                        "versions 2 and 3",
                        stage->program_path, outcome->status.api_version);
+    if (is_flag_refused(act, outcome))
+        return mt_fail(error, MT_EVERSION, MT_NO_OFFSET,
+                       "%s does not say its build and refuses a flag of the newest (%s); name its "
+                       "build, as --engine llama.cpp@9840, with --engine-path",
+                       stage->program_path, outcome->last_words);
     if (act->settings.n_devices && !outcome->status.is_attached && !outcome->status.signal)
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                        "%s did not take the pretended devices; a build with shared libraries of "

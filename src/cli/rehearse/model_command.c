@@ -164,7 +164,7 @@ static int fail(const struct mt_error *error)
     if (!strncmp(error->text, other, sizeof other - 1))
         snprintf(said.text, sizeof said.text, "rehearse: %s", error->text + sizeof other - 1);
     int code = cli_fail(&said);
-    return error->code == MT_ENOTFOUND ? CLI_EXIT_USAGE : code;
+    return error->code == MT_EIO ? CLI_EXIT_CANNOT : code;
 }
 
 int rehearse_model_command(const char *model, const struct rehearse_model_options *options)
