@@ -9,10 +9,12 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/estimate/estimate.h"
+#include "cli/rehearse/flags.h"
 #include "cli/rehearse/held_back.h"
 #include "cli/rehearse/interrupt.h"
 #include "cli/rehearse/model_command.h"
 #include "cli/rehearse/rehearse.h"
+#include "cli/rehearse/stage.h"
 
 struct rehearse_options {
     struct estimate_options estimate;
@@ -39,7 +41,7 @@ static const struct cli_option rehearse_options[] = {
      .fallback = "llama.cpp",
      .offset = AT(engine),
      .help = "the build of the engine by which devices behave, as llama.cpp@11434; without a "
-             "version the newest known is meant"},
+             "version the program is asked, and the newest known is meant where it does not say"},
 #include "cli/estimate/options.def"
     {.name = "weight-type",
      .kind = CLI_TEXT,
@@ -207,10 +209,19 @@ static enum mt_program program_of(const char *path)
     return strncmp(name, "node", 4) == 0 ? MT_PROGRAM_NODE : MT_PROGRAM_SERVER;
 }
 
-static const char *version_of(const char *engine)
+/* The build that devices behave by: the one that was asked for, else the program's own. */
+static const char *build_of(const char *engine, char *const *argv, char build[64])
 {
     const char *at = engine ? strchr(engine, '@') : NULL;
-    return at ? at + 1 : NULL;
+    struct rehearse_command command;
+    build[0] = '\0';
+    if (at)
+        return at + 1;
+    rehearse_command_copy(argv, &command);
+    if (!command.failed && command.program != REHEARSE_UNKNOWN_PROGRAM)
+        rehearse_ask_build(command.words[command.program_index], build);
+    rehearse_command_finish(&command);
+    return *build ? build : NULL;
 }
 
 static int rehearse_program(const struct cli_call *call)
@@ -220,6 +231,7 @@ static int rehearse_program(const struct cli_call *call)
     struct estimate_request request = {0};
     struct mt_error error = {.offset = MT_NO_OFFSET};
     struct cli_progress progress;
+    char build[64];
     int result = check_settings(&options->estimate, &options->sweep, &error);
     if (result == 0)
         result = estimate_request_init(&request, &options->estimate, &error);
@@ -240,7 +252,7 @@ static int rehearse_program(const struct cli_call *call)
         .host_bytes = request.settings.host_bytes,
         .device_kind = request.settings.device_kind,
         .generation = options->generation,
-        .engine_version = version_of(options->estimate.engine),
+        .engine_version = build_of(options->estimate.engine, call->operands, build),
         .folder = options->folder,
         .n_requests = options->requests,
         .timeout_ns = options->timeout_s * 1000000000u,

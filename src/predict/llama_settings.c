@@ -29,6 +29,12 @@ static const char *version_of(const struct mt_engine *engine)
     return engine->version_text;
 }
 
+/* No device has split buffers any more, and what wants them is not loaded. */
+static int is_without_rows(const struct completion *c)
+{
+    return mt_engine_has(c->engine, "flag.split.without", "row");
+}
+
 /* Refuses settings of other engines. */
 static int refuse_foreign(const struct completion *c)
 {
@@ -40,8 +46,8 @@ static int refuse_foreign(const struct completion *c)
     if (s->batched_tokens)
         return REFUSE(c, "%s has no batched tokens; --batch and --ubatch are the nearest", name);
     if (s->tensor_parallel > 1)
-        return REFUSE(c, "%s has no tensor parallelism of that kind; --split row is the nearest",
-                      name);
+        return REFUSE(c, "%s has no tensor parallelism of that kind; --split %s is the nearest",
+                      name, is_without_rows(c) ? "layer" : "row");
     if (s->pipeline_parallel > 1)
         return REFUSE(c, "%s has no pipeline stages; --split layer is the nearest", name);
     if (s->eager)
@@ -93,6 +99,11 @@ static int refuse_flags(const struct completion *c)
         if (result < 0)
             return result;
     }
+    if (s->split == MT_SPLIT_ROW && is_without_rows(c))
+        return REFUSE(c,
+                      "%s %s does not load a model that is split by rows; --split layer is the "
+                      "nearest",
+                      c->engine->name, version_of(c->engine));
     if (mla && s->mla_mode > 3)
         return REFUSE(c, "-mla is 0 to 3, not %" PRIu64 "; 3 is the nearest", s->mla_mode);
     return 0;

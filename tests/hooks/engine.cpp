@@ -25,6 +25,7 @@ std::size_t gguf_get_data_offset(const void *gguf);
 void ggml_backend_sched_reset(void *scheduler);
 void ggml_backend_sched_reserve_size(void *scheduler, void *graph, std::size_t *sizes);
 int ggml_backend_graph_compute(void *backend, void *graph);
+void *ggml_backend_reg_get_proc_address(void *registry, const char *name);
 }
 
 struct llama_ubatch;
@@ -38,6 +39,7 @@ class llm_graph_result
 static int n_resets;
 static int n_computed;
 static int n_inputs;
+static int n_servers;
 
 static void must_be_ours(int copy)
 {
@@ -234,6 +236,26 @@ static int graphs_computed()
     return n_inputs * 10 + n_computed;
 }
 
+static void *add_server(const char *)
+{
+    n_servers++;
+    return &n_servers;
+}
+
+void *ggml_backend_reg_get_proc_address(void *, const char *name)
+{
+    bool is_known = std::strcmp(name, "ggml_backend_rpc_add_server") == 0;
+    return is_known ? reinterpret_cast<void *>(add_server) : nullptr;
+}
+
+// As llama.cpp does with what follows --rpc. What is returned is registered, unless it is null.
+static int servers_added()
+{
+    void *found = ggml_backend_reg_get_proc_address(nullptr, "ggml_backend_rpc_add_server");
+    void *registry = reinterpret_cast<void *(*)(const char *)>(found)("10.0.0.7:50052");
+    return n_servers + 10 * (registry != nullptr);
+}
+
 const engine *the_engine()
 {
     static const engine functions = {
@@ -245,6 +267,7 @@ const engine *the_engine()
         open_file,
         resets_of_dry_run,
         graphs_computed,
+        servers_added,
     };
     return &functions;
 }

@@ -60,6 +60,7 @@ struct engine {
     void (*open)(const char *path);
     int (*resets_of_dry_run)();
     int (*graphs_computed)();
+    int (*servers_added)();
 };
 
 extern "C" const engine *the_engine();

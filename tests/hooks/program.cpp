@@ -142,6 +142,7 @@ static void calls(const engine *engine, const char *)
 {
     say("resets", engine->resets_of_dry_run());
     say("computed", engine->graphs_computed());
+    say("servers", engine->servers_added());
 }
 
 int main(int count, char **words)

@@ -103,12 +103,20 @@ def test_large_blocks_on_the_heap_are_counted_once_and_by_their_own_process():
 
 def test_a_dry_run_keeps_placements_and_nothing_is_computed():
     said, _, _ = run("calls")
-    assert said == {"resets": 1, "computed": 0}, said
+    assert said["resets"] == 1 and said["computed"] == 0, said
+
+
+def test_a_server_of_another_machine_is_not_asked():
+    said, _, events = run("calls")
+    assert said["servers"] == 0, said
+    (note,) = [e for e in events if account.KINDS[e.kind] == "note"]
+    text = (note.name + note.detail).decode()  # one text in the place of both
+    assert text.startswith("The RPC server 10.0.0.7:50052 is another machine"), text
 
 
 def test_without_a_rehearsal_everything_is_as_it_was():
     said, book, events = run("calls", rehearsed=False)
-    assert said == {"resets": 12, "computed": 11}, said
+    assert said == {"resets": 12, "computed": 11, "servers": 11}, said
     said, book, events = run("reading", rehearsed=False)
     assert said["untouched"] == 0 and said["pread"] == 0 and said["read_to_the_end"] == 4 * MIB, said
     said, book, events = run("heap", rehearsed=False)

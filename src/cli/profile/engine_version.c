@@ -44,7 +44,7 @@ static int spawn(const char *program, int output, pid_t *pid)
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
-    int code = posix_spawn(pid, program, &actions, NULL, argv, environ);
+    int code = posix_spawnp(pid, program, &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     return code == 0;
 }

@@ -38,6 +38,7 @@ static void find_changes(const struct rehearse_job *job, struct told *told)
     options.environment = job->environment ? job->environment : environ;
     const struct rehearse_suggest_settings settings = {
         .options = &options,
+        .rehearsal = result->rehearsal,
         .place = result->refusal->place,
         .was = result->outcome,
         .n_requests = result->report.is_ready ? job->n_requests : 0,

@@ -300,7 +300,8 @@ static uint64_t next_number(const struct point *before, const struct point *low,
 }
 
 /* The largest number below `now` that fits, within the attempts that a knob has. Returns 0 where
- * not even the least one does. */
+ * not even the least one does, or where only that is known when the search ends and there are
+ * better changes. */
 static int largest(struct seeker *seeker, const struct knob *knob, uint64_t *number)
 {
     struct point low = {0};
@@ -324,7 +325,7 @@ static int largest(struct seeker *seeker, const struct knob *knob, uint64_t *num
         }
     }
     *number = low.number;
-    return 1;
+    return n_points > 1 || !seeker->stopped || seeker->changes->n == 0;
 }
 
 /* Writes the flags among `wanted` (by bit) that differ between two command lines. */
@@ -409,7 +410,7 @@ int rehearse_search(const struct rehearse_search *search, struct rehearse_change
 {
     struct seeker seeker = {.search = search, .changes = changes, .base = search->command};
     *changes = (struct rehearse_changes){0};
-    for (size_t i = 0; i < N_KNOBS; i++)
+    for (size_t i = search->is_weights_alone ? KNOB_EXPERTS : 0; i < N_KNOBS; i++)
         try_knob(&seeker, &knobs[i]);
     if (changes->n == 0)
         try_together(&seeker);

@@ -23,7 +23,8 @@ struct rehearse_search {
     uint64_t layers;                        /* of the model; 0: not known */
     uint64_t experts;                       /* of each layer; 0: none, or not known */
     uint64_t context;                       /* tokens where no flag says how many; 0: not known */
-    int is_host_short; /* it is the host that has no room, so nothing may move there */
+    int is_host_short;    /* it is the host that has no room, so nothing may move there */
+    int is_weights_alone; /* there was nothing but weights yet, so only moving them helps */
     /* Tries a command line. Returns 0, or another number to end the search. */
     int (*attempt)(void *argument, char *const *argv, struct rehearse_fit *fit);
     void *argument;

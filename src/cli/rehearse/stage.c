@@ -136,6 +136,13 @@ static void read_build(const char *version, char build[64])
         build[0] = '\0';
 }
 
+void rehearse_ask_build(const char *program, char build[64])
+{
+    char version[64] = "";
+    profile_ask_version(program, version, sizeof version);
+    read_build(version, build);
+}
+
 /* Asks the engine for its version. */
 static void ask_version(struct rehearse_stage *stage, char resolved[64])
 {

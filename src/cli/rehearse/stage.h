@@ -56,6 +56,10 @@ void rehearse_stage_finish(struct rehearse_stage *stage);
 int rehearse_find_program(enum mt_program program, const char *given, char path[PATH_MAX],
                           struct mt_error *error);
 
+/* Asks a program of llama.cpp, a path or a name in PATH, for the number of its build, as rules take
+ * it; "" where it does not say. */
+void rehearse_ask_build(const char *program, char build[64]);
+
 /* Names a folder for one of several rehearsals at a time, which is not made. Errors: MT_ELIMIT. */
 int rehearse_stage_folder(const struct rehearse_stage *stage, size_t number, char path[PATH_MAX],
                           struct mt_error *error);

@@ -200,6 +200,21 @@ static void learn_model(const char *path, struct rehearse_search *search)
     mt_model_close(model);
 }
 
+/* Whether the place had no room for weights before there was anything else on it. */
+static int is_weights_alone(const struct rehearse_suggest_settings *settings)
+{
+    const struct mt_rehearse_event *event;
+    for (size_t i = 0; (event = mt_rehearse_event_at(settings->rehearsal, i)) != NULL; i++) {
+        if (event->flags & MT_REHEARSE_PLANNED || strcmp(event->place, settings->place) != 0)
+            continue;
+        if (event->kind == MT_REHEARSE_REFUSED)
+            return event->category == MT_CATEGORY_WEIGHTS;
+        if (event->kind == MT_REHEARSE_ALLOC && event->category != MT_CATEGORY_WEIGHTS)
+            return 0;
+    }
+    return 0;
+}
+
 int rehearse_can_suggest(char *const *argv)
 {
     struct rehearse_command command;
@@ -223,6 +238,7 @@ static int search_flags(const struct rehearse_suggest_settings *settings,
     struct rehearse_search search = {.command = command,
                                      .environment = environment,
                                      .is_host_short = strcmp(settings->place, "host") == 0,
+                                     .is_weights_alone = is_weights_alone(settings),
                                      .attempt = attempt,
                                      .argument = &attempts};
     learn_model(rehearse_flag_value(command, environment, REHEARSE_MODEL), &search);

@@ -30,6 +30,7 @@ enum rehearse_outcome rehearse_outcome_of(struct mt_rehearsal *rehearsal,
 
 struct rehearse_suggest_settings {
     const struct mt_rehearse_options *options; /* of the rehearsal that did not fit */
+    struct mt_rehearsal *rehearsal;            /* the one that did not fit */
     const char *place;                         /* that had no room: "host", "gpu:0" */
     enum rehearse_outcome was;                 /* RUNS_OUT or RUNS_SHORT; a change must do better */
     uint64_t n_requests;           /* that an attempt is driven with; 0 where it ran out before */
