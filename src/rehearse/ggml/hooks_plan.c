@@ -211,9 +211,9 @@ static void note_correction(uint64_t bytes)
     if (!bytes || __atomic_exchange_n(&is_noted, 1, __ATOMIC_RELAXED))
         return;
     snprintf(text, sizeof text,
-             "Each device but the first is planned %llu bytes less than the engine's dry run "
-             "plans by itself.",
-             (unsigned long long)bytes);
+             "Each device but the first is planned %.2f MiB less than the engine's dry run plans "
+             "by itself.",
+             (double)bytes / (1 << 20));
     pretend_note(text);
 }
 
