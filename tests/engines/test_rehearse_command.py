@@ -112,5 +112,23 @@ def test_the_verdict_is_of_what_is_reserved_not_of_a_rule():
     assert said["verdict"] == "CANNOT" and said["rehearsal"]["refused"]["place"] == "gpu:0", said["verdict"]
 
 
+def test_a_program_on_node_llama_cpp_finds_the_devices_by_itself():
+    """The package first tries its library in a process of its own, which must find none: the library is the one for
+    processors alone. TinyLlama 1.1B, 22 layers, 4 heads of keys and of values, each 64 wide, 2 bytes, 2048 tokens."""
+    script = os.path.join(SCRATCH.name, "program.mjs")
+    package = os.path.join(engine.node_llama_cpp(), "node_modules", "node-llama-cpp", "dist", "index.js")
+    with open(script, "w") as file:
+        file.write(f"""import {{getLlama}} from {json.dumps(package)};
+const llama = await getLlama({{build: "never"}});
+const model = await llama.loadModel({{modelPath: process.argv[2], gpuLayers: "max"}});
+await model.createContext({{contextSize: 2048}});
+process.exit(0);
+""")
+    done = memtally.run("rehearse", "--device", "16GiB", "--json", "--", engine.node(), script, model("tinyllama-1.1b"))
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    cache = row(json.loads(done.stdout), "gpu:0", "kv_cache")
+    assert cache["allocated_bytes"] == 22 * 2 * 4 * 64 * 2 * 2048, cache
+
+
 if __name__ == "__main__":
     tap.main(globals())

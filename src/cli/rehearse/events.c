@@ -93,11 +93,20 @@ static size_t end_of(const struct rehearse_result *result)
     return result->status.running ? result->status.n_events : 0;
 }
 
-/* The mark after which what is taken is late: of a server that answered, else of one that took
+static int has_mark(const struct rehearse_result *result, const char *name)
+{
+    const struct mt_rehearse_event *event;
+    for (size_t i = 0; (event = mt_rehearse_event_at(result->rehearsal, i)) != NULL; i++)
+        if (event->kind == MT_REHEARSE_MARK && !strcmp(event->name, name))
+            return 1;
+    return 0;
+}
+
+/* The mark after which what is taken is late: of a server that never answered, that it took
  * connections. */
 static const char *late_mark(const struct rehearse_result *result)
 {
-    return result->report.is_ready ? "ready" : "serving";
+    return result->report.is_ready || !has_mark(result, "serving") ? "ready" : "serving";
 }
 
 static void gather(const struct rehearse_result *result, struct gathering *gathering)

@@ -230,6 +230,7 @@ static int meet(struct pretend_world *world, const void *caller)
         snprintf(text, sizeof text,
                  "ggml's backends have API version %d; versions %d to %d are known", version,
                  GGML_API_OLDEST, GGML_API_NEWEST);
+        __atomic_store_n(&world->account->api_version, (uint32_t)version, __ATOMIC_RELAXED);
         refuse(world->account, text);
         return 0;
     }

@@ -531,6 +531,7 @@ static void test_an_unknown_version_is_refused_by_name(void **state)
 {
     (void)state;
     assert_int_equal(account->is_refused, 1);
+    assert_int_equal(account->api_version, 4);
     assert_int_equal(account->n_attached, 0);
     assert_int_equal(account->event[0].kind, MT_ACCOUNT_NOTE);
     char text[sizeof account->event[0].name + sizeof account->event[0].detail];
