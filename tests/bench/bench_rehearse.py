@@ -196,24 +196,28 @@ class Bench:
         self.absolute("llama-server until ready, deepseek-v3", [*serve, giant], 4, 1024)
         return alone
 
-    def peers(self, alone):
-        print("one plan, as a whole process")
-        print(f"  llama-fit-params        wall {alone.middle('wall'):8.1f} ms   processor {alone.middle('processor'):8.1f} ms   "
-              "on bare devices, a model without vocabulary")
+    def peers(self):
+        """One plan for a device of 24 GiB, of a model with its vocabulary."""
         sample = self.sample("llama-3.1-8b")
-        commands = {"memtally rehearse": [self.memtally, "rehearse", "--quiet", "--output", "/dev/null", "--engine-path",
-                                          engine("llama-fit-params"), "--program", "fit-params", sample, "-d", "24GiB", "-c", "4096"],
+        fit, bare = engine("llama-fit-params"), {"GGML_BACKEND_PATH": self.bare}
+        commands = {"llama-fit-params": [fit, "--fit-print", "on", "-dev", "CUDA0", "-c", "4096", "-m", sample],
+                    "memtally rehearse": [self.memtally, "rehearse", "--quiet", "--output", "/dev/null", "--engine-path", fit,
+                                          "--program", "fit-params", sample, "-d", "24GiB", "-c", "4096"],
                     "memtally estimate": [self.memtally, "estimate", "--no-rehearse", sample, "-d", "24GiB", "-c", "4096"]}
         parser = shutil.which("gguf-parser")
         if parser:
-            commands["gguf-parser"] = [parser, "--path", sample, "--estimate", "--ctx-size", "4096", "--json"]
-        for name, command in commands.items():
-            cost = Cost()
-            for _ in range(ROUNDS):
-                run(command, cost)
-            print(f"  {name:22}  wall {cost.middle('wall'):8.1f} ms   processor {cost.middle('processor'):8.1f} ms")
+            commands["gguf-parser-go"] = [parser, "--path", sample, "--estimate", "--ctx-size", "4096", "--json"]
+        costs = {name: Cost() for name in commands}
+        for _ in range(ROUNDS):
+            for name, command in commands.items():
+                run(command, costs[name], bare if command[0] == fit else None)
+        first = costs["llama-fit-params"].middle("processor")
+        print("one plan of llama-3.1-8b with its vocabulary, as a whole process")
+        for name, cost in costs.items():
+            print(f"  {name:18} wall {cost.middle('wall'):8.1f} ms   processor {cost.middle('processor'):8.1f} ms   "
+                  f"{cost.middle('processor') / first:.2f} x")
         if not parser:
-            print("  gguf-parser-go        not on PATH")
+            print("  gguf-parser-go     not on PATH")
 
     def sweep(self, alone):
         wanted = int(os.environ.get("BENCH_POINTS", "1000"))
@@ -260,7 +264,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(memtally, pretend, bare, folder)
         alone = bench.overhead()
-        bench.peers(alone)
+        bench.peers()
         bench.sweep(alone)
 
 

@@ -13,8 +13,7 @@
 
 #include "base/error.h"
 
-#define LOOK_NS  ((uint64_t)3 * 1000 * 1000)
-#define GRACE_NS ((uint64_t)100 * 1000 * 1000)
+#define LOOK_NS ((uint64_t)3 * 1000 * 1000)
 
 /* Fills in the devices; `scale` makes them larger with the same shares. */
 static void fill_devices(const struct rehearse_start *run, struct mt_rehearse_device *devices)
@@ -129,7 +128,7 @@ int rehearse_once(const struct rehearse_start *run, struct rehearse_trial *outco
     int result = start(run, fd, &rehearsal, error);
     if (result == 0) {
         result = observe(run, rehearsal, outcome, error);
-        mt_rehearse_stop(rehearsal, GRACE_NS);
+        mt_rehearse_stop(rehearsal, 0); /* what it would tidy up is its own memory */
         mt_rehearse_destroy(rehearsal);
     }
     close(fd);
