@@ -113,7 +113,8 @@ void mt_rehearse_mark(struct mt_rehearsal *rehearsal, const char *name);
  * end of a process frees what it held, and leaves the mark "process ended". NULL past the last. */
 const struct mt_rehearse_event *mt_rehearse_event_at(struct mt_rehearsal *rehearsal, size_t index);
 
-/* What the program held after the event at `index`; SIZE_MAX: at its peak, place by place. Of kind
+/* What the program held after the event at `index`; SIZE_MAX: at its peak, place by place, since it
+ * settled for what to put where: what an engine tried before is left out. Of kind
  * estimate, provenance exact, low and high bounds as the bytes; places are "host", then "gpu:0" and
  * so on, with their capacity. What was only planned is counted where nothing was allocated. The
  * caller owns *tally, mt_tally_destroy() frees it. Errors: MT_EARG (no such event), MT_ENOMEM. */

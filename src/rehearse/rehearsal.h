@@ -94,6 +94,16 @@ int mt_program_is_gone(uint32_t pid);
 void mt_reader_read(struct mt_reader *reader, uint64_t now_ns, int is_final);
 /* NULL past the last. */
 const struct mt_noted *mt_reader_at(const struct mt_reader *reader, size_t index);
+
+/* Events from `first` to `last`, with both. */
+struct mt_span {
+    size_t first;
+    size_t last;
+};
+
+/* The events past all that an engine only tried; where plans are all there is, those of the plan
+ * that it settled for: the last one that fits, else the last one (trials.c). */
+struct mt_span mt_reader_settled(const struct mt_reader *reader, int counts_plans);
 /* What a process holds at a place, as the devices count it: in bytes, or with rules as a device
  * gives it out. */
 uint64_t mt_reader_held(const struct mt_reader *reader, uint64_t pid, const char *place,

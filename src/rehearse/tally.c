@@ -17,6 +17,7 @@ struct maker {
     struct mt_reader *reader;
     struct mt_owner *owner;
     int counts_plans;              /* nothing was allocated: what was planned is all there is */
+    struct mt_span settled;        /* past what the engine tried only */
     const struct mt_noted **there; /* at the place in hand */
     size_t n_there;
 };
@@ -43,13 +44,13 @@ static int is_only_planned(const struct mt_reader *reader)
     return n_planned > 0;
 }
 
-/* The event after which most was there at a place, or 0. */
+/* The event after which most was there at a place. */
 static size_t peak_of(const struct maker *maker, const char *place)
 {
     const struct mt_noted *noted;
     uint64_t sum = 0;
     uint64_t most = 0;
-    size_t peak = 0;
+    size_t peak = maker->settled.first;
     for (size_t i = 0; (noted = mt_reader_at(maker->reader, i)) != NULL; i++) {
         const struct mt_rehearse_event *event = &noted->event;
         if (strcmp(event->place, place) != 0 || !counts(maker, event))
@@ -58,7 +59,7 @@ static size_t peak_of(const struct maker *maker, const char *place)
             sum = UINT64_MAX;
         else if (event->kind == MT_REHEARSE_FREE)
             sum -= event->bytes < sum ? event->bytes : sum;
-        if (sum > most) {
+        if (sum > most && i >= maker->settled.first && i <= maker->settled.last) {
             most = sum;
             peak = i;
         }
@@ -265,6 +266,7 @@ int mt_rehearse_tally(struct mt_rehearsal *rehearsal, size_t index, struct mt_ta
 {
     struct maker maker = {.reader = &rehearsal->reader,
                           .counts_plans = is_only_planned(&rehearsal->reader)};
+    maker.settled = mt_reader_settled(maker.reader, maker.counts_plans);
     if (index != SIZE_MAX && !mt_reader_at(maker.reader, index))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "the rehearsal has no event %zu", index);
     maker.there = calloc(maker.reader->n_events + 1, sizeof *maker.there);

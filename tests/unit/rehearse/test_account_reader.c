@@ -205,6 +205,43 @@ static void test_a_refused_buffer_is_what_was_planned_of_its_size(void **state)
     assert_int_equal(event_at(account, 3)->category, MT_CATEGORY_NONE);
 }
 
+/* Weights of so many bytes are planned on gpu:0 and forgotten: two events. */
+static void put_trial(struct account *account, uint64_t bytes)
+{
+    struct mt_account_event *planned = put(account, MT_ACCOUNT_ALLOC, 16, bytes);
+    planned->flags = MT_ACCOUNT_PLANNED;
+    planned->category = MT_CATEGORY_WEIGHTS;
+    put(account, MT_ACCOUNT_FREE, 16, 0);
+}
+
+static void test_an_engine_settles_for_its_last_plan_that_fits(void **state)
+{
+    struct account *account = *state;
+    account->written->device[0].free_bytes = 100;
+    put_trial(account, 300);
+    put_trial(account, 80);
+    put_trial(account, 90);
+    put_trial(account, 101);
+    read_all(account);
+    struct mt_span settled = mt_reader_settled(&account->reader, 1);
+    assert_int_equal(settled.first, 4);
+    assert_int_equal(settled.last, 5);
+}
+
+static void test_what_was_tried_before_a_model_is_loaded_does_not_count(void **state)
+{
+    struct account *account = *state;
+    account->written->device[0].free_bytes = 100;
+    put_trial(account, 80);
+    put(account, MT_ACCOUNT_ALLOC, 32, 50);
+    read_all(account);
+    assert_int_equal(mt_reader_settled(&account->reader, 0).first, 0); /* it never came to that */
+    put(account, MT_ACCOUNT_ALLOC, 48, 60)->category = MT_CATEGORY_WEIGHTS;
+    read_all(account);
+    assert_int_equal(mt_reader_settled(&account->reader, 0).first, 2);
+    assert_int_equal(mt_reader_settled(&account->reader, 0).last, SIZE_MAX);
+}
+
 static void test_a_full_account_is_read_to_its_end(void **state)
 {
     struct account *account = *state;
@@ -241,6 +278,8 @@ int main(void)
         TEST(test_places_and_kinds_that_there_are_not_are_skipped),
         TEST(test_texts_without_an_end_stay_within_their_fields),
         TEST(test_a_refused_buffer_is_what_was_planned_of_its_size),
+        TEST(test_an_engine_settles_for_its_last_plan_that_fits),
+        TEST(test_what_was_tried_before_a_model_is_loaded_does_not_count),
         TEST(test_a_full_account_is_read_to_its_end),
         TEST(test_sums_past_all_numbers_stay_at_the_most),
     };
