@@ -14,6 +14,7 @@
 struct machine {
     uint64_t device;   /* units */
     uint64_t host;     /* units; 0: no limit */
+    int is_bare;       /* but for weights, when it had no room */
     uint64_t experts;  /* of a layer's 100 units, so many are experts' */
     size_t stop_after; /* attempts; 0: never */
     size_t n;
@@ -72,6 +73,7 @@ static void search(struct machine *machine, const char *const *argv,
                                    .experts = machine->experts ? 8 : 0,
                                    .context = 8192,
                                    .is_host_short = machine->host != 0,
+                                   .is_weights_alone = machine->is_bare,
                                    .attempt = attempt,
                                    .argument = machine};
     assert_int_equal(rehearse_search(&what, changes), 0);
@@ -121,6 +123,33 @@ static void test_the_cheapest_change_comes_first(void **state)
     assert_string_equal(changes.items[1].flags, "-ctk q8_0 -ctv q8_0");
     assert_string_equal(changes.items[2].instead_of, "-c 65536");
     assert_string_equal(changes.items[3].instead_of, "-ngl 99");
+}
+
+static void test_only_moving_weights_makes_room_for_weights(void **state)
+{
+    struct machine machine = {.device = 4400, .experts = 80, .is_bare = 1};
+    struct rehearse_changes changes;
+    (void)state;
+    search(&machine, server, &changes);
+    assert_int_equal(changes.n, 2);
+    assert_int_equal(found(&changes, "-ncmoe"), 2);
+    assert_int_equal(found(&changes, "-ngl"), 30);
+}
+
+static void test_a_number_that_was_not_looked_for_yet_is_not_suggested(void **state)
+{
+    /* Experts take some attempts, and the search ends after the first one with layers. */
+    struct machine machine = {.device = 4400, .experts = 80, .is_bare = 1};
+    struct rehearse_changes changes;
+    (void)state;
+    search(&machine, server, &changes);
+    size_t n_whole = machine.n;
+    machine = (struct machine){.device = 4400, .experts = 80, .is_bare = 1};
+    for (machine.stop_after = 1; machine.stop_after < n_whole; machine.stop_after++) {
+        machine.n = 0;
+        search(&machine, server, &changes);
+        assert_true(changes.n == 1 || found(&changes, "-ngl") > 0);
+    }
 }
 
 static void test_experts_leave_the_device_one_layer_at_a_time(void **state)
@@ -218,6 +247,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_knob_is_turned_as_little_as_it_must_be),
         cmocka_unit_test(test_the_cheapest_change_comes_first),
+        cmocka_unit_test(test_only_moving_weights_makes_room_for_weights),
+        cmocka_unit_test(test_a_number_that_was_not_looked_for_yet_is_not_suggested),
         cmocka_unit_test(test_experts_leave_the_device_one_layer_at_a_time),
         cmocka_unit_test(test_fewer_sequences_where_they_are_enough),
         cmocka_unit_test(test_flash_attention_goes_with_a_quantised_cache),
