@@ -3,11 +3,16 @@
  * nonsense, and say nothing then. */
 #include "cli/rehearse/engine_log.h"
 
+#include <fcntl.h>
 #include <memtally/predict.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#define FLOOD_BYTES (8u << 20) /* of a log in one go: nobody means to have them read */
+#define KEPT_BYTES  65536u     /* of its end */
 
 void rehearse_log_init(struct rehearse_log *log, int fd)
 {
@@ -133,14 +138,41 @@ static void take_bytes(struct rehearse_log *log, const char *bytes, size_t n)
     }
 }
 
+/* What was read is not kept but for its end, so that a log takes little of the disk however long it
+ * grows. Where the file system cannot make a hole, the log begins anew. */
+static void drop_read(struct rehearse_log *log)
+{
+    if (log->offset - log->dropped < FLOOD_BYTES)
+        return;
+    uint64_t until = log->offset - KEPT_BYTES;
+    if (fallocate(log->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)log->dropped,
+                  (off_t)(until - log->dropped)) == 0)
+        log->dropped = until;
+    else if (ftruncate(log->fd, 0) == 0)
+        log->offset = log->dropped = 0;
+}
+
+/* No further than the log is long now: a program may write faster than anybody reads. */
 void rehearse_log_read(struct rehearse_log *log)
 {
     char bytes[16384];
+    struct stat status;
     ssize_t got;
-    while ((got = pread(log->fd, bytes, sizeof bytes, (off_t)log->offset)) > 0) {
+    if (fstat(log->fd, &status) < 0 || (uint64_t)status.st_size <= log->offset)
+        return;
+    uint64_t left = (uint64_t)status.st_size - log->offset;
+    if (left > FLOOD_BYTES) {
+        log->offset += left - KEPT_BYTES;
+        left = KEPT_BYTES;
+        log->length = 0;
+    }
+    while (left && (got = pread(log->fd, bytes, left < sizeof bytes ? left : sizeof bytes,
+                                (off_t)log->offset)) > 0) {
         take_bytes(log, bytes, (size_t)got);
         log->offset += (uint64_t)got;
+        left -= (uint64_t)got;
     }
+    drop_read(log);
 }
 
 static void join_complaints(const struct rehearse_log *log, char *text, size_t size)

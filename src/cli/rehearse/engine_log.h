@@ -12,8 +12,9 @@
 /* Numbers are MT_UNKNOWN until a line said them; of several the last counts, since a server plans
  * before it loads. Start with rehearse_log_init(). */
 struct rehearse_log {
-    int fd; /* of the file, read by position; not owned */
+    int fd; /* of the file, read by position and, once read, emptied; not owned */
     uint64_t offset;
+    uint64_t dropped;               /* bytes of the file's beginning that are no longer there */
     char line[REHEARSE_LINE_BYTES]; /* the one that is not complete yet */
     size_t length;
     int is_ready; /* the server listens */
@@ -32,7 +33,7 @@ struct rehearse_log {
 
 void rehearse_log_init(struct rehearse_log *log, int fd);
 
-/* Reads what is new. */
+/* Reads what is new. Of a flood the end is read only. */
 void rehearse_log_read(struct rehearse_log *log);
 
 /* The last lines as one, at most `size` bytes with the zero, without the marks of time and level.

@@ -6,6 +6,7 @@
 #include <memtally/predict.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Lines of llama-server of build 11434, with and without its marks. */
@@ -113,6 +114,37 @@ static void test_without_complaints_the_last_lines_are(void **state)
     fclose(file);
 }
 
+/* 24 MiB at once, of which the end is read, and then 12 times 1 MiB, of which all is. */
+static void test_a_flood_takes_little_of_the_disk_and_its_end_is_read(void **state)
+{
+    (void)state;
+    static const char noise[] = "0.00.949.480 I words that nobody wants to read, over and over\n";
+    struct rehearse_log log;
+    struct stat status;
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    rehearse_log_init(&log, fileno(file));
+    for (size_t written = 0; written < 24u << 20; written += sizeof noise - 1)
+        fputs(noise, file);
+    fputs("0.00.949.495 I llama_context: n_ctx = 8192\n", file);
+    fflush(file);
+    rehearse_log_read(&log);
+    assert_int_equal(log.context_tokens, 8192);
+    assert_int_equal(fstat(fileno(file), &status), 0);
+    assert_true(status.st_blocks * 512 < 1 << 20);
+    for (int i = 0; i < 12; i++) {
+        fputs("0.00.949.495 I llama_context: n_batch = 512\n", file);
+        for (size_t written = 0; written < 1u << 20; written += sizeof noise - 1)
+            fputs(noise, file);
+        fflush(file);
+        rehearse_log_read(&log);
+        assert_int_equal(log.batch, 512);
+    }
+    assert_int_equal(fstat(fileno(file), &status), 0);
+    assert_true(status.st_blocks * 512 < 10 << 20);
+    fclose(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -121,6 +153,7 @@ int main(void)
         cmocka_unit_test(test_nonsense_says_nothing),
         cmocka_unit_test(test_complaints_are_the_last_words),
         cmocka_unit_test(test_without_complaints_the_last_lines_are),
+        cmocka_unit_test(test_a_flood_takes_little_of_the_disk_and_its_end_is_read),
     };
     return RUN_TESTS(tests);
 }
