@@ -124,14 +124,12 @@ int mt_node_list_add(struct mt_arena *arena, struct mt_node_list *list, struct m
 
 /* The type called `name` ("f16", "q8_0"), or MT_TYPE_F32. */
 enum mt_graph_type mt_graph_type_of(const char *name);
-/* The kind of the operation that ggml calls so ("mul_mat_id", "swiglu"). */
-enum mt_kind mt_graph_kind_of(const char *name, size_t length);
-/* Says what kind a node is, where the function that made it stands for several. */
-struct mt_node *mt_node_of_kind(struct mt_node *node, enum mt_kind kind);
 uint64_t mt_graph_row_bytes(enum mt_graph_type type, uint64_t n);
 
 struct mt_node *mt_node_new(struct mt_graph *graph, enum mt_op op, enum mt_graph_type type,
                             const uint64_t ne[4]);
+/* Says what kind a node is, where the function that made it stands for several. */
+struct mt_node *mt_node_of_kind(struct mt_node *node, enum mt_kind kind);
 /* A fresh tensor of the shape, type and strides of another, to copy it into. */
 struct mt_node *mt_node_twin(struct mt_graph *graph, const struct mt_node *node);
 

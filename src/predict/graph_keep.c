@@ -20,40 +20,6 @@ struct keeper {
     size_t n_to_end; /* of the graph */
 };
 
-static const struct {
-    const char *name;
-    enum mt_kind kind;
-} names[] = {
-    {"soft_max", MT_KIND_SOFT_MAX},
-    {"sigmoid", MT_KIND_SIGMOID},
-    {"softplus", MT_KIND_SOFTPLUS},
-    {"sqrt", MT_KIND_SQRT},
-    {"reshape", MT_KIND_RESHAPE},
-    {"view", MT_KIND_VIEW},
-    {"add", MT_KIND_ADD},
-    {"mul", MT_KIND_MUL},
-    {"div", MT_KIND_DIV},
-    {"clamp", MT_KIND_CLAMP},
-    {"scale", MT_KIND_SCALE},
-    {"argsort", MT_KIND_ARGSORT},
-    {"sum_rows", MT_KIND_SUM_ROWS},
-    {"get_rows", MT_KIND_GET_ROWS},
-    {"mul_mat", MT_KIND_MUL_MAT},
-    {"swiglu", MT_KIND_GLU},
-    {"mul_mat_id", MT_KIND_EXPERTS},
-    {"geglu", MT_KIND_GLU},
-    {"swiglu_oai", MT_KIND_GLU},
-    {"swiglu_clamp", MT_KIND_GLU},
-};
-
-enum mt_kind mt_graph_kind_of(const char *name, size_t length)
-{
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strlen(names[i].name) == length && memcmp(names[i].name, name, length) == 0)
-            return names[i].kind;
-    return MT_KIND_OTHER;
-}
-
 static void keep(struct keeper *k, struct mt_node *node, struct mt_node *until)
 {
     struct mt_arena *arena = k->graph->arena;
