@@ -170,6 +170,7 @@ def test_several_devices_as_one_share_weights_and_cache():
         # What is summed: 512 tokens of 1,024 numbers of 32 bits, with the padding of an allocator.
         summed = of(document, f"gpu:{i}", "activations", "sums over devices")
         assert 0 <= summed - 512 * 1024 * 4 < 65536, summed
+    assert any("NCCL" in note for note in document["notes"]), document["notes"]
     # Half of 2 x 28 layers x 1,024 numbers x 16 bits of each token.
     assert sum(parts(document, "gpu:0", "kv_cache").values()) == 4096 * 28 * 1024 * 2
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Computing nothing: graphs are done as soon as they are asked for, weights are as they should be,
  * and no token ends the text, so that a generation goes on to the tokens that were asked for. */
+#include "rehearse/ggml/account_write.h"
 #include "rehearse/ggml/hooks.h"
 #include "rehearse/ggml/purpose.h"
 
@@ -18,23 +19,35 @@ static int is_of_several(struct engine *engine, void *backend)
            real_ggml_backend_dev_type(engine)(device) == DEVICE_IS_META;
 }
 
+/* What the devices' parts of a product are added up in is allocated as the first graph is done. */
+static void begin_sums(struct purpose *purpose)
+{
+    static uint32_t is_noted;
+    purpose_begin(purpose, MT_CATEGORY_ACTIVATIONS, "sums over devices", current_owner());
+    if (!__atomic_exchange_n(&is_noted, 1, __ATOMIC_RELAXED))
+        pretend_note("Sums over devices take what ggml itself takes for them; devices that are "
+                     "joined by NCCL take other buffers.");
+}
+
 int ggml_backend_graph_compute(void *backend, void *graph)
 {
     struct engine *engine = engine_of(CALLER);
-    if (idle_rehearsal() && !is_of_several(engine, backend))
-        return STATUS_SUCCESS;
+    if (!rehearsal() || !is_of_several(engine, backend))
+        return idle_rehearsal() ? STATUS_SUCCESS
+                                : real_ggml_backend_graph_compute(engine)(backend, graph);
     PURPOSE purpose;
-    purpose_begin(&purpose, MT_CATEGORY_ACTIVATIONS, "sums over devices", current_owner());
+    begin_sums(&purpose);
     return real_ggml_backend_graph_compute(engine)(backend, graph);
 }
 
 int ggml_backend_graph_compute_async(void *backend, void *graph)
 {
     struct engine *engine = engine_of(CALLER);
-    if (idle_rehearsal() && !is_of_several(engine, backend))
-        return STATUS_SUCCESS;
+    if (!rehearsal() || !is_of_several(engine, backend))
+        return idle_rehearsal() ? STATUS_SUCCESS
+                                : real_ggml_backend_graph_compute_async(engine)(backend, graph);
     PURPOSE purpose;
-    purpose_begin(&purpose, MT_CATEGORY_ACTIVATIONS, "sums over devices", current_owner());
+    begin_sums(&purpose);
     return real_ggml_backend_graph_compute_async(engine)(backend, graph);
 }
 

@@ -282,6 +282,7 @@ static void test_rows_of_matrices_are_divided_with_a_row_split(void **state)
     struct mt_predict_settings settings = on_devices(2, MT_ALL);
     settings.engine = "llama.cpp@9840"; /* later ones have no row split */
     settings.split = MT_SPLIT_ROW;
+    settings.engine = "llama.cpp@9840"; /* devices of later builds cannot */
     struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
     /* 500 rows each, in steps of 128. */
     assert_int_equal(weights_at(estimate, "gpu:0"), 512 * 384 * 2);
