@@ -13,9 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PROCESSES_MAX 4096
-#define SOCKETS_MAX   256
-#define TREE_DEPTH    16
+#define SOCKETS_MAX 256
+#define TREE_DEPTH  16
 
 struct process {
     pid_t pid;
@@ -45,20 +44,45 @@ static pid_t parent_of(const char *proc, pid_t pid)
     return after && sscanf(after + 1, " %*c %ld", &parent) == 1 ? (pid_t)parent : 0;
 }
 
-static size_t list_processes(const char *proc, struct process *processes)
+static int by_pid(const void *a, const void *b)
 {
-    size_t n = 0;
+    const struct process *one = a;
+    const struct process *other = b;
+    return (one->pid > other->pid) - (one->pid < other->pid);
+}
+
+/* All processes there are, by their numbers; freed by the caller. */
+static struct process *list_processes(const char *proc, size_t *n)
+{
+    struct process *processes = NULL;
+    size_t room = 0;
     DIR *folder = opendir(proc);
-    if (!folder)
-        return 0;
-    for (struct dirent *entry; n < PROCESSES_MAX && (entry = readdir(folder));) {
+    *n = 0;
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
         if (!isdigit((unsigned char)entry->d_name[0]))
             continue;
+        if (*n == room) {
+            room = room ? room * 2 : 512;
+            struct process *more = realloc(processes, room * sizeof *more);
+            if (!more)
+                break;
+            processes = more;
+        }
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        processes[n++] = (struct process){.pid = pid, .parent = parent_of(proc, pid)};
+        processes[(*n)++] = (struct process){.pid = pid, .parent = parent_of(proc, pid)};
     }
-    closedir(folder);
-    return n;
+    if (folder)
+        closedir(folder);
+    if (*n)
+        qsort(processes, *n, sizeof *processes, by_pid);
+    return processes;
+}
+
+static int is_of_tree(const struct process *processes, size_t n, pid_t pid)
+{
+    const struct process wanted = {.pid = pid};
+    const struct process *found = bsearch(&wanted, processes, n, sizeof *processes, by_pid);
+    return found && found->is_of_tree;
 }
 
 /* Marks the descendants of `root`, a generation at a time. */
@@ -68,11 +92,11 @@ static void mark_tree(struct process *processes, size_t n, pid_t root)
     for (int depth = 0; found && depth < TREE_DEPTH; depth++) {
         found = 0;
         for (size_t i = 0; i < n; i++) {
-            int is_child = processes[i].parent == root;
-            for (size_t j = 0; !is_child && j < n; j++)
-                is_child = processes[j].is_of_tree && processes[i].parent == processes[j].pid;
-            found |= is_child && !processes[i].is_of_tree;
-            processes[i].is_of_tree = is_child;
+            struct process *process = &processes[i];
+            if (process->is_of_tree ||
+                (process->parent != root && !is_of_tree(processes, n, process->parent)))
+                continue;
+            process->is_of_tree = found = 1;
         }
     }
 }
@@ -141,10 +165,8 @@ static size_t read_table(const char *proc, const char *name, const struct socket
 size_t rehearse_listening_ports(const char *proc, pid_t root, int *ports, size_t size)
 {
     struct sockets sockets = {.n = 0};
-    struct process *processes = calloc(PROCESSES_MAX, sizeof *processes);
-    if (!processes)
-        return 0;
-    size_t n = list_processes(proc, processes);
+    size_t n;
+    struct process *processes = list_processes(proc, &n);
     mark_tree(processes, n, root);
     for (size_t i = 0; i < n; i++)
         if (processes[i].is_of_tree)

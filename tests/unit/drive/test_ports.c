@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Listening ports of a process tree, on the real /proc. */
+/* Listening ports of a process tree, on the real /proc and on a made one. */
 #include "tests/support/unit.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -114,6 +119,63 @@ static void test_a_grandchild_counts(void **state)
     assert_int_equal(ports[0], listening);
 }
 
+static void write_at(int folder, const char *name, const char *text)
+{
+    int fd = openat(folder, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+}
+
+/* A process of a made /proc; with `inode`, it holds that socket. */
+static void make_process(int proc, int pid, int parent, int inode)
+{
+    char name[64];
+    char text[64];
+    snprintf(name, sizeof name, "%d", pid);
+    assert_int_equal(mkdirat(proc, name, 0700), 0);
+    snprintf(name, sizeof name, "%d/stat", pid);
+    snprintf(text, sizeof text, "%d (made) S %d 1 1", pid, parent);
+    write_at(proc, name, text);
+    if (!inode)
+        return;
+    snprintf(name, sizeof name, "%d/fd", pid);
+    assert_int_equal(mkdirat(proc, name, 0700), 0);
+    snprintf(name, sizeof name, "%d/fd/3", pid);
+    snprintf(text, sizeof text, "socket:[%d]", inode);
+    assert_int_equal(symlinkat(text, proc, name), 0);
+}
+
+/* One in a hundred of 6400 processes is a child with a port of its own. */
+static void test_a_machine_of_thousands_of_processes_hides_none(void **state)
+{
+    enum { PROCESSES = 6400, CHILDREN = 64, FIRST_PID = 1000, FIRST_PORT = 20000 };
+    (void)state;
+    char path[] = "/tmp/memtally-test-ports-XXXXXX";
+    char table[CHILDREN * 128] = "  sl  local_address\n";
+    int ports[2 * CHILDREN];
+    assert_non_null(mkdtemp(path));
+    int proc = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; i < PROCESSES; i++) {
+        int is_child = i % (PROCESSES / CHILDREN) == 0;
+        make_process(proc, FIRST_PID + i, is_child ? 77 : 1, is_child ? FIRST_PORT + i : 0);
+        size_t used = strlen(table);
+        if (is_child)
+            snprintf(table + used, sizeof table - used,
+                     " 0: 0100007F:%04X 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 "
+                     "0 %d\n",
+                     FIRST_PORT + i, FIRST_PORT + i);
+    }
+    assert_int_equal(mkdirat(proc, "net", 0700), 0);
+    write_at(proc, "net/tcp", table);
+    size_t n = rehearse_listening_ports(path, 77, ports, 2 * CHILDREN);
+    close(proc);
+    char command[64];
+    snprintf(command, sizeof command, "rm -r %s", path);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(n, CHILDREN);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -121,6 +183,7 @@ int main(void)
         cmocka_unit_test(test_nobody_listens_when_the_child_is_gone),
         cmocka_unit_test(test_a_proc_that_is_not_there_has_no_ports),
         cmocka_unit_test(test_a_grandchild_counts),
+        cmocka_unit_test(test_a_machine_of_thousands_of_processes_hides_none),
     };
     return RUN_TESTS(tests);
 }
