@@ -164,8 +164,10 @@ static void read_rules(const struct table *table, struct mt_pretend_rules *rules
     rules->has_split_buffers = has(table, "has", "split");
     rules->is_unified = has(table, "has", "unified");
     rules->is_reordered = has(table, "has", "order");
-    rules->flash_attention =
-        has(table, "flash", "copies") ? MT_PRETEND_FLASH_F16_COPIES : MT_PRETEND_FLASH_PLAIN;
+    rules->host_extra_bytes = (uint32_t)get_number(table, "host_extra");
+    rules->flash_attention = has(table, "flash", "copies")  ? MT_PRETEND_FLASH_F16_COPIES
+                             : has(table, "flash", "metal") ? MT_PRETEND_FLASH_METAL
+                                                            : MT_PRETEND_FLASH_PLAIN;
     rules->flash_types = has(table, "flash_types", "pairs") ? MT_PRETEND_FLASH_TYPES_PAIRS
                                                             : MT_PRETEND_FLASH_TYPES_ANY;
     rules->graph_dependencies = (has(table, "keeps", "topk") ? MT_PRETEND_KEEP_TOPK : 0) |

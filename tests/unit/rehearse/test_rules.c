@@ -70,9 +70,11 @@ static void test_kinds_differ(void **state)
     assert_string_equal(metal.device_prefix, "MTL");
     assert_string_equal(metal.host_buffer, "");
     assert_true(metal.is_reordered);
+    assert_int_equal(metal.flash_attention, MT_PRETEND_FLASH_METAL);
     assert_true(metal.is_unified && !metal.row_padding && !metal.has_split_buffers);
     struct mt_pretend_rules vulkan = choose("vulkan", NULL, NULL);
     assert_string_equal(vulkan.host_buffer, "Vulkan_Host");
+    assert_int_equal(vulkan.host_extra_bytes, 32);
     assert_int_equal(vulkan.buffer_bytes_max, UINT64_C(1) << 30);
     assert_int_equal(vulkan.flash_attention, MT_PRETEND_FLASH_PLAIN);
     assert_string_equal(choose("rocm", NULL, NULL).device_prefix, "ROCm");
