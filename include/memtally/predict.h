@@ -213,6 +213,10 @@ int mt_estimate_from_said(const struct mt_model *model, const struct mt_predict_
                           const struct mt_estimate_said *said, struct mt_estimate **estimate,
                           struct mt_error *error);
 
+/* What the engine's own choice of layers leaves free of each device, in bytes, where an engine
+ * named as in the settings makes one; 0 where it does not, or is not known. Any thread. */
+uint64_t mt_fit_margin(const char *engine);
+
 /* What a process of the engine is expected to hold of a "device" or of the "host" beside what the
  * engine accounts for: what was learnt, where the settings have it, else by the engine's table,
  * with `n` 0. Errors: MT_ENOTFOUND, MT_EARG (no such engine or version). */

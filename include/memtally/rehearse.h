@@ -65,9 +65,11 @@ struct mt_rehearse_event {
     enum mt_category category; /* MT_CATEGORY_NONE: the engine does not say */
     unsigned flags;            /* MT_REHEARSE_MAPPED and so on */
     uint64_t bytes;
-    uint64_t free_bytes; /* of the place, when it was refused */
-    const char *name;    /* the buffer's type, or the mark */
-    const char *detail;  /* what it is of; "" where the engine does not say */
+    uint64_t free_bytes;    /* of the place, when it was refused */
+    uint64_t missing_bytes; /* of the place, that had to be freed for it to succeed; it counts what
+                               the device's own unit of memory makes of `bytes` */
+    const char *name;       /* the buffer's type, or the mark */
+    const char *detail;     /* what it is of; "" where the engine does not say */
 };
 
 struct mt_rehearse_status {

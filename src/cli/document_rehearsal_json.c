@@ -18,8 +18,7 @@ static void put_refusal(const struct cli_document_rehearsal *rehearsal, struct m
     mt_json_count(json, "time_ns", refusal->time_ns);
     mt_json_count(json, "asked_bytes", refusal->bytes);
     mt_json_count(json, "free_bytes", refusal->free_bytes);
-    mt_json_count(json, "missing_bytes",
-                  refusal->bytes > refusal->free_bytes ? refusal->bytes - refusal->free_bytes : 0);
+    mt_json_count(json, "missing_bytes", refusal->missing_bytes);
     mt_json_end(json);
 }
 

@@ -239,3 +239,11 @@ int mt_estimate_spill(const struct mt_model *model, const struct mt_predict_sett
         found = leave(&spill, MOVE_LAYERS, d->n_layers - d->n_draft_layers + 1, estimate);
     return found < 0 ? found : 0;
 }
+
+uint64_t mt_fit_margin(const char *engine)
+{
+    struct mt_engine found;
+    return mt_engine_find(engine ? engine : "llama.cpp", &found, NULL) < 0
+               ? 0
+               : mt_engine_number(&found, "fit.margin", 0);
+}

@@ -213,14 +213,25 @@ static void add_note(struct mt_reader *reader, const struct mt_account_event *ra
     at(reader, index)->event.detail = "";
 }
 
+/* A device gives memory out in whole granules, so that more is missing than the bytes asked for. */
+static uint64_t missing_bytes(const struct mt_reader *reader, const struct mt_account_event *raw)
+{
+    int is_host = raw->place == MT_ACCOUNT_HOST;
+    uint64_t held = is_host ? raw->bytes : mt_account_held(&reader->account->rules, raw->bytes);
+    return held > raw->free_bytes ? held - raw->free_bytes : 0;
+}
+
 /* A buffer is refused before the engine says what it is for; where it was planned, it was said. */
 static void add_refusal(struct mt_reader *reader, const struct mt_account_event *raw)
 {
     size_t index = reader->n_events;
     add(reader, raw, MT_REHEARSE_REFUSED);
-    if (reader->n_events == index || at(reader, index)->event.category)
+    if (reader->n_events == index)
         return;
     struct mt_rehearse_event *refused = &at(reader, index)->event;
+    refused->missing_bytes = missing_bytes(reader, raw);
+    if (refused->category)
+        return;
     for (size_t i = index; i-- > 0 && index - i <= LOOK_BACK;) {
         const struct mt_rehearse_event *planned = &at(reader, i)->event;
         if (planned->kind != MT_REHEARSE_ALLOC || !(planned->flags & MT_REHEARSE_PLANNED) ||

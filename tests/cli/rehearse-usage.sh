@@ -20,3 +20,5 @@ refused 2 --device 8GiB -- no-such-program-anywhere
 refused 2 --device 8GiB --timeout 0 -- true
 refused 3 --device 8GiB -- true
 refused 3 --device 8GiB -- sh -c 'echo these are its last words >&2; exit 5'
+# What waits for nothing is stopped, and said to be.
+refused 3 --device 8GiB --timeout 1 -- sleep 100

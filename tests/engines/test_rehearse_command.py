@@ -16,6 +16,11 @@ MIB = memtally.MIB
 GIB = 1024 * MIB
 
 
+def in_granules(size):
+    """CUDA gives memory out in pieces of 2 MiB."""
+    return -(-size // (2 << 20)) * (2 << 20)
+
+
 def model(shape, kind="q4_0"):
     path = os.path.join(SCRATCH.name, f"{shape}-{kind}.gguf")
     if not os.path.exists(path):
@@ -59,16 +64,33 @@ def test_a_device_without_room_says_for_what_and_by_how_much():
     refused = said["rehearsal"]["refused"]
     assert said["verdict"] == "CANNOT" and said["rehearsal"]["outcome"] == "ran out", said["rehearsal"]
     assert refused["place"] == "gpu:0" and refused["asked_bytes"] > 3 * GIB, refused
-    assert refused["missing_bytes"] == refused["asked_bytes"] - refused["free_bytes"] > 0, refused
+    assert refused["missing_bytes"] == in_granules(refused["asked_bytes"]) - refused["free_bytes"] > 0, refused
     assert refused["free_bytes"] <= 3 * GIB, refused
     assert said["rehearsal"]["exit_status"] == 1, said["rehearsal"]
 
 
 def test_a_server_that_may_fits_itself_to_the_device():
     """Without -ngl it leaves on the host what has no room: nothing is refused."""
-    said = rehearse(["--device", "4GiB"], "-m", model("llama-3.1-8b"), "-c", "8192", status=0)
-    assert said["rehearsal"]["outcome"] == "ran", said["rehearsal"]
+    said = rehearse(["--device", "4GiB"], "-m", model("llama-3.1-8b"), "-c", "8192", status=1)
+    assert said["rehearsal"]["outcome"] == "ran" and said["verdict"] == "SPILLS", said["rehearsal"]
+    assert "of weights and" in said["reason"] and "of cache would go to devices" in said["reason"], said["reason"]
     assert row(said, "host", "weights")["allocated_bytes"] > GIB // 4, said["places"][0]
+
+
+def test_what_the_user_leaves_on_the_host_does_not_spill():
+    """The same layers, asked for; the embedding alone lies there with all layers on a device."""
+    few = rehearse(["--device", "4GiB"], "-m", model("llama-3.1-8b"), "-c", "8192", "-ngl", "8", status=0)
+    assert few["verdict"] == "FITS" and row(few, "host", "weights")["allocated_bytes"] > GIB, few["places"][0]
+    whole = rehearse(["--device", "24GiB"], "-m", model("llama-3.1-8b"), "-c", "8192", status=0)
+    assert whole["verdict"] == "FITS" and row(whole, "host", "weights")["allocated_bytes"] < GIB, whole["places"][0]
+
+
+def test_the_engines_margin_is_named_where_it_is_the_reason():
+    """4.6 GiB of weights, 1 of cache and the context's own 0.33 are less than 6.75 GiB, but not with 1 GiB kept free."""
+    said = rehearse(["--device", "6976MiB"], "-m", model("llama-3.1-8b"), "-c", "8192", status=1)
+    assert said["verdict"] == "SPILLS" and "the engine keeps 1.00 GiB of each device free (-fitt)" in said["reason"], said["reason"]
+    none = rehearse(["--device", "6976MiB"], "-m", model("llama-3.1-8b"), "-c", "8192", "-fitt", "0", status=0)
+    assert none["verdict"] in ("FITS", "TIGHT"), none["reason"]
 
 
 def test_a_failure_for_no_memory_is_the_programs_own():

@@ -24,6 +24,11 @@ LINE = re.compile(r"(?P<buffer>\S+)\s+(?P<kind>model|KV|compute|output) buffer s
 CATEGORY = {"model": "weights", "KV": "kv_cache", "compute": "activations", "output": "activations"}
 
 
+def in_granules(size):
+    """CUDA gives memory out in pieces of 2 MiB."""
+    return -(-size // (2 << 20)) * (2 << 20)
+
+
 def model():
     path = os.path.join(SCRATCH.name, "model.gguf")
     if not os.path.exists(path):
@@ -78,7 +83,7 @@ def refused_of(document, log, place, category):
     refused = document["rehearsal"]["refused"]
     assert document["rehearsal"]["outcome"] == "ran out", document["rehearsal"]
     assert (refused["place"], refused["category"]) == (place, category), refused
-    assert refused["missing_bytes"] == refused["asked_bytes"] - refused["free_bytes"], refused
+    assert refused["missing_bytes"] == in_granules(refused["asked_bytes"]) - refused["free_bytes"], refused
     assert re.search(rf"failed to allocate CUDA0 buffer of size {refused['asked_bytes']}\b", log), log[-2000:]
     return refused
 

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/rehearse/pretend_path.h"
 #include "cli/rehearse/rehearse.h"
+#include "cli/rehearse/spills.h"
 #include "emit/text.h"
 
 /* What a document of a rehearsal refers to. */
@@ -169,6 +170,10 @@ static int conclude(const struct rehearse_job *job, const struct mt_predict_sett
     struct mt_error error = {.offset = MT_NO_OFFSET};
     if (told->result.is_unseen)
         return fail_unseen(&told->result);
+    if (told->result.outcome == REHEARSE_RUNS || told->result.outcome == REHEARSE_RUNS_SHORT)
+        rehearse_command_spills(job->argv, job->environment ? job->environment : environ, settings,
+                                told->result.tally, told->result.spills,
+                                sizeof told->result.spills);
     if (output->with_changes && wants_changes(&told->result))
         find_changes(job, told);
     if (*told->note)

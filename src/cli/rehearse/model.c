@@ -16,11 +16,12 @@
 #include "cli/rehearse/command_line.h"
 #include "cli/rehearse/held_back.h"
 #include "cli/rehearse/once.h"
+#include "cli/rehearse/spills.h"
 
 #define PATIENCE_NS  ((uint64_t)60 * 1000 * 1000 * 1000)
 #define FIRST_FIT    7407 /* the build that decides by itself what goes to the devices */
 #define NOTES_MAX    24
-#define REASON_BYTES 400
+#define REASON_BYTES 480
 /* So many times as large, devices have room for what they were refused. */
 #define LARGE_SCALE 256
 
@@ -36,7 +37,7 @@ struct act {
     struct rehearse_trial whole; /* on large devices, where the others refused */
     char folder[PATH_MAX];
     char cannot[REASON_BYTES];
-    char spills[REASON_BYTES];
+    char spills[REHEARSE_SPILLS_BYTES];
     char note[PATH_MAX + 256];
     const char *notes[NOTES_MAX];
     size_t n_notes;
@@ -203,40 +204,18 @@ static int look_at_whole(struct act *act, struct mt_error *error)
     return went_well;
 }
 
-/* What lies on the host of the weights, as rules or the engine say. */
-static uint64_t host_weights(const struct mt_tally *tally)
-{
-    for (size_t i = 0; i < tally->n_places; i++)
-        if (!strcmp(tally->places[i].place, "host")) {
-            const struct mt_tally_row *row =
-                mt_tally_row_of(&tally->places[i], MT_CATEGORY_WEIGHTS);
-            return row ? row->allocated_bytes : 0;
-        }
-    return 0;
-}
-
 /* What was left open and did not all go to the devices spills. With all on them the host keeps the
  * input's embedding alone. */
 static int note_spill(struct act *act, const struct mt_tally *tally, struct mt_error *error)
 {
-    struct mt_predict_settings all = act->settings;
-    struct mt_estimate *rules;
-    char more[MT_SIZE_TEXT];
-    if (!all.n_devices || all.has_gpu_layers || all.cpu_moe_layers || all.n_overrides)
+    const struct mt_predict_settings *asked = &act->settings;
+    if (!asked->n_devices || asked->has_gpu_layers || asked->cpu_moe_layers || asked->n_overrides)
         return 0;
-    all.has_gpu_layers = 1;
-    all.gpu_layers = MT_ALL;
-    int result = mt_estimate_create(act->stage->model, &all, &rules, error);
-    if (result < 0)
-        return result;
-    uint64_t least = host_weights(&rules->tally);
-    uint64_t found = host_weights(tally);
-    if (found > least + least / 50 + (UINT64_C(16) << 20))
-        snprintf(act->spills, sizeof act->spills,
-                 "%s of weights that would go to devices lie on the host; with all on devices, %s",
-                 mt_format_size(found - least, more), rules->reason ? rules->reason : "?");
-    mt_estimate_destroy(rules);
-    return 0;
+    const struct rehearse_left_open run = {.model = act->stage->model,
+                                           .settings = asked,
+                                           .tally = tally,
+                                           .margin_bytes = mt_fit_margin(asked->engine)};
+    return rehearse_spills(&run, act->spills, sizeof act->spills, error);
 }
 
 static void write_notes(struct act *act, const struct mt_tally *tally)

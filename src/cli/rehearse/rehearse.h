@@ -50,6 +50,7 @@ struct rehearse_result {
     size_t n_refusals;
     const struct mt_rehearse_event *refusal; /* the last one, or NULL */
     char why[REHEARSE_WHY_BYTES];            /* one sentence, "" where it ran */
+    char spills[REHEARSE_WHY_BYTES];         /* what lies on the host and was meant for devices */
     char words[REHEARSE_WORDS_BYTES];        /* the last of the program's */
     char version[64];                        /* of the engine, or "" */
     char folder[PATH_MAX];

@@ -54,7 +54,8 @@ static int has_ggml(const char *path)
 static const char *end_of(const struct rehearse_result *result, char text[64])
 {
     if (result->status.running)
-        snprintf(text, 64, "did not end");
+        snprintf(text, 64, "was stopped by memtally after %.0f s",
+                 (double)result->status.elapsed_ns / 1e9);
     else if (result->status.signal)
         snprintf(text, 64, "was killed by signal %d", result->status.signal);
     else
@@ -95,6 +96,11 @@ void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_res
             name);
     else if (failed)
         SAY(result, "%.80s %s before it loaded ggml", name, end_of(result, end));
+    else if (status->running)
+        SAY(result,
+            "%.80s %s (--timeout, or a minute without a sign of work), and no process of it had "
+            "loaded ggml by then",
+            name, end_of(result, end));
     else
         SAY(result, "no process of %.80s loaded ggml: it is not built on it, or never needed it",
             name);

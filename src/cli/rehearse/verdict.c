@@ -22,8 +22,6 @@ static void explain_refusal(struct rehearse_result *result)
 {
     const struct mt_rehearse_event *refusal = result->refusal;
     const char *phase = phase_of(result->rehearsal, refusal);
-    uint64_t missing =
-        refusal->bytes > refusal->free_bytes ? refusal->bytes - refusal->free_bytes : 0;
     char asked[MT_SIZE_TEXT];
     char there[MT_SIZE_TEXT];
     char short_of[MT_SIZE_TEXT];
@@ -33,9 +31,9 @@ static void explain_refusal(struct rehearse_result *result)
              refusal->place, mt_format_size(refusal->bytes, asked),
              refusal->category ? mt_category_name(refusal->category) : "memory", refusal->name,
              *refusal->name && *refusal->detail ? ": " : "", refusal->detail,
-             mt_format_size(refusal->free_bytes, there), mt_format_size(missing, short_of),
-             (double)refusal->time_ns / 1e9, phase ? " (" : "", phase ? phase : "",
-             phase ? ")" : "");
+             mt_format_size(refusal->free_bytes, there),
+             mt_format_size(refusal->missing_bytes, short_of), (double)refusal->time_ns / 1e9,
+             phase ? " (" : "", phase ? phase : "", phase ? ")" : "");
 }
 
 static void explain_crash(struct rehearse_result *result)
@@ -82,6 +80,7 @@ int rehearse_estimate(const struct rehearse_result *result, const struct mt_mode
         .tally = result->tally,
         .version = *result->version ? result->version : NULL,
         .cannot = *result->why ? result->why : NULL,
+        .spills = *result->spills ? result->spills : NULL,
         .notes = result->tally->notes,
         .n_notes = result->tally->n_notes,
     };

@@ -205,6 +205,21 @@ static void test_a_refused_buffer_is_what_was_planned_of_its_size(void **state)
     assert_int_equal(event_at(account, 3)->category, MT_CATEGORY_NONE);
 }
 
+static void test_a_refused_buffer_lacks_what_its_granules_do(void **state)
+{
+    struct account *account = *state;
+    account->written->rules.granule_bytes = 64;
+    put(account, MT_ACCOUNT_REFUSE, 0, 100)->free_bytes = 100;
+    put(account, MT_ACCOUNT_REFUSE, 0, 128)->free_bytes = 60;
+    struct mt_account_event *host = put(account, MT_ACCOUNT_REFUSE, 0, 100);
+    host->free_bytes = 99;
+    host->place = MT_ACCOUNT_HOST;
+    read_all(account);
+    assert_int_equal(event_at(account, 0)->missing_bytes, 28);
+    assert_int_equal(event_at(account, 1)->missing_bytes, 68);
+    assert_int_equal(event_at(account, 2)->missing_bytes, 1);
+}
+
 /* Weights of so many bytes are planned on gpu:0 and forgotten: two events. */
 static void put_trial(struct account *account, uint64_t bytes)
 {
@@ -278,6 +293,7 @@ int main(void)
         TEST(test_places_and_kinds_that_there_are_not_are_skipped),
         TEST(test_texts_without_an_end_stay_within_their_fields),
         TEST(test_a_refused_buffer_is_what_was_planned_of_its_size),
+        TEST(test_a_refused_buffer_lacks_what_its_granules_do),
         TEST(test_an_engine_settles_for_its_last_plan_that_fits),
         TEST(test_what_was_tried_before_a_model_is_loaded_does_not_count),
         TEST(test_a_full_account_is_read_to_its_end),

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/* What lies on the host and was meant for devices: what the engine says, held against what rules
+ * say of the same run with all on devices. */
+#include "cli/rehearse/spills.h"
+
+#include <memtally/units.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/rehearse/flags.h"
+
+/* Buffers of the host end where the pages of the file do. */
+#define SLACK_BYTES (UINT64_C(16) << 20)
+
+static uint64_t on_host(const struct mt_tally *tally, enum mt_category category)
+{
+    for (size_t i = 0; i < tally->n_places; i++)
+        if (!strcmp(tally->places[i].place, "host")) {
+            const struct mt_tally_row *row = mt_tally_row_of(&tally->places[i], category);
+            return row ? row->allocated_bytes : 0;
+        }
+    return 0;
+}
+
+static uint64_t cache_on_host(const struct mt_tally *tally)
+{
+    return on_host(tally, MT_CATEGORY_KV_CACHE) + on_host(tally, MT_CATEGORY_RECURRENT_STATE);
+}
+
+static uint64_t beyond(uint64_t found, uint64_t least)
+{
+    return found > least + least / 50 + SLACK_BYTES ? found - least : 0;
+}
+
+/* With all on devices there may be room, but less than the engine keeps free. */
+static void write_reason(const struct mt_estimate *all, uint64_t margin, uint64_t weights,
+                         uint64_t cache, char *text, size_t size)
+{
+    char weights_text[MT_SIZE_TEXT];
+    char cache_text[MT_SIZE_TEXT];
+    char margin_text[MT_SIZE_TEXT];
+    char why[128] = "";
+    int fits = all->verdict == MT_VERDICT_FITS || all->verdict == MT_VERDICT_TIGHT;
+    if (fits && margin)
+        snprintf(why, sizeof why, "the engine keeps %s of each device free (-fitt), and ",
+                 mt_format_size(margin, margin_text));
+    snprintf(text, size,
+             "%s%s%s%s%s would go to devices and lie on the host: %swith all on devices, %s",
+             weights ? mt_format_size(weights, weights_text) : "", weights ? " of weights" : "",
+             weights && cache ? " and " : "", cache ? mt_format_size(cache, cache_text) : "",
+             cache ? " of cache" : "", why, all->reason ? all->reason : "they do not fit");
+}
+
+int rehearse_spills(const struct rehearse_left_open *run, char *text, size_t size,
+                    struct mt_error *error)
+{
+    struct mt_predict_settings all = *run->settings;
+    struct mt_estimate *rules;
+    text[0] = '\0';
+    all.has_gpu_layers = 1;
+    all.gpu_layers = MT_ALL;
+    int result = mt_estimate_create(run->model, &all, &rules, error);
+    if (result < 0)
+        return result;
+    uint64_t weights = beyond(on_host(run->tally, MT_CATEGORY_WEIGHTS),
+                              on_host(&rules->tally, MT_CATEGORY_WEIGHTS) + run->least_bytes);
+    uint64_t cache = beyond(cache_on_host(run->tally), cache_on_host(&rules->tally));
+    if (weights || cache)
+        write_reason(rules, run->margin_bytes, weights, cache, text, size);
+    mt_estimate_destroy(rules);
+    return 0;
+}
+
+/* Flags by which the user says what lies where. */
+static int places_itself(const struct rehearse_command *command, char *const *environment)
+{
+    static const enum rehearse_flag placing[] = {REHEARSE_CPU_EXPERTS, REHEARSE_ALL_CPU_EXPERTS,
+                                                 REHEARSE_OVERRIDE_TENSOR, REHEARSE_DEVICES};
+    const char *layers = rehearse_flag_value(command, environment, REHEARSE_GPU_LAYERS);
+    if (layers && strcmp(layers, "auto") != 0 && strcmp(layers, "-1") != 0)
+        return 1;
+    for (size_t i = 0; i < sizeof placing / sizeof *placing; i++)
+        if (rehearse_flag_value(command, environment, placing[i]))
+            return 1;
+    return 0;
+}
+
+/* The flags that rules count with. */
+static void read_flags(const struct rehearse_command *command, char *const *environment,
+                       struct mt_predict_settings *settings)
+{
+    const struct {
+        enum rehearse_flag flag;
+        uint64_t *number;
+    } numbers[] = {
+        {REHEARSE_CONTEXT, &settings->context_tokens},
+        {REHEARSE_BATCH, &settings->batch},
+        {REHEARSE_UBATCH, &settings->ubatch},
+        {REHEARSE_SEQUENCES, &settings->sequences},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        *numbers[i].number =
+            rehearse_flag_number(rehearse_flag_value(command, environment, numbers[i].flag), 0);
+    settings->kv_on_host =
+        rehearse_flag_value(command, environment, REHEARSE_NO_KV_OFFLOAD) != NULL;
+    settings->kv_type_k = rehearse_flag_value(command, environment, REHEARSE_KV_TYPE_K);
+    settings->kv_type_v = rehearse_flag_value(command, environment, REHEARSE_KV_TYPE_V);
+}
+
+/* What a draft model has on the host with all its layers on devices; 0 where there is none. */
+static uint64_t draft_bytes(const char *path, const struct mt_predict_settings *settings)
+{
+    struct mt_predict_settings all = *settings;
+    struct mt_model *model = NULL;
+    struct mt_estimate *rules;
+    uint64_t bytes = 0;
+    all.has_gpu_layers = 1;
+    all.gpu_layers = MT_ALL;
+    if (!path || mt_model_open(path, NULL, &model, NULL) < 0)
+        return 0;
+    if (mt_estimate_create(model, &all, &rules, NULL) == 0) {
+        bytes = on_host(&rules->tally, MT_CATEGORY_WEIGHTS);
+        mt_estimate_destroy(rules);
+    }
+    mt_model_close(model);
+    return bytes;
+}
+
+static void look(const struct rehearse_command *command, char *const *environment,
+                 const struct mt_predict_settings *settings, const struct mt_tally *tally,
+                 char *text, size_t size)
+{
+    struct mt_predict_settings asked = *settings;
+    struct mt_model *model = NULL;
+    const char *path = rehearse_flag_value(command, environment, REHEARSE_MODEL);
+    if (!path || mt_model_open(path, NULL, &model, NULL) < 0)
+        return;
+    read_flags(command, environment, &asked);
+    const char *margin = rehearse_flag_value(command, environment, REHEARSE_FIT_TARGET);
+    const struct rehearse_left_open run = {
+        .model = model,
+        .settings = &asked,
+        .tally = tally,
+        .least_bytes =
+            draft_bytes(rehearse_flag_value(command, environment, REHEARSE_DRAFT_MODEL), &asked),
+        .margin_bytes =
+            margin ? rehearse_flag_number(margin, 0) << 20 : mt_fit_margin(asked.engine),
+    };
+    if (rehearse_spills(&run, text, size, NULL) < 0)
+        text[0] = '\0';
+    mt_model_close(model);
+}
+
+void rehearse_command_spills(char *const *argv, char *const *environment,
+                             const struct mt_predict_settings *settings,
+                             const struct mt_tally *tally, char *text, size_t size)
+{
+    struct rehearse_command command;
+    text[0] = '\0';
+    rehearse_command_copy(argv, &command);
+    if (!command.failed && settings->n_devices && command.program != REHEARSE_UNKNOWN_PROGRAM &&
+        !places_itself(&command, environment))
+        look(&command, environment, settings, tally, text, size);
+    rehearse_command_finish(&command);
+}
