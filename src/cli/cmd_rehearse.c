@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/estimate/estimate.h"
+#include "cli/rehearse/device_names.h"
 #include "cli/rehearse/flags.h"
 #include "cli/rehearse/held_back.h"
 #include "cli/rehearse/interrupt.h"
@@ -19,6 +20,7 @@
 struct rehearse_options {
     struct estimate_options estimate;
     const char *generation;
+    struct cli_texts device_names;
     uint64_t reserved_bytes;
     uint64_t requests;
     uint64_t timeout_s;
@@ -66,6 +68,12 @@ static const struct cli_option rehearse_options[] = {
      .argument = "NAME",
      .offset = OWN(generation),
      .help = "generation of the devices, as ampere or 8.6; without it the newest known"},
+    {.name = "device-name",
+     .kind = CLI_TEXTS,
+     .argument = "NAME[,NAME...]",
+     .offset = OWN(device_names),
+     .help = "what the devices are called, in their order, as \"RTX 3090\"; one name is of all of "
+             "them"},
     {.name = "reserved",
      .kind = CLI_SIZE,
      .argument = "SIZE",
@@ -161,7 +169,8 @@ static int check_devices(const struct mt_predict_settings *settings, struct mt_e
 }
 
 static int reserve(const struct rehearse_options *options, struct estimate_request *request,
-                   struct mt_rehearse_device *devices, struct mt_error *error)
+                   const struct rehearse_device_names *names, struct mt_rehearse_device *devices,
+                   struct mt_error *error)
 {
     struct mt_predict_settings *settings = &request->settings;
     uint64_t reserved = 0;
@@ -182,6 +191,7 @@ static int reserve(const struct rehearse_options *options, struct estimate_reque
         devices[i] = (struct mt_rehearse_device){
             .bytes = settings->device_bytes[i],
             .reserved_bytes = reserved + request->device_used[i],
+            .name = names->of[i],
         };
     }
     return 0;
@@ -228,6 +238,7 @@ static int rehearse_program(const struct cli_call *call)
 {
     const struct rehearse_options *options = call->options;
     struct mt_rehearse_device devices[REHEARSE_DEVICES_MAX];
+    struct rehearse_device_names names;
     struct estimate_request request = {0};
     struct mt_error error = {.offset = MT_NO_OFFSET};
     struct cli_progress progress;
@@ -238,7 +249,10 @@ static int rehearse_program(const struct cli_call *call)
     if (result == 0)
         result = check_devices(&request.settings, &error);
     if (result == 0)
-        result = reserve(options, &request, devices, &error);
+        result = rehearse_name_devices(&options->device_names, request.settings.n_devices, &names,
+                                       &error);
+    if (result == 0)
+        result = reserve(options, &request, &names, devices, &error);
     if (result < 0) {
         estimate_request_finish(&request);
         return fail(&error);
@@ -277,6 +291,7 @@ static int rehearse_model_of(const struct cli_call *call)
                                                  .sweep = &options->sweep,
                                                  .generation = options->generation,
                                                  .reserved_bytes = options->reserved_bytes,
+                                                 .device_names = &options->device_names,
                                                  .quiet = options->quiet};
     return rehearse_model_command(call->operands[0], &model);
 }

@@ -347,7 +347,11 @@ static void put_engine(const struct cli_document *document, const struct cli_ter
 {
     const char *path = document->engine ? document->engine->path : NULL;
     cli_table_fact(terminal, out, "engine", "%s %s%s%s", document->tally->engine_name,
-                   document->tally->engine_version, path ? ", rehearsed: " : "", path ? path : "");
+                   document->tally->engine_version,
+                   path                  ? ", rehearsed: "
+                   : document->rehearsal ? ", rehearsed: what is exact is its own word"
+                                         : "",
+                   path ? path : "");
 }
 
 void cli_table_estimate(const struct cli_document *document, const struct cli_terminal *terminal,

@@ -103,6 +103,20 @@ int cli_estimate_rows_are_same(const struct mt_tally_row *a, const struct mt_tal
     return 1;
 }
 
+/* Of a rehearsal all that is exact is the engine's word, which is said once for all: names need the
+ * room more than rules do. */
+static int is_rehearsed(const struct mt_tally_place *place)
+{
+    static const char word[] = "rehearsed";
+    for (size_t r = 0; r < place->n_rows; r++)
+        for (size_t d = 0; d < place->rows[r].n_details; d++) {
+            const char *rule = short_rule(place->rows[r].details[d].rule);
+            if (rule && !strncmp(rule, word, sizeof word - 1))
+                return 1;
+        }
+    return 0;
+}
+
 static void put_table(const struct mt_tally_place *place, const char *name,
                       const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
@@ -111,7 +125,7 @@ static void put_table(const struct mt_tally_place *place, const char *name,
         {"how known", MT_CELL_TEXT, 2}, {"rule", MT_CELL_TEXT, 1},
     };
     struct mt_text_table table;
-    mt_text_table_init(&table, columns, 5, terminal->utf8);
+    mt_text_table_init(&table, columns, is_rehearsed(place) ? 4 : 5, terminal->utf8);
     for (size_t i = 0; i < place->n_rows; i++)
         add_row(&table, &place->rows[i]);
     mt_text_table_add_rule(&table);

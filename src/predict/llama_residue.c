@@ -223,8 +223,10 @@ int mt_llama_residue(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
 
 void mt_llama_residue_alone(const struct mt_predict_input *in, struct mt_sheet *sheet)
 {
+    /* A program that was refused memory had the room beside a context that is in use. */
     for (size_t i = 0; i < in->settings->n_devices; i++)
-        write_device(in, (int)i, mt_sheet_has_place(sheet, (int)i), sheet);
+        write_device(in, (int)i, mt_sheet_is_refused(sheet) || mt_sheet_has_place(sheet, (int)i),
+                     sheet);
     write_host(in, sheet);
 }
 

@@ -80,6 +80,11 @@ int mt_sheet_has_place(const struct mt_sheet *sheet, int place)
     return 0;
 }
 
+int mt_sheet_is_refused(const struct mt_sheet *sheet)
+{
+    return sheet->cannot != NULL;
+}
+
 uint64_t mt_sheet_sum(const struct mt_sheet *sheet, int place, enum mt_category category)
 {
     uint64_t sum = 0;

@@ -35,6 +35,9 @@ struct mt_sheet_term {
 /* Whether any term is of a place. */
 int mt_sheet_has_place(const struct mt_sheet *sheet, int place);
 
+/* Whether mt_sheet_cannot() was said. */
+int mt_sheet_is_refused(const struct mt_sheet *sheet);
+
 /* What the terms of a category at a place come to so far. */
 uint64_t mt_sheet_sum(const struct mt_sheet *sheet, int place, enum mt_category category);
 

@@ -15,6 +15,7 @@
 #include "base/preload.h"
 
 #define MT_ACCOUNT_VARIABLE    MT_REHEARSAL_VARIABLE
+#define MT_ACCOUNT_ALIVE       ".alive" /* a pipe beside it; while it has a writer, there is a driver */
 #define MT_ACCOUNT_MAGIC       "mtrehear"
 #define MT_ACCOUNT_FORMAT      1u
 #define MT_ACCOUNT_DEVICES_MAX 64u

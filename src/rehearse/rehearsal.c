@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -69,6 +70,27 @@ static int open_output(struct mt_rehearsal *rehearsal, int which, struct mt_erro
     return fd < 0 ? MT_EIO : 0;
 }
 
+/* Without such a pipe, as on a file system that has none, only the program itself ends with us. */
+static void show_life(struct mt_rehearsal *rehearsal)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s" MT_ACCOUNT_ALIVE, rehearsal->account_path) >= PATH_MAX)
+        return;
+    unlink(path);
+    if (mkfifo(path, 0600) == 0)
+        rehearsal->alive_fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+}
+
+static void end_life(const struct mt_rehearsal *rehearsal)
+{
+    char path[PATH_MAX];
+    if (rehearsal->alive_fd < 0)
+        return;
+    close(rehearsal->alive_fd);
+    if (snprintf(path, sizeof path, "%s" MT_ACCOUNT_ALIVE, rehearsal->account_path) < PATH_MAX)
+        unlink(path);
+}
+
 static int prepare(struct mt_rehearsal *rehearsal, const struct mt_rehearse_options *options,
                    struct mt_error *error)
 {
@@ -80,6 +102,8 @@ static int prepare(struct mt_rehearsal *rehearsal, const struct mt_rehearse_opti
     if (result == 0)
         result = mt_account_create(options, rehearsal->account_path, &rehearsal->account, error);
     rehearsal->reader.account = rehearsal->account;
+    if (result == 0)
+        show_life(rehearsal);
     return result;
 }
 
@@ -113,6 +137,7 @@ static void release(struct mt_rehearsal *rehearsal)
 {
     mt_reader_finish(&rehearsal->reader);
     mt_account_unmap(rehearsal->account);
+    end_life(rehearsal);
     close_if_open(rehearsal->pidfd);
     close_if_open(rehearsal->output_fd[0]);
     close_if_open(rehearsal->output_fd[1]);
@@ -130,7 +155,7 @@ int mt_rehearse_start(const struct mt_rehearse_options *options, struct mt_rehea
     struct mt_rehearsal *made = calloc(1, sizeof *made);
     if (!made)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    made->pidfd = made->output_fd[0] = made->output_fd[1] = -1;
+    made->alive_fd = made->pidfd = made->output_fd[0] = made->output_fd[1] = -1;
     result = prepare(made, options, error);
     if (result == 0)
         result = start(made, options, error);

@@ -50,7 +50,8 @@ struct mt_rehearsal {
     char *account_path;
     int output_fd[2]; /* our own look at the files of its output and errors, or -1 */
     pid_t pid;
-    int pidfd; /* -1 where the kernel has none */
+    int pidfd;    /* -1 where the kernel has none */
+    int alive_fd; /* of the pipe that says so to the program, or -1 */
     int ended;
     int is_swept; /* what it left behind was looked for */
     int status;   /* as waitpid() gave it, -1 where somebody else took it */

@@ -161,6 +161,64 @@ static void fold(struct mt_comparing *comparing, const struct items *items,
     }
 }
 
+/* Whether a part is on one side alone. */
+static int is_single(const struct mt_difference *part)
+{
+    return part->in_a != part->in_b && part->known;
+}
+
+static uint64_t single_bytes(const struct mt_difference *part)
+{
+    return part->in_a ? part->a_bytes : part->b_bytes;
+}
+
+/* Parts of one side alone first, those that differ in their name only side by side, A's before B's.
+ */
+static int compare_singles(const void *left, const void *right)
+{
+    const struct mt_difference *a = left;
+    const struct mt_difference *b = right;
+    if (is_single(a) != is_single(b))
+        return is_single(b) - is_single(a);
+    int order = compare_names(a->place, b->place);
+    if (order == 0)
+        order = (a->category > b->category) - (a->category < b->category);
+    if (order == 0 && is_single(a) && single_bytes(a) != single_bytes(b))
+        return single_bytes(a) < single_bytes(b) ? -1 : 1;
+    if (order == 0 && is_single(a))
+        order = a->in_b - b->in_b;
+    return order ? order : compare_names(a->name, b->name);
+}
+
+static int differ_in_name_only(const struct mt_difference *a, const struct mt_difference *b)
+{
+    return is_single(a) && is_single(b) && a->in_a != b->in_a && a->category == b->category &&
+           single_bytes(a) == single_bytes(b) && strcmp(a->place, b->place) == 0;
+}
+
+/* What two engines or two models call differently, and is as large, is one part. Returns how many
+ * parts are left. */
+static size_t fold_names(struct mt_difference *parts, size_t n)
+{
+    size_t n_kept = 0;
+    size_t open = 0; /* the first of A that may still find its like */
+    qsort(parts, n, sizeof *parts, compare_singles);
+    for (size_t i = 0; i < n; i++) {
+        struct mt_difference part = parts[i];
+        while (is_single(&part) && part.in_b && open < n_kept &&
+               !differ_in_name_only(&parts[open], &part))
+            open++;
+        if (!is_single(&part) || part.in_a || open == n_kept) {
+            parts[n_kept++] = part;
+            continue;
+        }
+        parts[open].in_b = 1;
+        parts[open].b_bytes = part.b_bytes;
+        close_difference(&parts[open++]);
+    }
+    return n_kept;
+}
+
 int mt_compare_rows(struct mt_comparing *comparing)
 {
     struct mt_comparison *comparison = &comparing->comparison;
@@ -174,6 +232,9 @@ int mt_compare_rows(struct mt_comparing *comparing)
     add_side(comparing, &items, 1);
     qsort(items.items, items.n, sizeof *items.items, compare_items);
     fold(comparing, &items, rows, parts);
+    if (comparing->a->tally->kind == MT_TALLY_ESTIMATE &&
+        comparing->b->tally->kind == MT_TALLY_ESTIMATE)
+        comparison->n_parts = fold_names(parts, comparison->n_parts);
     qsort(rows, comparison->n_rows, sizeof *rows, compare_differences);
     qsort(parts, comparison->n_parts, sizeof *parts, compare_differences);
     comparison->rows = rows;

@@ -83,8 +83,9 @@ struct estimate_request {
     char *override_texts[CLI_TEXTS_MAX]; /* owned */
     const char *notes[ESTIMATE_NOTES_MAX];
     size_t n_notes;
-    const char *generation;  /* of devices that are rehearsed; NULL: the newest */
-    uint64_t reserved_bytes; /* of each of them; 0: what the context takes as a rule */
+    const char *generation;          /* of devices that are rehearsed; NULL: the newest */
+    const char *const *device_names; /* of each of them, or NULL in it; NULL: none */
+    uint64_t reserved_bytes;         /* of each of them; 0: what the context takes as a rule */
     const volatile sig_atomic_t *interrupted; /* looked at while an engine runs, or NULL */
 };
 

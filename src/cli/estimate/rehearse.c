@@ -78,6 +78,7 @@ int estimate_rehearse(struct estimate_result *result, const char *name,
                                                   .is_remote = options->remote,
                                                   .file_type = options->weight_type,
                                                   .generation = request->generation,
+                                                  .device_names = request->device_names,
                                                   .reserved_bytes = request->reserved_bytes,
                                                   .interrupted = request->interrupted};
     int failed = rehearse_stage_init(&stage, &wanted, error);
@@ -88,6 +89,8 @@ int estimate_rehearse(struct estimate_result *result, const char *name,
     failed = rehearse(&stage, &settings, &estimate, error);
     if (!failed)
         take(result, &stage, estimate);
+    if (!failed)
+        rehearse_stage_describe(&stage, &result->document_model);
     rehearse_stage_finish(&stage);
     return failed;
 }

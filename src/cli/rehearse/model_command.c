@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "cli/rehearse/device_names.h"
 #include "cli/rehearse/interrupt.h"
 #include "cli/rehearse/model.h"
 #include "cli/rehearse/sweep.h"
@@ -99,6 +100,7 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
                                                   .is_remote = options->estimate->remote,
                                                   .file_type = options->estimate->weight_type,
                                                   .generation = request->generation,
+                                                  .device_names = request->device_names,
                                                   .reserved_bytes = request->reserved_bytes,
                                                   .interrupted = request->interrupted};
     int result = parse_axes(options, &sweep.axes, error);
@@ -108,6 +110,8 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
     sweep.settings.residues = residues;
     if (!result)
         result = set_stage(&sweep, &wanted, error);
+    if (!result)
+        rehearse_stage_describe(&sweep.stage, &made->document_model);
     if (!result)
         result = rehearse_sweep_run(&sweep, error);
     if (!result)
@@ -139,9 +143,14 @@ static int perform(const char *name, const struct rehearse_model_options *option
 {
     const struct estimate_options *estimate = options->estimate;
     struct estimate_result made = {0};
+    struct rehearse_device_names names;
     int result = check(options, error);
     if (!result)
         result = estimate_request_init(request, estimate, error);
+    if (!result)
+        result = rehearse_name_devices(options->device_names, request->settings.n_devices, &names,
+                                       error);
+    request->device_names = names.of;
     if (!result) {
         struct mt_predict_settings plain = request->settings;
         plain.weight_type = NULL;

@@ -22,8 +22,10 @@ static void fill_devices(const struct rehearse_start *run, struct mt_rehearse_de
     for (size_t i = 0; i < s->n_devices; i++) {
         uint64_t reserved = run->reserved_bytes[i] < s->device_bytes[i] ? run->reserved_bytes[i]
                                                                         : s->device_bytes[i];
-        devices[i] = (struct mt_rehearse_device){.bytes = s->device_bytes[i] * run->scale,
-                                                 .reserved_bytes = reserved * run->scale};
+        devices[i] =
+            (struct mt_rehearse_device){.bytes = s->device_bytes[i] * run->scale,
+                                        .reserved_bytes = reserved * run->scale,
+                                        .name = run->device_names ? run->device_names[i] : NULL};
     }
 }
 

@@ -17,6 +17,7 @@ struct rehearse_start {
     const char *directory;    /* for the account and the log */
     const char *pretend_path; /* the object that pretends devices */
     const char *engine_version;
+    const char *const *device_names;            /* of each device; NULL: none */
     const char *generation;                     /* of the devices; NULL: the newest */
     const struct mt_predict_settings *settings; /* devices and the host */
     const uint64_t *reserved_bytes; /* of each device, taken before the program starts */

@@ -233,6 +233,8 @@ static int make_model(struct rehearse_stage *stage, const struct rehearse_stage_
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "llama.cpp stores no weights as '%.40s'; try f16, q8_0 or q4_k_m",
                        options->file_type);
+    if (d->format != MT_MODEL_GGUF)
+        stage->file_type = mt_file_type_name(sparse.type);
     if (snprintf(stage->model_path, sizeof stage->model_path, "%s/model.gguf", stage->directory) >=
         (int)sizeof stage->model_path)
         return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "%s: the path is too long",
@@ -247,6 +249,7 @@ int rehearse_stage_init(struct rehearse_stage *stage, const struct rehearse_stag
     *stage = (struct rehearse_stage){.program = options->program,
                                      .model = options->model,
                                      .generation = options->generation,
+                                     .device_names = options->device_names,
                                      .reserved_bytes = options->reserved_bytes,
                                      .interrupted = options->interrupted};
     int result = find_program(stage, options->engine_path, error);
@@ -261,6 +264,18 @@ int rehearse_stage_init(struct rehearse_stage *stage, const struct rehearse_stag
     if (result < 0)
         rehearse_stage_finish(stage);
     return result;
+}
+
+void rehearse_stage_describe(const struct rehearse_stage *stage, struct cli_document_model *model)
+{
+    struct mt_model *made;
+    if (!stage->file_type)
+        return;
+    model->dtype = stage->file_type;
+    if (mt_model_open(stage->model_path, NULL, &made, NULL) < 0)
+        return;
+    model->weight_bytes = mt_model_describe(made)->weight_bytes;
+    mt_model_close(made);
 }
 
 int rehearse_stage_folder(const struct rehearse_stage *stage, size_t number, char path[PATH_MAX],

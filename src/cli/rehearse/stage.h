@@ -8,6 +8,8 @@
 #include <memtally/predict.h>
 #include <signal.h>
 
+#include "cli/document.h"
+
 struct rehearse_stage {
     enum mt_program program;
     char program_path[PATH_MAX];
@@ -19,9 +21,11 @@ struct rehearse_stage {
     char directory[PATH_MAX];
     char pretend_path[PATH_MAX];
     char model_path[PATH_MAX];
-    const struct mt_model *model; /* borrowed */
-    const char *generation;       /* of the devices; NULL: the newest. Borrowed */
-    uint64_t reserved_bytes;      /* of each device; 0: what the context takes as a rule */
+    const struct mt_model *model;    /* borrowed */
+    const char *file_type;           /* that weights were converted to; NULL: they were not */
+    const char *generation;          /* of the devices; NULL: the newest. Borrowed */
+    const char *const *device_names; /* of each device, or NULL in it; NULL: none. Borrowed */
+    uint64_t reserved_bytes;         /* of each device; 0: what the context takes as a rule */
     const volatile sig_atomic_t *interrupted; /* nonzero: give up; NULL: never */
 };
 
@@ -35,6 +39,7 @@ struct rehearse_stage_options {
     const char *model_name; /* as it was asked for */
     int is_remote;
     const char *generation;
+    const char *const *device_names;
     uint64_t reserved_bytes;
     const char *file_type; /* of a model that is no GGUF file; NULL: its own */
     int drop_vocabulary;   /* the engine starts faster, and understands no text */
@@ -50,6 +55,9 @@ struct rehearse_stage_options {
 int rehearse_stage_init(struct rehearse_stage *stage, const struct rehearse_stage_options *options,
                         struct mt_error *error);
 void rehearse_stage_finish(struct rehearse_stage *stage);
+
+/* What the engine reads instead of a model that was converted: its type and the bytes of it. */
+void rehearse_stage_describe(const struct rehearse_stage *stage, struct cli_document_model *model);
 
 /* Finds a program of llama.cpp: at `given` (a folder, or a program), else in the cache of engines
  * and in PATH. Errors: those of profile_find_engine(). */

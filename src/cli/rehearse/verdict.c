@@ -7,6 +7,30 @@
 
 #include "cli/rehearse/rehearse.h"
 
+#define PHASE_BYTES 112
+
+/* A mark for people: what a program is about once it has left it. */
+static const char *words_of(const char *mark, char text[PHASE_BYTES])
+{
+    static const struct {
+        const char *mark;
+        const char *words;
+    } marks[] = {{"listen", "while it loaded the model"},
+                 {"plan", "while it loaded the model"},
+                 {"model", "while it made the context"},
+                 {"context", "after it made the context"},
+                 {"serving", "while it served"},
+                 {"ready", "while it served"},
+                 {"process ended", "after a process of it had ended"}};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (!strcmp(mark, marks[i].mark))
+            return marks[i].words;
+    const char *step = strstr(mark, ": ");
+    snprintf(text, PHASE_BYTES, step ? "while it served: %.80s" : "after the mark '%.80s'",
+             step ? step + 2 : mark);
+    return text;
+}
+
 /* What the program was about when something happened: the last mark before it. */
 static const char *phase_of(struct mt_rehearsal *rehearsal, const struct mt_rehearse_event *until)
 {
@@ -21,19 +45,21 @@ static const char *phase_of(struct mt_rehearsal *rehearsal, const struct mt_rehe
 static void explain_refusal(struct rehearse_result *result)
 {
     const struct mt_rehearse_event *refusal = result->refusal;
-    const char *phase = phase_of(result->rehearsal, refusal);
+    char words[PHASE_BYTES];
+    const char *mark = phase_of(result->rehearsal, refusal);
+    const char *phase = mark ? words_of(mark, words) : "while it loaded the model";
     char asked[MT_SIZE_TEXT];
     char there[MT_SIZE_TEXT];
     char short_of[MT_SIZE_TEXT];
     snprintf(result->why, sizeof result->why,
              "%s has no room for %s of %s (%s%s%s): %s are free, %s are missing, %.2f s after the "
-             "start%s%s%s",
+             "start (%s)",
              refusal->place, mt_format_size(refusal->bytes, asked),
              refusal->category ? mt_category_name(refusal->category) : "memory", refusal->name,
              *refusal->name && *refusal->detail ? ": " : "", refusal->detail,
              mt_format_size(refusal->free_bytes, there),
              mt_format_size(refusal->missing_bytes, short_of), (double)refusal->time_ns / 1e9,
-             phase ? " (" : "", phase ? phase : "", phase ? ")" : "");
+             phase);
 }
 
 static void explain_crash(struct rehearse_result *result)

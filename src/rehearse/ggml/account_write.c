@@ -7,12 +7,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#define ALIVE_FD 200 /* or above it */
 
 /* Where the account is mapped: NULL before it was looked for. */
 static struct mt_account *the_account;
@@ -49,6 +53,29 @@ static int is_trial(void)
     return trial && strcmp(trial, "true") == 0;
 }
 
+/* The driver holds a pipe beside the account open for writing. Where it is killed, the kernel kills
+ * us as we asked: nobody would end a server then. It costs no thread, and a descriptor out of the
+ * way of the program's own. */
+static void die_with_driver(const char *account_path)
+{
+    char path[PATH_MAX];
+    size_t length = strlen(account_path);
+    if (length + sizeof MT_ACCOUNT_ALIVE > sizeof path)
+        return;
+    memcpy(path, account_path, length);
+    memcpy(path + length, MT_ACCOUNT_ALIVE, sizeof MT_ACCOUNT_ALIVE);
+    long low = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+    if (low < 0)
+        return;
+    long high = syscall(SYS_fcntl, low, (long)F_DUPFD_CLOEXEC, (long)ALIVE_FD);
+    long fd = high < 0 ? low : high;
+    if (fd != low)
+        syscall(SYS_close, low);
+    syscall(SYS_fcntl, fd, (long)F_SETSIG, (long)SIGKILL);
+    syscall(SYS_fcntl, fd, (long)F_SETOWN, (long)getpid());
+    syscall(SYS_fcntl, fd, (long)F_SETFL, (long)(O_NONBLOCK | O_ASYNC));
+}
+
 static struct mt_account *open_account(void)
 {
     const char *path = getenv(MT_ACCOUNT_VARIABLE);
@@ -58,8 +85,10 @@ static struct mt_account *open_account(void)
     if (!account)
         return NULL;
     if (memcmp(account->magic, MT_ACCOUNT_MAGIC, sizeof account->magic) == 0 &&
-        account->format == MT_ACCOUNT_FORMAT && account->n_devices <= MT_ACCOUNT_DEVICES_MAX)
+        account->format == MT_ACCOUNT_FORMAT && account->n_devices <= MT_ACCOUNT_DEVICES_MAX) {
+        die_with_driver(path);
         return account;
+    }
     syscall(SYS_munmap, account, sizeof *account);
     return NULL;
 }
