@@ -12,6 +12,7 @@ struct rehearse_model_options {
     const struct cli_texts *sweep;           /* each as rehearse_axes_parse() reads it */
     const char *generation;                  /* of the devices; NULL: the newest */
     uint64_t reserved_bytes;                 /* of each; 0: what the context takes as a rule */
+    uint64_t timeout_ns;                     /* of each rehearsal; 0: ten minutes */
     int quiet;                               /* draw no line of progress */
 };
 
