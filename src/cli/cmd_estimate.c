@@ -11,6 +11,9 @@
 #include "cli/estimate/estimate.h"
 #include "cli/rehearse/interrupt.h"
 
+/* An engine that takes longer is not waited for: rules answer. */
+#define REHEARSAL_NS (UINT64_C(120) * 1000 * 1000 * 1000)
+
 #define AT(member) offsetof(struct estimate_options, member)
 
 static const char *const formats[] = {"table", "json", "csv", NULL};
@@ -85,7 +88,7 @@ static int make(const struct cli_call *call, struct estimate_request *request, i
     int result =
         estimate_make(made, call->operands[0], options->remote, &request->settings, goal, error);
     if (!result && options->engine_path)
-        return estimate_rehearse(made, call->operands[0], request, options, error);
+        return estimate_must_rehearse(made, call->operands[0], request, options, error);
     if (!result)
         estimate_try_to_rehearse(made, call->operands[0], request, options);
     return result;
@@ -157,6 +160,7 @@ static int run_estimate(const struct cli_call *call)
     keep_freed_memory();
     if (estimate_may_rehearse(options))
         request.interrupted = rehearse_catch_signals();
+    request.timeout_ns = REHEARSAL_NS;
     if (estimate(call, &request, &out, &code, &error)) {
         code = fail(&error);
     } else {

@@ -30,6 +30,8 @@ struct rehearse_options {
     int quiet;
 };
 
+#define SECOND_NS 1000000000u
+
 static const char *const formats[] = {"table", "json", "csv", NULL};
 
 #define AT(member)  offsetof(struct rehearse_options, estimate.member)
@@ -157,17 +159,6 @@ static int check_settings(const struct estimate_options *options, const struct c
                    "before it stand --device, --host and the like only");
 }
 
-static int check_devices(const struct mt_predict_settings *settings, struct mt_error *error)
-{
-    if (settings->n_devices > REHEARSE_DEVICES_MAX)
-        return mt_fail(
-            error, MT_EARG, MT_NO_OFFSET,
-            "rehearse: %zu devices: ggml takes 16 at a time, of which one is the CPU, so "
-            "at most %d",
-            settings->n_devices, REHEARSE_DEVICES_MAX);
-    return 0;
-}
-
 static int reserve(const struct rehearse_options *options, struct estimate_request *request,
                    const struct rehearse_device_names *names, struct mt_rehearse_device *devices,
                    struct mt_error *error)
@@ -247,7 +238,7 @@ static int rehearse_program(const struct cli_call *call)
     if (result == 0)
         result = estimate_request_init(&request, &options->estimate, &error);
     if (result == 0)
-        result = check_devices(&request.settings, &error);
+        result = rehearse_check_devices(request.settings.n_devices, &error);
     if (result == 0)
         result = rehearse_name_devices(&options->device_names, request.settings.n_devices, &names,
                                        &error);
@@ -269,7 +260,7 @@ static int rehearse_program(const struct cli_call *call)
         .engine_version = build_of(options->estimate.engine, call->operands, build),
         .folder = options->folder,
         .n_requests = options->requests,
-        .timeout_ns = options->timeout_s * 1000000000u,
+        .timeout_ns = options->timeout_s * SECOND_NS,
         .progress = &progress,
         .interrupted = rehearse_catch_signals(),
     };
@@ -292,6 +283,7 @@ static int rehearse_model_of(const struct cli_call *call)
                                                  .generation = options->generation,
                                                  .reserved_bytes = options->reserved_bytes,
                                                  .device_names = &options->device_names,
+                                                 .timeout_ns = options->timeout_s * SECOND_NS,
                                                  .quiet = options->quiet};
     return rehearse_model_command(call->operands[0], &model);
 }

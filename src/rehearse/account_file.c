@@ -93,9 +93,9 @@ static int map_file(const char *path, struct mt_account **account, struct mt_err
 }
 
 static void fill_device(struct mt_account_device *made, const struct mt_rehearse_device *device,
-                        const char *prefix, size_t number)
+                        const char *prefix, unsigned number)
 {
-    snprintf(made->name, sizeof made->name, "%.16s%zu", prefix, number);
+    snprintf(made->name, sizeof made->name, "%.16s%u", prefix, number);
     snprintf(made->description, sizeof made->description, "%s",
              device->name ? device->name : "pretended device");
     made->total_bytes = device->bytes;
@@ -118,7 +118,7 @@ int mt_account_create(const struct mt_rehearse_options *options, const char *pat
     made->rules = rules;
     made->n_devices = (uint32_t)options->n_devices;
     for (size_t i = 0; i < options->n_devices; i++)
-        fill_device(&made->device[i], &options->devices[i], rules.device_prefix, i);
+        fill_device(&made->device[i], &options->devices[i], rules.device_prefix, (unsigned)i);
     made->host_bytes = options->host_bytes;
     made->start_ns = mt_monotonic_ns();
     made->format = MT_ACCOUNT_FORMAT;

@@ -324,8 +324,7 @@ void mt_rehearse_stop(struct mt_rehearsal *rehearsal, uint64_t grace_ns)
         kill(-rehearsal->pid, SIGKILL);
     while (!rehearsal->ended)
         mt_rehearse_wait(rehearsal, LOOK_NS, &status, NULL);
-    if (!rehearsal->is_swept &&
-        __atomic_load_n(&rehearsal->account->n_preloaded, __ATOMIC_RELAXED) > 1)
+    if (!rehearsal->is_swept)
         mt_program_kill_rest(rehearsal->account_path);
     rehearsal->is_swept = 1;
     look_at_processes(rehearsal);

@@ -86,6 +86,7 @@ struct estimate_request {
     const char *generation;          /* of devices that are rehearsed; NULL: the newest */
     const char *const *device_names; /* of each of them, or NULL in it; NULL: none */
     uint64_t reserved_bytes;         /* of each of them; 0: what the context takes as a rule */
+    uint64_t timeout_ns;             /* of each rehearsal; 0: ten minutes */
     const volatile sig_atomic_t *interrupted; /* looked at while an engine runs, or NULL */
 };
 
@@ -144,8 +145,13 @@ int estimate_rehearse(struct estimate_result *result, const char *name,
                       const struct estimate_request *request,
                       const struct estimate_options *options, struct mt_error *error);
 
-/* The same where an engine of the version that was asked for is at hand; where it fails the
- * estimate by rules stays, with a note. */
+/* The same; where the engine itself fails the estimate by rules stays, with a note. */
+int estimate_must_rehearse(struct estimate_result *result, const char *name,
+                           struct estimate_request *request, const struct estimate_options *options,
+                           struct mt_error *error);
+
+/* The same where an engine of the version that was asked for is at hand; where it cannot be done
+ * the estimate by rules stays, with a note. */
 void estimate_try_to_rehearse(struct estimate_result *result, const char *name,
                               struct estimate_request *request,
                               const struct estimate_options *options);

@@ -80,8 +80,11 @@ int estimate_rehearse(struct estimate_result *result, const char *name,
                                                   .generation = request->generation,
                                                   .device_names = request->device_names,
                                                   .reserved_bytes = request->reserved_bytes,
+                                                  .timeout_ns = request->timeout_ns,
                                                   .interrupted = request->interrupted};
-    int failed = rehearse_stage_init(&stage, &wanted, error);
+    int failed = rehearse_check_devices(settings.n_devices, error);
+    if (!failed)
+        failed = rehearse_stage_init(&stage, &wanted, error);
     if (failed)
         return failed;
     if (result->has_answer && result->answer.value)
@@ -95,6 +98,27 @@ int estimate_rehearse(struct estimate_result *result, const char *name,
     return failed;
 }
 
+static void note_rules(struct estimate_result *result, struct estimate_request *request,
+                       const char *program, const char *why)
+{
+    size_t length = strlen(why);
+    snprintf(result->note, sizeof result->note, "By rules, since %s could not be rehearsed: %s%s",
+             program, why, length && why[length - 1] == '.' ? "" : ".");
+    if (request->n_notes < ESTIMATE_NOTES_MAX)
+        request->notes[request->n_notes++] = result->note;
+}
+
+int estimate_must_rehearse(struct estimate_result *result, const char *name,
+                           struct estimate_request *request, const struct estimate_options *options,
+                           struct mt_error *error)
+{
+    int failed = estimate_rehearse(result, name, request, options, error);
+    if (failed != MT_ECHILD || (request->interrupted && *request->interrupted))
+        return failed;
+    note_rules(result, request, options->engine_path, error->text);
+    return 0;
+}
+
 void estimate_try_to_rehearse(struct estimate_result *result, const char *name,
                               struct estimate_request *request,
                               const struct estimate_options *options)
@@ -105,9 +129,5 @@ void estimate_try_to_rehearse(struct estimate_result *result, const char *name,
         rehearse_find_program((enum mt_program)options->program, NULL, program, NULL) < 0 ||
         !estimate_rehearse(result, name, request, options, &error) || error.code == MT_EVERSION)
         return;
-    snprintf(result->note, sizeof result->note, "By rules, since %s could not be rehearsed: %s%s",
-             program, error.text,
-             error.text[0] && error.text[strlen(error.text) - 1] == '.' ? "" : ".");
-    if (request->n_notes < ESTIMATE_NOTES_MAX)
-        request->notes[request->n_notes++] = result->note;
+    note_rules(result, request, program, error.text);
 }

@@ -19,6 +19,7 @@
 #include "cli/rehearse/spills.h"
 
 #define PATIENCE_NS  ((uint64_t)60 * 1000 * 1000 * 1000)
+#define LIMIT_NS     ((uint64_t)600 * 1000 * 1000 * 1000)
 #define FIRST_FIT    7407 /* the build that decides by itself what goes to the devices */
 #define NOTES_MAX    24
 #define REASON_BYTES 480
@@ -74,9 +75,10 @@ static int reserve(struct act *act, struct mt_error *error)
         act->reserved_bytes[i] = held_back + (s->device_used ? s->device_used[i] : 0);
         if (act->reserved_bytes[i] >= s->device_bytes[i])
             return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                           "device %zu has no room beside the driver's context and what other "
-                           "programs hold",
-                           i);
+                           "device %zu has %" PRIu64
+                           " MiB, and the driver's context and other programs take %" PRIu64
+                           " MiB of it: nothing is left",
+                           i, s->device_bytes[i] >> 20, act->reserved_bytes[i] >> 20);
     }
     return 0;
 }
@@ -121,6 +123,7 @@ static int run(struct act *act, uint64_t scale, struct rehearse_trial *outcome,
         .scale = scale,
         .is_server = act->settings.program == MT_PROGRAM_SERVER,
         .patience_ns = PATIENCE_NS,
+        .limit_ns = act->stage->timeout_ns ? act->stage->timeout_ns : LIMIT_NS,
         .interrupted = act->stage->interrupted,
     };
     int result = rehearse_once(&run, outcome, error);
@@ -158,15 +161,20 @@ static int fail(const struct act *act, const struct rehearse_trial *outcome, str
                        "%s does not say its build and refuses a flag of the newest (%s); name its "
                        "build, as --engine llama.cpp@9840, with --engine-path",
                        stage->program_path, outcome->last_words);
+    if (outcome->hung)
+        return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
+                       "%s shows no sign of progress and was ended; its last words: %s", name,
+                       outcome->last_words);
+    if (outcome->is_late)
+        return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
+                       "%s was neither ready nor at its end after %.0f s and was ended "
+                       "(--timeout); its last words: %s",
+                       name, (double)outcome->status.elapsed_ns / 1e9, outcome->last_words);
     if (act->settings.n_devices && !outcome->status.is_attached && !outcome->status.signal)
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                        "%s did not take the pretended devices; a build with shared libraries of "
                        "ggml does. Its last words: %s",
                        stage->program_path, outcome->last_words);
-    if (outcome->hung)
-        return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
-                       "%s shows no sign of progress and was ended; its last words: %s", name,
-                       outcome->last_words);
     if (outcome->status.signal)
         return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
                        "%s was killed by signal %d (%s), which is its own failure; its last "

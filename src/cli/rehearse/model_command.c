@@ -102,8 +102,11 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
                                                   .generation = request->generation,
                                                   .device_names = request->device_names,
                                                   .reserved_bytes = request->reserved_bytes,
+                                                  .timeout_ns = request->timeout_ns,
                                                   .interrupted = request->interrupted};
-    int result = parse_axes(options, &sweep.axes, error);
+    int result = rehearse_check_devices(request->settings.n_devices, error);
+    if (!result)
+        result = parse_axes(options, &sweep.axes, error);
     if (!result)
         result = cli_residues_for(made->model, &request->settings, &residues,
                                   &sweep.settings.n_residues, error);
@@ -184,6 +187,7 @@ int rehearse_model_command(const char *model, const struct rehearse_model_option
     int code = CLI_EXIT_OK;
     request.generation = options->generation;
     request.reserved_bytes = options->reserved_bytes;
+    request.timeout_ns = options->timeout_ns;
     request.interrupted = rehearse_catch_signals();
     int result = perform(model, options, &request, &out, &code, &error);
     int signal_number = *request.interrupted;

@@ -13,6 +13,7 @@ struct rehearse_model_options {
     const char *generation;                  /* of the devices; NULL: the newest */
     uint64_t reserved_bytes;                 /* of each; 0: what the context takes as a rule */
     const struct cli_texts *device_names;    /* as rehearse_name_devices() reads them */
+    uint64_t timeout_ns;                     /* of each rehearsal; 0: ten minutes */
     int quiet;                               /* draw no line of progress */
 };
 

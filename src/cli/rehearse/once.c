@@ -94,6 +94,10 @@ static int watch(const struct rehearse_start *run, struct mt_rehearsal *rehearsa
             outcome->hung = 1;
             return 0;
         }
+        if (run->limit_ns && outcome->status.elapsed_ns > run->limit_ns) {
+            outcome->is_late = 1;
+            return 0;
+        }
     }
 }
 
@@ -139,7 +143,7 @@ int rehearse_once(const struct rehearse_start *run, struct rehearse_trial *outco
 
 int rehearse_went_well(const struct rehearse_start *run, const struct rehearse_trial *outcome)
 {
-    if (!outcome->tally || outcome->hung)
+    if (!outcome->tally || outcome->hung || outcome->is_late)
         return 0;
     return run->is_server ? outcome->log.is_ready
                           : !outcome->status.running && outcome->status.exit_code == 0;

@@ -24,6 +24,7 @@ struct rehearse_start {
     uint64_t scale;       /* devices and host are as many times as large; 1 for as they are */
     int is_server;        /* it does not end by itself */
     uint64_t patience_ns; /* without any sign of it, before it is taken to hang */
+    uint64_t limit_ns;    /* in all, whatever it says of itself; 0: none */
     const volatile sig_atomic_t *interrupted; /* nonzero: give up; may be NULL */
 };
 
@@ -40,7 +41,8 @@ struct rehearse_trial {
     uint64_t refused_free_bytes;
     char refused_what[96];
     char last_words[REHEARSE_TAIL_BYTES];
-    int hung;
+    int hung;    /* it showed no sign of itself, and was ended */
+    int is_late; /* its time was over, and it was ended */
 };
 
 /* Runs a program. Returns 0 also where it was refused memory or failed by itself: the outcome says

@@ -13,11 +13,11 @@
 
 #include "cli/document.h"
 #include "cli/rehearse/drive.h"
+#include "cli/rehearse/stage.h"
 #include "cli/rehearse/suggest.h"
 
 #define REHEARSE_WORDS_BYTES 4096
 #define REHEARSE_WHY_BYTES   480
-#define REHEARSE_DEVICES_MAX 15 /* ggml's scheduler takes 16 backends, the CPU among them */
 
 /* What is to be rehearsed. All borrowed. Start with {0}. */
 struct rehearse_job {

@@ -251,6 +251,7 @@ int rehearse_stage_init(struct rehearse_stage *stage, const struct rehearse_stag
                                      .generation = options->generation,
                                      .device_names = options->device_names,
                                      .reserved_bytes = options->reserved_bytes,
+                                     .timeout_ns = options->timeout_ns,
                                      .interrupted = options->interrupted};
     int result = find_program(stage, options->engine_path, error);
     if (result == 0)
@@ -276,6 +277,15 @@ void rehearse_stage_describe(const struct rehearse_stage *stage, struct cli_docu
         return;
     model->weight_bytes = mt_model_describe(made)->weight_bytes;
     mt_model_close(made);
+}
+
+int rehearse_check_devices(size_t n_devices, struct mt_error *error)
+{
+    if (n_devices <= REHEARSE_DEVICES_MAX)
+        return 0;
+    return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                   "%zu devices: ggml takes 16 at a time, of which one is the CPU, so at most %d",
+                   n_devices, REHEARSE_DEVICES_MAX);
 }
 
 int rehearse_stage_folder(const struct rehearse_stage *stage, size_t number, char path[PATH_MAX],

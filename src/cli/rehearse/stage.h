@@ -10,6 +10,8 @@
 
 #include "cli/document.h"
 
+#define REHEARSE_DEVICES_MAX 15 /* ggml's scheduler takes 16 backends, the CPU among them */
+
 struct rehearse_stage {
     enum mt_program program;
     char program_path[PATH_MAX];
@@ -26,6 +28,7 @@ struct rehearse_stage {
     const char *generation;          /* of the devices; NULL: the newest. Borrowed */
     const char *const *device_names; /* of each device, or NULL in it; NULL: none. Borrowed */
     uint64_t reserved_bytes;         /* of each device; 0: what the context takes as a rule */
+    uint64_t timeout_ns;             /* of each rehearsal; 0: ten minutes */
     const volatile sig_atomic_t *interrupted; /* nonzero: give up; NULL: never */
 };
 
@@ -43,6 +46,7 @@ struct rehearse_stage_options {
     uint64_t reserved_bytes;
     const char *file_type; /* of a model that is no GGUF file; NULL: its own */
     int drop_vocabulary;   /* the engine starts faster, and understands no text */
+    uint64_t timeout_ns;   /* of each rehearsal; 0: ten minutes */
     const volatile sig_atomic_t *interrupted;
 };
 
@@ -67,6 +71,9 @@ int rehearse_find_program(enum mt_program program, const char *given, char path[
 /* Asks a program of llama.cpp, a path or a name in PATH, for the number of its build, as rules take
  * it; "" where it does not say. */
 void rehearse_ask_build(const char *program, char build[64]);
+
+/* Errors: MT_EARG (more devices than the engine takes). */
+int rehearse_check_devices(size_t n_devices, struct mt_error *error);
 
 /* Names a folder for one of several rehearsals at a time, which is not made. Errors: MT_ELIMIT. */
 int rehearse_stage_folder(const struct rehearse_stage *stage, size_t number, char path[PATH_MAX],

@@ -281,15 +281,15 @@ static void test_marks_of_the_caller_stand_among_the_events(void **state)
     assert_string_equal(mt_rehearse_event_at(stage->rehearsal, 1)->name, "ready");
 }
 
-static void test_what_a_program_leaves_behind_is_ended_too(void **state)
+/* Runs a program that leaves a process in a session of its own, then does `first` and `last`. */
+static void assert_stray_is_ended(struct stage *stage, const char *first, const char *last)
 {
-    struct stage *stage = *state;
     char path[128];
     char word[160];
     char text[32] = "";
     snprintf(path, sizeof path, "%s/stray", stage->folder);
     snprintf(word, sizeof word, "stray=%s", path);
-    const char *const argv[] = {getenv("REHEARSED_CHILD"), "preloaded", word, "wait", NULL};
+    const char *const argv[] = {getenv("REHEARSED_CHILD"), first, word, last, NULL};
     start(stage, argv);
     while (access(path, R_OK) < 0 || !strchr(text, '\n')) {
         mt_rehearse_wait(stage->rehearsal, SECOND / 100, &stage->status, NULL);
@@ -313,6 +313,17 @@ static void test_what_a_program_leaves_behind_is_ended_too(void **state)
         fclose(file);
     }
     assert_true(!file || letter == 'Z' || letter == 'X');
+}
+
+static void test_what_a_program_leaves_behind_is_ended_too(void **state)
+{
+    assert_stray_is_ended(*state, "preloaded", "wait");
+}
+
+/* It may not have loaded anything yet, so that the account knows of no second process. */
+static void test_what_a_program_leaves_behind_at_its_own_end_is_ended_too(void **state)
+{
+    assert_stray_is_ended(*state, "say=bye", "exit=0");
 }
 
 static void test_two_rehearsals_run_at_a_time(void **state)
@@ -415,6 +426,7 @@ int main(void)
         TEST(test_a_killed_process_gives_back_what_it_held),
         TEST(test_marks_of_the_caller_stand_among_the_events),
         TEST(test_what_a_program_leaves_behind_is_ended_too),
+        TEST(test_what_a_program_leaves_behind_at_its_own_end_is_ended_too),
         TEST(test_two_rehearsals_run_at_a_time),
         TEST(test_a_static_program_is_refused_with_what_would_work),
         TEST(test_a_setuid_program_is_refused),
