@@ -3,7 +3,7 @@
  *
  * Compiled against the headers of the build that is asked, and linked with it; functions of its
  * graph layer are interposed. Used by scripts/templates only; nothing of memtally is linked with
- * it. usage: graph_dump [--virtual | --sizes] FILE [LAYERS] < SETTINGS, a line each: NAME CONTEXT UBATCH SEQUENCES
+ * it. usage: graph_dump OUT WORDS SETTINGS [--virtual | --sizes] FILE [LAYERS]; of SETTINGS a line each: NAME CONTEXT UBATCH SEQUENCES
  * OUTPUTS UNIFIED FLASH TYPE_K TYPE_V. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -272,8 +272,10 @@ static void quiet(enum ggml_log_level level, const char *text, void *user)
 
 int main(int argc, char **argv)
 {
-    if (argc < 2)
+    if (argc < 5 || !freopen(argv[1], "w", stdout) || !freopen(argv[2], "w", stderr) || !freopen(argv[3], "r", stdin))
         return 2;
+    argc -= 3;
+    argv += 3;
     int is_virtual = strcmp(argv[1], "--virtual") == 0;
     only_sizes = strcmp(argv[1], "--sizes") == 0;
     const char *path = argv[is_virtual || only_sizes ? 2 : 1];

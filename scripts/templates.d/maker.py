@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Rehearses architectures with several sizes and settings, and folds what their graphs were."""
 import os
+import random
 import re
 import subprocess
+import tempfile
 
 import emit
 import fold
@@ -24,19 +26,40 @@ def padded(n, to=256):
 
 
 class Engine:
-    def __init__(self, dump):
-        self.dump = dump
+    """A build of llama.cpp on devices that are not there, as `memtally rehearse` gives it."""
+
+    def __init__(self, dump, memtally):
+        self.dump, self.memtally = dump, memtally
+
+    def run(self, words, settings, devices=1, timeout=60):
+        """What graph_dump wrote, and the last words of the engine."""
+        text = ''.join(' '.join(str(x) for x in s) + '\n' for s in settings)
+        env = {**os.environ, 'GGML_NO_BACKTRACE': '1', 'GGML_CUDA_DISABLE_FUSION': '1'}
+        with tempfile.NamedTemporaryFile('r') as out, tempfile.NamedTemporaryFile('r') as said, tempfile.NamedTemporaryFile('w') as asked:
+            asked.write(text)
+            asked.flush()
+            command = [self.memtally, 'rehearse', '--device', ','.join(['9TiB'] * devices), '--', self.dump, out.name, said.name, asked.name]
+            try:
+                subprocess.run(command + [str(w) for w in words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, env=env)
+            except subprocess.TimeoutExpired:
+                return '', 'timeout'
+            words = [x for x in said.read().split('\n') if x.strip(' .') and 'dummy' not in x]
+            return out.read(), ' | '.join(words[-2:])
 
     def ask(self, path, is_virtual, settings):
-        text = ''.join(' '.join(str(x) for x in s) + '\n' for s in settings)
-        env = {**os.environ, 'GGML_NO_BACKTRACE': '1'}
-        try:
-            r = subprocess.run([self.dump] + (['--virtual'] if is_virtual else []) + [str(path)], input=text, capture_output=True,
-                               text=True, timeout=60, env=env)
-        except subprocess.TimeoutExpired:
-            return {}, {}, 'timeout'
-        weights, done, _ = G.parse(r.stdout)
-        return weights, done, ' | '.join([x for x in r.stderr.split('\n') if x.strip() and 'dummy' not in x][-2:])
+        out, error = self.run((['--virtual'] if is_virtual else []) + [path], settings)
+        weights, done, _ = G.parse(out)
+        return weights, done, error
+
+    def sizes(self, path, settings, layers, devices):
+        """{setting: {place: bytes}} of the buffers that it computes in."""
+        out, _ = self.run(['--sizes', path, layers], settings, devices, 120)
+        found = {}
+        for line in out.splitlines():
+            if line.startswith('B '):
+                _, name, place, size = line.split(' ')
+                found.setdefault(name, {})[place] = int(size)
+        return found
 
 
 def rotation(kind, size, grows):
@@ -189,7 +212,7 @@ class Variants:
         _, error = self.try_load(rest, extra)
         return (rest, extra) if not error else None
 
-    def several(self, random):
+    def several(self, chance):
         """[(classes, further tensors)]: the least, fused queries, all that may be, and some by chance."""
         required = self.required()
         if required is None:
@@ -205,7 +228,7 @@ class Variants:
         if optional:
             out.append((required | set(optional), ()))
             for share in (0.35, 0.6):
-                out.append((required | {o for o in optional if random.random() < share}, ()))
+                out.append((required | {o for o in optional if chance.random() < share}, ()))
         good = []
         for classes, extra in out:
             _, error = self.try_load(classes, extra)
@@ -214,9 +237,8 @@ class Variants:
         return good
 
 
-def rehearse(engine, arch, moe, tied, folder, options=(), sets=(0, 1, 2), least=False):
+def rehearse(engine, arch, moe, tied, folder, options=(), sets=models.MADE_OF, least=False):
     """All samples of a family."""
-    import random
     samples, names, chosen = [], set(), None
     for n in sets:
         spec = models.Spec(arch, n, moe=moe, tied=tied, options=options)
@@ -254,7 +276,7 @@ def ways(engine, arch, folder):
             weights, done, error = engine.ask(path, True, SETTINGS[:1])
             if not done and weights:
                 v = Variants(engine, models.Spec(arch, 0, moe=moe, tied=tied), folder)
-                several = v.several(__import__('random').Random(7))
+                several = v.several(random.Random(7))
                 if several:
                     v.write(*several[0])
                     _, done, error = engine.ask(v.path, False, SETTINGS[:1])
@@ -268,10 +290,10 @@ def ways(engine, arch, folder):
     return out
 
 
-def template_of(engine, arch, folder):
+def template_of(engine, arch, folder, found_ways):
     """The lines of a family's template."""
     samples, names = [], set()
-    for moe, tied in ways(engine, arch, folder):
+    for moe, tied in found_ways:
         more, seen = rehearse(engine, arch, moe, tied, folder)
         samples += more
         names |= seen

@@ -19,11 +19,17 @@ SETS = (
     dict(H=10, KV=5, HK=128, D=736, FF=1472, V=2053, L=7, E=20, U=5, X=352, Y=224, LEAD=2, SWA=700),
     dict(H=12, KV=3, HK=192, D=992, FF=2208, V=3079, L=6, E=28, U=7, X=544, Y=416, LEAD=1, SWA=1100),
     dict(H=14, KV=7, HK=96, D=608, FF=1696, V=1543, L=11, E=18, U=6, X=480, Y=608, LEAD=3, SWA=900),
+    dict(H=20, KV=4, HK=64, D=1472, FF=3872, V=6151, L=9, E=24, U=4, X=736, Y=864, LEAD=2, SWA=1500),
+    dict(H=9, KV=3, HK=160, D=864, FF=2656, V=2579, L=13, E=30, U=8, X=352, Y=736, LEAD=4, SWA=500),
 )
+# Of these, templates are made; with the next they are tried before they are taken; the board has the others.
+MADE_OF, TRIED_WITH, BOARD = (0, 1, 2), 3, (4, 5)
 SSM = (dict(conv=4, inner=1280, state=64, dt=10, group=2), dict(conv=5, inner=1792, state=128, dt=14, group=7),
-       dict(conv=3, inner=2112, state=192, dt=22, group=11), dict(conv=6, inner=1536, state=96, dt=12, group=3))
+       dict(conv=3, inner=2112, state=192, dt=22, group=11), dict(conv=6, inner=1536, state=96, dt=12, group=3),
+       dict(conv=4, inner=2560, state=128, dt=20, group=5), dict(conv=5, inner=1152, state=160, dt=9, group=3))
 LATENT = (dict(q=320, kv=192, rot=32, nope=96, vh=80), dict(q=448, kv=256, rot=64, nope=128, vh=112),
-          dict(q=576, kv=384, rot=96, nope=160, vh=144), dict(q=384, kv=320, rot=48, nope=112, vh=176))
+          dict(q=576, kv=384, rot=96, nope=160, vh=144), dict(q=384, kv=320, rot=48, nope=112, vh=176),
+          dict(q=512, kv=224, rot=64, nope=80, vh=160), dict(q=640, kv=448, rot=32, nope=144, vh=96))
 # Families in which the head size is the embedding over the heads, whatever the file says.
 LATENT_FAMILIES = ('deepseek2', 'deepseek2-ocr', 'deepseek32', 'glm-dsa', 'mistral4', 'kimi-linear', 'minicpm3', 'plm',
                    'dots3note', 'bailingmoe3', 'kimi-k3', 'glm5-next', 'hy_v4')
@@ -36,7 +42,8 @@ LISTED_WINDOWS = ('cohere2moe', 'mimo2', 'step35', 'spark2_5', 'muse-glimmer', '
 class Spec:
     """A model: `n` the number of its set, `moe` whether it has experts, `tied` head size = embedding / heads."""
 
-    def __init__(self, arch, n, moe=False, tied=False, options=()):
+    def __init__(self, arch, n, moe=False, tied=False, options=(), keys=()):
+        self.keys = dict(keys)  # in place of those below; None: not there
         self.arch, self.n, self.moe, self.options = arch, n, moe, set(options)
         self.s = dict(SETS[n])
         self.s.update(SSM[n])
@@ -160,6 +167,11 @@ class Spec:
             f.pairs.append(f.string('tokenizer.ggml.token_type_count') + (4).to_bytes(4, 'little') + (2 + self.n).to_bytes(4, 'little'))
         n = s['HK'] // 2
         f.numbers('rope.dimension_sections', (n // 4, n // 4, n // 4, n // 4))
+        for key, value in self.keys.items():
+            start = f.string(f'{self.arch}.{key}')
+            f.pairs = [pair for pair in f.pairs if not pair.startswith(start)]
+            if value is not None:
+                f.any(key, value)
         return f
 
     def write(self, path, tensors=()):

@@ -52,8 +52,9 @@ struct mt_compute_buffer {
     uint64_t low_bytes;
     uint64_t high_bytes;
     const char *rule;
-    int is_alike; /* the family's graph is not written down: that of what it resembles was planned
-                   */
+    int is_alike;   /* the family's graph is not written down: that of what it resembles was planned
+                     */
+    int is_doubted; /* by a template that is not exact, or not of such a model */
     char formula[256];
 };
 int mt_llama_compute_buffers(const struct mt_llama_plan *plan, struct mt_compute_buffer *buffers,

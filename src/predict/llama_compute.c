@@ -23,6 +23,13 @@ struct variant {
     unsigned keeps; /* MT_KEEP_… beside what the devices are known to keep */
 };
 
+/* What is known of a graph: as it is written down in code, or by a template that may be off. */
+struct known {
+    enum mt_net_knowledge net;
+    int by_template;
+    unsigned doubt_percent;
+};
+
 static void choose(struct mt_net *net, const struct mt_llama_plan *plan, struct variant variant)
 {
     const struct mt_engine *engine = plan->in->engine;
@@ -44,7 +51,7 @@ static void choose(struct mt_net *net, const struct mt_llama_plan *plan, struct 
 
 /* By the graph that is written down in code. */
 static int reserve_by_code(const struct mt_llama_plan *plan, struct variant variant,
-                           struct mt_graph_buffer *buffers, enum mt_net_knowledge *knowledge,
+                           struct mt_graph_buffer *buffers, struct known *known,
                            struct mt_error *error)
 {
     struct mt_arena arena = {0};
@@ -54,7 +61,8 @@ static int reserve_by_code(const struct mt_llama_plan *plan, struct variant vari
     int result = mt_net_init(&net, &graph, plan, error);
     if (result == 0) {
         choose(&net, plan, variant);
-        *knowledge = mt_net_build(&net);
+        known->net = mt_net_build(&net);
+        known->by_template = 0;
         struct mt_graph_machine machine = mt_llama_machine(plan);
         machine.copies_inputs_unused = variant.newer;
         machine.keeps |= variant.keeps;
@@ -68,17 +76,20 @@ static int reserve_by_code(const struct mt_llama_plan *plan, struct variant vari
 
 /* Where the code knows the family's graph in this build, by code; else by its template. */
 static int reserve(const struct mt_llama_plan *plan, struct variant variant,
-                   struct mt_graph_buffer *buffers, enum mt_net_knowledge *knowledge,
-                   struct mt_error *error)
+                   struct mt_graph_buffer *buffers, struct known *known, struct mt_error *error)
 {
-    int result = reserve_by_code(plan, variant, buffers, knowledge, error);
-    if (result < 0 || *knowledge == MT_NET_EXACT)
+    int result = reserve_by_code(plan, variant, buffers, known, error);
+    if (result < 0 || known->net == MT_NET_EXACT)
         return result;
+    struct mt_llama_template_use use = {.single_tokens = variant.single_tokens};
     struct mt_graph_buffer by_template[MT_GRAPH_DEVICES_MAX + 1] = {0};
-    result = mt_llama_template_reserve(plan, variant.single_tokens, by_template, NULL);
+    result = mt_llama_template_reserve(plan, &use, by_template, NULL);
     if (result == 0) {
         memcpy(buffers, by_template, (plan->n_devices + 1) * sizeof *buffers);
-        *knowledge = MT_NET_EXACT;
+        known->net = use.doubt_percent ? MT_NET_LIKELY : MT_NET_EXACT;
+        known->by_template = 1;
+        if (use.doubt_percent > known->doubt_percent)
+            known->doubt_percent = use.doubt_percent;
     }
     return result == MT_ENOTFOUND ? 0 : result;
 }
@@ -117,11 +128,13 @@ static int is_split_delta(const struct mt_llama_plan *plan)
 }
 
 /* How far the truth may lie from what was planned, as a share of it. */
-static double width_of(const struct mt_llama_plan *plan, enum mt_net_knowledge knowledge)
+static double width_of(const struct mt_llama_plan *plan, const struct known *known)
 {
     const char *kind = plan->in->settings->device_kind;
     double width = mt_engine_real(plan->in->engine, "compute.band", 0.3);
-    double of_family = knowledge == MT_NET_EXACT ? 0 : knowledge == MT_NET_LIKELY ? 0.1 : 0.4;
+    double of_family = known->net == MT_NET_EXACT ? 0 : known->net == MT_NET_LIKELY ? 0.1 : 0.4;
+    if (known->by_template)
+        of_family = known->doubt_percent / 100.0;
     if (width < of_family)
         width = of_family;
     if (!mt_engine_has(plan->in->engine, "compute.parts", "newer") && is_split_delta(plan))
@@ -150,15 +163,15 @@ static void describe(const struct mt_graph_buffer *from, double width,
 /* The larger of what a batch needs and what single tokens need, which is never less where all of a
  * model lies on devices. */
 static int reserve_both(const struct mt_llama_plan *plan, struct variant variant,
-                        struct mt_graph_buffer *buffers, enum mt_net_knowledge *knowledge,
+                        struct mt_graph_buffer *buffers, struct known *known,
                         struct mt_error *error)
 {
     struct mt_graph_buffer single[MT_GRAPH_DEVICES_MAX + 1] = {0};
-    int result = reserve(plan, variant, buffers, knowledge, error);
+    int result = reserve(plan, variant, buffers, known, error);
     if (result < 0 || plan->all_on_devices || plan->in->settings->program == MT_PROGRAM_FIT_PARAMS)
         return result;
     variant.single_tokens = 1;
-    result = reserve(plan, variant, single, knowledge, error);
+    result = reserve(plan, variant, single, known, error);
     for (size_t i = 0; result == 0 && i <= plan->n_devices; i++)
         if (single[i].bytes > buffers[i].bytes)
             buffers[i] = single[i];
@@ -185,10 +198,10 @@ static size_t forms_of(const struct mt_llama_plan *plan, struct variant forms[FO
 
 static int reserve_form(const struct mt_llama_plan *plan, struct variant form, int is_first,
                         struct mt_graph_buffer *said, struct mt_compute_buffer *buffers,
-                        enum mt_net_knowledge *knowledge, struct mt_error *error)
+                        struct known *known, struct mt_error *error)
 {
     struct mt_graph_buffer made[MT_GRAPH_DEVICES_MAX + 1] = {0};
-    int result = reserve_both(plan, form, made, knowledge, error);
+    int result = reserve_both(plan, form, made, known, error);
     for (size_t i = 0; result == 0 && i <= plan->n_devices; i++) {
         if (is_first) {
             said[i] = made[i];
@@ -207,26 +220,28 @@ int mt_llama_compute_buffers(const struct mt_llama_plan *plan, struct mt_compute
 {
     struct mt_graph_buffer said[MT_GRAPH_DEVICES_MAX + 1] = {0};
     struct variant forms[FORMS_MAX];
-    enum mt_net_knowledge knowledge = MT_NET_GUESSED;
+    struct known known = {.net = MT_NET_GUESSED};
     if (!is_sane(plan))
         return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "the model is too large to be planned");
     if (mt_engine_has(plan->in->engine, "compute.rules", "old"))
         return mt_llama_compute_buffers_old(plan, buffers, error);
     size_t n_forms = forms_of(plan, forms);
     for (size_t i = 0; i < n_forms; i++) {
-        int result = reserve_form(plan, forms[i], i == 0, said, buffers, &knowledge, error);
+        int result = reserve_form(plan, forms[i], i == 0, said, buffers, &known, error);
         if (result < 0)
             return result;
     }
-    double width = width_of(plan, knowledge);
+    double width = width_of(plan, &known);
     for (size_t i = 0; i <= plan->n_devices; i++) {
         describe(&said[i], width, plan, &buffers[i]);
-        buffers[i].is_alike = knowledge != MT_NET_EXACT;
+        buffers[i].is_alike = known.net != MT_NET_EXACT && !known.by_template;
+        buffers[i].is_doubted = known.net != MT_NET_EXACT && known.by_template;
     }
     return 0;
 }
 
-static void write_notes(const struct mt_llama_plan *plan, int is_alike, struct mt_sheet *sheet)
+static void write_notes(const struct mt_llama_plan *plan, const struct mt_compute_buffer *buffer,
+                        struct mt_sheet *sheet)
 {
     const char *kind = plan->in->settings->device_kind;
     if (plan->n_devices && kind && strcmp(kind, "cuda") != 0)
@@ -234,7 +249,12 @@ static void write_notes(const struct mt_llama_plan *plan, int is_alike, struct m
                       "Compute buffers are planned as for CUDA, without the scratch memory "
                       "of its flash attention where %s has none.",
                       kind);
-    if (is_alike)
+    if (buffer->is_doubted)
+        mt_sheet_note(sheet,
+                      "This family's graph is known from a template, and the template is not "
+                      "exact or was made with other values of the model's keys: compute "
+                      "buffers have a band.");
+    if (buffer->is_alike)
         mt_sheet_note(sheet, "The graph of this family in this build is not written down; compute "
                              "buffers are those of what it resembles, with a wide band.");
     if (mt_engine_has(plan->in->engine, "compute.parts", "either"))
@@ -262,7 +282,7 @@ int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
     int result = mt_llama_compute_buffers(plan, buffers, error);
     if (result < 0)
         return result;
-    write_notes(plan, buffers[0].is_alike, sheet);
+    write_notes(plan, &buffers[0], sheet);
     for (size_t i = 0; i <= plan->n_devices; i++) {
         struct mt_sheet_term term = {.place = i < plan->n_devices ? (int)i : MT_HOST_PLACE,
                                      .category = MT_CATEGORY_ACTIVATIONS,

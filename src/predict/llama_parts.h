@@ -70,10 +70,18 @@ unsigned mt_llama_keeps(const struct mt_llama_plan *plan, unsigned *perhaps);
 /* The backends of a plan, as the engine's version has them. */
 struct mt_graph_machine mt_llama_machine(const struct mt_llama_plan *plan);
 
+/* Which graph of a template is wanted, and how sure it is. */
+struct mt_llama_template_use {
+    const char *file; /* a text of templates in place of the library's own, or NULL */
+    size_t file_length;
+    int single_tokens;      /* one token of each sequence */
+    unsigned doubt_percent; /* out: 0 where the buffers are exact */
+};
+
 /* What the template of the family's graph says that each buffer takes: devices, then the host.
- * `single_tokens`: for one token of each sequence. Errors: MT_ENOTFOUND where the build has no
- * template of the family, or none for such a model; MT_ELIMIT, MT_ENOMEM. */
-int mt_llama_template_reserve(const struct mt_llama_plan *plan, int single_tokens,
+ * Errors: MT_ENOTFOUND where the build has no template of the family, or none for such a model;
+ * MT_ELIMIT, MT_ENOMEM. */
+int mt_llama_template_reserve(const struct mt_llama_plan *plan, struct mt_llama_template_use *use,
                               struct mt_graph_buffer *buffers, struct mt_error *error);
 
 /* Where the tensors of a plan lie. Start with init, end with finish. */

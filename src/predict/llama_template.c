@@ -59,24 +59,38 @@ static int replay(struct mt_arena *arena, struct mt_template_word file,
     struct mt_graph_machine machine = mt_llama_machine(run->plan);
     machine.copies_inputs_unused = !mt_engine_has(run->plan->in->engine, "compute.parts", "older");
     result = mt_graph_reserve(&graph, &machine, buffers);
-    return result < 0 ? mt_fail(error, result, MT_NO_OFFSET, "the graph of the model is too large")
-                      : 0;
+    if (result < 0)
+        return mt_fail(error, result, MT_NO_OFFSET, "the graph of the model is too large");
+    int knows = mt_template_knows_keys(&template, run->plan->in->model);
+    return knows ? (int)template.doubt_percent : MT_TEMPLATE_OTHER_KEYS;
 }
 
-int mt_llama_template_reserve(const struct mt_llama_plan *plan, int single_tokens,
-                              struct mt_graph_buffer *buffers, struct mt_error *error)
+static int find(const struct mt_llama_plan *plan, const struct mt_llama_template_use *use,
+                struct mt_template_word *file, struct mt_template_word *text)
 {
     const struct mt_model_description *d = plan->in->d;
-    struct mt_template_run run = {.plan = plan, .single_tokens = single_tokens};
+    if (d->format != MT_MODEL_GGUF || !d->architecture)
+        return MT_ENOTFOUND;
+    if (!use->file)
+        return mt_template_of_engine(plan->in->engine, d->architecture, file, text);
+    *file = (struct mt_template_word){use->file, use->file_length};
+    return mt_template_find(use->file, use->file_length, d->architecture, text);
+}
+
+int mt_llama_template_reserve(const struct mt_llama_plan *plan, struct mt_llama_template_use *use,
+                              struct mt_graph_buffer *buffers, struct mt_error *error)
+{
+    struct mt_template_run run = {.plan = plan, .single_tokens = use->single_tokens};
     struct mt_template_word file;
     struct mt_template_word text;
     struct mt_arena arena = {0};
-    if (d->format != MT_MODEL_GGUF || !d->architecture ||
-        mt_template_of_engine(plan->in->engine, d->architecture, &file, &text) < 0)
+    if (find(plan, use, &file, &text) < 0)
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "no template of this family");
     run.pins = plan->in->settings->program != MT_PROGRAM_FIT_PARAMS &&
-               (plan->all_on_devices || single_tokens || plan->ubatch < 32);
+               (plan->all_on_devices || use->single_tokens || plan->ubatch < 32);
     int result = replay(&arena, file, text, &run, buffers, error);
     mt_arena_finish(&arena);
-    return result == MT_EFORMAT ? MT_ENOTFOUND : result;
+    if (result >= 0)
+        use->doubt_percent = (unsigned)result;
+    return result == MT_EFORMAT ? MT_ENOTFOUND : result < 0 ? result : 0;
 }

@@ -14,6 +14,9 @@
 #define MT_TEMPLATE_LINES_MAX   8192
 #define MT_TEMPLATE_NAMES_MAX   4096
 #define MT_TEMPLATE_FACTORS_MAX 12
+#define MT_TEMPLATE_KEYS_MAX    64
+/* The band, in percent, of a model whose keys are not those that its template was made with. */
+#define MT_TEMPLATE_OTHER_KEYS 40
 
 struct mt_template_word {
     const char *at;
@@ -107,6 +110,12 @@ struct mt_template_names {
     uint32_t n;
 };
 
+/* A key of models and the values that the template was made with, apart by spaces. */
+struct mt_template_key {
+    struct mt_template_word name;
+    struct mt_template_word values;
+};
+
 struct mt_template {
     struct mt_template_line *lines;
     uint32_t first[MT_TEMPLATE_PARTS + 1];
@@ -121,6 +130,9 @@ struct mt_template {
     struct mt_template_names results;
     struct mt_template_names leaf_names;
     struct mt_template_names cache_names;
+    struct mt_template_key keys[MT_TEMPLATE_KEYS_MAX];
+    uint32_t n_keys;
+    uint32_t doubt_percent;           /* how far it may be off, as its maker saw; 0: it is exact */
     struct mt_template_names unused;  /* weights that no line reads */
     struct mt_template_names weights; /* of a layer; those of the model begin with '^' */
 };
@@ -194,6 +206,9 @@ struct mt_template_run {
  * this model, MT_ELIMIT, MT_ENOMEM, what placing tensors says. */
 int mt_template_fill(const struct mt_template *template, const struct mt_template_run *run,
                      struct mt_graph *graph, struct mt_error *error);
+
+/* Whether a model has values of the keys that the template was made with. */
+int mt_template_knows_keys(const struct mt_template *template, const struct mt_model *model);
 
 /* What the facts and symbols are in such a run. */
 struct mt_template_facts {

@@ -597,6 +597,26 @@ static void read_leaf(struct reader *r, struct mt_template_word word, struct mt_
         read_guard(r, from(guard, 1), &leaf->first_fact, &leaf->n_facts);
 }
 
+/* "NAME VALUE VALUE", up to the end of the line. */
+static void read_key(struct reader *r, struct mt_template_word rest)
+{
+    struct mt_template_word name = next_word(&rest);
+    while (rest.length && *rest.at == ' ')
+        rest = from(rest, 1);
+    if (!name.length || !rest.length || r->out->n_keys == MT_TEMPLATE_KEYS_MAX)
+        fail(r, name.at, name.length && rest.length ? "too many keys" : "a key has values");
+    else
+        r->out->keys[r->out->n_keys++] = (struct mt_template_key){name, rest};
+}
+
+static void read_doubt(struct reader *r, struct mt_template_word rest)
+{
+    uint64_t percent = number_of(r, next_word(&rest));
+    if (!r->code && (!percent || percent > 100))
+        fail(r, rest.at, "a doubt is 1 to 100 percent");
+    r->out->doubt_percent = (uint32_t)percent;
+}
+
 static void read_any(struct reader *r, struct mt_template_word rest)
 {
     static const char *const parts[] = {"head", "layer", "tail"};
@@ -617,7 +637,11 @@ static void read_any(struct reader *r, struct mt_template_word rest)
             name_of(r, &r->out->unused, word);
         return;
     }
-    if (is_word(word, "cache") || is_word(word, "input") || is_word(word, "leaf"))
+    if (is_word(word, "key"))
+        read_key(r, rest);
+    else if (is_word(word, "doubt"))
+        read_doubt(r, rest);
+    else if (is_word(word, "cache") || is_word(word, "input") || is_word(word, "leaf"))
         read_leaf(r, word, rest);
     else if (*word.at == '?')
         read_guard(r, from(word, 1), &r->guard_first, &r->guard_n);
