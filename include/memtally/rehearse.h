@@ -29,11 +29,12 @@ struct mt_rehearse_device {
 };
 
 struct mt_rehearse_options {
-    const char *directory;      /* for the account and the program's words; made if absent */
-    const char *pretend_path;   /* libmemtally-pretend-ggml.so, no space or colon in it */
-    const char *kind;           /* "cuda" (NULL too), "rocm", "vulkan", "metal" */
-    const char *generation;     /* "ampere", "8.6"; NULL: the newest one that the tables know */
-    const char *engine_version; /* build that rules are chosen by; NULL: the newest */
+    const char *directory;    /* for the account and the program's words; made if absent */
+    const char *pretend_path; /* libmemtally-pretend-ggml.so, no space or colon in it */
+    const char *kind;         /* "cuda" (NULL too), "rocm", "vulkan", "metal" */
+    const char *generation;   /* "ampere", "8.6"; NULL: the newest one that the tables know */
+    const char
+        *engine_version; /* build that rules are chosen by; NULL: as the program's ggml says */
     const struct mt_rehearse_device *devices;
     size_t n_devices;         /* 0: the program runs on the CPU alone */
     uint64_t host_bytes;      /* host buffers beyond these are refused; 0: no limit */
@@ -79,11 +80,14 @@ struct mt_rehearse_status {
     uint64_t elapsed_ns;
     uint64_t quiet_ns; /* since the last event, or the start */
     size_t n_events;
-    uint32_t n_preloaded; /* processes that have the object in them */
-    int is_attached;      /* some process took the devices */
-    uint32_t api_version; /* of its ggml; 0: none was seen */
-    int is_version_refused;
+    uint32_t n_preloaded;       /* processes that have the object in them */
+    int is_attached;            /* some process took the devices */
+    uint32_t api_version;       /* of its ggml; 0: none was seen */
+    const char *refusal;        /* why a process's ggml got no devices, else NULL */
     const char *engine_version; /* NULL where it is not known; lives as long as the rehearsal */
+    const char *ggml_version;   /* likewise */
+    uint32_t build;             /* of the engine, that the devices' rules are of */
+    int is_build_known;         /* it was told to the rehearsal, or by the program */
 };
 
 /* Starts the program, with nothing to read on standard input. On success the caller owns
@@ -117,9 +121,11 @@ const struct mt_rehearse_event *mt_rehearse_event_at(struct mt_rehearsal *rehear
 
 /* What the program held after the event at `index`; SIZE_MAX: at its peak, place by place, since it
  * settled for what to put where: what an engine tried before is left out. Of kind
- * estimate, provenance exact, low and high bounds as the bytes; places are "host", then "gpu:0" and
- * so on, with their capacity. What was only planned is counted where nothing was allocated. The
- * caller owns *tally, mt_tally_destroy() frees it. Errors: MT_EARG (no such event), MT_ENOMEM. */
+ * estimate, provenance exact, low and high bounds as the bytes; buffers for computing on devices
+ * are derived where builds that the program may be of differ in what they take. Places are "host",
+ * then "gpu:0" and so on, with their capacity. What was only planned is counted where nothing was
+ * allocated. The caller owns *tally, mt_tally_destroy() frees it. Errors: MT_EARG (no such event),
+ * MT_ENOMEM. */
 int mt_rehearse_tally(struct mt_rehearsal *rehearsal, size_t index, struct mt_tally **tally,
                       struct mt_error *error);
 

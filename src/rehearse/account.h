@@ -17,9 +17,11 @@
 #define MT_ACCOUNT_VARIABLE    MT_REHEARSAL_VARIABLE
 #define MT_ACCOUNT_ALIVE       ".alive" /* a pipe beside it; while it has a writer, there is a driver */
 #define MT_ACCOUNT_MAGIC       "mtrehear"
-#define MT_ACCOUNT_FORMAT      1u
+#define MT_ACCOUNT_FORMAT      2u
 #define MT_ACCOUNT_DEVICES_MAX 64u
 #define MT_ACCOUNT_EVENTS_MAX  262144u
+#define MT_ACCOUNT_ERAS_MAX    32u
+#define MT_ACCOUNT_SEEN_MAX    96u
 #define MT_ACCOUNT_HOST        255u /* as `place`; else a device's number */
 
 /* How devices of a kind and generation behave, by the engine's source; see rules.h. */
@@ -46,6 +48,7 @@ struct mt_pretend_rules {
     uint32_t flash_types;        /* MT_PRETEND_FLASH_TYPES_… */
     uint32_t host_extra_bytes;   /* that a buffer of pinned memory has over what was asked */
     uint32_t is_reordered; /* the device computes a graph in an order that is not known here */
+    uint32_t perhaps_dependencies; /* of graph_dependencies, those that builds may have or not */
 };
 
 enum mt_pretend_flash {
@@ -64,6 +67,40 @@ enum mt_pretend_flash_types {
 #define MT_PRETEND_KEEP_TOPK      1u /* choosing experts */
 #define MT_PRETEND_KEEP_REDUCTION 2u /* weighing and adding what they made */
 #define MT_PRETEND_KEEP_SHARED    4u /* the shared expert beside the chosen ones */
+
+/* Beside these, what builds may differ in that are possible. */
+#define MT_PRETEND_DOUBT_FLASH_TYPES 8u
+#define MT_PRETEND_DOUBT_OTHERS      16u
+
+/* Rules that hold from a build on. */
+struct mt_pretend_era {
+    uint64_t since;
+    struct mt_pretend_rules rules;
+};
+
+/* What a build says of its ggml. */
+struct mt_pretend_seen {
+    uint32_t build;
+    uint32_t ggml;        /* mt_pretend_ggml_number() of its version, 0: it is not noted here */
+    uint32_t api_version; /* of ggml's backends, 0: it is not noted here */
+};
+
+/* Which builds a program may be of. The driver says what it knows of builds, and whether `rules`
+ * are those of a build that it was told; else the program's processes take the rules of the build
+ * that their ggml is of. */
+struct mt_pretend_builds {
+    uint32_t is_told;
+    uint32_t n_eras;
+    uint32_t n_seen;
+    struct mt_pretend_era era[MT_ACCOUNT_ERAS_MAX];   /* newest first */
+    struct mt_pretend_seen seen[MT_ACCOUNT_SEEN_MAX]; /* newest first */
+
+    /* What the program's processes say. */
+    char ggml_version[24]; /* "0.25.1", "" where it does not say */
+    uint32_t low, high;    /* the first and the last build that it may be of; high 0: no limit */
+    uint32_t doubts;     /* in what the rules of these differ: MT_PRETEND_KEEP_…, …DOUBT_… */
+    uint32_t doubts_met; /* of these, what was there in the program's graphs, atomic */
+};
 
 struct mt_account_device {
     char name[32];        /* "CUDA0" */
@@ -117,13 +154,15 @@ struct mt_account {
     uint64_t start_ns;
     uint64_t host_bytes; /* that the program may take in host buffers; 0: no limit */
     struct mt_pretend_rules rules;
+    struct mt_pretend_builds builds;
     struct mt_account_device device[MT_ACCOUNT_DEVICES_MAX];
 
     /* What the program's processes say. */
     uint32_t n_preloaded;     /* processes that the object was loaded into, atomic */
     uint32_t n_attached;      /* of these, such whose ggml took the devices */
     uint32_t api_version;     /* of ggml's backends, 0: not known */
-    uint32_t is_refused;      /* ggml is there, its version is not known to us */
+    uint32_t is_refused;      /* ggml is there and not known to us; a note says why */
+    char refusal[144];        /* why it is refused, "" where nothing is */
     uint32_t is_computing;    /* reserved for the driver: 1 lets the CPU compute */
     char engine_version[64];  /* as libggml or libllama says it, "" where it does not */
     uint64_t host_used_bytes; /* host buffers, atomic */
@@ -133,6 +172,23 @@ struct mt_account {
         n_events; /* claimed, atomic; may stand above MT_ACCOUNT_EVENTS_MAX: the rest is lost */
     struct mt_account_event event[MT_ACCOUNT_EVENTS_MAX];
 };
+
+/* A version of ggml ("0.25.1", "0.26.0-dev") as a number that grows with it; 0 for what is none. */
+static inline uint32_t mt_pretend_ggml_number(const char *version)
+{
+    uint32_t number = 0;
+    for (int part = 0; part < 3; part++) {
+        uint32_t value = 0;
+        if (*version < '0' || *version > '9')
+            return 0;
+        for (; *version >= '0' && *version <= '9'; version++)
+            value = value < 100 ? value * 10 + (uint32_t)(*version - '0') : 1000;
+        if (value > 999 || (part < 2 && *version++ != '.'))
+            return 0;
+        number = number * 1000 + value;
+    }
+    return number;
+}
 
 /* What a buffer of `bytes` takes of a device. */
 static inline uint64_t mt_account_held(const struct mt_pretend_rules *rules, uint64_t bytes)

@@ -116,6 +116,13 @@ int mt_account_create(const struct mt_rehearse_options *options, const char *pat
     if (result < 0)
         return result;
     made->rules = rules;
+    made->builds.is_told = options->engine_version != NULL;
+    result = mt_pretend_builds_fill(&rules, &made->builds, error);
+    if (result < 0) {
+        mt_account_unmap(made);
+        unlink(path);
+        return result;
+    }
     made->n_devices = (uint32_t)options->n_devices;
     for (size_t i = 0; i < options->n_devices; i++)
         fill_device(&made->device[i], &options->devices[i], rules.device_prefix, (unsigned)i);

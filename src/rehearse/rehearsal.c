@@ -272,6 +272,11 @@ static void fill_end(const struct mt_rehearsal *rehearsal, struct mt_rehearse_st
     }
 }
 
+static const char *text_or_null(const char *text)
+{
+    return *text ? text : NULL;
+}
+
 static void fill_status(struct mt_rehearsal *rehearsal, struct mt_rehearse_status *status)
 {
     struct mt_account *account = rehearsal->account;
@@ -280,6 +285,8 @@ static void fill_status(struct mt_rehearsal *rehearsal, struct mt_rehearse_statu
     if (last_ns < account->start_ns)
         last_ns = account->start_ns;
     account->engine_version[sizeof account->engine_version - 1] = '\0';
+    account->refusal[sizeof account->refusal - 1] = '\0';
+    account->builds.ggml_version[sizeof account->builds.ggml_version - 1] = '\0';
     *status = (struct mt_rehearse_status){
         .running = !rehearsal->ended,
         .elapsed_ns = now_ns - account->start_ns,
@@ -288,8 +295,13 @@ static void fill_status(struct mt_rehearsal *rehearsal, struct mt_rehearse_statu
         .n_preloaded = __atomic_load_n(&account->n_preloaded, __ATOMIC_RELAXED),
         .is_attached = __atomic_load_n(&account->n_attached, __ATOMIC_RELAXED) > 0,
         .api_version = __atomic_load_n(&account->api_version, __ATOMIC_RELAXED),
-        .is_version_refused = __atomic_load_n(&account->is_refused, __ATOMIC_RELAXED) != 0,
-        .engine_version = account->engine_version[0] ? account->engine_version : NULL,
+        .refusal =
+            __atomic_load_n(&account->is_refused, __ATOMIC_ACQUIRE) ? account->refusal : NULL,
+        .engine_version = text_or_null(account->engine_version),
+        .ggml_version = text_or_null(account->builds.ggml_version),
+        .build = account->rules.build,
+        .is_build_known = account->builds.is_told ||
+                          (account->builds.low == account->builds.high && account->builds.low),
     };
     fill_end(rehearsal, status);
 }

@@ -151,6 +151,13 @@ static void read_names(const struct table *table, struct mt_pretend_rules *rules
     take_name(&at, rules->host_buffer, sizeof rules->host_buffer);
 }
 
+static uint32_t kept(const struct table *table, const char *name)
+{
+    return (has(table, name, "topk") ? MT_PRETEND_KEEP_TOPK : 0) |
+           (has(table, name, "reduction") ? MT_PRETEND_KEEP_REDUCTION : 0) |
+           (has(table, name, "shared") ? MT_PRETEND_KEEP_SHARED : 0);
+}
+
 static void read_rules(const struct table *table, struct mt_pretend_rules *rules)
 {
     rules->alignment = get_number(table, "alignment");
@@ -170,10 +177,22 @@ static void read_rules(const struct table *table, struct mt_pretend_rules *rules
                                                             : MT_PRETEND_FLASH_PLAIN;
     rules->flash_types = has(table, "flash_types", "pairs") ? MT_PRETEND_FLASH_TYPES_PAIRS
                                                             : MT_PRETEND_FLASH_TYPES_ANY;
-    rules->graph_dependencies = (has(table, "keeps", "topk") ? MT_PRETEND_KEEP_TOPK : 0) |
-                                (has(table, "keeps", "reduction") ? MT_PRETEND_KEEP_REDUCTION : 0) |
-                                (has(table, "keeps", "shared") ? MT_PRETEND_KEEP_SHARED : 0);
+    rules->graph_dependencies = kept(table, "keeps");
+    rules->perhaps_dependencies = kept(table, "keeps.perhaps");
     rules->build = (uint32_t)table->engine.version.parts[0];
+}
+
+static int find_table(const char *kind, const char *engine_version, struct table *table,
+                      struct mt_error *error)
+{
+    char name[64];
+    if (engine_version && strlen(engine_version) > sizeof name - sizeof ENGINE - 1)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%.40s is no version of " ENGINE,
+                       engine_version);
+    snprintf(name, sizeof name, "%s%s%s", ENGINE, engine_version ? "@" : "",
+             engine_version ? engine_version : "");
+    int status = mt_engine_find(name, &table->engine, error);
+    return status < 0 ? status : find_kind(table, kind ? kind : "cuda", error);
 }
 
 int mt_pretend_rules_choose(const char *kind, const char *generation, const char *engine_version,
@@ -181,15 +200,7 @@ int mt_pretend_rules_choose(const char *kind, const char *generation, const char
 {
     struct table table;
     struct mt_pretend_rules made = {0};
-    char name[64];
-    if (engine_version && strlen(engine_version) > sizeof name - sizeof ENGINE - 1)
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%.40s is no version of " ENGINE,
-                       engine_version);
-    snprintf(name, sizeof name, "%s%s%s", ENGINE, engine_version ? "@" : "",
-             engine_version ? engine_version : "");
-    int status = mt_engine_find(name, &table.engine, error);
-    if (status == 0)
-        status = find_kind(&table, kind ? kind : "cuda", error);
+    int status = find_table(kind, engine_version, &table, error);
     if (status == 0)
         status = find_generation(&table, generation, &made, error);
     if (status < 0)
@@ -197,5 +208,85 @@ int mt_pretend_rules_choose(const char *kind, const char *generation, const char
     read_names(&table, &made);
     read_rules(&table, &made);
     *rules = made;
+    return 0;
+}
+
+/* The build since which the table has had the value of a key; 0 where it has none. */
+static uint64_t since(const struct mt_engine *engine, const char *key)
+{
+    struct mt_engine_value value;
+    return mt_engine_value(engine, key, &value) < 0 ? 0 : strtoull(value.since, NULL, 10);
+}
+
+/* The latest build at which a rule changed. */
+static uint64_t last_change(const struct table *table)
+{
+    static const char *const names[] = {
+        "names",        "alignment", "alignment.host", "row_padding", "offload_batch", "buffer_max",
+        "granule",      "has",       "host_extra",     "flash",       "flash_types",   "keeps",
+        "keeps.perhaps"};
+    uint64_t last = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char key[KEY_BYTES];
+        key_of(table, names[i], key);
+        uint64_t changed = since(&table->engine, key);
+        last = changed > last ? changed : last;
+    }
+    return last;
+}
+
+/* Goes back from change to change. */
+static void fill_eras(struct table *table, const struct mt_pretend_rules *model,
+                      struct mt_pretend_builds *builds)
+{
+    while (builds->n_eras < MT_ACCOUNT_ERAS_MAX) {
+        struct mt_pretend_era *era = &builds->era[builds->n_eras++];
+        memcpy(&era->rules, model, sizeof *model);
+        read_names(table, &era->rules);
+        read_rules(table, &era->rules);
+        era->since = last_change(table);
+        if (!era->since)
+            break;
+        table->engine.version.parts[0] = era->since - 1;
+    }
+}
+
+static uint32_t seen_api(struct mt_engine engine, uint64_t build)
+{
+    engine.version.parts[0] = build;
+    return since(&engine, "ggml.api") == build ? (uint32_t)mt_engine_number(&engine, "ggml.api", 0)
+                                               : 0;
+}
+
+static uint32_t seen_ggml(struct mt_engine engine, uint64_t build)
+{
+    char version[WORD_BYTES];
+    engine.version.parts[0] = build;
+    get_words(&engine, "ggml.version", version, sizeof version);
+    return since(&engine, "ggml.version") == build ? mt_pretend_ggml_number(version) : 0;
+}
+
+static void fill_seen(struct mt_engine engine, struct mt_pretend_builds *builds)
+{
+    while (builds->n_seen < MT_ACCOUNT_SEEN_MAX) {
+        uint64_t of_version = since(&engine, "ggml.version"), of_api = since(&engine, "ggml.api");
+        uint64_t build = of_version > of_api ? of_version : of_api;
+        if (!build)
+            return;
+        builds->seen[builds->n_seen++] = (struct mt_pretend_seen){
+            (uint32_t)build, seen_ggml(engine, build), seen_api(engine, build)};
+        engine.version.parts[0] = build - 1;
+    }
+}
+
+int mt_pretend_builds_fill(const struct mt_pretend_rules *rules, struct mt_pretend_builds *builds,
+                           struct mt_error *error)
+{
+    struct table table;
+    int status = find_table(rules->kind, NULL, &table, error);
+    if (status < 0)
+        return status;
+    fill_seen(table.engine, builds);
+    fill_eras(&table, rules, builds);
     return 0;
 }

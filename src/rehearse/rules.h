@@ -15,4 +15,10 @@
 int mt_pretend_rules_choose(const char *kind, const char *generation, const char *engine_version,
                             struct mt_pretend_rules *rules, struct mt_error *error);
 
+/* Notes in *builds, which is all zero, what is known of builds: what they say of themselves, and
+ * the rules of each for devices like those of `rules`. Any thread. Errors: none with rules that
+ * were chosen. */
+int mt_pretend_builds_fill(const struct mt_pretend_rules *rules, struct mt_pretend_builds *builds,
+                           struct mt_error *error);
+
 #endif

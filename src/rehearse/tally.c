@@ -10,7 +10,8 @@
 #include "base/error.h"
 #include "rehearse/rehearsal.h"
 
-#define NOTES_MAX 64u
+#define NOTES_MAX  64u
+#define NOTE_BYTES 320
 
 /* What is being made. */
 struct maker {
@@ -20,6 +21,7 @@ struct maker {
     struct mt_span settled;        /* past what the engine tried only */
     const struct mt_noted **there; /* at the place in hand */
     size_t n_there;
+    int is_doubtful; /* what the devices in hand compute with: builds differ in it */
 };
 
 static int counts(const struct maker *maker, const struct mt_rehearse_event *event)
@@ -116,6 +118,12 @@ static uint64_t plus(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &sum) || sum == MT_UNKNOWN ? MT_UNKNOWN - 1 : sum;
 }
 
+static enum mt_provenance provenance_of(const struct maker *maker, enum mt_category category)
+{
+    return maker->is_doubtful && category == MT_CATEGORY_ACTIVATIONS ? MT_PROVENANCE_DERIVED
+                                                                     : MT_PROVENANCE_EXACT;
+}
+
 /* One detail of the buffers from `first` on that are alike. Returns how many they are, 0 where
  * memory ran out. */
 static size_t make_detail(struct maker *maker, size_t first, struct mt_tally_detail *detail)
@@ -124,7 +132,7 @@ static size_t make_detail(struct maker *maker, size_t first, struct mt_tally_det
     size_t n = 0;
     *detail = (struct mt_tally_detail){.name = name_of(maker, &model->event),
                                        .resident_bytes = MT_UNKNOWN,
-                                       .provenance = MT_PROVENANCE_EXACT};
+                                       .provenance = provenance_of(maker, category_of(model))};
     for (; first + n < maker->n_there && !by_kind(&model, &maker->there[first + n]); n++)
         detail->allocated_bytes =
             plus(detail->allocated_bytes, maker->there[first + n]->event.bytes);
@@ -144,7 +152,7 @@ static size_t make_row(struct maker *maker, size_t first, struct mt_tally_row *r
     *row = (struct mt_tally_row){.category = category,
                                  .resident_bytes = MT_UNKNOWN,
                                  .count = n,
-                                 .provenance = MT_PROVENANCE_EXACT,
+                                 .provenance = provenance_of(maker, category),
                                  .details = details};
     for (size_t i = 0; details && i < n;) {
         struct mt_tally_detail *detail = &details[row->n_details++];
@@ -196,6 +204,7 @@ static int make_place(struct maker *maker, uint8_t number, size_t index,
                                      .total_low_bytes = MT_UNKNOWN,
                                      .total_high_bytes = MT_UNKNOWN,
                                      .capacity_bytes = capacity ? capacity : MT_UNKNOWN};
+    maker->is_doubtful = number != MT_ACCOUNT_HOST && account->builds.doubts_met;
     gather(maker, place->place, index == SIZE_MAX ? peak_of(maker, place->place) : index);
     return make_rows(maker, place);
 }
@@ -207,10 +216,71 @@ static int add_note(struct maker *maker, struct mt_tally *tally, const char **no
     return notes[tally->n_notes++] ? 0 : MT_ENOMEM;
 }
 
+/* Which builds it may be of, as a part of a sentence. */
+static void name_builds(const struct mt_pretend_builds *builds, char text[64])
+{
+    if (builds->low && builds->high && builds->low < builds->high)
+        snprintf(text, 64, "builds %" PRIu32 " to %" PRIu32, builds->low, builds->high);
+    else if (builds->low && builds->high)
+        snprintf(text, 64, "build %" PRIu32, builds->low);
+    else if (builds->low)
+        snprintf(text, 64, "build %" PRIu32 " or a later one", builds->low);
+    else
+        snprintf(text, 64, "build %" PRIu32 " or an earlier one", builds->high);
+}
+
+/* How the rules were come by, where the program does not say its build or says another; "" where
+ * there is nothing to say. */
+static void explain_build(const struct mt_account *account, char text[NOTE_BYTES])
+{
+    const struct mt_pretend_builds *builds = &account->builds;
+    const char *version = builds->ggml_version;
+    char range[64];
+    text[0] = '\0';
+    int is_said = builds->low && builds->low == builds->high;
+    int is_asked = builds->low || builds->high || *version;
+    if (!is_asked || (is_said && !builds->is_told))
+        return;
+    name_builds(builds, range);
+    if (!builds->is_told && !builds->low && !builds->high)
+        snprintf(text, NOTE_BYTES,
+                 "The program does not say its build: devices behave as those of build %" PRIu32
+                 ". Name it, as --engine llama.cpp@BUILD.",
+                 account->rules.build);
+    else if (!builds->is_told)
+        snprintf(text, NOTE_BYTES,
+                 "The program does not say its build. Its ggml%s%.23s is of %s: devices behave as "
+                 "those of build %" PRIu32 ". Name it, as --engine llama.cpp@BUILD.",
+                 *version ? " " : "", version, range, account->rules.build);
+    else if (account->rules.build < builds->low ||
+             (builds->high && account->rules.build > builds->high))
+        snprintf(text, NOTE_BYTES,
+                 "Devices behave as those of build %" PRIu32 ", as was asked for; the program's "
+                 "ggml%s%.23s is of %s.",
+                 account->rules.build, *version ? " " : "", version, range);
+}
+
+static int note_build(struct maker *maker, struct mt_tally *tally, const char **notes)
+{
+    const struct mt_account *account = maker->reader->account;
+    char text[NOTE_BYTES];
+    explain_build(account, text);
+    int result = *text ? add_note(maker, tally, notes, text) : 0;
+    if (result < 0 || !account->builds.doubts_met)
+        return result;
+    return add_note(maker, tally, notes,
+                    account->builds.doubts_met & MT_PRETEND_DOUBT_FLASH_TYPES
+                        ? "Builds that it may be of differ in which types of keys and values flash "
+                          "attention takes: compute buffers of devices are those of the one."
+                        : "Builds that it may be of differ in what devices keep of fused "
+                          "operations: compute buffers of devices are those of the one, of another "
+                          "they may be some percent beside.");
+}
+
 static int make_notes(struct maker *maker, struct mt_tally *tally)
 {
     const struct mt_reader *reader = maker->reader;
-    const char **notes = mt_owner_alloc(maker->owner, (NOTES_MAX + 2) * sizeof *notes);
+    const char **notes = mt_owner_alloc(maker->owner, (NOTES_MAX + 4) * sizeof *notes);
     const struct mt_noted *noted;
     uint64_t n = __atomic_load_n(&reader->account->n_events, __ATOMIC_RELAXED);
     if (!notes)
@@ -223,6 +293,8 @@ static int make_notes(struct maker *maker, struct mt_tally *tally)
                               ? "Nothing was allocated on the devices: their figures are what the "
                                 "engine planned."
                               : "Nothing was allocated: the figures are what the engine planned.");
+    if (result == 0)
+        result = note_build(maker, tally, notes);
     for (size_t i = 0; tally->n_notes < NOTES_MAX && (noted = mt_reader_at(reader, i)); i++)
         if (result == 0 && noted->event.kind == MT_REHEARSE_NOTE)
             result = add_note(maker, tally, notes, noted->event.name);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "cli/rehearse/once.h"
 #include "cli/rehearse/pretend_path.h"
 #include "cli/rehearse/rehearse.h"
 
@@ -121,8 +122,7 @@ static int conclude(const struct rehearse_job *job, struct rehearse_result *resu
     if (code < 0)
         return code;
     mt_rehearse_last_words(result->rehearsal, result->words, sizeof result->words);
-    snprintf(result->version, sizeof result->version, "%s",
-             result->status.engine_version ? result->status.engine_version : "");
+    rehearse_name_version(&result->status, result->version);
     mt_rehearse_stop(result->rehearsal, GRACE_NS);
     note_refusals(result);
     result->is_unseen = job->n_devices ? !result->status.is_attached : !result->status.api_version;

@@ -115,7 +115,7 @@ static int run(struct act *act, uint64_t scale, struct rehearse_trial *outcome,
         .argv = act->command.words,
         .directory = act->folder,
         .pretend_path = act->stage->pretend_path,
-        .engine_version = *act->stage->build ? act->stage->build : NULL,
+        .engine_version = *act->stage->rules_build ? act->stage->rules_build : NULL,
         .generation = act->stage->generation,
         .device_names = act->stage->device_names,
         .settings = &act->settings,
@@ -151,11 +151,10 @@ static int fail(const struct act *act, const struct rehearse_trial *outcome, str
 {
     const struct rehearse_stage *stage = act->stage;
     const char *name = base_name(stage->program_path);
-    if (outcome->status.is_version_refused)
+    if (*outcome->refusal)
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                       "%s: version %u of ggml's backends is not known; devices are pretended to "
-                       "versions 2 and 3",
-                       stage->program_path, outcome->status.api_version);
+                       "the ggml of %s takes no pretended devices: %s", stage->program_path,
+                       outcome->refusal);
     if (is_flag_refused(act, outcome))
         return mt_fail(error, MT_EVERSION, MT_NO_OFFSET,
                        "%s does not say its build and refuses a flag of the newest (%s); name its "
@@ -266,6 +265,14 @@ static void take_decisions(const struct rehearse_log *log, struct mt_predict_set
     settings->gpu_layers = log->layers_on_devices >= log->layers ? MT_ALL : log->layers_on_devices;
 }
 
+/* As its program says it, unless that is none. */
+static const char *version_of(const struct act *act, const struct rehearse_trial *outcome)
+{
+    const char *version =
+        *act->stage->build || !*outcome->version ? act->stage->version : outcome->version;
+    return *version ? version : NULL;
+}
+
 static int answer(struct act *act, struct mt_estimate **estimate, struct mt_error *error)
 {
     const struct rehearse_trial *outcome = act->whole.tally ? &act->whole : &act->outcome;
@@ -277,7 +284,7 @@ static int answer(struct act *act, struct mt_estimate **estimate, struct mt_erro
     take_decisions(&outcome->log, &settings);
     const struct mt_estimate_said said = {
         .tally = outcome->tally,
-        .version = *act->stage->version ? act->stage->version : NULL,
+        .version = version_of(act, outcome),
         .flags = *act->spills ? act->flags : NULL,
         .cannot = *act->cannot ? act->cannot : NULL,
         .spills = *act->spills ? act->spills : NULL,

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,6 +102,14 @@ static int watch(const struct rehearse_start *run, struct mt_rehearsal *rehearsa
     }
 }
 
+void rehearse_name_version(const struct mt_rehearse_status *status, char version[64])
+{
+    if (status->is_attached && !status->is_build_known && status->ggml_version)
+        snprintf(version, 64, "%" PRIu32 " (by ggml %.23s)", status->build, status->ggml_version);
+    else
+        snprintf(version, 64, "%.63s", status->engine_version ? status->engine_version : "");
+}
+
 static int observe(const struct rehearse_start *run, struct mt_rehearsal *rehearsal,
                    struct rehearse_trial *outcome, struct mt_error *error)
 {
@@ -109,9 +118,10 @@ static int observe(const struct rehearse_start *run, struct mt_rehearsal *rehear
         return result;
     note_refusal(rehearsal, outcome);
     rehearse_log_last_words(&outcome->log, outcome->last_words, sizeof outcome->last_words);
-    if (outcome->status.engine_version)
-        snprintf(outcome->version, sizeof outcome->version, "%s", outcome->status.engine_version);
-    outcome->status.engine_version = NULL;
+    if (outcome->status.refusal)
+        snprintf(outcome->refusal, sizeof outcome->refusal, "%s", outcome->status.refusal);
+    rehearse_name_version(&outcome->status, outcome->version);
+    outcome->status.engine_version = outcome->status.ggml_version = outcome->status.refusal = NULL;
     /* A program that has ended has given everything back: what it held at most counts. */
     size_t at = outcome->status.running && outcome->status.n_events ? outcome->status.n_events - 1
                                                                     : SIZE_MAX;

@@ -33,7 +33,8 @@ struct rehearse_trial {
     struct mt_tally *tally; /* when it was ready, or of its end */
     struct rehearse_log log;
     struct mt_rehearse_status status;
-    char version[64]; /* of the engine, as its libraries say it, or "" */
+    char version[64];  /* of the engine, as its libraries say it, or "" */
+    char refusal[160]; /* why its ggml got no devices, or "" */
     int was_refused;
     char refused_place[32];
     enum mt_category refused_category;
@@ -50,6 +51,10 @@ struct rehearse_trial {
 int rehearse_once(const struct rehearse_start *run, struct rehearse_trial *outcome,
                   struct mt_error *error);
 void rehearse_trial_finish(struct rehearse_trial *outcome);
+
+/* The engine's version as a document tells it: as its libraries say it, or the build that it was
+ * taken for by its ggml's version. "" where neither is known. */
+void rehearse_name_version(const struct mt_rehearse_status *status, char version[64]);
 
 /* Whether the program came as far as it should: a server was ready, another ended well. */
 int rehearse_went_well(const struct rehearse_start *run, const struct rehearse_trial *outcome);

@@ -136,11 +136,19 @@ static void read_build(const char *version, char build[64])
         build[0] = '\0';
 }
 
+/* A version such as 0.5.0 is that of many builds. */
+static int is_number(const char *build)
+{
+    return *build && !build[strspn(build, "0123456789")];
+}
+
 void rehearse_ask_build(const char *program, char build[64])
 {
     char version[64] = "";
     profile_ask_version(program, version, sizeof version);
     read_build(version, build);
+    if (!is_number(build))
+        build[0] = '\0';
 }
 
 /* Asks the engine for its version. */
@@ -163,6 +171,7 @@ static int take_node_version(struct rehearse_stage *stage, const char *asked)
     const char *at = asked ? strchr(asked, '@') : NULL;
     snprintf(stage->version, sizeof stage->version, "%s", at ? at + 1 : "");
     snprintf(stage->build, sizeof stage->build, "%s", stage->version);
+    snprintf(stage->rules_build, sizeof stage->rules_build, "%s", stage->version);
     snprintf(stage->engine_name, sizeof stage->engine_name, "%s", asked ? asked : "llama.cpp");
     return 0;
 }
@@ -177,6 +186,10 @@ static int take_version(struct rehearse_stage *stage, const struct rehearse_stag
     if (stage->program == MT_PROGRAM_NODE)
         return take_node_version(stage, options->engine_name);
     ask_version(stage, found);
+    snprintf(stage->rules_build, sizeof stage->rules_build, "%s",
+             at                        ? at + 1
+             : is_number(stage->build) ? stage->build
+                                       : "");
     if (!at)
         return 0;
     resolve(stage->model, options->engine_name, wanted);

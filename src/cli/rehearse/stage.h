@@ -19,6 +19,7 @@ struct rehearse_stage {
     char modules_path[PATH_MAX]; /* the folder that holds its node_modules */
     char version[64];            /* of the engine, as its program says it, or "" */
     char build[64];              /* the same as rules take it: "11434", "0.6.0-dev", or "" */
+    char rules_build[64];        /* that devices behave by, "": that is left to its ggml */
     char engine_name[96]; /* "llama.cpp@11434", or "llama.cpp" where rules know no such version */
     char directory[PATH_MAX];
     char pretend_path[PATH_MAX];
@@ -68,8 +69,8 @@ void rehearse_stage_describe(const struct rehearse_stage *stage, struct cli_docu
 int rehearse_find_program(enum mt_program program, const char *given, char path[PATH_MAX],
                           struct mt_error *error);
 
-/* Asks a program of llama.cpp, a path or a name in PATH, for the number of its build, as rules take
- * it; "" where it does not say. */
+/* Asks a program of llama.cpp, a path or a name in PATH, for the number of its build; "" where it
+ * does not say. */
 void rehearse_ask_build(const char *program, char build[64]);
 
 /* Errors: MT_EARG (more devices than the engine takes). */

@@ -70,11 +70,11 @@ void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_res
     const char *name = job->argv[0];
     const struct mt_rehearse_status *status = &result->status;
     int failed = !status->running && status->exit_code != 0;
-    if (status->is_version_refused)
+    if (status->refusal)
         SAY(result,
-            "the ggml of %.80s has version %u of the interface of devices, and only 2 and 3 are "
-            "known; rehearse with a build of llama.cpp from 9840 to 11434, or a newer memtally",
-            name, status->api_version);
+            "the ggml of %.80s takes no pretended devices: %.150s; known are builds of llama.cpp "
+            "from 9840 to 11434, with shared libraries",
+            name, status->refusal);
     else if (!status->n_preloaded)
         SAY(result,
             "the pretended devices could not be loaded into %.80s: its interpreter or what it "

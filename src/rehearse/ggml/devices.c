@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "rehearse/ggml/account_write.h"
+#include "rehearse/ggml/build.h"
 #include "rehearse/ggml/world.h"
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -208,8 +209,22 @@ static void make_devices(struct pretend_world *world)
 
 static void refuse(struct mt_account *account, const char *text)
 {
+    snprintf(account->refusal, sizeof account->refusal, "%s", text);
     __atomic_store_n(&account->is_refused, 1, __ATOMIC_RELEASE);
     pretend_note(text);
+}
+
+/* Builds of one's own have the number 0 or 1, which is none. */
+static void note_build(struct pretend_world *world, const void *caller)
+{
+    int (*build_number)(void);
+    const char *(*version)(void);
+    *(void **)&build_number = pretend_find(caller, "_Z18llama_build_numberv");
+    *(void **)&version = pretend_find(caller, "ggml_version");
+    int build = build_number ? build_number() : 0;
+    pretend_choose_build(world->account, version ? version() : NULL,
+                         (uint32_t)world->ggml.api_version, build > 1 ? (uint32_t)build : 0);
+    dlerror();
 }
 
 /* Whether this ggml is one that we know how to talk to. */
@@ -235,8 +250,10 @@ static int meet(struct pretend_world *world, const void *caller)
         return 0;
     }
     world->ggml.api_version = version;
-    if (pretend_ggml_fits(&world->ggml, caller))
+    if (pretend_ggml_fits(&world->ggml, caller)) {
+        note_build(world, caller);
         return 1;
+    }
     refuse(world->account, "the tensors of this ggml are laid out in a way that is not known");
     return 0;
 }

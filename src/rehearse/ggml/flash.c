@@ -3,6 +3,7 @@
  * operation is taken at all, and what it allocates behind its output (ggml-cuda/fattn.cu). */
 #include <string.h>
 
+#include "rehearse/ggml/build.h"
 #include "rehearse/ggml/world.h"
 
 #define VOLTA  700u
@@ -86,11 +87,18 @@ static int heads_are_taken(const struct attention *a)
     }
 }
 
+/* Types that every build takes. */
+static int types_are_a_pair(const struct attention *a)
+{
+    uint64_t any = TYPES(F32) | TYPES(F16) | TYPES(BF16) | TYPES(Q4_0) | TYPES(Q8_0);
+    return a->k->type == a->v->type && (pretend_types_of(a->ggml, a->k) & any);
+}
+
 static int types_are_taken(const struct attention *a)
 {
     uint64_t any = TYPES(F32) | TYPES(F16) | TYPES(BF16) | TYPES(Q4_0) | TYPES(Q8_0);
     if (a->rules->flash_types == MT_PRETEND_FLASH_TYPES_PAIRS)
-        return a->k->type == a->v->type && (pretend_types_of(a->ggml, a->k) & any);
+        return types_are_a_pair(a);
     any |= TYPES(Q4_1) | TYPES(Q5_0) | TYPES(Q5_1);
     return (pretend_types_of(a->ggml, a->k) & any) && (pretend_types_of(a->ggml, a->v) & any);
 }
@@ -207,7 +215,11 @@ static uint64_t pad(uint64_t bytes)
 int pretend_flash_is_taken(struct pretend_world *world, const struct ggml_tensor *op)
 {
     struct attention a;
-    return read_attention(world, op, &a) && choose(&a) != KERNEL_NONE;
+    if (!read_attention(world, op, &a))
+        return 0;
+    if (!types_are_a_pair(&a))
+        pretend_meet_doubt(world->account, MT_PRETEND_DOUBT_FLASH_TYPES);
+    return choose(&a) != KERNEL_NONE;
 }
 
 uint64_t pretend_flash_bytes(struct pretend_world *world, const struct ggml_tensor *op)

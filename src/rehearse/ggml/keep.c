@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "rehearse/ggml/build.h"
 #include "rehearse/ggml/world.h"
 
 #define NODES_OF_TOPK      13
@@ -21,11 +22,13 @@ struct keeper {
     struct pretend_ggml *ggml;
     struct ggml_graph *graph;
     const struct ggml_optimize *optimize;
+    int only_looks; /* keeps nothing and moves nothing */
 };
 
 static void keep(const struct keeper *k, struct ggml_tensor *tensor, struct ggml_tensor *until)
 {
-    k->optimize->add_alloc_dep(k->optimize->context, tensor, until);
+    if (!k->only_looks)
+        k->optimize->add_alloc_dep(k->optimize->context, tensor, until);
 }
 
 static enum pretend_op op_at(const struct keeper *k, int at)
@@ -377,6 +380,8 @@ static int keep_shared(const struct keeper *k, int at)
             return 0;
         if (!are_three(k, j, OP_MUL_MAT) || !match_shared(k, at, j))
             continue;
+        if (k->only_looks)
+            return 6;
         move_three(k->graph->nodes, at + 3, j);
         struct ggml_tensor *up = k->graph->nodes[at + 2]->src[1];
         keep(k, up->src[1], k->graph->nodes[at + 5]);
@@ -401,25 +406,38 @@ static int is_given(const struct pretend_world *world, const struct ggml_optimiz
            of_ggml.dli_fbase == of_function.dli_fbase;
 }
 
+/* Does what devices with these dependencies do; returns which of them there was something for. */
+static uint32_t keep_all(const struct keeper *k, uint32_t kept)
+{
+    uint32_t met = 0;
+    for (int i = 0; kept & MT_PRETEND_KEEP_SHARED && i + 5 < k->graph->n_nodes; i++) {
+        int passed = keep_shared(k, i);
+        met |= passed ? MT_PRETEND_KEEP_SHARED : 0;
+        i += passed ? passed - 1 : 0;
+    }
+    for (int i = 0; i < k->graph->n_nodes; i++) {
+        int passed = kept & MT_PRETEND_KEEP_REDUCTION ? keep_reduction(k, i) : 0;
+        met |= passed ? MT_PRETEND_KEEP_REDUCTION : 0;
+        if (passed)
+            i += passed - 1;
+        passed = kept & MT_PRETEND_KEEP_TOPK ? keep_topk(k, i) : 0;
+        met |= passed ? MT_PRETEND_KEEP_TOPK : 0;
+        if (passed)
+            i += passed - 1;
+    }
+    return met;
+}
+
 void pretend_graph_optimize(struct ggml_backend *backend, struct ggml_graph *graph,
                             struct ggml_optimize *optimize)
 {
     struct pretend_world *world = device_of(backend->device)->world;
-    uint32_t kept = rules_of(world)->graph_dependencies;
     struct ggml_optimize given;
     if (!is_given(world, optimize, &given))
         return;
-    struct keeper k = {world, &world->ggml, graph, &given};
-    for (int i = 0; kept & MT_PRETEND_KEEP_SHARED && i + 5 < graph->n_nodes; i++) {
-        int passed = keep_shared(&k, i);
-        i += passed ? passed - 1 : 0;
-    }
-    for (int i = 0; i < graph->n_nodes; i++) {
-        int passed = kept & MT_PRETEND_KEEP_REDUCTION ? keep_reduction(&k, i) : 0;
-        if (passed)
-            i += passed - 1;
-        passed = kept & MT_PRETEND_KEEP_TOPK ? keep_topk(&k, i) : 0;
-        if (passed)
-            i += passed - 1;
-    }
+    struct keeper k = {world, &world->ggml, graph, &given, .only_looks = 1};
+    if (world->account->builds.doubts)
+        pretend_meet_doubt(world->account, keep_all(&k, world->account->builds.doubts));
+    k.only_looks = 0;
+    keep_all(&k, rules_of(world)->graph_dependencies);
 }

@@ -7,7 +7,7 @@
  *   alloc=PLACE,OBJECT,BYTES,CATEGORY,NAME,DETAIL
  *   free=OBJECT       usage=OBJECT,CATEGORY       refuse=PLACE,BYTES,FREE,NAME
  *   take=PLACE,BYTES  counts bytes as used        attach  says that devices were taken
- *   mark=NAME         refused=VERSION   says that ggml has an interface that is not known
+ *   mark=NAME         refused=WHY   says that ggml takes no devices
  *   preloaded         says that other processes have the object too
  *   child=WORD        does WORD in a child that is then killed by SIGKILL, and waits for that
  *   stray=FILE        leaves a child in a session of its own, its process id in FILE
@@ -129,10 +129,10 @@ static void do_mark(const char *name)
     __atomic_store_n(&event->kind, MT_ACCOUNT_MARK, __ATOMIC_RELEASE);
 }
 
-static void do_refused(uint32_t version)
+static void do_refused(const char *why)
 {
     the_account()->n_preloaded = 1;
-    the_account()->api_version = version;
+    snprintf(the_account()->refusal, sizeof the_account()->refusal, "%s", why);
     the_account()->is_refused = 1;
 }
 
@@ -176,7 +176,7 @@ static void do_word(char *word)
     else if (is(word, "mark", &rest))
         do_mark(rest);
     else if (is(word, "refused", &rest))
-        do_refused((uint32_t)strtoul(rest, NULL, 10));
+        do_refused(rest);
     else if (is(word, "child", &rest))
         do_child(rest);
     else if (is(word, "stray", &rest))

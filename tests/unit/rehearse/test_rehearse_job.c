@@ -203,14 +203,18 @@ static void test_a_program_without_ggml_says_so(void **state)
     rehearse_result_finish(&result);
 }
 
-static void test_a_version_of_ggml_that_is_not_known_is_named(void **state)
+static void test_why_a_ggml_takes_no_devices_is_told_in_its_own_words(void **state)
 {
     (void)state;
     struct rehearse_result result;
-    RUN(&result, "refused=9");
+    RUN(&result, "refused=its backends have API version 9");
     assert_true(result.is_unseen);
-    assert_says(result.why, "version 9");
-    assert_says(result.why, "2 and 3");
+    assert_says(result.why, "no pretended devices: its backends have API version 9");
+    rehearse_result_finish(&result);
+    RUN(&result, "refused=it does not export ggml_op_desc");
+    assert_true(result.is_unseen);
+    assert_says(result.why, "does not export ggml_op_desc");
+    assert_null(strstr(result.why, "version"));
     rehearse_result_finish(&result);
 }
 
@@ -285,7 +289,7 @@ int main(void)
         cmocka_unit_test(test_a_crash_is_the_programs_own),
         cmocka_unit_test(test_a_hang_is_the_programs_own_and_is_ended),
         cmocka_unit_test(test_a_program_without_ggml_says_so),
-        cmocka_unit_test(test_a_version_of_ggml_that_is_not_known_is_named),
+        cmocka_unit_test(test_why_a_ggml_takes_no_devices_is_told_in_its_own_words),
         cmocka_unit_test(test_what_is_taken_late_is_told_with_its_growth),
         cmocka_unit_test(test_what_is_freed_again_and_what_grew_from_is_told),
         cmocka_unit_test(test_a_temporary_folder_is_gone_afterwards),

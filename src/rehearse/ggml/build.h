@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* Which build of the engine a process's ggml is of, and so which rules its devices behave by. */
+#ifndef MT_REHEARSE_GGML_BUILD_H
+#define MT_REHEARSE_GGML_BUILD_H
+
+#include <stdint.h>
+
+#include "rehearse/account.h"
+
+/* Takes what a ggml says of itself: its version ("0.25.1", NULL where it does not say), the API
+ * version of its backends, and the engine's build, 0 where it does not say. Where the driver was
+ * told no build, the account's rules become those of the build that this is most like. */
+void pretend_choose_build(struct mt_account *account, const char *ggml_version,
+                          uint32_t api_version, uint32_t build);
+
+/* Notes that a graph has something in it that builds treat differently, if they do. */
+static inline void pretend_meet_doubt(struct mt_account *account, uint32_t doubt)
+{
+    doubt &= account->builds.doubts;
+    if (doubt)
+        __atomic_fetch_or(&account->builds.doubts_met, doubt, __ATOMIC_RELAXED);
+}
+
+#endif
