@@ -145,7 +145,7 @@ static void test_a_program_that_runs_out_says_of_what_and_by_how_much(void **sta
     assert_says(result.why, "gpu:0 has no room for 300.00 MiB");
     assert_says(result.why, "CUDA0: cache_k_l0");
     assert_says(result.why, "100.00 MiB are free, 200.00 MiB are missing");
-    assert_says(result.why, "(model)");
+    assert_says(result.why, "(while it made the context)");
     assert_string_equal(result.words, "no memory");
     struct mt_estimate *made = estimate(&result);
     assert_int_equal(made->verdict, MT_VERDICT_CANNOT);
