@@ -198,16 +198,24 @@ static int fail(const struct mt_error *error)
     return cli_fail(&said);
 }
 
-/* Which of the programs that are known it is most like: they hold heaps of different size. */
-static enum mt_program program_of(const char *path)
+/* Which of the programs that are known it is most like: they hold heaps of different size. It may
+ * stand behind what starts it, as in `memtally run -- llama-bench`. */
+static enum mt_program program_of(char *const *argv)
 {
-    const char *slash = strrchr(path, '/');
-    const char *name = slash ? slash + 1 : path;
+    struct rehearse_command command;
+    enum mt_program program = MT_PROGRAM_SERVER;
+    rehearse_command_copy(argv, &command);
+    size_t index = command.failed ? 0 : command.program_index;
+    rehearse_command_finish(&command);
+    const char *slash = strrchr(argv[index], '/');
+    const char *name = slash ? slash + 1 : argv[index];
     if (strstr(name, "bench"))
-        return MT_PROGRAM_BENCH;
-    if (strstr(name, "fit-params"))
-        return MT_PROGRAM_FIT_PARAMS;
-    return strncmp(name, "node", 4) == 0 ? MT_PROGRAM_NODE : MT_PROGRAM_SERVER;
+        program = MT_PROGRAM_BENCH;
+    else if (strstr(name, "fit-params"))
+        program = MT_PROGRAM_FIT_PARAMS;
+    else if (strncmp(name, "node", 4) == 0)
+        program = MT_PROGRAM_NODE;
+    return program;
 }
 
 /* The build that devices behave by: the one that was asked for, else the program's own. */
@@ -248,7 +256,7 @@ static int rehearse_program(const struct cli_call *call)
         estimate_request_finish(&request);
         return fail(&error);
     }
-    request.settings.program = program_of(call->operands[0]);
+    request.settings.program = program_of(call->operands);
     cli_progress_init(&progress, !options->quiet);
     struct rehearse_job job = {
         .argv = call->operands,

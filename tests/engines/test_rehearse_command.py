@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 
 import engine
 import memtally
@@ -150,6 +151,115 @@ process.exit(0);
     assert done.returncode == 0, (done.stdout, done.stderr)
     cache = row(json.loads(done.stdout), "gpu:0", "kv_cache")
     assert cache["allocated_bytes"] == 22 * 2 * 4 * 64 * 2 * 2048, cache
+
+
+def test_devices_are_called_what_they_are_said_to_be():
+    """llama-bench writes the names that the devices give it."""
+    folder = os.path.join(SCRATCH.name, "named")
+    done = memtally.run("rehearse", "--device", "24GiB,16GiB", "--device-name", "RTX 3090,RTX 4080", "--folder", folder,
+                        "--", engine.llama_cpp("llama-bench"), "-m", model("qwen3-0.6b", "q8_0"), "-p", "16", "-n", "0",
+                        "-r", "1", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    with open(os.path.join(folder, "output"), encoding="utf-8") as file:
+        (said,) = json.load(file)
+    assert said["gpu_info"] == "RTX 3090, RTX 4080", said
+
+
+def test_one_name_is_of_all_devices_and_too_many_are_refused():
+    listed = ["--", engine.llama_cpp("llama-server"), "--list-devices"]
+    folder = os.path.join(SCRATCH.name, "alike")
+    memtally.run("rehearse", "--device", "2x24GiB", "--device-name", "A100", "--folder", folder, *listed)
+    with open(os.path.join(folder, "output"), encoding="utf-8") as file:
+        assert file.read().count("A100 (24576 MiB") == 2
+    assert memtally.run("rehearse", "--device", "24GiB", "--device-name", "a,b", *listed).returncode == 2
+
+
+def test_a_device_that_refused_shows_the_context_that_was_held_back():
+    """What is free and what the table adds come to the device: 2 GiB, without a buffer of the engine's own."""
+    said = rehearse(["--device", "2GiB"], "-m", model("llama-3.1-8b"), "-c", "8192", "-ngl", "99", "-fit", "off",
+                    status=1)
+    context = row(said, "gpu:0", "context")["allocated_bytes"]
+    assert context + said["rehearsal"]["refused"]["free_bytes"] == 2 * GIB, (context, said["rehearsal"]["refused"])
+    assert "(while it loaded the model)" in said["reason"], said["reason"]
+
+
+def test_a_cache_without_room_is_refused_while_the_context_is_made():
+    said = rehearse(["--device", "6GiB"], "-m", model("llama-3.1-8b"), "-c", "65536", "-ngl", "99", "-fit", "off",
+                    status=1)
+    assert "(while it made the context)" in said["reason"], said["reason"]
+
+
+def test_every_program_holds_something_that_no_engine_counts():
+    """The driver's libraries and the heap's small blocks: assumed, with a band, whatever the program."""
+    for program in (["llama-bench", "-p", "16", "-n", "0", "-r", "1"], ["llama-fit-params"]):
+        done = memtally.run("rehearse", "--device", "24GiB", "--json", "--", engine.llama_cpp(program[0]), *program[1:],
+                            "-m", model("qwen3-0.6b", "q8_0"))
+        assert done.returncode == 0, done.stderr
+        runtime = row(json.loads(done.stdout), "host", "runtime")
+        assert runtime["provenance"] == "assumed", (program, runtime)
+        assert runtime["low_bytes"] < runtime["allocated_bytes"] < runtime["high_bytes"], (program, runtime)
+
+
+def test_names_of_buffers_are_legible_in_80_columns():
+    """What all rows would say is said once: there is room for most of a name of the model."""
+    done = memtally.run("rehearse", "--device", "16GiB", "--device-kind", "rocm", "--requests", "0", "--",
+                        engine.llama_cpp("llama-server"), "-m", model("qwen3-0.6b", "q8_0"), "-c", "4096", "-ngl", "99",
+                        env={**os.environ, "COLUMNS": "80"})
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80, lines
+    (buffer,) = [line for line in lines if line.startswith("  ROCm_Host: comp")]
+    name = buffer.split("   ")[0].strip()
+    assert len(name) >= 30, buffer
+    assert not any("how known  rule" in line for line in lines), lines
+    assert any("what is exact is its own word" in line for line in lines), lines
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def find_server(word):
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline", encoding="utf-8", errors="replace") as file:
+                words = file.read().split("\0")
+        except OSError:
+            continue
+        if word in words and words[0].endswith("llama-server"):
+            return int(name)
+    return None
+
+
+def files_of(pid):
+    for one in os.scandir(f"/proc/{pid}/fd"):
+        try:
+            yield os.readlink(one.path)
+        except FileNotFoundError:
+            continue
+
+
+def until(happens, seconds=30):
+    end = time.monotonic() + seconds
+    while not (found := happens()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return found
+
+
+def test_what_a_shell_started_ends_with_a_memtally_that_is_killed():
+    word = f"alias-{os.getpid()}"
+    server = f"{engine.llama_cpp('llama-server')} -m {model('qwen3-0.6b', 'q8_0')} --alias {word}; true"
+    rehearsal = subprocess.Popen([memtally.program(), "rehearse", "--device", "8GiB", "--", "sh", "-c", server],
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    pid = until(lambda: find_server(word))
+    assert pid, "no server was started"
+    until(lambda: "account.alive" in " ".join(files_of(pid)))
+    rehearsal.kill()
+    rehearsal.wait()
+    assert until(lambda: not is_alive(pid)), "the server outlived memtally"
 
 
 if __name__ == "__main__":

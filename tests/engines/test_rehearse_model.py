@@ -207,6 +207,7 @@ def test_a_model_that_is_no_file_of_the_engine_is_made_into_one():
         json.dump(config, file)
     flags = ["--device", "8GiB", "--context", "8192", "--gpu-layers", "all", "--sequences", "1"]
     made = rehearse(folder, *flags, "--weight-type", "q8_0")
+    assert made["model"]["dtype"] == "q8_0", made["model"]
     file = rehearse(model("qwen3-0.6b"), *flags)
     for category in ("weights", "kv_cache", "activations"):
         ours = memtally.row(place(made, "gpu:0"), category)["allocated_bytes"]

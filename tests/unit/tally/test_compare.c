@@ -341,6 +341,45 @@ static void test_parts_appear_and_disappear_by_name(void **state)
     mt_comparison_destroy(comparison);
 }
 
+/* Two compute buffers of 10 and one of 20 with other names in B, and one of 30 that A has not. */
+static void test_parts_of_estimates_that_differ_in_their_name_only_are_one(void **state)
+{
+    (void)state;
+    struct mt_tally_detail a_parts[] = {{.name = "buffer, small 1", .allocated_bytes = 10},
+                                        {.name = "buffer, small 2", .allocated_bytes = 10},
+                                        {.name = "output", .allocated_bytes = 20}};
+    struct mt_tally_detail b_parts[] = {{.name = "buffer, other 1", .allocated_bytes = 10},
+                                        {.name = "buffer, other 2", .allocated_bytes = 10},
+                                        {.name = "extra", .allocated_bytes = 30},
+                                        {.name = "logits", .allocated_bytes = 20}};
+    struct mt_tally_row a_row = {.category = MT_CATEGORY_ACTIVATIONS,
+                                 .allocated_bytes = 40,
+                                 .n_details = 3,
+                                 .details = a_parts};
+    struct mt_tally_row b_row = {.category = MT_CATEGORY_ACTIVATIONS,
+                                 .allocated_bytes = 70,
+                                 .n_details = 4,
+                                 .details = b_parts};
+    struct mt_tally_place a_place = {.place = "gpu:0", .n_rows = 1, .rows = &a_row};
+    struct mt_tally_place b_place = {.place = "gpu:0", .n_rows = 1, .rows = &b_row};
+    const struct mt_tally a = {.kind = MT_TALLY_ESTIMATE, .n_places = 1, .places = &a_place};
+    const struct mt_tally b = {.kind = MT_TALLY_ESTIMATE, .n_places = 1, .places = &b_place};
+    const struct mt_compare_side a_side = {.kind = MT_SIDE_ESTIMATE, .tally = &a};
+    const struct mt_compare_side b_side = {.kind = MT_SIDE_ESTIMATE, .tally = &b};
+    struct mt_comparison *comparison = compare_with(&a_side, &b_side, NULL);
+    size_t both = 0;
+    assert_int_equal(comparison->n_parts, 4);
+    assert_string_equal(comparison->parts[0].name, "extra");
+    assert_false(comparison->parts[0].in_a);
+    assert_int_equal(comparison->parts[0].difference_bytes, 30);
+    for (size_t i = 1; i < 4; i++)
+        both += comparison->parts[i].in_a && comparison->parts[i].in_b &&
+                comparison->parts[i].difference_bytes == 0 &&
+                comparison->parts[i].a_bytes == comparison->parts[i].b_bytes;
+    assert_int_equal(both, 3);
+    mt_comparison_destroy(comparison);
+}
+
 static struct mt_tally_place gpu(const char *name, struct mt_tally_row *row, uint64_t bytes)
 {
     *row = (struct mt_tally_row){
@@ -646,6 +685,7 @@ int main(void)
         cmocka_unit_test(test_accuracy_shows_errors_that_cancel_out),
         cmocka_unit_test(test_rows_are_sorted_and_add_up_to_the_difference_of_the_total),
         cmocka_unit_test(test_parts_appear_and_disappear_by_name),
+        cmocka_unit_test(test_parts_of_estimates_that_differ_in_their_name_only_are_one),
         cmocka_unit_test(test_devices_of_other_names_are_matched_in_their_order),
         cmocka_unit_test(test_devices_of_the_same_names_are_matched_by_them),
         cmocka_unit_test(test_estimate_says_nothing_of_what_is_resident),
