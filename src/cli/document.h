@@ -102,6 +102,7 @@ struct cli_document_change {
     const char *flags;
     const char *instead_of; /* the same flags as they were, or "" */
     const char *costs;
+    const char *options; /* the flags in memtally's own options; NULL where it was not asked so */
 };
 
 /* A rehearsal of a command line, beside the estimate that it came to. */

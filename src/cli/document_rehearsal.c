@@ -79,9 +79,11 @@ static void put_changes(const struct cli_document_rehearsal *rehearsal,
 {
     for (size_t i = 0; i < rehearsal->n_changes; i++) {
         const struct cli_document_change *change = &rehearsal->changes[i];
-        cli_table_fact(terminal, out, i ? "" : "would fit", "%s%s%s%s%s", change->flags,
-                       *change->instead_of ? " instead of " : "", change->instead_of,
-                       change->costs ? ": " : "", change->costs ? change->costs : "");
+        cli_table_fact(terminal, out, i ? "" : "would fit", "%s%s%s%s%s%s%s%s", change->flags,
+                       change->options ? " (" : "", change->options ? change->options : "",
+                       change->options ? ")" : "", *change->instead_of ? " instead of " : "",
+                       change->instead_of, change->costs ? ": " : "",
+                       change->costs ? change->costs : "");
     }
 }
 

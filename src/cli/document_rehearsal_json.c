@@ -52,6 +52,7 @@ static void put_changes(const struct cli_document_rehearsal *rehearsal, struct m
         mt_json_text(json, "instead_of",
                      *rehearsal->changes[i].instead_of ? rehearsal->changes[i].instead_of : NULL);
         mt_json_text(json, "costs", rehearsal->changes[i].costs);
+        mt_json_text(json, "options", rehearsal->changes[i].options);
         mt_json_end(json);
     }
     mt_json_end(json);

@@ -8,102 +8,19 @@
 
 #include "base/error.h"
 #include "cli/command.h"
-#include "cli/rehearse/pretend_path.h"
 #include "cli/rehearse/rehearse.h"
 #include "cli/rehearse/spills.h"
+#include "cli/rehearse/told.h"
 #include "emit/text.h"
 
-/* What a document of a rehearsal refers to. */
-struct told {
-    struct rehearse_result result;
-    struct rehearse_changes changes;
-    struct cli_document_change document_changes[REHEARSE_CHANGES_MAX];
-    struct cli_document_late *late;
-    struct cli_document_rehearsal rehearsal;
+/* What the document refers to. */
+struct command_told {
+    struct rehearse_told told;
     struct mt_estimate *estimate;
     const char *notes[1];
-    char note[600];
 };
 
-/* Looks for flags that fit. What keeps it from looking is no failure of the rehearsal: a note. */
-static void find_changes(const struct rehearse_job *job, struct told *told)
-{
-    const struct rehearse_result *result = &told->result;
-    struct mt_rehearse_options options;
-    struct mt_error error = {.offset = MT_NO_OFFSET};
-    char pretend[PATH_MAX];
-    if (!job->pretend_path && rehearse_find_pretend(pretend, sizeof pretend, NULL) < 0)
-        return;
-    rehearse_job_options(job, result->folder, job->pretend_path ? job->pretend_path : pretend,
-                         &options);
-    options.environment = job->environment ? job->environment : environ;
-    const struct rehearse_suggest_settings settings = {
-        .options = &options,
-        .rehearsal = result->rehearsal,
-        .place = result->refusal->place,
-        .was = result->outcome,
-        .n_requests = result->report.is_ready ? job->n_requests : 0,
-        .progress = job->progress,
-        .interrupted = job->interrupted,
-    };
-    int code = rehearse_suggest(&settings, &told->changes, &error);
-    if (job->progress)
-        cli_progress_clear(job->progress);
-    if (code < 0)
-        snprintf(told->note, sizeof told->note, "No flags are suggested: %s.", error.text);
-    else if (!told->changes.n)
-        snprintf(told->note, sizeof told->note,
-                 "No change of flags was found with which it would fit, in %zu more rehearsals%s.",
-                 told->changes.n_tried, told->changes.is_cut_short ? ", which were cut short" : "");
-}
-
-static const char *name_of(enum rehearse_outcome outcome)
-{
-    static const char *const names[] = {[REHEARSE_RUNS] = "ran",
-                                        [REHEARSE_RUNS_SHORT] = "coped",
-                                        [REHEARSE_RUNS_OUT] = "ran out",
-                                        [REHEARSE_FAILS] = "crashed",
-                                        [REHEARSE_UNDECIDED] = "hung"};
-    return names[outcome];
-}
-
-static void tell(const struct rehearse_job *job, struct told *told)
-{
-    const struct rehearse_result *result = &told->result;
-    const struct rehearse_drive_report *report = &result->report;
-    size_t n_late = rehearse_late(result, &told->late);
-    for (size_t i = 0; i < told->changes.n; i++) {
-        const struct rehearse_change *change = &told->changes.items[i];
-        told->document_changes[i] =
-            (struct cli_document_change){change->flags, change->instead_of, change->costs};
-    }
-    told->rehearsal = (struct cli_document_rehearsal){
-        .argv = job->argv,
-        .outcome = name_of(result->outcome),
-        .ran = result->outcome == REHEARSE_RUNS || result->outcome == REHEARSE_RUNS_SHORT,
-        .device_kind = !job->n_devices    ? NULL
-                       : job->device_kind ? job->device_kind
-                                          : "cuda",
-        .api_version = result->status.api_version,
-        .is_ready = report->is_ready,
-        .n_requests = report->n_requests,
-        .n_requests_refused = report->n_refused,
-        .complaint = report->complaint,
-        .prompt_tokens = report->prompt_tokens,
-        .elapsed_ns = result->status.elapsed_ns,
-        .exit_code = result->status.running ? -1 : result->status.exit_code,
-        .signal = result->status.signal,
-        .refusal = result->refusal,
-        .n_refusals = result->n_refusals,
-        .words = result->words,
-        .late = told->late,
-        .n_late = n_late,
-        .changes = told->document_changes,
-        .n_changes = told->changes.n,
-    };
-}
-
-static int write_document(const struct told *told, const struct rehearse_output *output)
+static int write_document(const struct command_told *told, const struct rehearse_output *output)
 {
     struct cli_document document = CLI_DOCUMENT_EMPTY;
     struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
@@ -111,7 +28,7 @@ static int write_document(const struct told *told, const struct rehearse_output 
     struct mt_strbuf out = {0};
     document.tally = &told->estimate->tally;
     document.estimate = told->estimate;
-    document.rehearsal = &told->rehearsal;
+    document.rehearsal = &told->told.rehearsal;
     document.explain = output->explain;
     document.notes = told->notes;
     document.n_notes = told->notes[0] != NULL;
@@ -148,12 +65,12 @@ static int fail_unseen(const struct rehearse_result *result)
     return CLI_EXIT_CANNOT;
 }
 
-static int exit_of(const struct told *told)
+static int exit_of(const struct command_told *told)
 {
     enum mt_verdict verdict = told->estimate->verdict;
     int fits =
         verdict == MT_VERDICT_FITS || verdict == MT_VERDICT_TIGHT || verdict == MT_VERDICT_UNKNOWN;
-    return told->rehearsal.ran && fits ? CLI_EXIT_OK : CLI_EXIT_NO;
+    return told->told.rehearsal.ran && fits ? CLI_EXIT_OK : CLI_EXIT_NO;
 }
 
 /* A server that goes on with fewer past prompts on a small host would do so with a smaller cache of
@@ -165,22 +82,23 @@ static int wants_changes(const struct rehearse_result *result)
 }
 
 static int conclude(const struct rehearse_job *job, const struct mt_predict_settings *settings,
-                    const struct rehearse_output *output, struct told *told)
+                    const struct rehearse_output *output, struct command_told *told)
 {
     struct mt_error error = {.offset = MT_NO_OFFSET};
-    if (told->result.is_unseen)
-        return fail_unseen(&told->result);
-    if (told->result.outcome == REHEARSE_RUNS || told->result.outcome == REHEARSE_RUNS_SHORT)
+    if (told->told.result.is_unseen)
+        return fail_unseen(&told->told.result);
+    if (told->told.result.outcome == REHEARSE_RUNS ||
+        told->told.result.outcome == REHEARSE_RUNS_SHORT)
         rehearse_command_spills(job->argv, job->environment ? job->environment : environ, settings,
-                                told->result.tally, told->result.spills,
-                                sizeof told->result.spills);
-    if (output->with_changes && wants_changes(&told->result))
-        find_changes(job, told);
-    if (*told->note)
-        told->notes[0] = told->note;
-    if (rehearse_estimate(&told->result, NULL, settings, &told->estimate, &error) < 0)
+                                told->told.result.tally, told->told.result.spills,
+                                sizeof told->told.result.spills);
+    if (output->with_changes && wants_changes(&told->told.result))
+        rehearse_told_find_changes(job, &told->told);
+    if (*told->told.note)
+        told->notes[0] = told->told.note;
+    if (rehearse_estimate(&told->told.result, NULL, settings, &told->estimate, &error) < 0)
         return cli_fail(&error);
-    tell(job, told);
+    rehearse_tell(job, 0, &told->told);
     int code = write_document(told, output);
     return code ? code : exit_of(told);
 }
@@ -196,16 +114,16 @@ int rehearse_command(struct rehearse_job *job, const struct mt_predict_settings 
                      const struct rehearse_output *output)
 {
     struct mt_error error = {.offset = MT_NO_OFFSET};
-    struct told *told = calloc(1, sizeof *told);
+    struct command_told *told = calloc(1, sizeof *told);
     if (!told) {
         cli_complain("out of memory");
         return CLI_EXIT_CANNOT;
     }
-    int code = rehearse_run(job, &told->result, &error) < 0 ? fail(&error)
-                                                            : conclude(job, settings, output, told);
+    int code = rehearse_run(job, &told->told.result, &error) < 0
+                   ? fail(&error)
+                   : conclude(job, settings, output, told);
     mt_estimate_destroy(told->estimate);
-    free(told->late);
-    rehearse_result_finish(&told->result);
+    rehearse_told_finish(&told->told);
     free(told);
     return code;
 }

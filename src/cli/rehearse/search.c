@@ -248,6 +248,38 @@ static const struct knob knobs[] = {
 
 #define N_KNOBS (sizeof knobs / sizeof *knobs)
 
+/* Writes the flags among `wanted` (by bit) that differ between two command lines. */
+static void describe(const struct seeker *seeker, const struct rehearse_command *after,
+                     struct rehearse_change *change)
+{
+    const struct rehearse_command *first = seeker->search->command;
+    size_t n = 0;
+    size_t m = 0;
+    change->flags[0] = '\0';
+    change->instead_of[0] = '\0';
+    for (enum rehearse_flag flag = 0; flag < REHEARSE_FLAGS; flag++) {
+        const char *is = rehearse_flag_value(after, seeker->search->environment, flag);
+        const char *was = rehearse_flag_value(first, seeker->search->environment, flag);
+        if (!is || (was && strcmp(is, was) == 0))
+            continue;
+        const char *name = rehearse_flag_spelling(first, flag);
+        if (n < sizeof change->flags)
+            n += (size_t)snprintf(change->flags + n, sizeof change->flags - n, "%s%s %s",
+                                  n ? " " : "", name, is);
+        if (was && m < sizeof change->instead_of)
+            m += (size_t)snprintf(change->instead_of + m, sizeof change->instead_of - m, "%s%s %s",
+                                  m ? " " : "", name, was);
+    }
+}
+
+/* The last of what was tried is the least: cheap flags all turned down, and one more. */
+static void note_least(struct seeker *seeker, const struct rehearse_command *tried)
+{
+    struct rehearse_change change;
+    describe(seeker, tried, &change);
+    snprintf(seeker->changes->least, sizeof seeker->changes->least, "%s", change.flags);
+}
+
 /* Tries a command line; 0 where it does not fit or the search is over. */
 static int fits(struct seeker *seeker, const struct rehearse_command *command, uint64_t *headroom)
 {
@@ -261,6 +293,8 @@ static int fits(struct seeker *seeker, const struct rehearse_command *command, u
         return 0;
     seeker->changes->n_tried++;
     *headroom = fit.headroom_bytes;
+    if (!fit.fits)
+        note_least(seeker, command);
     return fit.fits;
 }
 
@@ -326,30 +360,6 @@ static int largest(struct seeker *seeker, const struct knob *knob, uint64_t *num
     }
     *number = low.number;
     return n_points > 1 || !seeker->stopped || seeker->changes->n == 0;
-}
-
-/* Writes the flags among `wanted` (by bit) that differ between two command lines. */
-static void describe(const struct seeker *seeker, const struct rehearse_command *after,
-                     struct rehearse_change *change)
-{
-    const struct rehearse_command *first = seeker->search->command;
-    size_t n = 0;
-    size_t m = 0;
-    change->flags[0] = '\0';
-    change->instead_of[0] = '\0';
-    for (enum rehearse_flag flag = 0; flag < REHEARSE_FLAGS; flag++) {
-        const char *is = rehearse_flag_value(after, seeker->search->environment, flag);
-        const char *was = rehearse_flag_value(first, seeker->search->environment, flag);
-        if (!is || (was && strcmp(is, was) == 0))
-            continue;
-        const char *name = rehearse_flag_spelling(first, flag);
-        if (n < sizeof change->flags)
-            n += (size_t)snprintf(change->flags + n, sizeof change->flags - n, "%s%s %s",
-                                  n ? " " : "", name, is);
-        if (was && m < sizeof change->instead_of)
-            m += (size_t)snprintf(change->instead_of + m, sizeof change->instead_of - m, "%s%s %s",
-                                  m ? " " : "", name, was);
-    }
 }
 
 static void add_change(struct seeker *seeker, const struct rehearse_command *after,

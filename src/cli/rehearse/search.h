@@ -43,6 +43,7 @@ struct rehearse_changes {
     struct rehearse_change items[REHEARSE_CHANGES_MAX];
     size_t n;         /* cheapest first */
     size_t n_tried;   /* command lines */
+    char least[160];  /* where there is none: the flags of the least that was tried, or "" */
     int is_cut_short; /* the caller ended the search */
 };
 

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/* What came of a rehearsal, as the part of a document that only a rehearsal has. Knows no model and
+ * no estimate. */
+#include "cli/rehearse/told.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/rehearse/pretend_path.h"
+
+/* Looks for flags that fit. What keeps it from looking is no failure of the rehearsal: a note. */
+void rehearse_told_find_changes(const struct rehearse_job *job, struct rehearse_told *told)
+{
+    const struct rehearse_result *result = &told->result;
+    struct mt_rehearse_options options;
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    char pretend[PATH_MAX];
+    if (!job->pretend_path && rehearse_find_pretend(pretend, sizeof pretend, NULL) < 0)
+        return;
+    rehearse_job_options(job, result->folder, job->pretend_path ? job->pretend_path : pretend,
+                         &options);
+    options.environment = job->environment ? job->environment : environ;
+    const struct rehearse_suggest_settings settings = {
+        .options = &options,
+        .rehearsal = result->rehearsal,
+        .place = result->refusal->place,
+        .was = result->outcome,
+        .n_requests = result->report.is_ready ? job->n_requests : 0,
+        .progress = job->progress,
+        .interrupted = job->interrupted,
+    };
+    int code = rehearse_suggest(&settings, &told->changes, &error);
+    if (job->progress)
+        cli_progress_clear(job->progress);
+    if (code < 0)
+        snprintf(told->note, sizeof told->note, "No flags are suggested: %s.", error.text);
+    else if (!told->changes.n)
+        snprintf(told->note, sizeof told->note,
+                 "No change of flags that was tried fits%s%s, in %zu more rehearsals%s.",
+                 *told->changes.least ? ": not even " : "", told->changes.least,
+                 told->changes.n_tried, told->changes.is_cut_short ? ", which were cut short" : "");
+}
+
+/* "-c 16384 -np 1" as "--context 16384 --sequences 1"; "" where a flag has no option. */
+static void write_options(const char *flags, char *text, size_t size)
+{
+    static const char *const pairs[][2] = {
+        {"-c", "--context"},          {"-ngl", "--gpu-layers"}, {"-b", "--batch"},
+        {"-ub", "--ubatch"},          {"-np", "--sequences"},   {"-ctk", "--kv-type-k"},
+        {"-ctv", "--kv-type-v"},      {"-fa", "--flash-attn"},  {"-ncmoe", "--cpu-moe"},
+        {"--n-cpu-moe", "--cpu-moe"},
+    };
+    struct mt_strbuf out = {0};
+    char *copy = strdup(flags);
+    char *rest = copy;
+    int is_flag = 1;
+    for (char *word; (word = strsep(&rest, " ")) != NULL; is_flag = !is_flag) {
+        const char *option = is_flag ? NULL : word;
+        for (size_t i = 0; is_flag && i < sizeof pairs / sizeof *pairs; i++)
+            if (strcmp(word, pairs[i][0]) == 0)
+                option = pairs[i][1];
+        if (!option) {
+            out.length = 0;
+            break;
+        }
+        mt_strbuf_printf(&out, "%s%s", out.length ? " " : "", option);
+    }
+    snprintf(text, size, "%s", out.length ? mt_strbuf_text(&out) : "");
+    mt_strbuf_finish(&out);
+    free(copy);
+}
+
+static const char *name_of(enum rehearse_outcome outcome)
+{
+    static const char *const names[] = {[REHEARSE_RUNS] = "ran",
+                                        [REHEARSE_RUNS_SHORT] = "coped",
+                                        [REHEARSE_RUNS_OUT] = "ran out",
+                                        [REHEARSE_FAILS] = "crashed",
+                                        [REHEARSE_UNDECIDED] = "hung"};
+    return names[outcome];
+}
+
+void rehearse_tell(const struct rehearse_job *job, int with_options, struct rehearse_told *told)
+{
+    const struct rehearse_result *result = &told->result;
+    const struct rehearse_drive_report *report = &result->report;
+    size_t n_late = rehearse_late(result, &told->late);
+    for (size_t i = 0; i < told->changes.n; i++) {
+        const struct rehearse_change *change = &told->changes.items[i];
+        if (with_options)
+            write_options(change->flags, told->options[i], sizeof told->options[i]);
+        told->document_changes[i] =
+            (struct cli_document_change){change->flags, change->instead_of, change->costs,
+                                         *told->options[i] ? told->options[i] : NULL};
+    }
+    told->rehearsal = (struct cli_document_rehearsal){
+        .argv = job->argv,
+        .outcome = name_of(result->outcome),
+        .ran = result->outcome == REHEARSE_RUNS || result->outcome == REHEARSE_RUNS_SHORT,
+        .device_kind = !job->n_devices    ? NULL
+                       : job->device_kind ? job->device_kind
+                                          : "cuda",
+        .api_version = result->status.api_version,
+        .is_ready = report->is_ready,
+        .n_requests = report->n_requests,
+        .n_requests_refused = report->n_refused,
+        .complaint = report->complaint,
+        .prompt_tokens = report->prompt_tokens,
+        .elapsed_ns = result->status.elapsed_ns,
+        .exit_code = result->status.running ? -1 : result->status.exit_code,
+        .signal = result->status.signal,
+        .refusal = result->refusal,
+        .n_refusals = result->n_refusals,
+        .words = result->words,
+        .late = told->late,
+        .n_late = n_late,
+        .changes = told->document_changes,
+        .n_changes = told->changes.n,
+    };
+}
+
+void rehearse_told_finish(struct rehearse_told *told)
+{
+    free(told->late);
+    rehearse_result_finish(&told->result);
+    *told = (struct rehearse_told){0};
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* What a document of a rehearsal refers to. */
+#ifndef CLI_REHEARSE_TOLD_H
+#define CLI_REHEARSE_TOLD_H
+
+#include "cli/rehearse/rehearse.h"
+
+struct rehearse_told {
+    struct rehearse_result result; /* filled in by the caller, owned */
+    struct rehearse_changes changes;
+    struct cli_document_change document_changes[REHEARSE_CHANGES_MAX];
+    char options[REHEARSE_CHANGES_MAX][200]; /* the flags of each change as memtally's own */
+    struct cli_document_late *late;
+    struct cli_document_rehearsal rehearsal;
+    char note[600]; /* why no flags are suggested, or "" */
+};
+
+/* Looks for flags that fit. What keeps it from looking is no failure of the rehearsal: a note. */
+void rehearse_told_find_changes(const struct rehearse_job *job, struct rehearse_told *told);
+
+/* Fills in told->rehearsal, which refers to the job's command line and to the rest. Changes are
+ * told in memtally's own options too where `with_options`. */
+void rehearse_tell(const struct rehearse_job *job, int with_options, struct rehearse_told *told);
+
+void rehearse_told_finish(struct rehearse_told *told);
+
+#endif
