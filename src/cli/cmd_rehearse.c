@@ -22,7 +22,7 @@ struct rehearse_options {
     const char *generation;
     struct cli_texts device_names;
     uint64_t reserved_bytes;
-    uint64_t requests;
+    const char *requests; /* a number; how many without one depends on what is rehearsed */
     uint64_t timeout_s;
     int no_suggest;
     struct cli_texts sweep;
@@ -83,12 +83,11 @@ static const struct cli_option rehearse_options[] = {
      .help = "what the driver's context and other programs have of each device; without it, what "
              "the context takes as a rule"},
     {.name = "requests",
-     .kind = CLI_COUNT,
+     .kind = CLI_TEXT,
      .argument = "N",
-     .fallback = "32",
-     .most = 100000,
      .offset = OWN(requests),
-     .help = "how many requests a server is sent at most once it is ready; 0 leaves it alone"},
+     .help = "how many requests a server is sent at most once it is ready; without it CMD is sent "
+             "32, MODEL none, and 0 leaves CMD alone"},
     {.name = "timeout",
      .kind = CLI_COUNT,
      .argument = "SECONDS",
@@ -136,6 +135,23 @@ static const struct cli_option rehearse_options[] = {
      .help = "draw no line of progress"},
     {0},
 };
+
+#define REQUESTS_MAX 100000
+
+static int read_requests(const char *text, uint64_t otherwise, uint64_t *n, struct mt_error *error)
+{
+    char *end;
+    *n = otherwise;
+    if (!text)
+        return 0;
+    *n = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || *n > REQUESTS_MAX)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "rehearse: option '--requests' wants a whole number from 0 to %d, not "
+                       "'%.40s'; see 'memtally help rehearse'",
+                       REQUESTS_MAX, text);
+    return 0;
+}
 
 /* How the model is run is said by the program's own flags. */
 static int check_settings(const struct estimate_options *options, const struct cli_texts *sweep,
@@ -242,7 +258,10 @@ static int rehearse_program(const struct cli_call *call)
     struct mt_error error = {.offset = MT_NO_OFFSET};
     struct cli_progress progress;
     char build[64];
+    uint64_t n_requests = 0;
     int result = check_settings(&options->estimate, &options->sweep, &error);
+    if (result == 0)
+        result = read_requests(options->requests, REHEARSE_DEFAULT_REQUESTS, &n_requests, &error);
     if (result == 0)
         result = estimate_request_init(&request, &options->estimate, &error);
     if (result == 0)
@@ -267,7 +286,7 @@ static int rehearse_program(const struct cli_call *call)
         .generation = options->generation,
         .engine_version = build_of(options->estimate.engine, call->operands, build),
         .folder = options->folder,
-        .n_requests = options->requests,
+        .n_requests = n_requests,
         .timeout_ns = options->timeout_s * SECOND_NS,
         .progress = &progress,
         .interrupted = rehearse_catch_signals(),
@@ -286,12 +305,19 @@ static int rehearse_program(const struct cli_call *call)
 static int rehearse_model_of(const struct cli_call *call)
 {
     const struct rehearse_options *options = call->options;
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    uint64_t n_requests;
+    if (read_requests(options->requests, 0, &n_requests, &error) < 0)
+        return cli_fail(&error);
     const struct rehearse_model_options model = {.estimate = &options->estimate,
                                                  .sweep = &options->sweep,
                                                  .generation = options->generation,
                                                  .reserved_bytes = options->reserved_bytes,
                                                  .device_names = &options->device_names,
                                                  .timeout_ns = options->timeout_s * SECOND_NS,
+                                                 .folder = options->folder,
+                                                 .n_requests = n_requests,
+                                                 .no_suggest = options->no_suggest,
                                                  .quiet = options->quiet};
     return rehearse_model_command(call->operands[0], &model);
 }

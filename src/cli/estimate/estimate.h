@@ -72,6 +72,8 @@ extern const char *const estimate_switches[]; /* enum mt_switch */
 extern const char *const estimate_splits[];   /* enum mt_split */
 extern const char *const estimate_programs[]; /* enum mt_program */
 
+struct rehearse_model_report;
+
 /* What is asked of the library, and what its settings refer to. Start with {0}; `settings` borrows
  * from the rest and from the options. */
 struct estimate_request {
@@ -88,6 +90,7 @@ struct estimate_request {
     uint64_t reserved_bytes;         /* of each of them; 0: what the context takes as a rule */
     uint64_t timeout_ns;             /* of each rehearsal; 0: ten minutes */
     const volatile sig_atomic_t *interrupted; /* looked at while an engine runs, or NULL */
+    struct rehearse_model_report *report;     /* what a rehearsal is to tell beside; or NULL */
 };
 
 /* Fills in a request. Errors: MT_EARG with a text fit for the user, MT_ENOMEM, and those of looking

@@ -39,14 +39,15 @@ static void take_answer(const struct estimate_result *result, struct mt_predict_
 }
 
 static int rehearse(const struct rehearse_stage *stage, const struct mt_predict_settings *settings,
-                    struct mt_estimate **estimate, struct mt_error *error)
+                    struct rehearse_model_report *report, struct mt_estimate **estimate,
+                    struct mt_error *error)
 {
     struct mt_predict_settings calibrated = *settings;
     struct mt_residue *residues = NULL;
     int failed = cli_residues_for(stage->model, settings, &residues, &calibrated.n_residues, error);
     calibrated.residues = residues;
     if (!failed)
-        failed = rehearse_model(stage, &calibrated, 0, estimate, error);
+        failed = rehearse_model(stage, &calibrated, 0, report, estimate, error);
     free(residues);
     return failed;
 }
@@ -89,7 +90,7 @@ int estimate_rehearse(struct estimate_result *result, const char *name,
         return failed;
     if (result->has_answer && result->answer.value)
         take_answer(result, &settings);
-    failed = rehearse(&stage, &settings, &estimate, error);
+    failed = rehearse(&stage, &settings, request->report, &estimate, error);
     if (!failed)
         take(result, &stage, estimate);
     if (!failed)

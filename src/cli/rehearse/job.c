@@ -115,6 +115,18 @@ static void note_refusals(struct rehearse_result *result)
     }
 }
 
+void rehearse_result_take(struct rehearse_result *result, struct mt_rehearsal *rehearsal,
+                          const struct rehearse_drive_report *report,
+                          const struct mt_rehearse_status *status)
+{
+    *result =
+        (struct rehearse_result){.rehearsal = rehearsal, .report = *report, .status = *status};
+    mt_rehearse_last_words(rehearsal, result->words, sizeof result->words);
+    note_refusals(result);
+    result->outcome = rehearse_outcome_of(rehearsal, &result->report);
+    rehearse_explain_end(result);
+}
+
 static int conclude(const struct rehearse_job *job, struct rehearse_result *result,
                     struct mt_error *error)
 {

@@ -29,7 +29,8 @@
 /* Everything of one rehearsal. */
 struct act {
     const struct rehearse_stage *stage;
-    struct mt_predict_settings settings; /* as asked, of the engine's version */
+    struct rehearse_model_report *report; /* or NULL */
+    struct mt_predict_settings settings;  /* as asked, of the engine's version */
     struct mt_estimate *rules;
     uint64_t *reserved_bytes; /* of each device */
     char *flags;
@@ -37,6 +38,7 @@ struct act {
     struct rehearse_trial outcome;
     struct rehearse_trial whole; /* on large devices, where the others refused */
     char folder[PATH_MAX];
+    char whole_folder[PATH_MAX + 8]; /* of the rehearsal on large devices */
     char cannot[REASON_BYTES];
     char spills[REHEARSE_SPILLS_BYTES];
     char note[PATH_MAX + 256];
@@ -108,12 +110,16 @@ static int make_command(struct act *act, struct mt_error *error)
                       : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
 }
 
+/* The rehearsal itself is told and kept as it was asked; one on larger devices is not. */
 static int run(struct act *act, uint64_t scale, struct rehearse_trial *outcome,
                struct mt_error *error)
 {
+    const struct rehearse_model_report *report = scale == 1 ? act->report : NULL;
     const struct rehearse_start run = {
         .argv = act->command.words,
-        .directory = act->folder,
+        .directory = scale != 1                 ? act->whole_folder
+                     : report && report->folder ? report->folder
+                                                : act->folder,
         .pretend_path = act->stage->pretend_path,
         .engine_version = *act->stage->rules_build ? act->stage->rules_build : NULL,
         .generation = act->stage->generation,
@@ -124,10 +130,14 @@ static int run(struct act *act, uint64_t scale, struct rehearse_trial *outcome,
         .is_server = act->settings.program == MT_PROGRAM_SERVER,
         .patience_ns = PATIENCE_NS,
         .limit_ns = act->stage->timeout_ns ? act->stage->timeout_ns : LIMIT_NS,
+        .n_requests = report ? report->n_requests : 0,
+        .keeps_events = report != NULL,
+        .progress = report ? report->progress : NULL,
         .interrupted = act->stage->interrupted,
     };
     int result = rehearse_once(&run, outcome, error);
-    rehearse_folder_remove(act->folder);
+    if (!report)
+        rehearse_folder_remove(run.directory);
     if (result < 0)
         return result;
     return rehearse_went_well(&run, outcome);
@@ -199,9 +209,10 @@ static int look_at_whole(struct act *act, struct mt_error *error)
     char left[MT_SIZE_TEXT];
     mt_format_size(outcome->refused_bytes, bytes);
     mt_format_size(outcome->refused_free_bytes, left);
-    snprintf(act->cannot, sizeof act->cannot, "%s has %s left where %.60s asks for %s (%s)",
-             outcome->refused_place, left, base_name(act->stage->program_path), bytes,
-             outcome->refused_what);
+    if (!*act->cannot)
+        snprintf(act->cannot, sizeof act->cannot, "%s has %s left where %.60s asks for %s (%s)",
+                 outcome->refused_place, left, base_name(act->stage->program_path), bytes,
+                 outcome->refused_what);
     int went_well = run(act, LARGE_SCALE, &act->whole, error);
     if (went_well < 0)
         return went_well;
@@ -294,6 +305,58 @@ static int answer(struct act *act, struct mt_estimate **estimate, struct mt_erro
     return mt_estimate_from_said(act->stage->model, &settings, &said, estimate, error);
 }
 
+/* The changes are looked for in the rehearsal's own folder, with devices as they were. */
+static void find_changes(struct act *act, struct rehearse_job *job)
+{
+    struct mt_rehearse_device devices[REHEARSE_DEVICES_MAX];
+    const struct mt_predict_settings *s = &act->settings;
+    if (s->n_devices > REHEARSE_DEVICES_MAX)
+        return;
+    for (size_t i = 0; i < s->n_devices; i++)
+        devices[i] = (struct mt_rehearse_device){
+            .bytes = s->device_bytes[i],
+            .reserved_bytes = act->reserved_bytes[i],
+            .name = act->stage->device_names ? act->stage->device_names[i] : NULL};
+    job->devices = devices;
+    rehearse_told_find_changes(job, &act->report->told);
+    job->devices = NULL;
+}
+
+/* What came of the rehearsal that was asked for, for the document. The command line and the events
+ * are the report's from here on. */
+static void tell(struct act *act)
+{
+    struct rehearse_model_report *report = act->report;
+    struct rehearse_result *result = &report->told.result;
+    struct rehearse_trial *trial = &act->outcome;
+    report->command = act->command;
+    struct rehearse_job job = {
+        .argv = report->command.words,
+        .n_devices = act->settings.n_devices,
+        .device_kind = act->settings.device_kind,
+        .generation = act->stage->generation,
+        .engine_version = *act->stage->rules_build ? act->stage->rules_build : NULL,
+        .pretend_path = act->stage->pretend_path,
+        .n_requests = report->n_requests,
+        .progress = report->progress,
+        .interrupted = act->stage->interrupted,
+    };
+    rehearse_result_take(result, trial->rehearsal, &trial->report, &trial->status);
+    trial->rehearsal = NULL;
+    snprintf(result->folder, sizeof result->folder, "%s",
+             report->folder ? report->folder : act->folder);
+    snprintf(act->cannot, sizeof act->cannot, "%s", result->why);
+    if (report->with_changes && result->outcome == REHEARSE_RUNS_OUT)
+        find_changes(act, &job);
+    rehearse_tell(&job, 1, &report->told);
+}
+
+void rehearse_model_report_finish(struct rehearse_model_report *report)
+{
+    rehearse_told_finish(&report->told);
+    profile_command_finish(&report->command);
+}
+
 static int perform(struct act *act, struct mt_estimate **estimate, struct mt_error *error)
 {
     int result = mt_estimate_create(act->stage->model, &act->settings, &act->rules, error);
@@ -309,25 +372,31 @@ static int perform(struct act *act, struct mt_estimate **estimate, struct mt_err
     if ((went_well == 0 && !act->outcome.was_refused) ||
         (act->settings.n_devices && !act->outcome.status.is_attached))
         return fail(act, &act->outcome, error);
+    if (act->report)
+        tell(act);
     if (went_well == 0)
         went_well = look_at_whole(act, error);
     return went_well < 0 ? went_well : answer(act, estimate, error);
 }
 
 int rehearse_model(const struct rehearse_stage *stage, const struct mt_predict_settings *settings,
-                   size_t folder_number, struct mt_estimate **estimate, struct mt_error *error)
+                   size_t folder_number, struct rehearse_model_report *report,
+                   struct mt_estimate **estimate, struct mt_error *error)
 {
-    struct act act = {.stage = stage, .settings = *settings};
+    struct act act = {.stage = stage, .report = report, .settings = *settings};
     act.settings.engine = stage->engine_name;
     act.settings.program = stage->program;
     act.settings.weight_type = NULL;
     act.settings.context_bytes = stage->reserved_bytes;
     int result = rehearse_stage_folder(stage, folder_number, act.folder, error);
+    snprintf(act.whole_folder, sizeof act.whole_folder, "%s-whole", act.folder);
     if (result == 0)
         result = perform(&act, estimate, error);
+    rehearse_folder_remove(act.folder);
     rehearse_trial_finish(&act.outcome);
     rehearse_trial_finish(&act.whole);
-    profile_command_finish(&act.command);
+    if (!report || report->command.words[0] != act.command.words[0])
+        profile_command_finish(&act.command);
     mt_estimate_destroy(act.rules);
     free(act.reserved_bytes);
     free(act.flags);

@@ -28,6 +28,13 @@ static int check(const struct rehearse_model_options *options, struct mt_error *
     if (options->sweep->n && estimate->explain)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "rehearse: '--explain' is of one rehearsal, not of a sweep");
+    if (options->sweep->n && (options->folder || options->n_requests))
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "rehearse: '%s' is of one rehearsal, not of a sweep",
+                       options->folder ? "--folder" : "--requests");
+    if (options->n_requests && estimate->program != MT_PROGRAM_SERVER)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "rehearse: '--requests' is of a server, and --program says another");
     return 0;
 }
 
@@ -125,19 +132,35 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
     return result;
 }
 
-static int rehearse_one(struct estimate_result *made, const struct estimate_request *request,
-                        const struct estimate_options *options, const char *name,
+/* A rehearsal that is told with its document. */
+static int rehearse_one(struct estimate_result *made, struct estimate_request *request,
+                        const struct rehearse_model_options *all, const char *name,
                         struct mt_strbuf *out, int *code, struct mt_error *error)
 {
+    const struct estimate_options *options = all->estimate;
+    struct cli_progress progress;
+    struct rehearse_model_report report = {.folder = all->folder,
+                                           .n_requests = all->n_requests,
+                                           .with_changes = !all->no_suggest,
+                                           .progress = &progress};
+    cli_progress_init(&progress, !all->quiet);
     struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
     if (options->output)
         terminal.colour = 0;
+    request->report = &report;
     int result = estimate_rehearse(made, name, request, options, error);
-    if (result)
-        return result;
-    struct cli_document document = estimate_document(made, request, options);
-    *code = estimate_exit_of(made);
-    return cli_document_render(&document, (enum cli_format)options->format, &terminal, out, error);
+    if (!result) {
+        if (*report.told.note && request->n_notes < ESTIMATE_NOTES_MAX)
+            request->notes[request->n_notes++] = report.told.note;
+        struct cli_document document = estimate_document(made, request, options);
+        document.rehearsal = &report.told.rehearsal;
+        *code = estimate_exit_of(made);
+        result =
+            cli_document_render(&document, (enum cli_format)options->format, &terminal, out, error);
+    }
+    request->report = NULL;
+    rehearse_model_report_finish(&report);
+    return result;
 }
 
 static int perform(const char *name, const struct rehearse_model_options *options,
@@ -162,7 +185,7 @@ static int perform(const char *name, const struct rehearse_model_options *option
     if (!result && options->sweep->n)
         result = sweep_model(&made, request, options, name, out, code, error);
     else if (!result)
-        result = rehearse_one(&made, request, estimate, name, out, code, error);
+        result = rehearse_one(&made, request, options, name, out, code, error);
     estimate_result_finish(&made);
     return result;
 }

@@ -14,7 +14,10 @@ struct rehearse_model_options {
     uint64_t reserved_bytes;                 /* of each; 0: what the context takes as a rule */
     const struct cli_texts *device_names;    /* as rehearse_name_devices() reads them */
     uint64_t timeout_ns;                     /* of each rehearsal; 0: ten minutes */
-    int quiet;                               /* draw no line of progress */
+    const char *folder;  /* that keeps the account and the engine's output, or NULL */
+    uint64_t n_requests; /* that a server is sent at most */
+    int no_suggest;      /* where it runs out, look for no flags that fit */
+    int quiet;           /* draw no line of progress */
 };
 
 /* Rehearses and writes what came of it. Catches signals. Returns the exit code: as of 'memtally

@@ -110,10 +110,43 @@ void rehearse_name_version(const struct mt_rehearse_status *status, char version
         snprintf(version, 64, "%.63s", status->engine_version ? status->engine_version : "");
 }
 
+/* Sends a server that is ready its requests, and says how it all went. */
+static int serve(const struct rehearse_start *run, struct mt_rehearsal *rehearsal,
+                 struct rehearse_trial *outcome, struct mt_error *error)
+{
+    int is_ready = run->is_server && outcome->log.is_ready && outcome->status.running;
+    const struct rehearse_drive_settings settings = {
+        .argv = run->argv,
+        .environment = environ,
+        .n_requests = run->n_requests,
+        .progress = run->progress,
+        .interrupted = run->interrupted,
+    };
+    if (is_ready && run->n_requests) {
+        int result = rehearse_drive(rehearsal, &settings, &outcome->report, error);
+        if (run->progress)
+            cli_progress_clear(run->progress);
+        if (result == 0 && outcome->report.end == REHEARSE_INTERRUPTED)
+            result = mt_fail(error, MT_ECHILD, MT_NO_OFFSET, "interrupted");
+        return result < 0 ? result : mt_rehearse_wait(rehearsal, 0, &outcome->status, error);
+    }
+    outcome->report = (struct rehearse_drive_report){
+        .end = is_ready                  ? REHEARSE_SERVED
+               : outcome->status.running ? REHEARSE_STUCK
+                                         : REHEARSE_ENDED,
+        .status = outcome->status,
+        .is_server = run->is_server,
+        .is_ready = is_ready,
+    };
+    return 0;
+}
+
 static int observe(const struct rehearse_start *run, struct mt_rehearsal *rehearsal,
                    struct rehearse_trial *outcome, struct mt_error *error)
 {
     int result = watch(run, rehearsal, outcome, error);
+    if (result == 0)
+        result = serve(run, rehearsal, outcome, error);
     if (result < 0)
         return result;
     note_refusal(rehearsal, outcome);
@@ -123,8 +156,9 @@ static int observe(const struct rehearse_start *run, struct mt_rehearsal *rehear
     rehearse_name_version(&outcome->status, outcome->version);
     outcome->status.engine_version = outcome->status.ggml_version = outcome->status.refusal = NULL;
     /* A program that has ended has given everything back: what it held at most counts. */
-    size_t at = outcome->status.running && outcome->status.n_events ? outcome->status.n_events - 1
-                                                                    : SIZE_MAX;
+    int is_still_there = outcome->status.running && !run->n_requests;
+    size_t at =
+        is_still_there && outcome->status.n_events ? outcome->status.n_events - 1 : SIZE_MAX;
     return mt_rehearse_tally(rehearsal, at, &outcome->tally, error);
 }
 
@@ -137,7 +171,11 @@ int rehearse_once(const struct rehearse_start *run, struct rehearse_trial *outco
         return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "%s: the path is too long", run->directory);
     if (mkdir(run->directory, 0700) < 0 && errno != EEXIST)
         return mt_fail_errno(error, errno, "%s", run->directory);
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0 && errno == EEXIST)
+        return mt_fail(error, MT_EBUSY, MT_NO_OFFSET,
+                       "%s is there already, of another rehearsal; name a folder without one",
+                       path);
     if (fd < 0)
         return mt_fail_errno(error, errno, "%s", path);
     rehearse_log_init(&outcome->log, fd);
@@ -145,7 +183,10 @@ int rehearse_once(const struct rehearse_start *run, struct rehearse_trial *outco
     if (result == 0) {
         result = observe(run, rehearsal, outcome, error);
         mt_rehearse_stop(rehearsal, 0); /* what it would tidy up is its own memory */
-        mt_rehearse_destroy(rehearsal);
+        if (run->keeps_events && result == 0)
+            outcome->rehearsal = rehearsal;
+        else
+            mt_rehearse_destroy(rehearsal);
     }
     close(fd);
     return result;
@@ -161,6 +202,8 @@ int rehearse_went_well(const struct rehearse_start *run, const struct rehearse_t
 
 void rehearse_trial_finish(struct rehearse_trial *outcome)
 {
+    mt_rehearse_destroy(outcome->rehearsal);
+    outcome->rehearsal = NULL;
     mt_tally_destroy(outcome->tally);
     outcome->tally = NULL;
 }

@@ -7,6 +7,7 @@
 #include <memtally/rehearse.h>
 #include <signal.h>
 
+#include "cli/rehearse/drive.h"
 #include "cli/rehearse/engine_log.h"
 
 #define REHEARSE_TAIL_BYTES 1024
@@ -25,6 +26,9 @@ struct rehearse_start {
     int is_server;        /* it does not end by itself */
     uint64_t patience_ns; /* without any sign of it, before it is taken to hang */
     uint64_t limit_ns;    /* in all, whatever it says of itself; 0: none */
+    uint64_t n_requests;  /* that a server is sent at most once it is ready */
+    int keeps_events;     /* until the trial is finished */
+    struct cli_progress *progress;            /* or NULL */
     const volatile sig_atomic_t *interrupted; /* nonzero: give up; may be NULL */
 };
 
@@ -42,8 +46,10 @@ struct rehearse_trial {
     uint64_t refused_free_bytes;
     char refused_what[96];
     char last_words[REHEARSE_TAIL_BYTES];
-    int hung;    /* it showed no sign of itself, and was ended */
-    int is_late; /* its time was over, and it was ended */
+    int hung;                       /* it showed no sign of itself, and was ended */
+    int is_late;                    /* its time was over, and it was ended */
+    struct mt_rehearsal *rehearsal; /* stopped, where its events were to be kept */
+    struct rehearse_drive_report report;
 };
 
 /* Runs a program. Returns 0 also where it was refused memory or failed by itself: the outcome says

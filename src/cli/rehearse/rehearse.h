@@ -64,6 +64,12 @@ int rehearse_run(const struct rehearse_job *job, struct rehearse_result *result,
                  struct mt_error *error);
 void rehearse_result_finish(struct rehearse_result *result);
 
+/* Fills in a result of a rehearsal that was run and stopped elsewhere, and is the result's from
+ * here on. */
+void rehearse_result_take(struct rehearse_result *result, struct mt_rehearsal *rehearsal,
+                          const struct rehearse_drive_report *report,
+                          const struct mt_rehearse_status *status);
+
 /* The library's options for a job; borrows from it. The folder is `folder`. */
 void rehearse_job_options(const struct rehearse_job *job, const char *folder,
                           const char *pretend_path, struct mt_rehearse_options *options);

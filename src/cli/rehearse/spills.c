@@ -12,12 +12,23 @@
 /* Buffers of the host end where the pages of the file do. */
 #define SLACK_BYTES (UINT64_C(16) << 20)
 
+/* Copies of states on the program's heap, which a server keeps of past prompts, were never meant
+ * for a device. */
+static uint64_t in_buffers(const struct mt_tally_row *row)
+{
+    uint64_t bytes = row->allocated_bytes;
+    for (size_t i = 0; i < row->n_details; i++)
+        if (!strncmp(row->details[i].name, "heap", 4))
+            bytes -= row->details[i].allocated_bytes;
+    return bytes;
+}
+
 static uint64_t on_host(const struct mt_tally *tally, enum mt_category category)
 {
     for (size_t i = 0; i < tally->n_places; i++)
         if (!strcmp(tally->places[i].place, "host")) {
             const struct mt_tally_row *row = mt_tally_row_of(&tally->places[i], category);
-            return row ? row->allocated_bytes : 0;
+            return row ? in_buffers(row) : 0;
         }
     return 0;
 }

@@ -22,7 +22,7 @@ static struct mt_estimate *first_point(const struct rehearse_sweep *sweep,
     struct mt_predict_settings settings = sweep->settings;
     struct mt_estimate *estimate = NULL;
     rehearse_axes_apply(&sweep->axes, 0, &settings);
-    return rehearse_model(stage, &settings, 0, &estimate, NULL) == 0 ? estimate : NULL;
+    return rehearse_model(stage, &settings, 0, NULL, &estimate, NULL) == 0 ? estimate : NULL;
 }
 
 int rehearse_sweep_is_same_without_vocabulary(const struct rehearse_sweep *sweep,
@@ -87,7 +87,7 @@ static void rehearse(struct rehearse_sweep *sweep, size_t index, size_t worker)
     struct mt_estimate *estimate;
     struct mt_error error = {.offset = MT_NO_OFFSET};
     rehearse_axes_apply(&sweep->axes, index, &settings);
-    if (rehearse_model(&sweep->stage, &settings, worker, &estimate, &error) == 0) {
+    if (rehearse_model(&sweep->stage, &settings, worker, NULL, &estimate, &error) == 0) {
         keep(estimate, point);
         mt_estimate_destroy(estimate);
     } else if (sweep->interrupted && *sweep->interrupted) {
