@@ -348,7 +348,11 @@ static const char *const description[] = {
     "takes late; other programs run to their end. What is written is an estimate as of 'memtally "
     "estimate', with what the driver takes beside; what was taken after the server was ready is "
     "listed.",
-    "Where CMD runs out of memory it is said which allocation did, of what, when and by how much, "
+    "Weights or a cache on the host that were meant for devices spill, whoever started the engine: "
+    "the exit code is 1. What the flags themselves ask to have there (-ngl N, --cpu-moe, -ot) does "
+    "not spill. Of a program whose flags or whose model file are not known this is not said.",
+    "MODEL is sent no request unless --requests says how many.",
+    "Where it runs out of memory it is said which allocation did, of what, when and by how much, "
     "and with which change of flags it would fit. A program that crashes or hangs by itself is "
     "said to, with its last words.",
     NULL,
@@ -372,7 +376,7 @@ static const struct cli_example examples[] = {
 
 static const struct cli_status statuses[] = {
     {"0", "it runs, and fits or is tight; also where it was refused memory and went on with less"},
-    {"1", "it runs out of memory, fails by itself, hangs, or memory pages"},
+    {"1", "it runs out of memory, fails by itself, hangs, spills, or memory pages"},
     {"2", "wrong usage, or devices that cannot be pretended"},
     {"3", "it cannot be rehearsed: no ggml in it that takes devices, a static program"},
     {0},

@@ -87,10 +87,10 @@ def test_what_the_user_leaves_on_the_host_does_not_spill():
 
 
 def test_the_engines_margin_is_named_where_it_is_the_reason():
-    """4.6 GiB of weights, 1 of cache and the context's own 0.33 are less than 6.75 GiB, but not with 1 GiB kept free."""
-    said = rehearse(["--device", "6976MiB"], "-m", model("llama-3.1-8b"), "-c", "8192", status=1)
+    """4 GiB of weights, 1 of cache and the context's own 0.33 are less than 6.125 GiB, but not with 1 GiB kept free."""
+    said = rehearse(["--device", "6272MiB"], "-m", model("llama-3.1-8b"), "-c", "8192", status=1)
     assert said["verdict"] == "SPILLS" and "the engine keeps 1.00 GiB of each device free (-fitt)" in said["reason"], said["reason"]
-    none = rehearse(["--device", "6976MiB"], "-m", model("llama-3.1-8b"), "-c", "8192", "-fitt", "0", status=0)
+    none = rehearse(["--device", "6272MiB"], "-m", model("llama-3.1-8b"), "-c", "8192", "-fitt", "0", status=0)
     assert none["verdict"] in ("FITS", "TIGHT"), none["reason"]
 
 

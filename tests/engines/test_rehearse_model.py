@@ -171,6 +171,57 @@ def test_what_is_left_open_is_placed_by_the_engine_and_spills():
     assert "-ngl" not in document["flags"].split(), document["flags"]
 
 
+def test_the_flags_of_what_spills_are_those_that_it_ran_with():
+    """Pasted, they put the same weights and cache on the device; then they are asked for, and nothing spills."""
+    path = model("qwen3-0.6b")
+    document = rehearse(path, "--device", "2GiB", "--context", "8192", "--sequences", "1", status=1)
+    assert document["verdict"] == "SPILLS" and "(-fitt)" in document["reason"], document["reason"]
+    flags = document["flags"].split()
+    layers = int(flags[flags.index("-ngl") + 1])
+    assert 0 < layers < 28 and flags[flags.index("-c") + 1] == "8192", flags
+    done = memtally.run("rehearse", "--device", "2GiB", "--requests", "0", "--json", "--", engine.llama_cpp("llama-server"),
+                        "-m", path, *flags)
+    pasted = json.loads(done.stdout)
+    assert done.returncode == 0 and pasted["verdict"] == "FITS", pasted["reason"]
+    for category in ("weights", "kv_cache"):
+        assert memtally.row(place(document, "gpu:0"), category)["allocated_bytes"] == \
+            memtally.row(place(pasted, "gpu:0"), category)["allocated_bytes"], category
+
+
+def test_a_model_that_runs_out_is_told_as_a_command_line_is():
+    """28 layers, 8 heads of keys and of values, 128 wide, 2 bytes, 16384 tokens: 1.75 GiB do not go into 1.5."""
+    flags = [model("qwen3-0.6b"), "--device", "1536MiB", "--context", "16384", "--gpu-layers", "all", "--sequences", "1"]
+    document = rehearse(*flags, status=1)
+    rehearsal = document["rehearsal"]
+    refused = rehearsal["refused"]
+    assert document["verdict"] == "CANNOT" and rehearsal["outcome"] == "ran out", document["reason"]
+    assert (refused["place"], refused["category"], refused["asked_bytes"]) == ("gpu:0", "kv_cache", 28 * 2 * 8 * 128 * 2 * 16384)
+    assert refused["missing_bytes"] == refused["asked_bytes"] - refused["free_bytes"] > 0, refused
+    assert "are missing" in document["reason"] and rehearsal["command"][-1] == "off", document["reason"]
+    (context,) = [change for change in rehearsal["would_fit"] if change["flags"].startswith("-c ")]
+    assert context["options"] == "--context " + context["flags"].split()[1], context
+    flags[flags.index("16384")] = context["flags"].split()[1]
+    assert rehearse(*flags)["rehearsal"]["outcome"] == "ran"
+    assert rehearse(*flags, "--context", "16384", "--no-suggest", status=1)["rehearsal"]["would_fit"] == []
+
+
+def test_where_no_change_fits_the_least_that_was_tried_is_named():
+    document = rehearse(model("qwen3-0.6b"), "--device", "345MiB", "--context", "4096", "--gpu-layers", "all", status=1)
+    (note,) = [note for note in document["notes"] if note.startswith("No change of flags that was tried fits")]
+    assert "not even -ngl 0" in note and document["rehearsal"]["would_fit"] == [], note
+
+
+def test_a_model_is_asked_and_kept_where_that_is_wanted():
+    folder = os.path.join(SCRATCH.name, "kept")
+    flags = [model("qwen3-0.6b"), "--device", "8GiB", "--context", "4096", "--sequences", "1"]
+    assert rehearse(*flags)["rehearsal"]["requests"] == 0
+    document = rehearse(*flags, "--folder", folder, "--requests", "2")
+    assert document["rehearsal"]["requests"] == 2 and document["rehearsal"]["longest_prompt_tokens"] > 0, document["rehearsal"]
+    assert document["verdict"] == "FITS", document["reason"]
+    assert sorted(os.listdir(folder)) == ["account", "engine.log"], os.listdir(folder)
+    assert memtally.run("rehearse", *flags, "--engine-path", engine.llama_cpp(""), "--folder", folder).returncode == 2
+
+
 def test_the_cpu_alone():
     document = rehearse(model("qwen3-0.6b"), "--context", "4096", "--sequences", "1")
     assert [one["place"] for one in document["places"]] == ["host"]

@@ -92,9 +92,9 @@ static unsigned long build_of(const char *version)
     return strtoul(version, NULL, 10);
 }
 
-static int make_command(struct act *act, struct mt_error *error)
+static struct rehearse_line line_of(const struct act *act)
 {
-    const struct rehearse_line line = {
+    return (struct rehearse_line){
         .program = act->stage->program_path,
         .script = act->stage->script_path,
         .modules = act->stage->modules_path,
@@ -105,6 +105,11 @@ static int make_command(struct act *act, struct mt_error *error)
         .places_itself = build_of(act->rules->tally.engine_version) >= FIRST_FIT,
         .drafts = mt_model_describe(act->stage->model)->n_draft_layers > 0,
     };
+}
+
+static int make_command(struct act *act, struct mt_error *error)
+{
+    const struct rehearse_line line = line_of(act);
     act->flags = rehearse_asked_flags(&line);
     return act->flags ? rehearse_command_line(&line, &act->command, error)
                       : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
@@ -284,11 +289,45 @@ static const char *version_of(const struct act *act, const struct rehearse_trial
     return *version ? version : NULL;
 }
 
+/* The flags that start the engine as it started itself: with the layers and the context of its own
+ * choice. Experts, and shares of several devices, it chooses by more than a number of layers: there
+ * the choice is left to it again. */
+static int decide_flags(struct act *act, const struct rehearse_log *log, struct mt_error *error)
+{
+    struct mt_predict_settings decided = act->settings;
+    struct mt_estimate *rules;
+    if (log->layers_on_devices == MT_UNKNOWN || log->context_tokens == MT_UNKNOWN)
+        return 0;
+    decided.context_tokens = log->context_tokens;
+    if (decided.n_devices == 1 && log->layers_on_devices < log->layers) {
+        decided.has_gpu_layers = 1;
+        decided.gpu_layers = log->layers_on_devices;
+    } else {
+        add_note(act, "Which experts, or which layers of which device, the flags do not name: the "
+                      "engine chooses them again.");
+    }
+    int result = mt_estimate_create(act->stage->model, &decided, &rules, error);
+    if (result < 0)
+        return result;
+    struct rehearse_line line = line_of(act);
+    line.settings = &decided;
+    line.flags = rules->flags ? rules->flags : "";
+    char *flags = rehearse_asked_flags(&line);
+    mt_estimate_destroy(rules);
+    if (!flags)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    free(act->flags);
+    act->flags = flags;
+    return 0;
+}
+
 static int answer(struct act *act, struct mt_estimate **estimate, struct mt_error *error)
 {
     const struct rehearse_trial *outcome = act->whole.tally ? &act->whole : &act->outcome;
     struct mt_predict_settings settings = act->settings;
     int result = note_spill(act, outcome->tally, error);
+    if (result == 0 && *act->spills)
+        result = decide_flags(act, &outcome->log, error);
     if (result < 0)
         return result;
     write_notes(act, outcome->tally);

@@ -43,7 +43,7 @@ static uint64_t beyond(uint64_t found, uint64_t least)
     return found > least + least / 50 + SLACK_BYTES ? found - least : 0;
 }
 
-/* With all on devices there may be room, but less than the engine keeps free. */
+/* With all on devices there may be room, but not for what the engine keeps free beside. */
 static void write_reason(const struct mt_estimate *all, uint64_t margin, uint64_t weights,
                          uint64_t cache, char *text, size_t size)
 {
@@ -51,8 +51,7 @@ static void write_reason(const struct mt_estimate *all, uint64_t margin, uint64_
     char cache_text[MT_SIZE_TEXT];
     char margin_text[MT_SIZE_TEXT];
     char why[128] = "";
-    int fits = all->verdict == MT_VERDICT_FITS || all->verdict == MT_VERDICT_TIGHT;
-    if (fits && margin)
+    if (margin)
         snprintf(why, sizeof why, "the engine keeps %s of each device free (-fitt), and ",
                  mt_format_size(margin, margin_text));
     snprintf(text, size,
