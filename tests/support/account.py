@@ -30,7 +30,21 @@ class Rules(c.Structure):
     _fields_ += [(name, c.c_uint32) for name in
                  ("has_events", "has_async", "has_split_buffers", "is_unified", "flash_attention", "build",
                   "capability", "granule_bytes", "graph_dependencies", "flash_types")]
-    _fields_ += [("unused", c.c_uint32 * 2)]
+    _fields_ += [(name, c.c_uint32) for name in ("host_extra_bytes", "is_reordered", "perhaps_dependencies")]
+
+
+class Era(c.Structure):
+    _fields_ = [("since", c.c_uint64), ("rules", Rules)]
+
+
+class Seen(c.Structure):
+    _fields_ = [(name, c.c_uint32) for name in ("build", "ggml", "api_version")]
+
+
+class Builds(c.Structure):
+    _fields_ = [(name, c.c_uint32) for name in ("is_told", "n_eras", "n_seen")]
+    _fields_ += [("era", Era * 32), ("seen", Seen * 96), ("ggml_version", c.c_char * 24)]
+    _fields_ += [(name, c.c_uint32) for name in ("low", "high", "doubts", "doubts_met")]
 
 
 class Device(c.Structure):
@@ -49,9 +63,10 @@ class Event(c.Structure):
 class Account(c.Structure):
     _fields_ = [("magic", c.c_char * 8), ("format", c.c_uint32), ("n_devices", c.c_uint32)]
     _fields_ += [("start_ns", c.c_uint64), ("host_bytes", c.c_uint64), ("rules", Rules),
-                 ("device", Device * DEVICES_MAX)]
+                 ("builds", Builds), ("device", Device * DEVICES_MAX)]
     _fields_ += [(name, c.c_uint32) for name in
-                 ("n_preloaded", "n_attached", "api_version", "is_refused", "is_computing")]
+                 ("n_preloaded", "n_attached", "api_version", "is_refused")]
+    _fields_ += [("refusal", c.c_char * 144), ("is_computing", c.c_uint32)]
     _fields_ += [("engine_version", c.c_char * 64), ("host_used_bytes", c.c_uint64),
                  ("host_peak_bytes", c.c_uint64), ("n_events", c.c_uint64), ("event", Event * EVENTS_MAX)]
 
@@ -67,7 +82,7 @@ def size(text):
 def make(path, devices, host_bytes=0):
     """An account of devices that behave like NVIDIA's."""
     account = Account()
-    account.magic, account.format, account.n_devices, account.host_bytes = b"mtrehear", 1, len(devices), host_bytes
+    account.magic, account.format, account.n_devices, account.host_bytes = b"mtrehear", 2, len(devices), host_bytes
     account.rules = Rules(kind=b"cuda", generation=b"ampere", registry=b"CUDA", device_prefix=b"CUDA",
                           host_buffer=b"CUDA_Host", alignment=128, host_alignment=32, row_padding=512,
                           offload_batch=32, has_events=1, has_async=1, has_split_buffers=1, flash_attention=1,

@@ -104,7 +104,10 @@ static int watch(const struct rehearse_start *run, struct mt_rehearsal *rehearsa
 
 void rehearse_name_version(const struct mt_rehearse_status *status, char version[64])
 {
-    if (status->is_attached && !status->is_build_known && status->ggml_version)
+    static const char only_ggml[] = "ggml ";
+    int is_said = status->engine_version &&
+                  strncmp(status->engine_version, only_ggml, sizeof only_ggml - 1) != 0;
+    if (!is_said && status->is_attached && !status->is_build_known && status->ggml_version)
         snprintf(version, 64, "%" PRIu32 " (by ggml %.23s)", status->build, status->ggml_version);
     else
         snprintf(version, 64, "%.63s", status->engine_version ? status->engine_version : "");

@@ -136,6 +136,17 @@ static void do_refused(const char *why)
     the_account()->is_refused = 1;
 }
 
+/* LOW,HIGH,DOUBTS: builds that the program may be of, and what was met that these differ in. */
+static void do_builds(const char *text)
+{
+    struct mt_pretend_builds *builds = &the_account()->builds;
+    char *end;
+    builds->low = (uint32_t)strtoul(text, &end, 10);
+    builds->high = (uint32_t)strtoul(end + 1, &end, 10);
+    builds->doubts_met = (uint32_t)strtoul(end + 1, NULL, 10);
+    snprintf(builds->ggml_version, sizeof builds->ggml_version, "0.22.0");
+}
+
 static void do_env(const char *name)
 {
     const char *value = getenv(name);
@@ -177,6 +188,8 @@ static void do_word(char *word)
         do_mark(rest);
     else if (is(word, "refused", &rest))
         do_refused(rest);
+    else if (is(word, "builds", &rest))
+        do_builds(rest);
     else if (is(word, "child", &rest))
         do_child(rest);
     else if (is(word, "stray", &rest))

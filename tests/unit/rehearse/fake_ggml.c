@@ -161,6 +161,12 @@ static struct ggml_registry *load(const char *path)
     return registry && registry->api_version == cpu.api_version ? registry : NULL;
 }
 
+const char *ggml_version(void);
+const char *ggml_version(void)
+{
+    return "0.25.3";
+}
+
 static void set_version(int version)
 {
     cpu.api_version = version;

@@ -470,6 +470,38 @@ static void test_a_fused_sum_of_experts_keeps_what_it_reads(void **state)
     assert_int_equal(m->fake->kept->count, 0);
 }
 
+static void test_what_builds_may_keep_or_not_is_noted_and_not_kept(void **state)
+{
+    const struct meeting *m = *state;
+    const uint32_t kept = account->rules.graph_dependencies;
+    struct reduction r;
+    make_reduction(m, &r);
+    account->rules.graph_dependencies = 0;
+    account->builds.doubts = MT_PRETEND_KEEP_TOPK | MT_PRETEND_KEEP_REDUCTION;
+    account->builds.doubts_met = 0;
+    optimize(m, &r, m->fake->optimize);
+    assert_int_equal(m->fake->kept->count, 0);
+    assert_int_equal(account->builds.doubts_met, MT_PRETEND_KEEP_REDUCTION);
+    account->rules.graph_dependencies = kept;
+    account->builds.doubts = account->builds.doubts_met = 0;
+}
+
+static void test_types_that_builds_may_take_or_not_are_noted(void **state)
+{
+    const struct meeting *m = *state;
+    struct ggml_device *first = device(m, 0);
+    struct attention a;
+    account->builds.doubts = MT_PRETEND_DOUBT_FLASH_TYPES;
+    account->builds.doubts_met = 0;
+    make_attention(m, &a, FAKE_Q8_0, 512);
+    assert_true(first->iface.supports_op(first, &a.out));
+    assert_int_equal(account->builds.doubts_met, 0);
+    a.v = tensor_of(FAKE_Q4_0, 128, 1024, 8);
+    assert_true(first->iface.supports_op(first, &a.out));
+    assert_int_equal(account->builds.doubts_met, MT_PRETEND_DOUBT_FLASH_TYPES);
+    account->builds.doubts = account->builds.doubts_met = 0;
+}
+
 /* Before graph_optimize had a third argument, whatever was in its register came along. */
 static void test_an_argument_that_is_none_is_not_followed(void **state)
 {
@@ -547,6 +579,7 @@ static void test_both_versions_take_the_devices(void **state)
         assert_non_null(meetings[i].registry);
     }
     assert_int_equal(account->n_attached, 2);
+    assert_string_equal(account->builds.ggml_version, "0.25.3");
 }
 
 #define BOTH(test)                                                                                 \
@@ -580,6 +613,8 @@ int main(void)
         BOTH(test_a_backend_computes_at_once_and_reads_zeros),
         BOTH(test_a_type_of_another_device_is_not_supported),
         BOTH(test_a_fused_sum_of_experts_keeps_what_it_reads),
+        BOTH(test_what_builds_may_keep_or_not_is_noted_and_not_kept),
+        BOTH(test_types_that_builds_may_take_or_not_are_noted),
         BOTH(test_an_argument_that_is_none_is_not_followed),
     };
     return cmocka_run_group_tests(tests, meet, NULL);

@@ -165,6 +165,46 @@ static void test_a_program_that_copes_is_judged_by_its_end(void **state)
     rehearse_result_finish(&result);
 }
 
+static int has_note(const struct mt_tally *tally, const char *text)
+{
+    for (size_t i = 0; i < tally->n_notes; i++)
+        if (strstr(tally->notes[i], text))
+            return 1;
+    return 0;
+}
+
+/* Category 4: buffers for computing. */
+static void test_a_build_that_is_not_known_is_told(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    RUN(&result, "attach", "builds=10616,10815,0", "alloc=0,0x10,1000,4,CUDA0,");
+    const struct mt_tally_row *row =
+        mt_tally_row_of(&result.tally->places[1], MT_CATEGORY_ACTIVATIONS);
+    assert_int_equal(row->provenance, MT_PROVENANCE_EXACT);
+    assert_true(has_note(result.tally, "ggml 0.22.0 is of builds 10616 to 10815"));
+    assert_true(has_note(result.tally, "--engine llama.cpp@BUILD"));
+    assert_string_equal(result.version, "11434 (by ggml 0.22.0)");
+    rehearse_result_finish(&result);
+}
+
+static void test_what_builds_differ_in_is_not_exact(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    RUN(&result, "attach", "builds=10616,10815,2", "alloc=0,0x10,1000,4,CUDA0,",
+        "alloc=0,0x20,500,1,CUDA0,", "alloc=255,0x30,300,4,CUDA_Host,");
+    const struct mt_tally *tally = result.tally;
+    assert_int_equal(mt_tally_row_of(&tally->places[1], MT_CATEGORY_ACTIVATIONS)->provenance,
+                     MT_PROVENANCE_DERIVED);
+    assert_int_equal(mt_tally_row_of(&tally->places[1], MT_CATEGORY_WEIGHTS)->provenance,
+                     MT_PROVENANCE_EXACT);
+    assert_int_equal(mt_tally_row_of(&tally->places[0], MT_CATEGORY_ACTIVATIONS)->provenance,
+                     MT_PROVENANCE_EXACT);
+    assert_true(has_note(tally, "keep of fused operations"));
+    rehearse_result_finish(&result);
+}
+
 static void test_a_crash_is_the_programs_own(void **state)
 {
     (void)state;
@@ -286,6 +326,8 @@ int main(void)
         cmocka_unit_test(test_what_was_learnt_is_held_back_as_it_is_added),
         cmocka_unit_test(test_a_program_that_runs_out_says_of_what_and_by_how_much),
         cmocka_unit_test(test_a_program_that_copes_is_judged_by_its_end),
+        cmocka_unit_test(test_a_build_that_is_not_known_is_told),
+        cmocka_unit_test(test_what_builds_differ_in_is_not_exact),
         cmocka_unit_test(test_a_crash_is_the_programs_own),
         cmocka_unit_test(test_a_hang_is_the_programs_own_and_is_ended),
         cmocka_unit_test(test_a_program_without_ggml_says_so),
