@@ -203,6 +203,34 @@ static void test_a_program_without_ggml_says_so(void **state)
     rehearse_result_finish(&result);
 }
 
+/* As after env -i: ggml is loaded, and what was to be preloaded is not. */
+static void test_a_ggml_that_was_started_without_the_devices_is_told_from_none(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    char folder[] = "/tmp/memtally-job-XXXXXX";
+    char word[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(word, sizeof word, "map=%s/libggml-base.so", folder);
+    const char *const argv[] = {getenv("REHEARSED_CHILD"), "preloaded", word, "wait", NULL};
+    run_for(SECOND / 2, argv, &result);
+    assert_true(result.is_unseen);
+    assert_says(result.why, "took LD_PRELOAD or MEMTALLY_REHEARSAL out of the environment");
+    rehearse_result_finish(&result);
+    assert_int_equal(unlink(strchr(word, '=') + 1), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static void test_a_sanitizer_that_wants_to_be_first_is_named(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    RUN(&result, "say===1==ASan runtime does not come first in initial library list", "exit=1");
+    assert_true(result.is_unseen);
+    assert_says(result.why, "address sanitizer");
+    rehearse_result_finish(&result);
+}
+
 static void test_why_a_ggml_takes_no_devices_is_told_in_its_own_words(void **state)
 {
     (void)state;
@@ -289,6 +317,8 @@ int main(void)
         cmocka_unit_test(test_a_crash_is_the_programs_own),
         cmocka_unit_test(test_a_hang_is_the_programs_own_and_is_ended),
         cmocka_unit_test(test_a_program_without_ggml_says_so),
+        cmocka_unit_test(test_a_ggml_that_was_started_without_the_devices_is_told_from_none),
+        cmocka_unit_test(test_a_sanitizer_that_wants_to_be_first_is_named),
         cmocka_unit_test(test_why_a_ggml_takes_no_devices_is_told_in_its_own_words),
         cmocka_unit_test(test_what_is_taken_late_is_told_with_its_growth),
         cmocka_unit_test(test_what_is_freed_again_and_what_grew_from_is_told),
