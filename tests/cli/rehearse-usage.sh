@@ -22,4 +22,4 @@ refused 3 --device 8GiB -- true
 refused 3 --device 8GiB -- sh -c 'echo these are its last words >&2; exit 5'
 # What waits for nothing is stopped, and said to be.
 refused 3 --device 8GiB --timeout 1 -- sleep 100
-refused 3 --device 8GiB -- memtally version
+refused 3 --device 8GiB -- memtally --version
