@@ -24,7 +24,8 @@
 #define NOTES_MAX    24
 #define REASON_BYTES 480
 /* So many times as large, devices have room for what they were refused. */
-#define LARGE_SCALE 256
+#define LARGE_SCALE       256
+#define DEVICE_MOST_BYTES (UINT64_C(1) << 50) /* that mt_rehearse_start() takes */
 
 /* Everything of one rehearsal. */
 struct act {
@@ -106,6 +107,17 @@ static int make_command(struct act *act, struct mt_error *error)
     act->flags = rehearse_asked_flags(&line);
     return act->flags ? rehearse_command_line(&line, &act->command, error)
                       : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+}
+
+/* No device may be larger than DEVICE_MOST_BYTES. */
+static uint64_t large_scale(const struct mt_predict_settings *settings)
+{
+    uint64_t scale = LARGE_SCALE;
+    for (size_t i = 0; i < settings->n_devices; i++) {
+        uint64_t most = DEVICE_MOST_BYTES / settings->device_bytes[i];
+        scale = most < scale ? most : scale;
+    }
+    return scale ? scale : 1;
 }
 
 static int run(struct act *act, uint64_t scale, struct rehearse_trial *outcome,
@@ -202,7 +214,7 @@ static int look_at_whole(struct act *act, struct mt_error *error)
     snprintf(act->cannot, sizeof act->cannot, "%s has %s left where %.60s asks for %s (%s)",
              outcome->refused_place, left, base_name(act->stage->program_path), bytes,
              outcome->refused_what);
-    int went_well = run(act, LARGE_SCALE, &act->whole, error);
+    int went_well = run(act, large_scale(&act->settings), &act->whole, error);
     if (went_well < 0)
         return went_well;
     add_note(act, went_well ? "The engine was refused memory: the table is of a rehearsal on "
