@@ -192,6 +192,10 @@ static int fail(const struct act *act, const struct rehearse_trial *outcome, str
                        "words: %s",
                        name, outcome->status.signal, strsignal(outcome->status.signal),
                        outcome->last_words);
+    if (strstr(outcome->last_words, REHEARSE_UNKNOWN_MODEL))
+        return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
+                       "%s does not know the model, which a newer build may; its last words: %s",
+                       name, outcome->last_words);
     return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
                    "%s ended with status %d before it was ready; its last words: %s", name,
                    outcome->status.exit_code, outcome->last_words);

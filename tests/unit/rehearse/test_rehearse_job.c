@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cli/rehearse/held_back.h"
@@ -177,6 +178,34 @@ static void test_a_crash_is_the_programs_own(void **state)
     rehearse_result_finish(&result);
 }
 
+static void test_a_model_that_the_engine_does_not_know_wants_a_newer_build(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    RUN(&result, "attach", "say=error loading model: unknown model architecture: 'zlama'",
+        "exit=1");
+    assert_int_equal(result.outcome, REHEARSE_FAILS);
+    assert_says(result.why, "exit status 1");
+    assert_says(result.why, "newer build");
+    rehearse_result_finish(&result);
+}
+
+/* A limit that nothing here comes near, so that it is only told of. */
+static void test_a_limit_of_addresses_is_told_where_the_program_fails(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    struct rlimit limited = {.rlim_cur = (rlim_t)1 << 46, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &limited), 0);
+    RUN(&result, "attach", "abort");
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_says(result.why, "ulimit -v");
+    assert_says(result.why, "with no allocation refused");
+    rehearse_result_finish(&result);
+}
+
 static void test_a_hang_is_the_programs_own_and_is_ended(void **state)
 {
     (void)state;
@@ -315,6 +344,8 @@ int main(void)
         cmocka_unit_test(test_a_program_that_runs_out_says_of_what_and_by_how_much),
         cmocka_unit_test(test_a_program_that_copes_is_judged_by_its_end),
         cmocka_unit_test(test_a_crash_is_the_programs_own),
+        cmocka_unit_test(test_a_model_that_the_engine_does_not_know_wants_a_newer_build),
+        cmocka_unit_test(test_a_limit_of_addresses_is_told_where_the_program_fails),
         cmocka_unit_test(test_a_hang_is_the_programs_own_and_is_ended),
         cmocka_unit_test(test_a_program_without_ggml_says_so),
         cmocka_unit_test(test_a_ggml_that_was_started_without_the_devices_is_told_from_none),
