@@ -23,7 +23,7 @@ extern "C" {
 struct mt_rehearsal;
 
 struct mt_rehearse_device {
-    uint64_t bytes;          /* in all; at least 1 MiB */
+    uint64_t bytes;          /* in all; 1 MiB to 1 PiB */
     uint64_t reserved_bytes; /* of these, taken by the driver's context and other programs */
     const char *name;        /* "NVIDIA GeForce RTX 3090", or NULL */
 };

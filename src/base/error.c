@@ -43,6 +43,8 @@ int mt_code_of_errno(int errno_value)
     case ENOENT:
     case ESRCH:
     case ENOTDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
         return MT_ENOTFOUND;
     case EACCES:
     case EPERM:

@@ -17,7 +17,7 @@
 #define MT_ACCOUNT_VARIABLE    MT_REHEARSAL_VARIABLE
 #define MT_ACCOUNT_ALIVE       ".alive" /* a pipe beside it; while it has a writer, there is a driver */
 #define MT_ACCOUNT_MAGIC       "mtrehear"
-#define MT_ACCOUNT_FORMAT      2u
+#define MT_ACCOUNT_FORMAT      3u
 #define MT_ACCOUNT_DEVICES_MAX 64u
 #define MT_ACCOUNT_EVENTS_MAX  262144u
 #define MT_ACCOUNT_ERAS_MAX    32u
@@ -163,7 +163,6 @@ struct mt_account {
     uint32_t api_version;     /* of ggml's backends, 0: not known */
     uint32_t is_refused;      /* ggml is there and not known to us; a note says why */
     char refusal[144];        /* why it is refused, "" where nothing is */
-    uint32_t is_computing;    /* reserved for the driver: 1 lets the CPU compute */
     char engine_version[64];  /* as libggml or libllama says it, "" where it does not */
     uint64_t host_used_bytes; /* host buffers, atomic */
     uint64_t host_peak_bytes;

@@ -38,3 +38,9 @@ END
 chmod +x old/llama-server
 try model.gguf --no-mmap --engine-path old 2> said
 sed "s|$PWD/||" said >&2
+# A file that leads nowhere is wrong usage in all forms.
+ln -s loop.gguf loop.gguf
+try loop.gguf
+try loop.gguf --sweep context=1k
+memtally estimate loop.gguf
+echo "exit $?"

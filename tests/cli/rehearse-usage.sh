@@ -25,3 +25,4 @@ refused 3 --device 8GiB --timeout 1 -- sleep 100
 refused 2 --device 8GiB --device-name 'RTX 3090,RTX 4090' -- true
 refused 2 --device 8GiB --device-name "$(printf 'two\nlines')" -- true
 refused 2 --device 2x8GiB --device-name 'RTX 3090,' -- true
+refused 3 --device 8GiB -- memtally --version

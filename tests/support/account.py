@@ -15,7 +15,10 @@ import tempfile
 
 HOST = 255
 PLANNED, MAPPED = 4, 1
+FORMAT = 3
 DEVICES_MAX = 64
+ERAS_MAX = 32
+SEEN_MAX = 96
 EVENTS_MAX = 262144
 KINDS = ["none", "alloc", "free", "usage", "refuse", "mark", "note", "end"]
 CATEGORIES = ["none", "weights", "kv_cache", "recurrent_state", "activations", "graphs", "workspace",
@@ -29,8 +32,8 @@ class Rules(c.Structure):
                  ("alignment", "host_alignment", "row_padding", "offload_batch", "buffer_bytes_max")]
     _fields_ += [(name, c.c_uint32) for name in
                  ("has_events", "has_async", "has_split_buffers", "is_unified", "flash_attention", "build",
-                  "capability", "granule_bytes", "graph_dependencies", "flash_types")]
-    _fields_ += [(name, c.c_uint32) for name in ("host_extra_bytes", "is_reordered", "perhaps_dependencies")]
+                  "capability", "granule_bytes", "graph_dependencies", "flash_types", "host_extra_bytes",
+                  "is_reordered", "perhaps_dependencies")]
 
 
 class Era(c.Structure):
@@ -43,7 +46,7 @@ class Seen(c.Structure):
 
 class Builds(c.Structure):
     _fields_ = [(name, c.c_uint32) for name in ("is_told", "n_eras", "n_seen")]
-    _fields_ += [("era", Era * 32), ("seen", Seen * 96), ("ggml_version", c.c_char * 24)]
+    _fields_ += [("era", Era * ERAS_MAX), ("seen", Seen * SEEN_MAX), ("ggml_version", c.c_char * 24)]
     _fields_ += [(name, c.c_uint32) for name in ("low", "high", "doubts", "doubts_met")]
 
 
@@ -62,12 +65,11 @@ class Event(c.Structure):
 
 class Account(c.Structure):
     _fields_ = [("magic", c.c_char * 8), ("format", c.c_uint32), ("n_devices", c.c_uint32)]
-    _fields_ += [("start_ns", c.c_uint64), ("host_bytes", c.c_uint64), ("rules", Rules),
-                 ("builds", Builds), ("device", Device * DEVICES_MAX)]
+    _fields_ += [("start_ns", c.c_uint64), ("host_bytes", c.c_uint64), ("rules", Rules), ("builds", Builds),
+                 ("device", Device * DEVICES_MAX)]
     _fields_ += [(name, c.c_uint32) for name in
                  ("n_preloaded", "n_attached", "api_version", "is_refused")]
-    _fields_ += [("refusal", c.c_char * 144), ("is_computing", c.c_uint32)]
-    _fields_ += [("engine_version", c.c_char * 64), ("host_used_bytes", c.c_uint64),
+    _fields_ += [("refusal", c.c_char * 144), ("engine_version", c.c_char * 64), ("host_used_bytes", c.c_uint64),
                  ("host_peak_bytes", c.c_uint64), ("n_events", c.c_uint64), ("event", Event * EVENTS_MAX)]
 
 
@@ -82,11 +84,12 @@ def size(text):
 def make(path, devices, host_bytes=0):
     """An account of devices that behave like NVIDIA's."""
     account = Account()
-    account.magic, account.format, account.n_devices, account.host_bytes = b"mtrehear", 2, len(devices), host_bytes
+    account.magic, account.format, account.n_devices, account.host_bytes = b"mtrehear", FORMAT, len(devices), host_bytes
     account.rules = Rules(kind=b"cuda", generation=b"ampere", registry=b"CUDA", device_prefix=b"CUDA",
                           host_buffer=b"CUDA_Host", alignment=128, host_alignment=32, row_padding=512,
                           offload_batch=32, has_events=1, has_async=1, has_split_buffers=1, flash_attention=1,
                           build=11434, capability=860, graph_dependencies=7)
+    account.builds.is_told = 1
     for i, total in enumerate(devices):
         account.device[i] = Device(name=b"CUDA%d" % i, description=b"Pretended", total_bytes=total, free_bytes=total)
     head = Account.event.offset

@@ -9,6 +9,9 @@
 #define REHEARSE_LINE_BYTES 512
 #define REHEARSE_COMPLAINTS 6
 
+/* What llama.cpp says of a model that it has no code for. */
+#define REHEARSE_UNKNOWN_MODEL "unknown model architecture"
+
 /* Numbers are MT_UNKNOWN until a line said them; of several the last counts, since a server plans
  * before it loads. Start with rehearse_log_init(). */
 struct rehearse_log {

@@ -135,9 +135,11 @@ static int conclude(const struct rehearse_job *job, struct rehearse_result *resu
         return code;
     mt_rehearse_last_words(result->rehearsal, result->words, sizeof result->words);
     rehearse_name_version(&result->status, result->version);
+    result->is_unseen = job->n_devices ? !result->status.is_attached : !result->status.api_version;
+    if (result->is_unseen)
+        rehearse_look_for_ggml(result);
     mt_rehearse_stop(result->rehearsal, GRACE_NS);
     note_refusals(result);
-    result->is_unseen = job->n_devices ? !result->status.is_attached : !result->status.api_version;
     result->outcome = rehearse_outcome_of(result->rehearsal, &result->report);
     if (result->is_unseen)
         rehearse_explain_unseen(job, result);

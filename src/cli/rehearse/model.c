@@ -24,7 +24,8 @@
 #define NOTES_MAX    24
 #define REASON_BYTES 480
 /* So many times as large, devices have room for what they were refused. */
-#define LARGE_SCALE 256
+#define LARGE_SCALE       256
+#define DEVICE_MOST_BYTES (UINT64_C(1) << 50) /* that mt_rehearse_start() takes */
 
 /* Everything of one rehearsal. */
 struct act {
@@ -115,6 +116,17 @@ static int make_command(struct act *act, struct mt_error *error)
                       : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
 }
 
+/* No device may be larger than DEVICE_MOST_BYTES. */
+static uint64_t large_scale(const struct mt_predict_settings *settings)
+{
+    uint64_t scale = LARGE_SCALE;
+    for (size_t i = 0; i < settings->n_devices; i++) {
+        uint64_t most = DEVICE_MOST_BYTES / settings->device_bytes[i];
+        scale = most < scale ? most : scale;
+    }
+    return scale ? scale : 1;
+}
+
 /* The rehearsal itself is told and kept as it was asked; one on larger devices is not. */
 static int run(struct act *act, uint64_t scale, struct rehearse_trial *outcome,
                struct mt_error *error)
@@ -195,6 +207,10 @@ static int fail(const struct act *act, const struct rehearse_trial *outcome, str
                        "words: %s",
                        name, outcome->status.signal, strsignal(outcome->status.signal),
                        outcome->last_words);
+    if (strstr(outcome->last_words, REHEARSE_UNKNOWN_MODEL))
+        return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
+                       "%s does not know the model, which a newer build may; its last words: %s",
+                       name, outcome->last_words);
     return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
                    "%s ended with status %d before it was ready; its last words: %s", name,
                    outcome->status.exit_code, outcome->last_words);
@@ -218,7 +234,7 @@ static int look_at_whole(struct act *act, struct mt_error *error)
         snprintf(act->cannot, sizeof act->cannot, "%s has %s left where %.60s asks for %s (%s)",
                  outcome->refused_place, left, base_name(act->stage->program_path), bytes,
                  outcome->refused_what);
-    int went_well = run(act, LARGE_SCALE, &act->whole, error);
+    int went_well = run(act, large_scale(&act->settings), &act->whole, error);
     if (went_well < 0)
         return went_well;
     add_note(act, went_well ? "The engine was refused memory: the table is of a rehearsal on "

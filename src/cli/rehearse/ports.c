@@ -162,6 +162,19 @@ static size_t read_table(const char *proc, const char *name, const struct socket
     return n;
 }
 
+size_t rehearse_descendants(const char *proc, pid_t root, pid_t *pids, size_t size)
+{
+    size_t n_all = 0;
+    size_t n = 0;
+    struct process *processes = list_processes(proc, &n_all);
+    mark_tree(processes, n_all, root);
+    for (size_t i = 0; i < n_all && n < size; i++)
+        if (processes[i].is_of_tree)
+            pids[n++] = processes[i].pid;
+    free(processes);
+    return n;
+}
+
 size_t rehearse_listening_ports(const char *proc, pid_t root, int *ports, size_t size)
 {
     struct sockets sockets = {.n = 0};

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Ports that a process and its descendants listen on. */
+/* The descendants of a process, and the ports that they listen on. */
 #ifndef CLI_REHEARSE_PORTS_H
 #define CLI_REHEARSE_PORTS_H
 
 #include <stddef.h>
 #include <sys/types.h>
+
+/* Fills in the process ids of descendants of `root` (not itself), at most `size` of them. Returns
+ * their number; 0 also where /proc does not tell. `proc` is "/proc". */
+size_t rehearse_descendants(const char *proc, pid_t root, pid_t *pids, size_t size);
 
 /* Fills in TCP ports that descendants of `root` (not itself) listen on, each once, at most `size`
  * of them. Returns their number; 0 also where /proc does not tell. `proc` is "/proc". */

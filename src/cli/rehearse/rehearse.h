@@ -42,6 +42,7 @@ struct rehearse_job {
 struct rehearse_result {
     int is_unseen; /* no process of it took the devices; nothing below but `why` and `words` counts
                     */
+    int has_bare_ggml; /* some process has ggml in it, and not the devices */
     enum rehearse_outcome outcome;
     struct mt_rehearsal *rehearsal;
     struct rehearse_drive_report report;
@@ -73,6 +74,10 @@ void rehearse_result_take(struct rehearse_result *result, struct mt_rehearsal *r
 /* The library's options for a job; borrows from it. The folder is `folder`. */
 void rehearse_job_options(const struct rehearse_job *job, const char *folder,
                           const char *pretend_path, struct mt_rehearse_options *options);
+
+/* Looks, before the program is ended, whether it runs a ggml that no devices came into (unseen.c).
+ */
+void rehearse_look_for_ggml(struct rehearse_result *result);
 
 /* Says in result->why why no process took the devices, and what would work (unseen.c). */
 void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_result *result);

@@ -8,7 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/rehearse/ports.h"
 #include "cli/rehearse/rehearse.h"
+
+#define DESCENDANTS_MAX 1024
 
 #define SAY(result, ...) snprintf((result)->why, sizeof(result)->why, __VA_ARGS__)
 
@@ -50,6 +53,43 @@ static int has_ggml(const char *path)
     return found;
 }
 
+/* Whether a file is memtally: it knows ggml's names, and is none. */
+static int is_memtally(const char *path)
+{
+    struct stat own;
+    struct stat other;
+    return stat("/proc/self/exe", &own) == 0 && stat(path, &other) == 0 &&
+           own.st_ino == other.st_ino && own.st_dev == other.st_dev;
+}
+
+/* Whether a process has ggml in it, and not the pretended devices. */
+static int has_bare_ggml(pid_t pid)
+{
+    char path[64];
+    char *line = NULL;
+    size_t size = 0;
+    int has_engine = 0;
+    int is_pretending = 0;
+    snprintf(path, sizeof path, "/proc/%ld/maps", (long)pid);
+    FILE *file = fopen(path, "re");
+    while (file && getline(&line, &size, file) > 0) {
+        has_engine |= strstr(line, "/libggml") != NULL;
+        is_pretending |= strstr(line, "/libmemtally-pretend-ggml") != NULL;
+    }
+    free(line);
+    if (file)
+        fclose(file);
+    return has_engine && !is_pretending;
+}
+
+void rehearse_look_for_ggml(struct rehearse_result *result)
+{
+    pid_t pids[DESCENDANTS_MAX];
+    size_t n = rehearse_descendants("/proc", getpid(), pids, DESCENDANTS_MAX);
+    for (size_t i = 0; i < n; i++)
+        result->has_bare_ggml |= has_bare_ggml(pids[i]);
+}
+
 /* How the program ended, for the end of a sentence. */
 static const char *end_of(const struct rehearse_result *result, char text[64])
 {
@@ -65,7 +105,7 @@ static const char *end_of(const struct rehearse_result *result, char text[64])
 
 void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_result *result)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX] = "";
     char end[64];
     const char *name = job->argv[0];
     const struct mt_rehearse_status *status = &result->status;
@@ -75,6 +115,17 @@ void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_res
             "the ggml of %.80s takes no pretended devices: %.150s; known are builds of llama.cpp "
             "from 9840 to 11434, with shared libraries",
             name, status->refusal);
+    else if (result->has_bare_ggml)
+        SAY(result,
+            "%.80s runs a ggml that the pretended devices did not come into: something on the way "
+            "took LD_PRELOAD or MEMTALLY_REHEARSAL out of the environment (env -i, env -u) or set "
+            "an LD_PRELOAD of its own in its place",
+            name);
+    else if (!status->n_preloaded && strstr(result->words, "ASan runtime does not come first"))
+        SAY(result,
+            "%.80s is built with the address sanitizer, which wants to be loaded before anything "
+            "else; set ASAN_OPTIONS=verify_asan_link_order=0",
+            name);
     else if (!status->n_preloaded)
         SAY(result,
             "the pretended devices could not be loaded into %.80s: its interpreter or what it "
@@ -89,7 +140,11 @@ void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_res
             "(ggml_backend_load) or hides it; rehearse a build with shared libraries "
             "(-DBUILD_SHARED_LIBS=ON)",
             name);
-    else if (find_program(name, path) && has_ggml(path))
+    else if (find_program(name, path) && is_memtally(path))
+        SAY(result,
+            "memtally itself has no ggml, and a rehearsal of its own would have devices of its "
+            "own; rehearse the engine");
+    else if (*path && has_ggml(path))
         SAY(result,
             "%.80s has ggml linked into it, out of reach of devices from outside; rehearse a "
             "build with shared libraries (-DBUILD_SHARED_LIBS=ON)",
@@ -102,6 +157,9 @@ void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_res
             "loaded ggml by then",
             name, end_of(result, end));
     else
-        SAY(result, "no process of %.80s loaded ggml: it is not built on it, or never needed it",
+        SAY(result,
+            "no process of %.80s loaded ggml: it is not built on it, never needed it, or was "
+            "started without the LD_PRELOAD that brings the devices (env -i, a script that sets "
+            "its own)",
             name);
 }

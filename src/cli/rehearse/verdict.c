@@ -4,7 +4,9 @@
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
+#include "cli/rehearse/engine_log.h"
 #include "cli/rehearse/rehearse.h"
 
 #define PHASE_BYTES 112
@@ -62,19 +64,32 @@ static void explain_refusal(struct rehearse_result *result)
              phase);
 }
 
+/* Limits that the program had from us, and what its words tell of why it failed. */
+static const char *hint_of(const struct rehearse_result *result)
+{
+    struct rlimit addresses;
+    if (strstr(result->words, REHEARSE_UNKNOWN_MODEL))
+        return "; a newer build of the engine may know the model";
+    if (getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY)
+        return "; the addresses that it may take are limited (ulimit -v), and devices that are "
+               "not there take addresses, too";
+    return "";
+}
+
 static void explain_crash(struct rehearse_result *result)
 {
     const struct mt_rehearse_status *status = &result->status;
     const char *when = result->report.is_ready ? "while it answered" : "before it was ready";
     double seconds = (double)status->elapsed_ns / 1e9;
+    char end[64];
     if (status->signal)
-        snprintf(result->why, sizeof result->why,
-                 "the program itself failed, not for memory: killed by SIG%s after %.2f s, %s",
-                 sigabbrev_np(status->signal) ? sigabbrev_np(status->signal) : "?", seconds, when);
+        snprintf(end, sizeof end, "killed by SIG%.20s",
+                 sigabbrev_np(status->signal) ? sigabbrev_np(status->signal) : "?");
     else
-        snprintf(result->why, sizeof result->why,
-                 "the program itself failed, not for memory: exit status %d after %.2f s, %s",
-                 status->exit_code, seconds, when);
+        snprintf(end, sizeof end, "exit status %d", status->exit_code);
+    snprintf(result->why, sizeof result->why,
+             "the program itself failed, with no allocation refused: %s after %.2f s, %s%s", end,
+             seconds, when, hint_of(result));
 }
 
 void rehearse_explain_end(struct rehearse_result *result)

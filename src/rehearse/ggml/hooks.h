@@ -103,11 +103,9 @@ struct hook_thread {
 
 struct hook_thread *hook_thread(void);
 
-/* The account while hooks have something to do, else NULL. */
+/* The account while hooks have something to do, else NULL. Nothing is computed then, so that
+ * contents of tensors matter to no one. */
 struct mt_account *rehearsal(void);
-
-/* The account while nothing is computed, else NULL: then contents of tensors matter to no one. */
-struct mt_account *idle_rehearsal(void);
 
 /* What a type's memory is. */
 enum memory_place {

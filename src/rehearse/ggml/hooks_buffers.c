@@ -262,7 +262,7 @@ _Bool ggml_backend_buffer_is_host(void *buffer)
 {
     struct engine *engine = engine_of(CALLER);
     _Bool is_host = real_ggml_backend_buffer_is_host(engine)(buffer);
-    hook_thread()->is_staged = !is_host && buffer && idle_rehearsal() &&
+    hook_thread()->is_staged = !is_host && buffer && rehearsal() &&
                                current_purpose(NULL) == MT_CATEGORY_WORKSPACE && is_emptied(buffer);
     return is_host || hook_thread()->is_staged;
 }

@@ -33,8 +33,8 @@ int ggml_backend_graph_compute(void *backend, void *graph)
 {
     struct engine *engine = engine_of(CALLER);
     if (!rehearsal() || !is_of_several(engine, backend))
-        return idle_rehearsal() ? STATUS_SUCCESS
-                                : real_ggml_backend_graph_compute(engine)(backend, graph);
+        return rehearsal() ? STATUS_SUCCESS
+                           : real_ggml_backend_graph_compute(engine)(backend, graph);
     PURPOSE purpose;
     begin_sums(&purpose);
     return real_ggml_backend_graph_compute(engine)(backend, graph);
@@ -44,8 +44,8 @@ int ggml_backend_graph_compute_async(void *backend, void *graph)
 {
     struct engine *engine = engine_of(CALLER);
     if (!rehearsal() || !is_of_several(engine, backend))
-        return idle_rehearsal() ? STATUS_SUCCESS
-                                : real_ggml_backend_graph_compute_async(engine)(backend, graph);
+        return rehearsal() ? STATUS_SUCCESS
+                           : real_ggml_backend_graph_compute_async(engine)(backend, graph);
     PURPOSE purpose;
     begin_sums(&purpose);
     return real_ggml_backend_graph_compute_async(engine)(backend, graph);
@@ -53,14 +53,14 @@ int ggml_backend_graph_compute_async(void *backend, void *graph)
 
 int ggml_graph_compute(void *graph, void *plan)
 {
-    if (idle_rehearsal())
+    if (rehearsal())
         return STATUS_SUCCESS;
     return real_ggml_graph_compute(engine_of(CALLER))(graph, plan);
 }
 
 _Bool ggml_validate_row_data(int type, const void *data, size_t size)
 {
-    if (idle_rehearsal())
+    if (rehearsal())
         return 1;
     return real_ggml_validate_row_data(engine_of(CALLER))(type, data, size);
 }
@@ -69,14 +69,14 @@ _Bool ggml_validate_row_data(int type, const void *data, size_t size)
  * longer than everything else that a token costs. */
 void _ZN16llm_graph_result10set_inputsEPK12llama_ubatch(void *result, const void *batch)
 {
-    if (idle_rehearsal())
+    if (rehearsal())
         return;
     real__ZN16llm_graph_result10set_inputsEPK12llama_ubatch(engine_of(CALLER))(result, batch);
 }
 
 _Bool llama_vocab_is_eog(const void *vocabulary, int32_t token)
 {
-    if (idle_rehearsal())
+    if (rehearsal())
         return 0;
     return real_llama_vocab_is_eog(engine_of(CALLER))(vocabulary, token);
 }

@@ -38,7 +38,7 @@ void *gguf_init_from_file(const char *path, struct gguf_parameters parameters)
     if (rehearsal())
         remember_file(path);
     void *gguf = real_gguf_init_from_file(engine)(path, parameters);
-    FILE *file = gguf && idle_rehearsal() ? fopen(path, "rbe") : NULL;
+    FILE *file = gguf && rehearsal() ? fopen(path, "rbe") : NULL;
     add_file(engine, gguf, file);
     if (file)
         fclose(file);
@@ -49,7 +49,7 @@ void *gguf_init_from_file_ptr(FILE *file, struct gguf_parameters parameters)
 {
     struct engine *engine = engine_of(CALLER);
     void *gguf = real_gguf_init_from_file_ptr(engine)(file, parameters);
-    if (idle_rehearsal())
+    if (rehearsal())
         add_file(engine, gguf, file);
     return gguf;
 }

@@ -46,7 +46,7 @@ static size_t weights_in(int fd, off_t at, size_t size)
 {
     uint32_t used = __atomic_load_n(&n_files, __ATOMIC_ACQUIRE);
     struct stat status;
-    if (!used || size < SKIPPED_BYTES || at < 0 || !idle_rehearsal() || fstat(fd, &status) != 0 ||
+    if (!used || size < SKIPPED_BYTES || at < 0 || !rehearsal() || fstat(fd, &status) != 0 ||
         at >= status.st_size)
         return 0;
     uint64_t left = (uint64_t)(status.st_size - at);
@@ -171,8 +171,7 @@ size_t __fread_chk(void *to, size_t room, size_t size, size_t count, FILE *file)
 
 static int without_populating(size_t length, int flags, int fd)
 {
-    if (!(flags & (MAP_POPULATE | MAP_LOCKED)) || length < LARGE_BYTES || fd < 0 ||
-        !idle_rehearsal())
+    if (!(flags & (MAP_POPULATE | MAP_LOCKED)) || length < LARGE_BYTES || fd < 0 || !rehearsal())
         return flags;
     return flags & ~(MAP_POPULATE | MAP_LOCKED);
 }
@@ -192,7 +191,7 @@ EXPORTED void *mmap64(void *address, size_t length, int protection, int flags, i
 
 static int is_ignored(size_t length)
 {
-    return length >= LARGE_BYTES && idle_rehearsal() != NULL;
+    return length >= LARGE_BYTES && rehearsal() != NULL;
 }
 
 EXPORTED int madvise(void *address, size_t length, int advice)

@@ -313,7 +313,7 @@ static int is_in_block(const void *from, size_t size)
 /* Clearing within a large block, or memory that is only address space. */
 static int forget_instead(void *to, int value, size_t size)
 {
-    if (value || !idle_rehearsal())
+    if (value || !rehearsal())
         return 0;
     if (!is_in_block(to, size) && !host_memory_owns(to, size))
         return 0;

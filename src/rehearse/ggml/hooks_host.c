@@ -191,7 +191,7 @@ static void *true_buffer(struct engine *engine, void *type, size_t size)
 
 void *host_buffer(struct engine *engine, void *type, size_t size)
 {
-    if (!idle_rehearsal() || size < LARGE_BYTES)
+    if (!rehearsal() || size < LARGE_BYTES)
         return true_buffer(engine, type, size);
     void **buffer = true_buffer(engine, type, SMALL_BYTES);
     if (!buffer || empty(engine, buffer, type, size))

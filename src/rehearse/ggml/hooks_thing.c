@@ -14,12 +14,6 @@ struct mt_account *rehearsal(void)
     return pretend_account();
 }
 
-struct mt_account *idle_rehearsal(void)
-{
-    struct mt_account *account = pretend_account();
-    return account && !__atomic_load_n(&account->is_computing, __ATOMIC_RELAXED) ? account : NULL;
-}
-
 /* ggml calls only memory "host" that any code may read: the processor's own layouts (CPU_REPACK,
  * AMX) are not that, but their device is the processor. */
 enum memory_place memory_of_type(struct engine *engine, void *type)

@@ -56,7 +56,7 @@ void *host_memory_map(size_t size)
     if (at == -1)
         return NULL;
     const struct mt_account *account = pretend_account();
-    if (account && !account->is_computing)
+    if (account)
         add_range((uintptr_t)at, (uintptr_t)at + size);
     return (void *)at;
 }

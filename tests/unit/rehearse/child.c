@@ -11,6 +11,7 @@
  *   preloaded         says that other processes have the object too
  *   child=WORD        does WORD in a child that is then killed by SIGKILL, and waits for that
  *   stray=FILE        leaves a child in a session of its own, its process id in FILE
+ *   map=FILE          makes a file and maps it
  *   wait              until it is killed          exit=N  abort */
 #include <fcntl.h>
 #include <signal.h>
@@ -104,6 +105,14 @@ static void do_stray(const char *path)
         pause();
 }
 
+static void do_map(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || ftruncate(fd, 4096) < 0 ||
+        mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+        exit(96);
+}
+
 static void do_flood(unsigned long mib)
 {
     char line[65];
@@ -194,6 +203,8 @@ static void do_word(char *word)
         do_child(rest);
     else if (is(word, "stray", &rest))
         do_stray(rest);
+    else if (is(word, "map", &rest))
+        do_map(rest);
     else if (is(word, "wait", &rest))
         for (;;)
             pause();

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cli/rehearse/held_back.h"
@@ -217,6 +218,34 @@ static void test_a_crash_is_the_programs_own(void **state)
     rehearse_result_finish(&result);
 }
 
+static void test_a_model_that_the_engine_does_not_know_wants_a_newer_build(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    RUN(&result, "attach", "say=error loading model: unknown model architecture: 'zlama'",
+        "exit=1");
+    assert_int_equal(result.outcome, REHEARSE_FAILS);
+    assert_says(result.why, "exit status 1");
+    assert_says(result.why, "newer build");
+    rehearse_result_finish(&result);
+}
+
+/* A limit that nothing here comes near, so that it is only told of. */
+static void test_a_limit_of_addresses_is_told_where_the_program_fails(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    struct rlimit limited = {.rlim_cur = (rlim_t)1 << 46, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &limited), 0);
+    RUN(&result, "attach", "abort");
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_says(result.why, "ulimit -v");
+    assert_says(result.why, "with no allocation refused");
+    rehearse_result_finish(&result);
+}
+
 static void test_a_hang_is_the_programs_own_and_is_ended(void **state)
 {
     (void)state;
@@ -240,6 +269,34 @@ static void test_a_program_without_ggml_says_so(void **state)
     RUN(&result, "preloaded", "exit=3");
     assert_true(result.is_unseen);
     assert_says(result.why, "ended with status 3 before it loaded ggml");
+    rehearse_result_finish(&result);
+}
+
+/* As after env -i: ggml is loaded, and what was to be preloaded is not. */
+static void test_a_ggml_that_was_started_without_the_devices_is_told_from_none(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    char folder[] = "/tmp/memtally-job-XXXXXX";
+    char word[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(word, sizeof word, "map=%s/libggml-base.so", folder);
+    const char *const argv[] = {getenv("REHEARSED_CHILD"), "preloaded", word, "wait", NULL};
+    run_for(SECOND / 2, argv, &result);
+    assert_true(result.is_unseen);
+    assert_says(result.why, "took LD_PRELOAD or MEMTALLY_REHEARSAL out of the environment");
+    rehearse_result_finish(&result);
+    assert_int_equal(unlink(strchr(word, '=') + 1), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static void test_a_sanitizer_that_wants_to_be_first_is_named(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    RUN(&result, "say===1==ASan runtime does not come first in initial library list", "exit=1");
+    assert_true(result.is_unseen);
+    assert_says(result.why, "address sanitizer");
     rehearse_result_finish(&result);
 }
 
@@ -329,8 +386,12 @@ int main(void)
         cmocka_unit_test(test_a_build_that_is_not_known_is_told),
         cmocka_unit_test(test_what_builds_differ_in_is_not_exact),
         cmocka_unit_test(test_a_crash_is_the_programs_own),
+        cmocka_unit_test(test_a_model_that_the_engine_does_not_know_wants_a_newer_build),
+        cmocka_unit_test(test_a_limit_of_addresses_is_told_where_the_program_fails),
         cmocka_unit_test(test_a_hang_is_the_programs_own_and_is_ended),
         cmocka_unit_test(test_a_program_without_ggml_says_so),
+        cmocka_unit_test(test_a_ggml_that_was_started_without_the_devices_is_told_from_none),
+        cmocka_unit_test(test_a_sanitizer_that_wants_to_be_first_is_named),
         cmocka_unit_test(test_why_a_ggml_takes_no_devices_is_told_in_its_own_words),
         cmocka_unit_test(test_what_is_taken_late_is_told_with_its_growth),
         cmocka_unit_test(test_what_is_freed_again_and_what_grew_from_is_told),
