@@ -70,6 +70,7 @@ struct mt_template_fact {
 
 struct mt_template_line {
     uint8_t op;   /* enum mt_op */
+    uint8_t kind; /* enum mt_kind */
     uint8_t rule; /* how the shape follows from the sources */
     uint8_t type; /* MT_TYPE_COUNT: as the first source */
     uint8_t n_sources;

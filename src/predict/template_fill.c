@@ -483,7 +483,7 @@ static struct mt_node *of_experts(struct filling *f, const struct mt_template_li
         if (line->rule == MT_RULE_EACH)
             node = f->each[i] = viewed(f, line, s);
         else
-            node = mt_op_map(f->graph, node, f->each[i]);
+            node = mt_node_of_kind(mt_op_map(f->graph, node, f->each[i]), MT_KIND_ADD);
         node->flags |= line->flags;
         if (line->is_root)
             mt_graph_expand(f->graph, node);
@@ -524,6 +524,10 @@ static void run_line(struct filling *f, const struct mt_template_line *line)
                                                     : computed(f, line, s);
     for (int i = 0; i < line->n_sources; i++)
         node->sources[i] = line->sources[i].kind == MT_SOURCE_SELF ? node : s[i];
+    if (line->of < 0)
+        node->kind = line->kind;
+    if (node->kind == MT_KIND_SQRT && s[0] && s[0]->kind == MT_KIND_SIGMOID)
+        s[0]->kind = MT_KIND_SOFTPLUS;
     node->flags |= line->flags;
     if (line->is_pinned && f->run->pins)
         node->backend = (int8_t)backend_here(f);

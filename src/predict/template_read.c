@@ -369,12 +369,42 @@ static const struct operation operations[] = {
     {"diag_mask_zero", MT_OP_INPLACE, MT_RULE_LIKE, 0},
 };
 
+/* The kind that devices look for to fuse. A template says of no "unary" which it is: among experts
+ * they are sigmoids, but for one whose root is taken. */
+static uint8_t kind_of(struct mt_template_word word)
+{
+    static const struct {
+        const char *name;
+        enum mt_kind kind;
+    } kinds[] = {{"soft_max", MT_KIND_SOFT_MAX},
+                 {"unary", MT_KIND_SIGMOID},
+                 {"sqrt", MT_KIND_SQRT},
+                 {"reshape", MT_KIND_RESHAPE},
+                 {"view", MT_KIND_VIEW},
+                 {"add", MT_KIND_ADD},
+                 {"mul", MT_KIND_MUL},
+                 {"div", MT_KIND_DIV},
+                 {"clamp", MT_KIND_CLAMP},
+                 {"scale", MT_KIND_SCALE},
+                 {"argsort", MT_KIND_ARGSORT},
+                 {"sum_rows", MT_KIND_SUM_ROWS},
+                 {"get_rows", MT_KIND_GET_ROWS},
+                 {"mul_mat", MT_KIND_MUL_MAT},
+                 {"mul_mat_id", MT_KIND_EXPERTS},
+                 {"glu", MT_KIND_GLU}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (is_word(word, kinds[i].name))
+            return (uint8_t)kinds[i].kind;
+    return MT_KIND_OTHER;
+}
+
 static void set_operation(struct mt_template_line *line, struct mt_template_word word)
 {
     static const char *const integers[] = {"argsort", "top_k", "argmax"};
     line->op = MT_OP_NEW;
     line->rule = MT_RULE_LIKE;
     line->type = MT_TYPE_F32;
+    line->kind = kind_of(word);
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (is_word(word, integers[i]))
             line->type = MT_TYPE_I32;

@@ -105,6 +105,21 @@ static void every_layer_gets_the_lines_of_the_body(void **state)
     mt_arena_finish(&f.arena);
 }
 
+/* What devices look for to fuse. */
+static void operations_have_the_kinds_that_are_fused(void **state)
+{
+    struct fixture f;
+    (void)state;
+    prepare(&f);
+    assert_int_equal(filled(&f, layered, "one"), 0);
+    assert_int_equal(f.graph.nodes.at[0]->kind, MT_KIND_GET_ROWS);
+    assert_int_equal(f.graph.nodes.at[1]->kind, MT_KIND_MUL_MAT);
+    assert_int_equal(f.graph.nodes.at[2]->kind, MT_KIND_RESHAPE);
+    assert_int_equal(f.graph.nodes.at[4]->kind, MT_KIND_SIGMOID);
+    assert_int_equal(f.graph.nodes.at[6]->kind, MT_KIND_VIEW);
+    mt_arena_finish(&f.arena);
+}
+
 static void a_line_for_a_weight_is_there_with_the_weight(void **state)
 {
     struct fixture f;
@@ -215,6 +230,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layer_gets_the_lines_of_the_body),
+        cmocka_unit_test(operations_have_the_kinds_that_are_fused),
         cmocka_unit_test(a_line_for_a_weight_is_there_with_the_weight),
         cmocka_unit_test(a_weight_that_no_line_knows_makes_it_another_model),
         cmocka_unit_test(several_families_may_share_a_template),
