@@ -28,7 +28,7 @@ struct rehearse_job {
     uint64_t host_bytes;        /* 0: no limit */
     const char *device_kind;    /* NULL: cuda */
     const char *generation;     /* NULL: the newest */
-    const char *engine_version; /* that rules are chosen by; NULL: the newest */
+    const char *engine_version; /* that rules are chosen by; NULL: as its ggml says */
     const char *pretend_path;   /* NULL: it is looked for */
     const char *folder;         /* kept; NULL: a temporary one */
     uint64_t n_requests;        /* to a server, at most; 0: none */
