@@ -22,7 +22,7 @@ try model.gguf --sweep context=4k..2k
 try model.gguf --sweep context=4k --explain
 try model.gguf --sweep context=4k --folder kept
 try model.gguf --sweep context=4k --requests 2
-try model.gguf --program llama-bench --requests 2
+try model.gguf --program bench --requests 2
 try model.gguf --requests many
 try --sweep context=4k --device 1GiB -- true
 memtally estimate model.gguf --no-rehearse --engine-path .
