@@ -237,7 +237,7 @@ static void test_a_limit_of_addresses_is_told_where_the_program_fails(void **sta
     struct rehearse_result result;
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
-    struct rlimit limited = {.rlim_cur = (rlim_t)1 << 46, .rlim_max = before.rlim_max};
+    struct rlimit limited = {.rlim_cur = (rlim_t)1 << 62, .rlim_max = before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_AS, &limited), 0);
     RUN(&result, "attach", "abort");
     assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
