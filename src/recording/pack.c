@@ -105,6 +105,9 @@ static int write_packed(struct packer *packer, const struct mt_record_file *file
 static int pack_into(struct packer *packer, const struct mt_record_file *file)
 {
     packer->fd = open(packer->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (packer->fd < 0 && errno == ELOOP)
+        return mt_fail(packer->error, MT_EIO, MT_NO_OFFSET,
+                       "cannot create %s: a link stands in the way", packer->path);
     if (packer->fd < 0)
         return mt_fail_errno(packer->error, errno, "cannot create %s", packer->path);
     packer->made = 1;
