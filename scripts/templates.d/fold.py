@@ -117,6 +117,16 @@ def base_name(t):
     return '' if name.startswith(('node_', 'leaf_', '-')) else name
 
 
+def origin(t, g):
+    """What the engine calls a result, or else what it is made of."""
+    while not base_name(t):
+        sources = [g[i] for i in t.src.values() if i != t.i and not g[i].is_leaf]
+        if not sources:
+            return ''
+        t = sources[0]
+    return base_name(t)
+
+
 def type_by_default(t, g, of):
     if of:
         return g[t.src[int(of)]].type
@@ -124,15 +134,16 @@ def type_by_default(t, g, of):
     return G.default_type(t.op, src)
 
 
-def alike(a, b):
-    """How much speaks for two operations being the same line; 0: they cannot be."""
-    if a[:8] != b[:8]:
+def alike(a, b, strict=False):
+    """How much speaks for two operations being the same line; 0: they cannot be. Strictly, views of what the engine
+    calls by different names (queries, values) are not the same."""
+    if a[:8] != b[:8] or (strict and a[0] in G.VIEWS and a[10] != b[10]):
         return 0
     anchored = any(t[0] in '@&$' for t in a[7])
     return (6 if anchored else 2) + (3 if a[8] == b[8] and a[8] else 0) + (2 if a[9] == b[9] else 0)
 
 
-def lcs(a, b):
+def lcs(a, b, strict=False):
     """Pairs of indexes of the heaviest common subsequence."""
     start = 0
     while start < len(a) and start < len(b) and a[start] == b[start]:
@@ -148,7 +159,7 @@ def lcs(a, b):
         for j in range(len(y) - 1, -1, -1):
             best = below[j] if below[j] >= row[j + 1] else row[j + 1]
             if x[i][0] == y[j][0]:
-                w = alike(x[i], y[j])
+                w = alike(x[i], y[j], strict)
                 if w and below[j + 1] + w >= best:
                     best = below[j + 1] + w
                     weights[(i, j)] = w
@@ -169,7 +180,7 @@ def lcs(a, b):
 class Part:
     """Head, layer or tail: the lines of all samples, in one order."""
 
-    def __init__(self, name, samples):
+    def __init__(self, name, samples, strict):
         self.name = name
         runs = []  # (sample, layer, [tensor indexes], keys)
         for number, sample in enumerate(samples):
@@ -180,12 +191,13 @@ class Part:
             layers = range(sample.n_layers) if name == 'layer' else [-1 if name == 'head' else sample.n_layers]
             for layer in layers:
                 at = nodes.get(layer, [])
-                runs.append((number, layer, at, tuple(key_of(sample, sample.graph.tensors[i], layer) for i in at)))
+                runs.append((number, layer, at, tuple(key_of(sample, sample.graph.tensors[i], layer) + (
+                    (origin(sample.graph.tensors[i], sample.graph.tensors),) if strict else ()) for i in at)))
         distinct = sorted({keys for *_, keys in runs}, key=lambda k: (-len(k), k))
         merged, ids, self.keys = [], {}, []
         for keys in distinct:
             own = [None] * len(keys)
-            for i, j in lcs([self.keys[m] for m in merged], list(keys)):
+            for i, j in lcs([self.keys[m] for m in merged], list(keys), strict):
                 own[j] = merged[i]
             for j, key in enumerate(keys):
                 if own[j] is None:
@@ -220,9 +232,9 @@ class Part:
 
 
 class Fold:
-    def __init__(self, samples):
+    def __init__(self, samples, strict=False):
         self.samples = samples
-        self.parts = {name: Part(name, samples) for name in ('head', 'layer', 'tail')}
+        self.parts = {name: Part(name, samples, strict) for name in ('head', 'layer', 'tail')}
         self.line_of = [{} for _ in samples]  # of each sample: tensor -> (part, line)
         for name, part in self.parts.items():
             for number, layer, mapped in part.runs:

@@ -8,9 +8,10 @@ import subprocess
 import maker
 import models
 
-# context, ubatch, sequences, flash, type_k, type_v
-SETTINGS = ((4096, 512, 1, 'on', 'f16', 'f16'), (8192, 256, 1, 'off', 'f16', 'f16'), (16384, 1024, 1, 'on', 'q8_0', 'q8_0'),
-            (8192, 512, 4, 'on', 'f16', 'f16'), (6144, 384, 2, 'off', 'f16', 'f16'), (32768, 512, 3, 'on', 'q8_0', 'q4_0'))
+# context, ubatch, sequences, flash, type_k, type_v, one cache for all sequences
+SETTINGS = ((4096, 512, 1, 'on', 'f16', 'f16', 0), (8192, 256, 1, 'off', 'f16', 'f16', 0), (16384, 1024, 1, 'on', 'q8_0', 'q8_0', 0),
+            (8192, 512, 4, 'on', 'f16', 'f16', 0), (6144, 384, 2, 'off', 'f16', 'f16', 0), (32768, 512, 3, 'on', 'q8_0', 'q4_0', 0),
+            (8192, 320, 5, 'off', 'f16', 'f16', 1), (6144, 448, 2, 'on', 'f16', 'f16', 1))
 PLACES = ((1, 'all'), (2, 'half')), ((2, 'all'), (1, 'half'))
 MIB = 1 << 20
 HEAD = 'shape,build,tool,ctx,ub,np,fa,ctk,ctv,ndev,ngl,model_mib,context_mib,compute_mib'
@@ -32,16 +33,16 @@ def variants(engine, arch, n, found_ways, folder, seed, most):
                 yield f'{arch}{"-moe" if moe else ""}{"-w" if options else ""}-{n}{k}', spec, tensors
 
 
-def points(engine, build, name, spec, path, settings, places):
-    """The engine's plans of one model, as lines of an oracle's file."""
-    asked = [(k, c, u, n, n, 0, int(f == 'on'), tk, tv) for k, (c, u, n, f, tk, tv) in enumerate(settings)]
-    for devices, layers in places:
-        for k, found in sorted(engine.sizes(path, asked, 999 if layers == 'all' else spec.s['L'] // 2, devices).items(), key=lambda x: int(x[0])):
-            c, u, n, f, tk, tv = settings[int(k)]
+def points(engine, build, name, spec, path, settings, places, thin=0):
+    """The engine's plans of one model, as lines of an oracle's file; of later places without the first `thin` settings."""
+    asked = [(k, c, u, n, n, unified, int(f == 'on'), tk, tv) for k, (c, u, n, f, tk, tv, unified) in enumerate(settings)]
+    for i, (devices, layers) in enumerate(places):
+        for k, found in sorted(engine.sizes(path, asked[i * thin:] if thin else asked, 999 if layers == 'all' else spec.s['L'] // 2, devices).items(), key=lambda x: int(x[0])):
+            c, u, n, f, tk, tv, unified = settings[int(k)]
             where = [f'CUDA{i}' for i in range(devices)] + ['CPU']
             planned = ' '.join(f'{found.get(p, 0) / MIB:.4f}' for p in where)
             blank = ' '.join('-' for _ in where)
-            yield f'{name},{build},server,{c},{u},{n},{f},{tk},{tv},{devices},{layers},{blank},{blank},{planned}'
+            yield f'{name},{build},server{"-unified" if unified else ""},{c},{u},{n},{f},{tk},{tv},{devices},{layers},{blank},{blank},{planned}'
 
 
 def score(scorer, floors, template, folder, oracle):
@@ -54,19 +55,25 @@ def score(scorer, floors, template, folder, oracle):
     return (*(float(x) for x in (m.groups() if m else (0, 0, 0, 100))), int(without.group(1)))
 
 
-def tried(engine, build, arch, lines, found_ways, folder, scorer, floors):
-    """Returns ('' or a line of doubt or None where it is none, what to say)."""
+def plan(engine, build, arch, found_ways, folder):
+    """Models of a family in `folder`, and the file of what the engine plans for them."""
     rows = [HEAD]
     for i, (name, spec, tensors) in enumerate(variants(engine, arch, models.TRIED_WITH, found_ways, folder, 11, 3)):
         path = folder / f'{name}.gguf'
         spec.write(path, tensors)
         rows += points(engine, build, name, spec, path, SETTINGS, PLACES[i % 2])
-    (folder / 'gate.csv').write_text('\n'.join(rows) + '\n')
+    board = folder / 'gate.csv'
+    board.write_text('\n'.join(rows) + '\n')
+    return board
+
+
+def tried(arch, lines, board, folder, scorer, floors):
+    """Returns (percent that a template may be off, None where it is none; what to say)."""
     (folder / 'gate.templates').write_text('\n'.join([f'graph {arch}', *lines]) + '\n')
-    n, exact, within, worst, without = score(scorer, floors, folder / 'gate.templates', folder, folder / 'gate.csv')
+    n, exact, within, worst, without = score(scorer, floors, folder / 'gate.templates', folder, board)
     said = f'{n:.0f} buffers, {exact}% exact, {within}% within 1%, worst {worst}%, {without} points without'
     if n and exact == 100 and not without:
-        return '', said
+        return 0, said
     if n and not without and worst <= WORST_PERCENT and within >= LEAST_WITHIN:
-        return f'doubt {math.ceil(2 * worst)}', said
+        return math.ceil(2 * worst), said
     return None, said

@@ -290,8 +290,8 @@ def ways(engine, arch, folder):
     return out
 
 
-def template_of(engine, arch, folder, found_ways):
-    """The lines of a family's template."""
+def samples_of_family(engine, arch, folder, found_ways):
+    """All samples of a family, and the tensors that its models may have."""
     samples, names = [], set()
     for moe, tied in found_ways:
         more, seen = rehearse(engine, arch, moe, tied, folder)
@@ -301,7 +301,12 @@ def template_of(engine, arch, folder, found_ways):
             samples += rehearse(engine, arch, moe, tied, folder, options, (0, 1), least=True)[0]
     if not samples:
         raise ValueError('the engine planned nothing')
-    folded = fold.Fold(samples)
+    return samples, names
+
+
+def template_of(samples, names, strict=False):
+    """The lines of a family's template; `strict` in what operations are taken for the same line."""
+    folded = fold.Fold(samples, strict)
     lines = emit.Emitter(folded).text()
     used = {token[1:].rstrip('+').split(':')[-1] for part in folded.parts.values() for line in part.lines
             for token in line.key[7] if token[0] == '@'}

@@ -43,6 +43,21 @@ struct mt_graph_machine mt_llama_machine(const struct mt_llama_plan *plan)
     };
 }
 
+/* Whether devices have no flash attention of heads of such a size: where it is wanted all the same,
+ * it runs on the host, which templates do not know. */
+static int has_untaken_heads(const struct mt_llama_plan *plan)
+{
+    const struct mt_model_description *d = plan->in->d;
+    char size[24];
+    for (uint64_t i = 0; plan->flash_attention && plan->n_devices && i < d->n_layers; i++) {
+        snprintf(size, sizeof size, "%llu", (unsigned long long)d->layers[i].key_size);
+        if (d->layers[i].attention != MT_ATTENTION_NONE && d->layers[i].key_size &&
+            !mt_engine_has(plan->in->engine, "flash.head_sizes", size))
+            return 1;
+    }
+    return 0;
+}
+
 /* Reads the template, fills the graph and reserves memory with it. */
 static int replay(struct mt_arena *arena, struct mt_template_word file,
                   struct mt_template_word text, const struct mt_template_run *run,
@@ -61,6 +76,8 @@ static int replay(struct mt_arena *arena, struct mt_template_word file,
     result = mt_graph_reserve(&graph, &machine, buffers);
     if (result < 0)
         return mt_fail(error, result, MT_NO_OFFSET, "the graph of the model is too large");
+    if (has_untaken_heads(run->plan))
+        return MT_TEMPLATE_UNTAKEN;
     int knows = mt_template_knows_keys(&template, run->plan->in->model);
     return knows ? (int)template.doubt_percent : MT_TEMPLATE_OTHER_KEYS;
 }

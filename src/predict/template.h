@@ -17,6 +17,8 @@
 #define MT_TEMPLATE_KEYS_MAX    64
 /* The band, in percent, of a model whose keys are not those that its template was made with. */
 #define MT_TEMPLATE_OTHER_KEYS 40
+/* The same where devices do not take flash attention of the heads, and it runs on the host. */
+#define MT_TEMPLATE_UNTAKEN 100
 
 struct mt_template_word {
     const char *at;

@@ -75,7 +75,7 @@ static uint64_t gpu_layers(const struct point *point, const struct mt_model_desc
 
 static enum mt_program program_of(const struct point *point)
 {
-    if (strcmp(point->tool, "server") == 0)
+    if (strncmp(point->tool, "server", 6) == 0)
         return MT_PROGRAM_SERVER;
     return strcmp(point->tool, "fit-params") == 0 ? MT_PROGRAM_FIT_PARAMS : MT_PROGRAM_BENCH;
 }
@@ -96,7 +96,7 @@ void settings_of_point(const struct point *point, const struct mt_model_descript
         .kv_type_k = point->type_k,
         .kv_type_v = point->type_v,
         .flash_attention = point->flash ? MT_SWITCH_ON : MT_SWITCH_OFF,
-        .unified_kv = MT_SWITCH_OFF,
+        .unified_kv = strstr(point->tool, "-unified") ? MT_SWITCH_ON : MT_SWITCH_OFF,
         .has_gpu_layers = 1,
         .gpu_layers = gpu_layers(point, d),
         .mla_mode = MT_UNKNOWN,

@@ -3,14 +3,15 @@
 """Models of families whose graphs memtally knows from templates, and what llama.cpp plans for them.
 
 usage: oracle_templates.py FOLDER                     writes the models of oracle_templates.tsv as GGUF files
-       oracle_templates.py --plan DUMP ARCHITECTURE...  has the engine plan them anew: writes .tsv and .csv
+       oracle_templates.py --plan SOURCE BIN [ARCHITECTURE...]  has the engine plan them anew: writes .tsv and .csv
 
-Sizes are those of the set that no template was made of. A line of the .tsv is a file's name, its family,
-experts or not, head size from the embedding or not; then its tensors, dimensions and layers.
+Sizes, contexts, sequences and devices are those that no template was made of nor tried with. A line of the .tsv is
+a file's name, its family, set of sizes, experts or not, head size from the embedding or not, how experts are weighed;
+then its tensors, dimensions and layers. The points are written as the engine plans them, whatever templates say.
 """
+import importlib.machinery
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
@@ -19,11 +20,12 @@ sys.path.insert(0, str(HERE.parents[1] / 'scripts' / 'templates.d'))
 sys.dont_write_bytecode = True
 import models  # noqa: E402
 
-KEPT_BACK = 3
-# context, ubatch, sequences, flash, type_k, type_v
-SETTINGS = ((4096, 512, 1, 'on', 'f16', 'f16'), (8192, 256, 1, 'off', 'f16', 'f16'), (16384, 1024, 1, 'on', 'q8_0', 'q8_0'),
-            (8192, 512, 4, 'on', 'f16', 'f16'), (6144, 384, 2, 'off', 'f16', 'f16'), (32768, 512, 3, 'on', 'q8_0', 'q4_0'))
-MIB = 1 << 20
+# context, ubatch, sequences, flash, type_k, type_v, one cache for all; then devices and layers on them
+SETTINGS = ((5120, 640, 1, 'on', 'f16', 'f16', 0), (12288, 192, 1, 'off', 'f16', 'f16', 0), (20480, 2048, 1, 'on', 'q8_0', 'q8_0', 0),
+            (16384, 768, 6, 'on', 'f16', 'f16', 0), (10000, 320, 3, 'off', 'f16', 'f16', 0), (49152, 480, 5, 'on', 'q5_1', 'q8_0', 0),
+            (2048, 64, 1, 'off', 'q4_0', 'f16', 0), (14336, 704, 4, 'off', 'f16', 'f16', 1), (7168, 576, 7, 'on', 'f16', 'f16', 1))
+PLACES = ((1, 'all'), (3, 'half')), ((3, 'all'), (1, 'half')), ((2, 'all'), (2, 'half'))
+SEED = 23
 
 
 def tensors_of(words):
@@ -58,75 +60,57 @@ def write(folder):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for line in (HERE / 'oracle_templates.tsv').read_text().splitlines():
-        name, arch, moe, tied, *words = line.split('\t')
-        spec = models.Spec(arch, KEPT_BACK, moe=moe == '1', tied=tied == '1')
-        spec.write(folder / f'{name}.gguf', list(tensors_of(words[0].split(' '))))
+        name, arch, n, moe, tied, options, words = line.split('\t')
+        spec = models.Spec(arch, int(n), moe=moe == '1', tied=tied == '1', options=options.split())
+        spec.write(folder / f'{name}.gguf', list(tensors_of(words.split(' '))))
 
 
-def sizes(dump, path, layers, devices):
-    text = ''.join(f'{k} {c} {u} {n} {n} 0 {int(f == "on")} {tk} {tv}\n' for k, (c, u, n, f, tk, tv) in enumerate(SETTINGS))
-    env = {**os.environ, 'SIM_N': str(devices), 'GGML_NO_BACKTRACE': '1'}
-    try:
-        r = subprocess.run([dump, '--sizes', str(path), str(layers)], input=text, capture_output=True, text=True, env=env, timeout=120)
-    except subprocess.TimeoutExpired:
-        return {}
-    found = {}
-    for line in r.stdout.splitlines():
-        if line.startswith('B '):
-            _, k, place, size = line.split(' ')
-            found.setdefault(int(k), {})[place] = int(size)
-    return found
-
-
-def plan(dump, names, out):
-    import random
+def plan_family(job):
+    import gate
     import maker
-    engine = maker.Engine(dump)
+    dump, memtally, build, arch, place = job
+    engine, lines, rows = maker.Engine(dump, memtally), [], []
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        try:
+            ways = maker.ways(engine, arch, folder)
+        except ValueError as e:
+            return arch, [], [], str(e)
+        for n in models.BOARD:
+            for name, spec, tensors in gate.variants(engine, arch, n, ways, folder, SEED, 2):
+                path = folder / f'{name}.gguf'
+                spec.write(path, tensors)
+                found = list(gate.points(engine, build, name, spec, path, SETTINGS, PLACES[place % 3], 4))
+                place += 1
+                rows += found
+                if found:
+                    lines.append('\t'.join((name, arch, str(n), str(int(spec.moe)), str(int(spec.tied)), ' '.join(sorted(spec.options)),
+                                            ' '.join(words_of(tensors)))))
+    return arch, lines, rows, ''
+
+
+def plan(source, folder, names, out):
+    import concurrent.futures
+    import gate
+    templates = importlib.machinery.SourceFileLoader('templates', str(HERE.parents[1] / 'scripts' / 'templates')).load_module()
+    source, folder = pathlib.Path(source).resolve(), pathlib.Path(folder).resolve()
+    memtally, build = str(templates.BUILT / 'src/cli/memtally'), templates.build_of(source)
     lines, rows = [], []
-    for arch in names:
-        with tempfile.TemporaryDirectory() as folder:
-            folder = pathlib.Path(folder)
-            try:
-                ways = maker.ways(engine, arch, folder)
-            except ValueError as e:
-                print(arch, e, file=sys.stderr)
-                continue
-            for moe, tied in ways:
-                spec = models.Spec(arch, KEPT_BACK, moe=moe, tied=tied)
-                v = maker.Variants(engine, spec, folder)
-                several = v.several(random.Random(11)) if v.all else []
-                for k, (classes, extra) in enumerate(several):
-                    if k not in (0, len(several) - 1):
-                        continue
-                    name = f'{arch}{"-moe" if moe else ""}-{k}'
-                    tensors = [(n, v.dims(n)) for c in v.classes if c in classes for n in v.classes[c]] + list(extra)
-                    path = folder / f'{name}.gguf'
-                    spec.write(path, tensors)
-                    count = 0
-                    for devices, layers in ((2, 'all'), (1, 'half')) if k else ((1, 'all'), (2, 'half')):
-                        for s, found in sorted(sizes(dump, path, 999 if layers == 'all' else spec.s['L'] // 2, devices).items()):
-                            c, u, n, f, tk, tv = SETTINGS[s]
-                            places = [f'CUDA{i}' for i in range(devices)] + ['CPU']
-                            planned = ' '.join(f'{found.get(p, 0) / MIB:.4f}' for p in places)
-                            blank = ' '.join('-' for _ in places)
-                            rows.append(f'{name},11434,server,{c},{u},{n},{f},{tk},{tv},{devices},{layers},{blank},{blank},{planned}')
-                            count += 1
-                    print(name, count, file=sys.stderr)
-                    if count:
-                        lines.append('\t'.join((name, arch, str(int(moe)), str(int(tied)), ' '.join(words_of(tensors)))))
-        save(out, lines, rows)
-
-
-def save(out, lines, rows):
+    with tempfile.TemporaryDirectory() as work, concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
+        dump = templates.compile_dump(source, folder, pathlib.Path(work))
+        jobs = [(dump, memtally, build, arch, i) for i, arch in enumerate(names or templates.families())]
+        for arch, more_lines, more, why in pool.map(plan_family, jobs):
+            print(f'{arch}: {len(more)} points {why}', file=sys.stderr, flush=True)
+            lines += more_lines
+            rows += more
     (out / 'oracle_templates.tsv').write_text('\n'.join(lines) + '\n')
-    head = 'shape,build,tool,ctx,ub,np,fa,ctk,ctv,ndev,ngl,model_mib,context_mib,compute_mib'
-    (out / 'oracle_templates.csv').write_text('\n'.join([head, *rows]) + '\n')
+    (out / 'oracle_templates.csv').write_text('\n'.join([gate.HEAD, *rows]) + '\n')
 
 
 def main(arguments):
     if arguments[0] != '--plan':
         return write(arguments[0])
-    plan(arguments[1], arguments[2:], pathlib.Path(os.environ.get('ORACLE_OUT', HERE)))
+    plan(arguments[1], arguments[2], arguments[3:], pathlib.Path(os.environ.get('ORACLE_OUT', HERE)))
 
 
 if __name__ == '__main__':

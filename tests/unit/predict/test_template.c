@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "hand_model.h"
+#include "model/gguf.h"
 #include "predict/template.h"
 
 #define EMBEDDING 64
@@ -215,6 +216,11 @@ static void text_that_says_nothing_is_refused_where_it_does(void **state)
         "graph a\nhead\n  fill (999999999999999*999999999)\nlayer\ntail\n",
         "graph a\nhead\n  add . .\nlayer\ntail\n",
         "graph a\nhead\nuse nothing\nlayer\ntail\n",
+        "graph a\nkey x\nhead\nlayer\ntail\n",
+        "graph a\nkey\nhead\nlayer\ntail\n",
+        "graph a\ndoubt 0\nhead\nlayer\ntail\n",
+        "graph a\ndoubt 101\nhead\nlayer\ntail\n",
+        "graph a\ndoubt x\nhead\nlayer\ntail\n",
         "block b\nuse b\nend\ngraph a\nhead\nuse b\nlayer\ntail\n",
     };
     (void)state;
@@ -224,6 +230,78 @@ static void text_that_says_nothing_is_refused_where_it_does(void **state)
         assert_int_equal(filled(&f, bad[i], "a"), MT_EFORMAT);
         mt_arena_finish(&f.arena);
     }
+}
+
+static const char *key_at(const void *argument, uint32_t number, size_t *length)
+{
+    const struct mt_gguf_pairs *pairs = argument;
+    *length = strlen(pairs->items[number].key);
+    return pairs->items[number].key;
+}
+
+/* Whether a template with such lines is of a model whose keys are a switch that is off, a count of
+ * three, scales of 0, 1 and 0.5, and a list. */
+static int is_made_for(const char *lines)
+{
+    static struct mt_gguf_pair items[] = {
+        {.key = "one.switch", .type = MT_GGUF_VALUE_BOOL, .number = 0},
+        {.key = "one.count", .type = MT_GGUF_VALUE_U32, .number = 3},
+        {.key = "one.zero", .type = MT_GGUF_VALUE_F32, .number = 0},
+        {.key = "one.unit", .type = MT_GGUF_VALUE_F32, .number = 0x3f800000},
+        {.key = "one.half", .type = MT_GGUF_VALUE_F32, .number = 0x3f000000},
+        {.key = "one.list", .type = MT_GGUF_VALUE_ARRAY}};
+    struct mt_gguf gguf = {.pairs = {.items = items, .n = 6, .keys = {.name_of = key_at}}};
+    struct fixture f;
+    char text[512];
+    uint32_t other;
+    prepare(&f);
+    gguf.pairs.keys.argument = &gguf.pairs;
+    for (uint32_t i = 0; i < 6; i++)
+        assert_int_equal(
+            mt_names_add(&gguf.pairs.keys, i, mt_names_hash(&gguf.pairs.keys, i), &other), 0);
+    f.hand.model.tensors = &gguf;
+    snprintf(text, sizeof text,
+             "graph one\nunused ffn_up\n%shead\n  get_rows @^token_embd "
+             "@^token_embd *\nlayer\ntail\n",
+             lines);
+    assert_int_equal(filled(&f, text, "one"), 0);
+    int result = mt_template_knows_keys(&f.template, &f.hand.model);
+    mt_names_finish(&gguf.pairs.keys);
+    mt_arena_finish(&f.arena);
+    return result;
+}
+
+static void keys_tell_whether_a_model_is_one_that_the_template_was_made_of(void **state)
+{
+    (void)state;
+    assert_true(is_made_for(""));
+    assert_true(is_made_for("key switch false\n"));
+    assert_false(is_made_for("key switch true none\n"));
+    assert_true(is_made_for("key nothing 0 none\n"));
+    assert_false(is_made_for("key nothing 0\n"));
+    assert_true(
+        is_made_for("key count 2 3\nkey zero 0\nkey unit 1\nkey half set\nkey list list\n"));
+    assert_false(is_made_for("key count 2 33\n"));
+    assert_false(is_made_for("key half 1 0\n"));
+    assert_false(is_made_for("key switch false\nkey zero set\n"));
+}
+
+static void a_template_may_doubt_itself(void **state)
+{
+    struct fixture f;
+    (void)state;
+    prepare(&f);
+    assert_int_equal(filled(&f, layered, "one"), 0);
+    assert_int_equal(f.template.doubt_percent, 0);
+    mt_arena_finish(&f.arena);
+    prepare(&f);
+    assert_int_equal(filled(&f,
+                            "graph a\ndoubt 7\nunused ffn_up\nhead\n  get_rows @^token_embd "
+                            "@^token_embd *\nlayer\ntail\n",
+                            "a"),
+                     0);
+    assert_int_equal(f.template.doubt_percent, 7);
+    mt_arena_finish(&f.arena);
 }
 
 int main(void)
@@ -236,6 +314,8 @@ int main(void)
         cmocka_unit_test(several_families_may_share_a_template),
         cmocka_unit_test(lines_that_templates_share_stand_in_a_block),
         cmocka_unit_test(expressions_are_worked_out_from_left_to_right),
+        cmocka_unit_test(keys_tell_whether_a_model_is_one_that_the_template_was_made_of),
+        cmocka_unit_test(a_template_may_doubt_itself),
         cmocka_unit_test(text_that_says_nothing_is_refused_where_it_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
