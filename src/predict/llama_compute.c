@@ -283,6 +283,10 @@ int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
     if (result < 0)
         return result;
     write_notes(plan, &buffers[0], sheet);
+    if (plan->n_devices && plan->flash_attention &&
+        !mt_llama_flash_runs(plan->in->engine, plan->in->d))
+        mt_sheet_uncounted(sheet, "Devices have no flash attention for heads of this size; that "
+                                  "the host computes it is not counted. A rehearsal counts it.");
     for (size_t i = 0; i <= plan->n_devices; i++) {
         struct mt_sheet_term term = {.place = i < plan->n_devices ? (int)i : MT_HOST_PLACE,
                                      .category = MT_CATEGORY_ACTIVATIONS,

@@ -39,6 +39,9 @@ int mt_llama_is_quantised(const char *type);
 uint64_t mt_llama_device_bytes(const char *type, uint64_t row_elements, uint64_t bytes);
 uint64_t mt_llama_host_bytes(uint64_t bytes);
 
+/* Whether flash attention runs on devices with the heads of every layer (llama_settings.c). */
+int mt_llama_flash_runs(const struct mt_engine *engine, const struct mt_model_description *d);
+
 /* Of the words of a key's value the one most like `word`, copied into `nearest`; "" where the
  * table has none. */
 void mt_llama_nearest(const struct mt_engine *engine, const char *key, const char *word,

@@ -185,15 +185,14 @@ static int fill_type(const struct completion *c, const char **type, const char *
                   version_of(c->engine), *type, name, nearest);
 }
 
-/* Whether flash attention runs on the devices with the heads of every layer. */
-static int flash_supported(const struct completion *c)
+int mt_llama_flash_runs(const struct mt_engine *engine, const struct mt_model_description *d)
 {
-    for (uint64_t i = 0; c->s->n_devices && i < c->d->n_layers; i++) {
+    for (uint64_t i = 0; i < d->n_layers; i++) {
         char size[24];
-        if (!c->d->layers[i].kv_heads || !c->d->layers[i].key_size)
+        if (!d->layers[i].kv_heads || !d->layers[i].key_size)
             continue;
-        snprintf(size, sizeof size, "%" PRIu64, c->d->layers[i].key_size);
-        if (!mt_engine_has(c->engine, "flash.head_sizes", size))
+        snprintf(size, sizeof size, "%" PRIu64, d->layers[i].key_size);
+        if (!mt_engine_has(engine, "flash.head_sizes", size))
             return 0;
     }
     return 1;
@@ -206,7 +205,8 @@ static int fill_flash_attention(const struct completion *c)
         mt_engine_has(c->engine, "default.flash_attention", "off"))
         s->flash_attention = MT_SWITCH_OFF;
     if (s->flash_attention == MT_SWITCH_AUTO)
-        s->flash_attention = flash_supported(c) ? MT_SWITCH_ON : MT_SWITCH_OFF;
+        s->flash_attention =
+            !s->n_devices || mt_llama_flash_runs(c->engine, c->d) ? MT_SWITCH_ON : MT_SWITCH_OFF;
     if (s->flash_attention == MT_SWITCH_OFF && mt_llama_is_quantised(s->kv_type_v))
         return REFUSE(c,
                       "a cache of values of type %s needs flash attention, which is off; "

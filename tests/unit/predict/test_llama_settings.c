@@ -86,6 +86,34 @@ static void test_flash_attention_is_off_where_a_device_does_not_know_the_head_si
     mt_estimate_destroy(estimate);
 }
 
+static int says(const struct mt_estimate *estimate, const char *words)
+{
+    for (size_t i = 0; i < estimate->tally.n_notes; i++)
+        if (strstr(estimate->tally.notes[i], words))
+            return 1;
+    return 0;
+}
+
+static void test_flash_attention_that_a_device_does_not_know_is_said_to_be_uncounted(void **state)
+{
+    (void)state;
+    const struct {
+        uint64_t head;
+        int is_said;
+    } cases[] = {{144, 1}, {128, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hand_model hand;
+        hand_model_init(&hand, "llama", 4, 32, 8, cases[i].head);
+        struct mt_predict_settings settings = {
+            .device_bytes = devices, .n_devices = 1, .flash_attention = MT_SWITCH_ON};
+        struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+        assert_int_equal(says(estimate, "no flash attention for heads of this size"),
+                         cases[i].is_said);
+        assert_int_equal(estimate->verdict, cases[i].is_said ? MT_VERDICT_TIGHT : MT_VERDICT_FITS);
+        mt_estimate_destroy(estimate);
+    }
+}
+
 static void test_contradictions_are_refused_with_the_nearest_setting(void **state)
 {
     (void)state;
@@ -248,6 +276,7 @@ int main(void)
         cmocka_unit_test(test_open_settings_get_the_defaults_of_the_version),
         cmocka_unit_test(test_the_context_is_padded_as_the_server_pads_it),
         cmocka_unit_test(test_flash_attention_is_off_where_a_device_does_not_know_the_head_size),
+        cmocka_unit_test(test_flash_attention_that_a_device_does_not_know_is_said_to_be_uncounted),
         cmocka_unit_test(test_contradictions_are_refused_with_the_nearest_setting),
         cmocka_unit_test(test_flags_are_spelled_as_the_version_spells_them),
         cmocka_unit_test(test_experts_leave_the_device_before_whole_layers),
