@@ -40,9 +40,11 @@ class Engine:
             asked.flush()
             command = [self.memtally, 'rehearse', '--device', ','.join(['9TiB'] * devices), '--', self.dump, out.name, said.name, asked.name]
             try:
-                subprocess.run(command + [str(w) for w in words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, env=env)
+                r = subprocess.run(command + [str(w) for w in words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, env=env)
             except subprocess.TimeoutExpired:
                 return '', 'timeout'
+            if 'could not be loaded' in r.stderr:
+                raise ValueError(r.stderr.strip())
             words = [x for x in said.read().split('\n') if x.strip(' .') and 'dummy' not in x]
             return out.read(), ' | '.join(words[-2:])
 
