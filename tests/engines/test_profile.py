@@ -13,6 +13,7 @@ import memtally
 import tap
 
 SCRATCH = tempfile.TemporaryDirectory()
+SKEW_RATIO = 0.001
 MAX_TOKENS = 48
 
 
@@ -23,7 +24,21 @@ def model():
     return path
 
 
+def skew_ratio(document):
+    place = memtally.host(document)
+    return abs(place["picture_skew_bytes"]) / place["total_resident_bytes"]
+
+
 def profile(name, engine_path, *arguments):
+    """A profile whose picture was not taken while memory moved, as a busy machine may do: the third is the last."""
+    for _ in range(3):
+        answer = profile_once(name, engine_path, *arguments)
+        if skew_ratio(answer[0]) <= SKEW_RATIO:
+            break
+    return answer
+
+
+def profile_once(name, engine_path, *arguments):
     """Profiles with an engine; returns the report, the engine's log and the folder."""
     folder = tempfile.mkdtemp(prefix=name, dir=SCRATCH.name)
     environment = dict(os.environ, PATH=os.path.dirname(engine.node()) + ":" + os.environ["PATH"])
@@ -41,7 +56,7 @@ def check_place(document):
     total = place["total_resident_bytes"]
     memtally.assert_adds_up(place)
     assert place["unattributed_bytes"] <= 0.005 * total, (place["unattributed_bytes"], total)
-    assert abs(place["picture_skew_bytes"]) <= 0.001 * total, (place["picture_skew_bytes"], total)
+    assert skew_ratio(document) <= SKEW_RATIO, (place["picture_skew_bytes"], total)
     return place
 
 
