@@ -11,9 +11,11 @@ WERROR = $(if $(CI),--werror)
 
 # What a goal needs beside what building needs; see scripts/setup.
 NEEDS_demo = demo
+NEEDS_demo-rehearse = demo
 NEEDS_test = test
 NEEDS_check = test
 NEEDS_conformance = test
+NEEDS_conformance-cuda = test
 NEEDS_oracle = test
 NEEDS_asan = test
 NEEDS_tsan = test
@@ -25,14 +27,18 @@ NEEDS_fmt = lint
 NEEDS_tidy = tidy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test check conformance oracle asan tsan fuzz bench lint tidy fmt golden gpu install clean setup
+.PHONY: help demo demo-rehearse build test check conformance conformance-cuda oracle asan tsan fuzz bench lint tidy fmt golden gpu install clean setup
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
 
 demo: setup build/build.ninja ## set up, build, profile a model, show where its memory went
 	@ninja -C build command
 	@scripts/demo
+
+demo-rehearse: setup build/build.ninja ## the same for PyTorch, on GPUs that are not there (900 MB to fetch, once)
+	@ninja -C build command
+	@scripts/demo-rehearse
 
 build: setup build/build.ninja ## set up and build into build/
 	@ninja -C build
@@ -58,6 +64,9 @@ fuzz: setup build-fuzz/build.ninja ## fuzz every parser for FUZZ_SECONDS (60) ea
 conformance: build ## estimates against what engines said of themselves: the error boards
 	@meson test -C build --suite conformance --no-rebuild --verbose
 
+conformance-cuda: build ## published runs of vLLM, rehearsed with its version of their time (many GB to fetch); ROWS="vl04 vl06"
+	@tests/conformance/cuda/board.py build/src/cli/memtally $(ROWS)
+
 oracle: build ## plan points of llama.cpp again and compare; BUILD= (or FROM=, TO=): what changed
 	@scripts/oracle $(if $(ALL),--all) $(if $(BUILD),--from $(BUILD)) $(if $(FROM),--from $(FROM)) $(if $(TO),--to $(TO))
 
@@ -76,9 +85,8 @@ fmt: setup ## format the C sources
 golden: build ## rewrite what the command-line tests expect
 	@MEMTALLY_GOLDEN=rewrite scripts/test --suite cli
 
-gpu: build ## the tests that need a GPU
-	@if meson test -C build --list --suite gpu 2>/dev/null | grep -q ' / '; then scripts/test --suite gpu; \
-	else echo "No test needs a GPU yet: GPUs are not measured by this version."; fi
+gpu: build ## what a real GPU and a pretended one must answer alike (says so where there is none)
+	@tests/gpu/run build/src/cli/memtally
 
 install: setup ## install below PREFIX, staged in DESTDIR
 	@meson setup build-install $(if $(wildcard build-install/build.ninja),--reconfigure) \

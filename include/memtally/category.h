@@ -18,7 +18,8 @@ extern "C" {
     X(COMMUNICATION, 7, "communication", "buffers between devices, replicas")                      \
     X(CONTEXT, 8, "context", "driver context, modules, device code")                               \
     X(CACHED, 9, "cached", "held free by an allocator")                                            \
-    X(RUNTIME, 10, "runtime", "heap in use, program code, stacks, other mappings")
+    X(RUNTIME, 10, "runtime", "heap in use, program code, stacks, other mappings")                 \
+    X(TRAINING, 11, "training", "gradients and the optimizer's state")
 
 /* 0 means: not said. */
 enum mt_category {
@@ -26,7 +27,7 @@ enum mt_category {
 #define MT_CATEGORY_ENUM(NAME, value, name, holds) MT_CATEGORY_##NAME = value,
     MT_CATEGORY_LIST(MT_CATEGORY_ENUM)
 #undef MT_CATEGORY_ENUM
-        MT_CATEGORY_END = 11 /* one more than the last */
+        MT_CATEGORY_END = 12 /* one more than the last */
 };
 
 /* The name of a category ("kv_cache"); "none" for MT_CATEGORY_NONE, "?" for a value outside the

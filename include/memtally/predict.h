@@ -194,6 +194,8 @@ struct mt_estimate_said {
     const struct mt_tally *tally; /* what it allocated, at places "host" and "gpu:0" and so on */
     const char *version;          /* of the engine, in its own words */
     const char *flags;            /* that it was started with; NULL: those of the settings */
+    const char *engine;           /* that `tally` is of, where no table has it: nothing is added to
+                                     what it says; else NULL */
     const char *cannot;           /* why it does not start; the verdict is CANNOT */
     const char *spills;           /* why it left on the host what was meant for a device */
     const char *const *notes;
@@ -201,14 +203,14 @@ struct mt_estimate_said {
 };
 
 /* Makes an estimate of what an engine itself said that it allocates, as a rehearsal gives it: its
- * rows take the place of those of the rules, exact and without a band. What no engine says, the
- * driver's context and the program's own heap, is added as in mt_estimate_create(), with its own
- * provenance. The verdict is that of the whole. `model` may be NULL where no file tells what the
- * engine ran; only the devices, the host, the program and residues of the settings then count. On
- * success the caller owns *estimate;
- * mt_estimate_destroy() frees it; the model must live as long, what was said need not.
- * Errors: those of mt_estimate_create(); MT_EARG for a place that the settings do not have;
- * MT_EUNSUPPORTED for an engine that cannot be rehearsed. */
+ * rows take the place of those of the rules, with the provenance and the band of the details that
+ * they are made of. What no engine says, the driver's context and the program's own heap, is added
+ * as in mt_estimate_create(), with its own provenance. The verdict is that of the whole. `model`
+ * may be NULL where no file tells what the engine ran; only the devices, the host, the program and
+ * residues of the settings then count. On success the caller owns *estimate; mt_estimate_destroy()
+ * frees it; the model must live as long, what was said need not. Errors: those of
+ * mt_estimate_create(); MT_EARG for a place that the settings do not have; MT_EUNSUPPORTED for an
+ * engine that cannot be rehearsed. */
 int mt_estimate_from_said(const struct mt_model *model, const struct mt_predict_settings *settings,
                           const struct mt_estimate_said *said, struct mt_estimate **estimate,
                           struct mt_error *error);

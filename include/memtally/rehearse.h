@@ -4,8 +4,9 @@
  * An unmodified program that is built on ggml (llama.cpp and kin) runs with an object preloaded
  * that pretends to be devices of given sizes: it gives out addresses without memory, answers yes to
  * the operations that such a device takes, computes nothing, and refuses an allocation where the
- * device would. What the program allocated is the engine's own word: a tally of kind estimate with
- * provenance exact. A rehearsal belongs to one thread. */
+ * device would. Where look-alikes of CUDA's libraries are given, so does one on PyTorch or whatever
+ * else links them. What the program allocated is the engine's own word: a tally of kind estimate
+ * with provenance exact. A rehearsal belongs to one thread. */
 #ifndef MEMTALLY_REHEARSE_H
 #define MEMTALLY_REHEARSE_H
 
@@ -26,15 +27,35 @@ struct mt_rehearse_device {
     uint64_t bytes;          /* in all; 1 MiB to 1 PiB */
     uint64_t reserved_bytes; /* of these, taken by the driver's context and other programs */
     const char *name;        /* "NVIDIA GeForce RTX 3090", or NULL */
+    const char *gpu;         /* to CUDA programs, of mt_rehearse_gpu_at(): "H100-80GB"; NULL: the
+                                one whose memory is nearest to `bytes` */
 };
 
+/* A GPU that can be pretended to CUDA programs. */
+struct mt_rehearse_gpu {
+    char key[32];           /* "H100-80GB" */
+    char name[64];          /* "NVIDIA H100 80GB HBM3" */
+    uint64_t memory_bytes;  /* as the driver answers: less than what the card is sold as */
+    uint64_t context_bytes; /* of each process */
+    uint32_t capability;    /* 90 is 9.0 */
+};
+
+/* The GPUs that are known, in the table's order. Errors: MT_ENOTFOUND (past the last). */
+int mt_rehearse_gpu_at(size_t index, struct mt_rehearse_gpu *gpu);
+
+/* The GPU of a name ("h100-80gb", "RTX 3090"). Errors: MT_EARG, whose text says which are near. */
+int mt_rehearse_gpu_find(const char *name, struct mt_rehearse_gpu *gpu, struct mt_error *error);
+
 struct mt_rehearse_options {
-    const char *directory;    /* for the account and the program's words; made if absent */
-    const char *pretend_path; /* libmemtally-pretend-ggml.so, no space or colon in it */
-    const char *kind;         /* "cuda" (NULL too), "rocm", "vulkan", "metal" */
-    const char *generation;   /* "ampere", "8.6"; NULL: the newest one that the tables know */
-    const char
-        *engine_version; /* build that rules are chosen by; NULL: as the program's ggml says */
+    const char *directory;      /* for the account and the program's words; made if absent */
+    const char *pretend_path;   /* libmemtally-pretend-ggml.so, no space or colon in it */
+    const char *cuda_directory; /* of the look-alikes of CUDA's libraries; NULL: CUDA programs find
+                                   no device */
+    const char *helper_directory; /* of the module that Python processes load; NULL: none */
+    uint32_t cuda_driver_version; /* 12080 is CUDA 12.8; 0: the newest that is known */
+    const char *kind;             /* "cuda" (NULL too), "rocm", "vulkan", "metal" */
+    const char *generation;       /* "ampere", "8.6"; NULL: the newest one that the tables know */
+    const char *engine_version;   /* build that rules are chosen by; NULL: as its ggml says */
     const struct mt_rehearse_device *devices;
     size_t n_devices;         /* 0: the program runs on the CPU alone */
     uint64_t host_bytes;      /* host buffers beyond these are refused; 0: no limit */
@@ -87,6 +108,11 @@ struct mt_rehearse_status {
     const char *engine_version; /* NULL where it is not known; lives as long as the rehearsal */
     const char *ggml_version;   /* likewise */
     uint32_t build;             /* of the engine, that the devices' rules are of */
+    uint32_t n_contexts;        /* processes that made a CUDA context on a device, each counted
+                                   for each device */
+    uint32_t n_missing;         /* functions of CUDA that were called and are not there */
+    uint32_t n_private;         /* tables of NVIDIA's own libraries that were asked for in vain */
+    uint32_t n_read_back;       /* results of kernels, which did not run, that the program read */
     int is_build_known;         /* it was told to the rehearsal, or by the program */
 };
 
@@ -95,8 +121,9 @@ struct mt_rehearse_status {
  * own; each ends with the thread that started it. Its output is kept in the files "output" and
  * "errors" of the folder, of which only the beginning and the end are kept where they grow past
  * some megabytes.
- * Errors: MT_EARG (too many devices, too small; an object that cannot be preloaded; a kind or
- * generation that is not known), MT_ENOTFOUND (no such program), MT_EPERM (it cannot be run),
+ * Errors: MT_EARG (too many devices, too small; an object or a folder that cannot be preloaded
+ * from; a kind, generation or GPU that is not known), MT_ENOTFOUND (no such program; a look-alike
+ * is missing), MT_ELIMIT (the folder's path is too long), MT_EPERM (it cannot be run),
  * MT_EUNSUPPORTED (a static program, a setuid one; the text says what would work), MT_EBUSY (the
  * folder holds an account), MT_EIO, MT_ENOMEM. */
 int mt_rehearse_start(const struct mt_rehearse_options *options, struct mt_rehearsal **rehearsal,
@@ -122,12 +149,46 @@ const struct mt_rehearse_event *mt_rehearse_event_at(struct mt_rehearsal *rehear
 /* What the program held after the event at `index`; SIZE_MAX: at its peak, place by place, since it
  * settled for what to put where: what an engine tried before is left out. Of kind
  * estimate, provenance exact, low and high bounds as the bytes; buffers for computing on devices
- * are derived where builds that the program may be of differ in what they take. Places are "host",
+ * are derived where builds that the program may be of differ in what they take. Of a CUDA program
+ * contexts, kernels and communicators are assumed, with the bounds of the table of GPUs, and what
+ * neither it nor PyTorch's allocator says the use of is inferred as cached. Places are "host",
  * then "gpu:0" and so on, with their capacity. What was only planned is counted where nothing was
  * allocated. The caller owns *tally, mt_tally_destroy() frees it. Errors: MT_EARG (no such event),
  * MT_ENOMEM. */
 int mt_rehearse_tally(struct mt_rehearsal *rehearsal, size_t index, struct mt_tally **tally,
                       struct mt_error *error);
+
+/* What an engine of PyTorch was about in one process, on one device as that process counts them. */
+struct mt_rehearse_phase {
+    uint64_t pid;
+    uint32_t device;
+    const char *name; /* "load_model" */
+    enum mt_category category;
+    uint64_t begin_ns, end_ns; /* since the start; end_ns is UINT64_MAX where it never ended */
+    uint64_t begin_bytes, end_bytes; /* in tensors */
+    uint64_t peak_bytes;             /* most in tensors, while it lasted */
+    uint64_t peak_segment_bytes;     /* most that PyTorch had from the driver */
+};
+
+/* A figure that the engine said: "weights" 14.99 GiB. */
+struct mt_rehearse_figure {
+    uint64_t pid;
+    uint64_t time_ns; /* since the start */
+    double value;
+    const char *name;
+    const char *unit; /* "GiB", "tokens" */
+};
+
+/* The phases, process by process, each in the order in which it told of them. Texts are borrowed
+ * until phase 0 is asked for again: that reads what is new. Errors: MT_ENOTFOUND (past the last, or
+ * the traces cannot be read). */
+int mt_rehearse_phase_at(struct mt_rehearsal *rehearsal, size_t index,
+                         struct mt_rehearse_phase *phase);
+
+/* The figures, in the same order, as they were when phase 0 was last asked for. Texts and errors
+ * are those of the phases. */
+int mt_rehearse_figure_at(struct mt_rehearsal *rehearsal, size_t index,
+                          struct mt_rehearse_figure *figure);
 
 /* The last lines that the program wrote on standard error, at most `size` bytes with the zero; ""
  * where it wrote elsewhere. */

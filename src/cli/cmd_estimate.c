@@ -29,18 +29,6 @@ static const struct cli_option estimate_options[] = {
 #include "cli/estimate/options.def"
     TEXT("mla", "MODE", mla, "ik_llama.cpp's -mla: 0 to 3"),
     NUMBER("amb", amb, "ik_llama.cpp's -amb, in MiB"),
-    {.name = "memory-share",
-     .kind = CLI_REAL,
-     .argument = "SHARE",
-     .most = 1,
-     .offset = AT(memory_share),
-     .help = "the share of each device that the engine may take, as 0.9 (gpu_memory_utilization, "
-             "mem_fraction_static, free_gpu_memory_fraction)"},
-    NUMBER("batched-tokens", batched_tokens,
-           "tokens in a step (max_num_batched_tokens, chunked_prefill_size, max_num_tokens)"),
-    NUMBER("tensor-parallel", tensor_parallel, "devices that each layer is divided among"),
-    NUMBER("pipeline-parallel", pipeline_parallel, "stages that the layers are divided into"),
-    FLAG("eager", eager, "no CUDA graphs"),
     TEXT("weight-type", "TYPE", weight_type,
          "that weights are converted to when loaded: bf16, fp8 and so on"),
     FLAG("max-context", max_context, "find the largest context that fits"),

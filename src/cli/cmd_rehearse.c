@@ -14,12 +14,14 @@
 #include "cli/rehearse/held_back.h"
 #include "cli/rehearse/interrupt.h"
 #include "cli/rehearse/model_command.h"
+#include "cli/rehearse/python_model.h"
 #include "cli/rehearse/rehearse.h"
 #include "cli/rehearse/stage.h"
 
 struct rehearse_options {
     struct estimate_options estimate;
     const char *generation;
+    int layer;
     struct cli_texts device_names;
     uint64_t reserved_bytes;
     const char *requests; /* a number; how many without one depends on what is rehearsed */
@@ -32,6 +34,7 @@ struct rehearse_options {
 
 #define SECOND_NS 1000000000u
 
+static const char *const layers[] = {"auto", "ggml", "cuda", NULL}; /* enum rehearse_layer */
 static const char *const formats[] = {"table", "json", "csv", NULL};
 
 #define AT(member)  offsetof(struct rehearse_options, estimate.member)
@@ -45,18 +48,22 @@ static const struct cli_option rehearse_options[] = {
      .fallback = "llama.cpp",
      .offset = AT(engine),
      .help = "the build of the engine by which devices behave, as llama.cpp@11434; without a "
-             "version the program is asked, and the newest known is meant where it does not say"},
+             "version the program is asked, and the newest known is meant where it does not say; "
+             "vllm or transformers: the Python package that loads MODEL"},
 #include "cli/estimate/options.def"
     {.name = "weight-type",
      .kind = CLI_TEXT,
      .argument = "TYPE",
      .offset = AT(weight_type),
-     .help = "of a model that is no GGUF file, what it would be converted to: f16, q8_0, q4_k_m"},
+     .help = "of a model that is no GGUF file, what it would be converted to: f16, q8_0, q4_k_m; "
+             "of vllm and transformers f16, bf16, f32, of vllm also fp8"},
     {.name = "engine-path",
      .kind = CLI_FILE,
      .argument = "PATH",
      .offset = AT(engine_path),
-     .help = "the engine to rehearse MODEL with: a program of llama.cpp, or the folder it lies in"},
+     .help = "the engine to rehearse MODEL with: a program of llama.cpp, or the folder it lies in; "
+             "of vllm and transformers a virtual environment or its Python, without which the "
+             "active one or the first in PATH is taken"},
     FLAG("remote", remote, "MODEL may be a URL or a name on huggingface.co; only headers are read"),
     {.name = "sweep",
      .kind = CLI_TEXTS,
@@ -70,6 +77,14 @@ static const struct cli_option rehearse_options[] = {
      .argument = "NAME",
      .offset = OWN(generation),
      .help = "generation of the devices, as ampere or 8.6; without it the newest known"},
+    {.name = "layer",
+     .kind = CLI_CHOICE,
+     .argument = "LAYER",
+     .choices = layers,
+     .fallback = "auto",
+     .offset = OWN(layer),
+     .help = "where devices are pretended: to ggml alone, or to programs on CUDA as well; auto "
+             "goes by CMD"},
     {.name = "device-name",
      .kind = CLI_TEXTS,
      .argument = "NAME[,NAME...]",
@@ -175,16 +190,28 @@ static int check_settings(const struct estimate_options *options, const struct c
                    "before it stand --device, --host and the like only");
 }
 
-static int reserve(const struct rehearse_options *options, struct estimate_request *request,
-                   const struct rehearse_device_names *names, struct mt_rehearse_device *devices,
-                   struct mt_error *error)
+/* What is held back of each device. A CUDA program's context is its own: it takes it when it makes
+ * one. */
+static int find_reserved(const struct rehearse_options *options, enum rehearse_layer layer,
+                         const struct mt_predict_settings *settings, uint64_t *reserved,
+                         struct mt_error *error)
+{
+    *reserved = options->reserved_bytes;
+    if (layer == REHEARSE_LAYER_CUDA || !settings->n_devices)
+        return 0;
+    return rehearse_held_back(settings, reserved, error);
+}
+
+static int reserve(const struct rehearse_options *options, enum rehearse_layer layer,
+                   struct estimate_request *request, const struct rehearse_device_names *names,
+                   struct mt_rehearse_device *devices, struct mt_error *error)
 {
     struct mt_predict_settings *settings = &request->settings;
     uint64_t reserved = 0;
     if (!settings->device_kind)
         settings->device_kind = estimate_device_kinds[0];
     settings->context_bytes = options->reserved_bytes;
-    int result = settings->n_devices ? rehearse_held_back(settings, &reserved, error) : 0;
+    int result = find_reserved(options, layer, settings, &reserved, error);
     if (result < 0)
         return result;
     for (size_t i = 0; i < settings->n_devices; i++) {
@@ -199,6 +226,7 @@ static int reserve(const struct rehearse_options *options, struct estimate_reque
             .bytes = settings->device_bytes[i],
             .reserved_bytes = reserved + request->device_used[i],
             .name = names->of[i],
+            .gpu = *request->device_gpus[i] ? request->device_gpus[i] : NULL,
         };
     }
     return 0;
@@ -249,42 +277,50 @@ static const char *build_of(const char *engine, char *const *argv, char build[64
     return *build ? build : NULL;
 }
 
-static int rehearse_program(const struct cli_call *call)
+/* Devices that are no NVIDIA GPUs are ggml's alone. */
+static enum rehearse_layer layer_of(const struct rehearse_options *options, char *const *argv)
 {
-    const struct rehearse_options *options = call->options;
-    struct mt_rehearse_device devices[REHEARSE_DEVICES_MAX];
+    if (options->estimate.device_kind || !options->estimate.devices.n)
+        return REHEARSE_LAYER_GGML;
+    return options->layer ? (enum rehearse_layer)options->layer : rehearse_layer_of(argv);
+}
+
+/* A command line, with nothing said of how it runs its model but what is in it. */
+static int rehearse_words(const struct rehearse_options *options, char *const *argv,
+                          enum rehearse_layer layer)
+{
+    struct mt_rehearse_device devices[ESTIMATE_DEVICES_MAX];
     struct rehearse_device_names names;
     struct estimate_request request = {0};
     struct mt_error error = {.offset = MT_NO_OFFSET};
     struct cli_progress progress;
     char build[64];
     uint64_t n_requests = 0;
-    int result = check_settings(&options->estimate, &options->sweep, &error);
-    if (result == 0)
-        result = read_requests(options->requests, REHEARSE_DEFAULT_REQUESTS, &n_requests, &error);
+    int result = read_requests(options->requests, REHEARSE_DEFAULT_REQUESTS, &n_requests, &error);
     if (result == 0)
         result = estimate_request_init(&request, &options->estimate, &error);
-    if (result == 0)
+    if (result == 0 && layer == REHEARSE_LAYER_GGML)
         result = rehearse_check_devices(request.settings.n_devices, &error);
     if (result == 0)
         result = rehearse_name_devices(&options->device_names, request.settings.n_devices, &names,
                                        &error);
     if (result == 0)
-        result = reserve(options, &request, &names, devices, &error);
+        result = reserve(options, layer, &request, &names, devices, &error);
     if (result < 0) {
         estimate_request_finish(&request);
         return fail(&error);
     }
-    request.settings.program = program_of(call->operands);
+    request.settings.program = program_of(argv);
     cli_progress_init(&progress, !options->quiet);
     struct rehearse_job job = {
-        .argv = call->operands,
+        .argv = argv,
         .devices = devices,
         .n_devices = request.settings.n_devices,
         .host_bytes = request.settings.host_bytes,
         .device_kind = request.settings.device_kind,
         .generation = options->generation,
-        .engine_version = build_of(options->estimate.engine, call->operands, build),
+        .layer = layer,
+        .engine_version = build_of(options->estimate.engine, argv, build),
         .folder = options->folder,
         .n_requests = n_requests,
         .timeout_ns = options->timeout_s * SECOND_NS,
@@ -302,11 +338,50 @@ static int rehearse_program(const struct cli_call *call)
     return *job.interrupted ? 128 + *job.interrupted : code;
 }
 
+static int rehearse_program(const struct cli_call *call)
+{
+    const struct rehearse_options *options = call->options;
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    if (check_settings(&options->estimate, &options->sweep, &error) < 0)
+        return fail(&error);
+    return rehearse_words(options, call->operands, layer_of(options, call->operands));
+}
+
+/* A model in an engine that is a Python package: our program for it is rehearsed. */
+static int rehearse_python(const struct rehearse_options *options, const char *model)
+{
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    struct rehearse_python_command command;
+    struct rehearse_options plain = *options;
+    struct estimate_request request = {0};
+    if (options->sweep.n) {
+        cli_complain("rehearse: '--sweep' is of programs of llama.cpp");
+        return CLI_EXIT_USAGE;
+    }
+    plain.estimate = (struct estimate_options){.devices = options->estimate.devices,
+                                               .host_bytes = options->estimate.host_bytes,
+                                               .explain = options->estimate.explain,
+                                               .format = options->estimate.format,
+                                               .output = options->estimate.output};
+    int result = estimate_request_init(&request, &plain.estimate, &error);
+    if (result == 0)
+        result = rehearse_python_command_init(&command, &options->estimate, model,
+                                              request.settings.n_devices, &error);
+    estimate_request_finish(&request);
+    if (result < 0)
+        return fail(&error);
+    int code = rehearse_words(&plain, command.argv, REHEARSE_LAYER_CUDA);
+    rehearse_python_command_finish(&command);
+    return code;
+}
+
 static int rehearse_model_of(const struct cli_call *call)
 {
     const struct rehearse_options *options = call->options;
     struct mt_error error = {.offset = MT_NO_OFFSET};
     uint64_t n_requests;
+    if (rehearse_is_python_engine(options->estimate.engine))
+        return rehearse_python(options, call->operands[0]);
     if (read_requests(options->requests, 0, &n_requests, &error) < 0)
         return cli_fail(&error);
     const struct rehearse_model_options model = {.estimate = &options->estimate,
@@ -333,17 +408,28 @@ static int run_rehearse(const struct cli_call *call)
 }
 
 static const char *const description[] = {
-    "Runs CMD, any program that is built on ggml, with devices that are not there: they have the "
-    "sizes that --device says, give out addresses without memory, compute nothing, and refuse an "
-    "allocation where such a device would. The real devices of this machine are hidden from it. "
-    "What it allocates is its own word, exact for its build and its flags; no weights are read, so "
-    "that a model file with a hole in place of them will do. Without --device it runs on the CPU "
-    "alone, and the host is what is counted.",
+    "Runs CMD, a program that is built on ggml or on CUDA, with devices that are not there: they "
+    "have the sizes that --device says, give out addresses without memory, compute nothing, and "
+    "refuse an allocation where such a device would. The real devices of this machine are hidden "
+    "from it. What it allocates is its own word, exact for its build and its flags; no weights are "
+    "read, so that a model file with a hole in place of them will do. Without --device it runs on "
+    "the CPU alone, and the host is what is counted.",
+    "Programs of llama.cpp and others with ggml in shared libraries have ggml's devices. Any other "
+    "CMD has CUDA's: PyTorch, transformers, vLLM, SGLang and whatever links CUDA's libraries "
+    "dynamically run unmodified, on GPUs by name (H100-80GB, L40S) or by size; what they hold is "
+    "split into weights, cache, activations, what training keeps and the rest.",
     "With MODEL, as 'memtally estimate' takes it, an engine of this machine is started with the "
     "settings that are given here and ended once it is ready: a program of llama.cpp, found at "
     "--engine-path, in the cache of engines or in PATH. What is left open is left to the engine, "
     "also what goes to the devices. Where MODEL is no local GGUF file, a header with a hole is "
-    "made of it.",
+    "made of it. MODEL is sent no request unless --requests says how many.",
+    "With --engine vllm or --engine transformers MODEL is a folder with a config.json, that file, "
+    "or a name in the hub's cache: weights have the right shapes and no values, need not be there, "
+    "and nothing is fetched. vLLM is then given one batch as large as it takes, transformers "
+    "writes "
+    "a few tokens; layers or ranks are divided over all devices. Of settings vLLM takes --context, "
+    "--sequences, --weight-type, --kv-type, --memory-share, --batched-tokens, --tensor-parallel, "
+    "--pipeline-parallel and --eager, transformers the first three.",
     "A server is ended once it is ready and has answered some requests, which make it take what it "
     "takes late; other programs run to their end. What is written is an estimate as of 'memtally "
     "estimate', with what the driver takes beside; what was taken after the server was ready is "
@@ -351,7 +437,6 @@ static const char *const description[] = {
     "Weights or a cache on the host that were meant for devices spill, whoever started the engine: "
     "the exit code is 1. What the flags themselves ask to have there (-ngl N, --cpu-moe, -ot) does "
     "not spill. Of a program whose flags or whose model file are not known this is not said.",
-    "MODEL is sent no request unless --requests says how many.",
     "Where it runs out of memory it is said which allocation did, of what, when and by how much, "
     "and with which change of flags it would fit. A program that crashes or hangs by itself is "
     "said to, with its last words.",
@@ -369,6 +454,14 @@ static const struct cli_example examples[] = {
      "Two cards and a host with 64 GiB."},
     {"memtally rehearse --host 16GiB -- llama-server -m model.gguf -c 8192",
      "No device: what it takes of the host where it computes on the CPU."},
+    {"memtally rehearse --device H100-80GB,H100-80GB -- vllm serve model -tp 2",
+     "What vLLM would hold on each of two H100s."},
+    {"memtally rehearse Qwen3-32B -e vllm --engine-path venv -d H100-80GB",
+     "The same of a model's folder, without a server and without weights."},
+    {"memtally rehearse Qwen3-32B -e transformers -d 24GiB,24GiB,24GiB,24GiB",
+     "Its layers divided over four cards, with the Python that is active."},
+    {"memtally rehearse --device 24GiB -- python train.py",
+     "Would this training run on a card of 24 GiB?"},
     {"memtally rehearse --device 24GiB --reserved 2GiB --json -- node chat.mjs",
      "A program of one's own, on a card of which 2 GiB are taken."},
     {0},
@@ -378,7 +471,8 @@ static const struct cli_status statuses[] = {
     {"0", "it runs, and fits or is tight; also where it was refused memory and went on with less"},
     {"1", "it runs out of memory, fails by itself, hangs, spills, or memory pages"},
     {"2", "wrong usage, or devices that cannot be pretended"},
-    {"3", "it cannot be rehearsed: no ggml in it that takes devices, a static program"},
+    {"3", "it cannot be rehearsed: it takes no device of ggml or CUDA or ends before it does, is "
+          "static or setuid, brings NVIDIA's own libraries; or no engine or model is there"},
     {0},
 };
 

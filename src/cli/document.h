@@ -127,6 +127,10 @@ struct cli_document_rehearsal {
     size_t n_late;
     const struct cli_document_change *changes;
     size_t n_changes;
+    const struct mt_rehearse_phase *phases; /* of an engine on PyTorch */
+    size_t n_phases;
+    const struct mt_rehearse_figure *figures; /* that it said */
+    size_t n_figures;
 };
 
 /* Start with CLI_DOCUMENT_EMPTY; `tally` is the one member that must be set. `engine`, `model` and

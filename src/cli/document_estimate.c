@@ -346,8 +346,9 @@ static void put_engine(const struct cli_document *document, const struct cli_ter
                        struct mt_strbuf *out)
 {
     const char *path = document->engine ? document->engine->path : NULL;
-    cli_table_fact(terminal, out, "engine", "%s %s%s%s", document->tally->engine_name,
-                   document->tally->engine_version,
+    cli_table_fact(terminal, out, "engine", "%s%s%s%s%s", document->tally->engine_name,
+                   document->tally->engine_version ? " " : "",
+                   document->tally->engine_version ? document->tally->engine_version : "",
                    path                  ? ", rehearsed: "
                    : document->rehearsal ? ", rehearsed: what is exact is its own word"
                                          : "",
@@ -369,6 +370,8 @@ void cli_table_estimate(const struct cli_document *document, const struct cli_te
     put_places(document, terminal, out);
     if (document->rehearsal)
         cli_table_rehearsal_late(document, terminal, out);
+    if (document->rehearsal)
+        cli_table_rehearsal_phases(document, terminal, out);
     put_pool(estimate, terminal, out);
     put_flags(document, terminal, out);
     if (document->explain)

@@ -31,6 +31,8 @@ void cli_table_estimate_place(const struct mt_tally_place *place, const char *na
 /* What only a rehearsal has: the command line, how it went, what it took late. */
 void cli_table_rehearsal(const struct cli_document *document, const struct cli_terminal *terminal,
                          struct mt_strbuf *out);
+void cli_table_rehearsal_phases(const struct cli_document *document,
+                                const struct cli_terminal *terminal, struct mt_strbuf *out);
 void cli_table_rehearsal_late(const struct cli_document *document,
                               const struct cli_terminal *terminal, struct mt_strbuf *out);
 void cli_json_rehearsal(const struct cli_document *document, struct mt_json *json);

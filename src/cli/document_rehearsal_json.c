@@ -58,6 +58,43 @@ static void put_changes(const struct cli_document_rehearsal *rehearsal, struct m
     mt_json_end(json);
 }
 
+static void put_phases(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
+{
+    mt_json_begin_array(json, "phases");
+    for (size_t i = 0; i < rehearsal->n_phases; i++) {
+        const struct mt_rehearse_phase *phase = &rehearsal->phases[i];
+        mt_json_begin_object(json, NULL);
+        mt_json_text(json, "name", phase->name);
+        mt_json_count(json, "pid", phase->pid);
+        mt_json_count(json, "device", phase->device);
+        mt_json_text(json, "category", phase->category ? mt_category_name(phase->category) : NULL);
+        mt_json_count(json, "begin_ns", phase->begin_ns);
+        mt_json_count(json, "end_ns", phase->end_ns);
+        mt_json_count(json, "begin_bytes", phase->begin_bytes);
+        mt_json_count(json, "end_bytes", phase->end_bytes);
+        mt_json_count(json, "peak_bytes", phase->peak_bytes);
+        mt_json_count(json, "peak_segment_bytes", phase->peak_segment_bytes);
+        mt_json_end(json);
+    }
+    mt_json_end(json);
+}
+
+static void put_figures(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
+{
+    mt_json_begin_array(json, "figures");
+    for (size_t i = 0; i < rehearsal->n_figures; i++) {
+        const struct mt_rehearse_figure *figure = &rehearsal->figures[i];
+        mt_json_begin_object(json, NULL);
+        mt_json_text(json, "name", figure->name);
+        mt_json_text(json, "unit", figure->unit);
+        mt_json_real(json, "value", figure->value);
+        mt_json_count(json, "pid", figure->pid);
+        mt_json_count(json, "time_ns", figure->time_ns);
+        mt_json_end(json);
+    }
+    mt_json_end(json);
+}
+
 static void put_program(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
 {
     mt_json_begin_array(json, "command");
@@ -88,5 +125,7 @@ void cli_json_rehearsal(const struct cli_document *document, struct mt_json *jso
     put_refusal(rehearsal, json);
     put_changes(rehearsal, json);
     put_late(rehearsal, json);
+    put_phases(rehearsal, json);
+    put_figures(rehearsal, json);
     mt_json_end(json);
 }

@@ -299,11 +299,11 @@ static int fill_said(struct box *box, const struct mt_predictor *predictor,
                      const struct mt_predict_input *input, const struct mt_estimate_said *said,
                      struct mt_error *error)
 {
-    if (!predictor->predict_unsaid)
+    if (!said->engine && !predictor->predict_unsaid)
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET, "%s cannot be rehearsed",
                        box->engine.name);
     int result = mt_said_write(said, input->settings, &box->sheet, error);
-    if (result == 0)
+    if (result == 0 && !said->engine)
         result = predictor->predict_unsaid(input, &box->sheet, error);
     if (result < 0)
         return result;
@@ -312,6 +312,12 @@ static int fill_said(struct box *box, const struct mt_predictor *predictor,
     result = close_sheet(box, input->d);
     if (result < 0)
         return mt_fail(error, result, MT_NO_OFFSET, "out of memory");
+    if (said->engine) {
+        box->estimate.tally.engine_name =
+            mt_arena_copy(&box->sheet.arena, said->engine, strlen(said->engine));
+        box->estimate.tally.engine_version = NULL;
+        box->estimate.flags = "";
+    }
     if (said->version)
         box->estimate.tally.engine_version =
             mt_arena_copy(&box->sheet.arena, said->version, strlen(said->version));

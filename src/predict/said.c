@@ -39,7 +39,7 @@ static uint64_t copied_bytes(const struct mt_tally_row *row)
 
 /* Mapped weights may leave memory again; of those that were copied nothing need stay. */
 static void write_detail(const struct mt_tally_row *row, const struct mt_tally_detail *detail,
-                         int place, struct mt_sheet *sheet)
+                         int place, const char *engine, struct mt_sheet *sheet)
 {
     uint64_t bytes = detail->allocated_bytes;
     struct mt_sheet_term term = {.place = place,
@@ -47,9 +47,10 @@ static void write_detail(const struct mt_tally_row *row, const struct mt_tally_d
                                  .name = detail->name,
                                  .rule = RULE,
                                  .bytes = bytes,
-                                 .low_bytes = bytes,
-                                 .high_bytes = bytes,
-                                 .provenance = MT_PROVENANCE_EXACT};
+                                 .low_bytes = detail->low_bytes,
+                                 .high_bytes = detail->high_bytes,
+                                 .provenance = detail->provenance,
+                                 .engine = engine};
     if (row->category == MT_CATEGORY_WEIGHTS && strstr(detail->name, "_Mapped")) {
         uint64_t copied = copied_bytes(row);
         term.rule = RULE ".mapped";
@@ -73,7 +74,8 @@ int mt_said_write(const struct mt_estimate_said *said, const struct mt_predict_s
                            place->place, settings->n_devices);
         for (size_t r = 0; r < place->n_rows; r++)
             for (size_t d = 0; d < place->rows[r].n_details; d++)
-                write_detail(&place->rows[r], &place->rows[r].details[d], number, sheet);
+                write_detail(&place->rows[r], &place->rows[r].details[d], number, said->engine,
+                             sheet);
     }
     for (size_t i = 0; i < said->n_notes; i++)
         mt_sheet_note(sheet, "%s", said->notes[i]);

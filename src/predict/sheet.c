@@ -58,7 +58,9 @@ void mt_sheet_add(struct mt_sheet *sheet, const struct mt_sheet_term *term, cons
         .place = term->place,
         .term = {.category = term->category,
                  .name = arena_text(sheet, term->name),
-                 .rule = mt_arena_printf(&sheet->arena, "%s/%s", sheet->engine->name, term->rule),
+                 .rule =
+                     mt_arena_printf(&sheet->arena, "%s/%s",
+                                     term->engine ? term->engine : sheet->engine->name, term->rule),
                  .source = source_of(sheet, term),
                  .formula = formula,
                  .bytes = term->bytes,

@@ -30,6 +30,7 @@ struct mt_sheet_term {
     uint64_t high_bytes;
     enum mt_provenance provenance;
     const char *source; /* NULL: the engine table's for the key `rule`, if it has one */
+    const char *engine; /* NULL: the sheet's */
 };
 
 /* Whether any term is of a place. */

@@ -17,12 +17,18 @@
 #define MT_ACCOUNT_VARIABLE    MT_REHEARSAL_VARIABLE
 #define MT_ACCOUNT_ALIVE       ".alive" /* a pipe beside it; while it has a writer, there is a driver */
 #define MT_ACCOUNT_MAGIC       "mtrehear"
-#define MT_ACCOUNT_FORMAT      3u
+#define MT_ACCOUNT_FORMAT      5u
 #define MT_ACCOUNT_DEVICES_MAX 64u
 #define MT_ACCOUNT_EVENTS_MAX  262144u
 #define MT_ACCOUNT_ERAS_MAX    32u
 #define MT_ACCOUNT_SEEN_MAX    96u
 #define MT_ACCOUNT_HOST        255u /* as `place`; else a device's number */
+#define MT_ACCOUNT_SHARED_MAX  4096u
+#define MT_ACCOUNT_PROCESSES   512u
+
+/* As `object`: number of what processes share, which each that holds it tells of, and which is
+ * counted once: the slot in mt_account.shared in the lowest 16 bits, and its generation. */
+#define MT_ACCOUNT_SHARED (UINT64_C(1) << 63)
 
 /* How devices of a kind and generation behave, by the engine's source; see rules.h. */
 struct mt_pretend_rules {
@@ -102,6 +108,41 @@ struct mt_pretend_builds {
     uint32_t doubts_met; /* of these, what was there in the program's graphs, atomic */
 };
 
+/* A GPU as CUDA programs see it: a row of the GPU table (gpus.h). */
+struct mt_account_gpu {
+    char name[64];               /* "NVIDIA H100 80GB HBM3", as the driver says it */
+    uint32_t capability;         /* 90 is 9.0 */
+    uint32_t multiprocessors;    /* 132 */
+    uint32_t shared_bytes;       /* shared memory of a multiprocessor */
+    uint32_t shared_block_bytes; /* of these, at most for one block that asks for it */
+    uint32_t threads_most;       /* resident in a multiprocessor */
+    uint32_t blocks_most;        /* likewise */
+    uint32_t l2_bytes;
+    uint32_t clock_khz;
+    uint32_t memory_clock_khz;
+    uint32_t memory_bus_bits;
+    uint32_t link; /* between two of them: MT_GPU_LINK_… */
+    uint32_t is_ecc;
+    uint64_t context_bytes;       /* of each process's primary context, its runtime loaded */
+    uint64_t module_bytes;        /* what kernels of an engine take of the device once loaded */
+    uint64_t communication_bytes; /* of a communicator between devices, each rank */
+    uint64_t graph_node_bytes;    /* that each node of an instantiated graph takes; 0: not known */
+};
+
+enum mt_gpu_link { MT_GPU_LINK_PCI, MT_GPU_LINK_NVLINK };
+
+/* What CUDA programs are told. */
+struct mt_account_cuda {
+    uint32_t driver_version;  /* 13000 is CUDA 13.0; 0: no CUDA devices are pretended */
+    uint32_t copy_bytes_most; /* larger copies from and to devices are not done */
+
+    /* What the program's processes say, atomic. */
+    uint32_t n_contexts;  /* primary contexts ever made */
+    uint32_t n_missing;   /* functions that were called and are not there, each counted once */
+    uint32_t n_private;   /* askings for private tables, which are not answered */
+    uint32_t n_read_back; /* small results of kernels that the program read */
+};
+
 struct mt_account_device {
     char name[32];        /* "CUDA0" */
     char description[64]; /* "NVIDIA GeForce RTX 3090" */
@@ -110,13 +151,32 @@ struct mt_account_device {
     uint64_t used_bytes; /* by the program, now; atomic, over all its processes */
     uint64_t peak_bytes;
     uint64_t held_bytes; /* used_bytes with each buffer rounded up to rules.granule_bytes */
+    struct mt_account_gpu gpu;
+};
+
+/* Memory of a device that several processes hold. It goes back with the last of them. */
+struct mt_account_shared {
+    uint64_t bytes;
+    uint32_t holders; /* processes, atomic; 0: the slot is empty */
+    uint32_t generation;
+    uint32_t place;
+};
+
+/* What a process has taken of devices itself, so that they have it back from one that is gone also
+ * when the list of events was full. A thread that looks at once with another may leave its process
+ * two rows, of which the sum counts. What processes share is in no row. */
+struct mt_account_process {
+    uint32_t pid; /* atomic; 0: the row is empty */
+    uint32_t padding;
+    uint64_t used_bytes[MT_ACCOUNT_DEVICES_MAX]; /* atomic, as those of devices */
+    uint64_t held_bytes[MT_ACCOUNT_DEVICES_MAX];
 };
 
 enum mt_account_kind {
     MT_ACCOUNT_NONE,   /* not written yet */
     MT_ACCOUNT_ALLOC,  /* a buffer; category may be refined by a later USAGE */
     MT_ACCOUNT_FREE,   /* `object` of an earlier ALLOC by the same process */
-    MT_ACCOUNT_USAGE,  /* `category` of `object` is now known */
+    MT_ACCOUNT_USAGE,  /* `category` of `object` is now known; or its address, in `free_bytes` */
     MT_ACCOUNT_REFUSE, /* an allocation that does not fit; `bytes` asked, `free_bytes` there */
     MT_ACCOUNT_MARK,   /* a moment: `name` ("start", "model", "context", "serving", "ready") */
     MT_ACCOUNT_NOTE,   /* a sentence for the reader, in `name` and `detail` */
@@ -126,10 +186,9 @@ enum mt_account_kind {
 /* What a note can hold, with its end. */
 #define MT_ACCOUNT_NOTE_BYTES 143u
 
-#define MT_ACCOUNT_MAPPED   1u /* the engine's own mapping of the model file */
-#define MT_ACCOUNT_PINNED   2u /* host memory of a device's pinned type */
-#define MT_ACCOUNT_PLANNED  4u /* a dry run's answer: nothing was allocated */
-#define MT_ACCOUNT_RESERVED 8u /* grown by the scheduler: an older buffer goes away with it */
+#define MT_ACCOUNT_MAPPED  1u /* the engine's own mapping of the model file */
+#define MT_ACCOUNT_PINNED  2u /* host memory of a device's pinned type */
+#define MT_ACCOUNT_PLANNED 4u /* a dry run's answer: nothing was allocated */
 
 struct mt_account_event {
     uint32_t kind; /* written last, with release; read first, with acquire */
@@ -155,6 +214,7 @@ struct mt_account {
     uint64_t host_bytes; /* that the program may take in host buffers; 0: no limit */
     struct mt_pretend_rules rules;
     struct mt_pretend_builds builds;
+    struct mt_account_cuda cuda;
     struct mt_account_device device[MT_ACCOUNT_DEVICES_MAX];
 
     /* What the program's processes say. */
@@ -166,10 +226,12 @@ struct mt_account {
     char engine_version[64];  /* as libggml or libllama says it, "" where it does not */
     uint64_t host_used_bytes; /* host buffers, atomic */
     uint64_t host_peak_bytes;
+    struct mt_account_shared shared[MT_ACCOUNT_SHARED_MAX];
 
     uint64_t
         n_events; /* claimed, atomic; may stand above MT_ACCOUNT_EVENTS_MAX: the rest is lost */
     struct mt_account_event event[MT_ACCOUNT_EVENTS_MAX];
+    struct mt_account_process process[MT_ACCOUNT_PROCESSES];
 };
 
 /* A version of ggml ("0.25.1", "0.26.0-dev") as a number that grows with it; 0 for what is none. */

@@ -12,11 +12,14 @@
 
 #include "base/error.h"
 #include "base/ticks.h"
+#include "rehearse/gpus.h"
 #include "rehearse/rehearsal.h"
 #include "rehearse/rules.h"
 
 #define DEVICE_LEAST_BYTES (UINT64_C(1) << 20)
 #define DEVICE_MOST_BYTES  (UINT64_C(1) << 50)
+#define DRIVER_VERSION     13000u /* CUDA 13.0 */
+#define COPY_BYTES_MOST    (UINT32_C(64) << 10)
 #define FIRST_BYTES        ((off_t)1 << 20) /* of the account, with its head */
 
 static int check_device(const struct mt_rehearse_device *device, size_t number,
@@ -102,6 +105,35 @@ static void fill_device(struct mt_account_device *made, const struct mt_rehearse
     made->free_bytes = device->bytes - device->reserved_bytes;
 }
 
+/* The GPU that a CUDA program sees as this device: of the one that is nearest in size, all but the
+ * size. */
+static int fill_gpu(struct mt_account_device *made, const struct mt_rehearse_device *device,
+                    struct mt_error *error)
+{
+    struct mt_gpu_row row;
+    int result = device->gpu ? mt_gpu_find(device->gpu, &row, error) : 0;
+    if (result < 0)
+        return result;
+    if (!device->gpu)
+        mt_gpu_nearest(device->bytes, &row);
+    made->gpu = row.gpu;
+    return 0;
+}
+
+static int fill_cuda(struct mt_account *made, const struct mt_rehearse_options *options,
+                     struct mt_error *error)
+{
+    int result = 0;
+    if (!options->cuda_directory)
+        return 0;
+    for (size_t i = 0; result == 0 && i < options->n_devices; i++)
+        result = fill_gpu(&made->device[i], &options->devices[i], error);
+    made->cuda.driver_version =
+        options->cuda_driver_version ? options->cuda_driver_version : DRIVER_VERSION;
+    made->cuda.copy_bytes_most = COPY_BYTES_MOST;
+    return result;
+}
+
 int mt_account_create(const struct mt_rehearse_options *options, const char *path,
                       struct mt_account **account, struct mt_error *error)
 {
@@ -118,6 +150,8 @@ int mt_account_create(const struct mt_rehearse_options *options, const char *pat
     made->rules = rules;
     made->builds.is_told = options->engine_version != NULL;
     result = mt_pretend_builds_fill(&rules, &made->builds, error);
+    if (result == 0)
+        result = fill_cuda(made, options, error);
     if (result < 0) {
         mt_account_unmap(made);
         unlink(path);
@@ -172,4 +206,34 @@ void mt_account_give_back(struct mt_account *account, uint8_t place, uint64_t by
     }
     take_off(&account->device[place].used_bytes, bytes);
     take_off(&account->device[place].held_bytes, held);
+}
+
+int mt_account_is_full(const struct mt_account *account)
+{
+    return __atomic_load_n(&account->n_events, __ATOMIC_ACQUIRE) > MT_ACCOUNT_EVENTS_MAX;
+}
+
+uint64_t mt_account_of_process(const struct mt_account *account, uint32_t pid, uint32_t device,
+                               int is_held)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < MT_ACCOUNT_PROCESSES; i++) {
+        const struct mt_account_process *row = &account->process[i];
+        if (__atomic_load_n(&row->pid, __ATOMIC_ACQUIRE) == pid)
+            sum += __atomic_load_n(is_held ? &row->held_bytes[device] : &row->used_bytes[device],
+                                   __ATOMIC_RELAXED);
+    }
+    return sum;
+}
+
+void mt_account_drop_process(struct mt_account *account, uint32_t pid)
+{
+    for (uint32_t i = 0; i < MT_ACCOUNT_PROCESSES; i++) {
+        struct mt_account_process *row = &account->process[i];
+        if (__atomic_load_n(&row->pid, __ATOMIC_ACQUIRE) != pid)
+            continue;
+        memset(row->used_bytes, 0, sizeof row->used_bytes);
+        memset(row->held_bytes, 0, sizeof row->held_bytes);
+        __atomic_store_n(&row->pid, 0, __ATOMIC_RELEASE);
+    }
 }

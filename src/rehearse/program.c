@@ -26,8 +26,7 @@ static int is_program(const char *path)
     return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
 }
 
-/* Looks a name up in PATH as execvp(3) does. */
-static int find(const char *name, const char *path, char found[PATH_MAX], struct mt_error *error)
+int mt_program_find(const char *name, const char *path, char *found, struct mt_error *error)
 {
     const char *at = path && *path ? path : "/usr/local/bin:/usr/bin:/bin";
     if (strchr(name, '/')) {
@@ -108,7 +107,7 @@ int mt_program_start(const struct mt_rehearse_options *options, char **environme
     char program[PATH_MAX];
     int report[2];
     const char *path = mt_environment_get(environment, "PATH");
-    int result = find(options->argv[0], path, program, error);
+    int result = mt_program_find(options->argv[0], path, program, error);
     if (result == 0)
         result = check_preload(program, error);
     if (result < 0)

@@ -137,6 +137,7 @@ static void fill(struct mt_reader *reader, struct mt_noted *noted,
         .name = own_text(reader, raw->name, sizeof raw->name),
         .detail = own_text(reader, raw->detail, sizeof raw->detail),
     };
+    noted->object = raw->object;
 }
 
 static void add(struct mt_reader *reader, const struct mt_account_event *raw,
@@ -169,6 +170,51 @@ static void add_alloc(struct mt_reader *reader, const struct mt_account_event *r
     reader->n_live++;
 }
 
+/* What processes share is there once, whoever holds it: as an object of no process. */
+static struct mt_account_event of_nobody(const struct mt_account_event *raw)
+{
+    struct mt_account_event event = *raw;
+    event.pid = 0;
+    return event;
+}
+
+static int add_holder(struct mt_reader *reader, const struct mt_account_event *raw)
+{
+    if (reader->n_holders == reader->holders_capacity) {
+        size_t capacity = reader->holders_capacity ? reader->holders_capacity * 2 : 64;
+        struct mt_holder *holders = realloc(reader->holders, capacity * sizeof *holders);
+        if (!holders)
+            return 0;
+        reader->holders = holders;
+        reader->holders_capacity = capacity;
+    }
+    reader->holders[reader->n_holders++] = (struct mt_holder){raw->pid, raw->object};
+    return 1;
+}
+
+static size_t count_holders(const struct mt_reader *reader, uint64_t object)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < reader->n_holders; i++)
+        n += reader->holders[i].object == object;
+    return n;
+}
+
+static void add_shared_alloc(struct mt_reader *reader, const struct mt_account_event *raw)
+{
+    struct mt_account_event event = of_nobody(raw);
+    size_t n = reader->n_events;
+    if (!add_holder(reader, raw)) {
+        reader->out_of_memory = 1;
+        return;
+    }
+    if (count_holders(reader, raw->object) > 1)
+        return;
+    add_alloc(reader, &event);
+    if (reader->n_events > n)
+        at(reader, reader->n_events - 1)->event.pid = raw->pid;
+}
+
 static struct mt_noted *noted_of(const struct mt_reader *reader, const struct mt_account_event *raw,
                                  size_t *slot)
 {
@@ -178,17 +224,86 @@ static struct mt_noted *noted_of(const struct mt_reader *reader, const struct mt
     return reader->live[*slot].event ? at(reader, reader->live[*slot].event - 1) : NULL;
 }
 
+/* A part of an allocation: kept for who knows its parts. */
+static void keep_told(struct mt_reader *reader, const struct mt_account_event *raw)
+{
+    if (!reader->account->cuda.driver_version || !raw->category || raw->category >= MT_CATEGORY_END)
+        return;
+    if (reader->n_told == reader->told_capacity) {
+        size_t capacity = reader->told_capacity ? reader->told_capacity * 2 : 64;
+        struct mt_told *more = realloc(reader->told, capacity * sizeof *more);
+        reader->out_of_memory |= !more;
+        if (!more)
+            return;
+        reader->told = more;
+        reader->told_capacity = capacity;
+    }
+    reader->told[reader->n_told++] =
+        (struct mt_told){.pid = raw->pid,
+                         .category = (enum mt_category)raw->category,
+                         .object = raw->object,
+                         .bytes = raw->bytes,
+                         .time_ns = raw->time_ns,
+                         .name = own_text(reader, raw->detail, sizeof raw->detail)};
+}
+
 /* What a buffer is for is often known after it was made only; then it always was for that. */
 static void refine(struct mt_reader *reader, const struct mt_account_event *raw)
 {
     size_t slot;
     struct mt_noted *noted = noted_of(reader, raw, &slot);
-    if (!noted)
+    if (noted && raw->free_bytes) {
+        noted->object = raw->free_bytes;
         return;
+    }
+    if (!noted || (raw->bytes && raw->bytes < noted->event.bytes / 2)) {
+        keep_told(reader, raw);
+        return;
+    }
     if (raw->category && raw->category < MT_CATEGORY_END)
         noted->event.category = (enum mt_category)raw->category;
     if (raw->detail[0])
         noted->event.detail = own_text(reader, raw->detail, sizeof raw->detail);
+}
+
+/* A process holds the object no more; the last one frees it. */
+static void drop_holder(struct mt_reader *reader, size_t holder, uint64_t time_ns)
+{
+    struct mt_account_event event = {.object = reader->holders[holder].object};
+    size_t slot;
+    reader->holders[holder] = reader->holders[--reader->n_holders];
+    if (count_holders(reader, event.object) == 0 && noted_of(reader, &event, &slot))
+        add_free(reader, slot, time_ns);
+}
+
+static void add_shared_free(struct mt_reader *reader, const struct mt_account_event *raw)
+{
+    for (size_t i = 0; i < reader->n_holders; i++) {
+        if (reader->holders[i].pid != raw->pid || reader->holders[i].object != raw->object)
+            continue;
+        drop_holder(reader, i, since_start(reader, raw->time_ns));
+        return;
+    }
+}
+
+/* The account's list is the program's to write: nothing of it is believed that makes no sense. */
+void mt_reader_release_shared(struct mt_reader *reader, uint64_t pid)
+{
+    struct mt_account *account = reader->account;
+    for (size_t i = 0; i < reader->n_holders; i++) {
+        uint64_t slot = reader->holders[i].object & 0xFFFF;
+        if (reader->holders[i].pid != pid || slot >= MT_ACCOUNT_SHARED_MAX)
+            continue;
+        struct mt_account_shared *shared = &account->shared[slot];
+        uint64_t bytes = shared->bytes;
+        uint32_t place = shared->place;
+        if (__atomic_load_n(&shared->holders, __ATOMIC_ACQUIRE) == 0 ||
+            __atomic_sub_fetch(&shared->holders, 1, __ATOMIC_ACQ_REL) > 0)
+            continue;
+        if (place < account->n_devices)
+            mt_account_give_back(account, (uint8_t)place, bytes,
+                                 mt_account_held(&account->rules, bytes));
+    }
 }
 
 static void end_process(struct mt_reader *reader, const struct mt_account_event *raw)
@@ -196,6 +311,9 @@ static void end_process(struct mt_reader *reader, const struct mt_account_event 
     for (size_t i = 0; i < reader->live_capacity; i++)
         while (reader->live[i].event && reader->live[i].pid == raw->pid && !reader->out_of_memory)
             add_free(reader, i, since_start(reader, raw->time_ns));
+    for (size_t i = reader->n_holders; i-- > 0;)
+        if (reader->holders[i].pid == raw->pid)
+            drop_holder(reader, i, since_start(reader, raw->time_ns));
     add(reader, raw, MT_REHEARSE_MARK);
 }
 
@@ -253,10 +371,15 @@ static void take(struct mt_reader *reader, const struct mt_account_event *raw, u
     }
     switch (kind) {
     case MT_ACCOUNT_ALLOC:
-        add_alloc(reader, raw);
+        if (raw->object & MT_ACCOUNT_SHARED)
+            add_shared_alloc(reader, raw);
+        else
+            add_alloc(reader, raw);
         break;
     case MT_ACCOUNT_FREE:
-        if (noted_of(reader, raw, &slot))
+        if (raw->object & MT_ACCOUNT_SHARED)
+            add_shared_free(reader, raw);
+        else if (noted_of(reader, raw, &slot))
             add_free(reader, slot, since_start(reader, raw->time_ns));
         break;
     case MT_ACCOUNT_USAGE:
@@ -330,5 +453,6 @@ void mt_reader_finish(struct mt_reader *reader)
     for (size_t i = 0; i < MT_READER_CHUNKS; i++)
         free(reader->chunks[i]);
     free(reader->live);
+    free(reader->told);
     mt_arena_finish(&reader->texts);
 }

@@ -18,12 +18,12 @@
 #include "base/error.h"
 #include "base/ticks.h"
 #include "rehearse/rehearsal.h"
+#include "rehearse/torch.h"
 
 #define STEP_MS          10
 #define LOOK_NS          UINT64_C(100000000)
 #define OUTPUT_KEPT      (1 << 20) /* of each end of a file of output */
 #define OUTPUT_MOST      (8 << 20)
-#define ENDED_MARK       "process ended"
 #define WORDS_READ_BYTES 65536
 
 static int check(const struct mt_rehearse_options *options, struct mt_error *error)
@@ -111,7 +111,20 @@ static int start(struct mt_rehearsal *rehearsal, const struct mt_rehearse_option
                  struct mt_error *error)
 {
     char *const *given = options->environment ? options->environment : environ;
-    char **environment = mt_environment_make(given, options->pretend_path, rehearsal->account_path);
+    struct mt_cuda_stage stage = {0};
+    if (options->cuda_directory) {
+        char program[PATH_MAX];
+        const char *path = mt_environment_get(given, "PATH");
+        int staged = mt_program_find(options->argv[0], path, program, error);
+        if (staged == 0)
+            staged = mt_cuda_stage(options, rehearsal->directory, mt_cuda_major_beside(program),
+                                   &stage, error);
+        if (staged < 0)
+            return staged;
+    }
+    char **environment = mt_environment_make(given, options->pretend_path, rehearsal->account_path,
+                                             options->cuda_directory ? &stage : NULL);
+    mt_cuda_stage_finish(&stage);
     const int output_fd[2] = {
         options->stdout_fd < 0 ? rehearsal->output_fd[0] : options->stdout_fd,
         options->stderr_fd < 0 ? rehearsal->output_fd[1] : options->stderr_fd,
@@ -136,6 +149,7 @@ static void close_if_open(int fd)
 static void release(struct mt_rehearsal *rehearsal)
 {
     mt_reader_finish(&rehearsal->reader);
+    mt_torch_close(rehearsal->torch);
     mt_account_unmap(rehearsal->account);
     end_life(rehearsal);
     close_if_open(rehearsal->pidfd);
@@ -175,13 +189,21 @@ static void note_end(struct mt_rehearsal *rehearsal, uint32_t pid, int is_final)
     struct mt_account *account = rehearsal->account;
     uint64_t now_ns = mt_monotonic_ns();
     mt_reader_read(&rehearsal->reader, now_ns, is_final);
+    int is_full = mt_account_is_full(account);
     for (uint32_t i = 0; i <= account->n_devices && i <= MT_ACCOUNT_DEVICES_MAX; i++) {
         uint8_t place = i < account->n_devices ? (uint8_t)i : MT_ACCOUNT_HOST;
         const char *name = mt_place_name(place);
-        mt_account_give_back(account, place, mt_reader_held(&rehearsal->reader, pid, name, NULL),
-                             mt_reader_held(&rehearsal->reader, pid, name, &account->rules));
+        if (is_full && place != MT_ACCOUNT_HOST)
+            mt_account_give_back(account, place, mt_account_of_process(account, pid, i, 0),
+                                 mt_account_of_process(account, pid, i, 1));
+        else
+            mt_account_give_back(account, place,
+                                 mt_reader_held(&rehearsal->reader, pid, name, NULL),
+                                 mt_reader_held(&rehearsal->reader, pid, name, &account->rules));
     }
-    mt_account_note(account, MT_ACCOUNT_END, pid, ENDED_MARK);
+    mt_account_drop_process(account, pid);
+    mt_reader_release_shared(&rehearsal->reader, pid);
+    mt_account_note(account, MT_ACCOUNT_END, pid, MT_ENDED_MARK);
     mt_reader_read(&rehearsal->reader, mt_monotonic_ns(), is_final);
 }
 
@@ -197,19 +219,27 @@ static void reap(struct mt_rehearsal *rehearsal)
     note_end(rehearsal, (uint32_t)rehearsal->pid, 0);
 }
 
-/* Other processes of the program that the account has heard of. */
+static void add_process(struct mt_rehearsal *rehearsal, uint32_t pid)
+{
+    size_t i = 0;
+    while (i < rehearsal->n_processes && rehearsal->processes[i] != pid)
+        i++;
+    if (pid && pid != (uint32_t)rehearsal->pid && i == rehearsal->n_processes &&
+        i < MT_PROCESSES_MAX)
+        rehearsal->processes[rehearsal->n_processes++] = pid;
+}
+
+/* Other processes of the program that the account has heard of; where its list is full, those that
+ * have a row. */
 static void find_processes(struct mt_rehearsal *rehearsal)
 {
+    struct mt_account *account = rehearsal->account;
+    for (uint32_t i = 0; mt_account_is_full(account) && i < MT_ACCOUNT_PROCESSES; i++)
+        add_process(rehearsal, __atomic_load_n(&account->process[i].pid, __ATOMIC_ACQUIRE));
     const struct mt_noted *noted;
     for (; (noted = mt_reader_at(&rehearsal->reader, rehearsal->n_seen)); rehearsal->n_seen++) {
-        uint32_t pid = (uint32_t)noted->event.pid;
-        size_t i = 0;
-        if (noted->event.kind != MT_REHEARSE_ALLOC || pid == (uint32_t)rehearsal->pid)
-            continue;
-        while (i < rehearsal->n_processes && rehearsal->processes[i] != pid)
-            i++;
-        if (i == rehearsal->n_processes && i < MT_PROCESSES_MAX)
-            rehearsal->processes[rehearsal->n_processes++] = pid;
+        if (noted->event.kind == MT_REHEARSE_ALLOC)
+            add_process(rehearsal, (uint32_t)noted->event.pid);
     }
 }
 
@@ -300,6 +330,10 @@ static void fill_status(struct mt_rehearsal *rehearsal, struct mt_rehearse_statu
         .engine_version = text_or_null(account->engine_version),
         .ggml_version = text_or_null(account->builds.ggml_version),
         .build = account->rules.build,
+        .n_contexts = __atomic_load_n(&account->cuda.n_contexts, __ATOMIC_RELAXED),
+        .n_missing = __atomic_load_n(&account->cuda.n_missing, __ATOMIC_RELAXED),
+        .n_private = __atomic_load_n(&account->cuda.n_private, __ATOMIC_RELAXED),
+        .n_read_back = __atomic_load_n(&account->cuda.n_read_back, __ATOMIC_RELAXED),
         .is_build_known = account->builds.is_told ||
                           (account->builds.low == account->builds.high && account->builds.low),
     };

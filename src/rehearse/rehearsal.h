@@ -12,11 +12,23 @@
 #define MT_READER_CHUNK  1024u
 #define MT_READER_CHUNKS (2 * MT_ACCOUNT_EVENTS_MAX / MT_READER_CHUNK + 1)
 #define MT_PROCESSES_MAX 256u /* of one rehearsal whose ends are noticed */
+#define MT_ENDED_MARK    "process ended"
 
 /* An event as it was read. An allocation is there from its own index up to `freed_at`. */
 struct mt_noted {
     struct mt_rehearse_event event;
     size_t freed_at; /* SIZE_MAX while it is there */
+    uint64_t object; /* its identity in its process: the address of what CUDA gave out */
+};
+
+/* What a part of an allocation was told to be for. */
+struct mt_told {
+    uint32_t pid;
+    enum mt_category category;
+    uint64_t object;
+    uint64_t bytes;
+    uint64_t time_ns; /* by the monotonic clock */
+    const char *name;
 };
 
 /* A buffer that is there; `event` is 0 where the slot is empty, else its event's index + 1. */
@@ -24,6 +36,12 @@ struct mt_live {
     uint64_t pid;
     uint64_t object;
     size_t event;
+};
+
+/* A process that holds what several share. */
+struct mt_holder {
+    uint64_t pid;
+    uint64_t object;
 };
 
 /* The account as a list of events, read as it grows. Start with {0} and `account`. Events never
@@ -40,6 +58,11 @@ struct mt_reader {
     struct mt_live *live;
     size_t live_capacity; /* a power of two, or 0 */
     size_t n_live;
+    struct mt_holder *holders;
+    size_t n_holders, holders_capacity;
+    struct mt_told *told;
+    size_t n_told;
+    size_t told_capacity;
     int out_of_memory;
 };
 
@@ -58,8 +81,9 @@ struct mt_rehearsal {
     uint64_t ended_ns;
     uint64_t next_look_ns; /* at processes and files */
     uint32_t processes[MT_PROCESSES_MAX];
-    size_t n_processes; /* beside the program's own */
-    size_t n_seen;      /* events that were looked through for processes */
+    size_t n_processes;     /* beside the program's own */
+    struct mt_torch *torch; /* as it was last read, or NULL */
+    size_t n_seen;          /* events that were looked through for processes */
 };
 
 /* Makes the account's file and maps it (account_file.c). The caller unmaps *account. */
@@ -74,13 +98,45 @@ void mt_account_note(struct mt_account *account, enum mt_account_kind kind, uint
 /* Gives back what a process held that is gone: its bytes at a place, and what they took of it. */
 void mt_account_give_back(struct mt_account *account, uint8_t place, uint64_t bytes, uint64_t held);
 
+/* Whether the list of events was full, so that some are not there. */
+int mt_account_is_full(const struct mt_account *account);
+/* What a process took of a device by its own row: its bytes, or what these take of it. */
+uint64_t mt_account_of_process(const struct mt_account *account, uint32_t pid, uint32_t device,
+                               int is_held);
+/* A process is gone: its row is free. */
+void mt_account_drop_process(struct mt_account *account, uint32_t pid);
+
+/* Where the look-alikes of CUDA's libraries lie for a program. All owned. */
+struct mt_cuda_stage {
+    char *directory; /* with each under its soname */
+    char *preload;   /* parted by colons, in the order in which they must stand */
+    char *helper;    /* for PYTHONPATH, or NULL */
+    char *caches;    /* folder for what compilers keep */
+};
+
+/* The major version of CUDA that the PyTorch of a program was built with: of an interpreter, or of
+ * what stands beside one, by its path. 0 where that cannot be told (cuda_major.c). */
+int mt_cuda_major_beside(const char *program);
+
+/* Copies the look-alikes into the rehearsal's folder (cuda_stage.c); those of another version than
+ * `major` are not preloaded, with 0 all are. Errors: MT_ENOTFOUND (one is missing), MT_EARG (a
+ * folder whose path cannot be preloaded from), MT_ELIMIT (a path that is too long), MT_EIO,
+ * MT_ENOMEM. */
+int mt_cuda_stage(const struct mt_rehearse_options *options, const char *directory, int major,
+                  struct mt_cuda_stage *stage, struct mt_error *error);
+void mt_cuda_stage_finish(struct mt_cuda_stage *stage);
+
 /* The environment that a program is rehearsed in (environment.c): `given` with the pretended
- * devices in and the real ones out. NULL where memory ran out; freed with mt_environment_free(). */
-char **mt_environment_make(char *const *given, const char *pretend_path, const char *account_path);
+ * devices in and the real ones out; `stage` is NULL where CUDA programs are to find none. NULL
+ * where memory ran out; freed with mt_environment_free(). */
+char **mt_environment_make(char *const *given, const char *pretend_path, const char *account_path,
+                           const struct mt_cuda_stage *stage);
 void mt_environment_free(char **environment);
 /* The value of `name` ("PATH") in an environment, or NULL. */
 const char *mt_environment_get(char *const *environment, const char *name);
 
+/* Looks a program up in `path` as execvp(3) does; `found` has PATH_MAX bytes (program.c). */
+int mt_program_find(const char *name, const char *path, char *found, struct mt_error *error);
 /* Finds and starts the program (program.c), as the leader of a process group. Returns its pid or an
  * MT_E code. */
 int mt_program_start(const struct mt_rehearse_options *options, char **environment,
@@ -109,6 +165,9 @@ struct mt_span mt_reader_settled(const struct mt_reader *reader, int counts_plan
  * gives it out. */
 uint64_t mt_reader_held(const struct mt_reader *reader, uint64_t pid, const char *place,
                         const struct mt_pretend_rules *rules);
+/* A process is gone, and so is its part in what it shared with others: where it was the last one,
+ * the device has it back. To be called once, before the account is told. */
+void mt_reader_release_shared(struct mt_reader *reader, uint64_t pid);
 void mt_reader_finish(struct mt_reader *reader);
 
 /* "gpu:0" and so on, "host" for MT_ACCOUNT_HOST. Borrowed, static. */

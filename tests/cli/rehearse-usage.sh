@@ -11,8 +11,8 @@ refused()
 refused 3 -- true
 refused 2 --device 16 -- true
 refused 2 --device 0GiB -- true
-refused 2 --device 16x1GiB -- true
-refused 2 --device 300MiB -- true
+refused 2 --device 16x1GiB --layer ggml -- true
+refused 2 --device 300MiB --layer ggml -- true
 refused 2 --device 8GiB --reserved 8GiB -- true
 refused 2 --device 8GiB --context 4096 -- true
 refused 2 --device 8GiB --generation tesla -- true
@@ -26,3 +26,5 @@ refused 2 --device 8GiB --device-name 'RTX 3090,RTX 4090' -- true
 refused 2 --device 8GiB --device-name "$(printf 'two\nlines')" -- true
 refused 2 --device 2x8GiB --device-name 'RTX 3090,' -- true
 refused 3 --device 8GiB -- memtally --version
+refused 2 --device h100-90gb -- true
+refused 3 --device 8GiB --layer ggml -- true

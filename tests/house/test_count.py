@@ -3,6 +3,7 @@
 """scripts/test counts what a test program says, and what it was about to say when it died."""
 
 import os
+import shutil
 import subprocess
 import tempfile
 
@@ -81,6 +82,28 @@ def test_nothing_run_is_a_failure():
 def test_a_plain_program_is_one_test():
     assert count("exit 0\n", "exitcode")[:2] == (0, "1 passed, 0 failed")
     assert count("echo why; exit 1\n", "exitcode")[:2] == (1, "0 passed, 1 failed")
+
+
+def test_a_large_engine_that_is_not_to_be_had_is_skipped_and_says_why():
+    """The tests' programs find the last words of scripts/engine in a variable, and the other engines as ever."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.makedirs(f"{folder}/scripts")
+        with open(f"{folder}/scripts/engine", "w", encoding="utf-8") as file:
+            file.write('#!/bin/sh\n[ "$1" = torch ] || { echo /there; exit; }\n'
+                       "echo 'engine: PyTorch is fetched for x86_64 only, not for s390x' >&2; exit 1\n")
+        os.chmod(f"{folder}/scripts/engine", 0o755)
+        shutil.copy(f"{ROOT}/scripts/test", f"{folder}/scripts/test")
+        with open(f"{folder}/meson.build", "w", encoding="utf-8") as file:
+            file.write("project('scratch')\ntest('program', find_program('program'), protocol: 'tap', suite: 'engine')\n")
+        with open(f"{folder}/program", "w", encoding="utf-8") as file:
+            file.write('#!/bin/sh\necho 1..2; echo "ok 1 - a # SKIP $MEMTALLY_NO_TORCH $MEMTALLY_TORCH"\n'
+                       'test "$MEMTALLY_LLAMA_CPP" = /there && echo ok 2 - b\n')
+        os.chmod(f"{folder}/program", 0o755)
+        subprocess.run(["meson", "setup", f"{folder}/build", folder], check=True, stdout=subprocess.DEVNULL)
+        without = {name: value for name, value in os.environ.items() if not name.startswith("MEMTALLY_")}
+        done = subprocess.run([f"{folder}/scripts/test"], capture_output=True, text=True, check=False, env=without)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "1 passed, 0 failed", done
+    assert "a: PyTorch is fetched for x86_64 only, not for s390x" in done.stdout, done.stdout
 
 
 if __name__ == "__main__":

@@ -15,14 +15,16 @@ import tempfile
 
 HOST = 255
 PLANNED, MAPPED = 4, 1
-FORMAT = 3
+FORMAT = 5
 DEVICES_MAX = 64
 ERAS_MAX = 32
 SEEN_MAX = 96
 EVENTS_MAX = 262144
+SHARED_MAX = 4096
+PROCESSES = 512
 KINDS = ["none", "alloc", "free", "usage", "refuse", "mark", "note", "end"]
 CATEGORIES = ["none", "weights", "kv_cache", "recurrent_state", "activations", "graphs", "workspace",
-              "communication", "context", "cached", "runtime"]
+              "communication", "context", "cached", "runtime", "training"]
 
 
 class Rules(c.Structure):
@@ -50,10 +52,24 @@ class Builds(c.Structure):
     _fields_ += [(name, c.c_uint32) for name in ("low", "high", "doubts", "doubts_met")]
 
 
+class Gpu(c.Structure):
+    _fields_ = [("name", c.c_char * 64)]
+    _fields_ += [(name, c.c_uint32) for name in
+                 ("capability", "multiprocessors", "shared_bytes", "shared_block_bytes", "threads_most", "blocks_most",
+                  "l2_bytes", "clock_khz", "memory_clock_khz", "memory_bus_bits", "link", "is_ecc")]
+    _fields_ += [(name, c.c_uint64) for name in ("context_bytes", "module_bytes", "communication_bytes", "graph_node_bytes")]
+
+
+class Cuda(c.Structure):
+    _fields_ = [(name, c.c_uint32) for name in
+                ("driver_version", "copy_bytes_most", "n_contexts", "n_missing", "n_private", "n_read_back")]
+
+
 class Device(c.Structure):
     _fields_ = [("name", c.c_char * 32), ("description", c.c_char * 64)]
     _fields_ += [(name, c.c_uint64) for name in
                  ("total_bytes", "free_bytes", "used_bytes", "peak_bytes", "held_bytes")]
+    _fields_ += [("gpu", Gpu)]
 
 
 class Event(c.Structure):
@@ -63,14 +79,25 @@ class Event(c.Structure):
     _fields_ += [("name", c.c_char * 48), ("detail", c.c_char * 96)]
 
 
+class Shared(c.Structure):
+    _fields_ = [("bytes", c.c_uint64)]
+    _fields_ += [(name, c.c_uint32) for name in ("holders", "generation", "place")]
+
+
+class Process(c.Structure):
+    _fields_ = [("pid", c.c_uint32), ("padding", c.c_uint32)]
+    _fields_ += [(name, c.c_uint64 * DEVICES_MAX) for name in ("used_bytes", "held_bytes")]
+
+
 class Account(c.Structure):
     _fields_ = [("magic", c.c_char * 8), ("format", c.c_uint32), ("n_devices", c.c_uint32)]
     _fields_ += [("start_ns", c.c_uint64), ("host_bytes", c.c_uint64), ("rules", Rules), ("builds", Builds),
-                 ("device", Device * DEVICES_MAX)]
+                 ("cuda", Cuda), ("device", Device * DEVICES_MAX)]
     _fields_ += [(name, c.c_uint32) for name in
                  ("n_preloaded", "n_attached", "api_version", "is_refused")]
     _fields_ += [("refusal", c.c_char * 144), ("engine_version", c.c_char * 64), ("host_used_bytes", c.c_uint64),
-                 ("host_peak_bytes", c.c_uint64), ("n_events", c.c_uint64), ("event", Event * EVENTS_MAX)]
+                 ("host_peak_bytes", c.c_uint64), ("shared", Shared * SHARED_MAX), ("n_events", c.c_uint64), ("event", Event * EVENTS_MAX),
+                 ("process", Process * PROCESSES)]
 
 
 def size(text):

@@ -3,6 +3,8 @@
 
 import os
 
+import tap
+
 
 def _folder(variable):
     value = os.environ.get(variable)
@@ -24,3 +26,10 @@ def node_llama_cpp():
 def llama_cpp(program):
     """A program of llama.cpp, such as llama-bench."""
     return os.path.join(_folder("MEMTALLY_LLAMA_CPP"), program)
+
+
+def torch():
+    """The Python that has PyTorch and transformers."""
+    if os.environ.get("MEMTALLY_NO_TORCH"):
+        raise tap.Skip(f"no PyTorch: {os.environ['MEMTALLY_NO_TORCH']}")
+    return _folder("MEMTALLY_TORCH")

@@ -12,6 +12,7 @@
 #include "cli/document.h"
 
 #define ESTIMATE_DEVICES_MAX   64
+#define ESTIMATE_GPU_BYTES     32
 #define ESTIMATE_OVERRIDES_MAX 64
 #define ESTIMATE_NOTES_MAX     8
 #define ESTIMATE_WORDS_BYTES   2048
@@ -79,6 +80,7 @@ struct rehearse_model_report;
 struct estimate_request {
     struct mt_predict_settings settings;
     uint64_t device_bytes[ESTIMATE_DEVICES_MAX];
+    char device_gpus[ESTIMATE_DEVICES_MAX][ESTIMATE_GPU_BYTES]; /* of the table; "": by size */
     uint64_t device_used[ESTIMATE_DEVICES_MAX];
     double tensor_split[ESTIMATE_DEVICES_MAX];
     struct mt_tensor_override overrides[ESTIMATE_OVERRIDES_MAX];
@@ -99,8 +101,11 @@ int estimate_request_init(struct estimate_request *request, const struct estimat
                           struct mt_error *error);
 void estimate_request_finish(struct estimate_request *request);
 
-/* Reads "24GiB,24GiB" or "2x24GiB" and appends the sizes. Returns 0 or MT_EARG. */
-int estimate_parse_devices(const char *text, uint64_t *sizes, size_t *n, struct mt_error *error);
+/* Reads "24GiB,24GiB", "2x24GiB" or "2xH100-80GB" and appends the sizes, and to `names`, which may
+ * be NULL, what GPUs are called in the table of GPUs, "" where only a size is said. Returns 0 or
+ * MT_EARG. */
+int estimate_parse_devices(const char *text, uint64_t *sizes, char (*names)[ESTIMATE_GPU_BYTES],
+                           size_t *n, struct mt_error *error);
 
 /* Adds the capacities of this machine and what other processes hold of them: the host's, and those
  * of its devices where none were named. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* From what was typed to the settings of an estimate. Whether an engine knows a setting is for the
  * library to say; here is only what the command line itself can get wrong. */
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <memtally/rehearse.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +22,7 @@ const char *const estimate_programs[] = {
 #undef NAME
         NULL};
 
+#define SAY(error, ...)  mt_fail(error, MT_EARG, MT_NO_OFFSET, __VA_ARGS__)
 #define FAIL(error, ...) mt_fail(error, MT_EARG, MT_NO_OFFSET, "estimate: " __VA_ARGS__)
 
 /* A number without a unit is bytes, and that is hardly what is meant by "24". */
@@ -30,25 +33,63 @@ static int lacks_unit(const char *text)
            size < UINT64_C(1) << 20;
 }
 
-/* One of "24GiB" and "2x24GiB"; `text` is cut up. */
-static int parse_device(char *text, uint64_t *sizes, size_t *n)
+/* The number before an x, as of "2x24GiB"; *text goes past it. */
+static unsigned long read_times(const char **text)
 {
+    size_t digits = strspn(*text, "0123456789");
     unsigned long times = 1;
-    size_t digits = strspn(text, "0123456789");
-    uint64_t size;
-    if (digits && digits < 4 && text[digits] == 'x') {
-        times = strtoul(text, NULL, 10);
-        text += digits + 1;
+    if (digits && digits < 4 && (*text)[digits] == 'x') {
+        times = strtoul(*text, NULL, 10);
+        *text += digits + 1;
     }
-    if (!times || times > ESTIMATE_DEVICES_MAX - *n || mt_parse_size(text, &size) || !size)
+    return times;
+}
+
+/* Whether this is the name of a GPU rather than a size: "H100-80GB", "3090". */
+static int is_name(const char *text)
+{
+    struct mt_rehearse_gpu gpu;
+    uint64_t size;
+    if (mt_rehearse_gpu_find(text, &gpu, NULL) == 0)
+        return 1;
+    return isalpha((unsigned char)*text) && mt_parse_size(text, &size) != 0;
+}
+
+/* One of "24GiB", "2x24GiB", "H100-80GB" and "2xH100-80GB". */
+static int parse_device(const char *text, uint64_t *sizes, char (*names)[ESTIMATE_GPU_BYTES],
+                        size_t *n, struct mt_error *error)
+{
+    struct mt_rehearse_gpu gpu = {.key = ""};
+    const char *what = text;
+    unsigned long times = read_times(&what);
+    uint64_t size = 0;
+    if (!times)
         return MT_EARG;
-    while (times--)
-        sizes[(*n)++] = size;
+    if (times > ESTIMATE_DEVICES_MAX - *n)
+        return SAY(error, "option '--device' names more than %d devices", ESTIMATE_DEVICES_MAX);
+    if (is_name(what)) {
+        if (mt_rehearse_gpu_find(what, &gpu, error) < 0)
+            return MT_EARG;
+        size = gpu.memory_bytes;
+    } else if (lacks_unit(what)) {
+        return SAY(error, "option '--device' wants a unit: perhaps %.20sGiB", what);
+    } else if (mt_parse_size(what, &size)) {
+        return MT_EARG;
+    }
+    if (!size)
+        return SAY(error, "option '--device': a device without memory is none; leave it out");
+    for (; times--; (*n)++) {
+        sizes[*n] = size;
+        if (names)
+            memcpy(names[*n], gpu.key, ESTIMATE_GPU_BYTES);
+    }
     return 0;
 }
 
-int estimate_parse_devices(const char *text, uint64_t *sizes, size_t *n, struct mt_error *error)
+int estimate_parse_devices(const char *text, uint64_t *sizes, char (*names)[ESTIMATE_GPU_BYTES],
+                           size_t *n, struct mt_error *error)
 {
+    struct mt_error why = {.text = ""};
     char copy[1024];
     size_t wanted = *n;
     if (strlen(text) >= sizeof copy)
@@ -56,13 +97,14 @@ int estimate_parse_devices(const char *text, uint64_t *sizes, size_t *n, struct 
     memcpy(copy, text, strlen(text) + 1);
     for (char *rest = copy; rest;) {
         char *word = strsep(&rest, ",");
-        if (lacks_unit(word))
-            return FAIL(error, "option '--device' wants a unit: perhaps %.20sGiB", word);
-        if (parse_device(word, sizes, &wanted))
-            return FAIL(error,
-                        "option '--device' wants sizes such as 24GiB or 2x24GiB, at most %d, not "
-                        "'%.80s'",
-                        ESTIMATE_DEVICES_MAX, text);
+        if (parse_device(word, sizes, names, &wanted, &why) == 0)
+            continue;
+        if (*why.text)
+            return FAIL(error, "%s", why.text);
+        return FAIL(error,
+                    "option '--device' wants sizes such as 24GiB or 2x24GiB, or names of GPUs, at "
+                    "most %d, not '%.80s'",
+                    ESTIMATE_DEVICES_MAX, text);
     }
     *n = wanted;
     return 0;
@@ -72,8 +114,9 @@ static int read_devices(struct estimate_request *request, const struct cli_texts
                         struct mt_error *error)
 {
     for (size_t i = 0; i < texts->n; i++) {
-        int result = estimate_parse_devices(texts->items[i], request->device_bytes,
-                                            &request->settings.n_devices, error);
+        int result =
+            estimate_parse_devices(texts->items[i], request->device_bytes, request->device_gpus,
+                                   &request->settings.n_devices, error);
         if (result)
             return result;
     }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/rehearse/larger.h"
 #include "cli/rehearse/rehearse.h"
 #include "cli/rehearse/spills.h"
 #include "cli/rehearse/told.h"
@@ -92,7 +93,10 @@ static int conclude(const struct rehearse_job *job, const struct mt_predict_sett
         rehearse_command_spills(job->argv, job->environment ? job->environment : environ, settings,
                                 told->told.result.tally, told->told.result.spills,
                                 sizeof told->told.result.spills);
-    if (output->with_changes && wants_changes(&told->told.result))
+    if (output->with_changes && told->told.result.is_cuda) {
+        if (told->told.result.outcome == REHEARSE_RUNS_OUT || told->told.result.lacks_memory)
+            rehearse_find_larger(job, &told->told);
+    } else if (output->with_changes && wants_changes(&told->told.result))
         rehearse_told_find_changes(job, &told->told);
     if (*told->told.note)
         told->notes[0] = told->told.note;

@@ -20,21 +20,30 @@
 #define PORTS_MAX 16
 #define PORTS_NS  (250 * MS)
 
-char **rehearse_drive_argv(char *const *argv, const char *directory)
+/* A server is reached from this machine alone, without a key or encryption, and takes no port that
+ * another one may have. SGLang asks itself at the port that it was given, which is never 0. */
+static void shield(struct rehearse_command *command)
 {
     static const enum rehearse_flag dropped[] = {REHEARSE_API_KEY, REHEARSE_API_KEY_FILE,
                                                  REHEARSE_SSL_KEY_FILE, REHEARSE_SSL_CERT_FILE,
                                                  REHEARSE_REUSE_PORT};
+    char port[16] = "0";
+    if (command->program == REHEARSE_PYTHON_SERVER)
+        snprintf(port, sizeof port, "%d", rehearse_free_port());
+    rehearse_flag_set(command, REHEARSE_HOST, "127.0.0.1");
+    rehearse_flag_set(command, REHEARSE_PORT, port);
+    for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++)
+        rehearse_flag_drop(command, dropped[i]);
+}
+
+char **rehearse_drive_argv(char *const *argv, const char *directory)
+{
     struct rehearse_command command;
     rehearse_command_copy(argv, &command);
-    if (command.program == REHEARSE_LLAMA_SERVER) {
-        rehearse_flag_set(&command, REHEARSE_HOST, "127.0.0.1");
-        rehearse_flag_set(&command, REHEARSE_PORT, "0");
-        for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++)
-            rehearse_flag_drop(&command, dropped[i]);
-        if (rehearse_flag_value(&command, NULL, REHEARSE_SLOT_SAVE_PATH))
-            rehearse_flag_set(&command, REHEARSE_SLOT_SAVE_PATH, directory);
-    }
+    if (command.program == REHEARSE_LLAMA_SERVER || command.program == REHEARSE_PYTHON_SERVER)
+        shield(&command);
+    if (rehearse_flag_value(&command, NULL, REHEARSE_SLOT_SAVE_PATH))
+        rehearse_flag_set(&command, REHEARSE_SLOT_SAVE_PATH, directory);
     if (command.failed)
         rehearse_command_finish(&command);
     return command.words;

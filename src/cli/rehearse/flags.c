@@ -11,6 +11,7 @@
 #define COMMON (1u << REHEARSE_LLAMA | 1u << REHEARSE_LLAMA_SERVER)
 #define SERVER (1u << REHEARSE_LLAMA_SERVER)
 #define BENCH  (1u << REHEARSE_LLAMA_BENCH)
+#define PYTHON (1u << REHEARSE_PYTHON_SERVER)
 
 static const struct {
     const char *spellings[SPELLINGS_MAX]; /* the first one is written */
@@ -56,13 +57,19 @@ static const struct {
     [REHEARSE_SLOT_SAVE_PATH] = {{"--slot-save-path"}, NULL, SERVER, 0},
     [REHEARSE_EMBEDDING] = {{"--embedding", "--embeddings"}, "LLAMA_ARG_EMBEDDINGS", SERVER, 1},
     [REHEARSE_RERANK] = {{"--rerank", "--reranking"}, "LLAMA_ARG_RERANKING", SERVER, 1},
-    [REHEARSE_HOST] = {{"--host"}, "LLAMA_ARG_HOST", SERVER, 0},
-    [REHEARSE_PORT] = {{"--port"}, "LLAMA_ARG_PORT", SERVER, 0},
+    [REHEARSE_HOST] = {{"--host"}, "LLAMA_ARG_HOST", SERVER | PYTHON, 0},
+    [REHEARSE_PORT] = {{"--port"}, "LLAMA_ARG_PORT", SERVER | PYTHON, 0},
     [REHEARSE_API_PREFIX] = {{"--api-prefix"}, "LLAMA_ARG_API_PREFIX", SERVER, 0},
-    [REHEARSE_API_KEY] = {{"--api-key"}, "LLAMA_API_KEY", SERVER, 0},
+    [REHEARSE_API_KEY] = {{"--api-key"}, "LLAMA_API_KEY", SERVER | PYTHON, 0},
     [REHEARSE_API_KEY_FILE] = {{"--api-key-file"}, NULL, SERVER, 0},
-    [REHEARSE_SSL_KEY_FILE] = {{"--ssl-key-file"}, "LLAMA_ARG_SSL_KEY_FILE", SERVER, 0},
-    [REHEARSE_SSL_CERT_FILE] = {{"--ssl-cert-file"}, "LLAMA_ARG_SSL_CERT_FILE", SERVER, 0},
+    [REHEARSE_SSL_KEY_FILE] = {{"--ssl-key-file", "--ssl-keyfile"},
+                               "LLAMA_ARG_SSL_KEY_FILE",
+                               SERVER | PYTHON,
+                               0},
+    [REHEARSE_SSL_CERT_FILE] = {{"--ssl-cert-file", "--ssl-certfile"},
+                                "LLAMA_ARG_SSL_CERT_FILE",
+                                SERVER | PYTHON,
+                                0},
     [REHEARSE_REUSE_PORT] = {{"--reuse-port"}, "LLAMA_ARG_REUSE_PORT", SERVER, 1},
 };
 
@@ -82,14 +89,32 @@ static enum rehearse_program program_called(const char *word)
     return strncmp(name, "llama-", 6) == 0 ? REHEARSE_LLAMA : REHEARSE_UNKNOWN_PROGRAM;
 }
 
+/* `vllm serve`, `python -m vllm.entrypoints.openai.api_server`, and the same of SGLang. */
+static int is_python_server(char *const *words)
+{
+    static const char *const modules[] = {"vllm.entrypoints.openai.api_server",
+                                          "vllm.entrypoints.api_server", "sglang.launch_server"};
+    const char *name = base_name(words[0]);
+    if ((strcmp(name, "vllm") == 0 || strcmp(name, "sglang") == 0) && words[1])
+        return strcmp(words[1], "serve") == 0;
+    if (strcmp(words[0], "-m") != 0 || !words[1])
+        return 0;
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
+        if (strcmp(words[1], modules[i]) == 0)
+            return 1;
+    return 0;
+}
+
 /* Words before the program's belong to what starts it: `env A=b nice -n 5 llama-server`. */
 static void find_program(struct rehearse_command *command)
 {
     for (size_t i = 0; i < command->n_words; i++) {
-        enum rehearse_program program = program_called(command->words[i]);
+        enum rehearse_program program = is_python_server(command->words + i)
+                                            ? REHEARSE_PYTHON_SERVER
+                                            : program_called(command->words[i]);
         if (program != REHEARSE_UNKNOWN_PROGRAM) {
             command->program = program;
-            command->program_index = i;
+            command->program_index = i + (program == REHEARSE_PYTHON_SERVER);
             return;
         }
     }
@@ -118,6 +143,12 @@ void rehearse_command_finish(struct rehearse_command *command)
         free(command->words[i]);
     free(command->words);
     *command = (struct rehearse_command){0};
+}
+
+int rehearse_is_llama(const struct rehearse_command *command)
+{
+    return command->program != REHEARSE_UNKNOWN_PROGRAM &&
+           command->program != REHEARSE_PYTHON_SERVER;
 }
 
 int rehearse_flag_is_known(const struct rehearse_command *command, enum rehearse_flag flag)
@@ -178,6 +209,19 @@ struct place {
     int is_joined; /* "--ctx-size=4096" */
 };
 
+/* How many words after a flag are its values. The keys of an OpenAI-compatible server in Python may
+ * be several, up to the next flag. */
+static size_t n_values(const struct rehearse_command *command, enum rehearse_flag flag, size_t from)
+{
+    size_t most = flag == REHEARSE_API_KEY && command->program == REHEARSE_PYTHON_SERVER
+                      ? command->n_words
+                      : 1;
+    size_t n = 0;
+    while (n < most && from + n < command->n_words && !looks_like_flag(command->words[from + n]))
+        n++;
+    return n;
+}
+
 /* Finds the next place of `flag` from word `from` on. Values of other flags are stepped over. */
 static int next_place(const struct rehearse_command *command, enum rehearse_flag wanted,
                       size_t from, struct place *place)
@@ -187,14 +231,12 @@ static int next_place(const struct rehearse_command *command, enum rehearse_flag
         enum rehearse_flag flag = flag_of(command, command->words[i], &value);
         if (flag == REHEARSE_FLAGS)
             continue;
-        int takes_next = !value && !flags[flag].lacks_value && i + 1 < command->n_words &&
-                         !looks_like_flag(command->words[i + 1]);
+        size_t n = value || flags[flag].lacks_value ? 0 : n_values(command, flag, i + 1);
         if (flag == wanted) {
-            *place = (struct place){i, takes_next ? 2 : 1,
-                                    takes_next ? command->words[i + 1] : value, value != NULL};
+            *place = (struct place){i, n + 1, n ? command->words[i + 1] : value, value != NULL};
             return 1;
         }
-        i += (size_t)takes_next;
+        i += n;
     }
     return 0;
 }
@@ -231,8 +273,8 @@ const char *rehearse_flag_value(const struct rehearse_command *command, char *co
         return NULL;
     if (last_place(command, flag, &place))
         return flags[flag].lacks_value ? "1" : place.value;
-    if (command->program == REHEARSE_LLAMA_BENCH)
-        return NULL; /* reads no variables */
+    if (command->program == REHEARSE_LLAMA_BENCH || command->program == REHEARSE_PYTHON_SERVER)
+        return NULL; /* reads no variables of llama.cpp's */
     return variable_value(environment, flags[flag].variable);
 }
 
@@ -284,7 +326,7 @@ void rehearse_flag_set(struct rehearse_command *command, enum rehearse_flag flag
             insert_word(command, command->n_words, value);
     } else if (place.is_joined) {
         replace_word(command, place.index, joined(command->words[place.index], value));
-    } else if (place.n == 2) {
+    } else if (place.n > 1) {
         replace_word(command, place.index + 1, strdup(value));
     } else if (!flags[flag].lacks_value) {
         insert_word(command, place.index + 1, value);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Flags of llama.cpp's programs in a command line of the user's: finding, changing, dropping them.
+/* Flags of llama.cpp's programs and of Python's servers in a command line of the user's: finding,
+ * changing, dropping them.
  *
  * Knows how flags are spelled, not what they do. Memory that cannot be had is remembered in the
  * command line's `failed`. */
@@ -46,7 +47,8 @@ enum rehearse_program {
     REHEARSE_UNKNOWN_PROGRAM,
     REHEARSE_LLAMA,        /* llama-cli, llama-fit-params and others with the common flags */
     REHEARSE_LLAMA_SERVER, /* the same with those of a server */
-    REHEARSE_LLAMA_BENCH   /* with flags of its own */
+    REHEARSE_LLAMA_BENCH,  /* with flags of its own */
+    REHEARSE_PYTHON_SERVER /* vLLM's or SGLang's: where it listens, and what guards it */
 };
 
 /* A command line of one's own; `words` ends with NULL. */
@@ -62,6 +64,9 @@ struct rehearse_command {
  * rehearse_command_finish(). */
 void rehearse_command_copy(char *const *argv, struct rehearse_command *command);
 void rehearse_command_finish(struct rehearse_command *command);
+
+/* Whether it is a program of llama.cpp. */
+int rehearse_is_llama(const struct rehearse_command *command);
 
 /* Whether the program knows the flag at all. */
 int rehearse_flag_is_known(const struct rehearse_command *command, enum rehearse_flag flag);

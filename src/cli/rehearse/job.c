@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "cli/rehearse/cuda_words.h"
 #include "cli/rehearse/once.h"
 #include "cli/rehearse/pretend_path.h"
 #include "cli/rehearse/rehearse.h"
@@ -69,10 +70,29 @@ void rehearse_job_options(const struct rehearse_job *job, const char *folder,
     };
 }
 
+/* Adds the look-alikes of CUDA's libraries, unless the program needs none or there are none. */
+static int add_cuda(const struct rehearse_job *job, struct rehearse_cuda_paths *paths,
+                    struct mt_rehearse_options *options, struct mt_error *error)
+{
+    int is_cuda_kind = !job->device_kind || !strcmp(job->device_kind, "cuda");
+    enum rehearse_layer layer = job->layer ? job->layer : rehearse_layer_of(job->argv);
+    if (layer == REHEARSE_LAYER_GGML || !is_cuda_kind || !job->n_devices)
+        return 0;
+    int result = job->cuda ? 0 : rehearse_find_cuda(paths, error);
+    if (result < 0)
+        return job->layer ? result : 0;
+    options->cuda_directory = job->cuda ? job->cuda->directory : paths->directory;
+    options->helper_directory = job->cuda ? job->cuda->helper : paths->helper;
+    if (!*options->helper_directory)
+        options->helper_directory = NULL;
+    return 0;
+}
+
 static int start(const struct rehearse_job *job, char *const *argv, struct rehearse_result *result,
                  struct mt_error *error)
 {
     char pretend[PATH_MAX];
+    struct rehearse_cuda_paths paths;
     struct mt_rehearse_options options;
     if (!job->pretend_path) {
         int found = rehearse_find_pretend(pretend, sizeof pretend, error);
@@ -82,17 +102,23 @@ static int start(const struct rehearse_job *job, char *const *argv, struct rehea
     rehearse_job_options(job, result->folder, job->pretend_path ? job->pretend_path : pretend,
                          &options);
     options.argv = argv;
+    int added = add_cuda(job, &paths, &options, error);
+    if (added < 0)
+        return added;
+    result->has_cuda = options.cuda_directory != NULL;
     return mt_rehearse_start(&options, &result->rehearsal, error);
 }
 
 static int drive(const struct rehearse_job *job, struct rehearse_result *result,
                  struct mt_error *error)
 {
+    uint64_t limit_ns = job->timeout_ns ? job->timeout_ns : TIMEOUT_NS;
     const struct rehearse_drive_settings settings = {
         .argv = job->argv,
         .environment = job->environment ? job->environment : environ,
         .n_requests = job->n_requests,
-        .limit_ns = job->timeout_ns ? job->timeout_ns : TIMEOUT_NS,
+        .start_ns = result->has_cuda ? limit_ns : 0, /* it compiles, and shows no sign of it */
+        .limit_ns = limit_ns,
         .progress = job->progress,
         .interrupted = job->interrupted,
     };
@@ -135,11 +161,15 @@ static int conclude(const struct rehearse_job *job, struct rehearse_result *resu
         return code;
     mt_rehearse_last_words(result->rehearsal, result->words, sizeof result->words);
     rehearse_name_version(&result->status, result->version);
-    result->is_unseen = job->n_devices ? !result->status.is_attached : !result->status.api_version;
+    result->is_cuda = result->status.n_contexts && !result->status.is_attached;
+    result->is_unseen = job->n_devices ? !result->status.is_attached && !result->is_cuda
+                                       : !result->status.api_version;
     if (result->is_unseen)
         rehearse_look_for_ggml(result);
     mt_rehearse_stop(result->rehearsal, GRACE_NS);
     note_refusals(result);
+    if (result->has_cuda)
+        rehearse_read_said(result);
     result->outcome = rehearse_outcome_of(result->rehearsal, &result->report);
     if (result->is_unseen)
         rehearse_explain_unseen(job, result);

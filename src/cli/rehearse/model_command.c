@@ -22,8 +22,8 @@ static int check(const struct rehearse_model_options *options, struct mt_error *
     if (engine && (strncmp(engine, name, sizeof name - 1) != 0 ||
                    (engine[sizeof name - 1] && engine[sizeof name - 1] != '@')))
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                       "rehearse: %.60s cannot be rehearsed: only programs that are built on ggml "
-                       "can; 'memtally estimate' has rules for it",
+                       "rehearse: a MODEL is rehearsed in llama.cpp, vllm or transformers, not in "
+                       "%.60s; its own command may stand after --",
                        engine);
     if (options->sweep->n && estimate->explain)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
@@ -139,6 +139,7 @@ static int rehearse_one(struct estimate_result *made, struct estimate_request *r
 {
     const struct estimate_options *options = all->estimate;
     struct cli_progress progress;
+    size_t n_notes = request->n_notes;
     struct rehearse_model_report report = {.folder = all->folder,
                                            .n_requests = all->n_requests,
                                            .with_changes = !all->no_suggest,
@@ -159,6 +160,7 @@ static int rehearse_one(struct estimate_result *made, struct estimate_request *r
             cli_document_render(&document, (enum cli_format)options->format, &terminal, out, error);
     }
     request->report = NULL;
+    request->n_notes = n_notes;
     rehearse_model_report_finish(&report);
     return result;
 }
@@ -187,6 +189,7 @@ static int perform(const char *name, const struct rehearse_model_options *option
     else if (!result)
         result = rehearse_one(&made, request, options, name, out, code, error);
     estimate_result_finish(&made);
+    request->device_names = NULL;
     return result;
 }
 

@@ -7,10 +7,12 @@
 #include <dirent.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define SOCKETS_MAX 256
@@ -189,4 +191,19 @@ size_t rehearse_listening_ports(const char *proc, pid_t root, int *ports, size_t
         return 0;
     n = read_table(proc, "tcp", &sockets, ports, 0, size);
     return read_table(proc, "tcp6", &sockets, ports, n, size);
+}
+
+int rehearse_free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int port = 0;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return 0;
+    if (bind(fd, (struct sockaddr *)&address, length) == 0 &&
+        getsockname(fd, (struct sockaddr *)&address, &length) == 0)
+        port = ntohs(address.sin_port);
+    close(fd);
+    return port;
 }

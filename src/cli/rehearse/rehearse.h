@@ -13,10 +13,12 @@
 
 #include "cli/document.h"
 #include "cli/rehearse/drive.h"
+#include "cli/rehearse/layer.h"
 #include "cli/rehearse/stage.h"
 #include "cli/rehearse/suggest.h"
 
 #define REHEARSE_WORDS_BYTES 4096
+#define REHEARSE_SAID_BYTES  65536
 #define REHEARSE_WHY_BYTES   480
 
 /* What is to be rehearsed. All borrowed. Start with {0}. */
@@ -25,14 +27,16 @@ struct rehearse_job {
     char *const *environment; /* NULL: ours */
     const struct mt_rehearse_device *devices;
     size_t n_devices;
-    uint64_t host_bytes;        /* 0: no limit */
-    const char *device_kind;    /* NULL: cuda */
-    const char *generation;     /* NULL: the newest */
-    const char *engine_version; /* that rules are chosen by; NULL: as its ggml says */
-    const char *pretend_path;   /* NULL: it is looked for */
-    const char *folder;         /* kept; NULL: a temporary one */
-    uint64_t n_requests;        /* to a server, at most; 0: none */
-    uint64_t timeout_ns;        /* until it is ready or ends; 0: ten minutes */
+    uint64_t host_bytes;                    /* 0: no limit */
+    const char *device_kind;                /* NULL: cuda */
+    const char *generation;                 /* NULL: the newest */
+    const char *engine_version;             /* that rules are chosen by; NULL: as its ggml says */
+    enum rehearse_layer layer;              /* AUTO: by the program */
+    const struct rehearse_cuda_paths *cuda; /* NULL: they are looked for */
+    const char *pretend_path;               /* NULL: it is looked for */
+    const char *folder;                     /* kept; NULL: a temporary one */
+    uint64_t n_requests;                    /* to a server, at most; 0: none */
+    uint64_t timeout_ns;                    /* until it is ready or ends; 0: ten minutes */
     struct cli_progress *progress;
     const volatile sig_atomic_t *interrupted;
 };
@@ -42,7 +46,10 @@ struct rehearse_job {
 struct rehearse_result {
     int is_unseen; /* no process of it took the devices; nothing below but `why` and `words` counts
                     */
+    int has_cuda;  /* look-alikes of CUDA's libraries were there for it */
+    int is_cuda;   /* some process of it made a CUDA context, and none has ggml's devices */
     int has_bare_ggml; /* some process has ggml in it, and not the devices */
+    int lacks_memory;  /* the engine ended because it foresaw that memory does not suffice */
     enum rehearse_outcome outcome;
     struct mt_rehearsal *rehearsal;
     struct rehearse_drive_report report;
@@ -53,6 +60,7 @@ struct rehearse_result {
     char why[REHEARSE_WHY_BYTES];            /* one sentence, "" where it ran */
     char spills[REHEARSE_WHY_BYTES];         /* what lies on the host and was meant for devices */
     char words[REHEARSE_WORDS_BYTES];        /* the last of the program's */
+    char said[REHEARSE_SAID_BYTES];          /* the end of all that a CUDA program wrote, or "" */
     char version[64];                        /* of the engine, or "" */
     char folder[PATH_MAX];
     int is_temporary;

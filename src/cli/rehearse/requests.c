@@ -10,6 +10,7 @@
 #include "base/strbuf.h"
 #include "net/http_client.h"
 
+#define SMALL_IDS  500 /* that any vocabulary has */
 #define ANSWER_MAX ((size_t)64 * 1024 * 1024)
 
 /* A black PNG of 2048 x 2048 points: as large as encoders take without cutting it to pieces. */
@@ -60,6 +61,10 @@ void rehearse_facts_take(struct rehearse_server_facts *facts, const json_t *prop
     facts->vocabulary = count_at(json_object_get(model, "meta"), "n_vocab");
     facts->sees_images = json_is_true(json_object_get(modalities, "vision"));
     facts->n_adapters = json_array_size(adapters);
+    const char *name = json_string_value(json_object_get(model, "id"));
+    if (name && !facts->n_slots)
+        snprintf(facts->model, sizeof facts->model, "%s", name);
+    facts->model_tokens = count_at(model, "max_model_len");
 }
 
 const char *rehearse_complaint(const json_t *answer)
@@ -116,6 +121,23 @@ char *rehearse_adapters_body(uint64_t seed, uint64_t n_tokens, uint64_t vocabula
         mt_strbuf_printf(&text, "%s{\"id\":%" PRIu64 ",\"scale\":1}", i ? "," : "", i);
     mt_strbuf_puts(&text, "]}");
     return mt_strbuf_take(&text);
+}
+
+char *rehearse_openai_body(const char *model, uint64_t seed, uint64_t n_tokens,
+                           uint64_t n_generated)
+{
+    json_t *prompt = json_array();
+    uint64_t state = seed * 2654435761u + 12345;
+    for (uint64_t i = 0; i < n_tokens; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        json_array_append_new(prompt, json_integer((json_int_t)((state >> 33) % SMALL_IDS) + 10));
+    }
+    json_t *body =
+        json_pack("{s:s, s:o, s:I, s:b, s:i}", "model", model, "prompt", prompt, "max_tokens",
+                  (json_int_t)n_generated, "ignore_eos", 1, "temperature", 0);
+    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_decref(body);
+    return text;
 }
 
 char *rehearse_embedding_body(uint64_t seed, uint64_t n_tokens, uint64_t vocabulary)

@@ -19,7 +19,9 @@ struct rehearse_server_facts {
     uint64_t slot_tokens;
     uint64_t vocabulary;
     int sees_images;
-    uint64_t n_adapters; /* that a request may ask for */
+    char model[160]; /* as a server of OpenAI's interface calls it, which has no /props; else "" */
+    uint64_t model_tokens; /* then the longest request, 0 where it is not said */
+    uint64_t n_adapters;   /* that a request may ask for */
 };
 
 /* Asks at `path`: a GET where `body` is NULL. Returns 0 with *status, and the answer in *json,
@@ -43,6 +45,9 @@ char *rehearse_completion_body(uint64_t seed, uint64_t n_tokens, uint64_t vocabu
 /* The same with `n_adapters` of the server's adapters. */
 char *rehearse_adapters_body(uint64_t seed, uint64_t n_tokens, uint64_t vocabulary,
                              uint64_t n_adapters);
+/* The same for a server of OpenAI's interface. */
+char *rehearse_openai_body(const char *model, uint64_t seed, uint64_t n_tokens,
+                           uint64_t n_generated);
 char *rehearse_embedding_body(uint64_t seed, uint64_t n_tokens, uint64_t vocabulary);
 char *rehearse_rerank_body(void);
 char *rehearse_image_body(void);

@@ -168,7 +168,7 @@ void rehearse_command_spills(char *const *argv, char *const *environment,
     struct rehearse_command command;
     text[0] = '\0';
     rehearse_command_copy(argv, &command);
-    if (!command.failed && settings->n_devices && command.program != REHEARSE_UNKNOWN_PROGRAM &&
+    if (!command.failed && settings->n_devices && rehearse_is_llama(&command) &&
         !places_itself(&command, environment))
         look(&command, environment, settings, tally, text, size);
     rehearse_command_finish(&command);

@@ -9,14 +9,15 @@
 #include "base/ticks.h"
 #include "cli/rehearse/drive_parts.h"
 
-#define MS            ((uint64_t)1000 * 1000)
-#define SHORT_TOKENS  64
-#define PROBE_TOKENS  512
-#define SPARE_TOKENS  8 /* of a context, for what is generated */
-#define AT_A_TIME_MAX 64
-#define UNKNOWN_SLOT  4096 /* tokens, where the server does not say */
-#define QUIET_PROMPTS 3    /* so many without the host taking more end the past prompts */
-#define ONE_PROMPT_NS (2500 * MS)
+#define MS               ((uint64_t)1000 * 1000)
+#define SHORT_TOKENS     64
+#define PROBE_TOKENS     512
+#define SPARE_TOKENS     8 /* of a context, for what is generated */
+#define AT_A_TIME_MAX    64
+#define OPENAI_AT_A_TIME 8
+#define UNKNOWN_SLOT     4096 /* tokens, where the server does not say */
+#define QUIET_PROMPTS    3    /* so many without the host taking more end the past prompts */
+#define ONE_PROMPT_NS    (2500 * MS)
 
 /* One request, in a thread of its own where there are several. */
 struct sending {
@@ -254,10 +255,43 @@ static void learn_facts(struct rehearse_drive *drive)
     json_decref(adapters);
 }
 
+static char *openai_prompt(const struct rehearse_drive *drive, uint64_t seed, uint64_t n_tokens)
+{
+    return rehearse_openai_body(drive->facts.model, seed, n_tokens, 4);
+}
+
+/* vLLM, SGLang and others: a short prompt, the longest one, and some at a time. */
+static void openai_requests(struct rehearse_drive *drive)
+{
+    struct sending sendings[OPENAI_AT_A_TIME];
+    static const char path[] = "/v1/completions";
+    drive->facts.slot_tokens = drive->facts.model_tokens;
+    uint64_t longest = long_tokens(drive);
+    uint64_t probe = longest < PROBE_TOKENS ? longest : PROBE_TOKENS;
+    uint64_t start_ns = mt_monotonic_ns();
+    if (step(drive, "request: short prompt", path, openai_prompt(drive, 1, probe)) != 200)
+        return;
+    drive->ns_per_token = (double)(mt_monotonic_ns() - start_ns) / (double)probe;
+    longest = long_tokens(drive);
+    drive->report->prompt_tokens = longest;
+    if (step(drive, "request: long prompt", path, openai_prompt(drive, 2, longest)) != 200 ||
+        !may_send(drive, OPENAI_AT_A_TIME))
+        return;
+    mt_rehearse_mark(drive->rehearsal, "requests: some at a time");
+    for (size_t i = 0; i < OPENAI_AT_A_TIME; i++)
+        sendings[i] =
+            (struct sending){.path = path, .body = openai_prompt(drive, 100 + i, longest / 2 + 1)};
+    send_all(drive, sendings, OPENAI_AT_A_TIME);
+}
+
 void rehearse_drive_requests(struct rehearse_drive *drive)
 {
     drive->requests_until_ns = mt_monotonic_ns() + drive->drive_limit_ns;
     learn_facts(drive);
+    if (*drive->facts.model) {
+        openai_requests(drive);
+        return;
+    }
     if (drive->embeds || drive->ranks) {
         embeddings(drive);
         return;

@@ -219,7 +219,7 @@ int rehearse_can_suggest(char *const *argv)
 {
     struct rehearse_command command;
     rehearse_command_copy(argv, &command);
-    int can = command.program != REHEARSE_UNKNOWN_PROGRAM;
+    int can = rehearse_is_llama(&command);
     rehearse_command_finish(&command);
     return can;
 }
@@ -256,7 +256,7 @@ int rehearse_suggest(const struct rehearse_suggest_settings *settings,
     rehearse_command_copy(settings->options->argv, &command);
     if (command.failed)
         code = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    else if (command.program == REHEARSE_UNKNOWN_PROGRAM)
+    else if (!rehearse_is_llama(&command))
         code = mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                        "the flags of %s are not known, so none are suggested; those of llama.cpp's "
                        "own programs are",

@@ -11,6 +11,8 @@
 #include "base/error.h"
 #include "cli/rehearse/pretend_path.h"
 
+#define PHASES_MAX 1024
+
 /* Looks for flags that fit. What keeps it from looking is no failure of the rehearsal: a note. */
 void rehearse_told_find_changes(const struct rehearse_job *job, struct rehearse_told *told)
 {
@@ -83,6 +85,28 @@ static const char *name_of(enum rehearse_outcome outcome)
     return names[outcome];
 }
 
+/* The engine's phases and figures, as many as a document takes. */
+static void tell_phases(struct rehearse_told *told)
+{
+    struct mt_rehearsal *rehearsal = told->result.rehearsal;
+    struct cli_document_rehearsal *document = &told->rehearsal;
+    if (!told->result.is_cuda || !rehearsal)
+        return;
+    told->phases = calloc(PHASES_MAX, sizeof *told->phases);
+    told->figures = calloc(PHASES_MAX, sizeof *told->figures);
+    if (!told->phases || !told->figures)
+        return;
+    size_t n = 0;
+    while (n < PHASES_MAX && mt_rehearse_phase_at(rehearsal, n, &told->phases[n]) == 0)
+        n++;
+    document->phases = told->phases;
+    document->n_phases = n;
+    for (n = 0; n < PHASES_MAX && mt_rehearse_figure_at(rehearsal, n, &told->figures[n]) == 0;)
+        n++;
+    document->figures = told->figures;
+    document->n_figures = n;
+}
+
 void rehearse_tell(const struct rehearse_job *job, int with_options, struct rehearse_told *told)
 {
     const struct rehearse_result *result = &told->result;
@@ -120,11 +144,14 @@ void rehearse_tell(const struct rehearse_job *job, int with_options, struct rehe
         .changes = told->document_changes,
         .n_changes = told->changes.n,
     };
+    tell_phases(told);
 }
 
 void rehearse_told_finish(struct rehearse_told *told)
 {
     free(told->late);
+    free(told->phases);
+    free(told->figures);
     rehearse_result_finish(&told->result);
     *told = (struct rehearse_told){0};
 }

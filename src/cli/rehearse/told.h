@@ -11,6 +11,8 @@ struct rehearse_told {
     struct cli_document_change document_changes[REHEARSE_CHANGES_MAX];
     char options[REHEARSE_CHANGES_MAX][200]; /* the flags of each change as memtally's own */
     struct cli_document_late *late;
+    struct mt_rehearse_phase *phases;
+    struct mt_rehearse_figure *figures;
     struct cli_document_rehearsal rehearsal;
     char note[600]; /* why no flags are suggested, or "" */
 };

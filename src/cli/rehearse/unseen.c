@@ -8,15 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/rehearse/cuda_words.h"
 #include "cli/rehearse/ports.h"
 #include "cli/rehearse/rehearse.h"
+#include "cli/rehearse/unseen.h"
 
 #define DESCENDANTS_MAX 1024
 
 #define SAY(result, ...) snprintf((result)->why, sizeof(result)->why, __VA_ARGS__)
 
-/* Looks a program up as the library did when it started it. */
-static int find_program(const char *name, char path[PATH_MAX])
+int rehearse_find_in_path(const char *name, char path[PATH_MAX])
 {
     const char *at = getenv("PATH");
     if (strchr(name, '/'))
@@ -32,9 +33,7 @@ static int find_program(const char *name, char path[PATH_MAX])
     return 0;
 }
 
-/* Whether a program's file has ggml in it: its own names stand in messages, whatever was stripped.
- */
-static int has_ggml(const char *path)
+int rehearse_has_ggml(const char *path)
 {
     static const char word[] = "ggml_backend";
     struct stat status;
@@ -110,6 +109,8 @@ void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_res
     const char *name = job->argv[0];
     const struct mt_rehearse_status *status = &result->status;
     int failed = !status->running && status->exit_code != 0;
+    if (result->has_cuda && rehearse_explain_no_cuda(job, result))
+        return;
     if (status->refusal)
         SAY(result,
             "the ggml of %.80s takes no pretended devices: %.150s; known are builds of llama.cpp "
@@ -140,22 +141,29 @@ void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_res
             "(ggml_backend_load) or hides it; rehearse a build with shared libraries "
             "(-DBUILD_SHARED_LIBS=ON)",
             name);
-    else if (find_program(name, path) && is_memtally(path))
+    else if (rehearse_find_in_path(name, path) && is_memtally(path))
         SAY(result,
             "memtally itself has no ggml, and a rehearsal of its own would have devices of its "
             "own; rehearse the engine");
-    else if (*path && has_ggml(path))
+    else if (*path && rehearse_has_ggml(path))
         SAY(result,
             "%.80s has ggml linked into it, out of reach of devices from outside; rehearse a "
             "build with shared libraries (-DBUILD_SHARED_LIBS=ON)",
             name);
     else if (failed)
-        SAY(result, "%.80s %s before it loaded ggml", name, end_of(result, end));
+        SAY(result, "%.80s %s before it %s", name, end_of(result, end),
+            result->has_cuda ? "took a device" : "loaded ggml");
     else if (status->running)
         SAY(result,
             "%.80s %s (--timeout, or a minute without a sign of work), and no process of it had "
-            "loaded ggml by then",
-            name, end_of(result, end));
+            "%s by then",
+            name, end_of(result, end), result->has_cuda ? "taken a device" : "loaded ggml");
+    else if (result->has_cuda)
+        SAY(result,
+            "no process of %.80s took a device, of CUDA or of ggml: it needs none, never came to "
+            "it, or was started without the LD_PRELOAD that brings the devices (env -i, a script "
+            "that sets its own)",
+            name);
     else
         SAY(result,
             "no process of %.80s loaded ggml: it is not built on it, never needed it, or was "

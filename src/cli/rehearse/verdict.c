@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "cli/rehearse/cuda_words.h"
 #include "cli/rehearse/engine_log.h"
 #include "cli/rehearse/rehearse.h"
 
@@ -44,12 +45,35 @@ static const char *phase_of(struct mt_rehearsal *rehearsal, const struct mt_rehe
     return phase;
 }
 
+/* The engine's own phase, the innermost one, in which a process was when something happened. */
+static const char *engine_phase(struct mt_rehearsal *rehearsal,
+                                const struct mt_rehearse_event *event, char text[PHASE_BYTES])
+{
+    struct mt_rehearse_phase phase;
+    uint64_t begun_ns = 0;
+    text[0] = '\0';
+    for (size_t i = 0; mt_rehearse_phase_at(rehearsal, i, &phase) == 0; i++) {
+        if (phase.pid != event->pid || phase.begin_ns > event->time_ns ||
+            phase.end_ns < event->time_ns || phase.begin_ns < begun_ns)
+            continue;
+        begun_ns = phase.begin_ns;
+        snprintf(text, PHASE_BYTES, "in the engine's phase '%.80s'", phase.name);
+    }
+    return *text ? text : NULL;
+}
+
 static void explain_refusal(struct rehearse_result *result)
 {
     const struct mt_rehearse_event *refusal = result->refusal;
     char words[PHASE_BYTES];
     const char *mark = phase_of(result->rehearsal, refusal);
-    const char *phase = mark ? words_of(mark, words) : "while it loaded the model";
+    const char *phase = result->is_cuda ? engine_phase(result->rehearsal, refusal, words) : NULL;
+    if (!phase && result->is_cuda && rehearse_python_place(result->said, words, sizeof words))
+        phase = words;
+    if (!phase && mark)
+        phase = words_of(mark, words);
+    else if (!phase)
+        phase = result->is_cuda ? "before it was ready" : "while it loaded the model";
     char asked[MT_SIZE_TEXT];
     char there[MT_SIZE_TEXT];
     char short_of[MT_SIZE_TEXT];
@@ -68,6 +92,8 @@ static void explain_refusal(struct rehearse_result *result)
 static const char *hint_of(const struct rehearse_result *result)
 {
     struct rlimit addresses;
+    if (result->status.n_missing)
+        return "; it called functions of CUDA that a rehearsal does not have: see the notes";
     if (strstr(result->words, REHEARSE_UNKNOWN_MODEL))
         return "; a newer build of the engine may know the model";
     if (getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY)
@@ -92,6 +118,20 @@ static void explain_crash(struct rehearse_result *result)
              seconds, when, hint_of(result));
 }
 
+/* A training goes on and takes nothing more; on ggml nothing is computed, and what takes so long is
+ * stuck. */
+static void explain_no_end(struct rehearse_result *result)
+{
+    snprintf(result->why, sizeof result->why,
+             result->is_cuda
+                 ? "the program was ended while it ran: neither ready nor at its end after %.0f s, "
+                   "the last %.0f s without new memory; what it took until then is below, and "
+                   "--timeout gives it longer"
+                 : "the program itself hangs: neither ready nor at its end after %.0f s, the last "
+                   "%.0f s without a sign of work",
+             (double)result->status.elapsed_ns / 1e9, (double)result->status.quiet_ns / 1e9);
+}
+
 void rehearse_explain_end(struct rehearse_result *result)
 {
     switch (result->outcome) {
@@ -99,13 +139,12 @@ void rehearse_explain_end(struct rehearse_result *result)
         explain_refusal(result);
         break;
     case REHEARSE_FAILS:
-        explain_crash(result);
+        result->lacks_memory = rehearse_explain_engine(result);
+        if (!result->lacks_memory)
+            explain_crash(result);
         break;
     case REHEARSE_UNDECIDED:
-        snprintf(result->why, sizeof result->why,
-                 "the program itself hangs: neither ready nor at its end after %.0f s, the last "
-                 "%.0f s without a sign of work",
-                 (double)result->status.elapsed_ns / 1e9, (double)result->status.quiet_ns / 1e9);
+        explain_no_end(result);
         break;
     case REHEARSE_RUNS:
     case REHEARSE_RUNS_SHORT:
@@ -117,9 +156,14 @@ int rehearse_estimate(const struct rehearse_result *result, const struct mt_mode
                       const struct mt_predict_settings *settings, struct mt_estimate **estimate,
                       struct mt_error *error)
 {
+    struct mt_rehearse_phase phase;
+    int has_torch = result->is_cuda && mt_rehearse_phase_at(result->rehearsal, 0, &phase) == 0;
     const struct mt_estimate_said said = {
         .tally = result->tally,
         .version = *result->version ? result->version : NULL,
+        .engine = has_torch         ? "PyTorch"
+                  : result->is_cuda ? "CUDA"
+                                    : NULL,
         .cannot = *result->why ? result->why : NULL,
         .spills = *result->spills ? result->spills : NULL,
         .notes = result->tally->notes,

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rehearse/ggml/account_write.h"
+#include "rehearse/account_write.h"
 #include "rehearse/ggml/purpose.h"
 #include "rehearse/ggml/world.h"
 

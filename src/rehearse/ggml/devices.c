@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rehearse/ggml/account_write.h"
+#include "rehearse/account_write.h"
 #include "rehearse/ggml/build.h"
 #include "rehearse/ggml/world.h"
 
@@ -200,7 +200,7 @@ static void make_devices(struct pretend_world *world)
     }
     if (rules_of(world)->is_reordered)
         pretend_note("Such a device computes a graph in an order of its own, which is not "
-                     "rehearsed: compute buffers may differ by some percent.");
+                     "rehearsed: compute buffers have a band of 10 %, which is a guess.");
     world->offload_batch = batch_of_offload(rules_of(world));
     for (uint32_t i = 0; i < world->n_devices; i++)
         make_device(world, i);

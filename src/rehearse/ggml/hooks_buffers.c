@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rehearse/ggml/account_write.h"
+#include "rehearse/account_write.h"
 #include "rehearse/ggml/hooks_host.h"
 #include "rehearse/ggml/purpose.h"
 

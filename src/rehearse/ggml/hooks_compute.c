@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Computing nothing: graphs are done as soon as they are asked for, weights are as they should be,
  * and no token ends the text, so that a generation goes on to the tokens that were asked for. */
-#include "rehearse/ggml/account_write.h"
+#include "rehearse/account_write.h"
 #include "rehearse/ggml/hooks.h"
 #include "rehearse/ggml/purpose.h"
 

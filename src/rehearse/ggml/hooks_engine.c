@@ -4,7 +4,7 @@
  * functions past the loader's search (by dlsym) are understood by ggml's calls alone. */
 #include <string.h>
 
-#include "rehearse/ggml/account_write.h"
+#include "rehearse/account_write.h"
 #include "rehearse/ggml/hooks.h"
 #include "rehearse/ggml/purpose.h"
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "rehearse/ggml/account_write.h"
+#include "rehearse/account_write.h"
 #include "rehearse/ggml/hooks.h"
 
 #define FILES_MAX     1024u

@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "rehearse/ggml/account_write.h"
+#include "rehearse/account_write.h"
 #include "rehearse/ggml/hooks.h"
 #include "rehearse/ggml/host_memory.h"
 
@@ -124,11 +124,19 @@ static struct block *set_of(const void *address)
     return blocks[hash >> 52];
 }
 
+/* A process on CUDA that has no ggml in it has a heap that says nothing of an engine. */
+static int is_anothers(void)
+{
+    const struct mt_account *account = pretend_account();
+    return account && account->cuda.driver_version &&
+           !__atomic_load_n(&account->n_attached, __ATOMIC_RELAXED);
+}
+
 /* Whether a block is large enough to be counted, by its size and by how many were. */
 static int is_counted(size_t size)
 {
     if (__builtin_expect(size < LARGE_BYTES, 1) || !__atomic_load_n(&blocks, __ATOMIC_ACQUIRE) ||
-        hook_thread()->is_uncounted)
+        hook_thread()->is_uncounted || is_anothers())
         return 0;
     uint32_t events = __atomic_load_n(&n_events, __ATOMIC_RELAXED);
     return events < EVENTS_FEW || (size >= FEW_BYTES && events < EVENTS_MOST);

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "rehearse/ggml/account_write.h"
+#include "rehearse/account_write.h"
 #include "rehearse/ggml/host_memory.h"
 
 #define HEAD_BYTES  65536u /* before the memory: what was replaced; a page of any size */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "rehearse/ggml/account_write.h"
+#include "rehearse/account_write.h"
 
 #define COPIES_MAX 16u
 

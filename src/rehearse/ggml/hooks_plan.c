@@ -3,7 +3,7 @@
  * asks how large everything would be and allocates nothing. */
 #include <string.h>
 
-#include "rehearse/ggml/account_write.h"
+#include "rehearse/account_write.h"
 #include "rehearse/ggml/hooks_buffers.h"
 
 #define PLANS_MAX 1024u

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "rehearse/ggml/account_write.h"
+#include "rehearse/account_write.h"
 
 #define NAMES_MAX 64u
 

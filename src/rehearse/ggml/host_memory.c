@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "rehearse/ggml/account_write.h"
+#include "rehearse/account_write.h"
 
 #define RANGES_MAX 1024u
 

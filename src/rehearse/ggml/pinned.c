@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "rehearse/ggml/account_write.h"
+#include "rehearse/account_write.h"
 #include "rehearse/ggml/host_memory.h"
 #include "rehearse/ggml/purpose.h"
 #include "rehearse/ggml/world.h"

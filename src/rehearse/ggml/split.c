@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rehearse/ggml/account_write.h"
+#include "rehearse/account_write.h"
 #include "rehearse/ggml/world.h"
 
 #define AMD_RDNA1 0x1001010u

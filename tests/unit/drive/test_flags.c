@@ -138,6 +138,10 @@ static void test_dropped_flags_go_wherever_they_stand(void **state)
     assert_dropped("llama-server --api-key a -m x --api-key=b", REHEARSE_API_KEY,
                    "llama-server -m x");
     assert_dropped("llama-server --reuse-port -m x", REHEARSE_REUSE_PORT, "llama-server -m x");
+    assert_dropped("vllm serve m --api-key a b --port 1", REHEARSE_API_KEY,
+                   "vllm serve m --port 1");
+    assert_dropped("vllm serve m --api-key a b", REHEARSE_API_KEY, "vllm serve m");
+    assert_dropped("llama-server --api-key a b", REHEARSE_API_KEY, "llama-server b");
     assert_dropped("llama-cli --api-key a", REHEARSE_API_KEY, "llama-cli --api-key a");
 }
 

@@ -2,10 +2,14 @@
 /* Questions for a server and what its answers say. */
 #include "tests/support/unit.h"
 
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "cli/rehearse/drive.h"
+#include "cli/rehearse/ports.h"
 #include "cli/rehearse/requests.h"
 
 static json_t *parsed(char *body)
@@ -117,6 +121,42 @@ static void test_a_rehearsed_server_listens_on_this_machine_alone(void **state)
     rehearse_drive_argv_free(words);
 }
 
+static void test_a_python_server_listens_on_this_machine_alone(void **state)
+{
+    static const char *const commands[][12] = {
+        {"/venv/bin/vllm", "serve", "x", "--host", "0.0.0.0", "--port=8000", "--api-key", "secret"},
+        {"python3", "-m", "vllm.entrypoints.openai.api_server", "--ssl-keyfile", "key"},
+        {"python3", "-m", "sglang.launch_server", "--model-path", "x"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        char **words = rehearse_drive_argv((char *const *)commands[i], "/tmp/here");
+        int is_local = 0;
+        long port = 0;
+        for (char **at = words; *at; at++) {
+            is_local |= !strcmp(*at, "--host") && at[1] && !strcmp(at[1], "127.0.0.1");
+            if (!strncmp(*at, "--port", 6))
+                port = strtol((*at)[6] ? *at + 7 : at[1], NULL, 10);
+            assert_string_not_equal(*at, "secret");
+            assert_string_not_equal(*at, "--ssl-keyfile");
+        }
+        assert_true(is_local);
+        assert_in_range(port, 1024, 65535);
+        assert_int_not_equal(port, 8000);
+        rehearse_drive_argv_free(words);
+    }
+}
+
+static void test_a_free_port_can_be_listened_on(void **state)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    (void)state;
+    address.sin_port = htons((uint16_t)rehearse_free_port());
+    assert_int_not_equal(address.sin_port, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    close(fd);
+}
+
 static void test_other_programs_keep_their_words(void **state)
 {
     const char *const argv[] = {"my-server", "--host", "0.0.0.0", "--port", "8080", NULL};
@@ -137,6 +177,8 @@ int main(void)
         cmocka_unit_test(test_a_prompt_asks_for_all_adapters),
         cmocka_unit_test(test_a_complaint_in_either_form),
         cmocka_unit_test(test_a_rehearsed_server_listens_on_this_machine_alone),
+        cmocka_unit_test(test_a_python_server_listens_on_this_machine_alone),
+        cmocka_unit_test(test_a_free_port_can_be_listened_on),
         cmocka_unit_test(test_other_programs_keep_their_words),
     };
     return RUN_TESTS(tests);

@@ -4,6 +4,7 @@
 
 #include "hand_model.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define MIB (UINT64_C(1) << 20)
@@ -24,7 +25,11 @@ struct spoken {
 static void speak(struct spoken *spoken, size_t index, enum mt_category category, const char *name,
                   uint64_t bytes)
 {
-    spoken->details[index] = (struct mt_tally_detail){.name = name, .allocated_bytes = bytes};
+    spoken->details[index] = (struct mt_tally_detail){.name = name,
+                                                      .allocated_bytes = bytes,
+                                                      .low_bytes = bytes,
+                                                      .high_bytes = bytes,
+                                                      .provenance = MT_PROVENANCE_EXACT};
     spoken->rows[index] = (struct mt_tally_row){.category = category,
                                                 .allocated_bytes = bytes,
                                                 .n_details = 1,
@@ -83,6 +88,27 @@ static void test_the_engine_is_believed_and_the_driver_added(void **state)
     mt_estimate_destroy(estimate);
 }
 
+/* An engine that is in doubt of one row: so is the estimate of it, and the total's band has it. */
+static void test_a_band_that_was_said_is_kept(void **state)
+{
+    (void)state;
+    struct spoken spoken;
+    prepare(&spoken);
+    spoken.details[2].provenance = MT_PROVENANCE_DERIVED;
+    spoken.details[2].low_bytes = 500 * MIB;
+    spoken.details[2].high_bytes = 600 * MIB;
+    struct mt_estimate *estimate = estimate_of(&spoken);
+    const struct mt_tally_place *gpu = &estimate->tally.places[1];
+    const struct mt_tally_row *cache = mt_tally_row_of(gpu, MT_CATEGORY_KV_CACHE);
+    assert_int_equal(cache->provenance, MT_PROVENANCE_DERIVED);
+    assert_int_equal(cache->allocated_bytes, 512 * MIB);
+    assert_int_equal(cache->low_bytes, 500 * MIB);
+    assert_int_equal(cache->high_bytes, 600 * MIB);
+    const struct mt_tally_row *context = mt_tally_row_of(gpu, MT_CATEGORY_CONTEXT);
+    assert_int_equal(gpu->total_high_bytes, 2 * GIB + 600 * MIB + context->high_bytes);
+    mt_estimate_destroy(estimate);
+}
+
 static void test_what_was_said_may_not_fit(void **state)
 {
     (void)state;
@@ -125,6 +151,30 @@ static void test_mapped_weights_page(void **state)
     mt_estimate_destroy(estimate);
 }
 
+static const char *rule_on_the_device(struct spoken *spoken, const char *engine, char *rule,
+                                      size_t size)
+{
+    spoken->said.engine = engine;
+    struct mt_estimate *estimate = estimate_of(spoken);
+    const struct mt_tally_row *row =
+        mt_tally_row_of(&estimate->tally.places[1], MT_CATEGORY_WEIGHTS);
+    snprintf(rule, size, "%s", row->details[0].rule);
+    mt_estimate_destroy(estimate);
+    return rule;
+}
+
+static void test_the_rule_names_the_engine_that_was_rehearsed(void **state)
+{
+    (void)state;
+    struct spoken spoken;
+    char rule[64];
+    prepare(&spoken);
+    assert_string_equal(rule_on_the_device(&spoken, NULL, rule, sizeof rule),
+                        "llama.cpp/rehearsed");
+    assert_string_equal(rule_on_the_device(&spoken, "PyTorch", rule, sizeof rule),
+                        "PyTorch/rehearsed");
+}
+
 static void assert_refused(struct spoken *spoken, int code)
 {
     struct mt_estimate *estimate = (struct mt_estimate *)spoken;
@@ -159,9 +209,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_engine_is_believed_and_the_driver_added),
+        cmocka_unit_test(test_a_band_that_was_said_is_kept),
         cmocka_unit_test(test_what_was_said_may_not_fit),
         cmocka_unit_test(test_reasons_of_the_caller_decide),
         cmocka_unit_test(test_mapped_weights_page),
+        cmocka_unit_test(test_the_rule_names_the_engine_that_was_rehearsed),
         cmocka_unit_test(test_a_place_that_is_not_there_is_refused),
         cmocka_unit_test(test_engines_that_cannot_be_rehearsed_are_refused),
     };

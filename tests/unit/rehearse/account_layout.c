@@ -27,6 +27,12 @@ static void lay_out_devices_and_events(void)
     SIZE("Device", struct mt_account_device);
     MEMBER("Device", struct mt_account_device, total_bytes);
     MEMBER("Device", struct mt_account_device, held_bytes);
+    MEMBER("Device", struct mt_account_device, gpu);
+    SIZE("Gpu", struct mt_account_gpu);
+    MEMBER("Gpu", struct mt_account_gpu, is_ecc);
+    MEMBER("Gpu", struct mt_account_gpu, graph_node_bytes);
+    SIZE("Cuda", struct mt_account_cuda);
+    MEMBER("Cuda", struct mt_account_cuda, n_read_back);
     SIZE("Event", struct mt_account_event);
     MEMBER("Event", struct mt_account_event, flags);
     MEMBER("Event", struct mt_account_event, time_ns);
@@ -39,13 +45,18 @@ static void lay_out_account(void)
     SIZE("Account", struct mt_account);
     MEMBER("Account", struct mt_account, rules);
     MEMBER("Account", struct mt_account, builds);
+    MEMBER("Account", struct mt_account, cuda);
     MEMBER("Account", struct mt_account, device);
     MEMBER("Account", struct mt_account, n_preloaded);
     MEMBER("Account", struct mt_account, is_refused);
     MEMBER("Account", struct mt_account, engine_version);
     MEMBER("Account", struct mt_account, host_used_bytes);
+    MEMBER("Account", struct mt_account, shared);
+    SIZE("Shared", struct mt_account_shared);
     MEMBER("Account", struct mt_account, n_events);
     MEMBER("Account", struct mt_account, event);
+    MEMBER("Account", struct mt_account, process);
+    SIZE("Process", struct mt_account_process);
     printf("FORMAT %u\n", MT_ACCOUNT_FORMAT);
 }
 

@@ -199,6 +199,8 @@ static void do_word(char *word)
         do_refused(rest);
     else if (is(word, "builds", &rest))
         do_builds(rest);
+    else if (is(word, "reordered", &rest))
+        the_account()->rules.is_reordered = 1;
     else if (is(word, "child", &rest))
         do_child(rest);
     else if (is(word, "stray", &rest))

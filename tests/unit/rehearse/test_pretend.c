@@ -82,7 +82,7 @@ static struct ggml_tensor tensor_of(enum fake_type type, int64_t ne0, int64_t ne
     static const size_t block[] = {1, 1, 32, 32, 256, 1, 1}, bytes[] = {4, 2, 34, 18, 210, 2, 4};
     size_t row = (size_t)ne0 / block[type] * bytes[type];
     return (struct ggml_tensor){
-        .type = type,
+        .type = (int)type,
         .ne = {ne0, ne1, ne2, 1},
         .nb = {bytes[type], row, row * (size_t)ne1, row * (size_t)(ne1 * ne2)}};
 }

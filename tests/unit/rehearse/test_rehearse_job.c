@@ -196,13 +196,30 @@ static void test_what_builds_differ_in_is_not_exact(void **state)
     RUN(&result, "attach", "builds=10616,10815,2", "alloc=0,0x10,1000,4,CUDA0,",
         "alloc=0,0x20,500,1,CUDA0,", "alloc=255,0x30,300,4,CUDA_Host,");
     const struct mt_tally *tally = result.tally;
-    assert_int_equal(mt_tally_row_of(&tally->places[1], MT_CATEGORY_ACTIVATIONS)->provenance,
-                     MT_PROVENANCE_DERIVED);
+    const struct mt_tally_row *row = mt_tally_row_of(&tally->places[1], MT_CATEGORY_ACTIVATIONS);
+    assert_int_equal(row->provenance, MT_PROVENANCE_DERIVED);
+    assert_int_equal(row->low_bytes, 740);
+    assert_int_equal(row->high_bytes, 1260);
+    assert_int_equal(tally->places[1].total_low_bytes, 500 + 740);
+    assert_int_equal(tally->places[1].total_high_bytes, 500 + 1260);
     assert_int_equal(mt_tally_row_of(&tally->places[1], MT_CATEGORY_WEIGHTS)->provenance,
                      MT_PROVENANCE_EXACT);
     assert_int_equal(mt_tally_row_of(&tally->places[0], MT_CATEGORY_ACTIVATIONS)->provenance,
                      MT_PROVENANCE_EXACT);
     assert_true(has_note(tally, "keep of fused operations"));
+    rehearse_result_finish(&result);
+}
+
+static void test_devices_that_order_a_graph_themselves_are_not_exact(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    RUN(&result, "attach", "reordered", "alloc=0,0x10,1000,4,Vulkan0,");
+    const struct mt_tally_row *row =
+        mt_tally_row_of(&result.tally->places[1], MT_CATEGORY_ACTIVATIONS);
+    assert_int_equal(row->provenance, MT_PROVENANCE_DERIVED);
+    assert_int_equal(row->low_bytes, 900);
+    assert_int_equal(row->high_bytes, 1100);
     rehearse_result_finish(&result);
 }
 
@@ -385,6 +402,7 @@ int main(void)
         cmocka_unit_test(test_a_program_that_copes_is_judged_by_its_end),
         cmocka_unit_test(test_a_build_that_is_not_known_is_told),
         cmocka_unit_test(test_what_builds_differ_in_is_not_exact),
+        cmocka_unit_test(test_devices_that_order_a_graph_themselves_are_not_exact),
         cmocka_unit_test(test_a_crash_is_the_programs_own),
         cmocka_unit_test(test_a_model_that_the_engine_does_not_know_wants_a_newer_build),
         cmocka_unit_test(test_a_limit_of_addresses_is_told_where_the_program_fails),

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: MIT
+"""PyTorch's own history of its allocator, drained into the trace.
+
+PyTorch keeps the history in a ring; it is emptied at the beginning and the end of phases, when
+memory ran out, before the process ends, and by a thread that looks how full it may be and whether
+nothing happens any more. No call stacks are taken.
+"""
+
+import bisect
+import os
+import threading
+import time
+
+RING = 262144  # entries of each device
+DRAIN_AT = 16384
+LOOK_SECONDS = 0.05
+QUIET_SHARE = 0.05  # of the time, for draining what little has happened
+
+
+def rounded(size):
+    return (size + 511) & ~511
+
+
+class Ranges:
+    """What is mapped of expandable segments: pieces by address, of which a part may go."""
+
+    def __init__(self):
+        self.starts = []
+        self.sizes = {}
+
+    def add(self, start, size):
+        if start not in self.sizes:
+            bisect.insort(self.starts, start)
+        self.sizes[start] = size
+
+    def remove(self, start, size):
+        """Returns what is gone and what is left of it: starts, and (start, size)."""
+        end = start + size
+        first = max(bisect.bisect_right(self.starts, start) - 1, 0)
+        gone = []
+        for at in self.starts[first:]:
+            if at >= end:
+                break
+            if at + self.sizes[at] > start:
+                gone.append(at)
+        left = []
+        for at in gone:
+            piece_end = at + self.sizes.pop(at)
+            self.starts.pop(bisect.bisect_left(self.starts, at))
+            if at < start:
+                left.append((at, start - at))
+            if piece_end > end:
+                left.append((end, piece_end - end))
+        for piece in left:
+            self.add(*piece)
+        return gone, left
+
+    def within(self, start, size):
+        """The pieces that begin in a range."""
+        low = bisect.bisect_left(self.starts, start)
+        return self.starts[low : bisect.bisect_left(self.starts, start + size)]
+
+
+class History:
+    def __init__(self, trace, torch):
+        self.trace = trace
+        self.torch = torch
+        self.lock = threading.RLock()
+        self.pid = 0
+        self.stopped = threading.Event()
+        self.thread = None
+        self.shared = False  # the program records a history of its own
+        self.reset()
+        os.register_at_fork(after_in_child=self._in_child)
+        self.watchers = []  # called with the addresses that were freed
+        self.after_drain = lambda: None
+
+    def reset(self):
+        self.last = {}  # device: its last entry
+        self.mapped = {}  # device: Ranges
+        self.known_private = set()
+        self.known_rest = {}
+        self.n_seen = 0
+        self.next_quiet = 0.0
+
+    def _in_child(self):
+        self.lock = threading.RLock()
+        self.stopped = threading.Event()
+        self.pid = 0
+        self.reset()
+
+    def start(self):
+        self.pid = os.getpid()
+        self._record()
+        self._keep_on_when_the_program_records()
+        self._drain_when_out_of_memory()
+        self.thread = threading.Thread(target=self._watch, name="memtally", daemon=True)
+        self.thread.start()
+
+    def finish(self):
+        """The last of it; whether this process had any. A thread in PyTorch's code must not meet the
+        interpreter's end."""
+        if self.pid != os.getpid():
+            return False
+        self.stopped.set()
+        if self.thread is not threading.current_thread():
+            self.thread.join(1)
+        self.drain()
+        return True
+
+    def _record(self):
+        record = self._own_record if hasattr(self, "_own_record") else self.torch.cuda.memory._record_memory_history
+        options = {"context": None, "stacks": "python", "max_entries": RING}
+        try:
+            record("all", clear_history=True, **options)
+        except TypeError:  # before 2.8 every call clears it
+            record("all", **options)
+
+    def _keep_on_when_the_program_records(self):
+        memory = self.torch.cuda.memory
+        own = self._own_record = memory._record_memory_history
+
+        def record(enabled="all", *args, **kwargs):
+            self.drain()
+            result = own(enabled, *args, **kwargs)
+            self.shared = bool(enabled)
+            if not enabled:
+                self._record()
+            return result
+
+        memory._record_memory_history = record
+
+    def _drain_when_out_of_memory(self):
+        attach = getattr(self.torch._C, "_cuda_attach_out_of_memory_observer", None)
+        if attach:
+            attach(lambda *sizes: self.drain())
+
+    def _watch(self):
+        last = 0
+        while self.pid == os.getpid() and not self.stopped.wait(LOOK_SECONDS):
+            try:
+                n = self._count()
+                is_quiet = n == last and n != self.n_seen and time.monotonic() > self.next_quiet
+                last = n
+                if n - self.n_seen > DRAIN_AT or is_quiet:
+                    began = time.monotonic()
+                    self.drain(n)
+                    self.after_drain()
+                    self.trace.flush()
+                    self.next_quiet = time.monotonic() + (time.monotonic() - began) / QUIET_SHARE
+            except Exception as error:
+                self.trace.failed("the allocator's history", error)
+                return
+
+    def _count(self):
+        """Allocations and releases so far, of all devices."""
+        n = 0
+        for device in range(self.torch._C._cuda_getDeviceCount()):
+            stats = self.torch._C._cuda_memoryStats(device).get("allocation", {}).get("all", {})
+            n += stats.get("allocated", 0) + stats.get("freed", 0)
+        return n
+
+    def drain(self, n_seen=None):
+        """Writes what happened since the last time. Never raises."""
+        if self.pid != os.getpid():
+            return
+        with self.lock:
+            try:
+                if n_seen is None:
+                    n_seen = self._count()
+                snapshot = self.torch.cuda.memory._snapshot()
+                if not self.shared:
+                    self._record()
+                self.n_seen = n_seen
+                self.take(snapshot, time.monotonic_ns(), time.time_ns())
+            except Exception as error:
+                self.pid = 0
+                self.trace.failed("the allocator's history", error)
+
+    def take(self, snapshot, now_ns, unix_ns):
+        """The lines of a snapshot; its times are microseconds of the clock that has dates."""
+        offset = unix_ns - now_ns
+        lines = ["c %d %d" % (now_ns, unix_ns)] if snapshot["device_traces"] else []
+        freed = []
+        for device, entries in enumerate(snapshot["device_traces"]):
+            for entry in self._new(device, entries):
+                at = entry["time_us"] * 1000 - offset if "time_us" in entry else now_ns
+                self._take_entry(device, entry, at, lines, freed)
+        for watcher in self.watchers:
+            watcher(freed)
+        for segment in snapshot["segments"]:
+            self._take_segment(segment, lines)
+        self.trace.add_all(lines)
+
+    def _new(self, device, entries):
+        """Those that were not there the last time; the ring may not have been emptied since."""
+        first = 0
+        last = self.last.get(device)
+        if last and entries and "time_us" in last and entries[0]["time_us"] <= last["time_us"]:
+            for index in range(len(entries) - 1, -1, -1):
+                if entries[index] == last:
+                    first = index + 1
+                    break
+        if entries:
+            self.last[device] = entries[-1]
+        return entries[first:]
+
+    def _take_entry(self, device, entry, at, lines, freed):
+        action, address, size = entry["action"], entry.get("addr", 0), entry.get("size", 0)
+        if action == "alloc":
+            lines.append("a %d %d %x %d" % (device, at, address, size))
+        elif action == "free_completed":
+            lines.append("f %d %d %x" % (device, at, address))
+            self.known_rest.pop(address, None)
+            freed.append(address)
+        elif action == "segment_alloc":
+            lines.append("s %d %d %x %d" % (device, at, address, size))
+        elif action == "segment_free":
+            lines.append("e %d %d %x" % (device, at, address))
+            self.known_private.discard(address)
+        elif action == "segment_map":
+            self.mapped.setdefault(device, Ranges()).add(address, size)
+            lines.append("s %d %d %x %d" % (device, at, address, size))
+        elif action == "segment_unmap":
+            gone, left = self.mapped.setdefault(device, Ranges()).remove(address, size)
+            for start in gone:
+                lines.append("e %d %d %x" % (device, at, start))
+                self.known_private.discard(start)
+            for piece in left:
+                lines.append("s %d %d %x %d" % ((device, at) + piece))
+
+    def _take_segment(self, segment, lines):
+        address = segment["address"]
+        if tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0):
+            pieces = [address]
+            if segment.get("is_expandable"):
+                pieces = self.mapped.get(segment["device"], Ranges()).within(address, segment["total_size"])
+            for piece in pieces:
+                if piece not in self.known_private:
+                    self.known_private.add(piece)
+                    lines.append("p %x" % piece)
+        for block in segment["blocks"]:
+            at = block.get("address", address)
+            address = at + block["size"]
+            asked = block.get("requested_size", block["size"])
+            if block["state"].startswith("active_alloc") and block["size"] != rounded(asked):
+                if self.known_rest.get(at) != block["size"]:
+                    self.known_rest[at] = block["size"]
+                    lines.append("r %x %d" % (at, block["size"]))

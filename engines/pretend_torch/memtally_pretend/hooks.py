@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+"""Knowing when a module is imported, and wrapping functions of it."""
+
+import functools
+import importlib
+import inspect
+import sys
+
+
+class Watch:
+    """Calls what was asked for right after a module's own code has run."""
+
+    def __init__(self, trace):
+        self.trace = trace
+        self.wanted = {}
+        self.finder = _Finder(self)
+
+    def when_imported(self, name, call):
+        if _is_ready(sys.modules.get(name)):
+            self._call(sys.modules[name], [call])
+        else:
+            self.wanted.setdefault(name, []).append(call)
+
+    def imported(self, name, module):
+        self._call(module, self.wanted.pop(name, []))
+
+    def _call(self, module, calls):
+        for call in calls:
+            try:
+                call(module)
+            except Exception as error:
+                self.trace.failed("module " + module.__name__, error)
+
+
+def _is_ready(module):
+    spec = getattr(module, "__spec__", None)
+    return module is not None and not getattr(spec, "_initializing", False)
+
+
+class _Finder:
+    """Asks the finders behind it, and looks over the shoulder of the loader that they name. The
+    loader stays what it is: programs look at its type."""
+
+    def __init__(self, watch):
+        self.watch = watch
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.watch.wanted:
+            return None
+        spec = self._from_others(name, path, target)
+        run = getattr(getattr(spec, "loader", None), "exec_module", None)
+        if run is None:
+            return spec
+        watch = self.watch
+
+        def exec_module(module):
+            try:
+                del spec.loader.exec_module
+            except AttributeError:
+                pass
+            run(module)
+            watch.imported(name, module)
+
+        try:
+            spec.loader.exec_module = exec_module
+        except AttributeError:  # a loader that is a class or has slots
+            pass
+        return spec
+
+    def _from_others(self, name, path, target):
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            if finder is self or find is None:
+                continue
+            spec = find(name, path, target)
+            if spec is not None:
+                return spec
+        return None
+
+    def invalidate_caches(self):
+        pass
+
+
+def find(module, path):
+    """The holder of "Class.method" or "function" in a module and its last name; None if absent."""
+    holder = module
+    *outer, name = path.split(".")
+    for part in outer:
+        holder = getattr(holder, part, None)
+    has = name in vars(holder) if inspect.isclass(holder) else hasattr(holder, name)
+    return (holder, name) if holder is not None and has else None
+
+
+def replace(module, path, make):
+    """Puts make(function) in a function's place, below classmethod and staticmethod. Returns
+    whether it is there. Coroutines and generators do their work later and are left alone."""
+    found = find(module, path)
+    if not found:
+        return False
+    holder, name = found
+    old = inspect.getattr_static(holder, name)
+    inner = old.__func__ if isinstance(old, (classmethod, staticmethod)) else old
+    if inspect.iscoroutinefunction(inner) or inspect.isgeneratorfunction(inner) or not callable(inner):
+        return False
+    new = functools.wraps(inner)(make(inner))
+    if isinstance(old, (classmethod, staticmethod)):
+        new = type(old)(new)
+    setattr(holder, name, new)
+    return True
+
+
+def load(name):
+    """A module of ours that needs PyTorch."""
+    return importlib.import_module("." + name, __package__)

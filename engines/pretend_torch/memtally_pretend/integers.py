@@ -1,0 +1,421 @@
+# SPDX-License-Identifier: MIT
+"""Small integer and boolean results, computed on the host.
+
+Kernels do nothing in a rehearsal, but a program's loops and sizes may hang on a few small
+integers: lengths, masks, whether all sequences have ended. A device's memory is memory of this
+process there, so that an operation on such tensors is done a second time on the host, on the same
+bytes. What comes from numbers that no kernel computed is assumed: a token that the model would
+choose is number 3, experts are taken in turn, nothing is infinite. Where a value that was assumed
+without reason decides a size or a branch, the trace says so and where.
+
+It is a dispatch mode on the program's main thread. Engines that bring their own scheduler (vLLM,
+SGLang) decide on the host already; there it stays off, as it does while a graph is captured.
+"""
+
+import ctypes
+import os
+import sys
+import threading
+
+MOST_BYTES = 1 << 20  # of a tensor's storage
+MOST_FLOATS = 4096  # elements of a float that is computed too, where all that it hangs on is known
+TOKEN = 3  # no tokenizer ends a sequence with it
+LEAST_VOCABULARY = 1024  # the best of more are tokens; of fewer, experts
+KNOWN, ASSUMED, UNKNOWN = 0, 1, 2  # ASSUMED: any value would do as well
+FLAG = "sizes here came from device values"
+BEAMS = "Tokens that score best were assumed, so that a search in beams goes on to its full length."
+
+# What they make does not hang on what is in their input.
+FILLS = {
+    "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "zeros", "ones", "full", "arange",
+    "zero_", "fill_", "scalar_tensor", "eye", "linspace", "tril_indices", "triu_indices",
+}
+# What their result has room for hangs on it.
+SIZED = {
+    "nonzero", "masked_select", "_unique2", "_unique", "unique_dim", "unique_consecutive", "repeat_interleave",
+    "bincount", "nonzero_numpy", "argwhere",
+}
+# What a program reads.
+READS = {"_local_scalar_dense", "equal", "is_nonzero", "_to_copy", "item", "allclose"}
+WHOLE = {"zero_", "fill_", "copy_"}
+
+
+_kept = []  # PyTorch's stack of modes borrows them
+
+
+class Unreachable(Exception):
+    """A device that is not pretended."""
+
+
+class Kind:
+    """What there is to know of an operation."""
+
+    __slots__ = ("name", "is_ours", "is_random", "is_fill", "is_sized", "is_read")
+
+    def __init__(self, func, torch):
+        space, _, name = func._schema.name.partition("::")
+        tags = getattr(func, "tags", ())
+        self.name = name
+        self.is_ours = space in ("aten", "prims")
+        self.is_random = getattr(torch.Tag, "nondeterministic_seeded", None) in tags
+        self.is_fill = name in FILLS
+        self.is_sized = name in SIZED
+        self.is_read = name in READS
+
+
+def start(trace, torch):
+    """Turns it on; it goes off again at the first tensor of a device where it cannot be."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    mode = make(trace, torch)
+    _kept.append(mode)
+    mode.__enter__()
+
+
+def hide_from_compiler(rules):
+    """torch.compile would compile what runs here, too; `rules` is torch._dynamo.trace_rules."""
+    rules.SKIP_DIRS.append(os.path.abspath(__file__))
+    rules._recompile_re()
+
+
+def can_reach(address, size):
+    """Whether a device's memory is memory of this process: the kernel is asked, which answers with
+    an error where there is none. No memory of the device is taken to find out."""
+    size = min(size, 16)
+    values = (ctypes.c_char * size)()
+    local = (ctypes.c_size_t * 2)(ctypes.addressof(values), size)
+    remote = (ctypes.c_size_t * 2)(address, size)
+    return ctypes.CDLL(None).process_vm_readv(os.getpid(), local, 1, remote, 1, 0) == size
+
+
+def make(trace, torch):
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    results = Results(trace, torch)
+
+    class SmallResults(TorchDispatchMode):
+        @classmethod
+        def is_infra_mode(cls):
+            return True
+
+        @classmethod
+        def ignore_compile_internals(cls):
+            return True
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return results.call(func, args, kwargs or {})
+
+    return SmallResults()
+
+
+class Results:
+    def __init__(self, trace, torch):
+        self.trace = trace
+        self.torch = torch
+        self.is_on = True
+        self.is_reached = False
+        self.kinds = {}
+        # Address of a storage: which one it is, and KNOWN …; another one there is UNKNOWN.
+        self.taints = {}
+        self.weak_reference = torch.multiprocessing.reductions.StorageWeakRef
+        self.plain = (torch.Tensor, torch.nn.Parameter)
+        self.is_capturing = torch.cuda.is_current_stream_capturing
+
+    def call(self, func, args, kwargs):
+        if not self.is_on:
+            return func(*args, **kwargs)
+        kind = self.kinds.get(func)
+        if kind is None:
+            kind = self.kinds[func] = Kind(func, self.torch)
+        inputs = self._tensors(args, [])
+        self._tensors(kwargs.values(), inputs)
+        if inputs and not any(tensor.is_cuda for tensor in inputs):
+            if not self._goes_to_cuda(kwargs):
+                return func(*args, **kwargs)
+        if not inputs and not self._goes_to_cuda(kwargs):
+            return func(*args, **kwargs)
+        if any(type(tensor) not in self.plain for tensor in inputs):
+            return func(*args, **kwargs)
+        return self._run(func, kind, inputs, args, kwargs)
+
+    def _tensors(self, values, found):
+        tensor_type = self.torch.Tensor
+        for value in values:
+            if isinstance(value, tensor_type):
+                found.append(value)
+            elif isinstance(value, (list, tuple)):
+                self._tensors(value, found)
+        return found
+
+    def _goes_to_cuda(self, kwargs):
+        device = kwargs.get("device")
+        return device is not None and "cuda" in str(device)
+
+    def _run(self, func, kind, inputs, args, kwargs):
+        before = None
+        try:
+            if kind.is_sized or (kind.name == "index" and self._has_mask(args)):
+                sized = self._sized(func, kind, inputs, args, kwargs)
+                if sized is not None:
+                    return sized
+            before = self._taint_of(inputs)
+        except Exception as error:
+            self._give_up(error)
+        out = func(*args, **kwargs)
+        try:
+            if before is not None and self.is_on:
+                self._after(func, kind, inputs, args, kwargs, out, before)
+        except Exception as error:
+            self._give_up(error)
+        return out
+
+    def _give_up(self, error):
+        self.is_on = False
+        self.trace.failed("small results", error)
+
+    # What is known of tensors.
+
+    def _is_small(self, tensor):
+        return tensor.is_cuda and tensor.untyped_storage().nbytes() <= MOST_BYTES
+
+    def _is_whole_number(self, tensor):
+        return not (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
+
+    def _has_values(self, tensor):
+        """Whether the bytes of a tensor are what they would be, or what was assumed."""
+        if not tensor.is_cuda:
+            return tensor.numel() <= MOST_BYTES
+        if not self._is_small(tensor):
+            return False
+        if self._is_whole_number(tensor):
+            return True
+        return tensor.numel() <= MOST_FLOATS and self._taint(tensor) < UNKNOWN
+
+    def _taint(self, tensor):
+        if not tensor.is_cuda:
+            return KNOWN
+        storage = tensor.untyped_storage()
+        of, taint = self.taints.get(storage.data_ptr(), (None, UNKNOWN))
+        return taint if of is not None and of.cdata == storage._cdata else UNKNOWN
+
+    def _taint_of(self, tensors):
+        return max((self._taint(tensor) for tensor in tensors), default=KNOWN)
+
+    def _set_taint(self, tensor, taint):
+        storage = tensor.untyped_storage()
+        self.taints[storage.data_ptr()] = (self.weak_reference(storage), taint)
+
+    def _on_host(self, tensor):
+        """The same bytes as a tensor of the host."""
+        if not tensor.is_cuda:
+            return tensor
+        storage = tensor.untyped_storage()
+        n = storage.nbytes() // tensor.element_size()
+        if not n or not tensor.numel():
+            return self.torch.empty(tensor.shape, dtype=tensor.dtype)
+        if not self.is_reached and not can_reach(storage.data_ptr(), storage.nbytes()):
+            raise Unreachable("the device's memory is not this process's")
+        self.is_reached = True
+        memory = (ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())
+        flat = self.torch.frombuffer(memory, dtype=tensor.dtype, count=n)
+        return flat.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+    def _all_on_host(self, value):
+        if isinstance(value, self.torch.Tensor):
+            return self._on_host(value)
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._all_on_host(part) for part in value)
+        return value
+
+    def _compute(self, func, kind, args, kwargs):
+        there = {key: self._all_on_host(value) for key, value in kwargs.items()}
+        if there.get("device") is not None:
+            there["device"] = self.torch.device("cpu")
+        there.pop("pin_memory", None)
+        there.pop("generator", None)
+        if not kind.is_random:
+            return func(*self._all_on_host(args), **there)
+        with self.torch.random.fork_rng(devices=[]):  # the host's own numbers stay what they are
+            return func(*self._all_on_host(args), **there)
+
+    # After an operation ran and did nothing.
+
+    def _after(self, func, kind, inputs, args, kwargs, out, taint):
+        outs = self._tensors([out] if isinstance(out, self.torch.Tensor) else out if isinstance(out, (list, tuple)) else [], [])
+        if kind.is_read:
+            self._read(inputs, outs, taint)
+        if kind.name.startswith("lift_fresh"):  # torch.tensor() has copied it
+            taint = KNOWN
+            self._set_taint(outs[0], taint)
+        cuda = [tensor for tensor in outs if tensor.is_cuda and type(tensor) in self.plain]
+        wanted = [tensor for tensor in cuda if self._is_small(tensor)]
+        if not wanted or self.is_capturing():
+            for tensor in wanted:
+                self._set_taint(tensor, UNKNOWN)
+            return
+        if all(self._shares(tensor, inputs) and not func._schema.is_mutable for tensor in wanted):
+            return  # a view
+        computed = self._try(func, kind, inputs, args, kwargs, outs)
+        if computed:
+            self._mark(wanted, inputs, kind, ASSUMED if kind.is_random else KNOWN if kind.is_fill else taint)
+            return
+        if kind.name == "topk" and inputs[0].dim() and inputs[0].shape[-1] > LEAST_VOCABULARY:
+            self._assume_best(wanted)
+            return
+        for tensor in wanted:
+            is_number = self._is_whole_number(tensor)
+            self._set_taint(tensor, self._assume(kind, inputs, args, tensor) if is_number else UNKNOWN)
+
+    def _shares(self, tensor, inputs):
+        address = tensor.untyped_storage().data_ptr()
+        return any(one.is_cuda and one.untyped_storage().data_ptr() == address for one in inputs)
+
+    def _mark(self, outs, inputs, kind, taint):
+        for tensor in outs:
+            old = self._taint(tensor) if self._shares(tensor, inputs) else KNOWN
+            is_whole = kind.name in WHOLE and tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
+            if is_whole:
+                rest = [one for one in inputs if one is not tensor]
+                self._set_taint(tensor, self._taint_of(rest))
+            else:
+                self._set_taint(tensor, max(taint, old) if old < UNKNOWN else taint)
+
+    def _try(self, func, kind, inputs, args, kwargs, outs):
+        """Computes the results where that can be done; whether it was."""
+        if not kind.is_ours or kind.name.startswith(("empty", "new_empty", "_efficient", "cudnn")):
+            return False
+        if any(t.is_cuda and not self._is_whole_number(t) and (t.numel() > MOST_FLOATS) for t in outs):
+            return False
+        if not kind.is_fill and not all(self._has_values(tensor) for tensor in inputs):
+            return False
+        if kind.is_fill and any(not self._is_small(tensor) for tensor in outs):
+            return False
+        try:
+            result = self._compute(func, kind, args, kwargs)
+        except Unreachable:
+            raise
+        except Exception:  # no such operation on the host, or an index out of range
+            return False
+        results = self._tensors([result] if isinstance(result, self.torch.Tensor) else result if isinstance(result, (list, tuple)) else [], [])
+        if len(results) != len(outs):
+            return False
+        for there, here in zip(outs, results):
+            if not there.is_cuda or there.shape != here.shape:
+                continue
+            if self._is_small(there):
+                target = self._on_host(there)
+                if target.data_ptr() != here.data_ptr():
+                    target.copy_(here)
+        return True
+
+    def _assume(self, kind, inputs, args, tensor):
+        """Values in place of such as no kernel computed; how far they are to be trusted."""
+        host = self._on_host(tensor)
+        if not tensor.numel():
+            return KNOWN
+        name = kind.name
+        n = inputs[0].shape[-1] if inputs and inputs[0].dim() else 1
+        if name in ("argmax", "argmin", "multinomial"):
+            host.fill_(min(TOKEN, max(n - 1, 0)))
+            return ASSUMED
+        if name in ("topk", "sort", "argsort", "msort"):
+            width = host.shape[-1] if host.dim() else 1
+            spread = self.torch.arange(host.numel()) if name == "topk" else self.torch.arange(width).repeat(max(host.numel() // max(width, 1), 1))
+            host.copy_((spread % max(n, 1)).reshape(host.shape).to(host.dtype))
+            return UNKNOWN
+        host.zero_()
+        if host.dtype == self.torch.bool and name in ("ne", "eq", "isfinite", "isnan", "isinf"):
+            return self._assume_finite(kind, args, host)
+        return UNKNOWN
+
+    def _assume_best(self, outs):
+        """The tokens of a search in beams: none ends a sequence, and all are as likely."""
+        self.trace.say(BEAMS)
+        for tensor in outs:
+            if tensor.numel():
+                self._on_host(tensor).fill_(TOKEN if self._is_whole_number(tensor) else -1)
+            self._set_taint(tensor, ASSUMED)
+
+    def _assume_finite(self, kind, args, host):
+        """x == x and abs(x) != inf are how PyTorch asks whether numbers are finite."""
+        other = args[1] if len(args) > 1 else None
+        is_same = other is not None and args[0] is other
+        is_inf = isinstance(other, float) and other in (float("inf"), float("-inf"))
+        if not (is_same or is_inf or kind.name.startswith("is")):
+            return UNKNOWN
+        host.fill_(kind.name == "isfinite" or (kind.name == "eq" and is_same) or (kind.name == "ne" and is_inf))
+        return ASSUMED
+
+    # Operations whose result has the size that the values say.
+
+    def _has_mask(self, args):
+        masks = (self.torch.bool, self.torch.uint8)
+        return len(args) > 1 and any(t is not None and t.dtype in masks for t in args[1])
+
+    def _sized(self, func, kind, inputs, args, kwargs):
+        """The result on the device, of the size that was computed; None where it was not."""
+        deciding = [args[1]] if kind.name == "masked_select" else args[1] if kind.name == "index" else inputs
+        deciding = [tensor for tensor in deciding if tensor is not None]
+        if not any(tensor.is_cuda for tensor in deciding):
+            return None
+        if self._taint_of(deciding) == UNKNOWN:
+            self.flag()
+        if not all(self._has_values(tensor) for tensor in deciding) or self.is_capturing():
+            return None
+        if kind.name == "masked_select":
+            return self.torch.ops.aten.index.Tensor(args[0], self._indices(args[0], [args[1]]))
+        if kind.name == "index":
+            return func(args[0], self._indices(args[0], args[1]))
+        result = self._compute(func, kind, args, kwargs)
+        taint = self._taint_of(inputs)
+        return self._to_device(result, inputs[0].device, taint)
+
+    def _to_device(self, result, device, taint):
+        if isinstance(result, (list, tuple)):
+            return type(result)(self._to_device(part, device, taint) for part in result)
+        there = self.torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device=device)
+        if there.numel():
+            self._on_host(there).copy_(result)
+            self._set_taint(there, taint)
+        return there
+
+    def _indices(self, tensor, indices):
+        """Masks as the indices that PyTorch makes of them, on the device."""
+        made = []
+        for index in indices:
+            if index is None or index.dtype not in (self.torch.bool, self.torch.uint8):
+                made.append(index)
+                continue
+            found = self._on_host(index).nonzero()
+            made += [self._to_device(column.contiguous(), tensor.device, self._taint(index)) for column in found.unbind(1)]
+        return made
+
+    # What the program reads.
+
+    def _read(self, inputs, outs, taint):
+        numbers = [t for t in inputs if t.is_cuda and self._is_whole_number(t)]
+        to_host = not outs or any(not t.is_cuda for t in outs)
+        if not numbers or not to_host:
+            return
+        if any(self._taint(t) == UNKNOWN for t in numbers):
+            self.flag()
+        for out in outs:  # a copy that was too large to be done
+            if not out.is_cuda and self._is_small(numbers[0]) and out.shape == numbers[0].shape:
+                out.copy_(self._on_host(numbers[0]))
+
+    def flag(self):
+        self.trace.say("%s: %s" % (FLAG, where()), once=FLAG)
+
+
+def where():
+    """The line of the program that is running: the innermost that is not a library's."""
+    frame = sys._getframe(1)
+    innermost = None
+    while frame:
+        path = frame.f_code.co_filename
+        if "memtally_pretend" not in path and "/torch/" not in path and not path.startswith("<"):
+            innermost = innermost or frame
+            if "/site-packages/" not in path:
+                return "%s:%d" % (path, frame.f_lineno)
+        frame = frame.f_back
+    return "%s:%d" % (innermost.f_code.co_filename, innermost.f_lineno) if innermost else "unknown"

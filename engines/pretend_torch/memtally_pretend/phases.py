@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""Phases: functions of engines that say what memory is for. What was allocated in a phase and
+outlives it is for its category."""
+
+import itertools
+import threading
+import time
+
+from . import figures, hooks, tables
+
+MOST_TIMES = 256  # of one function: a server's steps would be without end
+
+history = None  # of the allocator, once there is one
+after = None  # called when an outermost phase is over
+open_phases = []  # (number, category) over all threads
+_numbers = itertools.count(1)
+_lock = threading.Lock()
+
+
+def begin(trace, category, name):
+    if history:
+        history.drain()
+    number = next(_numbers)
+    with _lock:
+        open_phases.append((number, category))
+    trace.line("b", time.monotonic_ns(), number, category, name)
+    return number
+
+
+def end(trace, number):
+    if history:
+        history.drain()
+    trace.line("d", time.monotonic_ns(), number)
+    with _lock:
+        open_phases[:] = [phase for phase in open_phases if phase[0] != number]
+    if after and not open_phases:
+        after()
+    trace.flush()
+
+
+def quietly(trace, what, call, *args):
+    try:
+        return call(*args)
+    except Exception as error:
+        trace.failed(what, error)
+        return None
+
+
+def around(trace, category, name, package=""):
+    """Makes a function into a phase. The function's own errors pass through."""
+
+    def make(function):
+        times = itertools.count(1)
+
+        def phase(*args, **kwargs):
+            if next(times) > MOST_TIMES:
+                return function(*args, **kwargs)
+            number = quietly(trace, "phases", begin, trace, category, name)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                if number:
+                    quietly(trace, "phases", end, trace, number)
+                if args and package:
+                    quietly(trace, "figures", figures.from_attributes, trace, package, name, args[0])
+
+        return phase
+
+    return make
+
+
+def wrap(watch, trace, module, row):
+    """A row of the table, once its module is there."""
+    version = tables.installed_version(row.package)
+    if tables.holds(row, version):
+        hooks.replace(module, row.function, around(trace, row.category, row.name, row.package))
+
+
+def wrap_graphs(trace, torch):
+    """torch.cuda.graph as a phase, unless an engine's own is about graphs already."""
+    graph = torch.cuda.graphs.graph
+
+    def make_enter(enter):
+        def __enter__(self):
+            has_one = any(category == "graphs" for _, category in open_phases)
+            self._memtally = None if has_one else quietly(trace, "phases", begin, trace, "graphs", "graph capture")
+            return enter(self)
+
+        return __enter__
+
+    def make_exit(leave):
+        def __exit__(self, *args):
+            try:
+                return leave(self, *args)
+            finally:
+                number = getattr(self, "_memtally", None)
+                if number:
+                    quietly(trace, "phases", end, trace, number)
+
+        return __exit__
+
+    hooks.replace(graph, "__enter__", make_enter)
+    hooks.replace(graph, "__exit__", make_exit)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""Puts the parts together once PyTorch was imported."""
+
+import os
+import sys
+
+from . import allocator, endings, figures, kernels, phases, tensors, tuners
+
+ENGINES = ("vllm", "sglang")
+
+
+class Session:
+    def __init__(self, watch, trace, torch):
+        self.watch = watch
+        self.trace = trace
+        self.torch = torch
+        self.history = allocator.History(trace, torch)
+        self.tensors = tensors.Holders(trace, torch, self.history)
+
+    def finish(self):
+        """The process is about to end."""
+        if self.history.finish():
+            self.tensors.look()
+        self.trace.flush()
+
+
+def _try(trace, what, call):
+    try:
+        call()
+    except Exception as error:
+        trace.failed(what, error)
+
+
+def _has_engine():
+    return any(name in sys.modules for name in ENGINES)
+
+
+def _on_cuda(session):
+    """CUDA has just been initialised in this process."""
+    trace, torch = session.trace, session.torch
+    trace.line("v", torch.__version__)
+    _try(trace, "the allocator's history", session.history.start)
+    if not _has_engine() and not os.environ.get("MEMTALLY_NO_SMALL_RESULTS"):
+        from . import integers
+
+        _try(trace, "small results", lambda: integers.start(trace, torch))
+        session.watch.when_imported("torch._dynamo.trace_rules", integers.hide_from_compiler)
+
+
+def start(watch, trace):
+    torch = sys.modules["torch"]
+    session = Session(watch, trace, torch)
+    endings.before(session.finish)
+    phases.history = session.history
+    phases.after = session.tensors.look
+    _try(trace, "holders of tensors", session.tensors.start)
+    _try(trace, "figures", lambda: figures.start(trace))
+    _try(trace, "autotuners", lambda: tuners.start(watch, trace))
+    _try(trace, "kernels", lambda: kernels.start(watch, trace))
+    _try(trace, "graphs", lambda: phases.wrap_graphs(trace, torch))
+    watch.when_imported("transformers.cache_utils", session.tensors.wrap_caches)
+    queue = getattr(torch.cuda, "_lazy_call", None)
+    if queue:
+        queue(lambda: _try(trace, "CUDA's start", lambda: _on_cuda(session)))

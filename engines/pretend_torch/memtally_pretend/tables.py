@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+"""Reading the tables beside this file: phases.tsv and figures.tsv. Lines that begin with # and
+empty ones are comments; fields are parted by tabs."""
+
+import os
+import re
+from collections import namedtuple
+
+# A function of an engine (from a version on, up to one; "-" is any) that is a phase.
+Phase = namedtuple("Phase", "package since until module function category name")
+# Where an engine says a figure: in a line of its log, or in an attribute once a function is over.
+Figure = namedtuple("Figure", "package how pattern unit name")
+
+
+def _rows(file_name, kind):
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), file_name)
+    with open(path, encoding="utf-8") as file:
+        lines = [line.rstrip("\n") for line in file]
+    return [kind(*line.split("\t")) for line in lines if line and not line.startswith("#")]
+
+
+def phases():
+    return _rows("phases.tsv", Phase)
+
+
+def figures():
+    return _rows("figures.tsv", Figure)
+
+
+def version_of(text):
+    """"0.11.0rc2+cu128" as numbers that compare: (0, 11, 0)."""
+    return tuple(int(number) for number in re.findall(r"\d+", re.split(r"[+a-zA-Z]", text)[0])[:3])
+
+
+def holds(row, version):
+    """Whether a row is of this version; a version that is not known has every row."""
+    if not version:
+        return True
+    since = row.since == "-" or version_of(row.since) <= version
+    return since and (row.until == "-" or version <= version_of(row.until))
+
+
+def installed_version(package):
+    try:
+        from importlib.metadata import version
+
+        return version_of(version(package))
+    except Exception:
+        return ()

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT
+"""What holds a tensor says what it is for: parameters and buffers of modules, gradients, the
+optimizer's state, caches of transformers.
+
+Modules are found as they register their parameters and are held weakly. They are looked through
+after phases, at optimizer steps and now and then, for no more than a part of the time.
+"""
+
+import time
+import weakref
+
+SHARE = 0.02  # of the time
+
+
+class Holders:
+    def __init__(self, trace, torch, history):
+        self.trace = trace
+        self.torch = torch
+        self.history = history
+        self.modules = {}  # id: weak reference
+        self.told = {}  # address: (category, name)
+        self.next_look = 0.0
+        history.watchers.append(self._forget)
+        history.after_drain = self.look_now_and_then
+
+    def start(self):
+        module = self.torch.nn.modules.module
+        module.register_module_parameter_registration_hook(self._registered)
+        module.register_module_buffer_registration_hook(self._registered)
+        try:
+            from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+        except ImportError:  # before 2.0
+            return
+        register_optimizer_step_pre_hook(self._before_step)
+        register_optimizer_step_post_hook(self._after_step)
+
+    def _registered(self, module, name, tensor):
+        key = id(module)
+        if key not in self.modules:
+            self.modules[key] = weakref.ref(module, lambda _: self.modules.pop(key, None))
+
+    def _forget(self, addresses):
+        for address in addresses:
+            self.told.pop(address, None)
+
+    def tell(self, tensor, category, name):
+        """Once for each block, as far as is known here."""
+        address = self._address_of(tensor)
+        if address and self.told.get(address) != (category, name):
+            self.told[address] = (category, name)
+            self.trace.line("h", time.monotonic_ns(), "%x" % address, category, name)
+
+    def _address_of(self, tensor):
+        tensor = getattr(tensor, "_local_tensor", tensor)
+        if not isinstance(tensor, self.torch.Tensor) or tensor.device.type != "cuda":
+            return 0
+        try:
+            return tensor.untyped_storage().data_ptr()
+        except (RuntimeError, NotImplementedError):  # a tensor that only has a shape
+            return 0
+
+    def look(self):
+        """At all modules. Never raises."""
+        began = time.monotonic()
+        try:
+            for reference in list(self.modules.values()):
+                module = reference()
+                if module is not None:
+                    self._look_at(module)
+        except Exception as error:
+            self.trace.failed("holders of tensors", error)
+            self.modules.clear()
+        took = time.monotonic() - began
+        self.next_look = time.monotonic() + took / SHARE
+
+    def look_now_and_then(self):
+        if time.monotonic() >= self.next_look:
+            self.look()
+
+    def _look_at(self, module):
+        for parameter in list(module._parameters.values()):
+            if parameter is None:
+                continue
+            self.tell(parameter, "weights", "parameters")
+            if parameter.is_leaf and parameter.grad is not None:
+                self.tell(parameter.grad, "training", "gradients")
+        for buffer in list(module._buffers.values()):
+            if buffer is not None:
+                self.tell(buffer, "weights", "buffers")
+
+    def _before_step(self, optimizer, args, kwargs):
+        if self._is_compiling():
+            return
+        try:
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    self.tell(parameter, "weights", "parameters")
+                    if parameter.is_leaf and parameter.grad is not None:
+                        self.tell(parameter.grad, "training", "gradients")
+        except Exception as error:
+            self.trace.failed("gradients", error)
+
+    def _after_step(self, optimizer, args, kwargs):
+        if self._is_compiling():
+            return
+        try:
+            for state in list(optimizer.state.values()):
+                for value in list(state.values()) if isinstance(state, dict) else ():
+                    self.tell(value, "training", "optimizer state")
+        except Exception as error:
+            self.trace.failed("optimizer state", error)
+
+    def _is_compiling(self):
+        compiler = getattr(self.torch, "compiler", None)
+        return bool(compiler and hasattr(compiler, "is_compiling") and compiler.is_compiling())
+
+    def wrap_caches(self, module):
+        """The classes of transformers whose update() gives keys and values back."""
+        from . import hooks
+
+        for name, kind in list(vars(module).items()):
+            if isinstance(kind, type) and kind.__module__ == module.__name__ and "update" in vars(kind):
+                hooks.replace(module, name + ".update", self._around_update)
+
+    def _around_update(self, update):
+        is_compiling = self.torch.compiler.is_compiling if hasattr(self.torch, "compiler") else lambda: False
+
+        def update_and_tell(*args, **kwargs):
+            result = update(*args, **kwargs)
+            if not is_compiling():
+                self._tell_cache(result)
+            return result
+
+        return update_and_tell
+
+    def _tell_cache(self, result):
+        try:
+            for tensor in result if isinstance(result, tuple) else ():
+                address = self._address_of(tensor)
+                if address:  # blocks come and go with each token
+                    self.told[address] = ("kv_cache", "cache")
+                    self.trace.line("h", time.monotonic_ns(), "%x" % address, "kv_cache", "cache")
+        except Exception as error:
+            self.trace.failed("caches", error)

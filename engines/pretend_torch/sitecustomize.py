@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+"""Python reads this file when it starts, since `memtally rehearse` puts its folder on PYTHONPATH.
+
+In a rehearsal it waits for PyTorch to be imported (memtally_pretend.start); elsewhere, and where
+PyTorch never is, it does nothing. MEMTALLY_NO_HELPER in the environment has it do nothing either: what
+it costs is the difference. The user's own sitecustomize, which this one hides, runs after it as it
+would have run without us, and the path of imports is what it would have been.
+"""
+
+import os
+import sys
+
+
+def _start():
+    if not os.environ.get("MEMTALLY_REHEARSAL") or os.environ.get("MEMTALLY_NO_HELPER"):
+        return
+    if not sys.platform.startswith("linux"):
+        return
+    try:
+        import memtally_pretend
+
+        memtally_pretend.start(os.environ["MEMTALLY_REHEARSAL"])
+    except Exception:  # a rehearsal with less to tell is better than a program that does not start
+        pass
+
+
+def _run_the_users_own():
+    """The next sitecustomize on the path takes this one's place in sys.modules."""
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    here = os.path.dirname(os.path.realpath(__file__))
+    sys.path[:] = [path for path in sys.path if os.path.realpath(path or ".") != here]
+    spec = PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is None or spec.loader is None:
+        return
+    module = module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+_start()
+_run_the_users_own()

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: MIT
+"""Loads a model in transformers and has it write some tokens. `memtally rehearse MODEL --engine
+transformers` runs it on pretended devices; what it holds is read off there.
+
+usage: python rehearse_transformers.py MODEL_DIR SETTINGS
+
+SETTINGS is a JSON object with some of: version, context_tokens, sequences, weight_type, n_devices.
+Where MODEL_DIR has no weights, a file of theirs without values is made in the rehearsal's folder: the
+shapes are those of the model's own code, and the file is a hole."""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+
+NEW_TOKENS = 8
+DEFAULT_CONTEXT = 2048
+DTYPES = {"f16": "float16", "fp16": "float16", "bf16": "bfloat16", "f32": "float32", "fp32": "float32"}
+SAFETENSORS_TYPES = {
+    "torch.float32": "F32",
+    "torch.float16": "F16",
+    "torch.bfloat16": "BF16",
+    "torch.float8_e4m3fn": "F8_E4M3",
+    "torch.int64": "I64",
+    "torch.int32": "I32",
+    "torch.int8": "I8",
+    "torch.uint8": "U8",
+    "torch.bool": "BOOL",
+}
+
+
+def version_of(package):
+    """The version of a package of this Python, or None."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def check_packages(wanted, n_devices):
+    """This Python has the packages, and the first in the version that was asked for."""
+    version = version_of("transformers")
+    if not version:
+        sys.exit("this Python has no transformers; name one that has it with --engine-path")
+    if wanted and version != wanted:
+        sys.exit(f"this Python has transformers {version}, not {wanted}; name another with --engine-path")
+    if n_devices > 1 and not version_of("accelerate"):
+        sys.exit(
+            "this Python has no accelerate, by which transformers divides a model over several devices; "
+            "install it there, or name one device"
+        )
+
+
+def has_weights(model_dir):
+    return any(name.endswith((".safetensors", ".bin")) for name in os.listdir(model_dir))
+
+
+def tensors_of(model):
+    """Name, tensor pairs of a model's file: a tensor that two names share is there once."""
+    seen = {}
+    tied = set(getattr(model, "_tied_weights_keys", None) or [])
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) in seen:
+            continue
+        if name in tied and getattr(model.config, "tie_word_embeddings", False):
+            continue
+        seen[id(tensor)] = name
+        yield name, tensor
+
+
+def write_hole(model, path):
+    """A safetensors file whose header says what the model has, and which has no values in it."""
+    header, at = {}, 0
+    for name, tensor in tensors_of(model):
+        size = tensor.numel() * tensor.element_size()
+        header[name] = {
+            "dtype": SAFETENSORS_TYPES[str(tensor.dtype)],
+            "shape": list(tensor.shape),
+            "data_offsets": [at, at + size],
+        }
+        at += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + at)
+
+
+def make_model_dir(model_dir, folder, dtype):
+    """A folder with a file of weights, which is the model's own where it has one."""
+    if has_weights(model_dir):
+        return model_dir
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    made = os.path.join(folder, "model")
+    shutil.copytree(model_dir, made)
+    config = AutoConfig.from_pretrained(model_dir)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, **typed(dtype))
+    write_hole(model, os.path.join(made, "model.safetensors"))
+    return made
+
+
+def dtype_of(model_dir, settings):
+    import torch
+
+    with open(os.path.join(model_dir, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    text = config.get("text_config") or {}
+    name = settings.get("weight_type") or config.get("dtype") or config.get("torch_dtype")
+    name = name or text.get("dtype") or text.get("torch_dtype") or "float32"
+    dtype = getattr(torch, DTYPES.get(name, name), None)
+    if not isinstance(dtype, torch.dtype):
+        sys.exit(f"rehearse_transformers: transformers has no weights of type {name}")
+    return dtype
+
+
+def typed(dtype):
+    """The argument for the type of weights, whose name changed in transformers 4.56."""
+    import transformers
+
+    major, minor = (int(part) for part in transformers.__version__.split(".")[:2])
+    return {"dtype" if (major, minor) >= (4, 56) else "torch_dtype": dtype}
+
+
+def load(model_dir, dtype, n_devices):
+    from transformers import AutoModelForCausalLM
+
+    if n_devices > 1:
+        return AutoModelForCausalLM.from_pretrained(model_dir, device_map="auto", **typed(dtype))
+    model = AutoModelForCausalLM.from_pretrained(model_dir, **typed(dtype))
+    return model.to("cuda") if n_devices else model
+
+
+class Written(Exception):
+    """As many tokens as were wanted are there."""
+
+
+def stop_after(n):
+    """Ends by counting: whether a sequence has ended is what a device would have computed."""
+    import torch
+    from transformers import StoppingCriteria
+
+    class Counted(StoppingCriteria):
+        written = 0
+
+        def __call__(self, input_ids, scores, **_):
+            self.written += 1
+            if self.written >= n:
+                raise Written
+            return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
+
+    return Counted()
+
+
+def generate(model, settings):
+    import torch
+
+    longest = getattr(model.config.get_text_config(), "max_position_embeddings", None) or DEFAULT_CONTEXT
+    context = settings.get("context_tokens") or min(longest, DEFAULT_CONTEXT)
+    new = min(NEW_TOKENS, max(1, context - 1))
+    prompts = torch.full((settings.get("sequences", 1), max(1, context - new)), 5, dtype=torch.long)
+    prompts = prompts.to(model.device)
+    try:
+        with torch.no_grad():
+            model.generate(
+                prompts,
+                attention_mask=torch.ones_like(prompts),
+                max_new_tokens=new,
+                min_new_tokens=new,
+                do_sample=False,
+                pad_token_id=0,
+                stopping_criteria=[stop_after(new)],
+            )
+    except Written:
+        pass
+
+
+def main():
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    model_dir, settings = sys.argv[1], json.loads(sys.argv[2])
+    check_packages(settings.pop("version", None), settings.get("n_devices", 0))
+    account = os.environ.get("MEMTALLY_REHEARSAL")
+    folder = os.path.dirname(account) if account else tempfile.mkdtemp()
+    dtype = dtype_of(model_dir, settings)
+    model = load(make_model_dir(model_dir, folder, dtype), dtype, settings.get("n_devices", 0)).eval()
+    generate(model, settings)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/* Sentences of the loader, of PyTorch and of engines, and what they come to. The tables have what
+ * vLLM 0.7 to 0.14 and SGLang 0.4 to 0.5 write. */
+#include "cli/rehearse/cuda_words.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SAY(result, ...) snprintf((result)->why, sizeof(result)->why, __VA_ARGS__)
+
+/* Appends the end of a file, without zeros, to a text. */
+static size_t read_end(const char *folder, const char *name, char *text, size_t size)
+{
+    char path[PATH_MAX];
+    struct stat status;
+    size_t n = 0;
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= PATH_MAX)
+        return 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    if (fstat(fd, &status) == 0) {
+        off_t from = status.st_size > (off_t)size ? status.st_size - (off_t)size : 0;
+        ssize_t got = pread(fd, text, size, from);
+        for (ssize_t i = 0; i < got; i++)
+            if (text[i])
+                text[n++] = text[i];
+    }
+    close(fd);
+    return n;
+}
+
+void rehearse_read_said(struct rehearse_result *result)
+{
+    size_t half = sizeof result->said / 2 - 1;
+    size_t n = read_end(result->folder, "output", result->said, half);
+    result->said[n++] = '\n';
+    n += read_end(result->folder, "errors", result->said + n, half);
+    result->said[n] = '\0';
+}
+
+/* The name of a library that the loader or Python missed: what stands before ": cannot open". */
+static int missing_library(const char *said, char name[64])
+{
+    const char *at = strstr(said, ": cannot open shared object file");
+    if (!at)
+        return 0;
+    const char *begin = at;
+    while (begin > said && !strchr(" \n:'\"", begin[-1]))
+        begin--;
+    snprintf(name, 64, "%.*s", (int)(at - begin), begin);
+    return *name != '\0';
+}
+
+/* A library of CUDA's: it is pretended in some versions, or not at all. */
+static int is_of_cuda(const char *name)
+{
+    static const char *const begins[] = {"libcu", "libnv", "libnccl", "libcudnn"};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (!strncmp(name, begins[i], strlen(begins[i])))
+            return 1;
+    return 0;
+}
+
+static const char *hidden_by(const struct rehearse_job *job)
+{
+    static const char name[] = "CUDA_VISIBLE_DEVICES=";
+    char *const *at = job->environment ? job->environment : environ;
+    for (; *at; at++)
+        if (!strncmp(*at, name, sizeof name - 1) &&
+            (!(*at)[sizeof name - 1] || (*at)[sizeof name - 1] == '-'))
+            return *at;
+    return NULL;
+}
+
+int rehearse_explain_no_cuda(const struct rehearse_job *job, struct rehearse_result *result)
+{
+    const struct mt_rehearse_status *status = &result->status;
+    const char *name = job->argv[0];
+    char library[64];
+    if (result->refusal && !status->n_contexts)
+        SAY(result,
+            "%.20s has no room for the context of a process: it takes %" PRIu64 " MiB, and %" PRIu64
+            " MiB are free",
+            result->refusal->place, result->refusal->bytes >> 20,
+            result->refusal->free_bytes >> 20);
+    else if (status->n_private && !status->n_contexts)
+        SAY(result,
+            "%.80s brings NVIDIA's own runtime with it, linked statically or in a package of its "
+            "own, and that asks whether the driver is NVIDIA's: it cannot be rehearsed; a build "
+            "that links libcudart.so can",
+            name);
+    else if (missing_library(result->said, library) && is_of_cuda(library))
+        SAY(result,
+            "%.80s needs %.60s, which a rehearsal does not have: it knows the libraries of CUDA 12 "
+            "and 13",
+            name, library);
+    else if (hidden_by(job))
+        SAY(result, "no device is seen by %.80s: %.60s is set; unset it, or name devices in it",
+            name, hidden_by(job));
+    else
+        return 0;
+    return 1;
+}
+
+/* What engines say where memory does not suffice. */
+static const struct {
+    const char *words;
+    const char *why;
+    const char *number; /* words before the number that would do, or NULL */
+    const char *change; /* flags, before that number */
+} sentences[] = {
+    {"larger than the available KV cache memory",
+     "the KV cache has no room for one request of the longest length",
+     "estimated maximum model length is ", "--max-model-len "},
+    {"No available memory for the cache blocks",
+     "nothing is left for the KV cache: weights and the first pass take all that the engine may "
+     "have of a device",
+     NULL, "a larger --gpu-memory-utilization, or a smaller --max-num-batched-tokens"},
+    {"less than desired GPU memory utilization",
+     "the engine wants a larger share of the device than is free", NULL,
+     "a smaller --gpu-memory-utilization"},
+    {"Please try to increase --mem-fraction-static",
+     "nothing is left for the KV cache: weights take all that the engine may have of a device",
+     NULL, "a larger --mem-fraction-static"},
+    {"Please decrease --mem-fraction-static", "too little is left beside the KV cache", NULL,
+     "a smaller --mem-fraction-static"},
+};
+
+int rehearse_explain_engine(struct rehearse_result *result)
+{
+    for (size_t i = 0; i < sizeof sentences / sizeof *sentences; i++) {
+        if (!strstr(result->said, sentences[i].words))
+            continue;
+        const char *number = sentences[i].number ? strstr(result->said, sentences[i].number) : NULL;
+        char value[24] = "";
+        if (number)
+            snprintf(value, sizeof value, "%ld",
+                     strtol(number + strlen(sentences[i].number), NULL, 10));
+        SAY(result, "%s, as the engine itself says%s%s%s", sentences[i].why,
+            sentences[i].number && !number ? "" : "; what would fit: ",
+            sentences[i].number && !number ? "" : sentences[i].change, value);
+        return 1;
+    }
+    return 0;
+}
+
+/* Lines of a traceback that are of the program itself, not of what it imports. */
+static int is_own_code(const char *path, size_t length)
+{
+    static const char *const foreign[] = {
+        "/site-packages/", "/dist-packages/",   "/memtally_pretend/",        "/lib/python",
+        "/bin/",           "/rehearse_vllm.py", "/rehearse_transformers.py", "<frozen "};
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (memmem(path, length, foreign[i], strlen(foreign[i])))
+            return 0;
+    return 1;
+}
+
+int rehearse_python_place(const char *said, char *text, size_t size)
+{
+    static const char begin[] = "File \"";
+    static const char middle[] = "\", line ";
+    int found = 0;
+    for (const char *at = said; (at = strstr(at, begin)) != NULL;) {
+        const char *path = at + sizeof begin - 1;
+        size_t length = strcspn(path, "\"\n");
+        at = path + length;
+        if (strncmp(at, middle, sizeof middle - 1) != 0 || !is_own_code(path, length))
+            continue;
+        long line = strtol(at + sizeof middle - 1, NULL, 10);
+        const char *slash = memrchr(path, '/', length);
+        const char *name = slash ? slash + 1 : path;
+        snprintf(text, size, "at line %ld of %.*s", line, (int)(path + length - name), name);
+        found = 1;
+    }
+    return found;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* Telling programs that are built on ggml from others, and finding what is pretended to these. */
+#include "cli/rehearse/layer.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/profile/find.h"
+#include "cli/recorder_path.h"
+#include "cli/rehearse/flags.h"
+#include "cli/rehearse/unseen.h"
+
+enum rehearse_layer rehearse_layer_of(char *const *argv)
+{
+    char path[PATH_MAX];
+    struct rehearse_command command;
+    rehearse_command_copy(argv, &command);
+    int is_ggml = command.failed || rehearse_is_llama(&command);
+    if (!is_ggml && command.program == REHEARSE_UNKNOWN_PROGRAM) {
+        const char *name = command.words[command.program_index];
+        const char *base = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
+        is_ggml = strncmp(base, "node", 4) == 0 ||
+                  (rehearse_find_in_path(name, path) && rehearse_has_ggml(path));
+    }
+    rehearse_command_finish(&command);
+    return is_ggml ? REHEARSE_LAYER_GGML : REHEARSE_LAYER_CUDA;
+}
+
+/* The folder of a path, or the one above that where it is of the build tree: there each library
+ * lies in a folder of its own. */
+static void cut_to_folder(char *path)
+{
+    static const char built[] = "/rehearse/cuda/driver";
+    *strrchr(path, '/') = '\0';
+    size_t length = strlen(path);
+    if (length >= sizeof built && strcmp(path + length - (sizeof built - 1), built) == 0)
+        *strrchr(path, '/') = '\0';
+}
+
+int rehearse_find_cuda(struct rehearse_cuda_paths *paths, struct mt_error *error)
+{
+    static const struct cli_object built = {"the pretended CUDA driver",
+                                            "libmemtally-pretend-cuda-driver.so",
+                                            "MEMTALLY_PRETEND_CUDA", "/rehearse/cuda/driver"};
+    static const struct cli_object installed = {"the pretended CUDA driver",
+                                                "cuda/libmemtally-pretend-cuda-driver.so",
+                                                "MEMTALLY_PRETEND_CUDA", ""};
+    char scripts[PATH_MAX];
+    if (cli_find_object(&built, paths->directory, sizeof paths->directory, NULL) < 0) {
+        int result = cli_find_object(&installed, paths->directory, sizeof paths->directory, error);
+        if (result < 0)
+            return result;
+    }
+    cut_to_folder(paths->directory);
+    profile_scripts_folder(scripts, sizeof scripts);
+    if (snprintf(paths->helper, sizeof paths->helper, "%s/pretend_torch", scripts) >= PATH_MAX ||
+        access(paths->helper, R_OK) < 0)
+        paths->helper[0] = '\0';
+    return 0;
+}

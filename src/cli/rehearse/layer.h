@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* Which pretended devices a program is given: those of ggml, or those of CUDA as well. */
+#ifndef CLI_REHEARSE_LAYER_H
+#define CLI_REHEARSE_LAYER_H
+
+#include <limits.h>
+#include <memtally/error.h>
+
+/* Values of --layer, in the order of its names. */
+enum rehearse_layer {
+    REHEARSE_LAYER_AUTO,
+    REHEARSE_LAYER_GGML,
+    REHEARSE_LAYER_CUDA /* with ggml's, which win where a program has both */
+};
+
+/* The layer for a program's command line: ggml's alone where it is a program of llama.cpp's or has
+ * ggml in it, else CUDA's too. Never REHEARSE_LAYER_AUTO. */
+enum rehearse_layer rehearse_layer_of(char *const *argv);
+
+/* Where the look-alikes of CUDA's libraries are, and the module for Python processes. */
+struct rehearse_cuda_paths {
+    char directory[PATH_MAX];
+    char helper[PATH_MAX]; /* "" where it is not there */
+};
+
+/* Errors: those of cli_find_object(). */
+int rehearse_find_cuda(struct rehearse_cuda_paths *paths, struct mt_error *error);
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* What a program's file tells of what it is built on. */
+#ifndef CLI_REHEARSE_UNSEEN_H
+#define CLI_REHEARSE_UNSEEN_H
+
+#include <limits.h>
+
+/* Looks a program up as the library does when it starts it. */
+int rehearse_find_in_path(const char *name, char path[PATH_MAX]);
+
+/* Whether a program's file has ggml in it: its own names stand in messages, whatever was stripped.
+ */
+int rehearse_has_ggml(const char *path);
+
+#endif

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* What nothing stands behind of this library. */
+#define LIBRARY "libcublas"
+#define STATUS  15
+#define LIST    "rehearse/cuda/blas/blas.def"
+#define WORK(...)
+#define DOT(...)
+#define REDUCE(...)
+#define FACTORS(...)
+#define LEAST(...)
+#define SOLVE(...)
+#include "rehearse/cuda/missing.h"

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* Which code of an image a device would run. Of an image only the outside is read: of a container
+ * the kind and the architecture of each entry, of machine code its ELF header, of PTX its target.
+ *
+ *     container := magic 0xBA55ED50 u32, version u16, header bytes u16, bytes of all entries u64,
+ *                  entry …
+ *     entry     := kind u16 (1 PTX, 2 machine code), version u16, header bytes u32, payload bytes
+ *                  u64, … , architecture u32 at byte 28, … , payload
+ *     wrapper   := magic 0x466243b1 u32, version u32, address of a container
+ */
+#ifndef MT_CUDA_DRIVER_IMAGE_H
+#define MT_CUDA_DRIVER_IMAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct pretend_image {
+    uint32_t binary; /* architecture of the machine code that runs: 90 */
+    uint32_t ptx;    /* of the PTX that it was made of */
+};
+
+enum pretend_image_result {
+    PRETEND_IMAGE_CHOSEN,
+    PRETEND_IMAGE_NONE,   /* nothing in it runs on such a device */
+    PRETEND_IMAGE_UNKNOWN /* it is no image that is known here */
+};
+
+/* `bytes` SIZE_MAX where the length is not known: an image in memory says it itself. A wrapper is
+ * followed only then. */
+enum pretend_image_result pretend_cuda_image_choose(const void *image, size_t bytes,
+                                                    uint32_t capability,
+                                                    struct pretend_image *chosen);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* What the lists of the math libraries stand on. */
+#include "math.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "rehearse/cuda/unknown.h"
+
+__attribute__((weak)) CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count,
+                                                CUstream stream);
+
+int pretend_math_create(void **made, int no_memory)
+{
+    void *object = calloc(1, sizeof(struct pretend_math_object));
+
+    if (object == NULL)
+        return no_memory;
+    *made = object;
+    return 0;
+}
+
+void pretend_math_destroy(void *object)
+{
+    free(object);
+}
+
+void *pretend_math_argument(va_list arguments, int n)
+{
+    void *argument = NULL;
+    int i;
+
+    for (i = 2; i <= n; i++)
+        argument = va_arg(arguments, void *);
+    return argument;
+}
+
+void pretend_math_unknown(void *size, size_t bytes, const char *name, int *told)
+{
+    if (size != NULL)
+        memset(size, 0, bytes);
+    pretend_unknown(name, told);
+}
+
+static void set_integers(const struct pretend_math_object *handle, void *at, int value,
+                         int64_t count)
+{
+    if (cuMemsetD32Async != NULL && count > 0)
+        cuMemsetD32Async((CUdeviceptr)(uintptr_t)at, (unsigned)value, (size_t)count,
+                         handle->stream);
+}
+
+void pretend_math_success(const struct pretend_math_object *handle, void *info, int64_t count)
+{
+    set_integers(handle, info, 0, count);
+}
+
+void pretend_math_answer(const struct pretend_math_object *handle, void *at, int value,
+                         const char *name, int *told)
+{
+    struct mt_account_cuda *account = pretend_cuda_account();
+    char text[MT_ACCOUNT_NOTE_BYTES + 1];
+
+    if (handle->pointer_mode != 0)
+        set_integers(handle, at, value, 1);
+    else
+        memcpy(at, &value, sizeof value);
+    if (account != NULL)
+        __atomic_fetch_add(&account->n_read_back, 1, __ATOMIC_RELAXED);
+    if (!__atomic_exchange_n(told, 1, __ATOMIC_RELAXED)) {
+        snprintf(text, sizeof text, "%s counts on the device; %d was answered.", name, value);
+        pretend_cuda_note(text);
+    }
+}

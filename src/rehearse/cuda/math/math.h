@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* What the lists of the math libraries (table.h) stand on. */
+#ifndef MT_CUDA_MATH_MATH_H
+#define MT_CUDA_MATH_MATH_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rehearse/cuda/pretend_cuda.h"
+
+/* A handle, and any other object that nothing is known of: what a program may set on it lies where
+ * the library's own files put it. */
+struct pretend_math_object {
+    CUstream stream;
+    int pointer_mode; /* 1: scalars lie on the device */
+    int values[32];
+    double reals[4];
+};
+
+int pretend_math_create(void **made, int no_memory);
+void pretend_math_destroy(void *object);
+
+/* Argument `n` of a function whose first one is a handle. */
+void *pretend_math_argument(va_list arguments, int n);
+
+/* Sets a size of `bytes` bytes to 0 and says that it is not known. */
+void pretend_math_unknown(void *size, size_t bytes, const char *name, int *told);
+
+/* Sets `count` integers on the device to 0, in the order of the handle's stream. */
+void pretend_math_success(const struct pretend_math_object *handle, void *info, int64_t count);
+
+/* Sets a count or place that the device would compute to `value` and says so. */
+void pretend_math_answer(const struct pretend_math_object *handle, void *at, int value,
+                         const char *name, int *told);
+
+#endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/* Splitting what was allocated by what it is for: the account's own word, PyTorch's allocator where
+ * the program leaves a trace of it, the table of GPUs for what no program says. */
+#include "rehearse/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "rehearse/gpus.h"
+
+#define UNSPLIT "allocated, and not told what for"
+
+/* A moment of a place. */
+struct moment {
+    uint64_t from_ns, to_ns; /* by the monotonic clock */
+    int is_peak;
+};
+
+static int add(struct mt_parts *parts, const struct mt_part *part)
+{
+    if (parts->n == parts->capacity) {
+        size_t capacity = parts->capacity ? parts->capacity * 2 : 256;
+        struct mt_part *more = realloc(parts->items, capacity * sizeof *more);
+        if (!more)
+            return MT_ENOMEM;
+        parts->items = more;
+        parts->capacity = capacity;
+    }
+    parts->items[parts->n++] = *part;
+    return 0;
+}
+
+int mt_part_compare(const struct mt_part *one, const struct mt_part *other)
+{
+    if (one->category != other->category)
+        return one->category < other->category ? -1 : 1;
+    if (one->provenance != other->provenance)
+        return one->provenance < other->provenance ? -1 : 1;
+    int order = strcmp(one->name, other->name);
+    return order ? order : strcmp(one->detail, other->detail);
+}
+
+static int by_kind(const void *a, const void *b)
+{
+    return mt_part_compare(a, b);
+}
+
+static uint64_t scaled(uint64_t bytes, uint64_t by, uint64_t of)
+{
+    return of ? (uint64_t)((double)bytes * ((double)by / (double)of)) : bytes;
+}
+
+/* What the driver and NCCL take for themselves is a figure of the table, which has a band. */
+static void bound_by_table(const struct mt_account_gpu *gpu, struct mt_part *part)
+{
+    struct mt_gpu_row row;
+    if (mt_gpu_find(gpu->name, &row, NULL) < 0)
+        return;
+    uint64_t likely = row.gpu.context_bytes;
+    uint64_t low = row.context_low_bytes;
+    uint64_t high = row.context_high_bytes;
+    if (part->category == MT_CATEGORY_COMMUNICATION) {
+        likely = row.gpu.communication_bytes;
+        low = row.communication_low_bytes;
+        high = row.communication_high_bytes;
+    } else if (strstr(part->name, "kernel")) {
+        likely = row.gpu.module_bytes;
+        low = row.module_low_bytes;
+        high = row.module_high_bytes;
+    }
+    part->provenance = MT_PROVENANCE_ASSUMED;
+    part->low_bytes = scaled(part->bytes, low, likely);
+    part->high_bytes = scaled(part->bytes, high, likely);
+}
+
+/* An allocation as the account has it. Buffers of ggml's whose use the engine does not tell are for
+ * computing: outputs, as a rule. */
+static int add_whole(const struct mt_parts_source *source, uint8_t place,
+                     const struct mt_noted *noted, struct mt_parts *parts)
+{
+    const struct mt_rehearse_event *event = &noted->event;
+    struct mt_part part = {.category = event->category,
+                           .provenance = MT_PROVENANCE_EXACT,
+                           .bytes = event->bytes,
+                           .low_bytes = event->bytes,
+                           .high_bytes = event->bytes,
+                           .count = 1,
+                           .name = event->name,
+                           .detail = event->detail};
+    int is_device = place != MT_ACCOUNT_HOST;
+    if (!part.category && !source->is_cuda)
+        part.category = MT_CATEGORY_ACTIVATIONS;
+    if (!part.category) {
+        part.category = is_device ? MT_CATEGORY_CACHED : MT_CATEGORY_RUNTIME;
+        part.provenance = MT_PROVENANCE_INFERRED;
+        part.detail = is_device ? UNSPLIT : event->detail;
+        parts->unsplit_bytes += is_device ? event->bytes : 0;
+    }
+    if (source->is_cuda && is_device &&
+        (part.category == MT_CATEGORY_CONTEXT || part.category == MT_CATEGORY_COMMUNICATION))
+        bound_by_table(&source->reader->account->device[place].gpu, &part);
+    return add(parts, &part);
+}
+
+/* An allocation as PyTorch's allocator divided it. Returns how many pieces, 0 where it is none of
+ * PyTorch's. */
+static int add_pieces(const struct mt_parts_source *source, const struct mt_noted *noted,
+                      const struct moment *moment, struct mt_parts *parts)
+{
+    struct mt_torch_piece pieces[MT_TORCH_PIECES_MAX];
+    uint32_t pid = (uint32_t)noted->event.pid;
+    uint64_t now_ns = moment->to_ns;
+    if (moment->is_peak)
+        now_ns =
+            mt_torch_fullest(source->torch, pid, noted->object, moment->from_ns, moment->to_ns);
+    int n = mt_torch_pieces(source->torch, pid, noted->object, noted->event.bytes, now_ns, pieces);
+    for (int i = 0; i < n; i++) {
+        const struct mt_part part = {.category = pieces[i].category,
+                                     .provenance = pieces[i].provenance,
+                                     .bytes = pieces[i].bytes,
+                                     .low_bytes = pieces[i].bytes,
+                                     .high_bytes = pieces[i].bytes,
+                                     .count = pieces[i].count,
+                                     .name = pieces[i].name ? pieces[i].name : "",
+                                     .detail = ""};
+        if (add(parts, &part) < 0)
+            return MT_ENOMEM;
+    }
+    return n;
+}
+
+static int add_noted(const struct mt_parts_source *source, uint8_t place,
+                     const struct mt_noted *noted, const struct moment *moment,
+                     struct mt_parts *parts)
+{
+    int n = 0;
+    if (source->torch && source->is_cuda && !noted->event.category && place != MT_ACCOUNT_HOST)
+        n = add_pieces(source, noted, moment, parts);
+    if (n)
+        return n < 0 ? n : 0;
+    return add_whole(source, place, noted, parts);
+}
+
+/* How long it stayed so: until the next event of the place. */
+static struct moment moment_after(const struct mt_reader *reader, const char *name, size_t after,
+                                  int is_peak)
+{
+    const struct mt_noted *noted = mt_reader_at(reader, after);
+    uint64_t start_ns = reader->account->start_ns;
+    struct moment moment = {.is_peak = is_peak};
+    if (noted)
+        moment.from_ns = moment.to_ns = start_ns + noted->event.time_ns;
+    while (is_peak && (noted = mt_reader_at(reader, ++after)) != NULL) {
+        int is_end =
+            noted->event.kind == MT_REHEARSE_MARK && strcmp(noted->event.name, MT_ENDED_MARK) == 0;
+        if (noted->event.time_ns + start_ns > moment.to_ns)
+            moment.to_ns = start_ns + noted->event.time_ns;
+        if (is_end ||
+            ((noted->event.kind == MT_REHEARSE_ALLOC || noted->event.kind == MT_REHEARSE_FREE) &&
+             strcmp(noted->event.place, name) == 0))
+            break;
+    }
+    return moment;
+}
+
+int mt_parts_count(const struct mt_parts_source *source, const struct mt_rehearse_event *event)
+{
+    if (source->is_cuda && !(event->flags & MT_REHEARSE_PINNED) && !strcmp(event->place, "host"))
+        return 0;
+    return source->counts_plans || !(event->flags & MT_REHEARSE_PLANNED);
+}
+
+/* Events that found no room are missing from the sum, and not from what the device counts. */
+static int add_rest(const struct mt_parts_source *source, uint8_t place, struct mt_parts *parts)
+{
+    const struct mt_account *account = source->reader->account;
+    struct mt_part part = {.category = MT_CATEGORY_CACHED,
+                           .provenance = MT_PROVENANCE_INFERRED,
+                           .count = 1,
+                           .name = "allocations that found no room in the account",
+                           .detail = ""};
+    uint64_t sum = 0;
+    if (place == MT_ACCOUNT_HOST || !mt_account_is_full(account))
+        return 0;
+    for (size_t i = 0; i < parts->n; i++)
+        sum += parts->items[i].bytes;
+    uint64_t peak = __atomic_load_n(&account->device[place].peak_bytes, __ATOMIC_RELAXED);
+    if (peak <= sum)
+        return 0;
+    part.bytes = part.low_bytes = part.high_bytes = peak - sum;
+    parts->unsplit_bytes += part.bytes;
+    return add(parts, &part);
+}
+
+int mt_parts_gather(const struct mt_parts_source *source, uint8_t place, size_t after, int is_peak,
+                    struct mt_parts *parts)
+{
+    const char *name = mt_place_name(place);
+    const struct moment moment = moment_after(source->reader, name, after, is_peak);
+    const struct mt_noted *noted;
+    parts->n = 0;
+    parts->unsplit_bytes = 0;
+    for (size_t i = 0; i <= after && (noted = mt_reader_at(source->reader, i)) != NULL; i++) {
+        const struct mt_rehearse_event *event = &noted->event;
+        if (event->kind != MT_REHEARSE_ALLOC || noted->freed_at <= after ||
+            strcmp(event->place, name) != 0 || !mt_parts_count(source, event))
+            continue;
+        if (add_noted(source, place, noted, &moment, parts) < 0)
+            return MT_ENOMEM;
+    }
+    if (is_peak && add_rest(source, place, parts) < 0)
+        return MT_ENOMEM;
+    if (parts->n)
+        qsort(parts->items, parts->n, sizeof *parts->items, by_kind);
+    return 0;
+}
+
+void mt_parts_finish(struct mt_parts *parts)
+{
+    free(parts->items);
+    *parts = (struct mt_parts){0};
+}

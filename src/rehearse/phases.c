@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* Phases and figures that engines of PyTorch go through and say. */
+#include <memtally/rehearse.h>
+
+#include "rehearse/rehearsal.h"
+#include "rehearse/torch.h"
+
+static uint64_t since_start(const struct mt_rehearsal *rehearsal, uint64_t time_ns)
+{
+    uint64_t start_ns = rehearsal->account->start_ns;
+    return time_ns == UINT64_MAX ? UINT64_MAX : time_ns > start_ns ? time_ns - start_ns : 0;
+}
+
+/* The traces, read anew for the first of the phases. */
+static const struct mt_torch *traces(struct mt_rehearsal *rehearsal, size_t index)
+{
+    if (index == 0 || !rehearsal->torch) {
+        mt_torch_close(rehearsal->torch);
+        rehearsal->torch = NULL;
+        mt_torch_open(rehearsal->directory, &rehearsal->torch, NULL);
+    }
+    return rehearsal->torch;
+}
+
+int mt_rehearse_phase_at(struct mt_rehearsal *rehearsal, size_t index,
+                         struct mt_rehearse_phase *phase)
+{
+    const struct mt_torch *torch = traces(rehearsal, index);
+    const struct mt_torch_phase *seen = torch ? mt_torch_phase_at(torch, index) : NULL;
+    if (!seen)
+        return MT_ENOTFOUND;
+    *phase = (struct mt_rehearse_phase){.pid = seen->pid,
+                                        .device = seen->device,
+                                        .name = seen->name,
+                                        .category = seen->category,
+                                        .begin_ns = since_start(rehearsal, seen->begin_ns),
+                                        .end_ns = since_start(rehearsal, seen->end_ns),
+                                        .begin_bytes = seen->begin_bytes,
+                                        .end_bytes = seen->end_bytes,
+                                        .peak_bytes = seen->peak_bytes,
+                                        .peak_segment_bytes = seen->peak_segment_bytes};
+    return 0;
+}
+
+int mt_rehearse_figure_at(struct mt_rehearsal *rehearsal, size_t index,
+                          struct mt_rehearse_figure *figure)
+{
+    const struct mt_torch *torch = traces(rehearsal, 1);
+    const struct mt_torch_figure *seen = torch ? mt_torch_figure_at(torch, index) : NULL;
+    if (!seen)
+        return MT_ENOTFOUND;
+    *figure = (struct mt_rehearse_figure){.pid = seen->pid,
+                                          .time_ns = since_start(rehearsal, seen->time_ns),
+                                          .value = seen->value,
+                                          .name = seen->name,
+                                          .unit = seen->unit};
+    return 0;
+}

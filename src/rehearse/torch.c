@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: MIT */
+/* Splitting a driver's allocation into what PyTorch's allocator had in it. */
+#include "rehearse/torch.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "rehearse/torch_trace.h"
+
+#define PROCESSES_MAX 256u
+#define CHUNK_BYTES   65536u
+
+/* What lives at one moment in one process, by address. */
+struct moment {
+    const struct mt_torch_process *process; /* NULL: none was looked at */
+    uint64_t time_ns;
+    size_t n;
+    uint32_t *blocks;
+    size_t capacity;
+};
+
+/* The last answer of mt_torch_fullest(): it is asked for each segment of a device. */
+struct fullest {
+    const struct mt_torch_process *process; /* NULL: none yet */
+    uint32_t device;
+    uint64_t from_ns, to_ns;
+    uint64_t answer_ns;
+};
+
+struct mt_torch {
+    struct mt_torch_process *processes;
+    size_t n_processes;
+    struct moment moment;
+    struct fullest fullest;
+};
+
+/* Lines of a file, in pieces as they are read. */
+struct lines {
+    struct mt_torch_process *process;
+    char line[MT_TORCH_LINE_BYTES];
+    size_t length;
+    int is_too_long;
+};
+
+static void take_bytes(struct lines *lines, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (bytes[i] == '\n') {
+            if (lines->is_too_long)
+                lines->process->n_skipped++;
+            else
+                mt_torch_line(lines->process, lines->line, lines->length);
+            lines->length = 0;
+            lines->is_too_long = 0;
+        } else if (lines->length < sizeof lines->line) {
+            lines->line[lines->length++] = bytes[i];
+        } else {
+            lines->is_too_long = 1;
+        }
+    }
+}
+
+/* The last line of a process that was killed has no end and is left out. */
+static int read_trace(const char *path, struct mt_torch_process *process, struct mt_error *error)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return mt_fail_errno(error, errno, "%s", path);
+    struct lines lines = {.process = process};
+    char *chunk = malloc(CHUNK_BYTES);
+    size_t n;
+    while (chunk && (n = fread(chunk, 1, CHUNK_BYTES, file)) > 0)
+        take_bytes(&lines, chunk, n);
+    int is_broken = ferror(file);
+    free(chunk);
+    fclose(file);
+    mt_torch_finish(process);
+    if (!chunk || process->out_of_memory)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    return is_broken ? mt_fail(error, MT_EIO, MT_NO_OFFSET, "cannot read %s", path) : 0;
+}
+
+/* The process whose trace a file is by its name, 0 where it is none. */
+static uint32_t pid_of(const char *name)
+{
+    char *end;
+    if (strncmp(name, "torch-", 6) != 0 || name[6] < '0' || name[6] > '9')
+        return 0;
+    unsigned long pid = strtoul(name + 6, &end, 10);
+    return strcmp(end, ".trace") == 0 && pid <= INT32_MAX ? (uint32_t)pid : 0;
+}
+
+static int add_process(struct mt_torch *torch, const char *directory, const char *name,
+                       struct mt_error *error)
+{
+    char path[4096];
+    uint32_t pid = pid_of(name);
+    if (!pid || torch->n_processes == PROCESSES_MAX)
+        return 0;
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, name) >= sizeof path)
+        return mt_fail(error, MT_EIO, MT_NO_OFFSET, "%s: the path is too long", directory);
+    struct mt_torch_process *process = &torch->processes[torch->n_processes++];
+    process->pid = pid;
+    return read_trace(path, process, error);
+}
+
+static int by_pid(const void *a, const void *b)
+{
+    uint32_t one = ((const struct mt_torch_process *)a)->pid;
+    uint32_t other = ((const struct mt_torch_process *)b)->pid;
+    return one < other ? -1 : one > other;
+}
+
+int mt_torch_open(const char *directory, struct mt_torch **torch, struct mt_error *error)
+{
+    struct mt_torch *made = calloc(1, sizeof *made);
+    if (made)
+        made->processes = calloc(PROCESSES_MAX, sizeof *made->processes);
+    if (!made || !made->processes) {
+        mt_torch_close(made);
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    }
+    DIR *folder = opendir(directory);
+    int result = folder ? 0 : mt_fail_errno(error, errno, "%s", directory);
+    const struct dirent *entry;
+    while (result == 0 && (entry = readdir(folder)))
+        result = add_process(made, directory, entry->d_name, error);
+    if (folder)
+        closedir(folder);
+    if (result < 0) {
+        mt_torch_close(made);
+        return result;
+    }
+    qsort(made->processes, made->n_processes, sizeof *made->processes, by_pid);
+    *torch = made;
+    return 0;
+}
+
+void mt_torch_close(struct mt_torch *torch)
+{
+    if (!torch)
+        return;
+    for (size_t i = 0; i < torch->n_processes; i++)
+        mt_torch_free(&torch->processes[i]);
+    free(torch->processes);
+    free(torch->moment.blocks);
+    free(torch);
+}
+
+static struct mt_torch_process *process_of(const struct mt_torch *torch, uint32_t pid)
+{
+    struct mt_torch_process key = {.pid = pid};
+    return bsearch(&key, torch->processes, torch->n_processes, sizeof key, by_pid);
+}
+
+void mt_torch_usage(struct mt_torch *torch, uint32_t pid, uint64_t address, uint64_t bytes,
+                    uint64_t time_ns, enum mt_category category, const char *name)
+{
+    struct mt_torch_process *process = process_of(torch, pid);
+    struct mt_torch_block *block =
+        process && bytes ? mt_torch_block_at(process, address, time_ns) : NULL;
+    if (!block)
+        return;
+    block->is_told = 1;
+    block->category = (uint8_t)category;
+    block->name = mt_torch_name(process, name, strlen(name));
+}
+
+/* The last segment that begins at or below an address; one that lives at `time_ns` where there is
+ * such a one. PyTorch notes a segment some microseconds after the driver has made it. */
+static const struct mt_torch_segment *segment_at(const struct mt_torch_process *process,
+                                                 uint64_t address, uint64_t time_ns)
+{
+    size_t low = 0;
+    size_t high = process->segments.n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (process->segments.at[middle].address <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const struct mt_torch_segment *found = NULL;
+    for (size_t i = low; i-- > 0;) {
+        const struct mt_torch_segment *segment = &process->segments.at[i];
+        if (found && segment->address != found->address)
+            break;
+        if (address - segment->address >= segment->bytes)
+            break;
+        if (!found || segment->end_ns > time_ns)
+            found = segment;
+        if (segment->begin_ns <= time_ns)
+            break;
+    }
+    return found;
+}
+
+static int lives(const struct mt_torch_block *block, uint64_t time_ns)
+{
+    return block->begin_ns <= time_ns && block->end_ns > time_ns;
+}
+
+struct change {
+    uint64_t time_ns;
+    uint64_t bytes;
+    int is_end;
+};
+
+static int by_time(const void *a, const void *b)
+{
+    const struct change *one = a;
+    const struct change *other = b;
+    if (one->time_ns != other->time_ns)
+        return one->time_ns < other->time_ns ? -1 : 1;
+    return other->is_end - one->is_end;
+}
+
+/* What changes on a device in a span, in the order of time; `bytes` is what is there at first. */
+static size_t find_changes(const struct mt_torch_process *process, uint32_t device,
+                           uint64_t from_ns, uint64_t to_ns, struct change *changes,
+                           uint64_t *bytes)
+{
+    size_t n = 0;
+    *bytes = 0;
+    for (size_t i = 0; i < process->blocks.n; i++) {
+        const struct mt_torch_block *block = &process->blocks.at[i];
+        if (block->device != device)
+            continue;
+        if (lives(block, from_ns))
+            *bytes += block->bytes;
+        if (block->begin_ns > from_ns && block->begin_ns <= to_ns)
+            changes[n++] = (struct change){block->begin_ns, block->bytes, 0};
+        if (block->end_ns > from_ns && block->end_ns <= to_ns)
+            changes[n++] = (struct change){block->end_ns, block->bytes, 1};
+    }
+    qsort(changes, n, sizeof *changes, by_time);
+    return n;
+}
+
+static uint64_t find_fullest(const struct mt_torch_process *process, uint32_t device,
+                             uint64_t from_ns, uint64_t to_ns)
+{
+    struct change *changes = calloc(2 * process->blocks.n + 1, sizeof *changes);
+    if (!changes)
+        return from_ns;
+    uint64_t bytes;
+    uint64_t fullest_ns = from_ns;
+    size_t n = find_changes(process, device, from_ns, to_ns, changes, &bytes);
+    uint64_t most = bytes;
+    for (size_t i = 0; i < n; i++) {
+        bytes = changes[i].is_end ? bytes - changes[i].bytes : bytes + changes[i].bytes;
+        if (bytes <= most)
+            continue;
+        most = bytes;
+        fullest_ns = changes[i].time_ns;
+    }
+    free(changes);
+    return fullest_ns;
+}
+
+uint64_t mt_torch_fullest(struct mt_torch *torch, uint32_t pid, uint64_t address, uint64_t from_ns,
+                          uint64_t to_ns)
+{
+    const struct mt_torch_process *process = process_of(torch, pid);
+    const struct mt_torch_segment *segment = process ? segment_at(process, address, from_ns) : NULL;
+    struct fullest *last = &torch->fullest;
+    if (!segment)
+        return from_ns;
+    if (last->process != process || last->device != segment->device || last->from_ns != from_ns ||
+        last->to_ns != to_ns)
+        *last = (struct fullest){process, segment->device, from_ns, to_ns,
+                                 find_fullest(process, segment->device, from_ns, to_ns)};
+    return last->answer_ns;
+}
+
+/* Gathers what lives at a moment, unless it was just asked for. */
+static int look_at(struct moment *moment, const struct mt_torch_process *process, uint64_t time_ns)
+{
+    if (moment->process == process && moment->time_ns == time_ns)
+        return 0;
+    moment->process = NULL;
+    if (moment->capacity < process->blocks.n) {
+        uint32_t *blocks = reallocarray(moment->blocks, process->blocks.n, sizeof *blocks);
+        if (!blocks)
+            return MT_ENOMEM;
+        moment->blocks = blocks;
+        moment->capacity = process->blocks.n;
+    }
+    moment->n = 0;
+    for (size_t i = 0; i < process->blocks.n; i++)
+        if (lives(&process->blocks.at[i], time_ns))
+            moment->blocks[moment->n++] = (uint32_t)i;
+    moment->process = process;
+    moment->time_ns = time_ns;
+    return 0;
+}
+
+/* The first block that ends past `address`; blocks that live at one time do not overlap. */
+static size_t first_past(const struct moment *moment, uint64_t address)
+{
+    size_t low = 0;
+    size_t high = moment->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct mt_torch_block *block = &moment->process->blocks.at[moment->blocks[middle]];
+        if (block->address + block->bytes <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* What a block is for: what was told of it, what its segment's pool says, the phase that kept it,
+ * or the phase that it was made in. */
+static struct mt_torch_piece use_of(const struct mt_torch_process *process,
+                                    const struct mt_torch_block *block, int is_private)
+{
+    const struct mt_torch_span *span =
+        block->phase == MT_TORCH_NONE ? NULL : &process->spans.at[block->phase];
+    int is_kept = span && block->end_ns > span->end_ns;
+    if (block->is_told)
+        return (struct mt_torch_piece){.category = (enum mt_category)block->category,
+                                       .provenance = MT_PROVENANCE_EXACT,
+                                       .name = process->names[block->name]};
+    if (is_kept && span->category != MT_CATEGORY_ACTIVATIONS)
+        return (struct mt_torch_piece){.category = (enum mt_category)span->category,
+                                       .provenance = MT_PROVENANCE_EXACT,
+                                       .name = process->names[span->name]};
+    if (is_private)
+        return (struct mt_torch_piece){.category = MT_CATEGORY_GRAPHS,
+                                       .provenance = MT_PROVENANCE_EXACT,
+                                       .name = "private pool"};
+    int is_said = span && span->category == MT_CATEGORY_ACTIVATIONS;
+    return (struct mt_torch_piece){.category = MT_CATEGORY_ACTIVATIONS,
+                                   .provenance =
+                                       is_said ? MT_PROVENANCE_EXACT : MT_PROVENANCE_DERIVED,
+                                   .name = span ? process->names[span->name] : "tensors"};
+}
+
+/* Adds to a piece that is alike, or makes one; the last one takes what there is no room for. */
+static void add_piece(struct mt_torch_piece *pieces, size_t *n, struct mt_torch_piece piece)
+{
+    size_t i = 0;
+    while (i < *n &&
+           (pieces[i].category != piece.category || pieces[i].provenance != piece.provenance ||
+            strcmp(pieces[i].name, piece.name) != 0))
+        i++;
+    if (i == MT_TORCH_PIECES_MAX) {
+        i = MT_TORCH_PIECES_MAX - 1;
+        pieces[i].name = "others";
+        pieces[i].provenance = MT_PROVENANCE_DERIVED;
+    }
+    if (i == *n) {
+        pieces[(*n)++] = piece;
+        return;
+    }
+    pieces[i].bytes += piece.bytes;
+    pieces[i].count += piece.count;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct mt_torch_piece *one = a;
+    const struct mt_torch_piece *other = b;
+    if (one->bytes != other->bytes)
+        return one->bytes > other->bytes ? -1 : 1;
+    return strcmp(one->name, other->name);
+}
+
+/* What is held free: a graph's pool gives nothing to others as long as the graph is there. */
+static struct mt_torch_piece rest_of(uint64_t bytes, int is_private)
+{
+    return (struct mt_torch_piece){.category = is_private ? MT_CATEGORY_GRAPHS : MT_CATEGORY_CACHED,
+                                   .provenance = MT_PROVENANCE_EXACT,
+                                   .bytes = bytes,
+                                   .count = 1,
+                                   .name = is_private ? "private pool" : "free in segments"};
+}
+
+int mt_torch_pieces(struct mt_torch *torch, uint32_t pid, uint64_t address, uint64_t bytes,
+                    uint64_t time_ns, struct mt_torch_piece pieces[MT_TORCH_PIECES_MAX])
+{
+    const struct mt_torch_process *process = process_of(torch, pid);
+    const struct mt_torch_segment *segment = process ? segment_at(process, address, time_ns) : NULL;
+    if (!segment || !bytes || bytes > UINT64_MAX - address)
+        return 0;
+    if (look_at(&torch->moment, process, time_ns) < 0)
+        return MT_ENOMEM;
+    const struct moment *moment = &torch->moment;
+    uint64_t at = address;
+    uint64_t end = address + bytes;
+    size_t n = 0;
+    for (size_t i = first_past(moment, address); i < moment->n; i++) {
+        const struct mt_torch_block *block = &process->blocks.at[moment->blocks[i]];
+        uint64_t block_end = block->address + block->bytes;
+        if (block->address >= end)
+            break;
+        uint64_t first = block->address > at ? block->address : at;
+        uint64_t last = block_end < end ? block_end : end;
+        if (last <= first)
+            continue;
+        struct mt_torch_piece piece = use_of(process, block, segment->is_private != 0);
+        piece.bytes = last - first;
+        piece.count = 1;
+        add_piece(pieces, &n, piece);
+        if (first > at)
+            add_piece(pieces, &n, rest_of(first - at, segment->is_private != 0));
+        at = last;
+    }
+    if (at < end)
+        add_piece(pieces, &n, rest_of(end - at, segment->is_private != 0));
+    qsort(pieces, n, sizeof *pieces, by_bytes);
+    return (int)n;
+}
+
+/* The item of an index that runs over all processes. */
+#define ITEM_AT(list)                                                                              \
+    do {                                                                                           \
+        for (size_t i = 0; i < torch->n_processes; i++) {                                          \
+            if (index < torch->processes[i].list.n)                                                \
+                return &torch->processes[i].list.at[index];                                        \
+            index -= torch->processes[i].list.n;                                                   \
+        }                                                                                          \
+    } while (0)
+
+const struct mt_torch_phase *mt_torch_phase_at(const struct mt_torch *torch, size_t index)
+{
+    ITEM_AT(phases);
+    return NULL;
+}
+
+const struct mt_torch_figure *mt_torch_figure_at(const struct mt_torch *torch, size_t index)
+{
+    ITEM_AT(figures);
+    return NULL;
+}
+
+const struct mt_torch_note *mt_torch_note_at(const struct mt_torch *torch, size_t index)
+{
+    ITEM_AT(notes);
+    return NULL;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* What PyTorch's allocator held inside the driver's allocations of a rehearsed program.
+ *
+ * The helper in the program's Python (engines/pretend_torch/) leaves a file torch-PID.trace for
+ * each process that used CUDA by PyTorch: the allocator's own history, the phases of the engine and
+ * what tensors are for. The grammar is in docs/FORMATS.md. Reading takes files as they are, cut
+ * short at any byte; what makes no sense is left out and counted. Times are CLOCK_MONOTONIC, as in
+ * the account's events. One thread at a time. */
+#ifndef MT_REHEARSE_TORCH_H
+#define MT_REHEARSE_TORCH_H
+
+#include <memtally/error.h>
+#include <memtally/tally.h>
+
+#define MT_TORCH_PIECES_MAX 64u
+
+struct mt_torch;
+
+/* A part of an allocation: blocks of one category, name and provenance. */
+struct mt_torch_piece {
+    enum mt_category category; /* MT_CATEGORY_CACHED: held free by PyTorch */
+    enum mt_provenance provenance;
+    uint64_t bytes;
+    uint64_t count;   /* blocks */
+    const char *name; /* "parameters", "gradients", "load_model"; borrowed from the trace */
+};
+
+/* A phase of the engine in one process, on one device as PyTorch counts them there. */
+struct mt_torch_phase {
+    uint32_t pid;
+    uint32_t device;
+    const char *name; /* "load_model" */
+    enum mt_category category;
+    uint64_t begin_ns, end_ns;       /* end_ns is UINT64_MAX where it never ended */
+    uint64_t begin_bytes, end_bytes; /* in blocks */
+    uint64_t peak_bytes;             /* most in blocks, while it lasted */
+    uint64_t peak_segment_bytes;     /* most in segments */
+};
+
+/* A figure that the engine said: "weights" 14.99 GiB. */
+struct mt_torch_figure {
+    uint32_t pid;
+    uint64_t time_ns;
+    double value;
+    const char *name;
+    const char *unit; /* "GiB", "tokens" */
+};
+
+/* A sentence for the reader of the rehearsal, said by the helper. */
+struct mt_torch_note {
+    uint32_t pid;
+    const char *text;
+};
+
+/* Reads all traces of a rehearsal's folder. A folder without any is no error: nothing is split
+ * then. Errors: MT_EIO, MT_ENOMEM. */
+int mt_torch_open(const char *directory, struct mt_torch **torch, struct mt_error *error);
+void mt_torch_close(struct mt_torch *torch); /* takes NULL */
+
+/* Says what a part of a block is for from `time_ns` on, as long as that block lives, by what a
+ * library was told (a USAGE event inside an allocation: cuBLAS's workspace). Call it before any
+ * mt_torch_pieces(). */
+void mt_torch_usage(struct mt_torch *torch, uint32_t pid, uint64_t address, uint64_t bytes,
+                    uint64_t time_ns, enum mt_category category, const char *name);
+
+/* The moment from `from_ns` to `to_ns` (with both) at which most was held in blocks of the device
+ * that has `address`, by process `pid`; `from_ns` where nothing is known of it. */
+uint64_t mt_torch_fullest(struct mt_torch *torch, uint32_t pid, uint64_t address, uint64_t from_ns,
+                          uint64_t to_ns);
+
+/* Splits what lies in [address, address + bytes) of process `pid` at a moment. Returns the number
+ * of pieces, which add up to `bytes`, largest first; 0 where this is no memory of PyTorch's
+ * allocator. Errors: MT_ENOMEM. */
+int mt_torch_pieces(struct mt_torch *torch, uint32_t pid, uint64_t address, uint64_t bytes,
+                    uint64_t time_ns, struct mt_torch_piece pieces[MT_TORCH_PIECES_MAX]);
+
+/* In the order of the traces; NULL past the last. Borrowed. */
+const struct mt_torch_phase *mt_torch_phase_at(const struct mt_torch *torch, size_t index);
+const struct mt_torch_figure *mt_torch_figure_at(const struct mt_torch *torch, size_t index);
+const struct mt_torch_note *mt_torch_note_at(const struct mt_torch *torch, size_t index);
+
+#endif

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""memtally rehearse with a program on CUDA's driver: what fits, what does not, how it ends."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import tap
+
+GIB = 1 << 30
+MIB = 1 << 20
+MEMTALLY = os.environ["MEMTALLY"]
+PROGRAM = os.environ["CUDA_PROGRAM"]
+
+
+def rehearse(options, *words, program=PROGRAM, env=None):
+    """The exit status, the document (None where there is none) and what was complained of."""
+    done = subprocess.run([MEMTALLY, "rehearse", "--json", "--quiet", *options, "--", program, *words],
+                          env=dict(os.environ, **env or {}), capture_output=True, text=True, check=False, timeout=100)
+    return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+
+def place(document, name):
+    return next(p for p in document["places"] if p["place"] == name)
+
+
+def rows(document, name="gpu:0"):
+    return {row["category"]: row["allocated_bytes"] for row in place(document, name)["rows"]}
+
+
+def test_what_a_program_takes_is_told_with_the_context_of_its_card():
+    status, document, said = rehearse(["-d", "H100-80GB"], "must", "2")
+    assert status == 0, (status, said)
+    taken = rows(document)
+    # 502 MiB: data/gpus/nvidia.table, from logs of vLLM on this card.
+    assert taken["context"] == 502 * MIB, taken
+    assert sum(taken.values()) == 2 * GIB + 502 * MIB, taken
+
+
+def test_of_what_is_freed_or_never_was_nothing_is_told():
+    _, document, _ = rehearse(["-d", "H100-80GB,H100-80GB"], "must", "1")
+    assert not place(document, "gpu:1")["rows"], document
+
+
+def test_an_allocation_that_does_not_fit_is_refused_and_told():
+    status, document, _ = rehearse(["-d", "24GiB"], "must", "20", "must", "6")
+    assert status == 1, status
+    reason = json.dumps(document)
+    assert "gpu:0 has no room for 6.00 GiB" in reason, reason[:3000]
+    # 26 GiB and the context, which is 448 MiB of the card that is nearest to 24 GiB.
+    fits = document["rehearsal"]["would_fit"]
+    assert len(fits) == 1 and fits[0]["flags"].startswith("a device of 26.44 GiB (RTX5090)"), fits
+
+
+def test_a_program_that_copes_with_a_refusal_fits():
+    status, document, said = rehearse(["-d", "24GiB"], "take", "30", "must", "4")
+    assert status == 0, (status, said)
+    assert document["rehearsal"]["outcome"] == "coped", document["rehearsal"]
+
+
+def test_what_a_crashed_process_held_is_there_for_the_next():
+    status, _, said = rehearse(["-d", "24GiB"], "-c", f"{PROGRAM} must 15 crash; sleep 1; {PROGRAM} must 15", program="sh")
+    assert status == 0, (status, said)
+
+
+def test_two_processes_share_one_device():
+    status, document, _ = rehearse(["-d", "24GiB"], "child", "12", "must", "12")
+    assert status == 1, status
+    status, document, said = rehearse(["-d", "24GiB"], "child", "8", "must", "8")
+    assert status == 0, (status, said)
+    taken = rows(document)
+    # Each process has a context of its own.
+    assert sum(taken.values()) - taken["context"] == 16 * GIB, taken
+
+
+def test_a_crash_is_the_programs_own():
+    status, document, _ = rehearse(["-d", "24GiB"], "must", "1", "crash")
+    assert status == 1 and document["rehearsal"]["outcome"] == "crashed", (status, document["rehearsal"])
+
+
+def test_a_hang_is_ended():
+    status, document, _ = rehearse(["-d", "24GiB", "--timeout", "2"], "must", "1", "hang")
+    assert status == 1 and document["rehearsal"]["outcome"] == "hung", (status, document["rehearsal"])
+
+
+def test_a_program_sees_as_many_devices_as_were_given_and_its_own_choice_of_them():
+    for given, visible, seen in (("64x24GiB", None, "64"), ("4x24GiB", "2,0", "2")):
+        with tempfile.TemporaryDirectory() as folder:
+            rehearse(["-d", given, "--folder", folder], "devices", env={"CUDA_VISIBLE_DEVICES": visible} if visible else {})
+            with open(f"{folder}/output", encoding="utf-8") as file:
+                assert file.read().strip() == seen, given
+
+
+def test_devices_that_are_hidden_by_the_user_are_said_to_be():
+    status, _, said = rehearse(["-d", "24GiB"], "take", "1", env={"CUDA_VISIBLE_DEVICES": "-1"})
+    assert status == 3 and "CUDA_VISIBLE_DEVICES=-1 is set" in said, (status, said)
+
+
+def test_more_devices_than_can_be_pretended_and_cards_that_are_none_are_wrong_usage():
+    for devices, words in (("100x24GiB", "more than 64 devices"), ("0GiB", "without memory"), ("rtx40", "RTX4090")):
+        status, _, said = rehearse(["-d", devices], "take", "1")
+        assert status == 2 and words in said, (devices, status, said)
+
+
+def test_a_library_of_another_cuda_is_named():
+    status, _, said = rehearse(["-d", "24GiB"], "-c",
+                               "echo 'ImportError: libcudart.so.99: cannot open shared object file: No such file' >&2; exit 1",
+                               program="sh")
+    assert status == 3 and "needs libcudart.so.99" in said and "CUDA 12 and 13" in said, (status, said)
+
+
+def test_a_folder_that_libraries_cannot_be_preloaded_from_is_refused():
+    with tempfile.TemporaryDirectory(prefix="with space ") as folder:
+        status, _, said = rehearse(["-d", "24GiB", "--folder", folder], "take", "1")
+        assert status == 2 and "no space and no colon" in said, (status, said)
+
+
+def test_an_engines_own_word_on_memory_is_told_with_what_would_fit():
+    words = ("ValueError: To serve at least one request with the models's max seq len (131072), 16.00 GiB KV cache is "
+             "needed, which is larger than the available KV cache memory (5.00 GiB). Based on the available memory, the "
+             "estimated maximum model length is 40960.")
+    status, document, said = rehearse(["-d", "24GiB"], "-c", f'{PROGRAM} must 1; echo "{words}"; exit 1', program="sh")
+    assert status == 1, (status, said)
+    assert "--max-model-len 40960" in json.dumps(document), json.dumps(document)[:3000]
+
+
+def test_a_server_of_openais_interface_is_asked_once_it_is_ready_and_ended():
+    server = os.path.join(os.path.dirname(os.path.abspath(__file__)), "server.py")
+    with tempfile.NamedTemporaryFile() as asked:
+        status, document, said = rehearse(["-d", "H100-80GB"], server, asked.name, program=sys.executable)
+        assert status == 0, (status, said)
+        lines = asked.read().decode().splitlines()
+    # A short prompt, the longest that fits beside what is generated, and eight of half that at a time.
+    assert lines[0] == "/v1/completions stand-in 512 True", lines
+    assert lines[1] == "/v1/completions stand-in 2040 True", lines
+    assert lines[2:] == ["/v1/completions stand-in 1021 True"] * 8, lines
+    rehearsal = document["rehearsal"]
+    assert rehearsal["ready"] and rehearsal["requests"] == 10 and not rehearsal["requests_refused"], rehearsal
+    taken = rows(document)
+    # The driver gives memory out in 2 MiB: of 1021 MiB it makes 1022.
+    assert sum(taken.values()) - taken["context"] == GIB + (512 + 2040 + 8 * 1022) * MIB, taken
+    # What the requests made it take is told as late, with the request that did.
+    assert [late["bytes"] for late in rehearsal["late"]][:2] == [512 * MIB, 2040 * MIB], rehearsal["late"]
+    assert rehearsal["late"][1]["step"] == "request: long prompt", rehearsal["late"]
+
+
+def test_a_server_that_has_no_room_for_a_request_does_not_fit():
+    server = os.path.join(os.path.dirname(os.path.abspath(__file__)), "server.py")
+    status, document, _ = rehearse(["-d", "3GiB"], server, "/dev/null", program=sys.executable)
+    assert status == 1 and document["rehearsal"]["outcome"] == "ran out", (status, document)
+    assert "request" in json.dumps(document["reason"]) or "serve" in json.dumps(document), document
+
+
+if __name__ == "__main__":
+    tap.main(globals())

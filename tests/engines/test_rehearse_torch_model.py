@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""`memtally rehearse DIR --engine transformers` with the real package: weights and cache against what the config.json
+comes to by hand, on one device and divided over two."""
+
+import functools
+import json
+import os
+import tempfile
+
+import engine
+import memtally
+import tap
+
+LAYERS, WIDTH, INNER, HEADS, KV_HEADS, HEAD, VOCABULARY = 24, 512, 1024, 8, 2, 64, 8000
+CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": WIDTH, "intermediate_size": INNER,
+          "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS,
+          "vocab_size": VOCABULARY, "max_position_embeddings": 4096, "tie_word_embeddings": False,
+          "torch_dtype": "bfloat16"}
+SEQUENCES, CONTEXT, WRITTEN = 2, 1032, 8
+PROMPT = CONTEXT - WRITTEN
+
+# Projections of queries and output, of keys and values; three of the feed-forward; two norms. Each is a multiple of the
+# 512 bytes that PyTorch's allocator rounds to.
+LAYER = 2 * (2 * WIDTH * HEADS * HEAD + 2 * WIDTH * KV_HEADS * HEAD + 3 * WIDTH * INNER + 2 * WIDTH)
+TABLE = 2 * VOCABULARY * WIDTH
+NORM = 2 * WIDTH
+FREQUENCIES = 512  # of the rotation: 32 of 4 bytes, rounded
+
+
+@functools.cache
+def rehearsed(devices):
+    """The document of a rehearsal of the config.json alone."""
+    python = engine.torch()
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(CONFIG, file)
+        said = memtally.must("rehearse", folder, "--engine", "transformers", "--engine-path", python, "--device", devices,
+                             "--context", str(CONTEXT), "--sequences", str(SEQUENCES), "--json")
+        return json.loads(said.stdout)
+
+
+def bytes_of(devices, category):
+    """Of each device in turn."""
+    places = [place for place in rehearsed(devices)["places"] if place["place"] != "host"]
+    return [sum(row["allocated_bytes"] for row in place["rows"] if row["category"] == category) for place in places]
+
+
+def layers_of_cache(layers):
+    """What keys and values of some layers can take. At one moment tensors have the tokens of this step or of the last;
+    the one that is being extended is there twice, or not yet known as the cache's."""
+
+    def tensor(tokens):
+        return 2 * KV_HEADS * HEAD * tokens * SEQUENCES
+
+    return {
+        new * tensor(tokens + 1) + (n - new) * tensor(tokens)
+        for tokens in range(PROMPT, CONTEXT - 1)
+        for n in (2 * layers - 1, 2 * layers, 2 * layers + 1)
+        for new in range(n + 1)
+    }
+
+
+def is_cache_of(held, layers):
+    """Beside keys and values a cache has a few numbers of its own, each a block of 512 bytes."""
+    return any(0 <= held - wanted <= 8 * 512 for wanted in layers_of_cache(layers))
+
+
+def test_weights_on_one_device_are_the_sum_of_the_shapes():
+    assert bytes_of("24GiB", "weights") == [2 * TABLE + LAYERS * LAYER + NORM + FREQUENCIES], bytes_of("24GiB", "weights")
+
+
+def test_the_cache_has_keys_and_values_of_each_layer_head_and_token():
+    (held,) = bytes_of("24GiB", "kv_cache")
+    prompted = 2 * LAYERS * KV_HEADS * HEAD * PROMPT * SEQUENCES * 2
+    assert 0.97 * prompted < held < 1.03 * prompted and is_cache_of(held, LAYERS), (held, prompted)
+
+
+def test_layers_are_divided_over_two_devices():
+    """The embedding comes first; the output, the last norm and the rotation are beside the last layers."""
+    first, second = bytes_of("24GiB,24GiB", "weights")
+    on_first, rest = divmod(first - TABLE, LAYER)
+    assert rest == 0 and 0 < on_first < LAYERS, (first, second)
+    assert second == (LAYERS - on_first) * LAYER + TABLE + NORM + FREQUENCIES, (first, second)
+    cache = bytes_of("24GiB,24GiB", "kv_cache")
+    assert is_cache_of(cache[0], on_first) and is_cache_of(cache[1], LAYERS - on_first), (on_first, cache)
+
+
+def test_a_version_that_is_not_there_is_said():
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(CONFIG, file)
+        done = memtally.run("rehearse", folder, "--engine", "transformers@4.0.1", "--engine-path", engine.torch(),
+                            "--device", "24GiB")
+    assert done.returncode == 3 and "not 4.0.1; name another with --engine-path" in done.stderr, done
+
+
+if __name__ == "__main__":
+    tap.main(globals())

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""PyTorch and transformers on pretended devices: two of them, one that runs out, several processes, a small model."""
+
+import functools
+import json
+import os
+import tempfile
+
+import engine
+import memtally
+import tap
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+@functools.cache
+def rehearsed(program, device, settings=""):
+    """What a program of the folder wrote down, and the document of its rehearsal."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "figures.json")
+        environment = dict(os.environ, PYTORCH_CUDA_ALLOC_CONF=settings) if settings else None
+        done = memtally.run("rehearse", "--device", device, "--requests", "0", "--no-suggest", "--json", "--",
+                            engine.torch(), os.path.join(HERE, "torch", program), path, env=environment)
+        assert done.returncode in (0, 1) and done.stdout, (done.returncode, done.stderr[-3000:])
+        if not os.path.exists(path):
+            return None, json.loads(done.stdout)
+        with open(path, encoding="utf-8") as file:
+            return json.load(file), json.loads(done.stdout)
+
+
+def figures(program, device, settings=""):
+    said, document = rehearsed(program, device, settings)
+    assert said is not None, document["rehearsal"]
+    return said
+
+
+def devices():
+    return figures("devices.py", "2GiB,2GiB")
+
+
+def test_each_device_has_its_own_memory():
+    both = devices()["both"]
+    assert both["on the first"] == [100 * MIB, 0] and both["copied"] == [100 * MIB, 100 * MIB], both
+    assert both["by the current device"] == 150 * MIB and both["driver"] == [100 * MIB, 150 * MIB], both
+    assert both["where"] == ["cuda:0", "cuda:1", "cuda:1"] and both["values"] == [5, 6, 7], both
+
+
+def in_words(size):
+    """As PyTorch writes sizes in its errors."""
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (1024, "KiB")):
+        if size >= unit:
+            return f"{size / unit:.2f} {name}"
+    return f"{size} bytes"
+
+
+def test_a_device_of_2_gib_runs_out_and_pytorch_says_so():
+    """Of what the context leaves, as many pieces of 256 MiB as fit; the figures of the message are those of the driver."""
+    said = devices()["out of memory"]
+    held = said["pieces"] * 256 * MIB
+    assert said["total"] == 2 * GIB and said["pieces"] == said["free"] // (256 * MIB), said
+    assert said["free then"] == said["free"] - held and said["count"] == 1, said
+    words = ["Tried to allocate 256.00 MiB.", "GPU 0 has a total capacity of 2.00 GiB",
+             f"of which {in_words(said['free then'])} is free",
+             f"this process has {in_words(2 * GIB - said['free then'])} memory in use",
+             f"{in_words(held)} is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated"]
+    for one in words:
+        assert one in said["message"], (one, said["message"])
+
+
+def test_memory_is_there_again_after_it_ran_out():
+    said = devices()["out of memory"]
+    assert said["after a free"] and said["free at last"] == said["free"], said
+    reserved, asked = said["cache given up for room"]
+    assert asked <= reserved < asked + 2 * MIB, said
+    assert "512.00 MiB allowed" in said["fraction"], said["fraction"]
+
+
+def test_a_segment_that_expands_is_used_again_where_others_are_not():
+    """100 MiB, freed, then 150: a segment cannot grow, so that both are there; one that can has 8 pages of 20 MiB."""
+    said = devices()
+    assert said["by segments"] == [[100 * MIB] * 2, [250 * MIB] * 2, [0, 0]], said["by segments"]
+    assert said["by expandable segments"] == [[100 * MIB] * 2, [160 * MIB] * 2, [0, 0]], said["by expandable segments"]
+
+
+def test_a_pool_of_the_programs_own_has_its_segments():
+    assert devices()["pool"] == {"sizes": [30 * MIB], "held": 30 * MIB}, devices()["pool"]
+
+
+def test_the_streams_pool_counts_what_it_gives():
+    said = figures("streamed.py", "2GiB", "backend:cudaMallocAsync")
+    assert said["backend"] == "cudaMallocAsync" and said["held"] >= said["allocated"] == 100 * MIB, said
+    assert said["freed"] == 0 == said["given back"] and said["pieces"] == said["free"] // (256 * MIB), said
+
+
+def test_a_program_that_runs_out_is_said_to():
+    """It asks for 1 GiB and then for 3, of a device of 2."""
+    said, document = rehearsed("alone.py", "2GiB")
+    refused = document["rehearsal"]["refused"]
+    assert said is None and document["verdict"] == "CANNOT" and document["rehearsal"]["outcome"] == "ran out", document
+    assert refused["place"] == "gpu:0" and refused["asked_bytes"] == 3 * GIB, refused
+    assert refused["free_bytes"] < GIB and refused["missing_bytes"] == 3 * GIB - refused["free_bytes"], refused
+
+
+def model():
+    return figures("model.py", "H100-80GB")
+
+
+def test_a_models_weights_are_the_sum_of_its_shapes():
+    """Llama of 4 layers, 1024 wide, 16 heads of 64 and 8 of keys and values, in bf16; the rotation's 32 frequencies are
+    f32."""
+    layer = 1024 * (1024 + 512 + 512 + 1024) + 3 * 1024 * 2816 + 2 * 1024
+    assert model()["weights"] == 2 * (2 * 32000 * 1024 + 4 * layer + 1024) + 32 * 4, model()
+    assert model()["weights"] <= model()["allocated"] <= model()["weights"] + 8 * MIB, model()
+
+
+def test_a_forward_pass_leaves_logits_and_cache():
+    said, cache = model(), 2 * 4 * 8 * 64 * (4 * 512) * 2
+    assert said["logits"] == [4, 512, 32000] and said["cached"] == cache == said["cache"], said
+    assert said["logits and cache"] == cache + 4 * 512 * 32000 * 2 and said["left"] == 0, said
+
+
+def test_generate_ends_and_has_cached_all_but_the_last_token():
+    said = model()
+    assert said["generated"] == [4, 512 + 16], said
+    assert said["generated cache"] == 2 * 4 * 8 * 64 * (4 * (512 + 15)) * 2, said
+
+
+def test_a_search_in_beams_goes_on_to_its_full_length_and_says_so():
+    """4 sequences of 4 beams; the cache of each has the prompt's 32 tokens and all new ones but the last."""
+    said, notes = model(), rehearsed("model.py", "H100-80GB")[1]["notes"]
+    assert said["searched"] == [4, 32 + 16], said
+    assert said["searched cache"] == 2 * 4 * 8 * 64 * (4 * 4 * (32 + 15)) * 2, said
+    assert any("search in beams" in note for note in notes), notes
+
+
+def test_torchrun_ends_as_its_ranks_do_and_each_has_told_all():
+    """Of the second rank's status 3, torchrun makes 1. What PyTorch reserved is told apart to the last byte."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "figures")
+        done = memtally.run("rehearse", "--device", "H100-80GB,H100-80GB", "--requests", "0", "--no-suggest", "--json", "--",
+                            engine.torch(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+                            os.path.join(HERE, "torch", "ranks.py"), path)
+        document = json.loads(done.stdout)
+        assert document["rehearsal"]["exit_status"] == 1, document["rehearsal"]
+        for rank in (0, 1):
+            with open(f"{path}.{rank}", encoding="utf-8") as file:
+                said = json.load(file)
+            assert said["sum"] == 1 + 2 and said["reserved"] >= said["held"] == 64 * MIB, said
+            (place,) = [place for place in document["places"] if place["place"] == f"gpu:{rank}"]
+            told = {row["category"]: row for row in place["rows"] if row["category"] not in ("context", "communication")}
+            assert sum(row["allocated_bytes"] for row in told.values()) == said["reserved"], (told, said)
+            assert "inferred" not in json.dumps(told), told
+
+
+def processes():
+    return figures("processes.py", "H100-80GB")
+
+
+def context_bytes(said):
+    """Of one process: what is there when all others have ended, without what PyTorch reserved."""
+    return said["alone"] - said["own"]
+
+
+def test_each_process_takes_a_context():
+    """Six processes, of which three hold 512 MiB each."""
+    said = processes()
+    assert said["taken"] == [512 * MIB] * 3 and context_bytes(said) > 0, said
+    assert said["all"] == 6 * context_bytes(said) + said["own of all"] + 3 * 512 * MIB, said
+
+
+def test_what_ends_gives_its_share_back_however_it_ends():
+    said = processes()
+    for how, code in (("exit", 3), ("abort", -6), ("kill", -9)):
+        assert said["endings"][how] == {"code": code, "given back": 512 * MIB + context_bytes(said)}, (how, said)
+
+
+def test_a_tensor_that_is_sent_is_there_once():
+    said = processes()["sent"]
+    assert said["made"] == 256 * MIB == said["shared"] and said["codes"] == [0, 0], said
+    assert said["opened"][0] == 256 * MIB, said
+
+
+def test_a_child_forked_after_cuda_is_refused_and_takes_nothing_with_it():
+    said = processes()["forked"]
+    assert "Cannot re-initialize CUDA in forked subprocess" in said["words"], said
+    assert said["after"] == said["before"] and said["held"] == 64 * MIB, said
+
+
+if __name__ == "__main__":
+    tap.main(globals())

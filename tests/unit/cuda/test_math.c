@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/* cuFFT, cuSOLVER, cuSPARSE, cuSPARSELt, cuRAND, CUPTI and NVRTC as programs call them. Statuses
+ * and sizes are those of their documentation. */
+#include "look_alike.h"
+
+enum { SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 3 };
+
+#define FUNCTION(library, name, ...)                                                               \
+    int (*name)(__VA_ARGS__);                                                                      \
+    *(void **)&name = find(library, #name)
+
+static void *fft, *solver, *sparse, *sparselt, *rng, *cupti, *nvrtc;
+
+static int set_up(void **state)
+{
+    (void)state;
+    make_account();
+    start_driver();
+    fft = load(MATH_PATH "fft-11.so");
+    solver = load(MATH_PATH "solver-11.so");
+    sparse = load(MATH_PATH "sparse-12.so");
+    sparselt = load(MATH_PATH "sparselt-0.so");
+    rng = load(MATH_PATH "rand-10.so");
+    cupti = load(OTHER_PATH "cupti-12.so");
+    nvrtc = load(OTHER_PATH "nvrtc-12.so");
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    unlink(account_path);
+    return 0;
+}
+
+enum { C2C = 0x29, Z2Z = 0x69, INVALID_PLAN = 1, INVALID_SIZE = 8 };
+
+static size_t work_area(int n, int type, int batch)
+{
+    FUNCTION(fft, cufftCreate, int *);
+    FUNCTION(fft, cufftSetAutoAllocation, int, int);
+    FUNCTION(fft, cufftMakePlan1d, int, int, int, int, size_t *);
+    FUNCTION(fft, cufftDestroy, int);
+    size_t bytes = 1;
+    int plan;
+    assert_int_equal(cufftCreate(&plan), SUCCESS);
+    assert_int_equal(cufftSetAutoAllocation(plan, 0), SUCCESS);
+    assert_int_equal(cufftMakePlan1d(plan, n, type, batch, &bytes), SUCCESS);
+    assert_int_equal(cufftDestroy(plan), SUCCESS);
+    return bytes;
+}
+
+static void test_a_transform_of_small_factors_works_in_an_area_of_its_size(void **state)
+{
+    (void)state;
+    assert_int_equal(work_area(1024, C2C, 64), 1024 * 64 * 8);
+    assert_int_equal(work_area(2 * 3 * 5 * 7, Z2Z, 1), 210 * 16);
+}
+
+static void test_a_large_prime_takes_the_worst_case(void **state)
+{
+    (void)state;
+    assert_int_equal(work_area(1021, C2C, 3), 8 * 1021 * 3 * 8);
+}
+
+static void test_a_plan_is_made_once_and_gone_once(void **state)
+{
+    FUNCTION(fft, cufftCreate, int *);
+    FUNCTION(fft, cufftSetAutoAllocation, int, int);
+    FUNCTION(fft, cufftMakePlan1d, int, int, int, int, size_t *);
+    FUNCTION(fft, cufftExecC2C, int, void *, void *, int);
+    FUNCTION(fft, cufftDestroy, int);
+    size_t bytes;
+    int plan, data;
+    (void)state;
+    assert_int_equal(cufftCreate(&plan), SUCCESS);
+    assert_int_equal(cufftSetAutoAllocation(plan, 0), SUCCESS);
+    assert_int_equal(cufftExecC2C(plan, &data, &data, -1), INVALID_PLAN);
+    assert_int_equal(cufftMakePlan1d(plan, 0, C2C, 1, &bytes), INVALID_SIZE);
+    assert_int_equal(cufftMakePlan1d(plan, 8, C2C, 1, &bytes), SUCCESS);
+    assert_int_equal(cufftMakePlan1d(plan, 8, C2C, 1, &bytes), INVALID_PLAN);
+    assert_int_equal(cufftExecC2C(plan, &data, &data, -1), SUCCESS);
+    assert_int_equal(cufftDestroy(plan), SUCCESS);
+    assert_int_equal(cufftDestroy(plan), INVALID_PLAN);
+}
+
+static void test_a_solver_tells_no_size_and_says_so(void **state)
+{
+    FUNCTION(solver, cusolverDnCreate, void **);
+    FUNCTION(solver, cusolverDnSgetrf_bufferSize, void *, int, int, void *, int, int *);
+    FUNCTION(solver, cusolverDnXgeqrf_bufferSize, void *, void *, int64_t, int64_t, int,
+             const void *, int64_t, int, const void *, int, size_t *, size_t *);
+    void *handle;
+    size_t device = 99, host = 99;
+    int floats = 99;
+    (void)state;
+    assert_int_equal(cusolverDnCreate(&handle), SUCCESS);
+    assert_int_equal(cusolverDnSgetrf_bufferSize(handle, 64, 64, NULL, 64, &floats), SUCCESS);
+    assert_int_equal(floats, 0);
+    assert_int_equal(
+        cusolverDnXgeqrf_bufferSize(handle, NULL, 64, 64, 0, NULL, 64, 0, NULL, 0, &device, &host),
+        SUCCESS);
+    assert_int_equal(device, 0);
+    assert_int_equal(host, 0);
+    assert_int_equal(cusolverDnSgetrf_bufferSize(NULL, 64, 64, NULL, 64, &floats), NOT_INITIALIZED);
+    assert_int_equal(cusolverDnSgetrf_bufferSize(handle, 64, 64, NULL, 64, NULL), INVALID_VALUE);
+}
+
+static void test_sparse_matrices_give_back_what_they_were_made_of(void **state)
+{
+    FUNCTION(sparse, cusparseCreateCsr, void **, int64_t, int64_t, int64_t, void *, void *, void *,
+             int, int, int, int);
+    FUNCTION(sparse, cusparseCsrGet, void *, int64_t *, int64_t *, int64_t *, void **, void **,
+             void **, int *, int *, int *, int *);
+    FUNCTION(sparse, cusparseCsrSetPointers, void *, void *, void *, void *);
+    FUNCTION(sparse, cusparseSpMatGetFormat, void *, int *);
+    void *matrix, *offsets, *columns, *values;
+    int64_t rows, width, n;
+    int format, offset_type, index_type, base, type;
+    (void)state;
+    assert_int_equal(
+        cusparseCreateCsr(&matrix, 3, 4, 5, (void *)16, (void *)32, (void *)48, 2, 3, 1, 0),
+        SUCCESS);
+    assert_int_equal(cusparseCsrSetPointers(matrix, (void *)64, (void *)80, (void *)96), SUCCESS);
+    assert_int_equal(cusparseCsrGet(matrix, &rows, &width, &n, &offsets, &columns, &values,
+                                    &offset_type, &index_type, &base, &type),
+                     SUCCESS);
+    assert_int_equal(rows, 3);
+    assert_int_equal(width, 4);
+    assert_int_equal(n, 5);
+    assert_ptr_equal(offsets, (void *)64);
+    assert_ptr_equal(columns, (void *)80);
+    assert_ptr_equal(values, (void *)96);
+    assert_int_equal(offset_type, 2);
+    assert_int_equal(index_type, 3);
+    assert_int_equal(base, 1);
+    assert_int_equal(cusparseSpMatGetFormat(matrix, &format), SUCCESS);
+    assert_int_equal(format, 1); /* CUSPARSE_FORMAT_CSR */
+    assert_int_equal(cusparseCreateCsr(&matrix, -1, 4, 5, NULL, NULL, NULL, 2, 3, 1, 0),
+                     INVALID_VALUE);
+}
+
+/* The number of values of a product is known on the device alone: whoever asks is told none, and
+ * the rehearsal that sizes came from there. */
+static void test_the_size_of_a_product_is_read_back(void **state)
+{
+    FUNCTION(sparse, cusparseCreateCsr, void **, int64_t, int64_t, int64_t, void *, void *, void *,
+             int, int, int, int);
+    FUNCTION(sparse, cusparseSpMatGetSize, void *, int64_t *, int64_t *, int64_t *);
+    uint32_t before = account->cuda.n_read_back;
+    void *product;
+    int64_t rows, columns, n;
+    (void)state;
+    assert_int_equal(cusparseCreateCsr(&product, 3, 4, 0, NULL, NULL, NULL, 2, 2, 0, 0), SUCCESS);
+    assert_int_equal(cusparseSpMatGetSize(product, &rows, &columns, &n), SUCCESS);
+    assert_int_equal(n, 0);
+    assert_int_equal(account->cuda.n_read_back, before + 1);
+}
+
+/* So are the colours of a colouring, and the place of a zero pivot: -1 where there is none. */
+static void test_numbers_for_the_host_are_answered_and_read_back(void **state)
+{
+    FUNCTION(sparse, cusparseCreate, void **);
+    FUNCTION(sparse, cusparseScsrcolor, void *, int, int, void *, float *, int *, int *, float *,
+             int *, int *, int *, void *);
+    FUNCTION(sparse, cusparseXcsrilu02_zeroPivot, void *, void *, int *);
+    FUNCTION(sparse, cusparseSnnz_compress, void *, int, void *, float *, int *, int *, int *,
+             float);
+    uint32_t before = account->cuda.n_read_back;
+    int n_colours = 77, place = 77, n = 77, info, rows[2];
+    float share = 1;
+    void *handle;
+    (void)state;
+    assert_int_equal(cusparseCreate(&handle), SUCCESS);
+    assert_int_equal(cusparseScsrcolor(handle, 1, 1, &info, &share, rows, rows, &share, &n_colours,
+                                       rows, rows, &info),
+                     SUCCESS);
+    assert_int_equal(n_colours, 0);
+    assert_int_equal(cusparseXcsrilu02_zeroPivot(handle, &info, &place), SUCCESS);
+    assert_int_equal(place, -1);
+    assert_int_equal(cusparseSnnz_compress(handle, 1, &info, &share, rows, rows, &n, 0), SUCCESS);
+    assert_int_equal(n, 0);
+    assert_int_equal(account->cuda.n_read_back, before + 3);
+}
+
+static void test_structured_matrices_are_compressed_by_half_and_their_places(void **state)
+{
+    FUNCTION(sparselt, cusparseLtInit, void *);
+    FUNCTION(sparselt, cusparseLtStructuredDescriptorInit, void *, void *, int64_t, int64_t,
+             int64_t, uint32_t, int, int, int);
+    FUNCTION(sparselt, cusparseLtSpMMACompressedSize2, void *, void *, size_t *, size_t *);
+    char handle[512], matrix[512];
+    size_t bytes, buffer;
+    (void)state;
+    assert_int_equal(cusparseLtInit(handle), SUCCESS);
+    /* 128 x 64 values of 16 bits: half of them, and two bits to place each. */
+    assert_int_equal(cusparseLtStructuredDescriptorInit(handle, matrix, 128, 64, 64, 16, 2, 1, 0),
+                     SUCCESS);
+    assert_int_equal(cusparseLtSpMMACompressedSize2(handle, matrix, &bytes, &buffer), SUCCESS);
+    assert_int_equal(bytes, 128 * 64 / 2 * 2 + 128 * 64 / 2 * 2 / 8);
+}
+
+static void test_a_generator_is_of_a_known_kind(void **state)
+{
+    FUNCTION(rng, curandCreateGenerator, void **, int);
+    FUNCTION(rng, curandGenerateUniform, void *, float *, size_t);
+    FUNCTION(rng, curandDestroyGenerator, void *);
+    void *generator;
+    float number;
+    (void)state;
+    assert_int_equal(curandCreateGenerator(&generator, 1), 103); /* TYPE_ERROR */
+    assert_int_equal(curandCreateGenerator(&generator, 161), SUCCESS);
+    assert_int_equal(curandGenerateUniform(generator, &number, 1), SUCCESS);
+    assert_int_equal(curandGenerateUniform(NULL, &number, 1), 101); /* NOT_INITIALIZED */
+    assert_int_equal(curandDestroyGenerator(generator), SUCCESS);
+}
+
+static void test_a_profiler_gets_no_events(void **state)
+{
+    FUNCTION(cupti, cuptiActivityEnable, int);
+    FUNCTION(cupti, cuptiActivityGetNextRecord, void *, size_t, void **);
+    FUNCTION(cupti, cuptiActivityGetNumDroppedRecords, void *, uint32_t, size_t *);
+    FUNCTION(cupti, cuptiActivityPushExternalCorrelationId, int, uint64_t);
+    FUNCTION(cupti, cuptiActivityPopExternalCorrelationId, int, uint64_t *);
+    size_t dropped = 9;
+    char buffer[64];
+    void *record;
+    uint64_t id = 0;
+    (void)state;
+    assert_int_equal(cuptiActivityEnable(3), SUCCESS);
+    assert_int_equal(cuptiActivityGetNextRecord(buffer, sizeof buffer, &record), 12);
+    assert_int_equal(cuptiActivityGetNumDroppedRecords(NULL, 0, &dropped), SUCCESS);
+    assert_int_equal(dropped, 0);
+    assert_int_equal(cuptiActivityPushExternalCorrelationId(1, 42), SUCCESS);
+    assert_int_equal(cuptiActivityPopExternalCorrelationId(1, &id), SUCCESS);
+    assert_int_equal(id, 42);
+    assert_int_equal(cuptiActivityPopExternalCorrelationId(1, &id), 18); /* QUEUE_EMPTY */
+}
+
+static void test_a_program_compiles_for_the_architecture_that_is_asked_for(void **state)
+{
+    FUNCTION(nvrtc, nvrtcCreateProgram, void **, const char *, const char *, int, void *, void *);
+    FUNCTION(nvrtc, nvrtcCompileProgram, void *, int, const char *const *);
+    FUNCTION(nvrtc, nvrtcGetPTXSize, void *, size_t *);
+    FUNCTION(nvrtc, nvrtcGetPTX, void *, char *);
+    FUNCTION(nvrtc, nvrtcDestroyProgram, void **);
+    const char *options[] = {"--std=c++17", "--gpu-architecture=compute_90a"};
+    char ptx[256];
+    void *program;
+    size_t bytes;
+    (void)state;
+    assert_int_equal(nvrtcCreateProgram(&program, "", NULL, 0, NULL, NULL), SUCCESS);
+    assert_int_equal(nvrtcGetPTXSize(program, &bytes), 4); /* INVALID_PROGRAM: not compiled */
+    assert_int_equal(nvrtcCompileProgram(program, 2, options), SUCCESS);
+    assert_int_equal(nvrtcGetPTXSize(program, &bytes), SUCCESS);
+    assert_in_range(bytes, 1, sizeof ptx);
+    assert_int_equal(nvrtcGetPTX(program, ptx), SUCCESS);
+    assert_int_equal(strlen(ptx) + 1, bytes);
+    assert_non_null(strstr(ptx, ".target sm_90a\n"));
+    assert_int_equal(nvrtcDestroyProgram(&program), SUCCESS);
+    assert_null(program);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_transform_of_small_factors_works_in_an_area_of_its_size),
+        cmocka_unit_test(test_a_large_prime_takes_the_worst_case),
+        cmocka_unit_test(test_a_plan_is_made_once_and_gone_once),
+        cmocka_unit_test(test_a_solver_tells_no_size_and_says_so),
+        cmocka_unit_test(test_sparse_matrices_give_back_what_they_were_made_of),
+        cmocka_unit_test(test_the_size_of_a_product_is_read_back),
+        cmocka_unit_test(test_numbers_for_the_host_are_answered_and_read_back),
+        cmocka_unit_test(test_structured_matrices_are_compressed_by_half_and_their_places),
+        cmocka_unit_test(test_a_generator_is_of_a_known_kind),
+        cmocka_unit_test(test_a_profiler_gets_no_events),
+        cmocka_unit_test(test_a_program_compiles_for_the_architecture_that_is_asked_for),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

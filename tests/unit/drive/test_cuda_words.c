@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* What the words of CUDA programs come to. */
+#include "tests/support/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/rehearse/cuda_words.h"
+#include "cli/rehearse/larger.h"
+
+static void test_the_innermost_line_of_the_programs_own_code_is_named(void **state)
+{
+    static const char said[] =
+        "Traceback (most recent call last):\n"
+        "  File \"/srv/run/train.py\", line 40, in <module>\n"
+        "    main()\n"
+        "  File \"/srv/run/train.py\", line 31, in main\n"
+        "    optimizer.step()\n"
+        "  File \"/venv/lib/python3.11/site-packages/torch/optim/adamw.py\", line 7, in step\n"
+        "    raise\n"
+        "torch.OutOfMemoryError: CUDA out of memory.\n";
+    char text[64] = "";
+    (void)state;
+    assert_true(rehearse_python_place(said, text, sizeof text));
+    assert_string_equal(text, "at line 31 of train.py");
+}
+
+static void test_words_without_a_traceback_name_no_line(void **state)
+{
+    char text[64] = "untouched";
+    (void)state;
+    assert_false(rehearse_python_place("out of memory\n", text, sizeof text));
+    assert_false(rehearse_python_place("  File \"cut short", text, sizeof text));
+    assert_false(rehearse_python_place("  File \"/venv/bin/vllm\", line 8, in <module>\n", text,
+                                       sizeof text));
+    assert_string_equal(text, "untouched");
+}
+
+static void test_an_engine_that_foresees_too_little_memory_is_understood(void **state)
+{
+    static const char *const said[][2] = {
+        {"ValueError: To serve at least one request with the models's max seq len (100000), (12.21 "
+         "GiB KV cache is needed, which is larger than the available KV cache memory (2.51 GiB). "
+         "Based on the available memory, the estimated maximum model length is 20544.",
+         "--max-model-len 20544"},
+        {"ValueError: No available memory for the cache blocks. Try increasing",
+         "--gpu-memory-utilization"},
+        {"RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
+         "--mem-fraction-static"}};
+    static struct rehearse_result result;
+    (void)state;
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        result = (struct rehearse_result){.outcome = REHEARSE_FAILS};
+        snprintf(result.said, sizeof result.said, "%s\n", said[i][0]);
+        rehearse_explain_end(&result);
+        assert_true(result.lacks_memory);
+        assert_non_null(strstr(result.why, said[i][1]));
+    }
+}
+
+static void test_another_failure_is_not_taken_for_too_little_memory(void **state)
+{
+    static struct rehearse_result result;
+    (void)state;
+    result = (struct rehearse_result){.outcome = REHEARSE_FAILS, .status.exit_code = 1};
+    snprintf(result.said, sizeof result.said, "KeyError: 'model_type'\n");
+    rehearse_explain_end(&result);
+    assert_false(result.lacks_memory);
+    assert_non_null(strstr(result.why, "exit status 1"));
+}
+
+static void test_a_program_that_is_cut_off_is_not_called_stuck(void **state)
+{
+    static struct rehearse_result result;
+    (void)state;
+    result = (struct rehearse_result){.outcome = REHEARSE_UNDECIDED, .is_cuda = 1};
+    rehearse_explain_end(&result);
+    assert_non_null(strstr(result.why, "--timeout gives it longer"));
+    assert_null(strstr(result.why, "hangs"));
+}
+
+static void test_the_share_of_a_device_is_read_from_the_command_line(void **state)
+{
+    static const struct {
+        const char *argv[6];
+        double share;
+    } commands[] = {{{"vllm", "serve", "x", "--gpu-memory-utilization", "0.8"}, 0.8},
+                    {{"vllm", "serve", "--gpu-memory-utilization=0.75"}, 0.75},
+                    {{"python", "rehearse_vllm.py", "{\"memory_share\":0.5}"}, 0.5},
+                    /* vLLM's documented default */
+                    {{"vllm", "serve", "--gpu-memory-utilization"}, 0.9}};
+    (void)state;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        assert_float_equal(rehearse_share_of((char *const *)commands[i].argv), commands[i].share,
+                           1e-9);
+}
+
+/* 15 GiB of weights and a cache of 40 GiB for 80 requests: one of them needs 0.5 GiB. */
+static void test_a_device_needs_a_cache_for_one_request_only(void **state)
+{
+    const uint64_t gib = (uint64_t)1 << 30;
+    const struct mt_tally_row rows[] = {
+        {.category = MT_CATEGORY_WEIGHTS, .allocated_bytes = 15 * gib},
+        {.category = MT_CATEGORY_KV_CACHE, .allocated_bytes = 40 * gib}};
+    const struct mt_tally_place places[] = {
+        {.place = "host", .total_allocated_bytes = 100 * gib},
+        {.place = "gpu:0", .total_allocated_bytes = 55 * gib, .n_rows = 2, .rows = rows},
+        {.place = "gpu:1", .total_allocated_bytes = MT_UNKNOWN}};
+    const struct mt_tally tally = {.n_places = 3, .places = places};
+    (void)state;
+    assert_int_equal(rehearse_least_bytes(&tally, 80), 15 * gib + gib / 2);
+    assert_int_equal(rehearse_least_bytes(&tally, 0), 55 * gib);
+}
+
+static const char *why_no_cuda(const char *said, unsigned n_private, char *variable)
+{
+    static struct rehearse_result result;
+    const char *const argv[] = {"./program", NULL};
+    char *const environment[] = {variable, NULL};
+    const struct rehearse_job job = {.argv = (char *const *)argv, .environment = environment};
+    result = (struct rehearse_result){.is_unseen = 1, .status.n_private = n_private};
+    snprintf(result.said, sizeof result.said, "%s\n", said);
+    return rehearse_explain_no_cuda(&job, &result) ? result.why : NULL;
+}
+
+static void test_a_library_of_another_cuda_is_named(void **state)
+{
+    const char *why = why_no_cuda("./program: error while loading shared libraries: "
+                                  "libcudart.so.11.0: cannot open shared object file: No such file",
+                                  0, NULL);
+    (void)state;
+    assert_non_null(why);
+    assert_non_null(strstr(why, "needs libcudart.so.11.0,"));
+    assert_non_null(strstr(why, "CUDA 12 and 13"));
+    assert_null(why_no_cuda("libjpeg.so.62: cannot open shared object file", 0, NULL));
+}
+
+static void test_a_static_runtime_and_hidden_devices_are_told_apart(void **state)
+{
+    char hidden[] = "CUDA_VISIBLE_DEVICES=";
+    char seen[] = "CUDA_VISIBLE_DEVICES=0";
+    (void)state;
+    assert_non_null(strstr(why_no_cuda("", 3, NULL), "linked statically"));
+    assert_non_null(strstr(why_no_cuda("", 0, hidden), "CUDA_VISIBLE_DEVICES="));
+    assert_null(why_no_cuda("", 0, seen));
+}
+
+static void test_a_device_too_small_for_a_context_is_named(void **state)
+{
+    static struct rehearse_result result;
+    static char program[] = "python";
+    char *const argv[] = {program, NULL};
+    const struct rehearse_job job = {.argv = argv};
+    const struct mt_rehearse_event refusal = {.kind = MT_REHEARSE_REFUSED,
+                                              .place = "gpu:1",
+                                              .bytes = UINT64_C(140) << 20,
+                                              .free_bytes = UINT64_C(1) << 20};
+    (void)state;
+    result = (struct rehearse_result){.refusal = &refusal};
+    assert_int_equal(rehearse_explain_no_cuda(&job, &result), 1);
+    assert_non_null(strstr(result.why, "gpu:1"));
+    assert_non_null(strstr(result.why, "140 MiB, and 1 MiB"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_innermost_line_of_the_programs_own_code_is_named),
+        cmocka_unit_test(test_words_without_a_traceback_name_no_line),
+        cmocka_unit_test(test_an_engine_that_foresees_too_little_memory_is_understood),
+        cmocka_unit_test(test_a_device_too_small_for_a_context_is_named),
+        cmocka_unit_test(test_another_failure_is_not_taken_for_too_little_memory),
+        cmocka_unit_test(test_a_program_that_is_cut_off_is_not_called_stuck),
+        cmocka_unit_test(test_the_share_of_a_device_is_read_from_the_command_line),
+        cmocka_unit_test(test_a_device_needs_a_cache_for_one_request_only),
+        cmocka_unit_test(test_a_library_of_another_cuda_is_named),
+        cmocka_unit_test(test_a_static_runtime_and_hidden_devices_are_told_apart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
