@@ -92,6 +92,7 @@ def start(trace, torch):
     _kept.append(mode)
     mode.__enter__()
     hooks.replace(torch, "ctc_loss", without_mode)
+    hooks.replace(torch._C, "_dynamo.guards._empty_strided_cuda", mode.results.emptied)
 
 
 def without_mode(function):
@@ -137,9 +138,9 @@ def driver_calls():
 def make(trace, torch):
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    results = Results(trace, torch)
-
     class SmallResults(TorchDispatchMode):
+        results = Results(trace, torch)
+
         @classmethod
         def is_infra_mode(cls):
             return True
@@ -149,7 +150,7 @@ def make(trace, torch):
             return True
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            return results.call(func, args, kwargs or {})
+            return self.results.call(func, args, kwargs or {})
 
     return SmallResults()
 
@@ -291,6 +292,21 @@ class Results:
         storage = tensor.untyped_storage()
         self.taints[storage.data_ptr()] = (self.weak_reference(storage), taint, is_computed)
 
+    def emptied(self, make):
+        """Compiled code asks for memory without any operation; integers that its kernels would compute are zeros."""
+
+        def made(size, stride, dtype):
+            tensor = make(size, stride, dtype)
+            try:
+                if self.is_on and self.is_integers(tensor) and self._is_small(tensor) and not self.is_capturing():
+                    self._store(tensor, self.torch.zeros(tensor.shape, dtype=dtype))
+                    self._set_taint(tensor, UNKNOWN)
+            except Exception as error:
+                self._give_up(error)
+            return tensor
+
+        return made
+
     def _store(self, there, here):
         """Values of the host into a tensor of the device."""
         target = self._on_host(there)
@@ -407,7 +423,9 @@ class Results:
             return False
         if kind.name in ZEROS and all(self._is_whole_number(tensor) for tensor in outs):
             return all(self._set_zeros(tensor) for tensor in outs)
-        if (kind.is_fill or not inputs) and any(not self._is_small(tensor) for tensor in outs):
+        if (kind.is_random or kind.is_fill) and not all(self._is_followed(tensor) for tensor in outs):
+            return False
+        if kind.is_random and not all(self._is_small(tensor) for tensor in outs):
             return False
         try:
             result = self._compute(func, kind, args, kwargs)
