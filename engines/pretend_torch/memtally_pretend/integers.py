@@ -81,7 +81,9 @@ class Kind:
         self.is_put = name in PUTTING
         self.is_masked = self.is_put or name in INDEXING
         self.is_view = any(out.alias_info and not out.alias_info.is_write for out in func._schema.returns)
-        self.hides = NOT_HIDDEN if self.is_read or name in READERS or not self.is_ours else HIDDEN_BUT_TRUE if name in CHECKED else HIDDEN
+        self.hides = HIDDEN_BUT_TRUE if name in CHECKED else HIDDEN
+        if self.is_read or name in READERS or not self.is_ours:
+            self.hides = NOT_HIDDEN
 
 
 def start(trace, torch):
@@ -588,9 +590,10 @@ def where():
     """The line of the program that is running: the innermost that is not a library's."""
     frame = sys._getframe(1)
     innermost = None
+    here, library = (os.path.dirname(os.path.abspath(path)) + os.sep for path in (__file__, sys.modules["torch"].__file__))
     while frame:
         path = frame.f_code.co_filename
-        if "memtally_pretend" not in path and "/torch/" not in path and not path.startswith("<"):
+        if not path.startswith(("<", here, library)):
             innermost = innermost or frame
             if "/site-packages/" not in path:
                 return "%s:%d" % (path, frame.f_lineno)

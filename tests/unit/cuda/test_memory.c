@@ -235,8 +235,9 @@ static void test_a_small_allocation_does_not_have_the_numbers_of_the_one_before_
     give(neighbour);
 }
 
-/* A count that no kernel computed must not be the 5 that an earlier tenant of the memory left; where
- * a single byte is asked for it may be the answer to whether all is well. Other copies go on. */
+/* A count that no kernel computed must not be the 5 that an earlier tenant of the memory left;
+ * where a single byte is asked for it may be the answer to whether all is well. Other copies go on.
+ */
 static void test_what_kernels_would_have_computed_is_hidden_on_demand(void **state)
 {
     (void)state;
