@@ -44,6 +44,11 @@ def test_experts_get_their_share_of_tokens():
     assert rehearsed()[0]["routed"] == [4096 * 2 // 8] * 8, rehearsed()[0]["routed"]
 
 
+def test_another_thread_generates_to_the_full_length():
+    """No token that is assumed ends a sequence."""
+    assert rehearsed()[0]["in a thread"] == [[BATCH, PROMPT + NEW]], rehearsed()[0]["in a thread"]
+
+
 def test_the_helper_gave_up_on_nothing():
     notes = rehearsed()[1]["notes"]
     assert not any("gave up" in note for note in notes), notes

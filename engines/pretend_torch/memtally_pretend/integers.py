@@ -9,7 +9,7 @@ choose is number 3, experts are taken in turn, nothing is infinite. Where a valu
 without reason decides a size or a branch, the trace says so and where. What else an operation reads
 from the device while it runs, its own counts, is zeros, never what was there before.
 
-It is a dispatch mode on the program's main thread. Engines that bring their own scheduler (vLLM,
+It is a dispatch mode on the thread that starts CUDA and on those that start later. Engines that bring their own scheduler (vLLM,
 SGLang) decide on the host already; there it stays off, as it does while a graph is captured.
 """
 
@@ -88,13 +88,34 @@ class Kind:
 
 def start(trace, torch):
     """Turns it on; it goes off again at the first tensor of a device where it cannot be."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    mode = make(trace, torch)
+    kind = make(trace, torch)
+    enter(kind)
+    hooks.replace(threading.Thread, "_bootstrap_inner", lambda run: followed(run, kind))
+    hooks.replace(torch, "ctc_loss", without_mode)
+    hooks.replace(torch._C, "_dynamo.guards._empty_strided_cuda", kind.results.emptied)
+
+
+def enter(kind):
+    mode = kind()
     _kept.append(mode)
     mode.__enter__()
-    hooks.replace(torch, "ctc_loss", without_mode)
-    hooks.replace(torch._C, "_dynamo.guards._empty_strided_cuda", mode.results.emptied)
+    return mode
+
+
+def followed(run, kind):
+    """A program may generate in one thread what it sends from another."""
+
+    def run_in_mode(thread):
+        if not kind.results.is_on:
+            return run(thread)
+        mode = enter(kind)
+        try:
+            return run(thread)
+        finally:
+            mode.__exit__(None, None, None)
+            _kept.remove(mode)
+
+    return run_in_mode
 
 
 def without_mode(function):
@@ -154,7 +175,7 @@ def make(trace, torch):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             return self.results.call(func, args, kwargs or {})
 
-    return SmallResults()
+    return SmallResults
 
 
 class Results:

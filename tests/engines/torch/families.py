@@ -3,6 +3,7 @@
 step of training. Weights are random, the configurations are all there is of them."""
 
 import gc
+import threading
 
 import torch
 import transformers
@@ -74,6 +75,16 @@ def family(name, settings):
     return said
 
 
+def in_a_thread():
+    """As servers generate that stream what they have so far."""
+    model = transformers.MixtralForCausalLM(transformers.MixtralConfig(**SHAPE, **TOKENS, num_local_experts=8)).to("cuda")
+    ids, shapes = torch.randint(5, 2000, (BATCH, PROMPT), device="cuda"), []
+    thread = threading.Thread(target=lambda: shapes.append(list(model.generate(ids, max_new_tokens=NEW).shape)), daemon=True)
+    thread.start()
+    thread.join(60)
+    return shapes
+
+
 def routed():
     """How many tokens each expert of a layer gets of 4096, two experts for each of them."""
     model = transformers.MixtralForCausalLM(transformers.MixtralConfig(**SHAPE, **TOKENS, num_local_experts=8))
@@ -92,6 +103,7 @@ def main():
         said[name] = family(name, settings)
         gc.collect()
     said["routed"] = routed()
+    said["in a thread"] = in_a_thread()
     figures.write(said)
 
 
