@@ -21,7 +21,8 @@ import threading
 from . import hooks, sparse
 
 MOST_BYTES = 1 << 20  # of a tensor's storage
-MOST_DERIVED_BYTES = 64 << 20  # of integers that were computed here: who goes to which expert
+MOST_DERIVED_BYTES = 256 << 20  # of integers that were computed here: who goes to which expert
+MOST_MASK_BYTES = 64 << 20  # of masks: they seldom decide a size
 MOST_FLOATS = 4096  # elements of a float that is computed too, where all that it hangs on is known
 MOST_COPIED_BYTES = 64 << 10  # of a float that comes from the host
 TOKEN = 3  # no tokenizer ends a sequence with it
@@ -282,6 +283,7 @@ class Results:
 
     def _is_followed(self, tensor):
         most = MOST_DERIVED_BYTES if self._is_whole_number(tensor) else MOST_BYTES
+        most = MOST_MASK_BYTES if tensor.dtype == self.torch.bool else most
         return tensor.is_cuda and tensor.untyped_storage().nbytes() <= most
 
     def _is_whole_number(self, tensor):
