@@ -19,6 +19,8 @@
 #define LOOK_NS   (20 * MS)
 #define PORTS_MAX 16
 #define PORTS_NS  (250 * MS)
+#define ASK_NS    (500 * MS) /* at most between two questions whether a server is ready */
+#define ASK_PART  32         /* of the time that it has taken so far */
 
 /* A server is reached from this machine alone, without a key or encryption, and takes no port that
  * another one may have. SGLang asks itself at the port that it was given, which is never 0. */
@@ -29,7 +31,7 @@ static void shield(struct rehearse_command *command)
                                                  REHEARSE_REUSE_PORT};
     char port[16] = "0";
     if (command->program == REHEARSE_PYTHON_SERVER)
-        snprintf(port, sizeof port, "%d", rehearse_free_port());
+        snprintf(port, sizeof port, "%d", rehearse_free_port("/proc"));
     rehearse_flag_set(command, REHEARSE_HOST, "127.0.0.1");
     rehearse_flag_set(command, REHEARSE_PORT, port);
     for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++)
@@ -96,6 +98,22 @@ static int may_listen(struct rehearse_drive *drive)
     return 1;
 }
 
+/* A question costs the server time, and the machine a port for a minute. */
+uint64_t rehearse_ask_pause_ns(uint64_t waited_ns)
+{
+    uint64_t pause_ns = waited_ns / ASK_PART;
+    return pause_ns < ASK_NS ? pause_ns : ASK_NS;
+}
+
+static int may_ask(struct rehearse_drive *drive)
+{
+    uint64_t now_ns = mt_monotonic_ns();
+    if (now_ns < drive->next_ask_ns)
+        return 0;
+    drive->next_ask_ns = now_ns + rehearse_ask_pause_ns(now_ns - drive->start_ns);
+    return 1;
+}
+
 static int is_answering(struct rehearse_drive *drive, int port)
 {
     struct rehearse_endpoint endpoint = {port, drive->endpoint.prefix};
@@ -114,6 +132,8 @@ static int is_answering(struct rehearse_drive *drive, int port)
 static int finds_server(struct rehearse_drive *drive)
 {
     int ports[PORTS_MAX];
+    if (!may_ask(drive))
+        return 0;
     if (drive->report->is_server && is_answering(drive, drive->endpoint.port))
         return drive->report->is_ready;
     if (!may_listen(drive))
@@ -183,7 +203,8 @@ int rehearse_drive(struct mt_rehearsal *rehearsal, const struct rehearse_drive_s
     struct rehearse_command command;
     struct rehearse_drive drive = {
         .rehearsal = rehearsal, .settings = settings, .report = report, .error = error};
-    drive.next_ports_ns = mt_monotonic_ns() + PORTS_NS;
+    drive.start_ns = mt_monotonic_ns();
+    drive.next_ports_ns = drive.start_ns + PORTS_NS;
     *report = (struct rehearse_drive_report){0};
     rehearse_command_copy(settings->argv, &command);
     const char *prefix = rehearse_flag_value(&command, settings->environment, REHEARSE_API_PREFIX);
