@@ -147,6 +147,22 @@ def test_a_server_of_openais_interface_is_asked_once_it_is_ready_and_ended():
     assert rehearsal["late"][1]["step"] == "request: long prompt", rehearsal["late"]
 
 
+def test_a_server_that_writes_a_token_for_its_health_is_waited_for():
+    """SGLang's answers when it has written one, and has ports that are not for questions."""
+    server = os.path.join(os.path.dirname(os.path.abspath(__file__)), "server.py")
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkdir(os.path.join(folder, "sglang"))
+        os.symlink(server, os.path.join(folder, "sglang", "launch_server.py"))
+        asked = os.path.join(folder, "asked")
+        status, _, said = rehearse(["-d", "H100-80GB", "--timeout", "30"], "-m", "sglang.launch_server", asked,
+                                   program=sys.executable, env={"PYTHONPATH": folder})
+        assert status == 0, (status, said)
+        with open(asked, encoding="utf-8") as file:
+            requests = file.read().split("\n")[:-1]
+    assert [line.split()[2] for line in requests[:2]] == ["512", "2040"], requests
+    assert not any("stranger" in line for line in requests), requests
+
+
 def test_a_server_that_has_no_room_for_a_request_does_not_fit():
     server = os.path.join(os.path.dirname(os.path.abspath(__file__)), "server.py")
     status, document, _ = rehearse(["-d", "3GiB"], server, "/dev/null", program=sys.executable)

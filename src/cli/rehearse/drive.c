@@ -19,6 +19,8 @@
 #define LOOK_NS   (20 * MS)
 #define PORTS_MAX 16
 #define PORTS_NS  (250 * MS)
+#define OTHER_MS  1000  /* for an answer of a port that may be of anything */
+#define OWN_MS    20000 /* of the server's: SGLang writes a token before it calls itself healthy */
 #define ASK_NS    (500 * MS) /* at most between two questions whether a server is ready */
 #define ASK_PART  32         /* of the time that it has taken so far */
 
@@ -117,8 +119,9 @@ static int may_ask(struct rehearse_drive *drive)
 static int is_answering(struct rehearse_drive *drive, int port)
 {
     struct rehearse_endpoint endpoint = {port, drive->endpoint.prefix};
+    uint64_t timeout_ms = port == drive->own_port ? OWN_MS : OTHER_MS;
     int status = 0;
-    if (rehearse_ask(&endpoint, "/health", NULL, 1000, &status, NULL, NULL) != MT_OK ||
+    if (rehearse_ask(&endpoint, "/health", NULL, timeout_ms, &status, NULL, NULL) != MT_OK ||
         (status != 200 && status != 503))
         return 0;
     drive->endpoint = endpoint;
@@ -127,8 +130,24 @@ static int is_answering(struct rehearse_drive *drive, int port)
     return 1;
 }
 
-/* Asks each port that the program listens on for its health. llama.cpp's server listens before it
- * has loaded the model, and answers 503 until it has. */
+/* The ports to ask: that which the server was given, else all that the program listens on. Servers
+ * of Python listen on others too, where a question of ours would be taken for one of their
+ * processes. */
+static size_t ports_to_ask(const struct rehearse_drive *drive, int ports[PORTS_MAX])
+{
+    size_t n = rehearse_listening_ports("/proc", getpid(), ports, PORTS_MAX);
+    if (!drive->own_port)
+        return n;
+    for (size_t i = 0; i < n; i++)
+        if (ports[i] == drive->own_port) {
+            ports[0] = drive->own_port;
+            return 1;
+        }
+    return 0;
+}
+
+/* Asks for the server's health. llama.cpp's server listens before it has loaded the model, and
+ * answers 503 until it has. */
 static int finds_server(struct rehearse_drive *drive)
 {
     int ports[PORTS_MAX];
@@ -138,7 +157,7 @@ static int finds_server(struct rehearse_drive *drive)
         return drive->report->is_ready;
     if (!may_listen(drive))
         return 0;
-    size_t n = rehearse_listening_ports("/proc", getpid(), ports, PORTS_MAX);
+    size_t n = ports_to_ask(drive, ports);
     if (n > 0 && !drive->http_started)
         drive->http_started = mt_http_start(NULL) == MT_OK;
     for (size_t i = 0; drive->http_started && i < n; i++)
@@ -213,6 +232,9 @@ int rehearse_drive(struct mt_rehearsal *rehearsal, const struct rehearse_drive_s
         rehearse_flag_value(&command, settings->environment, REHEARSE_SLOT_SAVE_PATH) != NULL;
     drive.embeds = rehearse_flag_value(&command, settings->environment, REHEARSE_EMBEDDING) != NULL;
     drive.ranks = rehearse_flag_value(&command, settings->environment, REHEARSE_RERANK) != NULL;
+    if (command.program == REHEARSE_PYTHON_SERVER)
+        drive.own_port = (int)rehearse_flag_number(
+            rehearse_flag_value(&command, settings->environment, REHEARSE_PORT), 0);
     drive.ubatch = embedding_batch(&command, settings->environment);
     drive.start_limit_ns = settings->start_ns ? settings->start_ns : REHEARSE_DEFAULT_START_NS;
     drive.drive_limit_ns = settings->drive_ns ? settings->drive_ns : REHEARSE_DEFAULT_DRIVE_NS;

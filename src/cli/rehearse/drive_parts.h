@@ -14,6 +14,7 @@ struct rehearse_drive {
     int code; /* of the first failure of waiting */
     struct rehearse_endpoint endpoint;
     struct rehearse_server_facts facts;
+    int own_port; /* that the server was given, 0: not known */
     int http_started;
     int listens;            /* as it was seen to do */
     size_t n_looked_at;     /* events, for that */
