@@ -12,6 +12,7 @@ import tap
 
 GIB = 1 << 30
 MIB = 1 << 20
+RTX3090_MIB = 24124  # that a program can have: data/gpus/nvidia.table, from a log of llama.cpp
 MEMTALLY = os.environ["MEMTALLY"]
 PROGRAM = os.environ["CUDA_PROGRAM"]
 
@@ -116,6 +117,31 @@ def test_a_folder_that_libraries_cannot_be_preloaded_from_is_refused():
     with tempfile.TemporaryDirectory(prefix="with space ") as folder:
         status, _, said = rehearse(["-d", "24GiB", "--folder", folder], "take", "1")
         assert status == 2 and "no space and no colon" in said, (status, said)
+
+
+def smi(folder, *words):
+    """What nvidia-smi says in a rehearsal of two cards of which one has a process on it."""
+    said = os.path.join(folder, "said")
+    command = f'{PROGRAM} must 1; nvidia-smi "$@" > "$0" 2>&1; echo "status $?" >> "$0"'
+    status, _, complaint = rehearse(["-d", "H100-80GB,RTX3090"], "-c", command, said, *words, program="sh")
+    assert status == 0, (status, complaint)
+    with open(said, encoding="utf-8") as file:
+        return file.read().splitlines()
+
+
+def test_nvidia_smi_tells_of_the_pretended_cards():
+    """In the form of its manual: fields in the order asked for, sizes in MiB, the user's own program unseen."""
+    with tempfile.TemporaryDirectory() as folder:
+        assert smi(folder, "--query-gpu=index,name,compute_cap", "--format=csv,noheader") == [
+            "0, NVIDIA H100 80GB HBM3, 9.0", "1, NVIDIA GeForce RTX 3090, 8.6", "status 0"]
+        assert smi(folder, "--query-gpu=memory.total", "--format=csv", "-i", "1") == [
+            "memory.total [MiB]", f"{RTX3090_MIB} MiB", "status 0"]
+        assert smi(folder, "--query-gpu=memory.total,fan.speed", "--format=csv,noheader,nounits", "--id=1") == [
+            f"{RTX3090_MIB}, [N/A]", "status 0"]
+        assert [line.split(" (")[0] for line in smi(folder, "-L")] == [
+            "GPU 0: NVIDIA H100 80GB HBM3", "GPU 1: NVIDIA GeForce RTX 3090", "status 0"]
+        assert "CUDA Version: 13.0" in smi(folder)[0]
+        assert smi(folder, "--gpu-reset")[-1] == "status 2"
 
 
 def test_an_engines_own_word_on_memory_is_told_with_what_would_fit():
