@@ -5,6 +5,7 @@ never gets in the way, and that it costs nothing where there is no PyTorch."""
 
 import contextlib
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -317,6 +318,53 @@ def test_compiled_kernels_with_a_runtime_of_their_own_are_not_called():
             assert sum("not called" in line for line in lines_of(path)) == 1, lines_of(path)
     finally:
         del sys.modules[name]
+
+
+def loaded(name, **members):
+    """A module of that name as the helper leaves it, and the lines of its trace."""
+    sys.modules[name] = types.SimpleNamespace(__name__=name, __spec__=None, **members)
+    try:
+        with folder() as path:
+            writer = trace.Trace(path)
+            kernels.start(hooks.Watch(writer), writer)
+            module = sys.modules[name]
+            yield module
+            module.notes = [line for line in lines_of(path) if "left out" in line]
+    finally:
+        del sys.modules[name]
+
+
+def test_kernels_that_sglang_would_compile_are_left_out():
+    """Those of CUDA that only compute: what runs on the host or makes something known is really compiled."""
+    compiled = lambda *args, **how: "compiled"
+    for module in loaded("sglang.kernels.jit.utils.compile.loader", load_jit=compiled):
+        rope = module.load_jit("rope", "true", cuda_files=["rope.cuh"], cuda_wrappers=[("run_rope", "Rope<true>::run")])
+        assert rope.run_rope(1, 2) is None and rope.run_rope.default(3) is None
+        assert module.load_jit("norm", cuda_files=["norm.cuh"]).run() is None
+        assert module.load_jit("ngrams", cpp_files=["ngrams.cpp"]) == "compiled"
+        exports = [("register_once", "register_manager")]
+        assert module.load_jit("ipc", cuda_files=["ipc.cuh"], cuda_wrappers=exports) == "compiled"
+        exports = [("run", "Norm::run"), ("get_max_occupancy", "Norm::get_max_occupancy")]
+        assert module.load_jit("norm", cuda_files=["norm.cuh"], cuda_wrappers=exports) == "compiled"
+    assert len(module.notes) == 1, module.notes
+
+
+def test_kernels_that_flashinfer_would_compile_are_left_out():
+    """Those that came compiled are there."""
+
+    class JitSpec:
+        def __init__(self, is_aot=False, aot_path="/nonexistent"):
+            self.is_aot = is_aot
+            self.aot_path = pathlib.Path(aot_path)
+
+        def build_and_load(self, class_name=None):
+            return "loaded"
+
+    for module in loaded("flashinfer.jit.core", JitSpec=JitSpec):
+        assert JitSpec(is_aot=True).build_and_load() == "loaded"
+        assert JitSpec(aot_path=__file__).build_and_load() == "loaded", "as versions until 0.3 say it"
+        assert JitSpec().build_and_load(class_name="Runner") == "loaded"
+        assert JitSpec().build_and_load().softmax() is None
 
 
 def test_each_process_has_a_trace_of_its_own():
