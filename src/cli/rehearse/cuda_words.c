@@ -155,7 +155,8 @@ static int is_own_code(const char *path, size_t length)
 {
     static const char *const foreign[] = {
         "/site-packages/", "/dist-packages/",   "/memtally_pretend/",        "/lib/python",
-        "/bin/",           "/rehearse_vllm.py", "/rehearse_transformers.py", "<frozen "};
+        "/bin/",           "/rehearse_vllm.py", "/rehearse_transformers.py", "/rehearse_sglang.py",
+        "<frozen "};
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (memmem(path, length, foreign[i], strlen(foreign[i])))
             return 0;
