@@ -144,6 +144,13 @@ def test_nvidia_smi_tells_of_the_pretended_cards():
         assert smi(folder, "--gpu-reset")[-1] == "status 2"
 
 
+def test_a_program_that_only_asks_what_cards_there_are_is_told_apart():
+    status, _, said = rehearse(["-d", "H100-80GB"], "-c", "nvidia-smi -L > /dev/null", program="sh")
+    assert status == 3 and "asked CUDA or NVML what devices there are and took none" in said, (status, said)
+    status, _, said = rehearse(["-d", "H100-80GB"], "-c", "nvidia-smi -L > /dev/null; exit 4", program="sh")
+    assert status == 3 and "sh ended with status 4 before it took a device" in said, (status, said)
+
+
 def test_an_engines_own_word_on_memory_is_told_with_what_would_fit():
     words = ("ValueError: To serve at least one request with the models's max seq len (131072), 16.00 GiB KV cache is "
              "needed, which is larger than the available KV cache memory (5.00 GiB). Based on the available memory, the "
