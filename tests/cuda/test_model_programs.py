@@ -131,12 +131,18 @@ def test_types_have_sglangs_names():
 
 def sent_to_sglang(**said):
     """The prompts that an SGLang which says this of itself is sent."""
-    prompts = []
+    asked = []
+
+    def get_server_info():
+        assert asked, "0.4.9 answers this when it was asked for tokens before"
+        return said
+
     engine = types.SimpleNamespace(
-        get_server_info=lambda: said,
-        generate=lambda input_ids, sampling_params: prompts.extend(input_ids),
+        get_server_info=get_server_info, generate=lambda input_ids, sampling_params: asked.append(input_ids)
     )
     program("rehearse_sglang").send(engine)
+    first, prompts = asked
+    assert first == [10, 11, 12]
     return prompts
 
 
