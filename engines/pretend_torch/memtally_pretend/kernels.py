@@ -2,7 +2,7 @@
 """Kernels that a program compiles while it runs are left out where they do nothing but compute.
 
 What NVIDIA's CuTe DSL compiles stands on a runtime of NVIDIA's inside its own library, which talks to
-the real driver only: it is compiled and not called. What SGLang and FlashInfer compile wants a
+the real driver only: it is compiled and not called. What SGLang, FlashInfer and DeepGEMM compile wants a
 toolkit's nvcc, which a machine without GPUs rarely has, and minutes: it is not compiled either. Such
 kernels compute into tensors of the caller's and return nothing.
 """
@@ -24,6 +24,7 @@ LOADERS = {
     "sglang.kernels.jit.utils.compile.loader": ["load_jit"],
     "sglang.jit_kernel.utils": ["load_jit"],
     "flashinfer.jit.core": ["JitSpec.build_and_load"],
+    "deep_gemm.jit.compiler": ["build"],
 }
 # Functions of modules that do more than compute: they make classes known, or answer.
 ANSWERS = ("register", "get_", "plan_")

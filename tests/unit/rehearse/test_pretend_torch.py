@@ -367,6 +367,11 @@ def test_kernels_that_flashinfer_would_compile_are_left_out():
         assert JitSpec().build_and_load().softmax() is None
 
 
+def test_kernels_that_deepgemm_would_compile_are_left_out():
+    for module in loaded("deep_gemm.jit.compiler", build=lambda name, code, runtime, kwargs=None: "compiled"):
+        assert module.build("fp8_gemm", "", object)(shape=1) is None
+
+
 def test_each_process_has_a_trace_of_its_own():
     with folder() as path:
         writer = trace.Trace(path)
