@@ -20,7 +20,7 @@ HELPER = os.environ["PRETEND_TORCH"]
 sys.path.insert(0, HELPER)
 sys.dont_write_bytecode = True
 
-from memtally_pretend import allocator, figures, hooks, kernels, phases, tables, tensors, trace, tuners  # noqa: E402
+from memtally_pretend import allocator, figures, hooks, kernels, libraries, phases, tables, tensors, trace, tuners  # noqa: E402
 
 
 @contextlib.contextmanager
@@ -365,6 +365,24 @@ def test_kernels_that_flashinfer_would_compile_are_left_out():
         assert JitSpec(aot_path=__file__).build_and_load() == "loaded", "as versions until 0.3 say it"
         assert JitSpec().build_and_load(class_name="Runner") == "loaded"
         assert JitSpec().build_and_load().softmax() is None
+
+
+def test_a_runtime_that_a_wheel_brought_along_is_not_taken():
+    """The folder of the C library, which is loaded here, stands for that of the look-alikes."""
+    own = next(line.split()[-1] for line in open("/proc/self/maps", encoding="utf-8") if "/libc.so" in line)
+    name = "sglang.srt.distributed.device_communicators.cuda_wrapper"
+    sys.modules[name] = types.SimpleNamespace(
+        __name__=name, __spec__=None, find_loaded_library=lambda name: f"/wheel.libs/{name}.1234.so.12"
+    )
+    try:
+        with folder() as path:
+            os.symlink(os.path.dirname(own), os.path.join(path, "cuda"))
+            libraries.start(hooks.Watch(trace.Trace(path)), os.path.join(path, "account"))
+            find = sys.modules[name].find_loaded_library
+            assert find("libc.so") == own
+            assert find("libcudart") == "/wheel.libs/libcudart.1234.so.12", "the folder has none that is loaded"
+    finally:
+        del sys.modules[name]
 
 
 def test_kernels_that_deepgemm_would_compile_are_left_out():
