@@ -9,8 +9,10 @@ SETTINGS is a JSON object with some of: version, context_tokens, sequences, batc
 kv_type, weight_type, tensor_parallel, pipeline_parallel, eager, block_size. What is left out is
 SGLang's own default, which is the same for its server and for its class for programs."""
 
+import importlib.util
 import json
 import os
+import shutil
 import sys
 
 # SGLang's names of settings by ours.
@@ -60,6 +62,14 @@ def arguments_of(model, settings):
     return arguments
 
 
+def without_a_compiler(arguments):
+    """Several devices reduce by NCCL where SGLang would have to compile its own way of doing so."""
+    compiles = importlib.util.find_spec("sglang.kernels") is not None
+    if arguments.get("tp_size", 1) > 1 and compiles and not shutil.which("nvcc"):
+        arguments["disable_custom_all_reduce"] = True
+    return arguments
+
+
 def send(engine):
     """A short prompt, as the server sends itself, one batch as large as it may be, then some tokens one by
     one. Before the first request versions of 2025 do not answer what they are asked of themselves."""
@@ -84,7 +94,7 @@ def main():
     check_version(settings.pop("version", None))
     import sglang
 
-    engine = sglang.Engine(**arguments_of(sys.argv[1], settings))
+    engine = sglang.Engine(**without_a_compiler(arguments_of(sys.argv[1], settings)))
     try:
         send(engine)
     finally:

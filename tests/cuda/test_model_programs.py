@@ -129,6 +129,22 @@ def test_types_have_sglangs_names():
     assert sglang_arguments(kv_type="bf16") == {"kv_cache_dtype": "auto"}
 
 
+def reduces_by_nccl(program_module, tp_size, has_kernels, has_compiler):
+    program_module.importlib = types.SimpleNamespace(
+        util=types.SimpleNamespace(find_spec=lambda name: has_kernels or None))
+    program_module.shutil = types.SimpleNamespace(which=lambda name: "/usr/bin/nvcc" if has_compiler else None)
+    return program_module.without_a_compiler({"tp_size": tp_size}).get("disable_custom_all_reduce", False)
+
+
+def test_sglang_reduces_by_nccl_where_its_own_way_cannot_be_compiled():
+    """Versions of 2025 bring it compiled, and one device needs none."""
+    module = program("rehearse_sglang")
+    assert reduces_by_nccl(module, 2, True, False)
+    assert not reduces_by_nccl(module, 2, True, True)
+    assert not reduces_by_nccl(module, 2, False, False)
+    assert not reduces_by_nccl(module, 1, True, False)
+
+
 def sent_to_sglang(**said):
     """The prompts that an SGLang which says this of itself is sent."""
     asked = []

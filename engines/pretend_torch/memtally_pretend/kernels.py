@@ -26,8 +26,8 @@ LOADERS = {
     "flashinfer.jit.core": ["JitSpec.build_and_load"],
     "deep_gemm.jit.compiler": ["build"],
 }
-# Functions of modules that do more than compute: they make classes known, or answer.
-ANSWERS = ("register", "get_", "plan_")
+# Functions of modules that do more than compute: they make classes known, answer, or make the tensor that they return.
+ANSWERS = ("register", "get_", "plan_", "all_reduce")
 
 
 class Nothing:

@@ -344,6 +344,8 @@ def test_kernels_that_sglang_would_compile_are_left_out():
         assert module.load_jit("ngrams", cpp_files=["ngrams.cpp"]) == "compiled"
         exports = [("register_once", "register_manager")]
         assert module.load_jit("ipc", cuda_files=["ipc.cuh"], cuda_wrappers=exports) == "compiled"
+        exports = [("all_reduce", "AllReduce::run")]
+        assert module.load_jit("sum", cuda_files=["sum.cuh"], cuda_wrappers=exports) == "compiled"
         exports = [("run", "Norm::run"), ("get_max_occupancy", "Norm::get_max_occupancy")]
         assert module.load_jit("norm", cuda_files=["norm.cuh"], cuda_wrappers=exports) == "compiled"
     assert len(module.notes) == 1, module.notes
