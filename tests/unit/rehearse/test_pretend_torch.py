@@ -20,7 +20,8 @@ HELPER = os.environ["PRETEND_TORCH"]
 sys.path.insert(0, HELPER)
 sys.dont_write_bytecode = True
 
-from memtally_pretend import allocator, figures, hooks, kernels, libraries, phases, tables, tensors, trace, tuners  # noqa: E402
+from memtally_pretend import allocator, figures, hooks, kernels, lengths, libraries, phases, tables  # noqa: E402
+from memtally_pretend import tensors, trace, tuners  # noqa: E402
 
 
 @contextlib.contextmanager
@@ -383,6 +384,33 @@ def test_a_runtime_that_a_wheel_brought_along_is_not_taken():
             find = sys.modules[name].find_loaded_library
             assert find("libc.so") == own
             assert find("libcudart") == "/wheel.libs/libcudart.1234.so.12", "the folder has none that is loaded"
+    finally:
+        del sys.modules[name]
+
+
+def test_a_length_that_was_read_from_the_device_is_that_of_the_shape():
+    """The check is FlashInfer's, with its names: a plan reads the length, a run compares it."""
+
+    class Wrapper:
+        def plan(self, lengths):
+            self._qo_indptr_last = int(lengths[-1])
+
+        begin_forward = plan
+
+        def run(self, n_queries):
+            if n_queries != self._qo_indptr_last:
+                raise ValueError(f"q.shape[0] does not match {self._qo_indptr_last}")
+            return self._qo_indptr_last + 1
+
+    name = "flashinfer.prefill"
+    sys.modules[name] = types.SimpleNamespace(__name__=name, __spec__=None, BatchPrefillWithRaggedKVCacheWrapper=Wrapper)
+    try:
+        with folder() as path:
+            lengths.start(hooks.Watch(trace.Trace(path)))
+            for plan in (Wrapper.plan, Wrapper.begin_forward):
+                wrapper = Wrapper()
+                plan(wrapper, [0, 0])
+                assert wrapper.run(3) == 1
     finally:
         del sys.modules[name]
 
