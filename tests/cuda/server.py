@@ -79,4 +79,5 @@ class Handler(http.server.BaseHTTPRequestHandler):
 CONTEXT = start()
 if PORT:
     threading.Thread(target=listen_for_own_processes, daemon=True).start()
+    time.sleep(0.8)  # as long as it loads its model
 http.server.ThreadingHTTPServer(("127.0.0.1", PORT), Handler).serve_forever()
