@@ -367,7 +367,10 @@ def test_kernels_that_flashinfer_would_compile_are_left_out():
         assert JitSpec(is_aot=True).build_and_load() == "loaded"
         assert JitSpec(aot_path=__file__).build_and_load() == "loaded", "as versions until 0.3 say it"
         assert JitSpec().build_and_load(class_name="Runner") == "loaded"
-        assert JitSpec().build_and_load().softmax() is None
+        kernels_of_attention = JitSpec().build_and_load()
+        assert kernels_of_attention.softmax() is None
+        assert kernels_of_attention.plan(1) is not None, "FlashInfer asserts that it has planned"
+        assert kernels_of_attention.plan.default(1) is not None and kernels_of_attention.run.default(1) is None
 
 
 def test_a_runtime_that_a_wheel_brought_along_is_not_taken():
