@@ -419,6 +419,23 @@ static void read_note(struct mt_torch_process *process, struct cursor *cursor)
         process->out_of_memory = 1;
 }
 
+static void read_asker(struct mt_torch_process *process, struct cursor *cursor)
+{
+    struct mt_torch_asker asker = {.pid = process->pid, .time_ns = take_decimal(cursor)};
+    const char *text;
+    take_decimal(cursor); /* the device, as the process counts them */
+    asker.bytes = take_decimal(cursor);
+    size_t length = take_rest(cursor, &text);
+    cursor->is_bad |= process->askers.n >= MT_TORCH_SAID_MAX;
+    if (cursor->is_bad)
+        return;
+    asker.stack = mt_arena_copy(&process->texts, text, length);
+    if (asker.stack && MT_TORCH_ROOM(process->askers))
+        process->askers.at[process->askers.n++] = asker;
+    else
+        process->out_of_memory = 1;
+}
+
 static void read_by_letter(struct mt_torch_process *process, struct cursor *cursor, char letter)
 {
     switch (letter) {
@@ -452,6 +469,9 @@ static void read_by_letter(struct mt_torch_process *process, struct cursor *curs
         break;
     case 'n':
         read_note(process, cursor);
+        break;
+    case 'o':
+        read_asker(process, cursor);
         break;
     default:
         break;
@@ -551,6 +571,7 @@ void mt_torch_free(struct mt_torch_process *process)
     free(process->phases.at);
     free(process->figures.at);
     free(process->notes.at);
+    free(process->askers.at);
     free(process->live_blocks.slots);
     free(process->live_segments.slots);
     mt_arena_finish(&process->texts);

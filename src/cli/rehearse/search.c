@@ -370,7 +370,7 @@ static void add_change(struct seeker *seeker, const struct rehearse_command *aft
         return;
     struct rehearse_change *change = &changes->items[changes->n++];
     describe(seeker, after, change);
-    change->costs = costs;
+    snprintf(change->costs, sizeof change->costs, "%s", costs);
 }
 
 /* Turns one knob down from `base`, and notes the change where it then fits. */
