@@ -68,6 +68,7 @@ struct mt_torch_told {
 };
 
 struct mt_torch_span {
+    uint64_t begin_ns;
     uint64_t end_ns;
     uint16_t name;
     uint8_t category;

@@ -21,6 +21,7 @@
 #define CONTEXT_STEP  64
 #define KEPT_TOGETHER 2 /* attempts, for all changes together */
 #define LINE_ATTEMPTS 3
+#define LONGER        1.25 /* times the context, that are worth more changes */
 #define WORTH         8    /* of a number, the part that one more attempt must bring */
 #define USABLE        0.98 /* of a device: its allocator leaves holes */
 
@@ -298,16 +299,33 @@ static uint64_t rounded(const struct change *change, uint64_t number)
     return number;
 }
 
-/* Where the line through two points reaches what a device can take, below the number that did not
- * fit. */
+/* What is held at a number, by the parabola from nothing through two points; `fixed` is held
+ * always.
+ */
+static double held_at(double fixed, struct point low, struct point high, uint64_t number)
+{
+    double at_low = low.number ? (low.held - fixed) / (double)low.number : 0;
+    double at_high = (high.held - fixed) / (double)high.number;
+    double curve = low.number ? (at_high - at_low) / (double)(high.number - low.number) : 0;
+    double slope = at_high - curve * (double)high.number;
+    return fixed + (slope + curve * (double)number) * (double)number;
+}
+
+/* The number at which a device is full, below the one that did not fit. */
 static uint64_t where_it_fits(const struct seeker *seeker, const struct change *change,
                               struct point low, struct point high, uint64_t failed)
 {
-    double room = USABLE * (double)seeker->search->device_bytes - low.held;
-    double slope = (high.held - low.held) / (double)(high.number - low.number);
-    double ahead = room > 0 && slope > 0 ? room / slope : 0;
-    uint64_t number = low.number + (ahead < (double)high.number ? (uint64_t)ahead : high.number);
-    if (number >= high.number)
+    const struct rehearse_cuda_search *search = seeker->search;
+    double room = USABLE * (double)search->device_bytes;
+    uint64_t number = low.number;
+    for (uint64_t too_large = high.number; number + 1 < too_large;) {
+        uint64_t middle = number + (too_large - number) / 2;
+        if (held_at((double)search->fixed_bytes, low, high, middle) <= room)
+            number = middle;
+        else
+            too_large = middle;
+    }
+    if (!failed && number + 1 >= high.number)
         number = high.number - (high.number + 9) / 10;
     if (failed && !low.number && number > failed - (failed + 3) / 4)
         number = failed - (failed + 3) / 4;
@@ -320,14 +338,14 @@ static uint64_t where_it_fits(const struct seeker *seeker, const struct change *
 static void try_line(struct seeker *seeker, const struct change *change)
 {
     const struct rehearse_cuda_search *search = seeker->search;
-    struct point low = {0, (double)search->fixed_bytes};
+    struct point low = {0, 0};
     const struct point high = {number_of(seeker, search->command, change->setting),
                                (double)search->whole_bytes};
     uint64_t least = change->setting == REHEARSE_SET_CONTEXT ? LEAST_CONTEXT : 1;
     uint64_t failed = 0;
     struct rehearse_command best = {0};
     struct rehearse_cuda_fit best_fit = {0};
-    if (!high.number || high.held <= low.held)
+    if (!high.number || high.held <= (double)search->fixed_bytes)
         return;
     for (int i = 0; i < LINE_ATTEMPTS; i++) {
         struct rehearse_command command;
@@ -417,6 +435,41 @@ static void try_together(struct seeker *seeker, enum rehearse_cuda_engine engine
     rehearse_command_finish(&command);
 }
 
+/* A request that must be shorter can be less so with a larger and a narrower cache, whose room
+ * follows from what the engine said of this one. */
+static void try_longer(struct seeker *seeker)
+{
+    const struct rehearse_cuda_search *search = seeker->search;
+    const struct rehearse_shortage *shortage = &search->shortage;
+    const char *const costs = "less of the device is left to others, a little precision of the "
+                              "cache, shorter conversations";
+    const uint64_t now = shortage->asked_tokens;
+    struct rehearse_command command;
+    struct rehearse_cuda_fit fit;
+    char share[REHEARSE_SETTING_BYTES];
+    char value[REHEARSE_SETTING_BYTES];
+    double room = (double)(shortage->cache_bytes - shortage->missing_bytes);
+    double more = (MOST_SHARE - search->share) * (double)search->device_bytes;
+    const struct change type = {.engine = REHEARSE_VLLM, .setting = REHEARSE_SET_KV_TYPE};
+    if (!now || !shortage->cache_bytes || shortage->cache_bytes < shortage->missing_bytes ||
+        !take_share(seeker, SHARE_MOST, shortage, share) ||
+        !take_type(seeker, &type, search->command, value))
+        return;
+    double tokens = USABLE * (room + more) / ((double)shortage->cache_bytes / (double)now / 2);
+    if (tokens < LONGER * (double)shortage->fits_tokens)
+        return;
+    rehearse_command_copy(search->command->words, &command);
+    rehearse_setting_set(&command, REHEARSE_SET_SHARE, share);
+    rehearse_setting_set(&command, REHEARSE_SET_KV_TYPE, value);
+    if (tokens < (double)now) {
+        put_number(value, (uint64_t)tokens - (uint64_t)tokens % CONTEXT_STEP);
+        rehearse_setting_set(&command, REHEARSE_SET_CONTEXT, value);
+    }
+    if (fits(seeker, &command, costs, &fit))
+        add_change(seeker, &command, costs, &fit);
+    rehearse_command_finish(&command);
+}
+
 int rehearse_cuda_search(const struct rehearse_cuda_search *search,
                          struct rehearse_changes *changes)
 {
@@ -431,6 +484,9 @@ int rehearse_cuda_search(const struct rehearse_cuda_search *search,
         else
             try_alone(&seeker, &table[i]);
     }
+    if (changes->n + 1 == enough && search->shortage.kind == REHEARSE_SHORT_CACHE &&
+        engine == REHEARSE_VLLM)
+        try_longer(&seeker);
     if (changes->n == 0)
         try_told(&seeker);
     if (changes->n == 0)

@@ -29,6 +29,7 @@ struct rehearse_shortage {
     enum rehearse_shortage_kind kind;
     uint64_t missing_bytes;    /* 0: not known */
     uint64_t cache_bytes;      /* that one request needs; 0: not known */
+    uint64_t asked_tokens;     /* of the longest request that it is to take; 0: not known */
     uint64_t fits_tokens;      /* the longest request that the engine says would fit; 0 */
     double free_share;         /* of the device, as the engine says; 0 */
     uint64_t activation_bytes; /* at most, as the engine says; 0: not known */

@@ -66,6 +66,7 @@ static void read_small_cache(const char *said, struct rehearse_shortage *shortag
     double needed = 0;
     double there = 0;
     shortage->kind = REHEARSE_SHORT_CACHE;
+    shortage->asked_tokens = tokens_after(said, "max seq len (");
     shortage->fits_tokens = tokens_after(said, "estimated maximum model length is ");
     if (!shortage->fits_tokens)
         shortage->fits_tokens =

@@ -65,6 +65,7 @@ static void serve(const struct machine *machine, const struct rehearse_command *
         fit->shortage.kind = REHEARSE_SHORT_CACHE;
         fit->shortage.missing_bytes = (uint64_t)(wanted - cache);
         fit->shortage.cache_bytes = (uint64_t)wanted;
+        fit->shortage.asked_tokens = (uint64_t)(wanted / token);
         fit->shortage.fits_tokens = (uint64_t)(cache / token);
     } else {
         fit->fits = 1;
@@ -172,13 +173,28 @@ static void test_what_cannot_be_enough_is_not_rehearsed(void **state)
         .weights = 15 * GIB, .devices = 1, .default_sequences = 256, .default_context = 131072};
     struct rehearse_changes changes;
     (void)state;
-    search(&machine, server, &changes);
+    search_at_most(&machine, server, 1, &changes);
     assert_int_equal(changes.n, 1);
-    assert_int_equal(changes.n_tried, 1);
     int64_t there = (int64_t)(0.9 * (double)(24 * GIB)) - 17 * GIB;
     assert_string_equal(changes.items[0].flags, "--max-model-len 37683");
     assert_int_equal(there / (128 * 1024), 37683);
     assert_string_equal(changes.items[0].costs, "shorter conversations");
+}
+
+/* 4.6 and 1.2 GiB are 5.8, of which 0.98 hold 93126 tokens of 64 KiB, of which whole 64 are 93120.
+ */
+static void
+test_a_longer_request_than_the_engine_says_wants_a_larger_and_narrower_cache(void **state)
+{
+    struct machine machine = {
+        .weights = 15 * GIB, .devices = 1, .default_sequences = 256, .default_context = 131072};
+    struct rehearse_changes changes;
+    (void)state;
+    search(&machine, server, &changes);
+    assert_int_equal(changes.n, 2);
+    assert_int_equal(changes.n_tried, 2);
+    assert_string_equal(changes.items[1].flags,
+                        "--gpu-memory-utilization 0.95 --kv-cache-dtype fp8 --max-model-len 93120");
 }
 
 /* 23 GiB of weights leave nothing of 22.8: a share of 0.95 fails for its cache, of less than 0.
@@ -316,6 +332,8 @@ int main(void)
         cmocka_unit_test(test_what_cannot_be_enough_is_not_rehearsed),
         cmocka_unit_test(
             test_a_change_that_lacks_a_cache_alone_is_tried_with_what_the_engine_then_says),
+        cmocka_unit_test(
+            test_a_longer_request_than_the_engine_says_wants_a_larger_and_narrower_cache),
         cmocka_unit_test(test_weights_alone_are_divided_over_the_devices_that_were_given),
         cmocka_unit_test(test_weights_that_no_device_holds_are_not_rehearsed_again),
         cmocka_unit_test(test_flags_keep_the_users_spelling),
