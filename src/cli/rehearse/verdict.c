@@ -140,7 +140,7 @@ void rehearse_explain_end(struct rehearse_result *result)
 {
     switch (result->outcome) {
     case REHEARSE_RUNS_OUT:
-        if (result->is_cuda)
+        if (result->is_cuda && result->refusal)
             find_phase(result);
         result->lacks_memory = result->is_cuda && rehearse_explain_foresight(result);
         if (!result->lacks_memory)
