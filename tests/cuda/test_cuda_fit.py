@@ -90,15 +90,24 @@ def test_a_little_more_is_found_in_a_larger_share_first():
     assert second["flags"].startswith(("--kv-cache-dtype fp8", "--max-num-seqs")), second
 
 
+def test_what_an_engine_says_of_a_changed_setting_is_gone_by():
+    """Of 21.6 GiB 21.2 are weights, and a context is more than the rest. Of 22.8 some 1.1 are left, for 9,000 tokens."""
+    (change,) = changes_of(served("24GiB", "--max-num-seqs", "4", weights_gib=21.2, max_position_embeddings=40960))
+    share, length = change["flags"].split(" --max-model-len ")
+    assert share == "--gpu-memory-utilization 0.95" and 7000 < int(length) < 1.2 * 8192, change
+    assert change["costs"] == "less of the device is left to others, shorter conversations", change
+
+
 def test_flags_that_stand_there_are_changed_in_place():
     document = served("24GiB", "--gpu-memory-utilization=0.9", max_position_embeddings=36864)
     assert changes_of(document)[0]["instead_of"] == "--gpu-memory-utilization 0.9", changes_of(document)
 
 
 def test_weights_that_one_device_cannot_hold_are_divided_over_those_that_were_given():
-    (change,) = changes_of(served("24GiB,24GiB", weights_gib=30, max_position_embeddings=4096))
+    """What is told of it is of the device with the least left."""
+    (change,) = changes_of(served("24GiB,40GiB", weights_gib=38, max_position_embeddings=4096))
     assert change["flags"] == "--tensor-parallel-size 2", change
-    assert change["held_bytes"] < 24 * GIB, change
+    assert 19 * GIB < change["held_bytes"] < 24 * GIB == change["capacity_bytes"], change
 
 
 def test_what_nothing_makes_room_for_is_said_to():

@@ -56,6 +56,10 @@ static const struct change {
 struct seeker {
     const struct rehearse_cuda_search *search;
     struct rehearse_changes *changes;
+    const struct rehearse_command *base; /* what settings are turned of */
+    struct rehearse_shortage shortage;   /* of the base */
+    char base_costs[160];
+    struct rehearse_command divided; /* over all devices, where that is the base */
     size_t n_tried;
     int stopped;
     int failed;                   /* no memory */
@@ -179,7 +183,7 @@ static int value_for(const struct seeker *seeker, const struct change *change,
 static uint64_t gain_of(const struct seeker *seeker, const struct change *change)
 {
     const struct rehearse_cuda_search *search = seeker->search;
-    const struct rehearse_shortage *shortage = &search->shortage;
+    const struct rehearse_shortage *shortage = &seeker->shortage;
     uint64_t gain = 0;
     if (change->turn == SHARE_MOST)
         return (uint64_t)((MOST_SHARE - search->share) * (double)search->device_bytes);
@@ -196,7 +200,7 @@ static uint64_t gain_of(const struct seeker *seeker, const struct change *change
  */
 static int may_be_enough(const struct seeker *seeker, const struct change *change)
 {
-    const struct rehearse_shortage *shortage = &seeker->search->shortage;
+    const struct rehearse_shortage *shortage = &seeker->shortage;
     if (seeker->search->fixed_bytes > seeker->search->device_bytes && !(change->helps & WEIGHTS))
         return 0;
     int is_counted =
@@ -339,7 +343,7 @@ static void try_line(struct seeker *seeker, const struct change *change)
 {
     const struct rehearse_cuda_search *search = seeker->search;
     struct point low = {0, 0};
-    const struct point high = {number_of(seeker, search->command, change->setting),
+    const struct point high = {number_of(seeker, seeker->base, change->setting),
                                (double)search->whole_bytes};
     uint64_t least = change->setting == REHEARSE_SET_CONTEXT ? LEAST_CONTEXT : 1;
     uint64_t failed = 0;
@@ -355,7 +359,7 @@ static void try_line(struct seeker *seeker, const struct change *change)
         if (number < least || number < low.number + low.number / WORTH + 1)
             break;
         put_number(value, number);
-        rehearse_command_copy(search->command->words, &command);
+        rehearse_command_copy(seeker->base->words, &command);
         rehearse_setting_set(&command, change->setting, value);
         if (fits(seeker, &command, change->costs, &fit)) {
             rehearse_command_finish(&best);
@@ -372,23 +376,39 @@ static void try_line(struct seeker *seeker, const struct change *change)
     rehearse_command_finish(&best);
 }
 
+/* All devices were not enough: what else is turned is turned beside. */
+static void divide(struct seeker *seeker, struct rehearse_command *command, const char *costs,
+                   const struct rehearse_shortage *shortage)
+{
+    seeker->divided = *command;
+    *command = (struct rehearse_command){0};
+    seeker->base = &seeker->divided;
+    seeker->shortage = *shortage;
+    snprintf(seeker->base_costs, sizeof seeker->base_costs, "%s", costs);
+}
+
 static void try_alone(struct seeker *seeker, const struct change *change)
 {
-    const struct rehearse_cuda_search *search = seeker->search;
     struct rehearse_command command;
     struct rehearse_cuda_fit fit;
     char value[REHEARSE_SETTING_BYTES];
+    char costs[160];
     int is_surest = change->turn == TOLD || change->turn == DEVICES;
     if (!is_surest && seeker->changes->n == 0 &&
-        seeker->n_tried + KEPT_TOGETHER >= search->attempts_max)
+        seeker->n_tried + KEPT_TOGETHER >= seeker->search->attempts_max)
         return;
-    if (!value_for(seeker, change, search->command, &search->shortage, value) ||
+    if (!value_for(seeker, change, seeker->base, &seeker->shortage, value) ||
         !may_be_enough(seeker, change))
         return;
-    rehearse_command_copy(search->command->words, &command);
+    rehearse_command_copy(seeker->base->words, &command);
     rehearse_setting_set(&command, change->setting, value);
-    if (fits(seeker, &command, change->costs, &fit))
-        add_change(seeker, &command, change->costs, &fit);
+    snprintf(costs, sizeof costs, "%s", seeker->base_costs);
+    append(costs, sizeof costs, change->costs);
+    if (fits(seeker, &command, costs, &fit))
+        add_change(seeker, &command, costs, &fit);
+    else if (change->turn == DEVICES && !seeker->stopped && !seeker->failed &&
+             fit.shortage.kind != REHEARSE_NOT_SHORT)
+        divide(seeker, &command, costs, &fit.shortage);
     rehearse_command_finish(&command);
 }
 
@@ -415,16 +435,16 @@ static void try_told(struct seeker *seeker)
 /* All that may help, whatever one of them would bring. */
 static void try_together(struct seeker *seeker, enum rehearse_cuda_engine engine)
 {
-    const struct rehearse_cuda_search *search = seeker->search;
     struct rehearse_command command;
     struct rehearse_cuda_fit fit;
-    char costs[160] = "";
+    char costs[160];
     size_t n = 0;
-    rehearse_command_copy(search->command->words, &command);
+    snprintf(costs, sizeof costs, "%s", seeker->base_costs);
+    rehearse_command_copy(seeker->base->words, &command);
     for (size_t i = 0; i < N_CHANGES; i++) {
         char value[REHEARSE_SETTING_BYTES];
-        if (table[i].engine != engine || !helps(&table[i], &search->shortage) ||
-            !value_for(seeker, &table[i], search->command, &search->shortage, value))
+        if (table[i].engine != engine || !helps(&table[i], &seeker->shortage) ||
+            !value_for(seeker, &table[i], seeker->base, &seeker->shortage, value))
             continue;
         rehearse_setting_set(&command, table[i].setting, value);
         append(costs, sizeof costs, table[i].costs);
@@ -440,7 +460,7 @@ static void try_together(struct seeker *seeker, enum rehearse_cuda_engine engine
 static void try_longer(struct seeker *seeker)
 {
     const struct rehearse_cuda_search *search = seeker->search;
-    const struct rehearse_shortage *shortage = &search->shortage;
+    const struct rehearse_shortage *shortage = &seeker->shortage;
     const char *const costs = "less of the device is left to others, a little precision of the "
                               "cache, shorter conversations";
     const uint64_t now = shortage->asked_tokens;
@@ -453,12 +473,12 @@ static void try_longer(struct seeker *seeker)
     const struct change type = {.engine = REHEARSE_VLLM, .setting = REHEARSE_SET_KV_TYPE};
     if (!now || !shortage->cache_bytes || shortage->cache_bytes < shortage->missing_bytes ||
         !take_share(seeker, SHARE_MOST, shortage, share) ||
-        !take_type(seeker, &type, search->command, value))
+        !take_type(seeker, &type, seeker->base, value))
         return;
     double tokens = USABLE * (room + more) / ((double)shortage->cache_bytes / (double)now / 2);
     if (tokens < LONGER * (double)shortage->fits_tokens)
         return;
-    rehearse_command_copy(search->command->words, &command);
+    rehearse_command_copy(seeker->base->words, &command);
     rehearse_setting_set(&command, REHEARSE_SET_SHARE, share);
     rehearse_setting_set(&command, REHEARSE_SET_KV_TYPE, value);
     if (tokens < (double)now) {
@@ -473,18 +493,21 @@ static void try_longer(struct seeker *seeker)
 int rehearse_cuda_search(const struct rehearse_cuda_search *search,
                          struct rehearse_changes *changes)
 {
-    struct seeker seeker = {.search = search, .changes = changes};
+    struct seeker seeker = {.search = search,
+                            .changes = changes,
+                            .base = search->command,
+                            .shortage = search->shortage};
     enum rehearse_cuda_engine engine = rehearse_cuda_engine_of(search->command);
     size_t enough = changes->n + search->fits_max;
     for (size_t i = 0; i < N_CHANGES && !seeker.stopped && changes->n < enough; i++) {
-        if (table[i].engine != engine || !helps(&table[i], &search->shortage))
+        if (table[i].engine != engine || !helps(&table[i], &seeker.shortage))
             continue;
         if (table[i].turn == LINE)
             try_line(&seeker, &table[i]);
         else
             try_alone(&seeker, &table[i]);
     }
-    if (changes->n + 1 == enough && search->shortage.kind == REHEARSE_SHORT_CACHE &&
+    if (changes->n + 1 == enough && seeker.shortage.kind == REHEARSE_SHORT_CACHE &&
         engine == REHEARSE_VLLM)
         try_longer(&seeker);
     if (changes->n == 0)
@@ -495,5 +518,6 @@ int rehearse_cuda_search(const struct rehearse_cuda_search *search,
         try_told(&seeker);
     changes->is_cut_short |= seeker.stopped && changes->n == 0;
     rehearse_command_finish(&seeker.told);
+    rehearse_command_finish(&seeker.divided);
     return seeker.failed ? MT_ENOMEM : 0;
 }

@@ -19,6 +19,7 @@ struct machine {
     int64_t devices;
     int64_t default_sequences;
     int64_t default_context;
+    int64_t scores; /* bytes for each pair of tokens */
     size_t n;
     char tried[16][160]; /* flags */
 };
@@ -78,9 +79,10 @@ static void serve(const struct machine *machine, const struct rehearse_command *
 static void generate(const struct machine *machine, const struct rehearse_command *command,
                      struct rehearse_cuda_fit *fit)
 {
-    int64_t held = machine->weights +
-                   MIB * number(command, REHEARSE_SET_SEQUENCES, machine->default_sequences) *
-                       number(command, REHEARSE_SET_CONTEXT, machine->default_context);
+    int64_t context = number(command, REHEARSE_SET_CONTEXT, machine->default_context);
+    int64_t held =
+        machine->weights + machine->scores * context * context +
+        MIB * number(command, REHEARSE_SET_SEQUENCES, machine->default_sequences) * context;
     fit->fits = held <= 24 * GIB;
     fit->held_bytes = (uint64_t)held;
     fit->capacity_bytes = (uint64_t)(24 * GIB);
@@ -232,6 +234,22 @@ static void test_weights_alone_are_divided_over_the_devices_that_were_given(void
     assert_int_equal(changes.n_tried, 1);
 }
 
+/* 21 of 42 GiB and 2 of activations are 1.4 more than 21.6: a larger share brings 1.2, and a
+ * quarter of the sequences 1.5. */
+static void test_what_devices_alone_are_not_enough_for_is_looked_for_beside_them(void **state)
+{
+    struct machine machine = {
+        .weights = 42 * GIB, .devices = 2, .default_sequences = 256, .default_context = 1024};
+    struct rehearse_changes changes;
+    (void)state;
+    search(&machine, server, &changes);
+    assert_int_equal(changes.n, 1);
+    assert_string_equal(changes.items[0].flags, "--tensor-parallel-size 2 --max-num-seqs 64");
+    assert_string_equal(changes.items[0].costs,
+                        "devices wait for each other, fewer requests at a time");
+    assert_int_equal(changes.n_tried, 2);
+}
+
 static void test_weights_that_no_device_holds_are_not_rehearsed_again(void **state)
 {
     struct machine machine = {
@@ -295,6 +313,38 @@ static void test_a_straight_line_finds_the_largest_number(void **state)
     assert_int_equal(changes.n_tried, 2);
 }
 
+/* 1 KiB for each pair of 8192 tokens are 64 GiB, beside 2 for weights and 8 for the cache. By a
+ * line 2432 tokens fit, which take 10 GiB; 0.98 of 24 GiB are full at 4265, of which whole 64 are
+ * 4224. */
+static void test_a_parabola_comes_closer_where_scores_of_attention_are_held(void **state)
+{
+    static const char *const argv[] = {"python", "/x/rehearse_transformers.py", "/m",
+                                       "{\"context_tokens\":8192,\"kv_offload\":1}", NULL};
+    struct machine machine = {
+        .weights = 2 * GIB, .devices = 1, .default_sequences = 1, .scores = 1024};
+    struct rehearse_changes changes;
+    (void)state;
+    search_at_most(&machine, argv, 8, &changes);
+    assert_int_equal(changes.n, 1);
+    assert_string_equal(machine.tried[0], "max_length=2432");
+    assert_string_equal(changes.items[0].flags, "max_length=4224");
+    assert_int_equal(changes.n_tried, 2);
+}
+
+static void test_numbers_are_numbers_in_the_settings_of_our_own_program(void **state)
+{
+    static const char *const argv[] = {"python", "/x/rehearse_vllm.py", "/m", "{}", NULL};
+    struct rehearse_command command;
+    (void)state;
+    rehearse_command_copy((char *const *)argv, &command);
+    rehearse_setting_set(&command, REHEARSE_SET_SHARE, "0.95");
+    rehearse_setting_set(&command, REHEARSE_SET_EAGER, "1");
+    rehearse_setting_set(&command, REHEARSE_SET_KV_TYPE, "fp8");
+    assert_string_equal(command.words[3],
+                        "{\"memory_share\":0.95,\"eager\":1,\"kv_type\":\"fp8\"}");
+    rehearse_command_finish(&command);
+}
+
 /* Nothing helps by itself; of four attempts two are left for all together. */
 static void test_no_more_is_rehearsed_than_is_allowed(void **state)
 {
@@ -335,10 +385,13 @@ int main(void)
         cmocka_unit_test(
             test_a_longer_request_than_the_engine_says_wants_a_larger_and_narrower_cache),
         cmocka_unit_test(test_weights_alone_are_divided_over_the_devices_that_were_given),
+        cmocka_unit_test(test_what_devices_alone_are_not_enough_for_is_looked_for_beside_them),
         cmocka_unit_test(test_weights_that_no_device_holds_are_not_rehearsed_again),
         cmocka_unit_test(test_flags_keep_the_users_spelling),
         cmocka_unit_test(test_settings_of_our_own_program_are_told_as_options_too),
         cmocka_unit_test(test_a_straight_line_finds_the_largest_number),
+        cmocka_unit_test(test_a_parabola_comes_closer_where_scores_of_attention_are_held),
+        cmocka_unit_test(test_numbers_are_numbers_in_the_settings_of_our_own_program),
         cmocka_unit_test(test_no_more_is_rehearsed_than_is_allowed),
         cmocka_unit_test(test_changes_add_up_where_none_is_enough),
     };
