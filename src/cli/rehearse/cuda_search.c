@@ -196,6 +196,12 @@ static uint64_t gain_of(const struct seeker *seeker, const struct change *change
     return gain ? gain : UINT64_MAX;
 }
 
+/* Whether it is known how much is missing in all. */
+static int is_counted(const struct rehearse_shortage *shortage)
+{
+    return shortage->kind == REHEARSE_SHORT_CACHE || shortage->kind == REHEARSE_SHORT_NO_CACHE;
+}
+
 /* Whether a change by itself may be enough. What was refused is less than what is missing in all.
  */
 static int may_be_enough(const struct seeker *seeker, const struct change *change)
@@ -203,9 +209,7 @@ static int may_be_enough(const struct seeker *seeker, const struct change *chang
     const struct rehearse_shortage *shortage = &seeker->shortage;
     if (seeker->search->fixed_bytes > seeker->search->device_bytes && !(change->helps & WEIGHTS))
         return 0;
-    int is_counted =
-        shortage->kind == REHEARSE_SHORT_CACHE || shortage->kind == REHEARSE_SHORT_NO_CACHE;
-    return !is_counted || gain_of(seeker, change) >= shortage->missing_bytes;
+    return !is_counted(shortage) || gain_of(seeker, change) >= shortage->missing_bytes;
 }
 
 static void append(char *text, size_t size, const char *more)
@@ -394,6 +398,8 @@ static void try_alone(struct seeker *seeker, const struct change *change)
     char value[REHEARSE_SETTING_BYTES];
     char costs[160];
     int is_surest = change->turn == TOLD || change->turn == DEVICES;
+    if (!is_surest && seeker->changes->n > 0 && !is_counted(&seeker->shortage))
+        return;
     if (!is_surest && seeker->changes->n == 0 &&
         seeker->n_tried + KEPT_TOGETHER >= seeker->search->attempts_max)
         return;

@@ -29,7 +29,8 @@ struct attempts {
     uint64_t until_ns; /* by the monotonic clock */
     size_t n;
     size_t most;
-    int code; /* of a rehearsal that could not be made */
+    char failure[400]; /* of the first that ended for another reason than memory, or "" */
+    int code;          /* of a rehearsal that could not be made */
     struct mt_error error;
 };
 
@@ -75,6 +76,9 @@ static int rehearse(struct attempts *attempts, const struct rehearse_job *job, c
             find_held(result->tally, fit);
         else
             rehearse_shortage_of(result, &fit->shortage);
+        if (!fit->fits && fit->shortage.kind == REHEARSE_NOT_SHORT && !*attempts->failure)
+            snprintf(attempts->failure, sizeof attempts->failure, "With %.130s %.240s.", flags,
+                     result->why);
         rehearse_result_finish(result);
     }
     free(result);
@@ -265,6 +269,8 @@ static int look_for_changes(struct attempts *attempts, struct rehearse_command *
         return code;
     if (engine != REHEARSE_NO_CUDA_ENGINE)
         rehearse_told_count(told);
+    if (*attempts->failure)
+        rehearse_told_note(told, "%s", attempts->failure);
     if (is_first || !told->changes.n)
         rehearse_tell_larger(attempts->job, &whole, told);
     if (engine != REHEARSE_NO_CUDA_ENGINE)

@@ -117,6 +117,7 @@ static void look(const struct rehearse_job *job, const struct rehearse_result *r
 {
     double requests = whole->is_share ? concurrency_of(result->rehearsal) : 0;
     uint64_t bytes = rehearse_least_bytes(result->tally, requests);
+    snprintf(whole->why, sizeof whole->why, "%.230s", result->why);
     if (result->outcome != REHEARSE_RUNS || !bytes || (whole->is_share && requests < 1))
         return;
     whole->is_known = 1;
@@ -138,8 +139,12 @@ void rehearse_tell_larger(const struct rehearse_job *job, const struct rehearse_
     struct mt_rehearse_gpu gpu;
     char size[MT_SIZE_TEXT];
     if (!whole->is_known) {
-        rehearse_told_note(told, "On devices of many times the memory it does not run either, or "
-                                 "does not say how much would do.");
+        rehearse_told_note(told,
+                           *whole->why
+                               ? "On devices of many times the memory it does not run either: %s."
+                               : "On devices of many times the memory it runs, and does not say "
+                                 "how much would do.%s",
+                           whole->why);
         return;
     }
     if (told->changes.n == REHEARSE_CHANGES_MAX)

@@ -59,6 +59,8 @@ static void serve(const struct machine *machine, const struct rehearse_command *
     fit->shortage.activation_bytes = (uint64_t)activations_of(machine, command);
     if (weights > 24 * GIB) {
         fit->shortage.kind = REHEARSE_SHORT_WEIGHTS;
+    } else if (weights + activations_of(machine, command) > 24 * GIB) {
+        fit->shortage.kind = REHEARSE_SHORT_COMPUTE;
     } else if (cache <= 0) {
         fit->shortage.kind = REHEARSE_SHORT_NO_CACHE;
         fit->shortage.missing_bytes = (uint64_t)-cache;
@@ -250,6 +252,20 @@ static void test_what_devices_alone_are_not_enough_for_is_looked_for_beside_them
     assert_int_equal(changes.n_tried, 2);
 }
 
+/* 23 GiB and 2 of a pass are more than a device has, and 11.5 and 2 are not: whether fewer
+ * sequences would do as well is not worth half a minute. */
+static void test_one_answer_is_enough_where_others_are_mere_guesses(void **state)
+{
+    struct machine machine = {
+        .weights = 23 * GIB, .devices = 2, .default_sequences = 256, .default_context = 1024};
+    struct rehearse_changes changes;
+    (void)state;
+    search(&machine, server, &changes);
+    assert_int_equal(changes.n, 1);
+    assert_string_equal(changes.items[0].flags, "--tensor-parallel-size 2");
+    assert_int_equal(changes.n_tried, 1);
+}
+
 static void test_weights_that_no_device_holds_are_not_rehearsed_again(void **state)
 {
     struct machine machine = {
@@ -386,6 +402,7 @@ int main(void)
             test_a_longer_request_than_the_engine_says_wants_a_larger_and_narrower_cache),
         cmocka_unit_test(test_weights_alone_are_divided_over_the_devices_that_were_given),
         cmocka_unit_test(test_what_devices_alone_are_not_enough_for_is_looked_for_beside_them),
+        cmocka_unit_test(test_one_answer_is_enough_where_others_are_mere_guesses),
         cmocka_unit_test(test_weights_that_no_device_holds_are_not_rehearsed_again),
         cmocka_unit_test(test_flags_keep_the_users_spelling),
         cmocka_unit_test(test_settings_of_our_own_program_are_told_as_options_too),

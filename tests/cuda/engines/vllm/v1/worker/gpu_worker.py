@@ -2,7 +2,8 @@
 """A worker of one model: weights, a pass as large as may be, then a cache of what its share leaves.
 
 The model's config.json says: weights_gib of all, sequence_mib that a pass takes for each sequence at a time, token_kib
-that a token takes of the cache, graph_gib of graphs that are captured last, warm_up_gib of a pass before that."""
+that a token takes of the cache, graph_gib of graphs that are captured last, warm_up_gib of a pass before that, and
+fails_at_share, from which on it fails for a reason of its own."""
 
 import json
 import logging
@@ -19,7 +20,7 @@ log = logging.getLogger("vllm.worker")
 class Worker:
     def __init__(self, args):
         with open(os.path.join(args.model, "config.json"), encoding="utf-8") as file:
-            model = types.SimpleNamespace(**{"graph_gib": 0, "warm_up_gib": 0, **json.load(file)})
+            model = types.SimpleNamespace(**{"graph_gib": 0, "warm_up_gib": 0, "fails_at_share": 2, **json.load(file)})
         self.args = args
         self.token = model.token_kib * 1024 / args.tensor_parallel_size / (2 if args.kv_cache_dtype == "fp8" else 1)
         self.model_runner = GPUModelRunner(args, model)
@@ -50,6 +51,8 @@ class Worker:
     def start(self):
         logging.basicConfig(level=logging.INFO)
         self.check_share()
+        if self.args.gpu_memory_utilization >= self.model_runner.model.fails_at_share:
+            raise KeyError("share")
         self.load_model()
         available = self.determine_available_memory()
         self.check_cache(available)
