@@ -4,11 +4,12 @@ transformers` runs it on pretended devices; what it holds is read off there.
 
 usage: python rehearse_transformers.py MODEL_DIR SETTINGS
 
-SETTINGS is a JSON object with some of: version, context_tokens, sequences, weight_type, n_devices.
+SETTINGS is a JSON object with some of: version, context_tokens, sequences, weight_type, kv_offload, n_devices.
 Where MODEL_DIR has no weights, a file of theirs without values is made in the rehearsal's folder: the
 shapes are those of the model's own code, and the file is a hole."""
 
 import json
+import logging
 import os
 import shutil
 import sys
@@ -28,6 +29,9 @@ SAFETENSORS_TYPES = {
     "torch.uint8": "U8",
     "torch.bool": "BOOL",
 }
+
+
+log = logging.getLogger("rehearse_transformers")  # its lines are figures of the rehearsal
 
 
 def version_of(package):
@@ -157,13 +161,20 @@ def stop_after(n):
     return Counted()
 
 
+def kept_on_host(settings):
+    """The argument that keeps the cache of all layers but one on the host."""
+    return {"cache_implementation": "offloaded"} if settings.get("kv_offload") else {}
+
+
 def generate(model, settings):
     import torch
 
     longest = getattr(model.config.get_text_config(), "max_position_embeddings", None) or DEFAULT_CONTEXT
     context = settings.get("context_tokens") or min(longest, DEFAULT_CONTEXT)
     new = min(NEW_TOKENS, max(1, context - 1))
-    prompts = torch.full((settings.get("sequences", 1), max(1, context - new)), 5, dtype=torch.long)
+    sequences = settings.get("sequences", 1)
+    log.info("%d sequences of %d tokens", sequences, context)
+    prompts = torch.full((sequences, max(1, context - new)), 5, dtype=torch.long)
     prompts = prompts.to(model.device)
     try:
         with torch.no_grad():
@@ -175,6 +186,7 @@ def generate(model, settings):
                 do_sample=False,
                 pad_token_id=0,
                 stopping_criteria=[stop_after(new)],
+                **kept_on_host(settings),
             )
     except Written:
         pass
@@ -182,11 +194,14 @@ def generate(model, settings):
 
 def main():
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    log.setLevel(logging.INFO)
+    log.addHandler(logging.NullHandler())
     model_dir, settings = sys.argv[1], json.loads(sys.argv[2])
     check_packages(settings.pop("version", None), settings.get("n_devices", 0))
     account = os.environ.get("MEMTALLY_REHEARSAL")
     folder = os.path.dirname(account) if account else tempfile.mkdtemp()
     dtype = dtype_of(model_dir, settings)
+    log.info("%d bytes of a weight", dtype.itemsize)
     model = load(make_model_dir(model_dir, folder, dtype), dtype, settings.get("n_devices", 0)).eval()
     generate(model, settings)
 

@@ -191,6 +191,12 @@ int mt_rehearse_phase_at(struct mt_rehearsal *rehearsal, size_t index,
 int mt_rehearse_figure_at(struct mt_rehearsal *rehearsal, size_t index,
                           struct mt_rehearse_figure *figure);
 
+/* The calls in Python that asked for what was refused, innermost first: "train.py:31 step <
+ * train.py:40 <module>", as far as PyTorch's allocator knew of it; else NULL. Borrowed as are the
+ * texts of phases. */
+const char *mt_rehearse_stack_of(struct mt_rehearsal *rehearsal,
+                                 const struct mt_rehearse_event *refusal);
+
 /* The last lines that the program wrote on standard error, at most `size` bytes with the zero; ""
  * where it wrote elsewhere. */
 void mt_rehearse_last_words(struct mt_rehearsal *rehearsal, char *text, size_t size);

@@ -272,7 +272,7 @@ static const char *build_of(const char *engine, char *const *argv, char build[64
     if (at)
         return at + 1;
     rehearse_command_copy(argv, &command);
-    if (!command.failed && command.program != REHEARSE_UNKNOWN_PROGRAM)
+    if (!command.failed && rehearse_is_llama(&command))
         rehearse_ask_build(command.words[command.program_index], build);
     rehearse_command_finish(&command);
     return *build ? build : NULL;
@@ -429,8 +429,8 @@ static const char *const description[] = {
     "and nothing is fetched. vLLM and SGLang are then given one batch as large as they take, "
     "transformers writes a few tokens; layers or ranks are divided over all devices. Of settings "
     "vLLM and SGLang take --context, --sequences, --weight-type, --kv-type, --memory-share, "
-    "--batched-tokens, --tensor-parallel, "
-    "--pipeline-parallel and --eager, transformers the first three.",
+    "--batched-tokens, --tensor-parallel, --pipeline-parallel and --eager, transformers the first "
+    "three and --no-kv-offload.",
     "A server is ended once it is ready and has answered some requests, which make it take what it "
     "takes late; other programs run to their end. What is written is an estimate as of 'memtally "
     "estimate', with what the driver takes beside; what was taken after the server was ready is "
@@ -439,8 +439,9 @@ static const char *const description[] = {
     "the exit code is 1. What the flags themselves ask to have there (-ngl N, --cpu-moe, -ot) does "
     "not spill. Of a program whose flags or whose model file are not known this is not said.",
     "Where it runs out of memory it is said which allocation did, of what, when and by how much, "
-    "and with which change of flags it would fit. A program that crashes or hangs by itself is "
-    "said to, with its last words.",
+    "and with which change of flags it would fit, each change rehearsed: of programs of llama.cpp, "
+    "of vLLM and SGLang, of MODEL in transformers, and of other programs on CUDA the device that "
+    "would do. A program that crashes or hangs by itself is said to, with its last words.",
     NULL,
 };
 

@@ -103,6 +103,8 @@ struct cli_document_change {
     const char *instead_of; /* the same flags as they were, or "" */
     const char *costs;
     const char *options; /* the flags in memtally's own options; NULL where it was not asked so */
+    uint64_t held_bytes; /* with the change, of the place that had no room or of the fullest */
+    uint64_t capacity_bytes;
 };
 
 /* A rehearsal of a command line, beside the estimate that it came to. */
@@ -127,6 +129,10 @@ struct cli_document_rehearsal {
     size_t n_late;
     const struct cli_document_change *changes;
     size_t n_changes;
+    size_t n_tried;              /* changes that were rehearsed */
+    const char *phase;           /* the engine's own when memory was refused; NULL: none */
+    const char *stack;           /* of calls in Python that asked for it; NULL: not known */
+    const struct mt_tally *held; /* what was there then; NULL: not known */
     const struct mt_rehearse_phase *phases; /* of an engine on PyTorch */
     size_t n_phases;
     const struct mt_rehearse_figure *figures; /* that it said */

@@ -74,17 +74,54 @@ static void put_coped(const struct cli_document_rehearsal *rehearsal,
                    mt_format_size(refusal->bytes, size), refusal->place, refusal->name);
 }
 
+static void put_held(const struct cli_document_change *change, char text[2 * MT_SIZE_TEXT + 32])
+{
+    char held[MT_SIZE_TEXT];
+    char capacity[MT_SIZE_TEXT];
+    snprintf(text, 2 * MT_SIZE_TEXT + 32, "; would hold %s of %s",
+             mt_format_size(change->held_bytes, held),
+             mt_format_size(change->capacity_bytes, capacity));
+}
+
 static void put_changes(const struct cli_document_rehearsal *rehearsal,
                         const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
     for (size_t i = 0; i < rehearsal->n_changes; i++) {
         const struct cli_document_change *change = &rehearsal->changes[i];
-        cli_table_fact(terminal, out, i ? "" : "would fit", "%s%s%s%s%s%s%s%s", change->flags,
+        char held[2 * MT_SIZE_TEXT + 32] = "";
+        if (change->held_bytes != MT_UNKNOWN)
+            put_held(change, held);
+        cli_table_fact(terminal, out, i ? "" : "would fit", "%s%s%s%s%s%s%s%s%s", change->flags,
                        change->options ? " (" : "", change->options ? change->options : "",
                        change->options ? ")" : "", *change->instead_of ? " instead of " : "",
                        change->instead_of, change->costs ? ": " : "",
-                       change->costs ? change->costs : "");
+                       change->costs ? change->costs : "", held);
     }
+    if (rehearsal->n_changes && rehearsal->n_tried)
+        cli_table_fact(terminal, out, "", "%zu change%s of flags %s rehearsed for this",
+                       rehearsal->n_tried, rehearsal->n_tried == 1 ? "" : "s",
+                       rehearsal->n_tried == 1 ? "was" : "were");
+}
+
+/* What was at the place that had no room when it had none, largest first. */
+static void put_held_then(const struct cli_document_rehearsal *rehearsal,
+                          const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    const struct mt_rehearse_event *refusal = rehearsal->refusal;
+    struct mt_strbuf text = {0};
+    char size[MT_SIZE_TEXT];
+    for (size_t i = 0; refusal && rehearsal->held && i < rehearsal->held->n_places; i++) {
+        const struct mt_tally_place *place = &rehearsal->held->places[i];
+        for (size_t k = 0; !strcmp(place->place, refusal->place) && k < place->n_rows; k++)
+            mt_strbuf_printf(&text, "%s %s, ", mt_category_name(place->rows[k].category),
+                             mt_format_size(place->rows[k].allocated_bytes, size));
+    }
+    if (text.length && !rehearsal->ran)
+        cli_table_fact(terminal, out, "held then", "%s%s free", mt_strbuf_text(&text),
+                       mt_format_size(refusal->free_bytes, size));
+    mt_strbuf_finish(&text);
+    if (rehearsal->stack && !rehearsal->ran)
+        cli_table_fact(terminal, out, "asked by", "%s", rehearsal->stack);
 }
 
 /* The last of the last words. */
@@ -124,6 +161,7 @@ void cli_table_rehearsal(const struct cli_document *document, const struct cli_t
     put_requests(rehearsal, terminal, out);
     put_end(rehearsal, terminal, out);
     put_coped(rehearsal, terminal, out);
+    put_held_then(rehearsal, terminal, out);
     put_changes(rehearsal, terminal, out);
     put_words(rehearsal, terminal, out);
 }

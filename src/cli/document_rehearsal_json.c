@@ -1,6 +1,41 @@
 /* SPDX-License-Identifier: MIT */
 /* What only a rehearsal has, as JSON. */
+#include <string.h>
+
 #include "cli/document_parts.h"
+
+/* What was at the place that had no room, by category. */
+static void put_held(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
+{
+    mt_json_begin_array(json, "held");
+    for (size_t i = 0; rehearsal->held && i < rehearsal->held->n_places; i++) {
+        const struct mt_tally_place *place = &rehearsal->held->places[i];
+        for (size_t k = 0; !strcmp(place->place, rehearsal->refusal->place) && k < place->n_rows;
+             k++) {
+            mt_json_begin_object(json, NULL);
+            mt_json_text(json, "category", mt_category_name(place->rows[k].category));
+            mt_json_count(json, "allocated_bytes", place->rows[k].allocated_bytes);
+            mt_json_end(json);
+        }
+    }
+    mt_json_end(json);
+}
+
+/* "a < b < c" as a list. */
+static void put_stack(const char *stack, struct mt_json *json)
+{
+    static const char between[] = " < ";
+    mt_json_begin_array(json, "stack");
+    while (stack && *stack) {
+        const char *end = strstr(stack, between);
+        struct mt_strbuf call = {0};
+        mt_strbuf_append(&call, stack, end ? (size_t)(end - stack) : strlen(stack));
+        mt_json_text(json, NULL, mt_strbuf_text(&call));
+        mt_strbuf_finish(&call);
+        stack = end ? end + sizeof between - 1 : NULL;
+    }
+    mt_json_end(json);
+}
 
 static void put_refusal(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
 {
@@ -19,6 +54,10 @@ static void put_refusal(const struct cli_document_rehearsal *rehearsal, struct m
     mt_json_count(json, "asked_bytes", refusal->bytes);
     mt_json_count(json, "free_bytes", refusal->free_bytes);
     mt_json_count(json, "missing_bytes", refusal->missing_bytes);
+    mt_json_count(json, "pid", refusal->pid);
+    mt_json_text(json, "phase", rehearsal->phase);
+    put_stack(rehearsal->stack, json);
+    put_held(rehearsal, json);
     mt_json_end(json);
 }
 
@@ -53,6 +92,8 @@ static void put_changes(const struct cli_document_rehearsal *rehearsal, struct m
                      *rehearsal->changes[i].instead_of ? rehearsal->changes[i].instead_of : NULL);
         mt_json_text(json, "costs", rehearsal->changes[i].costs);
         mt_json_text(json, "options", rehearsal->changes[i].options);
+        mt_json_count(json, "held_bytes", rehearsal->changes[i].held_bytes);
+        mt_json_count(json, "capacity_bytes", rehearsal->changes[i].capacity_bytes);
         mt_json_end(json);
     }
     mt_json_end(json);
@@ -124,6 +165,7 @@ void cli_json_rehearsal(const struct cli_document *document, struct mt_json *jso
                   rehearsal->prompt_tokens ? rehearsal->prompt_tokens : MT_UNKNOWN);
     put_refusal(rehearsal, json);
     put_changes(rehearsal, json);
+    mt_json_count(json, "changes_tried", rehearsal->n_tried);
     put_late(rehearsal, json);
     put_phases(rehearsal, json);
     put_figures(rehearsal, json);

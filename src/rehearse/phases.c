@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Phases and figures that engines of PyTorch go through and say. */
+/* Phases and figures that engines of PyTorch go through and say, and who asked for what was
+ * refused. */
 #include <memtally/rehearse.h>
 
 #include "rehearse/rehearsal.h"
@@ -55,4 +56,16 @@ int mt_rehearse_figure_at(struct mt_rehearsal *rehearsal, size_t index,
                                           .name = seen->name,
                                           .unit = seen->unit};
     return 0;
+}
+
+const char *mt_rehearse_stack_of(struct mt_rehearsal *rehearsal,
+                                 const struct mt_rehearse_event *refusal)
+{
+    const struct mt_torch *torch = traces(rehearsal, 1);
+    const struct mt_torch_asker *asker;
+    for (size_t i = 0; torch && (asker = mt_torch_asker_at(torch, i)) != NULL; i++)
+        if (asker->pid == refusal->pid &&
+            since_start(rehearsal, asker->time_ns) >= refusal->time_ns)
+            return asker->stack;
+    return NULL;
 }

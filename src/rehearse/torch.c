@@ -445,3 +445,9 @@ const struct mt_torch_note *mt_torch_note_at(const struct mt_torch *torch, size_
     ITEM_AT(notes);
     return NULL;
 }
+
+const struct mt_torch_asker *mt_torch_asker_at(const struct mt_torch *torch, size_t index)
+{
+    ITEM_AT(askers);
+    return NULL;
+}

@@ -52,6 +52,14 @@ struct mt_torch_note {
     const char *text;
 };
 
+/* Who asked for memory that was not there. */
+struct mt_torch_asker {
+    uint32_t pid;
+    uint64_t time_ns; /* once the allocator gave up */
+    uint64_t bytes;
+    const char *stack; /* "train.py:31 step < train.py:40 <module>" */
+};
+
 /* Reads all traces of a rehearsal's folder. A folder without any is no error: nothing is split
  * then. Errors: MT_EIO, MT_ENOMEM. */
 int mt_torch_open(const char *directory, struct mt_torch **torch, struct mt_error *error);
@@ -78,5 +86,6 @@ int mt_torch_pieces(struct mt_torch *torch, uint32_t pid, uint64_t address, uint
 const struct mt_torch_phase *mt_torch_phase_at(const struct mt_torch *torch, size_t index);
 const struct mt_torch_figure *mt_torch_figure_at(const struct mt_torch *torch, size_t index);
 const struct mt_torch_note *mt_torch_note_at(const struct mt_torch *torch, size_t index);
+const struct mt_torch_asker *mt_torch_asker_at(const struct mt_torch *torch, size_t index);
 
 #endif

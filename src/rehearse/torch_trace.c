@@ -144,8 +144,7 @@ static struct mt_torch_phase *report_of(struct mt_torch_process *process, uint32
     return *report == MT_TORCH_NONE ? NULL : &process->phases.at[*report];
 }
 
-static void open_report(struct mt_torch_process *process, uint32_t index, uint32_t device,
-                        uint64_t time_ns)
+static void open_report(struct mt_torch_process *process, uint32_t index, uint32_t device)
 {
     struct mt_torch_span *span = &process->spans.at[index];
     if (process->phases.n >= MT_TORCH_PHASES_MAX)
@@ -160,7 +159,7 @@ static void open_report(struct mt_torch_process *process, uint32_t index, uint32
         .device = device,
         .name = process->names[span->name],
         .category = (enum mt_category)span->category,
-        .begin_ns = time_ns,
+        .begin_ns = span->begin_ns,
         .end_ns = UINT64_MAX,
         .begin_bytes = process->block_bytes[device],
         .end_bytes = process->block_bytes[device],
@@ -170,11 +169,11 @@ static void open_report(struct mt_torch_process *process, uint32_t index, uint32
 }
 
 /* More is there now than before: the phases in hand may be at their peak. */
-static void note_peaks(struct mt_torch_process *process, uint32_t device, uint64_t time_ns)
+static void note_peaks(struct mt_torch_process *process, uint32_t device)
 {
     for (size_t i = 0; i < process->n_open; i++) {
         if (!report_of(process, process->open[i], device))
-            open_report(process, process->open[i], device, time_ns);
+            open_report(process, process->open[i], device);
         struct mt_torch_phase *report = report_of(process, process->open[i], device);
         if (!report)
             continue;
@@ -243,7 +242,7 @@ static void read_block(struct mt_torch_process *process, struct cursor *cursor)
     }
     process->blocks.at[process->blocks.n++] = block;
     add_bytes(&process->block_bytes[block.device], block.bytes);
-    note_peaks(process, block.device, block.begin_ns);
+    note_peaks(process, block.device);
 }
 
 static void read_segment(struct mt_torch_process *process, struct cursor *cursor)
@@ -269,7 +268,7 @@ static void read_segment(struct mt_torch_process *process, struct cursor *cursor
     }
     process->segments.at[process->segments.n++] = segment;
     add_bytes(&process->segment_bytes[segment.device], segment.bytes);
-    note_peaks(process, segment.device, segment.begin_ns);
+    note_peaks(process, segment.device);
 }
 
 static void read_end(struct mt_torch_process *process, struct cursor *cursor, int is_segment)
@@ -308,7 +307,7 @@ static void read_rest_of_block(struct mt_torch_process *process, struct cursor *
     remove_bytes(&process->block_bytes[block->device], block->bytes);
     block->bytes = bytes;
     add_bytes(&process->block_bytes[block->device], bytes);
-    note_peaks(process, block->device, block->begin_ns);
+    note_peaks(process, block->device);
 }
 
 static void read_told(struct mt_torch_process *process, struct cursor *cursor)
@@ -332,7 +331,7 @@ static void read_begin(struct mt_torch_process *process, struct cursor *cursor)
 {
     struct mt_torch_span span = {.end_ns = UINT64_MAX};
     const char *text;
-    uint64_t time_ns = take_decimal(cursor);
+    span.begin_ns = take_decimal(cursor);
     uint64_t number = take_decimal(cursor);
     span.category = (uint8_t)take_category(cursor);
     size_t length = take_rest(cursor, &text);
@@ -351,7 +350,7 @@ static void read_begin(struct mt_torch_process *process, struct cursor *cursor)
     process->open[process->n_open] = index;
     process->open_number[process->n_open++] = number;
     for (uint32_t device = 0; device < process->n_devices; device++)
-        open_report(process, index, device, time_ns);
+        open_report(process, index, device);
 }
 
 static void end_span(struct mt_torch_process *process, uint32_t index, uint64_t time_ns)
@@ -419,6 +418,24 @@ static void read_note(struct mt_torch_process *process, struct cursor *cursor)
         process->out_of_memory = 1;
 }
 
+static void read_asker(struct mt_torch_process *process, struct cursor *cursor)
+{
+    struct mt_torch_asker asker = {.pid = process->pid, .time_ns = take_decimal(cursor)};
+    const char *text;
+    uint32_t device = take_device(process, cursor);
+    asker.bytes = take_decimal(cursor);
+    size_t length = take_rest(cursor, &text);
+    cursor->is_bad |= process->askers.n >= MT_TORCH_SAID_MAX;
+    if (cursor->is_bad)
+        return;
+    note_peaks(process, device); /* perhaps the first thing that is seen of the device */
+    asker.stack = mt_arena_copy(&process->texts, text, length);
+    if (asker.stack && MT_TORCH_ROOM(process->askers))
+        process->askers.at[process->askers.n++] = asker;
+    else
+        process->out_of_memory = 1;
+}
+
 static void read_by_letter(struct mt_torch_process *process, struct cursor *cursor, char letter)
 {
     switch (letter) {
@@ -452,6 +469,9 @@ static void read_by_letter(struct mt_torch_process *process, struct cursor *curs
         break;
     case 'n':
         read_note(process, cursor);
+        break;
+    case 'o':
+        read_asker(process, cursor);
         break;
     default:
         break;
@@ -551,6 +571,7 @@ void mt_torch_free(struct mt_torch_process *process)
     free(process->phases.at);
     free(process->figures.at);
     free(process->notes.at);
+    free(process->askers.at);
     free(process->live_blocks.slots);
     free(process->live_segments.slots);
     mt_arena_finish(&process->texts);

@@ -15,6 +15,7 @@
  *   d TIME NUMBER                       it ends
  *   g TIME VALUE UNIT NAME              a figure that the engine said
  *   n TIME TEXT                         a sentence for the reader
+ *   o TIME DEVICE BYTES STACK           memory ran out for who asked, innermost call first
  *
  * Lines of other letters are passed over: `v`, PyTorch's version, and `c`, the same moment by two
  * clocks, are for who looks at the file.
@@ -32,7 +33,7 @@
 #define MT_TORCH_LINE_BYTES  1024u    /* longer lines are left out */
 #define MT_TORCH_BLOCKS_MAX  4194304u /* of a process, likewise for segments and names told */
 #define MT_TORCH_PHASES_MAX  65536u
-#define MT_TORCH_SAID_MAX    4096u /* figures; notes */
+#define MT_TORCH_SAID_MAX    4096u /* figures; notes; askers */
 #define MT_TORCH_NAMES_MAX   256u
 #define MT_TORCH_OPEN_MAX    64u /* phases within each other */
 #define MT_TORCH_DEVICES_MAX 16u
@@ -67,6 +68,7 @@ struct mt_torch_told {
 };
 
 struct mt_torch_span {
+    uint64_t begin_ns;
     uint64_t end_ns;
     uint16_t name;
     uint8_t category;
@@ -102,6 +104,7 @@ struct mt_torch_process {
     MT_TORCH_LIST(struct mt_torch_phase) phases;
     MT_TORCH_LIST(struct mt_torch_figure) figures;
     MT_TORCH_LIST(struct mt_torch_note) notes;
+    MT_TORCH_LIST(struct mt_torch_asker) askers;
     struct mt_torch_map live_blocks;
     struct mt_torch_map live_segments;
     uint64_t block_bytes[MT_TORCH_DEVICES_MAX];

@@ -3,11 +3,12 @@
 
 PyTorch keeps the history in a ring; it is emptied at the beginning and the end of phases, when
 memory ran out, before the process ends, and by a thread that looks how full it may be and whether
-nothing happens any more. No call stacks are taken.
+nothing happens any more. A call stack is taken where memory ran out, and nowhere else.
 """
 
 import bisect
 import os
+import sys
 import threading
 import time
 
@@ -15,6 +16,21 @@ RING = 262144  # entries of each device
 DRAIN_AT = 16384
 LOOK_SECONDS = 0.05
 QUIET_SHARE = 0.05  # of the time, for draining what little has happened
+
+
+FRAMES = 6  # of a call stack
+OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def stack_of(frame, torch_folder):
+    """Calls from the innermost one on, without PyTorch's and ours: "train.py:31 step < train.py:40 main"."""
+    calls = []
+    while frame is not None and len(calls) < FRAMES:
+        path = frame.f_code.co_filename
+        if not path.startswith((OWN_FOLDER, torch_folder, "<frozen")):
+            calls.append("%s:%d %s" % (os.path.basename(path), frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    return " < ".join(calls)
 
 
 def rounded(size):
@@ -133,7 +149,19 @@ class History:
     def _drain_when_out_of_memory(self):
         attach = getattr(self.torch._C, "_cuda_attach_out_of_memory_observer", None)
         if attach:
-            attach(lambda *sizes: self.drain())
+            attach(self._out_of_memory)
+
+    def _out_of_memory(self, device, asked, *sizes):
+        """PyTorch's allocator has given up; it calls this in the thread that asked."""
+        try:
+            stack = stack_of(sys._getframe(1), os.path.dirname(self.torch.__file__) + os.sep)
+            if stack:
+                clean = "".join(c if c.isprintable() else " " for c in stack)[:800]
+                self.trace.line("o", time.monotonic_ns(), device, asked, clean)
+        except Exception as error:
+            self.trace.failed("who ran out of memory", error)
+        self.drain()
+        self.trace.flush()
 
     def _watch(self):
         last = 0

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
-#include "cli/rehearse/larger.h"
+#include "cli/rehearse/cuda_suggest.h"
 #include "cli/rehearse/rehearse.h"
 #include "cli/rehearse/spills.h"
 #include "cli/rehearse/told.h"
@@ -95,7 +95,7 @@ static int conclude(const struct rehearse_job *job, const struct mt_predict_sett
                                 sizeof told->told.result.spills);
     if (output->with_changes && told->told.result.is_cuda) {
         if (told->told.result.outcome == REHEARSE_RUNS_OUT || told->told.result.lacks_memory)
-            rehearse_find_larger(job, &told->told);
+            rehearse_cuda_suggest(job, &told->told);
     } else if (output->with_changes && wants_changes(&told->told.result))
         rehearse_told_find_changes(job, &told->told);
     if (*told->told.note)

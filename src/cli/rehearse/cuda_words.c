@@ -120,28 +120,32 @@ static const struct {
     const char *why;
     const char *number; /* words before the number that would do, or NULL */
     const char *change; /* flags, before that number */
+    int is_foresight;   /* it ends by it, before it takes anything */
 } sentences[] = {
     {"larger than the available KV cache memory",
      "the KV cache has no room for one request of the longest length",
-     "estimated maximum model length is ", "--max-model-len "},
+     "estimated maximum model length is ", "--max-model-len ", 1},
+    {"maximum number of tokens that can be stored in KV cache",
+     "the KV cache has no room for one request of the longest length",
+     "maximum number of tokens that can be stored in KV cache (", "--max-model-len ", 1},
     {"No available memory for the cache blocks",
      "nothing is left for the KV cache: weights and the first pass take all that the engine may "
      "have of a device",
-     NULL, "a larger --gpu-memory-utilization, or a smaller --max-num-batched-tokens"},
+     NULL, "a larger --gpu-memory-utilization, or a smaller --max-num-batched-tokens", 1},
     {"less than desired GPU memory utilization",
      "the engine wants a larger share of the device than is free", NULL,
-     "a smaller --gpu-memory-utilization"},
+     "a smaller --gpu-memory-utilization", 1},
     {"Please try to increase --mem-fraction-static",
      "nothing is left for the KV cache: weights take all that the engine may have of a device",
-     NULL, "a larger --mem-fraction-static"},
+     NULL, "a larger --mem-fraction-static", 0},
     {"Please decrease --mem-fraction-static", "too little is left beside the KV cache", NULL,
-     "a smaller --mem-fraction-static"},
+     "a smaller --mem-fraction-static", 0},
 };
 
-int rehearse_explain_engine(struct rehearse_result *result)
+static int explain(struct rehearse_result *result, int of_foresight)
 {
     for (size_t i = 0; i < sizeof sentences / sizeof *sentences; i++) {
-        if (!strstr(result->said, sentences[i].words))
+        if (sentences[i].is_foresight < of_foresight || !strstr(result->said, sentences[i].words))
             continue;
         const char *number = sentences[i].number ? strstr(result->said, sentences[i].number) : NULL;
         char value[24] = "";
@@ -154,6 +158,16 @@ int rehearse_explain_engine(struct rehearse_result *result)
         return 1;
     }
     return 0;
+}
+
+int rehearse_explain_engine(struct rehearse_result *result)
+{
+    return explain(result, 0);
+}
+
+int rehearse_explain_foresight(struct rehearse_result *result)
+{
+    return explain(result, 1);
 }
 
 /* Lines of a traceback that are of the program itself, not of what it imports. */

@@ -32,7 +32,7 @@ static void shield(struct rehearse_command *command)
                                                  REHEARSE_SSL_KEY_FILE, REHEARSE_SSL_CERT_FILE,
                                                  REHEARSE_REUSE_PORT};
     char port[16] = "0";
-    if (command->program == REHEARSE_PYTHON_SERVER)
+    if (rehearse_is_python_server(command))
         snprintf(port, sizeof port, "%d", rehearse_free_port("/proc"));
     rehearse_flag_set(command, REHEARSE_HOST, "127.0.0.1");
     rehearse_flag_set(command, REHEARSE_PORT, port);
@@ -44,7 +44,7 @@ char **rehearse_drive_argv(char *const *argv, const char *directory)
 {
     struct rehearse_command command;
     rehearse_command_copy(argv, &command);
-    if (command.program == REHEARSE_LLAMA_SERVER || command.program == REHEARSE_PYTHON_SERVER)
+    if (command.program == REHEARSE_LLAMA_SERVER || rehearse_is_python_server(&command))
         shield(&command);
     if (rehearse_flag_value(&command, NULL, REHEARSE_SLOT_SAVE_PATH))
         rehearse_flag_set(&command, REHEARSE_SLOT_SAVE_PATH, directory);
@@ -188,7 +188,8 @@ static int wait_until_ready(struct rehearse_drive *drive)
             return 0;
         }
         if (drive->settings->progress)
-            cli_progress_show(drive->settings->progress, "rehearsing: %zu buffers, %.1f s",
+            cli_progress_show(drive->settings->progress, "%s: %zu buffers, %.1f s",
+                              drive->settings->label ? drive->settings->label : "rehearsing",
                               drive->report->status.n_events,
                               (double)drive->report->status.elapsed_ns / 1e9);
     }
@@ -232,7 +233,7 @@ int rehearse_drive(struct mt_rehearsal *rehearsal, const struct rehearse_drive_s
         rehearse_flag_value(&command, settings->environment, REHEARSE_SLOT_SAVE_PATH) != NULL;
     drive.embeds = rehearse_flag_value(&command, settings->environment, REHEARSE_EMBEDDING) != NULL;
     drive.ranks = rehearse_flag_value(&command, settings->environment, REHEARSE_RERANK) != NULL;
-    if (command.program == REHEARSE_PYTHON_SERVER)
+    if (rehearse_is_python_server(&command))
         drive.own_port = (int)rehearse_flag_number(
             rehearse_flag_value(&command, settings->environment, REHEARSE_PORT), 0);
     drive.ubatch = embedding_batch(&command, settings->environment);

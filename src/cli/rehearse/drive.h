@@ -28,6 +28,7 @@ struct rehearse_drive_settings {
     uint64_t limit_ns;        /* to be ready or at its end within; 0: none */
     uint64_t drive_ns;        /* for all requests; 0: the default */
     struct cli_progress *progress;            /* or NULL */
+    const char *label;                        /* of the progress line; NULL: "rehearsing" */
     const volatile sig_atomic_t *interrupted; /* looked at, or NULL */
 };
 

@@ -11,7 +11,11 @@
 #define COMMON (1u << REHEARSE_LLAMA | 1u << REHEARSE_LLAMA_SERVER)
 #define SERVER (1u << REHEARSE_LLAMA_SERVER)
 #define BENCH  (1u << REHEARSE_LLAMA_BENCH)
-#define PYTHON (1u << REHEARSE_PYTHON_SERVER)
+#define PYTHON (VLLM | SGLANG)
+#define VLLM   (1u << REHEARSE_VLLM_SERVER)
+#define SGLANG (1u << REHEARSE_SGLANG_SERVER)
+
+#define TRANSFORMERS 0u /* has no program of its own */
 
 static const struct {
     const char *spellings[SPELLINGS_MAX]; /* the first one is written */
@@ -71,6 +75,10 @@ static const struct {
                                 SERVER | PYTHON,
                                 0},
     [REHEARSE_REUSE_PORT] = {{"--reuse-port"}, "LLAMA_ARG_REUSE_PORT", SERVER, 1},
+#define SETTING(engine, setting, flag, other, has_value, ...)                                      \
+    [REHEARSE_##engine##_##setting] = {{flag, other}, NULL, engine, !(has_value)},
+#include "cli/rehearse/cuda_settings.def"
+#undef SETTING
 };
 
 static const char *base_name(const char *path)
@@ -90,31 +98,47 @@ static enum rehearse_program program_called(const char *word)
 }
 
 /* `vllm serve`, `python -m vllm.entrypoints.openai.api_server`, and the same of SGLang. */
-static int is_python_server(char *const *words)
+static enum rehearse_program python_server(char *const *words)
 {
-    static const char *const modules[] = {"vllm.entrypoints.openai.api_server",
-                                          "vllm.entrypoints.api_server", "sglang.launch_server"};
+    static const struct {
+        const char *first;
+        const char *second;
+        enum rehearse_program program;
+    } servers[] = {{"vllm", "serve", REHEARSE_VLLM_SERVER},
+                   {"-m", "vllm.entrypoints.openai.api_server", REHEARSE_VLLM_SERVER},
+                   {"-m", "vllm.entrypoints.api_server", REHEARSE_VLLM_SERVER},
+                   {"sglang", "serve", REHEARSE_SGLANG_SERVER},
+                   {"-m", "sglang.launch_server", REHEARSE_SGLANG_SERVER}};
+    for (size_t i = 0; words[1] && i < sizeof servers / sizeof *servers; i++)
+        if (strcmp(base_name(words[0]), servers[i].first) == 0 &&
+            strcmp(words[1], servers[i].second) == 0)
+            return servers[i].program;
+    return REHEARSE_UNKNOWN_PROGRAM;
+}
+
+/* Our own small programs, which have a model and their settings behind them. */
+static enum rehearse_program python_model(char *const *words)
+{
     const char *name = base_name(words[0]);
-    if ((strcmp(name, "vllm") == 0 || strcmp(name, "sglang") == 0) && words[1])
-        return strcmp(words[1], "serve") == 0;
-    if (strcmp(words[0], "-m") != 0 || !words[1])
-        return 0;
-    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
-        if (strcmp(words[1], modules[i]) == 0)
-            return 1;
-    return 0;
+    if (!words[1] || !words[2])
+        return REHEARSE_UNKNOWN_PROGRAM;
+    if (strcmp(name, "rehearse_vllm.py") == 0)
+        return REHEARSE_VLLM_MODEL;
+    return strcmp(name, "rehearse_transformers.py") == 0 ? REHEARSE_TRANSFORMERS_MODEL
+                                                         : REHEARSE_UNKNOWN_PROGRAM;
 }
 
 /* Words before the program's belong to what starts it: `env A=b nice -n 5 llama-server`. */
 static void find_program(struct rehearse_command *command)
 {
     for (size_t i = 0; i < command->n_words; i++) {
-        enum rehearse_program program = is_python_server(command->words + i)
-                                            ? REHEARSE_PYTHON_SERVER
-                                            : program_called(command->words[i]);
+        enum rehearse_program server = python_server(command->words + i);
+        enum rehearse_program program = server ? server : python_model(command->words + i);
+        if (program == REHEARSE_UNKNOWN_PROGRAM)
+            program = program_called(command->words[i]);
         if (program != REHEARSE_UNKNOWN_PROGRAM) {
             command->program = program;
-            command->program_index = i + (program == REHEARSE_PYTHON_SERVER);
+            command->program_index = i + (server != REHEARSE_UNKNOWN_PROGRAM);
             return;
         }
     }
@@ -147,8 +171,13 @@ void rehearse_command_finish(struct rehearse_command *command)
 
 int rehearse_is_llama(const struct rehearse_command *command)
 {
-    return command->program != REHEARSE_UNKNOWN_PROGRAM &&
-           command->program != REHEARSE_PYTHON_SERVER;
+    return command->program == REHEARSE_LLAMA || command->program == REHEARSE_LLAMA_SERVER ||
+           command->program == REHEARSE_LLAMA_BENCH;
+}
+
+int rehearse_is_python_server(const struct rehearse_command *command)
+{
+    return command->program == REHEARSE_VLLM_SERVER || command->program == REHEARSE_SGLANG_SERVER;
 }
 
 int rehearse_flag_is_known(const struct rehearse_command *command, enum rehearse_flag flag)
@@ -213,9 +242,8 @@ struct place {
  * be several, up to the next flag. */
 static size_t n_values(const struct rehearse_command *command, enum rehearse_flag flag, size_t from)
 {
-    size_t most = flag == REHEARSE_API_KEY && command->program == REHEARSE_PYTHON_SERVER
-                      ? command->n_words
-                      : 1;
+    size_t most =
+        flag == REHEARSE_API_KEY && rehearse_is_python_server(command) ? command->n_words : 1;
     size_t n = 0;
     while (n < most && from + n < command->n_words && !looks_like_flag(command->words[from + n]))
         n++;
@@ -273,7 +301,7 @@ const char *rehearse_flag_value(const struct rehearse_command *command, char *co
         return NULL;
     if (last_place(command, flag, &place))
         return flags[flag].lacks_value ? "1" : place.value;
-    if (command->program == REHEARSE_LLAMA_BENCH || command->program == REHEARSE_PYTHON_SERVER)
+    if (command->program == REHEARSE_LLAMA_BENCH || !rehearse_is_llama(command))
         return NULL; /* reads no variables of llama.cpp's */
     return variable_value(environment, flags[flag].variable);
 }

@@ -39,6 +39,9 @@ enum rehearse_flag {
     REHEARSE_SSL_KEY_FILE,
     REHEARSE_SSL_CERT_FILE,
     REHEARSE_REUSE_PORT,
+#define SETTING(engine, setting, ...) REHEARSE_##engine##_##setting,
+#include "cli/rehearse/cuda_settings.def"
+#undef SETTING
     REHEARSE_FLAGS
 };
 
@@ -48,7 +51,10 @@ enum rehearse_program {
     REHEARSE_LLAMA,        /* llama-cli, llama-fit-params and others with the common flags */
     REHEARSE_LLAMA_SERVER, /* the same with those of a server */
     REHEARSE_LLAMA_BENCH,  /* with flags of its own */
-    REHEARSE_PYTHON_SERVER /* vLLM's or SGLang's: where it listens, and what guards it */
+    REHEARSE_VLLM_SERVER,
+    REHEARSE_SGLANG_SERVER,
+    REHEARSE_VLLM_MODEL, /* our own small programs, with settings as JSON */
+    REHEARSE_TRANSFORMERS_MODEL
 };
 
 /* A command line of one's own; `words` ends with NULL. */
@@ -67,6 +73,9 @@ void rehearse_command_finish(struct rehearse_command *command);
 
 /* Whether it is a program of llama.cpp. */
 int rehearse_is_llama(const struct rehearse_command *command);
+
+/* Whether it is vLLM's or SGLang's server. */
+int rehearse_is_python_server(const struct rehearse_command *command);
 
 /* Whether the program knows the flag at all. */
 int rehearse_flag_is_known(const struct rehearse_command *command, enum rehearse_flag flag);

@@ -120,6 +120,7 @@ static int drive(const struct rehearse_job *job, char *const *argv, struct rehea
         .start_ns = result->has_cuda ? limit_ns : 0, /* it compiles, and shows no sign of it */
         .limit_ns = limit_ns,
         .progress = job->progress,
+        .label = job->label,
         .interrupted = job->interrupted,
     };
     int code = rehearse_drive(result->rehearsal, &settings, &result->report, error);
@@ -137,6 +138,7 @@ static void note_refusals(struct rehearse_result *result)
         if (event->kind != MT_REHEARSE_REFUSED)
             continue;
         result->refusal = event;
+        result->refusal_index = i;
         result->n_refusals++;
     }
 }
@@ -171,6 +173,10 @@ static int conclude(const struct rehearse_job *job, struct rehearse_result *resu
     if (result->has_cuda)
         rehearse_read_said(result);
     result->outcome = rehearse_outcome_of(result->rehearsal, &result->report);
+    if (result->is_cuda && result->refusal)
+        code = mt_rehearse_tally(result->rehearsal, result->refusal_index, &result->held, error);
+    if (code < 0)
+        return code;
     if (result->is_unseen)
         rehearse_explain_unseen(job, result);
     else
@@ -204,6 +210,7 @@ void rehearse_result_finish(struct rehearse_result *result)
 {
     mt_rehearse_destroy(result->rehearsal);
     mt_tally_destroy(result->tally);
+    mt_tally_destroy(result->held);
     if (result->is_temporary)
         remove_folder(result->folder);
     *result = (struct rehearse_result){0};

@@ -8,12 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
+
 #define TIMES         16u
 #define MOST_BYTES    ((uint64_t)896 << 30) /* of a device whose share a cache fills: addresses */
 #define DEFAULT_SHARE 0.9
 
-/* Engines whose cache is a share of the device. */
-static int takes_a_share(char *const *argv)
+int rehearse_takes_a_share(char *const *argv)
 {
     for (; *argv; argv++)
         if (strstr(*argv, "vllm") || strstr(*argv, "sglang"))
@@ -98,39 +99,75 @@ uint64_t rehearse_least_bytes(const struct mt_tally *tally, double requests)
     return most;
 }
 
-static void tell(const struct rehearse_job *job, const struct rehearse_result *result,
-                 struct rehearse_told *told)
+/* What neither a longer context nor more sequences make larger. */
+static uint64_t fixed_of(const struct mt_tally_place *place)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < place->n_rows; i++) {
+        enum mt_category category = place->rows[i].category;
+        if (category == MT_CATEGORY_WEIGHTS || category == MT_CATEGORY_CONTEXT ||
+            category == MT_CATEGORY_COMMUNICATION || category == MT_CATEGORY_WORKSPACE)
+            bytes += place->rows[i].allocated_bytes;
+    }
+    return bytes;
+}
+
+static void look(const struct rehearse_job *job, const struct rehearse_result *result,
+                 struct rehearse_whole *whole)
+{
+    double requests = whole->is_share ? concurrency_of(result->rehearsal) : 0;
+    uint64_t bytes = rehearse_least_bytes(result->tally, requests);
+    snprintf(whole->why, sizeof whole->why, "%.230s", result->why);
+    if (result->outcome != REHEARSE_RUNS || !bytes || (whole->is_share && requests < 1))
+        return;
+    whole->is_known = 1;
+    whole->least_bytes =
+        whole->is_share ? (uint64_t)((double)bytes / rehearse_share_of(job->argv)) : bytes;
+    for (size_t i = 0; i < result->tally->n_places; i++) {
+        const struct mt_tally_place *place = &result->tally->places[i];
+        if (strncmp(place->place, "gpu:", 4) != 0 || place->total_allocated_bytes == MT_UNKNOWN ||
+            place->total_allocated_bytes <= whole->whole_bytes)
+            continue;
+        whole->whole_bytes = place->total_allocated_bytes;
+        whole->fixed_bytes = fixed_of(place);
+    }
+}
+
+void rehearse_tell_larger(const struct rehearse_job *job, const struct rehearse_whole *whole,
+                          struct rehearse_told *told)
 {
     struct mt_rehearse_gpu gpu;
-    struct rehearse_change *change = &told->changes.items[0];
     char size[MT_SIZE_TEXT];
-    int is_share = takes_a_share(job->argv);
-    double requests = is_share ? concurrency_of(result->rehearsal) : 0;
-    uint64_t bytes = rehearse_least_bytes(result->tally, requests);
-    if (result->outcome != REHEARSE_RUNS || !bytes || (is_share && requests < 1)) {
-        snprintf(told->note, sizeof told->note,
-                 "On devices of many times the memory it does not run either, or does not say how "
-                 "much would do.");
+    if (!whole->is_known) {
+        rehearse_told_note(told,
+                           *whole->why
+                               ? "On devices of many times the memory it does not run either: %s."
+                               : "On devices of many times the memory it runs, and does not say "
+                                 "how much would do.%s",
+                           whole->why);
         return;
     }
-    if (is_share)
-        bytes = (uint64_t)((double)bytes / rehearse_share_of(job->argv));
-    const char *name = name_sufficient(bytes, &gpu);
+    if (told->changes.n == REHEARSE_CHANGES_MAX)
+        return;
+    struct rehearse_change *change = &told->changes.items[told->changes.n++];
+    const char *name = name_sufficient(whole->least_bytes, &gpu);
+    *change = (struct rehearse_change){.capacity_bytes = 0};
     snprintf(change->flags, sizeof change->flags, "a device of %s%s%s%s",
-             mt_format_size(bytes, size), *name ? " (" : "", name, *name ? ")" : "");
+             mt_format_size(whole->least_bytes, size), *name ? " (" : "", name, *name ? ")" : "");
     snprintf(change->instead_of, sizeof change->instead_of, "%s",
              mt_format_size(job->devices[0].bytes, size));
-    change->costs = is_share ? "with a KV cache for one request of the longest length, and the "
-                               "engine's share of the device"
-                             : "so much it takes where nothing limits it";
-    told->changes.n = 1;
+    snprintf(change->costs, sizeof change->costs, "%s",
+             whole->is_share
+                 ? "with a KV cache for one request of the longest length, and the engine's share "
+                   "of the device"
+                 : "so much it takes where nothing limits it");
 }
 
 /* The same GPUs with so much memory that nothing limits the program. */
 static void enlarge(const struct rehearse_job *job, struct mt_rehearse_device *devices,
                     struct mt_rehearse_gpu *gpus)
 {
-    int is_share = takes_a_share(job->argv);
+    int is_share = rehearse_takes_a_share(job->argv);
     for (size_t i = 0; i < job->n_devices; i++) {
         devices[i] = job->devices[i];
         devices[i].bytes *= TIMES;
@@ -142,25 +179,28 @@ static void enlarge(const struct rehearse_job *job, struct mt_rehearse_device *d
     }
 }
 
-void rehearse_find_larger(const struct rehearse_job *job, struct rehearse_told *told)
+int rehearse_look_at_whole(const struct rehearse_job *job, struct rehearse_whole *whole,
+                           struct mt_error *error)
 {
     struct mt_rehearse_gpu *gpus = calloc(job->n_devices + 1, sizeof *gpus);
     struct mt_rehearse_device *devices = calloc(job->n_devices + 1, sizeof *devices);
     struct rehearse_result *result = calloc(1, sizeof *result);
     struct rehearse_job larger = *job;
-    struct mt_error error = {.offset = MT_NO_OFFSET};
-    int is_possible = devices && gpus && result && job->n_devices;
-    if (is_possible)
+    int is_possible = devices && gpus && result;
+    int code = is_possible ? 0 : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    *whole = (struct rehearse_whole){.is_share = rehearse_takes_a_share(job->argv)};
+    if (is_possible && job->n_devices) {
         enlarge(job, devices, gpus);
-    larger.devices = devices;
-    larger.folder = NULL;
-    if (is_possible && rehearse_run(&larger, result, &error) == 0) {
-        tell(job, result, told);
+        larger.devices = devices;
+        larger.folder = NULL;
+        larger.label = "on larger devices";
+        code = rehearse_run(&larger, result, error);
+        if (code == 0)
+            look(job, result, whole);
         rehearse_result_finish(result);
-    } else if (is_possible) {
-        snprintf(told->note, sizeof told->note, "No larger device was tried: %s.", error.text);
     }
     free(result);
     free(devices);
     free(gpus);
+    return code;
 }

@@ -5,14 +5,31 @@
 
 #include "cli/rehearse/told.h"
 
-/* Rehearses a program that ran out once more on the same GPUs with many times their memory, and
- * tells as a change how much of it it took. Engines that take a share of what there is are left
- * alone. What keeps it from finding out is a note. */
-void rehearse_find_larger(const struct rehearse_job *job, struct rehearse_told *told);
+/* A program where nothing limits it. */
+struct rehearse_whole {
+    int is_known;         /* it ran, and says how much would do */
+    uint64_t least_bytes; /* that a device must have */
+    uint64_t whole_bytes; /* of the fullest device */
+    uint64_t fixed_bytes; /* of these, weights, contexts and the like */
+    int is_share;         /* it takes a share of what there is */
+    char why[240];        /* it did not run there, or "" */
+};
+
+/* Rehearses a program that ran out once more on the same GPUs with many times their memory. Returns
+ * 0 also where it does not run there. Errors: those of rehearse_run(). */
+int rehearse_look_at_whole(const struct rehearse_job *job, struct rehearse_whole *whole,
+                           struct mt_error *error);
+
+/* Tells the device that would do as a change, or that none is known. */
+void rehearse_tell_larger(const struct rehearse_job *job, const struct rehearse_whole *whole,
+                          struct rehearse_told *told);
 
 /* The share of a device that an engine was told to take: "--gpu-memory-utilization 0.8", with an
  * equals sign, or among the settings of our own small program. vLLM's default where it was not. */
 double rehearse_share_of(char *const *argv);
+
+/* Whether the engine's cache is a share of the device. */
+int rehearse_takes_a_share(char *const *argv);
 
 /* What the fullest device holds at least: all of it, or, with a cache of room for so many of the
  * longest `requests`, a cache for one of them. */

@@ -59,6 +59,8 @@ static int check(const struct estimate_options *options, const struct python_eng
         rest.batched_tokens = rest.tensor_parallel = rest.pipeline_parallel = 0;
         rest.eager = 0;
         rest.kv_type = NULL;
+    } else {
+        rest.no_kv_offload = 0;
     }
     if (memcmp(&rest, &nothing, sizeof rest) == 0)
         return 0;
@@ -67,7 +69,7 @@ static int check(const struct estimate_options *options, const struct python_eng
                 engine->name,
                 engine->is_parallel ? ", --kv-type, --memory-share, --batched-tokens, "
                                       "--tensor-parallel, --pipeline-parallel, --eager"
-                                    : "");
+                                    : ", --no-kv-offload");
 }
 
 static int is_file(const char *folder, const char *name)
@@ -166,6 +168,7 @@ static char *make_settings(const struct estimate_options *options,
             json_object_set_new(settings, "memory_share", json_real(options->memory_share));
     } else {
         put_number(settings, "n_devices", n_devices);
+        put_number(settings, "kv_offload", (uint64_t)options->no_kv_offload);
     }
     char *text = json_dumps(settings, JSON_COMPACT | JSON_REAL_PRECISION(6));
     json_decref(settings);

@@ -38,6 +38,7 @@ struct rehearse_job {
     uint64_t n_requests;                    /* to a server, at most; 0: none */
     uint64_t timeout_ns;                    /* until it is ready or ends; 0: ten minutes */
     struct cli_progress *progress;
+    const char *label; /* of the progress line; NULL: as it is */
     const volatile sig_atomic_t *interrupted;
 };
 
@@ -57,11 +58,15 @@ struct rehearse_result {
     struct mt_tally *tally;           /* the peak of each place, as the engine says it */
     size_t n_refusals;
     const struct mt_rehearse_event *refusal; /* the last one, or NULL */
-    char why[REHEARSE_WHY_BYTES];            /* one sentence, "" where it ran */
-    char spills[REHEARSE_WHY_BYTES];         /* what lies on the host and was meant for devices */
-    char words[REHEARSE_WORDS_BYTES];        /* the last of the program's */
-    char said[REHEARSE_SAID_BYTES];          /* the end of all that a CUDA program wrote, or "" */
-    char version[64];                        /* of the engine, or "" */
+    size_t refusal_index;
+    struct mt_tally *held;            /* of a CUDA program, what was there then; or NULL */
+    char phase[112];                  /* the engine's own phase then, or "" */
+    enum mt_category phase_category;  /* that it is about */
+    char why[REHEARSE_WHY_BYTES];     /* one sentence, "" where it ran */
+    char spills[REHEARSE_WHY_BYTES];  /* what lies on the host and was meant for devices */
+    char words[REHEARSE_WORDS_BYTES]; /* the last of the program's */
+    char said[REHEARSE_SAID_BYTES];   /* the end of all that a CUDA program wrote, or "" */
+    char version[64];                 /* of the engine, or "" */
     char folder[PATH_MAX];
     int is_temporary;
 };

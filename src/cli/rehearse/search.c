@@ -336,7 +336,8 @@ static uint64_t next_number(const struct point *before, const struct point *low,
 /* The largest number below `now` that fits, within the attempts that a knob has. Returns 0 where
  * not even the least one does, or where only that is known when the search ends and there are
  * better changes. */
-static int largest(struct seeker *seeker, const struct knob *knob, uint64_t *number)
+static int largest(struct seeker *seeker, const struct knob *knob, uint64_t *number,
+                   uint64_t *headroom)
 {
     struct point low = {0};
     struct point before = {0};
@@ -359,30 +360,33 @@ static int largest(struct seeker *seeker, const struct knob *knob, uint64_t *num
         }
     }
     *number = low.number;
+    *headroom = low.headroom_bytes;
     return n_points > 1 || !seeker->stopped || seeker->changes->n == 0;
 }
 
 static void add_change(struct seeker *seeker, const struct rehearse_command *after,
-                       const char *costs)
+                       const char *costs, uint64_t headroom)
 {
     struct rehearse_changes *changes = seeker->changes;
     if (after->failed || changes->n == REHEARSE_CHANGES_MAX)
         return;
     struct rehearse_change *change = &changes->items[changes->n++];
     describe(seeker, after, change);
-    change->costs = costs;
+    change->headroom_bytes = headroom;
+    snprintf(change->costs, sizeof change->costs, "%s", costs);
 }
 
 /* Turns one knob down from `base`, and notes the change where it then fits. */
 static void try_knob(struct seeker *seeker, const struct knob *knob)
 {
     uint64_t number = 0;
+    uint64_t headroom = 0;
     struct rehearse_command command;
-    if (seeker->stopped || !largest(seeker, knob, &number))
+    if (seeker->stopped || !largest(seeker, knob, &number, &headroom))
         return;
     rehearse_command_copy(seeker->base->words, &command);
     knob->turn(seeker, &command, number);
-    add_change(seeker, &command, knob->costs);
+    add_change(seeker, &command, knob->costs, headroom);
     rehearse_command_finish(&command);
 }
 
@@ -408,7 +412,8 @@ static void try_together(struct seeker *seeker)
     rehearse_command_copy(seeker->base->words, &cheap);
     turn_cheap(seeker, &cheap);
     if (fits(seeker, &cheap, &headroom))
-        add_change(seeker, &cheap, "prompts are read more slowly, a little precision of the cache");
+        add_change(seeker, &cheap, "prompts are read more slowly, a little precision of the cache",
+                   headroom);
     seeker->base = &cheap;
     for (size_t i = 0; i < sizeof others / sizeof *others && seeker->changes->n == 0; i++)
         try_knob(seeker, &knobs[others[i]]);

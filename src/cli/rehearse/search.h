@@ -32,9 +32,13 @@ struct rehearse_search {
 
 /* A change with which it fits. */
 struct rehearse_change {
-    char flags[160];      /* "-c 32768", "-ctk q8_0 -ctv q8_0 -c 16384" */
-    char instead_of[160]; /* the same flags as they were, "" where none was given */
-    const char *costs;    /* "answers of the same quality, prompts read more slowly" */
+    char flags[160];         /* "-c 32768", "-ctk q8_0 -ctv q8_0 -c 16384" */
+    char instead_of[160];    /* the same flags as they were, "" where none was given */
+    char costs[160];         /* "answers of the same quality, prompts read more slowly" */
+    char options[160];       /* the same as memtally's own options, or "" */
+    uint64_t headroom_bytes; /* of llama.cpp's: what the place that had no room then has left */
+    uint64_t held_bytes;     /* of the place that had no room, or of the fullest; 0: not known */
+    uint64_t capacity_bytes;
 };
 
 #define REHEARSE_CHANGES_MAX 10

@@ -87,16 +87,32 @@ static void count_event(struct held *places, const struct mt_rehearse_event *eve
         held->peak_bytes = held->bytes;
 }
 
+static const struct mt_rehearse_device *device_of(const struct mt_rehearse_options *options,
+                                                  const char *place)
+{
+    unsigned number = 0;
+    return sscanf(place, "gpu:%u", &number) == 1 && number < options->n_devices
+               ? &options->devices[number]
+               : NULL;
+}
+
+/* What the place has in all; UINT64_MAX without a limit. */
+static uint64_t whole_of(const struct mt_rehearse_options *options, const char *place)
+{
+    const struct mt_rehearse_device *device = device_of(options, place);
+    if (strcmp(place, "host") == 0 && options->host_bytes)
+        return options->host_bytes;
+    return device ? device->bytes : UINT64_MAX;
+}
+
 /* What the place could take; UINT64_MAX without a limit. */
 static uint64_t capacity_of(const struct mt_rehearse_options *options, const char *place)
 {
-    unsigned number = 0;
-    if (strcmp(place, "host") == 0)
-        return options->host_bytes ? options->host_bytes : UINT64_MAX;
-    if (sscanf(place, "gpu:%u", &number) != 1 || number >= options->n_devices)
-        return UINT64_MAX;
-    const struct mt_rehearse_device *device = &options->devices[number];
-    return device->bytes > device->reserved_bytes ? device->bytes - device->reserved_bytes : 0;
+    const struct mt_rehearse_device *device = device_of(options, place);
+    uint64_t whole = whole_of(options, place);
+    if (!device)
+        return whole;
+    return whole > device->reserved_bytes ? whole - device->reserved_bytes : 0;
 }
 
 /* What the place that had no room has left at its fullest. */
@@ -224,6 +240,19 @@ int rehearse_can_suggest(char *const *argv)
     return can;
 }
 
+/* What the place that had no room would hold, with what was taken of it before. */
+static void count_held(const struct rehearse_suggest_settings *settings,
+                       struct rehearse_changes *changes)
+{
+    uint64_t whole = whole_of(settings->options, settings->place);
+    for (size_t i = 0; i < changes->n; i++) {
+        if (whole == UINT64_MAX || changes->items[i].headroom_bytes >= whole)
+            continue;
+        changes->items[i].held_bytes = whole - changes->items[i].headroom_bytes;
+        changes->items[i].capacity_bytes = whole;
+    }
+}
+
 static int search_flags(const struct rehearse_suggest_settings *settings,
                         const struct rehearse_command *command, struct rehearse_changes *changes,
                         struct mt_error *error)
@@ -243,6 +272,7 @@ static int search_flags(const struct rehearse_suggest_settings *settings,
                                      .argument = &attempts};
     learn_model(rehearse_flag_value(command, environment, REHEARSE_MODEL), &search);
     int code = rehearse_search(&search, changes);
+    count_held(settings, changes);
     if (code == MT_ENOMEM)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     return attempts.code;

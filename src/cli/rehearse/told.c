@@ -3,6 +3,7 @@
  * no estimate. */
 #include "cli/rehearse/told.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,31 @@
 #include "cli/rehearse/pretend_path.h"
 
 #define PHASES_MAX 1024
+
+void rehearse_told_note(struct rehearse_told *told, const char *format, ...)
+{
+    size_t length = strlen(told->note);
+    va_list arguments;
+    if (length && length + 1 < sizeof told->note)
+        told->note[length++] = ' ';
+    va_start(arguments, format);
+    vsnprintf(told->note + length, sizeof told->note - length, format, arguments);
+    va_end(arguments);
+}
+
+void rehearse_told_count(struct rehearse_told *told)
+{
+    const struct rehearse_changes *changes = &told->changes;
+    if (changes->n)
+        return;
+    if (!changes->n_tried)
+        rehearse_told_note(told, "There is no change of flags to try that would make room.");
+    else
+        rehearse_told_note(told,
+                           "No change of flags that was tried fits%s%s, in %zu more rehearsals%s.",
+                           *changes->least ? ": not even " : "", changes->least, changes->n_tried,
+                           changes->is_cut_short ? ", which were cut short" : "");
+}
 
 /* Looks for flags that fit. What keeps it from looking is no failure of the rehearsal: a note. */
 void rehearse_told_find_changes(const struct rehearse_job *job, struct rehearse_told *told)
@@ -38,12 +64,9 @@ void rehearse_told_find_changes(const struct rehearse_job *job, struct rehearse_
     if (job->progress)
         cli_progress_clear(job->progress);
     if (code < 0)
-        snprintf(told->note, sizeof told->note, "No flags are suggested: %s.", error.text);
-    else if (!told->changes.n)
-        snprintf(told->note, sizeof told->note,
-                 "No change of flags that was tried fits%s%s, in %zu more rehearsals%s.",
-                 *told->changes.least ? ": not even " : "", told->changes.least,
-                 told->changes.n_tried, told->changes.is_cut_short ? ", which were cut short" : "");
+        rehearse_told_note(told, "No flags are suggested: %s.", error.text);
+    else
+        rehearse_told_count(told);
 }
 
 /* "-c 16384 -np 1" as "--context 16384 --sequences 1"; "" where a flag has no option. */
@@ -114,11 +137,16 @@ void rehearse_tell(const struct rehearse_job *job, int with_options, struct rehe
     size_t n_late = rehearse_late(result, &told->late);
     for (size_t i = 0; i < told->changes.n; i++) {
         const struct rehearse_change *change = &told->changes.items[i];
+        snprintf(told->options[i], sizeof told->options[i], "%s", change->options);
         if (with_options)
             write_options(change->flags, told->options[i], sizeof told->options[i]);
-        told->document_changes[i] =
-            (struct cli_document_change){change->flags, change->instead_of, change->costs,
-                                         *told->options[i] ? told->options[i] : NULL};
+        told->document_changes[i] = (struct cli_document_change){
+            .flags = change->flags,
+            .instead_of = change->instead_of,
+            .costs = change->costs,
+            .options = *told->options[i] ? told->options[i] : NULL,
+            .held_bytes = change->held_bytes ? change->held_bytes : MT_UNKNOWN,
+            .capacity_bytes = change->held_bytes ? change->capacity_bytes : MT_UNKNOWN};
     }
     told->rehearsal = (struct cli_document_rehearsal){
         .argv = job->argv,
@@ -143,8 +171,13 @@ void rehearse_tell(const struct rehearse_job *job, int with_options, struct rehe
         .n_late = n_late,
         .changes = told->document_changes,
         .n_changes = told->changes.n,
+        .n_tried = told->changes.n_tried,
+        .phase = *result->phase ? result->phase : NULL,
+        .held = result->held,
     };
     tell_phases(told);
+    if (result->is_cuda && result->refusal && result->rehearsal)
+        told->rehearsal.stack = mt_rehearse_stack_of(result->rehearsal, result->refusal);
 }
 
 void rehearse_told_finish(struct rehearse_told *told)

@@ -14,8 +14,15 @@ struct rehearse_told {
     struct mt_rehearse_phase *phases;
     struct mt_rehearse_figure *figures;
     struct cli_document_rehearsal rehearsal;
-    char note[600]; /* why no flags are suggested, or "" */
+    char note[800]; /* on what is suggested, or why nothing is; "" */
 };
+
+/* Adds a sentence to the note. */
+void rehearse_told_note(struct rehearse_told *told, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Notes that no change of flags that was tried fits, and how many there were, where that is so. */
+void rehearse_told_count(struct rehearse_told *told);
 
 /* Looks for flags that fit. What keeps it from looking is no failure of the rehearsal: a note. */
 void rehearse_told_find_changes(const struct rehearse_job *job, struct rehearse_told *told);

@@ -45,21 +45,21 @@ static const char *phase_of(struct mt_rehearsal *rehearsal, const struct mt_rehe
     return phase;
 }
 
-/* The engine's own phase, the innermost one, in which a process was when something happened. */
-static const char *engine_phase(struct mt_rehearsal *rehearsal,
-                                const struct mt_rehearse_event *event, char text[PHASE_BYTES])
+/* The engine's own phase, the innermost one, in which a process was when something was refused. */
+static void find_phase(struct rehearse_result *result)
 {
+    struct mt_rehearsal *rehearsal = result->rehearsal;
+    const struct mt_rehearse_event *event = result->refusal;
     struct mt_rehearse_phase phase;
     uint64_t begun_ns = 0;
-    text[0] = '\0';
     for (size_t i = 0; mt_rehearse_phase_at(rehearsal, i, &phase) == 0; i++) {
         if (phase.pid != event->pid || phase.begin_ns > event->time_ns ||
             phase.end_ns < event->time_ns || phase.begin_ns < begun_ns)
             continue;
         begun_ns = phase.begin_ns;
-        snprintf(text, PHASE_BYTES, "in the engine's phase '%.80s'", phase.name);
+        snprintf(result->phase, sizeof result->phase, "%.80s", phase.name);
+        result->phase_category = phase.category;
     }
-    return *text ? text : NULL;
 }
 
 static void explain_refusal(struct rehearse_result *result)
@@ -67,7 +67,11 @@ static void explain_refusal(struct rehearse_result *result)
     const struct mt_rehearse_event *refusal = result->refusal;
     char words[PHASE_BYTES];
     const char *mark = phase_of(result->rehearsal, refusal);
-    const char *phase = result->is_cuda ? engine_phase(result->rehearsal, refusal, words) : NULL;
+    const char *phase = NULL;
+    if (*result->phase) {
+        snprintf(words, sizeof words, "in the engine's phase '%.80s'", result->phase);
+        phase = words;
+    }
     if (!phase && result->is_cuda && rehearse_python_place(result->said, words, sizeof words))
         phase = words;
     if (!phase && mark)
@@ -136,7 +140,11 @@ void rehearse_explain_end(struct rehearse_result *result)
 {
     switch (result->outcome) {
     case REHEARSE_RUNS_OUT:
-        explain_refusal(result);
+        if (result->is_cuda && result->refusal)
+            find_phase(result);
+        result->lacks_memory = result->is_cuda && rehearse_explain_foresight(result);
+        if (!result->lacks_memory)
+            explain_refusal(result);
         break;
     case REHEARSE_FAILS:
         result->lacks_memory = rehearse_explain_engine(result);

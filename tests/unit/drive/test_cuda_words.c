@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/rehearse/cuda_suggest.h"
 #include "cli/rehearse/cuda_words.h"
 #include "cli/rehearse/larger.h"
 
@@ -56,6 +57,109 @@ static void test_an_engine_that_foresees_too_little_memory_is_understood(void **
         assert_true(result.lacks_memory);
         assert_non_null(strstr(result.why, said[i][1]));
     }
+}
+
+static void test_an_engines_words_say_how_much_is_missing(void **state)
+{
+    const uint64_t gib = (uint64_t)1 << 30;
+    struct rehearse_shortage small = {.kind = REHEARSE_NOT_SHORT};
+    (void)state;
+    /* As vLLM 0.11 and 0.7 say it. */
+    rehearse_shortage_said(
+        "ValueError: To serve at least one request with the models's max seq len (131072), (16.00 "
+        "GiB "
+        "KV cache is needed, which is larger than the available KV cache memory (5.50 GiB). Based "
+        "on "
+        "the available memory, the estimated maximum model length is 45056. Try increasing",
+        &small);
+    assert_int_equal(small.kind, REHEARSE_SHORT_CACHE);
+    assert_int_equal(small.asked_tokens, 131072);
+    assert_int_equal(small.fits_tokens, 45056);
+    assert_int_equal(small.cache_bytes, 16 * gib);
+    assert_int_equal(small.missing_bytes, 10 * gib + gib / 2);
+    small = (struct rehearse_shortage){.kind = REHEARSE_NOT_SHORT};
+    rehearse_shortage_said("The model's max seq len (32768) is larger than the maximum number of "
+                           "tokens that can be stored in KV cache (20016). Try increasing",
+                           &small);
+    assert_int_equal(small.kind, REHEARSE_SHORT_CACHE);
+    assert_int_equal(small.fits_tokens, 20016);
+    assert_int_equal(small.missing_bytes, 0);
+}
+
+static void test_an_engine_without_any_cache_says_by_how_much(void **state)
+{
+    struct rehearse_shortage none = {.kind = REHEARSE_NOT_SHORT};
+    (void)state;
+    /* What the engine said last counts. */
+    rehearse_shortage_said("INFO Available KV cache memory: 1.50 GiB\n"
+                           "INFO Available KV cache memory: -2.25 GiB\n"
+                           "ValueError: No available memory for the cache blocks. Try increasing",
+                           &none);
+    assert_int_equal(none.kind, REHEARSE_SHORT_NO_CACHE);
+    assert_int_equal(none.missing_bytes, (uint64_t)9 << 28);
+}
+
+static void test_the_share_that_is_free_is_read(void **state)
+{
+    struct rehearse_shortage share = {.kind = REHEARSE_NOT_SHORT};
+    struct rehearse_shortage other = {.kind = REHEARSE_NOT_SHORT};
+    (void)state;
+    rehearse_shortage_said(
+        "ValueError: Free memory on device (18.00/24.00 GiB) on startup is less than desired GPU "
+        "memory utilization (0.9, 21.60 GiB). Decrease GPU memory utilization",
+        &share);
+    assert_int_equal(share.kind, REHEARSE_SHORT_SHARE);
+    assert_float_equal(share.free_share, 0.75, 1e-9);
+    rehearse_shortage_said("less than desired GPU memory utilization", &other);
+    assert_float_equal(other.free_share, 0, 0);
+    rehearse_shortage_said("KeyError: 'model_type'", &other);
+}
+
+/* What was refused beside what, in which phase. */
+static void test_what_was_refused_follows_from_the_phase_and_what_was_there(void **state)
+{
+    const struct mt_rehearse_event refusal = {.place = "gpu:0", .missing_bytes = 7};
+    const struct mt_tally_row rows[] = {{.category = MT_CATEGORY_WEIGHTS, .allocated_bytes = 5},
+                                        {.category = MT_CATEGORY_KV_CACHE, .allocated_bytes = 3}};
+    const struct mt_tally_place place = {.place = "gpu:0", .n_rows = 2, .rows = rows};
+    const struct mt_tally_place other = {.place = "gpu:1", .n_rows = 2, .rows = rows};
+    struct mt_tally cached = {.n_places = 1, .places = &place};
+    struct mt_tally elsewhere = {.n_places = 1, .places = &other};
+    static struct rehearse_result result;
+    struct rehearse_shortage shortage;
+    (void)state;
+    const struct {
+        enum mt_category phase;
+        struct mt_tally *held;
+        enum rehearse_shortage_kind kind;
+    } cases[] = {{MT_CATEGORY_WEIGHTS, &elsewhere, REHEARSE_SHORT_WEIGHTS},
+                 {MT_CATEGORY_WEIGHTS, NULL, REHEARSE_SHORT_WEIGHTS},
+                 {MT_CATEGORY_ACTIVATIONS, &elsewhere, REHEARSE_SHORT_COMPUTE},
+                 {MT_CATEGORY_ACTIVATIONS, &cached, REHEARSE_SHORT_LATE},
+                 {MT_CATEGORY_GRAPHS, &cached, REHEARSE_SHORT_GRAPHS},
+                 {MT_CATEGORY_KV_CACHE, NULL, REHEARSE_SHORT_LATE}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        result = (struct rehearse_result){
+            .refusal = &refusal, .phase_category = cases[i].phase, .held = cases[i].held};
+        rehearse_shortage_of(&result, &shortage);
+        assert_int_equal(shortage.kind, cases[i].kind);
+        assert_int_equal(shortage.missing_bytes, 7);
+    }
+}
+
+/* PyTorch tries once more after it has given back what it can: that it was refused first is not why
+ * the engine ended. */
+static void test_an_engine_that_foresees_is_believed_though_something_was_refused(void **state)
+{
+    static struct rehearse_result result;
+    const struct mt_rehearse_event refusal = {.place = "gpu:0", .name = "", .detail = ""};
+    (void)state;
+    result =
+        (struct rehearse_result){.outcome = REHEARSE_RUNS_OUT, .refusal = &refusal, .is_cuda = 1};
+    snprintf(result.said, sizeof result.said, "No available memory for the cache blocks.\n");
+    assert_true(rehearse_explain_foresight(&result));
+    snprintf(result.said, sizeof result.said, "Please decrease --mem-fraction-static\n");
+    assert_false(rehearse_explain_foresight(&result));
 }
 
 static void test_another_failure_is_not_taken_for_too_little_memory(void **state)
@@ -168,6 +272,11 @@ int main(void)
         cmocka_unit_test(test_the_innermost_line_of_the_programs_own_code_is_named),
         cmocka_unit_test(test_words_without_a_traceback_name_no_line),
         cmocka_unit_test(test_an_engine_that_foresees_too_little_memory_is_understood),
+        cmocka_unit_test(test_an_engines_words_say_how_much_is_missing),
+        cmocka_unit_test(test_an_engine_without_any_cache_says_by_how_much),
+        cmocka_unit_test(test_the_share_that_is_free_is_read),
+        cmocka_unit_test(test_what_was_refused_follows_from_the_phase_and_what_was_there),
+        cmocka_unit_test(test_an_engine_that_foresees_is_believed_though_something_was_refused),
         cmocka_unit_test(test_a_device_too_small_for_a_context_is_named),
         cmocka_unit_test(test_another_failure_is_not_taken_for_too_little_memory),
         cmocka_unit_test(test_a_program_that_is_cut_off_is_not_called_stuck),

@@ -119,6 +119,8 @@ static void test_the_cheapest_change_comes_first(void **state)
     search(&machine, server, &changes);
     assert_int_equal(changes.n, 4);
     assert_string_equal(changes.items[0].flags, "-ub 256");
+    /* 120 units too much, of which 128 are saved. */
+    assert_int_equal(changes.items[0].headroom_bytes, 8);
     assert_string_equal(changes.items[0].instead_of, "");
     assert_string_equal(changes.items[1].flags, "-ctk q8_0 -ctv q8_0");
     assert_string_equal(changes.items[2].instead_of, "-c 65536");

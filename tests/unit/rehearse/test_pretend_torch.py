@@ -161,6 +161,27 @@ def test_what_was_drained_before_is_not_written_again():
         assert [line.split()[3] for line in lines] == ["7000", "7200", "7400"], lines
 
 
+def test_the_calls_that_ran_out_are_told_without_ours_and_pytorchs():
+    """As exec() names a file; a call of PyTorch's lies between."""
+    def innermost():
+        seen.append(allocator.stack_of(sys._getframe(0), "/venv/torch/"))
+
+    def compiled(path, code, **names):
+        exec(compile(textwrap.dedent(code), path, "exec"), names)  # pylint: disable=exec-used
+        return names
+
+    seen = []
+    within = compiled("/venv/torch/nn/module.py", "def call(f): f()", torch=None)["call"]
+    program = compiled("/srv/train.py", """
+        def step():
+            call(ask)
+        """, call=within, ask=innermost)
+    program["step"]()
+    calls = seen[0].split(" < ")
+    assert calls[0].endswith("innermost") and calls[1] == "train.py:3 step", calls
+    assert len(calls) == allocator.FRAMES and "test_pretend_torch.py" in calls[2], calls
+
+
 def test_a_part_of_an_expandable_segment_is_unmapped():
     with folder() as path:
         mib = 1 << 20

@@ -276,6 +276,28 @@ static void test_figures_and_notes_are_kept(void **state)
                         "sizes here came from device values: train.py:3");
 }
 
+/* Nothing of the device was seen before, so that the phase is told by it, too. */
+static void test_who_ran_out_of_memory_is_kept_with_the_phase_of_it(void **state)
+{
+    struct traces *traces = *state;
+    read_trace(traces, "b 1000000 1 weights load_model\n"
+                       "o 2000000 1 4096 train.py:31 step < train.py:40 <module>\n"
+                       "d 3000000 1\n"
+                       "o 4000000 99 4096 a device that cannot be\n"
+                       "o 4000000 0 4096\n");
+    const struct mt_torch_asker *asker = mt_torch_asker_at(traces->torch, 0);
+    assert_non_null(asker);
+    assert_int_equal(asker->time_ns, 2 * MS);
+    assert_int_equal(asker->bytes, 4096);
+    assert_string_equal(asker->stack, "train.py:31 step < train.py:40 <module>");
+    assert_null(mt_torch_asker_at(traces->torch, 1));
+    const struct mt_torch_phase *phase = mt_torch_phase_at(traces->torch, 0);
+    assert_non_null(phase);
+    assert_int_equal(phase->device, 1);
+    assert_int_equal(phase->begin_ns, MS);
+    assert_int_equal(phase->end_ns, 3 * MS);
+}
+
 static void test_a_line_that_is_cut_short_is_left_out(void **state)
 {
     struct traces *traces = *state;
@@ -350,6 +372,7 @@ int main(void)
         TEST(test_what_is_freed_in_the_same_moment_makes_room_for_what_is_taken),
         TEST(test_phases_say_what_was_there_and_their_peak),
         TEST(test_figures_and_notes_are_kept),
+        TEST(test_who_ran_out_of_memory_is_kept_with_the_phase_of_it),
         TEST(test_a_line_that_is_cut_short_is_left_out),
         TEST(test_lines_without_sense_are_passed_over),
         TEST(test_more_kinds_of_pieces_than_there_is_room_for_still_add_up),

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""What vLLM has under this name, and nothing in it."""

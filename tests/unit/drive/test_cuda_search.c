@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT */
+/* The search for settings that fit on CUDA, on engines whose need is a formula. One takes a share
+ * of a device of 24 GiB: weights, 8 MiB for each sequence at a time, and the rest is a cache, of
+ * which a token takes 128 KiB and half with eight bits. The other takes 2 GiB and 1 MiB for each
+ * token of each sequence. What the search should find follows from the formula. */
+#include "tests/support/unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/rehearse/cuda_search.h"
+
+#define GIB ((int64_t)1 << 30)
+#define MIB ((int64_t)1 << 20)
+
+struct machine {
+    int64_t weights; /* of all devices */
+    int64_t devices;
+    int64_t default_sequences;
+    int64_t default_context;
+    int64_t scores; /* bytes for each pair of tokens */
+    size_t n;
+    char tried[16][160]; /* flags */
+};
+
+static int64_t number(const struct rehearse_command *command, enum rehearse_setting setting,
+                      int64_t otherwise)
+{
+    char value[REHEARSE_SETTING_BYTES];
+    return rehearse_setting_get(command, setting, value)
+               ? (int64_t)rehearse_flag_number(value, (uint64_t)otherwise)
+               : otherwise;
+}
+
+static double share_of(const struct rehearse_command *command)
+{
+    char value[REHEARSE_SETTING_BYTES];
+    return rehearse_setting_get(command, REHEARSE_SET_SHARE, value) ? strtod(value, NULL) : 0.9;
+}
+
+static int64_t activations_of(const struct machine *machine, const struct rehearse_command *command)
+{
+    return 8 * MIB * number(command, REHEARSE_SET_SEQUENCES, machine->default_sequences);
+}
+
+/* As vLLM goes about it: weights, a pass, then a cache of what is left. */
+static void serve(const struct machine *machine, const struct rehearse_command *command,
+                  struct rehearse_cuda_fit *fit)
+{
+    char type[REHEARSE_SETTING_BYTES] = "";
+    rehearse_setting_get(command, REHEARSE_SET_KV_TYPE, type);
+    int64_t parts = number(command, REHEARSE_SET_TENSOR_PARALLEL, 1);
+    int64_t weights = machine->weights / parts;
+    int64_t budget = (int64_t)(share_of(command) * (double)(24 * GIB));
+    int64_t cache = budget - weights - activations_of(machine, command);
+    int64_t token = 128 * 1024 / parts / (strcmp(type, "fp8") == 0 ? 2 : 1);
+    int64_t wanted = token * number(command, REHEARSE_SET_CONTEXT, machine->default_context);
+    fit->shortage.activation_bytes = (uint64_t)activations_of(machine, command);
+    if (weights > 24 * GIB) {
+        fit->shortage.kind = REHEARSE_SHORT_WEIGHTS;
+    } else if (weights + activations_of(machine, command) > 24 * GIB) {
+        fit->shortage.kind = REHEARSE_SHORT_COMPUTE;
+    } else if (cache <= 0) {
+        fit->shortage.kind = REHEARSE_SHORT_NO_CACHE;
+        fit->shortage.missing_bytes = (uint64_t)-cache;
+    } else if (cache < wanted) {
+        fit->shortage.kind = REHEARSE_SHORT_CACHE;
+        fit->shortage.missing_bytes = (uint64_t)(wanted - cache);
+        fit->shortage.cache_bytes = (uint64_t)wanted;
+        fit->shortage.asked_tokens = (uint64_t)(wanted / token);
+        fit->shortage.fits_tokens = (uint64_t)(cache / token);
+    } else {
+        fit->fits = 1;
+        fit->held_bytes = (uint64_t)budget;
+        fit->capacity_bytes = (uint64_t)(24 * GIB);
+    }
+}
+
+/* As transformers does: it takes what it needs. */
+static void generate(const struct machine *machine, const struct rehearse_command *command,
+                     struct rehearse_cuda_fit *fit)
+{
+    int64_t context = number(command, REHEARSE_SET_CONTEXT, machine->default_context);
+    int64_t held =
+        machine->weights + machine->scores * context * context +
+        MIB * number(command, REHEARSE_SET_SEQUENCES, machine->default_sequences) * context;
+    fit->fits = held <= 24 * GIB;
+    fit->held_bytes = (uint64_t)held;
+    fit->capacity_bytes = (uint64_t)(24 * GIB);
+    fit->shortage.kind = REHEARSE_SHORT_COMPUTE;
+}
+
+static void run(const struct machine *machine, const struct rehearse_command *command,
+                struct rehearse_cuda_fit *fit)
+{
+    if (rehearse_cuda_engine_of(command) == REHEARSE_TRANSFORMERS)
+        generate(machine, command, fit);
+    else
+        serve(machine, command, fit);
+}
+
+static int attempt(void *argument, char *const *argv, const char *flags,
+                   struct rehearse_cuda_fit *fit)
+{
+    struct machine *machine = argument;
+    struct rehearse_command command;
+    assert_true(machine->n < 16);
+    snprintf(machine->tried[machine->n++], sizeof *machine->tried, "%s", flags);
+    rehearse_command_copy(argv, &command);
+    run(machine, &command, fit);
+    rehearse_command_finish(&command);
+    return 0;
+}
+
+static void search_at_most(struct machine *machine, const char *const *argv, size_t attempts,
+                           struct rehearse_changes *changes)
+{
+    struct rehearse_command command;
+    struct rehearse_cuda_fit first = {0};
+    *changes = (struct rehearse_changes){0};
+    rehearse_command_copy((char *const *)argv, &command);
+    run(machine, &command, &first);
+    assert_false(first.fits);
+    int takes_share = rehearse_cuda_engine_of(&command) != REHEARSE_TRANSFORMERS;
+    struct rehearse_cuda_search what = {.command = &command,
+                                        .shortage = first.shortage,
+                                        .n_devices = (uint64_t)machine->devices,
+                                        .device_bytes = (uint64_t)(24 * GIB),
+                                        .share = takes_share ? share_of(&command) : 0,
+                                        .whole_bytes = first.held_bytes,
+                                        .fixed_bytes = (uint64_t)machine->weights,
+                                        .attempts_max = attempts,
+                                        .fits_max = 2,
+                                        .attempt = attempt,
+                                        .argument = machine};
+    if (takes_share)
+        what.whole_bytes = what.fixed_bytes = 0;
+    what.now[REHEARSE_SET_SEQUENCES] = (uint64_t)machine->default_sequences;
+    what.now[REHEARSE_SET_CONTEXT] = (uint64_t)machine->default_context;
+    assert_int_equal(rehearse_cuda_search(&what, changes), 0);
+    assert_int_equal(changes->n_tried, machine->n);
+    rehearse_command_finish(&command);
+}
+
+static void search(struct machine *machine, const char *const *argv,
+                   struct rehearse_changes *changes)
+{
+    search_at_most(machine, argv, 4, changes);
+}
+
+static const char *const server[] = {"vllm", "serve", "/m", NULL};
+
+/* 21.6 GiB are 15 of weights, 2 of activations and 4.6 of a cache; 40960 tokens want 5. */
+static void test_a_cache_that_is_a_little_too_small_takes_a_larger_share_first(void **state)
+{
+    struct machine machine = {
+        .weights = 15 * GIB, .devices = 1, .default_sequences = 256, .default_context = 40960};
+    struct rehearse_changes changes;
+    (void)state;
+    search(&machine, server, &changes);
+    assert_int_equal(changes.n, 2);
+    assert_string_equal(changes.items[0].flags, "--gpu-memory-utilization 0.95");
+    assert_string_equal(changes.items[0].instead_of, "");
+    assert_string_equal(changes.items[0].options, "");
+    assert_true(changes.items[0].held_bytes > 0 &&
+                changes.items[0].held_bytes <= changes.items[0].capacity_bytes);
+    assert_string_equal(changes.items[1].flags, "--max-num-seqs 64");
+    assert_int_equal(changes.n_tried, 2);
+}
+
+/* 131072 tokens want 16 GiB, 11.4 more than there are: neither 1.2 of a larger share, nor 1.5 of
+ * fewer sequences, nor the half of 16 are enough, and none of them is tried. */
+static void test_what_cannot_be_enough_is_not_rehearsed(void **state)
+{
+    struct machine machine = {
+        .weights = 15 * GIB, .devices = 1, .default_sequences = 256, .default_context = 131072};
+    struct rehearse_changes changes;
+    (void)state;
+    search_at_most(&machine, server, 1, &changes);
+    assert_int_equal(changes.n, 1);
+    int64_t there = (int64_t)(0.9 * (double)(24 * GIB)) - 17 * GIB;
+    assert_string_equal(changes.items[0].flags, "--max-model-len 37683");
+    assert_int_equal(there / (128 * 1024), 37683);
+    assert_string_equal(changes.items[0].costs, "shorter conversations");
+}
+
+/* 4.6 and 1.2 GiB are 5.8, of which 0.98 hold 93126 tokens of 64 KiB, of which whole 64 are 93120.
+ */
+static void
+test_a_longer_request_than_the_engine_says_wants_a_larger_and_narrower_cache(void **state)
+{
+    struct machine machine = {
+        .weights = 15 * GIB, .devices = 1, .default_sequences = 256, .default_context = 131072};
+    struct rehearse_changes changes;
+    (void)state;
+    search(&machine, server, &changes);
+    assert_int_equal(changes.n, 2);
+    assert_int_equal(changes.n_tried, 2);
+    assert_string_equal(changes.items[1].flags,
+                        "--gpu-memory-utilization 0.95 --kv-cache-dtype fp8 --max-model-len 93120");
+}
+
+/* 23 GiB of weights leave nothing of 22.8: a share of 0.95 fails for its cache, of less than 0.
+ * With 22 GiB of weights and 4 sequences it has 0.76 GiB, and says how long a request that is. */
+static void
+test_a_change_that_lacks_a_cache_alone_is_tried_with_what_the_engine_then_says(void **state)
+{
+    struct machine machine = {
+        .weights = 22 * GIB, .devices = 1, .default_sequences = 3, .default_context = 40960};
+    struct rehearse_changes changes;
+    (void)state;
+    search(&machine, server, &changes);
+    assert_int_equal(changes.n, 1);
+    assert_string_equal(machine.tried[0], "--gpu-memory-utilization 0.95");
+    int64_t there = (int64_t)(0.95 * (double)(24 * GIB)) - 22 * GIB - 3 * 8 * MIB;
+    char flags[160];
+    snprintf(flags, sizeof flags, "--gpu-memory-utilization 0.95 --max-model-len %lld",
+             (long long)(there / (128 * 1024)));
+    assert_string_equal(changes.items[0].flags, flags);
+    assert_string_equal(changes.items[0].costs,
+                        "less of the device is left to others, shorter conversations");
+    assert_int_equal(changes.n_tried, 2);
+}
+
+/* 40 GiB of weights: only other devices help, and two were given. */
+static void test_weights_alone_are_divided_over_the_devices_that_were_given(void **state)
+{
+    struct machine machine = {
+        .weights = 40 * GIB, .devices = 3, .default_sequences = 16, .default_context = 4096};
+    struct rehearse_changes changes;
+    (void)state;
+    search(&machine, server, &changes);
+    assert_int_equal(changes.n, 1);
+    assert_string_equal(changes.items[0].flags, "--tensor-parallel-size 2");
+    assert_int_equal(changes.n_tried, 1);
+}
+
+/* 21 of 42 GiB and 2 of activations are 1.4 more than 21.6: a larger share brings 1.2, and a
+ * quarter of the sequences 1.5. */
+static void test_what_devices_alone_are_not_enough_for_is_looked_for_beside_them(void **state)
+{
+    struct machine machine = {
+        .weights = 42 * GIB, .devices = 2, .default_sequences = 256, .default_context = 1024};
+    struct rehearse_changes changes;
+    (void)state;
+    search(&machine, server, &changes);
+    assert_int_equal(changes.n, 1);
+    assert_string_equal(changes.items[0].flags, "--tensor-parallel-size 2 --max-num-seqs 64");
+    assert_string_equal(changes.items[0].costs,
+                        "devices wait for each other, fewer requests at a time");
+    assert_int_equal(changes.n_tried, 2);
+}
+
+/* 23 GiB and 2 of a pass are more than a device has, and 11.5 and 2 are not: whether fewer
+ * sequences would do as well is not worth half a minute. */
+static void test_one_answer_is_enough_where_others_are_mere_guesses(void **state)
+{
+    struct machine machine = {
+        .weights = 23 * GIB, .devices = 2, .default_sequences = 256, .default_context = 1024};
+    struct rehearse_changes changes;
+    (void)state;
+    search(&machine, server, &changes);
+    assert_int_equal(changes.n, 1);
+    assert_string_equal(changes.items[0].flags, "--tensor-parallel-size 2");
+    assert_int_equal(changes.n_tried, 1);
+}
+
+static void test_weights_that_no_device_holds_are_not_rehearsed_again(void **state)
+{
+    struct machine machine = {
+        .weights = 40 * GIB, .devices = 1, .default_sequences = 16, .default_context = 4096};
+    struct rehearse_changes changes;
+    (void)state;
+    search(&machine, server, &changes);
+    assert_int_equal(changes.n, 0);
+    assert_int_equal(changes.n_tried, 0);
+}
+
+/* A share of 0.5 is 12 GiB, of which 3 are missing beside weights of 15: no share up to 0.95 is
+ * skipped, since it brings 10.8. */
+static void test_flags_keep_the_users_spelling(void **state)
+{
+    static const char *const argv[] = {"python",
+                                       "-m",
+                                       "vllm.entrypoints.openai.api_server",
+                                       "--gpu_memory_utilization=0.5",
+                                       "--model",
+                                       "/m",
+                                       NULL};
+    struct machine machine = {
+        .weights = 15 * GIB, .devices = 1, .default_sequences = 16, .default_context = 4096};
+    struct rehearse_changes changes;
+    (void)state;
+    search(&machine, argv, &changes);
+    assert_string_equal(changes.items[0].flags, "--gpu-memory-utilization 0.95");
+    assert_string_equal(changes.items[0].instead_of, "--gpu-memory-utilization 0.5");
+}
+
+static void test_settings_of_our_own_program_are_told_as_options_too(void **state)
+{
+    static const char *const argv[] = {"/venv/bin/python", "/x/rehearse_vllm.py", "/m",
+                                       "{\"context_tokens\":131072,\"eager\":1}", NULL};
+    struct machine machine = {.weights = 15 * GIB, .devices = 1, .default_sequences = 256};
+    struct rehearse_changes changes;
+    (void)state;
+    search(&machine, argv, &changes);
+    assert_string_equal(changes.items[0].flags, "--max-model-len 37683");
+    assert_string_equal(changes.items[0].instead_of, "--max-model-len 131072");
+    assert_string_equal(changes.items[0].options, "--context 37683");
+}
+
+/* 2 GiB and 1 MiB for each of 32 x 1024 tokens are 34 GiB. 0.98 of 24 GiB are 21.52 GiB for tokens:
+ * 21 of 32 sequences, or 688 of 1024 tokens, of which whole 64 are 640. */
+static void test_a_straight_line_finds_the_largest_number(void **state)
+{
+    static const char *const argv[] = {
+        "python", "/x/rehearse_transformers.py", "/m",
+        "{\"context_tokens\":1024,\"sequences\":32,\"kv_offload\":1}", NULL};
+    struct machine machine = {.weights = 2 * GIB, .devices = 1};
+    struct rehearse_changes changes;
+    (void)state;
+    search_at_most(&machine, argv, 8, &changes);
+    assert_int_equal(changes.n, 2);
+    assert_string_equal(changes.items[0].flags, "batch_size=21");
+    assert_string_equal(changes.items[0].instead_of, "batch_size=32");
+    assert_string_equal(changes.items[0].options, "--sequences 21");
+    assert_string_equal(changes.items[1].flags, "max_length=640");
+    assert_int_equal(changes.n_tried, 2);
+}
+
+/* 1 KiB for each pair of 8192 tokens are 64 GiB, beside 2 for weights and 8 for the cache. By a
+ * line 2432 tokens fit, which take 10 GiB; 0.98 of 24 GiB are full at 4265, of which whole 64 are
+ * 4224. */
+static void test_a_parabola_comes_closer_where_scores_of_attention_are_held(void **state)
+{
+    static const char *const argv[] = {"python", "/x/rehearse_transformers.py", "/m",
+                                       "{\"context_tokens\":8192,\"kv_offload\":1}", NULL};
+    struct machine machine = {
+        .weights = 2 * GIB, .devices = 1, .default_sequences = 1, .scores = 1024};
+    struct rehearse_changes changes;
+    (void)state;
+    search_at_most(&machine, argv, 8, &changes);
+    assert_int_equal(changes.n, 1);
+    assert_string_equal(machine.tried[0], "max_length=2432");
+    assert_string_equal(changes.items[0].flags, "max_length=4224");
+    assert_int_equal(changes.n_tried, 2);
+}
+
+static void test_numbers_are_numbers_in_the_settings_of_our_own_program(void **state)
+{
+    static const char *const argv[] = {"python", "/x/rehearse_vllm.py", "/m", "{}", NULL};
+    struct rehearse_command command;
+    (void)state;
+    rehearse_command_copy((char *const *)argv, &command);
+    rehearse_setting_set(&command, REHEARSE_SET_SHARE, "0.95");
+    rehearse_setting_set(&command, REHEARSE_SET_EAGER, "1");
+    rehearse_setting_set(&command, REHEARSE_SET_KV_TYPE, "fp8");
+    assert_string_equal(command.words[3],
+                        "{\"memory_share\":0.95,\"eager\":1,\"kv_type\":\"fp8\"}");
+    rehearse_command_finish(&command);
+}
+
+/* Nothing helps by itself; of four attempts two are left for all together. */
+static void test_no_more_is_rehearsed_than_is_allowed(void **state)
+{
+    struct machine machine = {
+        .weights = 23 * GIB, .devices = 1, .default_sequences = 256, .default_context = 40960};
+    struct rehearse_changes changes;
+    (void)state;
+    search(&machine, server, &changes);
+    assert_int_equal(changes.n, 0);
+    assert_true(changes.n_tried <= 4);
+    assert_true(*changes.least);
+}
+
+/* 20.9 GiB of weights and 2 of activations are 22.9 of 21.6: a larger share brings 1.2 of the 1.3
+ * that are missing, a quarter of the sequences 1.5, but then 0.2 are left of the 0.25 of a request.
+ */
+static void test_changes_add_up_where_none_is_enough(void **state)
+{
+    struct machine machine = {.weights = 20 * GIB + 9 * GIB / 10,
+                              .devices = 1,
+                              .default_sequences = 256,
+                              .default_context = 4096};
+    struct rehearse_changes changes;
+    (void)state;
+    search(&machine, server, &changes);
+    assert_int_equal(changes.n, 1);
+    assert_true(changes.n_tried <= 4);
+    assert_non_null(strstr(changes.items[0].flags, "--max-num-seqs 64"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_cache_that_is_a_little_too_small_takes_a_larger_share_first),
+        cmocka_unit_test(test_what_cannot_be_enough_is_not_rehearsed),
+        cmocka_unit_test(
+            test_a_change_that_lacks_a_cache_alone_is_tried_with_what_the_engine_then_says),
+        cmocka_unit_test(
+            test_a_longer_request_than_the_engine_says_wants_a_larger_and_narrower_cache),
+        cmocka_unit_test(test_weights_alone_are_divided_over_the_devices_that_were_given),
+        cmocka_unit_test(test_what_devices_alone_are_not_enough_for_is_looked_for_beside_them),
+        cmocka_unit_test(test_one_answer_is_enough_where_others_are_mere_guesses),
+        cmocka_unit_test(test_weights_that_no_device_holds_are_not_rehearsed_again),
+        cmocka_unit_test(test_flags_keep_the_users_spelling),
+        cmocka_unit_test(test_settings_of_our_own_program_are_told_as_options_too),
+        cmocka_unit_test(test_a_straight_line_finds_the_largest_number),
+        cmocka_unit_test(test_a_parabola_comes_closer_where_scores_of_attention_are_held),
+        cmocka_unit_test(test_numbers_are_numbers_in_the_settings_of_our_own_program),
+        cmocka_unit_test(test_no_more_is_rehearsed_than_is_allowed),
+        cmocka_unit_test(test_changes_add_up_where_none_is_enough),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
