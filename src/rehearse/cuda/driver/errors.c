@@ -10,9 +10,9 @@ struct error {
 };
 
 static const struct error errors[] = {
-#define ERROR(code, name, text) {code, #name, text},
-#include "rehearse/cuda/driver/errors.def"
-#undef ERROR
+#define ERROR(code, driver, runtime, text) {code, #driver, text},
+#define RUNTIME_ERROR(...)
+#include "rehearse/cuda/abi/errors.def"
 };
 
 static const struct error *find(CUresult code)

@@ -6,8 +6,9 @@ static const struct text {
     int code;
     const char *name, *text;
 } texts[] = {
-#define ERROR(code, name, text) {code, #name, text},
-#include "rehearse/cuda/runtime/errors.def"
+#define ERROR(code, driver, runtime, text) {code, #runtime, text},
+#define RUNTIME_ERROR(code, runtime, text) {code, #runtime, text},
+#include "rehearse/cuda/abi/errors.def"
 };
 
 static const struct text *find(int code)
