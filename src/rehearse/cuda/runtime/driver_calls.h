@@ -4,71 +4,8 @@
 #ifndef MT_CUDA_RUNTIME_DRIVER_CALLS_H
 #define MT_CUDA_RUNTIME_DRIVER_CALLS_H
 
-#include "rehearse/cuda/abi/driver_base.h"
-
-struct CUdriver_copy2d {
-    size_t srcXInBytes, srcY;
-    unsigned srcMemoryType;
-    const void *srcHost;
-    CUdeviceptr srcDevice;
-    void *srcArray;
-    size_t srcPitch;
-    size_t dstXInBytes, dstY;
-    unsigned dstMemoryType;
-    void *dstHost;
-    CUdeviceptr dstDevice;
-    void *dstArray;
-    size_t dstPitch;
-    size_t WidthInBytes, Height;
-};
-
-struct CUdriver_copy3d {
-    size_t srcXInBytes, srcY, srcZ, srcLOD;
-    unsigned srcMemoryType;
-    const void *srcHost;
-    CUdeviceptr srcDevice;
-    void *srcArray;
-    void *srcContext; /* of a copy between devices; else reserved */
-    size_t srcPitch, srcHeight;
-    size_t dstXInBytes, dstY, dstZ, dstLOD;
-    unsigned dstMemoryType;
-    void *dstHost;
-    CUdeviceptr dstDevice;
-    void *dstArray;
-    void *dstContext;
-    size_t dstPitch, dstHeight;
-    size_t WidthInBytes, Height, Depth;
-};
-
-struct CUdriver_launch {
-    unsigned gridDimX, gridDimY, gridDimZ;
-    unsigned blockDimX, blockDimY, blockDimZ;
-    unsigned sharedMemBytes;
-    CUstream hStream;
-    void *attrs;
-    unsigned numAttrs;
-};
-
-struct CUdriver_kernel_node {
-    CUfunction func;
-    unsigned gridDimX, gridDimY, gridDimZ;
-    unsigned blockDimX, blockDimY, blockDimZ;
-    unsigned sharedMemBytes;
-    void **kernelParams;
-    void **extra;
-    CUkernel kern;
-    CUcontext ctx;
-};
-
-struct CUdriver_memset {
-    CUdeviceptr dst;
-    size_t pitch;
-    unsigned value;
-    unsigned elementSize;
-    size_t width, height;
-};
-
-#define DRIVER_MEMORY_UNIFIED 4u
+#include "rehearse/cuda/abi/driver_memory.h"
+#include "rehearse/cuda/abi/driver_work.h"
 
 int cuInit(unsigned flags);
 int cuDriverGetVersion(int *version);
@@ -95,10 +32,10 @@ int cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags);
 int cuMemFreeHost(void *pointer);
 int cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 int cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
-int cuMemcpy2DUnaligned_v2(const struct CUdriver_copy2d *copy);
-int cuMemcpy2DAsync_v2(const struct CUdriver_copy2d *copy, CUstream stream);
-int cuMemcpy3D_v2(const struct CUdriver_copy3d *copy);
-int cuMemcpy3DAsync_v2(const struct CUdriver_copy3d *copy, CUstream stream);
+int cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *copy);
+int cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream);
+int cuMemcpy3D_v2(const CUDA_MEMCPY3D *copy);
+int cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream);
 int cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count);
 int cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream);
 int cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height);
@@ -125,7 +62,7 @@ int cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsign
 int cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
                               unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
                               unsigned shared, CUstream stream, void **parameters);
-int cuLaunchKernelEx(const struct CUdriver_launch *launch, CUfunction function, void **parameters,
+int cuLaunchKernelEx(const CUlaunchConfig *launch, CUfunction function, void **parameters,
                      void **extra);
 int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function,
                                                          int threads, size_t shared,
@@ -133,17 +70,16 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction
 int cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction function, int blocks,
                                             int threads);
 int cuOccupancyMaxPotentialClusterSize(int *size, CUfunction function,
-                                       const struct CUdriver_launch *launch);
-int cuOccupancyMaxActiveClusters(int *clusters, CUfunction function,
-                                 const struct CUdriver_launch *launch);
+                                       const CUlaunchConfig *launch);
+int cuOccupancyMaxActiveClusters(int *clusters, CUfunction function, const CUlaunchConfig *launch);
 int cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags,
                         int *status);
 
 int cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
-                            size_t n_after, const struct CUdriver_kernel_node *parameters);
-int cuGraphKernelNodeGetParams_v2(CUgraphNode node, struct CUdriver_kernel_node *parameters);
-int cuGraphKernelNodeSetParams_v2(CUgraphNode node, const struct CUdriver_kernel_node *parameters);
+                            size_t n_after, const CUDA_KERNEL_NODE_PARAMS *parameters);
+int cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *parameters);
+int cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters);
 int cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
-                                      const struct CUdriver_kernel_node *parameters);
+                                      const CUDA_KERNEL_NODE_PARAMS *parameters);
 
 #endif

@@ -11,16 +11,16 @@
 #endif
 
 int cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n_after,
-                         const struct CUdriver_copy3d *copy, CUcontext context);
-int cuGraphMemcpyNodeSetParams(CUgraphNode node, const struct CUdriver_copy3d *copy);
-int cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
-                                   const struct CUdriver_copy3d *copy, CUcontext context);
+                         const CUDA_MEMCPY3D *copy, CUcontext context);
+int cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *copy);
+int cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy,
+                                   CUcontext context);
 int cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n_after,
-                         const struct CUdriver_memset *set, CUcontext context);
-int cuGraphMemsetNodeGetParams(CUgraphNode node, struct CUdriver_memset *set);
-int cuGraphMemsetNodeSetParams(CUgraphNode node, const struct CUdriver_memset *set);
+                         const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context);
+int cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *set);
+int cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *set);
 int cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
-                                   const struct CUdriver_memset *set, CUcontext context);
+                                   const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context);
 int cuGraphConditionalHandleCreate(uint64_t *handle, CUgraph graph, CUcontext context,
                                    unsigned value, unsigned flags);
 
@@ -33,11 +33,11 @@ static int enter(CUcontext *context)
 
 /* Kernels. */
 
-int runtime_kernel_node(const struct cudaKernelNodeParams *asked, struct CUdriver_kernel_node *out)
+int runtime_kernel_node(const struct cudaKernelNodeParams *asked, CUDA_KERNEL_NODE_PARAMS *out)
 {
     if (!asked)
         return cudaErrorInvalidValue;
-    *out = (struct CUdriver_kernel_node){
+    *out = (CUDA_KERNEL_NODE_PARAMS){
         .gridDimX = asked->gridDim.x,
         .gridDimY = asked->gridDim.y,
         .gridDimZ = asked->gridDim.z,
@@ -55,7 +55,7 @@ int runtime_kernel_node(const struct cudaKernelNodeParams *asked, struct CUdrive
 EXPORTED(cudaGraphAddKernelNode, (CUgraphNode * node, CUgraph graph, const CUgraphNode *after,
                                   size_t n_after, const struct cudaKernelNodeParams *asked))
 {
-    struct CUdriver_kernel_node kernel;
+    CUDA_KERNEL_NODE_PARAMS kernel;
     int result = runtime_kernel_node(asked, &kernel);
     if (result == cudaSuccess)
         result = cuGraphAddKernelNode_v2(node, graph, after, n_after, &kernel);
@@ -64,7 +64,7 @@ EXPORTED(cudaGraphAddKernelNode, (CUgraphNode * node, CUgraph graph, const CUgra
 
 EXPORTED(cudaGraphKernelNodeSetParams, (CUgraphNode node, const struct cudaKernelNodeParams *asked))
 {
-    struct CUdriver_kernel_node kernel;
+    CUDA_KERNEL_NODE_PARAMS kernel;
     int result = runtime_kernel_node(asked, &kernel);
     if (result == cudaSuccess)
         result = cuGraphKernelNodeSetParams_v2(node, &kernel);
@@ -74,7 +74,7 @@ EXPORTED(cudaGraphKernelNodeSetParams, (CUgraphNode node, const struct cudaKerne
 EXPORTED(cudaGraphExecKernelNodeSetParams,
          (CUgraphExec exec, CUgraphNode node, const struct cudaKernelNodeParams *asked))
 {
-    struct CUdriver_kernel_node kernel;
+    CUDA_KERNEL_NODE_PARAMS kernel;
     int result = runtime_kernel_node(asked, &kernel);
     if (result == cudaSuccess)
         result = cuGraphExecKernelNodeSetParams_v2(exec, node, &kernel);
@@ -83,7 +83,7 @@ EXPORTED(cudaGraphExecKernelNodeSetParams,
 
 EXPORTED(cudaGraphKernelNodeGetParams, (CUgraphNode node, struct cudaKernelNodeParams *out))
 {
-    struct CUdriver_kernel_node kernel = {0};
+    CUDA_KERNEL_NODE_PARAMS kernel = {0};
     int result = runtime_enter();
     if (result == cudaSuccess)
         result = out ? cuGraphKernelNodeGetParams_v2(node, &kernel) : cudaErrorInvalidValue;
@@ -103,7 +103,7 @@ EXPORTED(cudaGraphKernelNodeGetParams, (CUgraphNode node, struct cudaKernelNodeP
 /* Copies. */
 
 static int add_copy(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n_after,
-                    const struct CUdriver_copy3d *copy)
+                    const CUDA_MEMCPY3D *copy)
 {
     CUcontext context = NULL;
     int result = enter(&context);
@@ -111,7 +111,7 @@ static int add_copy(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, 
                                  : cuGraphAddMemcpyNode(node, graph, after, n_after, copy, context);
 }
 
-static int set_copy(CUgraphExec exec, CUgraphNode node, const struct CUdriver_copy3d *copy)
+static int set_copy(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy)
 {
     CUcontext context = NULL;
     int result = enter(&context);
@@ -119,14 +119,14 @@ static int set_copy(CUgraphExec exec, CUgraphNode node, const struct CUdriver_co
                                  : cuGraphExecMemcpyNodeSetParams(exec, node, copy, context);
 }
 
-static struct CUdriver_copy3d line(void *to, const void *from, size_t bytes)
+static CUDA_MEMCPY3D line(void *to, const void *from, size_t bytes)
 {
-    return (struct CUdriver_copy3d){
-        .srcMemoryType = DRIVER_MEMORY_UNIFIED,
+    return (CUDA_MEMCPY3D){
+        .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
         .srcDevice = (CUdeviceptr)(uintptr_t)from,
         .srcPitch = bytes,
         .srcHeight = 1,
-        .dstMemoryType = DRIVER_MEMORY_UNIFIED,
+        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
         .dstDevice = (CUdeviceptr)(uintptr_t)to,
         .dstPitch = bytes,
         .dstHeight = 1,
@@ -139,7 +139,7 @@ static struct CUdriver_copy3d line(void *to, const void *from, size_t bytes)
 EXPORTED(cudaGraphAddMemcpyNode, (CUgraphNode * node, CUgraph graph, const CUgraphNode *after,
                                   size_t n_after, const struct cudaMemcpy3DParms *asked))
 {
-    struct CUdriver_copy3d copy;
+    CUDA_MEMCPY3D copy;
     int result = runtime_box(asked, &copy);
     return runtime_note(result != cudaSuccess ? result
                                               : add_copy(node, graph, after, n_after, &copy));
@@ -149,7 +149,7 @@ EXPORTED(cudaGraphAddMemcpyNode1D,
          (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after, void *to,
           const void *from, size_t bytes, int kind))
 {
-    struct CUdriver_copy3d copy = line(to, from, bytes);
+    CUDA_MEMCPY3D copy = line(to, from, bytes);
     if (kind < 0 || kind > cudaMemcpyDefault)
         return runtime_note(cudaErrorInvalidMemcpyDirection);
     return runtime_note(add_copy(node, graph, after, n_after, &copy));
@@ -157,7 +157,7 @@ EXPORTED(cudaGraphAddMemcpyNode1D,
 
 EXPORTED(cudaGraphMemcpyNodeSetParams, (CUgraphNode node, const struct cudaMemcpy3DParms *asked))
 {
-    struct CUdriver_copy3d copy;
+    CUDA_MEMCPY3D copy;
     int result = runtime_box(asked, &copy);
     if (result == cudaSuccess)
         result = runtime_enter();
@@ -167,7 +167,7 @@ EXPORTED(cudaGraphMemcpyNodeSetParams, (CUgraphNode node, const struct cudaMemcp
 EXPORTED(cudaGraphMemcpyNodeSetParams1D,
          (CUgraphNode node, void *to, const void *from, size_t bytes, int kind))
 {
-    struct CUdriver_copy3d copy = line(to, from, bytes);
+    CUDA_MEMCPY3D copy = line(to, from, bytes);
     int result =
         kind < 0 || kind > cudaMemcpyDefault ? cudaErrorInvalidMemcpyDirection : runtime_enter();
     return runtime_note(result != cudaSuccess ? result : cuGraphMemcpyNodeSetParams(node, &copy));
@@ -176,7 +176,7 @@ EXPORTED(cudaGraphMemcpyNodeSetParams1D,
 EXPORTED(cudaGraphExecMemcpyNodeSetParams,
          (CUgraphExec exec, CUgraphNode node, const struct cudaMemcpy3DParms *asked))
 {
-    struct CUdriver_copy3d copy;
+    CUDA_MEMCPY3D copy;
     int result = runtime_box(asked, &copy);
     return runtime_note(result != cudaSuccess ? result : set_copy(exec, node, &copy));
 }
@@ -184,7 +184,7 @@ EXPORTED(cudaGraphExecMemcpyNodeSetParams,
 EXPORTED(cudaGraphExecMemcpyNodeSetParams1D,
          (CUgraphExec exec, CUgraphNode node, void *to, const void *from, size_t bytes, int kind))
 {
-    struct CUdriver_copy3d copy = line(to, from, bytes);
+    CUDA_MEMCPY3D copy = line(to, from, bytes);
     if (kind < 0 || kind > cudaMemcpyDefault)
         return runtime_note(cudaErrorInvalidMemcpyDirection);
     return runtime_note(set_copy(exec, node, &copy));
@@ -192,14 +192,14 @@ EXPORTED(cudaGraphExecMemcpyNodeSetParams1D,
 
 /* Sets. */
 
-static struct CUdriver_memset set_in_driver(const struct cudaMemsetParams *asked)
+static CUDA_MEMSET_NODE_PARAMS set_in_driver(const struct cudaMemsetParams *asked)
 {
-    return (struct CUdriver_memset){(CUdeviceptr)(uintptr_t)asked->dst,
-                                    asked->pitch,
-                                    asked->value,
-                                    asked->elementSize,
-                                    asked->width,
-                                    asked->height};
+    return (CUDA_MEMSET_NODE_PARAMS){(CUdeviceptr)(uintptr_t)asked->dst,
+                                     asked->pitch,
+                                     asked->value,
+                                     asked->elementSize,
+                                     asked->width,
+                                     asked->height};
 }
 
 EXPORTED(cudaGraphAddMemsetNode, (CUgraphNode * node, CUgraph graph, const CUgraphNode *after,
@@ -209,13 +209,13 @@ EXPORTED(cudaGraphAddMemsetNode, (CUgraphNode * node, CUgraph graph, const CUgra
     int result = asked ? enter(&context) : cudaErrorInvalidValue;
     if (result != cudaSuccess)
         return runtime_note(result);
-    struct CUdriver_memset set = set_in_driver(asked);
+    CUDA_MEMSET_NODE_PARAMS set = set_in_driver(asked);
     return runtime_note(cuGraphAddMemsetNode(node, graph, after, n_after, &set, context));
 }
 
 EXPORTED(cudaGraphMemsetNodeGetParams, (CUgraphNode node, struct cudaMemsetParams *out))
 {
-    struct CUdriver_memset set = {0};
+    CUDA_MEMSET_NODE_PARAMS set = {0};
     int result = out ? runtime_enter() : cudaErrorInvalidValue;
     if (result == cudaSuccess)
         result = cuGraphMemsetNodeGetParams(node, &set);
@@ -234,7 +234,7 @@ EXPORTED(cudaGraphMemsetNodeSetParams, (CUgraphNode node, const struct cudaMemse
     int result = asked ? runtime_enter() : cudaErrorInvalidValue;
     if (result != cudaSuccess)
         return runtime_note(result);
-    struct CUdriver_memset set = set_in_driver(asked);
+    CUDA_MEMSET_NODE_PARAMS set = set_in_driver(asked);
     return runtime_note(cuGraphMemsetNodeSetParams(node, &set));
 }
 
@@ -245,7 +245,7 @@ EXPORTED(cudaGraphExecMemsetNodeSetParams,
     int result = asked ? enter(&context) : cudaErrorInvalidValue;
     if (result != cudaSuccess)
         return runtime_note(result);
-    struct CUdriver_memset set = set_in_driver(asked);
+    CUDA_MEMSET_NODE_PARAMS set = set_in_driver(asked);
     return runtime_note(cuGraphExecMemsetNodeSetParams(exec, node, &set, context));
 }
 

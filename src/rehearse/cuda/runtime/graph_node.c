@@ -14,18 +14,18 @@ struct node {
     union {
         char bytes[232];
         struct cudaKernelNodeParams kernel;
-        struct CUdriver_kernel_node driver_kernel;
+        CUDA_KERNEL_NODE_PARAMS driver_kernel;
         struct {
             int flags;
             int reserved;
             CUcontext context;
             union {
                 struct cudaMemcpy3DParms box;
-                struct CUdriver_copy3d driver_box;
+                CUDA_MEMCPY3D driver_box;
             } it;
         } copy;
         struct {
-            struct CUdriver_memset it;
+            CUDA_MEMSET_NODE_PARAMS it;
             CUcontext context;
         } set;
         struct {

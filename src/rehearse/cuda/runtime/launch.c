@@ -88,18 +88,18 @@ static cudaError_t launch_cooperative(const void *host, dim3 grid, dim3 block, v
 }
 
 /* The driver's words for a launch with attributes, which both interfaces lay out alike. */
-static struct CUdriver_launch in_driver(const cudaLaunchConfig_t *config, CUstream stream)
+static CUlaunchConfig in_driver(const cudaLaunchConfig_t *config, CUstream stream)
 {
-    return (struct CUdriver_launch){config->gridDim.x,
-                                    config->gridDim.y,
-                                    config->gridDim.z,
-                                    config->blockDim.x,
-                                    config->blockDim.y,
-                                    config->blockDim.z,
-                                    (unsigned)config->dynamicSmemBytes,
-                                    stream,
-                                    config->attrs,
-                                    config->numAttrs};
+    return (CUlaunchConfig){config->gridDim.x,
+                            config->gridDim.y,
+                            config->gridDim.z,
+                            config->blockDim.x,
+                            config->blockDim.y,
+                            config->blockDim.z,
+                            (unsigned)config->dynamicSmemBytes,
+                            stream,
+                            config->attrs,
+                            config->numAttrs};
 }
 
 static cudaError_t launch_with(const cudaLaunchConfig_t *config, const void *host, void **arguments,
@@ -109,7 +109,7 @@ static cudaError_t launch_with(const cudaLaunchConfig_t *config, const void *hos
     if (!config)
         return runtime_note(cudaErrorInvalidConfiguration);
     CUstream stream = per_thread ? PER_THREAD(config->stream) : config->stream;
-    struct CUdriver_launch asked = in_driver(config, stream);
+    CUlaunchConfig asked = in_driver(config, stream);
     int result =
         prepare(host, config->gridDim, config->blockDim, config->dynamicSmemBytes, &function);
     if (result == cudaSuccess)
@@ -143,7 +143,7 @@ EXPORTED(cudaLaunchKernelExC_ptsz,
     return launch_with(config, host, arguments, 1);
 }
 
-typedef int cluster_query(int *value, CUfunction function, const struct CUdriver_launch *launch);
+typedef int cluster_query(int *value, CUfunction function, const CUlaunchConfig *launch);
 
 static cudaError_t ask_of_clusters(cluster_query *ask, int *value, const void *host,
                                    const cudaLaunchConfig_t *config)
@@ -154,7 +154,7 @@ static cudaError_t ask_of_clusters(cluster_query *ask, int *value, const void *h
         result = value && config ? runtime_function(host, &function) : cudaErrorInvalidValue;
     if (result != cudaSuccess)
         return runtime_note(result);
-    struct CUdriver_launch asked = in_driver(config, config->stream);
+    CUlaunchConfig asked = in_driver(config, config->stream);
     return runtime_note(ask(value, function, &asked));
 }
 

@@ -149,11 +149,11 @@ static cudaError_t copy_rows(void *to, size_t to_pitch, const void *from, size_t
         result = cudaErrorInvalidPitchValue;
     if (result != cudaSuccess || !width || !height)
         return runtime_note(result);
-    const struct CUdriver_copy2d rows = {
-        .srcMemoryType = DRIVER_MEMORY_UNIFIED,
+    const CUDA_MEMCPY2D rows = {
+        .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
         .srcDevice = address(from),
         .srcPitch = from_pitch,
-        .dstMemoryType = DRIVER_MEMORY_UNIFIED,
+        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
         .dstDevice = address(to),
         .dstPitch = to_pitch,
         .WidthInBytes = width,
@@ -180,22 +180,21 @@ COPY_ROWS(cudaMemcpy2D_ptds)
 COPY_ROWS_LATER(cudaMemcpy2DAsync, AS_IT_IS)
 COPY_ROWS_LATER(cudaMemcpy2DAsync_ptsz, PER_THREAD)
 
-static struct CUdriver_copy3d box(struct cudaPitchedPtr to, struct cudaPos to_at,
-                                  struct cudaPitchedPtr from, struct cudaPos from_at,
-                                  struct cudaExtent extent)
+static CUDA_MEMCPY3D box(struct cudaPitchedPtr to, struct cudaPos to_at, struct cudaPitchedPtr from,
+                         struct cudaPos from_at, struct cudaExtent extent)
 {
-    return (struct CUdriver_copy3d){
+    return (CUDA_MEMCPY3D){
         .srcXInBytes = from_at.x,
         .srcY = from_at.y,
         .srcZ = from_at.z,
-        .srcMemoryType = DRIVER_MEMORY_UNIFIED,
+        .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
         .srcDevice = address(from.ptr),
         .srcPitch = from.pitch,
         .srcHeight = from.ysize,
         .dstXInBytes = to_at.x,
         .dstY = to_at.y,
         .dstZ = to_at.z,
-        .dstMemoryType = DRIVER_MEMORY_UNIFIED,
+        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
         .dstDevice = address(to.ptr),
         .dstPitch = to.pitch,
         .dstHeight = to.ysize,
@@ -205,7 +204,7 @@ static struct CUdriver_copy3d box(struct cudaPitchedPtr to, struct cudaPos to_at
     };
 }
 
-int runtime_box(const struct cudaMemcpy3DParms *copy, struct CUdriver_copy3d *out)
+int runtime_box(const struct cudaMemcpy3DParms *copy, CUDA_MEMCPY3D *out)
 {
     if (!copy)
         return cudaErrorInvalidValue;
@@ -217,7 +216,7 @@ int runtime_box(const struct cudaMemcpy3DParms *copy, struct CUdriver_copy3d *ou
 
 static cudaError_t copy_box(const struct cudaMemcpy3DParms *asked, int later, CUstream stream)
 {
-    struct CUdriver_copy3d it;
+    CUDA_MEMCPY3D it;
     int result = runtime_enter();
     if (result == cudaSuccess)
         result = runtime_box(asked, &it);

@@ -8,6 +8,8 @@
 #ifndef MT_CUDA_RUNTIME_RUNTIME_H
 #define MT_CUDA_RUNTIME_RUNTIME_H
 
+#include "rehearse/cuda/abi/driver_memory.h"
+#include "rehearse/cuda/abi/driver_work.h"
 #include "rehearse/cuda/abi/runtime.h"
 
 /* A function that the look-alike exports, declared where it is defined. */
@@ -49,12 +51,10 @@ const void *runtime_host_of(CUfunction function);
 int runtime_know(CUkernel kernel);
 
 /* A copy of a box in the driver's words; cudaErrorNotSupported where arrays take part. */
-struct CUdriver_copy3d;
-int runtime_box(const struct cudaMemcpy3DParms *copy, struct CUdriver_copy3d *out);
+int runtime_box(const struct cudaMemcpy3DParms *copy, CUDA_MEMCPY3D *out);
 
 /* The parameters of a kernel's node in the driver's words, for a thread that has a context then. */
-struct CUdriver_kernel_node;
-int runtime_kernel_node(const struct cudaKernelNodeParams *asked, struct CUdriver_kernel_node *out);
+int runtime_kernel_node(const struct cudaKernelNodeParams *asked, CUDA_KERNEL_NODE_PARAMS *out);
 
 /* The memory behind a variable that compiled code registered, on the current device. */
 int runtime_symbol(const void *host, CUdeviceptr *pointer, size_t *bytes);
