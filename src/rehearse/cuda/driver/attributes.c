@@ -168,12 +168,10 @@ static int of_capability(int attribute, const struct mt_account_gpu *gpu)
 
 PRETEND_CALL CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice number)
 {
-    const struct pretend_device *device = pretend_device(number);
-    CUresult result = pretend_enter();
+    struct pretend_device *device;
+    CUresult result = pretend_enter_device(number, &device);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!device)
-        return CUDA_ERROR_INVALID_DEVICE;
     if (!value || attribute < 1 || attribute >= ATTRIBUTES_END)
         return CUDA_ERROR_INVALID_VALUE;
     if (attribute == 33)
@@ -187,12 +185,10 @@ PRETEND_CALL CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice n
 
 PRETEND_CALL CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice number)
 {
-    const struct pretend_device *device = pretend_device(number);
-    CUresult result = pretend_enter();
+    struct pretend_device *device;
+    CUresult result = pretend_enter_device(number, &device);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!device)
-        return CUDA_ERROR_INVALID_DEVICE;
     if (!major || !minor)
         return CUDA_ERROR_INVALID_VALUE;
     *major = (int)device->gpu->capability / 10;
@@ -202,12 +198,10 @@ PRETEND_CALL CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice
 
 PRETEND_CALL CUresult cuDeviceGetProperties(CUdevprop *properties, CUdevice number)
 {
-    const struct pretend_device *device = pretend_device(number);
-    CUresult result = pretend_enter();
+    struct pretend_device *device;
+    CUresult result = pretend_enter_device(number, &device);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!device)
-        return CUDA_ERROR_INVALID_DEVICE;
     if (!properties)
         return CUDA_ERROR_INVALID_VALUE;
     *properties = (CUdevprop){alike[1],

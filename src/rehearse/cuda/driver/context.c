@@ -144,15 +144,6 @@ CUresult pretend_context_load(struct pretend_context *context, const void *kerne
     return result;
 }
 
-static CUresult device_of(CUdevice number, struct pretend_device **device)
-{
-    CUresult result = pretend_enter();
-    *device = pretend_device(number);
-    if (result != CUDA_SUCCESS)
-        return result;
-    return *device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
-
 static int are_flags(unsigned flags)
 {
     unsigned schedule = flags & FLAGS_SCHEDULE;
@@ -180,7 +171,7 @@ static CUresult retain(struct pretend_device *device, CUdevice number)
 PRETEND_CALL CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice number)
 {
     struct pretend_device *device;
-    CUresult result = device_of(number, &device);
+    CUresult result = pretend_enter_device(number, &device);
     if (result != CUDA_SUCCESS)
         return result;
     if (!context)
@@ -196,7 +187,7 @@ PRETEND_CALL CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice numb
 PRETEND_CALL CUresult cuDevicePrimaryCtxRelease_v2(CUdevice number)
 {
     struct pretend_device *device;
-    CUresult result = device_of(number, &device);
+    CUresult result = pretend_enter_device(number, &device);
     if (result != CUDA_SUCCESS)
         return result;
     pthread_mutex_lock(&making);
@@ -219,7 +210,7 @@ PRETEND_CALL CUresult cuDevicePrimaryCtxRelease(CUdevice number)
 PRETEND_CALL CUresult cuDevicePrimaryCtxReset_v2(CUdevice number)
 {
     struct pretend_device *device;
-    CUresult result = device_of(number, &device);
+    CUresult result = pretend_enter_device(number, &device);
     if (result != CUDA_SUCCESS)
         return result;
     pthread_mutex_lock(&making);
@@ -240,7 +231,7 @@ PRETEND_CALL CUresult cuDevicePrimaryCtxReset(CUdevice number)
 PRETEND_CALL CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice number, unsigned flags)
 {
     struct pretend_device *device;
-    CUresult result = device_of(number, &device);
+    CUresult result = pretend_enter_device(number, &device);
     if (result != CUDA_SUCCESS)
         return result;
     if (!are_flags(flags))
@@ -261,7 +252,7 @@ PRETEND_CALL CUresult cuDevicePrimaryCtxSetFlags(CUdevice number, unsigned flags
 PRETEND_CALL CUresult cuDevicePrimaryCtxGetState(CUdevice number, unsigned *flags, int *is_active)
 {
     struct pretend_device *device;
-    CUresult result = device_of(number, &device);
+    CUresult result = pretend_enter_device(number, &device);
     if (result != CUDA_SUCCESS)
         return result;
     if (flags)
@@ -277,7 +268,7 @@ static CUresult create(CUcontext *context, unsigned flags, CUdevice number, unsi
 {
     struct pretend_device *device;
     struct pretend_context *made;
-    CUresult result = device_of(number, &device);
+    CUresult result = pretend_enter_device(number, &device);
     if (result != CUDA_SUCCESS)
         return result;
     if (!context || !are_flags(flags) || depth == STACK_MOST)

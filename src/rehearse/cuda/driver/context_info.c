@@ -5,25 +5,27 @@
 #include "rehearse/cuda/abi/driver_calls.h"
 #include "rehearse/cuda/driver/world.h"
 
-#define LIMITS           8
-#define PRIORITY_LOWEST  0
-#define PRIORITY_HIGHEST (-5)
+#define LIMITS 8
 
 /* Limits in the order of CUlimit, as contexts start with them: stack of a thread, buffer of
  * printf(), heap of malloc(), depth and count of launches by kernels, fetches of the L2 cache, its
  * persisting part, and shared memory that is carved out. */
 static const size_t limits_at_start[LIMITS] = {1024, 1 << 20, 8 << 20, 2, 2048, 64, 0, 0};
 
+/* What every question about a context begins with. */
+static CUresult ask(CUcontext handle, const void *answer, struct pretend_context **context)
+{
+    CUresult result = pretend_context_of(handle, context);
+    return result == CUDA_SUCCESS && !answer ? CUDA_ERROR_INVALID_VALUE : result;
+}
+
 PRETEND_CALL CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)
 {
     struct pretend_context *context;
-    CUresult result = pretend_context_of(handle, &context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!device)
-        return CUDA_ERROR_INVALID_VALUE;
-    *device = context->device;
-    return CUDA_SUCCESS;
+    CUresult result = ask(handle, device, &context);
+    if (result == CUDA_SUCCESS)
+        *device = context->device;
+    return result;
 }
 
 PRETEND_CALL CUresult cuCtxGetDevice(CUdevice *device)
@@ -34,13 +36,10 @@ PRETEND_CALL CUresult cuCtxGetDevice(CUdevice *device)
 PRETEND_CALL CUresult cuCtxGetFlags(unsigned *flags)
 {
     struct pretend_context *context;
-    CUresult result = pretend_context_of(NULL, &context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    *flags = context->flags;
-    return CUDA_SUCCESS;
+    CUresult result = ask(NULL, flags, &context);
+    if (result == CUDA_SUCCESS)
+        *flags = context->flags;
+    return result;
 }
 
 PRETEND_CALL CUresult cuCtxSetFlags(unsigned flags)
@@ -55,25 +54,19 @@ PRETEND_CALL CUresult cuCtxSetFlags(unsigned flags)
 PRETEND_CALL CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
 {
     struct pretend_context *context;
-    CUresult result = pretend_context_of(handle, &context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!id)
-        return CUDA_ERROR_INVALID_VALUE;
-    *id = context->id;
-    return CUDA_SUCCESS;
+    CUresult result = ask(handle, id, &context);
+    if (result == CUDA_SUCCESS)
+        *id = context->id;
+    return result;
 }
 
 PRETEND_CALL CUresult cuCtxGetApiVersion(CUcontext handle, unsigned *version)
 {
     struct pretend_context *context;
-    CUresult result = pretend_context_of(handle, &context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!version)
-        return CUDA_ERROR_INVALID_VALUE;
-    *version = context->version;
-    return CUDA_SUCCESS;
+    CUresult result = ask(handle, version, &context);
+    if (result == CUDA_SUCCESS)
+        *version = context->version;
+    return result;
 }
 
 PRETEND_CALL CUresult cuCtxSynchronize_v2(CUcontext handle)
@@ -120,13 +113,10 @@ PRETEND_CALL CUresult cuCtxGetLimit(size_t *value, int limit)
 static CUresult get_config(int *value, size_t offset)
 {
     struct pretend_context *context;
-    CUresult result = pretend_context_of(NULL, &context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!value)
-        return CUDA_ERROR_INVALID_VALUE;
-    memcpy(value, (const char *)context + offset, sizeof *value);
-    return CUDA_SUCCESS;
+    CUresult result = ask(NULL, value, &context);
+    if (result == CUDA_SUCCESS)
+        memcpy(value, (const char *)context + offset, sizeof *value);
+    return result;
 }
 
 static CUresult set_config(int value, int most, size_t offset)
@@ -168,9 +158,9 @@ PRETEND_CALL CUresult cuCtxGetStreamPriorityRange(int *lowest, int *highest)
     if (result != CUDA_SUCCESS)
         return result;
     if (lowest)
-        *lowest = PRIORITY_LOWEST;
+        *lowest = PRETEND_PRIORITY_LOWEST;
     if (highest)
-        *highest = PRIORITY_HIGHEST;
+        *highest = PRETEND_PRIORITY_HIGHEST;
     return CUDA_SUCCESS;
 }
 

@@ -102,19 +102,11 @@ void pretend_graph_memory_drop(CUdeviceptr pointer)
     pretend_unlock();
 }
 
-static CUresult enter(CUdevice device)
-{
-    CUresult result = pretend_enter();
-    if (result == CUDA_SUCCESS && !pretend_device(device))
-        result = CUDA_ERROR_INVALID_DEVICE;
-    return result;
-}
-
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value);
 PRETEND_CALL CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute,
                                                    void *value)
 {
-    CUresult result = enter(device);
+    CUresult result = pretend_enter_device(device, NULL);
     if (result != CUDA_SUCCESS)
         return result;
     if (!value || attribute > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
@@ -133,7 +125,7 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
 PRETEND_CALL CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute,
                                                    void *value)
 {
-    CUresult result = enter(device);
+    CUresult result = pretend_enter_device(device, NULL);
     if (result != CUDA_SUCCESS)
         return result;
     if (!value || *(const uint64_t *)value)
@@ -154,5 +146,5 @@ PRETEND_CALL CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_a
 CUresult cuDeviceGraphMemTrim(CUdevice device);
 PRETEND_CALL CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
-    return enter(device);
+    return pretend_enter_device(device, NULL);
 }

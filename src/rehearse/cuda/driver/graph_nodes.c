@@ -11,6 +11,7 @@
 #define HOST_BYTES         sizeof(CUDA_HOST_NODE_PARAMS)
 #define SET_BYTES          sizeof(CUDA_MEMSET_NODE_PARAMS)
 #define KERNEL_BYTES       sizeof(CUDA_KERNEL_NODE_PARAMS)
+#define KERNEL_V1_BYTES    CUDA_KERNEL_NODE_PARAMS_V1_BYTES
 #define HANDLE_BYTES       sizeof(void *)
 #define BATCH_BYTES        32
 #define LAUNCH_COOPERATIVE CU_LAUNCH_ATTRIBUTE_COOPERATIVE
@@ -68,8 +69,7 @@ PRETEND_CALL CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph,
 PRETEND_CALL CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph,
                                            const CUgraphNode *before, size_t n, const void *params)
 {
-    return add_locked(node, graph, before, n, CU_GRAPH_NODE_TYPE_KERNEL, params,
-                      CUDA_KERNEL_NODE_PARAMS_V1_BYTES);
+    return add_locked(node, graph, before, n, CU_GRAPH_NODE_TYPE_KERNEL, params, KERNEL_V1_BYTES);
 }
 
 PRETEND_CALL CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph,
@@ -254,51 +254,55 @@ static struct pretend_graph_node *in_exec(CUgraphExec exec_handle, CUgraphNode h
     return NULL;
 }
 
-PRETEND_CALL CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node,
-                                                    CUDA_KERNEL_NODE_PARAMS *params)
-{
-    return get(node, CU_GRAPH_NODE_TYPE_KERNEL, params, KERNEL_BYTES);
-}
+/* GET(name, type, params, bytes): what a node of a type has. SET() changes it, SET_IN_EXEC() in an
+ * executable graph; SET_EVENT() and SET_EVENT_IN_EXEC() do so with an event. */
+#define GET(name, TYPE, type, bytes)                                                               \
+    PRETEND_CALL CUresult name(CUgraphNode node, type *params)                                     \
+    {                                                                                              \
+        return get(node, CU_GRAPH_NODE_TYPE_##TYPE, params, bytes);                                \
+    }
+#define SET(name, TYPE, type, bytes)                                                               \
+    PRETEND_CALL CUresult name(CUgraphNode node, const type *params)                               \
+    {                                                                                              \
+        return set(pretend_node_of(node), CU_GRAPH_NODE_TYPE_##TYPE, params, bytes);               \
+    }
+#define SET_IN_EXEC(name, TYPE, type, bytes)                                                       \
+    PRETEND_CALL CUresult name(CUgraphExec exec, CUgraphNode node, const type *params)             \
+    {                                                                                              \
+        return set(in_exec(exec, node), CU_GRAPH_NODE_TYPE_##TYPE, params, bytes);                 \
+    }
+#define SET_EVENT(name, TYPE)                                                                      \
+    PRETEND_CALL CUresult name(CUgraphNode node, CUevent event)                                    \
+    {                                                                                              \
+        return set(pretend_node_of(node), CU_GRAPH_NODE_TYPE_##TYPE, &event, HANDLE_BYTES);        \
+    }
+#define SET_EVENT_IN_EXEC(name, TYPE)                                                              \
+    PRETEND_CALL CUresult name(CUgraphExec exec, CUgraphNode node, CUevent event)                  \
+    {                                                                                              \
+        return set(in_exec(exec, node), CU_GRAPH_NODE_TYPE_##TYPE, &event, HANDLE_BYTES);          \
+    }
 
-PRETEND_CALL CUresult cuGraphKernelNodeGetParams(CUgraphNode node, void *params)
-{
-    return get(node, CU_GRAPH_NODE_TYPE_KERNEL, params, CUDA_KERNEL_NODE_PARAMS_V1_BYTES);
-}
+GET(cuGraphKernelNodeGetParams, KERNEL, void, KERNEL_V1_BYTES)
+SET(cuGraphKernelNodeSetParams, KERNEL, void, KERNEL_V1_BYTES)
+SET_IN_EXEC(cuGraphExecKernelNodeSetParams, KERNEL, void, KERNEL_V1_BYTES)
+GET(cuGraphKernelNodeGetParams_v2, KERNEL, CUDA_KERNEL_NODE_PARAMS, KERNEL_BYTES)
+SET(cuGraphKernelNodeSetParams_v2, KERNEL, CUDA_KERNEL_NODE_PARAMS, KERNEL_BYTES)
+SET_IN_EXEC(cuGraphExecKernelNodeSetParams_v2, KERNEL, CUDA_KERNEL_NODE_PARAMS, KERNEL_BYTES)
+GET(cuGraphMemcpyNodeGetParams, MEMCPY, void, COPY_BYTES)
+SET(cuGraphMemcpyNodeSetParams, MEMCPY, void, COPY_BYTES)
+GET(cuGraphMemsetNodeGetParams, MEMSET, CUDA_MEMSET_NODE_PARAMS, SET_BYTES)
+SET(cuGraphMemsetNodeSetParams, MEMSET, CUDA_MEMSET_NODE_PARAMS, SET_BYTES)
+GET(cuGraphHostNodeGetParams, HOST, CUDA_HOST_NODE_PARAMS, HOST_BYTES)
+SET(cuGraphHostNodeSetParams, HOST, CUDA_HOST_NODE_PARAMS, HOST_BYTES)
+SET_IN_EXEC(cuGraphExecHostNodeSetParams, HOST, CUDA_HOST_NODE_PARAMS, HOST_BYTES)
+GET(cuGraphEventRecordNodeGetEvent, EVENT_RECORD, CUevent, HANDLE_BYTES)
+SET_EVENT(cuGraphEventRecordNodeSetEvent, EVENT_RECORD)
+SET_EVENT_IN_EXEC(cuGraphExecEventRecordNodeSetEvent, EVENT_RECORD)
+GET(cuGraphEventWaitNodeGetEvent, WAIT_EVENT, CUevent, HANDLE_BYTES)
+SET_EVENT(cuGraphEventWaitNodeSetEvent, WAIT_EVENT)
+SET_EVENT_IN_EXEC(cuGraphExecEventWaitNodeSetEvent, WAIT_EVENT)
 
-PRETEND_CALL CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node,
-                                                    const CUDA_KERNEL_NODE_PARAMS *params)
-{
-    return set(pretend_node_of(node), CU_GRAPH_NODE_TYPE_KERNEL, params, KERNEL_BYTES);
-}
-
-PRETEND_CALL CUresult cuGraphKernelNodeSetParams(CUgraphNode node, const void *params)
-{
-    return set(pretend_node_of(node), CU_GRAPH_NODE_TYPE_KERNEL, params,
-               CUDA_KERNEL_NODE_PARAMS_V1_BYTES);
-}
-
-PRETEND_CALL CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
-                                                        const CUDA_KERNEL_NODE_PARAMS *params)
-{
-    return set(in_exec(exec, node), CU_GRAPH_NODE_TYPE_KERNEL, params, KERNEL_BYTES);
-}
-
-PRETEND_CALL CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
-                                                     const void *params)
-{
-    return set(in_exec(exec, node), CU_GRAPH_NODE_TYPE_KERNEL, params,
-               CUDA_KERNEL_NODE_PARAMS_V1_BYTES);
-}
-
-PRETEND_CALL CUresult cuGraphMemcpyNodeGetParams(CUgraphNode node, void *copy)
-{
-    return get(node, CU_GRAPH_NODE_TYPE_MEMCPY, copy, COPY_BYTES);
-}
-
-PRETEND_CALL CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const void *copy)
-{
-    return set(pretend_node_of(node), CU_GRAPH_NODE_TYPE_MEMCPY, copy, COPY_BYTES);
-}
+/* These come with a context, which nothing here depends on. */
 
 PRETEND_CALL CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                                      const void *copy, CUcontext context)
@@ -307,72 +311,12 @@ PRETEND_CALL CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNo
     return set(in_exec(exec, node), CU_GRAPH_NODE_TYPE_MEMCPY, copy, COPY_BYTES);
 }
 
-PRETEND_CALL CUresult cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *params)
-{
-    return get(node, CU_GRAPH_NODE_TYPE_MEMSET, params, SET_BYTES);
-}
-
-PRETEND_CALL CUresult cuGraphMemsetNodeSetParams(CUgraphNode node,
-                                                 const CUDA_MEMSET_NODE_PARAMS *params)
-{
-    return set(pretend_node_of(node), CU_GRAPH_NODE_TYPE_MEMSET, params, SET_BYTES);
-}
-
 PRETEND_CALL CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                                      const CUDA_MEMSET_NODE_PARAMS *params,
                                                      CUcontext context)
 {
     (void)context;
     return set(in_exec(exec, node), CU_GRAPH_NODE_TYPE_MEMSET, params, SET_BYTES);
-}
-
-PRETEND_CALL CUresult cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS *params)
-{
-    return get(node, CU_GRAPH_NODE_TYPE_HOST, params, HOST_BYTES);
-}
-
-PRETEND_CALL CUresult cuGraphHostNodeSetParams(CUgraphNode node,
-                                               const CUDA_HOST_NODE_PARAMS *params)
-{
-    return set(pretend_node_of(node), CU_GRAPH_NODE_TYPE_HOST, params, HOST_BYTES);
-}
-
-PRETEND_CALL CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node,
-                                                   const CUDA_HOST_NODE_PARAMS *params)
-{
-    return set(in_exec(exec, node), CU_GRAPH_NODE_TYPE_HOST, params, HOST_BYTES);
-}
-
-PRETEND_CALL CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode node, CUevent *event)
-{
-    return get(node, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event, HANDLE_BYTES);
-}
-
-PRETEND_CALL CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode node, CUevent event)
-{
-    return set(pretend_node_of(node), CU_GRAPH_NODE_TYPE_EVENT_RECORD, &event, HANDLE_BYTES);
-}
-
-PRETEND_CALL CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node,
-                                                         CUevent event)
-{
-    return set(in_exec(exec, node), CU_GRAPH_NODE_TYPE_EVENT_RECORD, &event, HANDLE_BYTES);
-}
-
-PRETEND_CALL CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode node, CUevent *event)
-{
-    return get(node, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event, HANDLE_BYTES);
-}
-
-PRETEND_CALL CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event)
-{
-    return set(pretend_node_of(node), CU_GRAPH_NODE_TYPE_WAIT_EVENT, &event, HANDLE_BYTES);
-}
-
-PRETEND_CALL CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node,
-                                                       CUevent event)
-{
-    return set(in_exec(exec, node), CU_GRAPH_NODE_TYPE_WAIT_EVENT, &event, HANDLE_BYTES);
 }
 
 /* By one call, as cuGraphAddNode. */

@@ -79,18 +79,10 @@ PRETEND_CALL CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
     return CUDA_SUCCESS;
 }
 
-static CUresult enter_device(CUdevice device)
-{
-    CUresult result = pretend_enter();
-    if (result == CUDA_SUCCESS && !pretend_device(device))
-        result = CUDA_ERROR_INVALID_DEVICE;
-    return result;
-}
-
 static CUresult get_pool(CUmemoryPool *handle, CUdevice device,
                          struct CUmemPoolHandle_st *(*which)(int device))
 {
-    CUresult result = enter_device(device);
+    CUresult result = pretend_enter_device(device, NULL);
     if (result != CUDA_SUCCESS)
         return result;
     if (!handle)
@@ -119,7 +111,7 @@ PRETEND_CALL CUresult cuDeviceGetMemPool(CUmemoryPool *handle, CUdevice device)
 CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle);
 PRETEND_CALL CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
 {
-    CUresult result = enter_device(device);
+    CUresult result = pretend_enter_device(device, NULL);
     if (result != CUDA_SUCCESS)
         return result;
     pretend_lock();

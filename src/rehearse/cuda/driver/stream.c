@@ -8,8 +8,6 @@
 #include "rehearse/cuda/abi/driver_calls.h"
 
 #define FLAGS_ALL          STREAM_NON_BLOCKING
-#define PRIORITY_LOWEST    0
-#define PRIORITY_HIGHEST   (-5)
 #define ATTRIBUTES         18
 #define ATTRIBUTE_PRIORITY 8
 
@@ -118,9 +116,9 @@ PRETEND_CALL CUresult cuStreamCreateWithPriority(CUstream *handle, unsigned flag
     pretend_lock();
     stream = new_stream(context, flags);
     if (stream) {
-        stream->priority = priority > PRIORITY_LOWEST    ? PRIORITY_LOWEST
-                           : priority < PRIORITY_HIGHEST ? PRIORITY_HIGHEST
-                                                         : priority;
+        stream->priority = priority > PRETEND_PRIORITY_LOWEST    ? PRETEND_PRIORITY_LOWEST
+                           : priority < PRETEND_PRIORITY_HIGHEST ? PRETEND_PRIORITY_HIGHEST
+                                                                 : priority;
         *handle = (void *)stream;
     }
     pretend_unlock();
@@ -197,77 +195,30 @@ static CUresult ask(CUstream handle, const void *answer, struct pretend_stream *
     return result;
 }
 
-PRETEND_CALL CUresult cuStreamGetPriority(CUstream handle, int *priority)
-{
-    struct pretend_stream *stream;
-    CUresult result = ask(handle, priority, &stream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *priority = stream->priority;
-    pretend_unlock();
-    return CUDA_SUCCESS;
-}
-
-PRETEND_CALL CUresult cuStreamGetFlags(CUstream handle, unsigned *flags)
-{
-    struct pretend_stream *stream;
-    CUresult result = ask(handle, flags, &stream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *flags = stream->flags;
-    pretend_unlock();
-    return CUDA_SUCCESS;
-}
-
-PRETEND_CALL CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
-{
-    struct pretend_stream *stream;
-    CUresult result = ask(handle, id, &stream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *id = stream->id;
-    pretend_unlock();
-    return CUDA_SUCCESS;
-}
-
-PRETEND_CALL CUresult cuStreamGetCtx(CUstream handle, CUcontext *context)
-{
-    struct pretend_stream *stream;
-    CUresult result = ask(handle, context, &stream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *context = (void *)stream->context;
-    pretend_unlock();
-    return CUDA_SUCCESS;
-}
+/* FACT(name, type, value): a call that answers one fact of a stream. */
+#define FACT(name, type, value)                                                                    \
+    PRETEND_CALL CUresult name(CUstream handle, type *answer)                                      \
+    {                                                                                              \
+        struct pretend_stream *stream;                                                             \
+        CUresult result = ask(handle, answer, &stream);                                            \
+        if (result != CUDA_SUCCESS)                                                                \
+            return result;                                                                         \
+        *answer = (value);                                                                         \
+        pretend_unlock();                                                                          \
+        return CUDA_SUCCESS;                                                                       \
+    }
+FACT(cuStreamGetPriority, int, stream->priority)
+FACT(cuStreamGetFlags, unsigned, stream->flags)
+FACT(cuStreamGetId, unsigned long long, stream->id)
+FACT(cuStreamGetCtx, CUcontext, (void *)stream->context)
+FACT(cuStreamGetDevice, CUdevice, stream->context->device)
+FACT(cuStreamGetGreenCtx, void *, NULL)
 
 PRETEND_CALL CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext *context, void **green)
 {
     if (green)
         *green = NULL;
     return cuStreamGetCtx(handle, context);
-}
-
-PRETEND_CALL CUresult cuStreamGetGreenCtx(CUstream handle, void **green)
-{
-    struct pretend_stream *stream;
-    CUresult result = ask(handle, green, &stream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *green = NULL;
-    pretend_unlock();
-    return CUDA_SUCCESS;
-}
-
-PRETEND_CALL CUresult cuStreamGetDevice(CUstream handle, CUdevice *device)
-{
-    struct pretend_stream *stream;
-    CUresult result = ask(handle, device, &stream);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *device = stream->context->device;
-    pretend_unlock();
-    return CUDA_SUCCESS;
 }
 
 /* Attributes steer how kernels run: they are kept and do nothing. */

@@ -52,61 +52,27 @@ static CUresult wait_value(CUstream handle, CUdeviceptr address, size_t bytes)
     return result;
 }
 
-PRETEND_CALL CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
-                                              unsigned flags)
-{
-    (void)flags;
-    return write_value(stream, address, value, sizeof value);
-}
-
-PRETEND_CALL CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, uint32_t value,
-                                           unsigned flags)
-{
-    (void)flags;
-    return write_value(stream, address, value, sizeof value);
-}
-
-PRETEND_CALL CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value,
-                                              unsigned flags)
-{
-    (void)flags;
-    return write_value(stream, address, value, sizeof value);
-}
-
-PRETEND_CALL CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr address, uint64_t value,
-                                           unsigned flags)
-{
-    (void)flags;
-    return write_value(stream, address, value, sizeof value);
-}
-
-PRETEND_CALL CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
-                                             unsigned flags)
-{
-    (void)value, (void)flags;
-    return wait_value(stream, address, sizeof(uint32_t));
-}
-
-PRETEND_CALL CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, uint32_t value,
-                                          unsigned flags)
-{
-    (void)value, (void)flags;
-    return wait_value(stream, address, sizeof(uint32_t));
-}
-
-PRETEND_CALL CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value,
-                                             unsigned flags)
-{
-    (void)value, (void)flags;
-    return wait_value(stream, address, sizeof(uint64_t));
-}
-
-PRETEND_CALL CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr address, uint64_t value,
-                                          unsigned flags)
-{
-    (void)value, (void)flags;
-    return wait_value(stream, address, sizeof(uint64_t));
-}
+/* Both forms of the interface are alike. */
+#define WRITE(name, type)                                                                          \
+    PRETEND_CALL CUresult name(CUstream stream, CUdeviceptr address, type value, unsigned flags)   \
+    {                                                                                              \
+        (void)flags;                                                                               \
+        return write_value(stream, address, value, sizeof value);                                  \
+    }
+#define WAIT(name, type)                                                                           \
+    PRETEND_CALL CUresult name(CUstream stream, CUdeviceptr address, type value, unsigned flags)   \
+    {                                                                                              \
+        (void)flags;                                                                               \
+        return wait_value(stream, address, sizeof value);                                          \
+    }
+WRITE(cuStreamWriteValue32, uint32_t)
+WRITE(cuStreamWriteValue32_v2, uint32_t)
+WRITE(cuStreamWriteValue64, uint64_t)
+WRITE(cuStreamWriteValue64_v2, uint64_t)
+WAIT(cuStreamWaitValue32, uint32_t)
+WAIT(cuStreamWaitValue32_v2, uint32_t)
+WAIT(cuStreamWaitValue64, uint64_t)
+WAIT(cuStreamWaitValue64_v2, uint64_t)
 
 PRETEND_CALL CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned n, const void *operations,
                                             unsigned flags)

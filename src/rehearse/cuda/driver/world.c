@@ -61,6 +61,15 @@ struct pretend_device *pretend_device(CUdevice device)
     return device >= 0 && device < world.n_devices ? &world.device[device] : NULL;
 }
 
+CUresult pretend_enter_device(CUdevice number, struct pretend_device **device)
+{
+    struct pretend_device *found = pretend_device(number);
+    CUresult result = pretend_enter();
+    if (device)
+        *device = found;
+    return result == CUDA_SUCCESS && !found ? CUDA_ERROR_INVALID_DEVICE : result;
+}
+
 PRETEND_CALL const struct mt_account_gpu *pretend_cuda_gpu(CUdevice device)
 {
     const struct pretend_device *seen = pretend_device(device);

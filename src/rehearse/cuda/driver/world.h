@@ -45,6 +45,10 @@ int pretend_is(enum pretend_kind kind, const void *handle);
 /* A number that no other object of the process has. */
 uint64_t pretend_next_id(void);
 
+/* The priorities of streams; a lower number goes first. */
+#define PRETEND_PRIORITY_LOWEST  0
+#define PRETEND_PRIORITY_HIGHEST (-5)
+
 /* From this many different kernels on their code takes what the GPU table says. */
 #define PRETEND_KERNELS_FULL 64
 
@@ -85,6 +89,10 @@ CUresult pretend_find(const char *name, void **function, int version, uint64_t f
 /* The devices that the program sees; `device` out of range gives NULL. */
 int pretend_device_count(void);
 struct pretend_device *pretend_device(CUdevice device);
+
+/* What a call about a device begins with: the errors of pretend_enter(), then
+ * CUDA_ERROR_INVALID_DEVICE. `device` may be NULL. */
+CUresult pretend_enter_device(CUdevice number, struct pretend_device **device);
 
 /* The context that a call is about: `context`, or the current one where it is NULL. Errors:
  * CUDA_ERROR_NOT_INITIALIZED, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED. */
