@@ -46,11 +46,9 @@ PRETEND_CALL int nvmlDeviceGetName(const struct nvml_device *device, char *name,
 PRETEND_CALL int nvmlDeviceGetPciInfo_v2(const struct nvml_device *device, struct pci *pci)
 {
     uint32_t place;
-    int result = nvml_find(device, &place);
+    int result = nvml_ask(device, pci, &place);
     if (result != NVML_SUCCESS)
         return result;
-    if (!pci)
-        return NVML_INVALID_ARGUMENT;
     memset(pci, 0, offsetof(struct pci, id));
     pci->bus = pretend_place_bus(place);
     pci->device_id = NVIDIA;
@@ -74,11 +72,9 @@ PRETEND_CALL int nvmlDeviceGetPciInfo_v3(const struct nvml_device *device, struc
 PRETEND_CALL int nvmlDeviceGetPciInfoExt(const struct nvml_device *device, struct pci_more *pci)
 {
     uint32_t place;
-    int result = nvml_find(device, &place);
+    int result = nvml_ask(device, pci, &place);
     if (result != NVML_SUCCESS)
         return result;
-    if (!pci)
-        return NVML_INVALID_ARGUMENT;
     *pci = (struct pci_more){.version = pci->version,
                              .bus = pretend_place_bus(place),
                              .device_id = NVIDIA,
@@ -139,11 +135,9 @@ static unsigned pci_generation(const struct mt_account_gpu *gpu)
     {                                                                                              \
         uint32_t place;                                                                            \
         const struct mt_account_gpu *gpu;                                                          \
-        int result = nvml_find(device, &place);                                                    \
+        int result = nvml_ask(device, answer, &place);                                             \
         if (result != NVML_SUCCESS)                                                                \
             return result;                                                                         \
-        if (!answer)                                                                               \
-            return NVML_INVALID_ARGUMENT;                                                          \
         gpu = &nvml_account_device(place)->gpu;                                                    \
         (void)gpu;                                                                                 \
         *answer = (value);                                                                         \
@@ -174,13 +168,8 @@ ANSWER(nvmlDeviceIsMigDeviceHandle, 0)
 ANSWER(nvmlDeviceGetBusType, 2) /* PCIe */
 ANSWER(nvmlDeviceGetDefaultEccMode, gpu->is_ecc)
 
-static int tell_pair(const struct nvml_device *device, unsigned *current, unsigned *pending,
-                     unsigned value)
+static int tell_pair(unsigned *current, unsigned *pending, unsigned value)
 {
-    uint32_t place;
-    int result = nvml_find(device, &place);
-    if (result != NVML_SUCCESS)
-        return result;
     if (!current || !pending)
         return NVML_INVALID_ARGUMENT;
     *current = *pending = value;
@@ -193,7 +182,7 @@ PRETEND_CALL int nvmlDeviceGetEccMode(const struct nvml_device *device, unsigned
     uint32_t place;
     int result = nvml_find(device, &place);
     return result == NVML_SUCCESS
-               ? tell_pair(device, current, pending, nvml_account_device(place)->gpu.is_ecc)
+               ? tell_pair(current, pending, nvml_account_device(place)->gpu.is_ecc)
                : result;
 }
 
@@ -208,7 +197,7 @@ PRETEND_CALL int nvmlDeviceGetMigMode(const struct nvml_device *device, unsigned
     if (nvml_account_device(place)->gpu.capability % 10 ||
         nvml_account_device(place)->gpu.capability < 80)
         return NVML_NOT_SUPPORTED;
-    return tell_pair(device, current, pending, 0);
+    return tell_pair(current, pending, 0);
 }
 
 PRETEND_CALL int nvmlDeviceGetClockInfo(const struct nvml_device *device, int type, unsigned *mhz)
@@ -243,9 +232,7 @@ PRETEND_CALL int nvmlDeviceGetMaxCustomerBoostClock(const struct nvml_device *de
 PRETEND_CALL int nvmlDeviceGetGpuFabricInfo(const struct nvml_device *device, void *info)
 {
     uint32_t place;
-    int result = nvml_find(device, &place);
-    if (result == NVML_SUCCESS && !info)
-        return NVML_INVALID_ARGUMENT;
+    int result = nvml_ask(device, info, &place);
     if (result == NVML_SUCCESS)
         memset(info, 0, 28);
     return result;
@@ -254,11 +241,9 @@ PRETEND_CALL int nvmlDeviceGetGpuFabricInfo(const struct nvml_device *device, vo
 PRETEND_CALL int nvmlDeviceGetGpuFabricInfoV(const struct nvml_device *device, void *info)
 {
     uint32_t place, version;
-    int result = nvml_find(device, &place);
+    int result = nvml_ask(device, info, &place);
     if (result != NVML_SUCCESS)
         return result;
-    if (!info)
-        return NVML_INVALID_ARGUMENT;
     memcpy(&version, info, sizeof version);
     if ((version & 0xffffff) < 32 || (version & 0xffffff) > 128)
         return NVML_ARGUMENT_VERSION_MISMATCH;

@@ -49,11 +49,9 @@ int nvmlDeviceGetRunningProcessDetailList(const struct nvml_device *device,
 PRETEND_CALL int nvmlDeviceGetMemoryInfo(const struct nvml_device *device, struct memory *memory)
 {
     uint32_t place;
-    int result = nvml_find(device, &place);
+    int result = nvml_ask(device, memory, &place);
     if (result != NVML_SUCCESS)
         return result;
-    if (!memory)
-        return NVML_INVALID_ARGUMENT;
     memory->total = nvml_account_device(place)->total_bytes;
     memory->free = pretend_cuda_free_bytes(place);
     memory->used = memory->total - memory->free;

@@ -28,6 +28,8 @@ struct nvml_device {
 /* Whether a call may be made, and if there is a `device` whether it is one; its place in *place. */
 int nvml_enter(void);
 int nvml_find(const struct nvml_device *device, uint32_t *place);
+/* The same, and NVML_INVALID_ARGUMENT where there is no room for the answer. */
+int nvml_ask(const struct nvml_device *device, const void *answer, uint32_t *place);
 struct nvml_device *nvml_device(uint32_t place);
 uint32_t nvml_device_count(void);
 const struct mt_account_device *nvml_account_device(uint32_t place);

@@ -65,6 +65,12 @@ int nvml_find(const struct nvml_device *device, uint32_t *place)
     return NVML_INVALID_ARGUMENT;
 }
 
+int nvml_ask(const struct nvml_device *device, const void *answer, uint32_t *place)
+{
+    int result = nvml_find(device, place);
+    return result == NVML_SUCCESS && !answer ? NVML_INVALID_ARGUMENT : result;
+}
+
 int nvml_text(char *buffer, unsigned room, const char *text)
 {
     size_t length = strlen(text);
