@@ -18,6 +18,15 @@
 
 #define BLAS_POINTER_HOST 0
 
+/* Of cuBLAS and cuBLASLt, and of the toolkit that they come with. */
+#if PRETEND_BLAS == 12
+#define BLAS_VERSION 120804
+#define BLAS_CUDART  12080u
+#else
+#define BLAS_VERSION 130401
+#define BLAS_CUDART  13020u
+#endif
+
 /* cublasHandle_t. Not to be used by two threads at once, as the real one. */
 struct blas_handle {
     uint32_t magic; /* BLAS_MAGIC while it lives */
@@ -49,5 +58,9 @@ int blas_settle_workspace(struct blas_handle *handle);
 
 /* The device that a handle is made for, -1 where CUDA cannot be started. */
 CUdevice blas_current_device(void);
+
+/* A part of the version, as libraryPropertyType counts them: major, minor, patch. Errors:
+ * BLAS_INVALID_VALUE. */
+int blas_property(int property, int *value);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The device that a handle of cuBLAS or cuBLASLt belongs to. */
+/* What cuBLAS and cuBLASLt share: the device that a handle belongs to, and the version. */
 #include "rehearse/cuda/blas/blas.h"
 
 CUresult cuInit(unsigned flags);
@@ -18,4 +18,13 @@ CUdevice blas_current_device(void)
         cuCtxSetCurrent(context) != CUDA_SUCCESS)
         return -1;
     return 0;
+}
+
+int blas_property(int property, int *value)
+{
+    static const int parts[] = {BLAS_VERSION / 10000, BLAS_VERSION / 100 % 100, BLAS_VERSION % 100};
+    if (!value || property < 0 || property > 2)
+        return BLAS_INVALID_VALUE;
+    *value = parts[property];
+    return BLAS_SUCCESS;
 }

@@ -4,18 +4,6 @@
 
 #include "rehearse/cuda/blas/blas.h"
 
-#if PRETEND_BLAS == 12
-#define VERSION_MAJOR 12
-#define VERSION_MINOR 8
-#define VERSION_PATCH 4
-#define CUDART        12080u
-#else
-#define VERSION_MAJOR 13
-#define VERSION_MINOR 4
-#define VERSION_PATCH 1
-#define CUDART        13020u
-#endif
-
 int cublasCreate_v2(struct blas_handle **handle);
 int cublasDestroy_v2(struct blas_handle *handle);
 int cublasGetVersion_v2(struct blas_handle *handle, int *version);
@@ -108,22 +96,18 @@ PRETEND_CALL int cublasGetVersion_v2(struct blas_handle *handle, int *version)
     (void)handle; /* The real one answers without a handle, too. */
     if (!version)
         return BLAS_INVALID_VALUE;
-    *version = VERSION_MAJOR * 10000 + VERSION_MINOR * 100 + VERSION_PATCH;
+    *version = BLAS_VERSION;
     return BLAS_SUCCESS;
 }
 
 PRETEND_CALL int cublasGetProperty(int property, int *value)
 {
-    static const int properties[] = {VERSION_MAJOR, VERSION_MINOR, VERSION_PATCH};
-    if (!value || property < 0 || property > 2)
-        return BLAS_INVALID_VALUE;
-    *value = properties[property];
-    return BLAS_SUCCESS;
+    return blas_property(property, value);
 }
 
 PRETEND_CALL size_t cublasGetCudartVersion(void)
 {
-    return CUDART;
+    return BLAS_CUDART;
 }
 
 /* A workspace must be aligned to 256 bytes (cuBLAS, cublasSetWorkspace). */

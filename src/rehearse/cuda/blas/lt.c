@@ -40,14 +40,6 @@ int cublasLtGetProperty(int property, int *value);
 int cublasLtHeuristicsCacheGetCapacity(size_t *capacity);
 int cublasLtHeuristicsCacheSetCapacity(size_t capacity);
 
-#if PRETEND_BLAS == 12
-static const int version[] = {12, 8, 4};
-#define CUDART 12080u
-#else
-static const int version[] = {13, 4, 1};
-#define CUDART 13020u
-#endif
-
 PRETEND_CALL int cublasLtCreate(struct lt_handle **handle)
 {
     struct lt_handle *made;
@@ -77,20 +69,17 @@ PRETEND_CALL int cublasLtDestroy(struct lt_handle *handle)
 
 PRETEND_CALL size_t cublasLtGetVersion(void)
 {
-    return (size_t)version[0] * 10000 + (size_t)version[1] * 100 + (size_t)version[2];
+    return BLAS_VERSION;
 }
 
 PRETEND_CALL size_t cublasLtGetCudartVersion(void)
 {
-    return CUDART;
+    return BLAS_CUDART;
 }
 
 PRETEND_CALL int cublasLtGetProperty(int property, int *value)
 {
-    if (!value || property < 0 || property > 2)
-        return BLAS_INVALID_VALUE;
-    *value = version[property];
-    return BLAS_SUCCESS;
+    return blas_property(property, value);
 }
 
 PRETEND_CALL int cublasLtHeuristicsCacheGetCapacity(size_t *capacity)

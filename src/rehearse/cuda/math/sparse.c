@@ -242,8 +242,10 @@ BOTH(cusparseCreate, SlicedEll,
                                         .value_type = value_type});)
 
 #define TELL(into, value)                                                                          \
-    if ((into) != NULL)                                                                            \
-    *(into) = (value)
+    do {                                                                                           \
+        if ((into) != NULL)                                                                        \
+            *(into) = (value);                                                                     \
+    } while (0)
 
 BOTH(cusparse, SpVecGet,
      (const struct matrix *m, int64_t *size, int64_t *n, void **indices, void **values,
