@@ -19,6 +19,7 @@
 #include "cli/profile/result.h"
 #include "cli/profile/session.h"
 #include "cli/profile/verdict.h"
+#include "cli/record_options.h"
 #include "cli/recorder_path.h"
 #include "net/http_client.h"
 
@@ -48,8 +49,6 @@ static const char *const engine_names[] = {"auto", "node-llama-cpp", "llama-serv
                                            NULL};
 static const char *const kv_types[] = {"default", "f32",    "f16",  "bf16", "q8_0", "q4_0",
                                        "q4_1",    "iq4_nl", "q5_0", "q5_1", NULL};
-static const char *const depths[] = {"default", "full", NULL};
-static const char *const stacks[] = {"fp", "unwind", "none", NULL};
 static const char *const formats[] = {"table", "json", "csv", NULL};
 
 static const struct cli_option options[] = {
@@ -136,28 +135,14 @@ static const struct cli_option options[] = {
      .most = 1000000,
      .offset = AT(timeout),
      .help = "give up when the engine makes no progress for so long"},
-    {.name = "depth",
-     .kind = CLI_CHOICE,
-     .argument = "DEPTH",
-     .fallback = "default",
-     .choices = depths,
-     .offset = AT(depth),
-     .help = "record large allocations exactly and sample small ones, or record all in full"},
-    {.name = "stacks",
-     .kind = CLI_CHOICE,
-     .argument = "HOW",
-     .fallback = "fp",
-     .choices = stacks,
-     .offset = AT(stacks),
-     .help = "take call stacks by frame pointers, by unwinding, or not at all"},
-    {.name = "picture-share",
-     .kind = CLI_REAL,
-     .argument = "PERCENT",
-     .most = 100,
-     .fallback = "2",
-     .offset = AT(picture_share),
-     .help = "how much of the run time pictures of the resident pages may take, which the measured "
-             "runs then take longer; 20 ms are always allowed"},
+    CLI_OPTION_DEPTH(
+        AT(depth), "record large allocations exactly and sample small ones, or record all in full"),
+    CLI_OPTION_STACKS(AT(stacks),
+                      "take call stacks by frame pointers, by unwinding, or not at all"),
+    CLI_OPTION_PICTURE_SHARE(
+        AT(picture_share),
+        "how much of the run time pictures of the resident pages may take, which the measured "
+        "runs then take longer; 20 ms are always allowed"),
     {.name = "format",
      .kind = CLI_CHOICE,
      .argument = "FORMAT",

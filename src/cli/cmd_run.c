@@ -18,6 +18,7 @@
 #include "cli/loaded.h"
 #include "cli/program.h"
 #include "cli/progress.h"
+#include "cli/record_options.h"
 #include "cli/recorder_path.h"
 
 #define POLL_MS 100
@@ -30,10 +31,6 @@ struct run_options {
     int quiet;
 };
 
-/* In the order of enum mt_depth and enum mt_stacks. */
-static const char *const depths[] = {"default", "full", NULL};
-static const char *const stack_kinds[] = {"fp", "unwind", "none", NULL};
-
 #define AT(member) offsetof(struct run_options, member)
 
 static const struct cli_option run_options[] = {
@@ -44,30 +41,18 @@ static const struct cli_option run_options[] = {
      .offset = AT(output),
      .help = "the folder to record into, which must not hold a recording; by default a new "
              "memtally-PROGRAM-DATE-TIME in the current directory"},
-    {.name = "depth",
-     .kind = CLI_CHOICE,
-     .argument = "DEPTH",
-     .choices = depths,
-     .fallback = "default",
-     .offset = AT(depth),
-     .help = "default: every mapping, engine buffer and block of at least 64 KiB, smaller ones "
-             "counted and sampled; full: every single event"},
-    {.name = "stacks",
-     .kind = CLI_CHOICE,
-     .argument = "HOW",
-     .choices = stack_kinds,
-     .fallback = "fp",
-     .offset = AT(stacks),
-     .help = "how call stacks are taken: by frame pointers, by unwinding (slower, and through "
-             "code without frame pointers; libunwind opens descriptors of its own), or not at all"},
-    {.name = "picture-share",
-     .kind = CLI_REAL,
-     .argument = "PERCENT",
-     .most = 100,
-     .fallback = "2",
-     .offset = AT(picture_share),
-     .help = "how much of the run time pictures of the resident pages may take; 20 ms are always "
-             "allowed"},
+    CLI_OPTION_DEPTH(
+        AT(depth),
+        "default: every mapping, engine buffer and block of at least 64 KiB, smaller ones "
+        "counted and sampled; full: every single event"),
+    CLI_OPTION_STACKS(
+        AT(stacks),
+        "how call stacks are taken: by frame pointers, by unwinding (slower, and through "
+        "code without frame pointers; libunwind opens descriptors of its own), or not at all"),
+    CLI_OPTION_PICTURE_SHARE(
+        AT(picture_share),
+        "how much of the run time pictures of the resident pages may take; 20 ms are always "
+        "allowed"),
     {.name = "quiet",
      .letter = 'q',
      .kind = CLI_FLAG,
