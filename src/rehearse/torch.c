@@ -199,6 +199,12 @@ static const struct mt_torch_segment *segment_at(const struct mt_torch_process *
     return found;
 }
 
+int mt_torch_has(const struct mt_torch *torch, uint32_t pid, uint64_t address)
+{
+    const struct mt_torch_process *process = process_of(torch, pid);
+    return process && segment_at(process, address, UINT64_MAX) != NULL;
+}
+
 static int lives(const struct mt_torch_block *block, uint64_t time_ns)
 {
     return block->begin_ns <= time_ns && block->end_ns > time_ns;
