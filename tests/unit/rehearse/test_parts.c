@@ -26,7 +26,6 @@ struct held {
     struct mt_parts parts;
     struct mt_gpu_row row;
     struct mt_torch *torch;
-    const char *trace_of_8; /* or NULL */
 };
 
 static int set_up(void **state)
@@ -174,33 +173,19 @@ static void of_process(struct held *held, uint32_t pid)
     held->account->event[held->account->n_events - 1].pid = pid;
 }
 
-static void write_file(const char *folder, const char *name, const char *text)
-{
-    char path[64];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
-static void remove_file(const char *folder, const char *name)
-{
-    char path[64];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    unlink(path);
-}
-
 /* The division of device 0 at its peak, which is the event at time `peak`. */
 static void gather_peak(struct held *held, const char *trace, uint64_t peak)
 {
     char folder[] = "/tmp/memtally-parts-XXXXXX";
+    char path[64];
     assert_non_null(mkdtemp(folder));
-    write_file(folder, "torch-7.trace", trace);
-    write_file(folder, "torch-8.trace", held->trace_of_8 ? held->trace_of_8 : "");
+    snprintf(path, sizeof path, "%s/torch-7.trace", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(trace, file);
+    fclose(file);
     assert_int_equal(mt_torch_open(folder, &held->torch, NULL), 0);
-    remove_file(folder, "torch-7.trace");
-    remove_file(folder, "torch-8.trace");
+    unlink(path);
     rmdir(folder);
     const struct mt_parts_source source = {
         .reader = &held->reader, .torch = held->torch, .is_cuda = 1};
@@ -259,12 +244,14 @@ static void test_what_is_not_for_the_device_s_segments_does_not_part_its_peak(vo
     assert_int_equal(held->parts.unsplit_bytes, 8 * MIB);
 }
 
-/* The first segment was fuller, with 90 MiB, than the one that is there at the peak, with 50. */
+/* The first segment was fuller, with 90 MiB, than the one that is there at the peak, with 50. Of
+ * two that were given back it is the last one. */
 static void test_segments_that_were_made_anew_are_divided_as_they_were_then(void **state)
 {
     struct held *held = *state;
     take_at(held, 0, FIRST, 100 * MIB);
-    take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
+    take_at(held, 0, THIRD, 2 * MIB);
+    give_back(held, 0, THIRD);
     give_back(held, 0, FIRST);
     take_at(held, 0, OTHER, 100 * MIB);
     take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
@@ -272,12 +259,14 @@ static void test_segments_that_were_made_anew_are_divided_as_they_were_then(void
     gather_peak(held,
                 "s 0 1 7000000000 104857600\n"
                 "a 0 1 7000000000 94371840\n"
-                "f 0 2 7000000000\n"
-                "e 0 3 7000000000\n"
-                "s 0 4 7100000000 104857600\n"
-                "a 0 5 7100000000 52428800\n"
-                "f 0 6 7100000000\n",
-                6);
+                "s 0 2 7200000000 2097152\n"
+                "e 0 3 7200000000\n"
+                "f 0 4 7000000000\n"
+                "e 0 4 7000000000\n"
+                "s 0 5 7100000000 104857600\n"
+                "a 0 6 7100000000 52428800\n"
+                "f 0 7 7100000000\n",
+                7);
     assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 50 * MIB);
     assert_int_equal(bytes_of(held, MT_CATEGORY_CACHED), 50 * MIB);
 }
@@ -314,23 +303,36 @@ static void test_a_peak_that_nothing_ends_lasts_as_long_as_the_program(void **st
     assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 80 * MIB);
 }
 
-/* Both have segments of the device only from 3 on, when process 7 holds 10 MiB of its own. */
-static void test_the_peak_is_one_moment_of_all_processes_of_a_device(void **state)
+/* The second segment, of 2 MiB, came when the 60 MiB were gone. */
+static void test_a_small_segment_that_comes_late_does_not_hide_the_fullest_moment(void **state)
 {
     struct held *held = *state;
+    take(held, 0, MT_CATEGORY_CONTEXT, "context", 500 * MIB);
+    take_at(held, 0, FIRST, 100 * MIB);
+    take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
+    take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
+    take_at(held, 0, OTHER, 2 * MIB);
+    gather_peak(held, A_FORWARD_AT_3 "s 0 5 7100000000 2097152\na 0 5 7100000000 1048576\n", 5);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 70 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_CACHED), 32 * MIB);
+}
+
+/* With the cache 10 MiB stay and 1 comes at 6. */
+static void test_a_cache_at_the_peak_is_told_as_such_and_not_as_free(void **state)
+{
+    struct held *held = *state;
+    take(held, 0, MT_CATEGORY_CONTEXT, "context", 500 * MIB);
     take_at(held, 0, FIRST, 100 * MIB);
     take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
     take_at(held, 0, OTHER, 20 * MIB);
-    of_process(held, 8);
-    take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
-    held->trace_of_8 = "s 0 3 7100000000 20971520\n";
     gather_peak(held,
-                "s 0 1 7000000000 104857600\n"
-                "a 0 1 7000000000 10485760\n"
-                "a 0 2 7000a00000 62914560\n"
-                "f 0 3 7000a00000\n",
+                A_FORWARD_AT_3 "s 0 5 7100000000 20971520\n"
+                               "a 0 5 7100000000 20971520\n"
+                               "h 5 7100000000 kv_cache keys\n",
                 4);
-    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 10 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_KV_CACHE), 20 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 11 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_CACHED), 89 * MIB);
 }
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
@@ -347,7 +349,8 @@ int main(void)
         TEST(test_segments_that_were_made_anew_are_divided_as_they_were_then),
         TEST(test_a_peak_lasts_until_a_segment_of_the_device_goes),
         TEST(test_a_peak_that_nothing_ends_lasts_as_long_as_the_program),
-        TEST(test_the_peak_is_one_moment_of_all_processes_of_a_device),
+        TEST(test_a_small_segment_that_comes_late_does_not_hide_the_fullest_moment),
+        TEST(test_a_cache_at_the_peak_is_told_as_such_and_not_as_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
