@@ -407,6 +407,21 @@ static char *whole_lines(char *text, size_t length, int is_cut)
     return begin;
 }
 
+/* Leaves out what only moves a terminal's cursor or colours: ESC [ numbers letter. */
+static void drop_controls(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from;) {
+        if (from[0] == '\033' && from[1] == '[') {
+            from += 2 + strspn(from + 2, "0123456789;?");
+            from += *from != '\0';
+        } else {
+            *to++ = *from++;
+        }
+    }
+    *to = '\0';
+}
+
 void mt_rehearse_last_words(struct mt_rehearsal *rehearsal, char *text, size_t size)
 {
     struct stat status;
@@ -426,6 +441,7 @@ void mt_rehearse_last_words(struct mt_rehearsal *rehearsal, char *text, size_t s
     text[got] = '\0';
     char *begin = whole_lines(text, (size_t)got, from > 0);
     memmove(text, begin, strlen(begin) + 1);
+    drop_controls(text);
 }
 
 void mt_rehearse_destroy(struct mt_rehearsal *rehearsal)

@@ -16,6 +16,10 @@ int rehearse_explain_no_cuda(const struct rehearse_job *job, struct rehearse_res
  * was refused. Says so in result->why, with what to change; returns 0 where it is none of these. */
 int rehearse_explain_engine(struct rehearse_result *result);
 
+/* Adds to that how much the engine wanted and had, where it says so, and the phase that it came to.
+ */
+void rehearse_add_circumstances(struct rehearse_result *result);
+
 /* The innermost line of the program's own code in the last traceback that it wrote: "at line 5 of
  * train.py". Returns 0 where there is none. */
 int rehearse_python_place(const char *said, char *text, size_t size);

@@ -58,6 +58,36 @@ static void test_an_engine_that_foresees_too_little_memory_is_understood(void **
     }
 }
 
+static void test_what_an_engine_wanted_and_had_is_told(void **state)
+{
+    static const struct {
+        const char *said, *told;
+    } words[] = {
+        {"the models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than "
+         "the "
+         "available KV cache memory (2.34 GiB). Based on",
+         "(16.00 GiB are wanted, 2.34 GiB are there)"},
+        {"max seq len (131072), 16.00 GiB KV cache is needed, which is larger than the available "
+         "KV "
+         "cache memory (0.5 GiB).",
+         "(16.00 GiB are wanted, 0.5 GiB are there)"},
+        {" GiB KV cache is needed, which is larger than the available KV cache memory ( GiB)",
+         NULL},
+        {"is larger than the available KV cache memory (cut", NULL}};
+    static struct rehearse_result result;
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        result = (struct rehearse_result){.outcome = REHEARSE_FAILS};
+        snprintf(result.said, sizeof result.said, "%s", words[i].said);
+        rehearse_explain_end(&result);
+        assert_true(result.lacks_memory);
+        if (words[i].told)
+            assert_non_null(strstr(result.why, words[i].told));
+        else
+            assert_null(strstr(result.why, "wanted"));
+    }
+}
+
 static void test_another_failure_is_not_taken_for_too_little_memory(void **state)
 {
     static struct rehearse_result result;
@@ -168,6 +198,7 @@ int main(void)
         cmocka_unit_test(test_the_innermost_line_of_the_programs_own_code_is_named),
         cmocka_unit_test(test_words_without_a_traceback_name_no_line),
         cmocka_unit_test(test_an_engine_that_foresees_too_little_memory_is_understood),
+        cmocka_unit_test(test_what_an_engine_wanted_and_had_is_told),
         cmocka_unit_test(test_a_device_too_small_for_a_context_is_named),
         cmocka_unit_test(test_another_failure_is_not_taken_for_too_little_memory),
         cmocka_unit_test(test_a_program_that_is_cut_off_is_not_called_stuck),
