@@ -112,6 +112,7 @@ struct mt_cuda_stage {
     char *preload;   /* parted by colons, in the order in which they must stand */
     char *helper;    /* for PYTHONPATH, or NULL */
     char *caches;    /* folder for what compilers keep */
+    char *temporary; /* folder for the program's temporary files */
 };
 
 /* The major version of CUDA that the PyTorch of a program was built with: of an interpreter, or of
