@@ -366,12 +366,14 @@ void mt_rehearse_stop(struct mt_rehearsal *rehearsal, uint64_t grace_ns)
         kill(-rehearsal->pid, SIGTERM);
         mt_rehearse_wait(rehearsal, grace_ns, &status, NULL);
     }
+    if (!rehearsal->ended && rehearsal->account->cuda.driver_version)
+        mt_program_kill_rest(rehearsal->account_path, rehearsal->pid);
     if (!rehearsal->ended)
         kill(-rehearsal->pid, SIGKILL);
     while (!rehearsal->ended)
         mt_rehearse_wait(rehearsal, LOOK_NS, &status, NULL);
     if (!rehearsal->is_swept)
-        mt_program_kill_rest(rehearsal->account_path);
+        mt_program_kill_rest(rehearsal->account_path, 0);
     rehearsal->is_swept = 1;
     look_at_processes(rehearsal);
     mt_reader_read(&rehearsal->reader, mt_monotonic_ns(), 1);

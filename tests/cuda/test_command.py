@@ -206,5 +206,34 @@ def test_a_rehearsal_that_is_interrupted_leaves_nothing():
         assert status and not processes and not files, (number, status, processes, files)
 
 
+SHARES = """
+import multiprocessing.shared_memory, os, subprocess, sys, time
+shared = multiprocessing.shared_memory.SharedMemory(sys.argv[2], create=True, size=4096)
+subprocess.run([sys.argv[1], "must", "1"], check=True)
+open(os.environ["TMPDIR"] + "/there", "w").close()
+time.sleep(100)
+"""
+
+
+def test_shared_memory_of_python_is_cleaned_up_whether_interrupted_or_timed_out():
+    for number in (signal.SIGINT, signal.SIGTERM, None):
+        name = f"memtally-test-{os.getpid()}-{number or 0}"
+        timeout = [] if number else ["--timeout", "2"]
+        with tempfile.TemporaryDirectory() as folder:
+            running = subprocess.Popen([MEMTALLY, "rehearse", "--quiet", "-d", "24GiB", *timeout, "--", sys.executable, "-c",
+                                        SHARES, PROGRAM, name], env=dict(os.environ, TMPDIR=folder), stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL,
+                                       preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+            while not glob.glob(folder + "/memtally-rehearse-*/tmp/there"):
+                assert running.poll() is None, running.returncode
+                time.sleep(0.01)
+            assert os.path.exists("/dev/shm/" + name)
+            if number:
+                running.send_signal(number)
+            status = running.wait(timeout=60)
+            # Its tracker removes it, a process that heeds no signal and ends when the others have.
+            assert status and not os.path.exists("/dev/shm/" + name), (number, status)
+
+
 if __name__ == "__main__":
     tap.main(globals())
