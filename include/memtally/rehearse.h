@@ -113,6 +113,7 @@ struct mt_rehearse_status {
     uint32_t n_missing;         /* functions of CUDA that were called and are not there */
     uint32_t n_private;         /* tables of NVIDIA's own libraries that were asked for in vain */
     uint32_t n_read_back;       /* results of kernels, which did not run, that the program read */
+    uint32_t n_askings;         /* how often the program asked CUDA or NVML for devices */
     int is_build_known;         /* it was told to the rehearsal, or by the program */
 };
 

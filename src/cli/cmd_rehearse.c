@@ -49,21 +49,22 @@ static const struct cli_option rehearse_options[] = {
      .offset = AT(engine),
      .help = "the build of the engine by which devices behave, as llama.cpp@11434; without a "
              "version the program is asked, and the newest known is meant where it does not say; "
-             "vllm or transformers: the Python package that loads MODEL"},
+             "vllm, sglang or transformers: the Python package that loads MODEL"},
 #include "cli/estimate/options.def"
     {.name = "weight-type",
      .kind = CLI_TEXT,
      .argument = "TYPE",
      .offset = AT(weight_type),
      .help = "of a model that is no GGUF file, what it would be converted to: f16, q8_0, q4_k_m; "
-             "of vllm and transformers f16, bf16, f32, of vllm also fp8"},
+             "of vllm, sglang and transformers f16, bf16, f32, of the first two also fp8"},
     {.name = "engine-path",
      .kind = CLI_FILE,
      .argument = "PATH",
      .offset = AT(engine_path),
-     .help = "the engine to rehearse MODEL with: a program of llama.cpp, or the folder it lies in; "
-             "of vllm and transformers a virtual environment or its Python, without which the "
-             "active one or the first in PATH is taken"},
+     .help =
+         "the engine to rehearse MODEL with: a program of llama.cpp, or the folder it lies in; "
+         "of vllm, sglang and transformers a virtual environment or its Python, without which the "
+         "active one or the first in PATH is taken"},
     FLAG("remote", remote, "MODEL may be a URL or a name on huggingface.co; only headers are read"),
     {.name = "sweep",
      .kind = CLI_TEXTS,
@@ -423,12 +424,12 @@ static const char *const description[] = {
     "--engine-path, in the cache of engines or in PATH. What is left open is left to the engine, "
     "also what goes to the devices. Where MODEL is no local GGUF file, a header with a hole is "
     "made of it. MODEL is sent no request unless --requests says how many.",
-    "With --engine vllm or --engine transformers MODEL is a folder with a config.json, that file, "
+    "With --engine vllm, sglang or transformers MODEL is a folder with a config.json, that file, "
     "or a name in the hub's cache: weights have the right shapes and no values, need not be there, "
-    "and nothing is fetched. vLLM is then given one batch as large as it takes, transformers "
-    "writes "
-    "a few tokens; layers or ranks are divided over all devices. Of settings vLLM takes --context, "
-    "--sequences, --weight-type, --kv-type, --memory-share, --batched-tokens, --tensor-parallel, "
+    "and nothing is fetched. vLLM and SGLang are then given one batch as large as they take, "
+    "transformers writes a few tokens; layers or ranks are divided over all devices. Of settings "
+    "vLLM and SGLang take --context, --sequences, --weight-type, --kv-type, --memory-share, "
+    "--batched-tokens, --tensor-parallel, "
     "--pipeline-parallel and --eager, transformers the first three.",
     "A server is ended once it is ready and has answered some requests, which make it take what it "
     "takes late; other programs run to their end. What is written is an estimate as of 'memtally "

@@ -17,7 +17,7 @@
 #define MT_ACCOUNT_VARIABLE    MT_REHEARSAL_VARIABLE
 #define MT_ACCOUNT_ALIVE       ".alive" /* a pipe beside it; while it has a writer, there is a driver */
 #define MT_ACCOUNT_MAGIC       "mtrehear"
-#define MT_ACCOUNT_FORMAT      5u
+#define MT_ACCOUNT_FORMAT      6u
 #define MT_ACCOUNT_DEVICES_MAX 64u
 #define MT_ACCOUNT_EVENTS_MAX  262144u
 #define MT_ACCOUNT_ERAS_MAX    32u
@@ -141,6 +141,7 @@ struct mt_account_cuda {
     uint32_t n_missing;   /* functions that were called and are not there, each counted once */
     uint32_t n_private;   /* askings for private tables, which are not answered */
     uint32_t n_read_back; /* small results of kernels that the program read */
+    uint32_t n_askings;   /* how often the driver or NVML was started to tell of devices */
 };
 
 struct mt_account_device {

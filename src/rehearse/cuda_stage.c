@@ -28,9 +28,18 @@ static const struct {
 #include "rehearse/cuda/libraries.def"
 };
 
-/* Names without a version, by which some programs ask. */
-static const char *const links[][2] = {{"libcuda.so", "libcuda.so.1"},
-                                       {"libnvidia-ml.so", "libnvidia-ml.so.1"}};
+/* Names without a version, by which some programs ask and linkers look. */
+static const struct {
+    const char *name;
+    const char *soname;
+    int major;
+} links[] = {{"libcuda.so", "libcuda.so.1", 0},
+             {"libnvidia-ml.so", "libnvidia-ml.so.1", 0},
+             {"libcudart.so", "libcudart.so.12", 12},
+             {"libcudart.so", "libcudart.so.13", 13}};
+
+/* Programs that are run to learn of devices, under the names by which they are. */
+static const char *const programs[][2] = {{"memtally-pretend-nvidia-smi", "nvidia-smi"}};
 
 static int is_there(const char *directory, const char *below, const char *file, char path[PATH_MAX])
 {
@@ -120,13 +129,15 @@ static int copy_all(const char *from, int major, struct mt_cuda_stage *stage,
                                           : result;
 }
 
-static int make_links(const char *directory, struct mt_error *error)
+static int make_links(const char *directory, int major, struct mt_error *error)
 {
     for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
         char path[PATH_MAX];
-        if (snprintf(path, sizeof path, "%s/%s", directory, links[i][0]) >= PATH_MAX)
+        if (links[i].major && links[i].major != major)
+            continue;
+        if (snprintf(path, sizeof path, "%s/%s", directory, links[i].name) >= PATH_MAX)
             return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "the folder's path is too long");
-        if (symlink(links[i][1], path) < 0)
+        if (symlink(links[i].soname, path) < 0)
             return mt_fail_errno(error, errno, "cannot make %.300s", path);
     }
     return 0;
@@ -143,6 +154,22 @@ static int make_folder(const char *directory, const char *name, char **made, str
     return 0;
 }
 
+static int copy_programs(const char *from, const char *directory, struct mt_error *error)
+{
+    int result = 0;
+    for (size_t i = 0; result == 0 && i < sizeof programs / sizeof *programs; i++) {
+        char path[PATH_MAX];
+        char to[PATH_MAX];
+        if (snprintf(to, sizeof to, "%s/%s", directory, programs[i][1]) >= PATH_MAX)
+            result = mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "the folder's path is too long");
+        if (result == 0)
+            result = find(from, programs[i][0], path, error);
+        if (result == 0)
+            result = copy(path, to, error);
+    }
+    return result;
+}
+
 int mt_cuda_stage(const struct mt_rehearse_options *options, const char *directory, int major,
                   struct mt_cuda_stage *stage, struct mt_error *error)
 {
@@ -157,7 +184,11 @@ int mt_cuda_stage(const struct mt_rehearse_options *options, const char *directo
     if (result == 0)
         result = copy_all(options->cuda_directory, major, stage, error);
     if (result == 0)
-        result = make_links(stage->directory, error);
+        result = make_links(stage->directory, major, error);
+    if (result == 0)
+        result = make_folder(stage->directory, "bin", &stage->programs, error);
+    if (result == 0)
+        result = copy_programs(options->cuda_directory, stage->programs, error);
     if (result == 0 && options->helper_directory) {
         stage->helper = strdup(options->helper_directory);
         if (!stage->helper)
@@ -175,5 +206,6 @@ void mt_cuda_stage_finish(struct mt_cuda_stage *stage)
     free(stage->helper);
     free(stage->caches);
     free(stage->temporary);
+    free(stage->programs);
     *stage = (struct mt_cuda_stage){0};
 }

@@ -16,9 +16,12 @@ enum part {
     DIRECTORY, /* the look-alikes' folder */
     SEARCHED,  /* the same, before what was there */
     HELPER,    /* the helper's folder, before what was there */
+    PROGRAMS,  /* the look-alikes of programs, before what was there */
     TEMPORARY, /* the folder for temporary files, where its path is short enough */
     CACHE      /* a folder among the caches */
 };
+
+#define DEFAULT_PATH "/bin:/usr/bin" /* of execvp(3), where there is none */
 
 /* Engines put sockets there, whose paths have 107 bytes at most; vLLM's names have 36. */
 #define TEMPORARY_BYTES 64u
@@ -46,14 +49,19 @@ static const struct own {
     {"ONEAPI_DEVICE_SELECTOR", "!*:gpu", PLAIN, ALWAYS},
     {"GGML_NO_BACKTRACE", "1", PLAIN, ALWAYS}, /* else an assertion that fails starts a debugger */
     {"LD_LIBRARY_PATH", "", SEARCHED, CUDA},
+    {"LIBRARY_PATH", "", SEARCHED, CUDA}, /* of linkers, for programs that compile as they run */
     {"TRITON_LIBCUDA_PATH", "", DIRECTORY, CUDA},
     {"PYTHONPATH", "", HELPER, CUDA},
+    {"PATH", "", PROGRAMS, CUDA},
     /* What was compiled or measured for a device that is not there is of no use to one that is. */
     {"TRITON_CACHE_DIR", "triton", CACHE, CUDA},
     {"TORCHINDUCTOR_CACHE_DIR", "inductor", CACHE, CUDA},
     {"TORCH_EXTENSIONS_DIR", "torch_extensions", CACHE, CUDA},
     {"VLLM_CACHE_ROOT", "vllm", CACHE, CUDA},
     {"FLASHINFER_WORKSPACE_BASE", "flashinfer", CACHE, CUDA},
+    {"SGLANG_CACHE_DIR", "sglang", CACHE, CUDA},
+    {"SGLANG_JIT_CACHE_DIR", "sglang/jit", CACHE, CUDA},
+    {"SGL_DG_CACHE_DIR", "deep_gemm", CACHE, CUDA},
     {"SGLANG_DG_CACHE_DIR", "deep_gemm", CACHE, CUDA},
     {"DG_JIT_CACHE_DIR", "deep_gemm", CACHE, CUDA},
     {"TILELANG_CACHE_DIR", "tilelang", CACHE, CUDA},
@@ -149,6 +157,9 @@ static char *make_own(const struct own *variable, const struct sources *sources)
         break;
     case TEMPORARY:
         mt_strbuf_puts(&text, sources->stage->temporary);
+        break;
+    case PROGRAMS:
+        put_before(&text, sources->stage->programs, before ? before : DEFAULT_PATH);
         break;
     case CACHE:
         mt_strbuf_printf(&text, "%s/%s", sources->stage->caches, variable->value);

@@ -334,6 +334,7 @@ static void fill_status(struct mt_rehearsal *rehearsal, struct mt_rehearse_statu
         .n_missing = __atomic_load_n(&account->cuda.n_missing, __ATOMIC_RELAXED),
         .n_private = __atomic_load_n(&account->cuda.n_private, __ATOMIC_RELAXED),
         .n_read_back = __atomic_load_n(&account->cuda.n_read_back, __ATOMIC_RELAXED),
+        .n_askings = __atomic_load_n(&account->cuda.n_askings, __ATOMIC_RELAXED),
         .is_build_known = account->builds.is_told ||
                           (account->builds.low == account->builds.high && account->builds.low),
     };

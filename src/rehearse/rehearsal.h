@@ -113,6 +113,7 @@ struct mt_cuda_stage {
     char *helper;    /* for PYTHONPATH, or NULL */
     char *caches;    /* folder for what compilers keep */
     char *temporary; /* folder for the program's temporary files */
+    char *programs;  /* folder of the look-alikes of programs, for PATH */
 };
 
 /* The major version of CUDA that the PyTorch of a program was built with: of an interpreter, or of

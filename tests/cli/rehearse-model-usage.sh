@@ -8,7 +8,7 @@ try()
 }
 try
 try model.gguf other.gguf
-try model.gguf --engine sglang
+try model.gguf --engine trt-llm
 try model.gguf --device 24
 memtally rehearse model.gguf --program node-llama-cpp 2> said
 echo "exit $?: $(grep -c 'node-llama-cpp is neither in' said)"

@@ -24,10 +24,14 @@ try model --engine vllm@0.11.0 --engine-path venv --device 24GiB --context 8k --
 try model --engine transformers@4.57.6 --engine-path venv/bin/python --device 24GiB --context 1k --sequences 2 \
     --weight-type f16
 
-# vLLM has a rank for each device that pipeline stages leave; transformers is told how many devices there are.
+try model --engine sglang@0.5.23 --engine-path venv --device 24GiB --context 8k --sequences 4 --kv-type fp8 \
+    --weight-type bf16 --batched-tokens 2048 --memory-share 0.85 --eager
+
+# vLLM and SGLang have a rank for each device that pipeline stages leave; transformers is told how many devices there are.
 try model --engine vllm --engine-path venv --device 24GiB,24GiB
 try model --engine vllm --engine-path venv --device 4x24GiB --pipeline-parallel 2
 try model --engine vllm --engine-path venv --device 4x24GiB --tensor-parallel 2
+try model --engine sglang --engine-path venv --device 4x24GiB --pipeline-parallel 2
 try model --engine transformers --engine-path venv --device 24GiB,24GiB
 
 # Without --engine-path: the active environment, else PATH.
@@ -55,9 +59,11 @@ try org/absent --engine vllm --engine-path venv --device 24GiB
 
 # What the engine cannot be told, and Pythons that are none.
 try model --engine vllm --engine-path venv --device 24GiB --gpu-layers 3
+try model --engine sglang --engine-path venv --device 24GiB --gpu-layers 3
 try model --engine transformers --engine-path venv --device 24GiB --kv-type fp8
 try model --engine transformers --engine-path venv --device 24GiB --eager
 try model --engine vllm --engine-path nowhere --device 24GiB
 try model --engine vllm --engine-path empty --device 24GiB
 try model --engine vllm --engine-path venv --device 24GiB --sweep context=1k,2k
+try model --engine sglangx --engine-path venv --device 24GiB
 try model --engine vllmx --engine-path venv --device 24GiB

@@ -18,6 +18,7 @@ import tap
 
 GIB = 1 << 30
 MIB = 1 << 20
+RTX3090_MIB = 24124  # that a program can have: data/gpus/nvidia.table, from a log of llama.cpp
 MEMTALLY = os.environ["MEMTALLY"]
 PROGRAM = os.environ["CUDA_PROGRAM"]
 
@@ -124,6 +125,38 @@ def test_a_folder_that_libraries_cannot_be_preloaded_from_is_refused():
         assert status == 2 and "no space and no colon" in said, (status, said)
 
 
+def smi(folder, *words):
+    """What nvidia-smi says in a rehearsal of two cards of which one has a process on it."""
+    said = os.path.join(folder, "said")
+    command = f'{PROGRAM} must 1; nvidia-smi "$@" > "$0" 2>&1; echo "status $?" >> "$0"'
+    status, _, complaint = rehearse(["-d", "H100-80GB,RTX3090"], "-c", command, said, *words, program="sh")
+    assert status == 0, (status, complaint)
+    with open(said, encoding="utf-8") as file:
+        return file.read().splitlines()
+
+
+def test_nvidia_smi_tells_of_the_pretended_cards():
+    """In the form of its manual: fields in the order asked for, sizes in MiB, the user's own program unseen."""
+    with tempfile.TemporaryDirectory() as folder:
+        assert smi(folder, "--query-gpu=index,name,compute_cap", "--format=csv,noheader") == [
+            "0, NVIDIA H100 80GB HBM3, 9.0", "1, NVIDIA GeForce RTX 3090, 8.6", "status 0"]
+        assert smi(folder, "--query-gpu=memory.total", "--format=csv", "-i", "1") == [
+            "memory.total [MiB]", f"{RTX3090_MIB} MiB", "status 0"]
+        assert smi(folder, "--query-gpu=memory.total,fan.speed", "--format=csv,noheader,nounits", "--id=1") == [
+            f"{RTX3090_MIB}, [N/A]", "status 0"]
+        assert [line.split(" (")[0] for line in smi(folder, "-L")] == [
+            "GPU 0: NVIDIA H100 80GB HBM3", "GPU 1: NVIDIA GeForce RTX 3090", "status 0"]
+        assert "CUDA Version: 13.0" in smi(folder)[0]
+        assert smi(folder, "--gpu-reset")[-1] == "status 2"
+
+
+def test_a_program_that_only_asks_what_cards_there_are_is_told_apart():
+    status, _, said = rehearse(["-d", "H100-80GB"], "-c", "nvidia-smi -L > /dev/null", program="sh")
+    assert status == 3 and "asked CUDA or NVML what devices there are and took none" in said, (status, said)
+    status, _, said = rehearse(["-d", "H100-80GB"], "-c", "nvidia-smi -L > /dev/null; exit 4", program="sh")
+    assert status == 3 and "sh ended with status 4 before it took a device" in said, (status, said)
+
+
 def test_an_engines_own_word_on_memory_is_told_with_what_would_fit():
     words = ("ValueError: To serve at least one request with the models's max seq len (131072), 16.00 GiB KV cache is "
              "needed, which is larger than the available KV cache memory (5.00 GiB). Based on the available memory, the "
@@ -151,6 +184,22 @@ def test_a_server_of_openais_interface_is_asked_once_it_is_ready_and_ended():
     # What the requests made it take is told as late, with the request that did.
     assert [late["bytes"] for late in rehearsal["late"]][:2] == [512 * MIB, 2040 * MIB], rehearsal["late"]
     assert rehearsal["late"][1]["step"] == "request: long prompt", rehearsal["late"]
+
+
+def test_a_server_that_writes_a_token_for_its_health_is_waited_for():
+    """SGLang's answers when it has written one, and has ports that are not for questions."""
+    server = os.path.join(os.path.dirname(os.path.abspath(__file__)), "server.py")
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkdir(os.path.join(folder, "sglang"))
+        os.symlink(server, os.path.join(folder, "sglang", "launch_server.py"))
+        asked = os.path.join(folder, "asked")
+        status, _, said = rehearse(["-d", "H100-80GB", "--timeout", "30"], "-m", "sglang.launch_server", asked,
+                                   program=sys.executable, env={"PYTHONPATH": folder})
+        assert status == 0, (status, said)
+        with open(asked, encoding="utf-8") as file:
+            requests = file.read().split("\n")[:-1]
+    assert [line.split()[2] for line in requests[:2]] == ["512", "2040"], requests
+    assert not any("stranger" in line for line in requests), requests
 
 
 def test_a_server_that_has_no_room_for_a_request_does_not_fit():

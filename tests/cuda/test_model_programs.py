@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The programs that load a model in vLLM and in transformers, as far as they go without these packages: flags made of
+"""The programs that load a model in vLLM, in SGLang and in transformers, as far as they go without these packages: flags made of
 settings, how much is sent, a file of weights without values, and what is said of a Python that lacks a package."""
 
 import importlib.util
@@ -98,6 +98,88 @@ def test_vllm_is_sent_one_batch_as_large_as_it_takes():
     assert sent(8, 512, 2) == [1] * 2
 
 
+BARE = {"model_path": "/m", "load_format": "dummy", "skip_tokenizer_init": True, "log_level": "info"}
+
+
+def sglang_arguments(**settings):
+    arguments = program("rehearse_sglang").arguments_of("/m", settings)
+    assert {name: arguments.pop(name) for name in BARE} == BARE, arguments
+    return arguments
+
+
+def test_settings_become_the_arguments_of_sglangs_engine():
+    """As its documentation of server arguments names them, with underscores."""
+    assert sglang_arguments() == {} and sglang_arguments(eager=0) == {}
+    assert sglang_arguments(context_tokens=8192, sequences=4) == {"context_length": 8192, "max_running_requests": 4}
+    assert sglang_arguments(batched_tokens=2048) == {"chunked_prefill_size": 2048}
+    assert sglang_arguments(memory_share=0.85) == {"mem_fraction_static": 0.85}
+    assert sglang_arguments(tensor_parallel=2, pipeline_parallel=4) == {"tp_size": 2, "pp_size": 4}
+    assert sglang_arguments(block_size=64) == {"page_size": 64}
+    assert sglang_arguments(eager=1) == {"disable_cuda_graph": True}
+
+
+def test_types_have_sglangs_names():
+    """A cache of eight bits is one of two formats; E4M3 is that of checkpoints with scales."""
+    assert sglang_arguments(weight_type="bf16") == {"dtype": "bfloat16"}
+    assert sglang_arguments(weight_type="f16") == {"dtype": "half"}
+    assert sglang_arguments(weight_type="f32") == {"dtype": "float32"}
+    assert sglang_arguments(weight_type="fp8") == {"quantization": "fp8"}
+    assert sglang_arguments(kv_type="fp8") == {"kv_cache_dtype": "fp8_e4m3"}
+    assert sglang_arguments(kv_type="fp8_e5m2") == {"kv_cache_dtype": "fp8_e5m2"}
+    assert sglang_arguments(kv_type="bf16") == {"kv_cache_dtype": "auto"}
+
+
+def reduces_by_nccl(program_module, tp_size, has_kernels, has_compiler):
+    program_module.importlib = types.SimpleNamespace(
+        util=types.SimpleNamespace(find_spec=lambda name: has_kernels or None))
+    program_module.shutil = types.SimpleNamespace(which=lambda name: "/usr/bin/nvcc" if has_compiler else None)
+    return program_module.without_a_compiler({"tp_size": tp_size}).get("disable_custom_all_reduce", False)
+
+
+def test_sglang_reduces_by_nccl_where_its_own_way_cannot_be_compiled():
+    """Versions of 2025 bring it compiled, and one device needs none."""
+    module = program("rehearse_sglang")
+    assert reduces_by_nccl(module, 2, True, False)
+    assert not reduces_by_nccl(module, 2, True, True)
+    assert not reduces_by_nccl(module, 2, False, False)
+    assert not reduces_by_nccl(module, 1, True, False)
+
+
+def sent_to_sglang(**said):
+    """The prompts that an SGLang which says this of itself is sent."""
+    asked = []
+
+    def get_server_info():
+        assert asked, "0.4.9 answers this when it was asked for tokens before"
+        return said
+
+    engine = types.SimpleNamespace(
+        get_server_info=get_server_info, generate=lambda input_ids, sampling_params: asked.append(input_ids)
+    )
+    program("rehearse_sglang").send(engine)
+    first, prompts = asked
+    assert first == [10, 11, 12]
+    return prompts
+
+
+def test_sglang_is_sent_one_batch_as_large_as_it_takes():
+    """Eight tokens of a context are left for what is written; without chunks a prompt is not divided."""
+    lengths = lambda **said: [len(prompt) for prompt in sent_to_sglang(**said)]
+    assert lengths(max_req_input_len=131066, chunked_prefill_size=8192) == [8192]
+    assert lengths(max_req_input_len=2048, chunked_prefill_size=8192) == [2040] * 4
+    assert lengths(max_req_input_len=2048, chunked_prefill_size=8192, max_running_requests=3) == [2040] * 3
+    assert lengths(max_req_input_len=40000, chunked_prefill_size=-1, max_prefill_tokens=16384) == [16384]
+    assert lengths(max_req_input_len=2048, chunked_prefill_size=-1, max_prefill_tokens=16384) == [2040] * 8
+    assert lengths(max_req_input_len=9, chunked_prefill_size=512, max_running_requests=2) == [1] * 2
+
+
+def test_no_two_of_sglangs_prompts_begin_alike():
+    """It would compute the same beginning once."""
+    prompts = sent_to_sglang(max_req_input_len=24, chunked_prefill_size=8192)
+    assert len(prompts) == 512 and len({tuple(prompt[:2]) for prompt in prompts}) == 512
+    assert all(type(token) is int and 0 <= token < 500 for prompt in prompts for token in prompt)
+
+
 class Tensor:
     """What a file of weights asks of one."""
 
@@ -181,12 +263,12 @@ def said(engine, settings, **packages):
 
 
 def test_a_python_without_the_package_is_told_so():
-    for engine in ("vllm", "transformers"):
+    for engine in ("vllm", "sglang", "transformers"):
         assert said(engine, {}) == f"this Python has no {engine}; name one that has it with --engine-path"
 
 
 def test_another_version_than_was_asked_for_is_told_so():
-    for engine in ("vllm", "transformers"):
+    for engine in ("vllm", "sglang", "transformers"):
         words = said(engine, {"version": "0.9.2"}, **{engine: "0.11.0"})
         assert words == f"this Python has {engine} 0.11.0, not 0.9.2; name another with --engine-path", words
 

@@ -125,11 +125,11 @@ def test_the_pasted_flags_make_the_server_hold_what_was_estimated():
 def test_a_profile_agrees_with_its_estimate():
     """As `make demo` does: the engine's own buffers to the byte, but for what the model's header takes."""
     path = model("smollm-135m", "q8_0", "--random")
-    folder = os.path.join(SCRATCH.name, "profile")
     environment = dict(os.environ, PATH=os.path.dirname(engine.node()) + ":" + os.environ["PATH"],
                        XDG_STATE_HOME=os.path.join(SCRATCH.name, "state"))
-    memtally.must("profile", path, "--engine", "node-llama-cpp", "--engine-path", engine.node_llama_cpp(), "--threads", "1",
-                  "--max-tokens", "16", "--repeats", "1", "--context", "1024", "-o", folder, env=environment)
+    folder = memtally.profile_of_all_buffers(
+        os.path.join(SCRATCH.name, "profile"), path, "--engine", "node-llama-cpp", "--engine-path", engine.node_llama_cpp(),
+        "--threads", "1", "--max-tokens", "16", "--repeats", "1", "--context", "1024", env=environment)
     first = json.loads(memtally.must("compare", folder, "--estimate", "--json", env=environment).stdout)
     parts = {part["component"]: part for part in first["components"]}
     for name in ("kv_cache", "activations"):

@@ -27,8 +27,7 @@ def model(weight_type="q8_0", shape="smollm-135m"):
     return path
 
 
-# Runs of a second: enough pictures for one of them to be taken while all buffers are alive, on a busy machine too.
-PICTURES = ("--quiet", "--picture-share", "25")
+PICTURES = ("--quiet", *memtally.PICTURES)
 
 
 def folder(name):

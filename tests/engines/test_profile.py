@@ -42,7 +42,7 @@ def profile_once(name, engine_path, *arguments):
     """Profiles with an engine; returns the report, the engine's log and the folder."""
     folder = tempfile.mkdtemp(prefix=name, dir=SCRATCH.name)
     environment = dict(os.environ, PATH=os.path.dirname(engine.node()) + ":" + os.environ["PATH"])
-    memtally.must("profile", model(), "--engine", name, "--engine-path", engine_path, "--threads", "1",
+    memtally.must("profile", *memtally.PICTURES, model(), "--engine", name, "--engine-path", engine_path, "--threads", "1",
                   "--prompt-tokens", "24", "--max-tokens", str(MAX_TOKENS), "--repeats", "3", "-o", folder,
                   *arguments, env=environment)
     with open(os.path.join(folder, "report.json"), encoding="utf-8") as file:

@@ -19,7 +19,6 @@ SCRATCH = tempfile.TemporaryDirectory()
 CATEGORIES = ("weights", "kv_cache", "recurrent_state", "activations")
 # No device, though the rehearsed program sees one that it could take; one thread, a run each.
 ALONE = ("-dev", "none", "-t", "1")
-SHARE = ["--picture-share", "25"]  # pictures enough of a run of a second
 
 
 def model(shape, kind, *smaller):
@@ -76,11 +75,11 @@ def assert_same_buffers(name, record, command, least):
 
 def run_bench(name, path, least, *flags):
     command = [engine.llama_cpp("llama-bench"), "-m", path, "-p", "32", "-n", "4", "-r", "1", *ALONE, *flags]
-    assert_same_buffers(name, lambda folder: memtally.must("run", *SHARE, "-o", folder, "--", *command), command, least)
+    assert_same_buffers(name, lambda folder: memtally.must("run", *memtally.PICTURES, "-o", folder, "--", *command), command, least)
 
 
 def serve_a_second(folder, command):
-    server = subprocess.Popen([memtally.program(), "run", *SHARE, "-o", folder, "--", *command],
+    server = subprocess.Popen([memtally.program(), "run", *memtally.PICTURES, "-o", folder, "--", *command],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     text, until = b"", time.monotonic() + 120
     while b"listening" not in text and time.monotonic() < until:

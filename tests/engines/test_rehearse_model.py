@@ -287,17 +287,25 @@ def test_corners_of_a_sweep_are_what_single_rehearsals_say():
         assert line["verdict"] == single["verdict"]
 
 
+def interrupted(command, temporary, after_s):
+    """What a command prints that is interrupted after some time."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ, TMPDIR=temporary)) as process:
+        time.sleep(after_s)
+        process.send_signal(signal.SIGINT)
+        text = process.communicate(timeout=60)[0].decode()
+    assert process.returncode == 128 + signal.SIGINT, process.returncode
+    return list(csv.DictReader(io.StringIO(text)))
+
+
 def test_an_interrupted_sweep_gives_what_there_is():
     path = model("qwen3-0.6b")
     command = [memtally.program(), "rehearse", path, "--device", "8GiB", "--gpu-layers", "all", "--engine-path", engine.llama_cpp(""),
                "--sweep", "context=1k..32k,ubatch=64,128,256,512,sequences=1,2,3,4,5,6,7,8", "--format", "csv"]
     with tempfile.TemporaryDirectory() as temporary:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ, TMPDIR=temporary)) as process:
-            time.sleep(3)
-            process.send_signal(signal.SIGINT)
-            text = process.communicate(timeout=60)[0].decode()
-        assert process.returncode == 128 + signal.SIGINT, process.returncode
-        lines = list(csv.DictReader(io.StringIO(text)))
+        for after_s in (3, 9, 27):  # a busy machine may not have done the first point
+            lines = interrupted(command, temporary, after_s)
+            if lines:
+                break
         assert 0 < len(lines) < 6 * 4 * 8, len(lines)
         assert {line["verdict"] for line in lines} == {"FITS"}
         assert os.listdir(temporary) == [], os.listdir(temporary)
@@ -307,9 +315,9 @@ def test_a_rehearsal_is_one_side_of_a_comparison():
     """Of a run on the CPU: what the engine allocated when it was real, to the byte."""
     path = os.path.join(SCRATCH.name, "real.gguf")
     memtally.must("sample-model", "smollm-135m", path, "--random", "--type", "q8_0")
-    folder = os.path.join(SCRATCH.name, "recording")
-    memtally.must("profile", path, "--engine", "llama-server", "--engine-path", engine.llama_cpp(""), "--threads", "1", "--max-tokens",
-                  "8", "--repeats", "1", "--context", "1024", "-o", folder)
+    folder = memtally.profile_of_all_buffers(
+        os.path.join(SCRATCH.name, "recording"), path, "--engine", "llama-server", "--engine-path", engine.llama_cpp(""),
+        "--threads", "1", "--max-tokens", "8", "--repeats", "1", "--context", "1024")
     said = os.path.join(SCRATCH.name, "rehearsal.json")
     memtally.must("rehearse", path, "--context", "1024", "--sequences", "1", "--engine-path", engine.llama_cpp(""), "--json", "-o", said)
     rules = os.path.join(SCRATCH.name, "rules.json")

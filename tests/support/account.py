@@ -15,7 +15,7 @@ import tempfile
 
 HOST = 255
 PLANNED, MAPPED = 4, 1
-FORMAT = 5
+FORMAT = 6
 DEVICES_MAX = 64
 ERAS_MAX = 32
 SEEN_MAX = 96
@@ -62,7 +62,7 @@ class Gpu(c.Structure):
 
 class Cuda(c.Structure):
     _fields_ = [(name, c.c_uint32) for name in
-                ("driver_version", "copy_bytes_most", "n_contexts", "n_missing", "n_private", "n_read_back")]
+                ("driver_version", "copy_bytes_most", "n_contexts", "n_missing", "n_private", "n_read_back", "n_askings")]
 
 
 class Device(c.Structure):

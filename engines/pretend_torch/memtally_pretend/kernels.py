@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Kernels of NVIDIA's CuTe DSL are compiled and not called.
+"""Kernels that a program compiles while it runs are left out where they do nothing but compute.
 
-What it compiles stands on a runtime of NVIDIA's inside its own library, which talks to the real
-driver only. Its kernels compute into tensors of the caller's and return nothing.
+What NVIDIA's CuTe DSL compiles stands on a runtime of NVIDIA's inside its own library, which talks to
+the real driver only: it is compiled and not called. What SGLang, FlashInfer and DeepGEMM compile wants a
+toolkit's nvcc, which a machine without GPUs rarely has, and minutes: it is not compiled either. Such
+kernels compute into tensors of the caller's and return nothing.
 """
 
 from . import hooks
 
-NOTE = "Kernels of the CuTe DSL were compiled and not called: they bring a runtime of their own."
+NOT_CALLED = "Kernels of the CuTe DSL were compiled and not called: they bring a runtime of their own."
+NOT_COMPILED = "Kernels that the program compiles while it runs were left out: they only compute."
 
 # Module: its methods that call what was compiled.
 CALLS = {
@@ -16,19 +19,77 @@ CALLS = {
         "TVMFFIJitCompiledFunctionWithKwargs.__call__",
     ],
 }
+# Module: its functions that compile and load.
+LOADERS = {
+    "sglang.kernels.jit.utils.compile.loader": ["load_jit"],
+    "sglang.jit_kernel.utils": ["load_jit"],
+    "flashinfer.jit.core": ["JitSpec.build_and_load"],
+    "deep_gemm.jit.compiler": ["build"],
+}
+# Functions of modules that do more than compute: they make classes known, answer, or make the tensor that they return.
+ANSWERS = ("register", "get_", "plan_", "all_reduce")
 
 
-def start(watch, trace):
-    def nothing(function):
+class Nothing:
+    """A module of kernels and each function in it; some are reached through another name (.default). What
+    plans how they are to run returns something that is only passed on to them."""
+
+    def __init__(self, name=""):
+        self._name = name
+
+    def __call__(self, *args, **kwargs):
+        return Nothing() if self._name == "plan" else None
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self if name == "default" else Nothing(name)
+
+
+def _came_compiled(spec):
+    """FlashInfer describes a module by itself, which knows of a package with what was compiled before."""
+    path = getattr(spec, "aot_path", None)
+    return getattr(spec, "is_aot", False) or (path is not None and path.exists())
+
+
+def only_computes(args, kwargs):
+    """Whether a module, as it is described to what compiles it, can be left out."""
+    if _came_compiled(args[0] if args else None) or kwargs.get("class_name"):
+        return False
+    exports = [name for name, _ in kwargs.get("cuda_wrappers") or ()]
+    is_host = kwargs.get("cpp_files") and not kwargs.get("cuda_files")
+    return not is_host and not any(name.startswith(ANSWERS) for name in exports)
+
+
+def _not_called(trace):
+    def make(function):
         def called(*args, **kwargs):
-            trace.say(NOTE)
+            trace.say(NOT_CALLED)
 
         return called
 
-    for name, methods in CALLS.items():
+    return make
 
-        def wrap(module, methods=methods):
-            for method in methods:
-                hooks.replace(module, method, nothing)
 
-        watch.when_imported(name, wrap)
+def _not_compiled(trace):
+    def make(function):
+        def load(*args, **kwargs):
+            if not only_computes(args, kwargs):
+                return function(*args, **kwargs)
+            trace.say(NOT_COMPILED)
+            return Nothing()
+
+        return load
+
+    return make
+
+
+def start(watch, trace):
+    for table, make in ((CALLS, _not_called(trace)), (LOADERS, _not_compiled(trace))):
+        for name, functions in table.items():
+
+            def wrap(module, functions=functions, make=make):
+                for function in functions:
+                    hooks.replace(module, function, make)
+
+            watch.when_imported(name, wrap)

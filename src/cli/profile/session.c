@@ -263,6 +263,7 @@ static int start_run(struct watch *watch, const struct profile_session_options *
                                          .recorder_path = options->recorder_path,
                                          .depth = options->depth,
                                          .stacks = options->stacks,
+                                         .picture_share = options->picture_share,
                                          .argv = command.words,
                                          .stdout_fd = reader->writers[PROFILE_STDOUT],
                                          .stderr_fd = reader->writers[PROFILE_STDERR]};

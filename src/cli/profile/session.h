@@ -14,7 +14,8 @@ struct profile_session_options {
     const char *recorder_path; /* NULL: watch from outside only */
     enum mt_depth depth;
     enum mt_stacks stacks;
-    int keep; /* the recording is of use even where the profile fails */
+    double picture_share; /* as in struct mt_run_options */
+    int keep;             /* the recording is of use even where the profile fails */
     int show_progress;
 };
 

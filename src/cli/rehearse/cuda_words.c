@@ -103,6 +103,12 @@ int rehearse_explain_no_cuda(const struct rehearse_job *job, struct rehearse_res
     else if (hidden_by(job))
         SAY(result, "no device is seen by %.80s: %.60s is set; unset it, or name devices in it",
             name, hidden_by(job));
+    else if (status->n_askings && !status->n_contexts && !status->running && !status->exit_code &&
+             !status->signal)
+        SAY(result,
+            "%.80s asked CUDA or NVML what devices there are and took none: it made no context, so "
+            "that there is nothing to tally",
+            name);
     else
         return 0;
     return 1;
@@ -155,7 +161,8 @@ static int is_own_code(const char *path, size_t length)
 {
     static const char *const foreign[] = {
         "/site-packages/", "/dist-packages/",   "/memtally_pretend/",        "/lib/python",
-        "/bin/",           "/rehearse_vllm.py", "/rehearse_transformers.py", "<frozen "};
+        "/bin/",           "/rehearse_vllm.py", "/rehearse_transformers.py", "/rehearse_sglang.py",
+        "<frozen "};
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (memmem(path, length, foreign[i], strlen(foreign[i])))
             return 0;

@@ -19,6 +19,10 @@
 #define LOOK_NS   (20 * MS)
 #define PORTS_MAX 16
 #define PORTS_NS  (250 * MS)
+#define OTHER_MS  1000  /* for an answer of a port that may be of anything */
+#define OWN_MS    20000 /* of the server's: SGLang writes a token before it calls itself healthy */
+#define ASK_NS    (500 * MS) /* at most between two questions whether a server is ready */
+#define ASK_PART  32         /* of the time that it has taken so far */
 
 /* A server is reached from this machine alone, without a key or encryption, and takes no port that
  * another one may have. SGLang asks itself at the port that it was given, which is never 0. */
@@ -29,7 +33,7 @@ static void shield(struct rehearse_command *command)
                                                  REHEARSE_REUSE_PORT};
     char port[16] = "0";
     if (command->program == REHEARSE_PYTHON_SERVER)
-        snprintf(port, sizeof port, "%d", rehearse_free_port());
+        snprintf(port, sizeof port, "%d", rehearse_free_port("/proc"));
     rehearse_flag_set(command, REHEARSE_HOST, "127.0.0.1");
     rehearse_flag_set(command, REHEARSE_PORT, port);
     for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++)
@@ -96,11 +100,28 @@ static int may_listen(struct rehearse_drive *drive)
     return 1;
 }
 
+/* A question costs the server time, and the machine a port for a minute. */
+uint64_t rehearse_ask_pause_ns(uint64_t waited_ns)
+{
+    uint64_t pause_ns = waited_ns / ASK_PART;
+    return pause_ns < ASK_NS ? pause_ns : ASK_NS;
+}
+
+static int may_ask(struct rehearse_drive *drive)
+{
+    uint64_t now_ns = mt_monotonic_ns();
+    if (now_ns < drive->next_ask_ns)
+        return 0;
+    drive->next_ask_ns = now_ns + rehearse_ask_pause_ns(now_ns - drive->start_ns);
+    return 1;
+}
+
 static int is_answering(struct rehearse_drive *drive, int port)
 {
     struct rehearse_endpoint endpoint = {port, drive->endpoint.prefix};
+    uint64_t timeout_ms = port == drive->own_port ? OWN_MS : OTHER_MS;
     int status = 0;
-    if (rehearse_ask(&endpoint, "/health", NULL, 1000, &status, NULL, NULL) != MT_OK ||
+    if (rehearse_ask(&endpoint, "/health", NULL, timeout_ms, &status, NULL, NULL) != MT_OK ||
         (status != 200 && status != 503))
         return 0;
     drive->endpoint = endpoint;
@@ -109,16 +130,34 @@ static int is_answering(struct rehearse_drive *drive, int port)
     return 1;
 }
 
-/* Asks each port that the program listens on for its health. llama.cpp's server listens before it
- * has loaded the model, and answers 503 until it has. */
+/* The ports to ask: that which the server was given, else all that the program listens on. Servers
+ * of Python listen on others too, where a question of ours would be taken for one of their
+ * processes. */
+static size_t ports_to_ask(const struct rehearse_drive *drive, int ports[PORTS_MAX])
+{
+    size_t n = rehearse_listening_ports("/proc", getpid(), ports, PORTS_MAX);
+    if (!drive->own_port)
+        return n;
+    for (size_t i = 0; i < n; i++)
+        if (ports[i] == drive->own_port) {
+            ports[0] = drive->own_port;
+            return 1;
+        }
+    return 0;
+}
+
+/* Asks for the server's health. llama.cpp's server listens before it has loaded the model, and
+ * answers 503 until it has. */
 static int finds_server(struct rehearse_drive *drive)
 {
     int ports[PORTS_MAX];
+    if (!may_ask(drive))
+        return 0;
     if (drive->report->is_server && is_answering(drive, drive->endpoint.port))
         return drive->report->is_ready;
     if (!may_listen(drive))
         return 0;
-    size_t n = rehearse_listening_ports("/proc", getpid(), ports, PORTS_MAX);
+    size_t n = ports_to_ask(drive, ports);
     if (n > 0 && !drive->http_started)
         drive->http_started = mt_http_start(NULL) == MT_OK;
     for (size_t i = 0; drive->http_started && i < n; i++)
@@ -183,7 +222,8 @@ int rehearse_drive(struct mt_rehearsal *rehearsal, const struct rehearse_drive_s
     struct rehearse_command command;
     struct rehearse_drive drive = {
         .rehearsal = rehearsal, .settings = settings, .report = report, .error = error};
-    drive.next_ports_ns = mt_monotonic_ns() + PORTS_NS;
+    drive.start_ns = mt_monotonic_ns();
+    drive.next_ports_ns = drive.start_ns + PORTS_NS;
     *report = (struct rehearse_drive_report){0};
     rehearse_command_copy(settings->argv, &command);
     const char *prefix = rehearse_flag_value(&command, settings->environment, REHEARSE_API_PREFIX);
@@ -192,6 +232,9 @@ int rehearse_drive(struct mt_rehearsal *rehearsal, const struct rehearse_drive_s
         rehearse_flag_value(&command, settings->environment, REHEARSE_SLOT_SAVE_PATH) != NULL;
     drive.embeds = rehearse_flag_value(&command, settings->environment, REHEARSE_EMBEDDING) != NULL;
     drive.ranks = rehearse_flag_value(&command, settings->environment, REHEARSE_RERANK) != NULL;
+    if (command.program == REHEARSE_PYTHON_SERVER)
+        drive.own_port = (int)rehearse_flag_number(
+            rehearse_flag_value(&command, settings->environment, REHEARSE_PORT), 0);
     drive.ubatch = embedding_batch(&command, settings->environment);
     drive.start_limit_ns = settings->start_ns ? settings->start_ns : REHEARSE_DEFAULT_START_NS;
     drive.drive_limit_ns = settings->drive_ns ? settings->drive_ns : REHEARSE_DEFAULT_DRIVE_NS;

@@ -14,9 +14,12 @@ struct rehearse_drive {
     int code; /* of the first failure of waiting */
     struct rehearse_endpoint endpoint;
     struct rehearse_server_facts facts;
+    int own_port; /* that the server was given, 0: not known */
     int http_started;
     int listens;            /* as it was seen to do */
     size_t n_looked_at;     /* events, for that */
+    uint64_t start_ns;      /* by the monotonic clock */
+    uint64_t next_ask_ns;   /* before which no server is asked whether it is ready */
     uint64_t next_ports_ns; /* when to look for ports without */
     int saves_slots;
     int embeds;
@@ -30,6 +33,9 @@ struct rehearse_drive {
 
 /* Waits for `timeout_ns` at most; returns whether the program runs and nobody interrupts. */
 int rehearse_drive_look(struct rehearse_drive *drive, uint64_t timeout_ns);
+
+/* How long a server that has been starting for so long is not asked again. */
+uint64_t rehearse_ask_pause_ns(uint64_t waited_ns);
 
 /* Sends the requests to the server that is ready. */
 void rehearse_drive_requests(struct rehearse_drive *drive);

@@ -109,12 +109,12 @@ static int start(const struct rehearse_job *job, char *const *argv, struct rehea
     return mt_rehearse_start(&options, &result->rehearsal, error);
 }
 
-static int drive(const struct rehearse_job *job, struct rehearse_result *result,
+static int drive(const struct rehearse_job *job, char *const *argv, struct rehearse_result *result,
                  struct mt_error *error)
 {
     uint64_t limit_ns = job->timeout_ns ? job->timeout_ns : TIMEOUT_NS;
     const struct rehearse_drive_settings settings = {
-        .argv = job->argv,
+        .argv = argv,
         .environment = job->environment ? job->environment : environ,
         .n_requests = job->n_requests,
         .start_ns = result->has_cuda ? limit_ns : 0, /* it compiles, and shows no sign of it */
@@ -191,7 +191,7 @@ int rehearse_run(const struct rehearse_job *job, struct rehearse_result *result,
     if (code == 0)
         code = start(job, argv, result, error);
     if (code == 0)
-        code = drive(job, result, error);
+        code = drive(job, argv, result, error);
     if (code == 0)
         code = conclude(job, result, error);
     rehearse_drive_argv_free(argv);

@@ -22,8 +22,8 @@ static int check(const struct rehearse_model_options *options, struct mt_error *
     if (engine && (strncmp(engine, name, sizeof name - 1) != 0 ||
                    (engine[sizeof name - 1] && engine[sizeof name - 1] != '@')))
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                       "rehearse: a MODEL is rehearsed in llama.cpp, vllm or transformers, not in "
-                       "%.60s; its own command may stand after --",
+                       "rehearse: a MODEL is rehearsed in llama.cpp, vllm, sglang or transformers, "
+                       "not in %.60s; its own command may stand after --",
                        engine);
     if (options->sweep->n && estimate->explain)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,

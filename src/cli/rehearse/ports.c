@@ -12,11 +12,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define SOCKETS_MAX 256
 #define TREE_DEPTH  16
+#define PORT_MIN    10000 /* below are those of services */
+#define PORT_MAX    65535
+#define PORT_TRIES  64
 
 struct process {
     pid_t pid;
@@ -193,17 +197,54 @@ size_t rehearse_listening_ports(const char *proc, pid_t root, int *ports, size_t
     return read_table(proc, "tcp6", &sockets, ports, n, size);
 }
 
-int rehearse_free_port(void)
+/* The ports from which the kernel takes one for a socket that names none. */
+static void read_ephemeral(const char *proc, int *low, int *high)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    char path[PATH_MAX];
+    *low = 32768;
+    *high = 60999;
+    snprintf(path, sizeof path, "%s/sys/net/ipv4/ip_local_port_range", proc);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return;
+    int from;
+    int to;
+    if (fscanf(file, "%d %d", &from, &to) == 2 && from > 0 && from <= to && to <= PORT_MAX) {
+        *low = from;
+        *high = to;
+    }
+    fclose(file);
+}
+
+/* The port, or one that the kernel chooses for 0; 0 where it is taken at any address. */
+static int try_port(int port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     socklen_t length = sizeof address;
-    int port = 0;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return 0;
-    if (bind(fd, (struct sockaddr *)&address, length) == 0 &&
-        getsockname(fd, (struct sockaddr *)&address, &length) == 0)
-        port = ntohs(address.sin_port);
+    int is_free = bind(fd, (struct sockaddr *)&address, length) == 0 &&
+                  getsockname(fd, (struct sockaddr *)&address, &length) == 0;
     close(fd);
-    return port;
+    return is_free ? ntohs(address.sin_port) : 0;
+}
+
+int rehearse_free_port(const char *proc)
+{
+    int low;
+    int high;
+    read_ephemeral(proc, &low, &high);
+    int n_below = low > PORT_MIN ? low - PORT_MIN : 0;
+    int n = n_below + PORT_MAX - (high > PORT_MIN ? high : PORT_MIN - 1);
+    for (int i = 0; n > 0 && i < PORT_TRIES; i++) {
+        unsigned random = 0;
+        if (getrandom(&random, sizeof random, 0) != sizeof random)
+            break;
+        int nth = (int)(random % (unsigned)n);
+        int port = try_port(nth < n_below ? PORT_MIN + nth : PORT_MAX - (nth - n_below));
+        if (port)
+            return port;
+    }
+    return try_port(0);
 }

@@ -24,6 +24,7 @@ static const struct python_engine {
     int is_parallel;
 } engines[] = {
     {"vllm", "rehearse_vllm.py", 1},
+    {"sglang", "rehearse_sglang.py", 1},
     {"transformers", "rehearse_transformers.py", 0},
 };
 

@@ -17,7 +17,7 @@ struct rehearse_python_command {
     char *argv[5];  /* of the above */
 };
 
-/* Whether `engine` ("vllm", "transformers@4.57.6"; NULL) is such a package. */
+/* Whether `engine` ("vllm", "sglang", "transformers@4.57.6"; NULL) is such a package. */
 int rehearse_is_python_engine(const char *engine);
 
 /* Makes the command for a folder with a config.json. On success the caller finishes *command.

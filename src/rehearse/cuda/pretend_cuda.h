@@ -36,6 +36,16 @@ void pretend_cuda_give(CUdeviceptr pointer);
  * kernel's node. Errors: those of a launch. */
 CUresult pretend_cuda_work(CUstream stream);
 
+/* Until pretend_cuda_hide(0) whatever this thread copies from a device to the host is zeros, or
+ * where a single byte is asked for, which is an answer, 1. For who knows that kernels would have
+ * computed it: without them there lies what an earlier tenant of the memory left. */
+enum { PRETEND_HIDDEN = 1, PRETEND_HIDDEN_BUT_TRUE };
+void pretend_cuda_hide(int how);
+
+/* That a program's helper has stored bytes in a device's memory by itself: they are copied from now
+ * on, and gone when the memory is given back. */
+void pretend_cuda_wrote(CUdeviceptr pointer, uint64_t bytes);
+
 /* The GPU that a program sees as `device`, NULL where it is none. */
 const struct mt_account_gpu *pretend_cuda_gpu(CUdevice device);
 

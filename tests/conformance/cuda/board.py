@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Published runs of vLLM, rehearsed with the version of their time: weights, the peak of activations and the cache as its log
-prints them.
+"""Published runs of vLLM and SGLang, rehearsed with the version of their time: weights, the peak of activations and the cache
+as their logs print them.
 
 usage: board.py MEMTALLY [--folder DIR] [--python VERSION=PATH]... [ID...]. The engines come from scripts/engine and are
 several GB each. What vLLM says of itself is read from its own words; kernels' code and NCCL's buffers, which it calls
@@ -64,15 +64,16 @@ def environment(row):
 
 
 def settings(row, model, eager):
+    """The engine's arguments; what the row leaves out is the engine's default. `config` is the model's own."""
+    columns = {"max_model_len": "context", "max_num_batched_tokens": "batched_tokens", "tensor_parallel_size": "tensor_parallel"}
     chosen = {
         "model": model,
-        "max_model_len": int(row["context"]),
-        "max_num_batched_tokens": int(row["batched_tokens"]),
+        **{name: int(row[column]) for name, column in columns.items() if row[column]},
         "gpu_memory_utilization": float(row["memory_share"]),
-        "tensor_parallel_size": int(row["tensor_parallel"]),
         **{key: value for key, value in more(row).items() if key != "sampler"},
         **(EAGER[row["engine"]] if eager else {}),
     }
+    chosen.pop("config", None)
     return chosen
 
 
@@ -102,7 +103,8 @@ def write_model(model, row, python):
         (model / "params.json").write_text((HERE / "params" / name).read_text())
         write_tokenizer(model, python)
     else:
-        (model / "config.json").write_text((HERE.parent / "configs" / name).read_text())
+        config = json.loads((HERE.parent / "configs" / name).read_text())
+        (model / "config.json").write_text(json.dumps({**config, **more(row).get("config", {})}))
 
 
 def rehearse(row, options, folder):
@@ -144,7 +146,7 @@ def compare(row, said):
             yield name, float(row[column]), said[name], "exact" if exact else f"{said[name] - float(row[column]):+.2f}"
     if not row["kv_gib"] or "kv" not in said:
         return
-    level = said["kv"] + said.get("non_torch", 0.0) - float(row["non_torch_gib"])
+    level = said["kv"] + (said.get("non_torch", 0.0) - float(row["non_torch_gib"]) if row["non_torch_gib"] else 0.0)
     yield "cache", float(row["kv_gib"]), level, percent(level, row["kv_gib"])
     if row["kv_tokens"] and "tokens" in said:
         tokens = said["tokens"] * level / said["kv"]
@@ -152,9 +154,10 @@ def compare(row, said):
 
 
 def is_good(row, results):
-    """Weights and activations to the printed digit, the cache within half a percent."""
+    """Weights and activations to the printed digit, the cache within half a percent; what the log does not say apart."""
+    columns = {"weights": "weights_gib", "activations": "activations_gib", "cache": "kv_gib"}
     names = {name for name, *_ in results}
-    return {"weights", "activations", "cache"} <= names and all(
+    return {name for name, column in columns.items() if row[column]} <= names and all(
         how == "exact" if name in ("weights", "activations") else abs(float(how.split()[0])) <= 0.5
         for name, _, _, how in results)
 

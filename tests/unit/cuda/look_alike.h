@@ -86,6 +86,35 @@ static inline void start_driver(void)
     assert_int_equal(init(0), 0);
 }
 
+/* Integers on the first device, each of them 77: what a library must write there is not yet there.
+ */
+static inline int *device_integers(size_t n)
+{
+    void *driver = load(DRIVER_PATH);
+    int (*retain)(void **, int), (*make_current)(void *), (*take)(void *, size_t);
+    int (*set)(uint64_t, unsigned, size_t);
+    void *context;
+    int *made;
+    *(void **)&retain = find(driver, "cuDevicePrimaryCtxRetain");
+    *(void **)&make_current = find(driver, "cuCtxSetCurrent");
+    *(void **)&take = find(driver, "cuMemAlloc_v2");
+    *(void **)&set = find(driver, "cuMemsetD32_v2");
+    assert_int_equal(retain(&context, 0), 0);
+    assert_int_equal(make_current(context), 0);
+    assert_int_equal(take(&made, n * sizeof *made), 0);
+    assert_int_equal(set((uint64_t)(uintptr_t)made, 77, n), 0);
+    return made;
+}
+
+/* One of them as a program reads it. */
+static inline int device_integer(const int *of, size_t i)
+{
+    int (*copy)(void *, uint64_t, size_t), value = 78;
+    *(void **)&copy = find(load(DRIVER_PATH), "cuMemcpyDtoH_v2");
+    assert_int_equal(copy(&value, (uint64_t)(uintptr_t)(of + i), sizeof value), 0);
+    return value;
+}
+
 /* What the account holds of `category` on a device, by the events of buffers that are there. */
 static inline uint64_t held_as(uint32_t place, enum mt_category category)
 {

@@ -372,6 +372,27 @@ static void test_descriptor_fits_the_programs_own_memory(void **state)
     assert_int_equal(rows, 96);
 }
 
+/* Four matrices: each of them had no zero pivot, whatever was there before. */
+static void test_each_matrix_of_a_batch_is_said_to_be_invertible(void **state)
+{
+    int (*factor)(struct handle *, int, void *, int, int *, int *, int);
+    int (*invert)(struct handle *, int, void *, int, int *, void *, int, int *, int);
+    int *info = device_integers(5);
+    struct handle *handle;
+    (void)state;
+    *(void **)&factor = find(blas, "cublasSgetrfBatched");
+    *(void **)&invert = find(blas, "cublasZgetriBatched");
+    assert_int_equal(create(&handle), SUCCESS);
+    assert_int_equal(factor(handle, 8, NULL, 8, NULL, info, 2), SUCCESS);
+    assert_int_equal(invert(handle, 8, NULL, 8, NULL, NULL, 8, info + 2, 2), SUCCESS);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(device_integer(info, i), 0);
+    assert_int_equal(device_integer(info, 4), 77);
+    assert_int_equal(factor(handle, 8, NULL, 8, NULL, NULL, 2), INVALID_VALUE);
+    assert_int_equal(factor(NULL, 8, NULL, 8, NULL, info, 2), NOT_INITIALIZED);
+    assert_int_equal(destroy(handle), SUCCESS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_own_workspace_stands_for_the_default_until_the_stream_changes),
         cmocka_unit_test(test_workspace_that_does_not_fit_fails_to_be_allocated),
         cmocka_unit_test(test_result_for_the_host_is_zero_and_counted),
+        cmocka_unit_test(test_each_matrix_of_a_batch_is_said_to_be_invertible),
         cmocka_unit_test(test_function_without_code_says_so_once),
         cmocka_unit_test(test_versions_and_words),
         cmocka_unit_test(test_heuristics_give_one_algorithm_within_the_preference_each_time),

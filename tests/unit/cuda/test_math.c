@@ -106,6 +106,122 @@ static void test_a_solver_tells_no_size_and_says_so(void **state)
     assert_int_equal(cusolverDnSgetrf_bufferSize(handle, 64, 64, NULL, 64, NULL), INVALID_VALUE);
 }
 
+/* The documentation's values of cusolverEigRange_t. */
+enum { RANGE_ALL = 1001, RANGE_I, RANGE_V };
+
+/* Of 64 eigenvalues there are 64, of those from the 3rd to the 7th there are 5; how many lie in an
+ * interval is for the device to say, and they are at most 64. */
+static void test_a_solver_says_on_the_host_how_many_eigenvalues_there_are(void **state)
+{
+    FUNCTION(solver, cusolverDnCreate, void **);
+    FUNCTION(solver, cusolverDnSsyevdx, void *, int, int, int, int, float *, int, float, float, int,
+             int, int *, float *, float *, int, int *);
+    FUNCTION(solver, cusolverDnZhegvdx, void *, int, int, int, int, int, void *, int, void *, int,
+             double, double, int, int, int *, double *, void *, int, int *);
+    FUNCTION(solver, cusolverDnXsyevdx, void *, void *, int, int, int, int64_t, int, void *,
+             int64_t, void *, void *, int64_t, int64_t, int64_t *, int, void *, int, void *, size_t,
+             void *, size_t, int *);
+    int *info = device_integers(3);
+    uint32_t before = account->cuda.n_read_back;
+    float a[1], w[1];
+    void *handle;
+    int found = 99;
+    int64_t found_64 = -1;
+    (void)state;
+    assert_int_equal(cusolverDnCreate(&handle), SUCCESS);
+    assert_int_equal(
+        cusolverDnSsyevdx(handle, 1, RANGE_ALL, 0, 64, a, 64, 0, 0, 0, 0, &found, w, a, 0, info),
+        SUCCESS);
+    assert_int_equal(found, 64);
+    assert_int_equal(cusolverDnZhegvdx(handle, 1, 1, RANGE_I, 0, 64, a, 64, a, 64, 0, 0, 3, 7,
+                                       &found, NULL, a, 0, info + 1),
+                     SUCCESS);
+    assert_int_equal(found, 5);
+    assert_int_equal(account->cuda.n_read_back, before);
+    assert_int_equal(cusolverDnXsyevdx(handle, NULL, 1, RANGE_V, 0, 64, 0, a, 64, w, w, 0, 0,
+                                       &found_64, 0, w, 0, NULL, 0, NULL, 0, info + 2),
+                     SUCCESS);
+    assert_int_equal(found_64, 64);
+    assert_int_equal(account->cuda.n_read_back, before + 1);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(device_integer(info, i), 0);
+    assert_int_equal(
+        cusolverDnSsyevdx(handle, 1, RANGE_ALL, 0, 64, a, 64, 0, 0, 0, 0, NULL, w, a, 0, info),
+        INVALID_VALUE);
+}
+
+/* Refinement ends after a step, which is success (a number below 0 is not); no matrix has a rest.
+ */
+static void test_a_solver_says_on_the_host_how_exact_it_is(void **state)
+{
+    FUNCTION(solver, cusolverDnCreate, void **);
+    FUNCTION(solver, cusolverDnDSgesv, void *, int, int, void *, int, int *, void *, int, void *,
+             int, void *, size_t, int *, int *);
+    FUNCTION(solver, cusolverDnSgesvdaStridedBatched, void *, int, int, int, int, void *, int,
+             long long, void *, long long, void *, int, long long, void *, int, long long, void *,
+             int, int *, double *, int);
+    int *info = device_integers(4);
+    double a[1], rest[4] = {1, 2, 3, 4};
+    void *handle;
+    int steps = -99;
+    (void)state;
+    assert_int_equal(cusolverDnCreate(&handle), SUCCESS);
+    assert_int_equal(cusolverDnDSgesv(handle, 8, 1, a, 8, info, a, 8, a, 8, NULL, 0, &steps, info),
+                     SUCCESS);
+    assert_int_equal(steps, 1);
+    assert_int_equal(cusolverDnSgesvdaStridedBatched(handle, 1, 8, 8, 8, a, 8, 64, a, 8, a, 8, 64,
+                                                     a, 8, 64, a, 0, info, rest, 3),
+                     SUCCESS);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(device_integer(info, i), 0);
+        assert_true(rest[i] == 0);
+    }
+    assert_int_equal(device_integer(info, 3), 77);
+    assert_true(rest[3] == 4);
+    assert_int_equal(cusolverDnSgesvdaStridedBatched(handle, 1, 8, 8, 8, a, 8, 64, a, 8, a, 8, 64,
+                                                     a, 8, 64, a, 0, info, NULL, 3),
+                     SUCCESS);
+}
+
+/* 1 is CUDA_R_64F: a product of vectors on the host has 8 bytes. */
+static void test_a_product_of_vectors_for_the_host_is_zero_and_read_back(void **state)
+{
+    FUNCTION(sparse, cusparseCreate, void **);
+    FUNCTION(sparse, cusparseCreateSpVec, void **, int64_t, int64_t, void *, void *, int, int, int);
+    FUNCTION(sparse, cusparseCreateDnVec, void **, int64_t, void *, int);
+    FUNCTION(sparse, cusparseSpVV, void *, int, void *, void *, void *, int, void *);
+    FUNCTION(sparse, cusparseSetPointerMode, void *, int);
+    uint32_t before = account->cuda.n_read_back;
+    double product[2] = {5, 6};
+    void *handle, *x, *y;
+    (void)state;
+    assert_int_equal(cusparseCreate(&handle), SUCCESS);
+    assert_int_equal(cusparseCreateSpVec(&x, 8, 2, NULL, NULL, 2, 0, 1), SUCCESS);
+    assert_int_equal(cusparseCreateDnVec(&y, 8, NULL, 1), SUCCESS);
+    assert_int_equal(cusparseSpVV(handle, 0, x, y, product, 1, NULL), SUCCESS);
+    assert_true(product[0] == 0 && product[1] == 6);
+    assert_int_equal(account->cuda.n_read_back, before + 1);
+    assert_int_equal(cusparseSetPointerMode(handle, 1), SUCCESS);
+    assert_int_equal(cusparseSpVV(handle, 0, x, y, product + 1, 1, NULL), SUCCESS);
+    assert_true(product[1] == 6);
+}
+
+static void test_what_was_pruned_is_found_to_have_the_structure(void **state)
+{
+    FUNCTION(sparselt, cusparseLtInit, void *);
+    FUNCTION(sparselt, cusparseLtStructuredDescriptorInit, void *, void *, int64_t, int64_t,
+             int64_t, uint32_t, int, int, int);
+    FUNCTION(sparselt, cusparseLtSpMMAPruneCheck2, void *, void *, int, int, void *, int *, void *);
+    char handle[512], matrix[512];
+    int *valid = device_integers(1);
+    (void)state;
+    assert_int_equal(cusparseLtInit(handle), SUCCESS);
+    assert_int_equal(cusparseLtStructuredDescriptorInit(handle, matrix, 128, 64, 64, 16, 2, 1, 0),
+                     SUCCESS);
+    assert_int_equal(cusparseLtSpMMAPruneCheck2(handle, matrix, 1, 0, NULL, valid, NULL), SUCCESS);
+    assert_int_equal(device_integer(valid, 0), 0);
+}
+
 static void test_sparse_matrices_give_back_what_they_were_made_of(void **state)
 {
     FUNCTION(sparse, cusparseCreateCsr, void **, int64_t, int64_t, int64_t, void *, void *, void *,
@@ -268,6 +384,10 @@ int main(void)
         cmocka_unit_test(test_a_large_prime_takes_the_worst_case),
         cmocka_unit_test(test_a_plan_is_made_once_and_gone_once),
         cmocka_unit_test(test_a_solver_tells_no_size_and_says_so),
+        cmocka_unit_test(test_a_solver_says_on_the_host_how_many_eigenvalues_there_are),
+        cmocka_unit_test(test_a_solver_says_on_the_host_how_exact_it_is),
+        cmocka_unit_test(test_a_product_of_vectors_for_the_host_is_zero_and_read_back),
+        cmocka_unit_test(test_what_was_pruned_is_found_to_have_the_structure),
         cmocka_unit_test(test_sparse_matrices_give_back_what_they_were_made_of),
         cmocka_unit_test(test_the_size_of_a_product_is_read_back),
         cmocka_unit_test(test_numbers_for_the_host_are_answered_and_read_back),

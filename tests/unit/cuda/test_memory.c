@@ -235,6 +235,55 @@ static void test_a_small_allocation_does_not_have_the_numbers_of_the_one_before_
     give(neighbour);
 }
 
+/* A count that no kernel computed must not be the 5 that an earlier tenant of the memory left;
+ * where a single byte is asked for it may be the answer to whether all is well. Other copies go on.
+ */
+static void test_what_kernels_would_have_computed_is_hidden_on_demand(void **state)
+{
+    (void)state;
+    const int64_t five = 5;
+    int64_t value = 7;
+    unsigned char answer = 9;
+    CUdeviceptr a = take(512), b = take(512);
+    assert_int_equal(cuMemcpyHtoD_v2(a, &five, 8), CUDA_SUCCESS);
+    pretend_cuda_hide(PRETEND_HIDDEN);
+    assert_int_equal(cuMemcpyDtoH_v2(&value, a, 8), CUDA_SUCCESS);
+    assert_int_equal(value, 0);
+    assert_int_equal(cuMemcpyDtoH_v2(&answer, a, 1), CUDA_SUCCESS);
+    assert_int_equal(answer, 0);
+    assert_int_equal(cuMemcpyDtoD_v2(b, a, 8), CUDA_SUCCESS);
+    pretend_cuda_hide(PRETEND_HIDDEN_BUT_TRUE);
+    assert_int_equal(cuMemcpyDtoH_v2(&answer, a, 1), CUDA_SUCCESS);
+    assert_int_equal(answer, 1);
+    value = 7;
+    assert_int_equal(cuMemcpyDtoH_v2(&value, a, 8), CUDA_SUCCESS);
+    assert_int_equal(value, 0);
+    pretend_cuda_hide(0);
+    assert_int_equal(cuMemcpyDtoH_v2(&value, b, 8), CUDA_SUCCESS);
+    assert_int_equal(value, 5);
+    give(a);
+    give(b);
+}
+
+/* As integers of a program are stored that a helper computes in place of a kernel. */
+static void test_what_a_helper_has_stored_is_copied_and_gone_with_the_memory(void **state)
+{
+    (void)state;
+    const uint64_t bytes = 4 * MIB;
+    int64_t value = 0;
+    CUdeviceptr a = take(bytes);
+    *(volatile int64_t *)(uintptr_t)(a + 3 * MIB) = 5;
+    pretend_cuda_wrote(a, bytes);
+    assert_int_equal(cuMemcpyDtoH_v2(&value, a + 3 * MIB, 8), CUDA_SUCCESS);
+    assert_int_equal(value, 5);
+    give(a);
+    pretend_cuda_wrote(a, bytes);
+    CUdeviceptr b = take(bytes);
+    assert_int_equal(b, a);
+    assert_int_equal(*(volatile int64_t *)(uintptr_t)(a + 3 * MIB), 0);
+    give(b);
+}
+
 /* What a library says of its workspace, which may be a part of what the program gave it. */
 static void test_what_memory_is_for_is_told_to_the_account(void **state)
 {
@@ -395,6 +444,8 @@ int main(void)
         cmocka_unit_test(test_memory_that_nothing_was_copied_to_reads_as_zeros),
         cmocka_unit_test(test_a_small_allocation_does_not_have_the_numbers_of_the_one_before_it),
         cmocka_unit_test(test_what_memory_is_for_is_told_to_the_account),
+        cmocka_unit_test(test_what_kernels_would_have_computed_is_hidden_on_demand),
+        cmocka_unit_test(test_what_a_helper_has_stored_is_copied_and_gone_with_the_memory),
         cmocka_unit_test(test_a_large_copy_leaves_zeros_where_small_numbers_were),
         cmocka_unit_test(test_a_copy_past_an_allocation_is_refused),
         cmocka_unit_test(test_pinned_memory_is_true_memory_that_the_host_account_counts),

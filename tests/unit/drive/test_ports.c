@@ -14,6 +14,8 @@
 
 #include "cli/rehearse/ports.h"
 
+#define PORT_OF_OTHERS 10000
+
 /* A socket on a free port of this machine, listening or only bound. */
 static int open_port(int listens, int *port)
 {
@@ -176,6 +178,71 @@ static void test_a_machine_of_thousands_of_processes_hides_none(void **state)
     assert_int_equal(n, CHILDREN);
 }
 
+/* A made /proc whose kernel gives ports from `low` to `high`, and the port that is found with it.
+ */
+static int free_port_beside(int low, int high)
+{
+    char path[] = "/tmp/memtally-test-ports-XXXXXX";
+    char text[64];
+    assert_non_null(mkdtemp(path));
+    int proc = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(mkdirat(proc, "sys", 0700), 0);
+    assert_int_equal(mkdirat(proc, "sys/net", 0700), 0);
+    assert_int_equal(mkdirat(proc, "sys/net/ipv4", 0700), 0);
+    snprintf(text, sizeof text, "%d\t%d\n", low, high);
+    write_at(proc, "sys/net/ipv4/ip_local_port_range", text);
+    int port = rehearse_free_port(path);
+    close(proc);
+    snprintf(text, sizeof text, "rm -r %s", path);
+    assert_int_equal(system(text), 0);
+    return port;
+}
+
+/* What connects or listens without a port of its own meanwhile would get one of those. */
+static void test_a_free_port_is_none_that_the_kernel_gives(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 32; i++) {
+        assert_in_range(free_port_beside(20000, 60999), 10000, 65535);
+        assert_not_in_range(free_port_beside(20000, 60999), 20000, 60999);
+        assert_in_range(free_port_beside(10064, 65535), 10000, 10063);
+        assert_in_range(free_port_beside(1024, 65533), 65534, 65535);
+        assert_in_range(free_port_beside(1024, 4999), 10000, 65535);
+    }
+}
+
+/* Docker, for one, leaves no others to a container that asks for all. */
+static void test_where_the_kernel_gives_all_ports_it_gives_one(void **state)
+{
+    (void)state;
+    assert_in_range(free_port_beside(1024, 65535), 1024, 65535);
+}
+
+static void test_without_a_range_it_is_the_kernels_own_default(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 32; i++) {
+        int port = rehearse_free_port("/nowhere");
+        assert_in_range(port, 10000, 65535);
+        assert_not_in_range(port, 32768, 60999);
+    }
+}
+
+/* The only port that is left is another's, be it at one address alone. */
+static void test_a_port_that_another_has_is_not_free(void **state)
+{
+    (void)state;
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons(PORT_OF_OTHERS),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    (void)!bind(fd, (struct sockaddr *)&address, sizeof address); /* or somebody else has it */
+    int port = free_port_beside(PORT_OF_OTHERS + 1, 65535);
+    close(fd);
+    assert_int_not_equal(port, PORT_OF_OTHERS);
+    assert_int_not_equal(port, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +251,10 @@ int main(void)
         cmocka_unit_test(test_a_proc_that_is_not_there_has_no_ports),
         cmocka_unit_test(test_a_grandchild_counts),
         cmocka_unit_test(test_a_machine_of_thousands_of_processes_hides_none),
+        cmocka_unit_test(test_a_free_port_is_none_that_the_kernel_gives),
+        cmocka_unit_test(test_where_the_kernel_gives_all_ports_it_gives_one),
+        cmocka_unit_test(test_without_a_range_it_is_the_kernels_own_default),
+        cmocka_unit_test(test_a_port_that_another_has_is_not_free),
     };
     return RUN_TESTS(tests);
 }

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cli/rehearse/drive.h"
+#include "cli/rehearse/drive_parts.h"
 #include "cli/rehearse/ports.h"
 #include "cli/rehearse/requests.h"
 
@@ -151,10 +151,23 @@ static void test_a_free_port_can_be_listened_on(void **state)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     (void)state;
-    address.sin_port = htons((uint16_t)rehearse_free_port());
+    address.sin_port = htons((uint16_t)rehearse_free_port("/proc"));
     assert_int_not_equal(address.sin_port, 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
     close(fd);
+}
+
+/* Where it takes a minute to start, some hundred questions in place of three thousand. */
+static void test_a_server_that_takes_long_to_start_is_asked_less_often(void **state)
+{
+    const uint64_t ms = 1000 * 1000;
+    int n = 0;
+    (void)state;
+    assert_int_equal(rehearse_ask_pause_ns(320 * ms), 10 * ms);
+    assert_int_equal(rehearse_ask_pause_ns(600 * 1000 * ms), 500 * ms);
+    for (uint64_t at = 0; at < 60 * 1000 * ms; at += 20 * ms + rehearse_ask_pause_ns(at))
+        n++;
+    assert_in_range(n, 100, 300);
 }
 
 static void test_other_programs_keep_their_words(void **state)
@@ -179,6 +192,7 @@ int main(void)
         cmocka_unit_test(test_a_rehearsed_server_listens_on_this_machine_alone),
         cmocka_unit_test(test_a_python_server_listens_on_this_machine_alone),
         cmocka_unit_test(test_a_free_port_can_be_listened_on),
+        cmocka_unit_test(test_a_server_that_takes_long_to_start_is_asked_less_often),
         cmocka_unit_test(test_other_programs_keep_their_words),
     };
     return RUN_TESTS(tests);

@@ -32,7 +32,7 @@ static void lay_out_devices_and_events(void)
     MEMBER("Gpu", struct mt_account_gpu, is_ecc);
     MEMBER("Gpu", struct mt_account_gpu, graph_node_bytes);
     SIZE("Cuda", struct mt_account_cuda);
-    MEMBER("Cuda", struct mt_account_cuda, n_read_back);
+    MEMBER("Cuda", struct mt_account_cuda, n_askings);
     SIZE("Event", struct mt_account_event);
     MEMBER("Event", struct mt_account_event, flags);
     MEMBER("Event", struct mt_account_event, time_ns);

@@ -39,10 +39,10 @@ struct folders {
     struct mt_error error;
 };
 
-static void put(const char *folder, const char *name)
+static void put(const char *folder, const char *begin, const char *name, const char *end)
 {
     char path[256];
-    snprintf(path, sizeof path, "%s/libmemtally-pretend-cuda-%s.so", folder, name);
+    snprintf(path, sizeof path, "%s/%s%s%s", folder, begin, name, end);
     int fd = open(path, O_WRONLY | O_CREAT, 0644);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, name, strlen(name)), strlen(name));
@@ -59,7 +59,8 @@ static int set_up(void **state)
     assert_int_equal(mkdir(folders->from, 0755), 0);
     assert_int_equal(mkdir(folders->to, 0755), 0);
     for (size_t i = 0; i < N_LIBRARIES; i++)
-        put(folders->from, libraries[i].file);
+        put(folders->from, "libmemtally-pretend-cuda-", libraries[i].file, ".so");
+    put(folders->from, "memtally-pretend-", "nvidia-smi", "");
     *state = folders;
     return 0;
 }
@@ -100,6 +101,25 @@ static void test_each_library_is_there_under_its_soname(void **state)
         assert_content(folders, libraries[i].soname, libraries[i].file);
     assert_content(folders, "libcuda.so", "driver"); /* Triton asks for it so */
     assert_content(folders, "libnvidia-ml.so", "nvml");
+}
+
+/* NVIDIA's own would say what is really there. */
+static void test_a_program_that_tells_of_gpus_is_there_to_be_run(void **state)
+{
+    struct folders *folders = *state;
+    char path[256];
+    assert_int_equal(stage(folders, folders->to, 0), 0);
+    assert_content(folders, "bin/nvidia-smi", "nvidia-smi");
+    snprintf(path, sizeof path, "%s/nvidia-smi", folders->stage.programs);
+    assert_int_equal(access(path, X_OK), 0);
+}
+
+/* A linker looks for -lcudart, whatever its version. */
+static void test_a_linker_finds_the_runtime_of_the_programs_version(void **state)
+{
+    struct folders *folders = *state;
+    assert_int_equal(stage(folders, folders->to, 13), 0);
+    assert_content(folders, "libcudart.so", "runtime-13");
 }
 
 static void test_the_driver_is_preloaded_first_and_a_fallback_is_not(void **state)
@@ -208,6 +228,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_each_library_is_there_under_its_soname),
+        TEST(test_a_program_that_tells_of_gpus_is_there_to_be_run),
+        TEST(test_a_linker_finds_the_runtime_of_the_programs_version),
         TEST(test_the_driver_is_preloaded_first_and_a_fallback_is_not),
         TEST(test_of_two_versions_that_of_the_program_is_preloaded),
         TEST(test_a_library_that_is_missing_is_named),

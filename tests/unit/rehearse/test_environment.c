@@ -31,11 +31,13 @@ static char directory[] = "/r/cuda";
 static char preload[] = "/r/cuda/libcuda.so.1:/r/cuda/libcudart.so.12";
 static char helper[] = "/helper";
 static char caches[] = "/r/caches";
+static char programs[] = "/r/cuda/bin";
 static char temporary[] = "/r/tmp";
 static struct mt_cuda_stage stage = {.directory = directory,
                                      .preload = preload,
                                      .helper = helper,
                                      .caches = caches,
+                                     .programs = programs,
                                      .temporary = temporary};
 
 static size_t count(char **environment, const char *name)
@@ -60,8 +62,10 @@ static void test_a_program_on_cuda_finds_the_look_alikes_first(void **state)
     char **made = mt_environment_make(given, "/ggml.so", "/r/account", &stage);
     expect(made, "LD_PRELOAD", "/ggml.so:/r/cuda/libcuda.so.1:/r/cuda/libcudart.so.12:/own.so");
     expect(made, "LD_LIBRARY_PATH", "/r/cuda:/own/lib");
+    expect(made, "LIBRARY_PATH", "/r/cuda");
     expect(made, "TRITON_LIBCUDA_PATH", "/r/cuda");
     expect(made, "PYTHONPATH", "/helper:/own/python");
+    expect(made, "PATH", "/r/cuda/bin:/bin");
     expect(made, "MEMTALLY_REHEARSAL", "/r/account");
     mt_environment_free(made);
 }

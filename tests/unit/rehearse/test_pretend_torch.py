@@ -5,6 +5,7 @@ never gets in the way, and that it costs nothing where there is no PyTorch."""
 
 import contextlib
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -19,7 +20,8 @@ HELPER = os.environ["PRETEND_TORCH"]
 sys.path.insert(0, HELPER)
 sys.dont_write_bytecode = True
 
-from memtally_pretend import allocator, figures, hooks, kernels, phases, tables, tensors, trace, tuners  # noqa: E402
+from memtally_pretend import allocator, figures, hooks, kernels, lengths, libraries, phases, tables  # noqa: E402
+from memtally_pretend import tensors, trace, tuners  # noqa: E402
 
 
 @contextlib.contextmanager
@@ -317,6 +319,108 @@ def test_compiled_kernels_with_a_runtime_of_their_own_are_not_called():
             assert sum("not called" in line for line in lines_of(path)) == 1, lines_of(path)
     finally:
         del sys.modules[name]
+
+
+def loaded(name, **members):
+    """A module of that name as the helper leaves it, and the lines of its trace."""
+    sys.modules[name] = types.SimpleNamespace(__name__=name, __spec__=None, **members)
+    try:
+        with folder() as path:
+            writer = trace.Trace(path)
+            kernels.start(hooks.Watch(writer), writer)
+            module = sys.modules[name]
+            yield module
+            module.notes = [line for line in lines_of(path) if "left out" in line]
+    finally:
+        del sys.modules[name]
+
+
+def test_kernels_that_sglang_would_compile_are_left_out():
+    """Those of CUDA that only compute: what runs on the host or makes something known is really compiled."""
+    compiled = lambda *args, **how: "compiled"
+    for module in loaded("sglang.kernels.jit.utils.compile.loader", load_jit=compiled):
+        rope = module.load_jit("rope", "true", cuda_files=["rope.cuh"], cuda_wrappers=[("run_rope", "Rope<true>::run")])
+        assert rope.run_rope(1, 2) is None and rope.run_rope.default(3) is None
+        assert module.load_jit("norm", cuda_files=["norm.cuh"]).run() is None
+        assert module.load_jit("ngrams", cpp_files=["ngrams.cpp"]) == "compiled"
+        exports = [("register_once", "register_manager")]
+        assert module.load_jit("ipc", cuda_files=["ipc.cuh"], cuda_wrappers=exports) == "compiled"
+        exports = [("all_reduce", "AllReduce::run")]
+        assert module.load_jit("sum", cuda_files=["sum.cuh"], cuda_wrappers=exports) == "compiled"
+        exports = [("run", "Norm::run"), ("get_max_occupancy", "Norm::get_max_occupancy")]
+        assert module.load_jit("norm", cuda_files=["norm.cuh"], cuda_wrappers=exports) == "compiled"
+    assert len(module.notes) == 1, module.notes
+
+
+def test_kernels_that_flashinfer_would_compile_are_left_out():
+    """Those that came compiled are there."""
+
+    class JitSpec:
+        def __init__(self, is_aot=False, aot_path="/nonexistent"):
+            self.is_aot = is_aot
+            self.aot_path = pathlib.Path(aot_path)
+
+        def build_and_load(self, class_name=None):
+            return "loaded"
+
+    for module in loaded("flashinfer.jit.core", JitSpec=JitSpec):
+        assert JitSpec(is_aot=True).build_and_load() == "loaded"
+        assert JitSpec(aot_path=__file__).build_and_load() == "loaded", "as versions until 0.3 say it"
+        assert JitSpec().build_and_load(class_name="Runner") == "loaded"
+        kernels_of_attention = JitSpec().build_and_load()
+        assert kernels_of_attention.softmax() is None
+        assert kernels_of_attention.plan(1) is not None, "FlashInfer asserts that it has planned"
+        assert kernels_of_attention.plan.default(1) is not None and kernels_of_attention.run.default(1) is None
+
+
+def test_a_runtime_that_a_wheel_brought_along_is_not_taken():
+    """The folder of the C library, which is loaded here, stands for that of the look-alikes."""
+    own = next(line.split()[-1] for line in open("/proc/self/maps", encoding="utf-8") if "/libc.so" in line)
+    name = "sglang.srt.distributed.device_communicators.cuda_wrapper"
+    sys.modules[name] = types.SimpleNamespace(
+        __name__=name, __spec__=None, find_loaded_library=lambda name: f"/wheel.libs/{name}.1234.so.12"
+    )
+    try:
+        with folder() as path:
+            os.symlink(os.path.dirname(own), os.path.join(path, "cuda"))
+            libraries.start(hooks.Watch(trace.Trace(path)), os.path.join(path, "account"))
+            find = sys.modules[name].find_loaded_library
+            assert find("libc.so") == own
+            assert find("libcudart") == "/wheel.libs/libcudart.1234.so.12", "the folder has none that is loaded"
+    finally:
+        del sys.modules[name]
+
+
+def test_a_length_that_was_read_from_the_device_is_that_of_the_shape():
+    """The check is FlashInfer's, with its names: a plan reads the length, a run compares it."""
+
+    class Wrapper:
+        def plan(self, lengths):
+            self._qo_indptr_last = int(lengths[-1])
+
+        begin_forward = plan
+
+        def run(self, n_queries):
+            if n_queries != self._qo_indptr_last:
+                raise ValueError(f"q.shape[0] does not match {self._qo_indptr_last}")
+            return self._qo_indptr_last + 1
+
+    name = "flashinfer.prefill"
+    sys.modules[name] = types.SimpleNamespace(__name__=name, __spec__=None, BatchPrefillWithRaggedKVCacheWrapper=Wrapper)
+    try:
+        with folder() as path:
+            lengths.start(hooks.Watch(trace.Trace(path)))
+            for plan in (Wrapper.plan, Wrapper.begin_forward):
+                wrapper = Wrapper()
+                plan(wrapper, [0, 0])
+                assert wrapper.run(3) == 1
+    finally:
+        del sys.modules[name]
+
+
+def test_kernels_that_deepgemm_would_compile_are_left_out():
+    for module in loaded("deep_gemm.jit.compiler", build=lambda name, code, runtime, kwargs=None: "compiled"):
+        assert module.build("fp8_gemm", "", object)(shape=1) is None
 
 
 def test_each_process_has_a_trace_of_its_own():

@@ -4,6 +4,7 @@
 #define STATUS  15
 #define LIST    "rehearse/cuda/blas/blas.def"
 #define WORK(...)
+#define INFO(...)
 #define DOT(...)
 #define REDUCE(...)
 #define FACTORS(...)

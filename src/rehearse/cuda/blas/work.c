@@ -2,9 +2,15 @@
 /* What cuBLAS computes, by the list of its names: a call checks its handle and takes a place in the
  * handle's stream; nothing is computed. Results that a program wants on the host are zero, and are
  * counted: what the program does with them is not what it would do on a true device. */
+#include <stdarg.h>
 #include <string.h>
 
 #include "rehearse/cuda/blas/blas.h"
+
+#define BATCHED_ARGUMENTS_MOST 9
+
+__attribute__((weak)) CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count,
+                                                CUstream stream);
 
 static int launch(struct blas_handle *handle)
 {
@@ -42,6 +48,22 @@ static int inform(struct blas_handle *handle, int *info)
     return status;
 }
 
+/* A call on many matrices: argument `n` takes on the device whether each was invertible, and the
+ * one behind it says how many there are. */
+static int inform_of_each(struct blas_handle *handle, int n, va_list arguments)
+{
+    void *argument[BATCHED_ARGUMENTS_MOST + 1];
+    int status = launch(handle);
+    for (int i = 2; i <= n + 1; i++)
+        argument[i] = va_arg(arguments, void *);
+    int count = (int)(intptr_t)argument[n + 1];
+    if (status == BLAS_SUCCESS && (count < 0 || !argument[n]))
+        return BLAS_INVALID_VALUE;
+    if (status == BLAS_SUCCESS && count && cuMemsetD32Async)
+        cuMemsetD32Async((CUdeviceptr)(uintptr_t)argument[n], 0, (size_t)count, handle->stream);
+    return status;
+}
+
 /* Types by cudaDataType: what a result of that type takes. */
 static size_t type_bytes(int type)
 {
@@ -73,6 +95,16 @@ static size_t type_bytes(int type)
     PRETEND_CALL int name(struct blas_handle *handle)                                              \
     {                                                                                              \
         return launch(handle);                                                                     \
+    }
+#define INFO(name, n)                                                                              \
+    PRETEND_CALL int name(struct blas_handle *handle, ...);                                        \
+    PRETEND_CALL int name(struct blas_handle *handle, ...)                                         \
+    {                                                                                              \
+        va_list arguments;                                                                         \
+        va_start(arguments, handle);                                                               \
+        int status = inform_of_each(handle, n, arguments);                                         \
+        va_end(arguments);                                                                         \
+        return status;                                                                             \
     }
 #define DOT(name, integer, bytes)                                                                  \
     PRETEND_CALL int name(struct blas_handle *handle, integer n, const void *x, integer x_step,    \

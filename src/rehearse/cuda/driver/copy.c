@@ -10,6 +10,8 @@
 #define HOST_PAGE          4096u
 #define LOOKED_AT_ONCE     1024u /* pages of the host */
 
+static __thread int hidden; /* what pretend_cuda_hide() was told */
+
 /* What is known of an end of a copy. */
 struct end {
     CUdeviceptr at;
@@ -83,9 +85,11 @@ static int prepare(const struct end *to, const struct end *from, uint64_t bytes)
     int reads = from->device < 0 ||
                 (is_small && pretend_space_is_backed(from->at) && is_known(from, bytes));
     if (to->device < 0) {
-        int moves = reads && (is_small || from->device < 0);
+        int moves = from->device < 0 || (reads && is_small && !hidden);
         if (!moves)
             zero_host(to->at, bytes);
+        if (!moves && hidden == PRETEND_HIDDEN_BUT_TRUE && bytes == 1)
+            *(unsigned char *)(uintptr_t)to->at = 1;
         return moves;
     }
     if (!pretend_space_is_backed(to->at))
@@ -95,6 +99,21 @@ static int prepare(const struct end *to, const struct end *from, uint64_t bytes)
     if (!to->is_shared)
         pretend_written_clear(to->at, bytes);
     return 0;
+}
+
+PRETEND_CALL void pretend_cuda_hide(int how)
+{
+    hidden = how;
+}
+
+PRETEND_CALL void pretend_cuda_wrote(CUdeviceptr pointer, uint64_t bytes)
+{
+    struct end end;
+    pretend_lock();
+    if (bytes && look(pointer, bytes, 1, &end) == CUDA_SUCCESS && end.device >= 0 &&
+        !end.is_shared && pretend_space_is_backed(pointer))
+        pretend_written_add(pointer, bytes);
+    pretend_unlock();
 }
 
 CUresult pretend_copy(CUdeviceptr to, CUdeviceptr from, uint64_t bytes)

@@ -124,6 +124,7 @@ static void initialise(const struct mt_account *account)
         world.device[i].gpu = &device->gpu;
         world.device[i].total_bytes = device->total_bytes;
     }
+    __atomic_fetch_add(&pretend_cuda_account()->n_askings, 1, __ATOMIC_RELAXED);
     pthread_atfork(before_fork, after_fork, in_child);
     world.is_initialised = 1;
 }

@@ -24,6 +24,17 @@ void pretend_math_destroy(void *object);
 /* Argument `n` of a function whose first one is a handle. */
 void *pretend_math_argument(va_list arguments, int n);
 
+/* Arguments 2 to `n`, each in its place. */
+void pretend_math_arguments(va_list arguments, int n, void **argument);
+
+/* How many of `n` eigenvalues lie in what is asked for: all, the places `first` to `last`, or an
+ * interval, of which it is said that it was taken to have all. */
+int64_t pretend_math_eigenvalues(int range, int64_t n, int64_t first, int64_t last,
+                                 const char *name, int *told);
+
+/* Sets `count` residuals on the host to 0; `at` may be NULL. */
+void pretend_math_residuals(double *at, int count);
+
 /* Sets a size of `bytes` bytes to 0 and says that it is not known. */
 void pretend_math_unknown(void *size, size_t bytes, const char *name, int *told);
 

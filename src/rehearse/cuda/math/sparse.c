@@ -413,6 +413,35 @@ CALL(cusparseSpMatGetSize, (const struct matrix *m, int64_t *rows, int64_t *colu
     return SUCCESS;
 })
 
+/* Bytes of a number of a cudaDataType that results have. */
+static size_t number_bytes(int type)
+{
+    enum { R_64F = 1, C_32F = 4, C_64F = 5 };
+
+    return type == C_64F ? 16 : type == R_64F || type == C_32F ? 8 : 4;
+}
+
+/* The product of two vectors, which a program may want on the host. */
+CALL(cusparseSpVV,
+     (object * handle, int operation, const struct matrix *x, const struct matrix *y, void *result,
+      int type, void *workspace),
+     {
+         struct mt_account_cuda *account = pretend_cuda_account();
+
+         (void)operation;
+         (void)workspace;
+         if (handle == NULL)
+             return NOT_INITIALIZED;
+         if (x == NULL || y == NULL || result == NULL)
+             return INVALID_VALUE;
+         if (handle->pointer_mode != 0)
+             return SUCCESS;
+         memset(result, 0, number_bytes(type));
+         if (account != NULL)
+             __atomic_fetch_add(&account->n_read_back, 1, __ATOMIC_RELAXED);
+         return SUCCESS;
+     })
+
 /* How a matrix is filled, and its diagonal. */
 CALL(cusparseSpMatSetAttribute,
      (struct matrix * m, unsigned attribute, const int *value, size_t bytes), {

@@ -207,6 +207,36 @@ CALL(cusparseLtSpMMACompressedSize2,
          return SUCCESS;
      })
 
+/* What was pruned has the structure: the device says so by a zero. */
+static int check_structure(const struct object *handle, int *valid, CUstream stream)
+{
+    const struct pretend_math_object order = {.stream = stream};
+
+    if (!is(handle, HANDLE))
+        return NOT_INITIALIZED;
+    if (valid == NULL)
+        return INVALID_VALUE;
+    pretend_math_success(&order, valid, 1);
+    return SUCCESS;
+}
+
+CALL(cusparseLtSpMMAPruneCheck,
+     (const struct object *handle, const struct object *product, const void *values, int *valid,
+      CUstream stream),
+     {
+         (void)values;
+         return is(product, PRODUCT) ? check_structure(handle, valid, stream) : INVALID_VALUE;
+     })
+CALL(cusparseLtSpMMAPruneCheck2,
+     (const struct object *handle, const struct object *matrix, int is_first, int operation,
+      const void *values, int *valid, CUstream stream),
+     {
+         (void)is_first;
+         (void)operation;
+         (void)values;
+         return is(matrix, MATRIX) ? check_structure(handle, valid, stream) : INVALID_VALUE;
+     })
+
 PRETEND_CALL const char *cusparseLtGetErrorName(int status);
 PRETEND_CALL const char *cusparseLtGetErrorName(int status)
 {

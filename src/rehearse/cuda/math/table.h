@@ -9,6 +9,12 @@
  *     SIZES(name, n)         the same for two, of device and host memory, of type size_t
  *     INFO(name, n, batch)   computes; what argument n points to on the device says success,
  *                            as often as argument `batch` says (0: once)
+ *     FOUND(name, range, n, first, found, type, info)
+ *                            computes eigenvalues; argument `found` takes on the host how many of
+ *                            the `n` there are, as `range` and the two from `first` on ask for
+ *     REFINED(name, n, info) computes; argument n takes on the host the steps of refinement
+ *     RESIDUALS(name, n, info, batch)
+ *                            computes; argument n takes on the host a residual for each matrix
  *     PIVOT(name, n)         argument n takes that there is no zero on the diagonal
  *     IGNORE(name)           succeeds
  *     COUNT(name, n)         argument n takes a count that is computed on the device
@@ -66,6 +72,41 @@
             count = (int)(intptr_t)pretend_math_argument(arguments, batch);                        \
             va_end(arguments);                                                                     \
         } pretend_math_success(handle, argument, count);)
+
+/* Reads the first `n` arguments of the caller's but the handle and goes on with `...`. */
+#define WITH_ARGUMENTS(name, n, ...)                                                               \
+    PRETEND_CALL int name(struct pretend_math_object *handle, ...);                                \
+    PRETEND_CALL int name(struct pretend_math_object *handle, ...)                                 \
+    {                                                                                              \
+        static int told;                                                                           \
+        void *argument[(n) + 1];                                                                   \
+        va_list arguments;                                                                         \
+        (void)told;                                                                                \
+        if (handle == NULL) {                                                                      \
+            return NO_HANDLE;                                                                      \
+        }                                                                                          \
+        va_start(arguments, handle);                                                               \
+        pretend_math_arguments(arguments, n, argument);                                            \
+        va_end(arguments);                                                                         \
+        __VA_ARGS__                                                                                \
+        return 0;                                                                                  \
+    }
+#define NUMBER(type, n) ((type)(intptr_t)argument[n])
+#define FOUND(name, range, n, first, found, type, info)                                            \
+    WITH_ARGUMENTS(name, info,                                                                     \
+                   if (argument[found] == NULL || argument[info] == NULL) return NO_VALUE;         \
+                   *(type *)argument[found] = (type)pretend_math_eigenvalues(                      \
+                       NUMBER(int, range), NUMBER(type, n), NUMBER(type, first),                   \
+                       NUMBER(type, first + 1), #name, &told);                                     \
+                   pretend_math_success(handle, argument[info], 1);)
+#define REFINED(name, n, info)                                                                     \
+    WITH_ARGUMENTS(name, info, if (argument[n] == NULL || argument[info] == NULL) return NO_VALUE; \
+                   *(int *)argument[n] = 1; pretend_math_success(handle, argument[info], 1);)
+#define RESIDUALS(name, n, info, batch)                                                            \
+    WITH_ARGUMENTS(                                                                                \
+        name, (n) > (batch) ? (n) : (batch), int count = (batch) ? NUMBER(int, batch) : 1;         \
+        if (argument[info] == NULL) return NO_VALUE; pretend_math_residuals(argument[n], count);   \
+        pretend_math_success(handle, argument[info], count);)
 #define PIVOT(name, n)                                                                             \
     WITH_ARGUMENT(name, n, pretend_math_answer(handle, argument, -1, #name, &told);)
 #define COUNT(name, n)                                                                             \

@@ -78,10 +78,11 @@ int nvml_text(char *buffer, unsigned room, const char *text)
 
 PRETEND_CALL int nvmlInitWithFlags(unsigned flags)
 {
-    const struct mt_account *account = pretend_cuda_whole();
+    struct mt_account_cuda *cuda = pretend_cuda_account();
     (void)flags;
-    if (!account || !account->cuda.driver_version)
+    if (!cuda || !cuda->driver_version)
         return NVML_DRIVER_NOT_LOADED;
+    __atomic_fetch_add(&cuda->n_askings, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&n_started, 1, __ATOMIC_RELAXED);
     return NVML_SUCCESS;
 }

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""Loads a model in SGLang as its server would, with weights of the right shapes and no values, and
+sends it as much as it takes at a time. `memtally rehearse MODEL --engine sglang` runs it on pretended
+devices; what it holds is read off there, and nothing is printed here.
+
+usage: python rehearse_sglang.py MODEL_DIR SETTINGS
+
+SETTINGS is a JSON object with some of: version, context_tokens, sequences, batched_tokens, memory_share,
+kv_type, weight_type, tensor_parallel, pipeline_parallel, eager, block_size. What is left out is
+SGLang's own default, which is the same for its server and for its class for programs."""
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+
+# SGLang's names of settings by ours.
+NAMES = {
+    "context_tokens": "context_length",
+    "sequences": "max_running_requests",
+    "batched_tokens": "chunked_prefill_size",
+    "memory_share": "mem_fraction_static",
+    "tensor_parallel": "tp_size",
+    "pipeline_parallel": "pp_size",
+    "block_size": "page_size",
+}
+DTYPES = {"f16": "half", "fp16": "half", "bf16": "bfloat16", "f32": "float32", "fp32": "float32"}
+QUANTIZED = {"fp8": "fp8"}
+KV_TYPES = {"f16": "auto", "bf16": "auto", "fp8": "fp8_e4m3"}
+SPARE_TOKENS = 8  # of a context, for what is written
+
+
+def check_version(wanted):
+    """This Python has the package, in the version that was asked for."""
+    from importlib import metadata
+
+    try:
+        version = metadata.version("sglang")
+    except metadata.PackageNotFoundError:
+        sys.exit("this Python has no sglang; name one that has it with --engine-path")
+    if wanted and version != wanted:
+        sys.exit(f"this Python has sglang {version}, not {wanted}; name another with --engine-path")
+
+
+def arguments_of(model, settings):
+    """The arguments of an engine that loads no values and needs no tokenizer."""
+    arguments = {"model_path": model, "load_format": "dummy", "skip_tokenizer_init": True, "log_level": "info"}
+    for key, value in settings.items():
+        if key == "eager":
+            arguments.update({"disable_cuda_graph": True} if value else {})
+        elif key == "weight_type" and value in QUANTIZED:
+            arguments["quantization"] = QUANTIZED[value]
+        elif key == "weight_type":
+            arguments["dtype"] = DTYPES.get(value, value)
+        elif key == "kv_type":
+            arguments["kv_cache_dtype"] = KV_TYPES.get(value, value)
+        elif key in NAMES:
+            arguments[NAMES[key]] = value
+        else:
+            sys.exit(f"rehearse_sglang: no such setting: {key}")
+    return arguments
+
+
+def without_a_compiler(arguments):
+    """Several devices reduce by NCCL where SGLang would have to compile its own way of doing so."""
+    compiles = importlib.util.find_spec("sglang.kernels") is not None
+    if arguments.get("tp_size", 1) > 1 and compiles and not shutil.which("nvcc"):
+        arguments["disable_custom_all_reduce"] = True
+    return arguments
+
+
+def send(engine):
+    """A short prompt, as the server sends itself, one batch as large as it may be, then some tokens one by
+    one. Before the first request versions of 2025 do not answer what they are asked of themselves."""
+    few = {"max_new_tokens": 4, "temperature": 0, "ignore_eos": True}
+    engine.generate(input_ids=[10, 11, 12], sampling_params=few)
+    said = engine.get_server_info()
+    longest = said["max_req_input_len"] - SPARE_TOKENS
+    at_a_time = said.get("chunked_prefill_size") or 0
+    if at_a_time <= 0:  # it divides no prompt
+        at_a_time = said.get("max_prefill_tokens") or longest
+    most = said.get("max_running_requests") or at_a_time
+    length = max(1, min(longest, at_a_time))
+    n = max(1, min(most, at_a_time // length))
+    # No two begin alike: what begins alike is computed once.
+    prompts = [[5 + i % 256, 5 + i // 256][:length] + [5] * (length - 2) for i in range(n)]
+    engine.generate(input_ids=prompts, sampling_params=few)
+
+
+def main():
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    settings = json.loads(sys.argv[2])
+    check_version(settings.pop("version", None))
+    import sglang
+
+    engine = sglang.Engine(**without_a_compiler(arguments_of(sys.argv[1], settings)))
+    try:
+        send(engine)
+    finally:
+        engine.shutdown()
+
+
+# SGLang's processes are spawned, and read this file again under another name.
+if __name__ == "__main__":
+    main()
