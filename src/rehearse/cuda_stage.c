@@ -180,6 +180,8 @@ int mt_cuda_stage(const struct mt_rehearse_options *options, const char *directo
     if (result == 0)
         result = make_folder(directory, "caches", &stage->caches, error);
     if (result == 0)
+        result = make_folder(directory, "tmp", &stage->temporary, error);
+    if (result == 0)
         result = copy_all(options->cuda_directory, major, stage, error);
     if (result == 0)
         result = make_links(stage->directory, major, error);
@@ -203,6 +205,7 @@ void mt_cuda_stage_finish(struct mt_cuda_stage *stage)
     free(stage->preload);
     free(stage->helper);
     free(stage->caches);
+    free(stage->temporary);
     free(stage->programs);
     *stage = (struct mt_cuda_stage){0};
 }

@@ -17,10 +17,14 @@ enum part {
     SEARCHED,  /* the same, before what was there */
     HELPER,    /* the helper's folder, before what was there */
     PROGRAMS,  /* the look-alikes of programs, before what was there */
+    TEMPORARY, /* the folder for temporary files, where its path is short enough */
     CACHE      /* a folder among the caches */
 };
 
 #define DEFAULT_PATH "/bin:/usr/bin" /* of execvp(3), where there is none */
+
+/* Engines put sockets there, whose paths have 107 bytes at most; vLLM's names have 36. */
+#define TEMPORARY_BYTES 64u
 
 #define ALWAYS 3u /* for programs of which kind */
 #define GGML   1u /* without look-alikes of CUDA's libraries */
@@ -63,6 +67,8 @@ static const struct own {
     {"TILELANG_CACHE_DIR", "tilelang", CACHE, CUDA},
     {"CUPY_CACHE_DIR", "cupy", CACHE, CUDA},
     {"CUDA_CACHE_PATH", "driver", CACHE, CUDA},
+    /* What is killed cleans up nothing: its temporary files go with the rehearsal's. */
+    {"TMPDIR", "", TEMPORARY, CUDA},
     {"VLLM_API_KEY", "", PLAIN, CUDA}, /* the server that is asked has no secrets */
 };
 
@@ -86,6 +92,8 @@ const char *mt_environment_get(char *const *environment, const char *name)
 static int is_set(const struct own *variable, const struct mt_cuda_stage *stage)
 {
     if (variable->part == HELPER && stage && !stage->helper)
+        return 0;
+    if (variable->part == TEMPORARY && stage && strlen(stage->temporary) > TEMPORARY_BYTES)
         return 0;
     return (variable->programs & (stage ? CUDA : GGML)) != 0;
 }
@@ -146,6 +154,9 @@ static char *make_own(const struct own *variable, const struct sources *sources)
         break;
     case HELPER:
         put_before(&text, sources->stage->helper, before);
+        break;
+    case TEMPORARY:
+        mt_strbuf_puts(&text, sources->stage->temporary);
         break;
     case PROGRAMS:
         put_before(&text, sources->stage->programs, before ? before : DEFAULT_PATH);

@@ -12,8 +12,9 @@
 
 /* A moment of a place. */
 struct moment {
-    uint64_t from_ns, to_ns; /* by the monotonic clock */
+    uint64_t at_ns; /* by the monotonic clock, like the others */
     int is_peak;
+    uint64_t from_ns, to_ns; /* of a peak: while PyTorch's allocator gave nothing back */
 };
 
 static int add(struct mt_parts *parts, const struct mt_part *part)
@@ -109,10 +110,10 @@ static int add_pieces(const struct mt_parts_source *source, const struct mt_note
 {
     struct mt_torch_piece pieces[MT_TORCH_PIECES_MAX];
     uint32_t pid = (uint32_t)noted->event.pid;
-    uint64_t now_ns = moment->to_ns;
+    uint64_t now_ns = moment->at_ns;
     if (moment->is_peak)
-        now_ns =
-            mt_torch_fullest(source->torch, pid, noted->object, moment->from_ns, moment->to_ns);
+        now_ns = mt_torch_fullest(source->torch, pid, noted->object, now_ns, moment->from_ns,
+                                  moment->to_ns);
     int n = mt_torch_pieces(source->torch, pid, noted->object, noted->event.bytes, now_ns, pieces);
     for (int i = 0; i < n; i++) {
         const struct mt_part part = {.category = pieces[i].category,
@@ -141,25 +142,40 @@ static int add_noted(const struct mt_parts_source *source, uint8_t place,
     return add_whole(source, place, noted, parts);
 }
 
-/* How long it stayed so: until the next event of the place. */
-static struct moment moment_after(const struct mt_reader *reader, const char *name, size_t after,
-                                  int is_peak)
+/* Whether an event changes of what memory PyTorch's allocator gives out at a place. */
+static int is_of_torch(const struct mt_parts_source *source, const char *name,
+                       const struct mt_noted *noted)
 {
-    const struct mt_noted *noted = mt_reader_at(reader, after);
+    const struct mt_rehearse_event *event = &noted->event;
+    return (event->kind == MT_REHEARSE_ALLOC || event->kind == MT_REHEARSE_FREE) &&
+           !event->category && strcmp(event->place, name) == 0 && source->torch &&
+           mt_torch_has(source->torch, (uint32_t)event->pid, noted->object);
+}
+
+/* A peak lasts as long as PyTorch has the same segments: kernels' code, communicators and what else
+ * the driver gives out meanwhile do not change how these are divided. Segments that came on the way
+ * to it held nothing before. */
+static struct moment moment_at(const struct mt_parts_source *source, const char *name, size_t at,
+                               int is_peak)
+{
+    const struct mt_reader *reader = source->reader;
+    const struct mt_noted *noted = mt_reader_at(reader, at);
+    struct moment moment = {.is_peak = is_peak, .to_ns = UINT64_MAX};
     uint64_t start_ns = reader->account->start_ns;
-    struct moment moment = {.is_peak = is_peak};
-    if (noted)
-        moment.from_ns = moment.to_ns = start_ns + noted->event.time_ns;
-    while (is_peak && (noted = mt_reader_at(reader, ++after)) != NULL) {
-        int is_end =
-            noted->event.kind == MT_REHEARSE_MARK && strcmp(noted->event.name, MT_ENDED_MARK) == 0;
-        if (noted->event.time_ns + start_ns > moment.to_ns)
-            moment.to_ns = start_ns + noted->event.time_ns;
-        if (is_end ||
-            ((noted->event.kind == MT_REHEARSE_ALLOC || noted->event.kind == MT_REHEARSE_FREE) &&
-             strcmp(noted->event.place, name) == 0))
-            break;
+    if (!noted)
+        return moment;
+    moment.at_ns = start_ns + noted->event.time_ns;
+    if (!is_peak || !source->torch)
+        return moment;
+    for (size_t i = at + 1; i-- > 0 && !moment.from_ns;) {
+        noted = mt_reader_at(reader, i);
+        if (noted->event.kind == MT_REHEARSE_FREE && is_of_torch(source, name, noted))
+            moment.from_ns = start_ns + noted->event.time_ns;
     }
+    while ((noted = mt_reader_at(reader, ++at)) != NULL && !is_of_torch(source, name, noted))
+        ;
+    if (noted)
+        moment.to_ns = start_ns + noted->event.time_ns;
     return moment;
 }
 
@@ -196,7 +212,7 @@ int mt_parts_gather(const struct mt_parts_source *source, uint8_t place, size_t 
                     struct mt_parts *parts)
 {
     const char *name = mt_place_name(place);
-    const struct moment moment = moment_after(source->reader, name, after, is_peak);
+    const struct moment moment = moment_at(source, name, after, is_peak);
     const struct mt_noted *noted;
     parts->n = 0;
     parts->unsplit_bytes = 0;

@@ -35,9 +35,9 @@ struct mt_parts_source {
  * seen in part only. */
 int mt_parts_count(const struct mt_parts_source *source, const struct mt_rehearse_event *event);
 
-/* Fills in what was at a place after the event at `after`, ordered by kind; where `is_peak`, at the
- * moment between that event and the next one of the place when allocators inside the program held
- * most. `parts` is used again from call to call, mt_parts_finish() frees it. Errors: MT_ENOMEM. */
+/* Fills in what was at a place after the event at `after`, ordered by kind; where `is_peak`,
+ * divided as at the fullest moment of PyTorch's allocator while it had the segments that it had
+ * then. `parts` is used again from call to call, mt_parts_finish() frees it. Errors: MT_ENOMEM. */
 int mt_parts_gather(const struct mt_parts_source *source, uint8_t place, size_t after, int is_peak,
                     struct mt_parts *parts);
 void mt_parts_finish(struct mt_parts *parts);

@@ -12,13 +12,17 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/preload.h"
+#include "base/ticks.h"
 #include "rehearse/rehearsal.h"
 
 #define ENVIRON_BYTES (1 << 18)
+#define CLEANING_NS   (UINT64_C(2000) * 1000 * 1000) /* that cleaning up may take */
+#define LOOK_NS       (2 * 1000 * 1000)
 
 static int is_program(const char *path)
 {
@@ -144,34 +148,85 @@ static ssize_t read_whole(const char *path, char *text, size_t size)
     return got < 0 ? -1 : (ssize_t)length;
 }
 
-static int has_variable(const char *pid, const char *wanted, size_t length, char *text)
+/* What is looked for among all processes. */
+struct rest {
+    const char *variable; /* in their environment */
+    size_t length;
+    pid_t group; /* or of this group; 0: none */
+    char *text;  /* ENVIRON_BYTES to read into */
+};
+
+static int is_of_group(const char *pid, const struct rest *rest)
+{
+    char path[64];
+    long group = 0;
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    if (!rest->group || read_whole(path, rest->text, ENVIRON_BYTES) <= 0)
+        return 0;
+    const char *name_end = strrchr(rest->text, ')');
+    return name_end && sscanf(name_end + 1, " %*c %*d %ld", &group) == 1 && group == rest->group;
+}
+
+static int is_of_rest(const char *pid, const struct rest *rest)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%.20s/environ", pid);
-    ssize_t got = read_whole(path, text, ENVIRON_BYTES);
-    return got > 0 && memmem(text, (size_t)got, wanted, length) != NULL;
+    ssize_t got = read_whole(path, rest->text, ENVIRON_BYTES);
+    if (got <= 0) /* also one that has ended and was not waited for */
+        return 0;
+    return memmem(rest->text, (size_t)got, rest->variable, rest->length) != NULL ||
+           is_of_group(pid, rest);
 }
 
-/* A process may start another while they are ended: looked for until there are none. */
-void mt_program_kill_rest(const char *account_path)
+static uint64_t signals_of(const char *status, const char *line)
+{
+    const char *at = strstr(status, line);
+    return at ? strtoull(at + strlen(line), NULL, 16) : 0;
+}
+
+/* What heeds neither SIGTERM nor SIGINT is meant to outlive the others and to clean up after them,
+ * as Python's tracker of semaphores and shared memory does. */
+static int cleans_up(const char *pid, const struct rest *rest)
+{
+    static const uint64_t both = UINT64_C(1) << (SIGTERM - 1) | UINT64_C(1) << (SIGINT - 1);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%.20s/status", pid);
+    if (read_whole(path, rest->text, ENVIRON_BYTES) <= 0)
+        return 0;
+    uint64_t unheeded = signals_of(rest->text, "\nSigIgn:") | signals_of(rest->text, "\nSigBlk:");
+    return (unheeded & both) == both;
+}
+
+/* Kills the rest, or all of it but what cleans up. Returns how many are left. */
+static int kill_all(const struct rest *rest, int also_cleaners)
+{
+    int n = 0;
+    DIR *processes = opendir("/proc");
+    for (struct dirent *entry; processes && (entry = readdir(processes)) != NULL;) {
+        if (!strspn(entry->d_name, "0123456789") || !is_of_rest(entry->d_name, rest))
+            continue;
+        n++;
+        if (also_cleaners || !cleans_up(entry->d_name, rest))
+            kill((pid_t)strtol(entry->d_name, NULL, 10), SIGKILL);
+    }
+    if (processes)
+        closedir(processes);
+    return n;
+}
+
+void mt_program_kill_rest(const char *account_path, pid_t group)
 {
     char wanted[PATH_MAX + 32];
-    char *text = malloc(ENVIRON_BYTES);
     int n = snprintf(wanted, sizeof wanted, "%s=%s", MT_ACCOUNT_VARIABLE, account_path);
-    int found = 1;
-    for (int round = 0; text && found && round < 10; round++) {
-        DIR *processes = opendir("/proc");
-        found = 0;
-        for (struct dirent *entry; processes && (entry = readdir(processes)) != NULL;) {
-            if (!strspn(entry->d_name, "0123456789") ||
-                !has_variable(entry->d_name, wanted, (size_t)n + 1, text))
-                continue;
-            found = kill((pid_t)strtol(entry->d_name, NULL, 10), SIGKILL) == 0 || found;
-        }
-        if (processes)
-            closedir(processes);
-    }
-    free(text);
+    const struct rest rest = {wanted, (size_t)n + 1, group, malloc(ENVIRON_BYTES)};
+    const uint64_t until_ns = mt_monotonic_ns() + CLEANING_NS;
+    int left = rest.text != NULL;
+    while (left && (left = kill_all(&rest, 0)) > 0 && mt_monotonic_ns() < until_ns)
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+    /* A process may start another while they are ended. */
+    for (int round = 0; left && round < 10; round++)
+        left = kill_all(&rest, 1);
+    free(rest.text);
 }
 
 int mt_program_is_gone(uint32_t pid)

@@ -117,6 +117,7 @@ static void add_free(struct mt_reader *reader, size_t slot, uint64_t time_ns)
     noted->event = at(reader, index)->event;
     noted->event.kind = MT_REHEARSE_FREE;
     noted->event.time_ns = time_ns;
+    noted->object = at(reader, index)->object;
     at(reader, index)->freed_at = reader->n_events - 1;
     empty_slot(reader, slot);
 }

@@ -367,12 +367,14 @@ void mt_rehearse_stop(struct mt_rehearsal *rehearsal, uint64_t grace_ns)
         kill(-rehearsal->pid, SIGTERM);
         mt_rehearse_wait(rehearsal, grace_ns, &status, NULL);
     }
+    if (!rehearsal->ended && rehearsal->account->cuda.driver_version)
+        mt_program_kill_rest(rehearsal->account_path, rehearsal->pid);
     if (!rehearsal->ended)
         kill(-rehearsal->pid, SIGKILL);
     while (!rehearsal->ended)
         mt_rehearse_wait(rehearsal, LOOK_NS, &status, NULL);
     if (!rehearsal->is_swept)
-        mt_program_kill_rest(rehearsal->account_path);
+        mt_program_kill_rest(rehearsal->account_path, 0);
     rehearsal->is_swept = 1;
     look_at_processes(rehearsal);
     mt_reader_read(&rehearsal->reader, mt_monotonic_ns(), 1);
@@ -408,6 +410,21 @@ static char *whole_lines(char *text, size_t length, int is_cut)
     return begin;
 }
 
+/* Leaves out what only moves a terminal's cursor or colours: ESC [ numbers letter. */
+static void drop_controls(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from;) {
+        if (from[0] == '\033' && from[1] == '[') {
+            from += 2 + strspn(from + 2, "0123456789;?");
+            from += *from != '\0';
+        } else {
+            *to++ = *from++;
+        }
+    }
+    *to = '\0';
+}
+
 void mt_rehearse_last_words(struct mt_rehearsal *rehearsal, char *text, size_t size)
 {
     struct stat status;
@@ -427,6 +444,7 @@ void mt_rehearse_last_words(struct mt_rehearsal *rehearsal, char *text, size_t s
     text[got] = '\0';
     char *begin = whole_lines(text, (size_t)got, from > 0);
     memmove(text, begin, strlen(begin) + 1);
+    drop_controls(text);
 }
 
 void mt_rehearse_destroy(struct mt_rehearsal *rehearsal)

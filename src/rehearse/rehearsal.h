@@ -112,6 +112,7 @@ struct mt_cuda_stage {
     char *preload;   /* parted by colons, in the order in which they must stand */
     char *helper;    /* for PYTHONPATH, or NULL */
     char *caches;    /* folder for what compilers keep */
+    char *temporary; /* folder for the program's temporary files */
     char *programs;  /* folder of the look-alikes of programs, for PATH */
 };
 
@@ -142,8 +143,9 @@ int mt_program_find(const char *name, const char *path, char *found, struct mt_e
  * MT_E code. */
 int mt_program_start(const struct mt_rehearse_options *options, char **environment,
                      const int output_fd[2], struct mt_error *error);
-/* Kills every process that has `account_path` in its environment, whoever's child it is. */
-void mt_program_kill_rest(const char *account_path);
+/* Kills every process that has `account_path` in its environment, whoever's child it is, and those
+ * of `group`, if that is not 0; what cleans up after the others has a moment to do so. */
+void mt_program_kill_rest(const char *account_path, pid_t group);
 /* Whether a process has ended, taken by its parent or not. */
 int mt_program_is_gone(uint32_t pid);
 

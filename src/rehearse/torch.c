@@ -27,7 +27,7 @@ struct moment {
 struct fullest {
     const struct mt_torch_process *process; /* NULL: none yet */
     uint32_t device;
-    uint64_t from_ns, to_ns;
+    uint64_t at_ns, from_ns, to_ns;
     uint64_t answer_ns;
 };
 
@@ -199,6 +199,12 @@ static const struct mt_torch_segment *segment_at(const struct mt_torch_process *
     return found;
 }
 
+int mt_torch_has(const struct mt_torch *torch, uint32_t pid, uint64_t address)
+{
+    const struct mt_torch_process *process = process_of(torch, pid);
+    return process && segment_at(process, address, UINT64_MAX) != NULL;
+}
+
 static int lives(const struct mt_torch_block *block, uint64_t time_ns)
 {
     return block->begin_ns <= time_ns && block->end_ns > time_ns;
@@ -239,42 +245,6 @@ static size_t find_changes(const struct mt_torch_process *process, uint32_t devi
     }
     qsort(changes, n, sizeof *changes, by_time);
     return n;
-}
-
-static uint64_t find_fullest(const struct mt_torch_process *process, uint32_t device,
-                             uint64_t from_ns, uint64_t to_ns)
-{
-    struct change *changes = calloc(2 * process->blocks.n + 1, sizeof *changes);
-    if (!changes)
-        return from_ns;
-    uint64_t bytes;
-    uint64_t fullest_ns = from_ns;
-    size_t n = find_changes(process, device, from_ns, to_ns, changes, &bytes);
-    uint64_t most = bytes;
-    for (size_t i = 0; i < n; i++) {
-        bytes = changes[i].is_end ? bytes - changes[i].bytes : bytes + changes[i].bytes;
-        if (bytes <= most)
-            continue;
-        most = bytes;
-        fullest_ns = changes[i].time_ns;
-    }
-    free(changes);
-    return fullest_ns;
-}
-
-uint64_t mt_torch_fullest(struct mt_torch *torch, uint32_t pid, uint64_t address, uint64_t from_ns,
-                          uint64_t to_ns)
-{
-    const struct mt_torch_process *process = process_of(torch, pid);
-    const struct mt_torch_segment *segment = process ? segment_at(process, address, from_ns) : NULL;
-    struct fullest *last = &torch->fullest;
-    if (!segment)
-        return from_ns;
-    if (last->process != process || last->device != segment->device || last->from_ns != from_ns ||
-        last->to_ns != to_ns)
-        *last = (struct fullest){process, segment->device, from_ns, to_ns,
-                                 find_fullest(process, segment->device, from_ns, to_ns)};
-    return last->answer_ns;
 }
 
 /* Gathers what lives at a moment, unless it was just asked for. */
@@ -340,6 +310,75 @@ static struct mt_torch_piece use_of(const struct mt_torch_process *process,
                                    .provenance =
                                        is_said ? MT_PROVENANCE_EXACT : MT_PROVENANCE_DERIVED,
                                    .name = span ? process->names[span->name] : "tensors"};
+}
+
+/* When the first block of a device was made from `from_ns` on, but for what is past `to_ns`. */
+static uint64_t first_made(const struct mt_torch_process *process, uint32_t device,
+                           uint64_t from_ns, uint64_t to_ns)
+{
+    uint64_t first_ns = UINT64_MAX;
+    for (size_t i = 0; i < process->blocks.n; i++) {
+        const struct mt_torch_block *block = &process->blocks.at[i];
+        if (block->device == device && block->begin_ns >= from_ns && block->begin_ns < first_ns)
+            first_ns = block->begin_ns;
+    }
+    return first_ns <= to_ns ? first_ns : from_ns;
+}
+
+/* When all was there that is no activation and is there at `at_ns`. */
+static uint64_t all_kept(const struct mt_torch_process *process, uint32_t device, uint64_t at_ns)
+{
+    uint64_t all_ns = 0;
+    for (size_t i = 0; i < process->blocks.n; i++) {
+        const struct mt_torch_block *block = &process->blocks.at[i];
+        if (block->device != device || !lives(block, at_ns) || block->begin_ns <= all_ns)
+            continue;
+        const struct mt_torch_segment *segment = segment_at(process, block->address, at_ns);
+        int is_private = segment && segment->is_private;
+        if (use_of(process, block, is_private).category != MT_CATEGORY_ACTIVATIONS)
+            all_ns = block->begin_ns;
+    }
+    return all_ns;
+}
+
+static uint64_t find_fullest(const struct mt_torch_process *process, uint32_t device,
+                             uint64_t at_ns, uint64_t from_ns, uint64_t to_ns)
+{
+    struct change *changes = calloc(2 * process->blocks.n + 1, sizeof *changes);
+    if (!changes)
+        return at_ns;
+    uint64_t bytes;
+    /* The driver gives out memory a little before PyTorch makes the block that it is for. */
+    uint64_t kept_ns = all_kept(process, device, first_made(process, device, at_ns, to_ns));
+    uint64_t fullest_ns = kept_ns > from_ns ? kept_ns : from_ns;
+    size_t n = find_changes(process, device, fullest_ns, to_ns, changes, &bytes);
+    uint64_t most = bytes;
+    for (size_t i = 0; i < n; i++) {
+        bytes = changes[i].is_end ? bytes - changes[i].bytes : bytes + changes[i].bytes;
+        if (bytes <= most)
+            continue;
+        most = bytes;
+        fullest_ns = changes[i].time_ns;
+    }
+    free(changes);
+    return fullest_ns;
+}
+
+uint64_t mt_torch_fullest(struct mt_torch *torch, uint32_t pid, uint64_t address, uint64_t at_ns,
+                          uint64_t from_ns, uint64_t to_ns)
+{
+    const struct mt_torch_process *process = process_of(torch, pid);
+    const struct mt_torch_segment *segment = process ? segment_at(process, address, at_ns) : NULL;
+    struct fullest *last = &torch->fullest;
+    if (!segment)
+        return at_ns;
+    if (last->process != process || last->device != segment->device || last->at_ns != at_ns ||
+        last->from_ns != from_ns || last->to_ns != to_ns)
+        *last = (struct fullest){
+            process, segment->device,
+            at_ns,   from_ns,
+            to_ns,   find_fullest(process, segment->device, at_ns, from_ns, to_ns)};
+    return last->answer_ns;
 }
 
 /* Adds to a piece that is alike, or makes one; the last one takes what there is no room for. */

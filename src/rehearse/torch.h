@@ -71,10 +71,14 @@ void mt_torch_close(struct mt_torch *torch); /* takes NULL */
 void mt_torch_usage(struct mt_torch *torch, uint32_t pid, uint64_t address, uint64_t bytes,
                     uint64_t time_ns, enum mt_category category, const char *name);
 
+/* Whether PyTorch's allocator ever had memory of the driver's at an address of process `pid`. */
+int mt_torch_has(const struct mt_torch *torch, uint32_t pid, uint64_t address);
+
 /* The moment from `from_ns` to `to_ns` (with both) at which most was held in blocks of the device
- * that has `address`, by process `pid`; `from_ns` where nothing is known of it. */
-uint64_t mt_torch_fullest(struct mt_torch *torch, uint32_t pid, uint64_t address, uint64_t from_ns,
-                          uint64_t to_ns);
+ * that has `address`, by process `pid`, of those at which weights, caches and what else is no
+ * activation and was there at `at_ns` was there already; `at_ns` where nothing is known of it. */
+uint64_t mt_torch_fullest(struct mt_torch *torch, uint32_t pid, uint64_t address, uint64_t at_ns,
+                          uint64_t from_ns, uint64_t to_ns);
 
 /* Splits what lies in [address, address + bytes) of process `pid` at a moment. Returns the number
  * of pieces, which add up to `bytes`, largest first; 0 where this is no memory of PyTorch's

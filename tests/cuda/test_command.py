@@ -2,11 +2,17 @@
 # SPDX-License-Identifier: MIT
 """memtally rehearse with a program on CUDA's driver: what fits, what does not, how it ends."""
 
+import contextlib
+import glob
 import json
 import os
+import pathlib
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import tap
 
@@ -201,6 +207,81 @@ def test_a_server_that_has_no_room_for_a_request_does_not_fit():
     status, document, _ = rehearse(["-d", "3GiB"], server, "/dev/null", program=sys.executable)
     assert status == 1 and document["rehearsal"]["outcome"] == "ran out", (status, document)
     assert "request" in json.dumps(document["reason"]) or "serve" in json.dumps(document), document
+
+
+def test_a_folder_called_like_an_engine_is_no_engine():
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(folder, "vllm", "program")
+        os.mkdir(os.path.dirname(program))
+        shutil.copy(PROGRAM, program)
+        _, document, _ = rehearse(["-d", "24GiB"], "must", "20", "must", "6", program=program)
+    # An engine would have said how many requests its cache holds; this one takes 26 GiB, and so would fit.
+    fits = document["rehearsal"]["would_fit"]
+    assert len(fits) == 1 and fits[0]["flags"].startswith("a device of 26.44 GiB"), fits
+
+
+def test_temporary_files_that_a_program_leaves_go_with_the_rehearsal():
+    with tempfile.TemporaryDirectory() as folder:
+        status, _, said = rehearse(["-d", "24GiB"], "-c", f"mktemp >&2 && {PROGRAM} must 1", program="sh",
+                                   env={"TMPDIR": folder})
+        assert status == 0 and not os.listdir(folder), (status, said, os.listdir(folder))
+
+
+def interrupted(number):
+    """What is left of a rehearsal that is ended in the middle: status, processes, files."""
+    with tempfile.TemporaryDirectory() as folder:
+        # In a session of its own as workers may be, and one that does not heed to be told to end.
+        words = f"trap '' TERM INT; {PROGRAM} must 1; setsid sleep 100 & mktemp; sleep 100"
+        running = subprocess.Popen([MEMTALLY, "rehearse", "--quiet", "-d", "24GiB", "--", "sh", "-c", words],
+                                   env=dict(os.environ, TMPDIR=folder), stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL,
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        while not glob.glob(folder + "/memtally-rehearse-*/tmp/tmp.*"):
+            assert running.poll() is None, running.returncode
+            time.sleep(0.01)
+        running.send_signal(number)
+        status = running.wait(timeout=60)
+        left = []
+        for path in glob.glob("/proc/[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if f"MEMTALLY_REHEARSAL={folder}/".encode() in pathlib.Path(path).read_bytes():
+                    left.append(path)
+        return status, left, os.listdir(folder)
+
+
+def test_a_rehearsal_that_is_interrupted_leaves_nothing():
+    for number in (signal.SIGINT, signal.SIGTERM):
+        status, processes, files = interrupted(number)
+        assert status and not processes and not files, (number, status, processes, files)
+
+
+SHARES = """
+import multiprocessing.shared_memory, os, subprocess, sys, time
+shared = multiprocessing.shared_memory.SharedMemory(sys.argv[2], create=True, size=4096)
+subprocess.run([sys.argv[1], "must", "1"], check=True)
+open(os.environ["TMPDIR"] + "/there", "w").close()
+time.sleep(100)
+"""
+
+
+def test_shared_memory_of_python_is_cleaned_up_whether_interrupted_or_timed_out():
+    for number in (signal.SIGINT, signal.SIGTERM, None):
+        name = f"memtally-test-{os.getpid()}-{number or 0}"
+        timeout = [] if number else ["--timeout", "2"]
+        with tempfile.TemporaryDirectory() as folder:
+            running = subprocess.Popen([MEMTALLY, "rehearse", "--quiet", "-d", "24GiB", *timeout, "--", sys.executable, "-c",
+                                        SHARES, PROGRAM, name], env=dict(os.environ, TMPDIR=folder), stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL,
+                                       preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+            while not glob.glob(folder + "/memtally-rehearse-*/tmp/there"):
+                assert running.poll() is None, running.returncode
+                time.sleep(0.01)
+            assert os.path.exists("/dev/shm/" + name)
+            if number:
+                running.send_signal(number)
+            status = running.wait(timeout=60)
+            # Its tracker removes it, a process that heeds no signal and ends when the others have.
+            assert status and not os.path.exists("/dev/shm/" + name), (number, status)
 
 
 if __name__ == "__main__":

@@ -50,6 +50,13 @@ class Holders:
             self.told[address] = (category, name)
             self.trace.line("h", time.monotonic_ns(), "%x" % address, category, name)
 
+    def tell_anew(self, tensor, category, name):
+        """Of blocks that come and go, where another one may have the address by now."""
+        address = self._address_of(tensor)
+        if address:
+            self.told[address] = (category, name)
+            self.trace.line("h", time.monotonic_ns(), "%x" % address, category, name)
+
     def _address_of(self, tensor):
         tensor = getattr(tensor, "_local_tensor", tensor)
         if not isinstance(tensor, self.torch.Tensor) or tensor.device.type != "cuda":
@@ -96,7 +103,7 @@ class Holders:
                 for parameter in group["params"]:
                     self.tell(parameter, "weights", "parameters")
                     if parameter.is_leaf and parameter.grad is not None:
-                        self.tell(parameter.grad, "training", "gradients")
+                        self.tell_anew(parameter.grad, "training", "gradients")
         except Exception as error:
             self.trace.failed("gradients", error)
 
@@ -136,9 +143,6 @@ class Holders:
     def _tell_cache(self, result):
         try:
             for tensor in result if isinstance(result, tuple) else ():
-                address = self._address_of(tensor)
-                if address:  # blocks come and go with each token
-                    self.told[address] = ("kv_cache", "cache")
-                    self.trace.line("h", time.monotonic_ns(), "%x" % address, "kv_cache", "cache")
+                self.tell_anew(tensor, "kv_cache", "cache")
         except Exception as error:
             self.trace.failed("caches", error)

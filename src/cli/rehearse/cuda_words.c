@@ -202,3 +202,54 @@ int rehearse_python_place(const char *said, char *text, size_t size)
     }
     return found;
 }
+
+/* The number, with its point, that ends at `end`. */
+static int number_before(const char *said, const char *end, char number[16])
+{
+    const char *begin = end;
+    while (begin > said && (strchr("0123456789.", begin[-1])))
+        begin--;
+    snprintf(number, 16, "%.*s", (int)(end - begin), begin);
+    return end > begin && end - begin < 16;
+}
+
+/* What the engine wanted for its cache and what it had, "" where it does not say. */
+static void find_wanted(const char *said, char text[64])
+{
+    static const char had_words[] = "available KV cache memory (";
+    const char *wanted = strstr(said, " GiB KV cache is needed");
+    const char *had = wanted ? strstr(wanted, had_words) : NULL;
+    const char *had_end = had ? strstr(had, " GiB)") : NULL;
+    char numbers[2][16];
+    text[0] = '\0';
+    if (had_end && number_before(said, wanted, numbers[0]) &&
+        number_before(had, had_end, numbers[1]))
+        snprintf(text, 64, "%s GiB are wanted, %s GiB are there", numbers[0], numbers[1]);
+}
+
+/* The phase of the engine that began last: it is in it, or past it. */
+static void find_last_phase(struct mt_rehearsal *rehearsal, char text[128])
+{
+    struct mt_rehearse_phase phase;
+    uint64_t begun_ns = 0;
+    text[0] = '\0';
+    for (size_t i = 0; rehearsal && mt_rehearse_phase_at(rehearsal, i, &phase) == 0; i++) {
+        if (phase.begin_ns < begun_ns)
+            continue;
+        begun_ns = phase.begin_ns;
+        snprintf(text, 128, "%s the engine's phase '%.80s'",
+                 phase.end_ns == UINT64_MAX ? "in" : "after", phase.name);
+    }
+}
+
+void rehearse_add_circumstances(struct rehearse_result *result)
+{
+    char wanted[64];
+    char phase[128];
+    size_t length = strlen(result->why);
+    find_wanted(result->said, wanted);
+    find_last_phase(result->rehearsal, phase);
+    if (*wanted || *phase)
+        snprintf(result->why + length, sizeof result->why - length, " (%s%s%s)", wanted,
+                 *wanted && *phase ? ", " : "", phase);
+}

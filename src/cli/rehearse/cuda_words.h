@@ -20,6 +20,10 @@ int rehearse_explain_engine(struct rehearse_result *result);
  * before it takes what it lacks. */
 int rehearse_explain_foresight(struct rehearse_result *result);
 
+/* Adds to that how much the engine wanted and had, where it says so, and the phase that it came to.
+ */
+void rehearse_add_circumstances(struct rehearse_result *result);
+
 /* The innermost line of the program's own code in the last traceback that it wrote: "at line 5 of
  * train.py". Returns 0 where there is none. */
 int rehearse_python_place(const char *said, char *text, size_t size);

@@ -14,11 +14,15 @@
 #define MOST_BYTES    ((uint64_t)896 << 30) /* of a device whose share a cache fills: addresses */
 #define DEFAULT_SHARE 0.9
 
+/* By a program, a script or a module, and not by the folder that it lies in. */
 int rehearse_takes_a_share(char *const *argv)
 {
-    for (; *argv; argv++)
-        if (strstr(*argv, "vllm") || strstr(*argv, "sglang"))
+    for (; *argv; argv++) {
+        const char *slash = strrchr(*argv, '/');
+        const char *name = slash ? slash + 1 : *argv;
+        if (strstr(name, "vllm") || strstr(name, "sglang"))
             return 1;
+    }
     return 0;
 }
 

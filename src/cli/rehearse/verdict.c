@@ -148,7 +148,9 @@ void rehearse_explain_end(struct rehearse_result *result)
         break;
     case REHEARSE_FAILS:
         result->lacks_memory = rehearse_explain_engine(result);
-        if (!result->lacks_memory)
+        if (result->lacks_memory)
+            rehearse_add_circumstances(result);
+        else
             explain_crash(result);
         break;
     case REHEARSE_UNDECIDED:

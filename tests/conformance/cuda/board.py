@@ -52,6 +52,17 @@ def words_of(text):
     return found
 
 
+def more(row):
+    return json.loads(row["more"] or "{}")
+
+
+def environment(row):
+    """With a stand-in for FlashInfer where the row has its sampler."""
+    if more(row).get("sampler") != "flashinfer":
+        return None
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE / "sampler"), os.environ.get("PYTHONPATH")]))}
+
+
 def settings(row, model, eager):
     """The engine's arguments; what the row leaves out is the engine's default. `config` is the model's own."""
     columns = {"max_model_len": "context", "max_num_batched_tokens": "batched_tokens", "tensor_parallel_size": "tensor_parallel"}
@@ -59,7 +70,7 @@ def settings(row, model, eager):
         "model": model,
         **{name: int(row[column]) for name, column in columns.items() if row[column]},
         "gpu_memory_utilization": float(row["memory_share"]),
-        **json.loads(row["more"] or "{}"),
+        **{key: value for key, value in more(row).items() if key != "sampler"},
         **(EAGER[row["engine"]] if eager else {}),
     }
     chosen.pop("config", None)
@@ -88,13 +99,12 @@ def write_model(model, row, python):
     """The folder of a model without weights."""
     model.mkdir()
     name = row["config"] + ".json"
-    more = json.loads(row["more"] or "{}")
-    if more.get("config_format") == "mistral":
+    if more(row).get("config_format") == "mistral":
         (model / "params.json").write_text((HERE / "params" / name).read_text())
         write_tokenizer(model, python)
     else:
         config = json.loads((HERE.parent / "configs" / name).read_text())
-        (model / "config.json").write_text(json.dumps({**config, **more.get("config", {})}))
+        (model / "config.json").write_text(json.dumps({**config, **more(row).get("config", {})}))
 
 
 def rehearse(row, options, folder):
@@ -108,7 +118,7 @@ def rehearse(row, options, folder):
     command = [options.memtally, "rehearse", "--device", device, "--json", "--requests", "0", "--no-suggest", "--timeout", "1200",
                "--folder", str(folder / "rehearsal"), "--", python, str(HERE / PROGRAM_OF[row["engine"]]),
                json.dumps(settings(row, str(model), options.eager))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1500)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1500, env=environment(row))
     text = "\n".join(file.read_text(errors="replace") for file in sorted((folder / "rehearsal").glob("*"))
                      if file.is_file() and file.suffix in (".txt", ".log", "") and file.stat().st_size < 1 << 26
                      and file.name != "account")

@@ -162,6 +162,36 @@ static void test_an_engine_that_foresees_is_believed_though_something_was_refuse
     assert_false(rehearse_explain_foresight(&result));
 }
 
+static void test_what_an_engine_wanted_and_had_is_told(void **state)
+{
+    static const struct {
+        const char *said, *told;
+    } words[] = {
+        {"the models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than "
+         "the "
+         "available KV cache memory (2.34 GiB). Based on",
+         "(16.00 GiB are wanted, 2.34 GiB are there)"},
+        {"max seq len (131072), 16.00 GiB KV cache is needed, which is larger than the available "
+         "KV "
+         "cache memory (0.5 GiB).",
+         "(16.00 GiB are wanted, 0.5 GiB are there)"},
+        {" GiB KV cache is needed, which is larger than the available KV cache memory ( GiB)",
+         NULL},
+        {"is larger than the available KV cache memory (cut", NULL}};
+    static struct rehearse_result result;
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        result = (struct rehearse_result){.outcome = REHEARSE_FAILS};
+        snprintf(result.said, sizeof result.said, "%s", words[i].said);
+        rehearse_explain_end(&result);
+        assert_true(result.lacks_memory);
+        if (words[i].told)
+            assert_non_null(strstr(result.why, words[i].told));
+        else
+            assert_null(strstr(result.why, "wanted"));
+    }
+}
+
 static void test_another_failure_is_not_taken_for_too_little_memory(void **state)
 {
     static struct rehearse_result result;
@@ -277,6 +307,7 @@ int main(void)
         cmocka_unit_test(test_the_share_that_is_free_is_read),
         cmocka_unit_test(test_what_was_refused_follows_from_the_phase_and_what_was_there),
         cmocka_unit_test(test_an_engine_that_foresees_is_believed_though_something_was_refused),
+        cmocka_unit_test(test_what_an_engine_wanted_and_had_is_told),
         cmocka_unit_test(test_a_device_too_small_for_a_context_is_named),
         cmocka_unit_test(test_another_failure_is_not_taken_for_too_little_memory),
         cmocka_unit_test(test_a_program_that_is_cut_off_is_not_called_stuck),

@@ -19,6 +19,7 @@
     X(cuda_visible_devices, "CUDA_VISIBLE_DEVICES=1")                                              \
     X(hip_visible_devices, "HIP_VISIBLE_DEVICES=0")                                                \
     X(triton_cache_dir, "TRITON_CACHE_DIR=/var/triton")                                            \
+    X(tmpdir, "TMPDIR=/var/tmp")                                                                   \
     X(hf_home, "HF_HOME=/var/models")
 
 /* The program's own, as execve(2) has them. */
@@ -31,7 +32,13 @@ static char preload[] = "/r/cuda/libcuda.so.1:/r/cuda/libcudart.so.12";
 static char helper[] = "/helper";
 static char caches[] = "/r/caches";
 static char programs[] = "/r/cuda/bin";
-static struct mt_cuda_stage stage = {directory, preload, helper, caches, programs};
+static char temporary[] = "/r/tmp";
+static struct mt_cuda_stage stage = {.directory = directory,
+                                     .preload = preload,
+                                     .helper = helper,
+                                     .caches = caches,
+                                     .programs = programs,
+                                     .temporary = temporary};
 
 static size_t count(char **environment, const char *name)
 {
@@ -86,6 +93,28 @@ static void test_what_compilers_keep_goes_to_the_rehearsal_and_models_stay(void 
     mt_environment_free(made);
 }
 
+/* A socket's path has room for 107 bytes, and for 42 beside a folder of 65. */
+static void test_temporary_files_go_to_the_rehearsal_unless_sockets_would_not_fit(void **state)
+{
+    (void)state;
+    char longest[] = "/0123456789012345678901234567890123456789012345678901234567890123";
+    char **made = mt_environment_make(given, "/ggml.so", "/r/account", &stage);
+    expect(made, "TMPDIR", "/r/tmp");
+    mt_environment_free(made);
+    struct mt_cuda_stage deep = stage;
+    deep.temporary = longest;
+    made = mt_environment_make(given, "/ggml.so", "/r/account", &deep);
+    expect(made, "TMPDIR", "/var/tmp");
+    mt_environment_free(made);
+    longest[64] = '\0';
+    made = mt_environment_make(given, "/ggml.so", "/r/account", &deep);
+    expect(made, "TMPDIR", longest);
+    mt_environment_free(made);
+    made = mt_environment_make(given, "/ggml.so", "/r/account", NULL);
+    expect(made, "TMPDIR", "/var/tmp");
+    mt_environment_free(made);
+}
+
 static void test_a_program_on_ggml_sees_no_device_of_cudas(void **state)
 {
     (void)state;
@@ -114,6 +143,7 @@ int main(void)
         cmocka_unit_test(test_a_program_on_cuda_finds_the_look_alikes_first),
         cmocka_unit_test(test_a_program_on_cuda_keeps_its_own_choice_of_devices),
         cmocka_unit_test(test_what_compilers_keep_goes_to_the_rehearsal_and_models_stay),
+        cmocka_unit_test(test_temporary_files_go_to_the_rehearsal_unless_sockets_would_not_fit),
         cmocka_unit_test(test_a_program_on_ggml_sees_no_device_of_cudas),
         cmocka_unit_test(test_without_a_helper_pythons_path_is_left_alone),
     };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a CUDA program held, by the account alone: no trace of PyTorch lies beside it. Bands are
- * those of the H100 in the table of GPUs. */
+/* What a CUDA program held: by the account alone, and with a trace of PyTorch beside it, whose
+ * times are those of the account's events. Bands are those of the H100 in the table of GPUs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,17 +10,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rehearse/gpus.h"
 #include "rehearse/parts.h"
 
-#define MIB (UINT64_C(1) << 20)
+#define MIB   (UINT64_C(1) << 20)
+#define FIRST UINT64_C(0x7000000000)
+#define OTHER UINT64_C(0x7100000000)
+#define THIRD UINT64_C(0x7200000000)
 
 struct held {
     struct mt_account *account;
     struct mt_reader reader;
     struct mt_parts parts;
     struct mt_gpu_row row;
+    struct mt_torch *torch;
 };
 
 static int set_up(void **state)
@@ -38,6 +43,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct held *held = *state;
+    mt_torch_close(held->torch);
     mt_parts_finish(&held->parts);
     mt_reader_finish(&held->reader);
     free(held->account);
@@ -149,6 +155,186 @@ static void test_what_found_no_room_in_the_list_is_counted_at_the_peak(void **st
     assert_int_equal(held->parts.unsplit_bytes, 700 * MIB);
 }
 
+/* Memory that PyTorch may have made a segment of, of process 7 unless it is said otherwise. */
+static void take_at(struct held *held, uint8_t place, uint64_t address, uint64_t bytes)
+{
+    take(held, place, MT_CATEGORY_NONE, "device memory", bytes);
+    held->account->event[held->account->n_events - 1].object = address;
+}
+
+static void give_back(struct held *held, uint8_t place, uint64_t address)
+{
+    take_at(held, place, address, 0);
+    held->account->event[held->account->n_events - 1].kind = MT_ACCOUNT_FREE;
+}
+
+static void of_process(struct held *held, uint32_t pid)
+{
+    held->account->event[held->account->n_events - 1].pid = pid;
+}
+
+/* The division of device 0 at its peak, which is the event at time `peak`. */
+static void gather_peak(struct held *held, const char *trace, uint64_t peak)
+{
+    char folder[] = "/tmp/memtally-parts-XXXXXX";
+    char path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/torch-7.trace", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(trace, file);
+    fclose(file);
+    assert_int_equal(mt_torch_open(folder, &held->torch, NULL), 0);
+    unlink(path);
+    rmdir(folder);
+    const struct mt_parts_source source = {
+        .reader = &held->reader, .torch = held->torch, .is_cuda = 1};
+    mt_reader_read(&held->reader, 1000, 1);
+    assert_int_equal(mt_parts_gather(&source, 0, peak - 1, 1, &held->parts), 0);
+}
+
+static uint64_t bytes_of(const struct held *held, enum mt_category category)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < held->parts.n; i++)
+        sum += held->parts.items[i].category == category ? held->parts.items[i].bytes : 0;
+    return sum;
+}
+
+/* 10 MiB stay, 60 come and go at 3, and at 6 there is 1 beside those that stay. */
+#define A_FORWARD_AT_3                                                                             \
+    "s 0 2 7000000000 104857600\n"                                                                 \
+    "a 0 2 7000000000 10485760\n"                                                                  \
+    "a 0 3 7000a00000 62914560\n"                                                                  \
+    "f 0 4 7000a00000\n"                                                                           \
+    "a 0 6 7000a00000 1048576\n"
+
+static void test_kernels_that_come_after_the_fullest_moment_do_not_hide_it(void **state)
+{
+    struct held *held = *state;
+    take(held, 0, MT_CATEGORY_CONTEXT, "context", 500 * MIB);
+    take_at(held, 0, FIRST, 100 * MIB);
+    take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
+    take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
+    take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
+    gather_peak(held, A_FORWARD_AT_3, 5);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 70 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_CACHED), 30 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_CONTEXT), 506 * MIB);
+}
+
+/* Memory of some other library's, another device's segment, one that is cuBLAS's as a whole, and a
+ * communicator. */
+static void test_what_is_not_for_the_device_s_segments_does_not_part_its_peak(void **state)
+{
+    struct held *held = *state;
+    take(held, 0, MT_CATEGORY_CONTEXT, "context", 500 * MIB);
+    take_at(held, 0, FIRST, 100 * MIB);
+    take(held, 0, MT_CATEGORY_NONE, "device memory", 8 * MIB);
+    take_at(held, 1, OTHER, 40 * MIB);
+    take_at(held, 0, THIRD, 32 * MIB);
+    held->account->event[4].category = MT_CATEGORY_WORKSPACE;
+    take(held, 0, MT_CATEGORY_COMMUNICATION, "NCCL", 300 * MIB);
+    gather_peak(held,
+                A_FORWARD_AT_3 "s 1 4 7100000000 41943040\n"
+                               "s 0 5 7200000000 33554432\n",
+                6);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 70 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_WORKSPACE), 32 * MIB);
+    assert_int_equal(held->parts.unsplit_bytes, 8 * MIB);
+}
+
+/* The first segment was fuller, with 90 MiB, than the one that is there at the peak, with 50. Of
+ * two that were given back it is the last one. */
+static void test_segments_that_were_made_anew_are_divided_as_they_were_then(void **state)
+{
+    struct held *held = *state;
+    take_at(held, 0, FIRST, 100 * MIB);
+    take_at(held, 0, THIRD, 2 * MIB);
+    give_back(held, 0, THIRD);
+    give_back(held, 0, FIRST);
+    take_at(held, 0, OTHER, 100 * MIB);
+    take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
+    take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
+    gather_peak(held,
+                "s 0 1 7000000000 104857600\n"
+                "a 0 1 7000000000 94371840\n"
+                "s 0 2 7200000000 2097152\n"
+                "e 0 3 7200000000\n"
+                "f 0 4 7000000000\n"
+                "e 0 4 7000000000\n"
+                "s 0 5 7100000000 104857600\n"
+                "a 0 6 7100000000 52428800\n"
+                "f 0 7 7100000000\n",
+                7);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 50 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_CACHED), 50 * MIB);
+}
+
+/* At 3 and 4 a communicator is given back and a process ends; at 7 a segment, so that the 90 MiB at
+ * 8 are of another time than the 80 at 6. */
+static void test_a_peak_lasts_until_a_segment_of_the_device_goes(void **state)
+{
+    struct held *held = *state;
+    take(held, 0, MT_CATEGORY_COMMUNICATION, "NCCL", 300 * MIB);
+    take_at(held, 0, FIRST, 100 * MIB);
+    give_back(held, 0, held->account->event[0].object);
+    take(held, MT_ACCOUNT_HOST, MT_CATEGORY_NONE, "", 0);
+    held->account->event[3].kind = MT_ACCOUNT_END;
+    of_process(held, 9);
+    pin(held, MIB);
+    pin(held, MIB);
+    give_back(held, 0, FIRST);
+    static const char trace[] = "s 0 2 7000000000 104857600\n"
+                                "a 0 6 7000000000 83886080\n"
+                                "f 0 7 7000000000\n"
+                                "a 0 8 7000000000 94371840\n";
+    gather_peak(held, trace, 2);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 80 * MIB);
+}
+
+/* A server goes on with what it has, and no event of the account follows. */
+static void test_a_peak_that_nothing_ends_lasts_as_long_as_the_program(void **state)
+{
+    struct held *held = *state;
+    take(held, 0, MT_CATEGORY_CONTEXT, "context", 500 * MIB);
+    take_at(held, 0, FIRST, 100 * MIB);
+    gather_peak(held, "s 0 2 7000000000 104857600\na 0 900 7000000000 83886080\n", 2);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 80 * MIB);
+}
+
+/* The second segment, of 2 MiB, came when the 60 MiB were gone. */
+static void test_a_small_segment_that_comes_late_does_not_hide_the_fullest_moment(void **state)
+{
+    struct held *held = *state;
+    take(held, 0, MT_CATEGORY_CONTEXT, "context", 500 * MIB);
+    take_at(held, 0, FIRST, 100 * MIB);
+    take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
+    take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
+    take_at(held, 0, OTHER, 2 * MIB);
+    gather_peak(held, A_FORWARD_AT_3 "s 0 5 7100000000 2097152\na 0 5 7100000000 1048576\n", 5);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 70 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_CACHED), 32 * MIB);
+}
+
+/* With the cache 10 MiB stay and 1 comes at 6. */
+static void test_a_cache_at_the_peak_is_told_as_such_and_not_as_free(void **state)
+{
+    struct held *held = *state;
+    take(held, 0, MT_CATEGORY_CONTEXT, "context", 500 * MIB);
+    take_at(held, 0, FIRST, 100 * MIB);
+    take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
+    take_at(held, 0, OTHER, 20 * MIB);
+    gather_peak(held,
+                A_FORWARD_AT_3 "s 0 5 7100000000 20971520\n"
+                               "a 0 5 7100000000 20971520\n"
+                               "h 5 7100000000 kv_cache keys\n",
+                4);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_KV_CACHE), 20 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 11 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_CACHED), 89 * MIB);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 
 int main(void)
@@ -158,6 +344,13 @@ int main(void)
         TEST(test_figures_of_the_table_have_their_band),
         TEST(test_of_host_memory_what_is_pinned_counts),
         TEST(test_what_found_no_room_in_the_list_is_counted_at_the_peak),
+        TEST(test_kernels_that_come_after_the_fullest_moment_do_not_hide_it),
+        TEST(test_what_is_not_for_the_device_s_segments_does_not_part_its_peak),
+        TEST(test_segments_that_were_made_anew_are_divided_as_they_were_then),
+        TEST(test_a_peak_lasts_until_a_segment_of_the_device_goes),
+        TEST(test_a_peak_that_nothing_ends_lasts_as_long_as_the_program),
+        TEST(test_a_small_segment_that_comes_late_does_not_hide_the_fullest_moment),
+        TEST(test_a_cache_at_the_peak_is_told_as_such_and_not_as_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -541,6 +541,17 @@ def test_the_optimizers_state_is_told_after_a_step():
         assert told(path)[1:] == [("2000", "training", "gradients"), ("4000", "training", "optimizer state")], told(path)
 
 
+def test_gradients_are_told_at_each_step_for_they_have_the_addresses_of_the_last_ones():
+    with folder() as path:
+        found = holders(path)
+        weight = Tensor(0x1000, grad=Tensor(0x2000))
+        optimizer = types.SimpleNamespace(param_groups=[{"params": [weight]}], state={})
+        for _ in range(3):
+            found._before_step(optimizer, (), {})
+        found.trace.flush()
+        assert told(path) == [("1000", "weights", "parameters")] + 3 * [("2000", "training", "gradients")], told(path)
+
+
 # As much of PyTorch as tells of its allocator; allocate() is of the device.
 TORCH = """
     import time, types

@@ -149,6 +149,16 @@ static void test_how_the_program_ended_is_told(void **state)
     assert_string_equal(words, "and the last");
 }
 
+/* As vLLM writes them; a sequence that is cut short at the end is left out as well. */
+static void test_colours_are_no_part_of_last_words(void **state)
+{
+    struct stage *stage = *state;
+    RUN(stage, "say=\033[1;36m(EngineCore)\033[0;0m no room\033[", "exit=1");
+    char words[64];
+    mt_rehearse_last_words(stage->rehearsal, words, sizeof words);
+    assert_string_equal(words, "(EngineCore) no room");
+}
+
 static void test_a_crash_is_told_as_its_signal(void **state)
 {
     struct stage *stage = *state;
@@ -419,6 +429,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_devices_come_into_the_environment_and_real_ones_go),
         TEST(test_how_the_program_ended_is_told),
+        TEST(test_colours_are_no_part_of_last_words),
         TEST(test_a_crash_is_told_as_its_signal),
         TEST(test_a_long_output_keeps_its_end_and_little_of_the_disk),
         TEST(test_the_tally_is_of_the_peak_of_each_place),

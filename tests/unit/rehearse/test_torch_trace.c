@@ -221,10 +221,10 @@ static void test_the_fullest_moment_is_found_between_two_others(void **state)
                        "a 0 3000000 7000200000 1048576\n"
                        "f 0 4000000 7000200000\n"
                        "a 0 5000000 7000200000 512\n");
-    assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, MS, 6 * MS), 3 * MS);
-    assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, 4 * MS, 6 * MS), 5 * MS);
-    assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, MS, 2 * MS), 2 * MS);
-    assert_int_equal(mt_torch_fullest(traces->torch, 9, FIRST, MS, 2 * MS), MS);
+    assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, MS, MS, 6 * MS), 3 * MS);
+    assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, MS, 4 * MS, 6 * MS), 5 * MS);
+    assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, MS, MS, 2 * MS), 2 * MS);
+    assert_int_equal(mt_torch_fullest(traces->torch, 9, FIRST, 4 * MS, MS, 2 * MS), 4 * MS);
 }
 
 static void test_what_is_freed_in_the_same_moment_makes_room_for_what_is_taken(void **state)
@@ -235,7 +235,34 @@ static void test_what_is_freed_in_the_same_moment_makes_room_for_what_is_taken(v
                        "a 0 2000000 7000100000 1048576\n"
                        "f 0 3000000 7000100000\n"
                        "a 0 3000000 7000200000 1048576\n");
-    assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, MS, 5 * MS), 2 * MS);
+    assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, MS, MS, 5 * MS), 2 * MS);
+}
+
+/* 6 MiB at 2 are the most, before there was a cache; with it, the 3 at 6 are. The driver gave out
+ * what the cache is in a little before it was made. */
+static void test_the_fullest_moment_is_one_with_all_that_is_kept(void **state)
+{
+    struct traces *traces = *state;
+    static const char text[] = "s 0 1000000 7000000000 20971520\n"
+                               "a 0 2000000 7000000000 6291456\n"
+                               "f 0 3000000 7000000000\n"
+                               "%s"
+                               "a 0 6000000 7000000000 3145728\n"
+                               "f 0 7000000 7000000000\n";
+    static const char *const kept[] = {
+        "b 4000000 1 kv_cache initialize\na 0 5000000 7001000000 1048576\nd 5500000 1\n",
+        "a 0 5000000 7001000000 1048576\nh 5000000 7001000000 training gradients\n",
+        "s 0 4000000 7100000000 2097152\np 7100000000\na 0 5000000 7100000000 1048576\n",
+    };
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        char whole[1024];
+        snprintf(whole, sizeof whole, text, kept[i]);
+        read_trace(traces, whole);
+        assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, 8 * MS, 0, 9 * MS), 6 * MS);
+        assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, 4900000, 0, 9 * MS), 6 * MS);
+        assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, 2 * MS, 0, 9 * MS), 2 * MS);
+        assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, 3 * MS, 0, 4 * MS), 2 * MS);
+    }
 }
 
 static void test_phases_say_what_was_there_and_their_peak(void **state)
@@ -369,6 +396,7 @@ int main(void)
         TEST(test_a_segment_that_is_just_made_is_free),
         TEST(test_a_workspace_is_what_the_library_was_told),
         TEST(test_the_fullest_moment_is_found_between_two_others),
+        TEST(test_the_fullest_moment_is_one_with_all_that_is_kept),
         TEST(test_what_is_freed_in_the_same_moment_makes_room_for_what_is_taken),
         TEST(test_phases_say_what_was_there_and_their_peak),
         TEST(test_figures_and_notes_are_kept),

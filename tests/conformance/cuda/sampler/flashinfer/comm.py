@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Nothing: what vLLM looks for here it does without."""
