@@ -10,10 +10,12 @@ kv_type, weight_type, tensor_parallel, pipeline_parallel, eager, block_size. Wha
 SGLang's own default, which is the same for its server and for its class for programs."""
 
 import importlib.util
-import json
 import os
 import shutil
 import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PYTHONSAFEPATH keeps it out
+from rehearse_common import SPARE_TOKENS, check_version, largest_batch, read_arguments
 
 # SGLang's names of settings by ours.
 NAMES = {
@@ -28,19 +30,6 @@ NAMES = {
 DTYPES = {"f16": "half", "fp16": "half", "bf16": "bfloat16", "f32": "float32", "fp32": "float32"}
 QUANTIZED = {"fp8": "fp8"}
 KV_TYPES = {"f16": "auto", "bf16": "auto", "fp8": "fp8_e4m3"}
-SPARE_TOKENS = 8  # of a context, for what is written
-
-
-def check_version(wanted):
-    """This Python has the package, in the version that was asked for."""
-    from importlib import metadata
-
-    try:
-        version = metadata.version("sglang")
-    except metadata.PackageNotFoundError:
-        sys.exit("this Python has no sglang; name one that has it with --engine-path")
-    if wanted and version != wanted:
-        sys.exit(f"this Python has sglang {version}, not {wanted}; name another with --engine-path")
 
 
 def arguments_of(model, settings):
@@ -76,25 +65,23 @@ def send(engine):
     few = {"max_new_tokens": 4, "temperature": 0, "ignore_eos": True}
     engine.generate(input_ids=[10, 11, 12], sampling_params=few)
     said = engine.get_server_info()
-    longest = said["max_req_input_len"] - SPARE_TOKENS
+    longest = said["max_req_input_len"]
     at_a_time = said.get("chunked_prefill_size") or 0
     if at_a_time <= 0:  # it divides no prompt
-        at_a_time = said.get("max_prefill_tokens") or longest
+        at_a_time = said.get("max_prefill_tokens") or longest - SPARE_TOKENS
     most = said.get("max_running_requests") or at_a_time
-    length = max(1, min(longest, at_a_time))
-    n = max(1, min(most, at_a_time // length))
+    n, length = largest_batch(longest, at_a_time, most)
     # No two begin alike: what begins alike is computed once.
     prompts = [[5 + i % 256, 5 + i // 256][:length] + [5] * (length - 2) for i in range(n)]
     engine.generate(input_ids=prompts, sampling_params=few)
 
 
 def main():
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    settings = json.loads(sys.argv[2])
-    check_version(settings.pop("version", None))
+    model, settings, version = read_arguments()
+    check_version("sglang", version)
     import sglang
 
-    engine = sglang.Engine(**without_a_compiler(arguments_of(sys.argv[1], settings)))
+    engine = sglang.Engine(**without_a_compiler(arguments_of(model, settings)))
     try:
         send(engine)
     finally:

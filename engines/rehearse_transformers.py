@@ -15,6 +15,9 @@ import shutil
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PYTHONSAFEPATH keeps it out
+from rehearse_common import check_version, read_arguments, version_of
+
 NEW_TOKENS = 8
 DEFAULT_CONTEXT = 2048
 DTYPES = {"f16": "float16", "fp16": "float16", "bf16": "bfloat16", "f32": "float32", "fp32": "float32"}
@@ -34,23 +37,9 @@ SAFETENSORS_TYPES = {
 log = logging.getLogger("rehearse_transformers")  # its lines are figures of the rehearsal
 
 
-def version_of(package):
-    """The version of a package of this Python, or None."""
-    from importlib import metadata
-
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def check_packages(wanted, n_devices):
-    """This Python has the packages, and the first in the version that was asked for."""
-    version = version_of("transformers")
-    if not version:
-        sys.exit("this Python has no transformers; name one that has it with --engine-path")
-    if wanted and version != wanted:
-        sys.exit(f"this Python has transformers {version}, not {wanted}; name another with --engine-path")
+    """This Python has transformers, and what divides a model over several devices where that is wanted."""
+    check_version("transformers", wanted)
     if n_devices > 1 and not version_of("accelerate"):
         sys.exit(
             "this Python has no accelerate, by which transformers divides a model over several devices; "
@@ -193,11 +182,10 @@ def generate(model, settings):
 
 
 def main():
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     log.setLevel(logging.INFO)
     log.addHandler(logging.NullHandler())
-    model_dir, settings = sys.argv[1], json.loads(sys.argv[2])
-    check_packages(settings.pop("version", None), settings.get("n_devices", 0))
+    model_dir, settings, version = read_arguments()
+    check_packages(version, settings.get("n_devices", 0))
     account = os.environ.get("MEMTALLY_REHEARSAL")
     folder = os.path.dirname(account) if account else tempfile.mkdtemp()
     dtype = dtype_of(model_dir, settings)

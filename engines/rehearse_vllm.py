@@ -11,9 +11,11 @@ vLLM's own default for a server."""
 
 import gc
 import importlib
-import json
 import os
 import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PYTHONSAFEPATH keeps it out
+from rehearse_common import check_version, largest_batch, read_arguments
 
 # vLLM's names of settings by ours. A server's defaults depend on who asks, so that vLLM's own
 # parser of a server's flags is given them, not the class for programs.
@@ -32,18 +34,6 @@ DTYPES = {"f16": "half", "fp16": "half", "bf16": "bfloat16", "f32": "float", "fp
 QUANTIZED = {"fp8": "fp8"}
 # What each worker needs of vLLM and PyTorch, in the versions that have it.
 SHARED = ("vllm.v1.worker.gpu_worker", "vllm.v1.executor.multiproc_executor", "torch._inductor.compile_fx")
-
-
-def check_version(wanted):
-    """This Python has the package, in the version that was asked for."""
-    from importlib import metadata
-
-    try:
-        version = metadata.version("vllm")
-    except metadata.PackageNotFoundError:
-        sys.exit("this Python has no vllm; name one that has it with --engine-path")
-    if wanted and version != wanted:
-        sys.exit(f"this Python has vllm {version}, not {wanted}; name another with --engine-path")
 
 
 def flags_of(model, settings):
@@ -127,8 +117,7 @@ def send(engine):
     longest = config.model_config.max_model_len
     at_a_time = config.scheduler_config.max_num_batched_tokens
     most = config.scheduler_config.max_num_seqs
-    length = max(1, min(longest - 8, at_a_time))
-    n = max(1, min(most, at_a_time // length))
+    n, length = largest_batch(longest, at_a_time, most)
     prompts = [TokensPrompt(prompt_token_ids=[5] * length) for _ in range(n)]
     engine.generate(
         prompts, SamplingParams(max_tokens=4, temperature=0, ignore_eos=True, detokenize=False), use_tqdm=False
@@ -164,17 +153,16 @@ def share_imports():
 
 
 def main():
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "fork")
     # The engine in this very process: another one takes as long again to start.
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    settings = json.loads(sys.argv[2])
-    check_version(settings.pop("version", None))
+    model, settings, version = read_arguments()
+    check_version("vllm", version)
     look_at_models_here()
     if settings.get("tensor_parallel", 1) * settings.get("pipeline_parallel", 1) > 1:
         share_imports()
-    engine = make_engine(flags_of(sys.argv[1], settings))
+    engine = make_engine(flags_of(model, settings))
     send(engine)
 
 

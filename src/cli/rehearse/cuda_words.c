@@ -173,10 +173,16 @@ int rehearse_explain_foresight(struct rehearse_result *result)
 /* Lines of a traceback that are of the program itself, not of what it imports. */
 static int is_own_code(const char *path, size_t length)
 {
-    static const char *const foreign[] = {
-        "/site-packages/", "/dist-packages/",   "/memtally_pretend/",        "/lib/python",
-        "/bin/",           "/rehearse_vllm.py", "/rehearse_transformers.py", "/rehearse_sglang.py",
-        "<frozen "};
+    static const char *const foreign[] = {"/site-packages/",
+                                          "/dist-packages/",
+                                          "/memtally_pretend/",
+                                          "/lib/python",
+                                          "/bin/",
+                                          "/rehearse_vllm.py",
+                                          "/rehearse_transformers.py",
+                                          "/rehearse_sglang.py",
+                                          "/rehearse_common.py",
+                                          "<frozen "};
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (memmem(path, length, foreign[i], strlen(foreign[i])))
             return 0;
