@@ -10,6 +10,7 @@ import tempfile
 import engine
 import memtally
 import tap
+import torch_program
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
@@ -19,16 +20,7 @@ GIB = 1 << 30
 @functools.cache
 def rehearsed(program, device, settings=""):
     """What a program of the folder wrote down, and the document of its rehearsal."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "figures.json")
-        environment = dict(os.environ, PYTORCH_CUDA_ALLOC_CONF=settings) if settings else None
-        done = memtally.run("rehearse", "--device", device, "--requests", "0", "--no-suggest", "--json", "--",
-                            engine.torch(), os.path.join(HERE, "torch", program), path, env=environment)
-        assert done.returncode in (0, 1) and done.stdout, (done.returncode, done.stderr[-3000:])
-        if not os.path.exists(path):
-            return None, json.loads(done.stdout)
-        with open(path, encoding="utf-8") as file:
-            return json.load(file), json.loads(done.stdout)
+    return torch_program.rehearse(program, device, statuses=(0, 1), allocator=settings, may_die=True)
 
 
 def figures(program, device, settings=""):

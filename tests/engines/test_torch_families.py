@@ -3,28 +3,17 @@
 """Families of transformers' models that do something of their own, from the first pass to a step of training."""
 
 import functools
-import json
-import os
-import tempfile
 
-import engine
-import memtally
 import tap
+import torch_program
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 BATCH, PROMPT, NEW = 2, 24, 6
 
 
 @functools.cache
 def rehearsed():
     """What the program wrote down, and the document of its rehearsal."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "figures.json")
-        done = memtally.run("rehearse", "--device", "24GiB", "--requests", "0", "--no-suggest", "--json", "--",
-                            engine.torch(), os.path.join(HERE, "torch", "families.py"), path)
-        assert done.returncode == 0 and os.path.exists(path), (done.returncode, done.stderr[-3000:], done.stdout[-3000:])
-        with open(path, encoding="utf-8") as file:
-            return json.load(file), json.loads(done.stdout)
+    return torch_program.rehearse("families.py")
 
 
 def check_family(name):

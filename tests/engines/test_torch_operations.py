@@ -5,15 +5,10 @@ PyTorch documents of its allocator: blocks are multiples of 512 bytes; up to 1 M
 below 10 MiB from segments of 20, and larger ones get a segment rounded to 2 MiB; a rest above 1 MiB is cut off."""
 
 import functools
-import json
-import os
-import tempfile
 
-import engine
-import memtally
 import tap
+import torch_program
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
 CUBLAS = 32 * MIB  # PyTorch's workspace for a handle of cuBLAS where the capability is 9.0
 CUBLASLT = MIB  # and for cuBLASLt
@@ -123,13 +118,7 @@ OPERATIONS = {
 @functools.cache
 def rehearsed():
     """What the program wrote down, and the document of its rehearsal."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "figures.json")
-        done = memtally.run("rehearse", "--device", "H100-80GB", "--requests", "0", "--no-suggest", "--json", "--",
-                            engine.torch(), os.path.join(HERE, "torch", "operations.py"), path)
-        assert done.returncode in (0, 1) and os.path.exists(path), (done.returncode, done.stderr[-3000:], done.stdout[-3000:])
-        with open(path, encoding="utf-8") as file:
-            return json.load(file), json.loads(done.stdout)
+    return torch_program.rehearse("operations.py", "H100-80GB", statuses=(0, 1))
 
 
 def said(part):

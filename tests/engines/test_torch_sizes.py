@@ -4,27 +4,15 @@
 and what is not is zeros, whatever memory held before."""
 
 import functools
-import json
-import os
-import tempfile
 
-import engine
-import memtally
 import tap
-
-HERE = os.path.dirname(os.path.abspath(__file__))
+import torch_program
 
 
 @functools.cache
 def rehearsed():
     """What the program wrote down, and the document of its rehearsal."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "figures.json")
-        done = memtally.run("rehearse", "--device", "24GiB", "--requests", "0", "--no-suggest", "--json", "--",
-                            engine.torch(), os.path.join(HERE, "torch", "sizes.py"), path)
-        assert done.returncode == 0 and os.path.exists(path), (done.returncode, done.stderr[-3000:], done.stdout[-3000:])
-        with open(path, encoding="utf-8") as file:
-            return json.load(file), json.loads(done.stdout)
+    return torch_program.rehearse("sizes.py")
 
 
 def check_same(size):
