@@ -102,15 +102,17 @@ static const char *end_of(const struct rehearse_result *result, char text[64])
     return text;
 }
 
-void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_result *result)
+static int has_failed(const struct rehearse_result *result)
 {
-    char path[PATH_MAX] = "";
-    char end[64];
-    const char *name = job->argv[0];
+    return !result->status.running && result->status.exit_code != 0;
+}
+
+/* Why a program's ggml took no device, or nothing came into the program at all. Returns 0 where the
+ * object came in and met no ggml. */
+static int explain_ggml(const char *name, struct rehearse_result *result)
+{
     const struct mt_rehearse_status *status = &result->status;
-    int failed = !status->running && status->exit_code != 0;
-    if (result->has_cuda && rehearse_explain_no_cuda(job, result))
-        return;
+    char end[64];
     if (status->refusal)
         SAY(result,
             "the ggml of %.80s takes no pretended devices: %.150s; known are builds of llama.cpp "
@@ -132,7 +134,7 @@ void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_res
             "the pretended devices could not be loaded into %.80s: its interpreter or what it "
             "starts is linked statically, has rights of its own or is of another architecture",
             name);
-    else if (failed && status->api_version)
+    else if (status->api_version && has_failed(result))
         SAY(result, "%.80s has ggml in it and %s before it took a device", name,
             end_of(result, end));
     else if (status->api_version)
@@ -141,19 +143,39 @@ void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_res
             "(ggml_backend_load) or hides it; rehearse a build with shared libraries "
             "(-DBUILD_SHARED_LIBS=ON)",
             name);
-    else if (rehearse_find_in_path(name, path) && is_memtally(path))
+    else
+        return 0;
+    return 1;
+}
+
+/* The same by the program's file, which ggml may be linked into. */
+static int explain_file(const char *name, struct rehearse_result *result)
+{
+    char path[PATH_MAX];
+    if (!rehearse_find_in_path(name, path))
+        return 0;
+    if (is_memtally(path))
         SAY(result,
             "memtally itself has no ggml, and a rehearsal of its own would have devices of its "
             "own; rehearse the engine");
-    else if (*path && rehearse_has_ggml(path))
+    else if (rehearse_has_ggml(path))
         SAY(result,
             "%.80s has ggml linked into it, out of reach of devices from outside; rehearse a "
             "build with shared libraries (-DBUILD_SHARED_LIBS=ON)",
             name);
-    else if (failed)
+    else
+        return 0;
+    return 1;
+}
+
+/* A program that had the devices and took none, by how it ended. */
+static void explain_end(const char *name, struct rehearse_result *result)
+{
+    char end[64];
+    if (has_failed(result))
         SAY(result, "%.80s %s before it %s", name, end_of(result, end),
             result->has_cuda ? "took a device" : "loaded ggml");
-    else if (status->running)
+    else if (result->status.running)
         SAY(result,
             "%.80s %s (--timeout, or a minute without a sign of work), and no process of it had "
             "%s by then",
@@ -170,4 +192,13 @@ void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_res
             "started without the LD_PRELOAD that brings the devices (env -i, a script that sets "
             "its own)",
             name);
+}
+
+void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_result *result)
+{
+    const char *name = job->argv[0];
+    if (result->has_cuda && rehearse_explain_no_cuda(job, result))
+        return;
+    if (!explain_ggml(name, result) && !explain_file(name, result))
+        explain_end(name, result);
 }
