@@ -109,6 +109,17 @@ def replace(module, path, make):
     return True
 
 
+def replace_when_imported(watch, table, make):
+    """The same for functions of modules, {module: paths}, each as its module is imported."""
+    for name, paths in table.items():
+        watch.when_imported(name, functools.partial(_replace_all, paths, make))
+
+
+def _replace_all(paths, make, module):
+    for path in paths:
+        replace(module, path, make)
+
+
 def load(name):
     """A module of ours that needs PyTorch."""
     return importlib.import_module("." + name, __package__)

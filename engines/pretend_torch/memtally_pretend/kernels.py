@@ -85,11 +85,5 @@ def _not_compiled(trace):
 
 
 def start(watch, trace):
-    for table, make in ((CALLS, _not_called(trace)), (LOADERS, _not_compiled(trace))):
-        for name, functions in table.items():
-
-            def wrap(module, functions=functions, make=make):
-                for function in functions:
-                    hooks.replace(module, function, make)
-
-            watch.when_imported(name, wrap)
+    hooks.replace_when_imported(watch, CALLS, _not_called(trace))
+    hooks.replace_when_imported(watch, LOADERS, _not_compiled(trace))

@@ -32,20 +32,19 @@ class Any(int):
     __hash__ = int.__hash__
 
 
+def _any_length(attribute):
+    def make(function):
+        def plan(self, *args, **kwargs):
+            result = function(self, *args, **kwargs)
+            if hasattr(self, attribute):
+                setattr(self, attribute, Any(getattr(self, attribute)))
+            return result
+
+        return plan
+
+    return make
+
+
 def start(watch):
     for name, (methods, attribute) in KEEPERS.items():
-
-        def make(function, attribute=attribute):
-            def plan(self, *args, **kwargs):
-                result = function(self, *args, **kwargs)
-                if hasattr(self, attribute):
-                    setattr(self, attribute, Any(getattr(self, attribute)))
-                return result
-
-            return plan
-
-        def wrap(module, methods=methods, make=make):
-            for method in methods:
-                hooks.replace(module, method, make)
-
-        watch.when_imported(name, wrap)
+        hooks.replace_when_imported(watch, {name: methods}, _any_length(attribute))

@@ -9,10 +9,10 @@ import os
 
 from . import hooks
 
-# Module: its function from the name of a library to the path of one that is loaded, or None.
+# Module: its functions from the name of a library to the path of one that is loaded, or None.
 FINDERS = {
-    "sglang.srt.distributed.device_communicators.cuda_wrapper": "find_loaded_library",
-    "vllm.distributed.device_communicators.cuda_wrapper": "find_loaded_library",
+    "sglang.srt.distributed.device_communicators.cuda_wrapper": ["find_loaded_library"],
+    "vllm.distributed.device_communicators.cuda_wrapper": ["find_loaded_library"],
 }
 
 
@@ -36,5 +36,4 @@ def start(watch, account_path):
 
         return find
 
-    for module, name in FINDERS.items():
-        watch.when_imported(module, lambda loaded, name=name: hooks.replace(loaded, name, make))
+    hooks.replace_when_imported(watch, FINDERS, make)

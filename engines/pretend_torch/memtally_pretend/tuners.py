@@ -50,10 +50,4 @@ TIMERS = {
 
 
 def start(watch, trace):
-    for name, functions in TIMERS.items():
-
-        def wrap(module, functions=functions):
-            for function in functions:
-                hooks.replace(module, function, _even(trace))
-
-        watch.when_imported(name, wrap)
+    hooks.replace_when_imported(watch, TIMERS, _even(trace))
