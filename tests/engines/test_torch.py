@@ -147,6 +147,23 @@ def test_torchrun_ends_as_its_ranks_do_and_each_has_told_all():
             assert "inferred" not in json.dumps(told), told
 
 
+def test_buckets_of_gradients_that_are_made_anew_take_the_place_of_the_first():
+    """Four layers of 2048 x 2048 floats, and buckets of the same size; that both may be there for a while is told."""
+    size = 4 * 2048 * 2048 * 4
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "figures")
+        done = memtally.run("rehearse", "--device", "24GiB,24GiB", "--requests", "0", "--no-suggest", "--json", "--",
+                            engine.torch(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+                            os.path.join(HERE, "torch", "gradients.py"), path)
+        assert done.returncode == 0, done.stderr[-3000:]
+        for rank in (0, 1):
+            with open(f"{path}.{rank}", encoding="utf-8") as file:
+                said = json.load(file)
+            assert said["before"] == 2 * size and said["after"] == said["after"][:1] * 3, said
+    notes = json.loads(done.stdout)["notes"]
+    assert any("64.00 MiB more on each device" in note for note in notes), notes
+
+
 def processes():
     return figures("processes.py", "H100-80GB")
 

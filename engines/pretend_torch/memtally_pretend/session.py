@@ -4,7 +4,7 @@
 import os
 import sys
 
-from . import allocator, endings, figures, kernels, phases, tensors, tuners
+from . import allocator, buckets, endings, figures, kernels, phases, tensors, tuners
 
 ENGINES = ("vllm", "sglang")
 
@@ -56,6 +56,7 @@ def start(watch, trace):
     _try(trace, "holders of tensors", session.tensors.start)
     _try(trace, "figures", lambda: figures.start(trace))
     _try(trace, "autotuners", lambda: tuners.start(watch, trace))
+    _try(trace, "buckets", lambda: buckets.start(watch, trace))
     _try(trace, "kernels", lambda: kernels.start(watch, trace))
     _try(trace, "graphs", lambda: phases.wrap_graphs(trace, torch))
     watch.when_imported("transformers.cache_utils", session.tensors.wrap_caches)
