@@ -61,6 +61,13 @@ static void make_account(void)
     setenv(MT_ACCOUNT_VARIABLE, account_path, 1);
 }
 
+static inline int drop_account(void **state)
+{
+    (void)state;
+    unlink(account_path);
+    return 0;
+}
+
 /* A library's file; the driver's must be the first, since others find it by its soname. */
 static void *load(const char *path)
 {

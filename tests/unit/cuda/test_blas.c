@@ -39,13 +39,6 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    (void)state;
-    unlink(account_path);
-    return 0;
-}
-
 static void test_no_handle_is_not_initialised(void **state)
 {
     (void)state;
@@ -411,5 +404,5 @@ int main(void)
         cmocka_unit_test(test_attributes_come_back_and_their_sizes_are_checked),
         cmocka_unit_test(test_descriptor_fits_the_programs_own_memory),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, drop_account);
 }

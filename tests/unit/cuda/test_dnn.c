@@ -31,13 +31,6 @@ static int set_up(void **state)
     return cudnnCreate(&handle);
 }
 
-static int tear_down(void **state)
-{
-    (void)state;
-    unlink(account_path);
-    return 0;
-}
-
 static void *made(const char *name)
 {
     int (*create)(void **);
@@ -287,5 +280,5 @@ int main(void)
         cmocka_unit_test_setup(test_a_child_outlives_its_destruction, start_graphs),
         cmocka_unit_test(test_sizes_that_are_not_known_are_said_to_be),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, drop_account);
 }

@@ -26,13 +26,6 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    (void)state;
-    unlink(account_path);
-    return 0;
-}
-
 enum { C2C = 0x29, Z2Z = 0x69, INVALID_PLAN = 1, INVALID_SIZE = 8 };
 
 static size_t work_area(int n, int type, int batch)
@@ -396,5 +389,5 @@ int main(void)
         cmocka_unit_test(test_a_profiler_gets_no_events),
         cmocka_unit_test(test_a_program_compiles_for_the_architecture_that_is_asked_for),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, drop_account);
 }

@@ -59,6 +59,30 @@ static int ask_another(const char *what, const char *argument, pid_t *pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* Memory of which another process may get the descriptor that is returned: mapped here, and with 41
+ * in it. */
+static int share(CUmemGenericAllocationHandle *handle, CUdeviceptr *at)
+{
+    uint64_t number = 41;
+    int fd;
+    assert_int_equal(cuMemCreate(handle, SHARED_BYTES, &shareable_prop, 0), CUDA_SUCCESS);
+    *at = map(*handle);
+    assert_int_equal(cuMemcpyHtoD_v2(*at + 8 * MIB, &number, 8), CUDA_SUCCESS);
+    assert_int_equal(cuMemExportToShareableHandle(&fd, *handle, 1, 0), CUDA_SUCCESS);
+    return fd;
+}
+
+/* Has another process do so with a descriptor; returns whose it was. */
+static pid_t hand_over(const char *what, int fd)
+{
+    char text[16];
+    pid_t pid;
+    fcntl(fd, F_SETFD, 0);
+    snprintf(text, sizeof text, "%d", fd);
+    assert_int_equal(ask_another(what, text, &pid), 0);
+    return pid;
+}
+
 /* The other process: imports a descriptor, reads 41 there and writes 42; then it ends in one way or
  * the other. */
 static int import(int fd, int releases)
@@ -147,17 +171,10 @@ static void test_memory_by_descriptor_is_counted_once(void **state)
 {
     (void)state;
     CUmemGenericAllocationHandle handle;
-    uint64_t before = used_bytes(0), number = 41;
-    int fd;
-    char text[16];
-    pid_t pid;
-    assert_int_equal(cuMemCreate(&handle, SHARED_BYTES, &shareable_prop, 0), CUDA_SUCCESS);
-    CUdeviceptr at = map(handle);
-    assert_int_equal(cuMemcpyHtoD_v2(at + 8 * MIB, &number, 8), CUDA_SUCCESS);
-    assert_int_equal(cuMemExportToShareableHandle(&fd, handle, 1, 0), CUDA_SUCCESS);
-    fcntl(fd, F_SETFD, 0);
-    snprintf(text, sizeof text, "%d", fd);
-    assert_int_equal(ask_another("import", text, &pid), 0);
+    CUdeviceptr at;
+    uint64_t before = used_bytes(0), number = 0;
+    int fd = share(&handle, &at);
+    pid_t pid = hand_over("import", fd);
     assert_int_equal(cuMemcpyDtoH_v2(&number, at + 8 * MIB, 8), CUDA_SUCCESS);
     assert_int_equal(number, 42);
     bury(pid);
@@ -177,18 +194,11 @@ static void test_a_process_that_dies_gives_back_its_part(void **state)
 {
     (void)state;
     CUmemGenericAllocationHandle handle;
-    uint64_t before = used_bytes(0), number = 41;
-    int fd;
-    char text[16];
-    pid_t pid;
-    assert_int_equal(cuMemCreate(&handle, SHARED_BYTES, &shareable_prop, 0), CUDA_SUCCESS);
-    CUdeviceptr at = map(handle);
-    assert_int_equal(cuMemcpyHtoD_v2(at + 8 * MIB, &number, 8), CUDA_SUCCESS);
-    assert_int_equal(cuMemExportToShareableHandle(&fd, handle, 1, 0), CUDA_SUCCESS);
+    CUdeviceptr at;
+    uint64_t before = used_bytes(0);
+    int fd = share(&handle, &at);
     assert_int_equal(mt_account_of_process(driver_account, (uint32_t)getpid(), 0, 0), before);
-    fcntl(fd, F_SETFD, 0);
-    snprintf(text, sizeof text, "%d", fd);
-    assert_int_equal(ask_another("import-and-die", text, &pid), 0);
+    pid_t pid = hand_over("import-and-die", fd);
     assert_int_equal(cuMemUnmap(at, SHARED_BYTES), CUDA_SUCCESS);
     assert_int_equal(cuMemRelease(handle), CUDA_SUCCESS);
     assert_true(used_bytes(0) - before >= SHARED_BYTES);

@@ -34,13 +34,6 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    (void)state;
-    unlink(account_path);
-    return 0;
-}
-
 static int start(void **state)
 {
     (void)state;
@@ -362,5 +355,5 @@ int main(void)
         STARTED(test_sensors_are_not_there_and_nothing_is_noted_of_it),
         STARTED(test_driver_is_of_the_cuda_that_is_told),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, drop_account);
 }
