@@ -58,14 +58,14 @@ struct seeker {
     struct rehearse_changes *changes;
     const struct rehearse_command *base; /* what settings are turned of */
     struct rehearse_shortage shortage;   /* of the base */
-    char base_costs[160];
+    char base_costs[REHEARSE_CHANGE_BYTES];
     struct rehearse_command divided; /* over all devices, where that is the base */
     size_t n_tried;
     int stopped;
     int failed;                   /* no memory */
     struct rehearse_command told; /* failed for a cache that is too small alone */
     uint64_t told_tokens;         /* that it has room for; 0: there is none */
-    char told_costs[160];
+    char told_costs[REHEARSE_CHANGE_BYTES];
 };
 
 static int helps(const struct change *change, const struct rehearse_shortage *shortage)
@@ -202,7 +202,7 @@ static int is_counted(const struct rehearse_shortage *shortage)
     return shortage->kind == REHEARSE_SHORT_CACHE || shortage->kind == REHEARSE_SHORT_NO_CACHE;
 }
 
-/* Whether a change by itself may be enough. What was refused is less than what is missing in all.
+/* Whether a change by itself may be enough: what was refused is less than what is missing in all.
  */
 static int may_be_enough(const struct seeker *seeker, const struct change *change)
 {
@@ -212,18 +212,19 @@ static int may_be_enough(const struct seeker *seeker, const struct change *chang
     return !is_counted(shortage) || gain_of(seeker, change) >= shortage->missing_bytes;
 }
 
-static void append(char *text, size_t size, const char *more)
+static void append(char text[REHEARSE_CHANGE_BYTES], const char *separator, const char *more)
 {
     size_t length = strlen(text);
-    if (*more && !strstr(text, more))
-        snprintf(text + length, size - length, "%s%s", length ? ", " : "", more);
+    if (*more)
+        snprintf(text + length, REHEARSE_CHANGE_BYTES - length, "%s%s", length ? separator : "",
+                 more);
 }
 
-static void append_word(char *text, size_t size, const char *word)
+/* Settings may cost the same: it is said once. */
+static void append_cost(char costs[REHEARSE_CHANGE_BYTES], const char *cost)
 {
-    size_t length = strlen(text);
-    if (*word)
-        snprintf(text + length, size - length, "%s%s", length ? " " : "", word);
+    if (!strstr(costs, cost))
+        append(costs, ", ", cost);
 }
 
 /* The settings in which a command line differs from the one that did not fit. */
@@ -240,12 +241,12 @@ static void describe(const struct seeker *seeker, const struct rehearse_command 
         if (!rehearse_setting_get(after, setting, is) || (was_given && !strcmp(is, was)))
             continue;
         rehearse_setting_spell(first, setting, is, flag, option);
-        append_word(change->flags, sizeof change->flags, flag);
-        append_word(change->options, sizeof change->options, option);
+        append(change->flags, " ", flag);
+        append(change->options, " ", option);
         if (!was_given)
             continue;
         rehearse_setting_spell(first, setting, was, flag, option);
-        append_word(change->instead_of, sizeof change->instead_of, flag);
+        append(change->instead_of, " ", flag);
     }
 }
 
@@ -307,9 +308,8 @@ static uint64_t rounded(const struct change *change, uint64_t number)
     return number;
 }
 
-/* What is held at a number, by the parabola from nothing through two points; `fixed` is held
- * always.
- */
+/* What is held at a number, by the parabola from nothing through two points; `fixed` is always
+ * held. */
 static double held_at(double fixed, struct point low, struct point high, uint64_t number)
 {
     double at_low = low.number ? (low.held - fixed) / (double)low.number : 0;
@@ -396,7 +396,7 @@ static void try_alone(struct seeker *seeker, const struct change *change)
     struct rehearse_command command;
     struct rehearse_cuda_fit fit;
     char value[REHEARSE_SETTING_BYTES];
-    char costs[160];
+    char costs[REHEARSE_CHANGE_BYTES];
     int is_surest = change->turn == TOLD || change->turn == DEVICES;
     if (!is_surest && seeker->changes->n > 0 && !is_counted(&seeker->shortage))
         return;
@@ -409,7 +409,7 @@ static void try_alone(struct seeker *seeker, const struct change *change)
     rehearse_command_copy(seeker->base->words, &command);
     rehearse_setting_set(&command, change->setting, value);
     snprintf(costs, sizeof costs, "%s", seeker->base_costs);
-    append(costs, sizeof costs, change->costs);
+    append_cost(costs, change->costs);
     if (fits(seeker, &command, costs, &fit))
         add_change(seeker, &command, costs, &fit);
     else if (change->turn == DEVICES && !seeker->stopped && !seeker->failed &&
@@ -423,7 +423,7 @@ static void try_told(struct seeker *seeker)
 {
     struct rehearse_cuda_fit fit;
     char value[REHEARSE_SETTING_BYTES];
-    char costs[160];
+    char costs[REHEARSE_CHANGE_BYTES];
     if (!seeker->told_tokens)
         return;
     put_number(value, seeker->told_tokens);
@@ -432,7 +432,7 @@ static void try_told(struct seeker *seeker)
     seeker->told = (struct rehearse_command){0};
     rehearse_setting_set(&command, REHEARSE_SET_CONTEXT, value);
     snprintf(costs, sizeof costs, "%s", seeker->told_costs);
-    append(costs, sizeof costs, "shorter conversations");
+    append_cost(costs, "shorter conversations");
     if (fits(seeker, &command, costs, &fit))
         add_change(seeker, &command, costs, &fit);
     rehearse_command_finish(&command);
@@ -443,7 +443,7 @@ static void try_together(struct seeker *seeker, enum rehearse_cuda_engine engine
 {
     struct rehearse_command command;
     struct rehearse_cuda_fit fit;
-    char costs[160];
+    char costs[REHEARSE_CHANGE_BYTES];
     size_t n = 0;
     snprintf(costs, sizeof costs, "%s", seeker->base_costs);
     rehearse_command_copy(seeker->base->words, &command);
@@ -453,7 +453,7 @@ static void try_together(struct seeker *seeker, enum rehearse_cuda_engine engine
             !value_for(seeker, &table[i], seeker->base, &seeker->shortage, value))
             continue;
         rehearse_setting_set(&command, table[i].setting, value);
-        append(costs, sizeof costs, table[i].costs);
+        append_cost(costs, table[i].costs);
         n++;
     }
     if (n > 1 && fits(seeker, &command, costs, &fit))

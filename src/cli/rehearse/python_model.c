@@ -44,7 +44,7 @@ int rehearse_is_python_engine(const char *engine)
     return engine_of(engine) != NULL;
 }
 
-/* What either engine has a setting for is left; the rest is llama.cpp's. */
+/* Of what was asked for, what the engine has no setting for is llama.cpp's. */
 static int check(const struct estimate_options *options, const struct python_engine *engine,
                  struct mt_error *error)
 {

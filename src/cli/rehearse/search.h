@@ -30,12 +30,14 @@ struct rehearse_search {
     void *argument;
 };
 
+#define REHEARSE_CHANGE_BYTES 160 /* of a text about a change; longer ones are cut */
+
 /* A change with which it fits. */
 struct rehearse_change {
-    char flags[160];         /* "-c 32768", "-ctk q8_0 -ctv q8_0 -c 16384" */
-    char instead_of[160];    /* the same flags as they were, "" where none was given */
-    char costs[160];         /* "answers of the same quality, prompts read more slowly" */
-    char options[160];       /* the same as memtally's own options, or "" */
+    char flags[REHEARSE_CHANGE_BYTES];      /* "-c 32768", "-ctk q8_0 -ctv q8_0 -c 16384" */
+    char instead_of[REHEARSE_CHANGE_BYTES]; /* these flags as they were, "" where none was given */
+    char costs[REHEARSE_CHANGE_BYTES]; /* "answers of the same quality, prompts read more slowly" */
+    char options[REHEARSE_CHANGE_BYTES]; /* the same as memtally's own options, or "" */
     uint64_t headroom_bytes; /* of llama.cpp's: what the place that had no room then has left */
     uint64_t held_bytes;     /* of the place that had no room, or of the fullest; 0: not known */
     uint64_t capacity_bytes;
@@ -45,10 +47,10 @@ struct rehearse_change {
 
 struct rehearse_changes {
     struct rehearse_change items[REHEARSE_CHANGES_MAX];
-    size_t n;         /* cheapest first */
-    size_t n_tried;   /* command lines */
-    char least[160];  /* where there is none: the flags of the least that was tried, or "" */
-    int is_cut_short; /* the caller ended the search */
+    size_t n;                          /* cheapest first */
+    size_t n_tried;                    /* command lines */
+    char least[REHEARSE_CHANGE_BYTES]; /* flags of the least that was tried in vain, or "" */
+    int is_cut_short;                  /* the caller ended the search */
 };
 
 /* Looks for changes of one kind of flag each; where there is none, of several together. Returns 0,
