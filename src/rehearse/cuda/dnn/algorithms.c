@@ -3,8 +3,8 @@
  * algorithm is offered, deterministic and without a workspace, so that no timing decides. */
 #include <string.h>
 
-#include "dnn.h"
 #include "rehearse/cuda/call.h"
+#include "rehearse/cuda/dnn/dnn.h"
 #include "rehearse/cuda/unknown.h"
 
 /* What cudnnGetConvolution…Algorithm and cudnnFindConvolution…Algorithm fill in. */
@@ -24,7 +24,7 @@ enum { FORWARD = 0, BACKWARD_DATA = 1, BACKWARD_FILTER = 1 };
 static int offer(int algorithm, int wanted, int *returned, struct performance *results,
                  const char *name, int *told)
 {
-    if (returned == NULL || results == NULL || wanted < 1)
+    if (!returned || !results || wanted < 1)
         return DNN_BAD_PARAM;
     memset(results, 0, sizeof *results);
     results->algorithm = algorithm;
@@ -36,7 +36,7 @@ static int offer(int algorithm, int wanted, int *returned, struct performance *r
 
 #define OFFERS(direction, algorithm)                                                               \
     CALL(cudnnGetConvolution##direction##AlgorithmMaxCount, (void *handle, int *count), {          \
-        if (handle == NULL || count == NULL)                                                       \
+        if (!handle || !count)                                                                     \
             return DNN_BAD_PARAM;                                                                  \
         *count = 1;                                                                                \
         return DNN_SUCCESS;                                                                        \
@@ -85,7 +85,7 @@ OFFERS(BackwardFilter, BACKWARD_FILTER)
 /* Sizes that are not documented: the last argument but those behind it is where they go. */
 static int unknown_size(const void *handle, size_t *bytes, const char *name, int *told)
 {
-    if (handle == NULL || bytes == NULL)
+    if (!handle || !bytes)
         return DNN_BAD_PARAM;
     *bytes = 0;
     pretend_unknown(name, told);
@@ -137,8 +137,7 @@ static size_t ctc_bytes(const struct pretend_dnn_descriptor *probabilities, int 
 static int tell_ctc(void *probabilities, int longest, size_t *bytes, int *told)
 {
     const struct pretend_dnn_descriptor *p = pretend_dnn_descriptor(probabilities, DNN_TENSOR);
-
-    if (p == NULL || p->n_dims < 2 || bytes == NULL || longest < 0)
+    if (!p || p->n_dims < 2 || !bytes || longest < 0)
         return DNN_BAD_PARAM;
     *bytes = ctc_bytes(p, longest);
     pretend_at_least("cudnnGetCTCLossWorkspaceSize", told);
@@ -153,12 +152,11 @@ CALL(cudnnGetCTCLossWorkspaceSize,
          static int told;
          int longest = 0;
          int i;
-
          (void)gradients;
          (void)labels;
          (void)inputs;
          (void)algorithm;
-         if (handle == NULL || loss == NULL || lengths == NULL || p == NULL || p->n_dims < 2)
+         if (!handle || !loss || !lengths || !p || p->n_dims < 2)
              return DNN_BAD_PARAM;
          for (i = 0; i < p->dims[1]; i++)
              longest = lengths[i] > longest ? lengths[i] : longest;
@@ -169,10 +167,9 @@ CALL(cudnnGetCTCLossWorkspaceSize_v8,
      {
          const struct pretend_dnn_descriptor *d = pretend_dnn_descriptor(loss, DNN_CTC_LOSS);
          static int told;
-
          (void)algorithm;
          (void)gradients;
-         if (handle == NULL || d == NULL)
+         if (!handle || !d)
              return DNN_BAD_PARAM;
          return tell_ctc(probabilities, d->values[CTC_LONGEST], bytes, &told);
      })

@@ -4,7 +4,7 @@
 #ifndef MT_CUDA_DNN_BACKEND_H
 #define MT_CUDA_DNN_BACKEND_H
 
-#include "dnn.h"
+#include "rehearse/cuda/dnn/dnn.h"
 
 enum pretend_backend_type {
     BACKEND_ENGINE = 2,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Descriptors of cuDNN's older interface: small objects that give back what was set. */
-#include "dnn.h"
+#include "rehearse/cuda/dnn/dnn.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,23 +12,21 @@ typedef struct pretend_dnn_descriptor descriptor;
 descriptor *pretend_dnn_descriptor(void *handle, enum pretend_dnn_kind kind)
 {
     descriptor *d = handle;
-
-    return d != NULL && d->kind == kind ? d : NULL;
+    return d && d->kind == kind ? d : NULL;
 }
 
 size_t pretend_dnn_element_bytes(int type)
 {
     static const unsigned char bytes[] = {4, 8, 2, 1, 4, 4, 1, 4, 32, 2, 8, 1, 1, 1, 4, 1};
-
     return type >= 0 && (size_t)type < sizeof bytes ? bytes[type] : 0;
 }
 
 static int create(descriptor **made, enum pretend_dnn_kind kind)
 {
-    if (made == NULL)
+    if (!made)
         return DNN_NULL_POINTER;
     *made = calloc(1, sizeof **made);
-    if (*made == NULL)
+    if (!*made)
         return DNN_HOST_ALLOCATION_FAILED;
     (*made)->kind = kind;
     return DNN_SUCCESS;
@@ -37,9 +35,8 @@ static int create(descriptor **made, enum pretend_dnn_kind kind)
 static int destroy(void *handle, enum pretend_dnn_kind kind)
 {
     descriptor *d = pretend_dnn_descriptor(handle, kind);
-
-    if (d == NULL)
-        return handle == NULL ? DNN_SUCCESS : DNN_BAD_PARAM;
+    if (!d)
+        return !handle ? DNN_SUCCESS : DNN_BAD_PARAM;
     free(d->lengths);
     d->kind = 0;
     free(d);
@@ -76,8 +73,7 @@ DESCRIPTOR(RNNData, DNN_RNN_DATA)
 static int keep(void *handle, enum pretend_dnn_kind kind, int n, const int *values)
 {
     descriptor *d = pretend_dnn_descriptor(handle, kind);
-
-    if (d == NULL)
+    if (!d)
         return DNN_BAD_PARAM;
     memcpy(d->values, values, (size_t)n * sizeof *values);
     return DNN_SUCCESS;
@@ -87,11 +83,10 @@ static int tell(const void *handle, enum pretend_dnn_kind kind, int n, int *cons
 {
     const descriptor *d = handle;
     int i;
-
-    if (d == NULL || d->kind != kind)
+    if (!d || d->kind != kind)
         return DNN_BAD_PARAM;
     for (i = 0; i < n; i++)
-        if (values[i] != NULL)
+        if (values[i])
             *values[i] = d->values[i];
     return DNN_SUCCESS;
 }
@@ -140,30 +135,26 @@ CALL(cudnnGetPooling2dDescriptor,
 
 CALL(cudnnSetActivationDescriptor, (void *d, int mode, int nan, double coefficient), {
     int status = keep(d, DNN_ACTIVATION, 2, (int[]){mode, nan});
-
     if (status == DNN_SUCCESS)
         ((descriptor *)d)->reals[0] = coefficient;
     return status;
 })
 CALL(cudnnGetActivationDescriptor, (const void *d, int *mode, int *nan, double *coefficient), {
     int status = tell(d, DNN_ACTIVATION, 2, (int *[]){mode, nan});
-
-    if (status == DNN_SUCCESS && coefficient != NULL)
+    if (status == DNN_SUCCESS && coefficient)
         *coefficient = ((const descriptor *)d)->reals[0];
     return status;
 })
 CALL(cudnnSetActivationDescriptorSwishBeta, (void *handle, double beta), {
     descriptor *d = pretend_dnn_descriptor(handle, DNN_ACTIVATION);
-
-    if (d == NULL)
+    if (!d)
         return DNN_BAD_PARAM;
     d->reals[1] = beta;
     return DNN_SUCCESS;
 })
 CALL(cudnnGetActivationDescriptorSwishBeta, (void *handle, double *beta), {
     descriptor *d = pretend_dnn_descriptor(handle, DNN_ACTIVATION);
-
-    if (d == NULL || beta == NULL)
+    if (!d || !beta)
         return DNN_BAD_PARAM;
     *beta = d->reals[1];
     return DNN_SUCCESS;
@@ -171,7 +162,6 @@ CALL(cudnnGetActivationDescriptorSwishBeta, (void *handle, double *beta), {
 
 CALL(cudnnSetLRNDescriptor, (void *d, unsigned n, double alpha, double beta, double k), {
     int status = keep(d, DNN_LRN, 1, (int[]){(int)n});
-
     if (status == DNN_SUCCESS)
         memcpy(((descriptor *)d)->reals, (double[]){alpha, beta, k}, 3 * sizeof(double));
     return status;
@@ -180,9 +170,8 @@ CALL(cudnnGetLRNDescriptor, (void *d, unsigned *n, double *alpha, double *beta, 
     int status = tell(d, DNN_LRN, 1, (int *[]){(int *)n});
     double *reals[] = {alpha, beta, k};
     int i;
-
     for (i = 0; status == DNN_SUCCESS && i < 3; i++)
-        if (reals[i] != NULL)
+        if (reals[i])
             *reals[i] = ((descriptor *)d)->reals[i];
     return status;
 })
@@ -190,8 +179,7 @@ CALL(cudnnGetLRNDescriptor, (void *d, unsigned *n, double *alpha, double *beta, 
 CALL(cudnnSetSpatialTransformerNdDescriptor,
      (void *handle, int sampler, int type, int n_dims, const int *dims), {
          descriptor *d = pretend_dnn_descriptor(handle, DNN_SPATIAL_TRANSFORMER);
-
-         if (d == NULL || dims == NULL || n_dims < 1 || n_dims > DNN_DIMS_MAX)
+         if (!d || !dims || n_dims < 1 || n_dims > DNN_DIMS_MAX)
              return DNN_BAD_PARAM;
          d->values[0] = sampler;
          d->type = type;

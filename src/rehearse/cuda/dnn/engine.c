@@ -3,7 +3,7 @@
  * on numbers or behaviour, so that every filter of a caller lets it through. */
 #include <string.h>
 
-#include "backend.h"
+#include "rehearse/cuda/dnn/backend.h"
 #include "rehearse/cuda/unknown.h"
 
 typedef struct pretend_backend backend;
@@ -20,9 +20,9 @@ static int put_text(backend *into, int name, const char *text)
 
 static int finish_engine(backend *engine)
 {
-    if (pretend_backend_child(engine, ATTR_ENGINE_OPERATION_GRAPH) == NULL)
+    if (!pretend_backend_child(engine, ATTR_ENGINE_OPERATION_GRAPH))
         return DNN_BAD_PARAM;
-    if (pretend_backend_find(engine, ATTR_ENGINE_GLOBAL_INDEX) == NULL)
+    if (!pretend_backend_find(engine, ATTR_ENGINE_GLOBAL_INDEX))
         return put_int64(engine, ATTR_ENGINE_GLOBAL_INDEX, 0);
     return DNN_SUCCESS;
 }
@@ -31,8 +31,7 @@ static int finish_config(backend *config)
 {
     int32_t shared = 0;
     int status;
-
-    if (pretend_backend_child(config, ATTR_ENGINECFG_ENGINE) == NULL)
+    if (!pretend_backend_child(config, ATTR_ENGINECFG_ENGINE))
         return DNN_BAD_PARAM;
     status = put_int64(config, ATTR_ENGINECFG_WORKSPACE_SIZE, 0);
     if (status == DNN_SUCCESS) {
@@ -48,8 +47,7 @@ static int make_config(backend *graph, backend **made)
     backend *engine = pretend_backend_make(BACKEND_ENGINE);
     backend *config = pretend_backend_make(BACKEND_ENGINECFG);
     int status = DNN_HOST_ALLOCATION_FAILED;
-
-    if (engine != NULL && config != NULL) {
+    if (engine && config) {
         status =
             pretend_backend_put(engine, ATTR_ENGINE_OPERATION_GRAPH, VALUE_DESCRIPTOR, 1, &graph);
     }
@@ -77,8 +75,7 @@ static int finish_heuristics(backend *heuristics)
     backend *graph = pretend_backend_child(heuristics, ATTR_ENGINEHEUR_OPERATION_GRAPH);
     backend *config;
     int status;
-
-    if (graph == NULL || !graph->is_final)
+    if (!graph || !graph->is_final)
         return DNN_BAD_PARAM;
     status = make_config(graph, &config);
     if (status == DNN_SUCCESS) {
@@ -93,8 +90,7 @@ static int finish_graph(backend *graph)
 {
     const struct pretend_backend_attribute *operations =
         pretend_backend_find(graph, ATTR_GRAPH_OPS);
-
-    if (operations == NULL || operations->count == 0)
+    if (!operations || operations->count == 0)
         return DNN_BAD_PARAM;
     return put_int64(graph, ATTR_GRAPH_ENGINE_COUNT, 1);
 }
@@ -103,8 +99,7 @@ static int finish_plan(backend *plan)
 {
     static int told;
     int status;
-
-    if (pretend_backend_child(plan, ATTR_PLAN_ENGINE_CONFIG) == NULL)
+    if (!pretend_backend_child(plan, ATTR_PLAN_ENGINE_CONFIG))
         return DNN_BAD_PARAM;
     status = put_int64(plan, ATTR_PLAN_WORKSPACE_SIZE, 0);
     if (status == DNN_SUCCESS)
@@ -119,10 +114,9 @@ static int finish_tensor(const backend *tensor)
         pretend_backend_find(tensor, ATTR_TENSOR_DIMENSIONS);
     const struct pretend_backend_attribute *strides =
         pretend_backend_find(tensor, ATTR_TENSOR_STRIDES);
-
-    return dims != NULL && strides != NULL && dims->count == strides->count &&
-                   pretend_backend_find(tensor, ATTR_TENSOR_DATA_TYPE) != NULL &&
-                   pretend_backend_find(tensor, ATTR_TENSOR_UNIQUE_ID) != NULL
+    return dims && strides && dims->count == strides->count &&
+                   pretend_backend_find(tensor, ATTR_TENSOR_DATA_TYPE) &&
+                   pretend_backend_find(tensor, ATTR_TENSOR_UNIQUE_ID)
                ? DNN_SUCCESS
                : DNN_BAD_PARAM;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* cuDNN's handles, its version and its words for errors. */
-#include "dnn.h"
+#include "rehearse/cuda/dnn/dnn.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -27,9 +27,8 @@ PRETEND_CALL size_t cudnnGetCudartVersion(void)
 {
     int (*ask)(int *);
     int version = 0;
-
     *(void **)&ask = dlsym(RTLD_DEFAULT, "cudaRuntimeGetVersion");
-    if (ask == NULL || ask(&version) != 0)
+    if (!ask || ask(&version) != 0)
         return 12080;
     return (size_t)version;
 }
@@ -39,8 +38,7 @@ PRETEND_CALL int cudnnGetProperty(int property, int *value)
 {
     int version = (int)pretend_dnn_version();
     int parts[] = {version / 10000, version / 100 % 100, version % 100};
-
-    if (value == NULL || property < 0 || property > 2)
+    if (!value || property < 0 || property > 2)
         return DNN_BAD_PARAM;
     *value = parts[property];
     return DNN_SUCCESS;
@@ -50,13 +48,12 @@ PRETEND_CALL int cudnnCreate(struct pretend_dnn_handle **handle);
 PRETEND_CALL int cudnnCreate(struct pretend_dnn_handle **handle)
 {
     struct pretend_dnn_handle *made;
-
-    if (handle == NULL)
+    if (!handle)
         return DNN_NULL_POINTER;
     made = calloc(1, sizeof *made);
-    if (made == NULL)
+    if (!made)
         return DNN_HOST_ALLOCATION_FAILED;
-    if (cuCtxGetDevice == NULL || cuCtxGetDevice(&made->device) != CUDA_SUCCESS)
+    if (!cuCtxGetDevice || cuCtxGetDevice(&made->device) != CUDA_SUCCESS)
         made->device = 0;
     *handle = made;
     return DNN_SUCCESS;
@@ -72,7 +69,7 @@ PRETEND_CALL int cudnnDestroy(struct pretend_dnn_handle *handle)
 PRETEND_CALL int cudnnSetStream(struct pretend_dnn_handle *handle, CUstream stream);
 PRETEND_CALL int cudnnSetStream(struct pretend_dnn_handle *handle, CUstream stream)
 {
-    if (handle == NULL)
+    if (!handle)
         return DNN_BAD_PARAM;
     handle->stream = stream;
     return DNN_SUCCESS;
@@ -81,7 +78,7 @@ PRETEND_CALL int cudnnSetStream(struct pretend_dnn_handle *handle, CUstream stre
 PRETEND_CALL int cudnnGetStream(struct pretend_dnn_handle *handle, CUstream *stream);
 PRETEND_CALL int cudnnGetStream(struct pretend_dnn_handle *handle, CUstream *stream)
 {
-    if (handle == NULL || stream == NULL)
+    if (!handle || !stream)
         return DNN_BAD_PARAM;
     *stream = handle->stream;
     return DNN_SUCCESS;
@@ -93,7 +90,7 @@ PRETEND_CALL int cudnnQueryRuntimeError(void *handle, int *status, int mode, voi
 {
     (void)mode;
     (void)tag;
-    if (handle == NULL || status == NULL)
+    if (!handle || !status)
         return DNN_BAD_PARAM;
     *status = DNN_SUCCESS;
     return DNN_SUCCESS;
@@ -129,7 +126,6 @@ PRETEND_CALL const char *cudnnGetErrorString(int status)
         {DNN_HOST_ALLOCATION_FAILED, "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED"},
     };
     size_t i;
-
     for (i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i].status == status)
             return names[i].name;
@@ -139,7 +135,7 @@ PRETEND_CALL const char *cudnnGetErrorString(int status)
 PRETEND_CALL void cudnnGetLastErrorString(char *message, size_t size);
 PRETEND_CALL void cudnnGetLastErrorString(char *message, size_t size)
 {
-    if (message != NULL && size > 0)
+    if (message && size > 0)
         message[0] = '\0';
 }
 
@@ -162,7 +158,7 @@ PRETEND_CALL int cudnnSetCallback(unsigned mask, void *data, void *function)
 PRETEND_CALL int cudnnGetCallback(unsigned *mask, void **data, void **function);
 PRETEND_CALL int cudnnGetCallback(unsigned *mask, void **data, void **function)
 {
-    if (mask == NULL || data == NULL || function == NULL)
+    if (!mask || !data || !function)
         return DNN_BAD_PARAM;
     *mask = callback.mask;
     *data = callback.data;

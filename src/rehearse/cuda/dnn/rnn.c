@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dnn.h"
 #include "rehearse/cuda/call.h"
+#include "rehearse/cuda/dnn/dnn.h"
 #include "rehearse/cuda/unknown.h"
 
 typedef struct pretend_dnn_descriptor descriptor;
@@ -41,10 +41,9 @@ CALL(cudnnSetRNNDescriptor_v8,
          const int values[N_VALUES] = {algorithm,  cell,      bias,      direction, input_mode,
                                        type,       precision, math,      input,     hidden,
                                        projection, layers,    (int)flags};
-
-         if (d == NULL || input < 1 || hidden < 1 || layers < 1 || projection < 0 ||
-             projection > hidden || cell < CELL_RELU || cell > CELL_GRU || bias < BIAS_NONE ||
-             bias > BIAS_RECURRENT || pretend_dnn_element_bytes(type) == 0)
+         if (!d || input < 1 || hidden < 1 || layers < 1 || projection < 0 || projection > hidden ||
+             cell < CELL_RELU || cell > CELL_GRU || bias < BIAS_NONE || bias > BIAS_RECURRENT ||
+             pretend_dnn_element_bytes(type) == 0)
              return DNN_BAD_PARAM;
          memcpy(d->values, values, sizeof values);
          d->pointer = dropout;
@@ -60,20 +59,18 @@ CALL(cudnnGetRNNDescriptor_v8,
                                         type,       precision, math,        input,     hidden,
                                         projection, layers,    (int *)flags};
          int i;
-
-         if (d == NULL)
+         if (!d)
              return DNN_BAD_PARAM;
          for (i = 0; i < N_VALUES; i++)
-             if (values[i] != NULL)
+             if (values[i])
                  *values[i] = d->values[i];
-         if (dropout != NULL)
+         if (dropout)
              *dropout = d->pointer;
          return DNN_SUCCESS;
      })
 CALL(cudnnRNNSetClip_v8, (void *handle, int mode, int nan, double low, double high), {
     descriptor *d = pretend_dnn_descriptor(handle, DNN_RNN);
-
-    if (d == NULL)
+    if (!d)
         return DNN_BAD_PARAM;
     d->values[CLIP_MODE] = mode;
     d->values[CLIP_NAN] = nan;
@@ -85,25 +82,23 @@ CALL(cudnnRNNSetClip_v9, (void *handle, int mode, double low, double high),
      return cudnnRNNSetClip_v8(handle, mode, 0, low, high);)
 CALL(cudnnRNNGetClip_v8, (void *handle, int *mode, int *nan, double *low, double *high), {
     const descriptor *d = pretend_dnn_descriptor(handle, DNN_RNN);
-
-    if (d == NULL || mode == NULL || low == NULL || high == NULL)
+    if (!d || !mode || !low || !high)
         return DNN_BAD_PARAM;
     *mode = d->values[CLIP_MODE];
     *low = d->reals[CLIP_LOW];
     *high = d->reals[CLIP_HIGH];
-    if (nan != NULL)
+    if (nan)
         *nan = d->values[CLIP_NAN];
     return DNN_SUCCESS;
 })
 CALL(cudnnRNNGetClip_v9, (void *handle, int *mode, double *low, double *high),
      return cudnnRNNGetClip_v8(handle, mode, NULL, low, high);)
 CALL(cudnnBuildRNNDynamic, (void *handle, void *rnn, int batch),
-     return handle != NULL && rnn != NULL && batch > 0 ? DNN_SUCCESS : DNN_BAD_PARAM;)
+     return handle && rnn && batch > 0 ? DNN_SUCCESS : DNN_BAD_PARAM;)
 
 static int n_gates(const descriptor *d)
 {
     static const int gates[] = {1, 1, 4, 3};
-
     return gates[d->values[CELL]];
 }
 
@@ -133,7 +128,6 @@ static size_t matrix_elements(const descriptor *d, int layer)
 {
     size_t hidden = (size_t)d->values[HIDDEN];
     size_t both = (size_t)input_size(d, layer) + (size_t)output_size(d);
-
     return (size_t)n_gates(d) * hidden * both + (size_t)d->values[PROJECTION] * hidden;
 }
 
@@ -147,7 +141,6 @@ static size_t elements_before(const descriptor *d, int layer)
 {
     size_t elements = 0;
     int i;
-
     for (i = 0; i < layer; i++)
         elements += matrix_elements(d, i);
     return elements;
@@ -161,8 +154,7 @@ static int n_pseudo_layers(const descriptor *d)
 CALL(cudnnGetRNNWeightSpaceSize, (void *handle, void *rnn, size_t *bytes), {
     const descriptor *d = pretend_dnn_descriptor(rnn, DNN_RNN);
     size_t elements;
-
-    if (handle == NULL || d == NULL || bytes == NULL || d->values[LAYERS] == 0)
+    if (!handle || !d || !bytes || d->values[LAYERS] == 0)
         return DNN_BAD_PARAM;
     elements =
         elements_before(d, n_pseudo_layers(d)) + (size_t)n_pseudo_layers(d) * bias_elements(d);
@@ -184,7 +176,6 @@ static struct part matrix_part(const descriptor *d, int layer, int id)
     size_t before = elements_before(d, layer);
     size_t inputs = (size_t)gates * (size_t)hidden * (size_t)input;
     size_t recurrents = (size_t)gates * (size_t)hidden * (size_t)output_size(d);
-
     if (id < gates)
         return (struct part){hidden, input, before + (size_t)id * (size_t)hidden * (size_t)input};
     if (id < 2 * gates) {
@@ -199,7 +190,6 @@ static struct part bias_part(const descriptor *d, int layer, int id)
 {
     int gates = n_gates(d);
     int row = id;
-
     if (id >= 2 * gates || n_biases(d) == 0 || (d->values[BIAS] == BIAS_INPUT && id >= gates) ||
         (d->values[BIAS] == BIAS_RECURRENT && id < gates))
         return (struct part){0, 0, 0};
@@ -215,14 +205,13 @@ static void tell_part(const descriptor *d, struct part part, const void *weights
 {
     descriptor *into = pretend_dnn_descriptor(tensor, DNN_TENSOR);
     const int dims[] = {1, part.rows, part.columns};
-
-    if (into != NULL && part.rows > 0)
+    if (into && part.rows > 0)
         pretend_dnn_tensor_set(into, d->values[DATA_TYPE], 3, dims);
-    else if (into != NULL)
+    else if (into)
         into->n_dims = 0;
-    if (address != NULL) {
+    if (address) {
         *address = NULL;
-        if (part.rows > 0 && weights != NULL) {
+        if (part.rows > 0 && weights) {
             *address = (char *)(uintptr_t)weights +
                        part.first * pretend_dnn_element_bytes(d->values[DATA_TYPE]);
         }
@@ -234,9 +223,8 @@ CALL(cudnnGetRNNWeightParams,
       void **matrix_at, void *bias, void **bias_at),
      {
          const descriptor *d = pretend_dnn_descriptor(rnn, DNN_RNN);
-
          (void)bytes;
-         if (handle == NULL || d == NULL || layer < 0 || layer >= n_pseudo_layers(d) || id < 0 ||
+         if (!handle || !d || layer < 0 || layer >= n_pseudo_layers(d) || id < 0 ||
              id > 2 * n_gates(d))
              return DNN_BAD_PARAM;
          tell_part(d, matrix_part(d, layer, id), weights, matrix, matrix_at);
@@ -253,12 +241,11 @@ CALL(cudnnSetRNNDataDescriptor,
      {
          descriptor *d = pretend_dnn_descriptor(handle, DNN_RNN_DATA);
          int *kept;
-
          (void)padding;
-         if (d == NULL || longest < 1 || batch < 1 || vector < 1 || lengths == NULL)
+         if (!d || longest < 1 || batch < 1 || vector < 1 || !lengths)
              return DNN_BAD_PARAM;
          kept = malloc((size_t)batch * sizeof *kept);
-         if (kept == NULL)
+         if (!kept)
              return DNN_HOST_ALLOCATION_FAILED;
          memcpy(kept, lengths, (size_t)batch * sizeof *kept);
          free(d->lengths);
@@ -272,17 +259,15 @@ CALL(cudnnGetRNNDataDescriptor,
       int *lengths, void *padding),
      {
          const descriptor *d = pretend_dnn_descriptor(handle, DNN_RNN_DATA);
-
          (void)padding;
-         if (d == NULL || type == NULL || layout == NULL || longest == NULL || batch == NULL ||
-             vector == NULL)
+         if (!d || !type || !layout || !longest || !batch || !vector)
              return DNN_BAD_PARAM;
          *type = d->type;
          *layout = d->values[DATA_LAYOUT];
          *longest = d->values[DATA_LONGEST];
          *batch = d->values[DATA_BATCH];
          *vector = d->values[DATA_VECTOR];
-         if (lengths != NULL && d->lengths != NULL && wanted > 0)
+         if (lengths && d->lengths && wanted > 0)
              memcpy(lengths, d->lengths,
                     (size_t)(wanted < *batch ? wanted : *batch) * sizeof *lengths);
          return DNN_SUCCESS;
@@ -296,7 +281,6 @@ static size_t kept_elements(const descriptor *d, const descriptor *data)
     size_t layers = (size_t)n_pseudo_layers(d);
     size_t cells = d->values[CELL] == CELL_LSTM ? 1 : 0;
     size_t between = (layers - (size_t)n_directions(d)) * (size_t)output_size(d);
-
     return steps * (layers * ((size_t)n_gates(d) + cells) * (size_t)d->values[HIDDEN] + between);
 }
 
@@ -305,14 +289,13 @@ CALL(cudnnGetRNNTempSpaceSizes,
          const descriptor *d = pretend_dnn_descriptor(rnn, DNN_RNN);
          const descriptor *x = pretend_dnn_descriptor(data, DNN_RNN_DATA);
          static int told[2];
-
-         if (handle == NULL || d == NULL || x == NULL)
+         if (!handle || !d || !x)
              return DNN_BAD_PARAM;
-         if (workspace != NULL) {
+         if (workspace) {
              *workspace = 0;
              pretend_unknown("cudnnGetRNNTempSpaceSizes", &told[0]);
          }
-         if (reserve != NULL) {
+         if (reserve) {
              *reserve = 0;
              if (is_training) {
                  *reserve = kept_elements(d, x) * pretend_dnn_element_bytes(d->values[DATA_TYPE]);

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dnn.h"
 #include "rehearse/cuda/call.h"
+#include "rehearse/cuda/dnn/dnn.h"
 #include "rehearse/cuda/unknown.h"
 
 typedef struct pretend_dnn_descriptor descriptor;
@@ -13,14 +13,13 @@ enum { FORMAT_NCHW, FORMAT_NHWC };
 
 static int are_dims(const void *d, int n_dims, const void *dims)
 {
-    return d != NULL && dims != NULL && n_dims >= 1 && n_dims <= DNN_DIMS_MAX;
+    return d && dims && n_dims >= 1 && n_dims <= DNN_DIMS_MAX;
 }
 
 int pretend_dnn_tensor_set(descriptor *tensor, int type, int n_dims, const int *dims)
 {
     int i;
     int stride = 1;
-
     if (!are_dims(tensor, n_dims, dims))
         return DNN_BAD_PARAM;
     tensor->type = type;
@@ -38,7 +37,6 @@ static void last_channels(descriptor *tensor)
 {
     int i;
     int stride = tensor->n_dims > 1 ? tensor->dims[1] : 1;
-
     for (i = tensor->n_dims - 1; i >= 2; i--) {
         tensor->strides[i] = stride;
         stride *= tensor->dims[i];
@@ -51,13 +49,13 @@ static void last_channels(descriptor *tensor)
 /* The first `wanted` of a descriptor's numbers. */
 static void tell_dims(const int *from, int n_dims, int wanted, int *into)
 {
-    if (into != NULL && wanted > 0)
+    if (into && wanted > 0)
         memcpy(into, from, (size_t)(wanted < n_dims ? wanted : n_dims) * sizeof *into);
 }
 
 static void tell(int *into, int value)
 {
-    if (into != NULL)
+    if (into)
         *into = value;
 }
 
@@ -65,8 +63,7 @@ CALL(cudnnSetTensorNdDescriptor,
      (void *handle, int type, int n_dims, const int *dims, const int *strides), {
          descriptor *d = pretend_dnn_descriptor(handle, DNN_TENSOR);
          int status = pretend_dnn_tensor_set(d, type, n_dims, dims);
-
-         if (status == DNN_SUCCESS && strides != NULL)
+         if (status == DNN_SUCCESS && strides)
              memcpy(d->strides, strides, (size_t)n_dims * sizeof *strides);
          return status;
      })
@@ -74,7 +71,6 @@ CALL(cudnnSetTensorNdDescriptorEx,
      (void *handle, int format, int type, int n_dims, const int *dims), {
          descriptor *d = pretend_dnn_descriptor(handle, DNN_TENSOR);
          int status = pretend_dnn_tensor_set(d, type, n_dims, dims);
-
          if (status == DNN_SUCCESS && format == FORMAT_NHWC)
              last_channels(d);
          return status;
@@ -89,8 +85,7 @@ CALL(cudnnSetTensor4dDescriptorEx,
 CALL(cudnnGetTensorNdDescriptor,
      (void *handle, int wanted, int *type, int *n_dims, int *dims, int *strides), {
          const descriptor *d = pretend_dnn_descriptor(handle, DNN_TENSOR);
-
-         if (d == NULL)
+         if (!d)
              return DNN_BAD_PARAM;
          tell(type, d->type);
          tell(n_dims, d->n_dims);
@@ -106,8 +101,7 @@ CALL(cudnnGetTensor4dDescriptor,
          int *dims[] = {n, c, h, w};
          int *strides[] = {step_n, step_c, step_h, step_w};
          int i;
-
-         if (d == NULL || d->n_dims != 4)
+         if (!d || d->n_dims != 4)
              return DNN_BAD_PARAM;
          tell(type, d->type);
          for (i = 0; i < 4; i++) {
@@ -122,7 +116,6 @@ static size_t reach_bytes(const descriptor *d)
 {
     size_t reach = 1;
     int i;
-
     for (i = 0; i < d->n_dims; i++)
         reach += d->dims[i] > 0 ? (size_t)(d->dims[i] - 1) * (size_t)d->strides[i] : 0;
     return reach * pretend_dnn_element_bytes(d->type);
@@ -130,8 +123,7 @@ static size_t reach_bytes(const descriptor *d)
 
 CALL(cudnnGetTensorSizeInBytes, (void *handle, size_t *bytes), {
     const descriptor *d = pretend_dnn_descriptor(handle, DNN_TENSOR);
-
-    if (d == NULL || bytes == NULL)
+    if (!d || !bytes)
         return DNN_BAD_PARAM;
     *bytes = reach_bytes(d);
     return DNN_SUCCESS;
@@ -141,7 +133,6 @@ CALL(cudnnSetFilterNdDescriptor, (void *handle, int type, int format, int n_dims
      {
          descriptor *d = pretend_dnn_descriptor(handle, DNN_FILTER);
          int status = pretend_dnn_tensor_set(d, type, n_dims, dims);
-
          if (status == DNN_SUCCESS)
              d->format = format;
          return status;
@@ -151,8 +142,7 @@ CALL(cudnnSetFilter4dDescriptor, (void *handle, int type, int format, int k, int
 CALL(cudnnGetFilterNdDescriptor,
      (void *handle, int wanted, int *type, int *format, int *n_dims, int *dims), {
          const descriptor *d = pretend_dnn_descriptor(handle, DNN_FILTER);
-
-         if (d == NULL)
+         if (!d)
              return DNN_BAD_PARAM;
          tell(type, d->type);
          tell(format, d->format);
@@ -162,8 +152,7 @@ CALL(cudnnGetFilterNdDescriptor,
      })
 CALL(cudnnGetFilterSizeInBytes, (void *handle, size_t *bytes), {
     const descriptor *d = pretend_dnn_descriptor(handle, DNN_FILTER);
-
-    if (d == NULL || bytes == NULL)
+    if (!d || !bytes)
         return DNN_BAD_PARAM;
     *bytes = reach_bytes(d);
     return DNN_SUCCESS;
@@ -178,8 +167,7 @@ CALL(cudnnSetConvolutionNdDescriptor,
      {
          descriptor *d = pretend_dnn_descriptor(handle, DNN_CONVOLUTION);
          size_t bytes = (size_t)n_dims * sizeof(int);
-
-         if (!are_dims(d, n_dims, padding) || strides == NULL || dilations == NULL)
+         if (!are_dims(d, n_dims, padding) || !strides || !dilations)
              return DNN_BAD_PARAM;
          d->n_dims = n_dims;
          d->type = type;
@@ -201,8 +189,7 @@ CALL(cudnnGetConvolutionNdDescriptor,
       int *type),
      {
          const descriptor *d = pretend_dnn_descriptor(handle, DNN_CONVOLUTION);
-
-         if (d == NULL)
+         if (!d)
              return DNN_BAD_PARAM;
          tell(n_dims, d->n_dims);
          tell_dims(d->dims, d->n_dims, wanted, padding);
@@ -216,14 +203,14 @@ CALL(cudnnGetConvolutionNdDescriptor,
 #define CONVOLUTION_VALUE(name, place)                                                             \
     CALL(cudnnSetConvolution##name, (void *handle, int value), {                                   \
         descriptor *d = pretend_dnn_descriptor(handle, DNN_CONVOLUTION);                           \
-        if (d == NULL)                                                                             \
+        if (!d)                                                                                    \
             return DNN_BAD_PARAM;                                                                  \
         d->values[place] = value;                                                                  \
         return DNN_SUCCESS;                                                                        \
     })                                                                                             \
     CALL(cudnnGetConvolution##name, (void *handle, int *value), {                                  \
         const descriptor *d = pretend_dnn_descriptor(handle, DNN_CONVOLUTION);                     \
-        if (d == NULL || value == NULL)                                                            \
+        if (!d || !value)                                                                          \
             return DNN_BAD_PARAM;                                                                  \
         *value = d->values[place];                                                                 \
         return DNN_SUCCESS;                                                                        \
@@ -239,9 +226,8 @@ CALL(cudnnGetConvolutionNdForwardOutputDim,
          const descriptor *x = pretend_dnn_descriptor(input, DNN_TENSOR);
          const descriptor *w = pretend_dnn_descriptor(filter, DNN_FILTER);
          int i;
-
-         if (c == NULL || x == NULL || w == NULL || dims == NULL || n_dims != c->n_dims + 2 ||
-             x->n_dims != n_dims || w->n_dims != n_dims)
+         if (!c || !x || !w || !dims || n_dims != c->n_dims + 2 || x->n_dims != n_dims ||
+             w->n_dims != n_dims)
              return DNN_BAD_PARAM;
          dims[0] = x->dims[0];
          dims[1] = w->dims[0];
@@ -258,7 +244,6 @@ CALL(cudnnGetConvolution2dForwardOutputDim,
      (void *convolution, void *input, void *filter, int *n, int *c, int *h, int *w), {
          int dims[4];
          int status = cudnnGetConvolutionNdForwardOutputDim(convolution, input, filter, 4, dims);
-
          if (status == DNN_SUCCESS) {
              tell(n, dims[0]);
              tell(c, dims[1]);
@@ -274,8 +259,7 @@ CALL(cudnnDeriveBNTensorDescriptor, (void *derived, void *input, int mode), {
     const descriptor *x = pretend_dnn_descriptor(input, DNN_TENSOR);
     int dims[DNN_DIMS_MAX];
     int i;
-
-    if (d == NULL || x == NULL || x->n_dims < 2)
+    if (!d || !x || x->n_dims < 2)
         return DNN_BAD_PARAM;
     for (i = 0; i < x->n_dims; i++)
         dims[i] = i == 0 || (i > 1 && mode != 0) ? 1 : x->dims[i];
@@ -287,11 +271,10 @@ CALL(cudnnDeriveBNTensorDescriptor, (void *derived, void *input, int mode), {
 CALL(cudnnDropoutGetStatesSize, (struct pretend_dnn_handle * handle, size_t *bytes), {
     static int told;
     const struct mt_account_gpu *gpu;
-
-    if (handle == NULL || bytes == NULL)
+    if (!handle || !bytes)
         return DNN_BAD_PARAM;
     gpu = pretend_cuda_gpu(handle->device);
-    *bytes = gpu != NULL ? (size_t)gpu->multiprocessors * gpu->threads_most * 24 : 24;
+    *bytes = gpu ? (size_t)gpu->multiprocessors * gpu->threads_most * 24 : 24;
     pretend_at_least("cudnnDropoutGetStatesSize", &told);
     return DNN_SUCCESS;
 })
@@ -300,8 +283,7 @@ CALL(cudnnDropoutGetStatesSize, (struct pretend_dnn_handle * handle, size_t *byt
 CALL(cudnnDropoutGetReserveSpaceSize, (void *tensor, size_t *bytes), {
     const descriptor *d = pretend_dnn_descriptor(tensor, DNN_TENSOR);
     static int told;
-
-    if (d == NULL || bytes == NULL)
+    if (!d || !bytes)
         return DNN_BAD_PARAM;
     *bytes = (reach_bytes(d) / pretend_dnn_element_bytes(d->type) + 7) / 8;
     pretend_at_least("cudnnDropoutGetReserveSpaceSize", &told);
@@ -313,9 +295,8 @@ CALL(cudnnSetDropoutDescriptor,
       unsigned long long seed),
      {
          descriptor *d = pretend_dnn_descriptor(handle, DNN_DROPOUT);
-
          (void)bytes;
-         if (d == NULL || library == NULL)
+         if (!d || !library)
              return DNN_BAD_PARAM;
          d->reals[0] = (double)share;
          d->pointer = states;
@@ -329,14 +310,13 @@ CALL(cudnnRestoreDropoutDescriptor,
 CALL(cudnnGetDropoutDescriptor,
      (void *handle, void *library, float *share, void **states, unsigned long long *seed), {
          const descriptor *d = pretend_dnn_descriptor(handle, DNN_DROPOUT);
-
-         if (d == NULL || library == NULL)
+         if (!d || !library)
              return DNN_BAD_PARAM;
-         if (share != NULL)
+         if (share)
              *share = (float)d->reals[0];
-         if (states != NULL)
+         if (states)
              *states = d->pointer;
-         if (seed != NULL)
+         if (seed)
              *seed = d->seed;
          return DNN_SUCCESS;
      })

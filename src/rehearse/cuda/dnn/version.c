@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which cuDNN this one passes for. Programs compare the version that they were built with and the
  * one that they find; PyTorch refuses an older one, and knows the bugs of each. */
-#include "version.h"
+#include "rehearse/cuda/dnn/version.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -16,7 +16,6 @@ size_t pretend_dnn_version_in(const char *line)
 {
     static const char wanted[] = "Requires-Dist: nvidia-cudnn-cu";
     unsigned cuda, major, minor, patch;
-
     if (strncmp(line, wanted, sizeof wanted - 1) != 0 ||
         sscanf(line + sizeof wanted - 1, "%2u==%2u.%2u.%2u", &cuda, &major, &minor, &patch) != 4)
         return 0;
@@ -28,8 +27,7 @@ static size_t in_metadata(const char *path)
     FILE *file = fopen(path, "re");
     char line[512];
     size_t version = 0;
-
-    if (file == NULL)
+    if (!file)
         return 0;
     while (version == 0 && fgets(line, sizeof line, file) != NULL)
         version = pretend_dnn_version_in(line);
@@ -44,8 +42,7 @@ static size_t in_packages(const char *folder)
     char path[PATH_MAX];
     struct dirent *entry;
     size_t version = 0;
-
-    if (packages == NULL)
+    if (!packages)
         return 0;
     while (version == 0 && (entry = readdir(packages)) != NULL)
         if (strncmp(entry->d_name, "torch-", 6) == 0 &&
@@ -60,9 +57,8 @@ static size_t in_packages(const char *folder)
 static int find_torch(struct dl_phdr_info *object, size_t size, void *found)
 {
     static const char torch[] = "/torch/lib/libtorch_cuda.so";
-    size_t length = object->dlpi_name != NULL ? strlen(object->dlpi_name) : 0;
+    size_t length = object->dlpi_name ? strlen(object->dlpi_name) : 0;
     char *folder = found;
-
     (void)size;
     if (length < sizeof torch || length >= PATH_MAX ||
         strcmp(object->dlpi_name + length - (sizeof torch - 1), torch) != 0)
@@ -77,7 +73,6 @@ size_t pretend_dnn_version(void)
     static _Atomic size_t known;
     char folder[PATH_MAX];
     size_t version = known;
-
     if (version != 0)
         return version;
     if (dl_iterate_phdr(find_torch, folder) == 0)

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "math.h"
 #include "rehearse/cuda/call.h"
+#include "rehearse/cuda/math/math.h"
 #include "rehearse/cuda/unknown.h"
 
 enum {
@@ -65,14 +65,13 @@ static int free_place(void)
 {
     struct plan *more;
     int i;
-
     for (i = 0; i < n_plans; i++)
         if (!plans[i].is_there)
             return i;
     if (n_plans >= PLANS_MAX)
         return -1;
     more = realloc(plans, (size_t)(n_plans + 16) * sizeof *more);
-    if (more == NULL)
+    if (!more)
         return -1;
     plans = more;
     memset(plans + n_plans, 0, 16 * sizeof *plans);
@@ -84,7 +83,6 @@ static int has_small_factors(int64_t n)
 {
     static const int factors[] = {2, 3, 5, 7};
     size_t i;
-
     for (i = 0; i < sizeof factors / sizeof *factors; i++)
         while (n > 1 && n % factors[i] == 0)
             n /= factors[i];
@@ -123,7 +121,6 @@ static int work_bytes(int rank, const int64_t *n, int type, int64_t batch, size_
     size_t elements = complex_bytes(type);
     int is_small = 1;
     int i;
-
     if (elements == 0)
         return INVALID_TYPE;
     if (rank < 1 || rank > RANK_MAX || batch < 1)
@@ -160,12 +157,11 @@ static int make(int handle, int rank, const int64_t *n, int type, int64_t batch,
     size_t work = 0;
     int status = work_bytes(rank, n, type, batch, &work);
     struct plan *plan;
-
     if (status != SUCCESS)
         return status;
     pthread_mutex_lock(&lock);
     plan = plan_of(handle);
-    if (plan == NULL || plan->is_made) {
+    if (!plan || plan->is_made) {
         status = INVALID_PLAN;
     } else {
         plan->bytes = work;
@@ -173,7 +169,7 @@ static int make(int handle, int rank, const int64_t *n, int type, int64_t batch,
         plan->is_made = status == SUCCESS;
     }
     pthread_mutex_unlock(&lock);
-    if (status == SUCCESS && bytes != NULL)
+    if (status == SUCCESS && bytes)
         *bytes = work;
     return status;
 }
@@ -181,7 +177,6 @@ static int make(int handle, int rank, const int64_t *n, int type, int64_t batch,
 static int64_t widen(int rank, const int *n, int64_t wide[RANK_MAX])
 {
     int i;
-
     for (i = 0; i < rank && i < RANK_MAX; i++)
         wide[i] = n[i];
     return rank;
@@ -190,8 +185,7 @@ static int64_t widen(int rank, const int *n, int64_t wide[RANK_MAX])
 CALL(cufftCreate, (int *handle), {
     struct plan *plan;
     int place;
-
-    if (handle == NULL)
+    if (!handle)
         return INVALID_VALUE;
     pthread_mutex_lock(&lock);
     place = free_place();
@@ -200,7 +194,7 @@ CALL(cufftCreate, (int *handle), {
         memset(plan, 0, sizeof *plan);
         plan->is_there = 1;
         plan->is_automatic = 1;
-        if (cuCtxGetDevice == NULL || cuCtxGetDevice(&plan->device) != CUDA_SUCCESS)
+        if (!cuCtxGetDevice || cuCtxGetDevice(&plan->device) != CUDA_SUCCESS)
             plan->device = 0;
         *handle = place + 1;
     }
@@ -211,17 +205,16 @@ CALL(cufftCreate, (int *handle), {
 CALL(cufftDestroy, (int handle), {
     struct plan *plan;
     CUdeviceptr area = 0;
-
     pthread_mutex_lock(&lock);
     plan = plan_of(handle);
-    if (plan != NULL) {
+    if (plan) {
         area = plan->area;
         plan->is_there = 0;
     }
     pthread_mutex_unlock(&lock);
     if (area != 0)
         pretend_cuda_give(area);
-    return plan != NULL ? SUCCESS : INVALID_PLAN;
+    return plan ? SUCCESS : INVALID_PLAN;
 })
 
 /* What a plan keeps, told under the lock. */
@@ -230,7 +223,7 @@ CALL(cufftDestroy, (int handle), {
     int status = INVALID_PLAN;                                                                     \
     pthread_mutex_lock(&lock);                                                                     \
     plan = plan_of(handle);                                                                        \
-    if (plan != NULL) {                                                                            \
+    if (plan) {                                                                                    \
         status = SUCCESS;                                                                          \
         __VA_ARGS__                                                                                \
     }                                                                                              \
@@ -241,7 +234,7 @@ CALL(cufftSetStream, (int handle, CUstream stream), WITH_PLAN(handle, plan->stre
 CALL(cufftSetAutoAllocation, (int handle, int is_automatic),
      WITH_PLAN(handle, plan->is_automatic = is_automatic;))
 CALL(cufftGetSize, (int handle, size_t *bytes), {
-    if (bytes == NULL)
+    if (!bytes)
         return INVALID_VALUE;
     WITH_PLAN(handle, *bytes = plan->bytes;)
 })
@@ -251,10 +244,9 @@ CALL(cufftSetWorkArea, (int handle, void *area), {
     CUdeviceptr own = 0;
     size_t bytes = 0;
     struct plan *plan;
-
     pthread_mutex_lock(&lock);
     plan = plan_of(handle);
-    if (plan != NULL) {
+    if (plan) {
         own = plan->area;
         bytes = plan->bytes;
         plan->area = 0;
@@ -262,21 +254,21 @@ CALL(cufftSetWorkArea, (int handle, void *area), {
     pthread_mutex_unlock(&lock);
     if (own != 0)
         pretend_cuda_give(own);
-    if (plan != NULL && area != NULL && bytes > 0)
+    if (plan && area && bytes > 0)
         pretend_cuda_usage((CUdeviceptr)(uintptr_t)area, bytes, MT_CATEGORY_WORKSPACE,
                            "cuFFT work area");
-    return plan != NULL ? SUCCESS : INVALID_PLAN;
+    return plan ? SUCCESS : INVALID_PLAN;
 })
 CALL(cufftXtSetWorkArea, (int handle, void **areas),
-     return areas != NULL ? cufftSetWorkArea(handle, areas[0]) : INVALID_VALUE;)
+     return areas ? cufftSetWorkArea(handle, areas[0]) : INVALID_VALUE;)
 
 #define EXECUTE(name, arguments)                                                                   \
     CALL(name, arguments, {                                                                        \
         int is_made;                                                                               \
         pthread_mutex_lock(&lock);                                                                 \
-        is_made = plan_of(handle) != NULL && plan_of(handle)->is_made;                             \
+        is_made = plan_of(handle) && plan_of(handle)->is_made;                                     \
         pthread_mutex_unlock(&lock);                                                               \
-        if (is_made && (in == NULL || out == NULL))                                                \
+        if (is_made && (!in || !out))                                                              \
             return INVALID_VALUE;                                                                  \
         return is_made ? SUCCESS : INVALID_PLAN;                                                   \
     })
@@ -335,15 +327,12 @@ DIMENSIONS(3, 1)
 CALL(cufftMakePlanMany,
      (int handle, int rank, int *n, LAYOUT(int), int type, int batch, size_t *bytes), {
          int64_t wide[RANK_MAX] = {0};
-
-         if (n == NULL) {
+         if (!n)
              return INVALID_VALUE;
-         }
          return make(handle, (int)widen(rank, n, wide), wide, type, batch, bytes);
      })
 CALL(cufftPlanMany, (int *handle, int rank, int *n, LAYOUT(int), int type, int batch), {
     int status = cufftCreate(handle);
-
     if (status != SUCCESS)
         return status;
     return cufftMakePlanMany(*handle, rank, n, in, in_step, in_apart, out, out_step, out_apart,
@@ -351,8 +340,7 @@ CALL(cufftPlanMany, (int *handle, int rank, int *n, LAYOUT(int), int type, int b
 })
 CALL(cufftEstimateMany, (int rank, int *n, LAYOUT(int), int type, int batch, size_t *bytes), {
     int64_t wide[RANK_MAX] = {0};
-
-    if (n == NULL || bytes == NULL)
+    if (!n || !bytes)
         return INVALID_VALUE;
     return work_bytes((int)widen(rank, n, wide), wide, type, batch, bytes);
 })
@@ -391,7 +379,7 @@ CALL(cufftSetPlanPropertyInt64, (int handle, unsigned property, long long value)
     WITH_PLAN(handle, plan->properties[property] = value;)
 })
 CALL(cufftGetPlanPropertyInt64, (int handle, unsigned property, long long *value), {
-    if (property >= PROPERTIES_MAX || value == NULL)
+    if (property >= PROPERTIES_MAX || !value)
         return INVALID_VALUE;
     WITH_PLAN(handle, *value = plan->properties[property];)
 })
@@ -399,15 +387,14 @@ CALL(cufftResetPlanProperty, (int handle, unsigned property),
      return cufftSetPlanPropertyInt64(handle, property, 0);)
 
 CALL(cufftGetVersion, (int *version), {
-    if (version == NULL)
+    if (!version)
         return INVALID_VALUE;
     *version = FFT_VERSION;
     return SUCCESS;
 })
 CALL(cufftGetProperty, (int property, int *value), {
     static const int parts[] = {FFT_VERSION / 1000, FFT_VERSION / 100 % 10, FFT_VERSION % 100};
-
-    if (value == NULL || property < 0 || property > 2)
+    if (!value || property < 0 || property > 2)
         return INVALID_VALUE;
     *value = parts[property];
     return SUCCESS;

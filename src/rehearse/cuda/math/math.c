@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the lists of the math libraries stand on. */
-#include "math.h"
+#include "rehearse/cuda/math/math.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,7 @@ __attribute__((weak)) CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, 
 int pretend_math_create(void **made, int no_memory)
 {
     void *object = calloc(1, sizeof(struct pretend_math_object));
-
-    if (object == NULL)
+    if (!object)
         return no_memory;
     *made = object;
     return 0;
@@ -29,7 +28,6 @@ void *pretend_math_argument(va_list arguments, int n)
 {
     void *argument = NULL;
     int i;
-
     for (i = 2; i <= n; i++)
         argument = va_arg(arguments, void *);
     return argument;
@@ -38,14 +36,13 @@ void *pretend_math_argument(va_list arguments, int n)
 void pretend_math_arguments(va_list arguments, int n, void **argument)
 {
     int i;
-
     for (i = 2; i <= n; i++)
         argument[i] = va_arg(arguments, void *);
 }
 
 void pretend_math_unknown(void *size, size_t bytes, const char *name, int *told)
 {
-    if (size != NULL)
+    if (size)
         memset(size, 0, bytes);
     pretend_unknown(name, told);
 }
@@ -53,7 +50,7 @@ void pretend_math_unknown(void *size, size_t bytes, const char *name, int *told)
 static void set_integers(const struct pretend_math_object *handle, void *at, int value,
                          int64_t count)
 {
-    if (cuMemsetD32Async != NULL && count > 0)
+    if (cuMemsetD32Async && count > 0)
         cuMemsetD32Async((CUdeviceptr)(uintptr_t)at, (unsigned)value, (size_t)count,
                          handle->stream);
 }
@@ -68,8 +65,7 @@ static void note_answer(const char *name, int64_t value, int *told)
 {
     struct mt_account_cuda *account = pretend_cuda_account();
     char text[MT_ACCOUNT_NOTE_BYTES + 1];
-
-    if (account != NULL)
+    if (account)
         __atomic_fetch_add(&account->n_read_back, 1, __ATOMIC_RELAXED);
     if (__atomic_exchange_n(told, 1, __ATOMIC_RELAXED))
         return;
@@ -92,7 +88,7 @@ int64_t pretend_math_eigenvalues(int range, int64_t n, int64_t first, int64_t la
 
 void pretend_math_residuals(double *at, int count)
 {
-    if (at != NULL && count > 0)
+    if (at && count > 0)
         memset(at, 0, (size_t)count * sizeof *at);
 }
 

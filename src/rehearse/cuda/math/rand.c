@@ -3,8 +3,8 @@
  */
 #include <stdlib.h>
 
-#include "math.h"
 #include "rehearse/cuda/call.h"
+#include "rehearse/cuda/math/math.h"
 #include "rehearse/cuda/unknown.h"
 
 enum {
@@ -22,8 +22,7 @@ static int create(object **made, int type, int is_host)
 {
     static int told;
     int status;
-
-    if (made == NULL)
+    if (!made)
         return NOT_INITIALIZED;
     if (type != 100 && type != 101 && type != 121 && type != 141 && type != 142 && type != 161 &&
         (type < 200 || type > 204))
@@ -40,13 +39,13 @@ static int create(object **made, int type, int is_host)
 CALL(curandCreateGenerator, (object * *made, int type), return create(made, type, 0);)
 CALL(curandCreateGeneratorHost, (object * *made, int type), return create(made, type, 1);)
 CALL(curandDestroyGenerator, (object * of), {
-    if (of == NULL)
+    if (!of)
         return NOT_INITIALIZED;
     pretend_math_destroy(of);
     return SUCCESS;
 })
 CALL(curandSetStream, (object * of, CUstream stream), {
-    if (of == NULL)
+    if (!of)
         return NOT_INITIALIZED;
     of->stream = stream;
     return SUCCESS;
@@ -54,7 +53,7 @@ CALL(curandSetStream, (object * of, CUstream stream), {
 
 #define SETTING(name, type, place)                                                                 \
     CALL(curandSet##name, (object * of, type value), {                                             \
-        if (of == NULL)                                                                            \
+        if (!of)                                                                                   \
             return NOT_INITIALIZED;                                                                \
         of->values[place] = (int)value;                                                            \
         return SUCCESS;                                                                            \
@@ -64,7 +63,7 @@ SETTING(PseudoRandomGeneratorSeed, unsigned long long, DIMENSIONS + 2)
 SETTING(GeneratorOffset, unsigned long long, DIMENSIONS + 3)
 
 CALL(curandSetQuasiRandomGeneratorDimensions, (object * of, unsigned dimensions), {
-    if (of == NULL)
+    if (!of)
         return NOT_INITIALIZED;
     if (dimensions < 1 || dimensions > 20000)
         return OUT_OF_RANGE;
@@ -74,15 +73,14 @@ CALL(curandSetQuasiRandomGeneratorDimensions, (object * of, unsigned dimensions)
 
 /* The soname is the same in CUDA 12 and 13; 10.3.9 is of 12.8. */
 CALL(curandGetVersion, (int *version), {
-    if (version == NULL)
+    if (!version)
         return OUT_OF_RANGE;
     *version = 10309;
     return SUCCESS;
 })
 CALL(curandGetProperty, (int property, int *value), {
     static const int parts[] = {10, 3, 9};
-
-    if (value == NULL || property < 0 || property > 2)
+    if (!value || property < 0 || property > 2)
         return OUT_OF_RANGE;
     *value = parts[property];
     return SUCCESS;

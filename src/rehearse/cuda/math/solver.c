@@ -2,8 +2,8 @@
 /* cuSOLVER's handles and settings. */
 #include <stdlib.h>
 
-#include "math.h"
 #include "rehearse/cuda/call.h"
+#include "rehearse/cuda/math/math.h"
 
 enum { SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 3 };
 
@@ -11,15 +11,15 @@ typedef struct pretend_math_object object;
 
 #define STREAM(library)                                                                            \
     CALL(cusolver##library##SetStream, (object * handle, CUstream stream), {                       \
-        if (handle == NULL)                                                                        \
+        if (!handle)                                                                               \
             return NOT_INITIALIZED;                                                                \
         handle->stream = stream;                                                                   \
         return SUCCESS;                                                                            \
     })                                                                                             \
     CALL(cusolver##library##GetStream, (object * handle, CUstream * stream), {                     \
-        if (handle == NULL)                                                                        \
+        if (!handle)                                                                               \
             return NOT_INITIALIZED;                                                                \
-        if (stream == NULL)                                                                        \
+        if (!stream)                                                                               \
             return INVALID_VALUE;                                                                  \
         *stream = handle->stream;                                                                  \
         return SUCCESS;                                                                            \
@@ -48,7 +48,7 @@ enum {
 
 static int keep(object *of, int place, int value)
 {
-    if (of == NULL)
+    if (!of)
         return NOT_INITIALIZED;
     of->values[place] = value;
     return SUCCESS;
@@ -56,9 +56,9 @@ static int keep(object *of, int place, int value)
 
 static int tell(const object *of, int place, int *value)
 {
-    if (of == NULL)
+    if (!of)
         return NOT_INITIALIZED;
-    if (value == NULL)
+    if (!value)
         return INVALID_VALUE;
     *value = of->values[place];
     return SUCCESS;
@@ -78,7 +78,7 @@ SETTING(EmulationSpecialValuesSupport, SPECIAL_VALUES)
 /* Jacobi's method: it is taken to end in one sweep without a rest. */
 #define JACOBI(name)                                                                               \
     CALL(cusolverDnX##name##SetTolerance, (object * of, double value), {                           \
-        if (of == NULL)                                                                            \
+        if (!of)                                                                                   \
             return NOT_INITIALIZED;                                                                \
         of->reals[0] = value;                                                                      \
         return SUCCESS;                                                                            \
@@ -87,13 +87,13 @@ SETTING(EmulationSpecialValuesSupport, SPECIAL_VALUES)
          return keep(of, SWEEPS_MOST, value);)                                                     \
     CALL(cusolverDnX##name##SetSortEig, (object * of, int value), return keep(of, SORT, value);)   \
     CALL(cusolverDnX##name##GetResidual, (void *handle, object *of, double *value), {              \
-        if (handle == NULL || of == NULL || value == NULL)                                         \
+        if (!handle || !of || !value)                                                              \
             return INVALID_VALUE;                                                                  \
         *value = 0;                                                                                \
         return SUCCESS;                                                                            \
     })                                                                                             \
     CALL(cusolverDnX##name##GetSweeps, (void *handle, object *of, int *value), {                   \
-        if (handle == NULL || of == NULL || value == NULL)                                         \
+        if (!handle || !of || !value)                                                              \
             return INVALID_VALUE;                                                                  \
         *value = 1;                                                                                \
         return SUCCESS;                                                                            \
@@ -127,17 +127,14 @@ CALL(cusolverDnIRSParamsGetMaxIters, (object * of, int *value),
 
 CALL(cusolverGetProperty, (int property, int *value), {
     static const int version[] = {SOLVER_VERSION};
-
-    if (value == NULL || property < 0 || property > 2) {
+    if (!value || property < 0 || property > 2)
         return INVALID_VALUE;
-    }
     *value = version[property];
     return SUCCESS;
 })
 CALL(cusolverGetVersion, (int *version), {
     static const int parts[] = {SOLVER_VERSION};
-
-    if (version == NULL)
+    if (!version)
         return INVALID_VALUE;
     *version = parts[0] * 1000 + parts[1] * 100 + parts[2];
     return SUCCESS;

@@ -3,37 +3,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "math.h"
 #include "rehearse/cuda/call.h"
+#include "rehearse/cuda/math/math.h"
 
 enum { SUCCESS = 0, NOT_INITIALIZED = 1, ALLOC_FAILED = 2, INVALID_VALUE = 3 };
 
 typedef struct pretend_math_object object;
 
 CALL(cusparseSetStream, (object * handle, CUstream stream), {
-    if (handle == NULL)
+    if (!handle)
         return NOT_INITIALIZED;
     handle->stream = stream;
     return SUCCESS;
 })
 CALL(cusparseGetStream, (object * handle, CUstream *stream), {
-    if (handle == NULL)
+    if (!handle)
         return NOT_INITIALIZED;
-    if (stream == NULL)
+    if (!stream)
         return INVALID_VALUE;
     *stream = handle->stream;
     return SUCCESS;
 })
 CALL(cusparseSetPointerMode, (object * handle, int mode), {
-    if (handle == NULL)
+    if (!handle)
         return NOT_INITIALIZED;
     handle->pointer_mode = mode;
     return SUCCESS;
 })
 CALL(cusparseGetPointerMode, (object * handle, int *mode), {
-    if (handle == NULL)
+    if (!handle)
         return NOT_INITIALIZED;
-    if (mode == NULL)
+    if (!mode)
         return INVALID_VALUE;
     *mode = handle->pointer_mode;
     return SUCCESS;
@@ -41,17 +41,16 @@ CALL(cusparseGetPointerMode, (object * handle, int *mode), {
 
 /* 12.5.8 comes with CUDA 12.8; the soname is the same in CUDA 13. */
 CALL(cusparseGetVersion, (void *handle, int *version), {
-    if (handle == NULL)
+    if (!handle)
         return NOT_INITIALIZED;
-    if (version == NULL)
+    if (!version)
         return INVALID_VALUE;
     *version = 12508;
     return SUCCESS;
 })
 CALL(cusparseGetProperty, (int property, int *value), {
     static const int version[] = {12, 5, 8};
-
-    if (value == NULL || property < 0 || property > 2)
+    if (!value || property < 0 || property > 2)
         return INVALID_VALUE;
     *value = version[property];
     return SUCCESS;
@@ -91,12 +90,12 @@ enum { TYPE, FILL, DIAGONAL, BASE };
 
 #define MATRIX_VALUE(name, place)                                                                  \
     CALL(cusparseSetMat##name, (object * of, int value), {                                         \
-        if (of == NULL)                                                                            \
+        if (!of)                                                                                   \
             return INVALID_VALUE;                                                                  \
         of->values[place] = value;                                                                 \
         return SUCCESS;                                                                            \
     })                                                                                             \
-    CALL(cusparseGetMat##name, (const object *of), return of != NULL ? of->values[place] : 0;)
+    CALL(cusparseGetMat##name, (const object *of), return of ? of->values[place] : 0;)
 MATRIX_VALUE(Type, TYPE)
 MATRIX_VALUE(FillMode, FILL)
 MATRIX_VALUE(DiagType, DIAGONAL)
@@ -121,10 +120,10 @@ struct matrix {
 
 static int make(struct matrix **made, const struct matrix *of)
 {
-    if (made == NULL || of->rows < 0 || of->columns < 0 || of->n_values < 0)
+    if (!made || of->rows < 0 || of->columns < 0 || of->n_values < 0)
         return INVALID_VALUE;
     *made = malloc(sizeof **made);
-    if (*made == NULL)
+    if (!*made)
         return ALLOC_FAILED;
     **made = *of;
     (*made)->batch_count = 1;
@@ -243,7 +242,7 @@ BOTH(cusparseCreate, SlicedEll,
 
 #define TELL(into, value)                                                                          \
     do {                                                                                           \
-        if ((into) != NULL)                                                                        \
+        if (into)                                                                                  \
             *(into) = (value);                                                                     \
     } while (0)
 
@@ -251,9 +250,8 @@ BOTH(cusparse, SpVecGet,
      (const struct matrix *m, int64_t *size, int64_t *n, void **indices, void **values,
       int *index_type, int *base, int *value_type),
      {
-         if (m == NULL) {
+         if (!m)
              return INVALID_VALUE;
-         }
          TELL(size, m->rows);
          TELL(n, m->n_values);
          TELL(indices, m->indices);
@@ -264,7 +262,7 @@ BOTH(cusparse, SpVecGet,
          return SUCCESS;
      })
 BOTH(cusparse, DnVecGet, (const struct matrix *m, int64_t *size, void **values, int *value_type), {
-    if (m == NULL)
+    if (!m)
         return INVALID_VALUE;
     TELL(size, m->rows);
     TELL(values, m->values);
@@ -275,7 +273,7 @@ BOTH(cusparse, DnMatGet,
      (const struct matrix *m, int64_t *rows, int64_t *columns, int64_t *leading, void **values,
       int *value_type, int *order),
      {
-         if (m == NULL)
+         if (!m)
              return INVALID_VALUE;
          TELL(rows, m->rows);
          TELL(columns, m->columns);
@@ -291,7 +289,7 @@ BOTH(cusparse, DnMatGet,
           void **indices, void **values, int *offset_type, int *index_type, int *base,             \
           int *value_type),                                                                        \
          {                                                                                         \
-             if (m == NULL)                                                                        \
+             if (!m)                                                                               \
                  return INVALID_VALUE;                                                             \
              TELL(rows, m->rows);                                                                  \
              TELL(columns, m->columns);                                                            \
@@ -316,7 +314,7 @@ BOTH(cusparse, BlockedEllGet,
      (const struct matrix *m, int64_t *rows, int64_t *columns, int64_t *width, int64_t *ell_columns,
       void **indices, void **values, int *index_type, int *base, int *value_type),
      {
-         if (m == NULL)
+         if (!m)
              return INVALID_VALUE;
          TELL(width, m->block_rows);
          TELL(ell_columns, m->block_columns);
@@ -326,13 +324,13 @@ BOTH(cusparse, BlockedEllGet,
 
 #define VALUES(name)                                                                               \
     BOTH(cusparse, name##GetValues, (const struct matrix *m, void **values), {                     \
-        if (m == NULL || values == NULL)                                                           \
+        if (!m || !values)                                                                         \
             return INVALID_VALUE;                                                                  \
         *values = m->values;                                                                       \
         return SUCCESS;                                                                            \
     })                                                                                             \
     CALL(cusparse##name##SetValues, (struct matrix * m, void *values), {                           \
-        if (m == NULL)                                                                             \
+        if (!m)                                                                                    \
             return INVALID_VALUE;                                                                  \
         m->values = values;                                                                        \
         return SUCCESS;                                                                            \
@@ -345,7 +343,7 @@ VALUES(DnMat)
 #define SET_POINTERS(name)                                                                         \
     CALL(cusparse##name##SetPointers,                                                              \
          (struct matrix * m, void *offsets, void *indices, void *values), {                        \
-             if (m == NULL)                                                                        \
+             if (!m)                                                                               \
                  return INVALID_VALUE;                                                             \
              m->offsets = offsets;                                                                 \
              m->indices = indices;                                                                 \
@@ -358,7 +356,7 @@ SET_POINTERS(Coo)
 
 static int set_batch(struct matrix *m, int count, int64_t stride)
 {
-    if (m == NULL || count < 1 || stride < 0)
+    if (!m || count < 1 || stride < 0)
         return INVALID_VALUE;
     m->batch_count = count;
     m->batch_stride = stride;
@@ -380,7 +378,7 @@ CALL(cusparseBsrSetStridedBatch,
          return set_batch(m, count, stride);
      })
 CALL(cusparseDnMatGetStridedBatch, (const struct matrix *m, int *count, int64_t *stride), {
-    if (m == NULL || count == NULL || stride == NULL)
+    if (!m || !count || !stride)
         return INVALID_VALUE;
     *count = m->batch_count;
     *stride = m->batch_stride;
@@ -389,7 +387,7 @@ CALL(cusparseDnMatGetStridedBatch, (const struct matrix *m, int *count, int64_t 
 
 #define ASK(name, member)                                                                          \
     CALL(cusparse##name, (const struct matrix *m, int *value), {                                   \
-        if (m == NULL || value == NULL)                                                            \
+        if (!m || !value)                                                                          \
             return INVALID_VALUE;                                                                  \
         *value = m->member;                                                                        \
         return SUCCESS;                                                                            \
@@ -404,8 +402,7 @@ CALL(cusparseSpMatGetSize, (const struct matrix *m, int64_t *rows, int64_t *colu
     static int told;
     static const object handle;
     int count;
-
-    if (m == NULL || rows == NULL || columns == NULL || n == NULL)
+    if (!m || !rows || !columns || !n)
         return INVALID_VALUE;
     *rows = m->rows;
     *columns = m->columns;
@@ -419,7 +416,6 @@ CALL(cusparseSpMatGetSize, (const struct matrix *m, int64_t *rows, int64_t *colu
 static size_t number_bytes(int type)
 {
     enum { R_64F = 1, C_32F = 4, C_64F = 5 };
-
     return type == C_64F ? 16 : type == R_64F || type == C_32F ? 8 : 4;
 }
 
@@ -429,17 +425,16 @@ CALL(cusparseSpVV,
       int type, void *workspace),
      {
          struct mt_account_cuda *account = pretend_cuda_account();
-
          (void)operation;
          (void)workspace;
-         if (handle == NULL)
+         if (!handle)
              return NOT_INITIALIZED;
-         if (x == NULL || y == NULL || result == NULL)
+         if (!x || !y || !result)
              return INVALID_VALUE;
          if (handle->pointer_mode != 0)
              return SUCCESS;
          memset(result, 0, number_bytes(type));
-         if (account != NULL)
+         if (account)
              __atomic_fetch_add(&account->n_read_back, 1, __ATOMIC_RELAXED);
          return SUCCESS;
      })
@@ -447,21 +442,21 @@ CALL(cusparseSpVV,
 /* How a matrix is filled, and its diagonal. */
 CALL(cusparseSpMatSetAttribute,
      (struct matrix * m, unsigned attribute, const int *value, size_t bytes), {
-         if (m == NULL || value == NULL || attribute > 3 || bytes != sizeof *value)
+         if (!m || !value || attribute > 3 || bytes != sizeof *value)
              return INVALID_VALUE;
          m->attributes[attribute] = *value;
          return SUCCESS;
      })
 CALL(cusparseSpMatGetAttribute,
      (const struct matrix *m, unsigned attribute, int *value, size_t bytes), {
-         if (m == NULL || value == NULL || attribute > 3 || bytes != sizeof *value)
+         if (!m || !value || attribute > 3 || bytes != sizeof *value)
              return INVALID_VALUE;
          *value = m->attributes[attribute];
          return SUCCESS;
      })
 CALL(cusparseCreateIdentityPermutation, (object * handle, int n, int *permutation), {
     (void)permutation;
-    return handle == NULL ? NOT_INITIALIZED : n < 0 ? INVALID_VALUE : SUCCESS;
+    return !handle ? NOT_INITIALIZED : n < 0 ? INVALID_VALUE : SUCCESS;
 })
 
 #define DESTROYS(name)                                                                             \

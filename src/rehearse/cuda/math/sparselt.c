@@ -3,8 +3,8 @@
  * releases before 0.8), and give back what was set. */
 #include <string.h>
 
-#include "math.h"
 #include "rehearse/cuda/call.h"
+#include "rehearse/cuda/math/math.h"
 #include "rehearse/cuda/unknown.h"
 
 enum { SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 3, NOT_SUPPORTED = 10 };
@@ -24,14 +24,14 @@ _Static_assert(sizeof(struct object) <= 512, "descriptors have 512 bytes");
 
 static int is(const struct object *of, int kind)
 {
-    return of != NULL && of->kind == kind;
+    return of && of->kind == kind;
 }
 
 static int start(const struct object *handle, struct object *of, int kind)
 {
     if (!is(handle, HANDLE))
         return NOT_INITIALIZED;
-    if (of == NULL)
+    if (!of)
         return INVALID_VALUE;
     memset(of, 0, sizeof *of);
     of->kind = kind;
@@ -39,7 +39,7 @@ static int start(const struct object *handle, struct object *of, int kind)
 }
 
 CALL(cusparseLtInit, (struct object * handle), {
-    if (handle == NULL)
+    if (!handle)
         return INVALID_VALUE;
     memset(handle, 0, sizeof *handle);
     handle->kind = HANDLE;
@@ -55,13 +55,13 @@ CALL(cusparseLtDestroy, (struct object * handle), {
 static const int version[] = {0, 7, 1};
 
 CALL(cusparseLtGetVersion, (const struct object *handle, int *value), {
-    if (!is(handle, HANDLE) || value == NULL)
+    if (!is(handle, HANDLE) || !value)
         return INVALID_VALUE;
     *value = version[0] * 1000 + version[1] * 100 + version[2];
     return SUCCESS;
 })
 CALL(cusparseLtGetProperty, (int property, int *value), {
-    if (value == NULL || property < 0 || property > 2)
+    if (!value || property < 0 || property > 2)
         return INVALID_VALUE;
     *value = version[property];
     return SUCCESS;
@@ -71,7 +71,6 @@ static int matrix(const struct object *handle, struct object *of, const int64_t 
                   int is_structured)
 {
     int status = start(handle, of, MATRIX);
-
     if (status != SUCCESS)
         return status;
     if (shape[0] < 1 || shape[1] < 1 || shape[2] < 1)
@@ -120,7 +119,7 @@ END(cusparseLtMatmulAlgSelectionDestroy, CHOICE)
 
 static int set(struct object *of, int kind, unsigned attribute, const void *value, size_t bytes)
 {
-    if (!is(of, kind) || value == NULL || attribute >= ATTRIBUTES_MAX || bytes > 8)
+    if (!is(of, kind) || !value || attribute >= ATTRIBUTES_MAX || bytes > 8)
         return INVALID_VALUE;
     of->attributes[attribute] = 0;
     memcpy(&of->attributes[attribute], value, bytes);
@@ -129,7 +128,7 @@ static int set(struct object *of, int kind, unsigned attribute, const void *valu
 
 static int get(const struct object *of, int kind, unsigned attribute, void *value, size_t bytes)
 {
-    if (!is(of, kind) || value == NULL || attribute >= ATTRIBUTES_MAX || bytes > 8)
+    if (!is(of, kind) || !value || attribute >= ATTRIBUTES_MAX || bytes > 8)
         return INVALID_VALUE;
     memcpy(value, &of->attributes[attribute], bytes);
     return SUCCESS;
@@ -145,7 +144,6 @@ CALL(cusparseLtMatmulDescriptorInit,
       const struct object *d, int type),
      {
          int status = start(handle, of, PRODUCT);
-
          (void)operation_a;
          (void)operation_b;
          if (status == SUCCESS && (!is(a, MATRIX) || !is(b, MATRIX) || !is(c, MATRIX) ||
@@ -160,7 +158,6 @@ CALL(cusparseLtMatmulDescriptorInit,
 CALL(cusparseLtMatmulAlgSelectionInit,
      (const struct object *handle, struct object *of, const struct object *product, int choice), {
          int status = start(handle, of, CHOICE);
-
          (void)choice;
          if (status == SUCCESS)
              of->attributes[CONFIG_ID_MAX] = 1;
@@ -171,15 +168,13 @@ CALL(cusparseLtMatmulPlanInit,
       const struct object *choice),
      {
          int status = start(handle, of, PLAN);
-
          return status != SUCCESS || (is(product, PRODUCT) && is(choice, CHOICE)) ? status
                                                                                   : INVALID_VALUE;
      })
 CALL(cusparseLtMatmulGetWorkspace,
      (const struct object *handle, const struct object *plan, size_t *bytes), {
          static int told;
-
-         if (!is(handle, HANDLE) || !is(plan, PLAN) || bytes == NULL)
+         if (!is(handle, HANDLE) || !is(plan, PLAN) || !bytes)
              return INVALID_VALUE;
          pretend_math_unknown(bytes, sizeof *bytes, "cusparseLtMatmulGetWorkspace", &told);
          return SUCCESS;
@@ -190,7 +185,6 @@ CALL(cusparseLtMatmulGetWorkspace,
 static size_t compressed_bytes(const struct object *of)
 {
     size_t elements = (size_t)of->rows * (size_t)of->columns;
-
     if (of->type == DATA_R_8I)
         return elements * 10 / 16;
     return elements * (of->type == 0 ? 4 : 2) * 9 / 16;
@@ -199,8 +193,7 @@ static size_t compressed_bytes(const struct object *of)
 CALL(cusparseLtSpMMACompressedSize2,
      (const struct object *handle, const struct object *of, size_t *compressed, size_t *buffer), {
          static int told;
-
-         if (!is(handle, HANDLE) || !is(of, MATRIX) || compressed == NULL || buffer == NULL)
+         if (!is(handle, HANDLE) || !is(of, MATRIX) || !compressed || !buffer)
              return INVALID_VALUE;
          *compressed = compressed_bytes(of);
          pretend_math_unknown(buffer, sizeof *buffer, "cusparseLtSpMMACompressedSize2", &told);
@@ -211,10 +204,9 @@ CALL(cusparseLtSpMMACompressedSize2,
 static int check_structure(const struct object *handle, int *valid, CUstream stream)
 {
     const struct pretend_math_object order = {.stream = stream};
-
     if (!is(handle, HANDLE))
         return NOT_INITIALIZED;
-    if (valid == NULL)
+    if (!valid)
         return INVALID_VALUE;
     pretend_math_success(&order, valid, 1);
     return SUCCESS;

@@ -46,13 +46,13 @@
         void *argument;                                                                            \
         va_list arguments;                                                                         \
         (void)told;                                                                                \
-        if (handle == NULL) {                                                                      \
+        if (!handle) {                                                                             \
             return NO_HANDLE;                                                                      \
         }                                                                                          \
         va_start(arguments, handle);                                                               \
         argument = pretend_math_argument(arguments, n);                                            \
         va_end(arguments);                                                                         \
-        if (argument == NULL) {                                                                    \
+        if (!argument) {                                                                           \
             return NO_VALUE;                                                                       \
         }                                                                                          \
         __VA_ARGS__                                                                                \
@@ -82,7 +82,7 @@
         void *argument[(n) + 1];                                                                   \
         va_list arguments;                                                                         \
         (void)told;                                                                                \
-        if (handle == NULL) {                                                                      \
+        if (!handle) {                                                                             \
             return NO_HANDLE;                                                                      \
         }                                                                                          \
         va_start(arguments, handle);                                                               \
@@ -93,19 +93,18 @@
     }
 #define NUMBER(type, n) ((type)(intptr_t)argument[n])
 #define FOUND(name, range, n, first, found, type, info)                                            \
-    WITH_ARGUMENTS(name, info,                                                                     \
-                   if (argument[found] == NULL || argument[info] == NULL) return NO_VALUE;         \
+    WITH_ARGUMENTS(name, info, if (!argument[found] || !argument[info]) return NO_VALUE;           \
                    *(type *)argument[found] = (type)pretend_math_eigenvalues(                      \
                        NUMBER(int, range), NUMBER(type, n), NUMBER(type, first),                   \
                        NUMBER(type, first + 1), #name, &told);                                     \
                    pretend_math_success(handle, argument[info], 1);)
 #define REFINED(name, n, info)                                                                     \
-    WITH_ARGUMENTS(name, info, if (argument[n] == NULL || argument[info] == NULL) return NO_VALUE; \
+    WITH_ARGUMENTS(name, info, if (!argument[n] || !argument[info]) return NO_VALUE;               \
                    *(int *)argument[n] = 1; pretend_math_success(handle, argument[info], 1);)
 #define RESIDUALS(name, n, info, batch)                                                            \
     WITH_ARGUMENTS(                                                                                \
         name, (n) > (batch) ? (n) : (batch), int count = (batch) ? NUMBER(int, batch) : 1;         \
-        if (argument[info] == NULL) return NO_VALUE; pretend_math_residuals(argument[n], count);   \
+        if (!argument[info]) return NO_VALUE; pretend_math_residuals(argument[n], count);          \
         pretend_math_success(handle, argument[info], count);)
 #define PIVOT(name, n)                                                                             \
     WITH_ARGUMENT(name, n, pretend_math_answer(handle, argument, -1, #name, &told);)

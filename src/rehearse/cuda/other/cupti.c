@@ -19,14 +19,14 @@ static uint64_t attributes[ATTRIBUTES_MAX];
 
 /* The version of the headers that a toolkit's CUPTI comes with. */
 CALL(cuptiGetVersion, (uint32_t * version), {
-    if (version == NULL)
+    if (!version)
         return INVALID_PARAMETER;
     *version = CUPTI_VERSION;
     return SUCCESS;
 })
 
 CALL(cuptiGetResultString, (int result, const char **text), {
-    if (text == NULL)
+    if (!text)
         return INVALID_PARAMETER;
     *text = result == SUCCESS             ? "CUPTI_SUCCESS"
             : result == INVALID_PARAMETER ? "CUPTI_ERROR_INVALID_PARAMETER"
@@ -39,7 +39,7 @@ CALL(cuptiGetResultString, (int result, const char **text), {
 CALL(cuptiGetCallbackName, (unsigned domain, uint32_t callback, const char **name), {
     (void)domain;
     (void)callback;
-    if (name == NULL)
+    if (!name)
         return INVALID_PARAMETER;
     *name = "";
     return SUCCESS;
@@ -47,8 +47,7 @@ CALL(cuptiGetCallbackName, (unsigned domain, uint32_t callback, const char **nam
 
 CALL(cuptiGetTimestamp, (uint64_t * timestamp), {
     struct timespec now;
-
-    if (timestamp == NULL)
+    if (!timestamp)
         return INVALID_PARAMETER;
     clock_gettime(CLOCK_REALTIME, &now);
     *timestamp = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
@@ -57,9 +56,8 @@ CALL(cuptiGetTimestamp, (uint64_t * timestamp), {
 
 CALL(cuptiSubscribe, (void **subscriber, void *callback, void *data), {
     static int only;
-
     (void)data;
-    if (subscriber == NULL || callback == NULL)
+    if (!subscriber || !callback)
         return INVALID_PARAMETER;
     *subscriber = &only;
     return SUCCESS;
@@ -67,20 +65,20 @@ CALL(cuptiSubscribe, (void **subscriber, void *callback, void *data), {
 
 CALL(cuptiActivityGetNextRecord, (uint8_t * buffer, size_t bytes, void **record), {
     (void)bytes;
-    return buffer == NULL || record == NULL ? INVALID_PARAMETER : MAX_LIMIT_REACHED;
+    return !buffer || !record ? INVALID_PARAMETER : MAX_LIMIT_REACHED;
 })
 
 CALL(cuptiActivityGetNumDroppedRecords, (void *context, uint32_t stream, size_t *dropped), {
     (void)context;
     (void)stream;
-    if (dropped == NULL)
+    if (!dropped)
         return INVALID_PARAMETER;
     *dropped = 0;
     return SUCCESS;
 })
 
 CALL(cuptiActivitySetAttribute, (unsigned attribute, size_t *bytes, const void *value), {
-    if (bytes == NULL || value == NULL || attribute >= ATTRIBUTES_MAX)
+    if (!bytes || !value || attribute >= ATTRIBUTES_MAX)
         return INVALID_PARAMETER;
     attributes[attribute] = 0;
     memcpy(&attributes[attribute], value, *bytes < 8 ? *bytes : 8);
@@ -88,7 +86,7 @@ CALL(cuptiActivitySetAttribute, (unsigned attribute, size_t *bytes, const void *
 })
 
 CALL(cuptiActivityGetAttribute, (unsigned attribute, size_t *bytes, void *value), {
-    if (bytes == NULL || value == NULL || attribute >= ATTRIBUTES_MAX)
+    if (!bytes || !value || attribute >= ATTRIBUTES_MAX)
         return INVALID_PARAMETER;
     memcpy(value, &attributes[attribute], *bytes < 8 ? *bytes : 8);
     return SUCCESS;
@@ -108,7 +106,7 @@ CALL(cuptiActivityPopExternalCorrelationId, (unsigned kind, uint64_t *id), {
     if (n_correlations == 0)
         return QUEUE_EMPTY;
     n_correlations--;
-    if (id != NULL)
+    if (id)
         *id = n_correlations < CORRELATIONS ? correlation[n_correlations] : 0;
     return SUCCESS;
 })

@@ -41,7 +41,7 @@ PRETEND_CALL void cuFileHandleDeregister(void *handle)
 PRETEND_CALL struct error cuFileGetVersion(int *version);
 PRETEND_CALL struct error cuFileGetVersion(int *version)
 {
-    if (version == NULL)
+    if (!version)
         return (struct error){INVALID_VALUE, 0};
     *version = 1130;
     return (struct error){0, 0};

@@ -24,7 +24,7 @@ static const int architectures[] = {75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 
 #define N_ARCHITECTURES ((int)(sizeof architectures / sizeof *architectures))
 
 CALL(nvrtcVersion, (int *major, int *minor), {
-    if (major == NULL || minor == NULL) {
+    if (!major || !minor) {
         return INVALID_INPUT;
     }
     *major = NVRTC_MAJOR;
@@ -33,14 +33,14 @@ CALL(nvrtcVersion, (int *major, int *minor), {
 })
 
 CALL(nvrtcGetNumSupportedArchs, (int *count), {
-    if (count == NULL)
+    if (!count)
         return INVALID_INPUT;
     *count = N_ARCHITECTURES;
     return SUCCESS;
 })
 
 CALL(nvrtcGetSupportedArchs, (int *into), {
-    if (into == NULL)
+    if (!into)
         return INVALID_INPUT;
     memcpy(into, architectures, sizeof architectures);
     return SUCCESS;
@@ -63,7 +63,6 @@ PRETEND_CALL const char *nvrtcGetErrorString(int result)
         "NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID",
         "NVRTC_ERROR_INTERNAL_ERROR",
     };
-
     return result >= 0 && (size_t)result < sizeof names / sizeof *names ? names[result]
                                                                         : "NVRTC_ERROR unknown";
 }
@@ -73,17 +72,15 @@ CALL(nvrtcCreateProgram,
       const char *const *headers, const char *const *include_names),
      {
          (void)name;
-         if (made == NULL || source == NULL || n_headers < 0 ||
-             (n_headers > 0 && (headers == NULL || include_names == NULL)))
+         if (!made || !source || n_headers < 0 || (n_headers > 0 && (!headers || !include_names)))
              return INVALID_INPUT;
          *made = calloc(1, sizeof **made);
-         return *made != NULL ? SUCCESS : OUT_OF_MEMORY;
+         return *made ? SUCCESS : OUT_OF_MEMORY;
      })
 
 CALL(nvrtcDestroyProgram, (struct program * *of), {
     struct name *name;
-
-    if (of == NULL || *of == NULL)
+    if (!of || !*of)
         return INVALID_PROGRAM;
     while ((name = (*of)->names) != NULL) {
         (*of)->names = name->next;
@@ -100,7 +97,6 @@ static void architecture_of(const char *option, char target[16])
     static const char *const options[] = {"--gpu-architecture=", "-arch="};
     const char *value = option;
     size_t i;
-
     target[0] = '\0';
     for (i = 0; i < 2; i++)
         if (strncmp(option, options[i], strlen(options[i])) == 0)
@@ -115,11 +111,10 @@ CALL(nvrtcCompileProgram, (struct program * of, int n_options, const char *const
     char target[16] = "sm_75";
     char found[16];
     int i;
-
-    if (of == NULL)
+    if (!of)
         return INVALID_PROGRAM;
-    for (i = 0; i < n_options && options != NULL; i++) {
-        if (options[i] != NULL) {
+    for (i = 0; i < n_options && options; i++) {
+        if (options[i]) {
             architecture_of(options[i], found);
             memcpy(target, found[0] != '\0' ? found : target, sizeof target);
         }
@@ -132,17 +127,17 @@ CALL(nvrtcCompileProgram, (struct program * of, int n_options, const char *const
 /* PTX and binaries are the same text: the pretended driver loads it as either. */
 #define IMAGE(name)                                                                                \
     CALL(nvrtcGet##name##Size, (const struct program *of, size_t *bytes), {                        \
-        if (of == NULL || !of->is_compiled)                                                        \
+        if (!of || !of->is_compiled)                                                               \
             return INVALID_PROGRAM;                                                                \
-        if (bytes == NULL)                                                                         \
+        if (!bytes)                                                                                \
             return INVALID_INPUT;                                                                  \
         *bytes = strlen(of->image) + 1;                                                            \
         return SUCCESS;                                                                            \
     })                                                                                             \
     CALL(nvrtcGet##name, (const struct program *of, char *image), {                                \
-        if (of == NULL || !of->is_compiled)                                                        \
+        if (!of || !of->is_compiled)                                                               \
             return INVALID_PROGRAM;                                                                \
-        if (image == NULL)                                                                         \
+        if (!image)                                                                                \
             return INVALID_INPUT;                                                                  \
         memcpy(image, of->image, strlen(of->image) + 1);                                           \
         return SUCCESS;                                                                            \
@@ -152,25 +147,24 @@ IMAGE(CUBIN)
 IMAGE(LTOIR)
 
 CALL(nvrtcGetProgramLogSize, (const struct program *of, size_t *bytes), {
-    if (of == NULL || bytes == NULL)
-        return of == NULL ? INVALID_PROGRAM : INVALID_INPUT;
+    if (!of || !bytes)
+        return !of ? INVALID_PROGRAM : INVALID_INPUT;
     *bytes = 1;
     return SUCCESS;
 })
 CALL(nvrtcGetProgramLog, (const struct program *of, char *log), {
-    if (of == NULL || log == NULL)
-        return of == NULL ? INVALID_PROGRAM : INVALID_INPUT;
+    if (!of || !log)
+        return !of ? INVALID_PROGRAM : INVALID_INPUT;
     log[0] = '\0';
     return SUCCESS;
 })
 
 CALL(nvrtcAddNameExpression, (struct program * of, const char *expression), {
     struct name *name;
-
-    if (of == NULL || expression == NULL)
-        return of == NULL ? INVALID_PROGRAM : INVALID_INPUT;
+    if (!of || !expression)
+        return !of ? INVALID_PROGRAM : INVALID_INPUT;
     name = malloc(sizeof *name + strlen(expression) + 1);
-    if (name == NULL)
+    if (!name)
         return OUT_OF_MEMORY;
     memcpy(name->text, expression, strlen(expression) + 1);
     name->next = of->names;
@@ -180,10 +174,9 @@ CALL(nvrtcAddNameExpression, (struct program * of, const char *expression), {
 CALL(nvrtcGetLoweredName, (const struct program *of, const char *expression, const char **lowered),
      {
          const struct name *name;
-
-         if (of == NULL || expression == NULL || lowered == NULL)
-             return of == NULL ? INVALID_PROGRAM : INVALID_INPUT;
-         for (name = of->names; name != NULL; name = name->next) {
+         if (!of || !expression || !lowered)
+             return !of ? INVALID_PROGRAM : INVALID_INPUT;
+         for (name = of->names; name; name = name->next) {
              if (strcmp(name->text, expression) == 0) {
                  *lowered = name->text;
                  return SUCCESS;

@@ -11,8 +11,8 @@ CALL(nvshmemid_init_status, (void), return 0;)
 PRETEND_CALL void nvshmem_info_get_version(int *major, int *minor);
 PRETEND_CALL void nvshmem_info_get_version(int *major, int *minor)
 {
-    if (major != NULL)
+    if (major)
         *major = 1;
-    if (minor != NULL)
+    if (minor)
         *minor = 3;
 }
