@@ -35,6 +35,7 @@ enum rehearse_cuda_engine rehearse_cuda_engine_of(const struct rehearse_command 
     case REHEARSE_VLLM_MODEL:
         return REHEARSE_VLLM;
     case REHEARSE_SGLANG_SERVER:
+    case REHEARSE_SGLANG_MODEL:
         return REHEARSE_SGLANG;
     case REHEARSE_TRANSFORMERS_MODEL:
         return REHEARSE_TRANSFORMERS;
@@ -45,7 +46,7 @@ enum rehearse_cuda_engine rehearse_cuda_engine_of(const struct rehearse_command 
 
 int rehearse_has_options(const struct rehearse_command *command)
 {
-    return command->program == REHEARSE_VLLM_MODEL ||
+    return command->program == REHEARSE_VLLM_MODEL || command->program == REHEARSE_SGLANG_MODEL ||
            command->program == REHEARSE_TRANSFORMERS_MODEL;
 }
 

@@ -124,6 +124,8 @@ static enum rehearse_program python_model(char *const *words)
         return REHEARSE_UNKNOWN_PROGRAM;
     if (strcmp(name, "rehearse_vllm.py") == 0)
         return REHEARSE_VLLM_MODEL;
+    if (strcmp(name, "rehearse_sglang.py") == 0)
+        return REHEARSE_SGLANG_MODEL;
     return strcmp(name, "rehearse_transformers.py") == 0 ? REHEARSE_TRANSFORMERS_MODEL
                                                          : REHEARSE_UNKNOWN_PROGRAM;
 }

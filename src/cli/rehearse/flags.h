@@ -54,6 +54,7 @@ enum rehearse_program {
     REHEARSE_VLLM_SERVER,
     REHEARSE_SGLANG_SERVER,
     REHEARSE_VLLM_MODEL, /* our own small programs, with settings as JSON */
+    REHEARSE_SGLANG_MODEL,
     REHEARSE_TRANSFORMERS_MODEL
 };
 

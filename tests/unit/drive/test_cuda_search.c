@@ -310,6 +310,29 @@ static void test_settings_of_our_own_program_are_told_as_options_too(void **stat
     assert_string_equal(changes.items[0].options, "--context 37683");
 }
 
+static void test_settings_of_a_model_in_sglang_are_told_both_ways(void **state)
+{
+    static const char *const argv[] = {"python", "/x/rehearse_sglang.py", "/m",
+                                       "{\"context_tokens\":131072,\"eager\":1}", NULL};
+    struct rehearse_command command;
+    char flag[64];
+    char option[64];
+    char value[REHEARSE_SETTING_BYTES];
+    (void)state;
+    rehearse_command_copy((char *const *)argv, &command);
+    assert_int_equal(rehearse_cuda_engine_of(&command), REHEARSE_SGLANG);
+    assert_true(rehearse_setting_get(&command, REHEARSE_SET_CONTEXT, value));
+    assert_string_equal(value, "131072");
+    rehearse_setting_set(&command, REHEARSE_SET_CONTEXT, "4096");
+    rehearse_setting_set(&command, REHEARSE_SET_SHARE, "0.95");
+    assert_string_equal(command.words[3],
+                        "{\"context_tokens\":4096,\"eager\":1,\"memory_share\":0.95}");
+    rehearse_setting_spell(&command, REHEARSE_SET_SHARE, "0.95", flag, option);
+    assert_string_equal(flag, "--mem-fraction-static 0.95");
+    assert_string_equal(option, "--memory-share 0.95");
+    rehearse_command_finish(&command);
+}
+
 /* 2 GiB and 1 MiB for each of 32 x 1024 tokens are 34 GiB. 0.98 of 24 GiB are 21.52 GiB for tokens:
  * 21 of 32 sequences, or 688 of 1024 tokens, of which whole 64 are 640. */
 static void test_a_straight_line_finds_the_largest_number(void **state)
@@ -406,6 +429,7 @@ int main(void)
         cmocka_unit_test(test_weights_that_no_device_holds_are_not_rehearsed_again),
         cmocka_unit_test(test_flags_keep_the_users_spelling),
         cmocka_unit_test(test_settings_of_our_own_program_are_told_as_options_too),
+        cmocka_unit_test(test_settings_of_a_model_in_sglang_are_told_both_ways),
         cmocka_unit_test(test_a_straight_line_finds_the_largest_number),
         cmocka_unit_test(test_a_parabola_comes_closer_where_scores_of_attention_are_held),
         cmocka_unit_test(test_numbers_are_numbers_in_the_settings_of_our_own_program),
