@@ -12,6 +12,8 @@
  *   child=WORD        does WORD in a child that is then killed by SIGKILL, and waits for that
  *   stray=FILE        leaves a child in a session of its own, its process id in FILE
  *   map=FILE          makes a file and maps it
+ *   cut               makes the account's file empty
+ *   scribble          says that the account has devices without number
  *   wait              until it is killed          exit=N  abort */
 #include <fcntl.h>
 #include <signal.h>
@@ -207,6 +209,10 @@ static void do_word(char *word)
         do_stray(rest);
     else if (is(word, "map", &rest))
         do_map(rest);
+    else if (is(word, "cut", &rest))
+        exit(truncate(getenv(MT_ACCOUNT_VARIABLE), 0) < 0);
+    else if (is(word, "scribble", &rest))
+        the_account()->n_devices = UINT32_MAX;
     else if (is(word, "wait", &rest))
         for (;;)
             pause();
