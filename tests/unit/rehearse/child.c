@@ -7,6 +7,7 @@
  *   alloc=PLACE,OBJECT,BYTES,CATEGORY,NAME,DETAIL
  *   free=OBJECT       usage=OBJECT,CATEGORY       refuse=PLACE,BYTES,FREE,NAME
  *   take=PLACE,BYTES  counts bytes as used        attach  says that devices were taken
+ *   context           makes a context of CUDA
  *   mark=NAME         refused=WHY   says that ggml takes no devices
  *   preloaded         says that other processes have the object too
  *   child=WORD        does WORD in a child that is then killed by SIGKILL, and waits for that
@@ -193,6 +194,8 @@ static void do_word(char *word)
         do_take(rest);
     else if (is(word, "attach", &rest))
         __atomic_fetch_add(&the_account()->n_attached, 1, __ATOMIC_RELAXED);
+    else if (is(word, "context", &rest))
+        __atomic_fetch_add(&the_account()->cuda.n_contexts, 1, __ATOMIC_RELAXED);
     else if (is(word, "preloaded", &rest))
         __atomic_fetch_add(&the_account()->n_preloaded, 2, __ATOMIC_RELAXED);
     else if (is(word, "mark", &rest))
