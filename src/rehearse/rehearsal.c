@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -102,9 +103,11 @@ static int prepare(struct mt_rehearsal *rehearsal, const struct mt_rehearse_opti
     if (result == 0)
         result = mt_account_create(options, rehearsal->account_path, &rehearsal->account, error);
     rehearsal->reader.account = rehearsal->account;
-    if (result == 0)
-        show_life(rehearsal);
-    return result;
+    if (result < 0)
+        return result;
+    rehearsal->n_devices = rehearsal->account->n_devices;
+    show_life(rehearsal);
+    return 0;
 }
 
 static int start(struct mt_rehearsal *rehearsal, const struct mt_rehearse_options *options,
@@ -268,8 +271,23 @@ static void bound_output(int fd)
         (void)!ftruncate(fd, 0);
 }
 
+/* Whoever reads past the end of a mapped file is killed: where the program has cut the account off,
+ * empty memory takes its place. */
+static void look_at_account(struct mt_rehearsal *rehearsal)
+{
+    struct stat status;
+    if (rehearsal->is_cut || stat(rehearsal->account_path, &status) < 0 ||
+        status.st_size >= (off_t)sizeof *rehearsal->account)
+        return;
+    rehearsal->is_cut = 1;
+    if (mmap(rehearsal->account, sizeof *rehearsal->account, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+        abort();
+}
+
 static void look(struct mt_rehearsal *rehearsal, uint64_t now_ns)
 {
+    look_at_account(rehearsal);
     reap(rehearsal);
     mt_reader_read(&rehearsal->reader, now_ns, 0);
     if (now_ns < rehearsal->next_look_ns && !rehearsal->ended)
@@ -355,6 +373,11 @@ int mt_rehearse_wait(struct mt_rehearsal *rehearsal, uint64_t timeout_ns,
     if (rehearsal->reader.out_of_memory)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET,
                        "out of memory while the rehearsal's account is read");
+    if (rehearsal->is_cut || rehearsal->account->n_devices != rehearsal->n_devices)
+        return mt_fail(error, MT_EIO, MT_NO_OFFSET,
+                       "the program has written over %.300s, where its devices are: what it took "
+                       "is not known",
+                       rehearsal->account_path);
     fill_status(rehearsal, status);
     return 0;
 }
@@ -387,6 +410,7 @@ void mt_rehearse_mark(struct mt_rehearsal *rehearsal, const char *name)
 
 const struct mt_rehearse_event *mt_rehearse_event_at(struct mt_rehearsal *rehearsal, size_t index)
 {
+    look_at_account(rehearsal);
     if (index >= rehearsal->reader.n_events)
         mt_reader_read(&rehearsal->reader, mt_monotonic_ns(), 0);
     const struct mt_noted *noted = mt_reader_at(&rehearsal->reader, index);

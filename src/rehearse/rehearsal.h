@@ -69,7 +69,9 @@ struct mt_reader {
 struct mt_rehearsal {
     struct mt_account *account;
     struct mt_reader reader;
-    char *directory; /* absolute */
+    uint32_t n_devices; /* as they were given: the account's own number is the program's to write */
+    int is_cut;         /* the program has made the account's file shorter */
+    char *directory;    /* absolute */
     char *account_path;
     int output_fd[2]; /* our own look at the files of its output and errors, or -1 */
     pid_t pid;

@@ -308,10 +308,21 @@ static int note_unsplit(struct maker *maker, struct mt_tally *tally, const char 
         "Python was kept from loading our helper (python -I, -E or -S).");
 }
 
+/* Blocks that are not known of look as if their segments were free. */
+static int note_lost(struct maker *maker, struct mt_tally *tally, const char **notes)
+{
+    if (!maker->source.torch || !mt_torch_lost(maker->source.torch))
+        return 0;
+    return add_note(maker, tally, notes,
+                    "PyTorch's allocations were more than are read of its traces, or a trace is no "
+                    "file: the split of what was held late is not right, the total is. Rehearse "
+                    "fewer steps.");
+}
+
 static int make_notes(struct maker *maker, struct mt_tally *tally)
 {
     const struct mt_reader *reader = maker->reader;
-    const char **notes = mt_owner_alloc(maker->owner, (NOTES_MAX + 4) * sizeof *notes);
+    const char **notes = mt_owner_alloc(maker->owner, (NOTES_MAX + 5) * sizeof *notes);
     const struct mt_noted *noted;
     uint64_t n = __atomic_load_n(&reader->account->n_events, __ATOMIC_RELAXED);
     if (!notes)
@@ -328,6 +339,8 @@ static int make_notes(struct maker *maker, struct mt_tally *tally)
         result = note_build(maker, tally, notes);
     if (result == 0)
         result = note_unsplit(maker, tally, notes);
+    if (result == 0)
+        result = note_lost(maker, tally, notes);
     const struct mt_torch_note *said;
     for (size_t i = 0; maker->source.torch && tally->n_notes < NOTES_MAX / 2 &&
                        (said = mt_torch_note_at(maker->source.torch, i)) != NULL;

@@ -4,15 +4,19 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "rehearse/torch_trace.h"
 
 #define PROCESSES_MAX 256u
 #define CHUNK_BYTES   65536u
+#define TRACES_BYTES  (UINT64_C(1) << 30) /* that are read of all traces together */
 
 /* What lives at one moment in one process, by address. */
 struct moment {
@@ -34,6 +38,7 @@ struct fullest {
 struct mt_torch {
     struct mt_torch_process *processes;
     size_t n_processes;
+    uint64_t left_bytes; /* of the traces, that may still be read */
     struct moment moment;
     struct fullest fullest;
 };
@@ -64,24 +69,44 @@ static void take_bytes(struct lines *lines, const char *bytes, size_t n)
     }
 }
 
-/* The last line of a process that was killed has no end and is left out. */
-static int read_trace(const char *path, struct mt_torch_process *process, struct mt_error *error)
+/* A trace to read from; -1 where it is none. The rehearsed program can put anything there, also
+ * what has no end or keeps a reader waiting. */
+static int open_trace(const char *path)
 {
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return mt_fail_errno(error, errno, "%s", path);
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* The last line of a process that was killed has no end and is left out. Takes from `left_bytes`
+ * what was read. */
+static int read_trace(const char *path, struct mt_torch_process *process, uint64_t *left_bytes,
+                      struct mt_error *error)
+{
+    int fd = open_trace(path);
     struct lines lines = {.process = process};
     char *chunk = malloc(CHUNK_BYTES);
-    size_t n;
-    while (chunk && (n = fread(chunk, 1, CHUNK_BYTES, file)) > 0)
-        take_bytes(&lines, chunk, n);
-    int is_broken = ferror(file);
+    ssize_t n = 0;
+    process->n_lost += fd < 0;
+    while (chunk && fd >= 0 && (n = TEMP_FAILURE_RETRY(read(fd, chunk, CHUNK_BYTES))) > 0) {
+        if ((uint64_t)n > *left_bytes) {
+            process->n_lost++;
+            break;
+        }
+        *left_bytes -= (uint64_t)n;
+        take_bytes(&lines, chunk, (size_t)n);
+    }
+    if (fd >= 0)
+        close(fd);
+    int has_no_memory = !chunk || process->out_of_memory;
     free(chunk);
-    fclose(file);
     mt_torch_finish(process);
-    if (!chunk || process->out_of_memory)
+    if (has_no_memory)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    return is_broken ? mt_fail(error, MT_EIO, MT_NO_OFFSET, "cannot read %s", path) : 0;
+    return n < 0 ? mt_fail(error, MT_EIO, MT_NO_OFFSET, "cannot read %s", path) : 0;
 }
 
 /* The process whose trace a file is by its name, 0 where it is none. */
@@ -105,7 +130,7 @@ static int add_process(struct mt_torch *torch, const char *directory, const char
         return mt_fail(error, MT_EIO, MT_NO_OFFSET, "%s: the path is too long", directory);
     struct mt_torch_process *process = &torch->processes[torch->n_processes++];
     process->pid = pid;
-    return read_trace(path, process, error);
+    return read_trace(path, process, &torch->left_bytes, error);
 }
 
 static int by_pid(const void *a, const void *b)
@@ -124,6 +149,7 @@ int mt_torch_open(const char *directory, struct mt_torch **torch, struct mt_erro
         mt_torch_close(made);
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     }
+    made->left_bytes = TRACES_BYTES;
     DIR *folder = opendir(directory);
     int result = folder ? 0 : mt_fail_errno(error, errno, "%s", directory);
     const struct dirent *entry;
@@ -489,4 +515,12 @@ const struct mt_torch_asker *mt_torch_asker_at(const struct mt_torch *torch, siz
 {
     ITEM_AT(askers);
     return NULL;
+}
+
+uint64_t mt_torch_lost(const struct mt_torch *torch)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < torch->n_processes; i++)
+        n += torch->processes[i].n_lost;
+    return n;
 }

@@ -61,7 +61,7 @@ struct mt_torch_asker {
 };
 
 /* Reads all traces of a rehearsal's folder. A folder without any is no error: nothing is split
- * then. Errors: MT_EIO, MT_ENOMEM. */
+ * then. What is no file, or too long, is left out (mt_torch_lost()). Errors: MT_EIO, MT_ENOMEM. */
 int mt_torch_open(const char *directory, struct mt_torch **torch, struct mt_error *error);
 void mt_torch_close(struct mt_torch *torch); /* takes NULL */
 
@@ -91,5 +91,9 @@ const struct mt_torch_phase *mt_torch_phase_at(const struct mt_torch *torch, siz
 const struct mt_torch_figure *mt_torch_figure_at(const struct mt_torch *torch, size_t index);
 const struct mt_torch_note *mt_torch_note_at(const struct mt_torch *torch, size_t index);
 const struct mt_torch_asker *mt_torch_asker_at(const struct mt_torch *torch, size_t index);
+
+/* What was left out of the traces for want of room: lines, and traces that are too long or no
+ * files. 0 where all was read. */
+uint64_t mt_torch_lost(const struct mt_torch *torch);
 
 #endif

@@ -211,6 +211,14 @@ static void end_segment(struct mt_torch_process *process, uint32_t index, uint64
     mt_torch_map_remove(&process->live_segments, segment->address);
 }
 
+/* Whether there is no room for what a line says, which is otherwise right. */
+static int is_lost(struct mt_torch_process *process, const struct cursor *cursor, size_t n)
+{
+    int has_no_room = !cursor->is_bad && n >= MT_TORCH_BLOCKS_MAX;
+    process->n_lost += has_no_room != 0;
+    return has_no_room;
+}
+
 /* PyTorch gives memory out in units of 512 bytes. */
 static uint64_t rounded(uint64_t bytes)
 {
@@ -227,8 +235,7 @@ static void read_block(struct mt_torch_process *process, struct cursor *cursor)
     block.bytes = rounded(take_decimal(cursor));
     uint64_t end;
     cursor->is_bad |= __builtin_add_overflow(block.address, block.bytes, &end);
-    cursor->is_bad |= process->blocks.n >= MT_TORCH_BLOCKS_MAX;
-    if (cursor->is_bad)
+    if (is_lost(process, cursor, process->blocks.n) || cursor->is_bad)
         return;
     uint32_t old = mt_torch_map_get(&process->live_blocks, block.address);
     if (old != MT_TORCH_NONE)
@@ -254,8 +261,7 @@ static void read_segment(struct mt_torch_process *process, struct cursor *cursor
     segment.bytes = take_decimal(cursor);
     uint64_t end;
     cursor->is_bad |= __builtin_add_overflow(segment.address, segment.bytes, &end);
-    cursor->is_bad |= process->segments.n >= MT_TORCH_BLOCKS_MAX;
-    if (cursor->is_bad)
+    if (is_lost(process, cursor, process->segments.n) || cursor->is_bad)
         return;
     uint32_t old = mt_torch_map_get(&process->live_segments, segment.address);
     if (old != MT_TORCH_NONE)
@@ -317,8 +323,7 @@ static void read_told(struct mt_torch_process *process, struct cursor *cursor)
     told.address = take_address(cursor);
     told.category = (uint8_t)take_category(cursor);
     size_t length = take_rest(cursor, &text);
-    cursor->is_bad |= process->told.n >= MT_TORCH_BLOCKS_MAX;
-    if (cursor->is_bad)
+    if (is_lost(process, cursor, process->told.n) || cursor->is_bad)
         return;
     told.name = mt_torch_name(process, text, length);
     if (MT_TORCH_ROOM(process->told))

@@ -117,6 +117,7 @@ struct mt_torch_process {
     size_t n_names;
     struct mt_arena texts;
     uint64_t n_skipped; /* lines that make no sense, or too many */
+    uint64_t n_lost;    /* of blocks, segments and names, for which there was no room */
     int out_of_memory;
 };
 

@@ -21,10 +21,10 @@ static size_t read_end(const char *folder, const char *name, char *text, size_t 
     size_t n = 0;
     if (snprintf(path, sizeof path, "%s/%s", folder, name) >= PATH_MAX)
         return 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return 0;
-    if (fstat(fd, &status) == 0) {
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
         off_t from = status.st_size > (off_t)size ? status.st_size - (off_t)size : 0;
         ssize_t got = pread(fd, text, size, from);
         for (ssize_t i = 0; i < got; i++)

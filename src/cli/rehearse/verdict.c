@@ -62,6 +62,18 @@ static void find_phase(struct rehearse_result *result)
     }
 }
 
+/* Whether the process took more after the refusal: it coped, and then ended by something else. */
+static int went_on(const struct rehearse_result *result)
+{
+    const struct mt_rehearse_event *event;
+    for (size_t i = result->refusal_index + 1;
+         (event = mt_rehearse_event_at(result->rehearsal, i)) != NULL; i++)
+        if (event->kind == MT_REHEARSE_ALLOC && event->pid == result->refusal->pid &&
+            !strcmp(event->place, result->refusal->place))
+            return 1;
+    return 0;
+}
+
 static void explain_refusal(struct rehearse_result *result)
 {
     const struct mt_rehearse_event *refusal = result->refusal;
@@ -72,6 +84,8 @@ static void explain_refusal(struct rehearse_result *result)
         snprintf(words, sizeof words, "in the engine's phase '%.80s'", result->phase);
         phase = words;
     }
+    if (result->is_cuda && went_on(result))
+        phase = "the program took more after it: why it ended, its last words may say";
     if (!phase && result->is_cuda && rehearse_python_place(result->said, words, sizeof words))
         phase = words;
     if (!phase && mark)
@@ -98,6 +112,9 @@ static const char *hint_of(const struct rehearse_result *result)
     struct rlimit addresses;
     if (result->status.n_missing)
         return "; it called functions of CUDA that a rehearsal does not have: see the notes";
+    if (strstr(result->said, "CUDA out of memory. Tried to allocate"))
+        return "; PyTorch refused an allocation by a limit of its own, as of "
+               "set_per_process_memory_fraction()";
     if (strstr(result->words, REHEARSE_UNKNOWN_MODEL))
         return "; a newer build of the engine may know the model";
     if (getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY)

@@ -327,6 +327,21 @@ static void test_a_large_copy_leaves_zeros_where_small_numbers_were(void **state
     free(host);
 }
 
+/* A device has addresses for 8 TiB: what finds none there is refused as well, and told. */
+static void test_an_allocation_past_all_addresses_is_refused_and_told(void **state)
+{
+    (void)state;
+    const uint64_t asked[] = {1100 * GIB, 9000 * GIB, UINT64_MAX - 1};
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        CUdeviceptr pointer = 77;
+        uint64_t before = used_bytes(0);
+        assert_int_equal(cuMemAlloc_v2(&pointer, asked[i]), CUDA_ERROR_OUT_OF_MEMORY);
+        assert_int_equal(pointer, 77);
+        assert_int_equal(last_event(MT_ACCOUNT_REFUSE)->bytes, asked[i]);
+        assert_int_equal(last_event(MT_ACCOUNT_REFUSE)->free_bytes, 24 * GIB - before);
+    }
+}
+
 static void test_a_copy_past_an_allocation_is_refused(void **state)
 {
     (void)state;
@@ -447,6 +462,7 @@ int main(void)
         cmocka_unit_test(test_what_kernels_would_have_computed_is_hidden_on_demand),
         cmocka_unit_test(test_what_a_helper_has_stored_is_copied_and_gone_with_the_memory),
         cmocka_unit_test(test_a_large_copy_leaves_zeros_where_small_numbers_were),
+        cmocka_unit_test(test_an_allocation_past_all_addresses_is_refused_and_told),
         cmocka_unit_test(test_a_copy_past_an_allocation_is_refused),
         cmocka_unit_test(test_pinned_memory_is_true_memory_that_the_host_account_counts),
         cmocka_unit_test(test_memory_is_registered_once),

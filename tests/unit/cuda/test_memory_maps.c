@@ -176,6 +176,18 @@ static void test_addresses_are_aligned_as_asked(void **state)
     assert_int_equal(cuMemAddressFree(plain, 2 * MIB), CUDA_SUCCESS);
 }
 
+/* PyTorch's expandable segments reserve 9/8 of a device for each stream and pool: of 180 GiB on one
+ * of 160, 12 streams have 24. A process has 128 TiB of addresses on a true device. */
+static void test_many_streams_can_reserve_more_than_the_whole_device_each(void **state)
+{
+    (void)state;
+    CUdeviceptr at[24];
+    for (size_t i = 0; i < 24; i++)
+        assert_int_equal(cuMemAddressReserve(&at[i], 180 * GIB, 0, 0, 0), CUDA_SUCCESS);
+    for (size_t i = 0; i < 24; i++)
+        assert_int_equal(cuMemAddressFree(at[i], 180 * GIB), CUDA_SUCCESS);
+}
+
 static void test_memory_of_another_device_is_charged_there(void **state)
 {
     (void)state;
@@ -267,6 +279,7 @@ int main(void)
         cmocka_unit_test(test_a_handle_is_found_again_by_its_map),
         cmocka_unit_test(test_what_cannot_be_made_is_told),
         cmocka_unit_test(test_addresses_are_aligned_as_asked),
+        cmocka_unit_test(test_many_streams_can_reserve_more_than_the_whole_device_each),
         cmocka_unit_test(test_memory_of_another_device_is_charged_there),
         cmocka_unit_test(test_managed_memory_is_the_programs_own_and_counted_as_far_as_it_fits),
         cmocka_unit_test(test_rows_are_copied_by_their_pitch),

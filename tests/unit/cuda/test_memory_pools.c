@@ -122,6 +122,21 @@ static void test_what_a_pool_keeps_is_given_to_who_needs_it(void **state)
     assert_int_equal(cuMemPoolDestroy(pool), CUDA_SUCCESS);
 }
 
+/* 8 TiB are more addresses than a device has left, 9 more than it ever had. */
+static void test_what_finds_no_addresses_is_refused_and_told(void **state)
+{
+    (void)state;
+    CUmemoryPool pool = make_pool(0);
+    const uint64_t asked[] = {UINT64_C(1) << 43, UINT64_C(9) << 40};
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        CUdeviceptr pointer;
+        assert_int_equal(cuMemAllocFromPoolAsync(&pointer, asked[i], pool, NULL),
+                         CUDA_ERROR_OUT_OF_MEMORY);
+        assert_int_equal(last_event(MT_ACCOUNT_REFUSE)->bytes, asked[i]);
+    }
+    assert_int_equal(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+}
+
 static void test_a_pool_has_its_own_limit(void **state)
 {
     (void)state;
@@ -265,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_what_was_freed_is_used_again_by_the_same_pool),
         cmocka_unit_test(test_waiting_gives_back_what_is_over_the_threshold),
         cmocka_unit_test(test_what_a_pool_keeps_is_given_to_who_needs_it),
+        cmocka_unit_test(test_what_finds_no_addresses_is_refused_and_told),
         cmocka_unit_test(test_a_pool_has_its_own_limit),
         cmocka_unit_test(test_a_pool_with_a_small_limit_takes_no_more),
         cmocka_unit_test(test_a_device_has_a_pool_which_the_program_may_change),

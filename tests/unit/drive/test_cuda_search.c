@@ -238,6 +238,20 @@ static void test_weights_alone_are_divided_over_the_devices_that_were_given(void
 
 /* 21 of 42 GiB and 2 of activations are 1.4 more than 21.6: a larger share brings 1.2, and a
  * quarter of the sequences 1.5. */
+/* Of four devices each of two stages has two. */
+static void test_stages_of_a_pipeline_divide_the_devices_among_them(void **state)
+{
+    static const char *const staged[] = {"vllm", "serve", "model", "--pipeline-parallel-size",
+                                         "2",    NULL};
+    struct machine machine = {
+        .weights = 40 * GIB, .devices = 4, .default_sequences = 16, .default_context = 4096};
+    struct rehearse_changes changes;
+    (void)state;
+    search(&machine, staged, &changes);
+    assert_int_equal(changes.n, 1);
+    assert_string_equal(changes.items[0].flags, "--tensor-parallel-size 2");
+}
+
 static void test_what_devices_alone_are_not_enough_for_is_looked_for_beside_them(void **state)
 {
     struct machine machine = {
@@ -424,6 +438,7 @@ int main(void)
         cmocka_unit_test(
             test_a_longer_request_than_the_engine_says_wants_a_larger_and_narrower_cache),
         cmocka_unit_test(test_weights_alone_are_divided_over_the_devices_that_were_given),
+        cmocka_unit_test(test_stages_of_a_pipeline_divide_the_devices_among_them),
         cmocka_unit_test(test_what_devices_alone_are_not_enough_for_is_looked_for_beside_them),
         cmocka_unit_test(test_one_answer_is_enough_where_others_are_mere_guesses),
         cmocka_unit_test(test_weights_that_no_device_holds_are_not_rehearsed_again),

@@ -7,11 +7,14 @@
  *   alloc=PLACE,OBJECT,BYTES,CATEGORY,NAME,DETAIL
  *   free=OBJECT       usage=OBJECT,CATEGORY       refuse=PLACE,BYTES,FREE,NAME
  *   take=PLACE,BYTES  counts bytes as used        attach  says that devices were taken
+ *   context           makes a context of CUDA
  *   mark=NAME         refused=WHY   says that ggml takes no devices
  *   preloaded         says that other processes have the object too
  *   child=WORD        does WORD in a child that is then killed by SIGKILL, and waits for that
  *   stray=FILE        leaves a child in a session of its own, its process id in FILE
  *   map=FILE          makes a file and maps it
+ *   cut               makes the account's file empty
+ *   scribble          says that the account has devices without number
  *   wait              until it is killed          exit=N  abort */
 #include <fcntl.h>
 #include <signal.h>
@@ -191,6 +194,8 @@ static void do_word(char *word)
         do_take(rest);
     else if (is(word, "attach", &rest))
         __atomic_fetch_add(&the_account()->n_attached, 1, __ATOMIC_RELAXED);
+    else if (is(word, "context", &rest))
+        __atomic_fetch_add(&the_account()->cuda.n_contexts, 1, __ATOMIC_RELAXED);
     else if (is(word, "preloaded", &rest))
         __atomic_fetch_add(&the_account()->n_preloaded, 2, __ATOMIC_RELAXED);
     else if (is(word, "mark", &rest))
@@ -207,6 +212,10 @@ static void do_word(char *word)
         do_stray(rest);
     else if (is(word, "map", &rest))
         do_map(rest);
+    else if (is(word, "cut", &rest))
+        exit(truncate(getenv(MT_ACCOUNT_VARIABLE), 0) < 0);
+    else if (is(word, "scribble", &rest))
+        the_account()->n_devices = UINT32_MAX;
     else if (is(word, "wait", &rest))
         for (;;)
             pause();

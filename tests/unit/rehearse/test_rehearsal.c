@@ -167,6 +167,26 @@ static void test_a_crash_is_told_as_its_signal(void **state)
     assert_int_equal(stage->status.exit_code, 128 + SIGABRT);
 }
 
+/* The account is the program's to write: what it does to it is told, and harms nobody else. */
+static void spoil(struct stage *stage, const char *how)
+{
+    const char *const argv[] = {getenv("REHEARSED_CHILD"), how, NULL};
+    start(stage, argv);
+    assert_int_equal(mt_rehearse_wait(stage->rehearsal, 60 * SECOND, &stage->status, &stage->error),
+                     MT_EIO);
+    assert_non_null(strstr(stage->error.text, "has written over"));
+}
+
+static void test_an_account_that_is_cut_off_is_told(void **state)
+{
+    spoil(*state, "cut");
+}
+
+static void test_an_account_with_devices_without_number_is_told(void **state)
+{
+    spoil(*state, "scribble");
+}
+
 static void test_a_long_output_keeps_its_end_and_little_of_the_disk(void **state)
 {
     struct stage *stage = *state;
@@ -431,6 +451,8 @@ int main(void)
         TEST(test_how_the_program_ended_is_told),
         TEST(test_colours_are_no_part_of_last_words),
         TEST(test_a_crash_is_told_as_its_signal),
+        TEST(test_an_account_that_is_cut_off_is_told),
+        TEST(test_an_account_with_devices_without_number_is_told),
         TEST(test_a_long_output_keeps_its_end_and_little_of_the_disk),
         TEST(test_the_tally_is_of_the_peak_of_each_place),
         TEST(test_a_tally_may_be_of_any_event),

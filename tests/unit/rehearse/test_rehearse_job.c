@@ -235,6 +235,23 @@ static void test_a_crash_is_the_programs_own(void **state)
     rehearse_result_finish(&result);
 }
 
+static void
+test_a_program_that_took_more_after_a_refusal_may_have_ended_for_another_reason(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    RUN(&result, "context", "alloc=0,0x10,1000,0,device memory,",
+        "refuse=0,5000000,4,device memory", "exit=1");
+    assert_int_equal(result.outcome, REHEARSE_RUNS_OUT);
+    assert_null(strstr(result.why, "took more"));
+    rehearse_result_finish(&result);
+    RUN(&result, "context", "refuse=0,5000000,4,device memory",
+        "alloc=0,0x10,1000,0,device memory,", "exit=1");
+    assert_int_equal(result.outcome, REHEARSE_RUNS_OUT);
+    assert_says(result.why, "took more after it");
+    rehearse_result_finish(&result);
+}
+
 static void test_a_model_that_the_engine_does_not_know_wants_a_newer_build(void **state)
 {
     (void)state;
@@ -404,6 +421,8 @@ int main(void)
         cmocka_unit_test(test_what_builds_differ_in_is_not_exact),
         cmocka_unit_test(test_devices_that_order_a_graph_themselves_are_not_exact),
         cmocka_unit_test(test_a_crash_is_the_programs_own),
+        cmocka_unit_test(
+            test_a_program_that_took_more_after_a_refusal_may_have_ended_for_another_reason),
         cmocka_unit_test(test_a_model_that_the_engine_does_not_know_wants_a_newer_build),
         cmocka_unit_test(test_a_limit_of_addresses_is_told_where_the_program_fails),
         cmocka_unit_test(test_a_hang_is_the_programs_own_and_is_ended),

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "rehearse/torch.h"
@@ -370,6 +371,49 @@ static void test_more_kinds_of_pieces_than_there_is_room_for_still_add_up(void *
     assert_int_equal(traces->n, MT_TORCH_PIECES_MAX);
 }
 
+/* The program has this folder: a reader of a pipe would wait, one of /dev/zero never end. */
+static void test_what_is_no_file_is_left_out_and_said_to_be(void **state)
+{
+    struct traces *traces = *state;
+    assert_int_equal(mkfifo(traces->path, 0600), 0);
+    assert_int_equal(mt_torch_open(traces->folder, &traces->torch, NULL), 0);
+    assert_int_equal(mt_torch_lost(traces->torch), 1);
+    unlink(traces->path);
+    mt_torch_close(traces->torch);
+    assert_int_equal(symlink("/dev/zero", traces->path), 0);
+    assert_int_equal(mt_torch_open(traces->folder, &traces->torch, NULL), 0);
+    assert_int_equal(mt_torch_lost(traces->torch), 1);
+    split(traces, FIRST, MIB, MS);
+    assert_int_equal(traces->n, 0);
+}
+
+/* A hole of a terabyte: what is read has an end. */
+static void test_a_trace_without_end_is_read_up_to_a_limit(void **state)
+{
+    struct traces *traces = *state;
+    read_trace(traces, "s 0 1000000 7000000000 2097152\n");
+    assert_int_equal(mt_torch_lost(traces->torch), 0);
+    assert_int_equal(truncate(traces->path, (off_t)1 << 40), 0);
+    mt_torch_close(traces->torch);
+    assert_int_equal(mt_torch_open(traces->folder, &traces->torch, NULL), 0);
+    assert_int_equal(mt_torch_lost(traces->torch), 1);
+    split(traces, FIRST, 2 * MIB, 2 * MS);
+    assert_int_equal(bytes_of(traces, MT_CATEGORY_CACHED), 2 * MIB);
+}
+
+/* There is room for 4194304 blocks; what comes after them is not in the split. */
+static void test_blocks_without_room_are_counted(void **state)
+{
+    struct traces *traces = *state;
+    FILE *file = fopen(traces->path, "w");
+    assert_non_null(file);
+    for (unsigned i = 0; i < 4194304 + 3; i++)
+        fputs("a 0 1 10 1\n", file);
+    fclose(file);
+    assert_int_equal(mt_torch_open(traces->folder, &traces->torch, NULL), 0);
+    assert_int_equal(mt_torch_lost(traces->torch), 3);
+}
+
 static void test_a_folder_without_traces_splits_nothing(void **state)
 {
     struct traces *traces = *state;
@@ -404,6 +448,9 @@ int main(void)
         TEST(test_a_line_that_is_cut_short_is_left_out),
         TEST(test_lines_without_sense_are_passed_over),
         TEST(test_more_kinds_of_pieces_than_there_is_room_for_still_add_up),
+        TEST(test_what_is_no_file_is_left_out_and_said_to_be),
+        TEST(test_a_trace_without_end_is_read_up_to_a_limit),
+        TEST(test_blocks_without_room_are_counted),
         TEST(test_a_folder_without_traces_splits_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,6 +29,17 @@ CUresult pretend_charge_quietly(const struct pretend_range *range, const char *n
     return try_charge(range, name, &free_bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+CUresult pretend_refuse_addresses(int device, enum mt_category category, uint64_t asked,
+                                  const char *name)
+{
+    uint64_t free_bytes = pretend_free_bytes(pretend_place(device));
+    pretend_note_refuse(pretend_place(device), category, asked, free_bytes, name, NULL);
+    if (asked <= free_bytes)
+        pretend_cuda_note("A pretended device has no more addresses, and an allocation was refused "
+                          "for want of these: give the program more devices of less memory.");
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 /* What pools keep without using it is given back before anything is refused, and what processes
  * held that have ended. */
 CUresult pretend_charge(const struct pretend_range *range, uint64_t asked, const char *name)

@@ -19,6 +19,8 @@ static CUresult take_pages(int device, uint64_t bytes, enum mt_category category
         result = pretend_charge(range, bytes, name);
         if (result != CUDA_SUCCESS)
             pretend_range_remove(range);
+    } else {
+        pretend_refuse_addresses(device, category, bytes, name);
     }
     if (result != CUDA_SUCCESS)
         pretend_range_drop(range);
@@ -31,7 +33,7 @@ CUresult pretend_linear_take(int device, uint64_t bytes, enum mt_category catego
                              const char *name, CUdeviceptr *pointer)
 {
     if (bytes > UINT64_MAX - PRETEND_PAGE)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return pretend_refuse_addresses(device, category, bytes, name);
     if (bytes < PRETEND_SMALL_BELOW)
         return pretend_slab_take(device, bytes, category, name, pointer);
     return take_pages(device, bytes, category, name, pointer);

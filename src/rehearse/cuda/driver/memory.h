@@ -101,6 +101,10 @@ void pretend_written_clear(CUdeviceptr pointer, uint64_t bytes);
 CUresult pretend_charge(const struct pretend_range *range, uint64_t asked, const char *name);
 /* The same, and nothing is said where it does not fit. */
 CUresult pretend_charge_quietly(const struct pretend_range *range, const char *name);
+/* Tells the account what was refused, also where no addresses are left. CUDA_ERROR_OUT_OF_MEMORY.
+ */
+CUresult pretend_refuse_addresses(int device, enum mt_category category, uint64_t asked,
+                                  const char *name);
 /* Gives it back. */
 void pretend_discharge(const struct pretend_range *range);
 /* The account's number of a device. */

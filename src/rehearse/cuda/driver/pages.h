@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#define PRETEND_PAGES   (UINT32_C(1) << 19)
+#define PRETEND_PAGES   (UINT32_C(1) << 22)
 #define PRETEND_NO_PAGE UINT32_MAX
 
 struct pretend_pages {

@@ -10,6 +10,7 @@
 #include "rehearse/cuda/driver/table.h"
 
 #define CHUNK_BYTES (UINT64_C(32) << 20) /* that a pool reserves at least, where there is room */
+#define POOL        "memory pool"
 #define BINS        40
 
 /* A part of a chunk, free or in use. */
@@ -125,14 +126,14 @@ static void raise(uint64_t *high, uint64_t value)
 static CUresult fill_chunk(struct pretend_range *range, uint64_t bytes, uint64_t room)
 {
     range->span = pretend_round_up(bytes, CHUNK_BYTES);
-    CUresult result = pretend_range_place(range, PRETEND_PAGE, 0);
-    if (result != CUDA_SUCCESS)
-        return result;
+    if (pretend_range_place(range, PRETEND_PAGE, 0) != CUDA_SUCCESS)
+        return pretend_refuse_addresses(range->device, (enum mt_category)range->category, bytes,
+                                        POOL);
     range->held = range->bytes = range->span;
-    if (range->held <= room && pretend_charge_quietly(range, "memory pool") == CUDA_SUCCESS)
+    if (range->held <= room && pretend_charge_quietly(range, POOL) == CUDA_SUCCESS)
         return CUDA_SUCCESS;
     range->held = range->bytes = pretend_round_up(bytes, PRETEND_PAGE);
-    result = pretend_charge(range, bytes, "memory pool");
+    CUresult result = pretend_charge(range, bytes, POOL);
     if (result != CUDA_SUCCESS)
         pretend_range_remove(range);
     return result;
@@ -220,7 +221,7 @@ int pretend_pools_release(int device)
 CUresult pretend_pool_take(struct CUmemPoolHandle_st *pool, uint64_t bytes, CUdeviceptr *pointer)
 {
     if (bytes > PRETEND_ADDRESSES)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return pretend_refuse_addresses(pool->device, MT_CATEGORY_NONE, bytes, POOL);
     uint64_t rounded = pretend_round_up(bytes, PRETEND_UNIT);
     struct block *block = find_block(pool, rounded);
     if (!block) {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The addresses of devices and what lies where.
  *
- * A device has 1 TiB of addresses in pages of 2 MiB. A table says which range begins at a page, a
- * set says where any begins, so that the range of an address is found in a few steps whatever its
- * size, and giving addresses out or taking them back makes no system call. Where the system grants
- * no writable mapping that large (strict overcommit), pages are made writable when a small copy
- * first goes there; where it grants none at all (a limit on address space), addresses are those
- * that no program can map, and copies are not done. */
+ * A device has 8 TiB of addresses in pages of 2 MiB, less where there are many devices: PyTorch's
+ * expandable segments reserve more than the whole device for each stream. A table says which range
+ * begins at a page, a set says where any begins, so that the range of an address is found in a few
+ * steps whatever its size, and giving addresses out or taking them back makes no system call. Where
+ * the system grants no writable mapping that large (strict overcommit), pages are made writable
+ * when a small copy first goes there; where it grants none at all (a limit on address space),
+ * addresses are those that no program can map, and copies are not done. */
 #include "rehearse/cuda/driver/memory.h"
 
 #include <stdlib.h>
@@ -17,6 +18,8 @@
 
 #define STEP_BYTES     (UINT64_C(64) << 10) /* made writable at once */
 #define OUT_OF_REACH   (UINT64_C(1) << 56)  /* no address of a program is so high */
+#define OF_ALL_DEVICES (UINT64_C(1) << 46)  /* half of what a process can have */
+#define LEAST_BYTES    (UINT64_C(1) << 40)  /* of a device */
 #define FIRST_PAGE     1u
 #define RANGES_AT_ONCE 256
 #define CLEARED_BYTES  (UINT64_C(64) << 10) /* by hand; more is given back to the system */
@@ -24,7 +27,8 @@
 enum backing { BACKING_NONE, BACKING_CLOSED, BACKING_OPEN };
 
 struct space {
-    uint64_t base; /* 0 before the device is used */
+    uint64_t base;  /* 0 before the device is used */
+    uint64_t bytes; /* of addresses */
     enum backing backing;
     uint32_t cursor; /* where addresses are looked for first */
     struct index *index;
@@ -50,14 +54,29 @@ static void *map_anonymous(uint64_t bytes, int protection)
     return at == MAP_FAILED ? NULL : at;
 }
 
+/* As many as each device can have, or as the system grants. */
+static void *map_most(struct space *space, int protection)
+{
+    uint64_t n = (uint64_t)pretend_device_count();
+    space->bytes = PRETEND_ADDRESSES;
+    while (space->bytes > LEAST_BYTES && space->bytes * n > OF_ALL_DEVICES)
+        space->bytes /= 2;
+    void *at = map_anonymous(space->bytes, protection);
+    while (!at && space->bytes > LEAST_BYTES) {
+        space->bytes /= 2;
+        at = map_anonymous(space->bytes, protection);
+    }
+    return at;
+}
+
 /* Its addresses begin at a page, which costs one. */
 static void map_addresses(struct space *space, int device)
 {
     space->backing = BACKING_OPEN;
-    char *at = map_anonymous(PRETEND_ADDRESSES, PROT_READ | PROT_WRITE);
+    char *at = map_most(space, PROT_READ | PROT_WRITE);
     if (!at) {
         space->backing = BACKING_CLOSED;
-        at = map_anonymous(PRETEND_ADDRESSES, PROT_NONE);
+        at = map_most(space, PROT_NONE);
     }
     if (!at) {
         space->backing = BACKING_NONE;
@@ -66,8 +85,8 @@ static void map_addresses(struct space *space, int device)
                           "what is copied to them reads back as zeros.");
         return;
     }
-    madvise(at, PRETEND_ADDRESSES, MADV_NOHUGEPAGE);
-    madvise(at, PRETEND_ADDRESSES, MADV_DONTDUMP);
+    madvise(at, space->bytes, MADV_NOHUGEPAGE);
+    madvise(at, space->bytes, MADV_DONTDUMP);
     space->base = pretend_round_up((uint64_t)(uintptr_t)at, PRETEND_PAGE);
 }
 
@@ -88,7 +107,7 @@ int pretend_space_at(CUdeviceptr pointer)
 {
     int n = pretend_device_count();
     for (int i = 0; i < n; i++)
-        if (spaces[i].base && pointer - spaces[i].base < PRETEND_ADDRESSES - PRETEND_PAGE)
+        if (spaces[i].base && pointer - spaces[i].base < spaces[i].bytes - PRETEND_PAGE)
             return i;
     return -1;
 }
@@ -163,7 +182,7 @@ static struct pretend_range *outermost(const struct space *space, uint32_t page)
 static uint32_t find_gap(const struct space *space, uint32_t from, uint32_t n, uint32_t skew,
                          uint32_t step)
 {
-    const uint32_t last = PRETEND_PAGES - 2;
+    const uint32_t last = (uint32_t)(space->bytes / PRETEND_PAGE) - 2;
     for (uint64_t page = from;;) {
         page = pretend_round_up(page + skew, step) - skew;
         if (page + n > last)
@@ -192,7 +211,7 @@ CUresult pretend_range_place(struct pretend_range *range, uint64_t alignment, CU
 {
     struct space *space = space_of(range->device);
     uint64_t n = range->span / PRETEND_PAGE;
-    if (!space || n >= PRETEND_PAGES)
+    if (!space || n >= space->bytes / PRETEND_PAGE)
         return CUDA_ERROR_OUT_OF_MEMORY;
     uint32_t step = alignment > PRETEND_PAGE ? (uint32_t)(alignment / PRETEND_PAGE) : 1;
     uint32_t skew = (uint32_t)(space->base / PRETEND_PAGE % step);

@@ -71,6 +71,10 @@ PRETEND_CALL CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t bytes, si
     if (range) {
         range->span = bytes + PRETEND_PAGE;
         result = pretend_range_place(range, alignment, wanted ? wanted - PRETEND_PAGE : 0);
+        if (result != CUDA_SUCCESS)
+            pretend_cuda_note(
+                "A pretended device has no more addresses, and the program was refused "
+                "a reservation (expandable segments): it would have had it there.");
     }
     if (result == CUDA_SUCCESS)
         *pointer = range->base + PRETEND_PAGE;

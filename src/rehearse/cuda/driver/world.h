@@ -13,7 +13,7 @@
 #include "rehearse/cuda/abi/driver_base.h"
 #include "rehearse/cuda/pretend_cuda.h"
 
-#define PRETEND_ADDRESSES (UINT64_C(1) << 40) /* of a device */
+#define PRETEND_ADDRESSES (UINT64_C(1) << 43) /* of a device at most */
 #define PRETEND_PAGE      (UINT64_C(2) << 20) /* the driver gives memory out in these */
 
 /* What a handle of the program points to. Memory of a kind stays memory of that kind when its
