@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 
-from . import hooks, sparse
+from . import collectives, hooks, sparse
 
 MOST_BYTES = 1 << 20  # of a tensor's storage
 MOST_DERIVED_BYTES = 256 << 20  # of integers that were computed here: who goes to which expert
@@ -66,15 +66,16 @@ class Unreachable(Exception):
 class Kind:
     """What there is to know of an operation."""
 
-    __slots__ = ("name", "is_ours", "is_random", "is_fill", "is_sized", "is_read", "is_masked", "is_put", "is_left",
-                 "is_view", "hides")
+    __slots__ = ("name", "is_ours", "is_random", "is_fill", "is_sized", "is_read", "is_masked", "is_put", "is_c10d",
+                 "is_collective", "is_view", "hides")
 
     def __init__(self, func, torch):
         space, _, name = func._schema.name.partition("::")
         tags = getattr(func, "tags", ())
         self.name = name
         self.is_ours = space in ("aten", "prims")
-        self.is_left = space == "c10d"  # collectives do small integers by themselves
+        self.is_c10d = space == "c10d"
+        self.is_collective = space in collectives.SPACES
         self.is_random = getattr(torch.Tag, "nondeterministic_seeded", None) in tags
         self.is_fill = name in FILLS
         self.is_sized = name in SIZED
@@ -87,12 +88,13 @@ class Kind:
             self.hides = NOT_HIDDEN
 
 
-def start(trace, torch):
+def start(watch, trace, torch):
     """Turns it on; it goes off again at the first tensor of a device where it cannot be."""
     kind = make(trace, torch)
     enter(kind)
     hooks.replace(threading.Thread, "_bootstrap_inner", lambda run: followed(run, kind))
     hooks.replace(torch, "ctc_loss", without_mode)
+    watch.when_imported("torch.distributed.distributed_c10d", lambda module: collectives.follow_objects(module, kind.results))
     hooks.replace(torch._C, "_dynamo.guards._empty_strided_cuda", kind.results.emptied)
 
 
@@ -188,6 +190,8 @@ class Results:
         self.kinds = {}
         # Address of a storage: which one it is, KNOWN …, and whether it was computed here; another one there is UNKNOWN.
         self.taints = {}
+        self.most_host_bytes = MOST_BYTES
+        self.collectives = collectives.Collectives(self)
         self.hide, self.wrote, self.set_bytes = driver_calls()
         self.weak_reference = torch.multiprocessing.reductions.StorageWeakRef
         self.plain = (torch.Tensor, torch.nn.Parameter)
@@ -206,7 +210,11 @@ class Results:
                 return func(*args, **kwargs)
         if not inputs and not self._goes_to_cuda(kwargs):
             return func(*args, **kwargs)
-        if kind.is_left or any(type(tensor) not in self.plain or tensor.is_nested for tensor in inputs):
+        if self.collectives.awaited:
+            self.collectives.settle()
+        if kind.is_collective:
+            return self.collectives.call(func, kind, args, kwargs)
+        if any(type(tensor) not in self.plain or tensor.is_nested for tensor in inputs):
             return func(*args, **kwargs)
         if any(tensor.layout is not self.torch.strided for tensor in inputs) or kind.name.startswith("_to_sparse"):
             return self._run_sparse(func, kind, inputs, args, kwargs)
@@ -294,7 +302,8 @@ class Results:
         if tensor.layout is not self.torch.strided:
             return False
         if not tensor.is_cuda:
-            return tensor.numel() * tensor.element_size() <= MOST_BYTES
+            is_wide = tensor.dtype in (self.torch.int64, self.torch.bool)  # tokens and masks, never weights
+            return tensor.numel() * tensor.element_size() <= (MOST_MASK_BYTES if is_wide else self.most_host_bytes)
         if not self._is_followed(tensor):
             return False
         if self._is_whole_number(tensor):
@@ -374,6 +383,21 @@ class Results:
             return func(*self._all_on_host(args), **there)
         with self.torch.random.fork_rng(devices=[]):  # the host's own numbers stay what they are
             return func(*self._all_on_host(args), **there)
+
+    # For collectives.
+
+    def tensors(self, values):
+        return self._tensors(values, [])
+
+    def doubt_of(self, tensors):
+        return self._taint_of([tensor for tensor in tensors if self._is_whole_number(tensor)])
+
+    def follow(self, tensor, taint):
+        """What came into a tensor; None: not what is there."""
+        self._set_taint(tensor, UNKNOWN if taint is None else taint, taint is not None or self._is_small(tensor))
+
+    def give_up(self, error):
+        self._give_up(error)
 
     # For what makes sparse tensors.
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Lengths that an engine reads back from the device to check shapes by are those that the shapes have.
+"""Lengths that an engine reads back from the device, in a rehearsal what no kernel computed.
 
-In a rehearsal they are what no kernel computed. FlashInfer keeps the total length of a batch's queries
-when it plans and compares it with the queries that it is given.
+Those to check shapes by are those that the shapes have: FlashInfer keeps the total length of a batch's queries
+when it plans and compares it with the queries that it is given. Those that decide a size are computed on the host,
+of what the engine itself copied to the device.
 """
 
 from . import hooks
@@ -19,6 +20,11 @@ KEEPERS = {
     ),
 }
 
+# Module: its functions of one small tensor of integers whose result is as long as their sum.
+OF_LENGTHS = {
+    "vllm.v1.attention.backends.flex_attention": ["_offsets_to_doc_ids_tensor"],
+}
+
 
 class Any(int):
     """A number that is as large as the one that it is compared with."""
@@ -32,7 +38,23 @@ class Any(int):
     __hash__ = int.__hash__
 
 
+def on_host(function):
+    """What is on the device is read back: the driver has what was copied there."""
+
+    def call(offsets):
+        return function(offsets.cpu()).to(offsets.device) if offsets.is_cuda else function(offsets)
+
+    return call
+
+
 def start(watch):
+    for name, functions in OF_LENGTHS.items():
+
+        def replace(module, functions=functions):
+            for function in functions:
+                hooks.replace(module, function, on_host)
+
+        watch.when_imported(name, replace)
     for name, (methods, attribute) in KEEPERS.items():
 
         def make(function, attribute=attribute):
