@@ -31,6 +31,12 @@ LEAST_VOCABULARY = 1024  # the best of more are tokens; of fewer, experts
 KNOWN, ASSUMED, UNKNOWN = 0, 1, 2  # ASSUMED: any value would do as well
 NOT_HIDDEN, HIDDEN, HIDDEN_BUT_TRUE = 0, 1, 2  # what the driver copies from a device; a byte alone is an answer
 FLAG = "sizes here came from device values"
+# What is made of values that no kernel computed, and which side that is on.
+COUNTED = "what no kernel computed counts as none there, so that a run may take more"
+READ = "no kernel computed them, so that a run may take more or less"
+DECIDED = "the answer that no kernel computed is taken to be no, so that a run may take more or less"
+MASKED = "whether a mask hides nothing is taken to be no, so that attention makes all of its mask: a run may take less"
+MASKING = {"_ignore_causal_mask_sdpa", "_ignore_bidirectional_mask_sdpa"}  # of transformers
 BEAMS = "Tokens that score best were assumed, so that a search in beams goes on to its full length."
 
 # What they make does not hang on what is in their input.
@@ -384,6 +390,9 @@ class Results:
         with self.torch.random.fork_rng(devices=[]):  # the host's own numbers stay what they are
             return func(*self._all_on_host(args), **there)
 
+    def flag_counted(self):
+        self.flag(COUNTED)
+
     # For collectives.
 
     def tensors(self, values):
@@ -562,7 +571,7 @@ class Results:
         if not any(tensor.is_cuda for tensor in deciding):
             return None
         if self._taint_of(deciding) == UNKNOWN:
-            self.flag()
+            self.flag(COUNTED)
         if self.is_capturing():
             return None
         if kind.name == "masked_select":
@@ -624,13 +633,23 @@ class Results:
         if not numbers or not to_host:
             return
         if any(self._taint(t) == UNKNOWN for t in numbers):
-            self.flag()
+            is_decision = all(t.dtype == self.torch.bool and t.numel() == 1 for t in numbers)
+            self.flag((MASKED if is_called_in(MASKING) else DECIDED) if is_decision else READ)
         for out in outs:  # a copy that was too large to be done
             if not out.is_cuda and self._has_values(numbers[0]) and out.shape == numbers[0].shape:
                 out.copy_(self._on_host(numbers[0]))
 
-    def flag(self):
-        self.trace.say("%s: %s" % (FLAG, where()), once=FLAG)
+    def flag(self, what):
+        """Once for each way in which values were not there."""
+        self.trace.say("%s: %s (%s)" % (FLAG, where(), what), once=FLAG + what)
+
+
+def is_called_in(names):
+    """Whether one of these functions is running."""
+    frame = sys._getframe(1)
+    while frame and frame.f_code.co_name not in names:
+        frame = frame.f_back
+    return frame is not None
 
 
 def where():
