@@ -113,14 +113,32 @@ void nccl_close_exchange(struct nccl_comm *comm)
     comm->n_sent = NULL;
 }
 
-static int wait_for(const struct nccl_comm *comm, int rank)
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t nccl_deadline(void)
+{
+    return now_ns() + UINT64_C(1000000000) * WAIT_SECONDS;
+}
+
+int nccl_pause(uint64_t deadline)
 {
     const struct timespec pause = {.tv_nsec = 200000};
-    for (int i = 0; i < WAIT_SECONDS * 5000; i++) {
+    nanosleep(&pause, NULL);
+    return now_ns() < deadline;
+}
+
+static int wait_for(const struct nccl_comm *comm, int rank)
+{
+    const uint64_t deadline = nccl_deadline();
+    do {
         if (__atomic_load_n(&part_of(comm, rank)->round, __ATOMIC_ACQUIRE) >= comm->round)
             return 1;
-        nanosleep(&pause, NULL);
-    }
+    } while (nccl_pause(deadline));
     return 0;
 }
 

@@ -7,12 +7,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "rehearse/cuda/nccl/nccl.h"
 
-#define WAIT_SECONDS 60
 #define PIECE_BYTES  65536u /* what the driver copies at once */
 #define PENDING_MOST 4096
 
@@ -89,13 +87,12 @@ void nccl_send(struct nccl_comm *comm, const void *from, size_t bytes, int peer,
 
 static int wait_for(const char *path)
 {
-    const struct timespec pause = {.tv_nsec = 200000};
-    for (int i = 0; i < WAIT_SECONDS * 5000; i++) {
+    const uint64_t deadline = nccl_deadline();
+    do {
         int fd = open(path, O_RDWR | O_CLOEXEC);
         if (fd >= 0)
             return fd;
-        nanosleep(&pause, NULL);
-    }
+    } while (nccl_pause(deadline));
     return -1;
 }
 

@@ -130,6 +130,10 @@ struct nccl_path {
 int nccl_path(const struct nccl_comm *comm, const char *what, uint64_t a, uint64_t b, uint64_t c,
               struct nccl_path *path);
 
+/* How long another rank is waited for: a pause, and whether there is time for more of them. */
+uint64_t nccl_deadline(void);
+int nccl_pause(uint64_t deadline);
+
 /* A rank did not come: from here on nothing is exchanged over this communicator. */
 void nccl_give_up(struct nccl_comm *comm);
 
