@@ -120,7 +120,8 @@ def test_a_change_with_which_an_engine_fails_by_itself_is_said_to():
     """A larger share would do for a request of 4096 tokens."""
     document = served("24GiB", "--max-num-seqs", "4", weights_gib=21.2, fails_at_share=0.95)
     assert not any("0.95" in change["flags"] for change in changes_of(document)), document["rehearsal"]["would_fit"]
-    assert any("With --gpu-memory-utilization 0.95 the program itself failed" in note for note in document["notes"]), document
+    (note,) = [note for note in document["notes"] if "With --gpu-memory-utilization 0.95 the program itself failed" in note]
+    assert "; it said: KeyError: 'share'." in note, note
 
 
 def test_a_share_that_is_not_free_is_made_what_is_free():

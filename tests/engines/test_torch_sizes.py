@@ -61,5 +61,18 @@ def test_the_reader_is_told_where_sizes_came_from_values():
     assert not any("gave up" in note for note in notes), notes
 
 
+def test_a_mask_of_any_length_decides_as_its_values_do():
+    said = rehearsed()[0]["decisions"]
+    assert said == {"whole": True, "padded": False, "of int32": False, "of bool": True, "padded of bool": False,
+                    "of tokens": True}, said
+
+
+def test_the_reader_is_told_which_side_an_unknown_decision_is_on():
+    """A mask of int32 that is not followed is taken to hide something, and attention then makes it in full."""
+    notes = [note for note in rehearsed()[1]["notes"] if "all of its mask: a run may take less" in note]
+    assert len(notes) == 1 and "sizes.py:" in notes[0], rehearsed()[1]["notes"]
+    assert any("counts as none there, so that a run may take more" in note for note in rehearsed()[1]["notes"])
+
+
 if __name__ == "__main__":
     tap.main(globals())

@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 
-from . import hooks, sparse
+from . import collectives, hooks, sparse
 
 MOST_BYTES = 1 << 20  # of a tensor's storage
 MOST_DERIVED_BYTES = 256 << 20  # of integers that were computed here: who goes to which expert
@@ -31,6 +31,12 @@ LEAST_VOCABULARY = 1024  # the best of more are tokens; of fewer, experts
 KNOWN, ASSUMED, UNKNOWN = 0, 1, 2  # ASSUMED: any value would do as well
 NOT_HIDDEN, HIDDEN, HIDDEN_BUT_TRUE = 0, 1, 2  # what the driver copies from a device; a byte alone is an answer
 FLAG = "sizes here came from device values"
+# What is made of values that no kernel computed, and which side that is on.
+COUNTED = "what no kernel computed counts as none there, so that a run may take more"
+READ = "no kernel computed them, so that a run may take more or less"
+DECIDED = "the answer that no kernel computed is taken to be no, so that a run may take more or less"
+MASKED = "whether a mask hides nothing is taken to be no, so that attention makes all of its mask: a run may take less"
+MASKING = {"_ignore_causal_mask_sdpa", "_ignore_bidirectional_mask_sdpa"}  # of transformers
 BEAMS = "Tokens that score best were assumed, so that a search in beams goes on to its full length."
 
 # What they make does not hang on what is in their input.
@@ -66,15 +72,16 @@ class Unreachable(Exception):
 class Kind:
     """What there is to know of an operation."""
 
-    __slots__ = ("name", "is_ours", "is_random", "is_fill", "is_sized", "is_read", "is_masked", "is_put", "is_left",
-                 "is_view", "hides")
+    __slots__ = ("name", "is_ours", "is_random", "is_fill", "is_sized", "is_read", "is_masked", "is_put", "is_c10d",
+                 "is_collective", "is_view", "hides")
 
     def __init__(self, func, torch):
         space, _, name = func._schema.name.partition("::")
         tags = getattr(func, "tags", ())
         self.name = name
         self.is_ours = space in ("aten", "prims")
-        self.is_left = space == "c10d"  # collectives do small integers by themselves
+        self.is_c10d = space == "c10d"
+        self.is_collective = space in collectives.SPACES
         self.is_random = getattr(torch.Tag, "nondeterministic_seeded", None) in tags
         self.is_fill = name in FILLS
         self.is_sized = name in SIZED
@@ -87,12 +94,13 @@ class Kind:
             self.hides = NOT_HIDDEN
 
 
-def start(trace, torch):
+def start(watch, trace, torch):
     """Turns it on; it goes off again at the first tensor of a device where it cannot be."""
     kind = make(trace, torch)
     enter(kind)
     hooks.replace(threading.Thread, "_bootstrap_inner", lambda run: followed(run, kind))
     hooks.replace(torch, "ctc_loss", without_mode)
+    watch.when_imported("torch.distributed.distributed_c10d", lambda module: collectives.follow_objects(module, kind.results))
     hooks.replace(torch._C, "_dynamo.guards._empty_strided_cuda", kind.results.emptied)
 
 
@@ -188,6 +196,8 @@ class Results:
         self.kinds = {}
         # Address of a storage: which one it is, KNOWN …, and whether it was computed here; another one there is UNKNOWN.
         self.taints = {}
+        self.most_host_bytes = MOST_BYTES
+        self.collectives = collectives.Collectives(self)
         self.hide, self.wrote, self.set_bytes = driver_calls()
         self.weak_reference = torch.multiprocessing.reductions.StorageWeakRef
         self.plain = (torch.Tensor, torch.nn.Parameter)
@@ -206,7 +216,11 @@ class Results:
                 return func(*args, **kwargs)
         if not inputs and not self._goes_to_cuda(kwargs):
             return func(*args, **kwargs)
-        if kind.is_left or any(type(tensor) not in self.plain or tensor.is_nested for tensor in inputs):
+        if self.collectives.awaited:
+            self.collectives.settle()
+        if kind.is_collective:
+            return self.collectives.call(func, kind, args, kwargs)
+        if any(type(tensor) not in self.plain or tensor.is_nested for tensor in inputs):
             return func(*args, **kwargs)
         if any(tensor.layout is not self.torch.strided for tensor in inputs) or kind.name.startswith("_to_sparse"):
             return self._run_sparse(func, kind, inputs, args, kwargs)
@@ -294,7 +308,8 @@ class Results:
         if tensor.layout is not self.torch.strided:
             return False
         if not tensor.is_cuda:
-            return tensor.numel() * tensor.element_size() <= MOST_BYTES
+            is_wide = tensor.dtype in (self.torch.int64, self.torch.bool)  # tokens and masks, never weights
+            return tensor.numel() * tensor.element_size() <= (MOST_MASK_BYTES if is_wide else self.most_host_bytes)
         if not self._is_followed(tensor):
             return False
         if self._is_whole_number(tensor):
@@ -374,6 +389,24 @@ class Results:
             return func(*self._all_on_host(args), **there)
         with self.torch.random.fork_rng(devices=[]):  # the host's own numbers stay what they are
             return func(*self._all_on_host(args), **there)
+
+    def flag_counted(self):
+        self.flag(COUNTED)
+
+    # For collectives.
+
+    def tensors(self, values):
+        return self._tensors(values, [])
+
+    def doubt_of(self, tensors):
+        return self._taint_of([tensor for tensor in tensors if self._is_whole_number(tensor)])
+
+    def follow(self, tensor, taint):
+        """What came into a tensor; None: not what is there."""
+        self._set_taint(tensor, UNKNOWN if taint is None else taint, taint is not None or self._is_small(tensor))
+
+    def give_up(self, error):
+        self._give_up(error)
 
     # For what makes sparse tensors.
 
@@ -538,7 +571,7 @@ class Results:
         if not any(tensor.is_cuda for tensor in deciding):
             return None
         if self._taint_of(deciding) == UNKNOWN:
-            self.flag()
+            self.flag(COUNTED)
         if self.is_capturing():
             return None
         if kind.name == "masked_select":
@@ -600,13 +633,23 @@ class Results:
         if not numbers or not to_host:
             return
         if any(self._taint(t) == UNKNOWN for t in numbers):
-            self.flag()
+            is_decision = all(t.dtype == self.torch.bool and t.numel() == 1 for t in numbers)
+            self.flag((MASKED if is_called_in(MASKING) else DECIDED) if is_decision else READ)
         for out in outs:  # a copy that was too large to be done
             if not out.is_cuda and self._has_values(numbers[0]) and out.shape == numbers[0].shape:
                 out.copy_(self._on_host(numbers[0]))
 
-    def flag(self):
-        self.trace.say("%s: %s" % (FLAG, where()), once=FLAG)
+    def flag(self, what):
+        """Once for each way in which values were not there."""
+        self.trace.say("%s: %s (%s)" % (FLAG, where(), what), once=FLAG + what)
+
+
+def is_called_in(names):
+    """Whether one of these functions is running."""
+    frame = sys._getframe(1)
+    while frame and frame.f_code.co_name not in names:
+        frame = frame.f_back
+    return frame is not None
 
 
 def where():

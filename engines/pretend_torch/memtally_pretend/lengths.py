@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Lengths that an engine reads back from the device to check shapes by are those that the shapes have.
+"""Lengths that an engine reads back from the device, in a rehearsal what no kernel computed.
 
-In a rehearsal they are what no kernel computed. FlashInfer keeps the total length of a batch's queries
-when it plans and compares it with the queries that it is given.
+Those to check shapes by are those that the shapes have: FlashInfer keeps the total length of a batch's queries
+when it plans and compares it with the queries that it is given. Those that decide a size are computed on the host,
+of what the engine itself copied to the device.
 """
 
 from . import hooks
@@ -17,6 +18,11 @@ KEEPERS = {
         ],
         "_qo_indptr_last",
     ),
+}
+
+# Module: its functions of one small tensor of integers whose result is as long as their sum.
+OF_LENGTHS = {
+    "vllm.v1.attention.backends.flex_attention": ["_offsets_to_doc_ids_tensor"],
 }
 
 
@@ -45,6 +51,16 @@ def _any_length(attribute):
     return make
 
 
+def on_host(function):
+    """What is on the device is read back: the driver has what was copied there."""
+
+    def call(offsets):
+        return function(offsets.cpu()).to(offsets.device) if offsets.is_cuda else function(offsets)
+
+    return call
+
+
 def start(watch):
+    hooks.replace_when_imported(watch, OF_LENGTHS, on_host)
     for name, (methods, attribute) in KEEPERS.items():
         hooks.replace_when_imported(watch, {name: methods}, _any_length(attribute))

@@ -43,7 +43,7 @@ def _on_cuda(session):
     if not _has_engine() and not os.environ.get("MEMTALLY_NO_SMALL_RESULTS"):
         from . import integers
 
-        _try(trace, "small results", lambda: integers.start(trace, torch))
+        _try(trace, "small results", lambda: integers.start(session.watch, trace, torch))
         session.watch.when_imported("torch._dynamo.trace_rules", integers.hide_from_compiler)
 
 

@@ -19,7 +19,7 @@ def made_on_host(results, func, kind, inputs, args, kwargs):
     if kind.is_view or not is_counted or not any(one.is_cuda for one in inputs) or results.is_capturing():
         return None
     if not all(_is_placed(results, one) for one in inputs):
-        results.flag()
+        results.flag_counted()
         return None
     dense = inputs[0].shape[inputs[0].sparse_dim():] if kind.name == "_coalesce" else ()
     if not dense and sum(_value_bytes(one) for one in inputs) > results.most_bytes:

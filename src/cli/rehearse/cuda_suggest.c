@@ -29,7 +29,7 @@ struct attempts {
     uint64_t until_ns; /* by the monotonic clock */
     size_t n;
     size_t most;
-    char failure[400]; /* of the first that ended for another reason than memory, or "" */
+    char failure[600]; /* of the first that ended for another reason than memory, or "" */
     int code;          /* of a rehearsal that could not be made */
     struct mt_error error;
 };
@@ -77,7 +77,7 @@ static int rehearse(struct attempts *attempts, const struct rehearse_job *job, c
         else
             rehearse_shortage_of(result, &fit->shortage);
         if (!fit->fits && fit->shortage.kind == REHEARSE_NOT_SHORT && !*attempts->failure)
-            snprintf(attempts->failure, sizeof attempts->failure, "With %.130s %.240s.", flags,
+            snprintf(attempts->failure, sizeof attempts->failure, "With %.130s %.400s.", flags,
                      result->why);
         rehearse_result_finish(result);
     }

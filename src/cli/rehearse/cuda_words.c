@@ -259,3 +259,40 @@ void rehearse_add_circumstances(struct rehearse_result *result)
         snprintf(result->why + length, sizeof result->why - length, " (%s%s%s)", wanted,
                  *wanted && *phase ? ", " : "", phase);
 }
+
+/* What engines put before each line of a process: "[rank0]: ", "(EngineCore_DP0 pid=21) ". */
+static const char *without_rank(const char *line, const char *end)
+{
+    const char *mark = *line == '[' ? "]: " : *line == '(' ? ") " : NULL;
+    const char *after = mark ? memmem(line, (size_t)(end - line), mark, strlen(mark)) : NULL;
+    return after ? after + strlen(mark) : line;
+}
+
+/* "ValueError: …", and not what only says that another process failed. */
+static int is_error(const char *line, const char *end)
+{
+    static const char *const repeats[] = {"See root cause above", "ChildFailedError"};
+    size_t name = strcspn(line, ": \n");
+    int is_named = name > 5 && line[name] == ':' &&
+                   (memmem(line, name, "Error", 5) || memmem(line, name, "Exception", 9));
+    for (size_t i = 0; i < sizeof repeats / sizeof *repeats; i++)
+        is_named &= !memmem(line, (size_t)(end - line), repeats[i], strlen(repeats[i]));
+    return is_named;
+}
+
+int rehearse_last_line(const char *said, char *text, size_t size)
+{
+    int found_error = 0;
+    *text = '\0';
+    for (const char *at = said; *at;) {
+        const char *end = at + strcspn(at, "\n");
+        const char *line = without_rank(at, end);
+        int says_error = is_error(line, end);
+        if (says_error || (!found_error && line + strspn(line, " \t\r=-^~") < end)) {
+            found_error |= says_error;
+            snprintf(text, size, "%.*s", (int)(end - line), line);
+        }
+        at = end + (*end == '\n');
+    }
+    return *text != '\0';
+}

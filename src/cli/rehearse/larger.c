@@ -121,7 +121,7 @@ static void look(const struct rehearse_job *job, const struct rehearse_result *r
 {
     double requests = whole->is_share ? concurrency_of(result->rehearsal) : 0;
     uint64_t bytes = rehearse_least_bytes(result->tally, requests);
-    snprintf(whole->why, sizeof whole->why, "%.230s", result->why);
+    snprintf(whole->why, sizeof whole->why, "%.400s", result->why);
     if (result->outcome != REHEARSE_RUNS || !bytes || (whole->is_share && requests < 1))
         return;
     whole->is_known = 1;

@@ -12,7 +12,7 @@ struct rehearse_whole {
     uint64_t whole_bytes; /* of the fullest device */
     uint64_t fixed_bytes; /* of these, weights, contexts and the like */
     int is_share;         /* it takes a share of what there is */
-    char why[240];        /* it did not run there, or "" */
+    char why[420];        /* it did not run there, or "" */
 };
 
 /* Rehearses a program that ran out once more on the same GPUs with many times their memory. Returns

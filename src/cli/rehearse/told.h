@@ -14,7 +14,7 @@ struct rehearse_told {
     struct mt_rehearse_phase *phases;
     struct mt_rehearse_figure *figures;
     struct cli_document_rehearsal rehearsal;
-    char note[800]; /* on what is suggested, or why nothing is; "" */
+    char note[1200]; /* on what is suggested, or why nothing is; "" */
 };
 
 /* Adds a sentence to the note. */

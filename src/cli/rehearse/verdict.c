@@ -11,6 +11,7 @@
 #include "cli/rehearse/rehearse.h"
 
 #define PHASE_BYTES 112
+#define LINE_BYTES  160
 
 /* A mark for people: what a program is about once it has left it. */
 static const char *words_of(const char *mark, char text[PHASE_BYTES])
@@ -129,14 +130,17 @@ static void explain_crash(struct rehearse_result *result)
     const char *when = result->report.is_ready ? "while it answered" : "before it was ready";
     double seconds = (double)status->elapsed_ns / 1e9;
     char end[64];
+    char line[LINE_BYTES];
+    int has_line = result->is_cuda && rehearse_last_line(result->said, line, sizeof line);
     if (status->signal)
         snprintf(end, sizeof end, "killed by SIG%.20s",
                  sigabbrev_np(status->signal) ? sigabbrev_np(status->signal) : "?");
     else
         snprintf(end, sizeof end, "exit status %d", status->exit_code);
     snprintf(result->why, sizeof result->why,
-             "the program itself failed, with no allocation refused: %s after %.2f s, %s%s", end,
-             seconds, when, hint_of(result));
+             "the program itself failed, with no allocation refused: %s after %.2f s, %s%s%s%s",
+             end, seconds, when, hint_of(result), has_line ? "; it said: " : "",
+             has_line ? line : "");
 }
 
 /* A training goes on and takes nothing more; on ggml nothing is computed, and what takes so long is

@@ -102,6 +102,20 @@ def labelled(device):
     return scores.grad
 
 
+def decisions():
+    """Whether a mask hides nothing, as transformers asks: of 40 x 8000 tokens, more than a MiB of integers. Of
+    those of four bytes so many are not followed, since weights are such."""
+    from transformers.masking_utils import _ignore_causal_mask_sdpa
+
+    whole = torch.ones(40, 8000, dtype=torch.int64)
+    padded = whole.clone()
+    padded[-1, 0] = 0
+    masks = {"whole": whole, "padded": padded, "of int32": whole.int(), "of bool": whole.bool(), "padded of bool": padded.bool()}
+    said = {name: bool(_ignore_causal_mask_sdpa(mask.to("cuda"), 8000, 8000, 0)) for name, mask in masks.items()}
+    said["of tokens"] = bool(_ignore_causal_mask_sdpa((whole * 5).to("cuda") != 0, 8000, 8000, 0))
+    return said
+
+
 def litter():
     """Freed memory of all small sizes that is full of sevens."""
     held = [torch.full((n,), 7, dtype=torch.int64, device="cuda") for n in (1, 64, 128, 1000, 8000, 60000) for _ in range(3)]
@@ -140,6 +154,7 @@ def main():
         said[size] = {name: {"same": host[name] == device[name], "host": str(host[name])[:200], "device": str(device[name])[:200]}
                       for name in OPERATIONS}
     said["device"] = done(ON_THE_DEVICE, numbers(LARGE), "cuda")
+    said["decisions"] = decisions()
     figures.write(said)
 
 

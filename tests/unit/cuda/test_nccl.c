@@ -321,34 +321,93 @@ static void test_small_integers_go_from_process_to_process(void **state)
     run_ranks("--gather", expected);
 }
 
+static void test_integers_change_places_and_are_reduced_in_parts(void **state)
+{
+    static const int expected[] = {0, 0, 0, 0};
+    (void)state;
+    run_ranks("--swap", expected);
+}
+
+/* What a rank has of a device: 64 integers, at an address that both sides of a copy take. */
+struct device {
+    uint64_t memory;
+    int (*there)(uint64_t, const void *, size_t);
+    int (*back)(void *, uint64_t, size_t);
+};
+
+static int take_device(struct device *device)
+{
+    int (*retain)(void **, int), (*use)(void *), (*take)(uint64_t *, size_t);
+    void *context;
+    *(void **)&retain = find(RTLD_DEFAULT, "cuDevicePrimaryCtxRetain");
+    *(void **)&use = find(RTLD_DEFAULT, "cuCtxSetCurrent");
+    *(void **)&take = find(RTLD_DEFAULT, "cuMemAlloc_v2");
+    *(void **)&device->there = find(RTLD_DEFAULT, "cuMemcpyHtoD_v2");
+    *(void **)&device->back = find(RTLD_DEFAULT, "cuMemcpyDtoH_v2");
+    return retain(&context, 0) || use(context) || take(&device->memory, 256);
+}
+
 /* Rank `rank` of four brings 10 and its rank, and says the sum of all. */
 static int gather_in_a_process(struct id id, int rank)
 {
     int (*gather)(const void *, void *, size_t, int, struct comm *, void *);
-    int (*retain)(void **, int), (*use)(void *), (*take)(uint64_t *, size_t);
-    int (*there)(uint64_t, const void *, size_t), (*back)(void *, uint64_t, size_t);
     int32_t own = 10 + rank, sum = 0, all[4] = {0};
+    struct device device;
     struct comm *comm;
-    uint64_t memory;
-    void *context;
     find_all();
     *(void **)&gather = find(nccl, "ncclAllGather");
-    *(void **)&retain = find(RTLD_DEFAULT, "cuDevicePrimaryCtxRetain");
-    *(void **)&use = find(RTLD_DEFAULT, "cuCtxSetCurrent");
-    *(void **)&take = find(RTLD_DEFAULT, "cuMemAlloc_v2");
-    *(void **)&there = find(RTLD_DEFAULT, "cuMemcpyHtoD_v2");
-    *(void **)&back = find(RTLD_DEFAULT, "cuMemcpyDtoH_v2");
-    if (retain(&context, 0) || use(context) || take(&memory, 64) || there(memory, &own, 4) ||
+    if (take_device(&device) || device.there(device.memory, &own, 4) ||
         init_rank(&comm, 4, id, rank))
         return 100;
-    char *at = (char *)(uintptr_t)memory;
+    char *at = (char *)(uintptr_t)device.memory;
     if (gather(at, at + 16, 1, 2, comm, NULL) || all_reduce(at, at + 4, 1, 2, SUM, comm, NULL) ||
-        back(&sum, memory + 4, 4) || back(all, memory + 16, 16))
+        device.back(&sum, device.memory + 4, 4) || device.back(all, device.memory + 16, 16))
         return 101;
     for (int i = 0; i < 4; i++)
         if (all[i] != 10 + i)
             return 102;
     return sum;
+}
+
+/* Rank r of four brings the byte 60 r + 10 i for rank i. */
+static int swap_in_a_process(struct id id, int rank)
+{
+    enum { INT8, UINT8, MOST = 2, AVERAGE = 4 };
+    int (*swap)(const void *, void *, size_t, int, struct comm *, void *);
+    int (*scatter)(const void *, void *, size_t, int, int, struct comm *, void *);
+    int (*send)(const void *, size_t, int, int, struct comm *, void *);
+    int (*receive)(void *, size_t, int, int, struct comm *, void *);
+    uint8_t bytes[16] = {0};
+    struct device device;
+    struct comm *comm;
+    find_all();
+    *(void **)&swap = find(nccl, "ncclAlltoAll");
+    *(void **)&scatter = find(nccl, "ncclReduceScatter");
+    *(void **)&send = find(nccl, "ncclSend");
+    *(void **)&receive = find(nccl, "ncclRecv");
+    for (int i = 0; i < 4; i++)
+        bytes[i] = (uint8_t)(60 * rank + 10 * i);
+    if (take_device(&device) || device.there(device.memory, bytes, 4) ||
+        init_rank(&comm, 4, id, rank))
+        return 100;
+    char *at = (char *)(uintptr_t)device.memory;
+    if (swap(at, at + 4, 1, UINT8, comm, NULL) || scatter(at, at + 8, 1, UINT8, MOST, comm, NULL) ||
+        scatter(at, at + 9, 1, INT8, MOST, comm, NULL) ||
+        all_reduce(at, at + 12, 1, UINT8, AVERAGE, comm, NULL) || group_start() ||
+        receive(at + 10, 1, UINT8, (rank + 3) % 4, comm, NULL) ||
+        send(at, 1, UINT8, (rank + 1) % 4, comm, NULL) || group_end() ||
+        device.back(bytes, device.memory, sizeof bytes))
+        return 101;
+    for (int i = 0; i < 4; i++)
+        if (bytes[4 + i] != 60 * i + 10 * rank)
+            return 102;
+    if (bytes[8] != 180 + 10 * rank) /* of 0, 60, 120 and 180, and 10 for each rank */
+        return 103;
+    if (bytes[9] != (rank == 0 ? 120 : 60 + 10 * rank)) /* 130 and more are negative */
+        return 104;
+    if (bytes[10] != 60 * ((rank + 3) % 4))
+        return 105;
+    return bytes[12] == (0 + 60 + 120 + 180) % 256 / 4 ? 0 : 106;
 }
 
 static void test_memory_of_nccl_is_whole_pages_of_the_driver(void **state)
@@ -440,8 +499,11 @@ static int run_rank(char **arguments)
             return 102;
         id.bytes[i] = (char)byte;
     }
-    return strcmp(arguments[1], "--split") == 0 ? part_in_a_process(id, atoi(arguments[2]))
-                                                : gather_in_a_process(id, atoi(arguments[2]));
+    int rank = atoi(arguments[2]);
+    if (strcmp(arguments[1], "--swap") == 0)
+        return swap_in_a_process(id, rank);
+    return strcmp(arguments[1], "--split") == 0 ? part_in_a_process(id, rank)
+                                                : gather_in_a_process(id, rank);
 }
 
 int main(int n, char **arguments)
@@ -461,6 +523,7 @@ int main(int n, char **arguments)
         cmocka_unit_test(test_shrunk_communicator_leaves_ranks_out),
         cmocka_unit_test(test_processes_meet_to_split),
         cmocka_unit_test(test_small_integers_go_from_process_to_process),
+        cmocka_unit_test(test_integers_change_places_and_are_reduced_in_parts),
         cmocka_unit_test(test_memory_of_nccl_is_whole_pages_of_the_driver),
         cmocka_unit_test(test_window_gives_back_the_buffer),
         cmocka_unit_test(test_words_of_results),

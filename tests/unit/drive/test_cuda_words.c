@@ -37,6 +37,36 @@ static void test_words_without_a_traceback_name_no_line(void **state)
     assert_string_equal(text, "untouched");
 }
 
+static void test_a_program_that_fails_by_itself_is_given_its_last_word(void **state)
+{
+    static const char *const said[][2] = {
+        {"loading\n[rank0]: Traceback (most recent call last):\n[rank0]:   File \"a.py\", line 3\n"
+         "[rank0]:     ^^^^^^^\n[rank0]: RuntimeError: repeats can not be negative\n"
+         "[rank0]:[W1122 ProcessGroupNCCL.cpp:1538] Warning: not destroyed\n",
+         "exit status 1 after 2.00 s, before it was ready; it said: RuntimeError: repeats can not "
+         "be "
+         "negative"},
+        {"(EngineCore_DP0 pid=21) ValueError: no such layer\n"
+         "RuntimeError: Engine core initialization failed. See root cause above. {}\n",
+         "; it said: ValueError: no such layer"},
+        {"loading\nno kernel image is there\n\n", "; it said: no kernel image is there"},
+        {"\n", "before it was ready"}};
+    static struct rehearse_result result;
+    (void)state;
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        size_t length = strlen(said[i][1]);
+        result = (struct rehearse_result){
+            .outcome = REHEARSE_FAILS,
+            .is_cuda = 1,
+            .status = {.exit_code = 1, .elapsed_ns = UINT64_C(2000000000)},
+        };
+        snprintf(result.said, sizeof result.said, "%s", said[i][0]);
+        rehearse_explain_end(&result);
+        assert_true(strlen(result.why) > length);
+        assert_string_equal(result.why + strlen(result.why) - length, said[i][1]);
+    }
+}
+
 static void test_an_engine_that_foresees_too_little_memory_is_understood(void **state)
 {
     static const char *const said[][2] = {
@@ -301,6 +331,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_innermost_line_of_the_programs_own_code_is_named),
         cmocka_unit_test(test_words_without_a_traceback_name_no_line),
+        cmocka_unit_test(test_a_program_that_fails_by_itself_is_given_its_last_word),
         cmocka_unit_test(test_an_engine_that_foresees_too_little_memory_is_understood),
         cmocka_unit_test(test_an_engines_words_say_how_much_is_missing),
         cmocka_unit_test(test_an_engine_without_any_cache_says_by_how_much),

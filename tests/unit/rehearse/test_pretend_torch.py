@@ -412,6 +412,35 @@ def test_a_runtime_that_a_wheel_brought_along_is_not_taken():
         del sys.modules[name]
 
 
+def test_what_is_as_long_as_a_sum_on_the_device_is_counted_on_the_host():
+    """Counts of 2 and 3 are read back, and the five places go to where the counts were."""
+
+    class Tensor(list):
+        is_cuda = True
+        device = "cuda:1"
+
+        def cpu(self):
+            host = Tensor(self)
+            host.is_cuda = False
+            return host
+
+        def to(self, device):
+            self.placed = device
+            return self
+
+    def _offsets_to_doc_ids_tensor(offsets):
+        assert not offsets.is_cuda
+        counts = [b - a for a, b in zip(offsets, offsets[1:])]
+        return Tensor(i for i, n in enumerate(counts) for _ in range(n))
+
+    name = "vllm.v1.attention.backends.flex_attention"
+    with folder() as path:
+        for module in loaded(name, _offsets_to_doc_ids_tensor=_offsets_to_doc_ids_tensor):
+            lengths.start(hooks.Watch(trace.Trace(path)))
+            found = module._offsets_to_doc_ids_tensor(Tensor([0, 2, 5]))
+    assert found == [0, 0, 1, 1, 1] and found.placed == "cuda:1", found
+
+
 def test_a_length_that_was_read_from_the_device_is_that_of_the_shape():
     """The check is FlashInfer's, with its names: a plan reads the length, a run compares it."""
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the ranks of the pretended NCCL do together: arguments are checked as NCCL checks them, and
- * the call takes a place in its stream. Of what is moved and computed, only small integers are. */
+ * the call takes a place in its stream. Of what is moved and computed, only integers are, up to
+ * NCCL_EXCHANGE_BYTES. */
 #include <stdlib.h>
 
 #include "rehearse/cuda/nccl/nccl.h"
@@ -47,6 +48,7 @@ PRETEND_CALL int ncclGroupEnd(void)
         result = result == NCCL_SUCCESS ? finished : result;
     }
     n_pending = 0;
+    nccl_receive_pending();
     return result;
 }
 NCCL_PROFILED(ncclGroupEnd);
@@ -81,12 +83,18 @@ static int collect(const struct nccl_comm *comm, int type, int operation, int ro
 }
 
 /* What programs read back of a collective: integers, and the single value of a barrier. */
-static size_t small_bytes(size_t count, int type)
+static size_t integer_bytes(size_t count, int type)
 {
-    static const size_t sizes[NCCL_TYPES] = {1, 1, 4, 4, 8, 8};
-    if (count > NCCL_EXCHANGE_BYTES)
-        return 0;
-    return sizes[type] * count;
+    return count > NCCL_EXCHANGE_BYTES ? 0 : nccl_integer_bytes(type) * count;
+}
+
+/* Whether ranks put their numbers together: integers, and a barrier's value, whatever it is. */
+static int is_summed(const struct nccl_comm *comm, const struct nccl_sum *sum, size_t n_parts,
+                     CUstream stream)
+{
+    size_t bytes = integer_bytes(sum->count, sum->type);
+    return sum->operation < NCCL_OPERATIONS && (bytes || sum->count == 1) &&
+           nccl_may_exchange(comm, bytes * n_parts, stream);
 }
 
 static int none(int number) /* what is no rank or operation stays none */
@@ -109,24 +117,13 @@ int ncclRedOpCreatePreMulSum(int *operation, void *scalar, int type, int residen
                              struct nccl_comm *comm);
 int ncclRedOpDestroy(int operation, struct nccl_comm *comm);
 
-#define REDUCING(name)                                                                             \
-    PRETEND_CALL int name(const void *from, void *to, size_t count, int type, int operation,       \
-                          struct nccl_comm *comm, CUstream stream)                                 \
-    {                                                                                              \
-        (void)from, (void)to, (void)count;                                                         \
-        return collect(comm, type, none(operation), -1, stream);                                   \
-    }                                                                                              \
-    NCCL_PROFILED(name);
-REDUCING(ncclReduceScatter)
-
 PRETEND_CALL int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation,
                                struct nccl_comm *comm, CUstream stream)
 {
+    const struct nccl_sum sum = {count, type, operation};
     int result = collect(comm, type, none(operation), -1, stream);
-    size_t bytes = result == NCCL_SUCCESS ? small_bytes(count, type) : 0;
-    if (result == NCCL_SUCCESS && (bytes || count == 1) && nccl_may_exchange(comm, bytes, stream))
-        nccl_exchange_sum(comm, from, to, bytes ? count : 0, bytes ? (int)(bytes / count) : 0,
-                          operation, stream);
+    if (result == NCCL_SUCCESS && is_summed(comm, &sum, 1, stream))
+        nccl_exchange_sum(comm, &sum, from, to, stream);
     return result;
 }
 NCCL_PROFILED(ncclAllReduce);
@@ -134,22 +131,28 @@ NCCL_PROFILED(ncclAllReduce);
 PRETEND_CALL int ncclReduce(const void *from, void *to, size_t count, int type, int operation,
                             int root, struct nccl_comm *comm, CUstream stream)
 {
-    (void)from, (void)to, (void)count;
-    return collect(comm, type, none(operation), none(root), stream);
+    const struct nccl_sum sum = {count, type, operation};
+    int result = collect(comm, type, none(operation), none(root), stream);
+    if (result == NCCL_SUCCESS && is_summed(comm, &sum, 1, stream))
+        nccl_exchange_sum(comm, &sum, from, comm->rank == root ? to : NULL, stream);
+    return result;
 }
 NCCL_PROFILED(ncclReduce);
 
-#define GATHERING(name)                                                                            \
-    int name(const void *from, void *to, size_t count, int type, struct nccl_comm *comm,           \
-             CUstream stream);                                                                     \
-    PRETEND_CALL int name(const void *from, void *to, size_t count, int type,                      \
-                          struct nccl_comm *comm, CUstream stream)                                 \
-    {                                                                                              \
-        (void)from, (void)to, (void)count;                                                         \
-        return collect(comm, type, -1, -1, stream);                                                \
-    }                                                                                              \
-    NCCL_PROFILED(name);
-GATHERING(ncclAlltoAll)
+/* A rank's part is stored when its turn comes: it may lie in the place that it came from. */
+PRETEND_CALL int ncclReduceScatter(const void *from, void *to, size_t count, int type,
+                                   int operation, struct nccl_comm *comm, CUstream stream)
+{
+    const struct nccl_sum sum = {count, type, operation};
+    int result = collect(comm, type, none(operation), -1, stream);
+    if (result != NCCL_SUCCESS || !is_summed(comm, &sum, (size_t)comm->n_ranks, stream))
+        return result;
+    for (int i = 0; i < comm->n_ranks; i++)
+        nccl_exchange_sum(comm, &sum, (const char *)from + (size_t)i * integer_bytes(count, type),
+                          comm->rank == i ? to : NULL, stream);
+    return result;
+}
+NCCL_PROFILED(ncclReduceScatter);
 
 int ncclAllGather(const void *from, void *to, size_t count, int type, struct nccl_comm *comm,
                   CUstream stream);
@@ -157,25 +160,12 @@ PRETEND_CALL int ncclAllGather(const void *from, void *to, size_t count, int typ
                                struct nccl_comm *comm, CUstream stream)
 {
     int result = collect(comm, type, -1, -1, stream);
-    size_t bytes = result == NCCL_SUCCESS ? small_bytes(count, type) : 0;
-    if (bytes && nccl_may_exchange(comm, bytes, stream))
+    size_t bytes = result == NCCL_SUCCESS ? integer_bytes(count, type) : 0;
+    if (bytes && nccl_may_exchange(comm, bytes * (size_t)comm->n_ranks, stream))
         nccl_exchange_all(comm, from, to, bytes, stream);
     return result;
 }
 NCCL_PROFILED(ncclAllGather);
-
-#define ROOTED(name)                                                                               \
-    int name(const void *from, void *to, size_t count, int type, int root, struct nccl_comm *comm, \
-             CUstream stream);                                                                     \
-    PRETEND_CALL int name(const void *from, void *to, size_t count, int type, int root,            \
-                          struct nccl_comm *comm, CUstream stream)                                 \
-    {                                                                                              \
-        (void)from, (void)to, (void)count;                                                         \
-        return collect(comm, type, -1, none(root), stream);                                        \
-    }                                                                                              \
-    NCCL_PROFILED(name);
-ROOTED(ncclGather)
-ROOTED(ncclScatter)
 
 int ncclBroadcast(const void *from, void *to, size_t count, int type, int root,
                   struct nccl_comm *comm, CUstream stream);
@@ -183,7 +173,7 @@ PRETEND_CALL int ncclBroadcast(const void *from, void *to, size_t count, int typ
                                struct nccl_comm *comm, CUstream stream)
 {
     int result = collect(comm, type, -1, none(root), stream);
-    size_t bytes = result == NCCL_SUCCESS ? small_bytes(count, type) : 0;
+    size_t bytes = result == NCCL_SUCCESS ? integer_bytes(count, type) : 0;
     if (bytes && nccl_may_exchange(comm, bytes, stream))
         nccl_exchange_one(comm, from, to, bytes, root, stream);
     return result;
@@ -200,18 +190,88 @@ NCCL_PROFILED(ncclBcast);
 PRETEND_CALL int ncclSend(const void *from, size_t count, int type, int peer,
                           struct nccl_comm *comm, CUstream stream)
 {
-    (void)from, (void)count;
-    return collect(comm, type, -1, none(peer), stream);
+    int result = collect(comm, type, -1, none(peer), stream);
+    size_t bytes = result == NCCL_SUCCESS ? integer_bytes(count, type) : 0;
+    if (bytes && nccl_may_exchange(comm, bytes, stream))
+        nccl_send(comm, from, bytes, peer, stream);
+    return result;
 }
 NCCL_PROFILED(ncclSend);
 
 PRETEND_CALL int ncclRecv(void *to, size_t count, int type, int peer, struct nccl_comm *comm,
                           CUstream stream)
 {
-    (void)to, (void)count;
-    return collect(comm, type, -1, none(peer), stream);
+    int result = collect(comm, type, -1, none(peer), stream);
+    size_t bytes = result == NCCL_SUCCESS ? integer_bytes(count, type) : 0;
+    if (bytes && nccl_may_exchange(comm, bytes, stream))
+        nccl_receive(comm, to, bytes, peer, stream);
+    return result;
 }
 NCCL_PROFILED(ncclRecv);
+
+/* Part i of what is sent goes to rank i. */
+static void send_parts(struct nccl_comm *comm, const void *from, size_t bytes, CUstream stream)
+{
+    for (int i = 0; i < comm->n_ranks; i++)
+        nccl_send(comm, (const char *)from + (size_t)i * bytes, bytes, i, stream);
+}
+
+static void receive_parts(struct nccl_comm *comm, void *to, size_t bytes, CUstream stream)
+{
+    for (int i = 0; i < comm->n_ranks; i++)
+        nccl_receive(comm, (char *)to + (size_t)i * bytes, bytes, i, stream);
+}
+
+static size_t parts_bytes(struct nccl_comm *comm, size_t count, int type, CUstream stream)
+{
+    size_t bytes = integer_bytes(count, type);
+    return nccl_may_exchange(comm, bytes * (size_t)comm->n_ranks, stream) ? bytes : 0;
+}
+
+int ncclAlltoAll(const void *from, void *to, size_t count, int type, struct nccl_comm *comm,
+                 CUstream stream);
+PRETEND_CALL int ncclAlltoAll(const void *from, void *to, size_t count, int type,
+                              struct nccl_comm *comm, CUstream stream)
+{
+    int result = collect(comm, type, -1, -1, stream);
+    size_t bytes = result == NCCL_SUCCESS ? parts_bytes(comm, count, type, stream) : 0;
+    if (bytes) {
+        send_parts(comm, from, bytes, stream);
+        receive_parts(comm, to, bytes, stream);
+    }
+    return result;
+}
+NCCL_PROFILED(ncclAlltoAll);
+
+int ncclGather(const void *from, void *to, size_t count, int type, int root, struct nccl_comm *comm,
+               CUstream stream);
+PRETEND_CALL int ncclGather(const void *from, void *to, size_t count, int type, int root,
+                            struct nccl_comm *comm, CUstream stream)
+{
+    int result = collect(comm, type, -1, none(root), stream);
+    size_t bytes = result == NCCL_SUCCESS ? parts_bytes(comm, count, type, stream) : 0;
+    if (bytes)
+        nccl_send(comm, from, bytes, root, stream);
+    if (bytes && comm->rank == root)
+        receive_parts(comm, to, bytes, stream);
+    return result;
+}
+NCCL_PROFILED(ncclGather);
+
+int ncclScatter(const void *from, void *to, size_t count, int type, int root,
+                struct nccl_comm *comm, CUstream stream);
+PRETEND_CALL int ncclScatter(const void *from, void *to, size_t count, int type, int root,
+                             struct nccl_comm *comm, CUstream stream)
+{
+    int result = collect(comm, type, -1, none(root), stream);
+    size_t bytes = result == NCCL_SUCCESS ? parts_bytes(comm, count, type, stream) : 0;
+    if (bytes && comm->rank == root)
+        send_parts(comm, from, bytes, stream);
+    if (bytes)
+        nccl_receive(comm, to, bytes, root, stream);
+    return result;
+}
+NCCL_PROFILED(ncclScatter);
 
 PRETEND_CALL int ncclRedOpCreatePreMulSum(int *operation, void *scalar, int type, int residence,
                                           struct nccl_comm *comm)

@@ -60,6 +60,7 @@ struct nccl_comm {
     int is_local;       /* one thread has several ranks, so that none can wait for another */
     void *exchange;     /* mapped, NULL before the first */
     uint64_t round;     /* of exchanges so far */
+    uint64_t *n_sent;   /* to each rank; after them, received of each; NULL before the first */
 };
 
 #define NCCL_MAGIC 0x6e63636cu
@@ -95,17 +96,51 @@ int nccl_is_grouped(void);
 int nccl_put_off(const struct nccl_pending *pending);
 int nccl_finish_split(const struct nccl_pending *pending);
 
-/* Small data that ranks really exchange (exchange.c). Whether `bytes` of each may be; then all
- * ranks call the same of these. The sum is of integers of `size` bytes, 4 or 8; of others nothing
- * is computed, but the ranks wait for each other. */
-#define NCCL_EXCHANGE_BYTES 65536u
-int nccl_may_exchange(struct nccl_comm *comm, size_t bytes, CUstream stream);
+/* Integers that ranks really exchange. Whether `bytes` of each rank may be; all ranks come to the
+ * same answer. Then all of them call the same of these (exchange.c). */
+#define NCCL_EXCHANGE_BYTES ((size_t)16 << 20)
+int nccl_may_exchange(const struct nccl_comm *comm, size_t bytes, CUstream stream);
 void nccl_exchange_all(struct nccl_comm *comm, const void *from, void *to, size_t bytes,
                        CUstream stream);
 void nccl_exchange_one(struct nccl_comm *comm, const void *from, void *to, size_t bytes, int root,
                        CUstream stream);
-void nccl_exchange_sum(struct nccl_comm *comm, const void *from, void *to, size_t count, int size,
-                       int operation, CUstream stream);
+
+/* Integers of all ranks are put together by an operation of NCCL's; a rank with no `to` has no
+ * use for them. Of what is no integer nothing is computed, but the ranks wait for each other. */
+struct nccl_sum {
+    size_t count;
+    int type, operation;
+};
+size_t nccl_integer_bytes(int type); /* 0: no integer */
+void nccl_exchange_sum(struct nccl_comm *comm, const struct nccl_sum *sum, const void *from,
+                       void *to, CUstream stream);
+
+/* From one rank to another (mail.c): sending never waits; in a group, receiving waits until its
+ * end, when nccl_receive_pending() does it. */
+void nccl_send(struct nccl_comm *comm, const void *from, size_t bytes, int peer, CUstream stream);
+void nccl_receive(struct nccl_comm *comm, void *to, size_t bytes, int peer, CUstream stream);
+void nccl_receive_pending(void);
+int nccl_is_pending(void);
+
+/* A path of a file beside the account that this communicator's ranks share: `what` and the numbers
+ * say which. Returns 0 where there is none. */
+struct nccl_path {
+    char text[4096];
+};
+int nccl_path(const struct nccl_comm *comm, const char *what, uint64_t a, uint64_t b, uint64_t c,
+              struct nccl_path *path);
+
+/* How long another rank is waited for: a pause, and whether there is time for more of them. */
+uint64_t nccl_deadline(void);
+int nccl_pause(uint64_t deadline);
+
+/* A rank did not come: from here on nothing is exchanged over this communicator. */
+void nccl_give_up(struct nccl_comm *comm);
+
+/* How far integers are to be trusted goes with them, as the helper in Python counts it. */
+uint32_t nccl_doubt(void);
+void nccl_doubted(uint32_t doubt);
+
 void nccl_close_exchange(struct nccl_comm *comm);
 
 /* Every name of NCCL has a second one for profilers. After the function itself. */
