@@ -4,15 +4,10 @@
 
 import functools
 import json
-import os
-import tempfile
 
-import engine
-import memtally
 import tap
 import torch_program
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
 GIB = 1 << 30
 
@@ -130,38 +125,23 @@ def test_a_search_in_beams_goes_on_to_its_full_length_and_says_so():
 
 def test_torchrun_ends_as_its_ranks_do_and_each_has_told_all():
     """Of the second rank's status 3, torchrun makes 1. What PyTorch reserved is told apart to the last byte."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "figures")
-        done = memtally.run("rehearse", "--device", "H100-80GB,H100-80GB", "--requests", "0", "--no-suggest", "--json", "--",
-                            engine.torch(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                            os.path.join(HERE, "torch", "ranks.py"), path)
-        document = json.loads(done.stdout)
-        assert document["rehearsal"]["exit_status"] == 1, document["rehearsal"]
-        for rank in (0, 1):
-            with open(f"{path}.{rank}", encoding="utf-8") as file:
-                said = json.load(file)
-            assert said["sum"] == 1 + 2 and said["reserved"] >= said["held"] == 64 * MIB, said
-            (place,) = [place for place in document["places"] if place["place"] == f"gpu:{rank}"]
-            told = {row["category"]: row for row in place["rows"] if row["category"] not in ("context", "communication")}
-            assert sum(row["allocated_bytes"] for row in told.values()) == said["reserved"], (told, said)
-            assert "inferred" not in json.dumps(told), told
+    ranks, document = torch_program.rehearse_ranks("ranks.py", "H100-80GB,H100-80GB", statuses=(1, 3))
+    assert document["rehearsal"]["exit_status"] == 1, document["rehearsal"]
+    for rank, said in enumerate(ranks):
+        assert said["sum"] == 1 + 2 and said["reserved"] >= said["held"] == 64 * MIB, said
+        (place,) = [place for place in document["places"] if place["place"] == f"gpu:{rank}"]
+        told = {row["category"]: row for row in place["rows"] if row["category"] not in ("context", "communication")}
+        assert sum(row["allocated_bytes"] for row in told.values()) == said["reserved"], (told, said)
+        assert "inferred" not in json.dumps(told), told
 
 
 def test_buckets_of_gradients_that_are_made_anew_take_the_place_of_the_first():
     """Four layers of 2048 x 2048 floats, and buckets of the same size; that both may be there for a while is told."""
     size = 4 * 2048 * 2048 * 4
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "figures")
-        done = memtally.run("rehearse", "--device", "24GiB,24GiB", "--requests", "0", "--no-suggest", "--json", "--",
-                            engine.torch(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                            os.path.join(HERE, "torch", "gradients.py"), path)
-        assert done.returncode == 0, done.stderr[-3000:]
-        for rank in (0, 1):
-            with open(f"{path}.{rank}", encoding="utf-8") as file:
-                said = json.load(file)
-            assert said["before"] == 2 * size and said["after"] == said["after"][:1] * 3, said
-    notes = json.loads(done.stdout)["notes"]
-    assert any("64.00 MiB more on each device" in note for note in notes), notes
+    ranks, document = torch_program.rehearse_ranks("gradients.py", "24GiB,24GiB")
+    for said in ranks:
+        assert said["before"] == 2 * size and said["after"] == said["after"][:1] * 3, said
+    assert any("64.00 MiB more on each device" in note for note in document["notes"]), document["notes"]
 
 
 def processes():

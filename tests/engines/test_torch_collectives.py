@@ -4,32 +4,17 @@
 collective makes of them, on both sides, and nobody is told to doubt them."""
 
 import functools
-import json
-import os
-import tempfile
 
-import engine
-import memtally
 import tap
+import torch_program
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 N = 70_001
 
 
 @functools.cache
 def rehearsed():
     """What each rank wrote down, and the document of the rehearsal."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "figures")
-        done = memtally.run("rehearse", "--device", "2GiB,2GiB", "--requests", "0", "--no-suggest", "--json", "--",
-                            engine.torch(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                            os.path.join(HERE, "torch", "collected.py"), path)
-        assert done.returncode == 0, (done.returncode, done.stderr[-3000:])
-        said = []
-        for rank in (0, 1):
-            with open(f"{path}.{rank}", encoding="utf-8") as file:
-                said.append(json.load(file))
-        return said, json.loads(done.stdout)
+    return torch_program.rehearse_ranks("collected.py", "2GiB,2GiB")
 
 
 def both(of):

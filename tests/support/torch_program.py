@@ -3,6 +3,7 @@
 
 import json
 import os
+import socket
 import tempfile
 
 import engine
@@ -26,3 +27,22 @@ def rehearse(program, device="24GiB", statuses=(0,), allocator="", may_die=False
         assert os.path.exists(path), (done.stderr[-3000:], done.stdout[-3000:])
         with open(path, encoding="utf-8") as file:
             return json.load(file), document
+
+
+def rehearse_ranks(program, device, statuses=(0,)):
+    """The same of two processes that torchrun starts: what each wrote down, by its rank, and the document. They meet at
+    an address and not at a name, which a bare machine may not know."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "figures")
+        done = memtally.run("rehearse", "--device", device, "--requests", "0", "--no-suggest", "--json", "--", engine.torch(), "-m",
+                            "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", str(port),
+                            os.path.join(PROGRAMS, program), path)
+        assert done.returncode in statuses and done.stdout, (done.returncode, done.stderr[-3000:])
+        said = []
+        for rank in (0, 1):
+            with open(f"{path}.{rank}", encoding="utf-8") as file:
+                said.append(json.load(file))
+        return said, json.loads(done.stdout)
