@@ -481,10 +481,12 @@ static void test_the_version_is_the_one_that_pytorch_goes_with(void **state)
              folder, folder, NEEDS_RUNTIME_PATH, folder, wish, folder);
     assert_int_equal(system(command), 0);
     snprintf(path, sizeof path, "%s/torch/lib/libtorch_cuda.so", folder);
+    void *runtime = load(RUNTIME_PATH "13.so"); /* which it needs, by its soname */
     void *torch = load(path);
     assert_int_equal(version(&number), SUCCESS);
     assert_int_equal(number, 23007);
     dlclose(torch);
+    dlclose(runtime);
     snprintf(command, sizeof command, "rm -r %s", folder);
     assert_int_equal(system(command), 0);
     assert_int_equal(version(NULL), INVALID_ARGUMENT);
