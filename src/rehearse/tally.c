@@ -398,6 +398,11 @@ static int open_traces(struct maker *maker, const char *directory, struct mt_err
     if (!maker->source.is_cuda)
         return 0;
     int result = mt_torch_open(directory, &maker->source.torch, error);
+    if (result == MT_ENOTFOUND)
+        return mt_fail(error, MT_EIO, MT_NO_OFFSET,
+                       "the program has removed %.300s, the folder of its rehearsal: what it took "
+                       "is not known; rehearse it in a folder that it leaves alone",
+                       directory);
     const struct mt_reader *reader = maker->reader;
     for (size_t i = 0; result == 0 && i < reader->n_told; i++) {
         const struct mt_told *told = &reader->told[i];

@@ -428,6 +428,155 @@ static void test_changes_add_up_where_none_is_enough(void **state)
     assert_non_null(strstr(changes.items[0].flags, "--max-num-seqs 64"));
 }
 
+/* How attempts go in turn; those that are not said fit. */
+struct script {
+    struct rehearse_cuda_fit fits[4];
+    size_t n_said;
+    size_t n;
+    char tried[8][160]; /* flags */
+};
+
+static int follow(void *argument, char *const *argv, const char *flags,
+                  struct rehearse_cuda_fit *fit)
+{
+    struct script *script = argument;
+    (void)argv;
+    assert_true(script->n < 8);
+    *fit = script->n < script->n_said ? script->fits[script->n]
+                                      : (struct rehearse_cuda_fit){.fits = 1};
+    snprintf(script->tried[script->n++], sizeof *script->tried, "%s", flags);
+    return 0;
+}
+
+/* A search on one device of 24 GiB, of which `what` says the rest. */
+static void search_by_script(struct rehearse_cuda_search what, const char *const *argv,
+                             struct script *script)
+{
+    struct rehearse_command command;
+    struct rehearse_changes changes = {0};
+    rehearse_command_copy((char *const *)argv, &command);
+    what.command = &command;
+    what.n_devices = 1;
+    what.device_bytes = (uint64_t)(24 * GIB);
+    what.attempts_max = what.attempts_max ? what.attempts_max : 4;
+    what.fits_max = 1;
+    what.attempt = follow;
+    what.argument = script;
+    assert_int_equal(rehearse_cuda_search(&what, &changes), 0);
+    rehearse_command_finish(&command);
+}
+
+/* The first flags that are tried with a server; "" where none are. */
+static const char *first_tried(struct rehearse_cuda_search what)
+{
+    static struct script script;
+    script = (struct script){0};
+    search_by_script(what, server, &script);
+    return script.tried[0];
+}
+
+/* 0.1 is the least: less holds little more than what the driver takes. */
+static void test_a_share_of_less_than_a_tenth_is_not_rehearsed(void **state)
+{
+    struct rehearse_cuda_search what = {.shortage.kind = REHEARSE_SHORT_SHARE, .share = 0.9};
+    (void)state;
+    what.shortage.free_share = 0.11;
+    assert_string_equal(first_tried(what), "--gpu-memory-utilization 0.11");
+    what.shortage.free_share = 0.09;
+    assert_string_equal(first_tried(what), "");
+}
+
+/* 0.95 is the most, and less than 0.005 of a device is worth no attempt. */
+static void test_a_share_that_is_the_largest_but_for_a_rounding_is_not_made_larger(void **state)
+{
+    struct rehearse_cuda_search what = {.shortage.kind = REHEARSE_SHORT_NO_CACHE};
+    (void)state;
+    what.share = 0.944;
+    assert_string_equal(first_tried(what), "--gpu-memory-utilization 0.95");
+    what.share = 0.946;
+    assert_string_equal(first_tried(what), "");
+}
+
+/* 1.2 of 24 GiB are 0.05 of it, and 0.02 are left to what rounding and fragments take. */
+static void test_a_share_is_less_by_what_was_missing_and_a_little(void **state)
+{
+    struct rehearse_cuda_search what = {.shortage.kind = REHEARSE_SHORT_LATE, .share = 0.9};
+    (void)state;
+    what.shortage.missing_bytes = (uint64_t)(12 * GIB / 10);
+    assert_string_equal(first_tried(what), "--gpu-memory-utilization 0.83");
+    what.shortage.missing_bytes = 0;
+    assert_string_equal(first_tried(what), "--gpu-memory-utilization 0.88");
+}
+
+/* A quarter of 4096 is 1024, and of 1024 less than the 512 that are the least. */
+static void test_prompts_are_read_in_no_fewer_than_512_tokens_at_a_time(void **state)
+{
+    struct rehearse_cuda_search what = {.shortage.kind = REHEARSE_SHORT_COMPUTE, .share = 0.9};
+    (void)state;
+    what.now[REHEARSE_SET_BATCHED_TOKENS] = 4096;
+    assert_string_equal(first_tried(what), "--max-num-batched-tokens 1024");
+    what.now[REHEARSE_SET_BATCHED_TOKENS] = 1024;
+    assert_string_equal(first_tried(what), "--max-num-batched-tokens 512");
+    what.now[REHEARSE_SET_BATCHED_TOKENS] = 512;
+    assert_string_equal(first_tried(what), "");
+}
+
+/* A cache of 8 bits saves one half of 16: 2.5 of 5 GiB. */
+static void test_a_narrower_cache_is_rehearsed_where_one_half_is_enough(void **state)
+{
+    struct rehearse_cuda_search what = {.shortage.kind = REHEARSE_SHORT_CACHE, .share = 0.95};
+    (void)state;
+    what.shortage.cache_bytes = (uint64_t)(5 * GIB);
+    what.shortage.missing_bytes = (uint64_t)(24 * GIB / 10);
+    assert_string_equal(first_tried(what), "--kv-cache-dtype fp8");
+    what.shortage.missing_bytes = (uint64_t)(26 * GIB / 10);
+    assert_string_equal(first_tried(what), "");
+}
+
+/* 30 GiB of weights of four bytes fit in 24 with two, and wherever the cache is they do not
+ * with four. */
+static void test_what_leaves_weights_as_they_are_cannot_help_where_they_are_too_large(void **state)
+{
+    static const char *const argv[] = {"python", "/x/rehearse_transformers.py", "/m", "{}", NULL};
+    struct rehearse_cuda_search what = {.shortage.kind = REHEARSE_SHORT_COMPUTE};
+    struct script large = {0};
+    struct script small = {0};
+    (void)state;
+    what.now[REHEARSE_SET_WEIGHT_TYPE] = 4;
+    what.fixed_bytes = (uint64_t)(30 * GIB);
+    search_by_script(what, argv, &large);
+    assert_int_equal(large.n, 1);
+    assert_string_equal(large.tried[0], "dtype=bf16");
+    what.fixed_bytes = (uint64_t)(20 * GIB);
+    search_by_script(what, argv, &small);
+    assert_int_equal(small.n, 1);
+    assert_string_equal(small.tried[0], "cache_implementation=\"offloaded\"");
+}
+
+/* Of three attempts one is for a change by itself, one for all together, and one for the length
+ * that the engine then says. */
+static void test_two_attempts_are_kept_for_all_changes_together(void **state)
+{
+    struct rehearse_cuda_search what = {
+        .shortage.kind = REHEARSE_SHORT_NO_CACHE, .share = 0.9, .attempts_max = 3};
+    struct script script = {.n_said = 2};
+    (void)state;
+    what.now[REHEARSE_SET_SEQUENCES] = 256;
+    what.now[REHEARSE_SET_BATCHED_TOKENS] = 8192;
+    script.fits[0].shortage.kind = REHEARSE_SHORT_NO_CACHE;
+    script.fits[1].shortage.kind = REHEARSE_SHORT_CACHE;
+    script.fits[1].shortage.fits_tokens = 1000;
+    search_by_script(what, server, &script);
+    assert_int_equal(script.n, 3);
+    assert_string_equal(script.tried[0], "--gpu-memory-utilization 0.95");
+    assert_string_equal(script.tried[1],
+                        "--gpu-memory-utilization 0.95 --max-num-batched-tokens 2048 "
+                        "--max-num-seqs 64");
+    assert_string_equal(script.tried[2],
+                        "--gpu-memory-utilization 0.95 --max-num-batched-tokens 2048 "
+                        "--max-num-seqs 64 --max-model-len 1000");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -450,6 +599,13 @@ int main(void)
         cmocka_unit_test(test_numbers_are_numbers_in_the_settings_of_our_own_program),
         cmocka_unit_test(test_no_more_is_rehearsed_than_is_allowed),
         cmocka_unit_test(test_changes_add_up_where_none_is_enough),
+        cmocka_unit_test(test_a_share_of_less_than_a_tenth_is_not_rehearsed),
+        cmocka_unit_test(test_a_share_that_is_the_largest_but_for_a_rounding_is_not_made_larger),
+        cmocka_unit_test(test_a_share_is_less_by_what_was_missing_and_a_little),
+        cmocka_unit_test(test_prompts_are_read_in_no_fewer_than_512_tokens_at_a_time),
+        cmocka_unit_test(test_a_narrower_cache_is_rehearsed_where_one_half_is_enough),
+        cmocka_unit_test(test_what_leaves_weights_as_they_are_cannot_help_where_they_are_too_large),
+        cmocka_unit_test(test_two_attempts_are_kept_for_all_changes_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -326,6 +326,28 @@ static void test_a_device_too_small_for_a_context_is_named(void **state)
     assert_non_null(strstr(result.why, "140 MiB, and 1 MiB"));
 }
 
+/* No device refused anything, so that PyTorch's own limit did. */
+static void test_a_refusal_of_pytorch_itself_is_told_from_one_of_a_device(void **state)
+{
+    static struct rehearse_result result;
+    (void)state;
+    result = (struct rehearse_result){
+        .outcome = REHEARSE_FAILS,
+        .is_cuda = 1,
+        .status.exit_code = 1,
+        .said = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has "
+                "a total capacity of 24.00 GiB of which 23.00 GiB is free.\n"};
+    rehearse_explain_end(&result);
+    assert_non_null(strstr(result.why, "with no allocation refused"));
+    assert_non_null(strstr(result.why, "set_per_process_memory_fraction()"));
+    result = (struct rehearse_result){.outcome = REHEARSE_FAILS,
+                                      .is_cuda = 1,
+                                      .status.exit_code = 1,
+                                      .said = "RuntimeError: CUDA is out of luck\n"};
+    rehearse_explain_end(&result);
+    assert_null(strstr(result.why, "set_per_process_memory_fraction()"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +362,7 @@ int main(void)
         cmocka_unit_test(test_an_engine_that_foresees_is_believed_though_something_was_refused),
         cmocka_unit_test(test_what_an_engine_wanted_and_had_is_told),
         cmocka_unit_test(test_a_device_too_small_for_a_context_is_named),
+        cmocka_unit_test(test_a_refusal_of_pytorch_itself_is_told_from_one_of_a_device),
         cmocka_unit_test(test_another_failure_is_not_taken_for_too_little_memory),
         cmocka_unit_test(test_a_program_that_is_cut_off_is_not_called_stuck),
         cmocka_unit_test(test_the_share_of_a_device_is_read_from_the_command_line),

@@ -178,6 +178,37 @@ static void test_a_machine_of_thousands_of_processes_hides_none(void **state)
     assert_int_equal(n, CHILDREN);
 }
 
+/* Of a connection both sides have ports too. The kernel's tables say 0A of a socket that listens;
+ * 01 is established, 02 and 06 are the start and the end of a connection. */
+static void test_a_port_of_a_connection_is_none_that_listens(void **state)
+{
+    static const char *const states[] = {"01", "02", "0A", "06"};
+    enum { FIRST_PID = 1000, FIRST_INODE = 500, FIRST_PORT = 20000 };
+    (void)state;
+    char path[] = "/tmp/memtally-test-ports-XXXXXX";
+    char table[1024] = "  sl  local_address\n";
+    char command[64];
+    int ports[8];
+    assert_non_null(mkdtemp(path));
+    int proc = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; i < 4; i++) {
+        size_t used = strlen(table);
+        make_process(proc, FIRST_PID + i, 77, FIRST_INODE + i);
+        snprintf(table + used, sizeof table - used,
+                 " %d: 0100007F:%04X 00000000:0000 %s 00000000:00000000 00:00000000 00000000 0 0 "
+                 "%d\n",
+                 i, FIRST_PORT + i, states[i], FIRST_INODE + i);
+    }
+    assert_int_equal(mkdirat(proc, "net", 0700), 0);
+    write_at(proc, "net/tcp", table);
+    size_t n = rehearse_listening_ports(path, 77, ports, 8);
+    close(proc);
+    snprintf(command, sizeof command, "rm -r %s", path);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(n, 1);
+    assert_int_equal(ports[0], FIRST_PORT + 2);
+}
+
 /* A made /proc whose kernel gives ports from `low` to `high`, and the port that is found with it.
  */
 static int free_port_beside(int low, int high)
@@ -251,6 +282,7 @@ int main(void)
         cmocka_unit_test(test_a_proc_that_is_not_there_has_no_ports),
         cmocka_unit_test(test_a_grandchild_counts),
         cmocka_unit_test(test_a_machine_of_thousands_of_processes_hides_none),
+        cmocka_unit_test(test_a_port_of_a_connection_is_none_that_listens),
         cmocka_unit_test(test_a_free_port_is_none_that_the_kernel_gives),
         cmocka_unit_test(test_where_the_kernel_gives_all_ports_it_gives_one),
         cmocka_unit_test(test_without_a_range_it_is_the_kernels_own_default),

@@ -14,6 +14,7 @@
 
 #include "cli/rehearse/held_back.h"
 #include "cli/rehearse/rehearse.h"
+#include "rehearse/account.h"
 
 #define MIB    (UINT64_C(1) << 20)
 #define SECOND UINT64_C(1000000000)
@@ -409,6 +410,28 @@ static void test_a_temporary_folder_is_gone_afterwards(void **state)
     assert_int_not_equal(access(folder, F_OK), 0);
 }
 
+/* What PyTorch held is told by files there: without them there is no answer, and it is not the
+ * user's input that is wrong. */
+static void test_a_program_that_removes_its_rehearsals_folder_is_told_so(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    struct mt_error error = {0};
+    const char *const argv[] = {
+        "sh", "-c", "\"$REHEARSED_CHILD\" context; rm -r \"${" MT_ACCOUNT_VARIABLE "%/*}\"", NULL};
+    const struct rehearse_job job = {
+        .argv = (char **)(uintptr_t)argv,
+        .devices = &device,
+        .n_devices = 1,
+        .pretend_path = getenv("REHEARSED_NOTHING"),
+        .timeout_ns = 60 * SECOND,
+    };
+    assert_int_equal(rehearse_run(&job, &result, &error), MT_EIO);
+    assert_says(error.text, "the program has removed ");
+    assert_says(error.text, "/memtally-rehearse-");
+    assert_says(error.text, "rehearse it in a folder that it leaves alone");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -433,6 +456,7 @@ int main(void)
         cmocka_unit_test(test_what_is_taken_late_is_told_with_its_growth),
         cmocka_unit_test(test_what_is_freed_again_and_what_grew_from_is_told),
         cmocka_unit_test(test_a_temporary_folder_is_gone_afterwards),
+        cmocka_unit_test(test_a_program_that_removes_its_rehearsals_folder_is_told_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
