@@ -25,8 +25,10 @@ def model():
 
 
 def skew_ratio(document):
+    """Infinite where the kernel's figure is not known, as of a child that ends while its picture is taken."""
     place = memtally.host(document)
-    return abs(place["picture_skew_bytes"]) / place["total_resident_bytes"]
+    skew = place["picture_skew_bytes"]
+    return float("inf") if skew is None else abs(skew) / place["total_resident_bytes"]
 
 
 def profile(name, engine_path, *arguments):
