@@ -9,6 +9,8 @@ SETTINGS is a JSON object with some of: version, context_tokens, sequences, batc
 kv_type, weight_type, tensor_parallel, pipeline_parallel, eager, block_size. What is left out is
 SGLang's own default, which is the same for its server and for its class for programs."""
 
+import atexit
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -30,6 +32,7 @@ NAMES = {
 DTYPES = {"f16": "half", "fp16": "half", "bf16": "bfloat16", "f32": "float32", "fp32": "float32"}
 QUANTIZED = {"fp8": "fp8"}
 KV_TYPES = {"f16": "auto", "bf16": "auto", "fp8": "fp8_e4m3"}
+SHARED = "/dev/shm"
 
 
 def arguments_of(model, settings):
@@ -76,15 +79,40 @@ def send(engine):
     engine.generate(input_ids=prompts, sampling_params=few)
 
 
+def files_in(folder):
+    return {os.path.join(folder, name) for name in os.listdir(folder)} if os.path.isdir(folder) else set()
+
+
+def mapped_files(folder):
+    """What this process and those that it started have mapped of a folder's files."""
+    files = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if os.getpgid(int(pid)) == os.getpgrp():
+                with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
+                    files.update(line.split(maxsplit=5)[5].rstrip("\n") for line in maps if f" {folder}/" in line)
+    return files
+
+
+def remove(files):
+    for file in files:
+        with contextlib.suppress(OSError):
+            os.unlink(file)
+
+
 def main():
     model, settings, version = read_arguments()
     check_version("sglang", version)
+    there, left = files_in(SHARED), set()
+    atexit.register(remove, left)  # after what SGLang registers
     import sglang
 
     engine = sglang.Engine(**without_a_compiler(arguments_of(model, settings)))
     try:
         send(engine)
     finally:
+        # It kills its processes, so that nothing removes what they shared.
+        left.update(mapped_files(SHARED) - there)
         engine.shutdown()
 
 

@@ -180,6 +180,57 @@ def test_no_two_of_sglangs_prompts_begin_alike():
     assert all(type(token) is int and 0 <= token < 500 for prompt in prompts for token in prompt)
 
 
+SHARING_SGLANG = """
+import os, subprocess, sys
+
+MAPS = "import mmap, sys, time; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0); print(flush=True); time.sleep(99)"
+
+class Engine:
+    def __init__(self, **arguments):
+        self.started = []
+        for name in os.environ["NAMES"].split():
+            with open(name, "ab") as file:
+                file.write(bytes(16384))
+            if name.endswith("-unknown"):
+                continue
+            self.started.append(subprocess.Popen([sys.executable, "-c", MAPS, name], stdout=subprocess.PIPE))
+            self.started[-1].stdout.readline()
+
+    def generate(self, input_ids, sampling_params):
+        pass
+
+    def get_server_info(self):
+        return {"max_req_input_len": 2048, "chunked_prefill_size": 8192}
+
+    def shutdown(self):
+        for one in self.started:
+            one.kill()
+            one.wait()
+"""
+
+
+def test_what_killed_processes_of_sglang_shared_is_removed():
+    """What was there before stays, and what was made meanwhile that none of them has mapped: others share, too."""
+    names = [f"/dev/shm/memtally-test-{os.getpid()}-{what}" for what in ("own", "older", "unknown")]
+    with tempfile.TemporaryDirectory() as folder:
+        os.makedirs(folder + "/sglang-9.9.dist-info")
+        os.makedirs(folder + "/sglang")
+        with open(folder + "/sglang-9.9.dist-info/METADATA", "w", encoding="utf-8") as file:
+            file.write("Metadata-Version: 2.1\nName: sglang\nVersion: 9.9\n")
+        with open(folder + "/sglang/__init__.py", "w", encoding="utf-8") as file:
+            file.write(SHARING_SGLANG)
+        try:
+            with open(names[1], "wb"):
+                pass
+            done = subprocess.run([sys.executable, os.path.join(ENGINES, "rehearse_sglang.py"), "/m", "{}"], check=False,
+                                  env=dict(os.environ, PYTHONPATH=folder, NAMES=" ".join(names)), start_new_session=True)
+            assert done.returncode == 0
+            assert [os.path.exists(name) for name in names] == [False, True, True]
+        finally:
+            for name in filter(os.path.exists, names):
+                os.unlink(name)
+
+
 class Tensor:
     """What a file of weights asks of one."""
 
