@@ -83,15 +83,21 @@ def files_in(folder):
     return {os.path.join(folder, name) for name in os.listdir(folder)} if os.path.isdir(folder) else set()
 
 
-def mapped_files(folder):
-    """What this process and those that it started have mapped of a folder's files."""
-    files = set()
+def mapped_inodes(folder):
+    """Of what this process and those that it started have mapped from a folder: a semaphore's file has another name there."""
+    inodes = set()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             if os.getpgid(int(pid)) == os.getpgrp():
                 with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
-                    files.update(line.split(maxsplit=5)[5].rstrip("\n") for line in maps if f" {folder}/" in line)
-    return files
+                    inodes.update(int(line.split()[4]) for line in maps if f" {folder}/" in line)
+    return inodes
+
+
+def made_since(there, folder):
+    """The files that these processes have made in a folder and share."""
+    inodes = mapped_inodes(folder)
+    return {file for file in files_in(folder) - there if os.path.exists(file) and os.stat(file).st_ino in inodes}
 
 
 def remove(files):
@@ -112,7 +118,7 @@ def main():
         send(engine)
     finally:
         # It kills its processes, so that nothing removes what they shared.
-        left.update(mapped_files(SHARED) - there)
+        left.update(made_since(there, SHARED))
         engine.shutdown()
 
 
