@@ -9,6 +9,8 @@ SETTINGS is a JSON object with some of: version, context_tokens, sequences, batc
 kv_type, weight_type, tensor_parallel, pipeline_parallel, eager, block_size. What is left out is
 SGLang's own default, which is the same for its server and for its class for programs."""
 
+import atexit
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -30,6 +32,7 @@ NAMES = {
 DTYPES = {"f16": "half", "fp16": "half", "bf16": "bfloat16", "f32": "float32", "fp32": "float32"}
 QUANTIZED = {"fp8": "fp8"}
 KV_TYPES = {"f16": "auto", "bf16": "auto", "fp8": "fp8_e4m3"}
+SHARED = "/dev/shm"
 
 
 def arguments_of(model, settings):
@@ -76,15 +79,46 @@ def send(engine):
     engine.generate(input_ids=prompts, sampling_params=few)
 
 
+def files_in(folder):
+    return {os.path.join(folder, name) for name in os.listdir(folder)} if os.path.isdir(folder) else set()
+
+
+def mapped_inodes(folder):
+    """Of what this process and those that it started have mapped from a folder: a semaphore's file has another name there."""
+    inodes = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if os.getpgid(int(pid)) == os.getpgrp():
+                with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
+                    inodes.update(int(line.split()[4]) for line in maps if f" {folder}/" in line)
+    return inodes
+
+
+def made_since(there, folder):
+    """The files that these processes have made in a folder and share."""
+    inodes = mapped_inodes(folder)
+    return {file for file in files_in(folder) - there if os.path.exists(file) and os.stat(file).st_ino in inodes}
+
+
+def remove(files):
+    for file in files:
+        with contextlib.suppress(OSError):
+            os.unlink(file)
+
+
 def main():
     model, settings, version = read_arguments()
     check_version("sglang", version)
+    there, left = files_in(SHARED), set()
+    atexit.register(remove, left)  # after what SGLang registers
     import sglang
 
     engine = sglang.Engine(**without_a_compiler(arguments_of(model, settings)))
     try:
         send(engine)
     finally:
+        # It kills its processes, so that nothing removes what they shared.
+        left.update(made_since(there, SHARED))
         engine.shutdown()
 
 

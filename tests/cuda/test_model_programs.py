@@ -3,6 +3,7 @@
 """The programs that load a model in vLLM, in SGLang and in transformers, as far as they go without these packages: flags made of
 settings, how much is sent, a file of weights without values, and what is said of a Python that lacks a package."""
 
+import glob
 import importlib.util
 import json
 import os
@@ -178,6 +179,61 @@ def test_no_two_of_sglangs_prompts_begin_alike():
     prompts = sent_to_sglang(max_req_input_len=24, chunked_prefill_size=8192)
     assert len(prompts) == 512 and len({tuple(prompt[:2]) for prompt in prompts}) == 512
     assert all(type(token) is int and 0 <= token < 500 for prompt in prompts for token in prompt)
+
+
+SHARING_SGLANG = """
+import os, subprocess, sys
+
+MAPS = "import mmap, sys, time; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0); print(flush=True); time.sleep(99)"
+
+class Engine:
+    def __init__(self, **arguments):
+        self.started = []
+        for name in os.environ["NAMES"].split():
+            with open(name, "ab") as file:
+                file.write(bytes(16384))
+            if name.endswith("-unknown"):
+                continue
+            self.started.append(subprocess.Popen([sys.executable, "-c", MAPS, name], stdout=subprocess.PIPE))
+            self.started[-1].stdout.readline()
+            if name.endswith("-semaphore"):  # the C library maps it before it has its name
+                os.link(name, name + "-named")
+                os.unlink(name)
+
+    def generate(self, input_ids, sampling_params):
+        pass
+
+    def get_server_info(self):
+        return {"max_req_input_len": 2048, "chunked_prefill_size": 8192}
+
+    def shutdown(self):
+        for one in self.started:
+            one.kill()
+            one.wait()
+"""
+
+
+def test_what_killed_processes_of_sglang_shared_is_removed():
+    """What was there before stays, and what was made meanwhile that none of them has mapped: others share, too."""
+    start = f"/dev/shm/memtally-test-{os.getpid()}-"
+    names = [start + what for what in ("own", "older", "unknown", "semaphore")]
+    with tempfile.TemporaryDirectory() as folder:
+        os.makedirs(folder + "/sglang-9.9.dist-info")
+        os.makedirs(folder + "/sglang")
+        with open(folder + "/sglang-9.9.dist-info/METADATA", "w", encoding="utf-8") as file:
+            file.write("Metadata-Version: 2.1\nName: sglang\nVersion: 9.9\n")
+        with open(folder + "/sglang/__init__.py", "w", encoding="utf-8") as file:
+            file.write(SHARING_SGLANG)
+        try:
+            with open(names[1], "wb"):
+                pass
+            done = subprocess.run([sys.executable, os.path.join(ENGINES, "rehearse_sglang.py"), "/m", "{}"], check=False,
+                                  env=dict(os.environ, PYTHONPATH=folder, NAMES=" ".join(names)), start_new_session=True)
+            assert done.returncode == 0
+            assert set(glob.glob(start + "*")) == {start + "older", start + "unknown"}
+        finally:
+            for name in glob.glob(start + "*"):
+                os.unlink(name)
 
 
 class Tensor:
