@@ -252,14 +252,15 @@ def until(happens, seconds=30):
 def test_what_a_shell_started_ends_with_a_memtally_that_is_killed():
     word = f"alias-{os.getpid()}"
     server = f"{engine.llama_cpp('llama-server')} -m {model('qwen3-0.6b', 'q8_0')} --alias {word}; true"
-    rehearsal = subprocess.Popen([memtally.program(), "rehearse", "--device", "8GiB", "--", "sh", "-c", server],
-                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    pid = until(lambda: find_server(word))
-    assert pid, "no server was started"
-    until(lambda: "account.alive" in " ".join(files_of(pid)))
-    rehearsal.kill()
-    rehearsal.wait()
-    assert until(lambda: not is_alive(pid)), "the server outlived memtally"
+    with tempfile.TemporaryDirectory() as temporary:  # what is killed leaves its folder
+        rehearsal = subprocess.Popen([memtally.program(), "rehearse", "--device", "8GiB", "--", "sh", "-c", server],
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ, TMPDIR=temporary))
+        pid = until(lambda: find_server(word))
+        assert pid, "no server was started"
+        until(lambda: "account.alive" in " ".join(files_of(pid)))
+        rehearsal.kill()
+        rehearsal.wait()
+        assert until(lambda: not is_alive(pid)), "the server outlived memtally"
 
 
 if __name__ == "__main__":
