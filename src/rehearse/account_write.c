@@ -189,16 +189,17 @@ static void write_event(const struct mt_account_event *made, const char *name, c
     struct mt_account *account = pretend_account();
     if (!account)
         return;
+    struct who who = who_is_here();
     uint64_t number = __atomic_fetch_add(&account->n_events, 1, __ATOMIC_RELAXED);
     if (number >= MT_ACCOUNT_EVENTS_MAX)
         return;
     struct mt_account_event *event = &account->event[number];
+    /* First of all: whoever reads waits for the event as long as its process lives. */
+    __atomic_store_n(&event->pid, who.pid, __ATOMIC_RELEASE);
+    event->tid = who.tid;
     event->place = made->place;
     event->category = made->category;
     event->flags = made->flags;
-    struct who who = who_is_here();
-    event->pid = who.pid;
-    event->tid = who.tid;
     event->time_ns = now_ns();
     event->object = made->object;
     event->bytes = made->bytes;

@@ -7,8 +7,9 @@
 
 #include "rehearse/rehearsal.h"
 
-#define HOLE_NS   UINT64_C(1000000000) /* that an event may take to be written */
-#define LOOK_BACK 4096                 /* events, for the plan of one that was refused */
+#define HOLE_NS   UINT64_C(1000000000)  /* until an event of a process that is gone is given up */
+#define CLAIM_NS  UINT64_C(10000000000) /* until one is that nobody has put a process to */
+#define LOOK_BACK 4096                  /* events, for the plan of one that was refused */
 
 const char *mt_place_name(uint8_t place)
 {
@@ -403,12 +404,18 @@ static void take(struct mt_reader *reader, const struct mt_account_event *raw, u
     }
 }
 
-/* A process that is killed while it writes leaves a hole that nobody fills. */
-static int is_given_up(struct mt_reader *reader, uint64_t now_ns, int is_final)
+/* A process that is killed while it writes leaves a hole that nobody fills. One that lives fills
+ * its hole, however long a busy machine lets it wait. */
+static int is_given_up(struct mt_reader *reader, const struct mt_account_event *raw,
+                       uint64_t now_ns, int is_final)
 {
+    uint32_t writer = __atomic_load_n(&raw->pid, __ATOMIC_ACQUIRE);
     if (!reader->hole_since_ns)
         reader->hole_since_ns = now_ns;
-    return is_final || now_ns - reader->hole_since_ns > HOLE_NS;
+    uint64_t waited_ns = now_ns - reader->hole_since_ns;
+    if (is_final || waited_ns > CLAIM_NS)
+        return is_final || !writer || mt_program_is_gone(writer);
+    return waited_ns > HOLE_NS && writer && mt_program_is_gone(writer);
 }
 
 void mt_reader_read(struct mt_reader *reader, uint64_t now_ns, int is_final)
@@ -419,11 +426,16 @@ void mt_reader_read(struct mt_reader *reader, uint64_t now_ns, int is_final)
     for (; reader->next < n && !reader->out_of_memory; reader->next++) {
         const struct mt_account_event *raw = &reader->account->event[reader->next];
         uint32_t kind = __atomic_load_n(&raw->kind, __ATOMIC_ACQUIRE);
-        if (kind == MT_ACCOUNT_NONE && !is_given_up(reader, now_ns, is_final))
+        if (kind == MT_ACCOUNT_NONE && !is_given_up(reader, raw, now_ns, is_final))
             return;
-        reader->hole_since_ns = 0;
+        /* The writer may have filled it before it ended. */
         if (kind == MT_ACCOUNT_NONE)
+            kind = __atomic_load_n(&raw->kind, __ATOMIC_ACQUIRE);
+        reader->hole_since_ns = 0;
+        if (kind == MT_ACCOUNT_NONE) {
+            reader->n_unwritten++;
             continue;
+        }
         if (raw->time_ns > reader->last_ns && raw->time_ns <= now_ns)
             reader->last_ns = raw->time_ns;
         take(reader, raw, kind);
@@ -454,6 +466,7 @@ void mt_reader_finish(struct mt_reader *reader)
     for (size_t i = 0; i < MT_READER_CHUNKS; i++)
         free(reader->chunks[i]);
     free(reader->live);
+    free(reader->holders);
     free(reader->told);
     mt_arena_finish(&reader->texts);
 }

@@ -23,7 +23,8 @@
 
 #define STEP_MS          10
 #define LOOK_NS          UINT64_C(100000000)
-#define OUTPUT_KEPT      (1 << 20) /* of each end of a file of output */
+#define WHOLE_NS         UINT64_C(2000000000) /* that is waited for an event to be whole */
+#define OUTPUT_KEPT      (1 << 20)            /* of each end of a file of output */
 #define OUTPUT_MOST      (8 << 20)
 #define WORDS_READ_BYTES 65536
 
@@ -302,7 +303,15 @@ static void wait_a_step(const struct mt_rehearsal *rehearsal, uint64_t left_ns)
 {
     struct pollfd fd = {.fd = rehearsal->pidfd, .events = POLLIN};
     uint64_t left_ms = left_ns / 1000000u + 1;
-    poll(&fd, rehearsal->pidfd >= 0, left_ms < STEP_MS ? (int)left_ms : STEP_MS);
+    poll(&fd, rehearsal->pidfd >= 0 && !rehearsal->ended,
+         left_ms < STEP_MS ? (int)left_ms : STEP_MS);
+}
+
+/* Whether an event is just being written. Those after it are read when it is whole. */
+static int is_within_event(const struct mt_rehearsal *rehearsal, uint64_t now_ns)
+{
+    uint64_t since_ns = rehearsal->reader.hole_since_ns;
+    return since_ns && now_ns - since_ns < WHOLE_NS;
 }
 
 static void fill_end(const struct mt_rehearsal *rehearsal, struct mt_rehearse_status *status)
@@ -366,9 +375,10 @@ int mt_rehearse_wait(struct mt_rehearsal *rehearsal, uint64_t timeout_ns,
     for (;;) {
         uint64_t now_ns = mt_monotonic_ns();
         look(rehearsal, now_ns);
-        if (rehearsal->ended || now_ns - begun_ns >= timeout_ns)
+        uint64_t waited_ns = now_ns - begun_ns;
+        if ((rehearsal->ended || waited_ns >= timeout_ns) && !is_within_event(rehearsal, now_ns))
             break;
-        wait_a_step(rehearsal, timeout_ns - (now_ns - begun_ns));
+        wait_a_step(rehearsal, waited_ns < timeout_ns ? timeout_ns - waited_ns : 0);
     }
     if (rehearsal->reader.out_of_memory)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET,

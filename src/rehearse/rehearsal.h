@@ -55,6 +55,7 @@ struct mt_reader {
     uint64_t last_ns;
     uint64_t hole_since_ns; /* when an unwritten event was first waited for; 0: none is */
     uint64_t n_skipped;     /* events that make no sense */
+    uint64_t n_unwritten;   /* events whose writers ended before they were whole */
     struct mt_live *live;
     size_t live_capacity; /* a power of two, or 0 */
     size_t n_live;

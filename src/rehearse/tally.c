@@ -319,10 +319,20 @@ static int note_lost(struct maker *maker, struct mt_tally *tally, const char **n
                     "fewer steps.");
 }
 
+/* Its sizes went with the process that was killed. */
+static int note_unwritten(struct maker *maker, struct mt_tally *tally, const char **notes)
+{
+    if (!maker->reader->n_unwritten)
+        return 0;
+    return add_note(maker, tally, notes,
+                    "A process was killed while it wrote an event: what it took or gave back just "
+                    "then is missing.");
+}
+
 static int make_notes(struct maker *maker, struct mt_tally *tally)
 {
     const struct mt_reader *reader = maker->reader;
-    const char **notes = mt_owner_alloc(maker->owner, (NOTES_MAX + 5) * sizeof *notes);
+    const char **notes = mt_owner_alloc(maker->owner, (NOTES_MAX + 6) * sizeof *notes);
     const struct mt_noted *noted;
     uint64_t n = __atomic_load_n(&reader->account->n_events, __ATOMIC_RELAXED);
     if (!notes)
@@ -341,6 +351,8 @@ static int make_notes(struct maker *maker, struct mt_tally *tally)
         result = note_unsplit(maker, tally, notes);
     if (result == 0)
         result = note_lost(maker, tally, notes);
+    if (result == 0)
+        result = note_unwritten(maker, tally, notes);
     const struct mt_torch_note *said;
     for (size_t i = 0; maker->source.torch && tally->n_notes < NOTES_MAX / 2 &&
                        (said = mt_torch_note_at(maker->source.torch, i)) != NULL;

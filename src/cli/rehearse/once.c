@@ -83,8 +83,11 @@ static int watch(const struct rehearse_start *run, struct mt_rehearsal *rehearsa
     for (;;) {
         int result = mt_rehearse_wait(rehearsal, LOOK_NS, &outcome->status, error);
         rehearse_log_read(&outcome->log);
-        if (result < 0 || !outcome->status.running || (run->is_server && outcome->log.is_ready))
+        if (result < 0 || !outcome->status.running)
             return result;
+        /* What it took before it was ready may have come after our last look. */
+        if (run->is_server && outcome->log.is_ready)
+            return mt_rehearse_wait(rehearsal, 0, &outcome->status, error);
         if (run->interrupted && *run->interrupted)
             return mt_fail(error, MT_ECHILD, MT_NO_OFFSET, "interrupted");
         uint64_t signs = outcome->log.offset + outcome->status.n_events;

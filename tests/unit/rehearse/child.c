@@ -8,6 +8,7 @@
  *   free=OBJECT       usage=OBJECT,CATEGORY       refuse=PLACE,BYTES,FREE,NAME
  *   take=PLACE,BYTES  counts bytes as used        attach  says that devices were taken
  *   context           makes a context of CUDA
+ *   hole              begins an event and does not end it
  *   mark=NAME         refused=WHY   says that ggml takes no devices
  *   preloaded         says that other processes have the object too
  *   child=WORD        does WORD in a child that is then killed by SIGKILL, and waits for that
@@ -198,6 +199,8 @@ static void do_word(char *word)
         __atomic_fetch_add(&the_account()->cuda.n_contexts, 1, __ATOMIC_RELAXED);
     else if (is(word, "preloaded", &rest))
         __atomic_fetch_add(&the_account()->n_preloaded, 2, __ATOMIC_RELAXED);
+    else if (is(word, "hole", &rest))
+        new_event();
     else if (is(word, "mark", &rest))
         do_mark(rest);
     else if (is(word, "refused", &rest))

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "rehearse/rehearsal.h"
 
@@ -139,21 +141,60 @@ static void test_an_event_that_is_being_written_is_waited_for(void **state)
     assert_int_equal(event_at(account, 0)->bytes, 100);
 }
 
+/* A process that was there and is gone. */
+static uint32_t gone_process(void)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    return (uint32_t)pid;
+}
+
+static void test_an_event_is_waited_for_as_long_as_its_process_lives(void **state)
+{
+    struct account *account = *state;
+    struct mt_account_event *slow = put(account, MT_ACCOUNT_NONE, 16, 100);
+    slow->pid = (uint32_t)getpid();
+    put(account, MT_ACCOUNT_ALLOC, 32, 5);
+    for (uint64_t second = 1; second < 100; second++)
+        mt_reader_read(&account->reader, second * 1000000000, 0);
+    assert_int_equal(account->reader.n_events, 0);
+    slow->kind = MT_ACCOUNT_ALLOC;
+    mt_reader_read(&account->reader, UINT64_C(100000000000), 0);
+    assert_int_equal(account->reader.n_events, 2);
+    assert_int_equal(account->reader.n_unwritten, 0);
+}
+
+static void test_an_event_of_a_process_that_is_gone_is_given_up(void **state)
+{
+    struct account *account = *state;
+    put(account, MT_ACCOUNT_NONE, 16, 100)->pid = gone_process();
+    put(account, MT_ACCOUNT_ALLOC, 32, 5);
+    mt_reader_read(&account->reader, 1000000000, 0);
+    assert_int_equal(account->reader.n_events, 0); /* it may live where its number is another */
+    mt_reader_read(&account->reader, UINT64_C(2000000001), 0);
+    assert_int_equal(account->reader.n_events, 1);
+    assert_int_equal(account->reader.n_unwritten, 1);
+}
+
 static void test_an_event_that_nobody_writes_any_more_is_given_up(void **state)
 {
     struct account *account = *state;
-    put(account, MT_ACCOUNT_NONE, 16, 100);
+    put(account, MT_ACCOUNT_NONE, 16, 100)->pid = (uint32_t)getpid();
     put(account, MT_ACCOUNT_ALLOC, 32, 5);
-    mt_reader_read(&account->reader, 1000000, 0);
+    mt_reader_read(&account->reader, 1000000000, 0);
     assert_int_equal(account->reader.n_events, 0);
-    mt_reader_read(&account->reader, 2000000, 1);
+    mt_reader_read(&account->reader, 2000000000, 1); /* the rehearsal is over */
     assert_int_equal(account->reader.n_events, 1);
-    put(account, MT_ACCOUNT_NONE, 48, 1);
+    put(account, MT_ACCOUNT_NONE, 48, 1)->pid = 0; /* killed before it said who it is */
     put(account, MT_ACCOUNT_ALLOC, 64, 1);
-    mt_reader_read(&account->reader, 3000000, 0);
+    mt_reader_read(&account->reader, UINT64_C(3000000000), 0);
+    mt_reader_read(&account->reader, UINT64_C(12000000000), 0);
     assert_int_equal(account->reader.n_events, 1);
-    mt_reader_read(&account->reader, 2000000000, 0);
+    mt_reader_read(&account->reader, UINT64_C(13000000001), 0);
     assert_int_equal(account->reader.n_events, 2);
+    assert_int_equal(account->reader.n_unwritten, 2);
 }
 
 static void test_places_and_kinds_that_there_are_not_are_skipped(void **state)
@@ -289,6 +330,8 @@ int main(void)
         TEST(test_the_end_of_a_process_frees_what_it_held_and_no_more),
         TEST(test_buffers_are_freed_in_any_order),
         TEST(test_an_event_that_is_being_written_is_waited_for),
+        TEST(test_an_event_is_waited_for_as_long_as_its_process_lives),
+        TEST(test_an_event_of_a_process_that_is_gone_is_given_up),
         TEST(test_an_event_that_nobody_writes_any_more_is_given_up),
         TEST(test_places_and_kinds_that_there_are_not_are_skipped),
         TEST(test_texts_without_an_end_stay_within_their_fields),

@@ -214,6 +214,20 @@ static const struct mt_tally_place *place_of(const struct mt_tally *tally, const
     return NULL;
 }
 
+/* What comes after an event that a killed process left half written is not lost with it. */
+static void test_a_process_that_is_killed_as_it_writes_hides_nothing_of_others(void **state)
+{
+    struct stage *stage = *state;
+    struct mt_tally *tally;
+    RUN(stage, "child=hole", "alloc=0,16,1048576,1,CUDA0,weights");
+    assert_int_equal(stage->status.n_events, 3); /* the end frees it */
+    assert_int_equal(mt_rehearse_tally(stage->rehearsal, SIZE_MAX, &tally, NULL), 0);
+    assert_int_equal(place_of(tally, "gpu:0")->total_allocated_bytes, MIB);
+    assert_int_equal(tally->n_notes, 1);
+    assert_non_null(strstr(tally->notes[0], "killed while it wrote"));
+    mt_tally_destroy(tally);
+}
+
 static void test_the_tally_is_of_the_peak_of_each_place(void **state)
 {
     struct stage *stage = *state;
@@ -448,6 +462,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_devices_come_into_the_environment_and_real_ones_go),
+        TEST(test_a_process_that_is_killed_as_it_writes_hides_nothing_of_others),
         TEST(test_how_the_program_ended_is_told),
         TEST(test_colours_are_no_part_of_last_words),
         TEST(test_a_crash_is_told_as_its_signal),
