@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define LAYERS_MAX MT_GGUF_ITEMS_MAX
-#define TYPES_MAX  64
+#define TYPES_MAX  512
 #define NUMBER_MAX UINT32_MAX
 
 /* What llama.cpp takes for Gemma 3n whatever the file says, and where it says nothing. */

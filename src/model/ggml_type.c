@@ -7,8 +7,12 @@
 
 /* By number; one that is missing has no name. */
 static const struct mt_ggml_type types[] = {
-#define ROW(NAME, number, name, elements, bytes) [number] = {number, name, elements, bytes},
+#define ROW(NAME, number, name, elements, bytes) [number] = {number, name, elements, bytes, 0, 0},
     MT_GGML_TYPE_LIST(ROW)
+#undef ROW
+#define ROW(NAME, number, name, elements, bytes, row)                                              \
+    [number] = {number, name, elements, bytes, row, 1},
+        MT_GGML_IK_TYPE_LIST(ROW)
 #undef ROW
 };
 
@@ -30,7 +34,7 @@ const struct mt_ggml_type *mt_ggml_type_by_name(const char *name)
 int mt_ggml_tensor_size(const struct mt_ggml_type *type, const uint64_t *dims, size_t n_dims,
                         uint64_t *elements, uint64_t *bytes)
 {
-    uint64_t count = 1, size;
+    uint64_t count = 1, size, beside;
     for (size_t i = 0; i < n_dims; i++) {
         if (dims[i] == 0)
             return MT_EARG;
@@ -39,7 +43,9 @@ int mt_ggml_tensor_size(const struct mt_ggml_type *type, const uint64_t *dims, s
     }
     if (n_dims == 0 || dims[0] % type->block_elements != 0)
         return MT_EARG;
-    if (__builtin_mul_overflow(count / type->block_elements, (uint64_t)type->block_bytes, &size))
+    if (__builtin_mul_overflow(count / type->block_elements, (uint64_t)type->block_bytes, &size) ||
+        __builtin_mul_overflow(count / dims[0], (uint64_t)type->row_bytes, &beside) ||
+        __builtin_add_overflow(size, beside, &size))
         return MT_ELIMIT;
     *elements = count;
     *bytes = size;

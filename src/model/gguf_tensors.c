@@ -123,11 +123,9 @@ static int size_info(const struct mt_gguf_bytes *bytes, const struct info *info,
     }
     if (!type)
         return 0;
-    int is_wrong = info->dims[0] % type->block_elements != 0 ||
-                   __builtin_mul_overflow(elements / type->block_elements,
-                                          (uint64_t)type->block_bytes, size) ||
-                   *size > INT64_MAX;
-    return is_wrong ? fail_size(bytes, info, type, error) : 0;
+    int code = mt_ggml_tensor_size(type, info->dims, sizeof info->dims / sizeof *info->dims,
+                                   &elements, size);
+    return code || *size > INT64_MAX ? fail_size(bytes, info, type, error) : 0;
 }
 
 /* Room for one more record and its kept bytes, with `n` tensors still to come. */

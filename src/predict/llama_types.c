@@ -15,23 +15,9 @@
 
 #define WORD_MAX 32
 
-/* Types that only ik_llama.cpp has in a cache. */
-static const struct mt_ggml_type own_types[] = {
-    {133, "q6_0", 32, 26},
-    {151, "q8_kv", 32, 32},
-};
-
-static const struct mt_ggml_type *type_by_name(const char *name)
-{
-    for (size_t i = 0; i < sizeof own_types / sizeof *own_types; i++)
-        if (!strcasecmp(own_types[i].name, name))
-            return &own_types[i];
-    return mt_ggml_type_by_name(name);
-}
-
 uint64_t mt_llama_type_bytes(const char *type, uint64_t n)
 {
-    const struct mt_ggml_type *found = type_by_name(type);
+    const struct mt_ggml_type *found = mt_ggml_type_by_name(type);
     if (!found)
         return 0;
     uint64_t blocks = n / found->block_elements + (n % found->block_elements != 0);
@@ -40,7 +26,7 @@ uint64_t mt_llama_type_bytes(const char *type, uint64_t n)
 
 int mt_llama_is_quantised(const char *type)
 {
-    const struct mt_ggml_type *found = type_by_name(type);
+    const struct mt_ggml_type *found = mt_ggml_type_by_name(type);
     return found && found->block_elements > 1;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "model/ggml_type.h"
 #include "predict/llama_parts.h"
 
 /* Steps that rows of a matrix are divided in over several devices. */
@@ -36,6 +37,7 @@ struct loading {
     uint64_t on_demand_from; /* per-layer embeddings of this size are read on demand */
     int mapped;
     uint64_t unknown_types;
+    const char *foreign_type; /* that only another engine loads, or NULL */
 };
 
 static void add_tensor(struct buffer *buffer, uint64_t bytes, uint64_t padded)
@@ -181,12 +183,21 @@ static int has_no_output(const struct mt_predict_input *in)
            mt_engine_has(in->engine, "weights.no_output", in->d->architecture);
 }
 
+/* The file's sizes hold; what the engine would make of them there is none. */
+static void note_foreign_type(struct loading *loading, const struct mt_model_tensor *tensor)
+{
+    const struct mt_ggml_type *type = mt_ggml_type_by_name(tensor->type);
+    if (type && type->is_ik && !mt_engine_has(loading->plan->in->engine, "weights.types", "ik"))
+        loading->foreign_type = type->name;
+}
+
 static void load_tensor(struct loading *loading, const struct mt_model_tensor *tensor)
 {
     const struct mt_llama_plan *plan = loading->plan;
     if (is_skipped(loading, tensor))
         return;
     loading->unknown_types += !tensor->type_known;
+    note_foreign_type(loading, tensor);
     if (is_rotary(tensor)) {
         add_to_each(loading, tensor);
         return;
@@ -298,6 +309,11 @@ static void write_notes(const struct loading *loading, struct mt_sheet *sheet)
                       "%" PRIu64 " tensors are of unknown types; they count as the space that they "
                       "take in the file.",
                       loading->unknown_types);
+    if (loading->foreign_type)
+        mt_sheet_cannot(sheet,
+                        "%s does not load the model: it has no type %s, which ik_llama.cpp has "
+                        "(--engine ik_llama.cpp)",
+                        in->engine->name, loading->foreign_type);
     if (in->d->format != MT_MODEL_GGUF)
         mt_sheet_note(sheet,
                       "%s reads GGUF files; weights are counted as they are in this %s model.",

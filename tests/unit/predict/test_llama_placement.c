@@ -210,6 +210,26 @@ static void test_tensors_on_a_device_are_padded(void **state)
     mt_estimate_destroy(estimate);
 }
 
+/* A row of iq4_ks has a scale of 4 bytes and blocks of 136. */
+static void test_types_of_ik_are_loaded_by_ik_alone(void **state)
+{
+    (void)state;
+    struct hand_model hand;
+    struct mt_predict_settings settings = on_devices(1, MT_ALL);
+    hand_model_init(&hand, "qwen3", 2, 32, 8, 128);
+    hand_model_tensor(&hand, "blk.0.ffn_up.weight", "iq4_ks", 4096, 1024, 0, 0, MT_TENSOR_LAYER);
+    struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+    assert_int_equal(estimate->verdict, MT_VERDICT_CANNOT);
+    assert_non_null(strstr(estimate->reason, "iq4_ks"));
+    assert_non_null(strstr(estimate->reason, "--engine ik_llama.cpp"));
+    mt_estimate_destroy(estimate);
+    settings.engine = "ik_llama.cpp";
+    estimate = hand_model_estimate(&hand, &settings);
+    assert_int_not_equal(estimate->verdict, MT_VERDICT_CANNOT);
+    assert_int_equal(weights_at(estimate, "gpu:0"), 1024 * (4 + 16 * 136));
+    mt_estimate_destroy(estimate);
+}
+
 static void test_host_tensors_are_mapped_from_the_first_to_the_last(void **state)
 {
     (void)state;
@@ -361,6 +381,7 @@ int main(void)
         cmocka_unit_test(test_experts_stay_on_the_host_with_their_biases_but_not_the_router),
         cmocka_unit_test(test_the_first_override_that_matches_anywhere_in_a_name_decides),
         cmocka_unit_test(test_tensors_on_a_device_are_padded),
+        cmocka_unit_test(test_types_of_ik_are_loaded_by_ik_alone),
         cmocka_unit_test(test_host_tensors_are_mapped_from_the_first_to_the_last),
         cmocka_unit_test(test_matrices_on_the_cpu_are_copied_into_another_layout),
         cmocka_unit_test(test_rotary_frequencies_are_copied_to_each_device_with_a_layer),
