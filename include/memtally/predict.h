@@ -56,6 +56,15 @@ struct mt_residue {
     uint64_t n; /* runs that it was learnt from */
 };
 
+/* What is known of a device beside its size. */
+struct mt_device_known {
+    char gpu[32];           /* the card, by a name of the tables of GPUs, or ""; of an estimate: the
+                               name in the table, of NVIDIA's also that which was taken */
+    int is_by_size;         /* of an estimate: `gpu` was taken by the size alone, and the band is of
+                               all cards that are about as large */
+    uint64_t context_bytes; /* of a process on this very card, measured; 0: not */
+};
+
 /* How the model will be run. Fill it from {0}: every 0 or NULL means the engine's own default,
  * unless something else is said. */
 struct mt_predict_settings {
@@ -99,8 +108,9 @@ struct mt_predict_settings {
     const char *device_kind;      /* "cuda" (NULL too), "rocm", "vulkan", "metal" */
     const uint64_t *device_bytes; /* of each device; none: the model runs on the CPU */
     size_t n_devices;
-    uint64_t host_bytes;         /* 0: not known */
-    const uint64_t *device_used; /* by other processes, n_devices of them, or NULL */
+    uint64_t host_bytes;                        /* 0: not known */
+    const uint64_t *device_used;                /* by other processes, n_devices of them, or NULL */
+    const struct mt_device_known *device_known; /* n_devices of them, or NULL */
     uint64_t host_used;
     uint64_t context_bytes; /* that the driver's context has of each device, where it is known; 0:
                                what was learnt, or is expected as a rule */
@@ -219,10 +229,11 @@ int mt_estimate_from_said(const struct mt_model *model, const struct mt_predict_
  * named as in the settings makes one; 0 where it does not, or is not known. Any thread. */
 uint64_t mt_fit_margin(const char *engine);
 
-/* What a process of the engine is expected to hold of a "device" or of the "host" beside what the
- * engine accounts for: what was learnt, where the settings have it, else by the engine's table,
- * with `n` 0. Errors: MT_ENOTFOUND, MT_EARG (no such engine or version). */
-int mt_residue_expected(const struct mt_predict_settings *settings, const char *place_kind,
+/* What a process of the engine is expected to hold at `place`, a "device" ("gpu:1", of the
+ * settings' devices; "device" is the first) or the "host", beside what the engine accounts for:
+ * what was learnt, where the settings have it, else by the card and the engine's table, with `n` 0.
+ * Errors: MT_ENOTFOUND, MT_EARG (no such engine or version). */
+int mt_residue_expected(const struct mt_predict_settings *settings, const char *place,
                         struct mt_residue *residue, struct mt_error *error);
 
 /* Frees an estimate and all that it owns. NULL is fine. */

@@ -77,7 +77,10 @@ static const struct cli_option rehearse_options[] = {
      .kind = CLI_TEXT,
      .argument = "NAME",
      .offset = OWN(generation),
-     .help = "generation of the devices, as ampere or 8.6; without it the newest known"},
+     .help =
+         "generation of the devices, as ampere or 8.6: a device of which --device says the size "
+         "alone is a card of it; without it a usual card of that size, and of devices that "
+         "ggml has the newest known"},
     {.name = "layer",
      .kind = CLI_CHOICE,
      .argument = "LAYER",
@@ -191,16 +194,14 @@ static int check_settings(const struct estimate_options *options, const struct c
                    "before it stand --device, --host and the like only");
 }
 
-/* What is held back of each device. A CUDA program's context is its own: it takes it when it makes
+/* What is held back of a device. A CUDA program's context is its own: it takes it when it makes
  * one. */
 static int find_reserved(const struct rehearse_options *options, enum rehearse_layer layer,
-                         const struct mt_predict_settings *settings, uint64_t *reserved,
-                         struct mt_error *error)
+                         const struct mt_predict_settings *settings, size_t device,
+                         uint64_t *reserved, struct mt_error *error)
 {
     *reserved = options->reserved_bytes;
-    if (layer == REHEARSE_LAYER_CUDA || !settings->n_devices)
-        return 0;
-    return rehearse_held_back(settings, reserved, error);
+    return layer == REHEARSE_LAYER_CUDA ? 0 : rehearse_held_back(settings, device, reserved, error);
 }
 
 static int reserve(const struct rehearse_options *options, enum rehearse_layer layer,
@@ -212,10 +213,10 @@ static int reserve(const struct rehearse_options *options, enum rehearse_layer l
     if (!settings->device_kind)
         settings->device_kind = estimate_device_kinds[0];
     settings->context_bytes = options->reserved_bytes;
-    int result = find_reserved(options, layer, settings, &reserved, error);
-    if (result < 0)
-        return result;
     for (size_t i = 0; i < settings->n_devices; i++) {
+        int result = find_reserved(options, layer, settings, i, &reserved, error);
+        if (result < 0)
+            return result;
         if (reserved + request->device_used[i] >= settings->device_bytes[i])
             return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                            "rehearse: device %zu has %" PRIu64
@@ -300,6 +301,9 @@ static int rehearse_words(const struct rehearse_options *options, char *const *a
     int result = read_requests(options->requests, REHEARSE_DEFAULT_REQUESTS, &n_requests, &error);
     if (result == 0)
         result = estimate_request_init(&request, &options->estimate, &error);
+    if (result == 0)
+        result = estimate_choose_cards(&request, options->generation, layer == REHEARSE_LAYER_CUDA,
+                                       &error);
     if (result == 0 && layer == REHEARSE_LAYER_GGML)
         result = rehearse_check_devices(request.settings.n_devices, &error);
     if (result == 0)

@@ -53,11 +53,26 @@ static void put_placement(const struct mt_predict_settings *settings, struct mt_
     mt_json_end(json);
 }
 
+/* The card of each device, and whether only its size says so. */
+static void put_cards(const struct mt_predict_settings *settings, struct mt_json *json)
+{
+    mt_json_begin_array(json, "device_gpus");
+    for (size_t i = 0; settings->device_known && i < settings->n_devices; i++) {
+        const struct mt_device_known *known = &settings->device_known[i];
+        mt_json_begin_object(json, NULL);
+        mt_json_text(json, "gpu", known->gpu[0] ? known->gpu : NULL);
+        mt_json_bool(json, "by_size", known->is_by_size);
+        mt_json_end(json);
+    }
+    mt_json_end(json);
+}
+
 static void put_machine(const struct mt_predict_settings *settings, struct mt_json *json)
 {
     mt_json_text(json, "device_kind", settings->device_kind);
     put_sizes(json, "device_bytes", settings->device_bytes, settings->n_devices);
     put_sizes(json, "device_used_bytes", settings->device_used, settings->n_devices);
+    put_cards(settings, json);
     put_if_any(json, "host_bytes", settings->host_bytes);
     mt_json_count(json, "host_used_bytes", settings->host_used);
 }

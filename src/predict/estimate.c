@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "predict/driver.h"
 #include "predict/fit.h"
 #include "predict/sheet_parts.h"
 
@@ -83,6 +84,19 @@ static void own_overrides(struct mt_sheet *sheet, struct mt_predict_settings *se
     settings->overrides = copy;
 }
 
+static void own_cards(struct mt_sheet *sheet, struct mt_predict_settings *settings)
+{
+    struct mt_device_known *known =
+        mt_arena_array(&sheet->arena, settings->n_devices, sizeof *known);
+    sheet->failed |= !known;
+    if (!known)
+        return;
+    for (size_t i = 0; i < settings->n_devices; i++)
+        known[i] = settings->device_known ? settings->device_known[i]
+                                          : (struct mt_device_known){.gpu = ""};
+    mt_driver_name_cards(settings, known, sheet);
+}
+
 /* Makes everything that the settings refer to the sheet's. */
 static void own_settings(struct mt_sheet *sheet, struct mt_predict_settings *settings)
 {
@@ -99,6 +113,8 @@ static void own_settings(struct mt_sheet *sheet, struct mt_predict_settings *set
         own_array(sheet, settings->device_used, settings->n_devices, sizeof *settings->device_used);
     settings->residues =
         own_array(sheet, settings->residues, settings->n_residues, sizeof *settings->residues);
+    if (settings->n_devices)
+        own_cards(sheet, settings);
     if (settings->n_overrides)
         own_overrides(sheet, settings);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "predict/driver.h"
 #include "predict/torch.h"
 
 /* Bytes of the stage's layers on one rank: those that see all, those with a window, and states. */
@@ -172,7 +173,9 @@ static void make_rank(const struct mt_predict_input *in, uint64_t stage, int flo
 
 static void budget(const struct mt_predict_input *in, struct rank *rank, uint64_t device)
 {
-    uint64_t context = mt_engine_number(in->engine, "context", 0);
+    struct mt_driver driver;
+    mt_driver_of_torch(in, device, 0, &driver);
+    uint64_t context = driver.band.bytes;
     uint64_t capacity = in->settings->device_bytes[device];
     uint64_t free_bytes = capacity > context ? capacity - context : 0;
     rank->device = (int)device;
@@ -248,17 +251,15 @@ static void write_rank(const struct mt_predict_input *in, const struct rank *ran
                   activations, activations / 2, mt_mul(activations, 2));
     write_bounded(sheet, rank, MT_CATEGORY_GRAPHS, "CUDA graphs", "reserve.graph", graphs,
                   graphs / 4, mt_mul(graphs, 2));
-    write_bounded(sheet, rank, MT_CATEGORY_CONTEXT, "driver and modules", "context",
-                  mt_engine_number(in->engine, "context", 0),
-                  mt_engine_number(in->engine, "context.low", 0),
-                  mt_engine_number(in->engine, "context.high", 0));
+    mt_driver_write_torch(in, rank->device, sheet);
 }
 
 static void fill_pool(const struct mt_predict_input *in, const struct rank *rank,
                       struct mt_sheet *sheet)
 {
-    uint64_t context = mt_engine_number(in->engine, "context", 0);
-    uint64_t span = mt_engine_number(in->engine, "context.high", context) - context;
+    struct mt_driver driver;
+    mt_driver_of_torch(in, (size_t)rank->device, 0, &driver);
+    uint64_t span = driver.band.high_bytes - driver.band.bytes;
     uint64_t token = rank->cell.full + mt_scale(rank->cell.window, 0.8);
     uint64_t less = token ? mt_scale(span, in->settings->memory_share) / token : 0;
     uint64_t context_tokens = in->settings->context_tokens;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "predict/driver.h"
 #include "predict/torch_place.h"
 
 #define OPEN_CONTEXT 4096 /* tokens of a text whose length is not said */
@@ -287,7 +288,7 @@ static void write_place(const struct run *run, int place, struct mt_sheet *sheet
         return;
     write_bounded(run, place, MT_CATEGORY_WORKSPACE, "workspace", "workspace", "workspace.high",
                   sheet);
-    write_bounded(run, place, MT_CATEGORY_CONTEXT, "context", "context.low", "context.high", sheet);
+    mt_driver_write_torch(run->in, place, sheet);
 }
 
 /* device_map="auto": each device gets an equal part, the last one what it can hold; a tenth of each
@@ -309,9 +310,10 @@ static int divide(struct run *run, struct mt_error *error)
     double share = mt_engine_real(run->in->engine, "device_share", 0.9);
     for (size_t i = 0; i < n; i++) {
         uint64_t used = settings->device_used ? settings->device_used[i] : 0;
-        uint64_t context = mt_engine_number(run->in->engine, "context", 0);
         uint64_t capacity = settings->device_bytes[i];
-        used += context;
+        struct mt_driver driver;
+        mt_driver_of_torch(run->in, i, 1, &driver);
+        used += driver.band.bytes;
         limits[i] = capacity > used ? mt_scale(capacity - used, share) : 0;
         uint64_t equal = all / n + largest;
         if (i + 1 < n && equal < limits[i])

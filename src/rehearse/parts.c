@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rehearse/gpus.h"
+#include "gpu/gpus.h"
 
 #define UNSPLIT "allocated, and not told what for"
 
@@ -52,26 +52,22 @@ static uint64_t scaled(uint64_t bytes, uint64_t by, uint64_t of)
 }
 
 /* What the driver and NCCL take for themselves is a figure of the table, which has a band. */
-static void bound_by_table(const struct mt_account_gpu *gpu, struct mt_part *part)
+static void bound_by_table(const struct mt_gpu_spec *gpu, struct mt_part *part)
 {
     struct mt_gpu_row row;
     if (mt_gpu_find(gpu->name, &row, NULL) < 0)
         return;
-    uint64_t likely = row.gpu.context_bytes;
-    uint64_t low = row.context_low_bytes;
-    uint64_t high = row.context_high_bytes;
-    if (part->category == MT_CATEGORY_COMMUNICATION) {
-        likely = row.gpu.communication_bytes;
-        low = row.communication_low_bytes;
-        high = row.communication_high_bytes;
-    } else if (strstr(part->name, "kernel")) {
-        likely = row.gpu.module_bytes;
-        low = row.module_low_bytes;
-        high = row.module_high_bytes;
-    }
-    part->provenance = MT_PROVENANCE_ASSUMED;
-    part->low_bytes = scaled(part->bytes, low, likely);
-    part->high_bytes = scaled(part->bytes, high, likely);
+    struct mt_gpu_band band = row.context;
+    if (part->category == MT_CATEGORY_COMMUNICATION)
+        band =
+            part->bytes < row.communication_many.bytes ? row.communication : row.communication_many;
+    else if (part->category == MT_CATEGORY_GRAPHS)
+        band = row.graph_node;
+    else if (strstr(part->name, "kernel"))
+        band = row.modules;
+    part->provenance = MT_PROVENANCE_DERIVED;
+    part->low_bytes = scaled(part->bytes, band.low_bytes, band.bytes);
+    part->high_bytes = scaled(part->bytes, band.high_bytes, band.bytes);
 }
 
 /* An allocation as the account has it. Buffers of ggml's whose use the engine does not tell are for
@@ -98,7 +94,8 @@ static int add_whole(const struct mt_parts_source *source, uint8_t place,
         parts->unsplit_bytes += is_device ? event->bytes : 0;
     }
     if (source->is_cuda && is_device &&
-        (part.category == MT_CATEGORY_CONTEXT || part.category == MT_CATEGORY_COMMUNICATION))
+        (part.category == MT_CATEGORY_CONTEXT || part.category == MT_CATEGORY_COMMUNICATION ||
+         strcmp(event->name, PRETEND_GRAPH_NODES) == 0))
         bound_by_table(&source->reader->account->device[place].gpu, &part);
     return add(parts, &part);
 }

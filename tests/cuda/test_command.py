@@ -42,9 +42,9 @@ def test_what_a_program_takes_is_told_with_the_context_of_its_card():
     status, document, said = rehearse(["-d", "H100-80GB"], "must", "2")
     assert status == 0, (status, said)
     taken = rows(document)
-    # 502 MiB: data/gpus/nvidia.table, from logs of vLLM on this card.
-    assert taken["context"] == 502 * MIB, taken
-    assert sum(taken.values()) == 2 * GIB + 502 * MIB, taken
+    # 527 MiB were measured on such cards; the driver gives memory out in pages of 2.
+    assert taken["context"] == 528 * MIB, taken
+    assert sum(taken.values()) == 2 * GIB + 528 * MIB, taken
 
 
 def test_of_what_is_freed_or_never_was_nothing_is_told():
@@ -57,9 +57,9 @@ def test_an_allocation_that_does_not_fit_is_refused_and_told():
     assert status == 1, status
     reason = json.dumps(document)
     assert "gpu:0 has no room for 6.00 GiB" in reason, reason[:3000]
-    # 26 GiB and the context, which is 448 MiB of the card that is nearest to 24 GiB.
+    # 26 GiB and the context, which is 264 MiB of an RTX 3090.
     fits = document["rehearsal"]["would_fit"]
-    assert len(fits) == 1 and fits[0]["flags"].startswith("a device of 26.44 GiB (RTX5090)"), fits
+    assert len(fits) == 1 and fits[0]["flags"].startswith("a device of 26.26 GiB (RTX5000Ada)"), fits
 
 
 def test_a_program_that_copes_with_a_refusal_fits():
@@ -217,7 +217,7 @@ def test_a_folder_called_like_an_engine_is_no_engine():
         _, document, _ = rehearse(["-d", "24GiB"], "must", "20", "must", "6", program=program)
     # An engine would have said how many requests its cache holds; this one takes 26 GiB, and so would fit.
     fits = document["rehearsal"]["would_fit"]
-    assert len(fits) == 1 and fits[0]["flags"].startswith("a device of 26.44 GiB"), fits
+    assert len(fits) == 1 and fits[0]["flags"].startswith("a device of 26.26 GiB"), fits
 
 
 def test_temporary_files_that_a_program_leaves_go_with_the_rehearsal():

@@ -82,6 +82,7 @@ struct estimate_request {
     uint64_t device_bytes[ESTIMATE_DEVICES_MAX];
     char device_gpus[ESTIMATE_DEVICES_MAX][ESTIMATE_GPU_BYTES]; /* of the table; "": by size */
     uint64_t device_used[ESTIMATE_DEVICES_MAX];
+    struct mt_device_known device_known[ESTIMATE_DEVICES_MAX];
     double tensor_split[ESTIMATE_DEVICES_MAX];
     struct mt_tensor_override overrides[ESTIMATE_OVERRIDES_MAX];
     char *override_texts[CLI_TEXTS_MAX]; /* owned */
@@ -106,6 +107,16 @@ void estimate_request_finish(struct estimate_request *request);
  * MT_EARG. */
 int estimate_parse_devices(const char *text, uint64_t *sizes, char (*names)[ESTIMATE_GPU_BYTES],
                            size_t *n, struct mt_error *error);
+
+/* What drives the cards that are named, where the settings leave that open. Errors: MT_EARG where
+ * they are driven by different things, or not by what was said. */
+int estimate_take_kinds(struct estimate_request *request, struct mt_error *error);
+
+/* Names NVIDIA cards for devices that have a size alone: as `generation` says, or (NULL) what such
+ * a size mostly is. Errors, where they `must` be of it: MT_EARG (no such generation, or a named
+ * card is of another). */
+int estimate_choose_cards(struct estimate_request *request, const char *generation, int must,
+                          struct mt_error *error);
 
 /* Adds the capacities of this machine and what other processes hold of them: the host's, and those
  * of its devices where none were named. */

@@ -81,7 +81,8 @@ static int parse_device(const char *text, uint64_t *sizes, char (*names)[ESTIMAT
     for (; times--; (*n)++) {
         sizes[*n] = size;
         if (names)
-            memcpy(names[*n], gpu.key, ESTIMATE_GPU_BYTES);
+            snprintf(names[*n], ESTIMATE_GPU_BYTES, "%s",
+                     strlen(what) < ESTIMATE_GPU_BYTES && *gpu.key ? what : gpu.key);
     }
     return 0;
 }
@@ -120,7 +121,7 @@ static int read_devices(struct estimate_request *request, const struct cli_texts
         if (result)
             return result;
     }
-    return 0;
+    return estimate_take_kinds(request, error);
 }
 
 /* Shares such as "3,1". */
@@ -281,6 +282,7 @@ int estimate_request_init(struct estimate_request *request, const struct estimat
     copy_plain(settings, options);
     settings->device_bytes = request->device_bytes;
     settings->device_used = request->device_used;
+    settings->device_known = request->device_known;
     if (!result)
         result = read_counts(request, options, error);
     if (!result)

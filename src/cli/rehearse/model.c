@@ -70,11 +70,11 @@ static int reserve(struct act *act, struct mt_error *error)
     act->reserved_bytes = calloc(s->n_devices + 1, sizeof *act->reserved_bytes);
     if (!act->reserved_bytes)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    uint64_t held_back = 0;
-    int result = s->n_devices ? rehearse_held_back(s, &held_back, error) : 0;
-    if (result < 0)
-        return result;
     for (size_t i = 0; i < s->n_devices; i++) {
+        uint64_t held_back = 0;
+        int result = rehearse_held_back(s, i, &held_back, error);
+        if (result < 0)
+            return result;
         act->reserved_bytes[i] = held_back + (s->device_used ? s->device_used[i] : 0);
         if (act->reserved_bytes[i] >= s->device_bytes[i])
             return mt_fail(error, MT_EARG, MT_NO_OFFSET,

@@ -175,6 +175,8 @@ static int perform(const char *name, const struct rehearse_model_options *option
     int result = check(options, error);
     if (!result)
         result = estimate_request_init(request, estimate, error);
+    if (!result && options->generation)
+        result = estimate_choose_cards(request, options->generation, 0, error);
     if (!result)
         result = rehearse_name_devices(options->device_names, request->settings.n_devices, &names,
                                        error);

@@ -47,7 +47,7 @@ void pretend_cuda_hide(int how);
 void pretend_cuda_wrote(CUdeviceptr pointer, uint64_t bytes);
 
 /* The GPU that a program sees as `device`, NULL where it is none. */
-const struct mt_account_gpu *pretend_cuda_gpu(CUdevice device);
+const struct mt_gpu_spec *pretend_cuda_gpu(CUdevice device);
 
 /* The whole account, for NVML, which sees devices that the program's CUDA does not; NULL where
  * there is no rehearsal. And what is free of the device at `place` there. */

@@ -342,6 +342,60 @@ static void test_nodes_of_an_instantiated_graph_are_charged_by_the_table(void **
     driver_account->device[0].gpu.graph_node_bytes = 0;
 }
 
+static CUgraphExec graph_of(size_t n_nodes)
+{
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec;
+    assert_int_equal(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+    for (size_t i = 0; i < n_nodes; i++)
+        assert_int_equal(cuGraphAddEmptyNode(&node, graph, NULL, 0), CUDA_SUCCESS);
+    assert_int_equal(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+    assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
+    return exec;
+}
+
+/* 100 graphs of 10 nodes of 9 KiB are 8.8 MiB, and 300 nodes are 2.6: not a page for each. */
+static void test_nodes_of_small_graphs_share_pages(void **state)
+{
+    uint64_t before = used_bytes(0);
+    CUgraphExec exec[101];
+    (void)state;
+    driver_account->device[0].gpu.graph_node_bytes = 9 * 1024;
+    for (size_t i = 0; i < 100; i++)
+        exec[i] = graph_of(10);
+    assert_in_range(used_bytes(0), before + 8 * MIB, before + 12 * MIB);
+    exec[100] = graph_of(300);
+    assert_in_range(used_bytes(0), before + 11 * MIB, before + 14 * MIB);
+    for (size_t i = 0; i < 101; i++)
+        assert_int_equal(cuGraphExecDestroy(exec[i]), CUDA_SUCCESS);
+    assert_int_equal(used_bytes(0), before);
+    driver_account->device[0].gpu.graph_node_bytes = 0;
+}
+
+/* The graph within takes its two nodes, and is one itself. */
+static void test_nodes_of_a_graph_within_are_charged_too(void **state)
+{
+    uint64_t before = used_bytes(0);
+    CUgraph graph, within;
+    CUgraphNode node;
+    CUgraphExec exec;
+    (void)state;
+    driver_account->device[0].gpu.graph_node_bytes = 2 * MIB;
+    assert_int_equal(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+    assert_int_equal(cuGraphCreate(&within, 0), CUDA_SUCCESS);
+    assert_int_equal(cuGraphAddEmptyNode(&node, within, NULL, 0), CUDA_SUCCESS);
+    assert_int_equal(cuGraphAddEmptyNode(&node, within, NULL, 0), CUDA_SUCCESS);
+    assert_int_equal(cuGraphAddChildGraphNode(&node, graph, NULL, 0, within), CUDA_SUCCESS);
+    assert_int_equal(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+    assert_int_equal(used_bytes(0), before + 6 * MIB);
+    assert_int_equal(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+    assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
+    assert_int_equal(cuGraphDestroy(within), CUDA_SUCCESS);
+    assert_int_equal(used_bytes(0), before);
+    driver_account->device[0].gpu.graph_node_bytes = 0;
+}
+
 static void test_what_a_capture_waits_for_can_be_asked_and_changed(void **state)
 {
     CUstreamCaptureStatus status;
@@ -462,6 +516,8 @@ int main(void)
         TEST(test_memory_nodes_are_added_by_the_one_call_too),
         TEST(test_a_captured_copy_of_rows_is_done_at_each_launch),
         TEST(test_nodes_of_an_instantiated_graph_are_charged_by_the_table),
+        TEST(test_nodes_of_small_graphs_share_pages),
+        TEST(test_nodes_of_a_graph_within_are_charged_too),
         TEST(test_what_a_capture_waits_for_can_be_asked_and_changed),
     };
     make_rehearsal(1, 8 * GIB);

@@ -314,10 +314,81 @@ static void test_a_visible_device_without_a_layer_still_has_a_context(void **sta
     (void)state;
     struct hand_model hand;
     hand_model_init(&hand, "llama", 2, 8, 8, 64);
+    static const struct mt_device_known cards[] = {{.gpu = "RTX3090"}, {.gpu = "RTX3090"}};
     struct mt_predict_settings settings = on_devices(2, 0);
+    settings.device_known = cards;
     struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
-    /* Published: 256 MiB on an RTX 3090. */
-    assert_int_equal(hand_model_bytes(estimate, "gpu:1", MT_CATEGORY_CONTEXT, NULL), 256 << 20);
+    /* Published of an RTX 3090: 256, 262, 264, 265 and 278 MiB. */
+    assert_int_equal(hand_model_bytes(estimate, "gpu:1", MT_CATEGORY_CONTEXT, NULL), 264 << 20);
+    mt_estimate_destroy(estimate);
+}
+
+static const struct mt_tally_row *context_of(const struct mt_estimate *estimate)
+{
+    return mt_tally_row_of(&estimate->tally.places[1], MT_CATEGORY_CONTEXT);
+}
+
+static int has_note(const struct mt_estimate *estimate, const char *text)
+{
+    for (size_t i = 0; i < estimate->tally.n_notes; i++)
+        if (strstr(estimate->tally.notes[i], text))
+            return 1;
+    return 0;
+}
+
+/* An A100's context was measured as 418 and 420 MiB; kernels take 0.84 MiB x 108. */
+static void test_a_named_card_has_its_own_context_and_says_which_it_is(void **state)
+{
+    (void)state;
+    struct hand_model hand;
+    hand_model_init(&hand, "llama", 2, 8, 8, 64);
+    static const struct mt_device_known card = {.gpu = "A100"};
+    struct mt_predict_settings settings = on_devices(1, MT_ALL);
+    settings.device_known = &card;
+    struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+    const struct mt_tally_row *context = context_of(estimate);
+    assert_int_equal(context->provenance, MT_PROVENANCE_DERIVED);
+    assert_in_range(context->allocated_bytes, 509 << 20, 510 << 20);
+    assert_in_range(context->low_bytes, 446 << 20, 448 << 20); /* 5 % less, and 0.45 x 108 */
+    assert_non_null(strstr(estimate->reason, "(A100-80GB)"));
+    assert_true(has_note(estimate, "A100-40GB is another"));
+    assert_string_equal(estimate->settings.device_known[0].gpu, "A100-80GB");
+    assert_false(estimate->settings.device_known[0].is_by_size);
+    mt_estimate_destroy(estimate);
+}
+
+/* 24 GiB may be an L4, whose context has 195 MiB, or an RTX 4090, whose has 412. */
+static void test_a_size_alone_has_the_band_of_all_cards_of_it(void **state)
+{
+    (void)state;
+    struct hand_model hand;
+    hand_model_init(&hand, "llama", 2, 8, 8, 64);
+    const uint64_t bytes = UINT64_C(24) << 30;
+    struct mt_predict_settings settings = on_devices(1, MT_ALL);
+    settings.device_bytes = &bytes;
+    struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+    const struct mt_tally_row *context = context_of(estimate);
+    assert_in_range(context->low_bytes, 133 << 20, (195 + 58) << 20);
+    assert_in_range(context->high_bytes, (412 + 128) << 20, 600 << 20);
+    assert_non_null(strstr(estimate->reason, "(taken for RTX3090)"));
+    assert_true(has_note(estimate, "name the card"));
+    assert_true(estimate->settings.device_known[0].is_by_size);
+    mt_estimate_destroy(estimate);
+}
+
+static void test_a_context_that_was_measured_here_has_no_band_of_its_own(void **state)
+{
+    (void)state;
+    struct hand_model hand;
+    hand_model_init(&hand, "llama", 2, 8, 8, 64);
+    static const struct mt_device_known card = {.gpu = "RTX4090", .context_bytes = 400 << 20};
+    struct mt_predict_settings settings = on_devices(1, 0);
+    settings.device_known = &card;
+    struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+    const struct mt_tally_row *context = context_of(estimate);
+    assert_int_equal(context->provenance, MT_PROVENANCE_CALIBRATED);
+    assert_int_equal(context->allocated_bytes, 400 << 20);
+    assert_int_equal(context->high_bytes, 400 << 20);
     mt_estimate_destroy(estimate);
 }
 
@@ -367,6 +438,9 @@ int main(void)
         cmocka_unit_test(test_rows_of_matrices_are_divided_with_a_row_split),
         cmocka_unit_test(test_draft_layers_are_loaded_only_to_draft),
         cmocka_unit_test(test_a_visible_device_without_a_layer_still_has_a_context),
+        cmocka_unit_test(test_a_named_card_has_its_own_context_and_says_which_it_is),
+        cmocka_unit_test(test_a_size_alone_has_the_band_of_all_cards_of_it),
+        cmocka_unit_test(test_a_context_that_was_measured_here_has_no_band_of_its_own),
         cmocka_unit_test(test_what_was_learnt_replaces_the_band),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

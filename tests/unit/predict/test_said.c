@@ -82,7 +82,7 @@ static void test_the_engine_is_believed_and_the_driver_added(void **state)
     const struct mt_tally_row *weights = mt_tally_row_of(gpu, MT_CATEGORY_WEIGHTS);
     assert_int_equal(weights->provenance, MT_PROVENANCE_EXACT);
     assert_int_equal(weights->low_bytes, weights->high_bytes);
-    assert_int_equal(mt_tally_row_of(gpu, MT_CATEGORY_CONTEXT)->provenance, MT_PROVENANCE_ASSUMED);
+    assert_int_equal(mt_tally_row_of(gpu, MT_CATEGORY_CONTEXT)->provenance, MT_PROVENANCE_DERIVED);
     assert_int_equal(estimate->verdict, MT_VERDICT_FITS);
     assert_string_equal(estimate->tally.engine_version, "b12345 (me)");
     mt_estimate_destroy(estimate);

@@ -178,6 +178,14 @@ static void set_devices(struct question *question, size_t n, uint64_t bytes)
         question->device_bytes[i] = bytes;
 }
 
+/* Devices of one card: what its driver takes does not change with the size that is tried. */
+static void set_cards(struct question *question, size_t n, uint64_t bytes)
+{
+    static const struct mt_device_known cards[] = {{.gpu = "RTX3090"}, {.gpu = "RTX3090"}};
+    set_devices(question, n, bytes);
+    question->settings.device_known = cards;
+}
+
 static struct mt_estimate *estimate_of(const struct question *question, uint64_t value)
 {
     struct mt_predict_settings settings = question->settings;
@@ -349,9 +357,9 @@ static void test_what_does_not_fit_spills_as_few_layers_as_must_be(void **state)
     (void)state;
     struct question question = {
         .model = models[WIDE], .settings = {ALL_LAYERS}, .set = set_context};
-    set_devices(&question, 1, UINT64_C(1) << 40);
+    set_cards(&question, 1, UINT64_C(1) << 40);
     struct mt_estimate *half = placed(&question, 1, 5);
-    set_devices(&question, 1, half->tally.places[1].total_high_bytes);
+    set_cards(&question, 1, half->tally.places[1].total_high_bytes);
     struct mt_estimate *estimate = placed(&question, 0, 0);
     assert_int_equal(estimate->verdict, MT_VERDICT_SPILLS);
     assert_int_equal(estimate->settings.gpu_layers, 5);
@@ -359,7 +367,7 @@ static void test_what_does_not_fit_spills_as_few_layers_as_must_be(void **state)
     assert_int_equal(estimate->tally.places[1].total_high_bytes,
                      half->tally.places[1].total_high_bytes);
     mt_estimate_destroy(estimate);
-    set_devices(&question, 1, half->tally.places[1].total_high_bytes - 1);
+    set_cards(&question, 1, half->tally.places[1].total_high_bytes - 1);
     estimate = placed(&question, 0, 0);
     assert_int_equal(estimate->settings.gpu_layers, 4);
     mt_estimate_destroy(estimate);
@@ -371,11 +379,11 @@ static void test_experts_leave_before_layers_do(void **state)
     (void)state;
     struct question question = {
         .model = models[EXPERTS], .settings = {ALL_LAYERS}, .set = set_context};
-    set_devices(&question, 1, UINT64_C(1) << 40);
+    set_cards(&question, 1, UINT64_C(1) << 40);
     question.settings.cpu_moe_layers = 2;
     struct mt_estimate *two = placed(&question, 1, MT_ALL);
     question.settings.cpu_moe_layers = 0;
-    set_devices(&question, 1, two->tally.places[1].total_high_bytes);
+    set_cards(&question, 1, two->tally.places[1].total_high_bytes);
     struct mt_estimate *estimate = placed(&question, 0, 0);
     assert_int_equal(estimate->verdict, MT_VERDICT_SPILLS);
     assert_int_equal(estimate->settings.cpu_moe_layers, 2);
@@ -395,9 +403,9 @@ static void test_a_context_that_was_left_open_shrinks_first(void **state)
     (void)state;
     struct question question = {
         .model = models[WIDE], .settings = {.mla_mode = MT_UNKNOWN}, .set = set_context};
-    set_devices(&question, 1, UINT64_C(1) << 40);
+    set_cards(&question, 1, UINT64_C(1) << 40);
     struct mt_estimate *wanted = estimate_of(&question, 5120);
-    set_devices(&question, 1, wanted->tally.places[1].total_allocated_bytes + 1024 * MIB);
+    set_cards(&question, 1, wanted->tally.places[1].total_allocated_bytes + 1024 * MIB);
     mt_estimate_destroy(wanted);
     question.set = leave_context_open;
     struct mt_estimate *estimate = estimate_of(&question, 0);
@@ -431,10 +439,10 @@ static void test_a_context_shrinks_to_what_the_server_takes(void **state)
         uint64_t context_tokens;
     } cases[] = {{1, UINT64_C(12) << 30, 23296}, {2, UINT64_C(8) << 30, 35840}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const uint64_t used[] = {(600 - 337) * MIB, (600 - 337) * MIB}; /* 337 are the context */
-        struct question question = {.model = models[LLAMA_8B],
-                                    .settings = {.mla_mode = MT_UNKNOWN, .device_used = used},
-                                    .set = leave_context_open};
+        struct question question = {
+            .model = models[LLAMA_8B],
+            .settings = {.mla_mode = MT_UNKNOWN, .context_bytes = 600 * MIB},
+            .set = leave_context_open};
         set_devices(&question, cases[i].n_devices, cases[i].device_bytes);
         struct mt_estimate *estimate = estimate_of(&question, 0);
         assert_int_equal(estimate->settings.context_tokens, cases[i].context_tokens);

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rehearse/gpus.h"
+#include "gpu/gpus.h"
 #include "rehearse/parts.h"
 
 #define MIB   (UINT64_C(1) << 20)
@@ -107,7 +107,7 @@ static void test_what_no_one_splits_is_cached_and_said_to_be_unsplit(void **stat
 
 static void assert_band(const struct mt_part *part, uint64_t low_bytes, uint64_t high_bytes)
 {
-    assert_int_equal(part->provenance, MT_PROVENANCE_ASSUMED);
+    assert_int_equal(part->provenance, MT_PROVENANCE_DERIVED);
     assert_in_range(part->low_bytes, low_bytes - 1, low_bytes + 1);
     assert_in_range(part->high_bytes, high_bytes - 1, high_bytes + 1);
 }
@@ -118,12 +118,19 @@ static void test_figures_of_the_table_have_their_band(void **state)
     const struct mt_gpu_row *row = &held->row;
     take(held, 0, MT_CATEGORY_CONTEXT, "context", row->gpu.context_bytes);
     take(held, 0, MT_CATEGORY_CONTEXT, "kernels", row->gpu.module_bytes);
-    take(held, 0, MT_CATEGORY_COMMUNICATION, "NCCL", row->gpu.communication_bytes / 2);
+    take(held, 0, MT_CATEGORY_COMMUNICATION, "NCCL", row->gpu.communication_bytes);
+    take(held, 0, MT_CATEGORY_COMMUNICATION, "of 8 ranks", row->gpu.communication_many_bytes);
+    take(held, 0, MT_CATEGORY_GRAPHS, PRETEND_GRAPH_NODES, 92 * MIB);
     gather(held, 0);
-    assert_band(part_of(held, "context"), row->context_low_bytes, row->context_high_bytes);
-    assert_band(part_of(held, "kernels"), row->module_low_bytes, row->module_high_bytes);
-    assert_band(part_of(held, "NCCL"), row->communication_low_bytes / 2,
-                row->communication_high_bytes / 2);
+    assert_band(part_of(held, "context"), row->context.low_bytes, row->context.high_bytes);
+    assert_band(part_of(held, "kernels"), row->modules.low_bytes, row->modules.high_bytes);
+    assert_band(part_of(held, "NCCL"), row->communication.low_bytes, row->communication.high_bytes);
+    assert_band(part_of(held, "of 8 ranks"), row->communication_many.low_bytes,
+                row->communication_many.high_bytes);
+    /* 8.5 and 10.5 KiB a node, where 9.2 are likely. */
+    const struct mt_part *nodes = part_of(held, PRETEND_GRAPH_NODES);
+    assert_in_range(nodes->low_bytes, 84 * MIB, 86 * MIB);
+    assert_in_range(nodes->high_bytes, 104 * MIB, 106 * MIB);
 }
 
 static void test_of_host_memory_what_is_pinned_counts(void **state)

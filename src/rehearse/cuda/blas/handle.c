@@ -39,7 +39,7 @@ static uint64_t configured_bytes(const char *text)
 /* The sizes that cuBLAS's documentation gives for workspaces (cublasSetWorkspace). */
 static uint64_t default_bytes(CUdevice device)
 {
-    const struct mt_account_gpu *gpu = pretend_cuda_gpu(device);
+    const struct mt_gpu_spec *gpu = pretend_cuda_gpu(device);
     uint64_t configured = configured_bytes(getenv("CUBLAS_WORKSPACE_CONFIG"));
     if (configured)
         return configured;

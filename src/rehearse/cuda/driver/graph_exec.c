@@ -43,15 +43,31 @@ static CUresult make(const struct pretend_graph *graph, uint64_t flags,
     return CUDA_SUCCESS;
 }
 
-/* What the nodes of the graph take of the device; the lock is not held. */
+/* With those of graphs within it. */
+static uint64_t count_nodes(const struct pretend_graph *graph)
+{
+    uint64_t n = graph->n;
+    for (size_t i = 0; i < graph->n; i++)
+        if (graph->node[i]->type == CU_GRAPH_NODE_TYPE_GRAPH)
+            n += count_nodes(graph->node[i]->params.child);
+    return n;
+}
+
+/* What the nodes of the graph take of the device; the lock is not held. What fills no page of the
+ * device shares one with the nodes of other graphs, in halves that are small enough for that. */
 static CUresult charge(struct pretend_graph_exec *exec)
 {
     CUdevice device = pretend_current_device();
     uint64_t bytes = device < 0 ? 0 : pretend_device(device)->gpu->graph_node_bytes;
-    bytes *= exec->graph->n;
-    if (!bytes)
-        return CUDA_SUCCESS;
-    return pretend_memory_take(device, bytes, MT_CATEGORY_GRAPHS, "graph", &exec->memory);
+    bytes *= count_nodes(exec->graph);
+    uint64_t rest = bytes % PRETEND_PAGE;
+    const uint64_t parts[PRETEND_EXEC_PARTS] = {bytes - rest, rest / 2, rest - rest / 2};
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; result == CUDA_SUCCESS && i < PRETEND_EXEC_PARTS; i++)
+        if (parts[i])
+            result = pretend_memory_take(device, parts[i], MT_CATEGORY_GRAPHS, PRETEND_GRAPH_NODES,
+                                         &exec->memory[i]);
+    return result;
 }
 
 static CUresult instantiate(CUgraphExec *handle, CUgraph graph_handle, uint64_t flags,
@@ -126,21 +142,21 @@ PRETEND_CALL CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph,
 PRETEND_CALL CUresult cuGraphExecDestroy(CUgraphExec handle)
 {
     CUresult result = pretend_enter();
-    CUdeviceptr memory = 0;
+    CUdeviceptr memory[PRETEND_EXEC_PARTS] = {0};
     if (result != CUDA_SUCCESS)
         return result;
     pretend_lock();
     struct pretend_graph_exec *exec = exec_of(handle);
     if (exec) {
-        memory = exec->memory;
+        memcpy(memory, exec->memory, sizeof memory);
         pretend_graph_delete(exec->graph);
         pretend_delete(PRETEND_A_GRAPH_EXEC, exec);
     } else {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     pretend_unlock();
-    if (memory)
-        pretend_memory_give(memory);
+    for (size_t i = 0; i < PRETEND_EXEC_PARTS; i++)
+        pretend_memory_give(memory[i]);
     pretend_user_objects_call();
     return result;
 }

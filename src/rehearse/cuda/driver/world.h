@@ -73,7 +73,7 @@ struct pretend_context {
 
 struct pretend_device {
     uint32_t place; /* in the account, past CUDA_VISIBLE_DEVICES */
-    const struct mt_account_gpu *gpu;
+    const struct mt_gpu_spec *gpu;
     uint64_t total_bytes;
     struct pretend_context *primary; /* NULL where there is none */
     unsigned primary_flags;
