@@ -3,6 +3,7 @@
 #ifndef MEMTALLY_MEMTALLY_H
 #define MEMTALLY_MEMTALLY_H
 
+#include <memtally/calibrate.h>
 #include <memtally/category.h>
 #include <memtally/compare.h>
 #include <memtally/doctor.h>

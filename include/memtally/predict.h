@@ -63,6 +63,7 @@ struct mt_device_known {
     int is_by_size;         /* of an estimate: `gpu` was taken by the size alone, and the band is of
                                all cards that are about as large */
     uint64_t context_bytes; /* of a process on this very card, measured; 0: not */
+    uint64_t graph_node_bytes; /* of each node of a graph there, measured; 0: not */
 };
 
 /* How the model will be run. Fill it from {0}: every 0 or NULL means the engine's own default,

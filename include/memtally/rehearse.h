@@ -24,11 +24,13 @@ extern "C" {
 struct mt_rehearsal;
 
 struct mt_rehearse_device {
-    uint64_t bytes;          /* in all; 1 MiB to 1 PiB */
-    uint64_t reserved_bytes; /* of these, taken by the driver's context and other programs */
-    const char *name;        /* "NVIDIA GeForce RTX 3090", or NULL */
-    const char *gpu;         /* to CUDA programs, of mt_rehearse_gpu_at(): "H100-80GB"; NULL: that
-                                of mt_rehearse_gpu_of_size() */
+    uint64_t bytes;            /* in all; 1 MiB to 1 PiB */
+    uint64_t reserved_bytes;   /* of these, taken by the driver's context and other programs */
+    const char *name;          /* "NVIDIA GeForce RTX 3090", or NULL */
+    const char *gpu;           /* to CUDA programs, of mt_rehearse_gpu_at(): "H100-80GB"; NULL: that
+                                  of mt_rehearse_gpu_of_size() */
+    uint64_t context_bytes;    /* that a CUDA context takes, where it was measured; 0: as the GPU */
+    uint64_t graph_node_bytes; /* likewise of each node of a graph */
 };
 
 /* A GPU of the tables. Those of kind "cuda" can be pretended to CUDA programs. */
@@ -40,6 +42,7 @@ struct mt_rehearse_gpu {
     uint64_t memory_bytes;  /* as the driver answers: less than what the card is sold as */
     uint64_t context_bytes; /* of each process; 0 where the kind is another than "cuda" */
     uint32_t capability;    /* 90 is 9.0 */
+    int is_typical;         /* what a device of such a size mostly is */
 };
 
 /* The GPUs that are known, in the tables' order: NVIDIA's come first. Errors: MT_ENOTFOUND (past

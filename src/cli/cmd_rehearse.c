@@ -229,6 +229,8 @@ static int reserve(const struct rehearse_options *options, enum rehearse_layer l
             .reserved_bytes = reserved + request->device_used[i],
             .name = names->of[i],
             .gpu = *request->device_gpus[i] ? request->device_gpus[i] : NULL,
+            .context_bytes = request->device_known[i].context_bytes,
+            .graph_node_bytes = request->device_known[i].graph_node_bytes,
         };
     }
     return 0;

@@ -74,12 +74,22 @@ struct cli_document_settings {
 
 /* The answer to "how much fits?". `value` is 0 where nothing fits; `limit` says what ended the
  * search where more might fit, or is NULL. */
+#define CLI_CARDS_MAX 4
+
+/* Cards that would do: the smallest of the tables, where so many of it are used. */
+struct cli_document_cards {
+    size_t n;
+    const char *gpu; /* "RTX3090" */
+};
+
 struct cli_document_answer {
     const char *goal; /* "max_context" */
     const char *what; /* "tokens of context" */
     uint64_t value;
     int is_size;
     const char *limit;
+    struct cli_document_cards cards[CLI_CARDS_MAX]; /* of a size */
+    size_t n_cards;
 };
 
 /* A buffer that a rehearsed program took after it was ready, or asked for in vain. */

@@ -19,6 +19,22 @@ static void put_verdict(const struct cli_document *document, const struct cli_te
     cli_table_fact(terminal, out, mt_verdict_name(estimate->verdict), "%s", reason);
 }
 
+/* "RTX3070, 2 x RTX3050-6GB". */
+static void put_cards(const struct cli_document_answer *answer, const struct cli_terminal *terminal,
+                      struct mt_strbuf *out)
+{
+    struct mt_strbuf text = {0};
+    for (size_t i = 0; i < answer->n_cards; i++) {
+        mt_strbuf_puts(&text, i ? ", or " : "");
+        if (answer->cards[i].n > 1)
+            mt_strbuf_printf(&text, "%zu x ", answer->cards[i].n);
+        mt_strbuf_puts(&text, answer->cards[i].gpu);
+    }
+    if (answer->n_cards)
+        cli_table_fact(terminal, out, "cards", "%s", mt_strbuf_text(&text));
+    mt_strbuf_finish(&text);
+}
+
 static void put_answer(const struct cli_document_answer *answer,
                        const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
@@ -40,6 +56,7 @@ static void put_answer(const struct cli_document_answer *answer,
         snprintf(text, sizeof text, "%" PRIu64, answer->value);
     cli_table_fact(terminal, out, "answer", "%s %s%s%s", text, answer->what,
                    answer->limit ? "; " : "", answer->limit ? answer->limit : "");
+    put_cards(answer, terminal, out);
 }
 
 static void put_model(const struct cli_document *document, const struct cli_terminal *terminal,

@@ -123,6 +123,18 @@ void cli_json_estimate_settings(const struct mt_predict_settings *settings, stru
     mt_json_end(json);
 }
 
+static void put_answer_cards(const struct cli_document_answer *answer, struct mt_json *json)
+{
+    mt_json_begin_array(json, "cards");
+    for (size_t i = 0; i < answer->n_cards; i++) {
+        mt_json_begin_object(json, NULL);
+        mt_json_count(json, "count", answer->cards[i].n);
+        mt_json_text(json, "gpu", answer->cards[i].gpu);
+        mt_json_end(json);
+    }
+    mt_json_end(json);
+}
+
 static void put_answer(const struct cli_document_answer *answer, struct mt_json *json)
 {
     if (!answer)
@@ -134,6 +146,8 @@ static void put_answer(const struct cli_document_answer *answer, struct mt_json 
     else
         put_if_any(json, "value", answer->value);
     mt_json_text(json, "limit", answer->limit);
+    if (answer->is_size)
+        put_answer_cards(answer, json);
     mt_json_end(json);
 }
 

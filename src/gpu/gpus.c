@@ -311,7 +311,8 @@ static void make_public(const struct mt_gpu_row *row, struct mt_rehearse_gpu *gp
 {
     *gpu = (struct mt_rehearse_gpu){.memory_bytes = row->memory_bytes,
                                     .context_bytes = row->gpu.context_bytes,
-                                    .capability = row->gpu.capability};
+                                    .capability = row->gpu.capability,
+                                    .is_typical = row->is_typical != 0};
     snprintf(gpu->key, sizeof gpu->key, "%s", row->key);
     snprintf(gpu->name, sizeof gpu->name, "%s", row->gpu.name);
     snprintf(gpu->kind, sizeof gpu->kind, "%s", row->kind);

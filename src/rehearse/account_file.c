@@ -118,6 +118,10 @@ static int fill_gpu(struct mt_account_device *made, const struct mt_rehearse_dev
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                        "%s is no GPU of NVIDIA: a CUDA program is not rehearsed on it", row.key);
     made->gpu = row.gpu;
+    if (device->context_bytes)
+        made->gpu.context_bytes = device->context_bytes;
+    if (device->graph_node_bytes)
+        made->gpu.graph_node_bytes = device->graph_node_bytes;
     return 0;
 }
 

@@ -51,13 +51,15 @@ static uint64_t scaled(uint64_t bytes, uint64_t by, uint64_t of)
     return of ? (uint64_t)((double)bytes * ((double)by / (double)of)) : bytes;
 }
 
-/* What the driver and NCCL take for themselves is a figure of the table, which has a band. */
+/* What the driver and NCCL take for themselves is a figure of the table, which has a band, unless
+ * this very card was measured. */
 static void bound_by_table(const struct mt_gpu_spec *gpu, struct mt_part *part)
 {
     struct mt_gpu_row row;
     if (mt_gpu_find(gpu->name, &row, NULL) < 0)
         return;
     struct mt_gpu_band band = row.context;
+    int is_measured = 0;
     if (part->category == MT_CATEGORY_COMMUNICATION)
         band =
             part->bytes < row.communication_many.bytes ? row.communication : row.communication_many;
@@ -65,6 +67,14 @@ static void bound_by_table(const struct mt_gpu_spec *gpu, struct mt_part *part)
         band = row.graph_node;
     else if (strstr(part->name, "kernel"))
         band = row.modules;
+    if (part->category == MT_CATEGORY_GRAPHS)
+        is_measured = gpu->graph_node_bytes != band.bytes;
+    else if (part->category == MT_CATEGORY_CONTEXT && !strstr(part->name, "kernel"))
+        is_measured = gpu->context_bytes != band.bytes;
+    if (is_measured) {
+        part->provenance = MT_PROVENANCE_CALIBRATED;
+        return;
+    }
     part->provenance = MT_PROVENANCE_DERIVED;
     part->low_bytes = scaled(part->bytes, band.low_bytes, band.bytes);
     part->high_bytes = scaled(part->bytes, band.high_bytes, band.bytes);

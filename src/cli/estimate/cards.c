@@ -2,9 +2,11 @@
 /* Which cards devices are: by their names, by a generation, or left to what their size mostly is.
  */
 #include <memtally/rehearse.h>
+#include <memtally/tally.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "cli/card_store.h"
 #include "cli/estimate/estimate.h"
 
 int estimate_take_kinds(struct estimate_request *request, struct mt_error *error)
@@ -26,6 +28,38 @@ int estimate_take_kinds(struct estimate_request *request, struct mt_error *error
             return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                            "estimate: '%s' is driven by %s, not by %s; name devices of one kind",
                            gpu.key, gpu.kind, settings->device_kind);
+    }
+    return 0;
+}
+
+static void take(const struct mt_calibration *card, struct mt_device_known *known)
+{
+    known->context_bytes = card->context_bytes;
+    if (card->graph_node_bytes != MT_UNKNOWN)
+        known->graph_node_bytes = card->graph_node_bytes;
+}
+
+int estimate_take_measured(struct estimate_request *request, struct mt_error *error)
+{
+    struct cli_cards cards;
+    struct mt_rehearse_gpu gpu;
+    int is_wanted = request->is_here;
+    for (size_t i = 0; i < request->settings.n_devices; i++)
+        is_wanted |= request->device_known[i].gpu[0] != '\0';
+    int result = is_wanted ? cli_cards_load(&cards, error) : 0;
+    if (result < 0 || !is_wanted)
+        return result;
+    for (size_t i = 0; i < request->settings.n_devices; i++) {
+        struct mt_device_known *known = &request->device_known[i];
+        const struct mt_calibration *card = NULL;
+        if (known->gpu[0] && mt_rehearse_gpu_find(known->gpu, &gpu, NULL) == 0)
+            card = cli_cards_find(&cards, gpu.key, 0);
+        else if (request->is_here && !known->gpu[0])
+            card = cli_cards_find(&cards, NULL, request->device_bytes[i]);
+        if (card && !known->gpu[0] && mt_rehearse_gpu_find(card->name, &gpu, NULL) == 0)
+            memcpy(known->gpu, gpu.key, sizeof gpu.key);
+        if (card)
+            take(card, known);
     }
     return 0;
 }

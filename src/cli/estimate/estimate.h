@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
+#include <memtally/rehearse.h>
 #include <signal.h>
 
 #include "cli/command.h"
@@ -83,6 +84,7 @@ struct estimate_request {
     char device_gpus[ESTIMATE_DEVICES_MAX][ESTIMATE_GPU_BYTES]; /* of the table; "": by size */
     uint64_t device_used[ESTIMATE_DEVICES_MAX];
     struct mt_device_known device_known[ESTIMATE_DEVICES_MAX];
+    int is_here; /* the devices are this machine's */
     double tensor_split[ESTIMATE_DEVICES_MAX];
     struct mt_tensor_override overrides[ESTIMATE_OVERRIDES_MAX];
     char *override_texts[CLI_TEXTS_MAX]; /* owned */
@@ -112,6 +114,10 @@ int estimate_parse_devices(const char *text, uint64_t *sizes, char (*names)[ESTI
  * they are driven by different things, or not by what was said. */
 int estimate_take_kinds(struct estimate_request *request, struct mt_error *error);
 
+/* Takes what 'doctor --calibrate' measured of the cards that are named. Errors: those of
+ * cli_cards_load(). */
+int estimate_take_measured(struct estimate_request *request, struct mt_error *error);
+
 /* Names NVIDIA cards for devices that have a size alone: as `generation` says, or (NULL) what such
  * a size mostly is. Errors, where they `must` be of it: MT_EARG (no such generation, or a named
  * card is of another). */
@@ -121,6 +127,16 @@ int estimate_choose_cards(struct estimate_request *request, const char *generati
 /* Adds the capacities of this machine and what other processes hold of them: the host's, and those
  * of its devices where none were named. */
 int estimate_look_here(struct estimate_request *request, struct mt_error *error);
+
+/* What the cards of an answer are. */
+struct estimate_cards {
+    struct mt_rehearse_gpu gpu[CLI_CARDS_MAX];
+};
+
+/* The smallest cards of the tables on which a model fits: of one, and of more where these may then
+ * be smaller; of as many as the settings have devices where that is more than one. */
+void estimate_name_cards(const struct mt_model *model, const struct mt_predict_settings *settings,
+                         struct cli_document_answer *answer, struct estimate_cards *cards);
 
 /* Opens what the user calls a model. The caller closes it. */
 int estimate_open_model(const char *name, int remote, struct mt_model **model,
@@ -140,6 +156,7 @@ struct estimate_result {
     struct mt_estimate *estimate;
     struct cli_document_model document_model;
     struct cli_document_answer answer;
+    struct estimate_cards cards; /* that the answer names */
     int has_answer;
     struct cli_document_engine engine; /* that was rehearsed; its path is NULL where none was */
     char engine_path[PATH_MAX];

@@ -294,6 +294,8 @@ int estimate_request_init(struct estimate_request *request, const struct estimat
     if (!result && options->here)
         result = estimate_look_here(request, error);
     if (!result)
+        result = estimate_take_measured(request, error);
+    if (!result)
         result = set_environment(options, error);
     return result;
 }
