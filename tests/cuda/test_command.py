@@ -62,6 +62,29 @@ def test_an_allocation_that_does_not_fit_is_refused_and_told():
     assert len(fits) == 1 and fits[0]["flags"].startswith("a device of 26.26 GiB (RTX5000Ada)"), fits
 
 
+def test_a_size_is_a_usual_card_and_a_generation_chooses_another():
+    for options, card, context in ((["-d", "16GiB"], "taken for RTX4060Ti-16GB", 107),
+                                   (["-d", "16GiB", "--generation", "turing"], "T4", 106),
+                                   (["-d", "24GiB", "--generation", "ada"], "RTX4090", 412),
+                                   (["-d", "24GiB"], "taken for RTX3090", 264)):
+        _, document, said = rehearse(options, "must", "1")
+        assert f"({card})" in document["reason"], (options, document["reason"], said)
+        # In pages of 2 MiB.
+        assert context * MIB <= rows(document)["context"] <= (context + 2) * MIB, (options, rows(document))
+
+
+def test_a_generation_that_the_card_is_not_of_is_refused():
+    status, _, said = rehearse(["-d", "A100", "--generation", "ada"], "must", "1")
+    assert status == 2 and "A100-80GB is a GPU of generation ampere (8.0), not of 'ada'" in said, (status, said)
+    status, _, said = rehearse(["-d", "24GiB", "--generation", "fermi"], "must", "1")
+    assert status == 2 and "there are pascal" in said, (status, said)
+
+
+def test_a_card_of_another_maker_is_refused_for_a_cuda_program():
+    status, _, said = rehearse(["-d", "RX7900XTX", "--layer", "cuda"], "must", "1")
+    assert status == 2 and "is rehearsed on GPUs of NVIDIA, and these are driven by rocm" in said, (status, said)
+
+
 def test_a_program_that_copes_with_a_refusal_fits():
     status, document, said = rehearse(["-d", "24GiB"], "take", "30", "must", "4")
     assert status == 0, (status, said)

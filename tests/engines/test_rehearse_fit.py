@@ -40,7 +40,9 @@ def rehearsed(config, *words, **more):
 
 
 def generated(device, *options):
-    return rehearsed(CONFIG, "FOLDER", "--engine", "transformers", "--engine-path", engine.torch(), "--device", device, *options)
+    """On Turing, for which PyTorch has no kernel that makes no scores of attention in bf16."""
+    return rehearsed(CONFIG, "FOLDER", "--engine", "transformers", "--engine-path", engine.torch(), "--device", device,
+                     "--generation", "turing", *options)
 
 
 LONG = ("--weight-type", "bf16", "--no-kv-offload")
@@ -49,7 +51,7 @@ LONG = ("--weight-type", "bf16", "--no-kv-offload")
 @functools.cache
 def too_long():
     """One prompt of 4096 tokens, of which a layer of attention alone makes 8 x 4088 x 4088 numbers of two bytes."""
-    return generated("336MiB", "--context", "4096", *LONG)
+    return generated("512MiB", "--context", "4096", *LONG)
 
 
 def served(device, *flags, **sizes):
@@ -73,11 +75,11 @@ def test_a_shorter_context_fits_when_it_is_given():
     name, number = found["options"].split()
     assert name == "--context" and 0 < int(number) < 4096 and int(number) % 64 == 0, found
     assert found["flags"] == f"max_length={number}" and found["instead_of"] == "max_length=4096", found
-    again = generated("336MiB", "--no-suggest", *found["options"].split(), *LONG)
+    again = generated("512MiB", "--no-suggest", *found["options"].split(), *LONG)
     assert again["rehearsal"]["outcome"] in ("ran", "coped"), again["reason"]
     cache = 2 * LAYERS * KV_HEADS * HEAD * 2 * (int(number) - 8)
-    assert total_of(again) == found["held_bytes"] <= 336 * MIB, (total_of(again), found)
-    assert found["held_bytes"] > 2 * WEIGHTS + cache and found["capacity_bytes"] == 336 * MIB, (found, cache)
+    assert total_of(again) == found["held_bytes"] <= 512 * MIB, (total_of(again), found)
+    assert found["held_bytes"] > 2 * WEIGHTS + cache and found["capacity_bytes"] == 512 * MIB, (found, cache)
 
 
 def test_a_device_on_which_all_of_it_fits_is_named():
@@ -91,10 +93,10 @@ def test_a_device_on_which_all_of_it_fits_is_named():
 
 
 def test_weights_of_four_bytes_fit_as_weights_of_two():
-    """42 million numbers, 84 or 168 MB, of 208 MiB, of which a context and kernels have half."""
-    first = changes_of(generated("208MiB", "--context", "16"))[0]
+    """42 million numbers, 84 or 168 MB, of 256 MiB, of which a context and kernels have half."""
+    first = changes_of(generated("256MiB", "--context", "16"))[0]
     assert first["options"] == "--weight-type bf16" and first["flags"] == "dtype=bf16", first
-    assert 2 * WEIGHTS < first["held_bytes"] < 208 * MIB, (first, WEIGHTS)
+    assert 2 * WEIGHTS < first["held_bytes"] < 256 * MIB, (first, WEIGHTS)
 
 
 @functools.cache

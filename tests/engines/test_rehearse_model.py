@@ -76,7 +76,7 @@ def test_one_device_as_the_server_prints_it():
                                  ["-c", "8192", "-ngl", "99", "-np", "1"])
     assert document["verdict"] == "FITS"
     said = [detail["provenance"] for one in place(document, "gpu:0")["rows"] for detail in one["detail"]]
-    assert set(said) == {"exact", "assumed"}, said
+    assert set(said) == {"exact", "derived"}, said
 
 
 def test_two_devices_a_quantised_cache_and_large_batches_as_the_server_prints_them():

@@ -101,6 +101,11 @@ int estimate_choose_cards(struct estimate_request *request, const char *generati
 {
     const char *kind = request->settings.device_kind;
     int result = 0;
+    if (kind && strcmp(kind, "cuda") != 0 && must)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "estimate: a program on CUDA is rehearsed on GPUs of NVIDIA, and these are "
+                       "driven by %s; name others with '--device'",
+                       kind);
     if (kind && strcmp(kind, "cuda") != 0)
         return 0;
     for (size_t i = 0; result == 0 && i < request->settings.n_devices; i++)
