@@ -59,6 +59,18 @@ def test_an_estimate_of_that_card_takes_it_as_calibrated():
     assert context_of("--device", "L4")["provenance"] == "derived"
 
 
+def test_here_a_card_is_known_by_what_was_measured_of_it():
+    calibrate("L4")
+    context_of("--device", "L4")
+    here = '"$MEMTALLY" estimate "$XDG_STATE_HOME/model.gguf" --context 2048 --here --json > "$XDG_STATE_HOME/here.json"'
+    done = run("rehearse", "--device", "L4", "--layer", "cuda", "--json", "--", "sh", "-c", here)
+    with open(os.path.join(STATE.name, "here.json"), encoding="utf-8") as file:
+        document = json.load(file)
+    assert document["settings"]["device_gpus"] == [{"gpu": "L4", "by_size": False}], (done, document["settings"])
+    (context,) = [row for row in document["places"][1]["rows"] if row["category"] == "context"]
+    assert context["provenance"] == "calibrated", context
+
+
 def test_a_rehearsal_of_that_card_takes_it_too():
     """Another card's context is written into what was kept: the next H100 has that."""
     calibrate("H100")
