@@ -72,15 +72,13 @@ struct pretend_graph {
     int is_part; /* of a node or of an executable graph: the program cannot destroy it */
 };
 
-#define PRETEND_EXEC_PARTS 3
-
 struct pretend_graph_exec {
     struct pretend_object object;
     struct pretend_graph *graph; /* a copy of its own */
     uint64_t flags;
     uint64_t id;
-    CUdeviceptr memory[PRETEND_EXEC_PARTS]; /* that its nodes hold, by the GPU table: whole pages,
-                                               and the rest in halves */
+    struct pretend_context *context; /* whose memory its nodes are in, NULL where they take none */
+    uint64_t node_bytes;             /* that they take there, by the GPU table */
 };
 
 struct pretend_user_object {

@@ -69,6 +69,8 @@ struct pretend_context {
     int cache_config, shared_config;
     uint64_t peers;                             /* a bit for each device that it has access to */
     struct pretend_stream *legacy, *per_thread; /* the default streams, made on demand */
+    uint64_t graph_bytes;                       /* of nodes of instantiated graphs */
+    uint64_t graph_held; /* pages that they take: those that were needed at most */
 };
 
 struct pretend_device {
