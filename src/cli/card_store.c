@@ -163,14 +163,23 @@ int cli_cards_keep(const struct cli_cards *cards, struct mt_error *error)
     return result;
 }
 
+/* Cards of two sizes may have one name. */
+static int is_card(const struct mt_calibration *card, const struct mt_rehearse_gpu *gpu)
+{
+    uint64_t margin = gpu->memory_bytes / 100 * 8;
+    return strcmp(card->name, gpu->name) == 0 && card->total_bytes + margin >= gpu->memory_bytes &&
+           card->total_bytes <= gpu->memory_bytes + margin;
+}
+
 const struct mt_calibration *cli_cards_find(const struct cli_cards *cards, const char *key,
                                             uint64_t bytes)
 {
+    struct mt_rehearse_gpu gpu;
+    if (key && mt_rehearse_gpu_find(key, &gpu, NULL) < 0)
+        return NULL;
     for (size_t i = 0; i < cards->n; i++) {
         const struct mt_calibration *card = &cards->card[i];
-        struct mt_rehearse_gpu gpu;
-        if (!key ? card->nvml_total_bytes == bytes
-                 : mt_rehearse_gpu_find(card->name, &gpu, NULL) == 0 && !strcmp(gpu.key, key))
+        if (key ? is_card(card, &gpu) : card->nvml_total_bytes == bytes)
             return card;
     }
     return NULL;

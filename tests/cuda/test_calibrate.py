@@ -59,6 +59,12 @@ def test_an_estimate_of_that_card_takes_it_as_calibrated():
     assert context_of("--device", "L4")["provenance"] == "derived"
 
 
+def test_of_a_card_of_two_sizes_only_the_one_that_was_measured_takes_it():
+    calibrate("RTX4060Ti-16GB")
+    assert context_of("--device", "RTX4060Ti-16GB")["provenance"] == "calibrated"
+    assert context_of("--device", "RTX4060Ti-8GB")["provenance"] == "derived"
+
+
 def test_here_a_card_is_known_by_what_was_measured_of_it():
     calibrate("L4")
     context_of("--device", "L4")
