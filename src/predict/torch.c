@@ -125,7 +125,7 @@ uint64_t mt_torch_token_bytes(const struct mt_model_layer *layer, const struct m
 
 uint64_t mt_torch_state_element_bytes(const struct mt_model_description *d)
 {
-    static const char *const full[] = {"qwen35", "qwen3.5", "kimi", "jamba"};
+    static const char *const full[] = {"qwen35", "kimi", "jamba"};
     for (size_t i = 0; i < sizeof full / sizeof *full; i++)
         if (mt_begins(d->architecture, full[i]))
             return 4;
