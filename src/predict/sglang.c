@@ -25,8 +25,8 @@ struct rank {
     uint64_t requested;
     int64_t left;
     uint64_t tokens;
-    uint64_t window_tokens;
     uint64_t state_bytes;
+    struct mt_torch_room room;
 };
 
 static uint64_t smallest_device(const struct mt_predict_settings *settings)
@@ -153,7 +153,8 @@ static void divide(const struct mt_predict_input *in, struct rank *rank)
     }
     uint64_t token = rank->cell.full + mt_scale(rank->cell.window, window);
     rank->tokens = token ? left / token : 0;
-    rank->window_tokens = rank->cell.window ? mt_scale(rank->tokens, window) : 0;
+    rank->room =
+        (struct mt_torch_room){.units = token ? rank->tokens : MT_FAR, .left_bytes = rank->left};
 }
 
 static void make_rank(const struct mt_predict_input *in, uint64_t stage, int float_bytes,
@@ -203,17 +204,19 @@ static void add(struct mt_sheet *sheet, const struct rank *rank, enum mt_categor
                  "%s", formula);
 }
 
-static void write_cache(const struct rank *rank, uint64_t tokens, struct mt_sheet *sheet)
+static void write_cache(const struct mt_predict_input *in, const struct rank *rank, uint64_t tokens,
+                        struct mt_sheet *sheet)
 {
+    uint64_t window_tokens = mt_scale(tokens, mt_engine_real(in->engine, "kv_cache.window", 0.8));
     char formula[160];
     snprintf(formula, sizeof formula, "%" PRIu64 " tokens * %" PRIu64 " B", tokens,
              rank->cell.full);
     add(sheet, rank, MT_CATEGORY_KV_CACHE, "tokens", "kv_cache", mt_mul(tokens, rank->cell.full),
         MT_PROVENANCE_DERIVED, formula);
-    snprintf(formula, sizeof formula, "%" PRIu64 " tokens * %" PRIu64 " B", rank->window_tokens,
+    snprintf(formula, sizeof formula, "%" PRIu64 " tokens * %" PRIu64 " B", window_tokens,
              rank->cell.window);
     add(sheet, rank, MT_CATEGORY_KV_CACHE, "tokens of windowed layers", "kv_cache.window",
-        mt_mul(rank->window_tokens, rank->cell.window), MT_PROVENANCE_DERIVED, formula);
+        mt_mul(window_tokens, rank->cell.window), MT_PROVENANCE_DERIVED, formula);
     snprintf(formula, sizeof formula, "%" PRIu64 " states * %" PRIu64 " B",
              rank->cell.state ? rank->state_bytes / rank->cell.state : 0, rank->cell.state);
     add(sheet, rank, MT_CATEGORY_RECURRENT_STATE, "states", "recurrent_state", rank->state_bytes,
@@ -243,7 +246,7 @@ static void write_rank(const struct mt_predict_input *in, const struct rank *ran
     uint64_t graphs = in->settings->eager ? 0 : mt_mul(in->settings->sequences, 2 * MT_MIB);
     add(sheet, rank, MT_CATEGORY_WEIGHTS, "tensors", "weights", rank->weights.bytes,
         MT_PROVENANCE_READ, "the rank's part of each tensor");
-    write_cache(rank, tokens, sheet);
+    write_cache(in, rank, tokens, sheet);
     write_bounded(sheet, rank, MT_CATEGORY_ACTIVATIONS, "a chunk's forward pass", "reserve.token",
                   activations, activations / 2, mt_mul(activations, 2));
     write_bounded(sheet, rank, MT_CATEGORY_GRAPHS, "CUDA graphs", "reserve.graph", graphs,
@@ -259,7 +262,8 @@ static void fill_pool(const struct mt_predict_input *in, const struct rank *rank
 {
     uint64_t context = mt_engine_number(in->engine, "context", 0);
     uint64_t span = mt_engine_number(in->engine, "context.high", context) - context;
-    uint64_t token = rank->cell.full + mt_scale(rank->cell.window, 0.8);
+    double window = mt_engine_real(in->engine, "kv_cache.window", 0.8);
+    uint64_t token = rank->cell.full + mt_scale(rank->cell.window, window);
     uint64_t less = token ? mt_scale(span, in->settings->memory_share) / token : 0;
     uint64_t context_tokens = in->settings->context_tokens;
     double concurrency = context_tokens ? (double)rank->tokens / (double)context_tokens : 0;
@@ -327,23 +331,21 @@ static void write_flags(const struct mt_predict_input *in, struct mt_sheet *shee
 static int predict(const struct mt_predict_input *in, struct mt_sheet *sheet,
                    struct mt_error *error)
 {
-    struct rank tightest = {.tokens = UINT64_MAX};
+    struct rank tightest = {.room = {MT_FAR, INT64_MAX}};
     struct rank rank;
     int float_bytes;
     int result = mt_torch_float_bytes(in, &float_bytes, error);
     if (result < 0)
         return result;
-    uint64_t parallel = in->settings->tensor_parallel;
     for (int writes = 0; writes < 2; writes++)
-        for (uint64_t stage = 0; stage < in->settings->pipeline_parallel; stage++) {
-            make_rank(in, stage, float_bytes, &rank);
-            for (uint64_t r = 0; r < parallel; r++) {
-                budget(in, &rank, stage * parallel + r);
-                if (writes)
-                    write_rank(in, &rank, tightest.tokens, sheet);
-                else if (rank.tokens < tightest.tokens || rank.left < tightest.left)
-                    tightest = rank;
-            }
+        for (struct mt_torch_walk walk = {0}; mt_torch_next_rank(in, &walk);) {
+            if (walk.opens_stage)
+                make_rank(in, walk.stage, float_bytes, &rank);
+            budget(in, &rank, walk.device);
+            if (writes)
+                write_rank(in, &rank, tightest.tokens, sheet);
+            else if (mt_torch_is_tighter(rank.room, tightest.room))
+                tightest = rank;
         }
     fill_pool(in, &tightest, sheet);
     judge(in, &tightest, sheet);

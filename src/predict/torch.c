@@ -66,6 +66,27 @@ void mt_torch_stage_of(const struct mt_predict_input *in, uint64_t stage, uint64
                                     .is_last = stage + 1 == n_stages};
 }
 
+int mt_torch_next_rank(const struct mt_predict_input *in, struct mt_torch_walk *walk)
+{
+    uint64_t parallel = in->settings->tensor_parallel;
+    if (walk->next >= parallel * in->settings->pipeline_parallel)
+        return 0;
+    walk->device = walk->next++;
+    walk->stage = walk->device / parallel;
+    walk->opens_stage = walk->device % parallel == 0;
+    return 1;
+}
+
+int mt_torch_is_tighter(struct mt_torch_room room, struct mt_torch_room other)
+{
+    int is_out = room.left_bytes <= 0;
+    if (is_out != (other.left_bytes <= 0))
+        return is_out;
+    if (!is_out && room.units != other.units)
+        return room.units < other.units;
+    return room.left_bytes < other.left_bytes;
+}
+
 /* Latent vectors in 8 bit keep their rotary part in 16 bit and have four scales. */
 const struct mt_torch_cell *mt_torch_cell_of(const char *name)
 {

@@ -45,6 +45,25 @@ uint64_t mt_torch_layers(const struct mt_predict_input *in);
 void mt_torch_stage_of(const struct mt_predict_input *in, uint64_t stage, uint64_t n_stages,
                        struct mt_torch_stage *part);
 
+/* A walk over all ranks in the order of their devices, from {0} on: the function goes to the next
+ * one and returns 0 behind the last. Ranks of one stage follow each other; the first opens it. */
+struct mt_torch_walk {
+    uint64_t next;
+    uint64_t stage;
+    uint64_t device;
+    int opens_stage;
+};
+int mt_torch_next_rank(const struct mt_predict_input *in, struct mt_torch_walk *walk);
+
+/* What a rank has room for, of what all ranks hold as many of as the tightest one has room for. A
+ * rank that holds none of these is no bound: MT_FAR units. Without bytes left there is no room, and
+ * the engine does not start. */
+struct mt_torch_room {
+    uint64_t units; /* blocks, tokens */
+    int64_t left_bytes;
+};
+int mt_torch_is_tighter(struct mt_torch_room room, struct mt_torch_room other);
+
 void mt_torch_weights_of(const struct mt_predict_input *in, const struct mt_torch_load *load,
                          const struct mt_torch_stage *stage, struct mt_torch_weights *weights);
 

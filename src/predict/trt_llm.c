@@ -17,6 +17,7 @@ struct rank {
     uint64_t state_bytes;
     uint64_t blocks;
     int64_t left; /* the share of what is free */
+    struct mt_torch_room room;
 };
 
 static int complete(const struct mt_model *model, const struct mt_engine *engine,
@@ -118,6 +119,8 @@ static void budget(const struct mt_predict_input *in, struct rank *rank, uint64_
     rank->device = (int)device;
     rank->left = share_of(in, rank, 0);
     rank->blocks = blocks_in(in, rank, rank->left);
+    rank->room = (struct mt_torch_room){.units = rank->token_bytes ? rank->blocks : MT_FAR,
+                                        .left_bytes = rank->left};
 }
 
 static void add(struct mt_sheet *sheet, const struct rank *rank, enum mt_category category,
@@ -229,23 +232,21 @@ static void write_flags(const struct mt_predict_input *in, struct mt_sheet *shee
 static int predict(const struct mt_predict_input *in, struct mt_sheet *sheet,
                    struct mt_error *error)
 {
-    struct rank tightest = {.blocks = UINT64_MAX};
+    struct rank tightest = {.room = {MT_FAR, INT64_MAX}};
     struct rank rank;
     int float_bytes;
     int result = mt_torch_float_bytes(in, &float_bytes, error);
     if (result < 0)
         return result;
-    uint64_t parallel = in->settings->tensor_parallel;
     for (int writes = 0; writes < 2; writes++)
-        for (uint64_t stage = 0; stage < in->settings->pipeline_parallel; stage++) {
-            make_rank(in, stage, float_bytes, &rank);
-            for (uint64_t r = 0; r < parallel; r++) {
-                budget(in, &rank, stage * parallel + r);
-                if (writes)
-                    write_rank(in, &rank, tightest.blocks, sheet);
-                else if (rank.blocks < tightest.blocks || rank.left < tightest.left)
-                    tightest = rank;
-            }
+        for (struct mt_torch_walk walk = {0}; mt_torch_next_rank(in, &walk);) {
+            if (walk.opens_stage)
+                make_rank(in, walk.stage, float_bytes, &rank);
+            budget(in, &rank, walk.device);
+            if (writes)
+                write_rank(in, &rank, tightest.blocks, sheet);
+            else if (mt_torch_is_tighter(rank.room, tightest.room))
+                tightest = rank;
         }
     fill_pool(in, &tightest, sheet);
     judge(in, &tightest, sheet);

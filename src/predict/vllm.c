@@ -303,44 +303,67 @@ static void write_activation(const struct mt_predict_input *in, const struct ran
                  logit_rows(in->settings), in->d->vocabulary, in->settings->batched_tokens);
 }
 
-static uint64_t kv_bytes(const struct rank *rank, int64_t left, uint64_t blocks)
+/* All ranks hold as many blocks as the one with the fewest: that one is the pool that is shown. */
+struct tightest {
+    struct rank rank;
+    uint64_t blocks;
+    uint64_t low;
+    uint64_t high;
+};
+
+/* Where the rank's cache takes what is left, its parts make up for each other. Where another rank
+ * is tighter they do not: the cache stays as it is. */
+static void bound_total(const struct mt_predict_input *in, const struct rank *rank,
+                        const struct tightest *tightest, struct mt_sheet *sheet)
 {
-    uint64_t own = blocks_in(rank, left);
-    return mt_mul(own < blocks ? own : blocks, rank->pool.bytes_per_block);
+    const struct part *parts[] = {&rank->weight, &rank->activation, &rank->other,
+                                  &rank->communication};
+    uint64_t block = rank->pool.bytes_per_block;
+    uint64_t used = mt_mul(tightest->blocks, block);
+    uint64_t low = mt_mul(tightest->low, block);
+    uint64_t high = mt_mul(tightest->high, block);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        used = mt_add(used, parts[i]->bytes);
+        low = mt_add(low, parts[i]->low);
+        high = mt_add(high, parts[i]->high);
+    }
+    uint64_t reserved = graphs_are_reserved(in) ? rank->graph.bytes : 0;
+    uint64_t most = rank->requested + rank->graph.high - reserved;
+    low = mt_add(low, reserved ? rank->graph.low : 0);
+    high = mt_add(high, rank->graph.high);
+    if (blocks_in(rank, rank->left) <= tightest->blocks) {
+        low = used + reserved;
+        high = most;
+    }
+    high = high < most ? high : most;
+    used += rank->graph.bytes;
+    mt_sheet_bound(sheet, rank->device, low, high > used ? high : used);
 }
 
-static void write_rank(const struct mt_predict_input *in, const struct rank *rank, uint64_t blocks,
-                       struct mt_sheet *sheet)
+static void write_rank(const struct mt_predict_input *in, const struct rank *rank,
+                       const struct tightest *tightest, struct mt_sheet *sheet)
 {
-    uint64_t bytes = kv_bytes(rank, rank->left, blocks);
+    uint64_t bytes = mt_mul(tightest->blocks, rank->pool.bytes_per_block);
     write_weights(rank, sheet);
     write_activation(in, rank, sheet);
     write_part(rank, &rank->other, MT_CATEGORY_CONTEXT, "driver and modules", "non_torch", sheet);
     write_part(rank, &rank->communication, MT_CATEGORY_COMMUNICATION, "between devices",
                "communication", sheet);
     write_part(rank, &rank->graph, MT_CATEGORY_GRAPHS, "CUDA graphs", "graphs", sheet);
-    mt_sheet_add(sheet,
-                 &(struct mt_sheet_term){.place = rank->device,
-                                         .category = MT_CATEGORY_KV_CACHE,
-                                         .name = "blocks",
-                                         .rule = "kv_cache",
-                                         .bytes = bytes,
-                                         .low_bytes = kv_bytes(rank, rank->left_low, UINT64_MAX),
-                                         .high_bytes = kv_bytes(rank, rank->left_high, UINT64_MAX),
-                                         .provenance = MT_PROVENANCE_DERIVED},
-                 "%" PRIu64 " blocks * %" PRIu64 " B, of %" PRIu64 " tokens in %" PRIu64 " groups",
-                 blocks, rank->pool.bytes_per_block, rank->pool.block_tokens, rank->pool.n_groups);
-    if (bytes) {
-        uint64_t on_top = rank->graph.high;
-        if (graphs_are_reserved(in))
-            on_top -= rank->graph.bytes;
-        uint64_t used = rank->weight.bytes + rank->activation.bytes + rank->other.bytes +
-                        rank->communication.bytes + bytes + rank->graph.bytes;
-        uint64_t high = rank->requested + on_top;
-        mt_sheet_bound(sheet, rank->device,
-                       graphs_are_reserved(in) ? used : used - rank->graph.bytes,
-                       high > used ? high : used);
-    }
+    mt_sheet_add(
+        sheet,
+        &(struct mt_sheet_term){.place = rank->device,
+                                .category = MT_CATEGORY_KV_CACHE,
+                                .name = "blocks",
+                                .rule = "kv_cache",
+                                .bytes = bytes,
+                                .low_bytes = mt_mul(tightest->low, rank->pool.bytes_per_block),
+                                .high_bytes = mt_mul(tightest->high, rank->pool.bytes_per_block),
+                                .provenance = MT_PROVENANCE_DERIVED},
+        "%" PRIu64 " blocks * %" PRIu64 " B, of %" PRIu64 " tokens in %" PRIu64 " groups",
+        tightest->blocks, rank->pool.bytes_per_block, rank->pool.block_tokens, rank->pool.n_groups);
+    if (bytes)
+        bound_total(in, rank, tightest, sheet);
 }
 
 static void fill_pool(const struct mt_predict_input *in, const struct rank *rank, uint64_t blocks,
@@ -489,52 +512,49 @@ static void lower(uint64_t *value, uint64_t other)
         *value = other;
 }
 
-/* All ranks hold as many blocks as the one with the fewest: that one is the pool that is shown. */
-struct tightest {
-    struct rank rank;
-    uint64_t blocks;
-    uint64_t low;
-    uint64_t high;
-};
-
 static void find_tightest(const struct mt_predict_input *in, int float_bytes, uint64_t encoder,
                           struct tightest *tightest)
 {
-    uint64_t parallel = in->settings->tensor_parallel;
-    *tightest = (struct tightest){.blocks = UINT64_MAX, .low = UINT64_MAX, .high = UINT64_MAX};
-    for (uint64_t stage = 0; stage < in->settings->pipeline_parallel; stage++) {
-        struct rank rank;
-        make_rank(in, stage, float_bytes, encoder, &rank);
-        for (uint64_t r = 0; r < parallel; r++) {
-            place_rank(in, &rank, stage * parallel + r);
-            uint64_t blocks = blocks_in(&rank, rank.left);
-            if (blocks < tightest->blocks || !tightest->rank.requested ||
-                (blocks == 0 && rank.left < tightest->rank.left))
-                tightest->rank = rank;
-            lower(&tightest->blocks, blocks);
-            lower(&tightest->low, blocks_in(&rank, rank.left_low));
-            lower(&tightest->high, blocks_in(&rank, rank.left_high));
+    struct mt_torch_room least = {MT_FAR, INT64_MAX};
+    struct rank rank;
+    *tightest = (struct tightest){.blocks = MT_FAR, .low = MT_FAR, .high = MT_FAR};
+    for (struct mt_torch_walk walk = {0}; mt_torch_next_rank(in, &walk);) {
+        if (walk.opens_stage)
+            make_rank(in, walk.stage, float_bytes, encoder, &rank);
+        place_rank(in, &rank, walk.device);
+        int has_blocks = rank.pool.bytes_per_block > 0 || rank.left <= 0;
+        const struct mt_torch_room room = {has_blocks ? blocks_in(&rank, rank.left) : MT_FAR,
+                                           rank.left};
+        if (mt_torch_is_tighter(room, least)) {
+            tightest->rank = rank;
+            least = room;
         }
+        if (!has_blocks)
+            continue;
+        lower(&tightest->blocks, blocks_in(&rank, rank.left));
+        lower(&tightest->low, blocks_in(&rank, rank.left_low));
+        lower(&tightest->high, blocks_in(&rank, rank.left_high));
     }
+    if (tightest->blocks == MT_FAR) /* a model without a cache */
+        tightest->blocks = tightest->low = tightest->high = 0;
 }
 
 static int predict(const struct mt_predict_input *in, struct mt_sheet *sheet,
                    struct mt_error *error)
 {
     struct tightest tightest;
+    struct rank rank;
     int float_bytes;
     int result = mt_torch_float_bytes(in, &float_bytes, error);
     if (result < 0)
         return result;
     uint64_t encoder = encoder_bytes(in);
     find_tightest(in, float_bytes, encoder, &tightest);
-    for (uint64_t stage = 0; stage < in->settings->pipeline_parallel; stage++) {
-        struct rank rank;
-        make_rank(in, stage, float_bytes, encoder, &rank);
-        for (uint64_t r = 0; r < in->settings->tensor_parallel; r++) {
-            place_rank(in, &rank, stage * in->settings->tensor_parallel + r);
-            write_rank(in, &rank, tightest.blocks, sheet);
-        }
+    for (struct mt_torch_walk walk = {0}; mt_torch_next_rank(in, &walk);) {
+        if (walk.opens_stage)
+            make_rank(in, walk.stage, float_bytes, encoder, &rank);
+        place_rank(in, &rank, walk.device);
+        write_rank(in, &rank, &tightest, sheet);
     }
     fill_pool(in, &tightest.rank, tightest.blocks, tightest.low, tightest.high, sheet);
     judge(in, &tightest.rank, tightest.blocks, sheet);

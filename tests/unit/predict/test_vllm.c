@@ -363,6 +363,28 @@ static void test_layers_are_divided_into_stages(void **state)
     assert_int_equal(first, 62);
 }
 
+/* The second stage has room for a half more blocks than the first; it holds as many, within the
+ * bounds of the first one, and its total is not the share that was asked for. */
+static void test_the_tightest_stage_bounds_the_caches_of_all(void **state)
+{
+    (void)state;
+    make_unequal_stages(&made);
+    struct mt_predict_settings settings = two_stages("vllm@0.11.0");
+    struct mt_estimate *result = estimate(settings);
+    const struct mt_tally_place *first = &result->tally.places[1];
+    const struct mt_tally_place *second = &result->tally.places[2];
+    const struct mt_tally_row *own = mt_tally_row_of(first, MT_CATEGORY_KV_CACHE);
+    const struct mt_tally_row *other = mt_tally_row_of(second, MT_CATEGORY_KV_CACHE);
+    assert_true(own->low_bytes < own->allocated_bytes && own->allocated_bytes < own->high_bytes);
+    assert_int_equal(other->allocated_bytes, own->allocated_bytes / 3 * 2);
+    assert_int_equal(other->low_bytes, own->low_bytes / 3 * 2);
+    assert_int_equal(other->high_bytes, own->high_bytes / 3 * 2);
+    assert_true(second->total_low_bytes < second->total_allocated_bytes);
+    assert_true(second->total_high_bytes > second->total_allocated_bytes);
+    assert_true(second->total_high_bytes < first->total_high_bytes);
+    mt_estimate_destroy(result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -379,6 +401,7 @@ int main(void)
         cmocka_unit_test(test_what_vllm_does_not_know_is_refused_with_the_nearest),
         cmocka_unit_test(test_encoders_that_are_not_counted_leave_no_promise),
         cmocka_unit_test(test_layers_are_divided_into_stages),
+        cmocka_unit_test(test_the_tightest_stage_bounds_the_caches_of_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
