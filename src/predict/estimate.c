@@ -294,6 +294,19 @@ static void note_version(struct mt_sheet *sheet, const struct mt_engine *engine)
     }
 }
 
+/* What an engine's table was not held against is said, and its bands are wider. */
+static void note_unread(struct mt_sheet *sheet, const struct mt_engine *engine)
+{
+    struct mt_engine_value read;
+    if (!mt_engine_is_after(engine, "read_up_to") ||
+        mt_engine_value(engine, "read_up_to", &read) < 0)
+        return;
+    mt_sheet_note(sheet,
+                  "%s %s came after %.*s, the last version that these rules were held "
+                  "against: bands are wider.",
+                  engine->name, engine->version_text, (int)read.length, read.text);
+}
+
 /* The engine's own word, and what it says nothing of. */
 static int fill_said(struct box *box, const struct mt_predictor *predictor,
                      const struct mt_predict_input *input, const struct mt_estimate_said *said,
@@ -357,6 +370,7 @@ static int fill(struct box *box, const struct mt_model *model,
                            "Weights of the model's encoders are not counted; give the folder "
                            "with its safetensors for them.");
     note_version(sheet, &box->engine);
+    note_unread(sheet, &box->engine);
     result = predictor->predict(&input, sheet, error);
     if (result < 0)
         return result;

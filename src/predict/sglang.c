@@ -20,6 +20,7 @@ struct rank {
     int device;
     struct mt_torch_stage stage;
     struct mt_torch_weights weights;
+    uint64_t loaded;
     struct mt_torch_forward forward;
     struct cell cell;
     uint64_t requested;
@@ -118,16 +119,17 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
 
 static struct cell cell_of(const struct mt_predict_input *in, const struct mt_torch_stage *stage)
 {
-    const struct mt_torch_cell *type = mt_torch_cell_of(in->settings->kv_type_k);
+    const struct mt_torch_cell type = mt_torch_cache_of(in->settings);
     struct cell cell = {0};
     for (uint64_t i = stage->first; i < stage->end && i < in->d->n_layers; i++) {
         const struct mt_model_layer *layer = &in->d->layers[i];
         cell.state =
-            mt_add(cell.state, mt_torch_state_bytes(in->d, layer, in->settings->tensor_parallel, 2,
-                                                    4, in->settings->draft_tokens));
+            mt_add(cell.state, mt_torch_state_bytes(in->d, layer, in->settings->tensor_parallel,
+                                                    mt_torch_float_width(in->settings), 4,
+                                                    in->settings->draft_tokens));
         if (layer->cache_layer != i)
             continue;
-        uint64_t bytes = mt_torch_token_bytes(layer, type, in->settings->tensor_parallel);
+        uint64_t bytes = mt_torch_token_bytes(layer, &type, in->settings->tensor_parallel);
         int is_short = layer->window && (layer->attention == MT_ATTENTION_SLIDING ||
                                          layer->attention == MT_ATTENTION_CHUNKED);
         uint64_t *sum = is_short ? &cell.window : &cell.full;
@@ -163,10 +165,12 @@ static void make_rank(const struct mt_predict_input *in, uint64_t stage, int flo
     const struct mt_torch_load load = {.tensor_parallel = in->settings->tensor_parallel,
                                        .vocabulary_padding =
                                            mt_engine_number(in->engine, "weights", 64),
-                                       .float_bytes = float_bytes};
+                                       .float_bytes = float_bytes,
+                                       .is_fused = 1};
     *rank = (struct rank){.device = 0};
     mt_torch_stage_of(in, stage, in->settings->pipeline_parallel, &rank->stage);
     mt_torch_weights_of(in, &load, &rank->stage, &rank->weights);
+    rank->loaded = rank->weights.bytes + rank->weights.rounding_bytes;
     mt_torch_forward_of(in, &rank->stage, in->settings->batched_tokens, &rank->forward);
     rank->cell = cell_of(in, &rank->stage);
 }
@@ -178,7 +182,7 @@ static void budget(const struct mt_predict_input *in, struct rank *rank, uint64_
     uint64_t free_bytes = capacity > context ? capacity - context : 0;
     rank->device = (int)device;
     rank->requested = mt_scale(free_bytes, in->settings->memory_share);
-    rank->left = (int64_t)rank->requested - (int64_t)rank->weights.bytes;
+    rank->left = (int64_t)rank->requested - (int64_t)rank->loaded;
     divide(in, rank);
 }
 
@@ -246,6 +250,8 @@ static void write_rank(const struct mt_predict_input *in, const struct rank *ran
     uint64_t graphs = in->settings->eager ? 0 : mt_mul(in->settings->sequences, 2 * MT_MIB);
     add(sheet, rank, MT_CATEGORY_WEIGHTS, "tensors", "weights", rank->weights.bytes,
         MT_PROVENANCE_READ, "the rank's part of each tensor");
+    add(sheet, rank, MT_CATEGORY_WEIGHTS, "rounded blocks", "blocks", rank->weights.rounding_bytes,
+        MT_PROVENANCE_DERIVED, "whole 2 MiB of PyTorch's allocator, for tensors from 10 MiB on");
     write_cache(in, rank, tokens, sheet);
     write_bounded(sheet, rank, MT_CATEGORY_ACTIVATIONS, "a chunk's forward pass", "reserve.token",
                   activations, activations / 2, mt_mul(activations, 2));
@@ -261,7 +267,10 @@ static void fill_pool(const struct mt_predict_input *in, const struct rank *rank
                       struct mt_sheet *sheet)
 {
     uint64_t context = mt_engine_number(in->engine, "context", 0);
-    uint64_t span = mt_engine_number(in->engine, "context.high", context) - context;
+    uint64_t low = 0;
+    uint64_t high = mt_engine_number(in->engine, "context.high", context);
+    mt_widen_unread(in->engine, "unread", &low, &high);
+    uint64_t span = high - context;
     double window = mt_engine_real(in->engine, "kv_cache.window", 0.8);
     uint64_t token = rank->cell.full + mt_scale(rank->cell.window, window);
     uint64_t less = token ? mt_scale(span, in->settings->memory_share) / token : 0;
@@ -272,7 +281,7 @@ static void fill_pool(const struct mt_predict_input *in, const struct rank *rank
     *mt_sheet_pool(sheet) = (struct mt_estimate_pool){
         .present = 1,
         .requested_bytes = rank->requested,
-        .weights_bytes = rank->weights.bytes,
+        .weights_bytes = rank->loaded,
         .activations_bytes = 0,
 
         .pool_bytes = rank->left,
@@ -297,7 +306,7 @@ static void judge(const struct mt_predict_input *in, const struct rank *rank,
         mt_sheet_cannot(sheet,
                         "SGLang does not start: the static share of %.2f GiB does not hold the "
                         "weights of %.2f%s",
-                        mt_gib(rank->requested), mt_gib(rank->weights.bytes), idle);
+                        mt_gib(rank->requested), mt_gib(rank->loaded), idle);
     else if (rank->cell.full && rank->tokens < in->settings->context_tokens)
         mt_sheet_note(sheet,
                       "SGLang starts, and takes no request of more than the %" PRIu64

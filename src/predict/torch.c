@@ -122,6 +122,29 @@ const struct mt_torch_cell *mt_torch_cell_of(const char *name)
     return NULL;
 }
 
+uint64_t mt_torch_float_width(const struct mt_predict_settings *settings)
+{
+    const char *type = settings->weight_type;
+    return type && (!strcmp(type, "f32") || !strcmp(type, "float32")) ? 4 : 2;
+}
+
+struct mt_torch_cell mt_torch_cache_of(const struct mt_predict_settings *settings)
+{
+    struct mt_torch_cell cell = *mt_torch_cell_of(settings->kv_type_k);
+    if (!strcmp(cell.name, "auto"))
+        cell.bytes = (double)mt_torch_float_width(settings);
+    return cell;
+}
+
+uint64_t mt_torch_block_bytes(uint64_t bytes)
+{
+    const uint64_t wanted = mt_mul(mt_ceil_div(bytes, 512), 512);
+    if (wanted < 10 * MT_MIB)
+        return wanted;
+    uint64_t segment = mt_mul(mt_ceil_div(wanted, 2 * MT_MIB), 2 * MT_MIB);
+    return segment - wanted > MT_MIB ? wanted : segment;
+}
+
 uint64_t mt_torch_token_bytes(const struct mt_model_layer *layer, const struct mt_torch_cell *cell,
                               uint64_t tensor_parallel)
 {
@@ -144,13 +167,13 @@ uint64_t mt_torch_token_bytes(const struct mt_model_layer *layer, const struct m
     return mt_mul(heads, mt_add(head, (layer->value_size ? 2 : 1) * cell->bytes_of_head));
 }
 
-uint64_t mt_torch_state_element_bytes(const struct mt_model_description *d)
+uint64_t mt_torch_state_element_bytes(const struct mt_predict_input *in)
 {
     static const char *const full[] = {"qwen35", "kimi", "jamba"};
     for (size_t i = 0; i < sizeof full / sizeof *full; i++)
-        if (mt_begins(d->architecture, full[i]))
+        if (mt_begins(in->d->architecture, full[i]))
             return 4;
-    return 2;
+    return mt_torch_float_width(in->settings);
 }
 
 /* Channels of the convolution: of delta nets and Mamba 2 also keys and queries (B and C) go through
@@ -216,7 +239,8 @@ void mt_torch_forward_of(const struct mt_predict_input *in, const struct mt_torc
                       in->settings->tensor_parallel ? in->settings->tensor_parallel : 1);
         widest = width > widest ? width : widest;
     }
-    forward->hidden_bytes = mt_mul(tokens, mt_mul(8, in->d->embedding_length));
-    forward->mlp_bytes = mt_mul(tokens, mt_mul(2, widest));
+    uint64_t width = mt_torch_float_width(in->settings);
+    forward->hidden_bytes = mt_mul(tokens, mt_mul(4 * width, in->d->embedding_length));
+    forward->mlp_bytes = mt_mul(tokens, mt_mul(width, widest));
     forward->bytes = mt_add(forward->hidden_bytes, forward->mlp_bytes);
 }

@@ -59,16 +59,17 @@ static uint64_t activation_bytes(const struct mt_predict_input *in)
 
 static void cache_of(const struct mt_predict_input *in, struct rank *rank)
 {
-    const struct mt_torch_cell *type = mt_torch_cell_of(in->settings->kv_type_k);
+    const struct mt_torch_cell type = mt_torch_cache_of(in->settings);
     for (uint64_t i = rank->stage.first; i < rank->stage.end && i < in->d->n_layers; i++) {
         const struct mt_model_layer *layer = &in->d->layers[i];
         if (layer->cache_layer == i)
             rank->token_bytes =
                 mt_add(rank->token_bytes,
-                       mt_torch_token_bytes(layer, type, in->settings->tensor_parallel));
+                       mt_torch_token_bytes(layer, &type, in->settings->tensor_parallel));
         rank->state_bytes = mt_add(rank->state_bytes,
                                    mt_torch_state_bytes(in->d, layer, in->settings->tensor_parallel,
-                                                        2, 4, in->settings->draft_tokens));
+                                                        mt_torch_float_width(in->settings), 4,
+                                                        in->settings->draft_tokens));
     }
     rank->state_bytes = mt_mul(rank->state_bytes, in->settings->sequences);
 }
@@ -169,6 +170,7 @@ static void write_rank(const struct mt_predict_input *in, const struct rank *ran
     uint64_t used = rank->weights.bytes + mt_mul(blocks, block_bytes(in, rank)) +
                     rank->state_bytes + rank->activations + rank->workspace + rank->context +
                     graphs;
+    mt_widen_unread(in->engine, "unread", &low, &high); /* the total's; the term has its own */
     uint64_t more = high - rank->context + graphs * 15;
     mt_sheet_bound(sheet, rank->device, used - graphs,
                    used + mt_scale(more, 1 - in->settings->memory_share) + graphs);
@@ -178,8 +180,11 @@ static void fill_pool(const struct mt_predict_input *in, const struct rank *rank
                       struct mt_sheet *sheet)
 {
     uint64_t block = mt_engine_number(in->engine, "block_tokens", 32);
+    uint64_t least = 0;
     uint64_t context = mt_engine_number(in->engine, "context.high", rank->context) - rank->context;
     uint64_t spread = rank->activations / 2 + rank->workspace / 2;
+    mt_widen_unread(in->engine, "unread", &least, &context);
+    mt_widen_unread(in->engine, "unread", &least, &spread);
     uint64_t tokens = mt_mul(rank->blocks, block);
     *mt_sheet_pool(sheet) = (struct mt_estimate_pool){
         .present = 1,

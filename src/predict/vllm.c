@@ -6,6 +6,7 @@
 #include "predict/vllm.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/error.h"
 
@@ -25,6 +26,7 @@ struct rank {
     struct mt_torch_stage stage;
     struct mt_torch_weights weights;
     struct mt_vllm_pool pool;
+    struct mt_vllm_experts experts;
     struct part weight;
     struct part activation;
     struct part other;
@@ -80,13 +82,16 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
 }
 
 /* Rotations of all positions are kept, once for each kind of layer that rotates differently. */
-static uint64_t rope_cache(const struct mt_model_description *d)
+static uint64_t rope_cache(const struct mt_predict_input *in)
 {
+    const struct mt_model_description *d = in->d;
     uint64_t width = d->qk_rope_head_size;
     for (uint64_t i = 0; i < d->n_layers && !d->kv_lora_rank; i++)
         width = d->layers[i].key_size > width ? d->layers[i].key_size : width;
     int two = mt_begins(d->architecture, "gemma3") || mt_begins(d->architecture, "gemma4");
-    return mt_mul(mt_mul(d->context_length, width), two ? 4 : 2);
+    int is_wide = mt_begins(d->architecture, "gpt-oss"); /* asks for 32 bit */
+    uint64_t numbers = mt_mul(mt_mul(d->context_length, width), two ? 2 : 1);
+    return mt_mul(numbers, is_wide ? 4 : mt_torch_float_width(in->settings));
 }
 
 static void weigh(const struct mt_predict_input *in, struct rank *rank, int float_bytes)
@@ -94,17 +99,17 @@ static void weigh(const struct mt_predict_input *in, struct rank *rank, int floa
     const struct mt_torch_load load = {.tensor_parallel = in->settings->tensor_parallel,
                                        .vocabulary_padding =
                                            mt_engine_number(in->engine, "weights", 64),
-                                       .float_bytes = float_bytes};
+                                       .float_bytes = float_bytes,
+                                       .is_fused = 1};
     mt_torch_weights_of(in, &load, &rank->stage, &rank->weights);
-    double factor = mt_engine_real(in->engine, "weights.mxfp4", 1);
-    uint64_t more = mt_scale(rank->weights.mxfp4_bytes, factor - 1);
-    rank->rope_bytes = rope_cache(in->d);
-    rank->weight.bytes = rank->weights.bytes + more + rank->rope_bytes;
-    rank->weight.low = rank->weights.bytes + mt_scale(more, 0.95);
-    rank->weight.high = rank->weights.bytes + mt_scale(more, 1.05) + rank->rope_bytes;
-    if (in->settings->tensor_parallel > 1) /* two of four logs have 0.2 and 0.6 % more */
-        rank->weight_slack = mt_scale(rank->weight.bytes, 0.007);
-    rank->weight.high += rank->weight_slack;
+    mt_vllm_experts_of(in, &rank->stage, rank->weights.mxfp4_bytes, &rank->experts);
+    rank->rope_bytes = rope_cache(in);
+    uint64_t tensors = rank->weights.bytes + rank->weights.rounding_bytes;
+    rank->weight.bytes = tensors + rank->experts.more_bytes + rank->rope_bytes;
+    rank->weight.low = rank->weights.bytes + rank->experts.low_bytes;
+    if (in->settings->tensor_parallel > 1) /* four logs are met within 0.04 % */
+        rank->weight_slack = mt_scale(rank->weight.bytes, 0.001);
+    rank->weight.high = tensors + rank->experts.high_bytes + rank->rope_bytes + rank->weight_slack;
 }
 
 static uint64_t encoder_bytes(const struct mt_predict_input *in)
@@ -160,14 +165,20 @@ static void profile(const struct mt_predict_input *in, struct rank *rank, uint64
     rank->activation = (struct part){bytes, mt_scale(bytes, 1 - width), mt_scale(bytes, 1 + width)};
     if (encoder && pass <= sampling)
         rank->activation.high = rank->activation.high > pass ? rank->activation.high : pass;
+    mt_widen_unread(in->engine, "unread.activations", &rank->activation.low,
+                    &rank->activation.high);
 }
 
 static struct part part_of(const struct mt_predict_input *in, const char *key, const char *low,
                            const char *high)
 {
-    return (struct part){.bytes = mt_engine_number(in->engine, key, 0),
-                         .low = mt_engine_number(in->engine, low, 0),
-                         .high = mt_engine_number(in->engine, high, 0)};
+    char unread[32];
+    struct part part = {.bytes = mt_engine_number(in->engine, key, 0),
+                        .low = mt_engine_number(in->engine, low, 0),
+                        .high = mt_engine_number(in->engine, high, 0)};
+    snprintf(unread, sizeof unread, "unread.%s", key);
+    mt_widen_unread(in->engine, unread, &part.low, &part.high);
+    return part;
 }
 
 static void add_runtime(const struct mt_predict_input *in, struct rank *rank)
@@ -227,16 +238,15 @@ static uint64_t tokens_of(const struct mt_predict_input *in, const struct mt_vll
 {
     if (!pool->n_groups || !pool->blocks_per_request)
         return 0;
-    if (pool->n_groups > 1 && mt_engine_has(in->engine, "pool_tokens", "concurrency"))
-        return mt_scale(in->settings->context_tokens,
-                        (double)blocks / (double)pool->blocks_per_request);
+    if (mt_engine_has(in->engine, "pool_tokens", "concurrency"))
+        return (uint64_t)((double)blocks / (double)pool->blocks_per_request *
+                          (double)in->settings->context_tokens);
     return mt_mul(blocks / pool->n_groups, pool->block_tokens);
 }
 
 static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
 {
     const struct mt_torch_weights *w = &rank->weights;
-    uint64_t more = rank->weight.bytes - w->bytes - rank->rope_bytes;
     mt_sheet_add(sheet,
                  &(struct mt_sheet_term){.place = rank->device,
                                          .category = MT_CATEGORY_WEIGHTS,
@@ -252,11 +262,20 @@ static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
     mt_sheet_add(sheet,
                  &(struct mt_sheet_term){.place = rank->device,
                                          .category = MT_CATEGORY_WEIGHTS,
+                                         .name = "rounded blocks",
+                                         .rule = "blocks",
+                                         .bytes = w->rounding_bytes,
+                                         .high_bytes = w->rounding_bytes,
+                                         .provenance = MT_PROVENANCE_DERIVED},
+                 "whole 2 MiB of PyTorch's allocator, for tensors from 10 MiB on");
+    mt_sheet_add(sheet,
+                 &(struct mt_sheet_term){.place = rank->device,
+                                         .category = MT_CATEGORY_WEIGHTS,
                                          .name = "MXFP4 layout",
                                          .rule = "weights.mxfp4",
-                                         .bytes = more,
-                                         .low_bytes = mt_scale(more, 0.95),
-                                         .high_bytes = mt_scale(more, 1.05),
+                                         .bytes = rank->experts.more_bytes,
+                                         .low_bytes = rank->experts.low_bytes,
+                                         .high_bytes = rank->experts.high_bytes,
                                          .provenance = MT_PROVENANCE_INFERRED},
                  "%" PRIu64 " of experts laid out anew", w->mxfp4_bytes);
     mt_sheet_add(sheet,
