@@ -100,6 +100,7 @@ struct mt_model_description {
     int is_embedder;           /* no language model: bert and the like */
     int is_projector;          /* an image or audio encoder for another model (mmproj) */
     int lacks_encoders; /* it has encoders of which no tensor is known: weights are too few */
+    uint64_t encoder_parameters; /* about what these have; 0 where that is not known either */
 
     /* Latent attention. */
     uint64_t q_lora_rank;

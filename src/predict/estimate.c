@@ -365,7 +365,8 @@ static int fill(struct box *box, const struct mt_model *model,
         return fill_said(box, predictor, &input, why->said, error);
     note_description(sheet, input.d);
     /* llama.cpp takes encoders from a file of their own. */
-    if (input.d->lacks_encoders && predictor != &mt_predict_llama_cpp)
+    if (input.d->lacks_encoders && predictor != &mt_predict_llama_cpp &&
+        !(input.d->encoder_parameters && predictor->counts_encoders))
         mt_sheet_uncounted(sheet,
                            "Weights of the model's encoders are not counted; give the folder "
                            "with its safetensors for them.");

@@ -170,7 +170,7 @@ static void make_rank(const struct mt_predict_input *in, uint64_t stage, int flo
     *rank = (struct rank){.device = 0};
     mt_torch_stage_of(in, stage, in->settings->pipeline_parallel, &rank->stage);
     mt_torch_weights_of(in, &load, &rank->stage, &rank->weights);
-    rank->loaded = rank->weights.bytes + rank->weights.rounding_bytes;
+    rank->loaded = rank->weights.bytes + rank->weights.rounding_bytes + rank->weights.encoder_bytes;
     mt_torch_forward_of(in, &rank->stage, in->settings->batched_tokens, &rank->forward);
     rank->cell = cell_of(in, &rank->stage);
 }
@@ -252,6 +252,7 @@ static void write_rank(const struct mt_predict_input *in, const struct rank *ran
         MT_PROVENANCE_READ, "the rank's part of each tensor");
     add(sheet, rank, MT_CATEGORY_WEIGHTS, "rounded blocks", "blocks", rank->weights.rounding_bytes,
         MT_PROVENANCE_DERIVED, "whole 2 MiB of PyTorch's allocator, for tensors from 10 MiB on");
+    mt_torch_write_encoders(&rank->weights, rank->device, sheet);
     write_cache(in, rank, tokens, sheet);
     write_bounded(sheet, rank, MT_CATEGORY_ACTIVATIONS, "a chunk's forward pass", "reserve.token",
                   activations, activations / 2, mt_mul(activations, 2));
@@ -270,7 +271,7 @@ static void fill_pool(const struct mt_predict_input *in, const struct rank *rank
     uint64_t low = 0;
     uint64_t high = mt_engine_number(in->engine, "context.high", context);
     mt_widen_unread(in->engine, "unread", &low, &high);
-    uint64_t span = high - context;
+    uint64_t span = high - context + rank->weights.encoder_high_bytes - rank->weights.encoder_bytes;
     double window = mt_engine_real(in->engine, "kv_cache.window", 0.8);
     uint64_t token = rank->cell.full + mt_scale(rank->cell.window, window);
     uint64_t less = token ? mt_scale(span, in->settings->memory_share) / token : 0;
@@ -362,4 +363,5 @@ static int predict(const struct mt_predict_input *in, struct mt_sheet *sheet,
     return 0;
 }
 
-const struct mt_predictor mt_predict_sglang = {"sglang", complete, predict};
+const struct mt_predictor mt_predict_sglang = {
+    .engine = "sglang", .complete = complete, .predict = predict, .counts_encoders = 1};

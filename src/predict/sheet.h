@@ -89,6 +89,7 @@ struct mt_predictor {
      * for an engine that cannot be rehearsed. */
     int (*predict_unsaid)(const struct mt_predict_input *input, struct mt_sheet *sheet,
                           struct mt_error *error);
+    int counts_encoders; /* also those that only a config.json tells of */
 };
 
 extern const struct mt_predictor mt_predict_llama_cpp; /* llama.cpp, ik_llama.cpp, ollama */

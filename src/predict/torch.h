@@ -28,6 +28,9 @@ struct mt_torch_weights {
     uint64_t replicated_bytes; /* held whole by every rank */
     uint64_t mxfp4_bytes;      /* experts that kernels lay out anew */
     uint64_t rounding_bytes;
+    uint64_t encoder_bytes; /* of encoders that only a config.json tells of, about */
+    uint64_t encoder_low_bytes;
+    uint64_t encoder_high_bytes;
 };
 
 /* How the weights' types change when they are loaded: 0: not at all; 2: floats become 16 bit; 1:
@@ -69,6 +72,10 @@ int mt_torch_is_tighter(struct mt_torch_room room, struct mt_torch_room other);
 
 void mt_torch_weights_of(const struct mt_predict_input *in, const struct mt_torch_load *load,
                          const struct mt_torch_stage *stage, struct mt_torch_weights *weights);
+
+/* Writes the term of encoders that only a config.json tells of. */
+void mt_torch_write_encoders(const struct mt_torch_weights *weights, int place,
+                             struct mt_sheet *sheet);
 
 /* How floats are loaded by the settings' weight_type ("auto", "bf16", "float16", "fp8", "float32").
  * Errors: MT_EARG. */

@@ -201,6 +201,33 @@ static uint64_t add_tensor(const struct mt_predict_input *in, const struct mt_to
     return bytes;
 }
 
+/* Feed-forwards with a gate have half as much again in their matrices, and of encoders little else
+ * is told. */
+static void add_encoders(const struct mt_predict_input *in, const struct mt_torch_load *load,
+                         struct mt_torch_weights *weights)
+{
+    uint64_t bytes = mt_mul(in->d->encoder_parameters, mt_torch_float_width(in->settings));
+    bytes = mt_ceil_div(bytes, load->tensor_parallel);
+    weights->encoder_bytes = bytes;
+    weights->encoder_low_bytes = mt_scale(bytes, 0.85);
+    weights->encoder_high_bytes = mt_scale(bytes, 1.5);
+}
+
+void mt_torch_write_encoders(const struct mt_torch_weights *weights, int place,
+                             struct mt_sheet *sheet)
+{
+    mt_sheet_add(sheet,
+                 &(struct mt_sheet_term){.place = place,
+                                         .category = MT_CATEGORY_WEIGHTS,
+                                         .name = "encoders",
+                                         .rule = "weights.encoders",
+                                         .bytes = weights->encoder_bytes,
+                                         .low_bytes = weights->encoder_low_bytes,
+                                         .high_bytes = weights->encoder_high_bytes,
+                                         .provenance = MT_PROVENANCE_INFERRED},
+                 "layers and mergers that config.json describes");
+}
+
 void mt_torch_weights_of(const struct mt_predict_input *in, const struct mt_torch_load *load,
                          const struct mt_torch_stage *stage, struct mt_torch_weights *weights)
 {
@@ -215,6 +242,8 @@ void mt_torch_weights_of(const struct mt_predict_input *in, const struct mt_torc
             join(&tensor, bytes, &joining, weights);
     }
     round_joined(&joining, weights);
+    if (in->d->lacks_encoders && stage->is_first)
+        add_encoders(in, load, weights);
 }
 
 int mt_torch_float_bytes(const struct mt_predict_input *in, int *float_bytes,

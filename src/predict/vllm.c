@@ -104,26 +104,31 @@ static void weigh(const struct mt_predict_input *in, struct rank *rank, int floa
     mt_torch_weights_of(in, &load, &rank->stage, &rank->weights);
     mt_vllm_experts_of(in, &rank->stage, rank->weights.mxfp4_bytes, &rank->experts);
     rank->rope_bytes = rope_cache(in);
-    uint64_t tensors = rank->weights.bytes + rank->weights.rounding_bytes;
-    rank->weight.bytes = tensors + rank->experts.more_bytes + rank->rope_bytes;
-    rank->weight.low = rank->weights.bytes + rank->experts.low_bytes;
+    const struct mt_torch_weights *w = &rank->weights;
+    uint64_t tensors = w->bytes + w->rounding_bytes;
+    rank->weight.bytes = tensors + w->encoder_bytes + rank->experts.more_bytes + rank->rope_bytes;
+    rank->weight.low = w->bytes + w->encoder_low_bytes + rank->experts.low_bytes;
     if (in->settings->tensor_parallel > 1) /* four logs are met within 0.04 % */
         rank->weight_slack = mt_scale(rank->weight.bytes, 0.001);
     rank->weight.high = tensors + rank->experts.high_bytes + rank->rope_bytes + rank->weight_slack;
 }
 
+static int has_encoder(const struct mt_predict_input *in)
+{
+    struct mt_model_tensor tensor;
+    for (uint64_t i = 0; i < in->d->n_tensors; i++)
+        if (mt_model_tensor_at(in->model, i, &tensor) == 0 && tensor.role == MT_TENSOR_PROJECTOR)
+            return 1;
+    return in->d->lacks_encoders;
+}
+
 static uint64_t encoder_bytes(const struct mt_predict_input *in)
 {
-    for (uint64_t i = 0; i < in->d->n_tensors; i++) {
-        struct mt_model_tensor tensor;
-        if (mt_model_tensor_at(in->model, i, &tensor) == 0 && tensor.role == MT_TENSOR_PROJECTOR)
-            return mt_engine_number(in->engine,
-                                    mt_begins(in->d->architecture, "qwen")
-                                        ? "activations.encoder.qwen"
-                                        : "activations.encoder",
-                                    0);
-    }
-    return 0;
+    int is_qwen = mt_begins(in->d->architecture, "qwen");
+    return has_encoder(in)
+               ? mt_engine_number(in->engine,
+                                  is_qwen ? "activations.encoder.qwen" : "activations.encoder", 0)
+               : 0;
 }
 
 /* Rows of logits that the profiling run samples from. */
@@ -268,6 +273,7 @@ static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
                                          .high_bytes = w->rounding_bytes,
                                          .provenance = MT_PROVENANCE_DERIVED},
                  "whole 2 MiB of PyTorch's allocator, for tensors from 10 MiB on");
+    mt_torch_write_encoders(w, rank->device, sheet);
     mt_sheet_add(sheet,
                  &(struct mt_sheet_term){.place = rank->device,
                                          .category = MT_CATEGORY_WEIGHTS,
@@ -582,4 +588,5 @@ static int predict(const struct mt_predict_input *in, struct mt_sheet *sheet,
     return 0;
 }
 
-const struct mt_predictor mt_predict_vllm = {"vllm", complete, predict};
+const struct mt_predictor mt_predict_vllm = {
+    .engine = "vllm", .complete = complete, .predict = predict, .counts_encoders = 1};
