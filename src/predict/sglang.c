@@ -332,8 +332,8 @@ static void write_flags(const struct mt_predict_input *in, struct mt_sheet *shee
         mt_sheet_flag(sheet, "--pp-size %" PRIu64, settings->pipeline_parallel);
     if (settings->weight_type)
         mt_sheet_flag(sheet,
-                      strcmp(settings->weight_type, "fp8") ? "--dtype %s" : "--quantization %s",
-                      settings->weight_type);
+                      mt_begins(settings->weight_type, "fp8") ? "--quantization %s" : "--dtype %s",
+                      mt_torch_dtype_name(settings->weight_type));
     if (settings->eager)
         mt_sheet_flag(sheet, "--disable-cuda-graph");
 }

@@ -87,6 +87,16 @@ int mt_torch_is_tighter(struct mt_torch_room room, struct mt_torch_room other)
     return room.left_bytes < other.left_bytes;
 }
 
+const char *mt_torch_dtype_name(const char *weight_type)
+{
+    static const char *const others[][2] = {
+        {"bf16", "bfloat16"}, {"f16", "float16"}, {"fp16", "float16"}, {"f32", "float32"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(others[i][0], weight_type))
+            return others[i][1];
+    return weight_type;
+}
+
 /* Latent vectors in 8 bit keep their rotary part in 16 bit and have four scales. */
 const struct mt_torch_cell *mt_torch_cell_of(const char *name)
 {
@@ -111,11 +121,7 @@ const struct mt_torch_cell *mt_torch_cell_of(const char *name)
         {"q7", 7.5 / 8, 0, 0},
         {"q8", 8.5 / 8, 0, 0},
     };
-    static const char *const others[][2] = {
-        {"bf16", "bfloat16"}, {"f16", "float16"}, {"fp16", "float16"}, {"f32", "float32"}};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (!strcmp(others[i][0], name))
-            name = others[i][1];
+    name = mt_torch_dtype_name(name);
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
         if (!strcmp(cells[i].name, name))
             return &cells[i];

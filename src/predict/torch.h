@@ -82,6 +82,9 @@ void mt_torch_write_encoders(const struct mt_torch_weights *weights, int place,
 int mt_torch_float_bytes(const struct mt_predict_input *in, int *float_bytes,
                          struct mt_error *error);
 
+/* What PyTorch calls a weight_type: "bfloat16" for "bf16". */
+const char *mt_torch_dtype_name(const char *weight_type);
+
 /* Bytes that one token takes in a layer's cache on one rank. `cell` is what a type stores. */
 struct mt_torch_cell {
     const char *name;

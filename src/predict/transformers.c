@@ -337,7 +337,7 @@ static void write_all(struct run *run, struct mt_sheet *sheet)
                         run->place.host_layers, run->place.n_layers + 1);
     if (settings->n_devices)
         mt_sheet_flag(sheet, "device_map=\"auto\"");
-    mt_sheet_flag(sheet, "dtype=\"%s\"", settings->weight_type);
+    mt_sheet_flag(sheet, "dtype=\"%s\"", mt_torch_dtype_name(settings->weight_type));
     mt_sheet_flag(sheet, "attn_implementation=\"%s\"",
                   settings->flash_attention == MT_SWITCH_OFF ? "eager" : "sdpa");
     if (settings->batch < settings->context_tokens)

@@ -291,7 +291,7 @@ static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
                                          .rule = "rope_cache",
                                          .bytes = rank->rope_bytes,
                                          .provenance = MT_PROVENANCE_DERIVED},
-                 "positions * rotated width * 2 B");
+                 "positions * rotated width * bytes of a float");
 }
 
 static void write_part(const struct rank *rank, const struct part *part, enum mt_category category,
@@ -484,11 +484,8 @@ static void write_flags(const struct mt_predict_input *in, struct mt_sheet *shee
         mt_sheet_flag(sheet, "--pipeline-parallel-size %" PRIu64, settings->pipeline_parallel);
     if (settings->weight_type)
         mt_sheet_flag(sheet,
-                      settings->weight_type[0] == 'f' && settings->weight_type[1] == 'p' &&
-                              settings->weight_type[2] == '8'
-                          ? "--quantization %s"
-                          : "--dtype %s",
-                      settings->weight_type);
+                      mt_begins(settings->weight_type, "fp8") ? "--quantization %s" : "--dtype %s",
+                      mt_torch_dtype_name(settings->weight_type));
     if (settings->eager)
         mt_sheet_flag(sheet, "--enforce-eager");
 }

@@ -125,6 +125,29 @@ static void test_sizes_that_nobody_has_do_not_overflow(void **state)
     }
 }
 
+/* --dtype of vLLM and SGLang takes PyTorch's names. */
+static void test_flags_name_types_as_pytorch_does(void **state)
+{
+    (void)state;
+    static const char *const with_flag[] = {"vllm", "sglang"};
+    uint64_t device = 80 * MADE_GIB;
+    make_model(&made, &llama_3_1_8b);
+    for (size_t i = 0; i < 2; i++) {
+        struct mt_predict_settings settings = {.engine = with_flag[i],
+                                               .device_bytes = &device,
+                                               .n_devices = 1,
+                                               .context_tokens = 2048,
+                                               .weight_type = "f32"};
+        struct mt_estimate *result = estimate(settings);
+        assert_non_null(strstr(result->flags, "--dtype float32"));
+        mt_estimate_destroy(result);
+        settings.weight_type = "fp8";
+        result = estimate(settings);
+        assert_non_null(strstr(result->flags, "--quantization fp8"));
+        mt_estimate_destroy(result);
+    }
+}
+
 static uint64_t width_of(const char *engine, const uint64_t *device, int *says)
 {
     struct mt_estimate *result = NULL;
@@ -179,6 +202,7 @@ int main(void)
         cmocka_unit_test(test_stages_hold_the_whole_model),
         cmocka_unit_test(test_weights_are_converted_when_loaded),
         cmocka_unit_test(test_versions_after_the_last_one_that_was_read_have_wider_bands),
+        cmocka_unit_test(test_flags_name_types_as_pytorch_does),
         cmocka_unit_test(test_blocks_are_rounded_from_10_mib_on),
         cmocka_unit_test(test_sizes_that_nobody_has_do_not_overflow),
     };
