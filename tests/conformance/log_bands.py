@@ -18,7 +18,7 @@ TABLES = HERE.parent.parent / 'data' / 'engines'
 SLACK_MIB = 1
 REPLAYED_SINCE = 9000  # llama.cpp: graphs of builds from here on have one band, whatever the family
 USUAL = 0.9
-FLOOR = 0.88  # of the runs that are judged
+FLOOR = 0.93  # of the runs that are judged
 
 
 def values(engine):
