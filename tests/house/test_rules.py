@@ -121,6 +121,12 @@ def test_the_map_names_the_rooms_that_there_are():
     assert_found("rooms", {"src/base/a.c": "\n", "docs/ARCHITECTURE.md": "`src/base/` `src/attic/`\n"}, "names src/attic")
 
 
+def test_a_file_that_a_program_left_in_the_root_is_found():
+    assert_clean("root", {"README.md": "# A\n", "src/base/a.c": "\n"})
+    assert_found("root", {".0": "L 0x1\n"}, ".0: is not known in the root")
+    assert_found("root", {"rec/1-0.txt": "\n"}, "rec/1-0.txt: is not known in the root")
+
+
 def test_a_format_that_is_described_wrongly_is_found():
     tree = {}
     for path in ("docs/FORMATS.md", "src/recording/format.h", "include/memtally/category.h", "src/cli/document_json.c",
