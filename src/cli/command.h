@@ -19,7 +19,8 @@ enum cli_exit {
     CLI_EXIT_CANNOT = 3, /* this machine cannot: no permission, no kernel support, no room */
     CLI_EXIT_FAILED = 125,
     CLI_EXIT_NOT_EXECUTABLE = 126,
-    CLI_EXIT_NOT_FOUND = 127
+    CLI_EXIT_NOT_FOUND = 127,
+    CLI_EXIT_READER_GONE = 141 /* 128 + SIGPIPE, as of a program that the signal ends */
 };
 
 /* What an option takes, and the type of the member that it is written to. */

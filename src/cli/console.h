@@ -24,8 +24,14 @@ struct cli_terminal {
 
 struct cli_terminal cli_terminal_of(int fd);
 
+/* Complaints, in complaint.c: printed to stderr at once, and kept for cli_conclude(). */
+
 /* Prints "memtally: text" to stderr. */
 void cli_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Prints what belongs to a complaint, such as a program's last words, line by line with `before` in
+ * front of each. */
+void cli_complain_lines(const char *text, const char *before, int utf8);
 
 /* Prints what `error` says, with the byte position where it has one, and returns the exit code for
  * its code. */
@@ -34,9 +40,16 @@ int cli_fail(const struct mt_error *error);
 /* The exit code for an MT_E code: bad input is 2, what this machine refuses is 3, the rest is 1. */
 int cli_exit_of(int error_code);
 
-/* Writes `text` to stdout, all of it. Returns CLI_EXIT_OK, or complains (a full disk, a reader that
- * has gone) and returns CLI_EXIT_NO. */
+/* Ends a command. Where it complained, was to write JSON and has printed nothing, the complaint is
+ * printed to stdout as a document of kind "error". Forgets what was complained of. */
+void cli_conclude(const char *command, int wants_json, int exit_code);
+
+/* Writes `text` to stdout, all of it. Returns CLI_EXIT_OK, or complains (a full disk) and returns
+ * CLI_EXIT_NO, or CLI_EXIT_READER_GONE without a word. */
 int cli_print(const struct mt_strbuf *text);
+
+/* Whether cli_print() has been called. */
+int cli_has_printed(void);
 
 /* Like cli_print() where `path` is NULL or "-". Else writes the text beside `path` and renames it
  * into place, so that the file is whole or as it was before. */

@@ -129,10 +129,10 @@ def test_a_file_that_a_program_left_in_the_root_is_found():
 
 def test_a_format_that_is_described_wrongly_is_found():
     tree = {}
-    for path in ("docs/FORMATS.md", "src/recording/format.h", "include/memtally/category.h", "src/cli/document_json.c",
-                 "src/cli/document_estimate_json.c", "src/cli/document_profiler.c", "src/cli/document_csv.c",
-                 "src/cli/document_rehearsal_json.c", "src/cli/rehearse/sweep_output.c",
-                 "src/cli/compare/output.c"):
+    paths = ["docs/FORMATS.md", "src/recording/format.h", "include/memtally/category.h"]
+    for folder, _, names in os.walk(f"{ROOT}/src/cli"):
+        paths += [os.path.relpath(f"{folder}/{name}", ROOT) for name in names if name.endswith(".c")]
+    for path in paths:
         with open(f"{ROOT}/{path}", encoding="utf-8") as file:
             tree[path] = file.read()
 
@@ -150,11 +150,14 @@ def test_a_format_that_is_described_wrongly_is_found():
         ("| 2 | `MT_FILE_WATCH` |", "| 3 | `MT_FILE_WATCH` |", "mt_file_kind: MT_FILE_WATCH 3 is not"),
         ("| 9 | `MT_CATEGORY_CACHED` |", "| 8 | `MT_CATEGORY_CACHED` |", "mt_category: MT_CATEGORY_CACHED 9 is missing"),
         ("| `MT_MAX_FRAMES` | 64 |", "| `MT_MAX_FRAMES` | 65 |", "MT_MAX_FRAMES is 64, not 65"),
-        ("| `swap_bytes` |", "| `swapped_bytes` |", "JSON keys: swap_bytes is missing"),
+        ("| `swap_bytes` |", "| `swapped_bytes` |", "JSON key: swap_bytes is missing"),
         ("\nrecording,place,level", "\nplace,level", "the CSV headings recording,place,level"),
     ):
         assert_found("formats", with_change(page, old, new), words)
     assert_found("formats", with_change("src/recording/format.h", "X(LOOK, 23,", "X(GLANCE, 23,"), "23 GLANCE resident_bytes is missing")
+    assert_found("formats", with_change("src/cli/complaint.c", '"sentence"', '"text"'), "JSON key of an error: text is missing")
+    new = {**tree, "src/cli/new.c": 'void f(struct mt_json *json) { mt_json_begin_object(json, NULL); }\n'}
+    assert_found("formats", new, "src/cli/new.c: writes JSON that no table")
 
 
 def test_faulty_scripts_are_found():

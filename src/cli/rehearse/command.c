@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A program's command line, rehearsed and told as a document. */
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,7 +11,6 @@
 #include "cli/rehearse/rehearse.h"
 #include "cli/rehearse/spills.h"
 #include "cli/rehearse/told.h"
-#include "emit/text.h"
 
 /* What the document refers to. */
 struct command_told {
@@ -47,21 +45,12 @@ static int fail_unseen(const struct rehearse_result *result)
 {
     cli_complain("rehearse: %s", result->why);
     if (*result->words && (result->status.running || result->status.exit_code)) {
-        struct mt_strbuf escaped = {0};
         const char *words = result->words;
         size_t length = strlen(words);
         cli_complain("the program's last words:");
         if (length > 1000 && strchr(words + length - 1000, '\n'))
             words = strchr(words + length - 1000, '\n') + 1;
-        for (; *words; words += strcspn(words, "\n"), words += *words == '\n') {
-            struct mt_strbuf line = {0};
-            mt_strbuf_append(&line, words, strcspn(words, "\n"));
-            mt_text_escape(&escaped, mt_strbuf_text(&line), 0);
-            mt_strbuf_puts(&escaped, "\n");
-            mt_strbuf_finish(&line);
-        }
-        fputs(mt_strbuf_text(&escaped), stderr);
-        mt_strbuf_finish(&escaped);
+        cli_complain_lines(words, "", 0);
     }
     return CLI_EXIT_CANNOT;
 }
