@@ -421,9 +421,7 @@ static int run_forget(const struct cli_call *call)
 static int render(struct comparing *comparing, struct mt_strbuf *out, struct mt_error *error)
 {
     const struct compare_options *options = comparing->options;
-    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
-    if (options->output)
-        terminal.colour = 0;
+    struct cli_terminal terminal = cli_terminal_of_output(options->output);
     comparing->view.a = comparing->a;
     comparing->view.b = comparing->b;
     comparing->view.comparison = comparing->comparison;

@@ -86,10 +86,8 @@ static int estimate_one(const struct cli_call *call, struct estimate_request *re
                         struct mt_strbuf *out, int *code, struct mt_error *error)
 {
     const struct estimate_options *options = call->options;
-    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
+    struct cli_terminal terminal = cli_terminal_of_output(options->output);
     struct estimate_result made = {0};
-    if (options->output)
-        terminal.colour = 0;
     int result = make(call, request, goal, &made, error);
     if (!result) {
         struct cli_document document = estimate_document(&made, request, options);

@@ -66,9 +66,7 @@ static const struct cli_option report_options[] = {
 static int render(struct cli_loaded *loaded, const struct report_options *options,
                   struct mt_strbuf *out, struct mt_error *error)
 {
-    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
-    if (options->output)
-        terminal.colour = 0;
+    struct cli_terminal terminal = cli_terminal_of_output(options->output);
     if (options->all)
         loaded->document.details_shown = 0;
     return cli_document_render(&loaded->document, (enum cli_format)options->format, &terminal, out,

@@ -18,14 +18,14 @@
 static int terminal_columns(int fd)
 {
     struct winsize size;
-    if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20 && size.ws_col < CLI_COLUMNS_MAX)
-        return size.ws_col;
-    return CLI_COLUMNS_MAX;
+    if (ioctl(fd, TIOCGWINSZ, &size) || size.ws_col < 20)
+        return CLI_COLUMNS_PLAIN;
+    return size.ws_col < CLI_COLUMNS_MAX ? size.ws_col : CLI_COLUMNS_MAX;
 }
 
 struct cli_terminal cli_terminal_of(int fd)
 {
-    struct cli_terminal terminal = {.is_terminal = isatty(fd), .columns = CLI_COLUMNS_MAX};
+    struct cli_terminal terminal = {.is_terminal = isatty(fd), .columns = CLI_COLUMNS_PLAIN};
     const char *no_colour = getenv("NO_COLOR");
     const char *term = getenv("TERM");
     terminal.utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
@@ -35,6 +35,19 @@ struct cli_terminal cli_terminal_of(int fd)
     terminal.cursor = term && *term && strcmp(term, "dumb") != 0;
     terminal.colour = terminal.cursor && !(no_colour && *no_colour);
     return terminal;
+}
+
+struct cli_terminal cli_terminal_of_output(const char *path)
+{
+    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
+    if (!path || strcmp(path, "-") == 0)
+        return terminal;
+    return (struct cli_terminal){.columns = CLI_COLUMNS_PLAIN, .utf8 = terminal.utf8};
+}
+
+size_t cli_text_columns(const struct cli_terminal *terminal)
+{
+    return (size_t)(terminal->columns < CLI_COLUMNS_TEXT ? terminal->columns : CLI_COLUMNS_TEXT);
 }
 
 const char *cli_bold(const struct cli_terminal *terminal)
@@ -65,6 +78,12 @@ static int write_all(int fd, const char *bytes, size_t length)
         }
     }
     return 0;
+}
+
+const char *cli_tone(const struct cli_terminal *terminal, enum cli_tone tone)
+{
+    static const char *const tones[] = {"", "\033[1;32m", "\033[1;33m", "\033[1;31m"};
+    return terminal->colour ? tones[tone] : "";
 }
 
 static int has_printed;

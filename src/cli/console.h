@@ -10,8 +10,11 @@
 
 #include "base/strbuf.h"
 
-/* Tables and help never use more columns than this. */
-#define CLI_COLUMNS_MAX 80
+/* Where there is no terminal, what is printed is as wide as this. On one, tables use its columns up
+ * to the greatest number, and running text no more than can be read with ease. */
+#define CLI_COLUMNS_PLAIN 80
+#define CLI_COLUMNS_TEXT  100
+#define CLI_COLUMNS_MAX   240
 
 /* What can be shown at a file descriptor. */
 struct cli_terminal {
@@ -23,6 +26,12 @@ struct cli_terminal {
 };
 
 struct cli_terminal cli_terminal_of(int fd);
+
+/* That of stdout where `path` is NULL or "-", as cli_write_output() has it, else that of a file. */
+struct cli_terminal cli_terminal_of_output(const char *path);
+
+/* How many columns running text takes there. */
+size_t cli_text_columns(const struct cli_terminal *terminal);
 
 /* Complaints, in complaint.c: printed to stderr at once, and kept for cli_conclude(). */
 
@@ -60,5 +69,9 @@ int cli_write_output(const struct mt_strbuf *text, const char *path);
 const char *cli_bold(const struct cli_terminal *terminal);
 const char *cli_faint(const struct cli_terminal *terminal);
 const char *cli_plain(const struct cli_terminal *terminal);
+
+/* The same for an answer: good news, news with a condition, bad news. */
+enum cli_tone { CLI_TONE_NONE, CLI_TONE_GOOD, CLI_TONE_DOUBTFUL, CLI_TONE_BAD };
+const char *cli_tone(const struct cli_terminal *terminal, enum cli_tone tone);
 
 #endif

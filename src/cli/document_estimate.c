@@ -16,7 +16,7 @@ static void put_verdict(const struct cli_document *document, const struct cli_te
     const char *reason = estimate->reason ? estimate->reason
                                           : "no capacity was given; --here asks this machine, "
                                             "--device and --host name one";
-    cli_table_fact(terminal, out, mt_verdict_name(estimate->verdict), "%s", reason);
+    cli_table_verdict(terminal, out, estimate->verdict, reason);
 }
 
 static void put_answer(const struct cli_document_answer *answer,

@@ -66,6 +66,13 @@ void cli_table_draw(struct mt_text_table *table, const struct cli_terminal *term
 void cli_table_fact(const struct cli_terminal *terminal, struct mt_strbuf *out, const char *label,
                     const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/* The same with a verdict for a label, in its colour. */
+void cli_table_verdict(const struct cli_terminal *terminal, struct mt_strbuf *out,
+                       enum mt_verdict verdict, const char *reason);
+
+/* The colour of a verdict, "" where there are none. Borrowed, static. */
+const char *cli_verdict_style(const struct cli_terminal *terminal, enum mt_verdict verdict);
+
 /* A time such as "812 ms", "3.40 s" or "2 min 05 s"; "?" where it is MT_UNKNOWN. Returns text. */
 #define CLI_TIME_TEXT 40
 const char *cli_format_time(uint64_t time_ns, char text[CLI_TIME_TEXT]);

@@ -44,7 +44,8 @@ void cli_table_timeline(const struct cli_document *document, const struct cli_te
     char largest[MT_SIZE_TEXT];
     if (document->n_timeline < 2)
         return;
-    size_t n = (size_t)terminal->columns;
+    size_t n =
+        (size_t)terminal->columns < CLI_COLUMNS_MAX ? (size_t)terminal->columns : CLI_COLUMNS_MAX;
     uint64_t top = fill_columns(document, values, n);
     cli_format_time(document->timeline[document->n_timeline - 1].time_ns, duration);
     mt_format_size(top, largest);

@@ -57,7 +57,8 @@ static void put_table(const struct contest *contest, const struct cli_terminal *
             {.text = result->document_model.dtype, .empty = !result->document_model.dtype},
             {.number = weight_of(result)},
             {.number = high_of(&result->estimate->tally)},
-            {.text = mt_verdict_name(result->estimate->verdict)},
+            {.text = mt_verdict_name(result->estimate->verdict),
+             .style = cli_verdict_style(terminal, result->estimate->verdict)},
         };
         mt_text_table_add(&table, 0, i == contest->best ? MT_ROW_BOLD : MT_ROW_PLAIN, cells);
     }
@@ -67,9 +68,7 @@ static void put_table(const struct contest *contest, const struct cli_terminal *
 static int render_table(const struct contest *contest, struct mt_strbuf *out,
                         struct mt_error *error)
 {
-    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
-    if (contest->options->output)
-        terminal.colour = 0;
+    struct cli_terminal terminal = cli_terminal_of_output(contest->options->output);
     if (contest->best == contest->n)
         cli_table_fact(&terminal, out, "answer", "none of the %zu files fits", contest->n);
     else
@@ -110,7 +109,7 @@ static void render_json(const struct contest *contest, struct mt_strbuf *out)
 
 static int render_csv(const struct contest *contest, struct mt_strbuf *out, struct mt_error *error)
 {
-    const struct cli_terminal terminal = {.columns = CLI_COLUMNS_MAX};
+    const struct cli_terminal terminal = {.columns = CLI_COLUMNS_PLAIN};
     int result = 0;
     for (size_t i = 0; i < contest->n && !result; i++) {
         struct cli_document document =

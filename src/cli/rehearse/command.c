@@ -22,7 +22,7 @@ struct command_told {
 static int write_document(const struct command_told *told, const struct rehearse_output *output)
 {
     struct cli_document document = CLI_DOCUMENT_EMPTY;
-    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
+    struct cli_terminal terminal = cli_terminal_of_output(output->path);
     struct mt_error error = {.offset = MT_NO_OFFSET};
     struct mt_strbuf out = {0};
     document.tally = &told->estimate->tally;
@@ -31,8 +31,6 @@ static int write_document(const struct command_told *told, const struct rehearse
     document.explain = output->explain;
     document.notes = told->notes;
     document.n_notes = told->notes[0] != NULL;
-    if (output->path)
-        terminal.colour = 0;
     int code = cli_document_render(&document, output->format, &terminal, &out, &error)
                    ? cli_fail(&error)
                    : cli_write_output(&out, output->path);

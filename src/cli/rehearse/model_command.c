@@ -42,9 +42,7 @@ static int render_sweep(const struct rehearse_sweep *sweep, const struct estimat
                         const struct estimate_options *options, struct mt_strbuf *out,
                         struct mt_error *error)
 {
-    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
-    if (options->output)
-        terminal.colour = 0;
+    struct cli_terminal terminal = cli_terminal_of_output(options->output);
     if (options->format == CLI_FORMAT_CSV)
         rehearse_sweep_csv(sweep, out);
     else if (options->format == CLI_FORMAT_JSON)
@@ -145,9 +143,7 @@ static int rehearse_one(struct estimate_result *made, struct estimate_request *r
                                            .with_changes = !all->no_suggest,
                                            .progress = &progress};
     cli_progress_init(&progress, !all->quiet);
-    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
-    if (options->output)
-        terminal.colour = 0;
+    struct cli_terminal terminal = cli_terminal_of_output(options->output);
     request->report = &report;
     int result = estimate_rehearse(made, name, request, options, error);
     if (!result) {
