@@ -72,6 +72,25 @@ static int refuse_unknown(const struct completion *c, int given, const char *fla
     return REFUSE(c, "%s does not know %s; %s is the nearest", c->engine->name, name, nearest);
 }
 
+/* Refuses a flag that the program does not have, though its engine does. */
+static int refuse_of_program(const struct completion *c, int given, const char *flag,
+                             const char *name)
+{
+    static const struct {
+        const char *key;
+        const char *name;
+    } programs[] = {[MT_PROGRAM_SERVER] = {"flag.without.server", "llama-server"},
+                    [MT_PROGRAM_BENCH] = {"flag.without.bench", "llama-bench"},
+                    [MT_PROGRAM_FIT_PARAMS] = {"flag.without.fit_params", "llama-fit-params"},
+                    [MT_PROGRAM_NODE] = {"flag.without.node", "node-llama-cpp"}};
+    size_t program = c->s->program;
+    if (!given || program >= sizeof programs / sizeof *programs ||
+        !mt_engine_has(c->engine, programs[program].key, flag))
+        return 0;
+    return REFUSE(c, "%s has no setting like %s; leave it out, or choose another --program",
+                  programs[program].name, name);
+}
+
 static int refuse_flags(const struct completion *c)
 {
     const struct mt_predict_settings *s = c->s;
@@ -96,9 +115,15 @@ static int refuse_flags(const struct completion *c)
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         int result =
             refuse_unknown(c, flags[i].given, flags[i].flag, flags[i].name, flags[i].nearest);
+        /* Caches of their own are what a program has that cannot share one. */
+        int is_off = !strcmp(flags[i].flag, "unified_kv") && s->unified_kv == MT_SWITCH_OFF;
+        if (result == 0)
+            result = refuse_of_program(c, flags[i].given && !is_off, flags[i].flag, flags[i].name);
         if (result < 0)
             return result;
     }
+    if (refuse_of_program(c, s->split != MT_SPLIT_LAYER, "split", "--split") < 0)
+        return MT_EARG;
     if (s->split == MT_SPLIT_ROW && is_without_rows(c))
         return REFUSE(c,
                       "%s %s does not load a model that is split by rows; --split layer is the "

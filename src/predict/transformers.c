@@ -42,6 +42,11 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
     if (settings->memory_share != 0)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "%s takes no share of a device; the nearest is max_memory", engine->name);
+    if (settings->batched_tokens)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "%s has no tokens of a step (--batched-tokens); the nearest is "
+                       "prefill_chunk_size, given as --batch",
+                       engine->name);
     if (settings->tensor_parallel > 1 || settings->pipeline_parallel > 1)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "%s is predicted with device_map=\"auto\", not with tensor parallel",
