@@ -120,10 +120,13 @@ static int estimate(const struct cli_call *call, struct estimate_request *reques
     return result;
 }
 
-/* What the library calls not found or not supported is about the input here. */
+/* What the library calls not found or not supported is about the input here; a disk that cannot be
+ * read or a server that cannot be reached is about this machine. */
 static int fail(const struct mt_error *error)
 {
     int code = cli_fail(error);
+    if (error->code == MT_EIO || error->code == MT_ETIMEOUT)
+        return CLI_EXIT_CANNOT;
     return code == CLI_EXIT_NO || error->code == MT_EUNSUPPORTED ? CLI_EXIT_USAGE : code;
 }
 
@@ -193,7 +196,7 @@ static const struct cli_status statuses[] = {
     {"0", "it fits or is tight, an answer was found, or no capacity was given"},
     {"1", "it spills, pages or cannot; nothing fits"},
     {"2", "wrong usage, or a model or setting that cannot be used"},
-    {"3", "this machine cannot: no permission, no memory"},
+    {"3", "this machine cannot: no permission, no memory, no network for --remote"},
     {0},
 };
 
