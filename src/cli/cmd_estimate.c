@@ -175,7 +175,7 @@ static const char *const description[] = {
     "go by rules, and their answer is rehearsed. --no-rehearse, or MEMTALLY_NO_REHEARSE set in the "
     "environment, keeps to rules.",
     "With --device, --host or --here the first line is a verdict: FITS, TIGHT, SPILLS, PAGES or "
-    "CANNOT. Below the tables are flags for the engine, ready to paste, and notes.",
+    "CANNOT. Below the tables are the engine's command line, ready to paste, and notes.",
     NULL,
 };
 

@@ -57,6 +57,7 @@ struct cli_document_model {
     uint64_t weight_bytes;
     uint64_t layers;
     uint64_t trained_context_tokens;
+    int is_converted; /* no GGUF file: one has to be made of it for llama.cpp */
 };
 
 struct cli_document_settings {

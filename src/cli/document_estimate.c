@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/document_parts.h"
+#include "cli/shell.h"
 #include "emit/text.h"
 
 static void put_verdict(const struct cli_document *document, const struct cli_terminal *terminal,
@@ -278,6 +279,8 @@ static size_t flag_length(const char *text)
     for (; text[i]; i++) {
         if (quote)
             quote = text[i] == quote ? '\0' : quote;
+        else if (text[i] == '\\' && text[i + 1])
+            i++;
         else if (text[i] == '\'' || text[i] == '"')
             quote = text[i];
         else if (text[i] == ' ')
@@ -286,18 +289,21 @@ static size_t flag_length(const char *text)
     return i;
 }
 
-/* Flags stay fit to be pasted: a line that goes on ends with a backslash. */
+/* A command line stays fit to be pasted: a line that goes on ends with a backslash. */
 static void put_flags(const struct cli_document *document, const struct cli_terminal *terminal,
                       struct mt_strbuf *out)
 {
+    struct mt_strbuf command = {0};
     struct mt_strbuf escaped = {0};
     char heading[96];
     size_t column = 0;
     if (!document->estimate->flags || !*document->estimate->flags)
         return;
-    snprintf(heading, sizeof heading, "Flags for %s", document->tally->engine_name);
+    snprintf(heading, sizeof heading, "Command line for %s", document->tally->engine_name);
     cli_table_heading(terminal, heading, out);
-    mt_text_escape(&escaped, document->estimate->flags, terminal->utf8);
+    cli_put_engine_command(&command, document);
+    mt_text_escape(&escaped, mt_strbuf_text(&command), terminal->utf8);
+    mt_strbuf_finish(&command);
     for (const char *flag = mt_strbuf_text(&escaped); *flag;) {
         size_t length = flag_length(flag);
         if (column && column + 1 + length + 2 > (size_t)terminal->columns) {

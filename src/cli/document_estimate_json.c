@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What only an estimate has, as JSON, and an estimate as CSV. */
 #include "cli/document_parts.h"
+#include "cli/shell.h"
 #include "emit/csv.h"
 
 /* 0 stands for what an engine does not have. */
@@ -169,10 +170,14 @@ static void put_terms(const struct mt_estimate *estimate, struct mt_json *json)
 void cli_json_estimate(const struct cli_document *document, struct mt_json *json)
 {
     const struct mt_estimate *estimate = document->estimate;
+    struct mt_strbuf command = {0};
     mt_json_text(json, "verdict", mt_verdict_name(estimate->verdict));
     mt_json_text(json, "reason", estimate->reason);
     put_answer(document->answer, json);
     mt_json_text(json, "flags", estimate->flags);
+    cli_put_engine_command(&command, document);
+    mt_json_text(json, "command_line", command.length ? mt_strbuf_text(&command) : NULL);
+    mt_strbuf_finish(&command);
     mt_json_real(json, "accuracy_ratio", estimate->accuracy_ratio);
     put_pool(&estimate->pool, json);
     if (document->explain)

@@ -64,6 +64,7 @@ static void describe(struct estimate_result *result)
         .name = d->name,
         .architecture = d->architecture,
         .dtype = d->dtype,
+        .is_converted = d->format != MT_MODEL_GGUF,
         .parameters = d->parameters,
         .weight_bytes = d->weight_bytes,
         .layers = d->n_layers,
