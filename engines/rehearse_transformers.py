@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PYTHONSAFEPATH
 from rehearse_common import check_version, read_arguments, version_of
 
 NEW_TOKENS = 8
-DEFAULT_CONTEXT = 2048
+DEFAULT_CONTEXT = 4096
 DTYPES = {"f16": "float16", "fp16": "float16", "bf16": "bfloat16", "f32": "float32", "fp32": "float32"}
 SAFETENSORS_TYPES = {
     "torch.float32": "F32",

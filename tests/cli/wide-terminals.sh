@@ -6,7 +6,7 @@ model=a-folder-with-a-rather-long-name-for-a-model-of-eight-billion-parameters/l
 memtally sample-model llama-3.1-8b "$model" --sparse --quiet
 widest()
 {
-    python3 -c 'import sys; print(max(len(line.rstrip()) for line in sys.stdin))'
+    sed '/^Command line/,/^ *\r*$/d' | python3 -c 'import sys; print(max(len(line.rstrip()) for line in sys.stdin))'
 }
 for columns in 80 130 300; do
     printf '%s columns: ' "$columns"
