@@ -49,6 +49,8 @@ void cli_table_runs(const struct cli_document *document, const struct cli_termin
                     struct mt_strbuf *out);
 void cli_table_phases(const struct cli_document *document, const struct cli_terminal *terminal,
                       struct mt_strbuf *out);
+void cli_table_marks(const struct cli_document *document, const struct cli_terminal *terminal,
+                     struct mt_strbuf *out);
 void cli_table_stacks(const struct cli_document *document, const struct cli_terminal *terminal,
                       struct mt_strbuf *out);
 void cli_table_timeline(const struct cli_document *document, const struct cli_terminal *terminal,

@@ -312,6 +312,7 @@ void cli_document_table(const struct cli_document *document, const struct cli_te
     cli_table_places(document, terminal, shown, out);
     cli_table_timeline(document, terminal, out);
     cli_table_phases(document, terminal, out);
+    cli_table_marks(document, terminal, out);
     cli_table_runs(document, terminal, out);
     cli_table_processes(document, terminal, out);
     cli_table_stacks(document, terminal, out);

@@ -228,31 +228,35 @@ def test_temporary_files_that_a_program_leaves_go_with_the_rehearsal():
 
 
 def interrupted(number):
-    """What is left of a rehearsal that is ended in the middle: status, processes, files."""
+    """What is left of a rehearsal that is ended in the middle: status, document, processes, files."""
     with tempfile.TemporaryDirectory() as folder:
         # In a session of its own as workers may be, and one that does not heed to be told to end.
         words = f"trap '' TERM INT; {PROGRAM} must 1; setsid sleep 100 & mktemp; sleep 100"
-        running = subprocess.Popen([MEMTALLY, "rehearse", "--quiet", "-d", "24GiB", "--", "sh", "-c", words],
-                                   env=dict(os.environ, TMPDIR=folder), stdout=subprocess.DEVNULL,
+        running = subprocess.Popen([MEMTALLY, "rehearse", "--quiet", "--json", "-d", "24GiB", "--", "sh", "-c", words],
+                                   env=dict(os.environ, TMPDIR=folder), stdout=subprocess.PIPE,
                                    stderr=subprocess.DEVNULL,
                                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         while not glob.glob(folder + "/memtally-rehearse-*/tmp/tmp.*"):
             assert running.poll() is None, running.returncode
             time.sleep(0.01)
         running.send_signal(number)
-        status = running.wait(timeout=60)
-        left = []
+        said, _ = running.communicate(timeout=60)
+        status, left = running.returncode, []
         for path in glob.glob("/proc/[0-9]*/environ"):
             with contextlib.suppress(OSError):
                 if f"MEMTALLY_REHEARSAL={folder}/".encode() in pathlib.Path(path).read_bytes():
                     left.append(path)
-        return status, left, os.listdir(folder)
+        return status, json.loads(said), left, os.listdir(folder)
 
 
-def test_a_rehearsal_that_is_interrupted_leaves_nothing():
+def test_a_rehearsal_that_is_interrupted_tells_what_it_came_to_and_leaves_nothing():
     for number in (signal.SIGINT, signal.SIGTERM):
-        status, processes, files = interrupted(number)
-        assert status and not processes and not files, (number, status, processes, files)
+        status, document, processes, files = interrupted(number)
+        assert status == 128 + number and not processes and not files, (number, status, processes, files)
+        assert (document["verdict"], document["rehearsal"]["outcome"]) == ("UNKNOWN", "interrupted"), document
+        assert "was interrupted after" in document["reason"], document["reason"]
+        # 1 GiB and the context of a card of 24 GiB, as of a program that came to its end.
+        assert sum(rows(document).values()) > GIB, rows(document)
 
 
 SHARES = """

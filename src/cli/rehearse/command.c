@@ -110,7 +110,7 @@ int rehearse_command(struct rehearse_job *job, const struct mt_predict_settings 
         cli_complain("out of memory");
         return CLI_EXIT_CANNOT;
     }
-    int code = rehearse_run(job, &told->told.result, &error) < 0
+    int code = rehearse_run_to_tell(job, &told->told.result, &error) < 0
                    ? fail(&error)
                    : conclude(job, settings, output, told);
     mt_estimate_destroy(told->estimate);

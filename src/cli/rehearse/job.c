@@ -109,8 +109,8 @@ static int start(const struct rehearse_job *job, char *const *argv, struct rehea
     return mt_rehearse_start(&options, &result->rehearsal, error);
 }
 
-static int drive(const struct rehearse_job *job, char *const *argv, struct rehearse_result *result,
-                 struct mt_error *error)
+static int drive(const struct rehearse_job *job, char *const *argv, int tells_interruption,
+                 struct rehearse_result *result, struct mt_error *error)
 {
     uint64_t limit_ns = job->timeout_ns ? job->timeout_ns : TIMEOUT_NS;
     const struct rehearse_drive_settings settings = {
@@ -126,7 +126,7 @@ static int drive(const struct rehearse_job *job, char *const *argv, struct rehea
     int code = rehearse_drive(result->rehearsal, &settings, &result->report, error);
     if (job->progress)
         cli_progress_clear(job->progress);
-    if (code == 0 && result->report.end == REHEARSE_INTERRUPTED)
+    if (code == 0 && result->report.end == REHEARSE_INTERRUPTED && !tells_interruption)
         code = mt_fail(error, MT_ECANCELLED, MT_NO_OFFSET, "the rehearsal was interrupted");
     return code;
 }
@@ -166,6 +166,9 @@ static int conclude(const struct rehearse_job *job, struct rehearse_result *resu
     result->is_cuda = result->status.n_contexts && !result->status.is_attached;
     result->is_unseen = job->n_devices ? !result->status.is_attached && !result->is_cuda
                                        : !result->status.api_version;
+    if (result->is_unseen && result->report.end == REHEARSE_INTERRUPTED)
+        return mt_fail(error, MT_ECANCELLED, MT_NO_OFFSET,
+                       "the rehearsal was interrupted before the program took a device");
     if (result->is_unseen)
         rehearse_look_for_ggml(result);
     mt_rehearse_stop(result->rehearsal, GRACE_NS);
@@ -184,8 +187,8 @@ static int conclude(const struct rehearse_job *job, struct rehearse_result *resu
     return mt_rehearse_tally(result->rehearsal, SIZE_MAX, &result->tally, error);
 }
 
-int rehearse_run(const struct rehearse_job *job, struct rehearse_result *result,
-                 struct mt_error *error)
+static int run(const struct rehearse_job *job, int tells_interruption,
+               struct rehearse_result *result, struct mt_error *error)
 {
     *result = (struct rehearse_result){0};
     int code = make_folder(job, result, error);
@@ -197,13 +200,25 @@ int rehearse_run(const struct rehearse_job *job, struct rehearse_result *result,
     if (code == 0)
         code = start(job, argv, result, error);
     if (code == 0)
-        code = drive(job, argv, result, error);
+        code = drive(job, argv, tells_interruption, result, error);
     if (code == 0)
         code = conclude(job, result, error);
     rehearse_drive_argv_free(argv);
     if (code < 0)
         rehearse_result_finish(result);
     return code;
+}
+
+int rehearse_run(const struct rehearse_job *job, struct rehearse_result *result,
+                 struct mt_error *error)
+{
+    return run(job, 0, result, error);
+}
+
+int rehearse_run_to_tell(const struct rehearse_job *job, struct rehearse_result *result,
+                         struct mt_error *error)
+{
+    return run(job, 1, result, error);
 }
 
 void rehearse_result_finish(struct rehearse_result *result)

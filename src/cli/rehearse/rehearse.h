@@ -76,6 +76,10 @@ struct rehearse_result {
  * mt_rehearse_start() and of finding the pretended devices, MT_ECANCELLED (interrupted). */
 int rehearse_run(const struct rehearse_job *job, struct rehearse_result *result,
                  struct mt_error *error);
+
+/* The same, but that a program which was interrupted is told as far as it came. */
+int rehearse_run_to_tell(const struct rehearse_job *job, struct rehearse_result *result,
+                         struct mt_error *error);
 void rehearse_result_finish(struct rehearse_result *result);
 
 /* Fills in a result of a rehearsal that was run and stopped elsewhere, and is the result's from

@@ -98,14 +98,14 @@ static void write_options(const char *flags, char *text, size_t size)
     free(copy);
 }
 
-static const char *name_of(enum rehearse_outcome outcome)
+static const char *name_of(const struct rehearse_result *result)
 {
     static const char *const names[] = {[REHEARSE_RUNS] = "ran",
                                         [REHEARSE_RUNS_SHORT] = "coped",
                                         [REHEARSE_RUNS_OUT] = "ran out",
                                         [REHEARSE_FAILS] = "crashed",
                                         [REHEARSE_UNDECIDED] = "hung"};
-    return names[outcome];
+    return result->report.end == REHEARSE_INTERRUPTED ? "interrupted" : names[result->outcome];
 }
 
 /* The engine's phases and figures, as many as a document takes. */
@@ -150,7 +150,7 @@ void rehearse_tell(const struct rehearse_job *job, int with_options, struct rehe
     }
     told->rehearsal = (struct cli_document_rehearsal){
         .argv = job->argv,
-        .outcome = name_of(result->outcome),
+        .outcome = name_of(result),
         .ran = result->outcome == REHEARSE_RUNS || result->outcome == REHEARSE_RUNS_SHORT,
         .device_kind = !job->n_devices    ? NULL
                        : job->device_kind ? job->device_kind

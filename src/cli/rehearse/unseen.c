@@ -194,11 +194,24 @@ static void explain_end(const char *name, struct rehearse_result *result)
             name);
 }
 
+/* Most programs that met no device were given none. */
+static void add_hint(const struct rehearse_job *job, struct rehearse_result *result)
+{
+    size_t length = strlen(result->why);
+    if (!job->n_devices && length < sizeof result->why)
+        snprintf(
+            result->why + length, sizeof result->why - length,
+            "; no --device was given, without which there are no pretended GPUs: name them, as "
+            "--device 24GiB or --device H100-80GB");
+}
+
 void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_result *result)
 {
     const char *name = job->argv[0];
     if (result->has_cuda && rehearse_explain_no_cuda(job, result))
         return;
-    if (!explain_ggml(name, result) && !explain_file(name, result))
-        explain_end(name, result);
+    if (explain_ggml(name, result) || explain_file(name, result))
+        return;
+    explain_end(name, result);
+    add_hint(job, result);
 }

@@ -147,6 +147,13 @@ static void explain_crash(struct rehearse_result *result)
  * stuck. */
 static void explain_no_end(struct rehearse_result *result)
 {
+    if (result->report.end == REHEARSE_INTERRUPTED) {
+        snprintf(result->why, sizeof result->why,
+                 "the rehearsal was interrupted after %.1f s; the figures are of what it had come "
+                 "to by then",
+                 (double)result->status.elapsed_ns / 1e9);
+        return;
+    }
     snprintf(result->why, sizeof result->why,
              result->is_cuda
                  ? "the program was ended while it ran: neither ready nor at its end after %.0f s, "
@@ -188,6 +195,7 @@ int rehearse_estimate(const struct rehearse_result *result, const struct mt_mode
                       struct mt_error *error)
 {
     struct mt_rehearse_phase phase;
+    int is_interrupted = result->report.end == REHEARSE_INTERRUPTED;
     int has_torch = result->is_cuda && mt_rehearse_phase_at(result->rehearsal, 0, &phase) == 0;
     const struct mt_estimate_said said = {
         .tally = result->tally,
@@ -195,10 +203,15 @@ int rehearse_estimate(const struct rehearse_result *result, const struct mt_mode
         .engine = has_torch         ? "PyTorch"
                   : result->is_cuda ? "CUDA"
                                     : NULL,
-        .cannot = *result->why ? result->why : NULL,
+        .cannot = *result->why && !is_interrupted ? result->why : NULL,
         .spills = *result->spills ? result->spills : NULL,
         .notes = result->tally->notes,
         .n_notes = result->tally->n_notes,
     };
-    return mt_estimate_from_said(model, settings, &said, estimate, error);
+    int code = mt_estimate_from_said(model, settings, &said, estimate, error);
+    if (code == 0 && is_interrupted) {
+        (*estimate)->verdict = MT_VERDICT_UNKNOWN;
+        (*estimate)->reason = result->why;
+    }
+    return code;
 }
