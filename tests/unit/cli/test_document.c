@@ -105,6 +105,30 @@ static void test_a_recording_in_every_format(void **state)
     assert_renders(&document, CLI_FORMAT_FOLDED, &ascii, "recording.folded");
 }
 
+/* What a program marked, with what was resident by the last look before; not what memtally marked
+ * itself, which are phases. */
+static void test_marks_of_a_program_are_in_the_table(void **state)
+{
+    (void)state;
+    static const struct mt_timeline_point timeline[] = {{1000000000, 64 * MIB},
+                                                        {2000000000, 96 * MIB}};
+    static const struct mt_recording_mark marks[] = {
+        {500000000, 41, "start"}, {1500000000, 41, "epoch 1"}, {1600000000, 0, "decode"}};
+    struct cli_document document = recorded();
+    struct mt_strbuf out = {0};
+    document.timeline = timeline;
+    document.n_timeline = 2;
+    document.marks = marks;
+    document.n_marks = 3;
+    assert_int_equal(cli_document_render(&document, CLI_FORMAT_TABLE, &ascii, &out, NULL), 0);
+    const char *text = mt_strbuf_text(&out);
+    assert_non_null(strstr(text, "mark     process      at   resident\n"
+                                 "start         41  500 ms          ?\n"
+                                 "epoch 1       41  1.50 s  64.00 MiB\n"));
+    assert_null(strstr(text, "decode"));
+    mt_strbuf_finish(&out);
+}
+
 static void test_a_profile_in_every_format(void **state)
 {
     (void)state;
@@ -515,6 +539,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_recording_in_every_format),
+        cmocka_unit_test(test_marks_of_a_program_are_in_the_table),
         cmocka_unit_test(test_a_profile_in_every_format),
         cmocka_unit_test(test_an_estimate_in_every_format),
         cmocka_unit_test(test_an_estimate_of_an_engine_with_a_budget),
