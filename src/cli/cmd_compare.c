@@ -14,6 +14,7 @@
 #include "cli/console.h"
 #include "cli/moment.h"
 #include "cli/residue_store.h"
+#include "cli/words.h"
 
 struct compare_options {
     int format;
@@ -93,12 +94,14 @@ static const struct cli_option compare_options[] = {
      .kind = CLI_TEXT,
      .argument = "NAME[@VERSION]",
      .offset = AT(engine),
+     .words = cli_words_engines,
      .help = "the engine to estimate, where the recording does not say it, or not its version"},
     {.name = "at",
      .kind = CLI_TEXT,
      .argument = "MOMENT",
      .fallback = "peak",
      .offset = AT(at),
+     .words = cli_words_moments,
      .help = "the moment of a recording: peak, steady, exit, or a time since its start"},
     {.name = "basis",
      .kind = CLI_CHOICE,

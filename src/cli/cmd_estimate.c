@@ -10,6 +10,7 @@
 #include "cli/document.h"
 #include "cli/estimate/estimate.h"
 #include "cli/rehearse/interrupt.h"
+#include "cli/words.h"
 
 /* An engine that takes longer is not waited for: rules answer. */
 #define REHEARSAL_NS (UINT64_C(120) * 1000 * 1000 * 1000)
@@ -24,13 +25,18 @@ static const struct cli_option estimate_options[] = {
      .argument = "NAME[@VERSION]",
      .fallback = "llama.cpp",
      .offset = AT(engine),
+     .words = cli_words_engines,
      .help = "llama.cpp, ik_llama.cpp, ollama, vllm, sglang, trt-llm, transformers or exllamav3; "
              "the version chooses the rules, without one the newest known is meant"},
 #include "cli/estimate/options.def"
     TEXT("mla", "MODE", mla, "ik_llama.cpp's -mla: 0 to 3"),
     NUMBER("amb", amb, "ik_llama.cpp's -amb, in MiB"),
-    TEXT("weight-type", "TYPE", weight_type,
-         "that weights are converted to when loaded: bf16, fp8 and so on"),
+    {.name = "weight-type",
+     .kind = CLI_TEXT,
+     .argument = "TYPE",
+     .offset = AT(weight_type),
+     .words = cli_words_weight_types,
+     .help = "that weights are converted to when loaded: bf16, fp8 and so on"},
     FLAG("max-context", max_context, "find the largest context that fits"),
     FLAG("max-sequences", max_sequences,
          "find the largest number of sequences that fits, each of --context tokens"),

@@ -17,6 +17,7 @@
 #include "cli/rehearse/python_model.h"
 #include "cli/rehearse/rehearse.h"
 #include "cli/rehearse/stage.h"
+#include "cli/words.h"
 
 struct rehearse_options {
     struct estimate_options estimate;
@@ -47,6 +48,7 @@ static const struct cli_option rehearse_options[] = {
      .argument = "NAME[@VERSION]",
      .fallback = "llama.cpp",
      .offset = AT(engine),
+     .words = cli_words_rehearsed_engines,
      .help = "the build of the engine by which devices behave, as llama.cpp@11434; without a "
              "version the program is asked, and the newest known is meant where it does not say; "
              "vllm, sglang or transformers: the Python package that loads MODEL"},
@@ -55,6 +57,7 @@ static const struct cli_option rehearse_options[] = {
      .kind = CLI_TEXT,
      .argument = "TYPE",
      .offset = AT(weight_type),
+     .words = cli_words_weight_types,
      .help = "of a model that is no GGUF file, what it would be converted to: f16, q8_0, q4_k_m; "
              "of vllm, sglang and transformers f16, bf16, f32, of the first two also fp8"},
     {.name = "engine-path",

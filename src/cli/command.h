@@ -10,6 +10,8 @@
 
 #include <stddef.h>
 
+#include "base/strbuf.h"
+
 /* Exit codes of the program. `run` passes on the status of the program that it runs, and uses the
  * last three as env(1) and timeout(1) do. */
 enum cli_exit {
@@ -59,6 +61,7 @@ struct cli_option {
     int value;                  /* for CLI_FLAG */
     unsigned long least;
     unsigned long most;
+    void (*words)(struct mt_strbuf *out); /* what completion offers for free text, or NULL */
 };
 
 struct cli_example {
