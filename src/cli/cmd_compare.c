@@ -337,8 +337,13 @@ static void take_notes(struct comparing *comparing)
         add_note(view, "A does not say its context and batches: the estimate is of what the engine "
                        "takes by itself. 'memtally profile' keeps them; or compare with a file of "
                        "'memtally estimate --json' made with them.");
-    if (comparing->options->estimate && !comparing->options->engine && comparing->b->estimate &&
-        !strchr(comparing->b->estimate->settings.engine, '@'))
+    int is_guessed = comparing->options->estimate && !comparing->options->engine &&
+                     comparing->b->estimate && !comparing->a->engine_name;
+    if (is_guessed)
+        add_note(view, "The recording does not say its engine: the rules are of the one that its "
+                       "processes look like; name another with --engine NAME@VERSION.");
+    if (!is_guessed && comparing->options->estimate && !comparing->options->engine &&
+        comparing->b->estimate && !strchr(comparing->b->estimate->settings.engine, '@'))
         add_note(view, "The rules are not of the recorded version of the engine; name its build "
                        "with --engine NAME@VERSION.");
     if (comparing->comparison->basis == MT_BASIS_RESIDENT &&

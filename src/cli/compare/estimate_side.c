@@ -20,14 +20,53 @@ static size_t version_length(const char *version)
     return length > start && (*rest == '\0' || *rest == ' ') ? length : 0;
 }
 
+/* Whether a file that was mapped has a name that begins so. */
+static int has_library(const struct mt_tally *tally, const char *begin)
+{
+    for (size_t p = 0; tally && p < tally->n_places; p++)
+        for (size_t r = 0; r < tally->places[p].n_rows; r++) {
+            const struct mt_tally_row *row = &tally->places[p].rows[r];
+            for (size_t d = 0; d < row->n_details; d++)
+                if (row->details[d].name && !strncmp(row->details[d].name, begin, strlen(begin)))
+                    return 1;
+        }
+    return 0;
+}
+
+static int has_word(const struct mt_tally *tally, const char *word)
+{
+    for (size_t i = 0; tally && i < tally->n_processes; i++)
+        if (tally->processes[i].command && strstr(tally->processes[i].command, word))
+            return 1;
+    return 0;
+}
+
+/* What the recording says, else what its processes held and were called: PyTorch is transformers
+ * where no engine on it is named, and so is a model that llama.cpp does not load. */
+static const char *engine_of(const struct compare_loaded *recording,
+                             const struct mt_model_description *model)
+{
+    static const char *const on_torch[] = {"vllm", "sglang"};
+    const struct mt_tally *tally = recording->side.tally;
+    if (recording->engine_name)
+        return recording->engine_name;
+    if (!has_library(tally, "libtorch") && model->format == MT_MODEL_GGUF)
+        return "llama.cpp";
+    for (size_t i = 0; i < sizeof on_torch / sizeof *on_torch; i++)
+        if (has_word(tally, on_torch[i]))
+            return on_torch[i];
+    return "transformers";
+}
+
 /* "llama.cpp@b11434" of what the recording says; without the version where it is in another
  * counting than the engine's own. */
-static void name_engine(const struct compare_loaded *recording, char *text, size_t size)
+static void name_engine(const struct compare_loaded *recording,
+                        const struct mt_model_description *model, char *text, size_t size)
 {
     const char *version = recording->engine_version ? recording->engine_version : "";
     size_t length = version_length(version);
-    snprintf(text, size, "%s%s%.*s", recording->engine_name ? recording->engine_name : "llama.cpp",
-             length ? "@" : "", (int)length, version);
+    snprintf(text, size, "%s%s%.*s", engine_of(recording, model), length ? "@" : "", (int)length,
+             version);
 }
 
 static uint64_t known_or_0(uint64_t count)
@@ -123,7 +162,7 @@ int compare_load_estimate(struct compare_loaded *loaded, const struct compare_lo
     int result = mt_model_open(path, NULL, &loaded->model, error);
     if (result)
         return result;
-    name_engine(recording, engine, sizeof engine);
+    name_engine(recording, mt_model_describe(loaded->model), engine, sizeof engine);
     struct mt_predict_settings settings =
         settings_of(recording, options->engine ? options->engine : engine);
     if (options->use_learnt)

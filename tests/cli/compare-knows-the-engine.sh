@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT
+# A recording that does not say its engine is compared with the rules of the one that it looks like: a
+# program with PyTorch in it is not llama.cpp, nor is one whose model llama.cpp does not load.
+mkdir model
+cat >model/config.json <<END
+{"model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16,
+ "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 3072, "vocab_size": 151936,
+ "max_position_embeddings": 40960, "torch_dtype": "bfloat16", "tie_word_embeddings": true}
+END
+memtally sample-model smollm-135m model.gguf --sparse --quiet
+# A library by the name of PyTorch's, as far as a recording knows.
+head -c 100000 /dev/zero >libtorch_cpu.so
+memtally run -q -o plain -- true
+memtally run -q -o torch -- python3 -c 'import ctypes, mmap
+with open("libtorch_cpu.so", "rb") as file:
+    held = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    held.read()'
+memtally run -q -o vllm -- python3 -c 'import mmap # vllm serve
+with open("libtorch_cpu.so", "rb") as file:
+    held = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    held.read()'
+engine()
+{
+    memtally compare "$@" --estimate --json | python3 -c '
+import json, sys
+document = json.load(sys.stdin)
+print(document["b"]["engine"], any("does not say its engine" in note for note in document["notes"]))'
+}
+engine plain --model model.gguf
+engine plain --model model
+engine torch --model model
+engine torch --model model.gguf
+memtally compare vllm --model model --estimate 2>&1
+exit 0
