@@ -28,8 +28,4 @@ void rehearse_add_circumstances(struct rehearse_result *result);
  * train.py". Returns 0 where there is none. */
 int rehearse_python_place(const char *said, char *text, size_t size);
 
-/* The line in which a program last said why it ends: that of its last error, else the last that is
- * not empty. Returns 0 where it said nothing. */
-int rehearse_last_line(const char *said, char *text, size_t size);
-
 #endif

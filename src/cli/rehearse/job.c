@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "cli/rehearse/cuda_words.h"
+#include "cli/rehearse/last_words.h"
 #include "cli/rehearse/once.h"
 #include "cli/rehearse/pretend_path.h"
 #include "cli/rehearse/rehearse.h"
@@ -150,6 +151,7 @@ void rehearse_result_take(struct rehearse_result *result, struct mt_rehearsal *r
     *result =
         (struct rehearse_result){.rehearsal = rehearsal, .report = *report, .status = *status};
     mt_rehearse_last_words(rehearsal, result->words, sizeof result->words);
+    rehearse_clean_words(result->words);
     note_refusals(result);
     result->outcome = rehearse_outcome_of(rehearsal, &result->report);
     rehearse_explain_end(result);
@@ -162,6 +164,7 @@ static int conclude(const struct rehearse_job *job, struct rehearse_result *resu
     if (code < 0)
         return code;
     mt_rehearse_last_words(result->rehearsal, result->words, sizeof result->words);
+    rehearse_clean_words(result->words);
     rehearse_name_version(&result->status, result->version);
     result->is_cuda = result->status.n_contexts && !result->status.is_attached;
     result->is_unseen = job->n_devices ? !result->status.is_attached && !result->is_cuda

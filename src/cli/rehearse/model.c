@@ -22,7 +22,7 @@
 #define LIMIT_NS     ((uint64_t)600 * 1000 * 1000 * 1000)
 #define FIRST_FIT    7407 /* the build that decides by itself what goes to the devices */
 #define NOTES_MAX    24
-#define REASON_BYTES 480
+#define REASON_BYTES REHEARSE_WHY_BYTES
 /* So many times as large, devices have room for what they were refused. */
 #define LARGE_SCALE       256
 #define DEVICE_MOST_BYTES (UINT64_C(1) << 50) /* that mt_rehearse_start() takes */

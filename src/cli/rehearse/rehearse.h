@@ -19,7 +19,7 @@
 
 #define REHEARSE_WORDS_BYTES 4096
 #define REHEARSE_SAID_BYTES  65536
-#define REHEARSE_WHY_BYTES   480
+#define REHEARSE_WHY_BYTES   960
 
 /* What is to be rehearsed. All borrowed. Start with {0}. */
 struct rehearse_job {

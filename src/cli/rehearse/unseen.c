@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/rehearse/cuda_words.h"
+#include "cli/rehearse/last_words.h"
 #include "cli/rehearse/ports.h"
 #include "cli/rehearse/rehearse.h"
 #include "cli/rehearse/unseen.h"
@@ -102,6 +103,8 @@ static const char *end_of(const struct rehearse_result *result, char text[64])
     return text;
 }
 
+#define LINE_BYTES 240
+
 static int has_failed(const struct rehearse_result *result)
 {
     return !result->status.running && result->status.exit_code != 0;
@@ -172,9 +175,13 @@ static int explain_file(const char *name, struct rehearse_result *result)
 static void explain_end(const char *name, struct rehearse_result *result)
 {
     char end[64];
+    char line[LINE_BYTES];
+    int has_line =
+        rehearse_last_line(*result->said ? result->said : result->words, line, sizeof line);
     if (has_failed(result))
-        SAY(result, "%.80s %s before it %s", name, end_of(result, end),
-            result->has_cuda ? "took a device" : "loaded ggml");
+        SAY(result, "%.80s %s before it %s%s%s", name, end_of(result, end),
+            result->has_cuda ? "took a device" : "loaded ggml", has_line ? "; it said: " : "",
+            has_line ? line : "");
     else if (result->status.running)
         SAY(result,
             "%.80s %s (--timeout, or a minute without a sign of work), and no process of it had "

@@ -8,10 +8,11 @@
 
 #include "cli/rehearse/cuda_words.h"
 #include "cli/rehearse/engine_log.h"
+#include "cli/rehearse/last_words.h"
 #include "cli/rehearse/rehearse.h"
 
 #define PHASE_BYTES 112
-#define LINE_BYTES  160
+#define LINE_BYTES  240
 
 /* A mark for people: what a program is about once it has left it. */
 static const char *words_of(const char *mark, char text[PHASE_BYTES])
