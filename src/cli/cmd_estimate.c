@@ -44,6 +44,9 @@ static const struct cli_option estimate_options[] = {
     FLAG("smallest-device", smallest_device,
          "find the least memory that each of as many equal devices as --device names must have"),
     FLAG("best-quant", best_quant, "of several files, find the largest that fits"),
+    FLAG("matrix", matrix,
+         "types by contexts, by rules at once: of several files each, of a model that is no GGUF "
+         "file the types that it could be converted to, else the types of the cache"),
     FLAG("no-rehearse", no_rehearse, "by rules alone, even where the engine is on this machine"),
     {.name = "engine-path",
      .kind = CLI_FILE,
@@ -116,9 +119,14 @@ static int estimate(const struct cli_call *call, struct estimate_request *reques
         result = estimate_request_init(request, options, error);
     if (result)
         return result;
+    if (options->matrix) {
+        result = estimate_matrix(call, request, out, &found, error);
+        *code = !result && found ? CLI_EXIT_OK : CLI_EXIT_NO;
+        return result;
+    }
     if (!options->best_quant && call->n_operands > 1)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "estimate: several models are compared only with --best-quant");
+                       "estimate: several models are compared only with --best-quant or --matrix");
     if (!options->best_quant)
         return estimate_one(call, request, goal, out, code, error);
     result = estimate_best(call, request, out, &found, error);
@@ -194,6 +202,8 @@ static const struct cli_example examples[] = {
      "The longest context that fits, and every figure's formula."},
     {"memtally estimate config.json --engine vllm@0.11.0 --device 80GiB -c 32768",
      "How many tokens vLLM will have room for."},
+    {"memtally estimate config.json --device 24GiB --matrix",
+     "Which types fit a card at which contexts."},
     {"memtally estimate --best-quant model-q*.gguf --device 12GiB", "The best file for a card."},
     {0},
 };
@@ -208,7 +218,7 @@ static const struct cli_status statuses[] = {
 
 const struct cmd_entry cmd_estimate = {
     .name = "estimate",
-    .synopsis = "[options] MODEL | --best-quant [options] FILE...",
+    .synopsis = "[options] MODEL | --best-quant|--matrix [options] FILE...",
     .summary = "predict the memory that a model takes, before it is loaded",
     .description = description,
     .examples = examples,

@@ -60,6 +60,7 @@ struct estimate_options {
     int max_batch;
     int smallest_device;
     int best_quant;
+    int matrix;
     int no_rehearse;
     const char *engine_path;
     int explain;
@@ -176,5 +177,9 @@ struct cli_document estimate_document(const struct estimate_result *result,
  * one does. */
 int estimate_best(const struct cli_call *call, const struct estimate_request *request,
                   struct mt_strbuf *out, int *found, struct mt_error *error);
+
+/* Estimates types by contexts, by rules. *found says whether one of them fits. */
+int estimate_matrix(const struct cli_call *call, const struct estimate_request *request,
+                    struct mt_strbuf *out, int *found, struct mt_error *error);
 
 #endif

@@ -22,7 +22,7 @@ int estimate_may_rehearse(const struct estimate_options *options)
 {
     const char *never = getenv("MEMTALLY_NO_REHEARSE");
     return !options->no_rehearse && !(never && *never) && is_llama_cpp(options->engine) &&
-           options->program != MT_PROGRAM_NODE && !options->best_quant;
+           options->program != MT_PROGRAM_NODE && !options->best_quant && !options->matrix;
 }
 
 /* What a search found is rehearsed as it was found, with all on the devices. */

@@ -334,6 +334,9 @@ int estimate_goal(const struct estimate_options *options, int *goal, struct mt_e
         first = &all[i];
         *goal = all[i].goal;
     }
+    if (options->matrix && (first || options->best_quant))
+        return FAIL(error, "'--matrix' and '--%s' are two questions; ask one at a time",
+                    first ? first->option : "best-quant");
     if (first && options->best_quant)
         return FAIL(error, "'--best-quant' and '--%s' are two questions; ask one at a time",
                     first->option);
