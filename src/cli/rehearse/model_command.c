@@ -216,7 +216,10 @@ int rehearse_model_command(const char *model, const struct rehearse_model_option
     if (!result) {
         int written = cli_write_output(&out, options->estimate->output);
         code = written ? written : code;
-    } else if (!signal_number) {
+    } else if (signal_number) {
+        cli_complain("rehearse: interrupted before the engine had planned the model; 'memtally "
+                     "estimate --no-rehearse' answers by rules, without it");
+    } else {
         code = fail(&error);
     }
     estimate_request_finish(&request);
