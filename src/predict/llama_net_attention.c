@@ -155,7 +155,7 @@ static struct mt_node *heads_first(struct mt_net *net, struct mt_node *x)
 }
 
 /* Flash attention reads no numbers of 32 bits. */
-static struct mt_node *as_halves(struct mt_net *net, struct mt_node *x)
+struct mt_node *mt_net_as_halves(struct mt_net *net, struct mt_node *x)
 {
     if (x->type != MT_TYPE_F32)
         return x;
@@ -180,8 +180,8 @@ static struct mt_node *attend_cached(struct mt_net *net, struct mt_node *q, stru
     if (net->plan->flash_attention) {
         if (transposed)
             v = mt_op_transpose(g, v);
-        k = as_halves(net, k);
-        v = as_halves(net, v);
+        k = mt_net_as_halves(net, k);
+        v = mt_net_as_halves(net, v);
         x = flash(net, q, k, v, il, decompress);
     } else {
         x = product(net, q, k, v, il, decompress);
@@ -392,7 +392,7 @@ struct mt_node *mt_net_gated_attention(struct mt_net *net, struct mt_node *x, si
     qkv.k = mt_net_rope(net, qkv.k, il);
     x = mt_net_attend(net, &qkv, il, NULL);
     gate = mt_op_cont(g, gate, size * l->heads, n, 1);
-    if (net->older_parts && net->d->position_streams == 1)
+    if (!(net->newer & MT_NEWER_GATE) && net->d->position_streams == 1)
         gate = mt_op_reshape(g, gate, size * l->heads, n, 1, 1);
     x = mt_op_map(g, x, mt_op_map(g, gate, NULL));
     return mt_net_project(net, x, il, MT_SLOT_ATTN_OUT, embedding);

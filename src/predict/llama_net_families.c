@@ -382,7 +382,7 @@ enum mt_net_knowledge mt_net_build(struct mt_net *net)
     unsigned traits = as_said(net, family.traits);
     net->traits = traits;
     if (net->d->is_embedder && mt_net_build_encoder(net))
-        return net->older_parts ? MT_NET_LIKELY : MT_NET_EXACT;
+        return net->knows_recent ? MT_NET_EXACT : MT_NET_LIKELY;
     if (!net->late_rows)
         traits &= ~(unsigned)(MT_NET_ROWS_LATE | MT_NET_ROWS_AFTER_NORM);
     mt_net_positions(net);
@@ -407,6 +407,6 @@ enum mt_net_knowledge mt_net_build(struct mt_net *net)
     if (!is_written_down(net))
         return MT_NET_GUESSED;
     if (family.knowledge == MT_NET_RECENT)
-        return net->older_parts ? MT_NET_LIKELY : MT_NET_EXACT;
+        return net->knows_recent ? MT_NET_EXACT : MT_NET_LIKELY;
     return family.knowledge;
 }

@@ -162,7 +162,8 @@ static int is_skipped(const struct loading *loading, const struct mt_model_tenso
     if (tensor->role == MT_TENSOR_PROJECTOR)
         return 1;
     return tensor->layer < in->d->n_layers && in->d->layers[tensor->layer].is_draft &&
-           !in->settings->draft_tokens && mt_engine_has(in->engine, "weights.draft", "skipped");
+           !in->settings->draft_tokens && mt_engine_has(in->engine, "weights.draft", "skipped") &&
+           !mt_llama_family_in(in, "weights.draft.loaded");
 }
 
 /* Where a tied output and the embedding share a buffer they are one tensor; some families' loaders
@@ -236,7 +237,8 @@ static void add_plain(const struct loading *loading, struct mt_sheet *sheet, int
                  buffer->n, buffer->tensor_bytes, buffer->padded_bytes - buffer->tensor_bytes);
 }
 
-/* Host tensors in their place in the files: the engine maps from the first to the last of them. */
+/* Host tensors in their place in the files: the engine maps from the first to the last of them, or
+ * gives back what lies between. */
 static void add_mapped(const struct loading *loading, struct mt_sheet *sheet)
 {
     const struct mt_model_description *d = loading->plan->in->d;
@@ -247,18 +249,20 @@ static void add_mapped(const struct loading *loading, struct mt_sheet *sheet)
             bytes = mt_llama_add(bytes, loading->spans[i].last - loading->spans[i].first);
             files++;
         }
+    int is_trimmed = mt_engine_has(loading->plan->in->engine, "weights.mapping", "tensors");
     struct mt_sheet_term term = {.place = MT_HOST_PLACE,
                                  .category = MT_CATEGORY_WEIGHTS,
                                  .name = "mapped weights",
                                  .rule = "weights_mapped",
-                                 .bytes = bytes,
+                                 .bytes = is_trimmed ? loading->host.tensor_bytes : bytes,
                                  .low_bytes = loading->host.tensor_bytes,
                                  .high_bytes = bytes,
                                  .provenance = provenance_of(loading->plan)};
     mt_sheet_add(sheet, &term,
                  "%" PRIu64 " B from the first to the last of %" PRIu64 " host tensors in %" PRIu64
-                 " files, which hold %" PRIu64 " B",
-                 bytes, loading->host.n, files, loading->host.tensor_bytes);
+                 " files, which hold %" PRIu64 " B%s",
+                 bytes, loading->host.n, files, loading->host.tensor_bytes,
+                 is_trimmed ? "; what lies between is not mapped" : "");
 }
 
 static void add_on_demand(const struct loading *loading, struct mt_sheet *sheet)
