@@ -89,10 +89,21 @@ def test_a_build_that_is_not_there_is_not_made_where_that_is_asked(machine):
 
 @on_a_machine
 def test_a_build_is_a_number(machine):
-    for build in ("b9840", "../9840", "984", ""):
-        done = subprocess.run([f"{ROOT}/scripts/engine", "llama.cpp", build], env=machine.environment, capture_output=True,
-                              text=True, check=False)
-        assert done.returncode == 2 and "usage" in done.stderr, (build, done)
+    for words in (["llama.cpp", "b9840"], ["llama.cpp", "../9840"], ["llama.cpp", "984"], ["llama.cpp", ""], ["libllama", "b9840"],
+                  ["libllama"]):
+        done = subprocess.run([f"{ROOT}/scripts/engine", *words], env=machine.environment, capture_output=True, text=True,
+                              check=False)
+        assert done.returncode == 2 and "usage" in done.stderr, (words, done)
+
+
+@on_a_machine
+def test_libraries_of_a_build_have_a_folder_of_their_own(machine):
+    folder = f"{machine.folder}/cache/engines/libllama-9102-{os.uname().machine}"
+    asked = [f"{ROOT}/scripts/engine", "--if-there", "libllama", "9102"]
+    assert subprocess.run(asked, env=machine.environment, capture_output=True, check=False).returncode == 3
+    os.makedirs(folder)
+    done = subprocess.run(asked, env=machine.environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, folder + "\n"), done
 
 
 @on_a_machine
