@@ -208,6 +208,25 @@ static int add_rest(const struct mt_parts_source *source, uint8_t place, struct 
     return add(parts, &part);
 }
 
+/* What the program went without, and would take on a true device. */
+static int add_absent(const struct mt_parts_source *source, const char *place,
+                      struct mt_parts *parts)
+{
+    const struct mt_noted *noted;
+    for (size_t i = 0; (noted = mt_reader_at(source->reader, i)) != NULL; i++) {
+        const struct mt_rehearse_event *event = &noted->event;
+        const struct mt_part part = {.category = event->category,
+                                     .provenance = MT_PROVENANCE_ASSUMED,
+                                     .high_bytes = event->bytes,
+                                     .name = "switched itself off in the rehearsal",
+                                     .detail = ""};
+        if (event->kind == MT_REHEARSE_NOTE && event->bytes && !strcmp(event->place, place) &&
+            add(parts, &part) < 0)
+            return MT_ENOMEM;
+    }
+    return 0;
+}
+
 int mt_parts_gather(const struct mt_parts_source *source, uint8_t place, size_t after, int is_peak,
                     struct mt_parts *parts)
 {
@@ -224,7 +243,7 @@ int mt_parts_gather(const struct mt_parts_source *source, uint8_t place, size_t 
         if (add_noted(source, place, noted, &moment, parts) < 0)
             return MT_ENOMEM;
     }
-    if (is_peak && add_rest(source, place, parts) < 0)
+    if (is_peak && (add_rest(source, place, parts) < 0 || add_absent(source, name, parts) < 0))
         return MT_ENOMEM;
     if (parts->n)
         qsort(parts->items, parts->n, sizeof *parts->items, by_kind);

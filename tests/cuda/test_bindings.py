@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""NVIDIA's module of the runtime for Python, in whose place a look-alike stands: a program that uses it, rehearsed."""
+"""NVIDIA's module of the runtime for Python, in whose place a look-alike stands: a program that uses it, rehearsed; and
+what a program goes without because of a rehearsal."""
 
 import functools
 import json
@@ -24,16 +25,19 @@ def environment():
 
 
 @functools.cache
-def rehearsed():
+def rehearsed(program=PROGRAM):
     """What the program printed, and the document."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([MEMTALLY, "rehearse", "--json", "-d", "H100-80GB,H100-80GB", "--folder", f"{folder}/kept", "--",
-                               sys.executable, PROGRAM], env=environment(), capture_output=True, text=True, check=False, timeout=100)
+                               sys.executable, program], env=environment(), capture_output=True, text=True, check=False, timeout=100)
         assert done.stdout, done.stderr
         with open(f"{folder}/kept/output", encoding="utf-8") as file:
             said = file.read()
-        assert said, done.stdout
-        return json.loads(said), json.loads(done.stdout)
+        return json.loads(said or "null"), json.loads(done.stdout)
+
+
+def rows(document, name):
+    return {row["category"]: row for row in next(place for place in document["places"] if place["place"] == name)["rows"]}
 
 
 def test_without_a_rehearsal_the_packages_own_module_is_taken():
@@ -50,8 +54,8 @@ def test_devices_are_those_of_the_rehearsal():
 def test_memory_is_taken_of_the_device():
     said, document = rehearsed()
     assert said["taken"] == 100 * MIB and said["where"] == 1 and 79 * GIB < said["total"] < 80 * GIB, said
-    held = next(place for place in document["places"] if place["place"] == "gpu:1")
-    assert sum(row["allocated_bytes"] for row in held["rows"] if row["category"] != "context") == 100 * MIB, held
+    held = rows(document, "gpu:1")
+    assert sum(row["allocated_bytes"] for name, row in held.items() if name != "context") == 100 * MIB, held
 
 
 def test_what_is_copied_there_comes_back():
@@ -68,6 +72,16 @@ def test_a_function_that_is_not_there_is_told():
     said, document = rehearsed()
     assert said["has graphs"] is False, said
     assert any("cudaGraphCreate" in note for note in document["notes"]), document["notes"]
+
+
+def test_the_band_holds_a_workspace_that_could_not_be_made():
+    """By FlashInfer's documentation: 2 ranks of 8192 tokens of 4096 numbers in 2 bytes, 128 MiB, and three times as much
+    that is passed on; one of the two ways that were tried."""
+    _, document = rehearsed(os.path.join(HERE, "bindings", "workspace.py"))
+    row = rows(document, "gpu:1")["communication"]
+    assert [row["allocated_bytes"], row["low_bytes"], row["high_bytes"]] == [0, 0, 4 * 128 * MIB], row
+    assert any("FlashInfer's all-reduce workspace" in note for note in document["notes"]), document["notes"]
+    assert "communication" not in rows(document, "gpu:0"), document
 
 
 if __name__ == "__main__":

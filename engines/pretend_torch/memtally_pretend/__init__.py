@@ -12,7 +12,7 @@ import sys
 
 def start(account_path):
     """Watches for imports. Costs a look into a dictionary for each of them."""
-    from . import bindings, endings, hooks, lengths, libraries, tables, trace
+    from . import bindings, endings, features, hooks, lengths, libraries, tables, trace
 
     endings.start()
     writer = trace.Trace(os.path.dirname(account_path))
@@ -20,6 +20,7 @@ def start(account_path):
     watch.when_imported("torch", lambda module: _start_torch(watch, writer))
     libraries.start(watch, account_path)
     lengths.start(watch, writer)
+    features.start(watch, writer)
     for row in tables.phases():
         watch.when_imported(row.module, _phase_maker(watch, writer, row))
     sys.meta_path.insert(0, watch.finder)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reading the tables beside this file: phases.tsv and figures.tsv. Lines that begin with # and
+"""Reading the tables beside this file: phases.tsv, figures.tsv and features.tsv. Lines that begin with # and
 empty ones are comments; fields are parted by tabs."""
 
 import os
@@ -10,6 +10,8 @@ from collections import namedtuple
 Phase = namedtuple("Phase", "package since until module function category name")
 # Where an engine says a figure: in a line of its log, or in an attribute once a function is over.
 Figure = namedtuple("Figure", "package how pattern unit name")
+# A line of log by which something says that it leaves itself off.
+Feature = namedtuple("Feature", "package pattern name")
 
 
 def _rows(file_name, kind):
@@ -21,6 +23,10 @@ def _rows(file_name, kind):
 
 def phases():
     return _rows("phases.tsv", Phase)
+
+
+def features():
+    return _rows("features.tsv", Feature)
 
 
 def figures():

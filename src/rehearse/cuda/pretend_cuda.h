@@ -19,6 +19,9 @@ int pretend_cuda_missing(const char *library, const char *name, int *told, int c
 
 /* A sentence for the reader of the rehearsal; at most MT_ACCOUNT_NOTE_BYTES. */
 void pretend_cuda_note(const char *text);
+/* Something that ranks communicate by switched itself off in the rehearsal: it would take up to
+ * `bytes` of the current device. */
+void pretend_cuda_absent(uint64_t bytes, const char *text);
 
 /* What memory at `pointer` is for, where a library is told: a workspace that is given to cuBLAS.
  * `bytes` may be a part of an allocation. */
