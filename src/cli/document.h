@@ -110,7 +110,7 @@ struct cli_document_change {
 /* A rehearsal of a command line, beside the estimate that it came to. */
 struct cli_document_rehearsal {
     char *const *argv;   /* as the user would start it; ends with NULL */
-    const char *outcome; /* "ran", "ran out", "crashed", "hung" */
+    const char *outcome; /* "ran", "ran out", "crashed", "hung", "ran on" */
     int ran;
     const char *device_kind;
     uint64_t api_version; /* of ggml's devices */

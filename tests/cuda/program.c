@@ -80,6 +80,14 @@ static void devices(void)
     printf("%d\n", n);
 }
 
+/* Computes without end. */
+static void work(void)
+{
+    static volatile unsigned sum;
+    for (;;)
+        sum++;
+}
+
 int main(int argc, char **argv)
 {
     int is_started = 0;
@@ -99,6 +107,8 @@ int main(int argc, char **argv)
             raise(SIGSEGV);
         else if (!strcmp(word, "hang"))
             pause();
+        else if (!strcmp(word, "work"))
+            work();
         else if (!strcmp(word, "devices"))
             devices();
     }

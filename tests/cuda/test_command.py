@@ -93,6 +93,15 @@ def test_a_hang_is_ended():
     assert status == 1 and document["rehearsal"]["outcome"] == "hung", (status, document["rehearsal"])
 
 
+def test_a_program_that_works_on_without_end_has_an_answer_with_a_warning():
+    """It takes 1 GiB and computes; what it took fits."""
+    status, document, said = rehearse(["-d", "24GiB", "--timeout", "8"], "must", "1", "work")
+    assert status == 0 and document["verdict"] == "FITS", (status, document["reason"], said)
+    assert document["rehearsal"]["outcome"] == "ran on", document["rehearsal"]
+    assert any("was ended while it worked" in note for note in document["notes"]), document["notes"]
+    assert rows(document)["cached"] == GIB, document
+
+
 def test_a_program_sees_as_many_devices_as_were_given_and_its_own_choice_of_them():
     for given, visible, seen in (("64x24GiB", None, "64"), ("4x24GiB", "2,0", "2")):
         with tempfile.TemporaryDirectory() as folder:

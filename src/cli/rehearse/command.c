@@ -88,8 +88,9 @@ static int conclude(const struct rehearse_job *job, const struct mt_predict_sett
     struct mt_error error = {.offset = MT_NO_OFFSET};
     if (told->told.result.is_unseen)
         return fail_unseen(&told->told.result);
-    if (told->told.result.outcome == REHEARSE_RUNS ||
-        told->told.result.outcome == REHEARSE_RUNS_SHORT)
+    if (told->told.result.outcome == REHEARSE_RUNS_ON)
+        rehearse_note_runs_on(&told->told);
+    if (rehearse_ran(&told->told.result))
         rehearse_command_spills(job->argv, job->environment ? job->environment : environ, settings,
                                 told->told.result.tally, told->told.result.spills,
                                 sizeof told->told.result.spills);

@@ -70,8 +70,7 @@ static int rehearse(struct attempts *attempts, const struct rehearse_job *job, c
     changed.folder = NULL;
     attempts->code = rehearse_run(&changed, result, &attempts->error);
     if (attempts->code == 0) {
-        fit->fits = !result->is_unseen &&
-                    (result->outcome == REHEARSE_RUNS || result->outcome == REHEARSE_RUNS_SHORT);
+        fit->fits = !result->is_unseen && rehearse_ran(result);
         if (fit->fits)
             find_held(result->tally, fit);
         else

@@ -13,6 +13,7 @@
 #include "cli/rehearse/drive_parts.h"
 #include "cli/rehearse/flags.h"
 #include "cli/rehearse/ports.h"
+#include "cli/rehearse/settled.h"
 #include "net/http_client.h"
 
 #define MS        ((uint64_t)1000 * 1000)
@@ -180,13 +181,18 @@ static int waits_too_long(const struct rehearse_drive *drive, uint64_t start_ns)
 static int wait_until_ready(struct rehearse_drive *drive)
 {
     uint64_t start_ns = mt_monotonic_ns();
+    struct rehearse_work work = {0};
     while (rehearse_drive_look(drive, LOOK_NS)) {
+        uint64_t now_ns = mt_monotonic_ns();
         if (finds_server(drive))
             return 1;
         if (waits_too_long(drive, start_ns)) {
             drive->report->end = REHEARSE_STUCK;
+            drive->report->works_on =
+                rehearse_work_goes_on(&work, now_ns, rehearse_cpu_ns("/proc", getpid()));
             return 0;
         }
+        rehearse_work_look(&work, now_ns, getpid());
         if (drive->settings->progress)
             cli_progress_show(drive->settings->progress, "%s: %zu buffers, %.1f s",
                               drive->settings->label ? drive->settings->label : "rehearsing",

@@ -42,6 +42,7 @@ enum rehearse_end {
 struct rehearse_drive_report {
     enum rehearse_end end;
     struct mt_rehearse_status status; /* as it was last seen */
+    int works_on;                     /* where it was stuck: it computed all the same */
     int is_server;
     int is_ready;
     size_t n_events_ready;  /* events before the server was ready */

@@ -173,6 +173,7 @@ static int conclude(const struct rehearse_job *job, struct rehearse_result *resu
     if (result->has_cuda)
         rehearse_read_said(result);
     result->outcome = rehearse_outcome_of(result->rehearsal, &result->report);
+    rehearse_settle(result);
     if (result->is_cuda && result->refusal)
         code = mt_rehearse_tally(result->rehearsal, result->refusal_index, &result->held, error);
     if (code < 0)

@@ -99,6 +99,13 @@ void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_res
  * (verdict.c). */
 void rehearse_explain_end(struct rehearse_result *result);
 
+/* Whether it had the memory that it wanted, or went on without. */
+int rehearse_ran(const struct rehearse_result *result);
+
+/* A program of CUDA that was ended while it worked, past its loading and without new memory, has an
+ * answer: changes the outcome where that is so (verdict.c). */
+void rehearse_settle(struct rehearse_result *result);
+
 /* The tally with what the engine does not say, and the verdict of the whole. `model` may be NULL;
  * `settings` has the devices and the host. The caller frees *estimate. */
 int rehearse_estimate(const struct rehearse_result *result, const struct mt_model *model,

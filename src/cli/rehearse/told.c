@@ -100,12 +100,21 @@ static void write_options(const char *flags, char *text, size_t size)
 
 static const char *name_of(enum rehearse_outcome outcome)
 {
-    static const char *const names[] = {[REHEARSE_RUNS] = "ran",
-                                        [REHEARSE_RUNS_SHORT] = "coped",
-                                        [REHEARSE_RUNS_OUT] = "ran out",
-                                        [REHEARSE_FAILS] = "crashed",
-                                        [REHEARSE_UNDECIDED] = "hung"};
+    static const char *const names[] = {
+        [REHEARSE_RUNS] = "ran",         [REHEARSE_RUNS_SHORT] = "coped",
+        [REHEARSE_RUNS_OUT] = "ran out", [REHEARSE_FAILS] = "crashed",
+        [REHEARSE_UNDECIDED] = "hung",   [REHEARSE_RUNS_ON] = "ran on"};
     return names[outcome];
+}
+
+void rehearse_note_runs_on(struct rehearse_told *told)
+{
+    const struct mt_rehearse_status *status = &told->result.status;
+    rehearse_told_note(told,
+                       "The program was ended while it worked: after %.0f s, the last %.0f s of "
+                       "them without new memory. What it would take later is not in the figures; "
+                       "--timeout gives it longer.",
+                       (double)status->elapsed_ns / 1e9, (double)status->quiet_ns / 1e9);
 }
 
 /* The engine's phases and figures, as many as a document takes. */
@@ -151,7 +160,7 @@ void rehearse_tell(const struct rehearse_job *job, int with_options, struct rehe
     told->rehearsal = (struct cli_document_rehearsal){
         .argv = job->argv,
         .outcome = name_of(result->outcome),
-        .ran = result->outcome == REHEARSE_RUNS || result->outcome == REHEARSE_RUNS_SHORT,
+        .ran = rehearse_ran(result),
         .device_kind = !job->n_devices    ? NULL
                        : job->device_kind ? job->device_kind
                                           : "cuda",

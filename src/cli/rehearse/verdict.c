@@ -12,6 +12,7 @@
 
 #define PHASE_BYTES 112
 #define LINE_BYTES  160
+#define QUIET_PART  4 /* of its time, in which a program took nothing more */
 
 /* A mark for people: what a program is about once it has left it. */
 static const char *words_of(const char *mark, char text[PHASE_BYTES])
@@ -143,6 +144,31 @@ static void explain_crash(struct rehearse_result *result)
              has_line ? line : "");
 }
 
+int rehearse_ran(const struct rehearse_result *result)
+{
+    return result->outcome == REHEARSE_RUNS || result->outcome == REHEARSE_RUNS_SHORT ||
+           result->outcome == REHEARSE_RUNS_ON;
+}
+
+/* Whether the engine is in one of its phases: loading, or a pass that does not come back. */
+static int is_in_phase(struct mt_rehearsal *rehearsal)
+{
+    struct mt_rehearse_phase phase;
+    for (size_t i = 0; mt_rehearse_phase_at(rehearsal, i, &phase) == 0; i++)
+        if (phase.end_ns == UINT64_MAX)
+            return 1;
+    return 0;
+}
+
+void rehearse_settle(struct rehearse_result *result)
+{
+    const struct mt_rehearse_status *status = &result->status;
+    int is_quiet = status->quiet_ns > status->elapsed_ns / QUIET_PART;
+    if (result->outcome == REHEARSE_UNDECIDED && result->is_cuda && !result->refusal && is_quiet &&
+        result->report.works_on && !is_in_phase(result->rehearsal))
+        result->outcome = REHEARSE_RUNS_ON;
+}
+
 /* A training goes on and takes nothing more; on ggml nothing is computed, and what takes so long is
  * stuck. */
 static void explain_no_end(struct rehearse_result *result)
@@ -179,6 +205,7 @@ void rehearse_explain_end(struct rehearse_result *result)
         break;
     case REHEARSE_RUNS:
     case REHEARSE_RUNS_SHORT:
+    case REHEARSE_RUNS_ON:
         break;
     }
 }
