@@ -70,8 +70,8 @@ enum mt_rehearse_event_kind {
     MT_REHEARSE_FREE,
     MT_REHEARSE_REFUSED,
     MT_REHEARSE_MARK,
-    MT_REHEARSE_NOTE /* a sentence about the rehearsal, in `name`; with `bytes`: what the program went
-                        without at `place` and may take there */
+    MT_REHEARSE_NOTE /* a sentence about the rehearsal, in `name`; with `bytes`: what the program
+                        went without at `place` and may take there */
 };
 
 /* What is special about a buffer. */
