@@ -62,6 +62,11 @@ def test_decoding_ends_with_the_tokens_that_the_host_knows_of():
     assert "steps 5 tokens [4, 5]" in rehearsed("0.33.0")[1], rehearsed("0.33.0")[1]
 
 
+def test_what_leaves_itself_off_for_want_of_multicast_is_named():
+    notes = rehearsed("0.33.0")[0]["notes"]
+    assert any("vLLM's all-reduce by multicast switched itself off" in note for note in notes), notes
+
+
 def untried(version):
     return [note for note in rehearsed(version)[0]["notes"] if "is none of the versions" in note]
 

@@ -2,6 +2,7 @@
 """A second runner, which keeps its requests' state on the device and asks the device how many tokens each of them got. It
 takes sampler_gib beside the weights, and needs PyTorch."""
 
+import logging
 import types
 
 import numpy
@@ -12,6 +13,7 @@ from vllm.v1.worker import gpu_model_runner
 TOKENS = 4  # that each request is given
 MOST_STEPS = 50
 GIB = 1 << 30
+log = logging.getLogger("vllm.communication")
 
 
 def init_kv_cache(runner, available):
@@ -20,6 +22,7 @@ def init_kv_cache(runner, available):
 
 class GPUModelRunner(gpu_model_runner.GPUModelRunner):
     def load_model(self):
+        log.warning("SymmMemCommunicator: symmetric memory multicast operations are not supported.")
         self.held += BaseModelLoader().load_model(self.take, self.model.weights_gib)
         self.held += self.take(self.model.sampler_gib)
 
