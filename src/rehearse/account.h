@@ -14,6 +14,7 @@
 
 #include "base/preload.h"
 
+#define MT_ACCOUNT_SHARED_NAME "memory that processes share" /* of what one gives others to map */
 #define MT_ACCOUNT_VARIABLE    MT_REHEARSAL_VARIABLE
 #define MT_ACCOUNT_ALIVE       ".alive" /* a pipe beside it; while it has a writer, there is a driver */
 #define MT_ACCOUNT_MAGIC       "mtrehear"

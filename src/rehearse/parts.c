@@ -91,6 +91,10 @@ static int add_whole(const struct mt_parts_source *source, uint8_t place,
     int is_device = place != MT_ACCOUNT_HOST;
     if (!part.category && !source->is_cuda)
         part.category = MT_CATEGORY_ACTIVATIONS;
+    if (!part.category && is_device && !strcmp(event->name, MT_ACCOUNT_SHARED_NAME)) {
+        part.category = MT_CATEGORY_COMMUNICATION; /* all-reduces of an engine's own */
+        part.provenance = MT_PROVENANCE_INFERRED;
+    }
     if (!part.category) {
         part.category = is_device ? MT_CATEGORY_CACHED : MT_CATEGORY_RUNTIME;
         part.provenance = MT_PROVENANCE_INFERRED;
@@ -98,7 +102,7 @@ static int add_whole(const struct mt_parts_source *source, uint8_t place,
         parts->unsplit_bytes += is_device ? event->bytes : 0;
     }
     if (source->is_cuda && is_device &&
-        (part.category == MT_CATEGORY_CONTEXT || part.category == MT_CATEGORY_COMMUNICATION))
+        (event->category == MT_CATEGORY_CONTEXT || event->category == MT_CATEGORY_COMMUNICATION))
         bound_by_table(&source->reader->account->device[place].gpu, &part);
     return add(parts, &part);
 }

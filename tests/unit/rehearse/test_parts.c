@@ -126,6 +126,38 @@ static void test_figures_of_the_table_have_their_band(void **state)
                 row->communication_high_bytes / 2);
 }
 
+static void test_what_processes_share_is_for_their_communication(void **state)
+{
+    struct held *held = *state;
+    take(held, 0, MT_CATEGORY_NONE, MT_ACCOUNT_SHARED_NAME, 64 * MIB);
+    gather(held, 0);
+    const struct mt_part *part = part_of(held, MT_ACCOUNT_SHARED_NAME);
+    assert_int_equal(part->category, MT_CATEGORY_COMMUNICATION);
+    assert_int_equal(part->provenance, MT_PROVENANCE_INFERRED);
+    assert_true(part->low_bytes == 64 * MIB && part->high_bytes == 64 * MIB);
+    assert_int_equal(held->parts.unsplit_bytes, 0);
+}
+
+static void test_what_a_program_went_without_is_in_the_band_of_its_device(void **state)
+{
+    struct held *held = *state;
+    const struct mt_parts_source source = {.reader = &held->reader, .is_cuda = 1};
+    take(held, 0, MT_CATEGORY_COMMUNICATION, "It was not made.", 96 * MIB);
+    held->account->event[0].kind = MT_ACCOUNT_NOTE;
+    take(held, 1, MT_CATEGORY_NONE, "device memory", 2 * MIB);
+    mt_reader_read(&held->reader, 1000, 1);
+    assert_int_equal(mt_parts_gather(&source, 0, SIZE_MAX - 1, 1, &held->parts), 0);
+    assert_int_equal(held->parts.n, 1);
+    const struct mt_part *part = &held->parts.items[0];
+    assert_int_equal(part->category, MT_CATEGORY_COMMUNICATION);
+    assert_int_equal(part->provenance, MT_PROVENANCE_ASSUMED);
+    assert_int_equal(part->bytes + part->low_bytes, 0);
+    assert_int_equal(part->high_bytes, 96 * MIB);
+    assert_int_equal(mt_parts_gather(&source, 1, SIZE_MAX - 1, 1, &held->parts), 0);
+    assert_int_equal(held->parts.n, 1);
+    assert_string_equal(held->parts.items[0].name, "device memory");
+}
+
 static void test_of_host_memory_what_is_pinned_counts(void **state)
 {
     struct held *held = *state;
@@ -342,6 +374,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_what_no_one_splits_is_cached_and_said_to_be_unsplit),
         TEST(test_figures_of_the_table_have_their_band),
+        TEST(test_what_processes_share_is_for_their_communication),
+        TEST(test_what_a_program_went_without_is_in_the_band_of_its_device),
         TEST(test_of_host_memory_what_is_pinned_counts),
         TEST(test_what_found_no_room_in_the_list_is_counted_at_the_peak),
         TEST(test_kernels_that_come_after_the_fullest_moment_do_not_hide_it),
