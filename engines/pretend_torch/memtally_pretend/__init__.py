@@ -19,8 +19,8 @@ def start(account_path):
     watch = hooks.Watch(writer)
     watch.when_imported("torch", lambda module: _start_torch(watch, writer))
     libraries.start(watch, account_path)
-    lengths.start(watch, writer)
-    features.start(watch, writer)
+    lengths.start(watch)
+    features.start(watch)
     for row in tables.phases():
         watch.when_imported(row.module, _phase_maker(watch, writer, row))
     sys.meta_path.insert(0, watch.finder)

@@ -89,5 +89,5 @@ def look(trace, package, text):
             trace.say(OFF % name)
 
 
-def start(watch, trace):
-    hooks.replace_when_imported(watch, WORKSPACES, Workspaces(trace).around)
+def start(watch):
+    hooks.replace_when_imported(watch, WORKSPACES, Workspaces(watch.trace).around)

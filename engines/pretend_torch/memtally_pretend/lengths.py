@@ -94,8 +94,8 @@ def _counted(trace):
     return make
 
 
-def start(watch, trace):
+def start(watch):
     hooks.replace_when_imported(watch, OF_LENGTHS, on_host)
-    hooks.replace_when_imported(watch, OF_TOKENS, _counted(trace))
+    hooks.replace_when_imported(watch, OF_TOKENS, _counted(watch.trace))
     for name, (methods, attribute) in KEEPERS.items():
         hooks.replace_when_imported(watch, {name: methods}, _any_length(attribute))
