@@ -80,9 +80,12 @@ class Replays:
     def _around_begin(self, begin):
         def capture_begin(graph, *args, **kwargs):
             begin(graph, *args, **kwargs)
-            graph._memtally_tape = self.capturing[threading.get_ident()] = Tape(self.torch)
+            self._quietly(lambda: self._put_in(graph))
 
         return capture_begin
+
+    def _put_in(self, graph):
+        graph._memtally_tape = self.capturing[threading.get_ident()] = Tape(self.torch)
 
     def _around_end(self, end):
         def capture_end(graph, *args, **kwargs):
