@@ -191,6 +191,22 @@ int mt_rehearse_phase_at(struct mt_rehearsal *rehearsal, size_t index,
 int mt_rehearse_figure_at(struct mt_rehearsal *rehearsal, size_t index,
                           struct mt_rehearse_figure *figure);
 
+/* The most that PyTorch's allocator counted in one process on one device: what the program would
+ * print of torch.cuda.max_memory_allocated() and max_memory_reserved(), had it never started their
+ * count anew. */
+struct mt_rehearse_allocator {
+    uint64_t pid;
+    uint32_t device;   /* as the process counts them */
+    const char *place; /* "gpu:0" */
+    uint64_t max_allocated_bytes;
+    uint64_t max_reserved_bytes;
+};
+
+/* Those, process by process, of devices of which it had memory, as they were when phase 0 was last
+ * asked for. Texts and errors are those of the phases. */
+int mt_rehearse_allocator_at(struct mt_rehearsal *rehearsal, size_t index,
+                             struct mt_rehearse_allocator *allocator);
+
 /* The calls in Python that asked for what was refused, innermost first: "train.py:31 step <
  * train.py:40 <module>", as far as PyTorch's allocator knew of it; else NULL. Borrowed as are the
  * texts of phases. */

@@ -137,6 +137,8 @@ struct cli_document_rehearsal {
     size_t n_phases;
     const struct mt_rehearse_figure *figures; /* that it said */
     size_t n_figures;
+    const struct mt_rehearse_allocator *allocators; /* what PyTorch's own counted */
+    size_t n_allocators;
 };
 
 /* Start with CLI_DOCUMENT_EMPTY; `tally` is the one member that must be set. `engine`, `model` and

@@ -110,11 +110,12 @@ static int add_pieces(const struct mt_parts_source *source, const struct mt_note
 {
     struct mt_torch_piece pieces[MT_TORCH_PIECES_MAX];
     uint32_t pid = (uint32_t)noted->event.pid;
-    uint64_t now_ns = moment->at_ns;
+    struct mt_torch_moments moments = {moment->at_ns, moment->at_ns};
     if (moment->is_peak)
-        now_ns = mt_torch_fullest(source->torch, pid, noted->object, now_ns, moment->from_ns,
-                                  moment->to_ns);
-    int n = mt_torch_pieces(source->torch, pid, noted->object, noted->event.bytes, now_ns, pieces);
+        moments = mt_torch_peak(source->torch, pid, noted->object, moment->at_ns, moment->from_ns,
+                                moment->to_ns);
+    int n =
+        mt_torch_pieces(source->torch, pid, noted->object, noted->event.bytes, &moments, pieces);
     for (int i = 0; i < n; i++) {
         const struct mt_part part = {.category = pieces[i].category,
                                      .provenance = pieces[i].provenance,
@@ -130,12 +131,19 @@ static int add_pieces(const struct mt_parts_source *source, const struct mt_note
     return n;
 }
 
+/* Whether the driver gave it out for whatever the program wants: PyTorch's allocator may have had
+ * it for several things in turn, of which a library was told of one. */
+static int is_open(const struct mt_noted *noted)
+{
+    return !noted->event.category || noted->was_told;
+}
+
 static int add_noted(const struct mt_parts_source *source, uint8_t place,
                      const struct mt_noted *noted, const struct moment *moment,
                      struct mt_parts *parts)
 {
     int n = 0;
-    if (source->torch && source->is_cuda && !noted->event.category && place != MT_ACCOUNT_HOST)
+    if (source->torch && source->is_cuda && is_open(noted) && place != MT_ACCOUNT_HOST)
         n = add_pieces(source, noted, moment, parts);
     if (n)
         return n < 0 ? n : 0;
@@ -148,7 +156,7 @@ static int is_of_torch(const struct mt_parts_source *source, const char *name,
 {
     const struct mt_rehearse_event *event = &noted->event;
     return (event->kind == MT_REHEARSE_ALLOC || event->kind == MT_REHEARSE_FREE) &&
-           !event->category && strcmp(event->place, name) == 0 && source->torch &&
+           is_open(noted) && strcmp(event->place, name) == 0 && source->torch &&
            mt_torch_has(source->torch, (uint32_t)event->pid, noted->object);
 }
 

@@ -89,10 +89,12 @@ class History:
         self.reset()
         os.register_at_fork(after_in_child=self._in_child)
         self.watchers = []  # called with the addresses that were freed
+        self.before_drain = lambda: None
         self.after_drain = lambda: None
 
     def reset(self):
         self.last = {}  # device: its last entry
+        self.same = {}  # device: the microsecond of its last entry, and how many came in it
         self.mapped = {}  # device: Ranges
         self.known_private = set()
         self.known_rest = {}
@@ -193,6 +195,7 @@ class History:
         if self.pid != os.getpid():
             return
         with self.lock:
+            self.before_drain()
             try:
                 if n_seen is None:
                     n_seen = self._count()
@@ -212,7 +215,7 @@ class History:
         freed = []
         for device, entries in enumerate(snapshot["device_traces"]):
             for entry in self._new(device, entries):
-                at = entry["time_us"] * 1000 - offset if "time_us" in entry else now_ns
+                at = self._time_of(device, entry) - offset if "time_us" in entry else now_ns
                 self._take_entry(device, entry, at, lines, freed)
         for watcher in self.watchers:
             watcher(freed)
@@ -232,6 +235,13 @@ class History:
         if entries:
             self.last[device] = entries[-1]
         return entries[first:]
+
+    def _time_of(self, device, entry):
+        """Entries of one microsecond are a nanosecond apart, so that they keep their order."""
+        last, n = self.same.get(device, (None, 0))
+        n = min(n + 1, 999) if entry["time_us"] == last else 0
+        self.same[device] = (entry["time_us"], n)
+        return entry["time_us"] * 1000 + n
 
     def _take_entry(self, device, entry, at, lines, freed):
         action, address, size = entry["action"], entry.get("addr", 0), entry.get("size", 0)

@@ -117,7 +117,8 @@ static void tell_phases(struct rehearse_told *told)
         return;
     told->phases = calloc(PHASES_MAX, sizeof *told->phases);
     told->figures = calloc(PHASES_MAX, sizeof *told->figures);
-    if (!told->phases || !told->figures)
+    told->allocators = calloc(PHASES_MAX, sizeof *told->allocators);
+    if (!told->phases || !told->figures || !told->allocators)
         return;
     size_t n = 0;
     while (n < PHASES_MAX && mt_rehearse_phase_at(rehearsal, n, &told->phases[n]) == 0)
@@ -128,6 +129,11 @@ static void tell_phases(struct rehearse_told *told)
         n++;
     document->figures = told->figures;
     document->n_figures = n;
+    for (n = 0;
+         n < PHASES_MAX && mt_rehearse_allocator_at(rehearsal, n, &told->allocators[n]) == 0;)
+        n++;
+    document->allocators = told->allocators;
+    document->n_allocators = n;
 }
 
 void rehearse_tell(const struct rehearse_job *job, int with_options, struct rehearse_told *told)
@@ -185,6 +191,7 @@ void rehearse_told_finish(struct rehearse_told *told)
     free(told->late);
     free(told->phases);
     free(told->figures);
+    free(told->allocators);
     rehearse_result_finish(&told->result);
     *told = (struct rehearse_told){0};
 }

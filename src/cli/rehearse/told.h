@@ -13,6 +13,7 @@ struct rehearse_told {
     struct cli_document_late *late;
     struct mt_rehearse_phase *phases;
     struct mt_rehearse_figure *figures;
+    struct mt_rehearse_allocator *allocators;
     struct cli_document_rehearsal rehearsal;
     char note[1200]; /* on what is suggested, or why nothing is; "" */
 };

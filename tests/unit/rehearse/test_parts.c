@@ -313,11 +313,11 @@ static void test_a_small_segment_that_comes_late_does_not_hide_the_fullest_momen
     take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
     take_at(held, 0, OTHER, 2 * MIB);
     gather_peak(held, A_FORWARD_AT_3 "s 0 5 7100000000 2097152\na 0 5 7100000000 1048576\n", 5);
-    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 70 * MIB);
-    assert_int_equal(bytes_of(held, MT_CATEGORY_CACHED), 32 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 71 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_CACHED), 31 * MIB);
 }
 
-/* With the cache 10 MiB stay and 1 comes at 6. */
+/* The 70 MiB at 3 are the most of tensors, and were gone when the cache came. */
 static void test_a_cache_at_the_peak_is_told_as_such_and_not_as_free(void **state)
 {
     struct held *held = *state;
@@ -331,8 +331,32 @@ static void test_a_cache_at_the_peak_is_told_as_such_and_not_as_free(void **stat
                                "h 5 7100000000 kv_cache keys\n",
                 4);
     assert_int_equal(bytes_of(held, MT_CATEGORY_KV_CACHE), 20 * MIB);
-    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 11 * MIB);
-    assert_int_equal(bytes_of(held, MT_CATEGORY_CACHED), 89 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 70 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_CACHED), 30 * MIB);
+}
+
+/* cuBLAS is told of all of a segment at 3, as its workspace; from 5 on there are gradients. */
+static void test_a_segment_that_was_a_workspace_once_is_divided_as_it_was_then(void **state)
+{
+    struct held *held = *state;
+    take_at(held, 0, FIRST, 32 * MIB);
+    take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
+    take_at(held, 0, FIRST, 32 * MIB);
+    held->account->event[2].kind = MT_ACCOUNT_USAGE;
+    held->account->event[2].category = MT_CATEGORY_WORKSPACE;
+    take_at(held, 0, OTHER, 20 * MIB);
+    gather_peak(held,
+                "s 0 1 7000000000 33554432\n"
+                "a 0 2 7000000000 33554432\n"
+                "f 0 4 7000000000\n"
+                "s 0 4 7100000000 20971520\n"
+                "a 0 5 7000000000 33554432\n"
+                "h 5 7000000000 training gradients\n"
+                "a 0 6 7100000000 20971520\n",
+                4);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_TRAINING), 32 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_WORKSPACE), 0);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 20 * MIB);
 }
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
@@ -351,6 +375,7 @@ int main(void)
         TEST(test_a_peak_that_nothing_ends_lasts_as_long_as_the_program),
         TEST(test_a_small_segment_that_comes_late_does_not_hide_the_fullest_moment),
         TEST(test_a_cache_at_the_peak_is_told_as_such_and_not_as_free),
+        TEST(test_a_segment_that_was_a_workspace_once_is_divided_as_it_was_then),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
