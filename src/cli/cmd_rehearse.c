@@ -148,7 +148,7 @@ static const struct cli_option rehearse_options[] = {
      .letter = 'q',
      .kind = CLI_FLAG,
      .offset = OWN(quiet),
-     .help = "draw no line of progress"},
+     .help = "draw no line of progress, and do not show what CMD writes"},
     {0},
 };
 
@@ -288,7 +288,7 @@ static enum rehearse_layer layer_of(const struct rehearse_options *options, char
 
 /* A command line, with nothing said of how it runs its model but what is in it. */
 static int rehearse_words(const struct rehearse_options *options, char *const *argv,
-                          enum rehearse_layer layer)
+                          enum rehearse_layer layer, int shows_output)
 {
     struct mt_rehearse_device devices[ESTIMATE_DEVICES_MAX];
     struct rehearse_device_names names;
@@ -326,6 +326,7 @@ static int rehearse_words(const struct rehearse_options *options, char *const *a
         .n_requests = n_requests,
         .timeout_ns = options->timeout_s * SECOND_NS,
         .progress = &progress,
+        .shows_output = shows_output && !options->quiet,
         .interrupted = rehearse_catch_signals(),
     };
     const struct rehearse_output output = {
@@ -345,7 +346,7 @@ static int rehearse_program(const struct cli_call *call)
     struct mt_error error = {.offset = MT_NO_OFFSET};
     if (check_settings(&options->estimate, &options->sweep, &error) < 0)
         return fail(&error);
-    return rehearse_words(options, call->operands, layer_of(options, call->operands));
+    return rehearse_words(options, call->operands, layer_of(options, call->operands), 1);
 }
 
 /* A model in an engine that is a Python package: our program for it is rehearsed. */
@@ -371,7 +372,7 @@ static int rehearse_python(const struct rehearse_options *options, const char *m
     estimate_request_finish(&request);
     if (result < 0)
         return fail(&error);
-    int code = rehearse_words(&plain, command.argv, REHEARSE_LAYER_CUDA);
+    int code = rehearse_words(&plain, command.argv, REHEARSE_LAYER_CUDA, 0);
     rehearse_python_command_finish(&command);
     return code;
 }
@@ -415,6 +416,7 @@ static const char *const description[] = {
     "from it. What it allocates is its own word, exact for its build and its flags; no weights are "
     "read, so that a model file with a hole in place of them will do. Without --device it runs on "
     "the CPU alone, and the host is what is counted.",
+    "What CMD writes is shown on standard error while it runs, unless --quiet is given.",
     "Programs of llama.cpp and others with ggml in shared libraries have ggml's devices. Any other "
     "CMD has CUDA's: PyTorch, transformers, vLLM, SGLang and whatever links CUDA's libraries "
     "dynamically run unmodified, on GPUs by name (H100-80GB, L40S) or by size; what they hold is "

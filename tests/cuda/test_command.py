@@ -88,6 +88,37 @@ def test_a_crash_is_the_programs_own():
     assert status == 1 and document["rehearsal"]["outcome"] == "crashed", (status, document["rehearsal"])
 
 
+TALKS = """
+import os, sys, time
+print("it has begun")
+for _ in range(600):
+    if os.path.exists(sys.argv[1]):
+        break
+    time.sleep(0.1)
+else:
+    sys.exit("nobody has seen it")
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
+def test_what_a_program_writes_is_shown_while_it_runs():
+    """It goes on once its first line was seen. Its output goes to our errors: the document has our output."""
+    with tempfile.TemporaryDirectory() as folder:
+        seen = os.path.join(folder, "seen")
+        command = [MEMTALLY, "rehearse", "--json", "-d", "24GiB", "--", sys.executable, "-c", TALKS, seen, PROGRAM, "must", "1"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+            first = started.stderr.readline()
+            pathlib.Path(seen).touch()
+            said, _ = started.communicate(timeout=100)
+        assert first == "it has begun\n", first
+        assert started.returncode == 0 and json.loads(said)["rehearsal"]["outcome"] == "ran", (started.returncode, said[-2000:])
+
+
+def test_what_a_program_writes_is_not_shown_where_that_is_not_wanted():
+    status, _, said = rehearse(["-d", "24GiB"], "-c", f"echo aside >&2; {PROGRAM} must 1", program="sh")
+    assert status == 0 and not said, (status, said)
+
+
 def test_a_hang_is_ended():
     status, document, _ = rehearse(["-d", "24GiB", "--timeout", "2"], "must", "1", "hang")
     assert status == 1 and document["rehearsal"]["outcome"] == "hung", (status, document["rehearsal"])

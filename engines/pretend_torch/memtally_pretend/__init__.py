@@ -14,6 +14,7 @@ def start(account_path):
     """Watches for imports. Costs a look into a dictionary for each of them."""
     from . import endings, hooks, lengths, libraries, tables, trace
 
+    _write_lines(account_path)
     endings.start()
     writer = trace.Trace(os.path.dirname(account_path))
     watch = hooks.Watch(writer)
@@ -23,6 +24,16 @@ def start(account_path):
     for row in tables.phases():
         watch.when_imported(row.module, _phase_maker(watch, writer, row))
     sys.meta_path.insert(0, watch.finder)
+
+
+def _write_lines(account_path):
+    """What the program prints is shown while it runs: line by line as on a terminal, although it goes to a file."""
+    try:
+        shown = os.stat(os.path.join(os.path.dirname(account_path), "output"))
+        if os.path.samestat(os.fstat(1), shown):
+            sys.stdout.reconfigure(line_buffering=True)
+    except (OSError, AttributeError):
+        pass
 
 
 def _start_torch(watch, writer):

@@ -43,10 +43,11 @@ static int write_document(const struct command_told *told, const struct rehearse
 }
 
 /* Nothing can be said of memory, so there is no document. */
-static int fail_unseen(const struct rehearse_result *result)
+static int fail_unseen(const struct rehearse_job *job, const struct rehearse_result *result)
 {
     cli_complain("rehearse: %s", result->why);
-    if (*result->words && (result->status.running || result->status.exit_code)) {
+    if (!job->shows_output && *result->words &&
+        (result->status.running || result->status.exit_code)) {
         struct mt_strbuf escaped = {0};
         const char *words = result->words;
         size_t length = strlen(words);
@@ -87,7 +88,7 @@ static int conclude(const struct rehearse_job *job, const struct mt_predict_sett
 {
     struct mt_error error = {.offset = MT_NO_OFFSET};
     if (told->told.result.is_unseen)
-        return fail_unseen(&told->told.result);
+        return fail_unseen(job, &told->told.result);
     if (told->told.result.outcome == REHEARSE_RUNS ||
         told->told.result.outcome == REHEARSE_RUNS_SHORT)
         rehearse_command_spills(job->argv, job->environment ? job->environment : environ, settings,

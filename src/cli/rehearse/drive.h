@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "cli/progress.h"
+#include "cli/rehearse/echo.h"
 
 #define REHEARSE_DEFAULT_REQUESTS 32
 #define REHEARSE_DEFAULT_START_NS ((uint64_t)60 * 1000 * 1000 * 1000)
@@ -28,6 +29,7 @@ struct rehearse_drive_settings {
     uint64_t limit_ns;        /* to be ready or at its end within; 0: none */
     uint64_t drive_ns;        /* for all requests; 0: the default */
     struct cli_progress *progress;            /* or NULL */
+    struct rehearse_echo *echo;               /* shows what the program writes, or NULL */
     const char *label;                        /* of the progress line; NULL: "rehearsing" */
     const volatile sig_atomic_t *interrupted; /* looked at, or NULL */
 };

@@ -110,7 +110,7 @@ static int start(const struct rehearse_job *job, char *const *argv, struct rehea
 }
 
 static int drive(const struct rehearse_job *job, char *const *argv, struct rehearse_result *result,
-                 struct mt_error *error)
+                 struct rehearse_echo *echo, struct mt_error *error)
 {
     uint64_t limit_ns = job->timeout_ns ? job->timeout_ns : TIMEOUT_NS;
     const struct rehearse_drive_settings settings = {
@@ -120,6 +120,7 @@ static int drive(const struct rehearse_job *job, char *const *argv, struct rehea
         .start_ns = result->has_cuda ? limit_ns : 0, /* it compiles, and shows no sign of it */
         .limit_ns = limit_ns,
         .progress = job->progress,
+        .echo = echo,
         .label = job->label,
         .interrupted = job->interrupted,
     };
@@ -128,6 +129,19 @@ static int drive(const struct rehearse_job *job, char *const *argv, struct rehea
         cli_progress_clear(job->progress);
     if (code == 0 && result->report.end == REHEARSE_INTERRUPTED)
         code = mt_fail(error, MT_ECANCELLED, MT_NO_OFFSET, "the rehearsal was interrupted");
+    return code;
+}
+
+static int drive_and_show(const struct rehearse_job *job, char *const *argv,
+                          struct rehearse_result *result, struct mt_error *error)
+{
+    struct rehearse_echo echo;
+    if (!job->shows_output)
+        return drive(job, argv, result, NULL, error);
+    rehearse_echo_open(&echo, result->folder);
+    int code = drive(job, argv, result, &echo, error);
+    rehearse_echo_show(&echo, job->progress);
+    rehearse_echo_close(&echo);
     return code;
 }
 
@@ -197,7 +211,7 @@ int rehearse_run(const struct rehearse_job *job, struct rehearse_result *result,
     if (code == 0)
         code = start(job, argv, result, error);
     if (code == 0)
-        code = drive(job, argv, result, error);
+        code = drive_and_show(job, argv, result, error);
     if (code == 0)
         code = conclude(job, result, error);
     rehearse_drive_argv_free(argv);

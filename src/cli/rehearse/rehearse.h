@@ -38,6 +38,7 @@ struct rehearse_job {
     uint64_t n_requests;                    /* to a server, at most; 0: none */
     uint64_t timeout_ns;                    /* until it is ready or ends; 0: ten minutes */
     struct cli_progress *progress;
+    int shows_output;  /* what the program writes is copied to standard error */
     const char *label; /* of the progress line; NULL: as it is */
     const volatile sig_atomic_t *interrupted;
 };
