@@ -101,20 +101,22 @@ struct mt_rehearse_status {
     uint64_t elapsed_ns;
     uint64_t quiet_ns; /* since the last event, or the start */
     size_t n_events;
-    uint32_t n_preloaded;       /* processes that have the object in them */
-    int is_attached;            /* some process took the devices */
-    uint32_t api_version;       /* of its ggml; 0: none was seen */
-    const char *refusal;        /* why a process's ggml got no devices, else NULL */
-    const char *engine_version; /* NULL where it is not known; lives as long as the rehearsal */
-    const char *ggml_version;   /* likewise */
-    uint32_t build;             /* of the engine, that the devices' rules are of */
-    uint32_t n_contexts;        /* processes that made a CUDA context on a device, each counted
-                                   for each device */
-    uint32_t n_missing;         /* functions of CUDA that were called and are not there */
-    uint32_t n_private;         /* tables of NVIDIA's own libraries that were asked for in vain */
-    uint32_t n_read_back;       /* results of kernels, which did not run, that the program read */
-    uint32_t n_askings;         /* how often the program asked CUDA or NVML for devices */
-    int is_build_known;         /* it was told to the rehearsal, or by the program */
+    uint32_t n_preloaded;        /* processes that have the object in them */
+    int is_attached;             /* some process took the devices */
+    uint32_t api_version;        /* of its ggml; 0: none was seen */
+    const char *refusal;         /* why a process's ggml got no devices, else NULL */
+    const char *engine_version;  /* NULL where it is not known; lives as long as the rehearsal */
+    const char *ggml_version;    /* likewise */
+    uint32_t build;              /* of the engine, that the devices' rules are of */
+    uint32_t n_contexts;         /* processes that made a CUDA context on a device, each counted
+                                    for each device */
+    uint32_t n_missing;          /* functions of CUDA that were called and are not there */
+    uint32_t n_private;          /* tables of NVIDIA's own libraries that were asked for in vain */
+    const char *private_library; /* that asked first, by its path among Python's packages or its
+                                    name, NULL where none did; lives as long as the rehearsal */
+    uint32_t n_read_back;        /* results of kernels, which did not run, that the program read */
+    uint32_t n_askings;          /* how often the program asked CUDA or NVML for devices */
+    int is_build_known;          /* it was told to the rehearsal, or by the program */
 };
 
 /* Starts the program, with nothing to read on standard input. On success the caller owns

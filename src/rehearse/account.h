@@ -187,6 +187,9 @@ enum mt_account_kind {
 /* What a note can hold, with its end. */
 #define MT_ACCOUNT_NOTE_BYTES 143u
 
+/* A note on who asked for private tables: what stands after the library's name. */
+#define MT_ACCOUNT_PRIVATE " brings NVIDIA's own runtime: it is not rehearsed"
+
 #define MT_ACCOUNT_MAPPED  1u /* the engine's own mapping of the model file */
 #define MT_ACCOUNT_PINNED  2u /* host memory of a device's pinned type */
 #define MT_ACCOUNT_PLANNED 4u /* a dry run's answer: nothing was allocated */

@@ -68,6 +68,7 @@ struct mt_reader {
 };
 
 struct mt_rehearsal {
+    char private_library[96]; /* that brings NVIDIA's own runtime, "" while none is known */
     struct mt_account *account;
     struct mt_reader reader;
     uint32_t n_devices; /* as they were given: the account's own number is the program's to write */

@@ -132,6 +132,51 @@ def test_a_program_sees_as_many_devices_as_were_given_and_its_own_choice_of_them
                 assert file.read().strip() == seen, given
 
 
+def test_a_library_with_nvidias_own_runtime_is_named():
+    """It asks the driver for what only NVIDIA's has. Where the program fails by that, with memory of its own or not,
+    nothing can be said of it."""
+    for words in (("ask",), ("need",), ("must", "1", "need")):
+        status, document, said = rehearse(["-d", "24GiB"], *words)
+        assert status == 3 and document is None, (words, status, document)
+        assert said.count("\n") <= 3 and "cuda_program brings NVIDIA's own runtime with it" in said, (words, said)
+
+
+def test_a_library_that_asks_and_goes_on_leaves_the_rest_as_it_is():
+    status, document, _ = rehearse(["-d", "24GiB"], "ask", "ask", "must", "1")
+    notes = [note for note in document["notes"] if "NVIDIA's own runtime" in note]
+    assert status == 0 and notes == ["cuda_program brings NVIDIA's own runtime: it is not rehearsed."], (status, document["notes"])
+
+
+FILES = """
+import os, stat, subprocess, sys
+ours = ["/dev/nvidia0", "/dev/nvidia2", "/dev/nvidiactl"]
+others = ["/dev/nvidia63", "/dev/nvidia01", "/dev/nvidia1x", "/dev/nvidiactl0", "/dev/null", "/dev/none"]
+for path in ours:
+    about = os.stat(path)
+    assert stat.S_ISCHR(about.st_mode) and os.major(about.st_rdev) == 195, (path, about)
+    assert os.path.exists(path) and os.access(path, os.R_OK | os.W_OK), path
+assert [os.stat(path).st_rdev & 255 for path in ours] == [0, 2, 255]
+for path in others:
+    assert os.path.exists(path) == (os.path.basename(path) in os.listdir("/dev")), path
+subprocess.run(["sh", "-c", "test -e /dev/nvidia1"], check=True)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_the_files_of_the_devices_are_there_for_who_looks():
+    """JAX looks for /dev/nvidia0 before it asks the driver. Their major number is the one of the kernel's list of devices."""
+    status, _, said = rehearse(["-d", "3x24GiB"], "-c", FILES, PROGRAM, "must", "1", program=sys.executable)
+    assert status == 0, said
+
+
+def test_without_devices_there_are_no_files_of_them():
+    """An account without CUDA's devices is that of a program on ggml."""
+    if os.path.exists("/dev/nvidia0"):
+        raise tap.Skip("this machine has such a device")
+    status, _, said = rehearse(["-d", "24GiB", "--layer", "ggml"], "-c", "test -e /dev/nvidia0 && echo there >&2; false", program="sh")
+    assert status == 3 and "there\n" not in said, (status, said)
+
+
 def test_devices_that_are_hidden_by_the_user_are_said_to_be():
     status, _, said = rehearse(["-d", "24GiB"], "take", "1", env={"CUDA_VISIBLE_DEVICES": "-1"})
     assert status == 3 and "CUDA_VISIBLE_DEVICES=-1 is set" in said, (status, said)

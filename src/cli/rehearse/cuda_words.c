@@ -78,6 +78,28 @@ static const char *hidden_by(const struct rehearse_job *job)
     return NULL;
 }
 
+static void explain_private(struct rehearse_result *result)
+{
+    const char *library = result->status.private_library;
+    SAY(result,
+        "%.95s brings NVIDIA's own runtime with it, linked statically or in a package of its own, "
+        "and that asks whether the driver is NVIDIA's: it cannot be rehearsed; a build that links "
+        "libcudart.so can",
+        library ? library : "a library of the program");
+}
+
+int rehearse_explain_private(struct rehearse_result *result)
+{
+    static const char *const words[] = {"named symbol not found", "cudaErrorSymbolNotFound"};
+    int is_told = 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        is_told |= strstr(result->said, words[i]) != NULL;
+    if (!is_told || !result->status.n_private || result->outcome != REHEARSE_FAILS)
+        return 0;
+    explain_private(result);
+    return 1;
+}
+
 int rehearse_explain_no_cuda(const struct rehearse_job *job, struct rehearse_result *result)
 {
     const struct mt_rehearse_status *status = &result->status;
@@ -90,11 +112,7 @@ int rehearse_explain_no_cuda(const struct rehearse_job *job, struct rehearse_res
             result->refusal->place, result->refusal->bytes >> 20,
             result->refusal->free_bytes >> 20);
     else if (status->n_private && !status->n_contexts)
-        SAY(result,
-            "%.80s brings NVIDIA's own runtime with it, linked statically or in a package of its "
-            "own, and that asks whether the driver is NVIDIA's: it cannot be rehearsed; a build "
-            "that links libcudart.so can",
-            name);
+        explain_private(result);
     else if (missing_library(result->said, library) && is_of_cuda(library))
         SAY(result,
             "%.80s needs %.60s, which a rehearsal does not have: it knows the libraries of CUDA 12 "

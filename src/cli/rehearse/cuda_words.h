@@ -12,6 +12,10 @@ void rehearse_read_said(struct rehearse_result *result);
  */
 int rehearse_explain_no_cuda(const struct rehearse_job *job, struct rehearse_result *result);
 
+/* Says in result->why which library brings a runtime of NVIDIA's, where the program failed by that:
+ * nothing can be said of its memory. Returns 0 where it did not. */
+int rehearse_explain_private(struct rehearse_result *result);
+
 /* An engine that found by itself that its memory does not suffice ends without an allocation that
  * was refused. Says so in result->why, with what to change; returns 0 where it is none of these. */
 int rehearse_explain_engine(struct rehearse_result *result);

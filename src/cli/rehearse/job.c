@@ -191,7 +191,9 @@ static int conclude(const struct rehearse_job *job, struct rehearse_result *resu
         code = mt_rehearse_tally(result->rehearsal, result->refusal_index, &result->held, error);
     if (code < 0)
         return code;
-    if (result->is_unseen)
+    if (result->is_cuda && rehearse_explain_private(result))
+        result->is_unseen = 1;
+    else if (result->is_unseen)
         rehearse_explain_unseen(job, result);
     else
         rehearse_explain_end(result);

@@ -46,8 +46,8 @@ struct rehearse_job {
 /* What came of it. The rehearsal is stopped; its events may be looked at until the result is
  * finished. */
 struct rehearse_result {
-    int is_unseen; /* no process of it took the devices; nothing below but `why` and `words` counts
-                    */
+    int is_unseen; /* no process of it took the devices, or it failed by what cannot be rehearsed;
+                      nothing below but `why` and `words` counts */
     int has_cuda;  /* look-alikes of CUDA's libraries were there for it */
     int is_cuda;   /* some process of it made a CUDA context, and none has ggml's devices */
     int has_bare_ggml; /* some process has ggml in it, and not the devices */
