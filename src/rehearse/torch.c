@@ -348,18 +348,18 @@ static struct mt_torch_piece use_of(const struct mt_torch_process *process,
                                    .name = span ? process->names[span->name] : "tensors"};
 }
 
-/* When the first block of a device was made from `from_ns` on, but for what is past `to_ns`: the
- * driver gives out memory a little before PyTorch makes the block that it is for. */
-static uint64_t first_made(const struct mt_torch_process *process, uint32_t device,
-                           uint64_t from_ns, uint64_t to_ns)
+/* When the last block of a device was made that is no later than `to_ns`, if that is past `at_ns`:
+ * the driver gives out memory a little before PyTorch makes the block that it is for. */
+static uint64_t last_made(const struct mt_torch_process *process, uint32_t device, uint64_t at_ns,
+                          uint64_t to_ns)
 {
-    uint64_t first_ns = UINT64_MAX;
+    uint64_t last_ns = at_ns;
     for (size_t i = 0; i < process->blocks.n; i++) {
         const struct mt_torch_block *block = &process->blocks.at[i];
-        if (block->device == device && block->begin_ns >= from_ns && block->begin_ns < first_ns)
-            first_ns = block->begin_ns;
+        if (block->device == device && block->begin_ns <= to_ns && block->begin_ns > last_ns)
+            last_ns = block->begin_ns;
     }
-    return first_ns <= to_ns ? first_ns : from_ns;
+    return last_ns;
 }
 
 /* The first moment at which most was in blocks. */
@@ -384,24 +384,79 @@ static uint64_t find_fullest(const struct mt_torch_process *process, uint32_t de
     return fullest_ns;
 }
 
+/* What a block is for if that stays: weights, caches, what training keeps; NONE for activations. */
+static enum mt_category kept_as(const struct mt_torch_process *process,
+                                const struct mt_torch_block *block, uint64_t time_ns)
+{
+    const struct mt_torch_segment *segment = segment_at(process, block->address, time_ns);
+    enum mt_category category = use_of(process, block, segment && segment->is_private).category;
+    return category == MT_CATEGORY_ACTIVATIONS ? MT_CATEGORY_NONE : category;
+}
+
+/* Gives blocks that were not there at the fullest moment a share of what the last one has more of
+ * their kind: a cache that is made anew for each token is told once. Those in segments that came
+ * later are first, since nothing else was there. */
+static void share_late(struct mt_torch_process *process, uint32_t device,
+                       const struct mt_torch_moments *moments, uint64_t more[MT_CATEGORY_END],
+                       int of_late_segments)
+{
+    for (size_t i = 0; i < process->blocks.n; i++) {
+        struct mt_torch_block *block = &process->blocks.at[i];
+        if (block->device != device || !lives(block, moments->last_ns) ||
+            lives(block, moments->fullest_ns))
+            continue;
+        const struct mt_torch_segment *segment =
+            segment_at(process, block->address, moments->last_ns);
+        if ((segment && segment->begin_ns > moments->fullest_ns) != of_late_segments)
+            continue;
+        uint64_t *left = &more[kept_as(process, block, moments->last_ns)];
+        block->late_bytes = block->bytes < *left ? block->bytes : *left;
+        *left -= block->late_bytes;
+    }
+}
+
+static void find_late(struct mt_torch_process *process, uint32_t device,
+                      const struct mt_torch_moments *moments)
+{
+    uint64_t at_fullest[MT_CATEGORY_END] = {0};
+    uint64_t more[MT_CATEGORY_END] = {0};
+    for (size_t i = 0; i < process->blocks.n; i++) {
+        struct mt_torch_block *block = &process->blocks.at[i];
+        if (block->device != device)
+            continue;
+        block->late_bytes = 0;
+        if (lives(block, moments->fullest_ns))
+            at_fullest[kept_as(process, block, moments->fullest_ns)] += block->bytes;
+        if (lives(block, moments->last_ns))
+            more[kept_as(process, block, moments->last_ns)] += block->bytes;
+    }
+    for (size_t i = 0; i < MT_CATEGORY_END; i++)
+        more[i] -= at_fullest[i] < more[i] ? at_fullest[i] : more[i];
+    more[MT_CATEGORY_NONE] = 0;
+    share_late(process, device, moments, more, 1);
+    share_late(process, device, moments, more, 0);
+}
+
 struct mt_torch_moments mt_torch_peak(struct mt_torch *torch, uint32_t pid, uint64_t address,
                                       uint64_t at_ns, uint64_t from_ns, uint64_t to_ns)
 {
-    const struct mt_torch_process *process = process_of(torch, pid);
+    struct mt_torch_process *process = process_of(torch, pid);
     const struct mt_torch_segment *segment = process ? segment_at(process, address, at_ns) : NULL;
     struct last_peak *last = &torch->last_peak;
     if (!segment)
         return (struct mt_torch_moments){at_ns, at_ns};
     uint32_t device = segment->device;
     if (last->process != process || last->device != device || last->at_ns != at_ns ||
-        last->from_ns != from_ns || last->to_ns != to_ns)
-        *last = (struct last_peak){process,
-                                   device,
-                                   at_ns,
-                                   from_ns,
-                                   to_ns,
-                                   {find_fullest(process, device, from_ns, to_ns),
-                                    first_made(process, device, at_ns, to_ns)}};
+        last->from_ns != from_ns || last->to_ns != to_ns) {
+        *last = (struct last_peak){
+            process,
+            device,
+            at_ns,
+            from_ns,
+            to_ns,
+            {find_fullest(process, device, from_ns, to_ns), last_made(process, device, at_ns, to_ns)}};
+        find_late(process, device, &last->moments);
+    }
     return last->moments;
 }
 
@@ -455,14 +510,6 @@ struct division {
     size_t n;
 };
 
-/* Of what was free at the fullest moment and is used at the other one, that counts which is there
- * to stay. All of it counts in a segment that was not there yet. */
-static int counts_late(const struct division *division, const struct mt_torch_piece *piece)
-{
-    return piece->category != MT_CATEGORY_ACTIVATIONS ||
-           division->segment->begin_ns > division->moment->time_ns;
-}
-
 /* Divides a range by the blocks of a moment, and what is free then as at the other moment. */
 static void divide(struct division *division, const struct moment *moment, uint64_t at,
                    uint64_t end)
@@ -477,7 +524,9 @@ static void divide(struct division *division, const struct moment *moment, uint6
         uint64_t first = block->address > at ? block->address : at;
         uint64_t last = block_end < end ? block_end : end;
         struct mt_torch_piece piece = use_of(division->process, block, is_private);
-        if (last <= first || (is_rest && !counts_late(division, &piece)))
+        if (is_rest && last > block->address + block->late_bytes)
+            last = block->address + block->late_bytes;
+        if (last <= first)
             continue;
         piece.bytes = last - first;
         piece.count = 1;
@@ -500,12 +549,12 @@ int mt_torch_pieces(struct mt_torch *torch, uint32_t pid, uint64_t address, uint
 {
     const struct mt_torch_process *process = process_of(torch, pid);
     const struct mt_torch_segment *segment =
-        process ? segment_at(process, address, moments->peak_ns) : NULL;
-    int is_one = moments->fullest_ns == moments->peak_ns;
+        process ? segment_at(process, address, moments->last_ns) : NULL;
+    int is_one = moments->fullest_ns == moments->last_ns;
     if (!segment || !bytes || bytes > UINT64_MAX - address)
         return 0;
     if (look_at(&torch->moment, process, moments->fullest_ns) < 0 ||
-        (!is_one && look_at(&torch->rest, process, moments->peak_ns) < 0))
+        (!is_one && look_at(&torch->rest, process, moments->last_ns) < 0))
         return MT_ENOMEM;
     struct division division = {.process = process,
                                 .segment = segment,

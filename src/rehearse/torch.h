@@ -87,7 +87,7 @@ int mt_torch_has_of(const struct mt_torch *torch, uint32_t pid, uint32_t device,
 /* What an allocation is divided as at. */
 struct mt_torch_moments {
     uint64_t fullest_ns; /* most was in blocks */
-    uint64_t peak_ns;    /* of the device, and the block was made that its last memory is for */
+    uint64_t last_ns;    /* the last block was made, while the segments were the same */
 };
 
 /* The moments of a device's peak at `at_ns`: of those from `from_ns` to `to_ns` (with both) the
@@ -97,8 +97,8 @@ struct mt_torch_moments mt_torch_peak(struct mt_torch *torch, uint32_t pid, uint
                                       uint64_t at_ns, uint64_t from_ns, uint64_t to_ns);
 
 /* Splits what lies in [address, address + bytes) of process `pid` as at the fullest moment. Of what
- * was free then, that is told which weights, caches and what else is no activation have at the
- * device's peak, and all of a segment that came only later. Returns the number of pieces, which add
+ * was free then, that is told which weights, caches and what else is no activation have more at the
+ * last one. Returns the number of pieces, which add
  * up to `bytes`, largest first; 0 where this is no memory of PyTorch's allocator. Errors:
  * MT_ENOMEM. */
 int mt_torch_pieces(struct mt_torch *torch, uint32_t pid, uint64_t address, uint64_t bytes,

@@ -44,7 +44,8 @@ struct mt_torch_block {
     uint64_t address;
     uint64_t bytes;
     uint64_t begin_ns;
-    uint64_t end_ns; /* UINT64_MAX while it lives */
+    uint64_t end_ns;     /* UINT64_MAX while it lives */
+    uint64_t late_bytes; /* of its beginning, that are told beside the fullest moment */
     uint32_t device;
     uint32_t phase; /* that it was made in, innermost; MT_TORCH_NONE */
     uint16_t name;  /* of what it is for, once told */

@@ -173,14 +173,13 @@ def test_tensors_that_were_gone_before_the_last_one_came_are_no_cache():
 
 
 def test_workspaces_of_cublas_do_not_take_the_place_of_gradients():
-    """Gradients are as large as weights, in the allocator's units of 512 bytes, but for that of a bias: the last one may be
-    made when the last workspace is gone. All that was not cached is what PyTorch counts; of that a workspace has two times
-    what cuBLAS recommends for an H100 at most, 32 MiB."""
+    """Gradients are as large as weights, in the allocator's units of 512 bytes. A workspace has two times what cuBLAS
+    recommends for an H100 at most, 32 MiB. All that was not cached is what PyTorch counts, and perhaps the gradient of a
+    bias, which may be made when the last workspace is gone."""
     said, document = rehearsed("layers.py", "H100-80GB")
     held, size = rows(document, "gpu:0"), 8 * (2048 * 2048 + 2048) * 4
-    assert held["weights"] == size and size - 2048 * 4 <= held["training"] <= size, (said, held)
-    assert 0 < held["workspace"] <= 64 * MIB, (said, held)
-    assert sum(held.values()) - held["cached"] == said["allocated"], (said, held)
+    assert held["weights"] == held["training"] == size and 0 < held["workspace"] <= 64 * MIB, (said, held)
+    assert sum(held.values()) - held["cached"] - said["allocated"] in (0, 2048 * 4), (said, held)
     assert sum(held.values()) == said["reserved"], (said, held)
     assert counted(document, "gpu:0") == [said["allocated"], said["reserved"]], (said, document["rehearsal"]["allocators"])
 

@@ -9,6 +9,8 @@ Modules that need PyTorch are imported when the program has imported it.
 import os
 import sys
 
+say = None  # tells the reader a sentence, once there is a trace
+
 
 def start(account_path):
     """Watches for imports. Costs a look into a dictionary for each of them."""
@@ -16,7 +18,9 @@ def start(account_path):
 
     _write_lines(account_path)
     endings.start()
+    global say
     writer = trace.Trace(os.path.dirname(account_path))
+    say = writer.say
     watch = hooks.Watch(writer)
     watch.when_imported("torch", lambda module: _start_torch(watch, writer))
     libraries.start(watch, account_path)

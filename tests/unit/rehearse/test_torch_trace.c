@@ -282,33 +282,56 @@ static void test_what_came_to_stay_is_told_beside_the_fullest_moment(void **stat
         const struct mt_torch_moments moments =
             mt_torch_peak(traces->torch, 7, FIRST, 4900000, 0, 9 * MS);
         assert_int_equal(moments.fullest_ns, 2 * MS);
-        assert_int_equal(moments.peak_ns, 5 * MS);
+        assert_int_equal(moments.last_ns, 6 * MS);
         split_at(traces, FIRST, 20 * MIB, moments);
         assert_int_equal(bytes_of(traces, MT_CATEGORY_ACTIVATIONS), 6 * MIB);
         assert_int_equal(bytes_of(traces, kept[i].category), kept[i].within);
         assert_int_equal(bytes_of(traces, MT_CATEGORY_CACHED), 14 * MIB - kept[i].within);
     }
-    split_at(traces, UINT64_C(0x7100000000), 2 * MIB, (struct mt_torch_moments){2 * MS, 5 * MS});
+    split_at(traces, UINT64_C(0x7100000000), 2 * MIB, (struct mt_torch_moments){2 * MS, 6 * MS});
     assert_int_equal(bytes_of(traces, MT_CATEGORY_GRAPHS), 2 * MIB);
 }
 
-/* A tensor of 1 MiB that is there at the peak alone, and not to stay, lies in what was free. In a
- * segment that came after the fullest moment it is what that is there for. */
-static void test_what_came_late_and_goes_is_told_of_late_segments_only(void **state)
+/* A tensor that comes late and goes again takes what was free; so does one in a new segment. */
+static void test_what_came_late_and_goes_is_no_more_than_cached(void **state)
 {
     struct traces *traces = *state;
-    static const struct mt_torch_moments moments = {2 * MS, 5 * MS};
     read_trace(traces, "s 0 1000000 7000000000 20971520\n"
                        "a 0 2000000 7000000000 6291456\n"
                        "f 0 3000000 7000000000\n"
                        "s 0 4000000 7100000000 2097152\n"
                        "a 0 5000000 7001000000 1048576\n"
                        "a 0 5000000 7100000000 1048576\n");
+    const struct mt_torch_moments moments =
+        mt_torch_peak(traces->torch, 7, FIRST, 4 * MS, 0, 9 * MS);
     split_at(traces, FIRST, 20 * MIB, moments);
     assert_int_equal(bytes_of(traces, MT_CATEGORY_ACTIVATIONS), 6 * MIB);
     split_at(traces, UINT64_C(0x7100000000), 2 * MIB, moments);
-    assert_int_equal(bytes_of(traces, MT_CATEGORY_ACTIVATIONS), MIB);
-    assert_int_equal(bytes_of(traces, MT_CATEGORY_CACHED), MIB);
+    assert_int_equal(bytes_of(traces, MT_CATEGORY_CACHED), 2 * MIB);
+}
+
+/* A cache of 1 MiB at the fullest moment, beside 6 MiB; made anew for each token it has 1.5 MiB in
+ * the end, in a segment of its own. Half a MiB is more of it. */
+static void test_a_cache_that_is_made_anew_is_told_once(void **state)
+{
+    struct traces *traces = *state;
+    read_trace(traces, "s 0 1000000 7000000000 20971520\n"
+                       "a 0 2000000 7000000000 1048576\n"
+                       "h 2000000 7000000000 kv_cache cache\n"
+                       "a 0 3000000 7000100000 6291456\n"
+                       "f 0 4000000 7000100000\n"
+                       "s 0 5000000 7100000000 2097152\n"
+                       "a 0 5000000 7100000000 1572864\n"
+                       "h 5000000 7100000000 kv_cache cache\n"
+                       "f 0 6000000 7000000000\n"
+                       "a 0 7000000 7000000000 512\n");
+    const struct mt_torch_moments moments =
+        mt_torch_peak(traces->torch, 7, FIRST, 5 * MS, 0, 9 * MS);
+    split_at(traces, FIRST, 20 * MIB, moments);
+    assert_int_equal(bytes_of(traces, MT_CATEGORY_KV_CACHE), MIB);
+    assert_int_equal(bytes_of(traces, MT_CATEGORY_ACTIVATIONS), 6 * MIB);
+    split_at(traces, UINT64_C(0x7100000000), 2 * MIB, moments);
+    assert_int_equal(bytes_of(traces, MT_CATEGORY_KV_CACHE), MIB / 2);
 }
 
 /* cuBLAS had the block for 2 us, and is heard of a little after its end; 2 us later a gradient has
@@ -531,7 +554,8 @@ int main(void)
         TEST(test_a_workspace_is_what_the_library_was_told),
         TEST(test_the_fullest_moment_is_found_between_two_others),
         TEST(test_what_came_to_stay_is_told_beside_the_fullest_moment),
-        TEST(test_what_came_late_and_goes_is_told_of_late_segments_only),
+        TEST(test_what_came_late_and_goes_is_no_more_than_cached),
+        TEST(test_a_cache_that_is_made_anew_is_told_once),
         TEST(test_a_workspace_that_was_given_back_is_not_what_took_its_place),
         TEST(test_the_most_that_pytorch_counted_is_that_of_the_whole_run),
         TEST(test_what_is_freed_in_the_same_moment_makes_room_for_what_is_taken),
