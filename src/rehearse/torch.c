@@ -394,8 +394,7 @@ static enum mt_category kept_as(const struct mt_torch_process *process,
 }
 
 /* Gives blocks that were not there at the fullest moment a share of what the last one has more of
- * their kind: a cache that is made anew for each token is told once. Those in segments that came
- * later are first, since nothing else was there. */
+ * their kind. Those in segments that came later are first, since nothing else was there. */
 static void share_late(struct mt_torch_process *process, uint32_t device,
                        const struct mt_torch_moments *moments, uint64_t more[MT_CATEGORY_END],
                        int of_late_segments)
@@ -433,6 +432,9 @@ static void find_late(struct mt_torch_process *process, uint32_t device,
     for (size_t i = 0; i < MT_CATEGORY_END; i++)
         more[i] -= at_fullest[i] < more[i] ? at_fullest[i] : more[i];
     more[MT_CATEGORY_NONE] = 0;
+    /* One that grows is made anew for each token, old and new side by side for a while. */
+    if (at_fullest[MT_CATEGORY_KV_CACHE])
+        more[MT_CATEGORY_KV_CACHE] = 0;
     share_late(process, device, moments, more, 1);
     share_late(process, device, moments, more, 0);
 }

@@ -33,6 +33,17 @@ def stack_of(frame, torch_folder):
     return " < ".join(calls)
 
 
+def both_clocks(times=8):
+    """The same moment by the clock since the machine started and by the one that has dates. On a busy machine a thread may
+    rest between two looks: of some pairs the one counts whose first clock moved least."""
+    pairs = []
+    for _ in range(times):
+        before, unix_ns, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        pairs.append((after - before, before, unix_ns))
+    took, before, unix_ns = min(pairs)
+    return before + took // 2, unix_ns
+
+
 def rounded(size):
     return (size + 511) & ~511
 
@@ -203,7 +214,7 @@ class History:
                 if not self.shared:
                     self._record()
                 self.n_seen = n_seen
-                self.take(snapshot, time.monotonic_ns(), time.time_ns())
+                self.take(snapshot, *both_clocks())
             except Exception as error:
                 self.pid = 0
                 self.trace.failed("the allocator's history", error)
