@@ -12,6 +12,7 @@
 #include <memtally/model.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
+#include <memtally/processor.h>
 #include <memtally/recording.h>
 #include <memtally/rehearse.h>
 #include <memtally/run.h>
