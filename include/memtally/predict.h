@@ -13,6 +13,7 @@
 
 #include <memtally/error.h>
 #include <memtally/model_file.h>
+#include <memtally/processor.h>
 #include <memtally/tally.h>
 
 #ifdef __cplusplus
@@ -70,12 +71,14 @@ struct mt_predict_settings {
     const char *kv_type_v;
     enum mt_switch flash_attention;
     enum mt_switch unified_kv;
-    int swa_full;   /* windowed layers keep the whole context */
-    int no_mmap;    /* weights are read, not mapped */
-    int no_repack;  /* weights on the CPU are not copied into another layout */
-    int kv_on_host; /* --no-kv-offload */
-    int no_fusion;  /* the engine's environment has GGML_CUDA_DISABLE_FUSION set: operations of
-                       expert layers are not fused, and less is kept for them */
+    int swa_full;                /* windowed layers keep the whole context */
+    int no_mmap;                 /* weights are read, not mapped */
+    int no_repack;               /* weights on the CPU are not copied into another layout */
+    enum mt_processor processor; /* that the engine runs on; MT_PROCESSOR_UNKNOWN widens the band of
+                                    weights on the host where no device is in use */
+    int kv_on_host;              /* --no-kv-offload */
+    int no_fusion; /* the engine's environment has GGML_CUDA_DISABLE_FUSION set: operations of
+                      expert layers are not fused, and less is kept for them */
     int has_gpu_layers;
     uint64_t gpu_layers; /* used where has_gpu_layers is set; MT_ALL: all of them */
     enum mt_split split;

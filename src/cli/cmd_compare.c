@@ -12,6 +12,7 @@
 #include "cli/compare/output.h"
 #include "cli/compare/side.h"
 #include "cli/console.h"
+#include "cli/cpu.h"
 #include "cli/moment.h"
 #include "cli/residue_store.h"
 
@@ -24,6 +25,7 @@ struct compare_options {
     int estimate;
     const char *model;
     const char *engine;
+    int cpu;
     struct compare_figures calc;
     int calc_unit;
     int gb_is;
@@ -94,6 +96,14 @@ static const struct cli_option compare_options[] = {
      .argument = "NAME[@VERSION]",
      .offset = AT(engine),
      .help = "the engine to estimate, where the recording does not say it, or not its version"},
+    {.name = "cpu",
+     .kind = CLI_CHOICE,
+     .argument = "KIND",
+     .choices = cli_cpus,
+     .fallback = "here",
+     .offset = AT(cpu),
+     .help = "the processor to estimate for, where it is neither this machine's nor told by the "
+             "buffers of the recording"},
     {.name = "at",
      .kind = CLI_TEXT,
      .argument = "MOMENT",
@@ -202,6 +212,7 @@ static int load_estimate(struct comparing *comparing, const struct cli_call *cal
                       : call->n_operands == 2 ? call->operands[0]
                                               : NULL,
         .engine = options->engine,
+        .cpu = options->cpu,
         .use_learnt = 1,
     };
     struct compare_loaded *recording = &comparing->loaded[0];

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/cpu.h"
 #include "cli/document.h"
 #include "cli/estimate/estimate.h"
 #include "cli/rehearse/interrupt.h"

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/cpu.h"
 #include "cli/estimate/estimate.h"
 #include "cli/rehearse/device_names.h"
 #include "cli/rehearse/flags.h"

@@ -91,6 +91,7 @@ void cli_json_estimate_settings(const struct mt_predict_settings *settings, stru
     mt_json_bool(json, "swa_full", settings->swa_full);
     mt_json_bool(json, "mmap", !settings->no_mmap);
     mt_json_bool(json, "repack", !settings->no_repack);
+    mt_json_text(json, "cpu", mt_processor_name(settings->processor));
     mt_json_bool(json, "kv_offload", !settings->kv_on_host);
     mt_json_bool(json, "fusion", !settings->no_fusion);
     put_placement(settings, json);

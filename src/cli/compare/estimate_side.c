@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/compare/side.h"
+#include "cli/cpu.h"
 #include "cli/residue_store.h"
 
 /* Whether a version is one that engine tables order: "b11434", "v0.5.0", "0.11.0", "0.6.0-dev".
@@ -69,6 +70,36 @@ static enum mt_program program_of(const struct compare_loaded *recording)
     return MT_PROGRAM_SERVER;
 }
 
+/* Whether a part of the weights of a recording has `word` in its name. */
+static int has_weights(const struct compare_loaded *recording, const char *word)
+{
+    const struct mt_tally *tally = recording->side.tally;
+    for (size_t p = 0; p < tally->n_places; p++) {
+        const struct mt_tally_row *row = mt_tally_row_of(&tally->places[p], MT_CATEGORY_WEIGHTS);
+        for (size_t i = 0; row && i < row->n_details; i++)
+            if (strstr(row->details[i].name, word))
+                return 1;
+    }
+    return 0;
+}
+
+/* The processor that was named, else what the engine's buffers say of it, else this one. An engine
+ * that was built without AMX has no buffer for it on any processor. */
+static int read_cpu(const struct compare_loaded *recording, int named, enum mt_processor *processor,
+                    struct mt_error *error)
+{
+    int result = cli_take_cpu(named, processor, error);
+    if (result || named)
+        return result;
+    if (has_weights(recording, "AMX"))
+        *processor = MT_PROCESSOR_AMX;
+    else if (has_weights(recording, "KLEIDIAI"))
+        *processor = MT_PROCESSOR_KLEIDIAI;
+    else if (*processor == MT_PROCESSOR_AMX && has_weights(recording, "CPU_"))
+        *processor = MT_PROCESSOR_AVX512;
+    return 0;
+}
+
 static struct mt_predict_settings settings_of(const struct compare_loaded *recording,
                                               const char *engine)
 {
@@ -126,6 +157,9 @@ int compare_load_estimate(struct compare_loaded *loaded, const struct compare_lo
     name_engine(recording, engine, sizeof engine);
     struct mt_predict_settings settings =
         settings_of(recording, options->engine ? options->engine : engine);
+    result = read_cpu(recording, options->cpu, &settings.processor, error);
+    if (result)
+        return result;
     if (options->use_learnt)
         result = cli_estimate_calibrated(loaded->model, &settings, &loaded->estimate, error);
     else

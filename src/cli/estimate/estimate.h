@@ -34,6 +34,7 @@ struct estimate_options {
     int swa_full;
     int no_mmap;
     int no_repack;
+    int cpu;
     int no_fusion;
     int no_kv_offload;
     const char *gpu_layers;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "cli/cpu.h"
 #include "cli/estimate/estimate.h"
 
 const char *const estimate_device_kinds[] = {"cuda", "rocm", "vulkan", "metal", NULL};
@@ -289,6 +290,8 @@ int estimate_request_init(struct estimate_request *request, const struct estimat
         result = read_tensor_split(request, options->tensor_split, error);
     if (!result)
         result = read_overrides(request, &options->overrides, error);
+    if (!result)
+        result = cli_take_cpu(options->cpu, &settings->processor, error);
     if (!result && options->here)
         result = estimate_look_here(request, error);
     if (!result)

@@ -242,7 +242,8 @@ static void test_matrices_on_the_cpu_are_copied_into_another_layout(void **state
     hand_model_tensor(&hand, "blk.0.odd.weight", "q4_0", 64, 12, 0, 0, MT_TENSOR_LAYER);
     hand_model_tensor(&hand, "blk.0.ffn_down.weight", "q8_0", 64, 32, 0, 0, MT_TENSOR_LAYER);
     hand.model.description.tied_output = 1;
-    struct mt_predict_settings settings = {.context_tokens = 512, .sequences = 1};
+    struct mt_predict_settings settings = {
+        .context_tokens = 512, .sequences = 1, .processor = MT_PROCESSOR_AVX2};
     struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
     uint64_t mapped = hand_model_bytes(estimate, "host", MT_CATEGORY_WEIGHTS, "mapped weights");
     uint64_t copied = hand_model_bytes(estimate, "host", MT_CATEGORY_WEIGHTS, "repacked weights");
