@@ -23,18 +23,24 @@ int mt_llama_is_matrix(const struct mt_model_tensor *tensor)
     return dimensions_of(tensor) == 2;
 }
 
-/* A weight of another operation than a product: convolutions, tables of rows, states. */
+/* Weights of two dimensions that are of another operation than a product: convolutions, tables of
+ * rows, states (src/llama-arch.cpp: LLM_TENSOR_INFOS). Norms are so by the end of their names. */
 static int is_of_another_operation(const struct mt_model_tensor *tensor)
 {
-    static const char *const words[] = {"conv",           "ssm_a",          "_norm",
-                                        "_rel_b",         "_ape",           "time_mix_lerp",
-                                        "time_mix_first", "time_mix_decay", "altup_correct_scale"};
+    static const char *const words[] = {".ssm_conv1d.", ".ssm_a.", ".shortconv.conv.", "_norm.",
+                                        "_rel_b.",      "_ape.",   ".conv1d."};
+    static const char *const ends[] = {".ssm_a", ".ssm_d", "_norm"};
     char name[128];
     snprintf(name, sizeof name, "%.*s", (int)tensor->name_length, tensor->name);
+    size_t length = strlen(name);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strstr(name, words[i]))
             return 1;
-    return 0;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (length > strlen(ends[i]) && !strcmp(name + length - strlen(ends[i]), ends[i]))
+            return 1;
+    return strstr(name, ".time_mix_lerp") || strstr(name, ".time_mix_first") ||
+           strstr(name, ".time_mix_decay.");
 }
 
 /* The words of `types` in the table are of the processor: "repack.avx2.types". */

@@ -72,7 +72,10 @@ struct estimate_options {
 extern const char *const estimate_device_kinds[];
 extern const char *const estimate_switches[]; /* enum mt_switch */
 extern const char *const estimate_splits[];   /* enum mt_split */
-extern const char *const estimate_programs[]; /* enum mt_program */
+extern const char *const estimate_programs[]; /* auto, then enum mt_program */
+
+/* The program that was named; the server where none was. */
+enum mt_program estimate_program(const struct estimate_options *options);
 
 struct rehearse_model_report;
 
@@ -92,6 +95,7 @@ struct estimate_request {
     const char *const *device_names; /* of each of them, or NULL in it; NULL: none */
     uint64_t reserved_bytes;         /* of each of them; 0: what the context takes as a rule */
     uint64_t timeout_ns;             /* of each rehearsal; 0: ten minutes */
+    int may_be_node; /* node-llama-cpp is rehearsed where no program of llama.cpp is at hand */
     const volatile sig_atomic_t *interrupted; /* looked at while an engine runs, or NULL */
     struct rehearse_model_report *report;     /* what a rehearsal is to tell beside; or NULL */
 };

@@ -17,11 +17,11 @@
 const char *const estimate_device_kinds[] = {"cuda", "rocm", "vulkan", "metal", NULL};
 const char *const estimate_switches[] = {"auto", "on", "off", NULL};
 const char *const estimate_splits[] = {"layer", "row", "none", NULL};
-const char *const estimate_programs[] = {
+const char *const estimate_programs[] = {"auto",
 #define NAME(NAME_, name) name,
-    MT_PROGRAM_LIST(NAME)
+                                         MT_PROGRAM_LIST(NAME)
 #undef NAME
-        NULL};
+                                             NULL};
 
 #define SAY(error, ...)  mt_fail(error, MT_EARG, MT_NO_OFFSET, __VA_ARGS__)
 #define FAIL(error, ...) mt_fail(error, MT_EARG, MT_NO_OFFSET, "estimate: " __VA_ARGS__)
@@ -218,7 +218,7 @@ static void copy_plain(struct mt_predict_settings *settings, const struct estima
 {
     const char *both = options->kv_type;
     settings->engine = options->engine;
-    settings->program = (enum mt_program)options->program;
+    settings->program = estimate_program(options);
     settings->context_tokens = options->context;
     settings->batch = options->batch;
     settings->ubatch = options->ubatch;
@@ -260,10 +260,16 @@ static int check(const struct estimate_options *options, struct mt_error *error)
     if (options->here && options->host_bytes)
         return FAIL(error, "'--here' and '--host' contradict each other: both say how much memory "
                            "the host has");
-    if (options->program == MT_PROGRAM_BENCH && (options->sequences > 1 || options->max_sequences))
+    if (estimate_program(options) == MT_PROGRAM_BENCH &&
+        (options->sequences > 1 || options->max_sequences))
         return FAIL(error, "llama-bench runs one sequence; '--sequences' other than 1 and "
                            "'--max-sequences' want another '--program'");
     return 0;
+}
+
+enum mt_program estimate_program(const struct estimate_options *options)
+{
+    return options->program ? (enum mt_program)(options->program - 1) : MT_PROGRAM_SERVER;
 }
 
 /* Programs that are rehearsed for the request get ours. */

@@ -149,7 +149,7 @@ static int run(struct act *act, uint64_t scale, struct rehearse_trial *outcome,
         .limit_ns = act->stage->timeout_ns ? act->stage->timeout_ns : LIMIT_NS,
         .n_requests = report ? report->n_requests : 0,
         .keeps_events = report != NULL,
-        .progress = report ? report->progress : NULL,
+        .progress = act->report ? act->report->progress : NULL,
         .interrupted = act->stage->interrupted,
     };
     int result = rehearse_once(&run, outcome, error);
@@ -424,6 +424,9 @@ static int perform(struct act *act, struct mt_estimate **estimate, struct mt_err
     int went_well = run(act, 1, &act->outcome, error);
     if (went_well < 0)
         return went_well;
+    result = rehearse_check_version(act->stage, act->outcome.version, error);
+    if (result < 0)
+        return result;
     if ((went_well == 0 && !act->outcome.was_refused) ||
         (act->settings.n_devices && !act->outcome.status.is_attached))
         return fail(act, &act->outcome, error);

@@ -25,6 +25,10 @@ static int check(const struct rehearse_model_options *options, struct mt_error *
                        "rehearse: a MODEL is rehearsed in llama.cpp, vllm, sglang or transformers, "
                        "not in %.60s; its own command may stand after --",
                        engine);
+    if (estimate->cpu)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "rehearse: '--cpu' is of estimates by rules: an engine that is rehearsed "
+                       "runs on this machine's processor");
     if (options->sweep->n && estimate->explain)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "rehearse: '--explain' is of one rehearsal, not of a sweep");
@@ -32,7 +36,7 @@ static int check(const struct rehearse_model_options *options, struct mt_error *
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "rehearse: '%s' is of one rehearsal, not of a sweep",
                        options->folder ? "--folder" : "--requests");
-    if (options->n_requests && estimate->program != MT_PROGRAM_SERVER)
+    if (options->n_requests && estimate_program(estimate) != MT_PROGRAM_SERVER)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "rehearse: '--requests' is of a server, and --program says another");
     return 0;
@@ -85,7 +89,8 @@ static int set_stage(struct rehearse_sweep *sweep, const struct rehearse_stage_o
     int result = rehearse_stage_init(&sweep->stage, &bare, error);
     if (result == MT_EUNSUPPORTED || result == MT_EFORMAT)
         return rehearse_stage_init(&sweep->stage, &whole, error);
-    if (result || rehearse_sweep_is_same_without_vocabulary(sweep, &whole))
+    if (result || !sweep->stage.drops_vocabulary ||
+        rehearse_sweep_is_same_without_vocabulary(sweep, &whole))
         return result;
     rehearse_stage_finish(&sweep->stage);
     return rehearse_stage_init(&sweep->stage, &whole, error);
@@ -100,6 +105,7 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
                                    .shows_progress = !options->quiet,
                                    .interrupted = request->interrupted};
     const struct rehearse_stage_options wanted = {.program = request->settings.program,
+                                                  .may_be_node = request->may_be_node,
                                                   .engine_name = options->estimate->engine,
                                                   .engine_path = options->estimate->engine_path,
                                                   .model = made->model,
@@ -214,6 +220,7 @@ int rehearse_model_command(const char *model, const struct rehearse_model_option
     request.generation = options->generation;
     request.reserved_bytes = options->reserved_bytes;
     request.timeout_ns = options->timeout_ns;
+    request.may_be_node = !options->estimate->program && !options->n_requests;
     request.interrupted = rehearse_catch_signals();
     int result = perform(model, options, &request, &out, &code, &error);
     int signal_number = *request.interrupted;

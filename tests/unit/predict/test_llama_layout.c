@@ -102,8 +102,11 @@ static void test_experts_and_convolutions_are_not_for_amx(void **state)
     hand_model_tensor(&hand, "blk.0.ffn_down_exps.weight", "q8_0", 256, 64, 4, 0,
                       MT_TENSOR_EXPERTS);
     hand_model_tensor(&hand, "blk.0.shortconv.conv.weight", "f16", 64, 64, 0, LAYER);
+    hand_model_tensor(&hand, "blk.0.shortconv.in_proj.weight", "f16", 64, 64, 0, LAYER);
+    hand_model_tensor(&hand, "blk.0.ssm_alpha.weight", "f16", 64, 32, 0, LAYER);
+    hand_model_tensor(&hand, "blk.0.ssm_a", "f16", 64, 32, 0, LAYER);
     struct mt_estimate *estimate = on(&hand, MT_PROCESSOR_AMX);
-    assert_int_equal(part(estimate, amx), 0);
+    assert_int_equal(part(estimate, amx), 64 * (64 + 32) * 2);
     assert_int_equal(part(estimate, repacked), 4 * 64 * 8 * 18);
     mt_estimate_destroy(estimate);
 }
