@@ -171,9 +171,10 @@ static const char *const description[] = {
     "Modelfile, ollama:NAME[:TAG] in Ollama's own store, or org/name in the cache of Hugging Face.",
     "Where llama.cpp itself is on this machine, in the cache of engines, in PATH or at "
     "--engine-path, and of the version that was asked for, it is rehearsed: started on devices "
-    "that are not there, so that the figures are its own (see 'memtally help rehearse'). Searches "
+    "that are not there, so that the figures are its own (see 'memtally help rehearse'); so is "
+    "node-llama-cpp for --program node-llama-cpp. Searches "
     "go by rules, and their answer is rehearsed. --no-rehearse, or MEMTALLY_NO_REHEARSE set in the "
-    "environment, keeps to rules.",
+    "environment, keeps to rules, and so does --cpu with another processor than this one's.",
     "With --device, --host or --here the first line is a verdict: FITS, TIGHT, SPILLS, PAGES or "
     "CANNOT. Below the tables are flags for the engine, ready to paste, and notes.",
     NULL,

@@ -422,7 +422,9 @@ static const char *const description[] = {
     "split into weights, cache, activations, what training keeps and the rest.",
     "With MODEL, as 'memtally estimate' takes it, an engine of this machine is started with the "
     "settings that are given here and ended once it is ready: a program of llama.cpp, found at "
-    "--engine-path, in the cache of engines or in PATH. What is left open is left to the engine, "
+    "--engine-path, in the cache of engines or in PATH, else node-llama-cpp where neither "
+    "--program "
+    "nor --requests asks for a server. What is left open is left to the engine, "
     "also what goes to the devices. Where MODEL is no local GGUF file, a header with a hole is "
     "made of it. MODEL is sent no request unless --requests says how many.",
     "With --engine vllm, sglang or transformers MODEL is a folder with a config.json, that file, "
