@@ -84,7 +84,8 @@ struct mt_predict_settings {
     uint64_t cpu_moe_layers; /* layers whose experts stay on the host; MT_ALL: of all */
     const struct mt_tensor_override *overrides;
     size_t n_overrides;
-    uint64_t mla_mode;       /* ik_llama.cpp's -mla; MT_UNKNOWN is its default */
+    int has_mla_mode;
+    uint64_t mla_mode;       /* ik_llama.cpp's -mla; used where has_mla_mode is set */
     uint64_t attn_max_batch; /* ik_llama.cpp's -amb, in MiB */
     uint64_t draft_tokens;   /* tokens that are drafted at a time */
 

@@ -94,7 +94,7 @@ void cli_json_estimate_settings(const struct mt_predict_settings *settings, stru
     mt_json_bool(json, "kv_offload", !settings->kv_on_host);
     mt_json_bool(json, "fusion", !settings->no_fusion);
     put_placement(settings, json);
-    mt_json_count(json, "mla_mode", settings->mla_mode);
+    mt_json_count(json, "mla_mode", settings->has_mla_mode ? settings->mla_mode : MT_UNKNOWN);
     put_if_any(json, "attention_max_batch_mib", settings->attn_max_batch);
     put_if_any(json, "draft_tokens", settings->draft_tokens);
     mt_json_real(json, "memory_share_ratio",

@@ -202,7 +202,7 @@ static int read_counts(struct estimate_request *request, const struct estimate_o
 {
     struct mt_predict_settings *settings = &request->settings;
     int result = 0;
-    settings->mla_mode = MT_UNKNOWN;
+    settings->has_mla_mode = options->mla != NULL;
     settings->has_gpu_layers = options->gpu_layers != NULL;
     if (options->gpu_layers)
         result = read_count("gpu-layers", options->gpu_layers, 1, &settings->gpu_layers, error);

@@ -112,7 +112,7 @@ static int find_program(struct rehearse_stage *stage, const char *given, struct 
  * or "" where they know none such. */
 static void resolve(const struct mt_model *model, const char *name, char version[64])
 {
-    const struct mt_predict_settings settings = {.engine = name, .mla_mode = MT_UNKNOWN};
+    const struct mt_predict_settings settings = {.engine = name};
     struct mt_estimate *estimate;
     version[0] = '\0';
     if (mt_estimate_create(model, &settings, &estimate, NULL) < 0)

@@ -230,6 +230,7 @@ static void test_latent_layers_are_kept_as_the_version_keeps_them(void **state)
     deepseek(&hand);
     for (size_t i = 0; i < sizeof logs / sizeof *logs; i++) {
         struct mt_predict_settings settings = {.engine = logs[i].engine,
+                                               .has_mla_mode = logs[i].mode != MT_UNKNOWN,
                                                .mla_mode = logs[i].mode,
                                                .flash_attention = logs[i].flash,
                                                .sequences = 1,
@@ -238,7 +239,7 @@ static void test_latent_layers_are_kept_as_the_version_keeps_them(void **state)
     }
     /* Mode 1 without flash attention keeps the values a second time, in columns. */
     struct mt_predict_settings settings = {
-        .engine = "ik_llama.cpp@3597", .mla_mode = 1, .context_tokens = 512};
+        .engine = "ik_llama.cpp@3597", .has_mla_mode = 1, .mla_mode = 1, .context_tokens = 512};
     assert_int_equal(cache_of(&hand, &settings), (uint64_t)61 * 512 * (576 + 512) * 2);
 }
 
@@ -253,6 +254,7 @@ static void test_rows_of_a_quantised_cache_are_filled_up_on_a_device(void **stat
     struct mt_predict_settings settings = {.engine = "ik_llama.cpp@3772",
                                            .context_tokens = 32768,
                                            .kv_type_k = "q8_0",
+                                           .has_mla_mode = 1,
                                            .mla_mode = 3,
                                            .flash_attention = MT_SWITCH_ON,
                                            .has_gpu_layers = 1,

@@ -49,10 +49,8 @@ static void prepare(struct spoken *spoken)
         (struct mt_tally_place){.place = "gpu:0", .n_rows = 2, .rows = &spoken->rows[1]};
     spoken->tally =
         (struct mt_tally){.kind = MT_TALLY_ESTIMATE, .n_places = 2, .places = spoken->places};
-    spoken->settings = (struct mt_predict_settings){.mla_mode = MT_UNKNOWN,
-                                                    .context_tokens = 4096,
-                                                    .device_bytes = spoken->device_bytes,
-                                                    .n_devices = 1};
+    spoken->settings = (struct mt_predict_settings){
+        .context_tokens = 4096, .device_bytes = spoken->device_bytes, .n_devices = 1};
     spoken->said = (struct mt_estimate_said){.tally = &spoken->tally, .version = "b12345 (me)"};
 }
 

@@ -125,7 +125,7 @@ static int close_models(void **state)
 }
 
 /* Where it is left open, newer versions leave layers on the host by themselves. */
-#define ALL_LAYERS .mla_mode = MT_UNKNOWN, .has_gpu_layers = 1, .gpu_layers = MT_ALL
+#define ALL_LAYERS .has_gpu_layers = 1, .gpu_layers = MT_ALL
 
 /* Ways to run a model that change how its memory grows, and the cells that a cache is padded to:
  * llama.cpp before build 6985 took 32 without flash attention. */
@@ -304,7 +304,7 @@ static void test_a_context_on_the_cpu_is_held_against_the_host(void **state)
 {
     (void)state;
     struct question question = {.model = models[0],
-                                .settings = {.mla_mode = MT_UNKNOWN, .no_mmap = 1},
+                                .settings = {.no_mmap = 1},
                                 .step = STEP,
                                 .most = 12288 / STEP,
                                 .set = set_context};
@@ -393,8 +393,7 @@ static void leave_context_open(struct mt_predict_settings *settings, uint64_t va
 static void test_a_context_that_was_left_open_shrinks_first(void **state)
 {
     (void)state;
-    struct question question = {
-        .model = models[WIDE], .settings = {.mla_mode = MT_UNKNOWN}, .set = set_context};
+    struct question question = {.model = models[WIDE], .settings = {0}, .set = set_context};
     set_devices(&question, 1, UINT64_C(1) << 40);
     struct mt_estimate *wanted = estimate_of(&question, 5120);
     set_devices(&question, 1, wanted->tally.places[1].total_allocated_bytes + 1024 * MIB);
@@ -433,7 +432,7 @@ static void test_a_context_shrinks_to_what_the_server_takes(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const uint64_t used[] = {(600 - 337) * MIB, (600 - 337) * MIB}; /* 337 are the context */
         struct question question = {.model = models[LLAMA_8B],
-                                    .settings = {.mla_mode = MT_UNKNOWN, .device_used = used},
+                                    .settings = {.device_used = used},
                                     .set = leave_context_open};
         set_devices(&question, cases[i].n_devices, cases[i].device_bytes);
         struct mt_estimate *estimate = estimate_of(&question, 0);
@@ -446,7 +445,7 @@ static void test_without_a_device_the_context_shrinks_to_the_host(void **state)
 {
     (void)state;
     struct question question = {.model = models[LLAMA_8B],
-                                .settings = {.mla_mode = MT_UNKNOWN, .host_bytes = 12 * 1024 * MIB},
+                                .settings = {.host_bytes = 12 * 1024 * MIB},
                                 .set = leave_context_open};
     struct mt_estimate *estimate = estimate_of(&question, 0);
     assert_in_range(estimate->settings.context_tokens, 4096, 131071);
@@ -480,8 +479,7 @@ static void test_answers_are_of_all_layers_on_devices(void **state)
     (void)state;
     static const char *const engines[] = {"llama.cpp", "ik_llama.cpp", "ollama"};
     for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) {
-        struct question question = {.model = models[WIDE],
-                                    .settings = {.engine = engines[i], .mla_mode = MT_UNKNOWN}};
+        struct question question = {.model = models[WIDE], .settings = {.engine = engines[i]}};
         struct mt_estimate *estimate = NULL;
         uint64_t answer = 0;
         set_devices(&question, 1, UINT64_C(4) << 30);
