@@ -62,6 +62,13 @@ void mt_llama_plan_finish(struct mt_llama_plan *plan);
 /* The command line of the engine, in the spelling of its version. */
 void mt_llama_flags(const struct mt_llama_plan *plan, struct mt_sheet *sheet);
 
+/* Whether a layer's attention is latent, in whichever form the file has it (llama_latent.c). */
+int mt_llama_is_latent(const struct mt_model_description *d, const struct mt_model_layer *layer);
+
+/* The terms of weights that are made of a file's when it is loaded, for latent attention. */
+int mt_llama_latent_weights(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
+                            struct mt_error *error);
+
 /* The terms of recurrent layers' state, a part of mt_llama_cache(). */
 int mt_llama_state(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
                    struct mt_error *error);
