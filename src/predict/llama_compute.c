@@ -64,7 +64,6 @@ static int reserve_by_code(const struct mt_llama_plan *plan, struct variant vari
         known->net = mt_net_build(&net);
         known->by_template = 0;
         struct mt_graph_machine machine = mt_llama_machine(plan);
-        machine.copies_inputs_unused = variant.newer;
         machine.keeps |= variant.keeps;
         result = mt_graph_reserve(&graph, &machine, buffers);
         if (result < 0)

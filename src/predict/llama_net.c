@@ -284,6 +284,19 @@ static struct mt_node *rotation(struct mt_net *net, const char *type, uint64_t h
     return mt_op_input(net->graph, MT_TYPE_F32, (uint64_t[4]){n, n, 1, 1});
 }
 
+/* Of f16 where attention is flash; older builds make it so of one of f32. */
+static struct mt_node *mask_input(struct mt_net *net, const uint64_t ne[4])
+{
+    int half = net->plan->flash_attention;
+    int direct = mt_engine_number(net->plan->in->engine, "compute.mask.bytes", 2) == 2;
+    struct mt_node *mask = mt_op_input(net->graph, half && direct ? MT_TYPE_F16 : MT_TYPE_F32, ne);
+    if (!half || direct)
+        return mask;
+    struct mt_node *cast = mt_node_new(net->graph, MT_OP_NEW, MT_TYPE_F16, ne);
+    cast->sources[0] = mask;
+    return cast;
+}
+
 static void cache_inputs(struct mt_net *net, struct mt_net_cache *cache, int windowed)
 {
     const struct mt_llama_plan *plan = net->plan;
@@ -293,7 +306,7 @@ static void cache_inputs(struct mt_net *net, struct mt_net_cache *cache, int win
     cache->k_rows = vector_input(net, MT_TYPE_I64, net->tokens);
     if (!latent)
         cache->v_rows = vector_input(net, MT_TYPE_I64, net->tokens * values);
-    cache->mask = mt_op_input(net->graph, plan->flash_attention ? MT_TYPE_F16 : MT_TYPE_F32, mask);
+    cache->mask = mask_input(net, mask);
     if (latent)
         return;
     cache->k_rotation = rotation(net, plan->type_k, common_head_size(net, windowed, 0), 1);

@@ -297,6 +297,8 @@ struct mt_node *mt_net_attend_batch(struct mt_net *net, const struct mt_net_qkv 
 struct mt_node *mt_net_attention(struct mt_net *net, struct mt_node *x, size_t il, unsigned traits);
 struct mt_node *mt_net_latent_attention(struct mt_net *net, struct mt_node *x, size_t il,
                                         unsigned traits);
+struct mt_node *mt_net_latent_in_heads(struct mt_net *net, struct mt_node *x, size_t il,
+                                       unsigned traits);
 /* Chooses the tokens that a layer of sparse attention reads; `compressed` are its queries before
  * they are spread over the heads. */
 void mt_net_choose_tokens(struct mt_net *net, struct mt_node *x, struct mt_node *compressed,

@@ -38,6 +38,7 @@ struct mt_graph_machine mt_llama_machine(const struct mt_llama_plan *plan)
         .host_alignment = mt_engine_number(engine, "compute.align.host", 32),
         .quantised_row_padding = 512,
         .attention_scratch = mt_engine_has(engine, "compute.scratch.kinds", kind ? kind : "cuda"),
+        .copies_inputs_unused = mt_engine_has(engine, "compute.inputs.unused", "copied"),
         .keeps = mt_llama_keeps(plan, &perhaps),
         .offload_batch = mt_engine_number(engine, "compute.offload.batch", 32),
     };
@@ -72,7 +73,6 @@ static int replay(struct mt_arena *arena, struct mt_template_word file,
     if (result < 0)
         return result;
     struct mt_graph_machine machine = mt_llama_machine(run->plan);
-    machine.copies_inputs_unused = !mt_engine_has(run->plan->in->engine, "compute.parts", "older");
     result = mt_graph_reserve(&graph, &machine, buffers);
     if (result < 0)
         return mt_fail(error, result, MT_NO_OFFSET, "the graph of the model is too large");

@@ -62,7 +62,6 @@ static struct mt_predict_settings two_cards_of_9840(uint64_t context, uint64_t u
                                         .flash_attention = flash ? MT_SWITCH_ON : MT_SWITCH_OFF,
                                         .has_gpu_layers = 1,
                                         .gpu_layers = MT_ALL,
-                                        .mla_mode = MT_UNKNOWN,
                                         .device_bytes = two_cards,
                                         .n_devices = 2};
 }
@@ -99,6 +98,34 @@ static void test_four_sequences_with_a_quantised_cache_are_as_logged(void **stat
     init_qwen3_4b(&hand);
     struct mt_predict_settings settings = two_cards_of_9840(8192, 512, 4, 1, "q8_0");
     expect_both(&hand, &settings, 103.35, 18.36);
+}
+
+/* Planned by those builds themselves on devices that only pretended to be there: masks of f32
+ * until PR 23764 (16 MiB, then 8), beside twice the embeddings of a batch (5 MiB each); with two
+ * devices four copies of each input that is read, later of all inputs, then two inputs more. */
+static void test_inputs_on_the_host_are_those_of_the_build(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *engine;
+        size_t n_devices;
+        double host;
+    } cases[] = {
+        {"llama.cpp@8739", 1, 26.01},  {"llama.cpp@9309", 1, 26.01},  {"llama.cpp@9445", 1, 18.01},
+        {"llama.cpp@10603", 2, 42.05}, {"llama.cpp@11227", 2, 42.05}, {"llama.cpp@11391", 2, 57.05},
+        {"llama.cpp@11413", 2, 82.08},
+    };
+    static struct hand_model hand;
+    init_qwen3_4b(&hand);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mt_predict_settings settings = two_cards_of_9840(8192, 512, 1, 1, "f16");
+        settings.engine = cases[i].engine;
+        settings.n_devices = cases[i].n_devices;
+        settings.program = MT_PROGRAM_FIT_PARAMS;
+        struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+        assert_mib(compute_mib(estimate, "host"), cases[i].host);
+        mt_estimate_destroy(estimate);
+    }
 }
 
 static void test_attention_without_flash_is_as_logged(void **state)
@@ -296,6 +323,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_four_sequences_with_a_quantised_cache_are_as_logged),
+        cmocka_unit_test(test_inputs_on_the_host_are_those_of_the_build),
         cmocka_unit_test(test_attention_without_flash_is_as_logged),
         cmocka_unit_test(test_windowed_model_with_a_quantised_cache_is_as_logged),
         cmocka_unit_test(test_windowed_model_with_a_large_batch_is_as_logged),

@@ -67,6 +67,29 @@ static void test_one_layer_on_a_device_is_the_output(void **state)
     assert_layers(on_devices(1, 1000), 36, (uint64_t[4]){0, 36});
 }
 
+/* With one layer on the device builds 8739 and 11413 load token_embd_norm and the output there:
+ * 75,505,664 bytes of lfm2-1.2b, of which the norm has 2048 x 4. In other families it is an input.
+ */
+static void test_the_norm_of_lfm2_lies_with_the_output(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *architecture;
+        uint64_t bytes;
+    } cases[] = {{"lfm2", 75505664}, {"bloom", 75505664 - 2048 * 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hand_model hand;
+        hand_model_init(&hand, cases[i].architecture, 4, 32, 8, 64);
+        hand_model_tensor(&hand, "token_embd_norm.weight", "f32", 2048, 0, 0, 0, MT_TENSOR_LAYER);
+        hand_model_tensor(&hand, "output.weight", "q4_k", 2048, 65536, 0, MT_NO_LAYER,
+                          MT_TENSOR_OUTPUT);
+        struct mt_predict_settings settings = on_devices(1, 1);
+        struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+        assert_int_equal(weights_at(estimate, "gpu:0"), cases[i].bytes);
+        mt_estimate_destroy(estimate);
+    }
+}
+
 static void test_the_first_layers_stay_on_the_host(void **state)
 {
     (void)state;
@@ -352,6 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_devices_share_the_layers_and_the_output),
         cmocka_unit_test(test_one_layer_on_a_device_is_the_output),
+        cmocka_unit_test(test_the_norm_of_lfm2_lies_with_the_output),
         cmocka_unit_test(test_the_first_layers_stay_on_the_host),
         cmocka_unit_test(test_a_tensor_split_is_one_of_layers_and_output_together),
         cmocka_unit_test(test_devices_in_use_by_others_get_fewer_layers),
