@@ -16,6 +16,7 @@ NEEDS_test = test
 NEEDS_check = test
 NEEDS_conformance = test
 NEEDS_conformance-cuda = test
+NEEDS_torch-newest = test
 NEEDS_oracle = test
 NEEDS_asan = test
 NEEDS_tsan = test
@@ -27,7 +28,7 @@ NEEDS_fmt = lint
 NEEDS_tidy = tidy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-rehearse build test check conformance conformance-cuda oracle asan tsan fuzz bench lint tidy fmt golden gpu install clean setup
+.PHONY: help demo demo-rehearse build test check conformance conformance-cuda torch-newest oracle asan tsan fuzz bench lint tidy fmt golden gpu install clean setup
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -66,6 +67,10 @@ conformance: build ## estimates against what engines said of themselves: the err
 
 conformance-cuda: build ## published runs of vLLM, rehearsed with its version of their time (many GB to fetch); ROWS="vl04 vl06"
 	@tests/conformance/cuda/board.py build/src/cli/memtally $(ROWS)
+
+torch-newest: build ## the tests of PyTorch's memory with the newest PyTorch and transformers that were tried (1.5 GB to fetch)
+	@set -e; MEMTALLY_TORCH=$$(scripts/engine torch-2.15.0); export MEMTALLY_TORCH; \
+	meson test -C build --no-rebuild --print-errorlogs torch rehearse_torch_model
 
 oracle: build ## plan points of llama.cpp again and compare; BUILD= (or FROM=, TO=): what changed
 	@scripts/oracle $(if $(ALL),--all) $(if $(BUILD),--from $(BUILD)) $(if $(FROM),--from $(FROM)) $(if $(TO),--to $(TO))

@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PYTHONSAFEPATH
 from rehearse_common import check_version, read_arguments, version_of
 
 NEW_TOKENS = 8
-DEFAULT_CONTEXT = 2048
+DEFAULT_CONTEXT = 4096
 DTYPES = {"f16": "float16", "fp16": "float16", "bf16": "bfloat16", "f32": "float32", "fp32": "float32"}
 SAFETENSORS_TYPES = {
     "torch.float32": "F32",
@@ -82,18 +82,41 @@ def write_hole(model, path):
         file.truncate(8 + len(text) + at)
 
 
+def class_of(config):
+    """The class that the model's own config names, where it writes text: one that sees or hears as well is none of
+    those for text alone."""
+    import transformers
+
+    for name in config.architectures or []:
+        named = getattr(transformers, name, None)
+        if named is not None and getattr(named, "can_generate", bool)():
+            return named
+    return transformers.AutoModelForCausalLM
+
+
+def say_what_is_not_sent(config):
+    """Only text is sent."""
+    senses = [name for name in ("vision", "audio") if getattr(config, name + "_config", None) is not None]
+    helper = sys.modules.get("memtally_pretend")
+    if senses and getattr(helper, "say", None):
+        helper.say("The model was sent text alone: what its encoder of %s takes for one comes on top." %
+                   " and ".join({"vision": "images", "audio": "sounds"}[name] for name in senses))
+
+
 def make_model_dir(model_dir, folder, dtype):
     """A folder with a file of weights, which is the model's own where it has one."""
     if has_weights(model_dir):
         return model_dir
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig
 
     made = os.path.join(folder, "model")
     shutil.copytree(model_dir, made)
     config = AutoConfig.from_pretrained(model_dir)
+    kind = class_of(config)
+    make = getattr(kind, "_from_config", None) or kind.from_config
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, **typed(dtype))
+        model = make(config, **typed(dtype))
     write_hole(model, os.path.join(made, "model.safetensors"))
     return made
 
@@ -121,11 +144,14 @@ def typed(dtype):
 
 
 def load(model_dir, dtype, n_devices):
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoConfig
 
+    config = AutoConfig.from_pretrained(model_dir)
+    say_what_is_not_sent(config)
+    kind = class_of(config)
     if n_devices > 1:
-        return AutoModelForCausalLM.from_pretrained(model_dir, device_map="auto", **typed(dtype))
-    model = AutoModelForCausalLM.from_pretrained(model_dir, **typed(dtype))
+        return kind.from_pretrained(model_dir, device_map="auto", **typed(dtype))
+    model = kind.from_pretrained(model_dir, **typed(dtype))
     return model.to("cuda") if n_devices else model
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of GPUs as it is in the tree, built into the library. */
+/* The tables of GPUs as they are in the tree, built into the library one after the other. */
     .section .rodata
     .global mt_gpu_table
     .global mt_gpu_table_end
@@ -7,6 +7,8 @@
     .hidden mt_gpu_table_end
 mt_gpu_table:
     .incbin "@TABLES@/nvidia.table"
+    .incbin "@TABLES@/amd.table"
+    .incbin "@TABLES@/apple.table"
 mt_gpu_table_end:
     .byte 0
 

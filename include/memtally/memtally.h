@@ -3,6 +3,7 @@
 #ifndef MEMTALLY_MEMTALLY_H
 #define MEMTALLY_MEMTALLY_H
 
+#include <memtally/calibrate.h>
 #include <memtally/category.h>
 #include <memtally/compare.h>
 #include <memtally/doctor.h>
@@ -12,6 +13,7 @@
 #include <memtally/model.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
+#include <memtally/processor.h>
 #include <memtally/recording.h>
 #include <memtally/rehearse.h>
 #include <memtally/run.h>

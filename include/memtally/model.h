@@ -91,7 +91,9 @@ struct mt_sample_options {
                                  this type takes the one that llama.cpp's quantiser would take;
                                  vectors and expert routers are always f32 */
     enum mt_sample_mode mode;
-    uint64_t seed; /* the same seed gives the same bytes */
+    const char *mixture; /* "q4_k_s", "q4_k_m" or "q5_k_m": each tensor as llama.cpp's quantiser
+                            would store it, whatever `type` says; NULL: all matrices of `type` */
+    uint64_t seed;       /* the same seed gives the same bytes */
     /* Called now and then with the share done, 0 to 1 and never falling, and at the end with 1; a
      * result other than 0 stops the writing. May be NULL. */
     int (*progress)(void *argument, double share);

@@ -100,6 +100,7 @@ struct mt_model_description {
     int is_embedder;           /* no language model: bert and the like */
     int is_projector;          /* an image or audio encoder for another model (mmproj) */
     int lacks_encoders; /* it has encoders of which no tensor is known: weights are too few */
+    uint64_t encoder_parameters; /* about what these have; 0 where that is not known either */
 
     /* Latent attention. */
     uint64_t q_lora_rank;
@@ -203,6 +204,16 @@ struct mt_model_files {
 const struct mt_model_files *mt_model_files_local(void);
 
 struct mt_model;
+
+/* What a file is. Both texts are borrowed, static. */
+struct mt_file_kind {
+    const char *what;   /* "a PNG image" */
+    const char *advice; /* what to do about one in the place of a model, or NULL */
+};
+
+/* What a file that begins with these bytes is, also where it is no model; NULL where that is not
+ * known. The first 262 bytes tell all that can be told. Borrowed, static. Any thread. */
+const struct mt_file_kind *mt_file_kind_of(const void *bytes, size_t length);
 
 /* Opens a model and reads its headers. `path` is a GGUF file (of a split model any part), a
  * safetensors file or index, a config.json, an Ollama manifest, or a folder that holds one of them

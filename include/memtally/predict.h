@@ -13,6 +13,7 @@
 
 #include <memtally/error.h>
 #include <memtally/model_file.h>
+#include <memtally/processor.h>
 #include <memtally/tally.h>
 
 #ifdef __cplusplus
@@ -56,6 +57,16 @@ struct mt_residue {
     uint64_t n; /* runs that it was learnt from */
 };
 
+/* What is known of a device beside its size. */
+struct mt_device_known {
+    char gpu[32];           /* the card, by a name of the tables of GPUs, or ""; of an estimate: the
+                               name in the table, of NVIDIA's also that which was taken */
+    int is_by_size;         /* of an estimate: `gpu` was taken by the size alone, and the band is of
+                               all cards that are about as large */
+    uint64_t context_bytes; /* of a process on this very card, measured; 0: not */
+    uint64_t graph_node_bytes; /* of each node of a graph there, measured; 0: not */
+};
+
 /* How the model will be run. Fill it from {0}: every 0 or NULL means the engine's own default,
  * unless something else is said. */
 struct mt_predict_settings {
@@ -70,12 +81,14 @@ struct mt_predict_settings {
     const char *kv_type_v;
     enum mt_switch flash_attention;
     enum mt_switch unified_kv;
-    int swa_full;   /* windowed layers keep the whole context */
-    int no_mmap;    /* weights are read, not mapped */
-    int no_repack;  /* weights on the CPU are not copied into another layout */
-    int kv_on_host; /* --no-kv-offload */
-    int no_fusion;  /* the engine's environment has GGML_CUDA_DISABLE_FUSION set: operations of
-                       expert layers are not fused, and less is kept for them */
+    int swa_full;                /* windowed layers keep the whole context */
+    int no_mmap;                 /* weights are read, not mapped */
+    int no_repack;               /* weights on the CPU are not copied into another layout */
+    enum mt_processor processor; /* that the engine runs on; MT_PROCESSOR_UNKNOWN widens the band of
+                                    weights on the host where no device is in use */
+    int kv_on_host;              /* --no-kv-offload */
+    int no_fusion; /* the engine's environment has GGML_CUDA_DISABLE_FUSION set: operations of
+                      expert layers are not fused, and less is kept for them */
     int has_gpu_layers;
     uint64_t gpu_layers; /* used where has_gpu_layers is set; MT_ALL: all of them */
     enum mt_split split;
@@ -84,7 +97,8 @@ struct mt_predict_settings {
     uint64_t cpu_moe_layers; /* layers whose experts stay on the host; MT_ALL: of all */
     const struct mt_tensor_override *overrides;
     size_t n_overrides;
-    uint64_t mla_mode;       /* ik_llama.cpp's -mla; MT_UNKNOWN is its default */
+    int has_mla_mode;
+    uint64_t mla_mode;       /* ik_llama.cpp's -mla; used where has_mla_mode is set */
     uint64_t attn_max_batch; /* ik_llama.cpp's -amb, in MiB */
     uint64_t draft_tokens;   /* tokens that are drafted at a time */
 
@@ -99,8 +113,9 @@ struct mt_predict_settings {
     const char *device_kind;      /* "cuda" (NULL too), "rocm", "vulkan", "metal" */
     const uint64_t *device_bytes; /* of each device; none: the model runs on the CPU */
     size_t n_devices;
-    uint64_t host_bytes;         /* 0: not known */
-    const uint64_t *device_used; /* by other processes, n_devices of them, or NULL */
+    uint64_t host_bytes;                        /* 0: not known */
+    const uint64_t *device_used;                /* by other processes, n_devices of them, or NULL */
+    const struct mt_device_known *device_known; /* n_devices of them, or NULL */
     uint64_t host_used;
     uint64_t context_bytes; /* that the driver's context has of each device, where it is known; 0:
                                what was learnt, or is expected as a rule */
@@ -219,10 +234,11 @@ int mt_estimate_from_said(const struct mt_model *model, const struct mt_predict_
  * named as in the settings makes one; 0 where it does not, or is not known. Any thread. */
 uint64_t mt_fit_margin(const char *engine);
 
-/* What a process of the engine is expected to hold of a "device" or of the "host" beside what the
- * engine accounts for: what was learnt, where the settings have it, else by the engine's table,
- * with `n` 0. Errors: MT_ENOTFOUND, MT_EARG (no such engine or version). */
-int mt_residue_expected(const struct mt_predict_settings *settings, const char *place_kind,
+/* What a process of the engine is expected to hold at `place`, a "device" ("gpu:1", of the
+ * settings' devices; "device" is the first) or the "host", beside what the engine accounts for:
+ * what was learnt, where the settings have it, else by the card and the engine's table, with `n` 0.
+ * Errors: MT_ENOTFOUND, MT_EARG (no such engine or version). */
+int mt_residue_expected(const struct mt_predict_settings *settings, const char *place,
                         struct mt_residue *residue, struct mt_error *error);
 
 /* Frees an estimate and all that it owns. NULL is fine. */

@@ -48,7 +48,8 @@ struct mt_recording_damage {
     uint64_t blocks_bad;  /* failed their checksum or their grammar */
     uint64_t blocks_open; /* not finished when the process ended; read as far as written */
     uint64_t events_lost; /* the recorder itself said that it had to drop them */
-    char first[256];      /* file and offset of the first bad block, "" where there is none */
+    char first[544];      /* file and offset of the first bad block, of a file that could not be
+                             read also why, such as another version; "" where there is none */
 };
 
 /* Writes what could not be read of an open recording into *damage. Any thread. */

@@ -24,27 +24,39 @@ extern "C" {
 struct mt_rehearsal;
 
 struct mt_rehearse_device {
-    uint64_t bytes;          /* in all; 1 MiB to 1 PiB */
-    uint64_t reserved_bytes; /* of these, taken by the driver's context and other programs */
-    const char *name;        /* "NVIDIA GeForce RTX 3090", or NULL */
-    const char *gpu;         /* to CUDA programs, of mt_rehearse_gpu_at(): "H100-80GB"; NULL: the
-                                one whose memory is nearest to `bytes` */
+    uint64_t bytes;            /* in all; 1 MiB to 1 PiB */
+    uint64_t reserved_bytes;   /* of these, taken by the driver's context and other programs */
+    const char *name;          /* "NVIDIA GeForce RTX 3090", or NULL */
+    const char *gpu;           /* to CUDA programs, of mt_rehearse_gpu_at(): "H100-80GB"; NULL: that
+                                  of mt_rehearse_gpu_of_size() */
+    uint64_t context_bytes;    /* that a CUDA context takes, where it was measured; 0: as the GPU */
+    uint64_t graph_node_bytes; /* likewise of each node of a graph */
 };
 
-/* A GPU that can be pretended to CUDA programs. */
+/* A GPU of the tables. Those of kind "cuda" can be pretended to CUDA programs. */
 struct mt_rehearse_gpu {
     char key[32];           /* "H100-80GB" */
     char name[64];          /* "NVIDIA H100 80GB HBM3" */
+    char kind[16];          /* "cuda", "rocm", "metal" */
+    char generation[16];    /* "hopper"; "" where the kind is another than "cuda" */
     uint64_t memory_bytes;  /* as the driver answers: less than what the card is sold as */
-    uint64_t context_bytes; /* of each process */
+    uint64_t context_bytes; /* of each process; 0 where the kind is another than "cuda" */
     uint32_t capability;    /* 90 is 9.0 */
+    int is_typical;         /* what a device of such a size mostly is */
 };
 
-/* The GPUs that are known, in the table's order. Errors: MT_ENOTFOUND (past the last). */
+/* The GPUs that are known, in the tables' order: NVIDIA's come first. Errors: MT_ENOTFOUND (past
+ * the last). */
 int mt_rehearse_gpu_at(size_t index, struct mt_rehearse_gpu *gpu);
 
 /* The GPU of a name ("h100-80gb", "RTX 3090"). Errors: MT_EARG, whose text says which are near. */
 int mt_rehearse_gpu_find(const char *name, struct mt_rehearse_gpu *gpu, struct mt_error *error);
+
+/* The NVIDIA GPU that a device is taken for of which only the size is known: the nearest in size of
+ * those that such a size mostly is, or of a generation ("ampere", "8.6"; NULL: of any).
+ * Errors: MT_EARG (no such generation; the text names those that there are). */
+int mt_rehearse_gpu_of_size(uint64_t bytes, const char *generation, struct mt_rehearse_gpu *gpu,
+                            struct mt_error *error);
 
 struct mt_rehearse_options {
     const char *directory;      /* for the account and the program's words; made if absent */
@@ -70,7 +82,8 @@ enum mt_rehearse_event_kind {
     MT_REHEARSE_FREE,
     MT_REHEARSE_REFUSED,
     MT_REHEARSE_MARK,
-    MT_REHEARSE_NOTE /* a sentence about the rehearsal, in `name` */
+    MT_REHEARSE_NOTE /* a sentence about the rehearsal, in `name`; with `bytes`: what the program
+                        went without at `place` and may take there */
 };
 
 /* What is special about a buffer. */
@@ -101,20 +114,22 @@ struct mt_rehearse_status {
     uint64_t elapsed_ns;
     uint64_t quiet_ns; /* since the last event, or the start */
     size_t n_events;
-    uint32_t n_preloaded;       /* processes that have the object in them */
-    int is_attached;            /* some process took the devices */
-    uint32_t api_version;       /* of its ggml; 0: none was seen */
-    const char *refusal;        /* why a process's ggml got no devices, else NULL */
-    const char *engine_version; /* NULL where it is not known; lives as long as the rehearsal */
-    const char *ggml_version;   /* likewise */
-    uint32_t build;             /* of the engine, that the devices' rules are of */
-    uint32_t n_contexts;        /* processes that made a CUDA context on a device, each counted
-                                   for each device */
-    uint32_t n_missing;         /* functions of CUDA that were called and are not there */
-    uint32_t n_private;         /* tables of NVIDIA's own libraries that were asked for in vain */
-    uint32_t n_read_back;       /* results of kernels, which did not run, that the program read */
-    uint32_t n_askings;         /* how often the program asked CUDA or NVML for devices */
-    int is_build_known;         /* it was told to the rehearsal, or by the program */
+    uint32_t n_preloaded;        /* processes that have the object in them */
+    int is_attached;             /* some process took the devices */
+    uint32_t api_version;        /* of its ggml; 0: none was seen */
+    const char *refusal;         /* why a process's ggml got no devices, else NULL */
+    const char *engine_version;  /* NULL where it is not known; lives as long as the rehearsal */
+    const char *ggml_version;    /* likewise */
+    uint32_t build;              /* of the engine, that the devices' rules are of */
+    uint32_t n_contexts;         /* processes that made a CUDA context on a device, each counted
+                                    for each device */
+    uint32_t n_missing;          /* functions of CUDA that were called and are not there */
+    uint32_t n_private;          /* tables of NVIDIA's own libraries that were asked for in vain */
+    const char *private_library; /* that asked first, by its path among Python's packages or its
+                                    name, NULL where none did; lives as long as the rehearsal */
+    uint32_t n_read_back;        /* results of kernels, which did not run, that the program read */
+    uint32_t n_askings;          /* how often the program asked CUDA or NVML for devices */
+    int is_build_known;          /* it was told to the rehearsal, or by the program */
 };
 
 /* Starts the program, with nothing to read on standard input. On success the caller owns
@@ -190,6 +205,22 @@ int mt_rehearse_phase_at(struct mt_rehearsal *rehearsal, size_t index,
  * are those of the phases. */
 int mt_rehearse_figure_at(struct mt_rehearsal *rehearsal, size_t index,
                           struct mt_rehearse_figure *figure);
+
+/* The most that PyTorch's allocator counted in one process on one device: what the program would
+ * print of torch.cuda.max_memory_allocated() and max_memory_reserved(), had it never started their
+ * count anew. */
+struct mt_rehearse_allocator {
+    uint64_t pid;
+    uint32_t device;   /* as the process counts them */
+    const char *place; /* "gpu:0" */
+    uint64_t max_allocated_bytes;
+    uint64_t max_reserved_bytes;
+};
+
+/* Those, process by process, of devices of which it had memory, as they were when phase 0 was last
+ * asked for. Texts and errors are those of the phases. */
+int mt_rehearse_allocator_at(struct mt_rehearsal *rehearsal, size_t index,
+                             struct mt_rehearse_allocator *allocator);
 
 /* The calls in Python that asked for what was refused, innermost first: "train.py:31 step <
  * train.py:40 <module>", as far as PyTorch's allocator knew of it; else NULL. Borrowed as are the

@@ -12,8 +12,10 @@
 #include "cli/compare/output.h"
 #include "cli/compare/side.h"
 #include "cli/console.h"
+#include "cli/cpu.h"
 #include "cli/moment.h"
 #include "cli/residue_store.h"
+#include "cli/words.h"
 
 struct compare_options {
     int format;
@@ -24,6 +26,7 @@ struct compare_options {
     int estimate;
     const char *model;
     const char *engine;
+    int cpu;
     struct compare_figures calc;
     int calc_unit;
     int gb_is;
@@ -93,12 +96,22 @@ static const struct cli_option compare_options[] = {
      .kind = CLI_TEXT,
      .argument = "NAME[@VERSION]",
      .offset = AT(engine),
+     .words = cli_words_engines,
      .help = "the engine to estimate, where the recording does not say it, or not its version"},
+    {.name = "cpu",
+     .kind = CLI_CHOICE,
+     .argument = "KIND",
+     .choices = cli_cpus,
+     .fallback = "here",
+     .offset = AT(cpu),
+     .help = "the processor to estimate for, where it is neither this machine's nor told by the "
+             "buffers of the recording"},
     {.name = "at",
      .kind = CLI_TEXT,
      .argument = "MOMENT",
      .fallback = "peak",
      .offset = AT(at),
+     .words = cli_words_moments,
      .help = "the moment of a recording: peak, steady, exit, or a time since its start"},
     {.name = "basis",
      .kind = CLI_CHOICE,
@@ -202,6 +215,7 @@ static int load_estimate(struct comparing *comparing, const struct cli_call *cal
                       : call->n_operands == 2 ? call->operands[0]
                                               : NULL,
         .engine = options->engine,
+        .cpu = options->cpu,
         .use_learnt = 1,
     };
     struct compare_loaded *recording = &comparing->loaded[0];
@@ -334,8 +348,13 @@ static void take_notes(struct comparing *comparing)
         add_note(view, "A does not say its context and batches: the estimate is of what the engine "
                        "takes by itself. 'memtally profile' keeps them; or compare with a file of "
                        "'memtally estimate --json' made with them.");
-    if (comparing->options->estimate && !comparing->options->engine && comparing->b->estimate &&
-        !strchr(comparing->b->estimate->settings.engine, '@'))
+    int is_guessed = comparing->options->estimate && !comparing->options->engine &&
+                     comparing->b->estimate && !comparing->a->engine_name;
+    if (is_guessed)
+        add_note(view, "The recording does not say its engine: the rules are of the one that its "
+                       "processes look like; name another with --engine NAME@VERSION.");
+    if (!is_guessed && comparing->options->estimate && !comparing->options->engine &&
+        comparing->b->estimate && !strchr(comparing->b->estimate->settings.engine, '@'))
         add_note(view, "The rules are not of the recorded version of the engine; name its build "
                        "with --engine NAME@VERSION.");
     if (comparing->comparison->basis == MT_BASIS_RESIDENT &&
@@ -421,9 +440,7 @@ static int run_forget(const struct cli_call *call)
 static int render(struct comparing *comparing, struct mt_strbuf *out, struct mt_error *error)
 {
     const struct compare_options *options = comparing->options;
-    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
-    if (options->output)
-        terminal.colour = 0;
+    struct cli_terminal terminal = cli_terminal_of_output(options->output);
     comparing->view.a = comparing->a;
     comparing->view.b = comparing->b;
     comparing->view.comparison = comparing->comparison;

@@ -14,6 +14,7 @@
 
 #include <memtally/doctor.h>
 
+#include "cli/calibrate.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/profile/find.h"
@@ -23,6 +24,7 @@
 
 struct doctor_options {
     int json;
+    int calibrate;
     const char *directory;
 };
 
@@ -30,6 +32,11 @@ struct doctor_options {
 
 static const struct cli_option doctor_options[] = {
     {.name = "json", .kind = CLI_FLAG, .offset = AT(json), .help = "print the findings as JSON"},
+    {.name = "calibrate",
+     .kind = CLI_FLAG,
+     .offset = AT(calibrate),
+     .help = "measure what the driver takes of each NVIDIA card, in some two seconds, and keep it: "
+             "estimates and rehearsals of these cards take it from then on"},
     {.name = "output",
      .letter = 'o',
      .kind = CLI_DIRECTORY,
@@ -302,6 +309,8 @@ static int run_doctor(const struct cli_call *call)
     struct mt_error error;
     struct mt_check *found = NULL;
     size_t n = 0;
+    if (options->calibrate)
+        return cli_calibrate(options->json);
     if (mt_doctor_run(&look, &found, &n, &error) < 0)
         return cli_fail(&error);
     struct mt_check *checks = realloc(found, (n + 1) * sizeof *checks);
@@ -320,12 +329,15 @@ static int run_doctor(const struct cli_call *call)
 static const char *const description[] = {
     "Looks at what memtally needs from this machine and says, for each, whether all of it works "
     "(ok), part of it (limited), or nothing (missing), and what can be done. Nothing is changed.",
+    "With --calibrate the cards are measured instead: the context that CUDA's driver makes for a "
+    "process, a first kernel, cuBLAS, a node of a graph. Let no other program use them meanwhile.",
     "Essential are proc, pictures and preload. All others only limit what is shown.",
     NULL,
 };
 
 static const struct cli_example examples[] = {
     {"memtally doctor", "What works here?"},
+    {"memtally doctor --calibrate", "How much does the driver take of my cards?"},
     {"memtally doctor --json -o /scratch", "The same for a script, with recordings elsewhere."},
     {0},
 };
@@ -333,7 +345,7 @@ static const struct cli_example examples[] = {
 static const struct cli_status statuses[] = {
     {"0", "all the essentials work"},
     {"2", "wrong usage"},
-    {"3", "an essential is missing"},
+    {"3", "an essential is missing; with --calibrate, no card can be measured"},
     {0},
 };
 

@@ -7,9 +7,11 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/cpu.h"
 #include "cli/document.h"
 #include "cli/estimate/estimate.h"
 #include "cli/rehearse/interrupt.h"
+#include "cli/words.h"
 
 /* An engine that takes longer is not waited for: rules answer. */
 #define REHEARSAL_NS (UINT64_C(120) * 1000 * 1000 * 1000)
@@ -24,13 +26,18 @@ static const struct cli_option estimate_options[] = {
      .argument = "NAME[@VERSION]",
      .fallback = "llama.cpp",
      .offset = AT(engine),
+     .words = cli_words_engines,
      .help = "llama.cpp, ik_llama.cpp, ollama, vllm, sglang, trt-llm, transformers or exllamav3; "
              "the version chooses the rules, without one the newest known is meant"},
 #include "cli/estimate/options.def"
     TEXT("mla", "MODE", mla, "ik_llama.cpp's -mla: 0 to 3"),
     NUMBER("amb", amb, "ik_llama.cpp's -amb, in MiB"),
-    TEXT("weight-type", "TYPE", weight_type,
-         "that weights are converted to when loaded: bf16, fp8 and so on"),
+    {.name = "weight-type",
+     .kind = CLI_TEXT,
+     .argument = "TYPE",
+     .offset = AT(weight_type),
+     .words = cli_words_weight_types,
+     .help = "that weights are converted to when loaded: bf16, fp8 and so on"},
     FLAG("max-context", max_context, "find the largest context that fits"),
     FLAG("max-sequences", max_sequences,
          "find the largest number of sequences that fits, each of --context tokens"),
@@ -38,6 +45,9 @@ static const struct cli_option estimate_options[] = {
     FLAG("smallest-device", smallest_device,
          "find the least memory that each of as many equal devices as --device names must have"),
     FLAG("best-quant", best_quant, "of several files, find the largest that fits"),
+    FLAG("matrix", matrix,
+         "types by contexts, by rules at once: of several files each, of a model that is no GGUF "
+         "file the types that it could be converted to, else the types of the cache"),
     FLAG("no-rehearse", no_rehearse, "by rules alone, even where the engine is on this machine"),
     {.name = "engine-path",
      .kind = CLI_FILE,
@@ -86,10 +96,8 @@ static int estimate_one(const struct cli_call *call, struct estimate_request *re
                         struct mt_strbuf *out, int *code, struct mt_error *error)
 {
     const struct estimate_options *options = call->options;
-    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
+    struct cli_terminal terminal = cli_terminal_of_output(options->output);
     struct estimate_result made = {0};
-    if (options->output)
-        terminal.colour = 0;
     int result = make(call, request, goal, &made, error);
     if (!result) {
         struct cli_document document = estimate_document(&made, request, options);
@@ -112,9 +120,14 @@ static int estimate(const struct cli_call *call, struct estimate_request *reques
         result = estimate_request_init(request, options, error);
     if (result)
         return result;
+    if (options->matrix) {
+        result = estimate_matrix(call, request, out, &found, error);
+        *code = !result && found ? CLI_EXIT_OK : CLI_EXIT_NO;
+        return result;
+    }
     if (!options->best_quant && call->n_operands > 1)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "estimate: several models are compared only with --best-quant");
+                       "estimate: several models are compared only with --best-quant or --matrix");
     if (!options->best_quant)
         return estimate_one(call, request, goal, out, code, error);
     result = estimate_best(call, request, out, &found, error);
@@ -122,10 +135,13 @@ static int estimate(const struct cli_call *call, struct estimate_request *reques
     return result;
 }
 
-/* What the library calls not found or not supported is about the input here. */
+/* What the library calls not found or not supported is about the input here; a disk that cannot be
+ * read or a server that cannot be reached is about this machine. */
 static int fail(const struct mt_error *error)
 {
     int code = cli_fail(error);
+    if (error->code == MT_EIO || error->code == MT_ETIMEOUT)
+        return CLI_EXIT_CANNOT;
     return code == CLI_EXIT_NO || error->code == MT_EUNSUPPORTED ? CLI_EXIT_USAGE : code;
 }
 
@@ -170,11 +186,12 @@ static const char *const description[] = {
     "Modelfile, ollama:NAME[:TAG] in Ollama's own store, or org/name in the cache of Hugging Face.",
     "Where llama.cpp itself is on this machine, in the cache of engines, in PATH or at "
     "--engine-path, and of the version that was asked for, it is rehearsed: started on devices "
-    "that are not there, so that the figures are its own (see 'memtally help rehearse'). Searches "
+    "that are not there, so that the figures are its own (see 'memtally help rehearse'); so is "
+    "node-llama-cpp for --program node-llama-cpp. Searches "
     "go by rules, and their answer is rehearsed. --no-rehearse, or MEMTALLY_NO_REHEARSE set in the "
-    "environment, keeps to rules.",
+    "environment, keeps to rules, and so does --cpu with another processor than this one's.",
     "With --device, --host or --here the first line is a verdict: FITS, TIGHT, SPILLS, PAGES or "
-    "CANNOT. Below the tables are flags for the engine, ready to paste, and notes.",
+    "CANNOT. Below the tables are the engine's command line, ready to paste, and notes.",
     NULL,
 };
 
@@ -187,6 +204,8 @@ static const struct cli_example examples[] = {
      "The longest context that fits, and every figure's formula."},
     {"memtally estimate config.json --engine vllm@0.11.0 --device 80GiB -c 32768",
      "How many tokens vLLM will have room for."},
+    {"memtally estimate config.json --device 24GiB --matrix",
+     "Which types fit a card at which contexts."},
     {"memtally estimate --best-quant model-q*.gguf --device 12GiB", "The best file for a card."},
     {0},
 };
@@ -195,13 +214,13 @@ static const struct cli_status statuses[] = {
     {"0", "it fits or is tight, an answer was found, or no capacity was given"},
     {"1", "it spills, pages or cannot; nothing fits"},
     {"2", "wrong usage, or a model or setting that cannot be used"},
-    {"3", "this machine cannot: no permission, no memory"},
+    {"3", "this machine cannot: no permission, no memory, no network for --remote"},
     {0},
 };
 
 const struct cmd_entry cmd_estimate = {
     .name = "estimate",
-    .synopsis = "[options] MODEL | --best-quant [options] FILE...",
+    .synopsis = "[options] MODEL | --best-quant|--matrix [options] FILE...",
     .summary = "predict the memory that a model takes, before it is loaded",
     .description = description,
     .examples = examples,

@@ -10,6 +10,7 @@
 #include "cli/dispatch.h"
 #include "cli/help.h"
 #include "cli/suggest.h"
+#include "emit/json.h"
 
 struct memtally_options {
     int version;
@@ -32,11 +33,16 @@ static const struct cli_option memtally_options[] = {
 
 static void version_json(struct mt_strbuf *out)
 {
-    mt_strbuf_printf(out,
-                     "{\n  \"name\": \"memtally\",\n  \"version\": \"%s\",\n"
-                     "  \"schema\": \"memtally/1\",\n  \"compiler\": \"%s\",\n"
-                     "  \"jansson\": \"%s\",\n  \"recorder_dir\": \"%s\"\n}\n",
-                     MT_VERSION, __VERSION__, JANSSON_VERSION, MT_RECORDER_DIR);
+    struct mt_json json = {0};
+    mt_json_begin_object(&json, NULL);
+    mt_json_text(&json, "name", "memtally");
+    mt_json_text(&json, "version", MT_VERSION);
+    mt_json_text(&json, "schema", "memtally/1");
+    mt_json_text(&json, "compiler", __VERSION__);
+    mt_json_text(&json, "jansson", JANSSON_VERSION);
+    mt_json_text(&json, "recorder_dir", MT_RECORDER_DIR);
+    mt_json_end(&json);
+    mt_json_finish(&json, out);
 }
 
 static int print_version(int json)

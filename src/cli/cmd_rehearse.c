@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/cpu.h"
 #include "cli/estimate/estimate.h"
 #include "cli/rehearse/device_names.h"
 #include "cli/rehearse/flags.h"
@@ -17,6 +18,7 @@
 #include "cli/rehearse/python_model.h"
 #include "cli/rehearse/rehearse.h"
 #include "cli/rehearse/stage.h"
+#include "cli/words.h"
 
 struct rehearse_options {
     struct estimate_options estimate;
@@ -47,6 +49,7 @@ static const struct cli_option rehearse_options[] = {
      .argument = "NAME[@VERSION]",
      .fallback = "llama.cpp",
      .offset = AT(engine),
+     .words = cli_words_rehearsed_engines,
      .help = "the build of the engine by which devices behave, as llama.cpp@11434; without a "
              "version the program is asked, and the newest known is meant where it does not say; "
              "vllm, sglang or transformers: the Python package that loads MODEL"},
@@ -55,6 +58,7 @@ static const struct cli_option rehearse_options[] = {
      .kind = CLI_TEXT,
      .argument = "TYPE",
      .offset = AT(weight_type),
+     .words = cli_words_weight_types,
      .help = "of a model that is no GGUF file, what it would be converted to: f16, q8_0, q4_k_m; "
              "of vllm, sglang and transformers f16, bf16, f32, of the first two also fp8"},
     {.name = "engine-path",
@@ -77,7 +81,10 @@ static const struct cli_option rehearse_options[] = {
      .kind = CLI_TEXT,
      .argument = "NAME",
      .offset = OWN(generation),
-     .help = "generation of the devices, as ampere or 8.6; without it the newest known"},
+     .help =
+         "generation of the devices, as ampere or 8.6: a device of which --device says the size "
+         "alone is a card of it; without it a usual card of that size, and of devices that "
+         "ggml has the newest known"},
     {.name = "layer",
      .kind = CLI_CHOICE,
      .argument = "LAYER",
@@ -148,7 +155,7 @@ static const struct cli_option rehearse_options[] = {
      .letter = 'q',
      .kind = CLI_FLAG,
      .offset = OWN(quiet),
-     .help = "draw no line of progress"},
+     .help = "draw no line of progress, and do not show what CMD writes"},
     {0},
 };
 
@@ -191,16 +198,14 @@ static int check_settings(const struct estimate_options *options, const struct c
                    "before it stand --device, --host and the like only");
 }
 
-/* What is held back of each device. A CUDA program's context is its own: it takes it when it makes
+/* What is held back of a device. A CUDA program's context is its own: it takes it when it makes
  * one. */
 static int find_reserved(const struct rehearse_options *options, enum rehearse_layer layer,
-                         const struct mt_predict_settings *settings, uint64_t *reserved,
-                         struct mt_error *error)
+                         const struct mt_predict_settings *settings, size_t device,
+                         uint64_t *reserved, struct mt_error *error)
 {
     *reserved = options->reserved_bytes;
-    if (layer == REHEARSE_LAYER_CUDA || !settings->n_devices)
-        return 0;
-    return rehearse_held_back(settings, reserved, error);
+    return layer == REHEARSE_LAYER_CUDA ? 0 : rehearse_held_back(settings, device, reserved, error);
 }
 
 static int reserve(const struct rehearse_options *options, enum rehearse_layer layer,
@@ -212,10 +217,10 @@ static int reserve(const struct rehearse_options *options, enum rehearse_layer l
     if (!settings->device_kind)
         settings->device_kind = estimate_device_kinds[0];
     settings->context_bytes = options->reserved_bytes;
-    int result = find_reserved(options, layer, settings, &reserved, error);
-    if (result < 0)
-        return result;
     for (size_t i = 0; i < settings->n_devices; i++) {
+        int result = find_reserved(options, layer, settings, i, &reserved, error);
+        if (result < 0)
+            return result;
         if (reserved + request->device_used[i] >= settings->device_bytes[i])
             return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                            "rehearse: device %zu has %" PRIu64
@@ -228,6 +233,8 @@ static int reserve(const struct rehearse_options *options, enum rehearse_layer l
             .reserved_bytes = reserved + request->device_used[i],
             .name = names->of[i],
             .gpu = *request->device_gpus[i] ? request->device_gpus[i] : NULL,
+            .context_bytes = request->device_known[i].context_bytes,
+            .graph_node_bytes = request->device_known[i].graph_node_bytes,
         };
     }
     return 0;
@@ -288,7 +295,7 @@ static enum rehearse_layer layer_of(const struct rehearse_options *options, char
 
 /* A command line, with nothing said of how it runs its model but what is in it. */
 static int rehearse_words(const struct rehearse_options *options, char *const *argv,
-                          enum rehearse_layer layer)
+                          enum rehearse_layer layer, int shows_output)
 {
     struct mt_rehearse_device devices[ESTIMATE_DEVICES_MAX];
     struct rehearse_device_names names;
@@ -300,6 +307,9 @@ static int rehearse_words(const struct rehearse_options *options, char *const *a
     int result = read_requests(options->requests, REHEARSE_DEFAULT_REQUESTS, &n_requests, &error);
     if (result == 0)
         result = estimate_request_init(&request, &options->estimate, &error);
+    if (result == 0)
+        result = estimate_choose_cards(&request, options->generation, layer == REHEARSE_LAYER_CUDA,
+                                       &error);
     if (result == 0 && layer == REHEARSE_LAYER_GGML)
         result = rehearse_check_devices(request.settings.n_devices, &error);
     if (result == 0)
@@ -326,6 +336,7 @@ static int rehearse_words(const struct rehearse_options *options, char *const *a
         .n_requests = n_requests,
         .timeout_ns = options->timeout_s * SECOND_NS,
         .progress = &progress,
+        .shows_output = shows_output && !options->quiet,
         .interrupted = rehearse_catch_signals(),
     };
     const struct rehearse_output output = {
@@ -345,7 +356,7 @@ static int rehearse_program(const struct cli_call *call)
     struct mt_error error = {.offset = MT_NO_OFFSET};
     if (check_settings(&options->estimate, &options->sweep, &error) < 0)
         return fail(&error);
-    return rehearse_words(options, call->operands, layer_of(options, call->operands));
+    return rehearse_words(options, call->operands, layer_of(options, call->operands), 1);
 }
 
 /* A model in an engine that is a Python package: our program for it is rehearsed. */
@@ -371,7 +382,7 @@ static int rehearse_python(const struct rehearse_options *options, const char *m
     estimate_request_finish(&request);
     if (result < 0)
         return fail(&error);
-    int code = rehearse_words(&plain, command.argv, REHEARSE_LAYER_CUDA);
+    int code = rehearse_words(&plain, command.argv, REHEARSE_LAYER_CUDA, 0);
     rehearse_python_command_finish(&command);
     return code;
 }
@@ -415,13 +426,16 @@ static const char *const description[] = {
     "from it. What it allocates is its own word, exact for its build and its flags; no weights are "
     "read, so that a model file with a hole in place of them will do. Without --device it runs on "
     "the CPU alone, and the host is what is counted.",
+    "What CMD writes is shown on standard error while it runs, unless --quiet is given.",
     "Programs of llama.cpp and others with ggml in shared libraries have ggml's devices. Any other "
     "CMD has CUDA's: PyTorch, transformers, vLLM, SGLang and whatever links CUDA's libraries "
     "dynamically run unmodified, on GPUs by name (H100-80GB, L40S) or by size; what they hold is "
     "split into weights, cache, activations, what training keeps and the rest.",
     "With MODEL, as 'memtally estimate' takes it, an engine of this machine is started with the "
     "settings that are given here and ended once it is ready: a program of llama.cpp, found at "
-    "--engine-path, in the cache of engines or in PATH. What is left open is left to the engine, "
+    "--engine-path, in the cache of engines or in PATH, else node-llama-cpp where neither "
+    "--program "
+    "nor --requests asks for a server. What is left open is left to the engine, "
     "also what goes to the devices. Where MODEL is no local GGUF file, a header with a hole is "
     "made of it. MODEL is sent no request unless --requests says how many.",
     "With --engine vllm, sglang or transformers MODEL is a folder with a config.json, that file, "

@@ -10,6 +10,7 @@
 #include "cli/document_load.h"
 #include "cli/loaded.h"
 #include "cli/moment.h"
+#include "cli/words.h"
 
 struct report_options {
     int format;
@@ -40,6 +41,7 @@ static const struct cli_option report_options[] = {
      .argument = "MOMENT",
      .fallback = "peak",
      .offset = AT(at),
+     .words = cli_words_moments,
      .help = "the moment to show: peak, steady, exit, or a time since the start such as 3.5s or "
              "800ms, which must lie within the recording; the nearest picture is taken"},
     {.name = "top",
@@ -66,9 +68,7 @@ static const struct cli_option report_options[] = {
 static int render(struct cli_loaded *loaded, const struct report_options *options,
                   struct mt_strbuf *out, struct mt_error *error)
 {
-    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
-    if (options->output)
-        terminal.colour = 0;
+    struct cli_terminal terminal = cli_terminal_of_output(options->output);
     if (options->all)
         loaded->document.details_shown = 0;
     return cli_document_render(&loaded->document, (enum cli_format)options->format, &terminal, out,

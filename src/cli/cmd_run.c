@@ -20,6 +20,7 @@
 #include "cli/progress.h"
 #include "cli/record_options.h"
 #include "cli/recorder_path.h"
+#include "cli/shell.h"
 
 #define POLL_MS 100
 
@@ -163,25 +164,6 @@ static void show_packing(void *context, double share)
     cli_progress_show(&session->progress, "memtally: packing the recording, %.0f %%", share * 100);
 }
 
-/* A path as a shell takes it. */
-static void put_shell_word(struct mt_strbuf *out, const char *word)
-{
-    size_t plain = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-                                "%+,-./:=@_");
-    if (*word && !word[plain]) {
-        mt_strbuf_puts(out, word);
-        return;
-    }
-    mt_strbuf_puts(out, "'");
-    for (; *word; word++) {
-        if (*word == '\'')
-            mt_strbuf_puts(out, "'\\''");
-        else
-            mt_strbuf_append(out, word, 1);
-    }
-    mt_strbuf_puts(out, "'");
-}
-
 /* The breakdown goes to stderr, because stdout is the program's. */
 static void print_breakdown(const struct session *session)
 {
@@ -195,7 +177,7 @@ static void print_breakdown(const struct session *session)
     else
         cli_document_summary(&loaded.document, &terminal, &out);
     mt_strbuf_puts(&out, out.length ? "\nmemtally report " : "memtally report ");
-    put_shell_word(&out, session->folder);
+    cli_put_shell_word(&out, session->folder);
     mt_strbuf_puts(&out, "\n");
     fputs(mt_strbuf_text(&out), stderr);
     mt_strbuf_finish(&out);

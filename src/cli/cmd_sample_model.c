@@ -47,7 +47,6 @@ struct sample_options {
     int drop_vocabulary;
 };
 
-/* Those of mixtures are only for --from. */
 #define TYPE_NAME(NAME, name) name,
 static const char *const type_names[] = {MT_FILE_TYPE_LIST(TYPE_NAME) NULL};
 #undef TYPE_NAME
@@ -78,8 +77,9 @@ static const struct cli_option sample_options[] = {
      .choices = type_names,
      .fallback = "f16",
      .offset = AT(type),
-     .help = "how the matrices are stored; q4_k_m and its like are mixtures, which --from makes of "
-             "a model that is no GGUF file"},
+     .help =
+         "how the matrices are stored; q4_k_m and its like are mixtures as llama.cpp's quantiser "
+         "makes them; mxfp4 is only for --from"},
     {.name = "from",
      .kind = CLI_FILE,
      .argument = "MODEL",
@@ -199,6 +199,16 @@ static enum mt_weight_type type_of(const struct sample_options *options)
     return type;
 }
 
+/* A mixture that a shape can have, or NULL. */
+static const char *mixture_of(const struct sample_options *options)
+{
+    static const char *const names[] = {"q4_k_s", "q4_k_m", "q5_k_m"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(type_names[options->type], names[i]) == 0)
+            return names[i];
+    return NULL;
+}
+
 /* Set when the user wants to stop; the writer then takes its unfinished file away. */
 static volatile sig_atomic_t stop_signal;
 
@@ -271,6 +281,7 @@ static int write_sample(const struct sample_options *options, const struct mt_mo
     struct mt_error error = {.offset = MT_NO_OFFSET};
     const struct mt_sample_options sample = {
         .type = type_of(options),
+        .mixture = mixture_of(options),
         .mode = options->mode == MODE_SPARSE ? MT_SAMPLE_SPARSE : MT_SAMPLE_RANDOM,
         .seed = options->seed,
         .progress = show_progress,
@@ -290,9 +301,11 @@ static int write_sample(const struct sample_options *options, const struct mt_mo
 }
 
 /* The figures of a named shape; unknown ones where it cannot be had in this type. */
-static struct mt_sample_facts plan(const struct mt_model_shape *shape, enum mt_weight_type type)
+static struct mt_sample_facts plan(const struct mt_model_shape *shape,
+                                   const struct sample_options *options)
 {
-    const struct mt_sample_options sample = {.type = type, .mode = MT_SAMPLE_SPARSE};
+    const struct mt_sample_options sample = {
+        .type = type_of(options), .mixture = mixture_of(options), .mode = MT_SAMPLE_SPARSE};
     struct mt_sample_facts facts = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
     mt_sample_model_plan(shape, &sample, &facts, NULL);
     return facts;
@@ -304,7 +317,7 @@ static void list_json(const struct sample_options *options, struct mt_strbuf *ou
     const struct mt_model_shape *shape;
     mt_json_begin_array(&json, NULL);
     for (size_t i = 0; (shape = mt_model_shape_at(i)); i++) {
-        struct mt_sample_facts facts = plan(shape, type_of(options));
+        struct mt_sample_facts facts = plan(shape, options);
         put_facts(&json, shape, type_names[options->type], &facts);
     }
     mt_json_end(&json);
@@ -325,7 +338,7 @@ static void list_table(const struct sample_options *options, struct mt_strbuf *o
     struct mt_text_table table;
     mt_text_table_init(&table, columns, 5, terminal.utf8);
     for (size_t i = 0; (shape = mt_model_shape_at(i)); i++) {
-        struct mt_sample_facts facts = plan(shape, type_of(options));
+        struct mt_sample_facts facts = plan(shape, options);
         char parameters[32];
         const struct mt_cell cells[] = {
             {.text = shape->name},
@@ -385,10 +398,10 @@ static int run_from(const struct cli_call *call, const struct sample_options *op
 static int check_type(const struct sample_options *options)
 {
     enum mt_weight_type type;
-    if (mt_weight_type_by_name(type_names[options->type], &type) == 0)
+    if (mixture_of(options) || mt_weight_type_by_name(type_names[options->type], &type) == 0)
         return CLI_EXIT_OK;
     cli_complain("sample-model: %s is a mixture, which only --from makes; a shape takes one of "
-                 "f32, f16, bf16, q8_0, q6_k, q4_k, q4_0",
+                 "f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, q4_k_s, q4_k, q4_0",
                  type_names[options->type]);
     return CLI_EXIT_USAGE;
 }

@@ -10,6 +10,8 @@
 
 #include <stddef.h>
 
+#include "base/strbuf.h"
+
 /* Exit codes of the program. `run` passes on the status of the program that it runs, and uses the
  * last three as env(1) and timeout(1) do. */
 enum cli_exit {
@@ -19,7 +21,8 @@ enum cli_exit {
     CLI_EXIT_CANNOT = 3, /* this machine cannot: no permission, no kernel support, no room */
     CLI_EXIT_FAILED = 125,
     CLI_EXIT_NOT_EXECUTABLE = 126,
-    CLI_EXIT_NOT_FOUND = 127
+    CLI_EXIT_NOT_FOUND = 127,
+    CLI_EXIT_READER_GONE = 141 /* 128 + SIGPIPE, as of a program that the signal ends */
 };
 
 /* What an option takes, and the type of the member that it is written to. */
@@ -58,6 +61,7 @@ struct cli_option {
     int value;                  /* for CLI_FLAG */
     unsigned long least;
     unsigned long most;
+    void (*words)(struct mt_strbuf *out); /* what completion offers for free text, or NULL */
 };
 
 struct cli_example {

@@ -114,6 +114,8 @@ static void put_value_kind(struct mt_strbuf *out, const struct cli_option *optio
 {
     if (option->kind == CLI_CHOICE)
         put_words(out, option->choices);
+    else if (option->words)
+        option->words(out);
     else if (option->kind == CLI_FILE)
         mt_strbuf_puts(out, "file");
     else if (option->kind == CLI_DIRECTORY)

@@ -26,6 +26,16 @@ static void put_words(struct mt_strbuf *out, const char *const *words)
     mt_strbuf_puts(out, ")");
 }
 
+/* Each word follows a blank. */
+static void put_known(struct mt_strbuf *out, const struct cli_option *option)
+{
+    struct mt_strbuf words = {0};
+    option->words(&words);
+    const char *text = mt_strbuf_text(&words);
+    mt_strbuf_printf(out, "(%s)", text + (*text == ' '));
+    mt_strbuf_finish(&words);
+}
+
 static void put_value(struct mt_strbuf *out, const struct cli_option *option)
 {
     mt_strbuf_puts(out, ":");
@@ -33,6 +43,8 @@ static void put_value(struct mt_strbuf *out, const struct cli_option *option)
     mt_strbuf_puts(out, ":");
     if (option->kind == CLI_CHOICE)
         put_words(out, option->choices);
+    else if (option->words)
+        put_known(out, option);
     else if (option->kind == CLI_FILE)
         mt_strbuf_puts(out, "_files");
     else if (option->kind == CLI_DIRECTORY)

@@ -4,9 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <langinfo.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,14 +18,14 @@
 static int terminal_columns(int fd)
 {
     struct winsize size;
-    if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20 && size.ws_col < CLI_COLUMNS_MAX)
-        return size.ws_col;
-    return CLI_COLUMNS_MAX;
+    if (ioctl(fd, TIOCGWINSZ, &size) || size.ws_col < 20)
+        return CLI_COLUMNS_PLAIN;
+    return size.ws_col < CLI_COLUMNS_MAX ? size.ws_col : CLI_COLUMNS_MAX;
 }
 
 struct cli_terminal cli_terminal_of(int fd)
 {
-    struct cli_terminal terminal = {.is_terminal = isatty(fd), .columns = CLI_COLUMNS_MAX};
+    struct cli_terminal terminal = {.is_terminal = isatty(fd), .columns = CLI_COLUMNS_PLAIN};
     const char *no_colour = getenv("NO_COLOR");
     const char *term = getenv("TERM");
     terminal.utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
@@ -37,6 +35,19 @@ struct cli_terminal cli_terminal_of(int fd)
     terminal.cursor = term && *term && strcmp(term, "dumb") != 0;
     terminal.colour = terminal.cursor && !(no_colour && *no_colour);
     return terminal;
+}
+
+struct cli_terminal cli_terminal_of_output(const char *path)
+{
+    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
+    if (!path || strcmp(path, "-") == 0)
+        return terminal;
+    return (struct cli_terminal){.columns = CLI_COLUMNS_PLAIN, .utf8 = terminal.utf8};
+}
+
+size_t cli_text_columns(const struct cli_terminal *terminal)
+{
+    return (size_t)(terminal->columns < CLI_COLUMNS_TEXT ? terminal->columns : CLI_COLUMNS_TEXT);
 }
 
 const char *cli_bold(const struct cli_terminal *terminal)
@@ -54,52 +65,6 @@ const char *cli_plain(const struct cli_terminal *terminal)
     return terminal->colour ? "\033[0m" : "";
 }
 
-void cli_complain(const char *format, ...)
-{
-    char text[1024];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    /* What came from a file or from argv must not steer the terminal. */
-    for (char *at = text; *at; at++)
-        if ((unsigned char)*at < 0x20 || *at == 0x7f)
-            *at = '?';
-    fprintf(stderr, "memtally: %s\n", text);
-}
-
-int cli_exit_of(int error_code)
-{
-    switch (error_code) {
-    case MT_OK:
-        return CLI_EXIT_OK;
-    case MT_EARG:
-    case MT_ENOTFOUND:
-    case MT_EFORMAT:
-    case MT_ETRUNCATED:
-    case MT_EVERSION:
-    case MT_ECORRUPT:
-    case MT_EBUSY:
-        return CLI_EXIT_USAGE;
-    case MT_EPERM:
-    case MT_EUNSUPPORTED:
-    case MT_ENOMEM:
-        return CLI_EXIT_CANNOT;
-    default:
-        return CLI_EXIT_NO;
-    }
-}
-
-int cli_fail(const struct mt_error *error)
-{
-    const char *text = error->text[0] ? error->text : mt_error_sentence(error->code);
-    if (error->offset != MT_NO_OFFSET && error->text[0])
-        cli_complain("%s (at byte %" PRIu64 ")", text, error->offset);
-    else
-        cli_complain("%s", text);
-    return cli_exit_of(error->code);
-}
-
 /* Writes all bytes. Returns 0 or an errno value. */
 static int write_all(int fd, const char *bytes, size_t length)
 {
@@ -115,18 +80,41 @@ static int write_all(int fd, const char *bytes, size_t length)
     return 0;
 }
 
+const char *cli_tone(const struct cli_terminal *terminal, enum cli_tone tone)
+{
+    static const char *const tones[] = {"", "\033[1;32m", "\033[1;33m", "\033[1;31m"};
+    return terminal->colour ? tones[tone] : "";
+}
+
+static int has_printed;
+
+int cli_has_printed(void)
+{
+    return has_printed;
+}
+
+/* A reader that has seen enough, as `head` has, is no failure to speak of. */
+static int complain_unwritten(int failed, const char *where)
+{
+    if (failed == EPIPE)
+        return CLI_EXIT_READER_GONE;
+    cli_complain("cannot write %s: %s", where, strerror(failed));
+    return cli_exit_of(mt_code_of_errno(failed));
+}
+
 int cli_print(const struct mt_strbuf *text)
 {
     if (mt_strbuf_failed(text)) {
         cli_complain("out of memory while preparing the output");
         return CLI_EXIT_CANNOT;
     }
+    has_printed = 1;
     fflush(stdout);
     int failed = write_all(STDOUT_FILENO, mt_strbuf_text(text), text->length);
     if (!failed)
         return CLI_EXIT_OK;
-    cli_complain("cannot write to standard output: %s", strerror(failed));
-    return CLI_EXIT_NO;
+    int code = complain_unwritten(failed, "to standard output");
+    return code == CLI_EXIT_READER_GONE ? code : CLI_EXIT_NO;
 }
 
 static int close_fd(int fd)
@@ -191,8 +179,5 @@ int cli_write_output(const struct mt_strbuf *text, const char *path)
         return CLI_EXIT_CANNOT;
     }
     int failed = is_special(path) ? write_special(text, path) : replace_file(text, path);
-    if (!failed)
-        return CLI_EXIT_OK;
-    cli_complain("cannot write %s: %s", path, strerror(failed));
-    return cli_exit_of(mt_code_of_errno(failed));
+    return failed ? complain_unwritten(failed, path) : CLI_EXIT_OK;
 }

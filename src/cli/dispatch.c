@@ -3,6 +3,7 @@
 #include "cli/dispatch.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/console.h"
 #include "cli/help.h"
@@ -19,6 +20,33 @@ static int show_help(const struct cmd_entry *entry)
     int code = cli_print(&out);
     mt_strbuf_finish(&out);
     return code;
+}
+
+/* Whether this row of an option table was set so that JSON is written. */
+static int says_json(const struct cli_option *option, const char *options)
+{
+    int value = 0;
+    if (option->kind == CLI_FLAG || option->kind == CLI_CHOICE)
+        memcpy(&value, options + option->offset, sizeof value);
+    if (option->kind == CLI_FLAG && strcmp(option->name, "json") == 0)
+        return value == (option->value ? option->value : 1);
+    return option->kind == CLI_CHOICE && strcmp(option->name, "format") == 0 &&
+           strcmp(option->choices[value], "json") == 0;
+}
+
+/* Also where the words could not be parsed to their end. */
+static int wants_json(const struct cmd_entry *entry, const void *options, char *const *words)
+{
+    int has_flag = 0;
+    for (const struct cli_option *option = entry->options; option && option->name; option++) {
+        has_flag |= strcmp(option->name, "json") == 0;
+        if (says_json(option, options))
+            return 1;
+    }
+    for (; has_flag && *words && strcmp(*words, "--") != 0; words++)
+        if (strcmp(*words, "--json") == 0)
+            return 1;
+    return 0;
 }
 
 int cli_dispatch(const struct cmd_entry *entry, int argc, char **argv)
@@ -38,6 +66,7 @@ int cli_dispatch(const struct cmd_entry *entry, int argc, char **argv)
         code = cli_fail(&error);
     else
         code = entry->run(&call);
+    cli_conclude(entry->name, wants_json(entry, options, argv), code);
     free(options);
     return code;
 }

@@ -57,6 +57,7 @@ struct cli_document_model {
     uint64_t weight_bytes;
     uint64_t layers;
     uint64_t trained_context_tokens;
+    int is_converted; /* no GGUF file: one has to be made of it for llama.cpp */
 };
 
 struct cli_document_settings {
@@ -74,12 +75,22 @@ struct cli_document_settings {
 
 /* The answer to "how much fits?". `value` is 0 where nothing fits; `limit` says what ended the
  * search where more might fit, or is NULL. */
+#define CLI_CARDS_MAX 4
+
+/* Cards that would do: the smallest of the tables, where so many of it are used. */
+struct cli_document_cards {
+    size_t n;
+    const char *gpu; /* "RTX3090" */
+};
+
 struct cli_document_answer {
     const char *goal; /* "max_context" */
     const char *what; /* "tokens of context" */
     uint64_t value;
     int is_size;
     const char *limit;
+    struct cli_document_cards cards[CLI_CARDS_MAX]; /* of a size */
+    size_t n_cards;
 };
 
 /* A buffer that a rehearsed program took after it was ready, or asked for in vain. */
@@ -110,7 +121,7 @@ struct cli_document_change {
 /* A rehearsal of a command line, beside the estimate that it came to. */
 struct cli_document_rehearsal {
     char *const *argv;   /* as the user would start it; ends with NULL */
-    const char *outcome; /* "ran", "ran out", "crashed", "hung" */
+    const char *outcome; /* "ran", "ran out", "crashed", "hung", "ran on" */
     int ran;
     const char *device_kind;
     uint64_t api_version; /* of ggml's devices */
@@ -137,6 +148,8 @@ struct cli_document_rehearsal {
     size_t n_phases;
     const struct mt_rehearse_figure *figures; /* that it said */
     size_t n_figures;
+    const struct mt_rehearse_allocator *allocators; /* what PyTorch's own counted */
+    size_t n_allocators;
 };
 
 /* Start with CLI_DOCUMENT_EMPTY; `tally` is the one member that must be set. `engine`, `model` and

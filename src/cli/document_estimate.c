@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/document_parts.h"
+#include "cli/shell.h"
 #include "emit/text.h"
 
 static void put_verdict(const struct cli_document *document, const struct cli_terminal *terminal,
@@ -16,7 +17,23 @@ static void put_verdict(const struct cli_document *document, const struct cli_te
     const char *reason = estimate->reason ? estimate->reason
                                           : "no capacity was given; --here asks this machine, "
                                             "--device and --host name one";
-    cli_table_fact(terminal, out, mt_verdict_name(estimate->verdict), "%s", reason);
+    cli_table_verdict(terminal, out, estimate->verdict, reason);
+}
+
+/* "RTX3070, 2 x RTX3050-6GB". */
+static void put_cards(const struct cli_document_answer *answer, const struct cli_terminal *terminal,
+                      struct mt_strbuf *out)
+{
+    struct mt_strbuf text = {0};
+    for (size_t i = 0; i < answer->n_cards; i++) {
+        mt_strbuf_puts(&text, i ? ", or " : "");
+        if (answer->cards[i].n > 1)
+            mt_strbuf_printf(&text, "%zu x ", answer->cards[i].n);
+        mt_strbuf_puts(&text, answer->cards[i].gpu);
+    }
+    if (answer->n_cards)
+        cli_table_fact(terminal, out, "cards", "%s", mt_strbuf_text(&text));
+    mt_strbuf_finish(&text);
 }
 
 static void put_answer(const struct cli_document_answer *answer,
@@ -40,6 +57,7 @@ static void put_answer(const struct cli_document_answer *answer,
         snprintf(text, sizeof text, "%" PRIu64, answer->value);
     cli_table_fact(terminal, out, "answer", "%s %s%s%s", text, answer->what,
                    answer->limit ? "; " : "", answer->limit ? answer->limit : "");
+    put_cards(answer, terminal, out);
 }
 
 static void put_model(const struct cli_document *document, const struct cli_terminal *terminal,
@@ -278,6 +296,8 @@ static size_t flag_length(const char *text)
     for (; text[i]; i++) {
         if (quote)
             quote = text[i] == quote ? '\0' : quote;
+        else if (text[i] == '\\' && text[i + 1])
+            i++;
         else if (text[i] == '\'' || text[i] == '"')
             quote = text[i];
         else if (text[i] == ' ')
@@ -286,18 +306,21 @@ static size_t flag_length(const char *text)
     return i;
 }
 
-/* Flags stay fit to be pasted: a line that goes on ends with a backslash. */
+/* A command line stays fit to be pasted: a line that goes on ends with a backslash. */
 static void put_flags(const struct cli_document *document, const struct cli_terminal *terminal,
                       struct mt_strbuf *out)
 {
+    struct mt_strbuf command = {0};
     struct mt_strbuf escaped = {0};
     char heading[96];
     size_t column = 0;
     if (!document->estimate->flags || !*document->estimate->flags)
         return;
-    snprintf(heading, sizeof heading, "Flags for %s", document->tally->engine_name);
+    snprintf(heading, sizeof heading, "Command line for %s", document->tally->engine_name);
     cli_table_heading(terminal, heading, out);
-    mt_text_escape(&escaped, document->estimate->flags, terminal->utf8);
+    cli_put_engine_command(&command, document);
+    mt_text_escape(&escaped, mt_strbuf_text(&command), terminal->utf8);
+    mt_strbuf_finish(&command);
     for (const char *flag = mt_strbuf_text(&escaped); *flag;) {
         size_t length = flag_length(flag);
         if (column && column + 1 + length + 2 > (size_t)terminal->columns) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What only an estimate has, as JSON, and an estimate as CSV. */
 #include "cli/document_parts.h"
+#include "cli/shell.h"
 #include "emit/csv.h"
 
 /* 0 stands for what an engine does not have. */
@@ -53,11 +54,26 @@ static void put_placement(const struct mt_predict_settings *settings, struct mt_
     mt_json_end(json);
 }
 
+/* The card of each device, and whether only its size says so. */
+static void put_cards(const struct mt_predict_settings *settings, struct mt_json *json)
+{
+    mt_json_begin_array(json, "device_gpus");
+    for (size_t i = 0; settings->device_known && i < settings->n_devices; i++) {
+        const struct mt_device_known *known = &settings->device_known[i];
+        mt_json_begin_object(json, NULL);
+        mt_json_text(json, "gpu", known->gpu[0] ? known->gpu : NULL);
+        mt_json_bool(json, "by_size", known->is_by_size);
+        mt_json_end(json);
+    }
+    mt_json_end(json);
+}
+
 static void put_machine(const struct mt_predict_settings *settings, struct mt_json *json)
 {
     mt_json_text(json, "device_kind", settings->device_kind);
     put_sizes(json, "device_bytes", settings->device_bytes, settings->n_devices);
     put_sizes(json, "device_used_bytes", settings->device_used, settings->n_devices);
+    put_cards(settings, json);
     put_if_any(json, "host_bytes", settings->host_bytes);
     mt_json_count(json, "host_used_bytes", settings->host_used);
 }
@@ -91,10 +107,11 @@ void cli_json_estimate_settings(const struct mt_predict_settings *settings, stru
     mt_json_bool(json, "swa_full", settings->swa_full);
     mt_json_bool(json, "mmap", !settings->no_mmap);
     mt_json_bool(json, "repack", !settings->no_repack);
+    mt_json_text(json, "cpu", mt_processor_name(settings->processor));
     mt_json_bool(json, "kv_offload", !settings->kv_on_host);
     mt_json_bool(json, "fusion", !settings->no_fusion);
     put_placement(settings, json);
-    mt_json_count(json, "mla_mode", settings->mla_mode);
+    mt_json_count(json, "mla_mode", settings->has_mla_mode ? settings->mla_mode : MT_UNKNOWN);
     put_if_any(json, "attention_max_batch_mib", settings->attn_max_batch);
     put_if_any(json, "draft_tokens", settings->draft_tokens);
     mt_json_real(json, "memory_share_ratio",
@@ -105,6 +122,18 @@ void cli_json_estimate_settings(const struct mt_predict_settings *settings, stru
     mt_json_bool(json, "eager", settings->eager);
     mt_json_text(json, "weight_type", settings->weight_type);
     put_machine(settings, json);
+    mt_json_end(json);
+}
+
+static void put_answer_cards(const struct cli_document_answer *answer, struct mt_json *json)
+{
+    mt_json_begin_array(json, "cards");
+    for (size_t i = 0; i < answer->n_cards; i++) {
+        mt_json_begin_object(json, NULL);
+        mt_json_count(json, "count", answer->cards[i].n);
+        mt_json_text(json, "gpu", answer->cards[i].gpu);
+        mt_json_end(json);
+    }
     mt_json_end(json);
 }
 
@@ -119,6 +148,8 @@ static void put_answer(const struct cli_document_answer *answer, struct mt_json 
     else
         put_if_any(json, "value", answer->value);
     mt_json_text(json, "limit", answer->limit);
+    if (answer->is_size)
+        put_answer_cards(answer, json);
     mt_json_end(json);
 }
 
@@ -169,10 +200,14 @@ static void put_terms(const struct mt_estimate *estimate, struct mt_json *json)
 void cli_json_estimate(const struct cli_document *document, struct mt_json *json)
 {
     const struct mt_estimate *estimate = document->estimate;
+    struct mt_strbuf command = {0};
     mt_json_text(json, "verdict", mt_verdict_name(estimate->verdict));
     mt_json_text(json, "reason", estimate->reason);
     put_answer(document->answer, json);
     mt_json_text(json, "flags", estimate->flags);
+    cli_put_engine_command(&command, document);
+    mt_json_text(json, "command_line", command.length ? mt_strbuf_text(&command) : NULL);
+    mt_strbuf_finish(&command);
     mt_json_real(json, "accuracy_ratio", estimate->accuracy_ratio);
     put_pool(&estimate->pool, json);
     if (document->explain)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One place of an estimate as a table, and as an equation whose printed figures add up. */
+#include <inttypes.h>
 #include <math.h>
 #include <memtally/units.h>
 #include <stdio.h>
@@ -8,7 +9,6 @@
 #include "cli/document_parts.h"
 
 #define BAND_TEXT    48
-#define HUNDREDTHS   100
 #define PLACE_INDENT 2
 
 /* "4.20 to 4.40 GiB", "512.00 MiB to 1.20 GiB". */
@@ -137,85 +137,92 @@ static void put_table(const struct mt_tally_place *place, const char *name,
     cli_table_draw(&table, terminal, out);
 }
 
-/* The unit that an equation is written in. */
+/* The unit that an equation is written in, and how finely. */
 struct unit {
     const char *name;
     uint64_t bytes;
+    int decimals;
 };
 
-static struct unit unit_of(uint64_t bytes)
+static const struct unit units[] = {{"TiB", UINT64_C(1) << 40, 2},
+                                    {"GiB", UINT64_C(1) << 30, 2},
+                                    {"MiB", UINT64_C(1) << 20, 2},
+                                    {"KiB", UINT64_C(1) << 10, 2},
+                                    {"bytes", 1, 0}};
+
+#define DECIMALS_MOST 5
+
+/* In units of the last decimal. As the table shows it: what lies in the middle goes to the even
+ * one. */
+static uint64_t shown(uint64_t bytes, struct unit unit)
 {
-    static const struct unit units[] = {{"TiB", UINT64_C(1) << 40},
-                                        {"GiB", UINT64_C(1) << 30},
-                                        {"MiB", UINT64_C(1) << 20},
-                                        {"KiB", UINT64_C(1) << 10}};
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (bytes >= units[i].bytes)
-            return units[i];
-    return units[3];
+    return (uint64_t)rint((double)bytes * pow(10, unit.decimals) / (double)unit.bytes);
 }
 
-/* Hundredths of the unit in a size, rounded down, and what is left. */
-static uint64_t hundredths(uint64_t bytes, struct unit unit, double *left)
+static int adds_up(const struct mt_tally_place *place, struct unit unit)
 {
-    double exact = (double)bytes * HUNDREDTHS / (double)unit.bytes;
-    uint64_t whole = (uint64_t)exact;
-    *left = exact - (double)whole;
-    return whole;
-}
-
-/* As the table shows it: what lies in the middle goes to the even one. */
-static uint64_t shown_hundredths(uint64_t bytes, struct unit unit)
-{
-    return (uint64_t)rint((double)bytes * HUNDREDTHS / (double)unit.bytes);
-}
-
-/* Figures of the rows in hundredths that add up to the total: those of the table, and where they do
- * not, rounded down but for those that lost most by it. */
-static uint64_t round_rows(const struct mt_tally_place *place, struct unit unit, uint64_t *figures)
-{
-    double left[MT_CATEGORY_END] = {0};
     uint64_t sum = 0;
-    uint64_t total = shown_hundredths(place->total_allocated_bytes, unit);
     for (size_t i = 0; i < place->n_rows; i++)
-        sum += figures[i] = shown_hundredths(place->rows[i].allocated_bytes, unit);
-    if (sum == total)
-        return total;
-    sum = 0;
-    for (size_t i = 0; i < place->n_rows; i++) {
-        figures[i] = hundredths(place->rows[i].allocated_bytes, unit, &left[i]);
-        sum += figures[i];
-    }
-    for (; sum < total; sum++) {
-        size_t most = 0;
-        for (size_t i = 1; i < place->n_rows; i++)
-            if (left[i] > left[most])
-                most = i;
-        figures[most]++;
-        left[most] -= 1;
-    }
-    return total;
+        sum += shown(place->rows[i].allocated_bytes, unit);
+    return sum == shown(place->total_allocated_bytes, unit);
 }
 
+/* What is shown in GiB is added up in MiB, as engines write it. What is shown in MiB or less, in
+ * the same unit with as many decimals as it takes to add up as it is printed. */
+static struct unit unit_of(const struct mt_tally_place *place)
+{
+    size_t i = 0;
+    while (i + 1 < sizeof units / sizeof *units && place->total_allocated_bytes < units[i].bytes)
+        i++;
+    if (units[i].bytes > UINT64_C(1) << 20)
+        return units[i + 1];
+    struct unit unit = units[i];
+    while (unit.decimals && unit.decimals < DECIMALS_MOST && !adds_up(place, unit))
+        unit.decimals++;
+    return unit;
+}
+
+static void put_figure(struct mt_strbuf *text, uint64_t figure, struct unit unit)
+{
+    mt_strbuf_printf(text, "%.*f", unit.decimals, (double)figure / pow(10, unit.decimals));
+}
+
+/* An end of the band, which is the total itself where it is exact. */
+static uint64_t end_of_band(const struct mt_tally_place *place, uint64_t bytes, uint64_t total,
+                            struct unit unit)
+{
+    return bytes == place->total_allocated_bytes ? total : shown(bytes, unit);
+}
+
+/* The rows' figures as they are shown, and their sum; all in one unit. */
 static void put_equation(const struct mt_tally_place *place, uint64_t used_bytes,
                          const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
-    struct unit unit = unit_of(place->total_allocated_bytes);
-    uint64_t figures[MT_CATEGORY_END] = {0};
-    uint64_t total = round_rows(place, unit, figures);
+    struct unit unit = unit_of(place);
+    uint64_t total = 0;
     struct mt_strbuf text = {0};
-    char size[MT_SIZE_TEXT];
-    for (size_t i = 0; i < place->n_rows; i++)
-        mt_strbuf_printf(&text, "%s%s %.2f", i ? " + " : "",
-                         mt_category_name(place->rows[i].category),
-                         (double)figures[i] / HUNDREDTHS);
-    mt_strbuf_printf(&text, " = %.2f %s (%.2f to %.2f)", (double)total / HUNDREDTHS, unit.name,
-                     (double)place->total_low_bytes / (double)unit.bytes,
-                     (double)place->total_high_bytes / (double)unit.bytes);
-    if (place->capacity_bytes != MT_UNKNOWN)
-        mt_strbuf_printf(&text, " of %s", mt_format_size(place->capacity_bytes, size));
-    if (place->capacity_bytes != MT_UNKNOWN && used_bytes)
-        mt_strbuf_printf(&text, ", of which others use %s", mt_format_size(used_bytes, size));
+    for (size_t i = 0; i < place->n_rows; i++) {
+        uint64_t figure = shown(place->rows[i].allocated_bytes, unit);
+        mt_strbuf_printf(&text, "%s%s ", i ? " + " : "", mt_category_name(place->rows[i].category));
+        put_figure(&text, figure, unit);
+        total += figure;
+    }
+    mt_strbuf_puts(&text, " = ");
+    put_figure(&text, total, unit);
+    mt_strbuf_puts(&text, " (");
+    put_figure(&text, end_of_band(place, place->total_low_bytes, total, unit), unit);
+    mt_strbuf_puts(&text, " to ");
+    put_figure(&text, end_of_band(place, place->total_high_bytes, total, unit), unit);
+    mt_strbuf_puts(&text, ")");
+    if (place->capacity_bytes != MT_UNKNOWN) {
+        mt_strbuf_puts(&text, " of ");
+        put_figure(&text, shown(place->capacity_bytes, unit), unit);
+    }
+    mt_strbuf_printf(&text, " %s", unit.name);
+    if (place->capacity_bytes != MT_UNKNOWN && used_bytes) {
+        mt_strbuf_puts(&text, ", of which others use ");
+        put_figure(&text, shown(used_bytes, unit), unit);
+    }
     cli_table_fact(terminal, out, "sum", "%s", mt_strbuf_text(&text));
     mt_strbuf_finish(&text);
 }

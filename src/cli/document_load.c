@@ -30,6 +30,11 @@ struct cli_document_kept {
     const char *notes[1];
 };
 
+static const char version_note[] = "The folder's report.json is of another version of memtally, "
+                                   "which this one does not read: what "
+                                   "it says of engine, model, settings and runs is not shown. Use "
+                                   "the memtally that wrote it, or a "
+                                   "newer one.";
 static const char foreign_note[] =
     "The folder's report.json is not a report of memtally that can be read; what it may say of "
     "engine, model, settings and runs is not shown.";
@@ -135,12 +140,18 @@ static int is_ours(const json_t *root)
     return schema && kind && strcmp(schema, "memtally/1") == 0 && strcmp(kind, "measurement") == 0;
 }
 
+static int is_of_another_version(const json_t *root)
+{
+    const char *schema = profile_json_text(root, "schema");
+    return schema && strncmp(schema, "memtally/", 9) == 0 && strcmp(schema, "memtally/1") != 0;
+}
+
 /* A report that was saved of a plain recording has no runs, and nothing that the recording has
  * not. */
 static int read_document(struct cli_document_kept *kept)
 {
     if (!is_ours(kept->root)) {
-        kept->notes[0] = foreign_note;
+        kept->notes[0] = is_of_another_version(kept->root) ? version_note : foreign_note;
         return 0;
     }
     read_engine(kept);

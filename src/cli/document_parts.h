@@ -49,6 +49,8 @@ void cli_table_runs(const struct cli_document *document, const struct cli_termin
                     struct mt_strbuf *out);
 void cli_table_phases(const struct cli_document *document, const struct cli_terminal *terminal,
                       struct mt_strbuf *out);
+void cli_table_marks(const struct cli_document *document, const struct cli_terminal *terminal,
+                     struct mt_strbuf *out);
 void cli_table_stacks(const struct cli_document *document, const struct cli_terminal *terminal,
                       struct mt_strbuf *out);
 void cli_table_timeline(const struct cli_document *document, const struct cli_terminal *terminal,
@@ -65,6 +67,13 @@ void cli_table_draw(struct mt_text_table *table, const struct cli_terminal *term
 /* A label and what is said of it, wrapped. */
 void cli_table_fact(const struct cli_terminal *terminal, struct mt_strbuf *out, const char *label,
                     const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* The same with a verdict for a label, in its colour. */
+void cli_table_verdict(const struct cli_terminal *terminal, struct mt_strbuf *out,
+                       enum mt_verdict verdict, const char *reason);
+
+/* The colour of a verdict, "" where there are none. Borrowed, static. */
+const char *cli_verdict_style(const struct cli_terminal *terminal, enum mt_verdict verdict);
 
 /* A time such as "812 ms", "3.40 s" or "2 min 05 s"; "?" where it is MT_UNKNOWN. Returns text. */
 #define CLI_TIME_TEXT 40

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/document_parts.h"
+#include "cli/shell.h"
 #include "emit/text.h"
 
 #define LATE_SHOWN  20
@@ -18,9 +19,8 @@ static void put_command(const struct cli_document_rehearsal *rehearsal,
 {
     struct mt_strbuf text = {0};
     for (char *const *word = rehearsal->argv; *word; word++) {
-        int is_plain = **word && !strpbrk(*word, " \t\n'\"\\$`*?[]{}()<>|&;!#~");
-        mt_strbuf_printf(&text, is_plain ? "%s%s" : "%s'%s'", word == rehearsal->argv ? "" : " ",
-                         *word);
+        mt_strbuf_puts(&text, word == rehearsal->argv ? "" : " ");
+        cli_put_shell_word(&text, *word);
     }
     cli_table_fact(terminal, out, "command", "%s", mt_strbuf_text(&text));
     mt_strbuf_finish(&text);

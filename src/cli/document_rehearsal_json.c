@@ -136,6 +136,22 @@ static void put_figures(const struct cli_document_rehearsal *rehearsal, struct m
     mt_json_end(json);
 }
 
+static void put_allocators(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
+{
+    mt_json_begin_array(json, "allocators");
+    for (size_t i = 0; i < rehearsal->n_allocators; i++) {
+        const struct mt_rehearse_allocator *allocator = &rehearsal->allocators[i];
+        mt_json_begin_object(json, NULL);
+        mt_json_text(json, "place", allocator->place);
+        mt_json_count(json, "pid", allocator->pid);
+        mt_json_count(json, "device", allocator->device);
+        mt_json_count(json, "max_memory_allocated", allocator->max_allocated_bytes);
+        mt_json_count(json, "max_memory_reserved", allocator->max_reserved_bytes);
+        mt_json_end(json);
+    }
+    mt_json_end(json);
+}
+
 static void put_program(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
 {
     mt_json_begin_array(json, "command");
@@ -169,5 +185,6 @@ void cli_json_rehearsal(const struct cli_document *document, struct mt_json *jso
     put_late(rehearsal, json);
     put_phases(rehearsal, json);
     put_figures(rehearsal, json);
+    put_allocators(rehearsal, json);
     mt_json_end(json);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The phases of an engine on PyTorch and the figures that it said, as text. */
+/* The phases of an engine on PyTorch, the figures that it said, and PyTorch's own, as text. */
+#include <inttypes.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,6 +50,13 @@ static size_t gather(const struct cli_document_rehearsal *rehearsal, struct alik
     return n;
 }
 
+static const char *in_full(uint64_t bytes, char text[MT_SIZE_TEXT + 24])
+{
+    char size[MT_SIZE_TEXT];
+    snprintf(text, MT_SIZE_TEXT + 24, "%" PRIu64 " (%s)", bytes, mt_format_size(bytes, size));
+    return text;
+}
+
 static void put_phases(const struct cli_document_rehearsal *rehearsal,
                        const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
@@ -80,11 +88,39 @@ static void put_phases(const struct cli_document_rehearsal *rehearsal,
     cli_table_draw(&table, terminal, out);
 }
 
+/* To the byte: they are held against what a program prints. */
+static void put_allocators(const struct cli_document_rehearsal *rehearsal,
+                           const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    static const struct mt_text_table_column columns[] = {
+        {"PyTorch counts", MT_CELL_TEXT, 0},
+        {"max_memory_allocated", MT_CELL_TEXT_RIGHT, 0},
+        {"max_memory_reserved", MT_CELL_TEXT_RIGHT, 0},
+    };
+    struct mt_text_table table;
+    if (!rehearsal->n_allocators)
+        return;
+    mt_text_table_init(&table, columns, 3, terminal->utf8);
+    for (size_t i = 0; i < rehearsal->n_allocators && i < SHOWN; i++) {
+        const struct mt_rehearse_allocator *allocator = &rehearsal->allocators[i];
+        char name[64], allocated[MT_SIZE_TEXT + 24], reserved[MT_SIZE_TEXT + 24];
+        snprintf(name, sizeof name, "%s, process %" PRIu64, allocator->place, allocator->pid);
+        const struct mt_cell cells[] = {
+            {.text = name},
+            {.text = in_full(allocator->max_allocated_bytes, allocated)},
+            {.text = in_full(allocator->max_reserved_bytes, reserved)},
+        };
+        mt_text_table_add(&table, 0, MT_ROW_PLAIN, cells);
+    }
+    cli_table_draw(&table, terminal, out);
+}
+
 void cli_table_rehearsal_phases(const struct cli_document *document,
                                 const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
     const struct cli_document_rehearsal *rehearsal = document->rehearsal;
     put_phases(rehearsal, terminal, out);
+    put_allocators(rehearsal, terminal, out);
     for (size_t i = 0; i < rehearsal->n_figures && i < SHOWN; i++) {
         const struct mt_rehearse_figure *figure = &rehearsal->figures[i];
         cli_table_fact(terminal, out, i ? "" : "engine said", "%s %.10g %s", figure->name,

@@ -2,6 +2,7 @@
 /* The other parts of a document's text: timeline, phases, runs and call stacks. */
 #include <inttypes.h>
 #include <memtally/units.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "cli/document_parts.h"
@@ -10,6 +11,7 @@
 #include "emit/text_table.h"
 
 #define FRAMES_SHOWN 12
+#define MARKS_SHOWN  20
 
 /* Spreads the points over `n` columns by time. A column shows the largest point in it; one without
  * a point goes on with what was before. Returns the largest of all. */
@@ -44,7 +46,8 @@ void cli_table_timeline(const struct cli_document *document, const struct cli_te
     char largest[MT_SIZE_TEXT];
     if (document->n_timeline < 2)
         return;
-    size_t n = (size_t)terminal->columns;
+    size_t n =
+        (size_t)terminal->columns < CLI_COLUMNS_MAX ? (size_t)terminal->columns : CLI_COLUMNS_MAX;
     uint64_t top = fill_columns(document, values, n);
     cli_format_time(document->timeline[document->n_timeline - 1].time_ns, duration);
     mt_format_size(top, largest);
@@ -78,6 +81,56 @@ void cli_table_phases(const struct cli_document *document, const struct cli_term
         mt_text_table_add(&table, 0, MT_ROW_PLAIN, cells);
     }
     cli_table_draw(&table, terminal, out);
+}
+
+/* What was resident when a mark was set: the last look before it. */
+static uint64_t resident_at(const struct cli_document *document, uint64_t time_ns)
+{
+    uint64_t resident = MT_UNKNOWN;
+    for (size_t i = 0; i < document->n_timeline && document->timeline[i].time_ns <= time_ns; i++)
+        resident = document->timeline[i].resident_bytes;
+    return resident;
+}
+
+/* Those that a program set itself; those of memtally are the phases. */
+static size_t count_marks(const struct cli_document *document)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < document->n_marks; i++)
+        n += document->marks[i].pid != 0;
+    return n;
+}
+
+void cli_table_marks(const struct cli_document *document, const struct cli_terminal *terminal,
+                     struct mt_strbuf *out)
+{
+    static const struct mt_text_table_column columns[] = {
+        {"mark", MT_CELL_TEXT, 0},
+        {"process", MT_CELL_COUNT, 1},
+        {"at", MT_CELL_TEXT_RIGHT, 0},
+        {"resident", MT_CELL_SIZE, 0},
+    };
+    struct mt_text_table table;
+    size_t n = count_marks(document);
+    size_t most = document->details_shown ? MARKS_SHOWN : SIZE_MAX;
+    if (n == 0)
+        return;
+    mt_text_table_init(&table, columns, 4, terminal->utf8);
+    for (size_t i = 0, shown = 0; i < document->n_marks && shown < most; i++) {
+        const struct mt_recording_mark *mark = &document->marks[i];
+        char at[CLI_TIME_TEXT];
+        const struct mt_cell cells[] = {{.text = mark->name},
+                                        {.number = mark->pid},
+                                        {.text = cli_format_time(mark->time_ns, at)},
+                                        {.number = resident_at(document, mark->time_ns)}};
+        if (mark->pid == 0)
+            continue;
+        mt_text_table_add(&table, 0, MT_ROW_PLAIN, cells);
+        shown++;
+    }
+    cli_table_draw(&table, terminal, out);
+    if (n > most)
+        cli_table_fact(terminal, out, "marks", "%zu more; --all shows them", n - most);
 }
 
 /* A time of a run, "?" where it is negative. */

@@ -27,19 +27,17 @@ void cli_table_draw(struct mt_text_table *table, const struct cli_terminal *term
     mt_text_table_finish(table);
 }
 
-void cli_table_fact(const struct cli_terminal *terminal, struct mt_strbuf *out, const char *label,
-                    const char *format, ...)
+/* A label in a style, and a text that may hold anything. */
+static void put_fact(const struct cli_terminal *terminal, struct mt_strbuf *out, const char *style,
+                     const char *label, const char *text)
 {
     struct mt_strbuf escaped = {0};
     struct mt_strbuf wrapped = {0};
-    char text[2048];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
     mt_text_escape(&escaped, text, terminal->utf8);
-    mt_text_wrap(&wrapped, mt_strbuf_text(&escaped), LABEL_COLUMNS, (size_t)terminal->columns);
-    mt_strbuf_printf(out, "%-*s", LABEL_COLUMNS, label);
+    mt_text_wrap(&wrapped, mt_strbuf_text(&escaped), LABEL_COLUMNS, cli_text_columns(terminal));
+    int used = (int)strlen(label);
+    mt_strbuf_printf(out, "%s%s%s%*s", style, label, *style ? cli_plain(terminal) : "",
+                     used < LABEL_COLUMNS ? LABEL_COLUMNS - used : 0, "");
     /* The first line's indent is where the label stands. */
     if (wrapped.length > LABEL_COLUMNS)
         mt_strbuf_puts(out, mt_strbuf_text(&wrapped) + LABEL_COLUMNS);
@@ -47,6 +45,41 @@ void cli_table_fact(const struct cli_terminal *terminal, struct mt_strbuf *out, 
         mt_strbuf_puts(out, "\n");
     mt_strbuf_finish(&escaped);
     mt_strbuf_finish(&wrapped);
+}
+
+void cli_table_fact(const struct cli_terminal *terminal, struct mt_strbuf *out, const char *label,
+                    const char *format, ...)
+{
+    char text[2048];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    put_fact(terminal, out, "", label, text);
+}
+
+const char *cli_verdict_style(const struct cli_terminal *terminal, enum mt_verdict verdict)
+{
+    switch (verdict) {
+    case MT_VERDICT_FITS:
+        return cli_tone(terminal, CLI_TONE_GOOD);
+    case MT_VERDICT_TIGHT:
+    case MT_VERDICT_SPILLS:
+    case MT_VERDICT_PAGES:
+        return cli_tone(terminal, CLI_TONE_DOUBTFUL);
+    case MT_VERDICT_CANNOT:
+        return cli_tone(terminal, CLI_TONE_BAD);
+    case MT_VERDICT_UNKNOWN:
+    case MT_VERDICT_COUNT:
+        break;
+    }
+    return "";
+}
+
+void cli_table_verdict(const struct cli_terminal *terminal, struct mt_strbuf *out,
+                       enum mt_verdict verdict, const char *reason)
+{
+    put_fact(terminal, out, cli_verdict_style(terminal, verdict), mt_verdict_name(verdict), reason);
 }
 
 static void put_command(const struct cli_document *document, const struct cli_terminal *terminal,
@@ -279,6 +312,7 @@ void cli_document_table(const struct cli_document *document, const struct cli_te
     cli_table_places(document, terminal, shown, out);
     cli_table_timeline(document, terminal, out);
     cli_table_phases(document, terminal, out);
+    cli_table_marks(document, terminal, out);
     cli_table_runs(document, terminal, out);
     cli_table_processes(document, terminal, out);
     cli_table_stacks(document, terminal, out);

@@ -38,7 +38,7 @@ static void help_option(struct mt_strbuf *out, const struct cli_terminal *termin
     mt_strbuf_puts(&text, option->help);
     if (option->fallback)
         mt_strbuf_printf(&text, " (default: %s)", option->fallback);
-    mt_text_wrap(out, mt_strbuf_text(&text), HELP_COLUMN, (size_t)terminal->columns);
+    mt_text_wrap(out, mt_strbuf_text(&text), HELP_COLUMN, cli_text_columns(terminal));
     mt_strbuf_finish(&text);
 }
 
@@ -72,7 +72,7 @@ static void help_statuses(struct mt_strbuf *out, const struct cli_terminal *term
     for (const struct cli_status *status = cli_statuses_of(entry); status->code; status++) {
         struct mt_strbuf text = {0};
         mt_strbuf_printf(&text, "%s  %s", status->code, status->means);
-        mt_text_wrap(out, mt_strbuf_text(&text), OPTION_COLUMN, (size_t)terminal->columns);
+        mt_text_wrap(out, mt_strbuf_text(&text), OPTION_COLUMN, cli_text_columns(terminal));
         mt_strbuf_finish(&text);
     }
 }
@@ -85,7 +85,7 @@ static void help_examples(struct mt_strbuf *out, const struct cli_terminal *term
     heading(out, terminal, "Examples");
     for (const struct cli_example *example = entry->examples; example->command; example++) {
         mt_strbuf_printf(out, "%*s%s\n", OPTION_COLUMN, "", example->command);
-        mt_text_wrap(out, example->says, HELP_COLUMN, (size_t)terminal->columns);
+        mt_text_wrap(out, example->says, HELP_COLUMN, cli_text_columns(terminal));
     }
 }
 
@@ -97,7 +97,7 @@ void cli_help_command(struct mt_strbuf *out, const struct cli_terminal *terminal
     for (const char *const *paragraph = entry->description; paragraph && *paragraph; paragraph++) {
         if (paragraph != entry->description)
             mt_strbuf_puts(out, "\n");
-        mt_text_wrap(out, *paragraph, 0, (size_t)terminal->columns);
+        mt_text_wrap(out, *paragraph, 0, cli_text_columns(terminal));
     }
     help_options(out, terminal, entry);
     help_examples(out, terminal, entry);
@@ -109,7 +109,7 @@ void cli_help_overview(struct mt_strbuf *out, const struct cli_terminal *termina
     mt_strbuf_printf(out, "%smemtally%s %s\n\n", cli_bold(terminal), cli_plain(terminal),
                      cmd_memtally.synopsis);
     for (const char *const *paragraph = cmd_memtally.description; *paragraph; paragraph++)
-        mt_text_wrap(out, *paragraph, 0, (size_t)terminal->columns);
+        mt_text_wrap(out, *paragraph, 0, cli_text_columns(terminal));
     heading(out, terminal, "Commands");
     for (const struct cmd_entry *const *entry = cli_commands(); *entry; entry++)
         mt_strbuf_printf(out, "%*s%s%-14s%s%s\n", OPTION_COLUMN, "", cli_bold(terminal),

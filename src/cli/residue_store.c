@@ -17,49 +17,19 @@
 
 #include "base/error.h"
 #include "cli/compare/json_offset.h"
+#include "cli/state_file.h"
 
-#define SCHEMA        "memtally-residues/1"
-#define LARGEST_BYTES (16 << 20)
-#define BYTES_MAX     (INT64_C(1) << 60)
-#define RUNS_KEPT     4096
+#define SCHEMA    "memtally-residues/1"
+#define BYTES_MAX (INT64_C(1) << 60)
+#define RUNS_KEPT 4096
 
 /* ---- where it lies ---- */
 
-/* Appends the folder. An XDG_STATE_HOME that is not absolute does not count, says its standard. */
-static int folder_path(struct mt_strbuf *path, struct mt_error *error)
-{
-    const char *state = getenv("XDG_STATE_HOME");
-    const char *home = getenv("HOME");
-    if (state && *state == '/')
-        mt_strbuf_printf(path, "%s/memtally", state);
-    else if (home && *home)
-        mt_strbuf_printf(path, "%s/.local/state/memtally", home);
-    else
-        return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
-                       "neither XDG_STATE_HOME nor HOME is set: there is no place to learn in");
-    return mt_strbuf_failed(path) ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory") : 0;
-}
-
 int cli_residues_path(struct mt_strbuf *path, struct mt_error *error)
 {
-    int result = folder_path(path, error);
+    int result = cli_state_folder(path, error);
     mt_strbuf_puts(path, "/residues.json");
     return result;
-}
-
-static int make_folders(char *path, struct mt_error *error)
-{
-    for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
-        if (slash)
-            *slash = '\0';
-        int failed = mkdir(path, 0700) != 0 && errno != EEXIST ? errno : 0;
-        if (failed)
-            mt_fail_errno(error, failed, "%s", path);
-        if (slash)
-            *slash = '/';
-        if (failed || !slash)
-            return failed ? mt_code_of_errno(failed) : 0;
-    }
 }
 
 /* ---- reading ---- */
@@ -71,27 +41,6 @@ struct store {
     json_t *entries;
     int lock;
 };
-
-/* Reads the whole file. Returns 0 with text->data NULL where it is not there. */
-static int read_text(const char *path, struct mt_strbuf *text, struct mt_error *error)
-{
-    char bytes[16384];
-    struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return errno == ENOENT ? 0 : mt_fail_errno(error, errno, "%s", path);
-    ssize_t n = -1;
-    errno = EINVAL;
-    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size <= LARGEST_BYTES)
-        while ((n = read(fd, bytes, sizeof bytes)) > 0 && text->length <= LARGEST_BYTES)
-            mt_strbuf_append(text, bytes, (size_t)n);
-    int failed = n != 0 ? errno : 0;
-    close(fd);
-    mt_strbuf_append(text, "", 0);
-    if (failed)
-        return mt_fail_errno(error, failed, "%s", path);
-    return mt_strbuf_failed(text) ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory") : 0;
-}
 
 static int is_size(const json_t *entry, const char *key)
 {
@@ -200,7 +149,7 @@ static int read_root(const char *path, json_t **root, struct mt_error *error)
     struct mt_strbuf text = {0};
     json_error_t wrong;
     json_t *read = NULL;
-    int result = read_text(path, &text, error);
+    int result = cli_state_read(path, &text, error);
     if (result == 0 && text.length == 0 && access(path, F_OK) != 0) {
         read = new_root();
         if (!read)
@@ -249,9 +198,9 @@ static int open_store(struct store *store, struct mt_error *error)
     struct mt_strbuf lock = {0};
     struct mt_strbuf path = {0};
     *store = (struct store){.lock = -1};
-    int result = folder_path(&folder, error);
+    int result = cli_state_folder(&folder, error);
     if (result == 0)
-        result = make_folders(folder.data, error);
+        result = cli_state_make_folders(folder.data, error);
     if (result == 0)
         result = cli_residues_path(&path, error);
     store->path = mt_strbuf_take(&path);
@@ -278,40 +227,9 @@ static void close_store(struct store *store)
     free(store->path);
 }
 
-static int write_whole(int fd, const char *text, size_t length)
-{
-    while (length > 0) {
-        ssize_t n = write(fd, text, length);
-        if (n < 0 && errno != EINTR)
-            return errno;
-        if (n > 0) {
-            text += n;
-            length -= (size_t)n;
-        }
-    }
-    return fsync(fd) == 0 ? 0 : errno;
-}
-
 static int save(const struct store *store, struct mt_error *error)
 {
-    struct mt_strbuf beside = {0};
-    char *text = json_dumps(store->root, JSON_INDENT(2));
-    mt_strbuf_printf(&beside, "%s.XXXXXX", store->path);
-    int failed = !text || mt_strbuf_failed(&beside) ? ENOMEM : 0;
-    int fd = failed ? -1 : mkostemp(beside.data, O_CLOEXEC);
-    if (!failed && fd < 0)
-        failed = errno;
-    if (!failed)
-        failed = write_whole(fd, text, strlen(text));
-    if (fd >= 0 && close(fd) != 0 && !failed)
-        failed = errno;
-    if (!failed && rename(beside.data, store->path) != 0)
-        failed = errno;
-    if (failed && fd >= 0)
-        unlink(beside.data);
-    free(text);
-    mt_strbuf_finish(&beside);
-    return failed ? mt_fail_errno(error, failed, "%s", store->path) : 0;
+    return cli_state_save(store->path, store->root, error);
 }
 
 /* ---- entries ---- */

@@ -163,6 +163,34 @@ static void check_pressure(const struct look *look, struct mt_check *check)
     }
 }
 
+/* ---- the processor ---- */
+
+static void check_processor(const struct look *look, struct mt_check *check)
+{
+    static const char *const kinds[] = {
+        [MT_PROCESSOR_AMX] =
+            "x86-64 with AMX, for which engines keep weights in a layout of its own",
+        [MT_PROCESSOR_AVX512] = "x86-64 with AVX-512",
+        [MT_PROCESSOR_AVX2] = "x86-64 with AVX2",
+        [MT_PROCESSOR_X86_64] = "x86-64 without AVX2",
+        [MT_PROCESSOR_DOTPROD] = "aarch64 with dot products",
+        [MT_PROCESSOR_AARCH64] = "aarch64 without dot products",
+    };
+    const struct mt_processor_os os = {look->os->host, look->os->grants_tiles};
+    int lacks_grant;
+    enum mt_processor processor = mt_processor_look(&os, &lacks_grant);
+    if (processor == MT_PROCESSOR_UNKNOWN) {
+        found(check, MT_CHECK_LIMITED, "its kind is not known");
+        advise(check, "name one with --cpu: estimates of the CPU have wider bands without");
+        return;
+    }
+    found(check, lacks_grant ? MT_CHECK_LIMITED : MT_CHECK_OK, "%s: %s%s",
+          mt_processor_name(processor), kinds[processor],
+          lacks_grant ? "; it has AMX, which the kernel does not let programs use" : "");
+    if (lacks_grant)
+        advise(check, "use Linux 5.16 or later, outside of a sandbox that hides AMX");
+}
+
 /* ---- memory rules ---- */
 
 static void check_cgroup(const struct look *look, struct mt_check *check)
@@ -432,23 +460,15 @@ static const struct {
     int essential;
     void (*check)(const struct look *look, struct mt_check *check);
 } all_checks[] = {
-    {"kernel", 0, check_kernel},
-    {"proc", 1, check_proc},
-    {"pictures", 1, check_pictures},
-    {"rollup", 0, check_rollup},
-    {"peak_reset", 0, check_peak_reset},
-    {"pressure", 0, check_pressure},
-    {"cgroup", 0, check_cgroup},
-    {"overcommit", 0, check_overcommit},
-    {"swap", 0, check_swap},
-    {"huge_pages", 0, check_huge_pages},
-    {"clock", 0, check_clock},
-    {"attach", 0, check_attach},
-    {"unwind", 0, check_unwind},
-    {"nvidia", 0, check_nvidia},
-    {"drm", 0, check_drm},
-    {"engines", 0, check_engines},
-    {"disk", 0, check_disk},
+    {"kernel", 0, check_kernel},         {"proc", 1, check_proc},
+    {"processor", 0, check_processor},   {"pictures", 1, check_pictures},
+    {"rollup", 0, check_rollup},         {"peak_reset", 0, check_peak_reset},
+    {"pressure", 0, check_pressure},     {"cgroup", 0, check_cgroup},
+    {"overcommit", 0, check_overcommit}, {"swap", 0, check_swap},
+    {"huge_pages", 0, check_huge_pages}, {"clock", 0, check_clock},
+    {"attach", 0, check_attach},         {"unwind", 0, check_unwind},
+    {"nvidia", 0, check_nvidia},         {"drm", 0, check_drm},
+    {"engines", 0, check_engines},       {"disk", 0, check_disk},
 };
 
 int mt_doctor_look(const struct mt_doctor_os *os, const struct mt_doctor_options *options,

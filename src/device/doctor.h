@@ -8,7 +8,7 @@
 
 #include <memtally/doctor.h>
 
-#include "device/host.h"
+#include "device/processor.h"
 
 /* Functions return 0 or a negative errno and get `context` of `host`. */
 struct mt_doctor_os {
@@ -19,6 +19,7 @@ struct mt_doctor_os {
     int (*can_write)(void *context, const char *path);
     int (*is_program)(void *context, const char *path);
     int (*has_library)(void *context, const char *name);
+    int (*grants_tiles)(void *context); /* as that of struct mt_processor_os */
     int (*free_bytes)(void *context, const char *directory, uint64_t *bytes);
 };
 

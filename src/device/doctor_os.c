@@ -139,7 +139,10 @@ static int machine_free_bytes(void *context, const char *directory, uint64_t *by
 void mt_doctor_os_init(struct mt_doctor_os *os)
 {
     memset(os, 0, sizeof *os);
-    mt_host_os_init(&os->host);
+    struct mt_processor_os processor;
+    mt_processor_os_init(&processor);
+    os->host = processor.host;
+    os->grants_tiles = processor.grants_tiles;
     os->try_pagemap_scan = machine_try_pagemap_scan;
     os->try_pagemap_read = machine_try_pagemap_read;
     os->can_write = machine_can_write;

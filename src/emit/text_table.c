@@ -16,6 +16,7 @@
 /* A row as text. A rule has no cells. */
 struct mt_text_table_line {
     char *cells[MT_TEXT_TABLE_COLUMNS_MAX];
+    const char *styles[MT_TEXT_TABLE_COLUMNS_MAX]; /* NULL: the line's */
     size_t indent;
     enum mt_row_style style;
     int is_rule;
@@ -90,6 +91,7 @@ void mt_text_table_add(struct mt_text_table *table, size_t indent, enum mt_row_s
     line->indent = indent;
     line->style = style;
     for (size_t c = 0; c < table->n_columns; c++) {
+        line->styles[c] = cells[c].style && *cells[c].style ? cells[c].style : NULL;
         line->cells[c] = format_cell(table, table->columns[c].kind, &cells[c]);
         if (!line->cells[c])
             table->failed = 1;
@@ -227,7 +229,10 @@ static void draw_line(const struct mt_text_table *table, const struct mt_text_ta
             continue;
         if (c)
             spaces(out, GAP);
+        mt_strbuf_puts(out, line->styles[c] ? line->styles[c] : "");
         draw_cell(table, out, c, line->cells[c], c == 0 ? line->indent : 0, widths[c]);
+        if (line->styles[c])
+            mt_strbuf_printf(out, "%s%s", look->plain, style);
     }
     trim(out);
     if (*style)

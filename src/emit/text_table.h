@@ -35,6 +35,8 @@ struct mt_cell {
     uint64_t number;
     double percent;
     int empty;
+    const char
+        *style; /* the terminal's sequence for this cell, borrowed until it is drawn, or NULL */
 };
 
 enum mt_row_style { MT_ROW_PLAIN, MT_ROW_BOLD, MT_ROW_FAINT };

@@ -334,6 +334,15 @@ double mt_engine_real(const struct mt_engine *engine, const char *key, double fa
     return end != text && !*end ? number : fallback;
 }
 
+int mt_engine_is_after(const struct mt_engine *engine, const char *key)
+{
+    struct mt_engine_value value;
+    struct mt_engine_version named;
+    return mt_engine_value(engine, key, &value) == 0 &&
+           parse_version((struct words){value.text, value.text + value.length}, &named) == 0 &&
+           compare_versions(&engine->version, &named) > 0;
+}
+
 int mt_engine_has(const struct mt_engine *engine, const char *key, const char *word)
 {
     struct mt_engine_value value;

@@ -63,6 +63,9 @@ int mt_engine_value(const struct mt_engine *engine, const char *key, struct mt_e
 /* A key as a number (sizes may have units); `fallback` where the table has none. */
 uint64_t mt_engine_number(const struct mt_engine *engine, const char *key, uint64_t fallback);
 double mt_engine_real(const struct mt_engine *engine, const char *key, double fallback);
+/* Whether the engine's version came after the one that is a key's value; not, where the table has
+ * no such key. */
+int mt_engine_is_after(const struct mt_engine *engine, const char *key);
 /* Whether a key's value is, or among its words has, `word`. */
 int mt_engine_has(const struct mt_engine *engine, const char *key, const char *word);
 

@@ -317,7 +317,8 @@ static void set_attention(struct describing *g)
     }
     if ((traits & MT_FAMILY_LATENT) && !is_latent)
         note(g, "The file was made before latent attention could be cached compressed "
-                "(attention.key_length_mla is missing); keys and values of all heads are cached.");
+                "(attention.key_length_mla is missing); llama.cpp caches keys and values of all "
+                "heads, ik_llama.cpp compresses them itself.");
 }
 
 static int recurs(const struct describing *g, uint64_t i, uint64_t interval,

@@ -352,6 +352,8 @@ static int note_encoders(struct mt_model *model, const struct mt_hf_config *conf
                                        "alone gives no tensors of."))
         return MT_ENOMEM;
     model->description.lacks_encoders = sees || hears || speaks;
+    model->description.encoder_parameters =
+        mt_hf_encoder_parameters(config, model->description.embedding_length);
     if (!sees && !hears)
         return 0;
     return mt_model_note(model,

@@ -118,6 +118,11 @@ struct mt_hf_value mt_hf_entry(const struct mt_hf_config *config, enum mt_hf_fie
 int mt_hf_each(const struct mt_hf_config *config, enum mt_hf_field field,
                int (*each)(void *to, size_t index, const struct mt_json_token *value), void *to);
 
+/* Numbers in the encoders that the config describes, of a text model of that width; 0 where it does
+ * not say what one of them consists of. About: within a tenth where their feed-forwards are known.
+ */
+uint64_t mt_hf_encoder_parameters(const struct mt_hf_config *config, uint64_t embedding);
+
 /* Fails because of a field, at its place. */
 int mt_hf_fail(const struct mt_hf_config *config, enum mt_hf_field field, int code,
                const char *what, struct mt_error *error);

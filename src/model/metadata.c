@@ -27,7 +27,7 @@ static void put_factor(struct writer *writer, const char *name, double value)
 }
 
 /* The number that stands for "mostly this type" in general.file_type. */
-static uint64_t file_type(enum mt_weight_type type)
+uint64_t mt_metadata_file_type(enum mt_weight_type type)
 {
     switch (type) {
     case MT_WEIGHT_F32:
@@ -49,13 +49,13 @@ static uint64_t file_type(enum mt_weight_type type)
 }
 
 static void put_general(struct mt_gguf_header *header, const struct mt_model_shape *full,
-                        enum mt_weight_type type)
+                        uint64_t type)
 {
     mt_gguf_string(header, "general.architecture", full->architecture);
     mt_gguf_string(header, "general.type", "model");
     mt_gguf_string(header, "general.name", full->name);
     mt_gguf_string(header, "general.description", "sample weights, not trained");
-    mt_gguf_u32(header, "general.file_type", file_type(type));
+    mt_gguf_u32(header, "general.file_type", type);
     mt_gguf_u32(header, "general.quantization_version", 2);
     mt_gguf_u32(header, "general.alignment", MT_TENSOR_ALIGNMENT);
 }
@@ -110,7 +110,7 @@ static void put_rope(struct writer *writer, const struct mt_model_shape *full)
 }
 
 void mt_metadata_put(struct mt_gguf_header *header, const struct mt_model_shape *full,
-                     const struct mt_architecture *architecture, enum mt_weight_type type)
+                     const struct mt_architecture *architecture, uint64_t type)
 {
     struct writer writer = {.header = header, .architecture = architecture->name};
     put_general(header, full, type);

@@ -14,6 +14,8 @@
 #define SNIFF_BYTES 4096
 /* And of one that is not text. */
 #define MAGIC_BYTES 16
+/* Of a text that is no model. */
+#define TEXT_SHOWN 40
 
 typedef int reader(struct mt_model *model, const struct mt_model_files *files, const char *path,
                    const struct mt_model_source *source, struct mt_error *error);
@@ -23,11 +25,16 @@ static int holds(const char *bytes, size_t length, const char *word)
     return memmem(bytes, length, word, strlen(word)) != NULL;
 }
 
+static int ends(const char *path, const char *ending)
+{
+    size_t length = strlen(path);
+    size_t end = strlen(ending);
+    return length >= end && strcmp(path + length - end, ending) == 0;
+}
+
 static int is_index(const char *path)
 {
-    static const char ending[] = ".safetensors.index.json";
-    size_t length = strlen(path);
-    return length >= sizeof ending - 1 && strcmp(path + length - (sizeof ending - 1), ending) == 0;
+    return ends(path, ".safetensors.index.json");
 }
 
 static reader *json_reader(const char *path, const char *bytes, size_t length)
@@ -53,17 +60,55 @@ static reader *find_reader(const char *path, const char *bytes, size_t length)
     return NULL;
 }
 
+/* The first words of a file that is text, as of a server's refusal; 0 where it is none. */
+static int show_text(const char *bytes, size_t length, char shown[TEXT_SHOWN + 1])
+{
+    size_t n = 0;
+    while (n < length && n < TEXT_SHOWN && bytes[n] >= ' ' && bytes[n] < 0x7f)
+        n++;
+    if (n < length && n < TEXT_SHOWN && !strchr("\r\n\t", bytes[n]))
+        return 0;
+    snprintf(shown, TEXT_SHOWN + 1, "%.*s", (int)n, bytes);
+    return n > 0;
+}
+
 static int fail_unknown(const char *path, const char *bytes, size_t length, struct mt_error *error)
 {
+    const struct mt_file_kind *kind = mt_file_kind_of(bytes, length);
+    char text[TEXT_SHOWN + 1];
     char shown[4 * 3 + 1] = "";
     for (size_t i = 0; i < length && i < 4; i++)
         snprintf(shown + 3 * i, 4, " %02x", (unsigned char)bytes[i]);
     if (length == 0)
         return mt_fail(error, MT_EFORMAT, 0, "%s: the file is empty", path);
+    if (kind)
+        return mt_fail(error, MT_EFORMAT, MT_NO_OFFSET, "%s: it is %s, not a model%s%s", path,
+                       kind->what, kind->advice ? "; " : "", kind->advice ? kind->advice : "");
+    if (show_text(bytes, length, text))
+        return mt_fail(error, MT_EFORMAT, MT_NO_OFFSET,
+                       "%s: it is a text that begins with '%s', not a model; a GGUF file, a "
+                       "safetensors file or a config.json can be read",
+                       path, text);
     return mt_fail(error, MT_EFORMAT, 0,
                    "%s: it begins with%s at byte 0, expected a GGUF file ('GGUF'), a safetensors "
                    "file or JSON ('{')",
                    path, shown);
+}
+
+/* Engines go by names where we do not. */
+static int note_wrong_name(struct mt_model *model, const char *path)
+{
+    enum mt_model_format format = model->description.format;
+    if (format == MT_MODEL_SAFETENSORS && ends(path, ".gguf"))
+        return mt_model_note(model, "By its content this is a safetensors file, whatever its name "
+                                    "says: llama.cpp does not load it; convert it with "
+                                    "convert_hf_to_gguf.py.");
+    if (format == MT_MODEL_CONFIG && ends(path, ".gguf"))
+        return mt_model_note(model, "By its content this is a config.json, whatever its name says; "
+                                    "the weights follow from the shapes in it.");
+    if (format == MT_MODEL_GGUF && ends(path, ".safetensors"))
+        return mt_model_note(model, "By its content this is a GGUF file, whatever its name says.");
+    return 0;
 }
 
 static int read_source(struct mt_model *model, const struct mt_model_files *files, const char *path,
@@ -82,8 +127,10 @@ static int read_source(struct mt_model *model, const struct mt_model_files *file
         return code;
     bytes[length] = '\0';
     reader *read = find_reader(path, bytes, length);
-    return read ? read(model, files, path, source, error)
-                : fail_unknown(path, bytes, length, error);
+    if (!read)
+        return fail_unknown(path, bytes, length, error);
+    code = read(model, files, path, source, error);
+    return code ? code : note_wrong_name(model, path);
 }
 
 static int read_path(struct mt_model *model, const struct mt_model_files *files, const char *path,

@@ -17,6 +17,7 @@
 #define SPREAD_Q5_0 9.23           /* -16 … 15 */
 #define SPREAD_Q8_0 73.9           /* -127 … 127 */
 #define SPREAD_Q4_K (4.61 * 48.4)  /* 0 … 15 less 7.5, scales 32 … 63 */
+#define SPREAD_Q5_K (9.23 * 48.4)  /* 0 … 31 less 15.5, scales 32 … 63 */
 #define SPREAD_Q6_K (18.47 * 97.3) /* -32 … 31, scales 64 … 127 */
 
 /* SplitMix64 (Steele, Lea and Flood, 2014). */
@@ -83,12 +84,14 @@ static void fill_levels(struct mt_random_blocks *blocks, double deviation)
  * get scales of either sign, so that the weights are. */
 static void fill_scales(struct mt_random_blocks *blocks, double unit)
 {
-    int may_be_negative = blocks->type->number != MT_GGML_Q4_K;
+    int is_five = blocks->type->number == MT_GGML_Q5_K;
+    int may_be_negative = !is_five && blocks->type->number != MT_GGML_Q4_K;
+    double middle = is_five ? 15.5 : 7.5;
     for (int i = 0; i < MT_RANDOM_SCALES; i++) {
         double scale = unit * (0.75 + i * (0.5 / (MT_RANDOM_SCALES - 1)));
         int negative = may_be_negative && i % 2;
         blocks->table.quantised.scale[i] = mt_half_of_float((float)(negative ? -scale : scale));
-        blocks->table.quantised.minimum[i] = mt_half_of_float((float)(7.5 * scale));
+        blocks->table.quantised.minimum[i] = mt_half_of_float((float)(middle * scale));
     }
 }
 
@@ -114,6 +117,9 @@ int mt_random_blocks_init(struct mt_random_blocks *blocks, const struct mt_ggml_
         return 0;
     case MT_GGML_Q4_K:
         fill_scales(blocks, deviation / SPREAD_Q4_K);
+        return 0;
+    case MT_GGML_Q5_K:
+        fill_scales(blocks, deviation / SPREAD_Q5_K);
         return 0;
     case MT_GGML_Q6_K:
         fill_scales(blocks, deviation / SPREAD_Q6_K);
@@ -182,7 +188,7 @@ static void make_q8_0(struct mt_random_blocks *blocks, uint8_t *at)
 
 /* q4_k: d, m, then s[8] and t[8] of 6 bits each in 12 bytes, then 4-bit quants: the weight is
  * d s q - m t. With t = s and m = 7.5 d it is symmetric about 0. */
-static void make_q4_k(struct mt_random_blocks *blocks, uint8_t *at)
+static void make_k_scales(struct mt_random_blocks *blocks, uint8_t *at)
 {
     uint64_t pick = next(&blocks->state) % MT_RANDOM_SCALES;
     uint64_t random = next(&blocks->state);
@@ -194,7 +200,19 @@ static void make_q4_k(struct mt_random_blocks *blocks, uint8_t *at)
         at[4 + j] = at[8 + j] = (uint8_t)(low | ((high >> 4) << 6));
         at[12 + j] = (uint8_t)((high & 15) | ((high & 15) << 4));
     }
+}
+
+static void make_q4_k(struct mt_random_blocks *blocks, uint8_t *at)
+{
+    make_k_scales(blocks, at);
     put_random(&blocks->state, at + 16, 128);
+}
+
+/* The same with a fifth bit of each weight between. */
+static void make_q5_k(struct mt_random_blocks *blocks, uint8_t *at)
+{
+    make_k_scales(blocks, at);
+    put_random(&blocks->state, at + 16, 32 + 128);
 }
 
 /* q6_k: 4 low bits and 2 high bits of unsigned quants less 32, s[16] signed bytes, d. */
@@ -231,6 +249,9 @@ void mt_random_blocks_fill(struct mt_random_blocks *blocks, uint8_t *at, size_t 
         break;
     case MT_GGML_Q4_K:
         fill_blocks(blocks, at, n_blocks, make_q4_k);
+        break;
+    case MT_GGML_Q5_K:
+        fill_blocks(blocks, at, n_blocks, make_q5_k);
         break;
     case MT_GGML_Q6_K:
         fill_blocks(blocks, at, n_blocks, make_q6_k);

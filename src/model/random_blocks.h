@@ -16,7 +16,8 @@ struct mt_random_blocks {
         uint32_t words[MT_RANDOM_LEVELS];  /* f32 */
         uint16_t halves[MT_RANDOM_LEVELS]; /* f16, bf16 */
         struct {
-            uint16_t scale[MT_RANDOM_SCALES];   /* f16; every other one is negative but for q4_k */
+            uint16_t
+                scale[MT_RANDOM_SCALES]; /* f16; every other one is negative but for q4_k, q5_k */
             uint16_t minimum[MT_RANDOM_SCALES]; /* f16 */
         } quantised;
     } table;
@@ -24,7 +25,7 @@ struct mt_random_blocks {
 
 /* Weights of standard deviation `deviation`, from a bell with tails; those of `stream` are
  * independent of any other stream of the same seed. Returns 0, or MT_EUNSUPPORTED for a type other
- * than f32, f16, bf16, q4_0, q5_0, q8_0, q4_k, q6_k. */
+ * than f32, f16, bf16, q4_0, q5_0, q8_0, q4_k, q5_k, q6_k. */
 int mt_random_blocks_init(struct mt_random_blocks *blocks, const struct mt_ggml_type *type,
                           double deviation, uint64_t seed, uint64_t stream);
 

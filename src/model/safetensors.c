@@ -266,6 +266,20 @@ static int check_overlaps(const struct header *header, struct mt_error *error)
     return code;
 }
 
+/* Named in an index as a part of a model, and something else. */
+static int check_kind(const struct mt_model_source *source, const char *path,
+                      struct mt_error *error)
+{
+    char bytes[48];
+    size_t length = source->size_bytes < sizeof bytes ? (size_t)source->size_bytes : sizeof bytes;
+    int code = source->read(source->argument, 0, bytes, length, error);
+    const struct mt_file_kind *kind = code ? NULL : mt_file_kind_of(bytes, length);
+    if (!kind || bytes[8] == '{')
+        return code;
+    return mt_fail(error, MT_EFORMAT, MT_NO_OFFSET, "%s: it is %s, not a safetensors file%s%s",
+                   path, kind->what, kind->advice ? "; " : "", kind->advice ? kind->advice : "");
+}
+
 static int read_length(const struct mt_model_source *source, const char *path, uint64_t *length,
                        struct mt_error *error)
 {
@@ -278,6 +292,9 @@ static int read_length(const struct mt_model_source *source, const char *path, u
     if (code)
         return code;
     n = le64toh(n);
+    int kind = check_kind(source, path, error);
+    if (kind)
+        return kind;
     if (n < 2)
         return mt_fail(error, MT_EFORMAT, 0, "%s: a header of %llu bytes, expected a JSON object",
                        path, (unsigned long long)n);

@@ -4,6 +4,7 @@
 #include "model/sample.h"
 
 #include "base/error.h"
+#include "model/convert.h"
 #include "model/metadata.h"
 #include "model/random_blocks.h"
 #include "model/vocabulary.h"
@@ -69,8 +70,19 @@ static int check_options(const struct mt_sample_options *options, struct mt_erro
     return 0;
 }
 
+/* Those whose tensors can be filled at random, too. */
+static int find_mixture(const char *name, enum mt_file_type *type, struct mt_error *error)
+{
+    if (mt_file_type_by_name(name, type) == 0 &&
+        (*type == MT_FILE_Q4_K_S || *type == MT_FILE_Q4_K_M || *type == MT_FILE_Q5_K_M))
+        return 0;
+    return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                   "%.40s is no mixture that a sample can have; q4_k_s, q4_k_m and q5_k_m are",
+                   name);
+}
+
 static int make_header(struct layout *layout, const struct mt_architecture *architecture,
-                       enum mt_weight_type type, struct mt_error *error)
+                       uint64_t type, struct mt_error *error)
 {
     mt_gguf_init(&layout->header);
     mt_metadata_put(&layout->header, &layout->shape, architecture, type);
@@ -108,8 +120,16 @@ static int lay_out(struct layout *layout, const struct mt_model_shape *shape,
         code = mt_model_tensors(&layout->shape, architecture,
                                 mt_ggml_type_by_number((uint32_t)options->type), &layout->tensors,
                                 error);
+    enum mt_file_type mixture = MT_FILE_F16;
+    if (!code && options->mixture)
+        code = find_mixture(options->mixture, &mixture, error);
+    if (!code && options->mixture)
+        code = mt_sample_mix(&layout->shape, architecture, mixture, &layout->tensors, error);
     if (!code)
-        code = make_header(layout, architecture, options->type, error);
+        code = make_header(layout, architecture,
+                           options->mixture ? mt_convert_file_type(mixture)
+                                            : mt_metadata_file_type(options->type),
+                           error);
     if (!code)
         code = fill_facts(layout, error);
     return code;

@@ -136,18 +136,29 @@ static int fail_status(const struct mt_http_file *file, long status, struct mt_e
     return mt_fail(error, MT_EIO, MT_NO_OFFSET, "%s: status %ld", file->url, status);
 }
 
+static int is_unreachable(CURLcode code)
+{
+    return code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST ||
+           code == CURLE_COULDNT_RESOLVE_PROXY;
+}
+
+/* A server that cannot be reached says nothing of whether it has the file. */
 static int fail_transfer(const struct mt_http_file *file, CURLcode code, const char *detail,
                          uint64_t offset, struct mt_error *error)
 {
-    int what = code == CURLE_OPERATION_TIMEDOUT                                      ? MT_ETIMEOUT
-               : code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST ? MT_ENOTFOUND
-               : code == CURLE_OUT_OF_MEMORY                                         ? MT_ENOMEM
+    const char *why = *detail ? detail : mt_curl()->easy_strerror(code);
+    int what = code == CURLE_OPERATION_TIMEDOUT ? MT_ETIMEOUT
+               : code == CURLE_OUT_OF_MEMORY    ? MT_ENOMEM
                : code == CURLE_PARTIAL_FILE || code == CURLE_GOT_NOTHING || code == CURLE_RECV_ERROR
                    ? MT_ETRUNCATED
                : code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT ? MT_EARG
                                                                                    : MT_EIO;
-    return mt_fail(error, what, offset, "%s: %s", file->url,
-                   *detail ? detail : mt_curl()->easy_strerror(code));
+    if (is_unreachable(code))
+        return mt_fail(error, MT_EIO, MT_NO_OFFSET,
+                       "%s: its server cannot be reached: %s; see that this machine has a network, "
+                       "or name a model that is here",
+                       file->url, why);
+    return mt_fail(error, what, offset, "%s: %s", file->url, why);
 }
 
 /* The range that came must be the one that was asked for, and the size the same as before. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "predict/driver.h"
 #include "predict/fit.h"
 #include "predict/sheet_parts.h"
 
@@ -83,6 +84,19 @@ static void own_overrides(struct mt_sheet *sheet, struct mt_predict_settings *se
     settings->overrides = copy;
 }
 
+static void own_cards(struct mt_sheet *sheet, struct mt_predict_settings *settings)
+{
+    struct mt_device_known *known =
+        mt_arena_array(&sheet->arena, settings->n_devices, sizeof *known);
+    sheet->failed |= !known;
+    if (!known)
+        return;
+    for (size_t i = 0; i < settings->n_devices; i++)
+        known[i] = settings->device_known ? settings->device_known[i]
+                                          : (struct mt_device_known){.gpu = ""};
+    mt_driver_name_cards(settings, known, sheet);
+}
+
 /* Makes everything that the settings refer to the sheet's. */
 static void own_settings(struct mt_sheet *sheet, struct mt_predict_settings *settings)
 {
@@ -99,6 +113,8 @@ static void own_settings(struct mt_sheet *sheet, struct mt_predict_settings *set
         own_array(sheet, settings->device_used, settings->n_devices, sizeof *settings->device_used);
     settings->residues =
         own_array(sheet, settings->residues, settings->n_residues, sizeof *settings->residues);
+    if (settings->n_devices)
+        own_cards(sheet, settings);
     if (settings->n_overrides)
         own_overrides(sheet, settings);
 }
@@ -294,6 +310,19 @@ static void note_version(struct mt_sheet *sheet, const struct mt_engine *engine)
     }
 }
 
+/* What an engine's table was not held against is said, and its bands are wider. */
+static void note_unread(struct mt_sheet *sheet, const struct mt_engine *engine)
+{
+    struct mt_engine_value read;
+    if (!mt_engine_is_after(engine, "read_up_to") ||
+        mt_engine_value(engine, "read_up_to", &read) < 0)
+        return;
+    mt_sheet_note(sheet,
+                  "%s %s came after %.*s, the last version that these rules were held "
+                  "against: bands are wider.",
+                  engine->name, engine->version_text, (int)read.length, read.text);
+}
+
 /* The engine's own word, and what it says nothing of. */
 static int fill_said(struct box *box, const struct mt_predictor *predictor,
                      const struct mt_predict_input *input, const struct mt_estimate_said *said,
@@ -352,11 +381,13 @@ static int fill(struct box *box, const struct mt_model *model,
         return fill_said(box, predictor, &input, why->said, error);
     note_description(sheet, input.d);
     /* llama.cpp takes encoders from a file of their own. */
-    if (input.d->lacks_encoders && predictor != &mt_predict_llama_cpp)
+    if (input.d->lacks_encoders && predictor != &mt_predict_llama_cpp &&
+        !(input.d->encoder_parameters && predictor->counts_encoders))
         mt_sheet_uncounted(sheet,
                            "Weights of the model's encoders are not counted; give the folder "
                            "with its safetensors for them.");
     note_version(sheet, &box->engine);
+    note_unread(sheet, &box->engine);
     result = predictor->predict(&input, sheet, error);
     if (result < 0)
         return result;

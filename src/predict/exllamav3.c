@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "predict/driver.h"
 #include "predict/torch_place.h"
 
 static int complete(const struct mt_model *model, const struct mt_engine *engine,
@@ -112,17 +113,7 @@ static void write_place(const struct mt_predict_input *in, int place, const stru
                                   .high_bytes = 2 * (forward.bytes + logits) + high,
                                   .provenance = MT_PROVENANCE_INFERRED};
     mt_sheet_add(sheet, &term, "%" PRIu64 " tokens at a time", settings->batched_tokens);
-    uint64_t context = mt_engine_number(in->engine, "context", 0);
-    term =
-        (struct mt_sheet_term){.place = place,
-                               .category = MT_CATEGORY_CONTEXT,
-                               .name = "driver and modules",
-                               .rule = "context",
-                               .bytes = context,
-                               .low_bytes = mt_engine_number(in->engine, "context.low", context),
-                               .high_bytes = mt_engine_number(in->engine, "context.high", context),
-                               .provenance = MT_PROVENANCE_INFERRED};
-    mt_sheet_add(sheet, &term, "of CUDA and its libraries");
+    mt_driver_write_torch(in, place, sheet);
 }
 
 static void gather(const struct mt_predict_input *in, const struct mt_torch_place *place,
@@ -153,7 +144,9 @@ static int divide(const struct mt_predict_input *in, struct mt_torch_place *plac
     uint64_t *limits = calloc(settings->n_devices, sizeof *limits);
     uint64_t *more = calloc(place->n_layers + 1, sizeof *more);
     for (size_t i = 0; limits && i < settings->n_devices; i++) {
-        uint64_t taken = forward.bytes + mt_engine_number(in->engine, "context", 0) +
+        struct mt_driver driver;
+        mt_driver_of_torch(in, i, 1, &driver);
+        uint64_t taken = forward.bytes + driver.band.bytes +
                          mt_engine_number(in->engine, "device_reserve", 0) +
                          (settings->device_used ? settings->device_used[i] : 0);
         limits[i] = settings->device_bytes[i] > taken ? settings->device_bytes[i] - taken : 0;

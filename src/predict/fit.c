@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ROOM_BYTES 160
+
 /* One place: its band, how much of it is mapped weights, and what it may take. */
 struct fit {
     const char *place;
@@ -20,6 +22,7 @@ struct fit {
     uint64_t capacity_bytes;
     uint64_t used_bytes;
     uint64_t room_bytes;
+    const struct mt_device_known *card; /* NULL of the host */
     enum mt_verdict verdict;
 };
 
@@ -37,15 +40,29 @@ static int is_host(const struct mt_tally_place *place)
     return !strcmp(place->place, "host");
 }
 
+static size_t device_of(const struct mt_tally_place *place)
+{
+    const char *colon = strchr(place->place, ':');
+    return colon ? strtoul(colon + 1, NULL, 10) : 0;
+}
+
 static uint64_t used_of(const struct mt_tally_place *place,
                         const struct mt_predict_settings *settings)
 {
+    size_t device = device_of(place);
     if (is_host(place))
         return settings->host_used;
-    const char *colon = strchr(place->place, ':');
-    unsigned long device = colon ? strtoul(colon + 1, NULL, 10) : 0;
     return settings->device_used && device < settings->n_devices ? settings->device_used[device]
                                                                  : 0;
+}
+
+static const struct mt_device_known *card_of(const struct mt_tally_place *place,
+                                             const struct mt_predict_settings *settings)
+{
+    size_t device = device_of(place);
+    return is_host(place) || !settings->device_known || device >= settings->n_devices
+               ? NULL
+               : &settings->device_known[device];
 }
 
 static void add_mapped(struct fit *fit, const struct mt_tally_place *place)
@@ -78,7 +95,8 @@ static void fit_place(struct fit *fit, const struct mt_tally_place *place,
                         .bytes = place->total_allocated_bytes,
                         .high_bytes = place->total_high_bytes,
                         .capacity_bytes = place->capacity_bytes,
-                        .used_bytes = used_of(place, settings)};
+                        .used_bytes = used_of(place, settings),
+                        .card = card_of(place, settings)};
     if (fit->used_bytes < fit->capacity_bytes)
         fit->room_bytes = fit->capacity_bytes - fit->used_bytes;
     if (is_host(place))
@@ -131,22 +149,23 @@ static int is_worse(const struct fit *a, const struct fit *b)
     return fullness(a) > fullness(b);
 }
 
-static const char *describe_room(const struct fit *fit, char text[96])
+static void describe_room(const struct fit *fit, char text[ROOM_BYTES])
 {
     char capacity[MT_SIZE_TEXT];
     char used[MT_SIZE_TEXT];
-    mt_format_size(fit->capacity_bytes, capacity);
+    const char *card = fit->card ? fit->card->gpu : "";
+    int n = snprintf(text, ROOM_BYTES, "%s", mt_format_size(fit->capacity_bytes, capacity));
+    if (*card)
+        n += snprintf(text + n, ROOM_BYTES - (size_t)n, " (%s%.31s)",
+                      fit->card->is_by_size ? "taken for " : "", card);
     if (fit->used_bytes)
-        snprintf(text, 96, "%s, of which others use %s", capacity,
+        snprintf(text + n, ROOM_BYTES - (size_t)n, ", of which others use %s",
                  mt_format_size(fit->used_bytes, used));
-    else
-        snprintf(text, 96, "%s", capacity);
-    return text;
 }
 
 static void describe(const struct fit *fit, char *reason, size_t size)
 {
-    char room[96];
+    char room[ROOM_BYTES];
     char low[MT_SIZE_TEXT];
     char middle[MT_SIZE_TEXT];
     char high[MT_SIZE_TEXT];

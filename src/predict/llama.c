@@ -9,8 +9,9 @@
 static int write_parts(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
                        struct mt_error *error)
 {
-    int (*const parts[])(const struct mt_llama_plan *, struct mt_sheet *, struct mt_error *) = {
-        mt_llama_weights, mt_llama_cache, mt_llama_compute, mt_llama_residue};
+    int (*const parts[])(const struct mt_llama_plan *, struct mt_sheet *,
+                         struct mt_error *) = {mt_llama_weights, mt_llama_latent_weights,
+                                               mt_llama_cache, mt_llama_compute, mt_llama_residue};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         int result = parts[i](plan, sheet, error);
         if (result < 0)

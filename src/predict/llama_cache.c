@@ -172,11 +172,22 @@ static void add_compressed(struct keeping *keeping, uint64_t index)
     add_layer(keeping, index, INDEXER, shape);
 }
 
+int mt_llama_family_in(const struct mt_predict_input *in, const char *key)
+{
+    return in->d->architecture && mt_engine_has(in->engine, key, in->d->architecture);
+}
+
+int mt_llama_indexes(const struct mt_predict_input *in)
+{
+    return mt_engine_has(in->engine, "cache.indexer", "yes") &&
+           !mt_llama_family_in(in, "cache.indexer.without");
+}
+
 static void add_indexer(struct keeping *keeping, uint64_t index)
 {
     const struct mt_llama_plan *plan = keeping->plan;
     const struct mt_model_description *d = plan->in->d;
-    if (!d->indexer_head_size || !mt_engine_has(plan->in->engine, "cache.indexer", "yes"))
+    if (!d->indexer_head_size || !mt_llama_indexes(plan->in))
         return;
     if (any_marked(keeping, MARK_INDEXER) && !(keeping->marks[index] & MARK_INDEXER))
         return;
@@ -203,7 +214,8 @@ static int keeps_cache(const struct keeping *keeping, uint64_t index)
     const struct mt_predict_input *in = keeping->plan->in;
     const struct mt_model_layer *layer = &in->d->layers[index];
     if (layer->is_draft && !in->settings->draft_tokens &&
-        mt_engine_has(in->engine, "cache.draft", "without"))
+        mt_engine_has(in->engine, "cache.draft", "without") &&
+        !mt_llama_family_in(in, "cache.draft.kept"))
         return 0;
     return layer->cache_layer == index && layer->attention != MT_ATTENTION_NONE &&
            layer->attention != MT_ATTENTION_CROSS;

@@ -19,7 +19,8 @@
 /* What is reserved: the plan's batch, or one token for each sequence; as which builds do it. */
 struct variant {
     int single_tokens;
-    int newer;      /* the parts that are not the same in all builds, as the later ones have them */
+    int perhaps;    /* with what the build has perhaps */
+    unsigned newer; /* MT_NEWER_… */
     unsigned keeps; /* MT_KEEP_… beside what the devices are known to keep */
 };
 
@@ -34,15 +35,16 @@ static void choose(struct mt_net *net, const struct mt_llama_plan *plan, struct 
 {
     const struct mt_engine *engine = plan->in->engine;
     const char *architecture = plan->in->d->architecture ? plan->in->d->architecture : "";
-    const char *late = variant.newer ? "compute.rows.late.newer" : "compute.rows.late";
     if (variant.single_tokens) {
         net->tokens = net->sequences;
         net->outputs = net->sequences;
     }
     net->mixed_embeddings = mt_engine_has(engine, "compute.embeddings", "mixed") &&
                             !mt_engine_has(engine, "compute.embeddings.apart", architecture);
-    net->older_parts = !variant.newer;
-    net->late_rows = mt_engine_has(engine, late, architecture);
+    net->newer = variant.newer;
+    net->knows_recent = mt_engine_has(engine, "compute.recent", "exact");
+    net->late_rows = mt_llama_family_in(plan->in, "compute.rows.late") ||
+                     (variant.perhaps && mt_llama_family_in(plan->in, "compute.rows.late.perhaps"));
     net->pins_attention =
         plan->in->settings->kv_on_host && plan->in->settings->program != MT_PROGRAM_FIT_PARAMS;
     net->pins_norms = plan->in->settings->program != MT_PROGRAM_FIT_PARAMS &&
@@ -64,7 +66,7 @@ static int reserve_by_code(const struct mt_llama_plan *plan, struct variant vari
         known->net = mt_net_build(&net);
         known->by_template = 0;
         struct mt_graph_machine machine = mt_llama_machine(plan);
-        machine.copies_inputs_unused = variant.newer;
+        machine.copies_inputs_unused = !!(variant.newer & MT_NEWER_INPUTS);
         machine.keeps |= variant.keeps;
         result = mt_graph_reserve(&graph, &machine, buffers);
         if (result < 0)
@@ -137,8 +139,10 @@ static double width_of(const struct mt_llama_plan *plan, const struct known *kno
         of_family = known->doubt_percent / 100.0;
     if (width < of_family)
         width = of_family;
-    if (!mt_engine_has(plan->in->engine, "compute.parts", "newer") && is_split_delta(plan))
-        width += 0.25;
+    if (mt_llama_family_in(plan->in, "compute.band.families"))
+        width = mt_engine_real(plan->in->engine, "compute.band.of_families", width);
+    if (is_split_delta(plan))
+        width += mt_engine_real(plan->in->engine, "compute.band.delta", 0);
     if (kind && plan->n_devices && strcmp(kind, "cuda") != 0)
         width += 0.04;
     if (plan->n_devices && (!plan->all_on_devices || plan->experts_on_host))
@@ -150,7 +154,7 @@ static void describe(const struct mt_graph_buffer *from, double width,
                      const struct mt_llama_plan *plan, struct mt_compute_buffer *buffer)
 {
     buffer->bytes = from->bytes;
-    buffer->low_bytes = (uint64_t)((double)buffer->low_bytes * (1 - width));
+    buffer->low_bytes = width < 1 ? (uint64_t)((double)buffer->low_bytes * (1 - width)) : 0;
     buffer->high_bytes = (uint64_t)((double)buffer->high_bytes * (1 + width));
     buffer->rule = part_name(from->part);
     snprintf(buffer->formula, sizeof buffer->formula,
@@ -178,17 +182,25 @@ static int reserve_both(const struct mt_llama_plan *plan, struct variant variant
     return result;
 }
 
+/* Whether the build lies between two of which one has a part as later builds have it. */
+static int doubts_parts(const struct mt_llama_plan *plan)
+{
+    return mt_llama_newer(plan->in->engine, "compute.parts.perhaps") ||
+           mt_llama_family_in(plan->in, "compute.rows.late.perhaps");
+}
+
 /* The forms that the graph may have in the engine's version; the first is the one that is said. */
 static size_t forms_of(const struct mt_llama_plan *plan, struct variant forms[FORMS_MAX])
 {
     const struct mt_engine *engine = plan->in->engine;
-    int is_older = mt_engine_has(engine, "compute.parts", "older");
+    unsigned newer = mt_llama_newer(engine, "compute.parts");
     size_t n = 0;
     unsigned perhaps;
     mt_llama_keeps(plan, &perhaps);
-    forms[n++] = (struct variant){.newer = !is_older};
-    if (mt_engine_has(engine, "compute.parts", "either"))
-        forms[n++] = (struct variant){.newer = 0};
+    forms[n++] = (struct variant){.newer = newer};
+    if (doubts_parts(plan))
+        forms[n++] = (struct variant){
+            .newer = newer | mt_llama_newer(engine, "compute.parts.perhaps"), .perhaps = 1};
     for (size_t i = 0, known = n; perhaps && i < known; i++) {
         forms[n] = forms[i];
         forms[n++].keeps = perhaps;
@@ -257,10 +269,9 @@ static void write_notes(const struct mt_llama_plan *plan, const struct mt_comput
     if (buffer->is_alike)
         mt_sheet_note(sheet, "The graph of this family in this build is not written down; compute "
                              "buffers are those of what it resembles, with a wide band.");
-    if (mt_engine_has(plan->in->engine, "compute.parts", "either"))
-        mt_sheet_note(
-            sheet, "At which build before 11401 parts of the graph changed is not known: compute "
-                   "buffers have a band that holds both forms.");
+    if (doubts_parts(plan))
+        mt_sheet_note(sheet, "Whether this build has parts of the graph as later builds have them "
+                             "is not known: compute buffers have a band that holds both forms.");
     unsigned perhaps;
     mt_llama_keeps(plan, &perhaps);
     if (perhaps && plan->in->d->experts)
@@ -283,6 +294,9 @@ int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
     if (result < 0)
         return result;
     write_notes(plan, &buffers[0], sheet);
+    if (mt_llama_family_in(plan->in, "compute.uncounted"))
+        mt_sheet_uncounted(sheet, "A part of what this build computes for this family is not "
+                                  "counted. A rehearsal counts it.");
     if (plan->n_devices && plan->flash_attention &&
         !mt_llama_flash_runs(plan->in->engine, plan->in->d))
         mt_sheet_uncounted(sheet, "Devices have no flash attention for heads of this size; that "

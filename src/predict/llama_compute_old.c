@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "predict/llama_old_parts.h"
+#include "predict/llama_parts.h"
 
 #define VARIANTS_MAX 12
 
@@ -63,6 +64,21 @@ static unsigned traits_of(const char *architecture)
     return is_known(architecture) ? families[family_of(architecture)].traits : 0;
 }
 
+/* How latent attention runs: ik_llama.cpp is told, and takes files of both forms; llama.cpp attends
+ * to the compressed cache where build and file have one. */
+static uint64_t mla_mode_of(const struct mt_llama_plan *plan)
+{
+    const struct mt_model_description *d = plan->in->d;
+    if (mt_engine_has(plan->in->engine, "cache.latent", "mode"))
+        return plan->in->settings->mla_mode;
+    if (mt_engine_has(plan->in->engine, "cache.latent", "heads"))
+        return 0;
+    for (uint64_t i = 0; i < d->n_layers; i++)
+        if (d->layers[i].attention == MT_ATTENTION_LATENT)
+            return 1;
+    return 0;
+}
+
 static struct mt_old_rules rules_of(const struct mt_llama_plan *plan)
 {
     const struct mt_engine *e = plan->in->engine;
@@ -77,9 +93,8 @@ static struct mt_old_rules rules_of(const struct mt_llama_plan *plan)
         .stream_experts_share = mt_engine_has(e, "compute.stream.experts", "share"),
         .half_latent = mt_engine_has(e, "compute.latent.type", "f16"),
         .early_latent = mt_engine_has(e, "compute.latent", "early"),
-        .mla_mode = s->mla_mode == MT_UNKNOWN ? mt_engine_number(e, "mla", 1) : s->mla_mode,
-        .attn_max_batch_mib =
-            s->attn_max_batch ? s->attn_max_batch : mt_engine_number(e, "amb", 0)};
+        .mla_mode = mla_mode_of(plan),
+        .attn_max_batch_mib = s->attn_max_batch};
     return rules;
 }
 
@@ -131,13 +146,13 @@ static struct mt_node *input(struct mt_old *b, struct mt_old_shape shape)
     return node;
 }
 
-/* A mask of all cells, as f32 from the host; made f16 where it is used so. */
-static struct mt_node *make_mask(struct mt_old *b)
+/* A mask of a cache's cells, as f32 from the host; made f16 where it is used so. */
+static struct mt_node *make_mask(struct mt_old *b, uint64_t cells)
 {
-    struct mt_old_shape half = mt_old_f16(b->kv_cells, b->tokens, 1);
+    struct mt_old_shape half = mt_old_f16(cells, b->tokens, 1);
     if (b->rules.half_mask)
         return input(b, half);
-    struct mt_node *mask = input(b, mt_old_f32(b->kv_cells, b->tokens, 1));
+    struct mt_node *mask = input(b, mt_old_f32(cells, b->tokens, 1));
     return b->plan->flash_attention ? mt_old_op(b, half, mask, NULL) : mask;
 }
 
@@ -170,8 +185,8 @@ static struct mt_node *build_layer(struct mt_old *b, struct mt_node *x, struct m
     struct mt_node *normed = NULL;
     if (l->attention != MT_ATTENTION_NONE) {
         cur = normed = mt_old_norm(b, x, shape);
-        cur = l->attention == MT_ATTENTION_LATENT ? mt_old_mla_block(b, cur)
-                                                  : mt_old_attention_block(b, cur);
+        cur =
+            mt_llama_is_latent(b->d, l) ? mt_old_mla_block(b, cur) : mt_old_attention_block(b, cur);
     }
     if (ids != NULL) {
         cur = chosen_rows(b, cur, ids);
@@ -229,14 +244,20 @@ static void build_logits(struct mt_old *b, struct mt_node *x)
     mt_graph_expand(b->graph, mt_old_product(b, output_bytes(b->plan), x, b->d->vocabulary));
 }
 
+/* Cells of the cache that a layer attends to. */
+static uint64_t cells_of(const struct mt_llama_plan *plan, int windowed)
+{
+    return (windowed && plan->swa_cells ? plan->swa_cells : plan->cells) * plan->streams;
+}
+
 static void build(struct mt_old *b, const uint64_t *weights)
 {
     const struct mt_llama_plan *plan = b->plan;
     struct mt_node *x = embeddings(b);
     b->positions =
         input(b, mt_old_f32(b->tokens, b->d->position_streams ? b->d->position_streams : 1, 1));
-    b->masks[0] = make_mask(b);
-    b->masks[1] = b->traits & MT_OLD_TWO_MASKS ? make_mask(b) : b->masks[0];
+    b->masks[0] = make_mask(b, cells_of(plan, 0));
+    b->masks[1] = b->traits & MT_OLD_TWO_MASKS ? make_mask(b, cells_of(plan, 1)) : b->masks[0];
     struct mt_node *ids = input(b, mt_old_f32(plan->output_rows, 1, 1));
     for (size_t i = 0; i < plan->n_layers && !b->graph->failed; i++) {
         b->layer = &b->d->layers[i];
@@ -244,7 +265,9 @@ static void build(struct mt_old *b, const uint64_t *weights)
         b->backend = backend_of(b, i);
         b->expert_backend = experts_on_host(b, i) ? b->host : b->backend;
         b->cache_backend = plan->in->settings->kv_on_host ? b->host : b->backend;
-        b->mask = b->masks[b->layer->attention == MT_ATTENTION_SLIDING];
+        int windowed = b->layer->attention == MT_ATTENTION_SLIDING;
+        b->mask = b->masks[windowed];
+        b->kv_cells = cells_of(plan, windowed && b->traits & MT_OLD_TWO_MASKS);
         x = build_layer(b, x, i + 1 == plan->n_layers ? ids : NULL);
     }
     build_logits(b, x);
@@ -267,8 +290,7 @@ static int replay(const struct mt_llama_plan *plan, const struct mt_old_rules *r
                        .rules = *rules,
                        .traits = traits_of(plan->in->d->architecture),
                        .tokens = plan->ubatch,
-                       .host = (int)plan->n_devices,
-                       .kv_cells = plan->cells * plan->streams};
+                       .host = (int)plan->n_devices};
     mt_graph_init(&graph, &arena);
     build(&b, weights);
     int rc = mt_graph_reserve(&graph, &machine, sizes);

@@ -78,15 +78,16 @@ static void cache_flags(const struct mt_llama_plan *plan, struct mt_sheet *sheet
 {
     const struct mt_predict_settings *s = plan->in->settings;
     const struct mt_engine *engine = plan->in->engine;
-    if (s->program == MT_PROGRAM_SERVER)
+    int negative = mt_engine_has(engine, "flag.flash_attention", "negative");
+    if (s->program == MT_PROGRAM_SERVER || s->program == MT_PROGRAM_FIT_PARAMS)
         mt_sheet_flag(sheet, "-np %" PRIu64, s->sequences);
     if (mt_engine_has(engine, "flag", "unified_kv") && s->sequences > 1 && plan->streams == 1)
         mt_sheet_flag(sheet, "--kv-unified");
     mt_sheet_flag(sheet, "-ctk %s -ctv %s", plan->type_k, plan->type_v);
     if (mt_engine_has(engine, "flag.flash_attention", "word"))
         mt_sheet_flag(sheet, "-fa %s", plan->flash_attention ? "on" : "off");
-    else if (plan->flash_attention)
-        mt_sheet_flag(sheet, "-fa");
+    else if (plan->flash_attention != negative)
+        mt_sheet_flag(sheet, negative ? "-no-fa" : "-fa");
     if (s->swa_full)
         mt_sheet_flag(sheet, "--swa-full");
     if (mt_engine_has(engine, "flag", "mla_mode") && plan->in->d->kv_lora_rank)

@@ -284,6 +284,15 @@ static struct mt_node *rotation(struct mt_net *net, const char *type, uint64_t h
     return mt_op_input(net->graph, MT_TYPE_F32, (uint64_t[4]){n, n, 1, 1});
 }
 
+struct mt_node *mt_net_mask(struct mt_net *net, const uint64_t ne[4])
+{
+    if (!net->plan->flash_attention)
+        return mt_op_input(net->graph, MT_TYPE_F32, ne);
+    if (net->newer & MT_NEWER_MASK)
+        return mt_op_input(net->graph, MT_TYPE_F16, ne);
+    return mt_net_as_halves(net, mt_op_input(net->graph, MT_TYPE_F32, ne));
+}
+
 static void cache_inputs(struct mt_net *net, struct mt_net_cache *cache, int windowed)
 {
     const struct mt_llama_plan *plan = net->plan;
@@ -293,7 +302,7 @@ static void cache_inputs(struct mt_net *net, struct mt_net_cache *cache, int win
     cache->k_rows = vector_input(net, MT_TYPE_I64, net->tokens);
     if (!latent)
         cache->v_rows = vector_input(net, MT_TYPE_I64, net->tokens * values);
-    cache->mask = mt_op_input(net->graph, plan->flash_attention ? MT_TYPE_F16 : MT_TYPE_F32, mask);
+    cache->mask = mt_net_mask(net, mask);
     if (latent)
         return;
     cache->k_rotation = rotation(net, plan->type_k, common_head_size(net, windowed, 0), 1);
@@ -325,7 +334,8 @@ static void make_cache(struct mt_net *net, size_t il)
 
 int mt_net_is_sparse(const struct mt_net *net)
 {
-    return net->d->indexer_heads && net->d->indexer_head_size && net->d->indexer_top_k;
+    return net->d->indexer_heads && net->d->indexer_head_size && net->d->indexer_top_k &&
+           mt_llama_indexes(net->plan->in);
 }
 
 /* Sparse attention chooses tokens by keys of its own, always rotated. */

@@ -9,6 +9,7 @@
 
 #include "predict/graph.h"
 #include "predict/llama.h"
+#include "predict/llama_parts.h"
 
 /* Parts of a model, as tensors of its graph are marked. */
 enum mt_net_part { MT_PART_INPUT, MT_PART_ATTENTION, MT_PART_STATE, MT_PART_FFN, MT_PART_OUTPUT };
@@ -187,7 +188,8 @@ struct mt_net {
     int mixed_embeddings;       /* the batch may mix tokens with embeddings: two more inputs */
     int late_rows;              /* hybrids pick the rows of the output after the last layer */
     int windows_rotate_plainly; /* the file's frequencies are for global layers alone */
-    int older_parts;            /* some parts as build 9840 has them: states gathered apart, ... */
+    unsigned newer;             /* MT_NEWER_…: parts that are as later builds have them */
+    int knows_recent;           /* the build is one of those that recent families were read of */
     struct mt_net_cache global;
     struct mt_net_cache windowed;
     struct mt_net_cache indexer;   /* of sparse attention */
@@ -289,6 +291,9 @@ struct mt_net_qkv {
 };
 struct mt_net_qkv mt_net_qkv(struct mt_net *net, struct mt_node *x, size_t il);
 /* Without the output matrix. `decompress`: of latent attention, else NULL. */
+/* As numbers of 16 bits, and an input that masks attention, as flash attention reads both. */
+struct mt_node *mt_net_as_halves(struct mt_net *net, struct mt_node *x);
+struct mt_node *mt_net_mask(struct mt_net *net, const uint64_t ne[4]);
 struct mt_node *mt_net_attend(struct mt_net *net, const struct mt_net_qkv *qkv, size_t il,
                               struct mt_node *decompress);
 /* The same among the batch's own tokens, of which nothing is kept. */
@@ -297,6 +302,8 @@ struct mt_node *mt_net_attend_batch(struct mt_net *net, const struct mt_net_qkv 
 struct mt_node *mt_net_attention(struct mt_net *net, struct mt_node *x, size_t il, unsigned traits);
 struct mt_node *mt_net_latent_attention(struct mt_net *net, struct mt_node *x, size_t il,
                                         unsigned traits);
+struct mt_node *mt_net_latent_in_heads(struct mt_net *net, struct mt_node *x, size_t il,
+                                       unsigned traits);
 /* Chooses the tokens that a layer of sparse attention reads; `compressed` are its queries before
  * they are spread over the heads. */
 void mt_net_choose_tokens(struct mt_net *net, struct mt_node *x, struct mt_node *compressed,
@@ -320,7 +327,7 @@ void mt_net_output(struct mt_net *net, struct mt_node *x, unsigned traits);
 /* Adds all operations of the model. Returns how well its family is known: */
 enum mt_net_knowledge {
     MT_NET_EXACT,  /* its graph is written down here */
-    MT_NET_RECENT, /* as the newer parts have it; older builds were not asked */
+    MT_NET_RECENT, /* exact in the builds of compute.recent; older ones were not asked */
     MT_NET_LIKELY, /* its parts are; they were put together as its kind usually is */
     MT_NET_GUESSED /* an unknown family, taken for an ordinary one */
 };

@@ -155,7 +155,7 @@ static struct mt_node *heads_first(struct mt_net *net, struct mt_node *x)
 }
 
 /* Flash attention reads no numbers of 32 bits. */
-static struct mt_node *as_halves(struct mt_net *net, struct mt_node *x)
+struct mt_node *mt_net_as_halves(struct mt_net *net, struct mt_node *x)
 {
     if (x->type != MT_TYPE_F32)
         return x;
@@ -180,8 +180,8 @@ static struct mt_node *attend_cached(struct mt_net *net, struct mt_node *q, stru
     if (net->plan->flash_attention) {
         if (transposed)
             v = mt_op_transpose(g, v);
-        k = as_halves(net, k);
-        v = as_halves(net, v);
+        k = mt_net_as_halves(net, k);
+        v = mt_net_as_halves(net, v);
         x = flash(net, q, k, v, il, decompress);
     } else {
         x = product(net, q, k, v, il, decompress);
@@ -392,7 +392,7 @@ struct mt_node *mt_net_gated_attention(struct mt_net *net, struct mt_node *x, si
     qkv.k = mt_net_rope(net, qkv.k, il);
     x = mt_net_attend(net, &qkv, il, NULL);
     gate = mt_op_cont(g, gate, size * l->heads, n, 1);
-    if (net->older_parts && net->d->position_streams == 1)
+    if (!(net->newer & MT_NEWER_GATE) && net->d->position_streams == 1)
         gate = mt_op_reshape(g, gate, size * l->heads, n, 1, 1);
     x = mt_op_map(g, x, mt_op_map(g, gate, NULL));
     return mt_net_project(net, x, il, MT_SLOT_ATTN_OUT, embedding);
@@ -449,5 +449,44 @@ struct mt_node *mt_net_latent_attention(struct mt_net *net, struct mt_node *x, s
     struct mt_node *down =
         mt_net_weight(net, il, MT_SLOT_ATTN_V_LORA_B, rank, d->value_head_size, heads);
     x = mt_net_attend(net, &qkv, il, down);
+    return mt_net_project(net, x, il, MT_SLOT_ATTN_OUT, d->embedding_length);
+}
+
+/* Of a file that holds the matrix of both (attn_kv_b): keys and values of all heads are made and
+ * cached; the rotated part of the keys, one for all heads, is repeated for each in older builds. */
+struct mt_node *mt_net_latent_in_heads(struct mt_net *net, struct mt_node *x, size_t il,
+                                       unsigned traits)
+{
+    struct mt_graph *g = net->graph;
+    const struct mt_model_description *d = net->d;
+    uint64_t heads = d->layers[il].heads;
+    uint64_t rank = d->kv_lora_rank;
+    uint64_t rope = d->qk_rope_head_size;
+    uint64_t nope = d->qk_nope_head_size;
+    uint64_t value = d->value_head_size;
+    uint64_t n = x->ne[1];
+    struct mt_node *q = latent_queries(net, x, il, nope + rope);
+    q = mt_op_reshape(g, q, nope + rope, heads, n, 1);
+    struct mt_node *both = mt_net_project(net, x, il, MT_SLOT_ATTN_KV_A, rank + rope);
+    struct mt_node *compressed = mt_op_columns(g, both, rank);
+    struct mt_node *k_rope = mt_op_heads(g, both, rope, 1, both->nb[1]);
+    int rotates_part = !(traits & MT_NET_NO_ROPE);
+    struct mt_node *q_rope = mt_op_columns(g, q, rope);
+    if (rotates_part) {
+        q_rope = mt_net_rope(net, q_rope, il);
+        k_rope = mt_net_rope(net, k_rope, il);
+    }
+    compressed = mt_net_norm(net, compressed, il, MT_SLOT_ATTN_KV_A_NORM, 0);
+    struct mt_node *kv =
+        mt_net_project(net, compressed, il, MT_SLOT_ATTN_KV_LORA_B, heads * (nope + value));
+    uint64_t row = mt_graph_row_bytes(MT_TYPE_F32, nope + value);
+    struct mt_node *k_nope = mt_op_heads(g, kv, nope, heads, row);
+    struct mt_net_qkv qkv;
+    qkv.v = mt_op_cont(g, mt_op_heads(g, kv, value, heads, row), value, heads, n);
+    qkv.q = mt_op_concat(g, mt_op_columns(g, q, nope), q_rope, 0);
+    if (!(net->newer & MT_NEWER_STATES))
+        k_rope = mt_op_repeat(g, k_rope, rope, heads, n, 1);
+    qkv.k = mt_op_concat(g, k_nope, k_rope, 0);
+    x = mt_net_attend(net, &qkv, il, NULL);
     return mt_net_project(net, x, il, MT_SLOT_ATTN_OUT, d->embedding_length);
 }

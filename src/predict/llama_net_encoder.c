@@ -30,8 +30,7 @@ struct encoding {
 
 static struct mt_node *mask_input(struct mt_net *net)
 {
-    enum mt_graph_type type = net->plan->flash_attention ? MT_TYPE_F16 : MT_TYPE_F32;
-    return mt_op_input(net->graph, type, (uint64_t[4]){net->tokens, net->tokens, 1, 1});
+    return mt_net_mask(net, (uint64_t[4]){net->tokens, net->tokens, 1, 1});
 }
 
 static struct mt_node *mask_for(const struct encoding *e, size_t il)

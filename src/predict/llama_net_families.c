@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "predict/llama_net.h"
+#include "predict/llama_parts.h"
 
 struct family {
     const char *name;
@@ -207,6 +208,8 @@ static struct mt_node *attention(struct mt_net *net, struct mt_node *x, size_t i
         return x;
     if (layer->attention == MT_ATTENTION_LATENT)
         return mt_net_latent_attention(net, x, il, traits);
+    if (mt_llama_is_latent(net->d, layer) && mt_net_has(net, il, MT_SLOT_ATTN_KV_LORA_B))
+        return mt_net_latent_in_heads(net, x, il, traits);
     for (size_t i = 0; i < net->n_layers; i++)
         if (net->d->layers[i].recurrence == MT_RECURRENCE_DELTA_NET)
             return mt_net_gated_attention(net, x, il);
@@ -376,13 +379,23 @@ static unsigned as_said(const struct mt_net *net, unsigned traits)
     return traits;
 }
 
+/* Whether the file has latent attention in its older form. */
+static int keeps_latent_heads(const struct mt_net *net)
+{
+    for (size_t i = 0; i < net->n_layers; i++)
+        if (net->d->layers[i].attention == MT_ATTENTION_GLOBAL &&
+            mt_net_has(net, i, MT_SLOT_ATTN_KV_LORA_B))
+            return 1;
+    return 0;
+}
+
 enum mt_net_knowledge mt_net_build(struct mt_net *net)
 {
     const struct family family = family_of(net);
     unsigned traits = as_said(net, family.traits);
     net->traits = traits;
     if (net->d->is_embedder && mt_net_build_encoder(net))
-        return net->older_parts ? MT_NET_LIKELY : MT_NET_EXACT;
+        return net->knows_recent ? MT_NET_EXACT : MT_NET_LIKELY;
     if (!net->late_rows)
         traits &= ~(unsigned)(MT_NET_ROWS_LATE | MT_NET_ROWS_AFTER_NORM);
     mt_net_positions(net);
@@ -406,7 +419,9 @@ enum mt_net_knowledge mt_net_build(struct mt_net *net)
     }
     if (!is_written_down(net))
         return MT_NET_GUESSED;
+    if (keeps_latent_heads(net) && (net->newer & MT_NEWER_STATES))
+        return MT_NET_LIKELY; /* later builds have a tensor less, which one is not known */
     if (family.knowledge == MT_NET_RECENT)
-        return net->older_parts ? MT_NET_LIKELY : MT_NET_EXACT;
+        return net->knows_recent ? MT_NET_EXACT : MT_NET_LIKELY;
     return family.knowledge;
 }

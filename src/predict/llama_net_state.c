@@ -14,7 +14,7 @@ void mt_net_state_inputs(struct mt_net *net)
     net->state_rows = mt_op_input(net->graph, MT_TYPE_I32, ne);
     net->state_rows_main = first_of(net, net->state_rows, net->sequences);
     /* What is left for other sequences: all but the first, or none. */
-    uint64_t rest = net->older_parts ? 0 : net->sequences - 1;
+    uint64_t rest = net->newer & MT_NEWER_STATES ? net->sequences - 1 : 0;
     net->state_rows_tail = first_of(net, net->state_rows, rest);
 }
 
@@ -54,7 +54,7 @@ static struct mt_node *gathered(struct mt_net *net, struct mt_node *state)
 {
     struct mt_graph *g = net->graph;
     struct mt_node *rows = cleared(net, state);
-    if (!net->older_parts) {
+    if (net->newer & MT_NEWER_STATES) {
         struct mt_node *all = mt_op_get_rows(g, rows, net->state_rows);
         struct mt_node *main = rows_view(net, all, net->sequences);
         mt_graph_expand(g, main);
@@ -96,7 +96,7 @@ static struct mt_node *scanned(struct mt_net *net, const struct scan *s, struct 
     struct mt_graph *g = net->graph;
     struct mt_node *rows = cleared(net, state);
     struct mt_node *rest = NULL;
-    if (!net->older_parts)
+    if (net->newer & MT_NEWER_STATES)
         rest = mt_op_get_rows(g, rows, net->state_rows_tail);
     struct mt_node *states =
         mt_op_reshape(g, rows, s->state_size, s->head_size, s->heads, net->sequences);
@@ -158,10 +158,10 @@ static struct mamba2 mamba2_inputs(struct mt_net *net, struct mt_node *x, size_t
     uint64_t per_sequence = net->tokens / net->sequences;
     struct mamba2 m = {.mixed = d->inner_size + 2 * d->group_count * d->state_size};
     uint64_t width = d->inner_size + m.mixed + heads;
-    if (net->older_parts)
+    if (!(net->newer & MT_NEWER_MAMBA))
         x = mt_op_reshape(g, x, x->ne[0], per_sequence, net->sequences, 1);
     struct mt_node *all = mt_net_project(net, x, il, MT_SLOT_SSM_IN, width);
-    if (!net->older_parts)
+    if (net->newer & MT_NEWER_MAMBA)
         all = mt_op_reshape(g, all, width, per_sequence, net->sequences, 1);
     m.z = heads_of(net, all, d->inner_size / heads, heads);
     m.xbc = mt_op_columns(g, all, m.mixed);
@@ -197,7 +197,7 @@ static struct mt_node *mamba2_gate(struct mt_net *net, struct mt_node *y, const 
         y = mt_op_reshape(g, y, d->inner_size / groups, groups, per_sequence, net->sequences);
         y = mt_net_norm(net, y, il, MT_SLOT_SSM_NORM, 0);
     }
-    if (net->older_parts)
+    if (!(net->newer & MT_NEWER_MAMBA))
         return mt_op_reshape(g, y, d->inner_size, per_sequence, net->sequences, 1);
     return mt_op_reshape(g, y, d->inner_size, net->tokens, 1, 1);
 }
@@ -228,7 +228,7 @@ struct mt_node *mt_net_mamba2(struct mt_net *net, struct mt_node *x, size_t il)
     struct mt_node *y = scanned(net, &s, states);
     y = mamba2_gate(net, y, &s, &m, il);
     y = mt_net_project(net, y, il, MT_SLOT_SSM_OUT, embedding);
-    return net->older_parts ? mt_op_reshape(g, y, embedding, net->tokens, 1, 1) : y;
+    return net->newer & MT_NEWER_MAMBA ? y : mt_op_reshape(g, y, embedding, net->tokens, 1, 1);
 }
 
 /* Mamba's step, strength and input come out of one narrow product of the convolved input. */

@@ -77,14 +77,12 @@ struct mt_node *mt_old_cache(struct mt_old *b, int backend)
     return mt_op_external(b->graph, MT_TYPE_F32, (uint64_t[4]){1, 1, 1, 1}, backend);
 }
 
-struct mt_node *mt_old_small_weight(struct mt_old *b)
+struct mt_node *mt_old_small_weight(struct mt_old *b, uint64_t elements)
 {
-    return mt_old_weight(b, b->backend, 0);
+    return mt_old_weight(b, b->backend, elements * 4);
 }
 
-/* Work on a weight that lies on the host is done on the first device where enough rows come to it.
- */
-static struct mt_node *streamed(const struct mt_old *b, struct mt_node *y)
+struct mt_node *mt_old_streamed(const struct mt_old *b, struct mt_node *y)
 {
     uint64_t rows = b->rules.ik ? y->ne[1] : y->ne[1] * y->ne[2];
     if (b->host && b->backend == b->host && b->rules.stream_batch && rows >= b->rules.stream_batch)
@@ -96,7 +94,7 @@ struct mt_node *mt_old_product(struct mt_old *b, uint64_t weight_bytes, struct m
                                uint64_t ne0)
 {
     struct mt_node *w = mt_old_weight(b, b->backend, weight_bytes);
-    return streamed(b, mt_old_op(b, mt_old_f32(ne0, b->tokens, 1), w, x));
+    return mt_old_streamed(b, mt_old_op(b, mt_old_f32(ne0, b->tokens, 1), w, x));
 }
 
 struct mt_node *mt_old_matrix(struct mt_old *b, enum mt_old_weight weight, struct mt_node *x,
@@ -108,12 +106,12 @@ struct mt_node *mt_old_matrix(struct mt_old *b, enum mt_old_weight weight, struc
 struct mt_node *mt_old_norm(struct mt_old *b, struct mt_node *x, struct mt_old_shape shape)
 {
     if (b->rules.ik && !(b->traits & MT_OLD_PLAIN_NORM))
-        return mt_old_op(b, shape, x, mt_old_small_weight(b));
+        return mt_old_streamed(b, mt_old_op(b, shape, x, mt_old_small_weight(b, shape.ne[0])));
     struct mt_node *norm = b->traits & MT_OLD_PLAIN_NORM ? mt_old_op(b, shape, x, NULL)
                                                          : mt_old_inplace(b, shape, x, NULL);
     if (b->plan->all_on_devices)
         norm->backend = (int8_t)b->backend;
-    return mt_old_inplace(b, shape, norm, mt_old_small_weight(b));
+    return mt_old_inplace(b, shape, norm, mt_old_small_weight(b, shape.ne[0]));
 }
 
 struct mt_node *mt_old_rope(struct mt_old *b, struct mt_node *x, struct mt_old_shape shape)
@@ -179,8 +177,8 @@ static struct mt_node *projected(struct mt_old *b, enum mt_old_weight weight, st
 {
     struct mt_node *y = mt_old_matrix(b, weight, x, ne0);
     if (b->traits & MT_OLD_QKV_BIAS)
-        y = streamed(b,
-                     mt_old_inplace(b, mt_old_f32(ne0, b->tokens, 1), y, mt_old_small_weight(b)));
+        y = mt_old_streamed(
+            b, mt_old_inplace(b, mt_old_f32(ne0, b->tokens, 1), y, mt_old_small_weight(b, ne0)));
     return y;
 }
 
@@ -189,7 +187,7 @@ static struct mt_node *heads_of(struct mt_old *b, struct mt_node *x, uint64_t si
     struct mt_old_shape shape = mt_old_f32(size, heads, b->tokens);
     struct mt_node *y = mt_old_view(b, shape, x);
     if (b->traits & MT_OLD_QK_NORM)
-        y = streamed(b, mt_old_norm(b, y, shape));
+        y = mt_old_streamed(b, mt_old_norm(b, y, shape));
     return mt_old_rope(b, y, shape);
 }
 
@@ -298,11 +296,12 @@ static struct mt_node *choose(struct mt_old *b, struct mt_node *x, struct mt_nod
 {
     const struct mt_model_layer *l = b->layer;
     struct mt_old_shape scores = mt_old_f32(l->experts, b->tokens, 1);
-    struct mt_node *logits = mt_old_op(b, scores, mt_old_small_weight(b), x);
+    struct mt_node *logits =
+        mt_old_op(b, scores, mt_old_small_weight(b, l->experts * b->d->embedding_length), x);
     struct mt_node *probabilities = mt_old_inplace(b, scores, logits, NULL);
     struct mt_node *biased = probabilities;
     if (b->traits & MT_OLD_SCORE_BIAS)
-        biased = mt_old_inplace(b, scores, probabilities, mt_old_small_weight(b));
+        biased = mt_old_inplace(b, scores, probabilities, mt_old_small_weight(b, l->experts));
     struct mt_node *sorted = mt_old_op(b, scores, biased, NULL);
     struct mt_node *chosen = mt_old_slice(b, mt_old_f32(l->experts_used, b->tokens, 1), sorted);
     struct mt_old_shape flat = mt_old_f32(l->experts_used, b->tokens, 1);

@@ -105,14 +105,25 @@ static uint64_t heads_at_a_time(const struct mt_old *b, const struct latent *l)
     return heads;
 }
 
+/* A part of the matrix that makes keys and values of all heads; both halves of it are as large
+ * where the file holds them apart. */
+static struct mt_node *decompressor(struct mt_old *b, const struct latent *l, uint64_t columns)
+{
+    uint64_t all = l->heads * (l->nope + l->value);
+    uint64_t bytes = b->weights[MT_OLD_ATTN_KV_B];
+    if (!bytes)
+        bytes = mt_llama_type_bytes("q8_0", all * l->rank);
+    return mt_old_weight(b, b->backend, bytes / all * columns);
+}
+
 static struct mt_node *decompressed(struct mt_old *b, const struct latent *l, struct mt_node *q,
                                     struct mt_node *k_rope, uint64_t heads)
 {
     uint64_t cells = b->kv_cells;
     uint64_t both = l->nope + l->value;
-    struct mt_node *w = mt_old_weight(b, b->backend, 0);
-    struct mt_node *kv =
-        mt_old_op(b, mt_old_f32(both * heads, cells, 1), w, latent_cache(b, l->rank));
+    struct mt_node *w = decompressor(b, l, both * heads);
+    struct mt_node *kv = mt_old_streamed(
+        b, mt_old_op(b, mt_old_f32(both * heads, cells, 1), w, latent_cache(b, l->rank)));
     struct mt_node *v32 = mt_old_slice(b, mt_old_f32(l->value, cells, heads), kv);
     struct mt_node *k32 = mt_old_slice(b, mt_old_f32(l->nope, cells, heads), kv);
     struct mt_node *v = mt_old_op(b, cache_type(b, l->value, cells, heads), v32, NULL);
@@ -161,9 +172,10 @@ static struct mt_node *by_early_decompression(struct mt_old *b, struct latent *l
     uint64_t size = l->nope + l->rope;
     struct mt_node *cache = mt_old_op(b, mt_old_f32(l->rank + l->rope, cells, 1),
                                       latent_cache(b, l->rank + l->rope), NULL);
+    struct mt_node *w = decompressor(b, l, both * l->heads);
+    struct mt_node *part = mt_old_slice(b, mt_old_f32(l->rank, cells, 1), cache);
     struct mt_node *kv =
-        mt_old_op(b, mt_old_f32(both * l->heads, cells, 1), mt_old_weight(b, b->backend, 0),
-                  mt_old_slice(b, mt_old_f32(l->rank, cells, 1), cache));
+        mt_old_streamed(b, mt_old_op(b, mt_old_f32(both * l->heads, cells, 1), w, part));
     struct mt_node *k_nope = mt_old_slice(b, mt_old_f32(l->nope, cells, l->heads), kv);
     struct mt_node *k_rope = mt_old_op(b, mt_old_f32(l->rope, l->heads, cells),
                                        mt_old_slice(b, mt_old_f32(l->rope, 1, cells), cache), NULL);
@@ -218,9 +230,10 @@ static struct mt_node *turned_cache(struct mt_old *b, const struct latent *l)
 static struct mt_node *by_absorption(struct mt_old *b, struct latent *l)
 {
     struct mt_old_shape wide = mt_old_f32(l->rank + l->rope, b->tokens, l->heads);
-    struct mt_node *w = mt_old_weight(b, b->backend, 0);
+    struct mt_node *w = decompressor(b, l, l->heads * l->nope);
     struct mt_node *nope = mt_old_slice(b, mt_old_f32(l->nope, b->tokens, l->heads), l->q_nope);
-    struct mt_node *absorbed = mt_old_op(b, mt_old_f32(l->rank, b->tokens, l->heads), w, nope);
+    struct mt_node *absorbed =
+        mt_old_streamed(b, mt_old_op(b, mt_old_f32(l->rank, b->tokens, l->heads), w, nope));
     struct mt_node *rope = mt_old_slice(b, mt_old_f32(l->rope, b->tokens, l->heads), l->q_rope);
     struct mt_node *q = mt_old_op(b, wide, rope, absorbed);
     struct mt_node *cache = latent_cache(b, l->rank + l->rope);
@@ -233,8 +246,8 @@ static struct mt_node *by_absorption(struct mt_old *b, struct latent *l)
     } else {
         out = scores_in_steps(b, l, q, cache, turned_cache(b, l));
     }
-    w = mt_old_weight(b, b->backend, 0);
-    out = mt_old_op(b, mt_old_f32(l->value, b->tokens, l->heads), w, out);
+    w = decompressor(b, l, l->heads * l->value);
+    out = mt_old_streamed(b, mt_old_op(b, mt_old_f32(l->value, b->tokens, l->heads), w, out));
     out = mt_old_slice(b, mt_old_f32(l->value, l->heads, b->tokens), out);
     out = mt_old_op(b, mt_old_f32(l->value, l->heads, b->tokens), out, NULL);
     return mt_old_view(b, mt_old_f32(l->value * l->heads, b->tokens, 1), out);

@@ -111,8 +111,11 @@ struct mt_node *mt_old_weight(struct mt_old *b, int backend, uint64_t bytes);
 struct mt_node *mt_old_cache(struct mt_old *b, int backend);
 /* Rows that are not side by side. */
 struct mt_node *mt_old_slice(struct mt_old *b, struct mt_old_shape shape, struct mt_node *x);
-/* A small weight (a norm, a bias) that lies on the layer's backend. */
-struct mt_node *mt_old_small_weight(struct mt_old *b);
+/* A small weight of f32 (a norm, a bias) that lies on the layer's backend. */
+struct mt_node *mt_old_small_weight(struct mt_old *b, uint64_t elements);
+/* Work on a weight that lies on the host is done on the first device where enough rows come to it.
+ */
+struct mt_node *mt_old_streamed(const struct mt_old *b, struct mt_node *y);
 /* A matrix of the layer's backend times x, `ne0` wide; on the first device where enough rows come
  * to a matrix on the host. */
 struct mt_node *mt_old_product(struct mt_old *b, uint64_t weight_bytes, struct mt_node *x,

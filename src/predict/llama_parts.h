@@ -47,6 +47,12 @@ int mt_llama_flash_runs(const struct mt_engine *engine, const struct mt_model_de
 void mt_llama_nearest(const struct mt_engine *engine, const char *key, const char *word,
                       char *nearest, size_t size);
 
+/* Whether a key of the engine's table names the model's family. */
+int mt_llama_family_in(const struct mt_predict_input *in, const char *key);
+
+/* Whether the version computes sparse attention by keys of its own, as the model was made for. */
+int mt_llama_indexes(const struct mt_predict_input *in);
+
 /* Fills open settings and refuses what contradicts; see struct mt_predictor. */
 int mt_llama_complete(const struct mt_model *model, const struct mt_engine *engine,
                       struct mt_predict_settings *settings, struct mt_error *error);
@@ -62,6 +68,13 @@ void mt_llama_plan_finish(struct mt_llama_plan *plan);
 /* The command line of the engine, in the spelling of its version. */
 void mt_llama_flags(const struct mt_llama_plan *plan, struct mt_sheet *sheet);
 
+/* Whether a layer's attention is latent, in whichever form the file has it (llama_latent.c). */
+int mt_llama_is_latent(const struct mt_model_description *d, const struct mt_model_layer *layer);
+
+/* The terms of weights that are made of a file's when it is loaded, for latent attention. */
+int mt_llama_latent_weights(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
+                            struct mt_error *error);
+
 /* The terms of recurrent layers' state, a part of mt_llama_cache(). */
 int mt_llama_state(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
                    struct mt_error *error);
@@ -69,6 +82,19 @@ int mt_llama_state(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
 /* What the devices keep for operations that they fuse, MT_KEEP_…; and what they may keep beside
  * that, where the table does not know of the version. */
 unsigned mt_llama_keeps(const struct mt_llama_plan *plan, unsigned *perhaps);
+
+/* Parts of the graph that changed at some build: as later builds have them. */
+enum {
+    MT_NEWER_INPUTS = 1, /* inputs that no operation reads are copied too */
+    MT_NEWER_STATES = 2, /* the states of all sequences are gathered at once */
+    MT_NEWER_MAMBA = 4,  /* Mamba-2's rows are projected before they are split by sequences */
+    MT_NEWER_GATE = 8,   /* the gate of attention keeps its shape */
+    MT_NEWER_MASK =
+        16, /* flash attention's mask comes as 16 bits, before as 32 and was converted */
+};
+
+/* Those that a key of the engine's table names. */
+unsigned mt_llama_newer(const struct mt_engine *engine, const char *key);
 
 /* The backends of a plan, as the engine's version has them. */
 struct mt_graph_machine mt_llama_machine(const struct mt_llama_plan *plan);

@@ -95,6 +95,15 @@ static int overridden(const struct mt_llama_placement *placement,
     return 0;
 }
 
+/* What one family calls the norm of its embeddings is that of its output. */
+static int is_output_norm(const struct mt_llama_plan *plan, const struct mt_model_tensor *tensor)
+{
+    static const char name[] = "token_embd_norm.weight";
+    const char *architecture = plan->in->d->architecture;
+    return tensor->name_length == sizeof name - 1 && !memcmp(tensor->name, name, sizeof name - 1) &&
+           architecture && mt_engine_has(plan->in->engine, "weights.norm_last", architecture);
+}
+
 int mt_llama_place_of(const struct mt_llama_placement *placement,
                       const struct mt_model_tensor *tensor)
 {
@@ -102,6 +111,8 @@ int mt_llama_place_of(const struct mt_llama_placement *placement,
     int place;
     if (overridden(placement, tensor, &place))
         return place;
+    if (is_output_norm(plan, tensor))
+        return plan->device_of[plan->n_layers];
     if (tensor->layer != MT_NO_LAYER && tensor->layer < plan->n_layers) {
         int on_host =
             tensor->layer < plan->in->settings->cpu_moe_layers && mt_llama_is_expert(tensor);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "model/family_gguf.h"
 #include "predict/llama_parts.h"
 
 #define CELL_STEP 256
@@ -109,14 +110,20 @@ static int is_windowed(const struct mt_model_layer *layer)
     return layer->attention == MT_ATTENTION_SLIDING || layer->attention == MT_ATTENTION_CHUNKED;
 }
 
+/* A config.json may have windows that llama.cpp's form of the family has not: Mistral is a llama.
+ */
+static int knows_windows(const char *architecture)
+{
+    const struct mt_family *family = architecture ? mt_family_of_gguf(architecture) : NULL;
+    return family && family->window != MT_WINDOW_NEVER;
+}
+
 static void count_windowed_cells(struct mt_llama_plan *plan)
 {
     const struct mt_model_description *d = plan->in->d;
     const struct mt_predict_settings *s = plan->in->settings;
     uint64_t window = 0;
-    plan->ignores_windows =
-        !d->architecture ||
-        !mt_engine_has(plan->in->engine, "cache.windowed.families", d->architecture);
+    plan->ignores_windows = !knows_windows(d->architecture);
     for (uint64_t i = 0; i < d->n_layers && !plan->ignores_windows; i++)
         if (is_windowed(&d->layers[i]) && d->layers[i].window > window)
             window = d->layers[i].window;

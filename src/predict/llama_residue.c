@@ -4,8 +4,10 @@
  * taught better. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "predict/driver.h"
 #include "predict/llama_parts.h"
 
 struct band {
@@ -121,13 +123,16 @@ static int has_layer(const struct mt_llama_plan *plan, int device)
     return 0;
 }
 
-static void key_of_device(const struct mt_engine *engine, const struct mt_predict_settings *s,
-                          int is_used, char key[64])
+static const char *kind_of(const struct mt_predict_settings *s)
 {
-    const char *kind = s->device_kind ? s->device_kind : "cuda";
-    snprintf(key, 64, "context.unused.%.24s", kind);
-    if (is_used || !mt_engine_number(engine, key, 0))
-        snprintf(key, 64, "context.%.24s", kind);
+    return s->device_kind ? s->device_kind : "cuda";
+}
+
+/* The context of a device; with what kernels take, where the engine has work for it. */
+static void find_driver(const struct mt_engine *engine, const struct mt_predict_settings *s,
+                        size_t device, int is_used, struct mt_driver *driver)
+{
+    mt_driver_of(engine, s, device, is_used ? "kernels.cuda" : NULL, driver);
 }
 
 static void key_of_host(const struct mt_predict_settings *s, char key[64])
@@ -136,9 +141,8 @@ static void key_of_host(const struct mt_predict_settings *s, char key[64])
                                            [MT_PROGRAM_BENCH] = "bench",
                                            [MT_PROGRAM_FIT_PARAMS] = "bench",
                                            [MT_PROGRAM_NODE] = "node"};
-    const char *kind = s->device_kind ? s->device_kind : "cuda";
     snprintf(key, 64, "runtime.%s%s", programs[s->program],
-             s->n_devices && !strcmp(kind, "cuda") ? ".cuda" : "");
+             s->n_devices && !strcmp(kind_of(s), "cuda") ? ".cuda" : "");
 }
 
 /* What was said beforehand has no band. */
@@ -156,6 +160,29 @@ static void write_known(const struct mt_predict_settings *s, int device, struct 
     mt_sheet_add(sheet, &term, "%" PRIu64 " B are said to be taken", s->context_bytes);
 }
 
+/* What the engine itself says of the same memory is a part of it. */
+static void write_driver(const struct mt_predict_input *in, int device, int is_used,
+                         struct mt_sheet *sheet)
+{
+    struct mt_driver driver;
+    uint64_t counted = mt_sheet_sum(sheet, device, MT_CATEGORY_CONTEXT);
+    find_driver(in->engine, in->settings, (size_t)device, is_used, &driver);
+    struct mt_sheet_term term = {.place = device,
+                                 .category = MT_CATEGORY_CONTEXT,
+                                 .name = is_used ? "driver context and code" : "driver context",
+                                 .rule = MT_DRIVER_RULE,
+                                 .bytes = less(driver.band.bytes, counted),
+                                 .low_bytes = less(driver.band.low_bytes, counted),
+                                 .high_bytes = less(driver.band.high_bytes, counted),
+                                 .provenance = driver.provenance,
+                                 .source = MT_DRIVER_SOURCE};
+    if (counted)
+        mt_sheet_add(sheet, &term, "%s, less the %" PRIu64 " B that are known of it",
+                     driver.formula, counted);
+    else
+        mt_sheet_add(sheet, &term, "%s", driver.formula);
+}
+
 static void write_device(const struct mt_predict_input *in, int device, int is_used,
                          struct mt_sheet *sheet)
 {
@@ -167,7 +194,11 @@ static void write_device(const struct mt_predict_input *in, int device, int is_u
     write_learnt(in->settings, "device", device, sheet);
     if (learnt(in->settings, "device", MT_CATEGORY_CONTEXT))
         return;
-    key_of_device(in->engine, in->settings, is_used, key);
+    if (!strcmp(kind_of(in->settings), "cuda")) {
+        write_driver(in, device, is_used, sheet);
+        return;
+    }
+    snprintf(key, sizeof key, "context.%.24s", kind_of(in->settings));
     write_band(in->engine, key, MT_CATEGORY_CONTEXT, device, "driver context and code", sheet);
 }
 
@@ -230,32 +261,48 @@ void mt_llama_residue_alone(const struct mt_predict_input *in, struct mt_sheet *
     write_host(in, sheet);
 }
 
-int mt_residue_expected(const struct mt_predict_settings *settings, const char *place_kind,
+/* What a process is expected to take of a device, or of the host where that is -1. */
+static struct band expected(const struct mt_engine *engine,
+                            const struct mt_predict_settings *settings, long device)
+{
+    struct mt_driver driver;
+    char key[64];
+    if (device >= 0 && settings->context_bytes) {
+        uint64_t bytes = settings->context_bytes;
+        return (struct band){bytes, bytes, bytes};
+    }
+    if (device >= 0 && !strcmp(kind_of(settings), "cuda")) {
+        find_driver(engine, settings, (size_t)device, 1, &driver);
+        return (struct band){driver.band.low_bytes, driver.band.bytes, driver.band.high_bytes};
+    }
+    if (device >= 0)
+        snprintf(key, sizeof key, "context.%.24s", kind_of(settings));
+    else
+        key_of_host(settings, key);
+    return band_of(engine, key);
+}
+
+int mt_residue_expected(const struct mt_predict_settings *settings, const char *place,
                         struct mt_residue *residue, struct mt_error *error)
 {
-    int is_device = !strcmp(place_kind, "device");
+    const char *number = strchr(place, ':');
+    int is_device = strcmp(place, "host") != 0;
+    const char *place_kind = is_device ? "device" : "host";
     enum mt_category category = is_device ? MT_CATEGORY_CONTEXT : MT_CATEGORY_RUNTIME;
     const struct mt_residue *known = learnt(settings, place_kind, category);
     struct mt_engine engine;
-    char key[64];
     int result = mt_engine_find(settings->engine ? settings->engine : "llama.cpp", &engine, error);
     if (result < 0)
         return result;
-    if (is_device)
-        key_of_device(&engine, settings, 1, key);
+    long device = !is_device ? -1 : number ? strtol(number + 1, NULL, 10) : 0;
+    struct band band = expected(&engine, settings, device);
+    if (known && !(is_device && settings->context_bytes))
+        *residue = *known;
     else
-        key_of_host(settings, key);
-    struct band band = band_of(&engine, key);
-    if (is_device && settings->context_bytes) {
-        uint64_t bytes = settings->context_bytes;
-        band = (struct band){bytes, bytes, bytes};
-        known = NULL;
-    }
-    *residue = known ? *known
-                     : (struct mt_residue){.place_kind = is_device ? "device" : "host",
-                                           .category = category,
-                                           .low_bytes = (int64_t)band.low,
-                                           .mean_bytes = (int64_t)band.middle,
-                                           .high_bytes = (int64_t)band.high};
+        *residue = (struct mt_residue){.place_kind = place_kind,
+                                       .category = category,
+                                       .low_bytes = (int64_t)band.low,
+                                       .mean_bytes = (int64_t)band.middle,
+                                       .high_bytes = (int64_t)band.high};
     return 0;
 }

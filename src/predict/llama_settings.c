@@ -72,10 +72,29 @@ static int refuse_unknown(const struct completion *c, int given, const char *fla
     return REFUSE(c, "%s does not know %s; %s is the nearest", c->engine->name, name, nearest);
 }
 
+/* Refuses a flag that the program does not have, though its engine does. */
+static int refuse_of_program(const struct completion *c, int given, const char *flag,
+                             const char *name)
+{
+    static const struct {
+        const char *key;
+        const char *name;
+    } programs[] = {[MT_PROGRAM_SERVER] = {"flag.without.server", "llama-server"},
+                    [MT_PROGRAM_BENCH] = {"flag.without.bench", "llama-bench"},
+                    [MT_PROGRAM_FIT_PARAMS] = {"flag.without.fit_params", "llama-fit-params"},
+                    [MT_PROGRAM_NODE] = {"flag.without.node", "node-llama-cpp"}};
+    size_t program = c->s->program;
+    if (!given || program >= sizeof programs / sizeof *programs ||
+        !mt_engine_has(c->engine, programs[program].key, flag))
+        return 0;
+    return REFUSE(c, "%s has no setting like %s; leave it out, or choose another --program",
+                  programs[program].name, name);
+}
+
 static int refuse_flags(const struct completion *c)
 {
     const struct mt_predict_settings *s = c->s;
-    int mla = s->mla_mode && s->mla_mode != MT_UNKNOWN;
+    int mla = s->has_mla_mode && s->mla_mode;
     const struct {
         int given;
         const char *flag;
@@ -96,9 +115,15 @@ static int refuse_flags(const struct completion *c)
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         int result =
             refuse_unknown(c, flags[i].given, flags[i].flag, flags[i].name, flags[i].nearest);
+        /* Caches of their own are what a program has that cannot share one. */
+        int is_off = !strcmp(flags[i].flag, "unified_kv") && s->unified_kv == MT_SWITCH_OFF;
+        if (result == 0)
+            result = refuse_of_program(c, flags[i].given && !is_off, flags[i].flag, flags[i].name);
         if (result < 0)
             return result;
     }
+    if (refuse_of_program(c, s->split != MT_SPLIT_LAYER, "split", "--split") < 0)
+        return MT_EARG;
     if (s->split == MT_SPLIT_ROW && is_without_rows(c))
         return REFUSE(c,
                       "%s %s does not load a model that is split by rows; --split layer is the "
@@ -185,6 +210,14 @@ static int fill_type(const struct completion *c, const char **type, const char *
                   version_of(c->engine), *type, name, nearest);
 }
 
+/* Values that are narrower than keys are known in groups of heads alone. */
+static int is_narrow(const struct mt_engine *engine, const struct mt_model_layer *layer)
+{
+    uint64_t group = mt_engine_number(engine, "flash.narrow_group", 0);
+    return group && layer->value_size && layer->value_size < layer->key_size &&
+           layer->heads / layer->kv_heads % group;
+}
+
 int mt_llama_flash_runs(const struct mt_engine *engine, const struct mt_model_description *d)
 {
     for (uint64_t i = 0; i < d->n_layers; i++) {
@@ -192,7 +225,7 @@ int mt_llama_flash_runs(const struct mt_engine *engine, const struct mt_model_de
         if (!d->layers[i].kv_heads || !d->layers[i].key_size)
             continue;
         snprintf(size, sizeof size, "%" PRIu64, d->layers[i].key_size);
-        if (!mt_engine_has(engine, "flash.head_sizes", size))
+        if (!mt_engine_has(engine, "flash.head_sizes", size) || is_narrow(engine, &d->layers[i]))
             return 0;
     }
     return 1;
@@ -215,6 +248,24 @@ static int fill_flash_attention(const struct completion *c)
     return 0;
 }
 
+/* Values that are a part of the keys cannot be of another type. */
+static int refuse_two_types(const struct completion *c)
+{
+    const struct mt_predict_settings *s = c->s;
+    const char *architecture = c->d->architecture ? c->d->architecture : "";
+    int latent = !strcmp(architecture, "deepseek4");
+    for (uint64_t i = 0; i < c->d->n_layers; i++)
+        latent |= c->d->layers[i].attention == MT_ATTENTION_LATENT;
+    if (!latent || !strcmp(s->kv_type_k, s->kv_type_v) ||
+        !mt_engine_has(c->engine, "cache.types.latent", "same"))
+        return 0;
+    return REFUSE(c,
+                  "%s %s has one cache type for keys and values of a %s model, not %s and %s; "
+                  "--kv-type %s is the nearest",
+                  c->engine->name, version_of(c->engine), architecture, s->kv_type_k, s->kv_type_v,
+                  s->kv_type_k);
+}
+
 static int fill_cache(const struct completion *c)
 {
     struct mt_predict_settings *s = c->s;
@@ -226,8 +277,13 @@ static int fill_cache(const struct completion *c)
     if (mt_engine_has(c->engine, "flag.style", "ollama") && strcmp(s->kv_type_k, s->kv_type_v))
         return REFUSE(c, "%s has one cache type for keys and values; %s for both is the nearest",
                       c->engine->name, s->kv_type_k);
-    if (s->mla_mode == MT_UNKNOWN)
+    result = refuse_two_types(c);
+    if (result < 0)
+        return result;
+    if (!s->has_mla_mode)
         s->mla_mode = mt_engine_number(c->engine, "default.mla_mode", 0);
+    if (!s->attn_max_batch)
+        s->attn_max_batch = mt_engine_number(c->engine, "default.attn_max_batch", 0);
     return fill_flash_attention(c);
 }
 
@@ -269,5 +325,6 @@ int mt_llama_complete(const struct mt_model *model, const struct mt_engine *engi
     if (result < 0)
         return result;
     settings->has_gpu_layers = 1;
+    settings->has_mla_mode = 1;
     return 0;
 }

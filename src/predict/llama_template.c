@@ -26,6 +26,16 @@ unsigned mt_llama_keeps(const struct mt_llama_plan *plan, unsigned *perhaps)
     return keeps;
 }
 
+unsigned mt_llama_newer(const struct mt_engine *engine, const char *key)
+{
+    static const char *const words[] = {"inputs", "states", "mamba", "gate", "mask"};
+    unsigned newer = 0;
+    for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
+        if (mt_engine_has(engine, key, words[i]))
+            newer |= 1u << i;
+    return newer;
+}
+
 struct mt_graph_machine mt_llama_machine(const struct mt_llama_plan *plan)
 {
     const struct mt_engine *engine = plan->in->engine;
@@ -34,6 +44,7 @@ struct mt_graph_machine mt_llama_machine(const struct mt_llama_plan *plan)
     return (struct mt_graph_machine){
         .n_devices = (int)plan->n_devices,
         .n_copies = (unsigned)plan->copies,
+        .copies_inputs_unused = !!(mt_llama_newer(engine, "compute.parts") & MT_NEWER_INPUTS),
         .device_alignment = mt_engine_number(engine, "compute.align.device", 128),
         .host_alignment = mt_engine_number(engine, "compute.align.host", 32),
         .quantised_row_padding = 512,
@@ -72,7 +83,6 @@ static int replay(struct mt_arena *arena, struct mt_template_word file,
     if (result < 0)
         return result;
     struct mt_graph_machine machine = mt_llama_machine(run->plan);
-    machine.copies_inputs_unused = !mt_engine_has(run->plan->in->engine, "compute.parts", "older");
     result = mt_graph_reserve(&graph, &machine, buffers);
     if (result < 0)
         return mt_fail(error, result, MT_NO_OFFSET, "the graph of the model is too large");

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "model/ggml_type.h"
-#include "predict/llama_parts.h"
+#include "predict/llama_layout.h"
 
 /* Steps that rows of a matrix are divided in over several devices. */
 #define SPLIT_ROW_STEP 128
@@ -32,12 +32,14 @@ struct loading {
     struct buffer *devices;
     struct span *spans; /* one for each file */
     struct buffer host;
-    struct buffer repacked;
+    struct buffer laid_out[MT_LAYOUT_COUNT];
+    uint64_t added_bytes[MT_PROCESSOR_COUNT]; /* by layouts of each processor */
     struct buffer on_demand;
     uint64_t on_demand_from; /* per-layer embeddings of this size are read on demand */
     int mapped;
     uint64_t unknown_types;
     const char *foreign_type; /* that only another engine loads, or NULL */
+    uint64_t n_batched;       /* tensors of several matrices that AMX takes */
 };
 
 static void add_tensor(struct buffer *buffer, uint64_t bytes, uint64_t padded)
@@ -47,33 +49,55 @@ static void add_tensor(struct buffer *buffer, uint64_t bytes, uint64_t padded)
     buffer->padded_bytes = mt_llama_add(buffer->padded_bytes, padded);
 }
 
-/* Dimensions without those of 1 at the end. */
-static uint32_t dimensions_of(const struct mt_model_tensor *tensor)
+static enum mt_processor processor_of(const struct loading *loading)
 {
-    uint32_t n = tensor->n_dims;
-    while (n > 1 && tensor->dims[n - 1] == 1)
-        n--;
-    return n;
+    enum mt_processor processor = loading->plan->in->settings->processor;
+    return processor == MT_PROCESSOR_UNKNOWN ? MT_PROCESSOR_AVX2 : processor;
 }
 
-/* Whether the CPU's matrix product wants the tensor in another layout. `matrix` says that the
- * tensor is used in one at all: an embedding is not, its second use as the output is. */
-static int is_repacked(const struct loading *loading, const struct mt_model_tensor *tensor,
-                       int matrix)
+/* The layout of a tensor on the host. `matrix` says that the tensor is used in a product at all: an
+ * embedding is not, its second use as the output is. */
+static struct mt_llama_layout layout_of(const struct loading *loading,
+                                        const struct mt_model_tensor *tensor,
+                                        enum mt_processor processor, int matrix)
 {
     const struct mt_predict_input *in = loading->plan->in;
-    uint32_t n = dimensions_of(tensor);
-    if (!matrix || in->settings->n_devices || in->settings->no_repack)
-        return 0;
-    if (n != (mt_llama_is_expert(tensor) ? 3u : 2u) || tensor->dims[1] % 8)
-        return 0;
-    return mt_engine_has(in->engine, "repack.types", tensor->type);
+    if (in->settings->n_devices || in->settings->no_repack)
+        return (struct mt_llama_layout){MT_LAYOUT_PLAIN, tensor->bytes};
+    return mt_llama_layout_of(in->engine, processor, tensor, matrix);
+}
+
+/* What the layouts of each processor add. Without mapped files they take the place of the plain
+ * one. `is_tied` says that the tensor is there as an embedding before. */
+static void add_to_each_processor(struct loading *loading, const struct mt_model_tensor *tensor,
+                                  int matrix, int is_tied)
+{
+    uint64_t replaced = loading->mapped || is_tied ? 0 : tensor->bytes;
+    for (int i = MT_PROCESSOR_UNKNOWN + 1; i < MT_PROCESSOR_COUNT; i++) {
+        enum mt_processor processor = (enum mt_processor)i;
+        struct mt_llama_layout layout = layout_of(loading, tensor, processor, matrix);
+        int is_there = is_tied && layout_of(loading, tensor, processor, 0).kind == layout.kind;
+        if (layout.kind != MT_LAYOUT_PLAIN && layout.bytes > replaced && !is_there)
+            loading->added_bytes[i] =
+                mt_llama_add(loading->added_bytes[i], mt_llama_host_bytes(layout.bytes - replaced));
+    }
+}
+
+static uint64_t most_added_bytes(const struct loading *loading)
+{
+    uint64_t most = 0;
+    for (int i = 0; i < MT_PROCESSOR_COUNT; i++)
+        most = loading->added_bytes[i] > most ? loading->added_bytes[i] : most;
+    return most;
 }
 
 static void add_to_host(struct loading *loading, const struct mt_model_tensor *tensor, int matrix)
 {
-    if (is_repacked(loading, tensor, matrix)) {
-        add_tensor(&loading->repacked, tensor->bytes, mt_llama_host_bytes(tensor->bytes));
+    struct mt_llama_layout layout = layout_of(loading, tensor, processor_of(loading), matrix);
+    if (layout.kind != MT_LAYOUT_PLAIN) {
+        add_tensor(&loading->laid_out[layout.kind], layout.bytes,
+                   mt_llama_host_bytes(layout.bytes));
+        loading->n_batched += layout.kind == MT_LAYOUT_AMX && !mt_llama_is_matrix(tensor);
         return;
     }
     if (tensor->role == MT_TENSOR_PER_LAYER_EMBEDDING && loading->on_demand_from &&
@@ -127,7 +151,7 @@ static void add_to(struct loading *loading, const struct mt_model_tensor *tensor
     if (place == MT_HOST_PLACE)
         add_to_host(loading, tensor, matrix);
     else if (loading->plan->in->settings->split == MT_SPLIT_ROW && matrix &&
-             dimensions_of(tensor) == 2)
+             mt_llama_is_matrix(tensor))
         add_rows(loading, tensor);
     else
         add_tensor(&loading->devices[place], tensor->bytes,
@@ -164,7 +188,8 @@ static int is_skipped(const struct loading *loading, const struct mt_model_tenso
     if (tensor->role == MT_TENSOR_PROJECTOR)
         return 1;
     return tensor->layer < in->d->n_layers && in->d->layers[tensor->layer].is_draft &&
-           !in->settings->draft_tokens && mt_engine_has(in->engine, "weights.draft", "skipped");
+           !in->settings->draft_tokens && mt_engine_has(in->engine, "weights.draft", "skipped") &&
+           !mt_llama_family_in(in, "weights.draft.loaded");
 }
 
 /* Where a tied output and the embedding share a buffer they are one tensor; some families' loaders
@@ -174,6 +199,15 @@ static int is_loaded_twice(const struct loading *loading)
     const struct mt_predict_input *in = loading->plan->in;
     return !loading->mapped && in->d->architecture &&
            mt_engine_has(in->engine, "weights.tied_twice", in->d->architecture);
+}
+
+/* As a table of rows and as a matrix a tensor may be wanted in two layouts: then it is there twice.
+ */
+static int has_two_layouts(const struct loading *loading, const struct mt_model_tensor *tensor)
+{
+    enum mt_processor processor = processor_of(loading);
+    return layout_of(loading, tensor, processor, 0).kind !=
+           layout_of(loading, tensor, processor, 1).kind;
 }
 
 /* Encoders give their hidden state away. */
@@ -206,12 +240,16 @@ static void load_tensor(struct loading *loading, const struct mt_model_tensor *t
     int matrix = tensor->role == MT_TENSOR_LAYER || tensor->role == MT_TENSOR_EXPERTS ||
                  tensor->role == MT_TENSOR_OUTPUT || tensor->role == MT_TENSOR_OUTPUT_OTHER;
     add_to(loading, tensor, place, matrix);
+    if (place == MT_HOST_PLACE)
+        add_to_each_processor(loading, tensor, matrix, 0);
     if (tensor->role != MT_TENSOR_TOKEN_EMBEDDING || !plan->in->d->tied_output ||
         has_no_output(plan->in))
         return;
     int output = plan->device_of[plan->n_layers];
-    if (output != place || is_repacked(loading, tensor, 1) || is_loaded_twice(loading))
+    if (output != place || has_two_layouts(loading, tensor) || is_loaded_twice(loading))
         add_to(loading, tensor, output, 1);
+    if (output == MT_HOST_PLACE)
+        add_to_each_processor(loading, tensor, 1, 1);
 }
 
 static int load_tensors(struct loading *loading, struct mt_error *error)
@@ -247,7 +285,8 @@ static void add_plain(const struct loading *loading, struct mt_sheet *sheet, int
                  buffer->n, buffer->tensor_bytes, buffer->padded_bytes - buffer->tensor_bytes);
 }
 
-/* Host tensors in their place in the files: the engine maps from the first to the last of them. */
+/* Host tensors in their place in the files: the engine maps from the first to the last of them, or
+ * gives back what lies between. */
 static void add_mapped(const struct loading *loading, struct mt_sheet *sheet)
 {
     const struct mt_model_description *d = loading->plan->in->d;
@@ -258,18 +297,20 @@ static void add_mapped(const struct loading *loading, struct mt_sheet *sheet)
             bytes = mt_llama_add(bytes, loading->spans[i].last - loading->spans[i].first);
             files++;
         }
+    int is_trimmed = mt_engine_has(loading->plan->in->engine, "weights.mapping", "tensors");
     struct mt_sheet_term term = {.place = MT_HOST_PLACE,
                                  .category = MT_CATEGORY_WEIGHTS,
                                  .name = "mapped weights",
                                  .rule = "weights_mapped",
-                                 .bytes = bytes,
+                                 .bytes = is_trimmed ? loading->host.tensor_bytes : bytes,
                                  .low_bytes = loading->host.tensor_bytes,
                                  .high_bytes = bytes,
                                  .provenance = provenance_of(loading->plan)};
     mt_sheet_add(sheet, &term,
                  "%" PRIu64 " B from the first to the last of %" PRIu64 " host tensors in %" PRIu64
-                 " files, which hold %" PRIu64 " B",
-                 bytes, loading->host.n, files, loading->host.tensor_bytes);
+                 " files, which hold %" PRIu64 " B%s",
+                 bytes, loading->host.n, files, loading->host.tensor_bytes,
+                 is_trimmed ? "; what lies between is not mapped" : "");
 }
 
 static void add_on_demand(const struct loading *loading, struct mt_sheet *sheet)
@@ -286,19 +327,71 @@ static void add_on_demand(const struct loading *loading, struct mt_sheet *sheet)
                  loading->on_demand.padded_bytes);
 }
 
-static void add_repacked(const struct loading *loading, struct mt_sheet *sheet)
+static uint64_t laid_out_bytes(const struct loading *loading)
 {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < MT_LAYOUT_COUNT; i++)
+        bytes = mt_llama_add(bytes, loading->laid_out[i].padded_bytes);
+    return bytes;
+}
+
+static int knows_processor(const struct loading *loading)
+{
+    return loading->plan->in->settings->processor != MT_PROCESSOR_UNKNOWN;
+}
+
+/* With a processor that is not known, from what needs no copy to what takes most. */
+static void add_of_any_processor(const struct loading *loading, struct mt_sheet *sheet)
+{
+    const struct buffer *buffer = &loading->laid_out[MT_LAYOUT_REPACKED];
+    uint64_t bytes = buffer->padded_bytes;
     struct mt_sheet_term term = {.place = MT_HOST_PLACE,
                                  .category = MT_CATEGORY_WEIGHTS,
                                  .name = "repacked weights",
                                  .rule = "weights_repacked",
-                                 .bytes = loading->repacked.padded_bytes,
-                                 .provenance = MT_PROVENANCE_DERIVED};
+                                 .bytes = bytes,
+                                 .low_bytes = loading->mapped ? 0 : bytes,
+                                 .high_bytes = most_added_bytes(loading),
+                                 .provenance = MT_PROVENANCE_ASSUMED};
+    if (!loading->mapped)
+        term.high_bytes = mt_llama_add(bytes, term.high_bytes);
     mt_sheet_add(sheet, &term,
-                 "%" PRIu64 " tensors of %" PRIu64
-                 " B in the layout of an x86-64 with AVX2 + %" PRIu64 " B of padding",
-                 loading->repacked.n, loading->repacked.tensor_bytes,
-                 loading->repacked.padded_bytes - loading->repacked.tensor_bytes);
+                 "%" PRIu64 " tensors of %" PRIu64 " B in the layout of an x86-64 with AVX2; no "
+                 "processor takes more than %" PRIu64 " B",
+                 buffer->n, buffer->tensor_bytes, term.high_bytes);
+}
+
+static void add_laid_out(const struct loading *loading, struct mt_sheet *sheet)
+{
+    static const struct {
+        const char *name;
+        const char *rule;
+        enum mt_provenance provenance;
+    } layouts[MT_LAYOUT_COUNT] = {
+        [MT_LAYOUT_AMX] = {"weights for AMX", "weights_amx", MT_PROVENANCE_DERIVED},
+        [MT_LAYOUT_KLEIDIAI] = {"weights for KleidiAI", "weights_kleidiai", MT_PROVENANCE_INFERRED},
+        [MT_LAYOUT_REPACKED] = {"repacked weights", "weights_repacked", MT_PROVENANCE_DERIVED},
+    };
+    for (size_t i = 0; i < MT_LAYOUT_COUNT; i++) {
+        const struct buffer *buffer = &loading->laid_out[i];
+        struct mt_sheet_term term = {.place = MT_HOST_PLACE,
+                                     .category = MT_CATEGORY_WEIGHTS,
+                                     .name = layouts[i].name,
+                                     .rule = layouts[i].rule,
+                                     .bytes = buffer->padded_bytes,
+                                     .provenance = layouts[i].provenance};
+        /* Processors with SME have KleidiAI pack some matrices twice. */
+        if (i == MT_LAYOUT_KLEIDIAI) {
+            term.low_bytes = buffer->padded_bytes;
+            term.high_bytes = mt_llama_times(buffer->padded_bytes, 2);
+        }
+        mt_sheet_add(sheet, &term,
+                     "%" PRIu64 " tensors of %" PRIu64 " B in the layout of a processor with %s + "
+                     "%" PRIu64 " B of padding",
+                     buffer->n, buffer->tensor_bytes,
+                     mt_processor_name(loading->plan->in->settings->processor),
+                     buffer->padded_bytes - buffer->tensor_bytes);
+    }
 }
 
 static void write_notes(const struct loading *loading, struct mt_sheet *sheet)
@@ -318,7 +411,17 @@ static void write_notes(const struct loading *loading, struct mt_sheet *sheet)
         mt_sheet_note(sheet,
                       "%s reads GGUF files; weights are counted as they are in this %s model.",
                       in->engine->name, mt_model_format_name(in->d->format));
-    if (loading->repacked.n && loading->mapped)
+    if (!knows_processor(loading) && most_added_bytes(loading))
+        mt_sheet_note(sheet,
+                      "The processor is not known, and some keep weights in a layout of their own: "
+                      "--cpu names it.");
+    if (loading->n_batched)
+        mt_sheet_note(sheet,
+                      "With AMX, llama.cpp ends with a failed assertion where tensors of several "
+                      "matrices are in its layout, as %" PRIu64
+                      " of this model are; --no-repack does without.",
+                      loading->n_batched);
+    if (laid_out_bytes(loading) && loading->mapped)
         mt_sheet_note(sheet,
                       "Weights in another layout are copies; their pages of the mapped files stay "
                       "resident while memory lasts.");
@@ -326,7 +429,7 @@ static void write_notes(const struct loading *loading, struct mt_sheet *sheet)
 
 static int check_sizes(const struct loading *loading, struct mt_error *error)
 {
-    uint64_t most = mt_llama_add(loading->host.padded_bytes, loading->repacked.padded_bytes);
+    uint64_t most = mt_llama_add(loading->host.padded_bytes, laid_out_bytes(loading));
     for (size_t i = 0; i < loading->plan->n_devices; i++)
         most = mt_llama_add(most, loading->devices[i].padded_bytes);
     if (most > MT_LLAMA_SANE_BYTES)
@@ -346,7 +449,10 @@ static void write_terms(const struct loading *loading, struct mt_sheet *sheet)
         add_plain(loading, sheet, MT_HOST_PLACE,
                   plan->n_devices ? "pinned model buffer" : "model buffer", &loading->host);
     add_on_demand(loading, sheet);
-    add_repacked(loading, sheet);
+    if (knows_processor(loading))
+        add_laid_out(loading, sheet);
+    else
+        add_of_any_processor(loading, sheet);
     write_notes(loading, sheet);
 }
 

@@ -32,7 +32,8 @@ static uint64_t copied_bytes(const struct mt_tally_row *row)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < row->n_details; i++)
-        if (strstr(row->details[i].name, "REPACK") || strstr(row->details[i].name, "AMX"))
+        if (strstr(row->details[i].name, "REPACK") || strstr(row->details[i].name, "AMX") ||
+            strstr(row->details[i].name, "KLEIDIAI"))
             bytes += row->details[i].allocated_bytes;
     return bytes;
 }

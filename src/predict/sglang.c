@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "predict/driver.h"
 #include "predict/torch.h"
 
 /* Bytes of the stage's layers on one rank: those that see all, those with a window, and states. */
@@ -20,13 +21,14 @@ struct rank {
     int device;
     struct mt_torch_stage stage;
     struct mt_torch_weights weights;
+    uint64_t loaded;
     struct mt_torch_forward forward;
     struct cell cell;
     uint64_t requested;
     int64_t left;
     uint64_t tokens;
-    uint64_t window_tokens;
     uint64_t state_bytes;
+    struct mt_torch_room room;
 };
 
 static uint64_t smallest_device(const struct mt_predict_settings *settings)
@@ -118,16 +120,17 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
 
 static struct cell cell_of(const struct mt_predict_input *in, const struct mt_torch_stage *stage)
 {
-    const struct mt_torch_cell *type = mt_torch_cell_of(in->settings->kv_type_k);
+    const struct mt_torch_cell type = mt_torch_cache_of(in->settings);
     struct cell cell = {0};
     for (uint64_t i = stage->first; i < stage->end && i < in->d->n_layers; i++) {
         const struct mt_model_layer *layer = &in->d->layers[i];
         cell.state =
-            mt_add(cell.state, mt_torch_state_bytes(in->d, layer, in->settings->tensor_parallel, 2,
-                                                    4, in->settings->draft_tokens));
+            mt_add(cell.state, mt_torch_state_bytes(in->d, layer, in->settings->tensor_parallel,
+                                                    mt_torch_float_width(in->settings), 4,
+                                                    in->settings->draft_tokens));
         if (layer->cache_layer != i)
             continue;
-        uint64_t bytes = mt_torch_token_bytes(layer, type, in->settings->tensor_parallel);
+        uint64_t bytes = mt_torch_token_bytes(layer, &type, in->settings->tensor_parallel);
         int is_short = layer->window && (layer->attention == MT_ATTENTION_SLIDING ||
                                          layer->attention == MT_ATTENTION_CHUNKED);
         uint64_t *sum = is_short ? &cell.window : &cell.full;
@@ -153,7 +156,8 @@ static void divide(const struct mt_predict_input *in, struct rank *rank)
     }
     uint64_t token = rank->cell.full + mt_scale(rank->cell.window, window);
     rank->tokens = token ? left / token : 0;
-    rank->window_tokens = rank->cell.window ? mt_scale(rank->tokens, window) : 0;
+    rank->room =
+        (struct mt_torch_room){.units = token ? rank->tokens : MT_FAR, .left_bytes = rank->left};
 }
 
 static void make_rank(const struct mt_predict_input *in, uint64_t stage, int float_bytes,
@@ -162,22 +166,26 @@ static void make_rank(const struct mt_predict_input *in, uint64_t stage, int flo
     const struct mt_torch_load load = {.tensor_parallel = in->settings->tensor_parallel,
                                        .vocabulary_padding =
                                            mt_engine_number(in->engine, "weights", 64),
-                                       .float_bytes = float_bytes};
+                                       .float_bytes = float_bytes,
+                                       .is_fused = 1};
     *rank = (struct rank){.device = 0};
     mt_torch_stage_of(in, stage, in->settings->pipeline_parallel, &rank->stage);
     mt_torch_weights_of(in, &load, &rank->stage, &rank->weights);
+    rank->loaded = rank->weights.bytes + rank->weights.rounding_bytes + rank->weights.encoder_bytes;
     mt_torch_forward_of(in, &rank->stage, in->settings->batched_tokens, &rank->forward);
     rank->cell = cell_of(in, &rank->stage);
 }
 
 static void budget(const struct mt_predict_input *in, struct rank *rank, uint64_t device)
 {
-    uint64_t context = mt_engine_number(in->engine, "context", 0);
+    struct mt_driver driver;
+    mt_driver_of_torch(in, device, 0, &driver);
+    uint64_t context = driver.band.bytes;
     uint64_t capacity = in->settings->device_bytes[device];
     uint64_t free_bytes = capacity > context ? capacity - context : 0;
     rank->device = (int)device;
     rank->requested = mt_scale(free_bytes, in->settings->memory_share);
-    rank->left = (int64_t)rank->requested - (int64_t)rank->weights.bytes;
+    rank->left = (int64_t)rank->requested - (int64_t)rank->loaded;
     divide(in, rank);
 }
 
@@ -203,17 +211,19 @@ static void add(struct mt_sheet *sheet, const struct rank *rank, enum mt_categor
                  "%s", formula);
 }
 
-static void write_cache(const struct rank *rank, uint64_t tokens, struct mt_sheet *sheet)
+static void write_cache(const struct mt_predict_input *in, const struct rank *rank, uint64_t tokens,
+                        struct mt_sheet *sheet)
 {
+    uint64_t window_tokens = mt_scale(tokens, mt_engine_real(in->engine, "kv_cache.window", 0.8));
     char formula[160];
     snprintf(formula, sizeof formula, "%" PRIu64 " tokens * %" PRIu64 " B", tokens,
              rank->cell.full);
     add(sheet, rank, MT_CATEGORY_KV_CACHE, "tokens", "kv_cache", mt_mul(tokens, rank->cell.full),
         MT_PROVENANCE_DERIVED, formula);
-    snprintf(formula, sizeof formula, "%" PRIu64 " tokens * %" PRIu64 " B", rank->window_tokens,
+    snprintf(formula, sizeof formula, "%" PRIu64 " tokens * %" PRIu64 " B", window_tokens,
              rank->cell.window);
     add(sheet, rank, MT_CATEGORY_KV_CACHE, "tokens of windowed layers", "kv_cache.window",
-        mt_mul(rank->window_tokens, rank->cell.window), MT_PROVENANCE_DERIVED, formula);
+        mt_mul(window_tokens, rank->cell.window), MT_PROVENANCE_DERIVED, formula);
     snprintf(formula, sizeof formula, "%" PRIu64 " states * %" PRIu64 " B",
              rank->cell.state ? rank->state_bytes / rank->cell.state : 0, rank->cell.state);
     add(sheet, rank, MT_CATEGORY_RECURRENT_STATE, "states", "recurrent_state", rank->state_bytes,
@@ -243,23 +253,29 @@ static void write_rank(const struct mt_predict_input *in, const struct rank *ran
     uint64_t graphs = in->settings->eager ? 0 : mt_mul(in->settings->sequences, 2 * MT_MIB);
     add(sheet, rank, MT_CATEGORY_WEIGHTS, "tensors", "weights", rank->weights.bytes,
         MT_PROVENANCE_READ, "the rank's part of each tensor");
-    write_cache(rank, tokens, sheet);
+    add(sheet, rank, MT_CATEGORY_WEIGHTS, "rounded blocks", "blocks", rank->weights.rounding_bytes,
+        MT_PROVENANCE_DERIVED, "whole 2 MiB of PyTorch's allocator, for tensors from 10 MiB on");
+    mt_torch_write_encoders(&rank->weights, rank->device, sheet);
+    write_cache(in, rank, tokens, sheet);
     write_bounded(sheet, rank, MT_CATEGORY_ACTIVATIONS, "a chunk's forward pass", "reserve.token",
                   activations, activations / 2, mt_mul(activations, 2));
     write_bounded(sheet, rank, MT_CATEGORY_GRAPHS, "CUDA graphs", "reserve.graph", graphs,
                   graphs / 4, mt_mul(graphs, 2));
-    write_bounded(sheet, rank, MT_CATEGORY_CONTEXT, "driver and modules", "context",
-                  mt_engine_number(in->engine, "context", 0),
-                  mt_engine_number(in->engine, "context.low", 0),
-                  mt_engine_number(in->engine, "context.high", 0));
+    mt_driver_write_torch(in, rank->device, sheet);
 }
 
 static void fill_pool(const struct mt_predict_input *in, const struct rank *rank,
                       struct mt_sheet *sheet)
 {
-    uint64_t context = mt_engine_number(in->engine, "context", 0);
-    uint64_t span = mt_engine_number(in->engine, "context.high", context) - context;
-    uint64_t token = rank->cell.full + mt_scale(rank->cell.window, 0.8);
+    struct mt_driver driver;
+    mt_driver_of_torch(in, (size_t)rank->device, 0, &driver);
+    uint64_t low = 0;
+    uint64_t high = driver.band.high_bytes;
+    mt_widen_unread(in->engine, "unread", &low, &high);
+    uint64_t span =
+        high - driver.band.bytes + rank->weights.encoder_high_bytes - rank->weights.encoder_bytes;
+    double window = mt_engine_real(in->engine, "kv_cache.window", 0.8);
+    uint64_t token = rank->cell.full + mt_scale(rank->cell.window, window);
     uint64_t less = token ? mt_scale(span, in->settings->memory_share) / token : 0;
     uint64_t context_tokens = in->settings->context_tokens;
     double concurrency = context_tokens ? (double)rank->tokens / (double)context_tokens : 0;
@@ -268,7 +284,7 @@ static void fill_pool(const struct mt_predict_input *in, const struct rank *rank
     *mt_sheet_pool(sheet) = (struct mt_estimate_pool){
         .present = 1,
         .requested_bytes = rank->requested,
-        .weights_bytes = rank->weights.bytes,
+        .weights_bytes = rank->loaded,
         .activations_bytes = 0,
 
         .pool_bytes = rank->left,
@@ -293,7 +309,7 @@ static void judge(const struct mt_predict_input *in, const struct rank *rank,
         mt_sheet_cannot(sheet,
                         "SGLang does not start: the static share of %.2f GiB does not hold the "
                         "weights of %.2f%s",
-                        mt_gib(rank->requested), mt_gib(rank->weights.bytes), idle);
+                        mt_gib(rank->requested), mt_gib(rank->loaded), idle);
     else if (rank->cell.full && rank->tokens < in->settings->context_tokens)
         mt_sheet_note(sheet,
                       "SGLang starts, and takes no request of more than the %" PRIu64
@@ -318,8 +334,8 @@ static void write_flags(const struct mt_predict_input *in, struct mt_sheet *shee
         mt_sheet_flag(sheet, "--pp-size %" PRIu64, settings->pipeline_parallel);
     if (settings->weight_type)
         mt_sheet_flag(sheet,
-                      strcmp(settings->weight_type, "fp8") ? "--dtype %s" : "--quantization %s",
-                      settings->weight_type);
+                      mt_begins(settings->weight_type, "fp8") ? "--quantization %s" : "--dtype %s",
+                      mt_torch_dtype_name(settings->weight_type));
     if (settings->eager)
         mt_sheet_flag(sheet, "--disable-cuda-graph");
 }
@@ -327,23 +343,21 @@ static void write_flags(const struct mt_predict_input *in, struct mt_sheet *shee
 static int predict(const struct mt_predict_input *in, struct mt_sheet *sheet,
                    struct mt_error *error)
 {
-    struct rank tightest = {.tokens = UINT64_MAX};
+    struct rank tightest = {.room = {MT_FAR, INT64_MAX}};
     struct rank rank;
     int float_bytes;
     int result = mt_torch_float_bytes(in, &float_bytes, error);
     if (result < 0)
         return result;
-    uint64_t parallel = in->settings->tensor_parallel;
     for (int writes = 0; writes < 2; writes++)
-        for (uint64_t stage = 0; stage < in->settings->pipeline_parallel; stage++) {
-            make_rank(in, stage, float_bytes, &rank);
-            for (uint64_t r = 0; r < parallel; r++) {
-                budget(in, &rank, stage * parallel + r);
-                if (writes)
-                    write_rank(in, &rank, tightest.tokens, sheet);
-                else if (rank.tokens < tightest.tokens || rank.left < tightest.left)
-                    tightest = rank;
-            }
+        for (struct mt_torch_walk walk = {0}; mt_torch_next_rank(in, &walk);) {
+            if (walk.opens_stage)
+                make_rank(in, walk.stage, float_bytes, &rank);
+            budget(in, &rank, walk.device);
+            if (writes)
+                write_rank(in, &rank, tightest.tokens, sheet);
+            else if (mt_torch_is_tighter(rank.room, tightest.room))
+                tightest = rank;
         }
     fill_pool(in, &tightest, sheet);
     judge(in, &tightest, sheet);
@@ -351,4 +365,5 @@ static int predict(const struct mt_predict_input *in, struct mt_sheet *sheet,
     return 0;
 }
 
-const struct mt_predictor mt_predict_sglang = {"sglang", complete, predict};
+const struct mt_predictor mt_predict_sglang = {
+    .engine = "sglang", .complete = complete, .predict = predict, .counts_encoders = 1};

@@ -40,6 +40,22 @@ static const char *source_of(struct mt_sheet *sheet, const struct mt_sheet_term 
     return mt_arena_copy(&sheet->arena, value.source, value.source_length);
 }
 
+static uint64_t scaled(uint64_t bytes, double factor)
+{
+    double product = (double)bytes * factor;
+    return product < (double)(UINT64_C(1) << 60) ? (uint64_t)(product + 0.5) : UINT64_C(1) << 60;
+}
+
+void mt_widen_unread(const struct mt_engine *engine, const char *unread, uint64_t *low,
+                     uint64_t *high)
+{
+    if (!mt_engine_is_after(engine, "read_up_to"))
+        return;
+    double width = mt_engine_real(engine, unread, 0) / 100;
+    *low = scaled(*low, width < 1 ? 1 - width : 0);
+    *high = scaled(*high, 1 + width);
+}
+
 void mt_sheet_add(struct mt_sheet *sheet, const struct mt_sheet_term *term, const char *format, ...)
 {
     int bounded = term->low_bytes || term->high_bytes;
@@ -53,6 +69,10 @@ void mt_sheet_add(struct mt_sheet *sheet, const struct mt_sheet_term *term, cons
     va_start(arguments, format);
     char *formula = mt_arena_vprintf(&sheet->arena, format, arguments);
     va_end(arguments);
+    uint64_t low = bounded ? term->low_bytes : term->bytes;
+    uint64_t high = bounded ? term->high_bytes : term->bytes;
+    if (low < high)
+        mt_widen_unread(sheet->engine, "unread", &low, &high);
     struct mt_sheet_line *line = &sheet->terms[sheet->n_terms];
     *line = (struct mt_sheet_line){
         .place = term->place,
@@ -64,8 +84,8 @@ void mt_sheet_add(struct mt_sheet *sheet, const struct mt_sheet_term *term, cons
                  .source = source_of(sheet, term),
                  .formula = formula,
                  .bytes = term->bytes,
-                 .low_bytes = bounded ? term->low_bytes : term->bytes,
-                 .high_bytes = bounded ? term->high_bytes : term->bytes,
+                 .low_bytes = low,
+                 .high_bytes = high,
                  .provenance = term->provenance},
     };
     if (!formula || !line->term.rule)

@@ -66,6 +66,13 @@ void mt_sheet_bound(struct mt_sheet *sheet, int place, uint64_t low_bytes, uint6
 void mt_sheet_cannot(struct mt_sheet *sheet, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Widens a band of what was fitted or assumed, where the engine's version came after the last one
+ * whose memory was read (the key "read_up_to"), by the percent of the key `unread`. Terms with
+ * bounds are widened by the key "unread" when they are written; an engine that divides a budget has
+ * keys of its own for the parts of it ("unread.activations"). */
+void mt_widen_unread(const struct mt_engine *engine, const char *unread, uint64_t *low,
+                     uint64_t *high);
+
 /* Refuses drafted tokens of a model that they change nothing of. Errors: MT_EARG. */
 int mt_refuse_drafting(const struct mt_model_description *d,
                        const struct mt_predict_settings *settings, struct mt_error *error);
@@ -82,6 +89,7 @@ struct mt_predictor {
      * for an engine that cannot be rehearsed. */
     int (*predict_unsaid)(const struct mt_predict_input *input, struct mt_sheet *sheet,
                           struct mt_error *error);
+    int counts_encoders; /* also those that only a config.json tells of */
 };
 
 extern const struct mt_predictor mt_predict_llama_cpp; /* llama.cpp, ik_llama.cpp, ollama */

@@ -42,6 +42,16 @@ static void set(struct spill *spill, uint64_t steps)
         settings->cpu_moe_layers = steps;
 }
 
+static int is_in_another_layout(const struct mt_tally_detail *detail)
+{
+    static const char *const names[] = {"repacked weights", "weights for AMX",
+                                        "weights for KleidiAI"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(detail->name, names[i]))
+            return 1;
+    return 0;
+}
+
 /* What the engine's own plan of a place counts: neither what the driver or the program hold, nor
  * weights in another layout or their mapped originals. */
 static uint64_t counted_bytes(const struct mt_tally_place *place)
@@ -56,7 +66,7 @@ static uint64_t counted_bytes(const struct mt_tally_place *place)
         const struct mt_tally_detail *detail = &weights->details[i];
         if (mt_fit_is_mapped(detail))
             bytes -= detail->allocated_bytes - detail->low_bytes;
-        else if (!strcmp(detail->name, "repacked weights"))
+        else if (is_in_another_layout(detail))
             bytes -= detail->allocated_bytes;
     }
     return bytes;

@@ -66,6 +66,37 @@ void mt_torch_stage_of(const struct mt_predict_input *in, uint64_t stage, uint64
                                     .is_last = stage + 1 == n_stages};
 }
 
+int mt_torch_next_rank(const struct mt_predict_input *in, struct mt_torch_walk *walk)
+{
+    uint64_t parallel = in->settings->tensor_parallel;
+    if (walk->next >= parallel * in->settings->pipeline_parallel)
+        return 0;
+    walk->device = walk->next++;
+    walk->stage = walk->device / parallel;
+    walk->opens_stage = walk->device % parallel == 0;
+    return 1;
+}
+
+int mt_torch_is_tighter(struct mt_torch_room room, struct mt_torch_room other)
+{
+    int is_out = room.left_bytes <= 0;
+    if (is_out != (other.left_bytes <= 0))
+        return is_out;
+    if (!is_out && room.units != other.units)
+        return room.units < other.units;
+    return room.left_bytes < other.left_bytes;
+}
+
+const char *mt_torch_dtype_name(const char *weight_type)
+{
+    static const char *const others[][2] = {
+        {"bf16", "bfloat16"}, {"f16", "float16"}, {"fp16", "float16"}, {"f32", "float32"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(others[i][0], weight_type))
+            return others[i][1];
+    return weight_type;
+}
+
 /* Latent vectors in 8 bit keep their rotary part in 16 bit and have four scales. */
 const struct mt_torch_cell *mt_torch_cell_of(const char *name)
 {
@@ -90,15 +121,34 @@ const struct mt_torch_cell *mt_torch_cell_of(const char *name)
         {"q7", 7.5 / 8, 0, 0},
         {"q8", 8.5 / 8, 0, 0},
     };
-    static const char *const others[][2] = {
-        {"bf16", "bfloat16"}, {"f16", "float16"}, {"fp16", "float16"}, {"f32", "float32"}};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (!strcmp(others[i][0], name))
-            name = others[i][1];
+    name = mt_torch_dtype_name(name);
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
         if (!strcmp(cells[i].name, name))
             return &cells[i];
     return NULL;
+}
+
+uint64_t mt_torch_float_width(const struct mt_predict_settings *settings)
+{
+    const char *type = settings->weight_type;
+    return type && (!strcmp(type, "f32") || !strcmp(type, "float32")) ? 4 : 2;
+}
+
+struct mt_torch_cell mt_torch_cache_of(const struct mt_predict_settings *settings)
+{
+    struct mt_torch_cell cell = *mt_torch_cell_of(settings->kv_type_k);
+    if (!strcmp(cell.name, "auto"))
+        cell.bytes = (double)mt_torch_float_width(settings);
+    return cell;
+}
+
+uint64_t mt_torch_block_bytes(uint64_t bytes)
+{
+    const uint64_t wanted = mt_mul(mt_ceil_div(bytes, 512), 512);
+    if (wanted < 10 * MT_MIB)
+        return wanted;
+    uint64_t segment = mt_mul(mt_ceil_div(wanted, 2 * MT_MIB), 2 * MT_MIB);
+    return segment - wanted > MT_MIB ? wanted : segment;
 }
 
 uint64_t mt_torch_token_bytes(const struct mt_model_layer *layer, const struct mt_torch_cell *cell,
@@ -123,13 +173,13 @@ uint64_t mt_torch_token_bytes(const struct mt_model_layer *layer, const struct m
     return mt_mul(heads, mt_add(head, (layer->value_size ? 2 : 1) * cell->bytes_of_head));
 }
 
-uint64_t mt_torch_state_element_bytes(const struct mt_model_description *d)
+uint64_t mt_torch_state_element_bytes(const struct mt_predict_input *in)
 {
-    static const char *const full[] = {"qwen35", "qwen3.5", "kimi", "jamba"};
+    static const char *const full[] = {"qwen35", "kimi", "jamba"};
     for (size_t i = 0; i < sizeof full / sizeof *full; i++)
-        if (mt_begins(d->architecture, full[i]))
+        if (mt_begins(in->d->architecture, full[i]))
             return 4;
-    return 2;
+    return mt_torch_float_width(in->settings);
 }
 
 /* Channels of the convolution: of delta nets and Mamba 2 also keys and queries (B and C) go through
@@ -195,7 +245,8 @@ void mt_torch_forward_of(const struct mt_predict_input *in, const struct mt_torc
                       in->settings->tensor_parallel ? in->settings->tensor_parallel : 1);
         widest = width > widest ? width : widest;
     }
-    forward->hidden_bytes = mt_mul(tokens, mt_mul(8, in->d->embedding_length));
-    forward->mlp_bytes = mt_mul(tokens, mt_mul(2, widest));
+    uint64_t width = mt_torch_float_width(in->settings);
+    forward->hidden_bytes = mt_mul(tokens, mt_mul(4 * width, in->d->embedding_length));
+    forward->mlp_bytes = mt_mul(tokens, mt_mul(width, widest));
     forward->bytes = mt_add(forward->hidden_bytes, forward->mlp_bytes);
 }

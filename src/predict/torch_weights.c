@@ -116,8 +116,63 @@ static uint64_t padded_vocabulary(const struct mt_model_tensor *tensor, uint64_t
     return mt_mul(bytes / rows, padded);
 }
 
-static void add_tensor(const struct mt_predict_input *in, const struct mt_torch_load *load,
-                       const struct mt_model_tensor *tensor, struct mt_torch_weights *weights)
+/* Tensors of a layer that the engine has as one. */
+enum joint { JOINT_QKV, JOINT_GATE_UP, JOINT_EXPERTS_IN, JOINT_EXPERTS_OUT, N_JOINTS };
+
+struct joining {
+    uint32_t layer;
+    uint64_t bytes[N_JOINTS];
+};
+
+static enum joint joint_of(const struct mt_model_tensor *tensor)
+{
+    static const char *const qkv[] = {"q_proj.weight",
+                                      "k_proj.weight",
+                                      "v_proj.weight",
+                                      "attn_q.weight",
+                                      "attn_k.weight",
+                                      "attn_v.weight",
+                                      NULL};
+    static const char *const down[] = {"down_proj", "down_exps", ".w2.", NULL};
+    static const char *const gate_up[] = {"gate_proj.weight", "up_proj.weight", "ffn_gate.weight",
+                                          "ffn_up.weight", NULL};
+    if (tensor->layer == MT_NO_LAYER || has(tensor, "scale") || has(tensor, "bias"))
+        return N_JOINTS;
+    if (tensor->role == MT_TENSOR_EXPERTS)
+        return has_any(tensor, down) ? JOINT_EXPERTS_OUT : JOINT_EXPERTS_IN;
+    return has_any(tensor, qkv) ? JOINT_QKV : has_any(tensor, gate_up) ? JOINT_GATE_UP : N_JOINTS;
+}
+
+static void round_block(uint64_t bytes, struct mt_torch_weights *weights)
+{
+    weights->rounding_bytes = mt_add(weights->rounding_bytes, mt_torch_block_bytes(bytes) - bytes);
+}
+
+static void round_joined(struct joining *joining, struct mt_torch_weights *weights)
+{
+    for (size_t i = 0; i < N_JOINTS; i++) {
+        round_block(joining->bytes[i], weights);
+        joining->bytes[i] = 0;
+    }
+}
+
+/* Files have the tensors of a layer beside each other. */
+static void join(const struct mt_model_tensor *tensor, uint64_t bytes, struct joining *joining,
+                 struct mt_torch_weights *weights)
+{
+    enum joint joint = joint_of(tensor);
+    if (tensor->layer != joining->layer)
+        round_joined(joining, weights);
+    joining->layer = tensor->layer;
+    if (joint == N_JOINTS)
+        round_block(bytes, weights);
+    else
+        joining->bytes[joint] = mt_add(joining->bytes[joint], bytes);
+}
+
+/* Returns the bytes that the rank has of the tensor. */
+static uint64_t add_tensor(const struct mt_predict_input *in, const struct mt_torch_load *load,
+                           const struct mt_model_tensor *tensor, struct mt_torch_weights *weights)
 {
     uint64_t parallel = load->tensor_parallel;
     uint64_t bytes = loaded_bytes(tensor, load->float_bytes);
@@ -143,17 +198,52 @@ static void add_tensor(const struct mt_predict_input *in, const struct mt_torch_
     if (tensor->role == MT_TENSOR_EXPERTS && (ends(tensor, "_blocks") || ends(tensor, "_scales")))
         weights->mxfp4_bytes = mt_add(weights->mxfp4_bytes, bytes);
     weights->bytes = mt_add(weights->bytes, bytes);
+    return bytes;
+}
+
+/* Feed-forwards with a gate have half as much again in their matrices, and of encoders little else
+ * is told. */
+static void add_encoders(const struct mt_predict_input *in, const struct mt_torch_load *load,
+                         struct mt_torch_weights *weights)
+{
+    uint64_t bytes = mt_mul(in->d->encoder_parameters, mt_torch_float_width(in->settings));
+    bytes = mt_ceil_div(bytes, load->tensor_parallel);
+    weights->encoder_bytes = bytes;
+    weights->encoder_low_bytes = mt_scale(bytes, 0.85);
+    weights->encoder_high_bytes = mt_scale(bytes, 1.5);
+}
+
+void mt_torch_write_encoders(const struct mt_torch_weights *weights, int place,
+                             struct mt_sheet *sheet)
+{
+    mt_sheet_add(sheet,
+                 &(struct mt_sheet_term){.place = place,
+                                         .category = MT_CATEGORY_WEIGHTS,
+                                         .name = "encoders",
+                                         .rule = "weights.encoders",
+                                         .bytes = weights->encoder_bytes,
+                                         .low_bytes = weights->encoder_low_bytes,
+                                         .high_bytes = weights->encoder_high_bytes,
+                                         .provenance = MT_PROVENANCE_INFERRED},
+                 "layers and mergers that config.json describes");
 }
 
 void mt_torch_weights_of(const struct mt_predict_input *in, const struct mt_torch_load *load,
                          const struct mt_torch_stage *stage, struct mt_torch_weights *weights)
 {
+    struct joining joining = {.layer = MT_NO_LAYER};
     *weights = (struct mt_torch_weights){0};
     for (uint64_t i = 0; i < in->d->n_tensors; i++) {
         struct mt_model_tensor tensor;
-        if (mt_model_tensor_at(in->model, i, &tensor) == 0 && is_held(in, &tensor, stage))
-            add_tensor(in, load, &tensor, weights);
+        if (mt_model_tensor_at(in->model, i, &tensor) < 0 || !is_held(in, &tensor, stage))
+            continue;
+        uint64_t bytes = add_tensor(in, load, &tensor, weights);
+        if (load->is_fused)
+            join(&tensor, bytes, &joining, weights);
     }
+    round_joined(&joining, weights);
+    if (in->d->lacks_encoders && stage->is_first)
+        add_encoders(in, load, weights);
 }
 
 int mt_torch_float_bytes(const struct mt_predict_input *in, int *float_bytes,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "predict/driver.h"
 #include "predict/torch_place.h"
 
 #define OPEN_CONTEXT 4096 /* tokens of a text whose length is not said */
@@ -42,6 +43,11 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
     if (settings->memory_share != 0)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "%s takes no share of a device; the nearest is max_memory", engine->name);
+    if (settings->batched_tokens)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "%s has no tokens of a step (--batched-tokens); the nearest is "
+                       "prefill_chunk_size, given as --batch",
+                       engine->name);
     if (settings->tensor_parallel > 1 || settings->pipeline_parallel > 1)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "%s is predicted with device_map=\"auto\", not with tensor parallel",
@@ -287,7 +293,7 @@ static void write_place(const struct run *run, int place, struct mt_sheet *sheet
         return;
     write_bounded(run, place, MT_CATEGORY_WORKSPACE, "workspace", "workspace", "workspace.high",
                   sheet);
-    write_bounded(run, place, MT_CATEGORY_CONTEXT, "context", "context.low", "context.high", sheet);
+    mt_driver_write_torch(run->in, place, sheet);
 }
 
 /* device_map="auto": each device gets an equal part, the last one what it can hold; a tenth of each
@@ -309,9 +315,10 @@ static int divide(struct run *run, struct mt_error *error)
     double share = mt_engine_real(run->in->engine, "device_share", 0.9);
     for (size_t i = 0; i < n; i++) {
         uint64_t used = settings->device_used ? settings->device_used[i] : 0;
-        uint64_t context = mt_engine_number(run->in->engine, "context", 0);
         uint64_t capacity = settings->device_bytes[i];
-        used += context;
+        struct mt_driver driver;
+        mt_driver_of_torch(run->in, i, 1, &driver);
+        used += driver.band.bytes;
         limits[i] = capacity > used ? mt_scale(capacity - used, share) : 0;
         uint64_t equal = all / n + largest;
         if (i + 1 < n && equal < limits[i])
@@ -337,7 +344,7 @@ static void write_all(struct run *run, struct mt_sheet *sheet)
                         run->place.host_layers, run->place.n_layers + 1);
     if (settings->n_devices)
         mt_sheet_flag(sheet, "device_map=\"auto\"");
-    mt_sheet_flag(sheet, "dtype=\"%s\"", settings->weight_type);
+    mt_sheet_flag(sheet, "dtype=\"%s\"", mt_torch_dtype_name(settings->weight_type));
     mt_sheet_flag(sheet, "attn_implementation=\"%s\"",
                   settings->flash_attention == MT_SWITCH_OFF ? "eager" : "sdpa");
     if (settings->batch < settings->context_tokens)

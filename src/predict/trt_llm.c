@@ -17,6 +17,7 @@ struct rank {
     uint64_t state_bytes;
     uint64_t blocks;
     int64_t left; /* the share of what is free */
+    struct mt_torch_room room;
 };
 
 static int complete(const struct mt_model *model, const struct mt_engine *engine,
@@ -58,16 +59,17 @@ static uint64_t activation_bytes(const struct mt_predict_input *in)
 
 static void cache_of(const struct mt_predict_input *in, struct rank *rank)
 {
-    const struct mt_torch_cell *type = mt_torch_cell_of(in->settings->kv_type_k);
+    const struct mt_torch_cell type = mt_torch_cache_of(in->settings);
     for (uint64_t i = rank->stage.first; i < rank->stage.end && i < in->d->n_layers; i++) {
         const struct mt_model_layer *layer = &in->d->layers[i];
         if (layer->cache_layer == i)
             rank->token_bytes =
                 mt_add(rank->token_bytes,
-                       mt_torch_token_bytes(layer, type, in->settings->tensor_parallel));
+                       mt_torch_token_bytes(layer, &type, in->settings->tensor_parallel));
         rank->state_bytes = mt_add(rank->state_bytes,
                                    mt_torch_state_bytes(in->d, layer, in->settings->tensor_parallel,
-                                                        2, 4, in->settings->draft_tokens));
+                                                        mt_torch_float_width(in->settings), 4,
+                                                        in->settings->draft_tokens));
     }
     rank->state_bytes = mt_mul(rank->state_bytes, in->settings->sequences);
 }
@@ -118,6 +120,8 @@ static void budget(const struct mt_predict_input *in, struct rank *rank, uint64_
     rank->device = (int)device;
     rank->left = share_of(in, rank, 0);
     rank->blocks = blocks_in(in, rank, rank->left);
+    rank->room = (struct mt_torch_room){.units = rank->token_bytes ? rank->blocks : MT_FAR,
+                                        .left_bytes = rank->left};
 }
 
 static void add(struct mt_sheet *sheet, const struct rank *rank, enum mt_category category,
@@ -166,6 +170,7 @@ static void write_rank(const struct mt_predict_input *in, const struct rank *ran
     uint64_t used = rank->weights.bytes + mt_mul(blocks, block_bytes(in, rank)) +
                     rank->state_bytes + rank->activations + rank->workspace + rank->context +
                     graphs;
+    mt_widen_unread(in->engine, "unread", &low, &high); /* the total's; the term has its own */
     uint64_t more = high - rank->context + graphs * 15;
     mt_sheet_bound(sheet, rank->device, used - graphs,
                    used + mt_scale(more, 1 - in->settings->memory_share) + graphs);
@@ -175,8 +180,11 @@ static void fill_pool(const struct mt_predict_input *in, const struct rank *rank
                       struct mt_sheet *sheet)
 {
     uint64_t block = mt_engine_number(in->engine, "block_tokens", 32);
+    uint64_t least = 0;
     uint64_t context = mt_engine_number(in->engine, "context.high", rank->context) - rank->context;
     uint64_t spread = rank->activations / 2 + rank->workspace / 2;
+    mt_widen_unread(in->engine, "unread", &least, &context);
+    mt_widen_unread(in->engine, "unread", &least, &spread);
     uint64_t tokens = mt_mul(rank->blocks, block);
     *mt_sheet_pool(sheet) = (struct mt_estimate_pool){
         .present = 1,
@@ -229,23 +237,21 @@ static void write_flags(const struct mt_predict_input *in, struct mt_sheet *shee
 static int predict(const struct mt_predict_input *in, struct mt_sheet *sheet,
                    struct mt_error *error)
 {
-    struct rank tightest = {.blocks = UINT64_MAX};
+    struct rank tightest = {.room = {MT_FAR, INT64_MAX}};
     struct rank rank;
     int float_bytes;
     int result = mt_torch_float_bytes(in, &float_bytes, error);
     if (result < 0)
         return result;
-    uint64_t parallel = in->settings->tensor_parallel;
     for (int writes = 0; writes < 2; writes++)
-        for (uint64_t stage = 0; stage < in->settings->pipeline_parallel; stage++) {
-            make_rank(in, stage, float_bytes, &rank);
-            for (uint64_t r = 0; r < parallel; r++) {
-                budget(in, &rank, stage * parallel + r);
-                if (writes)
-                    write_rank(in, &rank, tightest.blocks, sheet);
-                else if (rank.blocks < tightest.blocks || rank.left < tightest.left)
-                    tightest = rank;
-            }
+        for (struct mt_torch_walk walk = {0}; mt_torch_next_rank(in, &walk);) {
+            if (walk.opens_stage)
+                make_rank(in, walk.stage, float_bytes, &rank);
+            budget(in, &rank, walk.device);
+            if (writes)
+                write_rank(in, &rank, tightest.blocks, sheet);
+            else if (mt_torch_is_tighter(rank.room, tightest.room))
+                tightest = rank;
         }
     fill_pool(in, &tightest, sheet);
     judge(in, &tightest, sheet);

@@ -6,6 +6,7 @@
 #include "predict/vllm.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/error.h"
 
@@ -25,6 +26,7 @@ struct rank {
     struct mt_torch_stage stage;
     struct mt_torch_weights weights;
     struct mt_vllm_pool pool;
+    struct mt_vllm_experts experts;
     struct part weight;
     struct part activation;
     struct part other;
@@ -80,13 +82,16 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
 }
 
 /* Rotations of all positions are kept, once for each kind of layer that rotates differently. */
-static uint64_t rope_cache(const struct mt_model_description *d)
+static uint64_t rope_cache(const struct mt_predict_input *in)
 {
+    const struct mt_model_description *d = in->d;
     uint64_t width = d->qk_rope_head_size;
     for (uint64_t i = 0; i < d->n_layers && !d->kv_lora_rank; i++)
         width = d->layers[i].key_size > width ? d->layers[i].key_size : width;
     int two = mt_begins(d->architecture, "gemma3") || mt_begins(d->architecture, "gemma4");
-    return mt_mul(mt_mul(d->context_length, width), two ? 4 : 2);
+    int is_wide = mt_begins(d->architecture, "gpt-oss"); /* asks for 32 bit */
+    uint64_t numbers = mt_mul(mt_mul(d->context_length, width), two ? 2 : 1);
+    return mt_mul(numbers, is_wide ? 4 : mt_torch_float_width(in->settings));
 }
 
 static void weigh(const struct mt_predict_input *in, struct rank *rank, int float_bytes)
@@ -94,31 +99,36 @@ static void weigh(const struct mt_predict_input *in, struct rank *rank, int floa
     const struct mt_torch_load load = {.tensor_parallel = in->settings->tensor_parallel,
                                        .vocabulary_padding =
                                            mt_engine_number(in->engine, "weights", 64),
-                                       .float_bytes = float_bytes};
+                                       .float_bytes = float_bytes,
+                                       .is_fused = 1};
     mt_torch_weights_of(in, &load, &rank->stage, &rank->weights);
-    double factor = mt_engine_real(in->engine, "weights.mxfp4", 1);
-    uint64_t more = mt_scale(rank->weights.mxfp4_bytes, factor - 1);
-    rank->rope_bytes = rope_cache(in->d);
-    rank->weight.bytes = rank->weights.bytes + more + rank->rope_bytes;
-    rank->weight.low = rank->weights.bytes + mt_scale(more, 0.95);
-    rank->weight.high = rank->weights.bytes + mt_scale(more, 1.05) + rank->rope_bytes;
-    if (in->settings->tensor_parallel > 1) /* two of four logs have 0.2 and 0.6 % more */
-        rank->weight_slack = mt_scale(rank->weight.bytes, 0.007);
-    rank->weight.high += rank->weight_slack;
+    mt_vllm_experts_of(in, &rank->stage, rank->weights.mxfp4_bytes, &rank->experts);
+    rank->rope_bytes = rope_cache(in);
+    const struct mt_torch_weights *w = &rank->weights;
+    uint64_t tensors = w->bytes + w->rounding_bytes;
+    rank->weight.bytes = tensors + w->encoder_bytes + rank->experts.more_bytes + rank->rope_bytes;
+    rank->weight.low = w->bytes + w->encoder_low_bytes + rank->experts.low_bytes;
+    if (in->settings->tensor_parallel > 1) /* four logs are met within 0.04 % */
+        rank->weight_slack = mt_scale(rank->weight.bytes, 0.001);
+    rank->weight.high = tensors + rank->experts.high_bytes + rank->rope_bytes + rank->weight_slack;
+}
+
+static int has_encoder(const struct mt_predict_input *in)
+{
+    struct mt_model_tensor tensor;
+    for (uint64_t i = 0; i < in->d->n_tensors; i++)
+        if (mt_model_tensor_at(in->model, i, &tensor) == 0 && tensor.role == MT_TENSOR_PROJECTOR)
+            return 1;
+    return in->d->lacks_encoders;
 }
 
 static uint64_t encoder_bytes(const struct mt_predict_input *in)
 {
-    for (uint64_t i = 0; i < in->d->n_tensors; i++) {
-        struct mt_model_tensor tensor;
-        if (mt_model_tensor_at(in->model, i, &tensor) == 0 && tensor.role == MT_TENSOR_PROJECTOR)
-            return mt_engine_number(in->engine,
-                                    mt_begins(in->d->architecture, "qwen")
-                                        ? "activations.encoder.qwen"
-                                        : "activations.encoder",
-                                    0);
-    }
-    return 0;
+    int is_qwen = mt_begins(in->d->architecture, "qwen");
+    return has_encoder(in)
+               ? mt_engine_number(in->engine,
+                                  is_qwen ? "activations.encoder.qwen" : "activations.encoder", 0)
+               : 0;
 }
 
 /* Rows of logits that the profiling run samples from. */
@@ -160,14 +170,20 @@ static void profile(const struct mt_predict_input *in, struct rank *rank, uint64
     rank->activation = (struct part){bytes, mt_scale(bytes, 1 - width), mt_scale(bytes, 1 + width)};
     if (encoder && pass <= sampling)
         rank->activation.high = rank->activation.high > pass ? rank->activation.high : pass;
+    mt_widen_unread(in->engine, "unread.activations", &rank->activation.low,
+                    &rank->activation.high);
 }
 
 static struct part part_of(const struct mt_predict_input *in, const char *key, const char *low,
                            const char *high)
 {
-    return (struct part){.bytes = mt_engine_number(in->engine, key, 0),
-                         .low = mt_engine_number(in->engine, low, 0),
-                         .high = mt_engine_number(in->engine, high, 0)};
+    char unread[32];
+    struct part part = {.bytes = mt_engine_number(in->engine, key, 0),
+                        .low = mt_engine_number(in->engine, low, 0),
+                        .high = mt_engine_number(in->engine, high, 0)};
+    snprintf(unread, sizeof unread, "unread.%s", key);
+    mt_widen_unread(in->engine, unread, &part.low, &part.high);
+    return part;
 }
 
 static void add_runtime(const struct mt_predict_input *in, struct rank *rank)
@@ -227,16 +243,15 @@ static uint64_t tokens_of(const struct mt_predict_input *in, const struct mt_vll
 {
     if (!pool->n_groups || !pool->blocks_per_request)
         return 0;
-    if (pool->n_groups > 1 && mt_engine_has(in->engine, "pool_tokens", "concurrency"))
-        return mt_scale(in->settings->context_tokens,
-                        (double)blocks / (double)pool->blocks_per_request);
+    if (mt_engine_has(in->engine, "pool_tokens", "concurrency"))
+        return (uint64_t)((double)blocks / (double)pool->blocks_per_request *
+                          (double)in->settings->context_tokens);
     return mt_mul(blocks / pool->n_groups, pool->block_tokens);
 }
 
 static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
 {
     const struct mt_torch_weights *w = &rank->weights;
-    uint64_t more = rank->weight.bytes - w->bytes - rank->rope_bytes;
     mt_sheet_add(sheet,
                  &(struct mt_sheet_term){.place = rank->device,
                                          .category = MT_CATEGORY_WEIGHTS,
@@ -252,11 +267,21 @@ static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
     mt_sheet_add(sheet,
                  &(struct mt_sheet_term){.place = rank->device,
                                          .category = MT_CATEGORY_WEIGHTS,
+                                         .name = "rounded blocks",
+                                         .rule = "blocks",
+                                         .bytes = w->rounding_bytes,
+                                         .high_bytes = w->rounding_bytes,
+                                         .provenance = MT_PROVENANCE_DERIVED},
+                 "whole 2 MiB of PyTorch's allocator, for tensors from 10 MiB on");
+    mt_torch_write_encoders(w, rank->device, sheet);
+    mt_sheet_add(sheet,
+                 &(struct mt_sheet_term){.place = rank->device,
+                                         .category = MT_CATEGORY_WEIGHTS,
                                          .name = "MXFP4 layout",
                                          .rule = "weights.mxfp4",
-                                         .bytes = more,
-                                         .low_bytes = mt_scale(more, 0.95),
-                                         .high_bytes = mt_scale(more, 1.05),
+                                         .bytes = rank->experts.more_bytes,
+                                         .low_bytes = rank->experts.low_bytes,
+                                         .high_bytes = rank->experts.high_bytes,
                                          .provenance = MT_PROVENANCE_INFERRED},
                  "%" PRIu64 " of experts laid out anew", w->mxfp4_bytes);
     mt_sheet_add(sheet,
@@ -266,7 +291,7 @@ static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
                                          .rule = "rope_cache",
                                          .bytes = rank->rope_bytes,
                                          .provenance = MT_PROVENANCE_DERIVED},
-                 "positions * rotated width * 2 B");
+                 "positions * rotated width * bytes of a float");
 }
 
 static void write_part(const struct rank *rank, const struct part *part, enum mt_category category,
@@ -303,44 +328,67 @@ static void write_activation(const struct mt_predict_input *in, const struct ran
                  logit_rows(in->settings), in->d->vocabulary, in->settings->batched_tokens);
 }
 
-static uint64_t kv_bytes(const struct rank *rank, int64_t left, uint64_t blocks)
+/* All ranks hold as many blocks as the one with the fewest: that one is the pool that is shown. */
+struct tightest {
+    struct rank rank;
+    uint64_t blocks;
+    uint64_t low;
+    uint64_t high;
+};
+
+/* Where the rank's cache takes what is left, its parts make up for each other. Where another rank
+ * is tighter they do not: the cache stays as it is. */
+static void bound_total(const struct mt_predict_input *in, const struct rank *rank,
+                        const struct tightest *tightest, struct mt_sheet *sheet)
 {
-    uint64_t own = blocks_in(rank, left);
-    return mt_mul(own < blocks ? own : blocks, rank->pool.bytes_per_block);
+    const struct part *parts[] = {&rank->weight, &rank->activation, &rank->other,
+                                  &rank->communication};
+    uint64_t block = rank->pool.bytes_per_block;
+    uint64_t used = mt_mul(tightest->blocks, block);
+    uint64_t low = mt_mul(tightest->low, block);
+    uint64_t high = mt_mul(tightest->high, block);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        used = mt_add(used, parts[i]->bytes);
+        low = mt_add(low, parts[i]->low);
+        high = mt_add(high, parts[i]->high);
+    }
+    uint64_t reserved = graphs_are_reserved(in) ? rank->graph.bytes : 0;
+    uint64_t most = rank->requested + rank->graph.high - reserved;
+    low = mt_add(low, reserved ? rank->graph.low : 0);
+    high = mt_add(high, rank->graph.high);
+    if (blocks_in(rank, rank->left) <= tightest->blocks) {
+        low = used + reserved;
+        high = most;
+    }
+    high = high < most ? high : most;
+    used += rank->graph.bytes;
+    mt_sheet_bound(sheet, rank->device, low, high > used ? high : used);
 }
 
-static void write_rank(const struct mt_predict_input *in, const struct rank *rank, uint64_t blocks,
-                       struct mt_sheet *sheet)
+static void write_rank(const struct mt_predict_input *in, const struct rank *rank,
+                       const struct tightest *tightest, struct mt_sheet *sheet)
 {
-    uint64_t bytes = kv_bytes(rank, rank->left, blocks);
+    uint64_t bytes = mt_mul(tightest->blocks, rank->pool.bytes_per_block);
     write_weights(rank, sheet);
     write_activation(in, rank, sheet);
     write_part(rank, &rank->other, MT_CATEGORY_CONTEXT, "driver and modules", "non_torch", sheet);
     write_part(rank, &rank->communication, MT_CATEGORY_COMMUNICATION, "between devices",
                "communication", sheet);
     write_part(rank, &rank->graph, MT_CATEGORY_GRAPHS, "CUDA graphs", "graphs", sheet);
-    mt_sheet_add(sheet,
-                 &(struct mt_sheet_term){.place = rank->device,
-                                         .category = MT_CATEGORY_KV_CACHE,
-                                         .name = "blocks",
-                                         .rule = "kv_cache",
-                                         .bytes = bytes,
-                                         .low_bytes = kv_bytes(rank, rank->left_low, UINT64_MAX),
-                                         .high_bytes = kv_bytes(rank, rank->left_high, UINT64_MAX),
-                                         .provenance = MT_PROVENANCE_DERIVED},
-                 "%" PRIu64 " blocks * %" PRIu64 " B, of %" PRIu64 " tokens in %" PRIu64 " groups",
-                 blocks, rank->pool.bytes_per_block, rank->pool.block_tokens, rank->pool.n_groups);
-    if (bytes) {
-        uint64_t on_top = rank->graph.high;
-        if (graphs_are_reserved(in))
-            on_top -= rank->graph.bytes;
-        uint64_t used = rank->weight.bytes + rank->activation.bytes + rank->other.bytes +
-                        rank->communication.bytes + bytes + rank->graph.bytes;
-        uint64_t high = rank->requested + on_top;
-        mt_sheet_bound(sheet, rank->device,
-                       graphs_are_reserved(in) ? used : used - rank->graph.bytes,
-                       high > used ? high : used);
-    }
+    mt_sheet_add(
+        sheet,
+        &(struct mt_sheet_term){.place = rank->device,
+                                .category = MT_CATEGORY_KV_CACHE,
+                                .name = "blocks",
+                                .rule = "kv_cache",
+                                .bytes = bytes,
+                                .low_bytes = mt_mul(tightest->low, rank->pool.bytes_per_block),
+                                .high_bytes = mt_mul(tightest->high, rank->pool.bytes_per_block),
+                                .provenance = MT_PROVENANCE_DERIVED},
+        "%" PRIu64 " blocks * %" PRIu64 " B, of %" PRIu64 " tokens in %" PRIu64 " groups",
+        tightest->blocks, rank->pool.bytes_per_block, rank->pool.block_tokens, rank->pool.n_groups);
+    if (bytes)
+        bound_total(in, rank, tightest, sheet);
 }
 
 static void fill_pool(const struct mt_predict_input *in, const struct rank *rank, uint64_t blocks,
@@ -436,11 +484,8 @@ static void write_flags(const struct mt_predict_input *in, struct mt_sheet *shee
         mt_sheet_flag(sheet, "--pipeline-parallel-size %" PRIu64, settings->pipeline_parallel);
     if (settings->weight_type)
         mt_sheet_flag(sheet,
-                      settings->weight_type[0] == 'f' && settings->weight_type[1] == 'p' &&
-                              settings->weight_type[2] == '8'
-                          ? "--quantization %s"
-                          : "--dtype %s",
-                      settings->weight_type);
+                      mt_begins(settings->weight_type, "fp8") ? "--quantization %s" : "--dtype %s",
+                      mt_torch_dtype_name(settings->weight_type));
     if (settings->eager)
         mt_sheet_flag(sheet, "--enforce-eager");
 }
@@ -489,52 +534,49 @@ static void lower(uint64_t *value, uint64_t other)
         *value = other;
 }
 
-/* All ranks hold as many blocks as the one with the fewest: that one is the pool that is shown. */
-struct tightest {
-    struct rank rank;
-    uint64_t blocks;
-    uint64_t low;
-    uint64_t high;
-};
-
 static void find_tightest(const struct mt_predict_input *in, int float_bytes, uint64_t encoder,
                           struct tightest *tightest)
 {
-    uint64_t parallel = in->settings->tensor_parallel;
-    *tightest = (struct tightest){.blocks = UINT64_MAX, .low = UINT64_MAX, .high = UINT64_MAX};
-    for (uint64_t stage = 0; stage < in->settings->pipeline_parallel; stage++) {
-        struct rank rank;
-        make_rank(in, stage, float_bytes, encoder, &rank);
-        for (uint64_t r = 0; r < parallel; r++) {
-            place_rank(in, &rank, stage * parallel + r);
-            uint64_t blocks = blocks_in(&rank, rank.left);
-            if (blocks < tightest->blocks || !tightest->rank.requested ||
-                (blocks == 0 && rank.left < tightest->rank.left))
-                tightest->rank = rank;
-            lower(&tightest->blocks, blocks);
-            lower(&tightest->low, blocks_in(&rank, rank.left_low));
-            lower(&tightest->high, blocks_in(&rank, rank.left_high));
+    struct mt_torch_room least = {MT_FAR, INT64_MAX};
+    struct rank rank;
+    *tightest = (struct tightest){.blocks = MT_FAR, .low = MT_FAR, .high = MT_FAR};
+    for (struct mt_torch_walk walk = {0}; mt_torch_next_rank(in, &walk);) {
+        if (walk.opens_stage)
+            make_rank(in, walk.stage, float_bytes, encoder, &rank);
+        place_rank(in, &rank, walk.device);
+        int has_blocks = rank.pool.bytes_per_block > 0 || rank.left <= 0;
+        const struct mt_torch_room room = {has_blocks ? blocks_in(&rank, rank.left) : MT_FAR,
+                                           rank.left};
+        if (mt_torch_is_tighter(room, least)) {
+            tightest->rank = rank;
+            least = room;
         }
+        if (!has_blocks)
+            continue;
+        lower(&tightest->blocks, blocks_in(&rank, rank.left));
+        lower(&tightest->low, blocks_in(&rank, rank.left_low));
+        lower(&tightest->high, blocks_in(&rank, rank.left_high));
     }
+    if (tightest->blocks == MT_FAR) /* a model without a cache */
+        tightest->blocks = tightest->low = tightest->high = 0;
 }
 
 static int predict(const struct mt_predict_input *in, struct mt_sheet *sheet,
                    struct mt_error *error)
 {
     struct tightest tightest;
+    struct rank rank;
     int float_bytes;
     int result = mt_torch_float_bytes(in, &float_bytes, error);
     if (result < 0)
         return result;
     uint64_t encoder = encoder_bytes(in);
     find_tightest(in, float_bytes, encoder, &tightest);
-    for (uint64_t stage = 0; stage < in->settings->pipeline_parallel; stage++) {
-        struct rank rank;
-        make_rank(in, stage, float_bytes, encoder, &rank);
-        for (uint64_t r = 0; r < in->settings->tensor_parallel; r++) {
-            place_rank(in, &rank, stage * in->settings->tensor_parallel + r);
-            write_rank(in, &rank, tightest.blocks, sheet);
-        }
+    for (struct mt_torch_walk walk = {0}; mt_torch_next_rank(in, &walk);) {
+        if (walk.opens_stage)
+            make_rank(in, walk.stage, float_bytes, encoder, &rank);
+        place_rank(in, &rank, walk.device);
+        write_rank(in, &rank, &tightest, sheet);
     }
     fill_pool(in, &tightest.rank, tightest.blocks, tightest.low, tightest.high, sheet);
     judge(in, &tightest.rank, tightest.blocks, sheet);
@@ -543,4 +585,5 @@ static int predict(const struct mt_predict_input *in, struct mt_sheet *sheet,
     return 0;
 }
 
-const struct mt_predictor mt_predict_vllm = {"vllm", complete, predict};
+const struct mt_predictor mt_predict_vllm = {
+    .engine = "vllm", .complete = complete, .predict = predict, .counts_encoders = 1};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* vLLM's pool of blocks: how its layers' caches are put into groups that share it. */
+/* vLLM's pool of blocks: how its layers' caches are put into groups that share it; and its experts.
+ */
 #ifndef MT_PREDICT_VLLM_H
 #define MT_PREDICT_VLLM_H
 
@@ -23,5 +24,14 @@ void mt_vllm_pool_of(const struct mt_predict_input *in, const struct mt_torch_st
 /* Blocks that one request of `tokens` takes. */
 uint64_t mt_vllm_blocks_of(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
                            uint64_t tokens);
+
+/* What a rank's experts in MXFP4 take more than the `read_bytes` that the file has of them. */
+struct mt_vllm_experts {
+    uint64_t more_bytes;
+    uint64_t low_bytes;
+    uint64_t high_bytes;
+};
+void mt_vllm_experts_of(const struct mt_predict_input *in, const struct mt_torch_stage *stage,
+                        uint64_t read_bytes, struct mt_vllm_experts *experts);
 
 #endif

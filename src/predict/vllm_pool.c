@@ -41,9 +41,9 @@ static void add_layer(struct layout *layout, struct bucket wanted)
 static void add_attention(const struct mt_predict_input *in, const struct mt_model_layer *layer,
                           struct layout *layout)
 {
-    const struct mt_torch_cell *cell = mt_torch_cell_of(in->settings->kv_type_k);
+    const struct mt_torch_cell cell = mt_torch_cache_of(in->settings);
     struct bucket bucket = {.token_bytes =
-                                mt_torch_token_bytes(layer, cell, in->settings->tensor_parallel)};
+                                mt_torch_token_bytes(layer, &cell, in->settings->tensor_parallel)};
     if (!bucket.token_bytes)
         return;
     if (layout->is_hybrid && layer->attention == MT_ATTENTION_SLIDING && layer->window) {
@@ -64,9 +64,9 @@ static void collect(const struct mt_predict_input *in, const struct mt_torch_sta
         const struct mt_model_layer *layer = &in->d->layers[i];
         if (layer->cache_layer == i)
             add_attention(in, layer, layout);
-        uint64_t state =
-            mt_torch_state_bytes(in->d, layer, in->settings->tensor_parallel, 2,
-                                 mt_torch_state_element_bytes(in->d), in->settings->draft_tokens);
+        uint64_t state = mt_torch_state_bytes(
+            in->d, layer, in->settings->tensor_parallel, mt_torch_float_width(in->settings),
+            mt_torch_state_element_bytes(in), in->settings->draft_tokens);
         if (state)
             add_layer(layout, (struct bucket){.kind = KIND_STATE, .token_bytes = state});
     }

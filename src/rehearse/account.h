@@ -13,11 +13,13 @@
 #include <stdint.h>
 
 #include "base/preload.h"
+#include "gpu/spec.h"
 
+#define MT_ACCOUNT_SHARED_NAME "memory that processes share" /* of what one gives others to map */
 #define MT_ACCOUNT_VARIABLE    MT_REHEARSAL_VARIABLE
 #define MT_ACCOUNT_ALIVE       ".alive" /* a pipe beside it; while it has a writer, there is a driver */
 #define MT_ACCOUNT_MAGIC       "mtrehear"
-#define MT_ACCOUNT_FORMAT      6u
+#define MT_ACCOUNT_FORMAT      7u
 #define MT_ACCOUNT_DEVICES_MAX 64u
 #define MT_ACCOUNT_EVENTS_MAX  262144u
 #define MT_ACCOUNT_ERAS_MAX    32u
@@ -108,28 +110,7 @@ struct mt_pretend_builds {
     uint32_t doubts_met; /* of these, what was there in the program's graphs, atomic */
 };
 
-/* A GPU as CUDA programs see it: a row of the GPU table (gpus.h). */
-struct mt_account_gpu {
-    char name[64];               /* "NVIDIA H100 80GB HBM3", as the driver says it */
-    uint32_t capability;         /* 90 is 9.0 */
-    uint32_t multiprocessors;    /* 132 */
-    uint32_t shared_bytes;       /* shared memory of a multiprocessor */
-    uint32_t shared_block_bytes; /* of these, at most for one block that asks for it */
-    uint32_t threads_most;       /* resident in a multiprocessor */
-    uint32_t blocks_most;        /* likewise */
-    uint32_t l2_bytes;
-    uint32_t clock_khz;
-    uint32_t memory_clock_khz;
-    uint32_t memory_bus_bits;
-    uint32_t link; /* between two of them: MT_GPU_LINK_… */
-    uint32_t is_ecc;
-    uint64_t context_bytes;       /* of each process's primary context, its runtime loaded */
-    uint64_t module_bytes;        /* what kernels of an engine take of the device once loaded */
-    uint64_t communication_bytes; /* of a communicator between devices, each rank */
-    uint64_t graph_node_bytes;    /* that each node of an instantiated graph takes; 0: not known */
-};
-
-enum mt_gpu_link { MT_GPU_LINK_PCI, MT_GPU_LINK_NVLINK };
+#define PRETEND_GRAPH_NODES "graph nodes" /* the name of what instantiated graphs take */
 
 /* What CUDA programs are told. */
 struct mt_account_cuda {
@@ -152,7 +133,7 @@ struct mt_account_device {
     uint64_t used_bytes; /* by the program, now; atomic, over all its processes */
     uint64_t peak_bytes;
     uint64_t held_bytes; /* used_bytes with each buffer rounded up to rules.granule_bytes */
-    struct mt_account_gpu gpu;
+    struct mt_gpu_spec gpu;
 };
 
 /* Memory of a device that several processes hold. It goes back with the last of them. */
@@ -186,6 +167,9 @@ enum mt_account_kind {
 
 /* What a note can hold, with its end. */
 #define MT_ACCOUNT_NOTE_BYTES 143u
+
+/* A note on who asked for private tables: what stands after the library's name. */
+#define MT_ACCOUNT_PRIVATE " brings NVIDIA's own runtime: it is not rehearsed"
 
 #define MT_ACCOUNT_MAPPED  1u /* the engine's own mapping of the model file */
 #define MT_ACCOUNT_PINNED  2u /* host memory of a device's pinned type */

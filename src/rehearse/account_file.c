@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/ticks.h"
-#include "rehearse/gpus.h"
+#include "gpu/gpus.h"
 #include "rehearse/rehearsal.h"
 #include "rehearse/rules.h"
 
@@ -105,18 +105,23 @@ static void fill_device(struct mt_account_device *made, const struct mt_rehearse
     made->free_bytes = device->bytes - device->reserved_bytes;
 }
 
-/* The GPU that a CUDA program sees as this device: of the one that is nearest in size, all but the
- * size. */
+/* The GPU that a CUDA program sees as this device, all but the size. */
 static int fill_gpu(struct mt_account_device *made, const struct mt_rehearse_device *device,
-                    struct mt_error *error)
+                    const char *generation, struct mt_error *error)
 {
     struct mt_gpu_row row;
-    int result = device->gpu ? mt_gpu_find(device->gpu, &row, error) : 0;
+    int result = device->gpu ? mt_gpu_find(device->gpu, &row, error)
+                             : mt_gpu_of_size(device->bytes, generation, &row, error);
     if (result < 0)
         return result;
-    if (!device->gpu)
-        mt_gpu_nearest(device->bytes, &row);
+    if (strcmp(row.kind, "cuda") != 0)
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "%s is no GPU of NVIDIA: a CUDA program is not rehearsed on it", row.key);
     made->gpu = row.gpu;
+    if (device->context_bytes)
+        made->gpu.context_bytes = device->context_bytes;
+    if (device->graph_node_bytes)
+        made->gpu.graph_node_bytes = device->graph_node_bytes;
     return 0;
 }
 
@@ -127,7 +132,7 @@ static int fill_cuda(struct mt_account *made, const struct mt_rehearse_options *
     if (!options->cuda_directory)
         return 0;
     for (size_t i = 0; result == 0 && i < options->n_devices; i++)
-        result = fill_gpu(&made->device[i], &options->devices[i], error);
+        result = fill_gpu(&made->device[i], &options->devices[i], options->generation, error);
     made->cuda.driver_version =
         options->cuda_driver_version ? options->cuda_driver_version : DRIVER_VERSION;
     made->cuda.copy_bytes_most = COPY_BYTES_MOST;

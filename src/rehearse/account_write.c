@@ -275,6 +275,18 @@ void pretend_note(const char *text)
     write_event(&event, name, text ? text + used : NULL);
 }
 
+void pretend_note_absent(uint32_t place, enum mt_category category, uint64_t bytes,
+                         const char *text)
+{
+    struct mt_account_event event = {.kind = MT_ACCOUNT_NOTE,
+                                     .place = (uint8_t)place,
+                                     .category = (uint8_t)category,
+                                     .bytes = bytes};
+    char name[sizeof event.name];
+    size_t used = copy_text(name, sizeof name, text);
+    write_event(&event, name, text ? text + used : NULL);
+}
+
 static void raise_peak(uint64_t *peak, uint64_t value)
 {
     uint64_t seen = __atomic_load_n(peak, __ATOMIC_RELAXED);

@@ -30,6 +30,9 @@ void pretend_note_refuse(uint32_t place, enum mt_category category, uint64_t byt
 void pretend_note_mark(const char *name);
 /* A sentence for the reader; it may be as long as the name and the detail together. */
 void pretend_note(const char *text);
+/* The same of what the program went without in the rehearsal: it may take up to `bytes` more. */
+void pretend_note_absent(uint32_t place, enum mt_category category, uint64_t bytes,
+                         const char *text);
 
 /* Takes `bytes` of a place over all processes, unless they do not fit: returns 0 and leaves in
  * *free_bytes what is free then. A place without a limit (the host, as a rule) always fits. */

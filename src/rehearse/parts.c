@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rehearse/gpus.h"
+#include "gpu/gpus.h"
 
 #define UNSPLIT "allocated, and not told what for"
 
@@ -51,27 +51,33 @@ static uint64_t scaled(uint64_t bytes, uint64_t by, uint64_t of)
     return of ? (uint64_t)((double)bytes * ((double)by / (double)of)) : bytes;
 }
 
-/* What the driver and NCCL take for themselves is a figure of the table, which has a band. */
-static void bound_by_table(const struct mt_account_gpu *gpu, struct mt_part *part)
+/* What the driver and NCCL take for themselves is a figure of the table, which has a band, unless
+ * this very card was measured. */
+static void bound_by_table(const struct mt_gpu_spec *gpu, struct mt_part *part)
 {
     struct mt_gpu_row row;
     if (mt_gpu_find(gpu->name, &row, NULL) < 0)
         return;
-    uint64_t likely = row.gpu.context_bytes;
-    uint64_t low = row.context_low_bytes;
-    uint64_t high = row.context_high_bytes;
-    if (part->category == MT_CATEGORY_COMMUNICATION) {
-        likely = row.gpu.communication_bytes;
-        low = row.communication_low_bytes;
-        high = row.communication_high_bytes;
-    } else if (strstr(part->name, "kernel")) {
-        likely = row.gpu.module_bytes;
-        low = row.module_low_bytes;
-        high = row.module_high_bytes;
+    struct mt_gpu_band band = row.context;
+    int is_measured = 0;
+    if (part->category == MT_CATEGORY_COMMUNICATION)
+        band =
+            part->bytes < row.communication_many.bytes ? row.communication : row.communication_many;
+    else if (part->category == MT_CATEGORY_GRAPHS)
+        band = row.graph_node;
+    else if (strstr(part->name, "kernel"))
+        band = row.modules;
+    if (part->category == MT_CATEGORY_GRAPHS)
+        is_measured = gpu->graph_node_bytes != band.bytes;
+    else if (part->category == MT_CATEGORY_CONTEXT && !strstr(part->name, "kernel"))
+        is_measured = gpu->context_bytes != band.bytes;
+    if (is_measured) {
+        part->provenance = MT_PROVENANCE_CALIBRATED;
+        return;
     }
-    part->provenance = MT_PROVENANCE_ASSUMED;
-    part->low_bytes = scaled(part->bytes, low, likely);
-    part->high_bytes = scaled(part->bytes, high, likely);
+    part->provenance = MT_PROVENANCE_DERIVED;
+    part->low_bytes = scaled(part->bytes, band.low_bytes, band.bytes);
+    part->high_bytes = scaled(part->bytes, band.high_bytes, band.bytes);
 }
 
 /* An allocation as the account has it. Buffers of ggml's whose use the engine does not tell are for
@@ -91,6 +97,10 @@ static int add_whole(const struct mt_parts_source *source, uint8_t place,
     int is_device = place != MT_ACCOUNT_HOST;
     if (!part.category && !source->is_cuda)
         part.category = MT_CATEGORY_ACTIVATIONS;
+    if (!part.category && is_device && !strcmp(event->name, MT_ACCOUNT_SHARED_NAME)) {
+        part.category = MT_CATEGORY_COMMUNICATION; /* all-reduces of an engine's own */
+        part.provenance = MT_PROVENANCE_INFERRED;
+    }
     if (!part.category) {
         part.category = is_device ? MT_CATEGORY_CACHED : MT_CATEGORY_RUNTIME;
         part.provenance = MT_PROVENANCE_INFERRED;
@@ -98,7 +108,8 @@ static int add_whole(const struct mt_parts_source *source, uint8_t place,
         parts->unsplit_bytes += is_device ? event->bytes : 0;
     }
     if (source->is_cuda && is_device &&
-        (part.category == MT_CATEGORY_CONTEXT || part.category == MT_CATEGORY_COMMUNICATION))
+        (event->category == MT_CATEGORY_CONTEXT || event->category == MT_CATEGORY_COMMUNICATION ||
+         strcmp(event->name, PRETEND_GRAPH_NODES) == 0))
         bound_by_table(&source->reader->account->device[place].gpu, &part);
     return add(parts, &part);
 }
@@ -110,11 +121,12 @@ static int add_pieces(const struct mt_parts_source *source, const struct mt_note
 {
     struct mt_torch_piece pieces[MT_TORCH_PIECES_MAX];
     uint32_t pid = (uint32_t)noted->event.pid;
-    uint64_t now_ns = moment->at_ns;
+    struct mt_torch_moments moments = {moment->at_ns, moment->at_ns};
     if (moment->is_peak)
-        now_ns = mt_torch_fullest(source->torch, pid, noted->object, now_ns, moment->from_ns,
-                                  moment->to_ns);
-    int n = mt_torch_pieces(source->torch, pid, noted->object, noted->event.bytes, now_ns, pieces);
+        moments = mt_torch_peak(source->torch, pid, noted->object, moment->at_ns, moment->from_ns,
+                                moment->to_ns);
+    int n =
+        mt_torch_pieces(source->torch, pid, noted->object, noted->event.bytes, &moments, pieces);
     for (int i = 0; i < n; i++) {
         const struct mt_part part = {.category = pieces[i].category,
                                      .provenance = pieces[i].provenance,
@@ -130,12 +142,19 @@ static int add_pieces(const struct mt_parts_source *source, const struct mt_note
     return n;
 }
 
+/* Whether the driver gave it out for whatever the program wants: PyTorch's allocator may have had
+ * it for several things in turn, of which a library was told of one. */
+static int is_open(const struct mt_noted *noted)
+{
+    return !noted->event.category || noted->was_told;
+}
+
 static int add_noted(const struct mt_parts_source *source, uint8_t place,
                      const struct mt_noted *noted, const struct moment *moment,
                      struct mt_parts *parts)
 {
     int n = 0;
-    if (source->torch && source->is_cuda && !noted->event.category && place != MT_ACCOUNT_HOST)
+    if (source->torch && source->is_cuda && is_open(noted) && place != MT_ACCOUNT_HOST)
         n = add_pieces(source, noted, moment, parts);
     if (n)
         return n < 0 ? n : 0;
@@ -148,7 +167,7 @@ static int is_of_torch(const struct mt_parts_source *source, const char *name,
 {
     const struct mt_rehearse_event *event = &noted->event;
     return (event->kind == MT_REHEARSE_ALLOC || event->kind == MT_REHEARSE_FREE) &&
-           !event->category && strcmp(event->place, name) == 0 && source->torch &&
+           is_open(noted) && strcmp(event->place, name) == 0 && source->torch &&
            mt_torch_has(source->torch, (uint32_t)event->pid, noted->object);
 }
 
@@ -208,6 +227,25 @@ static int add_rest(const struct mt_parts_source *source, uint8_t place, struct 
     return add(parts, &part);
 }
 
+/* What the program went without, and would take on a true device. */
+static int add_absent(const struct mt_parts_source *source, const char *place,
+                      struct mt_parts *parts)
+{
+    const struct mt_noted *noted;
+    for (size_t i = 0; (noted = mt_reader_at(source->reader, i)) != NULL; i++) {
+        const struct mt_rehearse_event *event = &noted->event;
+        const struct mt_part part = {.category = event->category,
+                                     .provenance = MT_PROVENANCE_ASSUMED,
+                                     .high_bytes = event->bytes,
+                                     .name = "switched itself off in the rehearsal",
+                                     .detail = ""};
+        if (event->kind == MT_REHEARSE_NOTE && event->bytes && !strcmp(event->place, place) &&
+            add(parts, &part) < 0)
+            return MT_ENOMEM;
+    }
+    return 0;
+}
+
 int mt_parts_gather(const struct mt_parts_source *source, uint8_t place, size_t after, int is_peak,
                     struct mt_parts *parts)
 {
@@ -224,7 +262,7 @@ int mt_parts_gather(const struct mt_parts_source *source, uint8_t place, size_t 
         if (add_noted(source, place, noted, &moment, parts) < 0)
             return MT_ENOMEM;
     }
-    if (is_peak && add_rest(source, place, parts) < 0)
+    if (is_peak && (add_rest(source, place, parts) < 0 || add_absent(source, name, parts) < 0))
         return MT_ENOMEM;
     if (parts->n)
         qsort(parts->items, parts->n, sizeof *parts->items, by_kind);

@@ -58,6 +58,33 @@ int mt_rehearse_figure_at(struct mt_rehearsal *rehearsal, size_t index,
     return 0;
 }
 
+/* A process counts the devices that it sees: which one it is shows where its memory lies. */
+static const char *place_of(const struct mt_rehearsal *rehearsal, const struct mt_torch *torch,
+                            const struct mt_torch_most *most)
+{
+    const struct mt_noted *noted;
+    for (size_t i = 0; (noted = mt_reader_at(&rehearsal->reader, i)) != NULL; i++)
+        if (noted->event.kind == MT_REHEARSE_ALLOC && noted->event.pid == most->pid &&
+            mt_torch_has_of(torch, most->pid, most->device, noted->object))
+            return noted->event.place;
+    return mt_place_name((uint8_t)most->device);
+}
+
+int mt_rehearse_allocator_at(struct mt_rehearsal *rehearsal, size_t index,
+                             struct mt_rehearse_allocator *allocator)
+{
+    const struct mt_torch *torch = traces(rehearsal, 1);
+    const struct mt_torch_most *seen = torch ? mt_torch_most_at(torch, index) : NULL;
+    if (!seen)
+        return MT_ENOTFOUND;
+    *allocator = (struct mt_rehearse_allocator){.pid = seen->pid,
+                                                .device = seen->device,
+                                                .place = place_of(rehearsal, torch, seen),
+                                                .max_allocated_bytes = seen->allocated_bytes,
+                                                .max_reserved_bytes = seen->reserved_bytes};
+    return 0;
+}
+
 const char *mt_rehearse_stack_of(struct mt_rehearsal *rehearsal,
                                  const struct mt_rehearse_event *refusal)
 {

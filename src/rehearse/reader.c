@@ -119,6 +119,7 @@ static void add_free(struct mt_reader *reader, size_t slot, uint64_t time_ns)
     noted->event.kind = MT_REHEARSE_FREE;
     noted->event.time_ns = time_ns;
     noted->object = at(reader, index)->object;
+    noted->was_told = at(reader, index)->was_told;
     at(reader, index)->freed_at = reader->n_events - 1;
     empty_slot(reader, slot);
 }
@@ -262,8 +263,13 @@ static void refine(struct mt_reader *reader, const struct mt_account_event *raw)
         keep_told(reader, raw);
         return;
     }
-    if (raw->category && raw->category < MT_CATEGORY_END)
+    /* What a library has all of now may be something else's before and after. */
+    if (!noted->event.category || noted->was_told)
+        keep_told(reader, raw);
+    if (raw->category && raw->category < MT_CATEGORY_END) {
+        noted->was_told |= !noted->event.category;
         noted->event.category = (enum mt_category)raw->category;
+    }
     if (raw->detail[0])
         noted->event.detail = own_text(reader, raw->detail, sizeof raw->detail);
 }

@@ -334,6 +334,24 @@ static const char *text_or_null(const char *text)
     return *text ? text : NULL;
 }
 
+/* The library that a note names. It is looked for once one asked, until it is found. */
+static const char *private_library(struct mt_rehearsal *rehearsal)
+{
+    char *library = rehearsal->private_library;
+    const struct mt_noted *noted;
+    if (!__atomic_load_n(&rehearsal->account->cuda.n_private, __ATOMIC_RELAXED))
+        return NULL;
+    for (size_t i = 0; !*library && (noted = mt_reader_at(&rehearsal->reader, i)) != NULL; i++) {
+        const char *end = noted->event.kind == MT_REHEARSE_NOTE
+                              ? strstr(noted->event.name, MT_ACCOUNT_PRIVATE)
+                              : NULL;
+        if (end)
+            snprintf(library, sizeof rehearsal->private_library, "%.*s",
+                     (int)(end - noted->event.name), noted->event.name);
+    }
+    return *library ? library : NULL;
+}
+
 static void fill_status(struct mt_rehearsal *rehearsal, struct mt_rehearse_status *status)
 {
     struct mt_account *account = rehearsal->account;
@@ -360,6 +378,7 @@ static void fill_status(struct mt_rehearsal *rehearsal, struct mt_rehearse_statu
         .n_contexts = __atomic_load_n(&account->cuda.n_contexts, __ATOMIC_RELAXED),
         .n_missing = __atomic_load_n(&account->cuda.n_missing, __ATOMIC_RELAXED),
         .n_private = __atomic_load_n(&account->cuda.n_private, __ATOMIC_RELAXED),
+        .private_library = private_library(rehearsal),
         .n_read_back = __atomic_load_n(&account->cuda.n_read_back, __ATOMIC_RELAXED),
         .n_askings = __atomic_load_n(&account->cuda.n_askings, __ATOMIC_RELAXED),
         .is_build_known = account->builds.is_told ||

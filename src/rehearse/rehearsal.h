@@ -19,6 +19,7 @@ struct mt_noted {
     struct mt_rehearse_event event;
     size_t freed_at; /* SIZE_MAX while it is there */
     uint64_t object; /* its identity in its process: the address of what CUDA gave out */
+    int was_told;    /* what it is for was not known when it was made, and told later */
 };
 
 /* What a part of an allocation was told to be for. */
@@ -68,6 +69,7 @@ struct mt_reader {
 };
 
 struct mt_rehearsal {
+    char private_library[96]; /* that brings NVIDIA's own runtime, "" while none is known */
     struct mt_account *account;
     struct mt_reader reader;
     uint32_t n_devices; /* as they were given: the account's own number is the program's to write */

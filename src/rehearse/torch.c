@@ -27,20 +27,21 @@ struct moment {
     size_t capacity;
 };
 
-/* The last answer of mt_torch_fullest(): it is asked for each segment of a device. */
-struct fullest {
+/* The last answer of mt_torch_peak(): it is asked for each segment of a device. */
+struct last_peak {
     const struct mt_torch_process *process; /* NULL: none yet */
     uint32_t device;
     uint64_t at_ns, from_ns, to_ns;
-    uint64_t answer_ns;
+    struct mt_torch_moments moments;
 };
 
 struct mt_torch {
     struct mt_torch_process *processes;
     size_t n_processes;
-    uint64_t left_bytes; /* of the traces, that may still be read */
-    struct moment moment;
-    struct fullest fullest;
+    uint64_t left_bytes;  /* of the traces, that may still be read */
+    struct moment moment; /* that an allocation is divided as at */
+    struct moment rest;   /* and what was free then */
+    struct last_peak last_peak;
 };
 
 /* Lines of a file, in pieces as they are read. */
@@ -174,6 +175,7 @@ void mt_torch_close(struct mt_torch *torch)
         mt_torch_free(&torch->processes[i]);
     free(torch->processes);
     free(torch->moment.blocks);
+    free(torch->rest.blocks);
     free(torch);
 }
 
@@ -188,7 +190,7 @@ void mt_torch_usage(struct mt_torch *torch, uint32_t pid, uint64_t address, uint
 {
     struct mt_torch_process *process = process_of(torch, pid);
     struct mt_torch_block *block =
-        process && bytes ? mt_torch_block_at(process, address, time_ns) : NULL;
+        process && bytes ? mt_torch_block_at(process, address, time_ns, bytes) : NULL;
     if (!block)
         return;
     block->is_told = 1;
@@ -229,6 +231,14 @@ int mt_torch_has(const struct mt_torch *torch, uint32_t pid, uint64_t address)
 {
     const struct mt_torch_process *process = process_of(torch, pid);
     return process && segment_at(process, address, UINT64_MAX) != NULL;
+}
+
+int mt_torch_has_of(const struct mt_torch *torch, uint32_t pid, uint32_t device, uint64_t address)
+{
+    const struct mt_torch_process *process = process_of(torch, pid);
+    const struct mt_torch_segment *segment =
+        process ? segment_at(process, address, UINT64_MAX) : NULL;
+    return segment && segment->device == device;
 }
 
 static int lives(const struct mt_torch_block *block, uint64_t time_ns)
@@ -338,46 +348,30 @@ static struct mt_torch_piece use_of(const struct mt_torch_process *process,
                                    .name = span ? process->names[span->name] : "tensors"};
 }
 
-/* When the first block of a device was made from `from_ns` on, but for what is past `to_ns`. */
-static uint64_t first_made(const struct mt_torch_process *process, uint32_t device,
-                           uint64_t from_ns, uint64_t to_ns)
+/* When the last block of a device was made that is no later than `to_ns`, if that is past `at_ns`:
+ * the driver gives out memory a little before PyTorch makes the block that it is for. */
+static uint64_t last_made(const struct mt_torch_process *process, uint32_t device, uint64_t at_ns,
+                          uint64_t to_ns)
 {
-    uint64_t first_ns = UINT64_MAX;
+    uint64_t last_ns = at_ns;
     for (size_t i = 0; i < process->blocks.n; i++) {
         const struct mt_torch_block *block = &process->blocks.at[i];
-        if (block->device == device && block->begin_ns >= from_ns && block->begin_ns < first_ns)
-            first_ns = block->begin_ns;
+        if (block->device == device && block->begin_ns <= to_ns && block->begin_ns > last_ns)
+            last_ns = block->begin_ns;
     }
-    return first_ns <= to_ns ? first_ns : from_ns;
+    return last_ns;
 }
 
-/* When all was there that is no activation and is there at `at_ns`. */
-static uint64_t all_kept(const struct mt_torch_process *process, uint32_t device, uint64_t at_ns)
-{
-    uint64_t all_ns = 0;
-    for (size_t i = 0; i < process->blocks.n; i++) {
-        const struct mt_torch_block *block = &process->blocks.at[i];
-        if (block->device != device || !lives(block, at_ns) || block->begin_ns <= all_ns)
-            continue;
-        const struct mt_torch_segment *segment = segment_at(process, block->address, at_ns);
-        int is_private = segment && segment->is_private;
-        if (use_of(process, block, is_private).category != MT_CATEGORY_ACTIVATIONS)
-            all_ns = block->begin_ns;
-    }
-    return all_ns;
-}
-
+/* The first moment at which most was in blocks. */
 static uint64_t find_fullest(const struct mt_torch_process *process, uint32_t device,
-                             uint64_t at_ns, uint64_t from_ns, uint64_t to_ns)
+                             uint64_t from_ns, uint64_t to_ns)
 {
     struct change *changes = calloc(2 * process->blocks.n + 1, sizeof *changes);
-    if (!changes)
-        return at_ns;
+    uint64_t fullest_ns = from_ns;
     uint64_t bytes;
-    /* The driver gives out memory a little before PyTorch makes the block that it is for. */
-    uint64_t kept_ns = all_kept(process, device, first_made(process, device, at_ns, to_ns));
-    uint64_t fullest_ns = kept_ns > from_ns ? kept_ns : from_ns;
-    size_t n = find_changes(process, device, fullest_ns, to_ns, changes, &bytes);
+    if (!changes)
+        return from_ns;
+    size_t n = find_changes(process, device, from_ns, to_ns, changes, &bytes);
     uint64_t most = bytes;
     for (size_t i = 0; i < n; i++) {
         bytes = changes[i].is_end ? bytes - changes[i].bytes : bytes + changes[i].bytes;
@@ -390,21 +384,82 @@ static uint64_t find_fullest(const struct mt_torch_process *process, uint32_t de
     return fullest_ns;
 }
 
-uint64_t mt_torch_fullest(struct mt_torch *torch, uint32_t pid, uint64_t address, uint64_t at_ns,
-                          uint64_t from_ns, uint64_t to_ns)
+/* What a block is for if that stays: weights, caches, what training keeps; NONE for activations. */
+static enum mt_category kept_as(const struct mt_torch_process *process,
+                                const struct mt_torch_block *block, uint64_t time_ns)
 {
-    const struct mt_torch_process *process = process_of(torch, pid);
+    const struct mt_torch_segment *segment = segment_at(process, block->address, time_ns);
+    enum mt_category category = use_of(process, block, segment && segment->is_private).category;
+    return category == MT_CATEGORY_ACTIVATIONS ? MT_CATEGORY_NONE : category;
+}
+
+/* Gives blocks that were not there at the fullest moment a share of what the last one has more of
+ * their kind. Those in segments that came later are first, since nothing else was there. */
+static void share_late(struct mt_torch_process *process, uint32_t device,
+                       const struct mt_torch_moments *moments, uint64_t more[MT_CATEGORY_END],
+                       int of_late_segments)
+{
+    for (size_t i = 0; i < process->blocks.n; i++) {
+        struct mt_torch_block *block = &process->blocks.at[i];
+        if (block->device != device || !lives(block, moments->last_ns) ||
+            lives(block, moments->fullest_ns))
+            continue;
+        const struct mt_torch_segment *segment =
+            segment_at(process, block->address, moments->last_ns);
+        if ((segment && segment->begin_ns > moments->fullest_ns) != of_late_segments)
+            continue;
+        uint64_t *left = &more[kept_as(process, block, moments->last_ns)];
+        block->late_bytes = block->bytes < *left ? block->bytes : *left;
+        *left -= block->late_bytes;
+    }
+}
+
+static void find_late(struct mt_torch_process *process, uint32_t device,
+                      const struct mt_torch_moments *moments)
+{
+    uint64_t at_fullest[MT_CATEGORY_END] = {0};
+    uint64_t more[MT_CATEGORY_END] = {0};
+    for (size_t i = 0; i < process->blocks.n; i++) {
+        struct mt_torch_block *block = &process->blocks.at[i];
+        if (block->device != device)
+            continue;
+        block->late_bytes = 0;
+        if (lives(block, moments->fullest_ns))
+            at_fullest[kept_as(process, block, moments->fullest_ns)] += block->bytes;
+        if (lives(block, moments->last_ns))
+            more[kept_as(process, block, moments->last_ns)] += block->bytes;
+    }
+    for (size_t i = 0; i < MT_CATEGORY_END; i++)
+        more[i] -= at_fullest[i] < more[i] ? at_fullest[i] : more[i];
+    more[MT_CATEGORY_NONE] = 0;
+    /* One that grows is made anew for each token, old and new side by side for a while. */
+    if (at_fullest[MT_CATEGORY_KV_CACHE])
+        more[MT_CATEGORY_KV_CACHE] = 0;
+    share_late(process, device, moments, more, 1);
+    share_late(process, device, moments, more, 0);
+}
+
+struct mt_torch_moments mt_torch_peak(struct mt_torch *torch, uint32_t pid, uint64_t address,
+                                      uint64_t at_ns, uint64_t from_ns, uint64_t to_ns)
+{
+    struct mt_torch_process *process = process_of(torch, pid);
     const struct mt_torch_segment *segment = process ? segment_at(process, address, at_ns) : NULL;
-    struct fullest *last = &torch->fullest;
+    struct last_peak *last = &torch->last_peak;
     if (!segment)
-        return at_ns;
-    if (last->process != process || last->device != segment->device || last->at_ns != at_ns ||
-        last->from_ns != from_ns || last->to_ns != to_ns)
-        *last = (struct fullest){
-            process, segment->device,
-            at_ns,   from_ns,
-            to_ns,   find_fullest(process, segment->device, at_ns, from_ns, to_ns)};
-    return last->answer_ns;
+        return (struct mt_torch_moments){at_ns, at_ns};
+    uint32_t device = segment->device;
+    if (last->process != process || last->device != device || last->at_ns != at_ns ||
+        last->from_ns != from_ns || last->to_ns != to_ns) {
+        *last = (struct last_peak){
+            process,
+            device,
+            at_ns,
+            from_ns,
+            to_ns,
+            {find_fullest(process, device, from_ns, to_ns), last_made(process, device, at_ns, to_ns)}};
+        find_late(process, device, &last->moments);
+    }
+    return last->moments;
 }
 
 /* Adds to a piece that is alike, or makes one; the last one takes what there is no room for. */
@@ -447,40 +502,70 @@ static struct mt_torch_piece rest_of(uint64_t bytes, int is_private)
                                    .name = is_private ? "private pool" : "free in segments"};
 }
 
-int mt_torch_pieces(struct mt_torch *torch, uint32_t pid, uint64_t address, uint64_t bytes,
-                    uint64_t time_ns, struct mt_torch_piece pieces[MT_TORCH_PIECES_MAX])
+/* What one allocation is divided into. */
+struct division {
+    const struct mt_torch_process *process;
+    const struct mt_torch_segment *segment;
+    const struct moment *moment;
+    const struct moment *rest; /* divides what is free at `moment`; NULL: that is free */
+    struct mt_torch_piece *pieces;
+    size_t n;
+};
+
+/* Divides a range by the blocks of a moment, and what is free then as at the other moment. */
+static void divide(struct division *division, const struct moment *moment, uint64_t at,
+                   uint64_t end)
 {
-    const struct mt_torch_process *process = process_of(torch, pid);
-    const struct mt_torch_segment *segment = process ? segment_at(process, address, time_ns) : NULL;
-    if (!segment || !bytes || bytes > UINT64_MAX - address)
-        return 0;
-    if (look_at(&torch->moment, process, time_ns) < 0)
-        return MT_ENOMEM;
-    const struct moment *moment = &torch->moment;
-    uint64_t at = address;
-    uint64_t end = address + bytes;
-    size_t n = 0;
-    for (size_t i = first_past(moment, address); i < moment->n; i++) {
-        const struct mt_torch_block *block = &process->blocks.at[moment->blocks[i]];
+    int is_rest = moment && moment != division->moment;
+    int is_private = division->segment->is_private != 0;
+    for (size_t i = moment ? first_past(moment, at) : 0; moment && i < moment->n; i++) {
+        const struct mt_torch_block *block = &division->process->blocks.at[moment->blocks[i]];
         uint64_t block_end = block->address + block->bytes;
         if (block->address >= end)
             break;
         uint64_t first = block->address > at ? block->address : at;
         uint64_t last = block_end < end ? block_end : end;
+        struct mt_torch_piece piece = use_of(division->process, block, is_private);
+        if (is_rest && last > block->address + block->late_bytes)
+            last = block->address + block->late_bytes;
         if (last <= first)
             continue;
-        struct mt_torch_piece piece = use_of(process, block, segment->is_private != 0);
         piece.bytes = last - first;
         piece.count = 1;
-        add_piece(pieces, &n, piece);
+        add_piece(division->pieces, &division->n, piece);
         if (first > at)
-            add_piece(pieces, &n, rest_of(first - at, segment->is_private != 0));
+            divide(division, is_rest ? NULL : division->rest, at, first);
         at = last;
     }
-    if (at < end)
-        add_piece(pieces, &n, rest_of(end - at, segment->is_private != 0));
-    qsort(pieces, n, sizeof *pieces, by_bytes);
-    return (int)n;
+    if (at >= end)
+        return;
+    if (moment == division->moment && division->rest)
+        divide(division, division->rest, at, end);
+    else
+        add_piece(division->pieces, &division->n, rest_of(end - at, is_private));
+}
+
+int mt_torch_pieces(struct mt_torch *torch, uint32_t pid, uint64_t address, uint64_t bytes,
+                    const struct mt_torch_moments *moments,
+                    struct mt_torch_piece pieces[MT_TORCH_PIECES_MAX])
+{
+    const struct mt_torch_process *process = process_of(torch, pid);
+    const struct mt_torch_segment *segment =
+        process ? segment_at(process, address, moments->last_ns) : NULL;
+    int is_one = moments->fullest_ns == moments->last_ns;
+    if (!segment || !bytes || bytes > UINT64_MAX - address)
+        return 0;
+    if (look_at(&torch->moment, process, moments->fullest_ns) < 0 ||
+        (!is_one && look_at(&torch->rest, process, moments->last_ns) < 0))
+        return MT_ENOMEM;
+    struct division division = {.process = process,
+                                .segment = segment,
+                                .moment = &torch->moment,
+                                .rest = is_one ? NULL : &torch->rest,
+                                .pieces = pieces};
+    divide(&division, division.moment, address, address + bytes);
+    qsort(pieces, division.n, sizeof *pieces, by_bytes);
+    return (int)division.n;
 }
 
 /* The item of an index that runs over all processes. */
@@ -514,6 +599,15 @@ const struct mt_torch_note *mt_torch_note_at(const struct mt_torch *torch, size_
 const struct mt_torch_asker *mt_torch_asker_at(const struct mt_torch *torch, size_t index)
 {
     ITEM_AT(askers);
+    return NULL;
+}
+
+const struct mt_torch_most *mt_torch_most_at(const struct mt_torch *torch, size_t index)
+{
+    for (size_t i = 0; i < torch->n_processes; i++)
+        for (size_t k = 0; k < torch->processes[i].n_devices; k++)
+            if (torch->processes[i].most[k].reserved_bytes && index-- == 0)
+                return &torch->processes[i].most[k];
     return NULL;
 }
 

@@ -60,6 +60,14 @@ struct mt_torch_asker {
     const char *stack; /* "train.py:31 step < train.py:40 <module>" */
 };
 
+/* The most that PyTorch's allocator counted on a device, as that process counts them. */
+struct mt_torch_most {
+    uint32_t pid;
+    uint32_t device;
+    uint64_t allocated_bytes; /* torch.cuda.max_memory_allocated() */
+    uint64_t reserved_bytes;  /* torch.cuda.max_memory_reserved() */
+};
+
 /* Reads all traces of a rehearsal's folder. A folder without any is no error: nothing is split
  * then. What is no file, or too long, is left out (mt_torch_lost()). Errors: MT_EIO, MT_ENOMEM. */
 int mt_torch_open(const char *directory, struct mt_torch **torch, struct mt_error *error);
@@ -73,24 +81,37 @@ void mt_torch_usage(struct mt_torch *torch, uint32_t pid, uint64_t address, uint
 
 /* Whether PyTorch's allocator ever had memory of the driver's at an address of process `pid`. */
 int mt_torch_has(const struct mt_torch *torch, uint32_t pid, uint64_t address);
+/* That, of memory of one device as the process counts them. */
+int mt_torch_has_of(const struct mt_torch *torch, uint32_t pid, uint32_t device, uint64_t address);
 
-/* The moment from `from_ns` to `to_ns` (with both) at which most was held in blocks of the device
- * that has `address`, by process `pid`, of those at which weights, caches and what else is no
- * activation and was there at `at_ns` was there already; `at_ns` where nothing is known of it. */
-uint64_t mt_torch_fullest(struct mt_torch *torch, uint32_t pid, uint64_t address, uint64_t at_ns,
-                          uint64_t from_ns, uint64_t to_ns);
+/* What an allocation is divided as at. */
+struct mt_torch_moments {
+    uint64_t fullest_ns; /* most was in blocks */
+    uint64_t last_ns;    /* the last block was made, while the segments were the same */
+};
 
-/* Splits what lies in [address, address + bytes) of process `pid` at a moment. Returns the number
- * of pieces, which add up to `bytes`, largest first; 0 where this is no memory of PyTorch's
- * allocator. Errors: MT_ENOMEM. */
+/* The moments of a device's peak at `at_ns`: of those from `from_ns` to `to_ns` (with both) the
+ * first at which most was held in blocks of the device that has `address`, by process `pid`; twice
+ * `at_ns` where nothing is known of it. */
+struct mt_torch_moments mt_torch_peak(struct mt_torch *torch, uint32_t pid, uint64_t address,
+                                      uint64_t at_ns, uint64_t from_ns, uint64_t to_ns);
+
+/* Splits what lies in [address, address + bytes) of process `pid` as at the fullest moment. Of what
+ * was free then, that is told which weights, caches and what else is no activation have more at the
+ * last one. Returns the number of pieces, which add
+ * up to `bytes`, largest first; 0 where this is no memory of PyTorch's allocator. Errors:
+ * MT_ENOMEM. */
 int mt_torch_pieces(struct mt_torch *torch, uint32_t pid, uint64_t address, uint64_t bytes,
-                    uint64_t time_ns, struct mt_torch_piece pieces[MT_TORCH_PIECES_MAX]);
+                    const struct mt_torch_moments *moments,
+                    struct mt_torch_piece pieces[MT_TORCH_PIECES_MAX]);
 
 /* In the order of the traces; NULL past the last. Borrowed. */
 const struct mt_torch_phase *mt_torch_phase_at(const struct mt_torch *torch, size_t index);
 const struct mt_torch_figure *mt_torch_figure_at(const struct mt_torch *torch, size_t index);
 const struct mt_torch_note *mt_torch_note_at(const struct mt_torch *torch, size_t index);
 const struct mt_torch_asker *mt_torch_asker_at(const struct mt_torch *torch, size_t index);
+/* Of devices that a process had any memory of. */
+const struct mt_torch_most *mt_torch_most_at(const struct mt_torch *torch, size_t index);
 
 /* What was left out of the traces for want of room: lines, and traces that are too long or no
  * files. 0 where all was read. */

@@ -441,6 +441,24 @@ static void read_asker(struct mt_torch_process *process, struct cursor *cursor)
         process->out_of_memory = 1;
 }
 
+/* PyTorch starts to count anew where the program asks for it. */
+static void read_most(struct mt_torch_process *process, struct cursor *cursor)
+{
+    uint32_t device = take_device(process, cursor);
+    take_decimal(cursor);
+    uint64_t allocated = take_decimal(cursor);
+    uint64_t reserved = take_decimal(cursor);
+    struct mt_torch_most *most = &process->most[device];
+    if (cursor->is_bad)
+        return;
+    if (allocated > most->allocated_bytes)
+        most->allocated_bytes = allocated;
+    if (reserved > most->reserved_bytes)
+        most->reserved_bytes = reserved;
+    most->device = device;
+    most->pid = process->pid;
+}
+
 static void read_by_letter(struct mt_torch_process *process, struct cursor *cursor, char letter)
 {
     switch (letter) {
@@ -477,6 +495,9 @@ static void read_by_letter(struct mt_torch_process *process, struct cursor *curs
         break;
     case 'o':
         read_asker(process, cursor);
+        break;
+    case 'm':
+        read_most(process, cursor);
         break;
     default:
         break;
@@ -534,19 +555,28 @@ static size_t count_up_to(const struct mt_torch_process *process, uint64_t addre
     return low;
 }
 
+/* How far a block's life is from a time; 0 while it lives. */
+static uint64_t distance(const struct mt_torch_block *block, uint64_t time_ns)
+{
+    if (block->begin_ns > time_ns)
+        return block->begin_ns - time_ns;
+    return block->end_ns > time_ns ? 0 : time_ns - block->end_ns + 1;
+}
+
 struct mt_torch_block *mt_torch_block_at(struct mt_torch_process *process, uint64_t address,
-                                         uint64_t time_ns)
+                                         uint64_t time_ns, uint64_t bytes)
 {
     uint64_t latest = time_ns < UINT64_MAX - CLOCK_NS ? time_ns + CLOCK_NS : UINT64_MAX;
-    size_t n = count_up_to(process, address, time_ns);
-    struct mt_torch_block *block = n ? &process->blocks.at[n - 1] : NULL;
-    if (block && block->address == address && block->end_ns > time_ns)
-        return block;
-    n = count_up_to(process, address, latest);
-    block = n ? &process->blocks.at[n - 1] : NULL;
-    int is_there = block && block->address == address &&
-                   (block->end_ns > time_ns || time_ns - block->end_ns < CLOCK_NS);
-    return is_there ? block : NULL;
+    struct mt_torch_block *nearest = NULL;
+    for (size_t i = count_up_to(process, address, latest); i-- > 0;) {
+        struct mt_torch_block *block = &process->blocks.at[i];
+        uint64_t far_ns = distance(block, time_ns);
+        if (block->address != address || (block->begin_ns < time_ns && far_ns > CLOCK_NS))
+            break;
+        if (block->bytes >= bytes && (!nearest || far_ns < distance(nearest, time_ns)))
+            nearest = block;
+    }
+    return nearest;
 }
 
 void mt_torch_finish(struct mt_torch_process *process)
@@ -558,7 +588,7 @@ void mt_torch_finish(struct mt_torch_process *process)
               segments_by_address);
     for (size_t i = 0; i < process->told.n; i++) {
         const struct mt_torch_told *told = &process->told.at[i];
-        struct mt_torch_block *block = mt_torch_block_at(process, told->address, told->time_ns);
+        struct mt_torch_block *block = mt_torch_block_at(process, told->address, told->time_ns, 0);
         if (!block)
             continue;
         block->is_told = 1;

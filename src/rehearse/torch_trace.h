@@ -16,6 +16,7 @@
  *   g TIME VALUE UNIT NAME              a figure that the engine said
  *   n TIME TEXT                         a sentence for the reader
  *   o TIME DEVICE BYTES STACK           memory ran out for who asked, innermost call first
+ *   m DEVICE TIME ALLOCATED RESERVED    the most that PyTorch has counted in blocks and segments
  *
  * Lines of other letters are passed over: `v`, PyTorch's version, and `c`, the same moment by two
  * clocks, are for who looks at the file.
@@ -43,7 +44,8 @@ struct mt_torch_block {
     uint64_t address;
     uint64_t bytes;
     uint64_t begin_ns;
-    uint64_t end_ns; /* UINT64_MAX while it lives */
+    uint64_t end_ns;     /* UINT64_MAX while it lives */
+    uint64_t late_bytes; /* of its beginning, that are told beside the fullest moment */
     uint32_t device;
     uint32_t phase; /* that it was made in, innermost; MT_TORCH_NONE */
     uint16_t name;  /* of what it is for, once told */
@@ -109,6 +111,7 @@ struct mt_torch_process {
     struct mt_torch_map live_segments;
     uint64_t block_bytes[MT_TORCH_DEVICES_MAX];
     uint64_t segment_bytes[MT_TORCH_DEVICES_MAX];
+    struct mt_torch_most most[MT_TORCH_DEVICES_MAX];
     uint32_t n_devices; /* seen so far: one more than the highest */
     uint32_t open[MT_TORCH_OPEN_MAX];
     uint64_t open_number[MT_TORCH_OPEN_MAX];
@@ -142,8 +145,9 @@ void mt_torch_map_remove(struct mt_torch_map *map, uint64_t address);
 /* A name's number, 0 ("") where there are too many. */
 uint16_t mt_torch_name(struct mt_torch_process *process, const char *text, size_t length);
 
-/* The block at an address at a time, as clocks go; NULL. The process is finished. */
+/* The block of at least so many bytes at an address at a time, as clocks go: the nearest one where
+ * several had it within that; NULL. The process is finished. */
 struct mt_torch_block *mt_torch_block_at(struct mt_torch_process *process, uint64_t address,
-                                         uint64_t time_ns);
+                                         uint64_t time_ns, uint64_t bytes);
 
 #endif

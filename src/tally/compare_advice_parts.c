@@ -33,6 +33,12 @@ static double idle_expert_bytes(const struct mt_model_description *d)
     return sum;
 }
 
+/* Whether the engine keeps weights in another layout in a buffer of this name. */
+static int is_copy(const char *name)
+{
+    return strstr(name, "REPACK") || strstr(name, "AMX") || strstr(name, "KLEIDIAI");
+}
+
 /* The buffers of A into which the engine copied weights in another layout. */
 static double repacked_bytes(const struct mt_tally *tally)
 {
@@ -40,8 +46,7 @@ static double repacked_bytes(const struct mt_tally *tally)
     for (size_t p = 0; tally && p < tally->n_places; p++) {
         const struct mt_tally_row *row = mt_tally_row_of(&tally->places[p], MT_CATEGORY_WEIGHTS);
         for (size_t i = 0; row && i < row->n_details; i++)
-            if (strstr(row->details[i].name, "REPACK") &&
-                row->details[i].allocated_bytes != MT_UNKNOWN)
+            if (is_copy(row->details[i].name) && row->details[i].allocated_bytes != MT_UNKNOWN)
                 sum += (double)row->details[i].allocated_bytes;
     }
     return sum;
@@ -57,7 +62,8 @@ static int advise_copies(struct mt_advising *advising, double difference)
     if (repacked > 0 && mt_advise_near(-difference, repacked, 0.05)) {
         mt_advise(advising, MT_COMPONENT_WEIGHTS, "repacked_copy",
                   "The engine keeps a copy of %s of the weights in another layout beside the "
-                  "mapped file (CPU_REPACK); --no-repack does without it.",
+                  "mapped file (CPU_REPACK, AMX); --no-repack does without it, and --cpu names the "
+                  "processor for an estimate.",
                   mt_format_size((uint64_t)repacked, size));
         return 1;
     }

@@ -22,15 +22,16 @@ static int has_suffix(const char *name, const char *suffix)
     return length > tail && strcmp(name + length - tail, suffix) == 0;
 }
 
-static void note_damage(struct mt_recording *recording, const char *path, uint64_t offset)
+/* `what` begins with the file's path. */
+static void note_damage(struct mt_recording *recording, const char *what, uint64_t offset)
 {
     struct mt_recording_damage *damage = &recording->damage;
     if (damage->first[0])
         return;
     if (offset == MT_NO_OFFSET)
-        snprintf(damage->first, sizeof damage->first, "%s", path);
+        snprintf(damage->first, sizeof damage->first, "%s", what);
     else
-        snprintf(damage->first, sizeof damage->first, "%s at byte %" PRIu64, path, offset);
+        snprintf(damage->first, sizeof damage->first, "%s at byte %" PRIu64, what, offset);
 }
 
 static void count_damage(struct mt_recording *recording, const struct mt_record_file *file)
@@ -81,7 +82,8 @@ static int take_file(struct mt_recording *recording, const char *path, struct mt
         return result;
     if (result < 0) {
         recording->damage.files_unreadable++;
-        note_damage(recording, path, error ? error->offset : MT_NO_OFFSET);
+        note_damage(recording, error && error->text[0] ? error->text : path,
+                    error ? error->offset : MT_NO_OFFSET);
         return result;
     }
     count_damage(recording, file);

@@ -23,6 +23,18 @@ try model.gguf --here --host 8GiB
 try model.gguf --program bench --sequences 2
 try model.gguf --program bench --max-sequences --device 8GiB
 memtally estimate model.gguf --program bench --sequences 1 > out || echo "exit $?"
+# What one program of llama.cpp has and another has not, and what is of another engine.
+try model.gguf --program node-llama-cpp --no-repack
+try model.gguf --program node-llama-cpp --no-kv-offload
+try model.gguf --program node-llama-cpp --tensor-split 1,1 --device 2x8GiB
+try model.gguf --program node-llama-cpp --override-tensor a=CPU --device 8GiB
+try model.gguf --program node-llama-cpp --split none --device 2x8GiB
+try model.gguf --program bench --swa-full
+try model.gguf --program fit-params --kv-unified --sequences 4
+memtally estimate model.gguf --program fit-params --no-kv-unified --sequences 4 > out || echo "exit $?"
+try model.gguf --engine transformers --no-repack
+try model.gguf --engine transformers --kv-unified
+try model.gguf --engine transformers --batched-tokens 512
 try model.gguf --tensor-split 3,1
 try model.gguf --tensor-split 3,1 --device 8GiB
 try model.gguf --max-context --max-batch --device 8GiB

@@ -6,10 +6,19 @@ done
 memtally estimate --best-quant q4_0.gguf f16.gguf q8_0.gguf --device 11GiB --gpu-layers all --context 2048 > out
 echo "exit $?"
 grep -E '^answer' out
-grep -E '^(q4_0|q8_0|f16).gguf ' out | sed 's/  */ /g' | cut -d ' ' -f 1-4,7
+grep -E '^(q4_0|q8_0|f16).gguf ' out | sed 's/  */ /g' | cut -d ' ' -f 1-4,9
 memtally estimate --best-quant q4_0.gguf f16.gguf --device 1GiB --gpu-layers all | grep -E '^answer'
 memtally estimate --best-quant q4_0.gguf f16.gguf --device 1MiB --output out
 echo "exit $?"
 memtally estimate --best-quant q4_0.gguf f16.gguf --device 1MiB --json |
     python3 -c 'import json, sys; a = json.load(sys.stdin); print(a["kind"], a["answer"], len(a["estimates"]))'
 memtally estimate --best-quant q4_0.gguf f16.gguf --format csv | grep -c '^model,'
+# A file that cannot be read is said, and the others are judged; each place has its own room: what the
+# host holds takes nothing from the card.
+printf '<html>' >bad.gguf
+memtally estimate --best-quant q4_0.gguf bad.gguf f16.gguf --device 11GiB -c 2048 | head -8 | sed 's/ *$//'
+memtally estimate --best-quant bad.gguf q4_0.gguf --device 11GiB --json |
+    python3 -c 'import json, sys; a = json.load(sys.stdin); print(a["answer"]["path"], a["failures"])'
+memtally estimate --best-quant bad.gguf q4_0.gguf --device 11GiB -f csv | head -2 | cut -d , -f 1-3
+memtally estimate --best-quant bad.gguf nowhere.gguf 2>&1
+echo "exit $?"

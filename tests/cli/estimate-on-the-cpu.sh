@@ -4,4 +4,4 @@ memtally sample-model smollm-135m model.gguf --sparse --quiet
 memtally estimate model.gguf > out
 echo "exit $?"
 grep -E '^(UNKNOWN|model|engine|weights|kv_cache) ' out | sed 's|  *| |g'
-grep -A 1 '^Flags' out
+grep -A 1 '^Command line' out

@@ -71,3 +71,8 @@ HF_ENDPOINT=$url memtally estimate org/name/model.gguf --remote --context 4096 -
 echo "exit $?"
 HF_ENDPOINT=$url memtally estimate org/name/missing.gguf --remote 2>&1 | sed "s|$url|URL|"
 kill $server
+# Without a network nothing is said of what the repository has. Nobody listens on port 1 of this host.
+for name in some/model some/model/file.gguf; do
+    HF_ENDPOINT=http://127.0.0.1:1 memtally estimate $name --remote 2>&1 | sed 's/: [^:]*: [A-Z].*;/: WHY;/'
+    HF_ENDPOINT=http://127.0.0.1:1 memtally estimate $name --remote 2>/dev/null || echo "exit $?"
+done

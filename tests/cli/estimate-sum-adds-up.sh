@@ -16,3 +16,31 @@ breakdown = estimate["memory_breakdown"]
 total = sum(place["total_allocated_bytes"] for place in estimate["places"])
 print(abs(breakdown["total_gb"] - total / 1e9) < 1e-9, estimate["gpu_info"]["num_gpus"])
 END
+# The line "sum" adds up as it is printed, in one unit, and says of no row another figure than its row.
+for shape in smollm-135m gemma-3-1b llama-3.1-8b deepseek-v3; do
+    memtally sample-model "$shape" "$shape.gguf" --sparse --quiet --type q8_0
+    memtally estimate "$shape.gguf" --device 3x24GiB --host 900GiB
+    memtally estimate "$shape.gguf" --context 512
+done >tables.txt
+python3 - << 'END'
+import re
+from decimal import Decimal
+
+rows, sums, compared = {}, 0, 0
+text = re.sub(r"\n {13}", " ", open("tables.txt", encoding="utf-8").read())
+for line in text.splitlines():
+    row = re.match(r"([a-z_]+) +([\d.]+) (\w+)", line)
+    if row and row[1] != "sum":
+        rows[row[1]] = row[2], row[3]
+    if not line.startswith("sum "):
+        continue
+    terms, total, unit = re.fullmatch(r"sum +(.*) = ([\d.]+) \([\d.]+ to [\d.]+\)(?: of [\d.]+)? (\w+).*", line).groups()
+    figures = dict(term.split() for term in terms.split(" + "))
+    assert sum(map(Decimal, figures.values())) == Decimal(total), line
+    for name, figure in figures.items():
+        shown, shown_unit = rows[name]
+        assert shown_unit != unit or f"{Decimal(figure):.2f}" == shown, (line, name, rows[name])
+        compared += shown_unit == unit
+    sums += 1
+print(sums, "sums add up,", compared > sums and "rows show the same")
+END

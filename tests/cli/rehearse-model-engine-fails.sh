@@ -21,5 +21,5 @@ memtally rehearse model.gguf --engine-path aborts --device 16x24GiB 2>&1
 echo "exit $?"
 memtally rehearse model.gguf --engine-path aborts --device 16x24GiB --sweep context=1k 2>&1
 echo "exit $?"
-memtally rehearse model.gguf --engine-path aborts --device 300MiB 2>&1
+memtally rehearse model.gguf --engine-path aborts --device 90MiB 2>&1
 echo "exit $?"

@@ -67,3 +67,8 @@ try model --engine vllm --engine-path empty --device 24GiB
 try model --engine vllm --engine-path venv --device 24GiB --sweep context=1k,2k
 try model --engine sglangx --engine-path venv --device 24GiB
 try model --engine vllmx --engine-path venv --device 24GiB
+
+# Without --context transformers takes as many tokens as help says.
+memtally help rehearse | tr -s '\n ' ' ' | grep -o 'sets nothing aside, [0-9]*'
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$(dirname "$(command -v memtally)")/../../engines \
+    python3 -c 'import rehearse_transformers; print(rehearse_transformers.DEFAULT_CONTEXT)'

@@ -12,7 +12,7 @@ refused 3 -- true
 refused 2 --device 16 -- true
 refused 2 --device 0GiB -- true
 refused 2 --device 16x1GiB --layer ggml -- true
-refused 2 --device 300MiB --layer ggml -- true
+refused 2 --device 90MiB --layer ggml -- true
 refused 2 --device 8GiB --reserved 8GiB -- true
 refused 2 --device 8GiB --context 4096 -- true
 refused 2 --device 8GiB --generation tesla -- true

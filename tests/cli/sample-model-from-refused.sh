@@ -12,7 +12,7 @@ try --from https://example.org/model.gguf out.gguf
 try --from config.json
 try --from config.json --layers 2 out.gguf
 try --from config.json --random out.gguf
-try smollm-135m out.gguf --type q4_k_m
+try smollm-135m out.gguf --type mxfp4
 sed -i 's/nonesuch/qwen3/; s/: 64/: 4096/' config.json
 memtally sample-model --from config.json small.gguf --quiet
 try --from small.gguf small.gguf

@@ -235,6 +235,13 @@ static double percentile(const double *sorted, int n, double share)
     return sorted[at < 0 ? 0 : at];
 }
 
+/* The same run once more, of a file in its other form: it says nothing more of all runs. */
+static int is_twin(const struct result *r)
+{
+    const char *form = strstr(r->family, "-kv_b");
+    return form && form[5] == '\0';
+}
+
 /* One line of the board; `family` NULL: of all. */
 static struct line line_of(const struct board *board, const char *engine, const char *family,
                            enum what what)
@@ -243,7 +250,8 @@ static struct line line_of(const struct board *board, const char *engine, const 
     struct line line = {.engine = engine, .family = family ? family : "all", .what = what};
     for (size_t i = 0; i < board->n; i++) {
         const struct result *r = &board->results[i];
-        if (r->what != what || strcmp(r->engine, engine) || (family && strcmp(r->family, family)))
+        if (r->what != what || strcmp(r->engine, engine) ||
+            (family ? strcmp(r->family, family) : is_twin(r)))
             continue;
         errors[line.rows++] = error_percent(r);
         line.exact += errors[line.rows - 1] <= 0;
@@ -283,13 +291,16 @@ static void print_board(const struct board *board, const struct line *lines, siz
 {
     printf("# %d published runs, %d refused. Errors in %% of the buffer; weights are given.\n",
            board->runs, board->refused);
-    printf("# %-12s %-11s %-8s %5s %5s %7s %7s %7s %8s %5s %10s\n", "engine", "family", "what", "n",
-           "exact", "median", "p95", "worst", "in band", "below", "FITS below");
+    printf("# %-12s %-11s %-8s %5s %5s %7s %7s %7s %6s %8s %5s %10s\n", "engine", "family", "what",
+           "n", "exact", "median", "p95", "worst", "judged", "in band", "below", "FITS below");
     for (size_t i = 0; i < n; i++) {
         const struct line *l = &lines[i];
-        printf("# %-12s %-11s %-8s %5d %5d %7.2f %7.2f %7.1f %7.1f%% %5d %10d\n", l->engine,
+        char in_band[16] = "-";
+        if (l->judged)
+            snprintf(in_band, sizeof in_band, "%.1f%%", 100.0 * l->covered / l->judged);
+        printf("# %-12s %-11s %-8s %5d %5d %7.2f %7.2f %7.1f %6d %8s %5d %10d\n", l->engine,
                l->family, what_names[l->what], l->rows, l->exact, l->median, l->p95, l->worst,
-               l->judged ? 100.0 * l->covered / l->judged : 100.0, l->below, l->fits_below);
+               l->judged, in_band, l->below, l->fits_below);
     }
 }
 

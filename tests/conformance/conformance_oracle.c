@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Scores the predictor of llama.cpp against what the engine itself planned (README.md).
  *
- * usage: conformance_oracle [--off] [--only TEXT] [--fusion] FLOORS.csv SHAPES_FOLDER ORACLE.csv...
+ * usage: conformance_oracle [--off] [--only TEXT] [--fusion] [--totals] FLOORS.csv SHAPES_FOLDER
+ *        ORACLE.csv...
  *
  * Prints the error board: for each build, family, category and role of a place how many buffers are
  * exact, and how wrong the others are. A floor that is not reached is a failed TAP line. --off
  * names every buffer that is not exact, --only takes the points whose line has TEXT, --fusion is of
- * points whose devices fuse operations, as CUDA's do. */
+ * points whose devices fuse operations, as CUDA's do, --totals adds all families of a build up. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -45,6 +46,7 @@ struct scoring {
     const char *only;
     int names_off;
     int fuses;
+    int totals;
     struct shape shapes[SHAPES_MAX];
     size_t n_shapes;
     struct board board;
@@ -189,7 +191,8 @@ static void score(struct scoring *scoring, const struct point *point, const char
     char name[96];
     snprintf(name, sizeof name, "%s %s %s %s %s", point->build, architecture, kind_names[kind],
              role_of(point, i), all);
-    add(group_of(&scoring->board, name), exact ? 0 : error, exact, covered, below);
+    if (!scoring->totals)
+        add(group_of(&scoring->board, name), exact ? 0 : error, exact, covered, below);
     snprintf(name, sizeof name, "%s * %s %s %s", point->build, kind_names[kind],
              !point->devices       ? "cpu"
              : i == point->devices ? "host"
@@ -320,13 +323,16 @@ int main(int argc, char **argv)
             scoring.names_off = 1;
         else if (strcmp(argv[at], "--fusion") == 0)
             scoring.fuses = 1;
+        else if (strcmp(argv[at], "--totals") == 0)
+            scoring.totals = 1;
         else if (strcmp(argv[at], "--only") == 0 && at + 1 < argc)
             scoring.only = argv[++at];
         else
             die(argv[at], "no such option");
     }
     if (argc - at < 3)
-        die("usage", "conformance_oracle [--off] [--only TEXT] [--fusion] FLOORS SHAPES ORACLE...");
+        die("usage", "conformance_oracle [--off] [--only TEXT] [--fusion] [--totals] FLOORS SHAPES "
+                     "ORACLE...");
     scoring.folder = argv[at + 1];
     for (int i = at + 2; i < argc; i++)
         score_file(&scoring, argv[i]);

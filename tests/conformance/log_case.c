@@ -134,7 +134,8 @@ static void read_settings(const struct case_table *table, struct log_case *c)
     s->flash_attention = switch_of(field(table, c, "flash"));
     s->unified_kv = switch_of(field(table, c, "unified"));
     const char *mla = field(table, c, "mla");
-    s->mla_mode = is_ik && *mla ? count(mla) : MT_UNKNOWN;
+    s->has_mla_mode = is_ik && *mla;
+    s->mla_mode = s->has_mla_mode ? count(mla) : 0;
     s->attn_max_batch = is_ik ? count(field(table, c, "amb")) : 0;
 }
 

@@ -192,6 +192,12 @@ def case_of(row, shape, notes):
     return case
 
 
+def in_heads(case):
+    """The same run of a file with attn_kv_b, as all were made before April 2025: ik_llama.cpp has one graph for both."""
+    return dict(case, id=case['id'] + 'h', family=case['family'] + '-kv_b',
+                model=case['model'].removesuffix('.gguf') + '-heads.gguf')
+
+
 def main(folder):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -210,10 +216,13 @@ def main(folder):
         if row['trust'] not in 'AB' or not shape or not row['n_ctx'] or 'leave_out' in note:
             continue
         cases.append(case_of(row, shape, note))
-        path = folder / cases[-1]['model']
-        if not path.exists():
-            name = cases[-1]['model'].removesuffix('.gguf').removeprefix(shape['shape'] + '-')
-            log_models.write(shape, name.removesuffix('-heads'), path, 'form' in note)
+        if cases[-1]['engine'] == 'ik_llama.cpp' and shape['kv_lora'] and 'form' not in note:
+            cases.append(in_heads(cases[-1]))
+        for case in cases[-2:]:
+            path = folder / case['model']
+            if not path.exists() and case['model'].startswith(shape['shape'] + '-'):
+                name = case['model'].removesuffix('.gguf').removeprefix(shape['shape'] + '-')
+                log_models.write(shape, name.removesuffix('-heads'), path, name.endswith('-heads'))
     with open(folder / 'cases.tsv', 'w') as out:
         out.write('\t'.join(FIELDS) + '\n')
         for case in cases:

@@ -19,8 +19,7 @@ def main(program, floors, folder):
     shutil.rmtree(folder, ignore_errors=True)
     log_cases.main(folder)
     code = subprocess.run([program, folder, floors, folder / 'rows.tsv'], check=False).returncode
-    log_bands.main(folder, folder / 'rows.tsv')
-    return code
+    return log_bands.main(folder, folder / 'rows.tsv') or code
 
 
 if __name__ == '__main__':

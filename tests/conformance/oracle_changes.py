@@ -146,7 +146,7 @@ def page(arguments, points, before, after):
     planned = {(c.point) for c in changes}
     out = [f'# llama.cpp: what changed from build {old} to {new}', '',
            f'Both builds planned the same {len(planned)} points of the oracle on the same pretended devices, as memory is '
-           'allocated (not as `llama-fit-params` prints it): '
+           'allocated (not as `llama-fit-params` prints it), by their libraries alone: '
            f'{len({p.shape for p in planned})} shapes of {len({family(p) for p in planned})} families. '
            f'Made by `make oracle FROM={old} TO={new}`.', '',
            'A is one activation, n_embd · ubatch · 4 bytes; c is one column, ubatch · 4 bytes; '
@@ -182,7 +182,7 @@ def main():
     parser.add_argument('--points', type=int, default=800)
     arguments = parser.parse_args()
     points = wanted_points(arguments.points)
-    plans = [oracle_plans.plan_all(points, lambda p, at=folder: p.command(at, arguments.models, 'llama-fit-params'), build)
+    plans = [oracle_plans.plan_all(points, lambda p, at=folder: p.command(at, arguments.models, 'llama-plan'), build)
              for build, folder in (arguments.before, arguments.after)]
     print(page(arguments, points, *plans))
     return 0

@@ -67,7 +67,7 @@ class Point:
             words += ['-dev', 'none']
         if program == 'llama-server':
             return words + ['--no-warmup', '-fit', 'off', '--port', '0']
-        return words + ['--fit-print', 'on']
+        return words + (['--fit-print', 'on'] if program == 'llama-fit-params' else [])
 
     def over_plan(self):
         """What a dry run of llama-fit-params has too much on a device that is not the first: four copies of an

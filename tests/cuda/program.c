@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A program that uses CUDA's driver as any may: it loads the library by name and takes memory.
  * Words: "take GIB", "must GIB" (ends with 1 where that fails), "crash", "hang", "child GIB" (in a
- * process of its own, which keeps it while ours goes on), "devices". */
+ * process of its own, which keeps it while ours goes on), "devices", "ask" (for a private table, as
+ * NVIDIA's runtime does), "need" (ends with 1 where it does not get one, with the runtime's words).
+ */
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +19,7 @@ static struct {
     int (*retain)(void **context, int device);
     int (*make_current)(void *context);
     int (*allocate)(unsigned long long *pointer, size_t bytes);
+    int (*table)(const void **table, const unsigned char id[16]);
 } driver;
 
 static void find(void *library, const char *name, void *function)
@@ -37,6 +40,7 @@ static void load(void)
     find(library, "cuDevicePrimaryCtxRetain", &driver.retain);
     find(library, "cuCtxSetCurrent", &driver.make_current);
     find(library, "cuMemAlloc_v2", &driver.allocate);
+    find(library, "cuGetExportTable", &driver.table);
 }
 
 static int start(void)
@@ -80,12 +84,46 @@ static void devices(void)
     printf("%d\n", n);
 }
 
+/* Computes without end. */
+static void work(void)
+{
+    static volatile unsigned sum;
+    for (;;)
+        sum++;
+}
+
+static int ask(void)
+{
+    const unsigned char id[16] = {1};
+    const void *table = NULL;
+    load();
+    return driver.table(&table, id);
+}
+
+static void need(void)
+{
+    if (!ask())
+        return;
+    fprintf(stderr, "CUDA failed with error named symbol not found\n");
+    exit(1);
+}
+
+/* Words that make no context. */
+static int is_apart(const char *word)
+{
+    static const char *const words[] = {"child", "devices", "ask", "need"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcmp(word, words[i]))
+            return 1;
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     int is_started = 0;
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
-        int needs = strcmp(word, "child") != 0 && strcmp(word, "devices") != 0;
+        int needs = !is_apart(word);
         if (needs && !is_started && start())
             return 6;
         is_started |= needs;
@@ -99,8 +137,14 @@ int main(int argc, char **argv)
             raise(SIGSEGV);
         else if (!strcmp(word, "hang"))
             pause();
+        else if (!strcmp(word, "work"))
+            work();
         else if (!strcmp(word, "devices"))
             devices();
+        else if (!strcmp(word, "ask"))
+            ask();
+        else if (!strcmp(word, "need"))
+            need();
     }
     return 0;
 }

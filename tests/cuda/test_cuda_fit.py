@@ -91,8 +91,8 @@ def test_a_little_more_is_found_in_a_larger_share_first():
 
 
 def test_what_an_engine_says_of_a_changed_setting_is_gone_by():
-    """Of 21.6 GiB 21.2 are weights, and a context is more than the rest. Of 22.8 some 1.1 are left, for 9,000 tokens."""
-    (change,) = changes_of(served("24GiB", "--max-num-seqs", "4", weights_gib=21.2, max_position_embeddings=40960))
+    """Of 21.6 GiB 21.4 are weights, and a context is more than the rest. Of 22.8 some 1.1 are left, for 9,000 tokens."""
+    (change,) = changes_of(served("24GiB", "--max-num-seqs", "4", weights_gib=21.4, max_position_embeddings=40960))
     share, length = change["flags"].split(" --max-model-len ")
     assert share == "--gpu-memory-utilization 0.95" and 7000 < int(length) < 1.2 * 8192, change
     assert change["costs"] == "less of the device is left to others, shorter conversations", change
@@ -118,7 +118,7 @@ def test_what_nothing_makes_room_for_is_said_to():
 
 def test_a_change_with_which_an_engine_fails_by_itself_is_said_to():
     """A larger share would do for a request of 4096 tokens."""
-    document = served("24GiB", "--max-num-seqs", "4", weights_gib=21.2, fails_at_share=0.95)
+    document = served("24GiB", "--max-num-seqs", "4", weights_gib=21.4, fails_at_share=0.95)
     assert not any("0.95" in change["flags"] for change in changes_of(document)), document["rehearsal"]["would_fit"]
     (note,) = [note for note in document["notes"] if "With --gpu-memory-utilization 0.95 the program itself failed" in note]
     assert "; it said: KeyError: 'share'." in note, note

@@ -46,8 +46,6 @@ def server_log(path, *flags):
         server.stdout.close()
     text = text.decode(errors="replace")
     assert "listening" in text, text[-2000:]
-    if "AMX" in text[text.index("load_tensors:"):]:
-        raise tap.Skip("this processor's weights have a layout of their own (AMX), which is not planned")
     return text[text.index("load_tensors:"):]
 
 
@@ -62,7 +60,8 @@ def logged(log):
 
 
 def estimate(path, *flags):
-    return json.loads(memtally.must("estimate", path, "--engine", "llama.cpp@11434", "--no-rehearse", "--json", *flags).stdout)
+    return json.loads(memtally.must("estimate", path, "--engine", "llama.cpp@11434", "--no-rehearse", "--cpu", engine.cpu(),
+                                    "--json", *flags).stdout)
 
 
 def assert_as_logged(path, ours, theirs):
@@ -106,7 +105,12 @@ def test_windowed_layers():
 
 
 def test_latent_attention():
-    assert_as_logged(model("deepseek-v2-lite", "q8_0", smaller=["--experts", "8"]), ["--context", "4096", "--sequences", "1"], ["-c", "4096", "-np", "1"])
+    """With AMX llama.cpp ends where several matrices are in one tensor, so that there its own layouts are not seen."""
+    without = (["--no-repack"], ["--no-repack"]) if engine.cpu() == "amx" else ([], [])
+    if without[0]:
+        tap.comment("a processor with AMX: layouts of latent attention's weights are not seen")
+    assert_as_logged(model("deepseek-v2-lite", "q8_0", smaller=["--experts", "8"]),
+                     ["--context", "4096", "--sequences", "1", *without[0]], ["-c", "4096", "-np", "1", *without[1]])
 
 
 def test_experts():

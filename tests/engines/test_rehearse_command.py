@@ -87,10 +87,10 @@ def test_what_the_user_leaves_on_the_host_does_not_spill():
 
 
 def test_the_engines_margin_is_named_where_it_is_the_reason():
-    """4 GiB of weights, 1 of cache and the context's own 0.33 are less than 6.125 GiB, but not with 1 GiB kept free."""
-    said = rehearse(["--device", "6272MiB"], "-m", model("llama-3.1-8b"), "-c", "8192", status=1)
+    """4 GiB of weights, 1 of cache and the context's own 0.10 are less than 6 GiB, but not with 1 GiB kept free."""
+    said = rehearse(["--device", "6GiB"], "-m", model("llama-3.1-8b"), "-c", "8192", status=1)
     assert said["verdict"] == "SPILLS" and "the engine keeps 1.00 GiB of each device free (-fitt)" in said["reason"], said["reason"]
-    none = rehearse(["--device", "6272MiB"], "-m", model("llama-3.1-8b"), "-c", "8192", "-fitt", "0", status=0)
+    none = rehearse(["--device", "6GiB"], "-m", model("llama-3.1-8b"), "-c", "8192", "-fitt", "0", status=0)
     assert none["verdict"] in ("FITS", "TIGHT"), none["reason"]
 
 
@@ -126,12 +126,12 @@ def test_what_is_reserved_is_not_there():
 
 
 def test_the_verdict_is_of_what_is_reserved_not_of_a_rule():
-    """604 MiB of weights, 448 of cache, 30 for computing and 100 reserved fit into 1300; with the 337 that a context
-    takes as a rule they would not, and on a device that holds these back the server has to say so itself."""
+    """604 MiB of weights, 448 of cache, 30 for computing and 50 reserved fit into 1150; with the 98 that a context
+    takes as a rule on a small card they would not, and on a device that holds these back the server has to say so itself."""
     flags = ["-m", model("qwen3-0.6b", "q8_0"), "-c", "4096", "-ngl", "99"]
-    said = rehearse(["--device", "1300MiB", "--reserved", "100MiB"], *flags, status=0)
-    assert said["verdict"] == "FITS" and row(said, "gpu:0", "context")["allocated_bytes"] == 100 * MIB, said["verdict"]
-    said = rehearse(["--device", "1300MiB"], *flags, "-fit", "off", status=1)
+    said = rehearse(["--device", "1150MiB", "--reserved", "50MiB"], *flags, status=0)
+    assert said["verdict"] == "FITS" and row(said, "gpu:0", "context")["allocated_bytes"] == 50 * MIB, said["verdict"]
+    said = rehearse(["--device", "1150MiB"], *flags, "-fit", "off", status=1)
     assert said["verdict"] == "CANNOT" and said["rehearsal"]["refused"]["place"] == "gpu:0", said["verdict"]
 
 

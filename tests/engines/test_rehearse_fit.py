@@ -40,7 +40,9 @@ def rehearsed(config, *words, **more):
 
 
 def generated(device, *options):
-    return rehearsed(CONFIG, "FOLDER", "--engine", "transformers", "--engine-path", engine.torch(), "--device", device, *options)
+    """On Turing, for which PyTorch has no kernel that makes no scores of attention in bf16."""
+    return rehearsed(CONFIG, "FOLDER", "--engine", "transformers", "--engine-path", engine.torch(), "--device", device,
+                     "--generation", "turing", *options)
 
 
 LONG = ("--weight-type", "bf16", "--no-kv-offload")
@@ -91,10 +93,10 @@ def test_a_device_on_which_all_of_it_fits_is_named():
 
 
 def test_weights_of_four_bytes_fit_as_weights_of_two():
-    """42 million numbers, 84 or 168 MB, of 384 MiB, of which a context and kernels have half."""
-    first = changes_of(generated("384MiB", "--context", "16"))[0]
+    """42 million numbers, 84 or 168 MB, of 256 MiB, of which a context and kernels have half."""
+    first = changes_of(generated("256MiB", "--context", "16"))[0]
     assert first["options"] == "--weight-type bf16" and first["flags"] == "dtype=bf16", first
-    assert 2 * WEIGHTS < first["held_bytes"] < 384 * MIB, (first, WEIGHTS)
+    assert 2 * WEIGHTS < first["held_bytes"] < 256 * MIB, (first, WEIGHTS)
 
 
 @functools.cache

@@ -76,7 +76,7 @@ def test_one_device_as_the_server_prints_it():
                                  ["-c", "8192", "-ngl", "99", "-np", "1"])
     assert document["verdict"] == "FITS"
     said = [detail["provenance"] for one in place(document, "gpu:0")["rows"] for detail in one["detail"]]
-    assert set(said) == {"exact", "assumed"}, said
+    assert set(said) == {"exact", "derived"}, said
 
 
 def test_two_devices_a_quantised_cache_and_large_batches_as_the_server_prints_them():
@@ -206,7 +206,7 @@ def test_a_model_that_runs_out_is_told_as_a_command_line_is():
 
 
 def test_where_no_change_fits_the_least_that_was_tried_is_named():
-    document = rehearse(model("qwen3-0.6b"), "--device", "345MiB", "--context", "4096", "--gpu-layers", "all", status=1)
+    document = rehearse(model("qwen3-0.6b"), "--device", "110MiB", "--context", "4096", "--gpu-layers", "all", status=1)
     (note,) = [note for note in document["notes"] if note.startswith("No change of flags that was tried fits")]
     assert "not even -ngl 0" in note and document["rehearsal"]["would_fit"] == [], note
 

@@ -6,6 +6,7 @@ comes to by hand, on one device and divided over two."""
 import functools
 import json
 import os
+import subprocess
 import tempfile
 
 import engine
@@ -29,6 +30,14 @@ FREQUENCIES = 512  # of the rotation: 32 of 4 bytes, rounded
 
 
 @functools.cache
+def frequencies():
+    """transformers 5 has a second copy of them (modeling_llama.py, original_inv_freq)."""
+    said = subprocess.run([engine.torch(), "-c", "import importlib.metadata as m; print(m.version('transformers'))"],
+                          check=True, capture_output=True, text=True).stdout
+    return FREQUENCIES * (1 if int(said.split(".")[0]) < 5 else 2)
+
+
+@functools.cache
 def rehearsed(devices):
     """The document of a rehearsal of the config.json alone."""
     python = engine.torch()
@@ -48,7 +57,7 @@ def bytes_of(devices, category):
 
 def layers_of_cache(layers):
     """What keys and values of some layers can take. At one moment tensors have the tokens of this step or of the last;
-    the one that is being extended is there twice, or not yet known as the cache's."""
+    those of the layer that is being extended are there twice, or not yet known as the cache's."""
 
     def tensor(tokens):
         return 2 * KV_HEADS * HEAD * tokens * SEQUENCES
@@ -56,7 +65,7 @@ def layers_of_cache(layers):
     return {
         new * tensor(tokens + 1) + (n - new) * tensor(tokens)
         for tokens in range(PROMPT, CONTEXT - 1)
-        for n in (2 * layers - 1, 2 * layers, 2 * layers + 1)
+        for n in range(2 * layers - 1, 2 * layers + 3)
         for new in range(n + 1)
     }
 
@@ -67,7 +76,7 @@ def is_cache_of(held, layers):
 
 
 def test_weights_on_one_device_are_the_sum_of_the_shapes():
-    assert bytes_of("24GiB", "weights") == [2 * TABLE + LAYERS * LAYER + NORM + FREQUENCIES], bytes_of("24GiB", "weights")
+    assert bytes_of("24GiB", "weights") == [2 * TABLE + LAYERS * LAYER + NORM + frequencies()], bytes_of("24GiB", "weights")
 
 
 def test_the_cache_has_keys_and_values_of_each_layer_head_and_token():
@@ -81,9 +90,35 @@ def test_layers_are_divided_over_two_devices():
     first, second = bytes_of("24GiB,24GiB", "weights")
     on_first, rest = divmod(first - TABLE, LAYER)
     assert rest == 0 and 0 < on_first < LAYERS, (first, second)
-    assert second == (LAYERS - on_first) * LAYER + TABLE + NORM + FREQUENCIES, (first, second)
+    assert second == (LAYERS - on_first) * LAYER + TABLE + NORM + frequencies(), (first, second)
     cache = bytes_of("24GiB,24GiB", "kv_cache")
     assert is_cache_of(cache[0], on_first) and is_cache_of(cache[1], LAYERS - on_first), (on_first, cache)
+
+
+VISION, VISION_INNER, VISION_LAYERS, PLACES = 256, 512, 3, 4  # an image of 28 x 28 in pieces of 14 x 14
+SEES = {"architectures": ["LlavaForConditionalGeneration"], "model_type": "llava", "image_token_index": VOCABULARY - 1,
+        "torch_dtype": "bfloat16", "text_config": dict(CONFIG, num_hidden_layers=4),
+        "vision_config": {"model_type": "clip_vision_model", "hidden_size": VISION, "intermediate_size": VISION_INNER,
+                          "num_hidden_layers": VISION_LAYERS, "num_attention_heads": 4, "image_size": 28, "patch_size": 14}}
+
+
+def test_a_model_that_sees_needs_no_more_than_its_config():
+    """CLIP has a table of pieces and places, four projections, two layers of a feed-forward and two norms, all with biases,
+    and a norm before and after. Two layers lead from it to the text's width."""
+    clip = 3 * 14 * 14 * VISION + VISION + (PLACES + 1) * VISION + 4 * VISION
+    clip += VISION_LAYERS * (4 * VISION * VISION + 4 * VISION + 2 * VISION * VISION_INNER + VISION_INNER + VISION + 4 * VISION)
+    between = VISION * WIDTH + WIDTH + WIDTH * WIDTH + WIDTH
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(SEES, file)
+        said = memtally.must("rehearse", folder, "--engine", "transformers", "--engine-path", engine.torch(), "--device", "24GiB",
+                             "--context", "264", "--json")
+    document = json.loads(said.stdout)
+    (place,) = [place for place in document["places"] if place["place"] == "gpu:0"]
+    (weights,) = [row for row in place["rows"] if row["category"] == "weights"]
+    (parameters,) = [part["allocated_bytes"] for part in weights["detail"] if part["name"] == "parameters"]
+    assert parameters == 2 * (clip + between) + 2 * TABLE + 4 * LAYER + NORM, weights
+    assert any("text alone" in note for note in document["notes"]), document["notes"]
 
 
 def test_a_version_that_is_not_there_is_said():

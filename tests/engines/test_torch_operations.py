@@ -12,6 +12,7 @@ import torch_program
 MIB = 1 << 20
 CUBLAS = 32 * MIB  # PyTorch's workspace for a handle of cuBLAS where the capability is 9.0
 CUBLASLT = MIB  # and for cuBLASLt
+NODES = 2 * MIB  # a page of the driver's, which holds some 220 nodes of graphs at 9.2 KiB
 
 
 def block(*bytes_):
@@ -187,12 +188,13 @@ def test_a_training_step_takes_gradients_and_two_states():
 def test_graphs_have_a_pool_of_their_own():
     """Four products: the first capture brings a workspace for its stream and, since 2 MiB and 2 MiB are alive at a
     time, one segment of 20 MiB. The second shares the pool; its results are of 256 KiB, so it needs one of 2 MiB.
-    Beside the pool lies the random generator's state, 2 MiB. When graphs are gone the workspace stays."""
+    Beside the pool lie the random generator's state, 2 MiB, and the graphs' nodes, for which the driver takes a page
+    that it keeps. When graphs are gone the workspace stays."""
     graphs = said("graphs")
-    assert graphs["512"] == {"segments": 2, "bytes": CUBLAS + 20 * MIB, "driver": CUBLAS + 22 * MIB}, graphs
-    assert graphs["64"] == {"segments": 3, "bytes": CUBLAS + 22 * MIB, "driver": CUBLAS + 24 * MIB}, graphs
-    assert graphs["replayed"]["driver"] == CUBLAS + 24 * MIB, graphs
-    assert graphs["given back"]["driver"] == CUBLAS + 2 * MIB, graphs
+    assert graphs["512"] == {"segments": 2, "bytes": CUBLAS + 20 * MIB, "driver": CUBLAS + 22 * MIB + NODES}, graphs
+    assert graphs["64"] == {"segments": 3, "bytes": CUBLAS + 22 * MIB, "driver": CUBLAS + 24 * MIB + NODES}, graphs
+    assert graphs["replayed"]["driver"] == CUBLAS + 24 * MIB + NODES, graphs
+    assert graphs["given back"]["driver"] == CUBLAS + 2 * MIB + NODES, graphs
 
 
 def gpu_0():
@@ -201,9 +203,9 @@ def gpu_0():
 
 
 def test_the_tally_of_the_peak_adds_up_to_what_pytorch_and_the_context_took():
-    """The rows are the peak's; without the context they are what PyTorch says it reserved at most."""
+    """The rows are the peak's; without the context and the page of nodes they are what PyTorch says it reserved at most."""
     rows = {row["category"]: row["allocated_bytes"] for row in gpu_0()["rows"]}
-    own = sum(bytes_ for category, bytes_ in rows.items() if category != "context")
+    own = sum(bytes_ for category, bytes_ in rows.items() if category != "context") - NODES
     assert own == said("at the end")["reserved"], (rows, said("at the end"))
     assert rows["context"] > 0, rows
 

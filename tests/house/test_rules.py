@@ -57,7 +57,8 @@ def test_long_functions_are_found():
     usual = {f"src/base/{i}.c": LICENCE + function(f"f{i}", 10) for i in range(20)}
     assert_clean("lengths", {**usual, "src/base/a.c": LICENCE + function("f", 80)})
     assert_found("lengths", {**usual, "src/base/a.c": LICENCE + function("f", 81)}, "f has 81 lines")
-    assert_found("lengths", {"src/base/a.c": LICENCE + function("f", 45)}, "only 0 of 1 functions")
+    long = {f"src/base/{i}.c": LICENCE + function(f"f{i}", 45) for i in range(100)}
+    assert_found("lengths", long, "functions are shorter than 45 lines")
     assert_found("lengths", {**usual, "src/base/a.h": "\n" * 801}, "801 lines")
 
 
@@ -121,12 +122,18 @@ def test_the_map_names_the_rooms_that_there_are():
     assert_found("rooms", {"src/base/a.c": "\n", "docs/ARCHITECTURE.md": "`src/base/` `src/attic/`\n"}, "names src/attic")
 
 
+def test_a_file_that_a_program_left_in_the_root_is_found():
+    assert_clean("root", {"README.md": "# A\n", "src/base/a.c": "\n"})
+    assert_found("root", {".0": "L 0x1\n"}, ".0: is not known in the root")
+    assert_found("root", {"rec/1-0.txt": "\n"}, "rec/1-0.txt: is not known in the root")
+
+
 def test_a_format_that_is_described_wrongly_is_found():
     tree = {}
-    for path in ("docs/FORMATS.md", "src/recording/format.h", "include/memtally/category.h", "src/cli/document_json.c",
-                 "src/cli/document_estimate_json.c", "src/cli/document_profiler.c", "src/cli/document_csv.c",
-                 "src/cli/document_rehearsal_json.c", "src/cli/rehearse/sweep_output.c",
-                 "src/cli/compare/output.c"):
+    paths = ["docs/FORMATS.md", "src/recording/format.h", "include/memtally/category.h"]
+    for folder, _, names in os.walk(f"{ROOT}/src/cli"):
+        paths += [os.path.relpath(f"{folder}/{name}", ROOT) for name in names if name.endswith(".c")]
+    for path in paths:
         with open(f"{ROOT}/{path}", encoding="utf-8") as file:
             tree[path] = file.read()
 
@@ -144,11 +151,33 @@ def test_a_format_that_is_described_wrongly_is_found():
         ("| 2 | `MT_FILE_WATCH` |", "| 3 | `MT_FILE_WATCH` |", "mt_file_kind: MT_FILE_WATCH 3 is not"),
         ("| 9 | `MT_CATEGORY_CACHED` |", "| 8 | `MT_CATEGORY_CACHED` |", "mt_category: MT_CATEGORY_CACHED 9 is missing"),
         ("| `MT_MAX_FRAMES` | 64 |", "| `MT_MAX_FRAMES` | 65 |", "MT_MAX_FRAMES is 64, not 65"),
-        ("| `swap_bytes` |", "| `swapped_bytes` |", "JSON keys: swap_bytes is missing"),
+        ("| `swap_bytes` |", "| `swapped_bytes` |", "JSON key: swap_bytes is missing"),
         ("\nrecording,place,level", "\nplace,level", "the CSV headings recording,place,level"),
     ):
         assert_found("formats", with_change(page, old, new), words)
     assert_found("formats", with_change("src/recording/format.h", "X(LOOK, 23,", "X(GLANCE, 23,"), "23 GLANCE resident_bytes is missing")
+    assert_found("formats", with_change("src/cli/complaint.c", '"sentence"', '"text"'), "JSON key of an error: text is missing")
+    new = {**tree, "src/cli/new.c": 'void f(struct mt_json *json) { mt_json_begin_object(json, NULL); }\n'}
+    assert_found("formats", new, "src/cli/new.c: writes JSON that no table")
+
+
+def test_a_family_that_no_engine_has_is_found():
+    paths = ("data/engines/llama.cpp/architectures", "data/engines/transformers.model_types", "data/engines/llama.cpp.table",
+             "scripts/templates.d/families", "src/model/family_gguf.c", "src/model/hf_family.c", "src/model/architecture.c",
+             "src/model/shapes.c", "src/model/convert_tables.c", "src/predict/llama_net_families.c", "src/predict/torch.c",
+             "src/predict/vllm.c")
+    tree = {path: open(f"{ROOT}/{path}", encoding="utf-8").read() for path in paths}
+
+    def finds(path, old, new, words):
+        assert old in tree[path], (path, old)
+        assert_found("families", {**tree, path: tree[path].replace(old, new, 1)}, words)
+
+    assert_clean("families", tree)
+    finds("data/engines/llama.cpp.table", " graniteswitch ", " granite-switch ", "names granite-switch, which")
+    finds("src/model/family_gguf.c", '"granite_swa"', '"granite-swa"', "granite-swa is no family")
+    finds("src/model/hf_family.c", '{"qwen3_5",', '{"qwen3.5",', "qwen3.5 is no model_type")
+    finds("src/predict/torch.c", '{"qwen35",', '{"qwen3.5",', "no family of llama.cpp begins with qwen3.5")
+    finds("src/predict/vllm.c", '"gemma3"', '"gemma-3"', "begins with gemma-3")
 
 
 def test_faulty_scripts_are_found():

@@ -15,7 +15,7 @@ import tempfile
 
 HOST = 255
 PLANNED, MAPPED = 4, 1
-FORMAT = 6
+FORMAT = 7
 DEVICES_MAX = 64
 ERAS_MAX = 32
 SEEN_MAX = 96
@@ -57,7 +57,8 @@ class Gpu(c.Structure):
     _fields_ += [(name, c.c_uint32) for name in
                  ("capability", "multiprocessors", "shared_bytes", "shared_block_bytes", "threads_most", "blocks_most",
                   "l2_bytes", "clock_khz", "memory_clock_khz", "memory_bus_bits", "link", "is_ecc")]
-    _fields_ += [(name, c.c_uint64) for name in ("context_bytes", "module_bytes", "communication_bytes", "graph_node_bytes")]
+    _fields_ += [(name, c.c_uint64) for name in ("context_bytes", "module_bytes", "communication_bytes", "communication_many_bytes",
+                                                 "graph_node_bytes")]
 
 
 class Cuda(c.Structure):

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Where the real engines are, for tests that run them. Knows the variables that scripts/test sets."""
 
+import functools
+import glob
+import json
 import os
 
+import memtally
 import tap
 
 
@@ -26,6 +30,24 @@ def node_llama_cpp():
 def llama_cpp(program):
     """A program of llama.cpp, such as llama-bench."""
     return os.path.join(_folder("MEMTALLY_LLAMA_CPP"), program)
+
+
+@functools.cache
+def cpu():
+    """The kind of processor by which llama_cpp() lays out weights, as --cpu names it: this machine's, unless AMX was
+    left out of the build."""
+    named = os.environ.get("MEMTALLY_CPU")
+    if not named:
+        checks = json.loads(memtally.run("doctor", "--json").stdout)["checks"]
+        (check,) = [check for check in checks if check["name"] == "processor"]
+        named = check["finding"].partition(":")[0]
+    if named != "amx":
+        return named
+    for path in glob.glob(llama_cpp("libggml-cpu*.so")):
+        with open(path, "rb") as file:
+            if b"AMX is not ready" in file.read():
+                return named
+    return "avx512"
 
 
 def torch():

@@ -33,6 +33,17 @@ def stack_of(frame, torch_folder):
     return " < ".join(calls)
 
 
+def both_clocks(times=8):
+    """The same moment by the clock since the machine started and by the one that has dates. On a busy machine a thread may
+    rest between two looks: of some pairs the one counts whose first clock moved least."""
+    pairs = []
+    for _ in range(times):
+        before, unix_ns, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        pairs.append((after - before, before, unix_ns))
+    took, before, unix_ns = min(pairs)
+    return before + took // 2, unix_ns
+
+
 def rounded(size):
     return (size + 511) & ~511
 
@@ -89,10 +100,12 @@ class History:
         self.reset()
         os.register_at_fork(after_in_child=self._in_child)
         self.watchers = []  # called with the addresses that were freed
+        self.before_drain = lambda: None
         self.after_drain = lambda: None
 
     def reset(self):
         self.last = {}  # device: its last entry
+        self.same = {}  # device: the microsecond of its last entry, and how many came in it
         self.mapped = {}  # device: Ranges
         self.known_private = set()
         self.known_rest = {}
@@ -193,6 +206,7 @@ class History:
         if self.pid != os.getpid():
             return
         with self.lock:
+            self.before_drain()
             try:
                 if n_seen is None:
                     n_seen = self._count()
@@ -200,7 +214,7 @@ class History:
                 if not self.shared:
                     self._record()
                 self.n_seen = n_seen
-                self.take(snapshot, time.monotonic_ns(), time.time_ns())
+                self.take(snapshot, *both_clocks())
             except Exception as error:
                 self.pid = 0
                 self.trace.failed("the allocator's history", error)
@@ -212,7 +226,7 @@ class History:
         freed = []
         for device, entries in enumerate(snapshot["device_traces"]):
             for entry in self._new(device, entries):
-                at = entry["time_us"] * 1000 - offset if "time_us" in entry else now_ns
+                at = self._time_of(device, entry) - offset if "time_us" in entry else now_ns
                 self._take_entry(device, entry, at, lines, freed)
         for watcher in self.watchers:
             watcher(freed)
@@ -232,6 +246,13 @@ class History:
         if entries:
             self.last[device] = entries[-1]
         return entries[first:]
+
+    def _time_of(self, device, entry):
+        """Entries of one microsecond are a nanosecond apart, so that they keep their order."""
+        last, n = self.same.get(device, (None, 0))
+        n = min(n + 1, 999) if entry["time_us"] == last else 0
+        self.same[device] = (entry["time_us"], n)
+        return entry["time_us"] * 1000 + n
 
     def _take_entry(self, device, entry, at, lines, freed):
         action, address, size = entry["action"], entry.get("addr", 0), entry.get("size", 0)

@@ -5,7 +5,7 @@ import logging
 import re
 import time
 
-from . import tables
+from . import features, tables
 
 _logged = {}  # package: [(compiled pattern, unit, name)]
 _attributes = {}  # (package, phase): [(path, unit, name)]
@@ -54,8 +54,10 @@ def start(trace):
         package = record.name.partition(".")[0]
         if package in _logged:
             try:
-                for value, unit, name in in_line(package, record.getMessage()):
+                text = record.getMessage()
+                for value, unit, name in in_line(package, text):
                     say(trace, value, unit, name)
+                features.look(trace, package, text)
             except Exception as error:
                 trace.failed("figures", error)
         return handle(self, record)

@@ -10,7 +10,7 @@ without reason decides a size or a branch, the trace says so and where. What els
 from the device while it runs, its own counts, is zeros, never what was there before.
 
 It is a dispatch mode on the thread that starts CUDA and on those that start later. Engines that bring their own scheduler (vLLM,
-SGLang) decide on the host already; there it stays off, as it does while a graph is captured.
+SGLang) decide on the host already; there it stays off. What a graph captures is computed when it is replayed (replays.py).
 """
 
 import ctypes
@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 
-from . import collectives, hooks, sparse
+from . import collectives, hooks, replays, sparse
 
 MOST_BYTES = 1 << 20  # of a tensor's storage
 MOST_DERIVED_BYTES = 256 << 20  # of integers that were computed here: who goes to which expert
@@ -99,6 +99,7 @@ def start(watch, trace, torch):
     kind = make(trace, torch)
     enter(kind)
     hooks.replace(threading.Thread, "_bootstrap_inner", lambda run: followed(run, kind))
+    kind.results.replays.start()
     hooks.replace(torch, "ctc_loss", without_mode)
     watch.when_imported("torch.distributed.distributed_c10d", lambda module: collectives.follow_objects(module, kind.results))
     hooks.replace(torch._C, "_dynamo.guards._empty_strided_cuda", kind.results.emptied)
@@ -196,6 +197,8 @@ class Results:
         self.kinds = {}
         # Address of a storage: which one it is, KNOWN …, and whether it was computed here; another one there is UNKNOWN.
         self.taints = {}
+        self.lent = {}  # while a graph is replayed, storages that stand for those of the program: the same of each
+        self.replays = replays.Replays(self, torch)
         self.most_host_bytes = MOST_BYTES
         self.collectives = collectives.Collectives(self)
         self.hide, self.wrote, self.set_bytes = driver_calls()
@@ -319,6 +322,8 @@ class Results:
     def _known(self, tensor):
         """KNOWN …, and whether its storage was computed here."""
         storage = tensor.untyped_storage()
+        if self.lent and storage._cdata in self.lent:
+            return self.lent[storage._cdata]
         of, taint, is_computed = self.taints.get(storage.data_ptr(), (None, UNKNOWN, False))
         return (taint, is_computed) if of is not None and of.cdata == storage._cdata else (UNKNOWN, False)
 
@@ -330,7 +335,11 @@ class Results:
 
     def _set_taint(self, tensor, taint, is_computed=True):
         storage = tensor.untyped_storage()
-        self.taints[storage.data_ptr()] = (self.weak_reference(storage), taint, is_computed)
+        if self.lent and storage._cdata in self.lent:
+            del self.lent[storage._cdata]  # the last one that was written comes last
+            self.lent[storage._cdata] = (taint, is_computed)
+        else:
+            self.taints[storage.data_ptr()] = (self.weak_reference(storage), taint, is_computed)
 
     def emptied(self, make):
         """Compiled code asks for memory without any operation; integers that its kernels would compute are zeros."""
@@ -408,6 +417,28 @@ class Results:
     def give_up(self, error):
         self._give_up(error)
 
+    # For graphs that are replayed.
+
+    def lend(self, storages):
+        """What is known of the program's storages is known of those that stand for them: {(address, bytes): storage}."""
+        for (address, _), storage in storages.items():
+            of, taint, is_computed = self.taints.get(address, (None, UNKNOWN, False))
+            there = of is not None and not of.expired()
+            self.lent[storage._cdata] = (taint, is_computed) if there else (UNKNOWN, False)
+
+    def compute_again(self, func, kind, args, kwargs, outs):
+        inputs = self._tensors(args, [])
+        self._tensors(kwargs.values(), inputs)
+        self._after(func, kind, inputs, args, kwargs, outs, self._taint_of(inputs))
+
+    def take_back(self, storages):
+        addresses = {storage._cdata: address for (address, _), storage in storages.items()}
+        for cdata, known in self.lent.items():
+            of = self.taints.get(addresses[cdata], (None,))[0]
+            if of is not None and not of.expired():
+                self.taints[addresses[cdata]] = (of, *known)
+        self.lent = {}
+
     # For what makes sparse tensors.
 
     most_bytes = MOST_DERIVED_BYTES
@@ -432,19 +463,20 @@ class Results:
 
     def _after(self, func, kind, inputs, args, kwargs, out, taint):
         outs = self._tensors([out] if isinstance(out, self.torch.Tensor) else out if isinstance(out, (list, tuple)) else [], [])
-        if kind.is_read:
+        if kind.is_read and not self.is_capturing():
             self._read(inputs, outs, taint)
         if kind.name.startswith("lift_fresh"):  # torch.tensor() has copied it
             taint = KNOWN
             self._set_taint(outs[0], taint)
         cuda = [one for one in outs if one.is_cuda and type(one) in self.plain and not one.is_nested]
         wanted = [one for one in cuda if one.layout is self.torch.strided and self._is_followed(one)]
-        if not wanted or self.is_capturing():
-            for tensor in wanted:
-                self._set_taint(tensor, UNKNOWN, self._is_small(tensor))
-            return
-        if all(self._shares(tensor, inputs) and not func._schema.is_mutable for tensor in wanted):
+        if wanted and all(self._shares(tensor, inputs) and not func._schema.is_mutable for tensor in wanted):
             return  # a view
+        if self.is_capturing():
+            self._keep_for_replays(func, kind, inputs, args, kwargs, outs, wanted)
+            return
+        if not wanted:
+            return
         computed = self._try(func, kind, inputs, args, kwargs, outs)
         if computed:
             self._mark(wanted, inputs, kind, ASSUMED if kind.is_random else KNOWN if kind.is_fill else taint)
@@ -456,6 +488,13 @@ class Results:
             is_assumed = self._is_whole_number(tensor) and (self._is_small(tensor) or kind.name in CHOICES)
             taint = self._assume(kind, inputs, args, tensor) if is_assumed else UNKNOWN
             self._set_taint(tensor, taint, is_assumed)
+
+    def _keep_for_replays(self, func, kind, inputs, args, kwargs, outs, wanted):
+        """Nothing runs while a graph is captured: what there was is there still, and what is made is not there yet."""
+        is_kept = (wanted or kind.is_read) and self.replays.add(func, kind, args, kwargs, outs)
+        for tensor in wanted:
+            if not is_kept or not self._shares(tensor, inputs):
+                self._set_taint(tensor, UNKNOWN, self._is_small(tensor))
 
     def _shares(self, tensor, inputs):
         address = tensor.untyped_storage().data_ptr()

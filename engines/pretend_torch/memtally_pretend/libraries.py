@@ -11,6 +11,7 @@ from . import hooks
 
 # Module: its functions from the name of a library to the path of one that is loaded, or None.
 FINDERS = {
+    "flashinfer.comm.cuda_ipc": ["find_loaded_library"],
     "sglang.srt.distributed.device_communicators.cuda_wrapper": ["find_loaded_library"],
     "vllm.distributed.device_communicators.cuda_wrapper": ["find_loaded_library"],
 }

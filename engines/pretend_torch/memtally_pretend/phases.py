@@ -9,6 +9,7 @@ import time
 from . import figures, hooks, tables
 
 MOST_TIMES = 256  # of one function: a server's steps would be without end
+UNTRIED = "%s %s is none of the versions that a rehearsal is known to read rightly (%s): totals hold, and what memory is for may not"
 
 history = None  # of the allocator, once there is one
 after = None  # called when an outermost phase is over
@@ -72,6 +73,9 @@ def around(trace, category, name, package=""):
 def wrap(watch, trace, module, row):
     """A row of the table, once its module is there."""
     version = tables.installed_version(row.package)
+    tried = tables.untried(row.package, version)
+    if tried:
+        trace.say(UNTRIED % (row.package, ".".join(map(str, version)), tried))
     if tables.holds(row, version):
         hooks.replace(module, row.function, around(trace, row.category, row.name, row.package))
 

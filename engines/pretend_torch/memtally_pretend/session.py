@@ -4,7 +4,7 @@
 import os
 import sys
 
-from . import allocator, buckets, endings, figures, kernels, phases, tensors, tuners
+from . import allocator, buckets, endings, figures, kernels, peaks, phases, tensors, tuners
 
 ENGINES = ("vllm", "sglang")
 
@@ -16,9 +16,12 @@ class Session:
         self.torch = torch
         self.history = allocator.History(trace, torch)
         self.tensors = tensors.Holders(trace, torch, self.history)
+        self.peaks = peaks.Peaks(trace, torch)
+        self.history.before_drain = self.peaks.tell
 
     def finish(self):
         """The process is about to end."""
+        self.peaks.tell()
         if self.history.finish():
             self.tensors.look()
         self.trace.flush()
@@ -40,6 +43,7 @@ def _on_cuda(session):
     trace, torch = session.trace, session.torch
     trace.line("v", torch.__version__)
     _try(trace, "the allocator's history", session.history.start)
+    _try(trace, "peaks of the allocator", session.peaks.start)
     if not _has_engine() and not os.environ.get("MEMTALLY_NO_SMALL_RESULTS"):
         from . import integers
 

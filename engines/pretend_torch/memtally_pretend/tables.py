@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reading the tables beside this file: phases.tsv and figures.tsv. Lines that begin with # and
+"""Reading the tables beside this file: phases.tsv, figures.tsv, features.tsv and versions.tsv. Lines that begin with # and
 empty ones are comments; fields are parted by tabs."""
 
 import os
@@ -10,6 +10,10 @@ from collections import namedtuple
 Phase = namedtuple("Phase", "package since until module function category name")
 # Where an engine says a figure: in a line of its log, or in an attribute once a function is over.
 Figure = namedtuple("Figure", "package how pattern unit name")
+# Between which versions of an engine the phases were tried.
+Tried = namedtuple("Tried", "package first last")
+# A line of log by which something says that it leaves itself off.
+Feature = namedtuple("Feature", "package pattern name")
 
 
 def _rows(file_name, kind):
@@ -23,8 +27,20 @@ def phases():
     return _rows("phases.tsv", Phase)
 
 
+def features():
+    return _rows("features.tsv", Feature)
+
+
 def figures():
     return _rows("figures.tsv", Figure)
+
+
+def untried(package, version):
+    """The versions that were tried where this one is not between them, as "0.7.3 to 0.33.0"; else None."""
+    for row in _rows("versions.tsv", Tried):
+        if row.package == package and version and not version_of(row.first) <= version <= version_of(row.last):
+            return f"{row.first} to {row.last}"
+    return None
 
 
 def version_of(text):

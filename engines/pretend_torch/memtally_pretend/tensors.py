@@ -2,12 +2,15 @@
 """What holds a tensor says what it is for: parameters and buffers of modules, gradients, the
 optimizer's state, caches of transformers.
 
-Modules are found as they register their parameters and are held weakly. They are looked through
-after phases, at optimizer steps and now and then, for no more than a part of the time.
+Modules are found as they register their parameters and are held weakly. They say what is theirs
+when they register it and when it moves to a device, and are looked through after phases, at backward
+passes and optimizer steps and now and then, for no more than a part of the time.
 """
 
 import time
 import weakref
+
+from . import hooks
 
 SHARE = 0.02  # of the time
 
@@ -25,8 +28,10 @@ class Holders:
 
     def start(self):
         module = self.torch.nn.modules.module
-        module.register_module_parameter_registration_hook(self._registered)
-        module.register_module_buffer_registration_hook(self._registered)
+        module.register_module_parameter_registration_hook(self._registration("parameters"))
+        module.register_module_buffer_registration_hook(self._registration("buffers"))
+        hooks.replace(module.Module, "_apply", self._after(lambda arguments: self._look_at(arguments[0], self.tell_anew)))
+        hooks.replace(self.torch.autograd, "backward", self._after(lambda _: self.look_now_and_then()))
         try:
             from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
         except ImportError:  # before 2.0
@@ -34,10 +39,32 @@ class Holders:
         register_optimizer_step_pre_hook(self._before_step)
         register_optimizer_step_post_hook(self._after_step)
 
-    def _registered(self, module, name, tensor):
-        key = id(module)
-        if key not in self.modules:
-            self.modules[key] = weakref.ref(module, lambda _: self.modules.pop(key, None))
+    def _registration(self, kind):
+        def registered(module, name, tensor):
+            key = id(module)
+            if key not in self.modules:
+                self.modules[key] = weakref.ref(module, lambda _: self.modules.pop(key, None))
+            if not self._is_compiling():
+                self.tell_anew(tensor, "weights", kind)
+
+        return registered
+
+    def _after(self, call):
+        """A function with a call after it, which gets its arguments."""
+
+        def make(function):
+            def then_look(*args, **kwargs):
+                result = function(*args, **kwargs)
+                try:
+                    if not self._is_compiling():
+                        call(args)
+                except Exception as error:
+                    self.trace.failed("holders of tensors", error)
+                return result
+
+            return then_look
+
+        return make
 
     def _forget(self, addresses):
         for address in addresses:
@@ -84,16 +111,17 @@ class Holders:
         if time.monotonic() >= self.next_look:
             self.look()
 
-    def _look_at(self, module):
+    def _look_at(self, module, tell=None):
+        tell = tell or self.tell
         for parameter in list(module._parameters.values()):
             if parameter is None:
                 continue
-            self.tell(parameter, "weights", "parameters")
+            tell(parameter, "weights", "parameters")
             if parameter.is_leaf and parameter.grad is not None:
-                self.tell(parameter.grad, "training", "gradients")
+                tell(parameter.grad, "training", "gradients")
         for buffer in list(module._buffers.values()):
             if buffer is not None:
-                self.tell(buffer, "weights", "buffers")
+                tell(buffer, "weights", "buffers")
 
     def _before_step(self, optimizer, args, kwargs):
         if self._is_compiling():
@@ -123,8 +151,6 @@ class Holders:
 
     def wrap_caches(self, module):
         """The classes of transformers whose update() gives keys and values back."""
-        from . import hooks
-
         for name, kind in list(vars(module).items()):
             if isinstance(kind, type) and kind.__module__ == module.__name__ and "update" in vars(kind):
                 hooks.replace(module, name + ".update", self._around_update)

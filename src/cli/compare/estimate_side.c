@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/compare/side.h"
+#include "cli/cpu.h"
 #include "cli/residue_store.h"
 
 /* Whether a version is one that engine tables order: "b11434", "v0.5.0", "0.11.0", "0.6.0-dev".
@@ -20,14 +21,53 @@ static size_t version_length(const char *version)
     return length > start && (*rest == '\0' || *rest == ' ') ? length : 0;
 }
 
+/* Whether a file that was mapped has a name that begins so. */
+static int has_library(const struct mt_tally *tally, const char *begin)
+{
+    for (size_t p = 0; tally && p < tally->n_places; p++)
+        for (size_t r = 0; r < tally->places[p].n_rows; r++) {
+            const struct mt_tally_row *row = &tally->places[p].rows[r];
+            for (size_t d = 0; d < row->n_details; d++)
+                if (row->details[d].name && !strncmp(row->details[d].name, begin, strlen(begin)))
+                    return 1;
+        }
+    return 0;
+}
+
+static int has_word(const struct mt_tally *tally, const char *word)
+{
+    for (size_t i = 0; tally && i < tally->n_processes; i++)
+        if (tally->processes[i].command && strstr(tally->processes[i].command, word))
+            return 1;
+    return 0;
+}
+
+/* What the recording says, else what its processes held and were called: PyTorch is transformers
+ * where no engine on it is named, and so is a model that llama.cpp does not load. */
+static const char *engine_of(const struct compare_loaded *recording,
+                             const struct mt_model_description *model)
+{
+    static const char *const on_torch[] = {"vllm", "sglang"};
+    const struct mt_tally *tally = recording->side.tally;
+    if (recording->engine_name)
+        return recording->engine_name;
+    if (!has_library(tally, "libtorch") && model->format == MT_MODEL_GGUF)
+        return "llama.cpp";
+    for (size_t i = 0; i < sizeof on_torch / sizeof *on_torch; i++)
+        if (has_word(tally, on_torch[i]))
+            return on_torch[i];
+    return "transformers";
+}
+
 /* "llama.cpp@b11434" of what the recording says; without the version where it is in another
  * counting than the engine's own. */
-static void name_engine(const struct compare_loaded *recording, char *text, size_t size)
+static void name_engine(const struct compare_loaded *recording,
+                        const struct mt_model_description *model, char *text, size_t size)
 {
     const char *version = recording->engine_version ? recording->engine_version : "";
     size_t length = version_length(version);
-    snprintf(text, size, "%s%s%.*s", recording->engine_name ? recording->engine_name : "llama.cpp",
-             length ? "@" : "", (int)length, version);
+    snprintf(text, size, "%s%s%.*s", engine_of(recording, model), length ? "@" : "", (int)length,
+             version);
 }
 
 static uint64_t known_or_0(uint64_t count)
@@ -67,6 +107,36 @@ static enum mt_program program_of(const struct compare_loaded *recording)
     if (names(recording->engine_path, "llama-bench") || ran(recording, "llama-bench"))
         return MT_PROGRAM_BENCH;
     return MT_PROGRAM_SERVER;
+}
+
+/* Whether a part of the weights of a recording has `word` in its name. */
+static int has_weights(const struct compare_loaded *recording, const char *word)
+{
+    const struct mt_tally *tally = recording->side.tally;
+    for (size_t p = 0; p < tally->n_places; p++) {
+        const struct mt_tally_row *row = mt_tally_row_of(&tally->places[p], MT_CATEGORY_WEIGHTS);
+        for (size_t i = 0; row && i < row->n_details; i++)
+            if (strstr(row->details[i].name, word))
+                return 1;
+    }
+    return 0;
+}
+
+/* The processor that was named, else what the engine's buffers say of it, else this one. An engine
+ * that was built without AMX has no buffer for it on any processor. */
+static int read_cpu(const struct compare_loaded *recording, int named, enum mt_processor *processor,
+                    struct mt_error *error)
+{
+    int result = cli_take_cpu(named, processor, error);
+    if (result || named)
+        return result;
+    if (has_weights(recording, "AMX"))
+        *processor = MT_PROCESSOR_AMX;
+    else if (has_weights(recording, "KLEIDIAI"))
+        *processor = MT_PROCESSOR_KLEIDIAI;
+    else if (*processor == MT_PROCESSOR_AMX && has_weights(recording, "CPU_"))
+        *processor = MT_PROCESSOR_AVX512;
+    return 0;
 }
 
 static struct mt_predict_settings settings_of(const struct compare_loaded *recording,
@@ -123,9 +193,12 @@ int compare_load_estimate(struct compare_loaded *loaded, const struct compare_lo
     int result = mt_model_open(path, NULL, &loaded->model, error);
     if (result)
         return result;
-    name_engine(recording, engine, sizeof engine);
+    name_engine(recording, mt_model_describe(loaded->model), engine, sizeof engine);
     struct mt_predict_settings settings =
         settings_of(recording, options->engine ? options->engine : engine);
+    result = read_cpu(recording, options->cpu, &settings.processor, error);
+    if (result)
+        return result;
     if (options->use_learnt)
         result = cli_estimate_calibrated(loaded->model, &settings, &loaded->estimate, error);
     else

@@ -48,6 +48,7 @@ int compare_load_figures(struct compare_loaded *loaded, const struct compare_fig
 struct compare_estimate_options {
     const char *model_path;
     const char *engine;
+    int cpu; /* by the index of its name in cli_cpus */
     int use_learnt;
 };
 int compare_load_estimate(struct compare_loaded *loaded, const struct compare_loaded *recording,

@@ -80,7 +80,15 @@ static void put_basis(const struct compare_view *view, const struct cli_terminal
 
 /* ---- components ---- */
 
-static void add_component(struct mt_text_table *table, enum mt_component component,
+static const char *style_of(const struct cli_terminal *terminal, enum mt_compare_verdict verdict)
+{
+    if (verdict == MT_COMPARE_NOT_COMPARABLE)
+        return "";
+    return cli_tone(terminal, verdict == MT_COMPARE_WITHIN ? CLI_TONE_GOOD : CLI_TONE_BAD);
+}
+
+static void add_component(struct mt_text_table *table, const struct cli_terminal *terminal,
+                          enum mt_component component,
                           const struct mt_component_difference *difference)
 {
     char a[SIGNED_TEXT];
@@ -103,7 +111,8 @@ static void add_component(struct mt_text_table *table, enum mt_component compone
         {.text = signed_size(is_comparable, difference->difference_bytes, "+", off)},
         {.text = percent},
         {.text = band},
-        {.text = mt_compare_verdict_name(difference->verdict)},
+        {.text = mt_compare_verdict_name(difference->verdict),
+         .style = style_of(terminal, difference->verdict)},
     };
     if (component == MT_COMPONENT_TOTAL)
         mt_text_table_add_rule(table);
@@ -123,7 +132,7 @@ static void put_components(const char *heading, const struct mt_component_differ
     struct mt_text_table table;
     mt_text_table_init(&table, columns, 7, terminal->utf8);
     for (int i = 0; i < MT_COMPONENT_COUNT; i++)
-        add_component(&table, (enum mt_component)i, &differences[i]);
+        add_component(&table, terminal, (enum mt_component)i, &differences[i]);
     cli_table_draw(&table, terminal, out);
 }
 

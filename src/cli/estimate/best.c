@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* Which of several files is the largest that fits. */
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "cli/document_parts.h"
 #include "cli/estimate/estimate.h"
 
-/* All files with their estimates; `best` is the index of the largest that fits, `n` where none
- * does. */
+/* All files with their estimates, or why one could not be estimated (a code other than 0); `best`
+ * is the index of the largest that fits, `n` where none does. */
 struct contest {
     const struct estimate_request *request;
     const struct estimate_options *options;
+    char **names;
     struct estimate_result *results;
+    struct mt_error *errors;
     size_t n;
+    size_t n_failed;
     size_t best;
 };
 
@@ -32,46 +36,82 @@ static void compare(struct contest *contest, size_t index)
         contest->best = index;
 }
 
-static uint64_t high_of(const struct mt_tally *tally)
+static int is_device(const struct mt_tally_place *place)
 {
-    uint64_t sum = 0;
+    return strcmp(place->place, "host") != 0;
+}
+
+/* The high end of the fullest device, or of the host: each has a room of its own. */
+static uint64_t high_of(const struct mt_tally *tally, int of_devices)
+{
+    uint64_t most = 0;
     for (size_t i = 0; i < tally->n_places; i++)
-        if (tally->places[i].n_rows)
-            sum = cli_sum(sum, tally->places[i].total_high_bytes);
-    return sum;
+        if (is_device(&tally->places[i]) == of_devices && tally->places[i].n_rows &&
+            tally->places[i].total_high_bytes > most)
+            most = tally->places[i].total_high_bytes;
+    return most;
+}
+
+static void put_row(const struct contest *contest, size_t index, size_t has_devices,
+                    const struct cli_terminal *terminal, struct mt_text_table *table)
+{
+    const struct estimate_result *result = &contest->results[index];
+    struct mt_cell cells[] = {
+        {.text = contest->names[index]},
+        {.empty = 1},
+        {.empty = 1},
+        {.empty = 1},
+        {.empty = 1},
+        {.text = "FAILED", .style = cli_tone(terminal, CLI_TONE_BAD)},
+    };
+    if (!contest->errors[index].code) {
+        const struct mt_tally *tally = &result->estimate->tally;
+        enum mt_verdict verdict = result->estimate->verdict;
+        cells[1] = (struct mt_cell){.text = result->document_model.dtype,
+                                    .empty = !result->document_model.dtype};
+        cells[2] = (struct mt_cell){.number = weight_of(result)};
+        cells[3] = (struct mt_cell){.number = high_of(tally, 0)};
+        cells[4] = (struct mt_cell){.number = high_of(tally, 1), .empty = !high_of(tally, 1)};
+        cells[5] = (struct mt_cell){.text = mt_verdict_name(verdict),
+                                    .style = cli_verdict_style(terminal, verdict)};
+    }
+    if (!has_devices)
+        cells[4] = cells[5];
+    mt_text_table_add(table, 0, index == contest->best ? MT_ROW_BOLD : MT_ROW_PLAIN, cells);
 }
 
 static void put_table(const struct contest *contest, const struct cli_terminal *terminal,
                       struct mt_strbuf *out)
 {
-    static const struct mt_text_table_column columns[] = {
-        {"file", MT_CELL_TEXT, 0},    {"type", MT_CELL_TEXT, 1},    {"weights", MT_CELL_SIZE, 0},
-        {"at most", MT_CELL_SIZE, 0}, {"verdict", MT_CELL_TEXT, 0},
+    size_t n_devices = contest->request->settings.n_devices;
+    const struct mt_text_table_column columns[] = {
+        {"file", MT_CELL_TEXT, 0},
+        {"type", MT_CELL_TEXT, 1},
+        {"weights", MT_CELL_SIZE, 2},
+        {"host, at most", MT_CELL_SIZE, 0},
+        {n_devices > 1    ? "fullest device"
+         : n_devices == 1 ? "device, at most"
+                          : "verdict",
+         n_devices ? MT_CELL_SIZE : MT_CELL_TEXT, 0},
+        {"verdict", MT_CELL_TEXT, 0},
     };
     struct mt_text_table table;
-    mt_text_table_init(&table, columns, 5, terminal->utf8);
-    for (size_t i = 0; i < contest->n; i++) {
-        const struct estimate_result *result = &contest->results[i];
-        const struct mt_cell cells[] = {
-            {.text = result->document_model.path},
-            {.text = result->document_model.dtype, .empty = !result->document_model.dtype},
-            {.number = weight_of(result)},
-            {.number = high_of(&result->estimate->tally)},
-            {.text = mt_verdict_name(result->estimate->verdict)},
-        };
-        mt_text_table_add(&table, 0, i == contest->best ? MT_ROW_BOLD : MT_ROW_PLAIN, cells);
-    }
+    mt_text_table_init(&table, columns, n_devices ? 6 : 5, terminal->utf8);
+    for (size_t i = 0; i < contest->n; i++)
+        put_row(contest, i, n_devices, terminal, &table);
     cli_table_draw(&table, terminal, out);
+    for (size_t i = 0; i < contest->n; i++)
+        if (contest->errors[i].code)
+            cli_table_fact(terminal, out, "not read", "%s", contest->errors[i].text);
 }
 
 static int render_table(const struct contest *contest, struct mt_strbuf *out,
                         struct mt_error *error)
 {
-    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
-    if (contest->options->output)
-        terminal.colour = 0;
+    struct cli_terminal terminal = cli_terminal_of_output(contest->options->output);
     if (contest->best == contest->n)
-        cli_table_fact(&terminal, out, "answer", "none of the %zu files fits", contest->n);
+        cli_table_fact(&terminal, out, "answer", "none of the %zu files fits",
+                       contest->n - contest->n_failed);
     else
         cli_table_fact(&terminal, out, "answer", "%s is the largest that fits",
                        contest->results[contest->best].document_model.path);
@@ -82,6 +122,21 @@ static int render_table(const struct contest *contest, struct mt_strbuf *out,
     struct cli_document document =
         estimate_document(&contest->results[contest->best], contest->request, contest->options);
     return cli_document_render(&document, CLI_FORMAT_TABLE, &terminal, out, error);
+}
+
+static void put_failures(const struct contest *contest, struct mt_json *json)
+{
+    mt_json_begin_array(json, "failures");
+    for (size_t i = 0; i < contest->n; i++) {
+        if (!contest->errors[i].code)
+            continue;
+        mt_json_begin_object(json, NULL);
+        mt_json_text(json, "path", contest->names[i]);
+        mt_json_text(json, "code", mt_error_name(contest->errors[i].code));
+        mt_json_text(json, "sentence", contest->errors[i].text);
+        mt_json_end(json);
+    }
+    mt_json_end(json);
 }
 
 static void render_json(const struct contest *contest, struct mt_strbuf *out)
@@ -99,23 +154,28 @@ static void render_json(const struct contest *contest, struct mt_strbuf *out)
     mt_json_end(&json);
     mt_json_begin_array(&json, "estimates");
     for (size_t i = 0; i < contest->n; i++) {
+        if (contest->errors[i].code)
+            continue;
         struct cli_document document =
             estimate_document(&contest->results[i], contest->request, contest->options);
         cli_document_put_json(&document, &json);
     }
     mt_json_end(&json);
+    put_failures(contest, &json);
     mt_json_end(&json);
     mt_json_finish(&json, out);
 }
 
 static int render_csv(const struct contest *contest, struct mt_strbuf *out, struct mt_error *error)
 {
-    const struct cli_terminal terminal = {.columns = CLI_COLUMNS_MAX};
+    const struct cli_terminal terminal = {.columns = CLI_COLUMNS_PLAIN};
     int result = 0;
     for (size_t i = 0; i < contest->n && !result; i++) {
+        if (contest->errors[i].code)
+            continue;
         struct cli_document document =
             estimate_document(&contest->results[i], contest->request, contest->options);
-        document.follows_another = i > 0;
+        document.follows_another = out->length > 0;
         result = cli_document_render(&document, CLI_FORMAT_CSV, &terminal, out, error);
     }
     return result;
@@ -131,28 +191,57 @@ static int render(const struct contest *contest, struct mt_strbuf *out, struct m
     return 0;
 }
 
+/* A file that cannot be estimated is left out and said; where none can, that is the answer. */
+static int judge_all(struct contest *contest, struct mt_error *error)
+{
+    for (size_t i = 0; i < contest->n; i++) {
+        contest->errors[i] = (struct mt_error){.offset = MT_NO_OFFSET};
+        if (estimate_make(&contest->results[i], contest->names[i], contest->options->remote,
+                          &contest->request->settings, -1, &contest->errors[i])) {
+            contest->n_failed++;
+            continue;
+        }
+        compare(contest, i);
+    }
+    if (contest->n_failed < contest->n)
+        return 0;
+    *error = contest->errors[0];
+    return error->code;
+}
+
+static void complain_of_failures(const struct contest *contest)
+{
+    for (size_t i = 0; i < contest->n; i++)
+        if (contest->errors[i].code)
+            cli_complain("%s", contest->errors[i].text);
+}
+
+static void finish(struct contest *contest)
+{
+    for (size_t i = 0; contest->results && i < contest->n; i++)
+        estimate_result_finish(&contest->results[i]);
+    free(contest->results);
+    free(contest->errors);
+}
+
 int estimate_best(const struct cli_call *call, const struct estimate_request *request,
                   struct mt_strbuf *out, int *found, struct mt_error *error)
 {
     struct contest contest = {.request = request,
                               .options = call->options,
+                              .names = call->operands,
                               .n = call->n_operands,
                               .best = call->n_operands};
-    int result = 0;
     contest.results = calloc(contest.n, sizeof *contest.results);
-    if (!contest.results)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    for (size_t i = 0; i < contest.n && !result; i++) {
-        result = estimate_make(&contest.results[i], call->operands[i], contest.options->remote,
-                               &request->settings, -1, error);
-        if (!result)
-            compare(&contest, i);
-    }
+    contest.errors = calloc(contest.n, sizeof *contest.errors);
+    int result = contest.results && contest.errors
+                     ? judge_all(&contest, error)
+                     : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     if (!result)
         result = render(&contest, out, error);
+    if (!result && contest.options->format != CLI_FORMAT_TABLE)
+        complain_of_failures(&contest);
     *found = contest.best < contest.n;
-    for (size_t i = 0; i < contest.n; i++)
-        estimate_result_finish(&contest.results[i]);
-    free(contest.results);
+    finish(&contest);
     return result;
 }

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
+#include <memtally/rehearse.h>
 #include <signal.h>
 
 #include "cli/command.h"
@@ -34,6 +35,7 @@ struct estimate_options {
     int swa_full;
     int no_mmap;
     int no_repack;
+    int cpu;
     int no_fusion;
     int no_kv_offload;
     const char *gpu_layers;
@@ -60,6 +62,7 @@ struct estimate_options {
     int max_batch;
     int smallest_device;
     int best_quant;
+    int matrix;
     int no_rehearse;
     const char *engine_path;
     int explain;
@@ -71,7 +74,10 @@ struct estimate_options {
 extern const char *const estimate_device_kinds[];
 extern const char *const estimate_switches[]; /* enum mt_switch */
 extern const char *const estimate_splits[];   /* enum mt_split */
-extern const char *const estimate_programs[]; /* enum mt_program */
+extern const char *const estimate_programs[]; /* auto, then enum mt_program */
+
+/* The program that was named; the server where none was. */
+enum mt_program estimate_program(const struct estimate_options *options);
 
 struct rehearse_model_report;
 
@@ -82,6 +88,8 @@ struct estimate_request {
     uint64_t device_bytes[ESTIMATE_DEVICES_MAX];
     char device_gpus[ESTIMATE_DEVICES_MAX][ESTIMATE_GPU_BYTES]; /* of the table; "": by size */
     uint64_t device_used[ESTIMATE_DEVICES_MAX];
+    struct mt_device_known device_known[ESTIMATE_DEVICES_MAX];
+    int is_here; /* the devices are this machine's */
     double tensor_split[ESTIMATE_DEVICES_MAX];
     struct mt_tensor_override overrides[ESTIMATE_OVERRIDES_MAX];
     char *override_texts[CLI_TEXTS_MAX]; /* owned */
@@ -91,6 +99,7 @@ struct estimate_request {
     const char *const *device_names; /* of each of them, or NULL in it; NULL: none */
     uint64_t reserved_bytes;         /* of each of them; 0: what the context takes as a rule */
     uint64_t timeout_ns;             /* of each rehearsal; 0: ten minutes */
+    int may_be_node; /* node-llama-cpp is rehearsed where no program of llama.cpp is at hand */
     const volatile sig_atomic_t *interrupted; /* looked at while an engine runs, or NULL */
     struct rehearse_model_report *report;     /* what a rehearsal is to tell beside; or NULL */
 };
@@ -107,9 +116,33 @@ void estimate_request_finish(struct estimate_request *request);
 int estimate_parse_devices(const char *text, uint64_t *sizes, char (*names)[ESTIMATE_GPU_BYTES],
                            size_t *n, struct mt_error *error);
 
+/* What drives the cards that are named, where the settings leave that open. Errors: MT_EARG where
+ * they are driven by different things, or not by what was said. */
+int estimate_take_kinds(struct estimate_request *request, struct mt_error *error);
+
+/* Takes what 'doctor --calibrate' measured of the cards that are named. Errors: those of
+ * cli_cards_load(). */
+int estimate_take_measured(struct estimate_request *request, struct mt_error *error);
+
+/* Names NVIDIA cards for devices that have a size alone: as `generation` says, or (NULL) what such
+ * a size mostly is. Errors, where they `must` be of it: MT_EARG (no such generation, or a named
+ * card is of another). */
+int estimate_choose_cards(struct estimate_request *request, const char *generation, int must,
+                          struct mt_error *error);
+
 /* Adds the capacities of this machine and what other processes hold of them: the host's, and those
  * of its devices where none were named. */
 int estimate_look_here(struct estimate_request *request, struct mt_error *error);
+
+/* What the cards of an answer are. */
+struct estimate_cards {
+    struct mt_rehearse_gpu gpu[CLI_CARDS_MAX];
+};
+
+/* The smallest cards of the tables on which a model fits: of one, and of more where these may then
+ * be smaller; of as many as the settings have devices where that is more than one. */
+void estimate_name_cards(const struct mt_model *model, const struct mt_predict_settings *settings,
+                         struct cli_document_answer *answer, struct estimate_cards *cards);
 
 /* Opens what the user calls a model. The caller closes it. */
 int estimate_open_model(const char *name, int remote, struct mt_model **model,
@@ -129,6 +162,7 @@ struct estimate_result {
     struct mt_estimate *estimate;
     struct cli_document_model document_model;
     struct cli_document_answer answer;
+    struct estimate_cards cards; /* that the answer names */
     int has_answer;
     struct cli_document_engine engine; /* that was rehearsed; its path is NULL where none was */
     char engine_path[PATH_MAX];
@@ -176,5 +210,9 @@ struct cli_document estimate_document(const struct estimate_result *result,
  * one does. */
 int estimate_best(const struct cli_call *call, const struct estimate_request *request,
                   struct mt_strbuf *out, int *found, struct mt_error *error);
+
+/* Estimates types by contexts, by rules. *found says whether one of them fits. */
+int estimate_matrix(const struct cli_call *call, const struct estimate_request *request,
+                    struct mt_strbuf *out, int *found, struct mt_error *error);
 
 #endif

@@ -72,7 +72,9 @@ static void look_at_devices(struct estimate_request *request)
 int estimate_look_here(struct estimate_request *request, struct mt_error *error)
 {
     int result = look_at_host(request, error);
-    if (result == 0 && !request->settings.n_devices)
+    if (result == 0 && !request->settings.n_devices) {
         look_at_devices(request);
+        request->is_here = 1;
+    }
     return result;
 }

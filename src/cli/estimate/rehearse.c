@@ -22,7 +22,7 @@ int estimate_may_rehearse(const struct estimate_options *options)
 {
     const char *never = getenv("MEMTALLY_NO_REHEARSE");
     return !options->no_rehearse && !(never && *never) && is_llama_cpp(options->engine) &&
-           options->program != MT_PROGRAM_NODE && !options->best_quant;
+           !options->best_quant && !options->matrix;
 }
 
 /* What a search found is rehearsed as it was found, with all on the devices. */
@@ -72,6 +72,7 @@ int estimate_rehearse(struct estimate_result *result, const char *name,
     struct mt_estimate *estimate;
     struct rehearse_stage stage;
     const struct rehearse_stage_options wanted = {.program = settings.program,
+                                                  .may_be_node = request->may_be_node,
                                                   .engine_name = options->engine,
                                                   .engine_path = options->engine_path,
                                                   .model = result->model,
@@ -109,10 +110,22 @@ static void note_rules(struct estimate_result *result, struct estimate_request *
         request->notes[request->n_notes++] = result->note;
 }
 
+/* What is rehearsed runs on this machine's processor, and matrices of a model that is on no device
+ * lie in its layout. */
+static int runs_elsewhere(const struct estimate_request *request)
+{
+    return !request->settings.n_devices && request->settings.processor != mt_processor_here();
+}
+
 int estimate_must_rehearse(struct estimate_result *result, const char *name,
                            struct estimate_request *request, const struct estimate_options *options,
                            struct mt_error *error)
 {
+    if (options->cpu && runs_elsewhere(request))
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "estimate: the engine at --engine-path runs on this machine's processor, of "
+                       "kind %s, and --cpu names another; leave one out",
+                       mt_processor_name(mt_processor_here()));
     int failed = estimate_rehearse(result, name, request, options, error);
     if (failed != MT_ECHILD || (request->interrupted && *request->interrupted))
         return failed;
@@ -127,7 +140,8 @@ void estimate_try_to_rehearse(struct estimate_result *result, const char *name,
     char program[PATH_MAX];
     struct mt_error error = {.offset = MT_NO_OFFSET};
     if (!estimate_may_rehearse(options) || (result->has_answer && !result->answer.value) ||
-        rehearse_find_program((enum mt_program)options->program, NULL, program, NULL) < 0 ||
+        runs_elsewhere(request) ||
+        rehearse_find_program(estimate_program(options), NULL, program, NULL) < 0 ||
         !estimate_rehearse(result, name, request, options, &error) || error.code == MT_EVERSION)
         return;
     note_rules(result, request, program, error.text);

@@ -11,16 +11,17 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "cli/cpu.h"
 #include "cli/estimate/estimate.h"
 
 const char *const estimate_device_kinds[] = {"cuda", "rocm", "vulkan", "metal", NULL};
 const char *const estimate_switches[] = {"auto", "on", "off", NULL};
 const char *const estimate_splits[] = {"layer", "row", "none", NULL};
-const char *const estimate_programs[] = {
+const char *const estimate_programs[] = {"auto",
 #define NAME(NAME_, name) name,
-    MT_PROGRAM_LIST(NAME)
+                                         MT_PROGRAM_LIST(NAME)
 #undef NAME
-        NULL};
+                                             NULL};
 
 #define SAY(error, ...)  mt_fail(error, MT_EARG, MT_NO_OFFSET, __VA_ARGS__)
 #define FAIL(error, ...) mt_fail(error, MT_EARG, MT_NO_OFFSET, "estimate: " __VA_ARGS__)
@@ -81,7 +82,8 @@ static int parse_device(const char *text, uint64_t *sizes, char (*names)[ESTIMAT
     for (; times--; (*n)++) {
         sizes[*n] = size;
         if (names)
-            memcpy(names[*n], gpu.key, ESTIMATE_GPU_BYTES);
+            snprintf(names[*n], ESTIMATE_GPU_BYTES, "%s",
+                     strlen(what) < ESTIMATE_GPU_BYTES && *gpu.key ? what : gpu.key);
     }
     return 0;
 }
@@ -120,7 +122,7 @@ static int read_devices(struct estimate_request *request, const struct cli_texts
         if (result)
             return result;
     }
-    return 0;
+    return estimate_take_kinds(request, error);
 }
 
 /* Shares such as "3,1". */
@@ -202,7 +204,7 @@ static int read_counts(struct estimate_request *request, const struct estimate_o
 {
     struct mt_predict_settings *settings = &request->settings;
     int result = 0;
-    settings->mla_mode = MT_UNKNOWN;
+    settings->has_mla_mode = options->mla != NULL;
     settings->has_gpu_layers = options->gpu_layers != NULL;
     if (options->gpu_layers)
         result = read_count("gpu-layers", options->gpu_layers, 1, &settings->gpu_layers, error);
@@ -217,7 +219,7 @@ static void copy_plain(struct mt_predict_settings *settings, const struct estima
 {
     const char *both = options->kv_type;
     settings->engine = options->engine;
-    settings->program = (enum mt_program)options->program;
+    settings->program = estimate_program(options);
     settings->context_tokens = options->context;
     settings->batch = options->batch;
     settings->ubatch = options->ubatch;
@@ -259,10 +261,16 @@ static int check(const struct estimate_options *options, struct mt_error *error)
     if (options->here && options->host_bytes)
         return FAIL(error, "'--here' and '--host' contradict each other: both say how much memory "
                            "the host has");
-    if (options->program == MT_PROGRAM_BENCH && (options->sequences > 1 || options->max_sequences))
+    if (estimate_program(options) == MT_PROGRAM_BENCH &&
+        (options->sequences > 1 || options->max_sequences))
         return FAIL(error, "llama-bench runs one sequence; '--sequences' other than 1 and "
                            "'--max-sequences' want another '--program'");
     return 0;
+}
+
+enum mt_program estimate_program(const struct estimate_options *options)
+{
+    return options->program ? (enum mt_program)(options->program - 1) : MT_PROGRAM_SERVER;
 }
 
 /* Programs that are rehearsed for the request get ours. */
@@ -281,6 +289,7 @@ int estimate_request_init(struct estimate_request *request, const struct estimat
     copy_plain(settings, options);
     settings->device_bytes = request->device_bytes;
     settings->device_used = request->device_used;
+    settings->device_known = request->device_known;
     if (!result)
         result = read_counts(request, options, error);
     if (!result)
@@ -289,8 +298,12 @@ int estimate_request_init(struct estimate_request *request, const struct estimat
         result = read_tensor_split(request, options->tensor_split, error);
     if (!result)
         result = read_overrides(request, &options->overrides, error);
+    if (!result)
+        result = cli_take_cpu(options->cpu, &settings->processor, error);
     if (!result && options->here)
         result = estimate_look_here(request, error);
+    if (!result)
+        result = estimate_take_measured(request, error);
     if (!result)
         result = set_environment(options, error);
     return result;
@@ -334,6 +347,9 @@ int estimate_goal(const struct estimate_options *options, int *goal, struct mt_e
         first = &all[i];
         *goal = all[i].goal;
     }
+    if (options->matrix && (first || options->best_quant))
+        return FAIL(error, "'--matrix' and '--%s' are two questions; ask one at a time",
+                    first ? first->option : "best-quant");
     if (first && options->best_quant)
         return FAIL(error, "'--best-quant' and '--%s' are two questions; ask one at a time",
                     first->option);

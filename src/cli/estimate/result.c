@@ -38,6 +38,15 @@ static void set_least(struct mt_predict_settings *settings, int goal)
         settings->ubatch = 1;
 }
 
+/* With the layers on the devices, as they were for the answer. */
+static void name_cards(struct estimate_result *result, const struct mt_predict_settings *asked)
+{
+    struct mt_predict_settings settings = *asked;
+    settings.has_gpu_layers = result->estimate->settings.has_gpu_layers;
+    settings.gpu_layers = result->estimate->settings.gpu_layers;
+    estimate_name_cards(result->model, &settings, &result->answer, &result->cards);
+}
+
 static int solve(struct estimate_result *result, const struct mt_predict_settings *settings,
                  int goal, struct mt_error *error)
 {
@@ -49,6 +58,8 @@ static int solve(struct estimate_result *result, const struct mt_predict_setting
         return failed;
     if (result->answer.value) {
         result->answer.limit = limit_of(result, goal);
+        if (goal == MT_GOAL_SMALLEST_DEVICE)
+            name_cards(result, settings);
         return 0;
     }
     struct mt_predict_settings least = *settings;
@@ -64,6 +75,7 @@ static void describe(struct estimate_result *result)
         .name = d->name,
         .architecture = d->architecture,
         .dtype = d->dtype,
+        .is_converted = d->format != MT_MODEL_GGUF,
         .parameters = d->parameters,
         .weight_bytes = d->weight_bytes,
         .layers = d->n_layers,

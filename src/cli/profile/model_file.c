@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <memtally/model_file.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +14,7 @@
 
 static int check_magic(int fd, const char *path, struct mt_error *error)
 {
-    char magic[4] = "";
+    char magic[512] = "";
     struct stat status;
     if (fstat(fd, &status) != 0)
         return mt_fail_errno(error, errno, "%s", path);
@@ -25,12 +26,17 @@ static int check_magic(int fd, const char *path, struct mt_error *error)
     ssize_t got = read(fd, magic, sizeof magic);
     if (got < 0)
         return mt_fail_errno(error, errno, "%s", path);
-    if (got < (ssize_t)sizeof magic || memcmp(magic, "GGUF", sizeof magic) != 0)
+    if (got >= 4 && memcmp(magic, "GGUF", 4) == 0)
+        return MT_OK;
+    const struct mt_file_kind *kind = mt_file_kind_of(magic, (size_t)got);
+    if (kind)
         return mt_fail(error, MT_EFORMAT, MT_NO_OFFSET,
-                       "%s is not a GGUF file, which is what the engines read; convert the model, "
-                       "or make one to try with `memtally sample-model`",
-                       path);
-    return MT_OK;
+                       "%s is %s, and the engines read GGUF files%s%s", path, kind->what,
+                       kind->advice ? "; " : "", kind->advice ? kind->advice : "");
+    return mt_fail(error, MT_EFORMAT, MT_NO_OFFSET,
+                   "%s is not a GGUF file, which is what the engines read; convert the model, "
+                   "or make one to try with `memtally sample-model`",
+                   path);
 }
 
 int profile_model_file(const char *path, char absolute[PATH_MAX], struct mt_error *error)

@@ -3,6 +3,7 @@
 #include "cli/profile/verdict.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,27 +11,20 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
-#include "emit/text.h"
 
 /* The last lines of the engine's log, made fit for a terminal. */
 static void show_tail(const struct profile_outcome *outcome, const char *directory)
 {
-    struct mt_strbuf text = {0};
     struct cli_terminal terminal = cli_terminal_of(STDERR_FILENO);
+    char text[PATH_MAX + 64];
     if (outcome->n_tail > 0)
-        mt_strbuf_puts(&text, "  the engine's last words:\n");
-    for (size_t i = 0; i < outcome->n_tail; i++) {
-        mt_strbuf_puts(&text, "  | ");
-        mt_text_escape(&text, outcome->tail[i], terminal.utf8);
-        mt_strbuf_puts(&text, "\n");
-    }
-    if (directory && outcome->recorded) {
-        mt_strbuf_puts(&text, "  the recording up to here and engine.log are in ");
-        mt_text_escape(&text, directory, terminal.utf8);
-        mt_strbuf_puts(&text, "\n");
-    }
-    fputs(mt_strbuf_text(&text), stderr);
-    mt_strbuf_finish(&text);
+        cli_complain_lines("the engine's last words:", "  ", terminal.utf8);
+    for (size_t i = 0; i < outcome->n_tail; i++)
+        cli_complain_lines(*outcome->tail[i] ? outcome->tail[i] : "\n", "  | ", terminal.utf8);
+    snprintf(text, sizeof text, "the recording up to here and engine.log are in %s",
+             directory ? directory : "");
+    if (directory && outcome->recorded)
+        cli_complain_lines(text, "  ", terminal.utf8);
 }
 
 static void complain_of_end(const struct profile_job *job, const struct profile_outcome *outcome)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A program's command line, rehearsed and told as a document. */
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,7 +11,6 @@
 #include "cli/rehearse/rehearse.h"
 #include "cli/rehearse/spills.h"
 #include "cli/rehearse/told.h"
-#include "emit/text.h"
 
 /* What the document refers to. */
 struct command_told {
@@ -24,7 +22,7 @@ struct command_told {
 static int write_document(const struct command_told *told, const struct rehearse_output *output)
 {
     struct cli_document document = CLI_DOCUMENT_EMPTY;
-    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
+    struct cli_terminal terminal = cli_terminal_of_output(output->path);
     struct mt_error error = {.offset = MT_NO_OFFSET};
     struct mt_strbuf out = {0};
     document.tally = &told->estimate->tally;
@@ -33,8 +31,6 @@ static int write_document(const struct command_told *told, const struct rehearse
     document.explain = output->explain;
     document.notes = told->notes;
     document.n_notes = told->notes[0] != NULL;
-    if (output->path)
-        terminal.colour = 0;
     int code = cli_document_render(&document, output->format, &terminal, &out, &error)
                    ? cli_fail(&error)
                    : cli_write_output(&out, output->path);
@@ -43,25 +39,17 @@ static int write_document(const struct command_told *told, const struct rehearse
 }
 
 /* Nothing can be said of memory, so there is no document. */
-static int fail_unseen(const struct rehearse_result *result)
+static int fail_unseen(const struct rehearse_job *job, const struct rehearse_result *result)
 {
     cli_complain("rehearse: %s", result->why);
-    if (*result->words && (result->status.running || result->status.exit_code)) {
-        struct mt_strbuf escaped = {0};
+    if (!job->shows_output && *result->words &&
+        (result->status.running || result->status.exit_code)) {
         const char *words = result->words;
         size_t length = strlen(words);
         cli_complain("the program's last words:");
         if (length > 1000 && strchr(words + length - 1000, '\n'))
             words = strchr(words + length - 1000, '\n') + 1;
-        for (; *words; words += strcspn(words, "\n"), words += *words == '\n') {
-            struct mt_strbuf line = {0};
-            mt_strbuf_append(&line, words, strcspn(words, "\n"));
-            mt_text_escape(&escaped, mt_strbuf_text(&line), 0);
-            mt_strbuf_puts(&escaped, "\n");
-            mt_strbuf_finish(&line);
-        }
-        fputs(mt_strbuf_text(&escaped), stderr);
-        mt_strbuf_finish(&escaped);
+        cli_complain_lines(words, "", 0);
     }
     return CLI_EXIT_CANNOT;
 }
@@ -87,9 +75,10 @@ static int conclude(const struct rehearse_job *job, const struct mt_predict_sett
 {
     struct mt_error error = {.offset = MT_NO_OFFSET};
     if (told->told.result.is_unseen)
-        return fail_unseen(&told->told.result);
-    if (told->told.result.outcome == REHEARSE_RUNS ||
-        told->told.result.outcome == REHEARSE_RUNS_SHORT)
+        return fail_unseen(job, &told->told.result);
+    if (told->told.result.outcome == REHEARSE_RUNS_ON)
+        rehearse_note_runs_on(&told->told);
+    if (rehearse_ran(&told->told.result))
         rehearse_command_spills(job->argv, job->environment ? job->environment : environ, settings,
                                 told->told.result.tally, told->told.result.spills,
                                 sizeof told->told.result.spills);
@@ -123,7 +112,7 @@ int rehearse_command(struct rehearse_job *job, const struct mt_predict_settings 
         cli_complain("out of memory");
         return CLI_EXIT_CANNOT;
     }
-    int code = rehearse_run(job, &told->told.result, &error) < 0
+    int code = rehearse_run_to_tell(job, &told->told.result, &error) < 0
                    ? fail(&error)
                    : conclude(job, settings, output, told);
     mt_estimate_destroy(told->estimate);

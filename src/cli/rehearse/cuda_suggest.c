@@ -68,10 +68,10 @@ static int rehearse(struct attempts *attempts, const struct rehearse_job *job, c
              attempts->most);
     changed.label = label;
     changed.folder = NULL;
+    changed.shows_output = 0;
     attempts->code = rehearse_run(&changed, result, &attempts->error);
     if (attempts->code == 0) {
-        fit->fits = !result->is_unseen &&
-                    (result->outcome == REHEARSE_RUNS || result->outcome == REHEARSE_RUNS_SHORT);
+        fit->fits = !result->is_unseen && rehearse_ran(result);
         if (fit->fits)
             find_held(result->tally, fit);
         else

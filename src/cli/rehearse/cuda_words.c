@@ -78,6 +78,28 @@ static const char *hidden_by(const struct rehearse_job *job)
     return NULL;
 }
 
+static void explain_private(struct rehearse_result *result)
+{
+    const char *library = result->status.private_library;
+    SAY(result,
+        "%.95s brings NVIDIA's own runtime with it, linked statically or in a package of its own, "
+        "and that asks whether the driver is NVIDIA's: it cannot be rehearsed; a build that links "
+        "libcudart.so can",
+        library ? library : "a library of the program");
+}
+
+int rehearse_explain_private(struct rehearse_result *result)
+{
+    static const char *const words[] = {"named symbol not found", "cudaErrorSymbolNotFound"};
+    int is_told = 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        is_told |= strstr(result->said, words[i]) != NULL;
+    if (!is_told || !result->status.n_private || result->outcome != REHEARSE_FAILS)
+        return 0;
+    explain_private(result);
+    return 1;
+}
+
 int rehearse_explain_no_cuda(const struct rehearse_job *job, struct rehearse_result *result)
 {
     const struct mt_rehearse_status *status = &result->status;
@@ -90,11 +112,7 @@ int rehearse_explain_no_cuda(const struct rehearse_job *job, struct rehearse_res
             result->refusal->place, result->refusal->bytes >> 20,
             result->refusal->free_bytes >> 20);
     else if (status->n_private && !status->n_contexts)
-        SAY(result,
-            "%.80s brings NVIDIA's own runtime with it, linked statically or in a package of its "
-            "own, and that asks whether the driver is NVIDIA's: it cannot be rehearsed; a build "
-            "that links libcudart.so can",
-            name);
+        explain_private(result);
     else if (missing_library(result->said, library) && is_of_cuda(library))
         SAY(result,
             "%.80s needs %.60s, which a rehearsal does not have: it knows the libraries of CUDA 12 "
@@ -258,41 +276,4 @@ void rehearse_add_circumstances(struct rehearse_result *result)
     if (*wanted || *phase)
         snprintf(result->why + length, sizeof result->why - length, " (%s%s%s)", wanted,
                  *wanted && *phase ? ", " : "", phase);
-}
-
-/* What engines put before each line of a process: "[rank0]: ", "(EngineCore_DP0 pid=21) ". */
-static const char *without_rank(const char *line, const char *end)
-{
-    const char *mark = *line == '[' ? "]: " : *line == '(' ? ") " : NULL;
-    const char *after = mark ? memmem(line, (size_t)(end - line), mark, strlen(mark)) : NULL;
-    return after ? after + strlen(mark) : line;
-}
-
-/* "ValueError: …", and not what only says that another process failed. */
-static int is_error(const char *line, const char *end)
-{
-    static const char *const repeats[] = {"See root cause above", "ChildFailedError"};
-    size_t name = strcspn(line, ": \n");
-    int is_named = name > 5 && line[name] == ':' &&
-                   (memmem(line, name, "Error", 5) || memmem(line, name, "Exception", 9));
-    for (size_t i = 0; i < sizeof repeats / sizeof *repeats; i++)
-        is_named &= !memmem(line, (size_t)(end - line), repeats[i], strlen(repeats[i]));
-    return is_named;
-}
-
-int rehearse_last_line(const char *said, char *text, size_t size)
-{
-    int found_error = 0;
-    *text = '\0';
-    for (const char *at = said; *at;) {
-        const char *end = at + strcspn(at, "\n");
-        const char *line = without_rank(at, end);
-        int says_error = is_error(line, end);
-        if (says_error || (!found_error && line + strspn(line, " \t\r=-^~") < end)) {
-            found_error |= says_error;
-            snprintf(text, size, "%.*s", (int)(end - line), line);
-        }
-        at = end + (*end == '\n');
-    }
-    return *text != '\0';
 }

@@ -12,6 +12,10 @@ void rehearse_read_said(struct rehearse_result *result);
  */
 int rehearse_explain_no_cuda(const struct rehearse_job *job, struct rehearse_result *result);
 
+/* Says in result->why which library brings a runtime of NVIDIA's, where the program failed by that:
+ * nothing can be said of its memory. Returns 0 where it did not. */
+int rehearse_explain_private(struct rehearse_result *result);
+
 /* An engine that found by itself that its memory does not suffice ends without an allocation that
  * was refused. Says so in result->why, with what to change; returns 0 where it is none of these. */
 int rehearse_explain_engine(struct rehearse_result *result);
@@ -27,9 +31,5 @@ void rehearse_add_circumstances(struct rehearse_result *result);
 /* The innermost line of the program's own code in the last traceback that it wrote: "at line 5 of
  * train.py". Returns 0 where there is none. */
 int rehearse_python_place(const char *said, char *text, size_t size);
-
-/* The line in which a program last said why it ends: that of its last error, else the last that is
- * not empty. Returns 0 where it said nothing. */
-int rehearse_last_line(const char *said, char *text, size_t size);
 
 #endif

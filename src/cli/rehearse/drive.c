@@ -13,6 +13,7 @@
 #include "cli/rehearse/drive_parts.h"
 #include "cli/rehearse/flags.h"
 #include "cli/rehearse/ports.h"
+#include "cli/rehearse/settled.h"
 #include "net/http_client.h"
 
 #define MS        ((uint64_t)1000 * 1000)
@@ -65,11 +66,19 @@ static int is_interrupted(const struct rehearse_drive *drive)
     return drive->settings->interrupted && *drive->settings->interrupted;
 }
 
+/* Whether the program's own line would be written over. */
+static int is_within_line(const struct rehearse_drive *drive)
+{
+    return drive->settings->echo && drive->settings->echo->is_within_line;
+}
+
 int rehearse_drive_look(struct rehearse_drive *drive, uint64_t timeout_ns)
 {
     struct rehearse_drive_report *report = drive->report;
     if (drive->code == MT_OK)
         drive->code = mt_rehearse_wait(drive->rehearsal, timeout_ns, &report->status, drive->error);
+    if (drive->settings->echo)
+        rehearse_echo_show(drive->settings->echo, drive->settings->progress);
     if (drive->code != MT_OK)
         return 0;
     if (!report->status.running) {
@@ -180,14 +189,19 @@ static int waits_too_long(const struct rehearse_drive *drive, uint64_t start_ns)
 static int wait_until_ready(struct rehearse_drive *drive)
 {
     uint64_t start_ns = mt_monotonic_ns();
+    struct rehearse_work work = {0};
     while (rehearse_drive_look(drive, LOOK_NS)) {
+        uint64_t now_ns = mt_monotonic_ns();
         if (finds_server(drive))
             return 1;
         if (waits_too_long(drive, start_ns)) {
             drive->report->end = REHEARSE_STUCK;
+            drive->report->works_on =
+                rehearse_work_goes_on(&work, now_ns, rehearse_cpu_ns("/proc", getpid()));
             return 0;
         }
-        if (drive->settings->progress)
+        rehearse_work_look(&work, now_ns, getpid());
+        if (drive->settings->progress && !is_within_line(drive))
             cli_progress_show(drive->settings->progress, "%s: %zu buffers, %.1f s",
                               drive->settings->label ? drive->settings->label : "rehearsing",
                               drive->report->status.n_events,

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "cli/progress.h"
+#include "cli/rehearse/echo.h"
 
 #define REHEARSE_DEFAULT_REQUESTS 32
 #define REHEARSE_DEFAULT_START_NS ((uint64_t)60 * 1000 * 1000 * 1000)
@@ -28,6 +29,7 @@ struct rehearse_drive_settings {
     uint64_t limit_ns;        /* to be ready or at its end within; 0: none */
     uint64_t drive_ns;        /* for all requests; 0: the default */
     struct cli_progress *progress;            /* or NULL */
+    struct rehearse_echo *echo;               /* shows what the program writes, or NULL */
     const char *label;                        /* of the progress line; NULL: "rehearsing" */
     const volatile sig_atomic_t *interrupted; /* looked at, or NULL */
 };
@@ -42,6 +44,7 @@ enum rehearse_end {
 struct rehearse_drive_report {
     enum rehearse_end end;
     struct mt_rehearse_status status; /* as it was last seen */
+    int works_on;                     /* where it was stuck: it computed all the same */
     int is_server;
     int is_ready;
     size_t n_events_ready;  /* events before the server was ready */

@@ -3,6 +3,7 @@
  * the engine says. Knows estimates, no rehearsal. */
 #include "cli/rehearse/held_back.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int is_added(const struct mt_residue *residue)
@@ -12,11 +13,13 @@ static int is_added(const struct mt_residue *residue)
             residue->category == MT_CATEGORY_WORKSPACE);
 }
 
-int rehearse_held_back(const struct mt_predict_settings *settings, uint64_t *bytes,
+int rehearse_held_back(const struct mt_predict_settings *settings, size_t device, uint64_t *bytes,
                        struct mt_error *error)
 {
     struct mt_residue context;
-    int result = mt_residue_expected(settings, "device", &context, error);
+    char place[32];
+    snprintf(place, sizeof place, "gpu:%zu", device);
+    int result = mt_residue_expected(settings, place, &context, error);
     if (result < 0)
         return result;
     uint64_t sum = (uint64_t)(context.mean_bytes > 0 ? context.mean_bytes : 0);

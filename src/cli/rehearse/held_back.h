@@ -6,10 +6,10 @@
 #include <memtally/predict.h>
 #include <stdint.h>
 
-/* What the driver and libraries take of each device by the settings, the middle of a band: what
- * mt_estimate_from_said() adds. Without what other programs use. Errors: those of
+/* What the driver and libraries take of device number `device` of the settings, the middle of a
+ * band: what mt_estimate_from_said() adds. Without what other programs use. Errors: those of
  * mt_residue_expected(). */
-int rehearse_held_back(const struct mt_predict_settings *settings, uint64_t *bytes,
+int rehearse_held_back(const struct mt_predict_settings *settings, size_t device, uint64_t *bytes,
                        struct mt_error *error);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "cli/rehearse/cuda_words.h"
+#include "cli/rehearse/last_words.h"
 #include "cli/rehearse/once.h"
 #include "cli/rehearse/pretend_path.h"
 #include "cli/rehearse/rehearse.h"
@@ -110,7 +111,7 @@ static int start(const struct rehearse_job *job, char *const *argv, struct rehea
 }
 
 static int drive(const struct rehearse_job *job, char *const *argv, struct rehearse_result *result,
-                 struct mt_error *error)
+                 struct rehearse_echo *echo, struct mt_error *error)
 {
     uint64_t limit_ns = job->timeout_ns ? job->timeout_ns : TIMEOUT_NS;
     const struct rehearse_drive_settings settings = {
@@ -120,14 +121,26 @@ static int drive(const struct rehearse_job *job, char *const *argv, struct rehea
         .start_ns = result->has_cuda ? limit_ns : 0, /* it compiles, and shows no sign of it */
         .limit_ns = limit_ns,
         .progress = job->progress,
+        .echo = echo,
         .label = job->label,
         .interrupted = job->interrupted,
     };
     int code = rehearse_drive(result->rehearsal, &settings, &result->report, error);
     if (job->progress)
         cli_progress_clear(job->progress);
-    if (code == 0 && result->report.end == REHEARSE_INTERRUPTED)
-        code = mt_fail(error, MT_ECANCELLED, MT_NO_OFFSET, "the rehearsal was interrupted");
+    return code;
+}
+
+static int drive_and_show(const struct rehearse_job *job, char *const *argv,
+                          struct rehearse_result *result, struct mt_error *error)
+{
+    struct rehearse_echo echo;
+    if (!job->shows_output)
+        return drive(job, argv, result, NULL, error);
+    rehearse_echo_open(&echo, result->folder);
+    int code = drive(job, argv, result, &echo, error);
+    rehearse_echo_show(&echo, job->progress);
+    rehearse_echo_close(&echo);
     return code;
 }
 
@@ -150,6 +163,7 @@ void rehearse_result_take(struct rehearse_result *result, struct mt_rehearsal *r
     *result =
         (struct rehearse_result){.rehearsal = rehearsal, .report = *report, .status = *status};
     mt_rehearse_last_words(rehearsal, result->words, sizeof result->words);
+    rehearse_clean_words(result->words);
     note_refusals(result);
     result->outcome = rehearse_outcome_of(rehearsal, &result->report);
     rehearse_explain_end(result);
@@ -162,10 +176,14 @@ static int conclude(const struct rehearse_job *job, struct rehearse_result *resu
     if (code < 0)
         return code;
     mt_rehearse_last_words(result->rehearsal, result->words, sizeof result->words);
+    rehearse_clean_words(result->words);
     rehearse_name_version(&result->status, result->version);
     result->is_cuda = result->status.n_contexts && !result->status.is_attached;
     result->is_unseen = job->n_devices ? !result->status.is_attached && !result->is_cuda
                                        : !result->status.api_version;
+    if (result->is_unseen && result->report.end == REHEARSE_INTERRUPTED)
+        return mt_fail(error, MT_ECANCELLED, MT_NO_OFFSET,
+                       "the rehearsal was interrupted before the program took a device");
     if (result->is_unseen)
         rehearse_look_for_ggml(result);
     mt_rehearse_stop(result->rehearsal, GRACE_NS);
@@ -173,19 +191,22 @@ static int conclude(const struct rehearse_job *job, struct rehearse_result *resu
     if (result->has_cuda)
         rehearse_read_said(result);
     result->outcome = rehearse_outcome_of(result->rehearsal, &result->report);
+    rehearse_settle(result);
     if (result->is_cuda && result->refusal)
         code = mt_rehearse_tally(result->rehearsal, result->refusal_index, &result->held, error);
     if (code < 0)
         return code;
-    if (result->is_unseen)
+    if (result->is_cuda && rehearse_explain_private(result))
+        result->is_unseen = 1;
+    else if (result->is_unseen)
         rehearse_explain_unseen(job, result);
     else
         rehearse_explain_end(result);
     return mt_rehearse_tally(result->rehearsal, SIZE_MAX, &result->tally, error);
 }
 
-int rehearse_run(const struct rehearse_job *job, struct rehearse_result *result,
-                 struct mt_error *error)
+static int run(const struct rehearse_job *job, int tells_interruption,
+               struct rehearse_result *result, struct mt_error *error)
 {
     *result = (struct rehearse_result){0};
     int code = make_folder(job, result, error);
@@ -197,13 +218,27 @@ int rehearse_run(const struct rehearse_job *job, struct rehearse_result *result,
     if (code == 0)
         code = start(job, argv, result, error);
     if (code == 0)
-        code = drive(job, argv, result, error);
+        code = drive_and_show(job, argv, result, error);
+    if (code == 0 && result->report.end == REHEARSE_INTERRUPTED && !tells_interruption)
+        code = mt_fail(error, MT_ECANCELLED, MT_NO_OFFSET, "the rehearsal was interrupted");
     if (code == 0)
         code = conclude(job, result, error);
     rehearse_drive_argv_free(argv);
     if (code < 0)
         rehearse_result_finish(result);
     return code;
+}
+
+int rehearse_run(const struct rehearse_job *job, struct rehearse_result *result,
+                 struct mt_error *error)
+{
+    return run(job, 0, result, error);
+}
+
+int rehearse_run_to_tell(const struct rehearse_job *job, struct rehearse_result *result,
+                         struct mt_error *error)
+{
+    return run(job, 1, result, error);
 }
 
 void rehearse_result_finish(struct rehearse_result *result)

@@ -43,28 +43,24 @@ double rehearse_share_of(char *const *argv)
     return DEFAULT_SHARE;
 }
 
-static uint64_t distance(uint64_t a, uint64_t b)
+/* The GPU that a device stands for. */
+static void name_card(const struct mt_rehearse_device *device, struct mt_rehearse_gpu *gpu)
 {
-    return a > b ? a - b : b - a;
+    if (!device->gpu || mt_rehearse_gpu_find(device->gpu, gpu, NULL) < 0)
+        mt_rehearse_gpu_of_size(device->bytes, NULL, gpu, NULL);
 }
 
-/* The GPU that a device of this size is taken for. */
-static void name_nearest(uint64_t bytes, struct mt_rehearse_gpu *nearest)
+/* The smallest GPU of the table that has so much and is not older than the one that was asked for;
+ * "" where none has. */
+static const char *name_sufficient(uint64_t bytes, const struct mt_rehearse_device *asked,
+                                   struct mt_rehearse_gpu *best)
 {
-    struct mt_rehearse_gpu gpu;
-    mt_rehearse_gpu_at(0, nearest);
-    for (size_t i = 1; mt_rehearse_gpu_at(i, &gpu) == 0; i++)
-        if (distance(gpu.memory_bytes, bytes) < distance(nearest->memory_bytes, bytes))
-            *nearest = gpu;
-}
-
-/* The smallest GPU of the table that has so much; "" where none has. */
-static const char *name_sufficient(uint64_t bytes, struct mt_rehearse_gpu *best)
-{
-    struct mt_rehearse_gpu gpu;
+    struct mt_rehearse_gpu gpu, old;
+    name_card(asked, &old);
     *best = (struct mt_rehearse_gpu){.memory_bytes = UINT64_MAX};
     for (size_t i = 0; mt_rehearse_gpu_at(i, &gpu) == 0; i++)
-        if (gpu.memory_bytes >= bytes && gpu.memory_bytes < best->memory_bytes)
+        if (gpu.capability >= old.capability && gpu.memory_bytes >= bytes &&
+            gpu.memory_bytes < best->memory_bytes)
             *best = gpu;
     return best->key;
 }
@@ -154,7 +150,7 @@ void rehearse_tell_larger(const struct rehearse_job *job, const struct rehearse_
     if (told->changes.n == REHEARSE_CHANGES_MAX)
         return;
     struct rehearse_change *change = &told->changes.items[told->changes.n++];
-    const char *name = name_sufficient(whole->least_bytes, &gpu);
+    const char *name = name_sufficient(whole->least_bytes, &job->devices[0], &gpu);
     *change = (struct rehearse_change){.capacity_bytes = 0};
     snprintf(change->flags, sizeof change->flags, "a device of %s%s%s%s",
              mt_format_size(whole->least_bytes, size), *name ? " (" : "", name, *name ? ")" : "");
@@ -177,7 +173,7 @@ static void enlarge(const struct rehearse_job *job, struct mt_rehearse_device *d
         devices[i].bytes *= TIMES;
         if (is_share && devices[i].bytes > MOST_BYTES)
             devices[i].bytes = MOST_BYTES;
-        name_nearest(job->devices[i].bytes, &gpus[i]);
+        name_card(&job->devices[i], &gpus[i]);
         if (!devices[i].gpu)
             devices[i].gpu = gpus[i].key;
     }
@@ -197,6 +193,7 @@ int rehearse_look_at_whole(const struct rehearse_job *job, struct rehearse_whole
         enlarge(job, devices, gpus);
         larger.devices = devices;
         larger.folder = NULL;
+        larger.shows_output = 0;
         larger.label = "on larger devices";
         code = rehearse_run(&larger, result, error);
         if (code == 0)

@@ -22,7 +22,7 @@
 #define LIMIT_NS     ((uint64_t)600 * 1000 * 1000 * 1000)
 #define FIRST_FIT    7407 /* the build that decides by itself what goes to the devices */
 #define NOTES_MAX    24
-#define REASON_BYTES 480
+#define REASON_BYTES REHEARSE_WHY_BYTES
 /* So many times as large, devices have room for what they were refused. */
 #define LARGE_SCALE       256
 #define DEVICE_MOST_BYTES (UINT64_C(1) << 50) /* that mt_rehearse_start() takes */
@@ -70,11 +70,11 @@ static int reserve(struct act *act, struct mt_error *error)
     act->reserved_bytes = calloc(s->n_devices + 1, sizeof *act->reserved_bytes);
     if (!act->reserved_bytes)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    uint64_t held_back = 0;
-    int result = s->n_devices ? rehearse_held_back(s, &held_back, error) : 0;
-    if (result < 0)
-        return result;
     for (size_t i = 0; i < s->n_devices; i++) {
+        uint64_t held_back = 0;
+        int result = rehearse_held_back(s, i, &held_back, error);
+        if (result < 0)
+            return result;
         act->reserved_bytes[i] = held_back + (s->device_used ? s->device_used[i] : 0);
         if (act->reserved_bytes[i] >= s->device_bytes[i])
             return mt_fail(error, MT_EARG, MT_NO_OFFSET,
@@ -149,7 +149,7 @@ static int run(struct act *act, uint64_t scale, struct rehearse_trial *outcome,
         .limit_ns = act->stage->timeout_ns ? act->stage->timeout_ns : LIMIT_NS,
         .n_requests = report ? report->n_requests : 0,
         .keeps_events = report != NULL,
-        .progress = report ? report->progress : NULL,
+        .progress = act->report ? act->report->progress : NULL,
         .interrupted = act->stage->interrupted,
     };
     int result = rehearse_once(&run, outcome, error);
@@ -424,6 +424,9 @@ static int perform(struct act *act, struct mt_estimate **estimate, struct mt_err
     int went_well = run(act, 1, &act->outcome, error);
     if (went_well < 0)
         return went_well;
+    result = rehearse_check_version(act->stage, act->outcome.version, error);
+    if (result < 0)
+        return result;
     if ((went_well == 0 && !act->outcome.was_refused) ||
         (act->settings.n_devices && !act->outcome.status.is_attached))
         return fail(act, &act->outcome, error);

@@ -25,6 +25,10 @@ static int check(const struct rehearse_model_options *options, struct mt_error *
                        "rehearse: a MODEL is rehearsed in llama.cpp, vllm, sglang or transformers, "
                        "not in %.60s; its own command may stand after --",
                        engine);
+    if (estimate->cpu)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "rehearse: '--cpu' is of estimates by rules: an engine that is rehearsed "
+                       "runs on this machine's processor");
     if (options->sweep->n && estimate->explain)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "rehearse: '--explain' is of one rehearsal, not of a sweep");
@@ -32,7 +36,7 @@ static int check(const struct rehearse_model_options *options, struct mt_error *
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "rehearse: '%s' is of one rehearsal, not of a sweep",
                        options->folder ? "--folder" : "--requests");
-    if (options->n_requests && estimate->program != MT_PROGRAM_SERVER)
+    if (options->n_requests && estimate_program(estimate) != MT_PROGRAM_SERVER)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "rehearse: '--requests' is of a server, and --program says another");
     return 0;
@@ -42,9 +46,7 @@ static int render_sweep(const struct rehearse_sweep *sweep, const struct estimat
                         const struct estimate_options *options, struct mt_strbuf *out,
                         struct mt_error *error)
 {
-    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
-    if (options->output)
-        terminal.colour = 0;
+    struct cli_terminal terminal = cli_terminal_of_output(options->output);
     if (options->format == CLI_FORMAT_CSV)
         rehearse_sweep_csv(sweep, out);
     else if (options->format == CLI_FORMAT_JSON)
@@ -85,7 +87,8 @@ static int set_stage(struct rehearse_sweep *sweep, const struct rehearse_stage_o
     int result = rehearse_stage_init(&sweep->stage, &bare, error);
     if (result == MT_EUNSUPPORTED || result == MT_EFORMAT)
         return rehearse_stage_init(&sweep->stage, &whole, error);
-    if (result || rehearse_sweep_is_same_without_vocabulary(sweep, &whole))
+    if (result || !sweep->stage.drops_vocabulary ||
+        rehearse_sweep_is_same_without_vocabulary(sweep, &whole))
         return result;
     rehearse_stage_finish(&sweep->stage);
     return rehearse_stage_init(&sweep->stage, &whole, error);
@@ -100,6 +103,7 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
                                    .shows_progress = !options->quiet,
                                    .interrupted = request->interrupted};
     const struct rehearse_stage_options wanted = {.program = request->settings.program,
+                                                  .may_be_node = request->may_be_node,
                                                   .engine_name = options->estimate->engine,
                                                   .engine_path = options->estimate->engine_path,
                                                   .model = made->model,
@@ -145,9 +149,7 @@ static int rehearse_one(struct estimate_result *made, struct estimate_request *r
                                            .with_changes = !all->no_suggest,
                                            .progress = &progress};
     cli_progress_init(&progress, !all->quiet);
-    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
-    if (options->output)
-        terminal.colour = 0;
+    struct cli_terminal terminal = cli_terminal_of_output(options->output);
     request->report = &report;
     int result = estimate_rehearse(made, name, request, options, error);
     if (!result) {
@@ -175,6 +177,8 @@ static int perform(const char *name, const struct rehearse_model_options *option
     int result = check(options, error);
     if (!result)
         result = estimate_request_init(request, estimate, error);
+    if (!result && options->generation)
+        result = estimate_choose_cards(request, options->generation, 0, error);
     if (!result)
         result = rehearse_name_devices(options->device_names, request->settings.n_devices, &names,
                                        error);
@@ -214,13 +218,17 @@ int rehearse_model_command(const char *model, const struct rehearse_model_option
     request.generation = options->generation;
     request.reserved_bytes = options->reserved_bytes;
     request.timeout_ns = options->timeout_ns;
+    request.may_be_node = !options->estimate->program && !options->n_requests;
     request.interrupted = rehearse_catch_signals();
     int result = perform(model, options, &request, &out, &code, &error);
     int signal_number = *request.interrupted;
     if (!result) {
         int written = cli_write_output(&out, options->estimate->output);
         code = written ? written : code;
-    } else if (!signal_number) {
+    } else if (signal_number) {
+        cli_complain("rehearse: interrupted before the engine had planned the model; 'memtally "
+                     "estimate --no-rehearse' answers by rules, without it");
+    } else {
         code = fail(&error);
     }
     estimate_request_finish(&request);

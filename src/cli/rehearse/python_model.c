@@ -183,6 +183,10 @@ int rehearse_python_command_init(struct rehearse_python_command *command,
     char folder[PATH_MAX];
     *command = (struct rehearse_python_command){.settings = NULL};
     int result = check(options, engine, error);
+    if (!result && !n_devices)
+        result = FAIL(error, MT_EARG,
+                      "%s is rehearsed on GPUs; name them, as --device 24GiB or --device H100-80GB",
+                      engine->name);
     if (!result)
         result = find_model(model, command->model, error);
     if (!result)

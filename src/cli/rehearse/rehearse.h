@@ -19,7 +19,7 @@
 
 #define REHEARSE_WORDS_BYTES 4096
 #define REHEARSE_SAID_BYTES  65536
-#define REHEARSE_WHY_BYTES   480
+#define REHEARSE_WHY_BYTES   960
 
 /* What is to be rehearsed. All borrowed. Start with {0}. */
 struct rehearse_job {
@@ -38,6 +38,7 @@ struct rehearse_job {
     uint64_t n_requests;                    /* to a server, at most; 0: none */
     uint64_t timeout_ns;                    /* until it is ready or ends; 0: ten minutes */
     struct cli_progress *progress;
+    int shows_output;  /* what the program writes is copied to standard error */
     const char *label; /* of the progress line; NULL: as it is */
     const volatile sig_atomic_t *interrupted;
 };
@@ -45,8 +46,8 @@ struct rehearse_job {
 /* What came of it. The rehearsal is stopped; its events may be looked at until the result is
  * finished. */
 struct rehearse_result {
-    int is_unseen; /* no process of it took the devices; nothing below but `why` and `words` counts
-                    */
+    int is_unseen; /* no process of it took the devices, or it failed by what cannot be rehearsed;
+                      nothing below but `why` and `words` counts */
     int has_cuda;  /* look-alikes of CUDA's libraries were there for it */
     int is_cuda;   /* some process of it made a CUDA context, and none has ggml's devices */
     int has_bare_ggml; /* some process has ggml in it, and not the devices */
@@ -76,6 +77,10 @@ struct rehearse_result {
  * mt_rehearse_start() and of finding the pretended devices, MT_ECANCELLED (interrupted). */
 int rehearse_run(const struct rehearse_job *job, struct rehearse_result *result,
                  struct mt_error *error);
+
+/* The same, but that a program which was interrupted is told as far as it came. */
+int rehearse_run_to_tell(const struct rehearse_job *job, struct rehearse_result *result,
+                         struct mt_error *error);
 void rehearse_result_finish(struct rehearse_result *result);
 
 /* Fills in a result of a rehearsal that was run and stopped elsewhere, and is the result's from
@@ -98,6 +103,13 @@ void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_res
 /* One sentence in result->why on an allocation that was refused, or on how the program failed
  * (verdict.c). */
 void rehearse_explain_end(struct rehearse_result *result);
+
+/* Whether it had the memory that it wanted, or went on without. */
+int rehearse_ran(const struct rehearse_result *result);
+
+/* A program of CUDA that was ended while it worked, past its loading and without new memory, has an
+ * answer: changes the outcome where that is so (verdict.c). */
+void rehearse_settle(struct rehearse_result *result);
 
 /* The tally with what the engine does not say, and the verdict of the whole. `model` may be NULL;
  * `settings` has the devices and the host. The caller frees *estimate. */

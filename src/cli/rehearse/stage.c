@@ -61,58 +61,74 @@ static int take_given(const char *given, const char *name, char path[PATH_MAX])
     return is_beside(real, name, path);
 }
 
+/* node-llama-cpp is Node.js, a program of ours, and the package's modules. */
+static int find_node(const char *given, struct profile_engine *engine, struct mt_error *error)
+{
+    char engines[PATH_MAX];
+    char scripts[PATH_MAX];
+    profile_engines_folder(engines, sizeof engines);
+    profile_scripts_folder(scripts, sizeof scripts);
+    const struct profile_places places = {
+        .engines = engines, .path = getenv("PATH"), .scripts = scripts};
+    return profile_find_engine("node-llama-cpp", given, &places, engine, error);
+}
+
 int rehearse_find_program(enum mt_program program, const char *given, char path[PATH_MAX],
                           struct mt_error *error)
 {
     char engines[PATH_MAX];
     struct profile_engine engine;
-    const char *name = program == MT_PROGRAM_NODE ? NULL : program_names[program];
-    if (!name)
-        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                       "node-llama-cpp has no program of its own");
+    int result;
+    if (program == MT_PROGRAM_NODE) {
+        result = find_node(given, &engine, error);
+        if (result == 0)
+            memcpy(path, engine.program, PATH_MAX);
+        return result;
+    }
+    const char *name = program_names[program];
     profile_engines_folder(engines, sizeof engines);
     const struct profile_places places = {.engines = engines, .path = getenv("PATH")};
     if (given && take_given(given, name, path))
         return 0;
     if (program == MT_PROGRAM_FIT_PARAMS)
         return find_beside(given, &places, name, path, error);
-    int result = profile_find_engine(name, given, &places, &engine, error);
+    result = profile_find_engine(name, given, &places, &engine, error);
     if (result == 0 && !realpath(engine.program, path))
         memcpy(path, engine.program, PATH_MAX);
     return result;
 }
 
-/* node-llama-cpp is Node.js, a program of ours, and the package's modules. */
-static int find_node(struct rehearse_stage *stage, const char *given, struct mt_error *error)
+static int take_node(struct rehearse_stage *stage, const char *given, struct mt_error *error)
 {
-    char engines[PATH_MAX];
-    char scripts[PATH_MAX];
     struct profile_engine engine;
-    profile_engines_folder(engines, sizeof engines);
-    profile_scripts_folder(scripts, sizeof scripts);
-    const struct profile_places places = {
-        .engines = engines, .path = getenv("PATH"), .scripts = scripts};
-    int result = profile_find_engine("node-llama-cpp", given, &places, &engine, error);
+    int result = find_node(given, &engine, error);
     if (result < 0)
         return result;
+    stage->program = MT_PROGRAM_NODE;
     memcpy(stage->program_path, engine.program, PATH_MAX);
     memcpy(stage->script_path, engine.script, PATH_MAX);
     memcpy(stage->modules_path, engine.modules, PATH_MAX);
     return 0;
 }
 
-static int find_program(struct rehearse_stage *stage, const char *given, struct mt_error *error)
+/* Where node-llama-cpp would do and is not there either, the complaint is about the program. */
+static int find_program(struct rehearse_stage *stage, const struct rehearse_stage_options *options,
+                        struct mt_error *error)
 {
-    return stage->program == MT_PROGRAM_NODE
-               ? find_node(stage, given, error)
-               : rehearse_find_program(stage->program, given, stage->program_path, error);
+    const char *given = options->engine_path;
+    if (stage->program == MT_PROGRAM_NODE)
+        return take_node(stage, given, error);
+    int result = rehearse_find_program(stage->program, given, stage->program_path, error);
+    if (result < 0 && options->may_be_node && take_node(stage, given, NULL) == 0)
+        return 0;
+    return result;
 }
 
 /* The version by which rules know an engine ("11434" of "llama.cpp@0.6.0-dev", "llama.cpp@b11434"),
  * or "" where they know none such. */
 static void resolve(const struct mt_model *model, const char *name, char version[64])
 {
-    const struct mt_predict_settings settings = {.engine = name, .mla_mode = MT_UNKNOWN};
+    const struct mt_predict_settings settings = {.engine = name};
     struct mt_estimate *estimate;
     version[0] = '\0';
     if (mt_estimate_create(model, &settings, &estimate, NULL) < 0)
@@ -176,6 +192,27 @@ static int take_node_version(struct rehearse_stage *stage, const char *asked)
     return 0;
 }
 
+int rehearse_check_version(const struct rehearse_stage *stage, const char *found,
+                           struct mt_error *error)
+{
+    char build[64];
+    char name[96];
+    char asked[64];
+    char really[64];
+    if (stage->program != MT_PROGRAM_NODE || !*stage->version || !*found)
+        return 0;
+    read_build(found, build);
+    snprintf(name, sizeof name, "llama.cpp@%s", build);
+    resolve(stage->model, stage->engine_name, asked);
+    resolve(stage->model, name, really);
+    if (!*asked || !*really || !strcmp(asked, really))
+        return 0;
+    return mt_fail(error, MT_EVERSION, MT_NO_OFFSET,
+                   "the llama.cpp of %s is of version %s, and %.60s was asked for; leave the "
+                   "version out, or name another with --engine-path",
+                   stage->modules_path, found, stage->engine_name);
+}
+
 /* A version that was asked for must be the engine's. */
 static int take_version(struct rehearse_stage *stage, const struct rehearse_stage_options *options,
                         struct mt_error *error)
@@ -236,8 +273,9 @@ static int make_model(struct rehearse_stage *stage, const struct rehearse_stage_
                       struct mt_error *error)
 {
     const struct mt_model_description *d = mt_model_describe(options->model);
-    int drops = options->drop_vocabulary && options->program != MT_PROGRAM_NODE;
+    int drops = options->drop_vocabulary && stage->program != MT_PROGRAM_NODE;
     struct mt_sparse_options sparse = {.drop_vocabulary = drops};
+    stage->drops_vocabulary = drops;
     if (is_plain_gguf(options) && !drops)
         return realpath(d->path, stage->model_path) ? 0
                                                     : mt_fail_errno(error, errno, "%s", d->path);
@@ -266,7 +304,7 @@ int rehearse_stage_init(struct rehearse_stage *stage, const struct rehearse_stag
                                      .reserved_bytes = options->reserved_bytes,
                                      .timeout_ns = options->timeout_ns,
                                      .interrupted = options->interrupted};
-    int result = find_program(stage, options->engine_path, error);
+    int result = find_program(stage, options, error);
     if (result == 0)
         result = rehearse_find_pretend(stage->pretend_path, sizeof stage->pretend_path, error);
     if (result == 0)

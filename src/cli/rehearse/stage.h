@@ -24,6 +24,7 @@ struct rehearse_stage {
     char directory[PATH_MAX];
     char pretend_path[PATH_MAX];
     char model_path[PATH_MAX];
+    int drops_vocabulary;            /* the engine reads a file without one */
     const struct mt_model *model;    /* borrowed */
     const char *file_type;           /* that weights were converted to; NULL: they were not */
     const char *generation;          /* of the devices; NULL: the newest. Borrowed */
@@ -36,6 +37,7 @@ struct rehearse_stage {
 /* How the stage is set. All borrowed. */
 struct rehearse_stage_options {
     enum mt_program program;
+    int may_be_node;         /* in place of the program, where that is not at hand */
     const char *engine_name; /* as it was asked for: "llama.cpp", "llama.cpp@11434" */
     const char *engine_path; /* NULL: it is looked for. Where the engine there does not say its
                                 version, it is taken to be the one that was asked for */
@@ -61,11 +63,16 @@ int rehearse_stage_init(struct rehearse_stage *stage, const struct rehearse_stag
                         struct mt_error *error);
 void rehearse_stage_finish(struct rehearse_stage *stage);
 
+/* Whether an engine that says its version only once it runs, which is `found`, is of the one that
+ * was asked for. Errors: MT_EVERSION. */
+int rehearse_check_version(const struct rehearse_stage *stage, const char *found,
+                           struct mt_error *error);
+
 /* What the engine reads instead of a model that was converted: its type and the bytes of it. */
 void rehearse_stage_describe(const struct rehearse_stage *stage, struct cli_document_model *model);
 
-/* Finds a program of llama.cpp: at `given` (a folder, or a program), else in the cache of engines
- * and in PATH. Errors: those of profile_find_engine(). */
+/* Finds a program of llama.cpp, or the one that runs node-llama-cpp: at `given` (a folder, or a
+ * program), else in the cache of engines and in PATH. Errors: those of profile_find_engine(). */
 int rehearse_find_program(enum mt_program program, const char *given, char path[PATH_MAX],
                           struct mt_error *error);
 

@@ -77,7 +77,7 @@ static uint64_t fullest(const struct rehearse_sweep *sweep, const struct rehears
 }
 
 static void put_row(const struct rehearse_sweep *sweep, size_t index, const struct layout *layout,
-                    struct mt_text_table *table)
+                    const struct cli_terminal *terminal, struct mt_text_table *table)
 {
     const struct rehearse_point *point = &sweep->points[index];
     struct mt_cell cells[COLUMNS_MAX] = {{0}};
@@ -96,6 +96,8 @@ static void put_row(const struct rehearse_sweep *sweep, size_t index, const stru
     }
     cells[n].empty = !point->totals;
     cells[n++].number = point->totals ? point->totals[0].bytes : 0;
+    cells[n].style = point->totals ? cli_verdict_style(terminal, point->verdict)
+                                   : cli_tone(terminal, CLI_TONE_BAD);
     cells[n++].text = verdict_of(point);
     mt_text_table_add(
         table, 0,
@@ -142,7 +144,7 @@ void rehearse_sweep_table(const struct rehearse_sweep *sweep,
     mt_text_table_init(&table, layout.columns, layout.n, terminal->utf8);
     for (size_t i = 0; i < sweep->n_points; i++)
         if (sweep->points[i].is_done)
-            put_row(sweep, i, &layout, &table);
+            put_row(sweep, i, &layout, terminal, &table);
     cli_table_draw(&table, terminal, out);
     put_failures(sweep, terminal, out);
 }

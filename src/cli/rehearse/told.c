@@ -98,14 +98,23 @@ static void write_options(const char *flags, char *text, size_t size)
     free(copy);
 }
 
-static const char *name_of(enum rehearse_outcome outcome)
+static const char *name_of(const struct rehearse_result *result)
 {
-    static const char *const names[] = {[REHEARSE_RUNS] = "ran",
-                                        [REHEARSE_RUNS_SHORT] = "coped",
-                                        [REHEARSE_RUNS_OUT] = "ran out",
-                                        [REHEARSE_FAILS] = "crashed",
-                                        [REHEARSE_UNDECIDED] = "hung"};
-    return names[outcome];
+    static const char *const names[] = {
+        [REHEARSE_RUNS] = "ran",         [REHEARSE_RUNS_SHORT] = "coped",
+        [REHEARSE_RUNS_OUT] = "ran out", [REHEARSE_FAILS] = "crashed",
+        [REHEARSE_UNDECIDED] = "hung",   [REHEARSE_RUNS_ON] = "ran on"};
+    return result->report.end == REHEARSE_INTERRUPTED ? "interrupted" : names[result->outcome];
+}
+
+void rehearse_note_runs_on(struct rehearse_told *told)
+{
+    const struct mt_rehearse_status *status = &told->result.status;
+    rehearse_told_note(told,
+                       "The program was ended while it worked: after %.0f s, the last %.0f s of "
+                       "them without new memory. What it would take later is not in the figures; "
+                       "--timeout gives it longer.",
+                       (double)status->elapsed_ns / 1e9, (double)status->quiet_ns / 1e9);
 }
 
 /* The engine's phases and figures, as many as a document takes. */
@@ -117,7 +126,8 @@ static void tell_phases(struct rehearse_told *told)
         return;
     told->phases = calloc(PHASES_MAX, sizeof *told->phases);
     told->figures = calloc(PHASES_MAX, sizeof *told->figures);
-    if (!told->phases || !told->figures)
+    told->allocators = calloc(PHASES_MAX, sizeof *told->allocators);
+    if (!told->phases || !told->figures || !told->allocators)
         return;
     size_t n = 0;
     while (n < PHASES_MAX && mt_rehearse_phase_at(rehearsal, n, &told->phases[n]) == 0)
@@ -128,6 +138,11 @@ static void tell_phases(struct rehearse_told *told)
         n++;
     document->figures = told->figures;
     document->n_figures = n;
+    for (n = 0;
+         n < PHASES_MAX && mt_rehearse_allocator_at(rehearsal, n, &told->allocators[n]) == 0;)
+        n++;
+    document->allocators = told->allocators;
+    document->n_allocators = n;
 }
 
 void rehearse_tell(const struct rehearse_job *job, int with_options, struct rehearse_told *told)
@@ -150,8 +165,8 @@ void rehearse_tell(const struct rehearse_job *job, int with_options, struct rehe
     }
     told->rehearsal = (struct cli_document_rehearsal){
         .argv = job->argv,
-        .outcome = name_of(result->outcome),
-        .ran = result->outcome == REHEARSE_RUNS || result->outcome == REHEARSE_RUNS_SHORT,
+        .outcome = name_of(result),
+        .ran = rehearse_ran(result),
         .device_kind = !job->n_devices    ? NULL
                        : job->device_kind ? job->device_kind
                                           : "cuda",
@@ -185,6 +200,7 @@ void rehearse_told_finish(struct rehearse_told *told)
     free(told->late);
     free(told->phases);
     free(told->figures);
+    free(told->allocators);
     rehearse_result_finish(&told->result);
     *told = (struct rehearse_told){0};
 }

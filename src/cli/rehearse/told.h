@@ -13,6 +13,7 @@ struct rehearse_told {
     struct cli_document_late *late;
     struct mt_rehearse_phase *phases;
     struct mt_rehearse_figure *figures;
+    struct mt_rehearse_allocator *allocators;
     struct cli_document_rehearsal rehearsal;
     char note[1200]; /* on what is suggested, or why nothing is; "" */
 };
@@ -20,6 +21,9 @@ struct rehearse_told {
 /* Adds a sentence to the note. */
 void rehearse_told_note(struct rehearse_told *told, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Warns of a program that was ended while it worked on. */
+void rehearse_note_runs_on(struct rehearse_told *told);
 
 /* Notes that no change of flags that was tried fits, and how many there were, where that is so. */
 void rehearse_told_count(struct rehearse_told *told);

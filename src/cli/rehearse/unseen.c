@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/rehearse/cuda_words.h"
+#include "cli/rehearse/last_words.h"
 #include "cli/rehearse/ports.h"
 #include "cli/rehearse/rehearse.h"
 #include "cli/rehearse/unseen.h"
@@ -102,6 +103,8 @@ static const char *end_of(const struct rehearse_result *result, char text[64])
     return text;
 }
 
+#define LINE_BYTES 240
+
 static int has_failed(const struct rehearse_result *result)
 {
     return !result->status.running && result->status.exit_code != 0;
@@ -172,9 +175,13 @@ static int explain_file(const char *name, struct rehearse_result *result)
 static void explain_end(const char *name, struct rehearse_result *result)
 {
     char end[64];
+    char line[LINE_BYTES];
+    int has_line =
+        rehearse_last_line(*result->said ? result->said : result->words, line, sizeof line);
     if (has_failed(result))
-        SAY(result, "%.80s %s before it %s", name, end_of(result, end),
-            result->has_cuda ? "took a device" : "loaded ggml");
+        SAY(result, "%.80s %s before it %s%s%s", name, end_of(result, end),
+            result->has_cuda ? "took a device" : "loaded ggml", has_line ? "; it said: " : "",
+            has_line ? line : "");
     else if (result->status.running)
         SAY(result,
             "%.80s %s (--timeout, or a minute without a sign of work), and no process of it had "
@@ -194,11 +201,24 @@ static void explain_end(const char *name, struct rehearse_result *result)
             name);
 }
 
+/* Most programs that met no device were given none. */
+static void add_hint(const struct rehearse_job *job, struct rehearse_result *result)
+{
+    size_t length = strlen(result->why);
+    if (!job->n_devices && length < sizeof result->why)
+        snprintf(
+            result->why + length, sizeof result->why - length,
+            "; no --device was given, without which there are no pretended GPUs: name them, as "
+            "--device 24GiB or --device H100-80GB");
+}
+
 void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_result *result)
 {
     const char *name = job->argv[0];
     if (result->has_cuda && rehearse_explain_no_cuda(job, result))
         return;
-    if (!explain_ggml(name, result) && !explain_file(name, result))
-        explain_end(name, result);
+    if (explain_ggml(name, result) || explain_file(name, result))
+        return;
+    explain_end(name, result);
+    add_hint(job, result);
 }

@@ -8,10 +8,12 @@
 
 #include "cli/rehearse/cuda_words.h"
 #include "cli/rehearse/engine_log.h"
+#include "cli/rehearse/last_words.h"
 #include "cli/rehearse/rehearse.h"
 
 #define PHASE_BYTES 112
-#define LINE_BYTES  160
+#define LINE_BYTES  240
+#define QUIET_PART  4 /* of its time, in which a program took nothing more */
 
 /* A mark for people: what a program is about once it has left it. */
 static const char *words_of(const char *mark, char text[PHASE_BYTES])
@@ -143,10 +145,42 @@ static void explain_crash(struct rehearse_result *result)
              has_line ? line : "");
 }
 
+int rehearse_ran(const struct rehearse_result *result)
+{
+    return result->outcome == REHEARSE_RUNS || result->outcome == REHEARSE_RUNS_SHORT ||
+           result->outcome == REHEARSE_RUNS_ON;
+}
+
+/* Whether the engine is in one of its phases: loading, or a pass that does not come back. */
+static int is_in_phase(struct mt_rehearsal *rehearsal)
+{
+    struct mt_rehearse_phase phase;
+    for (size_t i = 0; mt_rehearse_phase_at(rehearsal, i, &phase) == 0; i++)
+        if (phase.end_ns == UINT64_MAX)
+            return 1;
+    return 0;
+}
+
+void rehearse_settle(struct rehearse_result *result)
+{
+    const struct mt_rehearse_status *status = &result->status;
+    int is_quiet = status->quiet_ns > status->elapsed_ns / QUIET_PART;
+    if (result->outcome == REHEARSE_UNDECIDED && result->is_cuda && !result->refusal && is_quiet &&
+        result->report.works_on && !is_in_phase(result->rehearsal))
+        result->outcome = REHEARSE_RUNS_ON;
+}
+
 /* A training goes on and takes nothing more; on ggml nothing is computed, and what takes so long is
  * stuck. */
 static void explain_no_end(struct rehearse_result *result)
 {
+    if (result->report.end == REHEARSE_INTERRUPTED) {
+        snprintf(result->why, sizeof result->why,
+                 "the rehearsal was interrupted after %.1f s; the figures are of what it had come "
+                 "to by then",
+                 (double)result->status.elapsed_ns / 1e9);
+        return;
+    }
     snprintf(result->why, sizeof result->why,
              result->is_cuda
                  ? "the program was ended while it ran: neither ready nor at its end after %.0f s, "
@@ -179,6 +213,7 @@ void rehearse_explain_end(struct rehearse_result *result)
         break;
     case REHEARSE_RUNS:
     case REHEARSE_RUNS_SHORT:
+    case REHEARSE_RUNS_ON:
         break;
     }
 }
@@ -188,6 +223,7 @@ int rehearse_estimate(const struct rehearse_result *result, const struct mt_mode
                       struct mt_error *error)
 {
     struct mt_rehearse_phase phase;
+    int is_interrupted = result->report.end == REHEARSE_INTERRUPTED;
     int has_torch = result->is_cuda && mt_rehearse_phase_at(result->rehearsal, 0, &phase) == 0;
     const struct mt_estimate_said said = {
         .tally = result->tally,
@@ -195,10 +231,15 @@ int rehearse_estimate(const struct rehearse_result *result, const struct mt_mode
         .engine = has_torch         ? "PyTorch"
                   : result->is_cuda ? "CUDA"
                                     : NULL,
-        .cannot = *result->why ? result->why : NULL,
+        .cannot = *result->why && !is_interrupted ? result->why : NULL,
         .spills = *result->spills ? result->spills : NULL,
         .notes = result->tally->notes,
         .n_notes = result->tally->n_notes,
     };
-    return mt_estimate_from_said(model, settings, &said, estimate, error);
+    int code = mt_estimate_from_said(model, settings, &said, estimate, error);
+    if (code == 0 && is_interrupted) {
+        (*estimate)->verdict = MT_VERDICT_UNKNOWN;
+        (*estimate)->reason = result->why;
+    }
+    return code;
 }

@@ -19,6 +19,9 @@ int pretend_cuda_missing(const char *library, const char *name, int *told, int c
 
 /* A sentence for the reader of the rehearsal; at most MT_ACCOUNT_NOTE_BYTES. */
 void pretend_cuda_note(const char *text);
+/* Something that ranks communicate by switched itself off in the rehearsal: it would take up to
+ * `bytes` of the current device. */
+void pretend_cuda_absent(uint64_t bytes, const char *text);
 
 /* What memory at `pointer` is for, where a library is told: a workspace that is given to cuBLAS.
  * `bytes` may be a part of an allocation. */
@@ -47,7 +50,7 @@ void pretend_cuda_hide(int how);
 void pretend_cuda_wrote(CUdeviceptr pointer, uint64_t bytes);
 
 /* The GPU that a program sees as `device`, NULL where it is none. */
-const struct mt_account_gpu *pretend_cuda_gpu(CUdevice device);
+const struct mt_gpu_spec *pretend_cuda_gpu(CUdevice device);
 
 /* The whole account, for NVML, which sees devices that the program's CUDA does not; NULL where
  * there is no rehearsal. And what is free of the device at `place` there. */

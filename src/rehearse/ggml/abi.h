@@ -177,7 +177,7 @@ struct ggml_capabilities {
     bool host_buffer;
     bool buffer_from_host_ptr;
     bool events;
-    bool mmap_support; /* from version 3; in 2 the byte is padding */
+    bool mmap_support; /* came within version 2; before, the byte is padding */
 };
 
 struct ggml_properties {

@@ -65,8 +65,7 @@ static void get_props(struct ggml_device *device, struct ggml_properties *proper
     properties->caps.host_buffer = rules->host_buffer[0] != 0;
     properties->caps.buffer_from_host_ptr = rules->is_unified;
     properties->caps.events = rules->has_events;
-    if (world->ggml.api_version >= 3)
-        properties->caps.mmap_support = true;
+    properties->caps.mmap_support = true;
 }
 
 static struct ggml_backend *init_backend(struct ggml_device *device, const char *parameters)

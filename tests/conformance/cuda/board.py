@@ -6,6 +6,7 @@ as their logs print them.
 usage: board.py MEMTALLY [--folder DIR] [--python VERSION=PATH]... [ID...]. The engines come from scripts/engine and are
 several GB each. What vLLM says of itself is read from its own words; kernels' code and NCCL's buffers, which it calls
 non-torch memory, are taken from the published log, so that the cache is compared as if both had the same.
+Of a pipeline the stage is compared that the published figures are of (`stage` in the column `more`, counted from 0).
 Prints a line for each row and fails where a row that must hold does not.
 """
 
@@ -38,8 +39,23 @@ WORDS = {
 BLOCK_TOKENS = 16  # of versions that count blocks
 
 
-def words_of(text):
-    """{name: number} of a log."""
+# How lines of log name the stage of a pipeline that they are of: "(Worker_PP1_TP0 pid=21)", "[2026-01-02 03:04:05 PP1 TP0]".
+STAGE = re.compile(r"^\(\w*?_PP(\d+)(?:_\w+)? pid=|^\[[^\]]*\bPP(\d+)\b[^\]]*\]")
+
+
+def of_stage(text, stage):
+    """A log without the lines of other stages of its pipeline."""
+
+    def is_of(line):
+        match = STAGE.match(line)
+        return not match or int(match.group(1) or match.group(2)) == stage
+
+    return "\n".join(line for line in text.splitlines() if is_of(line))
+
+
+def words_of(text, stage=0):
+    """{name: number} of a log, of one stage where there are several."""
+    text = of_stage(text, stage)
     found = {}
     for name, patterns in WORDS.items():
         for pattern in patterns:
@@ -56,6 +72,11 @@ def more(row):
     return json.loads(row["more"] or "{}")
 
 
+def devices_of(row):
+    """All that the row's ranks take."""
+    return ",".join([row["device"]] * (int(row["tensor_parallel"]) * more(row).get("pipeline_parallel_size", 1)))
+
+
 def environment(row):
     """With a stand-in for FlashInfer where the row has its sampler."""
     if more(row).get("sampler") != "flashinfer":
@@ -70,7 +91,7 @@ def settings(row, model, eager):
         "model": model,
         **{name: int(row[column]) for name, column in columns.items() if row[column]},
         "gpu_memory_utilization": float(row["memory_share"]),
-        **{key: value for key, value in more(row).items() if key != "sampler"},
+        **{key: value for key, value in more(row).items() if key not in ("sampler", "stage")},
         **(EAGER[row["engine"]] if eager else {}),
     }
     chosen.pop("config", None)
@@ -114,8 +135,7 @@ def rehearse(row, options, folder):
         return None, "its engine could not be fetched"
     model = folder / "model"
     write_model(model, row, python)
-    device = ",".join([row["device"]] * int(row["tensor_parallel"]))
-    command = [options.memtally, "rehearse", "--device", device, "--json", "--requests", "0", "--no-suggest", "--timeout", "1200",
+    command = [options.memtally, "rehearse", "--device", devices_of(row), "--json", "--requests", "0", "--no-suggest", "--timeout", "1200",
                "--folder", str(folder / "rehearsal"), "--", python, str(HERE / PROGRAM_OF[row["engine"]]),
                json.dumps(settings(row, str(model), options.eager))]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1500, env=environment(row))
@@ -182,7 +202,7 @@ def cell(results, name):
 
 
 def show(row, results, seconds, verdict):
-    cards = f"{row['tensor_parallel']} x {row['device']}"
+    cards = f"{devices_of(row).count(',') + 1} x {row['device']}"
     print(LINE.format(row["id"], f"{row['engine']} {row['version']}", row["config"], cards,
                       *(cell(results, name) for name in COLUMNS), f"{verdict} ({seconds:.0f} s)"))
     sys.stdout.flush()
@@ -206,7 +226,7 @@ def main():
             folder.mkdir(parents=True)
             start = os.times().elapsed
             log, document = rehearse(row, options, folder)
-            results = list(compare(row, words_of(log or "")))
+            results = list(compare(row, words_of(log or "", more(row).get("stage", 0))))
             good = is_good(row, results)
             needed = must_hold(row, options.eager)
             if needed and not good:

@@ -21,7 +21,7 @@ def main():
     with torch.device("cuda"):
         torch.set_default_dtype(torch.bfloat16)
         model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**CONFIG)).eval()
-    said = {"weights": figures.requested(), "allocated": torch.cuda.memory_allocated()}
+    said = {"transformers": int(transformers.__version__.split(".")[0]), "weights": figures.requested(), "allocated": torch.cuda.memory_allocated()}
     ids = torch.randint(5, 32000, (BATCH, PROMPT), device="cuda")
     with torch.no_grad():
         model(ids[:, :1], use_cache=False)  # brings the workspaces

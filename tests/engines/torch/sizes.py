@@ -105,8 +105,13 @@ def labelled(device):
 def decisions():
     """Whether a mask hides nothing, as transformers asks: of 40 x 8000 tokens, more than a MiB of integers. Of
     those of four bytes so many are not followed, since weights are such."""
+    import functools
+    import inspect
+
     from transformers.masking_utils import _ignore_causal_mask_sdpa
 
+    if "kv_offset" in inspect.signature(_ignore_causal_mask_sdpa).parameters:  # from transformers 5 on
+        _ignore_causal_mask_sdpa = functools.partial(_ignore_causal_mask_sdpa, kv_offset=0)
     whole = torch.ones(40, 8000, dtype=torch.int64)
     padded = whole.clone()
     padded[-1, 0] = 0

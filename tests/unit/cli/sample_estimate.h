@@ -102,7 +102,6 @@ static const struct mt_estimate sample_estimate = {
                  .cpu_moe_layers = MT_ALL,
                  .overrides = planned_overrides,
                  .n_overrides = 1,
-                 .mla_mode = MT_UNKNOWN,
                  .device_kind = "cuda",
                  .device_bytes = planned_device_bytes,
                  .device_used = planned_device_used,

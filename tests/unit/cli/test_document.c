@@ -105,6 +105,30 @@ static void test_a_recording_in_every_format(void **state)
     assert_renders(&document, CLI_FORMAT_FOLDED, &ascii, "recording.folded");
 }
 
+/* What a program marked, with what was resident by the last look before; not what memtally marked
+ * itself, which are phases. */
+static void test_marks_of_a_program_are_in_the_table(void **state)
+{
+    (void)state;
+    static const struct mt_timeline_point timeline[] = {{1000000000, 64 * MIB},
+                                                        {2000000000, 96 * MIB}};
+    static const struct mt_recording_mark marks[] = {
+        {500000000, 41, "start"}, {1500000000, 41, "epoch 1"}, {1600000000, 0, "decode"}};
+    struct cli_document document = recorded();
+    struct mt_strbuf out = {0};
+    document.timeline = timeline;
+    document.n_timeline = 2;
+    document.marks = marks;
+    document.n_marks = 3;
+    assert_int_equal(cli_document_render(&document, CLI_FORMAT_TABLE, &ascii, &out, NULL), 0);
+    const char *text = mt_strbuf_text(&out);
+    assert_non_null(strstr(text, "mark     process      at   resident\n"
+                                 "start         41  500 ms          ?\n"
+                                 "epoch 1       41  1.50 s  64.00 MiB\n"));
+    assert_null(strstr(text, "decode"));
+    mt_strbuf_finish(&out);
+}
+
 static void test_a_profile_in_every_format(void **state)
 {
     (void)state;
@@ -197,8 +221,9 @@ static void test_a_pool_of_states_has_no_tokens(void **state)
     assert_table_has(&place, &pool, "of 100 sequences, however long they are\n", "each 0 B");
 }
 
-/* 1.125 and 1.375 GiB are 1.12 and 1.38 in the table, and add up to 2.50. */
-static void test_the_sum_has_the_figures_of_the_table(void **state)
+/* 1.125 and 1.375 GiB are 1.12 and 1.38 in the table, and do not add up to 2.50 there where they
+ * are rounded to other figures. In MiB all is whole. */
+static void test_the_sum_is_in_one_unit_and_contradicts_no_row(void **state)
 {
     (void)state;
     struct mt_tally_row rows[] = {
@@ -211,7 +236,7 @@ static void test_the_sum_has_the_figures_of_the_table(void **state)
                                          .n_rows = 2,
                                          .rows = rows};
     const struct mt_estimate_pool none = {.present = 0};
-    assert_table_has(&place, &none, "weights 1.12 + kv_cache 1.38 = 2.50 GiB", "1.13");
+    assert_table_has(&place, &none, "weights 1152.00 + kv_cache 1408.00 = 2560.00", "1.13");
 }
 
 /* How many digits stand before `at`. */
@@ -514,11 +539,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_recording_in_every_format),
+        cmocka_unit_test(test_marks_of_a_program_are_in_the_table),
         cmocka_unit_test(test_a_profile_in_every_format),
         cmocka_unit_test(test_an_estimate_in_every_format),
         cmocka_unit_test(test_an_estimate_of_an_engine_with_a_budget),
         cmocka_unit_test(test_a_pool_of_states_has_no_tokens),
-        cmocka_unit_test(test_the_sum_has_the_figures_of_the_table),
+        cmocka_unit_test(test_the_sum_is_in_one_unit_and_contradicts_no_row),
         cmocka_unit_test(test_the_printed_sum_of_an_estimate_adds_up),
         cmocka_unit_test(test_a_summary_has_categories_only),
         cmocka_unit_test(test_all_details_of_a_row_can_be_shown),

@@ -32,15 +32,16 @@ static void fill_in(struct mt_account_device *device)
 {
     device->total_bytes = 80 * GIB;
     device->free_bytes = 79 * GIB;
-    device->gpu = (struct mt_account_gpu){.name = "NVIDIA H100 80GB HBM3",
-                                          .capability = 90,
-                                          .multiprocessors = 132,
-                                          .clock_khz = 1980000,
-                                          .memory_clock_khz = 2619000,
-                                          .memory_bus_bits = 5120,
-                                          .link = MT_GPU_LINK_NVLINK,
-                                          .is_ecc = 1,
-                                          .communication_bytes = 300 * MIB};
+    device->gpu = (struct mt_gpu_spec){.name = "NVIDIA H100 80GB HBM3",
+                                       .capability = 90,
+                                       .multiprocessors = 132,
+                                       .clock_khz = 1980000,
+                                       .memory_clock_khz = 2619000,
+                                       .memory_bus_bits = 5120,
+                                       .link = MT_GPU_LINK_NVLINK,
+                                       .is_ecc = 1,
+                                       .communication_bytes = 300 * MIB,
+                                       .communication_many_bytes = 700 * MIB};
 }
 
 static void make_account(void)

@@ -135,6 +135,23 @@ static void test_own_workspace_stands_for_the_default_until_the_stream_changes(v
     assert_int_equal(destroy(handle), SUCCESS);
 }
 
+/* The account has room for 262,144 events in all, and PyTorch sets a workspace for each product. */
+static void test_workspace_that_is_set_again_and_again_leaves_room_in_the_account(void **state)
+{
+    struct handle *handle;
+    uint64_t before = account->n_events;
+    int *workspaces[2] = {device_integers(MIB), device_integers(MIB)};
+    (void)state;
+    assert_int_equal(create(&handle), SUCCESS);
+    for (int i = 0; i < 300000; i++)
+        assert_int_equal(set_workspace(handle, workspaces[i % 2], 4096), SUCCESS);
+    uint64_t n_told = account->n_events - before;
+    assert_in_range(n_told, 2, 10000);
+    assert_int_equal(set_workspace(handle, workspaces[0], 8192), SUCCESS); /* this is news */
+    assert_int_equal(account->n_events - before, n_told + 1);
+    assert_int_equal(destroy(handle), SUCCESS);
+}
+
 static void test_workspace_that_does_not_fit_fails_to_be_allocated(void **state)
 {
     struct handle *handle;
@@ -394,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_default_workspace_is_taken_once_and_given_back),
         cmocka_unit_test(test_default_workspace_goes_by_capability_and_by_configuration),
         cmocka_unit_test(test_own_workspace_stands_for_the_default_until_the_stream_changes),
+        cmocka_unit_test(test_workspace_that_is_set_again_and_again_leaves_room_in_the_account),
         cmocka_unit_test(test_workspace_that_does_not_fit_fails_to_be_allocated),
         cmocka_unit_test(test_result_for_the_host_is_zero_and_counted),
         cmocka_unit_test(test_each_matrix_of_a_batch_is_said_to_be_invertible),

@@ -267,6 +267,45 @@ static void test_sizes_that_are_not_known_are_said_to_be(void **state)
     assert_int_equal(said, 1);
 }
 
+/* Puts a library in the place of a package's, with what the package says it goes with. Returns the
+ * version that cuDNN passes for while it is loaded. */
+static size_t version_beside(const char *library, const char *package, const char *wish)
+{
+    char folder[] = "/tmp/memtally-dnn-XXXXXX";
+    char command[1024], path[256];
+    size_t (*version)(void);
+    *(void **)&version = find(dnn, "cudnnGetVersion");
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/%s", folder, library);
+    snprintf(command, sizeof command,
+             "mkdir -p $(dirname %s) %s/%s && ln -s %s %s && printf '%%s\\n' '%s' > %s/%s/METADATA",
+             path, folder, package, NEEDS_RUNTIME_PATH, path, wish, folder, package);
+    assert_int_equal(system(command), 0);
+    void *runtime = load(RUNTIME_PATH "13.so"); /* which it needs, by its soname */
+    void *asker = load(path);
+    size_t found = version();
+    dlclose(asker);
+    dlclose(runtime);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+    return found;
+}
+
+/* A line of jax-cuda13-plugin 0.10.2, whose jaxlib refuses an older one than it was built with.
+ * What is asked first, before there is such a library, is the usual one, and stays open. */
+static void test_the_version_is_one_that_jax_takes(void **state)
+{
+    size_t (*version)(void);
+    (void)state;
+    *(void **)&version = find(dnn, "cudnnGetVersion");
+    assert_int_equal(version(), 91002);
+    assert_int_equal(version_beside("jax_plugins/xla_cuda13/xla_cuda_plugin.so",
+                                    "jax_cuda13_plugin-0.10.2.dist-info",
+                                    "Requires-Dist: nvidia-cudnn-cu13<10.0,>=9.12.0.46; "
+                                    "sys_platform == \"linux\" and extra == \"with-cuda\""),
+                     91200);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +318,7 @@ int main(void)
                                start_graphs),
         cmocka_unit_test_setup(test_a_child_outlives_its_destruction, start_graphs),
         cmocka_unit_test(test_sizes_that_are_not_known_are_said_to_be),
+        cmocka_unit_test(test_the_version_is_one_that_jax_takes),
     };
     return cmocka_run_group_tests(tests, set_up, drop_account);
 }

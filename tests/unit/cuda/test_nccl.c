@@ -83,10 +83,13 @@ static void test_communicator_knows_its_rank_and_takes_memory_until_destroyed(vo
     assert_int_equal(user_rank(comm, &rank), SUCCESS);
     assert_int_equal(n, 8);
     assert_int_equal(rank, 3);
-    assert_int_equal(account->device[0].used_bytes - before, 300 * MIB);
-    assert_int_equal(held_as(0, MT_CATEGORY_COMMUNICATION), 300 * MIB);
+    assert_int_equal(account->device[0].used_bytes - before, 700 * MIB);
+    assert_int_equal(held_as(0, MT_CATEGORY_COMMUNICATION), 700 * MIB);
     assert_int_equal(destroy(comm), SUCCESS);
     assert_int_equal(account->device[0].used_bytes, before);
+    assert_int_equal(init_rank(&comm, 2, id, 1), SUCCESS);
+    assert_int_equal(account->device[0].used_bytes - before, 300 * MIB);
+    assert_int_equal(destroy(comm), SUCCESS);
 }
 
 static void test_communicator_of_one_takes_nothing(void **state)

@@ -245,7 +245,7 @@ static void test_geforce_on_pci_reaches_nobody(void **state)
     int (*link)(struct device *, unsigned, unsigned *);
     int status = 0;
     unsigned is_active;
-    struct mt_account_gpu kept = account->device[0].gpu;
+    struct mt_gpu_spec kept = account->device[0].gpu;
     (void)state;
     *(void **)&p2p = find(nvml, "nvmlDeviceGetP2PStatus");
     *(void **)&link = find(nvml, "nvmlDeviceGetNvLinkState");

@@ -198,7 +198,7 @@ static void test_properties_lie_where_compiled_programs_read_them(void **state)
         int ints[1];
     } out;
     const int is_12 = RUNTIME_VERSION < 13000;
-    const struct mt_account_gpu *gpu = &account->device[0].gpu;
+    const struct mt_gpu_spec *gpu = &account->device[0].gpu;
     size_t total, optin;
     int value;
     memset(&out, 0x5a, sizeof out);
@@ -505,7 +505,7 @@ static void fill_account(void)
     account->cuda.copy_bytes_most = 64 << 10;
     for (int i = 0; i < N_DEVICES; i++) {
         account->device[i].total_bytes = account->device[i].free_bytes = CARD_BYTES;
-        account->device[i].gpu = (struct mt_account_gpu){
+        account->device[i].gpu = (struct mt_gpu_spec){
             .name = "NVIDIA GeForce RTX 3090",
             .capability = 86,
             .multiprocessors = 82,

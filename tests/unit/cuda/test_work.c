@@ -484,18 +484,18 @@ static void test_a_forked_child_is_told_that_nothing_is_initialised(void **state
     pthread_join(thread, NULL);
 }
 
-static void fill_gpu(struct mt_account_gpu *gpu)
+static void fill_gpu(struct mt_gpu_spec *gpu)
 {
-    *gpu = (struct mt_account_gpu){.name = "NVIDIA H100 80GB HBM3",
-                                   .capability = 90,
-                                   .multiprocessors = 132,
-                                   .shared_bytes = 233472,
-                                   .shared_block_bytes = 232448,
-                                   .threads_most = 2048,
-                                   .blocks_most = 32,
-                                   .link = MT_GPU_LINK_NVLINK,
-                                   .context_bytes = CONTEXT_BYTES,
-                                   .module_bytes = MODULE_BYTES};
+    *gpu = (struct mt_gpu_spec){.name = "NVIDIA H100 80GB HBM3",
+                                .capability = 90,
+                                .multiprocessors = 132,
+                                .shared_bytes = 233472,
+                                .shared_block_bytes = 232448,
+                                .threads_most = 2048,
+                                .blocks_most = 32,
+                                .link = MT_GPU_LINK_NVLINK,
+                                .context_bytes = CONTEXT_BYTES,
+                                .module_bytes = MODULE_BYTES};
 }
 
 int main(void)

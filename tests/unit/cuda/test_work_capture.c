@@ -322,24 +322,105 @@ static void test_memory_of_a_graph_is_taken_by_its_launch(void **state)
     assert_int_equal(used_bytes(0), before);
 }
 
-static void test_nodes_of_an_instantiated_graph_are_charged_by_the_table(void **state)
+static CUgraphExec graph_of(size_t n_nodes)
 {
-    uint64_t before = used_bytes(0);
     CUgraph graph;
     CUgraphNode node;
     CUgraphExec exec;
-    (void)state;
-    driver_account->device[0].gpu.graph_node_bytes = 2 * MIB;
     assert_int_equal(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
-    assert_int_equal(cuGraphAddEmptyNode(&node, graph, NULL, 0), CUDA_SUCCESS);
-    assert_int_equal(cuGraphAddEmptyNode(&node, graph, NULL, 0), CUDA_SUCCESS);
+    for (size_t i = 0; i < n_nodes; i++)
+        assert_int_equal(cuGraphAddEmptyNode(&node, graph, NULL, 0), CUDA_SUCCESS);
     assert_int_equal(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
-    assert_int_equal(used_bytes(0), before + 4 * MIB);
+    assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
+    return exec;
+}
+
+/* Makes a context of its own, in which nodes take so much; its end gives all of it back. */
+static CUcontext with_nodes_of(uint64_t bytes)
+{
+    CUcontext context;
+    driver_account->device[0].gpu.graph_node_bytes = bytes;
+    assert_int_equal(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+    return context;
+}
+
+static void end_nodes(CUcontext context, uint64_t before)
+{
+    assert_int_equal(cuCtxDestroy_v2(context), CUDA_SUCCESS);
+    assert_int_equal(used_bytes(0), before);
+    driver_account->device[0].gpu.graph_node_bytes = 0;
+}
+
+static void test_nodes_of_an_instantiated_graph_are_charged_by_the_table(void **state)
+{
+    uint64_t before = used_bytes(0);
+    (void)state;
+    CUcontext context = with_nodes_of(2 * MIB);
+    uint64_t start = used_bytes(0);
+    CUgraphExec exec = graph_of(2);
+    assert_int_equal(used_bytes(0), start + 4 * MIB);
     assert_int_equal(last_event(MT_ACCOUNT_ALLOC)->category, MT_CATEGORY_GRAPHS);
     assert_int_equal(cuGraphExecDestroy(exec), CUDA_SUCCESS);
-    assert_int_equal(used_bytes(0), before);
+    end_nodes(context, before);
+}
+
+/* vLLM from 0.18 on destroys graphs that it tried, and finds their memory in use afterwards. */
+static void test_memory_of_a_destroyed_graph_is_kept_for_the_next(void **state)
+{
+    uint64_t before = used_bytes(0);
+    (void)state;
+    CUcontext context = with_nodes_of(2 * MIB);
+    uint64_t start = used_bytes(0);
+    assert_int_equal(cuGraphExecDestroy(graph_of(3)), CUDA_SUCCESS);
+    assert_int_equal(used_bytes(0), start + 6 * MIB);
+    CUgraphExec exec = graph_of(3);
+    assert_int_equal(used_bytes(0), start + 6 * MIB);
+    CUgraphExec more = graph_of(1);
+    assert_int_equal(used_bytes(0), start + 8 * MIB);
+    assert_int_equal(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+    assert_int_equal(cuGraphExecDestroy(more), CUDA_SUCCESS);
+    end_nodes(context, before);
+}
+
+/* 100 graphs of 10 nodes of 9 KiB are 8.8 MiB, and 300 nodes are 2.6: not a page for each. */
+static void test_nodes_of_small_graphs_share_pages(void **state)
+{
+    uint64_t before = used_bytes(0);
+    CUgraphExec exec[101];
+    (void)state;
+    CUcontext context = with_nodes_of(9 * 1024);
+    uint64_t start = used_bytes(0);
+    for (size_t i = 0; i < 100; i++)
+        exec[i] = graph_of(10);
+    assert_int_equal(used_bytes(0), start + 10 * MIB);
+    exec[100] = graph_of(300);
+    assert_int_equal(used_bytes(0), start + 12 * MIB);
+    for (size_t i = 0; i < 101; i++)
+        assert_int_equal(cuGraphExecDestroy(exec[i]), CUDA_SUCCESS);
+    end_nodes(context, before);
+}
+
+/* The graph within takes its two nodes, and is one itself. */
+static void test_nodes_of_a_graph_within_are_charged_too(void **state)
+{
+    uint64_t before = used_bytes(0);
+    CUgraph graph, within;
+    CUgraphNode node;
+    CUgraphExec exec;
+    (void)state;
+    CUcontext context = with_nodes_of(2 * MIB);
+    uint64_t start = used_bytes(0);
+    assert_int_equal(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+    assert_int_equal(cuGraphCreate(&within, 0), CUDA_SUCCESS);
+    assert_int_equal(cuGraphAddEmptyNode(&node, within, NULL, 0), CUDA_SUCCESS);
+    assert_int_equal(cuGraphAddEmptyNode(&node, within, NULL, 0), CUDA_SUCCESS);
+    assert_int_equal(cuGraphAddChildGraphNode(&node, graph, NULL, 0, within), CUDA_SUCCESS);
+    assert_int_equal(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+    assert_int_equal(used_bytes(0), start + 6 * MIB);
+    assert_int_equal(cuGraphExecDestroy(exec), CUDA_SUCCESS);
     assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
-    driver_account->device[0].gpu.graph_node_bytes = 0;
+    assert_int_equal(cuGraphDestroy(within), CUDA_SUCCESS);
+    end_nodes(context, before);
 }
 
 static void test_what_a_capture_waits_for_can_be_asked_and_changed(void **state)
@@ -462,6 +543,9 @@ int main(void)
         TEST(test_memory_nodes_are_added_by_the_one_call_too),
         TEST(test_a_captured_copy_of_rows_is_done_at_each_launch),
         TEST(test_nodes_of_an_instantiated_graph_are_charged_by_the_table),
+        TEST(test_memory_of_a_destroyed_graph_is_kept_for_the_next),
+        TEST(test_nodes_of_small_graphs_share_pages),
+        TEST(test_nodes_of_a_graph_within_are_charged_too),
         TEST(test_what_a_capture_waits_for_can_be_asked_and_changed),
     };
     make_rehearsal(1, 8 * GIB);

@@ -298,7 +298,7 @@ int main(void)
         cmocka_unit_test(test_a_kernel_without_code_for_the_device_is_not_launched),
     };
     make_rehearsal(1, 8 * GIB);
-    struct mt_account_gpu *gpu = &driver_account->device[0].gpu;
+    struct mt_gpu_spec *gpu = &driver_account->device[0].gpu;
     gpu->capability = 90;
     gpu->multiprocessors = 132;
     gpu->shared_bytes = 233472;

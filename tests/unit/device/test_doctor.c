@@ -77,6 +77,18 @@ static int little_room(void *context, const char *directory, uint64_t *bytes)
     return 0;
 }
 
+static int yes_tiles(void *context)
+{
+    (void)context;
+    return 1;
+}
+
+static int no_tiles(void *context)
+{
+    (void)context;
+    return 0;
+}
+
 static const char good_files[] =
     "=== /proc/sys/kernel/osrelease\n6.12.41-amd64\n"
     "=== /proc/meminfo\nMemTotal: 100 kB\nSwapTotal: 2048 kB\nSwapFree: 1024 kB\n"
@@ -90,7 +102,8 @@ static const char good_files[] =
     "=== /proc/sys/vm/overcommit_memory\n0\n"
     "=== /sys/kernel/mm/transparent_hugepage/enabled\nalways [madvise] never\n"
     "=== /sys/devices/system/clocksource/clocksource0/current_clocksource\ntsc\n"
-    "=== /proc/cpuinfo\nflags\t\t: fpu constant_tsc rep_good nopl nonstop_tsc\n"
+    "=== /proc/cpuinfo\nflags\t\t: fpu constant_tsc rep_good nopl nonstop_tsc avx2 avx512f "
+    "avx512_vnni amx_int8\n"
     "=== /proc/driver/nvidia/version\nNVRM version: 550.54\n"
     "=== /sys/class/drm/card0/device/driver -> ../../../../bus/pci/drivers/amdgpu\n"
     "=== /sys/class/drm/card0-HDMI-A-1/status\nconnected\n"
@@ -115,6 +128,7 @@ static struct visit machine_with(const char *files)
     visit.os.is_program = only_llama_bench;
     visit.os.has_library = every_library;
     visit.os.free_bytes = much_room;
+    visit.os.grants_tiles = yes_tiles;
     return visit;
 }
 
@@ -158,6 +172,8 @@ static void test_a_machine_with_everything_needs_no_advice(void **state)
         assert_string_not_equal(visit.checks[i].finding, "");
     }
     assert_finds(&visit, "kernel", MT_CHECK_OK, "Linux 6.12.41-amd64");
+    assert_finds(&visit, "processor", MT_CHECK_OK,
+                 "amx: x86-64 with AMX, for which engines keep weights in a layout of its own");
     assert_finds(&visit, "cgroup", MT_CHECK_OK,
                  "version 2, 2.00 GiB, 1.00 MiB used, groups can be made in it");
     assert_finds(&visit, "swap", MT_CHECK_OK, "2.00 MiB, 1.00 MiB used");
@@ -255,6 +271,19 @@ static void test_each_limitation_has_its_finding_and_its_advice(void **state)
     }
 }
 
+static void test_tiles_that_the_kernel_keeps_back_are_told(void **state)
+{
+    (void)state;
+    struct visit visit = machine_with(good_files);
+    visit.os.grants_tiles = no_tiles;
+    look(&visit);
+    assert_finds(&visit, "processor", MT_CHECK_LIMITED,
+                 "avx512: x86-64 with AVX-512; it has AMX, which the kernel does not let programs "
+                 "use");
+    assert_string_not_equal(check_of(&visit, "processor")->advice, "");
+    finish(&visit);
+}
+
 static void test_the_right_to_trace_makes_the_scope_irrelevant(void **state)
 {
     (void)state;
@@ -290,6 +319,7 @@ int main(void)
         cmocka_unit_test(test_without_proc_the_essentials_are_missing_and_the_rest_is_still_told),
         cmocka_unit_test(test_an_older_kernel_takes_pictures_the_slower_way),
         cmocka_unit_test(test_each_limitation_has_its_finding_and_its_advice),
+        cmocka_unit_test(test_tiles_that_the_kernel_keeps_back_are_told),
         cmocka_unit_test(test_the_right_to_trace_makes_the_scope_irrelevant),
         cmocka_unit_test(test_this_machine_can_be_looked_at),
     };

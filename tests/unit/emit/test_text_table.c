@@ -97,6 +97,19 @@ static void test_styles_are_closed_on_their_line(void **state)
     assert_draws(&table, &coloured, "<b>name</>\n<f>x</>\n");
 }
 
+static void test_a_cell_has_a_style_of_its_own_and_then_its_rows(void **state)
+{
+    (void)state;
+    struct mt_text_table table;
+    static const struct mt_text_table_column verdicts[] = {
+        {"name", MT_CELL_TEXT, 0}, {"verdict", MT_CELL_TEXT, 0}, {"why", MT_CELL_TEXT, 0}};
+    mt_text_table_init(&table, verdicts, 3, 0);
+    const struct mt_cell cells[] = {{.text = "x"}, {.text = "FITS", .style = "<g>"}, {.text = "y"}};
+    mt_text_table_add(&table, 0, MT_ROW_BOLD, cells);
+    const struct mt_text_table_look coloured = {80, "<b>", "<f>", "</>"};
+    assert_draws(&table, &coloured, "<b>name  verdict  why</>\n<b>x     <g>FITS   </><b>  y</>\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -105,6 +118,7 @@ int main(void)
         cmocka_unit_test(test_what_is_too_wide_is_cut_in_the_name_only),
         cmocka_unit_test(test_names_cannot_break_the_table),
         cmocka_unit_test(test_styles_are_closed_on_their_line),
+        cmocka_unit_test(test_a_cell_has_a_style_of_its_own_and_then_its_rows),
     };
     return RUN_TESTS(tests);
 }

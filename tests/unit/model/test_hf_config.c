@@ -337,6 +337,39 @@ static void test_a_text_model_may_lie_nested_within_another_object(void **state)
     mt_model_close(model);
 }
 
+static uint64_t encoder_of(const char *vision)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             "{\"model_type\":\"qwen3_vl\",\"text_config\":{\"model_type\":\"qwen3_vl_text\","
+             "\"hidden_size\":4096,\"num_hidden_layers\":2,\"num_attention_heads\":32,"
+             "\"intermediate_size\":64,\"vocab_size\":128},\"vision_config\":{%s}}",
+             vision);
+    struct mt_model *model = must_open(text);
+    const struct mt_model_description *d = mt_model_describe(model);
+    assert_true(d->lacks_encoders);
+    uint64_t parameters = d->encoder_parameters;
+    mt_model_close(model);
+    return parameters;
+}
+
+/* Qwen3-VL-8B has 8.77 billion numbers, of which 8.19 are the text model's: 27 layers of 4 * 1,152
+ * * 1,152 and 2 * 1,152 * 4,304, and one merger and three of deep layers from 4 * 1,152 to 4,096.
+ */
+static void test_what_encoders_consist_of_is_counted(void **state)
+{
+    (void)state;
+    uint64_t counted =
+        encoder_of("\"depth\":27,\"hidden_size\":1152,\"intermediate_size\":4304,"
+                   "\"spatial_merge_size\":2,\"deepstack_visual_indexes\":[8, 16, 24]");
+    assert_int_equal(counted, 27 * (4 * 1152 * 1152 + 2 * 1152 * 4304) + 4 * 4608 * (4608 + 4096));
+    assert_in_range(counted, 570000000, 580000000);
+    assert_int_equal(encoder_of("\"depth\":27"), 0);
+    assert_int_equal(encoder_of("\"depth\":99999999,\"hidden_size\":1152,"
+                                "\"intermediate_size\":4304"),
+                     0);
+}
+
 static void test_nesting_without_end_is_refused(void **state)
 {
     (void)state;
@@ -420,6 +453,7 @@ int main(void)
         cmocka_unit_test(test_a_config_without_a_model_type_is_said_to_be_so),
         cmocka_unit_test(test_a_type_that_is_not_known_is_not_a_type_that_is_missing),
         cmocka_unit_test(test_a_text_model_may_lie_nested_within_another_object),
+        cmocka_unit_test(test_what_encoders_consist_of_is_counted),
         cmocka_unit_test(test_nesting_without_end_is_refused),
         cmocka_unit_test(test_null_keeps_a_default_away),
         cmocka_unit_test(test_configurations_that_cannot_be_are_refused),

@@ -69,15 +69,17 @@ static void read_small_blocks(uint32_t type, const uint8_t *at, double *weights)
     }
 }
 
-static void read_q4_k(const uint8_t *at, double *weights)
+/* Of q5_k each weight has a fifth bit, in a byte for every eighth of the block. */
+static void read_q4_or_q5_k(const uint8_t *at, int has_fifth, double *weights)
 {
     double d = half(at), m = half(at + 2);
-    const uint8_t *packed = at + 4, *quants = at + 16;
+    const uint8_t *packed = at + 4, *fifth = at + 16, *quants = at + (has_fifth ? 48 : 16);
     for (int j = 0; j < 8; j++) {
         int scale = j < 4 ? packed[j] & 63 : (packed[j + 4] & 15) | (packed[j - 4] >> 6) << 4;
         int minimum = j < 4 ? packed[j + 4] & 63 : packed[j + 4] >> 4 | (packed[j] >> 6) << 4;
         for (int i = 0; i < 32; i++) {
             int quant = quants[j / 2 * 32 + i] >> (j % 2 * 4) & 15;
+            quant += has_fifth && (fifth[i] >> j & 1) ? 16 : 0;
             weights[32 * j + i] = d * scale * quant - m * minimum;
         }
     }
@@ -96,8 +98,8 @@ static void read_q6_k(const uint8_t *at, double *weights)
 
 static void read_block(uint32_t type, const uint8_t *at, double *weights)
 {
-    if (type == MT_GGML_Q4_K)
-        read_q4_k(at, weights);
+    if (type == MT_GGML_Q4_K || type == MT_GGML_Q5_K)
+        read_q4_or_q5_k(at, type == MT_GGML_Q5_K, weights);
     else if (type == MT_GGML_Q6_K)
         read_q6_k(at, weights);
     else if (type == MT_GGML_Q8_0 || type == MT_GGML_Q4_0 || type == MT_GGML_Q5_0)
@@ -106,8 +108,9 @@ static void read_block(uint32_t type, const uint8_t *at, double *weights)
         read_floats(type, at, weights);
 }
 
-static const uint32_t all_types[] = {MT_GGML_F32,  MT_GGML_F16,  MT_GGML_BF16, MT_GGML_Q4_0,
-                                     MT_GGML_Q5_0, MT_GGML_Q8_0, MT_GGML_Q4_K, MT_GGML_Q6_K};
+static const uint32_t all_types[] = {MT_GGML_F32,  MT_GGML_F16,  MT_GGML_BF16,
+                                     MT_GGML_Q4_0, MT_GGML_Q5_0, MT_GGML_Q8_0,
+                                     MT_GGML_Q4_K, MT_GGML_Q5_K, MT_GGML_Q6_K};
 
 #define N_TYPES   (sizeof all_types / sizeof *all_types)
 #define N_WEIGHTS 262144

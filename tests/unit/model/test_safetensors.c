@@ -319,7 +319,8 @@ static void test_an_index_that_names_itself_is_no_shard(void **state)
     struct mt_model *model = NULL;
     struct mt_error error = {0};
     add_two_shards("model.safetensors.index.json");
-    assert_int_equal(open_first("d/model.safetensors.index.json", &model, &error), MT_ELIMIT);
+    assert_int_equal(open_first("d/model.safetensors.index.json", &model, &error), MT_EFORMAT);
+    assert_non_null(strstr(error.text, "it is JSON, not a safetensors file"));
 }
 
 static void test_a_config_beside_them_describes_the_layers(void **state)

@@ -102,3 +102,29 @@ void make_model(struct made_model *made, const struct made_shape *s)
         add_tensor(made, "lm_head.weight", s->embedding, s->vocabulary, MT_NO_LAYER,
                    MT_TENSOR_OUTPUT);
 }
+
+void make_unequal_stages(struct made_model *made)
+{
+    static const struct made_shape shape = {5, 4096, 14336, 32, 32, 128, 32000, 131072, 0, 0, 0};
+    make_model(made, &shape);
+    add_tensor(made, "mlp.extra.weight", 4096, 3 * MADE_GIB / 4096 / 2, 4, MT_TENSOR_LAYER);
+}
+
+struct mt_predict_settings two_stages(const char *engine)
+{
+    static const uint64_t devices[] = {24 * MADE_GIB, 24 * MADE_GIB};
+    return (struct mt_predict_settings){.engine = engine,
+                                        .device_bytes = devices,
+                                        .n_devices = 2,
+                                        .pipeline_parallel = 2,
+                                        .context_tokens = 8192};
+}
+
+uint64_t made_bytes(const struct mt_estimate *estimate, size_t device, enum mt_category category)
+{
+    const struct mt_tally_place *place = &estimate->tally.places[1 + device];
+    if (category == MT_CATEGORY_NONE)
+        return place->total_allocated_bytes;
+    const struct mt_tally_row *row = mt_tally_row_of(place, category);
+    return row ? row->allocated_bytes : 0;
+}

@@ -40,6 +40,14 @@ void make_model(struct made_model *made, const struct made_shape *shape);
 void add_tensor(struct made_model *made, const char *name, uint64_t first, uint64_t second,
                 uint32_t layer, enum mt_tensor_role role);
 
+/* Five layers, of which two stages get three and two. The last layer has 3 GiB of weights more, so
+ * that the second stage has less room in bytes, and more in tokens. */
+void make_unequal_stages(struct made_model *made);
+/* Settings with two stages on two devices of 24 GiB. */
+struct mt_predict_settings two_stages(const char *engine);
+/* The sum of an estimate's bytes of a category on a device; of what it holds in all for 0. */
+uint64_t made_bytes(const struct mt_estimate *estimate, size_t device, enum mt_category category);
+
 extern const struct made_shape llama_3_1_8b;
 extern const struct made_shape llama_3_8b;
 extern const struct made_shape qwen3_32b;

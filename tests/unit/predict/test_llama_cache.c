@@ -115,6 +115,34 @@ static void test_windowed_layers_keep_the_window_and_one_ubatch(void **state)
     assert_int_equal(cache_of(&hand, &settings), MIB(3072) + 12 * 2304 * KIB(2));
 }
 
+/* Those whose src/models/NAME.cpp of build 11434 sets swa_type, and three that never have a window:
+ * llama, phi3, and granite beside granite_swa. */
+static void test_a_family_has_windows_where_llama_cpp_gives_it_some(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int has_windows;
+    } families[] = {
+        {"afmoe", 1},        {"cohere2", 1},  {"exaone-moe", 1},       {"gemma3", 1},
+        {"granite_swa", 1},  {"laguna", 1},   {"llama4", 1},           {"maple", 1},
+        {"muse-glimmer", 1}, {"spark2_5", 1}, {"gemma4", 1},           {"mimo2", 1},
+        {"step35", 1},       {"gpt-oss", 1},  {"gemma4-assistant", 1}, {"smallthinker", 1},
+        {"olmo2", 1},        {"plamo3", 1},   {"mellum", 1},           {"llama", 0},
+        {"granite", 0},      {"phi3", 0}};
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        struct hand_model hand;
+        struct mt_predict_settings settings = {
+            .engine = "llama.cpp@11434", .context_tokens = 131072, .sequences = 1};
+        gpt_oss(&hand, 24);
+        hand.model.description.architecture = families[i].name;
+        /* 2 KiB a cell of each layer; 128 + 512 cells, padded to 768, of the twelve with a window.
+         */
+        uint64_t windowed = families[i].has_windows ? 768 : 131072;
+        assert_int_equal(cache_of(&hand, &settings), 12 * 131072 * KIB(2) + 12 * windowed * KIB(2));
+    }
+}
+
 static void test_sequences_that_share_a_cache_each_have_a_window_in_it(void **state)
 {
     (void)state;
@@ -230,6 +258,7 @@ static void test_latent_layers_are_kept_as_the_version_keeps_them(void **state)
     deepseek(&hand);
     for (size_t i = 0; i < sizeof logs / sizeof *logs; i++) {
         struct mt_predict_settings settings = {.engine = logs[i].engine,
+                                               .has_mla_mode = logs[i].mode != MT_UNKNOWN,
                                                .mla_mode = logs[i].mode,
                                                .flash_attention = logs[i].flash,
                                                .sequences = 1,
@@ -238,7 +267,7 @@ static void test_latent_layers_are_kept_as_the_version_keeps_them(void **state)
     }
     /* Mode 1 without flash attention keeps the values a second time, in columns. */
     struct mt_predict_settings settings = {
-        .engine = "ik_llama.cpp@3597", .mla_mode = 1, .context_tokens = 512};
+        .engine = "ik_llama.cpp@3597", .has_mla_mode = 1, .mla_mode = 1, .context_tokens = 512};
     assert_int_equal(cache_of(&hand, &settings), (uint64_t)61 * 512 * (576 + 512) * 2);
 }
 
@@ -253,6 +282,7 @@ static void test_rows_of_a_quantised_cache_are_filled_up_on_a_device(void **stat
     struct mt_predict_settings settings = {.engine = "ik_llama.cpp@3772",
                                            .context_tokens = 32768,
                                            .kv_type_k = "q8_0",
+                                           .has_mla_mode = 1,
                                            .mla_mode = 3,
                                            .flash_attention = MT_SWITCH_ON,
                                            .has_gpu_layers = 1,
@@ -379,6 +409,7 @@ int main(void)
         cmocka_unit_test(test_caches_of_plain_models_are_what_published_logs_say),
         cmocka_unit_test(test_a_draft_layer_has_a_cache_only_in_engines_that_do_not_know_it),
         cmocka_unit_test(test_windowed_layers_keep_the_window_and_one_ubatch),
+        cmocka_unit_test(test_a_family_has_windows_where_llama_cpp_gives_it_some),
         cmocka_unit_test(test_sequences_that_share_a_cache_each_have_a_window_in_it),
         cmocka_unit_test(test_windowed_layers_keep_everything_where_asked_for_or_not_known_better),
         cmocka_unit_test(test_windows_that_the_engine_does_not_know_are_not_counted_on),

@@ -62,7 +62,6 @@ static struct mt_predict_settings two_cards_of_9840(uint64_t context, uint64_t u
                                         .flash_attention = flash ? MT_SWITCH_ON : MT_SWITCH_OFF,
                                         .has_gpu_layers = 1,
                                         .gpu_layers = MT_ALL,
-                                        .mla_mode = MT_UNKNOWN,
                                         .device_bytes = two_cards,
                                         .n_devices = 2};
 }

@@ -67,6 +67,29 @@ static void test_one_layer_on_a_device_is_the_output(void **state)
     assert_layers(on_devices(1, 1000), 36, (uint64_t[4]){0, 36});
 }
 
+/* With one layer on the device builds 8739 and 11413 load token_embd_norm and the output there:
+ * 75,505,664 bytes of lfm2-1.2b, of which the norm has 2048 x 4. In other families it is an input.
+ */
+static void test_the_norm_of_lfm2_lies_with_the_output(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *architecture;
+        uint64_t bytes;
+    } cases[] = {{"lfm2", 75505664}, {"bloom", 75505664 - 2048 * 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hand_model hand;
+        hand_model_init(&hand, cases[i].architecture, 4, 32, 8, 64);
+        hand_model_tensor(&hand, "token_embd_norm.weight", "f32", 2048, 0, 0, 0, MT_TENSOR_LAYER);
+        hand_model_tensor(&hand, "output.weight", "q4_k", 2048, 65536, 0, MT_NO_LAYER,
+                          MT_TENSOR_OUTPUT);
+        struct mt_predict_settings settings = on_devices(1, 1);
+        struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+        assert_int_equal(weights_at(estimate, "gpu:0"), cases[i].bytes);
+        mt_estimate_destroy(estimate);
+    }
+}
+
 static void test_the_first_layers_stay_on_the_host(void **state)
 {
     (void)state;
@@ -262,7 +285,8 @@ static void test_matrices_on_the_cpu_are_copied_into_another_layout(void **state
     hand_model_tensor(&hand, "blk.0.odd.weight", "q4_0", 64, 12, 0, 0, MT_TENSOR_LAYER);
     hand_model_tensor(&hand, "blk.0.ffn_down.weight", "q8_0", 64, 32, 0, 0, MT_TENSOR_LAYER);
     hand.model.description.tied_output = 1;
-    struct mt_predict_settings settings = {.context_tokens = 512, .sequences = 1};
+    struct mt_predict_settings settings = {
+        .context_tokens = 512, .sequences = 1, .processor = MT_PROCESSOR_AVX2};
     struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
     uint64_t mapped = hand_model_bytes(estimate, "host", MT_CATEGORY_WEIGHTS, "mapped weights");
     uint64_t copied = hand_model_bytes(estimate, "host", MT_CATEGORY_WEIGHTS, "repacked weights");
@@ -334,10 +358,81 @@ static void test_a_visible_device_without_a_layer_still_has_a_context(void **sta
     (void)state;
     struct hand_model hand;
     hand_model_init(&hand, "llama", 2, 8, 8, 64);
+    static const struct mt_device_known cards[] = {{.gpu = "RTX3090"}, {.gpu = "RTX3090"}};
     struct mt_predict_settings settings = on_devices(2, 0);
+    settings.device_known = cards;
     struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
-    /* Published: 256 MiB on an RTX 3090. */
-    assert_int_equal(hand_model_bytes(estimate, "gpu:1", MT_CATEGORY_CONTEXT, NULL), 256 << 20);
+    /* Published of an RTX 3090: 256, 262, 264, 265 and 278 MiB. */
+    assert_int_equal(hand_model_bytes(estimate, "gpu:1", MT_CATEGORY_CONTEXT, NULL), 264 << 20);
+    mt_estimate_destroy(estimate);
+}
+
+static const struct mt_tally_row *context_of(const struct mt_estimate *estimate)
+{
+    return mt_tally_row_of(&estimate->tally.places[1], MT_CATEGORY_CONTEXT);
+}
+
+static int has_note(const struct mt_estimate *estimate, const char *text)
+{
+    for (size_t i = 0; i < estimate->tally.n_notes; i++)
+        if (strstr(estimate->tally.notes[i], text))
+            return 1;
+    return 0;
+}
+
+/* An A100's context was measured as 418 and 420 MiB; kernels take 0.84 MiB x 108. */
+static void test_a_named_card_has_its_own_context_and_says_which_it_is(void **state)
+{
+    (void)state;
+    struct hand_model hand;
+    hand_model_init(&hand, "llama", 2, 8, 8, 64);
+    static const struct mt_device_known card = {.gpu = "A100"};
+    struct mt_predict_settings settings = on_devices(1, MT_ALL);
+    settings.device_known = &card;
+    struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+    const struct mt_tally_row *context = context_of(estimate);
+    assert_int_equal(context->provenance, MT_PROVENANCE_DERIVED);
+    assert_in_range(context->allocated_bytes, 509 << 20, 510 << 20);
+    assert_in_range(context->low_bytes, 446 << 20, 448 << 20); /* 5 % less, and 0.45 x 108 */
+    assert_non_null(strstr(estimate->reason, "(A100-80GB)"));
+    assert_true(has_note(estimate, "A100-40GB is another"));
+    assert_string_equal(estimate->settings.device_known[0].gpu, "A100-80GB");
+    assert_false(estimate->settings.device_known[0].is_by_size);
+    mt_estimate_destroy(estimate);
+}
+
+/* 24 GiB may be an L4, whose context has 195 MiB, or an RTX 4090, whose has 412. */
+static void test_a_size_alone_has_the_band_of_all_cards_of_it(void **state)
+{
+    (void)state;
+    struct hand_model hand;
+    hand_model_init(&hand, "llama", 2, 8, 8, 64);
+    const uint64_t bytes = UINT64_C(24) << 30;
+    struct mt_predict_settings settings = on_devices(1, MT_ALL);
+    settings.device_bytes = &bytes;
+    struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+    const struct mt_tally_row *context = context_of(estimate);
+    assert_in_range(context->low_bytes, 133 << 20, (195 + 58) << 20);
+    assert_in_range(context->high_bytes, (412 + 128) << 20, 600 << 20);
+    assert_non_null(strstr(estimate->reason, "(taken for RTX3090)"));
+    assert_true(has_note(estimate, "name the card"));
+    assert_true(estimate->settings.device_known[0].is_by_size);
+    mt_estimate_destroy(estimate);
+}
+
+static void test_a_context_that_was_measured_here_has_no_band_of_its_own(void **state)
+{
+    (void)state;
+    struct hand_model hand;
+    hand_model_init(&hand, "llama", 2, 8, 8, 64);
+    static const struct mt_device_known card = {.gpu = "RTX4090", .context_bytes = 400 << 20};
+    struct mt_predict_settings settings = on_devices(1, 0);
+    settings.device_known = &card;
+    struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+    const struct mt_tally_row *context = context_of(estimate);
+    assert_int_equal(context->provenance, MT_PROVENANCE_CALIBRATED);
+    assert_int_equal(context->allocated_bytes, 400 << 20);
+    assert_int_equal(context->high_bytes, 400 << 20);
     mt_estimate_destroy(estimate);
 }
 
@@ -372,6 +467,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_devices_share_the_layers_and_the_output),
         cmocka_unit_test(test_one_layer_on_a_device_is_the_output),
+        cmocka_unit_test(test_the_norm_of_lfm2_lies_with_the_output),
         cmocka_unit_test(test_the_first_layers_stay_on_the_host),
         cmocka_unit_test(test_a_tensor_split_is_one_of_layers_and_output_together),
         cmocka_unit_test(test_devices_in_use_by_others_get_fewer_layers),
@@ -388,6 +484,9 @@ int main(void)
         cmocka_unit_test(test_rows_of_matrices_are_divided_with_a_row_split),
         cmocka_unit_test(test_draft_layers_are_loaded_only_to_draft),
         cmocka_unit_test(test_a_visible_device_without_a_layer_still_has_a_context),
+        cmocka_unit_test(test_a_named_card_has_its_own_context_and_says_which_it_is),
+        cmocka_unit_test(test_a_size_alone_has_the_band_of_all_cards_of_it),
+        cmocka_unit_test(test_a_context_that_was_measured_here_has_no_band_of_its_own),
         cmocka_unit_test(test_what_was_learnt_replaces_the_band),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -136,7 +136,7 @@ static void test_contradictions_are_refused_with_the_nearest_setting(void **stat
         {{.cpu_moe_layers = 3}, "no experts"},
         {{.sequences = 257}, "at most 256"},
         {{.context_tokens = UINT64_C(1) << 40}, "at most 2147483648"},
-        {{.mla_mode = 2}, "does not know -mla"},
+        {{.has_mla_mode = 1, .mla_mode = 2}, "does not know -mla"},
         {{.attn_max_batch = 512}, "does not know -amb"},
         {{.memory_share = 0.9}, "--gpu-layers is the nearest"},
         {{.tensor_parallel = 2}, "--split layer"},
@@ -151,7 +151,7 @@ static void test_contradictions_are_refused_with_the_nearest_setting(void **stat
         {{.engine = "llama.cpp@6000", .cpu_moe_layers = 1}, "--override-tensor is the nearest"},
         {{.engine = "llama.cpp@4000", .overrides = bad, .n_overrides = 1}, "came with b5028"},
         {{.engine = "ik_llama.cpp", .swa_full = 1}, "does not know --swa-full"},
-        {{.engine = "ik_llama.cpp", .mla_mode = 7}, "3 is the nearest"},
+        {{.engine = "ik_llama.cpp", .has_mla_mode = 1, .mla_mode = 7}, "3 is the nearest"},
         {{.engine = "ollama", .kv_type_k = "q8_0", .kv_type_v = "f16"}, "one cache type"},
         {{.overrides = bad, .n_overrides = 1}, "no buffer TPU"},
         {{.overrides = bad + 1, .n_overrides = 1}, "no regular expression"},
@@ -163,6 +163,31 @@ static void test_contradictions_are_refused_with_the_nearest_setting(void **stat
         if (!strstr(text, cases[i].says))
             fail_msg("%s is not in: %s", cases[i].says, text);
     }
+}
+
+/* PR 25871: values that are a part of the keys have no type of their own. */
+static void test_two_cache_types_of_latent_attention_are_refused(void **state)
+{
+    (void)state;
+    struct hand_model hand;
+    hand_model_init(&hand, "deepseek2", 4, 128, 1, 576);
+    hand.model.description.kv_lora_rank = 512;
+    hand.model.description.qk_rope_head_size = 64;
+    hand.model.description.qk_nope_head_size = 128;
+    hand.model.description.value_head_size = 128;
+    for (int i = 0; i < 4; i++) {
+        hand.layers[i].attention = MT_ATTENTION_LATENT;
+        hand.layers[i].value_size = 0;
+    }
+    struct mt_predict_settings settings = {
+        .engine = "llama.cpp@11434", .kv_type_k = "q8_0", .sequences = 1, .context_tokens = 4096};
+    const char *text = hand_model_refusal(&hand, &settings, MT_EARG);
+    assert_non_null(strstr(text, "not q8_0 and f16"));
+    settings.kv_type_v = "q8_0";
+    mt_estimate_destroy(hand_model_estimate(&hand, &settings));
+    settings.kv_type_v = "f16";
+    settings.engine = "llama.cpp@10152";
+    mt_estimate_destroy(hand_model_estimate(&hand, &settings));
 }
 
 static void test_flags_are_spelled_as_the_version_spells_them(void **state)
@@ -193,6 +218,47 @@ static void test_flags_are_spelled_as_the_version_spells_them(void **state)
                         "-c 8192 -b 2048 -ub 512 -np 1 -ctk q8_0 -ctv q8_0 -fa -ngl 5 -sm layer "
                         "-ts 3,1 --no-mmap");
     mt_estimate_destroy(estimate);
+}
+
+/* llama-fit-params takes -np as the server does; llama-bench has no such flag. */
+static void test_sequences_are_in_the_flags_of_programs_that_have_them(void **state)
+{
+    (void)state;
+    static const struct {
+        enum mt_program program;
+        int is_said;
+    } cases[] = {{MT_PROGRAM_SERVER, 1}, {MT_PROGRAM_FIT_PARAMS, 1}, {MT_PROGRAM_BENCH, 0}};
+    struct hand_model hand = plain_model();
+    hand.model.description.layers = hand.layers;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mt_predict_settings settings = {.program = cases[i].program, .sequences = 4};
+        struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+        assert_int_equal(strstr(estimate->flags, "-np 4 ") != NULL, cases[i].is_said);
+        mt_estimate_destroy(estimate);
+    }
+}
+
+/* Settings of zeros are the engine's defaults, -mla among them: PR 943 made 3 the default. */
+static void test_a_mode_of_latent_attention_left_open_is_the_engines(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *engine;
+        uint64_t mode;
+    } cases[] = {{"ik_llama.cpp@3982", 0}, {"ik_llama.cpp@3983", 3}};
+    struct hand_model hand = plain_model();
+    hand.model.description.layers = hand.layers;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mt_predict_settings settings = {.engine = cases[i].engine};
+        struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+        assert_int_equal(estimate->settings.mla_mode, cases[i].mode);
+        mt_estimate_destroy(estimate);
+        settings.has_mla_mode = 1;
+        settings.mla_mode = 1;
+        estimate = hand_model_estimate(&hand, &settings);
+        assert_int_equal(estimate->settings.mla_mode, 1);
+        mt_estimate_destroy(estimate);
+    }
 }
 
 /* Four layers of 2 GiB, which take 16 KiB of cache for each token. */
@@ -278,6 +344,9 @@ int main(void)
         cmocka_unit_test(test_flash_attention_is_off_where_a_device_does_not_know_the_head_size),
         cmocka_unit_test(test_flash_attention_that_a_device_does_not_know_is_said_to_be_uncounted),
         cmocka_unit_test(test_contradictions_are_refused_with_the_nearest_setting),
+        cmocka_unit_test(test_sequences_are_in_the_flags_of_programs_that_have_them),
+        cmocka_unit_test(test_a_mode_of_latent_attention_left_open_is_the_engines),
+        cmocka_unit_test(test_two_cache_types_of_latent_attention_are_refused),
         cmocka_unit_test(test_flags_are_spelled_as_the_version_spells_them),
         cmocka_unit_test(test_experts_leave_the_device_before_whole_layers),
         cmocka_unit_test(test_layers_that_were_asked_for_do_not_leave_the_device),

@@ -49,10 +49,8 @@ static void prepare(struct spoken *spoken)
         (struct mt_tally_place){.place = "gpu:0", .n_rows = 2, .rows = &spoken->rows[1]};
     spoken->tally =
         (struct mt_tally){.kind = MT_TALLY_ESTIMATE, .n_places = 2, .places = spoken->places};
-    spoken->settings = (struct mt_predict_settings){.mla_mode = MT_UNKNOWN,
-                                                    .context_tokens = 4096,
-                                                    .device_bytes = spoken->device_bytes,
-                                                    .n_devices = 1};
+    spoken->settings = (struct mt_predict_settings){
+        .context_tokens = 4096, .device_bytes = spoken->device_bytes, .n_devices = 1};
     spoken->said = (struct mt_estimate_said){.tally = &spoken->tally, .version = "b12345 (me)"};
 }
 
@@ -82,7 +80,7 @@ static void test_the_engine_is_believed_and_the_driver_added(void **state)
     const struct mt_tally_row *weights = mt_tally_row_of(gpu, MT_CATEGORY_WEIGHTS);
     assert_int_equal(weights->provenance, MT_PROVENANCE_EXACT);
     assert_int_equal(weights->low_bytes, weights->high_bytes);
-    assert_int_equal(mt_tally_row_of(gpu, MT_CATEGORY_CONTEXT)->provenance, MT_PROVENANCE_ASSUMED);
+    assert_int_equal(mt_tally_row_of(gpu, MT_CATEGORY_CONTEXT)->provenance, MT_PROVENANCE_DERIVED);
     assert_int_equal(estimate->verdict, MT_VERDICT_FITS);
     assert_string_equal(estimate->tally.engine_version, "b12345 (me)");
     mt_estimate_destroy(estimate);

@@ -125,7 +125,7 @@ static int close_models(void **state)
 }
 
 /* Where it is left open, newer versions leave layers on the host by themselves. */
-#define ALL_LAYERS .mla_mode = MT_UNKNOWN, .has_gpu_layers = 1, .gpu_layers = MT_ALL
+#define ALL_LAYERS .has_gpu_layers = 1, .gpu_layers = MT_ALL
 
 /* Ways to run a model that change how its memory grows, and the cells that a cache is padded to:
  * llama.cpp before build 6985 took 32 without flash attention. */
@@ -176,6 +176,14 @@ static void set_devices(struct question *question, size_t n, uint64_t bytes)
     question->settings.device_bytes = question->device_bytes;
     for (size_t i = 0; i < n; i++)
         question->device_bytes[i] = bytes;
+}
+
+/* Devices of one card: what its driver takes does not change with the size that is tried. */
+static void set_cards(struct question *question, size_t n, uint64_t bytes)
+{
+    static const struct mt_device_known cards[] = {{.gpu = "RTX3090"}, {.gpu = "RTX3090"}};
+    set_devices(question, n, bytes);
+    question->settings.device_known = cards;
 }
 
 static struct mt_estimate *estimate_of(const struct question *question, uint64_t value)
@@ -304,7 +312,7 @@ static void test_a_context_on_the_cpu_is_held_against_the_host(void **state)
 {
     (void)state;
     struct question question = {.model = models[0],
-                                .settings = {.mla_mode = MT_UNKNOWN, .no_mmap = 1},
+                                .settings = {.no_mmap = 1},
                                 .step = STEP,
                                 .most = 12288 / STEP,
                                 .set = set_context};
@@ -349,9 +357,9 @@ static void test_what_does_not_fit_spills_as_few_layers_as_must_be(void **state)
     (void)state;
     struct question question = {
         .model = models[WIDE], .settings = {ALL_LAYERS}, .set = set_context};
-    set_devices(&question, 1, UINT64_C(1) << 40);
+    set_cards(&question, 1, UINT64_C(1) << 40);
     struct mt_estimate *half = placed(&question, 1, 5);
-    set_devices(&question, 1, half->tally.places[1].total_high_bytes);
+    set_cards(&question, 1, half->tally.places[1].total_high_bytes);
     struct mt_estimate *estimate = placed(&question, 0, 0);
     assert_int_equal(estimate->verdict, MT_VERDICT_SPILLS);
     assert_int_equal(estimate->settings.gpu_layers, 5);
@@ -359,7 +367,7 @@ static void test_what_does_not_fit_spills_as_few_layers_as_must_be(void **state)
     assert_int_equal(estimate->tally.places[1].total_high_bytes,
                      half->tally.places[1].total_high_bytes);
     mt_estimate_destroy(estimate);
-    set_devices(&question, 1, half->tally.places[1].total_high_bytes - 1);
+    set_cards(&question, 1, half->tally.places[1].total_high_bytes - 1);
     estimate = placed(&question, 0, 0);
     assert_int_equal(estimate->settings.gpu_layers, 4);
     mt_estimate_destroy(estimate);
@@ -371,11 +379,11 @@ static void test_experts_leave_before_layers_do(void **state)
     (void)state;
     struct question question = {
         .model = models[EXPERTS], .settings = {ALL_LAYERS}, .set = set_context};
-    set_devices(&question, 1, UINT64_C(1) << 40);
+    set_cards(&question, 1, UINT64_C(1) << 40);
     question.settings.cpu_moe_layers = 2;
     struct mt_estimate *two = placed(&question, 1, MT_ALL);
     question.settings.cpu_moe_layers = 0;
-    set_devices(&question, 1, two->tally.places[1].total_high_bytes);
+    set_cards(&question, 1, two->tally.places[1].total_high_bytes);
     struct mt_estimate *estimate = placed(&question, 0, 0);
     assert_int_equal(estimate->verdict, MT_VERDICT_SPILLS);
     assert_int_equal(estimate->settings.cpu_moe_layers, 2);
@@ -393,11 +401,10 @@ static void leave_context_open(struct mt_predict_settings *settings, uint64_t va
 static void test_a_context_that_was_left_open_shrinks_first(void **state)
 {
     (void)state;
-    struct question question = {
-        .model = models[WIDE], .settings = {.mla_mode = MT_UNKNOWN}, .set = set_context};
-    set_devices(&question, 1, UINT64_C(1) << 40);
+    struct question question = {.model = models[WIDE], .settings = {0}, .set = set_context};
+    set_cards(&question, 1, UINT64_C(1) << 40);
     struct mt_estimate *wanted = estimate_of(&question, 5120);
-    set_devices(&question, 1, wanted->tally.places[1].total_allocated_bytes + 1024 * MIB);
+    set_cards(&question, 1, wanted->tally.places[1].total_allocated_bytes + 1024 * MIB);
     mt_estimate_destroy(wanted);
     question.set = leave_context_open;
     struct mt_estimate *estimate = estimate_of(&question, 0);
@@ -431,9 +438,8 @@ static void test_a_context_shrinks_to_what_the_server_takes(void **state)
         uint64_t context_tokens;
     } cases[] = {{1, UINT64_C(12) << 30, 23296}, {2, UINT64_C(8) << 30, 35840}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const uint64_t used[] = {(600 - 337) * MIB, (600 - 337) * MIB}; /* 337 are the context */
         struct question question = {.model = models[LLAMA_8B],
-                                    .settings = {.mla_mode = MT_UNKNOWN, .device_used = used},
+                                    .settings = {.context_bytes = 600 * MIB},
                                     .set = leave_context_open};
         set_devices(&question, cases[i].n_devices, cases[i].device_bytes);
         struct mt_estimate *estimate = estimate_of(&question, 0);
@@ -446,7 +452,7 @@ static void test_without_a_device_the_context_shrinks_to_the_host(void **state)
 {
     (void)state;
     struct question question = {.model = models[LLAMA_8B],
-                                .settings = {.mla_mode = MT_UNKNOWN, .host_bytes = 12 * 1024 * MIB},
+                                .settings = {.host_bytes = 12 * 1024 * MIB},
                                 .set = leave_context_open};
     struct mt_estimate *estimate = estimate_of(&question, 0);
     assert_in_range(estimate->settings.context_tokens, 4096, 131071);
@@ -480,8 +486,7 @@ static void test_answers_are_of_all_layers_on_devices(void **state)
     (void)state;
     static const char *const engines[] = {"llama.cpp", "ik_llama.cpp", "ollama"};
     for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) {
-        struct question question = {.model = models[WIDE],
-                                    .settings = {.engine = engines[i], .mla_mode = MT_UNKNOWN}};
+        struct question question = {.model = models[WIDE], .settings = {.engine = engines[i]}};
         struct mt_estimate *estimate = NULL;
         uint64_t answer = 0;
         set_devices(&question, 1, UINT64_C(4) << 30);

@@ -125,12 +125,85 @@ static void test_sizes_that_nobody_has_do_not_overflow(void **state)
     }
 }
 
+/* --dtype of vLLM and SGLang takes PyTorch's names. */
+static void test_flags_name_types_as_pytorch_does(void **state)
+{
+    (void)state;
+    static const char *const with_flag[] = {"vllm", "sglang"};
+    uint64_t device = 80 * MADE_GIB;
+    make_model(&made, &llama_3_1_8b);
+    for (size_t i = 0; i < 2; i++) {
+        struct mt_predict_settings settings = {.engine = with_flag[i],
+                                               .device_bytes = &device,
+                                               .n_devices = 1,
+                                               .context_tokens = 2048,
+                                               .weight_type = "f32"};
+        struct mt_estimate *result = estimate(settings);
+        assert_non_null(strstr(result->flags, "--dtype float32"));
+        mt_estimate_destroy(result);
+        settings.weight_type = "fp8";
+        result = estimate(settings);
+        assert_non_null(strstr(result->flags, "--quantization fp8"));
+        mt_estimate_destroy(result);
+    }
+}
+
+static uint64_t width_of(const char *engine, const uint64_t *device, int *says)
+{
+    struct mt_estimate *result = NULL;
+    const struct mt_predict_settings settings = {
+        .engine = engine, .device_bytes = device, .n_devices = 1, .context_tokens = 2048};
+    assert_int_equal(mt_estimate_create(&made.model, &settings, &result, NULL), 0);
+    const struct mt_tally_row *row = mt_tally_row_of(&result->tally.places[1], MT_CATEGORY_CONTEXT);
+    uint64_t width = row->high_bytes - row->low_bytes;
+    *says = 0;
+    for (size_t i = 0; i < result->tally.n_notes; i++)
+        *says |= strstr(result->tally.notes[i], "bands are wider") != NULL;
+    mt_estimate_destroy(result);
+    return width;
+}
+
+static void test_versions_after_the_last_one_that_was_read_have_wider_bands(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = {{"vllm@0.16.0", "vllm@0.16.1"},
+                                           {"sglang@0.5.23", "sglang@0.5.24"},
+                                           {"trt-llm@1.2.0", "trt-llm@2.0.0"},
+                                           {"exllamav3@1.4.9", "exllamav3@1.5.0"},
+                                           {"transformers@5.23.0", "transformers@6.0.0"}};
+    uint64_t device = 80 * MADE_GIB;
+    make_model(&made, &llama_3_1_8b);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        int says;
+        uint64_t read = width_of(pairs[i][0], &device, &says);
+        assert_false(says);
+        assert_true(width_of(pairs[i][1], &device, &says) > read);
+        assert_true(says);
+    }
+}
+
+/* PyTorch's allocator: from 10 MiB on segments of whole 2 MiB, of which a rest of more than 1 MiB
+ * is given to others. */
+static void test_blocks_are_rounded_from_10_mib_on(void **state)
+{
+    (void)state;
+    assert_int_equal(mt_torch_block_bytes(1), 512);
+    assert_int_equal(mt_torch_block_bytes(9 * MADE_MIB), 9 * MADE_MIB);
+    assert_int_equal(mt_torch_block_bytes(10 * MADE_MIB), 10 * MADE_MIB);
+    assert_int_equal(mt_torch_block_bytes(10 * MADE_MIB + 512), 10 * MADE_MIB + 512);
+    assert_int_equal(mt_torch_block_bytes(135 * MADE_MIB), 136 * MADE_MIB);
+    assert_int_equal(mt_torch_block_bytes(135 * MADE_MIB - 512), 135 * MADE_MIB - 512);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_subtracted_gives_the_pool),
         cmocka_unit_test(test_stages_hold_the_whole_model),
         cmocka_unit_test(test_weights_are_converted_when_loaded),
+        cmocka_unit_test(test_versions_after_the_last_one_that_was_read_have_wider_bands),
+        cmocka_unit_test(test_flags_name_types_as_pytorch_does),
+        cmocka_unit_test(test_blocks_are_rounded_from_10_mib_on),
         cmocka_unit_test(test_sizes_that_nobody_has_do_not_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

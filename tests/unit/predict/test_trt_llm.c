@@ -101,6 +101,26 @@ static void test_gguf_is_not_loaded(void **state)
     assert_non_null(strstr(error.text, "GGUF"));
 }
 
+/* Nine tenths of what is free: three layers take 48 KiB of it for a token, two 32 KiB. The second
+ * stage has 3 GiB of weights more, so fewer bytes and more tokens. */
+static void test_the_stage_with_the_fewest_blocks_bounds_all(void **state)
+{
+    (void)state;
+    make_unequal_stages(&made);
+    struct mt_predict_settings settings = two_stages("trt-llm@1.2.0");
+    struct mt_estimate *result = estimate(settings);
+    uint64_t first = made_bytes(result, 0, MT_CATEGORY_KV_CACHE);
+    uint64_t rest = 24 * MADE_GIB - made_bytes(result, 0, MT_CATEGORY_WEIGHTS) -
+                    made_bytes(result, 0, MT_CATEGORY_ACTIVATIONS) -
+                    made_bytes(result, 0, MT_CATEGORY_WORKSPACE) -
+                    made_bytes(result, 0, MT_CATEGORY_CONTEXT);
+    assert_int_equal(first, rest / 10 * 9 / (32 * 3 * 16384) * (32 * 3 * 16384));
+    assert_int_equal(made_bytes(result, 1, MT_CATEGORY_KV_CACHE), first / 3 * 2);
+    assert_int_equal(result->pool.pool_tokens, first / (3 * 16384));
+    assert_int_not_equal(result->verdict, MT_VERDICT_CANNOT);
+    mt_estimate_destroy(result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -108,6 +128,7 @@ int main(void)
         cmocka_unit_test(test_the_share_is_of_what_is_free),
         cmocka_unit_test(test_buffers_grow_with_batch_and_vocabulary),
         cmocka_unit_test(test_gguf_is_not_loaded),
+        cmocka_unit_test(test_the_stage_with_the_fewest_blocks_bounds_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,7 +52,8 @@ static double gib(uint64_t bytes)
     return (double)bytes / (double)MADE_GIB;
 }
 
-/* "Model loading took 14.99 GiB": 16,060,522,496 bytes and rotations of 131,072 positions. */
+/* "Model loading took 14.99 GiB": 16,060,522,496 bytes and rotations of 131,072 positions. Of two
+ * ranks each layer of Qwen has matrices of 125 MiB, or of 35, 25 and 135, that take 1 MiB more. */
 static void test_weights_are_what_the_logs_print(void **state)
 {
     (void)state;
@@ -60,10 +61,8 @@ static void test_weights_are_what_the_logs_print(void **state)
         const struct made_shape *shape;
         size_t devices;
         double gib;
-    } logs[] = {{&llama_3_1_8b, 1, 14.99},
-                {&llama_3_8b, 1, 14.96},
-                {&llama_3_8b, 2, 7.48},
-                {&qwen3_32b, 1, 61.03}};
+    } logs[] = {{&llama_3_1_8b, 1, 14.99}, {&llama_3_8b, 1, 14.96}, {&llama_3_8b, 2, 7.48},
+                {&qwen3_32b, 1, 61.03},    {&qwen3_32b, 2, 30.59},  {&qwen2_5_32b, 2, 30.71}};
     for (size_t i = 0; i < sizeof logs / sizeof *logs; i++) {
         make_model(&made, logs[i].shape);
         struct mt_estimate *result = estimate(on_h100("vllm@0.11.0", logs[i].devices));
@@ -115,8 +114,8 @@ static void test_defaults_follow_the_version(void **state)
 {
     (void)state;
     make_model(&made, &llama_3_1_8b);
-    struct mt_estimate *old = estimate(on_h100("vllm@0.20.0", 1));
-    struct mt_estimate *now = estimate(on_h100("vllm@0.22.0", 1));
+    struct mt_estimate *old = estimate(on_h100("vllm@0.19.1", 1));
+    struct mt_estimate *now = estimate(on_h100("vllm@0.20.0", 1));
     assert_float_equal(old->settings.memory_share, 0.9, 1e-9);
     assert_float_equal(now->settings.memory_share, 0.92, 1e-9);
     assert_int_equal(old->pool.graphs_bytes, 0);
@@ -342,6 +341,27 @@ static void test_encoders_that_are_not_counted_leave_no_promise(void **state)
     mt_estimate_destroy(result);
 }
 
+/* Where the config.json says what they consist of they are in the weights, with a band, and images
+ * of theirs in the profiling run: 394 MiB of Mistral's in vl08's log. */
+static void test_encoders_that_a_config_describes_are_counted(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    struct mt_estimate *without = estimate(on_h100("vllm@0.11.0", 1));
+    made.model.description.lacks_encoders = 1;
+    made.model.description.encoder_parameters = 400000000;
+    struct mt_estimate *with = estimate(on_h100("vllm@0.11.0", 1));
+    assert_int_equal(with->pool.weights_bytes - without->pool.weights_bytes, 800000000);
+    const struct mt_tally_row *row = mt_tally_row_of(&with->tally.places[1], MT_CATEGORY_WEIGHTS);
+    assert_in_range(row->high_bytes - row->allocated_bytes, 400000000, 410000000);
+    assert_int_equal(with->verdict, MT_VERDICT_FITS);
+    row = mt_tally_row_of(&with->tally.places[1], MT_CATEGORY_ACTIVATIONS);
+    assert_true(row->high_bytes >
+                mt_tally_row_of(&without->tally.places[1], MT_CATEGORY_ACTIVATIONS)->high_bytes);
+    mt_estimate_destroy(without);
+    mt_estimate_destroy(with);
+}
+
 /* Stages hold as many layers as the engine gives them: of 62 layers on 4, the rest of 2 goes to the
  * two before the last. */
 static void test_layers_are_divided_into_stages(void **state)
@@ -363,6 +383,129 @@ static void test_layers_are_divided_into_stages(void **state)
     assert_int_equal(first, 62);
 }
 
+/* Layers that see all and layers with a window are two groups: 0.20.0 divides the blocks by their
+ * number, 0.20.1 asks how often the longest request fits. A request of 8,192 tokens takes 512 pages
+ * of the one group, and of the other (1,024 + 8,192 - 1, at most 8,192) / 16 + 1 = 513. */
+static void test_tokens_of_several_groups_are_counted_by_the_longest_request(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    for (size_t i = 0; i < 32; i += 2) {
+        made.layers[i].attention = MT_ATTENTION_SLIDING;
+        made.layers[i].window = 1024;
+    }
+    struct mt_estimate *old = estimate(on_h100("vllm@0.20.0", 1));
+    struct mt_estimate *now = estimate(on_h100("vllm@0.20.1", 1));
+    assert_int_equal(old->pool.pool_bytes, now->pool.pool_bytes);
+    uint64_t blocks = (uint64_t)old->pool.pool_bytes / (16 * 16 * 4096);
+    assert_int_equal(old->pool.pool_tokens, blocks / 2 * 16);
+    assert_in_range(now->pool.pool_tokens, blocks * 8192 / 1025 - 1, blocks * 8192 / 1025 + 1);
+    mt_estimate_destroy(old);
+    mt_estimate_destroy(now);
+}
+
+static void test_a_model_in_32_bit_has_a_cache_in_32_bit(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    struct mt_predict_settings settings = on_h100("vllm@0.11.0", 2);
+    settings.weight_type = "float32";
+    struct mt_estimate *result = estimate(settings);
+    assert_int_equal(result->pool.bytes_per_token, 131072); /* half the heads, twice the bytes */
+    mt_estimate_destroy(result);
+    settings.kv_type_k = "fp8";
+    result = estimate(settings);
+    assert_int_equal(result->pool.bytes_per_token, 131072 / 4);
+    mt_estimate_destroy(result);
+}
+
+/* A gpt-oss-120b without its small tensors, 0.15 GiB with biases: 36 layers of 128 experts of 2,880
+ * and 2,880, in blocks of 32 numbers, 17 bytes each. */
+static void make_mxfp4(void)
+{
+    static const struct made_shape shape = {36, 2880, 0, 64, 8, 64, 201088, 131072, 0, 0, 0};
+    make_model(&made, &shape);
+    for (uint32_t i = 0; i < 36; i++) {
+        add_tensor(&made, "mlp.experts.all_blocks", 128 * 17 / 2, 3 * 2880 * 90, i,
+                   MT_TENSOR_EXPERTS);
+        made.layers[i].experts = 128;
+        made.layers[i].expert_ff_length = 2880;
+    }
+}
+
+/* Logs of 0.11.0 and 0.14.1 on one H100: 64.38 GiB; of 0.10.1 with Marlin's kernels 65.97; of
+ * 0.28.0 on 8 cards 9.98, where each has 360 of the 2,880 columns. */
+static void test_experts_in_mxfp4_are_padded_to_the_tiles_of_kernels(void **state)
+{
+    (void)state;
+    uint64_t devices[8];
+    for (size_t i = 0; i < 8; i++)
+        devices[i] = 81080 * MADE_MIB;
+    make_mxfp4();
+    struct mt_predict_settings settings = on_h100("vllm@0.14.1", 1);
+    struct mt_estimate *one = estimate(settings);
+    assert_float_equal(gib(one->pool.weights_bytes), 64.23, 0.02);
+    const struct mt_tally_row *row = mt_tally_row_of(&one->tally.places[1], MT_CATEGORY_WEIGHTS);
+    assert_in_range((uint64_t)(65.97 * (double)MADE_GIB), row->low_bytes, row->high_bytes);
+    settings = on_h100("vllm@0.28.0", 8);
+    settings.device_bytes = devices;
+    struct mt_estimate *eight = estimate(settings);
+    row = mt_tally_row_of(&eight->tally.places[1], MT_CATEGORY_WEIGHTS);
+    assert_float_equal(gib(eight->pool.weights_bytes), 9.98, 0.3);
+    assert_in_range((uint64_t)(9.98 * (double)MADE_GIB), row->low_bytes, row->high_bytes);
+    mt_estimate_destroy(one);
+    mt_estimate_destroy(eight);
+}
+
+/* 0.16.0 is the last version that was held against runs. */
+static void test_a_version_that_was_not_read_has_wider_bands_and_says_so(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    struct mt_estimate *read = estimate(on_h100("vllm@0.16.0", 1));
+    struct mt_estimate *after = estimate(on_h100("vllm@0.17.0", 1));
+    static const enum mt_category parts[] = {MT_CATEGORY_ACTIVATIONS, MT_CATEGORY_CONTEXT};
+    for (size_t i = 0; i < 2; i++) {
+        const struct mt_tally_row *narrow = mt_tally_row_of(&read->tally.places[1], parts[i]);
+        const struct mt_tally_row *wide = mt_tally_row_of(&after->tally.places[1], parts[i]);
+        assert_int_equal(wide->allocated_bytes, narrow->allocated_bytes);
+        assert_true(wide->low_bytes < narrow->low_bytes);
+        assert_true(wide->high_bytes > narrow->high_bytes);
+    }
+    assert_true(after->pool.pool_tokens_low < read->pool.pool_tokens_low);
+    assert_true(after->pool.pool_tokens_high > read->pool.pool_tokens_high);
+    int says = 0;
+    for (size_t i = 0; i < read->tally.n_notes; i++)
+        assert_null(strstr(read->tally.notes[i], "bands are wider"));
+    for (size_t i = 0; i < after->tally.n_notes; i++)
+        says |= strstr(after->tally.notes[i], "came after 0.16.0") != NULL;
+    assert_true(says);
+    mt_estimate_destroy(read);
+    mt_estimate_destroy(after);
+}
+
+/* The second stage has room for a half more blocks than the first; it holds as many, within the
+ * bounds of the first one, and its total is not the share that was asked for. */
+static void test_the_tightest_stage_bounds_the_caches_of_all(void **state)
+{
+    (void)state;
+    make_unequal_stages(&made);
+    struct mt_predict_settings settings = two_stages("vllm@0.11.0");
+    struct mt_estimate *result = estimate(settings);
+    const struct mt_tally_place *first = &result->tally.places[1];
+    const struct mt_tally_place *second = &result->tally.places[2];
+    const struct mt_tally_row *own = mt_tally_row_of(first, MT_CATEGORY_KV_CACHE);
+    const struct mt_tally_row *other = mt_tally_row_of(second, MT_CATEGORY_KV_CACHE);
+    assert_true(own->low_bytes < own->allocated_bytes && own->allocated_bytes < own->high_bytes);
+    assert_int_equal(other->allocated_bytes, own->allocated_bytes / 3 * 2);
+    assert_int_equal(other->low_bytes, own->low_bytes / 3 * 2);
+    assert_int_equal(other->high_bytes, own->high_bytes / 3 * 2);
+    assert_true(second->total_low_bytes < second->total_allocated_bytes);
+    assert_true(second->total_high_bytes > second->total_allocated_bytes);
+    assert_true(second->total_high_bytes < first->total_high_bytes);
+    mt_estimate_destroy(result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,7 +521,13 @@ int main(void)
         cmocka_unit_test(test_idle_devices_are_named_where_one_does_not_suffice),
         cmocka_unit_test(test_what_vllm_does_not_know_is_refused_with_the_nearest),
         cmocka_unit_test(test_encoders_that_are_not_counted_leave_no_promise),
+        cmocka_unit_test(test_encoders_that_a_config_describes_are_counted),
         cmocka_unit_test(test_layers_are_divided_into_stages),
+        cmocka_unit_test(test_tokens_of_several_groups_are_counted_by_the_longest_request),
+        cmocka_unit_test(test_a_model_in_32_bit_has_a_cache_in_32_bit),
+        cmocka_unit_test(test_experts_in_mxfp4_are_padded_to_the_tiles_of_kernels),
+        cmocka_unit_test(test_a_version_that_was_not_read_has_wider_bands_and_says_so),
+        cmocka_unit_test(test_the_tightest_stage_bounds_the_caches_of_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

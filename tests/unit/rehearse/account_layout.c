@@ -28,9 +28,9 @@ static void lay_out_devices_and_events(void)
     MEMBER("Device", struct mt_account_device, total_bytes);
     MEMBER("Device", struct mt_account_device, held_bytes);
     MEMBER("Device", struct mt_account_device, gpu);
-    SIZE("Gpu", struct mt_account_gpu);
-    MEMBER("Gpu", struct mt_account_gpu, is_ecc);
-    MEMBER("Gpu", struct mt_account_gpu, graph_node_bytes);
+    SIZE("Gpu", struct mt_gpu_spec);
+    MEMBER("Gpu", struct mt_gpu_spec, is_ecc);
+    MEMBER("Gpu", struct mt_gpu_spec, graph_node_bytes);
     SIZE("Cuda", struct mt_account_cuda);
     MEMBER("Cuda", struct mt_account_cuda, n_askings);
     SIZE("Event", struct mt_account_event);

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rehearse/gpus.h"
+#include "gpu/gpus.h"
 #include "rehearse/parts.h"
 
 #define MIB   (UINT64_C(1) << 20)
@@ -107,7 +107,7 @@ static void test_what_no_one_splits_is_cached_and_said_to_be_unsplit(void **stat
 
 static void assert_band(const struct mt_part *part, uint64_t low_bytes, uint64_t high_bytes)
 {
-    assert_int_equal(part->provenance, MT_PROVENANCE_ASSUMED);
+    assert_int_equal(part->provenance, MT_PROVENANCE_DERIVED);
     assert_in_range(part->low_bytes, low_bytes - 1, low_bytes + 1);
     assert_in_range(part->high_bytes, high_bytes - 1, high_bytes + 1);
 }
@@ -118,12 +118,51 @@ static void test_figures_of_the_table_have_their_band(void **state)
     const struct mt_gpu_row *row = &held->row;
     take(held, 0, MT_CATEGORY_CONTEXT, "context", row->gpu.context_bytes);
     take(held, 0, MT_CATEGORY_CONTEXT, "kernels", row->gpu.module_bytes);
-    take(held, 0, MT_CATEGORY_COMMUNICATION, "NCCL", row->gpu.communication_bytes / 2);
+    take(held, 0, MT_CATEGORY_COMMUNICATION, "NCCL", row->gpu.communication_bytes);
+    take(held, 0, MT_CATEGORY_COMMUNICATION, "of 8 ranks", row->gpu.communication_many_bytes);
+    take(held, 0, MT_CATEGORY_GRAPHS, PRETEND_GRAPH_NODES, 92 * MIB);
     gather(held, 0);
-    assert_band(part_of(held, "context"), row->context_low_bytes, row->context_high_bytes);
-    assert_band(part_of(held, "kernels"), row->module_low_bytes, row->module_high_bytes);
-    assert_band(part_of(held, "NCCL"), row->communication_low_bytes / 2,
-                row->communication_high_bytes / 2);
+    assert_band(part_of(held, "context"), row->context.low_bytes, row->context.high_bytes);
+    assert_band(part_of(held, "kernels"), row->modules.low_bytes, row->modules.high_bytes);
+    assert_band(part_of(held, "NCCL"), row->communication.low_bytes, row->communication.high_bytes);
+    assert_band(part_of(held, "of 8 ranks"), row->communication_many.low_bytes,
+                row->communication_many.high_bytes);
+    /* 8.5 and 10.5 KiB a node, where 9.2 are likely. */
+    const struct mt_part *nodes = part_of(held, PRETEND_GRAPH_NODES);
+    assert_in_range(nodes->low_bytes, 84 * MIB, 86 * MIB);
+    assert_in_range(nodes->high_bytes, 104 * MIB, 106 * MIB);
+}
+
+static void test_what_processes_share_is_for_their_communication(void **state)
+{
+    struct held *held = *state;
+    take(held, 0, MT_CATEGORY_NONE, MT_ACCOUNT_SHARED_NAME, 64 * MIB);
+    gather(held, 0);
+    const struct mt_part *part = part_of(held, MT_ACCOUNT_SHARED_NAME);
+    assert_int_equal(part->category, MT_CATEGORY_COMMUNICATION);
+    assert_int_equal(part->provenance, MT_PROVENANCE_INFERRED);
+    assert_true(part->low_bytes == 64 * MIB && part->high_bytes == 64 * MIB);
+    assert_int_equal(held->parts.unsplit_bytes, 0);
+}
+
+static void test_what_a_program_went_without_is_in_the_band_of_its_device(void **state)
+{
+    struct held *held = *state;
+    const struct mt_parts_source source = {.reader = &held->reader, .is_cuda = 1};
+    take(held, 0, MT_CATEGORY_COMMUNICATION, "It was not made.", 96 * MIB);
+    held->account->event[0].kind = MT_ACCOUNT_NOTE;
+    take(held, 1, MT_CATEGORY_NONE, "device memory", 2 * MIB);
+    mt_reader_read(&held->reader, 1000, 1);
+    assert_int_equal(mt_parts_gather(&source, 0, SIZE_MAX - 1, 1, &held->parts), 0);
+    assert_int_equal(held->parts.n, 1);
+    const struct mt_part *part = &held->parts.items[0];
+    assert_int_equal(part->category, MT_CATEGORY_COMMUNICATION);
+    assert_int_equal(part->provenance, MT_PROVENANCE_ASSUMED);
+    assert_int_equal(part->bytes + part->low_bytes, 0);
+    assert_int_equal(part->high_bytes, 96 * MIB);
+    assert_int_equal(mt_parts_gather(&source, 1, SIZE_MAX - 1, 1, &held->parts), 0);
+    assert_int_equal(held->parts.n, 1);
+    assert_string_equal(held->parts.items[0].name, "device memory");
 }
 
 static void test_of_host_memory_what_is_pinned_counts(void **state)
@@ -317,7 +356,7 @@ static void test_a_small_segment_that_comes_late_does_not_hide_the_fullest_momen
     assert_int_equal(bytes_of(held, MT_CATEGORY_CACHED), 32 * MIB);
 }
 
-/* With the cache 10 MiB stay and 1 comes at 6. */
+/* The 70 MiB at 3 are the most of tensors, and were gone when the cache came. */
 static void test_a_cache_at_the_peak_is_told_as_such_and_not_as_free(void **state)
 {
     struct held *held = *state;
@@ -331,8 +370,32 @@ static void test_a_cache_at_the_peak_is_told_as_such_and_not_as_free(void **stat
                                "h 5 7100000000 kv_cache keys\n",
                 4);
     assert_int_equal(bytes_of(held, MT_CATEGORY_KV_CACHE), 20 * MIB);
-    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 11 * MIB);
-    assert_int_equal(bytes_of(held, MT_CATEGORY_CACHED), 89 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 70 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_CACHED), 30 * MIB);
+}
+
+/* cuBLAS is told of all of a segment at 3, as its workspace; from 5 on there are gradients. */
+static void test_a_segment_that_was_a_workspace_once_is_divided_as_it_was_then(void **state)
+{
+    struct held *held = *state;
+    take_at(held, 0, FIRST, 32 * MIB);
+    take(held, 0, MT_CATEGORY_CONTEXT, "kernels", 2 * MIB);
+    take_at(held, 0, FIRST, 32 * MIB);
+    held->account->event[2].kind = MT_ACCOUNT_USAGE;
+    held->account->event[2].category = MT_CATEGORY_WORKSPACE;
+    take_at(held, 0, OTHER, 20 * MIB);
+    gather_peak(held,
+                "s 0 1 7000000000 33554432\n"
+                "a 0 2 7000000000 33554432\n"
+                "f 0 4 7000000000\n"
+                "s 0 4 7100000000 20971520\n"
+                "a 0 5 7000000000 33554432\n"
+                "h 5 7000000000 training gradients\n"
+                "a 0 6 7100000000 20971520\n",
+                4);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_TRAINING), 32 * MIB);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_WORKSPACE), 0);
+    assert_int_equal(bytes_of(held, MT_CATEGORY_ACTIVATIONS), 20 * MIB);
 }
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
@@ -342,6 +405,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_what_no_one_splits_is_cached_and_said_to_be_unsplit),
         TEST(test_figures_of_the_table_have_their_band),
+        TEST(test_what_processes_share_is_for_their_communication),
+        TEST(test_what_a_program_went_without_is_in_the_band_of_its_device),
         TEST(test_of_host_memory_what_is_pinned_counts),
         TEST(test_what_found_no_room_in_the_list_is_counted_at_the_peak),
         TEST(test_kernels_that_come_after_the_fullest_moment_do_not_hide_it),
@@ -351,6 +416,7 @@ int main(void)
         TEST(test_a_peak_that_nothing_ends_lasts_as_long_as_the_program),
         TEST(test_a_small_segment_that_comes_late_does_not_hide_the_fullest_moment),
         TEST(test_a_cache_at_the_peak_is_told_as_such_and_not_as_free),
+        TEST(test_a_segment_that_was_a_workspace_once_is_divided_as_it_was_then),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -532,7 +532,7 @@ def test_modules_say_what_their_tensors_are_for():
     with folder() as path:
         found = holders(path)
         one = Module({"weight": Tensor(0x1000, grad=Tensor(0x2000)), "bias": None}, {"mask": Tensor(0x3000)})
-        found._registered(one, "weight", None)
+        found._registration("parameters")(one, "weight", Tensor(0x1000))
         found.look()
         found.look()
         found.trace.flush()
@@ -543,7 +543,7 @@ def test_a_module_is_not_kept_alive():
     with folder() as path:
         found = holders(path)
         one = Module({"weight": Tensor(0x1000)}, {})
-        found._registered(one, "weight", None)
+        found._registration("parameters")(one, "weight", Tensor(0x1000))
         del one
         found.look()
         assert not found.modules

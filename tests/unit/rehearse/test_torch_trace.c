@@ -58,14 +58,26 @@ static void read_trace(struct traces *traces, const char *text)
     assert_int_equal(mt_torch_open(traces->folder, &traces->torch, NULL), 0);
 }
 
-static void split(struct traces *traces, uint64_t address, uint64_t bytes, uint64_t time_ns)
+static void split_at(struct traces *traces, uint64_t address, uint64_t bytes,
+                     struct mt_torch_moments moments)
 {
     uint64_t sum = 0;
-    traces->n = mt_torch_pieces(traces->torch, 7, address, bytes, time_ns, traces->pieces);
+    traces->n = mt_torch_pieces(traces->torch, 7, address, bytes, &moments, traces->pieces);
     assert_true(traces->n >= 0);
     for (int i = 0; i < traces->n; i++)
         sum += traces->pieces[i].bytes;
     assert_int_equal(sum, traces->n ? bytes : 0);
+}
+
+static void split(struct traces *traces, uint64_t address, uint64_t bytes, uint64_t time_ns)
+{
+    split_at(traces, address, bytes, (struct mt_torch_moments){time_ns, time_ns});
+}
+
+static uint64_t fullest(struct traces *traces, uint32_t pid, uint64_t at_ns, uint64_t from_ns,
+                        uint64_t to_ns)
+{
+    return mt_torch_peak(traces->torch, pid, FIRST, at_ns, from_ns, to_ns).fullest_ns;
 }
 
 static uint64_t bytes_of(const struct traces *traces, enum mt_category category)
@@ -192,7 +204,8 @@ static void test_memory_that_is_not_pytorchs_is_not_split(void **state)
     read_trace(traces, "s 0 1000000 7000000000 2097152\n");
     split(traces, FIRST + 2 * MIB, MIB, 2 * MS);
     assert_int_equal(traces->n, 0);
-    assert_int_equal(mt_torch_pieces(traces->torch, 8, FIRST, MIB, 2 * MS, traces->pieces), 0);
+    const struct mt_torch_moments moments = {2 * MS, 2 * MS};
+    assert_int_equal(mt_torch_pieces(traces->torch, 8, FIRST, MIB, &moments, traces->pieces), 0);
 }
 
 static void test_a_segment_that_is_just_made_is_free(void **state)
@@ -222,10 +235,10 @@ static void test_the_fullest_moment_is_found_between_two_others(void **state)
                        "a 0 3000000 7000200000 1048576\n"
                        "f 0 4000000 7000200000\n"
                        "a 0 5000000 7000200000 512\n");
-    assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, MS, MS, 6 * MS), 3 * MS);
-    assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, MS, 4 * MS, 6 * MS), 5 * MS);
-    assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, MS, MS, 2 * MS), 2 * MS);
-    assert_int_equal(mt_torch_fullest(traces->torch, 9, FIRST, 4 * MS, MS, 2 * MS), 4 * MS);
+    assert_int_equal(fullest(traces, 7, MS, MS, 6 * MS), 3 * MS);
+    assert_int_equal(fullest(traces, 7, MS, 4 * MS, 6 * MS), 5 * MS);
+    assert_int_equal(fullest(traces, 7, MS, MS, 2 * MS), 2 * MS);
+    assert_int_equal(fullest(traces, 9, 4 * MS, MS, 2 * MS), 4 * MS);
 }
 
 static void test_what_is_freed_in_the_same_moment_makes_room_for_what_is_taken(void **state)
@@ -236,12 +249,12 @@ static void test_what_is_freed_in_the_same_moment_makes_room_for_what_is_taken(v
                        "a 0 2000000 7000100000 1048576\n"
                        "f 0 3000000 7000100000\n"
                        "a 0 3000000 7000200000 1048576\n");
-    assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, MS, MS, 5 * MS), 2 * MS);
+    assert_int_equal(fullest(traces, 7, MS, MS, 5 * MS), 2 * MS);
 }
 
-/* 6 MiB at 2 are the most, before there was a cache; with it, the 3 at 6 are. The driver gave out
- * what the cache is in a little before it was made. */
-static void test_the_fullest_moment_is_one_with_all_that_is_kept(void **state)
+/* 6 MiB at 2 are the most, before there was a cache, a gradient or a graph of 1 MiB, for which the
+ * driver gave out memory a little before; with that, the 3 at 6 are fewer. */
+static void test_what_came_to_stay_is_told_beside_the_fullest_moment(void **state)
 {
     struct traces *traces = *state;
     static const char text[] = "s 0 1000000 7000000000 20971520\n"
@@ -250,20 +263,120 @@ static void test_the_fullest_moment_is_one_with_all_that_is_kept(void **state)
                                "%s"
                                "a 0 6000000 7000000000 3145728\n"
                                "f 0 7000000 7000000000\n";
-    static const char *const kept[] = {
-        "b 4000000 1 kv_cache initialize\na 0 5000000 7001000000 1048576\nd 5500000 1\n",
-        "a 0 5000000 7001000000 1048576\nh 5000000 7001000000 training gradients\n",
-        "s 0 4000000 7100000000 2097152\np 7100000000\na 0 5000000 7100000000 1048576\n",
+    static const struct {
+        const char *lines;
+        enum mt_category category;
+        uint64_t within; /* of it, in the first segment */
+    } kept[] = {
+        {"b 4000000 1 kv_cache initialize\na 0 5000000 7001000000 1048576\nd 5500000 1\n",
+         MT_CATEGORY_KV_CACHE, MIB},
+        {"a 0 5000000 7001000000 1048576\nh 5000000 7001000000 training gradients\n",
+         MT_CATEGORY_TRAINING, MIB},
+        {"s 0 4000000 7100000000 2097152\np 7100000000\na 0 5000000 7100000000 1048576\n",
+         MT_CATEGORY_GRAPHS, 0},
     };
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         char whole[1024];
-        snprintf(whole, sizeof whole, text, kept[i]);
+        snprintf(whole, sizeof whole, text, kept[i].lines);
         read_trace(traces, whole);
-        assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, 8 * MS, 0, 9 * MS), 6 * MS);
-        assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, 4900000, 0, 9 * MS), 6 * MS);
-        assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, 2 * MS, 0, 9 * MS), 2 * MS);
-        assert_int_equal(mt_torch_fullest(traces->torch, 7, FIRST, 3 * MS, 0, 4 * MS), 2 * MS);
+        const struct mt_torch_moments moments =
+            mt_torch_peak(traces->torch, 7, FIRST, 4900000, 0, 9 * MS);
+        assert_int_equal(moments.fullest_ns, 2 * MS);
+        assert_int_equal(moments.last_ns, 6 * MS);
+        split_at(traces, FIRST, 20 * MIB, moments);
+        assert_int_equal(bytes_of(traces, MT_CATEGORY_ACTIVATIONS), 6 * MIB);
+        assert_int_equal(bytes_of(traces, kept[i].category), kept[i].within);
+        assert_int_equal(bytes_of(traces, MT_CATEGORY_CACHED), 14 * MIB - kept[i].within);
     }
+    split_at(traces, UINT64_C(0x7100000000), 2 * MIB, (struct mt_torch_moments){2 * MS, 6 * MS});
+    assert_int_equal(bytes_of(traces, MT_CATEGORY_GRAPHS), 2 * MIB);
+}
+
+/* A tensor that comes late and goes again takes what was free; so does one in a new segment. */
+static void test_what_came_late_and_goes_is_no_more_than_cached(void **state)
+{
+    struct traces *traces = *state;
+    read_trace(traces, "s 0 1000000 7000000000 20971520\n"
+                       "a 0 2000000 7000000000 6291456\n"
+                       "f 0 3000000 7000000000\n"
+                       "s 0 4000000 7100000000 2097152\n"
+                       "a 0 5000000 7001000000 1048576\n"
+                       "a 0 5000000 7100000000 1048576\n");
+    const struct mt_torch_moments moments =
+        mt_torch_peak(traces->torch, 7, FIRST, 4 * MS, 0, 9 * MS);
+    split_at(traces, FIRST, 20 * MIB, moments);
+    assert_int_equal(bytes_of(traces, MT_CATEGORY_ACTIVATIONS), 6 * MIB);
+    split_at(traces, UINT64_C(0x7100000000), 2 * MIB, moments);
+    assert_int_equal(bytes_of(traces, MT_CATEGORY_CACHED), 2 * MIB);
+}
+
+/* A cache of 1 MiB at the fullest moment, beside 6 MiB; made anew for each token it has 1.5 MiB in
+ * the end, in a segment of its own. */
+static void test_a_cache_that_is_made_anew_is_told_once(void **state)
+{
+    struct traces *traces = *state;
+    read_trace(traces, "s 0 1000000 7000000000 20971520\n"
+                       "a 0 2000000 7000000000 1048576\n"
+                       "h 2000000 7000000000 kv_cache cache\n"
+                       "a 0 3000000 7000100000 6291456\n"
+                       "f 0 4000000 7000100000\n"
+                       "s 0 5000000 7100000000 2097152\n"
+                       "a 0 5000000 7100000000 1572864\n"
+                       "h 5000000 7100000000 kv_cache cache\n"
+                       "f 0 6000000 7000000000\n"
+                       "a 0 7000000 7000000000 512\n");
+    const struct mt_torch_moments moments =
+        mt_torch_peak(traces->torch, 7, FIRST, 5 * MS, 0, 9 * MS);
+    split_at(traces, FIRST, 20 * MIB, moments);
+    assert_int_equal(bytes_of(traces, MT_CATEGORY_KV_CACHE), MIB);
+    assert_int_equal(bytes_of(traces, MT_CATEGORY_ACTIVATIONS), 6 * MIB);
+    split_at(traces, UINT64_C(0x7100000000), 2 * MIB, moments);
+    assert_int_equal(bytes_of(traces, MT_CATEGORY_KV_CACHE), 0);
+}
+
+/* cuBLAS had the block for 2 us, and is heard of a little after its end; 2 us later a gradient has
+ * its place, of the same size or smaller. */
+static void test_a_workspace_that_was_given_back_is_not_what_took_its_place(void **state)
+{
+    struct traces *traces = *state;
+    static const unsigned sizes[] = {1048576, 524288};
+    for (size_t i = 0; i < 2; i++) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 "s 0 1000000 7000000000 2097152\n"
+                 "a 0 1000000 7000000000 1048576\n"
+                 "f 0 1002000 7000000000\n"
+                 "a 0 1004000 7000000000 %u\n"
+                 "h 1004000 7000000000 training gradients\n",
+                 sizes[i]);
+        read_trace(traces, text);
+        mt_torch_usage(traces->torch, 7, FIRST, MIB, i ? 1003900 : 1002400, MT_CATEGORY_WORKSPACE,
+                       "cuBLAS");
+        split(traces, FIRST, 2 * MIB, 2 * MS);
+        assert_int_equal(bytes_of(traces, MT_CATEGORY_TRAINING), sizes[i]);
+        assert_int_equal(bytes_of(traces, MT_CATEGORY_WORKSPACE), 0);
+        split(traces, FIRST, 2 * MIB, 1001000);
+        assert_int_equal(bytes_of(traces, MT_CATEGORY_WORKSPACE), MIB);
+    }
+}
+
+/* The program starts the count anew after 5 MiB. Another device's is its own. */
+static void test_the_most_that_pytorch_counted_is_that_of_the_whole_run(void **state)
+{
+    struct traces *traces = *state;
+    read_trace(traces, "m 0 1000000 5242880 20971520\n"
+                       "m 0 2000000 1048576 23068672\n"
+                       "m 2 3000000 512 2097152\n"
+                       "m 3 3000000 0 0\n"
+                       "m 1 3000000 7\n");
+    const struct mt_torch_most *most = mt_torch_most_at(traces->torch, 0);
+    assert_int_equal(most->device, 0);
+    assert_int_equal(most->allocated_bytes, 5 * MIB);
+    assert_int_equal(most->reserved_bytes, 22 * MIB);
+    most = mt_torch_most_at(traces->torch, 1);
+    assert_int_equal(most->device, 2);
+    assert_int_equal(most->allocated_bytes, 512);
+    assert_null(mt_torch_most_at(traces->torch, 2));
 }
 
 static void test_phases_say_what_was_there_and_their_peak(void **state)
@@ -440,7 +553,11 @@ int main(void)
         TEST(test_a_segment_that_is_just_made_is_free),
         TEST(test_a_workspace_is_what_the_library_was_told),
         TEST(test_the_fullest_moment_is_found_between_two_others),
-        TEST(test_the_fullest_moment_is_one_with_all_that_is_kept),
+        TEST(test_what_came_to_stay_is_told_beside_the_fullest_moment),
+        TEST(test_what_came_late_and_goes_is_no_more_than_cached),
+        TEST(test_a_cache_that_is_made_anew_is_told_once),
+        TEST(test_a_workspace_that_was_given_back_is_not_what_took_its_place),
+        TEST(test_the_most_that_pytorch_counted_is_that_of_the_whole_run),
         TEST(test_what_is_freed_in_the_same_moment_makes_room_for_what_is_taken),
         TEST(test_phases_say_what_was_there_and_their_peak),
         TEST(test_figures_and_notes_are_kept),

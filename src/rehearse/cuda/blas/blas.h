@@ -27,6 +27,8 @@
 #define BLAS_CUDART  13020u
 #endif
 
+#define BLAS_PLACES 16
+
 /* cublasHandle_t. Not to be used by two threads at once, as the real one. */
 struct blas_handle {
     uint32_t magic; /* BLAS_MAGIC while it lives */
@@ -34,6 +36,12 @@ struct blas_handle {
     CUstream stream;
     CUdeviceptr default_workspace; /* 0: none yet */
     int has_workspace;             /* the program gave one */
+    struct {
+        const void *at;
+        size_t bytes;
+    } told[BLAS_PLACES]; /* workspaces that the account has heard of, the last ones */
+    unsigned n_told;
+    unsigned n_told_again;
     int pointer_mode;
     int atomics_mode;
     int math_mode;

@@ -16,6 +16,8 @@ int cublasLoggerConfigure(int is_on, int to_output, int to_error, const char *pa
 int cublasSetLoggerCallback(void (*callback)(const char *));
 int cublasGetLoggerCallback(void (**callback)(const char *));
 
+#define TOLD_AGAIN_MOST 8192u /* times, of the account's room for events */
+
 static void (*logger)(const char *);
 
 /* CUBLAS_WORKSPACE_CONFIG: pairs of ":SIZE:COUNT", in KiB. What is no such list gives 0. */
@@ -39,7 +41,7 @@ static uint64_t configured_bytes(const char *text)
 /* The sizes that cuBLAS's documentation gives for workspaces (cublasSetWorkspace). */
 static uint64_t default_bytes(CUdevice device)
 {
-    const struct mt_account_gpu *gpu = pretend_cuda_gpu(device);
+    const struct mt_gpu_spec *gpu = pretend_cuda_gpu(device);
     uint64_t configured = configured_bytes(getenv("CUBLAS_WORKSPACE_CONFIG"));
     if (configured)
         return configured;
@@ -110,6 +112,19 @@ PRETEND_CALL size_t cublasGetCudartVersion(void)
     return BLAS_CUDART;
 }
 
+/* PyTorch gives a handle its workspace anew for each product. That a place is told again says
+ * something where the memory was meanwhile another's, but a long program would fill the account. */
+static int is_news(struct blas_handle *handle, const void *workspace, size_t bytes)
+{
+    for (unsigned i = 0; i < BLAS_PLACES && i < handle->n_told; i++)
+        if (handle->told[i].at == workspace && handle->told[i].bytes == bytes)
+            return handle->n_told_again++ < TOLD_AGAIN_MOST;
+    unsigned place = handle->n_told++ % BLAS_PLACES;
+    handle->told[place].at = workspace;
+    handle->told[place].bytes = bytes;
+    return 1;
+}
+
 /* A workspace must be aligned to 256 bytes (cuBLAS, cublasSetWorkspace). */
 PRETEND_CALL int cublasSetWorkspace_v2(struct blas_handle *handle, void *workspace, size_t bytes)
 {
@@ -118,7 +133,7 @@ PRETEND_CALL int cublasSetWorkspace_v2(struct blas_handle *handle, void *workspa
     if ((uintptr_t)workspace % 256)
         return BLAS_INVALID_VALUE;
     handle->has_workspace = workspace && bytes;
-    if (handle->has_workspace)
+    if (handle->has_workspace && is_news(handle, workspace, bytes))
         pretend_cuda_usage((CUdeviceptr)(uintptr_t)workspace, bytes, MT_CATEGORY_WORKSPACE,
                            "cuBLAS workspace");
     return BLAS_SUCCESS;

@@ -139,7 +139,7 @@ static uint32_t capability_of_type(uint32_t type)
 
 static int is_supported(const struct lt_handle *handle, const struct lt_layout *const layout[4])
 {
-    const struct mt_account_gpu *gpu = pretend_cuda_gpu(handle->device);
+    const struct mt_gpu_spec *gpu = pretend_cuda_gpu(handle->device);
     for (int i = 0; i < 4; i++)
         if (gpu && gpu->capability < capability_of_type(layout[i]->type))
             return 0;

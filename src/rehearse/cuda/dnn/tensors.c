@@ -270,7 +270,7 @@ CALL(cudnnDeriveBNTensorDescriptor, (void *derived, void *input, int mode), {
  * what releases before 9 answered on several cards; it is not documented. */
 CALL(cudnnDropoutGetStatesSize, (struct pretend_dnn_handle * handle, size_t *bytes), {
     static int told;
-    const struct mt_account_gpu *gpu;
+    const struct mt_gpu_spec *gpu;
     if (!handle || !bytes)
         return DNN_BAD_PARAM;
     gpu = pretend_cuda_gpu(handle->device);

@@ -12,12 +12,35 @@
 
 #define USUAL 91002
 
+/* A library of a package that says which cuDNN it wants: in the folder of packages, and the
+ * beginning of the package's own. */
+static const struct asker {
+    const char *library;
+    const char *package;
+} askers[] = {
+    {"/torch/lib/libtorch_cuda.so", "torch-"},
+    {"/jax_plugins/xla_cuda12/xla_cuda_plugin.so", "jax_cuda12_plugin-"},
+    {"/jax_plugins/xla_cuda13/xla_cuda_plugin.so", "jax_cuda13_plugin-"},
+};
+#define N_ASKERS (sizeof askers / sizeof *askers)
+
+/* Where one was found. */
+struct place {
+    char folder[PATH_MAX];
+    const struct asker *asker;
+};
+
 size_t pretend_dnn_version_in(const char *line)
 {
     static const char wanted[] = "Requires-Dist: nvidia-cudnn-cu";
-    unsigned cuda, major, minor, patch;
-    if (strncmp(line, wanted, sizeof wanted - 1) != 0 ||
-        sscanf(line + sizeof wanted - 1, "%2u==%2u.%2u.%2u", &cuda, &major, &minor, &patch) != 4)
+    unsigned major, minor, patch;
+    if (strncmp(line, wanted, sizeof wanted - 1) != 0)
+        return 0;
+    size_t length = strcspn(line, ";");
+    const char *least = memmem(line, length, "==", 2);
+    if (!least)
+        least = memmem(line, length, ">=", 2);
+    if (!least || sscanf(least + 2, "%2u.%2u.%2u", &major, &minor, &patch) != 3)
         return 0;
     return (size_t)major * 10000 + minor * 100 + patch;
 }
@@ -35,49 +58,52 @@ static size_t in_metadata(const char *path)
     return version;
 }
 
-/* Looks at the packages of the folder that PyTorch's own lies in. */
-static size_t in_packages(const char *folder)
+/* Looks at the packages of the folder that the asker lies in. */
+static size_t in_packages(const struct place *place)
 {
-    DIR *packages = opendir(folder);
+    DIR *packages = opendir(place->folder);
     char path[PATH_MAX];
     struct dirent *entry;
     size_t version = 0;
     if (!packages)
         return 0;
     while (version == 0 && (entry = readdir(packages)) != NULL)
-        if (strncmp(entry->d_name, "torch-", 6) == 0 &&
-            (size_t)snprintf(path, sizeof path, "%s/%s/METADATA", folder, entry->d_name) <
+        if (strncmp(entry->d_name, place->asker->package, strlen(place->asker->package)) == 0 &&
+            (size_t)snprintf(path, sizeof path, "%s/%s/METADATA", place->folder, entry->d_name) <
                 sizeof path)
             version = in_metadata(path);
     closedir(packages);
     return version;
 }
 
-/* PyTorch lies as torch/lib/libtorch_cuda.so beside torch-VERSION.dist-info. */
-static int find_torch(struct dl_phdr_info *object, size_t size, void *found)
+static int find_asker(struct dl_phdr_info *object, size_t size, void *found)
 {
-    static const char torch[] = "/torch/lib/libtorch_cuda.so";
     size_t length = object->dlpi_name ? strlen(object->dlpi_name) : 0;
-    char *folder = found;
+    struct place *place = found;
     (void)size;
-    if (length < sizeof torch || length >= PATH_MAX ||
-        strcmp(object->dlpi_name + length - (sizeof torch - 1), torch) != 0)
-        return 0;
-    memcpy(folder, object->dlpi_name, length - (sizeof torch - 1));
-    folder[length - (sizeof torch - 1)] = '\0';
-    return 1;
+    for (size_t i = 0; i < N_ASKERS; i++) {
+        size_t tail = strlen(askers[i].library);
+        if (length <= tail || length >= PATH_MAX ||
+            strcmp(object->dlpi_name + length - tail, askers[i].library) != 0)
+            continue;
+        memcpy(place->folder, object->dlpi_name, length - tail);
+        place->folder[length - tail] = '\0';
+        place->asker = &askers[i];
+        return 1;
+    }
+    return 0;
 }
 
 size_t pretend_dnn_version(void)
 {
     static _Atomic size_t known;
-    char folder[PATH_MAX];
+    struct place place;
     size_t version = known;
     if (version != 0)
         return version;
-    if (dl_iterate_phdr(find_torch, folder) == 0)
-        return USUAL; /* PyTorch may come yet */
-    version = in_packages(folder);
+    if (dl_iterate_phdr(find_asker, &place) == 0)
+        return USUAL; /* it may come yet */
+    version = in_packages(&place);
     known = version != 0 ? version : USUAL;
     return known;
 }

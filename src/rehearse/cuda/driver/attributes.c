@@ -112,7 +112,7 @@ static int double_ratio(uint32_t capability)
     return capability == 86 || capability == 89 || capability == 103 || capability >= 120 ? 64 : 2;
 }
 
-static int of_gpu(int attribute, const struct mt_account_gpu *gpu)
+static int of_gpu(int attribute, const struct mt_gpu_spec *gpu)
 {
     switch (attribute) {
     case 13:
@@ -144,7 +144,7 @@ static int of_gpu(int attribute, const struct mt_account_gpu *gpu)
     }
 }
 
-static int of_capability(int attribute, const struct mt_account_gpu *gpu)
+static int of_capability(int attribute, const struct mt_gpu_spec *gpu)
 {
     switch (attribute) {
     case 87:

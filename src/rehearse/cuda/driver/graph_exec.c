@@ -8,6 +8,7 @@
 
 #include "rehearse/account_write.h"
 #include "rehearse/cuda/abi/driver_calls.h"
+#include "rehearse/cuda/driver/memory.h"
 
 #define FLAGS_ALL 15u /* free at launch, upload, launch by the device, priorities of nodes */
 
@@ -43,15 +44,62 @@ static CUresult make(const struct pretend_graph *graph, uint64_t flags,
     return CUDA_SUCCESS;
 }
 
-/* What the nodes of the graph take of the device; the lock is not held. */
+/* With those of graphs within it. */
+static uint64_t count_nodes(const struct pretend_graph *graph)
+{
+    uint64_t n = graph->n;
+    for (size_t i = 0; i < graph->n; i++)
+        if (graph->node[i]->type == CU_GRAPH_NODE_TYPE_GRAPH)
+            n += count_nodes(graph->node[i]->params.child);
+    return n;
+}
+
+/* Makes room in the context for nodes of so many bytes. Returns the pages that must be taken. */
+static uint64_t add_nodes(struct pretend_context *context, uint64_t bytes)
+{
+    context->graph_bytes += bytes;
+    uint64_t pages = pretend_round_up(context->graph_bytes, PRETEND_PAGE);
+    uint64_t more = pages > context->graph_held ? pages - context->graph_held : 0;
+    context->graph_held += more;
+    return more;
+}
+
+/* What the nodes of the graph take of the device; the lock is not held. The nodes of all graphs of
+ * a context share pages. The driver keeps those of a graph that is destroyed for the next one. */
 static CUresult charge(struct pretend_graph_exec *exec)
 {
-    CUdevice device = pretend_current_device();
-    uint64_t bytes = device < 0 ? 0 : pretend_device(device)->gpu->graph_node_bytes;
-    bytes *= exec->graph->n;
-    if (!bytes)
+    struct pretend_context *context = pretend_current();
+    CUdeviceptr memory = 0;
+    CUresult result = CUDA_SUCCESS;
+    if (!context || !pretend_device(context->device)->gpu->graph_node_bytes)
         return CUDA_SUCCESS;
-    return pretend_memory_take(device, bytes, MT_CATEGORY_GRAPHS, "graph", &exec->memory);
+    uint64_t bytes =
+        pretend_device(context->device)->gpu->graph_node_bytes * count_nodes(exec->graph);
+    pretend_lock();
+    uint64_t more = add_nodes(context, bytes);
+    pretend_unlock();
+    if (more)
+        result = pretend_memory_take(context->device, more, MT_CATEGORY_GRAPHS, PRETEND_GRAPH_NODES,
+                                     &memory);
+    pretend_lock();
+    if (result != CUDA_SUCCESS) {
+        context->graph_bytes -= bytes;
+        context->graph_held -= more;
+    } else {
+        exec->context = context;
+        exec->node_bytes = bytes;
+    }
+    if (memory)
+        pretend_range_find(memory)->context = context;
+    pretend_unlock();
+    return result;
+}
+
+/* With the lock held. */
+static void uncharge(const struct pretend_graph_exec *exec)
+{
+    if (exec->context && pretend_is(PRETEND_A_CONTEXT, exec->context))
+        exec->context->graph_bytes -= exec->node_bytes;
 }
 
 static CUresult instantiate(CUgraphExec *handle, CUgraph graph_handle, uint64_t flags,
@@ -126,21 +174,18 @@ PRETEND_CALL CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph,
 PRETEND_CALL CUresult cuGraphExecDestroy(CUgraphExec handle)
 {
     CUresult result = pretend_enter();
-    CUdeviceptr memory = 0;
     if (result != CUDA_SUCCESS)
         return result;
     pretend_lock();
     struct pretend_graph_exec *exec = exec_of(handle);
     if (exec) {
-        memory = exec->memory;
+        uncharge(exec);
         pretend_graph_delete(exec->graph);
         pretend_delete(PRETEND_A_GRAPH_EXEC, exec);
     } else {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     pretend_unlock();
-    if (memory)
-        pretend_memory_give(memory);
     pretend_user_objects_call();
     return result;
 }

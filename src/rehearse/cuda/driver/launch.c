@@ -26,7 +26,7 @@ static CUresult check_shape(const CUlaunchConfig *launch, const struct pretend_f
 }
 
 static CUresult check_cluster(const CUlaunchConfig *launch, const struct pretend_function *function,
-                              const uint64_t *value, const struct mt_account_gpu *gpu)
+                              const uint64_t *value, const struct mt_gpu_spec *gpu)
 {
     unsigned x = (unsigned)value[0], y = (unsigned)(value[0] >> 32), z = (unsigned)value[1];
     uint64_t blocks = (uint64_t)x * y;
@@ -44,7 +44,7 @@ static CUresult check_cluster(const CUlaunchConfig *launch, const struct pretend
 /* All blocks of a cooperative launch must be on the device at once. */
 static CUresult check_cooperative(const CUlaunchConfig *launch,
                                   const struct pretend_function *function,
-                                  const struct mt_account_gpu *gpu)
+                                  const struct mt_gpu_spec *gpu)
 {
     uint64_t threads = (uint64_t)launch->blockDimX * launch->blockDimY * launch->blockDimZ;
     uint64_t blocks = (uint64_t)launch->gridDimX * launch->gridDimY;
@@ -58,7 +58,7 @@ static CUresult check_cooperative(const CUlaunchConfig *launch,
 static CUresult check(const CUlaunchConfig *launch, const struct pretend_function *function,
                       CUdevice device)
 {
-    const struct mt_account_gpu *gpu = pretend_device(device)->gpu;
+    const struct mt_gpu_spec *gpu = pretend_device(device)->gpu;
     CUresult result = check_shape(launch, function);
     if (result == CUDA_SUCCESS && function->module->image[device].binary == PRETEND_NO_CODE)
         result = CUDA_ERROR_NO_BINARY_FOR_GPU;

@@ -38,7 +38,7 @@ struct pretend_function *pretend_function_of(const void *handle);
 #define PRETEND_REGISTERS 32
 
 /* Blocks of a function that a multiprocessor holds at once (occupancy.c). */
-int pretend_blocks_of(const struct mt_account_gpu *gpu, const struct pretend_function *function,
+int pretend_blocks_of(const struct mt_gpu_spec *gpu, const struct pretend_function *function,
                       uint64_t threads, uint64_t dynamic_bytes);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "rehearse/account_write.h"
+#include "rehearse/cuda/driver/world.h"
 #include "rehearse/cuda/pretend_cuda.h"
 
 PRETEND_CALL struct mt_account_cuda *pretend_cuda_account(void)
@@ -21,6 +22,13 @@ PRETEND_CALL int pretend_cuda_missing(const char *library, const char *name, int
              library);
     pretend_note(text);
     return code;
+}
+
+PRETEND_CALL void pretend_cuda_absent(uint64_t bytes, const char *text)
+{
+    CUdevice device = pretend_current_device();
+    pretend_note_absent(pretend_device(device < 0 ? 0 : device)->place, MT_CATEGORY_COMMUNICATION,
+                        bytes, text);
 }
 
 PRETEND_CALL void pretend_cuda_note(const char *text)

@@ -21,7 +21,7 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-int pretend_blocks_of(const struct mt_account_gpu *gpu, const struct pretend_function *function,
+int pretend_blocks_of(const struct mt_gpu_spec *gpu, const struct pretend_function *function,
                       uint64_t threads, uint64_t dynamic_bytes)
 {
     uint64_t warps = up(threads, WARP) / WARP;
@@ -40,7 +40,7 @@ int pretend_blocks_of(const struct mt_account_gpu *gpu, const struct pretend_fun
 }
 
 /* What every question begins with. */
-static CUresult ask(const void *answer, const void *handle, const struct mt_account_gpu **gpu,
+static CUresult ask(const void *answer, const void *handle, const struct mt_gpu_spec **gpu,
                     const struct pretend_function **function)
 {
     struct pretend_context *context;
@@ -57,7 +57,7 @@ static CUresult ask(const void *answer, const void *handle, const struct mt_acco
 PRETEND_CALL CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     int *blocks, CUfunction handle, int threads, size_t dynamic_bytes, unsigned flags)
 {
-    const struct mt_account_gpu *gpu;
+    const struct mt_gpu_spec *gpu;
     const struct pretend_function *function;
     CUresult result = ask(blocks, handle, &gpu, &function);
     (void)flags;
@@ -82,7 +82,7 @@ PRETEND_CALL CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *
                                                                 size_t dynamic_bytes, int limit,
                                                                 unsigned flags)
 {
-    const struct mt_account_gpu *gpu;
+    const struct mt_gpu_spec *gpu;
     const struct pretend_function *function;
     CUresult result = ask(grid, handle, &gpu, &function);
     uint64_t best = 0;
@@ -116,7 +116,7 @@ PRETEND_CALL CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CU
 PRETEND_CALL CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction handle,
                                                               int blocks, int threads)
 {
-    const struct mt_account_gpu *gpu;
+    const struct mt_gpu_spec *gpu;
     const struct pretend_function *function;
     CUresult result = ask(bytes, handle, &gpu, &function);
     if (result != CUDA_SUCCESS)
@@ -133,7 +133,7 @@ PRETEND_CALL CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUf
 PRETEND_CALL CUresult cuOccupancyMaxPotentialClusterSize(int *blocks, CUfunction handle,
                                                          const CUlaunchConfig *launch)
 {
-    const struct mt_account_gpu *gpu;
+    const struct mt_gpu_spec *gpu;
     const struct pretend_function *function;
     CUresult result = ask(blocks, handle, &gpu, &function);
     if (result != CUDA_SUCCESS)
@@ -148,7 +148,7 @@ PRETEND_CALL CUresult cuOccupancyMaxPotentialClusterSize(int *blocks, CUfunction
 PRETEND_CALL CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction handle,
                                                    const CUlaunchConfig *launch)
 {
-    const struct mt_account_gpu *gpu;
+    const struct mt_gpu_spec *gpu;
     const struct pretend_function *function;
     CUresult result = ask(clusters, handle, &gpu, &function);
     uint64_t size = 1;

@@ -20,7 +20,7 @@
 #define TAIL_MAGIC  "mtshared"
 #define BLOCK_BYTES 4096u
 #define LOW_FD      200 /* descriptors of ours are out of the program's way */
-#define NAME        "mapped memory"
+#define NAME        MT_ACCOUNT_SHARED_NAME
 
 struct tail {
     char magic[8];

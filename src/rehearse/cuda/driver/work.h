@@ -77,7 +77,8 @@ struct pretend_graph_exec {
     struct pretend_graph *graph; /* a copy of its own */
     uint64_t flags;
     uint64_t id;
-    CUdeviceptr memory; /* that its nodes hold, by the GPU table */
+    struct pretend_context *context; /* whose memory its nodes are in, NULL where they take none */
+    uint64_t node_bytes;             /* that they take there, by the GPU table */
 };
 
 struct pretend_user_object {

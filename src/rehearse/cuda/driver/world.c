@@ -70,7 +70,7 @@ CUresult pretend_enter_device(CUdevice number, struct pretend_device **device)
     return result == CUDA_SUCCESS && !found ? CUDA_ERROR_INVALID_DEVICE : result;
 }
 
-PRETEND_CALL const struct mt_account_gpu *pretend_cuda_gpu(CUdevice device)
+PRETEND_CALL const struct mt_gpu_spec *pretend_cuda_gpu(CUdevice device)
 {
     const struct pretend_device *seen = pretend_device(device);
     return seen ? seen->gpu : NULL;

@@ -69,11 +69,13 @@ struct pretend_context {
     int cache_config, shared_config;
     uint64_t peers;                             /* a bit for each device that it has access to */
     struct pretend_stream *legacy, *per_thread; /* the default streams, made on demand */
+    uint64_t graph_bytes;                       /* of nodes of instantiated graphs */
+    uint64_t graph_held; /* pages that they take: those that were needed at most */
 };
 
 struct pretend_device {
     uint32_t place; /* in the account, past CUDA_VISIBLE_DEVICES */
-    const struct mt_account_gpu *gpu;
+    const struct mt_gpu_spec *gpu;
     uint64_t total_bytes;
     struct pretend_context *primary; /* NULL where there is none */
     unsigned primary_flags;

@@ -133,11 +133,9 @@ NCCL_PROFILED(ncclCommQueryProperties);
 PRETEND_CALL int ncclCommMemStats(const struct nccl_comm *comm, int stat, uint64_t *value)
 {
     enum { SUSPENDABLE, IS_SUSPENDED, PERSISTENT, TOTAL };
-    const struct mt_account_gpu *gpu;
     if (!nccl_is_comm(comm) || !value || stat < SUSPENDABLE || stat > TOTAL)
         return NCCL_INVALID_ARGUMENT;
-    gpu = pretend_cuda_gpu(comm->device);
-    *value = comm->memory && gpu && stat >= PERSISTENT ? gpu->communication_bytes : 0;
+    *value = comm->memory && stat >= PERSISTENT ? nccl_memory_bytes(comm) : 0;
     return NCCL_SUCCESS;
 }
 NCCL_PROFILED(ncclCommMemStats);

@@ -49,13 +49,21 @@ CUdevice nccl_current_device(void)
 }
 
 /* What a communicator takes of its device, by the table of GPUs: nothing for one alone. */
+uint64_t nccl_memory_bytes(const struct nccl_comm *comm)
+{
+    const struct mt_gpu_spec *gpu = pretend_cuda_gpu(comm->device);
+    if (comm->n_ranks < 2 || !gpu)
+        return 0;
+    return comm->n_ranks > 2 ? gpu->communication_many_bytes : gpu->communication_bytes;
+}
+
 static int take_memory(struct nccl_comm *comm)
 {
-    const struct mt_account_gpu *gpu = pretend_cuda_gpu(comm->device);
-    if (comm->n_ranks < 2 || !gpu || !gpu->communication_bytes)
+    uint64_t bytes = nccl_memory_bytes(comm);
+    if (!bytes)
         return NCCL_SUCCESS;
-    return pretend_cuda_take(comm->device, gpu->communication_bytes, MT_CATEGORY_COMMUNICATION,
-                             "NCCL communicator", &comm->memory) == CUDA_SUCCESS
+    return pretend_cuda_take(comm->device, bytes, MT_CATEGORY_COMMUNICATION, "NCCL communicator",
+                             &comm->memory) == CUDA_SUCCESS
                ? NCCL_SUCCESS
                : NCCL_CUDA_ERROR;
 }

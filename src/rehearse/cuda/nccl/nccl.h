@@ -74,6 +74,9 @@ static inline int nccl_is_comm(const struct nccl_comm *comm)
  * CUDA's runtime. */
 CUdevice nccl_current_device(void);
 
+/* What a communicator takes of its device, if it got it. */
+uint64_t nccl_memory_bytes(const struct nccl_comm *comm);
+
 /* What a rank says when communicators are made of one: its color and key. All ranks of the
  * communicator come to the `turn`th meeting, and each learns its place among those of its color.
  * Waits for the others for a while; errors: NCCL_REMOTE_ERROR. */

@@ -99,7 +99,7 @@ PRETEND_CALL int nvmlDeviceGetCudaComputeCapability(const struct nvml_device *de
 }
 
 /* nvmlDeviceArchitecture_t: 5 is Volta, 6 Turing, 7 Ampere, 8 Ada, 9 Hopper, 10 Blackwell. */
-static unsigned architecture(const struct mt_account_gpu *gpu)
+static unsigned architecture(const struct mt_gpu_spec *gpu)
 {
     static const struct {
         unsigned capability, architecture;
@@ -111,19 +111,19 @@ static unsigned architecture(const struct mt_account_gpu *gpu)
 }
 
 /* Cores of a multiprocessor (CUDA programming guide, arithmetic throughput). */
-static unsigned cores(const struct mt_account_gpu *gpu)
+static unsigned cores(const struct mt_gpu_spec *gpu)
 {
     int is_half = gpu->capability == 60 || (gpu->capability >= 70 && gpu->capability <= 80);
     return gpu->multiprocessors * (is_half ? 64 : 128);
 }
 
 /* nvmlBrandType_t: 14 is GeForce RTX, 13 NVIDIA. */
-static unsigned brand(const struct mt_account_gpu *gpu)
+static unsigned brand(const struct mt_gpu_spec *gpu)
 {
     return strstr(gpu->name, "GeForce") ? 14 : 13;
 }
 
-static unsigned pci_generation(const struct mt_account_gpu *gpu)
+static unsigned pci_generation(const struct mt_gpu_spec *gpu)
 {
     return gpu->capability >= 90 ? 5 : gpu->capability >= 80 ? 4 : 3;
 }
@@ -134,7 +134,7 @@ static unsigned pci_generation(const struct mt_account_gpu *gpu)
     PRETEND_CALL int name(const struct nvml_device *device, unsigned *answer)                      \
     {                                                                                              \
         uint32_t place;                                                                            \
-        const struct mt_account_gpu *gpu;                                                          \
+        const struct mt_gpu_spec *gpu;                                                             \
         int result = nvml_ask(device, answer, &place);                                             \
         if (result != NVML_SUCCESS)                                                                \
             return result;                                                                         \
@@ -203,7 +203,7 @@ PRETEND_CALL int nvmlDeviceGetMigMode(const struct nvml_device *device, unsigned
 PRETEND_CALL int nvmlDeviceGetClockInfo(const struct nvml_device *device, int type, unsigned *mhz)
 {
     enum { GRAPHICS, SM, MEMORY, VIDEO };
-    const struct mt_account_gpu *gpu;
+    const struct mt_gpu_spec *gpu;
     uint32_t place;
     int result = nvml_find(device, &place);
     if (result != NVML_SUCCESS)

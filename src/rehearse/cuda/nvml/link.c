@@ -147,7 +147,7 @@ static int find_two(const struct nvml_device *a, const struct nvml_device *b, co
 }
 
 /* Over PCI alone, GeForce reaches nobody (CUDA's own answer is the same). */
-static int are_peers(const struct mt_account_gpu *a, const struct mt_account_gpu *b)
+static int are_peers(const struct mt_gpu_spec *a, const struct mt_gpu_spec *b)
 {
     if (a->link == MT_GPU_LINK_NVLINK && b->link == MT_GPU_LINK_NVLINK)
         return 1;
@@ -159,7 +159,7 @@ PRETEND_CALL int nvmlDeviceGetP2PStatus(const struct nvml_device *a, const struc
 {
     enum { READ, WRITE, NVLINK, ATOMICS, PCI, UNKNOWN };
     enum { OK, CHIPSET_NOT_SUPPORTED, NOT_SUPPORTED = 5 };
-    const struct mt_account_gpu *gpu[2];
+    const struct mt_gpu_spec *gpu[2];
     uint32_t place[2];
     int has_link, result = find_two(a, b, status, place);
     if (result != NVML_SUCCESS)

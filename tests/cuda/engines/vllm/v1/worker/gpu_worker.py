@@ -2,8 +2,8 @@
 """A worker of one model: weights, a pass as large as may be, then a cache of what its share leaves.
 
 The model's config.json says: weights_gib of all, sequence_mib that a pass takes for each sequence at a time, token_kib
-that a token takes of the cache, graph_gib of graphs that are captured last, warm_up_gib of a pass before that, and
-fails_at_share, from which on it fails for a reason of its own."""
+that a token takes of the cache, graph_gib of graphs that are captured last, warm_up_gib of a pass before that,
+fails_at_share, from which on it fails for a reason of its own, and sampler_gib where the second runner is meant."""
 
 import json
 import logging
@@ -23,7 +23,14 @@ class Worker:
             model = types.SimpleNamespace(**{"graph_gib": 0, "warm_up_gib": 0, "fails_at_share": 2, **json.load(file)})
         self.args = args
         self.token = model.token_kib * 1024 / args.tensor_parallel_size / (2 if args.kv_cache_dtype == "fp8" else 1)
-        self.model_runner = GPUModelRunner(args, model)
+        self.model_runner = self.make_runner(args, model)
+
+    def make_runner(self, args, model):
+        if not hasattr(model, "sampler_gib"):
+            return GPUModelRunner(args, model)
+        from vllm.v1.worker.gpu import model_runner
+
+        return model_runner.GPUModelRunner(args, model)
 
     def load_model(self):
         self.model_runner.load_model()
@@ -46,7 +53,7 @@ class Worker:
             self.model_runner.capture_model()
 
     def execute_model(self):
-        pass
+        self.model_runner.execute_model()
 
     def start(self):
         logging.basicConfig(level=logging.INFO)

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT */
+/* Types by contexts, by rules alone: each file, or each type that the model could be converted to,
+ * or each type of its cache, at contexts that double. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/document_parts.h"
+#include "cli/estimate/estimate.h"
+#include "cli/residue_store.h"
+#include "emit/csv.h"
+
+#define ROWS_MAX      64
+#define COLUMNS_MAX   6
+#define LEAST_CONTEXT UINT64_C(4096)
+
+/* One file or type. */
+struct row {
+    const char *name;
+    struct mt_model *model; /* owned */
+    const char *kv_type;    /* NULL: as it was asked for */
+};
+
+/* What a row takes at a context, of the place that decides. */
+struct point {
+    int is_known;
+    enum mt_verdict verdict;
+    char place[32];
+    uint64_t bytes;
+    uint64_t low_bytes;
+    uint64_t high_bytes;
+};
+
+struct matrix {
+    const struct estimate_request *request;
+    const struct estimate_options *options;
+    struct row rows[ROWS_MAX];
+    size_t n_rows;
+    uint64_t contexts[COLUMNS_MAX];
+    size_t n_contexts;
+    struct point points[ROWS_MAX][COLUMNS_MAX];
+    char engine[64];
+    char why[512]; /* the first point that could not be estimated, "" where all could */
+};
+
+static int add_row(struct matrix *matrix, const char *name, struct mt_model *model,
+                   const char *kv_type)
+{
+    if (matrix->n_rows == ROWS_MAX) {
+        mt_model_close(model);
+        return MT_ELIMIT;
+    }
+    matrix->rows[matrix->n_rows++] = (struct row){name, model, kv_type};
+    return 0;
+}
+
+/* The header that llama.cpp's converter would make of a model, read back. The file is gone before
+ * it is used: only headers are read. */
+static int convert(const struct mt_model *model, int remote, enum mt_file_type type,
+                   struct mt_model **converted, struct mt_error *error)
+{
+    const char *base = getenv("TMPDIR");
+    char path[PATH_MAX];
+    const struct mt_sparse_options sparse = {.type = type, .drop_vocabulary = 1};
+    int n = snprintf(path, sizeof path, "%s/memtally-matrix-XXXXXX", base && *base ? base : "/tmp");
+    int fd = n < PATH_MAX ? mkstemp(path) : -1;
+    if (fd < 0)
+        return mt_fail(error, MT_EPERM, MT_NO_OFFSET,
+                       "estimate: cannot make a file in %.200s (TMPDIR says where temporary files "
+                       "go)",
+                       base && *base ? base : "/tmp");
+    close(fd);
+    int code = estimate_write_sparse(model, remote, path, &sparse, error);
+    if (!code)
+        code = mt_model_open(path, NULL, converted, error);
+    unlink(path);
+    return code;
+}
+
+static int is_of_llama(const char *engine)
+{
+    return !engine || strstr(engine, "llama") || strstr(engine, "ollama");
+}
+
+static int add_weight_types(struct matrix *matrix, const struct mt_model *model,
+                            struct mt_error *error)
+{
+    static const enum mt_file_type types[] = {MT_FILE_F16,    MT_FILE_Q8_0,   MT_FILE_Q6_K,
+                                              MT_FILE_Q5_K_M, MT_FILE_Q4_K_M, MT_FILE_Q4_0};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        struct mt_model *converted = NULL;
+        int code = convert(model, matrix->options->remote, types[i], &converted, error);
+        if (!code)
+            code = add_row(matrix, mt_file_type_name(types[i]), converted, NULL);
+        if (code)
+            return code;
+    }
+    return 0;
+}
+
+/* Of a model whose weights have their type already. */
+static int add_cache_types(struct matrix *matrix, const char *name, struct mt_error *error)
+{
+    static const char *const of_llama[] = {"f16", "q8_0", "q4_0", NULL};
+    static const char *const of_torch[] = {"auto", "fp8", NULL};
+    const char *const *types = is_of_llama(matrix->options->engine) ? of_llama : of_torch;
+    for (size_t i = 0; types[i]; i++) {
+        struct mt_model *model = NULL;
+        int code = estimate_open_model(name, matrix->options->remote, &model, error);
+        if (!code)
+            code = add_row(matrix, types[i], model, types[i]);
+        if (code)
+            return code;
+    }
+    return 0;
+}
+
+static int add_rows(struct matrix *matrix, const struct cli_call *call, struct mt_error *error)
+{
+    struct mt_model *model = NULL;
+    int code = 0;
+    for (size_t i = 0; call->n_operands > 1 && i < call->n_operands && !code; i++) {
+        code = estimate_open_model(call->operands[i], matrix->options->remote, &model, error);
+        if (!code)
+            code = add_row(matrix, call->operands[i], model, NULL);
+    }
+    if (code == MT_ELIMIT)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "estimate: --matrix takes at most %d files",
+                       ROWS_MAX);
+    if (code || call->n_operands > 1)
+        return code;
+    code = estimate_open_model(call->operands[0], matrix->options->remote, &model, error);
+    if (code)
+        return code;
+    int is_open = mt_model_describe(model)->format != MT_MODEL_GGUF;
+    code = is_open && is_of_llama(matrix->options->engine)
+               ? add_weight_types(matrix, model, error)
+               : add_cache_types(matrix, call->operands[0], error);
+    mt_model_close(model);
+    return code;
+}
+
+/* The context that was asked for, or powers of two up to what the first model was trained for. */
+static void set_contexts(struct matrix *matrix)
+{
+    uint64_t trained = mt_model_describe(matrix->rows[0].model)->context_length;
+    uint64_t asked = matrix->request->settings.context_tokens;
+    if (asked || !trained || trained <= LEAST_CONTEXT) {
+        matrix->contexts[matrix->n_contexts++] = asked ? asked : trained ? trained : LEAST_CONTEXT;
+        return;
+    }
+    for (uint64_t n = LEAST_CONTEXT; n < trained && matrix->n_contexts < COLUMNS_MAX - 1; n *= 2)
+        matrix->contexts[matrix->n_contexts++] = n;
+    matrix->contexts[matrix->n_contexts++] = trained;
+}
+
+/* The device that holds most, or the host where there is none. */
+static void take_place(struct point *point, const struct mt_tally *tally)
+{
+    for (size_t i = 0; i < tally->n_places; i++) {
+        const struct mt_tally_place *place = &tally->places[i];
+        int is_host = strcmp(place->place, "host") == 0;
+        if ((is_host && tally->n_places > 1) || place->total_high_bytes < point->high_bytes)
+            continue;
+        snprintf(point->place, sizeof point->place, "%s", place->place);
+        point->bytes = place->total_allocated_bytes;
+        point->low_bytes = place->total_low_bytes;
+        point->high_bytes = place->total_high_bytes;
+    }
+}
+
+static void estimate_point(struct matrix *matrix, size_t r, size_t c)
+{
+    struct mt_predict_settings settings = matrix->request->settings;
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    struct point *point = &matrix->points[r][c];
+    const struct row *row = &matrix->rows[r];
+    struct mt_estimate *estimate;
+    settings.context_tokens = matrix->contexts[c];
+    if (row->kv_type && !settings.kv_type_k && !settings.kv_type_v)
+        settings.kv_type_k = settings.kv_type_v = row->kv_type;
+    if (cli_estimate_calibrated(row->model, &settings, &estimate, &error)) {
+        if (!*matrix->why)
+            snprintf(matrix->why, sizeof matrix->why, "%s", error.text);
+        return;
+    }
+    point->is_known = 1;
+    point->verdict = estimate->verdict;
+    take_place(point, &estimate->tally);
+    snprintf(matrix->engine, sizeof matrix->engine, "%.31s %.31s", estimate->tally.engine_name,
+             estimate->tally.engine_version ? estimate->tally.engine_version : "");
+    mt_estimate_destroy(estimate);
+}
+
+/* ---- how it is written ---- */
+
+static const char *mark_of(enum mt_verdict verdict)
+{
+    static const char *const marks[] = {
+        [MT_VERDICT_UNKNOWN] = "",  [MT_VERDICT_FITS] = " F",  [MT_VERDICT_TIGHT] = " T",
+        [MT_VERDICT_SPILLS] = " S", [MT_VERDICT_PAGES] = " P", [MT_VERDICT_CANNOT] = " C"};
+    return marks[verdict];
+}
+
+static void put_row(const struct matrix *matrix, size_t r, const struct cli_terminal *terminal,
+                    struct mt_text_table *table)
+{
+    struct mt_cell cells[COLUMNS_MAX + 1] = {{.text = matrix->rows[r].name}};
+    char texts[COLUMNS_MAX][32];
+    for (size_t c = 0; c < matrix->n_contexts; c++) {
+        const struct point *point = &matrix->points[r][c];
+        snprintf(texts[c], sizeof texts[c], "%.2f%s",
+                 (double)point->high_bytes / (double)(UINT64_C(1) << 30), mark_of(point->verdict));
+        cells[c + 1] = (struct mt_cell){.text = point->is_known ? texts[c] : "-",
+                                        .style = cli_verdict_style(terminal, point->verdict)};
+    }
+    mt_text_table_add(table, 0, MT_ROW_PLAIN, cells);
+}
+
+static void render_table(const struct matrix *matrix, struct mt_strbuf *out)
+{
+    const struct cli_terminal terminal = cli_terminal_of_output(matrix->options->output);
+    struct mt_text_table_column columns[COLUMNS_MAX + 1] = {{"type", MT_CELL_TEXT, 0}};
+    char headings[COLUMNS_MAX][24];
+    struct mt_text_table table;
+    int is_plain = matrix->points[0][0].verdict == MT_VERDICT_UNKNOWN;
+    for (size_t c = 0; c < matrix->n_contexts; c++) {
+        uint64_t n = matrix->contexts[c];
+        snprintf(headings[c], sizeof headings[c], n % 1024 ? "%llu" : "%lluk",
+                 (unsigned long long)(n % 1024 ? n : n / 1024));
+        columns[c + 1] = (struct mt_text_table_column){headings[c], MT_CELL_TEXT_RIGHT, 0};
+    }
+    cli_table_fact(&terminal, out, "engine", "%s, by rules", matrix->engine);
+    cli_table_fact(&terminal, out, "figures", "GiB %s, at most, by tokens of context%s",
+                   matrix->request->settings.n_devices ? "of the fullest device" : "of the host",
+                   is_plain ? "" : ": F fits, T tight, S spills, P pages, C cannot");
+    mt_text_table_init(&table, columns, matrix->n_contexts + 1, terminal.utf8);
+    for (size_t r = 0; r < matrix->n_rows; r++)
+        put_row(matrix, r, &terminal, &table);
+    cli_table_draw(&table, &terminal, out);
+    if (*matrix->why)
+        cli_table_fact(&terminal, out, "-", "not estimated: %s", matrix->why);
+}
+
+static void render_json(const struct matrix *matrix, struct mt_strbuf *out)
+{
+    struct mt_json writer = {0};
+    struct mt_json *json = &writer;
+    mt_json_begin_object(json, NULL);
+    mt_json_text(json, "schema", "memtally/1");
+    mt_json_text(json, "kind", "matrix");
+    mt_json_text(json, "engine", matrix->engine);
+    mt_json_begin_array(json, "points");
+    for (size_t i = 0; i < matrix->n_rows * matrix->n_contexts; i++) {
+        size_t r = i / matrix->n_contexts;
+        size_t c = i % matrix->n_contexts;
+        const struct point *point = &matrix->points[r][c];
+        mt_json_begin_object(json, NULL);
+        mt_json_text(json, "type", matrix->rows[r].name);
+        mt_json_count(json, "context_tokens", matrix->contexts[c]);
+        mt_json_text(json, "verdict", point->is_known ? mt_verdict_name(point->verdict) : NULL);
+        mt_json_text(json, "place", point->is_known ? point->place : NULL);
+        mt_json_count(json, "total_allocated_bytes", point->is_known ? point->bytes : MT_UNKNOWN);
+        mt_json_count(json, "total_low_bytes", point->is_known ? point->low_bytes : MT_UNKNOWN);
+        mt_json_count(json, "total_high_bytes", point->is_known ? point->high_bytes : MT_UNKNOWN);
+        mt_json_end(json);
+    }
+    mt_json_end(json);
+    mt_json_text(json, "not_estimated", *matrix->why ? matrix->why : NULL);
+    mt_json_end(json);
+    mt_json_finish(json, out);
+}
+
+static void render_csv(const struct matrix *matrix, struct mt_strbuf *out)
+{
+    struct mt_csv csv = {out, 0};
+    mt_csv_headings(&csv, "type,context_tokens,verdict,place,allocated_bytes,low_bytes,high_bytes");
+    for (size_t i = 0; i < matrix->n_rows * matrix->n_contexts; i++) {
+        const struct point *point = &matrix->points[i / matrix->n_contexts][i % matrix->n_contexts];
+        mt_csv_text(&csv, matrix->rows[i / matrix->n_contexts].name);
+        mt_csv_count(&csv, matrix->contexts[i % matrix->n_contexts]);
+        mt_csv_text(&csv, point->is_known ? mt_verdict_name(point->verdict) : NULL);
+        mt_csv_text(&csv, point->is_known ? point->place : NULL);
+        mt_csv_count(&csv, point->is_known ? point->bytes : MT_UNKNOWN);
+        mt_csv_count(&csv, point->is_known ? point->low_bytes : MT_UNKNOWN);
+        mt_csv_count(&csv, point->is_known ? point->high_bytes : MT_UNKNOWN);
+        mt_csv_end_line(&csv);
+    }
+}
+
+static int fits_somewhere(const struct matrix *matrix)
+{
+    for (size_t i = 0; i < matrix->n_rows * matrix->n_contexts; i++) {
+        const struct point *point = &matrix->points[i / matrix->n_contexts][i % matrix->n_contexts];
+        if (point->is_known &&
+            (point->verdict == MT_VERDICT_FITS || point->verdict == MT_VERDICT_TIGHT ||
+             point->verdict == MT_VERDICT_UNKNOWN))
+            return 1;
+    }
+    return 0;
+}
+
+static int fill(struct matrix *matrix, const struct cli_call *call, struct mt_error *error)
+{
+    int code = add_rows(matrix, call, error);
+    if (code)
+        return code;
+    set_contexts(matrix);
+    for (size_t r = 0; r < matrix->n_rows; r++)
+        for (size_t c = 0; c < matrix->n_contexts; c++)
+            estimate_point(matrix, r, c);
+    if (!*matrix->engine)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%s", matrix->why);
+    return 0;
+}
+
+int estimate_matrix(const struct cli_call *call, const struct estimate_request *request,
+                    struct mt_strbuf *out, int *found, struct mt_error *error)
+{
+    struct matrix *matrix = calloc(1, sizeof *matrix);
+    if (!matrix)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    matrix->request = request;
+    matrix->options = call->options;
+    int code = fill(matrix, call, error);
+    if (!code && matrix->options->format == CLI_FORMAT_JSON)
+        render_json(matrix, out);
+    else if (!code && matrix->options->format == CLI_FORMAT_CSV)
+        render_csv(matrix, out);
+    else if (!code)
+        render_table(matrix, out);
+    *found = !code && fits_somewhere(matrix);
+    for (size_t r = 0; r < matrix->n_rows; r++)
+        mt_model_close(matrix->rows[r].model);
+    free(matrix);
+    return code;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* Which cards do, by estimates of each: what the driver takes differs from card to card, so that a
+ * size alone does not tell. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/estimate/estimate.h"
+
+#define KNOWN_MAX 256
+
+/* Cards of one kind, the smallest first. */
+struct known {
+    struct mt_rehearse_gpu gpu[KNOWN_MAX];
+    size_t n;
+};
+
+static int by_memory(const void *a, const void *b)
+{
+    const struct mt_rehearse_gpu *one = a, *other = b;
+    return (one->memory_bytes > other->memory_bytes) - (one->memory_bytes < other->memory_bytes);
+}
+
+/* Of NVIDIA's the usual ones. */
+static void gather(const char *kind, struct known *known)
+{
+    struct mt_rehearse_gpu gpu;
+    int is_cuda = !strcmp(kind, "cuda");
+    known->n = 0;
+    for (size_t i = 0; known->n < KNOWN_MAX && mt_rehearse_gpu_at(i, &gpu) == 0; i++)
+        if (!strcmp(gpu.kind, kind) && (gpu.is_typical || !is_cuda))
+            known->gpu[known->n++] = gpu;
+    qsort(known->gpu, known->n, sizeof *known->gpu, by_memory);
+}
+
+static int fits(const struct mt_model *model, const struct mt_predict_settings *asked,
+                const struct mt_rehearse_gpu *gpu, size_t n)
+{
+    uint64_t bytes[ESTIMATE_DEVICES_MAX];
+    struct mt_device_known cards[ESTIMATE_DEVICES_MAX];
+    struct mt_predict_settings settings = *asked;
+    struct mt_estimate *estimate;
+    memset(cards, 0, sizeof cards);
+    for (size_t i = 0; i < n; i++) {
+        bytes[i] = gpu->memory_bytes;
+        memcpy(cards[i].gpu, gpu->key, sizeof gpu->key);
+    }
+    settings.device_bytes = bytes;
+    settings.device_known = cards;
+    settings.device_used = NULL;
+    settings.n_devices = n;
+    if (mt_estimate_create(model, &settings, &estimate, NULL) < 0)
+        return 0;
+    int is_well = estimate->verdict == MT_VERDICT_FITS || estimate->fits_as_counted;
+    mt_estimate_destroy(estimate);
+    return is_well;
+}
+
+/* The first card of which `n` do, up to `end`; `end` where none does. */
+static size_t first_of(const struct mt_model *model, const struct mt_predict_settings *settings,
+                       const struct known *known, size_t n, size_t end)
+{
+    size_t i = 0;
+    while (i < end && !fits(model, settings, &known->gpu[i], n))
+        i++;
+    return i;
+}
+
+static void add(const struct mt_rehearse_gpu *gpu, size_t n, struct cli_document_answer *answer,
+                struct estimate_cards *cards)
+{
+    struct mt_rehearse_gpu *kept = &cards->gpu[answer->n_cards];
+    *kept = *gpu;
+    answer->cards[answer->n_cards++] = (struct cli_document_cards){n, kept->key};
+}
+
+void estimate_name_cards(const struct mt_model *model, const struct mt_predict_settings *settings,
+                         struct cli_document_answer *answer, struct estimate_cards *cards)
+{
+    struct known known;
+    gather(settings->device_kind ? settings->device_kind : "cuda", &known);
+    size_t asked = settings->n_devices > 1 ? settings->n_devices : 0;
+    size_t end = known.n;
+    answer->n_cards = 0;
+    for (size_t n = asked ? asked : 1; n <= (asked ? asked : 8); n *= 2) {
+        size_t first = first_of(model, settings, &known, n, end);
+        if (first == end)
+            continue;
+        add(&known.gpu[first], n, answer, cards);
+        end = first;
+    }
+}

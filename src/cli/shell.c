@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/* Quoting, and how each engine is started. */
+#include "cli/shell.h"
+
+#include <string.h>
+
+#include "cli/document.h"
+
+void cli_put_shell_word(struct mt_strbuf *out, const char *word)
+{
+    size_t plain = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                                "%+,-./:=@_");
+    if (*word && !word[plain]) {
+        mt_strbuf_puts(out, word);
+        return;
+    }
+    mt_strbuf_puts(out, "'");
+    for (; *word; word++) {
+        if (*word == '\'')
+            mt_strbuf_puts(out, "'\\''");
+        else
+            mt_strbuf_append(out, word, 1);
+    }
+    mt_strbuf_puts(out, "'");
+}
+
+/* How an engine is started. %p is its program, %m the model, %d the model's folder, %u the folder
+ * above it, %n the folder's name, %f the flags, %a the flags with commas between them; capital M
+ * and D are the same in quotes of Python and JavaScript. */
+struct start {
+    const char *engine;
+    int program; /* enum mt_program, or -1 */
+    const char *words;
+};
+
+static const struct start starts[] = {
+    {"llama.cpp", MT_PROGRAM_NODE,
+     "const model = await llama.loadModel({modelPath: %M}); const context = await model.%f"},
+    {"llama.cpp", -1, "%p -m %m %f"},
+    {"ik_llama.cpp", -1, "%p -m %m %f"},
+    {"ollama", -1, "%f ollama serve"},
+    {"vllm", -1, "vllm serve %d %f"},
+    {"sglang", -1, "python -m sglang.launch_server --model-path %d %f"},
+    {"trt-llm", -1, "trtllm-serve %d %f"},
+    {"transformers", -1, "AutoModelForCausalLM.from_pretrained(%D, %a)"},
+    {"exllamav3", -1, "python main.py --model-dir %u --model-name %n %f"}, /* TabbyAPI */
+};
+
+static const struct start *find(const struct mt_estimate *estimate)
+{
+    const char *engine = estimate->tally.engine_name;
+    for (size_t i = 0; engine && i < sizeof starts / sizeof *starts; i++)
+        if (strcmp(starts[i].engine, engine) == 0 &&
+            (starts[i].program < 0 || starts[i].program == (int)estimate->settings.program))
+            return &starts[i];
+    return NULL;
+}
+
+static int ends(const char *text, const char *ending)
+{
+    size_t length = strlen(text);
+    size_t end = strlen(ending);
+    return length >= end && strcmp(text + length - end, ending) == 0;
+}
+
+static const char *program_of(const struct cli_document *document)
+{
+    static const char *const names[] = {[MT_PROGRAM_SERVER] = "llama-server",
+                                        [MT_PROGRAM_BENCH] = "llama-bench",
+                                        [MT_PROGRAM_FIT_PARAMS] = "llama-fit-params",
+                                        [MT_PROGRAM_NODE] = "node"};
+    if (document->engine && document->engine->path)
+        return document->engine->path;
+    return names[document->estimate->settings.program];
+}
+
+/* The file that llama.cpp loads; what is in another format has to be made one first. */
+static const char *file_of(const struct cli_document *document, const char *path)
+{
+    return document->model && document->model->is_converted ? "MODEL.gguf" : path;
+}
+
+/* The first `length` bytes of a path as a folder, "." for none. */
+static void put_folder(struct mt_strbuf *out, const char *path, size_t length)
+{
+    struct mt_strbuf folder = {0};
+    mt_strbuf_append(&folder, length ? path : ".", length ? length : 1);
+    cli_put_shell_word(out, mt_strbuf_text(&folder));
+    mt_strbuf_finish(&folder);
+}
+
+/* How many bytes of a path its folder takes: all of them where no file of a model is named. */
+static size_t folder_length(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!ends(path, ".json") && !ends(path, ".safetensors") && !ends(path, ".gguf"))
+        return strlen(path);
+    return slash ? (size_t)(slash - path) : 0;
+}
+
+static size_t parent_length(const char *path, size_t length)
+{
+    while (length && path[length - 1] != '/')
+        length--;
+    return length > 1 ? length - 1 : length;
+}
+
+/* In double quotes, as languages have them. */
+static void put_quoted(struct mt_strbuf *out, const char *text, size_t length)
+{
+    mt_strbuf_puts(out, "\"");
+    for (size_t i = 0; i < length; i++) {
+        if (strchr("\"\\", text[i]))
+            mt_strbuf_puts(out, "\\");
+        mt_strbuf_append(out, text + i, 1);
+    }
+    mt_strbuf_puts(out, "\"");
+}
+
+static void put_arguments(struct mt_strbuf *out, const char *flags)
+{
+    for (; *flags; flags++)
+        mt_strbuf_puts(out, *flags == ' ' ? ", " : (const char[]){*flags, '\0'});
+}
+
+static void put_part(struct mt_strbuf *out, const struct cli_document *document, char part)
+{
+    const char *path = document->model && document->model->path ? document->model->path : "MODEL";
+    size_t folder = folder_length(path);
+    size_t parent = parent_length(path, folder);
+    switch (part) {
+    case 'p':
+        cli_put_shell_word(out, program_of(document));
+        return;
+    case 'm':
+        cli_put_shell_word(out, file_of(document, path));
+        return;
+    case 'M':
+        put_quoted(out, file_of(document, path), strlen(file_of(document, path)));
+        return;
+    case 'd':
+        put_folder(out, path, folder);
+        return;
+    case 'D':
+        put_quoted(out, folder ? path : ".", folder ? folder : 1);
+        return;
+    case 'u':
+        put_folder(out, path, parent);
+        return;
+    case 'n':
+        put_folder(out, path + parent + (path[parent] == '/'),
+                   folder - parent - (folder > parent && path[parent] == '/'));
+        return;
+    case 'a':
+        put_arguments(out, document->estimate->flags);
+        return;
+    default:
+        mt_strbuf_puts(out, document->estimate->flags);
+    }
+}
+
+void cli_put_engine_command(struct mt_strbuf *out, const struct cli_document *document)
+{
+    const struct mt_estimate *estimate = document->estimate;
+    if (!estimate->flags || !*estimate->flags)
+        return;
+    const struct start *start = find(estimate);
+    for (const char *at = start ? start->words : "%f"; *at; at++) {
+        if (*at == '%')
+            put_part(out, document, *++at);
+        else
+            mt_strbuf_append(out, at, 1);
+    }
+}

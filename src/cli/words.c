@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* Words for completion, from the lists that have them. */
+#include "cli/words.h"
+
+#include <memtally/model_file.h>
+#include <memtally/predict.h>
+#include <memtally/rehearse.h>
+#include <memtally/tally.h>
+
+static void put(struct mt_strbuf *out, const char *word)
+{
+    mt_strbuf_printf(out, " %s", word);
+}
+
+void cli_words_engines(struct mt_strbuf *out)
+{
+    const char *name;
+    for (size_t i = 0; (name = mt_engine_name_at(i)) != NULL; i++)
+        put(out, name);
+}
+
+void cli_words_rehearsed_engines(struct mt_strbuf *out)
+{
+    static const char *const names[] = {"llama.cpp", "vllm", "sglang", "transformers"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        put(out, names[i]);
+}
+
+void cli_words_gpus(struct mt_strbuf *out)
+{
+    struct mt_rehearse_gpu gpu;
+    for (size_t i = 0; mt_rehearse_gpu_at(i, &gpu) == 0; i++)
+        put(out, gpu.key);
+}
+
+/* Of llama.cpp, then of engines on PyTorch. */
+void cli_words_cache_types(struct mt_strbuf *out)
+{
+    static const char *const names[] = {"f16",  "bf16", "f32",    "q8_0", "q5_1", "q5_0",
+                                        "q4_1", "q4_0", "iq4_nl", "auto", "fp8"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        put(out, names[i]);
+}
+
+void cli_words_weight_types(struct mt_strbuf *out)
+{
+#define WORD(NAME, name) put(out, name);
+    MT_FILE_TYPE_LIST(WORD)
+#undef WORD
+    put(out, "fp8");
+}
+
+void cli_words_moments(struct mt_strbuf *out)
+{
+    for (int kind = MT_MOMENT_PEAK; kind < MT_MOMENT_TIME; kind++)
+        put(out, mt_moment_name((enum mt_moment_kind)kind));
+}
