@@ -86,11 +86,16 @@ def in_a_thread():
 
 
 def routed():
-    """How many tokens each expert of a layer gets of 4096, two experts for each of them."""
+    """How many tokens each expert of a layer gets of 4096, two experts for each of them. Up to transformers 4 experts are
+    modules of their own; from 5 on their weights lie in one, which is told who goes where."""
     model = transformers.MixtralForCausalLM(transformers.MixtralConfig(**SHAPE, **TOKENS, num_local_experts=8))
     model, tokens = model.to("cuda", torch.bfloat16), []
-    for expert in model.model.layers[1].block_sparse_moe.experts:
-        expert.register_forward_hook(lambda module, args, out: tokens.append(args[0].shape[0]))
+    layer = model.model.layers[1]
+    if hasattr(layer, "block_sparse_moe"):
+        for expert in layer.block_sparse_moe.experts:
+            expert.register_forward_hook(lambda module, args, out: tokens.append(args[0].shape[0]))
+    else:
+        layer.mlp.experts.register_forward_hook(lambda module, args, out: tokens.extend(torch.bincount(args[1].flatten()).tolist()))
     with torch.no_grad():
         model(torch.randint(5, 2000, (1, 4096), device="cuda"))
     return tokens

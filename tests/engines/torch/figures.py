@@ -23,9 +23,20 @@ def used(device=0):
     return total - free
 
 
+most = 0  # bytes that were reserved at most, of what has been measured
+
+
+def most_reserved(device=0):
+    """Over the whole program, though each measurement counts anew."""
+    global most
+    most = max(most, torch.cuda.max_memory_reserved(device))
+    return most
+
+
 def measure(run, device=0):
     """Calls `run`: bytes that its result holds, the highest beside it, and what is reserved. Returns the result too."""
     settle()
+    most_reserved(device)
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
     before_reserved = torch.cuda.memory_reserved(device)

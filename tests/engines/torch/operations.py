@@ -257,7 +257,7 @@ def load_kernels():
 
 
 def main():
-    said = {"card": card(), "values": values(), "segments": segments(), "cache": cache(), "operations": {}}
+    said = {"torch": [int(part) for part in torch.__version__.split(".")[:2]], "card": card(), "values": values(), "segments": segments(), "cache": cache(), "operations": {}}
     load_kernels()
     with torch.no_grad():
         for name, run in operations().items():
@@ -266,7 +266,7 @@ def main():
             except RuntimeError as problem:
                 said["operations"][name] = {"error": str(problem)[:300]}
     said["training"], said["graphs"] = training(), graphs()
-    said["at the end"] = {"reserved": torch.cuda.max_memory_reserved(), "driver": figures.used()}
+    said["at the end"] = {"reserved": figures.most_reserved(), "driver": figures.used()}
     figures.write(said)
 
 
