@@ -9,8 +9,9 @@ from . import hooks
 SPACES = {"c10d", "_c10d_functional", "_c10d_functional_autograd"}
 MOST_OBJECT_BYTES = 16 << 20  # pickled; NCCL's look-alike moves no more
 # Operations whose first argument is both what is brought and what comes; of others it is what comes, the second what is brought.
-IN_PLACE = {"allreduce_", "allreduce_coalesced_", "broadcast_", "reduce_", "recv_", "recv_any_source_"}
+IN_PLACE = {"allreduce_", "allreduce_coalesced_", "broadcast_", "reduce_"}
 SENDING = {"send"}
+MESSAGES = {"send", "recv_", "recv_any_source_"}  # from PyTorch 2.15 on those of a batch are told to NCCL at its end
 WAITING = {"wait_tensor", "barrier", "monitored_barrier_"}
 NOTHING, LATER = -1, -2  # of what the look-alike answers
 
@@ -18,32 +19,39 @@ NOTHING, LATER = -1, -2  # of what the look-alike answers
 class Collectives:
     def __init__(self, results):
         self.results = results
-        self.awaited = []  # tensors that a group's end brings
+        self.awaited = []  # tensors that the end of a group or of a batch brings
+        self.sent = 0  # the most doubt that is to be sent at the end of a batch
         self.bring, self.brought = library_calls()
 
     def call(self, func, kind, args, kwargs):
         if kind.name in WAITING:
             return func(*args, **kwargs)
-        found = self.results.tensors
+        is_message, found = kind.name in MESSAGES, self.results.tensors
         sources = found(args[:1] if kind.name in IN_PLACE | SENDING or not kind.is_c10d else args[1:2])
-        self._guarded(lambda: self.bring(self.results.doubt_of(sources)))
+        self._guarded(lambda: self._bring(sources, is_message))
         out = func(*args, **kwargs)
         comes = [] if kind.name in SENDING else found(args[:1] if kind.is_c10d else [out])
-        self._guarded(lambda: self._came(comes))
+        self._guarded(lambda: self._came(comes, is_message))
         return out
 
-    def settle(self):
-        """What a group's end has brought, once it is there."""
+    def settle(self, kind):
+        """What the end of a group or of a batch has brought, once it is there; a message may be of the same batch."""
         doubt = self.brought()
-        if doubt != LATER:
+        if doubt != LATER and not (doubt == NOTHING and kind.name in MESSAGES):
             tensors, self.awaited = self.awaited, []
             self._set(tensors, doubt)
 
-    def _came(self, tensors):
+    def _bring(self, sources, is_message):
+        if not is_message or self.brought() != NOTHING:
+            self.sent = 0
+        self.sent = max(self.sent, self.results.doubt_of(sources))
+        self.bring(self.sent)
+
+    def _came(self, tensors, is_message):
         doubt = self.brought()
-        if doubt == LATER:
+        if doubt == LATER or (doubt == NOTHING and is_message):
             self.awaited += tensors
-        else:
+        if doubt != LATER:
             self._set(tensors, doubt)
 
     def _set(self, tensors, doubt):

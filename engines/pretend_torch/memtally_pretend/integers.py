@@ -220,7 +220,7 @@ class Results:
         if not inputs and not self._goes_to_cuda(kwargs):
             return func(*args, **kwargs)
         if self.collectives.awaited:
-            self.collectives.settle()
+            self.collectives.settle(kind)
         if kind.is_collective:
             return self.collectives.call(func, kind, args, kwargs)
         if any(type(tensor) not in self.plain or tensor.is_nested for tensor in inputs):

@@ -40,8 +40,8 @@ void pretend_cuda_give(CUdeviceptr pointer);
 CUresult pretend_cuda_work(CUstream stream);
 
 /* Until pretend_cuda_hide(0) whatever this thread copies from a device to the host is zeros, or
- * where a single byte is asked for, which is an answer, 1. For who knows that kernels would have
- * computed it: without them there lies what an earlier tenant of the memory left. */
+ * where a single byte is first asked for, which is an answer, 1. For who knows that kernels would
+ * have computed it: without them there lies what an earlier tenant of the memory left. */
 enum { PRETEND_HIDDEN = 1, PRETEND_HIDDEN_BUT_TRUE };
 void pretend_cuda_hide(int how);
 

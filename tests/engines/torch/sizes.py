@@ -105,19 +105,18 @@ def labelled(device):
 def decisions():
     """Whether a mask hides nothing, as transformers asks: of 40 x 8000 tokens, more than a MiB of integers. Of
     those of four bytes so many are not followed, since weights are such."""
-    import functools
     import inspect
 
-    from transformers.masking_utils import _ignore_causal_mask_sdpa
+    from transformers.masking_utils import _ignore_causal_mask_sdpa as hides_nothing
 
-    if "kv_offset" in inspect.signature(_ignore_causal_mask_sdpa).parameters:  # from transformers 5 on
-        _ignore_causal_mask_sdpa = functools.partial(_ignore_causal_mask_sdpa, kv_offset=0)
+    known = {"query_length": 8000, "q_length": 8000, "kv_length": 8000, "kv_offset": 0, "q_offset": 0}
+    known = {name: value for name, value in known.items() if name in inspect.signature(hides_nothing).parameters}
     whole = torch.ones(40, 8000, dtype=torch.int64)
     padded = whole.clone()
     padded[-1, 0] = 0
     masks = {"whole": whole, "padded": padded, "of int32": whole.int(), "of bool": whole.bool(), "padded of bool": padded.bool()}
-    said = {name: bool(_ignore_causal_mask_sdpa(mask.to("cuda"), 8000, 8000, 0)) for name, mask in masks.items()}
-    said["of tokens"] = bool(_ignore_causal_mask_sdpa((whole * 5).to("cuda") != 0, 8000, 8000, 0))
+    said = {name: bool(hides_nothing(mask.to("cuda"), **known)) for name, mask in masks.items()}
+    said["of tokens"] = bool(hides_nothing((whole * 5).to("cuda") != 0, **known))
     return said
 
 

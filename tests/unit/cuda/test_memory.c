@@ -255,6 +255,8 @@ static void test_what_kernels_would_have_computed_is_hidden_on_demand(void **sta
     pretend_cuda_hide(PRETEND_HIDDEN_BUT_TRUE);
     assert_int_equal(cuMemcpyDtoH_v2(&answer, a, 1), CUDA_SUCCESS);
     assert_int_equal(answer, 1);
+    assert_int_equal(cuMemcpyDtoH_v2(&answer, a, 1), CUDA_SUCCESS);
+    assert_int_equal(answer, 0);
     value = 7;
     assert_int_equal(cuMemcpyDtoH_v2(&value, a, 8), CUDA_SUCCESS);
     assert_int_equal(value, 0);

@@ -88,8 +88,10 @@ static int prepare(const struct end *to, const struct end *from, uint64_t bytes)
         int moves = from->device < 0 || (reads && is_small && !hidden);
         if (!moves)
             zero_host(to->at, bytes);
-        if (!moves && hidden == PRETEND_HIDDEN_BUT_TRUE && bytes == 1)
+        if (!moves && hidden == PRETEND_HIDDEN_BUT_TRUE && bytes == 1) {
             *(unsigned char *)(uintptr_t)to->at = 1;
+            hidden = PRETEND_HIDDEN;
+        }
         return moves;
     }
     if (!pretend_space_is_backed(to->at))
