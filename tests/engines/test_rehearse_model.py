@@ -152,6 +152,24 @@ def test_an_inverse_query_is_answered_by_rules_and_rehearsed_once():
     assert document["engine"]["path"].endswith("llama-server")
 
 
+def test_an_answer_is_rehearsed_with_the_sequences_that_the_engine_takes():
+    """llama-server keeps one cache for all sequences unless it is told how many there are."""
+    path = model("qwen3-0.6b")
+    found = json.loads(memtally.must("estimate", path, "--device", "4GiB", "--max-context", "--engine-path", engine.llama_cpp(""), "--json").stdout)
+    context = found["answer"]["value"]
+    assert found["settings"]["context_tokens"] == context, (found["answer"], found["settings"])
+    asked = rehearse(path, "--device", "4GiB", "--context", str(context), "--gpu-layers", "all")
+    rows = [memtally.row(place(document, "gpu:0"), "activations")["allocated_bytes"] for document in (found, asked)]
+    assert rows[0] == rows[1], rows
+
+
+def test_the_largest_ubatch_is_rehearsed_with_a_batch_that_holds_it():
+    """llama.cpp computes no more tokens at a time than it is handed over, 2048 where nothing is said."""
+    path = model("qwen3-0.6b")
+    found = json.loads(memtally.must("estimate", path, "--device", "24GiB", "-c", "8192", "--max-batch", "--engine-path", engine.llama_cpp(""), "--json").stdout)
+    assert found["answer"]["value"] == found["settings"]["ubatch"] == 8192, (found["answer"], found["settings"])
+
+
 def test_a_device_that_is_too_small_cannot():
     """12.9 GiB of weights do not go into 8 GiB; the table says what they would take."""
     path = model("qwen3-30b-a3b", smaller=("--layers", "20"))

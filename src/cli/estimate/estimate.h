@@ -164,6 +164,7 @@ struct estimate_result {
     struct cli_document_answer answer;
     struct estimate_cards cards; /* that the answer names */
     int has_answer;
+    enum mt_goal goal;                 /* of the answer */
     struct cli_document_engine engine; /* that was rehearsed; its path is NULL where none was */
     char engine_path[PATH_MAX];
     char note[PATH_MAX + ESTIMATE_WORDS_BYTES]; /* why none was, though one is there; or "" */

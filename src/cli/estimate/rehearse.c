@@ -25,13 +25,18 @@ int estimate_may_rehearse(const struct estimate_options *options)
            !options->best_quant && !options->matrix;
 }
 
-/* What a search found is rehearsed as it was found, with all on the devices. */
+/* What a search found is rehearsed as it was found, with all on the devices. Sequences that neither
+ * the user nor the search chose are left to the engine: a server that is told their number no
+ * longer has one cache for all. */
 static void take_answer(const struct estimate_result *result, struct mt_predict_settings *settings)
 {
     const struct mt_predict_settings *found = &result->estimate->settings;
     settings->context_tokens = found->context_tokens;
-    settings->sequences = found->sequences;
+    if (settings->sequences || result->goal == MT_GOAL_SEQUENCES)
+        settings->sequences = found->sequences;
     settings->ubatch = found->ubatch;
+    if (result->goal == MT_GOAL_BATCH)
+        settings->batch = found->batch;
     settings->device_bytes = found->device_bytes;
     settings->n_devices = found->n_devices;
     settings->has_gpu_layers = 1;

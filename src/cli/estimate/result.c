@@ -50,6 +50,7 @@ static void name_cards(struct estimate_result *result, const struct mt_predict_s
 static int solve(struct estimate_result *result, const struct mt_predict_settings *settings,
                  int goal, struct mt_error *error)
 {
+    result->goal = (enum mt_goal)goal;
     result->answer = answers[goal];
     result->has_answer = 1;
     int failed = mt_estimate_solve(result->model, settings, (enum mt_goal)goal,
