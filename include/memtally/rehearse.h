@@ -27,7 +27,7 @@ struct mt_rehearse_device {
     uint64_t bytes;            /* in all; 1 MiB to 1 PiB */
     uint64_t reserved_bytes;   /* of these, taken by the driver's context and other programs */
     const char *name;          /* "NVIDIA GeForce RTX 3090", or NULL */
-    const char *gpu;           /* to CUDA programs, of mt_rehearse_gpu_at(): "H100-80GB"; NULL: that
+    const char *gpu;           /* of kind "cuda", of mt_rehearse_gpu_at(): "H100-80GB"; NULL: that
                                   of mt_rehearse_gpu_of_size() */
     uint64_t context_bytes;    /* that a CUDA context takes, where it was measured; 0: as the GPU */
     uint64_t graph_node_bytes; /* likewise of each node of a graph */
@@ -66,7 +66,8 @@ struct mt_rehearse_options {
     const char *helper_directory; /* of the module that Python processes load; NULL: none */
     uint32_t cuda_driver_version; /* 12080 is CUDA 12.8; 0: the newest that is known */
     const char *kind;             /* "cuda" (NULL too), "rocm", "vulkan", "metal" */
-    const char *generation;       /* "ampere", "8.6"; NULL: the newest one that the tables know */
+    const char *generation;       /* "ampere", "8.6"; NULL: the least of the devices' GPUs, of
+                                     other kinds than "cuda" the newest that the tables know */
     const char *engine_version;   /* build that rules are chosen by; NULL: as its ggml says */
     const struct mt_rehearse_device *devices;
     size_t n_devices;         /* 0: the program runs on the CPU alone */

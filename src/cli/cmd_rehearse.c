@@ -83,8 +83,8 @@ static const struct cli_option rehearse_options[] = {
      .offset = OWN(generation),
      .help =
          "generation of the devices, as ampere or 8.6: a device of which --device says the size "
-         "alone is a card of it; without it a usual card of that size, and of devices that "
-         "ggml has the newest known"},
+         "alone is a card of it; without it a usual card of that size, and of devices that are "
+         "not NVIDIA's the newest known"},
     {.name = "layer",
      .kind = CLI_CHOICE,
      .argument = "LAYER",

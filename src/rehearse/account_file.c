@@ -139,6 +139,44 @@ static int fill_cuda(struct mt_account *made, const struct mt_rehearse_options *
     return result;
 }
 
+/* The least capability of the cards that devices on CUDA are, as "8.6": ggml's devices are all of
+ * one. "" where there is none to ask. */
+static int find_capability(const struct mt_rehearse_options *options, char text[8],
+                           struct mt_error *error)
+{
+    uint32_t least = 0;
+    *text = '\0';
+    if (options->kind && strcmp(options->kind, "cuda") != 0)
+        return 0;
+    for (size_t i = 0; i < options->n_devices; i++) {
+        const struct mt_rehearse_device *device = &options->devices[i];
+        struct mt_gpu_row row;
+        int result = device->gpu ? mt_gpu_find(device->gpu, &row, error)
+                                 : mt_gpu_of_size(device->bytes, NULL, &row, error);
+        if (result < 0)
+            return result;
+        if (!least || row.gpu.capability < least)
+            least = row.gpu.capability;
+    }
+    if (least)
+        snprintf(text, 8, "%u.%u", least / 10 % 100, least % 10);
+    return 0;
+}
+
+static int choose_rules(const struct mt_rehearse_options *options, struct mt_pretend_rules *rules,
+                        struct mt_error *error)
+{
+    char capability[8];
+    const char *generation = options->generation;
+    int result = generation ? 0 : find_capability(options, capability, error);
+    if (result < 0)
+        return result;
+    if (!generation && *capability)
+        generation = capability;
+    return mt_pretend_rules_choose(options->kind, generation, options->engine_version, rules,
+                                   error);
+}
+
 int mt_account_create(const struct mt_rehearse_options *options, const char *path,
                       struct mt_account **account, struct mt_error *error)
 {
@@ -146,8 +184,7 @@ int mt_account_create(const struct mt_rehearse_options *options, const char *pat
     struct mt_account *made = NULL;
     int result = check(options, error);
     if (result == 0)
-        result = mt_pretend_rules_choose(options->kind, options->generation,
-                                         options->engine_version, &rules, error);
+        result = choose_rules(options, &rules, error);
     if (result == 0)
         result = map_file(path, &made, error);
     if (result < 0)

@@ -170,6 +170,17 @@ def test_the_largest_ubatch_is_rehearsed_with_a_batch_that_holds_it():
     assert found["answer"]["value"] == found["settings"]["ubatch"] == 8192, (found["answer"], found["settings"])
 
 
+def test_attention_copies_as_on_the_card_that_is_named():
+    """Of two rows Ada's kernel reads q8_0 as it is; Ampere's takes copies in f16 (fattn.cu): 8192 cells of 1024 values, twice."""
+    path = model("qwen3-0.6b")
+    flags = ("--context", "8192", "--kv-type", "q8_0", "--batch", "2", "--ubatch", "2", "--program", "bench", "--gpu-layers", "99")
+    ampere, ada = (memtally.row(place(rehearse(path, "--device", card, *flags), "gpu:0"), "activations")["allocated_bytes"]
+                   for card in ("RTX3090", "RTX4090"))
+    assert 30 * MIB < ampere - ada <= 32 * MIB, (ampere, ada)
+    done = memtally.run("rehearse", path, "--device", "RTX3090", "--generation", "ada")
+    assert done.returncode == 2 and "RTX3090 is a GPU of generation ampere (8.6), not of 'ada'" in done.stderr, done.stderr
+
+
 def test_a_device_that_is_too_small_cannot():
     """12.9 GiB of weights do not go into 8 GiB; the table says what they would take."""
     path = model("qwen3-30b-a3b", smaller=("--layers", "20"))

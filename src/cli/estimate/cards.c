@@ -88,7 +88,7 @@ static int choose_card(struct estimate_request *request, size_t device, const ch
         return must ? result : 0;
     if (is_named && mt_rehearse_gpu_find(name, &own, NULL) == 0) {
         int is_of_it = !generation || !strcmp(own.generation, gpu.generation);
-        return is_of_it || !must ? 0 : fail_generation(&own, generation, error);
+        return is_of_it ? 0 : fail_generation(&own, generation, error);
     }
     memcpy(name, gpu.key, sizeof gpu.key);
     if (generation)

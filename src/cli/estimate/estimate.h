@@ -95,7 +95,7 @@ struct estimate_request {
     char *override_texts[CLI_TEXTS_MAX]; /* owned */
     const char *notes[ESTIMATE_NOTES_MAX];
     size_t n_notes;
-    const char *generation;          /* of devices that are rehearsed; NULL: the newest */
+    const char *generation;          /* of devices that are rehearsed; NULL: the cards' */
     const char *const *device_names; /* of each of them, or NULL in it; NULL: none */
     uint64_t reserved_bytes;         /* of each of them; 0: what the context takes as a rule */
     uint64_t timeout_ns;             /* of each rehearsal; 0: ten minutes */
@@ -125,8 +125,8 @@ int estimate_take_kinds(struct estimate_request *request, struct mt_error *error
 int estimate_take_measured(struct estimate_request *request, struct mt_error *error);
 
 /* Names NVIDIA cards for devices that have a size alone: as `generation` says, or (NULL) what such
- * a size mostly is. Errors, where they `must` be of it: MT_EARG (no such generation, or a named
- * card is of another). */
+ * a size mostly is. Errors: MT_EARG (a named card is of another generation; where they `must` be
+ * NVIDIA's also another kind, or no such generation). */
 int estimate_choose_cards(struct estimate_request *request, const char *generation, int must,
                           struct mt_error *error);
 

@@ -10,7 +10,7 @@
 struct rehearse_model_options {
     const struct estimate_options *estimate; /* settings, engine_path, remote, format, output */
     const struct cli_texts *sweep;           /* each as rehearse_axes_parse() reads it */
-    const char *generation;                  /* of the devices; NULL: the newest */
+    const char *generation;                  /* of the devices; NULL: the cards' */
     uint64_t reserved_bytes;                 /* of each; 0: what the context takes as a rule */
     const struct cli_texts *device_names;    /* as rehearse_name_devices() reads them */
     uint64_t timeout_ns;                     /* of each rehearsal; 0: ten minutes */

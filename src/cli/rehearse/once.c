@@ -16,8 +16,21 @@
 
 #define LOOK_NS ((uint64_t)3 * 1000 * 1000)
 
+/* Which NVIDIA card a device is: that it was said to be, or that its size mostly is. NULL: none. */
+static const char *find_card(const struct rehearse_start *run, size_t device,
+                             struct mt_rehearse_gpu *gpu)
+{
+    const struct mt_predict_settings *s = run->settings;
+    if (run->generation || (s->device_kind && strcmp(s->device_kind, "cuda") != 0))
+        return NULL;
+    if (s->device_known && *s->device_known[device].gpu)
+        return s->device_known[device].gpu;
+    return mt_rehearse_gpu_of_size(s->device_bytes[device], NULL, gpu, NULL) < 0 ? NULL : gpu->key;
+}
+
 /* Fills in the devices; `scale` makes them larger with the same shares. */
-static void fill_devices(const struct rehearse_start *run, struct mt_rehearse_device *devices)
+static void fill_devices(const struct rehearse_start *run, struct mt_rehearse_gpu *gpus,
+                         struct mt_rehearse_device *devices)
 {
     const struct mt_predict_settings *s = run->settings;
     for (size_t i = 0; i < s->n_devices; i++) {
@@ -26,6 +39,7 @@ static void fill_devices(const struct rehearse_start *run, struct mt_rehearse_de
         devices[i] =
             (struct mt_rehearse_device){.bytes = s->device_bytes[i] * run->scale,
                                         .reserved_bytes = reserved * run->scale,
+                                        .gpu = find_card(run, i, &gpus[i]),
                                         .name = run->device_names ? run->device_names[i] : NULL};
     }
 }
@@ -35,9 +49,13 @@ static int start(const struct rehearse_start *run, int log_fd, struct mt_rehears
 {
     const struct mt_predict_settings *s = run->settings;
     struct mt_rehearse_device *devices = calloc(s->n_devices + 1, sizeof *devices);
-    if (!devices)
+    struct mt_rehearse_gpu *gpus = calloc(s->n_devices + 1, sizeof *gpus);
+    if (!devices || !gpus) {
+        free(devices);
+        free(gpus);
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    fill_devices(run, devices);
+    }
+    fill_devices(run, gpus, devices);
     const struct mt_rehearse_options options = {
         .directory = run->directory,
         .pretend_path = run->pretend_path,
@@ -52,6 +70,7 @@ static int start(const struct rehearse_start *run, int log_fd, struct mt_rehears
     };
     int result = mt_rehearse_start(&options, rehearsal, error);
     free(devices);
+    free(gpus);
     return result;
 }
 

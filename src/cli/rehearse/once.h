@@ -19,7 +19,7 @@ struct rehearse_start {
     const char *pretend_path; /* the object that pretends devices */
     const char *engine_version;
     const char *const *device_names;            /* of each device; NULL: none */
-    const char *generation;                     /* of the devices; NULL: the newest */
+    const char *generation;                     /* of the devices; NULL: the cards' */
     const struct mt_predict_settings *settings; /* devices and the host */
     const uint64_t *reserved_bytes; /* of each device, taken before the program starts */
     uint64_t scale;       /* devices and host are as many times as large; 1 for as they are */

@@ -29,7 +29,7 @@ struct rehearse_job {
     size_t n_devices;
     uint64_t host_bytes;                    /* 0: no limit */
     const char *device_kind;                /* NULL: cuda */
-    const char *generation;                 /* NULL: the newest */
+    const char *generation;                 /* NULL: the cards' */
     const char *engine_version;             /* that rules are chosen by; NULL: as its ggml says */
     enum rehearse_layer layer;              /* AUTO: by the program */
     const struct rehearse_cuda_paths *cuda; /* NULL: they are looked for */

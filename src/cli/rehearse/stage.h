@@ -27,7 +27,7 @@ struct rehearse_stage {
     int drops_vocabulary;            /* the engine reads a file without one */
     const struct mt_model *model;    /* borrowed */
     const char *file_type;           /* that weights were converted to; NULL: they were not */
-    const char *generation;          /* of the devices; NULL: the newest. Borrowed */
+    const char *generation;          /* of the devices; NULL: the cards'. Borrowed */
     const char *const *device_names; /* of each device, or NULL in it; NULL: none. Borrowed */
     uint64_t reserved_bytes;         /* of each device; 0: what the context takes as a rule */
     uint64_t timeout_ns;             /* of each rehearsal; 0: ten minutes */

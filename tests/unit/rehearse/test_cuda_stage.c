@@ -222,6 +222,37 @@ static void test_a_gpu_that_is_none_makes_no_account(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
+static void unlink_account(struct folders *folders)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/account", folders->root);
+    assert_int_equal(unlink(path), 0);
+}
+
+static struct mt_pretend_rules rules_of(struct folders *folders, const char *first,
+                                        const char *second, const char *kind)
+{
+    const struct mt_rehearse_device devices[] = {{.bytes = 24 * GIB, .gpu = first},
+                                                 {.bytes = 24 * GIB, .gpu = second}};
+    const struct mt_rehearse_options options = {.kind = kind, .devices = devices, .n_devices = 2};
+    struct mt_account *account = make_account(folders, &options);
+    struct mt_pretend_rules rules = account->rules;
+    mt_account_unmap(account);
+    unlink_account(folders);
+    return rules;
+}
+
+/* NVIDIA: a P40 has capability 6.1, an RTX 3090, which a card of 24 GiB mostly is, 8.6. */
+static void test_devices_of_ggml_are_of_the_generation_of_their_cards(void **state)
+{
+    struct folders *folders = *state;
+    assert_int_equal(rules_of(folders, "RTX4090", "RTX4090", "cuda").capability, 890);
+    assert_int_equal(rules_of(folders, "RTX4090", "P40", NULL).capability, 610);
+    assert_string_equal(rules_of(folders, "RTX4090", "P40", NULL).generation, "pascal");
+    assert_int_equal(rules_of(folders, NULL, NULL, "cuda").capability, 860);
+    assert_string_equal(rules_of(folders, NULL, NULL, "rocm").generation, "rdna4");
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 
 int main(void)
@@ -237,6 +268,7 @@ int main(void)
         TEST(test_a_device_is_the_gpu_of_its_name_or_the_nearest_in_size),
         TEST(test_without_look_alikes_the_account_has_no_cuda),
         TEST(test_a_gpu_that_is_none_makes_no_account),
+        TEST(test_devices_of_ggml_are_of_the_generation_of_their_cards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
