@@ -293,11 +293,21 @@ static void note_description(struct mt_sheet *sheet, const struct mt_model_descr
         mt_sheet_note(sheet, "%s", description->notes[i]);
 }
 
+/* Whether rules were held against later versions than the one that is taken where none is said. */
+static int is_read_further(const struct mt_engine *newest)
+{
+    struct mt_engine_value read;
+    return mt_engine_value(newest, "read_up_to", &read) == 0 &&
+           !mt_engine_is_after(newest, "read_up_to") &&
+           (read.length != strlen(newest->version_text) ||
+            strncmp(read.text, newest->version_text, read.length) != 0);
+}
+
 /* A version that came after the tables is taken to be as the newest that they know. */
 static void note_version(struct mt_sheet *sheet, const struct mt_engine *engine)
 {
     struct mt_engine newest;
-    if (mt_engine_find(engine->name, &newest, NULL) < 0)
+    if (mt_engine_find(engine->name, &newest, NULL) < 0 || is_read_further(&newest))
         return;
     for (size_t i = 0; i < MT_ENGINE_VERSION_PARTS; i++) {
         if (engine->version.parts[i] < newest.version.parts[i])
