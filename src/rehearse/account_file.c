@@ -125,22 +125,30 @@ static int fill_gpu(struct mt_account_device *made, const struct mt_rehearse_dev
     return 0;
 }
 
+/* ggml's devices have cards too, whose generation decides what attention copies. */
 static int fill_cuda(struct mt_account *made, const struct mt_rehearse_options *options,
                      struct mt_error *error)
 {
     int result = 0;
-    if (!options->cuda_directory)
+    int has_cards = !options->kind || strcmp(options->kind, "cuda") == 0;
+    if (!options->cuda_directory && (!has_cards || options->generation))
         return 0;
     for (size_t i = 0; result == 0 && i < options->n_devices; i++)
         result = fill_gpu(&made->device[i], &options->devices[i], options->generation, error);
+    if (!options->cuda_directory) {
+        for (size_t i = 0; result == 0 && i < options->n_devices; i++)
+            made->device[i].gpu =
+                (struct mt_gpu_spec){.capability = made->device[i].gpu.capability};
+        return result;
+    }
     made->cuda.driver_version =
         options->cuda_driver_version ? options->cuda_driver_version : DRIVER_VERSION;
     made->cuda.copy_bytes_most = COPY_BYTES_MOST;
     return result;
 }
 
-/* The least capability of the cards that devices on CUDA are, as "8.6": ggml's devices are all of
- * one. "" where there is none to ask. */
+/* The least capability of the cards that devices on CUDA are, as "8.6": of what is the same for all
+ * of ggml's devices. "" where there is none to ask. */
 static int find_capability(const struct mt_rehearse_options *options, char text[8],
                            struct mt_error *error)
 {

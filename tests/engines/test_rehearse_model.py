@@ -181,6 +181,17 @@ def test_attention_copies_as_on_the_card_that_is_named():
     assert done.returncode == 2 and "RTX3090 is a GPU of generation ampere (8.6), not of 'ada'" in done.stderr, done.stderr
 
 
+def test_each_of_two_cards_copies_as_its_own_generation_does():
+    """An Ampere card copies beside an Ada one what it copies alone, whichever is first: half the layers' kernels are its."""
+    path = model("qwen3-0.6b")
+    flags = ("--context", "8192", "--kv-type", "q8_0", "--batch", "2", "--ubatch", "2", "--program", "bench", "--gpu-layers", "99")
+    for cards in ("RTX3090,RTX4090", "RTX4090,RTX3090"):
+        document = rehearse(path, "--device", cards, *flags)
+        taken = {card: memtally.row(place(document, f"gpu:{i}"), "activations")["allocated_bytes"]
+                 for i, card in enumerate(cards.split(","))}
+        assert taken["RTX3090"] > 30 * MIB > 8 * MIB > taken["RTX4090"], (cards, taken)
+
+
 def test_a_device_that_is_too_small_cannot():
     """12.9 GiB of weights do not go into 8 GiB; the table says what they would take."""
     path = model("qwen3-30b-a3b", smaller=("--layers", "20"))

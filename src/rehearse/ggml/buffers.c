@@ -185,7 +185,7 @@ static size_t get_max_size(struct ggml_buffer_type *type)
 
 static size_t get_alloc_size(struct ggml_buffer_type *type, const struct ggml_tensor *tensor)
 {
-    return pretend_alloc_bytes(type_of(type)->world, tensor);
+    return pretend_alloc_bytes(type_of(type), tensor);
 }
 
 static bool is_not_host(struct ggml_buffer_type *type)
@@ -194,15 +194,17 @@ static bool is_not_host(struct ggml_buffer_type *type)
     return false;
 }
 
-uint64_t pretend_alloc_bytes(struct pretend_world *world, const struct ggml_tensor *tensor)
+uint64_t pretend_alloc_bytes(const struct pretend_buffer_type *type,
+                             const struct ggml_tensor *tensor)
 {
+    struct pretend_world *world = type->world;
     const struct mt_pretend_rules *rules = rules_of(world);
     struct pretend_ggml *ggml = &world->ggml;
     if (rules->flash_attention == MT_PRETEND_FLASH_METAL)
         return pretend_metal_bytes(world, tensor);
     uint64_t bytes = rules->flash_attention == MT_PRETEND_FLASH_F16_COPIES &&
                              pretend_op_of(ggml, tensor) == OP_FLASH_ATTN_EXT
-                         ? pretend_flash_bytes(world, tensor)
+                         ? pretend_flash_bytes(world, type->device, tensor)
                          : pretend_bytes(ggml, tensor);
     uint64_t over = rules->row_padding ? (uint64_t)tensor->ne[0] % rules->row_padding : 0;
     if (over && pretend_type_of(ggml, tensor->type).is_quantized)

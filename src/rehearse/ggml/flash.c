@@ -24,6 +24,7 @@ enum kernel { KERNEL_NONE, KERNEL_TILE, KERNEL_VECTOR, KERNEL_MATRIX };
 struct attention {
     struct pretend_ggml *ggml;
     const struct mt_pretend_rules *rules;
+    uint32_t capability; /* of the device */
     const struct ggml_tensor *q, *k, *v, *mask;
     int64_t ratio; /* heads that share a key head */
     float max_bias;
@@ -42,11 +43,12 @@ static int is_aligned(const struct attention *a, const struct ggml_tensor *tenso
     return tensor->nb[1] % 16 == 0 && tensor->nb[2] % 16 == 0 && tensor->nb[3] % 16 == 0;
 }
 
-static int read_attention(struct pretend_world *world, const struct ggml_tensor *op,
-                          struct attention *a)
+static int read_attention(struct pretend_world *world, const struct pretend_device *device,
+                          const struct ggml_tensor *op, struct attention *a)
 {
     *a = (struct attention){.ggml = &world->ggml,
                             .rules = rules_of(world),
+                            .capability = capability_of(world, device),
                             .q = op->src[0],
                             .k = op->src[1],
                             .v = op->src[2],
@@ -118,7 +120,7 @@ static int is_odd_head(const struct attention *a)
 static enum kernel choose_turing(const struct attention *a)
 {
     int64_t rows = a->q->ne[1];
-    int is_ada = a->rules->capability >= ADA;
+    int is_ada = a->capability >= ADA;
     if (!has_vector_kernel(a))
         return KERNEL_MATRIX;
     if (is_quantized(a, a->k) || is_quantized(a, a->v)) {
@@ -146,7 +148,7 @@ static int64_t effective_rows(const struct attention *a)
 static int amd_has_matrix_kernel(const struct attention *a)
 {
     int64_t head = a->q->ne[0], rows = effective_rows(a);
-    uint32_t capability = a->rules->capability;
+    uint32_t capability = a->capability;
     if (capability >= CDNA1 && capability < RDNA1)
         return head <= 64    ? rows > 8
                : head <= 128 ? rows > 16
@@ -169,7 +171,7 @@ static enum kernel choose_tile(const struct attention *a)
 
 static enum kernel choose(const struct attention *a)
 {
-    uint32_t capability = a->rules->capability;
+    uint32_t capability = a->capability;
     if (!heads_are_taken(a) || !types_are_taken(a) || (a->mask && a->mask->ne[2] != 1))
         return KERNEL_NONE;
     if (capability >= AMD)
@@ -212,21 +214,23 @@ static uint64_t pad(uint64_t bytes)
     return (bytes + PADDING_OF_COPY - 1) / PADDING_OF_COPY * PADDING_OF_COPY;
 }
 
-int pretend_flash_is_taken(struct pretend_world *world, const struct ggml_tensor *op)
+int pretend_flash_is_taken(const struct pretend_device *device, const struct ggml_tensor *op)
 {
+    struct pretend_world *world = device->world;
     struct attention a;
-    if (!read_attention(world, op, &a))
+    if (!read_attention(world, device, op, &a))
         return 0;
     if (!types_are_a_pair(&a))
         pretend_meet_doubt(world->account, MT_PRETEND_DOUBT_FLASH_TYPES);
     return choose(&a) != KERNEL_NONE;
 }
 
-uint64_t pretend_flash_bytes(struct pretend_world *world, const struct ggml_tensor *op)
+uint64_t pretend_flash_bytes(struct pretend_world *world, const struct pretend_device *device,
+                             const struct ggml_tensor *op)
 {
     struct attention a;
     uint64_t bytes = pretend_bytes(&world->ggml, op);
-    if (!read_attention(world, op, &a))
+    if (!read_attention(world, device, op, &a))
         return bytes;
     enum kernel kernel = choose(&a);
     const struct ggml_tensor *k = a.k, *v = a.v;

@@ -44,7 +44,8 @@ static pretend_answer *answer_of(const struct mt_pretend_rules *rules, enum pret
 int pretend_takes(const struct pretend_device *device, const struct ggml_tensor *op)
 {
     struct pretend_world *world = device->world;
-    struct pretend_ask ask = {.world = world,
+    struct pretend_ask ask = {.device = device,
+                              .world = world,
                               .ggml = &world->ggml,
                               .rules = rules_of(world),
                               .op = op,

@@ -16,6 +16,7 @@
      TYPES(IQ3_XXS) | TYPES(IQ3_S) | TYPES(IQ4_XS))
 
 struct pretend_ask {
+    const struct pretend_device *device;
     struct pretend_world *world;
     struct pretend_ggml *ggml;
     const struct mt_pretend_rules *rules;

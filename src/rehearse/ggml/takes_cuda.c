@@ -181,7 +181,7 @@ static int sorts(const struct pretend_ask *ask)
 
 static int pays_attention(const struct pretend_ask *ask)
 {
-    return pretend_flash_is_taken(ask->world, ask->op);
+    return pretend_flash_is_taken(ask->device, ask->op);
 }
 
 static int indexes(const struct pretend_ask *ask)

@@ -4,6 +4,8 @@
 #ifndef MT_REHEARSE_GGML_WORLD_H
 #define MT_REHEARSE_GGML_WORLD_H
 
+#include <string.h>
+
 #include "rehearse/account.h"
 #include "rehearse/ggml/abi.h"
 #include "rehearse/ggml/ggml.h"
@@ -53,6 +55,15 @@ static inline const struct mt_pretend_rules *rules_of(const struct pretend_world
     return &world->account->rules;
 }
 
+/* Cards of several generations may be there; without a card it is that of the rules. */
+static inline uint32_t capability_of(const struct pretend_world *world,
+                                     const struct pretend_device *device)
+{
+    uint32_t own = device ? world->account->device[device->number].gpu.capability : 0;
+    int is_cuda = strcmp(rules_of(world)->kind, "cuda") == 0;
+    return own && is_cuda ? own * 10 : rules_of(world)->capability;
+}
+
 static inline struct pretend_device *device_of(struct ggml_device *device)
 {
     return (struct pretend_device *)device;
@@ -83,7 +94,8 @@ void pretend_fill_type(struct pretend_buffer_type *type, const struct ggml_type_
 uintptr_t pretend_addresses(uint64_t bytes);
 
 /* What a tensor takes of a device's buffer. */
-uint64_t pretend_alloc_bytes(struct pretend_world *world, const struct ggml_tensor *tensor);
+uint64_t pretend_alloc_bytes(const struct pretend_buffer_type *type,
+                             const struct ggml_tensor *tensor);
 /* The rows of a tensor that a device has of a split buffer. */
 void pretend_split_rows(const struct pretend_buffer_type *type, const struct ggml_tensor *tensor,
                         size_t device, int64_t *low, int64_t *high);
@@ -92,8 +104,9 @@ uint64_t pretend_split_bytes(const struct pretend_buffer_type *type,
                              const struct ggml_tensor *tensor, size_t device);
 
 /* flash.c */
-int pretend_flash_is_taken(struct pretend_world *world, const struct ggml_tensor *op);
-uint64_t pretend_flash_bytes(struct pretend_world *world, const struct ggml_tensor *op);
+int pretend_flash_is_taken(const struct pretend_device *device, const struct ggml_tensor *op);
+uint64_t pretend_flash_bytes(struct pretend_world *world, const struct pretend_device *device,
+                             const struct ggml_tensor *op);
 
 /* takes.c: which operations a device computes, and which it takes over from the host. */
 int pretend_takes(const struct pretend_device *device, const struct ggml_tensor *op);

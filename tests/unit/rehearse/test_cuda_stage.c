@@ -205,6 +205,7 @@ static void test_without_look_alikes_the_account_has_no_cuda(void **state)
     struct mt_account *account = make_account(folders, &options);
     assert_int_equal(account->cuda.driver_version, 0);
     assert_string_equal(account->device[0].gpu.name, "");
+    assert_int_equal(account->device[0].gpu.capability, 86); /* 8 GiB are taken for an RTX 3070 */
     mt_account_unmap(account);
 }
 
