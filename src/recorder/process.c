@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -19,22 +20,40 @@
 struct recorder memtally_recorder;
 __thread struct tls memtally_tls;
 
-/* Whether the processor's counter runs at one rate and the kernel trusts it too. */
-static int counter_is_constant(void)
-{
 #if defined(__x86_64__)
-    unsigned a, b, c, d;
-    if (!__get_cpuid(0x80000007u, &a, &b, &c, &d) || !(d & (1u << 8)))
-        return 0;
+/* Whether the kernel trusts the counter; where it does not say, it is taken to. */
+static void ask_clock_source(void *context)
+{
+    int *is_trusted = context;
     char source[8] = "";
     int fd =
         memtally_record_os.open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
                                 O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
-        return 1;
+        return;
     long got = memtally_record_os.read(fd, source, sizeof source - 1);
     memtally_record_os.close(fd);
-    return got > 0 && (memcmp(source, "tsc", 3) == 0 || memcmp(source, "kvm", 3) == 0);
+    *is_trusted = got > 0 && (memcmp(source, "tsc", 3) == 0 || memcmp(source, "kvm", 3) == 0);
+}
+
+/* A program that was started by one that forbade it must not read the counter. */
+static int may_read_counter(void)
+{
+    int mode = 0;
+    return MT_SYS2(SYS_prctl, PR_GET_TSC, &mode) < 0 || mode != PR_TSC_SIGSEGV;
+}
+#endif
+
+/* Whether the processor's counter runs at one rate and the kernel trusts it too. */
+static int counter_is_constant(void)
+{
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    int is_trusted = 1;
+    if (!may_read_counter() || !__get_cpuid(0x80000007u, &a, &b, &c, &d) || !(d & (1u << 8)))
+        return 0;
+    do_aside(ask_clock_source, &is_trusted);
+    return is_trusted;
 #elif defined(__aarch64__)
     return 1;
 #else
@@ -110,9 +129,16 @@ static void fill_header(struct mt_file_header *header, int forked)
     };
 }
 
+struct creation {
+    struct process *process;
+    int result;
+};
+
 /* A file that there was no space for is not left behind empty. */
-static int create_file(struct process *process)
+static void create_file(void *context)
 {
+    struct creation *creation = context;
+    struct process *process = creation->process;
     struct mt_file_header header;
     char path[MT_PATH_BYTES];
     fill_header(&header, (uint32_t)MT_SYS0(SYS_getpid) != memtally_recorder.pid);
@@ -124,7 +150,7 @@ static int create_file(struct process *process)
     if (result == -ENOSPC || result == -EFBIG || result == -EDQUOT)
         MT_SYS3(SYS_unlinkat, AT_FDCWD, path, 0);
     process->start_ns = header.start_monotonic_ns;
-    return result;
+    creation->result = result;
 }
 
 int process_start(void)
@@ -136,7 +162,9 @@ int process_start(void)
     if (!__atomic_compare_exchange_n(&process->alive, &none, 1, 0, __ATOMIC_ACQUIRE,
                                      __ATOMIC_ACQUIRE))
         return none == 2;
-    int result = create_file(process);
+    struct creation creation = {process, -EPERM};
+    do_aside(create_file, &creation);
+    int result = creation.result;
     process->scratch = result < 0 ? NULL : mt_sys_map(MT_PICTURE_SCRATCH_BYTES);
     if (!process->scratch) {
         process->alive = 3;
@@ -145,6 +173,7 @@ int process_start(void)
                      : "the recording cannot be written; the program runs unrecorded");
         return 0;
     }
+    look_at_beginning(process);
     __atomic_store_n(&process->alive, 2, __ATOMIC_RELEASE);
     return 1;
 }
@@ -159,7 +188,7 @@ void write_self(struct thread *thread, const void *address, size_t length)
 void process_end(int kind)
 {
     struct process *process = memtally_recorder.process;
-    if (!process || process->alive != 2 ||
+    if (!process || process->alive != 2 || memtally_recorder.is_filtered || process->ended ||
         process->file.header->pid != (uint32_t)MT_SYS0(SYS_getpid))
         return;
     struct thread *thread = enter();
@@ -250,12 +279,12 @@ static int get_ready(char **environment)
         return 0;
     recorder->pid = (uint32_t)MT_SYS0(SYS_getpid);
     recorder->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-    recorder->use_counter = (uint32_t)counter_is_constant();
     recorder->process = map_wiped(sizeof *recorder->process);
     if (!recorder->process || !heap_init()) {
         say_once("no memory for the recorder; the program runs unrecorded");
         return 0;
     }
+    recorder->use_counter = (uint32_t)counter_is_constant();
     recorder->has_key = (uint32_t)thread_make_key();
     pthread_atfork(before_fork, after_fork, NULL);
     at_quick_exit(end_exit);

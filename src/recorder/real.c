@@ -123,6 +123,7 @@ int real_look_up(void)
     store(&memtally_real.dlopen, versioned("dlopen"));
     if (!memtally_real.dlsym)
         __builtin_trap();
+    store(&memtally_real.syscall, memtally_real.dlsym(RTLD_NEXT, "syscall"));
     void *usable_size = memtally_real.dlsym(RTLD_NEXT, "malloc_usable_size");
 #define HOOK(result, name, parameters)                                                             \
     store(&memtally_real.name, memtally_real.dlsym(RTLD_NEXT, #name));

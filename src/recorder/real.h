@@ -20,6 +20,7 @@ struct real {
     size_t (*malloc_usable_size)(void *address); /* NULL where malloc's module has none */
     void *(*dlsym)(void *handle, const char *name);
     void *(*dlopen)(const char *path, int flags);
+    long (*syscall)(long number, ...);
 #define HOOK(result, name, parameters) result(*name) parameters;
 #define HOOK_GGML(result, name, parameters)
 #define HOOK_JUMP(name)

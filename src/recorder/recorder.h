@@ -32,6 +32,7 @@
 #define LOOK_FROM_BYTES       262144u
 #define STACK_SLOTS           4096u
 #define NAME_SLOTS            64u
+#define ASIDE_STACK_BYTES     32768u
 
 struct stack_slot {
     uint64_t hash;
@@ -74,13 +75,17 @@ struct process {
     struct mt_file file;
     struct thread *threads;
     struct thread *leftover; /* for what threads do after their end; one at a time */
+    uint32_t aside_busy;
     void *scratch;
     uint64_t ended_totals[4]; /* of the small blocks of threads that have ended */
     uint64_t start_ns;
     uint64_t last_look_ns;
     uint64_t pictured_bytes; /* the highest resident size with a picture */
+    uint64_t passed_bytes;   /* a higher one that had fallen before it was looked at */
+    uint64_t unseen_bytes;   /* the kernel's highest size from before this program; 0: none */
     uint64_t picture_spent_ns;
     uint64_t ns_per_mib; /* what the last picture cost */
+    _Alignas(16) uint8_t aside_stack[ASIDE_STACK_BYTES];
 };
 
 enum recorder_state { NOT_STARTED = 0, STARTING = 1, STARTED = 2, OFF = 3 };
@@ -95,7 +100,8 @@ struct recorder {
     uint32_t use_counter;
     uint32_t avoid_scan;
     uint32_t said;
-    uint32_t has_key; /* `key` ends a thread's state */
+    uint32_t has_key;     /* `key` ends a thread's state */
+    uint32_t is_filtered; /* the program lets the kernel refuse system calls: none is made */
     pthread_key_t key;
     uint64_t page_bytes;
     uintptr_t main_self;    /* pthread_self() of the main thread; 0: not known */
@@ -198,6 +204,12 @@ HIDDEN void note_free(struct thread *thread, void *address);
 HIDDEN void look_before_fall(struct thread *thread, uint64_t bytes);
 HIDDEN void look_before_buffer_goes(struct thread *thread);
 HIDDEN void look_at_end(struct thread *thread);
+HIDDEN void look_before_filter(struct thread *thread);
+HIDDEN void look_at_beginning(struct process *process);
+
+/* aside.c: calls `function` where the program's descriptors are out of reach, one caller at a time.
+ * Returns 0 where that could not be had, and nothing was called. */
+HIDDEN int do_aside(void (*function)(void *context), void *context);
 
 /* os.c */
 extern HIDDEN const struct mt_record_os memtally_record_os;

@@ -80,11 +80,11 @@ static void write_beginning(struct thread *thread, int first)
 
 static void write_command(struct thread *thread)
 {
-    char text[MT_MAX_STRING];
+    char *text = memtally_recorder.process->scratch;
     int fd = memtally_record_os.open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
         return;
-    long got = memtally_record_os.read(fd, text, sizeof text);
+    long got = memtally_record_os.read(fd, text, MT_MAX_STRING);
     memtally_record_os.close(fd);
     if (got > 0)
         mt_write_bytes(&thread->writer, MT_EVENT_MACHINE, now_ticks(), MT_MACHINE_COMMAND, text,
@@ -96,15 +96,10 @@ static void write_first_maps(struct thread *thread)
 {
     static const uint64_t begin[] = {0, MT_PICTURE_START, 0, 0};
     static const uint64_t end[] = {0, 0, MT_METHOD_NONE};
-    struct process *process = memtally_recorder.process;
-    char *text = process->scratch;
-    if (__atomic_exchange_n(&process->picture_busy, 1, __ATOMIC_ACQUIRE))
-        return;
+    char *text = memtally_recorder.process->scratch;
     int fd = memtally_record_os.open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) {
-        __atomic_store_n(&process->picture_busy, 0, __ATOMIC_RELEASE);
+    if (fd < 0)
         return;
-    }
     mt_write_event(&thread->writer, MT_EVENT_PICTURE_BEGIN, now_ticks(), begin, 4);
     long got;
     while ((got = memtally_record_os.read(fd, text, MT_TEXT_PIECE)) > 0)
@@ -112,7 +107,12 @@ static void write_first_maps(struct thread *thread)
                        (size_t)got);
     mt_write_event(&thread->writer, MT_EVENT_PICTURE_END, now_ticks(), end, 3);
     memtally_record_os.close(fd);
-    __atomic_store_n(&process->picture_busy, 0, __ATOMIC_RELEASE);
+}
+
+static void describe_process(void *context)
+{
+    write_command(context);
+    write_first_maps(context);
 }
 
 /* The counts of a thread that ends stay in the process's totals when its state is used again. */
@@ -199,9 +199,10 @@ static struct thread *begin_own(struct tls *tls)
     if (!tls->stack_high)
         stack_find_bounds();
     write_beginning(thread, first);
-    if (first) {
-        write_command(thread);
-        write_first_maps(thread);
+    struct process *process = memtally_recorder.process;
+    if (first && !__atomic_exchange_n(&process->picture_busy, 1, __ATOMIC_ACQUIRE)) {
+        do_aside(describe_process, thread);
+        __atomic_store_n(&process->picture_busy, 0, __ATOMIC_RELEASE);
     }
     return thread;
 }
@@ -245,6 +246,11 @@ struct thread *thread_start(void)
     uint32_t state = __atomic_load_n(&recorder->state, __ATOMIC_ACQUIRE);
     if (state == OFF || (state == STARTED && recorder->process->alive == 3))
         return NULL;
+    if (recorder->is_filtered) { /* a new state would need system calls */
+        if (recorder->process->alive == 2)
+            __atomic_fetch_add(&recorder->process->file.header->events_lost, 1, __ATOMIC_RELAXED);
+        return NULL;
+    }
     int saved_errno = errno;
     tls->busy = 1;
     KEEP_ORDER();

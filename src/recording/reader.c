@@ -122,8 +122,24 @@ int mt_record_header_read(const char *path, struct mt_file_header *header, struc
     return result;
 }
 
-/* Reads what is behind the header. The size is asked for only now: in a file that is being written
- * all blocks that the header knows of are then within it. */
+/* Where the file's data ends. One that is not packed is as large as it may become, its end a hole.
+ * What the header says of its blocks is not believed: a machine may have crashed. */
+static size_t end_of_data(int fd, uint64_t size)
+{
+    off_t end = 0;
+    off_t at;
+    while ((at = lseek(fd, end, SEEK_DATA)) >= 0) {
+        off_t hole = lseek(fd, at, SEEK_HOLE);
+        if (hole <= at)
+            break;
+        end = hole;
+    }
+    /* Where there are no holes to be found, all is data. */
+    int is_known = at < 0 && errno == ENXIO;
+    return (size_t)(is_known && (uint64_t)end < size ? (uint64_t)end : size);
+}
+
+/* Reads what is behind the header. */
 static int load_rest(struct mt_record_file *file, int fd, const uint8_t *page, size_t got,
                      struct mt_error *error)
 {
@@ -131,7 +147,11 @@ static int load_rest(struct mt_record_file *file, int fd, const uint8_t *page, s
     size_t more = 0;
     if (fstat(fd, &status) < 0)
         return mt_fail_errno(error, errno, "cannot read %s", file->path);
-    size_t size = (size_t)status.st_size > got ? (size_t)status.st_size : got;
+    size_t size = end_of_data(fd, (uint64_t)status.st_size);
+    if (size < got)
+        size = got;
+    if (lseek(fd, (off_t)got, SEEK_SET) < 0)
+        return mt_fail_errno(error, errno, "cannot read %s", file->path);
     file->data = malloc(size);
     if (!file->data)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: %zu bytes do not fit in memory",

@@ -9,6 +9,9 @@
 #include "base/ticks.h"
 /* How many events are lost before a block is asked for again. */
 #define RETRY_EVERY 1024u
+/* How often another thread is waited for that claims a block, of 10 ms each. */
+#define CLAIM_WAITS 200u
+#define ROOM_MOST   ((uint64_t)64 << 30) /* that a file may grow to */
 
 /* libc's memcpy may be an indirect function that is not bound yet when the first hook runs. */
 static void copy(void *to, const void *from, size_t length)
@@ -17,17 +20,6 @@ static void copy(void *to, const void *from, size_t length)
     const uint8_t *in = from;
     for (size_t i = 0; i < length; i++)
         out[i] = in[i];
-}
-
-static int set_path(struct mt_file *file, const char *path)
-{
-    size_t length = 0;
-    while (path[length])
-        length++;
-    if (length >= sizeof file->path)
-        return -1;
-    copy(file->path, path, length + 1);
-    return 0;
 }
 
 static void fill_header(struct mt_file_header *header, const struct mt_file_header *initial)
@@ -42,31 +34,70 @@ static void fill_header(struct mt_file_header *header, const struct mt_file_head
     header->crc32c = mt_crc32c(0, header, offsetof(struct mt_file_header, crc32c));
 }
 
+static int is_too_much(int result)
+{
+    return result == -27 || result == -22; /* EFBIG, EINVAL */
+}
+
+/* The largest size in whole blocks that the file system and the program's limits allow. */
+static int make_room(struct mt_file *file, int fd)
+{
+    uint64_t fits = 0;
+    uint64_t most = ROOM_MOST / MT_BLOCK_BYTES;
+    for (uint64_t n = most; n > fits; n = fits + (most - fits + 1) / 2) {
+        uint64_t bytes = MT_HEADER_BYTES + n * MT_BLOCK_BYTES;
+        int result = file->os->resize(fd, bytes);
+        if (result < 0 && !is_too_much(result))
+            return result;
+        if (result < 0) {
+            most = n - 1;
+            continue;
+        }
+        fits = n;
+        file->room_bytes = bytes;
+    }
+    return fits ? 0 : -27;
+}
+
+static int map_header(struct mt_file *file, int fd)
+{
+    int result = make_room(file, fd);
+    void *mapped = result < 0 ? NULL : file->os->map(fd, MT_HEADER_BYTES);
+    if (!mapped)
+        return result < 0 ? result : -12; /* ENOMEM */
+    result = file->os->back(mapped, MT_HEADER_BYTES);
+    file->last_page = result < 0 ? NULL : file->os->map_on(mapped, MT_HEADER_BYTES);
+    if (!file->last_page) {
+        file->os->unmap(mapped, MT_HEADER_BYTES);
+        return result < 0 ? result : -12;
+    }
+    file->header = mapped;
+    return 0;
+}
+
 int mt_file_create(struct mt_file *file, const struct mt_record_os *os, const char *path,
                    const struct mt_file_header *initial)
 {
-    if (set_path(file, path) < 0)
-        return -36; /* ENAMETOOLONG */
     int fd = os->open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return fd;
-    int result = os->extend(fd, 0, MT_HEADER_BYTES);
-    void *mapped = result < 0 ? NULL : os->map(fd, 0, MT_HEADER_BYTES);
-    os->close(fd);
-    if (!mapped)
-        return result < 0 ? result : -12; /* ENOMEM */
     file->os = os;
-    file->header = mapped;
     file->use_counter = initial->clock_kind != MT_CLOCK_MONOTONIC;
-    fill_header(file->header, initial);
-    return 0;
+    int result = map_header(file, fd);
+    os->close(fd);
+    if (result == 0)
+        fill_header(file->header, initial);
+    return result;
 }
 
 void mt_file_close(struct mt_file *file)
 {
-    if (file->header)
-        file->os->unmap(file->header, MT_HEADER_BYTES);
+    if (!file->header)
+        return;
+    file->os->unmap(file->last_page, MT_HEADER_BYTES);
+    file->os->unmap(file->header, MT_HEADER_BYTES);
     file->header = NULL;
+    file->last_page = NULL;
 }
 
 void mt_writer_init(struct mt_writer *writer, struct mt_file *file, uint32_t stream, uint32_t tid)
@@ -91,7 +122,8 @@ static void drop_block(struct mt_writer *writer)
     if (!writer->block)
         return;
     seal(writer);
-    writer->file->os->unmap(writer->block, MT_BLOCK_BYTES);
+    if (!writer->file->is_cut_off)
+        writer->file->os->unmap(writer->block, MT_BLOCK_BYTES);
     writer->block = NULL;
     writer->cursor = writer->limit = writer->events = NULL;
 }
@@ -101,27 +133,91 @@ void mt_writer_finish(struct mt_writer *writer)
     drop_block(writer);
 }
 
-/* Claims the next block of the file and maps it. The file is opened anew each time: a descriptor
- * that stayed open could be closed or replaced by the watched program. */
-static struct mt_block_header *claim(struct mt_file *file)
+/* A mutex, since a block can be mapped only by way of the one before it. Its holder makes four system
+ * calls; a waiter sleeps, since the holder may have lost its processor. */
+static int begin_claim(struct mt_file *file)
+{
+    uint32_t free = 0;
+    if (__atomic_compare_exchange_n(&file->claiming, &free, 1, 0, __ATOMIC_ACQUIRE,
+                                    __ATOMIC_RELAXED))
+        return 1;
+    for (uint32_t i = 0; i < CLAIM_WAITS; i++) {
+        if (__atomic_exchange_n(&file->claiming, 2, __ATOMIC_ACQUIRE) == 0)
+            return 1;
+        file->os->sleep(&file->claiming, 2);
+    }
+    return 0;
+}
+
+static void end_claim(struct mt_file *file)
+{
+    if (__atomic_exchange_n(&file->claiming, 0, __ATOMIC_RELEASE) == 2)
+        file->os->wake(&file->claiming);
+}
+
+/* Maps the block that comes after the last page, and its own last page, which is there already.
+ * Past the file's end there is nothing behind it. */
+static void *map_next(struct mt_file *file)
 {
     const struct mt_record_os *os = file->os;
-    int fd = os->open(file->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
-    if (fd < 0)
+    uint8_t *mapped = os->map_on(file->last_page, MT_HEADER_BYTES + MT_BLOCK_BYTES);
+    if (!mapped)
         return NULL;
-    uint32_t number = __atomic_fetch_add(&file->header->next_block, 1, __ATOMIC_RELAXED);
-    uint64_t offset = MT_HEADER_BYTES + (uint64_t)number * MT_BLOCK_BYTES;
-    void *mapped = NULL;
-    if (os->extend(fd, offset, MT_BLOCK_BYTES) >= 0) {
-        __atomic_fetch_add(&file->header->blocks_backed, 1, __ATOMIC_RELEASE);
-        mapped = os->map(fd, offset, MT_BLOCK_BYTES);
-    } else {
-        uint32_t next = number + 1; /* given back, unless another thread has claimed one since */
-        __atomic_compare_exchange_n(&file->header->next_block, &next, number, 0, __ATOMIC_RELAXED,
-                                    __ATOMIC_RELAXED);
+    os->unmap(mapped, MT_HEADER_BYTES);
+    uint8_t *block = mapped + MT_HEADER_BYTES;
+    void *last = os->back(block, MT_BLOCK_BYTES) < 0
+                     ? NULL
+                     : os->map_on(block + MT_BLOCK_BYTES - MT_HEADER_BYTES, MT_HEADER_BYTES);
+    if (!last) {
+        os->unmap(block, MT_BLOCK_BYTES);
+        return NULL;
     }
-    os->close(fd);
-    return mapped;
+    os->unmap(file->last_page, MT_HEADER_BYTES);
+    file->last_page = last;
+    return block;
+}
+
+static void *count_claimed(struct mt_file *file, void *block)
+{
+    if (!block)
+        return NULL;
+    __atomic_fetch_add(&file->header->next_block, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&file->header->blocks_backed, 1, __ATOMIC_RELEASE);
+    return block;
+}
+
+void mt_file_cut_off(struct mt_file *file, uint32_t n)
+{
+    if (file->is_cut_off || !begin_claim(file))
+        return;
+    while (file->n_in_advance < n && file->n_in_advance < MT_IN_ADVANCE_MOST) {
+        void *block = count_claimed(file, map_next(file));
+        if (!block)
+            break;
+        file->in_advance[file->n_in_advance++] = block;
+    }
+    file->is_cut_off = 1;
+    end_claim(file);
+}
+
+static void *claim_of_those_in_advance(struct mt_file *file)
+{
+    uint32_t n = __atomic_load_n(&file->n_in_advance, __ATOMIC_RELAXED);
+    while (n && !__atomic_compare_exchange_n(&file->n_in_advance, &n, n - 1, 1, __ATOMIC_RELAXED,
+                                             __ATOMIC_RELAXED)) {
+    }
+    return n ? file->in_advance[n - 1] : NULL;
+}
+
+static struct mt_block_header *claim(struct mt_file *file)
+{
+    if (file->is_cut_off)
+        return claim_of_those_in_advance(file);
+    if (!begin_claim(file))
+        return NULL;
+    void *block = file->is_cut_off ? NULL : count_claimed(file, map_next(file));
+    end_claim(file);
+    return block;
 }
 
 static int lose(struct mt_writer *writer)
@@ -139,8 +235,10 @@ static void begin(struct mt_writer *writer, struct mt_block_header *block)
     block->tid = writer->tid;
     block->sequence = writer->sequence++;
     block->start_ticks = writer->last_ticks;
-    block->clock_ticks = mt_ticks(writer->file->use_counter);
-    block->clock_monotonic_ns = writer->file->os->monotonic_ns();
+    if (!writer->file->is_cut_off) {
+        block->clock_ticks = mt_ticks(writer->file->use_counter);
+        block->clock_monotonic_ns = writer->file->os->monotonic_ns();
+    }
     __atomic_store_n(&block->magic, MT_BLOCK_MAGIC, __ATOMIC_RELEASE);
     writer->block = block;
     writer->events = (uint8_t *)(block + 1);

@@ -19,21 +19,34 @@ struct mt_record_os {
     int (*close)(int fd);
     long (*read)(int fd, void *bytes, size_t length);
     long (*pread)(int fd, void *bytes, size_t length, uint64_t offset);
-    int (*extend)(int fd, uint64_t offset, uint64_t length); /* with blocks behind it */
-    void *(*map)(int fd, uint64_t offset, size_t length);    /* shared; NULL on failure */
+    int (*resize)(int fd, uint64_t bytes);     /* sparse: takes no room on the disk */
+    void *(*map)(int fd, size_t length);       /* the file's beginning, shared; NULL on failure */
+    void *(*map_on)(void *page, size_t bytes); /* the mapped page of a file again, and what follows
+                                                  it there; NULL on failure */
+    int (*back)(void *address, size_t length); /* takes the room on the disk behind mapped bytes */
     void (*unmap)(void *address, size_t length);
+    void (*sleep)(uint32_t *word, uint32_t value); /* while it has that value, and not for long */
+    void (*wake)(uint32_t *word);                  /* all that sleep on it */
     long (*ioctl)(int fd, unsigned long request, void *argument);
     uint64_t (*monotonic_ns)(void);
 };
 
-#define MT_PATH_BYTES 1024
+#define MT_PATH_BYTES      1024
+#define MT_IN_ADVANCE_MOST 16u
 
-/* A recording file that is being written. */
+/* A recording file that is being written. Nothing of it is opened after it was made: blocks are
+ * mapped by way of the page before them, so that no descriptor is needed that the watched program
+ * could meet, and no path that it could lose by chroot() or setuid(). */
 struct mt_file {
     const struct mt_record_os *os;
     struct mt_file_header *header; /* mapped; NULL when closed */
+    void *last_page;               /* mapped: the page before the next block */
+    uint64_t room_bytes;           /* that the file may have */
+    void *in_advance[MT_IN_ADVANCE_MOST]; /* mapped blocks that none has claimed yet */
+    uint32_t n_in_advance;
+    uint32_t is_cut_off; /* no call of the system is made any more */
+    uint32_t claiming;             /* 1: a block is being claimed; 2: and others wait for it */
     int use_counter;
-    char path[MT_PATH_BYTES];
 };
 
 /* One stream of events. Invariants while block != NULL:
@@ -59,10 +72,14 @@ struct mt_writer {
     uint64_t small_free_bytes;
 };
 
-/* Creates the file at file->path from `initial`, whose constant fields the caller has filled; the
- * file must not exist. Returns 0 or a negated errno. */
+/* Creates the file at `path` from `initial`, whose constant fields the caller has filled; the file
+ * must not exist. It is sparse and as large as it may become. Returns 0 or a negated errno. */
 int mt_file_create(struct mt_file *file, const struct mt_record_os *os, const char *path,
                    const struct mt_file_header *initial);
+
+/* Maps up to `n` blocks in advance, after which nothing more is asked of the system. What they have no
+ * room for is lost. */
+void mt_file_cut_off(struct mt_file *file, uint32_t n);
 
 /* Unmaps the header; the file on disk stays. */
 void mt_file_close(struct mt_file *file);

@@ -64,7 +64,6 @@ static uint64_t clock_ns(clockid_t clock)
 static int create_file(struct mt_run *run, const struct mt_run_options *options,
                        struct mt_error *error)
 {
-    char path[MT_PATH_BYTES];
     const struct mt_file_header header = {
         .kind = MT_FILE_WATCH,
         .pid = (uint32_t)getpid(),
@@ -78,11 +77,12 @@ static int create_file(struct mt_run *run, const struct mt_run_options *options,
         .start_realtime_ns = clock_ns(CLOCK_REALTIME),
         .picture_share_ppm = (uint64_t)(run->share * 1e6),
     };
-    if (snprintf(path, sizeof path, "%s/watch.mtr", run->directory) >= (int)sizeof path)
+    size_t size = sizeof run->file_path;
+    if (snprintf(run->file_path, size, "%s/watch.mtr", run->directory) >= (int)size)
         return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "%s: the path is too long", run->directory);
-    int result = mt_file_create(&run->file, &mt_watch_os, path, &header);
+    int result = mt_file_create(&run->file, &mt_watch_os, run->file_path, &header);
     if (result < 0)
-        return mt_fail_errno(error, -result, "cannot write %s", path);
+        return mt_fail_errno(error, -result, "cannot write %s", run->file_path);
     mt_writer_init(&run->writer, &run->file, 0, (uint32_t)getpid());
     return 0;
 }
@@ -144,7 +144,7 @@ static void end_parenthood(const struct mt_run *run)
 static void leave_nothing(const struct mt_run *run)
 {
     if (run->file.header)
-        unlink(run->file.path);
+        unlink(run->file_path);
     if (run->made_directory && run->directory)
         rmdir(run->directory);
 }
@@ -236,7 +236,7 @@ int mt_run_poll(struct mt_run *run, int timeout_ms, struct mt_run_status *status
     fill_status(run, status);
     if (run->writer.failed)
         return mt_fail(error, MT_EIO, MT_NO_OFFSET,
-                       "%s: cannot be written any more; is the disk full?", run->file.path);
+                       "%s: cannot be written any more; is the disk full?", run->file_path);
     return 0;
 }
 

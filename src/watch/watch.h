@@ -41,6 +41,7 @@ struct mt_run {
     struct mt_host_os host;
     struct mt_cgroup cgroup;
     struct mt_file file;
+    char file_path[MT_PATH_BYTES];
     struct mt_writer writer;
     char *directory; /* absolute */
     int made_directory;

@@ -93,20 +93,58 @@ static int jailed(int argc, char **argv)
     return 0;
 }
 
-/* filtered: the kernel lets nothing be opened any more. */
+#define ALLOW(call)                                                                                \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1),                                         \
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+
+/* filtered: what the program itself does not call kills it. */
 static int filtered(int argc, char **argv)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        ALLOW(write),
+        ALLOW(exit_group),
+        ALLOW(brk),
+        ALLOW(mmap),
+        ALLOW(munmap),
+        ALLOW(fstat),
+        ALLOW(newfstatat),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
     };
     const struct sock_fprog program = {sizeof code / sizeof *code, code};
     (void)argc;
     (void)argv;
+    MUST(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, NULL) == -1); /* as libraries ask */
+    work();
     MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+    MUST(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0);
+    work();
+    say("done\n");
+    return 0;
+}
+
+/* strict: four system calls are left, and exit_group() is none of them. */
+static int strict(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    work();
+    MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0) == 0);
+    for (int i = 0; i < 100000; i++)
+        free(keep(malloc(1000)));
+    if (write(STDOUT_FILENO, "done\n", 5) == 5)
+        syscall(SYS_exit, 0);
+    return 1;
+}
+
+/* counterless: reading the processor's counter is a fault. */
+static int counterless(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+#ifdef PR_SET_TSC
+    prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0);
+#endif
     work();
     say("done\n");
     return 0;
@@ -124,5 +162,6 @@ static int works(int argc, char **argv)
 
 const struct command limit_commands[] = {
     {"descriptors", descriptors}, {"replaced", replaced}, {"few", few},     {"removes", removes},
-    {"jailed", jailed},           {"filtered", filtered}, {"works", works}, {NULL, NULL},
+    {"jailed", jailed},           {"filtered", filtered}, {"works", works}, {"strict", strict},
+    {"counterless", counterless}, {NULL, NULL},
 };

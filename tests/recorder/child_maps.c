@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "recorder/child.h"
@@ -110,20 +109,11 @@ static int falls_by(int argc, char **argv)
     return 96;
 }
 
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-/* waves SECONDS: resident memory rises to a new height and falls, over and over. */
+/* waves NUMBER: resident memory rises to a new height and falls, over and over. */
 static int waves(int argc, char **argv)
 {
-    double end = seconds() + (double)number(argc, argv, 1, 2);
-    for (size_t height = (size_t)8 << 20; seconds() < end; height += (size_t)2 << 20) {
-        if (height > (size_t)512 << 20)
-            height = (size_t)8 << 20;
+    size_t height = (size_t)8 << 20;
+    for (long left = (long)number(argc, argv, 1, 2); left > 0; left--, height += (size_t)2 << 20) {
         void *area = mmap(NULL, height, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         MUST(area != MAP_FAILED);
         memset(area, 1, height);

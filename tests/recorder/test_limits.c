@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "recorder/harness.h"
+#include "recording/writer.h"
 
 static int is_one_message(const char *err)
 {
@@ -27,6 +28,17 @@ static void works_and_says(const struct ran *ran, const char *what)
     assert_string_equal(ran->out, "done\n");
     if (!is_one_message(ran->err) || !strstr(ran->err, what))
         fail_msg("expected one message with '%s', got: %s", what, ran->err);
+}
+
+static size_t number_of(const struct mt_record_file *file, enum mt_event_op op)
+{
+    struct mt_cursor cursor;
+    struct mt_event event;
+    size_t n = 0;
+    mt_cursor_init(&cursor, file, 0, file->n_blocks);
+    while (mt_cursor_next(&cursor, &event))
+        n += event.op == op;
+    return n;
 }
 
 static void test_a_folder_that_cannot_be_written_is_said_once(void **state)
@@ -175,40 +187,78 @@ static void test_a_program_out_of_descriptors_goes_on(void **state)
     ran_free(ran);
 }
 
-static void test_a_folder_that_disappears_ends_the_recording_and_not_the_program(void **state)
+/* Does its work and says nothing but "done". */
+static void works_in_silence(const struct ran *ran)
+{
+    assert_true(exited(ran, 0));
+    assert_string_equal(ran->out, "done\n");
+    assert_string_equal(ran->err, "");
+}
+
+static void test_a_folder_that_disappears_does_no_harm(void **state)
 {
     char folder[] = "/tmp/memtally-test-XXXXXX";
     (void)state;
     assert_non_null(mkdtemp(folder));
     const struct how how = {.depth = DEPTH_FULL, .directory = folder};
     struct ran *ran = RUN(&how, CHILD, "removes", folder);
-    works_and_says(ran, "no longer be written");
+    works_in_silence(ran);
     assert_int_equal(access(folder, F_OK), -1);
     ran_free(ran);
 }
 
-static void test_another_root_and_user_end_the_recording_and_not_the_program(void **state)
+/* Nothing of the recording is opened again: what was mapped before goes on. */
+static void test_recording_goes_on_under_another_root_and_user(void **state)
 {
     char root[] = "/tmp/memtally-test-XXXXXX";
+    const struct how free_how = {.depth = DEPTH_FULL};
     (void)state;
     if (geteuid() != 0)
         NOT_HERE();
     assert_non_null(mkdtemp(root));
-    const struct how how = {.depth = DEPTH_FULL};
-    struct ran *ran = RUN(&how, CHILD, "jailed", root);
-    works_and_says(ran, "no longer be written");
-    assert_true(the_file(ran)->n_blocks >= 1);
-    ran_free(ran);
+    struct ran *plain = RUN(&free_how, CHILD, "works");
+    struct ran *jailed = RUN(&free_how, CHILD, "jailed", root);
+    works_in_silence(jailed);
+    size_t n_plain = number_of(the_file(plain), MT_EVENT_ALLOC);
+    assert_true(n_plain > 10000);
+    assert_in_range(number_of(the_file(jailed), MT_EVENT_ALLOC), n_plain, n_plain + 100);
+    assert_true(the_file(jailed)->header.end_kind == MT_END_EXIT);
+    assert_int_equal(the_file(jailed)->header.events_lost, 0);
+    ran_free(jailed);
+    ran_free(plain);
     rmdir(root);
 }
 
-static void test_a_filter_of_system_calls_ends_the_recording_and_not_the_program(void **state)
+/* What was taken in advance is filled, and the rest is counted. */
+static void test_a_filter_of_system_calls_is_not_met(void **state)
 {
     const struct how how = {.depth = DEPTH_FULL};
     struct ran *ran = RUN(&how, CHILD, "filtered");
     (void)state;
-    works_and_says(ran, "no longer be written");
-    assert_true(the_file(ran)->n_blocks >= 1);
+    works_in_silence(ran);
+    assert_true(the_file(ran)->n_blocks > MT_IN_ADVANCE_MOST);
+    assert_int_equal(the_file(ran)->blocks_bad, 0);
+    ran_free(ran);
+}
+
+/* In the strict mode nothing but read, write, exit and sigreturn is left. */
+static void test_strict_mode_stops_the_recording_before(void **state)
+{
+    const struct how how = {.depth = DEPTH_FULL};
+    struct ran *ran = RUN(&how, CHILD, "strict");
+    (void)state;
+    works_in_silence(ran);
+    assert_true(the_file(ran)->header.end_kind == MT_END_STOPPED);
+    assert_true(number_of(the_file(ran), MT_EVENT_ALLOC) > 10000);
+    ran_free(ran);
+}
+
+static void test_a_counter_that_may_not_be_read_stops_the_recording_before(void **state)
+{
+    const struct how how = {.depth = DEPTH_FULL};
+    struct ran *ran = RUN(&how, CHILD, "counterless");
+    (void)state;
+    works_in_silence(ran);
     ran_free(ran);
 }
 
@@ -222,9 +272,11 @@ int main(void)
         cmocka_unit_test(test_a_file_of_the_program_in_place_of_stderr_is_left_alone),
         cmocka_unit_test(test_standard_error_that_takes_nothing_does_no_harm),
         cmocka_unit_test(test_a_program_out_of_descriptors_goes_on),
-        cmocka_unit_test(test_a_folder_that_disappears_ends_the_recording_and_not_the_program),
-        cmocka_unit_test(test_another_root_and_user_end_the_recording_and_not_the_program),
-        cmocka_unit_test(test_a_filter_of_system_calls_ends_the_recording_and_not_the_program),
+        cmocka_unit_test(test_a_folder_that_disappears_does_no_harm),
+        cmocka_unit_test(test_recording_goes_on_under_another_root_and_user),
+        cmocka_unit_test(test_a_filter_of_system_calls_is_not_met),
+        cmocka_unit_test(test_strict_mode_stops_the_recording_before),
+        cmocka_unit_test(test_a_counter_that_may_not_be_read_stops_the_recording_before),
     };
     return RUN_TESTS(tests);
 }

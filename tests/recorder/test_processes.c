@@ -189,9 +189,9 @@ static void test_each_way_to_end_keeps_its_status_and_the_recording(void **state
 static void kill_when_it_has_written(pid_t pid, const char *directory)
 {
     char path[400];
-    struct stat status = {.st_size = 0};
+    struct stat status = {.st_blocks = 0};
     snprintf(path, sizeof path, "%s/%d-0.mtr", directory, (int)pid);
-    for (int i = 0; i < 10000 && status.st_size < 40 * (off_t)MT_BLOCK_BYTES; i++) {
+    for (int i = 0; i < 10000 && status.st_blocks * 512 < 40 * (off_t)MT_BLOCK_BYTES; i++) {
         usleep(1000);
         stat(path, &status);
     }

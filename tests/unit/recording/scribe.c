@@ -189,13 +189,25 @@ size_t count_events(const struct mt_record_file *file)
     return n;
 }
 
+/* A file that is not packed has a hole behind its blocks, which is left out. */
+static size_t length_of(int fd)
+{
+    struct mt_file_header header;
+    struct stat status;
+    assert_int_equal(fstat(fd, &status), 0);
+    size_t size = (size_t)status.st_size;
+    if (pread(fd, &header, sizeof header, 0) < (ssize_t)sizeof header || header.flags & 1)
+        return size;
+    size_t end = MT_HEADER_BYTES + (size_t)header.next_block * MT_BLOCK_BYTES;
+    return end < size ? end : size;
+}
+
 struct image load_image(const char *path)
 {
-    struct stat status;
     int fd = open(path, O_RDONLY);
     assert_true(fd >= 0);
-    assert_int_equal(fstat(fd, &status), 0);
-    struct image image = {malloc((size_t)status.st_size + 1), (size_t)status.st_size};
+    struct image image = {.length = length_of(fd)};
+    image.bytes = malloc(image.length + 1);
     assert_non_null(image.bytes);
     assert_int_equal(read(fd, image.bytes, image.length), (ssize_t)image.length);
     close(fd);

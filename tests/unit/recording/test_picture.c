@@ -408,10 +408,9 @@ static void test_a_process_whose_pagemap_cannot_be_read_is_incomplete(void **sta
 }
 
 /* The disk is full while the picture is written. */
-static int fail_extend(int fd, uint64_t offset, uint64_t length)
+static int fail_back(void *address, size_t length)
 {
-    (void)fd;
-    (void)offset;
+    (void)address;
     (void)length;
     return -ENOSPC;
 }
@@ -428,7 +427,8 @@ static void test_a_picture_that_could_not_be_written_is_incomplete(void **state)
     use_small_process();
     scribe_begin(&scribe, path, 1);
     fill_block(&scribe.writer[0], 2000);
-    os.extend = fail_extend;
+    os.map_on = mt_watch_os.map_on;
+    os.back = fail_back;
     scribe.file.os = &os;
     mt_picture_take(&scribe.writer[0], &request, &result);
     assert_int_equal(result.method, MT_METHOD_SCAN);

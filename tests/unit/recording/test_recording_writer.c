@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* The real outside world, of which each call can be made to fail. */
-static int open_fails, extend_fails, map_fails;
+static int open_fails, resize_fails, back_fails, map_fails;
 static int open_descriptors;
 
 static int fake_open(const char *path, int flags, int mode)
@@ -28,14 +28,27 @@ static int fake_close(int fd)
     return mt_watch_os.close(fd);
 }
 
-static int fake_extend(int fd, uint64_t offset, uint64_t length)
+static int fake_resize(int fd, uint64_t bytes)
 {
-    return extend_fails ? -ENOSPC : mt_watch_os.extend(fd, offset, length);
+    return resize_fails ? -resize_fails : mt_watch_os.resize(fd, bytes);
 }
 
-static void *fake_map(int fd, uint64_t offset, size_t length)
+static int fake_back(void *address, size_t length)
 {
-    return map_fails ? NULL : mt_watch_os.map(fd, offset, length);
+    return back_fails ? -ENOSPC : mt_watch_os.back(address, length);
+}
+
+static void *fake_map_on(void *page, size_t length)
+{
+    return map_fails ? NULL : mt_watch_os.map_on(page, length);
+}
+
+/* As a program's limit on the size of files would: nothing above 2.5 blocks. */
+static int limited_resize(int fd, uint64_t bytes)
+{
+    if (bytes > MT_HEADER_BYTES + 5 * MT_BLOCK_BYTES / 2)
+        return -EFBIG;
+    return mt_watch_os.resize(fd, bytes);
 }
 
 /* The rest is never asked for by a writer. */
@@ -44,9 +57,13 @@ static struct mt_record_os fake_os(void)
     return (struct mt_record_os){
         .open = fake_open,
         .close = fake_close,
-        .extend = fake_extend,
-        .map = fake_map,
+        .resize = fake_resize,
+        .map = mt_watch_os.map,
+        .map_on = fake_map_on,
+        .back = fake_back,
         .unmap = mt_watch_os.unmap,
+        .sleep = mt_watch_os.sleep,
+        .wake = mt_watch_os.wake,
         .monotonic_ns = mt_watch_os.monotonic_ns,
     };
 }
@@ -72,7 +89,8 @@ static void test_a_new_file_has_its_header_and_no_block(void **state)
     struct mt_file_header header;
     assert_int_equal(begin(&file, &mt_watch_os, path), 0);
     assert_int_equal(stat(path, &status), 0);
-    assert_int_equal(status.st_size, MT_HEADER_BYTES);
+    assert_true(status.st_size >= (off_t)1 << 30);
+    assert_true(status.st_blocks * 512 < 65536); /* nearly all of it is a hole */
     assert_int_equal(status.st_mode & 0777, 0600);
     assert_int_equal(mt_record_header_read(path, &header, NULL), 0);
     assert_memory_equal(header.magic, "MEMTALLY", 8);
@@ -108,16 +126,49 @@ static void test_a_file_that_cannot_be_begun_says_why(void **state)
     open_fails = 1;
     assert_int_equal(begin(&file, &os, in_folder("a.mtr")), -EMFILE);
     open_fails = 0;
-    extend_fails = 1;
+    back_fails = 1;
     assert_int_equal(begin(&file, &os, in_folder("b.mtr")), -ENOSPC);
-    extend_fails = 0;
+    back_fails = 0;
     map_fails = 1;
     assert_int_equal(begin(&file, &os, in_folder("c.mtr")), -ENOMEM);
     map_fails = 0;
+    resize_fails = EIO;
+    assert_int_equal(begin(&file, &os, in_folder("d.mtr")), -EIO);
+    resize_fails = EFBIG;
+    assert_int_equal(begin(&file, &os, in_folder("e.mtr")), -EFBIG);
+    resize_fails = 0;
     assert_null(file.header);
     assert_int_equal(open_descriptors, 0);
     remove_file(in_folder("b.mtr"));
     remove_file(in_folder("c.mtr"));
+    remove_file(in_folder("d.mtr"));
+    remove_file(in_folder("e.mtr"));
+}
+
+static void test_a_limit_on_files_is_kept_and_filled(void **state)
+{
+    (void)state;
+    struct mt_record_os os = fake_os();
+    const char *path = in_folder("a.mtr");
+    struct mt_file file;
+    struct mt_writer writer;
+    os.resize = limited_resize;
+    assert_int_equal(begin(&file, &os, path), 0);
+    assert_in_range(file.room_bytes, MT_HEADER_BYTES + MT_BLOCK_BYTES,
+                    MT_HEADER_BYTES + 5 * MT_BLOCK_BYTES / 2);
+    uint64_t n_blocks = (file.room_bytes - MT_HEADER_BYTES) / MT_BLOCK_BYTES;
+    mt_writer_init(&writer, &file, 0, 1);
+    for (uint64_t i = 0; i < 100000; i++)
+        look(&writer, i);
+    assert_int_equal(file.header->next_block, n_blocks);
+    assert_true(file.header->events_lost > 0);
+    mt_writer_finish(&writer);
+    mt_file_close(&file);
+    struct mt_record_file *read = must_open(path);
+    assert_int_equal(read->n_blocks, n_blocks);
+    assert_int_equal(count_events(read) + read->header.events_lost, 100000);
+    mt_record_file_close(read);
+    remove_file(path);
 }
 
 /* Each way in which a block cannot be had. */
@@ -161,12 +212,11 @@ static void assert_losing(int *failing)
 static void test_events_without_room_are_counted_and_recording_goes_on(void **state)
 {
     (void)state;
-    assert_losing(&open_fails);
-    assert_losing(&extend_fails);
+    assert_losing(&back_fails);
     assert_losing(&map_fails);
 }
 
-/* The number of a block that the disk had no room for is given back. */
+/* A block that the disk had no room for is the next that is asked for. */
 static void test_a_full_disk_leaves_no_gap_in_the_file(void **state)
 {
     (void)state;
@@ -174,19 +224,16 @@ static void test_a_full_disk_leaves_no_gap_in_the_file(void **state)
     const char *path = in_folder("a.mtr");
     struct mt_file file;
     struct mt_writer writer;
-    struct stat status;
     assert_int_equal(begin(&file, &os, path), 0);
     mt_writer_init(&writer, &file, 0, 1);
     look(&writer, 1);
     fill_block(&writer, 2000);
-    extend_fails = 1;
+    back_fails = 1;
     for (uint64_t i = 0; i < 5000; i++)
         look(&writer, i);
-    extend_fails = 0;
+    back_fails = 0;
     assert_int_equal(file.header->next_block, 1);
     assert_int_equal(file.header->blocks_backed, 1);
-    assert_int_equal(stat(path, &status), 0);
-    assert_int_equal(status.st_size, MT_HEADER_BYTES + MT_BLOCK_BYTES);
     mt_writer_finish(&writer);
     mt_file_close(&file);
     remove_file(path);
@@ -291,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_a_new_file_has_its_header_and_no_block),
         cmocka_unit_test(test_a_file_that_exists_is_not_taken),
         cmocka_unit_test(test_a_file_that_cannot_be_begun_says_why),
+        cmocka_unit_test(test_a_limit_on_files_is_kept_and_filled),
         cmocka_unit_test(test_events_without_room_are_counted_and_recording_goes_on),
         cmocka_unit_test(test_a_full_disk_leaves_no_gap_in_the_file),
         cmocka_unit_test(test_a_writer_without_a_file_stays_silent),
