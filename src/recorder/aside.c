@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* Work that needs descriptors, done aside: by a thread of the kernel's making that shares all with
- * its caller but the table of descriptors, of which it has a copy. Nobody in the program sees a
- * number come or go, takes one of ours for its own, or closes one. The caller sleeps meanwhile; no
- * signal reaches the thread, and libc does not know of it. It costs some 12 us of processor time. */
+ * its caller but the table of descriptors: its own has the first three only. Nobody in the program
+ * sees a number come or go, takes one of ours for its own, or closes one; nothing that the program
+ * holds is held longer, flushed or locked by us. The caller sleeps meanwhile; no signal reaches the
+ * thread, and libc does not know of it. It costs some 12 us of processor time. */
 #include "recorder/recorder.h"
 
 #include <sched.h>
-#include <signal.h>
 
 #include "recorder/sys.h"
 
-#define SIGNAL_SET_BYTES 8
-#define CLOSE_ALL        UINT32_MAX
+#define CLOSE_ALL UINT32_MAX
 
 #ifndef SYS_close_range
 #define SYS_close_range 436
+#endif
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE 2
 #endif
 
 /* aside.S: clone() with `flags`, where the new thread calls `function` on its own stack and ends.
@@ -25,34 +27,46 @@ HIDDEN long memtally_clone(unsigned long flags, void *stack_end, void (*function
 struct aside {
     void (*function)(void *context);
     void *context;
+    int done;
 };
 
-/* What the program holds is not held for longer than it must be: a pipe's other end may wait for its
- * last descriptor to be closed. Standard error is what say_once() says things on. */
+/* Before Linux 5.9 the whole table is copied. */
+static int leave_descriptors(void)
+{
+    if (MT_SYS3(SYS_close_range, 3, CLOSE_ALL, CLOSE_RANGE_UNSHARE) >= 0)
+        return 1;
+    return MT_SYS1(SYS_unshare, CLONE_FILES) >= 0;
+}
+
+/* Standard error is what say_once() says things on. The other two make room for ours, where the
+ * program may have no more than a few. */
 static void begin(void *context)
 {
-    const struct aside *aside = context;
-    MT_SYS3(SYS_close_range, 0, 1, 0);
-    MT_SYS3(SYS_close_range, 3, CLOSE_ALL, 0);
+    struct aside *aside = context;
+    if (!leave_descriptors())
+        return;
+    memtally_record_os.close(0);
+    memtally_record_os.close(1);
     aside->function(aside->context);
+    aside->done = 1;
 }
 
 int do_aside(void (*function)(void *context), void *context)
 {
-    const unsigned long flags = CLONE_VM | CLONE_FS | CLONE_SYSVSEM | CLONE_SIGHAND | CLONE_THREAD |
-                                CLONE_VFORK | CLONE_UNTRACED;
-    struct aside aside = {function, context};
+    const unsigned long flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_SIGHAND |
+                                CLONE_THREAD | CLONE_VFORK | CLONE_UNTRACED;
+    struct aside aside = {function, context, 0};
     struct process *process = memtally_recorder.process;
-    uint64_t all = ~(uint64_t)0;
-    uint64_t mask = 0;
-    if (memtally_recorder.is_filtered)
+    uint64_t signals;
+    if (memtally_recorder.is_filtered || !memtally_record_os.lock(&process->aside_busy, &signals))
         return 0;
-    if (__atomic_exchange_n(&process->aside_busy, 1, __ATOMIC_ACQUIRE))
-        return 0;
-    MT_SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, SIGNAL_SET_BYTES);
-    long thread = memtally_clone(flags, process->aside_stack + sizeof process->aside_stack, begin,
-                                 &aside);
-    MT_SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, SIGNAL_SET_BYTES);
-    __atomic_store_n(&process->aside_busy, 0, __ATOMIC_RELEASE);
-    return thread > 0;
+    memtally_clone(flags, process->aside_stack + sizeof process->aside_stack, begin, &aside);
+    memtally_record_os.unlock(&process->aside_busy, &signals);
+    return aside.done;
+}
+
+void do_aside_or_here(void (*function)(void *context), void *context)
+{
+    if (!do_aside(function, context))
+        function(context);
 }

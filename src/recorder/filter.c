@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A program that has the kernel refuse system calls (seccomp), or the processor its counter
- * (PR_SET_TSC), is not to be ended or surprised by ours. Before a filter is set, blocks are taken in
- * advance; after it the recorder makes no system call, and what those blocks have no room for is
+ * (PR_SET_TSC), is not to be ended or surprised by ours. Before a filter is set, blocks are taken
+ * in advance; after it the recorder makes no system call, and what those blocks have no room for is
  * counted as lost. Under the strict mode, or where its clock would need a call, it stops. */
 #include "recorder/recorder.h"
 
@@ -82,8 +82,8 @@ int prctl(int option, ...)
         look_at_call(SYS_prctl, (unsigned long)option, argument[0], argument[1]);
     if (LIKELY(real_ready()))
         return memtally_real.prctl(option, argument[0], argument[1], argument[2], argument[3]);
-    long result = mt_sys(SYS_prctl, option, (long)argument[0], (long)argument[1],
-                         (long)argument[2], (long)argument[3], 0);
+    long result = mt_sys(SYS_prctl, option, (long)argument[0], (long)argument[1], (long)argument[2],
+                         (long)argument[3], 0);
     if (result >= 0)
         return (int)result;
     errno = (int)-result;

@@ -184,7 +184,8 @@ static int truncate_to(int fd, int64_t length, int (*real)(int, off64_t))
 {
     struct stat status;
     uint64_t falls = 0;
-    if (!memtally_recorder.is_filtered && MT_SYS2(SYS_fstat, fd, &status) >= 0 && status.st_size > length)
+    if (!memtally_recorder.is_filtered && MT_SYS2(SYS_fstat, fd, &status) >= 0 &&
+        status.st_size > length)
         falls = (uint64_t)(status.st_size - length);
     uint64_t ticks = before_fall(falls);
     int result = real(fd, length);

@@ -124,10 +124,15 @@ static void *pointer_of(long result)
     return result < 0 && result > -4096 ? NULL : (void *)result;
 }
 
+/* A forked child writes its own file: what is mapped of its parent's stays behind, here and in all
+ * that is mapped by way of it. */
 static void *os_map(int fd, size_t length)
 {
-    return pointer_of(
-        MT_SYS6(SYS_mmap, 0, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    void *mapped =
+        pointer_of(MT_SYS6(SYS_mmap, 0, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    if (mapped)
+        MT_SYS3(SYS_madvise, mapped, length, MADV_DONTFORK);
+    return mapped;
 }
 
 static void *os_map_on(void *page, size_t length)
@@ -165,15 +170,51 @@ static void os_unmap(void *address, size_t length)
     MT_SYS2(SYS_munmap, address, length);
 }
 
-static void os_sleep(uint32_t *word, uint32_t value)
+#define LOCK_WAITED 0x80000000u /* beside the holder's thread number: others wait for it */
+#define LOCK_TRIES  100u
+#define LOCK_TRY_NS 10000000
+
+/* A thread in a process that shares this one's memory (a child of vfork) may be killed alone. */
+static int is_gone(uint32_t thread)
 {
-    const struct timespec most = {.tv_nsec = 10000000};
-    MT_SYS4(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &most);
+    return MT_SYS2(SYS_tkill, thread, 0) == -ESRCH;
 }
 
-static void os_wake(uint32_t *word)
+/* One try, or a wait for the next. */
+static int try_lock(uint32_t *word, uint32_t own, uint32_t tries)
 {
-    MT_SYS3(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX);
+    const struct timespec most = {.tv_nsec = LOCK_TRY_NS};
+    uint32_t held = 0;
+    if (__atomic_compare_exchange_n(word, &held, own, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return 1;
+    if (tries && is_gone(held & ~LOCK_WAITED))
+        return __atomic_compare_exchange_n(word, &held, own, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+    uint32_t waited = held | LOCK_WAITED;
+    if (held == waited ||
+        __atomic_compare_exchange_n(word, &held, waited, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        MT_SYS4(SYS_futex, word, FUTEX_WAIT_PRIVATE, waited, &most);
+    return 0;
+}
+
+/* Signals are held back meanwhile: a handler may wait for a thread that waits for the lock. Who has
+ * waited takes it as waited for, since others may wait too. */
+static int os_lock(uint32_t *word, uint64_t *signals)
+{
+    uint64_t all = ~(uint64_t)0;
+    uint32_t own = (uint32_t)MT_SYS0(SYS_gettid);
+    MT_SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &all, signals, SIGNAL_SET_BYTES);
+    for (uint32_t tries = 0; tries < LOCK_TRIES; tries++)
+        if (try_lock(word, tries ? own | LOCK_WAITED : own, tries))
+            return 1;
+    MT_SYS4(SYS_rt_sigprocmask, SIG_SETMASK, signals, NULL, SIGNAL_SET_BYTES);
+    return 0;
+}
+
+static void os_unlock(uint32_t *word, const uint64_t *signals)
+{
+    if (__atomic_exchange_n(word, 0, __ATOMIC_RELEASE) & LOCK_WAITED)
+        MT_SYS3(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX);
+    MT_SYS4(SYS_rt_sigprocmask, SIG_SETMASK, signals, NULL, SIGNAL_SET_BYTES);
 }
 
 static long os_ioctl(int fd, unsigned long request, void *argument)
@@ -197,8 +238,8 @@ const struct mt_record_os memtally_record_os = {
     .map_on = os_map_on,
     .back = os_back,
     .unmap = os_unmap,
-    .sleep = os_sleep,
-    .wake = os_wake,
+    .lock = os_lock,
+    .unlock = os_unlock,
     .ioctl = os_ioctl,
     .monotonic_ns = mt_monotonic_ns,
 };

@@ -52,7 +52,7 @@ static int counter_is_constant(void)
     int is_trusted = 1;
     if (!may_read_counter() || !__get_cpuid(0x80000007u, &a, &b, &c, &d) || !(d & (1u << 8)))
         return 0;
-    do_aside(ask_clock_source, &is_trusted);
+    do_aside_or_here(ask_clock_source, &is_trusted);
     return is_trusted;
 #elif defined(__aarch64__)
     return 1;
@@ -163,7 +163,7 @@ int process_start(void)
                                      __ATOMIC_ACQUIRE))
         return none == 2;
     struct creation creation = {process, -EPERM};
-    do_aside(create_file, &creation);
+    do_aside_or_here(create_file, &creation);
     int result = creation.result;
     process->scratch = result < 0 ? NULL : mt_sys_map(MT_PICTURE_SCRATCH_BYTES);
     if (!process->scratch) {

@@ -75,7 +75,7 @@ struct process {
     struct mt_file file;
     struct thread *threads;
     struct thread *leftover; /* for what threads do after their end; one at a time */
-    uint32_t aside_busy;
+    uint32_t aside_busy;     /* a lock */
     void *scratch;
     uint64_t ended_totals[4]; /* of the small blocks of threads that have ended */
     uint64_t start_ns;
@@ -189,8 +189,9 @@ static inline uint64_t now_ticks(void)
 
 /* stack.c: the calling stack's number from the frame at `frame` on; 0 where stacks are off. */
 HIDDEN uint32_t stack_number(struct thread *thread, const void *frame);
-/* Finds the calling thread's stack; it stays unknown where that cannot be told. */
-HIDDEN void stack_find_bounds(void);
+/* Finds the calling thread's stack; it stays unknown where that cannot be told. To be called aside,
+ * from a frame on that stack: `here`. */
+HIDDEN void stack_find_bounds(const void *here);
 HIDDEN int stacks_load_unwinder(void);
 
 /* heap.c */
@@ -208,8 +209,10 @@ HIDDEN void look_before_filter(struct thread *thread);
 HIDDEN void look_at_beginning(struct process *process);
 
 /* aside.c: calls `function` where the program's descriptors are out of reach, one caller at a time.
- * Returns 0 where that could not be had, and nothing was called. */
+ * Returns 0 where that could not be had, and nothing was called. The other one calls it all the
+ * same: for a process that begins, whose other threads there are not yet. */
 HIDDEN int do_aside(void (*function)(void *context), void *context);
+HIDDEN void do_aside_or_here(void (*function)(void *context), void *context);
 
 /* os.c */
 extern HIDDEN const struct mt_record_os memtally_record_os;

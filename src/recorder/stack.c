@@ -96,10 +96,10 @@ static uintptr_t limit_of_stack(void)
 /* libc is not asked: pthread_getattr_np allocates, and the first event of a thread may come from
  * inside an allocator that holds its lock. libc puts its own data of a thread at the very top of
  * the thread's stack, and the thread pointer to it. */
-void stack_find_bounds(void)
+void stack_find_bounds(const void *place)
 {
     struct tls *tls = &memtally_tls;
-    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    uintptr_t here = (uintptr_t)place;
     uintptr_t self = (uintptr_t)pthread_self();
     uintptr_t low;
     uintptr_t high;

@@ -109,10 +109,23 @@ static void write_first_maps(struct thread *thread)
     memtally_record_os.close(fd);
 }
 
+/* What is asked of /proc when a thread begins. */
+struct beginning {
+    struct thread *thread;
+    const void *here; /* on its stack */
+};
+
+static void find_stack(void *context)
+{
+    const struct beginning *beginning = context;
+    stack_find_bounds(beginning->here);
+}
+
 static void describe_process(void *context)
 {
-    write_command(context);
-    write_first_maps(context);
+    const struct beginning *beginning = context;
+    write_command(beginning->thread);
+    write_first_maps(beginning->thread);
 }
 
 /* The counts of a thread that ends stay in the process's totals when its state is used again. */
@@ -196,12 +209,13 @@ static struct thread *begin_own(struct tls *tls)
     tls->thread = thread;
     if (memtally_recorder.has_key)
         pthread_setspecific(memtally_recorder.key, thread);
+    struct beginning beginning = {thread, __builtin_frame_address(0)};
     if (!tls->stack_high)
-        stack_find_bounds();
+        do_aside(find_stack, &beginning);
     write_beginning(thread, first);
     struct process *process = memtally_recorder.process;
     if (first && !__atomic_exchange_n(&process->picture_busy, 1, __ATOMIC_ACQUIRE)) {
-        do_aside(describe_process, thread);
+        do_aside_or_here(describe_process, &beginning);
         __atomic_store_n(&process->picture_busy, 0, __ATOMIC_RELEASE);
     }
     return thread;

@@ -146,7 +146,7 @@ int mt_find_raw_blocks(struct mt_record_file *file)
 {
     struct finder finder = {.file = file};
     uint64_t n = 0;
-    for (size_t at = MT_HEADER_BYTES; at < file->data_bytes; at += MT_BLOCK_BYTES, n++) {
+    for (size_t at = file->header.header_bytes; at < file->data_bytes; at += MT_BLOCK_BYTES, n++) {
         size_t room = file->data_bytes - at;
         struct mt_block block = {.offset = at};
         enum found found =
@@ -187,7 +187,7 @@ int mt_find_packed_blocks(struct mt_record_file *file)
     struct finder finder = {.file = file};
     unsigned tries = MAX_TRIES;
     for (size_t at = 0; at < file->data_bytes;) {
-        struct mt_block block = {.offset = MT_HEADER_BYTES + at};
+        struct mt_block block = {.offset = file->header.header_bytes + at};
         enum found found = look(file->data + at, file->data_bytes - at, &block);
         if (found != FOUND_BLOCK || block.header.sealed == MT_BLOCK_OPEN) {
             mt_note_bad(file, block.offset);

@@ -3,7 +3,7 @@
  *
  *   1. file    := header block*                raw, as the recorder maps it
  *               | header packed                after `memtally run` has compacted it
- *   2. header  := struct mt_file_header, zeros up to `header_bytes`
+ *   2. header  := struct mt_file_header, zeros up to `header_bytes`: a page, at least 4096
  *   3. block   := struct mt_block_header, `used` bytes of events, anything up to `block_bytes`
  *   4. packed  := (zstd frame of up to 4 (struct mt_block_header, `used` bytes of events))*
  *   5. event   := op delta field*              op is one byte, all else varints unless said
@@ -25,7 +25,7 @@
 
 #define MT_FILE_MAGIC       "MEMTALLY"
 #define MT_FILE_VERSION     1u
-#define MT_HEADER_BYTES     4096u
+#define MT_HEADER_BYTES     4096u       /* at least; a page of the machine where that is more */
 #define MT_BLOCK_MAGIC      0x4b42544du /* "MTBK" */
 #define MT_BLOCK_BYTES      65536u
 #define MT_BYTE_ORDER       0x01020304u

@@ -83,11 +83,21 @@ static void fill_header(uint8_t page[MT_HEADER_BYTES], const struct mt_record_fi
     memcpy(page, &header, sizeof header);
 }
 
-static int write_packed(struct packer *packer, const struct mt_record_file *file)
+/* The header is as long as in the raw file. */
+static int write_header(struct packer *packer, const struct mt_record_file *file)
 {
     uint8_t page[MT_HEADER_BYTES];
     fill_header(page, file);
     int result = write_all(packer, page, sizeof page);
+    memset(page, 0, sizeof page);
+    for (size_t at = sizeof page; at < file->header.header_bytes && result == 0; at += sizeof page)
+        result = write_all(packer, page, sizeof page);
+    return result;
+}
+
+static int write_packed(struct packer *packer, const struct mt_record_file *file)
+{
+    int result = write_header(packer, file);
     for (size_t i = 0; i < file->n_blocks && result == 0; i++) {
         struct mt_block block = file->blocks[i];
         seal(&block);
@@ -175,6 +185,8 @@ int mt_record_file_pack(const char *path, struct mt_error *error)
 {
     struct mt_record_file *file;
     int result = mt_record_file_open(path, &file, error);
+    if (result == MT_ETRUNCATED && mt_record_file_is_blank(path))
+        return unlink(path) < 0 ? mt_fail_errno(error, errno, "cannot remove %s", path) : 0;
     if (result < 0)
         return result;
     if (!(file->header.flags & MT_FILE_PACKED))

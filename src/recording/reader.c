@@ -71,9 +71,27 @@ static int checksums_hold(const struct mt_file_header *header)
            (!(header->flags & MT_FILE_PACKED) || header->tail_crc32c == mt_header_tail_crc(header));
 }
 
+/* Whether the recorder made the file and its process ended before it wrote to it: the magic comes
+ * last, and the file's size first. */
+static int is_blank(const uint8_t *data, size_t size)
+{
+    static const uint8_t none[sizeof MT_FILE_MAGIC - 1];
+    return size == 0 || (size >= sizeof none && memcmp(data, none, sizeof none) == 0);
+}
+
+/* A page of the machine that recorded. */
+static int is_header_size(uint32_t bytes)
+{
+    return bytes >= MT_HEADER_BYTES && bytes <= MT_BLOCK_BYTES && (bytes & (bytes - 1)) == 0;
+}
+
 static int check_header(const char *path, const uint8_t *data, size_t size,
                         struct mt_file_header *header, struct mt_error *error)
 {
+    if (is_blank(data, size))
+        return mt_fail(error, MT_ETRUNCATED, 0,
+                       "%s: begun and never written: its process ended before it recorded anything",
+                       path);
     if (size < sizeof header->magic || memcmp(data, MT_FILE_MAGIC, sizeof header->magic) != 0)
         return mt_fail(error, MT_EFORMAT, 0, "%s: not a memtally recording", path);
     if (size < sizeof *header)
@@ -90,7 +108,7 @@ static int check_header(const char *path, const uint8_t *data, size_t size,
     if (!checksums_hold(header))
         return mt_fail(error, MT_ECORRUPT, offsetof(struct mt_file_header, crc32c),
                        "%s: the header fails its checksum", path);
-    if (header->header_bytes != MT_HEADER_BYTES || header->block_bytes != MT_BLOCK_BYTES ||
+    if (!is_header_size(header->header_bytes) || header->block_bytes != MT_BLOCK_BYTES ||
         header->page_bytes < 512 || (header->page_bytes & (header->page_bytes - 1)))
         return mt_fail(error, MT_EFORMAT, offsetof(struct mt_file_header, header_bytes),
                        "%s: sizes in the header make no sense", path);
@@ -120,6 +138,18 @@ int mt_record_header_read(const char *path, struct mt_file_header *header, struc
     if (result == 0)
         *header = read;
     return result;
+}
+
+int mt_record_file_is_blank(const char *path)
+{
+    uint8_t page[MT_HEADER_BYTES];
+    size_t got;
+    int fd = open_regular(path, NULL);
+    if (fd < 0)
+        return 0;
+    int failed = read_all(fd, page, sizeof page, &got);
+    close(fd);
+    return !failed && is_blank(page, got);
 }
 
 /* Where the file's data ends. One that is not packed is as large as it may become, its end a hole.
@@ -243,7 +273,7 @@ static size_t next_frame(const struct mt_record_file *file, size_t from)
  * gave counts against the limit, so that the search comes to an end. */
 static int decompress(struct mt_record_file *file, ZSTD_DStream *stream, struct unpacked *out)
 {
-    ZSTD_inBuffer input = {file->data, file->data_bytes, MT_HEADER_BYTES};
+    ZSTD_inBuffer input = {file->data, file->data_bytes, file->header.header_bytes};
     unsigned tries = MAX_TRIES;
     while (input.pos < input.size && tries) {
         size_t start = input.pos;
@@ -252,7 +282,7 @@ static int decompress(struct mt_record_file *file, ZSTD_DStream *stream, struct 
             return result;
         if (result > 0)
             continue;
-        mt_note_bad(file, MT_HEADER_BYTES + out->length);
+        mt_note_bad(file, file->header.header_bytes + out->length);
         input.pos = next_frame(file, start + 1);
         tries--;
     }
@@ -281,7 +311,7 @@ static int find_blocks(struct mt_record_file *file, struct mt_error *error)
 {
     int packed = (file->header.flags & MT_FILE_PACKED) != 0;
     int result = 0;
-    if (packed && file->data_bytes <= MT_HEADER_BYTES)
+    if (packed && file->data_bytes <= file->header.header_bytes)
         return mt_fail(error, MT_ETRUNCATED, file->data_bytes, "%s: nothing after the header",
                        file->path);
     if (packed)

@@ -61,6 +61,10 @@ void mt_record_file_close(struct mt_record_file *file);
 /* Reads the header alone into *header. Errors as above. */
 int mt_record_header_read(const char *path, struct mt_file_header *header, struct mt_error *error);
 
+/* Whether a file was begun and never written, since its process was killed in between. Opening it
+ * is MT_ETRUNCATED. */
+int mt_record_file_is_blank(const char *path);
+
 /* Nanoseconds of CLOCK_MONOTONIC at `ticks`, by the two clock pairs that the header holds, or by
  * what `clock` found. */
 struct mt_clock {
@@ -123,9 +127,9 @@ void mt_runs_init(struct mt_runs *runs, const struct mt_event *event);
 int mt_runs_next(struct mt_runs *runs, uint64_t *page, struct mt_run_pages *run);
 
 /* Rewrites a raw file as a packed one beside it (PATH with .mtz for .mtr) and removes the raw one.
- * A packed file is left alone. Write, then rename: no half file is left behind, and the raw one
- * stays until the packed one is whole. Errors: those of mt_record_file_open(), and MT_EPERM,
- * MT_EIO. */
+ * A packed file is left alone, and one that was never written is removed. Write, then rename: no
+ * half file is left behind, and the raw one stays until the packed one is whole. Errors: those of
+ * mt_record_file_open(), and MT_EPERM, MT_EIO. */
 int mt_record_file_pack(const char *path, struct mt_error *error);
 
 #endif

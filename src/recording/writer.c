@@ -9,8 +9,6 @@
 #include "base/ticks.h"
 /* How many events are lost before a block is asked for again. */
 #define RETRY_EVERY 1024u
-/* How often another thread is waited for that claims a block, of 10 ms each. */
-#define CLAIM_WAITS 200u
 #define ROOM_MOST   ((uint64_t)64 << 30) /* that a file may grow to */
 
 /* libc's memcpy may be an indirect function that is not bound yet when the first hook runs. */
@@ -22,16 +20,23 @@ static void copy(void *to, const void *from, size_t length)
         out[i] = in[i];
 }
 
-static void fill_header(struct mt_file_header *header, const struct mt_file_header *initial)
+/* The magic comes last: a process may be killed at any point, and a file without it is one that was
+ * begun and never written. */
+static void fill_header(struct mt_file_header *header, const struct mt_file_header *initial,
+                        uint32_t header_bytes)
 {
-    *header = *initial;
-    copy(header->magic, MT_FILE_MAGIC, sizeof header->magic);
-    header->version = MT_FILE_VERSION;
-    header->byte_order = MT_BYTE_ORDER;
-    header->header_bytes = MT_HEADER_BYTES;
-    header->block_bytes = MT_BLOCK_BYTES;
-    header->next_block = header->blocks_backed = 0;
-    header->crc32c = mt_crc32c(0, header, offsetof(struct mt_file_header, crc32c));
+    struct mt_file_header made = *initial;
+    copy(made.magic, MT_FILE_MAGIC, sizeof made.magic);
+    made.version = MT_FILE_VERSION;
+    made.byte_order = MT_BYTE_ORDER;
+    made.header_bytes = header_bytes;
+    made.block_bytes = MT_BLOCK_BYTES;
+    made.next_block = made.blocks_backed = 0;
+    made.crc32c = mt_crc32c(0, &made, offsetof(struct mt_file_header, crc32c));
+    const size_t rest = sizeof made.magic;
+    copy((uint8_t *)header + rest, (const uint8_t *)&made + rest, sizeof made - rest);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    copy(header->magic, made.magic, sizeof made.magic);
 }
 
 static int is_too_much(int result)
@@ -45,7 +50,7 @@ static int make_room(struct mt_file *file, int fd)
     uint64_t fits = 0;
     uint64_t most = ROOM_MOST / MT_BLOCK_BYTES;
     for (uint64_t n = most; n > fits; n = fits + (most - fits + 1) / 2) {
-        uint64_t bytes = MT_HEADER_BYTES + n * MT_BLOCK_BYTES;
+        uint64_t bytes = file->page_bytes + n * MT_BLOCK_BYTES;
         int result = file->os->resize(fd, bytes);
         if (result < 0 && !is_too_much(result))
             return result;
@@ -61,14 +66,15 @@ static int make_room(struct mt_file *file, int fd)
 
 static int map_header(struct mt_file *file, int fd)
 {
+    const struct mt_record_os *os = file->os;
     int result = make_room(file, fd);
-    void *mapped = result < 0 ? NULL : file->os->map(fd, MT_HEADER_BYTES);
+    void *mapped = result < 0 ? NULL : os->map(fd, file->page_bytes);
     if (!mapped)
         return result < 0 ? result : -12; /* ENOMEM */
-    result = file->os->back(mapped, MT_HEADER_BYTES);
-    file->last_page = result < 0 ? NULL : file->os->map_on(mapped, MT_HEADER_BYTES);
+    result = os->back(mapped, file->page_bytes);
+    file->last_page = result < 0 ? NULL : os->map_on(mapped, file->page_bytes);
     if (!file->last_page) {
-        file->os->unmap(mapped, MT_HEADER_BYTES);
+        os->unmap(mapped, file->page_bytes);
         return result < 0 ? result : -12;
     }
     file->header = mapped;
@@ -83,10 +89,12 @@ int mt_file_create(struct mt_file *file, const struct mt_record_os *os, const ch
         return fd;
     file->os = os;
     file->use_counter = initial->clock_kind != MT_CLOCK_MONOTONIC;
+    file->page_bytes =
+        initial->page_bytes > MT_HEADER_BYTES ? initial->page_bytes : MT_HEADER_BYTES;
     int result = map_header(file, fd);
     os->close(fd);
     if (result == 0)
-        fill_header(file->header, initial);
+        fill_header(file->header, initial, (uint32_t)file->page_bytes);
     return result;
 }
 
@@ -94,8 +102,8 @@ void mt_file_close(struct mt_file *file)
 {
     if (!file->header)
         return;
-    file->os->unmap(file->last_page, MT_HEADER_BYTES);
-    file->os->unmap(file->header, MT_HEADER_BYTES);
+    file->os->unmap(file->last_page, file->page_bytes);
+    file->os->unmap(file->header, file->page_bytes);
     file->header = NULL;
     file->last_page = NULL;
 }
@@ -133,47 +141,26 @@ void mt_writer_finish(struct mt_writer *writer)
     drop_block(writer);
 }
 
-/* A mutex, since a block can be mapped only by way of the one before it. Its holder makes four system
- * calls; a waiter sleeps, since the holder may have lost its processor. */
-static int begin_claim(struct mt_file *file)
-{
-    uint32_t free = 0;
-    if (__atomic_compare_exchange_n(&file->claiming, &free, 1, 0, __ATOMIC_ACQUIRE,
-                                    __ATOMIC_RELAXED))
-        return 1;
-    for (uint32_t i = 0; i < CLAIM_WAITS; i++) {
-        if (__atomic_exchange_n(&file->claiming, 2, __ATOMIC_ACQUIRE) == 0)
-            return 1;
-        file->os->sleep(&file->claiming, 2);
-    }
-    return 0;
-}
-
-static void end_claim(struct mt_file *file)
-{
-    if (__atomic_exchange_n(&file->claiming, 0, __ATOMIC_RELEASE) == 2)
-        file->os->wake(&file->claiming);
-}
-
 /* Maps the block that comes after the last page, and its own last page, which is there already.
  * Past the file's end there is nothing behind it. */
 static void *map_next(struct mt_file *file)
 {
     const struct mt_record_os *os = file->os;
-    uint8_t *mapped = os->map_on(file->last_page, MT_HEADER_BYTES + MT_BLOCK_BYTES);
+    void *before = file->last_page;
+    uint8_t *mapped = os->map_on(before, file->page_bytes + MT_BLOCK_BYTES);
     if (!mapped)
         return NULL;
-    os->unmap(mapped, MT_HEADER_BYTES);
-    uint8_t *block = mapped + MT_HEADER_BYTES;
+    os->unmap(mapped, file->page_bytes);
+    uint8_t *block = mapped + file->page_bytes;
     void *last = os->back(block, MT_BLOCK_BYTES) < 0
                      ? NULL
-                     : os->map_on(block + MT_BLOCK_BYTES - MT_HEADER_BYTES, MT_HEADER_BYTES);
+                     : os->map_on(block + MT_BLOCK_BYTES - file->page_bytes, file->page_bytes);
     if (!last) {
         os->unmap(block, MT_BLOCK_BYTES);
         return NULL;
     }
-    os->unmap(file->last_page, MT_HEADER_BYTES);
-    file->last_page = last;
+    file->last_page = last; /* first: whoever claims may be killed, and its lock taken over */
+    os->unmap(before, file->page_bytes);
     return block;
 }
 
@@ -188,7 +175,8 @@ static void *count_claimed(struct mt_file *file, void *block)
 
 void mt_file_cut_off(struct mt_file *file, uint32_t n)
 {
-    if (file->is_cut_off || !begin_claim(file))
+    uint64_t signals;
+    if (file->is_cut_off || !file->os->lock(&file->claiming, &signals))
         return;
     while (file->n_in_advance < n && file->n_in_advance < MT_IN_ADVANCE_MOST) {
         void *block = count_claimed(file, map_next(file));
@@ -197,7 +185,7 @@ void mt_file_cut_off(struct mt_file *file, uint32_t n)
         file->in_advance[file->n_in_advance++] = block;
     }
     file->is_cut_off = 1;
-    end_claim(file);
+    file->os->unlock(&file->claiming, &signals);
 }
 
 static void *claim_of_those_in_advance(struct mt_file *file)
@@ -211,12 +199,13 @@ static void *claim_of_those_in_advance(struct mt_file *file)
 
 static struct mt_block_header *claim(struct mt_file *file)
 {
+    uint64_t signals;
     if (file->is_cut_off)
         return claim_of_those_in_advance(file);
-    if (!begin_claim(file))
+    if (!file->os->lock(&file->claiming, &signals))
         return NULL;
     void *block = file->is_cut_off ? NULL : count_claimed(file, map_next(file));
-    end_claim(file);
+    file->os->unlock(&file->claiming, &signals);
     return block;
 }
 

@@ -25,8 +25,10 @@ struct mt_record_os {
                                                   it there; NULL on failure */
     int (*back)(void *address, size_t length); /* takes the room on the disk behind mapped bytes */
     void (*unmap)(void *address, size_t length);
-    void (*sleep)(uint32_t *word, uint32_t value); /* while it has that value, and not for long */
-    void (*wake)(uint32_t *word);                  /* all that sleep on it */
+    /* Takes the lock at `word` (0: free), waiting where another thread has it, and holds this
+     * thread's signals back until unlock(). Returns 0 where it was not to be had for long. */
+    int (*lock)(uint32_t *word, uint64_t *signals);
+    void (*unlock)(uint32_t *word, const uint64_t *signals);
     long (*ioctl)(int fd, unsigned long request, void *argument);
     uint64_t (*monotonic_ns)(void);
 };
@@ -41,11 +43,12 @@ struct mt_file {
     const struct mt_record_os *os;
     struct mt_file_header *header; /* mapped; NULL when closed */
     void *last_page;               /* mapped: the page before the next block */
+    size_t page_bytes;             /* the machine's; blocks begin after one, or after 4096 bytes */
     uint64_t room_bytes;           /* that the file may have */
     void *in_advance[MT_IN_ADVANCE_MOST]; /* mapped blocks that none has claimed yet */
     uint32_t n_in_advance;
     uint32_t is_cut_off; /* no call of the system is made any more */
-    uint32_t claiming;             /* 1: a block is being claimed; 2: and others wait for it */
+    uint32_t claiming;   /* a lock: a block can be mapped only by way of the one before it */
     int use_counter;
 };
 
@@ -77,8 +80,8 @@ struct mt_writer {
 int mt_file_create(struct mt_file *file, const struct mt_record_os *os, const char *path,
                    const struct mt_file_header *initial);
 
-/* Maps up to `n` blocks in advance, after which nothing more is asked of the system. What they have no
- * room for is lost. */
+/* Maps up to `n` blocks in advance, after which nothing more is asked of the system. What they have
+ * no room for is lost. */
 void mt_file_cut_off(struct mt_file *file, uint32_t n);
 
 /* Unmaps the header; the file on disk stays. */

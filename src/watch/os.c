@@ -2,7 +2,6 @@
 /* The recording's outside world for the watching process: libc, with errno turned into results. */
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -57,8 +56,8 @@ static void *os_map_on(void *page, size_t length)
     return mapped == MAP_FAILED ? NULL : mapped;
 }
 
-/* A page that cannot be had is an error of a system call, where storing to it would be SIGBUS. Before
- * Linux 5.14, which populates, the kernel is made to store something in each. */
+/* A page that cannot be had is an error of a system call, where storing to it would be SIGBUS.
+ * Before Linux 5.14, which populates, the kernel is made to store something in each. */
 static int os_back(void *address, size_t length)
 {
     if (madvise(address, length, MADV_POPULATE_WRITE) == 0)
@@ -79,16 +78,17 @@ static void os_unmap(void *address, size_t length)
 }
 
 /* One thread writes what the watching process records: nobody waits. */
-static void os_sleep(uint32_t *word, uint32_t value)
+static int os_lock(uint32_t *word, uint64_t *signals)
 {
-    (void)word;
-    (void)value;
-    sched_yield();
+    (void)signals;
+    *word = 1;
+    return 1;
 }
 
-static void os_wake(uint32_t *word)
+static void os_unlock(uint32_t *word, const uint64_t *signals)
 {
-    (void)word;
+    (void)signals;
+    *word = 0;
 }
 
 static long os_ioctl(int fd, unsigned long request, void *argument)
@@ -107,8 +107,8 @@ const struct mt_record_os mt_watch_os = {
     .map_on = os_map_on,
     .back = os_back,
     .unmap = os_unmap,
-    .sleep = os_sleep,
-    .wake = os_wake,
+    .lock = os_lock,
+    .unlock = os_unlock,
     .ioctl = os_ioctl,
     .monotonic_ns = mt_monotonic_ns,
 };

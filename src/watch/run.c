@@ -274,6 +274,7 @@ static int is_raw(const struct dirent *entry)
     return length > 4 && strcmp(entry->d_name + length - 4, ".mtr") == 0;
 }
 
+/* A file that cannot be packed is kept as it is; *error has the first. */
 static int pack_all(const struct mt_run *run, void (*progress)(void *, double), void *context,
                     struct mt_error *error)
 {
@@ -285,8 +286,10 @@ static int pack_all(const struct mt_run *run, void (*progress)(void *, double), 
     for (int i = 0; i < n; i++) {
         char path[PATH_MAX];
         snprintf(path, sizeof path, "%s/%s", run->directory, entries[i]->d_name);
-        if (result == 0 && may_be_packed(run, entries[i]->d_name))
-            result = mt_record_file_pack(path, error);
+        struct mt_error *first = result == 0 ? error : NULL;
+        int packed = may_be_packed(run, entries[i]->d_name) ? mt_record_file_pack(path, first) : 0;
+        if (result == 0)
+            result = packed;
         free(entries[i]);
         if (progress)
             progress(context, (double)(i + 1) / n);

@@ -7,6 +7,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,49 @@ static int descriptors(int argc, char **argv)
         int fd = open("/dev/null", O_RDONLY);
         MUST(fd == 3);
     }
+    say("done\n");
+    return 0;
+}
+
+static int stop;
+
+/* Starts threads, whose first event makes the recorder look at what is mapped, and fills blocks. */
+static void *begin_and_end(void *argument)
+{
+    if (argument) {
+        free(keep(malloc(100000)));
+        return NULL;
+    }
+    while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
+        pthread_t thread;
+        MUST(pthread_create(&thread, NULL, begin_and_end, &stop) == 0);
+        pthread_join(thread, NULL);
+    }
+    return NULL;
+}
+
+/* shared N: closes all descriptors from 3 on and opens its own N times, while other threads make
+ * the recorder work: each number is the lowest that is free, and stays what it is. */
+static int shared(int argc, char **argv)
+{
+    pthread_t threads[2];
+    long n = number(argc, argv, 1, 1000);
+    for (int i = 0; i < 2; i++)
+        MUST(pthread_create(&threads[i], NULL, begin_and_end, NULL) == 0);
+    for (long i = 0; i < n; i++) {
+        int ends[2];
+        char byte = 'x';
+        closefrom(3);
+        MUST(open("/dev/null", O_RDONLY) == 3);
+        MUST(pipe(ends) == 0 && ends[0] == 4 && ends[1] == 5);
+        MUST(write(5, &byte, 1) == 1 && read(4, &byte, 1) == 1);
+        MUST(close(5) == 0);
+        MUST(read(4, &byte, 1) == 0); /* nobody else holds the other end */
+        MUST(dup(3) == 5);
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
     say("done\n");
     return 0;
 }
@@ -163,5 +207,5 @@ static int works(int argc, char **argv)
 const struct command limit_commands[] = {
     {"descriptors", descriptors}, {"replaced", replaced}, {"few", few},     {"removes", removes},
     {"jailed", jailed},           {"filtered", filtered}, {"works", works}, {"strict", strict},
-    {"counterless", counterless}, {NULL, NULL},
+    {"counterless", counterless}, {"shared", shared},     {NULL, NULL},
 };

@@ -187,6 +187,22 @@ static void test_a_program_out_of_descriptors_goes_on(void **state)
     ran_free(ran);
 }
 
+/* MEMTALLY_TEST_ROUNDS: for more than can be waited for every time. */
+static void test_other_threads_never_meet_a_descriptor(void **state)
+{
+    const char *rounds = getenv("MEMTALLY_TEST_ROUNDS");
+    (void)state;
+    for (int depth = DEPTH_DEFAULT; depth <= DEPTH_FULL; depth++) {
+        const struct how how = {.depth = depth};
+        struct ran *ran = RUN(&how, CHILD, "shared", rounds ? rounds : "3000");
+        assert_true(exited(ran, 0));
+        assert_string_equal(ran->out, "done\n");
+        assert_string_equal(ran->err, "");
+        assert_int_equal(the_file(ran)->blocks_bad, 0);
+        ran_free(ran);
+    }
+}
+
 /* Does its work and says nothing but "done". */
 static void works_in_silence(const struct ran *ran)
 {
@@ -272,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_a_file_of_the_program_in_place_of_stderr_is_left_alone),
         cmocka_unit_test(test_standard_error_that_takes_nothing_does_no_harm),
         cmocka_unit_test(test_a_program_out_of_descriptors_goes_on),
+        cmocka_unit_test(test_other_threads_never_meet_a_descriptor),
         cmocka_unit_test(test_a_folder_that_disappears_does_no_harm),
         cmocka_unit_test(test_recording_goes_on_under_another_root_and_user),
         cmocka_unit_test(test_a_filter_of_system_calls_is_not_met),

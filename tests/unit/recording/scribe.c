@@ -198,7 +198,7 @@ static size_t length_of(int fd)
     size_t size = (size_t)status.st_size;
     if (pread(fd, &header, sizeof header, 0) < (ssize_t)sizeof header || header.flags & 1)
         return size;
-    size_t end = MT_HEADER_BYTES + (size_t)header.next_block * MT_BLOCK_BYTES;
+    size_t end = header.header_bytes + (size_t)header.next_block * MT_BLOCK_BYTES;
     return end < size ? end : size;
 }
 

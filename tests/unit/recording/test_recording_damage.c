@@ -77,7 +77,7 @@ static void test_foreign_files_are_refused(void **state)
     (void)state;
     static const char text[] = "MEMTALL is not MEMTALLY, and this is a text.\n";
     const char *path = in_folder("a.mtr");
-    save_text(path, "", 0);
+    save_text(path, text, 5);
     assert_refused(path, MT_EFORMAT, "not a memtally recording");
     save_text(path, text, sizeof text - 1);
     assert_refused(path, MT_EFORMAT, "not a memtally recording");
@@ -95,10 +95,34 @@ static void test_a_huge_foreign_file_is_refused_at_its_beginning(void **state)
     const char *path = in_folder("a.mtr");
     int fd = open(path, O_WRONLY | O_CREAT, 0600);
     assert_true(fd >= 0);
+    assert_int_equal(write(fd, "no tally", 8), 8);
     assert_int_equal(ftruncate(fd, (off_t)1 << 42), 0);
     close(fd);
     assert_refused(path, MT_EFORMAT, "not a memtally recording");
     remove_file(path);
+}
+
+/* A process that is killed while it begins has made the file, or given it its size, or written all
+ * of the header but the magic. */
+static void test_a_file_that_was_never_written_is_told_from_a_foreign_one(void **state)
+{
+    (void)state;
+    const char *path = in_folder("a.mtr");
+    struct scribe scribe;
+    scribe_begin(&scribe, path, 1);
+    scribe_end(&scribe);
+    struct image image = load_image(path);
+    memset(image.bytes, 0, 8);
+    save_image(path, &image, image.length);
+    assert_refused(path, MT_ETRUNCATED, "before it recorded anything");
+    save_text(path, "", 0);
+    assert_refused(path, MT_ETRUNCATED, "before it recorded anything");
+    assert_int_equal(truncate(path, (off_t)1 << 36), 0);
+    assert_refused(path, MT_ETRUNCATED, "before it recorded anything");
+    assert_true(mt_record_file_is_blank(path));
+    assert_int_equal(mt_record_file_pack(path, NULL), 0);
+    assert_int_equal(count_in_folder(), 0);
+    free(image.bytes);
 }
 
 static void test_what_is_no_regular_file_is_refused_without_waiting(void **state)
@@ -560,6 +584,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_foreign_files_are_refused),
         cmocka_unit_test(test_a_huge_foreign_file_is_refused_at_its_beginning),
+        cmocka_unit_test(test_a_file_that_was_never_written_is_told_from_a_foreign_one),
         cmocka_unit_test(test_what_is_no_regular_file_is_refused_without_waiting),
         cmocka_unit_test(test_another_version_or_byte_order_is_named),
         cmocka_unit_test(test_sizes_that_make_no_sense_are_refused),

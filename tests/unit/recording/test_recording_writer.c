@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -62,8 +63,8 @@ static struct mt_record_os fake_os(void)
         .map_on = fake_map_on,
         .back = fake_back,
         .unmap = mt_watch_os.unmap,
-        .sleep = mt_watch_os.sleep,
-        .wake = mt_watch_os.wake,
+        .lock = mt_watch_os.lock,
+        .unlock = mt_watch_os.unlock,
         .monotonic_ns = mt_watch_os.monotonic_ns,
     };
 }
@@ -169,6 +170,55 @@ static void test_a_limit_on_files_is_kept_and_filled(void **state)
     assert_int_equal(count_events(read) + read->header.events_lost, 100000);
     mt_record_file_close(read);
     remove_file(path);
+}
+
+static size_t machine_page;
+
+static void *aligned_map_on(void *page, size_t length)
+{
+    assert_int_equal(length % machine_page, 0);
+    return mt_watch_os.map_on(page, length);
+}
+
+static int aligned_back(void *address, size_t length)
+{
+    assert_int_equal(length % machine_page, 0);
+    return mt_watch_os.back(address, length);
+}
+
+/* Machines with pages of 16 and 64 KiB map nothing else: blocks begin after one. */
+static void test_blocks_lie_where_pages_of_any_size_begin(void **state)
+{
+    const char *path = in_folder("a.mtr");
+    struct mt_record_os os = fake_os();
+    (void)state;
+    os.map_on = aligned_map_on;
+    os.back = aligned_back;
+    for (machine_page = 4096; machine_page <= 65536; machine_page *= 4) {
+        struct mt_file_header header = test_header();
+        struct mt_file file = {0};
+        struct mt_writer writer;
+        header.page_bytes = (uint32_t)machine_page;
+        assert_int_equal(mt_file_create(&file, &os, path, &header), 0);
+        mt_writer_init(&writer, &file, 0, 1);
+        for (uint64_t i = 0; i < 50000; i++)
+            look(&writer, i);
+        assert_true(file.header->next_block >= 3);
+        mt_writer_finish(&writer);
+        mt_file_close(&file);
+        struct image image = load_image(path);
+        assert_int_equal(header_of(&image)->header_bytes, machine_page);
+        assert_memory_equal(image.bytes + machine_page, "MTBK", 4);
+        assert_memory_equal(image.bytes + machine_page + MT_BLOCK_BYTES, "MTBK", 4);
+        free(image.bytes);
+        char *expected = transcript_of(path);
+        assert_int_equal(mt_record_file_pack(path, NULL), 0);
+        char *packed = transcript_of(in_folder("a.mtz"));
+        assert_string_equal(packed, expected);
+        free(packed);
+        free(expected);
+        remove_file(in_folder("a.mtz"));
+    }
 }
 
 /* Each way in which a block cannot be had. */
@@ -339,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_a_file_that_exists_is_not_taken),
         cmocka_unit_test(test_a_file_that_cannot_be_begun_says_why),
         cmocka_unit_test(test_a_limit_on_files_is_kept_and_filled),
+        cmocka_unit_test(test_blocks_lie_where_pages_of_any_size_begin),
         cmocka_unit_test(test_events_without_room_are_counted_and_recording_goes_on),
         cmocka_unit_test(test_a_full_disk_leaves_no_gap_in_the_file),
         cmocka_unit_test(test_a_writer_without_a_file_stays_silent),
