@@ -4,12 +4,11 @@
 #include "recorder/recorder.h"
 
 #include "recorder/real.h"
+#include "recorder/regions.h"
 #include "recorder/sys.h"
 
 #define SET_BUCKETS  8192u
 #define BUCKET_SLOTS 8u
-#define ADDRESS_BITS 47
-#define REGION_WORDS (((uint64_t)1 << ADDRESS_BITS) / MT_GRANULE_BYTES / 64)
 
 /* The sampled blocks that are alive. A bucket is a cache line; a block lies in its bucket or not at
  * all, so that adding and taking are one atomic store each and leave nothing behind. */
@@ -20,14 +19,12 @@ struct sample_set {
 int heap_init(void)
 {
     memtally_recorder.samples = mt_sys_map(sizeof(struct sample_set));
-    memtally_recorder.regions = mt_sys_map(REGION_WORDS * sizeof(uint64_t));
-    return memtally_recorder.samples && memtally_recorder.regions;
+    return memtally_recorder.samples != NULL;
 }
 
 void heap_write_self(struct thread *thread)
 {
     write_self(thread, memtally_recorder.samples, sizeof(struct sample_set));
-    write_self(thread, memtally_recorder.regions, REGION_WORDS * sizeof(uint64_t));
 }
 
 static uint64_t *bucket_of(uint64_t address)
@@ -62,25 +59,12 @@ static int samples_take(uint64_t address)
     return 0;
 }
 
-static void new_region(struct thread *thread, uint64_t first, uint64_t last)
-{
-    for (uint64_t granule = first; granule <= last; granule++)
-        __atomic_fetch_or(&memtally_recorder.regions[granule / 64], (uint64_t)1 << (granule % 64),
-                          __ATOMIC_RELAXED);
-    uint64_t fields[] = {first, last - first + 1};
-    mt_write_event(&thread->writer, MT_EVENT_HEAP_REGION, now_ticks(), fields, 2);
-}
-
 static inline void mark_region(struct thread *thread, uint64_t address, uint64_t size)
 {
-    if (UNLIKELY(address >> ADDRESS_BITS))
-        return;
     uint64_t first = address / MT_GRANULE_BYTES;
     uint64_t last = (address + (size ? size - 1 : 0)) / MT_GRANULE_BYTES;
-    const uint64_t *regions = memtally_recorder.regions;
-    int known = regions[first / 64] >> (first % 64) & regions[last / 64] >> (last % 64) & 1;
-    if (UNLIKELY(!known))
-        new_region(thread, first, last);
+    if (UNLIKELY(!region_is_known(first)) || UNLIKELY(last != first && !region_is_known(last)))
+        region_note(thread, first, last);
 }
 
 static uint64_t next_random(struct thread *thread)

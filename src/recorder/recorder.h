@@ -110,7 +110,6 @@ struct recorder {
     struct process *process;
     struct sample_set *samples;
     struct ggml_cache *ggml;
-    uint64_t *regions; /* a bit for each granule that the heap was seen in */
     int (*unwind)(void **frames, int limit);
     char directory[MT_PATH_BYTES - 64];
 };

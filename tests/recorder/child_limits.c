@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -181,6 +182,35 @@ static int strict(int argc, char **argv)
     return 1;
 }
 
+static void say_line_of(const char *path, const char *key)
+{
+    char line[256];
+    FILE *file = fopen(path, "r");
+    MUST(file != NULL);
+    while (fgets(line, sizeof line, file))
+        if (strncmp(line, key, strlen(key)) == 0)
+            say("%s", line);
+    fclose(file);
+}
+
+/* locked: an ordinary user locks all memory, now and in future, within 8 MiB. */
+static int locked(int argc, char **argv)
+{
+    const struct rlimit limit = {8 << 20, 8 << 20};
+    (void)argc;
+    (void)argv;
+    keep(malloc(100));
+    say_line_of("/proc/self/status", "VmSize:");
+    MUST(geteuid() != 0 || setuid(65534) == 0);
+    MUST(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
+        say("refused\n");
+    say_line_of("/proc/self/status", "VmLck:");
+    work();
+    say("done\n");
+    return 0;
+}
+
 /* counterless: reading the processor's counter is a fault. */
 static int counterless(int argc, char **argv)
 {
@@ -205,7 +235,7 @@ static int works(int argc, char **argv)
 }
 
 const struct command limit_commands[] = {
-    {"descriptors", descriptors}, {"replaced", replaced}, {"few", few},     {"removes", removes},
-    {"jailed", jailed},           {"filtered", filtered}, {"works", works}, {"strict", strict},
-    {"counterless", counterless}, {"shared", shared},     {NULL, NULL},
+    {"descriptors", descriptors}, {"replaced", replaced}, {"few", few},       {"removes", removes},
+    {"jailed", jailed},           {"filtered", filtered}, {"works", works},   {"strict", strict},
+    {"counterless", counterless}, {"shared", shared},     {"locked", locked}, {NULL, NULL},
 };

@@ -245,6 +245,27 @@ static void test_recording_goes_on_under_another_root_and_user(void **state)
     rmdir(root);
 }
 
+/* What the recorder maps counts against a limit on locked memory. */
+static void test_all_memory_can_be_locked_within_eight_mebibytes(void **state)
+{
+    const struct how plain_how = {.unrecorded = 1};
+    const struct how how = {.depth = DEPTH_FULL};
+    (void)state;
+    struct ran *plain = RUN(&plain_how, CHILD, "locked");
+    struct ran *ran = RUN(&how, CHILD, "locked");
+    assert_true(exited(plain, 0) && exited(ran, 0));
+    assert_null(strstr(plain->out, "refused"));
+    assert_null(strstr(ran->out, "refused"));
+    assert_non_null(strstr(ran->out, "done"));
+    assert_string_equal(ran->err, "");
+    /* docs/ARCHITECTURE.md says how much address space it is. */
+    uint64_t more_kib = number_after(ran->out, "VmSize:") - number_after(plain->out, "VmSize:");
+    assert_in_range(more_kib, 1, 2048);
+    assert_int_equal(the_file(ran)->header.events_lost, 0);
+    ran_free(ran);
+    ran_free(plain);
+}
+
 /* What was taken in advance is filled, and the rest is counted. */
 static void test_a_filter_of_system_calls_is_not_met(void **state)
 {
@@ -291,6 +312,7 @@ int main(void)
         cmocka_unit_test(test_other_threads_never_meet_a_descriptor),
         cmocka_unit_test(test_a_folder_that_disappears_does_no_harm),
         cmocka_unit_test(test_recording_goes_on_under_another_root_and_user),
+        cmocka_unit_test(test_all_memory_can_be_locked_within_eight_mebibytes),
         cmocka_unit_test(test_a_filter_of_system_calls_is_not_met),
         cmocka_unit_test(test_strict_mode_stops_the_recording_before),
         cmocka_unit_test(test_a_counter_that_may_not_be_read_stops_the_recording_before),
