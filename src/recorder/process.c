@@ -291,6 +291,17 @@ static int get_ready(char **environment)
     return 1;
 }
 
+static void load_unwinder(struct recorder *recorder)
+{
+    loader_errors_aside();
+    int loaded = stacks_load_unwinder();
+    loader_errors_back();
+    if (loaded)
+        return;
+    say_once("libunwind.so.8 is not installed; stacks are taken by frame pointers");
+    recorder->stacks = MT_STACKS_FP;
+}
+
 /* Starts at the first hook after libc is ready, since the constructors of libraries come before
  * ours; that is when it has set `environ`. An unwinder is loaded by our constructor alone: the
  * first hook may be called from within the loader. The caller has set the guard. */
@@ -308,10 +319,8 @@ int recorder_start(char **environment)
                                      __ATOMIC_ACQUIRE))
         return state == STARTED;
     int ready = get_ready(given);
-    if (ready && recorder->stacks == MT_STACKS_UNWIND && !stacks_load_unwinder()) {
-        say_once("libunwind.so.8 is not installed; stacks are taken by frame pointers");
-        recorder->stacks = MT_STACKS_FP;
-    }
+    if (ready && recorder->stacks == MT_STACKS_UNWIND)
+        load_unwinder(recorder);
     __atomic_store_n(&recorder->state, ready ? STARTED : OFF, __ATOMIC_RELEASE);
     return ready;
 }

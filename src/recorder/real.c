@@ -112,6 +112,37 @@ static void *address_of(const void *slot)
     return function;
 }
 
+static void exchange_loader_errors(void)
+{
+    char *own = (char *)&memtally_tls;
+    void **place = (void **)(void *)(own + memtally_real.loader_errors);
+    void *theirs = *place;
+    *place = memtally_tls.loader_errors;
+    memtally_tls.loader_errors = theirs;
+}
+
+void loader_errors_aside(void)
+{
+    if (memtally_real.loader_errors)
+        exchange_loader_errors();
+}
+
+void loader_errors_back(void)
+{
+    if (memtally_real.loader_errors)
+        exchange_loader_errors();
+    else
+        dlerror();
+}
+
+/* Since 2.34 glibc has a pointer for it among each thread's data, as far from ours in each. */
+static void find_loader_errors(void)
+{
+    char *place = dlvsym(RTLD_DEFAULT, "__libc_dlerror_result", "GLIBC_PRIVATE");
+    if (place)
+        memtally_real.loader_errors = place - (char *)&memtally_tls;
+}
+
 /* Each name that libc lacks leaves a message for dlerror(), which is not the program's to read. */
 int real_look_up(void)
 {
@@ -140,6 +171,7 @@ int real_look_up(void)
         store(&memtally_real.malloc_usable_size, usable_size);
     const uintptr_t *stack_end = memtally_real.dlsym(RTLD_DEFAULT, "__libc_stack_end");
     memtally_real.stack_end = stack_end ? *stack_end : 0;
+    find_loader_errors();
     dlerror();
     __atomic_store_n(&memtally_real.state, 2, __ATOMIC_RELEASE);
     return 1;

@@ -16,7 +16,9 @@ struct real {
     uintptr_t own_high;
     uintptr_t unwinder_low; /* libunwind, where it is used */
     uintptr_t unwinder_high;
-    uintptr_t stack_end; /* where the main thread began, as the loader knows it; 0: unknown */
+    ptrdiff_t loader_errors; /* where libc keeps what dlerror() says, from our own data of a thread
+                                on; 0: not known */
+    uintptr_t stack_end;     /* where the main thread began, as the loader knows it; 0: unknown */
     size_t (*malloc_usable_size)(void *address); /* NULL where malloc's module has none */
     void *(*dlsym)(void *handle, const char *name);
     void *(*dlopen)(const char *path, int flags);
@@ -36,6 +38,11 @@ extern HIDDEN struct real memtally_real;
 
 /* The extent of the module that `place` is in; left alone where it is in none. */
 HIDDEN void find_module(const void *place, uintptr_t *low, uintptr_t *high);
+
+/* What dlerror() has to say to the program stays as it is between these two, whatever the recorder
+ * asks of the loader. A libc that does not say where it keeps that forgets it. */
+HIDDEN void loader_errors_aside(void);
+HIDDEN void loader_errors_back(void);
 
 /* Looks the real functions up. Returns 0 while that is going on (a call from within). */
 HIDDEN int real_look_up(void);

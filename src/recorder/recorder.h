@@ -126,6 +126,7 @@ struct tls {
     uintptr_t stack_high;
     uint64_t fork_ticks;   /* when fork() was called, in the child too */
     uintptr_t ggml_caller; /* of the last call into the ggml adapter */
+    void *loader_errors;   /* of what the recorder asks; see loader_errors_aside() */
 };
 
 extern HIDDEN __thread struct tls memtally_tls __attribute__((tls_model("initial-exec")));
