@@ -15,6 +15,7 @@
 #define PICTURE_BASE_NS   300000u
 #define LEAST_NS_PER_MIB  12000u
 #define MOST_NS_PER_MIB   200000u
+#define TOTALS_TRIES      1000
 
 /* Rarely called otherwise: a burst of frees should not become a burst of system calls. */
 static int too_soon(struct process *process, uint64_t bytes)
@@ -82,23 +83,39 @@ static void charge(struct process *process, uint64_t cost_ns, uint64_t resident)
 
 static void add_totals(uint64_t totals[4], const struct mt_writer *writer)
 {
-    totals[0] += __atomic_load_n(&writer->small_allocs, __ATOMIC_RELAXED);
-    totals[1] += __atomic_load_n(&writer->small_alloc_bytes, __ATOMIC_RELAXED);
-    totals[2] += __atomic_load_n(&writer->small_frees, __ATOMIC_RELAXED);
-    totals[3] += __atomic_load_n(&writer->small_free_bytes, __ATOMIC_RELAXED);
+    totals[0] += __atomic_load_n(&writer->small_allocs, __ATOMIC_SEQ_CST);
+    totals[1] += __atomic_load_n(&writer->small_alloc_bytes, __ATOMIC_SEQ_CST);
+    totals[2] += __atomic_load_n(&writer->small_frees, __ATOMIC_SEQ_CST);
+    totals[3] += __atomic_load_n(&writer->small_free_bytes, __ATOMIC_SEQ_CST);
 }
 
-/* The totals of all threads; each is read while its owner may be changing it. */
-static void write_totals(struct thread *thread)
+/* The totals of all threads; each is read while its owner may be changing it. Returns 0 where
+ * counts were moved meanwhile: they are then in there twice, or not at all. */
+static int add_up(struct process *process, uint64_t totals[4])
 {
-    struct process *process = memtally_recorder.process;
-    struct thread *each = __atomic_load_n(&process->threads, __ATOMIC_ACQUIRE);
-    uint64_t totals[4];
+    uint64_t done = __atomic_load_n(&process->moves_done, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&process->moves_begun, __ATOMIC_SEQ_CST) != done)
+        return 0;
     for (size_t i = 0; i < 4; i++)
-        totals[i] = __atomic_load_n(&process->ended_totals[i], __ATOMIC_RELAXED);
+        totals[i] = __atomic_load_n(&process->ended_totals[i], __ATOMIC_SEQ_CST);
+    struct thread *each = __atomic_load_n(&process->threads, __ATOMIC_ACQUIRE);
     for (; each; each = each->next)
         add_totals(totals, &each->writer);
-    mt_write_event(&thread->writer, MT_EVENT_TOTALS, now_ticks(), totals, 4);
+    return __atomic_load_n(&process->moves_begun, __ATOMIC_SEQ_CST) == done;
+}
+
+/* Where threads end faster than their counts are added up, the last ones still hold. */
+static void write_totals(struct thread *thread)
+{
+    uint64_t totals[4];
+    for (int tries = 0; tries < TOTALS_TRIES; tries++) {
+        if (add_up(memtally_recorder.process, totals)) {
+            mt_write_event(&thread->writer, MT_EVENT_TOTALS, now_ticks(), totals, 4);
+            return;
+        }
+        if (!memtally_recorder.is_filtered)
+            MT_SYS0(SYS_sched_yield);
+    }
 }
 
 static void take_picture(struct thread *thread, enum mt_picture_reason reason, uint64_t resident)

@@ -78,6 +78,8 @@ struct process {
     uint32_t aside_busy;     /* a lock */
     void *scratch;
     uint64_t ended_totals[4]; /* of the small blocks of threads that have ended */
+    uint64_t moves_begun;     /* of a thread's counts into these */
+    uint64_t moves_done;
     uint64_t start_ns;
     uint64_t last_look_ns;
     uint64_t pictured_bytes; /* the highest resident size with a picture */

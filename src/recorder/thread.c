@@ -128,16 +128,20 @@ static void describe_process(void *context)
     write_first_maps(beginning->thread);
 }
 
-/* The counts of a thread that ends stay in the process's totals when its state is used again. */
+/* The counts of a thread that ends stay in the process's totals when its state is used again.
+ * Whoever adds up meanwhile sees by the two numbers that he must do it again. */
 static void keep_totals(struct mt_writer *writer)
 {
-    uint64_t *kept = memtally_recorder.process->ended_totals;
+    struct process *process = memtally_recorder.process;
+    uint64_t *kept = process->ended_totals;
     uint64_t *counts[] = {&writer->small_allocs, &writer->small_alloc_bytes, &writer->small_frees,
                           &writer->small_free_bytes};
+    __atomic_fetch_add(&process->moves_begun, 1, __ATOMIC_SEQ_CST);
     for (size_t i = 0; i < 4; i++) {
-        __atomic_fetch_add(&kept[i], *counts[i], __ATOMIC_RELAXED);
-        __atomic_store_n(counts[i], 0, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&kept[i], *counts[i], __ATOMIC_SEQ_CST);
+        __atomic_store_n(counts[i], 0, __ATOMIC_SEQ_CST);
     }
+    __atomic_fetch_add(&process->moves_done, 1, __ATOMIC_SEQ_CST);
 }
 
 /* The destructor of the thread's key. It asks to be called once more, so that what the destructors
