@@ -20,7 +20,7 @@ struct painter {
     struct mt_claims *claims;
     struct mt_maps maps;
     struct mt_ranges paint; /* -> claim */
-    struct mt_table models; /* inodes of files that an engine made buffers over */
+    struct mt_table models; /* files that an engine made buffers over, by file_key() */
     size_t heap;            /* the claim for the arenas' pages, divided at the end */
     size_t own;
     int failed;
@@ -63,11 +63,18 @@ static int is_model_file(const char *name)
     return ends_with(name, ".gguf") || ends_with(name, ".safetensors");
 }
 
+/* An inode's number says which file it is on one device only. */
+static uint64_t file_key(const struct mt_vma *vma)
+{
+    uint64_t key = vma->inode + vma->device * 0x9e3779b97f4a7c15u;
+    return key == UINT64_MAX ? 0 : key; /* no key of a table */
+}
+
 static size_t claim_of_file(struct painter *painter, const struct mt_vma *vma)
 {
     const char *name = base_name(vma->name);
     uint64_t any;
-    if (mt_table_get(&painter->models, vma->inode, &any))
+    if (mt_table_get(&painter->models, file_key(vma), &any))
         return claim(painter, MT_CATEGORY_WEIGHTS, MT_PROVENANCE_MEASURED, name);
     if (is_model_file(vma->name))
         return claim(painter, MT_CATEGORY_WEIGHTS, MT_PROVENANCE_INFERRED, name);
@@ -445,8 +452,8 @@ static void find_models(struct painter *painter)
         const struct mt_live *live = &painter->replay->live[buffers->slots[i].value];
         const struct mt_vma *vma =
             live->flags & MT_BUFFER_HOST_PTR ? mt_maps_find(&painter->maps, live->address) : NULL;
-        if (vma && vma->kind == MT_VMA_FILE && vma->inode != UINT64_MAX)
-            painter->failed |= mt_table_set(&painter->models, vma->inode, 1) < 0;
+        if (vma && vma->kind == MT_VMA_FILE)
+            painter->failed |= mt_table_set(&painter->models, file_key(vma), 1) < 0;
     }
 }
 
@@ -479,7 +486,8 @@ static void find_names(struct painter *painter, struct mt_attribution *made)
         if (vma->kind != MT_VMA_FILE)
             continue;
         uint64_t any;
-        int is_model = mt_table_get(&painter->models, vma->inode, &any) || is_model_file(vma->name);
+        int is_model =
+            mt_table_get(&painter->models, file_key(vma), &any) || is_model_file(vma->name);
         if (is_model && !made->model_path)
             painter->failed |= (made->model_path = strdup(vma->name)) == NULL;
         if (strncmp(base_name(vma->name), "libllama.", 9) == 0)
