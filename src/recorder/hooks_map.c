@@ -141,7 +141,7 @@ int munmap(void *address, size_t length)
 }
 
 /* What stays where it is and gets shorter ends before the call; what gets longer or moves begins
- * after it. Its old place, which may be taken by then, is at worst given back a moment late. */
+ * after it, and leaves its old place before it, which another thread may have by then. */
 void *mremap(void *address, size_t old_length, size_t length, int flags, ...)
 {
     va_list arguments;
@@ -156,11 +156,11 @@ void *mremap(void *address, size_t old_length, size_t length, int flags, ...)
     void *result = memtally_real.mremap(address, old_length, length, flags, wanted);
     if (result != MAP_FAILED) {
         uint64_t kept = flags & MREMAP_DONTUNMAP ? 0 : old_length;
+        int is_after = ticks && (result != address || length > old_length);
+        uint64_t after = is_after ? now_ticks() : ticks;
         uint64_t fields[] = {(uint64_t)(uintptr_t)address, kept, (uint64_t)(uintptr_t)result,
-                             length, 0};
-        if (ticks && (result != address || length > old_length))
-            ticks = now_ticks();
-        note(MT_EVENT_MREMAP, ticks, fields, 5);
+                             length, after - ticks};
+        note(MT_EVENT_MREMAP, after, fields, 5);
     }
     return result;
 }

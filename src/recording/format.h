@@ -120,7 +120,7 @@ struct mt_block_header {
     X(HEAP_REGION, 5, "granule count")                                                             \
     X(MMAP, 6, "address length protection flags file offset stack")                                \
     X(MUNMAP, 7, "address length")                                                                 \
-    X(MREMAP, 8, "old_address old_length address length stack")                                    \
+    X(MREMAP, 8, "old_address old_length address length took")                                     \
     X(MADVISE, 9, "address length advice")                                                         \
     X(FTRUNCATE, 10, "descriptor length file")                                                     \
     X(MEMFD, 11, "descriptor name")                                                                \

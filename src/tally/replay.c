@@ -213,6 +213,7 @@ static int add_range(struct mt_replay *replay, struct mt_ranges *ranges, const s
     uint64_t index = keep(replay, live);
     if (!index)
         return MT_ENOMEM;
+    replay->live[index].since = replay->ticks;
     mt_ranges_set(ranges, live->address, end_of(live->address, live->size), index);
     return ranges->failed ? MT_ENOMEM : 0;
 }
@@ -239,46 +240,85 @@ static void remove_mapping(struct mt_replay *replay, uint64_t address, uint64_t 
     clear_labels(replay, address, length);
 }
 
+/* A move: out of [from, end) at some moment, into `to` a little later. */
+struct move {
+    uint64_t from;
+    uint64_t end;
+    uint64_t to;
+    uint64_t kept; /* bytes that arrive */
+    uint64_t lost; /* bytes behind them that do not */
+    uint64_t left; /* ticks */
+};
+
+/* What was there when the move began. Another thread may have been given the place since. */
+static int was_there(const struct mt_replay *replay, const struct move *move, uint64_t index)
+{
+    return replay->live[index].since <= move->left;
+}
+
 /* Labels move with what they are on, as far as it moves. The new place is free of labels. */
-static int move_labels(struct mt_replay *replay, uint64_t from, uint64_t to, uint64_t length)
+static int move_labels(struct mt_replay *replay, const struct move *move)
 {
     struct mt_range range;
-    uint64_t end = end_of(from, length);
-    if (from < end_of(to, length) && to < end)
+    uint64_t end = end_of(move->from, move->kept);
+    if (move->from < end_of(move->to, move->kept) && move->to < end)
         return 0; /* no kernel moves memory onto itself */
-    for (uint64_t at = from;
+    for (uint64_t at = move->from;
          at < end && mt_ranges_at_or_after(&replay->labels, at, &range) && range.low < end;
          at = range.high) {
         struct mt_live label = replay->live[range.value];
-        uint64_t low = range.low > from ? range.low : from;
-        label.address = to + (low - from);
+        uint64_t low = range.low > move->from ? range.low : move->from;
+        label.address = move->to + (low - move->from);
         label.size = (range.high < end ? range.high : end) - low;
-        if (add_range(replay, &replay->labels, &label) < 0)
+        if (was_there(replay, move, range.value) && add_range(replay, &replay->labels, &label) < 0)
             return MT_ENOMEM;
     }
     return 0;
 }
 
+static void leave_place(struct mt_replay *replay, struct mt_ranges *ranges, const struct move *move)
+{
+    struct mt_range range;
+    for (uint64_t at = move->from;
+         mt_ranges_at_or_after(ranges, at, &range) && range.low < move->end; at = range.high)
+        if (was_there(replay, move, range.value))
+            mt_ranges_clear(ranges, range.low > move->from ? range.low : move->from,
+                            range.high < move->end ? range.high : move->end);
+}
+
+/* In place what is kept stays, and what follows it is given up or new. */
+static int resize_mapping(struct mt_replay *replay, const struct move *move,
+                          const struct mt_live *live)
+{
+    remove_mapping(replay, move->from + move->kept, move->lost);
+    return add_range(replay, &replay->maps, live);
+}
+
 static int move_mapping(struct mt_replay *replay, const struct mt_event *event)
 {
     struct mt_range range;
-    struct mt_live live = {.address = event->field[2], .size = event->field[3]};
-    if (mt_ranges_find(&replay->maps, event->field[0], &range)) {
+    struct mt_live live = {0};
+    const uint64_t *field = event->field;
+    uint64_t kept = field[1] < field[3] ? field[1] : field[3];
+    const struct move move = {
+        .from = field[0],
+        .end = end_of(field[0], field[1]),
+        .to = field[2],
+        .kept = kept,
+        .lost = field[1] - kept,
+        .left = event->ticks > field[4] ? event->ticks - field[4] : 0,
+    };
+    if (mt_ranges_find(&replay->maps, move.from, &range) && was_there(replay, &move, range.value))
         live = replay->live[range.value];
-        live.address = event->field[2];
-        live.size = event->field[3];
-    }
-    uint64_t from = event->field[0];
-    uint64_t old_length = event->field[1];
-    uint64_t kept = old_length < live.size ? old_length : live.size;
-    if (from == live.address) {
-        remove_mapping(replay, from + kept, old_length - kept);
-        return add_range(replay, &replay->maps, &live);
-    }
+    live.address = move.to;
+    live.size = field[3];
+    if (move.from == move.to)
+        return resize_mapping(replay, &move, &live);
     clear_labels(replay, live.address, live.size);
-    if (move_labels(replay, from, live.address, kept) < 0)
+    if (move_labels(replay, &move) < 0)
         return MT_ENOMEM;
-    remove_mapping(replay, from, old_length);
+    leave_place(replay, &replay->maps, &move);
+    leave_place(replay, &replay->labels, &move);
     return add_range(replay, &replay->maps, &live);
 }
 
@@ -421,6 +461,7 @@ int mt_replay_file(struct mt_replay *replay, const struct mt_record_file *file,
     replay->page_bytes = file->header.page_bytes;
     while (result == 0 && mt_merge_next(merge, &event) && event.ticks <= until_ticks) {
         replay->n_events++;
+        replay->ticks = event.ticks;
         if (event.field[0] != UINT64_MAX) /* no key of a table, and no address */
             result = apply(replay, &event);
     }

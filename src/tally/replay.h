@@ -18,8 +18,10 @@ struct mt_live {
     uint32_t name;
     uint32_t stack;
     uint32_t flags; /* enum mt_buffer_flags, or of the mapping */
-    uint32_t usage; /* of a buffer */
-    uint32_t reserved;
+    union {
+        uint32_t usage; /* of a buffer */
+        uint64_t since; /* of a mapping or label: the ticks that it began at */
+    };
     uint64_t born; /* the number of the event that began it: of two that overlap the later holds */
 };
 
@@ -44,6 +46,7 @@ struct mt_replay {
     size_t live_capacity;
     uint64_t free_live; /* items of blocks that are gone, linked by `address`; 0: none */
     uint64_t n_events;
+    uint64_t ticks;                /* of the event that is being applied */
     struct mt_table blocks;        /* address -> live */
     struct mt_table samples;       /* address -> live */
     struct mt_table buffers;       /* handle -> live */

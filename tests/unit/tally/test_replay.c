@@ -183,6 +183,33 @@ static void test_labels_move_with_their_mapping(void **state)
     end(&r);
 }
 
+/* The first thread's move takes from 2000 to 4000. Meanwhile the kernel has given its old place to
+ * another thread, which has said what it is for; the end of it is mapped by nobody else. */
+static void test_what_is_mapped_during_a_move_is_not_moved(void **state)
+{
+    (void)state;
+    struct replayed r;
+    begin(&r);
+    EVENT(&r.recorded, MMAP, 0x100000, 0x8000, 3, 0x22, 0, 0, 0);
+    EVENT(&r.recorded, LABEL, 0x104000, 0x1000, MT_CATEGORY_WEIGHTS, 0);
+    r.recorded.ns = 3000;
+    EVENT(&r.recorded, MMAP, 0x100000, 0x4000, 3, 0x22, 0, 0, 0);
+    EVENT(&r.recorded, LABEL, 0x100000, 0x4000, MT_CATEGORY_KV_CACHE, 0);
+    r.recorded.ns = 4000;
+    EVENT(&r.recorded, MREMAP, 0x100000, 0x8000, 0x900000, 0x8000, 2000);
+    replay_until(&r, UINT64_MAX);
+    assert_int_equal(in_ranges(&r.replay, &r.replay.maps, 0x100000)->size, 0x4000);
+    assert_int_equal(in_ranges(&r.replay, &r.replay.labels, 0x103fff)->category,
+                     MT_CATEGORY_KV_CACHE);
+    assert_null(in_ranges(&r.replay, &r.replay.maps, 0x104000));
+    assert_null(in_ranges(&r.replay, &r.replay.labels, 0x104000));
+    assert_int_equal(in_ranges(&r.replay, &r.replay.maps, 0x907fff)->size, 0x8000);
+    assert_null(in_ranges(&r.replay, &r.replay.labels, 0x903fff));
+    assert_int_equal(in_ranges(&r.replay, &r.replay.labels, 0x904000)->category,
+                     MT_CATEGORY_WEIGHTS);
+    end(&r);
+}
+
 static void test_a_mapping_that_shrinks_in_place_loses_its_end(void **state)
 {
     (void)state;
@@ -322,6 +349,7 @@ int main(void)
         TEST(test_scopes_nest_and_labels_are_their_own),
         TEST(test_unmapping_the_middle_leaves_both_ends),
         TEST(test_labels_move_with_their_mapping),
+        TEST(test_what_is_mapped_during_a_move_is_not_moved),
         TEST(test_a_mapping_that_shrinks_in_place_loses_its_end),
         TEST(test_a_move_onto_itself_as_no_kernel_makes_it_ends),
         TEST(test_a_label_ends_with_its_block),
