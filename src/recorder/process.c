@@ -91,10 +91,11 @@ static char *put_number(char *at, uint64_t number)
     return at;
 }
 
-static void file_path(char path[MT_PATH_BYTES], uint64_t pid, uint64_t number)
+static void file_path(char path[MT_PATH_BYTES], const char *directory, uint64_t pid,
+                      uint64_t number)
 {
-    size_t length = strlen(memtally_recorder.directory);
-    memcpy(path, memtally_recorder.directory, length);
+    size_t length = strlen(directory);
+    memcpy(path, directory, length);
     char *at = path + length;
     *at++ = '/';
     at = put_number(at, pid);
@@ -134,21 +135,37 @@ struct creation {
     int result;
 };
 
+static int is_too_little(int result)
+{
+    return result == -ENOSPC || result == -EFBIG || result == -EDQUOT;
+}
+
 /* A file that there was no space for is not left behind empty. */
+static int create_in(const char *directory, struct mt_file *file,
+                     const struct mt_file_header *header)
+{
+    char path[MT_PATH_BYTES];
+    int result = -EEXIST;
+    for (uint64_t number = 0; result == -EEXIST && number < 100000; number++) {
+        file_path(path, directory, header->pid, number);
+        result = mt_file_create(file, &memtally_record_os, path, header);
+    }
+    if (is_too_little(result))
+        MT_SYS3(SYS_unlinkat, AT_FDCWD, path, 0);
+    return result;
+}
+
+/* A program that was root may not write there any more. */
 static void create_file(void *context)
 {
     struct creation *creation = context;
     struct process *process = creation->process;
+    const struct recorder *recorder = &memtally_recorder;
     struct mt_file_header header;
-    char path[MT_PATH_BYTES];
-    fill_header(&header, (uint32_t)MT_SYS0(SYS_getpid) != memtally_recorder.pid);
-    int result = -EEXIST;
-    for (uint64_t number = 0; result == -EEXIST && number < 100000; number++) {
-        file_path(path, header.pid, number);
-        result = mt_file_create(&process->file, &memtally_record_os, path, &header);
-    }
-    if (result == -ENOSPC || result == -EFBIG || result == -EDQUOT)
-        MT_SYS3(SYS_unlinkat, AT_FDCWD, path, 0);
+    fill_header(&header, (uint32_t)MT_SYS0(SYS_getpid) != recorder->pid);
+    int result = create_in(recorder->directory, &process->file, &header);
+    if (result < 0 && !is_too_little(result) && *recorder->other_directory)
+        result = create_in(recorder->other_directory, &process->file, &header);
     process->start_ns = header.start_monotonic_ns;
     creation->result = result;
 }
@@ -168,7 +185,7 @@ int process_start(void)
     process->scratch = result < 0 ? NULL : mt_sys_map(MT_PICTURE_SCRATCH_BYTES);
     if (!process->scratch) {
         process->alive = 3;
-        say_once(result == -ENOSPC || result == -EFBIG || result == -EDQUOT
+        say_once(is_too_little(result)
                      ? "no space left for the recording; the program runs unrecorded"
                      : "the recording cannot be written; the program runs unrecorded");
         return 0;
@@ -237,6 +254,9 @@ static int read_settings(char **environment)
         return 0;
     }
     memcpy(recorder->directory, directory, strlen(directory) + 1);
+    const char *other = setting(environment, "MEMTALLY_RECORD_OTHER_DIR");
+    if (other && *other == '/' && strlen(other) < sizeof recorder->other_directory)
+        memcpy(recorder->other_directory, other, strlen(other) + 1);
     recorder->depth = number_setting(environment, "MEMTALLY_RECORD_DEPTH", MT_DEPTH_DEFAULT);
     recorder->stacks = number_setting(environment, "MEMTALLY_RECORD_STACKS", MT_STACKS_FP);
     recorder->share_ppm = number_setting(environment, "MEMTALLY_RECORD_SHARE_PPM", 15000);

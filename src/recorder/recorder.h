@@ -114,6 +114,7 @@ struct recorder {
     struct ggml_cache *ggml;
     int (*unwind)(void **frames, int limit);
     char directory[MT_PATH_BYTES - 64];
+    char other_directory[128]; /* where that one may not be written; "": none */
 };
 
 extern HIDDEN struct recorder memtally_recorder;

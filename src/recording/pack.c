@@ -162,26 +162,21 @@ static int replace(const char *raw, const char *temporary, const char *packed,
     return 0;
 }
 
-static int pack(const struct mt_record_file *file, struct mt_error *error)
+static int pack(const struct mt_record_file *file, const char *packed, struct mt_error *error)
 {
-    const char *path = file->path;
-    size_t length = strlen(path);
-    size_t keep = length > 4 && strcmp(path + length - 4, ".mtr") == 0 ? length - 4 : length;
-    char *packed = with_suffix(path, keep, ".mtz");
-    char *temporary = with_suffix(path, keep, ".mtz.part");
+    char *temporary = with_suffix(packed, strlen(packed), ".part");
     struct packer packer = {.path = temporary, .error = error};
-    int result = packed && temporary ? pack_into(&packer, file)
-                                     : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int result = temporary ? pack_into(&packer, file)
+                           : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     if (result == 0)
-        result = replace(path, temporary, packed, error);
+        result = replace(file->path, temporary, packed, error);
     if (result < 0 && packer.made)
         unlink(temporary);
-    free(packed);
     free(temporary);
     return result;
 }
 
-int mt_record_file_pack(const char *path, struct mt_error *error)
+int mt_record_file_pack_as(const char *path, const char *packed, struct mt_error *error)
 {
     struct mt_record_file *file;
     int result = mt_record_file_open(path, &file, error);
@@ -190,7 +185,18 @@ int mt_record_file_pack(const char *path, struct mt_error *error)
     if (result < 0)
         return result;
     if (!(file->header.flags & MT_FILE_PACKED))
-        result = pack(file, error);
+        result = pack(file, packed, error);
     mt_record_file_close(file);
+    return result;
+}
+
+int mt_record_file_pack(const char *path, struct mt_error *error)
+{
+    size_t length = strlen(path);
+    size_t keep = length > 4 && strcmp(path + length - 4, ".mtr") == 0 ? length - 4 : length;
+    char *packed = with_suffix(path, keep, ".mtz");
+    int result = packed ? mt_record_file_pack_as(path, packed, error)
+                        : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    free(packed);
     return result;
 }

@@ -132,4 +132,7 @@ int mt_runs_next(struct mt_runs *runs, uint64_t *page, struct mt_run_pages *run)
  * mt_record_file_open(), and MT_EPERM, MT_EIO. */
 int mt_record_file_pack(const char *path, struct mt_error *error);
 
+/* The same to a path of the caller's choice, in any folder. What is there is replaced. */
+int mt_record_file_pack_as(const char *path, const char *packed, struct mt_error *error);
+
 #endif

@@ -101,6 +101,7 @@ static void destroy(struct mt_run *run)
     free(run->processes);
     free(run->scratch);
     free(run->directory);
+    free(run->side);
     free(run);
 }
 
@@ -117,7 +118,11 @@ static int prepare(struct mt_run *run, const struct mt_run_options *options, str
     if (!run->scratch)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     int result = prepare_directory(run, options->directory, error);
-    return result < 0 ? result : create_file(run, options, error);
+    if (result == 0)
+        result = create_file(run, options, error);
+    if (result == 0)
+        mt_side_make(run);
+    return result;
 }
 
 /* Ends of children must reach us: a caller that has SIGCHLD ignored would never see them. */
@@ -147,6 +152,8 @@ static void leave_nothing(const struct mt_run *run)
         unlink(run->file_path);
     if (run->made_directory && run->directory)
         rmdir(run->directory);
+    if (run->side)
+        rmdir(run->side);
 }
 
 int mt_run_start(const struct mt_run_options *options, struct mt_run **run, struct mt_error *error)
@@ -163,7 +170,7 @@ int mt_run_start(const struct mt_run_options *options, struct mt_run **run, stru
     int result = prepare(made, options, error);
     if (result == 0) {
         become_parent(made);
-        result = mt_spawn(options, made->directory, &made->child_action, error);
+        result = mt_spawn(options, made, error);
         if (result < 0)
             end_parenthood(made);
     }
@@ -258,14 +265,18 @@ static void wait_for_the_rest(struct mt_run *run)
     mt_watch_machine(run);
 }
 
+static int is_busy(const struct mt_run *run, long pid)
+{
+    for (size_t i = 0; i < run->n_processes; i++)
+        if (run->processes[i].seen.pid == pid)
+            return 1;
+    return 0;
+}
+
 /* The process that a file of the recorder is named after: "PID-NUMBER.mtr". */
 static int may_be_packed(const struct mt_run *run, const char *name)
 {
-    long pid = strtol(name, NULL, 10);
-    for (size_t i = 0; i < run->n_processes; i++)
-        if (run->processes[i].seen.pid == pid)
-            return 0;
-    return 1;
+    return !is_busy(run, strtol(name, NULL, 10));
 }
 
 static int is_raw(const struct dirent *entry)
@@ -319,7 +330,10 @@ int mt_run_finish(struct mt_run *run, void (*progress)(void *context, double sha
         .peak_resident_bytes = run->peak_resident_bytes,
     };
     end_file(run);
-    int packed = pack_all(run, progress, context, error);
+    int taken = mt_side_take_in(run, is_busy, error);
+    int packed = pack_all(run, progress, context, taken < 0 ? NULL : error);
+    if (packed == 0)
+        packed = taken;
     end_parenthood(run);
     destroy(run);
     return packed;
@@ -348,6 +362,7 @@ void mt_run_abandon(struct mt_run *run)
         return;
     kill_all(run);
     end_file(run);
+    mt_side_take_in(run, is_busy, NULL);
     end_parenthood(run);
     destroy(run);
 }

@@ -14,11 +14,14 @@
 #include "base/strbuf.h"
 #include "watch/watch.h"
 
-#define N_OWN_VARIABLES 5
+#define N_OWN_VARIABLES 6
 
-static const char *const own_names[N_OWN_VARIABLES] = {
-    "LD_PRELOAD=", "MEMTALLY_RECORD_DIR=", "MEMTALLY_RECORD_DEPTH=", "MEMTALLY_RECORD_STACKS=",
-    "MEMTALLY_RECORD_SHARE_PPM="};
+static const char *const own_names[N_OWN_VARIABLES] = {"LD_PRELOAD=",
+                                                       "MEMTALLY_RECORD_DIR=",
+                                                       "MEMTALLY_RECORD_DEPTH=",
+                                                       "MEMTALLY_RECORD_STACKS=",
+                                                       "MEMTALLY_RECORD_SHARE_PPM=",
+                                                       "MEMTALLY_RECORD_OTHER_DIR="};
 
 static int is_own(const char *variable)
 {
@@ -39,7 +42,7 @@ static void put_preloaded(struct mt_strbuf *text, const char *recorder, const ch
                          is_rehearsed ? recorder : preloaded);
 }
 
-static char *own_variable(size_t i, const struct mt_run_options *options, const char *directory,
+static char *own_variable(size_t i, const struct mt_run_options *options, const struct mt_run *run,
                           const char *preloaded, int is_rehearsed)
 {
     struct mt_strbuf text;
@@ -49,11 +52,13 @@ static char *own_variable(size_t i, const struct mt_run_options *options, const 
     if (i == 0)
         put_preloaded(&text, options->recorder_path, preloaded, is_rehearsed);
     else if (i == 1)
-        mt_strbuf_puts(&text, directory);
+        mt_strbuf_puts(&text, run->directory);
     else if (i == 2)
         mt_strbuf_printf(&text, "%d", (int)options->depth);
     else if (i == 3)
         mt_strbuf_printf(&text, "%d", (int)options->stacks);
+    else if (i == 5)
+        mt_strbuf_puts(&text, run->side ? run->side : "");
     else /* a quarter is left for pictures from outside */
         mt_strbuf_printf(&text, "%.0f", share * 1e6 * 0.75);
     return mt_strbuf_take(&text);
@@ -70,7 +75,7 @@ static void free_environment(char **made, size_t first_own)
 
 /* The environment with the recorder's variables in place of any that were there. *first_own is
  * where they start. */
-static char **make_environment(const struct mt_run_options *options, const char *directory,
+static char **make_environment(const struct mt_run_options *options, const struct mt_run *run,
                                size_t *first_own)
 {
     static const char rehearsal[] = MT_REHEARSAL_VARIABLE "=";
@@ -94,7 +99,7 @@ static char **make_environment(const struct mt_run_options *options, const char 
     if (preloaded && !*preloaded)
         preloaded = NULL;
     for (size_t i = 0; i < N_OWN_VARIABLES && options->recorder_path; i++) {
-        made[*first_own + i] = own_variable(i, options, directory, preloaded, is_rehearsed);
+        made[*first_own + i] = own_variable(i, options, run, preloaded, is_rehearsed);
         if (!made[*first_own + i]) {
             free_environment(made, *first_own);
             return NULL;
@@ -152,14 +157,13 @@ static int start(const struct mt_run_options *options, char **environment,
     return pid;
 }
 
-int mt_spawn(const struct mt_run_options *options, const char *directory,
-             const struct sigaction *child_action, struct mt_error *error)
+int mt_spawn(const struct mt_run_options *options, const struct mt_run *run, struct mt_error *error)
 {
     size_t first_own;
-    char **environment = make_environment(options, directory, &first_own);
+    char **environment = make_environment(options, run, &first_own);
     if (!environment)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    int result = start(options, environment, child_action, error);
+    int result = start(options, environment, &run->child_action, error);
     free_environment(environment, first_own);
     return result;
 }
