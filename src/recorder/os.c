@@ -124,15 +124,14 @@ static void *pointer_of(long result)
     return result < 0 && result > -4096 ? NULL : (void *)result;
 }
 
-/* A forked child writes its own file: what is mapped of its parent's stays behind, here and in all
- * that is mapped by way of it. */
 static void *os_map(int fd, size_t length)
 {
-    void *mapped =
-        pointer_of(MT_SYS6(SYS_mmap, 0, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-    if (mapped)
-        MT_SYS3(SYS_madvise, mapped, length, MADV_DONTFORK);
-    return mapped;
+    return pointer_of(MT_SYS6(SYS_mmap, 0, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+}
+
+static void os_keep_from_children(void *address, size_t length)
+{
+    MT_SYS3(SYS_madvise, address, length, MADV_DONTFORK);
 }
 
 static void *os_map_on(void *page, size_t length)
@@ -236,6 +235,7 @@ const struct mt_record_os memtally_record_os = {
     .resize = os_resize,
     .map = os_map,
     .map_on = os_map_on,
+    .keep_from_children = os_keep_from_children,
     .back = os_back,
     .unmap = os_unmap,
     .lock = os_lock,

@@ -64,6 +64,8 @@ static int make_room(struct mt_file *file, int fd)
     return fits ? 0 : -27;
 }
 
+/* A forked child writes its own file. Of its parent's the header stays mapped in it, which shows
+ * whose child it is, and no block. */
 static int map_header(struct mt_file *file, int fd)
 {
     const struct mt_record_os *os = file->os;
@@ -77,6 +79,7 @@ static int map_header(struct mt_file *file, int fd)
         os->unmap(mapped, file->page_bytes);
         return result < 0 ? result : -12;
     }
+    os->keep_from_children(file->last_page, file->page_bytes);
     file->header = mapped;
     return 0;
 }

@@ -23,6 +23,8 @@ struct mt_record_os {
     void *(*map)(int fd, size_t length);       /* the file's beginning, shared; NULL on failure */
     void *(*map_on)(void *page, size_t bytes); /* the mapped page of a file again, and what follows
                                                   it there; NULL on failure */
+    void (*keep_from_children)(void *address,
+                               size_t length); /* by fork(), and what is mapped on it */
     int (*back)(void *address, size_t length); /* takes the room on the disk behind mapped bytes */
     void (*unmap)(void *address, size_t length);
     /* Takes the lock at `word` (0: free), waiting where another thread has it, and holds this

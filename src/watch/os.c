@@ -56,6 +56,11 @@ static void *os_map_on(void *page, size_t length)
     return mapped == MAP_FAILED ? NULL : mapped;
 }
 
+static void os_keep_from_children(void *address, size_t length)
+{
+    madvise(address, length, MADV_DONTFORK);
+}
+
 /* A page that cannot be had is an error of a system call, where storing to it would be SIGBUS.
  * Before Linux 5.14, which populates, the kernel is made to store something in each. */
 static int os_back(void *address, size_t length)
@@ -105,6 +110,7 @@ const struct mt_record_os mt_watch_os = {
     .resize = os_resize,
     .map = os_map,
     .map_on = os_map_on,
+    .keep_from_children = os_keep_from_children,
     .back = os_back,
     .unmap = os_unmap,
     .lock = os_lock,

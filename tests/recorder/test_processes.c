@@ -143,6 +143,19 @@ static void test_exec_goes_on_in_a_file_with_the_next_number(void **state)
     ran_free(ran);
 }
 
+/* Its header, at offset 0, and no block. */
+static void test_a_forked_child_has_no_block_of_its_parent(void **state)
+{
+    const struct how how = {.depth = DEPTH_FULL};
+    struct ran *ran = RUN(&how, CHILD, "inherits");
+    (void)state;
+    assert_true(exited(ran, 0));
+    assert_true(the_file(ran)->n_blocks > 0);
+    assert_non_null(strstr(ran->out, " rw-s 00000000 "));
+    assert_null(strstr(strchr(ran->out, '\n') + 1, ".mtr"));
+    ran_free(ran);
+}
+
 static void test_fifty_children_at_once_write_fifty_files(void **state)
 {
     const struct how how = {.depth = DEPTH_DEFAULT};
@@ -225,6 +238,7 @@ int main(void)
         cmocka_unit_test(test_children_of_vfork_do_not_end_their_parent),
         cmocka_unit_test(test_a_spawned_program_is_recorded),
         cmocka_unit_test(test_exec_goes_on_in_a_file_with_the_next_number),
+        cmocka_unit_test(test_a_forked_child_has_no_block_of_its_parent),
         cmocka_unit_test(test_fifty_children_at_once_write_fifty_files),
         cmocka_unit_test(test_each_way_to_end_keeps_its_status_and_the_recording),
         cmocka_unit_test(test_what_was_recorded_survives_a_kill),

@@ -61,6 +61,7 @@ static struct mt_record_os fake_os(void)
         .resize = fake_resize,
         .map = mt_watch_os.map,
         .map_on = fake_map_on,
+        .keep_from_children = mt_watch_os.keep_from_children,
         .back = fake_back,
         .unmap = mt_watch_os.unmap,
         .lock = mt_watch_os.lock,
