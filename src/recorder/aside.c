@@ -60,7 +60,8 @@ int do_aside(void (*function)(void *context), void *context)
     uint64_t signals;
     if (memtally_recorder.is_filtered || !memtally_record_os.lock(&process->aside_busy, &signals))
         return 0;
-    memtally_clone(flags, process->aside_stack + sizeof process->aside_stack, begin, &aside);
+    if (!memtally_recorder.is_filtered)
+        memtally_clone(flags, process->aside_stack + sizeof process->aside_stack, begin, &aside);
     memtally_record_os.unlock(&process->aside_busy, &signals);
     return aside.done;
 }

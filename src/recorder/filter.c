@@ -38,6 +38,17 @@ static void before_stop(void)
     leave();
 }
 
+/* The filter may be set for all threads: none is in the middle of a call of ours then. */
+static void cut_off(struct process *process)
+{
+    uint64_t signals;
+    int locked = memtally_record_os.lock(&process->aside_busy, &signals);
+    mt_file_cut_off(&process->file, MT_IN_ADVANCE_MOST);
+    __atomic_store_n(&memtally_recorder.is_filtered, 1, __ATOMIC_RELEASE);
+    if (locked)
+        memtally_record_os.unlock(&process->aside_busy, &signals);
+}
+
 static void before_filter(void)
 {
     struct thread *thread = memtally_recorder.is_filtered ? NULL : enter();
@@ -47,8 +58,7 @@ static void before_filter(void)
         stop_recording(thread);
     } else {
         look_before_filter(thread);
-        mt_file_cut_off(&memtally_recorder.process->file, MT_IN_ADVANCE_MOST);
-        __atomic_store_n(&memtally_recorder.is_filtered, 1, __ATOMIC_RELEASE);
+        cut_off(memtally_recorder.process);
     }
     leave();
 }

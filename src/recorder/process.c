@@ -201,12 +201,18 @@ void write_self(struct thread *thread, const void *address, size_t length)
     mt_write_event(&thread->writer, MT_EVENT_SELF, now_ticks(), fields, 2);
 }
 
-/* A child of vfork() runs in its parent's memory: its end is not the parent's. */
+/* A child of vfork() runs in its parent's memory: its end is not the parent's. Behind a filter
+ * nothing can be asked, nor the clock read: the last event says when it was. */
 void process_end(int kind)
 {
     struct process *process = memtally_recorder.process;
-    if (!process || process->alive != 2 || memtally_recorder.is_filtered || process->ended ||
-        process->file.header->pid != (uint32_t)MT_SYS0(SYS_getpid))
+    if (!process || process->alive != 2 || process->ended)
+        return;
+    if (memtally_recorder.is_filtered) {
+        process->file.header->end_kind = (uint32_t)kind;
+        return;
+    }
+    if (process->file.header->pid != (uint32_t)MT_SYS0(SYS_getpid))
         return;
     struct thread *thread = enter();
     if (!thread)

@@ -245,6 +245,32 @@ static void test_recording_goes_on_under_another_root_and_user(void **state)
     rmdir(root);
 }
 
+/* An ordinary user who may have no thread more. */
+static void become_last(void)
+{
+    const struct rlimit limit = {1, 1};
+    if (setrlimit(RLIMIT_NPROC, &limit) < 0 || setgid(65534) < 0 || setuid(65534) < 0)
+        _exit(97);
+}
+
+static void test_a_user_who_may_have_no_more_threads_is_recorded(void **state)
+{
+    char folder[] = "/tmp/memtally-test-XXXXXX";
+    (void)state;
+    if (geteuid() != 0)
+        NOT_HERE();
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(chmod(folder, 0777), 0);
+    const struct how how = {.depth = DEPTH_FULL, .directory = folder, .prepare = become_last};
+    struct ran *ran = RUN(&how, CHILD, "works");
+    works_in_silence(ran);
+    assert_true(number_of(the_file(ran), MT_EVENT_ALLOC) > 10000);
+    assert_int_equal(the_file(ran)->header.looks, 0); /* nothing can be done aside */
+    assert_int_equal(unlink(the_file(ran)->path), 0);
+    assert_int_equal(rmdir(folder), 0);
+    ran_free(ran);
+}
+
 /* What the recorder maps counts against a limit on locked memory. */
 static void test_all_memory_can_be_locked_within_eight_mebibytes(void **state)
 {
@@ -274,6 +300,7 @@ static void test_a_filter_of_system_calls_is_not_met(void **state)
     (void)state;
     works_in_silence(ran);
     assert_true(the_file(ran)->n_blocks > MT_IN_ADVANCE_MOST);
+    assert_int_equal(the_file(ran)->header.end_kind, MT_END_EXIT);
     assert_int_equal(the_file(ran)->blocks_bad, 0);
     ran_free(ran);
 }
@@ -312,6 +339,7 @@ int main(void)
         cmocka_unit_test(test_other_threads_never_meet_a_descriptor),
         cmocka_unit_test(test_a_folder_that_disappears_does_no_harm),
         cmocka_unit_test(test_recording_goes_on_under_another_root_and_user),
+        cmocka_unit_test(test_a_user_who_may_have_no_more_threads_is_recorded),
         cmocka_unit_test(test_all_memory_can_be_locked_within_eight_mebibytes),
         cmocka_unit_test(test_a_filter_of_system_calls_is_not_met),
         cmocka_unit_test(test_strict_mode_stops_the_recording_before),
