@@ -8,8 +8,9 @@
 #include "base/crc32c.h"
 #include "base/ticks.h"
 /* How many events are lost before a block is asked for again. */
-#define RETRY_EVERY 1024u
-#define ROOM_MOST   ((uint64_t)64 << 30) /* that a file may grow to */
+#define RETRY_EVERY   1024u
+#define ROOM_MOST     ((uint64_t)64 << 30) /* that a file may grow to */
+#define WINDOW_BLOCKS ((uint64_t)1024)
 
 /* libc's memcpy may be an indirect function that is not bound yet when the first hook runs. */
 static void copy(void *to, const void *from, size_t length)
@@ -64,6 +65,21 @@ static int make_room(struct mt_file *file, int fd)
     return fits ? 0 : -27;
 }
 
+/* Some that stand in for a kernel (qemu's user mode) have no way from page to page. Then the file's
+ * beginning is mapped as a whole, and no more can be had. */
+static void *map_window(struct mt_file *file, int fd)
+{
+    uint64_t bytes = file->page_bytes + WINDOW_BLOCKS * MT_BLOCK_BYTES;
+    if (bytes > file->room_bytes)
+        bytes = file->room_bytes;
+    uint8_t *mapped = file->os->map(fd, bytes);
+    if (!mapped)
+        return NULL;
+    file->window = mapped + file->page_bytes;
+    file->window_end = mapped + bytes;
+    return mapped;
+}
+
 /* A forked child writes its own file. Of its parent's the header stays mapped in it, which shows
  * whose child it is, and no block. */
 static int map_header(struct mt_file *file, int fd)
@@ -75,13 +91,18 @@ static int map_header(struct mt_file *file, int fd)
         return result < 0 ? result : -12; /* ENOMEM */
     result = os->back(mapped, file->page_bytes);
     file->last_page = result < 0 ? NULL : os->map_on(mapped, file->page_bytes);
-    if (!file->last_page) {
+    if (file->last_page)
+        os->keep_from_children(file->last_page, file->page_bytes);
+    if (result == 0 && !file->last_page) {
         os->unmap(mapped, file->page_bytes);
-        return result < 0 ? result : -12;
+        mapped = map_window(file, fd);
+        result = mapped ? 0 : -12;
+    } else if (result < 0) {
+        os->unmap(mapped, file->page_bytes);
     }
-    os->keep_from_children(file->last_page, file->page_bytes);
-    file->header = mapped;
-    return 0;
+    if (result == 0)
+        file->header = mapped;
+    return result;
 }
 
 int mt_file_create(struct mt_file *file, const struct mt_record_os *os, const char *path,
@@ -91,6 +112,7 @@ int mt_file_create(struct mt_file *file, const struct mt_record_os *os, const ch
     if (fd < 0)
         return fd;
     file->os = os;
+    file->window = NULL;
     file->use_counter = initial->clock_kind != MT_CLOCK_MONOTONIC;
     file->page_bytes =
         initial->page_bytes > MT_HEADER_BYTES ? initial->page_bytes : MT_HEADER_BYTES;
@@ -105,7 +127,8 @@ void mt_file_close(struct mt_file *file)
 {
     if (!file->header)
         return;
-    file->os->unmap(file->last_page, file->page_bytes);
+    if (file->last_page)
+        file->os->unmap(file->last_page, file->page_bytes);
     file->os->unmap(file->header, file->page_bytes);
     file->header = NULL;
     file->last_page = NULL;
@@ -144,12 +167,24 @@ void mt_writer_finish(struct mt_writer *writer)
     drop_block(writer);
 }
 
+static void *next_in_window(struct mt_file *file)
+{
+    uint8_t *block = file->window;
+    if ((size_t)(file->window_end - block) < MT_BLOCK_BYTES ||
+        file->os->back(block, MT_BLOCK_BYTES) < 0)
+        return NULL;
+    file->window += MT_BLOCK_BYTES;
+    return block;
+}
+
 /* Maps the block that comes after the last page, and its own last page, which is there already.
  * Past the file's end there is nothing behind it. */
 static void *map_next(struct mt_file *file)
 {
     const struct mt_record_os *os = file->os;
     void *before = file->last_page;
+    if (file->window)
+        return next_in_window(file);
     uint8_t *mapped = os->map_on(before, file->page_bytes + MT_BLOCK_BYTES);
     if (!mapped)
         return NULL;

@@ -45,8 +45,11 @@ struct mt_file {
     const struct mt_record_os *os;
     struct mt_file_header *header; /* mapped; NULL when closed */
     void *last_page;               /* mapped: the page before the next block */
-    size_t page_bytes;             /* the machine's; blocks begin after one, or after 4096 bytes */
-    uint64_t room_bytes;           /* that the file may have */
+    uint8_t *window;               /* NULL, or mapped: the blocks that can be had, where no page can
+                                      be mapped by way of another */
+    uint8_t *window_end;
+    size_t page_bytes;   /* the machine's; blocks begin after one, or after 4096 bytes */
+    uint64_t room_bytes; /* that the file may have */
     void *in_advance[MT_IN_ADVANCE_MOST]; /* mapped blocks that none has claimed yet */
     uint32_t n_in_advance;
     uint32_t is_cut_off; /* no call of the system is made any more */

@@ -2,6 +2,7 @@
 /* The recording's outside world for the watching process: libc, with errno turned into results. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -82,18 +83,19 @@ static void os_unmap(void *address, size_t length)
     munmap(address, length);
 }
 
-/* One thread writes what the watching process records: nobody waits. */
+/* One thread writes what the watching process records: nobody waits long. */
 static int os_lock(uint32_t *word, uint64_t *signals)
 {
     (void)signals;
-    *word = 1;
+    while (__atomic_exchange_n(word, 1, __ATOMIC_ACQUIRE))
+        sched_yield();
     return 1;
 }
 
 static void os_unlock(uint32_t *word, const uint64_t *signals)
 {
     (void)signals;
-    *word = 0;
+    __atomic_store_n(word, 0, __ATOMIC_RELEASE);
 }
 
 static long os_ioctl(int fd, unsigned long request, void *argument)

@@ -39,6 +39,11 @@ static int fake_back(void *address, size_t length)
     return back_fails ? -ENOSPC : mt_watch_os.back(address, length);
 }
 
+static void *fake_map(int fd, size_t length)
+{
+    return map_fails ? NULL : mt_watch_os.map(fd, length);
+}
+
 static void *fake_map_on(void *page, size_t length)
 {
     return map_fails ? NULL : mt_watch_os.map_on(page, length);
@@ -59,7 +64,7 @@ static struct mt_record_os fake_os(void)
         .open = fake_open,
         .close = fake_close,
         .resize = fake_resize,
-        .map = mt_watch_os.map,
+        .map = fake_map,
         .map_on = fake_map_on,
         .keep_from_children = mt_watch_os.keep_from_children,
         .back = fake_back,
@@ -171,6 +176,41 @@ static void test_a_limit_on_files_is_kept_and_filled(void **state)
     assert_int_equal(count_events(read) + read->header.events_lost, 100000);
     mt_record_file_close(read);
     remove_file(path);
+}
+
+static void *map_on_nothing(void *page, size_t length)
+{
+    (void)page;
+    (void)length;
+    return NULL;
+}
+
+/* As in qemu's user mode: 1024 blocks are mapped at once, or as many as the file may have. */
+static void test_without_a_way_from_page_to_page_the_beginning_is_mapped(void **state)
+{
+    (void)state;
+    static int (*const resize[])(int, uint64_t) = {fake_resize, limited_resize};
+    static const uint64_t most[] = {1024, 2};
+    for (size_t i = 0; i < 2; i++) {
+        struct mt_record_os os = fake_os();
+        const char *path = in_folder("a.mtr");
+        struct mt_file file;
+        struct mt_writer writer;
+        os.map_on = map_on_nothing;
+        os.resize = resize[i];
+        assert_int_equal(begin(&file, &os, path), 0);
+        mt_writer_init(&writer, &file, 0, 1);
+        while (mt_writer_next_block(&writer, 2000))
+            look(&writer, 1);
+        assert_int_equal(file.header->next_block, most[i]);
+        mt_writer_finish(&writer);
+        mt_file_close(&file);
+        struct mt_record_file *read = must_open(path);
+        assert_int_equal(read->n_blocks, most[i]);
+        assert_int_equal(read->blocks_bad, 0);
+        mt_record_file_close(read);
+        remove_file(path);
+    }
 }
 
 static size_t machine_page;
@@ -390,6 +430,7 @@ int main(void)
         cmocka_unit_test(test_a_file_that_exists_is_not_taken),
         cmocka_unit_test(test_a_file_that_cannot_be_begun_says_why),
         cmocka_unit_test(test_a_limit_on_files_is_kept_and_filled),
+        cmocka_unit_test(test_without_a_way_from_page_to_page_the_beginning_is_mapped),
         cmocka_unit_test(test_blocks_lie_where_pages_of_any_size_begin),
         cmocka_unit_test(test_events_without_room_are_counted_and_recording_goes_on),
         cmocka_unit_test(test_a_full_disk_leaves_no_gap_in_the_file),
