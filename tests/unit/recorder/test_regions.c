@@ -47,7 +47,7 @@ static struct thread *begin(struct mt_file *file)
     unlink(path);
     rmdir(folder);
     mt_writer_init(&thread->writer, file, 0, 1);
-    memset(memtally_leaves, 0, sizeof memtally_leaves);
+    memset(memtally_recorder.leaves, 0, sizeof memtally_recorder.leaves);
     no_memory = n_leaves = 0;
     return thread;
 }
