@@ -9,10 +9,6 @@
 
 #include "base/crc32c.h"
 
-/* How often the start of a block is searched for in a damaged packed file; each try may check a
- * whole block. */
-#define MAX_TRIES 4096u
-
 struct finder {
     struct mt_record_file *file;
     size_t capacity;
@@ -160,44 +156,6 @@ int mt_find_raw_blocks(struct mt_record_file *file)
     }
     if (n < file->header.blocks_backed)
         mt_note_bad(file, file->data_bytes);
-    put_in_order(&finder);
-    return 0;
-}
-
-/* Where after `at` the next block begins, or the end of the data. */
-static size_t next_start(const struct mt_record_file *file, size_t at, unsigned *tries)
-{
-    static const uint32_t magic = MT_BLOCK_MAGIC;
-    while (++at < file->data_bytes && *tries) {
-        struct mt_block block;
-        const uint8_t *found = memmem(file->data + at, file->data_bytes - at, &magic, sizeof magic);
-        if (!found)
-            break;
-        at = (size_t)(found - file->data);
-        if (look(found, file->data_bytes - at, &block) == FOUND_BLOCK &&
-            block.header.sealed != MT_BLOCK_OPEN)
-            return at;
-        --*tries;
-    }
-    return file->data_bytes;
-}
-
-int mt_find_packed_blocks(struct mt_record_file *file)
-{
-    struct finder finder = {.file = file};
-    unsigned tries = MAX_TRIES;
-    for (size_t at = 0; at < file->data_bytes;) {
-        struct mt_block block = {.offset = MT_HEADER_BYTES + at};
-        enum found found = look(file->data + at, file->data_bytes - at, &block);
-        if (found != FOUND_BLOCK || block.header.sealed == MT_BLOCK_OPEN) {
-            mt_note_bad(file, block.offset);
-            at = next_start(file, at, &tries);
-            continue;
-        }
-        if (add(&finder, &block) < 0)
-            return MT_ENOMEM;
-        at += sizeof block.header + block.header.used;
-    }
     put_in_order(&finder);
     return 0;
 }

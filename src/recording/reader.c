@@ -9,8 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zstd.h>
-#include <zstd_errors.h>
 
 #include "base/crc32c.h"
 #include "base/error.h"
@@ -22,10 +20,6 @@ uint32_t mt_header_tail_crc(const struct mt_file_header *header)
     return mt_crc32c(0, (const uint8_t *)header + first,
                      offsetof(struct mt_file_header, tail_crc32c) - first);
 }
-
-/* Far above what a recorder writes: 2^22 blocks are 256 GiB. */
-#define MAX_TRIES  65536u
-#define MAX_BLOCKS ((size_t)1 << 22)
 
 static int read_all(int fd, uint8_t *bytes, size_t length, size_t *got)
 {
@@ -178,116 +172,13 @@ static int load(struct mt_record_file *file, struct mt_error *error)
     return result;
 }
 
-/* Where the unpacked form goes. It is as large as the header says that blocks are in it, at the
- * most. */
-struct unpacked {
-    uint8_t *bytes;
-    size_t length;
-    size_t capacity;
-    size_t limit;
-};
-
-/* Makes room. Returns 1, 0 at the limit, or MT_ENOMEM. */
-static int grow(struct unpacked *out)
-{
-    if (out->length < out->capacity)
-        return 1;
-    if (out->capacity == out->limit)
-        return 0;
-    size_t first = (size_t)1 << 20;
-    size_t more = out->capacity ? out->capacity * 2 : first;
-    if (more > out->limit)
-        more = out->limit;
-    uint8_t *grown = realloc(out->bytes, more);
-    if (!grown)
-        return MT_ENOMEM;
-    out->bytes = grown;
-    out->capacity = more;
-    return 1;
-}
-
-/* Decompresses the frame that `input` stands at. Returns 1, 0 where it is damaged or cut (what came
- * out before that is kept), or MT_ENOMEM. */
-static int decompress_frame(ZSTD_DStream *stream, ZSTD_inBuffer *input, struct unpacked *out)
-{
-    size_t left = 1;
-    ZSTD_DCtx_reset(stream, ZSTD_reset_session_only);
-    while (left != 0) {
-        int room = grow(out);
-        if (room <= 0)
-            return room;
-        ZSTD_outBuffer output = {out->bytes, out->capacity, out->length};
-        size_t before = input->pos;
-        left = ZSTD_decompressStream(stream, &output, input);
-        if (ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation)
-            return MT_ENOMEM;
-        int stuck = input->pos == before && output.pos == out->length;
-        out->length = output.pos;
-        if (ZSTD_isError(left) || (left != 0 && stuck))
-            return 0;
-    }
-    return 1;
-}
-
-/* Where the next frame may begin, at or after `from`; the end where nothing looks like one. */
-static size_t next_frame(const struct mt_record_file *file, size_t from)
-{
-    static const uint8_t magic[] = {0x28, 0xb5, 0x2f, 0xfd};
-    if (from >= file->data_bytes)
-        return file->data_bytes;
-    const uint8_t *found = memmem(file->data + from, file->data_bytes - from, magic, sizeof magic);
-    return found ? (size_t)(found - file->data) : file->data_bytes;
-}
-
-/* Decompresses frame by frame. Behind a damaged one the next is searched for; what a damaged one
- * gave counts against the limit, so that the search comes to an end. */
-static int decompress(struct mt_record_file *file, ZSTD_DStream *stream, struct unpacked *out)
-{
-    ZSTD_inBuffer input = {file->data, file->data_bytes, MT_HEADER_BYTES};
-    unsigned tries = MAX_TRIES;
-    while (input.pos < input.size && tries) {
-        size_t start = input.pos;
-        int result = decompress_frame(stream, &input, out);
-        if (result < 0)
-            return result;
-        if (result > 0)
-            continue;
-        mt_note_bad(file, MT_HEADER_BYTES + out->length);
-        input.pos = next_frame(file, start + 1);
-        tries--;
-    }
-    return 0;
-}
-
-/* Puts the unpacked blocks in the place of the packed ones. */
-static int unpack(struct mt_record_file *file)
-{
-    size_t n_blocks = file->header.next_block < MAX_BLOCKS ? file->header.next_block : MAX_BLOCKS;
-    struct unpacked out = {.limit = n_blocks * MT_BLOCK_BYTES + 1};
-    ZSTD_DStream *stream = ZSTD_createDStream();
-    int result = stream ? decompress(file, stream, &out) : MT_ENOMEM;
-    ZSTD_freeDStream(stream);
-    if (result < 0) {
-        free(out.bytes);
-        return result;
-    }
-    free(file->data);
-    file->data = out.bytes;
-    file->data_bytes = out.length;
-    return 0;
-}
-
 static int find_blocks(struct mt_record_file *file, struct mt_error *error)
 {
     int packed = (file->header.flags & MT_FILE_PACKED) != 0;
-    int result = 0;
-    if (packed && file->data_bytes <= MT_HEADER_BYTES)
+    if (packed && file->header.blocks_backed && file->data_bytes <= MT_HEADER_BYTES)
         return mt_fail(error, MT_ETRUNCATED, file->data_bytes, "%s: nothing after the header",
                        file->path);
-    if (packed)
-        result = unpack(file);
-    if (result == 0)
-        result = packed ? mt_find_packed_blocks(file) : mt_find_raw_blocks(file);
+    int result = packed ? mt_find_packed_blocks(file) : mt_find_raw_blocks(file);
     if (result < 0)
         return mt_fail(error, result, MT_NO_OFFSET, "%s: out of memory", file->path);
     if (packed)

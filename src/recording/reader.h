@@ -3,7 +3,7 @@
  *
  * A file is loaded whole. A damaged block is skipped and counted; what can be read is read. A file
  * that is still being written may be read: it then holds what was there at that moment. Offsets in
- * a packed file are those of its unpacked form. All pointers into a file live as long as it is
+ * a packed file are those of its frames. All pointers into a file live as long as it is
  * open. An open file may be read from several threads at a time, each with its own cursors. */
 #ifndef MT_RECORDING_READER_H
 #define MT_RECORDING_READER_H
@@ -23,6 +23,7 @@
 struct mt_event {
     enum mt_event_op op;
     uint32_t stream;
+    size_t block; /* of the file, that it is in */
     uint64_t ticks;
     uint64_t field[MT_EVENT_FIELDS];
     const uint8_t *bytes;
@@ -101,6 +102,9 @@ struct mt_merge;
 int mt_merge_create(const struct mt_record_file *file, struct mt_merge **merge);
 void mt_merge_destroy(struct mt_merge *merge);
 int mt_merge_next(struct mt_merge *merge, struct mt_event *event);
+
+/* How many blocks so far had events that broke the grammar. */
+uint64_t mt_merge_blocks_bad(const struct mt_merge *merge);
 
 /* The frames of a STACK event into frames[]; returns how many, at most MT_MAX_FRAMES. */
 size_t mt_event_frames(const struct mt_event *event, uint64_t frames[MT_MAX_FRAMES]);

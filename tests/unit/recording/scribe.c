@@ -69,13 +69,25 @@ struct mt_file_header test_header(void)
     };
 }
 
-void scribe_begin(struct scribe *scribe, const char *path, uint32_t n_streams)
+static void begin(struct scribe *scribe, const char *path, uint32_t n_streams,
+                  struct mt_file_header header)
 {
-    const struct mt_file_header header = test_header();
     *scribe = (struct scribe){.n_streams = n_streams};
     assert_int_equal(mt_file_create(&scribe->file, &mt_watch_os, path, &header), 0);
     for (uint32_t i = 0; i < n_streams; i++)
         mt_writer_init(&scribe->writer[i], &scribe->file, i, 100 + i);
+}
+
+void scribe_begin(struct scribe *scribe, const char *path, uint32_t n_streams)
+{
+    begin(scribe, path, n_streams, test_header());
+}
+
+void scribe_begin_full(struct scribe *scribe, const char *path, uint32_t n_streams)
+{
+    struct mt_file_header header = test_header();
+    header.depth = MT_DEPTH_FULL;
+    begin(scribe, path, n_streams, header);
 }
 
 void scribe_end(struct scribe *scribe)

@@ -29,6 +29,9 @@ struct scribe {
 
 void scribe_begin(struct scribe *scribe, const char *path, uint32_t n_streams);
 
+/* One of the full depth. */
+void scribe_begin_full(struct scribe *scribe, const char *path, uint32_t n_streams);
+
 /* Seals what is open and closes. */
 void scribe_end(struct scribe *scribe);
 
