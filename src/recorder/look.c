@@ -181,8 +181,8 @@ static uint64_t highest_so_far(void)
     return (uint64_t)usage.ru_maxrss * 1024;
 }
 
-/* Whether the resident size may stand higher than at each look. What the kernel keeps is the highest
- * of all programs that the process has run: one that it began with tells nothing. */
+/* Whether the resident size may stand higher than at each look. What the kernel keeps is the
+ * highest of all programs that the process has run: one that it began with tells nothing. */
 static int may_be_higher(struct process *process, uint64_t step)
 {
     uint64_t highest = highest_so_far();
@@ -208,7 +208,6 @@ void look_before_buffer_goes(struct thread *thread)
 void look_before_fall(struct thread *thread, uint64_t bytes)
 {
     struct process *process = memtally_recorder.process;
-    thread->freed_bytes = 0;
     if (bytes < LOOK_FROM_BYTES || memtally_recorder.is_filtered || too_soon(process, bytes))
         return;
     uint64_t step = step_above(process, 0);
@@ -230,7 +229,8 @@ void look_before_filter(struct thread *thread)
     write_totals(thread);
 }
 
-/* A program that comes in the place of a larger one, or is started by one, has that one's height. */
+/* A program that comes in the place of a larger one, or is started by one, has that one's height.
+ */
 static void read_height(void *context)
 {
     uint64_t *resident = context;

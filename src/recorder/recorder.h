@@ -30,6 +30,8 @@
 #define EXACT_FROM_BYTES      65536u
 #define SAMPLE_INTERVAL_BYTES 524288u
 #define LOOK_FROM_BYTES       262144u
+#define LOOK_EACH_BYTES       (16 * LOOK_FROM_BYTES)
+#define THREAD_GRANULES       64u
 #define STACK_SLOTS           4096u
 #define NAME_SLOTS            64u
 #define ASIDE_STACK_BYTES     32768u
@@ -48,9 +50,12 @@ struct name_slot {
 /* What a thread needs to record. In memory that is wiped on fork. */
 struct thread {
     struct mt_writer writer; /* first: its cursor and limit are the hot fields */
-    int64_t until_sample;    /* bytes until the next sample among small blocks */
+    uint64_t sample_at;      /* small_alloc_bytes at which a block is sampled */
+    uint64_t look_at;        /* small_free_bytes before which it is time to look */
+    uint64_t
+        granules[THREAD_GRANULES]; /* that are known to have been written, by their lower bits */
     uint64_t random;
-    uint64_t freed_bytes; /* small blocks, since the last look */
+    uint64_t freed_bytes; /* other blocks, since the last look */
     uint32_t alive;
     uint32_t in_use;
     uint32_t used_before;   /* names and stacks hold what an earlier thread left */
@@ -196,7 +201,7 @@ HIDDEN int stacks_load_unwinder(void);
 /* heap.c */
 HIDDEN int heap_init(void);
 HIDDEN void heap_write_self(struct thread *thread);
-HIDDEN int64_t heap_next_distance(struct thread *thread);
+HIDDEN void heap_init_thread(struct thread *thread);
 HIDDEN void note_alloc(struct thread *thread, void *address, size_t size, const void *frame);
 HIDDEN void note_free(struct thread *thread, void *address);
 

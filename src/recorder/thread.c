@@ -168,8 +168,7 @@ static void init_thread(struct thread *thread, struct process *process)
         memset(thread->stacks, 0, sizeof thread->stacks);
     }
     thread->random = mt_counter() ^ ((uint64_t)tid << 32) ^ 0x9e3779b97f4a7c15u;
-    thread->until_sample = heap_next_distance(thread);
-    thread->freed_bytes = 0;
+    heap_init_thread(thread);
     thread->ggml_call = NULL;
     thread->alive = 1;
 }
