@@ -81,7 +81,7 @@ static void new_region(struct thread *thread, uint64_t first, uint64_t last)
     mt_write_event(&thread->writer, MT_EVENT_HEAP_REGION, now_ticks(), fields, 2);
 }
 
-static inline void mark_region(struct thread *thread, uint64_t address, uint64_t size)
+static void mark_region(struct thread *thread, uint64_t address, uint64_t size)
 {
     if (UNLIKELY(address >> ADDRESS_BITS))
         return;
@@ -135,14 +135,14 @@ static void write_block(struct thread *thread, enum mt_event_op op, uint64_t add
                         const void *frame)
 {
     struct mt_writer *writer = &thread->writer;
-    uint32_t stack = stack_number(thread, frame);
     uint64_t ticks = now_ticks();
+    uint32_t stack = stack_number(thread, frame, ticks);
     if (!mt_writer_room(writer, 1 + 4 * MT_VARINT_MAX, ticks))
         return;
     uint8_t *at = mt_event_begin(writer, op, ticks);
     at = mt_put_heap_address(writer, at, address);
-    at = mt_varint_put(at, size);
-    at = mt_varint_put(at, stack);
+    at = mt_varint_put_most(at, size);
+    at = mt_varint_put_most(at, stack);
     mt_event_end(writer, at);
 }
 
@@ -179,7 +179,9 @@ void note_alloc(struct thread *thread, void *address, size_t size, const void *f
     int full = memtally_recorder.depth == MT_DEPTH_FULL;
     uint64_t usable = full ? size : usable_size(address);
     uint64_t at = (uint64_t)(uintptr_t)address;
-    mark_region(thread, at, usable ? usable : size);
+    uint64_t extent = usable ? usable : size;
+    if (UNLIKELY(!is_near(thread, at, at + (extent ? extent - 1 : 0))))
+        mark_region(thread, at, extent);
     if (full || is_exact(usable)) {
         write_block(thread, MT_EVENT_ALLOC, at, size, frame);
         return;

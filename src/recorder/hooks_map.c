@@ -63,7 +63,7 @@ static void note_mapping(const struct mapping *mapping, uintptr_t caller, const 
     if (in_allocator(caller))
         flags |= MT_MAP_BY_ALLOCATOR;
     if (!in_allocator(caller) || !memtally_recorder.unwind)
-        stack = stack_number(thread, frame);
+        stack = stack_number(thread, frame, now_ticks());
     uint64_t fields[] = {
         (uint64_t)(uintptr_t)mapping->address,
         mapping->length,
@@ -184,7 +184,8 @@ static int truncate_to(int fd, int64_t length, int (*real)(int, off64_t))
 {
     struct stat status;
     uint64_t falls = 0;
-    if (!memtally_recorder.is_filtered && MT_SYS2(SYS_fstat, fd, &status) >= 0 && status.st_size > length)
+    if (!memtally_recorder.is_filtered && MT_SYS2(SYS_fstat, fd, &status) >= 0 &&
+        status.st_size > length)
         falls = (uint64_t)(status.st_size - length);
     uint64_t ticks = before_fall(falls);
     int result = real(fd, length);

@@ -39,13 +39,13 @@ struct mt_record_os {
  * could meet, and no path that it could lose by chroot() or setuid(). */
 struct mt_file {
     const struct mt_record_os *os;
-    struct mt_file_header *header; /* mapped; NULL when closed */
-    void *last_page;               /* mapped: the page before the next block */
-    uint64_t room_bytes;           /* that the file may have */
+    struct mt_file_header *header;        /* mapped; NULL when closed */
+    void *last_page;                      /* mapped: the page before the next block */
+    uint64_t room_bytes;                  /* that the file may have */
     void *in_advance[MT_IN_ADVANCE_MOST]; /* mapped blocks that none has claimed yet */
     uint32_t n_in_advance;
     uint32_t is_cut_off; /* no call of the system is made any more */
-    uint32_t claiming;             /* 1: a block is being claimed; 2: and others wait for it */
+    uint32_t claiming;   /* 1: a block is being claimed; 2: and others wait for it */
     int use_counter;
 };
 
@@ -77,8 +77,8 @@ struct mt_writer {
 int mt_file_create(struct mt_file *file, const struct mt_record_os *os, const char *path,
                    const struct mt_file_header *initial);
 
-/* Maps up to `n` blocks in advance, after which nothing more is asked of the system. What they have no
- * room for is lost. */
+/* Maps up to `n` blocks in advance, after which nothing more is asked of the system. What they have
+ * no room for is lost. */
 void mt_file_cut_off(struct mt_file *file, uint32_t n);
 
 /* Unmaps the header; the file on disk stays. */
@@ -109,7 +109,7 @@ static inline uint8_t *mt_event_begin(struct mt_writer *writer, enum mt_event_op
     *at++ = (uint8_t)op;
     uint64_t delta = ticks > writer->last_ticks ? ticks - writer->last_ticks : 0;
     writer->last_ticks += delta;
-    return mt_varint_put(at, delta);
+    return mt_varint_put_most(at, delta);
 }
 
 /* Makes the event that ends at `at` part of the recording. */
@@ -123,7 +123,7 @@ static inline void mt_event_end(struct mt_writer *writer, uint8_t *at)
 static inline uint8_t *mt_put_heap_address(struct mt_writer *writer, uint8_t *at, uint64_t address)
 {
     uint64_t units = address / MT_HEAP_UNIT;
-    at = mt_varint_put(at, mt_zigzag((int64_t)(units - writer->last_unit)));
+    at = mt_varint_put_most(at, mt_zigzag((int64_t)(units - writer->last_unit)));
     writer->last_unit = units;
     return at;
 }
