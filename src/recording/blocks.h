@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Finding the blocks of a loaded recording file. Inside this room only. */
+/* Finding the blocks of a recording file. Inside this room only. */
 #ifndef MT_RECORDING_BLOCKS_H
 #define MT_RECORDING_BLOCKS_H
 
 #include "recording/reader.h"
 
-/* Fills in the file's blocks from its data, and counts what is damaged. file->data holds the whole
- * file as it was read, and for a packed one what was in its frame. Returns 0 or MT_ENOMEM. */
+/* Fills in the file's blocks, and counts what is damaged. Returns 0, MT_ENOMEM or MT_EIO. */
 int mt_find_raw_blocks(struct mt_record_file *file);
 int mt_find_packed_blocks(struct mt_record_file *file);
 

@@ -30,6 +30,7 @@
 #define MT_BLOCK_BYTES      65536u
 #define MT_BYTE_ORDER       0x01020304u
 #define MT_BLOCKS_PER_FRAME 4u
+#define MT_FRAME_BYTES      524288u /* a frame that unpacks to more is damaged */
 #define MT_MAX_STRING       4096u
 #define MT_MAX_FRAMES       64u
 #define MT_TEXT_PIECE       16384u

@@ -13,6 +13,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "recording/blocks.h"
+#include "recording/fetch.h"
 
 #define LEVEL     3
 #define OUT_BYTES ((size_t)1 << 17)
@@ -23,6 +24,8 @@ struct packer {
     int made; /* the file is ours to remove */
     ZSTD_CCtx *context;
     uint8_t *out;
+    uint8_t *events;
+    struct mt_fetch *fetch;
     struct mt_error *error;
 };
 
@@ -63,13 +66,13 @@ static int compress(struct packer *packer, const void *bytes, size_t length,
 }
 
 /* A block that the process left open is sealed as it is. */
-static void seal(struct mt_block *block)
+static void seal(struct mt_block_header *header, const uint8_t *events)
 {
-    if (block->header.sealed != MT_BLOCK_OPEN)
+    if (header->sealed != MT_BLOCK_OPEN)
         return;
-    uint32_t crc = mt_crc32c(0, &block->header, offsetof(struct mt_block_header, sealed));
-    block->header.crc32c = mt_crc32c(crc, block->events, block->header.used);
-    block->header.sealed = MT_BLOCK_CUT;
+    uint32_t crc = mt_crc32c(0, header, offsetof(struct mt_block_header, sealed));
+    header->crc32c = mt_crc32c(crc, events, header->used);
+    header->sealed = MT_BLOCK_CUT;
 }
 
 static void fill_header(uint8_t page[MT_HEADER_BYTES], const struct mt_record_file *file)
@@ -83,20 +86,27 @@ static void fill_header(uint8_t page[MT_HEADER_BYTES], const struct mt_record_fi
     memcpy(page, &header, sizeof header);
 }
 
+static int write_block(struct packer *packer, const struct mt_record_file *file, size_t i)
+{
+    struct mt_block_header header = file->blocks[i].header;
+    int result = mt_fetch_events(packer->fetch, &file->blocks[i], 0, packer->events, header.used);
+    if (result < 0)
+        return mt_fail(packer->error, result, MT_NO_OFFSET, "%s: cannot be read", file->path);
+    seal(&header, packer->events);
+    result = compress(packer, &header, sizeof header, ZSTD_e_continue);
+    if (result < 0)
+        return result;
+    int last = (i + 1) % MT_BLOCKS_PER_FRAME == 0 || i + 1 == file->n_blocks;
+    return compress(packer, packer->events, header.used, last ? ZSTD_e_end : ZSTD_e_continue);
+}
+
 static int write_packed(struct packer *packer, const struct mt_record_file *file)
 {
     uint8_t page[MT_HEADER_BYTES];
     fill_header(page, file);
     int result = write_all(packer, page, sizeof page);
-    for (size_t i = 0; i < file->n_blocks && result == 0; i++) {
-        struct mt_block block = file->blocks[i];
-        seal(&block);
-        result = compress(packer, &block.header, sizeof block.header, ZSTD_e_continue);
-        int last = (i + 1) % MT_BLOCKS_PER_FRAME == 0 || i + 1 == file->n_blocks;
-        if (result == 0)
-            result = compress(packer, block.events, block.header.used,
-                              last ? ZSTD_e_end : ZSTD_e_continue);
-    }
+    for (size_t i = 0; i < file->n_blocks && result == 0; i++)
+        result = write_block(packer, file, i);
     if (result == 0 && !file->n_blocks)
         result = compress(packer, NULL, 0, ZSTD_e_end);
     return result;
@@ -113,8 +123,10 @@ static int pack_into(struct packer *packer, const struct mt_record_file *file)
     packer->made = 1;
     packer->context = ZSTD_createCCtx();
     packer->out = malloc(OUT_BYTES);
+    packer->events = malloc(MT_BLOCK_BYTES);
     int result;
-    if (packer->context && packer->out) {
+    if (packer->context && packer->out && packer->events &&
+        mt_fetch_create(file, 1, &packer->fetch) == 0) {
         ZSTD_CCtx_setParameter(packer->context, ZSTD_c_compressionLevel, LEVEL);
         ZSTD_CCtx_setParameter(packer->context, ZSTD_c_checksumFlag, 1);
         result = write_packed(packer, file);
@@ -122,6 +134,8 @@ static int pack_into(struct packer *packer, const struct mt_record_file *file)
         result = mt_fail(packer->error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", packer->path);
     }
     ZSTD_freeCCtx(packer->context);
+    mt_fetch_destroy(packer->fetch);
+    free(packer->events);
     free(packer->out);
     if (close(packer->fd) < 0 && result == 0)
         result = mt_fail_errno(packer->error, errno, "cannot write %s", packer->path);

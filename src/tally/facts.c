@@ -458,31 +458,24 @@ static void finish_stream(struct pass *pass)
     pass->open = 0;
 }
 
-static int read_stream(struct pass *pass, size_t first, size_t end)
+static int read_file(struct pass *pass)
 {
     struct mt_cursor cursor;
     struct mt_event event;
     int result = 0;
-    mt_cursor_init(&cursor, pass->file, first, end);
-    while (result == 0 && mt_cursor_next(&cursor, &event))
+    uint32_t stream = 0;
+    mt_cursor_init(&cursor, pass->file, 0, pass->file->n_blocks);
+    while (result == 0 && mt_cursor_next(&cursor, &event)) {
+        if (event.stream != stream)
+            finish_stream(pass);
+        stream = event.stream;
         result = take(pass, &event);
-    pass->recording->damage.blocks_bad += cursor.blocks_bad;
-    finish_stream(pass);
-    return result;
-}
-
-static int read_file(struct pass *pass)
-{
-    const struct mt_record_file *file = pass->file;
-    int result = 0;
-    for (size_t first = 0; first < file->n_blocks && result == 0;) {
-        size_t end = first + 1;
-        while (end < file->n_blocks &&
-               file->blocks[end].header.stream == file->blocks[first].header.stream)
-            end++;
-        result = read_stream(pass, first, end);
-        first = end;
     }
+    if (result == 0)
+        result = cursor.failed;
+    pass->recording->damage.blocks_bad += cursor.blocks_bad;
+    mt_cursor_finish(&cursor);
+    finish_stream(pass);
     return result;
 }
 

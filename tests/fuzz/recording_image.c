@@ -70,21 +70,21 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return (hash ^ value) * 0x9e3779b97f4a7c15u + (hash >> 29);
 }
 
-/* Whether the bytes of the event lie in the file. */
-static void check_bytes(const struct mt_record_file *file, const struct mt_event *event)
+/* Whether the bytes of the event lie in the cursor's window. */
+static void check_bytes(const struct mt_cursor *cursor, const struct mt_event *event)
 {
-    if (event->length && (event->bytes < file->data || event->length > file->data_bytes ||
-                          event->bytes > file->data + file->data_bytes - event->length))
+    if (event->length && (event->bytes < cursor->buffer || event->length > cursor->room ||
+                          event->bytes > cursor->end - event->length))
         abort();
 }
 
-static uint64_t take(const struct mt_record_file *file, const struct mt_event *event, uint64_t hash)
+static uint64_t take(const struct mt_cursor *cursor, const struct mt_event *event, uint64_t hash)
 {
     uint64_t frames[MT_MAX_FRAMES];
     struct mt_run_pages pages;
     struct mt_runs runs;
     uint64_t page = 0;
-    check_bytes(file, event);
+    check_bytes(cursor, event);
     hash = mix(mix(hash, event->op), event->ticks);
     for (size_t i = 0; i < MT_EVENT_FIELDS; i++)
         hash = mix(hash, event->field[i]);
@@ -106,9 +106,10 @@ static uint64_t read_stream(const struct mt_record_file *file, size_t first, siz
     uint64_t n = 0;
     mt_cursor_init(&cursor, file, first, end);
     for (; mt_cursor_next(&cursor, &event); n++)
-        *hash = take(file, &event, *hash);
-    if (cursor.blocks_bad > end - first)
+        *hash = take(&cursor, &event, *hash);
+    if (cursor.blocks_bad > end - first || cursor.failed)
         abort();
+    mt_cursor_finish(&cursor);
     return n;
 }
 
@@ -122,7 +123,7 @@ static void check_merge(const struct mt_record_file *file, uint64_t expected)
         return;
     while (mt_merge_next(merge, &event))
         n++;
-    if (n != expected)
+    if (n != expected || mt_merge_failed(merge))
         abort();
     mt_merge_destroy(merge);
 }

@@ -166,6 +166,8 @@ char *transcript(const struct mt_record_file *file)
             fprintf(out, "%s%02x", i ? "" : " / ", event.bytes[i]);
         fputc('\n', out);
     }
+    assert_int_equal(cursor.failed, 0);
+    mt_cursor_finish(&cursor);
     fclose(out);
     return text;
 }
@@ -186,6 +188,8 @@ size_t count_events(const struct mt_record_file *file)
     mt_cursor_init(&cursor, file, 0, file->n_blocks);
     while (mt_cursor_next(&cursor, &event))
         n++;
+    assert_int_equal(cursor.failed, 0);
+    mt_cursor_finish(&cursor);
     return n;
 }
 

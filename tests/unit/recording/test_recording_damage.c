@@ -449,6 +449,7 @@ static void test_events_that_break_the_grammar_end_their_block(void **state)
         assert_int_equal(event.field[0], 5);
         if (mt_cursor_next(&cursor, &event) || cursor.blocks_bad != 1)
             fail_msg("wrong[%zu] was taken for an event", i);
+        mt_cursor_finish(&cursor);
         mt_record_file_close(file);
         remove_file(path);
     }
@@ -472,6 +473,7 @@ static void test_time_that_overflows_breaks_the_grammar(void **state)
     assert_int_equal(mt_cursor_next(&cursor, &event), 0);
     assert_int_equal(cursor.blocks_bad, 1);
     assert_int_equal(file->last_ticks, 2000);
+    mt_cursor_finish(&cursor);
     mt_record_file_close(file);
     remove_file(path);
 }
@@ -540,7 +542,7 @@ static void test_the_rest_of_a_torn_picture_is_passed_over(void **state)
     assert_int_equal(mt_cursor_next(&cursor, &event), 1);
     assert_int_equal(event.op,
                      MT_EVENT_PICTURE_RUNS); /* a cursor that begins there knows no better */
-    mt_cursor_init(&cursor, file, 0, 2);
+    mt_cursor_move(&cursor, 0, 2);
     while (mt_cursor_next(&cursor, &event) && event.op != MT_EVENT_LOOK)
         assert_int_equal(cursor.block, 1);
     static const enum mt_event_op expected[] = {MT_EVENT_PICTURE_BEGIN, MT_EVENT_PICTURE_END};
@@ -550,6 +552,7 @@ static void test_the_rest_of_a_torn_picture_is_passed_over(void **state)
         assert_int_equal(event.ticks, 2002);
     }
     assert_int_equal(mt_cursor_next(&cursor, &event), 0);
+    mt_cursor_finish(&cursor);
     mt_record_file_close(file);
     free(image.bytes);
     remove_file(path);

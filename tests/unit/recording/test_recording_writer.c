@@ -275,6 +275,7 @@ static void assert_whole_stream(const struct mt_record_file *file, size_t first,
         assert_int_equal(event.field[0], UINT64_MAX - i);
     }
     assert_int_equal(mt_cursor_next(&cursor, &event), 0);
+    mt_cursor_finish(&cursor);
 }
 
 /* Reads the file over and over while threads write it: what is there is right and grows. */
@@ -293,6 +294,7 @@ static void read_meanwhile(const char *path)
         assert_int_equal(cursor.blocks_bad, 0);
         assert_true(n >= last);
         last = n;
+        mt_cursor_finish(&cursor);
         mt_record_file_close(file);
     }
 }
