@@ -129,7 +129,7 @@ static void enter_block(struct mt_cursor *cursor)
 static int get_fields(struct mt_cursor *cursor, struct mt_event *event, int first, int n)
 {
     for (int i = first; i < first + n; i++)
-        if (!mt_varint_get(&cursor->at, cursor->end, &event->field[i]))
+        if (!mt_varint_next(&cursor->at, cursor->end, &event->field[i]))
             return 0;
     return 1;
 }
@@ -137,7 +137,7 @@ static int get_fields(struct mt_cursor *cursor, struct mt_event *event, int firs
 static int get_heap_event(struct mt_cursor *cursor, struct mt_event *event)
 {
     uint64_t difference;
-    if (!mt_varint_get(&cursor->at, cursor->end, &difference))
+    if (!mt_varint_next(&cursor->at, cursor->end, &difference))
         return 0;
     cursor->heap_unit += (uint64_t)mt_unzigzag(difference);
     event->field[0] = cursor->heap_unit * MT_HEAP_UNIT;
@@ -174,7 +174,7 @@ static int get_event(struct mt_cursor *cursor, struct mt_event *event)
     uint64_t delta;
     *event = (struct mt_event){.op = (enum mt_event_op) * cursor->at++};
     event->stream = cursor->file->blocks[cursor->block - 1].header.stream;
-    if (!mt_varint_get(&cursor->at, cursor->end, &delta) || delta > UINT64_MAX - cursor->ticks)
+    if (!mt_varint_next(&cursor->at, cursor->end, &delta) || delta > UINT64_MAX - cursor->ticks)
         return 0;
     cursor->ticks += delta;
     event->ticks = cursor->ticks;

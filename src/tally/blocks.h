@@ -32,6 +32,9 @@ struct mt_blocks {
 
 void mt_blocks_finish(struct mt_blocks *blocks);
 
+/* Has the memory fetched that a call for `address` will want soon. */
+void mt_blocks_expect(const struct mt_blocks *blocks, uint64_t address);
+
 /* Puts a block in, in place of one at its address. Returns 0 or MT_ENOMEM (then nothing has
  * changed). */
 int mt_blocks_put(struct mt_blocks *blocks, const struct mt_heap_block *block);

@@ -567,20 +567,55 @@ static int apply(struct mt_replay *replay, const struct mt_event *event)
     }
 }
 
+/* Allocations and frees that wait until the memory is there that they are about. */
+#define N_WAITING 16
+
+struct waiting {
+    struct mt_event events[N_WAITING];
+    size_t n;
+};
+
+static int apply_waiting(struct mt_replay *replay, struct waiting *waiting)
+{
+    int result = 0;
+    for (size_t i = 0; i < waiting->n && result == 0; i++)
+        result = apply(replay, &waiting->events[i]);
+    waiting->n = 0;
+    return result;
+}
+
+static int take(struct mt_replay *replay, struct waiting *waiting, const struct mt_event *event)
+{
+    int result = 0;
+    replay->n_events++;
+    if (event->field[0] == UINT64_MAX) /* no key of a table, and no address */
+        return 0;
+    if (event->op == MT_EVENT_ALLOC || event->op == MT_EVENT_FREE) {
+        if (waiting->n == N_WAITING)
+            result = apply_waiting(replay, waiting);
+        mt_blocks_expect(&replay->blocks, event->field[0]);
+        waiting->events[waiting->n++] = *event;
+        return result;
+    }
+    result = apply_waiting(replay, waiting);
+    return result < 0 ? result : apply(replay, event);
+}
+
 int mt_replay_file(struct mt_replay *replay, const struct mt_record_file *file,
                    uint64_t until_ticks)
 {
     struct mt_merge *merge;
     struct mt_event event;
+    struct waiting waiting;
     int result = mt_merge_create(file, &merge);
     if (result < 0)
         return result;
+    waiting.n = 0;
     replay->page_bytes = file->header.page_bytes;
-    while (result == 0 && mt_merge_next(merge, &event) && event.ticks <= until_ticks) {
-        replay->n_events++;
-        if (event.field[0] != UINT64_MAX) /* no key of a table, and no address */
-            result = apply(replay, &event);
-    }
+    while (result == 0 && mt_merge_next(merge, &event) && event.ticks <= until_ticks)
+        result = take(replay, &waiting, &event);
+    if (result == 0)
+        result = apply_waiting(replay, &waiting);
     if (result == 0)
         result = mt_merge_failed(merge);
     mt_merge_destroy(merge);
