@@ -8,22 +8,10 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "recording/fetch.h"
-
-/* How often the start of a block is searched for in a damaged packed file; each try may check a
- * whole block. */
-#define MAX_TRIES 4096u
-
-/* The same for frames. */
-#define MAX_FRAME_TRIES 65536u
-
-/* Far above what a recorder writes: 2^22 blocks are 256 GiB. */
-#define MAX_BLOCKS ((uint64_t)1 << 22)
 
 struct finder {
     struct mt_record_file *file;
     size_t capacity;
-    unsigned tries;
     uint64_t n_zero; /* places of blocks that hold nothing */
     uint64_t first_zero_offset;
 };
@@ -151,7 +139,7 @@ static void put_in_order(struct finder *finder)
 
 static int take_raw_block(struct finder *finder, const uint8_t *bytes, size_t length, uint64_t at)
 {
-    struct mt_block block = {.offset = at, .place = at, .events_at = sizeof block.header};
+    struct mt_block block = {.offset = at};
     enum found found = look(bytes, length, &block);
     if (found == FOUND_DAMAGE)
         mt_note_bad(finder->file, at);
@@ -180,102 +168,4 @@ int mt_find_raw_blocks(struct mt_record_file *file)
         mt_note_bad(file, file->file_bytes);
     put_in_order(&finder);
     return 0;
-}
-
-/* Where in a frame after `at` the next block begins, or its end. */
-static size_t next_start(struct finder *finder, const struct mt_frame *frame, size_t at)
-{
-    static const uint32_t magic = MT_BLOCK_MAGIC;
-    while (++at < frame->length && finder->tries) {
-        struct mt_block block;
-        const uint8_t *found = memmem(frame->bytes + at, frame->length - at, &magic, sizeof magic);
-        if (!found)
-            break;
-        at = (size_t)(found - frame->bytes);
-        if (look(found, frame->length - at, &block) == FOUND_BLOCK &&
-            block.header.sealed != MT_BLOCK_OPEN)
-            return at;
-        finder->tries--;
-    }
-    return frame->length;
-}
-
-/* Takes the blocks of the frame at `place`, whose first byte is at `offset` of the unpacked form.
- */
-static int take_frame(struct finder *finder, const struct mt_frame *frame, uint64_t place,
-                      uint64_t offset)
-{
-    for (size_t at = 0; at < frame->length;) {
-        struct mt_block block = {.offset = offset + at, .place = place};
-        enum found found = look(frame->bytes + at, frame->length - at, &block);
-        if (found != FOUND_BLOCK || block.header.sealed == MT_BLOCK_OPEN) {
-            mt_note_bad(finder->file, block.offset);
-            at = next_start(finder, frame, at);
-            continue;
-        }
-        block.events_at = (uint32_t)(at + sizeof block.header);
-        if (add(finder, &block) < 0)
-            return MT_ENOMEM;
-        at += sizeof block.header + block.header.used;
-    }
-    return 0;
-}
-
-/* Where the next frame may begin, at or after `from`; the file's end where nothing looks like one.
- */
-static uint64_t next_frame(const struct mt_record_file *file, uint64_t from)
-{
-    static const uint8_t magic[] = {0x28, 0xb5, 0x2f, 0xfd};
-    uint8_t bytes[4096];
-    for (; from < file->file_bytes; from += sizeof bytes - sizeof magic) {
-        long length = mt_file_read(file, from, bytes, sizeof bytes);
-        if (length < (long)sizeof magic)
-            break;
-        const uint8_t *found = memmem(bytes, (size_t)length, magic, sizeof magic);
-        if (found)
-            return from + (uint64_t)(found - bytes);
-    }
-    return file->file_bytes;
-}
-
-/* Unpacks frame by frame. Behind a damaged one the next is searched for; what a damaged one gave
- * counts against what all may unpack to, so that the search comes to an end. */
-static int take_frames(struct finder *finder, struct mt_unpacker *unpacker, struct mt_frame *frame)
-{
-    struct mt_record_file *file = finder->file;
-    uint64_t n_blocks = file->header.next_block < MAX_BLOCKS ? file->header.next_block : MAX_BLOCKS;
-    uint64_t left = n_blocks * MT_BLOCK_BYTES + 1;
-    uint64_t offset = MT_HEADER_BYTES;
-    unsigned tries = MAX_FRAME_TRIES;
-    for (uint64_t at = MT_HEADER_BYTES; at < file->file_bytes && tries;) {
-        frame->limit = left < MT_FRAME_BYTES ? (size_t)left : MT_FRAME_BYTES;
-        int whole = mt_unpack_frame(unpacker, at, frame);
-        if (whole < 0)
-            return whole;
-        if (take_frame(finder, frame, at, offset) < 0)
-            return MT_ENOMEM;
-        offset += frame->length;
-        left -= frame->length;
-        if (whole) {
-            at = frame->end;
-            continue;
-        }
-        mt_note_bad(file, offset);
-        at = next_frame(file, at + 1);
-        tries--;
-    }
-    return 0;
-}
-
-int mt_find_packed_blocks(struct mt_record_file *file)
-{
-    struct finder finder = {.file = file, .tries = MAX_TRIES};
-    struct mt_frame frame = {0};
-    struct mt_unpacker *unpacker = mt_unpacker_create(file);
-    int result = unpacker ? take_frames(&finder, unpacker, &frame) : MT_ENOMEM;
-    mt_unpacker_destroy(unpacker);
-    free(frame.bytes);
-    if (result == 0)
-        put_in_order(&finder);
-    return result;
 }

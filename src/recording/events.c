@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/varint.h"
-#include "recording/fetch.h"
-#include "recording/reader.h"
+#include "recording/blocks.h"
+#include "recording/events.h"
 
 /* How many plain varints follow the delta, by op; the rest of an event is decoded by hand. */
 static int n_fields_of(enum mt_event_op op)
@@ -13,6 +13,8 @@ static int n_fields_of(enum mt_event_op op)
     switch (op) {
     case MT_EVENT_SCOPE_END:
         return 0;
+    case MT_EVENT_FREE:
+    case MT_EVENT_SAMPLE_FREE:
     case MT_EVENT_BUFFER_FREE:
     case MT_EVENT_MARK:
     case MT_EVENT_LOOK:
@@ -30,6 +32,8 @@ static int n_fields_of(enum mt_event_op op)
     case MT_EVENT_PICTURE_TEXT:
     case MT_EVENT_MACHINE:
         return 2;
+    case MT_EVENT_ALLOC:
+    case MT_EVENT_SAMPLE_ALLOC:
     case MT_EVENT_MADVISE:
     case MT_EVENT_FTRUNCATE:
     case MT_EVENT_THREAD:
@@ -65,7 +69,7 @@ void mt_cursor_init(struct mt_cursor *cursor, const struct mt_record_file *file,
 void mt_cursor_move(struct mt_cursor *cursor, size_t first_block, size_t end_block)
 {
     cursor->block = cursor->first_block = first_block;
-    cursor->end_block = end_block;
+    cursor->end_block = cursor->file->blocks ? end_block : first_block;
     cursor->at = cursor->end = cursor->buffer;
     cursor->left = 0;
     cursor->torn = 0;
@@ -73,17 +77,13 @@ void mt_cursor_move(struct mt_cursor *cursor, size_t first_block, size_t end_blo
 
 void mt_cursor_finish(struct mt_cursor *cursor)
 {
-    if (!cursor->shares_fetch)
-        mt_fetch_destroy(cursor->fetch);
     free(cursor->buffer);
     cursor->buffer = NULL;
-    cursor->fetch = NULL;
+    cursor->room = 0;
 }
 
 static int make_room(struct mt_cursor *cursor, size_t length)
 {
-    if (!cursor->fetch && mt_fetch_create(cursor->file, 1, &cursor->fetch) < 0)
-        return MT_ENOMEM;
     if (length <= cursor->room)
         return 0;
     free(cursor->buffer);
@@ -100,10 +100,10 @@ static void load_window(struct mt_cursor *cursor, size_t left, size_t most)
 {
     const struct mt_block *block = &cursor->file->blocks[cursor->block - 1];
     size_t length = left < most ? left : most;
+    uint64_t offset = block->offset + sizeof block->header + (block->header.used - left);
     int result = make_room(cursor, length);
-    if (result == 0)
-        result = mt_fetch_events(cursor->fetch, block, block->header.used - left, cursor->buffer,
-                                 length);
+    if (result == 0 && mt_file_read(cursor->file, offset, cursor->buffer, length) != (long)length)
+        result = MT_EIO;
     cursor->failed = result;
     cursor->left = result < 0 ? 0 : left - length;
     cursor->at = cursor->buffer;
@@ -126,10 +126,11 @@ static void enter_block(struct mt_cursor *cursor)
     load_window(cursor, block->header.used, cursor->most_bytes);
 }
 
-static int get_fields(struct mt_cursor *cursor, struct mt_event *event, int first, int n)
+static int get_fields(const uint8_t **at, const uint8_t *end, struct mt_event *event, int first,
+                      int n)
 {
     for (int i = first; i < first + n; i++)
-        if (!mt_varint_next(&cursor->at, cursor->end, &event->field[i]))
+        if (!mt_varint_next(at, end, &event->field[i]))
             return 0;
     return 1;
 }
@@ -142,61 +143,89 @@ static int get_heap_event(struct mt_cursor *cursor, struct mt_event *event)
     cursor->heap_unit += (uint64_t)mt_unzigzag(difference);
     event->field[0] = cursor->heap_unit * MT_HEAP_UNIT;
     int is_free = event->op == MT_EVENT_FREE || event->op == MT_EVENT_SAMPLE_FREE;
-    return is_free || get_fields(cursor, event, 1, 2);
+    return is_free || get_fields(&cursor->at, cursor->end, event, 1, 2);
 }
 
-static int get_bytes(struct mt_cursor *cursor, struct mt_event *event, uint64_t length)
+static int get_bytes(const uint8_t **at, const uint8_t *end, struct mt_event *event,
+                     uint64_t length)
 {
-    if (length > (uint64_t)(cursor->end - cursor->at))
+    if (length > (uint64_t)(end - *at))
         return 0;
-    event->bytes = cursor->at;
+    event->bytes = *at;
     event->length = (size_t)length;
-    cursor->at += length;
+    *at += length;
     return 1;
 }
 
 /* Passes over `n` varints, which stay in event->bytes. */
-static int get_varints(struct mt_cursor *cursor, struct mt_event *event, uint64_t n)
+static int get_varints(const uint8_t **at, const uint8_t *end, struct mt_event *event, uint64_t n)
 {
     uint64_t value;
-    event->bytes = cursor->at;
-    if (n > (uint64_t)(cursor->end - cursor->at))
+    event->bytes = *at;
+    if (n > (uint64_t)(end - *at))
         return 0;
     for (uint64_t i = 0; i < n; i++)
-        if (!mt_varint_get(&cursor->at, cursor->end, &value))
+        if (!mt_varint_get(at, end, &value))
             return 0;
-    event->length = (size_t)(cursor->at - event->bytes);
+    event->length = (size_t)(*at - event->bytes);
     return 1;
+}
+
+static int is_skipped(enum mt_event_op op)
+{
+    return op >= MT_EVENT_SKIPPED_FROM && op <= MT_EVENT_SKIPPED_TO;
+}
+
+int mt_event_body_get(const uint8_t **at, const uint8_t *end, struct mt_event *event)
+{
+    if (is_skipped(event->op))
+        return get_fields(at, end, event, 0, 1) && get_bytes(at, end, event, event->field[0]);
+    int n = n_fields_of(event->op);
+    if (n < 0 || !get_fields(at, end, event, 0, n))
+        return 0;
+    switch (event->op) {
+    case MT_EVENT_STRING:
+    case MT_EVENT_PICTURE_TEXT:
+    case MT_EVENT_MACHINE:
+        return get_bytes(at, end, event, event->field[1]);
+    case MT_EVENT_STACK:
+        return event->field[2] <= MT_MAX_FRAMES && get_varints(at, end, event, event->field[2]);
+    case MT_EVENT_PICTURE_RUNS:
+        return event->field[0] <= MT_BLOCK_BYTES &&
+               get_varints(at, end, event, 3 * event->field[0]);
+    default:
+        return 1;
+    }
+}
+
+size_t mt_event_body_most(const struct mt_event *event)
+{
+    return MT_EVENT_FIELDS * MT_VARINT_MAX + event->length;
+}
+
+uint8_t *mt_event_body_put(const struct mt_event *event, uint8_t *at)
+{
+    int n = is_skipped(event->op) ? 1 : n_fields_of(event->op);
+    for (int i = 0; i < n; i++)
+        at = mt_varint_put(at, event->field[i]);
+    if (event->length)
+        memcpy(at, event->bytes, event->length);
+    return at + event->length;
 }
 
 static int get_event(struct mt_cursor *cursor, struct mt_event *event)
 {
     uint64_t delta;
     *event = (struct mt_event){.op = (enum mt_event_op) * cursor->at++};
-    event->stream = cursor->file->blocks[cursor->block - 1].header.stream;
+    event->block = cursor->block - 1;
+    event->stream = cursor->file->blocks[event->block].header.stream;
     if (!mt_varint_next(&cursor->at, cursor->end, &delta) || delta > UINT64_MAX - cursor->ticks)
         return 0;
     cursor->ticks += delta;
     event->ticks = cursor->ticks;
     if (event->op >= MT_EVENT_ALLOC && event->op <= MT_EVENT_SAMPLE_FREE)
         return get_heap_event(cursor, event);
-    if (event->op >= MT_EVENT_SKIPPED_FROM && event->op <= MT_EVENT_SKIPPED_TO)
-        return get_fields(cursor, event, 0, 1) && get_bytes(cursor, event, event->field[0]);
-    int n = n_fields_of(event->op);
-    if (n < 0 || !get_fields(cursor, event, 0, n))
-        return 0;
-    switch (event->op) {
-    case MT_EVENT_STRING:
-    case MT_EVENT_PICTURE_TEXT:
-    case MT_EVENT_MACHINE:
-        return get_bytes(cursor, event, event->field[1]);
-    case MT_EVENT_STACK:
-        return event->field[2] <= MT_MAX_FRAMES && get_varints(cursor, event, event->field[2]);
-    case MT_EVENT_PICTURE_RUNS:
-        return event->field[0] <= MT_BLOCK_BYTES && get_varints(cursor, event, 3 * event->field[0]);
-    default:
-        return 1;
-    }
+    return mt_event_body_get(&cursor->at, cursor->end, event);
 }
 
 /* Whether the event belongs to a picture part of which is missing. */

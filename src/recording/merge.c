@@ -3,12 +3,11 @@
  * where many run at a time, each has a small window of its block only. */
 #include <stdlib.h>
 
-#include "recording/fetch.h"
 #include "recording/reader.h"
+#include "recording/unpack.h"
 
-#define WINDOWS_BYTES   ((size_t)64 << 20) /* of all streams, as long as they are not too many */
-#define WINDOW_LEAST    ((size_t)4096)
-#define FRAMES_A_STREAM 1u
+#define WINDOWS_BYTES ((size_t)64 << 20) /* of all streams, as long as they are not too many */
+#define WINDOW_LEAST  ((size_t)4096)
 
 /* One stream of a merge with its next event. */
 struct lane {
@@ -27,12 +26,13 @@ struct turn {
 
 /* Invariant: heap[0, n) is a binary heap of turns by comes_before(). */
 struct mt_merge {
-    struct mt_fetch *fetch;
+    struct mt_frames *frames; /* of a packed file, which was merged before; else NULL */
     struct lane *lanes;
     struct turn *heap;
     size_t n;
     int given; /* the event of heap[0] was given out, and its lane has to go on */
     int failed;
+    uint64_t blocks_bad;
 };
 
 enum order { ORDER_BEGINS = 0, ORDER_FREES = 1, ORDER_OTHERS = 2 };
@@ -86,8 +86,6 @@ static void fill_lanes(struct mt_merge *merge, const struct mt_record_file *file
         while (end < file->n_blocks && file->blocks[end].header.stream == header->stream)
             end++;
         mt_cursor_init(&lane->cursor, file, first, end);
-        lane->cursor.fetch = merge->fetch;
-        lane->cursor.shares_fetch = 1;
         if (window < lane->cursor.most_bytes)
             lane->cursor.most_bytes = window < WINDOW_LEAST ? WINDOW_LEAST : window;
         merge->heap[merge->n++] = turn_of(lane, ORDER_BEGINS, header->start_ticks, header->stream);
@@ -99,18 +97,20 @@ static void fill_lanes(struct mt_merge *merge, const struct mt_record_file *file
 
 int mt_merge_create(const struct mt_record_file *file, struct mt_merge **merge)
 {
-    size_t n = count_streams(file);
+    int packed = (file->header.flags & MT_FILE_PACKED) != 0;
+    size_t n = packed ? 0 : count_streams(file);
     struct mt_merge *made = calloc(1, sizeof *made);
     if (made) {
         made->lanes = calloc(n + 1, sizeof *made->lanes);
         made->heap = calloc(n + 1, sizeof *made->heap);
     }
     if (!made || !made->lanes || !made->heap ||
-        mt_fetch_create(file, FRAMES_A_STREAM * (n + 1), &made->fetch) < 0) {
+        (packed && mt_frames_create(file, &made->frames) < 0)) {
         mt_merge_destroy(made);
         return MT_ENOMEM;
     }
-    fill_lanes(made, file, n);
+    if (!packed)
+        fill_lanes(made, file, n);
     *merge = made;
     return 0;
 }
@@ -121,7 +121,7 @@ void mt_merge_destroy(struct mt_merge *merge)
         return;
     for (size_t i = 0; i < merge->n; i++)
         mt_cursor_finish(&merge->heap[i].lane->cursor);
-    mt_fetch_destroy(merge->fetch);
+    mt_frames_destroy(merge->frames);
     free(merge->lanes);
     free(merge->heap);
     free(merge);
@@ -138,6 +138,7 @@ static void go_on(struct mt_merge *merge)
         return;
     }
     merge->failed = lane->cursor.failed;
+    merge->blocks_bad += lane->cursor.blocks_bad;
     mt_cursor_finish(&lane->cursor);
     if (--merge->n)
         sift_down(merge, 0, merge->heap[merge->n]);
@@ -145,6 +146,8 @@ static void go_on(struct mt_merge *merge)
 
 int mt_merge_next(struct mt_merge *merge, struct mt_event *event)
 {
+    if (merge->frames)
+        return mt_frames_next(merge->frames, event, NULL);
     if (merge->given && !merge->failed)
         go_on(merge);
     merge->given = 0;
@@ -159,5 +162,13 @@ int mt_merge_next(struct mt_merge *merge, struct mt_event *event)
 
 int mt_merge_failed(const struct mt_merge *merge)
 {
-    return merge->failed;
+    return merge->frames ? mt_frames_failed(merge->frames) : merge->failed;
+}
+
+uint64_t mt_merge_blocks_bad(const struct mt_merge *merge)
+{
+    uint64_t n = merge->blocks_bad;
+    for (size_t i = 0; i < merge->n; i++)
+        n += merge->heap[i].lane->cursor.blocks_bad;
+    return n;
 }

@@ -13,6 +13,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "recording/blocks.h"
+#include "recording/unpack.h"
 
 uint32_t mt_header_tail_crc(const struct mt_file_header *header)
 {
@@ -136,6 +137,30 @@ static uint64_t end_of_data(int fd, uint64_t size)
     return is_known && (uint64_t)end < size ? (uint64_t)end : size;
 }
 
+long mt_file_read(const struct mt_record_file *file, uint64_t offset, void *bytes, size_t length)
+{
+    size_t got = 0;
+    if (offset >= file->file_bytes)
+        return 0;
+    if (length > file->file_bytes - offset)
+        length = (size_t)(file->file_bytes - offset);
+    if (file->fd < 0) {
+        memcpy(bytes, file->data + offset, length);
+        return (long)length;
+    }
+    while (got < length) {
+        ssize_t n = pread(file->fd, (uint8_t *)bytes + got, length - got, (off_t)(offset + got));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            break;
+        got += (size_t)n;
+    }
+    return (long)got;
+}
+
 /* Reads a small file whole. */
 static int load(struct mt_record_file *file, int fd, struct mt_error *error)
 {
@@ -189,27 +214,13 @@ static int fail_reading(const struct mt_record_file *file, int code, struct mt_e
                    code == MT_ENOMEM ? "%s: out of memory" : "%s: cannot be read", file->path);
 }
 
-static int find_blocks(struct mt_record_file *file, struct mt_error *error)
-{
-    int packed = (file->header.flags & MT_FILE_PACKED) != 0;
-    if (packed && file->file_bytes <= MT_HEADER_BYTES)
-        return mt_fail(error, MT_ETRUNCATED, file->file_bytes, "%s: nothing after the header",
-                       file->path);
-    int result = packed ? mt_find_packed_blocks(file) : mt_find_raw_blocks(file);
-    if (result < 0)
-        return fail_reading(file, result, error);
-    if (packed)
-        file->blocks_bad += file->header.blocks_dropped;
-    return 0;
-}
-
 static int is_last_of_stream(const struct mt_record_file *file, size_t block)
 {
     return block + 1 == file->n_blocks ||
            file->blocks[block + 1].header.stream != file->blocks[block].header.stream;
 }
 
-static void keep_later(struct mt_record_file *file, uint64_t ticks, uint64_t ns)
+void mt_note_pair(struct mt_record_file *file, uint64_t ticks, uint64_t ns)
 {
     if (!ns || ticks <= file->last_pair_ticks)
         return;
@@ -217,14 +228,14 @@ static void keep_later(struct mt_record_file *file, uint64_t ticks, uint64_t ns)
     file->last_pair_ns = ns;
 }
 
-static void take_time(struct mt_record_file *file, const struct mt_event *event)
+void mt_note_time(struct mt_record_file *file, const struct mt_event *event)
 {
     if (event->ticks > file->last_ticks)
         file->last_ticks = event->ticks;
     if (event->op == MT_EVENT_CLOCK)
-        keep_later(file, event->ticks, event->field[0]);
+        mt_note_pair(file, event->ticks, event->field[0]);
     else if (event->op == MT_EVENT_PICTURE_BEGIN)
-        keep_later(file, event->ticks, event->field[2]);
+        mt_note_pair(file, event->ticks, event->field[2]);
 }
 
 /* What is last in a stream is in its last block. */
@@ -233,19 +244,36 @@ static int find_last_times(struct mt_record_file *file, struct mt_error *error)
     struct mt_cursor cursor;
     struct mt_event event;
     mt_cursor_init(&cursor, file, 0, 0);
-    file->last_ticks = file->header.start_ticks;
     for (size_t i = 0; i < file->n_blocks && !cursor.failed; i++) {
         const struct mt_block_header *header = &file->blocks[i].header;
         if (!is_last_of_stream(file, i))
             continue;
-        keep_later(file, header->clock_ticks, header->clock_monotonic_ns);
+        mt_note_pair(file, header->clock_ticks, header->clock_monotonic_ns);
         mt_cursor_move(&cursor, i, i + 1);
         while (mt_cursor_next(&cursor, &event))
-            take_time(file, &event);
+            mt_note_time(file, &event);
     }
     int failed = cursor.failed;
     mt_cursor_finish(&cursor);
     return failed ? fail_reading(file, failed, error) : 0;
+}
+
+static int find_blocks(struct mt_record_file *file, struct mt_error *error)
+{
+    int result = mt_find_raw_blocks(file);
+    return result < 0 ? fail_reading(file, result, error) : find_last_times(file, error);
+}
+
+static int find_frames(struct mt_record_file *file, struct mt_error *error)
+{
+    if (file->header.blocks_backed && file->file_bytes <= MT_HEADER_BYTES)
+        return mt_fail(error, MT_ETRUNCATED, file->file_bytes, "%s: nothing after the header",
+                       file->path);
+    int result = mt_find_frames(file);
+    if (result < 0)
+        return fail_reading(file, result, error);
+    file->blocks_bad += file->header.blocks_dropped;
+    return 0;
 }
 
 int mt_record_file_open(const char *path, struct mt_record_file **file, struct mt_error *error)
@@ -258,10 +286,10 @@ int mt_record_file_open(const char *path, struct mt_record_file **file, struct m
     made->first_bad_offset = MT_NO_OFFSET;
     made->fd = -1;
     int result = open_file(made, error);
+    made->last_ticks = made->header.start_ticks;
     if (result == 0)
-        result = find_blocks(made, error);
-    if (result == 0)
-        result = find_last_times(made, error);
+        result = made->header.flags & MT_FILE_PACKED ? find_frames(made, error)
+                                                     : find_blocks(made, error);
     if (result < 0) {
         mt_record_file_close(made);
         return result;
@@ -278,6 +306,7 @@ void mt_record_file_close(struct mt_record_file *file)
         close(file->fd);
     free(file->path);
     free(file->blocks);
+    free(file->frames);
     free(file->data);
     free(file);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Reading a recording file: blocks that nobody vouches for, to events.
  *
- * Of a file only the index of its blocks is kept; events are read as they are stepped through, so
- * that a file may be larger than memory. A damaged block is skipped and counted; what can be read
- * is read. A file that is still being written may be read: it then holds what was there when it was
- * opened. Offsets in a packed file are those of its unpacked form. An open file may be read from
- * several threads at a time, each with its own cursors. */
+ * Of a file only the index of its blocks or frames is kept; events are read as they are stepped
+ * through, so that a file may be larger than memory. A damaged block is skipped and counted; what
+ * can be read is read. A file that is still being written may be read: it then holds what was there
+ * when it was opened. Offsets in a packed file are those of its frames. An open file may be read
+ * from several threads at a time, each with its own cursors. */
 #ifndef MT_RECORDING_READER_H
 #define MT_RECORDING_READER_H
 
@@ -29,22 +29,30 @@ struct mt_event {
     uint64_t field[MT_EVENT_FIELDS];
     const uint8_t *bytes;
     size_t length;
+    size_t block; /* of the file, that it is in */
 };
 
 /* A block as found in the file. */
 struct mt_block {
     struct mt_block_header header;
-    uint64_t offset;    /* where it was found, in the unpacked form */
-    uint64_t place;     /* where in the file it, or the frame that it is in, begins */
-    uint32_t events_at; /* from there in the raw or unpacked bytes */
-    int open;           /* its writer did not finish it */
+    uint64_t offset; /* where it was found */
+    int open;        /* its writer did not finish it */
+};
+
+/* A frame of a packed file. */
+struct mt_frame_place {
+    uint64_t offset;
+    int after_loss; /* what was before it is missing */
 };
 
 struct mt_record_file {
     char *path;
     struct mt_file_header header;
-    struct mt_block *blocks; /* sorted by stream, then sequence; no two are the same */
+    struct mt_block
+        *blocks; /* sorted by stream, then sequence; no two are the same. NULL if packed */
     size_t n_blocks;
+    struct mt_frame_place *frames; /* of a packed file */
+    size_t n_frames;
     size_t blocks_bad; /* damaged, missing, or more than one place that was cut off */
     size_t blocks_open;
     uint64_t first_bad_offset; /* MT_NO_OFFSET where none is known */
@@ -79,15 +87,11 @@ void mt_clock_of_file(const struct mt_record_file *file, struct mt_clock *clock)
 uint64_t mt_clock_ns(const struct mt_clock *clock, uint64_t ticks);
 uint64_t mt_clock_ticks(const struct mt_clock *clock, uint64_t monotonic_ns);
 
-struct mt_fetch;
-
-/* Steps through the events of a range of blocks, stream by stream. Where a block is missing or
- * broken, what is left of a picture that was under way is passed over: part of its pages would look
- * like all of them. */
+/* Steps through the events of a range of blocks of a raw file, stream by stream. Where a block is
+ * missing or broken, what is left of a picture that was under way is passed over: part of its pages
+ * would look like all of them. */
 struct mt_cursor {
     const struct mt_record_file *file;
-    struct mt_fetch *fetch; /* made when first needed, unless it is shared */
-    int shares_fetch;
     size_t block; /* behind the one being read */
     size_t first_block;
     size_t end_block;
@@ -127,6 +131,9 @@ int mt_merge_next(struct mt_merge *merge, struct mt_event *event);
 
 /* 0, MT_ENOMEM or MT_EIO: the events ended before their end. */
 int mt_merge_failed(const struct mt_merge *merge);
+
+/* How many blocks of a raw file so far had events that broke the grammar. */
+uint64_t mt_merge_blocks_bad(const struct mt_merge *merge);
 
 /* The frames of a STACK event into frames[]; returns how many, at most MT_MAX_FRAMES. */
 size_t mt_event_frames(const struct mt_event *event, uint64_t frames[MT_MAX_FRAMES]);

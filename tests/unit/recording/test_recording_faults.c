@@ -8,7 +8,7 @@
 #include <zstd.h>
 
 /* More than any of these calls has places to fail at. */
-#define MOST_FAULTS 200
+#define MOST_FAULTS 1000
 
 /* What is wrapped: the allocations of the room, and the objects that zstd makes for it. */
 static int allocations, failing_allocation;
@@ -22,13 +22,13 @@ void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *block, size_t size);
 char *__real_strdup(const char *text);
-ZSTD_DStream *__real_ZSTD_createDStream(void);
+ZSTD_DCtx *__real_ZSTD_createDCtx(void);
 ZSTD_CCtx *__real_ZSTD_createCCtx(void);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *block, size_t size);
 char *__wrap_strdup(const char *text);
-ZSTD_DStream *__wrap_ZSTD_createDStream(void);
+ZSTD_DCtx *__wrap_ZSTD_createDCtx(void);
 ZSTD_CCtx *__wrap_ZSTD_createCCtx(void);
 
 void *__wrap_malloc(size_t size)
@@ -51,9 +51,9 @@ char *__wrap_strdup(const char *text)
     return fails() ? NULL : __real_strdup(text);
 }
 
-ZSTD_DStream *__wrap_ZSTD_createDStream(void)
+ZSTD_DCtx *__wrap_ZSTD_createDCtx(void)
 {
-    return fails() ? NULL : __real_ZSTD_createDStream();
+    return fails() ? NULL : __real_ZSTD_createDCtx();
 }
 
 ZSTD_CCtx *__wrap_ZSTD_createCCtx(void)
