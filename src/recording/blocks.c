@@ -132,8 +132,6 @@ static void put_in_order(struct finder *finder)
     if (file->n_blocks)
         qsort(file->blocks, file->n_blocks, sizeof *file->blocks, by_stream);
     drop_doubles(file);
-    for (size_t i = 0; i < file->n_blocks; i++)
-        file->blocks_open += (size_t)file->blocks[i].open;
     note_missing(finder);
 }
 

@@ -33,6 +33,7 @@ struct mt_merge {
     int given; /* the event of heap[0] was given out, and its lane has to go on */
     int failed;
     uint64_t blocks_bad;
+    uint64_t blocks_open;
 };
 
 enum order { ORDER_BEGINS = 0, ORDER_FREES = 1, ORDER_OTHERS = 2 };
@@ -77,6 +78,8 @@ static size_t count_streams(const struct mt_record_file *file)
 
 static void fill_lanes(struct mt_merge *merge, const struct mt_record_file *file, size_t n_streams)
 {
+    for (size_t i = 0; i < file->n_blocks; i++)
+        merge->blocks_open += (uint64_t)file->blocks[i].open;
     size_t window = n_streams ? WINDOWS_BYTES / n_streams : 0;
     size_t first = 0;
     while (first < file->n_blocks) {
@@ -167,8 +170,13 @@ int mt_merge_failed(const struct mt_merge *merge)
 
 uint64_t mt_merge_blocks_bad(const struct mt_merge *merge)
 {
-    uint64_t n = merge->blocks_bad;
+    uint64_t n = merge->frames ? mt_frames_broken(merge->frames) : merge->blocks_bad;
     for (size_t i = 0; i < merge->n; i++)
         n += merge->heap[i].lane->cursor.blocks_bad;
     return n;
+}
+
+uint64_t mt_merge_blocks_open(const struct mt_merge *merge)
+{
+    return merge->frames ? mt_frames_blocks_open(merge->frames) : merge->blocks_open;
 }

@@ -53,8 +53,7 @@ struct mt_record_file {
     size_t n_blocks;
     struct mt_frame_place *frames; /* of a packed file */
     size_t n_frames;
-    size_t blocks_bad; /* damaged, missing, or more than one place that was cut off */
-    size_t blocks_open;
+    size_t blocks_bad;         /* damaged, missing, or more than one place that was cut off */
     uint64_t first_bad_offset; /* MT_NO_OFFSET where none is known */
     uint64_t last_ticks;       /* of the last event */
     uint64_t last_pair_ticks;  /* the latest moment in the blocks that is known by both clocks; 0 */
@@ -132,8 +131,11 @@ int mt_merge_next(struct mt_merge *merge, struct mt_event *event);
 /* 0, MT_ENOMEM or MT_EIO: the events ended before their end. */
 int mt_merge_failed(const struct mt_merge *merge);
 
-/* How many blocks of a raw file so far had events that broke the grammar. */
+/* How many blocks, or frames of a packed file, so far had events that broke the grammar. */
 uint64_t mt_merge_blocks_bad(const struct mt_merge *merge);
+
+/* How many blocks so far their writer did not finish. */
+uint64_t mt_merge_blocks_open(const struct mt_merge *merge);
 
 /* The frames of a STACK event into frames[]; returns how many, at most MT_MAX_FRAMES. */
 size_t mt_event_frames(const struct mt_event *event, uint64_t frames[MT_MAX_FRAMES]);

@@ -39,7 +39,6 @@ struct mt_frames {
     size_t n_blocks; /* that began so far */
     size_t n_open;   /* of them those that their writer did not finish */
     size_t n_broken; /* frames that broke the grammar */
-    uint64_t broken_offset;
 };
 
 int mt_frames_create(const struct mt_record_file *file, struct mt_frames **frames)
@@ -67,6 +66,16 @@ void mt_frames_destroy(struct mt_frames *frames)
 int mt_frames_failed(const struct mt_frames *frames)
 {
     return frames->failed;
+}
+
+size_t mt_frames_broken(const struct mt_frames *frames)
+{
+    return frames->n_broken;
+}
+
+size_t mt_frames_blocks_open(const struct mt_frames *frames)
+{
+    return frames->n_open;
 }
 
 static struct lane *place_of(const struct mt_frames *frames, uint32_t stream)
@@ -125,7 +134,6 @@ static long read_frame(const struct mt_record_file *file, uint64_t offset, uint8
 /* What comes behind this frame does not go on from what came before it. */
 static void note_broken(struct mt_frames *frames)
 {
-    frames->broken_offset = frames->file->frames[frames->frame - 1].offset;
     frames->n_broken++;
     frames->lost_frame = frames->frame + 1;
 }
@@ -287,23 +295,27 @@ static int list_frames(struct mt_record_file *file)
 }
 
 /* `blocks_backed` says how many frames there were. */
-static void note_lost(struct mt_record_file *file, size_t n_broken)
+static void note_lost(struct mt_record_file *file)
 {
-    size_t n_whole = file->n_frames - n_broken;
-    uint64_t n_lost =
-        file->header.blocks_backed > n_whole ? file->header.blocks_backed - n_whole : 0;
+    uint64_t n_backed = file->header.blocks_backed;
+    uint64_t n_lost = n_backed > file->n_frames ? n_backed - file->n_frames : 0;
     while (file->blocks_bad < n_lost && file->blocks_bad < UINT32_MAX)
         mt_note_bad(file, file->file_bytes);
 }
 
-int mt_find_frames(struct mt_record_file *file)
+/* The last event is in the last frame. Where the header does not say when the process ended, the
+ * clock is known by moments that may be in any. */
+static int find_last_times(struct mt_record_file *file)
 {
+    int says_end = file->header.end_ticks && file->header.end_monotonic_ns;
     struct mt_frames *frames;
     struct mt_event event;
     struct mt_block_header begun = {0};
-    int result = list_frames(file);
-    if (result < 0 || (result = mt_frames_create(file, &frames)) < 0)
+    int result = mt_frames_create(file, &frames);
+    if (result < 0)
         return result;
+    if (says_end && file->n_frames)
+        frames->frame = file->n_frames - 1;
     for (size_t n_blocks = 0; mt_frames_next(frames, &event, &begun);) {
         if (frames->n_blocks > n_blocks)
             mt_note_pair(file, begun.clock_ticks, begun.clock_monotonic_ns);
@@ -311,11 +323,16 @@ int mt_find_frames(struct mt_record_file *file)
         mt_note_time(file, &event);
     }
     result = frames->failed;
-    for (size_t i = 0; i < frames->n_broken; i++)
-        mt_note_bad(file, frames->broken_offset);
-    note_lost(file, frames->n_broken);
-    file->n_blocks = frames->n_blocks;
-    file->blocks_open = frames->n_open;
     mt_frames_destroy(frames);
     return result;
+}
+
+int mt_find_frames(struct mt_record_file *file)
+{
+    int result = list_frames(file);
+    if (result < 0)
+        return result;
+    note_lost(file);
+    file->n_blocks = file->header.next_block;
+    return find_last_times(file);
 }

@@ -25,4 +25,8 @@ int mt_frames_next(struct mt_frames *frames, struct mt_event *event, struct mt_b
 /* 0, MT_ENOMEM or MT_EIO. */
 int mt_frames_failed(const struct mt_frames *frames);
 
+/* How many frames so far broke the grammar, and blocks were not finished by their writer. */
+size_t mt_frames_broken(const struct mt_frames *frames);
+size_t mt_frames_blocks_open(const struct mt_frames *frames);
+
 #endif

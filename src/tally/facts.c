@@ -516,6 +516,7 @@ static int read_file(struct pass *pass)
     if (result == 0)
         result = mt_merge_failed(merge);
     pass->recording->damage.blocks_bad += mt_merge_blocks_bad(merge);
+    pass->recording->damage.blocks_open += mt_merge_blocks_open(merge);
     mt_merge_destroy(merge);
     finish_streams(pass);
     return result;
@@ -548,9 +549,9 @@ int mt_facts_of_watched_processes(struct mt_recording *recording)
         .clock = &recording->watch_clock,
         .looks_for_processes = 1,
     };
-    uint64_t blocks_bad = recording->damage.blocks_bad;
+    const struct mt_recording_damage before = recording->damage;
     int result = read_file(&pass);
-    recording->damage.blocks_bad = blocks_bad; /* they are counted in the other pass */
+    recording->damage = before; /* it is counted in the other pass */
     for (size_t i = 0; i < pass.n_sightings && result == 0; i++)
         result = make_seen_image(recording, &pass.sightings[i]);
     finish_sightings(&pass);

@@ -38,7 +38,6 @@ static void count_damage(struct mt_recording *recording, const struct mt_record_
 {
     struct mt_recording_damage *damage = &recording->damage;
     damage->blocks_bad += file->blocks_bad;
-    damage->blocks_open += file->blocks_open;
     damage->events_lost += file->header.events_lost;
     if (file->blocks_bad)
         note_damage(recording, file->path, file->first_bad_offset);

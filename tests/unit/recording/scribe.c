@@ -222,6 +222,18 @@ size_t count_events(const struct mt_record_file *file)
     return n;
 }
 
+size_t count_open(const struct mt_record_file *file)
+{
+    struct mt_merge *merge;
+    struct mt_event event;
+    assert_int_equal(mt_merge_create(file, &merge), 0);
+    while (mt_merge_next(merge, &event)) {
+    }
+    size_t n = mt_merge_blocks_open(merge);
+    mt_merge_destroy(merge);
+    return n;
+}
+
 /* A file that is not packed has a hole behind its blocks, which is left out. */
 static size_t length_of(int fd)
 {

@@ -54,6 +54,9 @@ char *transcript_of(const char *path);
 /* How many events that can be read; the sum over all streams. */
 size_t count_events(const struct mt_record_file *file);
 
+/* How many blocks their writers did not finish. */
+size_t count_open(const struct mt_record_file *file);
+
 /* A whole file in memory. */
 struct image {
     uint8_t *bytes;

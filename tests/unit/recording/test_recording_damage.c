@@ -281,7 +281,7 @@ static void test_an_unfinished_block_is_read_as_far_as_it_was_written(void **sta
         put_event(&scribe.writer[i % 2], MT_EVENT_LOOK, 2000 + i, 1, i);
         struct mt_record_file *file = must_open(path);
         assert_int_equal(count_events(file), i + 1);
-        assert_int_equal(file->blocks_open, i == 0 ? 1 : 2);
+        assert_int_equal(count_open(file), i == 0 ? 1 : 2);
         assert_int_equal(file->blocks_bad, 0);
         assert_int_equal(file->last_ticks, 2000 + i);
         mt_record_file_close(file);
@@ -331,7 +331,7 @@ static void test_a_block_that_was_claimed_and_never_begun_is_no_damage(void **st
         struct mt_record_file *file = must_open(path);
         assert_int_equal(file->n_blocks, 4);
         assert_int_equal(file->blocks_bad, 0);
-        assert_int_equal(file->blocks_open, 0);
+        assert_int_equal(count_open(file), 0);
         mt_record_file_close(file);
         block_of(&image, 4)->magic = 0;
         save_image(path, &image, image.length);
@@ -498,7 +498,7 @@ static void test_of_two_blocks_with_one_number_the_sealed_one_is_read(void **sta
         assert_string_equal(text, whole);
         assert_int_equal(file->n_blocks, 4);
         assert_int_equal(file->blocks_bad, 1);
-        assert_int_equal(file->blocks_open, 0);
+        assert_int_equal(count_open(file), 0);
         free(text);
         mt_record_file_close(file);
     }

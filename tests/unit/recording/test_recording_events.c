@@ -423,7 +423,7 @@ static void test_a_full_block_is_sealed_and_the_next_begins(void **state)
     scribe_end(&scribe);
     struct mt_record_file *file = must_open(path);
     assert_true(file->n_blocks > 3);
-    assert_int_equal(file->blocks_open, 0);
+    assert_int_equal(count_open(file), 0);
     assert_int_equal(file->header.blocks_backed, file->n_blocks);
     assert_int_equal(file->header.next_block, file->n_blocks);
     for (size_t i = 0; i < file->n_blocks; i++) {

@@ -62,7 +62,7 @@ static void test_a_packed_file_holds_the_same_events(void **state)
         struct mt_record_file *file = must_open(packed);
         assert_true(file->header.flags & MT_FILE_PACKED);
         assert_int_equal(file->header.pid, 4321);
-        assert_int_equal(file->blocks_open, killed ? 2 : 0);
+        assert_int_equal(count_open(file), killed ? 2 : 0);
         assert_int_equal(file->blocks_bad, 0);
         mt_record_file_close(file);
         free(text);

@@ -318,7 +318,7 @@ static void test_threads_share_a_file_and_it_can_be_read_meanwhile(void **state)
     }
     mt_file_close(&file);
     struct mt_record_file *read = must_open(path);
-    assert_int_equal(read->blocks_open, 0);
+    assert_int_equal(count_open(read), 0);
     assert_int_equal(read->blocks_bad, 0);
     assert_true(read->n_blocks >= N_THREADS * EVENTS_OF_EACH * BYTES_OF_EVENTS / MT_BLOCK_BYTES);
     size_t first = 0;
