@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Recordings of many threads and stacks: what is read of them is what was written, raw and packed. */
+/* Recordings of many threads and stacks: what is read of them is what was written, raw and packed.
+ */
 #include "recorded.h"
 
 #include <stdio.h>

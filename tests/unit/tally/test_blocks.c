@@ -70,8 +70,8 @@ static void test_each_block_is_stepped_through_once(void **state)
 
 #define SPACE 4096u
 
-/* Ranges and blocks that overlap as they like, painted byte by byte beside. Claims: 1 and 2 below, 3
- * the blocks in no scope, 10 and up those in scopes, 4 above. */
+/* Ranges and blocks that overlap as they like, painted byte by byte beside. Claims: 1 and 2 below,
+ * 3 the blocks in no scope, 10 and up those in scopes, 4 above. */
 static void test_of_what_overlaps_the_stronger_and_younger_holds(void **state)
 {
     (void)state;
