@@ -23,12 +23,14 @@ NEEDS_tsan = test
 NEEDS_golden = test
 NEEDS_gpu = test
 NEEDS_fuzz = fuzz
+NEEDS_fuzz-long = fuzz
+NEEDS_stress = test
 NEEDS_lint = lint
 NEEDS_fmt = lint
 NEEDS_tidy = tidy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-rehearse build test check conformance conformance-cuda torch-newest oracle asan tsan fuzz bench lint tidy fmt golden gpu install clean setup
+.PHONY: help demo demo-rehearse build test check conformance conformance-cuda torch-newest oracle asan tsan fuzz fuzz-long stress bench lint tidy fmt golden gpu install clean setup
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -61,6 +63,14 @@ tsan: setup build-tsan/build.ninja ## unit tests under the thread sanitizer
 fuzz: setup build-fuzz/build.ninja ## fuzz every parser for FUZZ_SECONDS (60) each
 	@ninja -C build-fuzz fuzzers
 	@scripts/fuzz
+
+fuzz-long: setup build-fuzz/build.ninja ## the same in rounds until 10^8 inputs were tried in all; may be broken off and called again
+	@ninja -C build-fuzz fuzzers
+	@scripts/fuzz --long
+
+stress: build ## programs that end at 4,000 random moments, and every n-th call failing (half an hour); STRESS_RUNS=500
+	@build/tests/stress/stress_ends build/src/cli/memtally build/tests/stress/ender $(or $(STRESS_RUNS),500)
+	@tests/stress/faults.py build/src/cli/memtally build/tests/stress
 
 conformance: build ## estimates against what engines said of themselves: the error boards
 	@meson test -C build --suite conformance --no-rebuild --verbose
