@@ -71,16 +71,32 @@ static void find_code(struct task *task)
         fclose(file);
 }
 
-/* Calls that do not fail on any machine, or that have to be what ends a process. */
+/* Calls that do not fail on any machine, have to be what ends a process, or say otherwise than by a
+ * number that they failed (brk). */
 static int never_fails(long number)
 {
-    static const long numbers[] = {
-        SYS_exit,       SYS_exit_group,    SYS_rt_sigreturn,    SYS_getpid,
-        SYS_gettid,     SYS_getppid,       SYS_getuid,          SYS_geteuid,
-        SYS_getgid,     SYS_getegid,       SYS_rt_sigprocmask,  SYS_rt_sigaction,
-        SYS_futex,      SYS_clock_gettime, SYS_set_tid_address, SYS_arch_prctl,
-        SYS_munmap,     SYS_wait4,         SYS_restart_syscall, SYS_clock_nanosleep,
-        SYS_sigaltstack};
+    static const long numbers[] = {SYS_exit,
+                                   SYS_exit_group,
+                                   SYS_rt_sigreturn,
+                                   SYS_getpid,
+                                   SYS_gettid,
+                                   SYS_getppid,
+                                   SYS_getuid,
+                                   SYS_geteuid,
+                                   SYS_getgid,
+                                   SYS_getegid,
+                                   SYS_rt_sigprocmask,
+                                   SYS_rt_sigaction,
+                                   SYS_futex,
+                                   SYS_clock_gettime,
+                                   SYS_set_tid_address,
+                                   SYS_arch_prctl,
+                                   SYS_munmap,
+                                   SYS_wait4,
+                                   SYS_restart_syscall,
+                                   SYS_clock_nanosleep,
+                                   SYS_sigaltstack,
+                                   SYS_brk};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i] == number)
             return 1;
@@ -93,7 +109,6 @@ static int error_of(long number)
     case SYS_mmap:
     case SYS_mremap:
     case SYS_mprotect:
-    case SYS_brk:
     case SYS_madvise:
         return ENOMEM;
     case SYS_open:
