@@ -87,7 +87,8 @@ def figures_of(text):
 def right_or_refused(expected, has_names):
     """Of a command: what it prints without a failure, or an error that says so."""
     def check(done):
-        if done.returncode == 0 and "could not be read" in done.stdout + done.stderr:
+        says_damage = r'could not be read|that can be\s+read|"files_unreadable": [1-9]'
+        if done.returncode == 0 and re.search(says_damage, done.stdout + done.stderr):
             return None  # of the rest, and says so
         if done.returncode == 0:
             same = done.stdout == expected or (has_names and figures_of(done.stdout) == figures_of(expected))
