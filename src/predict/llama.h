@@ -51,6 +51,8 @@ struct mt_compute_buffer {
     uint64_t bytes;
     uint64_t low_bytes;
     uint64_t high_bytes;
+    uint64_t grown_bytes;      /* beyond that, taken for a few tokens before requests come */
+    uint64_t grown_high_bytes; /* the most that is, for a small batch of requests */
     const char *rule;
     int is_alike;   /* the family's graph is not written down: that of what it resembles was planned
                      */
