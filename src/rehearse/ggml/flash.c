@@ -11,6 +11,8 @@
 #define ADA    890u
 #define AMD    0x1000000u
 #define CDNA1  0x1000908u
+#define GFX909 0x1000909u /* processors with graphics, which have no matrix kernels */
+#define GFX90C 0x100090Cu
 #define RDNA1  0x1001010u
 #define RDNA3  0x1001100u
 
@@ -149,6 +151,8 @@ static int amd_has_matrix_kernel(const struct attention *a)
 {
     int64_t head = a->q->ne[0], rows = effective_rows(a);
     uint32_t capability = a->capability;
+    if (capability == GFX909 || capability == GFX90C)
+        return 0;
     if (capability >= CDNA1 && capability < RDNA1)
         return head <= 64    ? rows > 8
                : head <= 128 ? rows > 16
@@ -225,6 +229,34 @@ int pretend_flash_is_taken(const struct pretend_device *device, const struct ggm
     return choose(&a) != KERNEL_NONE;
 }
 
+static uint64_t with_copies(const struct attention *a, uint64_t bytes)
+{
+    enum kernel kernel = choose(a);
+    const struct ggml_tensor *k = a->k, *v = a->v;
+    int is_view_of_keys =
+        v->view_src &&
+        (v->view_src == k || (v->view_src == k->view_src && v->view_offs == k->view_offs));
+    if (is_copied(a, kernel, k))
+        bytes = pad(bytes) + pretend_elements(k) * BYTES_OF_F16;
+    if (is_copied(a, kernel, v) && !is_view_of_keys)
+        bytes = pad(bytes) + pretend_elements(v) * BYTES_OF_F16;
+    return bytes;
+}
+
+/* Whether another generation of AMD's would take another size: one of each that choose() parts. */
+static int generations_differ(const struct attention *a, uint64_t bytes)
+{
+    static const uint32_t others[] = {AMD + 0x906, CDNA1, RDNA1, RDNA3};
+    struct attention other = *a;
+    uint64_t taken = with_copies(a, bytes);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        other.capability = others[i];
+        if (with_copies(&other, bytes) != taken)
+            return 1;
+    }
+    return 0;
+}
+
 uint64_t pretend_flash_bytes(struct pretend_world *world, const struct pretend_device *device,
                              const struct ggml_tensor *op)
 {
@@ -232,14 +264,7 @@ uint64_t pretend_flash_bytes(struct pretend_world *world, const struct pretend_d
     uint64_t bytes = pretend_bytes(&world->ggml, op);
     if (!read_attention(world, device, op, &a))
         return bytes;
-    enum kernel kernel = choose(&a);
-    const struct ggml_tensor *k = a.k, *v = a.v;
-    int is_view_of_keys =
-        v->view_src &&
-        (v->view_src == k || (v->view_src == k->view_src && v->view_offs == k->view_offs));
-    if (is_copied(&a, kernel, k))
-        bytes = pad(bytes) + pretend_elements(k) * BYTES_OF_F16;
-    if (is_copied(&a, kernel, v) && !is_view_of_keys)
-        bytes = pad(bytes) + pretend_elements(v) * BYTES_OF_F16;
-    return bytes;
+    if (a.rules->is_generation_assumed && a.capability > AMD && generations_differ(&a, bytes))
+        __atomic_store_n(&world->account->builds.generations_differ, 1, __ATOMIC_RELAXED);
+    return with_copies(&a, bytes);
 }
