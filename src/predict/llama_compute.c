@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "engine/flash_kernel.h"
 #include "predict/llama_compute_old.h"
 #include "predict/llama_net.h"
 #include "predict/llama_parts.h"
@@ -17,6 +18,8 @@
 #define FORMS_MAX 4
 /* Cells that a batch sees of a cache which holds next to nothing. */
 #define FEWEST_CELLS 256
+/* A capability of devices that read a quantised cache as it is for one or two rows. */
+#define NO_MATRIX_KERNELS (MT_FLASH_AMD + 0x906)
 
 /* What is reserved: the plan's batch, or one token for each sequence; as which builds do it. */
 struct variant {
@@ -299,6 +302,19 @@ static int reserve_form(const struct mt_llama_plan *plan, struct variant form, i
     return result;
 }
 
+/* Whether kernels that are not known decide what attention copies; *other has such as copy less. */
+static int has_unknown_kernels(const struct mt_llama_plan *plan, struct mt_llama_plan *other)
+{
+    int has_unknown = 0;
+    *other = *plan;
+    for (size_t i = 0; i < plan->n_devices; i++)
+        if (!plan->capability[i]) {
+            other->capability[i] = NO_MATRIX_KERNELS;
+            has_unknown = 1;
+        }
+    return has_unknown && plan->flash_attention && mt_llama_machine(plan).attention_scratch;
+}
+
 int mt_llama_compute_buffers(const struct mt_llama_plan *plan, struct mt_compute_buffer *buffers,
                              struct mt_error *error)
 {
@@ -315,6 +331,10 @@ int mt_llama_compute_buffers(const struct mt_llama_plan *plan, struct mt_compute
         if (result < 0)
             return result;
     }
+    struct mt_llama_plan other;
+    if (has_unknown_kernels(plan, &other) &&
+        reserve_form(&other, forms[0], 0, said, buffers, &known, error) < 0)
+        return MT_ENOMEM;
     double width = width_of(plan, &known);
     for (size_t i = 0; i <= plan->n_devices; i++) {
         describe(&said[i], width, plan, &buffers[i]);

@@ -126,27 +126,27 @@ static int fill_gpu(struct mt_account_device *made, const struct mt_rehearse_dev
     return 0;
 }
 
-/* The card of one of ggml's devices, whose generation decides what attention copies. */
-static int fill_card(struct mt_account_device *made, const struct mt_rehearse_device *device,
-                     const char *kind, struct mt_error *error)
+/* The card that one of ggml's devices is; *row is empty where there is none to ask. */
+static int find_card(const struct mt_rehearse_device *device, const char *kind,
+                     struct mt_gpu_row *row, struct mt_error *error)
 {
-    struct mt_gpu_row row = {.key = ""};
-    int result = 0;
+    *row = (struct mt_gpu_row){.key = ""};
     if (device->gpu)
-        result = mt_gpu_find(device->gpu, &row, error);
-    else if (strcmp(kind, "cuda") == 0)
-        result = mt_gpu_of_size(device->bytes, NULL, &row, error);
-    made->gpu = (struct mt_gpu_spec){.capability = row.gpu.capability};
-    return result;
+        return mt_gpu_find(device->gpu, row, error);
+    return strcmp(kind, "cuda") == 0 ? mt_gpu_of_size(device->bytes, NULL, row, error) : 0;
 }
 
+/* Cards of ggml's devices, whose generation decides what attention copies. */
 static int fill_cards(struct mt_account *made, const struct mt_rehearse_options *options,
                       struct mt_error *error)
 {
     const char *kind = options->kind ? options->kind : "cuda";
     int result = 0;
-    for (size_t i = 0; !options->generation && result == 0 && i < options->n_devices; i++)
-        result = fill_card(&made->device[i], &options->devices[i], kind, error);
+    for (size_t i = 0; !options->generation && result == 0 && i < options->n_devices; i++) {
+        struct mt_gpu_row row;
+        result = find_card(&options->devices[i], kind, &row, error);
+        made->device[i].gpu = (struct mt_gpu_spec){.capability = row.gpu.capability};
+    }
     return result;
 }
 
@@ -185,13 +185,8 @@ static int find_generation(const struct mt_rehearse_options *options, char text[
     *text = '\0';
     *n_unknown = 0;
     for (size_t i = 0; i < options->n_devices; i++) {
-        const struct mt_rehearse_device *device = &options->devices[i];
-        struct mt_gpu_row row = {.key = ""};
-        int result = 0;
-        if (device->gpu)
-            result = mt_gpu_find(device->gpu, &row, error);
-        else if (strcmp(kind, "cuda") == 0)
-            result = mt_gpu_of_size(device->bytes, NULL, &row, error);
+        struct mt_gpu_row row;
+        int result = find_card(&options->devices[i], kind, &row, error);
         if (result < 0)
             return result;
         *n_unknown += !row.gpu.capability;
