@@ -10,7 +10,7 @@
 
 #define GAP       2
 #define NARROWEST 8
-#define READABLE  16 /* columns of the first cell, below which others go */
+#define READABLE  24 /* columns of the first cell, below which others go */
 #define GONE      SIZE_MAX
 
 /* A row as text. A rule has no cells. */

@@ -19,7 +19,7 @@ enum mt_cell_kind {
     MT_CELL_PERCENT
 };
 
-/* Where the table is too wide, columns with a `goes` go before the first one is cut below 16
+/* Where the table is too wide, columns with a `goes` go before the first one is cut below 24
  * columns: those with 1 first, then those with 2. */
 struct mt_text_table_column {
     const char *heading;
