@@ -86,20 +86,26 @@ static int named(const struct mt_device_known *known, struct mt_gpu_row *row)
            mt_gpu_find(known->gpu, row, NULL) == 0 && !strcmp(row->kind, "cuda");
 }
 
+/* The article before the name of a card, whose first letter is read by its own name. */
+static const char *article_of(const char *key)
+{
+    return strchr("AEFHILMNORSX", *key) ? "an" : "a";
+}
+
 static void note_size(const struct mt_gpu_row *row, uint64_t bytes, int is_sought,
                       struct mt_sheet *sheet)
 {
     char size[MT_SIZE_TEXT];
     if (is_sought)
         mt_sheet_note(sheet,
-                      "What the driver takes is that of an %s, whose size is nearest to the "
+                      "What the driver takes is that of %s %s, whose size is nearest to the "
                       "answer; '--device CARD' says it of another card.",
-                      row->key);
+                      article_of(row->key), row->key);
     else
         mt_sheet_note(sheet,
-                      "A device of %s is taken for an %s; name the card where it is another, since "
+                      "A device of %s is taken for %s %s; name the card where it is another, since "
                       "what the driver takes depends on it.",
-                      mt_format_size(bytes, size), row->key);
+                      mt_format_size(bytes, size), article_of(row->key), row->key);
 }
 
 void mt_driver_name_cards(struct mt_predict_settings *settings, struct mt_device_known *known,
