@@ -121,7 +121,7 @@ static void put_table(const struct mt_tally_place *place, const char *name,
                       const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
     const struct mt_text_table_column columns[] = {
-        {name, MT_CELL_TEXT, 0},        {"bytes", MT_CELL_SIZE, 0}, {"band", MT_CELL_TEXT_RIGHT, 0},
+        {name, MT_CELL_TEXT, 0},        {"bytes", MT_CELL_SIZE, 0}, {"band", MT_CELL_TEXT_RIGHT, 3},
         {"how known", MT_CELL_TEXT, 2}, {"rule", MT_CELL_TEXT, 1},
     };
     struct mt_text_table table;
