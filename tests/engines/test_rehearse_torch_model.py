@@ -121,6 +121,31 @@ def test_a_model_that_sees_needs_no_more_than_its_config():
     assert any("text alone" in note for note in document["notes"]), document["notes"]
 
 
+TOKENS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import rehearse_stand_ins
+from transformers import AutoConfig, AutoTokenizer
+rehearse_stand_ins.write_tokenizer(sys.argv[2], AutoConfig.from_pretrained(sys.argv[2]))
+made = AutoTokenizer.from_pretrained(sys.argv[2])
+print(json.dumps([len(made), made(made.image_token * 2 + made.boi_token).input_ids, made("a 0.5 b")["input_ids"], made.eos_token_id]))
+"""
+ENGINES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "engines")
+
+
+def test_a_stand_in_of_a_tokenizer_is_one_to_transformers():
+    """Gemma 3's numbers (configuration_gemma3.py): 262144 for a piece of a picture, 255999 before one, 1 for an end."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+            json.dump({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "vocab_size": 262208}}, file)
+        said = memtally.run("rehearse", "--device", "24GiB", "--requests", "0", "--no-suggest", "--", engine.torch(), "-c", TOKENS,
+                            ENGINES, folder)
+    (line,) = [line for line in said.stderr.splitlines() if line.startswith("[262208")]
+    length, pictures, words, end = json.loads(line)
+    assert (length, pictures, end) == (262208, [262144, 262144, 255999], 1), line
+    assert len(words) == 5 and len(set(words)) == 1, line
+
+
 def test_a_version_that_is_not_there_is_said():
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
