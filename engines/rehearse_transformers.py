@@ -16,6 +16,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PYTHONSAFEPATH keeps it out
 from rehearse_common import check_version, read_arguments, rehearsal_folder, tell, version_of
+from rehearse_stand_ins import write_tie
 
 NEW_TOKENS = 8
 DEFAULT_CONTEXT = 4096
@@ -110,7 +111,8 @@ def make_model_dir(model_dir, folder, dtype):
 
     made = os.path.join(folder, "model")
     shutil.copytree(model_dir, made)
-    config = AutoConfig.from_pretrained(model_dir)
+    write_tie(made, AutoConfig.from_pretrained(made))
+    config = AutoConfig.from_pretrained(made)
     kind = class_of(config)
     make = getattr(kind, "_from_config", None) or kind.from_config
     with torch.device("meta"):

@@ -363,6 +363,7 @@ class Engine:
         for one in self.started:
             one.kill()
             one.wait()
+        raise AttributeError("as SGLang 0.5.23 does where a model is like Llava")
 """
 
 
