@@ -98,8 +98,8 @@ static uint64_t block_tokens(const struct mt_predict_input *in, const struct lay
     const struct bucket *full = find(layout, KIND_FULL);
     if (!state || !full)
         return step;
-    if (in->d->kv_lora_rank)
-        step = mt_engine_number(in->engine, "block_tokens.latent", 128);
+    step = in->d->kv_lora_rank ? mt_engine_number(in->engine, "block_tokens.latent", 128)
+                               : mt_engine_number(in->engine, "block_tokens.recurrent", step);
     return mt_mul(step, mt_ceil_div(state, mt_mul(step, full->token_bytes)));
 }
 

@@ -161,18 +161,36 @@ static void make_hybrid(const char *architecture, uint64_t value_heads, uint64_t
     }
 }
 
-static uint64_t block_tokens(const char *kv_type)
+static struct mt_vllm_pool pool_of_hybrid(const char *version, const char *kv_type)
 {
     struct mt_engine engine;
-    assert_int_equal(mt_engine_find("vllm", &engine, NULL), 0);
-    struct mt_predict_settings settings = {
-        .tensor_parallel = 1, .kv_type_k = kv_type, .context_tokens = 8192, .batched_tokens = 2048};
+    assert_int_equal(mt_engine_find(version, &engine, NULL), 0);
+    struct mt_predict_settings settings = {.tensor_parallel = 1,
+                                           .kv_type_k = kv_type,
+                                           .context_tokens = 16384,
+                                           .batched_tokens = 2048};
     struct mt_predict_input in = {&made.model, mt_model_describe(&made.model), &settings, &engine};
     struct mt_torch_stage stage = {.end = 48};
     struct mt_vllm_pool pool;
     mt_vllm_pool_of(&in, &stage, &pool);
     assert_int_equal(pool.n_groups, 4);
-    return pool.block_tokens;
+    return pool;
+}
+
+static uint64_t block_tokens(const char *kv_type)
+{
+    return pool_of_hybrid("vllm@0.27.1", kv_type).block_tokens;
+}
+
+/* Qwen3.5-35B-A3B in 0.33.0 on an H200, of a rehearsal: pages of 1,088 tokens, of which 16 hold a
+ * request of 16,384, and three of each group of recurrent layers. */
+static void test_newer_hybrids_have_larger_pages_and_a_third_state(void **state)
+{
+    (void)state;
+    make_hybrid("qwen35moe", 32, 2);
+    struct mt_vllm_pool pool = pool_of_hybrid("vllm@0.33.0", "auto");
+    assert_int_equal(pool.block_tokens, 1088);
+    assert_int_equal(pool.blocks_per_request, 16 + 3 * 3);
 }
 
 /* "Setting attention block size to 544 tokens": the state of 32 heads of 128 * 128 in 16 bit and
@@ -576,6 +594,7 @@ int main(void)
         cmocka_unit_test(test_defaults_follow_the_version),
         cmocka_unit_test(test_heads_are_replicated_when_there_are_fewer_than_ranks),
         cmocka_unit_test(test_block_size_of_hybrids_is_that_of_the_logs),
+        cmocka_unit_test(test_newer_hybrids_have_larger_pages_and_a_third_state),
         cmocka_unit_test(test_only_states_hold_no_tokens),
         cmocka_unit_test(test_windowed_layers_are_padded_into_groups),
         cmocka_unit_test(test_a_window_keeps_what_all_passes_in_flight_have),
