@@ -17,18 +17,23 @@ NEEDS_check = test
 NEEDS_conformance = test
 NEEDS_conformance-cuda = test
 NEEDS_torch-newest = test
+NEEDS_bare-configs = test
 NEEDS_oracle = test
+NEEDS_oracle-fusion = test
 NEEDS_asan = test
 NEEDS_tsan = test
 NEEDS_golden = test
 NEEDS_gpu = test
 NEEDS_fuzz = fuzz
+NEEDS_fuzz-long = fuzz
+NEEDS_stress = test
 NEEDS_lint = lint
 NEEDS_fmt = lint
 NEEDS_tidy = tidy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-rehearse build test check conformance conformance-cuda torch-newest oracle asan tsan fuzz bench lint tidy fmt golden gpu install clean setup
+# Every target that help lists, and the set-up.
+.PHONY: setup $(shell sed -n 's/^\([a-z0-9-]*\):.*\#\#.*/\1/p' Makefile)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -62,11 +67,22 @@ fuzz: setup build-fuzz/build.ninja ## fuzz every parser for FUZZ_SECONDS (60) ea
 	@ninja -C build-fuzz fuzzers
 	@scripts/fuzz
 
+fuzz-long: setup build-fuzz/build.ninja ## the same in rounds until 10^8 inputs were tried in all; may be broken off and called again
+	@ninja -C build-fuzz fuzzers
+	@scripts/fuzz --long
+
+stress: build ## programs that end at 4,000 random moments, and every n-th call failing (half an hour); STRESS_RUNS=500
+	@build/tests/stress/stress_ends build/src/cli/memtally build/tests/stress/ender $(or $(STRESS_RUNS),500)
+	@tests/stress/faults.py build/src/cli/memtally build/tests/stress
+
 conformance: build ## estimates against what engines said of themselves: the error boards
 	@meson test -C build --suite conformance --no-rebuild --verbose
 
 conformance-cuda: build ## published runs of vLLM, rehearsed with its version of their time (many GB to fetch); ROWS="vl04 vl06"
 	@tests/conformance/cuda/board.py build/src/cli/memtally $(ROWS)
+
+bare-configs: build ## models that see, of their config.json alone, in the newest vLLM and SGLang that were tried (many GB to fetch)
+	@tests/conformance/cuda/bare_configs.py build/src/cli/memtally
 
 torch-newest: build ## the tests of PyTorch's memory with the newest PyTorch and transformers that were tried (1.5 GB to fetch)
 	@set -e; MEMTALLY_TORCH=$$(scripts/engine torch-2.15.0); export MEMTALLY_TORCH; \
@@ -74,6 +90,14 @@ torch-newest: build ## the tests of PyTorch's memory with the newest PyTorch and
 
 oracle: build ## plan points of llama.cpp again and compare; BUILD= (or FROM=, TO=): what changed
 	@scripts/oracle $(if $(ALL),--all) $(if $(BUILD),--from $(BUILD)) $(if $(FROM),--from $(FROM)) $(if $(TO),--to $(TO))
+
+oracle-fusion: build ## plan experts again with ggml-cuda's own choice of what fused operations keep, and compare
+	@set -e; engine=$$(scripts/engine llama.cpp); library=$$(scripts/engine fusion); \
+	BUILD_DIR=$(CURDIR)/build PYTHONDONTWRITEBYTECODE=1 tests/conformance/oracle_fusion.py --compare "$$engine" \
+		build/tests/conformance/fusion "$$library"
+
+aarch64: build ## build for aarch64, run the unit tests and a recorded program under qemu (some minutes)
+	@scripts/aarch64
 
 bench: setup build-bench/build.ninja ## benchmarks, in a release build
 	@meson test -C build-bench --benchmark --verbose
@@ -90,6 +114,12 @@ fmt: setup ## format the C sources
 golden: build ## rewrite what the command-line tests expect
 	@MEMTALLY_GOLDEN=rewrite scripts/test --suite cli
 
+unharmed: build ## programs of the distribution with and without the recorder: nothing may differ; ROWS="redis node"
+	@tests/unharmed/run --install $(ROWS)
+
+peaks: build ## recorded peaks of a hundred programs against the kernel's own figure; ROWS="sort node-buffer"
+	@tests/unharmed/peaks --install $(ROWS)
+
 gpu: build ## what a real GPU and a pretended one must answer alike (says so where there is none)
 	@tests/gpu/run build/src/cli/memtally
 
@@ -100,7 +130,7 @@ install: setup ## install below PREFIX, staged in DESTDIR
 	@meson install -C build-install --no-rebuild $(if $(DESTDIR),--destdir "$(abspath $(DESTDIR))")
 
 clean: ## remove every build folder
-	rm -rf build build-asan build-tsan build-fuzz build-bench build-install
+	rm -rf build build-aarch64 build-asan build-tsan build-fuzz build-bench build-install
 
 setup:
 	@$(SETUP) --for build $(foreach goal,$(MAKECMDGOALS),$(addprefix --for ,$(NEEDS_$(goal))))

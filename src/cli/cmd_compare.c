@@ -333,6 +333,12 @@ static int adds_up(const struct mt_tally *tally)
 
 static void note_side(struct compare_view *view, const struct compare_loaded *side, int is_a)
 {
+    const struct mt_recording_damage *damage = &side->recording.damage;
+    if (damage->files_unreadable || damage->blocks_bad || damage->events_lost)
+        add_note(view, is_a ? "Part of A could not be read and is missing here; 'memtally report' "
+                              "says which."
+                            : "Part of B could not be read and is missing here; 'memtally report' "
+                              "says which.");
     if (side->side.kind == MT_SIDE_MEASUREMENT && !adds_up(side->side.tally))
         add_note(view, is_a ? "A's categories do not add up to the total that it states."
                             : "B's categories do not add up to the total that it states.");
@@ -344,7 +350,11 @@ static void take_notes(struct comparing *comparing)
     const struct mt_component_difference *of = comparing->comparison->components;
     note_side(view, comparing->a, 1);
     note_side(view, comparing->b, 0);
-    if (comparing->b->estimate && comparing->a->settings.context_tokens == MT_UNKNOWN)
+    if (comparing->b->estimate && comparing->a->settings.context_tokens == MT_UNKNOWN &&
+        compare_context_of(comparing->a))
+        add_note(view, "llama-bench has a context for each of its tests: the estimate is of the "
+                       "prompt's, where there is one.");
+    if (comparing->b->estimate && !compare_context_of(comparing->a))
         add_note(view, "A does not say its context and batches: the estimate is of what the engine "
                        "takes by itself. 'memtally profile' keeps them; or compare with a file of "
                        "'memtally estimate --json' made with them.");

@@ -10,7 +10,7 @@
 
 #define GAP       2
 #define NARROWEST 8
-#define READABLE  16 /* columns of the first cell, below which others go */
+#define READABLE  24 /* columns of the first cell, below which others go */
 #define GONE      SIZE_MAX
 
 /* A row as text. A rule has no cells. */
@@ -138,7 +138,7 @@ static size_t sum_with_gaps(const struct mt_text_table *table, const size_t *wid
 static void let_go(const struct mt_text_table *table, size_t columns, size_t *widths)
 {
     size_t spare = widths[0] > READABLE ? widths[0] - READABLE : 0;
-    for (int turn = 1; turn <= 2; turn++)
+    for (int turn = 1; turn <= 3; turn++)
         for (size_t c = 1; c < table->n_columns; c++)
             if (table->columns[c].goes == turn && sum_with_gaps(table, widths) > columns + spare)
                 widths[c] = GONE;
@@ -179,9 +179,7 @@ static void draw_cell(const struct mt_text_table *table, struct mt_strbuf *out, 
     mt_strbuf_puts(out, mt_strbuf_text(&cut));
     if (is_text && column + 1 < table->n_columns)
         spaces(out, padding);
-    if (mt_strbuf_failed(&cut))
-        out->failed = 1;
-    mt_strbuf_finish(&cut);
+    mt_strbuf_finish_part(&cut, out);
 }
 
 /* Blanks at the end of a line help nobody. */

@@ -5,8 +5,9 @@
 
 #include "recorder/recorder.h"
 
-/* The adapter's function called `name`, or NULL. */
-HIDDEN void *ggml_hook_by_name(const char *name);
+/* The adapter's function called `name`, or NULL. *unfindable, where it is asked for, is a name that
+ * reads the same and that no library has. */
+HIDDEN void *ggml_hook_by_name(const char *name, const char **unfindable);
 
 /* The function called `name` in any loaded library but the recorder, or NULL. */
 HIDDEN void *ggml_find_anywhere(const char *name);

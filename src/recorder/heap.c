@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* What the recorder writes down of the heap: large blocks as events, small ones as running totals
  * and as a Poisson sample, and in which megabytes of the address space the heap was seen. */
-#include "recorder/recorder.h"
+#include "recorder/heap.h"
+
+#include <string.h>
 
 #include "recorder/real.h"
+#include "recorder/regions.h"
 #include "recorder/sys.h"
 
 #define SET_BUCKETS  8192u
 #define BUCKET_SLOTS 8u
-#define ADDRESS_BITS 47
-#define REGION_WORDS (((uint64_t)1 << ADDRESS_BITS) / MT_GRANULE_BYTES / 64)
 
 /* The sampled blocks that are alive. A bucket is a cache line; a block lies in its bucket or not at
  * all, so that adding and taking are one atomic store each and leave nothing behind. */
@@ -17,36 +18,41 @@ struct sample_set {
     uint64_t slot[SET_BUCKETS][BUCKET_SLOTS];
 };
 
+uint8_t memtally_samples_near[SAMPLE_PLACES];
+
 int heap_init(void)
 {
     memtally_recorder.samples = mt_sys_map(sizeof(struct sample_set));
-    memtally_recorder.regions = mt_sys_map(REGION_WORDS * sizeof(uint64_t));
-    return memtally_recorder.samples && memtally_recorder.regions;
+    return memtally_recorder.samples != NULL;
 }
 
 void heap_write_self(struct thread *thread)
 {
     write_self(thread, memtally_recorder.samples, sizeof(struct sample_set));
-    write_self(thread, memtally_recorder.regions, REGION_WORDS * sizeof(uint64_t));
 }
 
 static uint64_t *bucket_of(uint64_t address)
 {
-    uint64_t hash = (address >> 4) * 0x9e3779b97f4a7c15u;
-    return memtally_recorder.samples->slot[hash >> 51];
+    return memtally_recorder.samples->slot[sample_hash(address) >> 51];
 }
 
 _Static_assert(SET_BUCKETS == 1u << (64 - 51), "the hash selects a bucket");
 
+/* The place is counted before the block is there, and until it is not. */
 static int samples_add(uint64_t address)
 {
+    uint8_t *near = samples_near(sample_hash(address));
     uint64_t *bucket = bucket_of(address);
+    if (__atomic_load_n(near, __ATOMIC_RELAXED) >= UINT8_MAX / 2)
+        return 0;
+    __atomic_fetch_add(near, 1, __ATOMIC_RELAXED);
     for (uint32_t i = 0; i < BUCKET_SLOTS; i++) {
         uint64_t empty = 0;
         if (__atomic_compare_exchange_n(&bucket[i], &empty, address, 0, __ATOMIC_RELAXED,
                                         __ATOMIC_RELAXED))
             return 1;
     }
+    __atomic_fetch_sub(near, 1, __ATOMIC_RELAXED);
     return 0;
 }
 
@@ -56,31 +62,20 @@ static int samples_take(uint64_t address)
     for (uint32_t i = 0; i < BUCKET_SLOTS; i++) {
         if (__atomic_load_n(&bucket[i], __ATOMIC_RELAXED) == address) {
             __atomic_store_n(&bucket[i], 0, __ATOMIC_RELAXED);
+            __atomic_fetch_sub(samples_near(sample_hash(address)), 1, __ATOMIC_RELAXED);
             return 1;
         }
     }
     return 0;
 }
 
-static void new_region(struct thread *thread, uint64_t first, uint64_t last)
+static void mark_region(struct thread *thread, uint64_t address, uint64_t size)
 {
-    for (uint64_t granule = first; granule <= last; granule++)
-        __atomic_fetch_or(&memtally_recorder.regions[granule / 64], (uint64_t)1 << (granule % 64),
-                          __ATOMIC_RELAXED);
-    uint64_t fields[] = {first, last - first + 1};
-    mt_write_event(&thread->writer, MT_EVENT_HEAP_REGION, now_ticks(), fields, 2);
-}
-
-static inline void mark_region(struct thread *thread, uint64_t address, uint64_t size)
-{
-    if (UNLIKELY(address >> ADDRESS_BITS))
-        return;
     uint64_t first = address / MT_GRANULE_BYTES;
     uint64_t last = (address + (size ? size - 1 : 0)) / MT_GRANULE_BYTES;
-    const uint64_t *regions = memtally_recorder.regions;
-    int known = regions[first / 64] >> (first % 64) & regions[last / 64] >> (last % 64) & 1;
-    if (UNLIKELY(!known))
-        new_region(thread, first, last);
+    if (UNLIKELY(!region_is_known(first)) || UNLIKELY(last != first && !region_is_known(last)))
+        region_note(thread, first, last);
+    thread->granules[first % THREAD_GRANULES] = first;
 }
 
 static uint64_t next_random(struct thread *thread)
@@ -102,27 +97,36 @@ static double log2_of_mantissa(double m)
 }
 
 /* An exponentially distributed distance of mean SAMPLE_INTERVAL_BYTES: -ln(u) for u in (0, 1]. */
-int64_t heap_next_distance(struct thread *thread)
+static uint64_t next_distance(struct thread *thread)
 {
     uint64_t bits = (next_random(thread) >> 11) | 1;
     int exponent = 63 - __builtin_clzll(bits);
     double mantissa = (double)bits / (double)((uint64_t)1 << exponent);
     double log2_u = (double)(exponent - 53) + log2_of_mantissa(mantissa);
-    return (int64_t)(-log2_u * 0.69314718055994531 * SAMPLE_INTERVAL_BYTES) + 1;
+    return (uint64_t)(-log2_u * 0.69314718055994531 * SAMPLE_INTERVAL_BYTES) + 1;
+}
+
+void heap_init_thread(struct thread *thread)
+{
+    int full = memtally_recorder.depth == MT_DEPTH_FULL;
+    thread->sample_at = full ? 0 : next_distance(thread);
+    thread->look_at = full ? 0 : LOOK_EACH_BYTES;
+    thread->freed_bytes = 0;
+    memset(thread->granules, 0, sizeof thread->granules);
 }
 
 static void write_block(struct thread *thread, enum mt_event_op op, uint64_t address, uint64_t size,
                         const void *frame)
 {
     struct mt_writer *writer = &thread->writer;
-    uint32_t stack = stack_number(thread, frame);
     uint64_t ticks = now_ticks();
+    uint32_t stack = stack_number(thread, frame, ticks);
     if (!mt_writer_room(writer, 1 + 4 * MT_VARINT_MAX, ticks))
         return;
     uint8_t *at = mt_event_begin(writer, op, ticks);
     at = mt_put_heap_address(writer, at, address);
-    at = mt_varint_put(at, size);
-    at = mt_varint_put(at, stack);
+    at = mt_varint_put_most(at, size);
+    at = mt_varint_put_most(at, stack);
     mt_event_end(writer, at);
 }
 
@@ -139,7 +143,7 @@ static void write_free(struct thread *thread, enum mt_event_op op, uint64_t addr
 
 static void sample(struct thread *thread, uint64_t address, uint64_t size, const void *frame)
 {
-    thread->until_sample = heap_next_distance(thread);
+    thread->sample_at = thread->writer.small_alloc_bytes + next_distance(thread);
     if (samples_add(address))
         write_block(thread, MT_EVENT_SAMPLE_ALLOC, address, size, frame);
     else
@@ -159,30 +163,81 @@ void note_alloc(struct thread *thread, void *address, size_t size, const void *f
     int full = memtally_recorder.depth == MT_DEPTH_FULL;
     uint64_t usable = full ? size : usable_size(address);
     uint64_t at = (uint64_t)(uintptr_t)address;
-    mark_region(thread, at, usable ? usable : size);
+    uint64_t extent = usable ? usable : size;
+    if (UNLIKELY(!is_near(thread, at, at + (extent ? extent - 1 : 0))))
+        mark_region(thread, at, extent);
     if (full || is_exact(usable)) {
         write_block(thread, MT_EVENT_ALLOC, at, size, frame);
         return;
     }
     thread->writer.small_allocs++;
     thread->writer.small_alloc_bytes += usable;
-    thread->until_sample -= (int64_t)usable;
-    if (UNLIKELY(thread->until_sample < 0))
+    if (UNLIKELY(thread->writer.small_alloc_bytes >= thread->sample_at))
         sample(thread, at, usable, frame);
+}
+
+/* What libc says of a block in front of it (malloc/malloc.c of glibc: IS_MMAPPED, NON_MAIN_ARENA).
+ */
+#define MAPPED_ALONE 2u
+#define OF_A_THREAD  4u
+
+/* Where libc's heap may be given back with a block: its last one goes with the end of the heap. */
+static int is_near_end(uint64_t address, uint64_t usable)
+{
+    uint64_t end = memtally_real.heap_end ? *memtally_real.heap_end : 0;
+    return end - (address + usable) <= 2 * LOOK_FROM_BYTES;
+}
+
+/* Other allocators give memory back by calls that have hooks. */
+static void look_before_large_free(struct thread *thread, void *address, uint64_t usable)
+{
+    if (!memtally_real.is_libc_heap)
+        return;
+    size_t flags = ((const size_t *)address)[-1];
+    if (flags & MAPPED_ALONE || is_near_end((uint64_t)(uintptr_t)address, usable))
+        look_before_sure_fall(thread, address, usable);
+    else if (flags & OF_A_THREAD)
+        look_before_fall(thread, usable);
+}
+
+/* Small blocks make libc shorten its heap now and then, which shows by its end; the heaps of
+ * threads do not show it. */
+static void after_small_frees(struct thread *thread, const void *last, uint64_t freed)
+{
+    thread->freed_bytes = 0;
+    if (!memtally_real.is_libc_heap)
+        return;
+    if (((const size_t *)last)[-1] & OF_A_THREAD)
+        look_before_fall(thread, freed);
+    else if (memtally_real.heap_end)
+        look_after_small_frees(thread, freed, *memtally_real.heap_end);
+}
+
+/* Small blocks that were counted are in the thread's total, the others in freed_bytes. */
+static void look_before_free(struct thread *thread, void *address, uint64_t usable, int exact)
+{
+    int full = memtally_recorder.depth == MT_DEPTH_FULL;
+    if (UNLIKELY(usable >= LOOK_FROM_BYTES)) {
+        look_before_large_free(thread, address, usable);
+        return;
+    }
+    thread->freed_bytes += exact ? usable : 0;
+    uint64_t since = thread->freed_bytes;
+    if (!full)
+        since += LOOK_EACH_BYTES + thread->writer.small_free_bytes - thread->look_at;
+    if (LIKELY(since < LOOK_EACH_BYTES))
+        return;
+    after_small_frees(thread, address, since);
+    thread->look_at = full ? 0 : thread->writer.small_free_bytes + LOOK_EACH_BYTES;
 }
 
 void note_free(struct thread *thread, void *address)
 {
     uint64_t usable = usable_size(address);
     uint64_t at = (uint64_t)(uintptr_t)address;
-    if (UNLIKELY(usable >= LOOK_FROM_BYTES)) {
-        look_before_fall(thread, usable);
-    } else {
-        thread->freed_bytes += usable;
-        if (UNLIKELY(thread->freed_bytes >= 16 * LOOK_FROM_BYTES))
-            look_before_fall(thread, thread->freed_bytes);
-    }
-    if (is_exact(usable)) {
+    int exact = is_exact(usable);
+    look_before_free(thread, address, usable, exact);
+    if (exact) {
         write_free(thread, MT_EVENT_FREE, at);
         return;
     }

@@ -10,7 +10,8 @@
 #include "recorder/ggml.h"
 #include "recorder/real.h"
 
-/* In two registers: where to jump, or NULL and the value to return. */
+/* In two registers: where to jump, with `value` for a second argument unless it is NULL; or NULL
+ * and the value to return. */
 struct decision {
     void *jump;
     void *value;
@@ -32,38 +33,44 @@ struct decision memtally_decide_dlopen(const char *path, int flags)
     struct decision decision = {NULL, NULL};
     (void)path;
     (void)flags;
-    if (real_ready())
+    real_look_up_loader();
+    if (memtally_real.dlopen)
         memcpy(&decision.jump, &memtally_real.dlopen, sizeof decision.jump);
     return decision;
 }
 
-/* Leaves the message for dlerror() that the real function would. */
-static void *fail(void *handle, const char *name)
+/* Where a library provides a name that the ggml adapter stands before, NULL where none does. */
+static void *find_behind(const char *name)
 {
-    (void)dlvsym(handle, name, "MEMTALLY_NONE");
-    return NULL;
+    loader_errors_aside();
+    void *found = ggml_find_anywhere(name);
+    loader_errors_back();
+    return found;
 }
 
 /* A name that the ggml adapter stands before is answered with the adapter where a library provides
- * it, and with NULL where none does: that the recorder exports the name must not make a program
- * believe that ggml is there. Through the adapter a handle's own function can be reached only where
- * it is the one that the adapter finds; another copy of the library is left to itself. */
+ * it, and fails where none does: that the recorder exports the name must not make a program believe
+ * that ggml is there. Through the adapter a handle's own function can be reached only where it is
+ * the one that the adapter finds; another copy of the library is left to itself. It is the real
+ * function that fails, for its caller's sake and with its own words for dlerror(), by a name that
+ * reads the same and is found nowhere. */
 struct decision memtally_decide_dlsym(void *handle, const char *name)
 {
     struct decision decision = {NULL, NULL};
-    if (!real_ready() && !memtally_real.dlsym)
-        return decision;
+    real_look_up_loader();
     decision.jump = address_of_real(&memtally_real.dlsym);
     if (handle == RTLD_NEXT || !name || strncmp(name, "ggml_backend_", 13) != 0)
         return decision;
-    void *hook = ggml_hook_by_name(name);
+    const char *unfindable;
+    void *hook = ggml_hook_by_name(name, &unfindable);
     if (!hook)
         return decision;
-    void *found = ggml_find_anywhere(name);
-    void *real = handle == RTLD_DEFAULT ? found : memtally_real.dlsym(handle, name);
-    if (real && real != hook && real != found)
+    void *found = find_behind(name);
+    void *real = memtally_real.dlsym(handle, name);
+    if (real != hook && (!real || real != found))
         return decision;
-    decision.jump = NULL;
-    decision.value = found && real ? hook : fail(handle, name);
+    if (found)
+        decision.jump = NULL;
+    decision.value = found ? hook : (void *)(uintptr_t)unfindable;
     return decision;
 }

@@ -73,13 +73,15 @@ struct ggml_cache {
     struct ggml_entry entry[CACHE_ENTRIES];
 };
 
-void *ggml_hook_by_name(const char *name)
+void *ggml_hook_by_name(const char *name, const char **unfindable)
 {
     void *address = NULL;
 #define HOOK_GGML(result, hook, parameters)                                                        \
     if (strcmp(name, #hook) == 0) {                                                                \
         result(*function) parameters = hook;                                                       \
         memcpy(&address, &function, sizeof address);                                               \
+        if (unfindable)                                                                            \
+            *unfindable = #hook " ";                                                               \
     }
 #include "recorder/hooks.def"
 #undef HOOK_GGML
@@ -157,7 +159,7 @@ static void *symbol_of(const char *library, const char *symbol)
         return NULL;
     void *found = memtally_real.dlsym(handle, symbol);
     dlclose(handle);
-    return found == ggml_hook_by_name(symbol) ? NULL : found;
+    return found == ggml_hook_by_name(symbol, NULL) ? NULL : found;
 }
 
 static void *find_in(const struct modules *modules, const char *symbol)
@@ -244,14 +246,15 @@ static void look_up(uintptr_t caller, struct ggml_entry *made)
     struct modules *modules = copy_modules(caller);
     if (!modules)
         return;
+    loader_errors_aside(); /* some names a library may lack */
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         void *found = bound_for(modules, members[i].name);
         memcpy((char *)&made->ggml + members[i].offset, &found, sizeof found);
     }
     made->low = modules->low;
     made->high = modules->high;
+    loader_errors_back();
     drop_modules(modules);
-    dlerror(); /* of the names that a library lacks */
 }
 
 /* A ggml function that ends by jumping to another seems to call from the hook that called it. */
@@ -349,7 +352,7 @@ static void note_buffer(const struct ggml *ggml, void *buffer, void *type, uint3
                          flags,
                          call ? call->category : MT_CATEGORY_NONE,
                          thread_name(thread, name),
-                         stack_number(thread, frame)};
+                         stack_number(thread, frame, now_ticks())};
     mt_write_event(&thread->writer, MT_EVENT_BUFFER_ALLOC, now_ticks(), fields, 7);
     leave();
 }

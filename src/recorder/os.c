@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -13,8 +14,8 @@
 
 #include "recorder/sys.h"
 
-#ifndef MADV_WIPEONFORK
-#define MADV_WIPEONFORK 18
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
 #endif
 
 #define SIGNAL_SET_BYTES 8
@@ -74,7 +75,8 @@ void say_once(const char *text)
     static const char before[] = "memtally: ";
     char line[256];
     struct hush hush;
-    if (__atomic_exchange_n(&memtally_recorder.said, 1, __ATOMIC_RELAXED))
+    if (memtally_recorder.is_filtered ||
+        __atomic_exchange_n(&memtally_recorder.said, 1, __ATOMIC_RELAXED))
         return;
     size_t length = strnlen(text, sizeof line - sizeof before - 1);
     memcpy(line, before, sizeof before - 1);
@@ -87,14 +89,9 @@ void say_once(const char *text)
     hush_end(&hush, result == -EPIPE);
 }
 
-/* Only the recording is opened for writing. That a descriptor or memory is short may pass. */
 static int os_open(const char *path, int flags, int mode)
 {
-    int fd = (int)MT_SYS4(SYS_openat, AT_FDCWD, path, flags, mode);
-    if (fd < 0 && (flags & (O_ACCMODE | O_CREAT)) == O_RDWR && fd != -EMFILE && fd != -ENFILE &&
-        fd != -ENOMEM)
-        say_once("the recording can no longer be written; what follows is not recorded");
-    return fd;
+    return (int)MT_SYS4(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
 static int os_close(int fd)
@@ -112,52 +109,111 @@ static long os_pread(int fd, void *bytes, size_t length, uint64_t offset)
     return MT_SYS4(SYS_pread64, fd, bytes, length, offset);
 }
 
-static long write_zeros(int fd, uint64_t offset, uint64_t length)
+/* Where the file may not be so large, the kernel says so by a signal, too. */
+static int os_resize(int fd, uint64_t bytes)
 {
-    static const char zeros[4096];
-    for (uint64_t done = 0; done < length;) {
-        uint64_t want = length - done < sizeof zeros ? length - done : sizeof zeros;
-        long got = MT_SYS4(SYS_pwrite64, fd, zeros, want, offset + done);
-        if (got == -EINTR)
-            continue;
-        if (got <= 0)
-            return got < 0 ? got : -ENOSPC;
-        done += (uint64_t)got;
+    struct hush hush;
+    hush_begin(&hush, SIGXFSZ);
+    long result = MT_SYS2(SYS_ftruncate, fd, bytes);
+    hush_end(&hush, result == -EFBIG);
+    return (int)result;
+}
+
+static void *pointer_of(long result)
+{
+    return result < 0 && result > -4096 ? NULL : (void *)result;
+}
+
+static void *os_map(int fd, size_t length)
+{
+    return pointer_of(MT_SYS6(SYS_mmap, 0, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+}
+
+static void os_keep_from_children(void *address, size_t length)
+{
+    MT_SYS3(SYS_madvise, address, length, MADV_DONTFORK);
+}
+
+static void *os_map_on(void *page, size_t length)
+{
+    return pointer_of(MT_SYS4(SYS_mremap, page, 0, length, MREMAP_MAYMOVE));
+}
+
+/* Before Linux 5.14, which populates, the kernel is made to store the time in each page. */
+static long store_in_pages(char *address, size_t length)
+{
+    for (char *page = address; page < address + length; page += MT_HEADER_BYTES) {
+        long result = MT_SYS2(SYS_clock_gettime, CLOCK_MONOTONIC, page);
+        if (result < 0)
+            return result;
+        memset(page, 0, sizeof(struct timespec));
     }
     return 0;
 }
 
-/* File systems without fallocate get zeros written: a hole would turn a full disk into SIGBUS. */
-static int os_extend(int fd, uint64_t offset, uint64_t length)
+/* A page that cannot be had is an error of a system call, where storing to it would be SIGBUS. */
+static int os_back(void *address, size_t length)
 {
-    struct hush hush;
-    long result;
-    hush_begin(&hush, SIGXFSZ);
-    do
-        result = MT_SYS4(SYS_fallocate, fd, 0, offset, length);
-    while (result == -EINTR);
-    if (result == -EOPNOTSUPP || result == -ENOSYS)
-        result = write_zeros(fd, offset, length);
-    hush_end(&hush, result == -EFBIG);
-    if (result < 0 && memtally_recorder.process && memtally_recorder.process->alive == 2)
+    long result = MT_SYS3(SYS_madvise, address, length, MADV_POPULATE_WRITE);
+    if (result == -EINVAL)
+        result = store_in_pages(address, length);
+    if (result == 0)
+        return 0;
+    if (memtally_recorder.process && memtally_recorder.process->alive == 2)
         say_once("no space left for the recording; what follows is not recorded");
-    return (int)result;
-}
-
-static void *map(int fd, uint64_t offset, size_t length, int flags)
-{
-    long result = MT_SYS6(SYS_mmap, 0, length, PROT_READ | PROT_WRITE, flags, fd, offset);
-    return result < 0 && result > -4096 ? NULL : (void *)result;
-}
-
-static void *os_map(int fd, uint64_t offset, size_t length)
-{
-    return map(fd, offset, length, MAP_SHARED);
+    return -ENOSPC;
 }
 
 static void os_unmap(void *address, size_t length)
 {
     MT_SYS2(SYS_munmap, address, length);
+}
+
+#define LOCK_WAITED 0x80000000u /* beside the holder's thread number: others wait for it */
+#define LOCK_TRIES  100u
+#define LOCK_TRY_NS 10000000
+
+/* A thread in a process that shares this one's memory (a child of vfork) may be killed alone. */
+static int is_gone(uint32_t thread)
+{
+    return MT_SYS2(SYS_tkill, thread, 0) == -ESRCH;
+}
+
+/* One try, or a wait for the next. */
+static int try_lock(uint32_t *word, uint32_t own, uint32_t tries)
+{
+    const struct timespec most = {.tv_nsec = LOCK_TRY_NS};
+    uint32_t held = 0;
+    if (__atomic_compare_exchange_n(word, &held, own, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return 1;
+    if (tries && is_gone(held & ~LOCK_WAITED))
+        return __atomic_compare_exchange_n(word, &held, own, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+    uint32_t waited = held | LOCK_WAITED;
+    if (held == waited ||
+        __atomic_compare_exchange_n(word, &held, waited, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        MT_SYS4(SYS_futex, word, FUTEX_WAIT_PRIVATE, waited, &most);
+    return 0;
+}
+
+/* Signals are held back meanwhile: a handler may wait for a thread that waits for the lock. Who has
+ * waited takes it as waited for, since others may wait too. */
+static int os_lock(uint32_t *word, uint64_t *signals)
+{
+    uint64_t all = ~(uint64_t)0;
+    uint32_t own = (uint32_t)MT_SYS0(SYS_gettid);
+    MT_SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &all, signals, SIGNAL_SET_BYTES);
+    for (uint32_t tries = 0; tries < LOCK_TRIES; tries++)
+        if (try_lock(word, tries ? own | LOCK_WAITED : own, tries))
+            return 1;
+    MT_SYS4(SYS_rt_sigprocmask, SIG_SETMASK, signals, NULL, SIGNAL_SET_BYTES);
+    return 0;
+}
+
+static void os_unlock(uint32_t *word, const uint64_t *signals)
+{
+    if (__atomic_exchange_n(word, 0, __ATOMIC_RELEASE) & LOCK_WAITED)
+        MT_SYS3(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX);
+    MT_SYS4(SYS_rt_sigprocmask, SIG_SETMASK, signals, NULL, SIGNAL_SET_BYTES);
 }
 
 static long os_ioctl(int fd, unsigned long request, void *argument)
@@ -167,7 +223,8 @@ static long os_ioctl(int fd, unsigned long request, void *argument)
 
 void *mt_sys_map(size_t length)
 {
-    return map(-1, 0, length, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+    return pointer_of(MT_SYS6(SYS_mmap, 0, length, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
 }
 
 const struct mt_record_os memtally_record_os = {
@@ -175,9 +232,14 @@ const struct mt_record_os memtally_record_os = {
     .close = os_close,
     .read = os_read,
     .pread = os_pread,
-    .extend = os_extend,
+    .resize = os_resize,
     .map = os_map,
+    .map_on = os_map_on,
+    .keep_from_children = os_keep_from_children,
+    .back = os_back,
     .unmap = os_unmap,
+    .lock = os_lock,
+    .unlock = os_unlock,
     .ioctl = os_ioctl,
     .monotonic_ns = mt_monotonic_ns,
 };

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -19,22 +20,40 @@
 struct recorder memtally_recorder;
 __thread struct tls memtally_tls;
 
-/* Whether the processor's counter runs at one rate and the kernel trusts it too. */
-static int counter_is_constant(void)
-{
 #if defined(__x86_64__)
-    unsigned a, b, c, d;
-    if (!__get_cpuid(0x80000007u, &a, &b, &c, &d) || !(d & (1u << 8)))
-        return 0;
+/* Whether the kernel trusts the counter; where it does not say, it is taken to. */
+static void ask_clock_source(void *context)
+{
+    int *is_trusted = context;
     char source[8] = "";
     int fd =
         memtally_record_os.open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
                                 O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
-        return 1;
+        return;
     long got = memtally_record_os.read(fd, source, sizeof source - 1);
     memtally_record_os.close(fd);
-    return got > 0 && (memcmp(source, "tsc", 3) == 0 || memcmp(source, "kvm", 3) == 0);
+    *is_trusted = got > 0 && (memcmp(source, "tsc", 3) == 0 || memcmp(source, "kvm", 3) == 0);
+}
+
+/* A program that was started by one that forbade it must not read the counter. */
+static int may_read_counter(void)
+{
+    int mode = 0;
+    return MT_SYS2(SYS_prctl, PR_GET_TSC, &mode) < 0 || mode != PR_TSC_SIGSEGV;
+}
+#endif
+
+/* Whether the processor's counter runs at one rate and the kernel trusts it too. */
+static int counter_is_constant(void)
+{
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    int is_trusted = 1;
+    if (!may_read_counter() || !__get_cpuid(0x80000007u, &a, &b, &c, &d) || !(d & (1u << 8)))
+        return 0;
+    do_aside_or_here(ask_clock_source, &is_trusted);
+    return is_trusted;
 #elif defined(__aarch64__)
     return 1;
 #else
@@ -72,10 +91,11 @@ static char *put_number(char *at, uint64_t number)
     return at;
 }
 
-static void file_path(char path[MT_PATH_BYTES], uint64_t pid, uint64_t number)
+static void file_path(char path[MT_PATH_BYTES], const char *directory, uint64_t pid,
+                      uint64_t number)
 {
-    size_t length = strlen(memtally_recorder.directory);
-    memcpy(path, memtally_recorder.directory, length);
+    size_t length = strlen(directory);
+    memcpy(path, directory, length);
     char *at = path + length;
     *at++ = '/';
     at = put_number(at, pid);
@@ -110,21 +130,44 @@ static void fill_header(struct mt_file_header *header, int forked)
     };
 }
 
-/* A file that there was no space for is not left behind empty. */
-static int create_file(struct process *process)
+struct creation {
+    struct process *process;
+    int result;
+};
+
+static int is_too_little(int result)
 {
-    struct mt_file_header header;
+    return result == -ENOSPC || result == -EFBIG || result == -EDQUOT;
+}
+
+/* A file that there was no space for is not left behind empty. */
+static int create_in(const char *directory, struct mt_file *file,
+                     const struct mt_file_header *header)
+{
     char path[MT_PATH_BYTES];
-    fill_header(&header, (uint32_t)MT_SYS0(SYS_getpid) != memtally_recorder.pid);
     int result = -EEXIST;
     for (uint64_t number = 0; result == -EEXIST && number < 100000; number++) {
-        file_path(path, header.pid, number);
-        result = mt_file_create(&process->file, &memtally_record_os, path, &header);
+        file_path(path, directory, header->pid, number);
+        result = mt_file_create(file, &memtally_record_os, path, header);
     }
-    if (result == -ENOSPC || result == -EFBIG || result == -EDQUOT)
+    if (is_too_little(result))
         MT_SYS3(SYS_unlinkat, AT_FDCWD, path, 0);
-    process->start_ns = header.start_monotonic_ns;
     return result;
+}
+
+/* A program that was root may not write there any more. */
+static void create_file(void *context)
+{
+    struct creation *creation = context;
+    struct process *process = creation->process;
+    const struct recorder *recorder = &memtally_recorder;
+    struct mt_file_header header;
+    fill_header(&header, (uint32_t)MT_SYS0(SYS_getpid) != recorder->pid);
+    int result = create_in(recorder->directory, &process->file, &header);
+    if (result < 0 && !is_too_little(result) && *recorder->other_directory)
+        result = create_in(recorder->other_directory, &process->file, &header);
+    process->start_ns = header.start_monotonic_ns;
+    creation->result = result;
 }
 
 int process_start(void)
@@ -136,15 +179,18 @@ int process_start(void)
     if (!__atomic_compare_exchange_n(&process->alive, &none, 1, 0, __ATOMIC_ACQUIRE,
                                      __ATOMIC_ACQUIRE))
         return none == 2;
-    int result = create_file(process);
+    struct creation creation = {process, -EPERM};
+    do_aside_or_here(create_file, &creation);
+    int result = creation.result;
     process->scratch = result < 0 ? NULL : mt_sys_map(MT_PICTURE_SCRATCH_BYTES);
     if (!process->scratch) {
         process->alive = 3;
-        say_once(result == -ENOSPC || result == -EFBIG || result == -EDQUOT
+        say_once(is_too_little(result)
                      ? "no space left for the recording; the program runs unrecorded"
                      : "the recording cannot be written; the program runs unrecorded");
         return 0;
     }
+    look_at_beginning(process);
     __atomic_store_n(&process->alive, 2, __ATOMIC_RELEASE);
     return 1;
 }
@@ -155,12 +201,18 @@ void write_self(struct thread *thread, const void *address, size_t length)
     mt_write_event(&thread->writer, MT_EVENT_SELF, now_ticks(), fields, 2);
 }
 
-/* A child of vfork() runs in its parent's memory: its end is not the parent's. */
+/* A child of vfork() runs in its parent's memory: its end is not the parent's. Behind a filter
+ * nothing can be asked, nor the clock read: the last event says when it was. */
 void process_end(int kind)
 {
     struct process *process = memtally_recorder.process;
-    if (!process || process->alive != 2 ||
-        process->file.header->pid != (uint32_t)MT_SYS0(SYS_getpid))
+    if (!process || process->alive != 2 || process->ended)
+        return;
+    if (memtally_recorder.is_filtered) {
+        process->file.header->end_kind = (uint32_t)kind;
+        return;
+    }
+    if (process->file.header->pid != (uint32_t)MT_SYS0(SYS_getpid))
         return;
     struct thread *thread = enter();
     if (!thread)
@@ -171,7 +223,7 @@ void process_end(int kind)
         mt_clock_pair((int)memtally_recorder.use_counter, &header->end_ticks,
                       &header->end_monotonic_ns);
         header->end_kind = (uint32_t)kind;
-        mt_writer_finish(&thread->writer);
+        mt_writer_finish_at_end(&thread->writer);
     }
     leave();
 }
@@ -208,6 +260,9 @@ static int read_settings(char **environment)
         return 0;
     }
     memcpy(recorder->directory, directory, strlen(directory) + 1);
+    const char *other = setting(environment, "MEMTALLY_RECORD_OTHER_DIR");
+    if (other && *other == '/' && strlen(other) < sizeof recorder->other_directory)
+        memcpy(recorder->other_directory, other, strlen(other) + 1);
     recorder->depth = number_setting(environment, "MEMTALLY_RECORD_DEPTH", MT_DEPTH_DEFAULT);
     recorder->stacks = number_setting(environment, "MEMTALLY_RECORD_STACKS", MT_STACKS_FP);
     recorder->share_ppm = number_setting(environment, "MEMTALLY_RECORD_SHARE_PPM", 15000);
@@ -218,6 +273,7 @@ static int read_settings(char **environment)
 /* The time lies in the calling thread's own storage, which the child has a copy of. */
 static void before_fork(void)
 {
+    memtally_recorder.has_forked = 1;
     memtally_tls.fork_ticks = now_ticks();
 }
 
@@ -246,20 +302,32 @@ static int get_ready(char **environment)
 {
     struct recorder *recorder = &memtally_recorder;
     remember_stderr();
-    if (!read_settings(environment))
+    stacks_init();
+    if (!read_settings(environment) || is_watched_by_another())
         return 0;
     recorder->pid = (uint32_t)MT_SYS0(SYS_getpid);
     recorder->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-    recorder->use_counter = (uint32_t)counter_is_constant();
     recorder->process = map_wiped(sizeof *recorder->process);
     if (!recorder->process || !heap_init()) {
         say_once("no memory for the recorder; the program runs unrecorded");
         return 0;
     }
+    recorder->use_counter = (uint32_t)counter_is_constant();
     recorder->has_key = (uint32_t)thread_make_key();
     pthread_atfork(before_fork, after_fork, NULL);
     at_quick_exit(end_exit);
     return 1;
+}
+
+static void load_unwinder(struct recorder *recorder)
+{
+    loader_errors_aside();
+    int loaded = stacks_load_unwinder();
+    loader_errors_back();
+    if (loaded)
+        return;
+    say_once("libunwind.so.8 is not installed; stacks are taken by frame pointers");
+    recorder->stacks = MT_STACKS_FP;
 }
 
 /* Starts at the first hook after libc is ready, since the constructors of libraries come before
@@ -279,10 +347,8 @@ int recorder_start(char **environment)
                                      __ATOMIC_ACQUIRE))
         return state == STARTED;
     int ready = get_ready(given);
-    if (ready && recorder->stacks == MT_STACKS_UNWIND && !stacks_load_unwinder()) {
-        say_once("libunwind.so.8 is not installed; stacks are taken by frame pointers");
-        recorder->stacks = MT_STACKS_FP;
-    }
+    if (ready && recorder->stacks == MT_STACKS_UNWIND)
+        load_unwinder(recorder);
     __atomic_store_n(&recorder->state, ready ? STARTED : OFF, __ATOMIC_RELEASE);
     return ready;
 }
@@ -307,5 +373,8 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 
 __attribute__((destructor)) static void stop(void)
 {
+    const struct process *process = memtally_recorder.process;
+    if (process && process->alive == 2 && !process->ended && !memtally_recorder.is_filtered)
+        foresee_end();
     end_exit();
 }

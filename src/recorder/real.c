@@ -7,14 +7,9 @@
 #include <errno.h>
 #include <link.h>
 
-#define EARLY_BYTES 65536u
-
 struct real memtally_real;
 
-static struct {
-    size_t used;
-    _Alignas(64) char bytes[EARLY_BYTES];
-} early;
+struct early memtally_early;
 
 void *early_alloc(size_t alignment, size_t size)
 {
@@ -24,58 +19,51 @@ void *early_alloc(size_t alignment, size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    size_t old = __atomic_load_n(&early.used, __ATOMIC_RELAXED);
+    size_t old = __atomic_load_n(&memtally_early.used, __ATOMIC_RELAXED);
     size_t start;
     do {
-        start = (size_t) - (uintptr_t)(early.bytes + old) & (alignment - 1);
+        start = (size_t) - (uintptr_t)(memtally_early.bytes + old) & (alignment - 1);
         start += old;
         if (start + size > EARLY_BYTES) {
             errno = ENOMEM;
             return NULL;
         }
-    } while (!__atomic_compare_exchange_n(&early.used, &old, start + size, 1, __ATOMIC_RELAXED,
-                                          __ATOMIC_RELAXED));
-    return early.bytes + start;
-}
-
-int early_owns(const void *address)
-{
-    return (uintptr_t)address - (uintptr_t)early.bytes < EARLY_BYTES;
+    } while (!__atomic_compare_exchange_n(&memtally_early.used, &old, start + size, 1,
+                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return memtally_early.bytes + start;
 }
 
 size_t early_room(const void *address)
 {
-    return (size_t)(early.bytes + EARLY_BYTES - (const char *)address);
+    return (size_t)(memtally_early.bytes + EARLY_BYTES - (const char *)address);
 }
 
-struct module_of {
-    uintptr_t address;
-    uintptr_t low;
-    uintptr_t high;
-};
-
-/* Finds the module that `address` lies in. */
-static int match_module(struct dl_phdr_info *info, size_t size, void *context)
+static int word_tells(const void *block, size_t usable)
 {
-    struct module_of *module = context;
-    uintptr_t low = UINTPTR_MAX;
-    uintptr_t high = 0;
-    (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        if (segment->p_type != PT_LOAD)
-            continue;
-        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
-        if (start < low)
-            low = start;
-        if (start + segment->p_memsz > high)
-            high = start + segment->p_memsz;
-    }
-    if (module->address < low || module->address >= high)
+#if defined(__x86_64__)
+    enum { MAPPED = 2, FLAGS = 7 };
+    size_t word = ((const size_t *)block)[-1];
+    return word & MAPPED || (word & ~(size_t)FLAGS) - sizeof word == usable;
+#else
+    (void)block;
+    (void)usable;
+    return 0;
+#endif
+}
+
+/* Tries are counted without care for other threads: a few more or less do not matter, and what is
+ * not trusted once is not again. */
+size_t real_usable_size(const void *block)
+{
+    if (!memtally_real.malloc_usable_size)
         return 0;
-    module->low = low;
-    module->high = high;
-    return 1;
+    size_t usable = memtally_real.malloc_usable_size((void *)(uintptr_t)block);
+    uint32_t tries = __atomic_load_n(&memtally_real.tries_of_words, __ATOMIC_RELAXED);
+    if (tries >= TRUSTED)
+        return usable;
+    tries = word_tells(block, usable) ? tries + 1 : UNTRUSTED;
+    __atomic_store_n(&memtally_real.tries_of_words, tries, __ATOMIC_RELAXED);
+    return usable;
 }
 
 /* dlsym is ours by name, so the real one is asked for by its version. */
@@ -96,13 +84,30 @@ static void store(void *slot, void *function)
     __builtin_memcpy(slot, &function, sizeof function);
 }
 
+/* By its header, which the first segment begins with: dl_iterate_phdr() may be that of a
+ * sanitizer's runtime, which is not ready for calls that come from within the loader. */
 void find_module(const void *place, uintptr_t *low, uintptr_t *high)
 {
-    struct module_of module = {.address = (uintptr_t)place};
-    if (!dl_iterate_phdr(match_module, &module))
+    Dl_info info;
+    if (!dladdr(place, &info) || !info.dli_fbase)
         return;
-    *low = module.low;
-    *high = module.high;
+    const char *base = info.dli_fbase;
+    const ElfW(Ehdr) *header = info.dli_fbase;
+    const ElfW(Phdr) *segments = (const ElfW(Phdr) *)(const void *)(base + header->e_phoff);
+    uintptr_t first = UINTPTR_MAX;
+    uintptr_t end = 0;
+    if (__builtin_memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
+        return;
+    for (unsigned i = 0; i < header->e_phnum; i++) {
+        if (segments[i].p_type != PT_LOAD)
+            continue;
+        if (segments[i].p_vaddr < first)
+            first = segments[i].p_vaddr;
+        if (segments[i].p_vaddr + segments[i].p_memsz > end)
+            end = segments[i].p_vaddr + segments[i].p_memsz;
+    }
+    *low = (uintptr_t)base;
+    *high = (uintptr_t)base + (end - first);
 }
 
 static void *address_of(const void *slot)
@@ -112,6 +117,63 @@ static void *address_of(const void *slot)
     return function;
 }
 
+static void exchange_loader_errors(void)
+{
+    char *own = (char *)&memtally_tls;
+    void **place = (void **)(void *)(own + memtally_real.loader_errors);
+    void *theirs = *place;
+    *place = memtally_tls.loader_errors;
+    memtally_tls.loader_errors = theirs;
+}
+
+void loader_errors_aside(void)
+{
+    if (memtally_real.loader_errors)
+        exchange_loader_errors();
+}
+
+void loader_errors_back(void)
+{
+    if (memtally_real.loader_errors)
+        exchange_loader_errors();
+    else
+        dlerror();
+}
+
+/* Since 2.34 glibc has a pointer for it among each thread's data, as far from ours in each. A
+ * loader of another version than libc's may answer with something else. */
+static void find_loader_errors(void)
+{
+    const uintptr_t far = (uintptr_t)1 << 20;
+    uintptr_t own = (uintptr_t)&memtally_tls;
+    uintptr_t place = (uintptr_t)dlvsym(RTLD_DEFAULT, "__libc_dlerror_result", "GLIBC_PRIVATE");
+    if (place && place % sizeof(void *) == 0 && place - own + far < 2 * far)
+        memtally_real.loader_errors = (ptrdiff_t)(place - own);
+}
+
+void real_look_up_loader(void)
+{
+    if (__atomic_load_n(&memtally_real.dlsym, __ATOMIC_ACQUIRE))
+        return;
+    store(&memtally_real.dlopen, versioned("dlopen"));
+    void *found = versioned("dlsym");
+    if (!found)
+        __builtin_trap();
+    store(&memtally_real.dlsym, found);
+}
+
+/* Asked for here, where what the loader allocates for its message is not an allocator's that may be
+ * about to map memory. */
+static int has_sanitizer(void)
+{
+    static const char *const runtimes[] = {"__asan_init", "__tsan_init", "__msan_init",
+                                           "__hwasan_init"};
+    int found = 0;
+    for (size_t i = 0; i < sizeof runtimes / sizeof *runtimes; i++)
+        found |= memtally_real.dlsym(RTLD_DEFAULT, runtimes[i]) != NULL;
+    return found;
+}
+
 /* Each name that libc lacks leaves a message for dlerror(), which is not the program's to read. */
 int real_look_up(void)
 {
@@ -119,10 +181,8 @@ int real_look_up(void)
     if (!__atomic_compare_exchange_n(&memtally_real.state, &unknown, 1, 0, __ATOMIC_ACQUIRE,
                                      __ATOMIC_ACQUIRE))
         return unknown == 2;
-    store(&memtally_real.dlsym, versioned("dlsym"));
-    store(&memtally_real.dlopen, versioned("dlopen"));
-    if (!memtally_real.dlsym)
-        __builtin_trap();
+    real_look_up_loader();
+    store(&memtally_real.syscall, memtally_real.dlsym(RTLD_NEXT, "syscall"));
     void *usable_size = memtally_real.dlsym(RTLD_NEXT, "malloc_usable_size");
 #define HOOK(result, name, parameters)                                                             \
     store(&memtally_real.name, memtally_real.dlsym(RTLD_NEXT, #name));
@@ -137,8 +197,15 @@ int real_look_up(void)
     find_module(&memtally_real, &memtally_real.own_low, &memtally_real.own_high);
     if (in_allocator((uintptr_t)usable_size))
         store(&memtally_real.malloc_usable_size, usable_size);
+    if (memtally_real.allocator_low != memtally_real.libc_low)
+        memtally_real.tries_of_words = UNTRUSTED;
     const uintptr_t *stack_end = memtally_real.dlsym(RTLD_DEFAULT, "__libc_stack_end");
+    memtally_real.heap_end = memtally_real.dlsym(RTLD_DEFAULT, "__curbrk");
+    memtally_real.is_libc_heap = memtally_real.allocator_low == memtally_real.libc_low;
     memtally_real.stack_end = stack_end ? *stack_end : 0;
+    memtally_real.has_sanitizer = has_sanitizer();
+    if (!memtally_real.has_sanitizer) /* its __tls_get_addr() is not ready either */
+        find_loader_errors();
     dlerror();
     __atomic_store_n(&memtally_real.state, 2, __ATOMIC_RELEASE);
     return 1;

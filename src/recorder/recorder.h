@@ -29,9 +29,14 @@
 
 #define EXACT_FROM_BYTES      65536u
 #define SAMPLE_INTERVAL_BYTES 524288u
-#define LOOK_FROM_BYTES       262144u
+#define LOOK_FROM_BYTES       131072u /* what libc maps alone, or gives back of the heap's end */
+#define LOOK_EACH_BYTES       (8 * LOOK_FROM_BYTES)
+#define SURE_FALL_FROM_BYTES  16384u
+#define THREAD_GRANULES       64u
 #define STACK_SLOTS           4096u
 #define NAME_SLOTS            64u
+#define ASIDE_STACK_BYTES     32768u
+#define REGION_LEAVES         4096u
 
 struct stack_slot {
     uint64_t hash;
@@ -44,12 +49,27 @@ struct name_slot {
     uint32_t number;
 };
 
+/* The last chain of frame pointers: where its frames lay and where each said that the next one is.
+ * Up to a multiple of CHAIN_STEP, frames of `nothing` follow. */
+#define CHAIN_STEP 8u
+struct chain {
+    uint32_t n;
+    uintptr_t nothing[2];
+    const uintptr_t *at[MT_MAX_FRAMES];
+    uintptr_t next[MT_MAX_FRAMES];
+};
+
+_Static_assert(MT_MAX_FRAMES % CHAIN_STEP == 0, "a chain can be read in steps");
+
 /* What a thread needs to record. In memory that is wiped on fork. */
 struct thread {
     struct mt_writer writer; /* first: its cursor and limit are the hot fields */
-    int64_t until_sample;    /* bytes until the next sample among small blocks */
+    uint64_t sample_at;      /* small_alloc_bytes at which a block is sampled */
+    uint64_t look_at;        /* small_free_bytes before which it is time to look */
+    uint64_t
+        granules[THREAD_GRANULES]; /* that are known to have been written, by their lower bits */
     uint64_t random;
-    uint64_t freed_bytes; /* small blocks, since the last look */
+    uint64_t freed_bytes; /* other blocks, since the last look */
     uint32_t alive;
     uint32_t in_use;
     uint32_t used_before;   /* names and stacks hold what an earlier thread left */
@@ -61,6 +81,7 @@ struct thread {
     uint64_t ggml_next_ticket;
     struct thread *next;
     struct name_slot names[NAME_SLOTS];
+    struct chain chain;
     struct stack_slot stacks[STACK_SLOTS];
 };
 
@@ -74,13 +95,21 @@ struct process {
     struct mt_file file;
     struct thread *threads;
     struct thread *leftover; /* for what threads do after their end; one at a time */
+    uint32_t aside_busy;     /* a lock */
     void *scratch;
     uint64_t ended_totals[4]; /* of the small blocks of threads that have ended */
+    uint64_t moves_begun;     /* of a thread's counts into these */
+    uint64_t moves_done;
     uint64_t start_ns;
     uint64_t last_look_ns;
     uint64_t pictured_bytes; /* the highest resident size with a picture */
+    uint64_t passed_bytes;   /* a higher one that had fallen before it was looked at */
+    uint64_t fallen_bytes;   /* by falls since the last look that were too small for one */
+    uintptr_t heap_end;      /* of libc's heap at its last look */
+    uint64_t unseen_bytes;   /* the kernel's highest size from before this program; 0: none */
     uint64_t picture_spent_ns;
     uint64_t ns_per_mib; /* what the last picture cost */
+    _Alignas(16) uint8_t aside_stack[ASIDE_STACK_BYTES];
 };
 
 enum recorder_state { NOT_STARTED = 0, STARTING = 1, STARTED = 2, OFF = 3 };
@@ -95,7 +124,10 @@ struct recorder {
     uint32_t use_counter;
     uint32_t avoid_scan;
     uint32_t said;
-    uint32_t has_key; /* `key` ends a thread's state */
+    uint32_t has_key;     /* `key` ends a thread's state */
+    uint32_t has_threads; /* more than one thread has recorded something */
+    uint32_t has_forked;  /* fork() was called: pages may be shared with a child */
+    uint32_t is_filtered; /* the program lets the kernel refuse system calls: none is made */
     pthread_key_t key;
     uint64_t page_bytes;
     uintptr_t main_self;    /* pthread_self() of the main thread; 0: not known */
@@ -104,9 +136,10 @@ struct recorder {
     struct process *process;
     struct sample_set *samples;
     struct ggml_cache *ggml;
-    uint64_t *regions; /* a bit for each granule that the heap was seen in */
+    struct region_leaf *leaves[REGION_LEAVES]; /* where the heap was seen; see regions.h */
     int (*unwind)(void **frames, int limit);
     char directory[MT_PATH_BYTES - 64];
+    char other_directory[128]; /* where that one may not be written; "": none */
 };
 
 extern HIDDEN struct recorder memtally_recorder;
@@ -121,6 +154,7 @@ struct tls {
     uintptr_t stack_high;
     uint64_t fork_ticks;   /* when fork() was called, in the child too */
     uintptr_t ggml_caller; /* of the last call into the ggml adapter */
+    void *loader_errors;   /* of what the recorder asks; see loader_errors_aside() */
 };
 
 extern HIDDEN __thread struct tls memtally_tls __attribute__((tls_model("initial-exec")));
@@ -130,6 +164,12 @@ HIDDEN int recorder_start(char **environment);
 HIDDEN int process_start(void);
 HIDDEN void process_end(int kind);
 HIDDEN void write_self(struct thread *thread, const void *address, size_t length);
+
+/* foresee.c: called by the loader's own end alone, since it asks the loader. */
+HIDDEN void foresee_end(void);
+
+/* refuse.c: Valgrind or a sanitizer has the program's memory in hand. */
+HIDDEN int is_watched_by_another(void);
 
 /* thread.c: thread_start() returns with the guard set, or NULL without it. */
 HIDDEN struct thread *thread_start(void);
@@ -168,36 +208,59 @@ static inline void leave(void)
     tls->busy = 0;
 }
 
-/* The time after all that was done so far. The processor may read the counter ahead of the loads
- * before it: then a block that another thread hands over would seem to be freed before it was
- * allocated, and one to be allocated before its place was free. */
-static inline uint64_t now_ticks(void)
+static inline void wait_for_loads(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_lfence();
 #elif defined(__aarch64__)
     __asm__ volatile("isb" ::: "memory");
 #endif
+}
+
+/* The time after all that was done so far. The processor may read the counter ahead of the loads
+ * before it: then a block that another thread hands over would seem to be freed before it was
+ * allocated, and one to be allocated before its place was free. A single thread's events are in
+ * order anyhow. Whatever it gets from a second one it gets by a load that comes after the second
+ * one's store to has_threads, and so does the load here. */
+static inline uint64_t now_ticks(void)
+{
+    if (__atomic_load_n(&memtally_recorder.has_threads, __ATOMIC_RELAXED))
+        wait_for_loads();
     return mt_ticks((int)memtally_recorder.use_counter);
 }
 
-/* stack.c: the calling stack's number from the frame at `frame` on; 0 where stacks are off. */
-HIDDEN uint32_t stack_number(struct thread *thread, const void *frame);
-/* Finds the calling thread's stack; it stays unknown where that cannot be told. */
-HIDDEN void stack_find_bounds(void);
+/* stack.c: the calling stack's number from the frame at `frame` on; 0 where stacks are off. A stack
+ * that is new is written with the time `ticks`. */
+HIDDEN uint32_t stack_number(struct thread *thread, const void *frame, uint64_t ticks);
+HIDDEN void stacks_init(void);
+/* Finds the calling thread's stack; it stays unknown where that cannot be told. To be called aside,
+ * from a frame on that stack: `here`. */
+HIDDEN void stack_find_bounds(const void *here);
 HIDDEN int stacks_load_unwinder(void);
 
 /* heap.c */
 HIDDEN int heap_init(void);
 HIDDEN void heap_write_self(struct thread *thread);
-HIDDEN int64_t heap_next_distance(struct thread *thread);
+HIDDEN void heap_init_thread(struct thread *thread);
 HIDDEN void note_alloc(struct thread *thread, void *address, size_t size, const void *frame);
 HIDDEN void note_free(struct thread *thread, void *address);
 
 /* look.c */
 HIDDEN void look_before_fall(struct thread *thread, uint64_t bytes);
+/* Where `freed` bytes of small blocks were freed, of a heap that ends at `end` now. */
+HIDDEN void look_after_small_frees(struct thread *thread, uint64_t freed, uintptr_t end);
+/* The same where memory is given back for certain: it is looked at however soon. */
+HIDDEN void look_before_sure_fall(struct thread *thread, const void *address, uint64_t length);
 HIDDEN void look_before_buffer_goes(struct thread *thread);
 HIDDEN void look_at_end(struct thread *thread);
+HIDDEN void look_before_filter(struct thread *thread);
+HIDDEN void look_at_beginning(struct process *process);
+
+/* aside.c: calls `function` where the program's descriptors are out of reach, one caller at a time.
+ * Returns 0 where that could not be had, and nothing was called. The other one calls it all the
+ * same: for a process that begins, whose other threads there are not yet. */
+HIDDEN int do_aside(void (*function)(void *context), void *context);
+HIDDEN void do_aside_or_here(void (*function)(void *context), void *context);
 
 /* os.c */
 extern HIDDEN const struct mt_record_os memtally_record_os;

@@ -80,11 +80,11 @@ static void write_beginning(struct thread *thread, int first)
 
 static void write_command(struct thread *thread)
 {
-    char text[MT_MAX_STRING];
+    char *text = memtally_recorder.process->scratch;
     int fd = memtally_record_os.open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
         return;
-    long got = memtally_record_os.read(fd, text, sizeof text);
+    long got = memtally_record_os.read(fd, text, MT_MAX_STRING);
     memtally_record_os.close(fd);
     if (got > 0)
         mt_write_bytes(&thread->writer, MT_EVENT_MACHINE, now_ticks(), MT_MACHINE_COMMAND, text,
@@ -96,15 +96,10 @@ static void write_first_maps(struct thread *thread)
 {
     static const uint64_t begin[] = {0, MT_PICTURE_START, 0, 0};
     static const uint64_t end[] = {0, 0, MT_METHOD_NONE};
-    struct process *process = memtally_recorder.process;
-    char *text = process->scratch;
-    if (__atomic_exchange_n(&process->picture_busy, 1, __ATOMIC_ACQUIRE))
-        return;
+    char *text = memtally_recorder.process->scratch;
     int fd = memtally_record_os.open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) {
-        __atomic_store_n(&process->picture_busy, 0, __ATOMIC_RELEASE);
+    if (fd < 0)
         return;
-    }
     mt_write_event(&thread->writer, MT_EVENT_PICTURE_BEGIN, now_ticks(), begin, 4);
     long got;
     while ((got = memtally_record_os.read(fd, text, MT_TEXT_PIECE)) > 0)
@@ -112,19 +107,41 @@ static void write_first_maps(struct thread *thread)
                        (size_t)got);
     mt_write_event(&thread->writer, MT_EVENT_PICTURE_END, now_ticks(), end, 3);
     memtally_record_os.close(fd);
-    __atomic_store_n(&process->picture_busy, 0, __ATOMIC_RELEASE);
 }
 
-/* The counts of a thread that ends stay in the process's totals when its state is used again. */
+/* What is asked of /proc when a thread begins. */
+struct beginning {
+    struct thread *thread;
+    const void *here; /* on its stack */
+};
+
+static void find_stack(void *context)
+{
+    const struct beginning *beginning = context;
+    stack_find_bounds(beginning->here);
+}
+
+static void describe_process(void *context)
+{
+    const struct beginning *beginning = context;
+    write_command(beginning->thread);
+    write_first_maps(beginning->thread);
+}
+
+/* The counts of a thread that ends stay in the process's totals when its state is used again.
+ * Whoever adds up meanwhile sees by the two numbers that he must do it again. */
 static void keep_totals(struct mt_writer *writer)
 {
-    uint64_t *kept = memtally_recorder.process->ended_totals;
+    struct process *process = memtally_recorder.process;
+    uint64_t *kept = process->ended_totals;
     uint64_t *counts[] = {&writer->small_allocs, &writer->small_alloc_bytes, &writer->small_frees,
                           &writer->small_free_bytes};
+    __atomic_fetch_add(&process->moves_begun, 1, __ATOMIC_SEQ_CST);
     for (size_t i = 0; i < 4; i++) {
-        __atomic_fetch_add(&kept[i], *counts[i], __ATOMIC_RELAXED);
-        __atomic_store_n(counts[i], 0, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&kept[i], *counts[i], __ATOMIC_SEQ_CST);
+        __atomic_store_n(counts[i], 0, __ATOMIC_SEQ_CST);
     }
+    __atomic_fetch_add(&process->moves_done, 1, __ATOMIC_SEQ_CST);
 }
 
 /* The destructor of the thread's key. It asks to be called once more, so that what the destructors
@@ -142,6 +159,7 @@ static void stop_thread(void *context)
     }
     tls->busy = 1;
     KEEP_ORDER();
+    look_before_sure_fall(thread, (const void *)tls->stack_low, tls->stack_high - tls->stack_low);
     mt_writer_finish(&thread->writer);
     keep_totals(&thread->writer);
     tls->thread = NULL;
@@ -162,14 +180,16 @@ static void init_thread(struct thread *thread, struct process *process)
 {
     uint32_t stream = __atomic_fetch_add(&process->next_stream, 1, __ATOMIC_RELAXED);
     uint32_t tid = (uint32_t)MT_SYS0(SYS_gettid);
+    if (stream)
+        __atomic_store_n(&memtally_recorder.has_threads, 1, __ATOMIC_SEQ_CST);
     mt_writer_init(&thread->writer, &process->file, stream, tid);
     if (thread->used_before) {
         memset(thread->names, 0, sizeof thread->names);
         memset(thread->stacks, 0, sizeof thread->stacks);
+        memset(&thread->chain, 0, sizeof thread->chain);
     }
     thread->random = mt_counter() ^ ((uint64_t)tid << 32) ^ 0x9e3779b97f4a7c15u;
-    thread->until_sample = heap_next_distance(thread);
-    thread->freed_bytes = 0;
+    heap_init_thread(thread);
     thread->ggml_call = NULL;
     thread->alive = 1;
 }
@@ -196,12 +216,14 @@ static struct thread *begin_own(struct tls *tls)
     tls->thread = thread;
     if (memtally_recorder.has_key)
         pthread_setspecific(memtally_recorder.key, thread);
+    struct beginning beginning = {thread, __builtin_frame_address(0)};
     if (!tls->stack_high)
-        stack_find_bounds();
+        do_aside(find_stack, &beginning);
     write_beginning(thread, first);
-    if (first) {
-        write_command(thread);
-        write_first_maps(thread);
+    struct process *process = memtally_recorder.process;
+    if (first && !__atomic_exchange_n(&process->picture_busy, 1, __ATOMIC_ACQUIRE)) {
+        do_aside_or_here(describe_process, &beginning);
+        __atomic_store_n(&process->picture_busy, 0, __ATOMIC_RELEASE);
     }
     return thread;
 }
@@ -219,8 +241,10 @@ static struct thread *borrow(struct tls *tls)
             return NULL;
         }
     tls->borrowed = 1;
-    if (process->leftover)
+    if (process->leftover) {
+        memset(&process->leftover->chain, 0, sizeof process->leftover->chain); /* another's */
         return process->leftover;
+    }
     struct thread *thread = map_thread(process);
     if (!thread) {
         thread_give_back();
@@ -245,6 +269,11 @@ struct thread *thread_start(void)
     uint32_t state = __atomic_load_n(&recorder->state, __ATOMIC_ACQUIRE);
     if (state == OFF || (state == STARTED && recorder->process->alive == 3))
         return NULL;
+    if (recorder->is_filtered) { /* a new state would need system calls */
+        if (recorder->process->alive == 2)
+            __atomic_fetch_add(&recorder->process->file.header->events_lost, 1, __ATOMIC_RELAXED);
+        return NULL;
+    }
     int saved_errno = errno;
     tls->busy = 1;
     KEEP_ORDER();

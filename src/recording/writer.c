@@ -8,7 +8,9 @@
 #include "base/crc32c.h"
 #include "base/ticks.h"
 /* How many events are lost before a block is asked for again. */
-#define RETRY_EVERY 1024u
+#define RETRY_EVERY   1024u
+#define ROOM_MOST     ((uint64_t)64 << 30) /* that a file may grow to */
+#define WINDOW_BLOCKS ((uint64_t)1024)
 
 /* libc's memcpy may be an indirect function that is not bound yet when the first hook runs. */
 static void copy(void *to, const void *from, size_t length)
@@ -19,54 +21,117 @@ static void copy(void *to, const void *from, size_t length)
         out[i] = in[i];
 }
 
-static int set_path(struct mt_file *file, const char *path)
+/* The magic comes last: a process may be killed at any point, and a file without it is one that was
+ * begun and never written. */
+static void fill_header(struct mt_file_header *header, const struct mt_file_header *initial,
+                        uint32_t header_bytes)
 {
-    size_t length = 0;
-    while (path[length])
-        length++;
-    if (length >= sizeof file->path)
-        return -1;
-    copy(file->path, path, length + 1);
-    return 0;
+    struct mt_file_header made = *initial;
+    copy(made.magic, MT_FILE_MAGIC, sizeof made.magic);
+    made.version = MT_FILE_VERSION;
+    made.byte_order = MT_BYTE_ORDER;
+    made.header_bytes = header_bytes;
+    made.block_bytes = MT_BLOCK_BYTES;
+    made.next_block = made.blocks_backed = 0;
+    made.crc32c = mt_crc32c(0, &made, offsetof(struct mt_file_header, crc32c));
+    const size_t rest = sizeof made.magic;
+    copy((uint8_t *)header + rest, (const uint8_t *)&made + rest, sizeof made - rest);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    copy(header->magic, made.magic, sizeof made.magic);
 }
 
-static void fill_header(struct mt_file_header *header, const struct mt_file_header *initial)
+static int is_too_much(int result)
 {
-    *header = *initial;
-    copy(header->magic, MT_FILE_MAGIC, sizeof header->magic);
-    header->version = MT_FILE_VERSION;
-    header->byte_order = MT_BYTE_ORDER;
-    header->header_bytes = MT_HEADER_BYTES;
-    header->block_bytes = MT_BLOCK_BYTES;
-    header->next_block = header->blocks_backed = 0;
-    header->crc32c = mt_crc32c(0, header, offsetof(struct mt_file_header, crc32c));
+    return result == -27 || result == -22; /* EFBIG, EINVAL */
+}
+
+/* The largest size in whole blocks that the file system and the program's limits allow. */
+static int make_room(struct mt_file *file, int fd)
+{
+    uint64_t fits = 0;
+    uint64_t most = ROOM_MOST / MT_BLOCK_BYTES;
+    for (uint64_t n = most; n > fits; n = fits + (most - fits + 1) / 2) {
+        uint64_t bytes = file->page_bytes + n * MT_BLOCK_BYTES;
+        int result = file->os->resize(fd, bytes);
+        if (result < 0 && !is_too_much(result))
+            return result;
+        if (result < 0) {
+            most = n - 1;
+            continue;
+        }
+        fits = n;
+        file->room_bytes = bytes;
+    }
+    return fits ? 0 : -27;
+}
+
+/* Some that stand in for a kernel (qemu's user mode) have no way from page to page. Then the file's
+ * beginning is mapped as a whole, and no more can be had. */
+static void *map_window(struct mt_file *file, int fd)
+{
+    uint64_t bytes = file->page_bytes + WINDOW_BLOCKS * MT_BLOCK_BYTES;
+    if (bytes > file->room_bytes)
+        bytes = file->room_bytes;
+    uint8_t *mapped = file->os->map(fd, bytes);
+    if (!mapped)
+        return NULL;
+    file->window = mapped + file->page_bytes;
+    file->window_end = mapped + bytes;
+    return mapped;
+}
+
+/* A forked child writes its own file. Of its parent's the header stays mapped in it, which shows
+ * whose child it is, and no block. */
+static int map_header(struct mt_file *file, int fd)
+{
+    const struct mt_record_os *os = file->os;
+    int result = make_room(file, fd);
+    void *mapped = result < 0 ? NULL : os->map(fd, file->page_bytes);
+    if (!mapped)
+        return result < 0 ? result : -12; /* ENOMEM */
+    result = os->back(mapped, file->page_bytes);
+    file->last_page = result < 0 ? NULL : os->map_on(mapped, file->page_bytes);
+    if (file->last_page)
+        os->keep_from_children(file->last_page, file->page_bytes);
+    if (result == 0 && !file->last_page) {
+        os->unmap(mapped, file->page_bytes);
+        mapped = map_window(file, fd);
+        result = mapped ? 0 : -12;
+    } else if (result < 0) {
+        os->unmap(mapped, file->page_bytes);
+    }
+    if (result == 0)
+        file->header = mapped;
+    return result;
 }
 
 int mt_file_create(struct mt_file *file, const struct mt_record_os *os, const char *path,
                    const struct mt_file_header *initial)
 {
-    if (set_path(file, path) < 0)
-        return -36; /* ENAMETOOLONG */
     int fd = os->open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return fd;
-    int result = os->extend(fd, 0, MT_HEADER_BYTES);
-    void *mapped = result < 0 ? NULL : os->map(fd, 0, MT_HEADER_BYTES);
-    os->close(fd);
-    if (!mapped)
-        return result < 0 ? result : -12; /* ENOMEM */
     file->os = os;
-    file->header = mapped;
+    file->window = NULL;
     file->use_counter = initial->clock_kind != MT_CLOCK_MONOTONIC;
-    fill_header(file->header, initial);
-    return 0;
+    file->page_bytes =
+        initial->page_bytes > MT_HEADER_BYTES ? initial->page_bytes : MT_HEADER_BYTES;
+    int result = map_header(file, fd);
+    os->close(fd);
+    if (result == 0)
+        fill_header(file->header, initial, (uint32_t)file->page_bytes);
+    return result;
 }
 
 void mt_file_close(struct mt_file *file)
 {
-    if (file->header)
-        file->os->unmap(file->header, MT_HEADER_BYTES);
+    if (!file->header)
+        return;
+    if (file->last_page)
+        file->os->unmap(file->last_page, file->page_bytes);
+    file->os->unmap(file->header, file->page_bytes);
     file->header = NULL;
+    file->last_page = NULL;
 }
 
 void mt_writer_init(struct mt_writer *writer, struct mt_file *file, uint32_t stream, uint32_t tid)
@@ -86,14 +151,21 @@ static void seal(struct mt_writer *writer)
     __atomic_store_n(&block->sealed, 1, __ATOMIC_RELEASE);
 }
 
-static void drop_block(struct mt_writer *writer)
+static void leave_block(struct mt_writer *writer)
 {
-    if (!writer->block)
-        return;
     seal(writer);
-    writer->file->os->unmap(writer->block, MT_BLOCK_BYTES);
     writer->block = NULL;
     writer->cursor = writer->limit = writer->events = NULL;
+}
+
+static void drop_block(struct mt_writer *writer)
+{
+    struct mt_block_header *block = writer->block;
+    if (!block)
+        return;
+    leave_block(writer);
+    if (!writer->file->is_cut_off)
+        writer->file->os->unmap(block, MT_BLOCK_BYTES);
 }
 
 void mt_writer_finish(struct mt_writer *writer)
@@ -101,27 +173,90 @@ void mt_writer_finish(struct mt_writer *writer)
     drop_block(writer);
 }
 
-/* Claims the next block of the file and maps it. The file is opened anew each time: a descriptor
- * that stayed open could be closed or replaced by the watched program. */
-static struct mt_block_header *claim(struct mt_file *file)
+static void *next_in_window(struct mt_file *file)
+{
+    uint8_t *block = file->window;
+    if ((size_t)(file->window_end - block) < MT_BLOCK_BYTES ||
+        file->os->back(block, MT_BLOCK_BYTES) < 0)
+        return NULL;
+    file->window += MT_BLOCK_BYTES;
+    return block;
+}
+
+void mt_writer_finish_at_end(struct mt_writer *writer)
+{
+    if (writer->block)
+        leave_block(writer);
+}
+
+/* Maps the block that comes after the last page, and its own last page, which is there already.
+ * Past the file's end there is nothing behind it. */
+static void *map_next(struct mt_file *file)
 {
     const struct mt_record_os *os = file->os;
-    int fd = os->open(file->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
-    if (fd < 0)
+    void *before = file->last_page;
+    if (file->window)
+        return next_in_window(file);
+    uint8_t *mapped = os->map_on(before, file->page_bytes + MT_BLOCK_BYTES);
+    if (!mapped)
         return NULL;
-    uint32_t number = __atomic_fetch_add(&file->header->next_block, 1, __ATOMIC_RELAXED);
-    uint64_t offset = MT_HEADER_BYTES + (uint64_t)number * MT_BLOCK_BYTES;
-    void *mapped = NULL;
-    if (os->extend(fd, offset, MT_BLOCK_BYTES) >= 0) {
-        __atomic_fetch_add(&file->header->blocks_backed, 1, __ATOMIC_RELEASE);
-        mapped = os->map(fd, offset, MT_BLOCK_BYTES);
-    } else {
-        uint32_t next = number + 1; /* given back, unless another thread has claimed one since */
-        __atomic_compare_exchange_n(&file->header->next_block, &next, number, 0, __ATOMIC_RELAXED,
-                                    __ATOMIC_RELAXED);
+    os->unmap(mapped, file->page_bytes);
+    uint8_t *block = mapped + file->page_bytes;
+    void *last = os->back(block, MT_BLOCK_BYTES) < 0
+                     ? NULL
+                     : os->map_on(block + MT_BLOCK_BYTES - file->page_bytes, file->page_bytes);
+    if (!last) {
+        os->unmap(block, MT_BLOCK_BYTES);
+        return NULL;
     }
-    os->close(fd);
-    return mapped;
+    file->last_page = last; /* first: whoever claims may be killed, and its lock taken over */
+    os->unmap(before, file->page_bytes);
+    return block;
+}
+
+static void *count_claimed(struct mt_file *file, void *block)
+{
+    if (!block)
+        return NULL;
+    __atomic_fetch_add(&file->header->next_block, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&file->header->blocks_backed, 1, __ATOMIC_RELEASE);
+    return block;
+}
+
+void mt_file_cut_off(struct mt_file *file, uint32_t n)
+{
+    uint64_t signals;
+    if (file->is_cut_off || !file->os->lock(&file->claiming, &signals))
+        return;
+    while (file->n_in_advance < n && file->n_in_advance < MT_IN_ADVANCE_MOST) {
+        void *block = count_claimed(file, map_next(file));
+        if (!block)
+            break;
+        file->in_advance[file->n_in_advance++] = block;
+    }
+    file->is_cut_off = 1;
+    file->os->unlock(&file->claiming, &signals);
+}
+
+static void *claim_of_those_in_advance(struct mt_file *file)
+{
+    uint32_t n = __atomic_load_n(&file->n_in_advance, __ATOMIC_RELAXED);
+    while (n && !__atomic_compare_exchange_n(&file->n_in_advance, &n, n - 1, 1, __ATOMIC_RELAXED,
+                                             __ATOMIC_RELAXED)) {
+    }
+    return n ? file->in_advance[n - 1] : NULL;
+}
+
+static struct mt_block_header *claim(struct mt_file *file)
+{
+    uint64_t signals;
+    if (file->is_cut_off)
+        return claim_of_those_in_advance(file);
+    if (!file->os->lock(&file->claiming, &signals))
+        return NULL;
+    void *block = file->is_cut_off ? NULL : count_claimed(file, map_next(file));
+    file->os->unlock(&file->claiming, &signals);
+    return block;
 }
 
 static int lose(struct mt_writer *writer)
@@ -139,8 +274,10 @@ static void begin(struct mt_writer *writer, struct mt_block_header *block)
     block->tid = writer->tid;
     block->sequence = writer->sequence++;
     block->start_ticks = writer->last_ticks;
-    block->clock_ticks = mt_ticks(writer->file->use_counter);
-    block->clock_monotonic_ns = writer->file->os->monotonic_ns();
+    if (!writer->file->is_cut_off) {
+        block->clock_ticks = mt_ticks(writer->file->use_counter);
+        block->clock_monotonic_ns = writer->file->os->monotonic_ns();
+    }
     __atomic_store_n(&block->magic, MT_BLOCK_MAGIC, __ATOMIC_RELEASE);
     writer->block = block;
     writer->events = (uint8_t *)(block + 1);

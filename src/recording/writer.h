@@ -19,21 +19,42 @@ struct mt_record_os {
     int (*close)(int fd);
     long (*read)(int fd, void *bytes, size_t length);
     long (*pread)(int fd, void *bytes, size_t length, uint64_t offset);
-    int (*extend)(int fd, uint64_t offset, uint64_t length); /* with blocks behind it */
-    void *(*map)(int fd, uint64_t offset, size_t length);    /* shared; NULL on failure */
+    int (*resize)(int fd, uint64_t bytes);     /* sparse: takes no room on the disk */
+    void *(*map)(int fd, size_t length);       /* the file's beginning, shared; NULL on failure */
+    void *(*map_on)(void *page, size_t bytes); /* the mapped page of a file again, and what follows
+                                                  it there; NULL on failure */
+    void (*keep_from_children)(void *address,
+                               size_t length); /* by fork(), and what is mapped on it */
+    int (*back)(void *address, size_t length); /* takes the room on the disk behind mapped bytes */
     void (*unmap)(void *address, size_t length);
+    /* Takes the lock at `word` (0: free), waiting where another thread has it, and holds this
+     * thread's signals back until unlock(). Returns 0 where it was not to be had for long. */
+    int (*lock)(uint32_t *word, uint64_t *signals);
+    void (*unlock)(uint32_t *word, const uint64_t *signals);
     long (*ioctl)(int fd, unsigned long request, void *argument);
     uint64_t (*monotonic_ns)(void);
 };
 
-#define MT_PATH_BYTES 1024
+#define MT_PATH_BYTES      1024
+#define MT_IN_ADVANCE_MOST 16u
 
-/* A recording file that is being written. */
+/* A recording file that is being written. Nothing of it is opened after it was made: blocks are
+ * mapped by way of the page before them, so that no descriptor is needed that the watched program
+ * could meet, and no path that it could lose by chroot() or setuid(). */
 struct mt_file {
     const struct mt_record_os *os;
     struct mt_file_header *header; /* mapped; NULL when closed */
+    void *last_page;               /* mapped: the page before the next block */
+    uint8_t *window;               /* NULL, or mapped: the blocks that can be had, where no page can
+                                      be mapped by way of another */
+    uint8_t *window_end;
+    size_t page_bytes;   /* the machine's; blocks begin after one, or after 4096 bytes */
+    uint64_t room_bytes; /* that the file may have */
+    void *in_advance[MT_IN_ADVANCE_MOST]; /* mapped blocks that none has claimed yet */
+    uint32_t n_in_advance;
+    uint32_t is_cut_off; /* no call of the system is made any more */
+    uint32_t claiming;   /* a lock: a block can be mapped only by way of the one before it */
     int use_counter;
-    char path[MT_PATH_BYTES];
 };
 
 /* One stream of events. Invariants while block != NULL:
@@ -59,10 +80,14 @@ struct mt_writer {
     uint64_t small_free_bytes;
 };
 
-/* Creates the file at file->path from `initial`, whose constant fields the caller has filled; the
- * file must not exist. Returns 0 or a negated errno. */
+/* Creates the file at `path` from `initial`, whose constant fields the caller has filled; the file
+ * must not exist. It is sparse and as large as it may become. Returns 0 or a negated errno. */
 int mt_file_create(struct mt_file *file, const struct mt_record_os *os, const char *path,
                    const struct mt_file_header *initial);
+
+/* Maps up to `n` blocks in advance, after which nothing more is asked of the system. What they have
+ * no room for is lost. */
+void mt_file_cut_off(struct mt_file *file, uint32_t n);
 
 /* Unmaps the header; the file on disk stays. */
 void mt_file_close(struct mt_file *file);
@@ -72,6 +97,10 @@ void mt_writer_init(struct mt_writer *writer, struct mt_file *file, uint32_t str
 
 /* Seals the open block and gives it back. */
 void mt_writer_finish(struct mt_writer *writer);
+
+/* Seals the open block where the process is about to end: the kernel gives it back, and takes down
+ * the process's height as it was. */
+void mt_writer_finish_at_end(struct mt_writer *writer);
 
 /* Gets a new block. Returns 1, or 0 when none is to be had: the event is then lost and counted, and
  * a block is asked for again after some more, since descriptors and disks do not stay full. */
@@ -92,7 +121,7 @@ static inline uint8_t *mt_event_begin(struct mt_writer *writer, enum mt_event_op
     *at++ = (uint8_t)op;
     uint64_t delta = ticks > writer->last_ticks ? ticks - writer->last_ticks : 0;
     writer->last_ticks += delta;
-    return mt_varint_put(at, delta);
+    return mt_varint_put_most(at, delta);
 }
 
 /* Makes the event that ends at `at` part of the recording. */
@@ -106,7 +135,7 @@ static inline void mt_event_end(struct mt_writer *writer, uint8_t *at)
 static inline uint8_t *mt_put_heap_address(struct mt_writer *writer, uint8_t *at, uint64_t address)
 {
     uint64_t units = address / MT_HEAP_UNIT;
-    at = mt_varint_put(at, mt_zigzag((int64_t)(units - writer->last_unit)));
+    at = mt_varint_put_most(at, mt_zigzag((int64_t)(units - writer->last_unit)));
     writer->last_unit = units;
     return at;
 }

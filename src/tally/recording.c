@@ -38,7 +38,6 @@ static void count_damage(struct mt_recording *recording, const struct mt_record_
 {
     struct mt_recording_damage *damage = &recording->damage;
     damage->blocks_bad += file->blocks_bad;
-    damage->blocks_open += file->blocks_open;
     damage->events_lost += file->header.events_lost;
     if (file->blocks_bad)
         note_damage(recording, file->path, file->first_bad_offset);
@@ -159,7 +158,7 @@ static int take_folder(struct mt_recording *recording, const char *path, struct 
         return mt_fail(error, result, MT_NO_OFFSET, "%s: out of memory", path);
     if (n == 0)
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
-                       "%s: no recording in this folder (`memtally run -o DIR -- CMD` makes one)",
+                       "%s: no recording in this folder ('memtally run -o DIR -- CMD' makes one)",
                        path);
     if (!taken)
         *error = first;
@@ -351,11 +350,13 @@ int mt_recording_open(const char *path, struct mt_recording **recording, struct 
         return mt_fail_errno(error, errno, "cannot open %s", path);
     struct mt_recording *made = calloc(1, sizeof *made);
     int result = made && (made->path = strdup(path)) ? 0 : MT_ENOMEM;
+    if (result < 0)
+        mt_fail(error, result, MT_NO_OFFSET, "%s: out of memory", path);
     if (result == 0)
         result =
             S_ISDIR(status.st_mode) ? take_folder(made, path, error) : take_file(made, path, error);
-    if (result == 0 && read_facts(made) < 0)
-        result = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+    if (result == 0 && (result = read_facts(made)) < 0)
+        mt_fail(error, result, MT_NO_OFFSET, "%s: %s", path, mt_error_sentence(result));
     if (result < 0) {
         mt_recording_close(made);
         return result;

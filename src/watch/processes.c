@@ -84,22 +84,28 @@ static uint64_t start_ns_of(const struct mt_run *run, const struct watched *proc
     return (uint64_t)monotonic_ns;
 }
 
-/* Whether the recorder has begun a file for this process: a process id that was used before has
- * older ones. */
-static int has_file(const struct mt_run *run, const struct watched *process)
+static int has_file_in(const char *directory, const struct mt_run *run,
+                       const struct watched *process)
 {
     char path[PATH_MAX];
     struct mt_file_header header;
     int found = 0;
-    for (int number = 0; run->has_recorder; number++) {
+    for (int number = 0; directory && run->has_recorder; number++) {
         int length =
-            snprintf(path, sizeof path, "%s/%d-%d.mtr", run->directory, process->seen.pid, number);
+            snprintf(path, sizeof path, "%s/%d-%d.mtr", directory, process->seen.pid, number);
         if (length >= (int)sizeof path || access(path, F_OK) < 0)
             break;
         found = mt_record_header_read(path, &header, NULL) == 0 &&
                 header.start_monotonic_ns + START_APART_NS >= start_ns_of(run, process);
     }
     return found;
+}
+
+/* Whether the recorder has begun a file for this process: a process id that was used before has
+ * older ones. */
+static int has_file(const struct mt_run *run, const struct watched *process)
+{
+    return has_file_in(run->directory, run, process) || has_file_in(run->side, run, process);
 }
 
 /* Whether the text at `path` has `wanted` in it; negative where it cannot be read. It is searched
@@ -131,11 +137,15 @@ static int is_recorded(const struct mt_run *run, const struct watched *process)
 {
     char path[64];
     char wanted[PATH_MAX + 32];
+    const char *const folders[] = {run->directory, run->side};
+    int mapped = 0;
     if (!run->has_recorder)
         return 0;
     snprintf(path, sizeof path, "/proc/%d/maps", process->seen.pid);
-    snprintf(wanted, sizeof wanted, "%s/%d-", run->directory, process->seen.pid);
-    int mapped = text_has(run, path, wanted);
+    for (size_t i = 0; i < 2 && mapped == 0 && folders[i]; i++) {
+        snprintf(wanted, sizeof wanted, "%s/%d-", folders[i], process->seen.pid);
+        mapped = text_has(run, path, wanted);
+    }
     return mapped < 0 ? has_file(run, process) : mapped;
 }
 

@@ -64,7 +64,6 @@ static uint64_t clock_ns(clockid_t clock)
 static int create_file(struct mt_run *run, const struct mt_run_options *options,
                        struct mt_error *error)
 {
-    char path[MT_PATH_BYTES];
     const struct mt_file_header header = {
         .kind = MT_FILE_WATCH,
         .pid = (uint32_t)getpid(),
@@ -78,11 +77,12 @@ static int create_file(struct mt_run *run, const struct mt_run_options *options,
         .start_realtime_ns = clock_ns(CLOCK_REALTIME),
         .picture_share_ppm = (uint64_t)(run->share * 1e6),
     };
-    if (snprintf(path, sizeof path, "%s/watch.mtr", run->directory) >= (int)sizeof path)
+    size_t size = sizeof run->file_path;
+    if (snprintf(run->file_path, size, "%s/watch.mtr", run->directory) >= (int)size)
         return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "%s: the path is too long", run->directory);
-    int result = mt_file_create(&run->file, &mt_watch_os, path, &header);
+    int result = mt_file_create(&run->file, &mt_watch_os, run->file_path, &header);
     if (result < 0)
-        return mt_fail_errno(error, -result, "cannot write %s", path);
+        return mt_fail_errno(error, -result, "cannot write %s", run->file_path);
     mt_writer_init(&run->writer, &run->file, 0, (uint32_t)getpid());
     return 0;
 }
@@ -101,6 +101,7 @@ static void destroy(struct mt_run *run)
     free(run->processes);
     free(run->scratch);
     free(run->directory);
+    free(run->side);
     free(run);
 }
 
@@ -117,7 +118,11 @@ static int prepare(struct mt_run *run, const struct mt_run_options *options, str
     if (!run->scratch)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     int result = prepare_directory(run, options->directory, error);
-    return result < 0 ? result : create_file(run, options, error);
+    if (result == 0)
+        result = create_file(run, options, error);
+    if (result == 0)
+        mt_side_make(run);
+    return result;
 }
 
 /* Ends of children must reach us: a caller that has SIGCHLD ignored would never see them. */
@@ -144,9 +149,11 @@ static void end_parenthood(const struct mt_run *run)
 static void leave_nothing(const struct mt_run *run)
 {
     if (run->file.header)
-        unlink(run->file.path);
+        unlink(run->file_path);
     if (run->made_directory && run->directory)
         rmdir(run->directory);
+    if (run->side)
+        rmdir(run->side);
 }
 
 int mt_run_start(const struct mt_run_options *options, struct mt_run **run, struct mt_error *error)
@@ -163,7 +170,7 @@ int mt_run_start(const struct mt_run_options *options, struct mt_run **run, stru
     int result = prepare(made, options, error);
     if (result == 0) {
         become_parent(made);
-        result = mt_spawn(options, made->directory, &made->child_action, error);
+        result = mt_spawn(options, made, error);
         if (result < 0)
             end_parenthood(made);
     }
@@ -236,7 +243,7 @@ int mt_run_poll(struct mt_run *run, int timeout_ms, struct mt_run_status *status
     fill_status(run, status);
     if (run->writer.failed)
         return mt_fail(error, MT_EIO, MT_NO_OFFSET,
-                       "%s: cannot be written any more; is the disk full?", run->file.path);
+                       "%s: cannot be written any more; is the disk full?", run->file_path);
     return 0;
 }
 
@@ -258,14 +265,18 @@ static void wait_for_the_rest(struct mt_run *run)
     mt_watch_machine(run);
 }
 
+static int is_busy(const struct mt_run *run, long pid)
+{
+    for (size_t i = 0; i < run->n_processes; i++)
+        if (run->processes[i].seen.pid == pid)
+            return 1;
+    return 0;
+}
+
 /* The process that a file of the recorder is named after: "PID-NUMBER.mtr". */
 static int may_be_packed(const struct mt_run *run, const char *name)
 {
-    long pid = strtol(name, NULL, 10);
-    for (size_t i = 0; i < run->n_processes; i++)
-        if (run->processes[i].seen.pid == pid)
-            return 0;
-    return 1;
+    return !is_busy(run, strtol(name, NULL, 10));
 }
 
 static int is_raw(const struct dirent *entry)
@@ -274,6 +285,7 @@ static int is_raw(const struct dirent *entry)
     return length > 4 && strcmp(entry->d_name + length - 4, ".mtr") == 0;
 }
 
+/* A file that cannot be packed is kept as it is; *error has the first. */
 static int pack_all(const struct mt_run *run, void (*progress)(void *, double), void *context,
                     struct mt_error *error)
 {
@@ -285,8 +297,10 @@ static int pack_all(const struct mt_run *run, void (*progress)(void *, double), 
     for (int i = 0; i < n; i++) {
         char path[PATH_MAX];
         snprintf(path, sizeof path, "%s/%s", run->directory, entries[i]->d_name);
-        if (result == 0 && may_be_packed(run, entries[i]->d_name))
-            result = mt_record_file_pack(path, error);
+        struct mt_error *first = result == 0 ? error : NULL;
+        int packed = may_be_packed(run, entries[i]->d_name) ? mt_record_file_pack(path, first) : 0;
+        if (result == 0)
+            result = packed;
         free(entries[i]);
         if (progress)
             progress(context, (double)(i + 1) / n);
@@ -316,7 +330,10 @@ int mt_run_finish(struct mt_run *run, void (*progress)(void *context, double sha
         .peak_resident_bytes = run->peak_resident_bytes,
     };
     end_file(run);
-    int packed = pack_all(run, progress, context, error);
+    int taken = mt_side_take_in(run, is_busy, error);
+    int packed = pack_all(run, progress, context, taken < 0 ? NULL : error);
+    if (packed == 0)
+        packed = taken;
     end_parenthood(run);
     destroy(run);
     return packed;
@@ -345,6 +362,7 @@ void mt_run_abandon(struct mt_run *run)
         return;
     kill_all(run);
     end_file(run);
+    mt_side_take_in(run, is_busy, NULL);
     end_parenthood(run);
     destroy(run);
 }

@@ -17,7 +17,8 @@ enum mt_outside_reason {
     MT_OUTSIDE_NOT_LOADED = 0,
     MT_OUTSIDE_STATIC = 1,
     MT_OUTSIDE_SETUID = 2,
-    MT_OUTSIDE_TOO_SHORT = 3
+    MT_OUTSIDE_TOO_SHORT = 3,
+    MT_OUTSIDE_SANITIZED = 4
 };
 
 /* A living process of the tree, or one whose end is not yet taken. */
@@ -41,8 +42,10 @@ struct mt_run {
     struct mt_host_os host;
     struct mt_cgroup cgroup;
     struct mt_file file;
+    char file_path[MT_PATH_BYTES];
     struct mt_writer writer;
     char *directory; /* absolute */
+    char *side;      /* a folder for whom that one is closed to, see side.c; NULL where none is */
     int made_directory;
     pid_t pid;
     int pidfd; /* -1 where the kernel has none */
@@ -69,13 +72,21 @@ struct mt_run {
     void *scratch;
 };
 
+/* Makes run->side where it is needed and can be had (side.c). */
+void mt_side_make(struct mt_run *run);
+
+/* Packs what was recorded there into the run's folder, unless `is_busy` says of a process that it
+ * records still; removes the folder where nothing is left in it. Returns 0 or an error. */
+int mt_side_take_in(const struct mt_run *run, int (*is_busy)(const struct mt_run *run, long pid),
+                    struct mt_error *error);
+
 /* libc behind the recording's outside world (os.c). */
 extern const struct mt_record_os mt_watch_os;
 
-/* Starts the program with the recorder in its environment (spawn.c). `child_action` is what it
- * does on SIGCHLD. Returns its pid or an MT_E code. */
-int mt_spawn(const struct mt_run_options *options, const char *directory,
-             const struct sigaction *child_action, struct mt_error *error);
+/* Starts the program of a run with the recorder in its environment (spawn.c). Returns its pid or an
+ * MT_E code. */
+int mt_spawn(const struct mt_run_options *options, const struct mt_run *run,
+             struct mt_error *error);
 
 /* Whether a program can take a preloaded library, by its file (spawn.c). */
 enum mt_outside_reason mt_outside_reason_of(const char *program);

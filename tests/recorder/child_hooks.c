@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "recorder/child.h"
@@ -147,8 +148,14 @@ static void free_aligned_sized_case(void)
     expect_free((void *)at);
 }
 
+/* Only a height that there was not yet is looked at. */
 static void malloc_trim_case(void)
 {
+    const size_t length = 16 << 20;
+    long height = syscall(SYS_mmap, NULL, length, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, (long)0);
+    MUST(height != -1);
+    memset((void *)height, 1, length);
     malloc_trim(0);
     say("LOOK\n");
 }

@@ -3,10 +3,11 @@
 #include <memtally/scope.h>
 
 #include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "recorder/child.h"
@@ -86,10 +87,40 @@ static void fall_by_end(void)
     say_area(mapped(MAP_PRIVATE | MAP_ANONYMOUS, -1));
 }
 
+/* The heap's last block goes with the end of the heap, which libc then shortens. */
+static void fall_by_heap_end(void)
+{
+    MUST(mallopt(M_MMAP_THRESHOLD, 2 * (int)LENGTH) == 1);
+    MUST(mallopt(M_TRIM_THRESHOLD, 128 << 10) == 1);
+    char *block = keep(malloc(LENGTH + 65536));
+    say_area((void *)(((uintptr_t)block + 4095) & ~(uintptr_t)4095));
+    free(block);
+}
+
+static void *use_stack(void *context)
+{
+    char area[LENGTH + 4096];
+    free(keep(malloc(1000)));
+    say_area((void *)(((uintptr_t)area + 4095) & ~(uintptr_t)4095));
+    return context;
+}
+
+static void fall_by_thread_end(void)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    MUST(pthread_attr_init(&attributes) == 0);
+    MUST(pthread_attr_setstacksize(&attributes, LENGTH + (8 << 20)) == 0);
+    MUST(pthread_create(&thread, &attributes, use_stack, NULL) == 0);
+    MUST(pthread_join(thread, NULL) == 0);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } falls[] = {
+    {"heap_end", fall_by_heap_end},
+    {"thread_end", fall_by_thread_end},
     {"munmap", fall_by_munmap},
     {"free", fall_by_free},
     {"madvise", fall_by_madvise},
@@ -110,20 +141,11 @@ static int falls_by(int argc, char **argv)
     return 96;
 }
 
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-/* waves SECONDS: resident memory rises to a new height and falls, over and over. */
+/* waves NUMBER: resident memory rises to a new height and falls, over and over. */
 static int waves(int argc, char **argv)
 {
-    double end = seconds() + (double)number(argc, argv, 1, 2);
-    for (size_t height = (size_t)8 << 20; seconds() < end; height += (size_t)2 << 20) {
-        if (height > (size_t)512 << 20)
-            height = (size_t)8 << 20;
+    size_t height = (size_t)8 << 20;
+    for (long left = (long)number(argc, argv, 1, 2); left > 0; left--, height += (size_t)2 << 20) {
         void *area = mmap(NULL, height, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         MUST(area != MAP_FAILED);
         memset(area, 1, height);

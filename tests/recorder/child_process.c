@@ -2,6 +2,7 @@
 /* How the child makes other processes, and how it ends. */
 #include <memtally/scope.h>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -123,6 +124,29 @@ static int execs(int argc, char **argv)
     return 1;
 }
 
+/* inherits: a child says what it has mapped of recordings, before it allocates anything. */
+static int inherits(int argc, char **argv)
+{
+    static char text[1 << 20];
+    (void)argc;
+    (void)argv;
+    for (int i = 0; i < 3000; i++)
+        free(keep(malloc(100000)));
+    pid_t pid = fork();
+    if (pid == 0) {
+        int fd = open("/proc/self/maps", O_RDONLY);
+        size_t length = 0;
+        for (ssize_t got; (got = read(fd, text + length, sizeof text - 1 - length)) > 0;)
+            length += (size_t)got;
+        for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+            if (strstr(line, ".mtr"))
+                say("%s\n", line);
+        raise(SIGKILL);
+    }
+    MUST(wait_for(pid) == SIGKILL);
+    return 0;
+}
+
 /* bomb N: many children at once, each of which allocates. */
 static int bomb(int argc, char **argv)
 {
@@ -226,5 +250,6 @@ const struct command process_commands[] = {
     {"clones", clones},   {"vforks", vforks},
     {"spawns", spawns},   {"execs", execs},
     {"bomb", bomb},       {"ends", ends},
-    {"signals", signals}, {NULL, NULL},
+    {"signals", signals}, {"inherits", inherits},
+    {NULL, NULL},
 };

@@ -49,8 +49,9 @@ static struct ran *fall_by(const char *call, const char *setting)
 
 static void test_what_falls_is_in_a_picture_taken_before(void **state)
 {
-    static const char *const calls[] = {"munmap",     "free",      "madvise", "mremap",
-                                        "fixed_mmap", "ftruncate", "end"};
+    static const char *const calls[] = {"munmap",   "free",       "madvise",
+                                        "mremap",   "fixed_mmap", "ftruncate",
+                                        "heap_end", "thread_end", "end"};
     (void)state;
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         struct ran *ran = fall_by(calls[i], NULL);
@@ -82,20 +83,19 @@ static void test_a_kernel_without_page_scans_gives_the_same_picture(void **state
     ran_free(ran);
 }
 
-/* One picture may cost more than was foreseen, so that the bound is twice the share. */
+/* Without a share to speak of pictures may take 20 ms in all, and a hundred heights do not fit in
+ * that: each is foreseen to take 12 us a MiB. One may cost more than was foreseen. */
 static void test_pictures_stay_within_their_share_and_those_left_out_are_counted(void **state)
 {
-    const struct how how = {.depth = DEPTH_DEFAULT, .setting = "MEMTALLY_RECORD_SHARE_PPM=5000"};
-    struct ran *ran = RUN(&how, CHILD, "waves", "2");
+    const struct how how = {.depth = DEPTH_DEFAULT, .setting = "MEMTALLY_RECORD_SHARE_PPM=1"};
+    struct ran *ran = RUN(&how, CHILD, "waves", "60");
     (void)state;
     assert_true(exited(ran, 0));
     const struct mt_file_header *header = &the_file(ran)->header;
-    uint64_t elapsed = header->end_monotonic_ns - header->start_monotonic_ns;
-    assert_true(elapsed >= 2000000000u);
     assert_true(header->pictures_taken > 0);
     assert_true(header->pictures_skipped > 0);
     assert_true(header->skipped_resident_bytes > 8u << 20);
-    assert_in_range(header->picture_ns, 1, elapsed / 100 + 20000000);
+    assert_in_range(header->picture_ns, 1, 2 * 20000000);
     ran_free(ran);
 }
 

@@ -143,6 +143,19 @@ static void test_exec_goes_on_in_a_file_with_the_next_number(void **state)
     ran_free(ran);
 }
 
+/* Its header, at offset 0, and no block. */
+static void test_a_forked_child_has_no_block_of_its_parent(void **state)
+{
+    const struct how how = {.depth = DEPTH_FULL};
+    struct ran *ran = RUN(&how, CHILD, "inherits");
+    (void)state;
+    assert_true(exited(ran, 0));
+    assert_true(the_file(ran)->n_blocks > 0);
+    assert_non_null(strstr(ran->out, " rw-s 00000000 "));
+    assert_null(strstr(strchr(ran->out, '\n') + 1, ".mtr"));
+    ran_free(ran);
+}
+
 static void test_fifty_children_at_once_write_fifty_files(void **state)
 {
     const struct how how = {.depth = DEPTH_DEFAULT};
@@ -189,9 +202,9 @@ static void test_each_way_to_end_keeps_its_status_and_the_recording(void **state
 static void kill_when_it_has_written(pid_t pid, const char *directory)
 {
     char path[400];
-    struct stat status = {.st_size = 0};
+    struct stat status = {.st_blocks = 0};
     snprintf(path, sizeof path, "%s/%d-0.mtr", directory, (int)pid);
-    for (int i = 0; i < 10000 && status.st_size < 40 * (off_t)MT_BLOCK_BYTES; i++) {
+    for (int i = 0; i < 10000 && status.st_blocks * 512 < 40 * (off_t)MT_BLOCK_BYTES; i++) {
         usleep(1000);
         stat(path, &status);
     }
@@ -204,11 +217,13 @@ static void test_what_was_recorded_survives_a_kill(void **state)
         .depth = DEPTH_FULL, .stacks = STACKS_NONE, .meanwhile = kill_when_it_has_written};
     struct ran *ran = RUN(&how, CHILD, "forever", "4");
     const struct mt_record_file *file = the_file(ran);
-    size_t n_live;
+    size_t n_live, n_open = 0;
     (void)state;
     assert_int_equal(ran->status, SIGKILL);
     assert_int_equal(file->blocks_bad, 0);
-    assert_in_range(file->blocks_open, 1, 4); /* one of each thread */
+    for (size_t i = 0; i < file->n_blocks; i++)
+        n_open += (size_t)file->blocks[i].open;
+    assert_in_range(n_open, 1, 4); /* one of each thread */
     assert_true(file->n_blocks >= 36);
     size_t n_allocated = check_order(file, 1234, &n_live);
     assert_true(n_allocated > 100000);
@@ -225,6 +240,7 @@ int main(void)
         cmocka_unit_test(test_children_of_vfork_do_not_end_their_parent),
         cmocka_unit_test(test_a_spawned_program_is_recorded),
         cmocka_unit_test(test_exec_goes_on_in_a_file_with_the_next_number),
+        cmocka_unit_test(test_a_forked_child_has_no_block_of_its_parent),
         cmocka_unit_test(test_fifty_children_at_once_write_fifty_files),
         cmocka_unit_test(test_each_way_to_end_keeps_its_status_and_the_recording),
         cmocka_unit_test(test_what_was_recorded_survives_a_kill),

@@ -127,7 +127,7 @@ static long fake_ioctl(int fd, unsigned long request, void *argument)
     scan->walk_end = scan->end;
     for (size_t i = 0; i < process.n_present; i++) {
         const struct present *run = &process.present[i];
-        if (run->first_page * PAGE < scan->start)
+        if (run->first_page * PAGE < scan->start || run->first_page * PAGE >= scan->end)
             continue;
         if ((uint64_t)n == scan->vec_len || (uint64_t)n == process.regions_at_once) {
             scan->walk_end = run->first_page * PAGE;
@@ -138,8 +138,9 @@ static long fake_ioctl(int fd, unsigned long request, void *argument)
         regions[n++] = (struct region){
             .start = run->first_page * PAGE,
             .end = (run->first_page + run->n_pages) * PAGE,
-            .categories =
-                (run->flags & MT_RUN_FILE ? 1 << 2 : 0) | (run->flags & MT_RUN_HUGE ? 1 << 6 : 0),
+            .categories = ((run->flags & MT_RUN_FILE ? 1 << 2 : 0) |
+                           (run->flags & MT_RUN_HUGE ? 1 << 6 : 0)) &
+                          scan->return_mask,
         };
     }
     return n;
@@ -205,6 +206,7 @@ static struct shown read_picture(const char *path)
             strncat(shown.maps, (const char *)event.bytes, event.length);
     }
     assert_int_equal(cursor.blocks_bad, 0);
+    mt_cursor_finish(&cursor);
     mt_record_file_close(file);
     return shown;
 }
@@ -408,10 +410,9 @@ static void test_a_process_whose_pagemap_cannot_be_read_is_incomplete(void **sta
 }
 
 /* The disk is full while the picture is written. */
-static int fail_extend(int fd, uint64_t offset, uint64_t length)
+static int fail_back(void *address, size_t length)
 {
-    (void)fd;
-    (void)offset;
+    (void)address;
     (void)length;
     return -ENOSPC;
 }
@@ -428,7 +429,8 @@ static void test_a_picture_that_could_not_be_written_is_incomplete(void **state)
     use_small_process();
     scribe_begin(&scribe, path, 1);
     fill_block(&scribe.writer[0], 2000);
-    os.extend = fail_extend;
+    os.map_on = mt_watch_os.map_on;
+    os.back = fail_back;
     scribe.file.os = &os;
     mt_picture_take(&scribe.writer[0], &request, &result);
     assert_int_equal(result.method, MT_METHOD_SCAN);

@@ -7,12 +7,13 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* The real outside world, of which each call can be made to fail. */
-static int open_fails, extend_fails, map_fails;
+static int open_fails, resize_fails, back_fails, map_fails;
 static int open_descriptors;
 
 static int fake_open(const char *path, int flags, int mode)
@@ -28,14 +29,32 @@ static int fake_close(int fd)
     return mt_watch_os.close(fd);
 }
 
-static int fake_extend(int fd, uint64_t offset, uint64_t length)
+static int fake_resize(int fd, uint64_t bytes)
 {
-    return extend_fails ? -ENOSPC : mt_watch_os.extend(fd, offset, length);
+    return resize_fails ? -resize_fails : mt_watch_os.resize(fd, bytes);
 }
 
-static void *fake_map(int fd, uint64_t offset, size_t length)
+static int fake_back(void *address, size_t length)
 {
-    return map_fails ? NULL : mt_watch_os.map(fd, offset, length);
+    return back_fails ? -ENOSPC : mt_watch_os.back(address, length);
+}
+
+static void *fake_map(int fd, size_t length)
+{
+    return map_fails ? NULL : mt_watch_os.map(fd, length);
+}
+
+static void *fake_map_on(void *page, size_t length)
+{
+    return map_fails ? NULL : mt_watch_os.map_on(page, length);
+}
+
+/* As a program's limit on the size of files would: nothing above 2.5 blocks. */
+static int limited_resize(int fd, uint64_t bytes)
+{
+    if (bytes > MT_HEADER_BYTES + 5 * MT_BLOCK_BYTES / 2)
+        return -EFBIG;
+    return mt_watch_os.resize(fd, bytes);
 }
 
 /* The rest is never asked for by a writer. */
@@ -44,9 +63,14 @@ static struct mt_record_os fake_os(void)
     return (struct mt_record_os){
         .open = fake_open,
         .close = fake_close,
-        .extend = fake_extend,
+        .resize = fake_resize,
         .map = fake_map,
+        .map_on = fake_map_on,
+        .keep_from_children = mt_watch_os.keep_from_children,
+        .back = fake_back,
         .unmap = mt_watch_os.unmap,
+        .lock = mt_watch_os.lock,
+        .unlock = mt_watch_os.unlock,
         .monotonic_ns = mt_watch_os.monotonic_ns,
     };
 }
@@ -72,11 +96,12 @@ static void test_a_new_file_has_its_header_and_no_block(void **state)
     struct mt_file_header header;
     assert_int_equal(begin(&file, &mt_watch_os, path), 0);
     assert_int_equal(stat(path, &status), 0);
-    assert_int_equal(status.st_size, MT_HEADER_BYTES);
+    assert_true(status.st_size >= (off_t)1 << 30);
+    assert_true(status.st_blocks * 512 < 65536); /* nearly all of it is a hole */
     assert_int_equal(status.st_mode & 0777, 0600);
     assert_int_equal(mt_record_header_read(path, &header, NULL), 0);
     assert_memory_equal(header.magic, "MEMTALLY", 8);
-    assert_int_equal(header.version, 1);
+    assert_int_equal(header.version, 2);
     assert_int_equal(header.pid, 4321);
     assert_int_equal(header.next_block, 0);
     mt_file_close(&file);
@@ -108,16 +133,133 @@ static void test_a_file_that_cannot_be_begun_says_why(void **state)
     open_fails = 1;
     assert_int_equal(begin(&file, &os, in_folder("a.mtr")), -EMFILE);
     open_fails = 0;
-    extend_fails = 1;
+    back_fails = 1;
     assert_int_equal(begin(&file, &os, in_folder("b.mtr")), -ENOSPC);
-    extend_fails = 0;
+    back_fails = 0;
     map_fails = 1;
     assert_int_equal(begin(&file, &os, in_folder("c.mtr")), -ENOMEM);
     map_fails = 0;
+    resize_fails = EIO;
+    assert_int_equal(begin(&file, &os, in_folder("d.mtr")), -EIO);
+    resize_fails = EFBIG;
+    assert_int_equal(begin(&file, &os, in_folder("e.mtr")), -EFBIG);
+    resize_fails = 0;
     assert_null(file.header);
     assert_int_equal(open_descriptors, 0);
     remove_file(in_folder("b.mtr"));
     remove_file(in_folder("c.mtr"));
+    remove_file(in_folder("d.mtr"));
+    remove_file(in_folder("e.mtr"));
+}
+
+static void test_a_limit_on_files_is_kept_and_filled(void **state)
+{
+    (void)state;
+    struct mt_record_os os = fake_os();
+    const char *path = in_folder("a.mtr");
+    struct mt_file file;
+    struct mt_writer writer;
+    os.resize = limited_resize;
+    assert_int_equal(begin(&file, &os, path), 0);
+    assert_in_range(file.room_bytes, MT_HEADER_BYTES + MT_BLOCK_BYTES,
+                    MT_HEADER_BYTES + 5 * MT_BLOCK_BYTES / 2);
+    uint64_t n_blocks = (file.room_bytes - MT_HEADER_BYTES) / MT_BLOCK_BYTES;
+    mt_writer_init(&writer, &file, 0, 1);
+    for (uint64_t i = 0; i < 100000; i++)
+        look(&writer, i);
+    assert_int_equal(file.header->next_block, n_blocks);
+    assert_true(file.header->events_lost > 0);
+    mt_writer_finish(&writer);
+    mt_file_close(&file);
+    struct mt_record_file *read = must_open(path);
+    assert_int_equal(read->n_blocks, n_blocks);
+    assert_int_equal(count_events(read) + read->header.events_lost, 100000);
+    mt_record_file_close(read);
+    remove_file(path);
+}
+
+static void *map_on_nothing(void *page, size_t length)
+{
+    (void)page;
+    (void)length;
+    return NULL;
+}
+
+/* As in qemu's user mode: 1024 blocks are mapped at once, or as many as the file may have. */
+static void test_without_a_way_from_page_to_page_the_beginning_is_mapped(void **state)
+{
+    (void)state;
+    static int (*const resize[])(int, uint64_t) = {fake_resize, limited_resize};
+    static const uint64_t most[] = {1024, 2};
+    for (size_t i = 0; i < 2; i++) {
+        struct mt_record_os os = fake_os();
+        const char *path = in_folder("a.mtr");
+        struct mt_file file;
+        struct mt_writer writer;
+        os.map_on = map_on_nothing;
+        os.resize = resize[i];
+        assert_int_equal(begin(&file, &os, path), 0);
+        mt_writer_init(&writer, &file, 0, 1);
+        while (mt_writer_next_block(&writer, 2000))
+            look(&writer, 1);
+        assert_int_equal(file.header->next_block, most[i]);
+        mt_writer_finish(&writer);
+        mt_file_close(&file);
+        struct mt_record_file *read = must_open(path);
+        assert_int_equal(read->n_blocks, most[i]);
+        assert_int_equal(read->blocks_bad, 0);
+        mt_record_file_close(read);
+        remove_file(path);
+    }
+}
+
+static size_t machine_page;
+
+static void *aligned_map_on(void *page, size_t length)
+{
+    assert_int_equal(length % machine_page, 0);
+    return mt_watch_os.map_on(page, length);
+}
+
+static int aligned_back(void *address, size_t length)
+{
+    assert_int_equal(length % machine_page, 0);
+    return mt_watch_os.back(address, length);
+}
+
+/* Machines with pages of 16 and 64 KiB map nothing else: blocks begin after one. */
+static void test_blocks_lie_where_pages_of_any_size_begin(void **state)
+{
+    const char *path = in_folder("a.mtr");
+    struct mt_record_os os = fake_os();
+    (void)state;
+    os.map_on = aligned_map_on;
+    os.back = aligned_back;
+    for (machine_page = 4096; machine_page <= 65536; machine_page *= 4) {
+        struct mt_file_header header = test_header();
+        struct mt_file file = {0};
+        struct mt_writer writer;
+        header.page_bytes = (uint32_t)machine_page;
+        assert_int_equal(mt_file_create(&file, &os, path, &header), 0);
+        mt_writer_init(&writer, &file, 0, 1);
+        for (uint64_t i = 0; i < 50000; i++)
+            look(&writer, i);
+        assert_true(file.header->next_block >= 3);
+        mt_writer_finish(&writer);
+        mt_file_close(&file);
+        struct image image = load_image(path);
+        assert_int_equal(header_of(&image)->header_bytes, machine_page);
+        assert_memory_equal(image.bytes + machine_page, "MTBK", 4);
+        assert_memory_equal(image.bytes + machine_page + MT_BLOCK_BYTES, "MTBK", 4);
+        free(image.bytes);
+        char *expected = transcript_of(path);
+        assert_int_equal(mt_record_file_pack(path, NULL), 0);
+        char *packed = transcript_of(in_folder("a.mtz"));
+        assert_string_equal(packed, expected);
+        free(packed);
+        free(expected);
+        remove_file(in_folder("a.mtz"));
+    }
 }
 
 /* Each way in which a block cannot be had. */
@@ -161,12 +303,18 @@ static void assert_losing(int *failing)
 static void test_events_without_room_are_counted_and_recording_goes_on(void **state)
 {
     (void)state;
-    assert_losing(&open_fails);
-    assert_losing(&extend_fails);
-    assert_losing(&map_fails);
+    struct mt_file file;
+    const char *path = in_folder("a.mtr");
+    assert_losing(&back_fails);
+    assert_int_equal(begin(&file, &mt_watch_os, path), 0);
+    int has_window = file.window != NULL; /* as under qemu: nothing more is mapped */
+    mt_file_close(&file);
+    remove_file(path);
+    if (!has_window)
+        assert_losing(&map_fails);
 }
 
-/* The number of a block that the disk had no room for is given back. */
+/* A block that the disk had no room for is the next that is asked for. */
 static void test_a_full_disk_leaves_no_gap_in_the_file(void **state)
 {
     (void)state;
@@ -174,19 +322,16 @@ static void test_a_full_disk_leaves_no_gap_in_the_file(void **state)
     const char *path = in_folder("a.mtr");
     struct mt_file file;
     struct mt_writer writer;
-    struct stat status;
     assert_int_equal(begin(&file, &os, path), 0);
     mt_writer_init(&writer, &file, 0, 1);
     look(&writer, 1);
     fill_block(&writer, 2000);
-    extend_fails = 1;
+    back_fails = 1;
     for (uint64_t i = 0; i < 5000; i++)
         look(&writer, i);
-    extend_fails = 0;
+    back_fails = 0;
     assert_int_equal(file.header->next_block, 1);
     assert_int_equal(file.header->blocks_backed, 1);
-    assert_int_equal(stat(path, &status), 0);
-    assert_int_equal(status.st_size, MT_HEADER_BYTES + MT_BLOCK_BYTES);
     mt_writer_finish(&writer);
     mt_file_close(&file);
     remove_file(path);
@@ -228,6 +373,7 @@ static void assert_whole_stream(const struct mt_record_file *file, size_t first,
         assert_int_equal(event.field[0], UINT64_MAX - i);
     }
     assert_int_equal(mt_cursor_next(&cursor, &event), 0);
+    mt_cursor_finish(&cursor);
 }
 
 /* Reads the file over and over while threads write it: what is there is right and grows. */
@@ -246,6 +392,7 @@ static void read_meanwhile(const char *path)
         assert_int_equal(cursor.blocks_bad, 0);
         assert_true(n >= last);
         last = n;
+        mt_cursor_finish(&cursor);
         mt_record_file_close(file);
     }
 }
@@ -269,7 +416,7 @@ static void test_threads_share_a_file_and_it_can_be_read_meanwhile(void **state)
     }
     mt_file_close(&file);
     struct mt_record_file *read = must_open(path);
-    assert_int_equal(read->blocks_open, 0);
+    assert_int_equal(count_open(read), 0);
     assert_int_equal(read->blocks_bad, 0);
     assert_true(read->n_blocks >= N_THREADS * EVENTS_OF_EACH * BYTES_OF_EVENTS / MT_BLOCK_BYTES);
     size_t first = 0;
@@ -291,6 +438,9 @@ int main(void)
         cmocka_unit_test(test_a_new_file_has_its_header_and_no_block),
         cmocka_unit_test(test_a_file_that_exists_is_not_taken),
         cmocka_unit_test(test_a_file_that_cannot_be_begun_says_why),
+        cmocka_unit_test(test_a_limit_on_files_is_kept_and_filled),
+        cmocka_unit_test(test_without_a_way_from_page_to_page_the_beginning_is_mapped),
+        cmocka_unit_test(test_blocks_lie_where_pages_of_any_size_begin),
         cmocka_unit_test(test_events_without_room_are_counted_and_recording_goes_on),
         cmocka_unit_test(test_a_full_disk_leaves_no_gap_in_the_file),
         cmocka_unit_test(test_a_writer_without_a_file_stays_silent),

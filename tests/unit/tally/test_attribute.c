@@ -307,6 +307,25 @@ static void test_buffers_go_by_what_they_are_for(void **state)
 }
 
 /* A string in a file may be as long as a block, which no recorder writes. */
+/* Files on two devices may have one inode's number. */
+static void test_a_model_is_known_by_inode_and_device(void **state)
+{
+    (void)state;
+    static const uint64_t runs[][3] = {{0x10000, 4, MT_RUN_FILE}, {0x10010, 4, MT_RUN_FILE}};
+    struct one one;
+    begin(&one, 0);
+    one.maps = "10000000-10004000 r--p 00000000 fe:00 9                      /m/weights.bin\n"
+               "10010000-10014000 r--p 00000000 fe:01 9                      /m/other.bin\n";
+    uint64_t mapped = recorded_string(&one.recorded, "CPU_Mapped");
+    EVENT(&one.recorded, BUFFER_ALLOC, 1, 0x10000000, 1000, MT_BUFFER_HOST | MT_BUFFER_HOST_PTR, 0,
+          mapped, 0);
+    take(&one, runs, 2);
+    assert_int_equal(weights(&one, "CPU_Mapped"), 1000);
+    assert_int_equal(weights(&one, "weights.bin"), 4 * PAGE - 1000);
+    assert_int_equal(runtime(&one, "other.bin"), 4 * PAGE);
+    mt_tally_destroy(one.tally);
+}
+
 static void test_a_name_of_any_length_is_cut(void **state)
 {
     (void)state;
@@ -411,6 +430,7 @@ int main(void)
         TEST(test_memory_that_is_gone_does_not_hold_the_file_in_its_place),
         TEST(test_a_file_mapped_in_a_scope_is_the_scopes),
         TEST(test_buffers_go_by_what_they_are_for),
+        TEST(test_a_model_is_known_by_inode_and_device),
         TEST(test_a_name_of_any_length_is_cut),
         TEST(test_unnamed_memory_is_the_heaps_where_it_was_seen_and_else_the_loaders),
         TEST(test_what_the_loader_mapped_first_is_said_to_be_its),

@@ -9,6 +9,7 @@
  *   leave         goes on in a child; the parent exits with 0 at once
  *   stop          stops itself
  *   hold          reads the standard input until it ends
+ *   user=ID       becomes that user and group for good
  *   exec=PROGRAM  becomes that program, with the arguments that follow
  *   exit=STATUS   kill=SIGNAL */
 #include <signal.h>
@@ -65,6 +66,12 @@ static void hold(void)
     }
 }
 
+static int become(const char *id)
+{
+    unsigned number = (unsigned)atoi(id);
+    return setgid(number) < 0 || setuid(number) < 0 ? -1 : 0;
+}
+
 static int is(const char *argument, const char *name, const char **value)
 {
     size_t length = strlen(name);
@@ -92,6 +99,8 @@ int main(int argc, char **argv)
             stop();
         else if (is(argv[i], "hold", &value))
             hold();
+        else if (is(argv[i], "user=", &value) && (become(value) < 0))
+            return 98;
         else if (is(argv[i], "exec=", &value))
             return execv(value, argv + i), 99;
         else if (is(argv[i], "exit=", &value))

@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define NOBODY 65534
+
 /* Watches until `pid` is stopped. */
 static void wait_until_stopped(struct watched_run *run, int pid)
 {
@@ -177,6 +179,54 @@ static void test_a_program_that_another_becomes_is_another_image(void **state)
     assert_exact(tally, pid);
     mt_tally_destroy(tally);
     kill_and_finish(&run, pid);
+}
+
+/* Whether any user can reach what is run here. */
+static int is_for_everybody(const char *path)
+{
+    int status = -1;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(setgid(NOBODY) < 0 || setuid(NOBODY) < 0 || access(path, R_OK | X_OK) < 0);
+    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+/* Its folder is root's own, and the program that another user becomes writes elsewhere: all of what
+ * it allocates is known. */
+static void test_a_program_that_root_leaves_to_another_user_is_recorded(void **state)
+{
+    (void)state;
+    struct watched_run run;
+    struct stat status;
+    char exec[300];
+    if (geteuid() != 0 || !is_for_everybody(watched_child()) ||
+        !is_for_everybody(watched_recorder())) {
+        print_message("# not possible here: root alone becomes another user\n");
+        return;
+    }
+    snprintf(exec, sizeof exec, "exec=%s", watched_child());
+    PREPARE(&run, watched_child(), "touch=16", "user=65534", exec, "touch=64", "hold");
+    assert_int_equal(mkdir(run.directory, 0700), 0);
+    watched_start(&run);
+    int pid = mt_run_pid(run.run);
+    watched_finish(&run);
+    assert_int_equal(run.result.exit_code, 0);
+    struct mt_tally *tally = watched_tally(&run, MT_MOMENT_PEAK, 0);
+    assert_non_null(tally);
+    const struct mt_tally_process *process = watched_process(tally, (uint64_t)pid);
+    assert_string_equal(process->observed, "recorder");
+    const struct mt_tally_row *row = mt_tally_row_of(process->places, MT_CATEGORY_RUNTIME);
+    assert_non_null(row);
+    assert_true(row->resident_bytes >= 64 * MIB);
+    assert_true(process->places[0].unattributed_bytes < MIB);
+    mt_tally_destroy(tally);
+    char path[160];
+    for (int i = 0; i < 2; i++) { /* of root's program, and of the other's */
+        snprintf(path, sizeof path, "%s/%d-%d.mtz", run.directory, pid, i);
+        assert_int_equal(stat(path, &status), 0);
+        assert_int_equal(status.st_uid, 0);
+    }
+    watched_close(&run);
 }
 
 /* It has left a file of the recorder, which is not its own any more. */
@@ -355,6 +405,23 @@ static pid_t start_watcher(struct watched_run *run, int *program, int *output)
     return watcher;
 }
 
+/* Nobody is left who would remove the folder for other users that root's watcher made. */
+static void remove_side(int program)
+{
+    static const char name[] = "MEMTALLY_RECORD_OTHER_DIR=";
+    char path[64];
+    char text[65536] = "";
+    snprintf(path, sizeof path, "/proc/%d/environ", program);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    char *found = memmem(text, length, name, sizeof name - 1);
+    assert_non_null(found);
+    if (geteuid() == 0)
+        assert_int_equal(rmdir(found + sizeof name - 1), 0);
+}
+
 static void test_a_watcher_that_is_killed_leaves_what_it_saw(void **state)
 {
     (void)state;
@@ -368,6 +435,7 @@ static void test_a_watcher_that_is_killed_leaves_what_it_saw(void **state)
     kill(watcher, SIGKILL);
     assert_int_equal(waitpid(watcher, &status, 0), watcher);
     assert_int_equal(kill(program, 0), 0); /* it goes on without its watcher */
+    remove_side(program);
     close(run.input);
     close(report);
     assert_int_equal(waitpid(program, &status, 0), program);
@@ -422,6 +490,7 @@ int main(void)
         TEST(test_without_a_recorder_a_program_is_seen_from_outside),
         TEST(test_a_setuid_program_is_seen_from_outside),
         TEST(test_a_program_that_another_becomes_is_another_image),
+        TEST(test_a_program_that_root_leaves_to_another_user_is_recorded),
         TEST(test_a_program_that_becomes_another_at_once_is_the_other),
         TEST(test_children_and_theirs_are_seen_together),
         TEST(test_an_orphan_is_seen_and_its_end_too),

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* Work that needs descriptors, done aside: by a thread of the kernel's making that shares all with
+ * its caller but the table of descriptors: its own has the first three only. Nobody in the program
+ * sees a number come or go, takes one of ours for its own, or closes one; nothing that the program
+ * holds is held longer, flushed or locked by us. The caller sleeps meanwhile; no signal reaches the
+ * thread, and libc does not know of it. It costs some 12 us of processor time. */
+#include "recorder/recorder.h"
+
+#include <sched.h>
+
+#include "recorder/sys.h"
+
+#define CLOSE_ALL UINT32_MAX
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE 2
+#endif
+
+/* aside.S: clone() with `flags`, where the new thread calls `function` on its own stack and ends.
+ * Returns the thread's number or a negated errno. */
+HIDDEN long memtally_clone(unsigned long flags, void *stack_end, void (*function)(void *),
+                           void *context);
+
+struct aside {
+    void (*function)(void *context);
+    void *context;
+    int shares; /* the table of descriptors, as yet */
+    int done;
+};
+
+/* Before Linux 5.9 the whole table is copied. */
+static int leave_descriptors(void)
+{
+    if (MT_SYS3(SYS_close_range, 3, CLOSE_ALL, CLOSE_RANGE_UNSHARE) >= 0)
+        return 1;
+    return MT_SYS1(SYS_unshare, CLONE_FILES) >= 0;
+}
+
+/* Standard error is what say_once() says things on. The other two make room for ours, where the
+ * program may have no more than a few. */
+static void begin(void *context)
+{
+    struct aside *aside = context;
+    if (aside->shares && !leave_descriptors())
+        return;
+    memtally_record_os.close(0);
+    memtally_record_os.close(1);
+    aside->function(aside->context);
+    aside->done = 1;
+}
+
+static void start(struct aside *aside)
+{
+    const unsigned long flags = CLONE_VM | CLONE_FS | CLONE_SYSVSEM | CLONE_SIGHAND | CLONE_THREAD |
+                                CLONE_VFORK | CLONE_UNTRACED;
+    uint8_t *stack = memtally_recorder.process->aside_stack;
+    memtally_clone(aside->shares ? flags | CLONE_FILES : flags, stack + ASIDE_STACK_BYTES, begin,
+                   aside);
+}
+
+/* Where a table cannot be left, as in some containers, it is copied by clone(). */
+int do_aside(void (*function)(void *context), void *context)
+{
+    struct aside aside = {function, context, 1, 0};
+    struct process *process = memtally_recorder.process;
+    uint64_t signals;
+    if (memtally_recorder.is_filtered || !memtally_record_os.lock(&process->aside_busy, &signals))
+        return 0;
+    if (!memtally_recorder.is_filtered)
+        start(&aside);
+    aside.shares = 0;
+    if (!memtally_recorder.is_filtered && !aside.done)
+        start(&aside);
+    memtally_record_os.unlock(&process->aside_busy, &signals);
+    return aside.done;
+}
+
+void do_aside_or_here(void (*function)(void *context), void *context)
+{
+    if (!do_aside(function, context))
+        function(context);
+}
