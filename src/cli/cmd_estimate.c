@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/cpu.h"
-#include "cli/document.h"
+#include "cli/document/document.h"
 #include "cli/estimate/estimate.h"
 #include "cli/rehearse/interrupt.h"
 #include "cli/words.h"

@@ -3,7 +3,7 @@
 #ifndef CLI_LOADED_H
 #define CLI_LOADED_H
 
-#include "cli/document.h"
+#include "cli/document/document.h"
 
 /* Start with {0}. The members are owned; `document` borrows from them. */
 struct cli_loaded {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "cli/document.h"
+#include "cli/document/document.h"
 
 void cli_put_shell_word(struct mt_strbuf *out, const char *word)
 {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/hf_config.h"
+#include "model/hf/config.h"
 
 #include "base/error.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening a model of any format, and asking it. Tells formats apart by content, not by the names of
  * files; knows no format further than that. */
-#include "model/hf_config.h"
+#include "model/hf/config.h"
 #include "model/model.h"
 
 #include "base/error.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rehearse/ggml/abi.h"
+#include "pretend/ggml/abi.h"
 
 #define DEVICES_MAX 16
 

@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "pretend/cuda/driver/memory/memory.h"
 #include "rehearse/account_write.h"
-#include "rehearse/cuda/driver/memory.h"
 #include "rehearse/rehearsal.h"
 
 #define PAIRS 20000

@@ -14,8 +14,8 @@
 #include <string.h>
 
 #include "oracle_point.h"
-#include "predict/llama_parts.h"
-#include "predict/template.h"
+#include "predict/llama/parts.h"
+#include "predict/template/template.h"
 
 enum { DEVICE_ALL, DEVICE_PART, HOST_ALL, HOST_PART, DOUBTED, UNTAKEN, GROUPS };
 static const char *const group_names[GROUPS] = {"device all", "device part", "host all",

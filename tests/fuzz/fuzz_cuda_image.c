@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rehearse/cuda/driver/image.h"
+#include "pretend/cuda/driver/module/image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "model/model.h"
-#include "predict/template.h"
+#include "predict/template/template.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

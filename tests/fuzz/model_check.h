@@ -3,7 +3,7 @@
 #ifndef MT_TESTS_MODEL_CHECK_H
 #define MT_TESTS_MODEL_CHECK_H
 
-#include "model/sparse.h"
+#include "model/sample/sparse.h"
 #include "tests/support/memory_files.h"
 
 #include <fcntl.h>

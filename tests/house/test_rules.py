@@ -163,9 +163,9 @@ def test_a_format_that_is_described_wrongly_is_found():
 
 def test_a_family_that_no_engine_has_is_found():
     paths = ("data/engines/llama.cpp/architectures", "data/engines/transformers.model_types", "data/engines/llama.cpp.table",
-             "scripts/templates.d/families", "src/model/family_gguf.c", "src/model/hf_family.c", "src/model/architecture.c",
-             "src/model/shapes.c", "src/model/convert_tables.c", "src/predict/llama_net_families.c", "src/predict/torch.c",
-             "src/predict/vllm.c")
+             "scripts/templates.d/families", "src/model/gguf/family.c", "src/model/hf/family.c", "src/model/architecture.c",
+             "src/model/sample/shapes.c", "src/model/convert/tables.c", "src/predict/llama/build_families.c", "src/predict/torch/torch.c",
+             "src/predict/budget/vllm.c")
     tree = {path: open(f"{ROOT}/{path}", encoding="utf-8").read() for path in paths}
 
     def finds(path, old, new, words):
@@ -174,10 +174,10 @@ def test_a_family_that_no_engine_has_is_found():
 
     assert_clean("families", tree)
     finds("data/engines/llama.cpp.table", " graniteswitch ", " granite-switch ", "names granite-switch, which")
-    finds("src/model/family_gguf.c", '"granite_swa"', '"granite-swa"', "granite-swa is no family")
-    finds("src/model/hf_family.c", '{"qwen3_5",', '{"qwen3.5",', "qwen3.5 is no model_type")
-    finds("src/predict/torch.c", '{"qwen35",', '{"qwen3.5",', "no family of llama.cpp begins with qwen3.5")
-    finds("src/predict/vllm.c", '"gemma3"', '"gemma-3"', "begins with gemma-3")
+    finds("src/model/gguf/family.c", '"granite_swa"', '"granite-swa"', "granite-swa is no family")
+    finds("src/model/hf/family.c", '{"qwen3_5",', '{"qwen3.5",', "qwen3.5 is no model_type")
+    finds("src/predict/torch/torch.c", '{"qwen35",', '{"qwen3.5",', "no family of llama.cpp begins with qwen3.5")
+    finds("src/predict/budget/vllm.c", '"gemma3"', '"gemma-3"', "begins with gemma-3")
 
 
 def test_faulty_scripts_are_found():

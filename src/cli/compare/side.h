@@ -4,7 +4,7 @@
 #define CLI_COMPARE_SIDE_H
 
 #include "cli/compare/file.h"
-#include "cli/document_load.h"
+#include "cli/document/load.h"
 #include "cli/loaded.h"
 
 /* Start with {0}. `side` is what is compared; texts are borrowed from what is owned, and NULL where

@@ -10,7 +10,7 @@
 #include <signal.h>
 
 #include "cli/command.h"
-#include "cli/document.h"
+#include "cli/document/document.h"
 
 #define ESTIMATE_DEVICES_MAX   64
 #define ESTIMATE_GPU_BYTES     32

@@ -31,7 +31,7 @@ enum rehearse_layer rehearse_layer_of(char *const *argv)
  * lies in a folder of its own. */
 static void cut_to_folder(char *path)
 {
-    static const char built[] = "/rehearse/cuda/driver";
+    static const char built[] = "/pretend/cuda/driver";
     *strrchr(path, '/') = '\0';
     size_t length = strlen(path);
     if (length >= sizeof built && strcmp(path + length - (sizeof built - 1), built) == 0)
@@ -42,7 +42,7 @@ int rehearse_find_cuda(struct rehearse_cuda_paths *paths, struct mt_error *error
 {
     static const struct cli_object built = {"the pretended CUDA driver",
                                             "libmemtally-pretend-cuda-driver.so",
-                                            "MEMTALLY_PRETEND_CUDA", "/rehearse/cuda/driver"};
+                                            "MEMTALLY_PRETEND_CUDA", "/pretend/cuda/driver"};
     static const struct cli_object installed = {"the pretended CUDA driver",
                                                 "cuda/libmemtally-pretend-cuda-driver.so",
                                                 "MEMTALLY_PRETEND_CUDA", ""};

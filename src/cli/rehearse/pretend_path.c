@@ -8,6 +8,6 @@ int rehearse_find_pretend(char *path, size_t size, struct mt_error *error)
 {
     static const struct cli_object pretend = {"the object that pretends devices,",
                                               "libmemtally-pretend-ggml.so", "MEMTALLY_PRETEND",
-                                              "/rehearse/ggml"};
+                                              "/pretend/ggml"};
     return cli_find_object(&pretend, path, size, error);
 }

@@ -11,7 +11,7 @@
 #include <memtally/rehearse.h>
 #include <signal.h>
 
-#include "cli/document.h"
+#include "cli/document/document.h"
 #include "cli/rehearse/drive.h"
 #include "cli/rehearse/layer.h"
 #include "cli/rehearse/stage.h"

@@ -8,7 +8,7 @@
 #include <memtally/predict.h>
 #include <signal.h>
 
-#include "cli/document.h"
+#include "cli/document/document.h"
 
 #define REHEARSE_DEVICES_MAX 15 /* ggml's scheduler takes 16 backends, the CPU among them */
 

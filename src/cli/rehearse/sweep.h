@@ -8,7 +8,7 @@
 
 #include "base/strbuf.h"
 #include "cli/console.h"
-#include "cli/document.h"
+#include "cli/document/document.h"
 #include "cli/estimate/estimate.h"
 #include "cli/rehearse/stage.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/document_parts.h"
+#include "cli/document/parts.h"
 #include "cli/rehearse/sweep.h"
 #include "emit/csv.h"
 

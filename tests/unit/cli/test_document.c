@@ -3,7 +3,7 @@
  * the environment the files are written instead; look at what changed before you keep it. */
 #include "tests/support/unit.h"
 
-#include "cli/document.h"
+#include "cli/document/document.h"
 #include "emit/text.h"
 #include "sample_estimate.h"
 #include "sample_tally.h"

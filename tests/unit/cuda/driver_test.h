@@ -16,9 +16,9 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "pretend/cuda/abi/driver_memory.h"
+#include "pretend/cuda/driver/memory/memory.h"
 #include "rehearse/account_write.h"
-#include "rehearse/cuda/abi/driver_memory.h"
-#include "rehearse/cuda/driver/memory.h"
 #include "rehearse/rehearsal.h"
 
 #define KIB (UINT64_C(1) << 10)

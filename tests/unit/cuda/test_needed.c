@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "rehearse/cuda/driver/needed.h"
+#include "pretend/cuda/driver/module/needed.h"
 
 static int is_runtime(const char *name)
 {

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
+#include "pretend/cuda/abi/runtime.h"
 #include "rehearse/account.h"
-#include "rehearse/cuda/abi/runtime.h"
 
 #define MIB        (UINT64_C(1) << 20)
 #define GIB        (UINT64_C(1) << 30)

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "rehearse/cuda/abi/driver_calls.h"
+#include "pretend/cuda/abi/driver_calls.h"
 
 #define CONTEXT_BYTES (300 * MIB)
 #define MODULE_BYTES  (40 * MIB)

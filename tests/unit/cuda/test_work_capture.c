@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "rehearse/cuda/abi/driver_calls.h"
+#include "pretend/cuda/abi/driver_calls.h"
 
 CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream);
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream);

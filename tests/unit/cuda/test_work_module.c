@@ -3,8 +3,8 @@
  * the CUDA programming guide; occupancy was worked out by hand from its table of capabilities. */
 #include "driver_test.h"
 
-#include "rehearse/cuda/abi/driver_calls.h"
-#include "rehearse/cuda/driver/image.h"
+#include "pretend/cuda/abi/driver_calls.h"
+#include "pretend/cuda/driver/module/image.h"
 
 #define PTX  1
 #define CODE 2

@@ -5,7 +5,7 @@
 #include "tests/support/unit.h"
 
 #include "gguf_reader.h"
-#include "model/convert.h"
+#include "model/convert/convert.h"
 
 #include <math.h>
 #include <stdio.h>

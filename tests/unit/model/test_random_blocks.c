@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/support/unit.h"
 
-#include "model/random_blocks.h"
+#include "model/sample/random_blocks.h"
 
 #include <math.h>
 #include <memtally/error.h>

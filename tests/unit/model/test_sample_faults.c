@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/support/unit.h"
 
-#include "model/sample.h"
+#include "model/sample/sample.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include "tests/support/unit.h"
 
 #include "gguf_reader.h"
-#include "model/sparse.h"
+#include "model/sample/sparse.h"
 
 #include <dirent.h>
 #include <errno.h>

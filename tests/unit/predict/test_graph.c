@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "predict/graph.h"
+#include "predict/graph/graph.h"
 
 /* A tensor of this many rows of 256 numbers has this many KiB. */
 #define KIB 1024u

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "hand_model.h"
-#include "model/gguf.h"
-#include "predict/template.h"
+#include "model/gguf/gguf.h"
+#include "predict/template/template.h"
 
 #define EMBEDDING 64
 #define UBATCH    32

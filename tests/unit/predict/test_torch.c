@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "made_model.h"
-#include "predict/torch.h"
+#include "predict/torch/torch.h"
 
 static const char *const engines[] = {"vllm@0.11.0", "vllm", "sglang", "trt-llm"};
 static const char *const others[] = {"transformers", "exllamav3"};

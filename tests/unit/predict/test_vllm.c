@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "made_model.h"
-#include "predict/vllm.h"
+#include "predict/budget/vllm.h"
 
 static struct made_model made;
 static uint64_t h100[] = {81080 * MADE_MIB, 81080 * MADE_MIB};

@@ -4,7 +4,7 @@
 #ifndef TESTS_UNIT_REHEARSE_FAKE_GGML_H
 #define TESTS_UNIT_REHEARSE_FAKE_GGML_H
 
-#include "rehearse/ggml/abi.h"
+#include "pretend/ggml/abi.h"
 
 enum fake_type { FAKE_F32, FAKE_F16, FAKE_Q8_0, FAKE_Q4_0, FAKE_Q6_K, FAKE_BF16, FAKE_I32 };
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "rehearse/ggml/build.h"
+#include "pretend/ggml/build.h"
 #include "rehearse/rules.h"
 
 static struct mt_account *account;

@@ -26,7 +26,7 @@ static const struct {
 } libraries[] = {
 #define LIBRARY(file, soname, major) {file, soname},
 #define FALLBACK(file, soname)       {file, soname},
-#include "rehearse/cuda/libraries.def"
+#include "pretend/cuda/libraries.def"
 };
 
 #define N_LIBRARIES (sizeof libraries / sizeof *libraries)

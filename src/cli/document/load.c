@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/* Reading back what document_json.c wrote of a profile. Anybody may have changed the file, so that
+ * every value is checked for its type, and what does not fit is not known. */
+#include "load.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/profile/json_get.h"
+
+#define LARGEST_BYTES (64 << 20)
+
+struct cli_document_kept {
+    json_t *root; /* the texts are borrowed from it; NULL for a foreign file */
+    int is_profile;
+    struct cli_document_engine engine;
+    struct cli_document_model model;
+    struct cli_document_settings settings;
+    struct cli_document_run *runs;
+    size_t n_runs;
+    struct cli_document_phase *phases;
+    size_t n_phases;
+    const char *notes[1];
+};
+
+static const char version_note[] = "The folder's report.json is of another version of memtally, "
+                                   "which this one does not read: what "
+                                   "it says of engine, model, settings and runs is not shown. Use "
+                                   "the memtally that wrote it, or a "
+                                   "newer one.";
+static const char foreign_note[] =
+    "The folder's report.json is not a report of memtally that can be read; what it may say of "
+    "engine, model, settings and runs is not shown.";
+
+static void read_engine(struct cli_document_kept *kept)
+{
+    const json_t *engine = json_object_get(kept->root, "engine");
+    kept->engine = (struct cli_document_engine){
+        .name = profile_json_text(engine, "name"),
+        .version = profile_json_text(engine, "version"),
+        .path = profile_json_text(engine, "path"),
+    };
+}
+
+static void read_model(struct cli_document_kept *kept)
+{
+    const json_t *model = json_object_get(kept->root, "model");
+    kept->model = (struct cli_document_model){
+        .path = profile_json_text(model, "path"),
+        .name = profile_json_text(model, "name"),
+        .architecture = profile_json_text(model, "architecture"),
+        .dtype = profile_json_text(model, "dtype"),
+        .parameters = profile_json_count(model, "parameters"),
+        .weight_bytes = profile_json_count(model, "weight_bytes"),
+        .layers = profile_json_count(model, "layers"),
+        .trained_context_tokens = profile_json_count(model, "trained_context_tokens"),
+    };
+}
+
+struct cli_document_settings cli_document_settings_of(const json_t *root)
+{
+    const json_t *settings = json_object_get(root, "settings");
+    const json_t *info = json_object_get(root, "model_info");
+    return (struct cli_document_settings){
+        .context_tokens = profile_json_count(settings, "context_tokens"),
+        .batch = profile_json_count(settings, "batch"),
+        .ubatch = profile_json_count(settings, "ubatch"),
+        .sequences = profile_json_count(settings, "sequences"),
+        .threads = profile_json_count(settings, "threads"),
+        .prompt_tokens = profile_json_count(info, "prompt_length"),
+        .generated_tokens = profile_json_count(info, "generated_length"),
+        .kv_type_k = profile_json_text(settings, "kv_type_k"),
+        .kv_type_v = profile_json_text(settings, "kv_type_v"),
+        .flash_attention = profile_json_text(settings, "flash_attention"),
+    };
+}
+
+/* A run without its number is none. */
+static void read_run(struct cli_document_kept *kept, const json_t *run)
+{
+    uint64_t number = profile_json_count(run, "run");
+    if (number == MT_UNKNOWN)
+        return;
+    kept->runs[kept->n_runs++] = (struct cli_document_run){
+        .run = number,
+        .warm_up = json_is_true(json_object_get(run, "warm_up")),
+        .latency_ms = profile_json_real(run, "latency_ms"),
+        .prefill_ms = profile_json_real(run, "prefill_ms"),
+        .decode_ms = profile_json_real(run, "decode_ms"),
+        .peak_memory_bytes = profile_json_count(run, "peak_memory_bytes"),
+        .steps = profile_json_count(run, "steps"),
+        .batch_size = profile_json_count(run, "batch_size"),
+        .max_new_tokens = profile_json_count(run, "max_new_tokens"),
+    };
+}
+
+static int read_runs(struct cli_document_kept *kept)
+{
+    const json_t *runs = json_object_get(kept->root, "runs");
+    kept->runs = calloc(json_array_size(runs) + 1, sizeof *kept->runs);
+    for (size_t i = 0; kept->runs && i < json_array_size(runs); i++)
+        read_run(kept, json_array_get(runs, i));
+    return kept->runs ? 0 : MT_ENOMEM;
+}
+
+/* A phase without its name is none. */
+static void read_phase(struct cli_document_kept *kept, const json_t *phase)
+{
+    const char *name = profile_json_text(phase, "name");
+    if (!name)
+        return;
+    kept->phases[kept->n_phases++] = (struct cli_document_phase){
+        .name = name,
+        .start_ns = profile_json_count(phase, "start_ns"),
+        .end_ns = profile_json_count(phase, "end_ns"),
+        .peak_resident_bytes = profile_json_count(phase, "peak_resident_bytes"),
+    };
+}
+
+static int read_phases(struct cli_document_kept *kept)
+{
+    const json_t *phases = json_object_get(kept->root, "phases");
+    kept->phases = calloc(json_array_size(phases) + 1, sizeof *kept->phases);
+    for (size_t i = 0; kept->phases && i < json_array_size(phases); i++)
+        read_phase(kept, json_array_get(phases, i));
+    return kept->phases ? 0 : MT_ENOMEM;
+}
+
+static int is_ours(const json_t *root)
+{
+    const char *schema = profile_json_text(root, "schema");
+    const char *kind = profile_json_text(root, "kind");
+    return schema && kind && strcmp(schema, "memtally/1") == 0 && strcmp(kind, "measurement") == 0;
+}
+
+static int is_of_another_version(const json_t *root)
+{
+    const char *schema = profile_json_text(root, "schema");
+    return schema && strncmp(schema, "memtally/", 9) == 0 && strcmp(schema, "memtally/1") != 0;
+}
+
+/* A report that was saved of a plain recording has no runs, and nothing that the recording has
+ * not. */
+static int read_document(struct cli_document_kept *kept)
+{
+    if (!is_ours(kept->root)) {
+        kept->notes[0] = is_of_another_version(kept->root) ? version_note : foreign_note;
+        return 0;
+    }
+    read_engine(kept);
+    read_model(kept);
+    kept->settings = cli_document_settings_of(kept->root);
+    int result = read_runs(kept);
+    kept->is_profile = result == 0 && kept->n_runs > 0;
+    return result ? result : read_phases(kept);
+}
+
+/* Opens the file. Returns a descriptor, -1 where it is not there, or -2 where it is nothing that
+ * could be read whole. */
+static int open_report(const char *folder)
+{
+    char path[PATH_MAX];
+    struct stat status;
+    if (snprintf(path, sizeof path, "%s/report.json", folder) >= (int)sizeof path)
+        return -1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENOENT || errno == ENOTDIR ? -1 : -2;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size <= LARGEST_BYTES)
+        return fd;
+    close(fd);
+    return -2;
+}
+
+int cli_document_kept_read(const char *folder, struct cli_document_kept **kept,
+                           struct mt_error *error)
+{
+    int fd = open_report(folder);
+    if (fd == -1) {
+        *kept = NULL;
+        return 0;
+    }
+    struct cli_document_kept *read = calloc(1, sizeof *read);
+    if (read && fd >= 0)
+        read->root = json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
+    if (fd >= 0)
+        close(fd);
+    if (!read || read_document(read)) {
+        cli_document_kept_destroy(read);
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    }
+    *kept = read;
+    return 0;
+}
+
+void cli_document_kept_use(const struct cli_document_kept *kept, struct cli_document *document)
+{
+    if (kept && kept->notes[0]) {
+        document->notes = kept->notes;
+        document->n_notes = 1;
+    }
+    if (!kept || !kept->is_profile)
+        return;
+    document->engine = &kept->engine;
+    document->model = &kept->model;
+    document->settings = &kept->settings;
+    document->runs = kept->runs;
+    document->n_runs = kept->n_runs;
+    document->phases = kept->phases;
+    document->n_phases = kept->n_phases;
+}
+
+void cli_document_kept_destroy(struct cli_document_kept *kept)
+{
+    if (!kept)
+        return;
+    free(kept->runs);
+    free(kept->phases);
+    json_decref(kept->root);
+    free(kept);
+}

@@ -1,7 +1,0 @@
-/* SPDX-License-Identifier: MIT */
-/* What nothing stands behind of this library, and what computes. */
-#define LIBRARY   "libcudnn"
-#define STATUS    3000
-#define NO_HANDLE 2000
-#define LIST      "rehearse/cuda/dnn/dnn.def"
-#include "rehearse/cuda/missing.h"

@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: MIT */
-/* What nothing stands behind of the driver. */
-#define LIBRARY "libcuda"
-#define STATUS  CUDA_ERROR_NOT_SUPPORTED
-#define LIST    "rehearse/cuda/driver/driver.def"
-#define TWIN(...)
-#define ALSO(...)
-#include "rehearse/cuda/missing.h"

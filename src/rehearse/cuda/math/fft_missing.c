@@ -1,9 +1,0 @@
-/* SPDX-License-Identifier: MIT */
-/* The functions of cufft that its list describes. */
-#define LIBRARY   "libcufft"
-#define STATUS    16
-#define NO_HANDLE 1
-#define NO_MEMORY 2
-#define NO_VALUE  3
-#define LIST      "rehearse/cuda/math/fft.def"
-#include "rehearse/cuda/math/table.h"

@@ -1,9 +1,0 @@
-/* SPDX-License-Identifier: MIT */
-/* The functions of cuSOLVER that its list describes. */
-#define LIBRARY   "libcusolver"
-#define STATUS    9
-#define NO_HANDLE 1
-#define NO_MEMORY 2
-#define NO_VALUE  3
-#define LIST      "rehearse/cuda/math/solver.def"
-#include "rehearse/cuda/math/table.h"

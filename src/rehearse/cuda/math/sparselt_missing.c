@@ -1,9 +1,0 @@
-/* SPDX-License-Identifier: MIT */
-/* The functions of cusparseLt that its list describes. */
-#define LIBRARY   "libcusparseLt"
-#define STATUS    10
-#define NO_HANDLE 1
-#define NO_MEMORY 2
-#define NO_VALUE  3
-#define LIST      "rehearse/cuda/math/sparselt.def"
-#include "rehearse/cuda/math/table.h"
