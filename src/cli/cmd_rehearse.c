@@ -18,6 +18,7 @@
 #include "cli/rehearse/python_model.h"
 #include "cli/rehearse/rehearse.h"
 #include "cli/rehearse/stage.h"
+#include "cli/teller.h"
 #include "cli/words.h"
 
 struct rehearse_options {
@@ -303,7 +304,7 @@ static int rehearse_words(const struct rehearse_options *options, char *const *a
     struct rehearse_device_names names;
     struct estimate_request request = {0};
     struct mt_error error = {.offset = MT_NO_OFFSET};
-    struct cli_progress progress;
+    struct cli_teller teller;
     char build[64];
     uint64_t n_requests = 0;
     int result = read_requests(options->requests, REHEARSE_DEFAULT_REQUESTS, &n_requests, &error);
@@ -324,7 +325,7 @@ static int rehearse_words(const struct rehearse_options *options, char *const *a
         return fail(&error);
     }
     request.settings.program = program_of(argv);
-    cli_progress_init(&progress, !options->quiet);
+    cli_teller_init(&teller, !options->quiet, shows_output && !options->quiet);
     struct rehearse_job job = {
         .argv = argv,
         .devices = devices,
@@ -337,8 +338,7 @@ static int rehearse_words(const struct rehearse_options *options, char *const *a
         .folder = options->folder,
         .n_requests = n_requests,
         .timeout_ns = options->timeout_s * SECOND_NS,
-        .progress = &progress,
-        .shows_output = shows_output && !options->quiet,
+        .listener = &teller.listener,
         .interrupted = rehearse_catch_signals(),
     };
     const struct rehearse_output output = {

@@ -42,7 +42,7 @@ static int write_document(const struct command_told *told, const struct rehearse
 static int fail_unseen(const struct rehearse_job *job, const struct rehearse_result *result)
 {
     cli_complain("rehearse: %s", result->why);
-    if (!job->shows_output && *result->words &&
+    if (!(job->listener && job->listener->output) && *result->words &&
         (result->status.running || result->status.exit_code)) {
         const char *words = result->words;
         size_t length = strlen(words);

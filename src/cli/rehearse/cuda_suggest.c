@@ -68,7 +68,7 @@ static int rehearse(struct attempts *attempts, const struct rehearse_job *job, c
              attempts->most);
     changed.label = label;
     changed.folder = NULL;
-    changed.shows_output = 0;
+    changed.hides_output = 1;
     attempts->code = rehearse_run(&changed, result, &attempts->error);
     if (attempts->code == 0) {
         fit->fits = !result->is_unseen && rehearse_ran(result);

@@ -66,19 +66,13 @@ static int is_interrupted(const struct rehearse_drive *drive)
     return drive->settings->interrupted && *drive->settings->interrupted;
 }
 
-/* Whether the program's own line would be written over. */
-static int is_within_line(const struct rehearse_drive *drive)
-{
-    return drive->settings->echo && drive->settings->echo->is_within_line;
-}
-
 int rehearse_drive_look(struct rehearse_drive *drive, uint64_t timeout_ns)
 {
     struct rehearse_drive_report *report = drive->report;
     if (drive->code == MT_OK)
         drive->code = mt_rehearse_wait(drive->rehearsal, timeout_ns, &report->status, drive->error);
     if (drive->settings->echo)
-        rehearse_echo_show(drive->settings->echo, drive->settings->progress);
+        rehearse_echo_show(drive->settings->echo, drive->settings->listener);
     if (drive->code != MT_OK)
         return 0;
     if (!report->status.running) {
@@ -201,11 +195,10 @@ static int wait_until_ready(struct rehearse_drive *drive)
             return 0;
         }
         rehearse_work_look(&work, now_ns, getpid());
-        if (drive->settings->progress && !is_within_line(drive))
-            cli_progress_show(drive->settings->progress, "%s: %zu buffers, %.1f s",
-                              drive->settings->label ? drive->settings->label : "rehearsing",
-                              drive->report->status.n_events,
-                              (double)drive->report->status.elapsed_ns / 1e9);
+        mt_drive_say(drive->settings->listener, "%s: %zu buffers, %.1f s",
+                     drive->settings->label ? drive->settings->label : "rehearsing",
+                     drive->report->status.n_events,
+                     (double)drive->report->status.elapsed_ns / 1e9);
     }
     return 0;
 }

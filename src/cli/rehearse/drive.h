@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cli/progress.h"
 #include "cli/rehearse/echo.h"
+#include "drive/listener.h"
 
 #define REHEARSE_DEFAULT_REQUESTS 32
 #define REHEARSE_DEFAULT_START_NS ((uint64_t)60 * 1000 * 1000 * 1000)
@@ -28,7 +28,7 @@ struct rehearse_drive_settings {
     uint64_t start_ns;        /* to be ready, or to show any sign of work, within; 0: the default */
     uint64_t limit_ns;        /* to be ready or at its end within; 0: none */
     uint64_t drive_ns;        /* for all requests; 0: the default */
-    struct cli_progress *progress;            /* or NULL */
+    const struct mt_drive_listener *listener; /* or NULL */
     struct rehearse_echo *echo;               /* shows what the program writes, or NULL */
     const char *label;                        /* of the progress line; NULL: "rehearsing" */
     const volatile sig_atomic_t *interrupted; /* looked at, or NULL */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Showing what a rehearsed program writes, while it runs. */
+/* Passing on what a rehearsed program writes, while it runs. */
 #include "cli/rehearse/echo.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static off_t next_of(int fd, off_t at)
     return at > status.st_size ? 0 : data > at ? data : at;
 }
 
-static void show(struct rehearse_echo *echo, int which, struct cli_progress *progress)
+static void show(struct rehearse_echo *echo, int which, const struct mt_drive_listener *listener)
 {
     char text[8192];
     ssize_t n;
@@ -40,25 +40,19 @@ static void show(struct rehearse_echo *echo, int which, struct cli_progress *pro
         return;
     echo->at[which] = next_of(fd, echo->at[which]);
     while ((n = pread(fd, text, sizeof text, echo->at[which])) > 0) {
-        if (progress)
-            cli_progress_clear(progress);
-        fwrite(text, 1, (size_t)n, stderr);
-        fflush(stderr);
-        echo->is_within_line = text[n - 1] != '\n';
+        mt_drive_pass_on(listener, text, (size_t)n);
         echo->at[which] += n;
     }
 }
 
-void rehearse_echo_show(struct rehearse_echo *echo, struct cli_progress *progress)
+void rehearse_echo_show(struct rehearse_echo *echo, const struct mt_drive_listener *listener)
 {
     for (int i = 0; i < 2; i++)
-        show(echo, i, progress);
+        show(echo, i, listener);
 }
 
 void rehearse_echo_close(struct rehearse_echo *echo)
 {
-    if (echo->is_within_line)
-        fputc('\n', stderr);
     for (int i = 0; i < 2; i++)
         if (echo->fd[i] >= 0)
             close(echo->fd[i]);

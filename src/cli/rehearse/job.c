@@ -120,26 +120,31 @@ static int drive(const struct rehearse_job *job, char *const *argv, struct rehea
         .n_requests = job->n_requests,
         .start_ns = result->has_cuda ? limit_ns : 0, /* it compiles, and shows no sign of it */
         .limit_ns = limit_ns,
-        .progress = job->progress,
+        .listener = job->listener,
         .echo = echo,
         .label = job->label,
         .interrupted = job->interrupted,
     };
     int code = rehearse_drive(result->rehearsal, &settings, &result->report, error);
-    if (job->progress)
-        cli_progress_clear(job->progress);
+    mt_drive_hush(job->listener);
     return code;
+}
+
+static int shows_output(const struct rehearse_job *job)
+{
+    return !job->hides_output && job->listener && job->listener->output;
 }
 
 static int drive_and_show(const struct rehearse_job *job, char *const *argv,
                           struct rehearse_result *result, struct mt_error *error)
 {
     struct rehearse_echo echo;
-    if (!job->shows_output)
+    if (!shows_output(job))
         return drive(job, argv, result, NULL, error);
     rehearse_echo_open(&echo, result->folder);
     int code = drive(job, argv, result, &echo, error);
-    rehearse_echo_show(&echo, job->progress);
+    rehearse_echo_show(&echo, job->listener);
+    mt_drive_hush(job->listener);
     rehearse_echo_close(&echo);
     return code;
 }

@@ -193,7 +193,7 @@ int rehearse_look_at_whole(const struct rehearse_job *job, struct rehearse_whole
         enlarge(job, devices, gpus);
         larger.devices = devices;
         larger.folder = NULL;
-        larger.shows_output = 0;
+        larger.hides_output = 1;
         larger.label = "on larger devices";
         code = rehearse_run(&larger, result, error);
         if (code == 0)

@@ -149,7 +149,7 @@ static int run(struct act *act, uint64_t scale, struct rehearse_trial *outcome,
         .limit_ns = act->stage->timeout_ns ? act->stage->timeout_ns : LIMIT_NS,
         .n_requests = report ? report->n_requests : 0,
         .keeps_events = report != NULL,
-        .progress = act->report ? act->report->progress : NULL,
+        .listener = act->report ? act->report->listener : NULL,
         .interrupted = act->stage->interrupted,
     };
     int result = rehearse_once(&run, outcome, error);
@@ -393,7 +393,7 @@ static void tell(struct act *act)
         .engine_version = *act->stage->rules_build ? act->stage->rules_build : NULL,
         .pretend_path = act->stage->pretend_path,
         .n_requests = report->n_requests,
-        .progress = report->progress,
+        .listener = report->listener,
         .interrupted = act->stage->interrupted,
     };
     rehearse_result_take(result, trial->rehearsal, &trial->report, &trial->status);

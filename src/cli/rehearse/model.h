@@ -15,7 +15,7 @@ struct rehearse_model_report {
     const char *folder;  /* that keeps the account and the engine's output; NULL: none does */
     uint64_t n_requests; /* that a server is sent at most */
     int with_changes;    /* look for flags that fit where it does not */
-    struct cli_progress *progress;
+    const struct mt_drive_listener *listener;
     struct profile_command command; /* that told.rehearsal refers to */
     struct rehearse_told told;
 };

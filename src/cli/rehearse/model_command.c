@@ -13,6 +13,7 @@
 #include "cli/rehearse/model.h"
 #include "cli/rehearse/sweep.h"
 #include "cli/residue_store.h"
+#include "cli/teller.h"
 
 static int check(const struct rehearse_model_options *options, struct mt_error *error)
 {
@@ -99,8 +100,9 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
                        struct mt_strbuf *out, int *code, struct mt_error *error)
 {
     struct mt_residue *residues = NULL;
+    struct cli_teller teller;
     struct rehearse_sweep sweep = {.settings = request->settings,
-                                   .shows_progress = !options->quiet,
+                                   .listener = &teller.listener,
                                    .interrupted = request->interrupted};
     const struct rehearse_stage_options wanted = {.program = request->settings.program,
                                                   .may_be_node = request->may_be_node,
@@ -115,6 +117,7 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
                                                   .reserved_bytes = request->reserved_bytes,
                                                   .timeout_ns = request->timeout_ns,
                                                   .interrupted = request->interrupted};
+    cli_teller_init(&teller, !options->quiet, 0);
     int result = rehearse_check_devices(request->settings.n_devices, error);
     if (!result)
         result = parse_axes(options, &sweep.axes, error);
@@ -142,13 +145,13 @@ static int rehearse_one(struct estimate_result *made, struct estimate_request *r
                         struct mt_strbuf *out, int *code, struct mt_error *error)
 {
     const struct estimate_options *options = all->estimate;
-    struct cli_progress progress;
+    struct cli_teller teller;
     size_t n_notes = request->n_notes;
     struct rehearse_model_report report = {.folder = all->folder,
                                            .n_requests = all->n_requests,
                                            .with_changes = !all->no_suggest,
-                                           .progress = &progress};
-    cli_progress_init(&progress, !all->quiet);
+                                           .listener = &teller.listener};
+    cli_teller_init(&teller, !all->quiet, 0);
     struct cli_terminal terminal = cli_terminal_of_output(options->output);
     request->report = &report;
     int result = estimate_rehearse(made, name, request, options, error);

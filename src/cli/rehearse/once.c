@@ -113,9 +113,8 @@ static int watch(const struct rehearse_start *run, struct mt_rehearsal *rehearsa
             return mt_rehearse_wait(rehearsal, 0, &outcome->status, error);
         if (run->interrupted && *run->interrupted)
             return mt_fail(error, MT_ECHILD, MT_NO_OFFSET, "interrupted");
-        if (run->progress)
-            cli_progress_show(run->progress, "rehearsing: %zu buffers, %.1f s",
-                              outcome->status.n_events, (double)outcome->status.elapsed_ns / 1e9);
+        mt_drive_say(run->listener, "rehearsing: %zu buffers, %.1f s", outcome->status.n_events,
+                     (double)outcome->status.elapsed_ns / 1e9);
         uint64_t signs = outcome->log.offset + outcome->status.n_events;
         if (signs != seen)
             seen_ns = outcome->status.elapsed_ns;
@@ -151,13 +150,12 @@ static int serve(const struct rehearse_start *run, struct mt_rehearsal *rehearsa
         .argv = run->argv,
         .environment = environ,
         .n_requests = run->n_requests,
-        .progress = run->progress,
+        .listener = run->listener,
         .interrupted = run->interrupted,
     };
     if (is_ready && run->n_requests) {
         int result = rehearse_drive(rehearsal, &settings, &outcome->report, error);
-        if (run->progress)
-            cli_progress_clear(run->progress);
+        mt_drive_hush(run->listener);
         if (result == 0 && outcome->report.end == REHEARSE_INTERRUPTED)
             result = mt_fail(error, MT_ECHILD, MT_NO_OFFSET, "interrupted");
         return result < 0 ? result : mt_rehearse_wait(rehearsal, 0, &outcome->status, error);
@@ -177,8 +175,7 @@ static int observe(const struct rehearse_start *run, struct mt_rehearsal *rehear
                    struct rehearse_trial *outcome, struct mt_error *error)
 {
     int result = watch(run, rehearsal, outcome, error);
-    if (run->progress)
-        cli_progress_clear(run->progress);
+    mt_drive_hush(run->listener);
     if (result == 0)
         result = serve(run, rehearsal, outcome, error);
     if (result < 0)

@@ -28,7 +28,7 @@ struct rehearse_start {
     uint64_t limit_ns;    /* in all, whatever it says of itself; 0: none */
     uint64_t n_requests;  /* that a server is sent at most once it is ready */
     int keeps_events;     /* until the trial is finished */
-    struct cli_progress *progress;            /* or NULL */
+    const struct mt_drive_listener *listener; /* or NULL */
     const volatile sig_atomic_t *interrupted; /* nonzero: give up; may be NULL */
 };
 

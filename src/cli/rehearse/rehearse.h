@@ -27,18 +27,18 @@ struct rehearse_job {
     char *const *environment; /* NULL: ours */
     const struct mt_rehearse_device *devices;
     size_t n_devices;
-    uint64_t host_bytes;                    /* 0: no limit */
-    const char *device_kind;                /* NULL: cuda */
-    const char *generation;                 /* NULL: the cards' */
-    const char *engine_version;             /* that rules are chosen by; NULL: as its ggml says */
-    enum rehearse_layer layer;              /* AUTO: by the program */
-    const struct rehearse_cuda_paths *cuda; /* NULL: they are looked for */
-    const char *pretend_path;               /* NULL: it is looked for */
-    const char *folder;                     /* kept; NULL: a temporary one */
-    uint64_t n_requests;                    /* to a server, at most; 0: none */
-    uint64_t timeout_ns;                    /* until it is ready or ends; 0: ten minutes */
-    struct cli_progress *progress;
-    int shows_output;  /* what the program writes is copied to standard error */
+    uint64_t host_bytes;                      /* 0: no limit */
+    const char *device_kind;                  /* NULL: cuda */
+    const char *generation;                   /* NULL: the cards' */
+    const char *engine_version;               /* that rules are chosen by; NULL: as its ggml says */
+    enum rehearse_layer layer;                /* AUTO: by the program */
+    const struct rehearse_cuda_paths *cuda;   /* NULL: they are looked for */
+    const char *pretend_path;                 /* NULL: it is looked for */
+    const char *folder;                       /* kept; NULL: a temporary one */
+    uint64_t n_requests;                      /* to a server, at most; 0: none */
+    uint64_t timeout_ns;                      /* until it is ready or ends; 0: ten minutes */
+    const struct mt_drive_listener *listener; /* or NULL */
+    int hides_output;  /* the listener gets none of what the program writes */
     const char *label; /* of the progress line; NULL: as it is */
     const volatile sig_atomic_t *interrupted;
 };

@@ -114,8 +114,7 @@ static int step(struct rehearse_drive *drive, const char *mark, const char *path
         return 0;
     }
     mt_rehearse_mark(drive->rehearsal, mark);
-    if (drive->settings->progress)
-        cli_progress_show(drive->settings->progress, "rehearsing: %s", mark);
+    mt_drive_say(drive->settings->listener, "rehearsing: %s", mark);
     return send_all(drive, &sending, 1);
 }
 

@@ -196,9 +196,8 @@ static int attempt(void *argument, char *const *argv, struct rehearse_fit *fit)
         (interrupted && *interrupted))
         return 1;
     attempts->n++;
-    if (attempts->settings->progress)
-        cli_progress_show(attempts->settings->progress,
-                          "looking for flags with which it fits: rehearsal %zu", attempts->n);
+    mt_drive_say(attempts->settings->listener,
+                 "looking for flags with which it fits: rehearsal %zu", attempts->n);
     attempts->code = rehearse(attempts, argv, fit);
     return attempts->code != MT_OK;
 }

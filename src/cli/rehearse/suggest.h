@@ -9,7 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cli/progress.h"
 #include "cli/rehearse/drive.h"
 #include "cli/rehearse/search.h"
 
@@ -34,10 +33,10 @@ struct rehearse_suggest_settings {
     struct mt_rehearsal *rehearsal;            /* the one that did not fit */
     const char *place;                         /* that had no room: "host", "gpu:0" */
     enum rehearse_outcome was;                 /* RUNS_OUT or RUNS_SHORT; a change must do better */
-    uint64_t n_requests;           /* that an attempt is driven with; 0 where it ran out before */
-    size_t attempts_max;           /* 0: the default */
-    uint64_t limit_ns;             /* for all; 0: the default */
-    struct cli_progress *progress; /* or NULL */
+    uint64_t n_requests; /* that an attempt is driven with; 0 where it ran out before */
+    size_t attempts_max; /* 0: the default */
+    uint64_t limit_ns;   /* for all; 0: the default */
+    const struct mt_drive_listener *listener; /* or NULL */
     const volatile sig_atomic_t *interrupted; /* looked at, or NULL */
 };
 

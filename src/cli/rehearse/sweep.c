@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/ticks.h"
-#include "cli/progress.h"
 #include "cli/rehearse/model.h"
 
 #define THREADS_MAX 64
@@ -30,9 +29,7 @@ int rehearse_sweep_is_same_without_vocabulary(const struct rehearse_sweep *sweep
                                               const struct rehearse_stage_options *whole)
 {
     struct rehearse_stage stage;
-    struct cli_progress progress;
-    cli_progress_init(&progress, sweep->shows_progress);
-    cli_progress_show(&progress, "trying whether it goes without a vocabulary");
+    mt_drive_say(sweep->listener, "trying whether it goes without a vocabulary");
     struct mt_estimate *bare = first_point(sweep, &sweep->stage);
     struct mt_estimate *with = NULL;
     if (bare && rehearse_stage_init(&stage, whole, NULL) == 0) {
@@ -43,7 +40,7 @@ int rehearse_sweep_is_same_without_vocabulary(const struct rehearse_sweep *sweep
     for (size_t i = 0; same && i < with->tally.n_places; i++)
         same = with->tally.places[i].total_allocated_bytes ==
                bare->tally.places[i].total_allocated_bytes;
-    cli_progress_clear(&progress);
+    mt_drive_hush(sweep->listener);
     mt_estimate_destroy(bare);
     mt_estimate_destroy(with);
     return same;
@@ -123,20 +120,18 @@ static void *work_off(void *context)
 static void watch(struct work *work, size_t n_threads)
 {
     const struct timespec pause = {.tv_nsec = LOOK_NS};
-    struct cli_progress progress;
     uint64_t start_ns = mt_monotonic_ns();
-    cli_progress_init(&progress, work->sweep->shows_progress);
     while (__atomic_load_n(&work->idle, __ATOMIC_ACQUIRE) < n_threads) {
         size_t done = __atomic_load_n(&work->done, __ATOMIC_RELAXED);
         size_t n = work->sweep->n_points;
         static const char full[] = "####################";
         int bars = (int)(done * (sizeof full - 1) / n);
-        cli_progress_show(&progress, "[%.*s%*s] %zu of %zu rehearsed, %.0f s", bars, full,
-                          (int)(sizeof full - 1) - bars, "", done, n,
-                          (double)(mt_monotonic_ns() - start_ns) / 1e9);
+        mt_drive_say(work->sweep->listener, "[%.*s%*s] %zu of %zu rehearsed, %.0f s", bars, full,
+                     (int)(sizeof full - 1) - bars, "", done, n,
+                     (double)(mt_monotonic_ns() - start_ns) / 1e9);
         nanosleep(&pause, NULL);
     }
-    cli_progress_clear(&progress);
+    mt_drive_hush(work->sweep->listener);
 }
 
 int rehearse_sweep_run(struct rehearse_sweep *sweep, struct mt_error *error)

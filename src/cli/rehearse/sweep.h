@@ -83,7 +83,7 @@ struct rehearse_sweep {
     size_t n_points;
     size_t n_done;
     size_t n_threads;
-    int shows_progress;
+    const struct mt_drive_listener *listener; /* or NULL */
     const volatile sig_atomic_t *interrupted;
 };
 

@@ -57,12 +57,11 @@ void rehearse_told_find_changes(const struct rehearse_job *job, struct rehearse_
         .place = result->refusal->place,
         .was = result->outcome,
         .n_requests = result->report.is_ready ? job->n_requests : 0,
-        .progress = job->progress,
+        .listener = job->listener,
         .interrupted = job->interrupted,
     };
     int code = rehearse_suggest(&settings, &told->changes, &error);
-    if (job->progress)
-        cli_progress_clear(job->progress);
+    mt_drive_hush(job->listener);
     if (code < 0)
         rehearse_told_note(told, "No flags are suggested: %s.", error.text);
     else
