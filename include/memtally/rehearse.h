@@ -74,7 +74,7 @@ struct mt_rehearse_options {
     size_t n_devices;         /* 0: the program runs on the CPU alone */
     uint64_t host_bytes;      /* host buffers beyond these are refused; 0: no limit */
     char *const *argv;        /* NULL-terminated; argv[0] is looked up in PATH */
-    char *const *environment; /* NULL-terminated; NULL: the caller's */
+    char *const *environment; /* of the program, mostly environ; ends with NULL */
     int stdout_fd;            /* -1: kept in `directory`, as are errors */
     int stderr_fd;
 };

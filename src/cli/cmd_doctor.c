@@ -194,7 +194,7 @@ static void add_cached_engines(struct mt_check *check)
     char engines[PATH_MAX];
     char scripts[PATH_MAX];
     char cached[64] = "";
-    profile_engines_folder(engines, sizeof engines);
+    profile_engines_folder(environ, engines, sizeof engines);
     profile_scripts_folder(scripts, sizeof scripts);
     const struct profile_places places = {engines, getenv("PATH"), scripts};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -186,7 +186,7 @@ static int find_engine(const struct profile_options *given, struct profile_engin
 {
     char engines[PATH_MAX];
     char scripts[PATH_MAX];
-    profile_engines_folder(engines, sizeof engines);
+    profile_engines_folder(environ, engines, sizeof engines);
     profile_scripts_folder(scripts, sizeof scripts);
     struct profile_places places = {engines, getenv("PATH"), scripts};
     return profile_find_engine(engine_names[given->engine], given->engine_path, &places, engine,
@@ -270,7 +270,7 @@ static void complete_version(struct profile_job *job)
 {
     struct profile_facts *facts = profile_journal_lock_facts(&job->journal);
     if (!*facts->engine_version)
-        profile_ask_version(job->engine->program, facts->engine_version,
+        profile_ask_version(job->engine->program, environ, facts->engine_version,
                             sizeof facts->engine_version);
     profile_journal_unlock_facts(&job->journal);
 }
@@ -283,6 +283,7 @@ static int run_job(struct profile_job *job, const struct profile_options *given,
     double share = given->picture_share / 100;
     struct profile_session_options session = {
         .directory = folder,
+        .environment = environ,
         .recorder_path = recorder,
         .depth = (enum mt_depth)given->depth,
         .stacks = (enum mt_stacks)given->stacks,

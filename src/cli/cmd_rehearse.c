@@ -283,7 +283,7 @@ static const char *build_of(const char *engine, char *const *argv, char build[64
         return at + 1;
     rehearse_command_copy(argv, &command);
     if (!command.failed && rehearse_is_llama(&command))
-        rehearse_ask_build(command.words[command.program_index], build);
+        rehearse_ask_build(command.words[command.program_index], environ, build);
     rehearse_command_finish(&command);
     return *build ? build : NULL;
 }
@@ -293,7 +293,7 @@ static enum rehearse_layer layer_of(const struct rehearse_options *options, char
 {
     if (options->estimate.device_kind || !options->estimate.devices.n)
         return REHEARSE_LAYER_GGML;
-    return options->layer ? (enum rehearse_layer)options->layer : rehearse_layer_of(argv);
+    return options->layer ? (enum rehearse_layer)options->layer : rehearse_layer_of(argv, environ);
 }
 
 /* A command line, with nothing said of how it runs its model but what is in it. */
@@ -328,6 +328,7 @@ static int rehearse_words(const struct rehearse_options *options, char *const *a
     cli_teller_init(&teller, !options->quiet, shows_output && !options->quiet);
     struct rehearse_job job = {
         .argv = argv,
+        .environment = environ,
         .devices = devices,
         .n_devices = request.settings.n_devices,
         .host_bytes = request.settings.host_bytes,
@@ -380,7 +381,7 @@ static int rehearse_python(const struct rehearse_options *options, const char *m
     int result = estimate_request_init(&request, &plain.estimate, &error);
     if (result == 0)
         result = rehearse_python_command_init(&command, &options->estimate, model,
-                                              request.settings.n_devices, &error);
+                                              request.settings.n_devices, environ, &error);
     estimate_request_finish(&request);
     if (result < 0)
         return fail(&error);

@@ -112,6 +112,7 @@ static int start(struct session *session, char *const *argv, struct mt_run **run
         .stacks = (enum mt_stacks)session->options->stacks,
         .picture_share = share > 0 ? share : 1e-9, /* 0 would ask for the default */
         .argv = argv,
+        .environment = environ,
         .stdout_fd = -1,
         .stderr_fd = -1,
     };

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/environment.h"
 #include "cli/remote_files.h"
 
 #define SNAPSHOT_MAX 128
@@ -20,36 +21,31 @@ static int is_there(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* `folder` is the value of an environment variable. */
-static int is_set(const char *folder)
+static int find_cache(char *const *environment, char cache[PATH_MAX])
 {
-    return folder && *folder;
-}
-
-static int find_cache(char cache[PATH_MAX])
-{
-    const char *hub = getenv("HF_HUB_CACHE");
-    const char *home = getenv("HF_HOME");
-    const char *caches = getenv("XDG_CACHE_HOME");
-    const char *user = getenv("HOME");
+    const char *hub = mt_environment_get_set(environment, "HF_HUB_CACHE");
+    const char *home = mt_environment_get_set(environment, "HF_HOME");
+    const char *caches = mt_environment_get_set(environment, "XDG_CACHE_HOME");
+    const char *user = mt_environment_get_set(environment, "HOME");
     int n = -1;
-    if (is_set(hub))
+    if (hub)
         n = snprintf(cache, PATH_MAX, "%s", hub);
-    else if (is_set(home))
+    else if (home)
         n = snprintf(cache, PATH_MAX, "%s/hub", home);
-    else if (is_set(caches))
+    else if (caches)
         n = snprintf(cache, PATH_MAX, "%s/huggingface/hub", caches);
-    else if (is_set(user))
+    else if (user)
         n = snprintf(cache, PATH_MAX, "%s/.cache/huggingface/hub", user);
     return n >= 0 && n < PATH_MAX;
 }
 
-static int find_model(const char *name, const struct cli_hub_name *split, char folder[PATH_MAX])
+static int find_model(const char *name, const struct cli_hub_name *split, char *const *environment,
+                      char folder[PATH_MAX])
 {
     char cache[PATH_MAX];
     int org = (int)strcspn(name, "/");
     int model = (int)split->repository - org - 1;
-    if (!find_cache(cache))
+    if (!find_cache(environment, cache))
         return 0;
     int n = snprintf(folder, PATH_MAX, "%s/models--%.*s--%.*s", cache, org, name, model,
                      name + org + 1);
@@ -74,12 +70,12 @@ static void find_snapshot(const char *folder, const char *revision, char snapsho
 }
 
 /* The model's folder is enough where nothing further is named: the readers choose a snapshot. */
-int cli_hub_cache_find(const char *name, char *path, size_t size)
+int cli_hub_cache_find(const char *name, char *const *environment, char *path, size_t size)
 {
     struct cli_hub_name split;
     char folder[PATH_MAX];
     char snapshot[SNAPSHOT_MAX];
-    if (!cli_hub_name_split(name, &split) || !find_model(name, &split, folder))
+    if (!cli_hub_name_split(name, &split) || !find_model(name, &split, environment, folder))
         return 0;
     find_snapshot(folder, split.revision, snapshot);
     int n = strchr(name, '@') || split.file_length

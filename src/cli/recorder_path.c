@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <version.h>
 
+#include "base/environment.h"
 #include "base/error.h"
 
 /* The folder of this executable, or "" where it cannot be told. */
@@ -57,11 +58,11 @@ static int copy(const char *found, char *path, size_t size, struct mt_error *err
     return 0;
 }
 
-int cli_find_object(const struct cli_object *object, char *path, size_t size,
-                    struct mt_error *error)
+int cli_find_object(const struct cli_object *object, char *const *environment, char *path,
+                    size_t size, struct mt_error *error)
 {
     char found[PATH_MAX];
-    const char *named = getenv(object->variable);
+    const char *named = mt_environment_get(environment, object->variable);
     if (named && *named) {
         if (access(named, R_OK) == 0 && realpath(named, found))
             return copy(found, path, size, error);
@@ -85,5 +86,5 @@ int cli_find_recorder(char *path, size_t size, struct mt_error *error)
 {
     static const struct cli_object recorder = {"the recorder", "libmemtally-record.so",
                                                "MEMTALLY_RECORDER", "/recorder"};
-    return cli_find_object(&recorder, path, size, error);
+    return cli_find_object(&recorder, environ, path, size, error);
 }

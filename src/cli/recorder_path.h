@@ -21,7 +21,7 @@ struct cli_object {
 };
 
 /* The same for any of them. */
-int cli_find_object(const struct cli_object *object, char *path, size_t size,
-                    struct mt_error *error);
+int cli_find_object(const struct cli_object *object, char *const *environment, char *path,
+                    size_t size, struct mt_error *error);
 
 #endif

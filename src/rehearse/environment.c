@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/environment.h"
 #include "base/strbuf.h"
 #include "rehearse/rehearsal.h"
 
@@ -78,14 +79,6 @@ static int is_called(const char *variable, const char *name)
 {
     size_t length = strlen(name);
     return strncmp(variable, name, length) == 0 && variable[length] == '=';
-}
-
-const char *mt_environment_get(char *const *environment, const char *name)
-{
-    for (; *environment; environment++)
-        if (is_called(*environment, name))
-            return *environment + strlen(name) + 1;
-    return NULL;
 }
 
 /* Whether this variable is set for a program with such a stage. */

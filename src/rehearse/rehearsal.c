@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/ticks.h"
 #include "rehearse/rehearsal.h"
@@ -30,9 +31,11 @@
 
 static int check(const struct mt_rehearse_options *options, struct mt_error *error)
 {
-    if (!options->directory || !options->argv || !options->argv[0] || !options->pretend_path)
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "a rehearsal needs a folder, a program and the pretended devices");
+    if (!options->directory || !options->argv || !options->argv[0] || !options->environment ||
+        !options->pretend_path)
+        return mt_fail(
+            error, MT_EARG, MT_NO_OFFSET,
+            "a rehearsal needs a folder, a program, its environment and the pretended devices");
     if (strpbrk(options->pretend_path, " :"))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "%s: a preloaded library's path may have no space and no colon in it",
@@ -114,7 +117,7 @@ static int prepare(struct mt_rehearsal *rehearsal, const struct mt_rehearse_opti
 static int start(struct mt_rehearsal *rehearsal, const struct mt_rehearse_options *options,
                  struct mt_error *error)
 {
-    char *const *given = options->environment ? options->environment : environ;
+    char *const *given = options->environment;
     struct mt_cuda_stage stage = {0};
     if (options->cuda_directory) {
         char program[PATH_MAX];

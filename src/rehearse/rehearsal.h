@@ -139,8 +139,6 @@ void mt_cuda_stage_finish(struct mt_cuda_stage *stage);
 char **mt_environment_make(char *const *given, const char *pretend_path, const char *account_path,
                            const struct mt_cuda_stage *stage);
 void mt_environment_free(char **environment);
-/* The value of `name` ("PATH") in an environment, or NULL. */
-const char *mt_environment_get(char *const *environment, const char *name);
 
 /* Looks a program up in `path` as execvp(3) does; `found` has PATH_MAX bytes (program.c). */
 int mt_program_find(const char *name, const char *path, char *found, struct mt_error *error);

@@ -158,8 +158,9 @@ static void leave_nothing(const struct mt_run *run)
 
 int mt_run_start(const struct mt_run_options *options, struct mt_run **run, struct mt_error *error)
 {
-    if (!options->directory || !options->argv || !options->argv[0])
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "a run needs a folder and a program");
+    if (!options->directory || !options->argv || !options->argv[0] || !options->environment)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "a run needs a folder, a program and its environment");
     if (options->recorder_path && strpbrk(options->recorder_path, " :"))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "%s: a preloaded library's path may have no space and no colon in it",

@@ -113,7 +113,7 @@ static void note_given(struct given *given, const char *variable)
 static char **make_environment(const struct mt_run_options *options, const struct mt_run *run,
                                size_t *first_own)
 {
-    char *const *variables = options->environment ? options->environment : environ;
+    char *const *variables = options->environment;
     struct given given = {0};
     size_t n = 0;
     while (variables[n])

@@ -77,7 +77,8 @@ int estimate_rehearse(struct estimate_result *result, const char *name,
     struct mt_predict_settings settings = request->settings;
     struct mt_estimate *estimate;
     struct rehearse_stage stage;
-    const struct rehearse_stage_options wanted = {.program = settings.program,
+    const struct rehearse_stage_options wanted = {.environment = environ,
+                                                  .program = settings.program,
                                                   .may_be_node = request->may_be_node,
                                                   .engine_name = options->engine,
                                                   .engine_path = options->engine_path,
@@ -147,7 +148,7 @@ void estimate_try_to_rehearse(struct estimate_result *result, const char *name,
     struct mt_error error = {.offset = MT_NO_OFFSET};
     if (!estimate_may_rehearse(options) || (result->has_answer && !result->answer.value) ||
         runs_elsewhere(request) ||
-        rehearse_find_program(estimate_program(options), NULL, program, NULL) < 0 ||
+        rehearse_find_program(estimate_program(options), NULL, environ, program, NULL) < 0 ||
         !estimate_rehearse(result, name, request, options, &error) || error.code == MT_EVERSION)
         return;
     note_rules(result, request, program, error.text);

@@ -16,8 +16,6 @@
 
 #define PATIENCE_NS ((uint64_t)5 * 1000 * 1000 * 1000)
 
-extern char **environ;
-
 int profile_read_version(const char *text, char *version, size_t size)
 {
     static const char unknown[] = " (build 0, commit unknown)";
@@ -35,7 +33,7 @@ int profile_read_version(const char *text, char *version, size_t size)
     return 1;
 }
 
-static int spawn(const char *program, int output, pid_t *pid)
+static int spawn(const char *program, char *const *environment, int output, pid_t *pid)
 {
     char *argv[] = {(char *)program, (char *)"--version", NULL};
     posix_spawn_file_actions_t actions;
@@ -44,7 +42,7 @@ static int spawn(const char *program, int output, pid_t *pid)
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
-    int code = posix_spawnp(pid, program, &actions, NULL, argv, environ);
+    int code = posix_spawnp(pid, program, &actions, NULL, argv, environment);
     posix_spawn_file_actions_destroy(&actions);
     return code == 0;
 }
@@ -66,14 +64,14 @@ static void read_text(int fd, char *text, size_t size)
     text[length] = '\0';
 }
 
-void profile_ask_version(const char *program, char *version, size_t size)
+void profile_ask_version(const char *program, char *const *environment, char *version, size_t size)
 {
     char text[4096];
     int ends[2];
     pid_t pid;
     if (pipe2(ends, O_CLOEXEC) != 0)
         return;
-    int started = spawn(program, ends[1], &pid);
+    int started = spawn(program, environment, ends[1], &pid);
     close(ends[1]);
     if (started) {
         read_text(ends[0], text, sizeof text);

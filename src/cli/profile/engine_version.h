@@ -7,7 +7,7 @@
 
 /* Starts `program --version`, a path or a name in PATH, waits some seconds at most, and writes what
  * it says of its version to `version`. Leaves `version` alone where it says nothing of use. */
-void profile_ask_version(const char *program, char *version, size_t size);
+void profile_ask_version(const char *program, char *const *environment, char *version, size_t size);
 
 /* Finds the version in what llama.cpp's programs print: "version: 0.6.0 (build 7, commit 1a2b)".
  * Returns 1, or 0 and leaves `version` alone. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <version.h>
 
+#include "base/environment.h"
 #include "base/error.h"
 
 static const struct profile_driver *const drivers[] = {
@@ -264,19 +265,19 @@ int profile_find_engine(const char *name, const char *given, const struct profil
     return code == 0 ? fail_to_find(name, places, error) : code > 0 ? MT_OK : code;
 }
 
-void profile_engines_folder(char *path, size_t size)
+void profile_engines_folder(char *const *environment, char *path, size_t size)
 {
-    const char *engines = getenv("MEMTALLY_ENGINES");
-    const char *own = getenv("MEMTALLY_CACHE");
-    const char *user = getenv("XDG_CACHE_HOME");
-    const char *home = getenv("HOME");
-    if (engines && *engines)
+    const char *engines = mt_environment_get_set(environment, "MEMTALLY_ENGINES");
+    const char *own = mt_environment_get_set(environment, "MEMTALLY_CACHE");
+    const char *user = mt_environment_get_set(environment, "XDG_CACHE_HOME");
+    const char *home = mt_environment_get_set(environment, "HOME");
+    if (engines)
         snprintf(path, size, "%s", engines);
-    else if (own && *own)
+    else if (own)
         snprintf(path, size, "%s/engines", own);
-    else if (user && *user)
+    else if (user)
         snprintf(path, size, "%s/memtally/engines", user);
-    else if (home && *home)
+    else if (home)
         snprintf(path, size, "%s/.cache/memtally/engines", home);
     else
         snprintf(path, size, "%s", "");

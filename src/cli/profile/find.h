@@ -23,7 +23,7 @@ int profile_find_engine(const char *name, const char *given, const struct profil
 /* Writes the folder of the engines that scripts/engine made to `path`: what the environment
  * variable MEMTALLY_ENGINES names, else "engines" in the cache of memtally; "" where the
  * environment says nothing. */
-void profile_engines_folder(char *path, size_t size);
+void profile_engines_folder(char *const *environment, char *path, size_t size);
 
 /* Writes the folder of the programs that drive engines to `path`, as this executable is built or
  * installed. */

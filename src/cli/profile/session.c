@@ -265,6 +265,7 @@ static int start_run(struct watch *watch, const struct profile_session_options *
                                          .stacks = options->stacks,
                                          .picture_share = options->picture_share,
                                          .argv = command.words,
+                                         .environment = options->environment,
                                          .stdout_fd = reader->writers[PROFILE_STDOUT],
                                          .stderr_fd = reader->writers[PROFILE_STDERR]};
     if (code == MT_OK)

@@ -11,6 +11,7 @@
 
 struct profile_session_options {
     const char *directory;     /* of the recording and of engine.log */
+    char *const *environment;  /* of the engine; ends with NULL */
     const char *recorder_path; /* NULL: watch from outside only */
     enum mt_depth depth;
     enum mt_stacks stacks;

@@ -79,9 +79,8 @@ static int conclude(const struct rehearse_job *job, const struct mt_predict_sett
     if (told->told.result.outcome == REHEARSE_RUNS_ON)
         rehearse_note_runs_on(&told->told);
     if (rehearse_ran(&told->told.result))
-        rehearse_command_spills(job->argv, job->environment ? job->environment : environ, settings,
-                                told->told.result.tally, told->told.result.spills,
-                                sizeof told->told.result.spills);
+        rehearse_command_spills(job->argv, job->environment, settings, told->told.result.tally,
+                                told->told.result.spills, sizeof told->told.result.spills);
     if (output->with_changes && told->told.result.is_cuda) {
         if (told->told.result.outcome == REHEARSE_RUNS_OUT || told->told.result.lacks_memory)
             rehearse_cuda_suggest(job, &told->told);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/ticks.h"
 #include "cli/rehearse/larger.h"
@@ -94,15 +95,6 @@ static int attempt(void *argument, char *const *argv, const char *flags,
     return rehearse(attempts, &job, flags, fit);
 }
 
-static const char *variable_of(char *const *environment, const char *name)
-{
-    size_t length = strlen(name);
-    for (; *environment; environment++)
-        if (!strncmp(*environment, name, length) && (*environment)[length] == '=')
-            return *environment + length + 1;
-    return NULL;
-}
-
 static uint64_t cached_at_refusal(const struct rehearse_result *result)
 {
     const struct mt_tally *held = result->held;
@@ -138,10 +130,10 @@ static void try_segments(struct attempts *attempts, struct rehearse_told *told)
 {
     const struct rehearse_result *result = &told->result;
     struct rehearse_job job = *attempts->job;
-    char *const *environment = job.environment ? job.environment : environ;
-    const char *newer = variable_of(environment, ALLOCATOR_NEW);
+    char *const *environment = job.environment;
+    const char *newer = mt_environment_get(environment, ALLOCATOR_NEW);
     const char *name = newer ? ALLOCATOR_NEW : ALLOCATOR;
-    const char *given = newer ? newer : variable_of(environment, ALLOCATOR);
+    const char *given = newer ? newer : mt_environment_get(environment, ALLOCATOR);
     struct rehearse_cuda_fit fit = {0};
     char variable[320];
     uint64_t cached = cached_at_refusal(result);

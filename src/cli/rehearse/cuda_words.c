@@ -70,8 +70,8 @@ static int is_of_cuda(const char *name)
 static const char *hidden_by(const struct rehearse_job *job)
 {
     static const char name[] = "CUDA_VISIBLE_DEVICES=";
-    char *const *at = job->environment ? job->environment : environ;
-    for (; *at; at++)
+    char *const *at = job->environment;
+    for (; at && *at; at++)
         if (!strncmp(*at, name, sizeof name - 1) &&
             (!(*at)[sizeof name - 1] || (*at)[sizeof name - 1] == '-'))
             return *at;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "cli/rehearse/cuda_words.h"
 #include "cli/rehearse/last_words.h"
@@ -21,10 +22,10 @@
 static int make_folder(const struct rehearse_job *job, struct rehearse_result *result,
                        struct mt_error *error)
 {
-    const char *base = getenv("TMPDIR");
-    int length = job->folder ? snprintf(result->folder, PATH_MAX, "%s", job->folder)
-                             : snprintf(result->folder, PATH_MAX, "%s/memtally-rehearse-XXXXXX",
-                                        base && *base ? base : "/tmp");
+    const char *base = mt_environment_temporary(job->environment);
+    int length = job->folder
+                     ? snprintf(result->folder, PATH_MAX, "%s", job->folder)
+                     : snprintf(result->folder, PATH_MAX, "%s/memtally-rehearse-XXXXXX", base);
     if (length >= PATH_MAX)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "the path of the rehearsal's folder is too "
@@ -76,10 +77,11 @@ static int add_cuda(const struct rehearse_job *job, struct rehearse_cuda_paths *
                     struct mt_rehearse_options *options, struct mt_error *error)
 {
     int is_cuda_kind = !job->device_kind || !strcmp(job->device_kind, "cuda");
-    enum rehearse_layer layer = job->layer ? job->layer : rehearse_layer_of(job->argv);
+    enum rehearse_layer layer =
+        job->layer ? job->layer : rehearse_layer_of(job->argv, job->environment);
     if (layer == REHEARSE_LAYER_GGML || !is_cuda_kind || !job->n_devices)
         return 0;
-    int result = job->cuda ? 0 : rehearse_find_cuda(paths, error);
+    int result = job->cuda ? 0 : rehearse_find_cuda(job->environment, paths, error);
     if (result < 0)
         return job->layer ? result : 0;
     options->cuda_directory = job->cuda ? job->cuda->directory : paths->directory;
@@ -96,7 +98,7 @@ static int start(const struct rehearse_job *job, char *const *argv, struct rehea
     struct rehearse_cuda_paths paths;
     struct mt_rehearse_options options;
     if (!job->pretend_path) {
-        int found = rehearse_find_pretend(pretend, sizeof pretend, error);
+        int found = rehearse_find_pretend(job->environment, pretend, sizeof pretend, error);
         if (found < 0)
             return found;
     }
@@ -116,7 +118,7 @@ static int drive(const struct rehearse_job *job, char *const *argv, struct rehea
     uint64_t limit_ns = job->timeout_ns ? job->timeout_ns : TIMEOUT_NS;
     const struct rehearse_drive_settings settings = {
         .argv = argv,
-        .environment = job->environment ? job->environment : environ,
+        .environment = job->environment,
         .n_requests = job->n_requests,
         .start_ns = result->has_cuda ? limit_ns : 0, /* it compiles, and shows no sign of it */
         .limit_ns = limit_ns,

@@ -11,7 +11,7 @@
 #include "cli/rehearse/flags.h"
 #include "cli/rehearse/unseen.h"
 
-enum rehearse_layer rehearse_layer_of(char *const *argv)
+enum rehearse_layer rehearse_layer_of(char *const *argv, char *const *environment)
 {
     char path[PATH_MAX];
     struct rehearse_command command;
@@ -21,7 +21,7 @@ enum rehearse_layer rehearse_layer_of(char *const *argv)
         const char *name = command.words[command.program_index];
         const char *base = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
         is_ggml = strncmp(base, "node", 4) == 0 ||
-                  (rehearse_find_in_path(name, path) && rehearse_has_ggml(path));
+                  (rehearse_find_in_path(name, environment, path) && rehearse_has_ggml(path));
     }
     rehearse_command_finish(&command);
     return is_ggml ? REHEARSE_LAYER_GGML : REHEARSE_LAYER_CUDA;
@@ -38,7 +38,8 @@ static void cut_to_folder(char *path)
         *strrchr(path, '/') = '\0';
 }
 
-int rehearse_find_cuda(struct rehearse_cuda_paths *paths, struct mt_error *error)
+int rehearse_find_cuda(char *const *environment, struct rehearse_cuda_paths *paths,
+                       struct mt_error *error)
 {
     static const struct cli_object built = {"the pretended CUDA driver",
                                             "libmemtally-pretend-cuda-driver.so",
@@ -47,8 +48,9 @@ int rehearse_find_cuda(struct rehearse_cuda_paths *paths, struct mt_error *error
                                                 "cuda/libmemtally-pretend-cuda-driver.so",
                                                 "MEMTALLY_PRETEND_CUDA", ""};
     char scripts[PATH_MAX];
-    if (cli_find_object(&built, paths->directory, sizeof paths->directory, NULL) < 0) {
-        int result = cli_find_object(&installed, paths->directory, sizeof paths->directory, error);
+    if (cli_find_object(&built, environment, paths->directory, sizeof paths->directory, NULL) < 0) {
+        int result = cli_find_object(&installed, environment, paths->directory,
+                                     sizeof paths->directory, error);
         if (result < 0)
             return result;
     }

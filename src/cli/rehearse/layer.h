@@ -15,7 +15,7 @@ enum rehearse_layer {
 
 /* The layer for a program's command line: ggml's alone where it is a program of llama.cpp's or has
  * ggml in it, else CUDA's too. Never REHEARSE_LAYER_AUTO. */
-enum rehearse_layer rehearse_layer_of(char *const *argv);
+enum rehearse_layer rehearse_layer_of(char *const *argv, char *const *environment);
 
 /* Where the look-alikes of CUDA's libraries are, and the module for Python processes. */
 struct rehearse_cuda_paths {
@@ -24,6 +24,7 @@ struct rehearse_cuda_paths {
 };
 
 /* Errors: those of cli_find_object(). */
-int rehearse_find_cuda(struct rehearse_cuda_paths *paths, struct mt_error *error);
+int rehearse_find_cuda(char *const *environment, struct rehearse_cuda_paths *paths,
+                       struct mt_error *error);
 
 #endif

@@ -134,6 +134,7 @@ static int run(struct act *act, uint64_t scale, struct rehearse_trial *outcome,
     const struct rehearse_model_report *report = scale == 1 ? act->report : NULL;
     const struct rehearse_start run = {
         .argv = act->command.words,
+        .environment = act->stage->environment,
         .directory = scale != 1                 ? act->whole_folder
                      : report && report->folder ? report->folder
                                                 : act->folder,
@@ -387,6 +388,7 @@ static void tell(struct act *act)
     report->command = act->command;
     struct rehearse_job job = {
         .argv = report->command.words,
+        .environment = act->stage->environment,
         .n_devices = act->settings.n_devices,
         .device_kind = act->settings.device_kind,
         .generation = act->stage->generation,

@@ -104,7 +104,8 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
     struct rehearse_sweep sweep = {.settings = request->settings,
                                    .listener = &teller.listener,
                                    .interrupted = request->interrupted};
-    const struct rehearse_stage_options wanted = {.program = request->settings.program,
+    const struct rehearse_stage_options wanted = {.environment = environ,
+                                                  .program = request->settings.program,
                                                   .may_be_node = request->may_be_node,
                                                   .engine_name = options->estimate->engine,
                                                   .engine_path = options->estimate->engine_path,

@@ -69,6 +69,7 @@ static int start(const struct rehearse_start *run, int log_fd, struct mt_rehears
         .devices = devices,
         .n_devices = s->n_devices,
         .argv = run->argv,
+        .environment = run->environment,
         .stdout_fd = log_fd,
         .stderr_fd = log_fd,
     };
@@ -148,7 +149,7 @@ static int serve(const struct rehearse_start *run, struct mt_rehearsal *rehearsa
     int is_ready = run->is_server && outcome->log.is_ready && outcome->status.running;
     const struct rehearse_drive_settings settings = {
         .argv = run->argv,
-        .environment = environ,
+        .environment = run->environment,
         .n_requests = run->n_requests,
         .listener = run->listener,
         .interrupted = run->interrupted,

@@ -15,6 +15,7 @@
 /* What is to be run. All borrowed. */
 struct rehearse_start {
     char *const *argv;
+    char *const *environment; /* of the program; ends with NULL */
     const char *directory;    /* for the account and the log */
     const char *pretend_path; /* the object that pretends devices */
     const char *engine_version;

@@ -4,10 +4,10 @@
 
 #include "cli/recorder_path.h"
 
-int rehearse_find_pretend(char *path, size_t size, struct mt_error *error)
+int rehearse_find_pretend(char *const *environment, char *path, size_t size, struct mt_error *error)
 {
     static const struct cli_object pretend = {"the object that pretends devices,",
                                               "libmemtally-pretend-ggml.so", "MEMTALLY_PRETEND",
                                               "/pretend/ggml"};
-    return cli_find_object(&pretend, path, size, error);
+    return cli_find_object(&pretend, environment, path, size, error);
 }

@@ -9,6 +9,7 @@
 /* Finds libmemtally-pretend-ggml.so: what the environment variable MEMTALLY_PRETEND names, else
  * beside this executable as it is installed or built, else where the build was configured to
  * install it. Returns 0, MT_ENOTFOUND saying where it was looked for, or MT_ELIMIT. */
-int rehearse_find_pretend(char *path, size_t size, struct mt_error *error);
+int rehearse_find_pretend(char *const *environment, char *path, size_t size,
+                          struct mt_error *error);
 
 #endif

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "cli/hub_cache.h"
 #include "cli/profile/find.h"
@@ -81,20 +82,21 @@ static int is_file(const char *folder, const char *name)
 }
 
 /* What a name of a hub has in the local cache: a folder, which is there of each revision. */
-static int find_in_cache(const char *name, char path[PATH_MAX])
+static int find_in_cache(const char *name, char *const *environment, char path[PATH_MAX])
 {
     char revised[PATH_MAX];
     return (snprintf(revised, sizeof revised, "%s@main", name) < PATH_MAX &&
-            cli_hub_cache_find(revised, path, PATH_MAX)) ||
-           cli_hub_cache_find(name, path, PATH_MAX);
+            cli_hub_cache_find(revised, environment, path, PATH_MAX)) ||
+           cli_hub_cache_find(name, environment, path, PATH_MAX);
 }
 
 /* A folder with a config.json, or that file itself, which a hub's cache links to elsewhere. */
-static int find_model(const char *model, char path[PATH_MAX], struct mt_error *error)
+static int find_model(const char *model, char *const *environment, char path[PATH_MAX],
+                      struct mt_error *error)
 {
     char near[PATH_MAX];
     int is_there = snprintf(near, sizeof near, "%s", model) < PATH_MAX && access(near, F_OK) == 0;
-    if (!is_there && !find_in_cache(model, near))
+    if (!is_there && !find_in_cache(model, environment, near))
         return FAIL(error, MT_ENOTFOUND,
                     "no folder %s, nor a model of that name in the hub's cache; name a folder "
                     "with a model's config.json",
@@ -113,9 +115,10 @@ static int find_model(const char *model, char path[PATH_MAX], struct mt_error *e
 
 /* --engine-path: a Python, or the folder of a virtual environment; else the environment that is
  * active, else the first in PATH. */
-static int find_python(const char *named, char path[PATH_MAX], struct mt_error *error)
+static int find_python(const char *named, char *const *environment, char path[PATH_MAX],
+                       struct mt_error *error)
 {
-    const char *active = getenv("VIRTUAL_ENV");
+    const char *active = mt_environment_get(environment, "VIRTUAL_ENV");
     const char *base = named ? named : active;
     if (base && *base) {
         struct stat status;
@@ -127,7 +130,8 @@ static int find_python(const char *named, char path[PATH_MAX], struct mt_error *
     if (named)
         return FAIL(error, MT_ENOTFOUND,
                     "--engine-path: %s is no Python, nor a virtual environment with one", named);
-    if (rehearse_find_in_path("python3", path) || rehearse_find_in_path("python", path))
+    if (rehearse_find_in_path("python3", environment, path) ||
+        rehearse_find_in_path("python", environment, path))
         return 0;
     return FAIL(error, MT_ENOTFOUND,
                 "no python3 in PATH; name one with the engine in it by --engine-path");
@@ -177,7 +181,7 @@ static char *make_settings(const struct estimate_options *options,
 
 int rehearse_python_command_init(struct rehearse_python_command *command,
                                  const struct estimate_options *options, const char *model,
-                                 size_t n_devices, struct mt_error *error)
+                                 size_t n_devices, char *const *environment, struct mt_error *error)
 {
     const struct python_engine *engine = engine_of(options->engine);
     char folder[PATH_MAX];
@@ -188,9 +192,9 @@ int rehearse_python_command_init(struct rehearse_python_command *command,
                       "%s is rehearsed on GPUs; name them, as --device 24GiB or --device H100-80GB",
                       engine->name);
     if (!result)
-        result = find_model(model, command->model, error);
+        result = find_model(model, environment, command->model, error);
     if (!result)
-        result = find_python(options->engine_path, command->python, error);
+        result = find_python(options->engine_path, environment, command->python, error);
     if (result)
         return result;
     profile_scripts_folder(folder, sizeof folder);

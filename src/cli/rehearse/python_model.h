@@ -25,7 +25,8 @@ int rehearse_is_python_engine(const char *engine);
  * Python), MT_EUNSUPPORTED (a file, or a name of a hub), MT_ENOMEM. */
 int rehearse_python_command_init(struct rehearse_python_command *command,
                                  const struct estimate_options *options, const char *model,
-                                 size_t n_devices, struct mt_error *error);
+                                 size_t n_devices, char *const *environment,
+                                 struct mt_error *error);
 void rehearse_python_command_finish(struct rehearse_python_command *command);
 
 #endif

@@ -24,7 +24,7 @@
 /* What is to be rehearsed. All borrowed. Start with {0}. */
 struct rehearse_job {
     char *const *argv;        /* as the user would start it */
-    char *const *environment; /* NULL: ours */
+    char *const *environment; /* of the program; ends with NULL */
     const struct mt_rehearse_device *devices;
     size_t n_devices;
     uint64_t host_bytes;                      /* 0: no limit */

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "cli/estimate/estimate.h"
 #include "cli/profile/engine_version.h"
@@ -62,32 +63,34 @@ static int take_given(const char *given, const char *name, char path[PATH_MAX])
 }
 
 /* node-llama-cpp is Node.js, a program of ours, and the package's modules. */
-static int find_node(const char *given, struct profile_engine *engine, struct mt_error *error)
+static int find_node(const char *given, char *const *environment, struct profile_engine *engine,
+                     struct mt_error *error)
 {
     char engines[PATH_MAX];
     char scripts[PATH_MAX];
-    profile_engines_folder(engines, sizeof engines);
+    profile_engines_folder(environment, engines, sizeof engines);
     profile_scripts_folder(scripts, sizeof scripts);
     const struct profile_places places = {
-        .engines = engines, .path = getenv("PATH"), .scripts = scripts};
+        .engines = engines, .path = mt_environment_get(environment, "PATH"), .scripts = scripts};
     return profile_find_engine("node-llama-cpp", given, &places, engine, error);
 }
 
-int rehearse_find_program(enum mt_program program, const char *given, char path[PATH_MAX],
-                          struct mt_error *error)
+int rehearse_find_program(enum mt_program program, const char *given, char *const *environment,
+                          char path[PATH_MAX], struct mt_error *error)
 {
     char engines[PATH_MAX];
     struct profile_engine engine;
     int result;
     if (program == MT_PROGRAM_NODE) {
-        result = find_node(given, &engine, error);
+        result = find_node(given, environment, &engine, error);
         if (result == 0)
             memcpy(path, engine.program, PATH_MAX);
         return result;
     }
     const char *name = program_names[program];
-    profile_engines_folder(engines, sizeof engines);
-    const struct profile_places places = {.engines = engines, .path = getenv("PATH")};
+    profile_engines_folder(environment, engines, sizeof engines);
+    const struct profile_places places = {.engines = engines,
+                                          .path = mt_environment_get(environment, "PATH")};
     if (given && take_given(given, name, path))
         return 0;
     if (program == MT_PROGRAM_FIT_PARAMS)
@@ -101,7 +104,7 @@ int rehearse_find_program(enum mt_program program, const char *given, char path[
 static int take_node(struct rehearse_stage *stage, const char *given, struct mt_error *error)
 {
     struct profile_engine engine;
-    int result = find_node(given, &engine, error);
+    int result = find_node(given, stage->environment, &engine, error);
     if (result < 0)
         return result;
     stage->program = MT_PROGRAM_NODE;
@@ -118,7 +121,8 @@ static int find_program(struct rehearse_stage *stage, const struct rehearse_stag
     const char *given = options->engine_path;
     if (stage->program == MT_PROGRAM_NODE)
         return take_node(stage, given, error);
-    int result = rehearse_find_program(stage->program, given, stage->program_path, error);
+    int result = rehearse_find_program(stage->program, given, stage->environment,
+                                       stage->program_path, error);
     if (result < 0 && options->may_be_node && take_node(stage, given, NULL) == 0)
         return 0;
     return result;
@@ -158,10 +162,10 @@ static int is_number(const char *build)
     return *build && !build[strspn(build, "0123456789")];
 }
 
-void rehearse_ask_build(const char *program, char build[64])
+void rehearse_ask_build(const char *program, char *const *environment, char build[64])
 {
     char version[64] = "";
-    profile_ask_version(program, version, sizeof version);
+    profile_ask_version(program, environment, version, sizeof version);
     read_build(version, build);
     if (!is_number(build))
         build[0] = '\0';
@@ -170,7 +174,8 @@ void rehearse_ask_build(const char *program, char build[64])
 /* Asks the engine for its version. */
 static void ask_version(struct rehearse_stage *stage, char resolved[64])
 {
-    profile_ask_version(stage->program_path, stage->version, sizeof stage->version);
+    profile_ask_version(stage->program_path, stage->environment, stage->version,
+                        sizeof stage->version);
     read_build(stage->version, stage->build);
     snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp%s%s",
              *stage->build ? "@" : "", stage->build);
@@ -245,9 +250,8 @@ static int take_version(struct rehearse_stage *stage, const struct rehearse_stag
 
 static int make_folder(struct rehearse_stage *stage, struct mt_error *error)
 {
-    const char *temporary = getenv("TMPDIR");
     int length = snprintf(stage->directory, sizeof stage->directory, "%s/memtally-rehearse-XXXXXX",
-                          temporary && *temporary ? temporary : "/tmp");
+                          mt_environment_temporary(stage->environment));
     if (length >= (int)sizeof stage->directory - 32) {
         stage->directory[0] = '\0';
         return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "TMPDIR is too long");
@@ -303,10 +307,12 @@ int rehearse_stage_init(struct rehearse_stage *stage, const struct rehearse_stag
                                      .device_names = options->device_names,
                                      .reserved_bytes = options->reserved_bytes,
                                      .timeout_ns = options->timeout_ns,
-                                     .interrupted = options->interrupted};
+                                     .interrupted = options->interrupted,
+                                     .environment = options->environment};
     int result = find_program(stage, options, error);
     if (result == 0)
-        result = rehearse_find_pretend(stage->pretend_path, sizeof stage->pretend_path, error);
+        result = rehearse_find_pretend(stage->environment, stage->pretend_path,
+                                       sizeof stage->pretend_path, error);
     if (result == 0)
         result = take_version(stage, options, error);
     if (result == 0)

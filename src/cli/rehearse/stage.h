@@ -32,6 +32,7 @@ struct rehearse_stage {
     uint64_t reserved_bytes;         /* of each device; 0: what the context takes as a rule */
     uint64_t timeout_ns;             /* of each rehearsal; 0: ten minutes */
     const volatile sig_atomic_t *interrupted; /* nonzero: give up; NULL: never */
+    char *const *environment;                 /* of the programs. Borrowed */
 };
 
 /* How the stage is set. All borrowed. */
@@ -51,6 +52,7 @@ struct rehearse_stage_options {
     int drop_vocabulary;   /* the engine starts faster, and understands no text */
     uint64_t timeout_ns;   /* of each rehearsal; 0: ten minutes */
     const volatile sig_atomic_t *interrupted;
+    char *const *environment; /* that says where programs are, and that they get; ends with NULL */
 };
 
 /* Finds the engine, makes a folder, and a file of the model that the engine can read: the model
@@ -73,12 +75,12 @@ void rehearse_stage_describe(const struct rehearse_stage *stage, struct cli_docu
 
 /* Finds a program of llama.cpp, or the one that runs node-llama-cpp: at `given` (a folder, or a
  * program), else in the cache of engines and in PATH. Errors: those of profile_find_engine(). */
-int rehearse_find_program(enum mt_program program, const char *given, char path[PATH_MAX],
-                          struct mt_error *error);
+int rehearse_find_program(enum mt_program program, const char *given, char *const *environment,
+                          char path[PATH_MAX], struct mt_error *error);
 
 /* Asks a program of llama.cpp, a path or a name in PATH, for the number of its build; "" where it
  * does not say. */
-void rehearse_ask_build(const char *program, char build[64]);
+void rehearse_ask_build(const char *program, char *const *environment, char build[64]);
 
 /* Errors: MT_EARG (more devices than the engine takes). */
 int rehearse_check_devices(size_t n_devices, struct mt_error *error);

@@ -46,11 +46,11 @@ void rehearse_told_find_changes(const struct rehearse_job *job, struct rehearse_
     struct mt_rehearse_options options;
     struct mt_error error = {.offset = MT_NO_OFFSET};
     char pretend[PATH_MAX];
-    if (!job->pretend_path && rehearse_find_pretend(pretend, sizeof pretend, NULL) < 0)
+    if (!job->pretend_path &&
+        rehearse_find_pretend(job->environment, pretend, sizeof pretend, NULL) < 0)
         return;
     rehearse_job_options(job, result->folder, job->pretend_path ? job->pretend_path : pretend,
                          &options);
-    options.environment = job->environment ? job->environment : environ;
     const struct rehearse_suggest_settings settings = {
         .options = &options,
         .rehearsal = result->rehearsal,

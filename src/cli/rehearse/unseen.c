@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/environment.h"
 #include "cli/rehearse/cuda_words.h"
 #include "cli/rehearse/last_words.h"
 #include "cli/rehearse/ports.h"
@@ -18,9 +19,9 @@
 
 #define SAY(result, ...) snprintf((result)->why, sizeof(result)->why, __VA_ARGS__)
 
-int rehearse_find_in_path(const char *name, char path[PATH_MAX])
+int rehearse_find_in_path(const char *name, char *const *environment, char path[PATH_MAX])
 {
-    const char *at = getenv("PATH");
+    const char *at = mt_environment_get(environment, "PATH");
     if (strchr(name, '/'))
         return snprintf(path, PATH_MAX, "%s", name) < PATH_MAX;
     while (at && *at) {
@@ -152,10 +153,10 @@ static int explain_ggml(const char *name, struct rehearse_result *result)
 }
 
 /* The same by the program's file, which ggml may be linked into. */
-static int explain_file(const char *name, struct rehearse_result *result)
+static int explain_file(const char *name, char *const *environment, struct rehearse_result *result)
 {
     char path[PATH_MAX];
-    if (!rehearse_find_in_path(name, path))
+    if (!rehearse_find_in_path(name, environment, path))
         return 0;
     if (is_memtally(path))
         SAY(result,
@@ -217,7 +218,7 @@ void rehearse_explain_unseen(const struct rehearse_job *job, struct rehearse_res
     const char *name = job->argv[0];
     if (result->has_cuda && rehearse_explain_no_cuda(job, result))
         return;
-    if (explain_ggml(name, result) || explain_file(name, result))
+    if (explain_ggml(name, result) || explain_file(name, job->environment, result))
         return;
     explain_end(name, result);
     add_hint(job, result);

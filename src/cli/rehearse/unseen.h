@@ -6,7 +6,7 @@
 #include <limits.h>
 
 /* Looks a program up as the library does when it starts it. */
-int rehearse_find_in_path(const char *name, char path[PATH_MAX]);
+int rehearse_find_in_path(const char *name, char *const *environment, char path[PATH_MAX]);
 
 /* Whether a program's file has ggml in it: its own names stand in messages, whatever was stripped.
  */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/support/unit.h"
 
+#include <unistd.h>
+
 #include "cli/profile/engine_version.h"
 
 static void test_version_is_the_rest_of_its_line(void **state)
@@ -38,8 +40,8 @@ static void test_program_that_fails_or_is_not_there_says_nothing(void **state)
 {
     (void)state;
     char version[64] = "untouched";
-    profile_ask_version("/bin/false", version, sizeof version);
-    profile_ask_version("/nonexistent/program", version, sizeof version);
+    profile_ask_version("/bin/false", environ, version, sizeof version);
+    profile_ask_version("/nonexistent/program", environ, version, sizeof version);
     assert_string_equal(version, "untouched");
 }
 

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/environment.h"
 #include "rehearse/rehearsal.h"
 
 #define VARIABLES(X)                                                                               \

@@ -50,6 +50,7 @@ static int set_up(void **state)
     stage->devices[1] = (struct mt_rehearse_device){.bytes = 2048 * MIB};
     stage->options = (struct mt_rehearse_options){.directory = stage->folder,
                                                   .pretend_path = getenv("REHEARSED_NOTHING"),
+                                                  .environment = environ,
                                                   .devices = stage->devices,
                                                   .n_devices = 2,
                                                   .host_bytes = 4096 * MIB,

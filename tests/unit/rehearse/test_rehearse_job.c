@@ -26,6 +26,7 @@ static void run_for(uint64_t timeout_ns, const char *const *argv, struct rehears
     struct mt_error error = {0};
     const struct rehearse_job job = {
         .argv = (char **)(uintptr_t)argv,
+        .environment = environ,
         .devices = &device,
         .n_devices = 1,
         .pretend_path = getenv("REHEARSED_NOTHING"),
@@ -457,6 +458,7 @@ static void test_a_program_that_removes_its_rehearsals_folder_is_told_so(void **
         "sh", "-c", "\"$REHEARSED_CHILD\" context; rm -r \"${" MT_ACCOUNT_VARIABLE "%/*}\"", NULL};
     const struct rehearse_job job = {
         .argv = (char **)(uintptr_t)argv,
+        .environment = environ,
         .devices = &device,
         .n_devices = 1,
         .pretend_path = getenv("REHEARSED_NOTHING"),

@@ -77,6 +77,7 @@ void watched_prepare(struct watched_run *run, const char *program, const char *c
         .recorder_path = watched_recorder(),
         .picture_share = 1,
         .argv = run->argv,
+        .environment = environ,
         .stdout_fd = out[1],
         .stderr_fd = -1,
     };
