@@ -14,8 +14,8 @@
 #define WORDS_SHOWN 12
 
 /* The command line as a shell would take it. */
-static void put_command(const struct cli_document_rehearsal *rehearsal,
-                        const struct cli_terminal *terminal, struct mt_strbuf *out)
+static void put_command(const struct mt_rehearsed *rehearsal, const struct cli_terminal *terminal,
+                        struct mt_strbuf *out)
 {
     struct mt_strbuf text = {0};
     for (char *const *word = rehearsal->argv; *word; word++) {
@@ -26,8 +26,8 @@ static void put_command(const struct cli_document_rehearsal *rehearsal,
     mt_strbuf_finish_part(&text, out);
 }
 
-static void put_requests(const struct cli_document_rehearsal *rehearsal,
-                         const struct cli_terminal *terminal, struct mt_strbuf *out)
+static void put_requests(const struct mt_rehearsed *rehearsal, const struct cli_terminal *terminal,
+                         struct mt_strbuf *out)
 {
     struct mt_strbuf text = {0};
     if (!rehearsal->is_ready)
@@ -44,8 +44,8 @@ static void put_requests(const struct cli_document_rehearsal *rehearsal,
     mt_strbuf_finish_part(&text, out);
 }
 
-static void put_end(const struct cli_document_rehearsal *rehearsal,
-                    const struct cli_terminal *terminal, struct mt_strbuf *out)
+static void put_end(const struct mt_rehearsed *rehearsal, const struct cli_terminal *terminal,
+                    struct mt_strbuf *out)
 {
     char time[CLI_TIME_TEXT];
     cli_format_time(rehearsal->elapsed_ns, time);
@@ -60,8 +60,8 @@ static void put_end(const struct cli_document_rehearsal *rehearsal,
 }
 
 /* An engine that was refused memory and went on with less. */
-static void put_coped(const struct cli_document_rehearsal *rehearsal,
-                      const struct cli_terminal *terminal, struct mt_strbuf *out)
+static void put_coped(const struct mt_rehearsed *rehearsal, const struct cli_terminal *terminal,
+                      struct mt_strbuf *out)
 {
     const struct mt_rehearse_event *refusal = rehearsal->refusal;
     char size[MT_SIZE_TEXT];
@@ -74,7 +74,7 @@ static void put_coped(const struct cli_document_rehearsal *rehearsal,
                    mt_format_size(refusal->bytes, size), refusal->place, refusal->name);
 }
 
-static void put_held(const struct cli_document_change *change, char text[2 * MT_SIZE_TEXT + 32])
+static void put_held(const struct mt_rehearsed_change *change, char text[2 * MT_SIZE_TEXT + 32])
 {
     char held[MT_SIZE_TEXT];
     char capacity[MT_SIZE_TEXT];
@@ -83,11 +83,11 @@ static void put_held(const struct cli_document_change *change, char text[2 * MT_
              mt_format_size(change->capacity_bytes, capacity));
 }
 
-static void put_changes(const struct cli_document_rehearsal *rehearsal,
-                        const struct cli_terminal *terminal, struct mt_strbuf *out)
+static void put_changes(const struct mt_rehearsed *rehearsal, const struct cli_terminal *terminal,
+                        struct mt_strbuf *out)
 {
     for (size_t i = 0; i < rehearsal->n_changes; i++) {
-        const struct cli_document_change *change = &rehearsal->changes[i];
+        const struct mt_rehearsed_change *change = &rehearsal->changes[i];
         char held[2 * MT_SIZE_TEXT + 32] = "";
         if (change->held_bytes != MT_UNKNOWN)
             put_held(change, held);
@@ -104,8 +104,8 @@ static void put_changes(const struct cli_document_rehearsal *rehearsal,
 }
 
 /* What was at the place that had no room when it had none, largest first. */
-static void put_held_then(const struct cli_document_rehearsal *rehearsal,
-                          const struct cli_terminal *terminal, struct mt_strbuf *out)
+static void put_held_then(const struct mt_rehearsed *rehearsal, const struct cli_terminal *terminal,
+                          struct mt_strbuf *out)
 {
     const struct mt_rehearse_event *refusal = rehearsal->refusal;
     struct mt_strbuf text = {0};
@@ -134,8 +134,8 @@ static const char *tail_of(const char *words)
     return at;
 }
 
-static void put_words(const struct cli_document_rehearsal *rehearsal,
-                      const struct cli_terminal *terminal, struct mt_strbuf *out)
+static void put_words(const struct mt_rehearsed *rehearsal, const struct cli_terminal *terminal,
+                      struct mt_strbuf *out)
 {
     if (rehearsal->ran || !*rehearsal->words)
         return;
@@ -156,7 +156,7 @@ static void put_words(const struct cli_document_rehearsal *rehearsal,
 void cli_table_rehearsal(const struct cli_document *document, const struct cli_terminal *terminal,
                          struct mt_strbuf *out)
 {
-    const struct cli_document_rehearsal *rehearsal = document->rehearsal;
+    const struct mt_rehearsed *rehearsal = document->rehearsal;
     put_command(rehearsal, terminal, out);
     put_requests(rehearsal, terminal, out);
     put_end(rehearsal, terminal, out);
@@ -167,14 +167,14 @@ void cli_table_rehearsal(const struct cli_document *document, const struct cli_t
 }
 
 /* By how much a place came to hold more, 0 where it did not. */
-static uint64_t growth_of(const struct cli_document_late *late)
+static uint64_t growth_of(const struct mt_rehearsed_late *late)
 {
     if (late->was_freed || late->was_refused)
         return 0;
     return late->bytes > late->ready_bytes ? late->bytes - late->ready_bytes : 0;
 }
 
-static int is_like(const struct cli_document_late *a, const struct cli_document_late *b)
+static int is_like(const struct mt_rehearsed_late *a, const struct mt_rehearsed_late *b)
 {
     return a->category == b->category && growth_of(b) && a->was_refused == b->was_refused &&
            !strcmp(a->place, b->place) && !strcmp(a->name, b->name) &&
@@ -203,7 +203,7 @@ struct late_table {
     uint64_t small_bytes;
 };
 
-static void add_late(struct late_table *table, const struct cli_document_late *late, size_t n,
+static void add_late(struct late_table *table, const struct mt_rehearsed_late *late, size_t n,
                      uint64_t bytes)
 {
     char time[CLI_TIME_TEXT];
@@ -231,15 +231,15 @@ static void add_late(struct late_table *table, const struct cli_document_late *l
 /* Takes the late ones from `first` on that are alike and follow each other. Returns past them. */
 static size_t take_late(struct late_table *table, size_t first)
 {
-    const struct cli_document_rehearsal *rehearsal = table->document->rehearsal;
-    const struct cli_document_late *late = &rehearsal->late[first];
+    const struct mt_rehearsed *rehearsal = table->document->rehearsal;
+    const struct mt_rehearsed_late *late = &rehearsal->late[first];
     uint64_t bytes = late->was_refused ? late->bytes : growth_of(late);
     size_t next = first + 1;
     size_t n = 1;
     if (!bytes)
         return next;
     for (; !late->was_refused && next < rehearsal->n_late; next++) {
-        const struct cli_document_late *other = &rehearsal->late[next];
+        const struct mt_rehearsed_late *other = &rehearsal->late[next];
         if (!growth_of(other) && !other->was_refused)
             continue;
         if (!is_like(late, other))

@@ -5,7 +5,7 @@
 #include "parts.h"
 
 /* What was at the place that had no room, by category. */
-static void put_held(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
+static void put_held(const struct mt_rehearsed *rehearsal, struct mt_json *json)
 {
     mt_json_begin_array(json, "held");
     for (size_t i = 0; rehearsal->held && i < rehearsal->held->n_places; i++) {
@@ -38,7 +38,7 @@ static void put_stack(const char *stack, struct mt_json *json)
     mt_json_end(json);
 }
 
-static void put_refusal(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
+static void put_refusal(const struct mt_rehearsed *rehearsal, struct mt_json *json)
 {
     const struct mt_rehearse_event *refusal = rehearsal->refusal;
     mt_json_count(json, "refusals", rehearsal->n_refusals);
@@ -62,11 +62,11 @@ static void put_refusal(const struct cli_document_rehearsal *rehearsal, struct m
     mt_json_end(json);
 }
 
-static void put_late(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
+static void put_late(const struct mt_rehearsed *rehearsal, struct mt_json *json)
 {
     mt_json_begin_array(json, "late");
     for (size_t i = 0; i < rehearsal->n_late; i++) {
-        const struct cli_document_late *late = &rehearsal->late[i];
+        const struct mt_rehearsed_late *late = &rehearsal->late[i];
         mt_json_begin_object(json, NULL);
         mt_json_count(json, "time_ns", late->time_ns);
         mt_json_text(json, "step", late->step);
@@ -83,7 +83,7 @@ static void put_late(const struct cli_document_rehearsal *rehearsal, struct mt_j
     mt_json_end(json);
 }
 
-static void put_changes(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
+static void put_changes(const struct mt_rehearsed *rehearsal, struct mt_json *json)
 {
     mt_json_begin_array(json, "would_fit");
     for (size_t i = 0; i < rehearsal->n_changes; i++) {
@@ -100,7 +100,7 @@ static void put_changes(const struct cli_document_rehearsal *rehearsal, struct m
     mt_json_end(json);
 }
 
-static void put_phases(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
+static void put_phases(const struct mt_rehearsed *rehearsal, struct mt_json *json)
 {
     mt_json_begin_array(json, "phases");
     for (size_t i = 0; i < rehearsal->n_phases; i++) {
@@ -121,7 +121,7 @@ static void put_phases(const struct cli_document_rehearsal *rehearsal, struct mt
     mt_json_end(json);
 }
 
-static void put_figures(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
+static void put_figures(const struct mt_rehearsed *rehearsal, struct mt_json *json)
 {
     mt_json_begin_array(json, "figures");
     for (size_t i = 0; i < rehearsal->n_figures; i++) {
@@ -137,7 +137,7 @@ static void put_figures(const struct cli_document_rehearsal *rehearsal, struct m
     mt_json_end(json);
 }
 
-static void put_allocators(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
+static void put_allocators(const struct mt_rehearsed *rehearsal, struct mt_json *json)
 {
     mt_json_begin_array(json, "allocators");
     for (size_t i = 0; i < rehearsal->n_allocators; i++) {
@@ -153,7 +153,7 @@ static void put_allocators(const struct cli_document_rehearsal *rehearsal, struc
     mt_json_end(json);
 }
 
-static void put_program(const struct cli_document_rehearsal *rehearsal, struct mt_json *json)
+static void put_program(const struct mt_rehearsed *rehearsal, struct mt_json *json)
 {
     mt_json_begin_array(json, "command");
     for (char *const *word = rehearsal->argv; *word; word++)
@@ -169,7 +169,7 @@ static void put_program(const struct cli_document_rehearsal *rehearsal, struct m
 
 void cli_json_rehearsal(const struct cli_document *document, struct mt_json *json)
 {
-    const struct cli_document_rehearsal *rehearsal = document->rehearsal;
+    const struct mt_rehearsed *rehearsal = document->rehearsal;
     mt_json_begin_object(json, "rehearsal");
     mt_json_text(json, "outcome", rehearsal->outcome);
     put_program(rehearsal, json);

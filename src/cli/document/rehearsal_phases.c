@@ -28,7 +28,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-static size_t gather(const struct cli_document_rehearsal *rehearsal, struct alike alike[SHOWN])
+static size_t gather(const struct mt_rehearsed *rehearsal, struct alike alike[SHOWN])
 {
     size_t n = 0;
     for (size_t i = 0; i < rehearsal->n_phases; i++) {
@@ -57,8 +57,8 @@ static const char *in_full(uint64_t bytes, char text[MT_SIZE_TEXT + 24])
     return text;
 }
 
-static void put_phases(const struct cli_document_rehearsal *rehearsal,
-                       const struct cli_terminal *terminal, struct mt_strbuf *out)
+static void put_phases(const struct mt_rehearsed *rehearsal, const struct cli_terminal *terminal,
+                       struct mt_strbuf *out)
 {
     static const struct mt_text_table_column columns[] = {
         {"phase", MT_CELL_TEXT, 0},       {"device", MT_CELL_TEXT_RIGHT, 0},
@@ -89,7 +89,7 @@ static void put_phases(const struct cli_document_rehearsal *rehearsal,
 }
 
 /* To the byte: they are held against what a program prints. */
-static void put_allocators(const struct cli_document_rehearsal *rehearsal,
+static void put_allocators(const struct mt_rehearsed *rehearsal,
                            const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
     static const struct mt_text_table_column columns[] = {
@@ -118,7 +118,7 @@ static void put_allocators(const struct cli_document_rehearsal *rehearsal,
 void cli_table_rehearsal_phases(const struct cli_document *document,
                                 const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
-    const struct cli_document_rehearsal *rehearsal = document->rehearsal;
+    const struct mt_rehearsed *rehearsal = document->rehearsal;
     put_phases(rehearsal, terminal, out);
     put_allocators(rehearsal, terminal, out);
     for (size_t i = 0; i < rehearsal->n_figures && i < SHOWN; i++) {

@@ -152,6 +152,14 @@ int estimate_open_model(const char *name, int remote, struct mt_model **model,
 int estimate_write_sparse(const struct mt_model *model, int remote, const char *path,
                           const struct mt_sparse_options *options, struct mt_error *error);
 
+/* The same of a model that may be behind a URL. */
+int estimate_write_remote(const struct mt_model *model, const char *path,
+                          const struct mt_sparse_options *options, struct mt_error *error);
+
+/* Says in a document what the engine read instead of a model that was converted. */
+struct rehearse_stage;
+void estimate_take_converted(const struct rehearse_stage *stage, struct cli_document_model *model);
+
 /* The goal that was asked for, or -1, and how the answer is called. Errors: MT_EARG where goals or
  * a goal and its own setting are given together. */
 int estimate_goal(const struct estimate_options *options, int *goal, struct mt_error *error);

@@ -149,6 +149,12 @@ int estimate_write_sparse(const struct mt_model *model, int remote, const char *
     return result;
 }
 
+int estimate_write_remote(const struct mt_model *model, const char *path,
+                          const struct mt_sparse_options *options, struct mt_error *error)
+{
+    return estimate_write_sparse(model, 1, path, options, error);
+}
+
 int estimate_open_model(const char *name, int remote, struct mt_model **model,
                         struct mt_error *error)
 {

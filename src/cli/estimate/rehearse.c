@@ -70,6 +70,14 @@ static void take(struct estimate_result *result, const struct rehearse_stage *st
                                                   .path = result->engine_path};
 }
 
+void estimate_take_converted(const struct rehearse_stage *stage, struct cli_document_model *model)
+{
+    if (!stage->file_type)
+        return;
+    model->dtype = stage->file_type;
+    rehearse_stage_converted(stage, &model->weight_bytes);
+}
+
 int estimate_rehearse(struct estimate_result *result, const char *name,
                       const struct estimate_request *request,
                       const struct estimate_options *options, struct mt_error *error)
@@ -77,20 +85,21 @@ int estimate_rehearse(struct estimate_result *result, const char *name,
     struct mt_predict_settings settings = request->settings;
     struct mt_estimate *estimate;
     struct rehearse_stage stage;
-    const struct rehearse_stage_options wanted = {.environment = environ,
-                                                  .program = settings.program,
-                                                  .may_be_node = request->may_be_node,
-                                                  .engine_name = options->engine,
-                                                  .engine_path = options->engine_path,
-                                                  .model = result->model,
-                                                  .model_name = name,
-                                                  .is_remote = options->remote,
-                                                  .file_type = options->weight_type,
-                                                  .generation = request->generation,
-                                                  .device_names = request->device_names,
-                                                  .reserved_bytes = request->reserved_bytes,
-                                                  .timeout_ns = request->timeout_ns,
-                                                  .interrupted = request->interrupted};
+    const struct rehearse_stage_options wanted = {
+        .environment = environ,
+        .program = settings.program,
+        .may_be_node = request->may_be_node,
+        .engine_name = options->engine,
+        .engine_path = options->engine_path,
+        .model = result->model,
+        .model_name = name,
+        .write_sparse = options->remote ? estimate_write_remote : NULL,
+        .file_type = options->weight_type,
+        .generation = request->generation,
+        .device_names = request->device_names,
+        .reserved_bytes = request->reserved_bytes,
+        .timeout_ns = request->timeout_ns,
+        .interrupted = request->interrupted};
     int failed = rehearse_check_devices(settings.n_devices, error);
     if (!failed)
         failed = rehearse_stage_init(&stage, &wanted, error);
@@ -102,7 +111,7 @@ int estimate_rehearse(struct estimate_result *result, const char *name,
     if (!failed)
         take(result, &stage, estimate);
     if (!failed)
-        rehearse_stage_describe(&stage, &result->document_model);
+        estimate_take_converted(&stage, &result->document_model);
     rehearse_stage_finish(&stage);
     return failed;
 }

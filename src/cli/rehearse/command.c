@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/rehearse/command.h"
 #include "cli/rehearse/cuda_suggest.h"
-#include "cli/rehearse/rehearse.h"
 #include "cli/rehearse/spills.h"
 #include "cli/rehearse/told.h"
 

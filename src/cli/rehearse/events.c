@@ -10,7 +10,7 @@
 
 /* The buffers that were taken late, while they are gathered. */
 struct gathering {
-    struct cli_document_late *late;
+    struct mt_rehearsed_late *late;
     struct follow {
         const struct mt_rehearse_event *taken;
         size_t freed_at; /* event; SIZE_MAX: still there */
@@ -72,7 +72,7 @@ static void note_taken(struct gathering *gathering, struct mt_rehearsal *rehears
     int is_taken = event->kind == MT_REHEARSE_ALLOC;
     size_t older = is_taken ? older_self(rehearsal, index) : SIZE_MAX;
     uint64_t before = older == SIZE_MAX ? 0 : mt_rehearse_event_at(rehearsal, older)->bytes;
-    gathering->late[gathering->n] = (struct cli_document_late){
+    gathering->late[gathering->n] = (struct mt_rehearsed_late){
         .time_ns = event->time_ns,
         .step = step,
         .place = event->place,
@@ -130,7 +130,7 @@ static void gather(const struct rehearse_result *result, struct gathering *gathe
     }
 }
 
-size_t rehearse_late(const struct rehearse_result *result, struct cli_document_late **late)
+size_t rehearse_late(const struct rehearse_result *result, struct mt_rehearsed_late **late)
 {
     struct gathering gathering = {
         .late = calloc(LATE_MAX, sizeof *gathering.late),

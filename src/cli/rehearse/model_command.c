@@ -104,20 +104,21 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
     struct rehearse_sweep sweep = {.settings = request->settings,
                                    .listener = &teller.listener,
                                    .interrupted = request->interrupted};
-    const struct rehearse_stage_options wanted = {.environment = environ,
-                                                  .program = request->settings.program,
-                                                  .may_be_node = request->may_be_node,
-                                                  .engine_name = options->estimate->engine,
-                                                  .engine_path = options->estimate->engine_path,
-                                                  .model = made->model,
-                                                  .model_name = name,
-                                                  .is_remote = options->estimate->remote,
-                                                  .file_type = options->estimate->weight_type,
-                                                  .generation = request->generation,
-                                                  .device_names = request->device_names,
-                                                  .reserved_bytes = request->reserved_bytes,
-                                                  .timeout_ns = request->timeout_ns,
-                                                  .interrupted = request->interrupted};
+    const struct rehearse_stage_options wanted = {
+        .environment = environ,
+        .program = request->settings.program,
+        .may_be_node = request->may_be_node,
+        .engine_name = options->estimate->engine,
+        .engine_path = options->estimate->engine_path,
+        .model = made->model,
+        .model_name = name,
+        .write_sparse = options->estimate->remote ? estimate_write_remote : NULL,
+        .file_type = options->estimate->weight_type,
+        .generation = request->generation,
+        .device_names = request->device_names,
+        .reserved_bytes = request->reserved_bytes,
+        .timeout_ns = request->timeout_ns,
+        .interrupted = request->interrupted};
     cli_teller_init(&teller, !options->quiet, 0);
     int result = rehearse_check_devices(request->settings.n_devices, error);
     if (!result)
@@ -129,7 +130,7 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
     if (!result)
         result = set_stage(&sweep, &wanted, error);
     if (!result)
-        rehearse_stage_describe(&sweep.stage, &made->document_model);
+        estimate_take_converted(&sweep.stage, &made->document_model);
     if (!result)
         result = rehearse_sweep_run(&sweep, error);
     if (!result)

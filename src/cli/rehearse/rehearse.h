@@ -11,11 +11,11 @@
 #include <memtally/rehearse.h>
 #include <signal.h>
 
-#include "cli/document/document.h"
 #include "cli/rehearse/drive.h"
 #include "cli/rehearse/layer.h"
 #include "cli/rehearse/stage.h"
 #include "cli/rehearse/suggest.h"
+#include "drive/rehearsed.h"
 
 #define REHEARSE_WORDS_BYTES 4096
 #define REHEARSE_SAID_BYTES  65536
@@ -119,17 +119,6 @@ int rehearse_estimate(const struct rehearse_result *result, const struct mt_mode
 
 /* What the program took after it was ready, in order, into an array that the caller frees; 0 and
  * NULL where there is nothing (events.c). Texts are borrowed from the rehearsal. */
-size_t rehearse_late(const struct rehearse_result *result, struct cli_document_late **late);
-
-/* The command on a program's command line: `job` is run, written to `path` and judged. Returns the
- * exit code (command.c). */
-struct rehearse_output {
-    enum cli_format format;
-    const char *path; /* NULL: standard output */
-    int explain;
-    int with_changes; /* look for flags that fit where it does not */
-};
-int rehearse_command(struct rehearse_job *job, const struct mt_predict_settings *settings,
-                     const struct rehearse_output *output);
+size_t rehearse_late(const struct rehearse_result *result, struct mt_rehearsed_late **late);
 
 #endif

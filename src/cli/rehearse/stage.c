@@ -12,7 +12,6 @@
 
 #include "base/environment.h"
 #include "base/error.h"
-#include "cli/estimate/estimate.h"
 #include "cli/profile/engine_version.h"
 #include "cli/profile/find.h"
 #include "cli/rehearse/pretend_path.h"
@@ -269,7 +268,7 @@ static int is_plain_gguf(const struct rehearse_stage_options *options)
     const struct mt_model_description *d = mt_model_describe(options->model);
     static const char ending[] = ".gguf";
     size_t length = strlen(d->path);
-    return d->format == MT_MODEL_GGUF && !options->is_remote && d->n_files <= 1 &&
+    return d->format == MT_MODEL_GGUF && !options->write_sparse && d->n_files <= 1 &&
            length > sizeof ending && !strcmp(d->path + length - (sizeof ending - 1), ending);
 }
 
@@ -294,8 +293,8 @@ static int make_model(struct rehearse_stage *stage, const struct rehearse_stage_
         (int)sizeof stage->model_path)
         return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "%s: the path is too long",
                        stage->directory);
-    return estimate_write_sparse(options->model, options->is_remote, stage->model_path, &sparse,
-                                 error);
+    return (options->write_sparse ? options->write_sparse : mt_model_write_sparse)(
+        options->model, stage->model_path, &sparse, error);
 }
 
 int rehearse_stage_init(struct rehearse_stage *stage, const struct rehearse_stage_options *options,
@@ -324,16 +323,14 @@ int rehearse_stage_init(struct rehearse_stage *stage, const struct rehearse_stag
     return result;
 }
 
-void rehearse_stage_describe(const struct rehearse_stage *stage, struct cli_document_model *model)
+int rehearse_stage_converted(const struct rehearse_stage *stage, uint64_t *weight_bytes)
 {
     struct mt_model *made;
-    if (!stage->file_type)
-        return;
-    model->dtype = stage->file_type;
-    if (mt_model_open(stage->model_path, NULL, &made, NULL) < 0)
-        return;
-    model->weight_bytes = mt_model_describe(made)->weight_bytes;
+    if (!stage->file_type || mt_model_open(stage->model_path, NULL, &made, NULL) < 0)
+        return 0;
+    *weight_bytes = mt_model_describe(made)->weight_bytes;
     mt_model_close(made);
+    return 1;
 }
 
 int rehearse_check_devices(size_t n_devices, struct mt_error *error)

@@ -8,8 +8,6 @@
 #include <memtally/predict.h>
 #include <signal.h>
 
-#include "cli/document/document.h"
-
 #define REHEARSE_DEVICES_MAX 15 /* ggml's scheduler takes 16 backends, the CPU among them */
 
 struct rehearse_stage {
@@ -44,7 +42,9 @@ struct rehearse_stage_options {
                                 version, it is taken to be the one that was asked for */
     const struct mt_model *model;
     const char *model_name; /* as it was asked for */
-    int is_remote;
+    /* Writes the model's header to a file; NULL: mt_model_write_sparse(). */
+    int (*write_sparse)(const struct mt_model *model, const char *path,
+                        const struct mt_sparse_options *options, struct mt_error *error);
     const char *generation;
     const char *const *device_names;
     uint64_t reserved_bytes;
@@ -70,8 +70,9 @@ void rehearse_stage_finish(struct rehearse_stage *stage);
 int rehearse_check_version(const struct rehearse_stage *stage, const char *found,
                            struct mt_error *error);
 
-/* What the engine reads instead of a model that was converted: its type and the bytes of it. */
-void rehearse_stage_describe(const struct rehearse_stage *stage, struct cli_document_model *model);
+/* What the engine reads instead of a model that was converted: the bytes of its weights, which are
+ * of stage->file_type. Returns 1, or 0 where nothing was converted or it cannot be told. */
+int rehearse_stage_converted(const struct rehearse_stage *stage, uint64_t *weight_bytes);
 
 /* Finds a program of llama.cpp, or the one that runs node-llama-cpp: at `given` (a folder, or a
  * program), else in the cache of engines and in PATH. Errors: those of profile_find_engine(). */

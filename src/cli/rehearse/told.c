@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/strbuf.h"
 #include "cli/rehearse/pretend_path.h"
 
 #define PHASES_MAX 1024
@@ -120,7 +121,7 @@ void rehearse_note_runs_on(struct rehearse_told *told)
 static void tell_phases(struct rehearse_told *told)
 {
     struct mt_rehearsal *rehearsal = told->result.rehearsal;
-    struct cli_document_rehearsal *document = &told->rehearsal;
+    struct mt_rehearsed *document = &told->rehearsal;
     if (!told->result.is_cuda || !rehearsal)
         return;
     told->phases = calloc(PHASES_MAX, sizeof *told->phases);
@@ -154,7 +155,7 @@ void rehearse_tell(const struct rehearse_job *job, int with_options, struct rehe
         snprintf(told->options[i], sizeof told->options[i], "%s", change->options);
         if (with_options)
             write_options(change->flags, told->options[i], sizeof told->options[i]);
-        told->document_changes[i] = (struct cli_document_change){
+        told->document_changes[i] = (struct mt_rehearsed_change){
             .flags = change->flags,
             .instead_of = change->instead_of,
             .costs = change->costs,
@@ -162,7 +163,7 @@ void rehearse_tell(const struct rehearse_job *job, int with_options, struct rehe
             .held_bytes = change->held_bytes ? change->held_bytes : MT_UNKNOWN,
             .capacity_bytes = change->held_bytes ? change->capacity_bytes : MT_UNKNOWN};
     }
-    told->rehearsal = (struct cli_document_rehearsal){
+    told->rehearsal = (struct mt_rehearsed){
         .argv = job->argv,
         .outcome = name_of(result),
         .ran = rehearse_ran(result),

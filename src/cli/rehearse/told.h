@@ -8,13 +8,13 @@
 struct rehearse_told {
     struct rehearse_result result; /* filled in by the caller, owned */
     struct rehearse_changes changes;
-    struct cli_document_change document_changes[REHEARSE_CHANGES_MAX];
+    struct mt_rehearsed_change document_changes[REHEARSE_CHANGES_MAX];
     char options[REHEARSE_CHANGES_MAX][200]; /* the flags of each change as memtally's own */
-    struct cli_document_late *late;
+    struct mt_rehearsed_late *late;
     struct mt_rehearse_phase *phases;
     struct mt_rehearse_figure *figures;
     struct mt_rehearse_allocator *allocators;
-    struct cli_document_rehearsal rehearsal;
+    struct mt_rehearsed rehearsal;
     char note[1200]; /* on what is suggested, or why nothing is; "" */
 };
 

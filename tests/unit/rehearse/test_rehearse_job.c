@@ -391,7 +391,7 @@ static void test_what_is_taken_late_is_told_with_its_growth(void **state)
 {
     (void)state;
     struct rehearse_result result;
-    struct cli_document_late *late;
+    struct mt_rehearsed_late *late;
     RUN(&result, "attach", "alloc=0,0x10,100,4,CUDA0,compute", "mark=ready", "mark=request: long",
         "free=0x10", "alloc=0,0x20,130,4,CUDA0,compute", "alloc=255,0x30,7,2,heap,copy",
         "refuse=255,50,5,heap");
@@ -412,7 +412,7 @@ static void test_what_is_freed_again_and_what_grew_from_is_told(void **state)
 {
     (void)state;
     struct rehearse_result result;
-    struct cli_document_late *late;
+    struct mt_rehearsed_late *late;
     const char *const argv[] = {getenv("REHEARSED_CHILD"),
                                 "attach",
                                 "alloc=0,0x10,100,4,CUDA0,compute",

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* 'memtally rehearse -- CMD': a program is rehearsed, and what came of it is written. */
+#ifndef CLI_REHEARSE_COMMAND_H
+#define CLI_REHEARSE_COMMAND_H
+
+#include "cli/document/document.h"
+#include "cli/rehearse/rehearse.h"
+
+/* The command on a program's command line: `job` is run, written to `path` and judged. Returns the
+ * exit code (command.c). */
+struct rehearse_output {
+    enum cli_format format;
+    const char *path; /* NULL: standard output */
+    int explain;
+    int with_changes; /* look for flags that fit where it does not */
+};
+int rehearse_command(struct rehearse_job *job, const struct mt_predict_settings *settings,
+                     const struct rehearse_output *output);
+
+#endif
