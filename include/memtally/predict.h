@@ -20,8 +20,26 @@
 extern "C" {
 #endif
 
-enum mt_switch { MT_SWITCH_AUTO, MT_SWITCH_ON, MT_SWITCH_OFF };
-enum mt_split { MT_SPLIT_LAYER, MT_SPLIT_ROW, MT_SPLIT_NONE };
+/* Settings with names. X(NAME, "name"). */
+#define MT_SWITCH_LIST(X)                                                                          \
+    X(AUTO, "auto")                                                                                \
+    X(ON, "on")                                                                                    \
+    X(OFF, "off")
+#define MT_SPLIT_LIST(X)                                                                           \
+    X(LAYER, "layer")                                                                              \
+    X(ROW, "row")                                                                                  \
+    X(NONE, "none")
+
+#define MT_SWITCH_VALUE(NAME, name) MT_SWITCH_##NAME,
+#define MT_SPLIT_VALUE(NAME, name)  MT_SPLIT_##NAME,
+enum mt_switch { MT_SWITCH_LIST(MT_SWITCH_VALUE) };
+enum mt_split { MT_SPLIT_LIST(MT_SPLIT_VALUE) };
+#undef MT_SWITCH_VALUE
+#undef MT_SPLIT_VALUE
+
+/* "auto", "layer"; borrowed, static. */
+const char *mt_switch_name(enum mt_switch value);
+const char *mt_split_name(enum mt_split value);
 
 /* The program of llama.cpp that runs: they reserve different numbers of output rows. X(NAME,
  * "name"). */

@@ -18,9 +18,11 @@
 #include "cli/profile/model_file.h"
 #include "cli/profile/result.h"
 #include "cli/profile/session.h"
+#include "cli/profile/signals.h"
 #include "cli/profile/verdict.h"
 #include "cli/record_options.h"
 #include "cli/recorder_path.h"
+#include "cli/teller.h"
 #include "net/http_client.h"
 
 struct profile_options {
@@ -281,6 +283,9 @@ static int run_job(struct profile_job *job, const struct profile_options *given,
     struct profile_outcome outcome = {0};
     struct mt_error error = {0};
     double share = given->picture_share / 100;
+    struct cli_teller teller;
+    struct sigaction before[CLI_WATCHED_SIGNALS];
+    cli_teller_init(&teller, 1, 0);
     struct profile_session_options session = {
         .directory = folder,
         .environment = environ,
@@ -289,10 +294,12 @@ static int run_job(struct profile_job *job, const struct profile_options *given,
         .stacks = (enum mt_stacks)given->stacks,
         .picture_share = share > 0 ? share : 1e-9, /* 0 would ask for the default */
         .keep = given->output != NULL,
-        .show_progress = 1};
+        .listener = &teller.listener,
+        .signals = cli_watch_signals(before)};
     int code = cli_find_recorder(recorder, sizeof recorder, &error);
     if (code == MT_OK)
         code = profile_session_run(job, &session, &outcome, &error);
+    cli_restore_signals(before);
     if (code != MT_OK)
         return cli_fail(&error);
     code = profile_verdict(job, &outcome, given->output ? folder : NULL);

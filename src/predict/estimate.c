@@ -42,6 +42,22 @@ static const struct mt_predictor *predictor_of(const char *engine)
     return NULL;
 }
 
+const char *mt_switch_name(enum mt_switch value)
+{
+#define NAME(NAME_, name) name,
+    static const char *const names[] = {MT_SWITCH_LIST(NAME)};
+#undef NAME
+    return names[value];
+}
+
+const char *mt_split_name(enum mt_split value)
+{
+#define NAME(NAME_, name) name,
+    static const char *const names[] = {MT_SPLIT_LIST(NAME)};
+#undef NAME
+    return names[value];
+}
+
 const char *mt_verdict_name(enum mt_verdict verdict)
 {
     static const char *const names[] = {[MT_VERDICT_UNKNOWN] = "UNKNOWN",

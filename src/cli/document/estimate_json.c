@@ -27,18 +27,11 @@ static void put_sizes(struct mt_json *json, const char *key, const uint64_t *siz
     mt_json_end(json);
 }
 
-static const char *switch_name(enum mt_switch value)
-{
-    static const char *const names[] = {"auto", "on", "off"};
-    return names[value];
-}
-
 static void put_placement(const struct mt_predict_settings *settings, struct mt_json *json)
 {
-    static const char *const splits[] = {"layer", "row", "none"};
     put_layers(json, "gpu_layers", settings->has_gpu_layers || settings->n_devices,
                settings->gpu_layers);
-    mt_json_text(json, "split", splits[settings->split]);
+    mt_json_text(json, "split", mt_split_name(settings->split));
     mt_json_begin_array(json, "tensor_split");
     for (size_t i = 0; i < settings->n_tensor_split; i++)
         mt_json_real(json, NULL, settings->tensor_split[i]);
@@ -102,8 +95,8 @@ void cli_json_estimate_settings(const struct mt_predict_settings *settings, stru
     put_if_any(json, "sequences", settings->sequences);
     mt_json_text(json, "kv_type_k", settings->kv_type_k);
     mt_json_text(json, "kv_type_v", settings->kv_type_v);
-    mt_json_text(json, "flash_attention", switch_name(settings->flash_attention));
-    mt_json_text(json, "kv_unified", switch_name(settings->unified_kv));
+    mt_json_text(json, "flash_attention", mt_switch_name(settings->flash_attention));
+    mt_json_text(json, "kv_unified", mt_switch_name(settings->unified_kv));
     mt_json_bool(json, "swa_full", settings->swa_full);
     mt_json_bool(json, "mmap", !settings->no_mmap);
     mt_json_bool(json, "repack", !settings->no_repack);

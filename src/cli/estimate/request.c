@@ -15,8 +15,10 @@
 #include "cli/estimate/estimate.h"
 
 const char *const estimate_device_kinds[] = {"cuda", "rocm", "vulkan", "metal", NULL};
-const char *const estimate_switches[] = {"auto", "on", "off", NULL};
-const char *const estimate_splits[] = {"layer", "row", "none", NULL};
+#define NAME(NAME_, name) name,
+const char *const estimate_switches[] = {MT_SWITCH_LIST(NAME) NULL};
+const char *const estimate_splits[] = {MT_SPLIT_LIST(NAME) NULL};
+#undef NAME
 const char *const estimate_programs[] = {"auto",
 #define NAME(NAME_, name) name,
                                          MT_PROGRAM_LIST(NAME)

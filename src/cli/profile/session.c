@@ -13,7 +13,6 @@
 
 #include "base/error.h"
 #include "base/ticks.h"
-#include "cli/progress.h"
 
 #define SECOND_NS ((uint64_t)1000 * 1000 * 1000)
 #define POLL_MS   20
@@ -23,46 +22,13 @@
 /* What it has to end when it is told to, and before it is given up after SIGKILL. */
 #define END_GRACE_NS (5 * SECOND_NS)
 
-/* The last signal that came, and whether the engine got it too: what the kernel sends for the
- * terminal goes to all of its foreground processes. Set by the handler alone. */
-static volatile sig_atomic_t caught_signal;
-static volatile sig_atomic_t caught_from_terminal;
-
-static void catch_signal(int signal, siginfo_t *info, void *context)
-{
-    (void)context;
-    caught_from_terminal = info->si_code > 0;
-    caught_signal = signal;
-}
-
-static const int watched_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-#define N_WATCHED (sizeof watched_signals / sizeof *watched_signals)
-
-/* A signal that was ignored before (nohup) stays so. */
-static void catch_signals(struct sigaction before[N_WATCHED])
-{
-    struct sigaction action = {.sa_sigaction = catch_signal, .sa_flags = SA_SIGINFO};
-    caught_signal = 0;
-    for (size_t i = 0; i < N_WATCHED; i++) {
-        sigaction(watched_signals[i], NULL, &before[i]);
-        if (before[i].sa_handler != SIG_IGN)
-            sigaction(watched_signals[i], &action, NULL);
-    }
-}
-
-static void restore_signals(const struct sigaction before[N_WATCHED])
-{
-    for (size_t i = 0; i < N_WATCHED; i++)
-        sigaction(watched_signals[i], &before[i], NULL);
-}
-
 /* A session that is under way. While `ending`, `next_signal` is sent at `next_ns`; after SIGKILL it
  * is 0, and at `next_ns` the engine is given up. */
 struct watch {
     struct profile_job *job;
     struct mt_run *run;
     struct profile_outcome *outcome;
-    struct cli_progress progress;
+    const struct profile_session_options *options;
     int ending;
     int next_signal;
     uint64_t next_ns;
@@ -95,11 +61,12 @@ static void step_end(struct watch *watch, uint64_t now_ns)
 /* The first signal is passed on; the second ends the engine at once. */
 static void pass_signal(struct watch *watch)
 {
-    int signal = caught_signal;
+    struct profile_signals *signals = watch->options->signals;
+    int signal = signals ? signals->caught : 0;
     if (signal == 0)
         return;
-    caught_signal = 0;
-    if (!watch->outcome->interrupted && !caught_from_terminal)
+    signals->caught = 0;
+    if (!watch->outcome->interrupted && !signals->from_terminal)
         mt_run_signal(watch->run, signal);
     watch->next_ns = mt_monotonic_ns() + (watch->outcome->interrupted ? 0 : END_GRACE_NS);
     watch->next_signal = SIGKILL;
@@ -112,9 +79,9 @@ static void show_progress(struct watch *watch, const struct mt_run_status *statu
                           const struct profile_state *state)
 {
     char resident[MT_SIZE_TEXT];
-    cli_progress_show(&watch->progress, "%5.1f s  %10s resident  %s",
-                      (double)status->elapsed_ns / 1e9,
-                      mt_format_size(status->resident_bytes, resident), state->doing);
+    mt_drive_say(watch->options->listener, "%5.1f s  %10s resident  %s",
+                 (double)status->elapsed_ns / 1e9, mt_format_size(status->resident_bytes, resident),
+                 state->doing);
 }
 
 static void judge(struct watch *watch, const struct profile_state *state, uint64_t now_ns)
@@ -224,7 +191,7 @@ static int watch_and_join(struct watch *watch, struct profile_reader *reader, co
 
 static void show_packing(void *context, double share)
 {
-    cli_progress_show(context, "packing the recording, %.0f %%", 100 * share);
+    mt_drive_say(context, "packing the recording, %.0f %%", 100 * share);
 }
 
 /* A recording that nobody will read is not worth packing. */
@@ -238,7 +205,8 @@ static int finish_run(struct watch *watch, int keep, struct mt_error *error)
         mt_run_abandon(run);
         return MT_OK;
     }
-    int code = mt_run_finish(run, show_packing, &watch->progress, &watch->outcome->result, error);
+    int code = mt_run_finish(run, show_packing, (void *)(uintptr_t)watch->options->listener,
+                             &watch->outcome->result, error);
     watch->outcome->recorded = code == MT_OK;
     return code;
 }
@@ -294,17 +262,13 @@ static int run_watched(struct watch *watch, const struct profile_session_options
 int profile_session_run(struct profile_job *job, const struct profile_session_options *options,
                         struct profile_outcome *outcome, struct mt_error *error)
 {
-    struct watch watch = {.job = job, .outcome = outcome};
-    struct sigaction before[N_WATCHED];
+    struct watch watch = {.job = job, .outcome = outcome, .options = options};
     struct profile_reader reader;
     *outcome = (struct profile_outcome){0};
-    cli_progress_init(&watch.progress, options->show_progress);
-    catch_signals(before);
     int code = profile_reader_open(&reader, job, error);
     if (code == MT_OK)
         code = run_watched(&watch, options, &reader, error);
     profile_reader_close(&reader);
-    restore_signals(before);
-    cli_progress_clear(&watch.progress);
+    mt_drive_hush(options->listener);
     return code;
 }

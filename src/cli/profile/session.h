@@ -5,9 +5,18 @@
 #define CLI_PROFILE_SESSION_H
 
 #include <memtally/run.h>
+#include <signal.h>
 
 #include "cli/profile/profile.h"
 #include "cli/profile/reader.h"
+#include "drive/listener.h"
+
+/* The last signal that came, and whether the engine got it too: what the kernel sends for the
+ * terminal goes to all of its foreground processes. */
+struct profile_signals {
+    volatile sig_atomic_t caught; /* 0: none; the session takes it */
+    volatile sig_atomic_t from_terminal;
+};
 
 struct profile_session_options {
     const char *directory;     /* of the recording and of engine.log */
@@ -17,7 +26,8 @@ struct profile_session_options {
     enum mt_stacks stacks;
     double picture_share; /* as in struct mt_run_options */
     int keep;             /* the recording is of use even where the profile fails */
-    int show_progress;
+    const struct mt_drive_listener *listener; /* or NULL */
+    struct profile_signals *signals;          /* that the caller catches; or NULL */
 };
 
 struct profile_outcome {
@@ -31,8 +41,7 @@ struct profile_outcome {
 };
 
 /* Runs the engine of `job` to its end. What went wrong with the engine's work is in the job's
- * journal. One session at a time: it handles signals meanwhile.
- * Errors: as mt_run_start(), and MT_EIO. */
+ * journal. Errors: as mt_run_start(), and MT_EIO. */
 int profile_session_run(struct profile_job *job, const struct profile_session_options *options,
                         struct profile_outcome *outcome, struct mt_error *error);
 

@@ -88,9 +88,11 @@ static int add_numbers(struct rehearse_axis *axis, const char *word, size_t leng
 static int add_switch(struct rehearse_axis *axis, const char *word, size_t length,
                       struct mt_error *error)
 {
-    for (size_t i = 0; estimate_switches[i]; i++)
-        if (strlen(estimate_switches[i]) == length && !strncmp(word, estimate_switches[i], length))
-            return add(axis, i, word, length, error);
+    for (int i = MT_SWITCH_AUTO; i <= MT_SWITCH_OFF; i++) {
+        const char *name = mt_switch_name((enum mt_switch)i);
+        if (strlen(name) == length && !strncmp(word, name, length))
+            return add(axis, (uint64_t)i, word, length, error);
+    }
     return fail_at(word, length, "auto, on or off of flash-attn", error);
 }
 

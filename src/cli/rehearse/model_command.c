@@ -11,7 +11,7 @@
 #include "cli/rehearse/device_names.h"
 #include "cli/rehearse/interrupt.h"
 #include "cli/rehearse/model.h"
-#include "cli/rehearse/sweep.h"
+#include "cli/rehearse/sweep_output.h"
 #include "cli/residue_store.h"
 #include "cli/teller.h"
 

@@ -6,11 +6,8 @@
 #include <memtally/predict.h>
 #include <signal.h>
 
-#include "base/strbuf.h"
-#include "cli/console.h"
-#include "cli/document/document.h"
-#include "cli/estimate/estimate.h"
 #include "cli/rehearse/stage.h"
+#include "drive/listener.h"
 
 #define REHEARSE_POINTS_MAX 20000
 #define REHEARSE_VALUES_MAX 256
@@ -96,13 +93,5 @@ int rehearse_sweep_is_same_without_vocabulary(const struct rehearse_sweep *sweep
 /* Rehearses every point, several at a time, until all are done or the user interrupts. Errors:
  * MT_ENOMEM; points that fail are no error here. */
 int rehearse_sweep_run(struct rehearse_sweep *sweep, struct mt_error *error);
-
-/* Appends the points that are done. */
-void rehearse_sweep_table(const struct rehearse_sweep *sweep,
-                          const struct cli_document_model *model,
-                          const struct cli_terminal *terminal, struct mt_strbuf *out);
-void rehearse_sweep_csv(const struct rehearse_sweep *sweep, struct mt_strbuf *out);
-void rehearse_sweep_json(const struct rehearse_sweep *sweep, const struct cli_document_model *model,
-                         struct mt_strbuf *out);
 
 #endif

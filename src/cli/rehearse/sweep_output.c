@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/document/parts.h"
-#include "cli/rehearse/sweep.h"
+#include "cli/rehearse/sweep_output.h"
 #include "emit/csv.h"
 
 #define COLUMNS_MAX MT_TEXT_TABLE_COLUMNS_MAX
