@@ -16,7 +16,7 @@
 #include "cli/rehearse/held_back.h"
 #include "cli/rehearse/interrupt.h"
 #include "cli/rehearse/model_command.h"
-#include "cli/rehearse/python_model.h"
+#include "cli/rehearse/python_request.h"
 #include "cli/rehearse/stage.h"
 #include "cli/teller.h"
 #include "cli/words.h"
@@ -380,8 +380,8 @@ static int rehearse_python(const struct rehearse_options *options, const char *m
                                                .output = options->estimate.output};
     int result = estimate_request_init(&request, &plain.estimate, &error);
     if (result == 0)
-        result = rehearse_python_command_init(&command, &options->estimate, model,
-                                              request.settings.n_devices, environ, &error);
+        result = rehearse_python_request(&options->estimate, model, request.settings.n_devices,
+                                         &command, &error);
     estimate_request_finish(&request);
     if (result < 0)
         return fail(&error);

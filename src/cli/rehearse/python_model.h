@@ -6,8 +6,25 @@
 
 #include <limits.h>
 #include <memtally/error.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#include "cli/estimate/estimate.h"
+/* What such an engine can be told. Texts are NULL and numbers 0 where nothing was said; those of
+ * the second half are of engines that divide a model by themselves. Borrowed. */
+struct rehearse_python_settings {
+    const char *engine;      /* "vllm", "vllm@0.11.0" */
+    const char *engine_path; /* a Python, or the folder of a virtual environment */
+    const char *weight_type;
+    uint64_t context;
+    uint64_t sequences;
+    int no_kv_offload; /* of the other engines */
+    const char *kv_type;
+    double memory_share;
+    uint64_t batched_tokens;
+    uint64_t tensor_parallel;
+    uint64_t pipeline_parallel;
+    int eager;
+};
 
 struct rehearse_python_command {
     char python[PATH_MAX];
@@ -20,11 +37,14 @@ struct rehearse_python_command {
 /* Whether `engine` ("vllm", "sglang", "transformers@4.57.6"; NULL) is such a package. */
 int rehearse_is_python_engine(const char *engine);
 
-/* Makes the command for a folder with a config.json. On success the caller finishes *command.
- * Errors: MT_EARG (a setting that the engine does not have), MT_ENOTFOUND (no such folder, no
- * Python), MT_EUNSUPPORTED (a file, or a name of a hub), MT_ENOMEM. */
+/* The package of such an engine, and whether it divides a model over devices by itself. */
+const char *rehearse_python_engine_name(const char *engine, int *is_parallel);
+
+/* Makes the command for a folder `model` with a config.json. On success the caller finishes
+ * *command. Errors: MT_EARG (no devices), MT_ENOTFOUND (no Python, or none of our programs),
+ * MT_ELIMIT, MT_ENOMEM. */
 int rehearse_python_command_init(struct rehearse_python_command *command,
-                                 const struct estimate_options *options, const char *model,
+                                 const struct rehearse_python_settings *settings, const char *model,
                                  size_t n_devices, char *const *environment,
                                  struct mt_error *error);
 void rehearse_python_command_finish(struct rehearse_python_command *command);
