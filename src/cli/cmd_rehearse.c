@@ -348,7 +348,7 @@ static int rehearse_words(const struct rehearse_options *options, char *const *a
         .explain = options->estimate.explain,
         .with_changes = !options->no_suggest,
     };
-    int code = rehearse_command(&job, &request.settings, &output);
+    int code = rehearse_told_command(&job, &request.settings, &output);
     estimate_request_finish(&request);
     return *job.interrupted ? 128 + *job.interrupted : code;
 }

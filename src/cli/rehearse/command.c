@@ -102,7 +102,7 @@ static int fail(const struct mt_error *error)
     return error->code == MT_EIO ? CLI_EXIT_CANNOT : code;
 }
 
-int rehearse_command(struct rehearse_job *job, const struct mt_predict_settings *settings,
+int rehearse_told_command(struct rehearse_job *job, const struct mt_predict_settings *settings,
                      const struct rehearse_output *output)
 {
     struct mt_error error = {.offset = MT_NO_OFFSET};
