@@ -103,7 +103,7 @@ static int fail(const struct mt_error *error)
 }
 
 int rehearse_told_command(struct rehearse_job *job, const struct mt_predict_settings *settings,
-                     const struct rehearse_output *output)
+                          const struct rehearse_output *output)
 {
     struct mt_error error = {.offset = MT_NO_OFFSET};
     struct command_told *told = calloc(1, sizeof *told);

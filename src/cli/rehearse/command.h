@@ -15,6 +15,6 @@ struct rehearse_output {
     int with_changes; /* look for flags that fit where it does not */
 };
 int rehearse_told_command(struct rehearse_job *job, const struct mt_predict_settings *settings,
-                     const struct rehearse_output *output);
+                          const struct rehearse_output *output);
 
 #endif

@@ -13,8 +13,8 @@
 
 #include "cli/rehearse/drive.h"
 #include "cli/rehearse/layer.h"
+#include "cli/rehearse/outcome.h"
 #include "cli/rehearse/stage.h"
-#include "cli/rehearse/suggest.h"
 #include "drive/rehearsed.h"
 
 #define REHEARSE_WORDS_BYTES 4096

@@ -9,24 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cli/rehearse/drive.h"
+#include "cli/rehearse/outcome.h"
 #include "cli/rehearse/search.h"
 
 #define REHEARSE_DEFAULT_ATTEMPTS   24
 #define REHEARSE_DEFAULT_SUGGEST_NS ((uint64_t)15 * 1000 * 1000 * 1000)
-
-/* How a rehearsal went, from its end and its events. */
-enum rehearse_outcome {
-    REHEARSE_RUNS,
-    REHEARSE_RUNS_SHORT, /* something was refused, and the program goes on without it */
-    REHEARSE_RUNS_OUT,   /* something was refused, and the program ended or fails its requests */
-    REHEARSE_FAILS,      /* the program failed by itself */
-    REHEARSE_UNDECIDED,  /* stuck or interrupted */
-    REHEARSE_RUNS_ON     /* worked on with what memory it had when it was ended */
-};
-
-enum rehearse_outcome rehearse_outcome_of(struct mt_rehearsal *rehearsal,
-                                          const struct rehearse_drive_report *report);
 
 struct rehearse_suggest_settings {
     const struct mt_rehearse_options *options; /* of the rehearsal that did not fit */

@@ -4,6 +4,7 @@
 #define CLI_REHEARSE_TOLD_H
 
 #include "cli/rehearse/rehearse.h"
+#include "cli/rehearse/suggest.h"
 
 struct rehearse_told {
     struct rehearse_result result; /* filled in by the caller, owned */
