@@ -164,7 +164,7 @@ static void check_preload(struct mt_check *check)
     char recorder[PATH_MAX];
     struct mt_error error;
     *check = (struct mt_check){.name = "preload", .essential = 1, .state = MT_CHECK_MISSING};
-    if (cli_find_recorder(recorder, sizeof recorder, &error) == 0) {
+    if (mt_drive_find_recorder(environ, recorder, sizeof recorder, &error) == 0) {
         try_preload(check, recorder);
         return;
     }

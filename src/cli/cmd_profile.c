@@ -296,7 +296,7 @@ static int run_job(struct profile_job *job, const struct profile_options *given,
         .keep = given->output != NULL,
         .listener = &teller.listener,
         .signals = cli_watch_signals(before)};
-    int code = cli_find_recorder(recorder, sizeof recorder, &error);
+    int code = mt_drive_find_recorder(environ, recorder, sizeof recorder, &error);
     if (code == MT_OK)
         code = profile_session_run(job, &session, &outcome, &error);
     cli_restore_signals(before);

@@ -95,7 +95,7 @@ static int prepare(struct session *session, char *const *argv)
     int code = cli_check_program(argv[0]);
     if (code)
         return code;
-    if (cli_find_recorder(session->recorder, sizeof session->recorder, &error)) {
+    if (mt_drive_find_recorder(environ, session->recorder, sizeof session->recorder, &error)) {
         cli_fail(&error);
         return CLI_EXIT_FAILED;
     }

@@ -38,7 +38,7 @@ static const char *library_part(void)
     return part ? part : "/lib/memtally";
 }
 
-static int find_beside(const struct cli_object *object, char found[PATH_MAX])
+static int find_beside(const struct mt_drive_object *object, char found[PATH_MAX])
 {
     char folder[PATH_MAX];
     char above[PATH_MAX + 4];
@@ -58,8 +58,8 @@ static int copy(const char *found, char *path, size_t size, struct mt_error *err
     return 0;
 }
 
-int cli_find_object(const struct cli_object *object, char *const *environment, char *path,
-                    size_t size, struct mt_error *error)
+int mt_drive_find_object(const struct mt_drive_object *object, char *const *environment, char *path,
+                         size_t size, struct mt_error *error)
 {
     char found[PATH_MAX];
     const char *named = mt_environment_get(environment, object->variable);
@@ -82,9 +82,10 @@ int cli_find_object(const struct cli_object *object, char *const *environment, c
                    object->what, object->name, object->variable);
 }
 
-int cli_find_recorder(char *path, size_t size, struct mt_error *error)
+int mt_drive_find_recorder(char *const *environment, char *path, size_t size,
+                           struct mt_error *error)
 {
-    static const struct cli_object recorder = {"the recorder", "libmemtally-record.so",
-                                               "MEMTALLY_RECORDER", "/recorder"};
-    return cli_find_object(&recorder, environ, path, size, error);
+    static const struct mt_drive_object recorder = {"the recorder", "libmemtally-record.so",
+                                                    "MEMTALLY_RECORDER", "/recorder"};
+    return mt_drive_find_object(&recorder, environment, path, size, error);
 }

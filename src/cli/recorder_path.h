@@ -10,10 +10,11 @@
  * this executable as it is installed or built, else where the build was configured to install it.
  * Writes the path to `path`. Returns 0, MT_ENOTFOUND saying where it was looked for, or
  * MT_ELIMIT. */
-int cli_find_recorder(char *path, size_t size, struct mt_error *error);
+int mt_drive_find_recorder(char *const *environment, char *path, size_t size,
+                           struct mt_error *error);
 
 /* A library that is preloaded. */
-struct cli_object {
+struct mt_drive_object {
     const char *what;     /* "the recorder" */
     const char *name;     /* of the file */
     const char *variable; /* of the environment, that names another */
@@ -21,7 +22,7 @@ struct cli_object {
 };
 
 /* The same for any of them. */
-int cli_find_object(const struct cli_object *object, char *const *environment, char *path,
-                    size_t size, struct mt_error *error);
+int mt_drive_find_object(const struct mt_drive_object *object, char *const *environment, char *path,
+                         size_t size, struct mt_error *error);
 
 #endif

@@ -41,16 +41,17 @@ static void cut_to_folder(char *path)
 int rehearse_find_cuda(char *const *environment, struct rehearse_cuda_paths *paths,
                        struct mt_error *error)
 {
-    static const struct cli_object built = {"the pretended CUDA driver",
-                                            "libmemtally-pretend-cuda-driver.so",
-                                            "MEMTALLY_PRETEND_CUDA", "/pretend/cuda/driver"};
-    static const struct cli_object installed = {"the pretended CUDA driver",
-                                                "cuda/libmemtally-pretend-cuda-driver.so",
-                                                "MEMTALLY_PRETEND_CUDA", ""};
+    static const struct mt_drive_object built = {"the pretended CUDA driver",
+                                                 "libmemtally-pretend-cuda-driver.so",
+                                                 "MEMTALLY_PRETEND_CUDA", "/pretend/cuda/driver"};
+    static const struct mt_drive_object installed = {"the pretended CUDA driver",
+                                                     "cuda/libmemtally-pretend-cuda-driver.so",
+                                                     "MEMTALLY_PRETEND_CUDA", ""};
     char scripts[PATH_MAX];
-    if (cli_find_object(&built, environment, paths->directory, sizeof paths->directory, NULL) < 0) {
-        int result = cli_find_object(&installed, environment, paths->directory,
-                                     sizeof paths->directory, error);
+    if (mt_drive_find_object(&built, environment, paths->directory, sizeof paths->directory, NULL) <
+        0) {
+        int result = mt_drive_find_object(&installed, environment, paths->directory,
+                                          sizeof paths->directory, error);
         if (result < 0)
             return result;
     }

@@ -23,7 +23,7 @@ struct rehearse_cuda_paths {
     char helper[PATH_MAX]; /* "" where it is not there */
 };
 
-/* Errors: those of cli_find_object(). */
+/* Errors: those of mt_drive_find_object(). */
 int rehearse_find_cuda(char *const *environment, struct rehearse_cuda_paths *paths,
                        struct mt_error *error);
 
