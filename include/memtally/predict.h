@@ -37,8 +37,10 @@ enum mt_split { MT_SPLIT_LIST(MT_SPLIT_VALUE) };
 #undef MT_SWITCH_VALUE
 #undef MT_SPLIT_VALUE
 
-/* "auto", "layer"; borrowed, static. */
+/* "auto", "on", "off"; borrowed, static. */
 const char *mt_switch_name(enum mt_switch value);
+
+/* "layer", "row", "none"; borrowed, static. */
 const char *mt_split_name(enum mt_split value);
 
 /* The program of llama.cpp that runs: they reserve different numbers of output rows. X(NAME,
