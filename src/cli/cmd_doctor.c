@@ -17,8 +17,8 @@
 #include "cli/calibrate.h"
 #include "cli/command.h"
 #include "cli/console.h"
-#include "cli/profile/find.h"
-#include "cli/recorder_path.h"
+#include "drive/find.h"
+#include "drive/objects.h"
 #include "emit/json.h"
 #include "emit/text.h"
 
@@ -176,12 +176,12 @@ static void check_preload(struct mt_check *check)
 /* ---- engines that the environment names ---- */
 
 /* Whether profile would take this engine out of the cache. */
-static int is_cached(const char *name, const struct profile_places *places)
+static int is_cached(const char *name, const struct mt_profile_places *places)
 {
-    struct profile_engine engine;
+    struct mt_profile_engine engine;
     struct mt_error error;
     size_t length = strlen(places->engines);
-    if (length == 0 || profile_find_engine(name, NULL, places, &engine, &error) != MT_OK)
+    if (length == 0 || mt_profile_find_engine(name, NULL, places, &engine, &error) != MT_OK)
         return 0;
     const char *path = *engine.modules ? engine.modules : engine.program;
     return strncmp(path, places->engines, length) == 0 && path[length] == '/';
@@ -194,9 +194,9 @@ static void add_cached_engines(struct mt_check *check)
     char engines[PATH_MAX];
     char scripts[PATH_MAX];
     char cached[64] = "";
-    profile_engines_folder(environ, engines, sizeof engines);
-    profile_scripts_folder(scripts, sizeof scripts);
-    const struct profile_places places = {engines, getenv("PATH"), scripts};
+    mt_profile_engines_folder(environ, engines, sizeof engines);
+    mt_profile_scripts_folder(scripts, sizeof scripts);
+    const struct mt_profile_places places = {engines, getenv("PATH"), scripts};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!is_cached(names[i], &places))
             continue;

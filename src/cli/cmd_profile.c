@@ -13,16 +13,16 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/console.h"
-#include "cli/profile/engine_version.h"
-#include "cli/profile/find.h"
-#include "cli/profile/model_file.h"
 #include "cli/profile/result.h"
-#include "cli/profile/session.h"
 #include "cli/profile/signals.h"
 #include "cli/profile/verdict.h"
 #include "cli/record_options.h"
-#include "cli/recorder_path.h"
 #include "cli/teller.h"
+#include "drive/engine_version.h"
+#include "drive/find.h"
+#include "drive/model_file.h"
+#include "drive/objects.h"
+#include "drive/session.h"
 #include "net/http_client.h"
 
 struct profile_options {
@@ -77,7 +77,7 @@ static const struct cli_option options[] = {
      .argument = "N",
      .fallback = "3",
      .least = 1,
-     .most = PROFILE_REPEATS_MAX,
+     .most = MT_PROFILE_REPEATS_MAX,
      .offset = AT(repeats),
      .help = "runs that are measured, after one to warm up"},
     {.name = "prompt",
@@ -105,7 +105,7 @@ static const struct cli_option options[] = {
      .argument = "N",
      .fallback = "1",
      .least = 1,
-     .most = PROFILE_BATCH_MAX,
+     .most = MT_PROFILE_BATCH_MAX,
      .offset = AT(batch_size),
      .help = "sequences that are generated side by side"},
     {.name = "context",
@@ -157,18 +157,18 @@ static const struct cli_option options[] = {
 };
 
 static int settings_of(const struct profile_options *given, const char *model_path,
-                       struct profile_settings *settings, struct mt_error *error)
+                       struct mt_profile_settings *settings, struct mt_error *error)
 {
     if (given->prompt && given->prompt_tokens)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "give either --prompt or --prompt-tokens, not both");
     if (given->prompt && !*given->prompt)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "--prompt is empty");
-    *settings = (struct profile_settings){
+    *settings = (struct mt_profile_settings){
         .model_path = model_path,
         .prompt = given->prompt,
         .prompt_tokens =
-            given->prompt_tokens ? given->prompt_tokens : PROFILE_DEFAULT_PROMPT_TOKENS,
+            given->prompt_tokens ? given->prompt_tokens : MT_PROFILE_DEFAULT_PROMPT_TOKENS,
         .max_tokens = given->max_tokens,
         .batch_size = given->batch_size,
         .context_tokens = given->context,
@@ -180,19 +180,19 @@ static int settings_of(const struct profile_options *given, const char *model_pa
     uint64_t unused;
     return given->prompt
                ? MT_OK
-               : profile_context_tokens(settings, settings->prompt_tokens, &unused, error);
+               : mt_profile_context_tokens(settings, settings->prompt_tokens, &unused, error);
 }
 
-static int find_engine(const struct profile_options *given, struct profile_engine *engine,
+static int find_engine(const struct profile_options *given, struct mt_profile_engine *engine,
                        struct mt_error *error)
 {
     char engines[PATH_MAX];
     char scripts[PATH_MAX];
-    profile_engines_folder(environ, engines, sizeof engines);
-    profile_scripts_folder(scripts, sizeof scripts);
-    struct profile_places places = {engines, getenv("PATH"), scripts};
-    return profile_find_engine(engine_names[given->engine], given->engine_path, &places, engine,
-                               error);
+    mt_profile_engines_folder(environ, engines, sizeof engines);
+    mt_profile_scripts_folder(scripts, sizeof scripts);
+    struct mt_profile_places places = {engines, getenv("PATH"), scripts};
+    return mt_profile_find_engine(engine_names[given->engine], given->engine_path, &places, engine,
+                                  error);
 }
 
 /* A folder of our own where the user wants none: everything in it goes when we are done. */
@@ -245,8 +245,8 @@ static int keep_report(const struct cli_document *document, const char *folder, 
     return render(document, format, path);
 }
 
-static int report(struct profile_job *job, const struct profile_options *given, const char *folder,
-                  uint64_t start_ns)
+static int report(struct mt_profile_job *job, const struct profile_options *given,
+                  const char *folder, uint64_t start_ns)
 {
     struct profile_result result = {0};
     struct mt_error error = {0};
@@ -268,25 +268,25 @@ static int report(struct profile_job *job, const struct profile_options *given, 
 
 /* llama.cpp's programs know their build, but a build out of a source archive does not know its
  * number. */
-static void complete_version(struct profile_job *job)
+static void complete_version(struct mt_profile_job *job)
 {
-    struct profile_facts *facts = profile_journal_lock_facts(&job->journal);
+    struct mt_profile_facts *facts = mt_profile_journal_lock_facts(&job->journal);
     if (!*facts->engine_version)
-        profile_ask_version(job->engine->program, environ, facts->engine_version,
-                            sizeof facts->engine_version);
-    profile_journal_unlock_facts(&job->journal);
+        mt_profile_ask_version(job->engine->program, environ, facts->engine_version,
+                               sizeof facts->engine_version);
+    mt_profile_journal_unlock_facts(&job->journal);
 }
 
-static int run_job(struct profile_job *job, const struct profile_options *given, char *folder)
+static int run_job(struct mt_profile_job *job, const struct profile_options *given, char *folder)
 {
     char recorder[PATH_MAX];
-    struct profile_outcome outcome = {0};
+    struct mt_profile_outcome outcome = {0};
     struct mt_error error = {0};
     double share = given->picture_share / 100;
     struct cli_teller teller;
     struct sigaction before[CLI_WATCHED_SIGNALS];
     cli_teller_init(&teller, 1, 0);
-    struct profile_session_options session = {
+    struct mt_profile_session_options session = {
         .directory = folder,
         .environment = environ,
         .recorder_path = recorder,
@@ -298,7 +298,7 @@ static int run_job(struct profile_job *job, const struct profile_options *given,
         .signals = cli_watch_signals(before)};
     int code = mt_drive_find_recorder(environ, recorder, sizeof recorder, &error);
     if (code == MT_OK)
-        code = profile_session_run(job, &session, &outcome, &error);
+        code = mt_profile_session_run(job, &session, &outcome, &error);
     cli_restore_signals(before);
     if (code != MT_OK)
         return cli_fail(&error);
@@ -309,18 +309,18 @@ static int run_job(struct profile_job *job, const struct profile_options *given,
     return report(job, given, folder, outcome.start_ns);
 }
 
-static int profile_in_folder(const struct profile_settings *settings,
-                             const struct profile_engine *engine,
+static int profile_in_folder(const struct mt_profile_settings *settings,
+                             const struct mt_profile_engine *engine,
                              const struct profile_options *given)
 {
     char folder[PATH_MAX];
     struct mt_error error = {0};
-    struct profile_job job = {.settings = settings, .engine = engine};
+    struct mt_profile_job job = {.settings = settings, .engine = engine};
     if (make_folder(given, folder, &error) != MT_OK)
         return cli_fail(&error);
-    profile_journal_init(&job.journal);
+    mt_profile_journal_init(&job.journal);
     int code = run_job(&job, given, folder);
-    profile_journal_finish(&job.journal);
+    mt_profile_journal_finish(&job.journal);
     mt_strbuf_finish(&job.output);
     if (!given->output)
         remove_folder(folder);
@@ -331,10 +331,10 @@ static int run(const struct cli_call *call)
 {
     const struct profile_options *given = call->options;
     char model_path[PATH_MAX];
-    struct profile_settings settings;
-    struct profile_engine engine;
+    struct mt_profile_settings settings;
+    struct mt_profile_engine engine;
     struct mt_error error = {0};
-    int code = profile_model_file(call->operands[0], model_path, &error);
+    int code = mt_profile_model_file(call->operands[0], model_path, &error);
     if (code == MT_OK)
         code = settings_of(given, model_path, &settings, &error);
     if (code == MT_OK)

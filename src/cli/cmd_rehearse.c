@@ -12,14 +12,14 @@
 #include "cli/estimate/estimate.h"
 #include "cli/rehearse/command.h"
 #include "cli/rehearse/device_names.h"
-#include "cli/rehearse/flags.h"
-#include "cli/rehearse/held_back.h"
 #include "cli/rehearse/interrupt.h"
 #include "cli/rehearse/model_command.h"
 #include "cli/rehearse/python_request.h"
-#include "cli/rehearse/stage.h"
 #include "cli/teller.h"
 #include "cli/words.h"
+#include "drive/flags.h"
+#include "drive/held_back.h"
+#include "drive/stage.h"
 
 struct rehearse_options {
     struct estimate_options estimate;
@@ -37,7 +37,7 @@ struct rehearse_options {
 
 #define SECOND_NS 1000000000u
 
-static const char *const layers[] = {"auto", "ggml", "cuda", NULL}; /* enum rehearse_layer */
+static const char *const layers[] = {"auto", "ggml", "cuda", NULL}; /* enum mt_drive_layer */
 static const char *const formats[] = {"table", "json", "csv", NULL};
 
 #define AT(member)  offsetof(struct rehearse_options, estimate.member)
@@ -203,15 +203,15 @@ static int check_settings(const struct estimate_options *options, const struct c
 
 /* What is held back of a device. A CUDA program's context is its own: it takes it when it makes
  * one. */
-static int find_reserved(const struct rehearse_options *options, enum rehearse_layer layer,
+static int find_reserved(const struct rehearse_options *options, enum mt_drive_layer layer,
                          const struct mt_predict_settings *settings, size_t device,
                          uint64_t *reserved, struct mt_error *error)
 {
     *reserved = options->reserved_bytes;
-    return layer == REHEARSE_LAYER_CUDA ? 0 : rehearse_held_back(settings, device, reserved, error);
+    return layer == MT_DRIVE_LAYER_CUDA ? 0 : mt_drive_held_back(settings, device, reserved, error);
 }
 
-static int reserve(const struct rehearse_options *options, enum rehearse_layer layer,
+static int reserve(const struct rehearse_options *options, enum mt_drive_layer layer,
                    struct estimate_request *request, const struct rehearse_device_names *names,
                    struct mt_rehearse_device *devices, struct mt_error *error)
 {
@@ -257,11 +257,11 @@ static int fail(const struct mt_error *error)
  * stand behind what starts it, as in `memtally run -- llama-bench`. */
 static enum mt_program program_of(char *const *argv)
 {
-    struct rehearse_command command;
+    struct mt_drive_command command;
     enum mt_program program = MT_PROGRAM_SERVER;
-    rehearse_command_copy(argv, &command);
+    mt_drive_command_copy(argv, &command);
     size_t index = command.failed ? 0 : command.program_index;
-    rehearse_command_finish(&command);
+    mt_drive_command_finish(&command);
     const char *slash = strrchr(argv[index], '/');
     const char *name = slash ? slash + 1 : argv[index];
     if (strstr(name, "bench"))
@@ -277,28 +277,28 @@ static enum mt_program program_of(char *const *argv)
 static const char *build_of(const char *engine, char *const *argv, char build[64])
 {
     const char *at = engine ? strchr(engine, '@') : NULL;
-    struct rehearse_command command;
+    struct mt_drive_command command;
     build[0] = '\0';
     if (at)
         return at + 1;
-    rehearse_command_copy(argv, &command);
-    if (!command.failed && rehearse_is_llama(&command))
-        rehearse_ask_build(command.words[command.program_index], environ, build);
-    rehearse_command_finish(&command);
+    mt_drive_command_copy(argv, &command);
+    if (!command.failed && mt_drive_is_llama(&command))
+        mt_drive_ask_build(command.words[command.program_index], environ, build);
+    mt_drive_command_finish(&command);
     return *build ? build : NULL;
 }
 
 /* Devices that are no NVIDIA GPUs are ggml's alone. */
-static enum rehearse_layer layer_of(const struct rehearse_options *options, char *const *argv)
+static enum mt_drive_layer layer_of(const struct rehearse_options *options, char *const *argv)
 {
     if (options->estimate.device_kind || !options->estimate.devices.n)
-        return REHEARSE_LAYER_GGML;
-    return options->layer ? (enum rehearse_layer)options->layer : rehearse_layer_of(argv, environ);
+        return MT_DRIVE_LAYER_GGML;
+    return options->layer ? (enum mt_drive_layer)options->layer : mt_drive_layer_of(argv, environ);
 }
 
 /* A command line, with nothing said of how it runs its model but what is in it. */
 static int rehearse_words(const struct rehearse_options *options, char *const *argv,
-                          enum rehearse_layer layer, int shows_output)
+                          enum mt_drive_layer layer, int shows_output)
 {
     struct mt_rehearse_device devices[ESTIMATE_DEVICES_MAX];
     struct rehearse_device_names names;
@@ -307,14 +307,14 @@ static int rehearse_words(const struct rehearse_options *options, char *const *a
     struct cli_teller teller;
     char build[64];
     uint64_t n_requests = 0;
-    int result = read_requests(options->requests, REHEARSE_DEFAULT_REQUESTS, &n_requests, &error);
+    int result = read_requests(options->requests, MT_DRIVE_DEFAULT_REQUESTS, &n_requests, &error);
     if (result == 0)
         result = estimate_request_init(&request, &options->estimate, &error);
     if (result == 0)
-        result = estimate_choose_cards(&request, options->generation, layer == REHEARSE_LAYER_CUDA,
+        result = estimate_choose_cards(&request, options->generation, layer == MT_DRIVE_LAYER_CUDA,
                                        &error);
-    if (result == 0 && layer == REHEARSE_LAYER_GGML)
-        result = rehearse_check_devices(request.settings.n_devices, &error);
+    if (result == 0 && layer == MT_DRIVE_LAYER_GGML)
+        result = mt_drive_check_devices(request.settings.n_devices, &error);
     if (result == 0)
         result = rehearse_name_devices(&options->device_names, request.settings.n_devices, &names,
                                        &error);
@@ -326,7 +326,7 @@ static int rehearse_words(const struct rehearse_options *options, char *const *a
     }
     request.settings.program = program_of(argv);
     cli_teller_init(&teller, !options->quiet, shows_output && !options->quiet);
-    struct rehearse_job job = {
+    struct mt_drive_job job = {
         .argv = argv,
         .environment = environ,
         .devices = devices,
@@ -353,7 +353,7 @@ static int rehearse_words(const struct rehearse_options *options, char *const *a
     return *job.interrupted ? 128 + *job.interrupted : code;
 }
 
-static int rehearse_program(const struct cli_call *call)
+static int mt_drive_program(const struct cli_call *call)
 {
     const struct rehearse_options *options = call->options;
     struct mt_error error = {.offset = MT_NO_OFFSET};
@@ -366,7 +366,7 @@ static int rehearse_program(const struct cli_call *call)
 static int rehearse_python(const struct rehearse_options *options, const char *model)
 {
     struct mt_error error = {.offset = MT_NO_OFFSET};
-    struct rehearse_python_command command;
+    struct mt_drive_python_command command;
     struct rehearse_options plain = *options;
     struct estimate_request request = {0};
     if (options->sweep.n) {
@@ -385,8 +385,8 @@ static int rehearse_python(const struct rehearse_options *options, const char *m
     estimate_request_finish(&request);
     if (result < 0)
         return fail(&error);
-    int code = rehearse_words(&plain, command.argv, REHEARSE_LAYER_CUDA, 0);
-    rehearse_python_command_finish(&command);
+    int code = rehearse_words(&plain, command.argv, MT_DRIVE_LAYER_CUDA, 0);
+    mt_drive_python_command_finish(&command);
     return code;
 }
 
@@ -395,7 +395,7 @@ static int rehearse_model_of(const struct cli_call *call)
     const struct rehearse_options *options = call->options;
     struct mt_error error = {.offset = MT_NO_OFFSET};
     uint64_t n_requests;
-    if (rehearse_is_python_engine(options->estimate.engine))
+    if (mt_drive_is_python_engine(options->estimate.engine))
         return rehearse_python(options, call->operands[0]);
     if (read_requests(options->requests, 0, &n_requests, &error) < 0)
         return cli_fail(&error);
@@ -417,7 +417,7 @@ static int run_rehearse(const struct cli_call *call)
     if (!call->has_dashes && call->n_operands == 1)
         return rehearse_model_of(call);
     if (call->has_dashes && call->n_plain == 0)
-        return rehearse_program(call);
+        return mt_drive_program(call);
     cli_complain("rehearse: wants one MODEL, or -- before the program that is to be rehearsed");
     return CLI_EXIT_USAGE;
 }

@@ -19,8 +19,8 @@
 #include "cli/program.h"
 #include "cli/progress.h"
 #include "cli/record_options.h"
-#include "cli/recorder_path.h"
 #include "cli/shell.h"
+#include "drive/objects.h"
 
 #define POLL_MS 100
 

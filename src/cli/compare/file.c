@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/strbuf.h"
 #include "cli/compare/json_offset.h"
-#include "cli/profile/json_get.h"
+#include "drive/json_get.h"
 
 #define LARGEST_BYTES (64 << 20)
 #define PLACES_MAX    256
@@ -222,10 +222,10 @@ static void read_tally(struct reading *reading, enum mt_tally_kind kind)
     file->is_tally = 1;
     file->tally = (struct mt_tally){
         .kind = kind,
-        .moment_ns = profile_json_count(file->root, "moment_ns"),
-        .engine_name = profile_json_text(engine, "name"),
-        .engine_version = profile_json_text(engine, "version"),
-        .model_path = profile_json_text(json_object_get(file->root, "model"), "path"),
+        .moment_ns = mt_profile_json_count(file->root, "moment_ns"),
+        .engine_name = mt_profile_json_text(engine, "name"),
+        .engine_version = mt_profile_json_text(engine, "version"),
+        .model_path = mt_profile_json_text(json_object_get(file->root, "model"), "path"),
         .n_places = n,
         .places = file->places,
     };
@@ -283,8 +283,8 @@ static void read_breakdown(struct reading *reading, enum compare_unit unit)
 static void read_document(struct reading *reading, enum compare_unit unit)
 {
     const json_t *root = reading->file->root;
-    const char *schema = profile_json_text(root, "schema");
-    const char *kind = profile_json_text(root, "kind");
+    const char *schema = mt_profile_json_text(root, "schema");
+    const char *kind = mt_profile_json_text(root, "kind");
     if (!json_is_object(root))
         refuse(reading, "", "one document (of a list, save one as a file of its own)");
     else if (!json_object_get(root, "schema"))

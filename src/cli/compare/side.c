@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
-#include "cli/profile/json_get.h"
+#include "drive/json_get.h"
 
 /* ---- folders ---- */
 
@@ -55,13 +55,13 @@ static void take_tally(struct compare_loaded *loaded)
     const json_t *model = json_object_get(root, "model");
     int measured = loaded->file->tally.kind == MT_TALLY_MEASUREMENT;
     loaded->what = measured ? "report" : "estimate";
-    loaded->moment = measured ? profile_json_text(root, "moment") : NULL;
-    loaded->engine_name = profile_json_text(engine, "name");
-    loaded->engine_version = profile_json_text(engine, "version");
-    loaded->engine_path = profile_json_text(engine, "path");
-    loaded->model_path = profile_json_text(model, "path");
-    loaded->model_name = profile_json_text(model, "name");
-    loaded->architecture = profile_json_text(model, "architecture");
+    loaded->moment = measured ? mt_profile_json_text(root, "moment") : NULL;
+    loaded->engine_name = mt_profile_json_text(engine, "name");
+    loaded->engine_version = mt_profile_json_text(engine, "version");
+    loaded->engine_path = mt_profile_json_text(engine, "path");
+    loaded->model_path = mt_profile_json_text(model, "path");
+    loaded->model_name = mt_profile_json_text(model, "name");
+    loaded->architecture = mt_profile_json_text(model, "architecture");
     loaded->side = (struct mt_compare_side){
         .kind = measured ? MT_SIDE_MEASUREMENT : MT_SIDE_ESTIMATE, .tally = &loaded->file->tally};
 }
@@ -71,7 +71,7 @@ static void take_figures(struct compare_loaded *loaded, enum compare_unit unit)
     const json_t *info = json_object_get(loaded->file->root, "model_info");
     loaded->what = "profiler's file";
     loaded->unit = unit;
-    loaded->model_name = profile_json_text(info, "model_name");
+    loaded->model_name = mt_profile_json_text(info, "model_name");
     loaded->side = (struct mt_compare_side){
         .kind = MT_SIDE_FIGURES, .figures = loaded->file->figures, .from_gigabytes = 1};
 }

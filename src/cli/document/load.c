@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "cli/profile/json_get.h"
+#include "drive/json_get.h"
 
 #define LARGEST_BYTES (64 << 20)
 
@@ -43,9 +43,9 @@ static void read_engine(struct cli_document_kept *kept)
 {
     const json_t *engine = json_object_get(kept->root, "engine");
     kept->engine = (struct cli_document_engine){
-        .name = profile_json_text(engine, "name"),
-        .version = profile_json_text(engine, "version"),
-        .path = profile_json_text(engine, "path"),
+        .name = mt_profile_json_text(engine, "name"),
+        .version = mt_profile_json_text(engine, "version"),
+        .path = mt_profile_json_text(engine, "path"),
     };
 }
 
@@ -53,14 +53,14 @@ static void read_model(struct cli_document_kept *kept)
 {
     const json_t *model = json_object_get(kept->root, "model");
     kept->model = (struct cli_document_model){
-        .path = profile_json_text(model, "path"),
-        .name = profile_json_text(model, "name"),
-        .architecture = profile_json_text(model, "architecture"),
-        .dtype = profile_json_text(model, "dtype"),
-        .parameters = profile_json_count(model, "parameters"),
-        .weight_bytes = profile_json_count(model, "weight_bytes"),
-        .layers = profile_json_count(model, "layers"),
-        .trained_context_tokens = profile_json_count(model, "trained_context_tokens"),
+        .path = mt_profile_json_text(model, "path"),
+        .name = mt_profile_json_text(model, "name"),
+        .architecture = mt_profile_json_text(model, "architecture"),
+        .dtype = mt_profile_json_text(model, "dtype"),
+        .parameters = mt_profile_json_count(model, "parameters"),
+        .weight_bytes = mt_profile_json_count(model, "weight_bytes"),
+        .layers = mt_profile_json_count(model, "layers"),
+        .trained_context_tokens = mt_profile_json_count(model, "trained_context_tokens"),
     };
 }
 
@@ -69,35 +69,35 @@ struct cli_document_settings cli_document_settings_of(const json_t *root)
     const json_t *settings = json_object_get(root, "settings");
     const json_t *info = json_object_get(root, "model_info");
     return (struct cli_document_settings){
-        .context_tokens = profile_json_count(settings, "context_tokens"),
-        .batch = profile_json_count(settings, "batch"),
-        .ubatch = profile_json_count(settings, "ubatch"),
-        .sequences = profile_json_count(settings, "sequences"),
-        .threads = profile_json_count(settings, "threads"),
-        .prompt_tokens = profile_json_count(info, "prompt_length"),
-        .generated_tokens = profile_json_count(info, "generated_length"),
-        .kv_type_k = profile_json_text(settings, "kv_type_k"),
-        .kv_type_v = profile_json_text(settings, "kv_type_v"),
-        .flash_attention = profile_json_text(settings, "flash_attention"),
+        .context_tokens = mt_profile_json_count(settings, "context_tokens"),
+        .batch = mt_profile_json_count(settings, "batch"),
+        .ubatch = mt_profile_json_count(settings, "ubatch"),
+        .sequences = mt_profile_json_count(settings, "sequences"),
+        .threads = mt_profile_json_count(settings, "threads"),
+        .prompt_tokens = mt_profile_json_count(info, "prompt_length"),
+        .generated_tokens = mt_profile_json_count(info, "generated_length"),
+        .kv_type_k = mt_profile_json_text(settings, "kv_type_k"),
+        .kv_type_v = mt_profile_json_text(settings, "kv_type_v"),
+        .flash_attention = mt_profile_json_text(settings, "flash_attention"),
     };
 }
 
 /* A run without its number is none. */
 static void read_run(struct cli_document_kept *kept, const json_t *run)
 {
-    uint64_t number = profile_json_count(run, "run");
+    uint64_t number = mt_profile_json_count(run, "run");
     if (number == MT_UNKNOWN)
         return;
     kept->runs[kept->n_runs++] = (struct cli_document_run){
         .run = number,
         .warm_up = json_is_true(json_object_get(run, "warm_up")),
-        .latency_ms = profile_json_real(run, "latency_ms"),
-        .prefill_ms = profile_json_real(run, "prefill_ms"),
-        .decode_ms = profile_json_real(run, "decode_ms"),
-        .peak_memory_bytes = profile_json_count(run, "peak_memory_bytes"),
-        .steps = profile_json_count(run, "steps"),
-        .batch_size = profile_json_count(run, "batch_size"),
-        .max_new_tokens = profile_json_count(run, "max_new_tokens"),
+        .latency_ms = mt_profile_json_real(run, "latency_ms"),
+        .prefill_ms = mt_profile_json_real(run, "prefill_ms"),
+        .decode_ms = mt_profile_json_real(run, "decode_ms"),
+        .peak_memory_bytes = mt_profile_json_count(run, "peak_memory_bytes"),
+        .steps = mt_profile_json_count(run, "steps"),
+        .batch_size = mt_profile_json_count(run, "batch_size"),
+        .max_new_tokens = mt_profile_json_count(run, "max_new_tokens"),
     };
 }
 
@@ -113,14 +113,14 @@ static int read_runs(struct cli_document_kept *kept)
 /* A phase without its name is none. */
 static void read_phase(struct cli_document_kept *kept, const json_t *phase)
 {
-    const char *name = profile_json_text(phase, "name");
+    const char *name = mt_profile_json_text(phase, "name");
     if (!name)
         return;
     kept->phases[kept->n_phases++] = (struct cli_document_phase){
         .name = name,
-        .start_ns = profile_json_count(phase, "start_ns"),
-        .end_ns = profile_json_count(phase, "end_ns"),
-        .peak_resident_bytes = profile_json_count(phase, "peak_resident_bytes"),
+        .start_ns = mt_profile_json_count(phase, "start_ns"),
+        .end_ns = mt_profile_json_count(phase, "end_ns"),
+        .peak_resident_bytes = mt_profile_json_count(phase, "peak_resident_bytes"),
     };
 }
 
@@ -135,14 +135,14 @@ static int read_phases(struct cli_document_kept *kept)
 
 static int is_ours(const json_t *root)
 {
-    const char *schema = profile_json_text(root, "schema");
-    const char *kind = profile_json_text(root, "kind");
+    const char *schema = mt_profile_json_text(root, "schema");
+    const char *kind = mt_profile_json_text(root, "kind");
     return schema && kind && strcmp(schema, "memtally/1") == 0 && strcmp(kind, "measurement") == 0;
 }
 
 static int is_of_another_version(const json_t *root)
 {
-    const char *schema = profile_json_text(root, "schema");
+    const char *schema = mt_profile_json_text(root, "schema");
     return schema && strncmp(schema, "memtally/", 9) == 0 && strcmp(schema, "memtally/1") != 0;
 }
 

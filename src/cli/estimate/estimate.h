@@ -79,7 +79,7 @@ extern const char *const estimate_programs[]; /* auto, then enum mt_program */
 /* The program that was named; the server where none was. */
 enum mt_program estimate_program(const struct estimate_options *options);
 
-struct rehearse_model_report;
+struct mt_advise_model_report;
 
 /* What is asked of the library, and what its settings refer to. Start with {0}; `settings` borrows
  * from the rest and from the options. */
@@ -101,7 +101,7 @@ struct estimate_request {
     uint64_t timeout_ns;             /* of each rehearsal; 0: ten minutes */
     int may_be_node; /* node-llama-cpp is rehearsed where no program of llama.cpp is at hand */
     const volatile sig_atomic_t *interrupted; /* looked at while an engine runs, or NULL */
-    struct rehearse_model_report *report;     /* what a rehearsal is to tell beside; or NULL */
+    struct mt_advise_model_report *report;    /* what a rehearsal is to tell beside; or NULL */
 };
 
 /* Fills in a request. Errors: MT_EARG with a text fit for the user, MT_ENOMEM, and those of looking
@@ -157,8 +157,8 @@ int estimate_write_remote(const struct mt_model *model, const char *path,
                           const struct mt_sparse_options *options, struct mt_error *error);
 
 /* Says in a document what the engine read instead of a model that was converted. */
-struct rehearse_stage;
-void estimate_take_converted(const struct rehearse_stage *stage, struct cli_document_model *model);
+struct mt_drive_stage;
+void estimate_take_converted(const struct mt_drive_stage *stage, struct cli_document_model *model);
 
 /* The goal that was asked for, or -1, and how the answer is called. Errors: MT_EARG where goals or
  * a goal and its own setting are given together. */
@@ -191,7 +191,7 @@ int estimate_may_rehearse(const struct estimate_options *options);
 
 /* Replaces the estimate of a result by what the engine itself says, rehearsed with the request's
  * settings, or with those that a search found. On failure the result is as it was. Errors: those of
- * rehearse_stage_init() and rehearse_model(). */
+ * mt_drive_stage_init() and mt_advise_model(). */
 int estimate_rehearse(struct estimate_result *result, const char *name,
                       const struct estimate_request *request,
                       const struct estimate_options *options, struct mt_error *error);

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advise/model.h"
 #include "base/error.h"
 #include "cli/estimate/estimate.h"
-#include "cli/rehearse/model.h"
 #include "cli/residue_store.h"
 
 /* Ollama and the like are kin of llama.cpp, but no programs of it. */
@@ -44,8 +44,8 @@ static void take_answer(const struct estimate_result *result, struct mt_predict_
     settings->gpu_layers = found->gpu_layers;
 }
 
-static int rehearse(const struct rehearse_stage *stage, const struct mt_predict_settings *settings,
-                    struct rehearse_model_report *report, struct mt_estimate **estimate,
+static int rehearse(const struct mt_drive_stage *stage, const struct mt_predict_settings *settings,
+                    struct mt_advise_model_report *report, struct mt_estimate **estimate,
                     struct mt_error *error)
 {
     struct mt_predict_settings calibrated = *settings;
@@ -53,13 +53,13 @@ static int rehearse(const struct rehearse_stage *stage, const struct mt_predict_
     int failed = cli_residues_for(stage->model, settings, &residues, &calibrated.n_residues, error);
     calibrated.residues = residues;
     if (!failed)
-        failed = rehearse_model(stage, &calibrated, 0, report, estimate, error);
+        failed = mt_advise_model(stage, &calibrated, 0, report, estimate, error);
     free(residues);
     return failed;
 }
 
 /* The engine's answer takes the place of the one by rules. */
-static void take(struct estimate_result *result, const struct rehearse_stage *stage,
+static void take(struct estimate_result *result, const struct mt_drive_stage *stage,
                  struct mt_estimate *estimate)
 {
     mt_estimate_destroy(result->estimate);
@@ -70,12 +70,12 @@ static void take(struct estimate_result *result, const struct rehearse_stage *st
                                                   .path = result->engine_path};
 }
 
-void estimate_take_converted(const struct rehearse_stage *stage, struct cli_document_model *model)
+void estimate_take_converted(const struct mt_drive_stage *stage, struct cli_document_model *model)
 {
     if (!stage->file_type)
         return;
     model->dtype = stage->file_type;
-    rehearse_stage_converted(stage, &model->weight_bytes);
+    mt_drive_stage_converted(stage, &model->weight_bytes);
 }
 
 int estimate_rehearse(struct estimate_result *result, const char *name,
@@ -84,8 +84,8 @@ int estimate_rehearse(struct estimate_result *result, const char *name,
 {
     struct mt_predict_settings settings = request->settings;
     struct mt_estimate *estimate;
-    struct rehearse_stage stage;
-    const struct rehearse_stage_options wanted = {
+    struct mt_drive_stage stage;
+    const struct mt_drive_stage_options wanted = {
         .environment = environ,
         .program = settings.program,
         .may_be_node = request->may_be_node,
@@ -100,9 +100,9 @@ int estimate_rehearse(struct estimate_result *result, const char *name,
         .reserved_bytes = request->reserved_bytes,
         .timeout_ns = request->timeout_ns,
         .interrupted = request->interrupted};
-    int failed = rehearse_check_devices(settings.n_devices, error);
+    int failed = mt_drive_check_devices(settings.n_devices, error);
     if (!failed)
-        failed = rehearse_stage_init(&stage, &wanted, error);
+        failed = mt_drive_stage_init(&stage, &wanted, error);
     if (failed)
         return failed;
     if (result->has_answer && result->answer.value)
@@ -112,7 +112,7 @@ int estimate_rehearse(struct estimate_result *result, const char *name,
         take(result, &stage, estimate);
     if (!failed)
         estimate_take_converted(&stage, &result->document_model);
-    rehearse_stage_finish(&stage);
+    mt_drive_stage_finish(&stage);
     return failed;
 }
 
@@ -157,7 +157,7 @@ void estimate_try_to_rehearse(struct estimate_result *result, const char *name,
     struct mt_error error = {.offset = MT_NO_OFFSET};
     if (!estimate_may_rehearse(options) || (result->has_answer && !result->answer.value) ||
         runs_elsewhere(request) ||
-        rehearse_find_program(estimate_program(options), NULL, environ, program, NULL) < 0 ||
+        mt_drive_find_program(estimate_program(options), NULL, environ, program, NULL) < 0 ||
         !estimate_rehearse(result, name, request, options, &error) || error.code == MT_EVERSION)
         return;
     note_rules(result, request, program, error.text);

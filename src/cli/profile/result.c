@@ -26,10 +26,10 @@ static void name_by_file(char *name, size_t size, const char *path)
     snprintf(name, size, "%.*s", (int)length, base);
 }
 
-static void describe_engine(struct profile_job *job, struct profile_result *result)
+static void describe_engine(struct mt_profile_job *job, struct profile_result *result)
 {
-    struct profile_facts *facts = &job->journal.facts;
-    const struct profile_engine *engine = job->engine;
+    struct mt_profile_facts *facts = &job->journal.facts;
+    const struct mt_profile_engine *engine = job->engine;
     result->engine = (struct cli_document_engine){
         .name = text_or_null(facts->engine_name),
         .version = text_or_null(facts->engine_version),
@@ -38,9 +38,9 @@ static void describe_engine(struct profile_job *job, struct profile_result *resu
     result->loaded.document.engine = &result->engine;
 }
 
-static void describe_model(struct profile_job *job, struct profile_result *result)
+static void describe_model(struct mt_profile_job *job, struct profile_result *result)
 {
-    struct profile_facts *facts = &job->journal.facts;
+    struct mt_profile_facts *facts = &job->journal.facts;
     const char *path = job->settings->model_path;
     if (!*facts->model_name)
         name_by_file(facts->model_name, sizeof facts->model_name, path);
@@ -57,9 +57,9 @@ static void describe_model(struct profile_job *job, struct profile_result *resul
     result->loaded.document.model = &result->model;
 }
 
-static void describe_settings(struct profile_job *job, struct profile_result *result)
+static void describe_settings(struct mt_profile_job *job, struct profile_result *result)
 {
-    const struct profile_facts *facts = &job->journal.facts;
+    const struct mt_profile_facts *facts = &job->journal.facts;
     result->settings = (struct cli_document_settings){
         .context_tokens = facts->context_tokens,
         .batch = facts->batch,
@@ -75,17 +75,17 @@ static void describe_settings(struct profile_job *job, struct profile_result *re
     result->loaded.document.settings = &result->settings;
 }
 
-static void describe_notes(const struct profile_job *job, struct profile_result *result)
+static void describe_notes(const struct mt_profile_job *job, struct profile_result *result)
 {
     result->notes[0] = job->engine->driver->note;
     result->loaded.document.notes = result->notes;
     result->loaded.document.n_notes = result->notes[0] != NULL;
 }
 
-static void name_phase(char name[PROFILE_NAME_TEXT], const struct profile_phase *phase)
+static void name_phase(char name[PROFILE_NAME_TEXT], const struct mt_profile_phase *phase)
 {
-    const char *kind = profile_phase_name(phase->kind);
-    if (phase->kind != PROFILE_PREFILL && phase->kind != PROFILE_DECODE)
+    const char *kind = mt_profile_phase_name(phase->kind);
+    if (phase->kind != MT_PROFILE_PREFILL && phase->kind != MT_PROFILE_DECODE)
         snprintf(name, PROFILE_NAME_TEXT, "%s", kind);
     else if (phase->run == 0)
         snprintf(name, PROFILE_NAME_TEXT, "%s, warm-up", kind);
@@ -99,10 +99,10 @@ static uint64_t since(uint64_t start_ns, uint64_t time_ns)
 }
 
 /* What lies between the phases is of no interest to a reader. */
-static int describe_phases(struct profile_job *job, uint64_t start_ns,
+static int describe_phases(struct mt_profile_job *job, uint64_t start_ns,
                            struct profile_result *result)
 {
-    const struct profile_journal *journal = &job->journal;
+    const struct mt_profile_journal *journal = &job->journal;
     const struct cli_document *document = &result->loaded.document;
     size_t n = 0;
     result->phases = calloc(journal->n_phases + 1, sizeof *result->phases);
@@ -110,8 +110,8 @@ static int describe_phases(struct profile_job *job, uint64_t start_ns,
     if (!result->phases || !result->names)
         return 0;
     for (size_t i = 0; i < journal->n_phases; i++) {
-        const struct profile_phase *phase = &journal->phases[i];
-        if (phase->kind == PROFILE_IDLE || phase->end_ns == MT_UNKNOWN)
+        const struct mt_profile_phase *phase = &journal->phases[i];
+        if (phase->kind == MT_PROFILE_IDLE || phase->end_ns == MT_UNKNOWN)
             continue;
         name_phase(result->names[n], phase);
         struct cli_document_phase *shown = &result->phases[n];
@@ -128,14 +128,15 @@ static int describe_phases(struct profile_job *job, uint64_t start_ns,
 }
 
 /* A run may have gone on in several stretches; its peak is the largest of theirs. */
-static uint64_t peak_of_run(const struct profile_journal *journal, uint64_t run, uint64_t start_ns,
-                            const struct profile_result *result)
+static uint64_t peak_of_run(const struct mt_profile_journal *journal, uint64_t run,
+                            uint64_t start_ns, const struct profile_result *result)
 {
     const struct cli_document *document = &result->loaded.document;
     uint64_t peak = MT_UNKNOWN;
     for (size_t i = 0; i < journal->n_phases; i++) {
-        const struct profile_phase *phase = &journal->phases[i];
-        if (phase->run != run || (phase->kind != PROFILE_PREFILL && phase->kind != PROFILE_DECODE))
+        const struct mt_profile_phase *phase = &journal->phases[i];
+        if (phase->run != run ||
+            (phase->kind != MT_PROFILE_PREFILL && phase->kind != MT_PROFILE_DECODE))
             continue;
         uint64_t bytes =
             profile_peak_within(document->timeline, document->n_timeline,
@@ -146,14 +147,15 @@ static uint64_t peak_of_run(const struct profile_journal *journal, uint64_t run,
     return peak;
 }
 
-static int describe_runs(struct profile_job *job, uint64_t start_ns, struct profile_result *result)
+static int describe_runs(struct mt_profile_job *job, uint64_t start_ns,
+                         struct profile_result *result)
 {
-    const struct profile_journal *journal = &job->journal;
+    const struct mt_profile_journal *journal = &job->journal;
     result->runs = calloc(journal->n_runs + 1, sizeof *result->runs);
     if (!result->runs)
         return 0;
     for (size_t i = 0; i < journal->n_runs; i++) {
-        const struct profile_run *run = &journal->runs[i];
+        const struct mt_profile_run *run = &journal->runs[i];
         result->runs[i] = (struct cli_document_run){
             .run = run->run,
             .warm_up = run->run == 0,
@@ -171,7 +173,7 @@ static int describe_runs(struct profile_job *job, uint64_t start_ns, struct prof
     return 1;
 }
 
-int profile_result_describe(struct profile_job *job, uint64_t start_ns,
+int profile_result_describe(struct mt_profile_job *job, uint64_t start_ns,
                             struct profile_result *result, struct mt_error *error)
 {
     describe_engine(job, result);
@@ -183,7 +185,7 @@ int profile_result_describe(struct profile_job *job, uint64_t start_ns,
     return MT_OK;
 }
 
-int profile_result_make(struct profile_job *job, const char *directory, uint64_t start_ns,
+int profile_result_make(struct mt_profile_job *job, const char *directory, uint64_t start_ns,
                         struct profile_result *result, struct mt_error *error)
 {
     const struct cli_load_options options = {.moment = {.kind = MT_MOMENT_PEAK}};

@@ -4,7 +4,7 @@
 #define CLI_PROFILE_RESULT_H
 
 #include "cli/loaded.h"
-#include "cli/profile/profile.h"
+#include "drive/profile.h"
 
 #define PROFILE_NAME_TEXT 32
 
@@ -23,12 +23,12 @@ struct profile_result {
 /* Opens the recording in `directory`, takes its tally at the peak, and fills in the document.
  * `start_ns` is time 0 of the recording, of CLOCK_MONOTONIC. Nobody writes to the journal any more.
  * Errors: as cli_load(). */
-int profile_result_make(struct profile_job *job, const char *directory, uint64_t start_ns,
+int profile_result_make(struct mt_profile_job *job, const char *directory, uint64_t start_ns,
                         struct profile_result *result, struct mt_error *error);
 
 /* Fills in engine, model, settings, runs and phases; the part that needs no recording.
  * Errors: MT_ENOMEM. */
-int profile_result_describe(struct profile_job *job, uint64_t start_ns,
+int profile_result_describe(struct mt_profile_job *job, uint64_t start_ns,
                             struct profile_result *result, struct mt_error *error);
 
 void profile_result_finish(struct profile_result *result);

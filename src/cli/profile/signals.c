@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-static struct profile_signals noted;
+static struct mt_profile_signals noted;
 
 static void note(int number, siginfo_t *info, void *context)
 {
@@ -15,7 +15,7 @@ static void note(int number, siginfo_t *info, void *context)
 
 static const int watched[CLI_WATCHED_SIGNALS] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
-struct profile_signals *cli_watch_signals(struct sigaction before[CLI_WATCHED_SIGNALS])
+struct mt_profile_signals *cli_watch_signals(struct sigaction before[CLI_WATCHED_SIGNALS])
 {
     const struct sigaction action = {.sa_sigaction = note, .sa_flags = SA_SIGINFO};
     noted.caught = 0;

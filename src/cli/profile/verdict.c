@@ -13,7 +13,7 @@
 #include "cli/console.h"
 
 /* The last lines of the engine's log, made fit for a terminal. */
-static void show_tail(const struct profile_outcome *outcome, const char *directory)
+static void show_tail(const struct mt_profile_outcome *outcome, const char *directory)
 {
     struct cli_terminal terminal = cli_terminal_of(STDERR_FILENO);
     char text[PATH_MAX + 64];
@@ -27,7 +27,8 @@ static void show_tail(const struct profile_outcome *outcome, const char *directo
         cli_complain_lines(text, "  ", terminal.utf8);
 }
 
-static void complain_of_end(const struct profile_job *job, const struct profile_outcome *outcome)
+static void complain_of_end(const struct mt_profile_job *job,
+                            const struct mt_profile_outcome *outcome)
 {
     const char *name = job->engine->driver->name;
     const char *doing = job->journal.doing;
@@ -42,7 +43,7 @@ static void complain_of_end(const struct profile_job *job, const struct profile_
 
 /* An engine that ended by itself, and not well. A service that dies also fails its requests, which
  * says less. */
-static int judge_end(const struct profile_job *job, const struct profile_outcome *outcome)
+static int judge_end(const struct mt_profile_job *job, const struct mt_profile_outcome *outcome)
 {
     const struct mt_error *error = &job->journal.error;
     if (error->code && !job->engine->driver->drive && !outcome->result.signal)
@@ -52,13 +53,13 @@ static int judge_end(const struct profile_job *job, const struct profile_outcome
     return outcome->result.exit_code;
 }
 
-static int judge_error(const struct profile_job *job)
+static int judge_error(const struct mt_profile_job *job)
 {
     cli_complain("%s", job->journal.error.text);
     return job->journal.error.code == MT_EARG ? CLI_EXIT_USAGE : CLI_EXIT_NO;
 }
 
-static uint64_t count_repeats(const struct profile_job *job)
+static uint64_t count_repeats(const struct mt_profile_job *job)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < job->journal.n_runs; i++)
@@ -66,7 +67,7 @@ static uint64_t count_repeats(const struct profile_job *job)
     return n;
 }
 
-static int judge_runs(const struct profile_job *job)
+static int judge_runs(const struct mt_profile_job *job)
 {
     uint64_t n = count_repeats(job);
     if (n == job->settings->repeats)
@@ -77,9 +78,9 @@ static int judge_runs(const struct profile_job *job)
     return CLI_EXIT_NO;
 }
 
-static int judge(struct profile_job *job, const struct profile_outcome *outcome)
+static int judge(struct mt_profile_job *job, const struct mt_profile_outcome *outcome)
 {
-    const struct profile_driver *driver = job->engine->driver;
+    const struct mt_profile_driver *driver = job->engine->driver;
     if (!outcome->ended_by_us && outcome->result.exit_code != 0)
         return judge_end(job, outcome);
     if (driver->conclude && !job->journal.error.code)
@@ -89,7 +90,7 @@ static int judge(struct profile_job *job, const struct profile_outcome *outcome)
     return judge_runs(job);
 }
 
-int profile_verdict(struct profile_job *job, const struct profile_outcome *outcome,
+int profile_verdict(struct mt_profile_job *job, const struct mt_profile_outcome *outcome,
                     const char *directory)
 {
     if (outcome->interrupted) {

@@ -5,16 +5,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "advise/cuda_suggest.h"
+#include "advise/spills.h"
+#include "advise/told.h"
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/rehearse/command.h"
-#include "cli/rehearse/cuda_suggest.h"
-#include "cli/rehearse/spills.h"
-#include "cli/rehearse/told.h"
 
 /* What the document refers to. */
 struct command_told {
-    struct rehearse_told told;
+    struct mt_advise_told told;
     struct mt_estimate *estimate;
     const char *notes[1];
 };
@@ -39,7 +39,7 @@ static int write_document(const struct command_told *told, const struct rehearse
 }
 
 /* Nothing can be said of memory, so there is no document. */
-static int fail_unseen(const struct rehearse_job *job, const struct rehearse_result *result)
+static int fail_unseen(const struct mt_drive_job *job, const struct mt_drive_result *result)
 {
     cli_complain("rehearse: %s", result->why);
     if (!(job->listener && job->listener->output) && *result->words &&
@@ -64,33 +64,33 @@ static int exit_of(const struct command_told *told)
 
 /* A server that goes on with fewer past prompts on a small host would do so with a smaller cache of
  * them from the start. What else a program copes with is its own affair. */
-static int wants_changes(const struct rehearse_result *result)
+static int wants_changes(const struct mt_drive_result *result)
 {
-    return result->outcome == REHEARSE_RUNS_OUT ||
-           (result->outcome == REHEARSE_RUNS_SHORT && !strcmp(result->refusal->place, "host"));
+    return result->outcome == MT_DRIVE_RUNS_OUT ||
+           (result->outcome == MT_DRIVE_RUNS_SHORT && !strcmp(result->refusal->place, "host"));
 }
 
-static int conclude(const struct rehearse_job *job, const struct mt_predict_settings *settings,
+static int conclude(const struct mt_drive_job *job, const struct mt_predict_settings *settings,
                     const struct rehearse_output *output, struct command_told *told)
 {
     struct mt_error error = {.offset = MT_NO_OFFSET};
     if (told->told.result.is_unseen)
         return fail_unseen(job, &told->told.result);
-    if (told->told.result.outcome == REHEARSE_RUNS_ON)
-        rehearse_note_runs_on(&told->told);
-    if (rehearse_ran(&told->told.result))
-        rehearse_command_spills(job->argv, job->environment, settings, told->told.result.tally,
-                                told->told.result.spills, sizeof told->told.result.spills);
+    if (told->told.result.outcome == MT_DRIVE_RUNS_ON)
+        mt_advise_note_runs_on(&told->told);
+    if (mt_drive_ran(&told->told.result))
+        mt_advise_command_spills(job->argv, job->environment, settings, told->told.result.tally,
+                                 told->told.result.spills, sizeof told->told.result.spills);
     if (output->with_changes && told->told.result.is_cuda) {
-        if (told->told.result.outcome == REHEARSE_RUNS_OUT || told->told.result.lacks_memory)
-            rehearse_cuda_suggest(job, &told->told);
+        if (told->told.result.outcome == MT_DRIVE_RUNS_OUT || told->told.result.lacks_memory)
+            mt_advise_cuda_suggest(job, &told->told);
     } else if (output->with_changes && wants_changes(&told->told.result))
-        rehearse_told_find_changes(job, &told->told);
+        mt_advise_told_find_changes(job, &told->told);
     if (*told->told.note)
         told->notes[0] = told->told.note;
-    if (rehearse_estimate(&told->told.result, NULL, settings, &told->estimate, &error) < 0)
+    if (mt_drive_estimate(&told->told.result, NULL, settings, &told->estimate, &error) < 0)
         return cli_fail(&error);
-    rehearse_tell(job, 0, &told->told);
+    mt_advise_tell(job, 0, &told->told);
     int code = write_document(told, output);
     return code ? code : exit_of(told);
 }
@@ -102,7 +102,7 @@ static int fail(const struct mt_error *error)
     return error->code == MT_EIO ? CLI_EXIT_CANNOT : code;
 }
 
-int rehearse_told_command(struct rehearse_job *job, const struct mt_predict_settings *settings,
+int rehearse_told_command(struct mt_drive_job *job, const struct mt_predict_settings *settings,
                           const struct rehearse_output *output)
 {
     struct mt_error error = {.offset = MT_NO_OFFSET};
@@ -111,11 +111,11 @@ int rehearse_told_command(struct rehearse_job *job, const struct mt_predict_sett
         cli_complain("out of memory");
         return CLI_EXIT_CANNOT;
     }
-    int code = rehearse_run_to_tell(job, &told->told.result, &error) < 0
+    int code = mt_drive_run_to_tell(job, &told->told.result, &error) < 0
                    ? fail(&error)
                    : conclude(job, settings, output, told);
     mt_estimate_destroy(told->estimate);
-    rehearse_told_finish(&told->told);
+    mt_advise_told_finish(&told->told);
     free(told);
     return code;
 }

@@ -4,7 +4,7 @@
 #define CLI_REHEARSE_COMMAND_H
 
 #include "cli/document/document.h"
-#include "cli/rehearse/rehearse.h"
+#include "drive/job.h"
 
 /* The command on a program's command line: `job` is run, written to `path` and judged. Returns the
  * exit code (command.c). */
@@ -14,7 +14,7 @@ struct rehearse_output {
     int explain;
     int with_changes; /* look for flags that fit where it does not */
 };
-int rehearse_told_command(struct rehearse_job *job, const struct mt_predict_settings *settings,
+int rehearse_told_command(struct mt_drive_job *job, const struct mt_predict_settings *settings,
                           const struct rehearse_output *output);
 
 #endif

@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "advise/model.h"
 #include "base/error.h"
 #include "cli/rehearse/device_names.h"
 #include "cli/rehearse/interrupt.h"
-#include "cli/rehearse/model.h"
 #include "cli/rehearse/sweep_output.h"
 #include "cli/residue_store.h"
 #include "cli/teller.h"
@@ -43,7 +43,7 @@ static int check(const struct rehearse_model_options *options, struct mt_error *
     return 0;
 }
 
-static int render_sweep(const struct rehearse_sweep *sweep, const struct estimate_result *result,
+static int render_sweep(const struct mt_advise_sweep *sweep, const struct estimate_result *result,
                         const struct estimate_options *options, struct mt_strbuf *out,
                         struct mt_error *error)
 {
@@ -58,7 +58,7 @@ static int render_sweep(const struct rehearse_sweep *sweep, const struct estimat
 }
 
 /* All points of a sweep that failed are a failure; some are lines of its table. */
-static int exit_of_sweep(const struct rehearse_sweep *sweep)
+static int exit_of_sweep(const struct mt_advise_sweep *sweep)
 {
     for (size_t i = 0; i < sweep->n_points; i++)
         if (sweep->points[i].totals)
@@ -66,11 +66,11 @@ static int exit_of_sweep(const struct rehearse_sweep *sweep)
     return CLI_EXIT_NO;
 }
 
-static int parse_axes(const struct rehearse_model_options *options, struct rehearse_axes *axes,
+static int parse_axes(const struct rehearse_model_options *options, struct mt_advise_axes *axes,
                       struct mt_error *error)
 {
     for (size_t i = 0; i < options->sweep->n; i++) {
-        int result = rehearse_axes_parse(axes, options->sweep->items[i], error);
+        int result = mt_advise_axes_parse(axes, options->sweep->items[i], error);
         if (result)
             return result;
     }
@@ -79,20 +79,20 @@ static int parse_axes(const struct rehearse_model_options *options, struct rehea
 
 /* A vocabulary takes most of an engine's start and no device memory. Whether the engine does
  * without, and plans the same, the first point tells. */
-static int set_stage(struct rehearse_sweep *sweep, const struct rehearse_stage_options *wanted,
+static int set_stage(struct mt_advise_sweep *sweep, const struct mt_drive_stage_options *wanted,
                      struct mt_error *error)
 {
-    struct rehearse_stage_options whole = *wanted;
-    struct rehearse_stage_options bare = *wanted;
+    struct mt_drive_stage_options whole = *wanted;
+    struct mt_drive_stage_options bare = *wanted;
     bare.drop_vocabulary = 1;
-    int result = rehearse_stage_init(&sweep->stage, &bare, error);
+    int result = mt_drive_stage_init(&sweep->stage, &bare, error);
     if (result == MT_EUNSUPPORTED || result == MT_EFORMAT)
-        return rehearse_stage_init(&sweep->stage, &whole, error);
+        return mt_drive_stage_init(&sweep->stage, &whole, error);
     if (result || !sweep->stage.drops_vocabulary ||
-        rehearse_sweep_is_same_without_vocabulary(sweep, &whole))
+        mt_advise_sweep_is_same_without_vocabulary(sweep, &whole))
         return result;
-    rehearse_stage_finish(&sweep->stage);
-    return rehearse_stage_init(&sweep->stage, &whole, error);
+    mt_drive_stage_finish(&sweep->stage);
+    return mt_drive_stage_init(&sweep->stage, &whole, error);
 }
 
 static int sweep_model(struct estimate_result *made, const struct estimate_request *request,
@@ -101,10 +101,10 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
 {
     struct mt_residue *residues = NULL;
     struct cli_teller teller;
-    struct rehearse_sweep sweep = {.settings = request->settings,
-                                   .listener = &teller.listener,
-                                   .interrupted = request->interrupted};
-    const struct rehearse_stage_options wanted = {
+    struct mt_advise_sweep sweep = {.settings = request->settings,
+                                    .listener = &teller.listener,
+                                    .interrupted = request->interrupted};
+    const struct mt_drive_stage_options wanted = {
         .environment = environ,
         .program = request->settings.program,
         .may_be_node = request->may_be_node,
@@ -120,7 +120,7 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
         .timeout_ns = request->timeout_ns,
         .interrupted = request->interrupted};
     cli_teller_init(&teller, !options->quiet, 0);
-    int result = rehearse_check_devices(request->settings.n_devices, error);
+    int result = mt_drive_check_devices(request->settings.n_devices, error);
     if (!result)
         result = parse_axes(options, &sweep.axes, error);
     if (!result)
@@ -132,12 +132,12 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
     if (!result)
         estimate_take_converted(&sweep.stage, &made->document_model);
     if (!result)
-        result = rehearse_sweep_run(&sweep, error);
+        result = mt_advise_sweep_run(&sweep, error);
     if (!result)
         result = render_sweep(&sweep, made, options->estimate, out, error);
     *code = result ? CLI_EXIT_NO : exit_of_sweep(&sweep);
     free(residues);
-    rehearse_sweep_finish(&sweep);
+    mt_advise_sweep_finish(&sweep);
     return result;
 }
 
@@ -149,10 +149,10 @@ static int rehearse_one(struct estimate_result *made, struct estimate_request *r
     const struct estimate_options *options = all->estimate;
     struct cli_teller teller;
     size_t n_notes = request->n_notes;
-    struct rehearse_model_report report = {.folder = all->folder,
-                                           .n_requests = all->n_requests,
-                                           .with_changes = !all->no_suggest,
-                                           .listener = &teller.listener};
+    struct mt_advise_model_report report = {.folder = all->folder,
+                                            .n_requests = all->n_requests,
+                                            .with_changes = !all->no_suggest,
+                                            .listener = &teller.listener};
     cli_teller_init(&teller, !all->quiet, 0);
     struct cli_terminal terminal = cli_terminal_of_output(options->output);
     request->report = &report;
@@ -168,7 +168,7 @@ static int rehearse_one(struct estimate_result *made, struct estimate_request *r
     }
     request->report = NULL;
     request->n_notes = n_notes;
-    rehearse_model_report_finish(&report);
+    mt_advise_model_report_finish(&report);
     return result;
 }
 

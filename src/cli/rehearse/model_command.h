@@ -9,7 +9,7 @@
 /* What was typed. All borrowed. */
 struct rehearse_model_options {
     const struct estimate_options *estimate; /* settings, engine_path, remote, format, output */
-    const struct cli_texts *sweep;           /* each as rehearse_axes_parse() reads it */
+    const struct cli_texts *sweep;           /* each as mt_advise_axes_parse() reads it */
     const char *generation;                  /* of the devices; NULL: the cards' */
     uint64_t reserved_bytes;                 /* of each; 0: what the context takes as a rule */
     const struct cli_texts *device_names;    /* as rehearse_name_devices() reads them */

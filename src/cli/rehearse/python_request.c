@@ -84,13 +84,13 @@ static int find_model(const char *model, char *const *environment, char path[PAT
 }
 
 int rehearse_python_request(const struct estimate_options *options, const char *model,
-                            size_t n_devices, struct rehearse_python_command *command,
+                            size_t n_devices, struct mt_drive_python_command *command,
                             struct mt_error *error)
 {
     int is_parallel;
     char folder[PATH_MAX];
-    const char *name = rehearse_python_engine_name(options->engine, &is_parallel);
-    const struct rehearse_python_settings settings = {
+    const char *name = mt_drive_python_engine_name(options->engine, &is_parallel);
+    const struct mt_drive_python_settings settings = {
         .engine = options->engine,
         .engine_path = options->engine_path,
         .weight_type = options->weight_type,
@@ -108,6 +108,6 @@ int rehearse_python_request(const struct estimate_options *options, const char *
     if (!result)
         result = find_model(model, environ, folder, error);
     return result ? result
-                  : rehearse_python_command_init(command, &settings, folder, n_devices, environ,
+                  : mt_drive_python_command_init(command, &settings, folder, n_devices, environ,
                                                  error);
 }

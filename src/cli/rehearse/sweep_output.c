@@ -10,15 +10,15 @@
 
 #define COLUMNS_MAX MT_TEXT_TABLE_COLUMNS_MAX
 
-static const char *verdict_of(const struct rehearse_point *point)
+static const char *verdict_of(const struct mt_advise_point *point)
 {
     return point->totals ? mt_verdict_name(point->verdict) : "FAILED";
 }
 
-static const char *word_of(const struct rehearse_sweep *sweep, size_t point, size_t axis)
+static const char *word_of(const struct mt_advise_sweep *sweep, size_t point, size_t axis)
 {
-    const struct rehearse_axes *axes = &sweep->axes;
-    return axes->items[axis].words[rehearse_axes_value(axes, point, axis)];
+    const struct mt_advise_axes *axes = &sweep->axes;
+    return axes->items[axis].words[mt_advise_axes_value(axes, point, axis)];
 }
 
 /* The columns of the table: axes one by one where there is room, else together; devices one by one
@@ -39,7 +39,7 @@ static void add_column(struct layout *layout, const char *heading, enum mt_cell_
     layout->n++;
 }
 
-static void lay_out(const struct rehearse_sweep *sweep, struct layout *layout)
+static void lay_out(const struct mt_advise_sweep *sweep, struct layout *layout)
 {
     const size_t others = 2; /* the host, the verdict */
     size_t n_axes = sweep->axes.n;
@@ -48,7 +48,7 @@ static void lay_out(const struct rehearse_sweep *sweep, struct layout *layout)
     layout->n_axes = n_axes + layout->n_devices + others <= COLUMNS_MAX ? n_axes : 1;
     for (size_t i = 0; i < layout->n_axes; i++)
         add_column(layout,
-                   layout->n_axes == n_axes ? rehearse_key_name(sweep->axes.items[i].key)
+                   layout->n_axes == n_axes ? mt_advise_key_name(sweep->axes.items[i].key)
                                             : "settings",
                    layout->n_axes == n_axes ? MT_CELL_TEXT_RIGHT : MT_CELL_TEXT);
     for (size_t i = 0; i < layout->n_devices; i++) {
@@ -60,14 +60,14 @@ static void lay_out(const struct rehearse_sweep *sweep, struct layout *layout)
     add_column(layout, "verdict", MT_CELL_TEXT);
 }
 
-static void join_words(const struct rehearse_sweep *sweep, size_t point, struct mt_strbuf *text)
+static void join_words(const struct mt_advise_sweep *sweep, size_t point, struct mt_strbuf *text)
 {
     for (size_t i = 0; i < sweep->axes.n; i++)
         mt_strbuf_printf(text, "%s%s %s", i ? ", " : "",
-                         rehearse_key_name(sweep->axes.items[i].key), word_of(sweep, point, i));
+                         mt_advise_key_name(sweep->axes.items[i].key), word_of(sweep, point, i));
 }
 
-static uint64_t fullest(const struct rehearse_sweep *sweep, const struct rehearse_point *point)
+static uint64_t fullest(const struct mt_advise_sweep *sweep, const struct mt_advise_point *point)
 {
     uint64_t most = 0;
     for (size_t i = 1; i <= sweep->settings.n_devices; i++)
@@ -76,10 +76,10 @@ static uint64_t fullest(const struct rehearse_sweep *sweep, const struct rehears
     return most;
 }
 
-static void put_row(const struct rehearse_sweep *sweep, size_t index, const struct layout *layout,
+static void put_row(const struct mt_advise_sweep *sweep, size_t index, const struct layout *layout,
                     const struct cli_terminal *terminal, struct mt_text_table *table)
 {
-    const struct rehearse_point *point = &sweep->points[index];
+    const struct mt_advise_point *point = &sweep->points[index];
     struct mt_cell cells[COLUMNS_MAX] = {{0}};
     struct mt_strbuf words = {0};
     size_t n = 0;
@@ -106,14 +106,14 @@ static void put_row(const struct rehearse_sweep *sweep, size_t index, const stru
 }
 
 /* Each way of failing once. */
-static void put_failures(const struct rehearse_sweep *sweep, const struct cli_terminal *terminal,
+static void put_failures(const struct mt_advise_sweep *sweep, const struct cli_terminal *terminal,
                          struct mt_strbuf *out)
 {
     const size_t most = 5;
     const char *shown = NULL;
     size_t n = 0;
     for (size_t i = 0; i < sweep->n_points && n < most; i++) {
-        const struct rehearse_point *point = &sweep->points[i];
+        const struct mt_advise_point *point = &sweep->points[i];
         if (!point->is_done || point->totals || !point->reason ||
             (shown && !strcmp(shown, point->reason)))
             continue;
@@ -126,7 +126,7 @@ static void put_failures(const struct rehearse_sweep *sweep, const struct cli_te
     }
 }
 
-void rehearse_sweep_table(const struct rehearse_sweep *sweep,
+void rehearse_sweep_table(const struct mt_advise_sweep *sweep,
                           const struct cli_document_model *model,
                           const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
@@ -149,11 +149,11 @@ void rehearse_sweep_table(const struct rehearse_sweep *sweep,
     put_failures(sweep, terminal, out);
 }
 
-static void put_headings(const struct rehearse_sweep *sweep, struct mt_strbuf *out)
+static void put_headings(const struct mt_advise_sweep *sweep, struct mt_strbuf *out)
 {
     struct mt_strbuf text = {0};
     for (size_t i = 0; i < sweep->axes.n; i++)
-        mt_strbuf_printf(&text, "%s,", rehearse_key_name(sweep->axes.items[i].key));
+        mt_strbuf_printf(&text, "%s,", mt_advise_key_name(sweep->axes.items[i].key));
     for (size_t i = 0; i <= sweep->settings.n_devices; i++) {
         char place[32] = "host";
         if (i)
@@ -166,19 +166,19 @@ static void put_headings(const struct rehearse_sweep *sweep, struct mt_strbuf *o
     mt_strbuf_finish(&text);
 }
 
-void rehearse_sweep_csv(const struct rehearse_sweep *sweep, struct mt_strbuf *out)
+void rehearse_sweep_csv(const struct mt_advise_sweep *sweep, struct mt_strbuf *out)
 {
     struct mt_csv csv = {out, 0};
     put_headings(sweep, out);
     for (size_t p = 0; p < sweep->n_points; p++) {
-        const struct rehearse_point *point = &sweep->points[p];
-        const struct rehearse_total unknown = {MT_UNKNOWN, MT_UNKNOWN, MT_UNKNOWN};
+        const struct mt_advise_point *point = &sweep->points[p];
+        const struct mt_advise_total unknown = {MT_UNKNOWN, MT_UNKNOWN, MT_UNKNOWN};
         if (!point->is_done)
             continue;
         for (size_t i = 0; i < sweep->axes.n; i++)
             mt_csv_text(&csv, word_of(sweep, p, i));
         for (size_t i = 0; i <= sweep->settings.n_devices; i++) {
-            const struct rehearse_total *total = point->totals ? &point->totals[i] : &unknown;
+            const struct mt_advise_total *total = point->totals ? &point->totals[i] : &unknown;
             mt_csv_count(&csv, total->bytes);
             mt_csv_count(&csv, total->low_bytes);
             mt_csv_count(&csv, total->high_bytes);
@@ -189,13 +189,13 @@ void rehearse_sweep_csv(const struct rehearse_sweep *sweep, struct mt_strbuf *ou
     }
 }
 
-static void put_point(const struct rehearse_sweep *sweep, size_t index, struct mt_json *json)
+static void put_point(const struct mt_advise_sweep *sweep, size_t index, struct mt_json *json)
 {
-    const struct rehearse_point *point = &sweep->points[index];
+    const struct mt_advise_point *point = &sweep->points[index];
     mt_json_begin_object(json, NULL);
     mt_json_begin_object(json, "values");
     for (size_t i = 0; i < sweep->axes.n; i++)
-        mt_json_text(json, rehearse_key_name(sweep->axes.items[i].key), word_of(sweep, index, i));
+        mt_json_text(json, mt_advise_key_name(sweep->axes.items[i].key), word_of(sweep, index, i));
     mt_json_end(json);
     mt_json_text(json, "verdict", verdict_of(point));
     mt_json_text(json, "reason", point->reason);
@@ -217,8 +217,8 @@ static void put_point(const struct rehearse_sweep *sweep, size_t index, struct m
     mt_json_end(json);
 }
 
-void rehearse_sweep_json(const struct rehearse_sweep *sweep, const struct cli_document_model *model,
-                         struct mt_strbuf *out)
+void rehearse_sweep_json(const struct mt_advise_sweep *sweep,
+                         const struct cli_document_model *model, struct mt_strbuf *out)
 {
     struct mt_json json = {0};
     mt_json_begin_object(&json, NULL);

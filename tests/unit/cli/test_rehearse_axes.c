@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/support/unit.h"
 
-#include "cli/rehearse/sweep.h"
+#include "advise/sweep.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void assert_words(const struct rehearse_axis *axis, const char *const *words, size_t n)
+static void assert_words(const struct mt_advise_axis *axis, const char *const *words, size_t n)
 {
     assert_int_equal(axis->n, n);
     for (size_t i = 0; i < n; i++)
@@ -15,12 +15,12 @@ static void assert_words(const struct rehearse_axis *axis, const char *const *wo
 
 static void assert_refused(const char *text, const char *words)
 {
-    struct rehearse_axes axes = {0};
+    struct mt_advise_axes axes = {0};
     struct mt_error error = {0};
-    assert_int_equal(rehearse_axes_parse(&axes, text, &error), MT_EARG);
+    assert_int_equal(mt_advise_axes_parse(&axes, text, &error), MT_EARG);
     if (!strstr(error.text, words))
         fail_msg("'%s' is not in '%s'", words, error.text);
-    rehearse_axes_finish(&axes);
+    mt_advise_axes_finish(&axes);
 }
 
 static void test_a_range_doubles_up_to_its_end(void **state)
@@ -28,12 +28,12 @@ static void test_a_range_doubles_up_to_its_end(void **state)
     (void)state;
     static const char *const contexts[] = {"2048", "4096", "8192", "16384"};
     static const char *const odd[] = {"3", "6", "12", "20"};
-    struct rehearse_axes axes = {0};
-    assert_int_equal(rehearse_axes_parse(&axes, "context=2k..16k,ubatch=3..20", NULL), 0);
+    struct mt_advise_axes axes = {0};
+    assert_int_equal(mt_advise_axes_parse(&axes, "context=2k..16k,ubatch=3..20", NULL), 0);
     assert_int_equal(axes.n, 2);
     assert_words(&axes.items[0], contexts, 4);
     assert_words(&axes.items[1], odd, 4);
-    rehearse_axes_finish(&axes);
+    mt_advise_axes_finish(&axes);
 }
 
 static void test_values_belong_to_the_key_before_them(void **state)
@@ -41,43 +41,43 @@ static void test_values_belong_to_the_key_before_them(void **state)
     (void)state;
     static const char *const batches[] = {"512", "2048", "1024"};
     static const char *const types[] = {"f16", "q8_0"};
-    struct rehearse_axes axes = {0};
-    assert_int_equal(rehearse_axes_parse(&axes, "ubatch=512,2048,kv-type=f16,q8_0", NULL), 0);
-    assert_int_equal(rehearse_axes_parse(&axes, "ubatch=1k", NULL), 0);
+    struct mt_advise_axes axes = {0};
+    assert_int_equal(mt_advise_axes_parse(&axes, "ubatch=512,2048,kv-type=f16,q8_0", NULL), 0);
+    assert_int_equal(mt_advise_axes_parse(&axes, "ubatch=1k", NULL), 0);
     assert_int_equal(axes.n, 2);
     assert_words(&axes.items[0], batches, 3);
     assert_words(&axes.items[1], types, 2);
-    rehearse_axes_finish(&axes);
+    mt_advise_axes_finish(&axes);
 }
 
 static void test_every_combination_comes_once_and_the_last_key_changes_fastest(void **state)
 {
     (void)state;
-    struct rehearse_axes axes = {0};
+    struct mt_advise_axes axes = {0};
     int seen[2][3] = {{0}};
-    assert_int_equal(rehearse_axes_parse(&axes, "sequences=1,4,context=1k,2k,4k", NULL), 0);
-    assert_int_equal(rehearse_axes_points(&axes), 6);
+    assert_int_equal(mt_advise_axes_parse(&axes, "sequences=1,4,context=1k,2k,4k", NULL), 0);
+    assert_int_equal(mt_advise_axes_points(&axes), 6);
     for (size_t i = 0; i < 6; i++)
-        seen[rehearse_axes_value(&axes, i, 0)][rehearse_axes_value(&axes, i, 1)]++;
+        seen[mt_advise_axes_value(&axes, i, 0)][mt_advise_axes_value(&axes, i, 1)]++;
     for (size_t a = 0; a < 2; a++)
         for (size_t b = 0; b < 3; b++)
             assert_int_equal(seen[a][b], 1);
-    assert_int_equal(rehearse_axes_value(&axes, 1, 0), 0);
-    assert_int_equal(rehearse_axes_value(&axes, 1, 1), 1);
-    rehearse_axes_finish(&axes);
+    assert_int_equal(mt_advise_axes_value(&axes, 1, 0), 0);
+    assert_int_equal(mt_advise_axes_value(&axes, 1, 1), 1);
+    mt_advise_axes_finish(&axes);
 }
 
 static void test_a_combination_becomes_settings(void **state)
 {
     (void)state;
-    struct rehearse_axes axes = {0};
+    struct mt_advise_axes axes = {0};
     struct mt_predict_settings s = {.batch = 77};
-    assert_int_equal(rehearse_axes_parse(&axes,
-                                         "context=8k,ubatch=64,sequences=3,kv-type=q8_0,"
-                                         "flash-attn=off,gpu-layers=0,all,cpu-moe=5",
-                                         NULL),
+    assert_int_equal(mt_advise_axes_parse(&axes,
+                                          "context=8k,ubatch=64,sequences=3,kv-type=q8_0,"
+                                          "flash-attn=off,gpu-layers=0,all,cpu-moe=5",
+                                          NULL),
                      0);
-    rehearse_axes_apply(&axes, 1, &s);
+    mt_advise_axes_apply(&axes, 1, &s);
     assert_int_equal(s.context_tokens, 8192);
     assert_int_equal(s.ubatch, 64);
     assert_int_equal(s.sequences, 3);
@@ -88,9 +88,9 @@ static void test_a_combination_becomes_settings(void **state)
     assert_true(s.gpu_layers == MT_ALL);
     assert_int_equal(s.cpu_moe_layers, 5);
     assert_int_equal(s.batch, 77);
-    rehearse_axes_apply(&axes, 0, &s);
+    mt_advise_axes_apply(&axes, 0, &s);
     assert_int_equal(s.gpu_layers, 0);
-    rehearse_axes_finish(&axes);
+    mt_advise_axes_finish(&axes);
 }
 
 static void test_nonsense_is_refused(void **state)

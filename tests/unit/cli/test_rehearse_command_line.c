@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/support/unit.h"
 
-#include "cli/rehearse/command_line.h"
+#include "drive/command_line.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +13,9 @@
 
 static const uint64_t device_bytes[2] = {1u << 30, 1u << 30};
 
-static struct rehearse_line line_of(const struct mt_predict_settings *settings)
+static struct mt_drive_line line_of(const struct mt_predict_settings *settings)
 {
-    return (struct rehearse_line){.program = "/bin/llama-server",
+    return (struct mt_drive_line){.program = "/bin/llama-server",
                                   .model_path = "/m.gguf",
                                   .settings = settings,
                                   .flags = ALL_FLAGS,
@@ -25,8 +25,8 @@ static struct rehearse_line line_of(const struct mt_predict_settings *settings)
 
 static void assert_flags(const struct mt_predict_settings *settings, const char *expected)
 {
-    struct rehearse_line line = line_of(settings);
-    char *text = rehearse_asked_flags(&line);
+    struct mt_drive_line line = line_of(settings);
+    char *text = mt_drive_asked_flags(&line);
     assert_non_null(text);
     assert_string_equal(text, expected);
     free(text);
@@ -35,10 +35,10 @@ static void assert_flags(const struct mt_predict_settings *settings, const char 
 /* The words behind the model, joined by '|'. */
 static void assert_words(const struct mt_predict_settings *settings, const char *expected)
 {
-    struct rehearse_line line = line_of(settings);
-    struct profile_command command = {0};
+    struct mt_drive_line line = line_of(settings);
+    struct mt_profile_command command = {0};
     char joined[1024] = "";
-    assert_int_equal(rehearse_command_line(&line, &command, NULL), 0);
+    assert_int_equal(mt_drive_command_line(&line, &command, NULL), 0);
     assert_string_equal(command.words[0], "/bin/llama-server");
     assert_string_equal(command.words[1], "-m");
     assert_string_equal(command.words[2], "/m.gguf");
@@ -48,7 +48,7 @@ static void assert_words(const struct mt_predict_settings *settings, const char 
     }
     assert_string_equal(joined, expected);
     assert_null(command.words[command.n_words]);
-    profile_command_finish(&command);
+    mt_profile_command_finish(&command);
 }
 
 static void test_what_was_left_open_is_left_to_the_engine(void **state)
@@ -121,20 +121,20 @@ static void test_node_is_told_by_our_program(void **state)
                                     .context_tokens = 2048};
     (void)state;
     for (int all = 0; all < 2; all++) {
-        struct profile_command command = {0};
-        struct rehearse_line line = line_of(&s);
+        struct mt_profile_command command = {0};
+        struct mt_drive_line line = line_of(&s);
         line.script = "drive.mjs";
         line.modules = "/engines";
         s.has_gpu_layers = all;
         s.gpu_layers = MT_ALL;
-        assert_int_equal(rehearse_command_line(&line, &command, NULL), MT_OK);
+        assert_int_equal(mt_drive_command_line(&line, &command, NULL), MT_OK);
         assert_int_equal(command.n_words, 3);
         assert_string_equal(command.words[1], "drive.mjs");
         assert_non_null(strstr(command.words[2], "\"modules\":\"/engines\""));
         assert_non_null(strstr(command.words[2], "\"context\":2048"));
         assert_non_null(
             strstr(command.words[2], all ? "\"gpu_layers\":\"max\"" : "\"gpu_layers\":\"auto\""));
-        profile_command_finish(&command);
+        mt_profile_command_finish(&command);
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/support/unit.h"
 
-#include "cli/rehearse/engine_log.h"
+#include "drive/engine_log.h"
 
 #include <memtally/predict.h>
 #include <stdio.h>
@@ -35,10 +35,10 @@ static FILE *file_of(const char *text)
 static void test_decisions_are_read_and_the_last_counts(void **state)
 {
     (void)state;
-    struct rehearse_log log;
+    struct mt_drive_log log;
     FILE *file = file_of(start);
-    rehearse_log_init(&log, fileno(file));
-    rehearse_log_read(&log);
+    mt_drive_log_init(&log, fileno(file));
+    mt_drive_log_read(&log);
     assert_int_equal(log.context_tokens, 8192);
     assert_int_equal(log.sequences, 4);
     assert_int_equal(log.batch, 2048);
@@ -54,13 +54,13 @@ static void test_decisions_are_read_and_the_last_counts(void **state)
 static void test_a_line_may_come_in_pieces(void **state)
 {
     (void)state;
-    struct rehearse_log log;
+    struct mt_drive_log log;
     FILE *file = file_of(start);
-    rehearse_log_init(&log, fileno(file));
-    rehearse_log_read(&log);
+    mt_drive_log_init(&log, fileno(file));
+    mt_drive_log_read(&log);
     fputs("ening on http://127.0.0.1:18371\n", file);
     fflush(file);
-    rehearse_log_read(&log);
+    mt_drive_log_read(&log);
     assert_int_equal(log.is_ready, 1);
     fclose(file);
 }
@@ -68,7 +68,7 @@ static void test_a_line_may_come_in_pieces(void **state)
 static void test_nonsense_says_nothing(void **state)
 {
     (void)state;
-    struct rehearse_log log;
+    struct mt_drive_log log;
     char text[2000];
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
@@ -76,8 +76,8 @@ static void test_nonsense_says_nothing(void **state)
     fputs(text, file);
     fputs("\nllama_context: n_batch =\n", file);
     fflush(file);
-    rehearse_log_init(&log, fileno(file));
-    rehearse_log_read(&log);
+    mt_drive_log_init(&log, fileno(file));
+    mt_drive_log_read(&log);
     assert_true(log.context_tokens == MT_UNKNOWN);
     assert_true(log.batch == MT_UNKNOWN);
     assert_true(log.layers == MT_UNKNOWN);
@@ -87,15 +87,15 @@ static void test_nonsense_says_nothing(void **state)
 static void test_complaints_are_the_last_words(void **state)
 {
     (void)state;
-    struct rehearse_log log;
+    struct mt_drive_log log;
     char words[256];
     FILE *file = file_of("0.01.517.550 E llama_model_load: error loading model: no such tensor\n"
                          "0.01.517.600 I srv: cleaning up\n"
                          "ggml-impl.h:330: fatal error\n"
                          "#0 0x00007 in wait4 ()\n");
-    rehearse_log_init(&log, fileno(file));
-    rehearse_log_read(&log);
-    rehearse_log_last_words(&log, words, sizeof words);
+    mt_drive_log_init(&log, fileno(file));
+    mt_drive_log_read(&log);
+    mt_drive_log_last_words(&log, words, sizeof words);
     assert_string_equal(words, "llama_model_load: error loading model: no such tensor / "
                                "ggml-impl.h:330: fatal error");
     fclose(file);
@@ -104,12 +104,12 @@ static void test_complaints_are_the_last_words(void **state)
 static void test_without_complaints_the_last_lines_are(void **state)
 {
     (void)state;
-    struct rehearse_log log;
+    struct mt_drive_log log;
     char words[256];
     FILE *file = file_of("0.01.517.600 I one\ntwo\n");
-    rehearse_log_init(&log, fileno(file));
-    rehearse_log_read(&log);
-    rehearse_log_last_words(&log, words, sizeof words);
+    mt_drive_log_init(&log, fileno(file));
+    mt_drive_log_read(&log);
+    mt_drive_log_last_words(&log, words, sizeof words);
     assert_string_equal(words, "one / two");
     fclose(file);
 }
@@ -119,16 +119,16 @@ static void test_a_flood_takes_little_of_the_disk_and_its_end_is_read(void **sta
 {
     (void)state;
     static const char noise[] = "0.00.949.480 I words that nobody wants to read, over and over\n";
-    struct rehearse_log log;
+    struct mt_drive_log log;
     struct stat status;
     FILE *file = tmpfile();
     assert_non_null(file);
-    rehearse_log_init(&log, fileno(file));
+    mt_drive_log_init(&log, fileno(file));
     for (size_t written = 0; written < 24u << 20; written += sizeof noise - 1)
         fputs(noise, file);
     fputs("0.00.949.495 I llama_context: n_ctx = 8192\n", file);
     fflush(file);
-    rehearse_log_read(&log);
+    mt_drive_log_read(&log);
     assert_int_equal(log.context_tokens, 8192);
     assert_int_equal(fstat(fileno(file), &status), 0);
     assert_true(status.st_blocks * 512 < 1 << 20);
@@ -137,7 +137,7 @@ static void test_a_flood_takes_little_of_the_disk_and_its_end_is_read(void **sta
         for (size_t written = 0; written < 1u << 20; written += sizeof noise - 1)
             fputs(noise, file);
         fflush(file);
-        rehearse_log_read(&log);
+        mt_drive_log_read(&log);
         assert_int_equal(log.batch, 512);
     }
     assert_int_equal(fstat(fileno(file), &status), 0);

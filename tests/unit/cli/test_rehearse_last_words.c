@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/support/unit.h"
 
-#include "cli/rehearse/last_words.h"
+#include "drive/last_words.h"
 
 #include <string.h>
 
 static void assert_last(const char *said, const char *expected)
 {
     char text[320];
-    assert_int_equal(rehearse_last_line(said, text, sizeof text), *expected != '\0');
+    assert_int_equal(mt_drive_last_line(said, text, sizeof text), *expected != '\0');
     assert_string_equal(text, expected);
 }
 
@@ -77,7 +77,7 @@ static void test_frames_of_memtally_and_bars_are_left_out(void **state)
                   "    raise ValueError\n"
                   " 10%|#   | 1/9\r 20%|##  | 2/9\n"
                   "ValueError: no\n";
-    rehearse_clean_words(text);
+    mt_drive_clean_words(text);
     assert_string_equal(text, "Traceback (most recent call last):\n"
                               "  File \"/x/site-packages/vllm/llm.py\", line 5, in generate\n"
                               "    step()\n"

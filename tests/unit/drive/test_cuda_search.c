@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/rehearse/cuda_search.h"
+#include "advise/cuda_search.h"
 
 #define GIB ((int64_t)1 << 30)
 #define MIB ((int64_t)1 << 20)
@@ -24,48 +24,48 @@ struct machine {
     char tried[16][160]; /* flags */
 };
 
-static int64_t number(const struct rehearse_command *command, enum rehearse_setting setting,
+static int64_t number(const struct mt_drive_command *command, enum mt_advise_setting setting,
                       int64_t otherwise)
 {
-    char value[REHEARSE_SETTING_BYTES];
-    return rehearse_setting_get(command, setting, value)
-               ? (int64_t)rehearse_flag_number(value, (uint64_t)otherwise)
+    char value[MT_ADVISE_SETTING_BYTES];
+    return mt_advise_setting_get(command, setting, value)
+               ? (int64_t)mt_drive_flag_number(value, (uint64_t)otherwise)
                : otherwise;
 }
 
-static double share_of(const struct rehearse_command *command)
+static double share_of(const struct mt_drive_command *command)
 {
-    char value[REHEARSE_SETTING_BYTES];
-    return rehearse_setting_get(command, REHEARSE_SET_SHARE, value) ? strtod(value, NULL) : 0.9;
+    char value[MT_ADVISE_SETTING_BYTES];
+    return mt_advise_setting_get(command, MT_ADVISE_SET_SHARE, value) ? strtod(value, NULL) : 0.9;
 }
 
-static int64_t activations_of(const struct machine *machine, const struct rehearse_command *command)
+static int64_t activations_of(const struct machine *machine, const struct mt_drive_command *command)
 {
-    return 8 * MIB * number(command, REHEARSE_SET_SEQUENCES, machine->default_sequences);
+    return 8 * MIB * number(command, MT_ADVISE_SET_SEQUENCES, machine->default_sequences);
 }
 
 /* As vLLM goes about it: weights, a pass, then a cache of what is left. */
-static void serve(const struct machine *machine, const struct rehearse_command *command,
-                  struct rehearse_cuda_fit *fit)
+static void serve(const struct machine *machine, const struct mt_drive_command *command,
+                  struct mt_advise_cuda_fit *fit)
 {
-    char type[REHEARSE_SETTING_BYTES] = "";
-    rehearse_setting_get(command, REHEARSE_SET_KV_TYPE, type);
-    int64_t parts = number(command, REHEARSE_SET_TENSOR_PARALLEL, 1);
+    char type[MT_ADVISE_SETTING_BYTES] = "";
+    mt_advise_setting_get(command, MT_ADVISE_SET_KV_TYPE, type);
+    int64_t parts = number(command, MT_ADVISE_SET_TENSOR_PARALLEL, 1);
     int64_t weights = machine->weights / parts;
     int64_t budget = (int64_t)(share_of(command) * (double)(24 * GIB));
     int64_t cache = budget - weights - activations_of(machine, command);
     int64_t token = 128 * 1024 / parts / (strcmp(type, "fp8") == 0 ? 2 : 1);
-    int64_t wanted = token * number(command, REHEARSE_SET_CONTEXT, machine->default_context);
+    int64_t wanted = token * number(command, MT_ADVISE_SET_CONTEXT, machine->default_context);
     fit->shortage.activation_bytes = (uint64_t)activations_of(machine, command);
     if (weights > 24 * GIB) {
-        fit->shortage.kind = REHEARSE_SHORT_WEIGHTS;
+        fit->shortage.kind = MT_ADVISE_SHORT_WEIGHTS;
     } else if (weights + activations_of(machine, command) > 24 * GIB) {
-        fit->shortage.kind = REHEARSE_SHORT_COMPUTE;
+        fit->shortage.kind = MT_ADVISE_SHORT_COMPUTE;
     } else if (cache <= 0) {
-        fit->shortage.kind = REHEARSE_SHORT_NO_CACHE;
+        fit->shortage.kind = MT_ADVISE_SHORT_NO_CACHE;
         fit->shortage.missing_bytes = (uint64_t)-cache;
     } else if (cache < wanted) {
-        fit->shortage.kind = REHEARSE_SHORT_CACHE;
+        fit->shortage.kind = MT_ADVISE_SHORT_CACHE;
         fit->shortage.missing_bytes = (uint64_t)(wanted - cache);
         fit->shortage.cache_bytes = (uint64_t)wanted;
         fit->shortage.asked_tokens = (uint64_t)(wanted / token);
@@ -78,73 +78,73 @@ static void serve(const struct machine *machine, const struct rehearse_command *
 }
 
 /* As transformers does: it takes what it needs. */
-static void generate(const struct machine *machine, const struct rehearse_command *command,
-                     struct rehearse_cuda_fit *fit)
+static void generate(const struct machine *machine, const struct mt_drive_command *command,
+                     struct mt_advise_cuda_fit *fit)
 {
-    int64_t context = number(command, REHEARSE_SET_CONTEXT, machine->default_context);
+    int64_t context = number(command, MT_ADVISE_SET_CONTEXT, machine->default_context);
     int64_t held =
         machine->weights + machine->scores * context * context +
-        MIB * number(command, REHEARSE_SET_SEQUENCES, machine->default_sequences) * context;
+        MIB * number(command, MT_ADVISE_SET_SEQUENCES, machine->default_sequences) * context;
     fit->fits = held <= 24 * GIB;
     fit->held_bytes = (uint64_t)held;
     fit->capacity_bytes = (uint64_t)(24 * GIB);
-    fit->shortage.kind = REHEARSE_SHORT_COMPUTE;
+    fit->shortage.kind = MT_ADVISE_SHORT_COMPUTE;
 }
 
-static void run(const struct machine *machine, const struct rehearse_command *command,
-                struct rehearse_cuda_fit *fit)
+static void run(const struct machine *machine, const struct mt_drive_command *command,
+                struct mt_advise_cuda_fit *fit)
 {
-    if (rehearse_cuda_engine_of(command) == REHEARSE_TRANSFORMERS)
+    if (mt_advise_cuda_engine_of(command) == MT_DRIVE_TRANSFORMERS)
         generate(machine, command, fit);
     else
         serve(machine, command, fit);
 }
 
 static int attempt(void *argument, char *const *argv, const char *flags,
-                   struct rehearse_cuda_fit *fit)
+                   struct mt_advise_cuda_fit *fit)
 {
     struct machine *machine = argument;
-    struct rehearse_command command;
+    struct mt_drive_command command;
     assert_true(machine->n < 16);
     snprintf(machine->tried[machine->n++], sizeof *machine->tried, "%s", flags);
-    rehearse_command_copy(argv, &command);
+    mt_drive_command_copy(argv, &command);
     run(machine, &command, fit);
-    rehearse_command_finish(&command);
+    mt_drive_command_finish(&command);
     return 0;
 }
 
 static void search_at_most(struct machine *machine, const char *const *argv, size_t attempts,
-                           struct rehearse_changes *changes)
+                           struct mt_advise_changes *changes)
 {
-    struct rehearse_command command;
-    struct rehearse_cuda_fit first = {0};
-    *changes = (struct rehearse_changes){0};
-    rehearse_command_copy((char *const *)argv, &command);
+    struct mt_drive_command command;
+    struct mt_advise_cuda_fit first = {0};
+    *changes = (struct mt_advise_changes){0};
+    mt_drive_command_copy((char *const *)argv, &command);
     run(machine, &command, &first);
     assert_false(first.fits);
-    int takes_share = rehearse_cuda_engine_of(&command) != REHEARSE_TRANSFORMERS;
-    struct rehearse_cuda_search what = {.command = &command,
-                                        .shortage = first.shortage,
-                                        .n_devices = (uint64_t)machine->devices,
-                                        .device_bytes = (uint64_t)(24 * GIB),
-                                        .share = takes_share ? share_of(&command) : 0,
-                                        .whole_bytes = first.held_bytes,
-                                        .fixed_bytes = (uint64_t)machine->weights,
-                                        .attempts_max = attempts,
-                                        .fits_max = 2,
-                                        .attempt = attempt,
-                                        .argument = machine};
+    int takes_share = mt_advise_cuda_engine_of(&command) != MT_DRIVE_TRANSFORMERS;
+    struct mt_advise_cuda_search what = {.command = &command,
+                                         .shortage = first.shortage,
+                                         .n_devices = (uint64_t)machine->devices,
+                                         .device_bytes = (uint64_t)(24 * GIB),
+                                         .share = takes_share ? share_of(&command) : 0,
+                                         .whole_bytes = first.held_bytes,
+                                         .fixed_bytes = (uint64_t)machine->weights,
+                                         .attempts_max = attempts,
+                                         .fits_max = 2,
+                                         .attempt = attempt,
+                                         .argument = machine};
     if (takes_share)
         what.whole_bytes = what.fixed_bytes = 0;
-    what.now[REHEARSE_SET_SEQUENCES] = (uint64_t)machine->default_sequences;
-    what.now[REHEARSE_SET_CONTEXT] = (uint64_t)machine->default_context;
-    assert_int_equal(rehearse_cuda_search(&what, changes), 0);
+    what.now[MT_ADVISE_SET_SEQUENCES] = (uint64_t)machine->default_sequences;
+    what.now[MT_ADVISE_SET_CONTEXT] = (uint64_t)machine->default_context;
+    assert_int_equal(mt_advise_cuda_search(&what, changes), 0);
     assert_int_equal(changes->n_tried, machine->n);
-    rehearse_command_finish(&command);
+    mt_drive_command_finish(&command);
 }
 
 static void search(struct machine *machine, const char *const *argv,
-                   struct rehearse_changes *changes)
+                   struct mt_advise_changes *changes)
 {
     search_at_most(machine, argv, 4, changes);
 }
@@ -156,7 +156,7 @@ static void test_a_cache_that_is_a_little_too_small_takes_a_larger_share_first(v
 {
     struct machine machine = {
         .weights = 15 * GIB, .devices = 1, .default_sequences = 256, .default_context = 40960};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, server, &changes);
     assert_int_equal(changes.n, 2);
@@ -175,7 +175,7 @@ static void test_what_cannot_be_enough_is_not_rehearsed(void **state)
 {
     struct machine machine = {
         .weights = 15 * GIB, .devices = 1, .default_sequences = 256, .default_context = 131072};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search_at_most(&machine, server, 1, &changes);
     assert_int_equal(changes.n, 1);
@@ -192,7 +192,7 @@ test_a_longer_request_than_the_engine_says_wants_a_larger_and_narrower_cache(voi
 {
     struct machine machine = {
         .weights = 15 * GIB, .devices = 1, .default_sequences = 256, .default_context = 131072};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, server, &changes);
     assert_int_equal(changes.n, 2);
@@ -208,7 +208,7 @@ test_a_change_that_lacks_a_cache_alone_is_tried_with_what_the_engine_then_says(v
 {
     struct machine machine = {
         .weights = 22 * GIB, .devices = 1, .default_sequences = 3, .default_context = 40960};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, server, &changes);
     assert_int_equal(changes.n, 1);
@@ -228,7 +228,7 @@ static void test_weights_alone_are_divided_over_the_devices_that_were_given(void
 {
     struct machine machine = {
         .weights = 40 * GIB, .devices = 3, .default_sequences = 16, .default_context = 4096};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, server, &changes);
     assert_int_equal(changes.n, 1);
@@ -245,7 +245,7 @@ static void test_stages_of_a_pipeline_divide_the_devices_among_them(void **state
                                          "2",    NULL};
     struct machine machine = {
         .weights = 40 * GIB, .devices = 4, .default_sequences = 16, .default_context = 4096};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, staged, &changes);
     assert_int_equal(changes.n, 1);
@@ -256,7 +256,7 @@ static void test_what_devices_alone_are_not_enough_for_is_looked_for_beside_them
 {
     struct machine machine = {
         .weights = 42 * GIB, .devices = 2, .default_sequences = 256, .default_context = 1024};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, server, &changes);
     assert_int_equal(changes.n, 1);
@@ -272,7 +272,7 @@ static void test_one_answer_is_enough_where_others_are_mere_guesses(void **state
 {
     struct machine machine = {
         .weights = 23 * GIB, .devices = 2, .default_sequences = 256, .default_context = 1024};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, server, &changes);
     assert_int_equal(changes.n, 1);
@@ -284,7 +284,7 @@ static void test_weights_that_no_device_holds_are_not_rehearsed_again(void **sta
 {
     struct machine machine = {
         .weights = 40 * GIB, .devices = 1, .default_sequences = 16, .default_context = 4096};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, server, &changes);
     assert_int_equal(changes.n, 0);
@@ -304,7 +304,7 @@ static void test_flags_keep_the_users_spelling(void **state)
                                        NULL};
     struct machine machine = {
         .weights = 15 * GIB, .devices = 1, .default_sequences = 16, .default_context = 4096};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, argv, &changes);
     assert_string_equal(changes.items[0].flags, "--gpu-memory-utilization 0.95");
@@ -316,7 +316,7 @@ static void test_settings_of_our_own_program_are_told_as_options_too(void **stat
     static const char *const argv[] = {"/venv/bin/python", "/x/rehearse_vllm.py", "/m",
                                        "{\"context_tokens\":131072,\"eager\":1}", NULL};
     struct machine machine = {.weights = 15 * GIB, .devices = 1, .default_sequences = 256};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, argv, &changes);
     assert_string_equal(changes.items[0].flags, "--max-model-len 37683");
@@ -328,23 +328,23 @@ static void test_settings_of_a_model_in_sglang_are_told_both_ways(void **state)
 {
     static const char *const argv[] = {"python", "/x/rehearse_sglang.py", "/m",
                                        "{\"context_tokens\":131072,\"eager\":1}", NULL};
-    struct rehearse_command command;
+    struct mt_drive_command command;
     char flag[64];
     char option[64];
-    char value[REHEARSE_SETTING_BYTES];
+    char value[MT_ADVISE_SETTING_BYTES];
     (void)state;
-    rehearse_command_copy((char *const *)argv, &command);
-    assert_int_equal(rehearse_cuda_engine_of(&command), REHEARSE_SGLANG);
-    assert_true(rehearse_setting_get(&command, REHEARSE_SET_CONTEXT, value));
+    mt_drive_command_copy((char *const *)argv, &command);
+    assert_int_equal(mt_advise_cuda_engine_of(&command), MT_DRIVE_SGLANG);
+    assert_true(mt_advise_setting_get(&command, MT_ADVISE_SET_CONTEXT, value));
     assert_string_equal(value, "131072");
-    rehearse_setting_set(&command, REHEARSE_SET_CONTEXT, "4096");
-    rehearse_setting_set(&command, REHEARSE_SET_SHARE, "0.95");
+    mt_advise_setting_set(&command, MT_ADVISE_SET_CONTEXT, "4096");
+    mt_advise_setting_set(&command, MT_ADVISE_SET_SHARE, "0.95");
     assert_string_equal(command.words[3],
                         "{\"context_tokens\":4096,\"eager\":1,\"memory_share\":0.95}");
-    rehearse_setting_spell(&command, REHEARSE_SET_SHARE, "0.95", flag, option);
+    mt_advise_setting_spell(&command, MT_ADVISE_SET_SHARE, "0.95", flag, option);
     assert_string_equal(flag, "--mem-fraction-static 0.95");
     assert_string_equal(option, "--memory-share 0.95");
-    rehearse_command_finish(&command);
+    mt_drive_command_finish(&command);
 }
 
 /* 2 GiB and 1 MiB for each of 32 x 1024 tokens are 34 GiB. 0.98 of 24 GiB are 21.52 GiB for tokens:
@@ -355,7 +355,7 @@ static void test_a_straight_line_finds_the_largest_number(void **state)
         "python", "/x/rehearse_transformers.py", "/m",
         "{\"context_tokens\":1024,\"sequences\":32,\"kv_offload\":1}", NULL};
     struct machine machine = {.weights = 2 * GIB, .devices = 1};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search_at_most(&machine, argv, 8, &changes);
     assert_int_equal(changes.n, 2);
@@ -375,7 +375,7 @@ static void test_a_parabola_comes_closer_where_scores_of_attention_are_held(void
                                        "{\"context_tokens\":8192,\"kv_offload\":1}", NULL};
     struct machine machine = {
         .weights = 2 * GIB, .devices = 1, .default_sequences = 1, .scores = 1024};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search_at_most(&machine, argv, 8, &changes);
     assert_int_equal(changes.n, 1);
@@ -387,15 +387,15 @@ static void test_a_parabola_comes_closer_where_scores_of_attention_are_held(void
 static void test_numbers_are_numbers_in_the_settings_of_our_own_program(void **state)
 {
     static const char *const argv[] = {"python", "/x/rehearse_vllm.py", "/m", "{}", NULL};
-    struct rehearse_command command;
+    struct mt_drive_command command;
     (void)state;
-    rehearse_command_copy((char *const *)argv, &command);
-    rehearse_setting_set(&command, REHEARSE_SET_SHARE, "0.95");
-    rehearse_setting_set(&command, REHEARSE_SET_EAGER, "1");
-    rehearse_setting_set(&command, REHEARSE_SET_KV_TYPE, "fp8");
+    mt_drive_command_copy((char *const *)argv, &command);
+    mt_advise_setting_set(&command, MT_ADVISE_SET_SHARE, "0.95");
+    mt_advise_setting_set(&command, MT_ADVISE_SET_EAGER, "1");
+    mt_advise_setting_set(&command, MT_ADVISE_SET_KV_TYPE, "fp8");
     assert_string_equal(command.words[3],
                         "{\"memory_share\":0.95,\"eager\":1,\"kv_type\":\"fp8\"}");
-    rehearse_command_finish(&command);
+    mt_drive_command_finish(&command);
 }
 
 /* Nothing helps by itself; of four attempts two are left for all together. */
@@ -403,7 +403,7 @@ static void test_no_more_is_rehearsed_than_is_allowed(void **state)
 {
     struct machine machine = {
         .weights = 23 * GIB, .devices = 1, .default_sequences = 256, .default_context = 40960};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, server, &changes);
     assert_int_equal(changes.n, 0);
@@ -420,7 +420,7 @@ static void test_changes_add_up_where_none_is_enough(void **state)
                               .devices = 1,
                               .default_sequences = 256,
                               .default_context = 4096};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, server, &changes);
     assert_int_equal(changes.n, 1);
@@ -430,31 +430,31 @@ static void test_changes_add_up_where_none_is_enough(void **state)
 
 /* How attempts go in turn; those that are not said fit. */
 struct script {
-    struct rehearse_cuda_fit fits[4];
+    struct mt_advise_cuda_fit fits[4];
     size_t n_said;
     size_t n;
     char tried[8][160]; /* flags */
 };
 
 static int follow(void *argument, char *const *argv, const char *flags,
-                  struct rehearse_cuda_fit *fit)
+                  struct mt_advise_cuda_fit *fit)
 {
     struct script *script = argument;
     (void)argv;
     assert_true(script->n < 8);
     *fit = script->n < script->n_said ? script->fits[script->n]
-                                      : (struct rehearse_cuda_fit){.fits = 1};
+                                      : (struct mt_advise_cuda_fit){.fits = 1};
     snprintf(script->tried[script->n++], sizeof *script->tried, "%s", flags);
     return 0;
 }
 
 /* A search on one device of 24 GiB, of which `what` says the rest. */
-static void search_by_script(struct rehearse_cuda_search what, const char *const *argv,
+static void search_by_script(struct mt_advise_cuda_search what, const char *const *argv,
                              struct script *script)
 {
-    struct rehearse_command command;
-    struct rehearse_changes changes = {0};
-    rehearse_command_copy((char *const *)argv, &command);
+    struct mt_drive_command command;
+    struct mt_advise_changes changes = {0};
+    mt_drive_command_copy((char *const *)argv, &command);
     what.command = &command;
     what.n_devices = 1;
     what.device_bytes = (uint64_t)(24 * GIB);
@@ -462,12 +462,12 @@ static void search_by_script(struct rehearse_cuda_search what, const char *const
     what.fits_max = 1;
     what.attempt = follow;
     what.argument = script;
-    assert_int_equal(rehearse_cuda_search(&what, &changes), 0);
-    rehearse_command_finish(&command);
+    assert_int_equal(mt_advise_cuda_search(&what, &changes), 0);
+    mt_drive_command_finish(&command);
 }
 
 /* The first flags that are tried with a server; "" where none are. */
-static const char *first_tried(struct rehearse_cuda_search what)
+static const char *first_tried(struct mt_advise_cuda_search what)
 {
     static struct script script;
     script = (struct script){0};
@@ -478,7 +478,7 @@ static const char *first_tried(struct rehearse_cuda_search what)
 /* 0.1 is the least: less holds little more than what the driver takes. */
 static void test_a_share_of_less_than_a_tenth_is_not_rehearsed(void **state)
 {
-    struct rehearse_cuda_search what = {.shortage.kind = REHEARSE_SHORT_SHARE, .share = 0.9};
+    struct mt_advise_cuda_search what = {.shortage.kind = MT_ADVISE_SHORT_SHARE, .share = 0.9};
     (void)state;
     what.shortage.free_share = 0.11;
     assert_string_equal(first_tried(what), "--gpu-memory-utilization 0.11");
@@ -489,7 +489,7 @@ static void test_a_share_of_less_than_a_tenth_is_not_rehearsed(void **state)
 /* 0.95 is the most, and less than 0.005 of a device is worth no attempt. */
 static void test_a_share_that_is_the_largest_but_for_a_rounding_is_not_made_larger(void **state)
 {
-    struct rehearse_cuda_search what = {.shortage.kind = REHEARSE_SHORT_NO_CACHE};
+    struct mt_advise_cuda_search what = {.shortage.kind = MT_ADVISE_SHORT_NO_CACHE};
     (void)state;
     what.share = 0.944;
     assert_string_equal(first_tried(what), "--gpu-memory-utilization 0.95");
@@ -500,7 +500,7 @@ static void test_a_share_that_is_the_largest_but_for_a_rounding_is_not_made_larg
 /* 1.2 of 24 GiB are 0.05 of it, and 0.02 are left to what rounding and fragments take. */
 static void test_a_share_is_less_by_what_was_missing_and_a_little(void **state)
 {
-    struct rehearse_cuda_search what = {.shortage.kind = REHEARSE_SHORT_LATE, .share = 0.9};
+    struct mt_advise_cuda_search what = {.shortage.kind = MT_ADVISE_SHORT_LATE, .share = 0.9};
     (void)state;
     what.shortage.missing_bytes = (uint64_t)(12 * GIB / 10);
     assert_string_equal(first_tried(what), "--gpu-memory-utilization 0.83");
@@ -511,20 +511,20 @@ static void test_a_share_is_less_by_what_was_missing_and_a_little(void **state)
 /* A quarter of 4096 is 1024, and of 1024 less than the 512 that are the least. */
 static void test_prompts_are_read_in_no_fewer_than_512_tokens_at_a_time(void **state)
 {
-    struct rehearse_cuda_search what = {.shortage.kind = REHEARSE_SHORT_COMPUTE, .share = 0.9};
+    struct mt_advise_cuda_search what = {.shortage.kind = MT_ADVISE_SHORT_COMPUTE, .share = 0.9};
     (void)state;
-    what.now[REHEARSE_SET_BATCHED_TOKENS] = 4096;
+    what.now[MT_ADVISE_SET_BATCHED_TOKENS] = 4096;
     assert_string_equal(first_tried(what), "--max-num-batched-tokens 1024");
-    what.now[REHEARSE_SET_BATCHED_TOKENS] = 1024;
+    what.now[MT_ADVISE_SET_BATCHED_TOKENS] = 1024;
     assert_string_equal(first_tried(what), "--max-num-batched-tokens 512");
-    what.now[REHEARSE_SET_BATCHED_TOKENS] = 512;
+    what.now[MT_ADVISE_SET_BATCHED_TOKENS] = 512;
     assert_string_equal(first_tried(what), "");
 }
 
 /* A cache of 8 bits saves one half of 16: 2.5 of 5 GiB. */
 static void test_a_narrower_cache_is_rehearsed_where_one_half_is_enough(void **state)
 {
-    struct rehearse_cuda_search what = {.shortage.kind = REHEARSE_SHORT_CACHE, .share = 0.95};
+    struct mt_advise_cuda_search what = {.shortage.kind = MT_ADVISE_SHORT_CACHE, .share = 0.95};
     (void)state;
     what.shortage.cache_bytes = (uint64_t)(5 * GIB);
     what.shortage.missing_bytes = (uint64_t)(24 * GIB / 10);
@@ -538,11 +538,11 @@ static void test_a_narrower_cache_is_rehearsed_where_one_half_is_enough(void **s
 static void test_what_leaves_weights_as_they_are_cannot_help_where_they_are_too_large(void **state)
 {
     static const char *const argv[] = {"python", "/x/rehearse_transformers.py", "/m", "{}", NULL};
-    struct rehearse_cuda_search what = {.shortage.kind = REHEARSE_SHORT_COMPUTE};
+    struct mt_advise_cuda_search what = {.shortage.kind = MT_ADVISE_SHORT_COMPUTE};
     struct script large = {0};
     struct script small = {0};
     (void)state;
-    what.now[REHEARSE_SET_WEIGHT_TYPE] = 4;
+    what.now[MT_ADVISE_SET_WEIGHT_TYPE] = 4;
     what.fixed_bytes = (uint64_t)(30 * GIB);
     search_by_script(what, argv, &large);
     assert_int_equal(large.n, 1);
@@ -557,14 +557,14 @@ static void test_what_leaves_weights_as_they_are_cannot_help_where_they_are_too_
  * that the engine then says. */
 static void test_two_attempts_are_kept_for_all_changes_together(void **state)
 {
-    struct rehearse_cuda_search what = {
-        .shortage.kind = REHEARSE_SHORT_NO_CACHE, .share = 0.9, .attempts_max = 3};
+    struct mt_advise_cuda_search what = {
+        .shortage.kind = MT_ADVISE_SHORT_NO_CACHE, .share = 0.9, .attempts_max = 3};
     struct script script = {.n_said = 2};
     (void)state;
-    what.now[REHEARSE_SET_SEQUENCES] = 256;
-    what.now[REHEARSE_SET_BATCHED_TOKENS] = 8192;
-    script.fits[0].shortage.kind = REHEARSE_SHORT_NO_CACHE;
-    script.fits[1].shortage.kind = REHEARSE_SHORT_CACHE;
+    what.now[MT_ADVISE_SET_SEQUENCES] = 256;
+    what.now[MT_ADVISE_SET_BATCHED_TOKENS] = 8192;
+    script.fits[0].shortage.kind = MT_ADVISE_SHORT_NO_CACHE;
+    script.fits[1].shortage.kind = MT_ADVISE_SHORT_CACHE;
     script.fits[1].shortage.fits_tokens = 1000;
     search_by_script(what, server, &script);
     assert_int_equal(script.n, 3);

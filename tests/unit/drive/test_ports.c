@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/rehearse/ports.h"
+#include "drive/ports.h"
 
 #define PORT_OF_OTHERS 10000
 
@@ -84,7 +84,7 @@ static void test_a_childs_listening_port_is_found_and_no_other(void **state)
     close(one);
     close(two);
     int three = open_port(1, &own);
-    size_t n = rehearse_listening_ports("/proc", getpid(), ports, 8);
+    size_t n = mt_drive_listening_ports("/proc", getpid(), ports, 8);
     let_go(child, end_pipe);
     close(three);
     assert_true(has(ports, n, listening));
@@ -96,14 +96,14 @@ static void test_nobody_listens_when_the_child_is_gone(void **state)
 {
     int ports[8];
     (void)state;
-    assert_int_equal(rehearse_listening_ports("/proc", getpid(), ports, 8), 0);
+    assert_int_equal(mt_drive_listening_ports("/proc", getpid(), ports, 8), 0);
 }
 
 static void test_a_proc_that_is_not_there_has_no_ports(void **state)
 {
     int ports[8];
     (void)state;
-    assert_int_equal(rehearse_listening_ports("/nowhere", getpid(), ports, 8), 0);
+    assert_int_equal(mt_drive_listening_ports("/nowhere", getpid(), ports, 8), 0);
 }
 
 static void test_a_grandchild_counts(void **state)
@@ -115,7 +115,7 @@ static void test_a_grandchild_counts(void **state)
     int end_pipe[2];
     pid_t child = hold(2, end_pipe);
     close(fd);
-    size_t n = rehearse_listening_ports("/proc", getpid(), ports, 8);
+    size_t n = mt_drive_listening_ports("/proc", getpid(), ports, 8);
     let_go(child, end_pipe);
     assert_int_equal(n, 1); /* once, though two processes hold it */
     assert_int_equal(ports[0], listening);
@@ -170,7 +170,7 @@ static void test_a_machine_of_thousands_of_processes_hides_none(void **state)
     }
     assert_int_equal(mkdirat(proc, "net", 0700), 0);
     write_at(proc, "net/tcp", table);
-    size_t n = rehearse_listening_ports(path, 77, ports, 2 * CHILDREN);
+    size_t n = mt_drive_listening_ports(path, 77, ports, 2 * CHILDREN);
     close(proc);
     char command[64];
     snprintf(command, sizeof command, "rm -r %s", path);
@@ -201,7 +201,7 @@ static void test_a_port_of_a_connection_is_none_that_listens(void **state)
     }
     assert_int_equal(mkdirat(proc, "net", 0700), 0);
     write_at(proc, "net/tcp", table);
-    size_t n = rehearse_listening_ports(path, 77, ports, 8);
+    size_t n = mt_drive_listening_ports(path, 77, ports, 8);
     close(proc);
     snprintf(command, sizeof command, "rm -r %s", path);
     assert_int_equal(system(command), 0);
@@ -222,7 +222,7 @@ static int free_port_beside(int low, int high)
     assert_int_equal(mkdirat(proc, "sys/net/ipv4", 0700), 0);
     snprintf(text, sizeof text, "%d\t%d\n", low, high);
     write_at(proc, "sys/net/ipv4/ip_local_port_range", text);
-    int port = rehearse_free_port(path);
+    int port = mt_drive_free_port(path);
     close(proc);
     snprintf(text, sizeof text, "rm -r %s", path);
     assert_int_equal(system(text), 0);
@@ -253,7 +253,7 @@ static void test_without_a_range_it_is_the_kernels_own_default(void **state)
 {
     (void)state;
     for (int i = 0; i < 32; i++) {
-        int port = rehearse_free_port("/nowhere");
+        int port = mt_drive_free_port("/nowhere");
         assert_in_range(port, 10000, 65535);
         assert_not_in_range(port, 32768, 60999);
     }

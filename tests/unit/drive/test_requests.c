@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cli/rehearse/drive_parts.h"
-#include "cli/rehearse/ports.h"
-#include "cli/rehearse/requests.h"
+#include "drive/ports.h"
+#include "drive/requests.h"
+#include "drive/serve_parts.h"
 
 static json_t *parsed(char *body)
 {
@@ -23,7 +23,7 @@ static json_t *parsed(char *body)
 
 static void test_a_prompt_is_of_as_many_ids_as_asked_within_the_vocabulary(void **state)
 {
-    json_t *json = parsed(rehearse_completion_body(1, 1000, 32, 2));
+    json_t *json = parsed(mt_drive_completion_body(1, 1000, 32, 2));
     json_t *prompt = json_object_get(json, "prompt");
     (void)state;
     assert_int_equal(json_array_size(prompt), 1000);
@@ -37,8 +37,8 @@ static void test_a_prompt_is_of_as_many_ids_as_asked_within_the_vocabulary(void 
 
 static void test_prompts_of_two_seeds_differ(void **state)
 {
-    json_t *one = parsed(rehearse_completion_body(1, 64, 32000, 1));
-    json_t *two = parsed(rehearse_completion_body(2, 64, 32000, 1));
+    json_t *one = parsed(mt_drive_completion_body(1, 64, 32000, 1));
+    json_t *two = parsed(mt_drive_completion_body(2, 64, 32000, 1));
     (void)state;
     assert_false(json_equal(one, two));
     json_decref(one);
@@ -47,7 +47,7 @@ static void test_prompts_of_two_seeds_differ(void **state)
 
 static void test_an_image_is_a_png_in_the_message(void **state)
 {
-    json_t *json = parsed(rehearse_image_body());
+    json_t *json = parsed(mt_drive_image_body());
     json_t *message = json_array_get(json_object_get(json, "messages"), 0);
     json_t *part = json_array_get(json_object_get(message, "content"), 1);
     const char *url = json_string_value(json_object_get(json_object_get(part, "image_url"), "url"));
@@ -59,14 +59,14 @@ static void test_an_image_is_a_png_in_the_message(void **state)
 
 static void test_facts_of_a_server(void **state)
 {
-    struct rehearse_server_facts facts = {0};
+    struct mt_drive_server_facts facts = {0};
     json_t *props = json_loads("{\"total_slots\":4,\"modalities\":{\"vision\":true},"
                                "\"default_generation_settings\":{\"n_ctx\":2048}}",
                                0, NULL);
     json_t *models = json_loads("{\"data\":[{\"meta\":{\"n_vocab\":32000}}]}", 0, NULL);
     json_t *adapters = json_loads("[{\"id\":0,\"scale\":0},{\"id\":1,\"scale\":0}]", 0, NULL);
     (void)state;
-    rehearse_facts_take(&facts, props, models, adapters);
+    mt_drive_facts_take(&facts, props, models, adapters);
     assert_int_equal(facts.n_slots, 4);
     assert_int_equal(facts.slot_tokens, 2048);
     assert_int_equal(facts.vocabulary, 32000);
@@ -75,14 +75,14 @@ static void test_facts_of_a_server(void **state)
     json_decref(props);
     json_decref(models);
     json_decref(adapters);
-    rehearse_facts_take(&facts, NULL, NULL, NULL);
+    mt_drive_facts_take(&facts, NULL, NULL, NULL);
     assert_int_equal(facts.n_slots, 0);
     assert_int_equal(facts.n_adapters, 0);
 }
 
 static void test_a_prompt_asks_for_all_adapters(void **state)
 {
-    char *body = rehearse_adapters_body(1, 16, 1000, 2);
+    char *body = mt_drive_adapters_body(1, 16, 1000, 2);
     json_t *json = json_loads(body, 0, NULL);
     const json_t *adapters = json_object_get(json, "lora");
     (void)state;
@@ -98,9 +98,9 @@ static void test_a_complaint_in_either_form(void **state)
     json_t *object = json_loads("{\"error\":{\"message\":\"no room\"}}", 0, NULL);
     json_t *text = json_loads("{\"error\":\"no room\"}", 0, NULL);
     (void)state;
-    assert_string_equal(rehearse_complaint(object), "no room");
-    assert_string_equal(rehearse_complaint(text), "no room");
-    assert_null(rehearse_complaint(NULL));
+    assert_string_equal(mt_drive_complaint(object), "no room");
+    assert_string_equal(mt_drive_complaint(text), "no room");
+    assert_null(mt_drive_complaint(NULL));
     json_decref(object);
     json_decref(text);
 }
@@ -113,12 +113,12 @@ static void test_a_rehearsed_server_listens_on_this_machine_alone(void **state)
     static const char *const expected[] = {"llama-server", "-m",     "x", "--host",
                                            "127.0.0.1",    "--port", "0", "--slot-save-path",
                                            "/tmp/here"};
-    char **words = rehearse_drive_argv((char *const *)argv, "/tmp/here");
+    char **words = mt_drive_argv((char *const *)argv, "/tmp/here");
     (void)state;
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
         assert_string_equal(words[i], expected[i]);
     assert_null(words[sizeof expected / sizeof *expected]);
-    rehearse_drive_argv_free(words);
+    mt_drive_argv_free(words);
 }
 
 static void test_a_python_server_listens_on_this_machine_alone(void **state)
@@ -129,7 +129,7 @@ static void test_a_python_server_listens_on_this_machine_alone(void **state)
         {"python3", "-m", "sglang.launch_server", "--model-path", "x"}};
     (void)state;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        char **words = rehearse_drive_argv((char *const *)commands[i], "/tmp/here");
+        char **words = mt_drive_argv((char *const *)commands[i], "/tmp/here");
         int is_local = 0;
         long port = 0;
         for (char **at = words; *at; at++) {
@@ -142,7 +142,7 @@ static void test_a_python_server_listens_on_this_machine_alone(void **state)
         assert_true(is_local);
         assert_in_range(port, 1024, 65535);
         assert_int_not_equal(port, 8000);
-        rehearse_drive_argv_free(words);
+        mt_drive_argv_free(words);
     }
 }
 
@@ -151,7 +151,7 @@ static void test_a_free_port_can_be_listened_on(void **state)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     (void)state;
-    address.sin_port = htons((uint16_t)rehearse_free_port("/proc"));
+    address.sin_port = htons((uint16_t)mt_drive_free_port("/proc"));
     assert_int_not_equal(address.sin_port, 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
     close(fd);
@@ -163,9 +163,9 @@ static void test_a_server_that_takes_long_to_start_is_asked_less_often(void **st
     const uint64_t ms = 1000 * 1000;
     int n = 0;
     (void)state;
-    assert_int_equal(rehearse_ask_pause_ns(320 * ms), 10 * ms);
-    assert_int_equal(rehearse_ask_pause_ns(600 * 1000 * ms), 500 * ms);
-    for (uint64_t at = 0; at < 60 * 1000 * ms; at += 20 * ms + rehearse_ask_pause_ns(at))
+    assert_int_equal(mt_drive_ask_pause_ns(320 * ms), 10 * ms);
+    assert_int_equal(mt_drive_ask_pause_ns(600 * 1000 * ms), 500 * ms);
+    for (uint64_t at = 0; at < 60 * 1000 * ms; at += 20 * ms + mt_drive_ask_pause_ns(at))
         n++;
     assert_in_range(n, 100, 300);
 }
@@ -173,11 +173,11 @@ static void test_a_server_that_takes_long_to_start_is_asked_less_often(void **st
 static void test_other_programs_keep_their_words(void **state)
 {
     const char *const argv[] = {"my-server", "--host", "0.0.0.0", "--port", "8080", NULL};
-    char **words = rehearse_drive_argv((char *const *)argv, "/tmp/here");
+    char **words = mt_drive_argv((char *const *)argv, "/tmp/here");
     (void)state;
     for (size_t i = 0; argv[i]; i++)
         assert_string_equal(words[i], argv[i]);
-    rehearse_drive_argv_free(words);
+    mt_drive_argv_free(words);
 }
 
 int main(void)

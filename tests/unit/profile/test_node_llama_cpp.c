@@ -7,45 +7,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/profile/profile.h"
+#include "drive/profile.h"
 
-static const struct profile_settings settings = {.model_path = "/models/m.gguf",
-                                                 .prompt_tokens = 16,
-                                                 .max_tokens = 8,
-                                                 .batch_size = 2,
-                                                 .repeats = 2};
-static const struct profile_engine engine = {.driver = &profile_node_llama_cpp,
-                                             .program = "/bin/node",
-                                             .script = "/share/engine.mjs",
-                                             .modules = "/modules"};
+static const struct mt_profile_settings settings = {.model_path = "/models/m.gguf",
+                                                    .prompt_tokens = 16,
+                                                    .max_tokens = 8,
+                                                    .batch_size = 2,
+                                                    .repeats = 2};
+static const struct mt_profile_engine engine = {.driver = &mt_profile_node_llama_cpp,
+                                                .program = "/bin/node",
+                                                .script = "/share/engine.mjs",
+                                                .modules = "/modules"};
 
 static int begin(void **state)
 {
-    struct profile_job *job = calloc(1, sizeof *job);
+    struct mt_profile_job *job = calloc(1, sizeof *job);
     job->settings = &settings;
     job->engine = &engine;
-    profile_journal_init(&job->journal);
+    mt_profile_journal_init(&job->journal);
     *state = job;
     return 0;
 }
 
 static int end(void **state)
 {
-    struct profile_job *job = *state;
-    profile_journal_finish(&job->journal);
+    struct mt_profile_job *job = *state;
+    mt_profile_journal_finish(&job->journal);
     free(job);
     return 0;
 }
 
-static int take(struct profile_job *job, const char *line)
+static int take(struct mt_profile_job *job, const char *line)
 {
-    return profile_node_llama_cpp.take_line(job, PROFILE_STDOUT, line, strlen(line), 1);
+    return mt_profile_node_llama_cpp.take_line(job, MT_PROFILE_STDOUT, line, strlen(line), 1);
 }
 
 static void test_events_of_a_whole_profile(void **state)
 {
-    struct profile_job *job = *state;
-    const struct profile_facts *facts = &job->journal.facts;
+    struct mt_profile_job *job = *state;
+    const struct mt_profile_facts *facts = &job->journal.facts;
     assert_true(take(job, "{\"event\":\"engine\",\"name\":\"llama.cpp\",\"version\":\"v0.5.0\","
                           "\"binding\":\"node-llama-cpp 3.22.1\"}"));
     assert_true(take(job, "{\"event\":\"model\",\"name\":\"Tiny\",\"architecture\":\"llama\","
@@ -76,7 +76,7 @@ static void test_events_of_a_whole_profile(void **state)
 
 static void test_lines_that_are_no_events_belong_in_the_log(void **state)
 {
-    struct profile_job *job = *state;
+    struct mt_profile_job *job = *state;
     static const char *const strays[] = {
         "",
         "hello",
@@ -99,13 +99,14 @@ static void test_lines_that_are_no_events_belong_in_the_log(void **state)
 
 static void test_standard_error_is_the_log(void **state)
 {
-    struct profile_job *job = *state;
+    struct mt_profile_job *job = *state;
     const char line[] = "{\"event\":\"done\",\"time_ns\":1}";
-    assert_false(profile_node_llama_cpp.take_line(job, PROFILE_STDERR, line, sizeof line - 1, 1));
+    assert_false(
+        mt_profile_node_llama_cpp.take_line(job, MT_PROFILE_STDERR, line, sizeof line - 1, 1));
     assert_false(job->journal.done);
 }
 
-static void expect_failure(struct profile_job *job, const char *line)
+static void expect_failure(struct mt_profile_job *job, const char *line)
 {
     assert_true(take(job, line));
     assert_int_equal(job->journal.error.code, MT_EFORMAT);
@@ -116,7 +117,7 @@ static void expect_failure(struct profile_job *job, const char *line)
 
 static void test_events_that_make_no_sense_are_failures(void **state)
 {
-    struct profile_job *job = *state;
+    struct mt_profile_job *job = *state;
     expect_failure(job, "{\"event\":\"phase\",\"name\":\"lunch\",\"run\":1,\"time_ns\":1}");
     expect_failure(job, "{\"event\":\"phase\",\"name\":\"load\",\"run\":3,\"time_ns\":1}");
     expect_failure(job, "{\"event\":\"phase\",\"name\":\"load\",\"run\":-1,\"time_ns\":1}");
@@ -130,7 +131,7 @@ static void test_events_that_make_no_sense_are_failures(void **state)
 
 static void test_error_of_the_engine_is_passed_on(void **state)
 {
-    struct profile_job *job = *state;
+    struct mt_profile_job *job = *state;
     assert_true(take(job, "{\"event\":\"error\",\"message\":\"Failed to load model\"}"));
     assert_int_equal(job->journal.error.code, MT_ECHILD);
     assert_string_equal(job->journal.error.text, "node-llama-cpp: Failed to load model");
@@ -138,9 +139,9 @@ static void test_error_of_the_engine_is_passed_on(void **state)
 
 static void test_command_passes_the_settings_as_json(void **state)
 {
-    struct profile_job *job = *state;
-    struct profile_command command = {0};
-    assert_int_equal(profile_node_llama_cpp.command(job, &command, NULL), 0);
+    struct mt_profile_job *job = *state;
+    struct mt_profile_command command = {0};
+    assert_int_equal(mt_profile_node_llama_cpp.command(job, &command, NULL), 0);
     assert_int_equal(command.n_words, 3);
     assert_string_equal(command.words[0], "/bin/node");
     assert_string_equal(command.words[1], "/share/engine.mjs");
@@ -150,18 +151,18 @@ static void test_command_passes_the_settings_as_json(void **state)
     assert_true(json_is_null(json_object_get(json, "prompt")));
     assert_true(json_is_null(json_object_get(json, "threads")));
     json_decref(json);
-    profile_command_finish(&command);
+    mt_profile_command_finish(&command);
 }
 
 static void test_prompt_that_is_not_utf8_is_an_error(void **state)
 {
-    struct profile_job *job = *state;
-    struct profile_settings broken = settings;
-    struct profile_command command = {0};
+    struct mt_profile_job *job = *state;
+    struct mt_profile_settings broken = settings;
+    struct mt_profile_command command = {0};
     broken.prompt = "\xff\xfe";
     job->settings = &broken;
-    assert_int_equal(profile_node_llama_cpp.command(job, &command, NULL), MT_EARG);
-    profile_command_finish(&command);
+    assert_int_equal(mt_profile_node_llama_cpp.command(job, &command, NULL), MT_EARG);
+    mt_profile_command_finish(&command);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)

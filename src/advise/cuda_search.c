@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: MIT */
+/* Turning an engine's settings until it fits: one at a time, then all that may help together.
+ *
+ * Where the engine said how long a request its cache would have room for, that is asked of it, and
+ * not searched. Where nothing is set aside (transformers), memory grows with a number at least as
+ * fast as a straight line from nothing to the whole, so that the line's answer fits, and one
+ * through what was held there comes closer. */
+#include "cuda_search.h"
+
+#include <memtally/error.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_settings.h"
+
+#define MOST_SHARE    0.95
+#define LEAST_SHARE   0.1
+#define LEAST_BATCHED 512
+#define LEAST_CONTEXT 16
+#define CONTEXT_STEP  64
+#define KEPT_TOGETHER 2 /* attempts, for all changes together */
+#define LINE_ATTEMPTS 3
+#define LONGER        1.25 /* times the context, that are worth more changes */
+#define WORTH         8    /* of a number, the part that one more attempt must bring */
+#define USABLE        0.98 /* of a device: its allocator leaves holes */
+
+enum turn { DEVICES, SHARE_MOST, SHARE_FREE, SHARE_LESS, ON, QUARTER, TYPE, TOLD, LINE };
+
+#define WEIGHTS        (1u << MT_ADVISE_SHORT_WEIGHTS)
+#define COMPUTE        (1u << MT_ADVISE_SHORT_COMPUTE)
+#define LATE           (1u << MT_ADVISE_SHORT_LATE)
+#define GRAPHS         (1u << MT_ADVISE_SHORT_GRAPHS)
+#define NO_CACHE       (1u << MT_ADVISE_SHORT_NO_CACHE)
+#define CACHE          (1u << MT_ADVISE_SHORT_CACHE)
+#define SHARE          (1u << MT_ADVISE_SHORT_SHARE)
+#define ANY            (WEIGHTS | COMPUTE | LATE | GRAPHS | NO_CACHE | CACHE)
+#define COUNTED_GRAPHS (1u << 31) /* of these, where graphs were counted */
+
+static const struct change {
+    enum mt_advise_cuda_engine engine;
+    enum mt_advise_setting setting;
+    enum turn turn;
+    unsigned helps;
+    const char *costs;
+} table[] = {
+#define CHANGE(engine, setting, turn, helps, costs)                                                \
+    {MT_DRIVE_##engine, MT_ADVISE_SET_##setting, turn, helps, costs},
+#include "cuda_changes.def"
+#undef CHANGE
+};
+
+#define N_CHANGES (sizeof table / sizeof *table)
+
+/* A search under way. */
+struct seeker {
+    const struct mt_advise_cuda_search *search;
+    struct mt_advise_changes *changes;
+    const struct mt_drive_command *base; /* what settings are turned of */
+    struct mt_advise_shortage shortage;  /* of the base */
+    char base_costs[MT_ADVISE_CHANGE_BYTES];
+    struct mt_drive_command divided; /* over all devices, where that is the base */
+    size_t n_tried;
+    int stopped;
+    int failed;                   /* no memory */
+    struct mt_drive_command told; /* failed for a cache that is too small alone */
+    uint64_t told_tokens;         /* that it has room for; 0: there is none */
+    char told_costs[MT_ADVISE_CHANGE_BYTES];
+};
+
+static int helps(const struct change *change, const struct mt_advise_shortage *shortage)
+{
+    unsigned kind = 1u << shortage->kind;
+    if (change->helps & COUNTED_GRAPHS && shortage->graph_bytes && kind & (NO_CACHE | CACHE))
+        return 1;
+    return (change->helps & kind) != 0;
+}
+
+/* A setting's number: as given, else as the engine said it, else 0. */
+static uint64_t number_of(const struct seeker *seeker, const struct mt_drive_command *command,
+                          enum mt_advise_setting setting)
+{
+    char value[MT_ADVISE_SETTING_BYTES];
+    uint64_t otherwise = seeker->search->now[setting];
+    return mt_advise_setting_get(command, setting, value) ? mt_drive_flag_number(value, otherwise)
+                                                          : otherwise;
+}
+
+static int put_number(char value[MT_ADVISE_SETTING_BYTES], uint64_t number)
+{
+    snprintf(value, MT_ADVISE_SETTING_BYTES, "%llu", (unsigned long long)number);
+    return 1;
+}
+
+/* Two decimals, rounded down. */
+static int put_share(char value[MT_ADVISE_SETTING_BYTES], double share)
+{
+    int hundredths = (int)(share * 100 + 1e-6);
+    snprintf(value, MT_ADVISE_SETTING_BYTES, "%d.%02d", hundredths / 100, hundredths % 100);
+    return share >= LEAST_SHARE;
+}
+
+/* All devices, in a number that heads divide by: a power of two. */
+static int take_devices(const struct seeker *seeker, const struct mt_drive_command *command,
+                        char value[MT_ADVISE_SETTING_BYTES])
+{
+    uint64_t now = number_of(seeker, command, MT_ADVISE_SET_TENSOR_PARALLEL);
+    uint64_t stages = number_of(seeker, command, MT_ADVISE_SET_PIPELINE_PARALLEL);
+    uint64_t most = seeker->search->n_devices / (stages ? stages : 1);
+    uint64_t number = 1;
+    while (number * 2 <= most)
+        number *= 2;
+    return number > (now ? now : 1) && put_number(value, number);
+}
+
+static int take_share(const struct seeker *seeker, enum turn turn,
+                      const struct mt_advise_shortage *shortage,
+                      char value[MT_ADVISE_SETTING_BYTES])
+{
+    const struct mt_advise_cuda_search *search = seeker->search;
+    double missing =
+        search->device_bytes ? (double)shortage->missing_bytes / (double)search->device_bytes : 0;
+    if (turn == SHARE_MOST)
+        return search->share > 0 && search->share < MOST_SHARE - 0.005 &&
+               put_share(value, MOST_SHARE);
+    if (turn == SHARE_FREE)
+        return shortage->free_share > 0 && put_share(value, shortage->free_share);
+    return search->share > 0 && put_share(value, search->share - missing - 0.02);
+}
+
+static int take_quarter(const struct seeker *seeker, const struct change *change,
+                        const struct mt_drive_command *command, char value[MT_ADVISE_SETTING_BYTES])
+{
+    uint64_t now = number_of(seeker, command, change->setting);
+    uint64_t least = change->setting == MT_ADVISE_SET_BATCHED_TOKENS ? LEAST_BATCHED : 1;
+    uint64_t number = now / 4 > least ? now / 4 : least;
+    return number < now && put_number(value, number);
+}
+
+/* Weights of four bytes are told by the number of bytes that the engine said. */
+static int take_type(const struct seeker *seeker, const struct change *change,
+                     const struct mt_drive_command *command, char value[MT_ADVISE_SETTING_BYTES])
+{
+    char given[MT_ADVISE_SETTING_BYTES] = "";
+    mt_advise_setting_get(command, change->setting, given);
+    int is_weights = change->setting == MT_ADVISE_SET_WEIGHT_TYPE;
+    int is_narrow = is_weights ? seeker->search->now[change->setting] != 4
+                               : strstr(given, "8") || strstr(given, "fp4");
+    snprintf(value, MT_ADVISE_SETTING_BYTES, "%s",
+             is_weights                          ? "bf16"
+             : change->engine == MT_DRIVE_SGLANG ? "fp8_e5m2"
+                                                 : "fp8");
+    return !is_narrow;
+}
+
+/* The value to turn a setting to; 0 where it cannot be turned, or not by this. */
+static int value_for(const struct seeker *seeker, const struct change *change,
+                     const struct mt_drive_command *command,
+                     const struct mt_advise_shortage *shortage, char value[MT_ADVISE_SETTING_BYTES])
+{
+    char given[MT_ADVISE_SETTING_BYTES];
+    switch (change->turn) {
+    case DEVICES:
+        return take_devices(seeker, command, value);
+    case SHARE_MOST:
+    case SHARE_FREE:
+    case SHARE_LESS:
+        return take_share(seeker, change->turn, shortage, value);
+    case ON:
+        return put_number(value, 1) && !mt_advise_setting_get(command, change->setting, given);
+    case QUARTER:
+        return take_quarter(seeker, change, command, value);
+    case TYPE:
+        return take_type(seeker, change, command, value);
+    case TOLD:
+        return shortage->fits_tokens > 0 && put_number(value, shortage->fits_tokens);
+    case LINE:
+        break;
+    }
+    return 0;
+}
+
+/* What a change can bring at most, where the engine's words tell; else all. */
+static uint64_t gain_of(const struct seeker *seeker, const struct change *change)
+{
+    const struct mt_advise_cuda_search *search = seeker->search;
+    const struct mt_advise_shortage *shortage = &seeker->shortage;
+    uint64_t gain = 0;
+    if (change->turn == SHARE_MOST)
+        return (uint64_t)((MOST_SHARE - search->share) * (double)search->device_bytes);
+    if (change->turn == QUARTER)
+        gain = shortage->activation_bytes - shortage->activation_bytes / 4;
+    else if (change->turn == TYPE && change->setting == MT_ADVISE_SET_KV_TYPE)
+        gain = shortage->cache_bytes / 2;
+    else if (change->turn == ON && change->setting == MT_ADVISE_SET_EAGER)
+        gain = shortage->graph_bytes;
+    return gain ? gain : UINT64_MAX;
+}
+
+/* Whether it is known how much is missing in all. */
+static int is_counted(const struct mt_advise_shortage *shortage)
+{
+    return shortage->kind == MT_ADVISE_SHORT_CACHE || shortage->kind == MT_ADVISE_SHORT_NO_CACHE;
+}
+
+/* Whether a change by itself may be enough: what was refused is less than what is missing in all.
+ */
+static int may_be_enough(const struct seeker *seeker, const struct change *change)
+{
+    const struct mt_advise_shortage *shortage = &seeker->shortage;
+    if (seeker->search->fixed_bytes > seeker->search->device_bytes && !(change->helps & WEIGHTS))
+        return 0;
+    return !is_counted(shortage) || gain_of(seeker, change) >= shortage->missing_bytes;
+}
+
+static void append(char text[MT_ADVISE_CHANGE_BYTES], const char *separator, const char *more)
+{
+    size_t length = strlen(text);
+    if (*more)
+        snprintf(text + length, MT_ADVISE_CHANGE_BYTES - length, "%s%s", length ? separator : "",
+                 more);
+}
+
+/* Settings may cost the same: it is said once. */
+static void append_cost(char costs[MT_ADVISE_CHANGE_BYTES], const char *cost)
+{
+    if (!strstr(costs, cost))
+        append(costs, ", ", cost);
+}
+
+/* The settings in which a command line differs from the one that did not fit. */
+static void describe(const struct seeker *seeker, const struct mt_drive_command *after,
+                     struct mt_advise_change *change)
+{
+    const struct mt_drive_command *first = seeker->search->command;
+    for (enum mt_advise_setting setting = 0; setting < MT_ADVISE_SETTINGS; setting++) {
+        char is[MT_ADVISE_SETTING_BYTES];
+        char was[MT_ADVISE_SETTING_BYTES];
+        char flag[64];
+        char option[64];
+        int was_given = mt_advise_setting_get(first, setting, was);
+        if (!mt_advise_setting_get(after, setting, is) || (was_given && !strcmp(is, was)))
+            continue;
+        mt_advise_setting_spell(first, setting, is, flag, option);
+        append(change->flags, " ", flag);
+        append(change->options, " ", option);
+        if (!was_given)
+            continue;
+        mt_advise_setting_spell(first, setting, was, flag, option);
+        append(change->instead_of, " ", flag);
+    }
+}
+
+static void add_change(struct seeker *seeker, const struct mt_drive_command *command,
+                       const char *costs, const struct mt_advise_cuda_fit *fit)
+{
+    struct mt_advise_changes *changes = seeker->changes;
+    if (changes->n == MT_ADVISE_CHANGES_MAX)
+        return;
+    struct mt_advise_change *change = &changes->items[changes->n++];
+    *change = (struct mt_advise_change){.held_bytes = fit->held_bytes,
+                                        .capacity_bytes = fit->capacity_bytes};
+    describe(seeker, command, change);
+    snprintf(change->costs, sizeof change->costs, "%s", costs);
+}
+
+/* Tries a command line; 0 where it does not fit or the search is over. One that lacks room in its
+ * cache alone is remembered. */
+static int fits(struct seeker *seeker, const struct mt_drive_command *command, const char *costs,
+                struct mt_advise_cuda_fit *fit)
+{
+    const struct mt_advise_cuda_search *search = seeker->search;
+    struct mt_advise_change what = {.capacity_bytes = 0};
+    *fit = (struct mt_advise_cuda_fit){0};
+    seeker->failed |= command->failed;
+    seeker->stopped |= seeker->n_tried >= search->attempts_max;
+    if (seeker->failed || seeker->stopped)
+        return 0;
+    describe(seeker, command, &what);
+    seeker->stopped = search->attempt(search->argument, command->words, what.flags, fit) != 0;
+    if (seeker->stopped)
+        return 0;
+    seeker->n_tried++;
+    seeker->changes->n_tried++;
+    if (fit->fits)
+        return 1;
+    snprintf(seeker->changes->least, sizeof seeker->changes->least, "%s", what.flags);
+    if (fit->shortage.kind == MT_ADVISE_SHORT_CACHE &&
+        fit->shortage.fits_tokens > seeker->told_tokens) {
+        mt_drive_command_finish(&seeker->told);
+        mt_drive_command_copy(command->words, &seeker->told);
+        seeker->told_tokens = fit->shortage.fits_tokens;
+        snprintf(seeker->told_costs, sizeof seeker->told_costs, "%s", costs);
+    }
+    return 0;
+}
+
+/* A setting's number, and what was held there. */
+struct point {
+    uint64_t number;
+    double held;
+};
+
+/* A number that is no odd one. */
+static uint64_t rounded(const struct change *change, uint64_t number)
+{
+    if (change->setting == MT_ADVISE_SET_CONTEXT && number > CONTEXT_STEP)
+        number -= number % CONTEXT_STEP;
+    return number;
+}
+
+/* What is held at a number, by the parabola from nothing through two points; `fixed` is always
+ * held. */
+static double held_at(double fixed, struct point low, struct point high, uint64_t number)
+{
+    double at_low = low.number ? (low.held - fixed) / (double)low.number : 0;
+    double at_high = (high.held - fixed) / (double)high.number;
+    double curve = low.number ? (at_high - at_low) / (double)(high.number - low.number) : 0;
+    double slope = at_high - curve * (double)high.number;
+    return fixed + (slope + curve * (double)number) * (double)number;
+}
+
+/* The number at which a device is full, below the one that did not fit. */
+static uint64_t where_it_fits(const struct seeker *seeker, const struct change *change,
+                              struct point low, struct point high, uint64_t failed)
+{
+    const struct mt_advise_cuda_search *search = seeker->search;
+    double room = USABLE * (double)search->device_bytes;
+    uint64_t number = low.number;
+    for (uint64_t too_large = high.number; number + 1 < too_large;) {
+        uint64_t middle = number + (too_large - number) / 2;
+        if (held_at((double)search->fixed_bytes, low, high, middle) <= room)
+            number = middle;
+        else
+            too_large = middle;
+    }
+    if (!failed && number + 1 >= high.number)
+        number = high.number - (high.number + 9) / 10;
+    if (failed && !low.number && number > failed - (failed + 3) / 4)
+        number = failed - (failed + 3) / 4;
+    else if (failed && number > low.number + (failed - low.number) / 2)
+        number = low.number + (failed - low.number) / 2;
+    return rounded(change, number);
+}
+
+/* The largest number that fits, within a few attempts. */
+static void try_line(struct seeker *seeker, const struct change *change)
+{
+    const struct mt_advise_cuda_search *search = seeker->search;
+    struct point low = {0, 0};
+    const struct point high = {number_of(seeker, seeker->base, change->setting),
+                               (double)search->whole_bytes};
+    uint64_t least = change->setting == MT_ADVISE_SET_CONTEXT ? LEAST_CONTEXT : 1;
+    uint64_t failed = 0;
+    struct mt_drive_command best = {0};
+    struct mt_advise_cuda_fit best_fit = {0};
+    if (!high.number || high.held <= (double)search->fixed_bytes)
+        return;
+    for (int i = 0; i < LINE_ATTEMPTS; i++) {
+        struct mt_drive_command command;
+        struct mt_advise_cuda_fit fit;
+        char value[MT_ADVISE_SETTING_BYTES];
+        uint64_t number = where_it_fits(seeker, change, low, high, failed);
+        if (number < least || number < low.number + low.number / WORTH + 1)
+            break;
+        put_number(value, number);
+        mt_drive_command_copy(seeker->base->words, &command);
+        mt_advise_setting_set(&command, change->setting, value);
+        if (fits(seeker, &command, change->costs, &fit)) {
+            mt_drive_command_finish(&best);
+            best = command;
+            best_fit = fit;
+            low = (struct point){number, (double)fit.held_bytes};
+        } else {
+            mt_drive_command_finish(&command);
+            failed = number;
+        }
+    }
+    if (best.words)
+        add_change(seeker, &best, change->costs, &best_fit);
+    mt_drive_command_finish(&best);
+}
+
+/* All devices were not enough: what else is turned is turned beside. */
+static void divide(struct seeker *seeker, struct mt_drive_command *command, const char *costs,
+                   const struct mt_advise_shortage *shortage)
+{
+    seeker->divided = *command;
+    *command = (struct mt_drive_command){0};
+    seeker->base = &seeker->divided;
+    seeker->shortage = *shortage;
+    snprintf(seeker->base_costs, sizeof seeker->base_costs, "%s", costs);
+}
+
+static void try_alone(struct seeker *seeker, const struct change *change)
+{
+    struct mt_drive_command command;
+    struct mt_advise_cuda_fit fit;
+    char value[MT_ADVISE_SETTING_BYTES];
+    char costs[MT_ADVISE_CHANGE_BYTES];
+    int is_surest = change->turn == TOLD || change->turn == DEVICES;
+    if (!is_surest && seeker->changes->n > 0 && !is_counted(&seeker->shortage))
+        return;
+    if (!is_surest && seeker->changes->n == 0 &&
+        seeker->n_tried + KEPT_TOGETHER >= seeker->search->attempts_max)
+        return;
+    if (!value_for(seeker, change, seeker->base, &seeker->shortage, value) ||
+        !may_be_enough(seeker, change))
+        return;
+    mt_drive_command_copy(seeker->base->words, &command);
+    mt_advise_setting_set(&command, change->setting, value);
+    snprintf(costs, sizeof costs, "%s", seeker->base_costs);
+    append_cost(costs, change->costs);
+    if (fits(seeker, &command, costs, &fit))
+        add_change(seeker, &command, costs, &fit);
+    else if (change->turn == DEVICES && !seeker->stopped && !seeker->failed &&
+             fit.shortage.kind != MT_ADVISE_NOT_SHORT)
+        divide(seeker, &command, costs, &fit.shortage);
+    mt_drive_command_finish(&command);
+}
+
+/* A command line that failed for its cache alone, with the length that the engine said. */
+static void try_told(struct seeker *seeker)
+{
+    struct mt_advise_cuda_fit fit;
+    char value[MT_ADVISE_SETTING_BYTES];
+    char costs[MT_ADVISE_CHANGE_BYTES];
+    if (!seeker->told_tokens)
+        return;
+    put_number(value, seeker->told_tokens);
+    seeker->told_tokens = 0;
+    struct mt_drive_command command = seeker->told;
+    seeker->told = (struct mt_drive_command){0};
+    mt_advise_setting_set(&command, MT_ADVISE_SET_CONTEXT, value);
+    snprintf(costs, sizeof costs, "%s", seeker->told_costs);
+    append_cost(costs, "shorter conversations");
+    if (fits(seeker, &command, costs, &fit))
+        add_change(seeker, &command, costs, &fit);
+    mt_drive_command_finish(&command);
+}
+
+/* All that may help, whatever one of them would bring. */
+static void try_together(struct seeker *seeker, enum mt_advise_cuda_engine engine)
+{
+    struct mt_drive_command command;
+    struct mt_advise_cuda_fit fit;
+    char costs[MT_ADVISE_CHANGE_BYTES];
+    size_t n = 0;
+    snprintf(costs, sizeof costs, "%s", seeker->base_costs);
+    mt_drive_command_copy(seeker->base->words, &command);
+    for (size_t i = 0; i < N_CHANGES; i++) {
+        char value[MT_ADVISE_SETTING_BYTES];
+        if (table[i].engine != engine || !helps(&table[i], &seeker->shortage) ||
+            !value_for(seeker, &table[i], seeker->base, &seeker->shortage, value))
+            continue;
+        mt_advise_setting_set(&command, table[i].setting, value);
+        append_cost(costs, table[i].costs);
+        n++;
+    }
+    if (n > 1 && fits(seeker, &command, costs, &fit))
+        add_change(seeker, &command, costs, &fit);
+    mt_drive_command_finish(&command);
+}
+
+/* A request that must be shorter can be less so with a larger and a narrower cache, whose room
+ * follows from what the engine said of this one. */
+static void try_longer(struct seeker *seeker)
+{
+    const struct mt_advise_cuda_search *search = seeker->search;
+    const struct mt_advise_shortage *shortage = &seeker->shortage;
+    const char *const costs = "less of the device is left to others, a little precision of the "
+                              "cache, shorter conversations";
+    const uint64_t now = shortage->asked_tokens;
+    struct mt_drive_command command;
+    struct mt_advise_cuda_fit fit;
+    char share[MT_ADVISE_SETTING_BYTES];
+    char value[MT_ADVISE_SETTING_BYTES];
+    double room = (double)(shortage->cache_bytes - shortage->missing_bytes);
+    double more = (MOST_SHARE - search->share) * (double)search->device_bytes;
+    const struct change type = {.engine = MT_DRIVE_VLLM, .setting = MT_ADVISE_SET_KV_TYPE};
+    if (!now || !shortage->cache_bytes || shortage->cache_bytes < shortage->missing_bytes ||
+        !take_share(seeker, SHARE_MOST, shortage, share) ||
+        !take_type(seeker, &type, seeker->base, value))
+        return;
+    double tokens = USABLE * (room + more) / ((double)shortage->cache_bytes / (double)now / 2);
+    if (tokens < LONGER * (double)shortage->fits_tokens)
+        return;
+    mt_drive_command_copy(seeker->base->words, &command);
+    mt_advise_setting_set(&command, MT_ADVISE_SET_SHARE, share);
+    mt_advise_setting_set(&command, MT_ADVISE_SET_KV_TYPE, value);
+    if (tokens < (double)now) {
+        put_number(value, (uint64_t)tokens - (uint64_t)tokens % CONTEXT_STEP);
+        mt_advise_setting_set(&command, MT_ADVISE_SET_CONTEXT, value);
+    }
+    if (fits(seeker, &command, costs, &fit))
+        add_change(seeker, &command, costs, &fit);
+    mt_drive_command_finish(&command);
+}
+
+int mt_advise_cuda_search(const struct mt_advise_cuda_search *search,
+                          struct mt_advise_changes *changes)
+{
+    struct seeker seeker = {.search = search,
+                            .changes = changes,
+                            .base = search->command,
+                            .shortage = search->shortage};
+    enum mt_advise_cuda_engine engine = mt_advise_cuda_engine_of(search->command);
+    size_t enough = changes->n + search->fits_max;
+    for (size_t i = 0; i < N_CHANGES && !seeker.stopped && changes->n < enough; i++) {
+        if (table[i].engine != engine || !helps(&table[i], &seeker.shortage))
+            continue;
+        if (table[i].turn == LINE)
+            try_line(&seeker, &table[i]);
+        else
+            try_alone(&seeker, &table[i]);
+    }
+    if (changes->n + 1 == enough && seeker.shortage.kind == MT_ADVISE_SHORT_CACHE &&
+        engine == MT_DRIVE_VLLM)
+        try_longer(&seeker);
+    if (changes->n == 0)
+        try_told(&seeker);
+    if (changes->n == 0)
+        try_together(&seeker, engine);
+    if (changes->n == 0)
+        try_told(&seeker);
+    changes->is_cut_short |= seeker.stopped && changes->n == 0;
+    mt_drive_command_finish(&seeker.told);
+    mt_drive_command_finish(&seeker.divided);
+    return seeker.failed ? MT_ENOMEM : 0;
+}

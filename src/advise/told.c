@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/* What came of a rehearsal, as the part of a document that only a rehearsal has. Knows no model and
+ * no estimate. */
+#include "told.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/strbuf.h"
+#include "drive/pretend_path.h"
+
+#define PHASES_MAX 1024
+
+void mt_advise_told_note(struct mt_advise_told *told, const char *format, ...)
+{
+    size_t length = strlen(told->note);
+    va_list arguments;
+    if (length && length + 1 < sizeof told->note)
+        told->note[length++] = ' ';
+    va_start(arguments, format);
+    vsnprintf(told->note + length, sizeof told->note - length, format, arguments);
+    va_end(arguments);
+}
+
+void mt_advise_told_count(struct mt_advise_told *told)
+{
+    const struct mt_advise_changes *changes = &told->changes;
+    if (changes->n)
+        return;
+    if (!changes->n_tried)
+        mt_advise_told_note(told, "There is no change of flags to try that would make room.");
+    else
+        mt_advise_told_note(told,
+                            "No change of flags that was tried fits%s%s, in %zu more rehearsals%s.",
+                            *changes->least ? ": not even " : "", changes->least, changes->n_tried,
+                            changes->is_cut_short ? ", which were cut short" : "");
+}
+
+/* Looks for flags that fit. What keeps it from looking is no failure of the rehearsal: a note. */
+void mt_advise_told_find_changes(const struct mt_drive_job *job, struct mt_advise_told *told)
+{
+    const struct mt_drive_result *result = &told->result;
+    struct mt_rehearse_options options;
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    char pretend[PATH_MAX];
+    if (!job->pretend_path &&
+        mt_drive_find_pretend(job->environment, pretend, sizeof pretend, NULL) < 0)
+        return;
+    mt_drive_job_options(job, result->folder, job->pretend_path ? job->pretend_path : pretend,
+                         &options);
+    const struct mt_advise_suggest_settings settings = {
+        .options = &options,
+        .rehearsal = result->rehearsal,
+        .place = result->refusal->place,
+        .was = result->outcome,
+        .n_requests = result->report.is_ready ? job->n_requests : 0,
+        .listener = job->listener,
+        .interrupted = job->interrupted,
+    };
+    int code = mt_advise_suggest(&settings, &told->changes, &error);
+    mt_drive_hush(job->listener);
+    if (code < 0)
+        mt_advise_told_note(told, "No flags are suggested: %s.", error.text);
+    else
+        mt_advise_told_count(told);
+}
+
+/* "-c 16384 -np 1" as "--context 16384 --sequences 1"; "" where a flag has no option. */
+static void write_options(const char *flags, char *text, size_t size)
+{
+    static const char *const pairs[][2] = {
+        {"-c", "--context"},          {"-ngl", "--gpu-layers"}, {"-b", "--batch"},
+        {"-ub", "--ubatch"},          {"-np", "--sequences"},   {"-ctk", "--kv-type-k"},
+        {"-ctv", "--kv-type-v"},      {"-fa", "--flash-attn"},  {"-ncmoe", "--cpu-moe"},
+        {"--n-cpu-moe", "--cpu-moe"},
+    };
+    struct mt_strbuf out = {0};
+    char *copy = strdup(flags);
+    char *rest = copy;
+    int is_flag = 1;
+    for (char *word; (word = strsep(&rest, " ")) != NULL; is_flag = !is_flag) {
+        const char *option = is_flag ? NULL : word;
+        for (size_t i = 0; is_flag && i < sizeof pairs / sizeof *pairs; i++)
+            if (strcmp(word, pairs[i][0]) == 0)
+                option = pairs[i][1];
+        if (!option) {
+            out.length = 0;
+            break;
+        }
+        mt_strbuf_printf(&out, "%s%s", out.length ? " " : "", option);
+    }
+    snprintf(text, size, "%s", out.length ? mt_strbuf_text(&out) : "");
+    mt_strbuf_finish(&out);
+    free(copy);
+}
+
+static const char *name_of(const struct mt_drive_result *result)
+{
+    static const char *const names[] = {
+        [MT_DRIVE_RUNS] = "ran",         [MT_DRIVE_RUNS_SHORT] = "coped",
+        [MT_DRIVE_RUNS_OUT] = "ran out", [MT_DRIVE_FAILS] = "crashed",
+        [MT_DRIVE_UNDECIDED] = "hung",   [MT_DRIVE_RUNS_ON] = "ran on"};
+    return result->report.end == MT_DRIVE_INTERRUPTED ? "interrupted" : names[result->outcome];
+}
+
+void mt_advise_note_runs_on(struct mt_advise_told *told)
+{
+    const struct mt_rehearse_status *status = &told->result.status;
+    mt_advise_told_note(told,
+                        "The program was ended while it worked: after %.0f s, the last %.0f s of "
+                        "them without new memory. What it would take later is not in the figures; "
+                        "--timeout gives it longer.",
+                        (double)status->elapsed_ns / 1e9, (double)status->quiet_ns / 1e9);
+}
+
+/* The engine's phases and figures, as many as a document takes. */
+static void tell_phases(struct mt_advise_told *told)
+{
+    struct mt_rehearsal *rehearsal = told->result.rehearsal;
+    struct mt_rehearsed *document = &told->rehearsal;
+    if (!told->result.is_cuda || !rehearsal)
+        return;
+    told->phases = calloc(PHASES_MAX, sizeof *told->phases);
+    told->figures = calloc(PHASES_MAX, sizeof *told->figures);
+    told->allocators = calloc(PHASES_MAX, sizeof *told->allocators);
+    if (!told->phases || !told->figures || !told->allocators)
+        return;
+    size_t n = 0;
+    while (n < PHASES_MAX && mt_rehearse_phase_at(rehearsal, n, &told->phases[n]) == 0)
+        n++;
+    document->phases = told->phases;
+    document->n_phases = n;
+    for (n = 0; n < PHASES_MAX && mt_rehearse_figure_at(rehearsal, n, &told->figures[n]) == 0;)
+        n++;
+    document->figures = told->figures;
+    document->n_figures = n;
+    for (n = 0;
+         n < PHASES_MAX && mt_rehearse_allocator_at(rehearsal, n, &told->allocators[n]) == 0;)
+        n++;
+    document->allocators = told->allocators;
+    document->n_allocators = n;
+}
+
+void mt_advise_tell(const struct mt_drive_job *job, int with_options, struct mt_advise_told *told)
+{
+    const struct mt_drive_result *result = &told->result;
+    const struct mt_drive_report *report = &result->report;
+    size_t n_late = mt_drive_late(result, &told->late);
+    for (size_t i = 0; i < told->changes.n; i++) {
+        const struct mt_advise_change *change = &told->changes.items[i];
+        snprintf(told->options[i], sizeof told->options[i], "%s", change->options);
+        if (with_options)
+            write_options(change->flags, told->options[i], sizeof told->options[i]);
+        told->document_changes[i] = (struct mt_rehearsed_change){
+            .flags = change->flags,
+            .instead_of = change->instead_of,
+            .costs = change->costs,
+            .options = *told->options[i] ? told->options[i] : NULL,
+            .held_bytes = change->held_bytes ? change->held_bytes : MT_UNKNOWN,
+            .capacity_bytes = change->held_bytes ? change->capacity_bytes : MT_UNKNOWN};
+    }
+    told->rehearsal = (struct mt_rehearsed){
+        .argv = job->argv,
+        .outcome = name_of(result),
+        .ran = mt_drive_ran(result),
+        .device_kind = !job->n_devices    ? NULL
+                       : job->device_kind ? job->device_kind
+                                          : "cuda",
+        .api_version = result->status.api_version,
+        .is_ready = report->is_ready,
+        .n_requests = report->n_requests,
+        .n_requests_refused = report->n_refused,
+        .complaint = report->complaint,
+        .prompt_tokens = report->prompt_tokens,
+        .elapsed_ns = result->status.elapsed_ns,
+        .exit_code = result->status.running ? -1 : result->status.exit_code,
+        .signal = result->status.signal,
+        .refusal = result->refusal,
+        .n_refusals = result->n_refusals,
+        .words = result->words,
+        .late = told->late,
+        .n_late = n_late,
+        .changes = told->document_changes,
+        .n_changes = told->changes.n,
+        .n_tried = told->changes.n_tried,
+        .phase = *result->phase ? result->phase : NULL,
+        .held = result->held,
+    };
+    tell_phases(told);
+    if (result->is_cuda && result->refusal && result->rehearsal)
+        told->rehearsal.stack = mt_rehearse_stack_of(result->rehearsal, result->refusal);
+}
+
+void mt_advise_told_finish(struct mt_advise_told *told)
+{
+    free(told->late);
+    free(told->phases);
+    free(told->figures);
+    free(told->allocators);
+    mt_drive_result_finish(&told->result);
+    *told = (struct mt_advise_told){0};
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* What a program of llama.cpp writes while it starts: what it decided, and whether it is ready. */
+#ifndef DRIVE_ENGINE_LOG_H
+#define DRIVE_ENGINE_LOG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MT_DRIVE_LINE_BYTES 512
+#define MT_DRIVE_COMPLAINTS 6
+
+/* What llama.cpp says of a model that it has no code for. */
+#define MT_DRIVE_UNKNOWN_MODEL "unknown model architecture"
+
+/* Numbers are MT_UNKNOWN until a line said them; of several the last counts, since a server plans
+ * before it loads. Start with mt_drive_log_init(). */
+struct mt_drive_log {
+    int fd; /* of the file, read by position and, once read, emptied; not owned */
+    uint64_t offset;
+    uint64_t dropped;               /* bytes of the file's beginning that are no longer there */
+    char line[MT_DRIVE_LINE_BYTES]; /* the one that is not complete yet */
+    size_t length;
+    int is_ready; /* the server listens */
+    uint64_t context_tokens;
+    uint64_t batch;
+    uint64_t ubatch;
+    uint64_t sequences;
+    uint64_t layers_on_devices; /* the output counts as one */
+    uint64_t layers;
+    int flash_attention; /* enum mt_switch: ON, OFF, or AUTO where it is not known */
+    int unified;         /* enum mt_switch */
+    char fit_failure[MT_DRIVE_LINE_BYTES]; /* why the engine's own fit gave up, or "" */
+    char complaints[MT_DRIVE_COMPLAINTS][MT_DRIVE_LINE_BYTES]; /* the last lines of errors */
+    size_t n_complaints;                                       /* that there were */
+};
+
+void mt_drive_log_init(struct mt_drive_log *log, int fd);
+
+/* Reads what is new. Of a flood the end is read only. */
+void mt_drive_log_read(struct mt_drive_log *log);
+
+/* The last lines as one, at most `size` bytes with the zero, without the marks of time and level.
+ */
+void mt_drive_log_last_words(const struct mt_drive_log *log, char *text, size_t size);
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* What a device has no room for beside the engine. */
+#ifndef DRIVE_HELD_BACK_H
+#define DRIVE_HELD_BACK_H
+
+#include <memtally/predict.h>
+#include <stdint.h>
+
+/* What the driver and libraries take of device number `device` of the settings, the middle of a
+ * band: what mt_estimate_from_said() adds. Without what other programs use. Errors: those of
+ * mt_residue_expected(). */
+int mt_drive_held_back(const struct mt_predict_settings *settings, size_t device, uint64_t *bytes,
+                       struct mt_error *error);
+
+#endif

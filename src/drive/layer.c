@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* Telling programs that are built on ggml from others, and finding what is pretended to these. */
+#include "layer.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "find.h"
+#include "flags.h"
+#include "objects.h"
+#include "unseen.h"
+
+enum mt_drive_layer mt_drive_layer_of(char *const *argv, char *const *environment)
+{
+    char path[PATH_MAX];
+    struct mt_drive_command command;
+    mt_drive_command_copy(argv, &command);
+    int is_ggml = command.failed || mt_drive_is_llama(&command);
+    if (!is_ggml && command.program == MT_DRIVE_UNKNOWN_PROGRAM) {
+        const char *name = command.words[command.program_index];
+        const char *base = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
+        is_ggml = strncmp(base, "node", 4) == 0 ||
+                  (mt_drive_find_in_path(name, environment, path) && mt_drive_has_ggml(path));
+    }
+    mt_drive_command_finish(&command);
+    return is_ggml ? MT_DRIVE_LAYER_GGML : MT_DRIVE_LAYER_CUDA;
+}
+
+/* The folder of a path, or the one above that where it is of the build tree: there each library
+ * lies in a folder of its own. */
+static void cut_to_folder(char *path)
+{
+    static const char built[] = "/pretend/cuda/driver";
+    *strrchr(path, '/') = '\0';
+    size_t length = strlen(path);
+    if (length >= sizeof built && strcmp(path + length - (sizeof built - 1), built) == 0)
+        *strrchr(path, '/') = '\0';
+}
+
+int mt_drive_find_cuda(char *const *environment, struct mt_drive_cuda_paths *paths,
+                       struct mt_error *error)
+{
+    static const struct mt_drive_object built = {"the pretended CUDA driver",
+                                                 "libmemtally-pretend-cuda-driver.so",
+                                                 "MEMTALLY_PRETEND_CUDA", "/pretend/cuda/driver"};
+    static const struct mt_drive_object installed = {"the pretended CUDA driver",
+                                                     "cuda/libmemtally-pretend-cuda-driver.so",
+                                                     "MEMTALLY_PRETEND_CUDA", ""};
+    char scripts[PATH_MAX];
+    if (mt_drive_find_object(&built, environment, paths->directory, sizeof paths->directory, NULL) <
+        0) {
+        int result = mt_drive_find_object(&installed, environment, paths->directory,
+                                          sizeof paths->directory, error);
+        if (result < 0)
+            return result;
+    }
+    cut_to_folder(paths->directory);
+    mt_profile_scripts_folder(scripts, sizeof scripts);
+    if (snprintf(paths->helper, sizeof paths->helper, "%s/pretend_torch", scripts) >= PATH_MAX ||
+        access(paths->helper, R_OK) < 0)
+        paths->helper[0] = '\0';
+    return 0;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* Putting an engine's command line together, and what its context must hold. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "profile.h"
+
+static void add_owned(struct mt_profile_command *command, char *word)
+{
+    if (!word || command->n_words == MT_PROFILE_WORDS_MAX) {
+        command->failed = 1;
+        free(word);
+        return;
+    }
+    command->words[command->n_words++] = word;
+}
+
+void mt_profile_command_add(struct mt_profile_command *command, const char *word)
+{
+    add_owned(command, strdup(word));
+}
+
+void mt_profile_command_addf(struct mt_profile_command *command, const char *format, ...)
+{
+    char *word = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    if (vasprintf(&word, format, arguments) < 0)
+        word = NULL;
+    va_end(arguments);
+    add_owned(command, word);
+}
+
+void mt_profile_command_finish(struct mt_profile_command *command)
+{
+    for (size_t i = 0; i < command->n_words; i++)
+        free(command->words[i]);
+    *command = (struct mt_profile_command){0};
+}
+
+int mt_profile_context_tokens(const struct mt_profile_settings *settings, uint64_t prompt_tokens,
+                              uint64_t *context_tokens, struct mt_error *error)
+{
+    uint64_t needed = prompt_tokens + settings->max_tokens;
+    if (settings->context_tokens && settings->context_tokens < needed)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "prompt and output take %" PRIu64 " tokens and --context is %" PRIu64
+                       "; raise it, or lower --max-tokens or the prompt",
+                       needed, settings->context_tokens);
+    if (settings->context_tokens)
+        *context_tokens = settings->context_tokens;
+    else if (needed <= MT_PROFILE_DEFAULT_CONTEXT_TOKENS)
+        *context_tokens = MT_PROFILE_DEFAULT_CONTEXT_TOKENS;
+    else
+        *context_tokens = (needed + 255) / 256 * 256;
+    return MT_OK;
+}

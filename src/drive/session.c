@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/* The session. Three threads share the work: this one watches the engine's memory and its life, one
+ * reads what it prints, and one asks it where it is a service. */
+#include "session.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <memtally/units.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/ticks.h"
+
+#define SECOND_NS ((uint64_t)1000 * 1000 * 1000)
+#define POLL_MS   20
+
+/* An engine that fails often dies of the same cause in a moment. */
+#define FAILURE_GRACE_NS (SECOND_NS / 2)
+/* What it has to end when it is told to, and before it is given up after SIGKILL. */
+#define END_GRACE_NS (5 * SECOND_NS)
+
+/* A session that is under way. While `ending`, `next_signal` is sent at `next_ns`; after SIGKILL it
+ * is 0, and at `next_ns` the engine is given up. */
+struct watch {
+    struct mt_profile_job *job;
+    struct mt_run *run;
+    struct mt_profile_outcome *outcome;
+    const struct mt_profile_session_options *options;
+    int ending;
+    int next_signal;
+    uint64_t next_ns;
+    int given_up;
+};
+
+static void begin_end(struct watch *watch, int signal, uint64_t grace_ns)
+{
+    if (watch->ending)
+        return;
+    watch->ending = 1;
+    watch->next_signal = signal;
+    watch->next_ns = mt_monotonic_ns() + grace_ns;
+}
+
+static void step_end(struct watch *watch, uint64_t now_ns)
+{
+    if (!watch->ending || now_ns < watch->next_ns)
+        return;
+    if (watch->next_signal == 0) {
+        watch->given_up = 1;
+        return;
+    }
+    mt_run_signal(watch->run, watch->next_signal);
+    watch->outcome->ended_by_us = 1;
+    watch->next_signal = watch->next_signal == SIGKILL ? 0 : SIGKILL;
+    watch->next_ns = now_ns + END_GRACE_NS;
+}
+
+/* The first signal is passed on; the second ends the engine at once. */
+static void pass_signal(struct watch *watch)
+{
+    struct mt_profile_signals *signals = watch->options->signals;
+    int signal = signals ? signals->caught : 0;
+    if (signal == 0)
+        return;
+    signals->caught = 0;
+    if (!watch->outcome->interrupted && !signals->from_terminal)
+        mt_run_signal(watch->run, signal);
+    watch->next_ns = mt_monotonic_ns() + (watch->outcome->interrupted ? 0 : END_GRACE_NS);
+    watch->next_signal = SIGKILL;
+    watch->ending = 1;
+    watch->outcome->ended_by_us = 1;
+    watch->outcome->interrupted = signal;
+}
+
+static void show_progress(struct watch *watch, const struct mt_run_status *status,
+                          const struct mt_profile_state *state)
+{
+    char resident[MT_SIZE_TEXT];
+    mt_drive_say(watch->options->listener, "%5.1f s  %10s resident  %s",
+                 (double)status->elapsed_ns / 1e9, mt_format_size(status->resident_bytes, resident),
+                 state->doing);
+}
+
+static void judge(struct watch *watch, const struct mt_profile_state *state, uint64_t now_ns)
+{
+    uint64_t timeout_ns = watch->job->settings->timeout_ns;
+    const struct mt_profile_driver *driver = watch->job->engine->driver;
+    if (watch->ending)
+        return;
+    if (state->done && driver->drive)
+        begin_end(watch, SIGTERM, 0);
+    else if (state->failed)
+        begin_end(watch, SIGTERM, FAILURE_GRACE_NS);
+    else if (now_ns > state->progress_ns && now_ns - state->progress_ns > timeout_ns) {
+        mt_profile_journal_fail(&watch->job->journal, MT_ETIMEOUT,
+                                "%s made no progress for %" PRIu64
+                                " s (phase: %s) and was ended; --timeout sets how long to wait",
+                                driver->name, timeout_ns / SECOND_NS, state->doing);
+        begin_end(watch, SIGTERM, 0);
+    }
+}
+
+static int watch_engine(struct watch *watch, struct mt_error *error)
+{
+    struct mt_run_status status = {.running = 1};
+    while (status.running && !watch->given_up) {
+        int code = mt_run_poll(watch->run, POLL_MS, &status, error);
+        if (code != MT_OK)
+            return code;
+        pass_signal(watch);
+        struct mt_profile_state state = mt_profile_journal_look(&watch->job->journal);
+        uint64_t now_ns = mt_monotonic_ns();
+        judge(watch, &state, now_ns);
+        step_end(watch, now_ns);
+        show_progress(watch, &status, &state);
+    }
+    return MT_OK;
+}
+
+static void kill_children_of(const char *task)
+{
+    char path[PATH_MAX];
+    int pid;
+    snprintf(path, sizeof path, "/proc/self/task/%s/children", task);
+    FILE *children = fopen(path, "re");
+    while (children && fscanf(children, "%d", &pid) == 1)
+        kill(pid, SIGKILL);
+    if (children)
+        fclose(children);
+}
+
+/* What an engine leaves behind when it ends becomes our child, and nobody needs it any more. The
+ * dead ones among these children are taken by mt_run_finish(). */
+static void end_leftovers(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; tasks && (task = readdir(tasks));)
+        if (task->d_name[0] != '.')
+            kill_children_of(task->d_name);
+    if (tasks)
+        closedir(tasks);
+}
+
+static void *drive(void *context)
+{
+    struct mt_profile_job *job = context;
+    job->engine->driver->drive(job);
+    return NULL;
+}
+
+/* Threads that are started here leave the signals to this one. */
+static int start_threads(struct mt_profile_job *job, struct mt_profile_reader *reader,
+                         const char *log_path, pthread_t *driver, struct mt_error *error)
+{
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int code = mt_profile_reader_start(reader, log_path, error);
+    if (code == MT_OK && job->engine->driver->drive) {
+        int failure = pthread_create(driver, NULL, drive, job);
+        if (failure)
+            code = mt_fail_errno(error, failure, "cannot start a thread");
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return code;
+}
+
+static int watch_and_join(struct watch *watch, struct mt_profile_reader *reader,
+                          const char *log_path, struct mt_error *error)
+{
+    pthread_t driver;
+    int code = start_threads(watch->job, reader, log_path, &driver, error);
+    if (code != MT_OK)
+        return code;
+    code = watch_engine(watch, error);
+    mt_profile_journal_close(&watch->job->journal);
+    if (code != MT_OK || watch->given_up) {
+        mt_run_abandon(watch->run);
+        watch->run = NULL;
+    }
+    end_leftovers();
+    if (watch->job->engine->driver->drive)
+        pthread_join(driver, NULL);
+    mt_profile_reader_stop(reader);
+    return code;
+}
+
+static void show_packing(void *context, double share)
+{
+    mt_drive_say(context, "packing the recording, %.0f %%", 100 * share);
+}
+
+/* A recording that nobody will read is not worth packing. */
+static int finish_run(struct watch *watch, int keep, struct mt_error *error)
+{
+    struct mt_run *run = watch->run;
+    watch->run = NULL;
+    if (!run)
+        return MT_OK;
+    if (watch->outcome->interrupted && !keep) {
+        mt_run_abandon(run);
+        return MT_OK;
+    }
+    int code = mt_run_finish(run, show_packing, (void *)(uintptr_t)watch->options->listener,
+                             &watch->outcome->result, error);
+    watch->outcome->recorded = code == MT_OK;
+    return code;
+}
+
+static void keep_tail(const struct mt_profile_reader *reader, struct mt_profile_outcome *outcome)
+{
+    size_t n = reader->n_tail < MT_PROFILE_TAIL_LINES ? reader->n_tail : MT_PROFILE_TAIL_LINES;
+    for (size_t i = 0; i < n; i++)
+        memcpy(outcome->tail[i], reader->tail[(reader->n_tail - n + i) % MT_PROFILE_TAIL_LINES],
+               MT_PROFILE_TAIL_TEXT);
+    outcome->n_tail = n;
+}
+
+static int start_run(struct watch *watch, const struct mt_profile_session_options *options,
+                     const struct mt_profile_reader *reader, struct mt_error *error)
+{
+    struct mt_profile_command command = {0};
+    int code = watch->job->engine->driver->command(watch->job, &command, error);
+    if (code == MT_OK && command.failed)
+        code = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    struct mt_run_options run_options = {.directory = options->directory,
+                                         .recorder_path = options->recorder_path,
+                                         .depth = options->depth,
+                                         .stacks = options->stacks,
+                                         .picture_share = options->picture_share,
+                                         .argv = command.words,
+                                         .environment = options->environment,
+                                         .stdout_fd = reader->writers[MT_PROFILE_STDOUT],
+                                         .stderr_fd = reader->writers[MT_PROFILE_STDERR]};
+    if (code == MT_OK)
+        code = mt_run_start(&run_options, &watch->run, error);
+    if (code == MT_OK)
+        watch->outcome->start_ns = mt_run_start_ns(watch->run);
+    mt_profile_command_finish(&command);
+    return code;
+}
+
+static int run_watched(struct watch *watch, const struct mt_profile_session_options *options,
+                       struct mt_profile_reader *reader, struct mt_error *error)
+{
+    char log_path[PATH_MAX];
+    snprintf(log_path, sizeof log_path, "%s/engine.log", options->directory);
+    int code = start_run(watch, options, reader, error);
+    if (code == MT_OK)
+        code = watch_and_join(watch, reader, log_path, error);
+    keep_tail(reader, watch->outcome);
+    if (code == MT_OK)
+        code = finish_run(watch, options->keep, error);
+    mt_run_abandon(watch->run);
+    return code;
+}
+
+int mt_profile_session_run(struct mt_profile_job *job,
+                           const struct mt_profile_session_options *options,
+                           struct mt_profile_outcome *outcome, struct mt_error *error)
+{
+    struct watch watch = {.job = job, .outcome = outcome, .options = options};
+    struct mt_profile_reader reader;
+    *outcome = (struct mt_profile_outcome){0};
+    int code = mt_profile_reader_open(&reader, job, error);
+    if (code == MT_OK)
+        code = run_watched(&watch, options, &reader, error);
+    mt_profile_reader_close(&reader);
+    mt_drive_hush(options->listener);
+    return code;
+}

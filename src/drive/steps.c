@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+/* The requests that a rehearsed server is sent, in steps: each makes it take what another kind of
+ * use would. A server that ends, or an hour glass that runs out, ends the steps. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ticks.h"
+#include "serve_parts.h"
+
+#define MS               ((uint64_t)1000 * 1000)
+#define SHORT_TOKENS     64
+#define PROBE_TOKENS     512
+#define SPARE_TOKENS     8 /* of a context, for what is generated */
+#define AT_A_TIME_MAX    64
+#define OPENAI_AT_A_TIME 8
+#define UNKNOWN_SLOT     4096 /* tokens, where the server does not say */
+#define QUIET_PROMPTS    3    /* so many without the host taking more end the past prompts */
+#define ONE_PROMPT_NS    (2500 * MS)
+
+/* One request, in a thread of its own where there are several. */
+struct sending {
+    struct mt_drive_state *drive;
+    const char *path;
+    char *body;
+    uint64_t timeout_ms;
+    int is_answered;
+    int status;
+    json_t *answer;
+    pthread_t thread;
+    int started;
+};
+
+static uint64_t left_ns(const struct mt_drive_state *drive)
+{
+    uint64_t now_ns = mt_monotonic_ns();
+    return now_ns < drive->requests_until_ns ? drive->requests_until_ns - now_ns : 0;
+}
+
+static void *send_one(void *argument)
+{
+    struct sending *sending = argument;
+    sending->is_answered =
+        mt_drive_ask(&sending->drive->endpoint, sending->path, sending->body, sending->timeout_ms,
+                     &sending->status, &sending->answer, NULL) == MT_OK;
+    return NULL;
+}
+
+/* Counts the request, keeps the first complaint, and frees what it holds. Returns its status, or 0
+ * where there was no answer. */
+static int take_answer(struct sending *sending)
+{
+    struct mt_drive_report *report = sending->drive->report;
+    const char *words = mt_drive_complaint(sending->answer);
+    report->n_requests++;
+    if (sending->is_answered && sending->status != 200) {
+        report->n_refused++;
+        if (!report->complaint[0])
+            snprintf(report->complaint, sizeof report->complaint, "%s answered %d: %s",
+                     sending->path, sending->status, words ? words : "no reason given");
+    }
+    json_decref(sending->answer);
+    free(sending->body);
+    return sending->is_answered ? sending->status : 0;
+}
+
+/* Whether there is time, a request left and a server to send it to. */
+static int may_send(struct mt_drive_state *drive, size_t n)
+{
+    if (drive->report->end != MT_DRIVE_SERVED || !mt_drive_look(drive, 0))
+        return 0;
+    if (left_ns(drive) == 0 || drive->report->n_requests + n > drive->settings->n_requests) {
+        drive->report->is_cut_short = 1;
+        return 0;
+    }
+    return 1;
+}
+
+/* Sends `n` requests at a time; returns the first one's status. A server that does not answer is
+ * given a moment to end, so that its end is seen. */
+static int send_all(struct mt_drive_state *drive, struct sending *sendings, size_t n)
+{
+    uint64_t timeout_ms = left_ns(drive) / MS + 1;
+    int is_lost = 0;
+    for (size_t i = 0; i < n; i++) {
+        sendings[i].drive = drive;
+        sendings[i].timeout_ms = timeout_ms;
+        sendings[i].started =
+            n > 1 && pthread_create(&sendings[i].thread, NULL, send_one, &sendings[i]) == 0;
+        if (!sendings[i].started)
+            send_one(&sendings[i]);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (sendings[i].started)
+            pthread_join(sendings[i].thread, NULL);
+    int status = 0;
+    for (size_t i = 0; i < n; i++) {
+        int one = take_answer(&sendings[i]);
+        status = i == 0 ? one : status;
+        is_lost |= one == 0;
+    }
+    if (is_lost)
+        mt_drive_look(drive, 500 * MS);
+    return status;
+}
+
+/* Marks a step and sends its one request. `body` is freed. Returns the status, or 0. */
+static int step(struct mt_drive_state *drive, const char *mark, const char *path, char *body)
+{
+    struct sending sending = {.path = path, .body = body};
+    if (!body || !may_send(drive, 1)) {
+        free(body);
+        return 0;
+    }
+    mt_rehearse_mark(drive->rehearsal, mark);
+    mt_drive_say(drive->settings->listener, "rehearsing: %s", mark);
+    return send_all(drive, &sending, 1);
+}
+
+static char *prompt(const struct mt_drive_state *drive, uint64_t seed, uint64_t n_tokens)
+{
+    return mt_drive_completion_body(seed, n_tokens, drive->facts.vocabulary, 2);
+}
+
+/* As long as fits in a sequence's context, and in the time that one prompt may take. */
+static uint64_t long_tokens(const struct mt_drive_state *drive)
+{
+    uint64_t slot = drive->facts.slot_tokens ? drive->facts.slot_tokens : UNKNOWN_SLOT;
+    uint64_t most = slot > SPARE_TOKENS + 1 ? slot - SPARE_TOKENS : 1;
+    double timely = drive->ns_per_token > 0 ? (double)ONE_PROMPT_NS / drive->ns_per_token : 1e9;
+    return (double)most < timely ? most : (uint64_t)timely + 1;
+}
+
+/* The host's bytes that came and were not given back since event number `first`. */
+static int64_t host_growth(struct mt_drive_state *drive, size_t first)
+{
+    int64_t bytes = 0;
+    const struct mt_rehearse_event *event;
+    for (size_t i = first; (event = mt_rehearse_event_at(drive->rehearsal, i)) != NULL; i++) {
+        if (strcmp(event->place, "host") != 0)
+            continue;
+        if (event->kind == MT_REHEARSE_ALLOC)
+            bytes += (int64_t)event->bytes;
+        else if (event->kind == MT_REHEARSE_FREE)
+            bytes -= (int64_t)event->bytes;
+    }
+    return bytes;
+}
+
+static size_t count_events(struct mt_drive_state *drive)
+{
+    mt_drive_look(drive, 0);
+    return drive->report->status.n_events;
+}
+
+/* Reads one prompt to learn how long a token takes, then one as long as the context. */
+static int long_prompt(struct mt_drive_state *drive)
+{
+    uint64_t slot = drive->facts.slot_tokens ? drive->facts.slot_tokens : UNKNOWN_SLOT;
+    uint64_t probe = slot / 2 < PROBE_TOKENS ? slot / 2 : PROBE_TOKENS;
+    uint64_t start_ns = mt_monotonic_ns();
+    if (step(drive, "request: short prompt", "/completion", prompt(drive, 1, probe)) != 200)
+        return 0;
+    drive->ns_per_token = (double)(mt_monotonic_ns() - start_ns) / (double)probe;
+    drive->report->prompt_tokens = long_tokens(drive);
+    return step(drive, "request: long prompt", "/completion",
+                prompt(drive, 2, drive->report->prompt_tokens)) == 200;
+}
+
+/* As many prompts at a time as there are sequences; together no more than one context, which they
+ * may share. */
+static void all_slots(struct mt_drive_state *drive)
+{
+    struct sending sendings[AT_A_TIME_MAX];
+    size_t n = drive->facts.n_slots < AT_A_TIME_MAX ? (size_t)drive->facts.n_slots : AT_A_TIME_MAX;
+    if (n < 2 || !may_send(drive, n))
+        return;
+    uint64_t tokens = long_tokens(drive) / n;
+    mt_rehearse_mark(drive->rehearsal, "requests: all sequences at a time");
+    for (size_t i = 0; i < n; i++)
+        sendings[i] = (struct sending){.path = "/completion",
+                                       .body = prompt(drive, 100 + i, tokens > 1 ? tokens - 1 : 1)};
+    send_all(drive, sendings, n);
+}
+
+/* Each prompt displaces another, which a server keeps on the host up to a limit of its own. */
+static void past_prompts(struct mt_drive_state *drive)
+{
+    uint64_t slots = drive->facts.n_slots ? drive->facts.n_slots : 1;
+    int n_quiet = 0;
+    for (uint64_t i = 0; n_quiet < QUIET_PROMPTS; i++) {
+        size_t first = count_events(drive);
+        if (step(drive, "request: past prompts are kept", "/completion",
+                 prompt(drive, 1000 + i, drive->report->prompt_tokens)) != 200)
+            return;
+        n_quiet = i <= slots || host_growth(drive, first) > 0 ? 0 : n_quiet + 1;
+    }
+}
+
+/* Embeddings are of one micro-batch, with what the tokenizer puts before and after; the server
+ * refuses longer ones. */
+static uint64_t embedding_tokens(const struct mt_drive_state *drive)
+{
+    uint64_t most = long_tokens(drive);
+    uint64_t ubatch = drive->ubatch > 4 ? drive->ubatch - 2 : 2;
+    return most < ubatch ? most : ubatch;
+}
+
+static void all_embeddings(struct mt_drive_state *drive)
+{
+    struct sending sendings[AT_A_TIME_MAX];
+    size_t n = drive->facts.n_slots < AT_A_TIME_MAX ? (size_t)drive->facts.n_slots : AT_A_TIME_MAX;
+    if (n < 2 || !may_send(drive, n))
+        return;
+    mt_rehearse_mark(drive->rehearsal, "requests: all sequences at a time");
+    for (size_t i = 0; i < n; i++)
+        sendings[i] =
+            (struct sending){.path = "/embedding",
+                             .body = mt_drive_embedding_body(100 + i, embedding_tokens(drive),
+                                                             drive->facts.vocabulary)};
+    send_all(drive, sendings, n);
+}
+
+/* A server of embeddings or ranks does not complete. */
+static void embeddings(struct mt_drive_state *drive)
+{
+    uint64_t tokens = embedding_tokens(drive);
+    if (drive->ranks) {
+        step(drive, "request: ranking", "/v1/rerank", mt_drive_rerank_body());
+        return;
+    }
+    if (step(drive, "request: embedding", "/embedding",
+             mt_drive_embedding_body(3, tokens, drive->facts.vocabulary)) != 200)
+        return;
+    drive->report->prompt_tokens = tokens;
+    all_embeddings(drive);
+}
+
+static void learn_facts(struct mt_drive_state *drive)
+{
+    json_t *props = NULL;
+    json_t *models = NULL;
+    json_t *adapters = NULL;
+    int status = 0;
+    mt_drive_ask(&drive->endpoint, "/props", NULL, 2000, &status, &props, NULL);
+    mt_drive_ask(&drive->endpoint, "/v1/models", NULL, 2000, &status, &models, NULL);
+    mt_drive_ask(&drive->endpoint, "/lora-adapters", NULL, 2000, &status, &adapters, NULL);
+    mt_drive_facts_take(&drive->facts, props, models, adapters);
+    drive->report->n_slots = drive->facts.n_slots;
+    drive->report->slot_tokens = drive->facts.slot_tokens;
+    json_decref(props);
+    json_decref(models);
+    json_decref(adapters);
+}
+
+static char *openai_prompt(const struct mt_drive_state *drive, uint64_t seed, uint64_t n_tokens)
+{
+    return mt_drive_openai_body(drive->facts.model, seed, n_tokens, 4);
+}
+
+/* vLLM, SGLang and others: a short prompt, the longest one, and some at a time. */
+static void openai_requests(struct mt_drive_state *drive)
+{
+    struct sending sendings[OPENAI_AT_A_TIME];
+    static const char path[] = "/v1/completions";
+    drive->facts.slot_tokens = drive->facts.model_tokens;
+    uint64_t longest = long_tokens(drive);
+    uint64_t probe = longest < PROBE_TOKENS ? longest : PROBE_TOKENS;
+    uint64_t start_ns = mt_monotonic_ns();
+    if (step(drive, "request: short prompt", path, openai_prompt(drive, 1, probe)) != 200)
+        return;
+    drive->ns_per_token = (double)(mt_monotonic_ns() - start_ns) / (double)probe;
+    longest = long_tokens(drive);
+    drive->report->prompt_tokens = longest;
+    if (step(drive, "request: long prompt", path, openai_prompt(drive, 2, longest)) != 200 ||
+        !may_send(drive, OPENAI_AT_A_TIME))
+        return;
+    mt_rehearse_mark(drive->rehearsal, "requests: some at a time");
+    for (size_t i = 0; i < OPENAI_AT_A_TIME; i++)
+        sendings[i] =
+            (struct sending){.path = path, .body = openai_prompt(drive, 100 + i, longest / 2 + 1)};
+    send_all(drive, sendings, OPENAI_AT_A_TIME);
+}
+
+void mt_drive_requests(struct mt_drive_state *drive)
+{
+    drive->requests_until_ns = mt_monotonic_ns() + drive->drive_limit_ns;
+    learn_facts(drive);
+    if (*drive->facts.model) {
+        openai_requests(drive);
+        return;
+    }
+    if (drive->embeds || drive->ranks) {
+        embeddings(drive);
+        return;
+    }
+    if (!long_prompt(drive))
+        return;
+    all_slots(drive);
+    if (drive->facts.n_adapters)
+        step(drive, "request: with adapters", "/completion",
+             mt_drive_adapters_body(4, drive->report->prompt_tokens, drive->facts.vocabulary,
+                                    drive->facts.n_adapters));
+    if (drive->saves_slots) {
+        step(drive, "request: short prompt", "/completion", prompt(drive, 3, SHORT_TOKENS));
+        step(drive, "request: a sequence is saved", "/slots/0?action=save",
+             strdup("{\"filename\":\"slot.bin\"}"));
+    }
+    if (drive->facts.sees_images)
+        step(drive, "request: an image", "/v1/chat/completions", mt_drive_image_body());
+    past_prompts(drive);
+}
