@@ -227,7 +227,7 @@ int mt_estimate_create(const struct mt_model *model, const struct mt_predict_set
 
 /* What an engine itself said of a run, in place of what rules say. All borrowed; texts may be NULL.
  */
-struct mt_estimate_said {
+struct mt_engine_plan {
     const struct mt_tally *tally; /* what it allocated, at places "host" and "gpu:0" and so on */
     const char *version;          /* of the engine, in its own words */
     const char *flags;            /* that it was started with; NULL: those of the settings */
@@ -248,8 +248,8 @@ struct mt_estimate_said {
  * frees it; the model must live as long, what was said need not. Errors: those of
  * mt_estimate_create(); MT_EARG for a place that the settings do not have; MT_EUNSUPPORTED for an
  * engine that cannot be rehearsed. */
-int mt_estimate_from_said(const struct mt_model *model, const struct mt_predict_settings *settings,
-                          const struct mt_estimate_said *said, struct mt_estimate **estimate,
+int mt_estimate_from_plan(const struct mt_model *model, const struct mt_predict_settings *settings,
+                          const struct mt_engine_plan *said, struct mt_estimate **estimate,
                           struct mt_error *error);
 
 /* What the engine's own choice of layers leaves free of each device, in bytes, where an engine

@@ -62,9 +62,9 @@ struct seeker {
     struct mt_drive_command divided; /* over all devices, where that is the base */
     size_t n_tried;
     int stopped;
-    int failed;                   /* no memory */
-    struct mt_drive_command told; /* failed for a cache that is too small alone */
-    uint64_t told_tokens;         /* that it has room for; 0: there is none */
+    int failed;                     /* no memory */
+    struct mt_drive_command answer; /* failed for a cache that is too small alone */
+    uint64_t told_tokens;           /* that it has room for; 0: there is none */
     char told_costs[MT_ADVISE_CHANGE_BYTES];
 };
 
@@ -287,8 +287,8 @@ static int fits(struct seeker *seeker, const struct mt_drive_command *command, c
     snprintf(seeker->changes->least, sizeof seeker->changes->least, "%s", what.flags);
     if (fit->shortage.kind == MT_ADVISE_SHORT_CACHE &&
         fit->shortage.fits_tokens > seeker->told_tokens) {
-        mt_drive_command_finish(&seeker->told);
-        mt_drive_command_copy(command->words, &seeker->told);
+        mt_drive_command_finish(&seeker->answer);
+        mt_drive_command_copy(command->words, &seeker->answer);
         seeker->told_tokens = fit->shortage.fits_tokens;
         snprintf(seeker->told_costs, sizeof seeker->told_costs, "%s", costs);
     }
@@ -429,8 +429,8 @@ static void try_told(struct seeker *seeker)
         return;
     put_number(value, seeker->told_tokens);
     seeker->told_tokens = 0;
-    struct mt_drive_command command = seeker->told;
-    seeker->told = (struct mt_drive_command){0};
+    struct mt_drive_command command = seeker->answer;
+    seeker->answer = (struct mt_drive_command){0};
     mt_advise_setting_set(&command, MT_ADVISE_SET_CONTEXT, value);
     snprintf(costs, sizeof costs, "%s", seeker->told_costs);
     append_cost(costs, "shorter conversations");
@@ -524,7 +524,7 @@ int mt_advise_cuda_search(const struct mt_advise_cuda_search *search,
     if (changes->n == 0)
         try_told(&seeker);
     changes->is_cut_short |= seeker.stopped && changes->n == 0;
-    mt_drive_command_finish(&seeker.told);
+    mt_drive_command_finish(&seeker.answer);
     mt_drive_command_finish(&seeker.divided);
     return seeker.failed ? MT_ENOMEM : 0;
 }

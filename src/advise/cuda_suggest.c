@@ -11,7 +11,7 @@
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/ticks.h"
-#include "larger.h"
+#include "device_size.h"
 
 #define LIMIT_NS         ((uint64_t)600 * 1000 * 1000 * 1000) /* no attempt begins after that */
 #define SERVER_ATTEMPTS  4
@@ -126,9 +126,9 @@ static char **with_variable(char *const *environment, char *variable)
 
 /* Memory that PyTorch held and could not use for what was asked: segments that expand would have
  * let it. */
-static void try_segments(struct attempts *attempts, struct mt_advise_told *told)
+static void try_segments(struct attempts *attempts, struct mt_advise_answer *answer)
 {
-    const struct mt_drive_result *result = &told->result;
+    const struct mt_drive_result *result = &answer->result;
     struct mt_drive_job job = *attempts->job;
     char *const *environment = job.environment;
     const char *newer = mt_environment_get(environment, ALLOCATOR_NEW);
@@ -148,13 +148,13 @@ static void try_segments(struct attempts *attempts, struct mt_advise_told *told)
     attempts->most++;
     job.environment = changed;
     if (rehearse(attempts, &job, variable, &fit) == 0) {
-        told->changes.n_tried++;
-        snprintf(told->changes.least, sizeof told->changes.least, "%.150s", variable);
+        answer->changes.n_tried++;
+        snprintf(answer->changes.least, sizeof answer->changes.least, "%.150s", variable);
     }
     free(changed);
     if (!fit.fits)
         return;
-    struct mt_advise_change *change = &told->changes.items[told->changes.n++];
+    struct mt_advise_change *change = &answer->changes.items[answer->changes.n++];
     *change = (struct mt_advise_change){.held_bytes = fit.held_bytes,
                                         .capacity_bytes = fit.capacity_bytes};
     snprintf(change->flags, sizeof change->flags, "%.150s", variable);
@@ -191,7 +191,7 @@ static uint64_t smallest_device(const struct mt_drive_job *job)
 }
 
 static void search_settings(struct attempts *attempts, const struct mt_drive_command *command,
-                            const struct mt_advise_whole *whole, struct mt_advise_told *told)
+                            const struct mt_advise_whole *whole, struct mt_advise_answer *answer)
 {
     const struct mt_drive_job *job = attempts->job;
     int is_light = mt_advise_cuda_engine_of(command) == MT_DRIVE_TRANSFORMERS;
@@ -207,16 +207,16 @@ static void search_settings(struct attempts *attempts, const struct mt_drive_com
         .attempt = attempt,
         .argument = attempts,
     };
-    mt_advise_shortage_of(&told->result, &search.shortage);
-    read_numbers(told->result.rehearsal, search.now);
-    if (mt_advise_cuda_search(&search, &told->changes) == MT_ENOMEM && !attempts->code)
+    mt_advise_shortage_of(&answer->result, &search.shortage);
+    read_numbers(answer->result.rehearsal, search.now);
+    if (mt_advise_cuda_search(&search, &answer->changes) == MT_ENOMEM && !attempts->code)
         attempts->code = mt_fail(&attempts->error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
 }
 
 /* Weights of fewer bits are another model, and none is made of it here. */
-static void note_weights(const struct mt_drive_job *job, struct mt_advise_told *told)
+static void note_weights(const struct mt_drive_job *job, struct mt_advise_answer *answer)
 {
-    const struct mt_tally *tally = told->result.tally;
+    const struct mt_tally *tally = answer->result.tally;
     uint64_t most = 0;
     char size[MT_SIZE_TEXT];
     for (size_t i = 0; i < tally->n_places; i++)
@@ -227,16 +227,17 @@ static void note_weights(const struct mt_drive_job *job, struct mt_advise_told *
                 most = row->allocated_bytes > most ? row->allocated_bytes : most;
         }
     if (most > smallest_device(job) / LEAST_WEIGHTS_OF)
-        mt_advise_told_note(told,
-                            "Weights of fewer bits (a quantised model, or --quantization fp8) were "
-                            "not tried; a device held %s of weights when it ran out.",
-                            mt_format_size(most, size));
+        mt_advise_answer_note(
+            answer,
+            "Weights of fewer bits (a quantised model, or --quantization fp8) were "
+            "not tried; a device held %s of weights when it ran out.",
+            mt_format_size(most, size));
 }
 
 /* An engine that is known: transformers is first seen where nothing limits it, which takes seconds,
  * others only where no setting was enough. */
 static int look_for_changes(struct attempts *attempts, struct mt_drive_command *command,
-                            struct mt_advise_told *told, struct mt_error *error)
+                            struct mt_advise_answer *answer, struct mt_error *error)
 {
     struct mt_advise_whole whole = {.is_known = 0};
     enum mt_advise_cuda_engine engine = mt_advise_cuda_engine_of(command);
@@ -246,12 +247,12 @@ static int look_for_changes(struct attempts *attempts, struct mt_drive_command *
     attempts->most = is_light                             ? LIGHT_ATTEMPTS
                      : engine != MT_ADVISE_NO_CUDA_ENGINE ? SERVER_ATTEMPTS
                                                           : 0;
-    try_segments(attempts, told);
+    try_segments(attempts, answer);
     if (is_first)
         code = mt_advise_look_at_whole(attempts->job, &whole, error);
     if (!code && !attempts->code && engine != MT_ADVISE_NO_CUDA_ENGINE)
-        search_settings(attempts, command, &whole, told);
-    if (!code && !attempts->code && !is_first && !told->changes.n)
+        search_settings(attempts, command, &whole, answer);
+    if (!code && !attempts->code && !is_first && !answer->changes.n)
         code = mt_advise_look_at_whole(attempts->job, &whole, error);
     if (attempts->code) {
         *error = attempts->error;
@@ -260,17 +261,17 @@ static int look_for_changes(struct attempts *attempts, struct mt_drive_command *
     if (code)
         return code;
     if (engine != MT_ADVISE_NO_CUDA_ENGINE)
-        mt_advise_told_count(told);
+        mt_advise_answer_count(answer);
     if (*attempts->failure)
-        mt_advise_told_note(told, "%s", attempts->failure);
-    if (is_first || !told->changes.n)
-        mt_advise_tell_larger(attempts->job, &whole, told);
+        mt_advise_answer_note(answer, "%s", attempts->failure);
+    if (is_first || !answer->changes.n)
+        mt_advise_answer_device_size(attempts->job, &whole, answer);
     if (engine != MT_ADVISE_NO_CUDA_ENGINE)
-        note_weights(attempts->job, told);
+        note_weights(attempts->job, answer);
     return 0;
 }
 
-void mt_advise_cuda_suggest(const struct mt_drive_job *job, struct mt_advise_told *told)
+void mt_advise_cuda_suggest(const struct mt_drive_job *job, struct mt_advise_answer *answer)
 {
     struct mt_drive_command command;
     struct mt_error error = {.offset = MT_NO_OFFSET};
@@ -280,8 +281,8 @@ void mt_advise_cuda_suggest(const struct mt_drive_job *job, struct mt_advise_tol
         return;
     mt_drive_command_copy(job->argv, &command);
     int code = command.failed ? mt_fail(&error, MT_ENOMEM, MT_NO_OFFSET, "out of memory")
-                              : look_for_changes(&attempts, &command, told, &error);
+                              : look_for_changes(&attempts, &command, answer, &error);
     if (code)
-        mt_advise_told_note(told, "Not all changes were tried: %s.", error.text);
+        mt_advise_answer_note(answer, "Not all changes were tried: %s.", error.text);
     mt_drive_command_finish(&command);
 }

@@ -14,8 +14,8 @@
 
 #include "base/error.h"
 #include "drive/command_line.h"
-#include "drive/held_back.h"
-#include "drive/once.h"
+#include "drive/overhead.h"
+#include "drive/trial.h"
 #include "spills.h"
 
 #define PATIENCE_NS  ((uint64_t)60 * 1000 * 1000 * 1000)
@@ -72,7 +72,7 @@ static int reserve(struct act *act, struct mt_error *error)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     for (size_t i = 0; i < s->n_devices; i++) {
         uint64_t held_back = 0;
-        int result = mt_drive_held_back(s, i, &held_back, error);
+        int result = mt_drive_overhead(s, i, &held_back, error);
         if (result < 0)
             return result;
         act->reserved_bytes[i] = held_back + (s->device_used ? s->device_used[i] : 0);
@@ -153,7 +153,7 @@ static int run(struct act *act, uint64_t scale, struct mt_drive_trial *outcome,
         .listener = act->report ? act->report->listener : NULL,
         .interrupted = act->stage->interrupted,
     };
-    int result = mt_drive_once(&run, outcome, error);
+    int result = mt_drive_trial_run(&run, outcome, error);
     if (!report)
         mt_drive_folder_remove(run.directory);
     if (result < 0)
@@ -349,7 +349,7 @@ static int answer(struct act *act, struct mt_estimate **estimate, struct mt_erro
         return result;
     write_notes(act, outcome->tally);
     take_decisions(&outcome->log, &settings);
-    const struct mt_estimate_said said = {
+    const struct mt_engine_plan said = {
         .tally = outcome->tally,
         .version = version_of(act, outcome),
         .flags = *act->spills ? act->flags : NULL,
@@ -358,7 +358,7 @@ static int answer(struct act *act, struct mt_estimate **estimate, struct mt_erro
         .notes = act->notes,
         .n_notes = act->n_notes,
     };
-    return mt_estimate_from_said(act->stage->model, &settings, &said, estimate, error);
+    return mt_estimate_from_plan(act->stage->model, &settings, &said, estimate, error);
 }
 
 /* The changes are looked for in the rehearsal's own folder, with devices as they were. */
@@ -374,7 +374,7 @@ static void find_changes(struct act *act, struct mt_drive_job *job)
             .reserved_bytes = act->reserved_bytes[i],
             .name = act->stage->device_names ? act->stage->device_names[i] : NULL};
     job->devices = devices;
-    mt_advise_told_find_changes(job, &act->report->told);
+    mt_advise_answer_find_changes(job, &act->report->answer);
     job->devices = NULL;
 }
 
@@ -383,7 +383,7 @@ static void find_changes(struct act *act, struct mt_drive_job *job)
 static void tell(struct act *act)
 {
     struct mt_advise_model_report *report = act->report;
-    struct mt_drive_result *result = &report->told.result;
+    struct mt_drive_result *result = &report->answer.result;
     struct mt_drive_trial *trial = &act->outcome;
     report->command = act->command;
     struct mt_drive_job job = {
@@ -405,12 +405,12 @@ static void tell(struct act *act)
     snprintf(act->cannot, sizeof act->cannot, "%s", result->why);
     if (report->with_changes && result->outcome == MT_DRIVE_RUNS_OUT)
         find_changes(act, &job);
-    mt_advise_tell(&job, 1, &report->told);
+    mt_advise_answer_fill(&job, 1, &report->answer);
 }
 
 void mt_advise_model_report_finish(struct mt_advise_model_report *report)
 {
-    mt_advise_told_finish(&report->told);
+    mt_advise_answer_finish(&report->answer);
     mt_profile_command_finish(&report->command);
 }
 

@@ -5,19 +5,19 @@
 
 #include <memtally/predict.h>
 
+#include "answer.h"
 #include "drive/profile.h"
 #include "drive/stage.h"
-#include "told.h"
 
 /* What one rehearsal is asked beside its settings, and what it tells beside its estimate. Start
- * with {0}; mt_advise_model_report_finish() frees what was told. What is asked is borrowed. */
+ * with {0}; mt_advise_model_report_finish() frees what was answer. What is asked is borrowed. */
 struct mt_advise_model_report {
     const char *folder;  /* that keeps the account and the engine's output; NULL: none does */
     uint64_t n_requests; /* that a server is sent at most */
     int with_changes;    /* look for flags that fit where it does not */
     const struct mt_drive_listener *listener;
-    struct mt_profile_command command; /* that told.rehearsal refers to */
-    struct mt_advise_told told;
+    struct mt_profile_command command; /* that answer.rehearsal refers to */
+    struct mt_advise_answer answer;
 };
 void mt_advise_model_report_finish(struct mt_advise_model_report *report);
 

@@ -78,7 +78,7 @@ static void read_small_cache(const char *said, struct mt_advise_shortage *shorta
     shortage->missing_bytes = bytes_of(needed - there);
 }
 
-void mt_advise_shortage_said(const char *said, struct mt_advise_shortage *shortage)
+void mt_advise_shortage_from_words(const char *said, struct mt_advise_shortage *shortage)
 {
     double there = 0;
     if (strstr(said, "larger than the available KV cache memory") ||
@@ -146,7 +146,7 @@ void mt_advise_shortage_of(const struct mt_drive_result *result,
 {
     *shortage = (struct mt_advise_shortage){.kind = MT_ADVISE_NOT_SHORT};
     if (result->lacks_memory)
-        mt_advise_shortage_said(result->said, shortage);
+        mt_advise_shortage_from_words(result->said, shortage);
     if (shortage->kind == MT_ADVISE_NOT_SHORT && result->refusal) {
         shortage->kind = kind_of(result);
         shortage->missing_bytes = result->refusal->missing_bytes;

@@ -18,7 +18,7 @@
 #include "cli/teller.h"
 #include "cli/words.h"
 #include "drive/flags.h"
-#include "drive/held_back.h"
+#include "drive/overhead.h"
 #include "drive/stage.h"
 
 struct rehearse_options {
@@ -208,7 +208,7 @@ static int find_reserved(const struct rehearse_options *options, enum mt_drive_l
                          uint64_t *reserved, struct mt_error *error)
 {
     *reserved = options->reserved_bytes;
-    return layer == MT_DRIVE_LAYER_CUDA ? 0 : mt_drive_held_back(settings, device, reserved, error);
+    return layer == MT_DRIVE_LAYER_CUDA ? 0 : mt_drive_overhead(settings, device, reserved, error);
 }
 
 static int reserve(const struct rehearse_options *options, enum mt_drive_layer layer,
@@ -348,7 +348,7 @@ static int rehearse_words(const struct rehearse_options *options, char *const *a
         .explain = options->estimate.explain,
         .with_changes = !options->no_suggest,
     };
-    int code = rehearse_told_command(&job, &request.settings, &output);
+    int code = rehearse_answer_command(&job, &request.settings, &output);
     estimate_request_finish(&request);
     return *job.interrupted ? 128 + *job.interrupted : code;
 }

@@ -225,7 +225,7 @@ int mt_drive_estimate(const struct mt_drive_result *result, const struct mt_mode
     struct mt_rehearse_phase phase;
     int is_interrupted = result->report.end == MT_DRIVE_INTERRUPTED;
     int has_torch = result->is_cuda && mt_rehearse_phase_at(result->rehearsal, 0, &phase) == 0;
-    const struct mt_estimate_said said = {
+    const struct mt_engine_plan said = {
         .tally = result->tally,
         .version = *result->version ? result->version : NULL,
         .engine = has_torch         ? "PyTorch"
@@ -236,7 +236,7 @@ int mt_drive_estimate(const struct mt_drive_result *result, const struct mt_mode
         .notes = result->tally->notes,
         .n_notes = result->tally->n_notes,
     };
-    int code = mt_estimate_from_said(model, settings, &said, estimate, error);
+    int code = mt_estimate_from_plan(model, settings, &said, estimate, error);
     if (code == 0 && is_interrupted) {
         (*estimate)->verdict = MT_VERDICT_UNKNOWN;
         (*estimate)->reason = result->why;

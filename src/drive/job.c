@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "job.h"
 #include "last_words.h"
-#include "once.h"
 #include "pretend_path.h"
+#include "trial.h"
 #include "words.h"
 
 #define TIMEOUT_NS ((uint64_t)600 * 1000 * 1000 * 1000)
@@ -196,7 +196,7 @@ static int conclude(const struct mt_drive_job *job, struct mt_drive_result *resu
     mt_rehearse_stop(result->rehearsal, GRACE_NS);
     note_refusals(result);
     if (result->has_cuda)
-        mt_drive_read_said(result);
+        mt_drive_read_refusal(result);
     result->outcome = mt_drive_outcome_of(result->rehearsal, &result->report);
     mt_drive_settle(result);
     if (result->is_cuda && result->refusal)
@@ -206,7 +206,7 @@ static int conclude(const struct mt_drive_job *job, struct mt_drive_result *resu
     if (result->is_cuda && mt_drive_explain_private(result))
         result->is_unseen = 1;
     else if (result->is_unseen)
-        mt_drive_explain_unseen(job, result);
+        mt_drive_explain_no_devices(job, result);
     else
         mt_drive_explain_end(result);
     return mt_rehearse_tally(result->rehearsal, SIZE_MAX, &result->tally, error);
@@ -242,8 +242,8 @@ int mt_drive_run(const struct mt_drive_job *job, struct mt_drive_result *result,
     return run(job, 0, result, error);
 }
 
-int mt_drive_run_to_tell(const struct mt_drive_job *job, struct mt_drive_result *result,
-                         struct mt_error *error)
+int mt_drive_run_to_answer(const struct mt_drive_job *job, struct mt_drive_result *result,
+                           struct mt_error *error)
 {
     return run(job, 1, result, error);
 }

@@ -79,8 +79,8 @@ int mt_drive_run(const struct mt_drive_job *job, struct mt_drive_result *result,
                  struct mt_error *error);
 
 /* The same, but that a program which was interrupted is told as far as it came. */
-int mt_drive_run_to_tell(const struct mt_drive_job *job, struct mt_drive_result *result,
-                         struct mt_error *error);
+int mt_drive_run_to_answer(const struct mt_drive_job *job, struct mt_drive_result *result,
+                           struct mt_error *error);
 void mt_drive_result_finish(struct mt_drive_result *result);
 
 /* Fills in a result of a rehearsal that was run and stopped elsewhere, and is the result's from
@@ -98,7 +98,7 @@ void mt_drive_job_options(const struct mt_drive_job *job, const char *folder,
 void mt_drive_look_for_ggml(struct mt_drive_result *result);
 
 /* Says in result->why why no process took the devices, and what would work (unseen.c). */
-void mt_drive_explain_unseen(const struct mt_drive_job *job, struct mt_drive_result *result);
+void mt_drive_explain_no_devices(const struct mt_drive_job *job, struct mt_drive_result *result);
 
 /* One sentence in result->why on an allocation that was refused, or on how the program failed
  * (verdict.c). */

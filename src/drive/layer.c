@@ -9,7 +9,7 @@
 #include "find.h"
 #include "flags.h"
 #include "objects.h"
-#include "unseen.h"
+#include "program_file.h"
 
 enum mt_drive_layer mt_drive_layer_of(char *const *argv, char *const *environment)
 {

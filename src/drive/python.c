@@ -13,7 +13,7 @@
 #include "base/environment.h"
 #include "base/error.h"
 #include "find.h"
-#include "unseen.h"
+#include "program_file.h"
 
 #define FAIL(error, code, ...) mt_fail(error, code, MT_NO_OFFSET, "rehearse: " __VA_ARGS__)
 

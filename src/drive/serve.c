@@ -13,7 +13,7 @@
 #include "flags.h"
 #include "net/http_client.h"
 #include "ports.h"
-#include "serve_parts.h"
+#include "serve_internal.h"
 #include "settled.h"
 
 #define MS        ((uint64_t)1000 * 1000)

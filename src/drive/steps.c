@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/ticks.h"
-#include "serve_parts.h"
+#include "serve_internal.h"
 
 #define MS               ((uint64_t)1000 * 1000)
 #define SHORT_TOKENS     64

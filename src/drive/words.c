@@ -35,7 +35,7 @@ static size_t read_end(const char *folder, const char *name, char *text, size_t 
     return n;
 }
 
-void mt_drive_read_said(struct mt_drive_result *result)
+void mt_drive_read_refusal(struct mt_drive_result *result)
 {
     size_t half = sizeof result->said / 2 - 1;
     size_t n = read_end(result->folder, "output", result->said, half);

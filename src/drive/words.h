@@ -6,7 +6,7 @@
 #include "job.h"
 
 /* Reads the end of what the program wrote, on both streams, into result->said. */
-void mt_drive_read_said(struct mt_drive_result *result);
+void mt_drive_read_refusal(struct mt_drive_result *result);
 
 /* Says in result->why why no process made a CUDA context. Returns 0 where nothing is known of that.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* libcurl, loaded when it is first needed: with what it brings along it takes longer to load than
  * the command takes to answer most questions. */
-#ifndef MT_NET_CURL_LATE_H
-#define MT_NET_CURL_LATE_H
+#ifndef MT_BUILD_CURL_LATE_H
+#define MT_BUILD_CURL_LATE_H
 
 #include <curl/curl.h>
 #include <memtally/error.h>

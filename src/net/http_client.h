@@ -3,8 +3,8 @@
  *
  * One exchange a call, in the calling thread. Proxies, redirects, cookies and other protocols are
  * off. libcurl stands behind it and does not show. Knows nothing of what is exchanged. */
-#ifndef MT_NET_HTTP_CLIENT_H
-#define MT_NET_HTTP_CLIENT_H
+#ifndef MT_BUILD_HTTP_CLIENT_H
+#define MT_BUILD_HTTP_CLIENT_H
 
 #include <memtally/error.h>
 #include <stddef.h>

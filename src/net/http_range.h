@@ -4,8 +4,8 @@
  * Only https is spoken, except to this machine itself; redirects are followed to https only. A
  * bearer token goes to the host of the URL and to no other. What the server says is not believed
  * where it contradicts itself. Knows nothing of what the files are. */
-#ifndef MT_NET_HTTP_RANGE_H
-#define MT_NET_HTTP_RANGE_H
+#ifndef MT_BUILD_HTTP_RANGE_H
+#define MT_BUILD_HTTP_RANGE_H
 
 #include <memtally/error.h>
 #include <stddef.h>

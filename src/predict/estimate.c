@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "predict/driver.h"
 #include "predict/fit.h"
-#include "predict/sheet_parts.h"
+#include "sheet_internal.h"
 
 #define REASON_BYTES 256
 
@@ -331,15 +331,15 @@ static void note_version(struct mt_sheet *sheet, const struct mt_engine *engine)
 
 /* The engine's own word, and what it says nothing of. */
 static int fill_said(struct box *box, const struct mt_predictor *predictor,
-                     const struct mt_predict_input *input, const struct mt_estimate_said *said,
+                     const struct mt_predict_input *input, const struct mt_engine_plan *said,
                      struct mt_error *error)
 {
-    if (!said->engine && !predictor->predict_unsaid)
+    if (!said->engine && !predictor->predict_unplanned)
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET, "%s cannot be rehearsed",
                        box->engine.name);
-    int result = mt_said_write(said, input->settings, &box->sheet, error);
+    int result = mt_engine_plan_write(said, input->settings, &box->sheet, error);
     if (result == 0 && !said->engine)
-        result = predictor->predict_unsaid(input, &box->sheet, error);
+        result = predictor->predict_unplanned(input, &box->sheet, error);
     if (result < 0)
         return result;
     if (said->flags)
@@ -434,8 +434,8 @@ int mt_estimate_create(const struct mt_model *model, const struct mt_predict_set
     return result;
 }
 
-int mt_estimate_from_said(const struct mt_model *model, const struct mt_predict_settings *settings,
-                          const struct mt_estimate_said *said, struct mt_estimate **estimate,
+int mt_estimate_from_plan(const struct mt_model *model, const struct mt_predict_settings *settings,
+                          const struct mt_engine_plan *said, struct mt_estimate **estimate,
                           struct mt_error *error)
 {
     const struct mt_estimate_why why = {.said = said};

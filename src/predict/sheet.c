@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "predict/sheet_parts.h"
+#include "sheet_internal.h"
 
 static char *arena_text(struct mt_sheet *sheet, const char *text)
 {

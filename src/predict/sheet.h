@@ -87,8 +87,8 @@ struct mt_predictor {
                    struct mt_error *error);
     /* The same of what the engine itself never says: the driver's context, the program's heap. NULL
      * for an engine that cannot be rehearsed. */
-    int (*predict_unsaid)(const struct mt_predict_input *input, struct mt_sheet *sheet,
-                          struct mt_error *error);
+    int (*predict_unplanned)(const struct mt_predict_input *input, struct mt_sheet *sheet,
+                             struct mt_error *error);
     int counts_encoders; /* also those that only a config.json tells of */
 };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "predict/sheet_parts.h"
+#include "sheet_internal.h"
 
 #define MIB             (UINT64_C(1) << 20)
 #define DEVICE_MOST_MIB (UINT64_C(1) << 24)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "predict/fit.h"
-#include "predict/sheet_parts.h"
+#include "sheet_internal.h"
 
 #define REASON_BYTES 400
 #define CONTEXT_STEP 256

@@ -63,7 +63,7 @@ static const char *place_of(const struct mt_rehearsal *rehearsal, const struct m
                             const struct mt_torch_most *most)
 {
     const struct mt_noted *noted;
-    for (size_t i = 0; (noted = mt_reader_at(&rehearsal->reader, i)) != NULL; i++)
+    for (size_t i = 0; (noted = mt_account_reader_at(&rehearsal->reader, i)) != NULL; i++)
         if (noted->event.kind == MT_REHEARSE_ALLOC && noted->event.pid == most->pid &&
             mt_torch_has_of(torch, most->pid, most->device, noted->object))
             return noted->event.place;

@@ -155,7 +155,7 @@ static void close_if_open(int fd)
 
 static void release(struct mt_rehearsal *rehearsal)
 {
-    mt_reader_finish(&rehearsal->reader);
+    mt_account_reader_finish(&rehearsal->reader);
     mt_torch_close(rehearsal->torch);
     mt_account_unmap(rehearsal->account);
     end_life(rehearsal);
@@ -195,7 +195,7 @@ static void note_end(struct mt_rehearsal *rehearsal, uint32_t pid, int is_final)
 {
     struct mt_account *account = rehearsal->account;
     uint64_t now_ns = mt_monotonic_ns();
-    mt_reader_read(&rehearsal->reader, now_ns, is_final);
+    mt_account_reader_read(&rehearsal->reader, now_ns, is_final);
     int is_full = mt_account_is_full(account);
     for (uint32_t i = 0; i <= account->n_devices && i <= MT_ACCOUNT_DEVICES_MAX; i++) {
         uint8_t place = i < account->n_devices ? (uint8_t)i : MT_ACCOUNT_HOST;
@@ -204,14 +204,14 @@ static void note_end(struct mt_rehearsal *rehearsal, uint32_t pid, int is_final)
             mt_account_give_back(account, place, mt_account_of_process(account, pid, i, 0),
                                  mt_account_of_process(account, pid, i, 1));
         else
-            mt_account_give_back(account, place,
-                                 mt_reader_held(&rehearsal->reader, pid, name, NULL),
-                                 mt_reader_held(&rehearsal->reader, pid, name, &account->rules));
+            mt_account_give_back(
+                account, place, mt_account_reader_held(&rehearsal->reader, pid, name, NULL),
+                mt_account_reader_held(&rehearsal->reader, pid, name, &account->rules));
     }
     mt_account_drop_process(account, pid);
-    mt_reader_release_shared(&rehearsal->reader, pid);
+    mt_account_reader_release_shared(&rehearsal->reader, pid);
     mt_account_note(account, MT_ACCOUNT_END, pid, MT_ENDED_MARK);
-    mt_reader_read(&rehearsal->reader, mt_monotonic_ns(), is_final);
+    mt_account_reader_read(&rehearsal->reader, mt_monotonic_ns(), is_final);
 }
 
 static void reap(struct mt_rehearsal *rehearsal)
@@ -244,7 +244,8 @@ static void find_processes(struct mt_rehearsal *rehearsal)
     for (uint32_t i = 0; mt_account_is_full(account) && i < MT_ACCOUNT_PROCESSES; i++)
         add_process(rehearsal, __atomic_load_n(&account->process[i].pid, __ATOMIC_ACQUIRE));
     const struct mt_noted *noted;
-    for (; (noted = mt_reader_at(&rehearsal->reader, rehearsal->n_seen)); rehearsal->n_seen++) {
+    for (; (noted = mt_account_reader_at(&rehearsal->reader, rehearsal->n_seen));
+         rehearsal->n_seen++) {
         if (noted->event.kind == MT_REHEARSE_ALLOC)
             add_process(rehearsal, (uint32_t)noted->event.pid);
     }
@@ -293,7 +294,7 @@ static void look(struct mt_rehearsal *rehearsal, uint64_t now_ns)
 {
     look_at_account(rehearsal);
     reap(rehearsal);
-    mt_reader_read(&rehearsal->reader, now_ns, 0);
+    mt_account_reader_read(&rehearsal->reader, now_ns, 0);
     if (now_ns < rehearsal->next_look_ns && !rehearsal->ended)
         return;
     rehearsal->next_look_ns = now_ns + LOOK_NS;
@@ -344,7 +345,8 @@ static const char *private_library(struct mt_rehearsal *rehearsal)
     const struct mt_noted *noted;
     if (!__atomic_load_n(&rehearsal->account->cuda.n_private, __ATOMIC_RELAXED))
         return NULL;
-    for (size_t i = 0; !*library && (noted = mt_reader_at(&rehearsal->reader, i)) != NULL; i++) {
+    for (size_t i = 0; !*library && (noted = mt_account_reader_at(&rehearsal->reader, i)) != NULL;
+         i++) {
         const char *end = noted->event.kind == MT_REHEARSE_NOTE
                               ? strstr(noted->event.name, MT_ACCOUNT_PRIVATE)
                               : NULL;
@@ -432,7 +434,7 @@ void mt_rehearse_stop(struct mt_rehearsal *rehearsal, uint64_t grace_ns)
         mt_program_kill_rest(rehearsal->account_path, 0);
     rehearsal->is_swept = 1;
     look_at_processes(rehearsal);
-    mt_reader_read(&rehearsal->reader, mt_monotonic_ns(), 1);
+    mt_account_reader_read(&rehearsal->reader, mt_monotonic_ns(), 1);
 }
 
 void mt_rehearse_mark(struct mt_rehearsal *rehearsal, const char *name)
@@ -444,8 +446,8 @@ const struct mt_rehearse_event *mt_rehearse_event_at(struct mt_rehearsal *rehear
 {
     look_at_account(rehearsal);
     if (index >= rehearsal->reader.n_events)
-        mt_reader_read(&rehearsal->reader, mt_monotonic_ns(), 0);
-    const struct mt_noted *noted = mt_reader_at(&rehearsal->reader, index);
+        mt_account_reader_read(&rehearsal->reader, mt_monotonic_ns(), 0);
+    const struct mt_noted *noted = mt_account_reader_at(&rehearsal->reader, index);
     return noted ? &noted->event : NULL;
 }
 

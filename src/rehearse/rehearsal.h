@@ -47,7 +47,7 @@ struct mt_holder {
 
 /* The account as a list of events, read as it grows. Start with {0} and `account`. Events never
  * move, so that they can be lent out. */
-struct mt_reader {
+struct mt_account_reader {
     struct mt_account *account;
     struct mt_arena texts;
     struct mt_noted *chunks[MT_READER_CHUNKS];
@@ -71,7 +71,7 @@ struct mt_reader {
 struct mt_rehearsal {
     char private_library[96]; /* that brings NVIDIA's own runtime, "" while none is known */
     struct mt_account *account;
-    struct mt_reader reader;
+    struct mt_account_reader reader;
     uint32_t n_devices; /* as they were given: the account's own number is the program's to write */
     int is_cut;         /* the program has made the account's file shorter */
     char *directory;    /* absolute */
@@ -154,9 +154,9 @@ int mt_program_is_gone(uint32_t pid);
 
 /* Reads what is new. `now_ns` is CLOCK_MONOTONIC; `is_final` says that nobody writes any more.
  * (reader.c) */
-void mt_reader_read(struct mt_reader *reader, uint64_t now_ns, int is_final);
+void mt_account_reader_read(struct mt_account_reader *reader, uint64_t now_ns, int is_final);
 /* NULL past the last. */
-const struct mt_noted *mt_reader_at(const struct mt_reader *reader, size_t index);
+const struct mt_noted *mt_account_reader_at(const struct mt_account_reader *reader, size_t index);
 
 /* Events from `first` to `last`, with both. */
 struct mt_span {
@@ -166,15 +166,15 @@ struct mt_span {
 
 /* The events past all that an engine only tried; where plans are all there is, those of the plan
  * that it settled for: the last one that fits, else the last one (trials.c). */
-struct mt_span mt_reader_settled(const struct mt_reader *reader, int counts_plans);
+struct mt_span mt_account_reader_settled(const struct mt_account_reader *reader, int counts_plans);
 /* What a process holds at a place, as the devices count it: in bytes, or with rules as a device
  * gives it out. */
-uint64_t mt_reader_held(const struct mt_reader *reader, uint64_t pid, const char *place,
-                        const struct mt_pretend_rules *rules);
+uint64_t mt_account_reader_held(const struct mt_account_reader *reader, uint64_t pid,
+                                const char *place, const struct mt_pretend_rules *rules);
 /* A process is gone, and so is its part in what it shared with others: where it was the last one,
  * the device has it back. To be called once, before the account is told. */
-void mt_reader_release_shared(struct mt_reader *reader, uint64_t pid);
-void mt_reader_finish(struct mt_reader *reader);
+void mt_account_reader_release_shared(struct mt_account_reader *reader, uint64_t pid);
+void mt_account_reader_finish(struct mt_account_reader *reader);
 
 /* "gpu:0" and so on, "host" for MT_ACCOUNT_HOST. Borrowed, static. */
 const char *mt_place_name(uint8_t place);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Events into a tally: what was there after one of them, or at the peak of each place. */
-#include "tally/owner.h"
+#include "tally/tally_arena.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "rehearse/parts.h"
+#include "breakdown.h"
 #include "rehearse/rehearsal.h"
 
 #define NOTES_MAX  64u
@@ -20,13 +20,13 @@
 
 /* What is being made. */
 struct maker {
-    struct mt_reader *reader;
-    struct mt_owner *owner;
-    struct mt_parts_source source;
-    int counts_plans;       /* nothing was allocated: what was planned is all there is */
-    struct mt_span settled; /* past what the engine tried only */
-    struct mt_parts there;  /* at the place in hand */
-    uint64_t unsplit_bytes; /* of the place that has most of it */
+    struct mt_account_reader *reader;
+    struct mt_tally_arena *arena;
+    struct mt_breakdown_source source;
+    int counts_plans;          /* nothing was allocated: what was planned is all there is */
+    struct mt_span settled;    /* past what the engine tried only */
+    struct mt_breakdown there; /* at the place in hand */
+    uint64_t unsplit_bytes;    /* of the place that has most of it */
     double doubt; /* by which part compute buffers of the place in hand may be otherwise */
     enum mt_provenance buffers; /* of the place in hand, at best: of compute buffers, of others */
     enum mt_provenance others;
@@ -34,16 +34,16 @@ struct maker {
 
 static int counts(const struct maker *maker, const struct mt_rehearse_event *event)
 {
-    return mt_parts_count(&maker->source, event);
+    return mt_breakdown_count(&maker->source, event);
 }
 
 /* Nothing but a dry run: weights were planned and none were taken. Some caches are taken even so.
  */
-static int is_only_planned(const struct mt_reader *reader)
+static int is_only_planned(const struct mt_account_reader *reader)
 {
     size_t n_planned = 0;
     const struct mt_noted *noted;
-    for (size_t i = 0; (noted = mt_reader_at(reader, i)) != NULL; i++) {
+    for (size_t i = 0; (noted = mt_account_reader_at(reader, i)) != NULL; i++) {
         const struct mt_rehearse_event *event = &noted->event;
         if (event->kind != MT_REHEARSE_ALLOC || event->category != MT_CATEGORY_WEIGHTS)
             continue;
@@ -61,7 +61,7 @@ static size_t peak_of(const struct maker *maker, const char *place)
     uint64_t sum = 0;
     uint64_t most = 0;
     size_t peak = maker->settled.first;
-    for (size_t i = 0; (noted = mt_reader_at(maker->reader, i)) != NULL; i++) {
+    for (size_t i = 0; (noted = mt_account_reader_at(maker->reader, i)) != NULL; i++) {
         const struct mt_rehearse_event *event = &noted->event;
         if (strcmp(event->place, place) != 0 || !counts(maker, event))
             continue;
@@ -86,12 +86,12 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(one->name, other->name);
 }
 
-static char *name_of(struct maker *maker, const struct mt_part *part)
+static char *name_of(struct maker *maker, const struct mt_breakdown_part *part)
 {
     char text[sizeof(struct mt_account_event)];
     snprintf(text, sizeof text, "%s%s%s", part->name, *part->name && *part->detail ? ": " : "",
              part->detail);
-    return mt_owner_text(maker->owner, *text ? text : "a buffer");
+    return mt_tally_text(maker->arena, *text ? text : "a buffer");
 }
 
 static uint64_t plus(uint64_t a, uint64_t b)
@@ -119,12 +119,12 @@ static void doubt(const struct maker *maker, struct mt_tally_detail *detail,
  * memory ran out. */
 static size_t make_detail(struct maker *maker, size_t first, struct mt_tally_detail *detail)
 {
-    const struct mt_part *model = &maker->there.items[first];
+    const struct mt_breakdown_part *model = &maker->there.items[first];
     size_t n = 0;
     *detail = (struct mt_tally_detail){.name = name_of(maker, model),
                                        .resident_bytes = MT_UNKNOWN,
                                        .provenance = model->provenance};
-    for (; first + n < maker->there.n && !mt_part_compare(model, model + n); n++) {
+    for (; first + n < maker->there.n && !mt_breakdown_compare(model, model + n); n++) {
         detail->allocated_bytes = plus(detail->allocated_bytes, model[n].bytes);
         detail->low_bytes = plus(detail->low_bytes, model[n].low_bytes);
         detail->high_bytes = plus(detail->high_bytes, model[n].high_bytes);
@@ -152,7 +152,7 @@ static size_t make_row(struct maker *maker, size_t first, struct mt_tally_row *r
     size_t n = 0;
     while (first + n < maker->there.n && maker->there.items[first + n].category == category)
         n++;
-    struct mt_tally_detail *details = mt_owner_alloc(maker->owner, n * sizeof *details);
+    struct mt_tally_detail *details = mt_tally_alloc(maker->arena, n * sizeof *details);
     *row = (struct mt_tally_row){.category = category,
                                  .resident_bytes = MT_UNKNOWN,
                                  .provenance = MT_PROVENANCE_EXACT,
@@ -173,7 +173,7 @@ static size_t make_row(struct maker *maker, size_t first, struct mt_tally_row *r
 
 static int make_rows(struct maker *maker, struct mt_tally_place *place)
 {
-    struct mt_tally_row *rows = mt_owner_alloc(maker->owner, MT_CATEGORY_END * sizeof *rows);
+    struct mt_tally_row *rows = mt_tally_alloc(maker->arena, MT_CATEGORY_END * sizeof *rows);
     uint64_t total = 0, low = 0, high = 0;
     if (!rows)
         return MT_ENOMEM;
@@ -246,8 +246,8 @@ static int make_place(struct maker *maker, uint8_t number, size_t index,
         set_doubts(maker);
     int is_peak = index == SIZE_MAX;
     int result =
-        mt_parts_gather(&maker->source, number, is_peak ? peak_of(maker, place->place) : index,
-                        is_peak, &maker->there);
+        mt_breakdown_gather(&maker->source, number, is_peak ? peak_of(maker, place->place) : index,
+                            is_peak, &maker->there);
     if (maker->there.unsplit_bytes > maker->unsplit_bytes)
         maker->unsplit_bytes = maker->there.unsplit_bytes;
     return result < 0 ? result : make_rows(maker, place);
@@ -260,7 +260,7 @@ static int add_note(struct maker *maker, struct mt_tally *tally, const char **no
     for (size_t i = 0; i < tally->n_notes; i++)
         if (strcmp(notes[i], text) == 0)
             return 0;
-    notes[tally->n_notes] = mt_owner_text(maker->owner, text);
+    notes[tally->n_notes] = mt_tally_text(maker->arena, text);
     return notes[tally->n_notes++] ? 0 : MT_ENOMEM;
 }
 
@@ -382,8 +382,8 @@ static int note_unwritten(struct maker *maker, struct mt_tally *tally, const cha
 
 static int make_notes(struct maker *maker, struct mt_tally *tally)
 {
-    const struct mt_reader *reader = maker->reader;
-    const char **notes = mt_owner_alloc(maker->owner, (NOTES_MAX + 7) * sizeof *notes);
+    const struct mt_account_reader *reader = maker->reader;
+    const char **notes = mt_tally_alloc(maker->arena, (NOTES_MAX + 7) * sizeof *notes);
     const struct mt_noted *noted;
     uint64_t n = __atomic_load_n(&reader->account->n_events, __ATOMIC_RELAXED);
     if (!notes)
@@ -412,7 +412,7 @@ static int make_notes(struct maker *maker, struct mt_tally *tally)
          i++)
         if (result == 0)
             result = add_note(maker, tally, notes, said->text);
-    for (size_t i = 0; tally->n_notes < NOTES_MAX && (noted = mt_reader_at(reader, i)); i++)
+    for (size_t i = 0; tally->n_notes < NOTES_MAX && (noted = mt_account_reader_at(reader, i)); i++)
         if (result == 0 && noted->event.kind == MT_REHEARSE_NOTE)
             result = add_note(maker, tally, notes, noted->event.name);
     if (result == 0 && n > MT_ACCOUNT_EVENTS_MAX) {
@@ -430,17 +430,17 @@ static int make(struct maker *maker, struct mt_tally *tally, size_t index)
 {
     const struct mt_account *account = maker->reader->account;
     size_t n = account->n_devices + (size_t)1;
-    struct mt_tally_place *places = mt_owner_alloc(maker->owner, n * sizeof *places);
+    struct mt_tally_place *places = mt_tally_alloc(maker->arena, n * sizeof *places);
     tally->kind = MT_TALLY_ESTIMATE;
     tally->moment = (struct mt_moment){
         index == SIZE_MAX ? MT_MOMENT_PEAK : MT_MOMENT_TIME,
-        index == SIZE_MAX ? 0 : mt_reader_at(maker->reader, index)->event.time_ns};
+        index == SIZE_MAX ? 0 : mt_account_reader_at(maker->reader, index)->event.time_ns};
     tally->moment_ns = index == SIZE_MAX ? MT_UNKNOWN : tally->moment.time_ns;
     if (account->engine_version[0]) {
         char version[sizeof account->engine_version + 1];
         snprintf(version, sizeof version, "%.*s", (int)sizeof account->engine_version,
                  account->engine_version);
-        tally->engine_version = mt_owner_text(maker->owner, version);
+        tally->engine_version = mt_tally_text(maker->arena, version);
     }
     tally->places = places;
     tally->n_places = n;
@@ -468,7 +468,7 @@ static int open_traces(struct maker *maker, const char *directory, struct mt_err
                        "the program has removed %.300s, the folder of its rehearsal: what it took "
                        "is not known; rehearse it in a folder that it leaves alone",
                        directory);
-    const struct mt_reader *reader = maker->reader;
+    const struct mt_account_reader *reader = maker->reader;
     for (size_t i = 0; result == 0 && i < reader->n_told; i++) {
         const struct mt_told *told = &reader->told[i];
         mt_torch_usage(maker->source.torch, told->pid, told->object, told->bytes, told->time_ns,
@@ -482,18 +482,18 @@ int mt_rehearse_tally(struct mt_rehearsal *rehearsal, size_t index, struct mt_ta
 {
     struct maker maker = {.reader = &rehearsal->reader,
                           .counts_plans = is_only_planned(&rehearsal->reader)};
-    maker.source = (struct mt_parts_source){.reader = maker.reader,
-                                            .counts_plans = maker.counts_plans,
-                                            .is_cuda = is_cuda(rehearsal->account)};
-    maker.settled = mt_reader_settled(maker.reader, maker.counts_plans);
-    if (index != SIZE_MAX && !mt_reader_at(maker.reader, index))
+    maker.source = (struct mt_breakdown_source){.reader = maker.reader,
+                                                .counts_plans = maker.counts_plans,
+                                                .is_cuda = is_cuda(rehearsal->account)};
+    maker.settled = mt_account_reader_settled(maker.reader, maker.counts_plans);
+    if (index != SIZE_MAX && !mt_account_reader_at(maker.reader, index))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "the rehearsal has no event %zu", index);
     int result = open_traces(&maker, rehearsal->directory, error);
     if (result < 0)
         return result;
-    struct mt_tally *made = mt_owner_create(&maker.owner);
+    struct mt_tally *made = mt_tally_create(&maker.arena);
     result = made ? make(&maker, made, index) : MT_ENOMEM;
-    mt_parts_finish(&maker.there);
+    mt_breakdown_finish(&maker.there);
     mt_torch_close(maker.source.torch);
     if (result < 0) {
         mt_tally_destroy(made);

@@ -70,13 +70,13 @@ static void take(struct pass *pass, const struct mt_rehearse_event *event, size_
     }
 }
 
-struct mt_span mt_reader_settled(const struct mt_reader *reader, int counts_plans)
+struct mt_span mt_account_reader_settled(const struct mt_account_reader *reader, int counts_plans)
 {
     struct pass pass = {.account = reader->account, .chosen = {0, SIZE_MAX}};
     const struct mt_noted *noted;
     int is_loaded = 0;
     size_t i = 0;
-    for (; (noted = mt_reader_at(reader, i)) != NULL; i++) {
+    for (; (noted = mt_account_reader_at(reader, i)) != NULL; i++) {
         take(&pass, &noted->event, i);
         if (pass.first == i + 1)
             is_loaded = 0;

@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "tally/attribute.h"
 #include "tally/moment.h"
-#include "tally/owner.h"
 #include "tally/tree.h"
+#include "tally_arena.h"
 
 /* Pictures of a tree's processes that lie farther apart are not of one moment. */
 #define APART_NS 20000000u
@@ -23,7 +23,7 @@ static const char *const shared_rule =
 
 struct work {
     const struct mt_recording *recording;
-    struct mt_owner *owner;
+    struct mt_tally_arena *arena;
     struct mt_shared_pages seen;
     struct mt_claims tree;
     struct mt_process_choice *choices;
@@ -67,7 +67,7 @@ static int is_empty(const struct mt_claim *claim)
 }
 
 /* The row of one category; 0 where no claim has it. */
-static int make_row(struct mt_owner *owner, const struct mt_claims *claims,
+static int make_row(struct mt_tally_arena *arena, const struct mt_claims *claims,
                     enum mt_category category, struct mt_tally_row *row)
 {
     size_t n = 0;
@@ -75,7 +75,7 @@ static int make_row(struct mt_owner *owner, const struct mt_claims *claims,
         n += claims->items[i].category == category && !is_empty(&claims->items[i]);
     if (!n)
         return 0;
-    struct mt_tally_detail *details = mt_owner_alloc(owner, n * sizeof *details);
+    struct mt_tally_detail *details = mt_tally_alloc(arena, n * sizeof *details);
     if (!details)
         return MT_ENOMEM;
     *row = (struct mt_tally_row){
@@ -92,7 +92,7 @@ static int make_row(struct mt_owner *owner, const struct mt_claims *claims,
         if (claim->category != category || is_empty(claim))
             continue;
         *detail = (struct mt_tally_detail){
-            .name = mt_owner_text(owner, claim->name),
+            .name = mt_tally_text(arena, claim->name),
             .allocated_bytes = claim->allocated_unknown ? MT_UNKNOWN : claim->allocated_bytes,
             .resident_bytes = claim->resident_bytes,
             .count = claim->count,
@@ -113,11 +113,11 @@ static int make_row(struct mt_owner *owner, const struct mt_claims *claims,
 }
 
 /* The place of a process or of the tree, whose claims sum to `total`. */
-static struct mt_tally_place *make_place(struct mt_owner *owner, const struct mt_claims *claims,
-                                         uint64_t total)
+static struct mt_tally_place *make_place(struct mt_tally_arena *arena,
+                                         const struct mt_claims *claims, uint64_t total)
 {
-    struct mt_tally_place *place = mt_owner_alloc(owner, sizeof *place);
-    struct mt_tally_row *rows = mt_owner_alloc(owner, MT_CATEGORY_END * sizeof *rows);
+    struct mt_tally_place *place = mt_tally_alloc(arena, sizeof *place);
+    struct mt_tally_row *rows = mt_tally_alloc(arena, MT_CATEGORY_END * sizeof *rows);
     if (!place || !rows)
         return NULL;
     *place = (struct mt_tally_place){
@@ -132,7 +132,7 @@ static struct mt_tally_place *make_place(struct mt_owner *owner, const struct mt
         .rows = rows,
     };
     for (int category = 1; category < MT_CATEGORY_END; category++) {
-        int made = make_row(owner, claims, (enum mt_category)category, &rows[place->n_rows]);
+        int made = make_row(arena, claims, (enum mt_category)category, &rows[place->n_rows]);
         if (made < 0)
             return NULL;
         place->n_rows += (size_t)made;
@@ -193,7 +193,7 @@ static int add_unpictured(struct work *work, const struct mt_process_choice *cho
     if (mt_claims_init(&claims) < 0)
         return MT_ENOMEM;
     claims.items[0].resident_bytes = choice->resident_bytes;
-    struct mt_tally_place *place = make_place(work->owner, &claims, choice->resident_bytes);
+    struct mt_tally_place *place = make_place(work->arena, &claims, choice->resident_bytes);
     mt_claims_finish(&claims);
     if (!place)
         return MT_ENOMEM;
@@ -234,7 +234,7 @@ static int add_pictured(struct work *work, const struct mt_process_choice *choic
     if (result < 0)
         return result;
     struct mt_tally_place *place =
-        make_place(work->owner, &attribution.claims, attribution.total_resident_bytes);
+        make_place(work->arena, &attribution.claims, attribution.total_resident_bytes);
     result = place ? add_to_tree(work, &attribution) : MT_ENOMEM;
     if (result == 0) {
         place->skew_known = attribution.rollup_bytes != MT_UNKNOWN;
@@ -253,7 +253,7 @@ static int add_pictured(struct work *work, const struct mt_process_choice *choic
         if (!work->engine_name)
             work->engine_name = attribution.engine_name;
         if (!work->model_path && attribution.model_path)
-            work->model_path = mt_owner_text(work->owner, attribution.model_path);
+            work->model_path = mt_tally_text(work->arena, attribution.model_path);
     }
     mt_attribution_finish(&attribution);
     return result;
@@ -281,8 +281,8 @@ static int describe_process(struct work *work, const struct mt_process_choice *c
     *process = (struct mt_tally_process){
         .pid = image->pid,
         .parent_pid = image->parent_pid,
-        .command = mt_owner_text(work->owner, image->command),
-        .end = mt_owner_text(work->owner, image->end_text),
+        .command = mt_tally_text(work->arena, image->command),
+        .end = mt_tally_text(work->arena, image->end_text),
         .observed = header ? "recorder" : "outside",
         .observed_reason = header ? "" : reasons[reason_of(image)],
         .start_ns = mt_recording_time(work->recording, image->start_ns),
@@ -311,8 +311,8 @@ static int add_process(struct work *work, size_t i)
 
 static int add_note(struct work *work, struct mt_tally *tally, const char *text)
 {
-    const char **notes = mt_owner_alloc(work->owner, (tally->n_notes + 1) * sizeof *notes);
-    char *copy = mt_owner_text(work->owner, text);
+    const char **notes = mt_tally_alloc(work->arena, (tally->n_notes + 1) * sizeof *notes);
+    char *copy = mt_tally_text(work->arena, text);
     if (!notes || !copy)
         return MT_ENOMEM;
     for (size_t i = 0; i < tally->n_notes; i++)
@@ -410,7 +410,7 @@ static int add_spread_note(struct work *work, struct mt_tally *tally)
 
 static int finish_tree(struct work *work, struct mt_tally *tally)
 {
-    struct mt_tally_place *place = make_place(work->owner, &work->tree, work->tree_total);
+    struct mt_tally_place *place = make_place(work->arena, &work->tree, work->tree_total);
     if (!place || mt_moment_peak_bytes(work->recording, &place->peak_resident_bytes) < 0)
         return MT_ENOMEM;
     if (add_spread_note(work, tally) < 0)
@@ -468,7 +468,7 @@ static int make_tally(struct work *work, const struct mt_moment *moment, uint64_
     int result = mt_claims_init(&work->tree);
     work->tree_rollup_known = 1;
     const size_t n_processes = work->recording->n_images;
-    work->processes = mt_owner_alloc(work->owner, n_processes * sizeof *work->processes);
+    work->processes = mt_tally_alloc(work->arena, n_processes * sizeof *work->processes);
     if (!work->processes)
         result = MT_ENOMEM;
     for (size_t i = 0; i < n_choices && result == 0; i++)
@@ -500,7 +500,7 @@ int mt_recording_tally(const struct mt_recording *recording, const struct mt_mom
     int result = mt_moment_choose(recording, moment, &moment_ns, &work.choices, &n_choices, error);
     if (result < 0)
         return result;
-    struct mt_tally *made = mt_owner_create(&work.owner);
+    struct mt_tally *made = mt_tally_create(&work.arena);
     result = made ? make_tally(&work, moment, moment_ns, n_choices, made) : MT_ENOMEM;
     free(work.choices);
     mt_shared_pages_finish(&work.seen);

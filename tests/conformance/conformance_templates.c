@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "oracle_point.h"
-#include "predict/llama/parts.h"
+#include "predict/llama/internal.h"
 #include "predict/template/template.h"
 
 enum { DEVICE_ALL, DEVICE_PART, HOST_ALL, HOST_PART, DOUBTED, UNTAKEN, GROUPS };

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cli/compare/output.h"
-#include "cli/document/parts.h"
+#include "cli/document/internal.h"
 #include "emit/text_table.h"
 
 #define ROWS_SHOWN  10

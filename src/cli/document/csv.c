@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A document as CSV: its runs, or else the rows of its tally. */
 #include "emit/csv.h"
-#include "parts.h"
+#include "internal.h"
 
 static void put_runs(const struct cli_document *document, struct mt_csv *csv)
 {

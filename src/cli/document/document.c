@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "emit/folded.h"
-#include "parts.h"
+#include "internal.h"
 
 const char *const cli_format_names[] = {"table", "json", "csv", "folded", NULL};
 

@@ -8,7 +8,7 @@
 
 #include "cli/shell.h"
 #include "emit/text.h"
-#include "parts.h"
+#include "internal.h"
 
 static void put_verdict(const struct cli_document *document, const struct cli_terminal *terminal,
                         struct mt_strbuf *out)

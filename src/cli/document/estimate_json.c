@@ -2,7 +2,7 @@
 /* What only an estimate has, as JSON, and an estimate as CSV. */
 #include "cli/shell.h"
 #include "emit/csv.h"
-#include "parts.h"
+#include "internal.h"
 
 /* 0 stands for what an engine does not have. */
 static void put_if_any(struct mt_json *json, const char *key, uint64_t count)

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "parts.h"
+#include "internal.h"
 
 #define BAND_TEXT    48
 #define PLACE_INDENT 2

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A document as JSON, schema "memtally/1": keys may be added and are never renamed. */
 
-#include "parts.h"
+#include "internal.h"
 
 static void put_detail(struct mt_json *json, const struct mt_tally_detail *detail)
 {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "emit/text_table.h"
-#include "parts.h"
+#include "internal.h"
 
 #define PROCESSES_SHOWN 20
 

@@ -5,7 +5,7 @@
  * activations is "framework overhead" there, so that the four add up to the total. */
 #include <string.h>
 
-#include "parts.h"
+#include "internal.h"
 
 static double gb(uint64_t bytes)
 {

@@ -7,7 +7,7 @@
 
 #include "cli/shell.h"
 #include "emit/text.h"
-#include "parts.h"
+#include "internal.h"
 
 #define LATE_SHOWN  20
 #define LATE_BYTES  (UINT64_C(16) << 20)

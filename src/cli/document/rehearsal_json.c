@@ -2,7 +2,7 @@
 /* What only a rehearsal has, as JSON. */
 #include <string.h>
 
-#include "parts.h"
+#include "internal.h"
 
 /* What was at the place that had no room, by category. */
 static void put_held(const struct mt_rehearsed *rehearsal, struct mt_json *json)

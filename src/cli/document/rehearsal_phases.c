@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "emit/text.h"
-#include "parts.h"
+#include "internal.h"
 
 #define SHOWN 24
 

@@ -8,7 +8,7 @@
 #include "emit/sparkline.h"
 #include "emit/text.h"
 #include "emit/text_table.h"
-#include "parts.h"
+#include "internal.h"
 
 #define FRAMES_SHOWN 12
 #define MARKS_SHOWN  20

@@ -8,7 +8,7 @@
 
 #include "emit/text.h"
 #include "emit/text_table.h"
-#include "parts.h"
+#include "internal.h"
 
 #define LABEL_COLUMNS 13
 

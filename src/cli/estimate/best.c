@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "cli/document/parts.h"
+#include "cli/document/internal.h"
 #include "cli/estimate/estimate.h"
 
 /* All files with their estimates, or why one could not be estimated (a code other than 0); `best`

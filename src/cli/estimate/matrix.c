@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "cli/document/parts.h"
+#include "cli/document/internal.h"
 #include "cli/estimate/estimate.h"
 #include "cli/residue_store.h"
 #include "emit/csv.h"

@@ -5,32 +5,32 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "advise/answer.h"
 #include "advise/cuda_suggest.h"
 #include "advise/spills.h"
-#include "advise/told.h"
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/rehearse/command.h"
 
 /* What the document refers to. */
-struct command_told {
-    struct mt_advise_told told;
+struct command_answer {
+    struct mt_advise_answer answer;
     struct mt_estimate *estimate;
     const char *notes[1];
 };
 
-static int write_document(const struct command_told *told, const struct rehearse_output *output)
+static int write_document(const struct command_answer *answer, const struct rehearse_output *output)
 {
     struct cli_document document = CLI_DOCUMENT_EMPTY;
     struct cli_terminal terminal = cli_terminal_of_output(output->path);
     struct mt_error error = {.offset = MT_NO_OFFSET};
     struct mt_strbuf out = {0};
-    document.tally = &told->estimate->tally;
-    document.estimate = told->estimate;
-    document.rehearsal = &told->told.rehearsal;
+    document.tally = &answer->estimate->tally;
+    document.estimate = answer->estimate;
+    document.rehearsal = &answer->answer.rehearsal;
     document.explain = output->explain;
-    document.notes = told->notes;
-    document.n_notes = told->notes[0] != NULL;
+    document.notes = answer->notes;
+    document.n_notes = answer->notes[0] != NULL;
     int code = cli_document_render(&document, output->format, &terminal, &out, &error)
                    ? cli_fail(&error)
                    : cli_write_output(&out, output->path);
@@ -54,12 +54,12 @@ static int fail_unseen(const struct mt_drive_job *job, const struct mt_drive_res
     return CLI_EXIT_CANNOT;
 }
 
-static int exit_of(const struct command_told *told)
+static int exit_of(const struct command_answer *answer)
 {
-    enum mt_verdict verdict = told->estimate->verdict;
+    enum mt_verdict verdict = answer->estimate->verdict;
     int fits =
         verdict == MT_VERDICT_FITS || verdict == MT_VERDICT_TIGHT || verdict == MT_VERDICT_UNKNOWN;
-    return told->told.rehearsal.ran && fits ? CLI_EXIT_OK : CLI_EXIT_NO;
+    return answer->answer.rehearsal.ran && fits ? CLI_EXIT_OK : CLI_EXIT_NO;
 }
 
 /* A server that goes on with fewer past prompts on a small host would do so with a smaller cache of
@@ -71,28 +71,29 @@ static int wants_changes(const struct mt_drive_result *result)
 }
 
 static int conclude(const struct mt_drive_job *job, const struct mt_predict_settings *settings,
-                    const struct rehearse_output *output, struct command_told *told)
+                    const struct rehearse_output *output, struct command_answer *answer)
 {
     struct mt_error error = {.offset = MT_NO_OFFSET};
-    if (told->told.result.is_unseen)
-        return fail_unseen(job, &told->told.result);
-    if (told->told.result.outcome == MT_DRIVE_RUNS_ON)
-        mt_advise_note_runs_on(&told->told);
-    if (mt_drive_ran(&told->told.result))
-        mt_advise_command_spills(job->argv, job->environment, settings, told->told.result.tally,
-                                 told->told.result.spills, sizeof told->told.result.spills);
-    if (output->with_changes && told->told.result.is_cuda) {
-        if (told->told.result.outcome == MT_DRIVE_RUNS_OUT || told->told.result.lacks_memory)
-            mt_advise_cuda_suggest(job, &told->told);
-    } else if (output->with_changes && wants_changes(&told->told.result))
-        mt_advise_told_find_changes(job, &told->told);
-    if (*told->told.note)
-        told->notes[0] = told->told.note;
-    if (mt_drive_estimate(&told->told.result, NULL, settings, &told->estimate, &error) < 0)
+    if (answer->answer.result.is_unseen)
+        return fail_unseen(job, &answer->answer.result);
+    if (answer->answer.result.outcome == MT_DRIVE_RUNS_ON)
+        mt_advise_note_runs_on(&answer->answer);
+    if (mt_drive_ran(&answer->answer.result))
+        mt_advise_command_spills(job->argv, job->environment, settings, answer->answer.result.tally,
+                                 answer->answer.result.spills, sizeof answer->answer.result.spills);
+    if (output->with_changes && answer->answer.result.is_cuda) {
+        if (answer->answer.result.outcome == MT_DRIVE_RUNS_OUT ||
+            answer->answer.result.lacks_memory)
+            mt_advise_cuda_suggest(job, &answer->answer);
+    } else if (output->with_changes && wants_changes(&answer->answer.result))
+        mt_advise_answer_find_changes(job, &answer->answer);
+    if (*answer->answer.note)
+        answer->notes[0] = answer->answer.note;
+    if (mt_drive_estimate(&answer->answer.result, NULL, settings, &answer->estimate, &error) < 0)
         return cli_fail(&error);
-    mt_advise_tell(job, 0, &told->told);
-    int code = write_document(told, output);
-    return code ? code : exit_of(told);
+    mt_advise_answer_fill(job, 0, &answer->answer);
+    int code = write_document(answer, output);
+    return code ? code : exit_of(answer);
 }
 
 /* Without room for the account nothing was rehearsed: that is no answer. */
@@ -102,20 +103,20 @@ static int fail(const struct mt_error *error)
     return error->code == MT_EIO ? CLI_EXIT_CANNOT : code;
 }
 
-int rehearse_told_command(struct mt_drive_job *job, const struct mt_predict_settings *settings,
-                          const struct rehearse_output *output)
+int rehearse_answer_command(struct mt_drive_job *job, const struct mt_predict_settings *settings,
+                            const struct rehearse_output *output)
 {
     struct mt_error error = {.offset = MT_NO_OFFSET};
-    struct command_told *told = calloc(1, sizeof *told);
-    if (!told) {
+    struct command_answer *answer = calloc(1, sizeof *answer);
+    if (!answer) {
         cli_complain("out of memory");
         return CLI_EXIT_CANNOT;
     }
-    int code = mt_drive_run_to_tell(job, &told->told.result, &error) < 0
+    int code = mt_drive_run_to_answer(job, &answer->answer.result, &error) < 0
                    ? fail(&error)
-                   : conclude(job, settings, output, told);
-    mt_estimate_destroy(told->estimate);
-    mt_advise_told_finish(&told->told);
-    free(told);
+                   : conclude(job, settings, output, answer);
+    mt_estimate_destroy(answer->estimate);
+    mt_advise_answer_finish(&answer->answer);
+    free(answer);
     return code;
 }

@@ -14,7 +14,7 @@ struct rehearse_output {
     int explain;
     int with_changes; /* look for flags that fit where it does not */
 };
-int rehearse_told_command(struct mt_drive_job *job, const struct mt_predict_settings *settings,
-                          const struct rehearse_output *output);
+int rehearse_answer_command(struct mt_drive_job *job, const struct mt_predict_settings *settings,
+                            const struct rehearse_output *output);
 
 #endif

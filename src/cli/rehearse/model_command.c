@@ -158,10 +158,10 @@ static int rehearse_one(struct estimate_result *made, struct estimate_request *r
     request->report = &report;
     int result = estimate_rehearse(made, name, request, options, error);
     if (!result) {
-        if (*report.told.note && request->n_notes < ESTIMATE_NOTES_MAX)
-            request->notes[request->n_notes++] = report.told.note;
+        if (*report.answer.note && request->n_notes < ESTIMATE_NOTES_MAX)
+            request->notes[request->n_notes++] = report.answer.note;
         struct cli_document document = estimate_document(made, request, options);
-        document.rehearsal = &report.told.rehearsal;
+        document.rehearsal = &report.answer.rehearsal;
         *code = estimate_exit_of(made);
         result =
             cli_document_render(&document, (enum cli_format)options->format, &terminal, out, error);

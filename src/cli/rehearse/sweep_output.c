@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/document/parts.h"
+#include "cli/document/internal.h"
 #include "cli/rehearse/sweep_output.h"
 #include "emit/csv.h"
 

@@ -377,7 +377,7 @@ static size_t keep_shared(struct keeper *k, size_t at)
     return 0;
 }
 
-void mt_graph_keep(struct mt_graph *graph, size_t start, size_t end, unsigned kept)
+void mt_graph_keep_fused(struct mt_graph *graph, size_t start, size_t end, unsigned kept)
 {
     struct keeper k = {graph, graph->nodes.at + start, end - start, graph->nodes.n - start};
     for (size_t i = 0; kept & MT_KEEP_SHARED && i + 5 < k.n; i++) {

@@ -7,6 +7,6 @@
 
 /* Looks for what is fused among nodes `start` to `end`, one split: puts what is kept into `kept` of
  * the node until which it is, and moves nodes as the device does. `kept`: MT_KEEP_… */
-void mt_graph_keep(struct mt_graph *graph, size_t start, size_t end, unsigned kept);
+void mt_graph_keep_fused(struct mt_graph *graph, size_t start, size_t end, unsigned kept);
 
 #endif

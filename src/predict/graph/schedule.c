@@ -322,7 +322,7 @@ int mt_graph_schedule(struct mt_graph *graph, const struct mt_graph_machine *mac
     make_splits(&s);
     for (size_t i = 0; i < s.n_splits && machine->keeps; i++)
         if (s.splits[i].backend != s.host)
-            mt_graph_keep(graph, s.splits[i].start, s.splits[i].end, machine->keeps);
+            mt_graph_keep_fused(graph, s.splits[i].start, s.splits[i].end, machine->keeps);
     if (s.failed || make_room(&s, schedule) < 0)
         return MT_ENOMEM;
     emit_nodes(&s, schedule);

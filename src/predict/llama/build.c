@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "parts.h"
+#include "internal.h"
 
 #define CACHE_STEP 64
 
@@ -44,15 +44,15 @@ static int is_whole_type(const char *type)
     return type[0] == 'f' || strncmp(type, "bf", 2) == 0 || (type[0] == 'i' && type[1] != 'q');
 }
 
-static void take_tensor(struct mt_net *net, const struct mt_llama_placement *placement,
+static void take_tensor(struct mt_build *build, const struct mt_llama_placement *placement,
                         const struct mt_model_tensor *tensor)
 {
     int own;
     int slot = slot_of(tensor, &own);
-    if (slot < 0 || (!own && tensor->layer >= net->n_layers))
+    if (slot < 0 || (!own && tensor->layer >= build->n_layers))
         return;
-    size_t il = own ? net->n_layers : tensor->layer;
-    struct mt_net_weight *weight = &net->layers[il].weights[slot];
+    size_t il = own ? build->n_layers : tensor->layer;
+    struct mt_build_weight *weight = &build->layers[il].weights[slot];
     for (uint32_t i = 0; i < 4; i++)
         weight->ne[i] = i < tensor->n_dims ? tensor->dims[i] : 1;
     weight->bytes = tensor->bytes;
@@ -62,71 +62,71 @@ static void take_tensor(struct mt_net *net, const struct mt_llama_placement *pla
     weight->present = 1;
 }
 
-static int take_weights(struct mt_net *net, struct mt_error *error)
+static int take_weights(struct mt_build *build, struct mt_error *error)
 {
-    const struct mt_predict_input *in = net->plan->in;
+    const struct mt_predict_input *in = build->plan->in;
     struct mt_llama_placement placement;
     struct mt_model_tensor tensor;
-    if (net->d->format != MT_MODEL_GGUF)
+    if (build->d->format != MT_MODEL_GGUF)
         return 0;
-    int result = mt_llama_placement_init(&placement, net->plan, error);
+    int result = mt_llama_placement_init(&placement, build->plan, error);
     if (result < 0)
         return result;
-    for (uint64_t i = 0; i < net->d->n_tensors; i++)
+    for (uint64_t i = 0; i < build->d->n_tensors; i++)
         if (mt_model_tensor_at(in->model, i, &tensor) == 0)
-            take_tensor(net, &placement, &tensor);
+            take_tensor(build, &placement, &tensor);
     mt_llama_placement_finish(&placement);
     return 0;
 }
 
-int mt_net_init(struct mt_net *net, struct mt_graph *graph, const struct mt_llama_plan *plan,
-                struct mt_error *error)
+int mt_build_init(struct mt_build *build, struct mt_graph *graph, const struct mt_llama_plan *plan,
+                  struct mt_error *error)
 {
-    *net = (struct mt_net){.graph = graph, .plan = plan, .d = plan->in->d};
-    net->n_layers = (size_t)(net->d->n_layers - net->d->n_draft_layers);
-    net->host = (int)plan->n_devices;
-    net->sequences = plan->sequences;
-    net->streams = plan->streams;
-    net->tokens = mt_llama_add(plan->ubatch, plan->sequences - 1) / plan->sequences;
-    net->tokens *= plan->sequences;
-    net->outputs = plan->output_rows;
-    net->global.cells = plan->cells;
-    net->windowed.cells = plan->swa_cells;
-    net->layers = mt_arena_array(graph->arena, net->n_layers + 1, sizeof *net->layers);
-    if (!net->layers)
+    *build = (struct mt_build){.graph = graph, .plan = plan, .d = plan->in->d};
+    build->n_layers = (size_t)(build->d->n_layers - build->d->n_draft_layers);
+    build->host = (int)plan->n_devices;
+    build->sequences = plan->sequences;
+    build->streams = plan->streams;
+    build->tokens = mt_llama_add(plan->ubatch, plan->sequences - 1) / plan->sequences;
+    build->tokens *= plan->sequences;
+    build->outputs = plan->output_rows;
+    build->global.cells = plan->cells;
+    build->windowed.cells = plan->swa_cells;
+    build->layers = mt_arena_array(graph->arena, build->n_layers + 1, sizeof *build->layers);
+    if (!build->layers)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    return take_weights(net, error);
+    return take_weights(build, error);
 }
 
-int mt_net_backend(const struct mt_net *net, size_t il)
+int mt_build_backend(const struct mt_build *build, size_t il)
 {
-    int device = net->plan->device_of[il < net->n_layers ? il : net->plan->n_layers];
-    return device == MT_HOST_PLACE ? net->host : device;
+    int device = build->plan->device_of[il < build->n_layers ? il : build->plan->n_layers];
+    return device == MT_HOST_PLACE ? build->host : device;
 }
 
-int mt_net_is_windowed(const struct mt_net *net, size_t il)
+int mt_build_is_windowed(const struct mt_build *build, size_t il)
 {
-    enum mt_attention attention = net->d->layers[il].attention;
-    return !net->plan->ignores_windows &&
+    enum mt_attention attention = build->d->layers[il].attention;
+    return !build->plan->ignores_windows &&
            (attention == MT_ATTENTION_SLIDING || attention == MT_ATTENTION_CHUNKED);
 }
 
-int mt_net_has(const struct mt_net *net, size_t il, enum mt_slot slot)
+int mt_build_has(const struct mt_build *build, size_t il, enum mt_slot slot)
 {
-    return net->layers[il].weights[slot].present;
+    return build->layers[il].weights[slot].present;
 }
 
-int mt_net_expects(const struct mt_net *net, size_t il, enum mt_slot slot)
+int mt_build_expects(const struct mt_build *build, size_t il, enum mt_slot slot)
 {
-    if (net->d->format == MT_MODEL_GGUF)
-        return mt_net_has(net, il, slot);
+    if (build->d->format == MT_MODEL_GGUF)
+        return mt_build_has(build, il, slot);
     switch (slot) {
     case MT_SLOT_ATTN_Q_NORM:
     case MT_SLOT_ATTN_K_NORM:
-        return !!(net->traits & MT_NET_NORMS_QK);
+        return !!(build->traits & MT_BUILD_NORMS_QK);
     case MT_SLOT_SSM_BETA_ALPHA:
     case MT_SLOT_SHARED_ROUTER:
-        return strcmp(net->d->architecture ? net->d->architecture : "", "qwen3next") == 0;
+        return strcmp(build->d->architecture ? build->d->architecture : "", "qwen3next") == 0;
     case MT_SLOT_SSM_NORM:
     case MT_SLOT_FFN_GATE:
     case MT_SLOT_EXPERTS_GATE:
@@ -136,12 +136,12 @@ int mt_net_expects(const struct mt_net *net, size_t il, enum mt_slot slot)
     }
 }
 
-static struct mt_node *leaf_of(struct mt_net *net, size_t il, struct mt_net_weight *weight)
+static struct mt_node *leaf_of(struct mt_build *build, size_t il, struct mt_build_weight *weight)
 {
     if (weight->node)
         return weight->node;
-    int backend = weight->place == MT_HOST_PLACE ? net->host : weight->place;
-    weight->node = mt_op_external(net->graph, MT_TYPE_F32, weight->ne, backend);
+    int backend = weight->place == MT_HOST_PLACE ? build->host : weight->place;
+    weight->node = mt_op_external(build->graph, MT_TYPE_F32, weight->ne, backend);
     weight->node->flags |= MT_NODE_WEIGHT;
     weight->node->bytes = weight->bytes;
     weight->node->weight_type = weight->type;
@@ -152,116 +152,116 @@ static struct mt_node *leaf_of(struct mt_net *net, size_t il, struct mt_net_weig
     return weight->node;
 }
 
-struct mt_node *mt_net_maybe(struct mt_net *net, size_t il, enum mt_slot slot)
+struct mt_node *mt_build_maybe(struct mt_build *build, size_t il, enum mt_slot slot)
 {
-    struct mt_net_weight *weight = &net->layers[il].weights[slot];
-    return weight->present ? leaf_of(net, il, weight) : NULL;
+    struct mt_build_weight *weight = &build->layers[il].weights[slot];
+    return weight->present ? leaf_of(build, il, weight) : NULL;
 }
 
-struct mt_node *mt_net_weight(struct mt_net *net, size_t il, enum mt_slot slot, uint64_t ne0,
-                              uint64_t ne1, uint64_t ne2)
+struct mt_node *mt_build_weight(struct mt_build *build, size_t il, enum mt_slot slot, uint64_t ne0,
+                                uint64_t ne1, uint64_t ne2)
 {
-    struct mt_net_weight *weight = &net->layers[il].weights[slot];
+    struct mt_build_weight *weight = &build->layers[il].weights[slot];
     if (!weight->present) {
-        const struct mt_model_description *d = net->d;
+        const struct mt_model_description *d = build->d;
         double bytes = d->parameters ? (double)d->weight_bytes / (double)d->parameters : 2;
-        int backend = mt_net_backend(net, il);
-        *weight = (struct mt_net_weight){.ne = {ne0, ne1, ne2, 1}, .present = 1};
+        int backend = mt_build_backend(build, il);
+        *weight = (struct mt_build_weight){.ne = {ne0, ne1, ne2, 1}, .present = 1};
         weight->bytes = (uint64_t)(bytes * (double)ne0 * (double)ne1 * (double)ne2);
-        weight->place = (int8_t)(backend == net->host ? MT_HOST_PLACE : backend);
+        weight->place = (int8_t)(backend == build->host ? MT_HOST_PLACE : backend);
     }
-    return leaf_of(net, il, weight);
+    return leaf_of(build, il, weight);
 }
 
-static struct mt_node *vector_input(struct mt_net *net, enum mt_graph_type type, uint64_t n)
+static struct mt_node *vector_input(struct mt_build *build, enum mt_graph_type type, uint64_t n)
 {
-    return mt_op_input(net->graph, type, (uint64_t[4]){n, 1, 1, 1});
+    return mt_op_input(build->graph, type, (uint64_t[4]){n, 1, 1, 1});
 }
 
 /* Image features for the first layers lie beside the embeddings. */
-static uint64_t input_width(const struct mt_net *net)
+static uint64_t input_width(const struct mt_build *build)
 {
-    return net->d->embedding_length * (1 + net->d->deepstack_layers);
+    return build->d->embedding_length * (1 + build->d->deepstack_layers);
 }
 
 /* With room for image features beside the rows. */
-static struct mt_node *widened(struct mt_net *net, struct mt_node *x)
+static struct mt_node *widened(struct mt_build *build, struct mt_node *x)
 {
-    const uint64_t ne[4] = {input_width(net), net->tokens, 1, 1};
-    return net->d->deepstack_layers ? mt_op_make(net->graph, ne, x, NULL, NULL) : x;
+    const uint64_t ne[4] = {input_width(build), build->tokens, 1, 1};
+    return build->d->deepstack_layers ? mt_op_make(build->graph, ne, x, NULL, NULL) : x;
 }
 
 /* The rows of the tokens; newer builds widen them once all rows are looked up. */
-static struct mt_node *embed(struct mt_net *net, struct mt_node *tokens)
+static struct mt_node *embed(struct mt_build *build, struct mt_node *tokens)
 {
-    struct mt_node *table = mt_net_weight(net, net->n_layers, MT_SLOT_TOKEN_EMBEDDING,
-                                          net->d->embedding_length, net->d->vocabulary, 1);
-    table->backend = (int8_t)net->host;
-    struct mt_node *x = mt_op_get_rows(net->graph, table, tokens);
-    return net->newer & MT_NEWER_EMBEDDINGS ? x : widened(net, x);
+    struct mt_node *table = mt_build_weight(build, build->n_layers, MT_SLOT_TOKEN_EMBEDDING,
+                                            build->d->embedding_length, build->d->vocabulary, 1);
+    table->backend = (int8_t)build->host;
+    struct mt_node *x = mt_op_get_rows(build->graph, table, tokens);
+    return build->newer & MT_NEWER_EMBEDDINGS ? x : widened(build, x);
 }
 
 /* The rows of tokens in a batch of embeddings: built into the graph although the batch that memory
  * is reserved with has tokens only. */
-static struct mt_node *mix_embeddings(struct mt_net *net, struct mt_node *x)
+static struct mt_node *mix_embeddings(struct mt_build *build, struct mt_node *x)
 {
-    struct mt_graph *g = net->graph;
-    const uint64_t ne[4] = {input_width(net), net->tokens, 1, 1};
-    struct mt_node *tokens = vector_input(net, MT_TYPE_I32, net->tokens);
-    struct mt_node *rows = vector_input(net, MT_TYPE_I64, net->tokens);
+    struct mt_graph *g = build->graph;
+    const uint64_t ne[4] = {input_width(build), build->tokens, 1, 1};
+    struct mt_node *tokens = vector_input(build, MT_TYPE_I32, build->tokens);
+    struct mt_node *rows = vector_input(build, MT_TYPE_I64, build->tokens);
     struct mt_node *embeddings = mt_op_input(g, MT_TYPE_F32, ne);
-    struct mt_node *own = embed(net, tokens);
-    if (net->newer & MT_NEWER_EMBEDDINGS) {
+    struct mt_node *own = embed(build, tokens);
+    if (build->newer & MT_NEWER_EMBEDDINGS) {
         mt_graph_expand(g, own);
-        x = widened(net, x);
+        x = widened(build, x);
         mt_graph_expand(g, x);
-        own = widened(net, own);
+        own = widened(build, own);
     }
     struct mt_node *copy = mt_op_like(g, embeddings);
     mt_graph_expand(g, mt_op_set_rows(g, copy, own, rows));
     return x;
 }
 
-struct mt_node *mt_net_embedding(struct mt_net *net, unsigned traits)
+struct mt_node *mt_build_embedding(struct mt_build *build, unsigned traits)
 {
-    struct mt_graph *g = net->graph;
-    const uint64_t ne[4] = {input_width(net), net->tokens, 1, 1};
-    struct mt_node *tokens = vector_input(net, MT_TYPE_I32, net->tokens);
+    struct mt_graph *g = build->graph;
+    const uint64_t ne[4] = {input_width(build), build->tokens, 1, 1};
+    struct mt_node *tokens = vector_input(build, MT_TYPE_I32, build->tokens);
     struct mt_node *embeddings = mt_op_input(g, MT_TYPE_F32, ne);
-    struct mt_node *x = embed(net, tokens);
+    struct mt_node *x = embed(build, tokens);
     mt_graph_expand(g, x);
     mt_graph_expand(g, embeddings);
-    if (net->mixed_embeddings)
-        x = mix_embeddings(net, x);
-    if (net->d->deepstack_layers)
-        x = mt_op_columns(g, x, net->d->embedding_length);
-    net->embedded = x;
-    if (traits & MT_NET_SCALES_EMBEDDING)
+    if (build->mixed_embeddings)
+        x = mix_embeddings(build, x);
+    if (build->d->deepstack_layers)
+        x = mt_op_columns(g, x, build->d->embedding_length);
+    build->embedded = x;
+    if (traits & MT_BUILD_SCALES_EMBEDDING)
         x = mt_op_map(g, x, NULL);
-    if (net->mixed_embeddings && traits & MT_NET_SCALES_TOKENS)
-        x = mt_op_map(g, x, mt_op_input(g, MT_TYPE_F32, (uint64_t[4]){1, net->tokens, 1, 1}));
+    if (build->mixed_embeddings && traits & MT_BUILD_SCALES_TOKENS)
+        x = mt_op_map(g, x, mt_op_input(g, MT_TYPE_F32, (uint64_t[4]){1, build->tokens, 1, 1}));
     mt_graph_expand(g, x);
-    if (!net->mixed_embeddings && traits & MT_NET_SCALES_TOKENS)
+    if (!build->mixed_embeddings && traits & MT_BUILD_SCALES_TOKENS)
         x = mt_op_map(g, x, NULL);
     return x;
 }
 
-void mt_net_positions(struct mt_net *net)
+void mt_build_positions(struct mt_build *build)
 {
-    net->positions = vector_input(net, MT_TYPE_I32, net->tokens * net->d->position_streams);
+    build->positions = vector_input(build, MT_TYPE_I32, build->tokens * build->d->position_streams);
 }
 
-void mt_net_output_rows(struct mt_net *net)
+void mt_build_output_rows(struct mt_build *build)
 {
-    net->output_rows = vector_input(net, MT_TYPE_I32, net->outputs);
+    build->output_rows = vector_input(build, MT_TYPE_I32, build->outputs);
 }
 
 /* The largest row of values that any layer's cache has. */
-static uint64_t widest_values(const struct mt_net *net)
+static uint64_t widest_values(const struct mt_build *build)
 {
     uint64_t widest = 0;
-    for (size_t i = 0; i < net->n_layers; i++) {
-        const struct mt_model_layer *layer = &net->d->layers[i];
+    for (size_t i = 0; i < build->n_layers; i++) {
+        const struct mt_model_layer *layer = &build->d->layers[i];
         uint64_t width =
             layer->attention == MT_ATTENTION_NONE ? 0 : layer->kv_heads * layer->value_size;
         if (width > widest)
@@ -271,13 +271,13 @@ static uint64_t widest_values(const struct mt_net *net)
 }
 
 /* The head size that all layers of a cache share, or 0. */
-static uint64_t common_head_size(const struct mt_net *net, int windowed, int of_values)
+static uint64_t common_head_size(const struct mt_build *build, int windowed, int of_values)
 {
     uint64_t common = 0;
-    for (size_t i = 0; i < net->n_layers; i++) {
-        const struct mt_model_layer *layer = &net->d->layers[i];
+    for (size_t i = 0; i < build->n_layers; i++) {
+        const struct mt_model_layer *layer = &build->d->layers[i];
         uint64_t size = of_values ? layer->value_size : layer->key_size;
-        if (layer->attention == MT_ATTENTION_NONE || mt_net_is_windowed(net, i) != windowed)
+        if (layer->attention == MT_ATTENTION_NONE || mt_build_is_windowed(build, i) != windowed)
             continue;
         if (common && common != size)
             return 0;
@@ -287,102 +287,104 @@ static uint64_t common_head_size(const struct mt_net *net, int windowed, int of_
 }
 
 /* A quantised cache is rotated by a Hadamard matrix, where heads are whole steps wide. */
-static struct mt_node *rotation(struct mt_net *net, const char *type, uint64_t head_size, int grows)
+static struct mt_node *rotation(struct mt_build *build, const char *type, uint64_t head_size,
+                                int grows)
 {
     if (!mt_llama_is_quantised(type) || !head_size || head_size % CACHE_STEP)
         return NULL;
     uint64_t n = CACHE_STEP;
     while (grows && head_size % (2 * n) == 0)
         n *= 2;
-    return mt_op_input(net->graph, MT_TYPE_F32, (uint64_t[4]){n, n, 1, 1});
+    return mt_op_input(build->graph, MT_TYPE_F32, (uint64_t[4]){n, n, 1, 1});
 }
 
-struct mt_node *mt_net_mask(struct mt_net *net, const uint64_t ne[4])
+struct mt_node *mt_build_mask(struct mt_build *build, const uint64_t ne[4])
 {
-    if (!net->plan->flash_attention)
-        return mt_op_input(net->graph, MT_TYPE_F32, ne);
-    if (net->newer & MT_NEWER_MASK)
-        return mt_op_input(net->graph, MT_TYPE_F16, ne);
-    return mt_net_as_halves(net, mt_op_input(net->graph, MT_TYPE_F32, ne));
+    if (!build->plan->flash_attention)
+        return mt_op_input(build->graph, MT_TYPE_F32, ne);
+    if (build->newer & MT_NEWER_MASK)
+        return mt_op_input(build->graph, MT_TYPE_F16, ne);
+    return mt_build_as_halves(build, mt_op_input(build->graph, MT_TYPE_F32, ne));
 }
 
-static void cache_inputs(struct mt_net *net, struct mt_net_cache *cache, int windowed)
+static void cache_inputs(struct mt_build *build, struct mt_build_cache *cache, int windowed)
 {
-    const struct mt_llama_plan *plan = net->plan;
-    int latent = net->d->kv_lora_rank && !windowed && common_head_size(net, 0, 1) == 0;
-    uint64_t values = plan->flash_attention ? 1 : widest_values(net);
-    const uint64_t mask[4] = {cache->cells, net->tokens / net->streams, 1, net->streams};
-    cache->k_rows = vector_input(net, MT_TYPE_I64, net->tokens);
+    const struct mt_llama_plan *plan = build->plan;
+    int latent = build->d->kv_lora_rank && !windowed && common_head_size(build, 0, 1) == 0;
+    uint64_t values = plan->flash_attention ? 1 : widest_values(build);
+    const uint64_t mask[4] = {cache->cells, build->tokens / build->streams, 1, build->streams};
+    cache->k_rows = vector_input(build, MT_TYPE_I64, build->tokens);
     if (!latent)
-        cache->v_rows = vector_input(net, MT_TYPE_I64, net->tokens * values);
-    cache->mask = mt_net_mask(net, mask);
+        cache->v_rows = vector_input(build, MT_TYPE_I64, build->tokens * values);
+    cache->mask = mt_build_mask(build, mask);
     if (latent)
         return;
-    cache->k_rotation = rotation(net, plan->type_k, common_head_size(net, windowed, 0), 1);
-    cache->v_rotation = rotation(net, plan->type_v, common_head_size(net, windowed, 1), 0);
+    cache->k_rotation = rotation(build, plan->type_k, common_head_size(build, windowed, 0), 1);
+    cache->v_rotation = rotation(build, plan->type_v, common_head_size(build, windowed, 1), 0);
 }
 
-static void make_cache(struct mt_net *net, size_t il)
+static void make_cache(struct mt_build *build, size_t il)
 {
-    const struct mt_llama_plan *plan = net->plan;
-    const struct mt_model_layer *layer = &net->d->layers[il];
-    struct mt_net_layer *out = &net->layers[il];
+    const struct mt_llama_plan *plan = build->plan;
+    const struct mt_model_layer *layer = &build->d->layers[il];
+    struct mt_build_layer *out = &build->layers[il];
     if (layer->attention == MT_ATTENTION_NONE || layer->cache_layer != il)
         return;
-    uint64_t cells = mt_net_is_windowed(net, il) ? plan->swa_cells : plan->cells;
-    int backend = plan->in->settings->kv_on_host ? net->host : mt_net_backend(net, il);
+    uint64_t cells = mt_build_is_windowed(build, il) ? plan->swa_cells : plan->cells;
+    int backend = plan->in->settings->kv_on_host ? build->host : mt_build_backend(build, il);
     uint64_t width = layer->kv_heads * layer->value_size;
     if (!plan->flash_attention && width)
-        width = widest_values(net);
-    const uint64_t k[4] = {layer->kv_heads * layer->key_size, cells, net->streams, 1};
-    const uint64_t v[4] = {width, cells, net->streams, 1};
-    out->k = mt_op_external(net->graph, mt_graph_type_of(plan->type_k), k, backend);
+        width = widest_values(build);
+    const uint64_t k[4] = {layer->kv_heads * layer->key_size, cells, build->streams, 1};
+    const uint64_t v[4] = {width, cells, build->streams, 1};
+    out->k = mt_op_external(build->graph, mt_graph_type_of(plan->type_k), k, backend);
     if (width)
-        out->v = mt_op_external(net->graph, mt_graph_type_of(plan->type_v), v, backend);
-    if (!mt_net_is_sparse(net) || !mt_net_has(net, il, MT_SLOT_INDEXER_K))
+        out->v = mt_op_external(build->graph, mt_graph_type_of(plan->type_v), v, backend);
+    if (!mt_build_is_sparse(build) || !mt_build_has(build, il, MT_SLOT_INDEXER_K))
         return;
-    const uint64_t indexer[4] = {net->d->indexer_head_size, cells, net->streams, 1};
-    out->indexer = mt_op_external(net->graph, mt_graph_type_of(plan->type_k), indexer, backend);
+    const uint64_t indexer[4] = {build->d->indexer_head_size, cells, build->streams, 1};
+    out->indexer = mt_op_external(build->graph, mt_graph_type_of(plan->type_k), indexer, backend);
 }
 
-int mt_net_is_sparse(const struct mt_net *net)
+int mt_build_is_sparse(const struct mt_build *build)
 {
-    return net->d->indexer_heads && net->d->indexer_head_size && net->d->indexer_top_k &&
-           mt_llama_indexes(net->plan->in);
+    return build->d->indexer_heads && build->d->indexer_head_size && build->d->indexer_top_k &&
+           mt_llama_indexes(build->plan->in);
 }
 
 /* Sparse attention chooses tokens by keys of its own, always rotated. */
-static void indexer_inputs(struct mt_net *net)
+static void indexer_inputs(struct mt_build *build)
 {
-    struct mt_net_cache *cache = &net->indexer;
+    struct mt_build_cache *cache = &build->indexer;
     uint64_t n = CACHE_STEP;
-    while (net->d->indexer_head_size % (2 * n) == 0)
+    while (build->d->indexer_head_size % (2 * n) == 0)
         n *= 2;
-    const uint64_t mask[4] = {net->global.cells, net->tokens / net->streams, 1, net->streams};
-    cache->k_rows = vector_input(net, MT_TYPE_I64, net->tokens);
-    cache->mask = mt_op_input(net->graph, MT_TYPE_F16, mask);
-    cache->k_rotation = mt_op_input(net->graph, MT_TYPE_F32, (uint64_t[4]){n, n, 1, 1});
+    const uint64_t mask[4] = {build->global.cells, build->tokens / build->streams, 1,
+                              build->streams};
+    cache->k_rows = vector_input(build, MT_TYPE_I64, build->tokens);
+    cache->mask = mt_op_input(build->graph, MT_TYPE_F16, mask);
+    cache->k_rotation = mt_op_input(build->graph, MT_TYPE_F32, (uint64_t[4]){n, n, 1, 1});
 }
 
-void mt_net_attention_inputs(struct mt_net *net)
+void mt_build_attention_inputs(struct mt_build *build)
 {
     int windowed = 0;
-    for (size_t i = 0; i < net->n_layers; i++) {
-        windowed |= mt_net_is_windowed(net, i);
-        make_cache(net, i);
+    for (size_t i = 0; i < build->n_layers; i++) {
+        windowed |= mt_build_is_windowed(build, i);
+        make_cache(build, i);
     }
-    cache_inputs(net, &net->global, 0);
-    if (mt_net_is_sparse(net))
-        indexer_inputs(net);
+    cache_inputs(build, &build->global, 0);
+    if (mt_build_is_sparse(build))
+        indexer_inputs(build);
     if (windowed)
-        cache_inputs(net, &net->windowed, 1);
+        cache_inputs(build, &build->windowed, 1);
 }
 
-struct mt_node *mt_net_norm_unpinned(struct mt_net *net, struct mt_node *x, size_t il,
-                                     enum mt_slot slot)
+struct mt_node *mt_build_norm_unpinned(struct mt_build *build, struct mt_node *x, size_t il,
+                                       enum mt_slot slot)
 {
-    struct mt_node *weight = mt_net_weight(net, il, slot, x->ne[0], 1, 1);
-    return mt_op_map(net->graph, mt_op_map(net->graph, x, NULL), weight);
+    struct mt_node *weight = mt_build_weight(build, il, slot, x->ne[0], 1, 1);
+    return mt_op_map(build->graph, mt_op_map(build->graph, x, NULL), weight);
 }
 
 /* The bias that belongs to a norm's weight. */
@@ -406,65 +408,66 @@ static enum mt_slot bias_of(enum mt_slot slot)
     }
 }
 
-struct mt_node *mt_net_norm(struct mt_net *net, struct mt_node *x, size_t il, enum mt_slot slot,
-                            unsigned traits)
+struct mt_node *mt_build_norm(struct mt_build *build, struct mt_node *x, size_t il,
+                              enum mt_slot slot, unsigned traits)
 {
-    struct mt_graph *g = net->graph;
-    x = traits & MT_NET_LAYER_NORM ? mt_op_like(g, x) : mt_op_map(g, x, NULL);
-    if (net->pins_norms && il < net->n_layers)
-        x->backend = (int8_t)mt_net_backend(net, il);
-    x = mt_op_map(g, x, mt_net_weight(net, il, slot, x->ne[0], 1, 1));
+    struct mt_graph *g = build->graph;
+    x = traits & MT_BUILD_LAYER_NORM ? mt_op_like(g, x) : mt_op_map(g, x, NULL);
+    if (build->pins_norms && il < build->n_layers)
+        x->backend = (int8_t)mt_build_backend(build, il);
+    x = mt_op_map(g, x, mt_build_weight(build, il, slot, x->ne[0], 1, 1));
     enum mt_slot bias = bias_of(slot);
-    return bias == MT_SLOT_COUNT ? x : mt_net_biased(net, x, il, bias);
+    return bias == MT_SLOT_COUNT ? x : mt_build_biased(build, x, il, bias);
 }
 
-struct mt_node *mt_net_biased(struct mt_net *net, struct mt_node *x, size_t il, enum mt_slot slot)
+struct mt_node *mt_build_biased(struct mt_build *build, struct mt_node *x, size_t il,
+                                enum mt_slot slot)
 {
-    struct mt_node *bias = mt_net_maybe(net, il, slot);
-    return bias ? mt_op_map(net->graph, x, bias) : x;
+    struct mt_node *bias = mt_build_maybe(build, il, slot);
+    return bias ? mt_op_map(build->graph, x, bias) : x;
 }
 
-struct mt_node *mt_net_project(struct mt_net *net, struct mt_node *x, size_t il, enum mt_slot slot,
-                               uint64_t out)
+struct mt_node *mt_build_project(struct mt_build *build, struct mt_node *x, size_t il,
+                                 enum mt_slot slot, uint64_t out)
 {
-    return mt_op_mul_mat(net->graph, mt_net_weight(net, il, slot, x->ne[0], out, 1), x);
+    return mt_op_mul_mat(build->graph, mt_build_weight(build, il, slot, x->ne[0], out, 1), x);
 }
 
-static struct mt_node *logits_of(struct mt_net *net, struct mt_node *x)
+static struct mt_node *logits_of(struct mt_build *build, struct mt_node *x)
 {
-    size_t own = net->n_layers;
-    if (mt_net_has(net, own, MT_SLOT_OUTPUT) || !net->d->tied_output)
-        return mt_net_project(net, x, own, MT_SLOT_OUTPUT, net->d->vocabulary);
+    size_t own = build->n_layers;
+    if (mt_build_has(build, own, MT_SLOT_OUTPUT) || !build->d->tied_output)
+        return mt_build_project(build, x, own, MT_SLOT_OUTPUT, build->d->vocabulary);
     /* The token embedding once more, where the output layer lies. */
-    struct mt_net_weight *twin = &net->layers[own].weights[MT_SLOT_OUTPUT];
-    *twin = net->layers[own].weights[MT_SLOT_TOKEN_EMBEDDING];
+    struct mt_build_weight *twin = &build->layers[own].weights[MT_SLOT_OUTPUT];
+    *twin = build->layers[own].weights[MT_SLOT_TOKEN_EMBEDDING];
     twin->node = NULL;
-    twin->place = (int8_t)net->plan->device_of[net->plan->n_layers];
-    return mt_net_project(net, x, own, MT_SLOT_OUTPUT, net->d->vocabulary);
+    twin->place = (int8_t)build->plan->device_of[build->plan->n_layers];
+    return mt_build_project(build, x, own, MT_SLOT_OUTPUT, build->d->vocabulary);
 }
 
-void mt_net_output(struct mt_net *net, struct mt_node *x, unsigned traits)
+void mt_build_output(struct mt_build *build, struct mt_node *x, unsigned traits)
 {
-    struct mt_graph *g = net->graph;
+    struct mt_graph *g = build->graph;
     g->part = MT_PART_OUTPUT;
     enum mt_slot norm =
-        traits & MT_NET_EMBEDDING_NORM ? MT_SLOT_TOKEN_EMBEDDING_NORM : MT_SLOT_OUTPUT_NORM;
-    net->layers[net->n_layers].weights[norm].place =
-        (int8_t)net->plan->device_of[net->plan->n_layers];
-    if (traits & MT_NET_ROWS_LATE && !(traits & MT_NET_ROWS_AFTER_NORM)) {
+        traits & MT_BUILD_EMBEDDING_NORM ? MT_SLOT_TOKEN_EMBEDDING_NORM : MT_SLOT_OUTPUT_NORM;
+    build->layers[build->n_layers].weights[norm].place =
+        (int8_t)build->plan->device_of[build->plan->n_layers];
+    if (traits & MT_BUILD_ROWS_LATE && !(traits & MT_BUILD_ROWS_AFTER_NORM)) {
         x->flags |= MT_NODE_OUTPUT;
-        x = mt_op_get_rows(g, x, net->output_rows);
+        x = mt_op_get_rows(g, x, build->output_rows);
     }
-    x = mt_net_norm(net, x, net->n_layers, norm, traits);
-    if (traits & MT_NET_ROWS_AFTER_NORM) {
+    x = mt_build_norm(build, x, build->n_layers, norm, traits);
+    if (traits & MT_BUILD_ROWS_AFTER_NORM) {
         x->flags |= MT_NODE_OUTPUT;
-        x = mt_op_get_rows(g, x, net->output_rows);
+        x = mt_op_get_rows(g, x, build->output_rows);
     }
     x->flags |= MT_NODE_OUTPUT;
-    x = mt_net_biased(net, logits_of(net, x), net->n_layers, MT_SLOT_OUTPUT_B);
-    if (traits & MT_NET_SCALES_LOGITS)
+    x = mt_build_biased(build, logits_of(build, x), build->n_layers, MT_SLOT_OUTPUT_B);
+    if (traits & MT_BUILD_SCALES_LOGITS)
         x = mt_op_map(g, x, NULL);
-    for (int i = 0; traits & MT_NET_CAPS_LOGITS && i < 3; i++)
+    for (int i = 0; traits & MT_BUILD_CAPS_LOGITS && i < 3; i++)
         x = mt_op_map(g, x, NULL);
     x->flags |= MT_NODE_OUTPUT;
     mt_graph_expand(g, x);

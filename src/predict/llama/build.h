@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* llama.cpp's graphs: what the builders of the families share.
  *
- * A net is one reserved graph of a model: a batch of `tokens` tokens in `sequences` sequences
+ * A build is one reserved graph of a model: a batch of `tokens` tokens in `sequences` sequences
  * against full caches. The parts add operations in the order in which llama.cpp does, since the
  * allocator's holes depend on it. */
 #ifndef MT_PREDICT_LLAMA_NET_H
 #define MT_PREDICT_LLAMA_NET_H
 
+#include "internal.h"
 #include "llama.h"
-#include "parts.h"
 #include "predict/graph/graph.h"
 
 /* Parts of a model, as tensors of its graph are marked. */
-enum mt_net_part { MT_PART_INPUT, MT_PART_ATTENTION, MT_PART_STATE, MT_PART_FFN, MT_PART_OUTPUT };
+enum mt_build_part { MT_PART_INPUT, MT_PART_ATTENTION, MT_PART_STATE, MT_PART_FFN, MT_PART_OUTPUT };
 
 /* Weights that graphs read, by the end of their name in GGUF. X(SLOT, "ending"). */
 #define MT_SLOT_LIST(X)                                                                            \
@@ -142,7 +142,7 @@ enum mt_slot {
 };
 
 /* A weight of the file. `node` is its leaf once the graph reads it. */
-struct mt_net_weight {
+struct mt_build_weight {
     uint64_t ne[4];
     uint64_t bytes;
     const char *type;
@@ -152,8 +152,8 @@ struct mt_net_weight {
     uint8_t quantised;
 };
 
-struct mt_net_layer {
-    struct mt_net_weight weights[MT_SLOT_COUNT];
+struct mt_build_layer {
+    struct mt_build_weight weights[MT_SLOT_COUNT];
     struct mt_node *indexer; /* keys by which sparse attention chooses */
     struct mt_node *k;       /* of the cache; of a layer that reads another one's, NULL */
     struct mt_node *v;
@@ -162,7 +162,7 @@ struct mt_net_layer {
 };
 
 /* One cache's inputs: of all global layers, or of all windowed ones. */
-struct mt_net_cache {
+struct mt_build_cache {
     uint64_t cells;
     struct mt_node *k_rows;
     struct mt_node *v_rows;
@@ -171,11 +171,12 @@ struct mt_net_cache {
     struct mt_node *v_rotation;
 };
 
-struct mt_net {
+struct mt_build {
     struct mt_graph *graph;
     const struct mt_llama_plan *plan;
     const struct mt_model_description *d;
-    struct mt_net_layer *layers; /* one more than layers: the last holds the model's own weights */
+    struct mt_build_layer
+        *layers; /* one more than layers: the last holds the model's own weights */
     size_t n_layers;
     uint64_t tokens;
     uint64_t sequences;
@@ -190,9 +191,9 @@ struct mt_net {
     int windows_rotate_plainly; /* the file's frequencies are for global layers alone */
     unsigned newer;             /* MT_NEWER_…: parts that are as later builds have them */
     int knows_recent;           /* the build is one of those that recent families were read of */
-    struct mt_net_cache global;
-    struct mt_net_cache windowed;
-    struct mt_net_cache indexer;   /* of sparse attention */
+    struct mt_build_cache global;
+    struct mt_build_cache windowed;
+    struct mt_build_cache indexer; /* of sparse attention */
     struct mt_node *best;          /* tokens that the last indexer chose */
     struct mt_node *mask_of_layer; /* of the layer at hand */
     struct mt_node *positions;
@@ -206,137 +207,140 @@ struct mt_net {
     struct mt_node *embedded;  /* the batch with its features for the first layers */
 };
 
-/* A net without operations, for batches of `tokens` of all sequences together. */
-int mt_net_init(struct mt_net *net, struct mt_graph *graph, const struct mt_llama_plan *plan,
-                struct mt_error *error);
+/* A build without operations, for batches of `tokens` of all sequences together. */
+int mt_build_init(struct mt_build *build, struct mt_graph *graph, const struct mt_llama_plan *plan,
+                  struct mt_error *error);
 
 /* A weight, or NULL where the file has none. `il` n_layers: the model's own. */
-struct mt_node *mt_net_maybe(struct mt_net *net, size_t il, enum mt_slot slot);
+struct mt_node *mt_build_maybe(struct mt_build *build, size_t il, enum mt_slot slot);
 /* The same where a file without it is taken to have one of that shape. */
-struct mt_node *mt_net_weight(struct mt_net *net, size_t il, enum mt_slot slot, uint64_t ne0,
-                              uint64_t ne1, uint64_t ne2);
-int mt_net_has(const struct mt_net *net, size_t il, enum mt_slot slot);
+struct mt_node *mt_build_weight(struct mt_build *build, size_t il, enum mt_slot slot, uint64_t ne0,
+                                uint64_t ne1, uint64_t ne2);
+int mt_build_has(const struct mt_build *build, size_t il, enum mt_slot slot);
 /* The same; of a model that is no GGUF file, whether its family usually has one. */
-int mt_net_expects(const struct mt_net *net, size_t il, enum mt_slot slot);
+int mt_build_expects(const struct mt_build *build, size_t il, enum mt_slot slot);
 /* The backend of layer il. */
-int mt_net_backend(const struct mt_net *net, size_t il);
-int mt_net_is_windowed(const struct mt_net *net, size_t il);
+int mt_build_backend(const struct mt_build *build, size_t il);
+int mt_build_is_windowed(const struct mt_build *build, size_t il);
 
 /* What families do differently in the parts that they share. */
 enum {
-    MT_NET_SCALES_TOKENS = 1,    /* embeddings of tokens are scaled, those of images not */
-    MT_NET_SCALES_EMBEDDING = 2, /* all embeddings are */
-    MT_NET_SCALES_RESIDUAL = 4,  /* what a layer adds is scaled */
-    MT_NET_SCALES_LOGITS = 8,
-    MT_NET_CAPS_LOGITS = 16,      /* scale, tanh, scale */
-    MT_NET_SCALES_QUERIES = 32,   /* a step of their own after the rotation */
-    MT_NET_ROWS_LATE = 64,        /* the output's rows are picked after the last layer */
-    MT_NET_ROWS_AFTER_NORM = 128, /* and after the output norm */
-    MT_NET_HALVES = 256,          /* up and gate of the feed-forward are one matrix */
-    MT_NET_PARALLEL = 512,        /* attention and feed-forward read the same norm */
-    MT_NET_POST_NORMS = 1024,     /* norms behind attention and feed-forward too */
-    MT_NET_NORM_AFTER = 2048,     /* the feed-forward's norm is called post_attention_norm */
-    MT_NET_LAYER_NORM = 4096,     /* mean and variance: never in place */
-    MT_NET_ROPE_WINDOWED = 8192,  /* only windowed layers rotate */
-    MT_NET_ADDS_RESIDUAL_FIRST = 16384,
-    MT_NET_RELU_SQUARE = 32768,
-    MT_NET_WEIGHTS_FIRST = 65536,  /* experts get their input weighted, not their output */
-    MT_NET_NORMS_WEIGHTS = 131072, /* weights of experts add up to one */
-    MT_NET_SCALES_WEIGHTS = 262144,
-    MT_NET_NORMS_QK_AFTER = 524288, /* queries and keys are normed after the rotation */
-    MT_NET_TEMPERATURE = 1048576,   /* layers without rotation scale queries by position */
-    MT_NET_NO_ROPE = 2097152,
-    MT_NET_SOFTMAX_LATE = 4194304, /* soft max over the chosen experts only */
-    MT_NET_EMBEDDING_NORM = 8388608,
-    MT_NET_NORMS_QK = 16777216,        /* queries and keys have norms of their own */
-    MT_NET_PINS_POST_NORMS = 33554432, /* those behind the feed-forward run where the layer lies */
-    MT_NET_ATTENTION_FIRST = 67108864, /* of a parallel layer's sum */
-    MT_NET_ROPE_THREE_OF_FOUR = 134217728,
-    MT_NET_SHARED_BY_RATIO = 268435456, /* the shared expert's gate is silu(x) / x */
-    MT_NET_ONE_PART = 1073741824,       /* a layer is attention, a state or a feed-forward */
-    MT_NET_RESIDUAL_FIRST = 536870912   /* also before the feed-forward */
+    MT_BUILD_SCALES_TOKENS = 1,    /* embeddings of tokens are scaled, those of images not */
+    MT_BUILD_SCALES_EMBEDDING = 2, /* all embeddings are */
+    MT_BUILD_SCALES_RESIDUAL = 4,  /* what a layer adds is scaled */
+    MT_BUILD_SCALES_LOGITS = 8,
+    MT_BUILD_CAPS_LOGITS = 16,      /* scale, tanh, scale */
+    MT_BUILD_SCALES_QUERIES = 32,   /* a step of their own after the rotation */
+    MT_BUILD_ROWS_LATE = 64,        /* the output's rows are picked after the last layer */
+    MT_BUILD_ROWS_AFTER_NORM = 128, /* and after the output norm */
+    MT_BUILD_HALVES = 256,          /* up and gate of the feed-forward are one matrix */
+    MT_BUILD_PARALLEL = 512,        /* attention and feed-forward read the same norm */
+    MT_BUILD_POST_NORMS = 1024,     /* norms behind attention and feed-forward too */
+    MT_BUILD_NORM_AFTER = 2048,     /* the feed-forward's norm is called post_attention_norm */
+    MT_BUILD_LAYER_NORM = 4096,     /* mean and variance: never in place */
+    MT_BUILD_ROPE_WINDOWED = 8192,  /* only windowed layers rotate */
+    MT_BUILD_ADDS_RESIDUAL_FIRST = 16384,
+    MT_BUILD_RELU_SQUARE = 32768,
+    MT_BUILD_WEIGHTS_FIRST = 65536,  /* experts get their input weighted, not their output */
+    MT_BUILD_NORMS_WEIGHTS = 131072, /* weights of experts add up to one */
+    MT_BUILD_SCALES_WEIGHTS = 262144,
+    MT_BUILD_NORMS_QK_AFTER = 524288, /* queries and keys are normed after the rotation */
+    MT_BUILD_TEMPERATURE = 1048576,   /* layers without rotation scale queries by position */
+    MT_BUILD_NO_ROPE = 2097152,
+    MT_BUILD_SOFTMAX_LATE = 4194304, /* soft max over the chosen experts only */
+    MT_BUILD_EMBEDDING_NORM = 8388608,
+    MT_BUILD_NORMS_QK = 16777216, /* queries and keys have norms of their own */
+    MT_BUILD_PINS_POST_NORMS =
+        33554432, /* those behind the feed-forward run where the layer lies */
+    MT_BUILD_ATTENTION_FIRST = 67108864, /* of a parallel layer's sum */
+    MT_BUILD_ROPE_THREE_OF_FOUR = 134217728,
+    MT_BUILD_SHARED_BY_RATIO = 268435456, /* the shared expert's gate is silu(x) / x */
+    MT_BUILD_ONE_PART = 1073741824,       /* a layer is attention, a state or a feed-forward */
+    MT_BUILD_RESIDUAL_FIRST = 536870912   /* also before the feed-forward */
 };
 
 /* Inputs. */
-struct mt_node *mt_net_embedding(struct mt_net *net, unsigned traits);
-void mt_net_positions(struct mt_net *net);
-void mt_net_output_rows(struct mt_net *net);
-void mt_net_attention_inputs(struct mt_net *net);
-void mt_net_state_inputs(struct mt_net *net);
-int mt_net_is_sparse(const struct mt_net *net);
+struct mt_node *mt_build_embedding(struct mt_build *build, unsigned traits);
+void mt_build_positions(struct mt_build *build);
+void mt_build_output_rows(struct mt_build *build);
+void mt_build_attention_inputs(struct mt_build *build);
+void mt_build_state_inputs(struct mt_build *build);
+int mt_build_is_sparse(const struct mt_build *build);
 
 /* Norm with weight `slot` of layer `il`; `owner` MT_NO_OWNER leaves its place to the scheduler. */
-struct mt_node *mt_net_norm(struct mt_net *net, struct mt_node *x, size_t il, enum mt_slot slot,
-                            unsigned traits);
-struct mt_node *mt_net_norm_unpinned(struct mt_net *net, struct mt_node *x, size_t il,
-                                     enum mt_slot slot);
+struct mt_node *mt_build_norm(struct mt_build *build, struct mt_node *x, size_t il,
+                              enum mt_slot slot, unsigned traits);
+struct mt_node *mt_build_norm_unpinned(struct mt_build *build, struct mt_node *x, size_t il,
+                                       enum mt_slot slot);
 /* A matrix product with a weight of the layer. */
-struct mt_node *mt_net_project(struct mt_net *net, struct mt_node *x, size_t il, enum mt_slot slot,
-                               uint64_t out);
-struct mt_node *mt_net_biased(struct mt_net *net, struct mt_node *x, size_t il, enum mt_slot slot);
+struct mt_node *mt_build_project(struct mt_build *build, struct mt_node *x, size_t il,
+                                 enum mt_slot slot, uint64_t out);
+struct mt_node *mt_build_biased(struct mt_build *build, struct mt_node *x, size_t il,
+                                enum mt_slot slot);
 
 /* Feed-forward of the layer: dense, or experts where the layer has them. */
-struct mt_node *mt_net_ffn(struct mt_net *net, struct mt_node *x, size_t il, unsigned traits);
-struct mt_node *mt_net_dense_ffn(struct mt_net *net, struct mt_node *x, size_t il,
-                                 const enum mt_slot slots[3], uint64_t width, unsigned traits);
-struct mt_node *mt_net_experts(struct mt_net *net, struct mt_node *x, struct mt_node *logits,
-                               size_t il, unsigned traits);
+struct mt_node *mt_build_ffn(struct mt_build *build, struct mt_node *x, size_t il, unsigned traits);
+struct mt_node *mt_build_dense_ffn(struct mt_build *build, struct mt_node *x, size_t il,
+                                   const enum mt_slot slots[3], uint64_t width, unsigned traits);
+struct mt_node *mt_build_experts(struct mt_build *build, struct mt_node *x, struct mt_node *logits,
+                                 size_t il, unsigned traits);
 
 /* Attention. q, k and v are shaped {head size, heads, tokens}; k and v NULL: an earlier layer's
  * cache is read. */
-struct mt_net_qkv {
+struct mt_build_qkv {
     struct mt_node *q;
     struct mt_node *k;
     struct mt_node *v;
 };
-struct mt_net_qkv mt_net_qkv(struct mt_net *net, struct mt_node *x, size_t il);
+struct mt_build_qkv mt_build_qkv(struct mt_build *build, struct mt_node *x, size_t il);
 /* Without the output matrix. `decompress`: of latent attention, else NULL. */
 /* As numbers of 16 bits, and an input that masks attention, as flash attention reads both. */
-struct mt_node *mt_net_as_halves(struct mt_net *net, struct mt_node *x);
-struct mt_node *mt_net_mask(struct mt_net *net, const uint64_t ne[4]);
-struct mt_node *mt_net_attend(struct mt_net *net, const struct mt_net_qkv *qkv, size_t il,
-                              struct mt_node *decompress);
+struct mt_node *mt_build_as_halves(struct mt_build *build, struct mt_node *x);
+struct mt_node *mt_build_mask(struct mt_build *build, const uint64_t ne[4]);
+struct mt_node *mt_build_attend(struct mt_build *build, const struct mt_build_qkv *qkv, size_t il,
+                                struct mt_node *decompress);
 /* How many keys a batch has of its own tokens: newer builds pad them. */
-uint64_t mt_net_keys_of_batch(const struct mt_net *net);
+uint64_t mt_build_keys_of_batch(const struct mt_build *build);
 /* The same among the batch's own tokens, of which nothing is kept. */
-struct mt_node *mt_net_attend_batch(struct mt_net *net, const struct mt_net_qkv *qkv, size_t il,
-                                    struct mt_node *mask);
-struct mt_node *mt_net_attention(struct mt_net *net, struct mt_node *x, size_t il, unsigned traits);
-struct mt_node *mt_net_latent_attention(struct mt_net *net, struct mt_node *x, size_t il,
-                                        unsigned traits);
-struct mt_node *mt_net_latent_in_heads(struct mt_net *net, struct mt_node *x, size_t il,
-                                       unsigned traits);
+struct mt_node *mt_build_attend_batch(struct mt_build *build, const struct mt_build_qkv *qkv,
+                                      size_t il, struct mt_node *mask);
+struct mt_node *mt_build_attention(struct mt_build *build, struct mt_node *x, size_t il,
+                                   unsigned traits);
+struct mt_node *mt_build_latent_attention(struct mt_build *build, struct mt_node *x, size_t il,
+                                          unsigned traits);
+struct mt_node *mt_build_latent_in_heads(struct mt_build *build, struct mt_node *x, size_t il,
+                                         unsigned traits);
 /* Chooses the tokens that a layer of sparse attention reads; `compressed` are its queries before
  * they are spread over the heads. */
-void mt_net_choose_tokens(struct mt_net *net, struct mt_node *x, struct mt_node *compressed,
-                          size_t il);
+void mt_build_choose_tokens(struct mt_build *build, struct mt_node *x, struct mt_node *compressed,
+                            size_t il);
 /* Keeps the current keys or values as rows of a cache. */
-void mt_net_store_rows(struct mt_net *net, struct mt_node *x, struct mt_node *cache,
-                       struct mt_node *rows);
-struct mt_node *mt_net_gated_attention(struct mt_net *net, struct mt_node *x, size_t il);
-struct mt_node *mt_net_rope(struct mt_net *net, struct mt_node *x, size_t il);
+void mt_build_store_rows(struct mt_build *build, struct mt_node *x, struct mt_node *cache,
+                         struct mt_node *rows);
+struct mt_node *mt_build_gated_attention(struct mt_build *build, struct mt_node *x, size_t il);
+struct mt_node *mt_build_rope(struct mt_build *build, struct mt_node *x, size_t il);
 
 /* Layers that carry a state. */
-struct mt_node *mt_net_mamba2(struct mt_net *net, struct mt_node *x, size_t il);
-struct mt_node *mt_net_mamba(struct mt_net *net, struct mt_node *x, size_t il);
-struct mt_node *mt_net_delta_net(struct mt_net *net, struct mt_node *x, size_t il);
-struct mt_node *mt_net_kimi_delta(struct mt_net *net, struct mt_node *x, size_t il);
-struct mt_node *mt_net_short_convolution(struct mt_net *net, struct mt_node *x, size_t il);
+struct mt_node *mt_build_mamba2(struct mt_build *build, struct mt_node *x, size_t il);
+struct mt_node *mt_build_mamba(struct mt_build *build, struct mt_node *x, size_t il);
+struct mt_node *mt_build_delta_net(struct mt_build *build, struct mt_node *x, size_t il);
+struct mt_node *mt_build_kimi_delta(struct mt_build *build, struct mt_node *x, size_t il);
+struct mt_node *mt_build_short_convolution(struct mt_build *build, struct mt_node *x, size_t il);
 
 /* Output: norm, rows, logits. */
-void mt_net_output(struct mt_net *net, struct mt_node *x, unsigned traits);
+void mt_build_output(struct mt_build *build, struct mt_node *x, unsigned traits);
 
 /* Adds all operations of the model. Returns how well its family is known: */
-enum mt_net_knowledge {
-    MT_NET_EXACT,  /* its graph is written down here */
-    MT_NET_RECENT, /* exact in the builds of compute.recent; older ones were not asked */
-    MT_NET_LIKELY, /* its parts are; they were put together as its kind usually is */
-    MT_NET_GUESSED /* an unknown family, taken for an ordinary one */
+enum mt_build_knowledge {
+    MT_BUILD_EXACT,  /* its graph is written down here */
+    MT_BUILD_RECENT, /* exact in the builds of compute.recent; older ones were not asked */
+    MT_BUILD_LIKELY, /* its parts are; they were put together as its kind usually is */
+    MT_BUILD_GUESSED /* an unknown family, taken for an ordinary one */
 };
-enum mt_net_knowledge mt_net_build(struct mt_net *net);
-void mt_net_build_gemma4(struct mt_net *net, unsigned traits);
+enum mt_build_knowledge mt_build_graph(struct mt_build *build);
+void mt_build_gemma4(struct mt_build *build, unsigned traits);
 /* Encoders. Returns 0 where the family's graph is not written down. */
-int mt_net_build_encoder(struct mt_net *net);
-void mt_net_build_gemma3n(struct mt_net *net, unsigned traits);
+int mt_build_encoder(struct mt_build *build);
+void mt_build_gemma3n(struct mt_build *build, unsigned traits);
 
 #endif

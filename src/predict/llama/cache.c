@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "parts.h"
+#include "internal.h"
 
 /* DeepSeek V4 compresses this many tokens into a cell: where an indexer chooses among cells, and
  * where all of them are attended to. */

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "build.h"
 #include "engine/flash_kernel.h"
-#include "parts.h"
+#include "internal.h"
 #include "predict/llama/old/compute.h"
 
 /* A model of more than this is not one. */
@@ -31,29 +31,30 @@ struct variant {
 
 /* What is known of a graph: as it is written down in code, or by a template that may be off. */
 struct known {
-    enum mt_net_knowledge net;
+    enum mt_build_knowledge build;
     int by_template;
     unsigned doubt_percent;
 };
 
-static void choose(struct mt_net *net, const struct mt_llama_plan *plan, struct variant variant)
+static void choose(struct mt_build *build, const struct mt_llama_plan *plan, struct variant variant)
 {
     const struct mt_engine *engine = plan->in->engine;
     const char *architecture = plan->in->d->architecture ? plan->in->d->architecture : "";
     if (variant.single_tokens) {
-        net->tokens = net->sequences;
-        net->outputs = net->sequences;
+        build->tokens = build->sequences;
+        build->outputs = build->sequences;
     }
-    net->mixed_embeddings = mt_engine_has(engine, "compute.embeddings", "mixed") &&
-                            !mt_engine_has(engine, "compute.embeddings.apart", architecture);
-    net->newer = variant.newer;
-    net->knows_recent = mt_engine_has(engine, "compute.recent", "exact");
-    net->late_rows = mt_llama_family_in(plan->in, "compute.rows.late") ||
-                     (variant.perhaps && mt_llama_family_in(plan->in, "compute.rows.late.perhaps"));
-    net->pins_attention =
+    build->mixed_embeddings = mt_engine_has(engine, "compute.embeddings", "mixed") &&
+                              !mt_engine_has(engine, "compute.embeddings.apart", architecture);
+    build->newer = variant.newer;
+    build->knows_recent = mt_engine_has(engine, "compute.recent", "exact");
+    build->late_rows =
+        mt_llama_family_in(plan->in, "compute.rows.late") ||
+        (variant.perhaps && mt_llama_family_in(plan->in, "compute.rows.late.perhaps"));
+    build->pins_attention =
         plan->in->settings->kv_on_host && plan->in->settings->program != MT_PROGRAM_FIT_PARAMS;
-    net->pins_norms = plan->in->settings->program != MT_PROGRAM_FIT_PARAMS &&
-                      (plan->all_on_devices || net->tokens < 32);
+    build->pins_norms = plan->in->settings->program != MT_PROGRAM_FIT_PARAMS &&
+                        (plan->all_on_devices || build->tokens < 32);
 }
 
 /* By the graph that is written down in code. */
@@ -63,12 +64,12 @@ static int reserve_by_code(const struct mt_llama_plan *plan, struct variant vari
 {
     struct mt_arena arena = {0};
     struct mt_graph graph;
-    struct mt_net net;
+    struct mt_build build;
     mt_graph_init(&graph, &arena);
-    int result = mt_net_init(&net, &graph, plan, error);
+    int result = mt_build_init(&build, &graph, plan, error);
     if (result == 0) {
-        choose(&net, plan, variant);
-        known->net = mt_net_build(&net);
+        choose(&build, plan, variant);
+        known->build = mt_build_graph(&build);
         known->by_template = 0;
         struct mt_graph_machine machine = mt_llama_machine(plan);
         machine.copies_inputs_unused = !!(variant.newer & MT_NEWER_INPUTS);
@@ -86,14 +87,14 @@ static int reserve(const struct mt_llama_plan *plan, struct variant variant,
                    struct mt_graph_buffer *buffers, struct known *known, struct mt_error *error)
 {
     int result = reserve_by_code(plan, variant, buffers, known, error);
-    if (result < 0 || known->net == MT_NET_EXACT)
+    if (result < 0 || known->build == MT_BUILD_EXACT)
         return result;
     struct mt_llama_template_use use = {.single_tokens = variant.single_tokens};
     struct mt_graph_buffer by_template[MT_GRAPH_DEVICES_MAX + 1] = {0};
     result = mt_llama_template_reserve(plan, &use, by_template, NULL);
     if (result == 0) {
         memcpy(buffers, by_template, (plan->n_devices + 1) * sizeof *buffers);
-        known->net = use.doubt_percent ? MT_NET_LIKELY : MT_NET_EXACT;
+        known->build = use.doubt_percent ? MT_BUILD_LIKELY : MT_BUILD_EXACT;
         known->by_template = 1;
         if (use.doubt_percent > known->doubt_percent)
             known->doubt_percent = use.doubt_percent;
@@ -139,7 +140,9 @@ static double width_of(const struct mt_llama_plan *plan, const struct known *kno
 {
     const char *kind = plan->in->settings->device_kind;
     double width = mt_engine_real(plan->in->engine, "compute.band", 0.3);
-    double of_family = known->net == MT_NET_EXACT ? 0 : known->net == MT_NET_LIKELY ? 0.1 : 0.4;
+    double of_family = known->build == MT_BUILD_EXACT    ? 0
+                       : known->build == MT_BUILD_LIKELY ? 0.1
+                                                         : 0.4;
     if (known->by_template)
         of_family = known->doubt_percent / 100.0;
     if (width < of_family)
@@ -320,7 +323,7 @@ int mt_llama_compute_buffers(const struct mt_llama_plan *plan, struct mt_compute
 {
     struct mt_graph_buffer said[MT_GRAPH_DEVICES_MAX + 1] = {0};
     struct variant forms[FORMS_MAX];
-    struct known known = {.net = MT_NET_GUESSED};
+    struct known known = {.build = MT_BUILD_GUESSED};
     if (!is_sane(plan))
         return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "the model is too large to be planned");
     if (mt_engine_has(plan->in->engine, "compute.rules", "old"))
@@ -338,8 +341,8 @@ int mt_llama_compute_buffers(const struct mt_llama_plan *plan, struct mt_compute
     double width = width_of(plan, &known);
     for (size_t i = 0; i <= plan->n_devices; i++) {
         describe(&said[i], width, plan, &buffers[i]);
-        buffers[i].is_alike = known.net != MT_NET_EXACT && !known.by_template;
-        buffers[i].is_doubted = known.net != MT_NET_EXACT && known.by_template;
+        buffers[i].is_alike = known.build != MT_BUILD_EXACT && !known.by_template;
+        buffers[i].is_doubted = known.build != MT_BUILD_EXACT && known.by_template;
     }
     return grow(plan, forms[0], buffers, &known, error);
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "parts.h"
+#include "internal.h"
 
 static void ollama_flags(const struct mt_llama_plan *plan, struct mt_sheet *sheet)
 {

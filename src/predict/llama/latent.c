@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "parts.h"
+#include "internal.h"
 
 int mt_llama_is_latent(const struct mt_model_description *d, const struct mt_model_layer *layer)
 {

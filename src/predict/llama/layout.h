@@ -3,7 +3,7 @@
 #ifndef MT_PREDICT_LLAMA_LAYOUT_H
 #define MT_PREDICT_LLAMA_LAYOUT_H
 
-#include "parts.h"
+#include "internal.h"
 
 /* In the order in which the engine asks: the first that takes a tensor has it. */
 enum mt_llama_layout_kind {

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "base/error.h"
-#include "parts.h"
+#include "internal.h"
 
 static int write_parts(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
                        struct mt_error *error)
@@ -52,8 +52,8 @@ static int predict(const struct mt_predict_input *input, struct mt_sheet *sheet,
     return result;
 }
 
-static int predict_unsaid(const struct mt_predict_input *input, struct mt_sheet *sheet,
-                          struct mt_error *error)
+static int predict_unplanned(const struct mt_predict_input *input, struct mt_sheet *sheet,
+                             struct mt_error *error)
 {
     struct mt_llama_plan plan;
     if (!input->model) {
@@ -71,4 +71,4 @@ static int predict_unsaid(const struct mt_predict_input *input, struct mt_sheet 
 }
 
 const struct mt_predictor mt_predict_llama_cpp = {"llama.cpp", mt_llama_complete, predict,
-                                                  predict_unsaid};
+                                                  predict_unplanned};

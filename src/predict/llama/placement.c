@@ -8,7 +8,7 @@
 #include <strings.h>
 
 #include "base/error.h"
-#include "parts.h"
+#include "internal.h"
 
 #define NAME_BYTES 512
 

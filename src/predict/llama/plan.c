@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "gpu/gpus.h"
+#include "internal.h"
 #include "model/gguf/family.h"
-#include "parts.h"
 
 #define CELL_STEP 256
 

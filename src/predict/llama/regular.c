@@ -3,7 +3,7 @@
  * and takes parts of is checked here, once. */
 #include <string.h>
 
-#include "parts.h"
+#include "internal.h"
 
 /* Widths past this are no model's. */
 #define WIDTH_MAX (UINT64_C(1) << 31)

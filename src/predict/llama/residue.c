@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parts.h"
+#include "internal.h"
 #include "predict/driver.h"
 
 struct band {

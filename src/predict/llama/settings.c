@@ -7,7 +7,7 @@
 #include <strings.h>
 
 #include "base/error.h"
-#include "parts.h"
+#include "internal.h"
 
 /* The engine counts in 32 bits. */
 #define COUNT_MAX (UINT64_C(1) << 31)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "parts.h"
+#include "internal.h"
 
 /* Where a model does not say. */
 #define KIMI_HEAD_SIZE 128

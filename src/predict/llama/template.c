@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "parts.h"
+#include "internal.h"
 #include "predict/template/template.h"
 
 /* What the devices keep for fused operations, by the words of a key of the table. */

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "internal.h"
 #include "model/ggml_type.h"
-#include "parts.h"
 
 #define DEVICE_ALIGNMENT 128
 #define HOST_ALIGNMENT   32

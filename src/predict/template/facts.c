@@ -2,7 +2,7 @@
 /* The numbers and facts that templates ask for, of a model and a plan. */
 #include <string.h>
 
-#include "predict/llama/parts.h"
+#include "predict/llama/internal.h"
 #include "template.h"
 
 #define ROTATION_STEP 64

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "predict/llama/parts.h"
+#include "predict/llama/internal.h"
 #include "template.h"
 
 #define LAYERS_MAX         512

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/support/unit.h"
 
-#include "cli/document/parts.h"
+#include "cli/document/internal.h"
 #include "cli/moment.h"
 
 #include <string.h>

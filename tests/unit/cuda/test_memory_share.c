@@ -139,12 +139,12 @@ static int be_another(const char *what, const char *argument)
 }
 
 /* What the processes of a rehearsal hold at gpu:0, by the account's events. */
-static uint64_t held_by_events(struct mt_reader *reader)
+static uint64_t held_by_events(struct mt_account_reader *reader)
 {
     uint64_t sum = 0;
-    mt_reader_read(reader, UINT64_MAX, 1);
-    for (size_t i = 0; mt_reader_at(reader, i); i++) {
-        const struct mt_rehearse_event *event = &mt_reader_at(reader, i)->event;
+    mt_account_reader_read(reader, UINT64_MAX, 1);
+    for (size_t i = 0; mt_account_reader_at(reader, i); i++) {
+        const struct mt_rehearse_event *event = &mt_account_reader_at(reader, i)->event;
         if (strcmp(event->place, "gpu:0") != 0)
             continue;
         if (event->kind == MT_REHEARSE_ALLOC)
@@ -155,15 +155,15 @@ static uint64_t held_by_events(struct mt_reader *reader)
     return sum;
 }
 
-static struct mt_reader reader;
+static struct mt_account_reader reader;
 
 /* What the rehearsal does when a process is gone. */
 static void bury(pid_t pid)
 {
-    mt_reader_read(&reader, UINT64_MAX, 1);
-    uint64_t bytes = mt_reader_held(&reader, (uint64_t)pid, "gpu:0", NULL);
+    mt_account_reader_read(&reader, UINT64_MAX, 1);
+    uint64_t bytes = mt_account_reader_held(&reader, (uint64_t)pid, "gpu:0", NULL);
     mt_account_give_back(driver_account, 0, bytes, bytes);
-    mt_reader_release_shared(&reader, (uint64_t)pid);
+    mt_account_reader_release_shared(&reader, (uint64_t)pid);
     mt_account_note(driver_account, MT_ACCOUNT_END, (uint32_t)pid, "process ended");
 }
 
@@ -285,7 +285,7 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    mt_reader_finish(&reader);
+    mt_account_reader_finish(&reader);
     drop_rehearsal();
     return 0;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "advise/cuda_suggest.h"
-#include "advise/larger.h"
+#include "advise/device_size.h"
 #include "drive/words.h"
 
 static void test_the_innermost_line_of_the_programs_own_code_is_named(void **state)
@@ -95,7 +95,7 @@ static void test_an_engines_words_say_how_much_is_missing(void **state)
     struct mt_advise_shortage small = {.kind = MT_ADVISE_NOT_SHORT};
     (void)state;
     /* As vLLM 0.11 and 0.7 say it. */
-    mt_advise_shortage_said(
+    mt_advise_shortage_from_words(
         "ValueError: To serve at least one request with the models's max seq len (131072), (16.00 "
         "GiB "
         "KV cache is needed, which is larger than the available KV cache memory (5.50 GiB). Based "
@@ -108,9 +108,10 @@ static void test_an_engines_words_say_how_much_is_missing(void **state)
     assert_int_equal(small.cache_bytes, 16 * gib);
     assert_int_equal(small.missing_bytes, 10 * gib + gib / 2);
     small = (struct mt_advise_shortage){.kind = MT_ADVISE_NOT_SHORT};
-    mt_advise_shortage_said("The model's max seq len (32768) is larger than the maximum number of "
-                            "tokens that can be stored in KV cache (20016). Try increasing",
-                            &small);
+    mt_advise_shortage_from_words(
+        "The model's max seq len (32768) is larger than the maximum number of "
+        "tokens that can be stored in KV cache (20016). Try increasing",
+        &small);
     assert_int_equal(small.kind, MT_ADVISE_SHORT_CACHE);
     assert_int_equal(small.fits_tokens, 20016);
     assert_int_equal(small.missing_bytes, 0);
@@ -121,10 +122,11 @@ static void test_an_engine_without_any_cache_says_by_how_much(void **state)
     struct mt_advise_shortage none = {.kind = MT_ADVISE_NOT_SHORT};
     (void)state;
     /* What the engine said last counts. */
-    mt_advise_shortage_said("INFO Available KV cache memory: 1.50 GiB\n"
-                            "INFO Available KV cache memory: -2.25 GiB\n"
-                            "ValueError: No available memory for the cache blocks. Try increasing",
-                            &none);
+    mt_advise_shortage_from_words(
+        "INFO Available KV cache memory: 1.50 GiB\n"
+        "INFO Available KV cache memory: -2.25 GiB\n"
+        "ValueError: No available memory for the cache blocks. Try increasing",
+        &none);
     assert_int_equal(none.kind, MT_ADVISE_SHORT_NO_CACHE);
     assert_int_equal(none.missing_bytes, (uint64_t)9 << 28);
 }
@@ -134,15 +136,15 @@ static void test_the_share_that_is_free_is_read(void **state)
     struct mt_advise_shortage share = {.kind = MT_ADVISE_NOT_SHORT};
     struct mt_advise_shortage other = {.kind = MT_ADVISE_NOT_SHORT};
     (void)state;
-    mt_advise_shortage_said(
+    mt_advise_shortage_from_words(
         "ValueError: Free memory on device (18.00/24.00 GiB) on startup is less than desired GPU "
         "memory utilization (0.9, 21.60 GiB). Decrease GPU memory utilization",
         &share);
     assert_int_equal(share.kind, MT_ADVISE_SHORT_SHARE);
     assert_float_equal(share.free_share, 0.75, 1e-9);
-    mt_advise_shortage_said("less than desired GPU memory utilization", &other);
+    mt_advise_shortage_from_words("less than desired GPU memory utilization", &other);
     assert_float_equal(other.free_share, 0, 0);
-    mt_advise_shortage_said("KeyError: 'model_type'", &other);
+    mt_advise_shortage_from_words("KeyError: 'model_type'", &other);
 }
 
 /* What was refused beside what, in which phase. */
@@ -195,7 +197,7 @@ static void test_an_engine_that_foresees_is_believed_though_something_was_refuse
 static void test_what_an_engine_wanted_and_had_is_told(void **state)
 {
     static const struct {
-        const char *said, *told;
+        const char *said, *answer;
     } words[] = {
         {"the models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than "
          "the "
@@ -215,8 +217,8 @@ static void test_what_an_engine_wanted_and_had_is_told(void **state)
         snprintf(result.said, sizeof result.said, "%s", words[i].said);
         mt_drive_explain_end(&result);
         assert_true(result.lacks_memory);
-        if (words[i].told)
-            assert_non_null(strstr(result.why, words[i].told));
+        if (words[i].answer)
+            assert_non_null(strstr(result.why, words[i].answer));
         else
             assert_null(strstr(result.why, "wanted"));
     }

@@ -10,7 +10,7 @@
 
 #include "drive/ports.h"
 #include "drive/requests.h"
-#include "drive/serve_parts.h"
+#include "drive/serve_internal.h"
 
 static json_t *parsed(char *body)
 {

@@ -19,7 +19,7 @@ struct spoken {
     struct mt_tally tally;
     uint64_t device_bytes[1];
     struct mt_predict_settings settings;
-    struct mt_estimate_said said;
+    struct mt_engine_plan said;
 };
 
 static void speak(struct spoken *spoken, size_t index, enum mt_category category, const char *name,
@@ -51,14 +51,14 @@ static void prepare(struct spoken *spoken)
         (struct mt_tally){.kind = MT_TALLY_ESTIMATE, .n_places = 2, .places = spoken->places};
     spoken->settings = (struct mt_predict_settings){
         .context_tokens = 4096, .device_bytes = spoken->device_bytes, .n_devices = 1};
-    spoken->said = (struct mt_estimate_said){.tally = &spoken->tally, .version = "b12345 (me)"};
+    spoken->said = (struct mt_engine_plan){.tally = &spoken->tally, .version = "b12345 (me)"};
 }
 
 static struct mt_estimate *estimate_of(struct spoken *spoken)
 {
     struct mt_estimate *estimate = NULL;
     struct mt_error error = {0};
-    if (mt_estimate_from_said(&spoken->hand.model, &spoken->settings, &spoken->said, &estimate,
+    if (mt_estimate_from_plan(&spoken->hand.model, &spoken->settings, &spoken->said, &estimate,
                               &error) < 0)
         fail_msg("%s", error.text);
     return estimate;
@@ -176,7 +176,7 @@ static void test_the_rule_names_the_engine_that_was_rehearsed(void **state)
 static void assert_refused(struct spoken *spoken, int code)
 {
     struct mt_estimate *estimate = (struct mt_estimate *)spoken;
-    assert_int_equal(mt_estimate_from_said(&spoken->hand.model, &spoken->settings, &spoken->said,
+    assert_int_equal(mt_estimate_from_plan(&spoken->hand.model, &spoken->settings, &spoken->said,
                                            &estimate, NULL),
                      code);
     assert_ptr_equal(estimate, spoken);

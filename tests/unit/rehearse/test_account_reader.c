@@ -16,7 +16,7 @@
 
 struct account {
     struct mt_account *written;
-    struct mt_reader reader;
+    struct mt_account_reader reader;
 };
 
 static int set_up(void **state)
@@ -33,7 +33,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct account *made = *state;
-    mt_reader_finish(&made->reader);
+    mt_account_reader_finish(&made->reader);
     free(made->written);
     free(made);
     return 0;
@@ -54,12 +54,12 @@ static struct mt_account_event *put(struct account *to, enum mt_account_kind kin
 
 static void read_all(struct account *from)
 {
-    mt_reader_read(&from->reader, 2000000000, 0);
+    mt_account_reader_read(&from->reader, 2000000000, 0);
 }
 
 static const struct mt_rehearse_event *event_at(const struct account *from, size_t index)
 {
-    const struct mt_noted *noted = mt_reader_at(&from->reader, index);
+    const struct mt_noted *noted = mt_account_reader_at(&from->reader, index);
     assert_non_null(noted);
     return &noted->event;
 }
@@ -89,7 +89,7 @@ static void test_a_free_says_again_what_was_freed(void **state)
     assert_int_equal(event_at(account, 1)->kind, MT_REHEARSE_FREE);
     assert_int_equal(event_at(account, 1)->bytes, 100);
     assert_string_equal(event_at(account, 1)->place, "gpu:1");
-    assert_int_equal(mt_reader_at(&account->reader, 0)->freed_at, 1);
+    assert_int_equal(mt_account_reader_at(&account->reader, 0)->freed_at, 1);
 }
 
 static void test_a_buffer_that_is_made_again_was_freed_in_between(void **state)
@@ -100,7 +100,7 @@ static void test_a_buffer_that_is_made_again_was_freed_in_between(void **state)
     read_all(account);
     assert_int_equal(account->reader.n_events, 3);
     assert_int_equal(event_at(account, 1)->kind, MT_REHEARSE_FREE);
-    assert_int_equal(mt_reader_held(&account->reader, 7, "gpu:0", NULL), 30);
+    assert_int_equal(mt_account_reader_held(&account->reader, 7, "gpu:0", NULL), 30);
 }
 
 static void test_the_end_of_a_process_frees_what_it_held_and_no_more(void **state)
@@ -110,8 +110,8 @@ static void test_the_end_of_a_process_frees_what_it_held_and_no_more(void **stat
         put(account, MT_ACCOUNT_ALLOC, 16 * i, 1)->pid = i % 2 ? 7 : 8;
     put(account, MT_ACCOUNT_END, 0, 0);
     read_all(account);
-    assert_int_equal(mt_reader_held(&account->reader, 7, "gpu:0", NULL), 0);
-    assert_int_equal(mt_reader_held(&account->reader, 8, "gpu:0", NULL), 500);
+    assert_int_equal(mt_account_reader_held(&account->reader, 7, "gpu:0", NULL), 0);
+    assert_int_equal(mt_account_reader_held(&account->reader, 8, "gpu:0", NULL), 500);
     assert_int_equal(account->reader.n_events, 1000 + 500 + 1);
     assert_int_equal(event_at(account, 1500)->kind, MT_REHEARSE_MARK);
 }
@@ -133,10 +133,10 @@ static void test_an_event_that_is_being_written_is_waited_for(void **state)
     struct account *account = *state;
     struct mt_account_event *slow = put(account, MT_ACCOUNT_NONE, 16, 100);
     put(account, MT_ACCOUNT_ALLOC, 32, 5);
-    mt_reader_read(&account->reader, 1000000, 0);
+    mt_account_reader_read(&account->reader, 1000000, 0);
     assert_int_equal(account->reader.n_events, 0);
     slow->kind = MT_ACCOUNT_ALLOC;
-    mt_reader_read(&account->reader, 2000000, 0);
+    mt_account_reader_read(&account->reader, 2000000, 0);
     assert_int_equal(account->reader.n_events, 2);
     assert_int_equal(event_at(account, 0)->bytes, 100);
 }
@@ -158,10 +158,10 @@ static void test_an_event_is_waited_for_as_long_as_its_process_lives(void **stat
     slow->pid = (uint32_t)getpid();
     put(account, MT_ACCOUNT_ALLOC, 32, 5);
     for (uint64_t second = 1; second < 100; second++)
-        mt_reader_read(&account->reader, second * 1000000000, 0);
+        mt_account_reader_read(&account->reader, second * 1000000000, 0);
     assert_int_equal(account->reader.n_events, 0);
     slow->kind = MT_ACCOUNT_ALLOC;
-    mt_reader_read(&account->reader, UINT64_C(100000000000), 0);
+    mt_account_reader_read(&account->reader, UINT64_C(100000000000), 0);
     assert_int_equal(account->reader.n_events, 2);
     assert_int_equal(account->reader.n_unwritten, 0);
 }
@@ -171,9 +171,9 @@ static void test_an_event_of_a_process_that_is_gone_is_given_up(void **state)
     struct account *account = *state;
     put(account, MT_ACCOUNT_NONE, 16, 100)->pid = gone_process();
     put(account, MT_ACCOUNT_ALLOC, 32, 5);
-    mt_reader_read(&account->reader, 1000000000, 0);
+    mt_account_reader_read(&account->reader, 1000000000, 0);
     assert_int_equal(account->reader.n_events, 0); /* it may live where its number is another */
-    mt_reader_read(&account->reader, UINT64_C(2000000001), 0);
+    mt_account_reader_read(&account->reader, UINT64_C(2000000001), 0);
     assert_int_equal(account->reader.n_events, 1);
     assert_int_equal(account->reader.n_unwritten, 1);
 }
@@ -183,16 +183,16 @@ static void test_an_event_that_nobody_writes_any_more_is_given_up(void **state)
     struct account *account = *state;
     put(account, MT_ACCOUNT_NONE, 16, 100)->pid = (uint32_t)getpid();
     put(account, MT_ACCOUNT_ALLOC, 32, 5);
-    mt_reader_read(&account->reader, 1000000000, 0);
+    mt_account_reader_read(&account->reader, 1000000000, 0);
     assert_int_equal(account->reader.n_events, 0);
-    mt_reader_read(&account->reader, 2000000000, 1); /* the rehearsal is over */
+    mt_account_reader_read(&account->reader, 2000000000, 1); /* the rehearsal is over */
     assert_int_equal(account->reader.n_events, 1);
     put(account, MT_ACCOUNT_NONE, 48, 1)->pid = 0; /* killed before it said who it is */
     put(account, MT_ACCOUNT_ALLOC, 64, 1);
-    mt_reader_read(&account->reader, UINT64_C(3000000000), 0);
-    mt_reader_read(&account->reader, UINT64_C(12000000000), 0);
+    mt_account_reader_read(&account->reader, UINT64_C(3000000000), 0);
+    mt_account_reader_read(&account->reader, UINT64_C(12000000000), 0);
     assert_int_equal(account->reader.n_events, 1);
-    mt_reader_read(&account->reader, UINT64_C(13000000001), 0);
+    mt_account_reader_read(&account->reader, UINT64_C(13000000001), 0);
     assert_int_equal(account->reader.n_events, 2);
     assert_int_equal(account->reader.n_unwritten, 2);
 }
@@ -279,7 +279,7 @@ static void test_an_engine_settles_for_its_last_plan_that_fits(void **state)
     put_trial(account, 90);
     put_trial(account, 101);
     read_all(account);
-    struct mt_span settled = mt_reader_settled(&account->reader, 1);
+    struct mt_span settled = mt_account_reader_settled(&account->reader, 1);
     assert_int_equal(settled.first, 4);
     assert_int_equal(settled.last, 5);
 }
@@ -291,11 +291,12 @@ static void test_what_was_tried_before_a_model_is_loaded_does_not_count(void **s
     put_trial(account, 80);
     put(account, MT_ACCOUNT_ALLOC, 32, 50);
     read_all(account);
-    assert_int_equal(mt_reader_settled(&account->reader, 0).first, 0); /* it never came to that */
+    assert_int_equal(mt_account_reader_settled(&account->reader, 0).first,
+                     0); /* it never came to that */
     put(account, MT_ACCOUNT_ALLOC, 48, 60)->category = MT_CATEGORY_WEIGHTS;
     read_all(account);
-    assert_int_equal(mt_reader_settled(&account->reader, 0).first, 2);
-    assert_int_equal(mt_reader_settled(&account->reader, 0).last, SIZE_MAX);
+    assert_int_equal(mt_account_reader_settled(&account->reader, 0).first, 2);
+    assert_int_equal(mt_account_reader_settled(&account->reader, 0).last, SIZE_MAX);
 }
 
 static void test_a_full_account_is_read_to_its_end(void **state)
@@ -316,7 +317,7 @@ static void test_sums_past_all_numbers_stay_at_the_most(void **state)
     put(account, MT_ACCOUNT_ALLOC, 16, UINT64_MAX);
     put(account, MT_ACCOUNT_ALLOC, 32, UINT64_MAX);
     read_all(account);
-    assert_int_equal(mt_reader_held(&account->reader, 7, "gpu:0", NULL), UINT64_MAX);
+    assert_int_equal(mt_account_reader_held(&account->reader, 7, "gpu:0", NULL), UINT64_MAX);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

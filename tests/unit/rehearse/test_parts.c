@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "gpu/gpus.h"
-#include "rehearse/parts.h"
+#include "rehearse/breakdown.h"
 
 #define MIB   (UINT64_C(1) << 20)
 #define FIRST UINT64_C(0x7000000000)
@@ -22,8 +22,8 @@
 
 struct held {
     struct mt_account *account;
-    struct mt_reader reader;
-    struct mt_parts parts;
+    struct mt_account_reader reader;
+    struct mt_breakdown parts;
     struct mt_gpu_row row;
     struct mt_torch *torch;
 };
@@ -44,8 +44,8 @@ static int tear_down(void **state)
 {
     struct held *held = *state;
     mt_torch_close(held->torch);
-    mt_parts_finish(&held->parts);
-    mt_reader_finish(&held->reader);
+    mt_breakdown_finish(&held->parts);
+    mt_account_reader_finish(&held->reader);
     free(held->account);
     free(held);
     return 0;
@@ -74,12 +74,12 @@ static void pin(struct held *held, uint64_t bytes)
 
 static void gather(struct held *held, uint8_t place)
 {
-    const struct mt_parts_source source = {.reader = &held->reader, .is_cuda = 1};
-    mt_reader_read(&held->reader, 1000, 1);
-    assert_int_equal(mt_parts_gather(&source, place, SIZE_MAX - 1, 0, &held->parts), 0);
+    const struct mt_breakdown_source source = {.reader = &held->reader, .is_cuda = 1};
+    mt_account_reader_read(&held->reader, 1000, 1);
+    assert_int_equal(mt_breakdown_gather(&source, place, SIZE_MAX - 1, 0, &held->parts), 0);
 }
 
-static const struct mt_part *part_of(const struct held *held, const char *name)
+static const struct mt_breakdown_part *part_of(const struct held *held, const char *name)
 {
     for (size_t i = 0; i < held->parts.n; i++)
         if (strcmp(held->parts.items[i].name, name) == 0)
@@ -97,7 +97,7 @@ static void test_what_no_one_splits_is_cached_and_said_to_be_unsplit(void **stat
     gather(held, 0);
     assert_int_equal(held->parts.n, 2);
     assert_int_equal(held->parts.unsplit_bytes, 20 * MIB);
-    const struct mt_part *part = part_of(held, "device memory");
+    const struct mt_breakdown_part *part = part_of(held, "device memory");
     assert_int_equal(part->category, MT_CATEGORY_CACHED);
     assert_int_equal(part->provenance, MT_PROVENANCE_INFERRED);
     assert_int_equal(part_of(held, "cuBLAS workspace")->provenance, MT_PROVENANCE_EXACT);
@@ -105,7 +105,8 @@ static void test_what_no_one_splits_is_cached_and_said_to_be_unsplit(void **stat
     assert_int_equal(held->parts.unsplit_bytes, 2 * MIB);
 }
 
-static void assert_band(const struct mt_part *part, uint64_t low_bytes, uint64_t high_bytes)
+static void assert_band(const struct mt_breakdown_part *part, uint64_t low_bytes,
+                        uint64_t high_bytes)
 {
     assert_int_equal(part->provenance, MT_PROVENANCE_DERIVED);
     assert_in_range(part->low_bytes, low_bytes - 1, low_bytes + 1);
@@ -128,7 +129,7 @@ static void test_figures_of_the_table_have_their_band(void **state)
     assert_band(part_of(held, "of 8 ranks"), row->communication_many.low_bytes,
                 row->communication_many.high_bytes);
     /* 8.5 and 10.5 KiB a node, where 9.2 are likely. */
-    const struct mt_part *nodes = part_of(held, PRETEND_GRAPH_NODES);
+    const struct mt_breakdown_part *nodes = part_of(held, PRETEND_GRAPH_NODES);
     assert_in_range(nodes->low_bytes, 84 * MIB, 86 * MIB);
     assert_in_range(nodes->high_bytes, 104 * MIB, 106 * MIB);
 }
@@ -138,7 +139,7 @@ static void test_what_processes_share_is_for_their_communication(void **state)
     struct held *held = *state;
     take(held, 0, MT_CATEGORY_NONE, MT_ACCOUNT_SHARED_NAME, 64 * MIB);
     gather(held, 0);
-    const struct mt_part *part = part_of(held, MT_ACCOUNT_SHARED_NAME);
+    const struct mt_breakdown_part *part = part_of(held, MT_ACCOUNT_SHARED_NAME);
     assert_int_equal(part->category, MT_CATEGORY_COMMUNICATION);
     assert_int_equal(part->provenance, MT_PROVENANCE_INFERRED);
     assert_true(part->low_bytes == 64 * MIB && part->high_bytes == 64 * MIB);
@@ -148,19 +149,19 @@ static void test_what_processes_share_is_for_their_communication(void **state)
 static void test_what_a_program_went_without_is_in_the_band_of_its_device(void **state)
 {
     struct held *held = *state;
-    const struct mt_parts_source source = {.reader = &held->reader, .is_cuda = 1};
+    const struct mt_breakdown_source source = {.reader = &held->reader, .is_cuda = 1};
     take(held, 0, MT_CATEGORY_COMMUNICATION, "It was not made.", 96 * MIB);
     held->account->event[0].kind = MT_ACCOUNT_NOTE;
     take(held, 1, MT_CATEGORY_NONE, "device memory", 2 * MIB);
-    mt_reader_read(&held->reader, 1000, 1);
-    assert_int_equal(mt_parts_gather(&source, 0, SIZE_MAX - 1, 1, &held->parts), 0);
+    mt_account_reader_read(&held->reader, 1000, 1);
+    assert_int_equal(mt_breakdown_gather(&source, 0, SIZE_MAX - 1, 1, &held->parts), 0);
     assert_int_equal(held->parts.n, 1);
-    const struct mt_part *part = &held->parts.items[0];
+    const struct mt_breakdown_part *part = &held->parts.items[0];
     assert_int_equal(part->category, MT_CATEGORY_COMMUNICATION);
     assert_int_equal(part->provenance, MT_PROVENANCE_ASSUMED);
     assert_int_equal(part->bytes + part->low_bytes, 0);
     assert_int_equal(part->high_bytes, 96 * MIB);
-    assert_int_equal(mt_parts_gather(&source, 1, SIZE_MAX - 1, 1, &held->parts), 0);
+    assert_int_equal(mt_breakdown_gather(&source, 1, SIZE_MAX - 1, 1, &held->parts), 0);
     assert_int_equal(held->parts.n, 1);
     assert_string_equal(held->parts.items[0].name, "device memory");
 }
@@ -181,14 +182,14 @@ static void test_of_host_memory_what_is_pinned_counts(void **state)
 static void test_what_found_no_room_in_the_list_is_counted_at_the_peak(void **state)
 {
     struct held *held = *state;
-    const struct mt_parts_source source = {.reader = &held->reader, .is_cuda = 1};
+    const struct mt_breakdown_source source = {.reader = &held->reader, .is_cuda = 1};
     take(held, 0, MT_CATEGORY_NONE, "device memory", 100 * MIB);
     held->account->device[0].peak_bytes = 700 * MIB;
-    mt_reader_read(&held->reader, 1000, 1);
-    assert_int_equal(mt_parts_gather(&source, 0, SIZE_MAX - 1, 1, &held->parts), 0);
+    mt_account_reader_read(&held->reader, 1000, 1);
+    assert_int_equal(mt_breakdown_gather(&source, 0, SIZE_MAX - 1, 1, &held->parts), 0);
     assert_int_equal(held->parts.n, 1);
     held->account->n_events = MT_ACCOUNT_EVENTS_MAX + 1;
-    assert_int_equal(mt_parts_gather(&source, 0, SIZE_MAX - 1, 1, &held->parts), 0);
+    assert_int_equal(mt_breakdown_gather(&source, 0, SIZE_MAX - 1, 1, &held->parts), 0);
     assert_int_equal(held->parts.n, 2);
     assert_int_equal(held->parts.items[0].bytes + held->parts.items[1].bytes, 700 * MIB);
     assert_int_equal(held->parts.unsplit_bytes, 700 * MIB);
@@ -226,10 +227,10 @@ static void gather_peak(struct held *held, const char *trace, uint64_t peak)
     assert_int_equal(mt_torch_open(folder, &held->torch, NULL), 0);
     unlink(path);
     rmdir(folder);
-    const struct mt_parts_source source = {
+    const struct mt_breakdown_source source = {
         .reader = &held->reader, .torch = held->torch, .is_cuda = 1};
-    mt_reader_read(&held->reader, 1000, 1);
-    assert_int_equal(mt_parts_gather(&source, 0, peak - 1, 1, &held->parts), 0);
+    mt_account_reader_read(&held->reader, 1000, 1);
+    assert_int_equal(mt_breakdown_gather(&source, 0, peak - 1, 1, &held->parts), 0);
 }
 
 static uint64_t bytes_of(const struct held *held, enum mt_category category)

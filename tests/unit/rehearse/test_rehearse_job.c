@@ -12,8 +12,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "drive/held_back.h"
 #include "drive/job.h"
+#include "drive/overhead.h"
 #include "rehearse/account.h"
 
 #define MIB    (UINT64_C(1) << 20)
@@ -97,7 +97,7 @@ static void test_what_is_reserved_stands_for_the_context(void **state)
     assert_int_equal(mt_drive_estimate(&result, NULL, &settings, &made, NULL), 0);
     assert_int_equal(made->verdict, MT_VERDICT_FITS);
     assert_int_equal(made->tally.places[1].total_high_bytes, 1000 * MIB);
-    assert_int_equal(mt_drive_held_back(&settings, 0, &held_back, NULL), 0);
+    assert_int_equal(mt_drive_overhead(&settings, 0, &held_back, NULL), 0);
     assert_int_equal(held_back, 100 * MIB);
     mt_estimate_destroy(made);
     mt_drive_result_finish(&result);
@@ -132,7 +132,7 @@ static void test_what_was_learnt_is_held_back_as_it_is_added(void **state)
     uint64_t held_back = 0;
     RUN(&result, "attach", "alloc=0,0x10,104857600,1,CUDA0,", "free=0x10");
     assert_int_equal(mt_drive_estimate(&result, NULL, &settings, &made, NULL), 0);
-    assert_int_equal(mt_drive_held_back(&settings, 0, &held_back, NULL), 0);
+    assert_int_equal(mt_drive_overhead(&settings, 0, &held_back, NULL), 0);
     assert_int_equal(held_back, 250 * MIB);
     assert_int_equal(made->tally.places[1].total_allocated_bytes, 100 * MIB + held_back);
     mt_estimate_destroy(made);

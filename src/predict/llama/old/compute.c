@@ -10,8 +10,8 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "parts.h"
-#include "predict/llama/parts.h"
+#include "internal.h"
+#include "predict/llama/internal.h"
 
 #define VARIANTS_MAX 12
 

@@ -2,7 +2,7 @@
 /* Layers of older llama.cpp graphs: norms, attention over a cache of keys and values, feed-forward
  * and experts. Operations and their sources stand in the order in which the engine names them: the
  * allocator's result depends on it. */
-#include "parts.h"
+#include "internal.h"
 
 #include <string.h>
 

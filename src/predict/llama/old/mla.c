@@ -2,7 +2,7 @@
 /* Latent attention in older llama.cpp graphs: DeepSeek's compressed keys and values, which
  * ik_llama.cpp attends to in one of several ways (-mla 0 … 3), in steps of a limited size (-amb).
  */
-#include "parts.h"
+#include "internal.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A program whose flags are not known is tried on devices that limit it in nothing: what it then
  * takes is what a device must have. */
-#include "larger.h"
+#include "device_size.h"
 
 #include <memtally/units.h>
 #include <stdio.h>
@@ -133,23 +133,24 @@ static void look(const struct mt_drive_job *job, const struct mt_drive_result *r
     }
 }
 
-void mt_advise_tell_larger(const struct mt_drive_job *job, const struct mt_advise_whole *whole,
-                           struct mt_advise_told *told)
+void mt_advise_answer_device_size(const struct mt_drive_job *job,
+                                  const struct mt_advise_whole *whole,
+                                  struct mt_advise_answer *answer)
 {
     struct mt_rehearse_gpu gpu;
     char size[MT_SIZE_TEXT];
     if (!whole->is_known) {
-        mt_advise_told_note(told,
-                            *whole->why
-                                ? "On devices of many times the memory it does not run either: %s."
-                                : "On devices of many times the memory it runs, and does not say "
-                                  "how much would do.%s",
-                            whole->why);
+        mt_advise_answer_note(
+            answer,
+            *whole->why ? "On devices of many times the memory it does not run either: %s."
+                        : "On devices of many times the memory it runs, and does not say "
+                          "how much would do.%s",
+            whole->why);
         return;
     }
-    if (told->changes.n == MT_ADVISE_CHANGES_MAX)
+    if (answer->changes.n == MT_ADVISE_CHANGES_MAX)
         return;
-    struct mt_advise_change *change = &told->changes.items[told->changes.n++];
+    struct mt_advise_change *change = &answer->changes.items[answer->changes.n++];
     const char *name = name_sufficient(whole->least_bytes, &job->devices[0], &gpu);
     *change = (struct mt_advise_change){.capacity_bytes = 0};
     snprintf(change->flags, sizeof change->flags, "a device of %s%s%s%s",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Splitting what was allocated by what it is for: the account's own word, PyTorch's allocator where
  * the program leaves a trace of it, the table of GPUs for what no program says. */
-#include "rehearse/parts.h"
+#include "breakdown.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +17,11 @@ struct moment {
     uint64_t from_ns, to_ns; /* of a peak: while PyTorch's allocator gave nothing back */
 };
 
-static int add(struct mt_parts *parts, const struct mt_part *part)
+static int add(struct mt_breakdown *parts, const struct mt_breakdown_part *part)
 {
     if (parts->n == parts->capacity) {
         size_t capacity = parts->capacity ? parts->capacity * 2 : 256;
-        struct mt_part *more = realloc(parts->items, capacity * sizeof *more);
+        struct mt_breakdown_part *more = realloc(parts->items, capacity * sizeof *more);
         if (!more)
             return MT_ENOMEM;
         parts->items = more;
@@ -31,7 +31,7 @@ static int add(struct mt_parts *parts, const struct mt_part *part)
     return 0;
 }
 
-int mt_part_compare(const struct mt_part *one, const struct mt_part *other)
+int mt_breakdown_compare(const struct mt_breakdown_part *one, const struct mt_breakdown_part *other)
 {
     if (one->category != other->category)
         return one->category < other->category ? -1 : 1;
@@ -43,7 +43,7 @@ int mt_part_compare(const struct mt_part *one, const struct mt_part *other)
 
 static int by_kind(const void *a, const void *b)
 {
-    return mt_part_compare(a, b);
+    return mt_breakdown_compare(a, b);
 }
 
 static uint64_t scaled(uint64_t bytes, uint64_t by, uint64_t of)
@@ -53,7 +53,7 @@ static uint64_t scaled(uint64_t bytes, uint64_t by, uint64_t of)
 
 /* What the driver and NCCL take for themselves is a figure of the table, which has a band, unless
  * this very card was measured. */
-static void bound_by_table(const struct mt_gpu_spec *gpu, struct mt_part *part)
+static void bound_by_table(const struct mt_gpu_spec *gpu, struct mt_breakdown_part *part)
 {
     struct mt_gpu_row row;
     if (mt_gpu_find(gpu->name, &row, NULL) < 0)
@@ -82,18 +82,18 @@ static void bound_by_table(const struct mt_gpu_spec *gpu, struct mt_part *part)
 
 /* An allocation as the account has it. Buffers of ggml's whose use the engine does not tell are for
  * computing: outputs, as a rule. */
-static int add_whole(const struct mt_parts_source *source, uint8_t place,
-                     const struct mt_noted *noted, struct mt_parts *parts)
+static int add_whole(const struct mt_breakdown_source *source, uint8_t place,
+                     const struct mt_noted *noted, struct mt_breakdown *parts)
 {
     const struct mt_rehearse_event *event = &noted->event;
-    struct mt_part part = {.category = event->category,
-                           .provenance = MT_PROVENANCE_EXACT,
-                           .bytes = event->bytes,
-                           .low_bytes = event->bytes,
-                           .high_bytes = event->bytes,
-                           .count = 1,
-                           .name = event->name,
-                           .detail = event->detail};
+    struct mt_breakdown_part part = {.category = event->category,
+                                     .provenance = MT_PROVENANCE_EXACT,
+                                     .bytes = event->bytes,
+                                     .low_bytes = event->bytes,
+                                     .high_bytes = event->bytes,
+                                     .count = 1,
+                                     .name = event->name,
+                                     .detail = event->detail};
     int is_device = place != MT_ACCOUNT_HOST;
     if (!part.category && !source->is_cuda)
         part.category = MT_CATEGORY_ACTIVATIONS;
@@ -116,8 +116,8 @@ static int add_whole(const struct mt_parts_source *source, uint8_t place,
 
 /* An allocation as PyTorch's allocator divided it. Returns how many pieces, 0 where it is none of
  * PyTorch's. */
-static int add_pieces(const struct mt_parts_source *source, const struct mt_noted *noted,
-                      const struct moment *moment, struct mt_parts *parts)
+static int add_pieces(const struct mt_breakdown_source *source, const struct mt_noted *noted,
+                      const struct moment *moment, struct mt_breakdown *parts)
 {
     struct mt_torch_piece pieces[MT_TORCH_PIECES_MAX];
     uint32_t pid = (uint32_t)noted->event.pid;
@@ -128,14 +128,14 @@ static int add_pieces(const struct mt_parts_source *source, const struct mt_note
     int n =
         mt_torch_pieces(source->torch, pid, noted->object, noted->event.bytes, &moments, pieces);
     for (int i = 0; i < n; i++) {
-        const struct mt_part part = {.category = pieces[i].category,
-                                     .provenance = pieces[i].provenance,
-                                     .bytes = pieces[i].bytes,
-                                     .low_bytes = pieces[i].bytes,
-                                     .high_bytes = pieces[i].bytes,
-                                     .count = pieces[i].count,
-                                     .name = pieces[i].name ? pieces[i].name : "",
-                                     .detail = ""};
+        const struct mt_breakdown_part part = {.category = pieces[i].category,
+                                               .provenance = pieces[i].provenance,
+                                               .bytes = pieces[i].bytes,
+                                               .low_bytes = pieces[i].bytes,
+                                               .high_bytes = pieces[i].bytes,
+                                               .count = pieces[i].count,
+                                               .name = pieces[i].name ? pieces[i].name : "",
+                                               .detail = ""};
         if (add(parts, &part) < 0)
             return MT_ENOMEM;
     }
@@ -149,9 +149,9 @@ static int is_open(const struct mt_noted *noted)
     return !noted->event.category || noted->was_told;
 }
 
-static int add_noted(const struct mt_parts_source *source, uint8_t place,
+static int add_noted(const struct mt_breakdown_source *source, uint8_t place,
                      const struct mt_noted *noted, const struct moment *moment,
-                     struct mt_parts *parts)
+                     struct mt_breakdown *parts)
 {
     int n = 0;
     if (source->torch && source->is_cuda && is_open(noted) && place != MT_ACCOUNT_HOST)
@@ -162,7 +162,7 @@ static int add_noted(const struct mt_parts_source *source, uint8_t place,
 }
 
 /* Whether an event changes of what memory PyTorch's allocator gives out at a place. */
-static int is_of_torch(const struct mt_parts_source *source, const char *name,
+static int is_of_torch(const struct mt_breakdown_source *source, const char *name,
                        const struct mt_noted *noted)
 {
     const struct mt_rehearse_event *event = &noted->event;
@@ -174,11 +174,11 @@ static int is_of_torch(const struct mt_parts_source *source, const char *name,
 /* A peak lasts as long as PyTorch has the same segments: kernels' code, communicators and what else
  * the driver gives out meanwhile do not change how these are divided. Segments that came on the way
  * to it held nothing before. */
-static struct moment moment_at(const struct mt_parts_source *source, const char *name, size_t at,
-                               int is_peak)
+static struct moment moment_at(const struct mt_breakdown_source *source, const char *name,
+                               size_t at, int is_peak)
 {
-    const struct mt_reader *reader = source->reader;
-    const struct mt_noted *noted = mt_reader_at(reader, at);
+    const struct mt_account_reader *reader = source->reader;
+    const struct mt_noted *noted = mt_account_reader_at(reader, at);
     struct moment moment = {.is_peak = is_peak, .to_ns = UINT64_MAX};
     uint64_t start_ns = reader->account->start_ns;
     if (!noted)
@@ -187,18 +187,20 @@ static struct moment moment_at(const struct mt_parts_source *source, const char 
     if (!is_peak || !source->torch)
         return moment;
     for (size_t i = at + 1; i-- > 0 && !moment.from_ns;) {
-        noted = mt_reader_at(reader, i);
+        noted = mt_account_reader_at(reader, i);
         if (noted->event.kind == MT_REHEARSE_FREE && is_of_torch(source, name, noted))
             moment.from_ns = start_ns + noted->event.time_ns;
     }
-    while ((noted = mt_reader_at(reader, ++at)) != NULL && !is_of_torch(source, name, noted))
+    while ((noted = mt_account_reader_at(reader, ++at)) != NULL &&
+           !is_of_torch(source, name, noted))
         ;
     if (noted)
         moment.to_ns = start_ns + noted->event.time_ns;
     return moment;
 }
 
-int mt_parts_count(const struct mt_parts_source *source, const struct mt_rehearse_event *event)
+int mt_breakdown_count(const struct mt_breakdown_source *source,
+                       const struct mt_rehearse_event *event)
 {
     if (source->is_cuda && !(event->flags & MT_REHEARSE_PINNED) && !strcmp(event->place, "host"))
         return 0;
@@ -206,14 +208,15 @@ int mt_parts_count(const struct mt_parts_source *source, const struct mt_rehears
 }
 
 /* Events that found no room are missing from the sum, and not from what the device counts. */
-static int add_rest(const struct mt_parts_source *source, uint8_t place, struct mt_parts *parts)
+static int add_rest(const struct mt_breakdown_source *source, uint8_t place,
+                    struct mt_breakdown *parts)
 {
     const struct mt_account *account = source->reader->account;
-    struct mt_part part = {.category = MT_CATEGORY_CACHED,
-                           .provenance = MT_PROVENANCE_INFERRED,
-                           .count = 1,
-                           .name = "allocations that found no room in the account",
-                           .detail = ""};
+    struct mt_breakdown_part part = {.category = MT_CATEGORY_CACHED,
+                                     .provenance = MT_PROVENANCE_INFERRED,
+                                     .count = 1,
+                                     .name = "allocations that found no room in the account",
+                                     .detail = ""};
     uint64_t sum = 0;
     if (place == MT_ACCOUNT_HOST || !mt_account_is_full(account))
         return 0;
@@ -228,17 +231,17 @@ static int add_rest(const struct mt_parts_source *source, uint8_t place, struct 
 }
 
 /* What the program went without, and would take on a true device. */
-static int add_absent(const struct mt_parts_source *source, const char *place,
-                      struct mt_parts *parts)
+static int add_absent(const struct mt_breakdown_source *source, const char *place,
+                      struct mt_breakdown *parts)
 {
     const struct mt_noted *noted;
-    for (size_t i = 0; (noted = mt_reader_at(source->reader, i)) != NULL; i++) {
+    for (size_t i = 0; (noted = mt_account_reader_at(source->reader, i)) != NULL; i++) {
         const struct mt_rehearse_event *event = &noted->event;
-        const struct mt_part part = {.category = event->category,
-                                     .provenance = MT_PROVENANCE_ASSUMED,
-                                     .high_bytes = event->bytes,
-                                     .name = "switched itself off in the rehearsal",
-                                     .detail = ""};
+        const struct mt_breakdown_part part = {.category = event->category,
+                                               .provenance = MT_PROVENANCE_ASSUMED,
+                                               .high_bytes = event->bytes,
+                                               .name = "switched itself off in the rehearsal",
+                                               .detail = ""};
         if (event->kind == MT_REHEARSE_NOTE && event->bytes && !strcmp(event->place, place) &&
             add(parts, &part) < 0)
             return MT_ENOMEM;
@@ -246,18 +249,19 @@ static int add_absent(const struct mt_parts_source *source, const char *place,
     return 0;
 }
 
-int mt_parts_gather(const struct mt_parts_source *source, uint8_t place, size_t after, int is_peak,
-                    struct mt_parts *parts)
+int mt_breakdown_gather(const struct mt_breakdown_source *source, uint8_t place, size_t after,
+                        int is_peak, struct mt_breakdown *parts)
 {
     const char *name = mt_place_name(place);
     const struct moment moment = moment_at(source, name, after, is_peak);
     const struct mt_noted *noted;
     parts->n = 0;
     parts->unsplit_bytes = 0;
-    for (size_t i = 0; i <= after && (noted = mt_reader_at(source->reader, i)) != NULL; i++) {
+    for (size_t i = 0; i <= after && (noted = mt_account_reader_at(source->reader, i)) != NULL;
+         i++) {
         const struct mt_rehearse_event *event = &noted->event;
         if (event->kind != MT_REHEARSE_ALLOC || noted->freed_at <= after ||
-            strcmp(event->place, name) != 0 || !mt_parts_count(source, event))
+            strcmp(event->place, name) != 0 || !mt_breakdown_count(source, event))
             continue;
         if (add_noted(source, place, noted, &moment, parts) < 0)
             return MT_ENOMEM;
@@ -269,8 +273,8 @@ int mt_parts_gather(const struct mt_parts_source *source, uint8_t place, size_t 
     return 0;
 }
 
-void mt_parts_finish(struct mt_parts *parts)
+void mt_breakdown_finish(struct mt_breakdown *parts)
 {
     free(parts->items);
-    *parts = (struct mt_parts){0};
+    *parts = (struct mt_breakdown){0};
 }

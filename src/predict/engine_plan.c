@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "predict/sheet_parts.h"
+#include "sheet_internal.h"
 
 #define RULE "rehearsed"
 
@@ -63,8 +63,9 @@ static void write_detail(const struct mt_tally_row *row, const struct mt_tally_d
         mt_sheet_add(sheet, &term, "a buffer of the engine");
 }
 
-int mt_said_write(const struct mt_estimate_said *said, const struct mt_predict_settings *settings,
-                  struct mt_sheet *sheet, struct mt_error *error)
+int mt_engine_plan_write(const struct mt_engine_plan *said,
+                         const struct mt_predict_settings *settings, struct mt_sheet *sheet,
+                         struct mt_error *error)
 {
     for (size_t i = 0; i < said->tally->n_places; i++) {
         const struct mt_tally_place *place = &said->tally->places[i];

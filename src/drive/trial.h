@@ -55,8 +55,8 @@ struct mt_drive_trial {
 
 /* Runs a program. Returns 0 also where it was refused memory or failed by itself: the outcome says
  * so. Errors: those of mt_rehearse_start(), MT_ECHILD (interrupted). */
-int mt_drive_once(const struct mt_drive_start *run, struct mt_drive_trial *outcome,
-                  struct mt_error *error);
+int mt_drive_trial_run(const struct mt_drive_start *run, struct mt_drive_trial *outcome,
+                       struct mt_error *error);
 void mt_drive_trial_finish(struct mt_drive_trial *outcome);
 
 /* The engine's version as a document tells it: as its libraries say it, or the build that it was

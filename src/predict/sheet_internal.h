@@ -39,12 +39,13 @@ struct mt_sheet {
 struct mt_estimate_why {
     const char *spills; /* reason of a verdict SPILLS */
     const char *note;
-    const struct mt_estimate_said *said; /* the engine itself */
+    const struct mt_engine_plan *said; /* the engine itself */
 };
 
 /* Writes what an engine said onto the sheet. Errors: MT_EARG. */
-int mt_said_write(const struct mt_estimate_said *said, const struct mt_predict_settings *settings,
-                  struct mt_sheet *sheet, struct mt_error *error);
+int mt_engine_plan_write(const struct mt_engine_plan *said,
+                         const struct mt_predict_settings *settings, struct mt_sheet *sheet,
+                         struct mt_error *error);
 
 /* mt_estimate_create() without looking for another placement where devices have no room. `why` may
  * be NULL. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What came of a rehearsal, as the part of a document that only a rehearsal has. Knows no model and
  * no estimate. */
-#include "told.h"
+#include "answer.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,35 +15,35 @@
 
 #define PHASES_MAX 1024
 
-void mt_advise_told_note(struct mt_advise_told *told, const char *format, ...)
+void mt_advise_answer_note(struct mt_advise_answer *answer, const char *format, ...)
 {
-    size_t length = strlen(told->note);
+    size_t length = strlen(answer->note);
     va_list arguments;
-    if (length && length + 1 < sizeof told->note)
-        told->note[length++] = ' ';
+    if (length && length + 1 < sizeof answer->note)
+        answer->note[length++] = ' ';
     va_start(arguments, format);
-    vsnprintf(told->note + length, sizeof told->note - length, format, arguments);
+    vsnprintf(answer->note + length, sizeof answer->note - length, format, arguments);
     va_end(arguments);
 }
 
-void mt_advise_told_count(struct mt_advise_told *told)
+void mt_advise_answer_count(struct mt_advise_answer *answer)
 {
-    const struct mt_advise_changes *changes = &told->changes;
+    const struct mt_advise_changes *changes = &answer->changes;
     if (changes->n)
         return;
     if (!changes->n_tried)
-        mt_advise_told_note(told, "There is no change of flags to try that would make room.");
+        mt_advise_answer_note(answer, "There is no change of flags to try that would make room.");
     else
-        mt_advise_told_note(told,
-                            "No change of flags that was tried fits%s%s, in %zu more rehearsals%s.",
-                            *changes->least ? ": not even " : "", changes->least, changes->n_tried,
-                            changes->is_cut_short ? ", which were cut short" : "");
+        mt_advise_answer_note(
+            answer, "No change of flags that was tried fits%s%s, in %zu more rehearsals%s.",
+            *changes->least ? ": not even " : "", changes->least, changes->n_tried,
+            changes->is_cut_short ? ", which were cut short" : "");
 }
 
 /* Looks for flags that fit. What keeps it from looking is no failure of the rehearsal: a note. */
-void mt_advise_told_find_changes(const struct mt_drive_job *job, struct mt_advise_told *told)
+void mt_advise_answer_find_changes(const struct mt_drive_job *job, struct mt_advise_answer *answer)
 {
-    const struct mt_drive_result *result = &told->result;
+    const struct mt_drive_result *result = &answer->result;
     struct mt_rehearse_options options;
     struct mt_error error = {.offset = MT_NO_OFFSET};
     char pretend[PATH_MAX];
@@ -61,12 +61,12 @@ void mt_advise_told_find_changes(const struct mt_drive_job *job, struct mt_advis
         .listener = job->listener,
         .interrupted = job->interrupted,
     };
-    int code = mt_advise_suggest(&settings, &told->changes, &error);
+    int code = mt_advise_suggest(&settings, &answer->changes, &error);
     mt_drive_hush(job->listener);
     if (code < 0)
-        mt_advise_told_note(told, "No flags are suggested: %s.", error.text);
+        mt_advise_answer_note(answer, "No flags are suggested: %s.", error.text);
     else
-        mt_advise_told_count(told);
+        mt_advise_answer_count(answer);
 }
 
 /* "-c 16384 -np 1" as "--context 16384 --sequences 1"; "" where a flag has no option. */
@@ -107,63 +107,65 @@ static const char *name_of(const struct mt_drive_result *result)
     return result->report.end == MT_DRIVE_INTERRUPTED ? "interrupted" : names[result->outcome];
 }
 
-void mt_advise_note_runs_on(struct mt_advise_told *told)
+void mt_advise_note_runs_on(struct mt_advise_answer *answer)
 {
-    const struct mt_rehearse_status *status = &told->result.status;
-    mt_advise_told_note(told,
-                        "The program was ended while it worked: after %.0f s, the last %.0f s of "
-                        "them without new memory. What it would take later is not in the figures; "
-                        "--timeout gives it longer.",
-                        (double)status->elapsed_ns / 1e9, (double)status->quiet_ns / 1e9);
+    const struct mt_rehearse_status *status = &answer->result.status;
+    mt_advise_answer_note(
+        answer,
+        "The program was ended while it worked: after %.0f s, the last %.0f s of "
+        "them without new memory. What it would take later is not in the figures; "
+        "--timeout gives it longer.",
+        (double)status->elapsed_ns / 1e9, (double)status->quiet_ns / 1e9);
 }
 
 /* The engine's phases and figures, as many as a document takes. */
-static void tell_phases(struct mt_advise_told *told)
+static void tell_phases(struct mt_advise_answer *answer)
 {
-    struct mt_rehearsal *rehearsal = told->result.rehearsal;
-    struct mt_rehearsed *document = &told->rehearsal;
-    if (!told->result.is_cuda || !rehearsal)
+    struct mt_rehearsal *rehearsal = answer->result.rehearsal;
+    struct mt_rehearsed *document = &answer->rehearsal;
+    if (!answer->result.is_cuda || !rehearsal)
         return;
-    told->phases = calloc(PHASES_MAX, sizeof *told->phases);
-    told->figures = calloc(PHASES_MAX, sizeof *told->figures);
-    told->allocators = calloc(PHASES_MAX, sizeof *told->allocators);
-    if (!told->phases || !told->figures || !told->allocators)
+    answer->phases = calloc(PHASES_MAX, sizeof *answer->phases);
+    answer->figures = calloc(PHASES_MAX, sizeof *answer->figures);
+    answer->allocators = calloc(PHASES_MAX, sizeof *answer->allocators);
+    if (!answer->phases || !answer->figures || !answer->allocators)
         return;
     size_t n = 0;
-    while (n < PHASES_MAX && mt_rehearse_phase_at(rehearsal, n, &told->phases[n]) == 0)
+    while (n < PHASES_MAX && mt_rehearse_phase_at(rehearsal, n, &answer->phases[n]) == 0)
         n++;
-    document->phases = told->phases;
+    document->phases = answer->phases;
     document->n_phases = n;
-    for (n = 0; n < PHASES_MAX && mt_rehearse_figure_at(rehearsal, n, &told->figures[n]) == 0;)
+    for (n = 0; n < PHASES_MAX && mt_rehearse_figure_at(rehearsal, n, &answer->figures[n]) == 0;)
         n++;
-    document->figures = told->figures;
+    document->figures = answer->figures;
     document->n_figures = n;
     for (n = 0;
-         n < PHASES_MAX && mt_rehearse_allocator_at(rehearsal, n, &told->allocators[n]) == 0;)
+         n < PHASES_MAX && mt_rehearse_allocator_at(rehearsal, n, &answer->allocators[n]) == 0;)
         n++;
-    document->allocators = told->allocators;
+    document->allocators = answer->allocators;
     document->n_allocators = n;
 }
 
-void mt_advise_tell(const struct mt_drive_job *job, int with_options, struct mt_advise_told *told)
+void mt_advise_answer_fill(const struct mt_drive_job *job, int with_options,
+                           struct mt_advise_answer *answer)
 {
-    const struct mt_drive_result *result = &told->result;
+    const struct mt_drive_result *result = &answer->result;
     const struct mt_drive_report *report = &result->report;
-    size_t n_late = mt_drive_late(result, &told->late);
-    for (size_t i = 0; i < told->changes.n; i++) {
-        const struct mt_advise_change *change = &told->changes.items[i];
-        snprintf(told->options[i], sizeof told->options[i], "%s", change->options);
+    size_t n_late = mt_drive_late(result, &answer->late);
+    for (size_t i = 0; i < answer->changes.n; i++) {
+        const struct mt_advise_change *change = &answer->changes.items[i];
+        snprintf(answer->options[i], sizeof answer->options[i], "%s", change->options);
         if (with_options)
-            write_options(change->flags, told->options[i], sizeof told->options[i]);
-        told->document_changes[i] = (struct mt_rehearsed_change){
+            write_options(change->flags, answer->options[i], sizeof answer->options[i]);
+        answer->document_changes[i] = (struct mt_rehearsed_change){
             .flags = change->flags,
             .instead_of = change->instead_of,
             .costs = change->costs,
-            .options = *told->options[i] ? told->options[i] : NULL,
+            .options = *answer->options[i] ? answer->options[i] : NULL,
             .held_bytes = change->held_bytes ? change->held_bytes : MT_UNKNOWN,
             .capacity_bytes = change->held_bytes ? change->capacity_bytes : MT_UNKNOWN};
     }
-    told->rehearsal = (struct mt_rehearsed){
+    answer->rehearsal = (struct mt_rehearsed){
         .argv = job->argv,
         .outcome = name_of(result),
         .ran = mt_drive_ran(result),
@@ -182,25 +184,25 @@ void mt_advise_tell(const struct mt_drive_job *job, int with_options, struct mt_
         .refusal = result->refusal,
         .n_refusals = result->n_refusals,
         .words = result->words,
-        .late = told->late,
+        .late = answer->late,
         .n_late = n_late,
-        .changes = told->document_changes,
-        .n_changes = told->changes.n,
-        .n_tried = told->changes.n_tried,
+        .changes = answer->document_changes,
+        .n_changes = answer->changes.n,
+        .n_tried = answer->changes.n_tried,
         .phase = *result->phase ? result->phase : NULL,
         .held = result->held,
     };
-    tell_phases(told);
+    tell_phases(answer);
     if (result->is_cuda && result->refusal && result->rehearsal)
-        told->rehearsal.stack = mt_rehearse_stack_of(result->rehearsal, result->refusal);
+        answer->rehearsal.stack = mt_rehearse_stack_of(result->rehearsal, result->refusal);
 }
 
-void mt_advise_told_finish(struct mt_advise_told *told)
+void mt_advise_answer_finish(struct mt_advise_answer *answer)
 {
-    free(told->late);
-    free(told->phases);
-    free(told->figures);
-    free(told->allocators);
-    mt_drive_result_finish(&told->result);
-    *told = (struct mt_advise_told){0};
+    free(answer->late);
+    free(answer->phases);
+    free(answer->figures);
+    free(answer->allocators);
+    mt_drive_result_finish(&answer->result);
+    *answer = (struct mt_advise_answer){0};
 }

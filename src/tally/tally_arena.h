@@ -5,13 +5,13 @@
 
 #include <memtally/tally.h>
 
-struct mt_owner;
+struct mt_tally_arena;
 
 /* A zeroed tally, freed with everything else by mt_tally_destroy(); NULL where memory ran out. */
-struct mt_tally *mt_owner_create(struct mt_owner **owner);
+struct mt_tally *mt_tally_create(struct mt_tally_arena **arena);
 
 /* Zeroed memory and a copy of a text that live as long as the tally; NULL where memory ran out. */
-void *mt_owner_alloc(struct mt_owner *owner, size_t size);
-char *mt_owner_text(struct mt_owner *owner, const char *text);
+void *mt_tally_alloc(struct mt_tally_arena *arena, size_t size);
+char *mt_tally_text(struct mt_tally_arena *arena, const char *text);
 
 #endif

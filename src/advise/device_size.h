@@ -3,7 +3,7 @@
 #ifndef ADVISE_LARGER_H
 #define ADVISE_LARGER_H
 
-#include "told.h"
+#include "answer.h"
 
 /* A program where nothing limits it. */
 struct mt_advise_whole {
@@ -21,8 +21,9 @@ int mt_advise_look_at_whole(const struct mt_drive_job *job, struct mt_advise_who
                             struct mt_error *error);
 
 /* Tells the device that would do as a change, or that none is known. */
-void mt_advise_tell_larger(const struct mt_drive_job *job, const struct mt_advise_whole *whole,
-                           struct mt_advise_told *told);
+void mt_advise_answer_device_size(const struct mt_drive_job *job,
+                                  const struct mt_advise_whole *whole,
+                                  struct mt_advise_answer *answer);
 
 /* The share of a device that an engine was told to take: "--gpu-memory-utilization 0.8", with an
  * equals sign, or among the settings of our own small program. vLLM's default where it was not. */

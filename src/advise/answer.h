@@ -6,7 +6,7 @@
 #include "drive/job.h"
 #include "suggest.h"
 
-struct mt_advise_told {
+struct mt_advise_answer {
     struct mt_drive_result result; /* filled in by the caller, owned */
     struct mt_advise_changes changes;
     struct mt_rehearsed_change document_changes[MT_ADVISE_CHANGES_MAX];
@@ -20,22 +20,23 @@ struct mt_advise_told {
 };
 
 /* Adds a sentence to the note. */
-void mt_advise_told_note(struct mt_advise_told *told, const char *format, ...)
+void mt_advise_answer_note(struct mt_advise_answer *answer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Warns of a program that was ended while it worked on. */
-void mt_advise_note_runs_on(struct mt_advise_told *told);
+void mt_advise_note_runs_on(struct mt_advise_answer *answer);
 
 /* Notes that no change of flags that was tried fits, and how many there were, where that is so. */
-void mt_advise_told_count(struct mt_advise_told *told);
+void mt_advise_answer_count(struct mt_advise_answer *answer);
 
 /* Looks for flags that fit. What keeps it from looking is no failure of the rehearsal: a note. */
-void mt_advise_told_find_changes(const struct mt_drive_job *job, struct mt_advise_told *told);
+void mt_advise_answer_find_changes(const struct mt_drive_job *job, struct mt_advise_answer *answer);
 
-/* Fills in told->rehearsal, which refers to the job's command line and to the rest. Changes are
+/* Fills in answer->rehearsal, which refers to the job's command line and to the rest. Changes are
  * told in memtally's own options too where `with_options`. */
-void mt_advise_tell(const struct mt_drive_job *job, int with_options, struct mt_advise_told *told);
+void mt_advise_answer_fill(const struct mt_drive_job *job, int with_options,
+                           struct mt_advise_answer *answer);
 
-void mt_advise_told_finish(struct mt_advise_told *told);
+void mt_advise_answer_finish(struct mt_advise_answer *answer);
 
 #endif

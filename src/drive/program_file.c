@@ -12,7 +12,7 @@
 #include "job.h"
 #include "last_words.h"
 #include "ports.h"
-#include "unseen.h"
+#include "program_file.h"
 #include "words.h"
 
 #define DESCENDANTS_MAX 1024
@@ -213,7 +213,7 @@ static void add_hint(const struct mt_drive_job *job, struct mt_drive_result *res
             "--device 24GiB or --device H100-80GB");
 }
 
-void mt_drive_explain_unseen(const struct mt_drive_job *job, struct mt_drive_result *result)
+void mt_drive_explain_no_devices(const struct mt_drive_job *job, struct mt_drive_result *result)
 {
     const char *name = job->argv[0];
     if (result->has_cuda && mt_drive_explain_no_cuda(job, result))

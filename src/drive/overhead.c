@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a pretended device holds back from the engine: the same bytes that an estimate adds to what
  * the engine says. Knows estimates, no rehearsal. */
-#include "held_back.h"
+#include "overhead.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,8 +13,8 @@ static int is_added(const struct mt_residue *residue)
             residue->category == MT_CATEGORY_WORKSPACE);
 }
 
-int mt_drive_held_back(const struct mt_predict_settings *settings, size_t device, uint64_t *bytes,
-                       struct mt_error *error)
+int mt_drive_overhead(const struct mt_predict_settings *settings, size_t device, uint64_t *bytes,
+                      struct mt_error *error)
 {
     struct mt_residue context;
     char place[32];

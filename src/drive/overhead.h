@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 /* What the driver and libraries take of device number `device` of the settings, the middle of a
- * band: what mt_estimate_from_said() adds. Without what other programs use. Errors: those of
+ * band: what mt_estimate_from_plan() adds. Without what other programs use. Errors: those of
  * mt_residue_expected(). */
-int mt_drive_held_back(const struct mt_predict_settings *settings, size_t device, uint64_t *bytes,
-                       struct mt_error *error);
+int mt_drive_overhead(const struct mt_predict_settings *settings, size_t device, uint64_t *bytes,
+                      struct mt_error *error);
 
 #endif

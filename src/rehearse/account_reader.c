@@ -24,17 +24,17 @@ const char *mt_place_name(uint8_t place)
     return place < MT_ACCOUNT_DEVICES_MAX ? names[place] : "host";
 }
 
-static struct mt_noted *at(const struct mt_reader *reader, size_t index)
+static struct mt_noted *at(const struct mt_account_reader *reader, size_t index)
 {
     return &reader->chunks[index / MT_READER_CHUNK][index % MT_READER_CHUNK];
 }
 
-const struct mt_noted *mt_reader_at(const struct mt_reader *reader, size_t index)
+const struct mt_noted *mt_account_reader_at(const struct mt_account_reader *reader, size_t index)
 {
     return index < reader->n_events ? at(reader, index) : NULL;
 }
 
-static size_t slot_of(const struct mt_reader *reader, uint64_t pid, uint64_t object)
+static size_t slot_of(const struct mt_account_reader *reader, uint64_t pid, uint64_t object)
 {
     uint64_t hash = (object ^ pid << 40) * UINT64_C(0x9e3779b97f4a7c15);
     size_t mask = reader->live_capacity - 1;
@@ -46,7 +46,7 @@ static size_t slot_of(const struct mt_reader *reader, uint64_t pid, uint64_t obj
 }
 
 /* Room for one more, at most half full. */
-static int grow_live(struct mt_reader *reader)
+static int grow_live(struct mt_account_reader *reader)
 {
     struct mt_live *old = reader->live;
     size_t n_old = reader->live_capacity;
@@ -66,7 +66,7 @@ static int grow_live(struct mt_reader *reader)
 }
 
 /* Empties a slot and moves up what had to step aside for it. */
-static void empty_slot(struct mt_reader *reader, size_t slot)
+static void empty_slot(struct mt_account_reader *reader, size_t slot)
 {
     size_t mask = reader->live_capacity - 1;
     reader->live[slot].event = 0;
@@ -78,7 +78,7 @@ static void empty_slot(struct mt_reader *reader, size_t slot)
     }
 }
 
-static struct mt_noted *append(struct mt_reader *reader)
+static struct mt_noted *append(struct mt_account_reader *reader)
 {
     size_t chunk = reader->n_events / MT_READER_CHUNK;
     if (chunk >= MT_READER_CHUNKS)
@@ -93,7 +93,7 @@ static struct mt_noted *append(struct mt_reader *reader)
 }
 
 /* A text of the account, which may fill its array to the last byte. */
-static const char *own_text(struct mt_reader *reader, const char *text, size_t size)
+static const char *own_text(struct mt_account_reader *reader, const char *text, size_t size)
 {
     size_t length = strnlen(text, size);
     const char *copy = length ? mt_arena_copy(&reader->texts, text, length) : "";
@@ -101,13 +101,13 @@ static const char *own_text(struct mt_reader *reader, const char *text, size_t s
     return copy ? copy : "";
 }
 
-static uint64_t since_start(const struct mt_reader *reader, uint64_t time_ns)
+static uint64_t since_start(const struct mt_account_reader *reader, uint64_t time_ns)
 {
     return time_ns > reader->account->start_ns ? time_ns - reader->account->start_ns : 0;
 }
 
 /* The end of a buffer: what it was is said again. */
-static void add_free(struct mt_reader *reader, size_t slot, uint64_t time_ns)
+static void add_free(struct mt_account_reader *reader, size_t slot, uint64_t time_ns)
 {
     size_t index = reader->live[slot].event - 1;
     struct mt_noted *noted = append(reader);
@@ -124,7 +124,7 @@ static void add_free(struct mt_reader *reader, size_t slot, uint64_t time_ns)
     empty_slot(reader, slot);
 }
 
-static void fill(struct mt_reader *reader, struct mt_noted *noted,
+static void fill(struct mt_account_reader *reader, struct mt_noted *noted,
                  const struct mt_account_event *raw, enum mt_rehearse_event_kind kind)
 {
     noted->event = (struct mt_rehearse_event){
@@ -143,7 +143,7 @@ static void fill(struct mt_reader *reader, struct mt_noted *noted,
     noted->object = raw->object;
 }
 
-static void add(struct mt_reader *reader, const struct mt_account_event *raw,
+static void add(struct mt_account_reader *reader, const struct mt_account_event *raw,
                 enum mt_rehearse_event_kind kind)
 {
     struct mt_noted *noted = append(reader);
@@ -154,7 +154,7 @@ static void add(struct mt_reader *reader, const struct mt_account_event *raw,
 }
 
 /* An object that is made again was freed in a way that nobody saw. */
-static void add_alloc(struct mt_reader *reader, const struct mt_account_event *raw)
+static void add_alloc(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
     if (!grow_live(reader)) {
         reader->out_of_memory = 1;
@@ -181,7 +181,7 @@ static struct mt_account_event of_nobody(const struct mt_account_event *raw)
     return event;
 }
 
-static int add_holder(struct mt_reader *reader, const struct mt_account_event *raw)
+static int add_holder(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
     if (reader->n_holders == reader->holders_capacity) {
         size_t capacity = reader->holders_capacity ? reader->holders_capacity * 2 : 64;
@@ -195,7 +195,7 @@ static int add_holder(struct mt_reader *reader, const struct mt_account_event *r
     return 1;
 }
 
-static size_t count_holders(const struct mt_reader *reader, uint64_t object)
+static size_t count_holders(const struct mt_account_reader *reader, uint64_t object)
 {
     size_t n = 0;
     for (size_t i = 0; i < reader->n_holders; i++)
@@ -203,7 +203,7 @@ static size_t count_holders(const struct mt_reader *reader, uint64_t object)
     return n;
 }
 
-static void add_shared_alloc(struct mt_reader *reader, const struct mt_account_event *raw)
+static void add_shared_alloc(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
     struct mt_account_event event = of_nobody(raw);
     size_t n = reader->n_events;
@@ -218,8 +218,8 @@ static void add_shared_alloc(struct mt_reader *reader, const struct mt_account_e
         at(reader, reader->n_events - 1)->event.pid = raw->pid;
 }
 
-static struct mt_noted *noted_of(const struct mt_reader *reader, const struct mt_account_event *raw,
-                                 size_t *slot)
+static struct mt_noted *noted_of(const struct mt_account_reader *reader,
+                                 const struct mt_account_event *raw, size_t *slot)
 {
     if (!reader->n_live)
         return NULL;
@@ -228,7 +228,7 @@ static struct mt_noted *noted_of(const struct mt_reader *reader, const struct mt
 }
 
 /* A part of an allocation: kept for who knows its parts. */
-static void keep_told(struct mt_reader *reader, const struct mt_account_event *raw)
+static void keep_told(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
     if (!reader->account->cuda.driver_version || !raw->category || raw->category >= MT_CATEGORY_END)
         return;
@@ -251,7 +251,7 @@ static void keep_told(struct mt_reader *reader, const struct mt_account_event *r
 }
 
 /* What a buffer is for is often known after it was made only; then it always was for that. */
-static void refine(struct mt_reader *reader, const struct mt_account_event *raw)
+static void refine(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
     size_t slot;
     struct mt_noted *noted = noted_of(reader, raw, &slot);
@@ -275,7 +275,7 @@ static void refine(struct mt_reader *reader, const struct mt_account_event *raw)
 }
 
 /* A process holds the object no more; the last one frees it. */
-static void drop_holder(struct mt_reader *reader, size_t holder, uint64_t time_ns)
+static void drop_holder(struct mt_account_reader *reader, size_t holder, uint64_t time_ns)
 {
     struct mt_account_event event = {.object = reader->holders[holder].object};
     size_t slot;
@@ -284,7 +284,7 @@ static void drop_holder(struct mt_reader *reader, size_t holder, uint64_t time_n
         add_free(reader, slot, time_ns);
 }
 
-static void add_shared_free(struct mt_reader *reader, const struct mt_account_event *raw)
+static void add_shared_free(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
     for (size_t i = 0; i < reader->n_holders; i++) {
         if (reader->holders[i].pid != raw->pid || reader->holders[i].object != raw->object)
@@ -295,7 +295,7 @@ static void add_shared_free(struct mt_reader *reader, const struct mt_account_ev
 }
 
 /* The account's list is the program's to write: nothing of it is believed that makes no sense. */
-void mt_reader_release_shared(struct mt_reader *reader, uint64_t pid)
+void mt_account_reader_release_shared(struct mt_account_reader *reader, uint64_t pid)
 {
     struct mt_account *account = reader->account;
     for (size_t i = 0; i < reader->n_holders; i++) {
@@ -314,7 +314,7 @@ void mt_reader_release_shared(struct mt_reader *reader, uint64_t pid)
     }
 }
 
-static void end_process(struct mt_reader *reader, const struct mt_account_event *raw)
+static void end_process(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
     for (size_t i = 0; i < reader->live_capacity; i++)
         while (reader->live[i].event && reader->live[i].pid == raw->pid && !reader->out_of_memory)
@@ -326,7 +326,7 @@ static void end_process(struct mt_reader *reader, const struct mt_account_event 
 }
 
 /* A sentence may be longer than a name: it goes on in the detail. */
-static void add_note(struct mt_reader *reader, const struct mt_account_event *raw)
+static void add_note(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
     char text[sizeof raw->name + sizeof raw->detail + 1];
     size_t index = reader->n_events;
@@ -340,7 +340,8 @@ static void add_note(struct mt_reader *reader, const struct mt_account_event *ra
 }
 
 /* A device gives memory out in whole granules, so that more is missing than the bytes asked for. */
-static uint64_t missing_bytes(const struct mt_reader *reader, const struct mt_account_event *raw)
+static uint64_t missing_bytes(const struct mt_account_reader *reader,
+                              const struct mt_account_event *raw)
 {
     int is_host = raw->place == MT_ACCOUNT_HOST;
     uint64_t held = is_host ? raw->bytes : mt_account_held(&reader->account->rules, raw->bytes);
@@ -348,7 +349,7 @@ static uint64_t missing_bytes(const struct mt_reader *reader, const struct mt_ac
 }
 
 /* A buffer is refused before the engine says what it is for; where it was planned, it was said. */
-static void add_refusal(struct mt_reader *reader, const struct mt_account_event *raw)
+static void add_refusal(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
     size_t index = reader->n_events;
     add(reader, raw, MT_REHEARSE_REFUSED);
@@ -370,7 +371,8 @@ static void add_refusal(struct mt_reader *reader, const struct mt_account_event 
     }
 }
 
-static void take(struct mt_reader *reader, const struct mt_account_event *raw, uint32_t kind)
+static void take(struct mt_account_reader *reader, const struct mt_account_event *raw,
+                 uint32_t kind)
 {
     size_t slot;
     if (raw->place >= reader->account->n_devices && raw->place != MT_ACCOUNT_HOST) {
@@ -412,7 +414,7 @@ static void take(struct mt_reader *reader, const struct mt_account_event *raw, u
 
 /* A process that is killed while it writes leaves a hole that nobody fills. One that lives fills
  * its hole, however long a busy machine lets it wait. */
-static int is_given_up(struct mt_reader *reader, const struct mt_account_event *raw,
+static int is_given_up(struct mt_account_reader *reader, const struct mt_account_event *raw,
                        uint64_t now_ns, int is_final)
 {
     uint32_t writer = __atomic_load_n(&raw->pid, __ATOMIC_ACQUIRE);
@@ -424,7 +426,7 @@ static int is_given_up(struct mt_reader *reader, const struct mt_account_event *
     return waited_ns > HOLE_NS && writer && mt_program_is_gone(writer);
 }
 
-void mt_reader_read(struct mt_reader *reader, uint64_t now_ns, int is_final)
+void mt_account_reader_read(struct mt_account_reader *reader, uint64_t now_ns, int is_final)
 {
     uint64_t n = __atomic_load_n(&reader->account->n_events, __ATOMIC_ACQUIRE);
     if (n > MT_ACCOUNT_EVENTS_MAX)
@@ -448,8 +450,8 @@ void mt_reader_read(struct mt_reader *reader, uint64_t now_ns, int is_final)
     }
 }
 
-uint64_t mt_reader_held(const struct mt_reader *reader, uint64_t pid, const char *place,
-                        const struct mt_pretend_rules *rules)
+uint64_t mt_account_reader_held(const struct mt_account_reader *reader, uint64_t pid,
+                                const char *place, const struct mt_pretend_rules *rules)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < reader->live_capacity; i++) {
@@ -467,7 +469,7 @@ uint64_t mt_reader_held(const struct mt_reader *reader, uint64_t pid, const char
     return sum;
 }
 
-void mt_reader_finish(struct mt_reader *reader)
+void mt_account_reader_finish(struct mt_account_reader *reader)
 {
     for (size_t i = 0; i < MT_READER_CHUNKS; i++)
         free(reader->chunks[i]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One run of a program on pretended devices. Knows when it is over, not what was asked of it. */
-#include "once.h"
+#include "trial.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -194,8 +194,8 @@ static int observe(const struct mt_drive_start *run, struct mt_rehearsal *rehear
     return mt_rehearse_tally(rehearsal, at, &outcome->tally, error);
 }
 
-int mt_drive_once(const struct mt_drive_start *run, struct mt_drive_trial *outcome,
-                  struct mt_error *error)
+int mt_drive_trial_run(const struct mt_drive_start *run, struct mt_drive_trial *outcome,
+                       struct mt_error *error)
 {
     char path[PATH_MAX];
     struct mt_rehearsal *rehearsal = NULL;

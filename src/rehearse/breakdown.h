@@ -7,7 +7,7 @@
 #include "rehearse/torch.h"
 
 /* A buffer, or a part of a driver's allocation. Texts are borrowed from reader and trace. */
-struct mt_part {
+struct mt_breakdown_part {
     enum mt_category category;
     enum mt_provenance provenance;
     uint64_t bytes, low_bytes, high_bytes;
@@ -16,16 +16,16 @@ struct mt_part {
     const char *detail;
 };
 
-struct mt_parts {
-    struct mt_part *items;
+struct mt_breakdown {
+    struct mt_breakdown_part *items;
     size_t n;
     size_t capacity;
     uint64_t unsplit_bytes; /* that some allocator holds and nobody splits */
 };
 
 /* What parts are made of. */
-struct mt_parts_source {
-    const struct mt_reader *reader;
+struct mt_breakdown_source {
+    const struct mt_account_reader *reader;
     struct mt_torch *torch; /* NULL: nothing is split */
     int counts_plans;
     int is_cuda; /* what allocations are for is not in the account but in the program's traces */
@@ -33,16 +33,19 @@ struct mt_parts_source {
 
 /* Whether an allocation counts: of a CUDA program's host memory what it pinned, since the rest is
  * seen in part only. */
-int mt_parts_count(const struct mt_parts_source *source, const struct mt_rehearse_event *event);
+int mt_breakdown_count(const struct mt_breakdown_source *source,
+                       const struct mt_rehearse_event *event);
 
 /* Fills in what was at a place after the event at `after`, ordered by kind; where `is_peak`,
  * divided as at the fullest moment of PyTorch's allocator while it had the segments that it had
- * then. `parts` is used again from call to call, mt_parts_finish() frees it. Errors: MT_ENOMEM. */
-int mt_parts_gather(const struct mt_parts_source *source, uint8_t place, size_t after, int is_peak,
-                    struct mt_parts *parts);
-void mt_parts_finish(struct mt_parts *parts);
+ * then. `parts` is used again from call to call, mt_breakdown_finish() frees it. Errors: MT_ENOMEM.
+ */
+int mt_breakdown_gather(const struct mt_breakdown_source *source, uint8_t place, size_t after,
+                        int is_peak, struct mt_breakdown *parts);
+void mt_breakdown_finish(struct mt_breakdown *parts);
 
 /* Whether both are of one kind: they are told as one. The sign orders them. */
-int mt_part_compare(const struct mt_part *one, const struct mt_part *other);
+int mt_breakdown_compare(const struct mt_breakdown_part *one,
+                         const struct mt_breakdown_part *other);
 
 #endif

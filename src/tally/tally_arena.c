@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The memory of a tally, and what can be asked of a finished one. */
-#include "tally/owner.h"
+#include "tally_arena.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,45 +11,45 @@ struct piece {
 };
 
 /* `tally` comes first: mt_tally_destroy() is handed its address. */
-struct mt_owner {
+struct mt_tally_arena {
     struct mt_tally tally;
     struct piece *pieces;
 };
 
-struct mt_tally *mt_owner_create(struct mt_owner **owner)
+struct mt_tally *mt_tally_create(struct mt_tally_arena **arena)
 {
-    *owner = calloc(1, sizeof **owner);
-    return *owner ? &(*owner)->tally : NULL;
+    *arena = calloc(1, sizeof **arena);
+    return *arena ? &(*arena)->tally : NULL;
 }
 
-void *mt_owner_alloc(struct mt_owner *owner, size_t size)
+void *mt_tally_alloc(struct mt_tally_arena *arena, size_t size)
 {
     struct piece *piece = calloc(1, sizeof *piece + size);
     if (!piece)
         return NULL;
-    piece->next = owner->pieces;
-    owner->pieces = piece;
+    piece->next = arena->pieces;
+    arena->pieces = piece;
     return piece->bytes;
 }
 
-char *mt_owner_text(struct mt_owner *owner, const char *text)
+char *mt_tally_text(struct mt_tally_arena *arena, const char *text)
 {
     size_t length = strlen(text) + 1;
-    char *copy = mt_owner_alloc(owner, length);
+    char *copy = mt_tally_alloc(arena, length);
     return copy ? memcpy(copy, text, length) : NULL;
 }
 
 void mt_tally_destroy(struct mt_tally *tally)
 {
-    struct mt_owner *owner = (struct mt_owner *)tally;
-    if (!owner)
+    struct mt_tally_arena *arena = (struct mt_tally_arena *)tally;
+    if (!arena)
         return;
-    while (owner->pieces) {
-        struct piece *next = owner->pieces->next;
-        free(owner->pieces);
-        owner->pieces = next;
+    while (arena->pieces) {
+        struct piece *next = arena->pieces->next;
+        free(arena->pieces);
+        arena->pieces = next;
     }
-    free(owner);
+    free(arena);
 }
 
 const char *mt_provenance_name(enum mt_provenance provenance)
