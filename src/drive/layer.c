@@ -57,7 +57,8 @@ int mt_drive_find_cuda(char *const *environment, struct mt_drive_cuda_paths *pat
     }
     cut_to_folder(paths->directory);
     mt_profile_scripts_folder(scripts, sizeof scripts);
-    if (snprintf(paths->helper, sizeof paths->helper, "%s/pretend_torch", scripts) >= PATH_MAX ||
+    if (snprintf(paths->helper, sizeof paths->helper, "%s/../python/memtally/site", scripts) >=
+            PATH_MAX ||
         access(paths->helper, R_OK) < 0)
         paths->helper[0] = '\0';
     return 0;

@@ -193,7 +193,8 @@ static int is_own_code(const char *path, size_t length)
 {
     static const char *const foreign[] = {"/site-packages/",
                                           "/dist-packages/",
-                                          "/memtally_pretend/",
+                                          "/memtally/pretend/",
+                                          "/memtally/watch/",
                                           "/lib/python",
                                           "/bin/",
                                           "/rehearse_vllm.py",

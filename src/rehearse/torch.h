@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What PyTorch's allocator held inside the driver's allocations of a rehearsed program.
  *
- * The helper in the program's Python (engines/pretend_torch/) leaves a file torch-PID.trace for
+ * The helper in the program's Python (python/memtally/watch) leaves a file torch-PID.trace for
  * each process that used CUDA by PyTorch: the allocator's own history, the phases of the engine and
  * what tensors are for. The grammar is in docs/FORMATS.md. Reading takes files as they are, cut
  * short at any byte; what makes no sense is left out and counted. Times are CLOCK_MONOTONIC, as in

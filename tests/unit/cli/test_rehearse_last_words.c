@@ -71,7 +71,7 @@ static void test_frames_of_memtally_and_bars_are_left_out(void **state)
                   "    ^^^^^\n"
                   "  File \"/x/site-packages/vllm/llm.py\", line 5, in generate\n"
                   "    step()\n"
-                  "  File \"/x/memtally_pretend/integers.py\", line 7, in dispatch\n"
+                  "  File \"/x/memtally/pretend/integers.py\", line 7, in dispatch\n"
                   "    return f(*a)\n"
                   "  File \"/x/site-packages/torch/op.py\", line 3, in call\n"
                   "    raise ValueError\n"

@@ -16,12 +16,13 @@ import types
 
 import tap
 
-HELPER = os.environ["PRETEND_TORCH"]
-sys.path.insert(0, HELPER)
+PACKAGES = os.environ["PYTHON_PACKAGES"]
+HELPER = os.path.join(PACKAGES, "memtally", "site")
+sys.path.insert(0, PACKAGES)
 sys.dont_write_bytecode = True
 
-from memtally_pretend import allocator, figures, hooks, kernels, lengths, libraries, phases, tables  # noqa: E402
-from memtally_pretend import tensors, trace, tuners  # noqa: E402
+from memtally.pretend import kernels, lengths, libraries, tuners  # noqa: E402
+from memtally.watch import allocator, figures, hooks, phases, tables, tensors, trace  # noqa: E402
 
 
 @contextlib.contextmanager
@@ -87,17 +88,17 @@ def test_a_program_without_pytorch_leaves_no_trace_and_loads_nothing_of_ours():
     with folder() as path:
         code, said = python(path, """
             import json, sys
-            print([name for name in sys.modules if name.startswith("memtally_pretend.")])
+            print([name for name in sys.modules if name.startswith("memtally.")])
         """)
         assert code == 0, said
-        assert not {"memtally_pretend.session", "memtally_pretend.integers", "memtally_pretend.allocator"} & set(eval(said)), said
+        assert not {"memtally.watch.session", "memtally.pretend.integers", "memtally.watch.allocator"} & set(eval(said)), said
         assert lines_of(path) == []
 
 
 def test_without_a_rehearsal_nothing_is_watched():
     with folder() as path:
         for variables in ({"MEMTALLY_REHEARSAL": ""}, {"MEMTALLY_NO_HELPER": "1"}):
-            code, said = python(path, "import sys; print('memtally_pretend' in sys.modules)", **variables)
+            code, said = python(path, "import sys; print('memtally' in sys.modules)", **variables)
             assert (code, said) == (0, "False\n"), said
 
 

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Puts the parts together once PyTorch was imported."""
 
-import os
 import sys
 
-from . import allocator, buckets, endings, figures, kernels, peaks, phases, tensors, tuners
-
-ENGINES = ("vllm", "sglang")
+from . import allocator, endings, figures, peaks, phases, tensors
 
 
 class Session:
@@ -34,36 +31,28 @@ def _try(trace, what, call):
         trace.failed(what, error)
 
 
-def _has_engine():
-    return any(name in sys.modules for name in ENGINES)
-
-
-def _on_cuda(session):
+def _on_cuda(session, parts):
     """CUDA has just been initialised in this process."""
     trace, torch = session.trace, session.torch
     trace.line("v", torch.__version__)
     _try(trace, "the allocator's history", session.history.start)
     _try(trace, "peaks of the allocator", session.peaks.start)
-    if not _has_engine() and not os.environ.get("MEMTALLY_NO_SMALL_RESULTS"):
-        from . import integers
-
-        _try(trace, "small results", lambda: integers.start(session.watch, trace, torch))
-        session.watch.when_imported("torch._dynamo.trace_rules", integers.hide_from_compiler)
+    for what, call in parts.at_cuda:
+        _try(trace, what, lambda call=call: call(session.watch, trace, torch))
 
 
-def start(watch, trace):
+def start(watch, trace, parts):
     torch = sys.modules["torch"]
     session = Session(watch, trace, torch)
     endings.before(session.finish)
     phases.history = session.history
     phases.after = session.tensors.look
     _try(trace, "holders of tensors", session.tensors.start)
-    _try(trace, "figures", lambda: figures.start(trace))
-    _try(trace, "autotuners", lambda: tuners.start(watch, trace))
-    _try(trace, "buckets", lambda: buckets.start(watch, trace))
-    _try(trace, "kernels", lambda: kernels.start(watch, trace))
+    _try(trace, "figures", lambda: figures.start(trace, parts.at_log))
+    for what, call in parts.at_torch:
+        _try(trace, what, lambda call=call: call(watch, trace))
     _try(trace, "graphs", lambda: phases.wrap_graphs(trace, torch))
     watch.when_imported("transformers.cache_utils", session.tensors.wrap_caches)
     queue = getattr(torch.cuda, "_lazy_call", None)
     if queue:
-        queue(lambda: _try(trace, "CUDA's start", lambda: _on_cuda(session)))
+        queue(lambda: _try(trace, "CUDA's start", lambda: _on_cuda(session, parts)))

@@ -19,7 +19,7 @@ QUIET_SHARE = 0.05  # of the time, for draining what little has happened
 
 
 FRAMES = 6  # of a call stack
-OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def stack_of(frame, torch_folder):

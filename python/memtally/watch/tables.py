@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reading the tables beside this file: phases.tsv, figures.tsv, features.tsv and versions.tsv. Lines that begin with # and
+"""Reading the tables beside this file: phases.tsv, figures.tsv and versions.tsv. Lines that begin with # and
 empty ones are comments; fields are parted by tabs."""
 
 import os
@@ -12,32 +12,26 @@ Phase = namedtuple("Phase", "package since until module function category name")
 Figure = namedtuple("Figure", "package how pattern unit name")
 # Between which versions of an engine the phases were tried.
 Tried = namedtuple("Tried", "package first last")
-# A line of log by which something says that it leaves itself off.
-Feature = namedtuple("Feature", "package pattern name")
 
 
-def _rows(file_name, kind):
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), file_name)
+def rows(file_name, kind, beside=__file__):
+    path = os.path.join(os.path.dirname(os.path.abspath(beside)), file_name)
     with open(path, encoding="utf-8") as file:
         lines = [line.rstrip("\n") for line in file]
     return [kind(*line.split("\t")) for line in lines if line and not line.startswith("#")]
 
 
 def phases():
-    return _rows("phases.tsv", Phase)
-
-
-def features():
-    return _rows("features.tsv", Feature)
+    return rows("phases.tsv", Phase)
 
 
 def figures():
-    return _rows("figures.tsv", Figure)
+    return rows("figures.tsv", Figure)
 
 
 def untried(package, version):
     """The versions that were tried where this one is not between them, as "0.7.3 to 0.33.0"; else None."""
-    for row in _rows("versions.tsv", Tried):
+    for row in rows("versions.tsv", Tried):
         if row.package == package and version and not version_of(row.first) <= version <= version_of(row.last):
             return f"{row.first} to {row.last}"
     return None

@@ -18,7 +18,9 @@ import os
 import sys
 import threading
 
-from . import collectives, hooks, replays, sparse
+from memtally.watch import hooks
+
+from . import collectives, replays, sparse
 
 MOST_BYTES = 1 << 20  # of a tensor's storage
 MOST_DERIVED_BYTES = 256 << 20  # of integers that were computed here: who goes to which expert
@@ -695,7 +697,8 @@ def where():
     """The line of the program that is running: the innermost that is not a library's."""
     frame = sys._getframe(1)
     innermost = None
-    here, library = (os.path.dirname(os.path.abspath(path)) + os.sep for path in (__file__, sys.modules["torch"].__file__))
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+    library = os.path.dirname(os.path.abspath(sys.modules["torch"].__file__)) + os.sep
     while frame:
         path = frame.f_code.co_filename
         if not path.startswith(("<", here, library)):

@@ -5,7 +5,7 @@ import logging
 import re
 import time
 
-from . import features, tables
+from . import tables
 
 _logged = {}  # package: [(compiled pattern, unit, name)]
 _attributes = {}  # (package, phase): [(path, unit, name)]
@@ -45,8 +45,8 @@ def from_attributes(trace, package, phase, holder):
             say(trace, int(value), unit, name)
 
 
-def start(trace):
-    """Every logger's records pass one function, whoever handles them."""
+def start(trace, readers):
+    """Every logger's records pass one function, whoever handles them; each of `readers` is given the engines' lines too."""
     _read_tables()
     handle = logging.Logger.handle
 
@@ -57,7 +57,8 @@ def start(trace):
                 text = record.getMessage()
                 for value, unit, name in in_line(package, text):
                     say(trace, value, unit, name)
-                features.look(trace, package, text)
+                for read in readers:
+                    read(trace, package, text)
             except Exception as error:
                 trace.failed("figures", error)
         return handle(self, record)

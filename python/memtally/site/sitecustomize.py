@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Python reads this file when it starts, since `memtally rehearse` puts its folder on PYTHONPATH.
 
-In a rehearsal it waits for PyTorch to be imported (memtally_pretend.start); elsewhere, and where
+In a rehearsal it waits for PyTorch to be imported (memtally.pretend.start); elsewhere, and where
 PyTorch never is, it does nothing. MEMTALLY_NO_HELPER in the environment has it do nothing either: what
 it costs is the difference. The user's own sitecustomize, which this one hides, runs after it as it
 would have run without us, and the path of imports is what it would have been.
@@ -16,12 +16,17 @@ def _start():
         return
     if not sys.platform.startswith("linux"):
         return
+    here = os.path.dirname(os.path.realpath(__file__))
+    packages = os.path.dirname(os.path.dirname(here))
+    sys.path.insert(0, packages)
     try:
-        import memtally_pretend
+        from memtally import pretend
 
-        memtally_pretend.start(os.environ["MEMTALLY_REHEARSAL"])
+        pretend.start(os.environ["MEMTALLY_REHEARSAL"])
     except Exception:  # a rehearsal with less to tell is better than a program that does not start
         pass
+    finally:
+        sys.path.remove(packages)
 
 
 def _run_the_users_own():
