@@ -35,4 +35,23 @@ static inline int64_t mt_unzigzag(uint64_t value)
  * *at and *value alone where the bytes end too early or hold more than 64 bits. */
 int mt_varint_get(const uint8_t **at, const uint8_t *end, uint64_t *value);
 
+/* The same; quick for values of one and two bytes. */
+static inline int mt_varint_next(const uint8_t **at, const uint8_t *end, uint64_t *value)
+{
+    const uint8_t *byte = *at;
+    if (end - byte < 2)
+        return mt_varint_get(at, end, value);
+    if (byte[0] < 0x80) {
+        *value = byte[0];
+        *at = byte + 1;
+        return 1;
+    }
+    if (byte[1] < 0x80) {
+        *value = (uint64_t)(byte[0] & 0x7fu) | (uint64_t)byte[1] << 7;
+        *at = byte + 2;
+        return 1;
+    }
+    return mt_varint_get(at, end, value);
+}
+
 #endif

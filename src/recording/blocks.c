@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finding the blocks of a loaded recording file: which are whole, in what order they were written,
+/* Finding the blocks of a recording file: which are whole, in what order they were written,
  * which are missing. Every length is checked against what is there; must not know what the events
  * mean. */
 #include "recording/blocks.h"
@@ -8,10 +8,6 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-
-/* How often the start of a block is searched for in a damaged packed file; each try may check a
- * whole block. */
-#define MAX_TRIES 4096u
 
 struct finder {
     struct mt_record_file *file;
@@ -48,10 +44,10 @@ static int is_zero(const uint8_t *bytes, size_t length)
     return length == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, length - 1) == 0);
 }
 
-static int checksum_holds(const struct mt_block *block)
+static int checksum_holds(const struct mt_block_header *header, const uint8_t *events)
 {
-    uint32_t crc = mt_crc32c(0, &block->header, offsetof(struct mt_block_header, sealed));
-    return mt_crc32c(crc, block->events, block->header.used) == block->header.crc32c;
+    uint32_t crc = mt_crc32c(0, header, offsetof(struct mt_block_header, sealed));
+    return mt_crc32c(crc, events, header->used) == header->crc32c;
 }
 
 /* Looks at the block that begins at `at`, of which `room` bytes are there. A block that was claimed
@@ -62,7 +58,6 @@ static enum found look(const uint8_t *at, size_t room, struct mt_block *block)
     if (room < sizeof *header)
         return is_zero(at, room) ? FOUND_NOTHING : FOUND_DAMAGE;
     memcpy(&block->header, at, sizeof block->header);
-    block->events = at + sizeof block->header;
     block->open = header->sealed != MT_BLOCK_SEALED;
     if (header->magic != MT_BLOCK_MAGIC)
         return is_zero(at, room) ? FOUND_NOTHING : FOUND_DAMAGE;
@@ -71,7 +66,7 @@ static enum found look(const uint8_t *at, size_t room, struct mt_block *block)
     if (header->used > room - sizeof *header)
         return FOUND_DAMAGE;
     if (header->sealed != MT_BLOCK_OPEN)
-        return checksum_holds(block) ? FOUND_BLOCK : FOUND_DAMAGE;
+        return checksum_holds(header, at + sizeof *header) ? FOUND_BLOCK : FOUND_DAMAGE;
     return header->used ? FOUND_BLOCK : FOUND_NOTHING;
 }
 
@@ -85,7 +80,7 @@ static int by_stream(const void *a, const void *b)
         return x->header.sequence < y->header.sequence ? -1 : 1;
     if (x->open != y->open)
         return x->open - y->open;
-    return x->events < y->events ? -1 : x->events > y->events;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
 /* Of blocks with one number the sealed one stays, else the first. */
@@ -137,67 +132,38 @@ static void put_in_order(struct finder *finder)
     if (file->n_blocks)
         qsort(file->blocks, file->n_blocks, sizeof *file->blocks, by_stream);
     drop_doubles(file);
-    for (size_t i = 0; i < file->n_blocks; i++)
-        file->blocks_open += (size_t)file->blocks[i].open;
     note_missing(finder);
+}
+
+static int take_raw_block(struct finder *finder, const uint8_t *bytes, size_t length, uint64_t at)
+{
+    struct mt_block block = {.offset = at};
+    enum found found = look(bytes, length, &block);
+    if (found == FOUND_DAMAGE)
+        mt_note_bad(finder->file, at);
+    if (found == FOUND_NOTHING && finder->n_zero++ == 0)
+        finder->first_zero_offset = at;
+    return found == FOUND_BLOCK ? add(finder, &block) : 0;
 }
 
 int mt_find_raw_blocks(struct mt_record_file *file)
 {
     struct finder finder = {.file = file};
     uint64_t n = 0;
-    for (size_t at = file->header.header_bytes; at < file->data_bytes; at += MT_BLOCK_BYTES, n++) {
-        size_t room = file->data_bytes - at;
-        struct mt_block block = {.offset = at};
-        enum found found =
-            look(file->data + at, room < MT_BLOCK_BYTES ? room : MT_BLOCK_BYTES, &block);
-        if (found == FOUND_BLOCK && add(&finder, &block) < 0)
-            return MT_ENOMEM;
-        if (found == FOUND_DAMAGE)
-            mt_note_bad(file, at);
-        if (found == FOUND_NOTHING && finder.n_zero++ == 0)
-            finder.first_zero_offset = at;
+    int result = 0;
+    uint8_t *bytes = malloc(MT_BLOCK_BYTES);
+    if (!bytes)
+        return MT_ENOMEM;
+    for (uint64_t at = file->header.header_bytes; at < file->file_bytes && result == 0; n++) {
+        long length = mt_file_read(file, at, bytes, MT_BLOCK_BYTES);
+        result = length < 0 ? MT_EIO : take_raw_block(&finder, bytes, (size_t)length, at);
+        at += MT_BLOCK_BYTES;
     }
+    free(bytes);
+    if (result < 0)
+        return result;
     if (n < file->header.blocks_backed)
-        mt_note_bad(file, file->data_bytes);
-    put_in_order(&finder);
-    return 0;
-}
-
-/* Where after `at` the next block begins, or the end of the data. */
-static size_t next_start(const struct mt_record_file *file, size_t at, unsigned *tries)
-{
-    static const uint32_t magic = MT_BLOCK_MAGIC;
-    while (++at < file->data_bytes && *tries) {
-        struct mt_block block;
-        const uint8_t *found = memmem(file->data + at, file->data_bytes - at, &magic, sizeof magic);
-        if (!found)
-            break;
-        at = (size_t)(found - file->data);
-        if (look(found, file->data_bytes - at, &block) == FOUND_BLOCK &&
-            block.header.sealed != MT_BLOCK_OPEN)
-            return at;
-        --*tries;
-    }
-    return file->data_bytes;
-}
-
-int mt_find_packed_blocks(struct mt_record_file *file)
-{
-    struct finder finder = {.file = file};
-    unsigned tries = MAX_TRIES;
-    for (size_t at = 0; at < file->data_bytes;) {
-        struct mt_block block = {.offset = file->header.header_bytes + at};
-        enum found found = look(file->data + at, file->data_bytes - at, &block);
-        if (found != FOUND_BLOCK || block.header.sealed == MT_BLOCK_OPEN) {
-            mt_note_bad(file, block.offset);
-            at = next_start(file, at, &tries);
-            continue;
-        }
-        if (add(&finder, &block) < 0)
-            return MT_ENOMEM;
-        at += sizeof block.header + block.header.used;
-    }
+        mt_note_bad(file, file->file_bytes);
     put_in_order(&finder);
     return 0;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Decoding events, and merging the streams of a file by time. */
+/* Decoding events, block by block. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/varint.h"
-#include "recording/reader.h"
+#include "recording/blocks.h"
+#include "recording/events.h"
 
 /* How many plain varints follow the delta, by op; the rest of an event is decoded by hand. */
 static int n_fields_of(enum mt_event_op op)
@@ -12,6 +13,8 @@ static int n_fields_of(enum mt_event_op op)
     switch (op) {
     case MT_EVENT_SCOPE_END:
         return 0;
+    case MT_EVENT_FREE:
+    case MT_EVENT_SAMPLE_FREE:
     case MT_EVENT_BUFFER_FREE:
     case MT_EVENT_MARK:
     case MT_EVENT_LOOK:
@@ -29,6 +32,8 @@ static int n_fields_of(enum mt_event_op op)
     case MT_EVENT_PICTURE_TEXT:
     case MT_EVENT_MACHINE:
         return 2;
+    case MT_EVENT_ALLOC:
+    case MT_EVENT_SAMPLE_ALLOC:
     case MT_EVENT_MADVISE:
     case MT_EVENT_FTRUNCATE:
     case MT_EVENT_THREAD:
@@ -57,13 +62,58 @@ static int n_fields_of(enum mt_event_op op)
 void mt_cursor_init(struct mt_cursor *cursor, const struct mt_record_file *file, size_t first_block,
                     size_t end_block)
 {
-    *cursor = (struct mt_cursor){.file = file, .block = first_block, .end_block = end_block};
+    *cursor = (struct mt_cursor){.file = file, .most_bytes = MT_BLOCK_BYTES};
+    mt_cursor_move(cursor, first_block, end_block);
+}
+
+void mt_cursor_move(struct mt_cursor *cursor, size_t first_block, size_t end_block)
+{
+    cursor->block = cursor->first_block = first_block;
+    cursor->end_block = cursor->file->blocks ? end_block : first_block;
+    cursor->at = cursor->end = cursor->buffer;
+    cursor->left = 0;
+    cursor->torn = 0;
+}
+
+void mt_cursor_finish(struct mt_cursor *cursor)
+{
+    free(cursor->buffer);
+    cursor->buffer = NULL;
+    cursor->room = 0;
+}
+
+static int make_room(struct mt_cursor *cursor, size_t length)
+{
+    if (length <= cursor->room)
+        return 0;
+    free(cursor->buffer);
+    cursor->room = 0;
+    cursor->buffer = malloc(length);
+    if (!cursor->buffer)
+        return MT_ENOMEM;
+    cursor->room = length;
+    return 0;
+}
+
+/* Puts the window over the last `left` bytes of the block, up to `most` of them. */
+static void load_window(struct mt_cursor *cursor, size_t left, size_t most)
+{
+    const struct mt_block *block = &cursor->file->blocks[cursor->block - 1];
+    size_t length = left < most ? left : most;
+    uint64_t offset = block->offset + sizeof block->header + (block->header.used - left);
+    int result = make_room(cursor, length);
+    if (result == 0 && mt_file_read(cursor->file, offset, cursor->buffer, length) != (long)length)
+        result = MT_EIO;
+    cursor->failed = result;
+    cursor->left = result < 0 ? 0 : left - length;
+    cursor->at = cursor->buffer;
+    cursor->end = cursor->buffer + (result < 0 ? 0 : length);
 }
 
 static void enter_block(struct mt_cursor *cursor)
 {
     const struct mt_block *block = &cursor->file->blocks[cursor->block];
-    if (cursor->end) {
+    if (cursor->block > cursor->first_block) {
         const struct mt_block_header *last = &block[-1].header;
         if (block->header.stream != last->stream)
             cursor->torn = 0;
@@ -71,16 +121,16 @@ static void enter_block(struct mt_cursor *cursor)
             cursor->torn = 1;
     }
     cursor->block++;
-    cursor->at = block->events;
-    cursor->end = block->events + block->header.used;
     cursor->ticks = block->header.start_ticks;
     cursor->heap_unit = 0;
+    load_window(cursor, block->header.used, cursor->most_bytes);
 }
 
-static int get_fields(struct mt_cursor *cursor, struct mt_event *event, int first, int n)
+static int get_fields(const uint8_t **at, const uint8_t *end, struct mt_event *event, int first,
+                      int n)
 {
     for (int i = first; i < first + n; i++)
-        if (!mt_varint_get(&cursor->at, cursor->end, &event->field[i]))
+        if (!mt_varint_next(at, end, &event->field[i]))
             return 0;
     return 1;
 }
@@ -88,66 +138,94 @@ static int get_fields(struct mt_cursor *cursor, struct mt_event *event, int firs
 static int get_heap_event(struct mt_cursor *cursor, struct mt_event *event)
 {
     uint64_t difference;
-    if (!mt_varint_get(&cursor->at, cursor->end, &difference))
+    if (!mt_varint_next(&cursor->at, cursor->end, &difference))
         return 0;
     cursor->heap_unit += (uint64_t)mt_unzigzag(difference);
     event->field[0] = cursor->heap_unit * MT_HEAP_UNIT;
     int is_free = event->op == MT_EVENT_FREE || event->op == MT_EVENT_SAMPLE_FREE;
-    return is_free || get_fields(cursor, event, 1, 2);
+    return is_free || get_fields(&cursor->at, cursor->end, event, 1, 2);
 }
 
-static int get_bytes(struct mt_cursor *cursor, struct mt_event *event, uint64_t length)
+static int get_bytes(const uint8_t **at, const uint8_t *end, struct mt_event *event,
+                     uint64_t length)
 {
-    if (length > (uint64_t)(cursor->end - cursor->at))
+    if (length > (uint64_t)(end - *at))
         return 0;
-    event->bytes = cursor->at;
+    event->bytes = *at;
     event->length = (size_t)length;
-    cursor->at += length;
+    *at += length;
     return 1;
 }
 
 /* Passes over `n` varints, which stay in event->bytes. */
-static int get_varints(struct mt_cursor *cursor, struct mt_event *event, uint64_t n)
+static int get_varints(const uint8_t **at, const uint8_t *end, struct mt_event *event, uint64_t n)
 {
     uint64_t value;
-    event->bytes = cursor->at;
-    if (n > (uint64_t)(cursor->end - cursor->at))
+    event->bytes = *at;
+    if (n > (uint64_t)(end - *at))
         return 0;
     for (uint64_t i = 0; i < n; i++)
-        if (!mt_varint_get(&cursor->at, cursor->end, &value))
+        if (!mt_varint_get(at, end, &value))
             return 0;
-    event->length = (size_t)(cursor->at - event->bytes);
+    event->length = (size_t)(*at - event->bytes);
     return 1;
+}
+
+static int is_skipped(enum mt_event_op op)
+{
+    return op >= MT_EVENT_SKIPPED_FROM && op <= MT_EVENT_SKIPPED_TO;
+}
+
+int mt_event_body_get(const uint8_t **at, const uint8_t *end, struct mt_event *event)
+{
+    if (is_skipped(event->op))
+        return get_fields(at, end, event, 0, 1) && get_bytes(at, end, event, event->field[0]);
+    int n = n_fields_of(event->op);
+    if (n < 0 || !get_fields(at, end, event, 0, n))
+        return 0;
+    switch (event->op) {
+    case MT_EVENT_STRING:
+    case MT_EVENT_PICTURE_TEXT:
+    case MT_EVENT_MACHINE:
+        return get_bytes(at, end, event, event->field[1]);
+    case MT_EVENT_STACK:
+        return event->field[2] <= MT_MAX_FRAMES && get_varints(at, end, event, event->field[2]);
+    case MT_EVENT_PICTURE_RUNS:
+        return event->field[0] <= MT_BLOCK_BYTES &&
+               get_varints(at, end, event, 3 * event->field[0]);
+    default:
+        return 1;
+    }
+}
+
+size_t mt_event_body_most(const struct mt_event *event)
+{
+    return MT_EVENT_FIELDS * MT_VARINT_MAX + event->length;
+}
+
+uint8_t *mt_event_body_put(const struct mt_event *event, uint8_t *at)
+{
+    int n = is_skipped(event->op) ? 1 : n_fields_of(event->op);
+    for (int i = 0; i < n; i++)
+        at = mt_varint_put(at, event->field[i]);
+    if (event->length)
+        memcpy(at, event->bytes, event->length);
+    return at + event->length;
 }
 
 static int get_event(struct mt_cursor *cursor, struct mt_event *event)
 {
     uint64_t delta;
     *event = (struct mt_event){.op = (enum mt_event_op) * cursor->at++};
-    event->stream = cursor->file->blocks[cursor->block - 1].header.stream;
-    if (!mt_varint_get(&cursor->at, cursor->end, &delta) || delta > UINT64_MAX - cursor->ticks)
+    event->block = cursor->block - 1;
+    event->stream = cursor->file->blocks[event->block].header.stream;
+    if (!mt_varint_next(&cursor->at, cursor->end, &delta) || delta > UINT64_MAX - cursor->ticks)
         return 0;
     cursor->ticks += delta;
     event->ticks = cursor->ticks;
     if (event->op >= MT_EVENT_ALLOC && event->op <= MT_EVENT_SAMPLE_FREE)
         return get_heap_event(cursor, event);
-    if (event->op >= MT_EVENT_SKIPPED_FROM && event->op <= MT_EVENT_SKIPPED_TO)
-        return get_fields(cursor, event, 0, 1) && get_bytes(cursor, event, event->field[0]);
-    int n = n_fields_of(event->op);
-    if (n < 0 || !get_fields(cursor, event, 0, n))
-        return 0;
-    switch (event->op) {
-    case MT_EVENT_STRING:
-    case MT_EVENT_PICTURE_TEXT:
-    case MT_EVENT_MACHINE:
-        return get_bytes(cursor, event, event->field[1]);
-    case MT_EVENT_STACK:
-        return event->field[2] <= MT_MAX_FRAMES && get_varints(cursor, event, event->field[2]);
-    case MT_EVENT_PICTURE_RUNS:
-        return event->field[0] <= MT_BLOCK_BYTES && get_varints(cursor, event, 3 * event->field[0]);
-    default:
-        return 1;
-    }
+    return mt_event_body_get(&cursor->at, cursor->end, event);
 }
 
 /* Whether the event belongs to a picture part of which is missing. */
@@ -160,22 +238,42 @@ static int is_torn(struct mt_cursor *cursor, const struct mt_event *event)
             event->op == MT_EVENT_PICTURE_END);
 }
 
+/* Decodes the next event. One that the window's end cuts is read again from a larger window. */
+static int get_whole_event(struct mt_cursor *cursor, struct mt_event *event)
+{
+    const uint8_t *at = cursor->at;
+    uint64_t ticks = cursor->ticks;
+    uint64_t heap_unit = cursor->heap_unit;
+    if (get_event(cursor, event))
+        return 1;
+    if (!cursor->left)
+        return 0;
+    cursor->ticks = ticks;
+    cursor->heap_unit = heap_unit;
+    load_window(cursor, cursor->left + (size_t)(cursor->end - at), MT_BLOCK_BYTES);
+    return !cursor->failed && get_event(cursor, event);
+}
+
 int mt_cursor_next(struct mt_cursor *cursor, struct mt_event *event)
 {
-    for (;;) {
-        while (cursor->at == cursor->end) {
+    while (!cursor->failed) {
+        if (cursor->at == cursor->end && cursor->left) {
+            load_window(cursor, cursor->left, cursor->most_bytes);
+        } else if (cursor->at == cursor->end) {
             if (cursor->block == cursor->end_block)
                 return 0;
             enter_block(cursor);
-        }
-        if (!get_event(cursor, event)) {
+        } else if (get_whole_event(cursor, event)) {
+            if (!is_torn(cursor, event))
+                return 1;
+        } else if (!cursor->failed) {
             cursor->blocks_bad++;
             cursor->torn = 1;
             cursor->at = cursor->end; /* the rest of a block that breaks the grammar is lost */
-        } else if (!is_torn(cursor, event)) {
-            return 1;
+            cursor->left = 0;
         }
     }
+    return 0;
 }
 
 size_t mt_event_frames(const struct mt_event *event, uint64_t frames[MT_MAX_FRAMES])
@@ -210,112 +308,5 @@ int mt_runs_next(struct mt_runs *runs, uint64_t *page, struct mt_run_pages *run)
     runs->left--;
     run->first_page = *page + gap;
     *page = run->first_page + run->n_pages;
-    return 1;
-}
-
-/* One stream of a merge with its next event. */
-struct lane {
-    struct mt_cursor cursor;
-    struct mt_event event;
-};
-
-/* Invariant: heap[0, n) is a binary heap of lanes by comes_before(). */
-struct mt_merge {
-    struct lane *lanes;
-    struct lane **heap;
-    size_t n;
-};
-
-static int is_free(const struct mt_event *event)
-{
-    return event->op == MT_EVENT_FREE || event->op == MT_EVENT_SAMPLE_FREE ||
-           event->op == MT_EVENT_MUNMAP || event->op == MT_EVENT_BUFFER_FREE;
-}
-
-static int comes_before(const struct lane *a, const struct lane *b)
-{
-    if (a->event.ticks != b->event.ticks)
-        return a->event.ticks < b->event.ticks;
-    if (is_free(&a->event) != is_free(&b->event))
-        return is_free(&a->event);
-    return a->event.stream < b->event.stream;
-}
-
-static void sift_down(struct mt_merge *merge, size_t at)
-{
-    for (;;) {
-        size_t first = at;
-        for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < merge->n; child++)
-            if (comes_before(merge->heap[child], merge->heap[first]))
-                first = child;
-        if (first == at)
-            return;
-        struct lane *lane = merge->heap[at];
-        merge->heap[at] = merge->heap[first];
-        merge->heap[first] = lane;
-        at = first;
-    }
-}
-
-static size_t count_streams(const struct mt_record_file *file)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < file->n_blocks; i++)
-        n += i == 0 || file->blocks[i].header.stream != file->blocks[i - 1].header.stream;
-    return n;
-}
-
-static void fill_lanes(struct mt_merge *merge, const struct mt_record_file *file)
-{
-    size_t first = 0;
-    for (size_t lane = 0; first < file->n_blocks; lane++) {
-        size_t end = first + 1;
-        while (end < file->n_blocks &&
-               file->blocks[end].header.stream == file->blocks[first].header.stream)
-            end++;
-        mt_cursor_init(&merge->lanes[lane].cursor, file, first, end);
-        if (mt_cursor_next(&merge->lanes[lane].cursor, &merge->lanes[lane].event))
-            merge->heap[merge->n++] = &merge->lanes[lane];
-        first = end;
-    }
-    for (size_t at = merge->n / 2; at-- > 0;)
-        sift_down(merge, at);
-}
-
-int mt_merge_create(const struct mt_record_file *file, struct mt_merge **merge)
-{
-    size_t n = count_streams(file) + 1;
-    struct mt_merge *made = calloc(1, sizeof *made);
-    if (made) {
-        made->lanes = calloc(n, sizeof *made->lanes);
-        made->heap = calloc(n, sizeof *made->heap);
-    }
-    if (!made || !made->lanes || !made->heap) {
-        mt_merge_destroy(made);
-        return MT_ENOMEM;
-    }
-    fill_lanes(made, file);
-    *merge = made;
-    return 0;
-}
-
-void mt_merge_destroy(struct mt_merge *merge)
-{
-    if (!merge)
-        return;
-    free(merge->lanes);
-    free(merge->heap);
-    free(merge);
-}
-
-int mt_merge_next(struct mt_merge *merge, struct mt_event *event)
-{
-    if (!merge->n)
-        return 0;
-    struct lane *lane = merge->heap[0];
-    *event = lane->event;
-    if (!mt_cursor_next(&lane->cursor, &lane->event))
-        merge->heap[0] = merge->heap[--merge->n];
-    sift_down(merge, 0);
     return 1;
 }

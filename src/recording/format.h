@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The recording format, version 1. docs/FORMATS.md explains it; this is its grammar.
+/* The recording format, version 2. docs/FORMATS.md explains it; this is its grammar.
  *
  *   1. file    := header block*                raw, as the recorder maps it
  *               | header packed                after `memtally run` has compacted it
  *   2. header  := struct mt_file_header, zeros up to `header_bytes`: a page, at least 4096
  *   3. block   := struct mt_block_header, `used` bytes of events, anything up to `block_bytes`
- *   4. packed  := (zstd frame of up to 4 (struct mt_block_header, `used` bytes of events))*
+ *   4. packed  := (frame of the events of all streams, merged and in columns: recording/frame.h)*
  *   5. event   := op delta field*              op is one byte, all else varints unless said
  *   6. delta   := ticks since the previous event of the block, or since the block's start_ticks
  *   7. skipped := op(64..127) delta length byte*length   what a later minor version may add
@@ -23,19 +23,18 @@
 
 #include <stdint.h>
 
-#define MT_FILE_MAGIC       "MEMTALLY"
-#define MT_FILE_VERSION     1u
-#define MT_HEADER_BYTES     4096u       /* at least; a page of the machine where that is more */
-#define MT_BLOCK_MAGIC      0x4b42544du /* "MTBK" */
-#define MT_BLOCK_BYTES      65536u
-#define MT_BYTE_ORDER       0x01020304u
-#define MT_BLOCKS_PER_FRAME 4u
-#define MT_MAX_STRING       4096u
-#define MT_MAX_FRAMES       64u
-#define MT_TEXT_PIECE       16384u
-#define MT_RUNS_PIECE       512u
-#define MT_HEAP_UNIT        8u
-#define MT_GRANULE_BYTES    1048576u
+#define MT_FILE_MAGIC    "MEMTALLY"
+#define MT_FILE_VERSION  2u
+#define MT_HEADER_BYTES  4096u       /* at least; a page of the machine where that is more */
+#define MT_BLOCK_MAGIC   0x4b42544du /* "MTBK" */
+#define MT_BLOCK_BYTES   65536u
+#define MT_BYTE_ORDER    0x01020304u
+#define MT_MAX_STRING    4096u
+#define MT_MAX_FRAMES    64u
+#define MT_TEXT_PIECE    16384u
+#define MT_RUNS_PIECE    512u
+#define MT_HEAP_UNIT     8u
+#define MT_GRANULE_BYTES 1048576u
 
 enum mt_file_kind { MT_FILE_PROCESS = 1, MT_FILE_WATCH = 2 };
 
@@ -69,7 +68,7 @@ struct mt_file_header {
     uint32_t crc32c;     /* of all before, with MT_FILE_PACKED clear */
     uint32_t next_block; /* number of the block to claim next; packed: how many blocks there are */
     uint32_t end_kind;   /* enum mt_end_kind */
-    uint32_t blocks_backed; /* claimed and in the file; it ends after them or was cut */
+    uint32_t blocks_backed; /* claimed and in the file; packed: how many frames there are */
     uint64_t end_ticks;
     uint64_t end_monotonic_ns;
     uint64_t looks;

@@ -1,28 +1,36 @@
 /* SPDX-License-Identifier: MIT */
-/* Compacting a recording file: the slack of its blocks dropped, the rest in zstd frames of a
- * few blocks each, so that damage to one does not reach the others. */
+/* Compacting a recording file: all its events in frames, so that damage to one does not reach the
+ * others. What that costs is the time of heap events to a few microseconds, and the address of
+ * blocks for which nobody could ask; in the default depth, whose events are few, nothing. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zstd.h>
-#include <zstd_errors.h>
 
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "recording/blocks.h"
+#include "recording/frame.h"
 
-#define LEVEL     3
-#define OUT_BYTES ((size_t)1 << 17)
+/* How exact the time of heap events is kept where each block is one: 2 to 4 us. */
+#define SHIFT_OF_TSC       13u
+#define SHIFT_OF_MONOTONIC 12u
+#define SHIFT_OF_CNTVCT    6u
+
+/* Where they are not all kept as they are, the blocks of a frame that outlive it cost most. */
+#define FRAME_EVENTS_EXACT 16384u
+
+#define DEPTH_FULL 1u /* as <memtally/recording.h> numbers it */
 
 struct packer {
     const char *path; /* of the temporary file */
     int fd;
     int made; /* the file is ours to remove */
-    ZSTD_CCtx *context;
-    uint8_t *out;
+    struct mt_frame_writer *frames;
+    uint32_t n_frames;
+    uint64_t blocks_broken; /* whose events break the grammar */
     struct mt_error *error;
 };
 
@@ -41,79 +49,86 @@ static int write_all(struct packer *packer, const void *bytes, size_t length)
     return 0;
 }
 
-static int compress(struct packer *packer, const void *bytes, size_t length,
-                    ZSTD_EndDirective directive)
-{
-    ZSTD_inBuffer input = {bytes, length, 0};
-    size_t left;
-    do {
-        ZSTD_outBuffer output = {packer->out, OUT_BYTES, 0};
-        left = ZSTD_compressStream2(packer->context, &output, &input, directive);
-        if (ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation)
-            return mt_fail(packer->error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory",
-                           packer->path);
-        if (ZSTD_isError(left))
-            return mt_fail(packer->error, MT_EIO, MT_NO_OFFSET, "%s: %s", packer->path,
-                           ZSTD_getErrorName(left));
-        int result = write_all(packer, packer->out, output.pos);
-        if (result < 0)
-            return result;
-    } while (directive == ZSTD_e_end ? left != 0 : input.pos < input.size);
-    return 0;
-}
-
-/* A block that the process left open is sealed as it is. */
-static void seal(struct mt_block *block)
-{
-    if (block->header.sealed != MT_BLOCK_OPEN)
-        return;
-    uint32_t crc = mt_crc32c(0, &block->header, offsetof(struct mt_block_header, sealed));
-    block->header.crc32c = mt_crc32c(crc, block->events, block->header.used);
-    block->header.sealed = MT_BLOCK_CUT;
-}
-
-static void fill_header(uint8_t page[MT_HEADER_BYTES], const struct mt_record_file *file)
+static void fill_header(uint8_t page[MT_HEADER_BYTES], const struct mt_record_file *file,
+                        const struct packer *packer)
 {
     struct mt_file_header header = file->header;
     header.flags |= MT_FILE_PACKED;
-    header.next_block = header.blocks_backed = (uint32_t)file->n_blocks;
-    header.blocks_dropped = (uint32_t)file->blocks_bad;
+    header.next_block = (uint32_t)file->n_blocks;
+    header.blocks_backed = packer->n_frames;
+    header.blocks_dropped = (uint32_t)(file->blocks_bad + packer->blocks_broken);
     header.tail_crc32c = mt_header_tail_crc(&header);
     memset(page, 0, MT_HEADER_BYTES);
     memcpy(page, &header, sizeof header);
 }
 
-/* The header is as long as in the raw file. */
-static int write_header(struct packer *packer, const struct mt_record_file *file)
+static uint32_t tick_shift(const struct mt_file_header *header)
 {
-    uint8_t page[MT_HEADER_BYTES];
-    fill_header(page, file);
-    int result = write_all(packer, page, sizeof page);
-    memset(page, 0, sizeof page);
-    for (size_t at = sizeof page; at < file->header.header_bytes && result == 0; at += sizeof page)
-        result = write_all(packer, page, sizeof page);
-    return result;
+    if (header->depth != DEPTH_FULL)
+        return 0;
+    switch (header->clock_kind) {
+    case MT_CLOCK_TSC:
+        return SHIFT_OF_TSC;
+    case MT_CLOCK_CNTVCT:
+        return SHIFT_OF_CNTVCT;
+    default:
+        return SHIFT_OF_MONOTONIC;
+    }
 }
 
+static int out_of_memory(struct packer *packer)
+{
+    return mt_fail(packer->error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", packer->path);
+}
+
+static int write_frame(struct packer *packer)
+{
+    const uint8_t *bytes;
+    size_t length;
+    if (mt_frame_take(packer->frames, &bytes, &length) < 0)
+        return out_of_memory(packer);
+    packer->n_frames += length != 0;
+    return write_all(packer, bytes, length);
+}
+
+static int write_frames(struct packer *packer, const struct mt_record_file *file)
+{
+    struct mt_merge *merge;
+    struct mt_event event;
+    int result = 0;
+    if (mt_merge_create(file, &merge) < 0)
+        return out_of_memory(packer);
+    while (result == 0 && mt_merge_next(merge, &event)) {
+        int full = mt_frame_add(packer->frames, &event, &file->blocks[event.block].header);
+        if (full)
+            result = full < 0 ? out_of_memory(packer) : write_frame(packer);
+    }
+    if (result == 0 && mt_merge_failed(merge))
+        result = mt_fail(packer->error, mt_merge_failed(merge), MT_NO_OFFSET, "%s: cannot be read",
+                         file->path);
+    packer->blocks_broken = mt_merge_blocks_bad(merge);
+    mt_merge_destroy(merge);
+    return result == 0 ? write_frame(packer) : result;
+}
+
+/* The header comes last: it says how many frames there are. */
 static int write_packed(struct packer *packer, const struct mt_record_file *file)
 {
-    int result = write_header(packer, file);
-    for (size_t i = 0; i < file->n_blocks && result == 0; i++) {
-        struct mt_block block = file->blocks[i];
-        seal(&block);
-        result = compress(packer, &block.header, sizeof block.header, ZSTD_e_continue);
-        int last = (i + 1) % MT_BLOCKS_PER_FRAME == 0 || i + 1 == file->n_blocks;
-        if (result == 0)
-            result = compress(packer, block.events, block.header.used,
-                              last ? ZSTD_e_end : ZSTD_e_continue);
-    }
-    if (result == 0 && !file->n_blocks)
-        result = compress(packer, NULL, 0, ZSTD_e_end);
-    return result;
+    uint8_t page[MT_HEADER_BYTES] = {0};
+    int result = write_all(packer, page, sizeof page);
+    for (size_t at = sizeof page; at < file->header.header_bytes && result == 0; at += sizeof page)
+        result = write_all(packer, page, sizeof page);
+    if (result == 0)
+        result = write_frames(packer, file);
+    if (result == 0 && lseek(packer->fd, 0, SEEK_SET) < 0)
+        result = mt_fail_errno(packer->error, errno, "cannot write %s", packer->path);
+    fill_header(page, file, packer);
+    return result == 0 ? write_all(packer, page, sizeof page) : result;
 }
 
 static int pack_into(struct packer *packer, const struct mt_record_file *file)
 {
+    uint32_t shift = tick_shift(&file->header);
     packer->fd = open(packer->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (packer->fd < 0 && errno == ELOOP)
         return mt_fail(packer->error, MT_EIO, MT_NO_OFFSET,
@@ -121,18 +136,11 @@ static int pack_into(struct packer *packer, const struct mt_record_file *file)
     if (packer->fd < 0)
         return mt_fail_errno(packer->error, errno, "cannot create %s", packer->path);
     packer->made = 1;
-    packer->context = ZSTD_createCCtx();
-    packer->out = malloc(OUT_BYTES);
-    int result;
-    if (packer->context && packer->out) {
-        ZSTD_CCtx_setParameter(packer->context, ZSTD_c_compressionLevel, LEVEL);
-        ZSTD_CCtx_setParameter(packer->context, ZSTD_c_checksumFlag, 1);
-        result = write_packed(packer, file);
-    } else {
-        result = mt_fail(packer->error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", packer->path);
-    }
-    ZSTD_freeCCtx(packer->context);
-    free(packer->out);
+    size_t n_events = shift ? MT_FRAME_EVENTS : FRAME_EVENTS_EXACT;
+    int result = mt_frame_writer_create(&packer->frames, file->n_blocks, n_events, shift) < 0
+                     ? out_of_memory(packer)
+                     : write_packed(packer, file);
+    mt_frame_writer_destroy(packer->frames);
     if (close(packer->fd) < 0 && result == 0)
         result = mt_fail_errno(packer->error, errno, "cannot write %s", packer->path);
     return result;

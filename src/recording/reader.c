@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Loading a recording file, unpacking it, and its clock. Every length is checked against what is
+/* Opening a recording file, and its clock. Every length is checked against what is
  * there; must not know what the events are about. */
 #include "recording/reader.h"
 
@@ -9,12 +9,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zstd.h>
-#include <zstd_errors.h>
 
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "recording/blocks.h"
+#include "recording/unpack.h"
 
 uint32_t mt_header_tail_crc(const struct mt_file_header *header)
 {
@@ -23,9 +22,8 @@ uint32_t mt_header_tail_crc(const struct mt_file_header *header)
                      offsetof(struct mt_file_header, tail_crc32c) - first);
 }
 
-/* Far above what a recorder writes: 2^22 blocks are 256 GiB. */
-#define MAX_TRIES  65536u
-#define MAX_BLOCKS ((size_t)1 << 22)
+/* A file that is not larger is kept in memory, and its descriptor closed. */
+#define SMALL_BYTES ((uint64_t)1 << 17)
 
 static int read_all(int fd, uint8_t *bytes, size_t length, size_t *got)
 {
@@ -154,7 +152,7 @@ int mt_record_file_is_blank(const char *path)
 
 /* Where the file's data ends. One that is not packed is as large as it may become, its end a hole.
  * What the header says of its blocks is not believed: a machine may have crashed. */
-static size_t end_of_data(int fd, uint64_t size)
+static uint64_t end_of_data(int fd, uint64_t size)
 {
     off_t end = 0;
     off_t at;
@@ -166,35 +164,66 @@ static size_t end_of_data(int fd, uint64_t size)
     }
     /* Where there are no holes to be found, all is data. */
     int is_known = at < 0 && errno == ENXIO;
-    return (size_t)(is_known && (uint64_t)end < size ? (uint64_t)end : size);
+    return is_known && (uint64_t)end < size ? (uint64_t)end : size;
 }
 
-/* Reads what is behind the header. */
-static int load_rest(struct mt_record_file *file, int fd, const uint8_t *page, size_t got,
-                     struct mt_error *error)
+long mt_file_read(const struct mt_record_file *file, uint64_t offset, void *bytes, size_t length)
 {
-    struct stat status;
-    size_t more = 0;
-    if (fstat(fd, &status) < 0)
-        return mt_fail_errno(error, errno, "cannot read %s", file->path);
-    size_t size = end_of_data(fd, (uint64_t)status.st_size);
-    if (size < got)
-        size = got;
-    if (lseek(fd, (off_t)got, SEEK_SET) < 0)
-        return mt_fail_errno(error, errno, "cannot read %s", file->path);
-    file->data = malloc(size);
+    size_t got = 0;
+    if (offset >= file->file_bytes)
+        return 0;
+    if (length > file->file_bytes - offset)
+        length = (size_t)(file->file_bytes - offset);
+    if (file->fd < 0) {
+        memcpy(bytes, file->data + offset, length);
+        return (long)length;
+    }
+    while (got < length) {
+        ssize_t n = pread(file->fd, (uint8_t *)bytes + got, length - got, (off_t)(offset + got));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            break;
+        got += (size_t)n;
+    }
+    return (long)got;
+}
+
+/* Reads a small file whole. */
+static int load(struct mt_record_file *file, int fd, struct mt_error *error)
+{
+    size_t got;
+    file->data = malloc((size_t)file->file_bytes + 1);
     if (!file->data)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: %zu bytes do not fit in memory",
-                       file->path, size);
-    memcpy(file->data, page, got);
-    int failed = got < MT_HEADER_BYTES ? 0 : read_all(fd, file->data + got, size - got, &more);
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", file->path);
+    int failed = lseek(fd, 0, SEEK_SET) < 0
+                     ? -errno
+                     : read_all(fd, file->data, (size_t)file->file_bytes, &got);
     if (failed)
         return mt_fail_errno(error, -failed, "cannot read %s", file->path);
-    file->data_bytes = got + more;
+    file->file_bytes = got;
     return 0;
 }
 
-static int load(struct mt_record_file *file, struct mt_error *error)
+/* Keeps the file for reading; *fd is -1 when it is the file's from now on. */
+static int keep(struct mt_record_file *file, int *fd, size_t got, struct mt_error *error)
+{
+    struct stat status;
+    if (fstat(*fd, &status) < 0)
+        return mt_fail_errno(error, errno, "cannot read %s", file->path);
+    file->file_bytes = end_of_data(*fd, (uint64_t)status.st_size);
+    if (file->file_bytes < got)
+        file->file_bytes = got;
+    if (file->file_bytes <= SMALL_BYTES)
+        return load(file, *fd, error);
+    file->fd = *fd;
+    *fd = -1;
+    return 0;
+}
+
+static int open_file(struct mt_record_file *file, struct mt_error *error)
 {
     uint8_t page[MT_HEADER_BYTES];
     size_t got;
@@ -203,126 +232,16 @@ static int load(struct mt_record_file *file, struct mt_error *error)
         return fd;
     int result = read_header(file->path, fd, page, &got, &file->header, error);
     if (result == 0)
-        result = load_rest(file, fd, page, got, error);
-    close(fd);
+        result = keep(file, &fd, got, error);
+    if (fd >= 0)
+        close(fd);
     return result;
 }
 
-/* Where the unpacked form goes. It is as large as the header says that blocks are in it, at the
- * most. */
-struct unpacked {
-    uint8_t *bytes;
-    size_t length;
-    size_t capacity;
-    size_t limit;
-};
-
-/* Makes room. Returns 1, 0 at the limit, or MT_ENOMEM. */
-static int grow(struct unpacked *out)
+static int fail_reading(const struct mt_record_file *file, int code, struct mt_error *error)
 {
-    if (out->length < out->capacity)
-        return 1;
-    if (out->capacity == out->limit)
-        return 0;
-    size_t first = (size_t)1 << 20;
-    size_t more = out->capacity ? out->capacity * 2 : first;
-    if (more > out->limit)
-        more = out->limit;
-    uint8_t *grown = realloc(out->bytes, more);
-    if (!grown)
-        return MT_ENOMEM;
-    out->bytes = grown;
-    out->capacity = more;
-    return 1;
-}
-
-/* Decompresses the frame that `input` stands at. Returns 1, 0 where it is damaged or cut (what came
- * out before that is kept), or MT_ENOMEM. */
-static int decompress_frame(ZSTD_DStream *stream, ZSTD_inBuffer *input, struct unpacked *out)
-{
-    size_t left = 1;
-    ZSTD_DCtx_reset(stream, ZSTD_reset_session_only);
-    while (left != 0) {
-        int room = grow(out);
-        if (room <= 0)
-            return room;
-        ZSTD_outBuffer output = {out->bytes, out->capacity, out->length};
-        size_t before = input->pos;
-        left = ZSTD_decompressStream(stream, &output, input);
-        if (ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation)
-            return MT_ENOMEM;
-        int stuck = input->pos == before && output.pos == out->length;
-        out->length = output.pos;
-        if (ZSTD_isError(left) || (left != 0 && stuck))
-            return 0;
-    }
-    return 1;
-}
-
-/* Where the next frame may begin, at or after `from`; the end where nothing looks like one. */
-static size_t next_frame(const struct mt_record_file *file, size_t from)
-{
-    static const uint8_t magic[] = {0x28, 0xb5, 0x2f, 0xfd};
-    if (from >= file->data_bytes)
-        return file->data_bytes;
-    const uint8_t *found = memmem(file->data + from, file->data_bytes - from, magic, sizeof magic);
-    return found ? (size_t)(found - file->data) : file->data_bytes;
-}
-
-/* Decompresses frame by frame. Behind a damaged one the next is searched for; what a damaged one
- * gave counts against the limit, so that the search comes to an end. */
-static int decompress(struct mt_record_file *file, ZSTD_DStream *stream, struct unpacked *out)
-{
-    ZSTD_inBuffer input = {file->data, file->data_bytes, file->header.header_bytes};
-    unsigned tries = MAX_TRIES;
-    while (input.pos < input.size && tries) {
-        size_t start = input.pos;
-        int result = decompress_frame(stream, &input, out);
-        if (result < 0)
-            return result;
-        if (result > 0)
-            continue;
-        mt_note_bad(file, file->header.header_bytes + out->length);
-        input.pos = next_frame(file, start + 1);
-        tries--;
-    }
-    return 0;
-}
-
-/* Puts the unpacked blocks in the place of the packed ones. */
-static int unpack(struct mt_record_file *file)
-{
-    size_t n_blocks = file->header.next_block < MAX_BLOCKS ? file->header.next_block : MAX_BLOCKS;
-    struct unpacked out = {.limit = n_blocks * MT_BLOCK_BYTES + 1};
-    ZSTD_DStream *stream = ZSTD_createDStream();
-    int result = stream ? decompress(file, stream, &out) : MT_ENOMEM;
-    ZSTD_freeDStream(stream);
-    if (result < 0) {
-        free(out.bytes);
-        return result;
-    }
-    free(file->data);
-    file->data = out.bytes;
-    file->data_bytes = out.length;
-    return 0;
-}
-
-static int find_blocks(struct mt_record_file *file, struct mt_error *error)
-{
-    int packed = (file->header.flags & MT_FILE_PACKED) != 0;
-    int result = 0;
-    if (packed && file->data_bytes <= file->header.header_bytes)
-        return mt_fail(error, MT_ETRUNCATED, file->data_bytes, "%s: nothing after the header",
-                       file->path);
-    if (packed)
-        result = unpack(file);
-    if (result == 0)
-        result = packed ? mt_find_packed_blocks(file) : mt_find_raw_blocks(file);
-    if (result < 0)
-        return mt_fail(error, result, MT_NO_OFFSET, "%s: out of memory", file->path);
-    if (packed)
-        file->blocks_bad += file->header.blocks_dropped;
-    return 0;
+    return mt_fail(error, code, MT_NO_OFFSET,
+                   code == MT_ENOMEM ? "%s: out of memory" : "%s: cannot be read", file->path);
 }
 
 static int is_last_of_stream(const struct mt_record_file *file, size_t block)
@@ -331,17 +250,60 @@ static int is_last_of_stream(const struct mt_record_file *file, size_t block)
            file->blocks[block + 1].header.stream != file->blocks[block].header.stream;
 }
 
-static void find_last_ticks(struct mt_record_file *file)
+void mt_note_pair(struct mt_record_file *file, uint64_t ticks, uint64_t ns)
+{
+    if (!ns || ticks <= file->last_pair_ticks)
+        return;
+    file->last_pair_ticks = ticks;
+    file->last_pair_ns = ns;
+}
+
+void mt_note_time(struct mt_record_file *file, const struct mt_event *event)
+{
+    if (event->ticks > file->last_ticks)
+        file->last_ticks = event->ticks;
+    if (event->op == MT_EVENT_CLOCK)
+        mt_note_pair(file, event->ticks, event->field[0]);
+    else if (event->op == MT_EVENT_PICTURE_BEGIN)
+        mt_note_pair(file, event->ticks, event->field[2]);
+}
+
+/* What is last in a stream is in its last block. */
+static int find_last_times(struct mt_record_file *file, struct mt_error *error)
 {
     struct mt_cursor cursor;
     struct mt_event event;
-    file->last_ticks = file->header.start_ticks;
-    for (size_t i = 0; i < file->n_blocks; i++) {
-        mt_cursor_init(&cursor, file, i, i + 1);
-        while (is_last_of_stream(file, i) && mt_cursor_next(&cursor, &event))
-            if (event.ticks > file->last_ticks)
-                file->last_ticks = event.ticks;
+    mt_cursor_init(&cursor, file, 0, 0);
+    for (size_t i = 0; i < file->n_blocks && !cursor.failed; i++) {
+        const struct mt_block_header *header = &file->blocks[i].header;
+        if (!is_last_of_stream(file, i))
+            continue;
+        mt_note_pair(file, header->clock_ticks, header->clock_monotonic_ns);
+        mt_cursor_move(&cursor, i, i + 1);
+        while (mt_cursor_next(&cursor, &event))
+            mt_note_time(file, &event);
     }
+    int failed = cursor.failed;
+    mt_cursor_finish(&cursor);
+    return failed ? fail_reading(file, failed, error) : 0;
+}
+
+static int find_blocks(struct mt_record_file *file, struct mt_error *error)
+{
+    int result = mt_find_raw_blocks(file);
+    return result < 0 ? fail_reading(file, result, error) : find_last_times(file, error);
+}
+
+static int find_frames(struct mt_record_file *file, struct mt_error *error)
+{
+    if (file->header.blocks_backed && file->file_bytes <= file->header.header_bytes)
+        return mt_fail(error, MT_ETRUNCATED, file->file_bytes, "%s: nothing after the header",
+                       file->path);
+    int result = mt_find_frames(file);
+    if (result < 0)
+        return fail_reading(file, result, error);
+    file->blocks_bad += file->header.blocks_dropped;
+    return 0;
 }
 
 int mt_record_file_open(const char *path, struct mt_record_file **file, struct mt_error *error)
@@ -352,14 +314,16 @@ int mt_record_file_open(const char *path, struct mt_record_file **file, struct m
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
     }
     made->first_bad_offset = MT_NO_OFFSET;
-    int result = load(made, error);
+    made->fd = -1;
+    int result = open_file(made, error);
+    made->last_ticks = made->header.start_ticks;
     if (result == 0)
-        result = find_blocks(made, error);
+        result = made->header.flags & MT_FILE_PACKED ? find_frames(made, error)
+                                                     : find_blocks(made, error);
     if (result < 0) {
         mt_record_file_close(made);
         return result;
     }
-    find_last_ticks(made);
     *file = made;
     return 0;
 }
@@ -368,45 +332,13 @@ void mt_record_file_close(struct mt_record_file *file)
 {
     if (!file)
         return;
+    if (file->fd >= 0)
+        close(file->fd);
     free(file->path);
     free(file->blocks);
+    free(file->frames);
     free(file->data);
     free(file);
-}
-
-/* A moment by both clocks. */
-struct pair {
-    uint64_t ticks;
-    uint64_t ns;
-};
-
-static void keep_later(struct pair *pair, uint64_t ticks, uint64_t ns)
-{
-    if (ns && ticks > pair->ticks)
-        *pair = (struct pair){ticks, ns};
-}
-
-/* The latest moment that is known by both clocks; for a process that was killed or runs still,
- * whose header has none of its end. In a stream it is in the last block. */
-static struct pair find_last_pair(const struct mt_record_file *file)
-{
-    struct mt_cursor cursor;
-    struct mt_event event;
-    struct pair pair = {0, 0};
-    for (size_t i = 0; i < file->n_blocks; i++) {
-        if (!is_last_of_stream(file, i))
-            continue;
-        const struct mt_block_header *header = &file->blocks[i].header;
-        keep_later(&pair, header->clock_ticks, header->clock_monotonic_ns);
-        mt_cursor_init(&cursor, file, i, i + 1);
-        while (mt_cursor_next(&cursor, &event)) {
-            if (event.op == MT_EVENT_CLOCK)
-                keep_later(&pair, event.ticks, event.field[0]);
-            else if (event.op == MT_EVENT_PICTURE_BEGIN)
-                keep_later(&pair, event.ticks, event.field[2]);
-        }
-    }
-    return pair;
 }
 
 void mt_clock_of_file(const struct mt_record_file *file, struct mt_clock *clock)
@@ -415,12 +347,12 @@ void mt_clock_of_file(const struct mt_record_file *file, struct mt_clock *clock)
     *clock = (struct mt_clock){header->start_ticks, header->start_monotonic_ns, 1.0};
     if (header->clock_kind == MT_CLOCK_MONOTONIC)
         return;
-    struct pair end = {header->end_ticks, header->end_monotonic_ns};
-    if (!end.ticks || !end.ns)
-        end = find_last_pair(file);
-    if (end.ticks > clock->ticks && end.ns > clock->monotonic_ns)
-        clock->ns_per_tick =
-            (double)(end.ns - clock->monotonic_ns) / (double)(end.ticks - clock->ticks);
+    /* A process that was killed or runs still has none of its end in the header. */
+    int says_end = header->end_ticks && header->end_monotonic_ns;
+    uint64_t ticks = says_end ? header->end_ticks : file->last_pair_ticks;
+    uint64_t ns = says_end ? header->end_monotonic_ns : file->last_pair_ns;
+    if (ticks > clock->ticks && ns > clock->monotonic_ns)
+        clock->ns_per_tick = (double)(ns - clock->monotonic_ns) / (double)(ticks - clock->ticks);
 }
 
 /* `start` and what lies `difference` behind it, neither before `start` nor past the end of time. */

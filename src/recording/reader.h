@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Reading a recording file: blocks that nobody vouches for, to events.
  *
- * A file is loaded whole. A damaged block is skipped and counted; what can be read is read. A file
- * that is still being written may be read: it then holds what was there at that moment. Offsets in
- * a packed file are those of its unpacked form. All pointers into a file live as long as it is
- * open. An open file may be read from several threads at a time, each with its own cursors. */
+ * Of a file only the index of its blocks or frames is kept; events are read as they are stepped
+ * through, so that a file may be larger than memory. A damaged block is skipped and counted; what
+ * can be read is read. A file that is still being written may be read: it then holds what was there
+ * when it was opened. Offsets in a packed file are those of its frames. An open file may be read
+ * from several threads at a time, each with its own cursors. */
 #ifndef MT_RECORDING_READER_H
 #define MT_RECORDING_READER_H
 
@@ -19,7 +20,8 @@
 
 /* One event. Which fields it has says MT_EVENT_LIST; the heap address is already plain. `bytes` is
  * the payload of STRING, PICTURE_TEXT and MACHINE, and the undecoded rest of STACK and
- * PICTURE_RUNS, which mt_event_frames() and mt_event_runs() decode. */
+ * PICTURE_RUNS, which mt_event_frames() and mt_event_runs() decode; it lives until the next event
+ * is asked for. */
 struct mt_event {
     enum mt_event_op op;
     uint32_t stream;
@@ -27,27 +29,38 @@ struct mt_event {
     uint64_t field[MT_EVENT_FIELDS];
     const uint8_t *bytes;
     size_t length;
+    size_t block; /* of the file, that it is in */
 };
 
 /* A block as found in the file. */
 struct mt_block {
     struct mt_block_header header;
-    const uint8_t *events;
     uint64_t offset; /* where it was found */
     int open;        /* its writer did not finish it */
+};
+
+/* A frame of a packed file. */
+struct mt_frame_place {
+    uint64_t offset;
+    int after_loss; /* what was before it is missing */
 };
 
 struct mt_record_file {
     char *path;
     struct mt_file_header header;
-    struct mt_block *blocks; /* sorted by stream, then sequence; no two are the same */
+    struct mt_block
+        *blocks; /* sorted by stream, then sequence; no two are the same. NULL if packed */
     size_t n_blocks;
-    size_t blocks_bad; /* damaged, missing, or more than one place that was cut off */
-    size_t blocks_open;
+    struct mt_frame_place *frames; /* of a packed file */
+    size_t n_frames;
+    size_t blocks_bad;         /* damaged, missing, or more than one place that was cut off */
     uint64_t first_bad_offset; /* MT_NO_OFFSET where none is known */
     uint64_t last_ticks;       /* of the last event */
-    uint8_t *data;
-    size_t data_bytes;
+    uint64_t last_pair_ticks;  /* the latest moment in the blocks that is known by both clocks; 0 */
+    uint64_t last_pair_ns;
+    int fd;        /* -1: the file is in `data` */
+    uint8_t *data; /* of a small file, so that many may be open at a time */
+    uint64_t file_bytes;
 };
 
 /* Loads a raw or packed recording file. On success *file is owned by the caller. A file whose
@@ -77,34 +90,56 @@ void mt_clock_of_file(const struct mt_record_file *file, struct mt_clock *clock)
 uint64_t mt_clock_ns(const struct mt_clock *clock, uint64_t ticks);
 uint64_t mt_clock_ticks(const struct mt_clock *clock, uint64_t monotonic_ns);
 
-/* Steps through the events of a range of blocks of one stream. Where a block is missing or broken,
- * what is left of a picture that was under way is passed over: part of its pages would look like
- * all of them. */
+/* Steps through the events of a range of blocks of a raw file, stream by stream. Where a block is
+ * missing or broken, what is left of a picture that was under way is passed over: part of its pages
+ * would look like all of them. */
 struct mt_cursor {
     const struct mt_record_file *file;
-    size_t block; /* the one being read */
+    size_t block; /* behind the one being read */
+    size_t first_block;
     size_t end_block;
+    uint8_t *buffer; /* the window: a part of the block's events */
+    size_t room;
+    size_t most_bytes; /* that a window has, unless an event is larger */
+    size_t left;       /* of the block, behind the window */
     const uint8_t *at;
     const uint8_t *end;
     uint64_t ticks;
     uint64_t heap_unit;
     uint64_t blocks_bad; /* whose events broke the grammar */
     int torn;            /* something is missing; not yet at the next picture */
+    int failed;          /* 0, MT_ENOMEM or MT_EIO: the events ended before their end */
 };
 
 void mt_cursor_init(struct mt_cursor *cursor, const struct mt_record_file *file, size_t first_block,
                     size_t end_block);
+void mt_cursor_finish(struct mt_cursor *cursor);
 
-/* Returns 1 and the next event, or 0 at the end. */
+/* Goes to another range of blocks. */
+void mt_cursor_move(struct mt_cursor *cursor, size_t first_block, size_t end_block);
+
+/* Returns 1 and the next event, or 0 at the end and where it failed. */
 int mt_cursor_next(struct mt_cursor *cursor, struct mt_event *event);
 
 /* All streams of a file merged by time; at equal times frees come first. */
 struct mt_merge;
 
-/* On success *merge is owned by the caller. Errors: MT_ENOMEM. */
+/* Its memory is bounded, whatever the number of streams and their size, but for a few hundred bytes
+ * a stream. On success *merge is owned by the caller. Errors: MT_ENOMEM. */
 int mt_merge_create(const struct mt_record_file *file, struct mt_merge **merge);
 void mt_merge_destroy(struct mt_merge *merge);
+
+/* Returns 1 and the next event, or 0 at the end and where it failed. */
 int mt_merge_next(struct mt_merge *merge, struct mt_event *event);
+
+/* 0, MT_ENOMEM or MT_EIO: the events ended before their end. */
+int mt_merge_failed(const struct mt_merge *merge);
+
+/* How many blocks, or frames of a packed file, so far had events that broke the grammar. */
+uint64_t mt_merge_blocks_bad(const struct mt_merge *merge);
+
+/* How many blocks so far their writer did not finish. */
+uint64_t mt_merge_blocks_open(const struct mt_merge *merge);
 
 /* The frames of a STACK event into frames[]; returns how many, at most MT_MAX_FRAMES. */
 size_t mt_event_frames(const struct mt_event *event, uint64_t frames[MT_MAX_FRAMES]);

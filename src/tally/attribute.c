@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tally/paint.h"
+
 #define ARENA_BYTES      ((uint64_t)64 << 20)
 #define MOST_GUARD_BYTES ((uint64_t)64 << 10)
 
@@ -19,7 +21,8 @@ struct painter {
     const struct mt_replay *replay;
     struct mt_claims *claims;
     struct mt_maps maps;
-    struct mt_ranges paint; /* -> claim */
+    struct mt_paint paint;
+    struct mt_layer *layer; /* of the paint, that is painted now */
     struct mt_table models; /* files that an engine made buffers over, by file_key() */
     size_t heap;            /* the claim for the arenas' pages, divided at the end */
     size_t own;
@@ -41,8 +44,7 @@ static struct mt_claim *claim_at(struct painter *painter, size_t index)
 
 static void put(struct painter *painter, uint64_t low, uint64_t high, size_t index)
 {
-    mt_ranges_set(&painter->paint, low, high, index);
-    painter->failed |= painter->paint.failed;
+    painter->failed |= mt_paint_put(painter->layer, low, high, index) < 0;
 }
 
 static const char *base_name(const char *path)
@@ -151,7 +153,7 @@ static void fill(struct painter *painter, uint64_t low, uint64_t high, size_t in
 {
     while (low < high) {
         struct mt_range range;
-        int any = mt_ranges_at_or_after(&painter->paint, low, &range) && range.low < high;
+        int any = mt_ranges_at_or_after(&painter->layer->ranges, low, &range) && range.low < high;
         uint64_t gap_end = any ? range.low : high;
         if (gap_end > low)
             put(painter, low, gap_end, index);
@@ -272,26 +274,26 @@ static void paint_regions(struct painter *painter)
 
 static void text_of(const struct mt_replay *replay, uint32_t index, struct mt_text *text)
 {
-    if (index && index < replay->n_texts && replay->texts[index].length)
-        *text = replay->texts[index];
+    if (index && index < replay->texts.n && replay->texts.items[index].length)
+        *text = replay->texts.items[index];
 }
 
-/* The claim of something with a scope's or label's category; 0 where it has none. */
-static size_t claim_said(struct painter *painter, const struct mt_live *live)
+/* The claim of something with a scope's or label's category and name; 0 where it has none. */
+static size_t claim_said(struct painter *painter, uint32_t category, uint32_t name)
 {
     struct mt_text text = {"unnamed", 7};
-    if (live->category == MT_CATEGORY_NONE)
+    if (category == MT_CATEGORY_NONE)
         return 0;
-    text_of(painter->replay, live->name, &text);
-    size_t made = mt_claim_of(painter->claims, (enum mt_category)live->category,
-                              MT_PROVENANCE_EXACT, text.text, text.length);
+    text_of(painter->replay, name, &text);
+    size_t made = mt_claim_of(painter->claims, (enum mt_category)category, MT_PROVENANCE_EXACT,
+                              text.text, text.length);
     painter->failed |= made == 0;
     return made;
 }
 
 static size_t claim_of_mapping(struct painter *painter, const struct mt_live *live)
 {
-    size_t said = claim_said(painter, live);
+    size_t said = claim_said(painter, live->category, live->name);
     if (said)
         return said;
     if (live->flags & MT_MAPPED_STACK)
@@ -360,19 +362,39 @@ static const struct mt_live **sorted(struct painter *painter, const struct mt_ta
     return items;
 }
 
+/* The claims of the sites that are in a scope. */
+static int find_claims_of_sites(struct painter *painter)
+{
+    const struct mt_interned *sites = &painter->replay->sites;
+    painter->paint.claims = calloc(sites->n + 1, sizeof *painter->paint.claims);
+    if (!painter->paint.claims)
+        return MT_ENOMEM;
+    for (uint32_t i = 1; i < sites->n; i++) {
+        struct mt_site site = mt_replay_site(painter->replay, MT_SITE_IN_SCOPE | i);
+        size_t index = claim_said(painter, site.category, site.name);
+        painter->paint.claims[i] = (uint32_t)(index ? index : painter->paint.plain_claim);
+    }
+    return 0;
+}
+
 static void paint_blocks(struct painter *painter)
 {
-    const struct mt_table *blocks = &painter->replay->blocks;
-    const struct mt_live **lives = sorted(painter, blocks);
+    const struct mt_blocks *blocks = &painter->replay->blocks;
+    const struct mt_heap_block *block;
     const char *name = painter->subject->every_block ? "heap blocks" : "heap blocks from 64 KiB";
-    for (size_t i = 0; lives && i < blocks->n; i++) {
-        size_t index = claim_said(painter, lives[i]);
-        if (!index)
-            index = claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_EXACT, name);
+    if (!blocks->n)
+        return;
+    painter->paint.plain_claim = claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_EXACT, name);
+    painter->failed |= find_claims_of_sites(painter) < 0;
+    if (painter->failed)
+        return;
+    for (uint64_t at = 0; (block = mt_blocks_next(blocks, &at));) {
+        uint32_t site = block->site & ~MT_SITE_IN_SCOPE;
+        size_t index = block->site & MT_SITE_IN_SCOPE ? painter->paint.claims[site]
+                                                      : painter->paint.plain_claim;
         claim_at(painter, index)->count++;
-        put_memory(painter, lives[i]->address, end_of(lives[i]), index);
     }
-    free(lives);
+    painter->failed |= mt_paint_blocks(&painter->paint, blocks) < 0;
 }
 
 static enum mt_category category_of_buffer(const struct mt_live *live)
@@ -423,7 +445,8 @@ static void paint_labels(struct painter *painter)
     struct mt_range range;
     for (uint64_t at = 0; mt_ranges_at_or_after(&painter->replay->labels, at, &range);
          at = range.high) {
-        size_t index = claim_said(painter, &painter->replay->live[range.value]);
+        const struct mt_live *label = &painter->replay->live[range.value];
+        size_t index = claim_said(painter, label->category, label->name);
         if (!index)
             continue;
         claim_at(painter, index)->count++;
@@ -461,6 +484,7 @@ static void paint(struct painter *painter)
 {
     if (painter->replay)
         find_models(painter);
+    painter->layer = &painter->paint.below;
     painter->own = claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_EXACT, "memtally recorder");
     painter->heap = claim_of_heap(painter);
     paint_vmas(painter);
@@ -474,6 +498,7 @@ static void paint(struct painter *painter)
     paint_mappings(painter);
     paint_own(painter);
     paint_blocks(painter);
+    painter->layer = &painter->paint.above;
     paint_buffers(painter);
     paint_labels(painter);
 }
@@ -498,7 +523,7 @@ static void find_names(struct painter *painter, struct mt_attribution *made)
 static void count_allocated(struct painter *painter)
 {
     struct mt_range range;
-    for (uint64_t at = 0; mt_ranges_at_or_after(&painter->paint, at, &range); at = range.high)
+    for (uint64_t at = 0; mt_paint_at_or_after(&painter->paint, at, &range); at = range.high)
         claim_at(painter, range.value)->allocated_bytes += range.high - range.low;
 }
 
@@ -536,7 +561,7 @@ static void count_run(struct painter *painter, struct mt_shared_pages *seen, uin
     while (low < high) {
         struct mt_range range;
         struct piece piece = {low, high, 0, flags};
-        if (mt_ranges_at_or_after(&painter->paint, low, &range)) {
+        if (mt_paint_at_or_after(&painter->paint, low, &range)) {
             if (range.low <= low) {
                 piece.claim = (size_t)range.value;
                 piece.high = range.high < high ? range.high : high;
@@ -647,7 +672,7 @@ int mt_attribute(const struct mt_subject *subject, struct mt_shared_pages *seen,
     struct painter painter = {
         .subject = subject, .replay = subject->replay, .claims = &made.claims};
     const struct mt_bytes *text = &subject->picture->text[MT_TEXT_MAPS];
-    mt_ranges_init(&painter.paint);
+    mt_paint_init(&painter.paint, &painter.maps);
     if (mt_claims_init(&made.claims) < 0)
         return MT_ENOMEM;
     painter.failed = mt_maps_parse(text->data, text->length, &painter.maps) < 0;
@@ -658,7 +683,7 @@ int mt_attribute(const struct mt_subject *subject, struct mt_shared_pages *seen,
     if (!painter.failed)
         find_names(&painter, &made);
     mt_table_finish(&painter.models);
-    mt_ranges_finish(&painter.paint);
+    mt_paint_finish(&painter.paint);
     mt_maps_finish(&painter.maps);
     if (painter.failed) {
         mt_attribution_finish(&made);

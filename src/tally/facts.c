@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One pass over a file's events that gathers what needs no replay: timeline, pictures, marks,
- * processes, what the machine said. Streams are read one after the other, not merged. */
+ * processes, what the machine said. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +23,17 @@ struct sighting {
 };
 
 /* The state of reading one stream. */
+struct stream {
+    struct mt_picture picture; /* being put together */
+    int open;
+    uint64_t page;
+    size_t runs_capacity;
+    struct mt_table names; /* number -> texts */
+    struct mt_bytes *texts;
+    size_t n_texts;
+};
+
+/* The state of reading a file. */
 struct pass {
     struct mt_recording *recording;
     int looks_for_processes; /* and for nothing else */
@@ -32,13 +43,9 @@ struct pass {
     struct mt_image *image;         /* NULL in a watch file */
     const struct mt_record_file *file;
     const struct mt_clock *clock;
-    struct mt_picture picture; /* being put together; pid UINT64_MAX: none */
-    int open;
-    uint64_t page;
-    size_t runs_capacity;
-    struct mt_table names; /* of this stream: number -> offset of its event in a copy */
-    struct mt_bytes *texts;
-    size_t n_texts;
+    struct mt_table by_stream; /* -> streams */
+    struct stream *streams;
+    size_t n_streams;
 };
 
 static int grow(void **items, size_t n, size_t size)
@@ -103,59 +110,87 @@ static void raise_high_water(struct mt_image *image, uint64_t bytes)
         image->high_water_bytes = bytes;
 }
 
-static int keep_name(struct pass *pass, const struct mt_event *event)
-{
-    void *texts = pass->texts;
-    if (grow(&texts, pass->n_texts, sizeof *pass->texts) < 0)
-        return MT_ENOMEM;
-    pass->texts = texts;
-    pass->texts[pass->n_texts] = (struct mt_bytes){0};
-    if (append(&pass->texts[pass->n_texts], event->bytes, event->length) < 0)
-        return MT_ENOMEM;
-    return mt_table_set(&pass->names, event->field[0] & UINT32_MAX, pass->n_texts++);
-}
-
-static const char *name_of(const struct pass *pass, uint64_t number)
+static struct stream *find_stream(const struct pass *pass, const struct mt_event *event)
 {
     uint64_t index;
-    if (!mt_table_get(&pass->names, number & UINT32_MAX, &index))
+    return mt_table_get(&pass->by_stream, event->stream, &index) ? &pass->streams[index] : NULL;
+}
+
+/* The stream that the event is from, made when new; NULL where memory ran out. */
+static struct stream *stream_of(struct pass *pass, const struct mt_event *event)
+{
+    struct stream *found = find_stream(pass, event);
+    void *streams = pass->streams;
+    if (found)
+        return found;
+    if (grow(&streams, pass->n_streams, sizeof *pass->streams) < 0)
+        return NULL;
+    pass->streams = streams;
+    if (mt_table_set(&pass->by_stream, event->stream, pass->n_streams) < 0)
+        return NULL;
+    pass->streams[pass->n_streams] = (struct stream){0};
+    return &pass->streams[pass->n_streams++];
+}
+
+static int keep_name(struct pass *pass, const struct mt_event *event)
+{
+    struct stream *stream = stream_of(pass, event);
+    void *texts = stream ? stream->texts : NULL;
+    if (!stream || grow(&texts, stream->n_texts, sizeof *stream->texts) < 0)
+        return MT_ENOMEM;
+    stream->texts = texts;
+    stream->texts[stream->n_texts] = (struct mt_bytes){0};
+    struct mt_bytes *text = &stream->texts[stream->n_texts++];
+    if (append(text, event->bytes, event->length) < 0)
+        return MT_ENOMEM;
+    return mt_table_set(&stream->names, event->field[0] & UINT32_MAX, stream->n_texts - 1);
+}
+
+static const char *name_of(const struct pass *pass, const struct mt_event *event, uint64_t number)
+{
+    const struct stream *stream = find_stream(pass, event);
+    uint64_t index;
+    if (!stream || !mt_table_get(&stream->names, number & UINT32_MAX, &index))
         return "?";
-    return pass->texts[index].data;
+    return stream->texts[index].data;
 }
 
 static int begin_picture(struct pass *pass, const struct mt_event *event)
 {
-    mt_picture_finish(&pass->picture);
-    pass->picture = (struct mt_picture){
+    struct stream *stream = stream_of(pass, event);
+    if (!stream)
+        return MT_ENOMEM;
+    mt_picture_finish(&stream->picture);
+    stream->picture = (struct mt_picture){
         .pid = event->field[0],
         .reason = (enum mt_picture_reason)event->field[1],
         .ns = event->field[2],
         .ticks = event->ticks,
         .resident_bytes = event->field[3],
     };
-    pass->open = 1;
-    pass->page = 0;
-    pass->runs_capacity = 0;
+    stream->open = 1;
+    stream->page = 0;
+    stream->runs_capacity = 0;
     return 0;
 }
 
-static int add_runs(struct pass *pass, const struct mt_event *event)
+static int add_runs(struct pass *pass, struct stream *stream, const struct mt_event *event)
 {
-    struct mt_picture *picture = &pass->picture;
+    struct mt_picture *picture = &stream->picture;
     const uint64_t pages = USER_SPACE_BYTES / pass->file->header.page_bytes;
     struct mt_run_pages run;
     struct mt_runs runs;
     mt_runs_init(&runs, event);
-    while (mt_runs_next(&runs, &pass->page, &run)) {
-        if (!run.n_pages || pass->page > pages)
+    while (mt_runs_next(&runs, &stream->page, &run)) {
+        if (!run.n_pages || stream->page > pages)
             continue; /* no kernel shows that */
-        if (picture->n_runs == pass->runs_capacity) {
-            size_t more = pass->runs_capacity ? pass->runs_capacity * 2 : 512;
+        if (picture->n_runs == stream->runs_capacity) {
+            size_t more = stream->runs_capacity ? stream->runs_capacity * 2 : 512;
             void *grown = realloc(picture->runs, more * sizeof *picture->runs);
             if (!grown)
                 return MT_ENOMEM;
             picture->runs = grown;
-            pass->runs_capacity = more;
+            stream->runs_capacity = more;
         }
         picture->runs[picture->n_runs++] = run;
     }
@@ -175,11 +210,10 @@ static int is_of_image(const struct mt_image *image, const struct mt_bytes *maps
     return n > 0 && (size_t)n < sizeof wanted && maps->data && strstr(maps->data, wanted) != NULL;
 }
 
-static struct mt_image *image_of_picture(const struct pass *pass)
+static struct mt_image *image_of_picture(const struct pass *pass, const struct mt_picture *picture)
 {
     if (pass->image)
         return pass->image;
-    const struct mt_picture *picture = &pass->picture;
     struct mt_image *image = mt_image_at(pass->recording, picture->pid, picture->ns);
     if (image && image->file && !is_of_image(image, &picture->text[MT_TEXT_MAPS]))
         return NULL;
@@ -197,12 +231,12 @@ static int keep_picture(struct mt_image *image, struct mt_picture *picture)
     return 0;
 }
 
-static int end_picture(struct pass *pass, const struct mt_event *event)
+static int end_picture(struct pass *pass, struct stream *stream, const struct mt_event *event)
 {
-    struct mt_picture *picture = &pass->picture;
-    struct mt_image *image = image_of_picture(pass);
+    struct mt_picture *picture = &stream->picture;
+    struct mt_image *image = image_of_picture(pass, picture);
     int result = 0;
-    pass->open = 0;
+    stream->open = 0;
     picture->complete = event->field[0] == 1;
     picture->cost_ns = event->field[1];
     picture->method = (enum mt_picture_method)event->field[2];
@@ -229,7 +263,7 @@ static int add_mark(struct pass *pass, const struct mt_event *event)
 {
     struct mt_recording *recording = pass->recording;
     void *marks = recording->marks;
-    char *name = strdup(name_of(pass, event->field[0]));
+    char *name = strdup(name_of(pass, event, event->field[0]));
     if (!name || grow(&marks, recording->n_marks, sizeof *recording->marks) < 0) {
         free(name);
         return MT_ENOMEM;
@@ -297,7 +331,7 @@ static int keep_sighting(struct pass *pass, const struct mt_event *event)
         .parent_pid = event->field[1],
         .start_ns = event->field[2],
         .seen_ns = mt_clock_ns(pass->clock, event->ticks),
-        .command = strdup(name_of(pass, event->field[3])),
+        .command = strdup(name_of(pass, event, event->field[3])),
     };
     if (!seen->command)
         return MT_ENOMEM;
@@ -422,6 +456,20 @@ static int take_of_watch(struct pass *pass, const struct mt_event *event)
     }
 }
 
+static int take_of_picture(struct pass *pass, const struct mt_event *event)
+{
+    struct stream *stream = find_stream(pass, event);
+    if (!stream || !stream->open)
+        return 0;
+    if (event->op == MT_EVENT_PICTURE_RUNS)
+        return add_runs(pass, stream, event);
+    if (event->op == MT_EVENT_PICTURE_END)
+        return end_picture(pass, stream, event);
+    if (event->field[0] > MT_TEXT_MEMINFO)
+        return 0;
+    return append(&stream->picture.text[event->field[0]], event->bytes, event->length);
+}
+
 static int take(struct pass *pass, const struct mt_event *event)
 {
     if (pass->looks_for_processes)
@@ -434,55 +482,43 @@ static int take(struct pass *pass, const struct mt_event *event)
     case MT_EVENT_PICTURE_BEGIN:
         return begin_picture(pass, event);
     case MT_EVENT_PICTURE_TEXT:
-        if (!pass->open || event->field[0] > MT_TEXT_MEMINFO)
-            return 0;
-        return append(&pass->picture.text[event->field[0]], event->bytes, event->length);
     case MT_EVENT_PICTURE_RUNS:
-        return pass->open ? add_runs(pass, event) : 0;
     case MT_EVENT_PICTURE_END:
-        return pass->open ? end_picture(pass, event) : 0;
+        return take_of_picture(pass, event);
     default:
         return pass->image ? take_of_process(pass, event) : take_of_watch(pass, event);
     }
 }
 
-static void finish_stream(struct pass *pass)
+static void finish_streams(struct pass *pass)
 {
-    mt_picture_finish(&pass->picture);
-    mt_table_finish(&pass->names);
-    for (size_t i = 0; i < pass->n_texts; i++)
-        free(pass->texts[i].data);
-    free(pass->texts);
-    pass->texts = NULL;
-    pass->n_texts = 0;
-    pass->open = 0;
-}
-
-static int read_stream(struct pass *pass, size_t first, size_t end)
-{
-    struct mt_cursor cursor;
-    struct mt_event event;
-    int result = 0;
-    mt_cursor_init(&cursor, pass->file, first, end);
-    while (result == 0 && mt_cursor_next(&cursor, &event))
-        result = take(pass, &event);
-    pass->recording->damage.blocks_bad += cursor.blocks_bad;
-    finish_stream(pass);
-    return result;
+    for (size_t i = 0; i < pass->n_streams; i++) {
+        struct stream *stream = &pass->streams[i];
+        mt_picture_finish(&stream->picture);
+        mt_table_finish(&stream->names);
+        for (size_t j = 0; j < stream->n_texts; j++)
+            free(stream->texts[j].data);
+        free(stream->texts);
+    }
+    free(pass->streams);
+    mt_table_finish(&pass->by_stream);
 }
 
 static int read_file(struct pass *pass)
 {
-    const struct mt_record_file *file = pass->file;
-    int result = 0;
-    for (size_t first = 0; first < file->n_blocks && result == 0;) {
-        size_t end = first + 1;
-        while (end < file->n_blocks &&
-               file->blocks[end].header.stream == file->blocks[first].header.stream)
-            end++;
-        result = read_stream(pass, first, end);
-        first = end;
-    }
+    struct mt_merge *merge;
+    struct mt_event event;
+    int result = mt_merge_create(pass->file, &merge);
+    if (result < 0)
+        return result;
+    while (result == 0 && mt_merge_next(merge, &event))
+        result = take(pass, &event);
+    if (result == 0)
+        result = mt_merge_failed(merge);
+    pass->recording->damage.blocks_bad += mt_merge_blocks_bad(merge);
+    pass->recording->damage.blocks_open += mt_merge_blocks_open(merge);
+    mt_merge_destroy(merge);
+    finish_streams(pass);
     return result;
 }
 
@@ -513,9 +549,9 @@ int mt_facts_of_watched_processes(struct mt_recording *recording)
         .clock = &recording->watch_clock,
         .looks_for_processes = 1,
     };
-    uint64_t blocks_bad = recording->damage.blocks_bad;
+    const struct mt_recording_damage before = recording->damage;
     int result = read_file(&pass);
-    recording->damage.blocks_bad = blocks_bad; /* they are counted in the other pass */
+    recording->damage = before; /* it is counted in the other pass */
     for (size_t i = 0; i < pass.n_sightings && result == 0; i++)
         result = make_seen_image(recording, &pass.sightings[i]);
     finish_sightings(&pass);

@@ -38,7 +38,6 @@ static void count_damage(struct mt_recording *recording, const struct mt_record_
 {
     struct mt_recording_damage *damage = &recording->damage;
     damage->blocks_bad += file->blocks_bad;
-    damage->blocks_open += file->blocks_open;
     damage->events_lost += file->header.events_lost;
     if (file->blocks_bad)
         note_damage(recording, file->path, file->first_bad_offset);
@@ -354,8 +353,8 @@ int mt_recording_open(const char *path, struct mt_recording **recording, struct 
     if (result == 0)
         result =
             S_ISDIR(status.st_mode) ? take_folder(made, path, error) : take_file(made, path, error);
-    if (result == 0 && read_facts(made) < 0)
-        result = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", path);
+    if (result == 0 && (result = read_facts(made)) < 0)
+        mt_fail(error, result, MT_NO_OFFSET, "%s: %s", path, mt_error_sentence(result));
     if (result < 0) {
         mt_recording_close(made);
         return result;

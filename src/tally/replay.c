@@ -4,30 +4,61 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+
+#include "base/varint.h"
+
+#define FEW_LIVE  1024u
+#define FAR_AHEAD 65536u /* numbers that leave out more than so many are none of a recorder's */
+
+/* What is known of a stream: its own numbers, and its scopes. */
+struct mt_replay_stream {
+    uint32_t number;
+    struct numbers {
+        uint32_t *numbers; /* the stream's number -> ours, 0: not defined */
+        size_t n;
+    } texts, stacks;
+    uint32_t *scopes; /* numbers of `scopes`, the innermost last */
+    size_t n_scopes;
+    size_t scopes_capacity;
+};
 
 void mt_replay_init(struct mt_replay *replay)
 {
-    *replay = (struct mt_replay){0};
+    *replay = (struct mt_replay){.live_limit = FEW_LIVE};
     mt_ranges_init(&replay->maps);
     mt_ranges_init(&replay->labels);
     mt_ranges_init(&replay->self);
     mt_ranges_init(&replay->regions);
 }
 
+/* The streams of one file; those of the next have numbers of their own. */
+static void finish_streams(struct mt_replay *replay)
+{
+    for (size_t i = 0; i < replay->n_streams; i++) {
+        free(replay->streams[i].texts.numbers);
+        free(replay->streams[i].stacks.numbers);
+        free(replay->streams[i].scopes);
+    }
+    free(replay->streams);
+    replay->streams = NULL;
+    replay->n_streams = replay->streams_capacity = replay->last_stream = 0;
+    mt_table_finish(&replay->by_stream);
+}
+
 void mt_replay_finish(struct mt_replay *replay)
 {
-    struct mt_table *tables[] = {&replay->blocks, &replay->samples,       &replay->buffers,
-                                 &replay->names,  &replay->stack_numbers, &replay->scopes};
     struct mt_ranges *ranges[] = {&replay->maps, &replay->labels, &replay->self, &replay->regions};
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        mt_table_finish(tables[i]);
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         mt_ranges_finish(ranges[i]);
+    finish_streams(replay);
+    mt_blocks_finish(&replay->blocks);
+    mt_blocks_finish(&replay->samples);
+    mt_table_finish(&replay->buffers);
+    mt_interned_finish(&replay->texts);
+    mt_interned_finish(&replay->stacks);
+    mt_interned_finish(&replay->scopes);
+    mt_interned_finish(&replay->sites);
     free(replay->live);
-    free(replay->texts);
-    free(replay->stacks);
-    free(replay->scope_items);
     *replay = (struct mt_replay){0};
 }
 
@@ -47,93 +78,225 @@ static int more(void **items, size_t *n, size_t *capacity, size_t size)
     return 0;
 }
 
-static uint64_t key_of(const struct mt_replay *replay, const struct mt_event *event,
-                       uint64_t number)
+static struct mt_replay_stream *make_stream(struct mt_replay *replay, uint32_t number)
 {
-    return (uint64_t)replay->epoch << 60 | (uint64_t)(event->stream & 0xfffffff) << 32 |
-           (uint32_t)number;
+    void *items = replay->streams;
+    if (more(&items, &replay->n_streams, &replay->streams_capacity, sizeof *replay->streams) < 0)
+        return NULL;
+    replay->streams = items;
+    if (replay->n_streams == 1)
+        replay->streams[0] = (struct mt_replay_stream){0};
+    if (mt_table_set(&replay->by_stream, number, replay->n_streams) < 0)
+        return NULL;
+    replay->last_stream = replay->n_streams;
+    replay->streams[replay->n_streams] = (struct mt_replay_stream){.number = number};
+    return &replay->streams[replay->n_streams++];
+}
+
+/* The stream that the event is from; NULL where nothing was kept of it. */
+static struct mt_replay_stream *find_stream(struct mt_replay *replay, const struct mt_event *event)
+{
+    uint64_t index = replay->last_stream;
+    if (!index || replay->streams[index].number != event->stream) {
+        if (!mt_table_get(&replay->by_stream, event->stream, &index))
+            return NULL;
+        replay->last_stream = (size_t)index;
+    }
+    return &replay->streams[index];
+}
+
+/* The same, made when new; NULL where memory ran out. */
+static struct mt_replay_stream *stream_of(struct mt_replay *replay, const struct mt_event *event)
+{
+    struct mt_replay_stream *stream = find_stream(replay, event);
+    return stream ? stream : make_stream(replay, event->stream);
+}
+
+/* Numbers count from 1 without gaps, but where something was lost. */
+static int set_number(struct numbers *numbers, uint64_t number, uint32_t value)
+{
+    if (number >= numbers->n) {
+        if (number > numbers->n + FAR_AHEAD)
+            return 0;
+        size_t room = (size_t)number + number / 2 + 16;
+        uint32_t *grown = realloc(numbers->numbers, room * sizeof *grown);
+        if (!grown)
+            return MT_ENOMEM;
+        memset(grown + numbers->n, 0, (room - numbers->n) * sizeof *grown);
+        numbers->numbers = grown;
+        numbers->n = room;
+    }
+    numbers->numbers[number] = value;
+    return 0;
+}
+
+static uint32_t number_of(const struct numbers *numbers, uint64_t number)
+{
+    return number < numbers->n ? numbers->numbers[number] : 0;
 }
 
 static int define_text(struct mt_replay *replay, const struct mt_event *event)
 {
-    void *items = replay->texts;
-    if (more(&items, &replay->n_texts, &replay->texts_capacity, sizeof *replay->texts) < 0)
-        return MT_ENOMEM;
-    replay->texts = items;
+    uint32_t number;
     size_t length = event->length < MT_MAX_STRING ? event->length : MT_MAX_STRING;
-    replay->texts[replay->n_texts] = (struct mt_text){(const char *)event->bytes, length};
-    return mt_table_set(&replay->names, key_of(replay, event, event->field[0]), replay->n_texts++);
+    struct mt_replay_stream *stream = stream_of(replay, event);
+    if (!stream || mt_interned_number(&replay->texts, event->bytes, length, &number) < 0)
+        return MT_ENOMEM;
+    return set_number(&stream->texts, event->field[0], number);
 }
 
 static int define_stack(struct mt_replay *replay, const struct mt_event *event)
 {
-    void *items = replay->stacks;
-    if (more(&items, &replay->n_stacks, &replay->stacks_capacity, sizeof *replay->stacks) < 0)
+    uint8_t bytes[1 + MT_MAX_FRAMES * MT_VARINT_MAX];
+    uint32_t number;
+    struct mt_replay_stream *stream = stream_of(replay, event);
+    if (!stream || event->length >= sizeof bytes)
+        return stream ? 0 : MT_ENOMEM;
+    bytes[0] = event->field[1] != 0;
+    memcpy(bytes + 1, event->bytes, event->length);
+    if (mt_interned_number(&replay->stacks, bytes, event->length + 1, &number) < 0)
         return MT_ENOMEM;
-    replay->stacks = items;
-    replay->stacks[replay->n_stacks] =
-        (struct mt_stack){event->bytes, event->length, event->field[2], event->field[1] != 0};
-    return mt_table_set(&replay->stack_numbers, key_of(replay, event, event->field[0]),
-                        replay->n_stacks++);
+    return set_number(&stream->stacks, event->field[0], number);
 }
 
-static uint32_t text_of(const struct mt_replay *replay, const struct mt_event *event,
-                        uint64_t number)
+struct mt_stack mt_replay_stack(const struct mt_replay *replay, uint32_t stack)
 {
-    uint64_t index = 0;
-    mt_table_get(&replay->names, key_of(replay, event, number), &index);
-    return (uint32_t)index;
+    const struct mt_text *text = &replay->stacks.items[stack];
+    return (struct mt_stack){(const uint8_t *)text->text + 1, text->length - 1, text->text[0]};
 }
 
-static uint32_t stack_of(const struct mt_replay *replay, const struct mt_event *event,
-                         uint64_t number)
+uint32_t mt_replay_stacks(const struct mt_replay *replay)
 {
-    uint64_t index = 0;
-    mt_table_get(&replay->stack_numbers, key_of(replay, event, number), &index);
-    return (uint32_t)index;
+    return replay->stacks.n ? (uint32_t)replay->stacks.n - 1 : 0;
 }
 
-/* Fills in the scope of the stream that the event is from. */
-static void set_scope(const struct mt_replay *replay, const struct mt_event *event,
-                      struct mt_live *live)
+static uint32_t text_of(struct mt_replay *replay, const struct mt_event *event, uint64_t number)
 {
-    uint64_t top = 0;
-    mt_table_get(&replay->scopes, key_of(replay, event, 0), &top);
-    if (!top)
-        return;
-    live->category = replay->scope_items[top].category;
-    live->name = replay->scope_items[top].name;
+    const struct mt_replay_stream *stream = number ? find_stream(replay, event) : NULL;
+    return stream ? number_of(&stream->texts, number) : 0;
+}
+
+static uint32_t stack_of(struct mt_replay *replay, const struct mt_event *event, uint64_t number)
+{
+    const struct mt_replay_stream *stream = number ? find_stream(replay, event) : NULL;
+    return stream ? number_of(&stream->stacks, number) : 0;
+}
+
+static struct mt_site site_at(const struct mt_interned *sites, uint32_t number)
+{
+    struct mt_site site;
+    memcpy(&site, sites->items[number].text, sizeof site);
+    return site;
+}
+
+struct mt_site mt_replay_site(const struct mt_replay *replay, uint32_t site)
+{
+    if (site & MT_SITE_IN_SCOPE)
+        return site_at(&replay->sites, site & ~MT_SITE_IN_SCOPE);
+    return (struct mt_site){.category = MT_CATEGORY_NONE, .stack = site};
+}
+
+/* The innermost scope of the stream that the event is from. */
+static struct mt_site scope_of(struct mt_replay *replay, const struct mt_event *event)
+{
+    const struct mt_site none = {.category = MT_CATEGORY_NONE};
+    const struct mt_replay_stream *stream = replay->scopes.n ? find_stream(replay, event) : NULL;
+    if (!stream || !stream->n_scopes)
+        return none;
+    return site_at(&replay->scopes, stream->scopes[stream->n_scopes - 1]);
 }
 
 static int begin_scope(struct mt_replay *replay, const struct mt_event *event)
 {
-    uint64_t below = 0;
-    void *items = replay->scope_items;
-    if (more(&items, &replay->n_scope_items, &replay->scope_capacity, sizeof *replay->scope_items) <
-        0)
-        return MT_ENOMEM;
-    replay->scope_items = items;
-    mt_table_get(&replay->scopes, key_of(replay, event, 0), &below);
-    replay->scope_items[replay->n_scope_items] = (struct mt_live){
+    const struct mt_site scope = {
         .category = event->field[0] < MT_CATEGORY_END ? (uint32_t)event->field[0] : 0,
         .name = text_of(replay, event, event->field[1]),
-        .flags = (uint32_t)below,
     };
-    return mt_table_set(&replay->scopes, key_of(replay, event, 0), replay->n_scope_items++);
+    uint32_t number;
+    struct mt_replay_stream *stream = stream_of(replay, event);
+    if (!stream || mt_interned_number(&replay->scopes, &scope, sizeof scope, &number) < 0)
+        return MT_ENOMEM;
+    if (stream->n_scopes == stream->scopes_capacity) {
+        size_t bigger = stream->scopes_capacity ? stream->scopes_capacity * 2 : 8;
+        void *grown = realloc(stream->scopes, bigger * sizeof *stream->scopes);
+        if (!grown)
+            return MT_ENOMEM;
+        stream->scopes = grown;
+        stream->scopes_capacity = bigger;
+    }
+    stream->scopes[stream->n_scopes++] = number;
+    return 0;
 }
 
-static int end_scope(struct mt_replay *replay, const struct mt_event *event)
+static void end_scope(struct mt_replay *replay, const struct mt_event *event)
 {
-    uint64_t top = 0;
-    mt_table_get(&replay->scopes, key_of(replay, event, 0), &top);
-    if (!top)
+    struct mt_replay_stream *stream = find_stream(replay, event);
+    if (stream && stream->n_scopes)
+        stream->n_scopes--;
+}
+
+/* Where a block is allocated. Returns 0 or MT_ENOMEM. */
+static int find_site(struct mt_replay *replay, const struct mt_event *event, uint32_t *site)
+{
+    uint32_t stack = stack_of(replay, event, event->field[2]);
+    struct mt_site whole = scope_of(replay, event);
+    *site = stack;
+    if (whole.category == MT_CATEGORY_NONE && !whole.name)
         return 0;
-    return mt_table_set(&replay->scopes, key_of(replay, event, 0), replay->scope_items[top].flags);
+    whole.stack = stack;
+    if (mt_interned_number(&replay->sites, &whole, sizeof whole, site) < 0)
+        return MT_ENOMEM;
+    *site |= MT_SITE_IN_SCOPE;
+    return 0;
+}
+
+/* Fills in the scope of the stream that the event is from. */
+static void set_scope(struct mt_replay *replay, const struct mt_event *event, struct mt_live *live)
+{
+    struct mt_site scope = scope_of(replay, event);
+    live->category = scope.category;
+    live->name = scope.name;
+}
+
+static void mark_ranges(struct mt_replay *replay, const struct mt_ranges *ranges)
+{
+    struct mt_range range;
+    for (uint64_t at = 0; mt_ranges_at_or_after(ranges, at, &range); at = range.high)
+        replay->live[range.value].marked = 1;
+}
+
+static void drop(struct mt_replay *replay, uint64_t index)
+{
+    replay->live[index] = (struct mt_live){.address = replay->free_live};
+    replay->free_live = index;
+}
+
+/* A range is gone when others cover all of it, which nobody says: what no range and no table leads
+ * to is looked for when as many again have come as were alive the last time. */
+static void drop_those_gone(struct mt_replay *replay)
+{
+    size_t n = 0;
+    mark_ranges(replay, &replay->maps);
+    mark_ranges(replay, &replay->labels);
+    for (size_t i = 0; i < replay->buffers.capacity; i++)
+        if (replay->buffers.slots[i].key != UINT64_MAX)
+            replay->live[replay->buffers.slots[i].value].marked = 1;
+    replay->free_live = 0;
+    for (size_t i = 1; i < replay->n_live; i++) {
+        n += replay->live[i].marked;
+        if (!replay->live[i].marked)
+            drop(replay, i);
+        else
+            replay->live[i].marked = 0;
+    }
+    replay->live_limit = 2 * n + FEW_LIVE;
 }
 
 /* Keeps `live` and returns its index, 0 where memory ran out. */
 static uint64_t keep(struct mt_replay *replay, const struct mt_live *live)
 {
+    if (!replay->free_live && replay->n_live >= replay->live_limit)
+        drop_those_gone(replay);
     uint64_t index = replay->free_live;
     if (index) {
         replay->free_live = replay->live[index].address;
@@ -147,12 +310,6 @@ static uint64_t keep(struct mt_replay *replay, const struct mt_live *live)
     replay->live[index] = *live;
     replay->live[index].born = replay->n_events;
     return index;
-}
-
-static void drop(struct mt_replay *replay, uint64_t index)
-{
-    replay->live[index] = (struct mt_live){.address = replay->free_live};
-    replay->free_live = index;
 }
 
 /* The end of a range, not past the address space. */
@@ -186,26 +343,26 @@ static void take_from(struct mt_replay *replay, struct mt_table *table, uint64_t
         drop(replay, index);
 }
 
-static int add_block(struct mt_replay *replay, struct mt_table *table, const struct mt_event *event)
+static int add_block(struct mt_replay *replay, struct mt_blocks *blocks,
+                     const struct mt_event *event)
 {
-    struct mt_live live = {
+    struct mt_heap_block block = {
         .address = event->field[0],
         .size = event->field[1],
-        .stack = stack_of(replay, event, event->field[2]),
+        .born = replay->n_born < UINT32_MAX ? (uint32_t)replay->n_born++ : UINT32_MAX,
     };
-    set_scope(replay, event, &live);
-    if (table == &replay->blocks)
-        clear_labels(replay, live.address, live.size);
-    return keep_in(replay, table, live.address, &live);
+    if (find_site(replay, event, &block.site) < 0)
+        return MT_ENOMEM;
+    if (blocks == &replay->blocks)
+        clear_labels(replay, block.address, block.size);
+    return mt_blocks_put(blocks, &block);
 }
 
 static void free_block(struct mt_replay *replay, uint64_t address)
 {
-    uint64_t index;
-    if (!mt_table_take(&replay->blocks, address, &index))
-        return;
-    clear_labels(replay, address, replay->live[index].size);
-    drop(replay, index);
+    uint64_t size;
+    if (mt_blocks_take(&replay->blocks, address, &size))
+        clear_labels(replay, address, size);
 }
 
 static int add_range(struct mt_replay *replay, struct mt_ranges *ranges, const struct mt_live *live)
@@ -393,6 +550,7 @@ static void set_totals(struct mt_replay *replay, const struct mt_event *event)
 static int apply(struct mt_replay *replay, const struct mt_event *event)
 {
     const uint64_t *field = event->field;
+    replay->ticks = event->ticks;
     switch (event->op) {
     case MT_EVENT_STRING:
         return define_text(replay, event);
@@ -406,7 +564,7 @@ static int apply(struct mt_replay *replay, const struct mt_event *event)
     case MT_EVENT_SAMPLE_ALLOC:
         return add_block(replay, &replay->samples, event);
     case MT_EVENT_SAMPLE_FREE:
-        take_from(replay, &replay->samples, field[0]);
+        mt_blocks_take(&replay->samples, field[0], &(uint64_t){0});
         return 0;
     case MT_EVENT_HEAP_REGION:
         if (field[0] >= (uint64_t)1 << 44 || field[1] >= (uint64_t)1 << 27)
@@ -431,7 +589,8 @@ static int apply(struct mt_replay *replay, const struct mt_event *event)
     case MT_EVENT_SCOPE_BEGIN:
         return begin_scope(replay, event);
     case MT_EVENT_SCOPE_END:
-        return end_scope(replay, event);
+        end_scope(replay, event);
+        return 0;
     case MT_EVENT_LABEL:
         return add_label(replay, event);
     case MT_EVENT_UNLABEL:
@@ -449,23 +608,59 @@ static int apply(struct mt_replay *replay, const struct mt_event *event)
     }
 }
 
+/* Allocations and frees that wait until the memory is there that they are about. */
+#define N_WAITING 16
+
+struct waiting {
+    struct mt_event events[N_WAITING];
+    size_t n;
+};
+
+static int apply_waiting(struct mt_replay *replay, struct waiting *waiting)
+{
+    int result = 0;
+    for (size_t i = 0; i < waiting->n && result == 0; i++)
+        result = apply(replay, &waiting->events[i]);
+    waiting->n = 0;
+    return result;
+}
+
+static int take(struct mt_replay *replay, struct waiting *waiting, const struct mt_event *event)
+{
+    int result = 0;
+    replay->n_events++;
+    if (event->field[0] == UINT64_MAX) /* no key of a table, and no address */
+        return 0;
+    if (event->op == MT_EVENT_ALLOC || event->op == MT_EVENT_FREE) {
+        if (waiting->n == N_WAITING)
+            result = apply_waiting(replay, waiting);
+        mt_blocks_expect(&replay->blocks, event->field[0]);
+        waiting->events[waiting->n++] = *event;
+        return result;
+    }
+    result = apply_waiting(replay, waiting);
+    return result < 0 ? result : apply(replay, event);
+}
+
 int mt_replay_file(struct mt_replay *replay, const struct mt_record_file *file,
                    uint64_t until_ticks)
 {
     struct mt_merge *merge;
     struct mt_event event;
+    struct waiting waiting;
     int result = mt_merge_create(file, &merge);
     if (result < 0)
         return result;
-    replay->epoch = (replay->epoch + 1) & 0xf;
+    waiting.n = 0;
     replay->page_bytes = file->header.page_bytes;
-    while (result == 0 && mt_merge_next(merge, &event) && event.ticks <= until_ticks) {
-        replay->n_events++;
-        replay->ticks = event.ticks;
-        if (event.field[0] != UINT64_MAX) /* no key of a table, and no address */
-            result = apply(replay, &event);
-    }
+    while (result == 0 && mt_merge_next(merge, &event) && event.ticks <= until_ticks)
+        result = take(replay, &waiting, &event);
+    if (result == 0)
+        result = apply_waiting(replay, &waiting);
+    if (result == 0)
+        result = mt_merge_failed(merge);
     mt_merge_destroy(merge);
+    finish_streams(replay);
     int failed = replay->maps.failed | replay->labels.failed;
-    return result == 0 && failed ? MT_ENOMEM : result;
+    return result < 0 ? result : failed ? MT_ENOMEM : 0;
 }

@@ -6,18 +6,27 @@
 #include <memtally/category.h>
 
 #include "recording/reader.h"
+#include "tally/blocks.h"
+#include "tally/interned.h"
 #include "tally/ranges.h"
 #include "tally/table.h"
 
-/* A block, buffer, mapping or sample that is alive. `name` and `stack` index the replay's texts and
- * stacks; 0 means none. */
+/* Who allocated. `name` and `stack` are numbers of the replay's texts and stacks; 0 means none. */
+struct mt_site {
+    uint32_t category; /* of the scope; MT_CATEGORY_NONE where not said */
+    uint32_t name;
+    uint32_t stack;
+};
+
+/* A buffer, mapping or label that is alive. */
 struct mt_live {
     uint64_t address;
     uint64_t size;
     uint32_t category; /* of its scope, buffer or label; MT_CATEGORY_NONE where not said */
     uint32_t name;
     uint32_t stack;
-    uint32_t flags; /* enum mt_buffer_flags, or of the mapping */
+    uint32_t flags;  /* enum mt_buffer_flags, or of the mapping */
+    uint32_t marked; /* used while those that are gone are looked for */
     union {
         uint32_t usage; /* of a buffer */
         uint64_t since; /* of a mapping or label: the ticks that it began at */
@@ -28,44 +37,42 @@ struct mt_live {
 /* What a mapping range is. */
 enum mt_map_flags { MT_MAPPED_STACK = 1, MT_MAPPED_ALLOCATOR = 2, MT_MAPPED_FILE = 4 };
 
-struct mt_text {
-    const char *text;
-    size_t length;
-};
-
 struct mt_stack {
     const uint8_t *bytes; /* as in the event */
     size_t length;
-    uint64_t n_frames;
     int complete;
 };
 
+/* A site with this bit is a number of the replay's `sites`; without, the stack's, in no scope. */
+#define MT_SITE_IN_SCOPE (UINT32_C(1) << 31)
+
+struct mt_replay_stream;
+
 struct mt_replay {
-    struct mt_live *live; /* the tables and ranges index it */
+    struct mt_live *live; /* tables and ranges index it */
     size_t n_live;
     size_t live_capacity;
-    uint64_t free_live; /* items of blocks that are gone, linked by `address`; 0: none */
+    size_t live_limit;  /* when so many are there, those that are gone are looked for */
+    uint64_t free_live; /* items that are gone, linked by `address`; 0: none */
     uint64_t n_events;
-    uint64_t ticks;                /* of the event that is being applied */
-    struct mt_table blocks;        /* address -> live */
-    struct mt_table samples;       /* address -> live */
-    struct mt_table buffers;       /* handle -> live */
-    struct mt_ranges maps;         /* -> live */
-    struct mt_ranges labels;       /* -> live */
-    struct mt_ranges self;         /* the recorder's own memory */
-    struct mt_ranges regions;      /* where the heap was seen */
-    struct mt_table names;         /* stream and number -> texts */
-    struct mt_table stack_numbers; /* stream and number -> stacks */
-    struct mt_text *texts;
-    size_t n_texts;
-    size_t texts_capacity;
-    struct mt_stack *stacks;
-    size_t n_stacks;
-    size_t stacks_capacity;
-    struct mt_table scopes;      /* stream -> top of its scope stack, an index into scope_items */
-    struct mt_live *scope_items; /* linked by `flags` to the scope below, 0 at the bottom */
-    size_t n_scope_items;
-    size_t scope_capacity;
+    uint64_t n_born;
+    uint64_t ticks; /* of the event that is being applied */
+    struct mt_blocks blocks;
+    struct mt_blocks samples;
+    struct mt_table buffers;  /* handle -> live */
+    struct mt_ranges maps;    /* -> live */
+    struct mt_ranges labels;  /* -> live */
+    struct mt_ranges self;    /* the recorder's own memory */
+    struct mt_ranges regions; /* where the heap was seen */
+    struct mt_interned texts;
+    struct mt_interned stacks; /* a byte that says whether it is complete, then as in the event */
+    struct mt_interned scopes; /* each a struct mt_site without a stack */
+    struct mt_interned sites;  /* struct mt_site of blocks that were allocated in a scope */
+    struct mt_table by_stream; /* -> streams */
+    struct mt_replay_stream *streams;
+    size_t n_streams;
+    size_t streams_capacity;
+    size_t last_stream;
     uint64_t small_allocs; /* blocks too small to be events, over all streams */
     uint64_t small_alloc_bytes;
     uint64_t small_frees;
@@ -75,16 +82,21 @@ struct mt_replay {
     uint64_t inherited_frees;
     uint64_t inherited_free_bytes;
     uint64_t page_bytes;
-    uint32_t epoch; /* keeps the streams of several files apart */
 };
 
 void mt_replay_init(struct mt_replay *replay);
 void mt_replay_finish(struct mt_replay *replay);
 
 /* Applies the events of `file` that come before `until_ticks`. May be called for a parent's file
- * up to the fork and then for the child's. Returns 0 or MT_ENOMEM. The file must stay open as long
- * as the replay is used. */
+ * up to the fork and then for the child's. Returns 0, MT_ENOMEM or MT_EIO. */
 int mt_replay_file(struct mt_replay *replay, const struct mt_record_file *file,
                    uint64_t until_ticks);
+
+/* Where a block or sample was allocated. */
+struct mt_site mt_replay_site(const struct mt_replay *replay, uint32_t site);
+
+/* Stack number `stack`, from 1 to mt_replay_stacks(). */
+struct mt_stack mt_replay_stack(const struct mt_replay *replay, uint32_t stack);
+uint32_t mt_replay_stacks(const struct mt_replay *replay);
 
 #endif

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/varint.h"
 #include "symbol/symbol.h"
 #include "tally/image.h"
 #include "tally/moment.h"
@@ -23,6 +22,9 @@ struct owned_list {
     struct mt_stack_entry *entries;
     size_t n;
     size_t capacity;
+    struct mt_interned names; /* of functions: where they are the same, so is the pointer */
+    struct mt_arena frames;
+    struct mt_table by_hash; /* of frames -> entries */
 };
 
 /* Bytes of one stack of one process. */
@@ -36,7 +38,8 @@ struct collector {
     struct mt_symbolizer *symbolizer;
     const struct mt_replay *replay;
     struct mt_maps maps;
-    struct sum *sums; /* by stack; 0 collects what has none */
+    struct mt_table names; /* address -> owned->names */
+    struct sum *sums;      /* by stack; 0 collects what has none */
     double interval_bytes;
 };
 
@@ -45,47 +48,37 @@ void mt_stack_list_destroy(struct mt_stack_list *stacks)
     struct owned_list *owned = (struct owned_list *)stacks;
     if (!owned)
         return;
-    for (size_t i = 0; i < owned->n; i++) {
-        const struct mt_stack_entry *entry = &owned->entries[i];
-        for (size_t j = 0; j < entry->n_frames; j++)
-            free((char *)(uintptr_t)entry->frames[j]);
-        free((void *)(uintptr_t)entry->frames);
-    }
+    mt_interned_finish(&owned->names);
+    mt_arena_finish(&owned->frames);
+    mt_table_finish(&owned->by_hash);
     free(owned->entries);
     free(owned);
 }
 
 static void add(struct collector *collector, uint32_t stack, uint64_t bytes, uint64_t count)
 {
-    struct sum *sum = &collector->sums[stack < collector->replay->n_stacks ? stack : 0];
+    struct sum *sum = &collector->sums[stack];
     sum->bytes += bytes;
     sum->count += count;
 }
 
 static void add_blocks(struct collector *collector)
 {
-    const struct mt_replay *replay = collector->replay;
-    for (size_t i = 0; i < replay->blocks.capacity; i++) {
-        if (replay->blocks.slots[i].key == UINT64_MAX)
-            continue;
-        const struct mt_live *live = &replay->live[replay->blocks.slots[i].value];
-        add(collector, live->stack, live->size, 1);
-    }
+    const struct mt_heap_block *block;
+    for (uint64_t at = 0; (block = mt_blocks_next(&collector->replay->blocks, &at));)
+        add(collector, mt_replay_site(collector->replay, block->site).stack, block->size, 1);
 }
 
 /* A block of s bytes is sampled with probability 1 - exp(-s / interval), so that it stands for the
  * inverse of that many. */
 static void add_samples(struct collector *collector)
 {
-    const struct mt_replay *replay = collector->replay;
-    for (size_t i = 0; i < replay->samples.capacity; i++) {
-        if (replay->samples.slots[i].key == UINT64_MAX)
-            continue;
-        const struct mt_live *live = &replay->live[replay->samples.slots[i].value];
-        double weight = 1 / -expm1(-(double)live->size / collector->interval_bytes);
-        if (live->size && weight < 1e9)
-            add(collector, live->stack, (uint64_t)((double)live->size * weight),
-                (uint64_t)(weight + 0.5));
+    const struct mt_heap_block *sample;
+    for (uint64_t at = 0; (sample = mt_blocks_next(&collector->replay->samples, &at));) {
+        double weight = 1 / -expm1(-(double)sample->size / collector->interval_bytes);
+        if (sample->size && weight < 1e9)
+            add(collector, mt_replay_site(collector->replay, sample->site).stack,
+                (uint64_t)((double)sample->size * weight), (uint64_t)(weight + 0.5));
     }
 }
 
@@ -103,61 +96,82 @@ static void add_mappings(struct collector *collector)
 }
 
 /* The name of the function that a return address leads back to: the byte before it. */
-static char *name_of(struct collector *collector, uint64_t address)
+static void find_name(struct collector *collector, uint64_t address, char name[NAME_BYTES])
 {
-    char name[NAME_BYTES];
     uint64_t call = address - 1;
     const struct mt_vma *vma = mt_maps_find(&collector->maps, call);
     if (vma && vma->kind == MT_VMA_FILE && collector->symbolizer) {
         const struct mt_module module = {.path = vma->name};
         mt_symbolizer_name(collector->symbolizer, &module, vma->offset + (call - vma->start), name,
-                           sizeof name);
+                           NAME_BYTES);
     } else if (vma && *vma->name) {
-        snprintf(name, sizeof name, "%s", vma->name);
+        snprintf(name, NAME_BYTES, "%s", vma->name);
     } else {
-        snprintf(name, sizeof name, "[0x%" PRIx64 "]", address);
+        snprintf(name, NAME_BYTES, "[0x%" PRIx64 "]", address);
     }
-    return strdup(name);
 }
 
-static int put_frames(struct collector *collector, const struct mt_stack *stack,
-                      struct mt_stack_entry *entry)
+/* Returns NULL where memory ran out. */
+static const char *keep_name(struct owned_list *owned, const char *name, uint32_t *number)
 {
-    struct mt_event event = {.bytes = stack->bytes, .length = stack->length};
+    if (mt_interned_number(&owned->names, name, strlen(name), number) < 0)
+        return NULL;
+    return owned->names.items[*number].text;
+}
+
+static const char *name_of(struct collector *collector, uint64_t address)
+{
+    char name[NAME_BYTES];
+    uint64_t known;
+    uint32_t number;
+    if (address != UINT64_MAX && mt_table_get(&collector->names, address, &known))
+        return collector->owned->names.items[known].text;
+    find_name(collector, address, name);
+    const char *kept = keep_name(collector->owned, name, &number);
+    if (kept && address != UINT64_MAX && mt_table_set(&collector->names, address, number) < 0)
+        return NULL;
+    return kept;
+}
+
+static int find_frames(struct collector *collector, size_t stack, struct mt_stack_entry *entry,
+                       const char *names[MT_MAX_FRAMES])
+{
     uint64_t frames[MT_MAX_FRAMES];
-    event.field[2] = stack->n_frames;
-    size_t n = mt_event_frames(&event, frames);
-    const char **names = calloc(n + 1, sizeof *names);
-    if (!names)
-        return MT_ENOMEM;
     entry->frames = names;
-    for (; entry->n_frames < n; entry->n_frames++) {
-        names[entry->n_frames] = name_of(collector, frames[entry->n_frames]);
-        if (!names[entry->n_frames])
+    if (stack == 0) {
+        entry->n_frames = 1;
+        names[0] = keep_name(collector->owned, "[no stack]", &(uint32_t){0});
+        return names[0] ? 0 : MT_ENOMEM;
+    }
+    const struct mt_stack kept = mt_replay_stack(collector->replay, (uint32_t)stack);
+    struct mt_event event = {.bytes = kept.bytes, .length = kept.length};
+    event.field[2] = MT_MAX_FRAMES;
+    entry->complete = kept.complete;
+    entry->n_frames = mt_event_frames(&event, frames);
+    for (size_t i = 0; i < entry->n_frames; i++)
+        if (!(names[i] = name_of(collector, frames[i])))
             return MT_ENOMEM;
-    }
     return 0;
 }
 
-static int put_unknown(struct mt_stack_entry *entry)
+static uint64_t hash_of(const struct mt_stack_entry *entry)
 {
-    const char **names = calloc(1, sizeof *names);
-    char *name = strdup("[no stack]");
-    if (!names || !name) {
-        free(names);
-        free(name);
-        return MT_ENOMEM;
+    uint64_t hash = entry->n_frames * 2 + (entry->complete != 0);
+    for (size_t i = 0; i < entry->n_frames; i++) {
+        hash = (hash ^ (uint64_t)(uintptr_t)entry->frames[i]) * 0xff51afd7ed558ccdu;
+        hash ^= hash >> 32;
     }
-    names[0] = name;
-    entry->frames = names;
-    entry->n_frames = 1;
-    return 0;
+    return hash == UINT64_MAX ? 0 : hash;
 }
 
-static int put_entry(struct collector *collector, size_t stack)
+static int same_stack(const struct mt_stack_entry *a, const struct mt_stack_entry *b)
 {
-    struct owned_list *owned = collector->owned;
-    const struct sum *sum = &collector->sums[stack];
+    return a->n_frames == b->n_frames && a->complete == b->complete &&
+           memcmp(a->frames, b->frames, a->n_frames * sizeof *a->frames) == 0;
+}
+
+static int add_entry(struct owned_list *owned, const struct mt_stack_entry *entry, uint64_t hash)
+{
     if (owned->n == owned->capacity) {
         size_t more = owned->capacity ? owned->capacity * 2 : 256;
         void *grown = realloc(owned->entries, more * sizeof *owned->entries);
@@ -166,19 +180,44 @@ static int put_entry(struct collector *collector, size_t stack)
         owned->entries = grown;
         owned->capacity = more;
     }
-    struct mt_stack_entry *entry = &owned->entries[owned->n++];
-    *entry = (struct mt_stack_entry){.bytes = sum->bytes, .count = sum->count};
-    if (stack == 0)
-        return put_unknown(entry);
-    entry->complete = collector->replay->stacks[stack].complete;
-    return put_frames(collector, &collector->replay->stacks[stack], entry);
+    const char **frames = mt_arena_array(&owned->frames, entry->n_frames + 1, sizeof *frames);
+    if (!frames || mt_table_set(&owned->by_hash, hash, owned->n) < 0)
+        return MT_ENOMEM;
+    memcpy(frames, entry->frames, entry->n_frames * sizeof *frames);
+    owned->entries[owned->n] = *entry;
+    owned->entries[owned->n++].frames = frames;
+    return 0;
+}
+
+/* Threads and processes number their stacks each for itself: those of the same frames are one. */
+static int put_entry(struct collector *collector, size_t stack)
+{
+    struct owned_list *owned = collector->owned;
+    const struct sum *sum = &collector->sums[stack];
+    const char *names[MT_MAX_FRAMES];
+    struct mt_stack_entry made = {.bytes = sum->bytes, .count = sum->count};
+    uint64_t index;
+    if (find_frames(collector, stack, &made, names) < 0)
+        return MT_ENOMEM;
+    uint64_t hash = hash_of(&made);
+    while (mt_table_get(&owned->by_hash, hash, &index)) {
+        struct mt_stack_entry *entry = &owned->entries[index];
+        if (same_stack(entry, &made)) {
+            entry->bytes += made.bytes;
+            entry->count += made.count;
+            return 0;
+        }
+        hash = hash == UINT64_MAX - 1 ? 0 : hash + 1;
+    }
+    return add_entry(owned, &made, hash);
 }
 
 static int collect(struct collector *collector, const struct mt_process_choice *choice)
 {
     const struct mt_bytes *text = &choice->picture->text[MT_TEXT_MAPS];
     collector->interval_bytes = (double)choice->image->file->header.sample_interval_bytes;
-    collector->sums = calloc(collector->replay->n_stacks + 1, sizeof *collector->sums);
+    const size_t n_stacks = mt_replay_stacks(collector->replay);
+    collector->sums = calloc(n_stacks + 1, sizeof *collector->sums);
     if (!collector->sums)
         return MT_ENOMEM;
     int result = mt_maps_parse(text->data, text->length, &collector->maps);
@@ -187,11 +226,12 @@ static int collect(struct collector *collector, const struct mt_process_choice *
         if (collector->interval_bytes > 0)
             add_samples(collector);
         add_mappings(collector);
-        for (size_t i = 0; i < collector->replay->n_stacks + 1 && result == 0; i++)
+        for (size_t i = 0; i <= n_stacks && result == 0; i++)
             if (collector->sums[i].bytes)
                 result = put_entry(collector, i);
         mt_maps_finish(&collector->maps);
     }
+    mt_table_finish(&collector->names);
     free(collector->sums);
     return result;
 }
@@ -215,23 +255,13 @@ static int collect_process(const struct mt_recording *recording,
     return result;
 }
 
-static int same_stack(const struct mt_stack_entry *a, const struct mt_stack_entry *b)
-{
-    if (a->n_frames != b->n_frames || a->complete != b->complete)
-        return 0;
-    for (size_t i = 0; i < a->n_frames; i++)
-        if (strcmp(a->frames[i], b->frames[i]) != 0)
-            return 0;
-    return 1;
-}
-
 static int by_frames(const void *a, const void *b)
 {
     const struct mt_stack_entry *x = a;
     const struct mt_stack_entry *y = b;
     size_t n = x->n_frames < y->n_frames ? x->n_frames : y->n_frames;
     for (size_t i = 0; i < n; i++) {
-        int order = strcmp(x->frames[i], y->frames[i]);
+        int order = x->frames[i] == y->frames[i] ? 0 : strcmp(x->frames[i], y->frames[i]);
         if (order)
             return order;
     }
@@ -249,35 +279,13 @@ static int by_bytes(const void *a, const void *b)
     return by_frames(a, b);
 }
 
-static void drop(struct mt_stack_entry *entry)
-{
-    for (size_t i = 0; i < entry->n_frames; i++)
-        free((char *)(uintptr_t)entry->frames[i]);
-    free((void *)(uintptr_t)entry->frames);
-}
-
-/* Threads and processes number their stacks each for itself: entries of the same frames become
- * one. Then the largest come first, and what is past `limit` goes. */
+/* The largest come first, and what is past `limit` goes. */
 static void order(struct owned_list *owned, size_t limit)
 {
-    size_t kept = 0;
-    if (!owned->n)
-        return;
-    qsort(owned->entries, owned->n, sizeof *owned->entries, by_frames);
-    for (size_t i = 0; i < owned->n; i++) {
-        struct mt_stack_entry *entry = &owned->entries[i];
-        if (kept && same_stack(&owned->entries[kept - 1], entry)) {
-            owned->entries[kept - 1].bytes += entry->bytes;
-            owned->entries[kept - 1].count += entry->count;
-            drop(entry);
-        } else {
-            owned->entries[kept++] = *entry;
-        }
-    }
-    owned->n = kept;
-    qsort(owned->entries, owned->n, sizeof *owned->entries, by_bytes);
-    for (; limit && owned->n > limit; owned->n--)
-        drop(&owned->entries[owned->n - 1]);
+    if (owned->n)
+        qsort(owned->entries, owned->n, sizeof *owned->entries, by_bytes);
+    if (limit && owned->n > limit)
+        owned->n = limit;
 }
 
 int mt_recording_stacks(const struct mt_recording *recording, const struct mt_moment *moment,

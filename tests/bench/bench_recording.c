@@ -126,6 +126,7 @@ static uint64_t count_streams(const struct mt_record_file *file)
     mt_cursor_init(&cursor, file, 0, file->n_blocks);
     while (mt_cursor_next(&cursor, &event))
         n++;
+    mt_cursor_finish(&cursor);
     return n;
 }
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Recording files. The first byte says what the rest is: 0, a whole file; 1, what is in the frame
- * of a packed file, compressed here; 2, the frame itself; 3, blocks one after the other, whose
- * checksums are made right and which are laid out raw and packed: both must be read alike. */
+/* Recording files. The first byte says what the rest is: 0, a whole file; 1, the bytes of a frame's
+ * columns, whose sizes come first; 2, a frame itself; 3, blocks one after the other, whose
+ * checksums are made right and which are read raw and from frames: both must be read alike. */
 #include "recording_image.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <zstd.h>
+
+#include "base/crc32c.h"
+#include "recording/frame.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 
@@ -20,46 +22,64 @@ static void read_bytes(const uint8_t *bytes, size_t length)
     mt_record_file_close(file);
 }
 
-/* A packed file around `bytes`, or around what they compress to. */
-static struct mt_record_file *open_packed(const uint8_t *bytes, size_t length, uint32_t n_blocks,
-                                          int compress)
+/* A packed file around `bytes`, that says it has one frame. */
+static struct mt_record_file *open_packed(const uint8_t *bytes, size_t length)
 {
-    size_t bound = compress ? ZSTD_compressBound(length) : length;
-    uint8_t *image = malloc(MT_HEADER_BYTES + bound);
+    uint8_t *image = malloc(MT_HEADER_BYTES + length);
     if (!image)
         abort();
-    fill_header(image, MT_FILE_PACKED, n_blocks);
-    uint8_t *frame = image + MT_HEADER_BYTES;
-    size_t size = length;
-    if (compress)
-        size = ZSTD_compress(frame, bound, bytes, length, 1);
-    else
-        memcpy(frame, bytes, length);
-    struct mt_record_file *file = open_bytes(image, MT_HEADER_BYTES + size);
+    fill_header(image, MT_FILE_PACKED, 1);
+    memcpy(image + MT_HEADER_BYTES, bytes, length);
+    struct mt_record_file *file = open_bytes(image, MT_HEADER_BYTES + length);
     free(image);
     return file;
 }
 
-static void read_packed(const uint8_t *bytes, size_t length, int compress)
+static void read_frame(const uint8_t *bytes, size_t length)
 {
-    struct mt_record_file *file = open_packed(bytes, length, MOST_BLOCKS, compress);
+    struct mt_record_file *file = open_packed(bytes, length);
     if (file)
         read_all_events(file);
     mt_record_file_close(file);
 }
 
-/* Cuts the bytes into sealed blocks in `raw`, as long as they last, and puts them one after the
- * other into `dense`. */
-static uint32_t cut(const uint8_t *data, size_t length, uint8_t *raw, uint8_t *dense,
-                    size_t *dense_length)
+/* A frame whose columns have as many bytes as the first bytes say, the last one the rest. The whole
+ * part of a block's header that is its stream is set, so that events are let in. */
+static void read_columns(const uint8_t *data, size_t length)
+{
+    struct mt_frame_header header = {.magic = MT_FRAME_MAGIC};
+    if (length < MT_COLUMNS + 1)
+        return;
+    header.tick_shift = data[MT_COLUMNS] % 16;
+    size_t left = length - MT_COLUMNS - 1;
+    for (size_t i = 0; i < MT_COLUMNS; i++) {
+        size_t n = i + 1 == MT_COLUMNS || data[i] > left ? left : data[i];
+        header.column[i].bytes = header.column[i].packed_bytes = (uint32_t)n;
+        left -= n;
+    }
+    size_t n_bytes = length - MT_COLUMNS - 1 - left;
+    uint8_t *frame = malloc(sizeof header + n_bytes);
+    if (!frame)
+        abort();
+    memcpy(frame + sizeof header, data + MT_COLUMNS + 1, n_bytes);
+    memcpy(frame, &header, sizeof header);
+    header.crc32c = mt_crc32c(0, frame + 8, sizeof header - 8 + n_bytes);
+    memcpy(frame, &header, sizeof header);
+    read_frame(frame, sizeof header + n_bytes);
+    free(frame);
+}
+
+/* Cuts the bytes into sealed blocks in `raw`, as long as they last. */
+static uint32_t cut(const uint8_t *data, size_t length, uint8_t *raw)
 {
     uint32_t n = 0;
-    *dense_length = 0;
     while (n < MOST_BLOCKS && length > sizeof(struct mt_block_header)) {
         struct mt_block_header header;
         memcpy(&header, data, sizeof header);
         size_t room = length - sizeof header;
         header.magic = MT_BLOCK_MAGIC;
+        header.stream %= 4;
+        header.sequence = n;
         header.used %= 1024;
         header.used = header.used < room ? header.used : (uint32_t)room;
         header.sealed = header.sealed % 2 ? MT_BLOCK_SEALED : MT_BLOCK_CUT;
@@ -67,32 +87,62 @@ static uint32_t cut(const uint8_t *data, size_t length, uint8_t *raw, uint8_t *d
         memcpy(block, &header, sizeof header);
         memcpy(block + sizeof header, data + sizeof header, header.used);
         seal_block(block, header.used);
-        memcpy(dense + *dense_length, block, sizeof header + header.used);
-        *dense_length += sizeof header + header.used;
         data += sizeof header + header.used;
         length -= sizeof header + header.used;
     }
     return n;
 }
 
+/* Without the time, which goes back from block to block here. */
+static uint64_t hash_streams(const struct mt_record_file *file)
+{
+    struct mt_merge *merge;
+    struct mt_event event;
+    uint64_t hash[4] = {1, 2, 3, 4};
+    if (mt_merge_create(file, &merge) < 0)
+        abort();
+    while (mt_merge_next(merge, &event)) {
+        uint64_t *at = &hash[event.stream % 4];
+        uint64_t parts[] = {event.op,       event.stream,   event.field[0],
+                            event.field[1], event.field[2], event.length};
+        for (size_t i = 0; i < 6; i++)
+            *at = (*at ^ parts[i]) * 0x9e3779b97f4a7c15u + (*at >> 29);
+    }
+    mt_merge_destroy(merge);
+    return hash[0] ^ hash[1] ^ hash[2] ^ hash[3];
+}
+
 static void compare_forms(const uint8_t *data, size_t length)
 {
     uint8_t *image = calloc(1, MT_HEADER_BYTES + MOST_BLOCKS * MT_BLOCK_BYTES);
-    uint8_t *dense = malloc(length + 1);
-    if (!image || !dense)
+    struct mt_frame_writer *writer;
+    struct mt_merge *merge;
+    struct mt_event event;
+    const uint8_t *frame = NULL;
+    size_t frame_length = 0;
+    if (!image)
         abort();
-    size_t dense_length;
-    uint32_t n = cut(data, length, image + MT_HEADER_BYTES, dense, &dense_length);
+    uint32_t n = cut(data, length, image + MT_HEADER_BYTES);
     fill_header(image, 0, n);
     struct mt_record_file *raw = open_bytes(image, MT_HEADER_BYTES + (size_t)n * MT_BLOCK_BYTES);
-    struct mt_record_file *packed = open_packed(dense, dense_length, n, 1);
-    if (!raw || !packed || raw->n_blocks != packed->n_blocks ||
-        raw->blocks_bad != packed->blocks_bad || read_all_events(raw) != read_all_events(packed))
+    if (!raw || mt_merge_create(raw, &merge) < 0 ||
+        mt_frame_writer_create(&writer, raw->n_blocks, 1u << 16, 0) < 0)
         abort();
+    while (mt_merge_next(merge, &event))
+        if (mt_frame_add(writer, &event, &raw->blocks[event.block].header) != 0)
+            abort();
+    if (mt_frame_take(writer, &frame, &frame_length) < 0)
+        abort();
+    if (frame_length) {
+        struct mt_record_file *packed = open_packed(frame, frame_length);
+        if (!packed || packed->blocks_bad || hash_streams(raw) != hash_streams(packed))
+            abort();
+        mt_record_file_close(packed);
+    }
+    mt_merge_destroy(merge);
+    mt_frame_writer_destroy(writer);
     mt_record_file_close(raw);
-    mt_record_file_close(packed);
     free(image);
-    free(dense);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
@@ -104,10 +154,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
         read_bytes(data + 1, length - 1);
         break;
     case 1:
-        read_packed(data + 1, length - 1, 1);
+        read_columns(data + 1, length - 1);
         break;
     case 2:
-        read_packed(data + 1, length - 1, 0);
+        read_frame(data + 1, length - 1);
         break;
     default:
         compare_forms(data + 1, length - 1);

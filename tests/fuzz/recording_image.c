@@ -70,21 +70,20 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return (hash ^ value) * 0x9e3779b97f4a7c15u + (hash >> 29);
 }
 
-/* Whether the bytes of the event lie in the file. */
-static void check_bytes(const struct mt_record_file *file, const struct mt_event *event)
+/* Whether the bytes of the event lie in the cursor's window. */
+static void check_bytes(const struct mt_cursor *cursor, const struct mt_event *event)
 {
-    if (event->length && (event->bytes < file->data || event->length > file->data_bytes ||
-                          event->bytes > file->data + file->data_bytes - event->length))
+    if (event->length && (event->bytes < cursor->buffer || event->length > cursor->room ||
+                          event->bytes > cursor->end - event->length))
         abort();
 }
 
-static uint64_t take(const struct mt_record_file *file, const struct mt_event *event, uint64_t hash)
+static uint64_t take(const struct mt_event *event, uint64_t hash)
 {
     uint64_t frames[MT_MAX_FRAMES];
     struct mt_run_pages pages;
     struct mt_runs runs;
     uint64_t page = 0;
-    check_bytes(file, event);
     hash = mix(mix(hash, event->op), event->ticks);
     for (size_t i = 0; i < MT_EVENT_FIELDS; i++)
         hash = mix(hash, event->field[i]);
@@ -105,32 +104,36 @@ static uint64_t read_stream(const struct mt_record_file *file, size_t first, siz
     struct mt_event event;
     uint64_t n = 0;
     mt_cursor_init(&cursor, file, first, end);
-    for (; mt_cursor_next(&cursor, &event); n++)
-        *hash = take(file, &event, *hash);
-    if (cursor.blocks_bad > end - first)
+    for (; mt_cursor_next(&cursor, &event); n++) {
+        check_bytes(&cursor, &event);
+        *hash = take(&event, *hash);
+    }
+    if (cursor.blocks_bad > end - first || cursor.failed)
         abort();
+    mt_cursor_finish(&cursor);
     return n;
 }
 
-/* The merge gives as many events as the streams hold. */
-static void check_merge(const struct mt_record_file *file, uint64_t expected)
+/* All events as they are merged; returns how many. */
+static uint64_t read_merged(const struct mt_record_file *file, uint64_t *hash)
 {
     struct mt_merge *merge;
     struct mt_event event;
     uint64_t n = 0;
     if (mt_merge_create(file, &merge) < 0)
-        return;
-    while (mt_merge_next(merge, &event))
-        n++;
-    if (n != expected)
+        abort();
+    for (; mt_merge_next(merge, &event); n++)
+        *hash = take(&event, *hash);
+    if (mt_merge_failed(merge))
         abort();
     mt_merge_destroy(merge);
+    return n;
 }
 
-uint64_t read_all_events(const struct mt_record_file *file)
+/* The streams one after the other; the merge gives as many events. */
+static uint64_t read_streams(const struct mt_record_file *file, uint64_t *hash)
 {
-    struct mt_clock clock;
-    uint64_t hash = 1, n = 0;
+    uint64_t n = 0, any = 0;
     for (size_t first = 0; first < file->n_blocks;) {
         size_t end = first + 1;
         while (end < file->n_blocks &&
@@ -139,10 +142,22 @@ uint64_t read_all_events(const struct mt_record_file *file)
                 abort();
             end++;
         }
-        n += read_stream(file, first, end, &hash);
+        n += read_stream(file, first, end, hash);
         first = end;
     }
-    check_merge(file, n);
+    if (read_merged(file, &any) != n)
+        abort();
+    return n;
+}
+
+uint64_t read_all_events(const struct mt_record_file *file)
+{
+    struct mt_clock clock;
+    uint64_t hash = 1;
+    if (file->header.flags & MT_FILE_PACKED)
+        read_merged(file, &hash);
+    else
+        read_streams(file, &hash);
     mt_clock_of_file(file, &clock);
     if (mt_clock_ns(&clock, file->last_ticks) < clock.monotonic_ns ||
         mt_clock_ticks(&clock, clock.monotonic_ns) != clock.ticks)

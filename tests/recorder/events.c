@@ -7,20 +7,35 @@
 
 #include "recorder/harness.h"
 
+/* How many events there are, and how many bytes they refer to. */
+static size_t count_events(const struct mt_record_file *file, size_t *n_bytes)
+{
+    struct mt_merge *merge;
+    struct mt_event event;
+    size_t n = 0;
+    *n_bytes = 0;
+    assert_int_equal(mt_merge_create(file, &merge), 0);
+    for (; mt_merge_next(merge, &event); n++)
+        *n_bytes += event.length;
+    mt_merge_destroy(merge);
+    return n;
+}
+
+/* The bytes that events refer to lie behind them. */
 struct mt_event *events_of(const struct mt_record_file *file, size_t *n_events)
 {
     struct mt_merge *merge;
-    struct mt_event *events = NULL;
-    size_t n = 0, capacity = 0;
-    struct mt_event event;
+    size_t n_bytes, n = count_events(file, &n_bytes);
+    struct mt_event *events = malloc((n + 1) * sizeof *events + n_bytes);
+    assert_non_null(events);
+    uint8_t *bytes = (uint8_t *)(events + n + 1);
     assert_int_equal(mt_merge_create(file, &merge), 0);
-    while (mt_merge_next(merge, &event)) {
-        if (n == capacity) {
-            capacity = capacity ? capacity * 2 : 1024;
-            events = realloc(events, capacity * sizeof *events);
-            assert_non_null(events);
-        }
-        events[n++] = event;
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(mt_merge_next(merge, &events[i]), 1);
+        if (events[i].length)
+            memcpy(bytes, events[i].bytes, events[i].length);
+        events[i].bytes = bytes;
+        bytes += events[i].length;
     }
     mt_merge_destroy(merge);
     *n_events = n;

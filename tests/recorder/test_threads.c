@@ -9,17 +9,17 @@
 #define MARKED 1234
 
 /* How many blocks of `size` the tally's own replay leaves alive, and what the last of them is. */
-static size_t live_by_replay(const struct mt_record_file *file, uint64_t size, struct mt_live *last)
+static size_t live_by_replay(const struct mt_record_file *file, uint64_t size, struct mt_site *last)
 {
     struct mt_replay replay;
     size_t n_live = 0;
     mt_replay_init(&replay);
     assert_int_equal(mt_replay_file(&replay, file, UINT64_MAX), 0);
-    for (size_t i = 0; i < replay.blocks.capacity; i++) {
-        const struct mt_table_slot *slot = &replay.blocks.slots[i];
-        if (slot->key == UINT64_MAX || replay.live[slot->value].size != size)
+    const struct mt_heap_block *block;
+    for (uint64_t at = 0; (block = mt_blocks_next(&replay.blocks, &at));) {
+        if (block->size != size)
             continue;
-        *last = replay.live[slot->value];
+        *last = mt_replay_site(&replay, block->site);
         n_live++;
     }
     mt_replay_finish(&replay);
@@ -30,7 +30,7 @@ static void test_blocks_that_threads_hand_over_are_all_freed_in_order(void **sta
 {
     const struct how how = {.depth = DEPTH_FULL, .stacks = STACKS_NONE};
     struct ran *ran = RUN(&how, CHILD, "handover", "8", "20000");
-    struct mt_live last;
+    struct mt_site last;
     size_t n_live;
     (void)state;
     assert_true(exited(ran, 0));
@@ -137,7 +137,7 @@ static void test_a_scope_belongs_to_its_thread(void **state)
 {
     const struct how how = {.depth = DEPTH_DEFAULT};
     struct ran *ran = RUN(&how, CHILD, "scoped");
-    struct mt_live block;
+    struct mt_site block;
     (void)state;
     assert_true(exited(ran, 0));
     assert_int_equal(live_by_replay(the_file(ran), 200001, &block), 1);

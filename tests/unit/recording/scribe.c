@@ -69,13 +69,25 @@ struct mt_file_header test_header(void)
     };
 }
 
-void scribe_begin(struct scribe *scribe, const char *path, uint32_t n_streams)
+static void begin(struct scribe *scribe, const char *path, uint32_t n_streams,
+                  struct mt_file_header header)
 {
-    const struct mt_file_header header = test_header();
     *scribe = (struct scribe){.n_streams = n_streams};
     assert_int_equal(mt_file_create(&scribe->file, &mt_watch_os, path, &header), 0);
     for (uint32_t i = 0; i < n_streams; i++)
         mt_writer_init(&scribe->writer[i], &scribe->file, i, 100 + i);
+}
+
+void scribe_begin(struct scribe *scribe, const char *path, uint32_t n_streams)
+{
+    begin(scribe, path, n_streams, test_header());
+}
+
+void scribe_begin_full(struct scribe *scribe, const char *path, uint32_t n_streams)
+{
+    struct mt_file_header header = test_header();
+    header.depth = MT_DEPTH_FULL;
+    begin(scribe, path, n_streams, header);
 }
 
 void scribe_end(struct scribe *scribe)
@@ -149,23 +161,42 @@ struct mt_record_file *must_open(const char *path)
     return file;
 }
 
+static void print_event(FILE *out, const struct mt_event *event)
+{
+    fprintf(out, "%u @%llu op %d:", event->stream, (unsigned long long)event->ticks, event->op);
+    for (size_t i = 0; i < MT_EVENT_FIELDS; i++)
+        fprintf(out, " %llu", (unsigned long long)event->field[i]);
+    for (size_t i = 0; i < event->length; i++)
+        fprintf(out, "%s%02x", i ? "" : " / ", event->bytes[i]);
+    fputc('\n', out);
+}
+
+/* The next stream after those up to `stream`; UINT64_MAX where there is none. */
+static uint64_t print_stream(FILE *out, const struct mt_record_file *file, uint64_t stream)
+{
+    struct mt_merge *merge;
+    struct mt_event event;
+    uint64_t next = UINT64_MAX;
+    assert_int_equal(mt_merge_create(file, &merge), 0);
+    while (mt_merge_next(merge, &event)) {
+        if (event.stream == stream)
+            print_event(out, &event);
+        if (event.stream > stream && event.stream < next)
+            next = event.stream;
+    }
+    assert_int_equal(mt_merge_failed(merge), 0);
+    mt_merge_destroy(merge);
+    return next;
+}
+
 char *transcript(const struct mt_record_file *file)
 {
     char *text = NULL;
     size_t length;
-    struct mt_cursor cursor;
-    struct mt_event event;
     FILE *out = open_memstream(&text, &length);
     assert_non_null(out);
-    mt_cursor_init(&cursor, file, 0, file->n_blocks);
-    while (mt_cursor_next(&cursor, &event)) {
-        fprintf(out, "%u @%llu op %d:", event.stream, (unsigned long long)event.ticks, event.op);
-        for (size_t i = 0; i < MT_EVENT_FIELDS; i++)
-            fprintf(out, " %llu", (unsigned long long)event.field[i]);
-        for (size_t i = 0; i < event.length; i++)
-            fprintf(out, "%s%02x", i ? "" : " / ", event.bytes[i]);
-        fputc('\n', out);
-    }
+    for (uint64_t stream = 0; stream != UINT64_MAX;)
+        stream = print_stream(out, file, stream);
     fclose(out);
     return text;
 }
@@ -180,12 +211,26 @@ char *transcript_of(const char *path)
 
 size_t count_events(const struct mt_record_file *file)
 {
-    struct mt_cursor cursor;
+    struct mt_merge *merge;
     struct mt_event event;
     size_t n = 0;
-    mt_cursor_init(&cursor, file, 0, file->n_blocks);
-    while (mt_cursor_next(&cursor, &event))
+    assert_int_equal(mt_merge_create(file, &merge), 0);
+    while (mt_merge_next(merge, &event))
         n++;
+    assert_int_equal(mt_merge_failed(merge), 0);
+    mt_merge_destroy(merge);
+    return n;
+}
+
+size_t count_open(const struct mt_record_file *file)
+{
+    struct mt_merge *merge;
+    struct mt_event event;
+    assert_int_equal(mt_merge_create(file, &merge), 0);
+    while (mt_merge_next(merge, &event)) {
+    }
+    size_t n = mt_merge_blocks_open(merge);
+    mt_merge_destroy(merge);
     return n;
 }
 

@@ -29,6 +29,9 @@ struct scribe {
 
 void scribe_begin(struct scribe *scribe, const char *path, uint32_t n_streams);
 
+/* One of the full depth. */
+void scribe_begin_full(struct scribe *scribe, const char *path, uint32_t n_streams);
+
 /* Seals what is open and closes. */
 void scribe_end(struct scribe *scribe);
 
@@ -44,12 +47,15 @@ unsigned fill_block(struct mt_writer *writer, uint64_t ticks);
 
 struct mt_record_file *must_open(const char *path);
 
-/* All events in the order of the blocks, a line for each, with every field and byte. Free it. */
+/* All events, stream by stream, a line for each, with every field and byte. Free it. */
 char *transcript(const struct mt_record_file *file);
 char *transcript_of(const char *path);
 
 /* How many events that can be read; the sum over all streams. */
 size_t count_events(const struct mt_record_file *file);
+
+/* How many blocks their writers did not finish. */
+size_t count_open(const struct mt_record_file *file);
 
 /* A whole file in memory. */
 struct image {

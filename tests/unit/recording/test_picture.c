@@ -205,6 +205,7 @@ static struct shown read_picture(const char *path)
             strncat(shown.maps, (const char *)event.bytes, event.length);
     }
     assert_int_equal(cursor.blocks_bad, 0);
+    mt_cursor_finish(&cursor);
     mt_record_file_close(file);
     return shown;
 }

@@ -138,6 +138,7 @@ static struct seen read_picture(const char *path)
             see_pages(&seen, run.first_page, run.n_pages);
         assert_int_equal(runs.left, 0);
     }
+    mt_cursor_finish(&cursor);
     mt_record_file_close(file);
     remove_file(path);
     return seen;

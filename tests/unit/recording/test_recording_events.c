@@ -129,6 +129,7 @@ static void test_every_op_of_the_list_comes_back_as_it_was_written(void **state)
         }
         assert_int_equal(mt_cursor_next(&cursor, &event), 0);
         assert_int_equal(cursor.blocks_bad, 0);
+        mt_cursor_finish(&cursor);
         mt_record_file_close(file);
         remove_file(path);
     }
@@ -174,6 +175,7 @@ static void test_heap_addresses_come_back_whatever_came_before(void **state)
         assert_int_equal(event.op, MT_EVENT_FREE);
         assert_int_equal(event.field[0], addresses[n - 1 - i]);
     }
+    mt_cursor_finish(&cursor);
     mt_record_file_close(file);
     remove_file(path);
 }
@@ -194,6 +196,7 @@ static void test_an_unaligned_heap_address_loses_its_lowest_bits(void **state)
     mt_cursor_init(&cursor, file, 0, file->n_blocks);
     while (mt_cursor_next(&cursor, &event))
         assert_int_equal(event.field[0], 0x1000);
+    mt_cursor_finish(&cursor);
     mt_record_file_close(file);
     remove_file(path);
 }
@@ -239,6 +242,7 @@ static void test_strings_are_numbered_and_cut_at_their_limit(void **state)
         assert_int_equal(event.length, lengths[number - 1]);
     }
     assert_memory_equal(event.bytes, text, MT_MAX_STRING);
+    mt_cursor_finish(&cursor);
     mt_record_file_close(file);
     remove_file(path);
 }
@@ -275,6 +279,7 @@ static void test_stacks_come_back_and_are_cut_at_their_limit(void **state)
         assert_int_equal(mt_event_frames(&event, read), expected[i]);
         assert_memory_equal(read, frames, expected[i] * sizeof *read);
     }
+    mt_cursor_finish(&cursor);
     mt_record_file_close(file);
     remove_file(path);
 }
@@ -302,6 +307,7 @@ static void test_text_comes_in_pieces_of_the_format(void **state)
     assert_int_equal(mt_cursor_next(&cursor, &event), 1);
     assert_int_equal(event.field[0], MT_MACHINE_OTHERS);
     assert_int_equal(event.length, 1);
+    mt_cursor_finish(&cursor);
     mt_record_file_close(file);
     remove_file(path);
 }
@@ -344,6 +350,7 @@ static void test_runs_of_pages_carry_on_from_piece_to_piece(void **state)
             assert_memory_equal(&run, &expected[n++], sizeof run);
     }
     assert_int_equal(n, 3);
+    mt_cursor_finish(&cursor);
     mt_record_file_close(file);
     remove_file(path);
 }
@@ -397,6 +404,7 @@ static void test_ops_of_a_later_minor_version_are_passed_over(void **state)
         assert_int_equal(event.field[0], op);
     }
     assert_int_equal(cursor.blocks_bad, 0);
+    mt_cursor_finish(&cursor);
     mt_record_file_close(file);
     remove_file(path);
 }
@@ -415,7 +423,7 @@ static void test_a_full_block_is_sealed_and_the_next_begins(void **state)
     scribe_end(&scribe);
     struct mt_record_file *file = must_open(path);
     assert_true(file->n_blocks > 3);
-    assert_int_equal(file->blocks_open, 0);
+    assert_int_equal(count_open(file), 0);
     assert_int_equal(file->header.blocks_backed, file->n_blocks);
     assert_int_equal(file->header.next_block, file->n_blocks);
     for (size_t i = 0; i < file->n_blocks; i++) {
@@ -434,6 +442,7 @@ static void test_a_full_block_is_sealed_and_the_next_begins(void **state)
     }
     assert_int_equal(mt_cursor_next(&cursor, &event), 0);
     assert_int_equal(file->last_ticks, 2000 + 300 * (n - 1));
+    mt_cursor_finish(&cursor);
     mt_record_file_close(file);
     remove_file(path);
 }
@@ -484,6 +493,7 @@ static void test_time_never_goes_back_in_a_stream(void **state)
     }
     while (mt_cursor_next(&cursor, &event))
         assert_int_equal(event.ticks, 9000);
+    mt_cursor_finish(&cursor);
     mt_record_file_close(file);
     remove_file(path);
 }

@@ -52,7 +52,7 @@ static const struct mt_live *in_ranges(const struct mt_replay *replay,
 static const char *name_of(const struct mt_replay *replay, const struct mt_live *live)
 {
     static char name[MT_MAX_STRING + 1];
-    const struct mt_text *text = &replay->texts[live->name];
+    const struct mt_text *text = &replay->texts.items[live->name];
     memcpy(name, text->text, text->length);
     name[text->length] = '\0';
     return name;
@@ -73,7 +73,7 @@ static void test_a_block_lives_from_its_allocation_to_its_free(void **state)
     replay_until(&r, 2000);
     assert_int_equal(r.replay.blocks.n, 1);
     assert_int_equal(r.replay.samples.n, 0);
-    assert_int_equal(in_table(&r.replay, &r.replay.blocks, 0x50000)->size, 90000);
+    assert_int_equal(mt_blocks_get(&r.replay.blocks, 0x50000)->size, 90000);
     end(&r);
 }
 
@@ -105,7 +105,7 @@ static void test_what_is_kept_does_not_grow_with_what_is_gone(void **state)
     }
     replay_until(&r, UINT64_MAX);
     assert_int_equal(r.replay.blocks.n, 1);
-    assert_int_equal(in_table(&r.replay, &r.replay.blocks, 0x10000)->size, 79999);
+    assert_int_equal(mt_blocks_get(&r.replay.blocks, 0x10000)->size, 79999);
     assert_int_equal(r.replay.buffers.n, 1);
     assert_true(r.replay.n_live < 10);
     end(&r);
@@ -130,16 +130,17 @@ static void test_scopes_nest_and_labels_are_their_own(void **state)
     recorded_alloc(&r.recorded, MT_EVENT_ALLOC, 0x50000, 70000, 0);
     EVENT(&r.recorded, LABEL, 0x50000, 100, 200 /* no category */, outer);
     replay_until(&r, UINT64_MAX);
-    const struct mt_live *block = in_table(&r.replay, &r.replay.blocks, 0x10000);
-    assert_int_equal(block->category, MT_CATEGORY_ACTIVATIONS);
-    assert_string_equal(name_of(&r.replay, block), "inner");
+    struct mt_site site = mt_replay_site(&r.replay, mt_blocks_get(&r.replay.blocks, 0x10000)->site);
+    assert_int_equal(site.category, MT_CATEGORY_ACTIVATIONS);
+    assert_string_equal(name_of(&r.replay, &(struct mt_live){.name = site.name}), "inner");
     const struct mt_live *mapping = in_ranges(&r.replay, &r.replay.maps, 0x103fff);
     assert_int_equal(mapping->category, MT_CATEGORY_KV_CACHE);
     assert_null(in_ranges(&r.replay, &r.replay.maps, 0x104000));
     const struct mt_live *arena = in_ranges(&r.replay, &r.replay.maps, 0x200000);
     assert_int_equal(arena->category, MT_CATEGORY_NONE);
     assert_int_equal(arena->flags, MT_MAPPED_ALLOCATOR);
-    assert_int_equal(in_table(&r.replay, &r.replay.blocks, 0x50000)->category, MT_CATEGORY_NONE);
+    site = mt_replay_site(&r.replay, mt_blocks_get(&r.replay.blocks, 0x50000)->site);
+    assert_int_equal(site.category, MT_CATEGORY_NONE);
     assert_int_equal(in_ranges(&r.replay, &r.replay.labels, 0x50000)->category, MT_CATEGORY_NONE);
     end(&r);
 }
