@@ -28,7 +28,7 @@ NEEDS_fmt = lint
 NEEDS_tidy = tidy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-rehearse build test check conformance conformance-cuda torch-newest oracle asan tsan fuzz bench lint tidy fmt golden gpu install clean setup
+.PHONY: help demo demo-rehearse build test check conformance conformance-cuda torch-newest oracle asan tsan fuzz aarch64 bench lint tidy fmt golden gpu install clean setup
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -75,6 +75,9 @@ torch-newest: build ## the tests of PyTorch's memory with the newest PyTorch and
 oracle: build ## plan points of llama.cpp again and compare; BUILD= (or FROM=, TO=): what changed
 	@scripts/oracle $(if $(ALL),--all) $(if $(BUILD),--from $(BUILD)) $(if $(FROM),--from $(FROM)) $(if $(TO),--to $(TO))
 
+aarch64: build ## build for aarch64, run the unit tests and a recorded program under qemu (some minutes)
+	@scripts/aarch64
+
 bench: setup build-bench/build.ninja ## benchmarks, in a release build
 	@meson test -C build-bench --benchmark --verbose
 
@@ -100,7 +103,7 @@ install: setup ## install below PREFIX, staged in DESTDIR
 	@meson install -C build-install --no-rebuild $(if $(DESTDIR),--destdir "$(abspath $(DESTDIR))")
 
 clean: ## remove every build folder
-	rm -rf build build-asan build-tsan build-fuzz build-bench build-install
+	rm -rf build build-aarch64 build-asan build-tsan build-fuzz build-bench build-install
 
 setup:
 	@$(SETUP) --for build $(foreach goal,$(MAKECMDGOALS),$(addprefix --for ,$(NEEDS_$(goal))))

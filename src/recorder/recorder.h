@@ -33,6 +33,7 @@
 #define STACK_SLOTS           4096u
 #define NAME_SLOTS            64u
 #define ASIDE_STACK_BYTES     32768u
+#define REGION_LEAVES         4096u
 
 struct stack_slot {
     uint64_t hash;
@@ -112,6 +113,7 @@ struct recorder {
     struct process *process;
     struct sample_set *samples;
     struct ggml_cache *ggml;
+    struct region_leaf *leaves[REGION_LEAVES]; /* where the heap was seen; see regions.h */
     int (*unwind)(void **frames, int limit);
     char directory[MT_PATH_BYTES - 64];
     char other_directory[128]; /* where that one may not be written; "": none */

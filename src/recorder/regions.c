@@ -4,17 +4,15 @@
 
 #include "recorder/sys.h"
 
-struct region_leaf *memtally_leaves[LEAVES];
-
 /* NULL where there is none and none can be had. */
 static struct region_leaf *leaf_of(struct thread *thread, uint64_t number)
 {
     struct region_leaf *none = NULL;
-    struct region_leaf *leaf = __atomic_load_n(&memtally_leaves[number], __ATOMIC_ACQUIRE);
+    struct region_leaf *leaf = __atomic_load_n(&memtally_recorder.leaves[number], __ATOMIC_ACQUIRE);
     if (leaf || memtally_recorder.is_filtered || !(leaf = mt_sys_map(sizeof *leaf)))
         return leaf;
-    if (__atomic_compare_exchange_n(&memtally_leaves[number], &none, leaf, 0, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE)) {
+    if (__atomic_compare_exchange_n(&memtally_recorder.leaves[number], &none, leaf, 0,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         write_self(thread, leaf, sizeof *leaf);
         return leaf;
     }
@@ -28,7 +26,7 @@ void region_note(struct thread *thread, uint64_t first, uint64_t last)
     mt_write_event(&thread->writer, MT_EVENT_HEAP_REGION, now_ticks(), fields, 2);
     for (uint64_t granule = first; granule <= last; granule++) {
         uint64_t number = granule / LEAF_GRANULES;
-        struct region_leaf *leaf = number < LEAVES ? leaf_of(thread, number) : NULL;
+        struct region_leaf *leaf = number < REGION_LEAVES ? leaf_of(thread, number) : NULL;
         if (!leaf) /* none of this leaf's is to be had */
             granule = (number + 1) * LEAF_GRANULES - 1;
         else

@@ -7,23 +7,23 @@
 
 #include "recorder/recorder.h"
 
-/* Addresses of 48 bits. What lies above, where a machine has that and a program asks for it, is
- * known to none and written each time. */
 #define LEAF_GRANULES 65536u
-#define LEAVES        (((uint64_t)1 << 48) / MT_GRANULE_BYTES / LEAF_GRANULES)
+
+_Static_assert((uint64_t)REGION_LEAVES *LEAF_GRANULES *MT_GRANULE_BYTES == (uint64_t)1 << 48,
+               "addresses of 48 bits have a leaf");
 
 struct region_leaf {
     uint64_t word[LEAF_GRANULES / 64];
 };
 
-extern HIDDEN struct region_leaf *memtally_leaves[LEAVES];
-
+/* What lies above 48 bits, where a machine has that and a program asks for it, is known to none and
+ * written each time. */
 static inline int region_is_known(uint64_t granule)
 {
-    if (UNLIKELY(granule / LEAF_GRANULES >= LEAVES))
+    if (UNLIKELY(granule / LEAF_GRANULES >= REGION_LEAVES))
         return 0;
     const struct region_leaf *leaf =
-        __atomic_load_n(&memtally_leaves[granule / LEAF_GRANULES], __ATOMIC_ACQUIRE);
+        __atomic_load_n(&memtally_recorder.leaves[granule / LEAF_GRANULES], __ATOMIC_ACQUIRE);
     return LIKELY(leaf != NULL) && leaf->word[granule % LEAF_GRANULES / 64] >> (granule % 64) & 1;
 }
 
