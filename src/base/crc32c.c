@@ -31,10 +31,18 @@ uint32_t mt_crc32c_portable(uint32_t crc, const void *bytes, size_t length)
 
 #if defined(__x86_64__)
 
+/* Asked once: in a virtual machine the question goes to the host. */
 static int has_instruction(void)
 {
+    enum { UNKNOWN, HAS_NONE, HAS };
+    static int answer;
     unsigned a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_2);
+    int known = __atomic_load_n(&answer, __ATOMIC_RELAXED);
+    if (known == UNKNOWN) {
+        known = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_2) ? HAS : HAS_NONE;
+        __atomic_store_n(&answer, known, __ATOMIC_RELAXED);
+    }
+    return known == HAS;
 }
 
 __attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, const void *bytes,

@@ -20,6 +20,23 @@ static inline uint8_t *mt_varint_put(uint8_t *at, uint64_t value)
     return at;
 }
 
+/* The same for values of which most are below 2^28, and their lengths vary: without a branch for
+ * each byte. `at` has MT_VARINT_MAX bytes of room. */
+static inline uint8_t *mt_varint_put_most(uint8_t *at, uint64_t value)
+{
+    if (__builtin_expect(value >> 28 != 0, 0))
+        return mt_varint_put(at, value);
+    uint32_t x = (uint32_t)value;
+    uint32_t more = (31u - (uint32_t)__builtin_clz(x | 1)) * 37 >> 8; /* a seventh: bytes but one */
+    uint32_t bytes = (x & 0x7f) | (x & 0x3f80) << 1 | (x & 0x1fc000) << 2 | (x & 0xfe00000) << 3;
+    bytes |= 0x808080u & ((1u << 8 * more) - 1);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    bytes = __builtin_bswap32(bytes);
+#endif
+    __builtin_memcpy(at, &bytes, sizeof bytes);
+    return at + more + 1;
+}
+
 /* Maps small negative numbers to small unsigned ones: 0, -1, 1, -2 … to 0, 1, 2, 3 … */
 static inline uint64_t mt_zigzag(int64_t value)
 {

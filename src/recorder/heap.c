@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What the recorder writes down of the heap: large blocks as events, small ones as running totals
  * and as a Poisson sample, and in which megabytes of the address space the heap was seen. */
-#include "recorder/recorder.h"
+#include "recorder/heap.h"
+
+#include <string.h>
 
 #include "recorder/real.h"
 #include "recorder/regions.h"
@@ -16,6 +18,8 @@ struct sample_set {
     uint64_t slot[SET_BUCKETS][BUCKET_SLOTS];
 };
 
+uint8_t memtally_samples_near[SAMPLE_PLACES];
+
 int heap_init(void)
 {
     memtally_recorder.samples = mt_sys_map(sizeof(struct sample_set));
@@ -29,21 +33,26 @@ void heap_write_self(struct thread *thread)
 
 static uint64_t *bucket_of(uint64_t address)
 {
-    uint64_t hash = (address >> 4) * 0x9e3779b97f4a7c15u;
-    return memtally_recorder.samples->slot[hash >> 51];
+    return memtally_recorder.samples->slot[sample_hash(address) >> 51];
 }
 
 _Static_assert(SET_BUCKETS == 1u << (64 - 51), "the hash selects a bucket");
 
+/* The place is counted before the block is there, and until it is not. */
 static int samples_add(uint64_t address)
 {
+    uint8_t *near = samples_near(sample_hash(address));
     uint64_t *bucket = bucket_of(address);
+    if (__atomic_load_n(near, __ATOMIC_RELAXED) >= UINT8_MAX / 2)
+        return 0;
+    __atomic_fetch_add(near, 1, __ATOMIC_RELAXED);
     for (uint32_t i = 0; i < BUCKET_SLOTS; i++) {
         uint64_t empty = 0;
         if (__atomic_compare_exchange_n(&bucket[i], &empty, address, 0, __ATOMIC_RELAXED,
                                         __ATOMIC_RELAXED))
             return 1;
     }
+    __atomic_fetch_sub(near, 1, __ATOMIC_RELAXED);
     return 0;
 }
 
@@ -53,18 +62,20 @@ static int samples_take(uint64_t address)
     for (uint32_t i = 0; i < BUCKET_SLOTS; i++) {
         if (__atomic_load_n(&bucket[i], __ATOMIC_RELAXED) == address) {
             __atomic_store_n(&bucket[i], 0, __ATOMIC_RELAXED);
+            __atomic_fetch_sub(samples_near(sample_hash(address)), 1, __ATOMIC_RELAXED);
             return 1;
         }
     }
     return 0;
 }
 
-static inline void mark_region(struct thread *thread, uint64_t address, uint64_t size)
+static void mark_region(struct thread *thread, uint64_t address, uint64_t size)
 {
     uint64_t first = address / MT_GRANULE_BYTES;
     uint64_t last = (address + (size ? size - 1 : 0)) / MT_GRANULE_BYTES;
     if (UNLIKELY(!region_is_known(first)) || UNLIKELY(last != first && !region_is_known(last)))
         region_note(thread, first, last);
+    thread->granules[first % THREAD_GRANULES] = first;
 }
 
 static uint64_t next_random(struct thread *thread)
@@ -86,27 +97,36 @@ static double log2_of_mantissa(double m)
 }
 
 /* An exponentially distributed distance of mean SAMPLE_INTERVAL_BYTES: -ln(u) for u in (0, 1]. */
-int64_t heap_next_distance(struct thread *thread)
+static uint64_t next_distance(struct thread *thread)
 {
     uint64_t bits = (next_random(thread) >> 11) | 1;
     int exponent = 63 - __builtin_clzll(bits);
     double mantissa = (double)bits / (double)((uint64_t)1 << exponent);
     double log2_u = (double)(exponent - 53) + log2_of_mantissa(mantissa);
-    return (int64_t)(-log2_u * 0.69314718055994531 * SAMPLE_INTERVAL_BYTES) + 1;
+    return (uint64_t)(-log2_u * 0.69314718055994531 * SAMPLE_INTERVAL_BYTES) + 1;
+}
+
+void heap_init_thread(struct thread *thread)
+{
+    int full = memtally_recorder.depth == MT_DEPTH_FULL;
+    thread->sample_at = full ? 0 : next_distance(thread);
+    thread->look_at = full ? 0 : LOOK_EACH_BYTES;
+    thread->freed_bytes = 0;
+    memset(thread->granules, 0, sizeof thread->granules);
 }
 
 static void write_block(struct thread *thread, enum mt_event_op op, uint64_t address, uint64_t size,
                         const void *frame)
 {
     struct mt_writer *writer = &thread->writer;
-    uint32_t stack = stack_number(thread, frame);
     uint64_t ticks = now_ticks();
+    uint32_t stack = stack_number(thread, frame, ticks);
     if (!mt_writer_room(writer, 1 + 4 * MT_VARINT_MAX, ticks))
         return;
     uint8_t *at = mt_event_begin(writer, op, ticks);
     at = mt_put_heap_address(writer, at, address);
-    at = mt_varint_put(at, size);
-    at = mt_varint_put(at, stack);
+    at = mt_varint_put_most(at, size);
+    at = mt_varint_put_most(at, stack);
     mt_event_end(writer, at);
 }
 
@@ -123,7 +143,7 @@ static void write_free(struct thread *thread, enum mt_event_op op, uint64_t addr
 
 static void sample(struct thread *thread, uint64_t address, uint64_t size, const void *frame)
 {
-    thread->until_sample = heap_next_distance(thread);
+    thread->sample_at = thread->writer.small_alloc_bytes + next_distance(thread);
     if (samples_add(address))
         write_block(thread, MT_EVENT_SAMPLE_ALLOC, address, size, frame);
     else
@@ -143,30 +163,41 @@ void note_alloc(struct thread *thread, void *address, size_t size, const void *f
     int full = memtally_recorder.depth == MT_DEPTH_FULL;
     uint64_t usable = full ? size : usable_size(address);
     uint64_t at = (uint64_t)(uintptr_t)address;
-    mark_region(thread, at, usable ? usable : size);
+    uint64_t extent = usable ? usable : size;
+    if (UNLIKELY(!is_near(thread, at, at + (extent ? extent - 1 : 0))))
+        mark_region(thread, at, extent);
     if (full || is_exact(usable)) {
         write_block(thread, MT_EVENT_ALLOC, at, size, frame);
         return;
     }
     thread->writer.small_allocs++;
     thread->writer.small_alloc_bytes += usable;
-    thread->until_sample -= (int64_t)usable;
-    if (UNLIKELY(thread->until_sample < 0))
+    if (UNLIKELY(thread->writer.small_alloc_bytes >= thread->sample_at))
         sample(thread, at, usable, frame);
+}
+
+/* Small blocks that were counted are in the thread's total, the others in freed_bytes. */
+static void look_before_free(struct thread *thread, uint64_t usable)
+{
+    int full = memtally_recorder.depth == MT_DEPTH_FULL;
+    thread->freed_bytes += usable;
+    uint64_t since = thread->freed_bytes;
+    if (!full)
+        since += LOOK_EACH_BYTES + thread->writer.small_free_bytes - thread->look_at;
+    if (LIKELY(usable < LOOK_FROM_BYTES && since < LOOK_EACH_BYTES))
+        return;
+    look_before_fall(thread, usable >= LOOK_FROM_BYTES ? usable : since);
+    thread->freed_bytes = 0;
+    thread->look_at = full ? 0 : thread->writer.small_free_bytes + LOOK_EACH_BYTES;
 }
 
 void note_free(struct thread *thread, void *address)
 {
     uint64_t usable = usable_size(address);
     uint64_t at = (uint64_t)(uintptr_t)address;
-    if (UNLIKELY(usable >= LOOK_FROM_BYTES)) {
-        look_before_fall(thread, usable);
-    } else {
-        thread->freed_bytes += usable;
-        if (UNLIKELY(thread->freed_bytes >= 16 * LOOK_FROM_BYTES))
-            look_before_fall(thread, thread->freed_bytes);
-    }
-    if (is_exact(usable)) {
+    int exact = is_exact(usable);
+    look_before_free(thread, exact ? usable : 0);
+    if (exact) {
         write_free(thread, MT_EVENT_FREE, at);
         return;
     }

@@ -352,7 +352,7 @@ static void note_buffer(const struct ggml *ggml, void *buffer, void *type, uint3
                          flags,
                          call ? call->category : MT_CATEGORY_NONE,
                          thread_name(thread, name),
-                         stack_number(thread, frame)};
+                         stack_number(thread, frame, now_ticks())};
     mt_write_event(&thread->writer, MT_EVENT_BUFFER_ALLOC, now_ticks(), fields, 7);
     leave();
 }

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "recorder/real.h"
+#include "recorder/heap.h"
 
 #define FRAME __builtin_frame_address(0)
 
@@ -16,13 +16,19 @@
 #define HOOK_OWN(result, name, parameters)
 #include "recorder/hooks.def"
 
-static inline void *allocated(void *address, size_t size, const void *frame)
+__attribute__((noinline)) static void note_allocated(void *address, size_t size, const void *frame)
 {
-    struct thread *thread;
-    if (LIKELY(address != NULL) && (thread = enter()) != NULL) {
+    struct thread *thread = enter();
+    if (thread) {
         note_alloc(thread, address, size, frame);
         leave();
     }
+}
+
+static inline void *allocated(void *address, size_t size, const void *frame)
+{
+    if (LIKELY(address != NULL) && UNLIKELY(!count_alloc(address)))
+        note_allocated(address, size, frame);
     return address;
 }
 
@@ -31,13 +37,19 @@ static inline void *allocated(void *address, size_t size, const void *frame)
     (LIKELY(in_allocator((uintptr_t)memtally_real.name)) ? allocated(address, size, FRAME)         \
                                                          : (address))
 
-static inline void freed(void *address)
+__attribute__((noinline)) static void note_freed(void *address)
 {
     struct thread *thread = enter();
     if (thread) {
         note_free(thread, address);
         leave();
     }
+}
+
+static inline void freed(void *address)
+{
+    if (UNLIKELY(!count_free(address)))
+        note_freed(address);
 }
 
 void *malloc(size_t size)

@@ -63,7 +63,7 @@ static void note_mapping(const struct mapping *mapping, uintptr_t caller, const 
     if (in_allocator(caller))
         flags |= MT_MAP_BY_ALLOCATOR;
     if (!in_allocator(caller) || !memtally_recorder.unwind)
-        stack = stack_number(thread, frame);
+        stack = stack_number(thread, frame, now_ticks());
     uint64_t fields[] = {
         (uint64_t)(uintptr_t)mapping->address,
         mapping->length,

@@ -225,7 +225,6 @@ void look_before_buffer_goes(struct thread *thread)
 void look_before_fall(struct thread *thread, uint64_t bytes)
 {
     struct process *process = memtally_recorder.process;
-    thread->freed_bytes = 0;
     if (bytes < LOOK_FROM_BYTES || memtally_recorder.is_filtered || too_soon(process, bytes))
         return;
     uint64_t step = step_above(process, 0);

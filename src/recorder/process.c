@@ -301,6 +301,7 @@ static int get_ready(char **environment)
 {
     struct recorder *recorder = &memtally_recorder;
     remember_stderr();
+    stacks_init();
     if (!read_settings(environment))
         return 0;
     recorder->pid = (uint32_t)MT_SYS0(SYS_getpid);

@@ -7,14 +7,9 @@
 #include <errno.h>
 #include <link.h>
 
-#define EARLY_BYTES 65536u
-
 struct real memtally_real;
 
-static struct {
-    size_t used;
-    _Alignas(64) char bytes[EARLY_BYTES];
-} early;
+struct early memtally_early;
 
 void *early_alloc(size_t alignment, size_t size)
 {
@@ -24,28 +19,51 @@ void *early_alloc(size_t alignment, size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    size_t old = __atomic_load_n(&early.used, __ATOMIC_RELAXED);
+    size_t old = __atomic_load_n(&memtally_early.used, __ATOMIC_RELAXED);
     size_t start;
     do {
-        start = (size_t) - (uintptr_t)(early.bytes + old) & (alignment - 1);
+        start = (size_t) - (uintptr_t)(memtally_early.bytes + old) & (alignment - 1);
         start += old;
         if (start + size > EARLY_BYTES) {
             errno = ENOMEM;
             return NULL;
         }
-    } while (!__atomic_compare_exchange_n(&early.used, &old, start + size, 1, __ATOMIC_RELAXED,
-                                          __ATOMIC_RELAXED));
-    return early.bytes + start;
-}
-
-int early_owns(const void *address)
-{
-    return (uintptr_t)address - (uintptr_t)early.bytes < EARLY_BYTES;
+    } while (!__atomic_compare_exchange_n(&memtally_early.used, &old, start + size, 1,
+                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return memtally_early.bytes + start;
 }
 
 size_t early_room(const void *address)
 {
-    return (size_t)(early.bytes + EARLY_BYTES - (const char *)address);
+    return (size_t)(memtally_early.bytes + EARLY_BYTES - (const char *)address);
+}
+
+static int word_tells(const void *block, size_t usable)
+{
+#if defined(__x86_64__)
+    enum { MAPPED = 2, FLAGS = 7 };
+    size_t word = ((const size_t *)block)[-1];
+    return word & MAPPED || (word & ~(size_t)FLAGS) - sizeof word == usable;
+#else
+    (void)block;
+    (void)usable;
+    return 0;
+#endif
+}
+
+/* Tries are counted without care for other threads: a few more or less do not matter, and what is
+ * not trusted once is not again. */
+size_t real_usable_size(const void *block)
+{
+    if (!memtally_real.malloc_usable_size)
+        return 0;
+    size_t usable = memtally_real.malloc_usable_size((void *)(uintptr_t)block);
+    uint32_t tries = __atomic_load_n(&memtally_real.tries_of_words, __ATOMIC_RELAXED);
+    if (tries >= TRUSTED)
+        return usable;
+    tries = word_tells(block, usable) ? tries + 1 : UNTRUSTED;
+    __atomic_store_n(&memtally_real.tries_of_words, tries, __ATOMIC_RELAXED);
+    return usable;
 }
 
 struct module_of {
@@ -169,6 +187,8 @@ int real_look_up(void)
     find_module(&memtally_real, &memtally_real.own_low, &memtally_real.own_high);
     if (in_allocator((uintptr_t)usable_size))
         store(&memtally_real.malloc_usable_size, usable_size);
+    if (memtally_real.allocator_low != memtally_real.libc_low)
+        memtally_real.tries_of_words = UNTRUSTED;
     const uintptr_t *stack_end = memtally_real.dlsym(RTLD_DEFAULT, "__libc_stack_end");
     memtally_real.stack_end = stack_end ? *stack_end : 0;
     find_loader_errors();

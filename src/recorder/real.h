@@ -20,6 +20,7 @@ struct real {
                                 on; 0: not known */
     uintptr_t stack_end;     /* where the main thread began, as the loader knows it; 0: unknown */
     size_t (*malloc_usable_size)(void *address); /* NULL where malloc's module has none */
+    uint32_t tries_of_words; /* how often the word before a block told its size; see TRUSTED */
     void *(*dlsym)(void *handle, const char *name);
     void *(*dlopen)(const char *path, int flags);
     long (*syscall)(long number, ...);
@@ -35,6 +36,10 @@ struct real {
 };
 
 extern HIDDEN struct real memtally_real;
+
+/* Values of tries_of_words. */
+#define TRUSTED   100u
+#define UNTRUSTED 101u
 
 /* The extent of the module that `place` is in; left alone where it is in none. */
 HIDDEN void find_module(const void *place, uintptr_t *low, uintptr_t *high);
@@ -59,17 +64,38 @@ static inline int in_allocator(uintptr_t address)
     return address >= memtally_real.allocator_low && address < memtally_real.allocator_high;
 }
 
-/* What the allocator holds for a block, 0 where it does not say. */
-static inline size_t usable_size(void *address)
+/* Asks the allocator. */
+HIDDEN size_t real_usable_size(const void *block);
+
+/* What the allocator holds for a block, 0 where it does not say. glibc's answer is the word before
+ * the block, less the word itself; it is read there once it has been seen to be. */
+static inline size_t usable_size(const void *block)
 {
-    return LIKELY(memtally_real.malloc_usable_size != NULL)
-               ? memtally_real.malloc_usable_size(address)
-               : 0;
+    enum { IN_USE = 1, MAPPED = 2, FLAGS = 7 };
+    if (LIKELY(memtally_real.tries_of_words == TRUSTED)) {
+        size_t word = ((const size_t *)block)[-1];
+        if (LIKELY(!(word & MAPPED)))
+            return (word & ~(size_t)FLAGS) - sizeof word;
+    }
+    return real_usable_size(block);
+}
+
+#define EARLY_BYTES 65536u
+
+struct early {
+    size_t used;
+    _Alignas(64) char bytes[EARLY_BYTES];
+};
+
+extern HIDDEN struct early memtally_early;
+
+static inline int early_owns(const void *address)
+{
+    return (uintptr_t)address - (uintptr_t)memtally_early.bytes < EARLY_BYTES;
 }
 
 /* Memory for calls that come before the real functions are known; never given back. Zeroed. */
 HIDDEN void *early_alloc(size_t alignment, size_t size);
-HIDDEN int early_owns(const void *address);
 /* How much of the early memory lies from `address` on: an upper bound of a block's size. */
 HIDDEN size_t early_room(const void *address);
 

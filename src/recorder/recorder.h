@@ -30,6 +30,8 @@
 #define EXACT_FROM_BYTES      65536u
 #define SAMPLE_INTERVAL_BYTES 524288u
 #define LOOK_FROM_BYTES       262144u
+#define LOOK_EACH_BYTES       (16 * LOOK_FROM_BYTES)
+#define THREAD_GRANULES       64u
 #define STACK_SLOTS           4096u
 #define NAME_SLOTS            64u
 #define ASIDE_STACK_BYTES     32768u
@@ -46,12 +48,27 @@ struct name_slot {
     uint32_t number;
 };
 
+/* The last chain of frame pointers: where its frames lay and where each said that the next one is.
+ * Up to a multiple of CHAIN_STEP, frames of `nothing` follow. */
+#define CHAIN_STEP 8u
+struct chain {
+    uint32_t n;
+    uintptr_t nothing[2];
+    const uintptr_t *at[MT_MAX_FRAMES];
+    uintptr_t next[MT_MAX_FRAMES];
+};
+
+_Static_assert(MT_MAX_FRAMES % CHAIN_STEP == 0, "a chain can be read in steps");
+
 /* What a thread needs to record. In memory that is wiped on fork. */
 struct thread {
     struct mt_writer writer; /* first: its cursor and limit are the hot fields */
-    int64_t until_sample;    /* bytes until the next sample among small blocks */
+    uint64_t sample_at;      /* small_alloc_bytes at which a block is sampled */
+    uint64_t look_at;        /* small_free_bytes before which it is time to look */
+    uint64_t
+        granules[THREAD_GRANULES]; /* that are known to have been written, by their lower bits */
     uint64_t random;
-    uint64_t freed_bytes; /* small blocks, since the last look */
+    uint64_t freed_bytes; /* other blocks, since the last look */
     uint32_t alive;
     uint32_t in_use;
     uint32_t used_before;   /* names and stacks hold what an earlier thread left */
@@ -63,6 +80,7 @@ struct thread {
     uint64_t ggml_next_ticket;
     struct thread *next;
     struct name_slot names[NAME_SLOTS];
+    struct chain chain;
     struct stack_slot stacks[STACK_SLOTS];
 };
 
@@ -104,6 +122,7 @@ struct recorder {
     uint32_t avoid_scan;
     uint32_t said;
     uint32_t has_key;     /* `key` ends a thread's state */
+    uint32_t has_threads; /* more than one thread has recorded something */
     uint32_t is_filtered; /* the program lets the kernel refuse system calls: none is made */
     pthread_key_t key;
     uint64_t page_bytes;
@@ -179,21 +198,31 @@ static inline void leave(void)
     tls->busy = 0;
 }
 
-/* The time after all that was done so far. The processor may read the counter ahead of the loads
- * before it: then a block that another thread hands over would seem to be freed before it was
- * allocated, and one to be allocated before its place was free. */
-static inline uint64_t now_ticks(void)
+static inline void wait_for_loads(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_lfence();
 #elif defined(__aarch64__)
     __asm__ volatile("isb" ::: "memory");
 #endif
+}
+
+/* The time after all that was done so far. The processor may read the counter ahead of the loads
+ * before it: then a block that another thread hands over would seem to be freed before it was
+ * allocated, and one to be allocated before its place was free. A single thread's events are in
+ * order anyhow. Whatever it gets from a second one it gets by a load that comes after the second
+ * one's store to has_threads, and so does the load here. */
+static inline uint64_t now_ticks(void)
+{
+    if (__atomic_load_n(&memtally_recorder.has_threads, __ATOMIC_RELAXED))
+        wait_for_loads();
     return mt_ticks((int)memtally_recorder.use_counter);
 }
 
-/* stack.c: the calling stack's number from the frame at `frame` on; 0 where stacks are off. */
-HIDDEN uint32_t stack_number(struct thread *thread, const void *frame);
+/* stack.c: the calling stack's number from the frame at `frame` on; 0 where stacks are off. A stack
+ * that is new is written with the time `ticks`. */
+HIDDEN uint32_t stack_number(struct thread *thread, const void *frame, uint64_t ticks);
+HIDDEN void stacks_init(void);
 /* Finds the calling thread's stack; it stays unknown where that cannot be told. To be called aside,
  * from a frame on that stack: `here`. */
 HIDDEN void stack_find_bounds(const void *here);
@@ -202,7 +231,7 @@ HIDDEN int stacks_load_unwinder(void);
 /* heap.c */
 HIDDEN int heap_init(void);
 HIDDEN void heap_write_self(struct thread *thread);
-HIDDEN int64_t heap_next_distance(struct thread *thread);
+HIDDEN void heap_init_thread(struct thread *thread);
 HIDDEN void note_alloc(struct thread *thread, void *address, size_t size, const void *frame);
 HIDDEN void note_free(struct thread *thread, void *address);
 

@@ -22,11 +22,28 @@
 #define HIGHEST_DESCRIPTOR 65536u
 #define DESCRIPTORS_BELOW  64u
 
+/* `address` is not cleared: n says how many there are. */
 struct frames {
-    uint64_t address[MT_MAX_FRAMES];
     size_t n;
     int complete;
+    uint64_t address[MT_MAX_FRAMES];
 };
+
+/* What each frame's address is multiplied with in the hash, a sum: unlike a chain it keeps nothing
+ * waiting. Two stacks of one sum are less likely than 1 in 2^50. */
+static uint64_t frame_keys[MT_MAX_FRAMES];
+
+/* splitmix64 */
+void stacks_init(void)
+{
+    uint64_t state = 0;
+    for (size_t i = 0; i < MT_MAX_FRAMES; i++) {
+        uint64_t x = state += 0x9e3779b97f4a7c15u;
+        x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+        x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+        frame_keys[i] = (x ^ x >> 31) | 1;
+    }
+}
 
 /* How far from where a thread begins its first frame with a frame pointer may lie: below libc's
  * starting code, and for other threads than the main one also below libc's own data of the thread.
@@ -158,6 +175,56 @@ static void walk_frame_pointers(const void *frame, struct frames *frames)
     }
 }
 
+/* Remembers the chain, and puts frames behind it that tell nothing, so that it can be read in
+ * steps.
+ */
+static uint64_t follow_chain(struct chain *chain, uintptr_t at)
+{
+    const struct tls *tls = &memtally_tls;
+    uint64_t hash = 0;
+    uint32_t n = 0;
+    for (;;) {
+        uintptr_t next = ((const uintptr_t *)at)[0];
+        hash += ((const uintptr_t *)at)[1] * frame_keys[n];
+        chain->at[n] = (const uintptr_t *)at;
+        chain->next[n++] = next;
+        if (next <= at || !is_frame(tls, next) || n == MT_MAX_FRAMES)
+            break;
+        at = next;
+    }
+    chain->n = n;
+    for (; n % CHAIN_STEP; n++) {
+        chain->at[n] = chain->nothing;
+        chain->next[n] = 0;
+    }
+    return hash;
+}
+
+/* A hash over the chain of frame pointers, which starts on the thread's own stack.
+ *
+ * Most calls come from as deep as the one before, with frames where the last chain had them. They
+ * are read there, some at a time, and compared when all are read: the processor then waits neither
+ * for one frame to find the next, nor for a guess at where the chain ends. What is remembered lies
+ * on the same stack, so that it can be read whatever the chain is. */
+static inline uint64_t hash_chain(struct thread *thread, const void *frame)
+{
+    struct chain *chain = &thread->chain;
+    uint64_t hash = 0;
+    uintptr_t differs = (uintptr_t)chain->at[0] ^ (uintptr_t)frame;
+    if (UNLIKELY(differs))
+        return follow_chain(chain, (uintptr_t)frame);
+    for (const uint64_t *key = frame_keys; key < frame_keys + chain->n; key += CHAIN_STEP) {
+        const uintptr_t *const *at = chain->at + (key - frame_keys);
+        const uintptr_t *next = chain->next + (key - frame_keys);
+#pragma GCC unroll 8
+        for (uint32_t i = 0; i < CHAIN_STEP; i++) {
+            differs |= at[i][0] ^ next[i];
+            hash += at[i][1] * key[i];
+        }
+    }
+    return LIKELY(!differs) ? hash : follow_chain(chain, (uintptr_t)frame);
+}
+
 /* Drops the recorder's own frames: the first frame kept is the one that called the hook. */
 static void walk_unwinder(const void *frame, struct frames *frames)
 {
@@ -177,48 +244,78 @@ static void walk_unwinder(const void *frame, struct frames *frames)
         frames->n > 0 && n < (int)(MT_MAX_FRAMES + 8) && n - first <= (int)MT_MAX_FRAMES;
 }
 
-static uint64_t hash_frames(const struct frames *frames)
-{
-    uint64_t hash = 0x9e3779b97f4a7c15u ^ (uint64_t)frames->complete;
-    for (size_t i = 0; i < frames->n; i++) {
-        hash = (hash ^ frames->address[i]) * 0xff51afd7ed558ccdu;
-        hash ^= hash >> 32;
-    }
-    return hash;
-}
-
 /* A full neighbourhood is overwritten: the stack is then written once more under a new number. */
-static struct stack_slot *slot_of(struct thread *thread, uint64_t hash)
+static inline struct stack_slot *slot_of(struct thread *thread, uint64_t hash)
 {
     for (uint32_t probe = 0; probe < 8; probe++) {
-        struct stack_slot *slot = &thread->stacks[(hash + probe) % STACK_SLOTS];
+        struct stack_slot *slot = &thread->stacks[((hash >> 32) + probe) % STACK_SLOTS];
         if (!slot->number || slot->hash == hash)
             return slot;
     }
-    struct stack_slot *slot = &thread->stacks[hash % STACK_SLOTS];
+    struct stack_slot *slot = &thread->stacks[(hash >> 32) % STACK_SLOTS];
     slot->number = 0;
     return slot;
 }
 
-uint32_t stack_number(struct thread *thread, const void *frame)
+static uint64_t hash_frames(const struct frames *frames)
 {
-    struct frames frames = {.n = 0};
-    if (memtally_recorder.stacks == MT_STACKS_NONE)
-        return 0;
+    uint64_t hash = 0;
+    for (size_t i = 0; i < frames->n; i++)
+        hash += frames->address[i] * frame_keys[i];
+    return hash ^ (uint64_t)frames->complete << 63;
+}
+
+__attribute__((noinline)) static void walk(const void *frame, struct frames *frames)
+{
+    frames->n = 0;
+    frames->complete = 0;
     if (memtally_recorder.unwind)
-        walk_unwinder(frame, &frames);
+        walk_unwinder(frame, frames);
     else
-        walk_frame_pointers(frame, &frames);
-    if (!frames.n)
+        walk_frame_pointers(frame, frames);
+}
+
+static uint32_t define(struct thread *thread, struct stack_slot *slot, uint64_t hash,
+                       const struct frames *frames, uint64_t ticks)
+{
+    if (!frames->n)
         return 0;
+    slot->hash = hash;
+    slot->number =
+        mt_write_stack(&thread->writer, ticks, frames->address, frames->n, frames->complete);
+    return slot->number;
+}
+
+/* By what it takes to know a stack again without writing its frames down first. */
+__attribute__((noinline)) static uint32_t number_of_new(struct thread *thread, const void *frame,
+                                                        struct stack_slot *slot, uint64_t hash,
+                                                        uint64_t ticks)
+{
+    struct frames frames;
+    walk(frame, &frames);
+    return define(thread, slot, hash, &frames, ticks);
+}
+
+__attribute__((noinline)) static uint32_t number_of_unwound(struct thread *thread,
+                                                            const void *frame, uint64_t ticks)
+{
+    struct frames frames;
+    walk(frame, &frames);
     uint64_t hash = hash_frames(&frames);
     struct stack_slot *slot = slot_of(thread, hash);
-    if (!slot->number) {
-        slot->hash = hash;
-        slot->number =
-            mt_write_stack(&thread->writer, now_ticks(), frames.address, frames.n, frames.complete);
-    }
-    return slot->number;
+    return slot->number ? slot->number : define(thread, slot, hash, &frames, ticks);
+}
+
+uint32_t stack_number(struct thread *thread, const void *frame, uint64_t ticks)
+{
+    if (memtally_recorder.stacks == MT_STACKS_NONE)
+        return 0;
+    if (UNLIKELY(memtally_recorder.unwind != NULL) ||
+        UNLIKELY(!is_frame(&memtally_tls, (uintptr_t)frame)))
+        return number_of_unwound(thread, frame, ticks);
+    uint64_t hash = hash_chain(thread, frame);
+    struct stack_slot *slot = slot_of(thread, hash);
+    return LIKELY(slot->number) ? slot->number : number_of_new(thread, frame, slot, hash, ticks);
 }
 
 static void *symbol(void *library, const char *name)

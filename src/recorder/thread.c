@@ -179,14 +179,16 @@ static void init_thread(struct thread *thread, struct process *process)
 {
     uint32_t stream = __atomic_fetch_add(&process->next_stream, 1, __ATOMIC_RELAXED);
     uint32_t tid = (uint32_t)MT_SYS0(SYS_gettid);
+    if (stream)
+        __atomic_store_n(&memtally_recorder.has_threads, 1, __ATOMIC_SEQ_CST);
     mt_writer_init(&thread->writer, &process->file, stream, tid);
     if (thread->used_before) {
         memset(thread->names, 0, sizeof thread->names);
         memset(thread->stacks, 0, sizeof thread->stacks);
+        memset(&thread->chain, 0, sizeof thread->chain);
     }
     thread->random = mt_counter() ^ ((uint64_t)tid << 32) ^ 0x9e3779b97f4a7c15u;
-    thread->until_sample = heap_next_distance(thread);
-    thread->freed_bytes = 0;
+    heap_init_thread(thread);
     thread->ggml_call = NULL;
     thread->alive = 1;
 }
@@ -238,8 +240,10 @@ static struct thread *borrow(struct tls *tls)
             return NULL;
         }
     tls->borrowed = 1;
-    if (process->leftover)
+    if (process->leftover) {
+        memset(&process->leftover->chain, 0, sizeof process->leftover->chain); /* another's */
         return process->leftover;
+    }
     struct thread *thread = map_thread(process);
     if (!thread) {
         thread_give_back();

@@ -117,7 +117,7 @@ static inline uint8_t *mt_event_begin(struct mt_writer *writer, enum mt_event_op
     *at++ = (uint8_t)op;
     uint64_t delta = ticks > writer->last_ticks ? ticks - writer->last_ticks : 0;
     writer->last_ticks += delta;
-    return mt_varint_put(at, delta);
+    return mt_varint_put_most(at, delta);
 }
 
 /* Makes the event that ends at `at` part of the recording. */
@@ -131,7 +131,7 @@ static inline void mt_event_end(struct mt_writer *writer, uint8_t *at)
 static inline uint8_t *mt_put_heap_address(struct mt_writer *writer, uint8_t *at, uint64_t address)
 {
     uint64_t units = address / MT_HEAP_UNIT;
-    at = mt_varint_put(at, mt_zigzag((int64_t)(units - writer->last_unit)));
+    at = mt_varint_put_most(at, mt_zigzag((int64_t)(units - writer->last_unit)));
     writer->last_unit = units;
     return at;
 }

@@ -44,9 +44,24 @@ static void test_short_and_overlong_bytes_are_refused(void **state)
     assert_int_equal(value, 7);
 }
 
+static void test_both_ways_to_write_a_value_give_the_same_bytes(void **state)
+{
+    (void)state;
+    for (unsigned bit = 0; bit < 64; bit++)
+        for (int off = -1; off <= 1; off++) {
+            uint64_t value = ((uint64_t)1 << bit) + (uint64_t)off;
+            uint8_t one[MT_VARINT_MAX] = {0};
+            uint8_t other[MT_VARINT_MAX] = {0};
+            ptrdiff_t length = mt_varint_put(one, value) - one;
+            assert_int_equal(mt_varint_put_most(other, value) - other, length);
+            assert_memory_equal(one, other, (size_t)length);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_both_ways_to_write_a_value_give_the_same_bytes),
         cmocka_unit_test(test_every_width_comes_back),
         cmocka_unit_test(test_zigzag_keeps_small_numbers_small),
         cmocka_unit_test(test_short_and_overlong_bytes_are_refused),
