@@ -9,9 +9,10 @@
 #define MT_REHEARSAL_VARIABLE "MEMTALLY_REHEARSAL"
 
 enum mt_preload_bar {
-    MT_PRELOAD_FREE,   /* nothing stands against it, as far as the file says */
-    MT_PRELOAD_STATIC, /* linked statically: no loader runs */
-    MT_PRELOAD_SETUID  /* it has rights of its own: the loader drops LD_PRELOAD */
+    MT_PRELOAD_FREE,     /* nothing stands against it, as far as the file says */
+    MT_PRELOAD_STATIC,   /* linked statically: no loader runs */
+    MT_PRELOAD_SETUID,   /* it has rights of its own: the loader drops LD_PRELOAD */
+    MT_PRELOAD_SANITIZED /* a sanitizer's runtime has its memory in hand and wants to be first */
 };
 
 /* What stands against it. A file that cannot be read or is no ELF of 64 bits is taken to be free of

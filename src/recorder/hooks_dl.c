@@ -33,7 +33,8 @@ struct decision memtally_decide_dlopen(const char *path, int flags)
     struct decision decision = {NULL, NULL};
     (void)path;
     (void)flags;
-    if (real_ready())
+    real_look_up_loader();
+    if (memtally_real.dlopen)
         memcpy(&decision.jump, &memtally_real.dlopen, sizeof decision.jump);
     return decision;
 }
@@ -56,8 +57,7 @@ static void *find_behind(const char *name)
 struct decision memtally_decide_dlsym(void *handle, const char *name)
 {
     struct decision decision = {NULL, NULL};
-    if (!real_ready() && !memtally_real.dlsym)
-        return decision;
+    real_look_up_loader();
     decision.jump = address_of_real(&memtally_real.dlsym);
     if (handle == RTLD_NEXT || !name || strncmp(name, "ggml_backend_", 13) != 0)
         return decision;

@@ -302,7 +302,7 @@ static int get_ready(char **environment)
     struct recorder *recorder = &memtally_recorder;
     remember_stderr();
     stacks_init();
-    if (!read_settings(environment))
+    if (!read_settings(environment) || is_watched_by_another())
         return 0;
     recorder->pid = (uint32_t)MT_SYS0(SYS_getpid);
     recorder->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);

@@ -66,36 +66,6 @@ size_t real_usable_size(const void *block)
     return usable;
 }
 
-struct module_of {
-    uintptr_t address;
-    uintptr_t low;
-    uintptr_t high;
-};
-
-/* Finds the module that `address` lies in. */
-static int match_module(struct dl_phdr_info *info, size_t size, void *context)
-{
-    struct module_of *module = context;
-    uintptr_t low = UINTPTR_MAX;
-    uintptr_t high = 0;
-    (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        if (segment->p_type != PT_LOAD)
-            continue;
-        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
-        if (start < low)
-            low = start;
-        if (start + segment->p_memsz > high)
-            high = start + segment->p_memsz;
-    }
-    if (module->address < low || module->address >= high)
-        return 0;
-    module->low = low;
-    module->high = high;
-    return 1;
-}
-
 /* dlsym is ours by name, so the real one is asked for by its version. */
 static void *versioned(const char *name)
 {
@@ -114,13 +84,30 @@ static void store(void *slot, void *function)
     __builtin_memcpy(slot, &function, sizeof function);
 }
 
+/* By its header, which the first segment begins with: dl_iterate_phdr() may be that of a
+ * sanitizer's runtime, which is not ready for calls that come from within the loader. */
 void find_module(const void *place, uintptr_t *low, uintptr_t *high)
 {
-    struct module_of module = {.address = (uintptr_t)place};
-    if (!dl_iterate_phdr(match_module, &module))
+    Dl_info info;
+    if (!dladdr(place, &info) || !info.dli_fbase)
         return;
-    *low = module.low;
-    *high = module.high;
+    const char *base = info.dli_fbase;
+    const ElfW(Ehdr) *header = info.dli_fbase;
+    const ElfW(Phdr) *segments = (const ElfW(Phdr) *)(const void *)(base + header->e_phoff);
+    uintptr_t first = UINTPTR_MAX;
+    uintptr_t end = 0;
+    if (__builtin_memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
+        return;
+    for (unsigned i = 0; i < header->e_phnum; i++) {
+        if (segments[i].p_type != PT_LOAD)
+            continue;
+        if (segments[i].p_vaddr < first)
+            first = segments[i].p_vaddr;
+        if (segments[i].p_vaddr + segments[i].p_memsz > end)
+            end = segments[i].p_vaddr + segments[i].p_memsz;
+    }
+    *low = (uintptr_t)base;
+    *high = (uintptr_t)base + (end - first);
 }
 
 static void *address_of(const void *slot)
@@ -161,6 +148,29 @@ static void find_loader_errors(void)
         memtally_real.loader_errors = place - (char *)&memtally_tls;
 }
 
+void real_look_up_loader(void)
+{
+    if (__atomic_load_n(&memtally_real.dlsym, __ATOMIC_ACQUIRE))
+        return;
+    store(&memtally_real.dlopen, versioned("dlopen"));
+    void *found = versioned("dlsym");
+    if (!found)
+        __builtin_trap();
+    store(&memtally_real.dlsym, found);
+}
+
+/* Asked for here, where what the loader allocates for its message is not an allocator's that may be
+ * about to map memory. */
+static int has_sanitizer(void)
+{
+    static const char *const runtimes[] = {"__asan_init", "__tsan_init", "__msan_init",
+                                           "__hwasan_init"};
+    int found = 0;
+    for (size_t i = 0; i < sizeof runtimes / sizeof *runtimes; i++)
+        found |= memtally_real.dlsym(RTLD_DEFAULT, runtimes[i]) != NULL;
+    return found;
+}
+
 /* Each name that libc lacks leaves a message for dlerror(), which is not the program's to read. */
 int real_look_up(void)
 {
@@ -168,10 +178,7 @@ int real_look_up(void)
     if (!__atomic_compare_exchange_n(&memtally_real.state, &unknown, 1, 0, __ATOMIC_ACQUIRE,
                                      __ATOMIC_ACQUIRE))
         return unknown == 2;
-    store(&memtally_real.dlsym, versioned("dlsym"));
-    store(&memtally_real.dlopen, versioned("dlopen"));
-    if (!memtally_real.dlsym)
-        __builtin_trap();
+    real_look_up_loader();
     store(&memtally_real.syscall, memtally_real.dlsym(RTLD_NEXT, "syscall"));
     void *usable_size = memtally_real.dlsym(RTLD_NEXT, "malloc_usable_size");
 #define HOOK(result, name, parameters)                                                             \
@@ -192,6 +199,7 @@ int real_look_up(void)
     const uintptr_t *stack_end = memtally_real.dlsym(RTLD_DEFAULT, "__libc_stack_end");
     memtally_real.stack_end = stack_end ? *stack_end : 0;
     find_loader_errors();
+    memtally_real.has_sanitizer = has_sanitizer();
     dlerror();
     __atomic_store_n(&memtally_real.state, 2, __ATOMIC_RELEASE);
     return 1;

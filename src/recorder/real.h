@@ -16,6 +16,7 @@ struct real {
     uintptr_t own_high;
     uintptr_t unwinder_low; /* libunwind, where it is used */
     uintptr_t unwinder_high;
+    int has_sanitizer;       /* its runtime is in the program */
     ptrdiff_t loader_errors; /* where libc keeps what dlerror() says, from our own data of a thread
                                 on; 0: not known */
     uintptr_t stack_end;     /* where the main thread began, as the loader knows it; 0: unknown */
@@ -51,6 +52,10 @@ HIDDEN void loader_errors_back(void);
 
 /* Looks the real functions up. Returns 0 while that is going on (a call from within). */
 HIDDEN int real_look_up(void);
+
+/* Looks up dlopen() and dlsym() alone, which a library may call before libc's functions can be
+ * asked for: a sanitizer's runtime does so to find those that it stands before. */
+HIDDEN void real_look_up_loader(void);
 
 static inline int real_ready(void)
 {

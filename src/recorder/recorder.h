@@ -161,6 +161,9 @@ HIDDEN int process_start(void);
 HIDDEN void process_end(int kind);
 HIDDEN void write_self(struct thread *thread, const void *address, size_t length);
 
+/* refuse.c: Valgrind or a sanitizer has the program's memory in hand. */
+HIDDEN int is_watched_by_another(void);
+
 /* thread.c: thread_start() returns with the guard set, or NULL without it. */
 HIDDEN struct thread *thread_start(void);
 HIDDEN void thread_give_back(void);

@@ -66,6 +66,11 @@ static int check_preload(const char *program, struct mt_error *error)
                        "%.200s runs with rights of its own, and the loader preloads nothing into "
                        "such a program; rehearse a plain copy of it",
                        program);
+    case MT_PRELOAD_SANITIZED:
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "%.200s is built with a sanitizer, before which nothing may be preloaded; "
+                       "rehearse a build without one",
+                       program);
     case MT_PRELOAD_FREE:
         break;
     }

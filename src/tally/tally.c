@@ -38,9 +38,9 @@ struct work {
 };
 
 /* As OUTSIDE_ONLY numbers them. */
-static const char *const reasons[] = {"the recorder was not loaded", "statically linked",
-                                      "setuid, setgid or capabilities",
-                                      "ended before it could be looked at"};
+static const char *const reasons[] = {
+    "the recorder was not loaded", "statically linked", "setuid, setgid or capabilities",
+    "ended before it could be looked at", "built with a sanitizer"};
 
 #define N_REASONS (sizeof reasons / sizeof *reasons)
 

@@ -14,14 +14,15 @@
 #include "base/strbuf.h"
 #include "watch/watch.h"
 
-#define N_OWN_VARIABLES 6
+#define N_OWN_VARIABLES 7
 
 static const char *const own_names[N_OWN_VARIABLES] = {"LD_PRELOAD=",
                                                        "MEMTALLY_RECORD_DIR=",
                                                        "MEMTALLY_RECORD_DEPTH=",
                                                        "MEMTALLY_RECORD_STACKS=",
                                                        "MEMTALLY_RECORD_SHARE_PPM=",
-                                                       "MEMTALLY_RECORD_OTHER_DIR="};
+                                                       "MEMTALLY_RECORD_OTHER_DIR=",
+                                                       "ASAN_OPTIONS="};
 
 static int is_own(const char *variable)
 {
@@ -31,26 +32,41 @@ static int is_own(const char *variable)
     return 0;
 }
 
+/* What the given environment says of the variables that become ours; NULL where it says nothing. */
+struct given {
+    const char *preloaded;
+    const char *asan_options;
+    int is_rehearsed;
+};
+
 /* What was preloaded before comes after, but for the pretended devices of a rehearsal. */
-static void put_preloaded(struct mt_strbuf *text, const char *recorder, const char *preloaded,
-                          int is_rehearsed)
+static void put_preloaded(struct mt_strbuf *text, const char *recorder, const struct given *given)
 {
-    if (!preloaded)
+    if (!given->preloaded)
         mt_strbuf_puts(text, recorder);
     else
-        mt_strbuf_printf(text, "%s:%s", is_rehearsed ? preloaded : recorder,
-                         is_rehearsed ? recorder : preloaded);
+        mt_strbuf_printf(text, "%s:%s", given->is_rehearsed ? given->preloaded : recorder,
+                         given->is_rehearsed ? recorder : given->preloaded);
+}
+
+/* The address sanitizer ends a program before which something is preloaded, unless it is told not
+ * to look. The recorder does nothing in such a program. */
+static void put_asan_options(struct mt_strbuf *text, const struct given *given)
+{
+    if (given->asan_options)
+        mt_strbuf_printf(text, "%s:", given->asan_options);
+    mt_strbuf_puts(text, "verify_asan_link_order=0");
 }
 
 static char *own_variable(size_t i, const struct mt_run_options *options, const struct mt_run *run,
-                          const char *preloaded, int is_rehearsed)
+                          const struct given *given)
 {
     struct mt_strbuf text;
     double share = options->picture_share > 0 ? options->picture_share : 0.02;
     mt_strbuf_init(&text);
     mt_strbuf_puts(&text, own_names[i]);
     if (i == 0)
-        put_preloaded(&text, options->recorder_path, preloaded, is_rehearsed);
+        put_preloaded(&text, options->recorder_path, given);
     else if (i == 1)
         mt_strbuf_puts(&text, run->directory);
     else if (i == 2)
@@ -59,8 +75,10 @@ static char *own_variable(size_t i, const struct mt_run_options *options, const 
         mt_strbuf_printf(&text, "%d", (int)options->stacks);
     else if (i == 5)
         mt_strbuf_puts(&text, run->side ? run->side : "");
-    else /* a quarter is left for pictures from outside */
+    else if (i == 4) /* a quarter is left for pictures from outside */
         mt_strbuf_printf(&text, "%.0f", share * 1e6 * 0.75);
+    else
+        put_asan_options(&text, given);
     return mt_strbuf_take(&text);
 }
 
@@ -73,33 +91,44 @@ static void free_environment(char **made, size_t first_own)
     free(made);
 }
 
+static const char *value_of(const char *variable, const char *name)
+{
+    size_t length = strlen(name);
+    return strncmp(variable, name, length) == 0 && variable[length] ? variable + length : NULL;
+}
+
+static void note_given(struct given *given, const char *variable)
+{
+    const char *preloaded = value_of(variable, own_names[0]);
+    const char *asan_options = value_of(variable, own_names[6]);
+    if (preloaded)
+        given->preloaded = preloaded;
+    if (asan_options)
+        given->asan_options = asan_options;
+    given->is_rehearsed |= value_of(variable, MT_REHEARSAL_VARIABLE "=") != NULL;
+}
+
 /* The environment with the recorder's variables in place of any that were there. *first_own is
  * where they start. */
 static char **make_environment(const struct mt_run_options *options, const struct mt_run *run,
                                size_t *first_own)
 {
-    static const char rehearsal[] = MT_REHEARSAL_VARIABLE "=";
-    char *const *given = options->environment ? options->environment : environ;
-    const char *preloaded = NULL;
-    int is_rehearsed = 0;
+    char *const *variables = options->environment ? options->environment : environ;
+    struct given given = {0};
     size_t n = 0;
-    while (given[n])
+    while (variables[n])
         n++;
     char **made = calloc(n + N_OWN_VARIABLES + 1, sizeof *made);
     if (!made)
         return NULL;
     *first_own = 0;
     for (size_t i = 0; i < n; i++) {
-        if (strncmp(given[i], own_names[0], strlen(own_names[0])) == 0)
-            preloaded = given[i] + strlen(own_names[0]);
-        is_rehearsed |= !strncmp(given[i], rehearsal, sizeof rehearsal - 1);
-        if (!options->recorder_path || !is_own(given[i]))
-            made[(*first_own)++] = given[i];
+        note_given(&given, variables[i]);
+        if (!options->recorder_path || !is_own(variables[i]))
+            made[(*first_own)++] = variables[i];
     }
-    if (preloaded && !*preloaded)
-        preloaded = NULL;
     for (size_t i = 0; i < N_OWN_VARIABLES && options->recorder_path; i++) {
-        made[*first_own + i] = own_variable(i, options, run, preloaded, is_rehearsed);
+        made[*first_own + i] = own_variable(i, options, run, &given);
         if (!made[*first_own + i]) {
             free_environment(made, *first_own);
             return NULL;
@@ -175,6 +204,8 @@ enum mt_outside_reason mt_outside_reason_of(const char *program)
         return MT_OUTSIDE_STATIC;
     case MT_PRELOAD_SETUID:
         return MT_OUTSIDE_SETUID;
+    case MT_PRELOAD_SANITIZED:
+        return MT_OUTSIDE_SANITIZED;
     case MT_PRELOAD_FREE:
         break;
     }

@@ -17,7 +17,8 @@ enum mt_outside_reason {
     MT_OUTSIDE_NOT_LOADED = 0,
     MT_OUTSIDE_STATIC = 1,
     MT_OUTSIDE_SETUID = 2,
-    MT_OUTSIDE_TOO_SHORT = 3
+    MT_OUTSIDE_TOO_SHORT = 3,
+    MT_OUTSIDE_SANITIZED = 4
 };
 
 /* A living process of the tree, or one whose end is not yet taken. */
