@@ -18,6 +18,7 @@ NEEDS_conformance = test
 NEEDS_conformance-cuda = test
 NEEDS_torch-newest = test
 NEEDS_oracle = test
+NEEDS_oracle-fusion = test
 NEEDS_asan = test
 NEEDS_tsan = test
 NEEDS_golden = test
@@ -28,7 +29,7 @@ NEEDS_fmt = lint
 NEEDS_tidy = tidy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-rehearse build test check conformance conformance-cuda torch-newest oracle asan tsan fuzz aarch64 bench lint tidy fmt golden gpu unharmed install clean setup
+.PHONY: help demo demo-rehearse build test check conformance conformance-cuda torch-newest oracle oracle-fusion asan tsan fuzz aarch64 bench lint tidy fmt golden gpu unharmed install clean setup
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -74,6 +75,11 @@ torch-newest: build ## the tests of PyTorch's memory with the newest PyTorch and
 
 oracle: build ## plan points of llama.cpp again and compare; BUILD= (or FROM=, TO=): what changed
 	@scripts/oracle $(if $(ALL),--all) $(if $(BUILD),--from $(BUILD)) $(if $(FROM),--from $(FROM)) $(if $(TO),--to $(TO))
+
+oracle-fusion: build ## plan experts again with ggml-cuda's own choice of what fused operations keep, and compare
+	@set -e; engine=$$(scripts/engine llama.cpp); library=$$(scripts/engine fusion); \
+	BUILD_DIR=$(CURDIR)/build PYTHONDONTWRITEBYTECODE=1 tests/conformance/oracle_fusion.py --compare "$$engine" \
+		build/tests/conformance/fusion "$$library"
 
 aarch64: build ## build for aarch64, run the unit tests and a recorded program under qemu (some minutes)
 	@scripts/aarch64

@@ -27,8 +27,8 @@ struct mt_rehearse_device {
     uint64_t bytes;            /* in all; 1 MiB to 1 PiB */
     uint64_t reserved_bytes;   /* of these, taken by the driver's context and other programs */
     const char *name;          /* "NVIDIA GeForce RTX 3090", or NULL */
-    const char *gpu;           /* of kind "cuda", of mt_rehearse_gpu_at(): "H100-80GB"; NULL: that
-                                  of mt_rehearse_gpu_of_size() */
+    const char *gpu;           /* of mt_rehearse_gpu_at(): "H100-80GB"; NULL: of kind "cuda" that of
+                                  mt_rehearse_gpu_of_size(), of others not known */
     uint64_t context_bytes;    /* that a CUDA context takes, where it was measured; 0: as the GPU */
     uint64_t graph_node_bytes; /* likewise of each node of a graph */
 };
@@ -38,10 +38,10 @@ struct mt_rehearse_gpu {
     char key[32];           /* "H100-80GB" */
     char name[64];          /* "NVIDIA H100 80GB HBM3" */
     char kind[16];          /* "cuda", "rocm", "metal" */
-    char generation[16];    /* "hopper"; "" where the kind is another than "cuda" */
+    char generation[16];    /* "hopper", "cdna3"; "" where it is not known: Apple's */
     uint64_t memory_bytes;  /* as the driver answers: less than what the card is sold as */
     uint64_t context_bytes; /* of each process; 0 where the kind is another than "cuda" */
-    uint32_t capability;    /* 90 is 9.0 */
+    uint32_t capability;    /* 90 is 9.0; 0x1000942 is AMD's gfx942 */
     int is_typical;         /* what a device of such a size mostly is */
 };
 
@@ -66,9 +66,10 @@ struct mt_rehearse_options {
     const char *helper_directory; /* of the module that Python processes load; NULL: none */
     uint32_t cuda_driver_version; /* 12080 is CUDA 12.8; 0: the newest that is known */
     const char *kind;             /* "cuda" (NULL too), "rocm", "vulkan", "metal" */
-    const char *generation;       /* "ampere", "8.6"; NULL: the least of the devices' GPUs, of
-                                     other kinds than "cuda" the newest that the tables know */
-    const char *engine_version;   /* build that rules are chosen by; NULL: as its ggml says */
+    const char *generation;     /* "ampere", "8.6", "gfx942"; NULL: each device's own; where that is
+                                   not known the newest that the tables know, and nothing that
+                                   may depend on it is exact */
+    const char *engine_version; /* build that rules are chosen by; NULL: as its ggml says */
     const struct mt_rehearse_device *devices;
     size_t n_devices;         /* 0: the program runs on the CPU alone */
     uint64_t host_bytes;      /* host buffers beyond these are refused; 0: no limit */

@@ -82,9 +82,10 @@ static const struct cli_option rehearse_options[] = {
      .argument = "NAME",
      .offset = OWN(generation),
      .help =
-         "generation of the devices, as ampere or 8.6: a device of which --device says the size "
-         "alone is a card of it; without it a usual card of that size, and of devices that are "
-         "not NVIDIA's the newest known"},
+         "generation of the devices, as ampere or 8.6, rdna3 or gfx942: a device of which --device "
+         "says the size alone is a card of it; without it a usual card of that size, and of "
+         "devices that are not NVIDIA's the newest known, of which nothing that may depend on it "
+         "is exact"},
     {.name = "layer",
      .kind = CLI_CHOICE,
      .argument = "LAYER",

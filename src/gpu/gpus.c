@@ -89,10 +89,12 @@ static void put64(struct mt_gpu_row *row, size_t at, uint64_t value)
     memcpy((char *)row + at, &value, sizeof value);
 }
 
-/* "9.0" is 90. */
+/* "9.0" is 90; "gfx942" is AMD's 0x942. */
 static uint64_t read_capability(const char *text)
 {
     char *end;
+    if (strncmp(text, "gfx", 3) == 0)
+        return MT_GPU_AMD + strtoull(text + 3, NULL, 16);
     uint64_t major = strtoull(text, &end, 10);
     return major * 10 + (*end == '.' ? strtoull(end + 1, NULL, 10) : 0);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The tables of GPUs (data/gpus): cards by their names, and which one is meant where only a size
- * is given. NVIDIA's can be pretended to CUDA programs; AMD's and Apple's have a size alone. */
+ * is given. NVIDIA's can be pretended to CUDA programs; AMD's have a size and a
+ * generation, Apple's a size alone. */
 #ifndef MT_GPU_GPUS_H
 #define MT_GPU_GPUS_H
 

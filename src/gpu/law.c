@@ -117,8 +117,25 @@ void mt_gpu_law_architecture(struct mt_gpu_spec *gpu)
     gpu->blocks_most = of->blocks;
 }
 
+/* As ggml parts them: the last that begins at or before a number. */
+static const char *generation_of_amd(uint32_t number)
+{
+    static const struct {
+        uint32_t first;
+        const char *generation;
+    } all[] = {{0x906, "vega20"}, {0x908, "cdna1"},  {0x909, ""},      {0x90a, "cdna2"},
+               {0x90c, ""},       {0x942, "cdna3"},  {0x950, "cdna4"}, {0x1010, "rdna1"},
+               {0x1030, "rdna2"}, {0x1100, "rdna3"}, {0x1200, "rdna4"}};
+    const char *generation = "";
+    for (size_t i = 0; i < sizeof all / sizeof *all && all[i].first <= number; i++)
+        generation = all[i].generation;
+    return generation;
+}
+
 const char *mt_gpu_generation(uint32_t capability)
 {
+    if (capability > MT_GPU_AMD)
+        return generation_of_amd(capability - MT_GPU_AMD);
     const struct architecture *of = find(capability);
     return of ? of->generation : "";
 }

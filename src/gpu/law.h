@@ -31,7 +31,7 @@ struct mt_gpu_band mt_gpu_law_graph_node(void);
 /* What the programming guide says of a capability: shared memory, threads and blocks. */
 void mt_gpu_law_architecture(struct mt_gpu_spec *gpu);
 
-/* "ampere", of a capability as in struct mt_gpu_spec; "" of none that is known. */
+/* "ampere", "cdna3", of a capability as in struct mt_gpu_spec; "" of none that is known. */
 const char *mt_gpu_generation(uint32_t capability);
 
 #endif

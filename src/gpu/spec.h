@@ -6,9 +6,12 @@
 
 #include <stdint.h>
 
+/* What ggml adds to the number of an AMD architecture: MT_GPU_AMD + 0x942 is gfx942. */
+#define MT_GPU_AMD 0x1000000u
+
 struct mt_gpu_spec {
     char name[64];               /* "NVIDIA H100 80GB HBM3", as the driver says it */
-    uint32_t capability;         /* 90 is 9.0 */
+    uint32_t capability;         /* 90 is 9.0; of AMD's from MT_GPU_AMD on */
     uint32_t multiprocessors;    /* 132 */
     uint32_t shared_bytes;       /* shared memory of a multiprocessor */
     uint32_t shared_block_bytes; /* of these, at most for one block that asks for it */

@@ -212,8 +212,11 @@ struct mt_graph_machine {
     uint64_t host_alignment;
     uint64_t quantised_row_padding; /* elements that rows of quantised tensors are padded to */
     int attention_scratch;          /* flash attention wants a cache of another type as f16 */
-    unsigned keeps;                 /* MT_KEEP_… of the devices */
-    uint64_t offload_batch;         /* rows from which work on host weights moves to a device */
+    int has_any_pair; /* attention of types that no kernel was compiled for is taken */
+    uint64_t build;   /* of the engine, by which devices choose kernels */
+    uint32_t capability[MT_GRAPH_DEVICES_MAX]; /* as ggml counts; 0: not known, scratch for all */
+    unsigned keeps;                            /* MT_KEEP_… of the devices */
+    uint64_t offload_batch; /* rows from which work on host weights moves to a device */
 };
 
 /* The buffer of a backend: bytes = inputs + working + holes at the moment that decides. */

@@ -7,6 +7,7 @@
 
 #include <memtally/error.h>
 
+#include "engine/flash_kernel.h"
 #include "predict/graph.h"
 
 /* As many as ggml keeps; more would make it give up. */
@@ -38,6 +39,34 @@ static uint64_t padded(uint64_t bytes, uint64_t alignment)
     return (bytes + alignment - 1) / alignment * alignment;
 }
 
+static int is_float(const struct mt_node *node)
+{
+    return node->type == MT_TYPE_F32 || node->type == MT_TYPE_F16 || node->type == MT_TYPE_BF16;
+}
+
+/* Whether a device's kernel for so few rows reads the cache as it is. */
+static int reads_as_it_is(const struct mt_graph_machine *machine, int device,
+                          const struct mt_node *node)
+{
+    const struct mt_node *q = node->sources[0], *k = node->sources[1], *v = node->sources[2];
+    uint64_t ratio = k->ne[2] ? q->ne[2] / k->ne[2] : 1;
+    struct mt_flash_attention a = {.capability = machine->capability[device],
+                                   .build = machine->build,
+                                   .head = q->ne[0],
+                                   .rows = q->ne[1],
+                                   .batches = q->ne[3],
+                                   .ratio = ratio,
+                                   .cells = k->ne[1],
+                                   .is_quantised = !is_float(k) || !is_float(v)};
+    a.is_grouped = ratio >= 2 && node->sources[3] && k->ne[1] % MT_FLASH_STRIDE_OF_KEYS == 0;
+    if (!a.capability || mt_flash_choose(&a) != MT_FLASH_VECTOR)
+        return 0;
+    int is_compiled = k->type == v->type && (k->type == MT_TYPE_BF16 || k->type == MT_TYPE_Q4_0 ||
+                                             k->type == MT_TYPE_Q8_0);
+    return k->type != MT_TYPE_F32 && v->type != MT_TYPE_F32 &&
+           (is_compiled || !machine->has_any_pair);
+}
+
 /* Flash attention on a device first turns a cache that is not f16 into f16, behind its result. */
 static uint64_t with_scratch(const struct mt_node *node, uint64_t bytes, uint64_t alignment)
 {
@@ -67,7 +96,8 @@ static uint64_t bytes_in(const struct walk *walk, int buffer, const struct mt_no
     uint64_t alignment = walk->spaces[buffer].alignment;
     uint64_t bytes = node->bytes;
     if (buffer < machine->n_devices) {
-        if (node->op == MT_OP_FLASH_ATTENTION && machine->attention_scratch)
+        if (node->op == MT_OP_FLASH_ATTENTION && machine->attention_scratch &&
+            !reads_as_it_is(machine, buffer, node))
             bytes = with_scratch(node, bytes, alignment);
         bytes += row_padding(node, machine->quantised_row_padding);
     }

@@ -3,6 +3,7 @@
 #ifndef MT_PREDICT_LLAMA_H
 #define MT_PREDICT_LLAMA_H
 
+#include "predict/graph.h"
 #include "predict/sheet.h"
 
 /* The plan of a run: everything that the categories have in common. Tokens and cells are counts.
@@ -27,6 +28,7 @@ struct mt_llama_plan {
     const char *type_v;
     uint64_t output_rows; /* that the graph is reserved for */
     uint64_t copies;      /* of each graph input: 4 with pipeline parallelism, else 1 */
+    uint32_t capability[MT_GRAPH_DEVICES_MAX]; /* of the devices' cards; 0 where it is not known */
 };
 
 /* Bytes of `n` elements stored as the ggml type called `type`, in whole blocks. 0 for an unknown
@@ -51,6 +53,8 @@ struct mt_compute_buffer {
     uint64_t bytes;
     uint64_t low_bytes;
     uint64_t high_bytes;
+    uint64_t grown_bytes;      /* beyond that, taken for a few tokens before requests come */
+    uint64_t grown_high_bytes; /* the most that is, for a small batch of requests */
     const char *rule;
     int is_alike;   /* the family's graph is not written down: that of what it resembles was planned
                      */

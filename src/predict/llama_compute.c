@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "engine/flash_kernel.h"
 #include "predict/llama_compute_old.h"
 #include "predict/llama_net.h"
 #include "predict/llama_parts.h"
@@ -15,6 +16,10 @@
 #define EXPERTS_USED_MAX 1024
 /* Of a graph that differs between builds in two ways. */
 #define FORMS_MAX 4
+/* Cells that a batch sees of a cache which holds next to nothing. */
+#define FEWEST_CELLS 256
+/* A capability of devices that read a quantised cache as it is for one or two rows. */
+#define NO_MATRIX_KERNELS (MT_FLASH_AMD + 0x906)
 
 /* What is reserved: the plan's batch, or one token for each sequence; as which builds do it. */
 struct variant {
@@ -164,6 +169,13 @@ static void describe(const struct mt_graph_buffer *from, double width,
              from->bytes - from->inputs - from->working);
 }
 
+/* Whether any batch is computed where weights lie on the host, though larger ones are not. */
+static int has_small_batches(const struct mt_llama_plan *plan)
+{
+    return (!plan->all_on_devices || plan->experts_on_host) &&
+           plan->in->settings->program != MT_PROGRAM_FIT_PARAMS;
+}
+
 /* The larger of what a batch needs and what single tokens need, which is never less where all of a
  * model lies on devices. */
 static int reserve_both(const struct mt_llama_plan *plan, struct variant variant,
@@ -172,13 +184,76 @@ static int reserve_both(const struct mt_llama_plan *plan, struct variant variant
 {
     struct mt_graph_buffer single[MT_GRAPH_DEVICES_MAX + 1] = {0};
     int result = reserve(plan, variant, buffers, known, error);
-    if (result < 0 || plan->all_on_devices || plan->in->settings->program == MT_PROGRAM_FIT_PARAMS)
+    if (result < 0 || !has_small_batches(plan))
         return result;
     variant.single_tokens = 1;
     result = reserve(plan, variant, single, known, error);
     for (size_t i = 0; result == 0 && i <= plan->n_devices; i++)
         if (single[i].bytes > buffers[i].bytes)
             buffers[i] = single[i];
+    return result;
+}
+
+/* The plan with a batch of a few tokens of one sequence. */
+static struct mt_llama_plan with_tokens(const struct mt_llama_plan *plan, uint64_t tokens)
+{
+    struct mt_llama_plan few = *plan;
+    few.ubatch = tokens < plan->ubatch ? tokens : plan->ubatch;
+    few.sequences = few.streams = few.output_rows = 1;
+    return few;
+}
+
+static uint64_t beyond(uint64_t bytes, uint64_t reserved)
+{
+    return bytes > reserved ? bytes - reserved : 0;
+}
+
+/* A server decodes a few tokens before it serves, to see whether its memory can drop the last of
+ * them. Buffers grow where that takes more than what was reserved. */
+static int try_out(const struct mt_llama_plan *plan, struct variant variant,
+                   struct mt_compute_buffer *buffers, struct known *known, struct mt_error *error)
+{
+    struct mt_graph_buffer taken[MT_GRAPH_DEVICES_MAX + 1] = {0};
+    uint64_t tokens = mt_engine_number(plan->in->engine, "compute.trial", 0);
+    if (!tokens || plan->in->settings->program != MT_PROGRAM_SERVER)
+        return 0;
+    struct mt_llama_plan trial = with_tokens(plan, tokens);
+    trial.cells = plan->cells < FEWEST_CELLS ? plan->cells : FEWEST_CELLS;
+    trial.swa_cells = plan->swa_cells < FEWEST_CELLS ? plan->swa_cells : FEWEST_CELLS;
+    int result = reserve(&trial, variant, taken, known, error);
+    for (size_t i = 0; result == 0 && i <= plan->n_devices; i++)
+        buffers[i].grown_bytes = beyond(taken[i].bytes, buffers[i].bytes);
+    return result;
+}
+
+/* The end of a prompt may be a batch that is just too small to move to a device. */
+static int take_rest(const struct mt_llama_plan *plan, struct variant variant,
+                     struct mt_compute_buffer *buffers, struct known *known, struct mt_error *error)
+{
+    struct mt_graph_buffer taken[MT_GRAPH_DEVICES_MAX + 1] = {0};
+    uint64_t batch = mt_llama_machine(plan).offload_batch;
+    if (!plan->n_devices || batch < 2 || plan->ubatch < batch)
+        return 0;
+    struct mt_llama_plan rest = with_tokens(plan, batch - 1);
+    int result = reserve(&rest, variant, taken, known, error);
+    for (size_t i = 0; result == 0 && i <= plan->n_devices; i++)
+        buffers[i].grown_high_bytes = beyond(taken[i].bytes, buffers[i].bytes);
+    return result;
+}
+
+/* What buffers grow by after they were reserved: until a server is ready, and at most for a batch
+ * of requests. */
+static int grow(const struct mt_llama_plan *plan, struct variant variant,
+                struct mt_compute_buffer *buffers, struct known *known, struct mt_error *error)
+{
+    if (!has_small_batches(plan))
+        return 0;
+    int result = try_out(plan, variant, buffers, known, error);
+    if (result == 0)
+        result = take_rest(plan, variant, buffers, known, error);
+    for (size_t i = 0; i <= plan->n_devices; i++)
+        if (buffers[i].grown_high_bytes < buffers[i].grown_bytes)
+            buffers[i].grown_high_bytes = buffers[i].grown_bytes;
     return result;
 }
 
@@ -227,6 +302,19 @@ static int reserve_form(const struct mt_llama_plan *plan, struct variant form, i
     return result;
 }
 
+/* Whether kernels that are not known decide what attention copies; *other has such as copy less. */
+static int has_unknown_kernels(const struct mt_llama_plan *plan, struct mt_llama_plan *other)
+{
+    int has_unknown = 0;
+    *other = *plan;
+    for (size_t i = 0; i < plan->n_devices; i++)
+        if (!plan->capability[i]) {
+            other->capability[i] = NO_MATRIX_KERNELS;
+            has_unknown = 1;
+        }
+    return has_unknown && plan->flash_attention && mt_llama_machine(plan).attention_scratch;
+}
+
 int mt_llama_compute_buffers(const struct mt_llama_plan *plan, struct mt_compute_buffer *buffers,
                              struct mt_error *error)
 {
@@ -243,13 +331,17 @@ int mt_llama_compute_buffers(const struct mt_llama_plan *plan, struct mt_compute
         if (result < 0)
             return result;
     }
+    struct mt_llama_plan other;
+    if (has_unknown_kernels(plan, &other) &&
+        reserve_form(&other, forms[0], 0, said, buffers, &known, error) < 0)
+        return MT_ENOMEM;
     double width = width_of(plan, &known);
     for (size_t i = 0; i <= plan->n_devices; i++) {
         describe(&said[i], width, plan, &buffers[i]);
         buffers[i].is_alike = known.net != MT_NET_EXACT && !known.by_template;
         buffers[i].is_doubted = known.net != MT_NET_EXACT && known.by_template;
     }
-    return 0;
+    return grow(plan, forms[0], buffers, &known, error);
 }
 
 static void write_notes(const struct mt_llama_plan *plan, const struct mt_compute_buffer *buffer,
@@ -280,6 +372,28 @@ static void write_notes(const struct mt_llama_plan *plan, const struct mt_comput
                              "holds both.");
 }
 
+static void write_buffer(const struct mt_compute_buffer *buffer, int place, struct mt_sheet *sheet)
+{
+    struct mt_sheet_term term = {.place = place,
+                                 .category = MT_CATEGORY_ACTIVATIONS,
+                                 .name = "compute buffer",
+                                 .rule = "compute_buffer",
+                                 .bytes = buffer->bytes,
+                                 .low_bytes = buffer->low_bytes,
+                                 .high_bytes = buffer->high_bytes,
+                                 .provenance = MT_PROVENANCE_DERIVED};
+    mt_sheet_add(sheet, &term, "%s", buffer->formula);
+    if (!buffer->grown_high_bytes)
+        return;
+    term.name = "compute buffer, grown by a small batch";
+    term.rule = "compute_growth";
+    term.bytes = term.low_bytes = buffer->grown_bytes;
+    term.high_bytes = buffer->grown_high_bytes;
+    mt_sheet_add(sheet, &term,
+                 "what a batch of a few tokens takes there, beyond what was reserved; at most one "
+                 "that is just too small to move to a device");
+}
+
 int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
                      struct mt_error *error)
 {
@@ -301,16 +415,7 @@ int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
         !mt_llama_flash_runs(plan->in->engine, plan->in->d))
         mt_sheet_uncounted(sheet, "Devices have no flash attention for heads of this size; that "
                                   "the host computes it is not counted. A rehearsal counts it.");
-    for (size_t i = 0; i <= plan->n_devices; i++) {
-        struct mt_sheet_term term = {.place = i < plan->n_devices ? (int)i : MT_HOST_PLACE,
-                                     .category = MT_CATEGORY_ACTIVATIONS,
-                                     .name = "compute buffer",
-                                     .rule = "compute_buffer",
-                                     .bytes = buffers[i].bytes,
-                                     .low_bytes = buffers[i].low_bytes,
-                                     .high_bytes = buffers[i].high_bytes,
-                                     .provenance = MT_PROVENANCE_DERIVED};
-        mt_sheet_add(sheet, &term, "%s", buffers[i].formula);
-    }
+    for (size_t i = 0; i <= plan->n_devices; i++)
+        write_buffer(&buffers[i], i < plan->n_devices ? (int)i : MT_HOST_PLACE, sheet);
     return 0;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "gpu/gpus.h"
 #include "model/family_gguf.h"
 #include "predict/llama_parts.h"
 
@@ -175,6 +176,27 @@ static int find_experts_on_host(struct mt_llama_plan *plan, struct mt_error *err
     return 0;
 }
 
+/* The capability of a device's card as ggml counts, 0 where none is known. */
+static uint32_t capability_of(const struct mt_predict_settings *settings, size_t device)
+{
+    const char *kind = settings->device_kind ? settings->device_kind : "cuda";
+    struct mt_gpu_row row;
+    if (!settings->device_known[device].gpu[0] ||
+        mt_gpu_find(settings->device_known[device].gpu, &row, NULL) < 0 ||
+        strcmp(kind, row.kind) != 0)
+        return 0;
+    return row.gpu.capability > MT_GPU_AMD ? row.gpu.capability : row.gpu.capability * 10;
+}
+
+static void find_capabilities(struct mt_llama_plan *plan)
+{
+    const struct mt_predict_settings *s = plan->in->settings;
+    for (size_t i = 0; s->device_known && i < plan->n_devices && i < MT_GRAPH_DEVICES_MAX; i++) {
+        int is_alike = i && !strcmp(s->device_known[i].gpu, s->device_known[i - 1].gpu);
+        plan->capability[i] = is_alike ? plan->capability[i - 1] : capability_of(s, i);
+    }
+}
+
 int mt_llama_plan_init(struct mt_llama_plan *plan, const struct mt_predict_input *in,
                        struct mt_error *error)
 {
@@ -188,6 +210,7 @@ int mt_llama_plan_init(struct mt_llama_plan *plan, const struct mt_predict_input
     count_cells(plan);
     count_windowed_cells(plan);
     count_outputs(plan);
+    find_capabilities(plan);
     int result = make_devices(plan, error);
     if (result < 0)
         return result;

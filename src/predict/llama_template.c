@@ -41,7 +41,7 @@ struct mt_graph_machine mt_llama_machine(const struct mt_llama_plan *plan)
     const struct mt_engine *engine = plan->in->engine;
     const char *kind = plan->in->settings->device_kind;
     unsigned perhaps;
-    return (struct mt_graph_machine){
+    struct mt_graph_machine machine = {
         .n_devices = (int)plan->n_devices,
         .n_copies = (unsigned)plan->copies,
         .copies_inputs_unused = !!(mt_llama_newer(engine, "compute.parts") & MT_NEWER_INPUTS),
@@ -51,7 +51,12 @@ struct mt_graph_machine mt_llama_machine(const struct mt_llama_plan *plan)
         .attention_scratch = mt_engine_has(engine, "compute.scratch.kinds", kind ? kind : "cuda"),
         .keeps = mt_llama_keeps(plan, &perhaps),
         .offload_batch = mt_engine_number(engine, "compute.offload.batch", 32),
+        .has_any_pair = mt_engine_has(engine, "pretend.cuda.flash_types", "any"),
+        .build = engine->version.parts[0],
     };
+    for (size_t i = 0; i < plan->n_devices && i < MT_GRAPH_DEVICES_MAX; i++)
+        machine.capability[i] = plan->capability[i];
+    return machine;
 }
 
 /* Whether devices have no flash attention of heads of such a size: where it is wanted all the same,

@@ -19,7 +19,7 @@
 #define MT_ACCOUNT_VARIABLE    MT_REHEARSAL_VARIABLE
 #define MT_ACCOUNT_ALIVE       ".alive" /* a pipe beside it; while it has a writer, there is a driver */
 #define MT_ACCOUNT_MAGIC       "mtrehear"
-#define MT_ACCOUNT_FORMAT      7u
+#define MT_ACCOUNT_FORMAT      8u
 #define MT_ACCOUNT_DEVICES_MAX 64u
 #define MT_ACCOUNT_EVENTS_MAX  262144u
 #define MT_ACCOUNT_ERAS_MAX    32u
@@ -57,7 +57,12 @@ struct mt_pretend_rules {
     uint32_t host_extra_bytes;   /* that a buffer of pinned memory has over what was asked */
     uint32_t is_reordered; /* the device computes a graph in an order that is not known here */
     uint32_t perhaps_dependencies; /* of graph_dependencies, those that builds may have or not */
+    uint32_t is_of_vendor;         /* alignment is that of one vendor's driver: MT_PRETEND_VENDOR */
+    uint32_t is_generation_assumed; /* nobody said which generation the devices are of */
 };
+
+/* The generation of Vulkan's devices whose alignment is known. */
+#define MT_PRETEND_VENDOR "nvidia"
 
 enum mt_pretend_flash {
     MT_PRETEND_FLASH_PLAIN,      /* nothing beside its output */
@@ -108,6 +113,7 @@ struct mt_pretend_builds {
     uint32_t low, high;    /* the first and the last build that it may be of; high 0: no limit */
     uint32_t doubts;     /* in what the rules of these differ: MT_PRETEND_KEEP_…, …DOUBT_… */
     uint32_t doubts_met; /* of these, what was there in the program's graphs, atomic */
+    uint32_t generations_differ; /* in what attention takes of its graphs, atomic */
 };
 
 #define PRETEND_GRAPH_NODES "graph nodes" /* the name of what instantiated graphs take */

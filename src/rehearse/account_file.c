@@ -16,6 +16,7 @@
 #include "rehearse/rehearsal.h"
 #include "rehearse/rules.h"
 
+#define GENERATION_BYTES   16
 #define DEVICE_LEAST_BYTES (UINT64_C(1) << 20)
 #define DEVICE_MOST_BYTES  (UINT64_C(1) << 50)
 #define DRIVER_VERSION     13000u /* CUDA 13.0 */
@@ -125,64 +126,93 @@ static int fill_gpu(struct mt_account_device *made, const struct mt_rehearse_dev
     return 0;
 }
 
-/* ggml's devices have cards too, whose generation decides what attention copies. */
+/* The card that one of ggml's devices is; *row is empty where there is none to ask. */
+static int find_card(const struct mt_rehearse_device *device, const char *kind,
+                     struct mt_gpu_row *row, struct mt_error *error)
+{
+    *row = (struct mt_gpu_row){.key = ""};
+    if (device->gpu)
+        return mt_gpu_find(device->gpu, row, error);
+    return strcmp(kind, "cuda") == 0 ? mt_gpu_of_size(device->bytes, NULL, row, error) : 0;
+}
+
+/* Cards of ggml's devices, whose generation decides what attention copies. */
+static int fill_cards(struct mt_account *made, const struct mt_rehearse_options *options,
+                      struct mt_error *error)
+{
+    const char *kind = options->kind ? options->kind : "cuda";
+    int result = 0;
+    for (size_t i = 0; !options->generation && result == 0 && i < options->n_devices; i++) {
+        struct mt_gpu_row row;
+        result = find_card(&options->devices[i], kind, &row, error);
+        made->device[i].gpu = (struct mt_gpu_spec){.capability = row.gpu.capability};
+    }
+    return result;
+}
+
 static int fill_cuda(struct mt_account *made, const struct mt_rehearse_options *options,
                      struct mt_error *error)
 {
     int result = 0;
-    int has_cards = !options->kind || strcmp(options->kind, "cuda") == 0;
-    if (!options->cuda_directory && (!has_cards || options->generation))
-        return 0;
+    if (!options->cuda_directory)
+        return fill_cards(made, options, error);
     for (size_t i = 0; result == 0 && i < options->n_devices; i++)
         result = fill_gpu(&made->device[i], &options->devices[i], options->generation, error);
-    if (!options->cuda_directory) {
-        for (size_t i = 0; result == 0 && i < options->n_devices; i++)
-            made->device[i].gpu =
-                (struct mt_gpu_spec){.capability = made->device[i].gpu.capability};
-        return result;
-    }
     made->cuda.driver_version =
         options->cuda_driver_version ? options->cuda_driver_version : DRIVER_VERSION;
     made->cuda.copy_bytes_most = COPY_BYTES_MOST;
     return result;
 }
 
-/* The least capability of the cards that devices on CUDA are, as "8.6": of what is the same for all
- * of ggml's devices. "" where there is none to ask. */
-static int find_capability(const struct mt_rehearse_options *options, char text[8],
-                           struct mt_error *error)
+/* What Vulkan's devices differ by, and cards of other kinds. */
+static void name_generation(const char *kind, uint32_t capability, char text[GENERATION_BYTES])
 {
+    if (strcmp(kind, "vulkan") == 0)
+        snprintf(text, GENERATION_BYTES, "%s", capability > MT_GPU_AMD ? "amd" : "nvidia");
+    else if (capability > MT_GPU_AMD)
+        snprintf(text, GENERATION_BYTES, "gfx%x", capability - MT_GPU_AMD);
+    else
+        snprintf(text, GENERATION_BYTES, "%u.%u", capability / 10 % 100, capability % 10);
+}
+
+/* The generation of what is the same for all of ggml's devices: that of the least capability of
+ * their cards. "" where there is none to ask; *n_unknown is how many devices have no card. */
+static int find_generation(const struct mt_rehearse_options *options, char text[GENERATION_BYTES],
+                           size_t *n_unknown, struct mt_error *error)
+{
+    const char *kind = options->kind ? options->kind : "cuda";
     uint32_t least = 0;
     *text = '\0';
-    if (options->kind && strcmp(options->kind, "cuda") != 0)
-        return 0;
+    *n_unknown = 0;
     for (size_t i = 0; i < options->n_devices; i++) {
-        const struct mt_rehearse_device *device = &options->devices[i];
         struct mt_gpu_row row;
-        int result = device->gpu ? mt_gpu_find(device->gpu, &row, error)
-                                 : mt_gpu_of_size(device->bytes, NULL, &row, error);
+        int result = find_card(&options->devices[i], kind, &row, error);
         if (result < 0)
             return result;
-        if (!least || row.gpu.capability < least)
+        *n_unknown += !row.gpu.capability;
+        if (row.gpu.capability && (!least || row.gpu.capability < least))
             least = row.gpu.capability;
     }
     if (least)
-        snprintf(text, 8, "%u.%u", least / 10 % 100, least % 10);
+        name_generation(kind, least, text);
     return 0;
 }
 
 static int choose_rules(const struct mt_rehearse_options *options, struct mt_pretend_rules *rules,
                         struct mt_error *error)
 {
-    char capability[8];
+    char found[GENERATION_BYTES];
+    size_t n_unknown = 0;
     const char *generation = options->generation;
-    int result = generation ? 0 : find_capability(options, capability, error);
+    int result = generation ? 0 : find_generation(options, found, &n_unknown, error);
     if (result < 0)
         return result;
-    if (!generation && *capability)
-        generation = capability;
-    return mt_pretend_rules_choose(options->kind, generation, options->engine_version, rules,
-                                   error);
+    if (!generation && *found)
+        generation = found;
+    result =
+        mt_pretend_rules_choose(options->kind, generation, options->engine_version, rules, error);
+    rules->is_generation_assumed = n_unknown > 0;
+    return result;
 }
 
 int mt_account_create(const struct mt_rehearse_options *options, const char *path,

@@ -14,8 +14,9 @@
 #define NOTES_MAX  64u
 #define NOTE_BYTES 320
 
-#define DOUBT_OF_ORDER  0.10
-#define DOUBT_OF_BUILDS 0.26
+#define DOUBT_OF_ORDER   0.10
+#define DOUBT_OF_BUILDS  0.26
+#define DOUBT_OF_KERNELS 0.26 /* a guess */
 
 /* What is being made. */
 struct maker {
@@ -27,6 +28,8 @@ struct maker {
     struct mt_parts there;  /* at the place in hand */
     uint64_t unsplit_bytes; /* of the place that has most of it */
     double doubt; /* by which part compute buffers of the place in hand may be otherwise */
+    enum mt_provenance buffers; /* of the place in hand, at best: of compute buffers, of others */
+    enum mt_provenance others;
 };
 
 static int counts(const struct maker *maker, const struct mt_rehearse_event *event)
@@ -101,10 +104,13 @@ static uint64_t plus(uint64_t a, uint64_t b)
 static void doubt(const struct maker *maker, struct mt_tally_detail *detail,
                   enum mt_category category)
 {
-    if (maker->doubt <= 0 || category != MT_CATEGORY_ACTIVATIONS)
+    int is_buffer = category == MT_CATEGORY_ACTIVATIONS;
+    enum mt_provenance best = is_buffer ? maker->buffers : maker->others;
+    if (detail->provenance < best)
+        detail->provenance = best;
+    if (maker->doubt <= 0 || !is_buffer)
         return;
     uint64_t bytes = (uint64_t)((double)detail->allocated_bytes * maker->doubt);
-    detail->provenance = MT_PROVENANCE_DERIVED;
     detail->low_bytes = detail->allocated_bytes - bytes;
     detail->high_bytes = plus(detail->allocated_bytes, bytes);
 }
@@ -197,7 +203,27 @@ static double doubt_of(const struct mt_account *account)
 {
     if (account->builds.doubts_met)
         return DOUBT_OF_BUILDS;
+    if (account->builds.generations_differ)
+        return DOUBT_OF_KERNELS;
     return account->rules.is_reordered ? DOUBT_OF_ORDER : 0;
+}
+
+/* Whether the devices' memory is laid out as a driver has it that is not the one that was read. */
+static int is_of_other_driver(const struct mt_pretend_rules *rules)
+{
+    return rules->is_of_vendor &&
+           (rules->is_generation_assumed || strcmp(rules->generation, MT_PRETEND_VENDOR) != 0);
+}
+
+/* Of a device whose generation nobody said nothing is exact that may depend on it. */
+static void set_doubts(struct maker *maker)
+{
+    const struct mt_account *account = maker->reader->account;
+    maker->doubt = doubt_of(account);
+    if (maker->doubt > 0 || account->rules.is_generation_assumed)
+        maker->buffers = MT_PROVENANCE_DERIVED;
+    if (is_of_other_driver(&account->rules))
+        maker->buffers = maker->others = MT_PROVENANCE_DERIVED;
 }
 
 static int make_place(struct maker *maker, uint8_t number, size_t index,
@@ -214,7 +240,10 @@ static int make_place(struct maker *maker, uint8_t number, size_t index,
                                      .total_low_bytes = MT_UNKNOWN,
                                      .total_high_bytes = MT_UNKNOWN,
                                      .capacity_bytes = capacity ? capacity : MT_UNKNOWN};
-    maker->doubt = number == MT_ACCOUNT_HOST ? 0 : doubt_of(account);
+    maker->doubt = 0;
+    maker->buffers = maker->others = MT_PROVENANCE_EXACT;
+    if (number != MT_ACCOUNT_HOST)
+        set_doubts(maker);
     int is_peak = index == SIZE_MAX;
     int result =
         mt_parts_gather(&maker->source, number, is_peak ? peak_of(maker, place->place) : index,
@@ -296,6 +325,28 @@ static int note_build(struct maker *maker, struct mt_tally *tally, const char **
                           "band.");
 }
 
+static int note_generation(struct maker *maker, struct mt_tally *tally, const char **notes)
+{
+    const struct mt_account *account = maker->reader->account;
+    const struct mt_pretend_rules *rules = &account->rules;
+    char text[NOTE_BYTES];
+    if (!__atomic_load_n(&account->n_attached, __ATOMIC_RELAXED))
+        return 0;
+    if (rules->is_generation_assumed)
+        snprintf(text, NOTE_BYTES,
+                 "Of which generation a device is was not said: those behave as %.15s, and what "
+                 "may depend on it is derived. Name the card, or give --generation.",
+                 rules->generation);
+    else if (is_of_other_driver(rules))
+        snprintf(text, NOTE_BYTES,
+                 "How the Vulkan driver of %.15s aligns memory is not known: it is taken to be as "
+                 "NVIDIA's, and figures of devices are derived.",
+                 rules->generation);
+    else
+        return 0;
+    return add_note(maker, tally, notes, text);
+}
+
 /* What a driver's allocation is for is known by PyTorch's traces alone. */
 static int note_unsplit(struct maker *maker, struct mt_tally *tally, const char **notes)
 {
@@ -332,7 +383,7 @@ static int note_unwritten(struct maker *maker, struct mt_tally *tally, const cha
 static int make_notes(struct maker *maker, struct mt_tally *tally)
 {
     const struct mt_reader *reader = maker->reader;
-    const char **notes = mt_owner_alloc(maker->owner, (NOTES_MAX + 6) * sizeof *notes);
+    const char **notes = mt_owner_alloc(maker->owner, (NOTES_MAX + 7) * sizeof *notes);
     const struct mt_noted *noted;
     uint64_t n = __atomic_load_n(&reader->account->n_events, __ATOMIC_RELAXED);
     if (!notes)
@@ -347,6 +398,8 @@ static int make_notes(struct maker *maker, struct mt_tally *tally)
                               : "Nothing was allocated: the figures are what the engine planned.");
     if (result == 0)
         result = note_build(maker, tally, notes);
+    if (result == 0)
+        result = note_generation(maker, tally, notes);
     if (result == 0)
         result = note_unsplit(maker, tally, notes);
     if (result == 0)

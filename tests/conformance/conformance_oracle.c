@@ -99,7 +99,8 @@ struct figure {
     double high;
 };
 
-static int counts_for(const struct mt_estimate_term *term, enum kind kind)
+/* What is reserved is `compute_buffer`; a server that is ready has grown it. */
+static int counts_for(const struct mt_estimate_term *term, enum kind kind, int is_ready)
 {
     switch (kind) {
     case MODEL:
@@ -108,17 +109,18 @@ static int counts_for(const struct mt_estimate_term *term, enum kind kind)
         return term->category == MT_CATEGORY_KV_CACHE ||
                term->category == MT_CATEGORY_RECURRENT_STATE;
     default:
-        return strstr(term->rule, "/compute_buffer") != NULL;
+        return strstr(term->rule, "/compute_buffer") ||
+               (is_ready && strstr(term->rule, "/compute_growth"));
     }
 }
 
 static struct figure figure_of(const struct mt_estimate *estimate, const char *place,
-                               enum kind kind)
+                               enum kind kind, int is_ready)
 {
     struct figure sum = {0};
     for (size_t i = 0; i < estimate->n_terms; i++) {
         const struct mt_estimate_term *term = &estimate->terms[i];
-        if (strcmp(term->place, place) != 0 || !counts_for(term, kind))
+        if (strcmp(term->place, place) != 0 || !counts_for(term, kind, is_ready))
             continue;
         sum.bytes += (double)term->bytes;
         sum.low += (double)term->low_bytes;
@@ -210,12 +212,13 @@ static void score_point(struct scoring *scoring, const struct point *point)
     if (!estimate)
         return;
     const char *architecture = mt_model_describe(model_of(scoring, point->shape))->architecture;
+    int is_ready = strcmp(point->tool, "server-ready") == 0;
     for (int kind = 0; kind < KINDS; kind++)
         for (size_t i = 0; i <= point->devices; i++) {
             char place[16] = "host";
             if (i < point->devices)
                 snprintf(place, sizeof place, "gpu:%zu", i);
-            struct figure figure = figure_of(estimate, place, (enum kind)kind);
+            struct figure figure = figure_of(estimate, place, (enum kind)kind, is_ready);
             score(scoring, point, architecture, (enum kind)kind, i, &figure);
         }
     scoring->points++;

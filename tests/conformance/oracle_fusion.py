@@ -2,8 +2,12 @@
 # SPDX-License-Identifier: MIT
 """Models of experts on devices that fuse operations, as CUDA's do: writes the models of oracle_fusion.csv, or plans it.
 
-usage: oracle_fusion.py FOLDER                      writes the models, a header and a hole each
-       oracle_fusion.py --plan ENGINE FOLDER        rehearses each point with the programs in folder ENGINE; writes CSV
+usage: oracle_fusion.py FOLDER                          writes the models, a header and a hole each
+       oracle_fusion.py --plan ENGINE FOLDER LIBRARY    rehearses each point with the programs in folder ENGINE; writes CSV
+       oracle_fusion.py --compare ENGINE FOLDER LIBRARY the same, and compares with oracle_fusion.csv: speaks TAP
+
+LIBRARY is what `scripts/engine fusion` brings: ggml-cuda's own choice of what is kept for fused operations, of the engine's
+source, put in place of the pretended devices'. With `-` for it they choose themselves.
 """
 import csv
 import itertools
@@ -65,20 +69,41 @@ def row_of(point, plan):
             point.type_v, point.devices, point.layers, *whole, ' '.join(f'{size:.4f}' for size in parts['compute']))
 
 
-def plan(engine, folder):
+def plans(engine, folder, library, every):
     import oracle_plans  # pylint: disable=import-outside-toplevel
+    preload = None if library == '-' else pathlib.Path(library).resolve()
+    return oracle_plans.plan_all(every, lambda p: p.command(engine, folder), str(BUILD), preload=preload)
+
+
+def plan(engine, folder, library):
     every = list(points())
     out = csv.writer(sys.stdout, lineterminator='\n')
     out.writerow(COLUMNS)
-    for point, made in zip(every, oracle_plans.plan_all(every, lambda p: p.command(engine, folder), str(BUILD))):
+    for point, made in zip(every, plans(engine, folder, library, every)):
         if isinstance(made, Exception):
             print(f'{point.name()}: {made}', file=sys.stderr)
         else:
             out.writerow(row_of(point, made))
 
 
+def compare(engine, folder, library):
+    """Whether the engine's own choice gives what is in the file."""
+    every = oracle_points.read('oracle_fusion.csv')
+    failed = 0
+    for number, (point, made) in enumerate(zip(every, plans(engine, folder, library, every)), 1):
+        found = [made] if isinstance(made, Exception) else oracle_points.differences(point, made)
+        failed += bool(found)
+        print(f'{"not " if found else ""}ok {number} - {point.name()}')
+        for difference in found:
+            print(f'# {difference}')
+    print(f'1..{len(every)}')
+    return failed > 0
+
+
 if __name__ == '__main__':
     if sys.argv[1] == '--plan':
         plan(*sys.argv[2:])
+    elif sys.argv[1] == '--compare':
+        sys.exit(compare(*sys.argv[2:]))
     else:
         write_models(*sys.argv[1:])

@@ -15,7 +15,7 @@ import tempfile
 
 HOST = 255
 PLANNED, MAPPED = 4, 1
-FORMAT = 7
+FORMAT = 8
 DEVICES_MAX = 64
 ERAS_MAX = 32
 SEEN_MAX = 96
@@ -35,7 +35,7 @@ class Rules(c.Structure):
     _fields_ += [(name, c.c_uint32) for name in
                  ("has_events", "has_async", "has_split_buffers", "is_unified", "flash_attention", "build",
                   "capability", "granule_bytes", "graph_dependencies", "flash_types", "host_extra_bytes",
-                  "is_reordered", "perhaps_dependencies")]
+                  "is_reordered", "perhaps_dependencies", "is_of_vendor", "is_generation_assumed")]
 
 
 class Era(c.Structure):
@@ -49,7 +49,7 @@ class Seen(c.Structure):
 class Builds(c.Structure):
     _fields_ = [(name, c.c_uint32) for name in ("is_told", "n_eras", "n_seen")]
     _fields_ += [("era", Era * ERAS_MAX), ("seen", Seen * SEEN_MAX), ("ggml_version", c.c_char * 24)]
-    _fields_ += [(name, c.c_uint32) for name in ("low", "high", "doubts", "doubts_met")]
+    _fields_ += [(name, c.c_uint32) for name in ("low", "high", "doubts", "doubts_met", "generations_differ")]
 
 
 class Gpu(c.Structure):

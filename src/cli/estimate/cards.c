@@ -3,7 +3,9 @@
  */
 #include <memtally/rehearse.h>
 #include <memtally/tally.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/error.h"
 #include "cli/card_store.h"
@@ -64,14 +66,40 @@ int estimate_take_measured(struct estimate_request *request, struct mt_error *er
     return 0;
 }
 
+/* The number of a card's architecture, as its kind writes it. */
+static void number_of(const struct mt_rehearse_gpu *gpu, char number[16])
+{
+    if (strcmp(gpu->kind, "rocm") == 0)
+        snprintf(number, 16, "gfx%x", gpu->capability & 0xFFFF);
+    else
+        snprintf(number, 16, "%u.%u", gpu->capability / 10 % 100, gpu->capability % 10);
+}
+
 static int fail_generation(const struct mt_rehearse_gpu *gpu, const char *generation,
                            struct mt_error *error)
 {
+    char number[16];
+    number_of(gpu, number);
     return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                   "estimate: %s is a GPU of generation %s (%u.%u), not of '%.40s'; leave one of "
+                   "estimate: %s is a GPU of generation %s (%s), not of '%.40s'; leave one of "
                    "'--device' and '--generation' out",
-                   gpu->key, gpu->generation, gpu->capability / 10, gpu->capability % 10,
-                   generation);
+                   gpu->key, gpu->generation, number, generation);
+}
+
+/* A named card of AMD's must be of the generation that is asked for. */
+static int check_amd(const struct estimate_request *request, size_t device, const char *generation,
+                     struct mt_error *error)
+{
+    struct mt_rehearse_gpu own;
+    char number[16];
+    const char *name = request->device_gpus[device];
+    if (!generation || !*name || mt_rehearse_gpu_find(name, &own, NULL) < 0 ||
+        strcmp(own.kind, "rocm") != 0)
+        return 0;
+    number_of(&own, number);
+    if (!strcasecmp(own.generation, generation) || !strcasecmp(number, generation))
+        return 0;
+    return fail_generation(&own, generation, error);
 }
 
 /* The card of a device that only has a size, by the generation where one is given; a named card
@@ -106,8 +134,11 @@ int estimate_choose_cards(struct estimate_request *request, const char *generati
                        "estimate: a program on CUDA is rehearsed on GPUs of NVIDIA, and these are "
                        "driven by %s; name others with '--device'",
                        kind);
+    for (size_t i = 0;
+         kind && strcmp(kind, "rocm") == 0 && !result && i < request->settings.n_devices; i++)
+        result = check_amd(request, i, generation, error);
     if (kind && strcmp(kind, "cuda") != 0)
-        return 0;
+        return result;
     for (size_t i = 0; result == 0 && i < request->settings.n_devices; i++)
         result = choose_card(request, i, generation, must, error);
     return result;

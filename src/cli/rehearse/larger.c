@@ -59,8 +59,8 @@ static const char *name_sufficient(uint64_t bytes, const struct mt_rehearse_devi
     name_card(asked, &old);
     *best = (struct mt_rehearse_gpu){.memory_bytes = UINT64_MAX};
     for (size_t i = 0; mt_rehearse_gpu_at(i, &gpu) == 0; i++)
-        if (gpu.capability >= old.capability && gpu.memory_bytes >= bytes &&
-            gpu.memory_bytes < best->memory_bytes)
+        if (!strcmp(gpu.kind, old.kind) && gpu.capability >= old.capability &&
+            gpu.memory_bytes >= bytes && gpu.memory_bytes < best->memory_bytes)
             *best = gpu;
     return best->key;
 }

@@ -16,15 +16,19 @@
 
 #define LOOK_NS ((uint64_t)3 * 1000 * 1000)
 
-/* Which NVIDIA card a device is: that it was said to be, or that its size mostly is. NULL: none. */
+/* Which card a device is: that it was said to be, or of NVIDIA's that its size mostly is. NULL:
+ * none.
+ */
 static const char *find_card(const struct rehearse_start *run, size_t device,
                              struct mt_rehearse_gpu *gpu)
 {
     const struct mt_predict_settings *s = run->settings;
-    if (run->generation || (s->device_kind && strcmp(s->device_kind, "cuda") != 0))
+    if (run->generation)
         return NULL;
     if (s->device_known && *s->device_known[device].gpu)
         return s->device_known[device].gpu;
+    if (s->device_kind && strcmp(s->device_kind, "cuda") != 0)
+        return NULL;
     return mt_rehearse_gpu_of_size(s->device_bytes[device], NULL, gpu, NULL) < 0 ? NULL : gpu->key;
 }
 

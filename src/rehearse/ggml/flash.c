@@ -3,23 +3,17 @@
  * operation is taken at all, and what it allocates behind its output (ggml-cuda/fattn.cu). */
 #include <string.h>
 
+#include "engine/flash_kernel.h"
 #include "rehearse/ggml/build.h"
 #include "rehearse/ggml/world.h"
 
-#define VOLTA  700u
-#define TURING 750u
-#define ADA    890u
-#define AMD    0x1000000u
-#define CDNA1  0x1000908u
-#define RDNA1  0x1001010u
-#define RDNA3  0x1001100u
+#define AMD   0x1000000u
+#define CDNA1 0x1000908u
+#define RDNA1 0x1001010u
+#define RDNA3 0x1001100u
 
-#define STRIDE_OF_KEYS  256 /* the kernels' step over the cache */
 #define PADDING_OF_COPY 128u
 #define BYTES_OF_F16    2u
-#define HEAD_OF_VECTORS 256
-
-enum kernel { KERNEL_NONE, KERNEL_TILE, KERNEL_VECTOR, KERNEL_MATRIX };
 
 struct attention {
     struct pretend_ggml *ggml;
@@ -58,7 +52,7 @@ static int read_attention(struct pretend_world *world, const struct pretend_devi
     a->ratio = a->q->ne[2] / a->k->ne[2];
     memcpy(&a->max_bias, &op->op_params[1], sizeof a->max_bias);
     a->is_grouped = a->ratio >= 2 && a->mask && !(a->max_bias > 0 || a->max_bias < 0) &&
-                    a->k->ne[1] % STRIDE_OF_KEYS == 0 && is_aligned(a, a->q) &&
+                    a->k->ne[1] % MT_FLASH_STRIDE_OF_KEYS == 0 && is_aligned(a, a->q) &&
                     is_aligned(a, a->k) && is_aligned(a, a->v) && is_aligned(a, a->mask);
     return 1;
 }
@@ -105,86 +99,26 @@ static int types_are_taken(const struct attention *a)
     return (pretend_types_of(a->ggml, a->k) & any) && (pretend_types_of(a->ggml, a->v) & any);
 }
 
-static int has_vector_kernel(const struct attention *a)
+/* Whether the device has a kernel for it at all. */
+static int is_taken(const struct attention *a)
 {
-    int64_t head = a->q->ne[0];
-    return head <= HEAD_OF_VECTORS && head % 64 == 0 && head != 192 &&
-           a->k->ne[1] % STRIDE_OF_KEYS == 0;
+    return heads_are_taken(a) && types_are_taken(a) && !(a->mask && a->mask->ne[2] != 1);
 }
 
-static int is_odd_head(const struct attention *a)
+static enum mt_flash_kernel choose(const struct attention *a)
 {
-    return a->q->ne[0] == 40 || a->q->ne[0] == 72;
-}
-
-static enum kernel choose_turing(const struct attention *a)
-{
-    int64_t rows = a->q->ne[1];
-    int is_ada = a->capability >= ADA;
-    if (!has_vector_kernel(a))
-        return KERNEL_MATRIX;
-    if (is_quantized(a, a->k) || is_quantized(a, a->v)) {
-        if (rows <= (is_ada ? 2 : 1))
-            return KERNEL_VECTOR;
-    } else if (is_ada && rows == 1 && a->q->ne[3] == 1 &&
-               !(a->ratio > 4 && (a->q->ne[0] >= 256 || a->k->ne[1] >= 8192))) {
-        return KERNEL_VECTOR;
-    }
-    return !a->is_grouped && rows == 1 ? KERNEL_VECTOR : KERNEL_MATRIX;
-}
-
-/* Rows that a kernel sees where it takes the heads of a group as rows. */
-static int64_t effective_rows(const struct attention *a)
-{
-    int64_t head = a->q->ne[0];
-    int64_t most = head == 320 ? 32 : head == 576 || head == 192 ? 16 : 8;
-    int64_t together = 1;
-    int has_bias = a->max_bias > 0 || a->max_bias < 0;
-    while (!has_bias && a->ratio % (2 * together) == 0 && together < most)
-        together *= 2;
-    return a->q->ne[1] * together;
-}
-
-static int amd_has_matrix_kernel(const struct attention *a)
-{
-    int64_t head = a->q->ne[0], rows = effective_rows(a);
-    uint32_t capability = a->capability;
-    if (capability >= CDNA1 && capability < RDNA1)
-        return head <= 64    ? rows > 8
-               : head <= 128 ? rows > 16
-               : head <= 256 ? rows > 64
-                             : a->is_grouped && rows > 128 && a->rules->build > 11149;
-    if (capability < RDNA3 || !a->is_grouped)
-        return 0;
-    return head <= 128 ? rows > 8 : head <= 256 && rows > 16 && a->rules->build > 9840;
-}
-
-static enum kernel choose_tile(const struct attention *a)
-{
-    int64_t rows = a->q->ne[1];
-    if (!has_vector_kernel(a))
-        return KERNEL_TILE;
-    if (is_quantized(a, a->k) || is_quantized(a, a->v))
-        return rows <= 2 ? KERNEL_VECTOR : KERNEL_TILE;
-    return rows == 1 && !a->is_grouped ? KERNEL_VECTOR : KERNEL_TILE;
-}
-
-static enum kernel choose(const struct attention *a)
-{
-    uint32_t capability = a->capability;
-    if (!heads_are_taken(a) || !types_are_taken(a) || (a->mask && a->mask->ne[2] != 1))
-        return KERNEL_NONE;
-    if (capability >= AMD)
-        return !is_odd_head(a) && amd_has_matrix_kernel(a) ? KERNEL_MATRIX : choose_tile(a);
-    if (capability >= TURING && !is_odd_head(a))
-        return choose_turing(a);
-    if (capability >= VOLTA && capability < TURING && !is_odd_head(a)) {
-        int64_t rows = effective_rows(a);
-        if (has_vector_kernel(a) && rows <= 2)
-            return KERNEL_VECTOR;
-        return rows <= 16 ? KERNEL_TILE : KERNEL_MATRIX;
-    }
-    return choose_tile(a);
+    const struct mt_flash_attention of = {.capability = a->capability,
+                                          .build = a->rules->build,
+                                          .head = (uint64_t)a->q->ne[0],
+                                          .rows = (uint64_t)a->q->ne[1],
+                                          .batches = (uint64_t)a->q->ne[3],
+                                          .ratio = (uint64_t)a->ratio,
+                                          .cells = (uint64_t)a->k->ne[1],
+                                          .is_grouped = a->is_grouped,
+                                          .has_bias = a->max_bias > 0 || a->max_bias < 0,
+                                          .is_quantised =
+                                              is_quantized(a, a->k) || is_quantized(a, a->v)};
+    return mt_flash_choose(&of);
 }
 
 /* The pairs of types that vector kernels are compiled for where nobody asks for more. */
@@ -198,13 +132,13 @@ static int has_compiled_pair(const struct attention *a)
 
 /* Whether keys and values that are not f16 are copied to it. The vector kernel reads most types as
  * they are. */
-static int is_copied(const struct attention *a, enum kernel kernel,
+static int is_copied(const struct attention *a, enum mt_flash_kernel kernel,
                      const struct ggml_tensor *tensor)
 {
     uint64_t type = pretend_types_of(a->ggml, tensor);
-    if (type == TYPES(F16) || kernel == KERNEL_NONE)
+    if (type == TYPES(F16))
         return 0;
-    if (kernel != KERNEL_VECTOR || type == TYPES(F32))
+    if (kernel != MT_FLASH_VECTOR || type == TYPES(F32))
         return 1;
     return a->rules->flash_types == MT_PRETEND_FLASH_TYPES_ANY && !has_compiled_pair(a);
 }
@@ -222,7 +156,37 @@ int pretend_flash_is_taken(const struct pretend_device *device, const struct ggm
         return 0;
     if (!types_are_a_pair(&a))
         pretend_meet_doubt(world->account, MT_PRETEND_DOUBT_FLASH_TYPES);
-    return choose(&a) != KERNEL_NONE;
+    return is_taken(&a);
+}
+
+static uint64_t with_copies(const struct attention *a, uint64_t bytes)
+{
+    if (!is_taken(a))
+        return bytes;
+    enum mt_flash_kernel kernel = choose(a);
+    const struct ggml_tensor *k = a->k, *v = a->v;
+    int is_view_of_keys =
+        v->view_src &&
+        (v->view_src == k || (v->view_src == k->view_src && v->view_offs == k->view_offs));
+    if (is_copied(a, kernel, k))
+        bytes = pad(bytes) + pretend_elements(k) * BYTES_OF_F16;
+    if (is_copied(a, kernel, v) && !is_view_of_keys)
+        bytes = pad(bytes) + pretend_elements(v) * BYTES_OF_F16;
+    return bytes;
+}
+
+/* Whether another generation of AMD's would take another size: one of each that choose() parts. */
+static int generations_differ(const struct attention *a, uint64_t bytes)
+{
+    static const uint32_t others[] = {AMD + 0x906, CDNA1, RDNA1, RDNA3};
+    struct attention other = *a;
+    uint64_t taken = with_copies(a, bytes);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        other.capability = others[i];
+        if (with_copies(&other, bytes) != taken)
+            return 1;
+    }
+    return 0;
 }
 
 uint64_t pretend_flash_bytes(struct pretend_world *world, const struct pretend_device *device,
@@ -232,14 +196,7 @@ uint64_t pretend_flash_bytes(struct pretend_world *world, const struct pretend_d
     uint64_t bytes = pretend_bytes(&world->ggml, op);
     if (!read_attention(world, device, op, &a))
         return bytes;
-    enum kernel kernel = choose(&a);
-    const struct ggml_tensor *k = a.k, *v = a.v;
-    int is_view_of_keys =
-        v->view_src &&
-        (v->view_src == k || (v->view_src == k->view_src && v->view_offs == k->view_offs));
-    if (is_copied(&a, kernel, k))
-        bytes = pad(bytes) + pretend_elements(k) * BYTES_OF_F16;
-    if (is_copied(&a, kernel, v) && !is_view_of_keys)
-        bytes = pad(bytes) + pretend_elements(v) * BYTES_OF_F16;
-    return bytes;
+    if (a.rules->is_generation_assumed && a.capability > AMD && generations_differ(&a, bytes))
+        __atomic_store_n(&world->account->builds.generations_differ, 1, __ATOMIC_RELAXED);
+    return with_copies(&a, bytes);
 }

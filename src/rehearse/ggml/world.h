@@ -60,8 +60,9 @@ static inline uint32_t capability_of(const struct pretend_world *world,
                                      const struct pretend_device *device)
 {
     uint32_t own = device ? world->account->device[device->number].gpu.capability : 0;
-    int is_cuda = strcmp(rules_of(world)->kind, "cuda") == 0;
-    return own && is_cuda ? own * 10 : rules_of(world)->capability;
+    if (own && strcmp(rules_of(world)->kind, "cuda") == 0)
+        return own * 10;
+    return own && strcmp(rules_of(world)->kind, "rocm") == 0 ? own : rules_of(world)->capability;
 }
 
 static inline struct pretend_device *device_of(struct ggml_device *device)

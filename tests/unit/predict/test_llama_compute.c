@@ -291,6 +291,61 @@ static void test_what_is_not_counted_fits_at_best_tightly(void **state)
     mt_estimate_destroy(estimate);
 }
 
+static double of_card(const struct hand_model *hand, const char *kind, const char *card,
+                      uint64_t *low_bytes)
+{
+    struct mt_device_known known = {.gpu = ""};
+    struct mt_predict_settings settings = two_cards_of_9840(8192, 2, 1, 1, "q8_0");
+    strcpy(known.gpu, card);
+    settings.engine = "llama.cpp@11434";
+    settings.device_kind = kind;
+    settings.device_known = &known;
+    settings.n_devices = 1;
+    struct mt_estimate *estimate = hand_model_estimate(hand, &settings);
+    double mib = compute_mib(estimate, "gpu:0");
+    for (size_t i = 0; i < estimate->n_terms; i++)
+        if (strstr(estimate->terms[i].rule, "compute_buffer") &&
+            strcmp(estimate->terms[i].place, "gpu:0") == 0)
+            *low_bytes = estimate->terms[i].low_bytes;
+    mt_estimate_destroy(estimate);
+    return mib;
+}
+
+/* Llama 3 8B with two tokens a batch. Where a card's kernel does not read q8_0 as it is, keys and
+ * values of a layer are copied to f16: 8192 cells x 1024 elements x 2 bytes x 2, 32 MiB. */
+static void test_cards_that_read_a_quantised_cache_as_it_is_copy_nothing(void **state)
+{
+    (void)state;
+    static struct hand_model hand;
+    uint64_t low_bytes;
+    init(&hand, "llama", 32, 4096, 14336, 32, 8, 128, 128256);
+    assert_true(of_card(&hand, "cuda", "RTX3090", &low_bytes) > 32);
+    assert_true(of_card(&hand, "cuda", "RTX4090", &low_bytes) < 2);
+    assert_true(of_card(&hand, "rocm", "MI300X", &low_bytes) < 2);
+    /* Which card it is was not said: both are possible. */
+    assert_true(of_card(&hand, "rocm", "", &low_bytes) > 32);
+    assert_true(low_bytes < 2 * MIB);
+}
+
+/* Qwen3 4B with half of its layers on the host: 31 tokens are computed there, 32 are not. */
+static void test_what_small_batches_add_is_told_beside_the_buffer(void **state)
+{
+    (void)state;
+    static struct hand_model hand;
+    uint64_t grown = 0;
+    init_qwen3_4b(&hand);
+    struct mt_predict_settings settings = two_cards_of_9840(8192, 32, 1, 1, "f16");
+    settings.gpu_layers = 18;
+    struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
+    for (size_t i = 0; i < estimate->n_terms; i++)
+        if (strstr(estimate->terms[i].rule, "compute_growth") &&
+            strcmp(estimate->terms[i].place, "host") == 0)
+            grown = estimate->terms[i].high_bytes;
+    /* The feed-forward part alone has three rows of 9728 for each token. */
+    assert_true(grown > 31 * 9728 * 4);
+    mt_estimate_destroy(estimate);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -305,6 +360,8 @@ int main(void)
         cmocka_unit_test(test_builds_of_which_it_is_not_known_have_a_band_that_holds_both),
         cmocka_unit_test(test_shapes_that_no_model_has_are_not_planned),
         cmocka_unit_test(test_what_is_not_counted_fits_at_best_tightly),
+        cmocka_unit_test(test_cards_that_read_a_quantised_cache_as_it_is_copy_nothing),
+        cmocka_unit_test(test_what_small_batches_add_is_told_beside_the_buffer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,11 +15,13 @@ static void lay_out_rules(void)
     MEMBER("Rules", struct mt_pretend_rules, has_events);
     MEMBER("Rules", struct mt_pretend_rules, graph_dependencies);
     MEMBER("Rules", struct mt_pretend_rules, perhaps_dependencies);
+    MEMBER("Rules", struct mt_pretend_rules, is_generation_assumed);
     SIZE("Builds", struct mt_pretend_builds);
     MEMBER("Builds", struct mt_pretend_builds, era);
     MEMBER("Builds", struct mt_pretend_builds, seen);
     MEMBER("Builds", struct mt_pretend_builds, ggml_version);
     MEMBER("Builds", struct mt_pretend_builds, doubts_met);
+    MEMBER("Builds", struct mt_pretend_builds, generations_differ);
 }
 
 static void lay_out_devices_and_events(void)

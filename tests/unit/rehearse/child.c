@@ -160,6 +160,25 @@ static void do_builds(const char *text)
     snprintf(builds->ggml_version, sizeof builds->ggml_version, "0.22.0");
 }
 
+/* GENERATION,DIFFER: nobody said it, and it may matter. */
+static void do_assumed(const char *text)
+{
+    struct mt_account *account = the_account();
+    char *end = strchr(text, ',');
+    snprintf(account->rules.generation, sizeof account->rules.generation, "%.*s", (int)(end - text),
+             text);
+    account->rules.is_generation_assumed = 1;
+    account->builds.generations_differ = end[1] == '1';
+}
+
+/* The alignment is that of another vendor's driver. */
+static void do_vendor(const char *generation)
+{
+    struct mt_pretend_rules *rules = &the_account()->rules;
+    snprintf(rules->generation, sizeof rules->generation, "%s", generation);
+    rules->is_of_vendor = 1;
+}
+
 static void do_env(const char *name)
 {
     const char *value = getenv(name);
@@ -207,6 +226,10 @@ static void do_word(char *word)
         do_refused(rest);
     else if (is(word, "builds", &rest))
         do_builds(rest);
+    else if (is(word, "assumed", &rest))
+        do_assumed(rest);
+    else if (is(word, "vendor", &rest))
+        do_vendor(rest);
     else if (is(word, "reordered", &rest))
         the_account()->rules.is_reordered = 1;
     else if (is(word, "child", &rest))

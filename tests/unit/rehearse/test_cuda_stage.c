@@ -251,7 +251,38 @@ static void test_devices_of_ggml_are_of_the_generation_of_their_cards(void **sta
     assert_int_equal(rules_of(folders, "RTX4090", "P40", NULL).capability, 610);
     assert_string_equal(rules_of(folders, "RTX4090", "P40", NULL).generation, "pascal");
     assert_int_equal(rules_of(folders, NULL, NULL, "cuda").capability, 860);
-    assert_string_equal(rules_of(folders, NULL, NULL, "rocm").generation, "rdna4");
+    assert_false(rules_of(folders, NULL, NULL, "cuda").is_generation_assumed);
+}
+
+/* AMD's: an MI300X is gfx942, which is CDNA 3, an MI50 gfx906. Of a size alone it is not known. */
+static void test_devices_of_other_kinds_are_of_the_generation_of_their_cards(void **state)
+{
+    struct folders *folders = *state;
+    struct mt_pretend_rules rules = rules_of(folders, "MI300X", "MI300X", "rocm");
+    assert_string_equal(rules.generation, "cdna3");
+    assert_int_equal(rules.capability, 0x1000942);
+    assert_false(rules.is_generation_assumed);
+    assert_string_equal(rules_of(folders, "MI300X", "MI50", "rocm").generation, "vega20");
+    rules = rules_of(folders, NULL, NULL, "rocm");
+    assert_string_equal(rules.generation, "rdna4");
+    assert_true(rules.is_generation_assumed);
+    assert_true(rules_of(folders, "MI300X", NULL, "rocm").is_generation_assumed);
+    assert_string_equal(rules_of(folders, "RX6800", "RX6800", "vulkan").generation, "amd");
+    assert_string_equal(rules_of(folders, "RTX3090", "RTX3090", "vulkan").generation, "nvidia");
+    assert_true(rules_of(folders, "Apple-48GB", "Apple-48GB", "metal").is_generation_assumed);
+}
+
+/* Each of AMD's devices is its own card. */
+static void test_cards_of_amd_are_each_of_their_own_generation(void **state)
+{
+    struct folders *folders = *state;
+    const struct mt_rehearse_device devices[] = {{.bytes = 24 * GIB, .gpu = "RX7900XTX"},
+                                                 {.bytes = 16 * GIB, .gpu = "RX6800"}};
+    const struct mt_rehearse_options options = {.kind = "rocm", .devices = devices, .n_devices = 2};
+    struct mt_account *account = make_account(folders, &options);
+    assert_int_equal(account->device[0].gpu.capability, 0x1001100);
+    assert_int_equal(account->device[1].gpu.capability, 0x1001030);
+    mt_account_unmap(account);
 }
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
@@ -270,6 +301,8 @@ int main(void)
         TEST(test_without_look_alikes_the_account_has_no_cuda),
         TEST(test_a_gpu_that_is_none_makes_no_account),
         TEST(test_devices_of_ggml_are_of_the_generation_of_their_cards),
+        TEST(test_devices_of_other_kinds_are_of_the_generation_of_their_cards),
+        TEST(test_cards_of_amd_are_each_of_their_own_generation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -173,6 +173,10 @@ static void test_cards_of_amd_and_apple_have_a_size_and_no_context(void **state)
     struct mt_gpu_row row = find("RX 7900 XTX");
     assert_string_equal(row.kind, "rocm");
     assert_int_equal(row.memory_bytes, 24560 * mib);
+    assert_string_equal(mt_gpu_generation(row.gpu.capability), "rdna3"); /* gfx1100 */
+    assert_string_equal(mt_gpu_generation(find("MI355X").gpu.capability), "cdna4");
+    assert_string_equal(mt_gpu_generation(MT_GPU_AMD + 0x1036), "rdna2");
+    assert_string_equal(mt_gpu_generation(MT_GPU_AMD + 0x803), "");
     assert_int_equal(row.context.bytes, 0);
     row = find("apple-16gb"); /* 11453.25 MB by Metal's own word */
     assert_string_equal(row.kind, "metal");

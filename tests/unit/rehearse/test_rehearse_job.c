@@ -212,6 +212,41 @@ static void test_what_builds_differ_in_is_not_exact(void **state)
     rehearse_result_finish(&result);
 }
 
+static void test_a_generation_that_nobody_said_is_not_exact(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    RUN(&result, "attach", "assumed=rdna4,0", "alloc=0,0x10,1000,4,ROCm0,",
+        "alloc=0,0x20,500,1,ROCm0,");
+    const struct mt_tally_place *place = &result.tally->places[1];
+    const struct mt_tally_row *row = mt_tally_row_of(place, MT_CATEGORY_ACTIVATIONS);
+    assert_int_equal(row->provenance, MT_PROVENANCE_DERIVED);
+    assert_int_equal(row->high_bytes, 1000);
+    assert_int_equal(mt_tally_row_of(place, MT_CATEGORY_WEIGHTS)->provenance, MT_PROVENANCE_EXACT);
+    assert_true(has_note(result.tally, "behave as rdna4"));
+    rehearse_result_finish(&result);
+    RUN(&result, "attach", "assumed=rdna4,1", "alloc=0,0x10,1000,4,ROCm0,");
+    row = mt_tally_row_of(&result.tally->places[1], MT_CATEGORY_ACTIVATIONS);
+    assert_true(row->low_bytes < 1000 && row->high_bytes > 1000);
+    rehearse_result_finish(&result);
+}
+
+static void test_how_another_vendor_aligns_is_not_exact(void **state)
+{
+    (void)state;
+    struct rehearse_result result;
+    RUN(&result, "attach", "vendor=amd", "alloc=0,0x20,500,1,Vulkan0,");
+    const struct mt_tally_place *place = &result.tally->places[1];
+    assert_int_equal(mt_tally_row_of(place, MT_CATEGORY_WEIGHTS)->provenance,
+                     MT_PROVENANCE_DERIVED);
+    assert_true(has_note(result.tally, "Vulkan driver of amd"));
+    rehearse_result_finish(&result);
+    RUN(&result, "attach", "vendor=nvidia", "alloc=0,0x20,500,1,Vulkan0,");
+    place = &result.tally->places[1];
+    assert_int_equal(mt_tally_row_of(place, MT_CATEGORY_WEIGHTS)->provenance, MT_PROVENANCE_EXACT);
+    rehearse_result_finish(&result);
+}
+
 static void test_devices_that_order_a_graph_themselves_are_not_exact(void **state)
 {
     (void)state;
@@ -443,6 +478,8 @@ int main(void)
         cmocka_unit_test(test_a_program_that_copes_is_judged_by_its_end),
         cmocka_unit_test(test_a_build_that_is_not_known_is_told),
         cmocka_unit_test(test_what_builds_differ_in_is_not_exact),
+        cmocka_unit_test(test_a_generation_that_nobody_said_is_not_exact),
+        cmocka_unit_test(test_how_another_vendor_aligns_is_not_exact),
         cmocka_unit_test(test_devices_that_order_a_graph_themselves_are_not_exact),
         cmocka_unit_test(test_a_crash_is_the_programs_own),
         cmocka_unit_test(
