@@ -113,7 +113,9 @@ struct mt_predict_settings {
     const char *device_kind;      /* "cuda" (NULL too), "rocm", "vulkan", "metal" */
     const uint64_t *device_bytes; /* of each device; none: the model runs on the CPU */
     size_t n_devices;
-    uint64_t host_bytes;                        /* 0: not known */
+    int sizes_are_sought; /* device_bytes are what devices must have, the size of no card: none is
+                             named after them. Set in the estimate of MT_GOAL_SMALLEST_DEVICE */
+    uint64_t host_bytes;  /* 0: not known */
     const uint64_t *device_used;                /* by other processes, n_devices of them, or NULL */
     const struct mt_device_known *device_known; /* n_devices of them, or NULL */
     uint64_t host_used;

@@ -78,18 +78,13 @@ static const struct cli_option estimate_options[] = {
     {0},
 };
 
-/* By rules, and by the engine itself where it is there. One that was named must be. */
 static int make(const struct cli_call *call, struct estimate_request *request, int goal,
                 struct estimate_result *made, struct mt_error *error)
 {
     const struct estimate_options *options = call->options;
     int result =
         estimate_make(made, call->operands[0], options->remote, &request->settings, goal, error);
-    if (!result && options->engine_path)
-        return estimate_must_rehearse(made, call->operands[0], request, options, error);
-    if (!result)
-        estimate_try_to_rehearse(made, call->operands[0], request, options);
-    return result;
+    return result ? result : estimate_confirm(made, call->operands[0], request, options, error);
 }
 
 static int estimate_one(const struct cli_call *call, struct estimate_request *request, int goal,
@@ -188,8 +183,9 @@ static const char *const description[] = {
     "--engine-path, and of the version that was asked for, it is rehearsed: started on devices "
     "that are not there, so that the figures are its own (see 'memtally help rehearse'); so is "
     "node-llama-cpp for --program node-llama-cpp. Searches "
-    "go by rules, and their answer is rehearsed. --no-rehearse, or MEMTALLY_NO_REHEARSE set in the "
-    "environment, keeps to rules, and so does --cpu with another processor than this one's.",
+    "go by rules, and their answer is rehearsed; --matrix goes by rules alone. --no-rehearse, or "
+    "MEMTALLY_NO_REHEARSE set in the environment, keeps to rules, and so does --cpu with another "
+    "processor than this one's.",
     "With --device, --host or --here the first line is a verdict: FITS, TIGHT, SPILLS, PAGES or "
     "CANNOT. Below the tables are the engine's command line, ready to paste, and notes.",
     NULL,

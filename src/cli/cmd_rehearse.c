@@ -81,6 +81,7 @@ static const struct cli_option rehearse_options[] = {
      .kind = CLI_TEXT,
      .argument = "NAME",
      .offset = OWN(generation),
+     .words = cli_words_generations,
      .help =
          "generation of the devices, as ampere or 8.6, rdna3 or gfx942: a device of which --device "
          "says the size alone is a card of it; without it a usual card of that size, and of "

@@ -62,6 +62,7 @@ struct cli_option {
     unsigned long least;
     unsigned long most;
     void (*words)(struct mt_strbuf *out); /* what completion offers for free text, or NULL */
+    int is_list; /* completion offers the words after each comma, and after a number and an x */
 };
 
 struct cli_example {

@@ -47,6 +47,10 @@ static const char body[] =
     "\"$cur\") ;;\n"
     "    program) mapfile -t COMPREPLY < <(compgen -c -- \"$cur\") ;;\n"
     "    text | '') ;;\n"
+    "    'list '*)\n"
+    "        [[ $cur =~ ^(.*,)?([0-9]+x)? ]]\n"
+    "        mapfile -t COMPREPLY < <(compgen -P \"${BASH_REMATCH[0]}\" -W \"${kind#list}\" -- "
+    "\"${cur#\"${BASH_REMATCH[0]}\"}\") ;;\n"
     "    *) mapfile -t COMPREPLY < <(compgen -W \"$kind\" -- \"$cur\") ;;\n"
     "    esac\n"
     "}\n"
@@ -110,12 +114,20 @@ static void put_words(struct mt_strbuf *out, const char *const *words)
         mt_strbuf_printf(out, " %s", *words);
 }
 
+/* Each word follows a blank. */
+static void put_known(struct mt_strbuf *out, const struct cli_option *option)
+{
+    if (option->is_list)
+        mt_strbuf_puts(out, "list");
+    option->words(out);
+}
+
 static void put_value_kind(struct mt_strbuf *out, const struct cli_option *option)
 {
     if (option->kind == CLI_CHOICE)
         put_words(out, option->choices);
     else if (option->words)
-        option->words(out);
+        put_known(out, option);
     else if (option->kind == CLI_FILE)
         mt_strbuf_puts(out, "file");
     else if (option->kind == CLI_DIRECTORY)

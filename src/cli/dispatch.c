@@ -34,16 +34,18 @@ static int says_json(const struct cli_option *option, const char *options)
            strcmp(option->choices[value], "json") == 0;
 }
 
-/* Also where the words could not be parsed to their end. */
-static int wants_json(const struct cmd_entry *entry, const void *options, char *const *words)
+/* Where the words could not be parsed to their end, they are searched; also those of a command that
+ * has no such option, since whoever gave it reads the refusal by program. */
+static int wants_json(const struct cmd_entry *entry, const void *options, char *const *words,
+                      int is_parsed)
 {
-    int has_flag = 0;
+    int may_follow = !is_parsed;
     for (const struct cli_option *option = entry->options; option && option->name; option++) {
-        has_flag |= strcmp(option->name, "json") == 0;
+        may_follow |= strcmp(option->name, "json") == 0;
         if (says_json(option, options))
             return 1;
     }
-    for (; has_flag && *words && strcmp(*words, "--") != 0; words++)
+    for (; may_follow && *words && strcmp(*words, "--") != 0; words++)
         if (strcmp(*words, "--json") == 0)
             return 1;
     return 0;
@@ -66,7 +68,7 @@ int cli_dispatch(const struct cmd_entry *entry, int argc, char **argv)
         code = cli_fail(&error);
     else
         code = entry->run(&call);
-    cli_conclude(entry->name, wants_json(entry, options, argv), code);
+    cli_conclude(entry->name, wants_json(entry, options, argv, parsed >= 0), code);
     free(options);
     return code;
 }

@@ -121,7 +121,7 @@ static void put_table(const struct mt_tally_place *place, const char *name,
                       const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
     const struct mt_text_table_column columns[] = {
-        {name, MT_CELL_TEXT, 0},        {"bytes", MT_CELL_SIZE, 0}, {"band", MT_CELL_TEXT_RIGHT, 0},
+        {name, MT_CELL_TEXT, 0},        {"bytes", MT_CELL_SIZE, 0}, {"band", MT_CELL_TEXT_RIGHT, 3},
         {"how known", MT_CELL_TEXT, 2}, {"rule", MT_CELL_TEXT, 1},
     };
     struct mt_text_table table;
@@ -137,54 +137,77 @@ static void put_table(const struct mt_tally_place *place, const char *name,
     cli_table_draw(&table, terminal, out);
 }
 
-/* The unit that an equation is written in, and how finely. */
+/* The unit that an equation is written in. */
 struct unit {
     const char *name;
     uint64_t bytes;
-    int decimals;
 };
 
-static const struct unit units[] = {{"TiB", UINT64_C(1) << 40, 2},
-                                    {"GiB", UINT64_C(1) << 30, 2},
-                                    {"MiB", UINT64_C(1) << 20, 2},
-                                    {"KiB", UINT64_C(1) << 10, 2},
-                                    {"bytes", 1, 0}};
+static const struct unit units[] = {{"TiB", UINT64_C(1) << 40},
+                                    {"GiB", UINT64_C(1) << 30},
+                                    {"MiB", UINT64_C(1) << 20},
+                                    {"KiB", UINT64_C(1) << 10},
+                                    {"bytes", 1}};
 
-#define DECIMALS_MOST 5
+/* The index of the unit that the table shows a size in. */
+static size_t unit_of(uint64_t bytes)
+{
+    char text[MT_SIZE_TEXT];
+    mt_format_size(bytes, text);
+    size_t i = 0;
+    while (i + 1 < sizeof units / sizeof *units && !strstr(text, units[i].name))
+        i++;
+    return i;
+}
+
+static uint64_t decimals_of(struct unit unit)
+{
+    return unit.bytes == 1 ? 1 : 100;
+}
 
 /* In units of the last decimal. As the table shows it: what lies in the middle goes to the even
  * one. */
 static uint64_t shown(uint64_t bytes, struct unit unit)
 {
-    return (uint64_t)rint((double)bytes * pow(10, unit.decimals) / (double)unit.bytes);
+    return (uint64_t)rint((double)bytes * (double)decimals_of(unit) / (double)unit.bytes);
 }
 
-static int adds_up(const struct mt_tally_place *place, struct unit unit)
+/* That of the rows where all have the same; else what is shown in GiB is added up in MiB, as
+ * engines write it, and what is shown in less in the unit of the total. */
+static struct unit choose_unit(const struct mt_tally_place *place)
 {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < place->n_rows; i++)
-        sum += shown(place->rows[i].allocated_bytes, unit);
-    return sum == shown(place->total_allocated_bytes, unit);
-}
-
-/* What is shown in GiB is added up in MiB, as engines write it. What is shown in MiB or less, in
- * the same unit with as many decimals as it takes to add up as it is printed. */
-static struct unit unit_of(const struct mt_tally_place *place)
-{
-    size_t i = 0;
-    while (i + 1 < sizeof units / sizeof *units && place->total_allocated_bytes < units[i].bytes)
-        i++;
-    if (units[i].bytes > UINT64_C(1) << 20)
-        return units[i + 1];
-    struct unit unit = units[i];
-    while (unit.decimals && unit.decimals < DECIMALS_MOST && !adds_up(place, unit))
-        unit.decimals++;
-    return unit;
+    size_t of_total = unit_of(place->total_allocated_bytes);
+    size_t of_rows = unit_of(place->rows[0].allocated_bytes);
+    for (size_t i = 1; i < place->n_rows; i++)
+        if (unit_of(place->rows[i].allocated_bytes) != of_rows)
+            return units[units[of_total].bytes > UINT64_C(1) << 20 ? of_total + 1 : of_total];
+    return units[of_rows];
 }
 
 static void put_figure(struct mt_strbuf *text, uint64_t figure, struct unit unit)
 {
-    mt_strbuf_printf(text, "%.*f", unit.decimals, (double)figure / pow(10, unit.decimals));
+    mt_strbuf_printf(text, "%.*f", unit.bytes == 1 ? 0 : 2,
+                     (double)figure / (double)decimals_of(unit));
+}
+
+/* The rows as they are shown, and what they lack of the total or have too much, where the table
+ * shows the total in this unit. Returns the total. */
+static uint64_t put_terms(struct mt_strbuf *text, const struct mt_tally_place *place,
+                          struct unit unit)
+{
+    uint64_t sum = 0;
+    uint64_t total = shown(place->total_allocated_bytes, unit);
+    for (size_t i = 0; i < place->n_rows; i++) {
+        uint64_t figure = shown(place->rows[i].allocated_bytes, unit);
+        mt_strbuf_printf(text, "%s%s ", i ? " + " : "", mt_category_name(place->rows[i].category));
+        put_figure(text, figure, unit);
+        sum += figure;
+    }
+    if (sum == total || units[unit_of(place->total_allocated_bytes)].bytes != unit.bytes)
+        return sum;
+    mt_strbuf_puts(text, total > sum ? " + rounding " : " - rounding ");
+    put_figure(text, total > sum ? total - sum : sum - total, unit);
+    return total;
 }
 
 /* An end of the band, which is the total itself where it is exact. */
@@ -194,19 +217,13 @@ static uint64_t end_of_band(const struct mt_tally_place *place, uint64_t bytes, 
     return bytes == place->total_allocated_bytes ? total : shown(bytes, unit);
 }
 
-/* The rows' figures as they are shown, and their sum; all in one unit. */
+/* The rows' figures and their sum, all in one unit. */
 static void put_equation(const struct mt_tally_place *place, uint64_t used_bytes,
                          const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
-    struct unit unit = unit_of(place);
-    uint64_t total = 0;
+    struct unit unit = choose_unit(place);
     struct mt_strbuf text = {0};
-    for (size_t i = 0; i < place->n_rows; i++) {
-        uint64_t figure = shown(place->rows[i].allocated_bytes, unit);
-        mt_strbuf_printf(&text, "%s%s ", i ? " + " : "", mt_category_name(place->rows[i].category));
-        put_figure(&text, figure, unit);
-        total += figure;
-    }
+    uint64_t total = put_terms(&text, place, unit);
     mt_strbuf_puts(&text, " = ");
     put_figure(&text, total, unit);
     mt_strbuf_puts(&text, " (");

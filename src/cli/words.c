@@ -6,6 +6,7 @@
 #include <memtally/predict.h>
 #include <memtally/rehearse.h>
 #include <memtally/tally.h>
+#include <string.h>
 
 static void put(struct mt_strbuf *out, const char *word)
 {
@@ -31,6 +32,32 @@ void cli_words_gpus(struct mt_strbuf *out)
     struct mt_rehearse_gpu gpu;
     for (size_t i = 0; mt_rehearse_gpu_at(i, &gpu) == 0; i++)
         put(out, gpu.key);
+}
+
+/* The card of the least capability above `than`; 0 where there is none. */
+static int next_capability(uint32_t than, struct mt_rehearse_gpu *least)
+{
+    struct mt_rehearse_gpu gpu;
+    int is_found = 0;
+    for (size_t i = 0; mt_rehearse_gpu_at(i, &gpu) == 0; i++) {
+        if (gpu.capability <= than || (is_found && gpu.capability >= least->capability))
+            continue;
+        *least = gpu;
+        is_found = 1;
+    }
+    return is_found;
+}
+
+/* Each once, the oldest first. */
+void cli_words_generations(struct mt_strbuf *out)
+{
+    char before[sizeof((struct mt_rehearse_gpu *)0)->generation] = "";
+    struct mt_rehearse_gpu gpu = {.capability = 0};
+    while (next_capability(gpu.capability, &gpu)) {
+        if (strcmp(gpu.generation, before) != 0)
+            put(out, gpu.generation);
+        memcpy(before, gpu.generation, sizeof before);
+    }
 }
 
 /* Of llama.cpp, then of engines on PyTorch. */

@@ -9,6 +9,7 @@
 void cli_words_engines(struct mt_strbuf *out);
 void cli_words_rehearsed_engines(struct mt_strbuf *out);
 void cli_words_gpus(struct mt_strbuf *out);
+void cli_words_generations(struct mt_strbuf *out);
 void cli_words_cache_types(struct mt_strbuf *out);
 void cli_words_weight_types(struct mt_strbuf *out);
 void cli_words_moments(struct mt_strbuf *out);

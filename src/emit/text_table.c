@@ -10,7 +10,7 @@
 
 #define GAP       2
 #define NARROWEST 8
-#define READABLE  16 /* columns of the first cell, below which others go */
+#define READABLE  24 /* columns of the first cell, below which others go */
 #define GONE      SIZE_MAX
 
 /* A row as text. A rule has no cells. */
@@ -138,7 +138,7 @@ static size_t sum_with_gaps(const struct mt_text_table *table, const size_t *wid
 static void let_go(const struct mt_text_table *table, size_t columns, size_t *widths)
 {
     size_t spare = widths[0] > READABLE ? widths[0] - READABLE : 0;
-    for (int turn = 1; turn <= 2; turn++)
+    for (int turn = 1; turn <= 3; turn++)
         for (size_t c = 1; c < table->n_columns; c++)
             if (table->columns[c].goes == turn && sum_with_gaps(table, widths) > columns + spare)
                 widths[c] = GONE;

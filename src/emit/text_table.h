@@ -19,8 +19,8 @@ enum mt_cell_kind {
     MT_CELL_PERCENT
 };
 
-/* Where the table is too wide, columns with a `goes` go before the first one is cut below 16
- * columns: those with 1 first, then those with 2. */
+/* Where the table is too wide, columns with a `goes` go before the first one is cut below 24
+ * columns: those with 1 first, then those with 2 and 3. */
 struct mt_text_table_column {
     const char *heading;
     enum mt_cell_kind kind;

@@ -233,6 +233,8 @@ int mt_engine_parse(const char *text, size_t length, const char *version, struct
         return mt_fail(error, MT_EFORMAT, 0,
                        "engine table: the lines engine and newest are needed");
     struct words wanted = {parsed.version_text, parsed.version_text + strlen(parsed.version_text)};
+    if (parse_version(wanted, &parsed.newest) < 0)
+        return mt_fail(error, MT_EFORMAT, 0, "engine table: the newest version is none");
     if (version && !(strchr(version, '.') &&
                      is_release((struct words){text, text + length}, version, &wanted)))
         wanted = (struct words){version, version + strlen(version)};
@@ -240,6 +242,9 @@ int mt_engine_parse(const char *text, size_t length, const char *version, struct
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "%.40s is no version of %s; %s is the newest one that is known", wanted.at,
                        parsed.name, parsed.version_text);
+    copy_word(
+        parsed.newest_text,
+        (struct words){parsed.version_text, parsed.version_text + strlen(parsed.version_text)});
     if (version)
         copy_word(parsed.version_text, wanted);
     *engine = parsed;
@@ -341,6 +346,18 @@ int mt_engine_is_after(const struct mt_engine *engine, const char *key)
     return mt_engine_value(engine, key, &value) == 0 &&
            parse_version((struct words){value.text, value.text + value.length}, &named) == 0 &&
            compare_versions(&engine->version, &named) > 0;
+}
+
+unsigned mt_engine_steps_unread(const struct mt_engine *engine)
+{
+    struct mt_engine newest = *engine;
+    newest.version = engine->newest;
+    if (!mt_engine_is_after(engine, "read_up_to"))
+        return 0;
+    return compare_versions(&engine->version, &engine->newest) > 0 &&
+                   mt_engine_is_after(&newest, "read_up_to")
+               ? 2
+               : 1;
 }
 
 int mt_engine_has(const struct mt_engine *engine, const char *key, const char *word)

@@ -36,6 +36,8 @@ struct mt_engine {
     char name[MT_ENGINE_NAME_BYTES];
     char version_text[MT_ENGINE_NAME_BYTES]; /* "b11434", "0.11.0" */
     struct mt_engine_version version;
+    char newest_text[MT_ENGINE_NAME_BYTES]; /* that the table knows */
+    struct mt_engine_version newest;
     uint32_t first[MT_ENGINE_BUCKETS];
     uint32_t last[MT_ENGINE_BUCKETS];
 };
@@ -66,6 +68,9 @@ double mt_engine_real(const struct mt_engine *engine, const char *key, double fa
 /* Whether the engine's version came after the one that is a key's value; not, where the table has
  * no such key. */
 int mt_engine_is_after(const struct mt_engine *engine, const char *key);
+/* How far the engine's version lies beyond what was read: 0 not at all; 1 after the version that
+ * the key "read_up_to" names; 2 after the table's newest too, where that is later. */
+unsigned mt_engine_steps_unread(const struct mt_engine *engine);
 /* Whether a key's value is, or among its words has, `word`. */
 int mt_engine_has(const struct mt_engine *engine, const char *key, const char *word);
 

@@ -57,8 +57,8 @@ static int fill_source(int fd, const char *path, struct mt_model_source *source,
     if (fstat(fd, &status) != 0)
         return mt_fail_errno(error, errno, "%s", path);
     if (!S_ISREG(status.st_mode))
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%s: %s, expected a regular file", path,
-                       S_ISDIR(status.st_mode) ? "it is a folder" : "it is no regular file");
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%s is %s; a file was expected", path,
+                       S_ISDIR(status.st_mode) ? "a folder" : "a device, a pipe or the like");
     size_t length = strlen(path);
     struct local *local = malloc(sizeof *local + length + 1);
     if (!local)

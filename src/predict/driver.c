@@ -86,13 +86,26 @@ static int named(const struct mt_device_known *known, struct mt_gpu_row *row)
            mt_gpu_find(known->gpu, row, NULL) == 0 && !strcmp(row->kind, "cuda");
 }
 
-static void note_size(const struct mt_gpu_row *row, uint64_t bytes, struct mt_sheet *sheet)
+/* The article before the name of a card, whose first letter is read by its own name. */
+static const char *article_of(const char *key)
+{
+    return strchr("AEFHILMNORSX", *key) ? "an" : "a";
+}
+
+static void note_size(const struct mt_gpu_row *row, uint64_t bytes, int is_sought,
+                      struct mt_sheet *sheet)
 {
     char size[MT_SIZE_TEXT];
-    mt_sheet_note(sheet,
-                  "A device of %s is taken for an %s; name the card where it is another, since "
-                  "what the driver takes depends on it.",
-                  mt_format_size(bytes, size), row->key);
+    if (is_sought)
+        mt_sheet_note(sheet,
+                      "What the driver takes is that of %s %s, whose size is nearest to the "
+                      "answer; '--device CARD' says it of another card.",
+                      article_of(row->key), row->key);
+    else
+        mt_sheet_note(sheet,
+                      "A device of %s is taken for %s %s; name the card where it is another, since "
+                      "what the driver takes depends on it.",
+                      mt_format_size(bytes, size), article_of(row->key), row->key);
 }
 
 void mt_driver_name_cards(struct mt_predict_settings *settings, struct mt_device_known *known,
@@ -108,9 +121,10 @@ void mt_driver_name_cards(struct mt_predict_settings *settings, struct mt_device
                           other.key);
         if (!is_named && is_cuda &&
             mt_gpu_of_size(settings->device_bytes[i], NULL, &row, NULL) == 0)
-            note_size(&row, settings->device_bytes[i], sheet);
+            note_size(&row, settings->device_bytes[i], settings->sizes_are_sought, sheet);
         known[i].is_by_size = !is_named && is_cuda;
-        snprintf(known[i].gpu, sizeof known[i].gpu, "%s", is_named || is_cuda ? row.key : "");
+        int has_card = is_named || (is_cuda && !settings->sizes_are_sought);
+        snprintf(known[i].gpu, sizeof known[i].gpu, "%s", has_card ? row.key : "");
     }
     settings->device_known = known;
 }

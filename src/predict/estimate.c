@@ -293,44 +293,24 @@ static void note_description(struct mt_sheet *sheet, const struct mt_model_descr
         mt_sheet_note(sheet, "%s", description->notes[i]);
 }
 
-/* Whether rules were held against later versions than the one that is taken where none is said. */
-static int is_read_further(const struct mt_engine *newest)
-{
-    struct mt_engine_value read;
-    return mt_engine_value(newest, "read_up_to", &read) == 0 &&
-           !mt_engine_is_after(newest, "read_up_to") &&
-           (read.length != strlen(newest->version_text) ||
-            strncmp(read.text, newest->version_text, read.length) != 0);
-}
-
-/* A version that came after the tables is taken to be as the newest that they know. */
+/* A version that came after the last one that the rules were held against is said once, and its
+ * bands are wider. One that came after the tables is taken to be as the newest that they know. */
 static void note_version(struct mt_sheet *sheet, const struct mt_engine *engine)
 {
-    struct mt_engine newest;
-    if (mt_engine_find(engine->name, &newest, NULL) < 0 || is_read_further(&newest))
-        return;
-    for (size_t i = 0; i < MT_ENGINE_VERSION_PARTS; i++) {
-        if (engine->version.parts[i] < newest.version.parts[i])
-            return;
-        if (engine->version.parts[i] == newest.version.parts[i])
-            continue;
-        mt_sheet_note(sheet, "The newest known version of %s is %s: its rules are taken.",
-                      engine->name, newest.version_text);
-        return;
-    }
-}
-
-/* What an engine's table was not held against is said, and its bands are wider. */
-static void note_unread(struct mt_sheet *sheet, const struct mt_engine *engine)
-{
-    struct mt_engine_value read;
-    if (!mt_engine_is_after(engine, "read_up_to") ||
-        mt_engine_value(engine, "read_up_to", &read) < 0)
-        return;
-    mt_sheet_note(sheet,
-                  "%s %s came after %.*s, the last version that these rules were held "
-                  "against: bands are wider.",
-                  engine->name, engine->version_text, (int)read.length, read.text);
+    struct mt_engine_value read = {.text = NULL};
+    unsigned steps = mt_engine_steps_unread(engine);
+    mt_engine_value(engine, "read_up_to", &read);
+    if (steps == 2)
+        mt_sheet_note(sheet,
+                      "%s %s came after %s, the newest version that is known, and its rules, which "
+                      "were held against none after %.*s, are taken: bands are wider still.",
+                      engine->name, engine->version_text, engine->newest_text, (int)read.length,
+                      read.text);
+    else if (steps)
+        mt_sheet_note(sheet,
+                      "%s %s came after %.*s, the last version that these rules were held "
+                      "against: bands are wider.",
+                      engine->name, engine->version_text, (int)read.length, read.text);
 }
 
 /* The engine's own word, and what it says nothing of. */
@@ -397,7 +377,6 @@ static int fill(struct box *box, const struct mt_model *model,
                            "Weights of the model's encoders are not counted; give the folder "
                            "with its safetensors for them.");
     note_version(sheet, &box->engine);
-    note_unread(sheet, &box->engine);
     result = predictor->predict(&input, sheet, error);
     if (result < 0)
         return result;

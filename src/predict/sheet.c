@@ -49,11 +49,11 @@ static uint64_t scaled(uint64_t bytes, double factor)
 void mt_widen_unread(const struct mt_engine *engine, const char *unread, uint64_t *low,
                      uint64_t *high)
 {
-    if (!mt_engine_is_after(engine, "read_up_to"))
-        return;
+    unsigned steps = mt_engine_steps_unread(engine);
     double width = mt_engine_real(engine, unread, 0) / 100;
-    *low = scaled(*low, width < 1 ? 1 - width : 0);
-    *high = scaled(*high, 1 + width);
+    for (unsigned i = 0; i < steps; i++)
+        *low = scaled(*low, width < 1 ? 1 - width : 0);
+    *high = scaled(*high, 1 + steps * width);
 }
 
 void mt_sheet_add(struct mt_sheet *sheet, const struct mt_sheet_term *term, const char *format, ...)

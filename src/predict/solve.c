@@ -290,6 +290,7 @@ static int prepare_device(struct query *query)
     if (!query->device_bytes)
         return mt_fail(query->error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     settings->device_bytes = query->device_bytes;
+    settings->sizes_are_sought = 1;
     query->step = MIB;
     query->n = DEVICE_MOST_MIB;
     return guess_device(query);

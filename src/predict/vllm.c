@@ -107,7 +107,7 @@ static void weigh(const struct mt_predict_input *in, struct rank *rank, int floa
     const struct mt_torch_weights *w = &rank->weights;
     uint64_t tensors = w->bytes + w->rounding_bytes;
     rank->weight.bytes = tensors + w->encoder_bytes + rank->experts.more_bytes + rank->rope_bytes;
-    rank->weight.low = w->bytes + w->encoder_low_bytes + rank->experts.low_bytes;
+    rank->weight.low = w->bytes + w->encoder_low_bytes + rank->experts.low_bytes + rank->rope_bytes;
     if (in->settings->tensor_parallel > 1) /* four logs are met within 0.04 % */
         rank->weight_slack = mt_scale(rank->weight.bytes, 0.001);
     rank->weight.high = tensors + rank->experts.high_bytes + rank->rope_bytes + rank->weight_slack;

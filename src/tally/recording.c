@@ -158,7 +158,7 @@ static int take_folder(struct mt_recording *recording, const char *path, struct 
         return mt_fail(error, result, MT_NO_OFFSET, "%s: out of memory", path);
     if (n == 0)
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
-                       "%s: no recording in this folder (`memtally run -o DIR -- CMD` makes one)",
+                       "%s: no recording in this folder ('memtally run -o DIR -- CMD' makes one)",
                        path);
     if (!taken)
         *error = first;

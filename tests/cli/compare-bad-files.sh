@@ -11,6 +11,8 @@ printf '' | try
 printf '{"memory_breakdown": {"kv_cache_gb": 1' | try
 printf '[1, 2]' | try
 printf '{"memory_breakdown": 7}' | try
+printf '{"other": 7}' | try
+printf 'GGUF and so on' | try
 printf '{"memory_breakdown": {}}' | try
 printf '{"memory_breakdown": {"kv_cache_gb": NaN}}' | try
 printf '{"memory_breakdown": {"kv_cache_gb": -1}}' | try

@@ -18,11 +18,15 @@ try compare --json a b
 try sample-model --json no-such-shape a.gguf
 try sample-model --from missing.json a.gguf --json
 try doctor --json --output
+# Also of commands that write none.
+try run --json -- true
+try help --json
 try --json nonsense
 try nonsense --json
 # Who did not, does not; neither where a program behind -- has a flag of that name.
 try estimate missing.gguf
 try run -- ./no-such-program --json
+try run ./no-such-program --json
 # A verdict is no error.
 memtally sample-model smollm-135m m.gguf --sparse --quiet
 memtally estimate m.gguf -d 64MiB --json | grep -c '"kind"'

@@ -12,7 +12,7 @@ memtally estimate --best-quant q4_0.gguf f16.gguf --device 1MiB --output out
 echo "exit $?"
 memtally estimate --best-quant q4_0.gguf f16.gguf --device 1MiB --json |
     python3 -c 'import json, sys; a = json.load(sys.stdin); print(a["kind"], a["answer"], len(a["estimates"]))'
-memtally estimate --best-quant q4_0.gguf f16.gguf --format csv | grep -c '^model,'
+memtally estimate --best-quant q4_0.gguf f16.gguf --host 64GiB --format csv | grep -c '^model,'
 # A file that cannot be read is said, and the others are judged; each place has its own room: what the
 # host holds takes nothing from the card.
 printf '<html>' >bad.gguf
@@ -20,5 +20,12 @@ memtally estimate --best-quant q4_0.gguf bad.gguf f16.gguf --device 11GiB -c 204
 memtally estimate --best-quant bad.gguf q4_0.gguf --device 11GiB --json |
     python3 -c 'import json, sys; a = json.load(sys.stdin); print(a["answer"]["path"], a["failures"])'
 memtally estimate --best-quant bad.gguf q4_0.gguf --device 11GiB -f csv | head -2 | cut -d , -f 1-3
-memtally estimate --best-quant bad.gguf nowhere.gguf 2>&1
+memtally estimate --best-quant bad.gguf nowhere.gguf --device 11GiB 2>&1
 echo "exit $?"
+# Whether something fits is asked of a place with a size.
+memtally estimate --best-quant q4_0.gguf f16.gguf 2>&1
+echo "exit $?"
+# Weights that are derived from a config.json are read without a word of the weights that are not there.
+printf '{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+  "intermediate_size": 128, "vocab_size": 512, "max_position_embeddings": 2048}' >config.json
+memtally estimate --best-quant config.json q4_0.gguf --device 11GiB -c 2048 | sed -n '3,6p' | sed 's/ *$//'

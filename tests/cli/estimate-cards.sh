@@ -17,6 +17,7 @@ if "answer" in said:
 E2
 }
 try --device 24GiB
+memtally estimate model.gguf -d 200GiB | grep 'is taken for a'
 try --device RTX4090
 try --device A100,a100-40gb
 try --device "RX 7900 XTX"

@@ -18,6 +18,20 @@ for point in json.load(sys.stdin)["points"]:
 memtally estimate model.gguf --matrix --device 1MiB >out
 echo "exit $?"
 memtally estimate model.gguf config.json --matrix -c 4096 | tail -n 2 | cut -d ' ' -f 1
+# A file that cannot be read is a row with its error; the others are answered. Where none can be read,
+# that is the answer.
+printf '<html>' >bad.gguf
+memtally estimate bad.gguf model.gguf --matrix -d 20GiB -c 4096
+echo "exit $?"
+memtally estimate bad.gguf model.gguf --matrix -d 1MiB -c 4096 --json >out
+echo "exit $?"
+python3 -c 'import json
+of = json.load(open("out"))
+print([point["verdict"] for point in of["points"]], of["failures"])'
+memtally estimate bad.gguf model.gguf --matrix -d 20GiB -c 4096 -f csv
+memtally estimate bad.gguf nowhere.gguf --matrix 2>&1
+echo "exit $?"
+memtally estimate model.gguf --matrix --engine-path /usr/bin 2>&1
 memtally estimate model.gguf --matrix --best-quant 2>&1
 memtally estimate model.gguf --matrix --engine llama.cpp@new 2>&1
 python3 - <<'END'

@@ -170,6 +170,18 @@ def test_the_largest_ubatch_is_rehearsed_with_a_batch_that_holds_it():
     assert found["answer"]["value"] == found["settings"]["ubatch"] == 8192, (found["answer"], found["settings"])
 
 
+def test_the_largest_file_that_fits_is_asked_of_the_engine_itself():
+    """By rules both fit 24 GiB; what is shown of the larger one is the engine's own plan, and of the other the rules'."""
+    paths = model("qwen3-0.6b"), model("qwen3-0.6b", "f16")
+    flags = ("--device", "24GiB", "-c", "4096", "--engine-path", engine.llama_cpp(""), "--json")
+    found = json.loads(memtally.must("estimate", "--best-quant", *paths, *flags).stdout)
+    assert found["answer"]["path"] == paths[1], found["answer"]
+    small, large = found["estimates"]
+    assert large["engine"]["path"].endswith("llama-server") and small["engine"]["path"] is None, (small["engine"], large["engine"])
+    alone = json.loads(memtally.must("estimate", paths[1], *flags).stdout)
+    assert alone["places"] == large["places"], "rehearsed by itself the file takes something else"
+
+
 def test_attention_copies_as_on_the_card_that_is_named():
     """Of two rows Ada's kernel reads q8_0 as it is; Ampere's takes copies in f16 (fattn.cu): 8192 cells of 1024 values, twice."""
     path = model("qwen3-0.6b")

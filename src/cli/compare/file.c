@@ -254,6 +254,14 @@ static void read_breakdown(struct reading *reading, enum compare_unit unit)
     const json_t *breakdown = json_object_get(reading->file->root, "memory_breakdown");
     double bytes = compare_unit_bytes(unit);
     int n = 0;
+    if (!breakdown) {
+        mt_fail(reading->error, MT_EFORMAT, MT_NO_OFFSET,
+                "%s is no report: 'memtally report --json' and 'memtally estimate --json' write "
+                "one, and a profiler one with a memory_breakdown",
+                reading->name);
+        reading->result = MT_EFORMAT;
+        return;
+    }
     if (!json_is_object(breakdown)) {
         refuse(reading, "memory_breakdown", "a breakdown as profilers write it");
         return;
@@ -309,6 +317,12 @@ static int load_text(struct reading *reading)
     if (!is_file)
         return mt_fail(reading->error, MT_EARG, MT_NO_OFFSET,
                        "%s is neither a folder nor a regular file", reading->name);
+    if (!strncmp(mt_strbuf_text(&reading->text), "GGUF", 4))
+        return mt_fail(
+            reading->error, MT_EFORMAT, MT_NO_OFFSET,
+            "%s is a model, not a report; compare its estimate, which 'memtally estimate "
+            "--json' writes",
+            reading->name);
     if (reading->text.length > LARGEST_BYTES)
         return mt_fail(reading->error, MT_EFORMAT, LARGEST_BYTES,
                        "%s is larger than 64 MiB, which no report is", reading->name);

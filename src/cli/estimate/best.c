@@ -11,7 +11,7 @@
 /* All files with their estimates, or why one could not be estimated (a code other than 0); `best`
  * is the index of the largest that fits, `n` where none does. */
 struct contest {
-    const struct estimate_request *request;
+    struct estimate_request *request;
     const struct estimate_options *options;
     char **names;
     struct estimate_result *results;
@@ -26,14 +26,17 @@ static uint64_t weight_of(const struct estimate_result *result)
     return mt_model_describe(result->model)->weight_bytes;
 }
 
-static void compare(struct contest *contest, size_t index)
+static void choose(struct contest *contest)
 {
-    const struct estimate_result *result = &contest->results[index];
-    if (result->estimate->verdict != MT_VERDICT_FITS)
-        return;
-    if (contest->best == contest->n ||
-        weight_of(result) > weight_of(&contest->results[contest->best]))
-        contest->best = index;
+    contest->best = contest->n;
+    for (size_t i = 0; i < contest->n; i++) {
+        const struct estimate_result *result = &contest->results[i];
+        if (contest->errors[i].code || result->estimate->verdict != MT_VERDICT_FITS)
+            continue;
+        if (contest->best == contest->n ||
+            weight_of(result) > weight_of(&contest->results[contest->best]))
+            contest->best = i;
+    }
 }
 
 static int is_device(const struct mt_tally_place *place)
@@ -124,18 +127,21 @@ static int render_table(const struct contest *contest, struct mt_strbuf *out,
     return cli_document_render(&document, CLI_FORMAT_TABLE, &terminal, out, error);
 }
 
+void estimate_put_failure(const char *name, const struct mt_error *error, struct mt_json *json)
+{
+    mt_json_begin_object(json, NULL);
+    mt_json_text(json, "path", name);
+    mt_json_text(json, "code", mt_error_name(error->code));
+    mt_json_text(json, "sentence", error->text);
+    mt_json_end(json);
+}
+
 static void put_failures(const struct contest *contest, struct mt_json *json)
 {
     mt_json_begin_array(json, "failures");
-    for (size_t i = 0; i < contest->n; i++) {
-        if (!contest->errors[i].code)
-            continue;
-        mt_json_begin_object(json, NULL);
-        mt_json_text(json, "path", contest->names[i]);
-        mt_json_text(json, "code", mt_error_name(contest->errors[i].code));
-        mt_json_text(json, "sentence", contest->errors[i].text);
-        mt_json_end(json);
-    }
+    for (size_t i = 0; i < contest->n; i++)
+        if (contest->errors[i].code)
+            estimate_put_failure(contest->names[i], &contest->errors[i], json);
     mt_json_end(json);
 }
 
@@ -195,18 +201,35 @@ static int render(const struct contest *contest, struct mt_strbuf *out, struct m
 static int judge_all(struct contest *contest, struct mt_error *error)
 {
     for (size_t i = 0; i < contest->n; i++) {
-        contest->errors[i] = (struct mt_error){.offset = MT_NO_OFFSET};
+        struct mt_error why = {.offset = MT_NO_OFFSET};
         if (estimate_make(&contest->results[i], contest->names[i], contest->options->remote,
-                          &contest->request->settings, -1, &contest->errors[i])) {
-            contest->n_failed++;
+                          &contest->request->settings, -1, &why) == 0)
             continue;
-        }
-        compare(contest, i);
+        contest->errors[i] = why;
+        contest->n_failed++;
     }
+    choose(contest);
     if (contest->n_failed < contest->n)
         return 0;
     *error = contest->errors[0];
     return error->code;
+}
+
+/* The engine itself says whether what rules chose fits; where it does not, it is asked of the next.
+ */
+static int confirm(struct contest *contest, struct mt_error *error)
+{
+    const struct estimate_options *options = contest->options;
+    size_t asked = contest->n;
+    while (contest->best != asked && contest->best < contest->n) {
+        asked = contest->best;
+        int failed = estimate_confirm(&contest->results[asked], contest->names[asked],
+                                      contest->request, options, error);
+        if (failed)
+            return failed;
+        choose(contest);
+    }
+    return 0;
 }
 
 static void complain_of_failures(const struct contest *contest)
@@ -224,7 +247,7 @@ static void finish(struct contest *contest)
     free(contest->errors);
 }
 
-int estimate_best(const struct cli_call *call, const struct estimate_request *request,
+int estimate_best(const struct cli_call *call, struct estimate_request *request,
                   struct mt_strbuf *out, int *found, struct mt_error *error)
 {
     struct contest contest = {.request = request,
@@ -237,6 +260,8 @@ int estimate_best(const struct cli_call *call, const struct estimate_request *re
     int result = contest.results && contest.errors
                      ? judge_all(&contest, error)
                      : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    if (!result)
+        result = confirm(&contest, error);
     if (!result)
         result = render(&contest, out, error);
     if (!result && contest.options->format != CLI_FORMAT_TABLE)

@@ -207,9 +207,17 @@ struct cli_document estimate_document(const struct estimate_result *result,
                                       const struct estimate_request *request,
                                       const struct estimate_options *options);
 
-/* Estimates each of several files, and writes which is the largest that fits. *found says whether
- * one does. */
-int estimate_best(const struct cli_call *call, const struct estimate_request *request,
+/* By the engine itself where it is there; one that was named must be. */
+int estimate_confirm(struct estimate_result *result, const char *name,
+                     struct estimate_request *request, const struct estimate_options *options,
+                     struct mt_error *error);
+
+/* Why one of several files has no estimate, as an object of a list. */
+void estimate_put_failure(const char *name, const struct mt_error *error, struct mt_json *json);
+
+/* Estimates each of several files, and writes which is the largest that fits, the engine itself
+ * being asked of that. *found says whether one does. */
+int estimate_best(const struct cli_call *call, struct estimate_request *request,
                   struct mt_strbuf *out, int *found, struct mt_error *error);
 
 /* Estimates types by contexts, by rules. *found says whether one of them fits. */

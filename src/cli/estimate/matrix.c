@@ -20,8 +20,9 @@
 /* One file or type. */
 struct row {
     const char *name;
-    struct mt_model *model; /* owned */
+    struct mt_model *model; /* owned; NULL: it could not be read, for the reason in `error` */
     const char *kv_type;    /* NULL: as it was asked for */
+    struct mt_error error;
 };
 
 /* What a row takes at a context, of the place that decides. */
@@ -46,15 +47,10 @@ struct matrix {
     char why[512]; /* the first point that could not be estimated, "" where all could */
 };
 
-static int add_row(struct matrix *matrix, const char *name, struct mt_model *model,
-                   const char *kv_type)
+static void add_type(struct matrix *matrix, const char *name, struct mt_model *model,
+                     const char *kv_type)
 {
-    if (matrix->n_rows == ROWS_MAX) {
-        mt_model_close(model);
-        return MT_ELIMIT;
-    }
-    matrix->rows[matrix->n_rows++] = (struct row){name, model, kv_type};
-    return 0;
+    matrix->rows[matrix->n_rows++] = (struct row){name, model, kv_type, {.code = 0}};
 }
 
 /* The header that llama.cpp's converter would make of a model, read back. The file is gone before
@@ -93,10 +89,9 @@ static int add_weight_types(struct matrix *matrix, const struct mt_model *model,
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         struct mt_model *converted = NULL;
         int code = convert(model, matrix->options->remote, types[i], &converted, error);
-        if (!code)
-            code = add_row(matrix, mt_file_type_name(types[i]), converted, NULL);
         if (code)
             return code;
+        add_type(matrix, mt_file_type_name(types[i]), converted, NULL);
     }
     return 0;
 }
@@ -110,29 +105,41 @@ static int add_cache_types(struct matrix *matrix, const char *name, struct mt_er
     for (size_t i = 0; types[i]; i++) {
         struct mt_model *model = NULL;
         int code = estimate_open_model(name, matrix->options->remote, &model, error);
-        if (!code)
-            code = add_row(matrix, types[i], model, types[i]);
         if (code)
             return code;
+        add_type(matrix, types[i], model, types[i]);
     }
     return 0;
 }
 
-static int add_rows(struct matrix *matrix, const struct cli_call *call, struct mt_error *error)
+/* A row for each file. One that cannot be read keeps its error; where none can, that is the answer.
+ */
+static int add_files(struct matrix *matrix, const struct cli_call *call, struct mt_error *error)
 {
-    struct mt_model *model = NULL;
-    int code = 0;
-    for (size_t i = 0; call->n_operands > 1 && i < call->n_operands && !code; i++) {
-        code = estimate_open_model(call->operands[i], matrix->options->remote, &model, error);
-        if (!code)
-            code = add_row(matrix, call->operands[i], model, NULL);
-    }
-    if (code == MT_ELIMIT)
+    size_t n_failed = 0;
+    if (call->n_operands > ROWS_MAX)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "estimate: --matrix takes at most %d files",
                        ROWS_MAX);
-    if (code || call->n_operands > 1)
-        return code;
-    code = estimate_open_model(call->operands[0], matrix->options->remote, &model, error);
+    for (size_t i = 0; i < call->n_operands; i++) {
+        struct row *row = &matrix->rows[matrix->n_rows++];
+        struct mt_error why = {.offset = MT_NO_OFFSET};
+        *row = (struct row){.name = call->operands[i], .error = {.code = 0}};
+        if (estimate_open_model(row->name, matrix->options->remote, &row->model, &why) == 0)
+            continue;
+        row->model = NULL;
+        row->error = why;
+        n_failed++;
+    }
+    if (n_failed < matrix->n_rows)
+        return 0;
+    *error = matrix->rows[0].error;
+    return error->code;
+}
+
+static int add_types(struct matrix *matrix, const struct cli_call *call, struct mt_error *error)
+{
+    struct mt_model *model = NULL;
+    int code = estimate_open_model(call->operands[0], matrix->options->remote, &model, error);
     if (code)
         return code;
     int is_open = mt_model_describe(model)->format != MT_MODEL_GGUF;
@@ -143,10 +150,14 @@ static int add_rows(struct matrix *matrix, const struct cli_call *call, struct m
     return code;
 }
 
-/* The context that was asked for, or powers of two up to what the first model was trained for. */
+/* The context that was asked for, or powers of two up to what the first model that could be read
+ * was trained for. */
 static void set_contexts(struct matrix *matrix)
 {
-    uint64_t trained = mt_model_describe(matrix->rows[0].model)->context_length;
+    size_t first = 0;
+    while (!matrix->rows[first].model)
+        first++;
+    uint64_t trained = mt_model_describe(matrix->rows[first].model)->context_length;
     uint64_t asked = matrix->request->settings.context_tokens;
     if (asked || !trained || trained <= LEAST_CONTEXT) {
         matrix->contexts[matrix->n_contexts++] = asked ? asked : trained ? trained : LEAST_CONTEXT;
@@ -210,7 +221,11 @@ static void put_row(const struct matrix *matrix, size_t r, const struct cli_term
 {
     struct mt_cell cells[COLUMNS_MAX + 1] = {{.text = matrix->rows[r].name}};
     char texts[COLUMNS_MAX][32];
-    for (size_t c = 0; c < matrix->n_contexts; c++) {
+    for (size_t c = 1; c <= matrix->n_contexts; c++)
+        cells[c].empty = 1;
+    if (!matrix->rows[r].model)
+        cells[1] = (struct mt_cell){.text = "FAILED", .style = cli_tone(terminal, CLI_TONE_BAD)};
+    for (size_t c = 0; matrix->rows[r].model && c < matrix->n_contexts; c++) {
         const struct point *point = &matrix->points[r][c];
         snprintf(texts[c], sizeof texts[c], "%.2f%s",
                  (double)point->high_bytes / (double)(UINT64_C(1) << 30), mark_of(point->verdict));
@@ -226,7 +241,7 @@ static void render_table(const struct matrix *matrix, struct mt_strbuf *out)
     struct mt_text_table_column columns[COLUMNS_MAX + 1] = {{"type", MT_CELL_TEXT, 0}};
     char headings[COLUMNS_MAX][24];
     struct mt_text_table table;
-    int is_plain = matrix->points[0][0].verdict == MT_VERDICT_UNKNOWN;
+    int is_plain = !matrix->request->settings.n_devices && !matrix->request->settings.host_bytes;
     for (size_t c = 0; c < matrix->n_contexts; c++) {
         uint64_t n = matrix->contexts[c];
         snprintf(headings[c], sizeof headings[c], n % 1024 ? "%llu" : "%lluk",
@@ -241,8 +256,20 @@ static void render_table(const struct matrix *matrix, struct mt_strbuf *out)
     for (size_t r = 0; r < matrix->n_rows; r++)
         put_row(matrix, r, &terminal, &table);
     cli_table_draw(&table, &terminal, out);
+    for (size_t r = 0; r < matrix->n_rows; r++)
+        if (matrix->rows[r].error.code)
+            cli_table_fact(&terminal, out, "not read", "%s", matrix->rows[r].error.text);
     if (*matrix->why)
         cli_table_fact(&terminal, out, "-", "not estimated: %s", matrix->why);
+}
+
+static void put_failures(const struct matrix *matrix, struct mt_json *json)
+{
+    mt_json_begin_array(json, "failures");
+    for (size_t r = 0; r < matrix->n_rows; r++)
+        if (matrix->rows[r].error.code)
+            estimate_put_failure(matrix->rows[r].name, &matrix->rows[r].error, json);
+    mt_json_end(json);
 }
 
 static void render_json(const struct matrix *matrix, struct mt_strbuf *out)
@@ -270,6 +297,7 @@ static void render_json(const struct matrix *matrix, struct mt_strbuf *out)
     }
     mt_json_end(json);
     mt_json_text(json, "not_estimated", *matrix->why ? matrix->why : NULL);
+    put_failures(matrix, json);
     mt_json_end(json);
     mt_json_finish(json, out);
 }
@@ -305,16 +333,24 @@ static int fits_somewhere(const struct matrix *matrix)
 
 static int fill(struct matrix *matrix, const struct cli_call *call, struct mt_error *error)
 {
-    int code = add_rows(matrix, call, error);
+    int code =
+        call->n_operands > 1 ? add_files(matrix, call, error) : add_types(matrix, call, error);
     if (code)
         return code;
     set_contexts(matrix);
     for (size_t r = 0; r < matrix->n_rows; r++)
-        for (size_t c = 0; c < matrix->n_contexts; c++)
+        for (size_t c = 0; matrix->rows[r].model && c < matrix->n_contexts; c++)
             estimate_point(matrix, r, c);
     if (!*matrix->engine)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%s", matrix->why);
     return 0;
+}
+
+static void complain_of_failures(const struct matrix *matrix)
+{
+    for (size_t r = 0; r < matrix->n_rows; r++)
+        if (matrix->rows[r].error.code)
+            cli_complain("%s", matrix->rows[r].error.text);
 }
 
 int estimate_matrix(const struct cli_call *call, const struct estimate_request *request,
@@ -332,6 +368,8 @@ int estimate_matrix(const struct cli_call *call, const struct estimate_request *
         render_csv(matrix, out);
     else if (!code)
         render_table(matrix, out);
+    if (!code && matrix->options->format != CLI_FORMAT_TABLE)
+        complain_of_failures(matrix);
     *found = !code && fits_somewhere(matrix);
     for (size_t r = 0; r < matrix->n_rows; r++)
         mt_model_close(matrix->rows[r].model);

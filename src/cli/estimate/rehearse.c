@@ -22,7 +22,7 @@ int estimate_may_rehearse(const struct estimate_options *options)
 {
     const char *never = getenv("MEMTALLY_NO_REHEARSE");
     return !options->no_rehearse && !(never && *never) && is_llama_cpp(options->engine) &&
-           !options->best_quant && !options->matrix;
+           !options->matrix;
 }
 
 /* What a search found is rehearsed as it was found, with all on the devices. Sequences that neither
@@ -39,6 +39,7 @@ static void take_answer(const struct estimate_result *result, struct mt_predict_
         settings->batch = found->batch;
     settings->device_bytes = found->device_bytes;
     settings->n_devices = found->n_devices;
+    settings->sizes_are_sought = found->sizes_are_sought;
     settings->has_gpu_layers = 1;
     settings->gpu_layers = found->gpu_layers;
 }
@@ -150,4 +151,14 @@ void estimate_try_to_rehearse(struct estimate_result *result, const char *name,
         !estimate_rehearse(result, name, request, options, &error) || error.code == MT_EVERSION)
         return;
     note_rules(result, request, program, error.text);
+}
+
+int estimate_confirm(struct estimate_result *result, const char *name,
+                     struct estimate_request *request, const struct estimate_options *options,
+                     struct mt_error *error)
+{
+    if (options->engine_path)
+        return estimate_must_rehearse(result, name, request, options, error);
+    estimate_try_to_rehearse(result, name, request, options);
+    return 0;
 }

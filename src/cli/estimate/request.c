@@ -324,6 +324,18 @@ struct wanted {
     const char *setting;
 };
 
+/* Whether something fits is asked of a place with a size. */
+static int check_capacity(const struct estimate_options *options, const char *option,
+                          struct mt_error *error)
+{
+    if (options->devices.n || options->host_bytes || options->here)
+        return 0;
+    return FAIL(error,
+                "option '--%s' asks what fits; give a capacity with '--device', '--host' or "
+                "'--here'",
+                option);
+}
+
 int estimate_goal(const struct estimate_options *options, int *goal, struct mt_error *error)
 {
     const struct wanted all[] = {
@@ -353,5 +365,10 @@ int estimate_goal(const struct estimate_options *options, int *goal, struct mt_e
     if (first && options->best_quant)
         return FAIL(error, "'--best-quant' and '--%s' are two questions; ask one at a time",
                     first->option);
-    return 0;
+    if (options->matrix && options->engine_path)
+        return FAIL(error, "'--matrix' goes by rules alone; leave '--engine-path' out");
+    if (options->best_quant)
+        return check_capacity(options, "best-quant", error);
+    return first && *goal != MT_GOAL_SMALLEST_DEVICE ? check_capacity(options, first->option, error)
+                                                     : 0;
 }

@@ -6,7 +6,9 @@
 
 #include "cli/estimate/estimate.h"
 
-#define KNOWN_MAX 256
+#define KNOWN_MAX        256
+#define CAPABILITY_LEAST 75 /* of CUDA 13: 7.5, Turing */
+#define GIB              (UINT64_C(1) << 30)
 
 /* Cards of one kind, the smallest first. */
 struct known {
@@ -14,20 +16,31 @@ struct known {
     size_t n;
 };
 
+/* GiB as a card is sold with. */
+static uint64_t sold_gib(const struct mt_rehearse_gpu *gpu)
+{
+    return (gpu->memory_bytes + GIB - 1) / GIB;
+}
+
+/* Of cards that are sold with as much memory, the one that such a size mostly is comes first. */
 static int by_memory(const void *a, const void *b)
 {
     const struct mt_rehearse_gpu *one = a, *other = b;
+    if (sold_gib(one) != sold_gib(other))
+        return sold_gib(one) < sold_gib(other) ? -1 : 1;
+    if (one->is_typical != other->is_typical)
+        return other->is_typical - one->is_typical;
     return (one->memory_bytes > other->memory_bytes) - (one->memory_bytes < other->memory_bytes);
 }
 
-/* Of NVIDIA's the usual ones. */
+/* Of NVIDIA's those that CUDA of today knows. */
 static void gather(const char *kind, struct known *known)
 {
     struct mt_rehearse_gpu gpu;
     int is_cuda = !strcmp(kind, "cuda");
     known->n = 0;
     for (size_t i = 0; known->n < KNOWN_MAX && mt_rehearse_gpu_at(i, &gpu) == 0; i++)
-        if (!strcmp(gpu.kind, kind) && (gpu.is_typical || !is_cuda))
+        if (!strcmp(gpu.kind, kind) && (!is_cuda || gpu.capability >= CAPABILITY_LEAST))
             known->gpu[known->n++] = gpu;
     qsort(known->gpu, known->n, sizeof *known->gpu, by_memory);
 }

@@ -35,7 +35,7 @@ static int check_magic(int fd, const char *path, struct mt_error *error)
                        kind->advice ? "; " : "", kind->advice ? kind->advice : "");
     return mt_fail(error, MT_EFORMAT, MT_NO_OFFSET,
                    "%s is not a GGUF file, which is what the engines read; convert the model, "
-                   "or make one to try with `memtally sample-model`",
+                   "or make one to try with 'memtally sample-model'",
                    path);
 }
 
@@ -45,7 +45,7 @@ int profile_model_file(const char *path, char absolute[PATH_MAX], struct mt_erro
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT)
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
-                       "there is no model file %s; make one to try with `memtally sample-model`",
+                       "there is no model file %s; make one to try with 'memtally sample-model'",
                        path);
     if (fd < 0)
         return mt_fail_errno(error, errno, "%s", path);

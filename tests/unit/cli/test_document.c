@@ -221,22 +221,46 @@ static void test_a_pool_of_states_has_no_tokens(void **state)
     assert_table_has(&place, &pool, "of 100 sequences, however long they are\n", "each 0 B");
 }
 
-/* 1.125 and 1.375 GiB are 1.12 and 1.38 in the table, and do not add up to 2.50 there where they
- * are rounded to other figures. In MiB all is whole. */
-static void test_the_sum_is_in_one_unit_and_contradicts_no_row(void **state)
+/* 1.125 and 1.375 GiB are 1.12 and 1.38 in the table, not 1.13. Rows of several units are added up
+ * in MiB. */
+static void test_the_sum_is_in_the_unit_of_its_rows_and_contradicts_none(void **state)
 {
     (void)state;
     struct mt_tally_row rows[] = {
         {.category = MT_CATEGORY_WEIGHTS, .allocated_bytes = 1152 * MIB},
         {.category = MT_CATEGORY_KV_CACHE, .allocated_bytes = 1408 * MIB},
     };
+    struct mt_tally_place place = {.place = "gpu:0",
+                                   .capacity_bytes = MT_UNKNOWN,
+                                   .total_allocated_bytes = 2560 * MIB,
+                                   .n_rows = 2,
+                                   .rows = rows};
+    const struct mt_estimate_pool none = {.present = 0};
+    assert_table_has(&place, &none, "weights 1.12 + kv_cache 1.38 = 2.50 (", "1.13");
+    rows[0].allocated_bytes -= 1000 * MIB;
+    place.total_allocated_bytes -= 1000 * MIB;
+    assert_table_has(&place, &none, "weights 152.00 + kv_cache 1408.00 = 1560.00 (", "GiB)");
+}
+
+/* 0.125 KiB thrice: each row is shown as 0.12 more than a whole number, and the total as 0.38. */
+static void test_what_rounding_leaves_is_a_term_of_the_sum(void **state)
+{
+    (void)state;
+    struct mt_tally_row rows[] = {
+        {.category = MT_CATEGORY_WEIGHTS, .allocated_bytes = 8 * 1024 + 128},
+        {.category = MT_CATEGORY_KV_CACHE, .allocated_bytes = 4 * 1024 + 128},
+        {.category = MT_CATEGORY_ACTIVATIONS, .allocated_bytes = 2 * 1024 + 128},
+    };
     const struct mt_tally_place place = {.place = "gpu:0",
                                          .capacity_bytes = MT_UNKNOWN,
-                                         .total_allocated_bytes = 2560 * MIB,
-                                         .n_rows = 2,
+                                         .total_allocated_bytes = 14 * 1024 + 384,
+                                         .n_rows = 3,
                                          .rows = rows};
     const struct mt_estimate_pool none = {.present = 0};
-    assert_table_has(&place, &none, "weights 1152.00 + kv_cache 1408.00 = 2560.00", "1.13");
+    assert_table_has(&place, &none,
+                     "weights 8.12 + kv_cache 4.12 + activations 2.12 + rounding 0.02 =\n"
+                     "             14.38 (",
+                     "14.36");
 }
 
 /* How many digits stand before `at`. */
@@ -544,7 +568,8 @@ int main(void)
         cmocka_unit_test(test_an_estimate_in_every_format),
         cmocka_unit_test(test_an_estimate_of_an_engine_with_a_budget),
         cmocka_unit_test(test_a_pool_of_states_has_no_tokens),
-        cmocka_unit_test(test_the_sum_is_in_one_unit_and_contradicts_no_row),
+        cmocka_unit_test(test_the_sum_is_in_the_unit_of_its_rows_and_contradicts_none),
+        cmocka_unit_test(test_what_rounding_leaves_is_a_term_of_the_sum),
         cmocka_unit_test(test_the_printed_sum_of_an_estimate_adds_up),
         cmocka_unit_test(test_a_summary_has_categories_only),
         cmocka_unit_test(test_all_details_of_a_row_can_be_shown),

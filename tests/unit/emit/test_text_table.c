@@ -76,6 +76,31 @@ static void test_what_is_too_wide_is_cut_in_the_name_only(void **state)
                  "  /a/very..._m.gguf  1.00 MiB  7  99.5 %\n");
 }
 
+/* A name of an ordinary length is worth more than a column that may go; of a longer one there is
+ * enough left. */
+static void test_a_column_goes_before_a_name_of_24_columns_is_cut(void **state)
+{
+    (void)state;
+    static const struct mt_text_table_column with_rule[] = {
+        {"name", MT_CELL_TEXT, 0}, {"size", MT_CELL_SIZE, 0}, {"rule", MT_CELL_TEXT, 1}};
+    const struct mt_text_table_look narrow = {42, "", "", ""};
+    struct mt_text_table table;
+    struct mt_cell cells[] = {
+        {.text = "repacked weights 45678"}, {.number = 1048576}, {.text = "repacked"}};
+    mt_text_table_init(&table, with_rule, 3, 0);
+    mt_text_table_add(&table, 2, MT_ROW_PLAIN, cells);
+    assert_draws(&table, &narrow,
+                 "name                          size\n"
+                 "  repacked weights 45678  1.00 MiB\n");
+    cells[0].text = "repacked weights, in the layout of a processor";
+    mt_text_table_init(&table, with_rule, 3, 0);
+    const struct mt_text_table_look wider = {44, "", "", ""};
+    mt_text_table_add(&table, 2, MT_ROW_PLAIN, cells);
+    assert_draws(&table, &wider,
+                 "name                          size  rule\n"
+                 "  repacked w...processor  1.00 MiB  repacked\n");
+}
+
 static void test_names_cannot_break_the_table(void **state)
 {
     (void)state;
@@ -116,6 +141,7 @@ int main(void)
         cmocka_unit_test(test_text_stands_left_and_figures_right),
         cmocka_unit_test(test_unknown_is_a_question_mark_and_empty_is_empty),
         cmocka_unit_test(test_what_is_too_wide_is_cut_in_the_name_only),
+        cmocka_unit_test(test_a_column_goes_before_a_name_of_24_columns_is_cut),
         cmocka_unit_test(test_names_cannot_break_the_table),
         cmocka_unit_test(test_styles_are_closed_on_their_line),
         cmocka_unit_test(test_a_cell_has_a_style_of_its_own_and_then_its_rows),
