@@ -17,6 +17,7 @@ NEEDS_check = test
 NEEDS_conformance = test
 NEEDS_conformance-cuda = test
 NEEDS_torch-newest = test
+NEEDS_bare-configs = test
 NEEDS_oracle = test
 NEEDS_oracle-fusion = test
 NEEDS_asan = test
@@ -29,7 +30,8 @@ NEEDS_fmt = lint
 NEEDS_tidy = tidy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-rehearse build test check conformance conformance-cuda torch-newest oracle oracle-fusion asan tsan fuzz aarch64 bench lint tidy fmt golden gpu unharmed install clean setup
+# Every target that help lists, and the set-up.
+.PHONY: setup $(shell sed -n 's/^\([a-z0-9-]*\):.*\#\#.*/\1/p' Makefile)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -68,6 +70,9 @@ conformance: build ## estimates against what engines said of themselves: the err
 
 conformance-cuda: build ## published runs of vLLM, rehearsed with its version of their time (many GB to fetch); ROWS="vl04 vl06"
 	@tests/conformance/cuda/board.py build/src/cli/memtally $(ROWS)
+
+bare-configs: build ## models that see, of their config.json alone, in the newest vLLM and SGLang that were tried (many GB to fetch)
+	@tests/conformance/cuda/bare_configs.py build/src/cli/memtally
 
 torch-newest: build ## the tests of PyTorch's memory with the newest PyTorch and transformers that were tried (1.5 GB to fetch)
 	@set -e; MEMTALLY_TORCH=$$(scripts/engine torch-2.15.0); export MEMTALLY_TORCH; \

@@ -5,6 +5,7 @@ package that they need, and how much an engine takes at a time."""
 import json
 import os
 import sys
+import tempfile
 
 SPARE_TOKENS = 8  # of a context, for what is written
 
@@ -40,3 +41,16 @@ def largest_batch(longest, at_a_time, most):
     `most` prompts, each of which leaves some of `longest` for what is written."""
     length = max(1, min(longest - SPARE_TOKENS, at_a_time))
     return max(1, min(most, at_a_time // length)), length
+
+
+def tell(sentence):
+    """Has the reader of a rehearsal told a sentence."""
+    say = getattr(sys.modules.get("memtally_pretend"), "say", None)
+    if say:
+        say(sentence)
+
+
+def rehearsal_folder():
+    """Where files of this rehearsal may be made; it is removed after it."""
+    account = os.environ.get("MEMTALLY_REHEARSAL")
+    return os.path.dirname(account) if account else tempfile.mkdtemp()

@@ -17,7 +17,8 @@ import shutil
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PYTHONSAFEPATH keeps it out
-from rehearse_common import SPARE_TOKENS, check_version, largest_batch, read_arguments
+from rehearse_common import SPARE_TOKENS, check_version, largest_batch, read_arguments, rehearsal_folder
+from rehearse_stand_ins import complete
 
 # SGLang's names of settings by ours.
 NAMES = {
@@ -36,7 +37,7 @@ SHARED = "/dev/shm"
 
 
 def arguments_of(model, settings):
-    """The arguments of an engine that loads no values and needs no tokenizer."""
+    """The arguments of an engine that loads no values, and no tokenizer but what reads pictures."""
     arguments = {"model_path": model, "load_format": "dummy", "skip_tokenizer_init": True, "log_level": "info"}
     for key, value in settings.items():
         if key == "eager":
@@ -95,9 +96,11 @@ def mapped_inodes(folder):
 
 
 def made_since(there, folder):
-    """The files that these processes have made in a folder and share."""
+    """The files that these processes have made in a folder and share, but for those that PyTorch removes when this one ends."""
     inodes = mapped_inodes(folder)
-    return {file for file in files_in(folder) - there if os.path.exists(file) and os.stat(file).st_ino in inodes}
+    own = os.path.join(folder, f"torch_{os.getpid()}_")
+    made = {file for file in files_in(folder) - there if not file.startswith(own)}
+    return {file for file in made if os.path.exists(file) and os.stat(file).st_ino in inodes}
 
 
 def remove(files):
@@ -106,11 +109,21 @@ def remove(files):
             os.unlink(file)
 
 
+def shut_down(engine):
+    """Ends its processes. That SGLang fails in doing so, as 0.5.23 does after it has ended those of models like Llava, is
+    not about memory."""
+    try:
+        engine.shutdown()
+    except Exception as error:
+        print(f"rehearse_sglang: {type(error).__name__}: {error}", file=sys.stderr)
+
+
 def main():
     model, settings, version = read_arguments()
     check_version("sglang", version)
     there, left = files_in(SHARED), set()
     atexit.register(remove, left)  # after what SGLang registers
+    model = complete(model, rehearsal_folder())
     import sglang
 
     engine = sglang.Engine(**without_a_compiler(arguments_of(model, settings)))
@@ -119,7 +132,7 @@ def main():
     finally:
         # It kills its processes, so that nothing removes what they shared.
         left.update(made_since(there, SHARED))
-        engine.shutdown()
+        shut_down(engine)
 
 
 # SGLang's processes are spawned, and read this file again under another name.

@@ -13,10 +13,10 @@ import logging
 import os
 import shutil
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PYTHONSAFEPATH keeps it out
-from rehearse_common import check_version, read_arguments, version_of
+from rehearse_common import check_version, read_arguments, rehearsal_folder, tell, version_of
+from rehearse_stand_ins import write_tie
 
 NEW_TOKENS = 8
 DEFAULT_CONTEXT = 4096
@@ -97,10 +97,9 @@ def class_of(config):
 def say_what_is_not_sent(config):
     """Only text is sent."""
     senses = [name for name in ("vision", "audio") if getattr(config, name + "_config", None) is not None]
-    helper = sys.modules.get("memtally_pretend")
-    if senses and getattr(helper, "say", None):
-        helper.say("The model was sent text alone: what its encoder of %s takes for one comes on top." %
-                   " and ".join({"vision": "images", "audio": "sounds"}[name] for name in senses))
+    if senses:
+        tell("The model was sent text alone: what its encoder of %s takes for one comes on top." %
+             " and ".join({"vision": "images", "audio": "sounds"}[name] for name in senses))
 
 
 def make_model_dir(model_dir, folder, dtype):
@@ -112,7 +111,8 @@ def make_model_dir(model_dir, folder, dtype):
 
     made = os.path.join(folder, "model")
     shutil.copytree(model_dir, made)
-    config = AutoConfig.from_pretrained(model_dir)
+    write_tie(made, AutoConfig.from_pretrained(made))
+    config = AutoConfig.from_pretrained(made)
     kind = class_of(config)
     make = getattr(kind, "_from_config", None) or kind.from_config
     with torch.device("meta"):
@@ -212,8 +212,7 @@ def main():
     log.addHandler(logging.NullHandler())
     model_dir, settings, version = read_arguments()
     check_packages(version, settings.get("n_devices", 0))
-    account = os.environ.get("MEMTALLY_REHEARSAL")
-    folder = os.path.dirname(account) if account else tempfile.mkdtemp()
+    folder = rehearsal_folder()
     dtype = dtype_of(model_dir, settings)
     log.info("%d bytes of a weight", dtype.itemsize)
     model = load(make_model_dir(model_dir, folder, dtype), dtype, settings.get("n_devices", 0)).eval()

@@ -15,7 +15,8 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PYTHONSAFEPATH keeps it out
-from rehearse_common import check_version, largest_batch, read_arguments
+from rehearse_common import check_version, largest_batch, read_arguments, rehearsal_folder
+from rehearse_stand_ins import complete, senses
 
 # vLLM's names of settings by ours. A server's defaults depend on who asks, so that vLLM's own
 # parser of a server's flags is given them, not the class for programs.
@@ -36,9 +37,9 @@ QUANTIZED = {"fp8": "fp8"}
 SHARED = ("vllm.v1.worker.gpu_worker", "vllm.v1.executor.multiproc_executor", "torch._inductor.compile_fx")
 
 
-def flags_of(model, settings):
-    """The flags of a server that loads no values and needs no tokenizer."""
-    flags = ["--model", model, "--load-format", "dummy", "--skip-tokenizer-init"]
+def flags_of(model, settings, reads_text=False):
+    """The flags of a server that loads no values, and needs no tokenizer unless it takes more than text."""
+    flags = ["--model", model, "--load-format", "dummy"] + ([] if reads_text else ["--skip-tokenizer-init"])
     for key, value in settings.items():
         if key == "eager":
             flags += ["--enforce-eager"] if value else []
@@ -162,7 +163,8 @@ def main():
     look_at_models_here()
     if settings.get("tensor_parallel", 1) * settings.get("pipeline_parallel", 1) > 1:
         share_imports()
-    engine = make_engine(flags_of(model, settings))
+    model = complete(model, rehearsal_folder())
+    engine = make_engine(flags_of(model, settings, senses(model)))
     send(engine)
 
 

@@ -98,8 +98,8 @@ static uint64_t block_tokens(const struct mt_predict_input *in, const struct lay
     const struct bucket *full = find(layout, KIND_FULL);
     if (!state || !full)
         return step;
-    if (in->d->kv_lora_rank)
-        step = mt_engine_number(in->engine, "block_tokens.latent", 128);
+    step = in->d->kv_lora_rank ? mt_engine_number(in->engine, "block_tokens.latent", 128)
+                               : mt_engine_number(in->engine, "block_tokens.recurrent", step);
     return mt_mul(step, mt_ceil_div(state, mt_mul(step, full->token_bytes)));
 }
 
@@ -149,10 +149,21 @@ static uint64_t group_size(const struct mt_predict_input *in, const struct layou
     return (double)most < (double)least * near ? most : least;
 }
 
+/* Tokens that are scheduled before those of an earlier pass are done, whose blocks are kept. Each
+ * stage of a pipeline has a pass of its own, and one more is made ready meanwhile. */
+static uint64_t tokens_in_flight(const struct mt_predict_input *in)
+{
+    uint64_t passes = mt_engine_number(in->engine, "flight.passes", 1);
+    uint64_t stages = in->settings->pipeline_parallel;
+    if (passes > 1 && stages > 1)
+        passes = mt_add(passes, stages - 1);
+    return mt_mul(passes, in->settings->batched_tokens);
+}
+
 static uint64_t pages_of_request(const struct mt_predict_input *in, const struct bucket *bucket,
                                  uint64_t tokens)
 {
-    uint64_t flight = mt_add(bucket->window, in->settings->batched_tokens);
+    uint64_t flight = mt_add(bucket->window, tokens_in_flight(in));
     switch (bucket->kind) {
     case KIND_STATE:
         return mt_add(mt_engine_number(in->engine, "recurrent_state", 1),

@@ -33,6 +33,21 @@ def test_a_stage_has_its_own_figures_and_those_of_all():
     assert [board.words_of(SGLANG, stage)["weights"] for stage in (0, 1)] == [7.01, 8.02]
 
 
+def test_why_there_is_nothing_to_compare_is_told_of_any_document():
+    """An error's document has no rehearsal in it."""
+    assert board.words_why("its engine could not be fetched") == "its engine could not be fetched"
+    assert board.words_why({"error": {"code": "unsupported", "sentence": "no device was taken"}}) == "no device was taken"
+    assert board.words_why({"rehearsal": {"last_words": "out of memory"}}) == "out of memory"
+
+
+def test_a_list_of_an_engine_does_not_take_a_build_of_pytorch_without_cuda():
+    """`==2.13.0` is met by 2.13.0+cpu, which comes first where a registry has it; `===` is not."""
+    for path in sorted((board.HERE / "engines").glob("*.txt")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line.startswith(("torch==", "torchvision==", "torchaudio==")):
+                assert "===" in line or line.endswith("\\"), (path.name, line)  # or its hash says which
+
+
 def test_a_log_without_stages_is_read_whole():
     text = VLLM.replace("_PP0", "").replace("_PP1_TP0", "_TP1")
     assert board.words_of(text)["weights"] == 7.01 == board.words_of(text, 1)["weights"]

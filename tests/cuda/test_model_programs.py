@@ -15,6 +15,7 @@ import types
 import tap
 
 ENGINES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "engines")
+sys.path.insert(0, ENGINES)
 SERVER = ["--model", "/m", "--load-format", "dummy", "--skip-tokenizer-init"]
 
 
@@ -65,6 +66,154 @@ def test_a_setting_that_is_not_known_is_refused():
         assert "colour" in str(end), end
     else:
         raise AssertionError("it was taken")
+
+
+def stand_ins():
+    return program("rehearse_stand_ins")
+
+
+ASKS_ITS_TOKENIZER = """
+class Processor:
+    def __init__(self, image_processor, tokenizer, mark="x", sound_token="<sound>", add_bos_token=True):
+        self.video_token = "<|video|>" if not hasattr(tokenizer, "video_token") else tokenizer.video_token
+        self.picture = tokenizer.boi_token
+        self.end = self.tokenizer.eoi_token
+        self.row = "[ROW_END]"
+        self.said = "no <such> token" + other.not_this_token
+        self.adds = tokenizer.add_bos_token
+"""
+
+
+def test_tokens_are_those_that_a_processor_asks_its_tokenizer_for():
+    """By name with how they are written where it says so, and what is written like a token."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "processing_of_a_test.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(ASKS_ITS_TOKENIZER)
+        spec = importlib.util.spec_from_file_location("processing_of_a_test", path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["processing_of_a_test"] = module
+        try:
+            spec.loader.exec_module(module)
+            named, unnamed = stand_ins().spoken_tokens(module.Processor)
+        finally:
+            del sys.modules["processing_of_a_test"]
+    assert named == {"video_token": "<|video|>", "boi_token": None, "eoi_token": None, "sound_token": "<sound>"}, named
+    assert set(unnamed) >= {"<|video|>", "[ROW_END]"} and "no <such> token" not in unnamed, unnamed
+
+
+def test_a_token_has_the_number_that_the_model_gives_it_before_its_parts_do():
+    numbers = stand_ins().numbered_tokens({
+        "image_token_index": 10, "eos_token_id": [7, 8], "vocab_size": 99, "id2label": {0: "a"}, "add_bos_token": True,
+        "text_config": {"eos_token_id": 3, "bos_token_id": 1, "pad_token_id": None},
+        "thinker_config": {"video_token_id": 12, "image_token_id": 11}})
+    assert numbers == {"image_token": 10, "eos_token": 7, "bos_token": 1, "video_token": 12}, numbers
+
+
+def test_a_vocabulary_has_as_many_tokens_as_the_model():
+    """Each number once; what has no number of its own comes last, and two names of one number are written alike."""
+    tokens, texts = stand_ins().vocabulary(
+        64, {"image_token": "[IMG]", "end_token": None}, ["<other>", "[IMG]"], {"image_token": 10, "bos_token": 1, "pad_token": 1})
+    assert sorted(tokens.values()) == list(range(64)) and len(tokens) == 64
+    assert tokens["[IMG]"] == 10 and tokens["<bos_token>"] == 1 and texts["pad_token"] == "<bos_token>", texts
+    assert {tokens["<end_token>"], tokens["<other>"], tokens["\n\n"]} <= set(range(54, 64)), tokens
+    assert tokens["<5>"] == 5
+    larger, _ = stand_ins().vocabulary(64, {}, [], {"image_token": 70})
+    assert len(larger) == 71 and larger["<image_token>"] == 70
+
+
+def test_pictures_are_as_large_as_the_encoder_takes():
+    """Of Mistral-Small-3.1 repositories say a longest edge of 1540 and pieces of 14; transformers' default are 1024 and 16."""
+    part = types.SimpleNamespace(size={"longest_edge": 1024, "height": None}, patch_size={"height": 16, "width": 16})
+    config = types.SimpleNamespace(vision_config=types.SimpleNamespace(image_size=1540, patch_size=14, spatial_merge_size=2))
+    said = stand_ins().of_encoder(part, config)
+    assert said == {"size": {"longest_edge": 1540}, "patch_size": {"height": 14, "width": 14}}, said
+
+
+def test_pictures_that_count_pixels_or_are_divided_keep_their_size():
+    config = types.SimpleNamespace(vision_config=types.SimpleNamespace(image_size=364, patch_size=16, spatial_merge_size=2))
+    pixels = types.SimpleNamespace(size={"shortest_edge": 3136, "longest_edge": 1003520}, patch_size=14, merge_size=2)
+    assert stand_ins().of_encoder(pixels, config) == {"patch_size": 16, "merge_size": 2}
+    divided = types.SimpleNamespace(size={"longest_edge": 1456}, max_image_size={"longest_edge": 364})
+    assert stand_ins().of_encoder(divided, config) == {}
+
+
+def test_what_is_published_of_pictures_comes_before_the_default():
+    """Of Qwen3-VL: 16 MiPixel for a picture, 24 for all of a video."""
+    known = stand_ins().published("qwen3_vl")
+    assert known["preprocessor_config.json"]["size"]["longest_edge"] == 4096 * 4096
+    assert known["video_preprocessor_config.json"]["size"]["longest_edge"] == 24 * 1024 * 1024
+    assert stand_ins().published("llama") == {}
+
+
+def model_folder(folder, config, *names):
+    model = os.path.join(folder, "given")
+    os.makedirs(model)
+    for name in names:
+        open(os.path.join(model, name), "wb").close()
+    with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    return model
+
+
+def test_a_model_of_text_and_a_whole_folder_are_loaded_as_they_are():
+    sees = {"model_type": "test_sees", "vision_config": {"hidden_size": 8}}
+    for config, names in (({"model_type": "test_reads"}, ()),
+                          (sees, ("tokenizer.json", "preprocessor_config.json", "model.safetensors"))):
+        with tempfile.TemporaryDirectory() as folder:
+            model = model_folder(folder, config, *names)
+            assert stand_ins().complete(model, folder) == model
+
+
+def test_a_model_that_sees_needs_a_tokenizer_of_vllm_and_one_of_text_none():
+    flags = program("rehearse_vllm").flags_of("/m", {}, True)
+    assert "--skip-tokenizer-init" not in flags, flags
+    with tempfile.TemporaryDirectory() as folder:
+        assert stand_ins().senses(model_folder(folder, {"model_type": "test_sees", "vision_config": {"hidden_size": 8}}))
+    with tempfile.TemporaryDirectory() as folder:
+        assert not stand_ins().senses(model_folder(folder, {"model_type": "test_reads"}))
+
+
+def test_whether_the_output_is_the_embedding_follows_the_part_for_text_without_a_checkpoint():
+    """vLLM asks the checkpoint where a configuration's default says yes; a bare config.json has none."""
+    text = types.SimpleNamespace(tie_word_embeddings=False)
+    config = types.SimpleNamespace(get_text_config=lambda: text)
+
+    def tied(said, *names):
+        with tempfile.TemporaryDirectory() as folder:
+            model = model_folder(folder, said, *names)
+            stand_ins().write_tie(model, config)
+            return stand_ins().read_config(model).get("tie_word_embeddings")
+
+    assert tied({"text_config": {}}) is False
+    assert tied({"tie_word_embeddings": True, "text_config": {}}) is True
+    assert tied({"text_config": {}}, "model.safetensors.index.json") is None
+
+
+FAKE_AUTO = """
+class AutoConfig:
+    @staticmethod
+    def from_pretrained(folder):
+        raise ValueError("model type `test_sees` is not known\\nmore")
+
+class AutoProcessor:
+    pass
+"""
+
+
+def test_a_model_without_stand_ins_names_the_files_that_it_lacks():
+    """And what to do comes before why, which may be long."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.makedirs(folder + "/transformers")
+        with open(folder + "/transformers/__init__.py", "w", encoding="utf-8") as file:
+            file.write(FAKE_AUTO)
+        model = model_folder(folder, {"model_type": "test_sees", "vision_config": {"hidden_size": 8}}, "tokenizer.json")
+        code = "import sys; sys.path.insert(0, sys.argv[1]); import rehearse_stand_ins as s; s.complete(sys.argv[2], sys.argv[3])"
+        done = subprocess.run([sys.executable, "-S", "-c", code, ENGINES, model, folder], env=dict(os.environ, PYTHONPATH=folder),
+                              stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1, done
+    assert f"{model} has no preprocessor_config.json: copy it there" in done.stderr, done.stderr
+    assert done.stderr.strip().endswith("(model type `test_sees` is not known)"), done.stderr
 
 
 def sent(longest, at_a_time, most):
@@ -182,13 +331,17 @@ def test_no_two_of_sglangs_prompts_begin_alike():
 
 
 SHARING_SGLANG = """
-import os, subprocess, sys
+import mmap, os, subprocess, sys
 
 MAPS = "import mmap, sys, time; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0); print(flush=True); time.sleep(99)"
 
 class Engine:
     def __init__(self, **arguments):
         self.started = []
+        own = open(f"/dev/shm/torch_{os.getpid()}_memtally_0", "w+b")
+        own.write(bytes(16384))
+        own.flush()
+        self.own = mmap.mmap(own.fileno(), 0)
         for name in os.environ["NAMES"].split():
             with open(name, "ab") as file:
                 file.write(bytes(16384))
@@ -210,11 +363,13 @@ class Engine:
         for one in self.started:
             one.kill()
             one.wait()
+        raise AttributeError("as SGLang 0.5.23 does where a model is like Llava")
 """
 
 
 def test_what_killed_processes_of_sglang_shared_is_removed():
-    """What was there before stays, and what was made meanwhile that none of them has mapped: others share, too."""
+    """What was there before stays, and what was made meanwhile that none of them has mapped: others share, too. What
+    PyTorch shares from this very process it removes itself when that ends, and aborts where it is gone."""
     start = f"/dev/shm/memtally-test-{os.getpid()}-"
     names = [start + what for what in ("own", "older", "unknown", "semaphore")]
     with tempfile.TemporaryDirectory() as folder:
@@ -227,12 +382,16 @@ def test_what_killed_processes_of_sglang_shared_is_removed():
         try:
             with open(names[1], "wb"):
                 pass
-            done = subprocess.run([sys.executable, os.path.join(ENGINES, "rehearse_sglang.py"), "/m", "{}"], check=False,
-                                  env=dict(os.environ, PYTHONPATH=folder, NAMES=" ".join(names)), start_new_session=True)
-            assert done.returncode == 0
+            model = model_folder(folder, {"model_type": "test_reads"})
+            done = subprocess.Popen([sys.executable, os.path.join(ENGINES, "rehearse_sglang.py"), model, "{}"],
+                                    env=dict(os.environ, PYTHONPATH=folder, NAMES=" ".join(names)), start_new_session=True)
+            assert done.wait() == 0
+            own = glob.glob(f"/dev/shm/torch_{done.pid}_memtally_0")
+            assert len(own) == 1
+            names += own
             assert set(glob.glob(start + "*")) == {start + "older", start + "unknown"}
         finally:
-            for name in glob.glob(start + "*"):
+            for name in set(names) & set(glob.glob("/dev/shm/*")) | set(glob.glob(start + "*")):
                 os.unlink(name)
 
 

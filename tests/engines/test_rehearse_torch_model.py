@@ -102,23 +102,64 @@ SEES = {"architectures": ["LlavaForConditionalGeneration"], "model_type": "llava
                           "num_hidden_layers": VISION_LAYERS, "num_attention_heads": 4, "image_size": 28, "patch_size": 14}}
 
 
-def test_a_model_that_sees_needs_no_more_than_its_config():
-    """CLIP has a table of pieces and places, four projections, two layers of a feed-forward and two norms, all with biases,
-    and a norm before and after. Two layers lead from it to the text's width."""
-    clip = 3 * 14 * 14 * VISION + VISION + (PLACES + 1) * VISION + 4 * VISION
-    clip += VISION_LAYERS * (4 * VISION * VISION + 4 * VISION + 2 * VISION * VISION_INNER + VISION_INNER + VISION + 4 * VISION)
-    between = VISION * WIDTH + WIDTH + WIDTH * WIDTH + WIDTH
+def parameters_of(config):
+    """What a rehearsal of a config.json alone holds of them on one device, with its document."""
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
-            json.dump(SEES, file)
+            json.dump(config, file)
         said = memtally.must("rehearse", folder, "--engine", "transformers", "--engine-path", engine.torch(), "--device", "24GiB",
                              "--context", "264", "--json")
     document = json.loads(said.stdout)
     (place,) = [place for place in document["places"] if place["place"] == "gpu:0"]
     (weights,) = [row for row in place["rows"] if row["category"] == "weights"]
     (parameters,) = [part["allocated_bytes"] for part in weights["detail"] if part["name"] == "parameters"]
-    assert parameters == 2 * (clip + between) + 2 * TABLE + 4 * LAYER + NORM, weights
+    return parameters, document
+
+
+def test_an_output_of_its_own_is_there_where_the_part_for_text_says_so():
+    """transformers 5 takes a Mistral 3 of pictures for tied where its whole says nothing; its checkpoints have both tables."""
+    sees = {"architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3", "torch_dtype": "bfloat16",
+            "text_config": dict(CONFIG, architectures=None, model_type="mistral", num_hidden_layers=2, head_dim=HEAD),
+            "vision_config": {"model_type": "pixtral", "hidden_size": VISION, "intermediate_size": VISION_INNER, "head_dim": 64,
+                              "num_hidden_layers": 1, "num_attention_heads": 4, "image_size": 28, "patch_size": 14}}
+    tied = dict(sees, text_config=dict(sees["text_config"], tie_word_embeddings=True))
+    assert parameters_of(sees)[0] - parameters_of(tied)[0] == TABLE
+
+
+def test_a_model_that_sees_needs_no_more_than_its_config():
+    """CLIP has a table of pieces and places, four projections, two layers of a feed-forward and two norms, all with biases,
+    and a norm before and after. Two layers lead from it to the text's width."""
+    clip = 3 * 14 * 14 * VISION + VISION + (PLACES + 1) * VISION + 4 * VISION
+    clip += VISION_LAYERS * (4 * VISION * VISION + 4 * VISION + 2 * VISION * VISION_INNER + VISION_INNER + VISION + 4 * VISION)
+    between = VISION * WIDTH + WIDTH + WIDTH * WIDTH + WIDTH
+    parameters, document = parameters_of(SEES)
+    assert parameters == 2 * (clip + between) + 2 * TABLE + 4 * LAYER + NORM, parameters
     assert any("text alone" in note for note in document["notes"]), document["notes"]
+
+
+TOKENS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import rehearse_stand_ins
+from transformers import AutoConfig, AutoTokenizer
+rehearse_stand_ins.write_tokenizer(sys.argv[2], AutoConfig.from_pretrained(sys.argv[2]))
+made = AutoTokenizer.from_pretrained(sys.argv[2])
+print(json.dumps([len(made), made(made.image_token * 2 + made.boi_token).input_ids, made("a 0.5 b")["input_ids"], made.eos_token_id]))
+"""
+ENGINES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "engines")
+
+
+def test_a_stand_in_of_a_tokenizer_is_one_to_transformers():
+    """Gemma 3's numbers (configuration_gemma3.py): 262144 for a piece of a picture, 255999 before one, 1 for an end."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+            json.dump({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "vocab_size": 262208}}, file)
+        said = memtally.run("rehearse", "--device", "24GiB", "--requests", "0", "--no-suggest", "--", engine.torch(), "-c", TOKENS,
+                            ENGINES, folder)
+    (line,) = [line for line in said.stderr.splitlines() if line.startswith("[262208")]
+    length, pictures, words, end = json.loads(line)
+    assert (length, pictures, end) == (262208, [262144, 262144, 255999], 1), line
+    assert len(words) == 5 and len(set(words)) == 1, line
 
 
 def test_a_version_that_is_not_there_is_said():

@@ -200,6 +200,7 @@ static int is_own_code(const char *path, size_t length)
                                           "/rehearse_transformers.py",
                                           "/rehearse_sglang.py",
                                           "/rehearse_common.py",
+                                          "/rehearse_stand_ins.py",
                                           "<frozen "};
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (memmem(path, length, foreign[i], strlen(foreign[i])))

@@ -182,6 +182,13 @@ def is_good(row, results):
         for name, _, _, how in results)
 
 
+def words_why(document):
+    """Why there is nothing: a document is of a rehearsal, or of an error."""
+    if isinstance(document, str):
+        return document
+    return document["error"]["sentence"] if "error" in document else document["rehearsal"]["last_words"]
+
+
 def must_hold(row, eager):
     """`yes`: compiled and with graphs as well; `eager`: it was only ever met without."""
     return row["must_hold"] == "yes" or (eager and row["must_hold"] == "eager")
@@ -233,7 +240,7 @@ def main():
                 worse.append(row["id"])
             show(row, results, os.times().elapsed - start, "holds" if good else "MUST HOLD" if needed else "differs")
             if not results:
-                print("      nothing to compare:", document if isinstance(document, str) else document["rehearsal"]["last_words"])
+                print("      nothing to compare:", words_why(document))
     print(f"{len(rows)} rows, worse than their floors: {' '.join(worse) or 'none'}")
     sys.exit(1 if worse else 0)
 

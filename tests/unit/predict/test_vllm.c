@@ -161,18 +161,36 @@ static void make_hybrid(const char *architecture, uint64_t value_heads, uint64_t
     }
 }
 
-static uint64_t block_tokens(const char *kv_type)
+static struct mt_vllm_pool pool_of_hybrid(const char *version, const char *kv_type)
 {
     struct mt_engine engine;
-    assert_int_equal(mt_engine_find("vllm", &engine, NULL), 0);
-    struct mt_predict_settings settings = {
-        .tensor_parallel = 1, .kv_type_k = kv_type, .context_tokens = 8192, .batched_tokens = 2048};
+    assert_int_equal(mt_engine_find(version, &engine, NULL), 0);
+    struct mt_predict_settings settings = {.tensor_parallel = 1,
+                                           .kv_type_k = kv_type,
+                                           .context_tokens = 16384,
+                                           .batched_tokens = 2048};
     struct mt_predict_input in = {&made.model, mt_model_describe(&made.model), &settings, &engine};
     struct mt_torch_stage stage = {.end = 48};
     struct mt_vllm_pool pool;
     mt_vllm_pool_of(&in, &stage, &pool);
     assert_int_equal(pool.n_groups, 4);
-    return pool.block_tokens;
+    return pool;
+}
+
+static uint64_t block_tokens(const char *kv_type)
+{
+    return pool_of_hybrid("vllm@0.27.1", kv_type).block_tokens;
+}
+
+/* Qwen3.5-35B-A3B in 0.33.0 on an H200, of a rehearsal: pages of 1,088 tokens, of which 16 hold a
+ * request of 16,384, and three of each group of recurrent layers. */
+static void test_newer_hybrids_have_larger_pages_and_a_third_state(void **state)
+{
+    (void)state;
+    make_hybrid("qwen35moe", 32, 2);
+    struct mt_vllm_pool pool = pool_of_hybrid("vllm@0.33.0", "auto");
+    assert_int_equal(pool.block_tokens, 1088);
+    assert_int_equal(pool.blocks_per_request, 16 + 3 * 3);
 }
 
 /* "Setting attention block size to 544 tokens": the state of 32 heads of 128 * 128 in 16 bit and
@@ -252,6 +270,48 @@ static void test_windowed_layers_are_padded_into_groups(void **state)
     assert_int_equal(pool.bytes_per_block, 16 * 16 * 128 * 2 * 2 * 10);
     /* 2,048 blocks of the ten, and six times 9,215 tokens in blocks and one more. */
     assert_int_equal(pool.blocks_per_request, 2048 + 6 * (576 + 1));
+}
+
+/* gpt-oss-20b in 0.33.0 on an H100 said 1,221,435 tokens and 74.55 requests of 16,384 for
+ * 60,065,590,090 bytes of cache (a rehearsal of it): 152,754 blocks of 393,216 bytes, 2,049 for a
+ * request. With a window of 128 and one pass of 8,192 tokens in flight they would be 1,024 + 521.
+ */
+static void test_a_window_keeps_what_all_passes_in_flight_have(void **state)
+{
+    (void)state;
+    static const struct made_shape gpt = {24, 2880, 2880, 64, 8, 64, 201088, 131072, 0, 0, 1};
+    static const struct {
+        const char *version;
+        uint64_t stages;
+        uint64_t context;
+        uint64_t of_window;
+    } cases[] = {
+        {"vllm@0.20.1", 1, 16384, 521},
+        {"vllm@0.33.0", 1, 16384, 1025},
+        {"vllm@0.33.0", 1, 32768, 1032 + 1}, /* 127 + 2 * 8,192 tokens */
+        {"vllm@0.33.0", 2, 32768, 1544 + 1}, /* 127 + 3 * 8,192 */
+    };
+    make_model(&made, &gpt);
+    for (size_t i = 0; i < 24; i += 2) {
+        made.layers[i].attention = MT_ATTENTION_SLIDING;
+        made.layers[i].window = 128;
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mt_engine engine;
+        assert_int_equal(mt_engine_find(cases[i].version, &engine, NULL), 0);
+        struct mt_predict_settings settings = {.tensor_parallel = 1,
+                                               .pipeline_parallel = cases[i].stages,
+                                               .kv_type_k = "auto",
+                                               .context_tokens = cases[i].context,
+                                               .batched_tokens = 8192};
+        struct mt_predict_input in = {&made.model, mt_model_describe(&made.model), &settings,
+                                      &engine};
+        struct mt_torch_stage stage = {.end = 24};
+        struct mt_vllm_pool pool;
+        mt_vllm_pool_of(&in, &stage, &pool);
+        assert_int_equal(pool.bytes_per_block, 393216);
+        assert_int_equal(pool.blocks_per_request, cases[i].context / 16 + cases[i].of_window);
+    }
 }
 
 static void test_a_request_that_does_not_fit_keeps_it_from_starting(void **state)
@@ -457,6 +517,25 @@ static void test_experts_in_mxfp4_are_padded_to_the_tiles_of_kernels(void **stat
     mt_estimate_destroy(eight);
 }
 
+/* 24 layers of 32 such experts are 9.46 GiB in the file, and 9.54 as a rehearsal of 0.33.0 has them
+ * on one H100, where logs of 0.11.0 have 10.05. */
+static void test_scales_of_experts_in_mxfp4_are_there_once_in_newer_versions(void **state)
+{
+    (void)state;
+    make_mxfp4();
+    struct mt_estimate *old = estimate(on_h100("vllm@0.14.1", 1));
+    struct mt_estimate *now = estimate(on_h100("vllm@0.33.0", 1));
+    uint64_t read = mt_ceil_div(UINT64_C(36) * 128 * 3 * 2880 * 2880 * 17, 32);
+    const struct mt_tally_row *row = mt_tally_row_of(&now->tally.places[1], MT_CATEGORY_WEIGHTS);
+    uint64_t rest =
+        UINT64_C(2) * 201088 * 2880 * 2 + 36 * UINT64_C(2) * 2880 * (2 * 4096 + 2 * 512);
+    assert_in_range(row->low_bytes, read + rest - 64 * MADE_MIB, read + rest + 128 * MADE_MIB);
+    assert_in_range(old->pool.weights_bytes - now->pool.weights_bytes, 2 * MADE_GIB,
+                    4 * MADE_GIB); /* a seventeenth of 57 GiB */
+    mt_estimate_destroy(old);
+    mt_estimate_destroy(now);
+}
+
 /* 0.16.0 is the last version that was held against runs. */
 static void test_a_version_that_was_not_read_has_wider_bands_and_says_so(void **state)
 {
@@ -522,8 +601,10 @@ int main(void)
         cmocka_unit_test(test_defaults_follow_the_version),
         cmocka_unit_test(test_heads_are_replicated_when_there_are_fewer_than_ranks),
         cmocka_unit_test(test_block_size_of_hybrids_is_that_of_the_logs),
+        cmocka_unit_test(test_newer_hybrids_have_larger_pages_and_a_third_state),
         cmocka_unit_test(test_only_states_hold_no_tokens),
         cmocka_unit_test(test_windowed_layers_are_padded_into_groups),
+        cmocka_unit_test(test_a_window_keeps_what_all_passes_in_flight_have),
         cmocka_unit_test(test_a_request_that_does_not_fit_keeps_it_from_starting),
         cmocka_unit_test(test_idle_devices_are_named_where_one_does_not_suffice),
         cmocka_unit_test(test_what_vllm_does_not_know_is_refused_with_the_nearest),
@@ -533,6 +614,7 @@ int main(void)
         cmocka_unit_test(test_tokens_of_several_groups_are_counted_by_the_longest_request),
         cmocka_unit_test(test_a_model_in_32_bit_has_a_cache_in_32_bit),
         cmocka_unit_test(test_experts_in_mxfp4_are_padded_to_the_tiles_of_kernels),
+        cmocka_unit_test(test_scales_of_experts_in_mxfp4_are_there_once_in_newer_versions),
         cmocka_unit_test(test_a_version_that_was_not_read_has_wider_bands_and_says_so),
         cmocka_unit_test(test_the_tightest_stage_bounds_the_caches_of_all),
     };
