@@ -344,7 +344,11 @@ static void take_notes(struct comparing *comparing)
     const struct mt_component_difference *of = comparing->comparison->components;
     note_side(view, comparing->a, 1);
     note_side(view, comparing->b, 0);
-    if (comparing->b->estimate && comparing->a->settings.context_tokens == MT_UNKNOWN)
+    if (comparing->b->estimate && comparing->a->settings.context_tokens == MT_UNKNOWN &&
+        compare_context_of(comparing->a))
+        add_note(view, "llama-bench has a context for each of its tests: the estimate is of the "
+                       "prompt's, where there is one.");
+    if (comparing->b->estimate && !compare_context_of(comparing->a))
         add_note(view, "A does not say its context and batches: the estimate is of what the engine "
                        "takes by itself. 'memtally profile' keeps them; or compare with a file of "
                        "'memtally estimate --json' made with them.");

@@ -306,7 +306,8 @@ static size_t flag_length(const char *text)
     return i;
 }
 
-/* A command line stays fit to be pasted: a line that goes on ends with a backslash. */
+/* A command line stays fit to be pasted: a line that goes on ends as its language
+ * wants it. */
 static void put_flags(const struct cli_document *document, const struct cli_terminal *terminal,
                       struct mt_strbuf *out)
 {
@@ -324,7 +325,7 @@ static void put_flags(const struct cli_document *document, const struct cli_term
     for (const char *flag = mt_strbuf_text(&escaped); *flag;) {
         size_t length = flag_length(flag);
         if (column && column + 1 + length + 2 > (size_t)terminal->columns) {
-            mt_strbuf_puts(out, " \\\n");
+            mt_strbuf_printf(out, "%s\n", cli_engine_command_goes_on(document));
             column = 0;
         }
         mt_strbuf_puts(out, column ? " " : "");

@@ -172,3 +172,9 @@ void cli_put_engine_command(struct mt_strbuf *out, const struct cli_document *do
             mt_strbuf_append(out, at, 1);
     }
 }
+
+const char *cli_engine_command_goes_on(const struct cli_document *document)
+{
+    const struct start *start = find(document->estimate);
+    return start && start->program == MT_PROGRAM_NODE ? "" : " \\";
+}

@@ -16,4 +16,7 @@ struct cli_document;
  * flags. */
 void cli_put_engine_command(struct mt_strbuf *out, const struct cli_document *document);
 
+/* What ends a line of it that goes on: " \\" for a shell and for Python, nothing for JavaScript. */
+const char *cli_engine_command_goes_on(const struct cli_document *document);
+
 #endif

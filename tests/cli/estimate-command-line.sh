@@ -13,7 +13,7 @@ show()
     memtally estimate "$@" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["command_line"])' >line
     memtally estimate "$@" | sed -n '/^Command line/,/^$/p' | sed '1d' | python3 -c '
 import sys
-print(sys.stdin.read().replace(" \\\n", " ").strip())' | cmp - line
+print(sys.stdin.read().replace(" \\\n", " ").strip().replace("\n", " "))' | cmp - line
     cat line
 }
 show "a folder/it's.gguf" -c 4096
@@ -29,3 +29,6 @@ done
 show models/qwen/config.json -c 4096 --engine vllm --device 2x24GiB --tensor-parallel 2
 cd models/qwen
 show config.json -c 4096 --engine vllm --device 24GiB
+cd ../..
+# A line of JavaScript goes on without a backslash, which is none of its tokens.
+memtally estimate "a folder/it's.gguf" -c 4096 --program node-llama-cpp | sed -n '/^Command line/,/^$/p'

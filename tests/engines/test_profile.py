@@ -115,6 +115,11 @@ def test_llama_bench_tells_prefill_and_decode_apart():
     check_place(document)
     check_runs(document, folder)
     assert document["engine"]["name"] == "llama.cpp"
+    # Each of its tests has a context of its own, as large as the prompt or the output, both padded to 256 cells here.
+    compared = json.loads(memtally.must("compare", folder, "--estimate", "--json").stdout)
+    parts = {part["component"]: part["difference_bytes"] for part in compared["components"]}
+    assert parts["kv_cache"] == 0, parts
+    assert any("a context for each of its tests" in note for note in compared["notes"]), compared["notes"]
 
 
 def test_an_engine_that_cannot_load_the_model_says_so_and_leaves_no_report():

@@ -109,6 +109,17 @@ static enum mt_program program_of(const struct compare_loaded *recording)
     return MT_PROGRAM_SERVER;
 }
 
+/* llama-bench makes a context for each of its tests, as large as the prompt or the output (n_ctx in
+ * to_llama_cparams() of llama-bench.cpp). The prompt is computed at once and touches most. */
+uint64_t compare_context_of(const struct compare_loaded *recording)
+{
+    const struct cli_document_settings *kept = &recording->settings;
+    uint64_t prompt = known_or_0(kept->prompt_tokens);
+    if (kept->context_tokens != MT_UNKNOWN || program_of(recording) != MT_PROGRAM_BENCH)
+        return known_or_0(kept->context_tokens);
+    return prompt ? prompt : known_or_0(kept->generated_tokens);
+}
+
 /* Whether a part of the weights of a recording has `word` in its name. */
 static int has_weights(const struct compare_loaded *recording, const char *word)
 {
@@ -147,7 +158,7 @@ static struct mt_predict_settings settings_of(const struct compare_loaded *recor
     return (struct mt_predict_settings){
         .engine = engine,
         .program = program_of(recording),
-        .context_tokens = known_or_0(kept->context_tokens),
+        .context_tokens = compare_context_of(recording),
         .batch = known_or_0(kept->batch),
         .ubatch = known_or_0(kept->ubatch),
         .sequences = known_or_0(kept->sequences),

@@ -42,6 +42,9 @@ struct compare_figures {
 int compare_load_figures(struct compare_loaded *loaded, const struct compare_figures *figures,
                          enum compare_unit unit, struct mt_error *error);
 
+/* The context that a recording had, in tokens; 0 where nothing says it. */
+uint64_t compare_context_of(const struct compare_loaded *recording);
+
 /* Makes the estimate that `recording` asks for: its model (or the one at `model_path`), its engine
  * (or `engine`) and the settings that it kept. What was learnt is put in where `use_learnt` is set.
  */
