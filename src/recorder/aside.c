@@ -27,6 +27,7 @@ HIDDEN long memtally_clone(unsigned long flags, void *stack_end, void (*function
 struct aside {
     void (*function)(void *context);
     void *context;
+    int shares; /* the table of descriptors, as yet */
     int done;
 };
 
@@ -43,7 +44,7 @@ static int leave_descriptors(void)
 static void begin(void *context)
 {
     struct aside *aside = context;
-    if (!leave_descriptors())
+    if (aside->shares && !leave_descriptors())
         return;
     memtally_record_os.close(0);
     memtally_record_os.close(1);
@@ -51,17 +52,28 @@ static void begin(void *context)
     aside->done = 1;
 }
 
+static void start(struct aside *aside)
+{
+    const unsigned long flags = CLONE_VM | CLONE_FS | CLONE_SYSVSEM | CLONE_SIGHAND | CLONE_THREAD |
+                                CLONE_VFORK | CLONE_UNTRACED;
+    uint8_t *stack = memtally_recorder.process->aside_stack;
+    memtally_clone(aside->shares ? flags | CLONE_FILES : flags, stack + ASIDE_STACK_BYTES, begin,
+                   aside);
+}
+
+/* Where a table cannot be left, as in some containers, it is copied by clone(). */
 int do_aside(void (*function)(void *context), void *context)
 {
-    const unsigned long flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_SIGHAND |
-                                CLONE_THREAD | CLONE_VFORK | CLONE_UNTRACED;
-    struct aside aside = {function, context, 0};
+    struct aside aside = {function, context, 1, 0};
     struct process *process = memtally_recorder.process;
     uint64_t signals;
     if (memtally_recorder.is_filtered || !memtally_record_os.lock(&process->aside_busy, &signals))
         return 0;
     if (!memtally_recorder.is_filtered)
-        memtally_clone(flags, process->aside_stack + sizeof process->aside_stack, begin, &aside);
+        start(&aside);
+    aside.shares = 0;
+    if (!memtally_recorder.is_filtered && !aside.done)
+        start(&aside);
     memtally_record_os.unlock(&process->aside_busy, &signals);
     return aside.done;
 }

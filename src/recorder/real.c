@@ -140,12 +140,15 @@ void loader_errors_back(void)
         dlerror();
 }
 
-/* Since 2.34 glibc has a pointer for it among each thread's data, as far from ours in each. */
+/* Since 2.34 glibc has a pointer for it among each thread's data, as far from ours in each. A
+ * loader of another version than libc's may answer with something else. */
 static void find_loader_errors(void)
 {
-    char *place = dlvsym(RTLD_DEFAULT, "__libc_dlerror_result", "GLIBC_PRIVATE");
-    if (place)
-        memtally_real.loader_errors = place - (char *)&memtally_tls;
+    const uintptr_t far = (uintptr_t)1 << 20;
+    uintptr_t own = (uintptr_t)&memtally_tls;
+    uintptr_t place = (uintptr_t)dlvsym(RTLD_DEFAULT, "__libc_dlerror_result", "GLIBC_PRIVATE");
+    if (place && place % sizeof(void *) == 0 && place - own + far < 2 * far)
+        memtally_real.loader_errors = (ptrdiff_t)(place - own);
 }
 
 void real_look_up_loader(void)

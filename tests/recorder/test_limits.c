@@ -3,13 +3,17 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "recorder/harness.h"
@@ -203,6 +207,33 @@ static void test_other_threads_never_meet_a_descriptor(void **state)
     }
 }
 
+/* As older containers do: what they do not know is refused. */
+static void refuse_to_leave(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 436, 1, 0), /* close_range */
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {sizeof code / sizeof *code, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+        _exit(97);
+}
+
+static void test_a_table_that_cannot_be_left_is_copied(void **state)
+{
+    const struct how how = {.prepare = refuse_to_leave};
+    struct ran *ran = RUN(&how, CHILD, "shared", "500");
+    (void)state;
+    assert_true(exited(ran, 0));
+    assert_string_equal(ran->out, "done\n");
+    assert_true(the_file(ran)->header.pictures_taken > 0);
+    ran_free(ran);
+}
+
 /* Does its work and says nothing but "done". */
 static void works_in_silence(const struct ran *ran)
 {
@@ -337,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_standard_error_that_takes_nothing_does_no_harm),
         cmocka_unit_test(test_a_program_out_of_descriptors_goes_on),
         cmocka_unit_test(test_other_threads_never_meet_a_descriptor),
+        cmocka_unit_test(test_a_table_that_cannot_be_left_is_copied),
         cmocka_unit_test(test_a_folder_that_disappears_does_no_harm),
         cmocka_unit_test(test_recording_goes_on_under_another_root_and_user),
         cmocka_unit_test(test_a_user_who_may_have_no_more_threads_is_recorded),
