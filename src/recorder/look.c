@@ -127,6 +127,7 @@ static void take_picture(struct thread *thread, enum mt_picture_reason reason, u
         .reason = reason,
         .resident_bytes = resident,
         .avoid_scan = (int)memtally_recorder.avoid_scan,
+        .shares_nothing = !memtally_recorder.has_forked && !(header->flags & MT_FILE_FORKED),
         .scratch = process->scratch,
     };
     struct mt_picture_result result;

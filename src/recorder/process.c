@@ -273,6 +273,7 @@ static int read_settings(char **environment)
 /* The time lies in the calling thread's own storage, which the child has a copy of. */
 static void before_fork(void)
 {
+    memtally_recorder.has_forked = 1;
     memtally_tls.fork_ticks = now_ticks();
 }
 

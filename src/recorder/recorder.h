@@ -123,6 +123,7 @@ struct recorder {
     uint32_t said;
     uint32_t has_key;     /* `key` ends a thread's state */
     uint32_t has_threads; /* more than one thread has recorded something */
+    uint32_t has_forked;  /* fork() was called: pages may be shared with a child */
     uint32_t is_filtered; /* the program lets the kernel refuse system calls: none is made */
     pthread_key_t key;
     uint64_t page_bytes;

@@ -440,7 +440,8 @@ static int put_items(struct mt_frame_writer *writer)
     return 0;
 }
 
-/* What does not become smaller stays as it is. */
+/* What does not become smaller stays as it is. Chance finds short matches in columns of numbers, which
+ * cost more than they save. */
 static int compress(struct mt_frame_writer *writer, struct mt_frame_header *header)
 {
     for (size_t i = 0; i < MT_COLUMNS; i++) {
@@ -449,6 +450,9 @@ static int compress(struct mt_frame_writer *writer, struct mt_frame_header *head
         uint8_t *at = room_for(&writer->out, bound);
         if (!at)
             return MT_ENOMEM;
+        int has_text = i == MT_COLUMN_OPS || i == MT_COLUMN_OTHER;
+        ZSTD_CCtx_setParameter(writer->zstd, ZSTD_c_strategy, has_text ? ZSTD_dfast : ZSTD_fast);
+        ZSTD_CCtx_setParameter(writer->zstd, ZSTD_c_minMatch, has_text ? 5 : 7);
         size_t length = ZSTD_compress2(writer->zstd, at, bound, column->at, column->n);
         if (ZSTD_isError(length) || length >= column->n) {
             length = column->n;

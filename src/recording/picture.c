@@ -65,8 +65,10 @@ struct picture {
     uint32_t n_runs;
     int written;      /* some runs are in the recording */
     struct run *runs; /* MT_RUNS_PIECE of them, in the scratch memory */
-    char *text;       /* the other half of the scratch memory */
+    char *text;       /* another part of the scratch memory */
     size_t text_bytes;
+    char *maps; /* the rest of it */
+    size_t maps_bytes;
 };
 
 static uint64_t ticks(const struct picture *picture)
@@ -151,19 +153,22 @@ static void add_pages(struct picture *picture, uint64_t first_page, uint64_t n_p
     *open_run = (struct run){first_page, n_pages, flags};
 }
 
-static int scan_pages(struct picture *picture, int fd)
+/* Scans [start, end). For each page of which it is asked whether a file is behind it, Linux looks at
+ * what it knows of the page, which takes ten times as long as the rest. */
+static int scan_range(struct picture *picture, int fd, uint64_t start, uint64_t end, int has_files)
 {
     struct page_region *regions = (struct page_region *)(void *)picture->text;
     struct pm_scan_arg arg = {
         .size = sizeof arg,
-        .end = SCAN_END,
+        .start = start,
+        .end = end,
         .vec = (uint64_t)(uintptr_t)regions,
         .vec_len = picture->text_bytes / sizeof *regions,
         .category_inverted = PAGE_PFNZERO,
         .category_mask = PAGE_PRESENT | PAGE_PFNZERO,
-        .return_mask = PAGE_FILE | PAGE_HUGE,
+        .return_mask = has_files ? PAGE_FILE | PAGE_HUGE : PAGE_HUGE,
     };
-    while (arg.start < SCAN_END) {
+    while (arg.start < end) {
         long found = picture->os->ioctl(fd, SCAN_REQUEST, &arg);
         if (found < 0)
             return 0;
@@ -181,6 +186,69 @@ static int scan_pages(struct picture *picture, int fd)
         arg.start = arg.walk_end;
     }
     return 1;
+}
+
+/* A line of maps, read a byte at a time: where it starts, its inode, and its name's beginning. */
+struct line_reader {
+    uint64_t start;
+    int field; /* 0: start, 1: end, 2: rights, 3: offset, 4: device, 5: inode, 6: name */
+    int has_inode;
+    char name[2];
+    int n_name;
+};
+
+/* Returns 1 at a line's end. */
+static int read_line(struct line_reader *line, char byte)
+{
+    if (byte == '\n')
+        return 1;
+    if (line->field == 6) {
+        if (line->n_name < 2 && (line->n_name || byte != ' '))
+            line->name[line->n_name++] = byte;
+        return 0;
+    }
+    if (byte == ' ' || (byte == '-' && line->field == 0))
+        line->field++;
+    else if (line->field == 5)
+        line->has_inode |= byte != '0';
+    else if (line->field == 0)
+        line->start =
+            line->start * 16 + (uint64_t)(byte <= '9' ? byte - '0' : byte - 'a' + 10);
+    return 0;
+}
+
+/* The heap, stacks and what is mapped without a name have no file behind them; the kernel's own
+ * pages have. */
+static int has_files(const struct line_reader *line)
+{
+    return line->has_inode ||
+           (line->n_name && !(line->name[0] == '[' && line->name[1] != 'v'));
+}
+
+/* Scans all of the address space, in ranges of mappings of one kind. */
+static int scan_pages(struct picture *picture, int fd)
+{
+    struct line_reader line = {0};
+    uint64_t start = 0;
+    int kind = 1;
+    int fine = 1;
+    long got = 0;
+    int maps = open_of_process(picture, "/maps");
+    while (maps >= 0 && fine && (got = picture->os->read(maps, picture->maps, picture->maps_bytes)) > 0)
+        for (long i = 0; i < got && fine; i++) {
+            if (!read_line(&line, picture->maps[i]))
+                continue;
+            if (has_files(&line) != kind && line.start > start && line.start < SCAN_END) {
+                fine = scan_range(picture, fd, start, line.start, kind);
+                start = line.start;
+            }
+            if (line.start < SCAN_END)
+                kind = has_files(&line);
+            line = (struct line_reader){0};
+        }
+    if (maps >= 0)
+        picture->os->close(maps);
+    return fine && scan_range(picture, fd, start, SCAN_END, maps < 0 || got < 0 ? 1 : kind);
 }
 
 /* Reads the pagemap entries of [start, end). */
@@ -281,16 +349,19 @@ void mt_picture_take(struct mt_writer *writer, const struct mt_picture_request *
         .runs = request->scratch,
         .text = (char *)request->scratch + runs_bytes,
         .text_bytes = MT_TEXT_PIECE,
+        .maps = (char *)request->scratch + runs_bytes + MT_TEXT_PIECE,
+        .maps_bytes = MT_PICTURE_SCRATCH_BYTES - runs_bytes - MT_TEXT_PIECE,
     };
-    _Static_assert(MT_RUNS_PIECE * sizeof(struct run) + MT_TEXT_PIECE <= MT_PICTURE_SCRATCH_BYTES,
-                   "the scratch memory holds both halves");
+    _Static_assert(MT_RUNS_PIECE * sizeof(struct run) + MT_TEXT_PIECE + 1024 <= MT_PICTURE_SCRATCH_BYTES,
+                   "the scratch memory holds all parts");
     uint64_t lost = writer->lost;
     uint64_t start_ns = picture.os->monotonic_ns();
     uint64_t begin[] = {request->pid, request->reason, start_ns, request->resident_bytes};
     mt_write_event(writer, MT_EVENT_PICTURE_BEGIN, ticks(&picture), begin, 4);
     int mapped = write_text(&picture, open_of_process(&picture, "/maps"), MT_TEXT_MAPS);
     result->method = write_pages(&picture);
-    write_text(&picture, open_of_process(&picture, "/smaps_rollup"), MT_TEXT_ROLLUP);
+    if (!request->shares_nothing)
+        write_text(&picture, open_of_process(&picture, "/smaps_rollup"), MT_TEXT_ROLLUP);
     write_text(&picture, open_of_process(&picture, "/status"), MT_TEXT_STATUS);
     write_text(&picture, picture.os->open("/proc/meminfo", O_RDONLY | O_CLOEXEC, 0),
                MT_TEXT_MEMINFO);

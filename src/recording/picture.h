@@ -15,6 +15,8 @@ struct mt_picture_request {
     enum mt_picture_reason reason;
     uint64_t resident_bytes; /* as read just before */
     int avoid_scan;          /* do as on a kernel without PAGEMAP_SCAN */
+    int shares_nothing;      /* it is no fork's parent or child: smaps_rollup, which takes 10 ms for
+                                each GiB, would say nothing else than status */
     void *scratch;           /* MT_PICTURE_SCRATCH_BYTES */
 };
 

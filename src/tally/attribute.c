@@ -648,6 +648,8 @@ static void read_rollup(const struct mt_picture *picture, struct mt_attribution 
     uint64_t anonymous = field(picture, MT_TEXT_ROLLUP, "Anonymous");
     uint64_t proportional = field(picture, MT_TEXT_ROLLUP, "Pss_Anon");
     attribution->rollup_bytes = field(picture, MT_TEXT_ROLLUP, "Rss");
+    if (attribution->rollup_bytes == MT_UNKNOWN) /* not asked for where it says the same */
+        attribution->rollup_bytes = field(picture, MT_TEXT_STATUS, "VmRSS");
     attribution->swap_bytes = field(picture, MT_TEXT_STATUS, "VmSwap");
     attribution->cow_shared_bytes = 0;
     if (anonymous != MT_UNKNOWN && proportional != MT_UNKNOWN && anonymous > proportional)

@@ -41,7 +41,7 @@ struct mt_subject {
 struct mt_attribution {
     struct mt_claims claims;
     uint64_t total_resident_bytes; /* of the picture; the sum over all claims */
-    uint64_t rollup_bytes;         /* Rss of smaps_rollup; MT_UNKNOWN */
+    uint64_t rollup_bytes;         /* Rss of smaps_rollup, else VmRSS; MT_UNKNOWN */
     uint64_t cow_shared_bytes;     /* Anonymous less Pss_Anon of smaps_rollup */
     uint64_t swap_bytes;
     char *model_path;        /* of the first mapped model; NULL where there is none */

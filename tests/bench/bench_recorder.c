@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What the recorder costs a program, an event (one malloc or one free) at a time.
+/* What the recorder costs a program, an event (one malloc or one free) at a time: processor time,
+ * beside the objects of peer.c and, where it is installed, the preloaded part of heaptrack.
  *
- *     bench_recorder RECORDER.so     runs itself in turn without the recorder and with it in
- * several ways, and compares what is least of each bench_recorder work THREADS    the workload
- * alone: blocks of 16 bytes to 64 KiB, sizes spread evenly over their logarithm, 4096 alive in each
- * thread, each allocated below ten frames; prints nanoseconds per event */
+ *     bench_recorder RECORDER PASS STAMP SAMPLED FULL    runs itself in turn in each of several
+ * ways bench_recorder work THREADS    the workload alone: blocks of 16 bytes to 64 KiB, sizes
+ * spread evenly over their logarithm, 4096 alive in each thread, each allocated below ten frames;
+ * prints nanoseconds of processor time per event */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,9 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/ticks.h"
+#include <time.h>
 
-#define N_EVENTS  2000000u /* of each thread */
+#define N_EVENTS  3000000u /* of each thread */
 #define N_SLOTS   4096u
 #define N_FRAMES  10
 #define N_ROUNDS  7
@@ -31,6 +32,14 @@ struct work {
 
 static pthread_barrier_t barrier;
 static uint64_t began_ns, ended_ns;
+
+/* Of all threads. */
+static uint64_t processor_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
 
 NOINLINE static void replace(struct work *work)
 {
@@ -82,12 +91,12 @@ static void *thread_work(void *argument)
         replace(work);
     pthread_barrier_wait(&barrier);
     if (!number)
-        began_ns = mt_monotonic_ns();
+        began_ns = processor_ns();
     for (unsigned i = 0; i < N_EVENTS / 2; i++)
         even(work, work->random >> 58, N_FRAMES - 2); /* 64 different stacks */
     pthread_barrier_wait(&barrier);
     if (!number)
-        ended_ns = mt_monotonic_ns();
+        ended_ns = processor_ns();
     for (unsigned i = 0; i < N_SLOTS; i++)
         free(work->slot[i]);
     free(work);
@@ -106,35 +115,45 @@ static int work(unsigned n_threads)
     thread_work(NULL);
     for (unsigned i = 1; i < n_threads; i++)
         pthread_join(threads[i], NULL);
-    printf("%.3f\n", (double)(ended_ns - began_ns) / N_EVENTS);
+    printf("%.3f\n", (double)(ended_ns - began_ns) / N_EVENTS / n_threads);
     return 0;
 }
 
+enum object { NONE, RECORDER, PASS, STAMP, SAMPLED, FULL, HEAPTRACK, N_OBJECTS };
+
+#define HEAPTRACK_PATH "/usr/lib/heaptrack/libheaptrack_preload.so"
+
 static const struct way {
     const char *name;
-    const char *depth; /* NULL: without the recorder */
+    enum object object;
+    const char *depth;
     const char *stacks;
 } ways[] = {
-    {"without the recorder", NULL, NULL}, {"default depth", "0", "0"},
-    {"full depth, no stacks", "1", "2"},  {"full depth, frame pointers", "1", "0"},
-    {"full depth, libunwind", "1", "1"},
+    {"nothing preloaded", NONE, "", ""},
+    {"hooks that do nothing", PASS, "", ""},
+    {"a time stamp", STAMP, "", ""},
+    {"sampled peer", SAMPLED, "", ""},
+    {"default depth", RECORDER, "0", "0"},
+    {"full peer", FULL, "", ""},
+    {"full depth, no stacks", RECORDER, "1", "2"},
+    {"full depth, frame pointers", RECORDER, "1", "0"},
+    {"full depth, libunwind", RECORDER, "1", "1"},
+    {"heaptrack, preloaded part", HEAPTRACK, "", ""},
 };
 
 #define N_WAYS (sizeof ways / sizeof *ways)
 
 /* Runs the workload in one way and returns what it prints, or a negative number. */
-static double run(const struct way *way, const char *recorder, const char *folder,
+static double run(const struct way *way, const char *object, const char *folder,
                   const char *threads)
 {
     char command[2048];
     double result = -1;
-    if (way->depth)
-        snprintf(command, sizeof command,
-                 "MEMTALLY_RECORD_DIR=%s MEMTALLY_RECORD_DEPTH=%s MEMTALLY_RECORD_STACKS=%s "
-                 "LD_PRELOAD=%s exec /proc/%d/exe work %s",
-                 folder, way->depth, way->stacks, recorder, (int)getpid(), threads);
-    else
-        snprintf(command, sizeof command, "exec /proc/%d/exe work %s", (int)getpid(), threads);
+    snprintf(command, sizeof command,
+             "MEMTALLY_RECORD_DIR=%s MEMTALLY_RECORD_DEPTH=%s MEMTALLY_RECORD_STACKS=%s "
+             "REC_OUT=%s/peer DUMP_HEAPTRACK_OUTPUT=%s/heaptrack LD_PRELOAD=%s "
+             "exec /proc/%d/exe work %s",
+             folder, way->depth, way->stacks, folder, folder, object, (int)getpid(), threads);
     FILE *pipe = popen(command, "r");
     if (!pipe || fscanf(pipe, "%lf", &result) != 1)
         result = -1;
@@ -148,7 +167,8 @@ static double take_bytes(const char *folder)
 {
     char command[600];
     double bytes = 0;
-    snprintf(command, sizeof command, "cat %s/* 2>/dev/null | wc -c; rm -f %s/*", folder, folder);
+    snprintf(command, sizeof command, "du -cB1 %s 2>/dev/null | tail -n1; rm -f %s/*", folder,
+             folder);
     FILE *pipe = popen(command, "r");
     if (pipe && fscanf(pipe, "%lf", &bytes) != 1)
         bytes = 0;
@@ -157,24 +177,42 @@ static double take_bytes(const char *folder)
     return bytes;
 }
 
-static int compare(const char *recorder, const char *folder, unsigned n_threads)
+static int by_size(const void *a, const void *b)
 {
-    double least[N_WAYS], bytes[N_WAYS];
+    const double *x = a;
+    const double *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static double median(double values[N_ROUNDS])
+{
+    qsort(values, N_ROUNDS, sizeof *values, by_size);
+    return values[N_ROUNDS / 2];
+}
+
+/* The difference to nothing is taken turn by turn: a machine that others use changes meanwhile. */
+static int compare(const char *const objects[N_OBJECTS], const char *folder, unsigned n_threads)
+{
+    double ns[N_WAYS][N_ROUNDS], more[N_WAYS][N_ROUNDS], bytes[N_WAYS];
     char threads[4];
     snprintf(threads, sizeof threads, "%u", n_threads);
     for (unsigned round = 0; round < N_ROUNDS; round++)
         for (size_t i = 0; i < N_WAYS; i++) {
-            double ns = run(&ways[i], recorder, folder, threads);
+            const char *object = objects[ways[i].object];
+            ns[i][round] = object ? run(&ways[i], object, folder, threads) : 0;
             bytes[i] = take_bytes(folder) / N_EVENTS / n_threads;
-            if (ns < 0)
+            if (ns[i][round] < 0)
                 return 1;
-            least[i] = round && least[i] < ns ? least[i] : ns;
+            more[i][round] = ns[i][round] - ns[0][round];
         }
-    printf("%u thread%s, nanoseconds per malloc or free, least of %d runs:\n", n_threads,
-           n_threads == 1 ? "" : "s", N_ROUNDS);
-    for (size_t i = 0; i < N_WAYS; i++)
-        printf("  %-27s %7.1f  %+6.1f  x%.2f  %5.2f bytes\n", ways[i].name, least[i],
-               least[i] - least[0], least[i] / least[0], bytes[i]);
+    printf("%u thread%s, nanoseconds of processor time per malloc or free, medians of %d turns:\n",
+           n_threads, n_threads == 1 ? "" : "s", N_ROUNDS);
+    for (size_t i = 0; i < N_WAYS; i++) {
+        if (objects[ways[i].object])
+            printf("  %-27s %7.1f  %+6.1f  %5.2f bytes\n", ways[i].name, median(ns[i]),
+                   median(more[i]), bytes[i]);
+    }
+    fflush(stdout);
     return 0;
 }
 
@@ -184,10 +222,19 @@ int main(int argc, char **argv)
     int result = 0;
     if (argc == 3 && strcmp(argv[1], "work") == 0)
         return work((unsigned)atoi(argv[2]));
-    if (argc != 2 || !mkdtemp(folder))
+    if (argc != 6 || !mkdtemp(folder))
         return 2;
+    const char *const objects[N_OBJECTS] = {
+        "",
+        argv[1],
+        argv[2],
+        argv[3],
+        argv[4],
+        argv[5],
+        access(HEAPTRACK_PATH, R_OK) == 0 ? HEAPTRACK_PATH : NULL,
+    };
     for (unsigned n_threads = 1; n_threads <= N_THREADS && !result; n_threads++)
-        result = compare(argv[1], folder, n_threads);
+        result = compare(objects, folder, n_threads);
     rmdir(folder);
     return result;
 }

@@ -127,7 +127,7 @@ static long fake_ioctl(int fd, unsigned long request, void *argument)
     scan->walk_end = scan->end;
     for (size_t i = 0; i < process.n_present; i++) {
         const struct present *run = &process.present[i];
-        if (run->first_page * PAGE < scan->start)
+        if (run->first_page * PAGE < scan->start || run->first_page * PAGE >= scan->end)
             continue;
         if ((uint64_t)n == scan->vec_len || (uint64_t)n == process.regions_at_once) {
             scan->walk_end = run->first_page * PAGE;
@@ -138,8 +138,9 @@ static long fake_ioctl(int fd, unsigned long request, void *argument)
         regions[n++] = (struct region){
             .start = run->first_page * PAGE,
             .end = (run->first_page + run->n_pages) * PAGE,
-            .categories =
-                (run->flags & MT_RUN_FILE ? 1 << 2 : 0) | (run->flags & MT_RUN_HUGE ? 1 << 6 : 0),
+            .categories = ((run->flags & MT_RUN_FILE ? 1 << 2 : 0) |
+                           (run->flags & MT_RUN_HUGE ? 1 << 6 : 0)) &
+                          scan->return_mask,
         };
     }
     return n;
