@@ -25,6 +25,8 @@ NEEDS_tsan = test
 NEEDS_golden = test
 NEEDS_gpu = test
 NEEDS_fuzz = fuzz
+NEEDS_fuzz-long = fuzz
+NEEDS_stress = test
 NEEDS_lint = lint
 NEEDS_fmt = lint
 NEEDS_tidy = tidy
@@ -64,6 +66,14 @@ tsan: setup build-tsan/build.ninja ## unit tests under the thread sanitizer
 fuzz: setup build-fuzz/build.ninja ## fuzz every parser for FUZZ_SECONDS (60) each
 	@ninja -C build-fuzz fuzzers
 	@scripts/fuzz
+
+fuzz-long: setup build-fuzz/build.ninja ## the same in rounds until 10^8 inputs were tried in all; may be broken off and called again
+	@ninja -C build-fuzz fuzzers
+	@scripts/fuzz --long
+
+stress: build ## programs that end at 4,000 random moments, and every n-th call failing (half an hour); STRESS_RUNS=500
+	@build/tests/stress/stress_ends build/src/cli/memtally build/tests/stress/ender $(or $(STRESS_RUNS),500)
+	@tests/stress/faults.py build/src/cli/memtally build/tests/stress
 
 conformance: build ## estimates against what engines said of themselves: the error boards
 	@meson test -C build --suite conformance --no-rebuild --verbose

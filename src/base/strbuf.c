@@ -18,6 +18,12 @@ void mt_strbuf_finish(struct mt_strbuf *buffer)
     mt_strbuf_init(buffer);
 }
 
+void mt_strbuf_finish_part(struct mt_strbuf *part, struct mt_strbuf *whole)
+{
+    whole->failed |= part->failed;
+    mt_strbuf_finish(part);
+}
+
 int mt_strbuf_failed(const struct mt_strbuf *buffer)
 {
     return buffer->failed;

@@ -20,6 +20,9 @@ void mt_strbuf_init(struct mt_strbuf *buffer);
 void mt_strbuf_finish(struct mt_strbuf *buffer);
 int mt_strbuf_failed(const struct mt_strbuf *buffer);
 
+/* Frees a part that went into `whole`, which has failed where the part has. */
+void mt_strbuf_finish_part(struct mt_strbuf *part, struct mt_strbuf *whole);
+
 void mt_strbuf_append(struct mt_strbuf *buffer, const void *bytes, size_t length);
 void mt_strbuf_puts(struct mt_strbuf *buffer, const char *text);
 void mt_strbuf_printf(struct mt_strbuf *buffer, const char *format, ...)

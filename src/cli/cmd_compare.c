@@ -333,6 +333,12 @@ static int adds_up(const struct mt_tally *tally)
 
 static void note_side(struct compare_view *view, const struct compare_loaded *side, int is_a)
 {
+    const struct mt_recording_damage *damage = &side->recording.damage;
+    if (damage->files_unreadable || damage->blocks_bad || damage->events_lost)
+        add_note(view, is_a ? "Part of A could not be read and is missing here; 'memtally report' "
+                              "says which."
+                            : "Part of B could not be read and is missing here; 'memtally report' "
+                              "says which.");
     if (side->side.kind == MT_SIDE_MEASUREMENT && !adds_up(side->side.tally))
         add_note(view, is_a ? "A's categories do not add up to the total that it states."
                             : "B's categories do not add up to the total that it states.");

@@ -75,6 +75,15 @@ static int render(struct cli_loaded *loaded, const struct report_options *option
                                error);
 }
 
+/* Formats without a place for it have it said beside them. */
+static void complain_of_damage(const char *path, const struct cli_loaded *loaded, int format)
+{
+    const struct mt_recording_damage *damage = &loaded->damage;
+    int has_place = format == CLI_FORMAT_TABLE || format == CLI_FORMAT_JSON;
+    if (!has_place && (damage->files_unreadable || damage->blocks_bad || damage->events_lost))
+        cli_complain("%s: part of the recording could not be read and is missing here", path);
+}
+
 static int report_one(const char *path, const struct report_options *options,
                       const struct mt_moment *moment, int first, struct mt_strbuf *out,
                       struct mt_error *error)
@@ -93,6 +102,7 @@ static int report_one(const char *path, const struct report_options *options,
         result = cli_document_kept_read(path, &kept, error);
     if (result == 0) {
         cli_document_kept_use(kept, &loaded.document);
+        complain_of_damage(path, &loaded, options->format);
         loaded.document.follows_another = !first;
         result = render(&loaded, options, out, error);
     }

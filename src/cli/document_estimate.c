@@ -33,7 +33,7 @@ static void put_cards(const struct cli_document_answer *answer, const struct cli
     }
     if (answer->n_cards)
         cli_table_fact(terminal, out, "cards", "%s", mt_strbuf_text(&text));
-    mt_strbuf_finish(&text);
+    mt_strbuf_finish_part(&text, out);
 }
 
 static void put_answer(const struct cli_document_answer *answer,
@@ -80,7 +80,7 @@ static void put_model(const struct cli_document *document, const struct cli_term
         mt_strbuf_printf(&text, "%.2f billion", (double)model->parameters / 1e9);
     mt_strbuf_printf(&text, " parameters, %" PRIu64 " layers", model->layers);
     cli_table_fact(terminal, out, "", "%s", mt_strbuf_text(&text));
-    mt_strbuf_finish(&text);
+    mt_strbuf_finish_part(&text, out);
 }
 
 static void put_count(struct mt_strbuf *text, const char *name, uint64_t count)
@@ -123,7 +123,7 @@ static void put_settings(const struct mt_predict_settings *settings,
     if (settings->eager)
         mt_strbuf_puts(&text, ", eager");
     cli_table_fact(terminal, out, "settings", "%s", mt_strbuf_text(&text));
-    mt_strbuf_finish(&text);
+    mt_strbuf_finish_part(&text, out);
 }
 
 /* What other processes use at a place. */
@@ -195,7 +195,7 @@ static void put_places(const struct cli_document *document, const struct cli_ter
                                  used_at(&document->estimate->settings, i), terminal, out);
         if (n > 1)
             cli_table_fact(terminal, out, "devices", "%s", mt_strbuf_text(&names));
-        mt_strbuf_finish(&names);
+        mt_strbuf_finish_part(&names, out);
     }
 }
 
@@ -321,7 +321,7 @@ static void put_flags(const struct cli_document *document, const struct cli_term
     cli_table_heading(terminal, heading, out);
     cli_put_engine_command(&command, document);
     mt_text_escape(&escaped, mt_strbuf_text(&command), terminal->utf8);
-    mt_strbuf_finish(&command);
+    mt_strbuf_finish_part(&command, out);
     for (const char *flag = mt_strbuf_text(&escaped); *flag;) {
         size_t length = flag_length(flag);
         if (column && column + 1 + length + 2 > (size_t)terminal->columns) {
@@ -335,7 +335,7 @@ static void put_flags(const struct cli_document *document, const struct cli_term
         flag += strspn(flag, " ");
     }
     mt_strbuf_puts(out, "\n");
-    mt_strbuf_finish(&escaped);
+    mt_strbuf_finish_part(&escaped, out);
 }
 
 static void put_term(const struct mt_estimate_term *term, const struct cli_terminal *terminal,

@@ -207,6 +207,7 @@ void cli_json_estimate(const struct cli_document *document, struct mt_json *json
     mt_json_text(json, "flags", estimate->flags);
     cli_put_engine_command(&command, document);
     mt_json_text(json, "command_line", command.length ? mt_strbuf_text(&command) : NULL);
+    json->failed |= mt_strbuf_failed(&command);
     mt_strbuf_finish(&command);
     mt_json_real(json, "accuracy_ratio", estimate->accuracy_ratio);
     put_pool(&estimate->pool, json);

@@ -241,7 +241,7 @@ static void put_equation(const struct mt_tally_place *place, uint64_t used_bytes
         put_figure(&text, shown(used_bytes, unit), unit);
     }
     cli_table_fact(terminal, out, "sum", "%s", mt_strbuf_text(&text));
-    mt_strbuf_finish(&text);
+    mt_strbuf_finish_part(&text, out);
 }
 
 void cli_table_estimate_place(const struct mt_tally_place *place, const char *name,

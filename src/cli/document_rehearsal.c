@@ -23,7 +23,7 @@ static void put_command(const struct cli_document_rehearsal *rehearsal,
         cli_put_shell_word(&text, *word);
     }
     cli_table_fact(terminal, out, "command", "%s", mt_strbuf_text(&text));
-    mt_strbuf_finish(&text);
+    mt_strbuf_finish_part(&text, out);
 }
 
 static void put_requests(const struct cli_document_rehearsal *rehearsal,
@@ -41,7 +41,7 @@ static void put_requests(const struct cli_document_rehearsal *rehearsal,
         mt_strbuf_printf(&text, "; %" PRIu64 " answered with an error: %s",
                          rehearsal->n_requests_refused, rehearsal->complaint);
     cli_table_fact(terminal, out, "served", "%s", mt_strbuf_text(&text));
-    mt_strbuf_finish(&text);
+    mt_strbuf_finish_part(&text, out);
 }
 
 static void put_end(const struct cli_document_rehearsal *rehearsal,
@@ -119,7 +119,7 @@ static void put_held_then(const struct cli_document_rehearsal *rehearsal,
     if (text.length && !rehearsal->ran)
         cli_table_fact(terminal, out, "held then", "%s%s free", mt_strbuf_text(&text),
                        mt_format_size(refusal->free_bytes, size));
-    mt_strbuf_finish(&text);
+    mt_strbuf_finish_part(&text, out);
     if (rehearsal->stack && !rehearsal->ran)
         cli_table_fact(terminal, out, "asked by", "%s", rehearsal->stack);
 }
@@ -147,8 +147,8 @@ static void put_words(const struct cli_document_rehearsal *rehearsal,
         mt_strbuf_append(&raw, line, length);
         mt_text_escape(&escaped, mt_strbuf_text(&raw), terminal->utf8);
         mt_text_wrap(out, mt_strbuf_text(&escaped), 0, (size_t)terminal->columns);
-        mt_strbuf_finish(&raw);
-        mt_strbuf_finish(&escaped);
+        mt_strbuf_finish_part(&raw, out);
+        mt_strbuf_finish_part(&escaped, out);
         line += length + (line[length] == '\n');
     }
 }

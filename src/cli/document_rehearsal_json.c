@@ -31,6 +31,7 @@ static void put_stack(const char *stack, struct mt_json *json)
         struct mt_strbuf call = {0};
         mt_strbuf_append(&call, stack, end ? (size_t)(end - stack) : strlen(stack));
         mt_json_text(json, NULL, mt_strbuf_text(&call));
+        json->failed |= mt_strbuf_failed(&call);
         mt_strbuf_finish(&call);
         stack = end ? end + sizeof between - 1 : NULL;
     }

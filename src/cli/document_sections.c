@@ -214,7 +214,7 @@ static void put_frame(const char *name, const struct cli_terminal *terminal, str
     mt_strbuf_puts(out, "    ");
     mt_text_cut(out, mt_strbuf_text(&escaped), (size_t)terminal->columns - 4, terminal->utf8);
     mt_strbuf_puts(out, "\n");
-    mt_strbuf_finish(&escaped);
+    mt_strbuf_finish_part(&escaped, out);
 }
 
 static const char *how_it_ends(const struct mt_stack_entry *entry)

@@ -43,8 +43,8 @@ static void put_fact(const struct cli_terminal *terminal, struct mt_strbuf *out,
         mt_strbuf_puts(out, mt_strbuf_text(&wrapped) + LABEL_COLUMNS);
     else
         mt_strbuf_puts(out, "\n");
-    mt_strbuf_finish(&escaped);
-    mt_strbuf_finish(&wrapped);
+    mt_strbuf_finish_part(&escaped, out);
+    mt_strbuf_finish_part(&wrapped, out);
 }
 
 void cli_table_fact(const struct cli_terminal *terminal, struct mt_strbuf *out, const char *label,
@@ -91,7 +91,7 @@ static void put_command(const struct cli_document *document, const struct cli_te
     mt_strbuf_puts(out, cli_bold(terminal));
     mt_text_cut(out, mt_strbuf_text(&escaped), (size_t)terminal->columns, terminal->utf8);
     mt_strbuf_printf(out, "%s\n", cli_plain(terminal));
-    mt_strbuf_finish(&escaped);
+    mt_strbuf_finish_part(&escaped, out);
 }
 
 static void put_end(const struct mt_tally *tally, const struct cli_terminal *terminal,
@@ -249,7 +249,7 @@ static void put_machine(const struct mt_tally *tally, const struct cli_terminal 
         cli_table_heading(terminal, "The machine at that moment", out);
         mt_strbuf_puts(out, mt_strbuf_text(&facts));
     }
-    mt_strbuf_finish(&facts);
+    mt_strbuf_finish_part(&facts, out);
 }
 
 static const char *plural(uint64_t count)
@@ -292,7 +292,7 @@ void cli_table_notes(const struct cli_document *document, const struct cli_termi
         mt_strbuf_puts(out, "\n");
         mt_strbuf_puts(out, mt_strbuf_text(&notes));
     }
-    mt_strbuf_finish(&notes);
+    mt_strbuf_finish_part(&notes, out);
 }
 
 void cli_document_table(const struct cli_document *document, const struct cli_terminal *terminal,

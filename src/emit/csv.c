@@ -36,13 +36,11 @@ void mt_csv_text(struct mt_csv *csv, const char *text)
         return;
     struct mt_strbuf escaped = {0};
     mt_text_escape(&escaped, text, 1);
-    if (mt_strbuf_failed(&escaped))
-        csv->out->failed = 1;
     if (strpbrk(mt_strbuf_text(&escaped), ",\""))
         put_quoted(csv->out, mt_strbuf_text(&escaped));
     else
         mt_strbuf_puts(csv->out, mt_strbuf_text(&escaped));
-    mt_strbuf_finish(&escaped);
+    mt_strbuf_finish_part(&escaped, csv->out);
 }
 
 void mt_csv_count(struct mt_csv *csv, uint64_t count)

@@ -179,9 +179,7 @@ static void draw_cell(const struct mt_text_table *table, struct mt_strbuf *out, 
     mt_strbuf_puts(out, mt_strbuf_text(&cut));
     if (is_text && column + 1 < table->n_columns)
         spaces(out, padding);
-    if (mt_strbuf_failed(&cut))
-        out->failed = 1;
-    mt_strbuf_finish(&cut);
+    mt_strbuf_finish_part(&cut, out);
 }
 
 /* Blanks at the end of a line help nobody. */

@@ -84,11 +84,11 @@ void mt_cursor_finish(struct mt_cursor *cursor)
 
 static int make_room(struct mt_cursor *cursor, size_t length)
 {
-    if (length <= cursor->room)
+    if (length <= cursor->room && cursor->buffer)
         return 0;
     free(cursor->buffer);
     cursor->room = 0;
-    cursor->buffer = malloc(length);
+    cursor->buffer = malloc(length + 1);
     if (!cursor->buffer)
         return MT_ENOMEM;
     cursor->room = length;
@@ -107,7 +107,7 @@ static void load_window(struct mt_cursor *cursor, size_t left, size_t most)
     cursor->failed = result;
     cursor->left = result < 0 ? 0 : left - length;
     cursor->at = cursor->buffer;
-    cursor->end = cursor->buffer + (result < 0 ? 0 : length);
+    cursor->end = result < 0 ? cursor->at : cursor->at + length;
 }
 
 static void enter_block(struct mt_cursor *cursor)
@@ -117,8 +117,8 @@ static void enter_block(struct mt_cursor *cursor)
         const struct mt_block_header *last = &block[-1].header;
         if (block->header.stream != last->stream)
             cursor->torn = 0;
-        else if (block->header.sequence != last->sequence + 1)
-            cursor->torn = 1;
+        else if (block->header.sequence != last->sequence + 1 || !last->used)
+            cursor->torn = 1; /* of a block without events nothing is left when it is packed */
     }
     cursor->block++;
     cursor->ticks = block->header.start_ticks;

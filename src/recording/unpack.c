@@ -172,7 +172,7 @@ static int enter_block(struct mt_frames *frames, const struct mt_event *event)
         return MT_ENOMEM;
     int goes_on = (uint32_t)event->op == MT_FRAME_MORE;
     struct lane *lane = place_of(frames, event->stream);
-    int is_begun = !lane->is_used && !goes_on && header.sequence == 0;
+    int is_begun = !lane->is_used && !goes_on;
     int follows = lane->is_used && header.sequence == lane->sequence + (uint32_t)!goes_on &&
                   lane->frame >= frames->lost_frame;
     if (!is_begun && !follows)

@@ -78,13 +78,13 @@ int mt_moment_timeline(const struct mt_recording *recording, struct mt_point **p
     return 0;
 }
 
-uint64_t mt_moment_peak_bytes(const struct mt_recording *recording)
+int mt_moment_peak_bytes(const struct mt_recording *recording, uint64_t *bytes)
 {
     struct mt_point *points;
     size_t n;
     uint64_t peak = 0;
     if (mt_moment_timeline(recording, &points, &n) < 0)
-        return MT_UNKNOWN;
+        return MT_ENOMEM;
     for (size_t i = 0; i < n; i++)
         if (points[i].resident_bytes > peak)
             peak = points[i].resident_bytes;
@@ -94,7 +94,8 @@ uint64_t mt_moment_peak_bytes(const struct mt_recording *recording)
         if (own != MT_UNKNOWN && own > peak)
             peak = own;
     }
-    return peak ? peak : MT_UNKNOWN;
+    *bytes = peak ? peak : MT_UNKNOWN;
+    return 0;
 }
 
 static uint64_t resident_at(const struct mt_point *points, size_t n, uint64_t ns)

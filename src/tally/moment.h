@@ -21,8 +21,8 @@ int mt_moment_choose(const struct mt_recording *recording, const struct mt_momen
                      struct mt_error *error);
 
 /* The largest resident size of the tree: of a single process what the kernel says, of several the
- * largest sum of their timelines. MT_UNKNOWN where nothing says. */
-uint64_t mt_moment_peak_bytes(const struct mt_recording *recording);
+ * largest sum of their timelines. MT_UNKNOWN where nothing says. Returns 0 or MT_ENOMEM. */
+int mt_moment_peak_bytes(const struct mt_recording *recording, uint64_t *bytes);
 
 /* What the machine said nearest to the moment. */
 void mt_moment_machine(const struct mt_recording *recording, uint64_t moment_ns,

@@ -350,6 +350,8 @@ int mt_recording_open(const char *path, struct mt_recording **recording, struct 
         return mt_fail_errno(error, errno, "cannot open %s", path);
     struct mt_recording *made = calloc(1, sizeof *made);
     int result = made && (made->path = strdup(path)) ? 0 : MT_ENOMEM;
+    if (result < 0)
+        mt_fail(error, result, MT_NO_OFFSET, "%s: out of memory", path);
     if (result == 0)
         result =
             S_ISDIR(status.st_mode) ? take_folder(made, path, error) : take_file(made, path, error);

@@ -411,9 +411,8 @@ static int add_spread_note(struct work *work, struct mt_tally *tally)
 static int finish_tree(struct work *work, struct mt_tally *tally)
 {
     struct mt_tally_place *place = make_place(work->owner, &work->tree, work->tree_total);
-    if (!place)
+    if (!place || mt_moment_peak_bytes(work->recording, &place->peak_resident_bytes) < 0)
         return MT_ENOMEM;
-    place->peak_resident_bytes = mt_moment_peak_bytes(work->recording);
     if (add_spread_note(work, tally) < 0)
         return MT_ENOMEM;
     if (work->tree_rollup_known) {

@@ -55,7 +55,7 @@ static void put_side(const struct compare_loaded *side, const char *label,
     if (side->path)
         mt_strbuf_printf(&text, ": %s", side->path);
     cli_table_fact(terminal, out, label, "%s", mt_strbuf_text(&text));
-    mt_strbuf_finish(&text);
+    mt_strbuf_finish_part(&text, out);
 }
 
 static void put_basis(const struct compare_view *view, const struct cli_terminal *terminal,
@@ -210,7 +210,7 @@ static void put_differences(const struct compare_view *view, const char *heading
             continue;
         name_difference(view->comparison, &differences[i], &name);
         add_difference(&table, &differences[i], mt_strbuf_text(&name));
-        mt_strbuf_finish(&name);
+        mt_strbuf_finish_part(&name, out);
         n_lines++;
     }
     if (n_lines)
