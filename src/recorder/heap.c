@@ -155,16 +155,54 @@ void note_alloc(struct thread *thread, void *address, size_t size, const void *f
         sample(thread, at, usable, frame);
 }
 
+/* What libc says of a block in front of it (malloc/malloc.c of glibc: IS_MMAPPED, NON_MAIN_ARENA).
+ */
+#define MAPPED_ALONE 2u
+#define OF_A_THREAD  4u
+
+/* Where libc's heap may be given back with a block: its last one goes with the end of the heap. */
+static int is_near_end(uint64_t address, uint64_t usable)
+{
+    uint64_t end = memtally_real.heap_end ? *memtally_real.heap_end : 0;
+    return end - (address + usable) <= 2 * LOOK_FROM_BYTES;
+}
+
+/* Other allocators give memory back by calls that have hooks. */
+static void look_before_large_free(struct thread *thread, void *address, uint64_t usable)
+{
+    if (!memtally_real.is_libc_heap)
+        return;
+    size_t flags = ((const size_t *)address)[-1];
+    if (flags & MAPPED_ALONE || is_near_end((uint64_t)(uintptr_t)address, usable))
+        look_before_sure_fall(thread, address, usable);
+    else if (flags & OF_A_THREAD)
+        look_before_fall(thread, usable);
+}
+
+/* Small blocks make libc shorten its heap now and then, which shows by its end; the heaps of
+ * threads do not show it. */
+static void after_small_frees(struct thread *thread, const void *last)
+{
+    uint64_t freed = thread->freed_bytes;
+    thread->freed_bytes = 0;
+    if (!memtally_real.is_libc_heap)
+        return;
+    if (((const size_t *)last)[-1] & OF_A_THREAD)
+        look_before_fall(thread, freed);
+    else if (memtally_real.heap_end)
+        look_after_small_frees(thread, freed, *memtally_real.heap_end);
+}
+
 void note_free(struct thread *thread, void *address)
 {
     uint64_t usable = usable_size(address);
     uint64_t at = (uint64_t)(uintptr_t)address;
     if (UNLIKELY(usable >= LOOK_FROM_BYTES)) {
-        look_before_fall(thread, usable);
+        look_before_large_free(thread, address, usable);
     } else {
         thread->freed_bytes += usable;
-        if (UNLIKELY(thread->freed_bytes >= 16 * LOOK_FROM_BYTES))
-            look_before_fall(thread, thread->freed_bytes);
+        if (UNLIKELY(thread->freed_bytes >= LOOK_FROM_BYTES))
+            after_small_frees(thread, address);
     }
     if (is_exact(usable)) {
         write_free(thread, MT_EVENT_FREE, at);

@@ -223,7 +223,7 @@ void process_end(int kind)
         mt_clock_pair((int)memtally_recorder.use_counter, &header->end_ticks,
                       &header->end_monotonic_ns);
         header->end_kind = (uint32_t)kind;
-        mt_writer_finish(&thread->writer);
+        mt_writer_finish_at_end(&thread->writer);
     }
     leave();
 }
