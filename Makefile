@@ -28,7 +28,7 @@ NEEDS_fmt = lint
 NEEDS_tidy = tidy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-rehearse build test check conformance conformance-cuda torch-newest oracle asan tsan fuzz bench lint tidy fmt golden gpu unharmed install clean setup
+.PHONY: help demo demo-rehearse build test check conformance conformance-cuda torch-newest oracle asan tsan fuzz bench lint tidy fmt golden gpu unharmed peaks install clean setup
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -92,6 +92,9 @@ golden: build ## rewrite what the command-line tests expect
 
 unharmed: build ## programs of the distribution with and without the recorder: nothing may differ; ROWS="redis node"
 	@tests/unharmed/run --install $(ROWS)
+
+peaks: build ## recorded peaks of a hundred programs against the kernel's own figure; ROWS="sort node-buffer"
+	@tests/unharmed/peaks --install $(ROWS)
 
 gpu: build ## what a real GPU and a pretended one must answer alike (says so where there is none)
 	@tests/gpu/run build/src/cli/memtally
