@@ -371,5 +371,8 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 
 __attribute__((destructor)) static void stop(void)
 {
+    const struct process *process = memtally_recorder.process;
+    if (process && process->alive == 2 && !process->ended && !memtally_recorder.is_filtered)
+        foresee_end();
     end_exit();
 }

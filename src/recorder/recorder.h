@@ -143,6 +143,9 @@ HIDDEN int process_start(void);
 HIDDEN void process_end(int kind);
 HIDDEN void write_self(struct thread *thread, const void *address, size_t length);
 
+/* foresee.c: called by the loader's own end alone, since it asks the loader. */
+HIDDEN void foresee_end(void);
+
 /* refuse.c: Valgrind or a sanitizer has the program's memory in hand. */
 HIDDEN int is_watched_by_another(void);
 
