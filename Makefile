@@ -117,6 +117,9 @@ golden: build ## rewrite what the command-line tests expect
 unharmed: build ## programs of the distribution with and without the recorder: nothing may differ; ROWS="redis node"
 	@tests/unharmed/run --install $(ROWS)
 
+peaks: build ## recorded peaks of a hundred programs against the kernel's own figure; ROWS="sort node-buffer"
+	@tests/unharmed/peaks --install $(ROWS)
+
 gpu: build ## what a real GPU and a pretended one must answer alike (says so where there is none)
 	@tests/gpu/run build/src/cli/memtally
 

@@ -176,18 +176,58 @@ void note_alloc(struct thread *thread, void *address, size_t size, const void *f
         sample(thread, at, usable, frame);
 }
 
+/* What libc says of a block in front of it (malloc/malloc.c of glibc: IS_MMAPPED, NON_MAIN_ARENA).
+ */
+#define MAPPED_ALONE 2u
+#define OF_A_THREAD  4u
+
+/* Where libc's heap may be given back with a block: its last one goes with the end of the heap. */
+static int is_near_end(uint64_t address, uint64_t usable)
+{
+    uint64_t end = memtally_real.heap_end ? *memtally_real.heap_end : 0;
+    return end - (address + usable) <= 2 * LOOK_FROM_BYTES;
+}
+
+/* Other allocators give memory back by calls that have hooks. */
+static void look_before_large_free(struct thread *thread, void *address, uint64_t usable)
+{
+    if (!memtally_real.is_libc_heap)
+        return;
+    size_t flags = ((const size_t *)address)[-1];
+    if (flags & MAPPED_ALONE || is_near_end((uint64_t)(uintptr_t)address, usable))
+        look_before_sure_fall(thread, address, usable);
+    else if (flags & OF_A_THREAD)
+        look_before_fall(thread, usable);
+}
+
+/* Small blocks make libc shorten its heap now and then, which shows by its end; the heaps of
+ * threads do not show it. */
+static void after_small_frees(struct thread *thread, const void *last, uint64_t freed)
+{
+    thread->freed_bytes = 0;
+    if (!memtally_real.is_libc_heap)
+        return;
+    if (((const size_t *)last)[-1] & OF_A_THREAD)
+        look_before_fall(thread, freed);
+    else if (memtally_real.heap_end)
+        look_after_small_frees(thread, freed, *memtally_real.heap_end);
+}
+
 /* Small blocks that were counted are in the thread's total, the others in freed_bytes. */
-static void look_before_free(struct thread *thread, uint64_t usable)
+static void look_before_free(struct thread *thread, void *address, uint64_t usable, int exact)
 {
     int full = memtally_recorder.depth == MT_DEPTH_FULL;
-    thread->freed_bytes += usable;
+    if (UNLIKELY(usable >= LOOK_FROM_BYTES)) {
+        look_before_large_free(thread, address, usable);
+        return;
+    }
+    thread->freed_bytes += exact ? usable : 0;
     uint64_t since = thread->freed_bytes;
     if (!full)
         since += LOOK_EACH_BYTES + thread->writer.small_free_bytes - thread->look_at;
-    if (LIKELY(usable < LOOK_FROM_BYTES && since < LOOK_EACH_BYTES))
+    if (LIKELY(since < LOOK_EACH_BYTES))
         return;
-    look_before_fall(thread, usable >= LOOK_FROM_BYTES ? usable : since);
-    thread->freed_bytes = 0;
+    after_small_frees(thread, address, since);
     thread->look_at = full ? 0 : thread->writer.small_free_bytes + LOOK_EACH_BYTES;
 }
 
@@ -196,7 +236,7 @@ void note_free(struct thread *thread, void *address)
     uint64_t usable = usable_size(address);
     uint64_t at = (uint64_t)(uintptr_t)address;
     int exact = is_exact(usable);
-    look_before_free(thread, exact ? usable : 0);
+    look_before_free(thread, address, usable, exact);
     if (exact) {
         write_free(thread, MT_EVENT_FREE, at);
         return;

@@ -79,13 +79,13 @@ static void note_mapping(const struct mapping *mapping, uintptr_t caller, const 
 
 /* Looks before memory goes, and says when that was: the event is written only if the call succeeds,
  * with the time from before it. */
-static uint64_t before_fall(uint64_t bytes)
+static uint64_t before_fall(const void *address, uint64_t bytes)
 {
     struct thread *thread = enter();
     if (!thread)
         return 0;
-    if (bytes >= LOOK_FROM_BYTES)
-        look_before_fall(thread, bytes);
+    if (bytes >= SURE_FALL_FROM_BYTES)
+        look_before_sure_fall(thread, address, bytes);
     leave();
     return now_ticks();
 }
@@ -99,7 +99,7 @@ static void *map(const struct mapping *wanted, uintptr_t caller, const void *fra
                                          mapping.protection, mapping.flags, mapping.fd,
                                          mapping.offset));
     if ((mapping.flags & MAP_FIXED) == MAP_FIXED)
-        before_fall(mapping.length);
+        before_fall(mapping.address, mapping.length);
     mapping.address = memtally_real.mmap(mapping.address, mapping.length, mapping.protection,
                                          mapping.flags, mapping.fd, mapping.offset);
     if (mapping.address != MAP_FAILED)
@@ -132,7 +132,7 @@ int munmap(void *address, size_t length)
 {
     if (UNLIKELY(!real_ready()))
         return (int)result_of(MT_SYS2(SYS_munmap, address, length));
-    uint64_t ticks = before_fall(length);
+    uint64_t ticks = before_fall(address, length);
     int result = memtally_real.munmap(address, length);
     uint64_t fields[] = {(uint64_t)(uintptr_t)address, length};
     if (result == 0)
@@ -152,7 +152,8 @@ void *mremap(void *address, size_t old_length, size_t length, int flags, ...)
         return (void *)result_of(
             MT_SYS6(SYS_mremap, address, old_length, length, flags, wanted, 0));
     uint64_t falls = length < old_length ? old_length - length : 0;
-    uint64_t ticks = before_fall(flags & MREMAP_FIXED ? falls + length : falls);
+    uint64_t ticks = flags & MREMAP_FIXED ? before_fall(wanted, length)
+                                          : before_fall((char *)address + length, falls);
     void *result = memtally_real.mremap(address, old_length, length, flags, wanted);
     if (result != MAP_FAILED) {
         uint64_t kept = flags & MREMAP_DONTUNMAP ? 0 : old_length;
@@ -171,7 +172,7 @@ int madvise(void *address, size_t length, int advice)
                 advice == MADV_REMOVE || advice == MADV_DONTNEED_LOCKED;
     if (UNLIKELY(!real_ready()))
         return (int)result_of(MT_SYS3(SYS_madvise, address, length, advice));
-    uint64_t ticks = falls ? before_fall(length) : 0;
+    uint64_t ticks = falls ? before_fall(address, length) : 0;
     int result = memtally_real.madvise(address, length, advice);
     uint64_t fields[] = {(uint64_t)(uintptr_t)address, length, (uint64_t)(uint32_t)advice};
     if (result == 0)
@@ -187,7 +188,7 @@ static int truncate_to(int fd, int64_t length, int (*real)(int, off64_t))
     if (!memtally_recorder.is_filtered && MT_SYS2(SYS_fstat, fd, &status) >= 0 &&
         status.st_size > length)
         falls = (uint64_t)(status.st_size - length);
-    uint64_t ticks = before_fall(falls);
+    uint64_t ticks = before_fall(NULL, falls);
     int result = real(fd, length);
     uint64_t fields[] = {(uint64_t)(uint32_t)fd, (uint64_t)length, 0};
     if (result == 0)

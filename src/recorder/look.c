@@ -8,14 +8,16 @@
 
 #include "recorder/sys.h"
 
-#define LOOK_EVERY_NS     100000u
-#define LOOK_ALWAYS_BYTES (16u << 20)
-#define PICTURE_STEP      (4u << 20)
-#define FREE_PICTURE_NS   20000000u /* what a process may spend whatever its run time */
-#define PICTURE_BASE_NS   300000u
-#define LEAST_NS_PER_MIB  12000u
-#define MOST_NS_PER_MIB   200000u
-#define TOTALS_TRIES      1000
+#define LOOK_EVERY_NS      100000u
+#define LOOK_ALWAYS_BYTES  (16u << 20)
+#define PICTURE_STEP       (4u << 20)
+#define FREE_PICTURE_NS    20000000u /* what a process may spend whatever its run time */
+#define MINCORE_PAGES      1024u
+#define MINCORE_MOST_BYTES ((uint64_t)1 << 30)
+#define PICTURE_BASE_NS    300000u
+#define LEAST_NS_PER_MIB   12000u
+#define MOST_NS_PER_MIB    200000u
+#define TOTALS_TRIES       1000
 
 /* Rarely called otherwise: a burst of frees should not become a burst of system calls. */
 static int too_soon(struct process *process, uint64_t bytes)
@@ -28,43 +30,44 @@ static int too_soon(struct process *process, uint64_t bytes)
     return 0;
 }
 
-/* How far the budget goes: not to so many pictures, to ones that are needed, or to spare. */
-enum budget { BUDGET_SPENT, BUDGET_TIGHT, BUDGET_AMPLE };
-
-static enum budget budget_for(const struct process *process, uint64_t resident, uint64_t pictures)
+static uint64_t allowed_ns(const struct process *process)
 {
-    uint64_t rate = process->ns_per_mib ? process->ns_per_mib : LEAST_NS_PER_MIB;
-    uint64_t cost = pictures * (PICTURE_BASE_NS + (resident >> 20) * rate);
     uint64_t elapsed = mt_monotonic_ns() - process->start_ns;
     uint64_t allowed = elapsed / 1000000 * memtally_recorder.share_ppm;
-    if (allowed < FREE_PICTURE_NS)
-        allowed = FREE_PICTURE_NS;
-    if (process->picture_spent_ns + cost > allowed)
-        return BUDGET_SPENT;
-    return process->picture_spent_ns + cost > allowed / 2 ? BUDGET_TIGHT : BUDGET_AMPLE;
+    return allowed > FREE_PICTURE_NS ? allowed : FREE_PICTURE_NS;
 }
 
-/* By how much a resident size must stand above every picture to be worth one: a 128th or `least`,
- * or much more. */
-static uint64_t step_above(const struct process *process, int much)
+/* By how much a resident size must stand above every picture to be worth one: by little as long as
+ * there is much to spend. While a program grows, each new height would make a picture of its own,
+ * and those on the way up are not worth the one at the top. */
+static uint64_t step_above(const struct process *process)
 {
     uint64_t highest = __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED);
-    uint64_t step = highest / (much ? 8 : 128);
-    uint64_t least = much ? 4 * PICTURE_STEP : PICTURE_STEP;
-    return (step > least ? step : least) + 1;
+    uint64_t allowed = allowed_ns(process);
+    uint64_t part = 320;
+    uint64_t least = PICTURE_STEP / 128;
+    if (process->picture_spent_ns > allowed / 4 * 3) {
+        part = 48;
+        least = PICTURE_STEP / 8;
+    } else if (process->picture_spent_ns > allowed / 2) {
+        part = 128;
+        least = PICTURE_STEP / 16;
+    }
+    return (highest / part > least ? highest / part : least) + 1;
 }
 
-/* While a program grows, each new height would make a picture of its own. Where the budget is
- * tight, only a much greater height does, and something is left for one more: the pictures on the
- * way up are not worth the one at the top. */
+/* Something is left for one more after a picture of the way up. One that is much higher than all
+ * before may take more than is left, once. */
 static int is_affordable(const struct process *process, enum mt_picture_reason reason,
                          uint64_t resident)
 {
-    if (reason != MT_PICTURE_FALL || budget_for(process, resident, 1) == BUDGET_AMPLE)
-        return budget_for(process, resident, 1) != BUDGET_SPENT;
+    uint64_t rate = process->ns_per_mib ? process->ns_per_mib : LEAST_NS_PER_MIB;
+    uint64_t cost = PICTURE_BASE_NS + (resident >> 20) * rate;
+    uint64_t pictures = reason == MT_PICTURE_FALL ? 2 : 1;
     uint64_t highest = __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED);
-    return budget_for(process, resident, 2) != BUDGET_SPENT &&
-           resident >= highest + step_above(process, 1);
+    if (resident >= highest + highest / 8 + PICTURE_STEP)
+        return process->picture_spent_ns < allowed_ns(process);
+    return process->picture_spent_ns + pictures * cost <= allowed_ns(process);
 }
 
 /* The processor time of a picture is charged in full: on a busy machine its elapsed time is mostly
@@ -208,10 +211,16 @@ static int may_be_higher(struct process *process, uint64_t step)
     uint64_t passed = __atomic_load_n(&process->passed_bytes, __ATOMIC_RELAXED);
     if (!highest || highest == process->unseen_bytes)
         return 1;
-    if (highest <= known + step || highest <= passed + step)
-        return 0;
-    __atomic_store_n(&process->passed_bytes, highest, __ATOMIC_RELAXED);
-    return 1;
+    return highest > known + step && highest > passed + step;
+}
+
+/* Whatever the look finds, the highest size is either pictured then or gone. */
+static void look_above(struct thread *thread, uint64_t step)
+{
+    struct process *process = memtally_recorder.process;
+    __atomic_store_n(&process->passed_bytes, highest_so_far(), __ATOMIC_RELAXED);
+    try_look(thread, MT_PICTURE_FALL,
+             __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED) + step);
 }
 
 /* An engine that gives a buffer back has done with a phase of its work, and what comes after has
@@ -223,15 +232,70 @@ void look_before_buffer_goes(struct thread *thread)
     try_look(thread, MT_PICTURE_BUFFER, pictured + PICTURE_STEP / 4);
 }
 
+/* How much of a range is resident, counted until it is `enough`. Of a file the page cache counts
+ * too, and what is not known where, or is too long to be gone through, counts whole. */
+static uint64_t resident_in(uintptr_t address, uint64_t length, uint64_t enough)
+{
+    const uint64_t page = memtally_recorder.page_bytes;
+    const uintptr_t end = address + length;
+    uint8_t pages[MINCORE_PAGES];
+    uint64_t found = 0;
+    if (!address || length > MINCORE_MOST_BYTES)
+        return length;
+    for (uintptr_t at = address & ~(page - 1); at < end && found < enough;
+         at += sizeof pages * page) {
+        uint64_t n = (end - at + page - 1) / page;
+        if (n > sizeof pages)
+            n = sizeof pages;
+        if (MT_SYS3(SYS_mincore, at, n * page, pages) < 0)
+            continue;
+        for (uint64_t i = 0; i < n; i++)
+            found += pages[i] & 1 ? page : 0;
+    }
+    return found;
+}
+
+/* Falls that are small together are worth no picture: as much less is what a later one shows. */
+static int is_worth_a_look(struct process *process, uint64_t falls, uint64_t step)
+{
+    if (__atomic_add_fetch(&process->fallen_bytes, falls, __ATOMIC_RELAXED) < step)
+        return 0;
+    __atomic_store_n(&process->fallen_bytes, 0, __ATOMIC_RELAXED);
+    return 1;
+}
+
 void look_before_fall(struct thread *thread, uint64_t bytes)
 {
     struct process *process = memtally_recorder.process;
-    if (bytes < LOOK_FROM_BYTES || memtally_recorder.is_filtered || too_soon(process, bytes))
+    if (memtally_recorder.is_filtered || too_soon(process, bytes))
         return;
-    uint64_t step = step_above(process, 0);
-    if (may_be_higher(process, step))
-        try_look(thread, MT_PICTURE_FALL,
-                 __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED) + step);
+    uint64_t step = step_above(process);
+    if (may_be_higher(process, step) && is_worth_a_look(process, bytes, step))
+        look_above(thread, step);
+}
+
+/* A heap that was not shortened may be by the next free: a part of what was freed stands for it. */
+void look_after_small_frees(struct thread *thread, uint64_t freed, uintptr_t end)
+{
+    struct process *process = memtally_recorder.process;
+    uintptr_t before = __atomic_exchange_n(&process->heap_end, end, __ATOMIC_RELAXED);
+    uint64_t falls = before > end ? before - end : freed / 4;
+    if (memtally_recorder.is_filtered)
+        return;
+    uint64_t step = step_above(process);
+    if (may_be_higher(process, step) && is_worth_a_look(process, falls, step))
+        look_above(thread, step);
+}
+
+void look_before_sure_fall(struct thread *thread, const void *address, uint64_t length)
+{
+    struct process *process = memtally_recorder.process;
+    if (memtally_recorder.is_filtered)
+        return;
+    uint64_t step = step_above(process);
+    if (may_be_higher(process, step) &&
+        is_worth_a_look(process, resident_in((uintptr_t)address, length, step), step))
+        look_above(thread, step);
 }
 
 void look_at_end(struct thread *thread)

@@ -223,7 +223,7 @@ void process_end(int kind)
         mt_clock_pair((int)memtally_recorder.use_counter, &header->end_ticks,
                       &header->end_monotonic_ns);
         header->end_kind = (uint32_t)kind;
-        mt_writer_finish(&thread->writer);
+        mt_writer_finish_at_end(&thread->writer);
     }
     leave();
 }
@@ -373,5 +373,8 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 
 __attribute__((destructor)) static void stop(void)
 {
+    const struct process *process = memtally_recorder.process;
+    if (process && process->alive == 2 && !process->ended && !memtally_recorder.is_filtered)
+        foresee_end();
     end_exit();
 }

@@ -200,9 +200,12 @@ int real_look_up(void)
     if (memtally_real.allocator_low != memtally_real.libc_low)
         memtally_real.tries_of_words = UNTRUSTED;
     const uintptr_t *stack_end = memtally_real.dlsym(RTLD_DEFAULT, "__libc_stack_end");
+    memtally_real.heap_end = memtally_real.dlsym(RTLD_DEFAULT, "__curbrk");
+    memtally_real.is_libc_heap = memtally_real.allocator_low == memtally_real.libc_low;
     memtally_real.stack_end = stack_end ? *stack_end : 0;
-    find_loader_errors();
     memtally_real.has_sanitizer = has_sanitizer();
+    if (!memtally_real.has_sanitizer) /* its __tls_get_addr() is not ready either */
+        find_loader_errors();
     dlerror();
     __atomic_store_n(&memtally_real.state, 2, __ATOMIC_RELEASE);
     return 1;

@@ -20,6 +20,8 @@ struct real {
     ptrdiff_t loader_errors; /* where libc keeps what dlerror() says, from our own data of a thread
                                 on; 0: not known */
     uintptr_t stack_end;     /* where the main thread began, as the loader knows it; 0: unknown */
+    int is_libc_heap;        /* malloc is libc's */
+    const uintptr_t *heap_end; /* where libc keeps the end of its heap; NULL: not known */
     size_t (*malloc_usable_size)(void *address); /* NULL where malloc's module has none */
     uint32_t tries_of_words; /* how often the word before a block told its size; see TRUSTED */
     void *(*dlsym)(void *handle, const char *name);

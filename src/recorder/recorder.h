@@ -29,8 +29,9 @@
 
 #define EXACT_FROM_BYTES      65536u
 #define SAMPLE_INTERVAL_BYTES 524288u
-#define LOOK_FROM_BYTES       262144u
-#define LOOK_EACH_BYTES       (16 * LOOK_FROM_BYTES)
+#define LOOK_FROM_BYTES       131072u /* what libc maps alone, or gives back of the heap's end */
+#define LOOK_EACH_BYTES       (8 * LOOK_FROM_BYTES)
+#define SURE_FALL_FROM_BYTES  16384u
 #define THREAD_GRANULES       64u
 #define STACK_SLOTS           4096u
 #define NAME_SLOTS            64u
@@ -103,6 +104,8 @@ struct process {
     uint64_t last_look_ns;
     uint64_t pictured_bytes; /* the highest resident size with a picture */
     uint64_t passed_bytes;   /* a higher one that had fallen before it was looked at */
+    uint64_t fallen_bytes;   /* by falls since the last look that were too small for one */
+    uintptr_t heap_end;      /* of libc's heap at its last look */
     uint64_t unseen_bytes;   /* the kernel's highest size from before this program; 0: none */
     uint64_t picture_spent_ns;
     uint64_t ns_per_mib; /* what the last picture cost */
@@ -161,6 +164,9 @@ HIDDEN int recorder_start(char **environment);
 HIDDEN int process_start(void);
 HIDDEN void process_end(int kind);
 HIDDEN void write_self(struct thread *thread, const void *address, size_t length);
+
+/* foresee.c: called by the loader's own end alone, since it asks the loader. */
+HIDDEN void foresee_end(void);
 
 /* refuse.c: Valgrind or a sanitizer has the program's memory in hand. */
 HIDDEN int is_watched_by_another(void);
@@ -241,6 +247,10 @@ HIDDEN void note_free(struct thread *thread, void *address);
 
 /* look.c */
 HIDDEN void look_before_fall(struct thread *thread, uint64_t bytes);
+/* Where `freed` bytes of small blocks were freed, of a heap that ends at `end` now. */
+HIDDEN void look_after_small_frees(struct thread *thread, uint64_t freed, uintptr_t end);
+/* The same where memory is given back for certain: it is looked at however soon. */
+HIDDEN void look_before_sure_fall(struct thread *thread, const void *address, uint64_t length);
 HIDDEN void look_before_buffer_goes(struct thread *thread);
 HIDDEN void look_at_end(struct thread *thread);
 HIDDEN void look_before_filter(struct thread *thread);

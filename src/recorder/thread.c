@@ -159,6 +159,7 @@ static void stop_thread(void *context)
     }
     tls->busy = 1;
     KEEP_ORDER();
+    look_before_sure_fall(thread, (const void *)tls->stack_low, tls->stack_high - tls->stack_low);
     mt_writer_finish(&thread->writer);
     keep_totals(&thread->writer);
     tls->thread = NULL;

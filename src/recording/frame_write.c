@@ -440,8 +440,8 @@ static int put_items(struct mt_frame_writer *writer)
     return 0;
 }
 
-/* What does not become smaller stays as it is. Chance finds short matches in columns of numbers, which
- * cost more than they save. */
+/* What does not become smaller stays as it is. Chance finds short matches in columns of numbers,
+ * which cost more than they save. */
 static int compress(struct mt_frame_writer *writer, struct mt_frame_header *header)
 {
     for (size_t i = 0; i < MT_COLUMNS; i++) {

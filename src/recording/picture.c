@@ -153,8 +153,8 @@ static void add_pages(struct picture *picture, uint64_t first_page, uint64_t n_p
     *open_run = (struct run){first_page, n_pages, flags};
 }
 
-/* Scans [start, end). For each page of which it is asked whether a file is behind it, Linux looks at
- * what it knows of the page, which takes ten times as long as the rest. */
+/* Scans [start, end). For each page of which it is asked whether a file is behind it, Linux looks
+ * at what it knows of the page, which takes ten times as long as the rest. */
 static int scan_range(struct picture *picture, int fd, uint64_t start, uint64_t end, int has_files)
 {
     struct page_region *regions = (struct page_region *)(void *)picture->text;
@@ -212,8 +212,7 @@ static int read_line(struct line_reader *line, char byte)
     else if (line->field == 5)
         line->has_inode |= byte != '0';
     else if (line->field == 0)
-        line->start =
-            line->start * 16 + (uint64_t)(byte <= '9' ? byte - '0' : byte - 'a' + 10);
+        line->start = line->start * 16 + (uint64_t)(byte <= '9' ? byte - '0' : byte - 'a' + 10);
     return 0;
 }
 
@@ -221,8 +220,7 @@ static int read_line(struct line_reader *line, char byte)
  * pages have. */
 static int has_files(const struct line_reader *line)
 {
-    return line->has_inode ||
-           (line->n_name && !(line->name[0] == '[' && line->name[1] != 'v'));
+    return line->has_inode || (line->n_name && !(line->name[0] == '[' && line->name[1] != 'v'));
 }
 
 /* Scans all of the address space, in ranges of mappings of one kind. */
@@ -234,7 +232,8 @@ static int scan_pages(struct picture *picture, int fd)
     int fine = 1;
     long got = 0;
     int maps = open_of_process(picture, "/maps");
-    while (maps >= 0 && fine && (got = picture->os->read(maps, picture->maps, picture->maps_bytes)) > 0)
+    while (maps >= 0 && fine &&
+           (got = picture->os->read(maps, picture->maps, picture->maps_bytes)) > 0)
         for (long i = 0; i < got && fine; i++) {
             if (!read_line(&line, picture->maps[i]))
                 continue;
@@ -352,7 +351,8 @@ void mt_picture_take(struct mt_writer *writer, const struct mt_picture_request *
         .maps = (char *)request->scratch + runs_bytes + MT_TEXT_PIECE,
         .maps_bytes = MT_PICTURE_SCRATCH_BYTES - runs_bytes - MT_TEXT_PIECE,
     };
-    _Static_assert(MT_RUNS_PIECE * sizeof(struct run) + MT_TEXT_PIECE + 1024 <= MT_PICTURE_SCRATCH_BYTES,
+    _Static_assert(MT_RUNS_PIECE * sizeof(struct run) + MT_TEXT_PIECE + 1024 <=
+                       MT_PICTURE_SCRATCH_BYTES,
                    "the scratch memory holds all parts");
     uint64_t lost = writer->lost;
     uint64_t start_ns = picture.os->monotonic_ns();

@@ -151,15 +151,21 @@ static void seal(struct mt_writer *writer)
     __atomic_store_n(&block->sealed, 1, __ATOMIC_RELEASE);
 }
 
-static void drop_block(struct mt_writer *writer)
+static void leave_block(struct mt_writer *writer)
 {
-    if (!writer->block)
-        return;
     seal(writer);
-    if (!writer->file->is_cut_off)
-        writer->file->os->unmap(writer->block, MT_BLOCK_BYTES);
     writer->block = NULL;
     writer->cursor = writer->limit = writer->events = NULL;
+}
+
+static void drop_block(struct mt_writer *writer)
+{
+    struct mt_block_header *block = writer->block;
+    if (!block)
+        return;
+    leave_block(writer);
+    if (!writer->file->is_cut_off)
+        writer->file->os->unmap(block, MT_BLOCK_BYTES);
 }
 
 void mt_writer_finish(struct mt_writer *writer)
@@ -175,6 +181,12 @@ static void *next_in_window(struct mt_file *file)
         return NULL;
     file->window += MT_BLOCK_BYTES;
     return block;
+}
+
+void mt_writer_finish_at_end(struct mt_writer *writer)
+{
+    if (writer->block)
+        leave_block(writer);
 }
 
 /* Maps the block that comes after the last page, and its own last page, which is there already.

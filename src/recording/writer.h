@@ -98,6 +98,10 @@ void mt_writer_init(struct mt_writer *writer, struct mt_file *file, uint32_t str
 /* Seals the open block and gives it back. */
 void mt_writer_finish(struct mt_writer *writer);
 
+/* Seals the open block where the process is about to end: the kernel gives it back, and takes down
+ * the process's height as it was. */
+void mt_writer_finish_at_end(struct mt_writer *writer);
+
 /* Gets a new block. Returns 1, or 0 when none is to be had: the event is then lost and counted, and
  * a block is asked for again after some more, since descriptors and disks do not stay full. */
 int mt_writer_next_block(struct mt_writer *writer, uint64_t ticks);

@@ -3,6 +3,8 @@
 #include <memtally/scope.h>
 
 #include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -85,10 +87,40 @@ static void fall_by_end(void)
     say_area(mapped(MAP_PRIVATE | MAP_ANONYMOUS, -1));
 }
 
+/* The heap's last block goes with the end of the heap, which libc then shortens. */
+static void fall_by_heap_end(void)
+{
+    MUST(mallopt(M_MMAP_THRESHOLD, 2 * (int)LENGTH) == 1);
+    MUST(mallopt(M_TRIM_THRESHOLD, 128 << 10) == 1);
+    char *block = keep(malloc(LENGTH + 65536));
+    say_area((void *)(((uintptr_t)block + 4095) & ~(uintptr_t)4095));
+    free(block);
+}
+
+static void *use_stack(void *context)
+{
+    char area[LENGTH + 4096];
+    free(keep(malloc(1000)));
+    say_area((void *)(((uintptr_t)area + 4095) & ~(uintptr_t)4095));
+    return context;
+}
+
+static void fall_by_thread_end(void)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    MUST(pthread_attr_init(&attributes) == 0);
+    MUST(pthread_attr_setstacksize(&attributes, LENGTH + (8 << 20)) == 0);
+    MUST(pthread_create(&thread, &attributes, use_stack, NULL) == 0);
+    MUST(pthread_join(thread, NULL) == 0);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } falls[] = {
+    {"heap_end", fall_by_heap_end},
+    {"thread_end", fall_by_thread_end},
     {"munmap", fall_by_munmap},
     {"free", fall_by_free},
     {"madvise", fall_by_madvise},

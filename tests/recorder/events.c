@@ -101,10 +101,11 @@ char *operations_of(const struct mt_record_file *file, const char *name)
     char *text = NULL;
     FILE *to = open_memstream(&text, &length);
     int inside = 0, seen = 0;
+    int looks = strcmp(name, "malloc_trim") == 0; /* others may be looked at or not */
     for (size_t i = 0; i < n_events; i++) {
         if (events[i].op == MT_EVENT_MARK)
             inside = strcmp(name_of(file, &events[i], events[i].field[0]), name) == 0;
-        else if (inside)
+        else if (inside && (looks || events[i].op != MT_EVENT_LOOK))
             print_operation(to, &events[i]);
         seen |= inside;
     }
