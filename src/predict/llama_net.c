@@ -184,29 +184,42 @@ static uint64_t input_width(const struct mt_net *net)
     return net->d->embedding_length * (1 + net->d->deepstack_layers);
 }
 
+/* With room for image features beside the rows. */
+static struct mt_node *widened(struct mt_net *net, struct mt_node *x)
+{
+    const uint64_t ne[4] = {input_width(net), net->tokens, 1, 1};
+    return net->d->deepstack_layers ? mt_op_make(net->graph, ne, x, NULL, NULL) : x;
+}
+
+/* The rows of the tokens; newer builds widen them once all rows are looked up. */
 static struct mt_node *embed(struct mt_net *net, struct mt_node *tokens)
 {
     struct mt_node *table = mt_net_weight(net, net->n_layers, MT_SLOT_TOKEN_EMBEDDING,
                                           net->d->embedding_length, net->d->vocabulary, 1);
     table->backend = (int8_t)net->host;
     struct mt_node *x = mt_op_get_rows(net->graph, table, tokens);
-    if (!net->d->deepstack_layers)
-        return x;
-    const uint64_t ne[4] = {input_width(net), net->tokens, 1, 1};
-    return mt_op_make(net->graph, ne, x, NULL, NULL);
+    return net->newer & MT_NEWER_EMBEDDINGS ? x : widened(net, x);
 }
 
 /* The rows of tokens in a batch of embeddings: built into the graph although the batch that memory
  * is reserved with has tokens only. */
-static void mix_embeddings(struct mt_net *net)
+static struct mt_node *mix_embeddings(struct mt_net *net, struct mt_node *x)
 {
     struct mt_graph *g = net->graph;
     const uint64_t ne[4] = {input_width(net), net->tokens, 1, 1};
     struct mt_node *tokens = vector_input(net, MT_TYPE_I32, net->tokens);
     struct mt_node *rows = vector_input(net, MT_TYPE_I64, net->tokens);
     struct mt_node *embeddings = mt_op_input(g, MT_TYPE_F32, ne);
+    struct mt_node *own = embed(net, tokens);
+    if (net->newer & MT_NEWER_EMBEDDINGS) {
+        mt_graph_expand(g, own);
+        x = widened(net, x);
+        mt_graph_expand(g, x);
+        own = widened(net, own);
+    }
     struct mt_node *copy = mt_op_like(g, embeddings);
-    mt_graph_expand(g, mt_op_set_rows(g, copy, embed(net, tokens), rows));
+    mt_graph_expand(g, mt_op_set_rows(g, copy, own, rows));
+    return x;
 }
 
 struct mt_node *mt_net_embedding(struct mt_net *net, unsigned traits)
@@ -219,7 +232,7 @@ struct mt_node *mt_net_embedding(struct mt_net *net, unsigned traits)
     mt_graph_expand(g, x);
     mt_graph_expand(g, embeddings);
     if (net->mixed_embeddings)
-        mix_embeddings(net);
+        x = mix_embeddings(net, x);
     if (net->d->deepstack_layers)
         x = mt_op_columns(g, x, net->d->embedding_length);
     net->embedded = x;

@@ -296,6 +296,8 @@ struct mt_node *mt_net_as_halves(struct mt_net *net, struct mt_node *x);
 struct mt_node *mt_net_mask(struct mt_net *net, const uint64_t ne[4]);
 struct mt_node *mt_net_attend(struct mt_net *net, const struct mt_net_qkv *qkv, size_t il,
                               struct mt_node *decompress);
+/* How many keys a batch has of its own tokens: newer builds pad them. */
+uint64_t mt_net_keys_of_batch(const struct mt_net *net);
 /* The same among the batch's own tokens, of which nothing is kept. */
 struct mt_node *mt_net_attend_batch(struct mt_net *net, const struct mt_net_qkv *qkv, size_t il,
                                     struct mt_node *mask);

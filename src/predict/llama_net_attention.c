@@ -2,6 +2,7 @@
 /* Attention parts of llama.cpp's graphs: ordinary, gated and latent, with their caches. */
 #include <string.h>
 
+#include "engine/flash_kernel.h"
 #include "predict/llama_net.h"
 
 static struct mt_net_cache *cache_inputs_of(struct mt_net *net, size_t il)
@@ -190,6 +191,19 @@ static struct mt_node *attend_cached(struct mt_net *net, struct mt_node *q, stru
     return x;
 }
 
+/* Keys or values of a batch, up to a whole step. */
+static struct mt_node *padded(struct mt_net *net, struct mt_node *x)
+{
+    const uint64_t ne[4] = {x->ne[0], x->ne[1], mt_net_keys_of_batch(net), 1};
+    return mt_op_make(net->graph, ne, x, NULL, NULL);
+}
+
+uint64_t mt_net_keys_of_batch(const struct mt_net *net)
+{
+    int pads = net->newer & MT_NEWER_PADDED && net->plan->flash_attention;
+    return pads ? mt_llama_padded(net->tokens, MT_FLASH_STRIDE_OF_KEYS) : net->tokens;
+}
+
 struct mt_node *mt_net_attend_batch(struct mt_net *net, const struct mt_net_qkv *qkv, size_t il,
                                     struct mt_node *mask)
 {
@@ -197,7 +211,10 @@ struct mt_node *mt_net_attend_batch(struct mt_net *net, const struct mt_net_qkv 
     mt_graph_expand(net->graph, qkv->k);
     mt_graph_expand(net->graph, qkv->v);
     net->mask_of_layer = mask;
-    return attend_cached(net, qkv->q, qkv->k, qkv->v, il, NULL);
+    int pads = net->newer & MT_NEWER_PADDED && net->plan->flash_attention;
+    struct mt_node *k = pads ? padded(net, qkv->k) : qkv->k;
+    struct mt_node *v = pads ? padded(net, qkv->v) : qkv->v;
+    return attend_cached(net, qkv->q, k, v, il, NULL);
 }
 
 struct mt_node *mt_net_attend(struct mt_net *net, const struct mt_net_qkv *qkv, size_t il,

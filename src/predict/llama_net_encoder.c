@@ -30,7 +30,7 @@ struct encoding {
 
 static struct mt_node *mask_input(struct mt_net *net)
 {
-    return mt_net_mask(net, (uint64_t[4]){net->tokens, net->tokens, 1, 1});
+    return mt_net_mask(net, (uint64_t[4]){mt_net_keys_of_batch(net), net->tokens, 1, 1});
 }
 
 static struct mt_node *mask_for(const struct encoding *e, size_t il)
@@ -59,13 +59,18 @@ static struct mt_node *embedded(const struct encoding *e)
     struct mt_net *net = e->net;
     struct mt_graph *g = net->graph;
     unsigned traits = e->encoder->kind == GEMMA ? MT_NET_SCALES_TOKENS : 0;
+    struct mt_node *places = mt_net_maybe(net, net->n_layers, MT_SLOT_POSITION_EMBEDDING);
+    if (places) {
+        places = mt_op_get_rows(g, places, net->positions);
+        if (net->newer & MT_NEWER_PADDED)
+            mt_graph_expand(g, places);
+    }
     struct mt_node *x = mt_net_embedding(net, traits);
     struct mt_node *types = mt_net_maybe(net, net->n_layers, MT_SLOT_TOKEN_TYPES);
     if (types)
         x = mt_op_map(g, x, mt_op_view(g, types, (uint64_t[4]){x->ne[0], 1, 1, 1}, types->nb));
-    struct mt_node *places = mt_net_maybe(net, net->n_layers, MT_SLOT_POSITION_EMBEDDING);
     if (places)
-        x = mt_op_map(g, mt_op_get_rows(g, places, net->positions), x);
+        x = mt_op_map(g, places, x);
     return e->encoder->kind == GEMMA ? x : first_norm(net, x);
 }
 

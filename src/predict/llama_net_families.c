@@ -322,7 +322,7 @@ static struct mt_node *layer(struct mt_net *net, struct mt_node *in, size_t il, 
         return parallel_layer(net, in, il, traits);
     if (traits & MT_NET_ONE_PART && is_feed_forward(net, il))
         return feed_forward_layer(net, in, il, traits);
-    int delta = (traits & DELTA) == DELTA || is_named(net, "kimi-linear");
+    int delta = (net->traits & DELTA) == DELTA || is_named(net, "kimi-linear");
     int beside = net->d->layers[il].attention != MT_ATTENTION_NONE &&
                  net->d->layers[il].recurrence != MT_RECURRENCE_NONE;
     struct mt_node *residual = in;

@@ -29,19 +29,30 @@ static struct mt_node *slice(struct mt_net *net, struct mt_node *x)
                       (uint64_t[4]){x->nb[0], x->nb[1], x->nb[2], x->nb[2]});
 }
 
-static void per_layer_inputs(struct mt_net *net, struct mt_node *x)
+static struct mt_node *per_layer_rows(struct mt_net *net)
+{
+    struct mt_graph *g = net->graph;
+    uint64_t width = own_width(net) * net->n_layers;
+    struct mt_node *tokens = mt_op_input(g, MT_TYPE_I32, (uint64_t[4]){net->tokens, 1, 1, 1});
+    struct mt_node *table = mt_net_weight(net, net->n_layers, MT_SLOT_PER_LAYER_EMBEDDING, width,
+                                          net->d->vocabulary, 1);
+    return mt_op_get_rows(g, table, tokens);
+}
+
+/* `rows` were looked up before anything else, or are NULL. */
+static void per_layer_inputs(struct mt_net *net, struct mt_node *x, struct mt_node *rows)
 {
     struct mt_graph *g = net->graph;
     size_t own = net->n_layers;
     uint64_t each = own_width(net);
     uint64_t width = each * net->n_layers;
-    struct mt_node *tokens = mt_op_input(g, MT_TYPE_I32, (uint64_t[4]){net->tokens, 1, 1, 1});
-    struct mt_node *table =
-        mt_net_weight(net, own, MT_SLOT_PER_LAYER_EMBEDDING, width, net->d->vocabulary, 1);
-    struct mt_node *rows = mt_op_get_rows(g, table, tokens);
+    int is_first = rows != NULL;
+    rows = is_first ? mt_op_map(g, rows, NULL) : per_layer_rows(net);
     rows = mt_op_reshape(g, rows, each, net->n_layers, net->tokens, 1);
-    rows = mt_op_map(g, rows, NULL);
-    mt_graph_expand(g, rows);
+    if (!is_first) {
+        rows = mt_op_map(g, rows, NULL);
+        mt_graph_expand(g, rows);
+    }
     struct mt_node *projected = mt_net_project(net, x, own, MT_SLOT_PER_LAYER_MODEL_PROJ, width);
     projected = mt_op_map(g, projected, NULL);
     projected = mt_op_reshape(g, projected, each, net->n_layers, net->tokens, 1);
@@ -149,10 +160,15 @@ static struct mt_node *gemma4_layer(struct mt_net *net, struct mt_node *in, size
 
 void mt_net_build_gemma4(struct mt_net *net, unsigned traits)
 {
+    struct mt_node *rows = NULL;
     net->windows_rotate_plainly = 1;
+    if (own_width(net) && net->newer & MT_NEWER_EMBEDDINGS) {
+        rows = per_layer_rows(net);
+        mt_graph_expand(net->graph, rows);
+    }
     struct mt_node *x = mt_net_embedding(net, traits);
     if (own_width(net))
-        per_layer_inputs(net, x);
+        per_layer_inputs(net, x, rows);
     for (size_t i = 0; i < net->n_layers; i++)
         x = gemma4_layer(net, x, i, traits);
     mt_net_output(net, x, traits);
@@ -319,7 +335,7 @@ static struct mt_node *merged(struct mt_net *net, struct mt_node *x)
 void mt_net_build_gemma3n(struct mt_net *net, unsigned traits)
 {
     struct mt_node *x = mt_net_embedding(net, traits);
-    per_layer_inputs(net, x);
+    per_layer_inputs(net, x, NULL);
     x = stacked(net, x);
     for (size_t i = 0; i < net->n_layers; i++)
         x = gemma3n_layer(net, x, i);

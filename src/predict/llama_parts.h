@@ -91,6 +91,8 @@ enum {
     MT_NEWER_GATE = 8,   /* the gate of attention keeps its shape */
     MT_NEWER_MASK =
         16, /* flash attention's mask comes as 16 bits, before as 32 and was converted */
+    MT_NEWER_PADDED = 64,     /* encoders pad keys and values to whole steps of the kernels */
+    MT_NEWER_EMBEDDINGS = 32, /* rows are looked up first, and what is made of them comes after */
 };
 
 /* Those that a key of the engine's table names. */

@@ -28,7 +28,8 @@ unsigned mt_llama_keeps(const struct mt_llama_plan *plan, unsigned *perhaps)
 
 unsigned mt_llama_newer(const struct mt_engine *engine, const char *key)
 {
-    static const char *const words[] = {"inputs", "states", "mamba", "gate", "mask"};
+    static const char *const words[] = {"inputs", "states",     "mamba", "gate",
+                                        "mask",   "embeddings", "padded"};
     unsigned newer = 0;
     for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
         if (mt_engine_has(engine, key, words[i]))
