@@ -392,8 +392,9 @@ def test_shared_memory_of_python_is_cleaned_up_whether_interrupted_or_timed_out(
             if number:
                 running.send_signal(number)
             status = running.wait(timeout=60)
-            # Its tracker removes it, a process that heeds no signal and ends when the others have.
-            assert status and not os.path.exists("/dev/shm/" + name), (number, status)
+            # Its tracker removes it, a process that heeds no signal and ends when the others have. One that is out of time may
+            # have settled, which is an answer.
+            assert (status or not number) and not os.path.exists("/dev/shm/" + name), (number, status)
 
 
 if __name__ == "__main__":
