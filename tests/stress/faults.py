@@ -134,7 +134,7 @@ def the_programs_own(done):
 
 
 def or_not_begun(done):
-    if done.returncode in (1, 2, 3, 125) and not done.stdout and done.stderr.strip():
+    if done.returncode in (1, 2, 3, 125, 126, 127) and not done.stdout and done.stderr.strip():
         return None
     return the_programs_own(done)
 
