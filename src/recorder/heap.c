@@ -18,8 +18,6 @@ struct sample_set {
     uint64_t slot[SET_BUCKETS][BUCKET_SLOTS];
 };
 
-uint8_t memtally_samples_near[SAMPLE_PLACES];
-
 int heap_init(void)
 {
     memtally_recorder.samples = mt_sys_map(sizeof(struct sample_set));

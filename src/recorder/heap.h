@@ -8,12 +8,6 @@
 
 #include "recorder/real.h"
 
-/* How many of the sampled blocks that are alive may lie where a hash says. Most places hold none,
- * so that most blocks that are freed need not be looked for. */
-#define SAMPLE_PLACES 16384u
-
-extern HIDDEN uint8_t memtally_samples_near[SAMPLE_PLACES];
-
 static inline uint64_t sample_hash(uint64_t address)
 {
     return (address >> 4) * 0x9e3779b97f4a7c15u;
@@ -21,7 +15,7 @@ static inline uint64_t sample_hash(uint64_t address)
 
 static inline uint8_t *samples_near(uint64_t hash)
 {
-    return &memtally_samples_near[hash >> 50];
+    return &memtally_recorder.samples_near[hash >> 50];
 }
 
 _Static_assert(SAMPLE_PLACES == 1u << (64 - 50), "the hash selects a place");

@@ -115,6 +115,10 @@ struct process {
 enum recorder_state { NOT_STARTED = 0, STARTING = 1, STARTED = 2, OFF = 3 };
 
 /* The recorder's one object. What it points to is set once, when it starts. */
+/* Most places of sampled blocks hold none, so that most blocks that are freed need not be looked
+ * for. */
+#define SAMPLE_PLACES 16384u
+
 struct recorder {
     uint32_t state; /* enum recorder_state */
     uint32_t pid;   /* of the process that it started in; a forked child has another */
@@ -138,6 +142,9 @@ struct recorder {
     struct ggml_cache *ggml;
     struct region_leaf *leaves[REGION_LEAVES]; /* where the heap was seen; see regions.h */
     int (*unwind)(void **frames, int limit);
+    uint64_t frame_keys[MT_MAX_FRAMES];  /* what a frame's address is multiplied with in a hash */
+    uint8_t samples_near[SAMPLE_PLACES]; /* how many sampled blocks that are alive may lie where a
+                                            hash says */
     char directory[MT_PATH_BYTES - 64];
     char other_directory[128]; /* where that one may not be written; "": none */
 };

@@ -29,11 +29,9 @@ struct frames {
     uint64_t address[MT_MAX_FRAMES];
 };
 
-/* What each frame's address is multiplied with in the hash, a sum: unlike a chain it keeps nothing
- * waiting. Two stacks of one sum are less likely than 1 in 2^50. */
-static uint64_t frame_keys[MT_MAX_FRAMES];
-
-/* splitmix64 */
+/* A hash is the sum of the frames' addresses, each multiplied with its key: unlike a chain it keeps
+ * nothing waiting. Two stacks of one sum are less likely than 1 in 2^50. The keys are splitmix64's.
+ */
 void stacks_init(void)
 {
     uint64_t state = 0;
@@ -41,7 +39,7 @@ void stacks_init(void)
         uint64_t x = state += 0x9e3779b97f4a7c15u;
         x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
         x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-        frame_keys[i] = (x ^ x >> 31) | 1;
+        memtally_recorder.frame_keys[i] = (x ^ x >> 31) | 1;
     }
 }
 
@@ -185,7 +183,7 @@ static uint64_t follow_chain(struct chain *chain, uintptr_t at)
     uint32_t n = 0;
     for (;;) {
         uintptr_t next = ((const uintptr_t *)at)[0];
-        hash += ((const uintptr_t *)at)[1] * frame_keys[n];
+        hash += ((const uintptr_t *)at)[1] * memtally_recorder.frame_keys[n];
         chain->at[n] = (const uintptr_t *)at;
         chain->next[n++] = next;
         if (next <= at || !is_frame(tls, next) || n == MT_MAX_FRAMES)
@@ -213,9 +211,10 @@ static inline uint64_t hash_chain(struct thread *thread, const void *frame)
     uintptr_t differs = (uintptr_t)chain->at[0] ^ (uintptr_t)frame;
     if (UNLIKELY(differs))
         return follow_chain(chain, (uintptr_t)frame);
-    for (const uint64_t *key = frame_keys; key < frame_keys + chain->n; key += CHAIN_STEP) {
-        const uintptr_t *const *at = chain->at + (key - frame_keys);
-        const uintptr_t *next = chain->next + (key - frame_keys);
+    for (const uint64_t *key = memtally_recorder.frame_keys;
+         key < memtally_recorder.frame_keys + chain->n; key += CHAIN_STEP) {
+        const uintptr_t *const *at = chain->at + (key - memtally_recorder.frame_keys);
+        const uintptr_t *next = chain->next + (key - memtally_recorder.frame_keys);
 #pragma GCC unroll 8
         for (uint32_t i = 0; i < CHAIN_STEP; i++) {
             differs |= at[i][0] ^ next[i];
@@ -261,7 +260,7 @@ static uint64_t hash_frames(const struct frames *frames)
 {
     uint64_t hash = 0;
     for (size_t i = 0; i < frames->n; i++)
-        hash += frames->address[i] * frame_keys[i];
+        hash += frames->address[i] * memtally_recorder.frame_keys[i];
     return hash ^ (uint64_t)frames->complete << 63;
 }
 
