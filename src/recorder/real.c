@@ -192,7 +192,9 @@ int real_look_up(void)
 #include "recorder/hooks.def"
     find_module(address_of(&memtally_real.malloc), &memtally_real.allocator_low,
                 &memtally_real.allocator_high);
-    find_module(address_of(&memtally_real._exit), &memtally_real.libc_low,
+    /* No sanitizer's runtime stands before this one. */
+    void *of_libc = memtally_real.dlsym(RTLD_DEFAULT, "gnu_get_libc_version");
+    find_module(of_libc ? of_libc : address_of(&memtally_real._exit), &memtally_real.libc_low,
                 &memtally_real.libc_high);
     find_module(&memtally_real, &memtally_real.own_low, &memtally_real.own_high);
     if (in_allocator((uintptr_t)usable_size))
