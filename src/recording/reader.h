@@ -102,6 +102,11 @@ int mt_merge_create(const struct mt_record_file *file, struct mt_merge **merge);
 void mt_merge_destroy(struct mt_merge *merge);
 int mt_merge_next(struct mt_merge *merge, struct mt_event *event);
 
+/* The fields of an event that readers may pass over, from its bytes. Returns whether they are
+ * there.
+ */
+int mt_event_skipped_fields(const struct mt_event *event, uint64_t *fields, size_t n_fields);
+
 /* The frames of a STACK event into frames[]; returns how many, at most MT_MAX_FRAMES. */
 size_t mt_event_frames(const struct mt_event *event, uint64_t frames[MT_MAX_FRAMES]);
 

@@ -133,8 +133,8 @@ void mt_writer_finish(struct mt_writer *writer)
     drop_block(writer);
 }
 
-/* A mutex, since a block can be mapped only by way of the one before it. Its holder makes four system
- * calls; a waiter sleeps, since the holder may have lost its processor. */
+/* A mutex, since a block can be mapped only by way of the one before it. Its holder makes four
+ * system calls; a waiter sleeps, since the holder may have lost its processor. */
 static int begin_claim(struct mt_file *file)
 {
     uint32_t free = 0;
@@ -284,6 +284,22 @@ void mt_write_bytes(struct mt_writer *writer, enum mt_event_op op, uint64_t tick
         return;
     uint8_t *at = mt_event_begin(writer, op, ticks);
     at = mt_varint_put(at, kind);
+    at = mt_varint_put(at, length);
+    copy(at, bytes, length);
+    mt_event_end(writer, at + length);
+}
+
+void mt_write_skipped(struct mt_writer *writer, enum mt_event_op op, uint64_t ticks,
+                      const uint64_t *fields, size_t n_fields)
+{
+    uint8_t bytes[MT_SKIPPED_FIELDS * MT_VARINT_MAX];
+    uint8_t *end = bytes;
+    for (size_t i = 0; i < n_fields && i < MT_SKIPPED_FIELDS; i++)
+        end = mt_varint_put(end, fields[i]);
+    size_t length = (size_t)(end - bytes);
+    if (!mt_writer_room(writer, 1 + 2 * MT_VARINT_MAX + length, ticks))
+        return;
+    uint8_t *at = mt_event_begin(writer, op, ticks);
     at = mt_varint_put(at, length);
     copy(at, bytes, length);
     mt_event_end(writer, at + length);

@@ -39,13 +39,13 @@ struct mt_record_os {
  * could meet, and no path that it could lose by chroot() or setuid(). */
 struct mt_file {
     const struct mt_record_os *os;
-    struct mt_file_header *header; /* mapped; NULL when closed */
-    void *last_page;               /* mapped: the page before the next block */
-    uint64_t room_bytes;           /* that the file may have */
+    struct mt_file_header *header;        /* mapped; NULL when closed */
+    void *last_page;                      /* mapped: the page before the next block */
+    uint64_t room_bytes;                  /* that the file may have */
     void *in_advance[MT_IN_ADVANCE_MOST]; /* mapped blocks that none has claimed yet */
     uint32_t n_in_advance;
     uint32_t is_cut_off; /* no call of the system is made any more */
-    uint32_t claiming;             /* 1: a block is being claimed; 2: and others wait for it */
+    uint32_t claiming;   /* 1: a block is being claimed; 2: and others wait for it */
     int use_counter;
 };
 
@@ -77,8 +77,8 @@ struct mt_writer {
 int mt_file_create(struct mt_file *file, const struct mt_record_os *os, const char *path,
                    const struct mt_file_header *initial);
 
-/* Maps up to `n` blocks in advance, after which nothing more is asked of the system. What they have no
- * room for is lost. */
+/* Maps up to `n` blocks in advance, after which nothing more is asked of the system. What they have
+ * no room for is lost. */
 void mt_file_cut_off(struct mt_file *file, uint32_t n);
 
 /* Unmaps the header; the file on disk stays. */
@@ -139,6 +139,12 @@ uint32_t mt_write_string(struct mt_writer *writer, uint64_t ticks, const char *t
 /* Defines a stack and returns its number, 0 where it could not be written. */
 uint32_t mt_write_stack(struct mt_writer *writer, uint64_t ticks, const uint64_t *frames,
                         size_t n_frames, int complete);
+
+/* An event of an op from 64 to 127, which readers that do not know it pass over: its fields, up to
+ * MT_SKIPPED_FIELDS, are within its bytes. */
+#define MT_SKIPPED_FIELDS 4
+void mt_write_skipped(struct mt_writer *writer, enum mt_event_op op, uint64_t ticks,
+                      const uint64_t *fields, size_t n_fields);
 
 /* An event of `op` with fields `kind`, the length, and up to MT_TEXT_PIECE bytes. */
 void mt_write_bytes(struct mt_writer *writer, enum mt_event_op op, uint64_t ticks, uint64_t kind,
