@@ -14,7 +14,7 @@ static size_t live_by_replay(const struct mt_record_file *file, uint64_t size, s
     struct mt_replay replay;
     size_t n_live = 0;
     mt_replay_init(&replay);
-    assert_int_equal(mt_replay_file(&replay, file, UINT64_MAX), 0);
+    assert_int_equal(mt_replay_file(&replay, file, UINT64_MAX, NULL), 0);
     for (size_t i = 0; i < replay.blocks.capacity; i++) {
         const struct mt_table_slot *slot = &replay.blocks.slots[i];
         if (slot->key == UINT64_MAX || replay.live[slot->value].size != size)
