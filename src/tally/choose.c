@@ -309,7 +309,7 @@ int mt_moment_choose(const struct mt_recording *recording, const struct mt_momen
                        "%s: nothing was said to be of category %s; --at peak shows the resident "
                        "peak",
                        recording->path, mt_category_name(moment->category));
-    if (!made.at.ns)
+    if (!made.at.ns && moment->kind != MT_MOMENT_TIME)
         made.at.ns = recording->end_ns;
     if (choose_processes(recording, &made) < 0)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");

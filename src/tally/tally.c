@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Making a tally of a recording: choosing the moment, replaying each process up to its picture, and
+/* Making a tally of a recording: choosing the moment, carrying each process to it, and
  * putting the claims into rows. */
 #include <memtally/tally.h>
 

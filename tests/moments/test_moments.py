@@ -18,6 +18,7 @@ import tap
 
 MIB = 1 << 20
 PROGRAM = os.environ["MOMENTS_PROGRAM"]
+SIGNALS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM)
 RUNS = int(os.environ.get("RUNS", "10"))
 
 
@@ -41,8 +42,8 @@ def assert_answers(folder, what):
     return document
 
 
-def ended_by(folder, pause, end, *arguments):
-    """Starts a recording of the program and has `end` called with its process id after a pause."""
+def ended_by(folder, pause, number, *arguments):
+    """Starts a recording of the program and sends the program a signal after a pause."""
     with subprocess.Popen([memtally.program(), "run", "-o", folder, "--", *arguments], stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL) as run:
         pid = None
@@ -53,7 +54,7 @@ def ended_by(folder, pause, end, *arguments):
                 continue
         time.sleep(pause)
         if pid is not None:
-            end(pid)
+            os.kill(pid, number)
         run.wait()
 
 
@@ -61,8 +62,7 @@ def test_a_program_killed_at_a_random_moment_has_an_answer():
     chance = random.Random(20261122)
     for number in range(RUNS):
         with tempfile.TemporaryDirectory() as folder:
-            kill = lambda pid: os.kill(pid, chance.choice((signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM)))
-            ended_by(f"{folder}/r", chance.random() ** 3 * 0.2, kill, PROGRAM, "churn")
+            ended_by(f"{folder}/r", chance.random() ** 3 * 0.2, chance.choice(SIGNALS), PROGRAM, "churn")
             assert_answers(f"{folder}/r", f"kill {number}")
 
 

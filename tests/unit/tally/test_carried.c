@@ -253,6 +253,49 @@ static void test_a_fork_that_allocates_nothing_has_its_parents_claims(void **sta
     mt_tally_destroy(tally);
 }
 
+/* Whatever came and went, in whatever order: rows add up at every time, and no moment has more of
+ * the heap than its peak. */
+static void test_every_moment_adds_up(void **state)
+{
+    (void)state;
+    static const char maps[] = "10000000-20000000 rw-p 00000000 00:00 0 [heap]\n";
+    static const uint64_t runs[][3] = {{0x10000, 3000, 0}};
+    uint64_t random = 13;
+    struct recorded p = process_at(0, 7);
+    recorded_begin(&p, "7-0");
+    for (uint64_t ms = 1; ms < 100; ms++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        uint64_t address = 0x10000000 + (random >> 60) * 300 * PAGE + (random >> 59 & 1) * 16;
+        p.ns = ms * MS;
+        if (random >> 40 & 1)
+            recorded_alloc(&p, MT_EVENT_ALLOC, address, (random >> 33 & 255) * PAGE, 0);
+        else
+            recorded_free(&p, MT_EVENT_FREE, address);
+        if (ms % 7 == 0)
+            EVENT(&p, MUNMAP, address & ~(PAGE - 1), 20 * PAGE);
+        if (ms % 11 == 0)
+            look(&p, ms, 1000 + (random >> 50));
+        if (ms % 30 == 0)
+            recorded_picture(&p, &(struct recorded_picture){.reason = MT_PICTURE_FALL,
+                                                            .resident_bytes = 3000 * PAGE,
+                                                            .maps = maps,
+                                                            .runs = runs,
+                                                            .n_runs = 1});
+    }
+    recorded_end(&p, 100 * MS);
+    struct mt_tally *peak = recorded_tally(MT_MOMENT_HEAP_PEAK, 0);
+    for (uint64_t ms = 0; ms <= 100; ms++) {
+        struct mt_tally *tally = recorded_tally(MT_MOMENT_TIME, ms * MS);
+        assert_int_equal(tally->moment_ns, ms * MS);
+        if (ms && ms % 30 == 0 && ms < 100)
+            assert_int_equal(tally->places[0].total_resident_bytes, 3000 * PAGE);
+        assert_true(resident_of(tally->places, MT_CATEGORY_RUNTIME, "heap blocks") <=
+                    peak->moments[1].bytes);
+        mt_tally_destroy(tally);
+    }
+    mt_tally_destroy(peak);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, recorded_setup, recorded_teardown)
@@ -264,6 +307,7 @@ int main(void)
         TEST(test_a_picture_is_carried_by_events),
         TEST(test_processes_are_added_up_as_of_one_moment),
         TEST(test_a_fork_that_allocates_nothing_has_its_parents_claims),
+        TEST(test_every_moment_adds_up),
     };
     return RUN_TESTS(tests);
 }
