@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One pass over a file's events that gathers what needs no replay: timeline, pictures, marks,
  * processes, what the machine said. */
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,25 +196,12 @@ static int add_runs(struct pass *pass, struct stream *stream, const struct mt_ev
     return 0;
 }
 
-/* Whether a process that looks like this writes the recording of `image`: its file is mapped in it.
- * A program that was started by exec in its place has another file or none. */
-static int is_of_image(const struct mt_image *image, const struct mt_bytes *maps)
-{
-    const char *slash = strrchr(image->file->path, '/');
-    const char *name = slash ? slash + 1 : image->file->path;
-    const char *dot = strrchr(name, '.');
-    size_t length = dot ? (size_t)(dot - name) : strlen(name);
-    char wanted[NAME_MAX + 8];
-    int n = snprintf(wanted, sizeof wanted, "/%.*s.mtr", (int)length, name);
-    return n > 0 && (size_t)n < sizeof wanted && maps->data && strstr(maps->data, wanted) != NULL;
-}
-
 static struct mt_image *image_of_picture(const struct pass *pass, const struct mt_picture *picture)
 {
     if (pass->image)
         return pass->image;
     struct mt_image *image = mt_image_at(pass->recording, picture->pid, picture->ns);
-    if (image && image->file && !is_of_image(image, &picture->text[MT_TEXT_MAPS]))
+    if (image && image->file && !mt_image_is_mapped_in(image, &picture->text[MT_TEXT_MAPS]))
         return NULL;
     return image;
 }
@@ -412,6 +398,18 @@ static int sample_process(struct pass *pass, const struct mt_event *event)
     return add_point(image, ns, event->field[1]);
 }
 
+/* The largest of all programs that a process ran: of the one that it ran where it was one. */
+static void take_peak(struct pass *pass, const struct mt_event *event)
+{
+    uint64_t fields[2];
+    size_t n;
+    if (!mt_event_skipped_fields(event, fields, 2))
+        return;
+    const size_t *images = mt_images_of(pass->recording, fields[0], &n);
+    if (n == 1)
+        raise_high_water(&pass->recording->images[images[0]], fields[1]);
+}
+
 /* The first pass over a watch file. */
 static int take_sighting(struct pass *pass, const struct mt_event *event)
 {
@@ -451,6 +449,9 @@ static int take_of_watch(struct pass *pass, const struct mt_event *event)
         return end_process(pass, event);
     case MT_EVENT_PROCESS_SAMPLE:
         return sample_process(pass, event);
+    case MT_EVENT_PROCESS_PEAK:
+        take_peak(pass, event);
+        return 0;
     default:
         return 0;
     }
