@@ -119,8 +119,6 @@ void mt_course_step(struct mt_course *course)
     place->next = course->next[course->at];
     if (place->next == course->n_steps)
         end_image(course, step->image);
-    else
-        touch(course, place);
     course->at++;
 }
 
@@ -134,14 +132,16 @@ uint64_t mt_course_own_bytes(const struct mt_course *course, size_t image, uint6
 {
     const struct mt_course_place *place = &course->places[image];
     int is_recorded = course->recording->images[image].file != NULL;
-    if (is_recorded || place->next >= course->n_steps || ns <= place->ns)
+    if (place->next >= course->n_steps || ns <= place->ns)
         return place->bytes;
     const struct mt_step *next = &course->steps[place->next];
     if (next->resident_bytes <= place->bytes || next->ns <= place->ns)
         return place->bytes;
+    uint64_t more = next->resident_bytes - place->bytes;
+    if (is_recorded && more > place->untouched)
+        more = place->untouched;
     double share = (double)(ns - place->ns) / (double)(next->ns - place->ns);
-    double more = (double)(next->resident_bytes - place->bytes) * (share < 1 ? share : 1);
-    return place->bytes + (uint64_t)more;
+    return place->bytes + (uint64_t)((double)more * (share < 1 ? share : 1));
 }
 
 uint64_t mt_course_bytes(struct mt_course *course, uint64_t ns)

@@ -58,9 +58,11 @@ void mt_forks_find(struct mt_recording *recording)
         find_shared(&recording->images[i], recording->images[i].root != i);
 }
 
+/* A picture from before the fork has no share of others in it. */
 static int is_pictured_at(const struct mt_process_choice *choice, uint64_t ns)
 {
-    if (!choice->picture || choice->pictured != choice->image)
+    if (!choice->picture || choice->pictured != choice->image ||
+        field_of(choice->picture, "Anonymous") == MT_UNKNOWN)
         return 0;
     uint64_t picture_ns = choice->picture->ns;
     return (picture_ns > ns ? picture_ns - ns : ns - picture_ns) < MT_PICTURES_APART_NS;
@@ -97,12 +99,14 @@ void mt_forks_finish(struct mt_forks *forks)
     *forks = (struct mt_forks){0};
 }
 
-/* The anonymous pages that are as the picture of the parent has them. */
-static uint64_t inherited_bytes(const struct mt_carried *carried, uint64_t page_bytes)
+/* The anonymous pages that are as the picture of the parent has them; of a child that did nothing
+ * of its own all. */
+static uint64_t inherited_bytes(const struct mt_carried *carried, uint64_t page_bytes, int is_quiet)
 {
+    const uint64_t own = is_quiet ? MT_RUN_FILE : MT_RUN_FILE | MT_RUN_CARRIED;
     uint64_t bytes = 0;
     for (size_t i = 0; i < carried->picture.n_runs; i++)
-        if (!(carried->picture.runs[i].flags & (MT_RUN_FILE | MT_RUN_CARRIED)))
+        if (!(carried->picture.runs[i].flags & own))
             bytes += carried->picture.runs[i].n_pages * page_bytes;
     return bytes;
 }
@@ -116,7 +120,7 @@ static uint64_t shared_with_family(const struct mt_forks *forks, size_t i,
     if (!choice->picture)
         return 0;
     if (choice->pictured != choice->image)
-        return file ? inherited_bytes(carried, file->header.page_bytes) : 0;
+        return file ? inherited_bytes(carried, file->header.page_bytes, !choice->image->file) : 0;
     return choice->picture->shared_bytes;
 }
 
