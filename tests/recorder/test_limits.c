@@ -18,6 +18,7 @@
 
 #include "recorder/harness.h"
 #include "recording/writer.h"
+#include "support/nobody.h"
 
 static int is_one_message(const char *err)
 {
@@ -280,7 +281,7 @@ static void test_recording_goes_on_under_another_root_and_user(void **state)
 static void become_last(void)
 {
     const struct rlimit limit = {1, 1};
-    if (setrlimit(RLIMIT_NPROC, &limit) < 0 || setgid(65534) < 0 || setuid(65534) < 0)
+    if (setrlimit(RLIMIT_NPROC, &limit) < 0 || setgid(NOBODY) < 0 || setuid(NOBODY) < 0)
         _exit(97);
 }
 
@@ -288,7 +289,8 @@ static void test_a_user_who_may_have_no_more_threads_is_recorded(void **state)
 {
     char folder[] = "/tmp/memtally-test-XXXXXX";
     (void)state;
-    if (geteuid() != 0)
+    if (geteuid() != 0 || !is_for_everybody(CHILD) ||
+        !is_for_everybody(program_path("MEMTALLY_TEST_RECORDER")))
         NOT_HERE();
     assert_non_null(mkdtemp(folder));
     assert_int_equal(chmod(folder, 0777), 0);

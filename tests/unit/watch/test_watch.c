@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What is seen of a process tree while it runs, and what is left when someone is killed. */
+#include "tests/support/nobody.h"
 #include "watched.h"
 
 #include <dirent.h>
@@ -12,8 +13,6 @@
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define NOBODY 65534
 
 /* Watches until `pid` is stopped. */
 static void wait_until_stopped(struct watched_run *run, int pid)
@@ -181,16 +180,6 @@ static void test_a_program_that_another_becomes_is_another_image(void **state)
     assert_exact(tally, pid);
     mt_tally_destroy(tally);
     kill_and_finish(&run, pid);
-}
-
-/* Whether any user can reach what is run here. */
-static int is_for_everybody(const char *path)
-{
-    int status = -1;
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(setgid(NOBODY) < 0 || setuid(NOBODY) < 0 || access(path, R_OK | X_OK) < 0);
-    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }
 
 /* Its folder is root's own, and the program that another user becomes writes elsewhere: all of what
