@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "tally/forks.h"
 #include "tally/moment.h"
 #include "tally/tree.h"
 
@@ -11,20 +12,19 @@
  * too much. */
 #define MOST_ALIVE 64u
 
-/* By the kernel's word beside its nearest picture; of one that was never pictured all that its
- * parent has. Who outlives its parent has it for itself. */
+/* By the kernel's word beside its nearest picture in which it shared; of one that was never seen to
+ * share all that its parent has. Who outlives those of its family that are before it has its memory
+ * for itself. */
 uint64_t mt_course_shared_bytes(const struct mt_recording *recording, size_t image, uint64_t ns)
 {
     const struct mt_image *fork = &recording->images[image];
-    const struct mt_picture *picture = mt_image_picture_before(fork, ns);
-    if (fork->root == image)
+    if (fork->root == image || fork->elders_end_ns < ns)
         return 0;
+    const struct mt_picture *picture = mt_forks_picture(fork, ns);
+    if (picture)
+        return picture->shared_bytes;
     const struct mt_image *parent = mt_tree_parent(recording, fork);
-    if (!parent || parent->end_ns < ns)
-        return 0;
-    if (!picture && fork->n_pictures)
-        picture = fork->pictures;
-    return picture ? picture->shared_bytes : mt_image_resident_at(parent, ns);
+    return parent ? mt_image_resident_at(parent, ns) : 0;
 }
 
 static void count_shared_once(struct mt_course *course)

@@ -39,6 +39,7 @@ struct pass {
     struct sighting *sightings;
     size_t n_sightings;
     struct mt_table last_sightings; /* process id -> its last sighting */
+    struct mt_table parents;        /* ids of processes that had children */
     struct mt_image *image;         /* NULL in a watch file */
     const struct mt_record_file *file;
     const struct mt_clock *clock;
@@ -374,6 +375,15 @@ static int make_seen_image(struct mt_recording *recording, struct sighting *seen
     return 0;
 }
 
+/* A fork is no child of the watcher, who finds it gone some time after it has ended: what it said
+ * itself is nearer, and holds unless it was seen later. */
+static int knows_its_end(const struct mt_image *image)
+{
+    const struct mt_file_header *header = image->file ? &image->file->header : NULL;
+    return header && header->flags & MT_FILE_FORKED && header->end_kind == MT_END_EXIT &&
+           header->end_monotonic_ns;
+}
+
 static int end_process(struct pass *pass, const struct mt_event *event)
 {
     uint64_t ns = mt_clock_ns(pass->clock, event->ticks);
@@ -383,7 +393,8 @@ static int end_process(struct pass *pass, const struct mt_event *event)
     image->watched = 1;
     image->end_how = (uint32_t)event->field[1];
     image->end_value = event->field[2];
-    image->end_ns = ns;
+    if (!knows_its_end(image))
+        image->end_ns = ns;
     return 0;
 }
 
@@ -398,7 +409,8 @@ static int sample_process(struct pass *pass, const struct mt_event *event)
     return add_point(image, ns, event->field[1]);
 }
 
-/* The largest of all programs that a process ran: of the one that it ran where it was one. */
+/* The largest of all programs that a process ran, and of all children that it waited for: of the
+ * one program that it ran where it was one and it had no children. */
 static void take_peak(struct pass *pass, const struct mt_event *event)
 {
     uint64_t fields[2];
@@ -406,7 +418,7 @@ static void take_peak(struct pass *pass, const struct mt_event *event)
     if (!mt_event_skipped_fields(event, fields, 2))
         return;
     const size_t *images = mt_images_of(pass->recording, fields[0], &n);
-    if (n == 1)
+    if (n == 1 && !mt_table_get(&pass->parents, fields[0], &(uint64_t){0}))
         raise_high_water(&pass->recording->images[images[0]], fields[1]);
 }
 
@@ -566,5 +578,11 @@ int mt_facts_of_watch(struct mt_recording *recording)
         .file = recording->watch,
         .clock = &recording->watch_clock,
     };
-    return read_file(&pass);
+    int result = 0;
+    for (size_t i = 0; i < recording->n_images && result == 0; i++)
+        result = mt_table_set(&pass.parents, recording->images[i].parent_pid, 1);
+    if (result == 0)
+        result = read_file(&pass);
+    mt_table_finish(&pass.parents);
+    return result;
 }

@@ -37,7 +37,7 @@ struct mt_picture {
     size_t n_runs;
     size_t image;             /* from here on by peaks.c */
     uint64_t others_bytes;    /* of its memory what the kernel counts for other processes */
-    uint64_t shared_bytes;    /* of a fork: what it shares with those that it is related to */
+    uint64_t shared_bytes;    /* what it shares with its family, with however many of them */
     uint64_t tree_bytes;      /* resident in the whole tree then, shared memory counted once */
     uint64_t tree_heap_bytes; /* the tree's heap in use then */
 };
@@ -62,7 +62,10 @@ struct mt_image {
     size_t n_points;
     struct mt_picture *pictures; /* by time */
     size_t n_pictures;
-    size_t root; /* the image that it was forked from, by whatever steps; else its own (peaks.c) */
+    size_t root; /* the image that it was forked from, by whatever steps; else its own (forks.c) */
+    int has_forked;
+    uint64_t elders_end_ns; /* when the last of its family that are before it has ended; 0: none */
+    uint64_t family_end_ns; /* of a root */
 };
 
 struct mt_machine_sample {
