@@ -87,14 +87,16 @@ static struct mt_stretch *add_stretch(struct sweep *sweep)
     return &peaks->stretches[peaks->n_stretches++];
 }
 
-/* The tree's resident size at `ns`, which is looked at wherever it was known or fell. */
-static void note_resident(struct sweep *sweep, size_t image, uint64_t ns)
+/* The tree's resident size at `ns`, which is looked at wherever it was known or fell. `ticks` is
+ * the last event of the process that it has in it, 0 where that follows from the time. */
+static void note_resident(struct sweep *sweep, size_t image, uint64_t ns, uint64_t ticks)
 {
     struct mt_peaks *peaks = &sweep->peaks;
     struct mt_stretch *last = peaks->n_stretches ? &peaks->stretches[peaks->n_stretches - 1] : NULL;
     const struct mt_instant now = {
-        .ns = ns, .image = image, .bytes = mt_course_bytes(&sweep->course, ns)};
-    const struct mt_instant heap = {.ns = ns, .image = image, .bytes = sweep->heap_bytes};
+        .ns = ns, .ticks = ticks, .image = image, .bytes = mt_course_bytes(&sweep->course, ns)};
+    const struct mt_instant heap = {
+        .ns = ns, .ticks = ticks, .image = image, .bytes = sweep->heap_bytes};
     uint64_t first = last ? last->first_bytes : 0;
     uint64_t apart = first > now.bytes ? first - now.bytes : now.bytes - first;
     if (!last || apart > first / 256) {
@@ -111,7 +113,7 @@ static void take_step(struct sweep *sweep)
 {
     const struct mt_step *step = &sweep->course.steps[sweep->course.at];
     mt_course_step(&sweep->course);
-    note_resident(sweep, step->image, step->ns);
+    note_resident(sweep, step->image, step->ns, 0);
 }
 
 /* The pages of [low, high) that a picture shows. */
@@ -158,9 +160,9 @@ static void note_fall(struct sweep *sweep, const struct player *player)
     gone = gone < resident ? gone : resident;
     if (gone <= resident / 256)
         return;
-    note_resident(sweep, player->index, player->ns);
+    note_resident(sweep, player->index, player->ns, player->event.ticks - 1);
     mt_course_fall(&sweep->course, player->index, player->ns, resident - gone);
-    note_resident(sweep, player->index, player->ns);
+    note_resident(sweep, player->index, player->ns, player->event.ticks);
 }
 
 static void note_rise(struct sweep *sweep, const struct player *player)
@@ -168,7 +170,7 @@ static void note_rise(struct sweep *sweep, const struct player *player)
     uint64_t more =
         mt_course_rise(&sweep->course, player->index, player->ns, player->held.came_bytes);
     if (more > mt_course_own_bytes(&sweep->course, player->index, player->ns) / 256)
-        note_resident(sweep, player->index, player->ns);
+        note_resident(sweep, player->index, player->ns, player->event.ticks);
 }
 
 static void change_heap(struct sweep *sweep, const struct player *player, uint64_t before)
