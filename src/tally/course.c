@@ -41,8 +41,8 @@ static void count_shared_once(struct mt_course *course)
 static void link_steps(struct mt_course *course)
 {
     for (size_t i = 0; i < course->recording->n_images; i++)
-        course->places[i] =
-            (struct mt_course_place){course->recording->images[i].start_ns, 0, 0, course->n_steps};
+        course->places[i] = (struct mt_course_place){.ns = course->recording->images[i].start_ns,
+                                                     .next = course->n_steps};
     for (size_t i = course->n_steps; i-- > 0;) {
         struct mt_course_place *place = &course->places[course->steps[i].image];
         course->next[i] = place->next;
@@ -109,23 +109,44 @@ static uint64_t touch(const struct mt_course *course, struct mt_course_place *pl
     return more;
 }
 
+/* The event of a fall is written before the kernel begins with it: a size in the midst of it is
+ * higher than what will be left, and the next one is lower. The fall is taken for done. */
+static uint64_t bytes_of_step(const struct mt_course *course, const struct mt_step *step,
+                              struct mt_course_place *place)
+{
+    size_t next = course->next[course->at];
+    uint64_t after = next < course->n_steps ? course->steps[next].resident_bytes : UINT64_MAX;
+    if (!place->is_falling || step->resident_bytes <= place->bytes ||
+        after >= step->resident_bytes) {
+        place->is_falling = 0;
+        return step->resident_bytes;
+    }
+    return after > place->bytes ? after : place->bytes;
+}
+
 void mt_course_step(struct mt_course *course)
 {
     const struct mt_step *step = &course->steps[course->at];
     begin_those_before(course, step->ns);
     struct mt_course_place *place = &course->places[step->image];
+    place->bytes = bytes_of_step(course, step, place);
     place->ns = step->ns;
-    place->bytes = step->resident_bytes;
     place->next = course->next[course->at];
     if (place->next == course->n_steps)
         end_image(course, step->image);
     course->at++;
 }
 
+static void set_bytes(struct mt_course_place *place, uint64_t ns, uint64_t bytes)
+{
+    place->ns = ns;
+    place->bytes = bytes;
+}
+
 void mt_course_fall(struct mt_course *course, size_t image, uint64_t ns, uint64_t bytes)
 {
-    course->places[image].ns = ns;
-    course->places[image].bytes = bytes;
+    set_bytes(&course->places[image], ns, bytes);
+    course->places[image].is_falling = 1;
 }
 
 uint64_t mt_course_own_bytes(const struct mt_course *course, size_t image, uint64_t ns)
@@ -157,7 +178,8 @@ uint64_t mt_course_bytes(struct mt_course *course, uint64_t ns)
 uint64_t mt_course_rise(struct mt_course *course, size_t image, uint64_t ns, uint64_t more)
 {
     struct mt_course_place *place = &course->places[image];
-    mt_course_fall(course, image, ns, mt_course_own_bytes(course, image, ns));
+    set_bytes(place, ns, mt_course_own_bytes(course, image, ns));
+    place->is_falling = 0;
     place->untouched = more > UINT64_MAX - place->untouched ? UINT64_MAX : place->untouched + more;
     return touch(course, place);
 }

@@ -15,6 +15,7 @@ struct mt_course_place {
     uint64_t bytes;
     uint64_t untouched; /* that came and was not yet seen to be resident */
     size_t next;        /* past the last step where there is none */
+    int is_falling;     /* memory went, and nothing came since */
 };
 
 struct mt_course {
