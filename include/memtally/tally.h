@@ -40,19 +40,43 @@ enum mt_provenance {
 
 enum mt_tally_kind { MT_TALLY_MEASUREMENT, MT_TALLY_ESTIMATE };
 
-enum mt_moment_kind { MT_MOMENT_PEAK, MT_MOMENT_STEADY, MT_MOMENT_EXIT, MT_MOMENT_TIME };
+enum mt_moment_kind {
+    MT_MOMENT_PEAK,
+    MT_MOMENT_STEADY,
+    MT_MOMENT_EXIT,
+    MT_MOMENT_TIME,
+    MT_MOMENT_HEAP_PEAK,
+    MT_MOMENT_CATEGORY_PEAK
+};
 
-/* The moment that a tally is asked for. A measurement is made of pictures of the present pages, so
- * that all but the last are moments at which one was taken; "size" is the resident size, summed
- * over the processes of the tree as the timeline has it. PEAK    the picture at the largest size;
- * of several the first. What the kernel counted beyond it is in `peak_resident_bytes`. STEADY  the
- * picture of the second half of the recording whose size is nearest to the median size of that
- * half, by time; of several the last. Without one in the second half, of the first. EXIT    the
- * last picture of the recording. TIME    `time_ns` after the start of the recording. MT_EARG past
- * its end. `time_ns` is read for MT_MOMENT_TIME only. */
+/* The moment that a tally is asked for; "size" is the resident size, summed over the processes of
+ * the tree with what forks share counted once.
+ *
+ * PEAK is the largest size that a picture, a look or a sample says. Of moments of about that size
+ * (within a 64th) it is one at which about the most of the heap was in use: the largest picture of
+ * such a moment, or the moment itself where no picture was taken near it. What the kernel counted
+ * beyond it is in `peak_resident_bytes`. STEADY is the picture of the second half of the recording
+ * whose size is nearest to the median size of that half, by time; of several the last. Without one
+ * in the second half, of the first. EXIT is the last picture of the recording. TIME is `time_ns`
+ * after the start of the recording; MT_EARG past its end. HEAP_PEAK is when most heap blocks were
+ * in use, CATEGORY_PEAK when most was allocated for `category`, both by events.
+ *
+ * A process without a picture of the moment is shown by another of its pictures, carried to the
+ * moment by its events, or by its events alone. `time_ns` is read for TIME only, `category` for
+ * CATEGORY_PEAK only. */
 struct mt_moment {
     enum mt_moment_kind kind;
     uint64_t time_ns;
+    enum mt_category category;
+};
+
+/* When a moment was and what was largest then: of PEAK the resident size, of HEAP_PEAK the heap in
+ * use, of CATEGORY_PEAK what was allocated for the category. `bytes` is MT_UNKNOWN where nothing
+ * says. */
+struct mt_tally_moment {
+    struct mt_moment moment;
+    uint64_t time_ns;
+    uint64_t bytes;
 };
 
 /* One part of a row: a file, a buffer type, a library, an arena. Of an estimate also the rule that
@@ -122,10 +146,12 @@ struct mt_tally_place {
  * "ended" where the status or more is not known, "replaced by exec", "running" when the recording
  * ended, "end not recorded". `observed` is "recorder" where the preloaded recorder was in it, else
  * "outside" with the reason in `observed_reason`. Its picture is the one of the moment, else the
- * nearest in time of those of about the size that it had, else the nearest in size.
- * `picture_time_ns` is when that was taken, counted from the start of the recording, MT_UNKNOWN
- * where it has none: then its one place is all unattributed, or it has no place where not even its
- * size is known. `peak_caught_bytes` is the size of its largest picture. */
+ * nearest in time of those of about the size that it had, else the nearest in size, of a fork that
+ * was never pictured one of its parent's. `picture_time_ns` is when that was taken, counted from
+ * the start of the recording, MT_UNKNOWN where there is none. `is_carried` is set where the picture
+ * is not of the moment and something happened in between: parts of its places are then inferred.
+ * Their total is what the kernel said of the moment, where it said something. It has no place where
+ * nothing at all is known of its memory. `peak_caught_bytes` is the size of its largest picture. */
 struct mt_tally_process {
     uint64_t pid;
     uint64_t parent_pid;
@@ -143,6 +169,7 @@ struct mt_tally_process {
     uint64_t swap_bytes;
     size_t n_places;
     const struct mt_tally_place *places;
+    int is_carried;
 };
 
 /* What the machine said nearest to the moment of the tally; MT_UNKNOWN where it said nothing.
@@ -185,13 +212,20 @@ struct mt_tally {
     struct mt_tally_machine machine;
     size_t n_notes;
     const char *const *notes;
+    size_t n_moments; /* the peaks of the recording: resident, heap, each category */
+    const struct mt_tally_moment *moments;
 };
 
 /* The name of a provenance ("exact"). Borrowed, static. Any thread. */
 const char *mt_provenance_name(enum mt_provenance provenance);
 
-/* The name of a moment ("peak"). Borrowed, static. Any thread. */
+/* The name of a kind of moment: "peak", "steady", "exit", "time", "heap-peak", "category-peak".
+ * Borrowed, static. Any thread. */
 const char *mt_moment_name(enum mt_moment_kind kind);
+
+/* The name of a moment: that of its kind, but for the peak of a category, which is
+ * "kv_cache-peak" and the like. Borrowed, static. Any thread. */
+const char *mt_moment_text(const struct mt_moment *moment);
 
 /* The row of `category` in `place`, or NULL where it has none. Borrowed from the tally. */
 const struct mt_tally_row *mt_tally_row_of(const struct mt_tally_place *place,

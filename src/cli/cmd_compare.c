@@ -112,7 +112,8 @@ static const struct cli_option compare_options[] = {
      .fallback = "peak",
      .offset = AT(at),
      .words = cli_words_moments,
-     .help = "the moment of a recording: peak, steady, exit, or a time since its start"},
+     .help = "the moment of a recording, as report --at takes it: peak, heap-peak, "
+             "weights-peak and the like, steady, exit, or a time since its start"},
     {.name = "basis",
      .kind = CLI_CHOICE,
      .argument = "BASIS",

@@ -42,8 +42,10 @@ static const struct cli_option report_options[] = {
      .fallback = "peak",
      .offset = AT(at),
      .words = cli_words_moments,
-     .help = "the moment to show: peak, steady, exit, or a time since the start such as 3.5s or "
-             "800ms, which must lie within the recording; the nearest picture is taken"},
+     .help = "the moment to show: peak (of resident memory; where that stood still, when it was "
+             "fullest), heap-peak, weights-peak, kv_cache-peak or that of another category, "
+             "steady, exit, or a time since the start such as 3.5s or 800ms, which must lie within "
+             "the recording"},
     {.name = "top",
      .kind = CLI_COUNT,
      .argument = "N",

@@ -40,20 +40,40 @@ static int parse_time(const char *text, uint64_t *time_ns)
     return 0;
 }
 
+/* "kv_cache-peak" and the like. */
+static enum mt_category parse_category_peak(const char *text)
+{
+    for (int category = 1; category < MT_CATEGORY_END; category++) {
+        const struct mt_moment moment = {.kind = MT_MOMENT_CATEGORY_PEAK,
+                                         .category = (enum mt_category)category};
+        if (strcmp(text, mt_moment_text(&moment)) == 0)
+            return moment.category;
+    }
+    return MT_CATEGORY_NONE;
+}
+
 int cli_parse_moment(const char *text, struct mt_moment *moment, struct mt_error *error)
 {
-    for (int kind = MT_MOMENT_PEAK; kind < MT_MOMENT_TIME; kind++) {
-        if (strcmp(text, mt_moment_name((enum mt_moment_kind)kind)) == 0) {
-            *moment = (struct mt_moment){(enum mt_moment_kind)kind, 0};
+    static const enum mt_moment_kind named[] = {MT_MOMENT_PEAK, MT_MOMENT_STEADY, MT_MOMENT_EXIT,
+                                                MT_MOMENT_HEAP_PEAK};
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        if (strcmp(text, mt_moment_name(named[i])) == 0) {
+            *moment = (struct mt_moment){.kind = named[i]};
             return 0;
         }
+    }
+    enum mt_category category = parse_category_peak(text);
+    if (category != MT_CATEGORY_NONE) {
+        *moment = (struct mt_moment){.kind = MT_MOMENT_CATEGORY_PEAK, .category = category};
+        return 0;
     }
     uint64_t time_ns;
     if (parse_time(text, &time_ns))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "a moment is one of peak, steady, exit, or a time since the start such as "
-                       "3.5s or 800ms, not '%.80s'",
+                       "a moment is one of peak, heap-peak, weights-peak or that of another "
+                       "category, steady, exit, or a time since the start such as 3.5s or 800ms, "
+                       "not '%.80s'",
                        text);
-    *moment = (struct mt_moment){MT_MOMENT_TIME, time_ns};
+    *moment = (struct mt_moment){.kind = MT_MOMENT_TIME, .time_ns = time_ns};
     return 0;
 }

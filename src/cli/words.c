@@ -79,6 +79,13 @@ void cli_words_weight_types(struct mt_strbuf *out)
 
 void cli_words_moments(struct mt_strbuf *out)
 {
-    for (int kind = MT_MOMENT_PEAK; kind < MT_MOMENT_TIME; kind++)
-        put(out, mt_moment_name((enum mt_moment_kind)kind));
+    static const enum mt_moment_kind named[] = {MT_MOMENT_PEAK, MT_MOMENT_STEADY, MT_MOMENT_EXIT,
+                                                MT_MOMENT_HEAP_PEAK};
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
+        put(out, mt_moment_name(named[i]));
+    for (int category = 1; category < MT_CATEGORY_END; category++) {
+        const struct mt_moment moment = {.kind = MT_MOMENT_CATEGORY_PEAK,
+                                         .category = (enum mt_category)category};
+        put(out, mt_moment_text(&moment));
+    }
 }

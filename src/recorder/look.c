@@ -8,6 +8,9 @@
 
 #include "recorder/sys.h"
 
+/* Of the thread that looks: the process's own shows nothing once its first thread has ended. */
+#define OWN_DIRECTORY "/proc/thread-self"
+
 #define LOOK_EVERY_NS      100000u
 #define LOOK_ALWAYS_BYTES  (16u << 20)
 #define PICTURE_STEP       (4u << 20)
@@ -126,7 +129,7 @@ static void take_picture(struct thread *thread, enum mt_picture_reason reason, u
     struct process *process = memtally_recorder.process;
     struct mt_file_header *header = process->file.header;
     const struct mt_picture_request request = {
-        .process_directory = "/proc/self",
+        .process_directory = OWN_DIRECTORY,
         .reason = reason,
         .resident_bytes = resident,
         .avoid_scan = (int)memtally_recorder.avoid_scan,
@@ -169,18 +172,18 @@ static void look(void *context)
     struct thread *thread = looking->thread;
     uint64_t before_ns = mt_thread_cpu_ns();
     uint64_t resident =
-        mt_resident_bytes(&memtally_record_os, "/proc/self", memtally_recorder.page_bytes);
+        mt_resident_bytes(&memtally_record_os, OWN_DIRECTORY, memtally_recorder.page_bytes);
     __atomic_fetch_add(&process->file.header->looks, 1, __ATOMIC_RELAXED);
     mt_write_event(&thread->writer, MT_EVENT_LOOK, now_ticks(), &resident, 1);
     write_clock(thread);
-    if (resident < looking->least_bytes)
-        return;
-    if (is_affordable(process, looking->reason, resident)) {
+    if (resident >= looking->least_bytes && is_affordable(process, looking->reason, resident)) {
         take_picture(thread, looking->reason, resident);
         charge(process, mt_thread_cpu_ns() - before_ns, resident);
-    } else {
-        skip_picture(process, resident);
+        return;
     }
+    write_totals(thread); /* what the heap held at that size */
+    if (resident >= looking->least_bytes)
+        skip_picture(process, resident);
 }
 
 static void try_look(struct thread *thread, enum mt_picture_reason reason, uint64_t least_bytes)
@@ -316,7 +319,7 @@ void look_before_filter(struct thread *thread)
 static void read_height(void *context)
 {
     uint64_t *resident = context;
-    *resident = mt_resident_bytes(&memtally_record_os, "/proc/self", memtally_recorder.page_bytes);
+    *resident = mt_resident_bytes(&memtally_record_os, OWN_DIRECTORY, memtally_recorder.page_bytes);
 }
 
 void look_at_beginning(struct process *process)

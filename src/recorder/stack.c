@@ -78,7 +78,7 @@ static int find_mapping(uintptr_t address, uintptr_t *low, uintptr_t *high)
     struct maps_line line = {0};
     long got;
     int found = 0;
-    int fd = memtally_record_os.open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+    int fd = memtally_record_os.open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
         return 0;
     while (!found && (got = memtally_record_os.read(fd, text, sizeof text)) > 0) {

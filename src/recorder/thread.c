@@ -81,7 +81,7 @@ static void write_beginning(struct thread *thread, int first)
 static void write_command(struct thread *thread)
 {
     char *text = memtally_recorder.process->scratch;
-    int fd = memtally_record_os.open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC, 0);
+    int fd = memtally_record_os.open("/proc/thread-self/cmdline", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
         return;
     long got = memtally_record_os.read(fd, text, MT_MAX_STRING);
@@ -97,7 +97,7 @@ static void write_first_maps(struct thread *thread)
     static const uint64_t begin[] = {0, MT_PICTURE_START, 0, 0};
     static const uint64_t end[] = {0, 0, MT_METHOD_NONE};
     char *text = memtally_recorder.process->scratch;
-    int fd = memtally_record_os.open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+    int fd = memtally_record_os.open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
         return;
     mt_write_event(&thread->writer, MT_EVENT_PICTURE_BEGIN, now_ticks(), begin, 4);
@@ -121,9 +121,20 @@ static void find_stack(void *context)
     stack_find_bounds(beginning->here);
 }
 
+/* What there is before the program takes anything: of one that is killed before it is looked at
+ * again nothing else is known. */
+static void write_first_size(struct thread *thread)
+{
+    uint64_t resident =
+        mt_resident_bytes(&memtally_record_os, "/proc/thread-self", memtally_recorder.page_bytes);
+    if (resident)
+        mt_write_event(&thread->writer, MT_EVENT_LOOK, now_ticks(), &resident, 1);
+}
+
 static void describe_process(void *context)
 {
     const struct beginning *beginning = context;
+    write_first_size(beginning->thread);
     write_command(beginning->thread);
     write_first_maps(beginning->thread);
 }

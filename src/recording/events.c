@@ -276,6 +276,16 @@ int mt_cursor_next(struct mt_cursor *cursor, struct mt_event *event)
     return 0;
 }
 
+int mt_event_skipped_fields(const struct mt_event *event, uint64_t *fields, size_t n_fields)
+{
+    const uint8_t *at = event->bytes;
+    const uint8_t *end = at + event->length;
+    for (size_t i = 0; i < n_fields; i++)
+        if (!mt_varint_get(&at, end, &fields[i]))
+            return 0;
+    return 1;
+}
+
 size_t mt_event_frames(const struct mt_event *event, uint64_t frames[MT_MAX_FRAMES])
 {
     const uint8_t *at = event->bytes;

@@ -153,6 +153,7 @@ enum mt_event_op {
     MT_EVENT_LIST(MT_EVENT_ENUM)
 #undef MT_EVENT_ENUM
         MT_EVENT_SKIPPED_FROM = 64,
+    MT_EVENT_PROCESS_PEAK = 64, /* "pid resident_bytes" within its bytes; in watch files */
     MT_EVENT_SKIPPED_TO = 127
 };
 

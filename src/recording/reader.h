@@ -141,6 +141,11 @@ uint64_t mt_merge_blocks_bad(const struct mt_merge *merge);
 /* How many blocks so far their writer did not finish. */
 uint64_t mt_merge_blocks_open(const struct mt_merge *merge);
 
+/* The fields of an event that readers may pass over, from its bytes. Returns whether they are
+ * there.
+ */
+int mt_event_skipped_fields(const struct mt_event *event, uint64_t *fields, size_t n_fields);
+
 /* The frames of a STACK event into frames[]; returns how many, at most MT_MAX_FRAMES. */
 size_t mt_event_frames(const struct mt_event *event, uint64_t frames[MT_MAX_FRAMES]);
 

@@ -328,6 +328,22 @@ void mt_write_bytes(struct mt_writer *writer, enum mt_event_op op, uint64_t tick
     mt_event_end(writer, at + length);
 }
 
+void mt_write_skipped(struct mt_writer *writer, enum mt_event_op op, uint64_t ticks,
+                      const uint64_t *fields, size_t n_fields)
+{
+    uint8_t bytes[MT_SKIPPED_FIELDS * MT_VARINT_MAX];
+    uint8_t *end = bytes;
+    for (size_t i = 0; i < n_fields && i < MT_SKIPPED_FIELDS; i++)
+        end = mt_varint_put(end, fields[i]);
+    size_t length = (size_t)(end - bytes);
+    if (!mt_writer_room(writer, 1 + 2 * MT_VARINT_MAX + length, ticks))
+        return;
+    uint8_t *at = mt_event_begin(writer, op, ticks);
+    at = mt_varint_put(at, length);
+    copy(at, bytes, length);
+    mt_event_end(writer, at + length);
+}
+
 uint32_t mt_write_string(struct mt_writer *writer, uint64_t ticks, const char *text, size_t length)
 {
     if (length > MT_MAX_STRING)

@@ -152,6 +152,12 @@ uint32_t mt_write_string(struct mt_writer *writer, uint64_t ticks, const char *t
 uint32_t mt_write_stack(struct mt_writer *writer, uint64_t ticks, const uint64_t *frames,
                         size_t n_frames, int complete);
 
+/* An event of an op from 64 to 127, which readers that do not know it pass over: its fields, up to
+ * MT_SKIPPED_FIELDS, are within its bytes. */
+#define MT_SKIPPED_FIELDS 4
+void mt_write_skipped(struct mt_writer *writer, enum mt_event_op op, uint64_t ticks,
+                      const uint64_t *fields, size_t n_fields);
+
 /* An event of `op` with fields `kind`, the length, and up to MT_TEXT_PIECE bytes. */
 void mt_write_bytes(struct mt_writer *writer, enum mt_event_op op, uint64_t ticks, uint64_t kind,
                     const void *bytes, size_t length);

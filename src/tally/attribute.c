@@ -397,21 +397,12 @@ static void paint_blocks(struct painter *painter)
     painter->failed |= mt_paint_blocks(&painter->paint, blocks) < 0;
 }
 
-static enum mt_category category_of_buffer(const struct mt_live *live)
-{
-    if (live->category != MT_CATEGORY_NONE)
-        return (enum mt_category)live->category;
-    if (live->usage == MT_USAGE_WEIGHTS || live->flags & MT_BUFFER_HOST_PTR)
-        return MT_CATEGORY_WEIGHTS;
-    return MT_CATEGORY_ACTIVATIONS;
-}
-
 /* llama.cpp's own words: its log speaks of a compute and of an output buffer of each type. */
 static size_t claim_of_buffer(struct painter *painter, const struct mt_live *live)
 {
     struct mt_text text = {"buffer", 6};
     char name[MT_MAX_STRING + 16];
-    enum mt_category category = category_of_buffer(live);
+    enum mt_category category = mt_buffer_category(live->category, live->usage, live->flags);
     const char *suffix = "";
     if (category == MT_CATEGORY_ACTIVATIONS)
         suffix = live->usage == MT_USAGE_COMPUTE   ? " compute"
@@ -541,6 +532,7 @@ static void count_piece(struct painter *painter, struct mt_shared_pages *seen,
     uint64_t bytes = piece->high - piece->low;
     uint64_t held = 0;
     claim->resident_bytes += bytes;
+    claim->is_carried |= (piece->flags & MT_RUN_CARRIED) != 0;
     if (!(piece->flags & MT_RUN_FILE)) {
         claim->anonymous_bytes += bytes;
         return;
@@ -590,8 +582,8 @@ static uint64_t count_pages(struct painter *painter, struct mt_shared_pages *see
     const uint64_t page_bytes = painter->subject->page_bytes;
     uint64_t total = 0;
     const struct mt_vma *last = painter->maps.vmas + painter->maps.n;
-    for (size_t i = 0; i < painter->subject->picture->n_runs; i++) {
-        const struct mt_run_pages *run = &painter->subject->picture->runs[i];
+    for (size_t i = 0; i < painter->subject->carried->picture.n_runs; i++) {
+        const struct mt_run_pages *run = &painter->subject->carried->picture.runs[i];
         uint64_t low = run->first_page * page_bytes;
         uint64_t end = low + run->n_pages * page_bytes;
         while (low < end) {
@@ -617,9 +609,7 @@ static void divide_heap(struct painter *painter)
     const struct mt_replay *replay = painter->replay;
     if (!replay || painter->subject->every_block)
         return;
-    uint64_t in_use = replay->small_alloc_bytes > replay->small_free_bytes
-                          ? replay->small_alloc_bytes - replay->small_free_bytes
-                          : 0;
+    uint64_t in_use = mt_replay_small_bytes(replay);
     size_t index =
         claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_INFERRED, "heap blocks below 64 KiB");
     if (!index)
@@ -637,23 +627,54 @@ static void divide_heap(struct painter *painter)
     heap->anonymous_bytes -= anonymous;
 }
 
+/* What is known to be resident without a place. */
+static uint64_t add_unplaced(struct painter *painter)
+{
+    const struct mt_carried *carried = painter->subject->carried;
+    enum mt_provenance provenance =
+        carried->is_first_seen ? MT_PROVENANCE_MEASURED : MT_PROVENANCE_INFERRED;
+    if (carried->first_bytes) {
+        size_t first = unknown_size(
+            painter, claim(painter, MT_CATEGORY_RUNTIME, provenance, "program and libraries"));
+        claim_at(painter, first)->resident_bytes += carried->first_bytes;
+    }
+    if (carried->small_bytes) {
+        size_t small =
+            claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_INFERRED,
+                  painter->subject->every_block ? "heap blocks" : "heap blocks below 64 KiB");
+        claim_at(painter, small)->resident_bytes += carried->small_bytes;
+        claim_at(painter, small)->anonymous_bytes += carried->small_bytes;
+    }
+    claim_at(painter, 0)->resident_bytes += carried->beyond_bytes;
+    return carried->first_bytes + carried->small_bytes + carried->beyond_bytes;
+}
+
+/* What follows from events is no surer than that. Without a picture nobody saw the pages of files:
+ * that they are mapped says nothing. */
+static void lower_provenance(struct painter *painter)
+{
+    int is_pictured = painter->subject->carried->picture.text[MT_TEXT_MAPS].data != NULL;
+    for (size_t i = 1; i < painter->claims->n; i++) {
+        struct mt_claim *claim = claim_at(painter, i);
+        if (claim->is_carried && claim->provenance < MT_PROVENANCE_INFERRED)
+            claim->provenance = MT_PROVENANCE_INFERRED;
+        claim->allocated_unknown |= !is_pictured && claim->provenance == MT_PROVENANCE_MEASURED;
+    }
+}
+
 static uint64_t field(const struct mt_picture *picture, enum mt_picture_text kind, const char *name)
 {
     const struct mt_bytes *text = &picture->text[kind];
     return text->data ? mt_field_bytes(text->data, text->length, name) : MT_UNKNOWN;
 }
 
-static void read_rollup(const struct mt_picture *picture, struct mt_attribution *attribution)
+static void read_rollup(const struct mt_carried *carried, struct mt_attribution *attribution)
 {
-    uint64_t anonymous = field(picture, MT_TEXT_ROLLUP, "Anonymous");
-    uint64_t proportional = field(picture, MT_TEXT_ROLLUP, "Pss_Anon");
-    attribution->rollup_bytes = field(picture, MT_TEXT_ROLLUP, "Rss");
-    if (attribution->rollup_bytes == MT_UNKNOWN) /* not asked for where it says the same */
-        attribution->rollup_bytes = field(picture, MT_TEXT_STATUS, "VmRSS");
-    attribution->swap_bytes = field(picture, MT_TEXT_STATUS, "VmSwap");
-    attribution->cow_shared_bytes = 0;
-    if (anonymous != MT_UNKNOWN && proportional != MT_UNKNOWN && anonymous > proportional)
-        attribution->cow_shared_bytes = anonymous - proportional;
+    uint64_t resident = field(&carried->picture, MT_TEXT_ROLLUP, "Rss");
+    if (resident == MT_UNKNOWN) /* not asked for where it says the same */
+        resident = field(&carried->picture, MT_TEXT_STATUS, "VmRSS");
+    attribution->rollup_bytes = carried->is_carried ? MT_UNKNOWN : resident;
+    attribution->swap_bytes = field(&carried->picture, MT_TEXT_STATUS, "VmSwap");
 }
 
 static void count(struct painter *painter, struct mt_shared_pages *seen,
@@ -664,7 +685,24 @@ static void count(struct painter *painter, struct mt_shared_pages *seen,
     if (seen && !painter->failed)
         painter->failed |= mt_shared_pages_commit(seen) < 0;
     divide_heap(painter);
-    read_rollup(painter->subject->picture, attribution);
+    attribution->total_resident_bytes += add_unplaced(painter);
+    const struct mt_carried *carried = painter->subject->carried;
+    if (carried->bytes != MT_UNKNOWN && carried->bytes > attribution->total_resident_bytes) {
+        claim_at(painter, 0)->resident_bytes += carried->bytes - attribution->total_resident_bytes;
+        attribution->total_resident_bytes = carried->bytes;
+    }
+    lower_provenance(painter);
+    read_rollup(carried, attribution);
+}
+
+/* The mappings of the picture, or without one those from before the first event. */
+static int read_maps(struct painter *painter)
+{
+    const struct mt_carried *carried = painter->subject->carried;
+    const struct mt_bytes *text = &carried->picture.text[MT_TEXT_MAPS];
+    if (text->data)
+        return mt_maps_parse(text->data, text->length, &painter->maps);
+    return mt_maps_copy(carried->maps, &painter->maps);
 }
 
 int mt_attribute(const struct mt_subject *subject, struct mt_shared_pages *seen,
@@ -673,11 +711,10 @@ int mt_attribute(const struct mt_subject *subject, struct mt_shared_pages *seen,
     struct mt_attribution made = {0};
     struct painter painter = {
         .subject = subject, .replay = subject->replay, .claims = &made.claims};
-    const struct mt_bytes *text = &subject->picture->text[MT_TEXT_MAPS];
     mt_paint_init(&painter.paint, &painter.maps);
     if (mt_claims_init(&made.claims) < 0)
         return MT_ENOMEM;
-    painter.failed = mt_maps_parse(text->data, text->length, &painter.maps) < 0;
+    painter.failed = read_maps(&painter) < 0;
     if (!painter.failed)
         paint(&painter);
     if (!painter.failed)

@@ -5,6 +5,7 @@
 
 #include <memtally/tally.h>
 
+#include "tally/carry.h"
 #include "tally/image.h"
 #include "tally/replay.h"
 #include "tally/shared.h"
@@ -20,6 +21,7 @@ struct mt_claim {
     uint64_t anonymous_bytes; /* of the resident ones: backed by no file */
     uint64_t shared_bytes;    /* of the resident ones: counted for an earlier process */
     uint64_t count;
+    int is_carried; /* some of the resident ones follow from events */
 };
 
 struct mt_claims {
@@ -29,9 +31,9 @@ struct mt_claims {
     struct mt_table by_hash;
 };
 
-/* A process at the moment of a picture. */
+/* A process at a moment. */
 struct mt_subject {
-    const struct mt_picture *picture;
+    const struct mt_carried *carried;
     const struct mt_replay *replay;   /* the state at that moment; NULL: without the recorder */
     const struct mt_maps *first_maps; /* before the first event; NULL: not known */
     int every_block;                  /* the recorder wrote down every heap block */
@@ -40,9 +42,8 @@ struct mt_subject {
 
 struct mt_attribution {
     struct mt_claims claims;
-    uint64_t total_resident_bytes; /* of the picture; the sum over all claims */
-    uint64_t rollup_bytes;         /* Rss of smaps_rollup, else VmRSS; MT_UNKNOWN */
-    uint64_t cow_shared_bytes;     /* Anonymous less Pss_Anon of smaps_rollup */
+    uint64_t total_resident_bytes; /* the sum over all claims */
+    uint64_t rollup_bytes; /* Rss of smaps_rollup, else VmRSS; MT_UNKNOWN where carried, too */
     uint64_t swap_bytes;
     char *model_path;        /* of the first mapped model; NULL where there is none */
     const char *engine_name; /* by its library; NULL where none is known */

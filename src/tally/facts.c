@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One pass over a file's events that gathers what needs no replay: timeline, pictures, marks,
  * processes, what the machine said. */
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +39,7 @@ struct pass {
     struct sighting *sightings;
     size_t n_sightings;
     struct mt_table last_sightings; /* process id -> its last sighting */
+    struct mt_table parents;        /* ids of processes that had children */
     struct mt_image *image;         /* NULL in a watch file */
     const struct mt_record_file *file;
     const struct mt_clock *clock;
@@ -197,25 +197,12 @@ static int add_runs(struct pass *pass, struct stream *stream, const struct mt_ev
     return 0;
 }
 
-/* Whether a process that looks like this writes the recording of `image`: its file is mapped in it.
- * A program that was started by exec in its place has another file or none. */
-static int is_of_image(const struct mt_image *image, const struct mt_bytes *maps)
-{
-    const char *slash = strrchr(image->file->path, '/');
-    const char *name = slash ? slash + 1 : image->file->path;
-    const char *dot = strrchr(name, '.');
-    size_t length = dot ? (size_t)(dot - name) : strlen(name);
-    char wanted[NAME_MAX + 8];
-    int n = snprintf(wanted, sizeof wanted, "/%.*s.mtr", (int)length, name);
-    return n > 0 && (size_t)n < sizeof wanted && maps->data && strstr(maps->data, wanted) != NULL;
-}
-
 static struct mt_image *image_of_picture(const struct pass *pass, const struct mt_picture *picture)
 {
     if (pass->image)
         return pass->image;
     struct mt_image *image = mt_image_at(pass->recording, picture->pid, picture->ns);
-    if (image && image->file && !is_of_image(image, &picture->text[MT_TEXT_MAPS]))
+    if (image && image->file && !mt_image_is_mapped_in(image, &picture->text[MT_TEXT_MAPS]))
         return NULL;
     return image;
 }
@@ -388,6 +375,15 @@ static int make_seen_image(struct mt_recording *recording, struct sighting *seen
     return 0;
 }
 
+/* A fork is no child of the watcher, who finds it gone some time after it has ended: what it said
+ * itself is nearer, and holds unless it was seen later. */
+static int knows_its_end(const struct mt_image *image)
+{
+    const struct mt_file_header *header = image->file ? &image->file->header : NULL;
+    return header && header->flags & MT_FILE_FORKED && header->end_kind == MT_END_EXIT &&
+           header->end_monotonic_ns;
+}
+
 static int end_process(struct pass *pass, const struct mt_event *event)
 {
     uint64_t ns = mt_clock_ns(pass->clock, event->ticks);
@@ -397,7 +393,8 @@ static int end_process(struct pass *pass, const struct mt_event *event)
     image->watched = 1;
     image->end_how = (uint32_t)event->field[1];
     image->end_value = event->field[2];
-    image->end_ns = ns;
+    if (!knows_its_end(image))
+        image->end_ns = ns;
     return 0;
 }
 
@@ -410,6 +407,19 @@ static int sample_process(struct pass *pass, const struct mt_event *event)
     image->watched = 1;
     raise_high_water(image, event->field[2]);
     return add_point(image, ns, event->field[1]);
+}
+
+/* The largest of all programs that a process ran, and of all children that it waited for: of the
+ * one program that it ran where it was one and it had no children. */
+static void take_peak(struct pass *pass, const struct mt_event *event)
+{
+    uint64_t fields[2];
+    size_t n;
+    if (!mt_event_skipped_fields(event, fields, 2))
+        return;
+    const size_t *images = mt_images_of(pass->recording, fields[0], &n);
+    if (n == 1 && !mt_table_get(&pass->parents, fields[0], &(uint64_t){0}))
+        raise_high_water(&pass->recording->images[images[0]], fields[1]);
 }
 
 /* The first pass over a watch file. */
@@ -451,6 +461,9 @@ static int take_of_watch(struct pass *pass, const struct mt_event *event)
         return end_process(pass, event);
     case MT_EVENT_PROCESS_SAMPLE:
         return sample_process(pass, event);
+    case MT_EVENT_PROCESS_PEAK:
+        take_peak(pass, event);
+        return 0;
     default:
         return 0;
     }
@@ -565,5 +578,11 @@ int mt_facts_of_watch(struct mt_recording *recording)
         .file = recording->watch,
         .clock = &recording->watch_clock,
     };
-    return read_file(&pass);
+    int result = 0;
+    for (size_t i = 0; i < recording->n_images && result == 0; i++)
+        result = mt_table_set(&pass.parents, recording->images[i].parent_pid, 1);
+    if (result == 0)
+        result = read_file(&pass);
+    mt_table_finish(&pass.parents);
+    return result;
 }

@@ -10,6 +10,7 @@
 
 #include "recording/reader.h"
 #include "tally/maps.h"
+#include "tally/peaks.h"
 
 struct mt_point {
     uint64_t ns; /* CLOCK_MONOTONIC */
@@ -34,6 +35,11 @@ struct mt_picture {
     struct mt_bytes text[MT_TEXT_MEMINFO + 1]; /* by enum mt_picture_text */
     struct mt_run_pages *runs;
     size_t n_runs;
+    size_t image;             /* from here on by peaks.c */
+    uint64_t others_bytes;    /* of its memory what the kernel counts for other processes */
+    uint64_t shared_bytes;    /* what it shares with its family, with however many of them */
+    uint64_t tree_bytes;      /* resident in the whole tree then, shared memory counted once */
+    uint64_t tree_heap_bytes; /* the tree's heap in use then */
 };
 
 struct mt_image {
@@ -56,6 +62,10 @@ struct mt_image {
     size_t n_points;
     struct mt_picture *pictures; /* by time */
     size_t n_pictures;
+    size_t root; /* the image that it was forked from, by whatever steps; else its own (forks.c) */
+    int has_forked;
+    uint64_t elders_end_ns; /* when the last of its family that are before it has ended; 0: none */
+    uint64_t family_end_ns; /* of a root */
 };
 
 struct mt_machine_sample {
@@ -79,6 +89,7 @@ struct mt_recording {
     struct mt_machine_sample *machine;
     size_t n_machine;
     struct mt_recording_damage damage;
+    struct mt_peaks peaks;
 };
 
 /* Appends an image with nothing known of its memory; NULL where memory ran out (recording.c). */
@@ -100,6 +111,19 @@ const size_t *mt_images_of(const struct mt_recording *recording, uint64_t pid, s
 
 /* The last image of `pid` that began before `ns`, else its first, NULL where there is none. */
 struct mt_image *mt_image_at(const struct mt_recording *recording, uint64_t pid, uint64_t ns);
+
+/* The last picture of an image up to `ns`, NULL where there is none; and the last resident size
+ * that is known of it up to then, 0 where there is none (images.c). */
+const struct mt_picture *mt_image_picture_before(const struct mt_image *image, uint64_t ns);
+uint64_t mt_image_resident_at(const struct mt_image *image, uint64_t ns);
+
+/* The size at the last of some points up to `ns`; 0 where there is none (images.c). */
+uint64_t mt_points_at(const struct mt_point *points, size_t n, uint64_t ns);
+
+/* Whether a process whose mappings are `maps` has the recording file of `image` mapped: it is that
+ * process, or one that was forked from it. A program that was started by exec has another file or
+ * none (images.c). */
+int mt_image_is_mapped_in(const struct mt_image *image, const struct mt_bytes *maps);
 
 /* CLOCK_MONOTONIC to time since the recording's start (recording.c). */
 uint64_t mt_recording_time(const struct mt_recording *recording, uint64_t ns);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Finding the process image that an event from outside is about: process ids are used again, and a
  * process that calls exec has several images. */
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tally/image.h"
 
@@ -82,4 +85,47 @@ struct mt_image *mt_image_at(const struct mt_recording *recording, uint64_t pid,
             high = middle;
     }
     return &recording->images[images[low ? low - 1 : 0]];
+}
+
+int mt_image_is_mapped_in(const struct mt_image *image, const struct mt_bytes *maps)
+{
+    const char *slash = strrchr(image->file->path, '/');
+    const char *name = slash ? slash + 1 : image->file->path;
+    const char *dot = strrchr(name, '.');
+    size_t length = dot ? (size_t)(dot - name) : strlen(name);
+    char wanted[NAME_MAX + 8];
+    int n = snprintf(wanted, sizeof wanted, "/%.*s.mtr", (int)length, name);
+    return n > 0 && (size_t)n < sizeof wanted && maps->data && strstr(maps->data, wanted) != NULL;
+}
+
+const struct mt_picture *mt_image_picture_before(const struct mt_image *image, uint64_t ns)
+{
+    size_t low = 0;
+    size_t high = image->n_pictures;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (image->pictures[middle].ns <= ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? &image->pictures[low - 1] : NULL;
+}
+
+uint64_t mt_image_resident_at(const struct mt_image *image, uint64_t ns)
+{
+    return mt_points_at(image->points, image->n_points, ns);
+}
+
+uint64_t mt_points_at(const struct mt_point *points, size_t n, uint64_t ns)
+{
+    size_t low = 0;
+    while (low < n) {
+        size_t middle = low + (n - low) / 2;
+        if (points[middle].ns <= ns)
+            low = middle + 1;
+        else
+            n = middle;
+    }
+    return low ? points[low - 1].resident_bytes : 0;
 }

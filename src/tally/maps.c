@@ -197,6 +197,23 @@ void mt_maps_finish(struct mt_maps *maps)
     *maps = (struct mt_maps){0};
 }
 
+int mt_maps_copy(const struct mt_maps *maps, struct mt_maps *copy)
+{
+    struct mt_maps made = {.lines_bad = maps->lines_bad};
+    size_t capacity = 0;
+    for (size_t i = 0; i < maps->n; i++) {
+        struct mt_vma vma = maps->vmas[i];
+        vma.name = strdup(vma.name);
+        if (!vma.name || add(&made, &capacity, &vma) < 0) {
+            free(vma.name);
+            mt_maps_finish(&made);
+            return MT_ENOMEM;
+        }
+    }
+    *copy = made;
+    return 0;
+}
+
 const struct mt_vma *mt_maps_find(const struct mt_maps *maps, uint64_t address)
 {
     size_t low = 0;

@@ -43,6 +43,9 @@ struct mt_maps {
 int mt_maps_parse(const char *text, size_t length, struct mt_maps *maps);
 void mt_maps_finish(struct mt_maps *maps);
 
+/* Makes *copy another of `maps`. Returns 0 or MT_ENOMEM. */
+int mt_maps_copy(const struct mt_maps *maps, struct mt_maps *copy);
+
 /* The mapping that `address` lies in, or NULL. */
 const struct mt_vma *mt_maps_find(const struct mt_maps *maps, uint64_t address);
 

@@ -56,6 +56,18 @@ struct mt_image *mt_image_add(struct mt_recording *recording)
     return &recording->images[recording->n_images++];
 }
 
+/* A forked child lived before its first event, when its file began. */
+static void find_fork(struct mt_image *image)
+{
+    const struct mt_file_header *header = &image->file->header;
+    if (!(header->flags & MT_FILE_FORKED) || !header->fork_ticks ||
+        header->fork_ticks >= header->start_ticks)
+        return;
+    double before = (double)(header->start_ticks - header->fork_ticks) * image->clock.ns_per_tick;
+    if (before < (double)image->start_ns)
+        image->start_ns -= (uint64_t)before;
+}
+
 static int add_image(struct mt_recording *recording, struct mt_record_file *file)
 {
     struct mt_image *image = mt_image_add(recording);
@@ -67,6 +79,7 @@ static int add_image(struct mt_recording *recording, struct mt_record_file *file
     image->start_ns = file->header.start_monotonic_ns;
     image->end_ns = file->header.end_monotonic_ns;
     mt_clock_of_file(file, &image->clock);
+    find_fork(image);
     if (!image->end_ns)
         image->end_ns = mt_clock_ns(&image->clock, file->last_ticks);
     return 0;
@@ -362,6 +375,12 @@ int mt_recording_open(const char *path, struct mt_recording **recording, struct 
         return result;
     }
     find_extent(made);
+    result = mt_peaks_find(made);
+    if (result < 0) {
+        mt_recording_close(made);
+        return mt_fail(error, result, MT_NO_OFFSET,
+                       result == MT_ENOMEM ? "%s: out of memory" : "%s: cannot be read", path);
+    }
     *recording = made;
     return 0;
 }
@@ -388,6 +407,7 @@ void mt_recording_close(struct mt_recording *recording)
         free((char *)(uintptr_t)recording->marks[i].name);
     for (size_t i = 0; i < recording->n_machine; i++)
         free(recording->machine[i].text.data);
+    mt_peaks_finish(&recording->peaks);
     free(recording->images);
     free(recording->by_pid);
     free(recording->marks);

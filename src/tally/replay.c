@@ -2,6 +2,7 @@
 /* Applying events one by one. Must not know what a picture shows: that is attribute.c's. */
 #include "tally/replay.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -343,6 +344,23 @@ static void take_from(struct mt_replay *replay, struct mt_table *table, uint64_t
         drop(replay, index);
 }
 
+/* A block of s bytes is sampled with probability 1 - exp(-s / interval), so that it stands for the
+ * inverse of that many. */
+uint64_t mt_sample_bytes(uint64_t size, uint64_t interval_bytes)
+{
+    if (!size || !interval_bytes)
+        return size;
+    double weight = 1 / -expm1(-(double)size / (double)interval_bytes);
+    return weight < 1e9 ? (uint64_t)((double)size * weight) : 0;
+}
+
+uint64_t mt_replay_small_bytes(const struct mt_replay *replay)
+{
+    uint64_t came = replay->small_alloc_bytes + replay->sampled_bytes;
+    uint64_t went = replay->small_free_bytes + replay->sampled_bytes_then;
+    return came > went ? came - went : 0;
+}
+
 static int add_block(struct mt_replay *replay, struct mt_blocks *blocks,
                      const struct mt_event *event)
 {
@@ -356,6 +374,22 @@ static int add_block(struct mt_replay *replay, struct mt_blocks *blocks,
     if (blocks == &replay->blocks)
         clear_labels(replay, block.address, block.size);
     return mt_blocks_put(blocks, &block);
+}
+
+static int add_sample(struct mt_replay *replay, const struct mt_event *event)
+{
+    const struct mt_heap_block *before = mt_blocks_get(&replay->samples, event->field[0]);
+    if (before)
+        replay->sampled_bytes -= mt_sample_bytes(before->size, replay->sample_interval_bytes);
+    replay->sampled_bytes += mt_sample_bytes(event->field[1], replay->sample_interval_bytes);
+    return add_block(replay, &replay->samples, event);
+}
+
+static void free_sample(struct mt_replay *replay, uint64_t address)
+{
+    uint64_t size;
+    if (mt_blocks_take(&replay->samples, address, &size))
+        replay->sampled_bytes -= mt_sample_bytes(size, replay->sample_interval_bytes);
 }
 
 static void free_block(struct mt_replay *replay, uint64_t address)
@@ -545,6 +579,7 @@ static void set_totals(struct mt_replay *replay, const struct mt_event *event)
     replay->small_alloc_bytes = replay->inherited_alloc_bytes + event->field[1];
     replay->small_frees = replay->inherited_frees + event->field[2];
     replay->small_free_bytes = replay->inherited_free_bytes + event->field[3];
+    replay->sampled_bytes_then = replay->sampled_bytes;
 }
 
 static int apply(struct mt_replay *replay, const struct mt_event *event)
@@ -562,9 +597,9 @@ static int apply(struct mt_replay *replay, const struct mt_event *event)
         free_block(replay, field[0]);
         return 0;
     case MT_EVENT_SAMPLE_ALLOC:
-        return add_block(replay, &replay->samples, event);
+        return add_sample(replay, event);
     case MT_EVENT_SAMPLE_FREE:
-        mt_blocks_take(&replay->samples, field[0], &(uint64_t){0});
+        free_sample(replay, field[0]);
         return 0;
     case MT_EVENT_HEAP_REGION:
         if (field[0] >= (uint64_t)1 << 44 || field[1] >= (uint64_t)1 << 27)
@@ -642,9 +677,26 @@ static int take(struct mt_replay *replay, struct waiting *waiting, const struct 
     return result < 0 ? result : apply(replay, event);
 }
 
-int mt_replay_file(struct mt_replay *replay, const struct mt_record_file *file,
-                   uint64_t until_ticks)
+static int is_observed(const struct mt_replay_observer *observer, const struct mt_event *event)
 {
+    return observer && event->field[0] != UINT64_MAX && event->ticks > observer->from_ticks &&
+           event->ticks <= observer->until_ticks;
+}
+
+enum mt_category mt_buffer_category(uint64_t category, uint64_t usage, uint64_t flags)
+{
+    if (category != MT_CATEGORY_NONE && category < MT_CATEGORY_END)
+        return (enum mt_category)category;
+    if (usage == MT_USAGE_WEIGHTS || flags & MT_BUFFER_HOST_PTR)
+        return MT_CATEGORY_WEIGHTS;
+    return MT_CATEGORY_ACTIVATIONS;
+}
+
+int mt_replay_file(struct mt_replay *replay, const struct mt_record_file *file,
+                   uint64_t until_ticks, const struct mt_replay_observer *observer)
+{
+    const uint64_t last_ticks =
+        observer && observer->until_ticks > until_ticks ? observer->until_ticks : until_ticks;
     struct mt_merge *merge;
     struct mt_event event;
     struct waiting waiting;
@@ -653,8 +705,15 @@ int mt_replay_file(struct mt_replay *replay, const struct mt_record_file *file,
         return result;
     waiting.n = 0;
     replay->page_bytes = file->header.page_bytes;
-    while (result == 0 && mt_merge_next(merge, &event) && event.ticks <= until_ticks)
-        result = take(replay, &waiting, &event);
+    replay->sample_interval_bytes = file->header.sample_interval_bytes;
+    while (result == 0 && mt_merge_next(merge, &event) && event.ticks <= last_ticks) {
+        if (is_observed(observer, &event))
+            result = apply_waiting(replay, &waiting);
+        if (result == 0 && is_observed(observer, &event))
+            observer->event(observer->context, &event);
+        if (result == 0 && event.ticks <= until_ticks)
+            result = take(replay, &waiting, &event);
+    }
     if (result == 0)
         result = apply_waiting(replay, &waiting);
     if (result == 0)

@@ -81,16 +81,39 @@ struct mt_replay {
     uint64_t inherited_alloc_bytes;
     uint64_t inherited_frees;
     uint64_t inherited_free_bytes;
+    uint64_t sampled_bytes;      /* what the living samples stand for */
+    uint64_t sampled_bytes_then; /* the same when the four above were said */
+    uint64_t sample_interval_bytes;
     uint64_t page_bytes;
 };
+
+/* Who is told of the events of a file with `from_ticks` < ticks <= `until_ticks`, each before it is
+ * applied; those past the replay's own end are told and not applied. */
+struct mt_replay_observer {
+    void (*event)(void *context, const struct mt_event *event);
+    void *context;
+    uint64_t from_ticks;
+    uint64_t until_ticks;
+};
+
+/* What a sample of a block of `size` bytes stands for, where one is taken every `interval_bytes` on
+ * average. */
+uint64_t mt_sample_bytes(uint64_t size, uint64_t interval_bytes);
+
+/* Bytes of blocks too small to be events that are alive: what was last counted, and by the samples
+ * what came and went since. */
+uint64_t mt_replay_small_bytes(const struct mt_replay *replay);
+
+/* What a buffer is for, by what was said of it. */
+enum mt_category mt_buffer_category(uint64_t category, uint64_t usage, uint64_t flags);
 
 void mt_replay_init(struct mt_replay *replay);
 void mt_replay_finish(struct mt_replay *replay);
 
-/* Applies the events of `file` that come before `until_ticks`. May be called for a parent's file
- * up to the fork and then for the child's. Returns 0, MT_ENOMEM or MT_EIO. */
+/* Applies the events of `file` up to `until_ticks`. May be called for a parent's file up to the
+ * fork and then for the child's. `observer` may be NULL. Returns 0, MT_ENOMEM or MT_EIO. */
 int mt_replay_file(struct mt_replay *replay, const struct mt_record_file *file,
-                   uint64_t until_ticks);
+                   uint64_t until_ticks, const struct mt_replay_observer *observer);
 
 /* Where a block or sample was allocated. */
 struct mt_site mt_replay_site(const struct mt_replay *replay, uint32_t site);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Live bytes by call stack at a moment, with the names of the functions. */
 #include <inttypes.h>
-#include <math.h>
 #include <memtally/recording.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +39,7 @@ struct collector {
     struct mt_maps maps;
     struct mt_table names; /* address -> owned->names */
     struct sum *sums;      /* by stack; 0 collects what has none */
-    double interval_bytes;
+    uint64_t interval_bytes;
 };
 
 void mt_stack_list_destroy(struct mt_stack_list *stacks)
@@ -69,16 +68,14 @@ static void add_blocks(struct collector *collector)
         add(collector, mt_replay_site(collector->replay, block->site).stack, block->size, 1);
 }
 
-/* A block of s bytes is sampled with probability 1 - exp(-s / interval), so that it stands for the
- * inverse of that many. */
 static void add_samples(struct collector *collector)
 {
     const struct mt_heap_block *sample;
     for (uint64_t at = 0; (sample = mt_blocks_next(&collector->replay->samples, &at));) {
-        double weight = 1 / -expm1(-(double)sample->size / collector->interval_bytes);
-        if (sample->size && weight < 1e9)
-            add(collector, mt_replay_site(collector->replay, sample->site).stack,
-                (uint64_t)((double)sample->size * weight), (uint64_t)(weight + 0.5));
+        uint64_t bytes = mt_sample_bytes(sample->size, collector->interval_bytes);
+        if (bytes)
+            add(collector, mt_replay_site(collector->replay, sample->site).stack, bytes,
+                (bytes + sample->size / 2) / sample->size);
     }
 }
 
@@ -214,13 +211,14 @@ static int put_entry(struct collector *collector, size_t stack)
 
 static int collect(struct collector *collector, const struct mt_process_choice *choice)
 {
-    const struct mt_bytes *text = &choice->picture->text[MT_TEXT_MAPS];
-    collector->interval_bytes = (double)choice->image->file->header.sample_interval_bytes;
+    const struct mt_bytes *text = choice->picture ? &choice->picture->text[MT_TEXT_MAPS] : NULL;
     const size_t n_stacks = mt_replay_stacks(collector->replay);
+    collector->interval_bytes = collector->replay->sample_interval_bytes;
     collector->sums = calloc(n_stacks + 1, sizeof *collector->sums);
     if (!collector->sums)
         return MT_ENOMEM;
-    int result = mt_maps_parse(text->data, text->length, &collector->maps);
+    int result = text ? mt_maps_parse(text->data, text->length, &collector->maps)
+                      : mt_maps_copy(&choice->image->first_maps, &collector->maps);
     if (result == 0) {
         add_blocks(collector);
         if (collector->interval_bytes > 0)
@@ -242,10 +240,10 @@ static int collect_process(const struct mt_recording *recording,
 {
     struct mt_replay replay;
     struct collector collector = {.owned = owned, .symbolizer = symbolizer, .replay = &replay};
-    if (!choice->image->file || !choice->picture)
+    if (!choice->image->file) /* what a fork inherited is its parent's */
         return 0;
     mt_replay_init(&replay);
-    int result = mt_tree_replay(recording, choice->image, choice->picture, &replay);
+    int result = mt_tree_replay(recording, choice->image, choice->ticks, NULL, &replay);
     if (result == 0)
         result = collect(&collector, choice);
     uint64_t interval = choice->image->file->header.sample_interval_bytes;
@@ -292,11 +290,9 @@ int mt_recording_stacks(const struct mt_recording *recording, const struct mt_mo
                         size_t limit, struct mt_stack_list **stacks, struct mt_error *error)
 {
     const struct mt_symbolizer_options options = {0};
-    struct mt_process_choice *choices;
+    struct mt_moment_found found;
     struct mt_symbolizer *symbolizer = NULL;
-    uint64_t moment_ns;
-    size_t n;
-    int result = mt_moment_choose(recording, moment, &moment_ns, &choices, &n, error);
+    int result = mt_moment_choose(recording, moment, &found, error);
     if (result < 0)
         return result;
     struct owned_list *owned = calloc(1, sizeof *owned);
@@ -304,10 +300,10 @@ int mt_recording_stacks(const struct mt_recording *recording, const struct mt_mo
     if (mt_symbolizer_create(&options, &symbolizer, NULL) < 0)
         symbolizer = NULL;
     result = owned ? 0 : MT_ENOMEM;
-    for (size_t i = 0; i < n && result == 0; i++)
-        result = collect_process(recording, &choices[i], owned, symbolizer);
+    for (size_t i = 0; i < found.n_choices && result == 0; i++)
+        result = collect_process(recording, &found.choices[i], owned, symbolizer);
     mt_symbolizer_destroy(symbolizer);
-    free(choices);
+    free(found.choices);
     if (result < 0) {
         mt_stack_list_destroy(owned ? &owned->list : NULL);
         return mt_fail(error, result, MT_NO_OFFSET, "%s: %s", recording->path,

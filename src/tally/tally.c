@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Making a tally of a recording: choosing the moment, replaying each process up to its picture, and
+/* Making a tally of a recording: choosing the moment, carrying each process to it, and
  * putting the claims into rows. */
 #include <memtally/tally.h>
 
@@ -10,12 +10,11 @@
 
 #include "base/error.h"
 #include "tally/attribute.h"
+#include "tally/carry.h"
+#include "tally/forks.h"
 #include "tally/moment.h"
 #include "tally/tree.h"
 #include "tally_arena.h"
-
-/* Pictures of a tree's processes that lie farther apart are not of one moment. */
-#define APART_NS 20000000u
 
 static const char *const shared_rule =
     "file pages by identity (device, inode, offset); anonymous pages shared after a fork by the "
@@ -26,7 +25,9 @@ struct work {
     struct mt_tally_arena *arena;
     struct mt_shared_pages seen;
     struct mt_claims tree;
-    struct mt_process_choice *choices;
+    struct mt_moment_found found;
+    struct mt_forks forks;
+    int is_peak;
     struct mt_tally_process *processes;
     uint64_t tree_total;
     uint64_t tree_rollup;
@@ -34,7 +35,10 @@ struct work {
     const char *model_path;
     const char *engine_name;
     uint64_t shared_bytes;
-    uint64_t unknown; /* processes whose resident size nobody knows */
+    uint64_t unknown;    /* processes whose resident size nobody knows */
+    uint64_t carried;    /* processes that are shown by what was seen at another time */
+    uint64_t carried_ns; /* how far at the most */
+    uint64_t bare;       /* processes without any picture */
 };
 
 /* As OUTSIDE_ONLY numbers them. */
@@ -146,15 +150,19 @@ static uint64_t page_bytes_of(const struct work *work, const struct mt_image *im
     return file->header.page_bytes;
 }
 
-/* Adds a process's claims to the tree's, without the pages that earlier processes hold. Anonymous
- * pages that a fork left shared are taken from the process's own in proportion. */
-static int add_to_tree(struct work *work, const struct mt_attribution *attribution)
+static uint64_t anonymous_bytes(const struct mt_attribution *attribution)
 {
     uint64_t anonymous = 0;
     for (size_t i = 0; i < attribution->claims.n; i++)
         anonymous += attribution->claims.items[i].anonymous_bytes;
-    uint64_t shared =
-        attribution->cow_shared_bytes < anonymous ? attribution->cow_shared_bytes : anonymous;
+    return anonymous;
+}
+
+/* Adds a process's claims to the tree's, without the pages that earlier processes hold. Anonymous
+ * pages that a fork left shared are taken from the process's own in proportion. */
+static int add_to_tree(struct work *work, const struct mt_attribution *attribution,
+                       uint64_t anonymous, uint64_t shared)
+{
     for (size_t i = 0; i < attribution->claims.n; i++) {
         const struct mt_claim *claim = &attribution->claims.items[i];
         size_t index = i == 0 ? 0
@@ -179,84 +187,96 @@ static int add_to_tree(struct work *work, const struct mt_attribution *attributi
     return 0;
 }
 
-/* A process that lived at the moment but has no picture: its resident size is known, its parts are
- * not. */
-static int add_unpictured(struct work *work, const struct mt_process_choice *choice,
-                          struct mt_tally_process *process)
+/* How what is known of a process was known. */
+static void note_carried(struct work *work, const struct mt_process_choice *choice,
+                         const struct mt_carried *carried)
 {
-    struct mt_claims claims;
-    if (!choice->resident_bytes) {
-        work->unknown++;
-        work->tree_rollup_known = 0;
-        return 0;
-    }
-    if (mt_claims_init(&claims) < 0)
-        return MT_ENOMEM;
-    claims.items[0].resident_bytes = choice->resident_bytes;
-    struct mt_tally_place *place = make_place(work->arena, &claims, choice->resident_bytes);
-    mt_claims_finish(&claims);
-    if (!place)
-        return MT_ENOMEM;
-    work->tree.items[0].resident_bytes += choice->resident_bytes;
-    work->tree_total += choice->resident_bytes;
+    uint64_t at = work->found.at.ns;
+    if (!carried->is_carried)
+        return;
     work->tree_rollup_known = 0;
-    process->places = place;
-    process->n_places = 1;
-    return 0;
+    if (!choice->picture) {
+        work->bare++;
+        return;
+    }
+    uint64_t ns = choice->picture->ns;
+    uint64_t apart = ns > at ? ns - at : at - ns;
+    work->carried++;
+    work->carried_ns = apart > work->carried_ns ? apart : work->carried_ns;
 }
 
 static int attribute(struct work *work, const struct mt_process_choice *choice,
-                     struct mt_attribution *attribution)
+                     struct mt_carried *carried, struct mt_attribution *attribution)
 {
     const struct mt_image *image = choice->image;
     const struct mt_image *root = mt_tree_root(work->recording, image);
+    const struct mt_image *recorded = mt_tree_recorded(work->recording, image);
     struct mt_replay replay;
     const struct mt_subject subject = {
-        .picture = choice->picture,
+        .carried = carried,
         .first_maps = root ? &root->first_maps : NULL,
         .page_bytes = page_bytes_of(work, image),
-        .replay = image->file ? &replay : NULL,
-        .every_block = image->file && !image->file->header.exact_from_bytes,
+        .replay = recorded ? &replay : NULL,
+        .every_block = recorded && !recorded->file->header.exact_from_bytes,
     };
     mt_replay_init(&replay);
-    int result = image->file ? mt_tree_replay(work->recording, image, choice->picture, &replay) : 0;
+    int result =
+        mt_carry(work->recording, choice, &work->found.at, work->is_peak, &replay, carried);
     if (result == 0)
         result = mt_attribute(&subject, &work->seen, attribution);
     mt_replay_finish(&replay);
     return result;
 }
 
-static int add_pictured(struct work *work, const struct mt_process_choice *choice,
-                        struct mt_tally_process *process)
+static void note_names(struct work *work, const struct mt_attribution *attribution)
 {
-    struct mt_attribution attribution;
-    int result = attribute(work, choice, &attribution);
-    if (result < 0)
-        return result;
-    struct mt_tally_place *place =
-        make_place(work->arena, &attribution.claims, attribution.total_resident_bytes);
-    result = place ? add_to_tree(work, &attribution) : MT_ENOMEM;
-    if (result == 0) {
-        place->skew_known = attribution.rollup_bytes != MT_UNKNOWN;
-        if (place->skew_known) {
-            place->picture_skew_bytes =
-                (int64_t)(attribution.rollup_bytes - attribution.total_resident_bytes);
-            work->tree_rollup += attribution.rollup_bytes;
-        } else {
-            work->tree_rollup_known = 0;
-        }
-        place->peak_resident_bytes = choice->image->high_water_bytes;
-        process->places = place;
-        process->n_places = 1;
-        process->picture_time_ns = mt_recording_time(work->recording, choice->picture->ns);
-        process->swap_bytes = attribution.swap_bytes;
-        if (!work->engine_name)
-            work->engine_name = attribution.engine_name;
-        if (!work->model_path && attribution.model_path)
-            work->model_path = mt_tally_text(work->arena, attribution.model_path);
+    if (!work->engine_name)
+        work->engine_name = attribution->engine_name;
+    if (!work->model_path && attribution->model_path)
+        work->model_path = mt_tally_text(work->arena, attribution->model_path);
+}
+
+static void describe_place(struct work *work, const struct mt_process_choice *choice,
+                           const struct mt_attribution *attribution, struct mt_tally_place *place,
+                           struct mt_tally_process *process)
+{
+    place->skew_known = attribution->rollup_bytes != MT_UNKNOWN;
+    if (place->skew_known) {
+        place->picture_skew_bytes =
+            (int64_t)(attribution->rollup_bytes - attribution->total_resident_bytes);
+        work->tree_rollup += attribution->rollup_bytes;
+    } else {
+        work->tree_rollup_known = 0;
     }
-    mt_attribution_finish(&attribution);
-    return result;
+    place->peak_resident_bytes = choice->image->high_water_bytes;
+    process->places = place;
+    process->n_places = 1;
+    process->swap_bytes = attribution->swap_bytes;
+    if (choice->picture)
+        process->picture_time_ns = mt_recording_time(work->recording, choice->picture->ns);
+    note_names(work, attribution);
+}
+
+/* A process of which nothing is known is not one that has nothing. */
+static int add_attributed(struct work *work, size_t i, const struct mt_carried *carried,
+                          const struct mt_attribution *attribution)
+{
+    const struct mt_process_choice *choice = &work->found.choices[i];
+    if (!attribution->total_resident_bytes && !choice->picture) {
+        work->unknown++;
+        work->tree_rollup_known = 0;
+        return 0;
+    }
+    uint64_t anonymous = anonymous_bytes(attribution);
+    uint64_t shared = mt_forks_shared(&work->forks, i, carried, anonymous);
+    struct mt_tally_place *place =
+        make_place(work->arena, &attribution->claims, attribution->total_resident_bytes);
+    if (!place || add_to_tree(work, attribution, anonymous, shared) < 0)
+        return MT_ENOMEM;
+    note_carried(work, choice, carried);
+    work->processes[i].is_carried = carried->is_carried;
+    describe_place(work, choice, attribution, place, &work->processes[i]);
+    return 0;
 }
 
 static size_t reason_of(const struct mt_image *image)
@@ -278,13 +298,14 @@ static int describe_process(struct work *work, const struct mt_process_choice *c
 {
     const struct mt_image *image = choice->image;
     const struct mt_file_header *header = image->file ? &image->file->header : NULL;
+    int is_recorded = mt_tree_recorded(work->recording, image) != NULL;
     *process = (struct mt_tally_process){
         .pid = image->pid,
         .parent_pid = image->parent_pid,
         .command = mt_tally_text(work->arena, image->command),
         .end = mt_tally_text(work->arena, image->end_text),
-        .observed = header ? "recorder" : "outside",
-        .observed_reason = header ? "" : reasons[reason_of(image)],
+        .observed = is_recorded ? "recorder" : "outside",
+        .observed_reason = is_recorded ? "" : reasons[reason_of(image)],
         .start_ns = mt_recording_time(work->recording, image->start_ns),
         .end_ns = mt_recording_time(work->recording, image->end_ns),
         .picture_time_ns = MT_UNKNOWN,
@@ -299,14 +320,18 @@ static int describe_process(struct work *work, const struct mt_process_choice *c
 
 static int add_process(struct work *work, size_t i)
 {
-    const struct mt_process_choice *choice = &work->choices[i];
-    struct mt_tally_process *process = &work->processes[i];
-    int result = describe_process(work, choice, process);
-    if (result < 0)
-        return result;
-    if (choice->picture)
-        return add_pictured(work, choice, process);
-    return add_unpictured(work, choice, process);
+    const struct mt_process_choice *choice = &work->found.choices[i];
+    struct mt_attribution attribution;
+    struct mt_carried carried = {0};
+    int result = describe_process(work, choice, &work->processes[i]);
+    if (result == 0)
+        result = attribute(work, choice, &carried, &attribution);
+    if (result == 0) {
+        result = add_attributed(work, i, &carried, &attribution);
+        mt_attribution_finish(&attribution);
+    }
+    mt_carried_finish(&carried);
+    return result;
 }
 
 static int add_note(struct work *work, struct mt_tally *tally, const char *text)
@@ -327,7 +352,7 @@ static int add_outside_notes(struct work *work, struct mt_tally *tally)
     uint64_t count[N_REASONS] = {0};
     char text[256];
     for (size_t i = 0; i < work->recording->n_images; i++)
-        if (!work->recording->images[i].file)
+        if (!mt_tree_recorded(work->recording, &work->recording->images[i]))
             count[reason_of(&work->recording->images[i])]++;
     for (size_t i = 0; i < N_REASONS; i++) {
         if (!count[i])
@@ -385,8 +410,8 @@ static uint64_t spread_ns(const struct work *work, size_t n_choices)
     uint64_t first = UINT64_MAX;
     uint64_t last = 0;
     for (size_t i = 0; i < n_choices; i++) {
-        const struct mt_picture *picture = work->choices[i].picture;
-        if (!picture)
+        const struct mt_picture *picture = work->found.choices[i].picture;
+        if (!picture || work->processes[i].is_carried)
             continue;
         first = picture->ns < first ? picture->ns : first;
         last = picture->ns > last ? picture->ns : last;
@@ -398,7 +423,7 @@ static int add_spread_note(struct work *work, struct mt_tally *tally)
 {
     char text[256];
     uint64_t apart_ns = spread_ns(work, tally->n_processes);
-    if (apart_ns < APART_NS)
+    if (apart_ns < MT_PICTURES_APART_NS)
         return 0;
     work->tree_rollup_known = 0;
     snprintf(text, sizeof text,
@@ -408,12 +433,35 @@ static int add_spread_note(struct work *work, struct mt_tally *tally)
     return add_note(work, tally, text);
 }
 
+static int add_carried_notes(struct work *work, struct mt_tally *tally)
+{
+    char text[256];
+    int result = 0;
+    if (work->carried) {
+        snprintf(text, sizeof text,
+                 "%" PRIu64 " process%s shown by pictures up to %" PRIu64
+                 " ms away from the moment and the events in between: what is inferred follows "
+                 "from these",
+                 work->carried, work->carried == 1 ? " is" : "es are", work->carried_ns / 1000000);
+        result = add_note(work, tally, text);
+    }
+    if (work->bare && result == 0) {
+        snprintf(text, sizeof text,
+                 "of %" PRIu64
+                 " process%s no picture of the resident pages could be taken: what is inferred "
+                 "follows from events, and how much of it was touched is not known",
+                 work->bare, work->bare == 1 ? "" : "es");
+        result = add_note(work, tally, text);
+    }
+    return result;
+}
+
 static int finish_tree(struct work *work, struct mt_tally *tally)
 {
     struct mt_tally_place *place = make_place(work->arena, &work->tree, work->tree_total);
     if (!place || mt_moment_peak_bytes(work->recording, &place->peak_resident_bytes) < 0)
         return MT_ENOMEM;
-    if (add_spread_note(work, tally) < 0)
+    if (add_spread_note(work, tally) < 0 || add_carried_notes(work, tally) < 0)
         return MT_ENOMEM;
     if (work->tree_rollup_known) {
         place->skew_known = 1;
@@ -442,12 +490,12 @@ static int is_chosen(const struct work *work, size_t n_choices, const struct mt_
     size_t high = n_choices;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (work->choices[middle].image < image)
+        if (work->found.choices[middle].image < image)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < n_choices && work->choices[low].image == image;
+    return low < n_choices && work->found.choices[low].image == image;
 }
 
 static int add_absent_ones(struct work *work, size_t n_choices)
@@ -462,24 +510,57 @@ static int add_absent_ones(struct work *work, size_t n_choices)
     return result;
 }
 
-static int make_tally(struct work *work, const struct mt_moment *moment, uint64_t moment_ns,
-                      size_t n_choices, struct mt_tally *tally)
+static struct mt_tally_moment tally_moment(const struct work *work, enum mt_moment_kind kind,
+                                           enum mt_category category)
 {
+    const struct mt_moment moment = {.kind = kind, .category = category};
+    const struct mt_instant at = mt_moment_instant(work->recording, &moment);
+    return (struct mt_tally_moment){moment, mt_recording_time(work->recording, at.ns),
+                                    at.bytes ? at.bytes : MT_UNKNOWN};
+}
+
+/* The peaks of the recording, for who asked for one and may want another. */
+static int add_moments(struct work *work, struct mt_tally *tally)
+{
+    struct mt_tally_moment *moments =
+        mt_tally_alloc(work->arena, (MT_CATEGORY_END + 2) * sizeof *moments);
+    size_t n = 0;
+    if (!moments)
+        return MT_ENOMEM;
+    moments[n++] = tally_moment(work, MT_MOMENT_PEAK, MT_CATEGORY_NONE);
+    if (work->recording->peaks.heap.ns)
+        moments[n++] = tally_moment(work, MT_MOMENT_HEAP_PEAK, MT_CATEGORY_NONE);
+    for (int category = 1; category < MT_CATEGORY_END; category++)
+        if (work->recording->peaks.of[category].ns)
+            moments[n++] = tally_moment(work, MT_MOMENT_CATEGORY_PEAK, (enum mt_category)category);
+    tally->moments = moments;
+    tally->n_moments = n;
+    return 0;
+}
+
+static int make_tally(struct work *work, const struct mt_moment *moment, struct mt_tally *tally)
+{
+    const size_t n_choices = work->found.n_choices;
+    const size_t n_processes = work->recording->n_images;
     int result = mt_claims_init(&work->tree);
     work->tree_rollup_known = 1;
-    const size_t n_processes = work->recording->n_images;
+    work->is_peak = moment->kind == MT_MOMENT_PEAK;
     work->processes = mt_tally_alloc(work->arena, n_processes * sizeof *work->processes);
+    if (result == 0)
+        result = mt_forks_init(&work->forks, work->recording, &work->found);
     if (!work->processes)
         result = MT_ENOMEM;
     for (size_t i = 0; i < n_choices && result == 0; i++)
         result = add_process(work, i);
     if (result == 0)
         result = add_absent_ones(work, n_choices);
+    if (result == 0)
+        result = add_moments(work, tally);
     if (result < 0)
         return result;
     tally->kind = MT_TALLY_MEASUREMENT;
     tally->moment = *moment;
-    tally->moment_ns = mt_recording_time(work->recording, moment_ns);
+    tally->moment_ns = mt_recording_time(work->recording, work->found.at.ns);
     tally->shared_rule = shared_rule;
     tally->engine_name = work->engine_name;
     tally->model_path = work->model_path;
@@ -487,7 +568,7 @@ static int make_tally(struct work *work, const struct mt_moment *moment, uint64_
     tally->other_processes = work->processes + n_choices;
     tally->n_other_processes = n_processes - n_choices;
     tally->processes = work->processes;
-    mt_moment_machine(work->recording, moment_ns, work->choices, n_choices, &tally->machine);
+    mt_moment_machine(work->recording, &work->found, &tally->machine);
     return finish_tree(work, tally);
 }
 
@@ -495,14 +576,13 @@ int mt_recording_tally(const struct mt_recording *recording, const struct mt_mom
                        struct mt_tally **tally, struct mt_error *error)
 {
     struct work work = {.recording = recording};
-    uint64_t moment_ns;
-    size_t n_choices;
-    int result = mt_moment_choose(recording, moment, &moment_ns, &work.choices, &n_choices, error);
+    int result = mt_moment_choose(recording, moment, &work.found, error);
     if (result < 0)
         return result;
     struct mt_tally *made = mt_tally_create(&work.arena);
-    result = made ? make_tally(&work, moment, moment_ns, n_choices, made) : MT_ENOMEM;
-    free(work.choices);
+    result = made ? make_tally(&work, moment, made) : MT_ENOMEM;
+    free(work.found.choices);
+    mt_forks_finish(&work.forks);
     mt_shared_pages_finish(&work.seen);
     mt_claims_finish(&work.tree);
     if (result < 0) {

@@ -77,8 +77,25 @@ const char *mt_moment_name(enum mt_moment_kind kind)
         return "exit";
     case MT_MOMENT_TIME:
         return "time";
+    case MT_MOMENT_HEAP_PEAK:
+        return "heap-peak";
+    case MT_MOMENT_CATEGORY_PEAK:
+        return "category-peak";
     }
     return "?";
+}
+
+const char *mt_moment_text(const struct mt_moment *moment)
+{
+    static const char *const peaks[] = {
+#define PEAK(NAME, value, name, holds) [MT_CATEGORY_##NAME] = name "-peak",
+        MT_CATEGORY_LIST(PEAK)
+#undef PEAK
+    };
+    if (moment->kind == MT_MOMENT_CATEGORY_PEAK && moment->category > MT_CATEGORY_NONE &&
+        moment->category < MT_CATEGORY_END)
+        return peaks[moment->category];
+    return mt_moment_name(moment->kind);
 }
 
 const struct mt_tally_row *mt_tally_row_of(const struct mt_tally_place *place,

@@ -2,21 +2,93 @@
 /* Replaying a process that began as a fork of another. */
 #include "tally/tree.h"
 
+#include <string.h>
+
 /* The replay keeps so many files apart; deeper forks begin with what the nearest ones say. */
 #define MOST_PARENTS 12
+
+#define NAME_BYTES 15 /* that the kernel keeps of a program's name */
+
+/* The kernel's start times come in hundredths of a second, rounded down. */
+#define START_STEP_NS 10000000u
 
 static int is_fork(const struct mt_image *image)
 {
     return image->file && image->file->header.flags & MT_FILE_FORKED;
 }
 
-/* When the fork was. A process that was cloned behind libc's back has the time of an earlier fork
- * or none, and then began no later than its own first event. */
-static uint64_t fork_ticks(const struct mt_image *parent, const struct mt_image *image)
+/* Of a process without a file: its start, which is known no better than to START_STEP_NS, or when
+ * it was first seen. */
+static uint64_t born_ns(const struct mt_image *image)
 {
+    uint64_t ns = image->start_ns + START_STEP_NS;
+    if (image->n_points && image->points[0].ns < ns)
+        ns = image->points[0].ns;
+    return ns < image->end_ns ? ns : image->end_ns;
+}
+
+/* A process that was cloned behind libc's back has the time of an earlier fork or none, and then
+ * began no later than its own first event. */
+uint64_t mt_tree_fork_ticks(const struct mt_image *parent, const struct mt_image *image)
+{
+    if (!image->file)
+        return mt_clock_ticks(&parent->clock, born_ns(image));
     uint64_t ticks = image->file->header.fork_ticks;
     uint64_t start = image->file->header.start_ticks;
+    if (!parent->file)
+        return ticks ? ticks : start;
     return ticks < parent->file->header.start_ticks || ticks > start ? start : ticks;
+}
+
+/* A fork has its parent's recording file mapped. */
+static const struct mt_image *image_mapped_in(const struct mt_recording *recording,
+                                              const struct mt_image *image)
+{
+    const struct mt_bytes *maps = &image->pictures[0].text[MT_TEXT_MAPS];
+    for (size_t i = 0; i < recording->n_images; i++) {
+        const struct mt_image *other = &recording->images[i];
+        if (other->file && other->pid != image->pid && other->start_ns <= image->pictures[0].ns &&
+            mt_image_is_mapped_in(other, maps))
+            return other;
+    }
+    return NULL;
+}
+
+/* Of a process that had ended when it was looked at the kernel has its name left, in brackets: what
+ * the last part of the program's path begins with. */
+static int is_name_of(const char *command, const char *name)
+{
+    const char *space = strchr(command, ' ');
+    const char *at = space ? space : command + strlen(command);
+    size_t length = 0;
+    while (at > command && at[-1] != '/') {
+        at--;
+        length++;
+    }
+    length = length < NAME_BYTES ? length : NAME_BYTES;
+    return *name == '[' && strncmp(name + 1, at, length) == 0 &&
+           strcmp(name + 1 + length, "]") == 0;
+}
+
+static int has_same_command(const struct mt_image *a, const struct mt_image *b)
+{
+    return a->command && b->command &&
+           (strcmp(a->command, b->command) == 0 || is_name_of(a->command, b->command));
+}
+
+/* What was not pictured is a fork by its command line, which exec would have changed. */
+static const struct mt_image *parent_of_unrecorded(const struct mt_recording *recording,
+                                                   const struct mt_image *image)
+{
+    const struct mt_image *found = NULL;
+    size_t n;
+    if (image->n_pictures)
+        return image_mapped_in(recording, image);
+    const size_t *images = mt_images_of(recording, image->parent_pid, &n);
+    for (size_t i = 0; i < n; i++)
+        if (recording->images[images[i]].start_ns <= image->start_ns + START_STEP_NS)
+            found = &recording->images[images[i]];
+    return found && found->file && has_same_command(found, image) ? found : NULL;
 }
 
 /* Of the images that the parent process had, the last that began before the fork: a child may write
@@ -25,6 +97,8 @@ const struct mt_image *mt_tree_parent(const struct mt_recording *recording,
                                       const struct mt_image *image)
 {
     const struct mt_image *found = NULL;
+    if (!image->file)
+        return parent_of_unrecorded(recording, image);
     if (!is_fork(image))
         return NULL;
     const struct mt_file_header *header = &image->file->header;
@@ -42,33 +116,82 @@ const struct mt_image *mt_tree_parent(const struct mt_recording *recording,
 const struct mt_image *mt_tree_root(const struct mt_recording *recording,
                                     const struct mt_image *image)
 {
-    for (int i = 0; i < MOST_PARENTS && image && is_fork(image); i++)
-        image = mt_tree_parent(recording, image);
-    return image && is_fork(image) ? NULL : image;
+    for (int i = 0; i < MOST_PARENTS && image; i++) {
+        const struct mt_image *parent = mt_tree_parent(recording, image);
+        if (!parent)
+            return is_fork(image) ? NULL : image;
+        image = parent;
+    }
+    return NULL;
 }
 
-/* The parent's state at the fork is where a forked child begins. */
-static int replay_parents(const struct mt_recording *recording, const struct mt_image *image,
-                          struct mt_replay *replay, int depth)
+const struct mt_image *mt_tree_recorded(const struct mt_recording *recording,
+                                        const struct mt_image *image)
 {
-    const struct mt_image *parent = depth < MOST_PARENTS ? mt_tree_parent(recording, image) : NULL;
-    if (!parent)
+    for (int i = 0; i < MOST_PARENTS && image && !image->file; i++)
+        image = mt_tree_parent(recording, image);
+    return image && image->file ? image : NULL;
+}
+
+struct told {
+    const struct mt_tree_observer *observer;
+    const struct mt_image *image;
+};
+
+static void tell(void *context, const struct mt_event *event)
+{
+    const struct told *told = context;
+    told->observer->event(told->observer->context, told->image, event);
+}
+
+static int replay_image(const struct mt_image *image, uint64_t ticks,
+                        const struct mt_tree_observer *observer, struct mt_replay *replay)
+{
+    struct told told = {observer, image};
+    if (!image->file)
         return 0;
-    int result = replay_parents(recording, parent, replay, depth + 1);
-    if (result == 0)
-        result = mt_replay_file(replay, parent->file, fork_ticks(parent, image));
-    /* The child counts its own small blocks from zero on top of what it inherited. */
+    if (!observer)
+        return mt_replay_file(replay, image->file, ticks, NULL);
+    const struct mt_replay_observer of_file = {tell, &told, observer->from_ticks,
+                                               observer->until_ticks};
+    return mt_replay_file(replay, image->file, ticks, &of_file);
+}
+
+/* The child counts its own small blocks from zero on top of what it inherited. */
+static void inherit(struct mt_replay *replay)
+{
+    if (replay->sampled_bytes > replay->sampled_bytes_then)
+        replay->small_alloc_bytes += replay->sampled_bytes - replay->sampled_bytes_then;
+    else
+        replay->small_free_bytes += replay->sampled_bytes_then - replay->sampled_bytes;
+    replay->sampled_bytes_then = replay->sampled_bytes;
     replay->inherited_allocs = replay->small_allocs;
     replay->inherited_alloc_bytes = replay->small_alloc_bytes;
     replay->inherited_frees = replay->small_frees;
     replay->inherited_free_bytes = replay->small_free_bytes;
+}
+
+/* The parent's state at the fork is where a forked child begins. */
+static int replay_parents(const struct mt_recording *recording, const struct mt_image *image,
+                          const struct mt_tree_observer *observer, struct mt_replay *replay,
+                          int depth)
+{
+    const struct mt_image *parent = depth < MOST_PARENTS ? mt_tree_parent(recording, image) : NULL;
+    if (!parent)
+        return 0;
+    int result = replay_parents(recording, parent, observer, replay, depth + 1);
+    if (result == 0)
+        result = replay_image(parent, mt_tree_fork_ticks(parent, image), observer, replay);
+    inherit(replay);
+    if (observer)
+        observer->next_image(observer->context);
     return result;
 }
 
 int mt_tree_replay(const struct mt_recording *recording, const struct mt_image *image,
-                   const struct mt_picture *picture, struct mt_replay *replay)
+                   uint64_t ticks, const struct mt_tree_observer *observer,
+                   struct mt_replay *replay)
 {
-    uint64_t ticks = picture->ticks ? picture->ticks : mt_clock_ticks(&image->clock, picture->ns);
-    int result = replay_parents(recording, image, replay, 0);
-    return result < 0 ? result : mt_replay_file(replay, image->file, ticks);
+    int result = replay_parents(recording, image, observer, replay, 0);
+    return result < 0 ? result : replay_image(image, ticks, observer, replay);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Who is in the tree: processes that come, call exec, end. What they hold is sample.c's. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -131,8 +133,8 @@ static int text_has(const struct mt_run *run, const char *path, const char *want
     return found ? 1 : got < 0 ? -1 : 0;
 }
 
-/* The recorder has its file mapped as long as it records. A process whose mappings are not for us
- * to see is told by its file. */
+/* The recorder has its file mapped as long as it records, and a fork has its parent's until it
+ * begins its own. A process whose mappings are not for us to see is told by its file. */
 static int is_recorded(const struct mt_run *run, const struct watched *process)
 {
     char path[64];
@@ -141,12 +143,32 @@ static int is_recorded(const struct mt_run *run, const struct watched *process)
     int mapped = 0;
     if (!run->has_recorder)
         return 0;
-    snprintf(path, sizeof path, "/proc/%d/maps", process->seen.pid);
+    snprintf(path, sizeof path, "/proc/%d/maps", process->reader);
     for (size_t i = 0; i < 2 && mapped == 0 && folders[i]; i++) {
         snprintf(wanted, sizeof wanted, "%s/%d-", folders[i], process->seen.pid);
         mapped = text_has(run, path, wanted);
     }
     return mapped < 0 ? has_file(run, process) : mapped;
+}
+
+/* The kernel lists a process by its first thread, whose memory is gone when that has ended, and
+ * lets every thread be looked at by its own number. */
+pid_t mt_watch_living_thread(const struct mt_run *run, pid_t pid)
+{
+    char path[32];
+    pid_t found = pid;
+    snprintf(path, sizeof path, "/proc/%d/task", pid);
+    DIR *folder = opendir(path);
+    if (!folder)
+        return pid;
+    for (struct dirent *entry; found == pid && (entry = readdir(folder)) != NULL;) {
+        pid_t thread = (pid_t)strtol(entry->d_name, NULL, 10);
+        uint64_t resident = thread > 0 ? mt_process_resident_bytes(&run->host, thread) : 0;
+        if (resident && resident != MT_UNKNOWN)
+            found = thread;
+    }
+    closedir(folder);
+    return found;
 }
 
 static void write_process(struct mt_run *run, const struct watched *process)
@@ -193,7 +215,8 @@ void mt_watch_judge(struct mt_run *run, struct watched *process, uint64_t now_ns
 {
     struct mt_process seen;
     enum mt_outside_reason reason = MT_OUTSIDE_NOT_LOADED;
-    if (mt_process_read(&run->host, process->seen.pid, &seen, NULL) < 0 || seen.state == 'Z')
+    if (mt_process_read(&run->host, process->seen.pid, &seen, NULL) < 0 ||
+        (seen.state == 'Z' && process->reader == process->seen.pid))
         return; /* its end is taken soon */
     process->seen = seen;
     process->recorded = is_recorded(run, process);
@@ -236,6 +259,17 @@ static void write_end(struct mt_run *run, pid_t pid, const int *status)
     mt_watch_write(run, MT_EVENT_PROCESS_END, fields, 3);
 }
 
+/* What the kernel counts for a child is the largest of all programs that it ran, and of what it was
+ * before the first: a copy of us. Below that it says nothing. */
+static void write_usage(struct mt_run *run, const struct rusage *usage)
+{
+    uint64_t bytes = (uint64_t)usage->ru_maxrss * 1024;
+    if (bytes <= run->own_peak_bytes)
+        return;
+    uint64_t fields[] = {(uint64_t)run->pid, bytes};
+    mt_write_skipped(&run->writer, MT_EVENT_PROCESS_PEAK, mt_monotonic_ns(), fields, 2);
+}
+
 static void remove_at(struct mt_run *run, size_t i)
 {
     memmove(&run->processes[i], &run->processes[i + 1],
@@ -255,6 +289,7 @@ static void add(struct mt_run *run, const struct mt_process *seen, uint64_t now_
     }
     run->processes[run->n_processes++] = (struct watched){
         .seen = *seen,
+        .reader = seen->pid,
         .since_ns = now_ns,
         .high_water_bytes = MT_UNKNOWN,
         .alive = 1,
@@ -269,6 +304,7 @@ static void note_exec(struct mt_run *run, struct watched *process, uint64_t now_
         return;
     *process = (struct watched){
         .seen = process->seen,
+        .reader = process->seen.pid,
         .since_ns = now_ns,
         .high_water_bytes = MT_UNKNOWN,
         .replaced = 1,
@@ -339,6 +375,7 @@ void mt_watch_tree(struct mt_run *run, uint64_t now_ns)
 static int reap_one(struct mt_run *run, pid_t pid, struct watched *process)
 {
     siginfo_t info = {0};
+    struct rusage usage;
     int status;
     if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
         return 0;
@@ -346,8 +383,10 @@ static int reap_one(struct mt_run *run, pid_t pid, struct watched *process)
         return 0;
     if (process)
         judge_ended(run, process);
-    if (waitpid(pid, &status, 0) != pid)
+    if (wait4(pid, &status, 0, &usage) != pid)
         return 0;
+    if (pid == run->pid)
+        write_usage(run, &usage);
     write_end(run, pid, &status);
     if (pid == run->pid) {
         run->ended = 1;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -145,6 +146,14 @@ static void end_parenthood(const struct mt_run *run)
         prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
+/* A copy of us may have a little more: its stack is touched anew. */
+static uint64_t own_peak_bytes(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (uint64_t)usage.ru_maxrss * 1024 + 256 * 1024;
+}
+
 /* Of a run that could not start. */
 static void leave_nothing(const struct mt_run *run)
 {
@@ -171,6 +180,7 @@ int mt_run_start(const struct mt_run_options *options, struct mt_run **run, stru
     int result = prepare(made, options, error);
     if (result == 0) {
         become_parent(made);
+        made->own_peak_bytes = own_peak_bytes();
         result = mt_spawn(options, made, error);
         if (result < 0)
             end_parenthood(made);

@@ -29,7 +29,7 @@
 static void write_sample(struct mt_run *run, struct watched *process, uint64_t now_ns)
 {
     struct mt_process_memory memory;
-    if (mt_process_memory_read(&run->host, process->seen.pid, &memory, NULL) == 0 &&
+    if (mt_process_memory_read(&run->host, process->reader, &memory, NULL) == 0 &&
         memory.resident_peak_bytes != MT_UNKNOWN)
         process->high_water_bytes = memory.resident_peak_bytes;
     uint64_t fields[] = {(uint64_t)process->seen.pid, process->resident_bytes,
@@ -79,7 +79,7 @@ static void take_picture(struct mt_run *run, struct watched *process)
 {
     char directory[32];
     struct mt_picture_result result;
-    snprintf(directory, sizeof directory, "/proc/%d", (int)process->seen.pid);
+    snprintf(directory, sizeof directory, "/proc/%d", (int)process->reader);
     const struct mt_picture_request request = {
         .process_directory = directory,
         .pid = (uint64_t)process->seen.pid,
@@ -103,7 +103,11 @@ static void take_picture(struct mt_run *run, struct watched *process)
 
 static void look_at_process(struct mt_run *run, struct watched *process, uint64_t now_ns)
 {
-    uint64_t resident = mt_process_resident_bytes(&run->host, process->seen.pid);
+    uint64_t resident = mt_process_resident_bytes(&run->host, process->reader);
+    if (!resident || resident == MT_UNKNOWN) {
+        process->reader = mt_watch_living_thread(run, process->seen.pid);
+        resident = mt_process_resident_bytes(&run->host, process->reader);
+    }
     process->resident_bytes = resident == MT_UNKNOWN ? 0 : resident;
     if (!process->resident_bytes)
         return;

@@ -24,8 +24,9 @@ enum mt_outside_reason {
 /* A living process of the tree, or one whose end is not yet taken. */
 struct watched {
     struct mt_process seen; /* when the tree was last looked at */
-    uint64_t since_ns;      /* when this program was first seen in it */
-    uint64_t program;       /* tells its program from another; 0: not known */
+    pid_t reader;      /* whose memory is read: the process, or a thread that outlives its first */
+    uint64_t since_ns; /* when this program was first seen in it */
+    uint64_t program;  /* tells its program from another; 0: not known */
     uint64_t resident_bytes;
     uint64_t sampled_bytes; /* what the last PROCESS_SAMPLE said */
     uint64_t sampled_ns;
@@ -63,6 +64,7 @@ struct mt_run {
     uint64_t picture_spent_ns;
     uint64_t ns_per_mib;
     uint64_t peak_resident_bytes;
+    uint64_t own_peak_bytes; /* ours when the program was started, which the kernel counts for it */
     struct mt_process_list tree;
     struct mt_process_list strangers; /* children that the caller had before the run */
     struct mt_table strange;          /* process ids of theirs, while the tree is looked at */
@@ -97,6 +99,9 @@ void mt_watch_note_strangers(struct mt_run *run);
 
 /* Looks who is in the tree. */
 void mt_watch_tree(struct mt_run *run, uint64_t now_ns);
+
+/* A thread of a process whose first thread has ended; the process itself where there is none. */
+pid_t mt_watch_living_thread(const struct mt_run *run, pid_t pid);
 
 /* Says who a process is once it has had the time to become it. */
 void mt_watch_judge(struct mt_run *run, struct watched *process, uint64_t now_ns);

@@ -14,7 +14,7 @@ static size_t live_by_replay(const struct mt_record_file *file, uint64_t size, s
     struct mt_replay replay;
     size_t n_live = 0;
     mt_replay_init(&replay);
-    assert_int_equal(mt_replay_file(&replay, file, UINT64_MAX), 0);
+    assert_int_equal(mt_replay_file(&replay, file, UINT64_MAX, NULL), 0);
     const struct mt_heap_block *block;
     for (uint64_t at = 0; (block = mt_blocks_next(&replay.blocks, &at));) {
         if (block->size != size)

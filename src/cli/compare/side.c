@@ -40,7 +40,7 @@ static int load_folder(struct compare_loaded *loaded, const struct mt_moment *mo
     cli_document_kept_use(loaded->kept, &loaded->recording.document);
     take_document(loaded);
     loaded->what = "recording";
-    loaded->moment = mt_moment_name(moment->kind);
+    loaded->moment = mt_moment_text(moment);
     loaded->side =
         (struct mt_compare_side){.kind = MT_SIDE_MEASUREMENT, .tally = loaded->recording.tally};
     return 0;

@@ -81,6 +81,7 @@ static void put_process(struct mt_json *json, const struct mt_tally_process *pro
     mt_json_text(json, "observed", process->observed);
     mt_json_text(json, "observed_reason", process->observed_reason);
     mt_json_bool(json, "lived_at_moment", lived_at_moment);
+    mt_json_bool(json, "carried", process->is_carried);
     mt_json_count(json, "start_ns", process->start_ns);
     mt_json_count(json, "end_ns", process->end_ns);
     mt_json_count(json, "picture_time_ns", process->picture_time_ns);
@@ -292,11 +293,35 @@ static void put_notes(struct mt_json *json, const struct cli_document *document)
     mt_json_end(json);
 }
 
+static const char *measure_of(const struct mt_moment *moment)
+{
+    if (moment->kind == MT_MOMENT_HEAP_PEAK)
+        return "heap";
+    return moment->kind == MT_MOMENT_CATEGORY_PEAK ? mt_category_name(moment->category)
+                                                   : "resident";
+}
+
+static void put_moments(struct mt_json *json, const struct mt_tally *tally)
+{
+    mt_json_begin_array(json, "moments");
+    for (size_t i = 0; i < tally->n_moments; i++) {
+        const struct mt_tally_moment *moment = &tally->moments[i];
+        mt_json_begin_object(json, NULL);
+        mt_json_text(json, "name", mt_moment_text(&moment->moment));
+        mt_json_text(json, "of", measure_of(&moment->moment));
+        mt_json_count(json, "time_ns", moment->time_ns);
+        mt_json_count(json, "bytes", moment->bytes);
+        mt_json_end(json);
+    }
+    mt_json_end(json);
+}
+
 static void put_tally(struct mt_json *json, const struct cli_document *document)
 {
     const struct mt_tally *tally = document->tally;
-    mt_json_text(json, "moment", mt_moment_name(tally->moment.kind));
+    mt_json_text(json, "moment", mt_moment_text(&tally->moment));
     mt_json_count(json, "moment_ns", tally->moment_ns);
+    put_moments(json, tally);
     put_places(json, tally->places, tally->n_places, tally->kind);
     mt_json_text(json, "shared_rule", tally->shared_rule);
     put_runs(json, document);
@@ -326,7 +351,7 @@ static void put_estimate(struct mt_json *json, const struct cli_document *docume
         cli_json_machine_settings(&document->estimate->settings, json);
     else
         cli_json_estimate_settings(&document->estimate->settings, json);
-    mt_json_text(json, "moment", mt_moment_name(tally->moment.kind));
+    mt_json_text(json, "moment", mt_moment_text(&tally->moment));
     cli_json_estimate(document, json);
     if (document->rehearsal)
         cli_json_rehearsal(document, json);

@@ -177,16 +177,43 @@ static void put_engine(const struct cli_document *document, const struct cli_ter
         cli_table_fact(terminal, out, "model", "%s", model);
 }
 
+static int is_shown(const struct mt_tally *tally, const struct mt_tally_moment *moment)
+{
+    return moment->moment.kind == tally->moment.kind &&
+           moment->moment.category == tally->moment.category;
+}
+
+/* "heap-peak 2.40 GiB at 3.1 s, kv_cache-peak 512.00 MiB at 2.0 s": where else to look. */
+static void put_other_moments(const struct mt_tally *tally, const struct cli_terminal *terminal,
+                              struct mt_strbuf *out)
+{
+    struct mt_strbuf text = {0};
+    char bytes[MT_SIZE_TEXT];
+    char time[CLI_TIME_TEXT];
+    for (size_t i = 0; i < tally->n_moments; i++) {
+        const struct mt_tally_moment *moment = &tally->moments[i];
+        if (is_shown(tally, moment))
+            continue;
+        mt_strbuf_printf(&text, "%s%s %s at %s", text.length ? ", " : "",
+                         mt_moment_text(&moment->moment), mt_format_size(moment->bytes, bytes),
+                         cli_format_time(moment->time_ns, time));
+    }
+    if (text.length)
+        cli_table_fact(terminal, out, "other peaks", "%s", mt_strbuf_text(&text));
+    mt_strbuf_finish(&text);
+}
+
 static void put_moment(const struct mt_tally *tally, const struct cli_terminal *terminal,
                        struct mt_strbuf *out)
 {
     char time[CLI_TIME_TEXT];
-    const char *name = mt_moment_name(tally->moment.kind);
+    const char *name = mt_moment_text(&tally->moment);
     if (tally->moment_ns == MT_UNKNOWN)
         cli_table_fact(terminal, out, "shown", "%s", name);
     else
         cli_table_fact(terminal, out, "shown", "%s, %s after the start", name,
                        cli_format_time(tally->moment_ns, time));
+    put_other_moments(tally, terminal, out);
 }
 
 static void put_memory(const struct mt_tally_machine *machine, const struct cli_terminal *terminal,

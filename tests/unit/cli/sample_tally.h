@@ -58,9 +58,17 @@ static const char *const sample_notes[] = {
     "One picture was skipped, because pictures may take 2 % of the run time.",
 };
 
+static const struct mt_tally_moment sample_moments[] = {
+    {{.kind = MT_MOMENT_PEAK}, 3400000000, 320 * MIB},
+    {{.kind = MT_MOMENT_HEAP_PEAK}, 2100000000, 64 * MIB},
+    {{.kind = MT_MOMENT_CATEGORY_PEAK, .category = MT_CATEGORY_WEIGHTS}, 1200000000, 256 * MIB},
+};
+
 static const struct mt_tally sample_tally = {
     .kind = MT_TALLY_MEASUREMENT,
-    .moment = {MT_MOMENT_PEAK, 0},
+    .moment = {.kind = MT_MOMENT_PEAK},
+    .n_moments = sizeof sample_moments / sizeof *sample_moments,
+    .moments = sample_moments,
     .moment_ns = 3400000000,
     .engine_name = "llama.cpp",
     .engine_version = "b11434",

@@ -34,13 +34,30 @@ static void test_moments_by_name_and_by_time(void **state)
     assert_moment("800ms", MT_MOMENT_TIME, 800000000);
     assert_moment("2min", MT_MOMENT_TIME, 120000000000);
     assert_moment("0s", MT_MOMENT_TIME, 0);
+    assert_moment("heap-peak", MT_MOMENT_HEAP_PEAK, 0);
+}
+
+static void test_each_category_has_a_moment(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"weights-peak", "kv_cache-peak", "training-peak"};
+    static const enum mt_category categories[] = {MT_CATEGORY_WEIGHTS, MT_CATEGORY_KV_CACHE,
+                                                  MT_CATEGORY_TRAINING};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct mt_moment moment = {0};
+        assert_int_equal(cli_parse_moment(names[i], &moment, NULL), 0);
+        assert_int_equal(moment.kind, MT_MOMENT_CATEGORY_PEAK);
+        assert_int_equal(moment.category, categories[i]);
+        assert_string_equal(mt_moment_text(&moment), names[i]);
+    }
 }
 
 static void test_what_is_no_moment_is_refused(void **state)
 {
     (void)state;
-    const char *const texts[] = {"",       "time", "Peak", "3.5",  "s",    "-1s",
-                                 "1.2.3s", "3 s",  "nans", "0x1s", "1e3s", "99999999999999s",
+    const char *const texts[] = {"none-peak", "category-peak", "-peak", "",     "time",
+                                 "Peak",      "3.5",           "s",     "-1s",  "1.2.3s",
+                                 "3 s",       "nans",          "0x1s",  "1e3s", "99999999999999s",
                                  "3ss"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         assert_no_moment(texts[i]);
@@ -68,6 +85,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_moments_by_name_and_by_time),
+        cmocka_unit_test(test_each_category_has_a_moment),
         cmocka_unit_test(test_what_is_no_moment_is_refused),
         cmocka_unit_test(test_times_are_written_in_the_unit_that_suits),
     };

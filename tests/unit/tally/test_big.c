@@ -19,7 +19,7 @@ static void assert_replays(const char *path, const struct big_truth *truth, uint
     assert_int_equal(mt_record_file_open(path, &file, NULL), 0);
     assert_int_equal(file->blocks_bad, 0);
     mt_replay_init(&replay);
-    assert_int_equal(mt_replay_file(&replay, file, UINT64_MAX), 0);
+    assert_int_equal(mt_replay_file(&replay, file, UINT64_MAX, NULL), 0);
     for (uint64_t at = 0; (block = mt_blocks_next(&replay.blocks, &at));)
         bytes += block->size;
     assert_int_equal(replay.blocks.n, truth->live_blocks);

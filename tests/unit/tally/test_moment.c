@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Which moment a tally is of, what the machine said then, and the trees of several processes. */
-#include "recorded.h"
+#include "moments.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define MS 1000000ull
 
 static const char one_mapping[] = "10000000-20000000 rw-p 00000000 00:00 0 \n"
                                   "20000000-20001000 rw-s 00000000 fe:00 99 /r/%s.mtr\n";
@@ -31,37 +29,6 @@ static void picture(struct recorded *recorded, uint64_t ms, uint64_t pid, uint64
                                              .rollup = rollup,
                                              .runs = runs,
                                              .n_runs = 1});
-}
-
-static void look(struct recorded *recorded, uint64_t ms, uint64_t pages)
-{
-    recorded->ns = ms * MS;
-    EVENT(recorded, LOOK, pages * PAGE);
-}
-
-static struct recorded process_at(uint64_t ms, uint32_t pid)
-{
-    return (struct recorded){.header = {.pid = pid}, .ns = ms * MS};
-}
-
-static struct recorded watch_at(uint64_t ms)
-{
-    return (struct recorded){.header = {.pid = 1, .kind = MT_FILE_WATCH}, .ns = ms * MS};
-}
-
-static void seen(struct recorded *watch, uint64_t ms, uint64_t pid, uint64_t parent,
-                 const char *command, int reason)
-{
-    watch->ns = ms * MS;
-    EVENT(watch, PROCESS, pid, parent, ms * MS, recorded_string(watch, command));
-    if (reason >= 0)
-        EVENT(watch, OUTSIDE_ONLY, pid, (uint64_t)reason);
-}
-
-static void ended(struct recorded *watch, uint64_t ms, uint64_t pid, uint64_t how, uint64_t value)
-{
-    watch->ns = ms * MS;
-    EVENT(watch, PROCESS_END, pid, how, value);
 }
 
 static void assert_moment(enum mt_moment_kind kind, uint64_t ms, uint64_t pages)
@@ -89,8 +56,9 @@ static void test_peak_steady_and_exit_are_three_pictures(void **state)
     assert_moment(MT_MOMENT_EXIT, 99, 20);
 }
 
-/* The kernel's high-water mark says more than any picture; so does a look. */
-static void test_the_peak_is_told_though_no_picture_caught_it(void **state)
+/* The kernel's high-water mark says more than any picture. A look says when it was: what the
+ * picture shows is carried there, and of the rest nothing is known. */
+static void test_the_peak_is_shown_though_no_picture_caught_it(void **state)
 {
     (void)state;
     struct recorded p = process_at(0, 7);
@@ -105,7 +73,10 @@ static void test_the_peak_is_told_though_no_picture_caught_it(void **state)
     look(&p, 30, 2000);
     recorded_end(&p, 90 * MS);
     struct mt_tally *tally = recorded_tally(MT_MOMENT_PEAK, 0);
-    assert_int_equal(tally->places[0].total_resident_bytes, 900 * PAGE);
+    assert_int_equal(tally->moment_ns, 30 * MS);
+    assert_int_equal(tally->places[0].total_resident_bytes, 2000 * PAGE);
+    assert_int_equal(tally->places[0].unattributed_bytes, 2000 * PAGE);
+    assert_true(tally->processes[0].is_carried);
     assert_int_equal(tally->places[0].peak_resident_bytes, 5000 * PAGE);
     assert_int_equal(tally->processes[0].peak_resident_bytes, 5000 * PAGE);
     assert_int_equal(tally->processes[0].peak_caught_bytes, 900 * PAGE);
@@ -146,27 +117,6 @@ static void test_a_time_past_the_end_is_refused(void **state)
         assert_int_equal(mt_recording_tally(recording, &moment, &tally, NULL), MT_EARG);
     }
     mt_recording_close(recording);
-}
-
-static void test_without_a_picture_there_is_no_peak(void **state)
-{
-    (void)state;
-    const struct mt_moment moment = {MT_MOMENT_PEAK, 0};
-    struct recorded p = process_at(0, 7);
-    struct mt_tally *tally;
-    recorded_begin(&p, "7-0");
-    look(&p, 10, 100);
-    recorded_end(&p, 20 * MS);
-    struct mt_recording *recording = recorded_open();
-    assert_int_equal(mt_recording_tally(recording, &moment, &tally, NULL), MT_ENOTFOUND);
-    mt_recording_close(recording);
-    /* At a time there is, and its size is known; what it is made of is not. */
-    tally = recorded_tally(MT_MOMENT_TIME, 15 * MS);
-    assert_int_equal(tally->processes[0].picture_time_ns, MT_UNKNOWN);
-    assert_int_equal(tally->places[0].total_resident_bytes, 100 * PAGE);
-    assert_int_equal(tally->places[0].unattributed_bytes, 100 * PAGE);
-    assert_false(tally->places[0].skew_known);
-    mt_tally_destroy(tally);
 }
 
 static void test_the_timeline_sums_over_the_tree(void **state)
@@ -725,10 +675,9 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, recorded_setup, recorded_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_peak_steady_and_exit_are_three_pictures),
-        TEST(test_the_peak_is_told_though_no_picture_caught_it),
+        TEST(test_the_peak_is_shown_though_no_picture_caught_it),
         TEST(test_a_time_is_shown_by_the_picture_of_its_size),
         TEST(test_a_time_past_the_end_is_refused),
-        TEST(test_without_a_picture_there_is_no_peak),
         TEST(test_the_timeline_sums_over_the_tree),
         TEST(test_file_pages_of_a_tree_count_once),
         TEST(test_a_file_that_one_process_maps_twice_counts_as_in_rss),

@@ -26,7 +26,7 @@ static void replay_until(struct replayed *replayed, uint64_t ticks)
     snprintf(path, sizeof path, "%s/7-0.mtr", recorded_directory);
     assert_int_equal(mt_record_file_open(path, &replayed->file, NULL), 0);
     mt_replay_init(&replayed->replay);
-    assert_int_equal(mt_replay_file(&replayed->replay, replayed->file, ticks), 0);
+    assert_int_equal(mt_replay_file(&replayed->replay, replayed->file, ticks, NULL), 0);
 }
 
 static void end(struct replayed *replayed)

@@ -31,7 +31,7 @@ static struct mt_tally *tally_of_stopped(struct watched_run *run, int pid)
         const struct mt_tally_process *process =
             tally ? watched_process(tally, (uint64_t)pid) : NULL;
         if (process && process->n_places && process->picture_time_ns != MT_UNKNOWN &&
-            process->places[0].total_resident_bytes == resident)
+            !process->is_carried && process->places[0].total_resident_bytes == resident)
             return tally;
         mt_tally_destroy(tally);
     }
@@ -39,12 +39,14 @@ static struct mt_tally *tally_of_stopped(struct watched_run *run, int pid)
 
 static void wait_for_a_picture(struct watched_run *run)
 {
-    struct mt_tally *tally = NULL;
-    while (!tally) {
+    int found = 0;
+    while (!found) {
         watched_poll(run);
-        tally = watched_tally(run, MT_MOMENT_PEAK, 0);
+        struct mt_tally *tally = watched_tally(run, MT_MOMENT_PEAK, 0);
+        for (size_t i = 0; tally && i < tally->n_processes; i++)
+            found |= tally->processes[i].pictures_taken != 0;
+        mt_tally_destroy(tally);
     }
-    mt_tally_destroy(tally);
 }
 
 static void kill_and_finish(struct watched_run *run, int pid)

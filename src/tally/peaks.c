@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT */
+/* Sweeping over a recording by time: the events of all processes and the points at which the
+ * resident size of one of them was known. */
+#include "tally/peaks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tally/course.h"
+#include "tally/forks.h"
+#include "tally/held.h"
+#include "tally/image.h"
+#include "tally/moment.h"
+
+#define FEW_STRETCHES 1024u
+
+/* A process whose events are being read. */
+struct player {
+    const struct mt_image *image;
+    size_t index;
+    struct mt_merge *merge;
+    struct mt_event event; /* the next */
+    uint64_t ns;           /* when that is */
+    struct mt_held held;
+};
+
+struct sweep {
+    struct mt_recording *recording;
+    struct mt_peaks peaks;
+    size_t stretches_capacity;
+    struct player *players;
+    size_t n_players;
+    size_t next_image;
+    struct mt_course course;
+    struct mt_picture **pictures; /* by time */
+    size_t n_pictures;
+    size_t next_picture;
+    uint64_t heap_bytes;
+    uint64_t of[MT_CATEGORY_END];
+    int failed;
+    int code; /* why, where it is not memory */
+};
+
+static void raise(struct mt_instant *highest, const struct mt_instant *now)
+{
+    if (!highest->ns || now->bytes > highest->bytes)
+        *highest = *now;
+}
+
+static uint64_t resident_peak(const struct mt_peaks *peaks)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < peaks->n_stretches; i++)
+        if (peaks->stretches[i].resident.bytes > most)
+            most = peaks->stretches[i].resident.bytes;
+    return most;
+}
+
+/* Stretches that are far below the peak by now will not be near it later. */
+static void thin_out(struct mt_peaks *peaks)
+{
+    uint64_t most = resident_peak(peaks);
+    size_t kept = 0;
+    for (size_t i = 0; i < peaks->n_stretches; i++)
+        if (peaks->stretches[i].resident.bytes + MT_ABOUT_THE_SAME(most) >= most ||
+            i + 1 == peaks->n_stretches)
+            peaks->stretches[kept++] = peaks->stretches[i];
+    peaks->n_stretches = kept;
+}
+
+static struct mt_stretch *add_stretch(struct sweep *sweep)
+{
+    struct mt_peaks *peaks = &sweep->peaks;
+    int is_full = peaks->n_stretches == sweep->stretches_capacity;
+    if (is_full)
+        thin_out(peaks);
+    if (is_full && peaks->n_stretches >= sweep->stretches_capacity / 2) {
+        size_t more = sweep->stretches_capacity ? sweep->stretches_capacity * 2 : FEW_STRETCHES;
+        void *grown = realloc(peaks->stretches, more * sizeof *peaks->stretches);
+        if (!grown) {
+            sweep->failed = 1;
+            return NULL;
+        }
+        peaks->stretches = grown;
+        sweep->stretches_capacity = more;
+    }
+    return &peaks->stretches[peaks->n_stretches++];
+}
+
+/* The tree's resident size at `ns`, which is looked at wherever it was known or fell. `ticks` is
+ * the last event of the process that it has in it, 0 where that follows from the time. */
+static void note_resident(struct sweep *sweep, size_t image, uint64_t ns, uint64_t ticks)
+{
+    struct mt_peaks *peaks = &sweep->peaks;
+    struct mt_stretch *last = peaks->n_stretches ? &peaks->stretches[peaks->n_stretches - 1] : NULL;
+    const struct mt_instant now = {
+        .ns = ns, .ticks = ticks, .image = image, .bytes = mt_course_bytes(&sweep->course, ns)};
+    const struct mt_instant heap = {
+        .ns = ns, .ticks = ticks, .image = image, .bytes = sweep->heap_bytes};
+    uint64_t first = last ? last->first_bytes : 0;
+    uint64_t apart = first > now.bytes ? first - now.bytes : now.bytes - first;
+    if (!last || apart > first / 256) {
+        last = add_stretch(sweep);
+        if (!last)
+            return;
+        *last = (struct mt_stretch){.ns = ns, .first_bytes = now.bytes};
+    }
+    raise(&last->resident, &now);
+    raise(&last->heap, &heap);
+}
+
+static void take_step(struct sweep *sweep)
+{
+    const struct mt_step *step = &sweep->course.steps[sweep->course.at];
+    mt_course_step(&sweep->course);
+    note_resident(sweep, step->image, step->ns, 0);
+}
+
+/* The pages of [low, high) that a picture shows. */
+static uint64_t pages_within(const struct mt_picture *picture, uint64_t low, uint64_t high,
+                             uint64_t page_bytes)
+{
+    uint64_t bytes = 0;
+    size_t first = 0;
+    size_t last = picture->n_runs;
+    while (first < last) {
+        size_t middle = first + (last - first) / 2;
+        const struct mt_run_pages *run = &picture->runs[middle];
+        if ((run->first_page + run->n_pages) * page_bytes <= low)
+            first = middle + 1;
+        else
+            last = middle;
+    }
+    for (; first < picture->n_runs; first++) {
+        uint64_t from = picture->runs[first].first_page * page_bytes;
+        uint64_t to = from + picture->runs[first].n_pages * page_bytes;
+        if (from >= high)
+            break;
+        bytes += (to < high ? to : high) - (from > low ? from : low);
+    }
+    return bytes;
+}
+
+/* Memory went back to the system: as much of it as the last picture shows there. What the process
+ * took since may have been there too, where the picture shows nothing. */
+static void note_fall(struct sweep *sweep, const struct player *player)
+{
+    const struct mt_held *held = &player->held;
+    const struct mt_picture *picture = mt_image_picture_before(player->image, player->ns);
+    uint64_t length = held->gone_high - held->gone_low;
+    uint64_t resident = mt_course_own_bytes(&sweep->course, player->index, player->ns);
+    uint64_t page_bytes = player->image->file->header.page_bytes;
+    uint64_t gone =
+        picture ? pages_within(picture, held->gone_low, held->gone_high, page_bytes) : 0;
+    uint64_t new_bytes =
+        !picture ? resident
+                 : (resident > picture->resident_bytes ? resident - picture->resident_bytes : 0);
+    if (!gone)
+        gone = length < new_bytes ? length : new_bytes;
+    gone = gone < resident ? gone : resident;
+    if (gone <= resident / 256)
+        return;
+    note_resident(sweep, player->index, player->ns, player->event.ticks - 1);
+    mt_course_fall(&sweep->course, player->index, player->ns, resident - gone);
+    note_resident(sweep, player->index, player->ns, player->event.ticks);
+}
+
+static void note_rise(struct sweep *sweep, const struct player *player)
+{
+    uint64_t more =
+        mt_course_rise(&sweep->course, player->index, player->ns, player->held.came_bytes);
+    if (more > mt_course_own_bytes(&sweep->course, player->index, player->ns) / 256)
+        note_resident(sweep, player->index, player->ns, player->event.ticks);
+}
+
+static void change_heap(struct sweep *sweep, const struct player *player, uint64_t before)
+{
+    sweep->heap_bytes += player->held.heap_bytes - before;
+    if (player->held.heap_bytes <= before)
+        return;
+    const struct mt_instant now = {player->ns, player->event.ticks, player->index,
+                                   sweep->heap_bytes};
+    raise(&sweep->peaks.heap, &now);
+    if (sweep->peaks.n_stretches)
+        raise(&sweep->peaks.stretches[sweep->peaks.n_stretches - 1].heap, &now);
+}
+
+static void change_categories(struct sweep *sweep, const struct player *player,
+                              const uint64_t before[MT_CATEGORY_END])
+{
+    for (int category = 1; category < MT_CATEGORY_END; category++) {
+        uint64_t now_bytes = player->held.of[category];
+        if (now_bytes == before[category])
+            continue;
+        sweep->of[category] += now_bytes - before[category];
+        const struct mt_instant now = {player->ns, player->event.ticks, player->index,
+                                       sweep->of[category]};
+        if (now_bytes > before[category])
+            raise(&sweep->peaks.of[category], &now);
+    }
+}
+
+/* A block without a category changes no sum but the heap's. */
+static int may_change_categories(const struct mt_held *held)
+{
+    return held->said.n || held->n_scope_items;
+}
+
+static void advance(struct player *player)
+{
+    if (!mt_merge_next(player->merge, &player->event)) {
+        player->ns = UINT64_MAX;
+        return;
+    }
+    player->ns = mt_clock_ns(&player->image->clock, player->event.ticks);
+    if (player->ns > player->image->end_ns)
+        player->ns = player->image->end_ns;
+}
+
+static void play_event(struct sweep *sweep, struct player *player)
+{
+    uint64_t before[MT_CATEGORY_END];
+    uint64_t heap = player->held.heap_bytes;
+    memcpy(before, player->held.of, sizeof before);
+    int had = may_change_categories(&player->held);
+    sweep->failed |= mt_held_apply(&player->held, &player->event) < 0;
+    if (player->held.gone_high > player->held.gone_low)
+        note_fall(sweep, player);
+    if (player->held.heap_bytes != heap)
+        change_heap(sweep, player, heap);
+    if (player->held.came_bytes)
+        note_rise(sweep, player);
+    if (had || may_change_categories(&player->held))
+        change_categories(sweep, player, before);
+    advance(player);
+}
+
+static void note_picture(struct sweep *sweep, struct mt_picture *picture)
+{
+    uint64_t own = picture->resident_bytes;
+    uint64_t shared = mt_course_shared_bytes(sweep->recording, picture->image, picture->ns);
+    own -= shared < own ? shared : own;
+    uint64_t others = mt_course_bytes(&sweep->course, picture->ns) -
+                      mt_course_own_bytes(&sweep->course, picture->image, picture->ns);
+    picture->tree_bytes = others + own;
+    picture->tree_heap_bytes = sweep->heap_bytes;
+}
+
+static void take_pictures(struct sweep *sweep, uint64_t before_ns)
+{
+    for (; sweep->next_picture < sweep->n_pictures &&
+           sweep->pictures[sweep->next_picture]->ns < before_ns;
+         sweep->next_picture++)
+        note_picture(sweep, sweep->pictures[sweep->next_picture]);
+}
+
+/* Takes all that is known without events up to `ns`. */
+static void take_points(struct sweep *sweep, uint64_t ns)
+{
+    uint64_t next;
+    while ((next = mt_course_next_ns(&sweep->course)) <= ns && next != UINT64_MAX &&
+           !sweep->failed) {
+        take_pictures(sweep, next);
+        take_step(sweep);
+    }
+    take_pictures(sweep, ns);
+}
+
+/* What a process that has ended held is gone. */
+static void end_player(struct sweep *sweep, size_t i)
+{
+    struct player *player = &sweep->players[i];
+    sweep->heap_bytes -= player->held.heap_bytes;
+    for (int category = 1; category < MT_CATEGORY_END; category++)
+        sweep->of[category] -= player->held.of[category];
+    if (mt_merge_failed(player->merge)) {
+        sweep->failed = 1;
+        sweep->code = mt_merge_failed(player->merge);
+    }
+    mt_merge_destroy(player->merge);
+    mt_held_finish(&player->held);
+    *player = sweep->players[--sweep->n_players];
+}
+
+static void begin_player(struct sweep *sweep, size_t index)
+{
+    const struct mt_image *image = &sweep->recording->images[index];
+    struct player *player = &sweep->players[sweep->n_players];
+    if (!image->file)
+        return;
+    *player = (struct player){.image = image, .index = index};
+    if (mt_merge_create(image->file, &player->merge) < 0) {
+        sweep->failed = 1;
+        return;
+    }
+    mt_held_init(&player->held, &image->file->header);
+    sweep->n_players++;
+    advance(player);
+}
+
+/* The player whose event comes first and the time up to which it stays the first. */
+static struct player *first_player(struct sweep *sweep, uint64_t *until_ns)
+{
+    struct player *first = NULL;
+    uint64_t next = UINT64_MAX;
+    for (size_t i = 0; i < sweep->n_players; i++) {
+        struct player *player = &sweep->players[i];
+        if (!first || player->ns < first->ns) {
+            next = first && first->ns < next ? first->ns : next;
+            first = player;
+        } else if (player->ns < next) {
+            next = player->ns;
+        }
+    }
+    *until_ns = next;
+    return first;
+}
+
+/* One with nothing left to read lives on up to its end. */
+static void end_those_before(struct sweep *sweep, uint64_t ns)
+{
+    for (size_t i = sweep->n_players; i-- > 0;)
+        if (sweep->players[i].ns == UINT64_MAX && sweep->players[i].image->end_ns < ns)
+            end_player(sweep, i);
+}
+
+static uint64_t next_start(const struct sweep *sweep)
+{
+    const struct mt_recording *recording = sweep->recording;
+    return sweep->next_image < recording->n_images ? recording->images[sweep->next_image].start_ns
+                                                   : UINT64_MAX;
+}
+
+static void play(struct sweep *sweep)
+{
+    while (!sweep->failed) {
+        uint64_t until;
+        uint64_t unused;
+        struct player *player = first_player(sweep, &until);
+        uint64_t start = next_start(sweep);
+        if (start != UINT64_MAX && (!player || start <= player->ns)) {
+            end_those_before(sweep, start);
+            begin_player(sweep, sweep->next_image++);
+            continue;
+        }
+        if (!player || player->ns == UINT64_MAX)
+            break;
+        until = start < until ? start : until;
+        end_those_before(sweep, player->ns);
+        player = first_player(sweep, &unused); /* the list has another order now */
+        do {
+            take_points(sweep, player->ns);
+            play_event(sweep, player);
+        } while (player->ns < until && !sweep->failed);
+    }
+    uint64_t ns;
+    while ((ns = mt_course_next_ns(&sweep->course)) != UINT64_MAX && !sweep->failed) {
+        end_those_before(sweep, ns);
+        take_points(sweep, ns);
+    }
+    take_points(sweep, UINT64_MAX);
+    while (sweep->n_players)
+        end_player(sweep, sweep->n_players - 1);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct mt_picture *x = *(struct mt_picture *const *)a;
+    const struct mt_picture *y = *(struct mt_picture *const *)b;
+    return x->ns < y->ns ? -1 : x->ns > y->ns;
+}
+
+static int list_pictures(struct sweep *sweep)
+{
+    struct mt_recording *recording = sweep->recording;
+    size_t n = 0;
+    for (size_t i = 0; i < recording->n_images; i++)
+        n += recording->images[i].n_pictures;
+    sweep->pictures = calloc(n + 1, sizeof *sweep->pictures);
+    if (!sweep->pictures)
+        return MT_ENOMEM;
+    for (size_t i = 0; i < recording->n_images; i++)
+        for (size_t j = 0; j < recording->images[i].n_pictures; j++) {
+            struct mt_picture *picture = &recording->images[i].pictures[j];
+            picture->image = i;
+            sweep->pictures[sweep->n_pictures++] = picture;
+        }
+    qsort(sweep->pictures, n, sizeof *sweep->pictures, by_time);
+    return 0;
+}
+
+int mt_peaks_find(struct mt_recording *recording)
+{
+    struct sweep sweep = {.recording = recording};
+    size_t n = recording->n_images + 1;
+    sweep.players = calloc(n, sizeof *sweep.players);
+    mt_forks_find(recording);
+    sweep.failed =
+        !sweep.players || list_pictures(&sweep) < 0 || mt_course_init(&sweep.course, recording) < 0;
+    if (!sweep.failed)
+        play(&sweep);
+    thin_out(&sweep.peaks);
+    free(sweep.players);
+    free(sweep.pictures);
+    mt_course_finish(&sweep.course);
+    if (sweep.failed) {
+        mt_peaks_finish(&sweep.peaks);
+        return sweep.code ? sweep.code : MT_ENOMEM;
+    }
+    recording->peaks = sweep.peaks;
+    return 0;
+}
+
+void mt_peaks_finish(struct mt_peaks *peaks)
+{
+    free(peaks->stretches);
+    *peaks = (struct mt_peaks){0};
+}

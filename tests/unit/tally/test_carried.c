@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+/* Moments without a picture, or that no picture shows as it was: what events and sizes say of them.
+ */
+#include "moments.h"
+
+#include <string.h>
+
+/* Before anything was allocated the program and its libraries are all that there is. */
+static void test_without_a_picture_events_and_sizes_are_shown(void **state)
+{
+    (void)state;
+    static const uint64_t block = 0x10000010;
+    struct recorded p = process_at(0, 7);
+    recorded_begin(&p, "7-0");
+    look(&p, 1, 1000);
+    p.ns = 5 * MS;
+    recorded_alloc(&p, MT_EVENT_ALLOC, block, 500 * PAGE - 16, 0);
+    look(&p, 10, 1600);
+    p.ns = 11 * MS;
+    recorded_free(&p, MT_EVENT_FREE, block);
+    recorded_end(&p, 0);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_PEAK, 0);
+    const struct mt_tally_place *place = tally->places;
+    assert_int_equal(tally->moment_ns, 10 * MS);
+    assert_int_equal(tally->processes[0].picture_time_ns, MT_UNKNOWN);
+    assert_int_equal(place->total_resident_bytes, 1600 * PAGE);
+    assert_int_equal(resident_of(place, MT_CATEGORY_RUNTIME, "program and libraries"), 1000 * PAGE);
+    assert_int_equal(resident_of(place, MT_CATEGORY_RUNTIME, "heap blocks"), 500 * PAGE - 16);
+    assert_int_equal(place->unattributed_bytes, 100 * PAGE + 16); /* with the allocator's head */
+    assert_int_equal(place->rows[0].provenance, MT_PROVENANCE_INFERRED);
+    assert_false(place->skew_known);
+    mt_tally_destroy(tally);
+}
+
+/* A process that was killed at once: the watcher has the kernel's count of the most that it had. */
+static void test_the_kernels_count_is_the_peak_of_what_nobody_saw(void **state)
+{
+    (void)state;
+    struct recorded p = process_at(1, 7);
+    struct recorded w = watch_at(0);
+    recorded_begin(&w, "watch");
+    seen(&w, 1, 7, 1, "short", -1);
+    w.ns = 4 * MS;
+    mt_write_skipped(&w.writer, MT_EVENT_PROCESS_PEAK, w.ns, (const uint64_t[]){7, 700 * PAGE}, 2);
+    ended(&w, 4, 7, MT_PROCESS_KILLED, 9);
+    recorded_end(&w, 5 * MS);
+    recorded_begin(&p, "7-0");
+    look(&p, 1, 100);
+    p.ns = 2 * MS;
+    recorded_alloc(&p, MT_EVENT_ALLOC, 0x10000010, 500 * PAGE - 16, 0);
+    recorded_end(&p, 0);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_PEAK, 0);
+    const struct mt_tally_place *place = tally->places;
+    assert_int_equal(place->total_resident_bytes, 700 * PAGE);
+    assert_int_equal(resident_of(place, MT_CATEGORY_RUNTIME, "heap blocks"), 500 * PAGE - 16);
+    assert_int_equal(place->unattributed_bytes, 100 * PAGE + 16);
+    mt_tally_destroy(tally);
+}
+
+/* Three times 400 pages are resident, pictured when the heap is empty again; in between all of it
+ * was in use, and no page came or went. */
+static void test_of_a_plateau_the_fullest_moment_is_shown(void **state)
+{
+    (void)state;
+    static const char maps[] = "10000000-10190000 rw-p 00000000 00:00 0 [heap]\n";
+    static const uint64_t runs[][3] = {{0x10000, 400, 0}};
+    struct recorded p = process_at(0, 7);
+    recorded_begin(&p, "7-0");
+    look(&p, 10, 400);
+    for (uint64_t i = 0; i < 2; i++) {
+        p.ns = (20 + i * 20) * MS;
+        recorded_alloc(&p, MT_EVENT_ALLOC, 0x10000000, (300 + i * 90) * PAGE, 0);
+        p.ns += 5 * MS;
+        recorded_free(&p, MT_EVENT_FREE, 0x10000000);
+    }
+    p.ns = 90 * MS;
+    recorded_picture(&p, &(struct recorded_picture){.reason = MT_PICTURE_EXIT,
+                                                    .resident_bytes = 400 * PAGE,
+                                                    .maps = maps,
+                                                    .runs = runs,
+                                                    .n_runs = 1});
+    recorded_end(&p, 91 * MS);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_PEAK, 0);
+    assert_int_equal(tally->moment_ns, 40 * MS);
+    assert_int_equal(resident_of(tally->places, MT_CATEGORY_RUNTIME, "heap blocks"), 390 * PAGE);
+    assert_int_equal(tally->places[0].total_resident_bytes, 400 * PAGE);
+    mt_tally_destroy(tally);
+    tally = recorded_tally(MT_MOMENT_EXIT, 0);
+    assert_int_equal(resident_of(tally->places, MT_CATEGORY_RUNTIME, "heap blocks"), 0);
+    mt_tally_destroy(tally);
+}
+
+static struct mt_tally *tally_of_category(enum mt_category category)
+{
+    const struct mt_moment moment = {.kind = MT_MOMENT_CATEGORY_PEAK, .category = category};
+    struct mt_recording *recording = recorded_open();
+    struct mt_tally *tally = NULL;
+    int result = mt_recording_tally(recording, &moment, &tally, NULL);
+    mt_recording_close(recording);
+    if (result < 0)
+        assert_int_equal(result, MT_ENOTFOUND);
+    else
+        assert_true(mt_tally_adds_up(tally));
+    return tally;
+}
+
+/* Weights of 100 pages live from 10 to 60 ms, a cache of 50 from 30 to 90, activations never. */
+static void test_each_category_has_its_own_peak(void **state)
+{
+    (void)state;
+    const uint64_t weights = 0x10000000;
+    const uint64_t cache = 0x20000000;
+    struct recorded p = process_at(0, 7);
+    recorded_begin(&p, "7-0");
+    p.ns = 10 * MS;
+    EVENT(&p, BUFFER_ALLOC, 1, weights, 60 * PAGE, MT_BUFFER_HOST, MT_CATEGORY_WEIGHTS, 0, 0);
+    p.ns = 20 * MS;
+    EVENT(&p, BUFFER_ALLOC, 2, weights + 60 * PAGE, 40 * PAGE, MT_BUFFER_HOST, MT_CATEGORY_WEIGHTS,
+          0, 0);
+    p.ns = 30 * MS;
+    EVENT(&p, LABEL, cache, 50 * PAGE, MT_CATEGORY_KV_CACHE, 0);
+    p.ns = 60 * MS;
+    EVENT(&p, BUFFER_FREE, 1);
+    EVENT(&p, BUFFER_FREE, 2);
+    p.ns = 90 * MS;
+    EVENT(&p, UNLABEL, cache, 50 * PAGE);
+    recorded_end(&p, 91 * MS);
+    struct mt_tally *tally = tally_of_category(MT_CATEGORY_WEIGHTS);
+    assert_int_equal(tally->moment_ns, 20 * MS);
+    assert_string_equal(mt_moment_text(&tally->moment), "weights-peak");
+    assert_int_equal(tally->n_moments, 3);
+    assert_int_equal(tally->moments[1].bytes, 100 * PAGE);
+    assert_int_equal(tally->moments[2].bytes, 50 * PAGE);
+    assert_int_equal(tally->moments[2].time_ns, 30 * MS);
+    mt_tally_destroy(tally);
+    assert_null(tally_of_category(MT_CATEGORY_ACTIVATIONS));
+}
+
+/* A block of its own mapping goes and another comes between the picture and the moment: of the
+ * first nothing is left, and the second has what the kernel's figure leaves for it. */
+static void test_a_picture_is_carried_by_events(void **state)
+{
+    (void)state;
+    static const char maps[] = "10000000-10064000 rw-p 00000000 00:00 0 \n";
+    static const uint64_t runs[][3] = {{0x10000, 100, 0}};
+    struct recorded p = process_at(0, 7);
+    recorded_begin(&p, "7-0");
+    p.ns = 5 * MS;
+    recorded_alloc(&p, MT_EVENT_ALLOC, 0x10000010, 60 * PAGE - 16, 0);
+    p.ns = 10 * MS;
+    recorded_picture(&p, &(struct recorded_picture){.reason = MT_PICTURE_FALL,
+                                                    .resident_bytes = 100 * PAGE,
+                                                    .maps = maps,
+                                                    .runs = runs,
+                                                    .n_runs = 1});
+    p.ns = 20 * MS;
+    recorded_free(&p, MT_EVENT_FREE, 0x10000010);
+    p.ns = 30 * MS;
+    recorded_alloc(&p, MT_EVENT_ALLOC, 0x20000010, 80 * PAGE - 16, 0);
+    look(&p, 40, 90);
+    look(&p, 50, 90);
+    recorded_end(&p, 60 * MS);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_TIME, 40 * MS);
+    const struct mt_tally_row *runtime = mt_tally_row_of(tally->places, MT_CATEGORY_RUNTIME);
+    assert_int_equal(tally->places[0].total_resident_bytes, 90 * PAGE);
+    assert_int_equal(resident_of(tally->places, MT_CATEGORY_RUNTIME, "heap blocks"),
+                     50 * PAGE - 16);
+    assert_int_equal(runtime->provenance, MT_PROVENANCE_INFERRED);
+    assert_int_equal(tally->places[0].unattributed_bytes, 40 * PAGE + 16);
+    mt_tally_destroy(tally);
+    tally = recorded_tally(MT_MOMENT_TIME, 25 * MS);
+    assert_int_equal(tally->places[0].total_resident_bytes, 40 * PAGE);
+    mt_tally_destroy(tally);
+    tally = recorded_tally(MT_MOMENT_TIME, 10 * MS); /* the picture's own */
+    assert_int_equal(tally->places[0].total_resident_bytes, 100 * PAGE);
+    assert_int_equal(resident_of(tally->places, MT_CATEGORY_RUNTIME, "heap blocks"),
+                     60 * PAGE - 16);
+    assert_false(tally->processes[0].is_carried);
+    mt_tally_destroy(tally);
+}
+
+/* The first falls from 20000 pages to 5000 before the second grows to 16000, and no sample says so
+ * in between: there were never 36000. */
+static void test_processes_are_added_up_as_of_one_moment(void **state)
+{
+    (void)state;
+    static const char maps[] = "10000000-14e20000 rw-p 00000000 00:00 0 \n";
+    static const uint64_t runs[][3] = {{0x10000, 20000, 0}};
+    struct recorded p = process_at(0, 7);
+    struct recorded q = process_at(0, 8);
+    recorded_begin(&p, "7-0");
+    p.ns = 1 * MS;
+    EVENT(&p, MMAP, 0x10000000, 20000 * PAGE, 3, 0x22, 0, 0, 0);
+    look(&p, 10, 20000);
+    recorded_picture(&p, &(struct recorded_picture){.reason = MT_PICTURE_FALL,
+                                                    .resident_bytes = 20000 * PAGE,
+                                                    .maps = maps,
+                                                    .runs = runs,
+                                                    .n_runs = 1});
+    p.ns = 11 * MS;
+    EVENT(&p, MUNMAP, 0x10000000, 15000 * PAGE);
+    look(&p, 90, 5000);
+    recorded_end(&p, 100 * MS);
+    recorded_begin(&q, "8-0");
+    look(&q, 1, 1);
+    q.ns = 20 * MS;
+    EVENT(&q, MMAP, 0x40000000, 16000 * PAGE, 3, 0x22, 0, 0, 0);
+    look(&q, 50, 16001);
+    recorded_end(&q, 60 * MS);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_PEAK, 0);
+    assert_int_equal(tally->n_processes, 2);
+    assert_int_equal(tally->places[0].total_resident_bytes, (5000 + 16001) * PAGE);
+    assert_int_equal(tally->processes[0].places[0].total_resident_bytes, 5000 * PAGE);
+    mt_tally_destroy(tally);
+}
+
+/* It has its parent's file mapped and none of its own. */
+static void test_a_fork_that_allocates_nothing_has_its_parents_claims(void **state)
+{
+    (void)state;
+    static const char maps[] = "10000000-10064000 rw-p 00000000 00:00 0 [heap]\n"
+                               "20000000-20001000 rw-s 00000000 fe:00 99 /r/7-0.mtr\n";
+    static const uint64_t runs[][3] = {{0x10000, 100, 0}};
+    struct recorded w = watch_at(0);
+    struct recorded p = process_at(1, 7);
+    recorded_begin(&w, "watch");
+    seen(&w, 30, 8, 7, "server", -1);
+    w.ns = 50 * MS;
+    for (uint64_t pid = 7; pid <= 8; pid++)
+        recorded_picture(&w, &(struct recorded_picture){
+                                 .pid = pid,
+                                 .reason = MT_PICTURE_OUTSIDE,
+                                 .resident_bytes = 100 * PAGE,
+                                 .maps = maps,
+                                 .rollup = "Rss: 400 kB\nAnonymous: 400 kB\nPss_Anon: 200 kB\n",
+                                 .runs = runs,
+                                 .n_runs = 1});
+    recorded_end(&w, 101 * MS);
+    recorded_begin(&p, "7-0");
+    recorded_text(&p, MT_MACHINE_COMMAND, "server");
+    recorded_alloc(&p, MT_EVENT_ALLOC, 0x10000000, 90 * PAGE, 0);
+    p.ns = 80 * MS;
+    recorded_free(&p, MT_EVENT_FREE, 0x10000000);
+    recorded_end(&p, 100 * MS);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_PEAK, 0);
+    assert_int_equal(tally->n_processes, 2);
+    const struct mt_tally_process *child = &tally->processes[1];
+    assert_int_equal(child->pid, 8);
+    assert_string_equal(child->observed, "recorder");
+    assert_int_equal(resident_of(child->places, MT_CATEGORY_RUNTIME, "heap blocks"), 90 * PAGE);
+    assert_int_equal(child->places[0].unattributed_bytes, 0);
+    assert_int_equal(tally->places[0].total_resident_bytes, 100 * PAGE);
+    mt_tally_destroy(tally);
+}
+
+/* Whatever came and went, in whatever order: rows add up at every time, and no moment has more of
+ * the heap than its peak. */
+static void test_every_moment_adds_up(void **state)
+{
+    (void)state;
+    static const char maps[] = "10000000-20000000 rw-p 00000000 00:00 0 [heap]\n";
+    static const uint64_t runs[][3] = {{0x10000, 3000, 0}};
+    uint64_t random = 13;
+    struct recorded p = process_at(0, 7);
+    recorded_begin(&p, "7-0");
+    for (uint64_t ms = 1; ms < 100; ms++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        uint64_t address = 0x10000000 + (random >> 60) * 300 * PAGE + (random >> 59 & 1) * 16;
+        p.ns = ms * MS;
+        if (random >> 40 & 1)
+            recorded_alloc(&p, MT_EVENT_ALLOC, address, (random >> 33 & 255) * PAGE, 0);
+        else
+            recorded_free(&p, MT_EVENT_FREE, address);
+        if (ms % 7 == 0)
+            EVENT(&p, MUNMAP, address & ~(PAGE - 1), 20 * PAGE);
+        if (ms % 11 == 0)
+            look(&p, ms, 1000 + (random >> 50));
+        if (ms % 30 == 0)
+            recorded_picture(&p, &(struct recorded_picture){.reason = MT_PICTURE_FALL,
+                                                            .resident_bytes = 3000 * PAGE,
+                                                            .maps = maps,
+                                                            .runs = runs,
+                                                            .n_runs = 1});
+    }
+    recorded_end(&p, 100 * MS);
+    struct mt_tally *peak = recorded_tally(MT_MOMENT_HEAP_PEAK, 0);
+    for (uint64_t ms = 0; ms <= 100; ms++) {
+        struct mt_tally *tally = recorded_tally(MT_MOMENT_TIME, ms * MS);
+        assert_int_equal(tally->moment_ns, ms * MS);
+        if (ms && ms % 30 == 0 && ms < 100)
+            assert_int_equal(tally->places[0].total_resident_bytes, 3000 * PAGE);
+        assert_true(resident_of(tally->places, MT_CATEGORY_RUNTIME, "heap blocks") <=
+                    peak->moments[1].bytes);
+        mt_tally_destroy(tally);
+    }
+    mt_tally_destroy(peak);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, recorded_setup, recorded_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_without_a_picture_events_and_sizes_are_shown),
+        TEST(test_the_kernels_count_is_the_peak_of_what_nobody_saw),
+        TEST(test_of_a_plateau_the_fullest_moment_is_shown),
+        TEST(test_each_category_has_its_own_peak),
+        TEST(test_a_picture_is_carried_by_events),
+        TEST(test_processes_are_added_up_as_of_one_moment),
+        TEST(test_a_fork_that_allocates_nothing_has_its_parents_claims),
+        TEST(test_every_moment_adds_up),
+    };
+    return RUN_TESTS(tests);
+}
