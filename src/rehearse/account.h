@@ -59,7 +59,7 @@ struct mt_pretend_rules {
     uint32_t perhaps_dependencies; /* of graph_dependencies, those that builds may have or not */
     uint32_t is_of_vendor;         /* alignment is that of one vendor's driver: MT_PRETEND_VENDOR */
     uint32_t is_generation_assumed; /* nobody said which generation the devices are of */
-    uint32_t is_unconfirmed; /* read in the engine's source; no log of such a card agrees yet */
+    uint32_t is_unconfirmed;        /* read in the engine's source alone: no log confirms it */
 };
 
 /* The generation of Vulkan's devices whose alignment is known. */

@@ -344,10 +344,12 @@ static int note_generation(struct maker *maker, struct mt_tally *tally, const ch
                  "NVIDIA's, and figures of devices are derived.",
                  rules->generation);
     else if (rules->is_unconfirmed)
-        snprintf(text, NOTE_BYTES,
-                 "%.15s devices behave as the engine's source says, and no published log of such a "
-                 "card was compared yet: figures of devices are derived.",
-                 rules->device_prefix);
+        snprintf(
+            text, NOTE_BYTES,
+            "%.15s devices behave as the engine's source says. No published log has such a card, a "
+            "build that can be rehearsed, its model and settings: figures of devices are "
+            "derived.",
+            rules->device_prefix);
     else
         return 0;
     return add_note(maker, tally, notes, text);

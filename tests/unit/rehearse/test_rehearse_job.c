@@ -261,7 +261,7 @@ static void test_devices_that_no_log_confirms_are_not_exact(void **state)
     assert_int_equal(row->high_bytes, 1000);
     assert_int_equal(mt_tally_row_of(place, MT_CATEGORY_WEIGHTS)->provenance,
                      MT_PROVENANCE_DERIVED);
-    assert_true(has_note(result.tally, "no published log"));
+    assert_true(has_note(result.tally, "No published log"));
     mt_drive_result_finish(&result);
 }
 

@@ -80,8 +80,8 @@ static void test_kinds_differ(void **state)
     assert_string_equal(choose("rocm", NULL, NULL).device_prefix, "ROCm");
 }
 
-/* Published logs name buffers of NVIDIA's cards (tests/conformance/ground_truth.csv), of no card of
- * AMD's with its build, model and settings. */
+/* Published logs of NVIDIA's cards name a build that can be rehearsed, its model and settings
+ * (tests/conformance/ground_truth.csv); none of AMD's does. */
 static void test_kinds_without_a_log_are_unconfirmed(void **state)
 {
     (void)state;
