@@ -19,7 +19,7 @@
 #define MT_ACCOUNT_VARIABLE    MT_REHEARSAL_VARIABLE
 #define MT_ACCOUNT_ALIVE       ".alive" /* a pipe beside it; while it has a writer, there is a driver */
 #define MT_ACCOUNT_MAGIC       "mtrehear"
-#define MT_ACCOUNT_FORMAT      8u
+#define MT_ACCOUNT_FORMAT      9u
 #define MT_ACCOUNT_DEVICES_MAX 64u
 #define MT_ACCOUNT_EVENTS_MAX  262144u
 #define MT_ACCOUNT_ERAS_MAX    32u
@@ -59,6 +59,7 @@ struct mt_pretend_rules {
     uint32_t perhaps_dependencies; /* of graph_dependencies, those that builds may have or not */
     uint32_t is_of_vendor;         /* alignment is that of one vendor's driver: MT_PRETEND_VENDOR */
     uint32_t is_generation_assumed; /* nobody said which generation the devices are of */
+    uint32_t is_unconfirmed;        /* read in the engine's source alone: no log confirms it */
 };
 
 /* The generation of Vulkan's devices whose alignment is known. */

@@ -172,6 +172,7 @@ static void read_rules(const struct table *table, struct mt_pretend_rules *rules
     rules->is_unified = has(table, "has", "unified");
     rules->is_reordered = has(table, "has", "order");
     rules->is_of_vendor = has(table, "has", "vendor");
+    rules->is_unconfirmed = !has(table, "confirmed", "logs");
     rules->host_extra_bytes = (uint32_t)get_number(table, "host_extra");
     rules->flash_attention = has(table, "flash", "copies")  ? MT_PRETEND_FLASH_F16_COPIES
                              : has(table, "flash", "metal") ? MT_PRETEND_FLASH_METAL

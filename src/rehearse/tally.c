@@ -215,14 +215,15 @@ static int is_of_other_driver(const struct mt_pretend_rules *rules)
            (rules->is_generation_assumed || strcmp(rules->generation, MT_PRETEND_VENDOR) != 0);
 }
 
-/* Of a device whose generation nobody said nothing is exact that may depend on it. */
+/* Of a device whose generation nobody said nothing is exact that may depend on it; nor is anything
+ * of devices whose rules no published log confirms. */
 static void set_doubts(struct maker *maker)
 {
     const struct mt_account *account = maker->reader->account;
     maker->doubt = doubt_of(account);
     if (maker->doubt > 0 || account->rules.is_generation_assumed)
         maker->buffers = MT_PROVENANCE_DERIVED;
-    if (is_of_other_driver(&account->rules))
+    if (account->rules.is_unconfirmed || is_of_other_driver(&account->rules))
         maker->buffers = maker->others = MT_PROVENANCE_DERIVED;
 }
 
@@ -342,6 +343,13 @@ static int note_generation(struct maker *maker, struct mt_tally *tally, const ch
                  "How the Vulkan driver of %.15s aligns memory is not known: it is taken to be as "
                  "NVIDIA's, and figures of devices are derived.",
                  rules->generation);
+    else if (rules->is_unconfirmed)
+        snprintf(
+            text, NOTE_BYTES,
+            "%.15s devices behave as the engine's source says. No published log has such a card, a "
+            "build that can be rehearsed, its model and settings: figures of devices are "
+            "derived.",
+            rules->device_prefix);
     else
         return 0;
     return add_note(maker, tally, notes, text);

@@ -16,6 +16,11 @@ for columns in 80 130 300; do
     printf 'names whole: '
     grep -c "$model  " shown
 done
+# Six contexts do not go beside each other: further ones stand below.
+memtally sample-model llama-3.1-8b eight.gguf --sparse --quiet
+script -qec "stty cols 40; memtally estimate eight.gguf --matrix -d 24GiB" /dev/null </dev/null >shown
+printf '40 columns, a matrix: '
+[ "$(widest <shown)" -le 40 ] && grep -c '^q8_0 ' shown
 printf 'no terminal: '
 memtally estimate --best-quant "$model" "$model" -d 24GiB | widest
 exit 0

@@ -15,7 +15,7 @@ import tempfile
 
 HOST = 255
 PLANNED, MAPPED = 4, 1
-FORMAT = 8
+FORMAT = 9
 DEVICES_MAX = 64
 ERAS_MAX = 32
 SEEN_MAX = 96
@@ -35,7 +35,8 @@ class Rules(c.Structure):
     _fields_ += [(name, c.c_uint32) for name in
                  ("has_events", "has_async", "has_split_buffers", "is_unified", "flash_attention", "build",
                   "capability", "granule_bytes", "graph_dependencies", "flash_types", "host_extra_bytes",
-                  "is_reordered", "perhaps_dependencies", "is_of_vendor", "is_generation_assumed")]
+                  "is_reordered", "perhaps_dependencies", "is_of_vendor", "is_generation_assumed",
+                  "is_unconfirmed")]
 
 
 class Era(c.Structure):

@@ -12,10 +12,14 @@
 #include "cli/estimate/estimate.h"
 #include "cli/residue_store.h"
 #include "emit/csv.h"
+#include "emit/text.h"
 
 #define ROWS_MAX      64
 #define COLUMNS_MAX   6
 #define LEAST_CONTEXT UINT64_C(4096)
+#define TEXT_BYTES    32 /* of a point in the table */
+#define NAME_COLUMNS  24 /* that a name has at least, where there is room */
+#define GAP           2  /* columns between two of the table */
 
 /* One file or type. */
 struct row {
@@ -216,46 +220,88 @@ static const char *mark_of(enum mt_verdict verdict)
     return marks[verdict];
 }
 
-static void put_row(const struct matrix *matrix, size_t r, const struct cli_terminal *terminal,
-                    struct mt_text_table *table)
+/* The contexts from `first` on that a table has. */
+struct part {
+    size_t first;
+    size_t n;
+};
+
+static void say_point(const struct point *point, char text[TEXT_BYTES])
+{
+    snprintf(text, TEXT_BYTES, "%.2f%s", (double)point->high_bytes / (double)(UINT64_C(1) << 30),
+             mark_of(point->verdict));
+}
+
+/* How many contexts a terminal has room for beside the names. */
+static size_t contexts_at_once(const struct matrix *matrix, const struct cli_terminal *terminal)
+{
+    size_t names = 0, widest = sizeof "1024k" - 1;
+    char text[TEXT_BYTES];
+    for (size_t r = 0; r < matrix->n_rows; r++) {
+        size_t wide = mt_text_columns(matrix->rows[r].name);
+        names = wide > names ? wide : names;
+        for (size_t c = 0; c < matrix->n_contexts; c++) {
+            say_point(&matrix->points[r][c], text);
+            widest = strlen(text) > widest ? strlen(text) : widest;
+        }
+    }
+    names = names < NAME_COLUMNS ? names : NAME_COLUMNS;
+    size_t columns = (size_t)terminal->columns;
+    size_t n = columns > names ? (columns - names) / (widest + GAP) : 0;
+    return n ? n : 1;
+}
+
+static void put_row(const struct matrix *matrix, size_t r, const struct part *part,
+                    const struct cli_terminal *terminal, struct mt_text_table *table)
 {
     struct mt_cell cells[COLUMNS_MAX + 1] = {{.text = matrix->rows[r].name}};
-    char texts[COLUMNS_MAX][32];
-    for (size_t c = 1; c <= matrix->n_contexts; c++)
+    char texts[COLUMNS_MAX][TEXT_BYTES];
+    for (size_t c = 1; c <= part->n; c++)
         cells[c].empty = 1;
     if (!matrix->rows[r].model)
         cells[1] = (struct mt_cell){.text = "FAILED", .style = cli_tone(terminal, CLI_TONE_BAD)};
-    for (size_t c = 0; matrix->rows[r].model && c < matrix->n_contexts; c++) {
-        const struct point *point = &matrix->points[r][c];
-        snprintf(texts[c], sizeof texts[c], "%.2f%s",
-                 (double)point->high_bytes / (double)(UINT64_C(1) << 30), mark_of(point->verdict));
+    for (size_t c = 0; matrix->rows[r].model && c < part->n; c++) {
+        const struct point *point = &matrix->points[r][part->first + c];
+        say_point(point, texts[c]);
         cells[c + 1] = (struct mt_cell){.text = point->is_known ? texts[c] : "-",
                                         .style = cli_verdict_style(terminal, point->verdict)};
     }
     mt_text_table_add(table, 0, MT_ROW_PLAIN, cells);
 }
 
-static void render_table(const struct matrix *matrix, struct mt_strbuf *out)
+static void draw_part(const struct matrix *matrix, const struct part *part,
+                      const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
-    const struct cli_terminal terminal = cli_terminal_of_output(matrix->options->output);
     struct mt_text_table_column columns[COLUMNS_MAX + 1] = {{"type", MT_CELL_TEXT, 0}};
     char headings[COLUMNS_MAX][24];
     struct mt_text_table table;
-    int is_plain = !matrix->request->settings.n_devices && !matrix->request->settings.host_bytes;
-    for (size_t c = 0; c < matrix->n_contexts; c++) {
-        uint64_t n = matrix->contexts[c];
+    for (size_t c = 0; c < part->n; c++) {
+        uint64_t n = matrix->contexts[part->first + c];
         snprintf(headings[c], sizeof headings[c], n % 1024 ? "%llu" : "%lluk",
                  (unsigned long long)(n % 1024 ? n : n / 1024));
         columns[c + 1] = (struct mt_text_table_column){headings[c], MT_CELL_TEXT_RIGHT, 0};
     }
+    mt_text_table_init(&table, columns, part->n + 1, terminal->utf8);
+    for (size_t r = 0; r < matrix->n_rows; r++)
+        put_row(matrix, r, part, terminal, &table);
+    cli_table_draw(&table, terminal, out);
+}
+
+/* Contexts for which a narrow terminal has no room stand in further tables below. */
+static void render_table(const struct matrix *matrix, struct mt_strbuf *out)
+{
+    const struct cli_terminal terminal = cli_terminal_of_output(matrix->options->output);
+    int is_plain = !matrix->request->settings.n_devices && !matrix->request->settings.host_bytes;
+    size_t most = contexts_at_once(matrix, &terminal);
     cli_table_fact(&terminal, out, "engine", "%s, by rules", matrix->engine);
     cli_table_fact(&terminal, out, "figures", "GiB %s, at most, by tokens of context%s",
                    matrix->request->settings.n_devices ? "of the fullest device" : "of the host",
                    is_plain ? "" : ": F fits, T tight, S spills, P pages, C cannot");
-    mt_text_table_init(&table, columns, matrix->n_contexts + 1, terminal.utf8);
-    for (size_t r = 0; r < matrix->n_rows; r++)
-        put_row(matrix, r, &terminal, &table);
-    cli_table_draw(&table, &terminal, out);
+    for (struct part part = {0, most}; part.first < matrix->n_contexts; part.first += most) {
+        size_t left = matrix->n_contexts - part.first;
+        part.n = left < most ? left : most;
+        draw_part(matrix, &part, &terminal, out);
+    }
     for (size_t r = 0; r < matrix->n_rows; r++)
         if (matrix->rows[r].error.code)
             cli_table_fact(&terminal, out, "not read", "%s", matrix->rows[r].error.text);

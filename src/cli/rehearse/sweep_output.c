@@ -145,7 +145,10 @@ void rehearse_sweep_table(const struct mt_advise_sweep *sweep,
     for (size_t i = 0; i < sweep->n_points; i++)
         if (sweep->points[i].is_done)
             put_row(sweep, i, &layout, terminal, &table);
-    cli_table_draw(&table, terminal, out);
+    if (sweep->n_done)
+        cli_table_draw(&table, terminal, out);
+    else
+        mt_text_table_finish(&table);
     put_failures(sweep, terminal, out);
 }
 

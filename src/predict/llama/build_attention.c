@@ -436,6 +436,28 @@ static struct mt_node *latent_queries(struct mt_build *build, struct mt_node *x,
     return mt_build_project(build, x, il, MT_SLOT_ATTN_Q_LORA_B, width);
 }
 
+/* What both forms of latent attention begin with; nothing of it is rotated or normed yet. */
+struct latent {
+    struct mt_node *q;          /* of all heads, both parts */
+    struct mt_node *compressed; /* keys and values */
+    struct mt_node *k_rope;     /* the part of the keys to be rotated, one for all heads */
+};
+
+static struct latent project_latent(struct mt_build *build, struct mt_node *x, size_t il)
+{
+    struct mt_graph *g = build->graph;
+    const struct mt_model_description *d = build->d;
+    uint64_t size = d->qk_nope_head_size + d->qk_rope_head_size;
+    struct latent made;
+    made.q = latent_queries(build, x, il, size);
+    made.q = mt_op_reshape(g, made.q, size, d->layers[il].heads, x->ne[1], 1);
+    struct mt_node *both =
+        mt_build_project(build, x, il, MT_SLOT_ATTN_KV_A, d->kv_lora_rank + d->qk_rope_head_size);
+    made.compressed = mt_op_columns(g, both, d->kv_lora_rank);
+    made.k_rope = mt_op_heads(g, both, d->qk_rope_head_size, 1, both->nb[1]);
+    return made;
+}
+
 struct mt_node *mt_build_latent_attention(struct mt_build *build, struct mt_node *x, size_t il,
                                           unsigned traits)
 {
@@ -445,12 +467,8 @@ struct mt_node *mt_build_latent_attention(struct mt_build *build, struct mt_node
     uint64_t rank = d->kv_lora_rank;
     uint64_t rope = d->qk_rope_head_size;
     uint64_t nope = d->qk_nope_head_size;
-    uint64_t n = x->ne[1];
-    struct mt_node *q = latent_queries(build, x, il, nope + rope);
-    q = mt_op_reshape(g, q, nope + rope, heads, n, 1);
-    struct mt_node *both = mt_build_project(build, x, il, MT_SLOT_ATTN_KV_A, rank + rope);
-    struct mt_node *compressed = mt_op_columns(g, both, rank);
-    struct mt_node *k_rope = mt_op_heads(g, both, rope, 1, both->nb[1]);
+    struct latent made = project_latent(build, x, il);
+    struct mt_node *q = made.q, *compressed = made.compressed, *k_rope = made.k_rope;
     int rotates_part = !(traits & MT_BUILD_NO_ROPE);
     if (rotates_part)
         k_rope = mt_build_rope(build, k_rope, il);
@@ -464,7 +482,7 @@ struct mt_node *mt_build_latent_attention(struct mt_build *build, struct mt_node
     absorbed = mt_op_permute(g, absorbed, 0, 2, 1, 3);
     struct mt_build_qkv qkv;
     qkv.q = mt_op_concat(g, absorbed, q_rope, 0);
-    compressed = mt_op_reshape(g, compressed, rank, 1, n, 1);
+    compressed = mt_op_reshape(g, compressed, rank, 1, compressed->ne[1], 1);
     qkv.k = mt_op_concat(g, compressed, k_rope, 0);
     qkv.v = compressed;
     if (build->attention_scale)
@@ -483,16 +501,12 @@ struct mt_node *mt_build_latent_in_heads(struct mt_build *build, struct mt_node 
     struct mt_graph *g = build->graph;
     const struct mt_model_description *d = build->d;
     uint64_t heads = d->layers[il].heads;
-    uint64_t rank = d->kv_lora_rank;
     uint64_t rope = d->qk_rope_head_size;
     uint64_t nope = d->qk_nope_head_size;
     uint64_t value = d->value_head_size;
     uint64_t n = x->ne[1];
-    struct mt_node *q = latent_queries(build, x, il, nope + rope);
-    q = mt_op_reshape(g, q, nope + rope, heads, n, 1);
-    struct mt_node *both = mt_build_project(build, x, il, MT_SLOT_ATTN_KV_A, rank + rope);
-    struct mt_node *compressed = mt_op_columns(g, both, rank);
-    struct mt_node *k_rope = mt_op_heads(g, both, rope, 1, both->nb[1]);
+    struct latent made = project_latent(build, x, il);
+    struct mt_node *q = made.q, *compressed = made.compressed, *k_rope = made.k_rope;
     int rotates_part = !(traits & MT_BUILD_NO_ROPE);
     struct mt_node *q_rope = mt_op_columns(g, q, rope);
     if (rotates_part) {

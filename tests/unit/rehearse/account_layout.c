@@ -15,7 +15,7 @@ static void lay_out_rules(void)
     MEMBER("Rules", struct mt_pretend_rules, has_events);
     MEMBER("Rules", struct mt_pretend_rules, graph_dependencies);
     MEMBER("Rules", struct mt_pretend_rules, perhaps_dependencies);
-    MEMBER("Rules", struct mt_pretend_rules, is_generation_assumed);
+    MEMBER("Rules", struct mt_pretend_rules, is_unconfirmed);
     SIZE("Builds", struct mt_pretend_builds);
     MEMBER("Builds", struct mt_pretend_builds, era);
     MEMBER("Builds", struct mt_pretend_builds, seen);

@@ -179,6 +179,14 @@ static void do_vendor(const char *generation)
     rules->is_of_vendor = 1;
 }
 
+/* No log agrees with the rules. */
+static void do_unconfirmed(const char *prefix)
+{
+    struct mt_pretend_rules *rules = &the_account()->rules;
+    snprintf(rules->device_prefix, sizeof rules->device_prefix, "%s", prefix);
+    rules->is_unconfirmed = 1;
+}
+
 static void do_env(const char *name)
 {
     const char *value = getenv(name);
@@ -230,6 +238,8 @@ static void do_word(char *word)
         do_assumed(rest);
     else if (is(word, "vendor", &rest))
         do_vendor(rest);
+    else if (is(word, "unconfirmed", &rest))
+        do_unconfirmed(rest);
     else if (is(word, "reordered", &rest))
         the_account()->rules.is_reordered = 1;
     else if (is(word, "child", &rest))

@@ -248,6 +248,23 @@ static void test_how_another_vendor_aligns_is_not_exact(void **state)
     mt_drive_result_finish(&result);
 }
 
+static void test_devices_that_no_log_confirms_are_not_exact(void **state)
+{
+    (void)state;
+    struct mt_drive_result result;
+    RUN(&result, "attach", "unconfirmed=ROCm", "alloc=0,0x10,1000,4,ROCm0,",
+        "alloc=0,0x20,500,1,ROCm0,");
+    const struct mt_tally_place *place = &result.tally->places[1];
+    const struct mt_tally_row *row = mt_tally_row_of(place, MT_CATEGORY_ACTIVATIONS);
+    assert_int_equal(row->provenance, MT_PROVENANCE_DERIVED);
+    assert_int_equal(row->low_bytes, 1000);
+    assert_int_equal(row->high_bytes, 1000);
+    assert_int_equal(mt_tally_row_of(place, MT_CATEGORY_WEIGHTS)->provenance,
+                     MT_PROVENANCE_DERIVED);
+    assert_true(has_note(result.tally, "No published log"));
+    mt_drive_result_finish(&result);
+}
+
 static void test_devices_that_order_a_graph_themselves_are_not_exact(void **state)
 {
     (void)state;
@@ -481,6 +498,7 @@ int main(void)
         cmocka_unit_test(test_a_build_that_is_not_known_is_told),
         cmocka_unit_test(test_what_builds_differ_in_is_not_exact),
         cmocka_unit_test(test_a_generation_that_nobody_said_is_not_exact),
+        cmocka_unit_test(test_devices_that_no_log_confirms_are_not_exact),
         cmocka_unit_test(test_how_another_vendor_aligns_is_not_exact),
         cmocka_unit_test(test_devices_that_order_a_graph_themselves_are_not_exact),
         cmocka_unit_test(test_a_crash_is_the_programs_own),

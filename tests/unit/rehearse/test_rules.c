@@ -80,6 +80,17 @@ static void test_kinds_differ(void **state)
     assert_string_equal(choose("rocm", NULL, NULL).device_prefix, "ROCm");
 }
 
+/* Published logs of NVIDIA's cards name a build that can be rehearsed, its model and settings
+ * (tests/conformance/ground_truth.csv); none of AMD's does. */
+static void test_kinds_without_a_log_are_unconfirmed(void **state)
+{
+    (void)state;
+    assert_false(choose("cuda", "ampere", NULL).is_unconfirmed);
+    assert_true(choose("rocm", "rdna3", NULL).is_unconfirmed);
+    assert_true(choose("rocm", "gfx1100", "9840").is_unconfirmed);
+    assert_true(choose("metal", "m4", NULL).is_unconfirmed);
+}
+
 static void test_what_is_not_known_is_answered_by_what_is(void **state)
 {
     struct mt_pretend_rules rules = {.build = 7};
@@ -101,6 +112,7 @@ int main(void)
         cmocka_unit_test(test_a_generation_is_called_by_name_or_number),
         cmocka_unit_test(test_builds_differ),
         cmocka_unit_test(test_kinds_differ),
+        cmocka_unit_test(test_kinds_without_a_log_are_unconfirmed),
         cmocka_unit_test(test_what_is_not_known_is_answered_by_what_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,12 +98,25 @@ void watched_start(struct watched_run *run)
         fail_msg("%s", error.text);
 }
 
+static void poll_once(struct watched_run *run, struct mt_run_status *status)
+{
+    struct mt_error error;
+    if (mt_run_poll(run->run, 20, status, &error) < 0)
+        fail_msg("%s", error.text);
+}
+
 void watched_poll(struct watched_run *run)
 {
     struct mt_run_status status;
-    struct mt_error error;
-    if (mt_run_poll(run->run, 20, &status, &error) < 0)
-        fail_msg("%s", error.text);
+    poll_once(run, &status);
+}
+
+void watched_poll_alive(struct watched_run *run)
+{
+    struct mt_run_status status;
+    poll_once(run, &status);
+    if (!status.running)
+        fail_msg("the program has ended: it could not start, or was killed");
 }
 
 void watched_read_line(struct watched_run *run, char line[256])

@@ -47,6 +47,9 @@ void watched_finish(struct watched_run *run);
 /* Watches once. */
 void watched_poll(struct watched_run *run);
 
+/* The same; fails where the program has ended. */
+void watched_poll_alive(struct watched_run *run);
+
 void watched_close(struct watched_run *run);
 
 /* The tally of a run's folder; NULL where there is none yet. */
