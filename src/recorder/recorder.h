@@ -49,17 +49,11 @@ struct name_slot {
     uint32_t number;
 };
 
-/* The last chain of frame pointers: where its frames lay and where each said that the next one is.
- * Up to a multiple of CHAIN_STEP, frames of `nothing` follow. */
-#define CHAIN_STEP 8u
+/* The last chain of frame pointers: where its frames lay, and behind them what the last said. */
 struct chain {
     uint32_t n;
-    uintptr_t nothing[2];
-    const uintptr_t *at[MT_MAX_FRAMES];
-    uintptr_t next[MT_MAX_FRAMES];
+    const uintptr_t *at[MT_MAX_FRAMES + 1];
 };
-
-_Static_assert(MT_MAX_FRAMES % CHAIN_STEP == 0, "a chain can be read in steps");
 
 /* What a thread needs to record. In memory that is wiped on fork. */
 struct thread {
@@ -70,6 +64,7 @@ struct thread {
         granules[THREAD_GRANULES]; /* that are known to have been written, by their lower bits */
     uint64_t random;
     uint64_t freed_bytes; /* other blocks, since the last look */
+    uint32_t is_full;     /* in the full depth nothing is only counted */
     uint32_t alive;
     uint32_t in_use;
     uint32_t used_before;   /* names and stacks hold what an earlier thread left */
@@ -102,11 +97,12 @@ struct process {
     uint64_t moves_done;
     uint64_t start_ns;
     uint64_t last_look_ns;
-    uint64_t pictured_bytes; /* the highest resident size with a picture */
-    uint64_t passed_bytes;   /* a higher one that had fallen before it was looked at */
-    uint64_t fallen_bytes;   /* by falls since the last look that were too small for one */
-    uintptr_t heap_end;      /* of libc's heap at its last look */
-    uint64_t unseen_bytes;   /* the kernel's highest size from before this program; 0: none */
+    uint64_t last_small_look_ns; /* after small frees */
+    uint64_t pictured_bytes;     /* the highest resident size with a picture */
+    uint64_t passed_bytes;       /* a higher one that had fallen before it was looked at */
+    uint64_t fallen_bytes;       /* by falls since the last look that were too small for one */
+    uintptr_t heap_end;          /* of libc's heap at its last look */
+    uint64_t unseen_bytes;       /* the kernel's highest size from before this program; 0: none */
     uint64_t picture_spent_ns;
     uint64_t ns_per_mib; /* what the last picture cost */
     _Alignas(16) uint8_t aside_stack[ASIDE_STACK_BYTES];
@@ -126,6 +122,7 @@ struct recorder {
     uint32_t stacks;
     uint32_t share_ppm;
     uint32_t use_counter;
+    uint32_t knows_clock; /* use_counter is known */
     uint32_t avoid_scan;
     uint32_t said;
     uint32_t has_key;     /* `key` ends a thread's state */
@@ -249,8 +246,8 @@ HIDDEN int stacks_load_unwinder(void);
 HIDDEN int heap_init(void);
 HIDDEN void heap_write_self(struct thread *thread);
 HIDDEN void heap_init_thread(struct thread *thread);
-HIDDEN void note_alloc(struct thread *thread, void *address, size_t size, const void *frame);
-HIDDEN void note_free(struct thread *thread, void *address);
+HIDDEN void note_allocated(void *address, size_t size, const void *frame);
+HIDDEN void note_freed(void *address);
 
 /* look.c */
 HIDDEN void look_before_fall(struct thread *thread, uint64_t bytes);
@@ -261,7 +258,7 @@ HIDDEN void look_before_sure_fall(struct thread *thread, const void *address, ui
 HIDDEN void look_before_buffer_goes(struct thread *thread);
 HIDDEN void look_at_end(struct thread *thread);
 HIDDEN void look_before_filter(struct thread *thread);
-HIDDEN void look_at_beginning(struct process *process);
+HIDDEN void look_at_beginning(struct process *process, uint64_t resident);
 
 /* aside.c: calls `function` where the program's descriptors are out of reach, one caller at a time.
  * Returns 0 where that could not be had, and nothing was called. The other one calls it all the
