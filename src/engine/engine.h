@@ -22,6 +22,7 @@
 
 #define MT_ENGINE_VERSION_PARTS 4
 #define MT_ENGINE_NAME_BYTES    32
+#define MT_ENGINE_TITLE_BYTES   32
 #define MT_ENGINE_BUCKETS       256
 
 struct mt_engine_version {
@@ -71,6 +72,15 @@ int mt_engine_is_after(const struct mt_engine *engine, const char *key);
 /* How far the engine's version lies beyond what was read: 0 not at all; 1 after the version that
  * the key "read_up_to" names; 2 after the table's newest too, where that is later. */
 unsigned mt_engine_steps_unread(const struct mt_engine *engine);
+/* What the table calls the engine: "vLLM". */
+const char *mt_engine_title(const struct mt_engine *engine, char title[MT_ENGINE_TITLE_BYTES]);
+/* Of a key whose value is words NAME=VALUE: the value of `name`, or the word of number `index` with
+ * its name. Where VALUE is several, with '|' between them, the first one. Texts are cut to `size`.
+ * Returns 0 or MT_ENOTFOUND. */
+int mt_engine_word(const struct mt_engine *engine, const char *key, const char *name, char *value,
+                   size_t size);
+int mt_engine_word_at(const struct mt_engine *engine, const char *key, size_t index, char *name,
+                      char *value, size_t size);
 /* Whether a key's value is, or among its words has, `word`. */
 int mt_engine_has(const struct mt_engine *engine, const char *key, const char *word);
 
