@@ -163,7 +163,10 @@ static void note_line(struct mt_engine *engine, struct words key, struct words l
 /* Divides "VALUE ; SOURCE". */
 static void split_source(struct words rest, struct mt_engine_value *value)
 {
-    const char *semicolon = memchr(rest.at, ';', length_of(rest));
+    const char *semicolon = rest.at;
+    while (semicolon < rest.end && !(*semicolon == ';' && is_blank(semicolon[-1])))
+        semicolon++;
+    semicolon = semicolon < rest.end ? semicolon : NULL;
     struct words left = trimmed((struct words){rest.at, semicolon ? semicolon : rest.end});
     struct words right = trimmed((struct words){semicolon ? semicolon + 1 : rest.end, rest.end});
     value->text = left.at;
@@ -265,6 +268,8 @@ static int list_engines(char *text, size_t size)
 
 int mt_engine_find(const char *name_and_version, struct mt_engine *engine, struct mt_error *error)
 {
+    if (!name_and_version)
+        name_and_version = mt_engine_tables[0].name;
     const char *at = strchr(name_and_version, '@');
     size_t length = at ? (size_t)(at - name_and_version) : strlen(name_and_version);
     for (const struct mt_engine_table *table = mt_engine_tables; table->name; table++)
@@ -322,6 +327,14 @@ static const char *value_text(const struct mt_engine *engine, const char *key,
         return NULL;
     memcpy(text, value.text, value.length);
     text[value.length] = 0;
+    return text;
+}
+
+const char *mt_engine_text(const struct mt_engine *engine, const char *key, char *text, size_t size)
+{
+    struct mt_engine_value value = {.text = ""};
+    mt_engine_value(engine, key, &value);
+    copy_cut(text, size, (struct words){value.text, value.text + value.length});
     return text;
 }
 

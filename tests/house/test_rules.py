@@ -180,6 +180,15 @@ def test_a_family_that_no_engine_has_is_found():
     finds("src/predict/budget/vllm.c", '"gemma3"', '"gemma-3"', "begins with gemma-3")
 
 
+def test_an_engine_is_named_where_it_is_data():
+    table = {"data/engines/engines.def": '/* Engines. */\nENGINE(vllm, "vllm")\n'}
+    new = "src/cli/new.c"
+    assert_clean("engines", {**table, new: '/* "vllm" */\nint f(void) { return mt_engine_has(e, "flag.style", "vllm"); }\n'})
+    assert_found("engines", {**table, new: 'int f(void)\n{\n    return !strcmp(name, "vllm");\n}\n'}, 'src/cli/new.c:3: names "vllm"')
+    assert_found("engines", {**table, new: 'char *server = "llama-server";\n'}, 'names "llama-server"')
+    assert_found("engines", {**table, "src/drive/flags.c": "int flags;\n"}, "src/drive/flags.c names no engine any more")
+
+
 def test_faulty_scripts_are_found():
     assert_found("scripts", {"a.sh": "#!/bin/sh\nrm $1\n"}, "a.sh:1: has a #! line")
     assert_found("scripts", {"a.sh": "#!/bin/sh\nrm $1\n"}, "SC2086")

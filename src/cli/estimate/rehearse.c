@@ -9,19 +9,18 @@
 #include "base/error.h"
 #include "cli/estimate/estimate.h"
 #include "cli/residue_store.h"
+#include "drive/engines.h"
 
-/* Ollama and the like are kin of llama.cpp, but no programs of it. */
-static int is_llama_cpp(const char *engine)
+/* Whether the engine says what it plans. */
+static int has_plan(const char *engine)
 {
-    static const char name[] = "llama.cpp";
-    return !engine || (!strncmp(engine, name, sizeof name - 1) &&
-                       (engine[sizeof name - 1] == '\0' || engine[sizeof name - 1] == '@'));
+    return mt_drive_engine_is(engine, "rehearsed", "plan");
 }
 
 int estimate_may_rehearse(const struct estimate_options *options)
 {
     const char *never = getenv("MEMTALLY_NO_REHEARSE");
-    return !options->no_rehearse && !(never && *never) && is_llama_cpp(options->engine) &&
+    return !options->no_rehearse && !(never && *never) && has_plan(options->engine) &&
            !options->matrix;
 }
 
@@ -65,7 +64,7 @@ static void take(struct estimate_result *result, const struct mt_drive_stage *st
     mt_estimate_destroy(result->estimate);
     result->estimate = estimate;
     snprintf(result->engine_path, sizeof result->engine_path, "%s", stage->program_path);
-    result->engine = (struct cli_document_engine){.name = "llama.cpp",
+    result->engine = (struct cli_document_engine){.name = estimate->tally.engine_name,
                                                   .version = estimate->tally.engine_version,
                                                   .path = result->engine_path};
 }

@@ -14,14 +14,13 @@
 #include "cli/rehearse/sweep_output.h"
 #include "cli/residue_store.h"
 #include "cli/teller.h"
+#include "drive/engines.h"
 
 static int check(const struct rehearse_model_options *options, struct mt_error *error)
 {
     const struct estimate_options *estimate = options->estimate;
-    static const char name[] = "llama.cpp";
     const char *engine = estimate->engine;
-    if (engine && (strncmp(engine, name, sizeof name - 1) != 0 ||
-                   (engine[sizeof name - 1] && engine[sizeof name - 1] != '@')))
+    if (!mt_drive_engine_is(engine, "rehearsed", "plan"))
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                        "rehearse: a MODEL is rehearsed in llama.cpp, vllm, sglang or transformers, "
                        "not in %.60s; its own command may stand after --",
