@@ -43,6 +43,7 @@ def test_a_room_may_not_look_to_its_right():
     assert_clean("layers", {"src/tally/a.c": '#include "recording/facts.h"\n#include <stdio.h>\n'})
     assert_found("layers", {"src/recording/a.c": '#include "tally/a.h"\n'}, "src/recording/a.c:1: room recording")
     assert_found("layers", {"src/emit/a.c": "#include <zstd.h>\n"}, "<zstd.h> belongs to recording and cli")
+    assert_found("layers", {"src/cli/rehearse/a.c": '#include "cli/estimate/a.h"\n'}, "cli/rehearse and cli/estimate do not look")
     assert_found("layers", {"include/memtally/a.h": '#include "base/error.h"\n'}, "a public header may not")
 
 
