@@ -3,16 +3,28 @@
  * takes is what a device must have. */
 #include "device_size.h"
 
+#include <memtally/predict.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "drive/engines.h"
 
 #define TIMES         16u
 #define MOST_BYTES    ((uint64_t)896 << 30) /* of a device whose share a cache fills: addresses */
 #define DEFAULT_SHARE 0.9
+
+static int is_budgeted(const char *name)
+{
+    char share[MT_DRIVE_ENGINE_TEXT];
+    const char *engine;
+    for (size_t i = 0; (engine = mt_engine_name_at(i)); i++)
+        if (strstr(name, engine) && *mt_drive_engine_text(engine, "memory_share.of", share))
+            return 1;
+    return 0;
+}
 
 /* By a program, a script or a module, and not by the folder that it lies in. */
 int mt_advise_takes_a_share(char *const *argv)
@@ -20,25 +32,32 @@ int mt_advise_takes_a_share(char *const *argv)
     for (; *argv; argv++) {
         const char *slash = strrchr(*argv, '/');
         const char *name = slash ? slash + 1 : *argv;
-        if (strstr(name, "vllm") || strstr(name, "sglang"))
+        if (is_budgeted(name))
             return 1;
     }
     return 0;
 }
 
+/* The share that follows `flag` in a word or in the next one; 0 where there is none. */
+static double share_behind(char *const *words, const char *flag)
+{
+    const char *at = *flag ? strstr(*words, flag) : NULL;
+    const char *after = at ? at + strlen(flag) : NULL;
+    const char *value = !after ? NULL : *after ? after + (*after == '=') : words[1];
+    double share = value ? strtod(value, NULL) : 0;
+    return share > 0.01 && share <= 1 ? share : 0;
+}
+
 double mt_advise_share_of(char *const *argv)
 {
-    static const char *const words[] = {"--gpu-memory-utilization", "--mem-fraction-static",
-                                        "\"memory_share\":"};
+    char flag[MT_DRIVE_ENGINE_TEXT];
     for (; *argv; argv++) {
-        for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-            const char *at = strstr(*argv, words[i]);
-            const char *after = at ? at + strlen(words[i]) : NULL;
-            const char *value = !after ? NULL : *after ? after + (*after == '=') : argv[1];
-            double share = value ? strtod(value, NULL) : 0;
-            if (share > 0.01 && share <= 1)
-                return share;
-        }
+        double share = share_behind(argv, "\"memory_share\":");
+        for (size_t i = 0; share == 0 && mt_engine_name_at(i); i++)
+            share = share_behind(
+                argv, mt_drive_engine_word(mt_engine_name_at(i), "flags", "memory_share", flag));
+        if (share > 0)
+            return share;
     }
     return DEFAULT_SHARE;
 }

@@ -462,3 +462,29 @@ int mt_advise_model(const struct mt_drive_stage *stage, const struct mt_predict_
     free(act.flags);
     return result;
 }
+
+void mt_advise_tell_stage(const struct mt_drive_stage *stage, struct mt_advise_staged *staged)
+{
+    *staged = (struct mt_advise_staged){.file_type = stage->file_type};
+    snprintf(staged->program_path, sizeof staged->program_path, "%s", stage->program_path);
+    if (stage->file_type)
+        staged->is_converted = mt_drive_stage_converted(stage, &staged->weight_bytes);
+}
+
+int mt_advise_staged_model(const struct mt_drive_stage_options *options,
+                           const struct mt_predict_settings *settings,
+                           struct mt_advise_model_report *report, struct mt_advise_staged *staged,
+                           struct mt_estimate **estimate, struct mt_error *error)
+{
+    struct mt_drive_stage stage;
+    int result = mt_drive_check_devices(settings->n_devices, error);
+    if (!result)
+        result = mt_drive_stage_init(&stage, options, error);
+    if (result)
+        return result;
+    result = mt_advise_model(&stage, settings, 0, report, estimate, error);
+    if (!result)
+        mt_advise_tell_stage(&stage, staged);
+    mt_drive_stage_finish(&stage);
+    return result;
+}

@@ -32,4 +32,20 @@ int mt_advise_model(const struct mt_drive_stage *stage, const struct mt_predict_
                     size_t folder_number, struct mt_advise_model_report *report,
                     struct mt_estimate **estimate, struct mt_error *error);
 
+/* What is known of a stage once it is removed. */
+struct mt_advise_staged {
+    char program_path[PATH_MAX];
+    const char *file_type; /* that weights were converted to; NULL: they were not. Borrowed */
+    int is_converted;      /* the engine read other weights, of so many bytes */
+    uint64_t weight_bytes;
+};
+void mt_advise_tell_stage(const struct mt_drive_stage *stage, struct mt_advise_staged *staged);
+
+/* The whole of one rehearsal of a model: sets the stage, rehearses the run, and removes the stage.
+ * Errors: those of mt_drive_check_devices(), mt_drive_stage_init() and mt_advise_model(). */
+int mt_advise_staged_model(const struct mt_drive_stage_options *options,
+                           const struct mt_predict_settings *settings,
+                           struct mt_advise_model_report *report, struct mt_advise_staged *staged,
+                           struct mt_estimate **estimate, struct mt_error *error);
+
 #endif

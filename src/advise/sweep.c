@@ -25,8 +25,9 @@ static struct mt_estimate *first_point(const struct mt_advise_sweep *sweep,
     return mt_advise_model(stage, &settings, 0, NULL, &estimate, NULL) == 0 ? estimate : NULL;
 }
 
-int mt_advise_sweep_is_same_without_vocabulary(const struct mt_advise_sweep *sweep,
-                                               const struct mt_drive_stage_options *whole)
+/* Whether the first point comes out the same on a stage with the vocabulary. */
+static int is_same_without_vocabulary(const struct mt_advise_sweep *sweep,
+                                      const struct mt_drive_stage_options *whole)
 {
     struct mt_drive_stage stage;
     mt_drive_say(sweep->listener, "trying whether it goes without a vocabulary");
@@ -44,6 +45,25 @@ int mt_advise_sweep_is_same_without_vocabulary(const struct mt_advise_sweep *swe
     mt_estimate_destroy(bare);
     mt_estimate_destroy(with);
     return same;
+}
+
+/* A vocabulary takes most of an engine's start and no device memory. Whether the engine does
+ * without, and plans the same, the first point tells. */
+int mt_advise_sweep_stage(struct mt_advise_sweep *sweep,
+                          const struct mt_drive_stage_options *wanted, struct mt_error *error)
+{
+    struct mt_drive_stage_options bare = *wanted;
+    bare.drop_vocabulary = 1;
+    int result = mt_drive_check_devices(sweep->settings.n_devices, error);
+    if (result)
+        return result;
+    result = mt_drive_stage_init(&sweep->stage, &bare, error);
+    if (result == MT_EUNSUPPORTED || result == MT_EFORMAT)
+        return mt_drive_stage_init(&sweep->stage, wanted, error);
+    if (result || !sweep->stage.drops_vocabulary || is_same_without_vocabulary(sweep, wanted))
+        return result;
+    mt_drive_stage_finish(&sweep->stage);
+    return mt_drive_stage_init(&sweep->stage, wanted, error);
 }
 
 /* What the threads share; the counters are atomic. */

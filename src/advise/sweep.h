@@ -86,9 +86,10 @@ struct mt_advise_sweep {
 
 void mt_advise_sweep_finish(struct mt_advise_sweep *sweep);
 
-/* Whether the first point comes out the same on a stage with the vocabulary. */
-int mt_advise_sweep_is_same_without_vocabulary(const struct mt_advise_sweep *sweep,
-                                               const struct mt_drive_stage_options *whole);
+/* Sets the sweep's stage, without the model's vocabulary where the engine does without and plans
+ * the first point the same. Errors: those of mt_drive_check_devices() and mt_drive_stage_init(). */
+int mt_advise_sweep_stage(struct mt_advise_sweep *sweep,
+                          const struct mt_drive_stage_options *wanted, struct mt_error *error);
 
 /* Rehearses every point, several at a time, until all are done or the user interrupts. Errors:
  * MT_ENOMEM; points that fail are no error here. */

@@ -10,7 +10,7 @@
 #include "cli/cpu.h"
 #include "cli/document/document.h"
 #include "cli/estimate/estimate.h"
-#include "cli/rehearse/interrupt.h"
+#include "cli/interrupt.h"
 #include "cli/words.h"
 
 /* An engine that takes longer is not waited for: rules answer. */
@@ -29,7 +29,7 @@ static const struct cli_option estimate_options[] = {
      .words = cli_words_engines,
      .help = "llama.cpp, ik_llama.cpp, ollama, vllm, sglang, trt-llm, transformers or exllamav3; "
              "the version chooses the rules, without one the newest known is meant"},
-#include "cli/estimate/options.def"
+#include "cli/model/options.def"
     TEXT("mla", "MODE", mla, "ik_llama.cpp's -mla: 0 to 3"),
     NUMBER("amb", amb, "ik_llama.cpp's -amb, in MiB"),
     {.name = "weight-type",
@@ -158,7 +158,7 @@ static int run_estimate(const struct cli_call *call)
     int code = CLI_EXIT_OK;
     keep_freed_memory();
     if (estimate_may_rehearse(options))
-        request.interrupted = rehearse_catch_signals();
+        request.interrupted = cli_catch_signals();
     request.timeout_ns = REHEARSAL_NS;
     if (estimate(call, &request, &out, &code, &error)) {
         code = fail(&error);

@@ -9,10 +9,10 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/cpu.h"
-#include "cli/estimate/estimate.h"
+#include "cli/interrupt.h"
+#include "cli/model/model.h"
 #include "cli/rehearse/command.h"
 #include "cli/rehearse/device_names.h"
-#include "cli/rehearse/interrupt.h"
 #include "cli/rehearse/model_command.h"
 #include "cli/rehearse/python_request.h"
 #include "cli/teller.h"
@@ -54,7 +54,7 @@ static const struct cli_option rehearse_options[] = {
      .help = "the build of the engine by which devices behave, as llama.cpp@11434; without a "
              "version the program is asked, and the newest known is meant where it does not say; "
              "vllm, sglang or transformers: the Python package that loads MODEL"},
-#include "cli/estimate/options.def"
+#include "cli/model/options.def"
     {.name = "weight-type",
      .kind = CLI_TEXT,
      .argument = "TYPE",
@@ -340,7 +340,7 @@ static int rehearse_words(const struct rehearse_options *options, char *const *a
         .n_requests = n_requests,
         .timeout_ns = options->timeout_s * SECOND_NS,
         .listener = &teller.listener,
-        .interrupted = rehearse_catch_signals(),
+        .interrupted = cli_catch_signals(),
     };
     const struct rehearse_output output = {
         .format = (enum cli_format)options->estimate.format,

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "cli/console.h"
-#include "cli/estimate/estimate.h"
+#include "cli/model/model.h"
 #include "emit/json.h"
 
 const char *cli_format_parameters(uint64_t parameters, char text[32])

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/document/document.h"
+#include "drive/engines.h"
 
 void cli_put_shell_word(struct mt_strbuf *out, const char *word)
 {
@@ -24,36 +25,16 @@ void cli_put_shell_word(struct mt_strbuf *out, const char *word)
     mt_strbuf_puts(out, "'");
 }
 
-/* How an engine is started. %p is its program, %m the model, %d the model's folder, %u the folder
- * above it, %n the folder's name, %f the flags, %a the flags with commas between them; capital M
- * and D are the same in quotes of Python and JavaScript. */
-struct start {
-    const char *engine;
-    int program; /* enum mt_program, or -1 */
-    const char *words;
-};
-
-static const struct start starts[] = {
-    {"llama.cpp", MT_PROGRAM_NODE,
-     "const model = await llama.loadModel({modelPath: %M}); const context = await model.%f"},
-    {"llama.cpp", -1, "%p -m %m %f"},
-    {"ik_llama.cpp", -1, "%p -m %m %f"},
-    {"ollama", -1, "%f ollama serve"},
-    {"vllm", -1, "vllm serve %d %f"},
-    {"sglang", -1, "python -m sglang.launch_server --model-path %d %f"},
-    {"trt-llm", -1, "trtllm-serve %d %f"},
-    {"transformers", -1, "AutoModelForCausalLM.from_pretrained(%D, %a)"},
-    {"exllamav3", -1, "python main.py --model-dir %u --model-name %n %f"}, /* TabbyAPI */
-};
-
-static const struct start *find(const struct mt_estimate *estimate)
+/* How the engine is started, as its table says it. */
+static const char *start_of(const struct mt_estimate *estimate, char text[MT_DRIVE_ENGINE_TEXT])
 {
     const char *engine = estimate->tally.engine_name;
-    for (size_t i = 0; engine && i < sizeof starts / sizeof *starts; i++)
-        if (strcmp(starts[i].engine, engine) == 0 &&
-            (starts[i].program < 0 || starts[i].program == (int)estimate->settings.program))
-            return &starts[i];
-    return NULL;
+    if (estimate->settings.program == MT_PROGRAM_NODE &&
+        *mt_drive_engine_text(engine, "start.node", text))
+        return text;
+    if (!*mt_drive_engine_text(engine, "start", text))
+        strcpy(text, "%f");
+    return text;
 }
 
 static int ends(const char *text, const char *ending)
@@ -164,8 +145,8 @@ void cli_put_engine_command(struct mt_strbuf *out, const struct cli_document *do
     const struct mt_estimate *estimate = document->estimate;
     if (!estimate->flags || !*estimate->flags)
         return;
-    const struct start *start = find(estimate);
-    for (const char *at = start ? start->words : "%f"; *at; at++) {
+    char start[MT_DRIVE_ENGINE_TEXT];
+    for (const char *at = start_of(estimate, start); *at; at++) {
         if (*at == '%')
             put_part(out, document, *++at);
         else
@@ -175,6 +156,9 @@ void cli_put_engine_command(struct mt_strbuf *out, const struct cli_document *do
 
 const char *cli_engine_command_goes_on(const struct cli_document *document)
 {
-    const struct start *start = find(document->estimate);
-    return start && start->program == MT_PROGRAM_NODE ? "" : " \\";
+    char start[MT_DRIVE_ENGINE_TEXT];
+    const struct mt_estimate *estimate = document->estimate;
+    int is_node = estimate->settings.program == MT_PROGRAM_NODE &&
+                  *mt_drive_engine_text(estimate->tally.engine_name, "start.node", start);
+    return is_node ? "" : " \\";
 }

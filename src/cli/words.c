@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Words for completion, from the lists that have them. */
 #include "cli/words.h"
+#include "drive/engines.h"
 
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
@@ -22,9 +23,10 @@ void cli_words_engines(struct mt_strbuf *out)
 
 void cli_words_rehearsed_engines(struct mt_strbuf *out)
 {
-    static const char *const names[] = {"llama.cpp", "vllm", "sglang", "transformers"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        put(out, names[i]);
+    char how[MT_DRIVE_ENGINE_TEXT];
+    for (size_t i = 0; mt_engine_name_at(i); i++)
+        if (*mt_drive_engine_text(mt_engine_name_at(i), "rehearsed", how))
+            put(out, mt_engine_name_at(i));
 }
 
 void cli_words_gpus(struct mt_strbuf *out)

@@ -4,50 +4,47 @@
 #include "python.h"
 
 #include <jansson.h>
+#include <memtally/predict.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/environment.h"
 #include "base/error.h"
+#include "engines.h"
 #include "find.h"
 #include "program_file.h"
 
 #define FAIL(error, code, ...) mt_fail(error, code, MT_NO_OFFSET, "rehearse: " __VA_ARGS__)
 
 /* A package, our program for it, and whether it divides a model by itself over all devices. */
-static const struct python_engine {
-    const char *name;
-    const char *script;
-    int is_parallel;
-} engines[] = {
-    {"vllm", "rehearse_vllm.py", 1},
-    {"sglang", "rehearse_sglang.py", 1},
-    {"transformers", "rehearse_transformers.py", 0},
-};
-
-static const struct python_engine *engine_of(const char *engine)
+static int find_script(const char *engine, char script[MT_DRIVE_ENGINE_TEXT], int *is_parallel)
 {
-    for (size_t i = 0; engine && i < sizeof engines / sizeof *engines; i++) {
-        size_t length = strlen(engines[i].name);
-        if (strncmp(engine, engines[i].name, length) == 0 &&
-            (!engine[length] || engine[length] == '@'))
-            return &engines[i];
-    }
-    return NULL;
+    mt_drive_engine_text(engine, "script", script);
+    *is_parallel = mt_drive_engine_is(engine, "script.parallel", "yes");
+    return *script != '\0';
 }
 
 int mt_drive_is_python_engine(const char *engine)
 {
-    return engine_of(engine) != NULL;
+    char script[MT_DRIVE_ENGINE_TEXT];
+    int is_parallel;
+    return find_script(engine, script, &is_parallel);
 }
 
 const char *mt_drive_python_engine_name(const char *engine, int *is_parallel)
 {
-    *is_parallel = engine_of(engine)->is_parallel;
-    return engine_of(engine)->name;
+    char script[MT_DRIVE_ENGINE_TEXT];
+    size_t length = strcspn(engine, "@");
+    find_script(engine, script, is_parallel);
+    for (size_t i = 0; mt_engine_name_at(i); i++)
+        if (strlen(mt_engine_name_at(i)) == length &&
+            strncasecmp(mt_engine_name_at(i), engine, length) == 0)
+            return mt_engine_name_at(i);
+    return engine;
 }
 
 /* --engine-path: a Python, or the folder of a virtual environment; else the environment that is
@@ -86,8 +83,8 @@ static void put_number(json_t *settings, const char *key, uint64_t value)
         json_object_set_new(settings, key, json_integer((json_int_t)value));
 }
 
-static char *make_settings(const struct mt_drive_python_settings *settings,
-                           const struct python_engine *engine, size_t n_devices)
+static char *make_settings(const struct mt_drive_python_settings *settings, int is_parallel,
+                           size_t n_devices)
 {
     json_t *said = json_object();
     const char *version = strchr(settings->engine, '@');
@@ -99,7 +96,7 @@ static char *make_settings(const struct mt_drive_python_settings *settings,
     put_number(said, "context_tokens", settings->context);
     put_number(said, "sequences", settings->sequences);
     put_text(said, "weight_type", settings->weight_type);
-    if (engine->is_parallel) {
+    if (is_parallel) {
         put_text(said, "kv_type", settings->kv_type);
         put_number(said, "batched_tokens", settings->batched_tokens);
         put_number(said, "tensor_parallel", tensor);
@@ -120,14 +117,16 @@ int mt_drive_python_command_init(struct mt_drive_python_command *command,
                                  const struct mt_drive_python_settings *settings, const char *model,
                                  size_t n_devices, char *const *environment, struct mt_error *error)
 {
-    const struct python_engine *engine = engine_of(settings->engine);
+    char script[MT_DRIVE_ENGINE_TEXT];
     char folder[PATH_MAX];
+    int is_parallel;
     *command = (struct mt_drive_python_command){.settings = NULL};
     int result = 0;
+    find_script(settings->engine, script, &is_parallel);
     if (!n_devices)
         result = FAIL(error, MT_EARG,
                       "%s is rehearsed on GPUs; name them, as --device 24GiB or --device H100-80GB",
-                      engine->name);
+                      mt_drive_python_engine_name(settings->engine, &is_parallel));
     if (!result && snprintf(command->model, sizeof command->model, "%s", model) >= PATH_MAX)
         result = FAIL(error, MT_ELIMIT, "%s: the path is too long", model);
     if (!result)
@@ -135,13 +134,12 @@ int mt_drive_python_command_init(struct mt_drive_python_command *command,
     if (result)
         return result;
     mt_profile_scripts_folder(folder, sizeof folder);
-    if (snprintf(command->script, sizeof command->script, "%s/%s", folder, engine->script) >=
-            PATH_MAX ||
+    if (snprintf(command->script, sizeof command->script, "%s/%s", folder, script) >= PATH_MAX ||
         access(command->script, R_OK) < 0)
         return FAIL(error, MT_ENOTFOUND,
                     "%s, which belongs to memtally, is not in %s; is memtally installed whole?",
-                    engine->script, folder);
-    command->settings = make_settings(settings, engine, n_devices);
+                    script, folder);
+    command->settings = make_settings(settings, is_parallel, n_devices);
     if (!command->settings)
         return FAIL(error, MT_ENOMEM, "out of memory");
     char *const words[] = {command->python, command->script, command->model, command->settings,

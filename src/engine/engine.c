@@ -118,13 +118,16 @@ static int is_key(struct words word)
     return length_of(word) > 0 && length_of(word) < WORD_BYTES;
 }
 
+static void copy_cut(char *to, size_t size, struct words words)
+{
+    size_t length = length_of(words) < size ? length_of(words) : size - 1;
+    memcpy(to, words.at, length);
+    to[length] = 0;
+}
+
 static void copy_word(char to[MT_ENGINE_NAME_BYTES], struct words word)
 {
-    size_t length = length_of(word);
-    if (length >= MT_ENGINE_NAME_BYTES)
-        length = MT_ENGINE_NAME_BYTES - 1;
-    memcpy(to, word.at, length);
-    to[length] = 0;
+    copy_cut(to, MT_ENGINE_NAME_BYTES, word);
 }
 
 /* What stands in front: engine, title, versions, newest. Returns 1 where the line was one of
@@ -160,7 +163,10 @@ static void note_line(struct mt_engine *engine, struct words key, struct words l
 /* Divides "VALUE ; SOURCE". */
 static void split_source(struct words rest, struct mt_engine_value *value)
 {
-    const char *semicolon = memchr(rest.at, ';', length_of(rest));
+    const char *semicolon = rest.at;
+    while (semicolon < rest.end && !(*semicolon == ';' && is_blank(semicolon[-1])))
+        semicolon++;
+    semicolon = semicolon < rest.end ? semicolon : NULL;
     struct words left = trimmed((struct words){rest.at, semicolon ? semicolon : rest.end});
     struct words right = trimmed((struct words){semicolon ? semicolon + 1 : rest.end, rest.end});
     value->text = left.at;
@@ -262,6 +268,8 @@ static int list_engines(char *text, size_t size)
 
 int mt_engine_find(const char *name_and_version, struct mt_engine *engine, struct mt_error *error)
 {
+    if (!name_and_version)
+        name_and_version = mt_engine_tables[0].name;
     const char *at = strchr(name_and_version, '@');
     size_t length = at ? (size_t)(at - name_and_version) : strlen(name_and_version);
     for (const struct mt_engine_table *table = mt_engine_tables; table->name; table++)
@@ -322,6 +330,14 @@ static const char *value_text(const struct mt_engine *engine, const char *key,
     return text;
 }
 
+const char *mt_engine_text(const struct mt_engine *engine, const char *key, char *text, size_t size)
+{
+    struct mt_engine_value value = {.text = ""};
+    mt_engine_value(engine, key, &value);
+    copy_cut(text, size, (struct words){value.text, value.text + value.length});
+    return text;
+}
+
 uint64_t mt_engine_number(const struct mt_engine *engine, const char *key, uint64_t fallback)
 {
     char text[WORD_BYTES];
@@ -358,6 +374,54 @@ unsigned mt_engine_steps_unread(const struct mt_engine *engine)
                    mt_engine_is_after(&newest, "read_up_to")
                ? 2
                : 1;
+}
+
+const char *mt_engine_title(const struct mt_engine *engine, char title[MT_ENGINE_TITLE_BYTES])
+{
+    struct words all = {engine->text, engine->text + engine->length};
+    struct words line;
+    snprintf(title, MT_ENGINE_TITLE_BYTES, "%s", engine->name);
+    while (next_line(&all, &line))
+        if (equals(next_word(&line), "title")) {
+            copy_cut(title, MT_ENGINE_TITLE_BYTES, trimmed(line));
+            break;
+        }
+    return title;
+}
+
+int mt_engine_word_at(const struct mt_engine *engine, const char *key, size_t index, char *name,
+                      char *value, size_t size)
+{
+    struct mt_engine_value found;
+    if (mt_engine_value(engine, key, &found) < 0)
+        return MT_ENOTFOUND;
+    struct words words = {found.text, found.text + found.length};
+    struct words each = next_word(&words);
+    while (index-- && length_of(each))
+        each = next_word(&words);
+    if (!length_of(each))
+        return MT_ENOTFOUND;
+    const char *equal = memchr(each.at, '=', length_of(each));
+    struct words left = {each.at, equal ? equal : each.end};
+    struct words right = {equal ? equal + 1 : each.end, each.end};
+    const char *bar = memchr(right.at, '|', length_of(right));
+    right.end = bar ? bar : right.end;
+    copy_cut(name, size, left);
+    copy_cut(value, size, right);
+    return 0;
+}
+
+int mt_engine_word(const struct mt_engine *engine, const char *key, const char *name, char *value,
+                   size_t size)
+{
+    char each[WORD_BYTES];
+    char text[WORD_BYTES];
+    for (size_t i = 0; mt_engine_word_at(engine, key, i, each, text, sizeof text) == 0; i++)
+        if (strcmp(each, name) == 0) {
+            snprintf(value, size, "%s", text);
+            return 0;
+        }
+    return MT_ENOTFOUND;
 }
 
 int mt_engine_has(const struct mt_engine *engine, const char *key, const char *word)

@@ -8,7 +8,7 @@
  *   versions build | dotted     how versions compare: b11434, or 0.11.0
  *   newest VERSION              taken where none is named
  *   release NAME VERSION        another name of a version: v0.5.0 of build 11149
- *   KEY SINCE VALUE [; SOURCE]  VALUE holds from version SINCE on (0: always)
+ *   KEY SINCE VALUE [ ; SOURCE] VALUE holds from version SINCE on (0: always)
  *   # comment
  *
  * Of the lines of a key, the one with the latest SINCE that is not after the version is taken. A
@@ -22,6 +22,7 @@
 
 #define MT_ENGINE_VERSION_PARTS 4
 #define MT_ENGINE_NAME_BYTES    32
+#define MT_ENGINE_TITLE_BYTES   32
 #define MT_ENGINE_BUCKETS       256
 
 struct mt_engine_version {
@@ -42,7 +43,8 @@ struct mt_engine {
     uint32_t last[MT_ENGINE_BUCKETS];
 };
 
-/* Finds "llama.cpp" or "llama.cpp@11434" ("@b11434" too) among the built-in tables.
+/* Finds "llama.cpp" or "llama.cpp@11434" ("@b11434" too) among the built-in tables; NULL is the
+ * first of them.
  * Errors: MT_ENOTFOUND (no such engine; the text names the nearest), MT_EARG (not a version). */
 int mt_engine_find(const char *name_and_version, struct mt_engine *engine, struct mt_error *error);
 
@@ -62,6 +64,9 @@ struct mt_engine_value {
 };
 int mt_engine_value(const struct mt_engine *engine, const char *key, struct mt_engine_value *value);
 
+/* A key's value as a text, cut to `size`; "" where the table has none. */
+const char *mt_engine_text(const struct mt_engine *engine, const char *key, char *text,
+                           size_t size);
 /* A key as a number (sizes may have units); `fallback` where the table has none. */
 uint64_t mt_engine_number(const struct mt_engine *engine, const char *key, uint64_t fallback);
 double mt_engine_real(const struct mt_engine *engine, const char *key, double fallback);
@@ -71,6 +76,15 @@ int mt_engine_is_after(const struct mt_engine *engine, const char *key);
 /* How far the engine's version lies beyond what was read: 0 not at all; 1 after the version that
  * the key "read_up_to" names; 2 after the table's newest too, where that is later. */
 unsigned mt_engine_steps_unread(const struct mt_engine *engine);
+/* What the table calls the engine: "vLLM". */
+const char *mt_engine_title(const struct mt_engine *engine, char title[MT_ENGINE_TITLE_BYTES]);
+/* Of a key whose value is words NAME=VALUE: the value of `name`, or the word of number `index` with
+ * its name. Where VALUE is several, with '|' between them, the first one. Texts are cut to `size`.
+ * Returns 0 or MT_ENOTFOUND. */
+int mt_engine_word(const struct mt_engine *engine, const char *key, const char *name, char *value,
+                   size_t size);
+int mt_engine_word_at(const struct mt_engine *engine, const char *key, size_t index, char *name,
+                      char *value, size_t size);
 /* Whether a key's value is, or among its words has, `word`. */
 int mt_engine_has(const struct mt_engine *engine, const char *key, const char *word);
 

@@ -4,24 +4,13 @@
 
 #include <stddef.h>
 
-/* X(symbol, "name") */
-#define TABLES(X)                                                                                  \
-    X(mt_table_llama_cpp, "llama.cpp")                                                             \
-    X(mt_table_ik_llama_cpp, "ik_llama.cpp")                                                       \
-    X(mt_table_ollama, "ollama")                                                                   \
-    X(mt_table_vllm, "vllm")                                                                       \
-    X(mt_table_sglang, "sglang")                                                                   \
-    X(mt_table_trt_llm, "trt-llm")                                                                 \
-    X(mt_table_transformers, "transformers")                                                       \
-    X(mt_table_exllamav3, "exllamav3")
-
-#define DECLARE(symbol, name) extern const char symbol[], symbol##_end[];
-TABLES(DECLARE)
-#undef DECLARE
+#define ENGINE(symbol, name) extern const char mt_table_##symbol[], mt_table_##symbol##_end[];
+#include "data/engines/engines.def"
+#undef ENGINE
 
 const struct mt_engine_table mt_engine_tables[] = {
-#define ROW(symbol, name) {name, symbol, symbol##_end},
-    TABLES(ROW)
-#undef ROW
-        {NULL, NULL, NULL},
+#define ENGINE(symbol, name) {name, mt_table_##symbol, mt_table_##symbol##_end},
+#include "data/engines/engines.def"
+#undef ENGINE
+    {NULL, NULL, NULL},
 };

@@ -18,27 +18,15 @@ struct box {
     struct mt_engine engine;
 };
 
-static const struct {
-    const char *engine;
-    const struct mt_predictor *predictor;
-} predictors[] = {
-    {"llama.cpp", &mt_predict_llama_cpp},
-    {"ik_llama.cpp", &mt_predict_llama_cpp},
-    {"ollama", &mt_predict_llama_cpp},
-    {"vllm", &mt_predict_vllm},
-    {"sglang", &mt_predict_sglang},
-    {"trt-llm", &mt_predict_trt_llm},
-    {"transformers", &mt_predict_transformers},
-    {"exllamav3", &mt_predict_exllamav3},
-};
-
-#define N_PREDICTORS (sizeof predictors / sizeof *predictors)
-
-static const struct mt_predictor *predictor_of(const char *engine)
+/* An engine's table says by whose rules it is predicted. */
+static const struct mt_predictor *predictor_of(const struct mt_engine *engine)
 {
-    for (size_t i = 0; i < N_PREDICTORS; i++)
-        if (!strcmp(predictors[i].engine, engine))
-            return predictors[i].predictor;
+    static const struct mt_predictor *const predictors[] = {
+        &mt_predict_llama_cpp, &mt_predict_vllm,         &mt_predict_sglang,
+        &mt_predict_trt_llm,   &mt_predict_transformers, &mt_predict_exllamav3};
+    for (size_t i = 0; i < sizeof predictors / sizeof *predictors; i++)
+        if (mt_engine_has(engine, "rules", predictors[i]->engine))
+            return predictors[i];
     return NULL;
 }
 
@@ -364,14 +352,14 @@ static int fill(struct box *box, const struct mt_model *model,
                 struct mt_error *error)
 {
     struct mt_sheet *sheet = &box->sheet;
-    const char *engine = settings->engine ? settings->engine : "llama.cpp";
-    int result = mt_engine_find(engine, &box->engine, error);
+    int result = mt_engine_find(settings->engine, &box->engine, error);
     if (result < 0)
         return result;
-    const struct mt_predictor *predictor = predictor_of(box->engine.name);
+    const struct mt_predictor *predictor = predictor_of(&box->engine);
     sheet->engine = &box->engine;
     box->estimate.settings = *settings;
-    box->estimate.settings.engine = engine;
+    if (!settings->engine)
+        box->estimate.settings.engine = box->engine.name;
     own_settings(sheet, &box->estimate.settings);
     if (sheet->failed)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");

@@ -311,8 +311,7 @@ static int prepare(struct query *query)
 {
     struct mt_predict_settings *settings = &query->settings;
     struct mt_engine engine;
-    int result =
-        mt_engine_find(settings->engine ? settings->engine : "llama.cpp", &engine, query->error);
+    int result = mt_engine_find(settings->engine, &engine, query->error);
     if (result < 0)
         return result;
     if (query->goal == MT_GOAL_SMALLEST_DEVICE && !settings->n_devices)

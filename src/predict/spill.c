@@ -253,7 +253,5 @@ int mt_estimate_spill(const struct mt_model *model, const struct mt_predict_sett
 uint64_t mt_fit_margin(const char *engine)
 {
     struct mt_engine found;
-    return mt_engine_find(engine ? engine : "llama.cpp", &found, NULL) < 0
-               ? 0
-               : mt_engine_number(&found, "fit.margin", 0);
+    return mt_engine_find(engine, &found, NULL) < 0 ? 0 : mt_engine_number(&found, "fit.margin", 0);
 }

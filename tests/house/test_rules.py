@@ -43,6 +43,7 @@ def test_a_room_may_not_look_to_its_right():
     assert_clean("layers", {"src/tally/a.c": '#include "recording/facts.h"\n#include <stdio.h>\n'})
     assert_found("layers", {"src/recording/a.c": '#include "tally/a.h"\n'}, "src/recording/a.c:1: room recording")
     assert_found("layers", {"src/emit/a.c": "#include <zstd.h>\n"}, "<zstd.h> belongs to recording and cli")
+    assert_found("layers", {"src/cli/rehearse/a.c": '#include "cli/estimate/a.h"\n'}, "cli/rehearse and cli/estimate do not look")
     assert_found("layers", {"include/memtally/a.h": '#include "base/error.h"\n'}, "a public header may not")
 
 
@@ -178,6 +179,15 @@ def test_a_family_that_no_engine_has_is_found():
     finds("src/model/hf/family.c", '{"qwen3_5",', '{"qwen3.5",', "qwen3.5 is no model_type")
     finds("src/predict/torch/torch.c", '{"qwen35",', '{"qwen3.5",', "no family of llama.cpp begins with qwen3.5")
     finds("src/predict/budget/vllm.c", '"gemma3"', '"gemma-3"', "begins with gemma-3")
+
+
+def test_an_engine_is_named_where_it_is_data():
+    table = {"data/engines/engines.def": '/* Engines. */\nENGINE(vllm, "vllm")\n'}
+    new = "src/cli/new.c"
+    assert_clean("engines", {**table, new: '/* "vllm" */\nint f(void) { return mt_engine_has(e, "flag.style", "vllm"); }\n'})
+    assert_found("engines", {**table, new: 'int f(void)\n{\n    return !strcmp(name, "vllm");\n}\n'}, 'src/cli/new.c:3: names "vllm"')
+    assert_found("engines", {**table, new: 'char *server = "llama-server";\n'}, 'names "llama-server"')
+    assert_found("engines", {**table, "src/drive/flags.c": "int flags;\n"}, "src/drive/flags.c names no engine any more")
 
 
 def test_faulty_scripts_are_found():

@@ -8,6 +8,7 @@
 #include "cli/compare/side.h"
 #include "cli/cpu.h"
 #include "cli/residue_store.h"
+#include "drive/engines.h"
 
 /* Whether a version is one that engine tables order: "b11434", "v0.5.0", "0.11.0", "0.6.0-dev".
  * What follows a blank is the packager's. */
@@ -47,16 +48,20 @@ static int has_word(const struct mt_tally *tally, const char *word)
 static const char *engine_of(const struct compare_loaded *recording,
                              const struct mt_model_description *model)
 {
-    static const char *const on_torch[] = {"vllm", "sglang"};
+    char text[MT_DRIVE_ENGINE_TEXT];
+    const char *name;
+    const char *otherwise = NULL;
     const struct mt_tally *tally = recording->side.tally;
     if (recording->engine_name)
         return recording->engine_name;
     if (!has_library(tally, "libtorch") && model->format == MT_MODEL_GGUF)
-        return "llama.cpp";
-    for (size_t i = 0; i < sizeof on_torch / sizeof *on_torch; i++)
-        if (has_word(tally, on_torch[i]))
-            return on_torch[i];
-    return "transformers";
+        return mt_engine_name_at(0);
+    for (size_t i = 0; (name = mt_engine_name_at(i)); i++)
+        if (*mt_drive_engine_text(name, "memory_share.of", text) && has_word(tally, name))
+            return name;
+        else if (mt_drive_engine_is(name, "recorded", "libtorch"))
+            otherwise = name;
+    return otherwise;
 }
 
 /* "llama.cpp@b11434" of what the recording says; without the version where it is in another

@@ -11,6 +11,7 @@
 #include "cli/document/internal.h"
 #include "cli/estimate/estimate.h"
 #include "cli/residue_store.h"
+#include "drive/engines.h"
 #include "emit/csv.h"
 #include "emit/text.h"
 
@@ -82,7 +83,8 @@ static int convert(const struct mt_model *model, int remote, enum mt_file_type t
 
 static int is_of_llama(const char *engine)
 {
-    return !engine || strstr(engine, "llama") || strstr(engine, "ollama");
+    char rules[MT_DRIVE_ENGINE_TEXT];
+    return mt_drive_engine_is(engine, "rules", mt_drive_engine_text(NULL, "rules", rules));
 }
 
 static int add_weight_types(struct matrix *matrix, const struct mt_model *model,

@@ -9,19 +9,18 @@
 
 #include "advise/model.h"
 #include "base/error.h"
+#include "cli/interrupt.h"
 #include "cli/rehearse/device_names.h"
-#include "cli/rehearse/interrupt.h"
 #include "cli/rehearse/sweep_output.h"
 #include "cli/residue_store.h"
 #include "cli/teller.h"
+#include "drive/engines.h"
 
 static int check(const struct rehearse_model_options *options, struct mt_error *error)
 {
     const struct estimate_options *estimate = options->estimate;
-    static const char name[] = "llama.cpp";
     const char *engine = estimate->engine;
-    if (engine && (strncmp(engine, name, sizeof name - 1) != 0 ||
-                   (engine[sizeof name - 1] && engine[sizeof name - 1] != '@')))
+    if (!mt_drive_engine_is(engine, "rehearsed", "plan"))
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                        "rehearse: a MODEL is rehearsed in llama.cpp, vllm, sglang or transformers, "
                        "not in %.60s; its own command may stand after --",
@@ -77,24 +76,6 @@ static int parse_axes(const struct rehearse_model_options *options, struct mt_ad
     return 0;
 }
 
-/* A vocabulary takes most of an engine's start and no device memory. Whether the engine does
- * without, and plans the same, the first point tells. */
-static int set_stage(struct mt_advise_sweep *sweep, const struct mt_drive_stage_options *wanted,
-                     struct mt_error *error)
-{
-    struct mt_drive_stage_options whole = *wanted;
-    struct mt_drive_stage_options bare = *wanted;
-    bare.drop_vocabulary = 1;
-    int result = mt_drive_stage_init(&sweep->stage, &bare, error);
-    if (result == MT_EUNSUPPORTED || result == MT_EFORMAT)
-        return mt_drive_stage_init(&sweep->stage, &whole, error);
-    if (result || !sweep->stage.drops_vocabulary ||
-        mt_advise_sweep_is_same_without_vocabulary(sweep, &whole))
-        return result;
-    mt_drive_stage_finish(&sweep->stage);
-    return mt_drive_stage_init(&sweep->stage, &whole, error);
-}
-
 static int sweep_model(struct estimate_result *made, const struct estimate_request *request,
                        const struct rehearse_model_options *options, const char *name,
                        struct mt_strbuf *out, int *code, struct mt_error *error)
@@ -104,35 +85,22 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
     struct mt_advise_sweep sweep = {.settings = request->settings,
                                     .listener = &teller.listener,
                                     .interrupted = request->interrupted};
-    const struct mt_drive_stage_options wanted = {
-        .environment = environ,
-        .program = request->settings.program,
-        .may_be_node = request->may_be_node,
-        .engine_name = options->estimate->engine,
-        .engine_path = options->estimate->engine_path,
-        .model = made->model,
-        .model_name = name,
-        .write_sparse = options->estimate->remote ? estimate_write_remote : NULL,
-        .file_type = options->estimate->weight_type,
-        .generation = request->generation,
-        .device_names = request->device_names,
-        .reserved_bytes = request->reserved_bytes,
-        .timeout_ns = request->timeout_ns,
-        .interrupted = request->interrupted};
+    const struct mt_drive_stage_options wanted =
+        estimate_stage(made, name, request, options->estimate);
+    struct mt_advise_staged staged;
     cli_teller_init(&teller, !options->quiet, 0);
-    int result = mt_drive_check_devices(request->settings.n_devices, error);
-    if (!result)
-        result = parse_axes(options, &sweep.axes, error);
+    int result = parse_axes(options, &sweep.axes, error);
     if (!result)
         result = cli_residues_for(made->model, &request->settings, &residues,
                                   &sweep.settings.n_residues, error);
     sweep.settings.residues = residues;
     if (!result)
-        result = set_stage(&sweep, &wanted, error);
-    if (!result)
-        estimate_take_converted(&sweep.stage, &made->document_model);
-    if (!result)
+        result = mt_advise_sweep_stage(&sweep, &wanted, error);
+    if (!result) {
+        mt_advise_tell_stage(&sweep.stage, &staged);
+        estimate_take_converted(&staged, &made->document_model);
         result = mt_advise_sweep_run(&sweep, error);
+    }
     if (!result)
         result = render_sweep(&sweep, made, options->estimate, out, error);
     *code = result ? CLI_EXIT_NO : exit_of_sweep(&sweep);
@@ -224,7 +192,7 @@ int rehearse_model_command(const char *model, const struct rehearse_model_option
     request.reserved_bytes = options->reserved_bytes;
     request.timeout_ns = options->timeout_ns;
     request.may_be_node = !options->estimate->program && !options->n_requests;
-    request.interrupted = rehearse_catch_signals();
+    request.interrupted = cli_catch_signals();
     int result = perform(model, options, &request, &out, &code, &error);
     int signal_number = *request.interrupted;
     if (!result) {

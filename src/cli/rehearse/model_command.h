@@ -4,7 +4,7 @@
 #define CLI_REHEARSE_MODEL_COMMAND_H
 
 #include "cli/command.h"
-#include "cli/estimate/estimate.h"
+#include "cli/model/model.h"
 
 /* What was typed. All borrowed. */
 struct rehearse_model_options {

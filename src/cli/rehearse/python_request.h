@@ -3,7 +3,7 @@
 #ifndef CLI_REHEARSE_PYTHON_REQUEST_H
 #define CLI_REHEARSE_PYTHON_REQUEST_H
 
-#include "cli/estimate/estimate.h"
+#include "cli/model/model.h"
 #include "drive/python.h"
 
 /* Makes the command. On success the caller finishes *command. Errors: MT_EARG (a setting that the

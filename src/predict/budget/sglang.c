@@ -6,9 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "budget.h"
 #include "predict/driver.h"
-#include "predict/torch/torch.h"
 
 /* Bytes of the stage's layers on one rank: those that see all, those with a window, and states. */
 struct cell {
@@ -17,26 +16,16 @@ struct cell {
     uint64_t state;
 };
 
+enum part { CONTEXT, WEIGHTS, ENCODERS, ACTIVATIONS, GRAPHS };
+
 struct rank {
-    int device;
-    struct mt_torch_stage stage;
-    struct mt_torch_weights weights;
-    uint64_t loaded;
-    struct mt_torch_forward forward;
+    struct mt_budget_rank budget; /* first */
     struct cell cell;
-    uint64_t requested;
-    int64_t left;
-    uint64_t tokens;
-    uint64_t state_bytes;
-    struct mt_torch_room room;
 };
 
-static uint64_t smallest_device(const struct mt_predict_settings *settings)
+static const struct cell *cell_of(const struct mt_budget_rank *rank)
 {
-    uint64_t least = UINT64_MAX;
-    for (size_t i = 0; i < settings->n_devices; i++)
-        least = settings->device_bytes[i] < least ? settings->device_bytes[i] : least;
-    return least;
+    return &((const struct rank *)rank)->cell;
 }
 
 /* The engine's classes of devices. */
@@ -78,7 +67,7 @@ static uint64_t prefill_graphs(uint64_t largest)
 static double static_share(const struct mt_engine *engine,
                            const struct mt_predict_settings *settings, uint64_t graph_batch)
 {
-    double device = (double)smallest_device(settings) / (double)MT_MIB;
+    double device = (double)mt_budget_smallest_device(settings) / (double)MT_MIB;
     uint64_t chunk = settings->batched_tokens > 2048 ? settings->batched_tokens : 2048;
     uint64_t ranks = settings->tensor_parallel * settings->pipeline_parallel;
     double reserve = mt_engine_real(engine, "reserve", 512);
@@ -102,7 +91,7 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
     int result = mt_torch_begin(model, engine, settings, "--chunked-prefill-size", 4096, error);
     if (result < 0)
         return result;
-    uint64_t device = smallest_device(settings);
+    uint64_t device = mt_budget_smallest_device(settings);
     int is_parallel = settings->tensor_parallel >= 4;
     uint64_t batch = class_number(engine, "graph_batch", device, is_parallel, 160);
     if (!settings->batched_tokens)
@@ -112,25 +101,24 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
     if (settings->memory_share == 0)
         settings->memory_share = static_share(
             engine, settings, batch < settings->sequences ? batch : settings->sequences);
-    if (!(settings->memory_share > 0 && settings->memory_share < 1))
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "--mem-fraction-static is between 0 and 1, not %g", settings->memory_share);
-    return 0;
+    return mt_budget_complete_share(engine, settings, error);
 }
 
-static struct cell cell_of(const struct mt_predict_input *in, const struct mt_torch_stage *stage)
+/* States are in 32 bit, and what the convolution keeps in 16 bit, whatever the model runs in. */
+static struct cell make_cell(const struct mt_predict_input *in, const struct mt_torch_stage *stage)
 {
     const struct mt_torch_cell type = mt_torch_cache_of(in->settings);
+    uint64_t parallel = in->settings->tensor_parallel;
+    uint64_t conv = mt_engine_number(in->engine, "recurrent_state.conv", 2);
+    uint64_t state = mt_engine_number(in->engine, "recurrent_state.element", 4);
     struct cell cell = {0};
     for (uint64_t i = stage->first; i < stage->end && i < in->d->n_layers; i++) {
         const struct mt_model_layer *layer = &in->d->layers[i];
-        cell.state =
-            mt_add(cell.state, mt_torch_state_bytes(in->d, layer, in->settings->tensor_parallel,
-                                                    mt_torch_float_width(in->settings), 4,
-                                                    in->settings->draft_tokens));
+        cell.state = mt_add(cell.state, mt_torch_state_bytes(in->d, layer, parallel, conv, state,
+                                                             in->settings->draft_tokens));
         if (layer->cache_layer != i)
             continue;
-        uint64_t bytes = mt_torch_token_bytes(layer, &type, in->settings->tensor_parallel);
+        uint64_t bytes = mt_torch_token_bytes(layer, &type, parallel);
         int is_short = layer->window && (layer->attention == MT_ATTENTION_SLIDING ||
                                          layer->attention == MT_ATTENTION_CHUNKED);
         uint64_t *sum = is_short ? &cell.window : &cell.full;
@@ -143,63 +131,90 @@ static struct cell cell_of(const struct mt_predict_input *in, const struct mt_to
     return cell;
 }
 
-/* Divides what is left: states first, then tokens of both kinds of layers. */
-static void divide(const struct mt_predict_input *in, struct rank *rank)
+static double window_ratio(const struct mt_predict_input *in)
+{
+    return mt_engine_real(in->engine, "kv_cache.window", 0.8);
+}
+
+/* States that so many bytes hold beside the tokens. */
+static uint64_t states_in(const struct mt_predict_input *in, const struct mt_budget_rank *rank,
+                          uint64_t bytes)
 {
     double ratio = mt_engine_real(in->engine, "recurrent_state", 0.9);
-    double window = mt_engine_real(in->engine, "kv_cache.window", 0.8);
+    uint64_t state = cell_of(rank)->state;
+    return state ? mt_scale(bytes, ratio / (1 + ratio)) / state : 0;
+}
+
+/* Of the tokens, and so many for each of the windowed layers' fewer. */
+static uint64_t token_bytes(const struct mt_predict_input *in, const struct cell *cell)
+{
+    return cell->full + mt_scale(cell->window, window_ratio(in));
+}
+
+/* What is left is divided: states first, then tokens of both kinds of layers. */
+static uint64_t tokens_in(const struct mt_predict_input *in, const struct mt_budget_rank *rank,
+                          uint64_t bytes)
+{
+    const struct cell *cell = cell_of(rank);
+    uint64_t token = token_bytes(in, cell);
+    return token ? (bytes - states_in(in, rank, bytes) * cell->state) / token : MT_FAR;
+}
+
+static uint64_t state_bytes(const struct mt_predict_input *in, const struct mt_budget_rank *rank)
+{
     uint64_t left = rank->left > 0 ? (uint64_t)rank->left : 0;
-    if (rank->cell.state) {
-        uint64_t slots = mt_scale(left, ratio / (1 + ratio)) / rank->cell.state;
-        rank->state_bytes = slots * rank->cell.state;
-        left -= rank->state_bytes;
-    }
-    uint64_t token = rank->cell.full + mt_scale(rank->cell.window, window);
-    rank->tokens = token ? left / token : 0;
-    rank->room =
-        (struct mt_torch_room){.units = token ? rank->tokens : MT_FAR, .left_bytes = rank->left};
+    return states_in(in, rank, left) * cell_of(rank)->state;
 }
 
-static void make_rank(const struct mt_predict_input *in, uint64_t stage, int float_bytes,
-                      struct rank *rank)
+static uint64_t cache_bytes(const struct mt_predict_input *in, const struct mt_budget_rank *rank,
+                            uint64_t tokens)
 {
-    const struct mt_torch_load load = {.tensor_parallel = in->settings->tensor_parallel,
-                                       .vocabulary_padding =
-                                           mt_engine_number(in->engine, "weights", 64),
-                                       .float_bytes = float_bytes,
-                                       .is_fused = 1};
-    *rank = (struct rank){.device = 0};
-    mt_torch_stage_of(in, stage, in->settings->pipeline_parallel, &rank->stage);
-    mt_torch_weights_of(in, &load, &rank->stage, &rank->weights);
-    rank->loaded = rank->weights.bytes + rank->weights.rounding_bytes + rank->weights.encoder_bytes;
-    mt_torch_forward_of(in, &rank->stage, in->settings->batched_tokens, &rank->forward);
-    rank->cell = cell_of(in, &rank->stage);
-}
-
-static void budget(const struct mt_predict_input *in, struct rank *rank, uint64_t device)
-{
-    struct mt_driver driver;
-    mt_driver_of_torch(in, device, 0, &driver);
-    uint64_t context = driver.band.bytes;
-    uint64_t capacity = in->settings->device_bytes[device];
-    uint64_t free_bytes = capacity > context ? capacity - context : 0;
-    rank->device = (int)device;
-    rank->requested = mt_scale(free_bytes, in->settings->memory_share);
-    rank->left = (int64_t)rank->requested - (int64_t)rank->loaded;
-    divide(in, rank);
+    const struct cell *cell = cell_of(rank);
+    return mt_add(mt_add(mt_mul(tokens, cell->full),
+                         mt_mul(mt_scale(tokens, window_ratio(in)), cell->window)),
+                  state_bytes(in, rank));
 }
 
 /* A chunk's activations and a row of logits for each sequence of a batch. */
-static uint64_t activation_bytes(const struct mt_predict_input *in, const struct rank *rank)
+static uint64_t activation_bytes(const struct mt_predict_input *in,
+                                 const struct mt_torch_stage *stage)
 {
+    struct mt_torch_forward forward;
     uint64_t rows = in->settings->sequences;
-    uint64_t logits = rank->stage.is_last ? mt_mul(mt_mul(rows, in->d->vocabulary), 4) : 0;
-    return rank->forward.bytes > 2 * logits ? rank->forward.bytes : 2 * logits;
+    uint64_t logits = stage->is_last ? mt_mul(mt_mul(rows, in->d->vocabulary), 4) : 0;
+    mt_torch_forward_of(in, stage, in->settings->batched_tokens, &forward);
+    return forward.bytes > 2 * logits ? forward.bytes : 2 * logits;
 }
 
-static void add(struct mt_sheet *sheet, const struct rank *rank, enum mt_category category,
-                const char *name, const char *rule, uint64_t bytes, enum mt_provenance provenance,
-                const char *formula)
+static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *rank)
+{
+    const struct mt_torch_weights *w = &rank->weights;
+    uint64_t tensors = w->bytes + w->rounding_bytes;
+    uint64_t activations = activation_bytes(in, &rank->stage);
+    double graph = mt_engine_real(in->engine, "reserve.graph", 2) * (double)MT_MIB;
+    uint64_t graphs = in->settings->eager ? 0 : mt_scale(in->settings->sequences, graph);
+    mt_budget_add(rank, (struct mt_budget_part){.stand = MT_BUDGET_BEFORE}); /* by the device */
+    mt_budget_add(rank, (struct mt_budget_part){MT_BUDGET_WITHIN, tensors, tensors, tensors});
+    mt_budget_add(rank, (struct mt_budget_part){MT_BUDGET_WITHIN, w->encoder_bytes,
+                                                w->encoder_low_bytes, w->encoder_high_bytes});
+    mt_budget_add(rank, (struct mt_budget_part){MT_BUDGET_BESIDE, activations, activations / 2,
+                                                mt_mul(activations, 2)});
+    mt_budget_add(rank,
+                  (struct mt_budget_part){MT_BUDGET_BESIDE, graphs, graphs / 4, mt_mul(graphs, 2)});
+    ((struct rank *)rank)->cell = make_cell(in, &rank->stage);
+}
+
+static void place_rank(const struct mt_predict_input *in, struct mt_budget_rank *rank)
+{
+    struct mt_driver driver;
+    mt_driver_of_torch(in, (size_t)rank->device, 0, &driver);
+    rank->parts[CONTEXT] = (struct mt_budget_part){MT_BUDGET_BEFORE, driver.band.bytes,
+                                                   driver.band.low_bytes, driver.band.high_bytes};
+}
+
+static void add(struct mt_sheet *sheet, const struct mt_budget_rank *rank,
+                enum mt_category category, const char *name, const char *rule, uint64_t bytes,
+                enum mt_provenance provenance, const char *formula)
 {
     mt_sheet_add(sheet,
                  &(struct mt_sheet_term){.place = rank->device,
@@ -211,158 +226,114 @@ static void add(struct mt_sheet *sheet, const struct rank *rank, enum mt_categor
                  "%s", formula);
 }
 
-static void write_cache(const struct mt_predict_input *in, const struct rank *rank, uint64_t tokens,
-                        struct mt_sheet *sheet)
+static void write_cache(const struct mt_predict_input *in, const struct mt_budget_rank *rank,
+                        uint64_t tokens, struct mt_sheet *sheet)
 {
-    uint64_t window_tokens = mt_scale(tokens, mt_engine_real(in->engine, "kv_cache.window", 0.8));
+    const struct cell *cell = cell_of(rank);
+    uint64_t window_tokens = mt_scale(tokens, window_ratio(in));
+    uint64_t states = state_bytes(in, rank);
     char formula[160];
-    snprintf(formula, sizeof formula, "%" PRIu64 " tokens * %" PRIu64 " B", tokens,
-             rank->cell.full);
-    add(sheet, rank, MT_CATEGORY_KV_CACHE, "tokens", "kv_cache", mt_mul(tokens, rank->cell.full),
+    snprintf(formula, sizeof formula, "%" PRIu64 " tokens * %" PRIu64 " B", tokens, cell->full);
+    add(sheet, rank, MT_CATEGORY_KV_CACHE, "tokens", "kv_cache", mt_mul(tokens, cell->full),
         MT_PROVENANCE_DERIVED, formula);
     snprintf(formula, sizeof formula, "%" PRIu64 " tokens * %" PRIu64 " B", window_tokens,
-             rank->cell.window);
+             cell->window);
     add(sheet, rank, MT_CATEGORY_KV_CACHE, "tokens of windowed layers", "kv_cache.window",
-        mt_mul(window_tokens, rank->cell.window), MT_PROVENANCE_DERIVED, formula);
+        mt_mul(window_tokens, cell->window), MT_PROVENANCE_DERIVED, formula);
     snprintf(formula, sizeof formula, "%" PRIu64 " states * %" PRIu64 " B",
-             rank->cell.state ? rank->state_bytes / rank->cell.state : 0, rank->cell.state);
-    add(sheet, rank, MT_CATEGORY_RECURRENT_STATE, "states", "recurrent_state", rank->state_bytes,
+             cell->state ? states / cell->state : 0, cell->state);
+    add(sheet, rank, MT_CATEGORY_RECURRENT_STATE, "states", "recurrent_state", states,
         MT_PROVENANCE_DERIVED, formula);
 }
 
-static void write_bounded(struct mt_sheet *sheet, const struct rank *rank,
-                          enum mt_category category, const char *name, const char *rule,
-                          uint64_t bytes, uint64_t low, uint64_t high)
+static void write_bounded(struct mt_sheet *sheet, const struct mt_budget_rank *rank,
+                          enum part which, enum mt_category category, const char *name,
+                          const char *rule)
 {
+    const struct mt_budget_part *part = &rank->parts[which];
     mt_sheet_add(sheet,
                  &(struct mt_sheet_term){.place = rank->device,
                                          .category = category,
                                          .name = name,
                                          .rule = rule,
-                                         .bytes = bytes,
-                                         .low_bytes = low,
-                                         .high_bytes = high,
+                                         .bytes = part->bytes,
+                                         .low_bytes = part->low,
+                                         .high_bytes = part->high,
                                          .provenance = MT_PROVENANCE_INFERRED},
-                 "%.2f GiB, %.2f to %.2f", mt_gib(bytes), mt_gib(low), mt_gib(high));
+                 "%.2f GiB, %.2f to %.2f", mt_gib(part->bytes), mt_gib(part->low),
+                 mt_gib(part->high));
 }
 
-static void write_rank(const struct mt_predict_input *in, const struct rank *rank, uint64_t tokens,
-                       struct mt_sheet *sheet)
+static void write_rank(const struct mt_predict_input *in, const struct mt_budget_rank *rank,
+                       const struct mt_budget_units *tokens, struct mt_sheet *sheet)
 {
-    uint64_t activations = activation_bytes(in, rank);
-    uint64_t graphs = in->settings->eager ? 0 : mt_mul(in->settings->sequences, 2 * MT_MIB);
     add(sheet, rank, MT_CATEGORY_WEIGHTS, "tensors", "weights", rank->weights.bytes,
         MT_PROVENANCE_READ, "the rank's part of each tensor");
     add(sheet, rank, MT_CATEGORY_WEIGHTS, "rounded blocks", "blocks", rank->weights.rounding_bytes,
         MT_PROVENANCE_DERIVED, "whole 2 MiB of PyTorch's allocator, for tensors from 10 MiB on");
     mt_torch_write_encoders(&rank->weights, rank->device, sheet);
-    write_cache(in, rank, tokens, sheet);
-    write_bounded(sheet, rank, MT_CATEGORY_ACTIVATIONS, "a chunk's forward pass", "reserve.token",
-                  activations, activations / 2, mt_mul(activations, 2));
-    write_bounded(sheet, rank, MT_CATEGORY_GRAPHS, "CUDA graphs", "reserve.graph", graphs,
-                  graphs / 4, mt_mul(graphs, 2));
+    write_cache(in, rank, tokens->n, sheet);
+    write_bounded(sheet, rank, ACTIVATIONS, MT_CATEGORY_ACTIVATIONS, "a chunk's forward pass",
+                  "reserve.token");
+    write_bounded(sheet, rank, GRAPHS, MT_CATEGORY_GRAPHS, "CUDA graphs", "reserve.graph");
     mt_driver_write_torch(in, rank->device, sheet);
 }
 
-static void fill_pool(const struct mt_predict_input *in, const struct rank *rank,
-                      struct mt_sheet *sheet)
+static void fill_pool(const struct mt_predict_input *in, const struct mt_budget_rank *rank,
+                      const struct mt_budget_units *tokens, struct mt_estimate_pool *pool)
 {
-    struct mt_driver driver;
-    mt_driver_of_torch(in, (size_t)rank->device, 0, &driver);
-    uint64_t low = 0;
-    uint64_t high = driver.band.high_bytes;
-    mt_widen_unread(in->engine, "unread", &low, &high);
-    uint64_t span =
-        high - driver.band.bytes + rank->weights.encoder_high_bytes - rank->weights.encoder_bytes;
-    double window = mt_engine_real(in->engine, "kv_cache.window", 0.8);
-    uint64_t token = rank->cell.full + mt_scale(rank->cell.window, window);
-    uint64_t less = token ? mt_scale(span, in->settings->memory_share) / token : 0;
+    const struct cell *cell = cell_of(rank);
     uint64_t context_tokens = in->settings->context_tokens;
-    double concurrency = context_tokens ? (double)rank->tokens / (double)context_tokens : 0;
-    if (!token && rank->cell.state)
-        concurrency = (double)(rank->state_bytes / rank->cell.state);
-    *mt_sheet_pool(sheet) = (struct mt_estimate_pool){
-        .present = 1,
-        .requested_bytes = rank->requested,
-        .weights_bytes = rank->loaded,
-        .activations_bytes = 0,
-
-        .pool_bytes = rank->left,
-        .bytes_per_token = rank->cell.full,
-        .pool_tokens = rank->tokens,
-        .pool_tokens_low = rank->tokens > less ? rank->tokens - less : 0,
-        .pool_tokens_high = rank->tokens + less,
-        .concurrency = concurrency,
-        .graphs_note =
-            in->settings->eager
-                ? NULL
-                : "SGLang reserves 2 MiB for each sequence of the largest graph, whatever "
-                  "the model"};
+    pool->weights_bytes = rank->parts[WEIGHTS].bytes + rank->parts[ENCODERS].bytes;
+    pool->bytes_per_token = cell->full;
+    pool->pool_tokens = tokens->n;
+    pool->pool_tokens_low = tokens->low;
+    pool->pool_tokens_high = tokens->high;
+    pool->concurrency = context_tokens ? (double)tokens->n / (double)context_tokens : 0;
+    if (!token_bytes(in, cell) && cell->state)
+        pool->concurrency = (double)(state_bytes(in, rank) / cell->state);
+    pool->graphs_note =
+        in->settings->eager
+            ? NULL
+            : "SGLang reserves 2 MiB for each sequence of the largest graph, whatever the model";
 }
 
-static void judge(const struct mt_predict_input *in, const struct rank *rank,
-                  struct mt_sheet *sheet)
+static void judge(const struct mt_predict_input *in, const struct mt_budget_rank *rank,
+                  const struct mt_budget_units *tokens, const char *idle, struct mt_sheet *sheet)
 {
-    char idle[MT_IDLE_TEXT];
-    mt_torch_idle_devices(in, idle);
+    const struct cell *cell = cell_of(rank);
     if (rank->left <= 0)
         mt_sheet_cannot(sheet,
                         "SGLang does not start: the static share of %.2f GiB does not hold the "
                         "weights of %.2f%s",
-                        mt_gib(rank->requested), mt_gib(rank->loaded), idle);
-    else if (rank->cell.full && rank->tokens < in->settings->context_tokens)
+                        mt_gib(rank->requested),
+                        mt_gib(rank->parts[WEIGHTS].bytes + rank->parts[ENCODERS].bytes), idle);
+    else if (cell->full && tokens->n < in->settings->context_tokens)
         mt_sheet_note(sheet,
                       "SGLang starts, and takes no request of more than the %" PRIu64
                       " tokens that its cache holds; --context-length %" PRIu64 " says so%s.",
-                      rank->tokens, rank->tokens, idle);
-    if (rank->cell.state)
-        mt_sheet_note(sheet, "recurrent states get 0.9 bytes for each byte of cache: "
-                             "--mamba-full-memory-ratio");
-}
-
-static void write_flags(const struct mt_predict_input *in, struct mt_sheet *sheet)
-{
-    const struct mt_predict_settings *settings = in->settings;
-    mt_sheet_flag(sheet, "--mem-fraction-static %g", settings->memory_share);
-    mt_sheet_flag(sheet, "--context-length %" PRIu64, settings->context_tokens);
-    mt_sheet_flag(sheet, "--chunked-prefill-size %" PRIu64, settings->batched_tokens);
-    mt_sheet_flag(sheet, "--max-running-requests %" PRIu64, settings->sequences);
-    mt_sheet_flag(sheet, "--kv-cache-dtype %s", settings->kv_type_k);
-    if (settings->tensor_parallel > 1)
-        mt_sheet_flag(sheet, "--tp-size %" PRIu64, settings->tensor_parallel);
-    if (settings->pipeline_parallel > 1)
-        mt_sheet_flag(sheet, "--pp-size %" PRIu64, settings->pipeline_parallel);
-    if (settings->weight_type)
-        mt_sheet_flag(sheet,
-                      mt_begins(settings->weight_type, "fp8") ? "--quantization %s" : "--dtype %s",
-                      mt_torch_dtype_name(settings->weight_type));
-    if (settings->eager)
-        mt_sheet_flag(sheet, "--disable-cuda-graph");
+                      tokens->n, tokens->n, idle);
+    if (cell->state)
+        mt_sheet_note(sheet,
+                      "recurrent states get %g bytes for each byte of cache: "
+                      "--mamba-full-memory-ratio",
+                      mt_engine_real(in->engine, "recurrent_state", 0.9));
 }
 
 static int predict(const struct mt_predict_input *in, struct mt_sheet *sheet,
                    struct mt_error *error)
 {
-    struct rank tightest = {.room = {MT_FAR, INT64_MAX}};
-    struct rank rank;
-    int float_bytes;
-    int result = mt_torch_float_bytes(in, &float_bytes, error);
-    if (result < 0)
-        return result;
-    for (int writes = 0; writes < 2; writes++)
-        for (struct mt_torch_walk walk = {0}; mt_torch_next_rank(in, &walk);) {
-            if (walk.opens_stage)
-                make_rank(in, walk.stage, float_bytes, &rank);
-            budget(in, &rank, walk.device);
-            if (writes)
-                write_rank(in, &rank, tightest.tokens, sheet);
-            else if (mt_torch_is_tighter(rank.room, tightest.room))
-                tightest = rank;
-        }
-    fill_pool(in, &tightest, sheet);
-    judge(in, &tightest, sheet);
-    write_flags(in, sheet);
-    return 0;
+    static const struct mt_budget_engine engine = {.rank_bytes = sizeof(struct rank),
+                                                   .is_fused = 1,
+                                                   .make = make_rank,
+                                                   .place = place_rank,
+                                                   .units = tokens_in,
+                                                   .cache_bytes = cache_bytes,
+                                                   .write = write_rank,
+                                                   .fill_pool = fill_pool,
+                                                   .judge = judge};
+    struct rank rank, tightest;
+    return mt_budget_predict(&engine, in, &rank.budget, &tightest.budget, sheet, error);
 }
 
 const struct mt_predictor mt_predict_sglang = {

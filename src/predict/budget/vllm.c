@@ -8,49 +8,34 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/error.h"
+#include "budget.h"
 
 #define HUGE_DEVICE_GIB  160
 #define LARGE_DEVICE_GIB 70
 
-/* One summand of what the budget is spent on. */
-struct part {
-    uint64_t bytes;
-    uint64_t low;
-    uint64_t high;
-};
+enum part { WEIGHTS, ACTIVATIONS, OTHER, COMMUNICATION, GRAPHS };
 
-/* A rank, and its budget. */
 struct rank {
-    int device;
-    struct mt_torch_stage stage;
-    struct mt_torch_weights weights;
+    struct mt_budget_rank budget; /* first */
     struct mt_vllm_pool pool;
     struct mt_vllm_experts experts;
-    struct part weight;
-    struct part activation;
-    struct part other;
-    struct part communication;
-    struct part graph;
     uint64_t rope_bytes;
     uint64_t weight_slack; /* that loading may leave */
-    uint64_t requested;
-    int64_t left;
-    int64_t left_low;
-    int64_t left_high;
 };
 
-static uint64_t smallest_device(const struct mt_predict_settings *settings)
+static struct rank *own(struct mt_budget_rank *budget)
 {
-    uint64_t least = UINT64_MAX;
-    for (size_t i = 0; i < settings->n_devices; i++)
-        least = settings->device_bytes[i] < least ? settings->device_bytes[i] : least;
-    return least;
+    return (struct rank *)budget;
+}
+
+static const struct rank *own_const(const struct mt_budget_rank *budget)
+{
+    return (const struct rank *)budget;
 }
 
 static void complete_batch(const struct mt_engine *engine, struct mt_predict_settings *settings)
 {
-    uint64_t device = smallest_device(settings);
+    uint64_t device = mt_budget_smallest_device(settings);
     int is_large = device >= LARGE_DEVICE_GIB * MT_GIB;
     const char *tokens = device >= HUGE_DEVICE_GIB * MT_GIB ? "batched_tokens.huge"
                          : is_large                         ? "batched_tokens.large"
@@ -71,12 +56,9 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
     int result = mt_torch_begin(model, engine, settings, "--max-num-batched-tokens", 2048, error);
     if (result < 0)
         return result;
-    if (settings->memory_share == 0)
-        settings->memory_share = mt_engine_real(engine, "memory_share", 0.9);
-    if (!(settings->memory_share > 0 && settings->memory_share <= 1))
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "--gpu-memory-utilization is above 0 and at most 1, not %g",
-                       settings->memory_share);
+    result = mt_budget_complete_share(engine, settings, error);
+    if (result < 0)
+        return result;
     complete_batch(engine, settings);
     return 0;
 }
@@ -94,23 +76,20 @@ static uint64_t rope_cache(const struct mt_predict_input *in)
     return mt_mul(numbers, is_wide ? 4 : mt_torch_float_width(in->settings));
 }
 
-static void weigh(const struct mt_predict_input *in, struct rank *rank, int float_bytes)
+static void weigh(const struct mt_predict_input *in, struct rank *rank)
 {
-    const struct mt_torch_load load = {.tensor_parallel = in->settings->tensor_parallel,
-                                       .vocabulary_padding =
-                                           mt_engine_number(in->engine, "weights", 64),
-                                       .float_bytes = float_bytes,
-                                       .is_fused = 1};
-    mt_torch_weights_of(in, &load, &rank->stage, &rank->weights);
-    mt_vllm_experts_of(in, &rank->stage, rank->weights.mxfp4_bytes, &rank->experts);
+    const struct mt_torch_weights *w = &rank->budget.weights;
+    mt_vllm_experts_of(in, &rank->budget.stage, w->mxfp4_bytes, &rank->experts);
     rank->rope_bytes = rope_cache(in);
-    const struct mt_torch_weights *w = &rank->weights;
     uint64_t tensors = w->bytes + w->rounding_bytes;
-    rank->weight.bytes = tensors + w->encoder_bytes + rank->experts.more_bytes + rank->rope_bytes;
-    rank->weight.low = w->bytes + w->encoder_low_bytes + rank->experts.low_bytes + rank->rope_bytes;
+    struct mt_budget_part weight = {.stand = MT_BUDGET_WITHIN};
+    weight.bytes = tensors + w->encoder_bytes + rank->experts.more_bytes + rank->rope_bytes;
+    weight.low = w->bytes + w->encoder_low_bytes + rank->experts.low_bytes + rank->rope_bytes;
     if (in->settings->tensor_parallel > 1) /* four logs are met within 0.04 % */
-        rank->weight_slack = mt_scale(rank->weight.bytes, 0.001);
-    rank->weight.high = tensors + rank->experts.high_bytes + rank->rope_bytes + rank->weight_slack;
+        rank->weight_slack = mt_scale(weight.bytes, 0.001);
+    weight.high = tensors + w->encoder_high_bytes + rank->experts.high_bytes + rank->rope_bytes +
+                  rank->weight_slack;
+    mt_budget_add(&rank->budget, weight);
 }
 
 static int has_encoder(const struct mt_predict_input *in)
@@ -157,47 +136,42 @@ static int recurs(const struct mt_model_description *d)
 
 /* What an encoder or a recurrent layer takes was logged of few models: there the band is that of a
  * pass, whichever of the two is larger. */
-static void profile(const struct mt_predict_input *in, struct rank *rank, uint64_t encoder)
+static void profile(const struct mt_predict_input *in, struct rank *rank)
 {
+    const struct mt_torch_stage *stage = &rank->budget.stage;
+    uint64_t encoder = encoder_bytes(in);
     struct mt_torch_forward forward;
-    mt_torch_forward_of(in, &rank->stage, in->settings->batched_tokens, &forward);
+    mt_torch_forward_of(in, stage, in->settings->batched_tokens, &forward);
     uint64_t pass = forward.bytes + encoder;
-    uint64_t sampling = rank->stage.is_last ? sampler_bytes(in) : 0;
+    uint64_t sampling = stage->is_last ? sampler_bytes(in) : 0;
     uint64_t bytes = pass > sampling ? pass : sampling;
     int is_rough = pass > sampling || encoder || recurs(in->d);
     const char *key = is_rough ? "activations.band.pass" : "activations.band.sampler";
     double width = (double)mt_engine_number(in->engine, key, 25) / 100;
-    rank->activation = (struct part){bytes, mt_scale(bytes, 1 - width), mt_scale(bytes, 1 + width)};
+    struct mt_budget_part part = {MT_BUDGET_WITHIN, bytes, mt_scale(bytes, 1 - width),
+                                  mt_scale(bytes, 1 + width)};
     if (encoder && pass <= sampling)
-        rank->activation.high = rank->activation.high > pass ? rank->activation.high : pass;
-    mt_widen_unread(in->engine, "unread.activations", &rank->activation.low,
-                    &rank->activation.high);
+        part.high = part.high > pass ? part.high : pass;
+    mt_widen_unread(in->engine, "unread.activations", &part.low, &part.high);
+    mt_budget_add(&rank->budget, part);
 }
 
-static struct part part_of(const struct mt_predict_input *in, const char *key, const char *low,
-                           const char *high)
+/* The keys KEY, KEY.low and KEY.high; nothing where the settings have no such part. */
+static struct mt_budget_part part_of(const struct mt_predict_input *in, const char *key,
+                                     enum mt_budget_stand stand, int is_there)
 {
-    char unread[32];
-    struct part part = {.bytes = mt_engine_number(in->engine, key, 0),
-                        .low = mt_engine_number(in->engine, low, 0),
-                        .high = mt_engine_number(in->engine, high, 0)};
+    char low[32], high[32], unread[32];
+    struct mt_budget_part part = {.stand = stand};
+    snprintf(low, sizeof low, "%s.low", key);
+    snprintf(high, sizeof high, "%s.high", key);
     snprintf(unread, sizeof unread, "unread.%s", key);
+    if (!is_there)
+        return part;
+    part.bytes = mt_engine_number(in->engine, key, 0);
+    part.low = mt_engine_number(in->engine, low, 0);
+    part.high = mt_engine_number(in->engine, high, 0);
     mt_widen_unread(in->engine, unread, &part.low, &part.high);
     return part;
-}
-
-static void add_runtime(const struct mt_predict_input *in, struct rank *rank)
-{
-    const struct mt_predict_settings *settings = in->settings;
-    rank->other = part_of(in, "non_torch", "non_torch.low", "non_torch.high");
-    if (settings->tensor_parallel * settings->pipeline_parallel > 1)
-        rank->communication =
-            part_of(in, "communication", "communication.low", "communication.high");
-    if (!settings->eager) {
-        rank->graph = part_of(in, "graphs", "graphs.low", "graphs.high");
-        uint64_t least = mt_engine_has(in->engine, "graphs.reserved", "yes") ? 51 * MT_MIB : 0;
-        rank->graph.low = rank->graph.low > least ? rank->graph.low : least;
-    }
 }
 
 static int graphs_are_reserved(const struct mt_predict_input *in)
@@ -205,36 +179,33 @@ static int graphs_are_reserved(const struct mt_predict_input *in)
     return !in->settings->eager && mt_engine_has(in->engine, "graphs.reserved", "yes");
 }
 
-static int64_t left_of(uint64_t requested, uint64_t spent)
+static void add_runtime(const struct mt_predict_input *in, struct mt_budget_rank *rank)
 {
-    return (int64_t)requested - (int64_t)spent;
+    const struct mt_predict_settings *settings = in->settings;
+    int is_parallel = settings->tensor_parallel * settings->pipeline_parallel > 1;
+    int is_reserved = graphs_are_reserved(in);
+    struct mt_budget_part graphs = part_of(
+        in, "graphs", is_reserved ? MT_BUDGET_SET_ASIDE : MT_BUDGET_BESIDE, !settings->eager);
+    uint64_t least = is_reserved ? 51 * MT_MIB : 0;
+    graphs.low = graphs.low > least ? graphs.low : least;
+    mt_budget_add(rank, part_of(in, "non_torch", MT_BUDGET_WITHIN, 1));
+    mt_budget_add(rank, part_of(in, "communication", MT_BUDGET_WITHIN, is_parallel));
+    mt_budget_add(rank, graphs);
 }
 
-static void subtract(const struct mt_predict_input *in, struct rank *rank)
+static uint64_t blocks_in(const struct mt_predict_input *in, const struct mt_budget_rank *rank,
+                          uint64_t bytes)
 {
-    const struct part *parts[] = {&rank->weight, &rank->activation, &rank->other,
-                                  &rank->communication, &rank->graph};
-    size_t n = sizeof parts / sizeof *parts - (graphs_are_reserved(in) ? 0 : 1);
-    uint64_t spent = 0;
-    uint64_t low = 0;
-    uint64_t high = 0;
-    for (size_t i = 0; i < n; i++) {
-        spent += parts[i]->bytes;
-        low += parts[i]->low;
-        high += parts[i]->high;
-    }
-    uint64_t capacity = in->settings->device_bytes[rank->device];
-    rank->requested = mt_scale(capacity, in->settings->memory_share);
-    rank->left = left_of(rank->requested, spent);
-    rank->left_low = left_of(rank->requested, high);
-    rank->left_high = left_of(rank->requested, low);
+    (void)in;
+    uint64_t block = own_const(rank)->pool.bytes_per_block;
+    return block ? bytes / block : MT_FAR;
 }
 
-static uint64_t blocks_in(const struct rank *rank, int64_t bytes)
+static uint64_t cache_bytes(const struct mt_predict_input *in, const struct mt_budget_rank *rank,
+                            uint64_t blocks)
 {
-    if (bytes <= 0 || !rank->pool.bytes_per_block)
-        return 0;
-    return (uint64_t)bytes / rank->pool.bytes_per_block;
+    (void)in;
+    return mt_mul(blocks, own_const(rank)->pool.bytes_per_block);
 }
 
 /* Tokens, as the version's log counts them. */
@@ -251,9 +222,10 @@ static uint64_t tokens_of(const struct mt_predict_input *in, const struct mt_vll
 
 static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
 {
-    const struct mt_torch_weights *w = &rank->weights;
+    const struct mt_torch_weights *w = &rank->budget.weights;
+    int place = rank->budget.device;
     mt_sheet_add(sheet,
-                 &(struct mt_sheet_term){.place = rank->device,
+                 &(struct mt_sheet_term){.place = place,
                                          .category = MT_CATEGORY_WEIGHTS,
                                          .name = "tensors",
                                          .rule = "weights",
@@ -265,7 +237,7 @@ static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
                  w->bytes - w->vocabulary_bytes - w->replicated_bytes, w->vocabulary_bytes,
                  w->replicated_bytes);
     mt_sheet_add(sheet,
-                 &(struct mt_sheet_term){.place = rank->device,
+                 &(struct mt_sheet_term){.place = place,
                                          .category = MT_CATEGORY_WEIGHTS,
                                          .name = "rounded blocks",
                                          .rule = "blocks",
@@ -273,9 +245,9 @@ static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
                                          .high_bytes = w->rounding_bytes,
                                          .provenance = MT_PROVENANCE_DERIVED},
                  "whole 2 MiB of PyTorch's allocator, for tensors from 10 MiB on");
-    mt_torch_write_encoders(w, rank->device, sheet);
+    mt_torch_write_encoders(w, place, sheet);
     mt_sheet_add(sheet,
-                 &(struct mt_sheet_term){.place = rank->device,
+                 &(struct mt_sheet_term){.place = place,
                                          .category = MT_CATEGORY_WEIGHTS,
                                          .name = "MXFP4 layout",
                                          .rule = "weights.mxfp4",
@@ -285,7 +257,7 @@ static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
                                          .provenance = MT_PROVENANCE_INFERRED},
                  "%" PRIu64 " of experts laid out anew", w->mxfp4_bytes);
     mt_sheet_add(sheet,
-                 &(struct mt_sheet_term){.place = rank->device,
+                 &(struct mt_sheet_term){.place = place,
                                          .category = MT_CATEGORY_WEIGHTS,
                                          .name = "rotary cache",
                                          .rule = "rope_cache",
@@ -294,9 +266,11 @@ static void write_weights(const struct rank *rank, struct mt_sheet *sheet)
                  "positions * rotated width * bytes of a float");
 }
 
-static void write_part(const struct rank *rank, const struct part *part, enum mt_category category,
-                       const char *name, const char *rule, struct mt_sheet *sheet)
+static void write_part(const struct mt_budget_rank *rank, enum part which,
+                       enum mt_category category, const char *name, const char *rule,
+                       struct mt_sheet *sheet)
 {
+    const struct mt_budget_part *part = &rank->parts[which];
     mt_sheet_add(sheet,
                  &(struct mt_sheet_term){.place = rank->device,
                                          .category = category,
@@ -310,10 +284,10 @@ static void write_part(const struct rank *rank, const struct part *part, enum mt
                  mt_gib(part->high));
 }
 
-static void write_activation(const struct mt_predict_input *in, const struct rank *rank,
+static void write_activation(const struct mt_predict_input *in, const struct mt_budget_rank *rank,
                              struct mt_sheet *sheet)
 {
-    const struct part *part = &rank->activation;
+    const struct mt_budget_part *part = &rank->parts[ACTIVATIONS];
     mt_sheet_add(sheet,
                  &(struct mt_sheet_term){.place = rank->device,
                                          .category = MT_CATEGORY_ACTIVATIONS,
@@ -328,97 +302,56 @@ static void write_activation(const struct mt_predict_input *in, const struct ran
                  logit_rows(in->settings), in->d->vocabulary, in->settings->batched_tokens);
 }
 
-/* All ranks hold as many blocks as the one with the fewest: that one is the pool that is shown. */
-struct tightest {
-    struct rank rank;
-    uint64_t blocks;
-    uint64_t low;
-    uint64_t high;
-};
-
-/* Where the rank's cache takes what is left, its parts make up for each other. Where another rank
- * is tighter they do not: the cache stays as it is. */
-static void bound_total(const struct mt_predict_input *in, const struct rank *rank,
-                        const struct tightest *tightest, struct mt_sheet *sheet)
+static void write_rank(const struct mt_predict_input *in, const struct mt_budget_rank *rank,
+                       const struct mt_budget_units *blocks, struct mt_sheet *sheet)
 {
-    const struct part *parts[] = {&rank->weight, &rank->activation, &rank->other,
-                                  &rank->communication};
-    uint64_t block = rank->pool.bytes_per_block;
-    uint64_t used = mt_mul(tightest->blocks, block);
-    uint64_t low = mt_mul(tightest->low, block);
-    uint64_t high = mt_mul(tightest->high, block);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        used = mt_add(used, parts[i]->bytes);
-        low = mt_add(low, parts[i]->low);
-        high = mt_add(high, parts[i]->high);
-    }
-    uint64_t reserved = graphs_are_reserved(in) ? rank->graph.bytes : 0;
-    uint64_t most = rank->requested + rank->graph.high - reserved;
-    low = mt_add(low, reserved ? rank->graph.low : 0);
-    high = mt_add(high, rank->graph.high);
-    if (blocks_in(rank, rank->left) <= tightest->blocks) {
-        low = used + reserved;
-        high = most;
-    }
-    high = high < most ? high : most;
-    used += rank->graph.bytes;
-    mt_sheet_bound(sheet, rank->device, low, high > used ? high : used);
-}
-
-static void write_rank(const struct mt_predict_input *in, const struct rank *rank,
-                       const struct tightest *tightest, struct mt_sheet *sheet)
-{
-    uint64_t bytes = mt_mul(tightest->blocks, rank->pool.bytes_per_block);
-    write_weights(rank, sheet);
+    const struct mt_vllm_pool *pool = &own_const(rank)->pool;
+    write_weights(own_const(rank), sheet);
     write_activation(in, rank, sheet);
-    write_part(rank, &rank->other, MT_CATEGORY_CONTEXT, "driver and modules", "non_torch", sheet);
-    write_part(rank, &rank->communication, MT_CATEGORY_COMMUNICATION, "between devices",
-               "communication", sheet);
-    write_part(rank, &rank->graph, MT_CATEGORY_GRAPHS, "CUDA graphs", "graphs", sheet);
-    mt_sheet_add(
-        sheet,
-        &(struct mt_sheet_term){.place = rank->device,
-                                .category = MT_CATEGORY_KV_CACHE,
-                                .name = "blocks",
-                                .rule = "kv_cache",
-                                .bytes = bytes,
-                                .low_bytes = mt_mul(tightest->low, rank->pool.bytes_per_block),
-                                .high_bytes = mt_mul(tightest->high, rank->pool.bytes_per_block),
-                                .provenance = MT_PROVENANCE_DERIVED},
-        "%" PRIu64 " blocks * %" PRIu64 " B, of %" PRIu64 " tokens in %" PRIu64 " groups",
-        tightest->blocks, rank->pool.bytes_per_block, rank->pool.block_tokens, rank->pool.n_groups);
-    if (bytes)
-        bound_total(in, rank, tightest, sheet);
+    write_part(rank, OTHER, MT_CATEGORY_CONTEXT, "driver and modules", "non_torch", sheet);
+    write_part(rank, COMMUNICATION, MT_CATEGORY_COMMUNICATION, "between devices", "communication",
+               sheet);
+    write_part(rank, GRAPHS, MT_CATEGORY_GRAPHS, "CUDA graphs", "graphs", sheet);
+    mt_sheet_add(sheet,
+                 &(struct mt_sheet_term){.place = rank->device,
+                                         .category = MT_CATEGORY_KV_CACHE,
+                                         .name = "blocks",
+                                         .rule = "kv_cache",
+                                         .bytes = cache_bytes(in, rank, blocks->n),
+                                         .low_bytes = cache_bytes(in, rank, blocks->low),
+                                         .high_bytes = cache_bytes(in, rank, blocks->high),
+                                         .provenance = MT_PROVENANCE_DERIVED},
+                 "%" PRIu64 " blocks * %" PRIu64 " B, of %" PRIu64 " tokens in %" PRIu64 " groups",
+                 blocks->n, pool->bytes_per_block, pool->block_tokens, pool->n_groups);
 }
 
-static void fill_pool(const struct mt_predict_input *in, const struct rank *rank, uint64_t blocks,
-                      uint64_t low, uint64_t high, struct mt_sheet *sheet)
+static const char *graphs_note(const struct mt_predict_input *in)
 {
-    struct mt_estimate_pool *pool = mt_sheet_pool(sheet);
-    uint64_t request = rank->pool.blocks_per_request;
-    *pool = (struct mt_estimate_pool){
-        .present = 1,
-        .requested_bytes = rank->requested,
-        .weights_bytes = rank->weight.bytes,
-        .activations_bytes = rank->activation.bytes,
-        .other_bytes = rank->other.bytes + rank->communication.bytes,
-        .graphs_bytes = graphs_are_reserved(in) ? rank->graph.bytes : 0,
-        .pool_bytes = rank->left,
-        .bytes_per_token = rank->pool.bytes_per_token,
-        .pool_tokens = tokens_of(in, &rank->pool, blocks),
-        .pool_tokens_low = tokens_of(in, &rank->pool, low),
-        .pool_tokens_high = tokens_of(in, &rank->pool, high),
-        .concurrency = request ? (double)blocks / (double)request : 0,
-        .graphs_note =
-            in->settings->eager ? NULL
-            : graphs_are_reserved(in)
-                ? "the engine sets its own estimate aside; it was 14 % too high in one log, 2.4 "
-                  "GiB "
-                  "too high in another, where nothing was used, and cost two thirds of the tokens "
-                  "in a third; one start ran out of memory all the same"
-                : "this version sets nothing aside for CUDA graphs: they come on top of the "
-                  "budget, "
-                  "0.06 to 1.03 GiB in logs"};
+    if (in->settings->eager)
+        return NULL;
+    return graphs_are_reserved(in)
+               ? "the engine sets its own estimate aside; it was 14 % too high in one log, 2.4 GiB "
+                 "too high in another, where nothing was used, and cost two thirds of the tokens "
+                 "in a third; one start ran out of memory all the same"
+               : "this version sets nothing aside for CUDA graphs: they come on top of the "
+                 "budget, 0.06 to 1.03 GiB in logs";
+}
+
+static void fill_pool(const struct mt_predict_input *in, const struct mt_budget_rank *rank,
+                      const struct mt_budget_units *blocks, struct mt_estimate_pool *pool)
+{
+    const struct mt_vllm_pool *own_pool = &own_const(rank)->pool;
+    uint64_t request = own_pool->blocks_per_request;
+    pool->weights_bytes = rank->parts[WEIGHTS].bytes;
+    pool->activations_bytes = rank->parts[ACTIVATIONS].bytes;
+    pool->other_bytes = rank->parts[OTHER].bytes + rank->parts[COMMUNICATION].bytes;
+    pool->graphs_bytes = graphs_are_reserved(in) ? rank->parts[GRAPHS].bytes : 0;
+    pool->bytes_per_token = own_pool->bytes_per_token;
+    pool->pool_tokens = tokens_of(in, own_pool, blocks->n);
+    pool->pool_tokens_low = tokens_of(in, own_pool, blocks->low);
+    pool->pool_tokens_high = tokens_of(in, own_pool, blocks->high);
+    pool->concurrency = request ? (double)blocks->n / (double)request : 0;
+    pool->graphs_note = graphs_note(in);
 }
 
 /* The longest context that the blocks hold for one request, in steps of a block. */
@@ -430,7 +363,7 @@ static uint64_t longest_context(const struct mt_predict_input *in, const struct 
     uint64_t high = in->settings->context_tokens / step + 1;
     while (low + 1 < high) {
         uint64_t middle = low + (high - low) / 2;
-        if (mt_vllm_blocks_of(in, &rank->stage, mt_mul(middle, step)) <= blocks)
+        if (mt_vllm_blocks_of(in, &rank->budget.stage, mt_mul(middle, step)) <= blocks)
             low = middle;
         else
             high = middle;
@@ -438,151 +371,61 @@ static uint64_t longest_context(const struct mt_predict_input *in, const struct 
     return low * step;
 }
 
-static void judge(const struct mt_predict_input *in, const struct rank *rank, uint64_t blocks,
-                  struct mt_sheet *sheet)
+static void write_notes(const struct mt_vllm_pool *pool, struct mt_sheet *sheet)
 {
-    const struct mt_predict_settings *settings = in->settings;
-    uint64_t capacity = settings->device_bytes[rank->device];
-    uint64_t used = settings->device_used ? settings->device_used[rank->device] : 0;
-    char idle[MT_IDLE_TEXT];
-    mt_torch_idle_devices(in, idle);
-    if (used > capacity - rank->requested)
-        mt_sheet_cannot(sheet,
-                        "vLLM asks for %.2f GiB of device %d, and %.2f are free: lower "
-                        "--gpu-memory-utilization",
-                        mt_gib(rank->requested), rank->device,
-                        mt_gib(used < capacity ? capacity - used : 0));
+    if (pool->state_bytes && pool->bytes_per_token)
+        mt_sheet_note(sheet,
+                      "the block size is set to %" PRIu64
+                      " tokens, so that a page of attention holds a recurrent layer's %" PRIu64
+                      " bytes",
+                      pool->block_tokens, pool->state_bytes);
+    if (pool->state_bytes)
+        mt_sheet_note(sheet, "the profiling run sees less than a long prompt of recurrent layers "
+                             "takes later");
+    if (pool->padding_layers)
+        mt_sheet_note(sheet, "groups of layers are filled up with %" PRIu64 " padding layers",
+                      pool->padding_layers);
+}
+
+static void judge(const struct mt_predict_input *in, const struct mt_budget_rank *rank,
+                  const struct mt_budget_units *blocks, const char *idle, struct mt_sheet *sheet)
+{
+    const struct rank *whole = own_const(rank);
     if (rank->left <= 0)
         mt_sheet_cannot(sheet,
                         "nothing is left for the KV cache: %.2f GiB are requested, %.2f are needed "
                         "before it%s",
                         mt_gib(rank->requested),
                         (double)((int64_t)rank->requested - rank->left) / (double)MT_GIB, idle);
-    else if (blocks < rank->pool.blocks_per_request)
+    else if (blocks->n < whole->pool.blocks_per_request)
         mt_sheet_cannot(sheet,
                         "vLLM does not start: the cache of one request of %" PRIu64
                         " tokens does not fit; --max-model-len %" PRIu64 " would%s",
-                        settings->context_tokens, longest_context(in, rank, blocks), idle);
-    if (in->d->context_length && settings->context_tokens > in->d->context_length)
-        mt_sheet_cannot(sheet,
-                        "vLLM refuses --max-model-len %" PRIu64 " above the %" PRIu64
-                        " that the model was trained for",
-                        settings->context_tokens, in->d->context_length);
+                        in->settings->context_tokens, longest_context(in, whole, blocks->n), idle);
+    write_notes(&whole->pool, sheet);
 }
 
-static void write_flags(const struct mt_predict_input *in, struct mt_sheet *sheet)
+static void make_rank(const struct mt_predict_input *in, struct mt_budget_rank *rank)
 {
-    const struct mt_predict_settings *settings = in->settings;
-    mt_sheet_flag(sheet, "--gpu-memory-utilization %g", settings->memory_share);
-    mt_sheet_flag(sheet, "--max-model-len %" PRIu64, settings->context_tokens);
-    mt_sheet_flag(sheet, "--max-num-seqs %" PRIu64, settings->sequences);
-    mt_sheet_flag(sheet, "--max-num-batched-tokens %" PRIu64, settings->batched_tokens);
-    mt_sheet_flag(sheet, "--kv-cache-dtype %s", settings->kv_type_k);
-    if (settings->tensor_parallel > 1)
-        mt_sheet_flag(sheet, "--tensor-parallel-size %" PRIu64, settings->tensor_parallel);
-    if (settings->pipeline_parallel > 1)
-        mt_sheet_flag(sheet, "--pipeline-parallel-size %" PRIu64, settings->pipeline_parallel);
-    if (settings->weight_type)
-        mt_sheet_flag(sheet,
-                      mt_begins(settings->weight_type, "fp8") ? "--quantization %s" : "--dtype %s",
-                      mt_torch_dtype_name(settings->weight_type));
-    if (settings->eager)
-        mt_sheet_flag(sheet, "--enforce-eager");
-}
-
-static void write_notes(const struct mt_predict_input *in, const struct rank *rank,
-                        struct mt_sheet *sheet)
-{
-    size_t used = (size_t)(in->settings->tensor_parallel * in->settings->pipeline_parallel);
-    if (used < in->settings->n_devices)
-        mt_sheet_note(sheet, "%zu of %zu devices are used; --tensor-parallel-size takes more", used,
-                      in->settings->n_devices);
-    if (rank->pool.state_bytes && rank->pool.bytes_per_token)
-        mt_sheet_note(sheet,
-                      "the block size is set to %" PRIu64
-                      " tokens, so that a page of attention holds a recurrent layer's %" PRIu64
-                      " bytes",
-                      rank->pool.block_tokens, rank->pool.state_bytes);
-    if (rank->pool.state_bytes)
-        mt_sheet_note(sheet, "the profiling run sees less than a long prompt of recurrent layers "
-                             "takes later");
-    if (rank->pool.padding_layers)
-        mt_sheet_note(sheet, "groups of layers are filled up with %" PRIu64 " padding layers",
-                      rank->pool.padding_layers);
-}
-
-static void make_rank(const struct mt_predict_input *in, uint64_t stage, int float_bytes,
-                      uint64_t encoder, struct rank *rank)
-{
-    *rank = (struct rank){.device = 0};
-    mt_torch_stage_of(in, stage, in->settings->pipeline_parallel, &rank->stage);
-    weigh(in, rank, float_bytes);
-    profile(in, rank, encoder);
+    weigh(in, own(rank));
+    profile(in, own(rank));
     add_runtime(in, rank);
-    mt_vllm_pool_of(in, &rank->stage, &rank->pool);
-}
-
-static void place_rank(const struct mt_predict_input *in, struct rank *rank, uint64_t device)
-{
-    rank->device = (int)device;
-    subtract(in, rank);
-}
-
-static void lower(uint64_t *value, uint64_t other)
-{
-    if (other < *value)
-        *value = other;
-}
-
-static void find_tightest(const struct mt_predict_input *in, int float_bytes, uint64_t encoder,
-                          struct tightest *tightest)
-{
-    struct mt_torch_room least = {MT_FAR, INT64_MAX};
-    struct rank rank;
-    *tightest = (struct tightest){.blocks = MT_FAR, .low = MT_FAR, .high = MT_FAR};
-    for (struct mt_torch_walk walk = {0}; mt_torch_next_rank(in, &walk);) {
-        if (walk.opens_stage)
-            make_rank(in, walk.stage, float_bytes, encoder, &rank);
-        place_rank(in, &rank, walk.device);
-        int has_blocks = rank.pool.bytes_per_block > 0 || rank.left <= 0;
-        const struct mt_torch_room room = {has_blocks ? blocks_in(&rank, rank.left) : MT_FAR,
-                                           rank.left};
-        if (mt_torch_is_tighter(room, least)) {
-            tightest->rank = rank;
-            least = room;
-        }
-        if (!has_blocks)
-            continue;
-        lower(&tightest->blocks, blocks_in(&rank, rank.left));
-        lower(&tightest->low, blocks_in(&rank, rank.left_low));
-        lower(&tightest->high, blocks_in(&rank, rank.left_high));
-    }
-    if (tightest->blocks == MT_FAR) /* a model without a cache */
-        tightest->blocks = tightest->low = tightest->high = 0;
+    mt_vllm_pool_of(in, &rank->stage, &own(rank)->pool);
 }
 
 static int predict(const struct mt_predict_input *in, struct mt_sheet *sheet,
                    struct mt_error *error)
 {
-    struct tightest tightest;
-    struct rank rank;
-    int float_bytes;
-    int result = mt_torch_float_bytes(in, &float_bytes, error);
-    if (result < 0)
-        return result;
-    uint64_t encoder = encoder_bytes(in);
-    find_tightest(in, float_bytes, encoder, &tightest);
-    for (struct mt_torch_walk walk = {0}; mt_torch_next_rank(in, &walk);) {
-        if (walk.opens_stage)
-            make_rank(in, walk.stage, float_bytes, encoder, &rank);
-        place_rank(in, &rank, walk.device);
-        write_rank(in, &rank, &tightest, sheet);
-    }
-    fill_pool(in, &tightest.rank, tightest.blocks, tightest.low, tightest.high, sheet);
-    judge(in, &tightest.rank, tightest.blocks, sheet);
-    write_notes(in, &tightest.rank, sheet);
-    write_flags(in, sheet);
-    return 0;
+    static const struct mt_budget_engine engine = {.rank_bytes = sizeof(struct rank),
+                                                   .is_fused = 1,
+                                                   .make = make_rank,
+                                                   .units = blocks_in,
+                                                   .cache_bytes = cache_bytes,
+                                                   .write = write_rank,
+                                                   .fill_pool = fill_pool,
+                                                   .judge = judge};
+    struct rank rank, tightest;
+    return mt_budget_predict(&engine, in, &rank.budget, &tightest.budget, sheet, error);
 }
 
 const struct mt_predictor mt_predict_vllm = {

@@ -291,7 +291,7 @@ int mt_residue_expected(const struct mt_predict_settings *settings, const char *
     enum mt_category category = is_device ? MT_CATEGORY_CONTEXT : MT_CATEGORY_RUNTIME;
     const struct mt_residue *known = learnt(settings, place_kind, category);
     struct mt_engine engine;
-    int result = mt_engine_find(settings->engine ? settings->engine : "llama.cpp", &engine, error);
+    int result = mt_engine_find(settings->engine, &engine, error);
     if (result < 0)
         return result;
     long device = !is_device ? -1 : number ? strtol(number + 1, NULL, 10) : 0;

@@ -180,6 +180,118 @@ static void test_a_stage_without_a_cache_bounds_no_tokens(void **state)
     mt_estimate_destroy(result);
 }
 
+/* What other programs hold is not free when the engine starts: (80 GiB - 20 GiB - 527 MiB) * 0.836
+ * hold the weights and the cache, and all of it fits beside the others. */
+static void test_what_others_hold_is_not_divided(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    uint64_t device = 80 * MADE_GIB;
+    uint64_t used = 20 * MADE_GIB;
+    struct mt_estimate *result = estimate((struct mt_predict_settings){.engine = "sglang@0.5.5",
+                                                                       .device_bytes = &device,
+                                                                       .device_used = &used,
+                                                                       .n_devices = 1,
+                                                                       .context_tokens = 8192});
+    uint64_t left = (60 * MADE_GIB - 527 * MADE_MIB) / 1000 * 836 - 16060522496;
+    assert_in_range(result->pool.pool_bytes, left - 1000, left + 1000);
+    assert_int_not_equal(result->verdict, MT_VERDICT_CANNOT);
+    mt_estimate_destroy(result);
+}
+
+/* Llama 3.1 was trained for 131,072 tokens, and model_config.py raises above that. */
+static void test_a_context_above_the_trained_one_is_refused(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    uint64_t device = 80 * MADE_GIB;
+    struct mt_predict_settings settings = {
+        .engine = "sglang", .device_bytes = &device, .n_devices = 1, .context_tokens = 131072};
+    struct mt_estimate *result = estimate(settings);
+    assert_int_not_equal(result->verdict, MT_VERDICT_CANNOT);
+    mt_estimate_destroy(result);
+    settings.context_tokens = 131073;
+    result = estimate(settings);
+    assert_int_equal(result->verdict, MT_VERDICT_CANNOT);
+    assert_non_null(strstr(result->reason, "--context-length 131073"));
+    mt_estimate_destroy(result);
+}
+
+/* 400 million parameters in 16 bit may be half as many more: 400,000,000 bytes, which are not those
+ * of the cache then. Of the device's total they are no part: the cache takes what they leave. */
+static void test_an_encoder_takes_from_the_cache_and_not_from_the_device(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    uint64_t device = 80 * MADE_GIB;
+    struct mt_estimate *without = on_device("sglang@0.5.5", &device);
+    made.model.description.lacks_encoders = 1;
+    made.model.description.encoder_parameters = 400000000;
+    struct mt_estimate *with = on_device("sglang@0.5.5", &device);
+    uint64_t less = without->pool.pool_tokens - without->pool.pool_tokens_low;
+    uint64_t less_with = with->pool.pool_tokens - with->pool.pool_tokens_low;
+    assert_in_range(less_with - less, 400000000 / 131072 - 1, 400000000 / 131072 + 1);
+    uint64_t high = without->tally.places[1].total_high_bytes;
+    uint64_t high_with = with->tally.places[1].total_high_bytes;
+    assert_in_range(high_with, high - MADE_MIB, high + MADE_MIB);
+    mt_estimate_destroy(without);
+    mt_estimate_destroy(with);
+}
+
+/* States keep their 0.9 / 1.9 of less memory too, so that tokens miss the rest of it alone, but for
+ * one state that may not be whole any more. */
+static void test_states_share_in_what_may_be_missing(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    uint64_t device = 80 * MADE_GIB;
+    struct mt_estimate *whole = on_device("sglang@0.5.5", &device);
+    double span = (double)(whole->pool.pool_tokens - whole->pool.pool_tokens_low) * 131072;
+    make_recurrent(16, 32);
+    for (size_t i = 17; i < 32; i++)
+        made.layers[i].recurrence = MT_RECURRENCE_NONE;
+    struct mt_estimate *half = on_device("sglang@0.5.5", &device);
+    uint64_t one = (3 * 8192 * 2 + 32 * 128 * 128 * 4) / 65536 + 1;
+    uint64_t less = (uint64_t)(span / 1.9 / 65536);
+    assert_true(less > 2 * one);
+    assert_in_range(half->pool.pool_tokens - half->pool.pool_tokens_low, less - one, less + one);
+    mt_estimate_destroy(whole);
+    mt_estimate_destroy(half);
+}
+
+/* mamba_utils.py: the convolution keeps bfloat16 and the state float32, also of a model that runs
+ * in 32 bit. */
+static void test_a_convolution_is_kept_in_16_bit(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    make_recurrent(0, 32);
+    uint64_t device = 80 * MADE_GIB;
+    struct mt_estimate *result = estimate((struct mt_predict_settings){.engine = "sglang",
+                                                                       .device_bytes = &device,
+                                                                       .n_devices = 1,
+                                                                       .weight_type = "float32",
+                                                                       .context_tokens = 8192});
+    uint64_t one = 32 * (3 * 8192 * 2 + 32 * 128 * 128 * 4);
+    assert_int_equal(made_bytes(result, 0, MT_CATEGORY_RECURRENT_STATE) % one, 0);
+    mt_estimate_destroy(result);
+}
+
+static void test_idle_devices_are_named(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_3_1_8b);
+    uint64_t devices[] = {80 * MADE_GIB, 80 * MADE_GIB};
+    struct mt_estimate *result = estimate((struct mt_predict_settings){
+        .engine = "sglang", .device_bytes = devices, .n_devices = 2, .context_tokens = 8192});
+    int is_said = 0;
+    for (size_t i = 0; i < result->tally.n_notes; i++)
+        is_said |=
+            strstr(result->tally.notes[i], "1 of 2 devices are used; --tp-size takes") != NULL;
+    assert_true(is_said);
+    mt_estimate_destroy(result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +304,12 @@ int main(void)
         cmocka_unit_test(test_a_cache_that_is_less_than_the_context_is_tight),
         cmocka_unit_test(test_the_stage_with_the_fewest_tokens_bounds_all),
         cmocka_unit_test(test_a_stage_without_a_cache_bounds_no_tokens),
+        cmocka_unit_test(test_what_others_hold_is_not_divided),
+        cmocka_unit_test(test_a_context_above_the_trained_one_is_refused),
+        cmocka_unit_test(test_an_encoder_takes_from_the_cache_and_not_from_the_device),
+        cmocka_unit_test(test_states_share_in_what_may_be_missing),
+        cmocka_unit_test(test_a_convolution_is_kept_in_16_bit),
+        cmocka_unit_test(test_idle_devices_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

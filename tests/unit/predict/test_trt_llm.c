@@ -121,6 +121,76 @@ static void test_the_stage_with_the_fewest_blocks_bounds_all(void **state)
     mt_estimate_destroy(result);
 }
 
+static struct mt_estimate *on_device(const uint64_t *bytes, const uint64_t *used)
+{
+    return estimate((struct mt_predict_settings){.engine = "trt-llm@1.2.0",
+                                                 .device_bytes = bytes,
+                                                 .device_used = used,
+                                                 .n_devices = 1,
+                                                 .context_tokens = 4096});
+}
+
+/* The peak that is subtracted is that of all programs on the device. */
+static void test_what_others_hold_is_not_divided(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_2_7b);
+    uint64_t device = 80 * MADE_GIB;
+    uint64_t used = 20 * MADE_GIB;
+    struct mt_estimate *alone = on_device(&device, NULL);
+    struct mt_estimate *beside = on_device(&device, &used);
+    assert_in_range(alone->pool.pool_bytes - beside->pool.pool_bytes, 18 * MADE_GIB - 1,
+                    18 * MADE_GIB + 1);
+    assert_int_not_equal(beside->verdict, MT_VERDICT_CANNOT);
+    mt_estimate_destroy(alone);
+    mt_estimate_destroy(beside);
+}
+
+/* Each byte that a part takes more or less is nine tenths of a byte of cache and one tenth of the
+ * total; graphs come on top whole. Parts are as their own rows have them. */
+static void test_bounds_follow_from_those_of_the_parts(void **state)
+{
+    (void)state;
+    static const enum mt_category parts[] = {MT_CATEGORY_ACTIVATIONS, MT_CATEGORY_WORKSPACE,
+                                             MT_CATEGORY_CONTEXT};
+    make_model(&made, &llama_2_7b);
+    uint64_t device = 80 * MADE_GIB;
+    struct mt_estimate *result = on_device(&device, NULL);
+    const struct mt_tally_place *place = &result->tally.places[1];
+    double more = 0;
+    double less = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const struct mt_tally_row *row = mt_tally_row_of(place, parts[i]);
+        more += (double)(row->high_bytes - row->allocated_bytes);
+        less += (double)(row->allocated_bytes - row->low_bytes);
+    }
+    const struct mt_tally_row *graphs = mt_tally_row_of(place, MT_CATEGORY_GRAPHS);
+    const struct mt_estimate_pool *pool = &result->pool;
+    double block = 32 * 524288.0;
+    double high = more / 10 + (double)(graphs->high_bytes - graphs->allocated_bytes);
+    assert_true((double)(pool->pool_tokens - pool->pool_tokens_low) * 524288 > more * 0.9 - block);
+    assert_true((double)(pool->pool_tokens - pool->pool_tokens_low) * 524288 < more * 0.9 + block);
+    assert_true((double)(pool->pool_tokens_high - pool->pool_tokens) * 524288 > less * 0.9 - block);
+    assert_true((double)(pool->pool_tokens_high - pool->pool_tokens) * 524288 < less * 0.9 + block);
+    double found = (double)(place->total_high_bytes - place->total_allocated_bytes);
+    assert_true(found > high - block && found < high + 2 * block);
+    mt_estimate_destroy(result);
+}
+
+/* The builder warns of it, and goes on. */
+static void test_a_context_above_the_trained_one_is_taken(void **state)
+{
+    (void)state;
+    make_model(&made, &llama_2_7b);
+    uint64_t device = 80 * MADE_GIB;
+    struct mt_estimate *result = estimate((struct mt_predict_settings){.engine = "trt-llm@1.2.0",
+                                                                       .device_bytes = &device,
+                                                                       .n_devices = 1,
+                                                                       .context_tokens = 8192});
+    assert_int_not_equal(result->verdict, MT_VERDICT_CANNOT);
+    mt_estimate_destroy(result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,6 +199,9 @@ int main(void)
         cmocka_unit_test(test_buffers_grow_with_batch_and_vocabulary),
         cmocka_unit_test(test_gguf_is_not_loaded),
         cmocka_unit_test(test_the_stage_with_the_fewest_blocks_bounds_all),
+        cmocka_unit_test(test_what_others_hold_is_not_divided),
+        cmocka_unit_test(test_bounds_follow_from_those_of_the_parts),
+        cmocka_unit_test(test_a_context_above_the_trained_one_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 #include <memtally/measure.h>
 
 #include "base/error.h"
-#include "cli/estimate/estimate.h"
+#include "cli/model/model.h"
 
 static void note(struct estimate_request *request, const char *text)
 {

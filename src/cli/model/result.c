@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
-#include "cli/estimate/estimate.h"
+#include "cli/model/model.h"
 #include "cli/residue_store.h"
 
 static const struct cli_document_answer answers[] = {

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "cli/cpu.h"
-#include "cli/estimate/estimate.h"
+#include "cli/model/model.h"
 
 const char *const estimate_device_kinds[] = {"cuda", "rocm", "vulkan", "metal", NULL};
 #define NAME(NAME_, name) name,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Noting signals. A handler has no argument for its caller's data, so there is one flag. */
-#include "cli/rehearse/interrupt.h"
+#include "cli/interrupt.h"
 
 #include <stddef.h>
 
@@ -11,7 +11,7 @@ static void interrupt(int number)
     interrupted = number;
 }
 
-const volatile sig_atomic_t *rehearse_catch_signals(void)
+const volatile sig_atomic_t *cli_catch_signals(void)
 {
     static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
     const struct sigaction action = {.sa_handler = interrupt, .sa_flags = SA_RESTART};

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/estimate/estimate.h"
+#include "cli/model/model.h"
 
 #define KNOWN_MAX        256
 #define CAPABILITY_LEAST 75 /* of CUDA 13: 7.5, Turing */

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "cli/card_store.h"
-#include "cli/estimate/estimate.h"
+#include "cli/model/model.h"
 
 int estimate_take_kinds(struct estimate_request *request, struct mt_error *error)
 {

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "cli/estimate/estimate.h"
 #include "cli/hub_cache.h"
+#include "cli/model/model.h"
 #include "cli/remote_files.h"
 #include "net/http_client.h"
 
