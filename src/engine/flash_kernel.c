@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The engine's choice, in its own order. */
+/* The engine's choice, in its own order, and what follows from it. */
 #include "engine/flash_kernel.h"
 
 #define VOLTA  700u
@@ -12,6 +12,7 @@
 #define RDNA3  0x1001100u
 
 #define HEAD_OF_VECTORS 256
+#define BYTES_OF_F16    2u
 
 static int has_vector_kernel(const struct mt_flash_attention *a)
 {
@@ -88,4 +89,41 @@ enum mt_flash_kernel mt_flash_choose(const struct mt_flash_attention *a)
         return rows <= 16 ? MT_FLASH_TILE : MT_FLASH_MATRIX;
     }
     return choose_tile(a);
+}
+
+/* The pairs of types that vector kernels are compiled for where nobody asks for more. */
+static int has_compiled_pair(const struct mt_flash_cache *cache)
+{
+    enum mt_flash_type k = cache->k;
+    enum mt_flash_type v = cache->v;
+    int is_half =
+        (k == MT_FLASH_F16 || k == MT_FLASH_F32) && (v == MT_FLASH_F16 || v == MT_FLASH_F32);
+    return is_half || (k == v && (k == MT_FLASH_BF16 || k == MT_FLASH_Q4_0 || k == MT_FLASH_Q8_0));
+}
+
+/* The vector kernel reads most types as they are. */
+static int is_copied(const struct mt_flash_cache *cache, enum mt_flash_kernel kernel,
+                     enum mt_flash_type type)
+{
+    if (type == MT_FLASH_F16)
+        return 0;
+    if (kernel != MT_FLASH_VECTOR || type == MT_FLASH_F32)
+        return 1;
+    return cache->has_any_pair && !has_compiled_pair(cache);
+}
+
+static uint64_t with_copy(uint64_t bytes, uint64_t alignment, uint64_t elements)
+{
+    return (bytes + alignment - 1) / alignment * alignment + elements * BYTES_OF_F16;
+}
+
+uint64_t mt_flash_bytes(const struct mt_flash_cache *cache, enum mt_flash_kernel kernel,
+                        uint64_t output_bytes, uint64_t alignment)
+{
+    uint64_t bytes = output_bytes;
+    if (is_copied(cache, kernel, cache->k))
+        bytes = with_copy(bytes, alignment, cache->k_elements);
+    if (is_copied(cache, kernel, cache->v) && !cache->values_are_keys)
+        bytes = with_copy(bytes, alignment, cache->v_elements);
+    return bytes;
 }

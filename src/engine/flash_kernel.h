@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which of ggml-cuda's kernels of flash attention a device runs (ggml-cuda/fattn.cu, of builds 9840
- * to 11434), since that decides whether keys and values are copied to f16 first. Pure arithmetic;
- * knows no tensor. */
+ * to 11434), since that decides whether keys and values are copied to f16 first, and what the
+ * copies take. Pure arithmetic; knows no tensor. */
 #ifndef MT_ENGINE_FLASH_KERNEL_H
 #define MT_ENGINE_FLASH_KERNEL_H
 
@@ -27,5 +27,30 @@ struct mt_flash_attention {
 };
 
 enum mt_flash_kernel mt_flash_choose(const struct mt_flash_attention *a);
+
+/* Types of a cache, as far as kernels differ by them. */
+enum mt_flash_type {
+    MT_FLASH_OTHER,
+    MT_FLASH_F16,
+    MT_FLASH_F32,
+    MT_FLASH_BF16,
+    MT_FLASH_Q4_0,
+    MT_FLASH_Q8_0
+};
+
+/* Keys and values beside an attention. */
+struct mt_flash_cache {
+    enum mt_flash_type k;
+    enum mt_flash_type v;
+    uint64_t k_elements;
+    uint64_t v_elements;
+    int values_are_keys; /* a view of the same bytes */
+    int has_any_pair;    /* the build takes types that it has no vector kernel for */
+};
+
+/* The bytes of the output with what lies behind it: copies in f16 of what the kernel does not read
+ * as it is, each from a multiple of `alignment` on. */
+uint64_t mt_flash_bytes(const struct mt_flash_cache *cache, enum mt_flash_kernel kernel,
+                        uint64_t output_bytes, uint64_t alignment);
 
 #endif

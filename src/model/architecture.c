@@ -9,14 +9,8 @@
 #include <string.h>
 
 static const struct mt_architecture architectures[] = {
-    {"llama", MT_TRAIT_EXPERTS | MT_TRAIT_ROPE_FACTORS},
-    {"qwen2", MT_TRAIT_QKV_BIAS | MT_TRAIT_SQUARE_OUTPUT},
-    {"qwen3", MT_TRAIT_QK_NORM},
-    {"qwen3moe",
-     MT_TRAIT_QK_NORM | MT_TRAIT_EXPERTS | MT_TRAIT_EXPERTS_ONLY | MT_TRAIT_EXPERT_LENGTH},
-    {"gemma3", MT_TRAIT_QK_NORM | MT_TRAIT_POST_NORMS | MT_TRAIT_WINDOW},
-    {"deepseek2", MT_TRAIT_LATENT | MT_TRAIT_EXPERTS | MT_TRAIT_EXPERTS_ONLY |
-                      MT_TRAIT_EXPERT_LENGTH | MT_TRAIT_SHARED_EXPERTS},
+#define SAMPLE(id, traits) {MT_ARCH_##id, traits},
+#include "model/families.def"
 };
 
 /* Which trait a field belongs to (0: every architecture has it), and whether it must be given. */
@@ -63,8 +57,9 @@ static int refuse(struct mt_error *error, const char *sentence)
 
 static const struct mt_architecture *find_architecture(const char *name)
 {
+    enum mt_arch arch = mt_arch_of(name);
     for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
-        if (strcmp(architectures[i].name, name) == 0)
+        if (architectures[i].arch == arch)
             return &architectures[i];
     return NULL;
 }
@@ -79,8 +74,8 @@ static int check_field(const struct field *field, const struct mt_model_shape *s
         return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "%s is %llu, the most is %llu", field->name,
                        (unsigned long long)value, (unsigned long long)field->most);
     if (value != 0 && !applies)
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "a %s model has no %s", architecture->name,
-                       field->name);
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "a %s model has no %s",
+                       mt_arch_name(architecture->arch), field->name);
     if (value == 0 && applies && field->required)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%s must be given", field->name);
     return 0;
@@ -188,7 +183,7 @@ static int complete(struct mt_model_shape *full, const struct mt_architecture *a
 int mt_model_shape_complete(const struct mt_model_shape *shape, struct mt_model_shape *full,
                             const struct mt_architecture **architecture, struct mt_error *error)
 {
-    const char *name = shape->architecture ? shape->architecture : "llama";
+    const char *name = shape->architecture ? shape->architecture : mt_arch_name(MT_ARCH_LLAMA);
     const struct mt_architecture *found = find_architecture(name);
     if (!found)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
@@ -196,7 +191,7 @@ int mt_model_shape_complete(const struct mt_model_shape *shape, struct mt_model_
                        "and deepseek2",
                        name);
     struct mt_model_shape copy = *shape;
-    copy.architecture = found->name;
+    copy.architecture = mt_arch_name(found->arch);
     int code = complete(&copy, found, error);
     if (code)
         return code;

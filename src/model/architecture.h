@@ -5,6 +5,8 @@
 
 #include <memtally/model.h>
 
+#include "model/families.h"
+
 enum mt_architecture_trait {
     MT_TRAIT_QKV_BIAS = 1 << 0,       /* biases on query, key and value */
     MT_TRAIT_QK_NORM = 1 << 1,        /* query and key are normalised per head */
@@ -20,7 +22,7 @@ enum mt_architecture_trait {
 };
 
 struct mt_architecture {
-    const char *name;
+    enum mt_arch arch;
     unsigned traits;
 };
 

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/preload.h"
+#include "engine/fused.h"
 #include "gpu/spec.h"
 
 #define MT_ACCOUNT_SHARED_NAME "memory that processes share" /* of what one gives others to map */
@@ -52,7 +53,7 @@ struct mt_pretend_rules {
     uint32_t build;              /* of the engine that these rules are of: 11434 */
     uint32_t capability;         /* of the generation, as the kind counts: 860, 0x1100 */
     uint32_t granule_bytes;      /* the device gives memory out in these; 0: to the byte */
-    uint32_t graph_dependencies; /* MT_PRETEND_KEEP_…: what fused operations keep allocated */
+    uint32_t graph_dependencies; /* MT_KEEP_…: what fused operations keep allocated */
     uint32_t flash_types;        /* MT_PRETEND_FLASH_TYPES_… */
     uint32_t host_extra_bytes;   /* that a buffer of pinned memory has over what was asked */
     uint32_t is_reordered; /* the device computes a graph in an order that is not known here */
@@ -77,12 +78,7 @@ enum mt_pretend_flash_types {
     MT_PRETEND_FLASH_TYPES_PAIRS /* equal ones only, and no q4_1, q5_0, q5_1 */
 };
 
-/* The device fuses operations of expert layers, and keeps what they read until the last of them. */
-#define MT_PRETEND_KEEP_TOPK      1u /* choosing experts */
-#define MT_PRETEND_KEEP_REDUCTION 2u /* weighing and adding what they made */
-#define MT_PRETEND_KEEP_SHARED    4u /* the shared expert beside the chosen ones */
-
-/* Beside these, what builds may differ in that are possible. */
+/* Beside MT_KEEP_…, what builds may differ in that are possible. */
 #define MT_PRETEND_DOUBT_FLASH_TYPES 8u
 #define MT_PRETEND_DOUBT_OTHERS      16u
 
@@ -112,8 +108,8 @@ struct mt_pretend_builds {
     /* What the program's processes say. */
     char ggml_version[24]; /* "0.25.1", "" where it does not say */
     uint32_t low, high;    /* the first and the last build that it may be of; high 0: no limit */
-    uint32_t doubts;     /* in what the rules of these differ: MT_PRETEND_KEEP_…, …DOUBT_… */
-    uint32_t doubts_met; /* of these, what was there in the program's graphs, atomic */
+    uint32_t doubts;       /* in what the rules of these differ: MT_KEEP_…, …DOUBT_… */
+    uint32_t doubts_met;   /* of these, what was there in the program's graphs, atomic */
     uint32_t generations_differ; /* in what attention takes of its graphs, atomic */
 };
 

@@ -153,9 +153,9 @@ static void read_names(const struct table *table, struct mt_pretend_rules *rules
 
 static uint32_t kept(const struct table *table, const char *name)
 {
-    return (has(table, name, "topk") ? MT_PRETEND_KEEP_TOPK : 0) |
-           (has(table, name, "reduction") ? MT_PRETEND_KEEP_REDUCTION : 0) |
-           (has(table, name, "shared") ? MT_PRETEND_KEEP_SHARED : 0);
+    return (has(table, name, "topk") ? MT_KEEP_TOPK : 0) |
+           (has(table, name, "reduction") ? MT_KEEP_REDUCTION : 0) |
+           (has(table, name, "shared") ? MT_KEEP_SHARED : 0);
 }
 
 static void read_rules(const struct table *table, struct mt_pretend_rules *rules)

@@ -164,8 +164,7 @@ def test_a_format_that_is_described_wrongly_is_found():
 
 def test_a_family_that_no_engine_has_is_found():
     paths = ("data/engines/llama.cpp/architectures", "data/engines/transformers.model_types", "data/engines/llama.cpp.table",
-             "scripts/templates.d/families", "src/model/gguf/family.c", "src/model/hf/family.c", "src/model/architecture.c",
-             "src/model/sample/shapes.c", "src/model/convert/tables.c", "src/predict/llama/build_families.c", "src/predict/torch/torch.c",
+             "scripts/templates.d/families", "src/model/families.def", "src/model/sample/shapes.c", "src/predict/llama/cache.c",
              "src/predict/budget/vllm.c")
     tree = {path: open(f"{ROOT}/{path}", encoding="utf-8").read() for path in paths}
 
@@ -175,10 +174,16 @@ def test_a_family_that_no_engine_has_is_found():
 
     assert_clean("families", tree)
     finds("data/engines/llama.cpp.table", " graniteswitch ", " granite-switch ", "names granite-switch, which")
-    finds("src/model/gguf/family.c", '"granite_swa"', '"granite-swa"', "granite-swa is no family")
-    finds("src/model/hf/family.c", '{"qwen3_5",', '{"qwen3.5",', "qwen3.5 is no model_type")
-    finds("src/predict/torch/torch.c", '{"qwen35",', '{"qwen3.5",', "no family of llama.cpp begins with qwen3.5")
-    finds("src/predict/budget/vllm.c", '"gemma3"', '"gemma-3"', "begins with gemma-3")
+    finds("src/model/families.def", '"granite_swa"', '"granite-swa"', "granite-swa is no family")
+    finds("src/model/families.def", ', "qwen3_5",', ', "qwen3.5",', "qwen3.5 is no model_type")
+    finds("src/model/families.def", 'LINEAGE(QWEN35, "qwen35"', 'LINEAGE(QWEN35, "qwen3.5"', "begins with qwen3.5")
+    finds("src/model/families.def", "\nGRAPH(QWEN3,", "\nGRAPH(QWEN2,", "GRAPH of QWEN2 stands in the record of QWEN3")
+    finds("src/model/families.def", 'HF(LLAMA, "mistral",', 'HF(LLAMA, "mixtral",', "mixtral is there twice")
+    finds("src/model/sample/shapes.c", '"qwen3moe"', '"qwen3-moe"', "qwen3-moe is no family")
+    finds("src/predict/llama/cache.c", "mt_arch_of(d->architecture) == MT_ARCH_DEEPSEEK4", '!strcmp(d->architecture, "deepseek4")',
+          "spells the family deepseek4")
+    finds("src/predict/budget/vllm.c", "mt_is_of_lineage(d->architecture, MT_LINEAGE_GPT_OSS)", 'mt_begins(d->architecture, "gpt")',
+          "looks for names that begin with gpt")
 
 
 def test_an_engine_is_named_where_it_is_data():

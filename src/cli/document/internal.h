@@ -45,16 +45,6 @@ void cli_table_places(const struct cli_document *document, const struct cli_term
                       size_t details_shown, struct mt_strbuf *out);
 void cli_table_processes(const struct cli_document *document, const struct cli_terminal *terminal,
                          struct mt_strbuf *out);
-void cli_table_runs(const struct cli_document *document, const struct cli_terminal *terminal,
-                    struct mt_strbuf *out);
-void cli_table_phases(const struct cli_document *document, const struct cli_terminal *terminal,
-                      struct mt_strbuf *out);
-void cli_table_marks(const struct cli_document *document, const struct cli_terminal *terminal,
-                     struct mt_strbuf *out);
-void cli_table_stacks(const struct cli_document *document, const struct cli_terminal *terminal,
-                      struct mt_strbuf *out);
-void cli_table_timeline(const struct cli_document *document, const struct cli_terminal *terminal,
-                        struct mt_strbuf *out);
 
 /* A heading with an empty line before it. */
 void cli_table_heading(const struct cli_terminal *terminal, const char *text,

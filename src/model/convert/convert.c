@@ -30,7 +30,7 @@ static int evaluate(const struct mt_convert *convert, const char *text, uint64_t
         return 0;
     return mt_fail(convert->error, code, MT_NO_OFFSET,
                    "%s: its numbers make no model of the family %s: '%s'",
-                   convert->description->path, convert->family->architecture, text);
+                   convert->description->path, mt_arch_name(convert->family->arch), text);
 }
 
 static int holds(const struct mt_convert *convert, const char *when)
@@ -44,8 +44,10 @@ static int holds(const struct mt_convert *convert, const char *when)
 static int find_family(struct mt_convert *convert)
 {
     const char *name = convert->description->architecture;
-    for (const struct mt_convert_family *at = mt_convert_families; at->name && name; at++) {
-        if (strcmp(at->name, name) != 0 || !convert->description->family_known)
+    enum mt_arch arch = mt_arch_of(name);
+    for (const struct mt_convert_family *at = mt_convert_families;
+         at->described_as != MT_ARCH_UNKNOWN; at++) {
+        if (at->described_as != arch || !convert->description->family_known)
             continue;
         convert->family = at;
         mt_convert_set_model(convert);
@@ -185,13 +187,13 @@ static int place_all(struct mt_convert *convert, struct mt_tensor_list *list)
 /* llama.cpp knows the makers' vocabulary of Phi-3 by the model's name, and asks for its tokens. */
 static int may_be_named(const struct mt_convert *convert)
 {
-    return strncmp(convert->family->architecture, "phi", 3) != 0;
+    return !mt_is_of_lineage(mt_arch_name(convert->family->arch), MT_LINEAGE_PHI);
 }
 
 static void put_general(const struct mt_convert *convert, struct mt_gguf_header *header)
 {
     const char *name = convert->description->name;
-    mt_gguf_string(header, "general.architecture", convert->family->architecture);
+    mt_gguf_string(header, "general.architecture", mt_arch_name(convert->family->arch));
     mt_gguf_string(header, "general.type", "model");
     if (may_be_named(convert))
         mt_gguf_string(header, "general.name", name ? name : convert->description->architecture);

@@ -49,16 +49,16 @@ struct mt_convert_key {
 /* A family: what the description calls it, and what llama.cpp does where `when` holds. `tensors`
  * are names of blocks and `keys` names of groups, with blanks between. */
 struct mt_convert_family {
-    const char *name;
+    enum mt_arch described_as;
     const char *when;
-    const char *architecture;
+    enum mt_arch arch;
     int keeps_drafts;    /* layers that predict further tokens are part of the file */
     double rotary_share; /* of a head that turns with the position, where the config is silent */
     const char *tensors;
     const char *keys;
 };
 
-/* The tables; each ends in an entry whose first member is NULL. */
+/* The tables; each ends in an entry whose first member is NULL, or MT_ARCH_UNKNOWN. */
 extern const struct mt_convert_tensor mt_convert_tensors[];
 extern const struct mt_convert_key mt_convert_keys[];
 extern const struct mt_convert_family mt_convert_families[];

@@ -159,7 +159,8 @@ static int put_group(struct putting *p, const char *group, size_t length)
             continue;
         if (mt_convert_evaluate(p->row->when, p->convert->values, &wanted, NULL) || !wanted)
             continue;
-        snprintf(p->key, sizeof p->key, "%s.%s", p->convert->family->architecture, p->row->key);
+        snprintf(p->key, sizeof p->key, "%s.%s", mt_arch_name(p->convert->family->arch),
+                 p->row->key);
         code = put_row(p);
     }
     return code;

@@ -113,11 +113,11 @@ static int gets_more_bits(uint64_t i, uint64_t n)
 static int is_llama_70b(const struct mt_convert *convert)
 {
     const uint64_t *v = convert->values;
-    const char *name = convert->family->architecture;
+    enum mt_arch arch = convert->family->arch;
     if (v[MT_V_layers] != 80)
         return 0;
-    return strcmp(name, "qwen2") == 0 || strcmp(name, "olmo") == 0 ||
-           (strcmp(name, "llama") == 0 && v[MT_V_all_heads] != v[MT_V_kv]);
+    return arch == MT_ARCH_QWEN2 || arch == MT_ARCH_OLMO ||
+           (arch == MT_ARCH_LLAMA && v[MT_V_all_heads] != v[MT_V_kv]);
 }
 
 static enum mt_ggml_type_number type_of_output(const struct mixing *m, uint64_t row)
@@ -125,7 +125,7 @@ static enum mt_ggml_type_number type_of_output(const struct mixing *m, uint64_t 
     enum mt_ggml_type_number usual = usual_type(m->convert->type);
     const struct mt_ggml_type *type = mt_ggml_type_by_number((uint32_t)usual);
     if (m->convert->type == MT_FILE_MXFP4 || usual == MT_GGML_Q8_0 ||
-        row % type->block_elements != 0 || strcmp(m->convert->family->architecture, "falcon") == 0)
+        row % type->block_elements != 0 || m->convert->family->arch == MT_ARCH_FALCON)
         return MT_GGML_Q8_0;
     return MT_GGML_Q6_K;
 }
@@ -150,7 +150,7 @@ static enum mt_ggml_type_number type_of_down(struct mixing *m, const struct mt_t
     enum mt_file_type file = m->convert->type;
     uint64_t i = m->convert->values[MT_V_experts] > 1 ? tensor->layer - 1 : m->down_at;
     uint64_t n = m->n_layers;
-    int is_falcon = strcmp(m->convert->family->architecture, "falcon") == 0;
+    int is_falcon = m->convert->family->arch == MT_ARCH_FALCON;
     m->down_at++;
     if (file == MT_FILE_Q4_K_M && is_falcon)
         return i < n / 16 ? MT_GGML_Q6_K : gets_more_bits(i, n) ? MT_GGML_Q5_K : MT_GGML_Q4_K;
@@ -184,7 +184,7 @@ static enum mt_ggml_type_number mixed_type(struct mixing *m, const struct mt_ten
 /* Experts that were published in four bits stay so. */
 static int is_packed(const struct mt_convert *convert, const struct mt_tensor *tensor)
 {
-    return convert->values[MT_V_mxfp4] && strcmp(convert->family->architecture, "gpt-oss") == 0 &&
+    return convert->values[MT_V_mxfp4] && convert->family->arch == MT_ARCH_GPT_OSS &&
            tensor->n_dims == 3;
 }
 

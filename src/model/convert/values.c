@@ -217,7 +217,7 @@ static void set_recurrence(struct mt_convert *convert)
     SET(conv_bias, mt_hf_number(config, MT_HF_mamba_conv_bias, 1) &&
                        mt_hf_number(config, MT_HF_use_conv_bias, 1));
     if (traits & MT_HF_MAMBA)
-        SET(mamba_norm, (uint64_t)mt_hf_is(config, MT_HF_model_type, "falcon_mamba"));
+        SET(mamba_norm, !!(traits & MT_HF_BARE_MAMBA_NORMS));
     else
         SET(mamba_norm, !(traits & MT_HF_BOTH) || mt_hf_number(config, MT_HF_mamba_rms_norm, 0));
 }

@@ -133,7 +133,7 @@ static void read_kind(struct describing *g)
 {
     const struct mt_gguf_pair *pair = mt_gguf_find(&g->gguf->pairs, "general.type");
     const char *type = pair && pair->text ? pair->text : "";
-    int is_clip = g->d->architecture && strcmp(g->d->architecture, "clip") == 0;
+    int is_clip = mt_arch_of(g->d->architecture) == MT_ARCH_CLIP;
     g->d->is_projector = is_clip || strcmp(type, "mmproj") == 0;
     if (g->d->is_projector)
         g->d->family_known = 1;
@@ -264,7 +264,7 @@ static void choose_window(struct describing *g)
     if (!g->family)
         return;
     int is_small_exaone =
-        strcmp(g->family->name, "exaone4") == 0 && number(g, "block_count", 0) != EXAONE4_WINDOWED;
+        g->family->arch == MT_ARCH_EXAONE4 && number(g, "block_count", 0) != EXAONE4_WINDOWED;
     if (g->family->window == MT_WINDOW_NEVER || is_small_exaone)
         d->sliding_window = 0;
     else if (!pair)
@@ -396,7 +396,7 @@ static void share_caches(struct describing *g)
     if (!g->family || !(g->family->traits & MT_FAMILY_SHARES_CACHE))
         return;
     uint64_t shared = number(g, "attention.shared_kv_layers", 0);
-    if (strcmp(g->d->architecture, "gemma3n") == 0) {
+    if (g->family->arch == MT_ARCH_GEMMA3N) {
         shared = g->n_layers > GEMMA3N_CACHES ? g->n_layers - GEMMA3N_CACHES : 0;
         g->d->altup_inputs = number(g, "altup.num_inputs", GEMMA3N_ALTUP_INPUTS);
         g->d->per_layer_embedding_length =

@@ -5,6 +5,8 @@
 
 #include <memtally/model_file.h>
 
+#include "model/families.h"
+
 /* Which layers attend to a window, where the file has no list of them. Of each `period` layers one
  * is global. */
 enum mt_window_rule {
@@ -37,7 +39,8 @@ enum mt_family_trait {
 };
 
 struct mt_family {
-    const char *name;
+    int is_known;
+    enum mt_arch arch;
     enum mt_window_rule window;
     unsigned period;
     unsigned default_window; /* 0: it has windows only where the file gives one */

@@ -112,7 +112,7 @@ static void put_rope(struct writer *writer, const struct mt_model_shape *full)
 void mt_metadata_put(struct mt_gguf_header *header, const struct mt_model_shape *full,
                      const struct mt_architecture *architecture, uint64_t type)
 {
-    struct writer writer = {.header = header, .architecture = architecture->name};
+    struct writer writer = {.header = header, .architecture = mt_arch_name(architecture->arch)};
     put_general(header, full, type);
     put_count(&writer, "block_count", full->layers);
     put_count(&writer, "context_length", full->context_length);

@@ -331,7 +331,7 @@ static int choose_family(struct mt_model *model, struct mt_hf_config *config)
     const struct mt_json_token *type = &config->values[MT_HF_model_type].token;
     description->family_known = config->family != NULL;
     if (config->family) {
-        description->architecture = config->family->architecture;
+        description->architecture = mt_arch_name(config->family->arch);
         put_defaults(config);
         return 0;
     }

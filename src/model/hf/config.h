@@ -4,6 +4,7 @@
 #ifndef MT_MODEL_HF_CONFIG_H
 #define MT_MODEL_HF_CONFIG_H
 
+#include "model/families.h"
 #include "model/json_reader.h"
 #include "model/model.h"
 
@@ -62,6 +63,8 @@ enum mt_hf_trait {
     MT_HF_DRAFT_HEAD = 1 << 29,     /* draft layers bring embeddings and an output matrix along */
 };
 
+#define MT_HF_BARE_MAMBA_NORMS (1u << 31) /* such norms without weights */
+
 struct mt_hf_default {
     enum mt_hf_field field;
     uint64_t number;
@@ -72,7 +75,7 @@ struct mt_hf_default {
  */
 struct mt_hf_family {
     const char *model_type;
-    const char *architecture; /* llama.cpp's name */
+    enum mt_arch arch;
     unsigned norms;
     unsigned period;
     unsigned traits;

@@ -594,7 +594,7 @@ static void set_recurrences(struct layering *layering)
 /* Some families divide positions into sections also where config.json leaves out which. */
 static int has_sections(const struct mt_hf_config *config)
 {
-    const struct mt_family *family = mt_family_of_gguf(config->family->architecture);
+    const struct mt_family *family = mt_family_of_gguf(mt_arch_name(config->family->arch));
     return family && (family->traits & MT_FAMILY_SECTIONS);
 }
 

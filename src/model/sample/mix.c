@@ -36,7 +36,7 @@ static int place_anew(struct mt_tensor_list *list)
 int mt_sample_mix(const struct mt_model_shape *shape, const struct mt_architecture *architecture,
                   enum mt_file_type type, struct mt_tensor_list *list, struct mt_error *error)
 {
-    const struct mt_convert_family family = {.architecture = architecture->name};
+    const struct mt_convert_family family = {.arch = architecture->arch};
     struct mt_convert convert = {
         .family = &family, .type = type, .tensors = list->items, .n_tensors = list->n};
     convert.values[MT_V_layers] = shape->layers;

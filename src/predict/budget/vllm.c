@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "budget.h"
+#include "model/families.h"
 
 #define HUGE_DEVICE_GIB  160
 #define LARGE_DEVICE_GIB 70
@@ -70,8 +71,9 @@ static uint64_t rope_cache(const struct mt_predict_input *in)
     uint64_t width = d->qk_rope_head_size;
     for (uint64_t i = 0; i < d->n_layers && !d->kv_lora_rank; i++)
         width = d->layers[i].key_size > width ? d->layers[i].key_size : width;
-    int two = mt_begins(d->architecture, "gemma3") || mt_begins(d->architecture, "gemma4");
-    int is_wide = mt_begins(d->architecture, "gpt-oss"); /* asks for 32 bit */
+    int two = mt_is_of_lineage(d->architecture, MT_LINEAGE_GEMMA3) ||
+              mt_is_of_lineage(d->architecture, MT_LINEAGE_GEMMA4);
+    int is_wide = mt_is_of_lineage(d->architecture, MT_LINEAGE_GPT_OSS); /* asks for 32 bit */
     uint64_t numbers = mt_mul(mt_mul(d->context_length, width), two ? 2 : 1);
     return mt_mul(numbers, is_wide ? 4 : mt_torch_float_width(in->settings));
 }
@@ -103,7 +105,7 @@ static int has_encoder(const struct mt_predict_input *in)
 
 static uint64_t encoder_bytes(const struct mt_predict_input *in)
 {
-    int is_qwen = mt_begins(in->d->architecture, "qwen");
+    int is_qwen = mt_is_of_lineage(in->d->architecture, MT_LINEAGE_QWEN);
     return has_encoder(in)
                ? mt_engine_number(in->engine,
                                   is_qwen ? "activations.encoder.qwen" : "activations.encoder", 0)

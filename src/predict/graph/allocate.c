@@ -8,6 +8,7 @@
 #include <memtally/error.h>
 
 #include "engine/flash_kernel.h"
+#include "engine/row_padding.h"
 #include "graph.h"
 
 /* As many as ggml keeps; more would make it give up. */
@@ -44,9 +45,19 @@ static int is_float(const struct mt_node *node)
     return node->type == MT_TYPE_F32 || node->type == MT_TYPE_F16 || node->type == MT_TYPE_BF16;
 }
 
-/* Whether a device's kernel for so few rows reads the cache as it is. */
-static int reads_as_it_is(const struct mt_graph_machine *machine, int device,
-                          const struct mt_node *node)
+static enum mt_flash_type flash_type_of(const struct mt_node *node)
+{
+    static const uint8_t types[MT_TYPE_COUNT] = {[MT_TYPE_F16] = MT_FLASH_F16,
+                                                 [MT_TYPE_F32] = MT_FLASH_F32,
+                                                 [MT_TYPE_BF16] = MT_FLASH_BF16,
+                                                 [MT_TYPE_Q4_0] = MT_FLASH_Q4_0,
+                                                 [MT_TYPE_Q8_0] = MT_FLASH_Q8_0};
+    return (enum mt_flash_type)types[node->type];
+}
+
+/* Where the device is not known, one that reads no other type than f16. */
+static enum mt_flash_kernel kernel_of(const struct mt_graph_machine *machine, int device,
+                                      const struct mt_node *node)
 {
     const struct mt_node *q = node->sources[0], *k = node->sources[1], *v = node->sources[2];
     uint64_t ratio = k->ne[2] ? q->ne[2] / k->ne[2] : 1;
@@ -59,35 +70,33 @@ static int reads_as_it_is(const struct mt_graph_machine *machine, int device,
                                    .cells = k->ne[1],
                                    .is_quantised = !is_float(k) || !is_float(v)};
     a.is_grouped = ratio >= 2 && node->sources[3] && k->ne[1] % MT_FLASH_STRIDE_OF_KEYS == 0;
-    if (!a.capability || mt_flash_choose(&a) != MT_FLASH_VECTOR)
-        return 0;
-    int is_compiled = k->type == v->type && (k->type == MT_TYPE_BF16 || k->type == MT_TYPE_Q4_0 ||
-                                             k->type == MT_TYPE_Q8_0);
-    return k->type != MT_TYPE_F32 && v->type != MT_TYPE_F32 &&
-           (is_compiled || !machine->has_any_pair);
+    return a.capability ? mt_flash_choose(&a) : MT_FLASH_TILE;
 }
 
 /* Flash attention on a device first turns a cache that is not f16 into f16, behind its result. */
-static uint64_t with_scratch(const struct mt_node *node, uint64_t bytes, uint64_t alignment)
+static uint64_t with_scratch(const struct mt_graph_machine *machine, int device,
+                             const struct mt_node *node, uint64_t alignment)
 {
     const struct mt_node *k = node->sources[1];
     const struct mt_node *v = node->sources[2];
-    int same = v->view_of && (v->view_of == k->view_of || v->view_of == k);
-    if (k->type != MT_TYPE_F16)
-        bytes = padded(bytes, alignment) + mt_node_elements(k) * 2;
-    if (v->type != MT_TYPE_F16 && !same)
-        bytes = padded(bytes, alignment) + mt_node_elements(v) * 2;
-    return bytes;
+    const struct mt_flash_cache cache = {
+        .k = flash_type_of(k),
+        .v = flash_type_of(v),
+        .k_elements = mt_node_elements(k),
+        .v_elements = mt_node_elements(v),
+        .values_are_keys = v->view_of && (v->view_of == k->view_of || v->view_of == k),
+        .has_any_pair = machine->has_any_pair};
+    return mt_flash_bytes(&cache, kernel_of(machine, device, node), node->bytes, alignment);
 }
 
 /* What a device appends to a quantised tensor, so that its last row has whole steps. */
 static uint64_t row_padding(const struct mt_node *node, uint64_t step)
 {
-    uint64_t over = node->quantised && step ? node->ne[0] % step : 0;
-    if (!over)
+    uint64_t more = node->quantised ? mt_row_padding(node->ne[0], step) : 0;
+    if (!more)
         return 0;
-    uint64_t typed = mt_graph_row_bytes((enum mt_graph_type)node->type, step - over);
-    return node->type == MT_TYPE_F32 ? node->nb[1] * (step - over) / node->ne[0] : typed;
+    uint64_t typed = mt_graph_row_bytes((enum mt_graph_type)node->type, more);
+    return node->type == MT_TYPE_F32 ? node->nb[1] * more / node->ne[0] : typed;
 }
 
 static uint64_t bytes_in(const struct walk *walk, int buffer, const struct mt_node *node)
@@ -96,9 +105,8 @@ static uint64_t bytes_in(const struct walk *walk, int buffer, const struct mt_no
     uint64_t alignment = walk->spaces[buffer].alignment;
     uint64_t bytes = node->bytes;
     if (buffer < machine->n_devices) {
-        if (node->op == MT_OP_FLASH_ATTENTION && machine->attention_scratch &&
-            !reads_as_it_is(machine, buffer, node))
-            bytes = with_scratch(node, bytes, alignment);
+        if (node->op == MT_OP_FLASH_ATTENTION && machine->attention_scratch)
+            bytes = with_scratch(machine, buffer, node, alignment);
         bytes += row_padding(node, machine->quantised_row_padding);
     }
     return padded(bytes, alignment);

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "engine/fused.h"
 
 #define MT_GRAPH_SOURCES_MAX 8
 #define MT_GRAPH_DEVICES_MAX 64
@@ -28,28 +29,6 @@ enum mt_op {
     MT_OP_MUL_MAT,
     MT_OP_MUL_MAT_ID,
     MT_OP_FLASH_ATTENTION
-};
-
-/* Operations by name, as far as devices look for them to fuse. */
-enum mt_kind {
-    MT_KIND_OTHER,
-    MT_KIND_SOFT_MAX,
-    MT_KIND_SIGMOID,
-    MT_KIND_SOFTPLUS,
-    MT_KIND_SQRT,
-    MT_KIND_RESHAPE,
-    MT_KIND_VIEW,
-    MT_KIND_ADD,
-    MT_KIND_MUL,
-    MT_KIND_DIV,
-    MT_KIND_CLAMP,
-    MT_KIND_SCALE,
-    MT_KIND_ARGSORT,
-    MT_KIND_SUM_ROWS,
-    MT_KIND_GET_ROWS,
-    MT_KIND_MUL_MAT,
-    MT_KIND_EXPERTS, /* mul_mat_id */
-    MT_KIND_GLU      /* such that are fused: swiglu, geglu */
 };
 
 enum mt_graph_type {
@@ -197,11 +176,6 @@ void mt_graph_expand(struct mt_graph *graph, struct mt_node *node);
 void mt_node_measure(struct mt_node *node);
 uint64_t mt_node_elements(const struct mt_node *node);
 int mt_node_is_contiguous(const struct mt_node *node);
-
-/* What devices keep until the last of the operations that they fuse. */
-#define MT_KEEP_TOPK      1u /* for choosing experts */
-#define MT_KEEP_REDUCTION 2u /* for weighing and adding what they made */
-#define MT_KEEP_SHARED    4u /* for the shared expert beside the chosen ones */
 
 /* Where a graph runs: devices 0 .. n_devices-1, then the host as number n_devices. */
 struct mt_graph_machine {

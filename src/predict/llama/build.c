@@ -82,7 +82,10 @@ static int take_weights(struct mt_build *build, struct mt_error *error)
 int mt_build_init(struct mt_build *build, struct mt_graph *graph, const struct mt_llama_plan *plan,
                   struct mt_error *error)
 {
-    *build = (struct mt_build){.graph = graph, .plan = plan, .d = plan->in->d};
+    *build = (struct mt_build){.graph = graph,
+                               .plan = plan,
+                               .d = plan->in->d,
+                               .arch = mt_arch_of(plan->in->d->architecture)};
     build->n_layers = (size_t)(build->d->n_layers - build->d->n_draft_layers);
     build->host = (int)plan->n_devices;
     build->sequences = plan->sequences;
@@ -126,7 +129,7 @@ int mt_build_expects(const struct mt_build *build, size_t il, enum mt_slot slot)
         return !!(build->traits & MT_BUILD_NORMS_QK);
     case MT_SLOT_SSM_BETA_ALPHA:
     case MT_SLOT_SHARED_ROUTER:
-        return strcmp(build->d->architecture ? build->d->architecture : "", "qwen3next") == 0;
+        return build->arch == MT_ARCH_QWEN3NEXT;
     case MT_SLOT_SSM_NORM:
     case MT_SLOT_FFN_GATE:
     case MT_SLOT_EXPERTS_GATE:

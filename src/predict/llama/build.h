@@ -9,6 +9,7 @@
 
 #include "internal.h"
 #include "llama.h"
+#include "model/families.h"
 #include "predict/graph/graph.h"
 
 /* Parts of a model, as tensors of its graph are marked. */
@@ -175,6 +176,7 @@ struct mt_build {
     struct mt_graph *graph;
     const struct mt_llama_plan *plan;
     const struct mt_model_description *d;
+    enum mt_arch arch;
     struct mt_build_layer
         *layers; /* one more than layers: the last holds the model's own weights */
     size_t n_layers;

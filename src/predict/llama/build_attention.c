@@ -346,8 +346,7 @@ static int rotates(const struct mt_build *build, size_t il, unsigned traits)
 {
     if (traits & MT_BUILD_NO_ROPE || (traits & MT_BUILD_ROPE_THREE_OF_FOUR && (il + 1) % 4 == 0))
         return 0;
-    if (!build->windowed.k_rows && build->d->architecture &&
-        strcmp(build->d->architecture, "exaone4") == 0)
+    if (!build->windowed.k_rows && build->arch == MT_ARCH_EXAONE4)
         return 1;
     return !(traits & MT_BUILD_ROPE_WINDOWED) || mt_build_is_windowed(build, il);
 }

@@ -8,17 +8,15 @@
 enum kind { BERT, NOMIC, GEMMA, MODERN };
 
 struct encoder {
-    const char *name;
+    int is_there;
     enum kind kind;
     unsigned period; /* each period-th layer attends to all; 0: all do */
     int first;       /* the first of the period, not the last */
 };
 
-static const struct encoder encoders[] = {
-    {"bert", BERT, 0, 0},
-    {"nomic-bert", NOMIC, 0, 0},
-    {"gemma-embedding", GEMMA, 6, 0},
-    {"modern-bert", MODERN, 3, 1},
+static const struct encoder encoders[MT_ARCH_UNKNOWN] = {
+#define ENCODER(id, kind, period, first) [MT_ARCH_##id] = {1, kind, period, first},
+#include "model/families.def"
 };
 
 struct encoding {
@@ -181,10 +179,8 @@ static struct mt_node *gemma_layer(const struct encoding *e, struct mt_node *in,
 
 static const struct encoder *encoder_of(const struct mt_build *build)
 {
-    for (size_t i = 0; build->d->architecture && i < sizeof encoders / sizeof *encoders; i++)
-        if (strcmp(encoders[i].name, build->d->architecture) == 0)
-            return &encoders[i];
-    return NULL;
+    int is_there = build->arch != MT_ARCH_UNKNOWN && encoders[build->arch].is_there;
+    return is_there ? &encoders[build->arch] : NULL;
 }
 
 static void expand(const struct encoding *e)

@@ -6,7 +6,7 @@
 #include "internal.h"
 
 struct family {
-    const char *name;
+    int is_written_down;
     unsigned traits;
     enum mt_build_knowledge knowledge;
 };
@@ -25,93 +25,9 @@ struct family {
     (MT_BUILD_NO_ROPE | MT_BUILD_RELU_SQUARE | MT_BUILD_ONE_PART | MT_BUILD_ROWS_LATE |            \
      MT_BUILD_ROWS_AFTER_NORM)
 
-static const struct family families[] = {
-    {"llama", MT_BUILD_NORMS_WEIGHTS, MT_BUILD_EXACT},
-    {"qwen2", 0, MT_BUILD_EXACT},
-    {"qwen3", MT_BUILD_NORMS_QK, MT_BUILD_EXACT},
-    {"qwen3moe", MT_BUILD_NORMS_WEIGHTS | MT_BUILD_NORMS_QK, MT_BUILD_EXACT},
-    {"phi3", MT_BUILD_HALVES | MT_BUILD_SCALES_QUERIES | MT_BUILD_ADDS_RESIDUAL_FIRST,
-     MT_BUILD_EXACT},
-    {"glm4moe", MT_BUILD_NORM_AFTER | MT_BUILD_NORMS_WEIGHTS, MT_BUILD_EXACT},
-    {"deepseek2", MT_BUILD_NORMS_WEIGHTS | MT_BUILD_SCALES_WEIGHTS, MT_BUILD_EXACT},
-    {"gemma", MT_BUILD_SCALES_EMBEDDING | MT_BUILD_SCALES_QUERIES, MT_BUILD_RECENT},
-    {"gemma2",
-     MT_BUILD_SCALES_EMBEDDING | MT_BUILD_POST_NORMS | MT_BUILD_SCALES_QUERIES |
-         MT_BUILD_CAPS_LOGITS,
-     MT_BUILD_RECENT},
-    {"gemma3", GEMMA | MT_BUILD_SCALES_QUERIES | MT_BUILD_NORMS_QK, MT_BUILD_EXACT},
-    {"cohere2",
-     MT_BUILD_PARALLEL | MT_BUILD_LAYER_NORM | MT_BUILD_ROPE_WINDOWED | MT_BUILD_SCALES_LOGITS,
-     MT_BUILD_EXACT},
-    {"gpt-oss", MT_BUILD_NORM_AFTER | MT_BUILD_SOFTMAX_LATE | MT_BUILD_ROWS_LATE, MT_BUILD_EXACT},
-    {"llama4",
-     MT_BUILD_ROPE_WINDOWED | MT_BUILD_TEMPERATURE | MT_BUILD_NORMS_QK_AFTER |
-         MT_BUILD_WEIGHTS_FIRST,
-     MT_BUILD_EXACT},
-    {"gemma4",
-     GEMMA | MT_BUILD_CAPS_LOGITS | MT_BUILD_ROWS_LATE | MT_BUILD_ROWS_AFTER_NORM |
-         MT_BUILD_NORMS_WEIGHTS,
-     MT_BUILD_EXACT},
-    {"gemma3n", MT_BUILD_SCALES_TOKENS | MT_BUILD_CAPS_LOGITS, MT_BUILD_EXACT},
-    {"mamba2", 0, MT_BUILD_EXACT},
-    {"granite", GRANITE, MT_BUILD_EXACT},
-    {"granitemoe", GRANITE, MT_BUILD_EXACT},
-    {"granitehybrid", GRANITE | MT_BUILD_NO_ROPE, MT_BUILD_EXACT},
-    {"falcon-h1", 0, MT_BUILD_EXACT},
-    {"qwen35", DELTA, MT_BUILD_EXACT},
-    {"qwen35moe", DELTA, MT_BUILD_EXACT},
-    {"qwen3next", DELTA, MT_BUILD_EXACT},
-    {"lfm2", LFM, MT_BUILD_EXACT},
-    {"lfm2moe", LFM | MT_BUILD_NORMS_WEIGHTS, MT_BUILD_EXACT},
-    {"mistral3", MT_BUILD_NORMS_WEIGHTS, MT_BUILD_RECENT},
-    {"glm4", MT_BUILD_POST_NORMS | MT_BUILD_PINS_POST_NORMS | MT_BUILD_HALVES, MT_BUILD_RECENT},
-    {"command-r", MT_BUILD_PARALLEL | MT_BUILD_LAYER_NORM | MT_BUILD_SCALES_LOGITS,
-     MT_BUILD_RECENT},
-    {"phi2",
-     MT_BUILD_PARALLEL | MT_BUILD_LAYER_NORM | MT_BUILD_ATTENTION_FIRST | MT_BUILD_SCALES_QUERIES,
-     MT_BUILD_RECENT},
-    {"phimoe", MT_BUILD_SCALES_QUERIES | MT_BUILD_ADDS_RESIDUAL_FIRST | MT_BUILD_NORMS_WEIGHTS,
-     MT_BUILD_RECENT},
-    {"olmo2", MT_BUILD_POST_NORMS, MT_BUILD_RECENT},
-    {"olmoe", 0, MT_BUILD_RECENT},
-    {"qwen2moe", MT_BUILD_SHARED_BY_RATIO, MT_BUILD_RECENT},
-    {"qwen2vl", 0, MT_BUILD_RECENT},
-    {"qwen3vl", MT_BUILD_NORMS_QK, MT_BUILD_RECENT},
-    {"qwen3vlmoe", MT_BUILD_NORMS_QK | MT_BUILD_NORMS_WEIGHTS, MT_BUILD_RECENT},
-    {"bailingmoe2", MT_BUILD_NORMS_QK | MT_BUILD_NORMS_WEIGHTS | MT_BUILD_SCALES_WEIGHTS,
-     MT_BUILD_RECENT},
-    {"dots1", MT_BUILD_NORMS_QK | MT_BUILD_NORMS_WEIGHTS | MT_BUILD_SCALES_WEIGHTS,
-     MT_BUILD_RECENT},
-    {"minimax-m2", MT_BUILD_NORMS_WEIGHTS, MT_BUILD_RECENT},
-    {"ernie4_5", 0, MT_BUILD_RECENT},
-    {"ernie4_5-moe", MT_BUILD_NORMS_WEIGHTS, MT_BUILD_RECENT},
-    {"hunyuan-dense", MT_BUILD_NORMS_QK_AFTER | MT_BUILD_NORMS_QK, MT_BUILD_RECENT},
-    {"hunyuan-moe", MT_BUILD_NORMS_QK_AFTER | MT_BUILD_NORMS_QK | MT_BUILD_NORMS_WEIGHTS,
-     MT_BUILD_RECENT},
-    {"seed_oss", MT_BUILD_NORM_AFTER, MT_BUILD_RECENT},
-    {"smollm3", MT_BUILD_ROPE_THREE_OF_FOUR, MT_BUILD_RECENT},
-    {"exaone4", MT_BUILD_POST_NORMS | MT_BUILD_NORMS_QK | MT_BUILD_ROPE_WINDOWED, MT_BUILD_RECENT},
-    {"starcoder2", MT_BUILD_LAYER_NORM, MT_BUILD_RECENT},
-    {"arcee", MT_BUILD_RELU_SQUARE, MT_BUILD_RECENT},
-    {"internlm2", 0, MT_BUILD_RECENT},
-    {"deepseek", 0, MT_BUILD_RECENT},
-    {"nemotron", MT_BUILD_LAYER_NORM | MT_BUILD_RELU_SQUARE, MT_BUILD_RECENT},
-    {"exaone", 0, MT_BUILD_RECENT},
-    {"exaone-moe",
-     MT_BUILD_NORMS_QK | MT_BUILD_ROPE_WINDOWED | MT_BUILD_NORMS_WEIGHTS | MT_BUILD_SCALES_WEIGHTS,
-     MT_BUILD_RECENT},
-    {"minicpm", GRANITE, MT_BUILD_RECENT},
-    {"mamba", 0, MT_BUILD_RECENT},
-    {"jamba", MT_BUILD_NO_ROPE | MT_BUILD_RESIDUAL_FIRST | MT_BUILD_ADDS_RESIDUAL_FIRST,
-     MT_BUILD_RECENT},
-    {"kimi-linear", MT_BUILD_NO_ROPE | MT_BUILD_NORMS_WEIGHTS | MT_BUILD_SCALES_WEIGHTS,
-     MT_BUILD_RECENT},
-    {"deepseek32", MT_BUILD_NORMS_WEIGHTS | MT_BUILD_SCALES_WEIGHTS, MT_BUILD_RECENT},
-    {"glm-dsa", MT_BUILD_NORMS_WEIGHTS | MT_BUILD_SCALES_WEIGHTS, MT_BUILD_RECENT},
-    {"mistral4", MT_BUILD_NORMS_WEIGHTS | MT_BUILD_SCALES_WEIGHTS, MT_BUILD_RECENT},
-    {"nemotron_h", NEMOTRON, MT_BUILD_RECENT},
-    {"nemotron_h_moe", NEMOTRON | MT_BUILD_NORMS_WEIGHTS | MT_BUILD_SCALES_WEIGHTS,
-     MT_BUILD_RECENT},
+static const struct family families[MT_ARCH_UNKNOWN] = {
+#define GRAPH(id, traits, knowledge) [MT_ARCH_##id] = {1, traits, knowledge},
+#include "model/families.def"
 };
 
 /* What the tensors of a layer tell about a family that has no line above. */
@@ -137,19 +53,12 @@ static unsigned traits_seen(const struct mt_build *build)
 
 static struct family family_of(const struct mt_build *build)
 {
-    const char *name = build->d->architecture;
-    for (size_t i = 0; name && i < sizeof families / sizeof *families; i++)
-        if (strcmp(families[i].name, name) == 0)
-            return families[i];
+    if (build->arch != MT_ARCH_UNKNOWN && families[build->arch].is_written_down)
+        return families[build->arch];
     /* DeepSeek V4 compresses what it keeps, by a graph like no other. */
-    int likely =
-        name && build->d->family_known && !build->d->is_embedder && strcmp(name, "deepseek4") != 0;
-    return (struct family){"", traits_seen(build), likely ? MT_BUILD_LIKELY : MT_BUILD_GUESSED};
-}
-
-static int is_named(const struct mt_build *build, const char *name)
-{
-    return build->d->architecture && strcmp(build->d->architecture, name) == 0;
+    int likely = build->d->family_known && !build->d->is_embedder &&
+                 build->arch != MT_ARCH_DEEPSEEK4 && build->d->architecture;
+    return (struct family){0, traits_seen(build), likely ? MT_BUILD_LIKELY : MT_BUILD_GUESSED};
 }
 
 /* Whether the model says what the layer's state is made of. */
@@ -341,7 +250,7 @@ static struct mt_node *layer(struct mt_build *build, struct mt_node *in, size_t 
         return parallel_layer(build, in, il, traits);
     if (traits & MT_BUILD_ONE_PART && is_feed_forward(build, il))
         return feed_forward_layer(build, in, il, traits);
-    int delta = (build->traits & DELTA) == DELTA || is_named(build, "kimi-linear");
+    int delta = (build->traits & DELTA) == DELTA || build->arch == MT_ARCH_KIMI_LINEAR;
     int beside = build->d->layers[il].attention != MT_ATTENTION_NONE &&
                  build->d->layers[il].recurrence != MT_RECURRENCE_NONE;
     struct mt_node *residual = in;
@@ -426,9 +335,9 @@ enum mt_build_knowledge mt_build_graph(struct mt_build *build)
     if (traits & MT_BUILD_TEMPERATURE || build->d->scales_queries_by_position)
         build->attention_scale =
             mt_op_input(build->graph, MT_TYPE_F32, (uint64_t[4]){1, 1, build->tokens, 1});
-    if (is_named(build, "gemma4")) {
+    if (build->arch == MT_ARCH_GEMMA4) {
         mt_build_gemma4(build, traits);
-    } else if (is_named(build, "gemma3n")) {
+    } else if (build->arch == MT_ARCH_GEMMA3N) {
         mt_build_gemma3n(build, traits);
     } else {
         struct mt_node *x = mt_build_embedding(build, traits);

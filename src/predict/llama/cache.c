@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "internal.h"
+#include "model/families.h"
 
 /* DeepSeek V4 compresses this many tokens into a cell: where an indexer chooses among cells, and
  * where all of them are attended to. */
@@ -229,7 +230,7 @@ static void keep_layer(struct keeping *keeping, uint64_t index)
     int draft = layer->is_draft && plan->in->settings->draft_tokens;
     if (!keeps_cache(keeping, index))
         return;
-    if (d->architecture && !strcmp(d->architecture, "deepseek4") && !draft) {
+    if (!draft && mt_arch_of(d->architecture) == MT_ARCH_DEEPSEEK4) {
         add_compressed(keeping, index);
         return;
     }

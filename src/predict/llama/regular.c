@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "internal.h"
+#include "model/families.h"
 
 /* Widths past this are no model's. */
 #define WIDTH_MAX (UINT64_C(1) << 31)
@@ -31,7 +32,7 @@ static int has_state(const struct mt_model_description *d, enum mt_recurrence re
 
 static int is_gemma(const struct mt_model_description *d)
 {
-    return d->architecture && !d->is_embedder && !strncmp(d->architecture, "gemma", 5);
+    return !d->is_embedder && mt_is_of_lineage(d->architecture, MT_LINEAGE_GEMMA);
 }
 
 /* Whether a layer can read the cache of the one that it names: its own, or in the families that

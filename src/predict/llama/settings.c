@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "internal.h"
+#include "model/families.h"
 
 /* The engine counts in 32 bits. */
 #define COUNT_MAX (UINT64_C(1) << 31)
@@ -252,8 +253,7 @@ static int fill_flash_attention(const struct completion *c)
 static int refuse_two_types(const struct completion *c)
 {
     const struct mt_predict_settings *s = c->s;
-    const char *architecture = c->d->architecture ? c->d->architecture : "";
-    int latent = !strcmp(architecture, "deepseek4");
+    int latent = mt_arch_of(c->d->architecture) == MT_ARCH_DEEPSEEK4;
     for (uint64_t i = 0; i < c->d->n_layers; i++)
         latent |= c->d->layers[i].attention == MT_ATTENTION_LATENT;
     if (!latent || !strcmp(s->kv_type_k, s->kv_type_v) ||
@@ -262,7 +262,8 @@ static int refuse_two_types(const struct completion *c)
     return REFUSE(c,
                   "%s %s has one cache type for keys and values of a %s model, not %s and %s; "
                   "--kv-type %s is the nearest",
-                  c->engine->name, version_of(c->engine), architecture, s->kv_type_k, s->kv_type_v,
+                  c->engine->name, version_of(c->engine),
+                  c->d->architecture ? c->d->architecture : "", s->kv_type_k, s->kv_type_v,
                   s->kv_type_k);
 }
 

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "model/families.h"
+
 uint64_t mt_ceil_div(uint64_t a, uint64_t b)
 {
     return a / b + (a % b != 0);
@@ -175,9 +177,9 @@ uint64_t mt_torch_token_bytes(const struct mt_model_layer *layer, const struct m
 
 uint64_t mt_torch_state_element_bytes(const struct mt_predict_input *in)
 {
-    static const char *const full[] = {"qwen35", "kimi", "jamba"};
+    static const enum mt_lineage full[] = {MT_LINEAGE_QWEN35, MT_LINEAGE_KIMI, MT_LINEAGE_JAMBA};
     for (size_t i = 0; i < sizeof full / sizeof *full; i++)
-        if (mt_begins(in->d->architecture, full[i]))
+        if (mt_is_of_lineage(in->d->architecture, full[i]))
             return 4;
     return mt_torch_float_width(in->settings);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "model/families.h"
 #include "place.h"
 #include "predict/driver.h"
 
@@ -133,7 +134,7 @@ static uint64_t beside(const struct run *run, int is_eager)
 {
     const struct mt_model_description *d = run->in->d;
     uint64_t width = d->qk_rope_head_size;
-    uint64_t kinds = mt_begins(d->architecture, "gemma3") ? 2 : 1;
+    uint64_t kinds = mt_is_of_lineage(d->architecture, MT_LINEAGE_GEMMA3) ? 2 : 1;
     int slides = 0;
     for (uint64_t i = 0; i < run->place.n_layers; i++) {
         const struct mt_model_layer *layer = &d->layers[i];

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/row_padding.h"
 #include "purpose.h"
 #include "rehearse/account_write.h"
 #include "world.h"
@@ -206,9 +207,9 @@ uint64_t pretend_alloc_bytes(const struct pretend_buffer_type *type,
                              pretend_op_of(ggml, tensor) == OP_FLASH_ATTN_EXT
                          ? pretend_flash_bytes(world, type->device, tensor)
                          : pretend_bytes(ggml, tensor);
-    uint64_t over = rules->row_padding ? (uint64_t)tensor->ne[0] % rules->row_padding : 0;
-    if (over && pretend_type_of(ggml, tensor->type).is_quantized)
-        bytes += pretend_row_bytes(ggml, tensor->type, rules->row_padding - over);
+    uint64_t more = mt_row_padding((uint64_t)tensor->ne[0], rules->row_padding);
+    if (more && pretend_type_of(ggml, tensor->type).is_quantized)
+        bytes += pretend_row_bytes(ggml, tensor->type, more);
     return bytes;
 }
 

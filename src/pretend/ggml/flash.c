@@ -13,7 +13,6 @@
 #define RDNA3 0x1001100u
 
 #define PADDING_OF_COPY 128u
-#define BYTES_OF_F16    2u
 
 struct attention {
     struct pretend_ggml *ggml;
@@ -121,31 +120,22 @@ static enum mt_flash_kernel choose(const struct attention *a)
     return mt_flash_choose(&of);
 }
 
-/* The pairs of types that vector kernels are compiled for where nobody asks for more. */
-static int has_compiled_pair(const struct attention *a)
+static enum mt_flash_type flash_type_of(const struct attention *a, const struct ggml_tensor *tensor)
 {
-    uint64_t k = pretend_types_of(a->ggml, a->k), v = pretend_types_of(a->ggml, a->v);
-    const uint64_t half = TYPES(F16) | TYPES(F32);
-    return ((k & half) && (v & half)) ||
-           (k == v && (k & (TYPES(BF16) | TYPES(Q4_0) | TYPES(Q8_0))));
-}
-
-/* Whether keys and values that are not f16 are copied to it. The vector kernel reads most types as
- * they are. */
-static int is_copied(const struct attention *a, enum mt_flash_kernel kernel,
-                     const struct ggml_tensor *tensor)
-{
-    uint64_t type = pretend_types_of(a->ggml, tensor);
-    if (type == TYPES(F16))
-        return 0;
-    if (kernel != MT_FLASH_VECTOR || type == TYPES(F32))
-        return 1;
-    return a->rules->flash_types == MT_PRETEND_FLASH_TYPES_ANY && !has_compiled_pair(a);
-}
-
-static uint64_t pad(uint64_t bytes)
-{
-    return (bytes + PADDING_OF_COPY - 1) / PADDING_OF_COPY * PADDING_OF_COPY;
+    switch (pretend_type_of(a->ggml, tensor->type).id) {
+    case TYPE_F16:
+        return MT_FLASH_F16;
+    case TYPE_F32:
+        return MT_FLASH_F32;
+    case TYPE_BF16:
+        return MT_FLASH_BF16;
+    case TYPE_Q4_0:
+        return MT_FLASH_Q4_0;
+    case TYPE_Q8_0:
+        return MT_FLASH_Q8_0;
+    default:
+        return MT_FLASH_OTHER;
+    }
 }
 
 int pretend_flash_is_taken(const struct pretend_device *device, const struct ggml_tensor *op)
@@ -163,16 +153,16 @@ static uint64_t with_copies(const struct attention *a, uint64_t bytes)
 {
     if (!is_taken(a))
         return bytes;
-    enum mt_flash_kernel kernel = choose(a);
     const struct ggml_tensor *k = a->k, *v = a->v;
-    int is_view_of_keys =
-        v->view_src &&
-        (v->view_src == k || (v->view_src == k->view_src && v->view_offs == k->view_offs));
-    if (is_copied(a, kernel, k))
-        bytes = pad(bytes) + pretend_elements(k) * BYTES_OF_F16;
-    if (is_copied(a, kernel, v) && !is_view_of_keys)
-        bytes = pad(bytes) + pretend_elements(v) * BYTES_OF_F16;
-    return bytes;
+    const struct mt_flash_cache cache = {
+        .k = flash_type_of(a, k),
+        .v = flash_type_of(a, v),
+        .k_elements = pretend_elements(k),
+        .v_elements = pretend_elements(v),
+        .values_are_keys = v->view_src && (v->view_src == k || (v->view_src == k->view_src &&
+                                                                v->view_offs == k->view_offs)),
+        .has_any_pair = a->rules->flash_types == MT_PRETEND_FLASH_TYPES_ANY};
+    return mt_flash_bytes(&cache, choose(a), bytes, PADDING_OF_COPY);
 }
 
 /* Whether another generation of AMD's would take another size: one of each that choose() parts. */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/row_padding.h"
 #include "rehearse/account_write.h"
 #include "world.h"
 
@@ -58,14 +59,13 @@ uint64_t pretend_split_bytes(const struct pretend_buffer_type *type,
                              const struct ggml_tensor *tensor, size_t device)
 {
     struct pretend_ggml *ggml = &type->world->ggml;
-    uint64_t padding = rules_of(type->world)->row_padding;
-    uint64_t over = padding ? (uint64_t)tensor->ne[0] % padding : 0;
+    uint64_t more = mt_row_padding((uint64_t)tensor->ne[0], rules_of(type->world)->row_padding);
     int64_t low, high;
     pretend_split_rows(type, tensor, device, &low, &high);
     if (high <= low)
         return 0;
     return (uint64_t)(high - low) * pretend_row_bytes(ggml, tensor->type, (uint64_t)tensor->ne[0]) +
-           (over ? pretend_row_bytes(ggml, tensor->type, padding - over) : 0);
+           (more ? pretend_row_bytes(ggml, tensor->type, more) : 0);
 }
 
 static void free_buffer(struct ggml_buffer *buffer)

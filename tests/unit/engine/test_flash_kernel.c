@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "engine/flash_kernel.h"
+#include "engine/row_padding.h"
 
 /* Llama 3's attention: heads of 128, four to a head of keys, a cache of whole steps. */
 static struct mt_flash_attention llama(uint32_t capability, uint64_t rows, int is_quantised)
@@ -87,9 +88,44 @@ static void test_processors_with_graphics_have_no_matrix_kernels(void **state)
     assert_int_equal(of_amd(0x90a, 64, 512, 8), MT_FLASH_MATRIX);
 }
 
+/* launch_fattn of ggml-cuda/fattn-common.cuh: copies of keys, then of values, each from a whole
+ * step on; values that are a part of the keys are copied with them. */
+static void test_copies_lie_behind_the_output_each_from_a_whole_step_on(void **state)
+{
+    (void)state;
+    struct mt_flash_cache cache = {.k = MT_FLASH_Q8_0,
+                                   .v = MT_FLASH_Q8_0,
+                                   .k_elements = 1000,
+                                   .v_elements = 500,
+                                   .has_any_pair = 1};
+    assert_int_equal(mt_flash_bytes(&cache, MT_FLASH_MATRIX, 100, 128), 2176 + 1000);
+    cache.values_are_keys = 1;
+    assert_int_equal(mt_flash_bytes(&cache, MT_FLASH_MATRIX, 100, 128), 128 + 2000);
+    cache.values_are_keys = 0;
+    assert_int_equal(mt_flash_bytes(&cache, MT_FLASH_VECTOR, 100, 128), 100);
+    cache.v = MT_FLASH_OTHER; /* a pair that no kernel was compiled for */
+    assert_int_equal(mt_flash_bytes(&cache, MT_FLASH_VECTOR, 100, 128), 2176 + 1000);
+    cache.has_any_pair = 0;
+    assert_int_equal(mt_flash_bytes(&cache, MT_FLASH_VECTOR, 100, 128), 100);
+    cache.k = MT_FLASH_F16;
+    cache.v = MT_FLASH_F32; /* which no vector kernel reads */
+    assert_int_equal(mt_flash_bytes(&cache, MT_FLASH_VECTOR, 100, 128), 128 + 1000);
+}
+
+/* MATRIX_ROW_PADDING is 512. */
+static void test_a_row_is_padded_to_whole_steps(void **state)
+{
+    (void)state;
+    assert_int_equal(mt_row_padding(576, 512), 448);
+    assert_int_equal(mt_row_padding(4096, 512), 0);
+    assert_int_equal(mt_row_padding(576, 0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_copies_lie_behind_the_output_each_from_a_whole_step_on),
+        cmocka_unit_test(test_a_row_is_padded_to_whole_steps),
         cmocka_unit_test(test_a_quantised_cache_is_read_by_vectors_for_few_rows),
         cmocka_unit_test(test_volta_counts_the_rows_of_a_group),
         cmocka_unit_test(test_generations_of_amd_differ),

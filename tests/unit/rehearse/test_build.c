@@ -61,7 +61,7 @@ static void test_what_builds_of_one_version_differ_in_is_a_doubt_where_it_is_met
     /* Flash attention takes mixed types from 10878 on, within 0.23.0. */
     pretend_choose_build(account, "0.23.0", 2, 0);
     assert_int_equal(account->builds.doubts, MT_PRETEND_DOUBT_FLASH_TYPES);
-    pretend_meet_doubt(account, MT_PRETEND_KEEP_SHARED);
+    pretend_meet_doubt(account, MT_KEEP_SHARED);
     assert_int_equal(account->builds.doubts_met, 0);
     pretend_meet_doubt(account, MT_PRETEND_DOUBT_FLASH_TYPES);
     assert_int_equal(account->builds.doubts_met, MT_PRETEND_DOUBT_FLASH_TYPES);
@@ -75,7 +75,7 @@ static void test_the_newest_version_may_be_of_later_builds(void **state)
     assert_int_equal(account->rules.build, 11434);
     assert_int_equal(account->builds.low, 11402);
     assert_int_equal(account->builds.high, 0);
-    assert_int_equal(account->builds.doubts, MT_PRETEND_KEEP_SHARED);
+    assert_int_equal(account->builds.doubts, MT_KEEP_SHARED);
     prepare(NULL);
     pretend_choose_build(account, "0.31.0", 3, 0);
     assert_int_equal(account->rules.build, 11434);
@@ -118,7 +118,7 @@ static void test_a_build_that_is_told_or_said_is_taken(void **state)
     /* Nobody knows whether 11401 keeps what shared experts read. */
     prepare("11401");
     pretend_choose_build(account, "0.25.3", 3, 0);
-    assert_int_equal(account->builds.doubts, MT_PRETEND_KEEP_SHARED);
+    assert_int_equal(account->builds.doubts, MT_KEEP_SHARED);
 }
 
 static void test_what_contradicts_itself_says_nothing(void **state)
@@ -129,7 +129,7 @@ static void test_what_contradicts_itself_says_nothing(void **state)
     assert_int_equal(account->rules.build, 9840);
     assert_int_equal(account->builds.low, 0);
     assert_int_equal(account->builds.high, 0);
-    assert_true(account->builds.doubts & MT_PRETEND_KEEP_REDUCTION);
+    assert_true(account->builds.doubts & MT_KEEP_REDUCTION);
 }
 
 static void test_versions_are_numbers_that_grow(void **state)

@@ -11,57 +11,27 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "internal.h"
+#include "model/families.h"
 #include "predict/llama/internal.h"
 
 #define VARIANTS_MAX 12
 
 static const struct {
-    const char *architecture;
+    int is_known;
     unsigned traits;
-} families[] = {
-    {"llama", 0},
-    {"mistral3", 0},
-    {"deci", 0},
-    {"olmoe", MT_OLD_QK_NORM},
-    {"qwen2", MT_OLD_QKV_BIAS},
-    {"qwen2moe", MT_OLD_QKV_BIAS},
-    {"qwen3", MT_OLD_QK_NORM},
-    {"qwen3moe", MT_OLD_QK_NORM},
-    {"qwen3vlmoe", MT_OLD_QK_NORM},
-    {"gemma2", MT_OLD_POST_NORM | MT_OLD_TWO_MASKS | MT_OLD_SCALED_INPUT},
-    {"gemma3", MT_OLD_POST_NORM | MT_OLD_QK_NORM | MT_OLD_TWO_MASKS | MT_OLD_SCALED_INPUT},
-    {"phi3", MT_OLD_FUSED_QKV | MT_OLD_FUSED_GATE},
-    {"glm4", MT_OLD_POST_NORM | MT_OLD_FUSED_GATE},
-    {"glm4moe", MT_OLD_QKV_BIAS | MT_OLD_SCORE_BIAS},
-    {"chatglm", MT_OLD_FUSED_QKV | MT_OLD_FUSED_GATE},
-    {"command-r", MT_OLD_PARALLEL | MT_OLD_PLAIN_NORM},
-    {"cohere2", MT_OLD_PARALLEL | MT_OLD_PLAIN_NORM | MT_OLD_TWO_MASKS},
-    {"bitnet", MT_OLD_SUB_NORM},
-    {"bitnet-25", MT_OLD_SUB_NORM},
-    {"gpt-oss", MT_OLD_QKV_BIAS | MT_OLD_TWO_MASKS | MT_OLD_EXPERT_BIAS},
-    {"bailingmoe2", MT_OLD_FUSED_QKV | MT_OLD_QK_NORM | MT_OLD_SCORE_BIAS},
-    {"deepseek2", MT_OLD_SCORE_BIAS},
-    {"glm-dsa", MT_OLD_SCORE_BIAS},
+} families[MT_ARCH_UNKNOWN + 1] = {
+#define OLD(id, traits) [MT_ARCH_##id] = {1, traits},
+#include "model/families.def"
 };
-
-#define N_FAMILIES (sizeof families / sizeof *families)
-
-static size_t family_of(const char *architecture)
-{
-    size_t i = 0;
-    while (i < N_FAMILIES && (!architecture || strcmp(families[i].architecture, architecture)))
-        i++;
-    return i;
-}
 
 static int is_known(const char *architecture)
 {
-    return family_of(architecture) < N_FAMILIES;
+    return families[mt_arch_of(architecture)].is_known;
 }
 
 static unsigned traits_of(const char *architecture)
 {
-    return is_known(architecture) ? families[family_of(architecture)].traits : 0;
+    return families[mt_arch_of(architecture)].traits;
 }
 
 /* How latent attention runs: ik_llama.cpp is told, and takes files of both forms; llama.cpp attends
