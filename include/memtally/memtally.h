@@ -15,7 +15,7 @@
 #include <memtally/predict.h>
 #include <memtally/processor.h>
 #include <memtally/recording.h>
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 #include <memtally/run.h>
 #include <memtally/scope.h>
 #include <memtally/tally.h>

@@ -25,7 +25,7 @@
 #define REASON_BYTES MT_DRIVE_WHY_BYTES
 /* So many times as large, devices have room for what they were refused. */
 #define LARGE_SCALE       256
-#define DEVICE_MOST_BYTES (UINT64_C(1) << 50) /* that mt_rehearse_start() takes */
+#define DEVICE_MOST_BYTES (UINT64_C(1) << 50) /* that mt_rehearsal_start() takes */
 
 /* Everything of one rehearsal. */
 struct act {
@@ -364,12 +364,12 @@ static int answer(struct act *act, struct mt_estimate **estimate, struct mt_erro
 /* The changes are looked for in the rehearsal's own folder, with devices as they were. */
 static void find_changes(struct act *act, struct mt_drive_job *job)
 {
-    struct mt_rehearse_device devices[MT_DRIVE_DEVICES_MAX];
+    struct mt_rehearsal_device devices[MT_DRIVE_DEVICES_MAX];
     const struct mt_predict_settings *s = &act->settings;
     if (s->n_devices > MT_DRIVE_DEVICES_MAX)
         return;
     for (size_t i = 0; i < s->n_devices; i++)
-        devices[i] = (struct mt_rehearse_device){
+        devices[i] = (struct mt_rehearsal_device){
             .bytes = s->device_bytes[i],
             .reserved_bytes = act->reserved_bytes[i],
             .name = act->stage->device_names ? act->stage->device_names[i] : NULL};

@@ -213,7 +213,7 @@ static int find_reserved(const struct rehearse_options *options, enum mt_drive_l
 
 static int reserve(const struct rehearse_options *options, enum mt_drive_layer layer,
                    struct estimate_request *request, const struct rehearse_device_names *names,
-                   struct mt_rehearse_device *devices, struct mt_error *error)
+                   struct mt_rehearsal_device *devices, struct mt_error *error)
 {
     struct mt_predict_settings *settings = &request->settings;
     uint64_t reserved = 0;
@@ -231,7 +231,7 @@ static int reserve(const struct rehearse_options *options, enum mt_drive_layer l
                            " MiB of it (--reserved): nothing is left",
                            i, settings->device_bytes[i] >> 20,
                            (reserved + request->device_used[i]) >> 20);
-        devices[i] = (struct mt_rehearse_device){
+        devices[i] = (struct mt_rehearsal_device){
             .bytes = settings->device_bytes[i],
             .reserved_bytes = reserved + request->device_used[i],
             .name = names->of[i],
@@ -300,7 +300,7 @@ static enum mt_drive_layer layer_of(const struct rehearse_options *options, char
 static int rehearse_words(const struct rehearse_options *options, char *const *argv,
                           enum mt_drive_layer layer, int shows_output)
 {
-    struct mt_rehearse_device devices[ESTIMATE_DEVICES_MAX];
+    struct mt_rehearsal_device devices[ESTIMATE_DEVICES_MAX];
     struct rehearse_device_names names;
     struct estimate_request request = {0};
     struct mt_error error = {.offset = MT_NO_OFFSET};

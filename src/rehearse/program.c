@@ -111,7 +111,7 @@ static int exec_result(int fd)
     return got == sizeof failed ? failed : 0;
 }
 
-int mt_program_start(const struct mt_rehearse_options *options, char **environment,
+int mt_program_start(const struct mt_rehearsal_options *options, char **environment,
                      const int output_fd[2], struct mt_error *error)
 {
     char program[PATH_MAX];

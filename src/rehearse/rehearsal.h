@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A rehearsal, shared by the files of this room that drive it and read its account. */
-#ifndef MT_REHEARSE_REHEARSAL_H
-#define MT_REHEARSE_REHEARSAL_H
+#ifndef MT_REHEARSAL_REHEARSAL_H
+#define MT_REHEARSAL_REHEARSAL_H
 
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 #include <sys/types.h>
 
 #include "base/arena.h"
@@ -16,7 +16,7 @@
 
 /* An event as it was read. An allocation is there from its own index up to `freed_at`. */
 struct mt_noted {
-    struct mt_rehearse_event event;
+    struct mt_rehearsal_event event;
     size_t freed_at; /* SIZE_MAX while it is there */
     uint64_t object; /* its identity in its process: the address of what CUDA gave out */
     int was_told;    /* what it is for was not known when it was made, and told later */
@@ -92,7 +92,7 @@ struct mt_rehearsal {
 };
 
 /* Makes the account's file and maps it (account_file.c). The caller unmaps *account. */
-int mt_account_create(const struct mt_rehearse_options *options, const char *path,
+int mt_account_create(const struct mt_rehearsal_options *options, const char *path,
                       struct mt_account **account, struct mt_error *error);
 void mt_account_unmap(struct mt_account *account);
 
@@ -129,7 +129,7 @@ int mt_cuda_major_beside(const char *program);
  * `major` are not preloaded, with 0 all are. Errors: MT_ENOTFOUND (one is missing), MT_EARG (a
  * folder whose path cannot be preloaded from), MT_ELIMIT (a path that is too long), MT_EIO,
  * MT_ENOMEM. */
-int mt_cuda_stage(const struct mt_rehearse_options *options, const char *directory, int major,
+int mt_cuda_stage(const struct mt_rehearsal_options *options, const char *directory, int major,
                   struct mt_cuda_stage *stage, struct mt_error *error);
 void mt_cuda_stage_finish(struct mt_cuda_stage *stage);
 
@@ -144,7 +144,7 @@ void mt_environment_free(char **environment);
 int mt_program_find(const char *name, const char *path, char *found, struct mt_error *error);
 /* Finds and starts the program (program.c), as the leader of a process group. Returns its pid or an
  * MT_E code. */
-int mt_program_start(const struct mt_rehearse_options *options, char **environment,
+int mt_program_start(const struct mt_rehearsal_options *options, char **environment,
                      const int output_fd[2], struct mt_error *error);
 /* Kills every process that has `account_path` in its environment, whoever's child it is, and those
  * of `group`, if that is not 0; what cleans up after the others has a moment to do so. */

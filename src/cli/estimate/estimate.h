@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 #include <signal.h>
 
 #include "cli/command.h"
@@ -136,7 +136,7 @@ int estimate_look_here(struct estimate_request *request, struct mt_error *error)
 
 /* What the cards of an answer are. */
 struct estimate_cards {
-    struct mt_rehearse_gpu gpu[CLI_CARDS_MAX];
+    struct mt_rehearsal_gpu gpu[CLI_CARDS_MAX];
 };
 
 /* The smallest cards of the tables on which a model fits: of one, and of more where these may then

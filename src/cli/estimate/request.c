@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,9 +51,9 @@ static unsigned long read_times(const char **text)
 /* Whether this is the name of a GPU rather than a size: "H100-80GB", "3090". */
 static int is_name(const char *text)
 {
-    struct mt_rehearse_gpu gpu;
+    struct mt_rehearsal_gpu gpu;
     uint64_t size;
-    if (mt_rehearse_gpu_find(text, &gpu, NULL) == 0)
+    if (mt_rehearsal_gpu_find(text, &gpu, NULL) == 0)
         return 1;
     return isalpha((unsigned char)*text) && mt_parse_size(text, &size) != 0;
 }
@@ -62,7 +62,7 @@ static int is_name(const char *text)
 static int parse_device(const char *text, uint64_t *sizes, char (*names)[ESTIMATE_GPU_BYTES],
                         size_t *n, struct mt_error *error)
 {
-    struct mt_rehearse_gpu gpu = {.key = ""};
+    struct mt_rehearsal_gpu gpu = {.key = ""};
     const char *what = text;
     unsigned long times = read_times(&what);
     uint64_t size = 0;
@@ -71,7 +71,7 @@ static int parse_device(const char *text, uint64_t *sizes, char (*names)[ESTIMAT
     if (times > ESTIMATE_DEVICES_MAX - *n)
         return SAY(error, "option '--device' names more than %d devices", ESTIMATE_DEVICES_MAX);
     if (is_name(what)) {
-        if (mt_rehearse_gpu_find(what, &gpu, error) < 0)
+        if (mt_rehearsal_gpu_find(what, &gpu, error) < 0)
             return MT_EARG;
         size = gpu.memory_bytes;
     } else if (lacks_unit(what)) {
