@@ -254,7 +254,7 @@ int mt_estimate_from_plan(const struct mt_model *model, const struct mt_predict_
 
 /* What the engine's own choice of layers leaves free of each device, in bytes, where an engine
  * named as in the settings makes one; 0 where it does not, or is not known. Any thread. */
-uint64_t mt_fit_margin(const char *engine);
+uint64_t mt_fit_margin_bytes(const char *engine);
 
 /* What a process of the engine is expected to hold at `place`, a "device" ("gpu:1", of the
  * settings' devices; "device" is the first) or the "host", beside what the engine accounts for:

@@ -53,8 +53,7 @@ struct mt_recording_damage {
 };
 
 /* Writes what could not be read of an open recording into *damage. Any thread. */
-void mt_recording_get_damage(const struct mt_recording *recording,
-                             struct mt_recording_damage *damage);
+void mt_recording_damage(const struct mt_recording *recording, struct mt_recording_damage *damage);
 
 /* The tally of the recorded process tree at `moment`. On success *tally is owned by the caller;
  * free it with mt_tally_destroy().

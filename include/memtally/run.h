@@ -67,7 +67,7 @@ int mt_run_poll(struct mt_run *run, int timeout_ms, struct mt_run_status *status
 
 /* When the recording starts: CLOCK_MONOTONIC in nanoseconds. Times of the recording count from
  * here. */
-uint64_t mt_run_start_ns(const struct mt_run *run);
+uint64_t mt_run_began_ns(const struct mt_run *run);
 
 /* Writes a mark called `name` into the recording, now. */
 void mt_run_mark(struct mt_run *run, const char *name);

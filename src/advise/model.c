@@ -255,7 +255,7 @@ static int note_spill(struct act *act, const struct mt_tally *tally, struct mt_e
     const struct mt_advise_left_open run = {.model = act->stage->model,
                                             .settings = asked,
                                             .tally = tally,
-                                            .margin_bytes = mt_fit_margin(asked->engine)};
+                                            .margin_bytes = mt_fit_margin_bytes(asked->engine)};
     return mt_advise_spills(&run, act->spills, sizeof act->spills, error);
 }
 

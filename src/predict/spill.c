@@ -250,7 +250,7 @@ int mt_estimate_spill(const struct mt_model *model, const struct mt_predict_sett
     return found < 0 ? found : 0;
 }
 
-uint64_t mt_fit_margin(const char *engine)
+uint64_t mt_fit_margin_bytes(const char *engine)
 {
     struct mt_engine found;
     return mt_engine_find(engine ? engine : "llama.cpp", &found, NULL) < 0

@@ -715,7 +715,7 @@ static void test_folders_that_hold_no_recording_are_said_to(void **state)
     recorded_end(&p, 40 * MS);
     struct mt_recording_damage damage;
     recording = recorded_open();
-    mt_recording_get_damage(recording, &damage);
+    mt_recording_damage(recording, &damage);
     assert_int_equal(damage.files_unreadable, 1);
     mt_recording_close(recording);
 }
