@@ -118,9 +118,9 @@ struct mt_predict_settings {
     const struct mt_tensor_override *overrides;
     size_t n_overrides;
     int has_mla_mode;
-    uint64_t mla_mode;       /* ik_llama.cpp's -mla; used where has_mla_mode is set */
-    uint64_t attn_max_batch; /* ik_llama.cpp's -amb, in MiB */
-    uint64_t draft_tokens;   /* tokens that are drafted at a time */
+    uint64_t mla_mode;           /* ik_llama.cpp's -mla; used where has_mla_mode is set */
+    uint64_t attn_max_batch_mib; /* ik_llama.cpp's -amb */
+    uint64_t draft_tokens;       /* tokens that are drafted at a time */
 
     double memory_share;     /* vLLM's gpu_memory_utilization, SGLang's mem_fraction_static,
                                 TensorRT-LLM's free_gpu_memory_fraction */
@@ -136,9 +136,9 @@ struct mt_predict_settings {
     int sizes_are_sought; /* device_bytes are what devices must have, the size of no card: none is
                              named after them. Set in the estimate of MT_GOAL_SMALLEST_DEVICE */
     uint64_t host_bytes;  /* 0: not known */
-    const uint64_t *device_used;                /* by other processes, n_devices of them, or NULL */
+    const uint64_t *device_used_bytes;          /* by other processes, n_devices of them, or NULL */
     const struct mt_device_known *device_known; /* n_devices of them, or NULL */
-    uint64_t host_used;
+    uint64_t host_used_bytes;
     uint64_t context_bytes; /* that the driver's context has of each device, where it is known; 0:
                                what was learnt, or is expected as a rule */
 

@@ -75,7 +75,7 @@ static int reserve(struct act *act, struct mt_error *error)
         int result = mt_drive_overhead(s, i, &held_back, error);
         if (result < 0)
             return result;
-        act->reserved_bytes[i] = held_back + (s->device_used ? s->device_used[i] : 0);
+        act->reserved_bytes[i] = held_back + (s->device_used_bytes ? s->device_used_bytes[i] : 0);
         if (act->reserved_bytes[i] >= s->device_bytes[i])
             return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                            "device %zu has %" PRIu64

@@ -125,8 +125,8 @@ static void own_settings(struct mt_sheet *sheet, struct mt_predict_settings *set
                                        sizeof *settings->tensor_split);
     settings->device_bytes = own_array(sheet, settings->device_bytes, settings->n_devices,
                                        sizeof *settings->device_bytes);
-    settings->device_used =
-        own_array(sheet, settings->device_used, settings->n_devices, sizeof *settings->device_used);
+    settings->device_used_bytes = own_array(sheet, settings->device_used_bytes, settings->n_devices,
+                                            sizeof *settings->device_used_bytes);
     settings->residues =
         own_array(sheet, settings->residues, settings->n_residues, sizeof *settings->residues);
     if (settings->n_devices)

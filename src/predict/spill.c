@@ -89,8 +89,8 @@ static int engine_has_room(const struct spill *spill, const struct mt_estimate *
             free_bytes +=
                 (double)place->capacity_bytes - (context ? (double)context->allocated_bytes : 0);
     }
-    for (size_t i = 0; settings->device_used && i < settings->n_devices; i++)
-        free_bytes -= (double)settings->device_used[i];
+    for (size_t i = 0; settings->device_used_bytes && i < settings->n_devices; i++)
+        free_bytes -= (double)settings->device_used_bytes[i];
     return wanted <= free_bytes;
 }
 

@@ -65,10 +65,10 @@ static void put_machine(const struct mt_predict_settings *settings, struct mt_js
 {
     mt_json_text(json, "device_kind", settings->device_kind);
     put_sizes(json, "device_bytes", settings->device_bytes, settings->n_devices);
-    put_sizes(json, "device_used_bytes", settings->device_used, settings->n_devices);
+    put_sizes(json, "device_used_bytes", settings->device_used_bytes, settings->n_devices);
     put_cards(settings, json);
     put_if_any(json, "host_bytes", settings->host_bytes);
-    mt_json_count(json, "host_used_bytes", settings->host_used);
+    mt_json_count(json, "host_used_bytes", settings->host_used_bytes);
 }
 
 void cli_json_machine_settings(const struct mt_predict_settings *settings, struct mt_json *json)
@@ -105,7 +105,7 @@ void cli_json_estimate_settings(const struct mt_predict_settings *settings, stru
     mt_json_bool(json, "fusion", !settings->no_fusion);
     put_placement(settings, json);
     mt_json_count(json, "mla_mode", settings->has_mla_mode ? settings->mla_mode : MT_UNKNOWN);
-    put_if_any(json, "attention_max_batch_mib", settings->attn_max_batch);
+    put_if_any(json, "attention_max_batch_mib", settings->attn_max_batch_mib);
     put_if_any(json, "draft_tokens", settings->draft_tokens);
     mt_json_real(json, "memory_share_ratio",
                  settings->memory_share > 0 ? settings->memory_share : -1);

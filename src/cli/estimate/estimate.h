@@ -87,7 +87,7 @@ struct estimate_request {
     struct mt_predict_settings settings;
     uint64_t device_bytes[ESTIMATE_DEVICES_MAX];
     char device_gpus[ESTIMATE_DEVICES_MAX][ESTIMATE_GPU_BYTES]; /* of the table; "": by size */
-    uint64_t device_used[ESTIMATE_DEVICES_MAX];
+    uint64_t device_used_bytes[ESTIMATE_DEVICES_MAX];
     struct mt_device_known device_known[ESTIMATE_DEVICES_MAX];
     int is_here; /* the devices are this machine's */
     double tensor_split[ESTIMATE_DEVICES_MAX];

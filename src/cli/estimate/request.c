@@ -238,7 +238,7 @@ static void copy_plain(struct mt_predict_settings *settings, const struct estima
     settings->no_fusion = options->no_fusion;
     settings->kv_on_host = options->no_kv_offload;
     settings->split = (enum mt_split)options->split;
-    settings->attn_max_batch = options->amb;
+    settings->attn_max_batch_mib = options->amb;
     settings->draft_tokens = options->draft_tokens;
     settings->memory_share = options->memory_share;
     settings->batched_tokens = options->batched_tokens;
@@ -290,7 +290,7 @@ int estimate_request_init(struct estimate_request *request, const struct estimat
     int result = check(options, error);
     copy_plain(settings, options);
     settings->device_bytes = request->device_bytes;
-    settings->device_used = request->device_used;
+    settings->device_used_bytes = request->device_used_bytes;
     settings->device_known = request->device_known;
     if (!result)
         result = read_counts(request, options, error);

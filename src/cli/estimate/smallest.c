@@ -59,7 +59,7 @@ static int fits(const struct mt_model *model, const struct mt_predict_settings *
     }
     settings.device_bytes = bytes;
     settings.device_known = cards;
-    settings.device_used = NULL;
+    settings.device_used_bytes = NULL;
     settings.n_devices = n;
     if (mt_estimate_create(model, &settings, &estimate, NULL) < 0)
         return 0;

@@ -443,7 +443,7 @@ static void judge(const struct mt_predict_input *in, const struct rank *rank, ui
 {
     const struct mt_predict_settings *settings = in->settings;
     uint64_t capacity = settings->device_bytes[rank->device];
-    uint64_t used = settings->device_used ? settings->device_used[rank->device] : 0;
+    uint64_t used = settings->device_used_bytes ? settings->device_used_bytes[rank->device] : 0;
     char idle[MT_IDLE_TEXT];
     mt_torch_idle_devices(in, idle);
     if (used > capacity - rank->requested)

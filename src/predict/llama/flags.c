@@ -92,8 +92,8 @@ static void cache_flags(const struct mt_llama_plan *plan, struct mt_sheet *sheet
         mt_sheet_flag(sheet, "--swa-full");
     if (mt_engine_has(engine, "flag", "mla_mode") && plan->in->d->kv_lora_rank)
         mt_sheet_flag(sheet, "-mla %" PRIu64, s->mla_mode);
-    if (s->attn_max_batch)
-        mt_sheet_flag(sheet, "-amb %" PRIu64, s->attn_max_batch);
+    if (s->attn_max_batch_mib)
+        mt_sheet_flag(sheet, "-amb %" PRIu64, s->attn_max_batch_mib);
 }
 
 void mt_llama_flags(const struct mt_llama_plan *plan, struct mt_sheet *sheet)

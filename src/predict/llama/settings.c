@@ -110,7 +110,7 @@ static int refuse_flags(const struct completion *c)
         {s->no_mmap, "no_mmap", "--no-mmap", "leaving it out"},
         {s->n_tensor_split != 0, "tensor_split", "--tensor-split", "--gpu-layers"},
         {mla, "mla_mode", "-mla", "leaving it out"},
-        {s->attn_max_batch != 0, "attn_max_batch", "-amb", "--ubatch"},
+        {s->attn_max_batch_mib != 0, "attn_max_batch", "-amb", "--ubatch"},
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         int result =
@@ -282,8 +282,8 @@ static int fill_cache(const struct completion *c)
         return result;
     if (!s->has_mla_mode)
         s->mla_mode = mt_engine_number(c->engine, "default.mla_mode", 0);
-    if (!s->attn_max_batch)
-        s->attn_max_batch = mt_engine_number(c->engine, "default.attn_max_batch", 0);
+    if (!s->attn_max_batch_mib)
+        s->attn_max_batch_mib = mt_engine_number(c->engine, "default.attn_max_batch", 0);
     return fill_flash_attention(c);
 }
 

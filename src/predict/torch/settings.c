@@ -39,7 +39,7 @@ int mt_torch_refuse(const struct mt_model *model, const struct mt_engine *engine
         {settings->kv_on_host, "a cache on the host (--no-kv-offload)", "an 8 bit cache"},
         {settings->batch > 0, "a --batch", batch_name},
         {settings->ubatch > 0, "a --ubatch", batch_name},
-        {settings->attn_max_batch > 0, "a limit of the attention's scratch (-amb)", batch_name},
+        {settings->attn_max_batch_mib > 0, "a limit of the attention's scratch (-amb)", batch_name},
     };
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         if (unknown[i].is_set)

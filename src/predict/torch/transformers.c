@@ -314,7 +314,7 @@ static int divide(struct run *run, struct mt_error *error)
     }
     double share = mt_engine_real(run->in->engine, "device_share", 0.9);
     for (size_t i = 0; i < n; i++) {
-        uint64_t used = settings->device_used ? settings->device_used[i] : 0;
+        uint64_t used = settings->device_used_bytes ? settings->device_used_bytes[i] : 0;
         uint64_t capacity = settings->device_bytes[i];
         struct mt_driver driver;
         mt_driver_of_torch(run->in, i, 1, &driver);

@@ -122,7 +122,7 @@ static void test_devices_in_use_by_others_get_fewer_layers(void **state)
     (void)state;
     static const uint64_t used[] = {GIB(12), 0};
     struct mt_predict_settings settings = on_devices(2, MT_ALL);
-    settings.device_used = used;
+    settings.device_used_bytes = used;
     /* 12 of 36 GiB are free on the first: 37 / 3 = 12.33. */
     assert_layers(settings, 36, (uint64_t[4]){0, 13, 23});
 }

@@ -137,7 +137,7 @@ static void test_contradictions_are_refused_with_the_nearest_setting(void **stat
         {{.sequences = 257}, "at most 256"},
         {{.context_tokens = UINT64_C(1) << 40}, "at most 2147483648"},
         {{.has_mla_mode = 1, .mla_mode = 2}, "does not know -mla"},
-        {{.attn_max_batch = 512}, "does not know -amb"},
+        {{.attn_max_batch_mib = 512}, "does not know -amb"},
         {{.memory_share = 0.9}, "--gpu-layers is the nearest"},
         {{.tensor_parallel = 2}, "--split layer"},
         {{.tensor_parallel = 2, .engine = "llama.cpp@9889"}, "--split row"},
