@@ -102,13 +102,13 @@ struct mt_predict_settings {
     enum mt_switch flash_attention;
     enum mt_switch unified_kv;
     int swa_full;                /* windowed layers keep the whole context */
-    int no_mmap;                 /* weights are read, not mapped */
-    int no_repack;               /* weights on the CPU are not copied into another layout */
+    enum mt_switch mmap;         /* weights are mapped; OFF: read */
+    enum mt_switch repack;       /* weights on the CPU may be copied into another layout */
     enum mt_processor processor; /* that the engine runs on; MT_PROCESSOR_UNKNOWN widens the band of
                                     weights on the host where no device is in use */
     int kv_on_host;              /* --no-kv-offload */
-    int no_fusion; /* the engine's environment has GGML_CUDA_DISABLE_FUSION set: operations of
-                      expert layers are not fused, and less is kept for them */
+    enum mt_switch fusion; /* operations of expert layers are fused, and more is kept for them; OFF:
+                              the engine's environment has GGML_CUDA_DISABLE_FUSION set */
     int has_gpu_layers;
     uint64_t gpu_layers; /* used where has_gpu_layers is set; MT_ALL: all of them */
     enum mt_split split;

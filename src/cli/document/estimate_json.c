@@ -98,11 +98,11 @@ void cli_json_estimate_settings(const struct mt_predict_settings *settings, stru
     mt_json_text(json, "flash_attention", mt_switch_name(settings->flash_attention));
     mt_json_text(json, "kv_unified", mt_switch_name(settings->unified_kv));
     mt_json_bool(json, "swa_full", settings->swa_full);
-    mt_json_bool(json, "mmap", !settings->no_mmap);
-    mt_json_bool(json, "repack", !settings->no_repack);
+    mt_json_bool(json, "mmap", settings->mmap != MT_SWITCH_OFF);
+    mt_json_bool(json, "repack", settings->repack != MT_SWITCH_OFF);
     mt_json_text(json, "cpu", mt_processor_name(settings->processor));
     mt_json_bool(json, "kv_offload", !settings->kv_on_host);
-    mt_json_bool(json, "fusion", !settings->no_fusion);
+    mt_json_bool(json, "fusion", settings->fusion != MT_SWITCH_OFF);
     put_placement(settings, json);
     mt_json_count(json, "mla_mode", settings->has_mla_mode ? settings->mla_mode : MT_UNKNOWN);
     put_if_any(json, "attention_max_batch_mib", settings->attn_max_batch_mib);

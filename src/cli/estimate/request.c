@@ -233,9 +233,9 @@ static void copy_plain(struct mt_predict_settings *settings, const struct estima
                            : options->no_kv_unified ? MT_SWITCH_OFF
                                                     : MT_SWITCH_AUTO;
     settings->swa_full = options->swa_full;
-    settings->no_mmap = options->no_mmap;
-    settings->no_repack = options->no_repack;
-    settings->no_fusion = options->no_fusion;
+    settings->mmap = options->no_mmap ? MT_SWITCH_OFF : MT_SWITCH_AUTO;
+    settings->repack = options->no_repack ? MT_SWITCH_OFF : MT_SWITCH_AUTO;
+    settings->fusion = options->no_fusion ? MT_SWITCH_OFF : MT_SWITCH_AUTO;
     settings->kv_on_host = options->no_kv_offload;
     settings->split = (enum mt_split)options->split;
     settings->attn_max_batch_mib = options->amb;

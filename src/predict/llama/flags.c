@@ -66,9 +66,9 @@ static void placement_flags(const struct mt_llama_plan *plan, struct mt_sheet *s
     struct mt_engine_value value;
     if (mt_engine_value(plan->in->engine, "flag.no_mmap", &value) == 0)
         snprintf(no_mmap, sizeof no_mmap, "%.*s", (int)value.length, value.text);
-    if (s->no_mmap)
+    if (s->mmap == MT_SWITCH_OFF)
         mt_sheet_flag(sheet, "%s", no_mmap);
-    if (s->no_repack)
+    if (s->repack == MT_SWITCH_OFF)
         mt_sheet_flag(sheet, "--no-repack");
     if (s->kv_on_host)
         mt_sheet_flag(sheet, "--no-kv-offload");

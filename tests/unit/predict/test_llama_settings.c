@@ -201,7 +201,7 @@ static void test_flags_are_spelled_as_the_version_spells_them(void **state)
                                            .sequences = 1,
                                            .kv_type_k = "Q8_0",
                                            .kv_type_v = "q8_0",
-                                           .no_mmap = 1,
+                                           .mmap = MT_SWITCH_OFF,
                                            .device_bytes = devices,
                                            .n_devices = 2,
                                            .tensor_split = split,

@@ -312,7 +312,7 @@ static void test_a_context_on_the_cpu_is_held_against_the_host(void **state)
 {
     (void)state;
     struct question question = {.model = models[0],
-                                .settings = {.no_mmap = 1},
+                                .settings = {.mmap = MT_SWITCH_OFF},
                                 .step = STEP,
                                 .most = 12288 / STEP,
                                 .set = set_context};
