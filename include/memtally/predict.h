@@ -179,6 +179,7 @@ struct mt_estimate_term {
     uint64_t low_bytes;
     uint64_t high_bytes;
     enum mt_provenance provenance;
+    enum mt_term_kind kind; /* what it rests on: a rule, the engine's own word, measurements */
 };
 
 /* What an engine that takes a budget makes of one device. All bytes; `present` 0: the engine takes

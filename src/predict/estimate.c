@@ -159,6 +159,7 @@ static int make_row(struct mt_sheet *sheet, int place, enum mt_category category
                                                              .allocated_bytes = term->bytes,
                                                              .resident_bytes = MT_UNKNOWN,
                                                              .provenance = term->provenance,
+                                                             .kind = term->kind,
                                                              .rule = term->rule,
                                                              .low_bytes = term->low_bytes,
                                                              .high_bytes = term->high_bytes};

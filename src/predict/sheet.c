@@ -56,6 +56,13 @@ void mt_widen_unread(const struct mt_engine *engine, const char *unread, uint64_
     *high = scaled(*high, 1 + steps * width);
 }
 
+static enum mt_term_kind kind_of(const struct mt_sheet_term *term)
+{
+    if (term->kind != MT_TERM_NONE)
+        return term->kind;
+    return term->provenance == MT_PROVENANCE_CALIBRATED ? MT_TERM_LEARNT : MT_TERM_RULE;
+}
+
 void mt_sheet_add(struct mt_sheet *sheet, const struct mt_sheet_term *term, const char *format, ...)
 {
     int bounded = term->low_bytes || term->high_bytes;
@@ -86,7 +93,8 @@ void mt_sheet_add(struct mt_sheet *sheet, const struct mt_sheet_term *term, cons
                  .bytes = term->bytes,
                  .low_bytes = low,
                  .high_bytes = high,
-                 .provenance = term->provenance},
+                 .provenance = term->provenance,
+                 .kind = kind_of(term)},
     };
     if (!formula || !line->term.rule)
         sheet->failed = 1;

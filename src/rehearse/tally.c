@@ -123,7 +123,8 @@ static size_t make_detail(struct maker *maker, size_t first, struct mt_tally_det
     size_t n = 0;
     *detail = (struct mt_tally_detail){.name = name_of(maker, model),
                                        .resident_bytes = MT_UNKNOWN,
-                                       .provenance = model->provenance};
+                                       .provenance = model->provenance,
+                                       .kind = MT_TERM_REHEARSED};
     for (; first + n < maker->there.n && !mt_breakdown_compare(model, model + n); n++) {
         detail->allocated_bytes = plus(detail->allocated_bytes, model[n].bytes);
         detail->low_bytes = plus(detail->low_bytes, model[n].low_bytes);

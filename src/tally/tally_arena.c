@@ -66,6 +66,22 @@ const char *mt_provenance_name(enum mt_provenance provenance)
     return "?";
 }
 
+const char *mt_term_kind_name(enum mt_term_kind kind)
+{
+    switch (kind) {
+#define CASE(NAME, name)                                                                           \
+    case MT_TERM_##NAME:                                                                           \
+        return name;
+        MT_TERM_LIST(CASE)
+#undef CASE
+    case MT_TERM_NONE:
+        return "none";
+    case MT_TERM_COUNT:
+        break;
+    }
+    return "?";
+}
+
 const char *mt_moment_name(enum mt_moment_kind kind)
 {
     switch (kind) {

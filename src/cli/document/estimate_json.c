@@ -178,6 +178,7 @@ static void put_terms(const struct mt_estimate *estimate, struct mt_json *json)
         mt_json_text(json, "place", term->place);
         mt_json_text(json, "category", mt_category_name(term->category));
         mt_json_text(json, "name", term->name);
+        mt_json_text(json, "kind", mt_term_kind_name(term->kind));
         mt_json_text(json, "rule", term->rule);
         mt_json_text(json, "source", term->source);
         mt_json_text(json, "formula", term->formula);

@@ -431,6 +431,7 @@ static void test_a_context_that_was_measured_here_has_no_band_of_its_own(void **
     struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
     const struct mt_tally_row *context = context_of(estimate);
     assert_int_equal(context->provenance, MT_PROVENANCE_CALIBRATED);
+    assert_int_equal(context->details[0].kind, MT_TERM_LEARNT);
     assert_int_equal(context->allocated_bytes, 400 << 20);
     assert_int_equal(context->high_bytes, 400 << 20);
     mt_estimate_destroy(estimate);
