@@ -198,14 +198,17 @@ struct mt_rehearsal_figure {
     const char *unit; /* "GiB", "tokens" */
 };
 
+/* Reads anew what processes of PyTorch have told so far: phases, figures, allocators, stacks. What
+ * was borrowed of these ends. Without it they are as they were when one was first asked for.
+ * Errors: MT_ENOTFOUND (nothing was told yet, or it cannot be read). */
+int mt_rehearsal_refresh(struct mt_rehearsal *rehearsal);
+
 /* The phases, process by process, each in the order in which it told of them. Texts are borrowed
- * until phase 0 is asked for again: that reads what is new. Errors: MT_ENOTFOUND (past the last, or
- * the traces cannot be read). */
+ * until mt_rehearsal_refresh(). Errors: MT_ENOTFOUND (past the last, or there are none). */
 int mt_rehearsal_phase_at(struct mt_rehearsal *rehearsal, size_t index,
                           struct mt_rehearsal_phase *phase);
 
-/* The figures, in the same order, as they were when phase 0 was last asked for. Texts and errors
- * are those of the phases. */
+/* The figures, in the same order. Texts and errors are those of the phases. */
 int mt_rehearsal_figure_at(struct mt_rehearsal *rehearsal, size_t index,
                            struct mt_rehearsal_figure *figure);
 
@@ -220,8 +223,8 @@ struct mt_rehearsal_allocator {
     uint64_t max_reserved_bytes;
 };
 
-/* Those, process by process, of devices of which it had memory, as they were when phase 0 was last
- * asked for. Texts and errors are those of the phases. */
+/* Those, process by process, of devices of which it had memory. Texts and errors are those of the
+ * phases. */
 int mt_rehearsal_allocator_at(struct mt_rehearsal *rehearsal, size_t index,
                               struct mt_rehearsal_allocator *allocator);
 

@@ -131,6 +131,7 @@ static void tell_phases(struct mt_advise_answer *answer)
     if (!answer->phases || !answer->figures || !answer->allocators)
         return;
     size_t n = 0;
+    mt_rehearsal_refresh(rehearsal);
     while (n < PHASES_MAX && mt_rehearsal_phase_at(rehearsal, n, &answer->phases[n]) == 0)
         n++;
     document->phases = answer->phases;

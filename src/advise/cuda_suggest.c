@@ -173,9 +173,8 @@ static void read_numbers(struct mt_rehearsal *rehearsal, uint64_t now[MT_ADVISE_
                  {"sequences", MT_ADVISE_SET_SEQUENCES},
                  {"batched tokens", MT_ADVISE_SET_BATCHED_TOKENS},
                  {"weight", MT_ADVISE_SET_WEIGHT_TYPE}};
-    struct mt_rehearsal_phase phase;
     struct mt_rehearsal_figure figure;
-    mt_rehearsal_phase_at(rehearsal, 0, &phase); /* reads what is new */
+    mt_rehearsal_refresh(rehearsal);
     for (size_t i = 0; mt_rehearsal_figure_at(rehearsal, i, &figure) == 0; i++)
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
             if (!strcmp(figure.name, names[k].name) && figure.value > 0 && figure.value < 1e12)

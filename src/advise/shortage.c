@@ -130,6 +130,7 @@ static void read_figures(const struct mt_drive_result *result, struct mt_advise_
 {
     struct mt_rehearsal_phase phase;
     struct mt_rehearsal_figure figure;
+    mt_rehearsal_refresh(result->rehearsal);
     for (size_t i = 0; mt_rehearsal_phase_at(result->rehearsal, i, &phase) == 0; i++)
         if (!strcmp(phase.name, "profile_cudagraph_memory") && phase.peak_bytes > phase.begin_bytes)
             shortage->graph_bytes =

@@ -43,7 +43,7 @@ int cli_load(struct cli_loaded *loaded, const char *path, const struct cli_load_
 void cli_unload(struct cli_loaded *loaded)
 {
     mt_stack_list_destroy(loaded->stacks);
-    free(loaded->timeline);
+    mt_timeline_destroy(loaded->timeline);
     mt_tally_destroy(loaded->tally);
     mt_recording_close(loaded->recording);
     *loaded = (struct cli_loaded){0};

@@ -55,6 +55,7 @@ static void find_phase(struct mt_drive_result *result)
     const struct mt_rehearsal_event *event = result->refusal;
     struct mt_rehearsal_phase phase;
     uint64_t begun_ns = 0;
+    mt_rehearsal_refresh(rehearsal);
     for (size_t i = 0; mt_rehearsal_phase_at(rehearsal, i, &phase) == 0; i++) {
         if (phase.pid != event->pid || phase.begin_ns > event->time_ns ||
             phase.end_ns < event->time_ns || phase.begin_ns < begun_ns)
@@ -155,6 +156,7 @@ int mt_drive_ran(const struct mt_drive_result *result)
 static int is_in_phase(struct mt_rehearsal *rehearsal)
 {
     struct mt_rehearsal_phase phase;
+    mt_rehearsal_refresh(rehearsal);
     for (size_t i = 0; mt_rehearsal_phase_at(rehearsal, i, &phase) == 0; i++)
         if (phase.end_ns == UINT64_MAX)
             return 1;
@@ -224,7 +226,8 @@ int mt_drive_estimate(const struct mt_drive_result *result, const struct mt_mode
 {
     struct mt_rehearsal_phase phase;
     int is_interrupted = result->report.end == MT_DRIVE_INTERRUPTED;
-    int has_torch = result->is_cuda && mt_rehearsal_phase_at(result->rehearsal, 0, &phase) == 0;
+    int has_torch = result->is_cuda && mt_rehearsal_refresh(result->rehearsal) == 0 &&
+                    mt_rehearsal_phase_at(result->rehearsal, 0, &phase) == 0;
     const struct mt_engine_plan said = {
         .tally = result->tally,
         .version = *result->version ? result->version : NULL,

@@ -259,6 +259,8 @@ static void find_last_phase(struct mt_rehearsal *rehearsal, char text[128])
     struct mt_rehearsal_phase phase;
     uint64_t begun_ns = 0;
     text[0] = '\0';
+    if (rehearsal)
+        mt_rehearsal_refresh(rehearsal);
     for (size_t i = 0; rehearsal && mt_rehearsal_phase_at(rehearsal, i, &phase) == 0; i++) {
         if (phase.begin_ns < begun_ns)
             continue;

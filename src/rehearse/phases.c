@@ -12,21 +12,26 @@ static uint64_t since_start(const struct mt_rehearsal *rehearsal, uint64_t time_
     return time_ns == UINT64_MAX ? UINT64_MAX : time_ns > start_ns ? time_ns - start_ns : 0;
 }
 
-/* The traces, read anew for the first of the phases. */
-static const struct mt_torch *traces(struct mt_rehearsal *rehearsal, size_t index)
+int mt_rehearsal_refresh(struct mt_rehearsal *rehearsal)
 {
-    if (index == 0 || !rehearsal->torch) {
-        mt_torch_close(rehearsal->torch);
-        rehearsal->torch = NULL;
-        mt_torch_open(rehearsal->directory, &rehearsal->torch, NULL);
-    }
+    mt_torch_close(rehearsal->torch);
+    rehearsal->torch = NULL;
+    mt_torch_open(rehearsal->directory, &rehearsal->torch, NULL);
+    return rehearsal->torch ? 0 : MT_ENOTFOUND;
+}
+
+/* The traces as they were last read. */
+static const struct mt_torch *traces(struct mt_rehearsal *rehearsal)
+{
+    if (!rehearsal->torch)
+        mt_rehearsal_refresh(rehearsal);
     return rehearsal->torch;
 }
 
 int mt_rehearsal_phase_at(struct mt_rehearsal *rehearsal, size_t index,
                           struct mt_rehearsal_phase *phase)
 {
-    const struct mt_torch *torch = traces(rehearsal, index);
+    const struct mt_torch *torch = traces(rehearsal);
     const struct mt_torch_phase *seen = torch ? mt_torch_phase_at(torch, index) : NULL;
     if (!seen)
         return MT_ENOTFOUND;
@@ -46,7 +51,7 @@ int mt_rehearsal_phase_at(struct mt_rehearsal *rehearsal, size_t index,
 int mt_rehearsal_figure_at(struct mt_rehearsal *rehearsal, size_t index,
                            struct mt_rehearsal_figure *figure)
 {
-    const struct mt_torch *torch = traces(rehearsal, 1);
+    const struct mt_torch *torch = traces(rehearsal);
     const struct mt_torch_figure *seen = torch ? mt_torch_figure_at(torch, index) : NULL;
     if (!seen)
         return MT_ENOTFOUND;
@@ -73,7 +78,7 @@ static const char *place_of(const struct mt_rehearsal *rehearsal, const struct m
 int mt_rehearsal_allocator_at(struct mt_rehearsal *rehearsal, size_t index,
                               struct mt_rehearsal_allocator *allocator)
 {
-    const struct mt_torch *torch = traces(rehearsal, 1);
+    const struct mt_torch *torch = traces(rehearsal);
     const struct mt_torch_most *seen = torch ? mt_torch_most_at(torch, index) : NULL;
     if (!seen)
         return MT_ENOTFOUND;
@@ -88,7 +93,7 @@ int mt_rehearsal_allocator_at(struct mt_rehearsal *rehearsal, size_t index,
 const char *mt_rehearsal_stack_of(struct mt_rehearsal *rehearsal,
                                   const struct mt_rehearsal_event *refusal)
 {
-    const struct mt_torch *torch = traces(rehearsal, 1);
+    const struct mt_torch *torch = traces(rehearsal);
     const struct mt_torch_asker *asker;
     for (size_t i = 0; torch && (asker = mt_torch_asker_at(torch, i)) != NULL; i++)
         if (asker->pid == refusal->pid &&

@@ -192,7 +192,7 @@ static void test_the_timeline_sums_over_the_tree(void **state)
         assert_int_equal(points[i].time_ns / MS, expected[i][0]);
         assert_int_equal(points[i].resident_bytes, expected[i][1] * PAGE);
     }
-    free(points);
+    mt_timeline_destroy(points);
     mt_recording_close(recording);
 }
 
