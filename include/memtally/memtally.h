@@ -3,10 +3,12 @@
 #ifndef MEMTALLY_MEMTALLY_H
 #define MEMTALLY_MEMTALLY_H
 
+#include <memtally/advise.h>
 #include <memtally/calibrate.h>
 #include <memtally/category.h>
 #include <memtally/compare.h>
 #include <memtally/doctor.h>
+#include <memtally/drive.h>
 #include <memtally/error.h>
 #include <memtally/host.h>
 #include <memtally/measure.h>
