@@ -217,8 +217,9 @@ const char *mt_moment_name(enum mt_moment_kind kind);
 const struct mt_tally_row *mt_tally_row_of(const struct mt_tally_place *place,
                                            enum mt_category category);
 
-/* Whether the equation stated at struct mt_tally_place holds for every place of the tally and of
- * its processes. Any thread. */
+/* Whether the equations stated at struct mt_tally_place hold for every place of the tally and of
+ * its processes: of a measurement those of resident bytes, of an estimate those of allocated ones.
+ * Any thread. */
 int mt_tally_adds_up(const struct mt_tally *tally);
 
 /* Frees a tally and all that it points to. Takes NULL. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/invariant.h"
 #include "predict/driver.h"
 #include "predict/fit.h"
 #include "sheet_internal.h"
@@ -301,6 +302,8 @@ static int close_sheet(struct box *box, const struct mt_model_description *descr
         estimate->verdict = MT_VERDICT_TIGHT;
     }
     estimate->reason = *reason ? reason : NULL;
+    MT_HOLDS(mt_sheet_is_valid(sheet));
+    MT_HOLDS(mt_estimate_is_valid(estimate));
     return 0;
 }
 

@@ -40,10 +40,11 @@ static const char *source_of(struct mt_sheet *sheet, const struct mt_sheet_term 
     return mt_arena_copy(&sheet->arena, value.source, value.source_length);
 }
 
+/* What would be more than any memory stays as it is. */
 static uint64_t scaled(uint64_t bytes, double factor)
 {
     double product = (double)bytes * factor;
-    return product < (double)(UINT64_C(1) << 60) ? (uint64_t)(product + 0.5) : UINT64_C(1) << 60;
+    return product < (double)(UINT64_C(1) << 60) ? (uint64_t)(product + 0.5) : bytes;
 }
 
 void mt_widen_unread(const struct mt_engine *engine, const char *unread, uint64_t *low,

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/invariant.h"
 #include "base/ticks.h"
 #include "gpu/gpus.h"
 #include "rehearse/rehearsal.h"
@@ -244,6 +245,7 @@ int mt_account_create(const struct mt_rehearsal_options *options, const char *pa
     made->start_ns = mt_monotonic_ns();
     made->format = MT_ACCOUNT_FORMAT;
     memcpy(made->magic, MT_ACCOUNT_MAGIC, sizeof made->magic);
+    MT_HOLDS(mt_account_is_valid(made));
     *account = made;
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/invariant.h"
 #include "gpu/gpus.h"
 
 #define UNSPLIT "allocated, and not told what for"
@@ -270,6 +271,7 @@ int mt_breakdown_gather(const struct mt_breakdown_source *source, uint8_t place,
         return MT_ENOMEM;
     if (parts->n)
         qsort(parts->items, parts->n, sizeof *parts->items, by_kind);
+    MT_HOLDS(mt_breakdown_is_valid(parts));
     return 0;
 }
 

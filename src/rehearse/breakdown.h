@@ -42,6 +42,9 @@ int mt_breakdown_count(const struct mt_breakdown_source *source,
  */
 int mt_breakdown_gather(const struct mt_breakdown_source *source, uint8_t place, size_t after,
                         int is_peak, struct mt_breakdown *parts);
+/* Whether parts are ordered, and each within its bounds. */
+int mt_breakdown_is_valid(const struct mt_breakdown *parts);
+
 void mt_breakdown_finish(struct mt_breakdown *parts);
 
 /* Whether both are of one kind: they are told as one. The sign orders them. */

@@ -45,6 +45,11 @@ struct mt_holder {
     uint64_t object;
 };
 
+/* Whether the account is one of ours, and devices' bytes are those of processes and of what these
+ * share. The program writes it: that it holds is known of our own accounts and our own programs
+ * only, once they rest. */
+int mt_account_is_valid(const struct mt_account *account);
+
 /* The account as a list of events, read as it grows. Start with {0} and `account`. Events never
  * move, so that they can be lent out. */
 struct mt_account_reader {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Events into a tally: what was there after one of them, or at the peak of each place. */
+#include "base/invariant.h"
 #include "tally/tally_arena.h"
 
 #include <inttypes.h>
@@ -500,6 +501,7 @@ int mt_rehearsal_tally(struct mt_rehearsal *rehearsal, size_t index, struct mt_t
         mt_tally_destroy(made);
         return mt_fail(error, result, MT_NO_OFFSET, "out of memory");
     }
+    MT_HOLDS(mt_tally_adds_up(made));
     *tally = made;
     return 0;
 }

@@ -208,8 +208,8 @@ static struct peak activations_on(const struct run *run, int device)
         int all = mt_engine_has(in->engine, "logits", "all");
         uint64_t rows = all ? tokens : run->sequences;
         uint64_t logits = mt_mul(mt_mul(rows, in->d->vocabulary), run->element + (all ? 4 : 0));
-        note_peak(&peak, logits + mt_mul(mt_mul(tokens, in->d->embedding_length), run->element),
-                  "logits");
+        uint64_t hidden = mt_mul(mt_mul(tokens, in->d->embedding_length), run->element);
+        note_peak(&peak, mt_add(logits, hidden), "logits");
     }
     return peak;
 }
