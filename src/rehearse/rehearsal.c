@@ -96,6 +96,17 @@ static void end_life(const struct mt_rehearsal *rehearsal)
         unlink(path);
 }
 
+/* Address space alone: it takes no memory. */
+static int get_spare(struct mt_rehearsal *rehearsal, struct mt_error *error)
+{
+    void *spare = mmap(NULL, sizeof *rehearsal->spare, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (spare == MAP_FAILED)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    rehearsal->spare = spare;
+    return 0;
+}
+
 static int prepare(struct mt_rehearsal *rehearsal, const struct mt_rehearsal_options *options,
                    struct mt_error *error)
 {
@@ -107,6 +118,8 @@ static int prepare(struct mt_rehearsal *rehearsal, const struct mt_rehearsal_opt
     if (result == 0)
         result = mt_account_create(options, rehearsal->account_path, &rehearsal->account, error);
     rehearsal->reader.account = rehearsal->account;
+    if (result == 0)
+        result = get_spare(rehearsal, error);
     if (result < 0)
         return result;
     rehearsal->n_devices = rehearsal->account->n_devices;
@@ -121,8 +134,7 @@ static int start(struct mt_rehearsal *rehearsal, const struct mt_rehearsal_optio
     struct mt_cuda_stage stage = {0};
     if (options->cuda_directory) {
         char program[PATH_MAX];
-        const char *path = mt_environment_get(given, "PATH");
-        int staged = mt_program_find(options->argv[0], path, program, error);
+        int staged = mt_program_find(options->argv[0], given, program, error);
         if (staged == 0)
             staged = mt_cuda_stage(options, rehearsal->directory, mt_cuda_major_beside(program),
                                    &stage, error);
@@ -158,6 +170,7 @@ static void release(struct mt_rehearsal *rehearsal)
     mt_account_reader_finish(&rehearsal->reader);
     mt_torch_close(rehearsal->torch);
     mt_account_unmap(rehearsal->account);
+    mt_account_unmap(rehearsal->spare);
     end_life(rehearsal);
     close_if_open(rehearsal->pidfd);
     close_if_open(rehearsal->output_fd[0]);
@@ -277,7 +290,7 @@ static void bound_output(int fd)
 }
 
 /* Whoever reads past the end of a mapped file is killed: where the program has cut the account off,
- * empty memory takes its place. */
+ * empty memory takes its place; that was got beforehand, in case the kernel has no more. */
 static void look_at_account(struct mt_rehearsal *rehearsal)
 {
     struct stat status;
@@ -286,8 +299,11 @@ static void look_at_account(struct mt_rehearsal *rehearsal)
         return;
     rehearsal->is_cut = 1;
     if (mmap(rehearsal->account, sizeof *rehearsal->account, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
-        abort();
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+        struct mt_account *cut = rehearsal->account;
+        rehearsal->account = rehearsal->reader.account = rehearsal->spare;
+        rehearsal->spare = cut;
+    }
 }
 
 static void look(struct mt_rehearsal *rehearsal, uint64_t now_ns)

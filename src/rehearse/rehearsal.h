@@ -76,6 +76,7 @@ struct mt_account_reader {
 struct mt_rehearsal {
     char private_library[96]; /* that brings NVIDIA's own runtime, "" while none is known */
     struct mt_account *account;
+    struct mt_account *spare; /* empty, in place of one that was cut off */
     struct mt_account_reader reader;
     uint32_t n_devices; /* as they were given: the account's own number is the program's to write */
     int is_cut;         /* the program has made the account's file shorter */
@@ -145,8 +146,9 @@ char **mt_environment_make(char *const *given, const char *pretend_path, const c
                            const struct mt_cuda_stage *stage);
 void mt_environment_free(char **environment);
 
-/* Looks a program up in `path` as execvp(3) does; `found` has PATH_MAX bytes (program.c). */
-int mt_program_find(const char *name, const char *path, char *found, struct mt_error *error);
+/* Looks a program up as mt_environment_find() does (program.c). Errors: MT_ENOTFOUND, MT_EPERM. */
+int mt_program_find(const char *name, char *const *environment, char *found,
+                    struct mt_error *error);
 /* Finds and starts the program (program.c), as the leader of a process group. Returns its pid or an
  * MT_E code. */
 int mt_program_start(const struct mt_rehearsal_options *options, char **environment,
