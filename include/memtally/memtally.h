@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The whole of the library. */
+/* The whole of the library.
+ *
+ * The interface is *unstable* until version 1.0.0: structs grow and names change from one minor
+ * version to the next, and the soname stays libmemtally.so.0. Build against the version that you
+ * run. */
 #ifndef MEMTALLY_MEMTALLY_H
 #define MEMTALLY_MEMTALLY_H
 

@@ -27,7 +27,7 @@ struct mt_run_options {
     enum mt_depth depth;
     enum mt_stacks stacks;
     double picture_share;     /* of run time that pictures may take; 0 means 0.02 */
-    char *const *argv;        /* NULL-terminated; argv[0] is looked up in PATH */
+    char *const *argv;        /* NULL-terminated; argv[0] is looked up in its PATH */
     char *const *environment; /* of the program, mostly environ; ends with NULL */
     int stdout_fd;            /* the program's standard output, or -1: the caller's */
     int stderr_fd;            /* the program's standard error, or -1: the caller's */
