@@ -34,10 +34,13 @@ struct mt_doctor_options {
 };
 
 /* Looks at the machine; takes some milliseconds and changes nothing. *checks is owned by the
- * caller; free it with free(). What is missing is a finding and no error. Any thread.
+ * caller; mt_checks_destroy() frees it. What is missing is a finding and no error. Any thread.
  * Errors: MT_ENOMEM. */
 int mt_doctor_run(const struct mt_doctor_options *options, struct mt_check **checks,
                   size_t *n_checks, struct mt_error *error);
+
+/* Frees what mt_doctor_run() found. Takes NULL. */
+void mt_checks_destroy(struct mt_check *checks);
 
 /* The name of a state ("limited"). Borrowed, static. Any thread. */
 const char *mt_check_state_name(enum mt_check_state state);

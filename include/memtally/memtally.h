@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* The whole of the library. */
+/* The whole of the library.
+ *
+ * The interface is *unstable* until version 1.0.0: structs grow and names change from one minor
+ * version to the next, and the soname stays libmemtally.so.0. Build against the version that you
+ * run. */
 #ifndef MEMTALLY_MEMTALLY_H
 #define MEMTALLY_MEMTALLY_H
 
+#include <memtally/advise.h>
 #include <memtally/calibrate.h>
 #include <memtally/category.h>
 #include <memtally/compare.h>
 #include <memtally/doctor.h>
+#include <memtally/drive.h>
 #include <memtally/error.h>
 #include <memtally/host.h>
 #include <memtally/measure.h>
@@ -15,7 +21,7 @@
 #include <memtally/predict.h>
 #include <memtally/processor.h>
 #include <memtally/recording.h>
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 #include <memtally/run.h>
 #include <memtally/scope.h>
 #include <memtally/tally.h>

@@ -102,13 +102,13 @@ struct mt_predict_settings {
     enum mt_switch flash_attention;
     enum mt_switch unified_kv;
     int swa_full;                /* windowed layers keep the whole context */
-    int no_mmap;                 /* weights are read, not mapped */
-    int no_repack;               /* weights on the CPU are not copied into another layout */
+    enum mt_switch mmap;         /* weights are mapped; OFF: read */
+    enum mt_switch repack;       /* weights on the CPU may be copied into another layout */
     enum mt_processor processor; /* that the engine runs on; MT_PROCESSOR_UNKNOWN widens the band of
                                     weights on the host where no device is in use */
     int kv_on_host;              /* --no-kv-offload */
-    int no_fusion; /* the engine's environment has GGML_CUDA_DISABLE_FUSION set: operations of
-                      expert layers are not fused, and less is kept for them */
+    enum mt_switch fusion; /* operations of expert layers are fused, and more is kept for them; OFF:
+                              the engine's environment has GGML_CUDA_DISABLE_FUSION set */
     int has_gpu_layers;
     uint64_t gpu_layers; /* used where has_gpu_layers is set; MT_ALL: all of them */
     enum mt_split split;
@@ -118,9 +118,9 @@ struct mt_predict_settings {
     const struct mt_tensor_override *overrides;
     size_t n_overrides;
     int has_mla_mode;
-    uint64_t mla_mode;       /* ik_llama.cpp's -mla; used where has_mla_mode is set */
-    uint64_t attn_max_batch; /* ik_llama.cpp's -amb, in MiB */
-    uint64_t draft_tokens;   /* tokens that are drafted at a time */
+    uint64_t mla_mode;           /* ik_llama.cpp's -mla; used where has_mla_mode is set */
+    uint64_t attn_max_batch_mib; /* ik_llama.cpp's -amb */
+    uint64_t draft_tokens;       /* tokens that are drafted at a time */
 
     double memory_share;     /* vLLM's gpu_memory_utilization, SGLang's mem_fraction_static,
                                 TensorRT-LLM's free_gpu_memory_fraction */
@@ -136,9 +136,9 @@ struct mt_predict_settings {
     int sizes_are_sought; /* device_bytes are what devices must have, the size of no card: none is
                              named after them. Set in the estimate of MT_GOAL_SMALLEST_DEVICE */
     uint64_t host_bytes;  /* 0: not known */
-    const uint64_t *device_used;                /* by other processes, n_devices of them, or NULL */
+    const uint64_t *device_used_bytes;          /* by other processes, n_devices of them, or NULL */
     const struct mt_device_known *device_known; /* n_devices of them, or NULL */
-    uint64_t host_used;
+    uint64_t host_used_bytes;
     uint64_t context_bytes; /* that the driver's context has of each device, where it is known; 0:
                                what was learnt, or is expected as a rule */
 
@@ -179,6 +179,7 @@ struct mt_estimate_term {
     uint64_t low_bytes;
     uint64_t high_bytes;
     enum mt_provenance provenance;
+    enum mt_term_kind kind; /* what it rests on: a rule, the engine's own word, measurements */
 };
 
 /* What an engine that takes a budget makes of one device. All bytes; `present` 0: the engine takes
@@ -254,7 +255,7 @@ int mt_estimate_from_plan(const struct mt_model *model, const struct mt_predict_
 
 /* What the engine's own choice of layers leaves free of each device, in bytes, where an engine
  * named as in the settings makes one; 0 where it does not, or is not known. Any thread. */
-uint64_t mt_fit_margin(const char *engine);
+uint64_t mt_fit_margin_bytes(const char *engine);
 
 /* What a process of the engine is expected to hold at `place`, a "device" ("gpu:1", of the
  * settings' devices; "device" is the first) or the "host", beside what the engine accounts for:

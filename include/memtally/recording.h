@@ -53,8 +53,7 @@ struct mt_recording_damage {
 };
 
 /* Writes what could not be read of an open recording into *damage. Any thread. */
-void mt_recording_get_damage(const struct mt_recording *recording,
-                             struct mt_recording_damage *damage);
+void mt_recording_damage(const struct mt_recording *recording, struct mt_recording_damage *damage);
 
 /* The tally of the recorded process tree at `moment`. On success *tally is owned by the caller;
  * free it with mt_tally_destroy().
@@ -68,10 +67,13 @@ struct mt_timeline_point {
     uint64_t resident_bytes;
 };
 
-/* The timeline, oldest first. *points is owned by the caller; free it with free().
- * Errors: MT_ENOMEM. */
+/* The timeline, oldest first. *points is owned by the caller; free it with
+ * mt_timeline_destroy(). Errors: MT_ENOMEM. */
 int mt_recording_timeline(const struct mt_recording *recording, struct mt_timeline_point **points,
                           size_t *n_points, struct mt_error *error);
+
+/* Frees a timeline. Takes NULL. */
+void mt_timeline_destroy(struct mt_timeline_point *points);
 
 /* Marks that programs set (scope.h) and phases, oldest first; borrowed from the recording. */
 struct mt_recording_mark {

@@ -27,7 +27,7 @@ struct mt_run_options {
     enum mt_depth depth;
     enum mt_stacks stacks;
     double picture_share;     /* of run time that pictures may take; 0 means 0.02 */
-    char *const *argv;        /* NULL-terminated; argv[0] is looked up in PATH */
+    char *const *argv;        /* NULL-terminated; argv[0] is looked up in its PATH */
     char *const *environment; /* of the program, mostly environ; ends with NULL */
     int stdout_fd;            /* the program's standard output, or -1: the caller's */
     int stderr_fd;            /* the program's standard error, or -1: the caller's */
@@ -67,7 +67,7 @@ int mt_run_poll(struct mt_run *run, int timeout_ms, struct mt_run_status *status
 
 /* When the recording starts: CLOCK_MONOTONIC in nanoseconds. Times of the recording count from
  * here. */
-uint64_t mt_run_start_ns(const struct mt_run *run);
+uint64_t mt_run_began_ns(const struct mt_run *run);
 
 /* Writes a mark called `name` into the recording, now. */
 void mt_run_mark(struct mt_run *run, const char *name);

@@ -38,6 +38,20 @@ enum mt_provenance {
         MT_PROVENANCE_COUNT
 };
 
+/* What an estimate's figure rests on. X(NAME, "name"). */
+#define MT_TERM_LIST(X)                                                                            \
+    X(RULE, "rule")           /* a rule of the engine's version, applied to the model */           \
+    X(REHEARSED, "rehearsed") /* the engine itself, asked on devices that are not there */         \
+    X(LEARNT, "learnt")       /* measurements on this machine */
+
+enum mt_term_kind {
+    MT_TERM_NONE, /* of a measurement */
+#define MT_TERM_ENUM(NAME, name) MT_TERM_##NAME,
+    MT_TERM_LIST(MT_TERM_ENUM)
+#undef MT_TERM_ENUM
+        MT_TERM_COUNT
+};
+
 enum mt_tally_kind { MT_TALLY_MEASUREMENT, MT_TALLY_ESTIMATE };
 
 enum mt_moment_kind {
@@ -79,8 +93,9 @@ struct mt_tally_moment {
     uint64_t bytes;
 };
 
-/* One part of a row: a file, a buffer type, a library, an arena. Of an estimate also the rule that
- * gave it ("llama.cpp/kv_cache") and its bounds; of a measurement these are NULL and MT_UNKNOWN. */
+/* One part of a row: a file, a buffer type, a library, an arena. Of an estimate also what it rests
+ * on, the rule that gave it ("llama.cpp/kv_cache") and its bounds; of a measurement these are
+ * MT_TERM_NONE, NULL and MT_UNKNOWN. */
 struct mt_tally_detail {
     const char *name;
     uint64_t allocated_bytes;
@@ -90,6 +105,7 @@ struct mt_tally_detail {
     const char *rule;
     uint64_t low_bytes;
     uint64_t high_bytes;
+    enum mt_term_kind kind;
 };
 
 /* One category at one place. A row's figures are the sums of its details'; its allocated bytes are
@@ -219,6 +235,10 @@ struct mt_tally {
 /* The name of a provenance ("exact"). Borrowed, static. Any thread. */
 const char *mt_provenance_name(enum mt_provenance provenance);
 
+/* What a figure rests on, in a word ("rehearsed"); "none" of a measurement. Borrowed, static. Any
+ * thread. */
+const char *mt_term_kind_name(enum mt_term_kind kind);
+
 /* The name of a kind of moment: "peak", "steady", "exit", "time", "heap-peak", "category-peak".
  * Borrowed, static. Any thread. */
 const char *mt_moment_name(enum mt_moment_kind kind);
@@ -231,8 +251,9 @@ const char *mt_moment_text(const struct mt_moment *moment);
 const struct mt_tally_row *mt_tally_row_of(const struct mt_tally_place *place,
                                            enum mt_category category);
 
-/* Whether the equation stated at struct mt_tally_place holds for every place of the tally and of
- * its processes. Any thread. */
+/* Whether the equations stated at struct mt_tally_place hold for every place of the tally and of
+ * its processes: of a measurement those of resident bytes, of an estimate those of allocated ones.
+ * Any thread. */
 int mt_tally_adds_up(const struct mt_tally *tally);
 
 /* Frees a tally and all that it points to. Takes NULL. */

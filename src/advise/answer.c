@@ -44,7 +44,7 @@ void mt_advise_answer_count(struct mt_advise_answer *answer)
 void mt_advise_answer_find_changes(const struct mt_drive_job *job, struct mt_advise_answer *answer)
 {
     const struct mt_drive_result *result = &answer->result;
-    struct mt_rehearse_options options;
+    struct mt_rehearsal_options options;
     struct mt_error error = {.offset = MT_NO_OFFSET};
     char pretend[PATH_MAX];
     if (!job->pretend_path &&
@@ -109,7 +109,7 @@ static const char *name_of(const struct mt_drive_result *result)
 
 void mt_advise_note_runs_on(struct mt_advise_answer *answer)
 {
-    const struct mt_rehearse_status *status = &answer->result.status;
+    const struct mt_rehearsal_status *status = &answer->result.status;
     mt_advise_answer_note(
         answer,
         "The program was ended while it worked: after %.0f s, the last %.0f s of "
@@ -131,16 +131,17 @@ static void tell_phases(struct mt_advise_answer *answer)
     if (!answer->phases || !answer->figures || !answer->allocators)
         return;
     size_t n = 0;
-    while (n < PHASES_MAX && mt_rehearse_phase_at(rehearsal, n, &answer->phases[n]) == 0)
+    mt_rehearsal_refresh(rehearsal);
+    while (n < PHASES_MAX && mt_rehearsal_phase_at(rehearsal, n, &answer->phases[n]) == 0)
         n++;
     document->phases = answer->phases;
     document->n_phases = n;
-    for (n = 0; n < PHASES_MAX && mt_rehearse_figure_at(rehearsal, n, &answer->figures[n]) == 0;)
+    for (n = 0; n < PHASES_MAX && mt_rehearsal_figure_at(rehearsal, n, &answer->figures[n]) == 0;)
         n++;
     document->figures = answer->figures;
     document->n_figures = n;
     for (n = 0;
-         n < PHASES_MAX && mt_rehearse_allocator_at(rehearsal, n, &answer->allocators[n]) == 0;)
+         n < PHASES_MAX && mt_rehearsal_allocator_at(rehearsal, n, &answer->allocators[n]) == 0;)
         n++;
     document->allocators = answer->allocators;
     document->n_allocators = n;
@@ -194,7 +195,7 @@ void mt_advise_answer_fill(const struct mt_drive_job *job, int with_options,
     };
     tell_phases(answer);
     if (result->is_cuda && result->refusal && result->rehearsal)
-        answer->rehearsal.stack = mt_rehearse_stack_of(result->rehearsal, result->refusal);
+        answer->rehearsal.stack = mt_rehearsal_stack_of(result->rehearsal, result->refusal);
 }
 
 void mt_advise_answer_finish(struct mt_advise_answer *answer)

@@ -12,9 +12,9 @@ struct mt_advise_answer {
     struct mt_rehearsed_change document_changes[MT_ADVISE_CHANGES_MAX];
     char options[MT_ADVISE_CHANGES_MAX][200]; /* the flags of each change as memtally's own */
     struct mt_rehearsed_late *late;
-    struct mt_rehearse_phase *phases;
-    struct mt_rehearse_figure *figures;
-    struct mt_rehearse_allocator *allocators;
+    struct mt_rehearsal_phase *phases;
+    struct mt_rehearsal_figure *figures;
+    struct mt_rehearsal_allocator *allocators;
     struct mt_rehearsed rehearsal;
     char note[1200]; /* on what is suggested, or why nothing is; "" */
 };

@@ -173,10 +173,9 @@ static void read_numbers(struct mt_rehearsal *rehearsal, uint64_t now[MT_ADVISE_
                  {"sequences", MT_ADVISE_SET_SEQUENCES},
                  {"batched tokens", MT_ADVISE_SET_BATCHED_TOKENS},
                  {"weight", MT_ADVISE_SET_WEIGHT_TYPE}};
-    struct mt_rehearse_phase phase;
-    struct mt_rehearse_figure figure;
-    mt_rehearse_phase_at(rehearsal, 0, &phase); /* reads what is new */
-    for (size_t i = 0; mt_rehearse_figure_at(rehearsal, i, &figure) == 0; i++)
+    struct mt_rehearsal_figure figure;
+    mt_rehearsal_refresh(rehearsal);
+    for (size_t i = 0; mt_rehearsal_figure_at(rehearsal, i, &figure) == 0; i++)
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
             if (!strcmp(figure.name, names[k].name) && figure.value > 0 && figure.value < 1e12)
                 now[names[k].setting] = (uint64_t)figure.value;

@@ -63,21 +63,21 @@ double mt_advise_share_of(char *const *argv)
 }
 
 /* The GPU that a device stands for. */
-static void name_card(const struct mt_rehearse_device *device, struct mt_rehearse_gpu *gpu)
+static void name_card(const struct mt_rehearsal_device *device, struct mt_rehearsal_gpu *gpu)
 {
-    if (!device->gpu || mt_rehearse_gpu_find(device->gpu, gpu, NULL) < 0)
-        mt_rehearse_gpu_of_size(device->bytes, NULL, gpu, NULL);
+    if (!device->gpu || mt_rehearsal_gpu_find(device->gpu, gpu, NULL) < 0)
+        mt_rehearsal_gpu_of_size(device->bytes, NULL, gpu, NULL);
 }
 
 /* The smallest GPU of the table that has so much and is not older than the one that was asked for;
  * "" where none has. */
-static const char *name_sufficient(uint64_t bytes, const struct mt_rehearse_device *asked,
-                                   struct mt_rehearse_gpu *best)
+static const char *name_sufficient(uint64_t bytes, const struct mt_rehearsal_device *asked,
+                                   struct mt_rehearsal_gpu *best)
 {
-    struct mt_rehearse_gpu gpu, old;
+    struct mt_rehearsal_gpu gpu, old;
     name_card(asked, &old);
-    *best = (struct mt_rehearse_gpu){.memory_bytes = UINT64_MAX};
-    for (size_t i = 0; mt_rehearse_gpu_at(i, &gpu) == 0; i++)
+    *best = (struct mt_rehearsal_gpu){.memory_bytes = UINT64_MAX};
+    for (size_t i = 0; mt_rehearsal_gpu_at(i, &gpu) == 0; i++)
         if (!strcmp(gpu.kind, old.kind) && gpu.capability >= old.capability &&
             gpu.memory_bytes >= bytes && gpu.memory_bytes < best->memory_bytes)
             *best = gpu;
@@ -87,9 +87,9 @@ static const char *name_sufficient(uint64_t bytes, const struct mt_rehearse_devi
 /* How many of the longest requests the cache had room for, as the engine said; 0: it did not. */
 static double concurrency_of(struct mt_rehearsal *rehearsal)
 {
-    struct mt_rehearse_figure figure;
+    struct mt_rehearsal_figure figure;
     double requests = 0;
-    for (size_t i = 0; mt_rehearse_figure_at(rehearsal, i, &figure) == 0; i++)
+    for (size_t i = 0; mt_rehearsal_figure_at(rehearsal, i, &figure) == 0; i++)
         if (!strcmp(figure.name, "concurrency") && figure.value > 0)
             requests = figure.value;
     return requests;
@@ -156,7 +156,7 @@ void mt_advise_answer_device_size(const struct mt_drive_job *job,
                                   const struct mt_advise_whole *whole,
                                   struct mt_advise_answer *answer)
 {
-    struct mt_rehearse_gpu gpu;
+    struct mt_rehearsal_gpu gpu;
     char size[MT_SIZE_TEXT];
     if (!whole->is_known) {
         mt_advise_answer_note(
@@ -184,8 +184,8 @@ void mt_advise_answer_device_size(const struct mt_drive_job *job,
 }
 
 /* The same GPUs with so much memory that nothing limits the program. */
-static void enlarge(const struct mt_drive_job *job, struct mt_rehearse_device *devices,
-                    struct mt_rehearse_gpu *gpus)
+static void enlarge(const struct mt_drive_job *job, struct mt_rehearsal_device *devices,
+                    struct mt_rehearsal_gpu *gpus)
 {
     int is_share = mt_advise_takes_a_share(job->argv);
     for (size_t i = 0; i < job->n_devices; i++) {
@@ -202,8 +202,8 @@ static void enlarge(const struct mt_drive_job *job, struct mt_rehearse_device *d
 int mt_advise_look_at_whole(const struct mt_drive_job *job, struct mt_advise_whole *whole,
                             struct mt_error *error)
 {
-    struct mt_rehearse_gpu *gpus = calloc(job->n_devices + 1, sizeof *gpus);
-    struct mt_rehearse_device *devices = calloc(job->n_devices + 1, sizeof *devices);
+    struct mt_rehearsal_gpu *gpus = calloc(job->n_devices + 1, sizeof *gpus);
+    struct mt_rehearsal_device *devices = calloc(job->n_devices + 1, sizeof *devices);
     struct mt_drive_result *result = calloc(1, sizeof *result);
     struct mt_drive_job larger = *job;
     int is_possible = devices && gpus && result;

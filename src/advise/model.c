@@ -25,7 +25,7 @@
 #define REASON_BYTES MT_DRIVE_WHY_BYTES
 /* So many times as large, devices have room for what they were refused. */
 #define LARGE_SCALE       256
-#define DEVICE_MOST_BYTES (UINT64_C(1) << 50) /* that mt_rehearse_start() takes */
+#define DEVICE_MOST_BYTES (UINT64_C(1) << 50) /* that mt_rehearsal_start() takes */
 
 /* Everything of one rehearsal. */
 struct act {
@@ -75,7 +75,7 @@ static int reserve(struct act *act, struct mt_error *error)
         int result = mt_drive_overhead(s, i, &held_back, error);
         if (result < 0)
             return result;
-        act->reserved_bytes[i] = held_back + (s->device_used ? s->device_used[i] : 0);
+        act->reserved_bytes[i] = held_back + (s->device_used_bytes ? s->device_used_bytes[i] : 0);
         if (act->reserved_bytes[i] >= s->device_bytes[i])
             return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                            "device %zu has %" PRIu64
@@ -255,7 +255,7 @@ static int note_spill(struct act *act, const struct mt_tally *tally, struct mt_e
     const struct mt_advise_left_open run = {.model = act->stage->model,
                                             .settings = asked,
                                             .tally = tally,
-                                            .margin_bytes = mt_fit_margin(asked->engine)};
+                                            .margin_bytes = mt_fit_margin_bytes(asked->engine)};
     return mt_advise_spills(&run, act->spills, sizeof act->spills, error);
 }
 
@@ -364,12 +364,12 @@ static int answer(struct act *act, struct mt_estimate **estimate, struct mt_erro
 /* The changes are looked for in the rehearsal's own folder, with devices as they were. */
 static void find_changes(struct act *act, struct mt_drive_job *job)
 {
-    struct mt_rehearse_device devices[MT_DRIVE_DEVICES_MAX];
+    struct mt_rehearsal_device devices[MT_DRIVE_DEVICES_MAX];
     const struct mt_predict_settings *s = &act->settings;
     if (s->n_devices > MT_DRIVE_DEVICES_MAX)
         return;
     for (size_t i = 0; i < s->n_devices; i++)
-        devices[i] = (struct mt_rehearse_device){
+        devices[i] = (struct mt_rehearsal_device){
             .bytes = s->device_bytes[i],
             .reserved_bytes = act->reserved_bytes[i],
             .name = act->stage->device_names ? act->stage->device_names[i] : NULL};

@@ -26,7 +26,7 @@ void mt_advise_model_report_finish(struct mt_advise_model_report *report);
  * be NULL. On success
  * the caller owns *estimate; a run that is refused memory is an estimate with the verdict CANNOT,
  * with what it would take on devices that are large enough.
- * Errors: those of mt_estimate_create() and mt_rehearse_start(), MT_ECHILD (the engine failed by
+ * Errors: those of mt_estimate_create() and mt_rehearsal_start(), MT_ECHILD (the engine failed by
  * itself; the text has its last words). */
 int mt_advise_model(const struct mt_drive_stage *stage, const struct mt_predict_settings *settings,
                     size_t folder_number, struct mt_advise_model_report *report,

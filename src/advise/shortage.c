@@ -128,13 +128,14 @@ static uint64_t larger(uint64_t a, uint64_t b)
 /* What the engine worked out of itself, of the process that has most. */
 static void read_figures(const struct mt_drive_result *result, struct mt_advise_shortage *shortage)
 {
-    struct mt_rehearse_phase phase;
-    struct mt_rehearse_figure figure;
-    for (size_t i = 0; mt_rehearse_phase_at(result->rehearsal, i, &phase) == 0; i++)
+    struct mt_rehearsal_phase phase;
+    struct mt_rehearsal_figure figure;
+    mt_rehearsal_refresh(result->rehearsal);
+    for (size_t i = 0; mt_rehearsal_phase_at(result->rehearsal, i, &phase) == 0; i++)
         if (!strcmp(phase.name, "profile_cudagraph_memory") && phase.peak_bytes > phase.begin_bytes)
             shortage->graph_bytes =
                 larger(shortage->graph_bytes, phase.peak_bytes - phase.begin_bytes);
-    for (size_t i = 0; mt_rehearse_figure_at(result->rehearsal, i, &figure) == 0; i++)
+    for (size_t i = 0; mt_rehearsal_figure_at(result->rehearsal, i, &figure) == 0; i++)
         if (!strcmp(figure.name, "activation peak"))
             shortage->activation_bytes = larger(
                 shortage->activation_bytes,

@@ -154,7 +154,7 @@ static void look(const struct mt_drive_command *command, char *const *environmen
         .least_bytes =
             draft_bytes(mt_drive_flag_value(command, environment, MT_DRIVE_DRAFT_MODEL), &asked),
         .margin_bytes =
-            margin ? mt_drive_flag_number(margin, 0) << 20 : mt_fit_margin(asked.engine),
+            margin ? mt_drive_flag_number(margin, 0) << 20 : mt_fit_margin_bytes(asked.engine),
     };
     if (mt_advise_spills(&run, text, size, NULL) < 0)
         text[0] = '\0';

@@ -47,15 +47,15 @@ static struct held *held_at(struct held *places, const char *name)
     return NULL;
 }
 
-static void count_event(struct held *places, const struct mt_rehearse_event *event)
+static void count_event(struct held *places, const struct mt_rehearsal_event *event)
 {
-    if (event->flags & (MT_REHEARSE_MAPPED | MT_REHEARSE_PLANNED) ||
-        (event->kind != MT_REHEARSE_ALLOC && event->kind != MT_REHEARSE_FREE))
+    if (event->flags & (MT_REHEARSAL_MAPPED | MT_REHEARSAL_PLANNED) ||
+        (event->kind != MT_REHEARSAL_ALLOC && event->kind != MT_REHEARSAL_FREE))
         return;
     struct held *held = held_at(places, event->place);
     if (!held)
         return;
-    if (event->kind == MT_REHEARSE_FREE)
+    if (event->kind == MT_REHEARSAL_FREE)
         held->bytes -= event->bytes < held->bytes ? event->bytes : held->bytes;
     else if (__builtin_add_overflow(held->bytes, event->bytes, &held->bytes))
         held->bytes = UINT64_MAX;
@@ -63,8 +63,8 @@ static void count_event(struct held *places, const struct mt_rehearse_event *eve
         held->peak_bytes = held->bytes;
 }
 
-static const struct mt_rehearse_device *device_of(const struct mt_rehearse_options *options,
-                                                  const char *place)
+static const struct mt_rehearsal_device *device_of(const struct mt_rehearsal_options *options,
+                                                   const char *place)
 {
     unsigned number = 0;
     return sscanf(place, "gpu:%u", &number) == 1 && number < options->n_devices
@@ -73,18 +73,18 @@ static const struct mt_rehearse_device *device_of(const struct mt_rehearse_optio
 }
 
 /* What the place has in all; UINT64_MAX without a limit. */
-static uint64_t whole_of(const struct mt_rehearse_options *options, const char *place)
+static uint64_t whole_of(const struct mt_rehearsal_options *options, const char *place)
 {
-    const struct mt_rehearse_device *device = device_of(options, place);
+    const struct mt_rehearsal_device *device = device_of(options, place);
     if (strcmp(place, "host") == 0 && options->host_bytes)
         return options->host_bytes;
     return device ? device->bytes : UINT64_MAX;
 }
 
 /* What the place could take; UINT64_MAX without a limit. */
-static uint64_t capacity_of(const struct mt_rehearse_options *options, const char *place)
+static uint64_t capacity_of(const struct mt_rehearsal_options *options, const char *place)
 {
-    const struct mt_rehearse_device *device = device_of(options, place);
+    const struct mt_rehearsal_device *device = device_of(options, place);
     uint64_t whole = whole_of(options, place);
     if (!device)
         return whole;
@@ -95,8 +95,8 @@ static uint64_t capacity_of(const struct mt_rehearse_options *options, const cha
 static uint64_t headroom(const struct attempts *attempts, struct mt_rehearsal *rehearsal)
 {
     struct held places[PLACES_MAX] = {0};
-    const struct mt_rehearse_event *event;
-    for (size_t i = 0; (event = mt_rehearse_event_at(rehearsal, i)) != NULL; i++)
+    const struct mt_rehearsal_event *event;
+    for (size_t i = 0; (event = mt_rehearsal_event_at(rehearsal, i)) != NULL; i++)
         count_event(places, event);
     uint64_t capacity = capacity_of(attempts->settings->options, attempts->settings->place);
     const struct held *held = held_at(places, attempts->settings->place);
@@ -139,7 +139,7 @@ static int drive(struct attempts *attempts, struct mt_rehearsal *rehearsal, char
 
 static int rehearse(struct attempts *attempts, char *const *argv, struct mt_advise_fit *fit)
 {
-    struct mt_rehearse_options options = *attempts->settings->options;
+    struct mt_rehearsal_options options = *attempts->settings->options;
     struct mt_rehearsal *rehearsal = NULL;
     char folder[PATH_MAX];
     int length = snprintf(folder, sizeof folder, "%s/try-%zu", options.directory, attempts->n);
@@ -153,12 +153,12 @@ static int rehearse(struct attempts *attempts, char *const *argv, struct mt_advi
     options.argv = words;
     options.stdout_fd = -1;
     options.stderr_fd = -1;
-    int code = mt_rehearse_start(&options, &rehearsal, attempts->error);
+    int code = mt_rehearsal_start(&options, &rehearsal, attempts->error);
     if (code == MT_OK) {
         code = drive(attempts, rehearsal, words, fit);
-        mt_rehearse_stop(rehearsal, GRACE_NS);
+        mt_rehearsal_stop(rehearsal, GRACE_NS);
     }
-    mt_rehearse_destroy(rehearsal);
+    mt_rehearsal_destroy(rehearsal);
     remove_folder(folder);
     mt_drive_argv_free(words);
     return code;
@@ -194,13 +194,13 @@ static void learn_model(const char *path, struct mt_advise_search *search)
 /* Whether the place had no room for weights before there was anything else on it. */
 static int is_weights_alone(const struct mt_advise_suggest_settings *settings)
 {
-    const struct mt_rehearse_event *event;
-    for (size_t i = 0; (event = mt_rehearse_event_at(settings->rehearsal, i)) != NULL; i++) {
-        if (event->flags & MT_REHEARSE_PLANNED || strcmp(event->place, settings->place) != 0)
+    const struct mt_rehearsal_event *event;
+    for (size_t i = 0; (event = mt_rehearsal_event_at(settings->rehearsal, i)) != NULL; i++) {
+        if (event->flags & MT_REHEARSAL_PLANNED || strcmp(event->place, settings->place) != 0)
             continue;
-        if (event->kind == MT_REHEARSE_REFUSED)
+        if (event->kind == MT_REHEARSAL_REFUSED)
             return event->category == MT_CATEGORY_WEIGHTS;
-        if (event->kind == MT_REHEARSE_ALLOC && event->category != MT_CATEGORY_WEIGHTS)
+        if (event->kind == MT_REHEARSAL_ALLOC && event->category != MT_CATEGORY_WEIGHTS)
             return 0;
     }
     return 0;

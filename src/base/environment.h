@@ -12,4 +12,10 @@ const char *mt_environment_get_set(char *const *environment, const char *name);
 /* The folder for temporary files: TMPDIR, else "/tmp". Borrowed. */
 const char *mt_environment_temporary(char *const *environment);
 
+/* Writes the path of the program `name`, looked up in PATH of the environment (where it has none,
+ * in the usual folders), or `name` itself where there is a slash in it, into `found`, which has
+ * room for PATH_MAX bytes. Returns 0, ENOENT (no such program) or EACCES (it is there, and not
+ * executable). */
+int mt_environment_find(char *const *environment, const char *name, char *found);
+
 #endif

@@ -3,7 +3,7 @@
 #include "cli/card_store.h"
 
 #include <jansson.h>
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 #include <memtally/tally.h>
 #include <stdio.h>
 #include <string.h>
@@ -164,7 +164,7 @@ int cli_cards_keep(const struct cli_cards *cards, struct mt_error *error)
 }
 
 /* Cards of two sizes may have one name. */
-static int is_card(const struct mt_calibration *card, const struct mt_rehearse_gpu *gpu)
+static int is_card(const struct mt_calibration *card, const struct mt_rehearsal_gpu *gpu)
 {
     uint64_t margin = gpu->memory_bytes / 100 * 8;
     return strcmp(card->name, gpu->name) == 0 && card->total_bytes + margin >= gpu->memory_bytes &&
@@ -174,8 +174,8 @@ static int is_card(const struct mt_calibration *card, const struct mt_rehearse_g
 const struct mt_calibration *cli_cards_find(const struct cli_cards *cards, const char *key,
                                             uint64_t bytes)
 {
-    struct mt_rehearse_gpu gpu;
-    if (key && mt_rehearse_gpu_find(key, &gpu, NULL) < 0)
+    struct mt_rehearsal_gpu gpu;
+    if (key && mt_rehearsal_gpu_find(key, &gpu, NULL) < 0)
         return NULL;
     for (size_t i = 0; i < cards->n; i++) {
         const struct mt_calibration *card = &cards->card[i];

@@ -313,9 +313,11 @@ static int run_doctor(const struct cli_call *call)
         return cli_calibrate(options->json);
     if (mt_doctor_run(&look, &found, &n, &error) < 0)
         return cli_fail(&error);
-    struct mt_check *checks = realloc(found, (n + 1) * sizeof *checks);
+    struct mt_check *checks = calloc(n + 1, sizeof *checks);
+    if (checks)
+        memcpy(checks, found, n * sizeof *checks);
+    mt_checks_destroy(found);
     if (!checks) {
-        free(found);
         cli_complain("doctor: out of memory");
         return CLI_EXIT_CANNOT;
     }

@@ -213,7 +213,7 @@ static int find_reserved(const struct rehearse_options *options, enum mt_drive_l
 
 static int reserve(const struct rehearse_options *options, enum mt_drive_layer layer,
                    struct estimate_request *request, const struct rehearse_device_names *names,
-                   struct mt_rehearse_device *devices, struct mt_error *error)
+                   struct mt_rehearsal_device *devices, struct mt_error *error)
 {
     struct mt_predict_settings *settings = &request->settings;
     uint64_t reserved = 0;
@@ -224,16 +224,16 @@ static int reserve(const struct rehearse_options *options, enum mt_drive_layer l
         int result = find_reserved(options, layer, settings, i, &reserved, error);
         if (result < 0)
             return result;
-        if (reserved + request->device_used[i] >= settings->device_bytes[i])
+        if (reserved + request->device_used_bytes[i] >= settings->device_bytes[i])
             return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                            "rehearse: device %zu has %" PRIu64
                            " MiB, and the driver's context and other programs take %" PRIu64
                            " MiB of it (--reserved): nothing is left",
                            i, settings->device_bytes[i] >> 20,
-                           (reserved + request->device_used[i]) >> 20);
-        devices[i] = (struct mt_rehearse_device){
+                           (reserved + request->device_used_bytes[i]) >> 20);
+        devices[i] = (struct mt_rehearsal_device){
             .bytes = settings->device_bytes[i],
-            .reserved_bytes = reserved + request->device_used[i],
+            .reserved_bytes = reserved + request->device_used_bytes[i],
             .name = names->of[i],
             .gpu = *request->device_gpus[i] ? request->device_gpus[i] : NULL,
             .context_bytes = request->device_known[i].context_bytes,
@@ -300,7 +300,7 @@ static enum mt_drive_layer layer_of(const struct rehearse_options *options, char
 static int rehearse_words(const struct rehearse_options *options, char *const *argv,
                           enum mt_drive_layer layer, int shows_output)
 {
-    struct mt_rehearse_device devices[ESTIMATE_DEVICES_MAX];
+    struct mt_rehearsal_device devices[ESTIMATE_DEVICES_MAX];
     struct rehearse_device_names names;
     struct estimate_request request = {0};
     struct mt_error error = {.offset = MT_NO_OFFSET};

@@ -24,7 +24,7 @@ int cli_load(struct cli_loaded *loaded, const char *path, const struct cli_load_
     int result = mt_recording_open(path, &loaded->recording, error);
     if (result)
         return result;
-    mt_recording_get_damage(loaded->recording, &loaded->damage);
+    mt_recording_damage(loaded->recording, &loaded->damage);
     result = mt_recording_tally(loaded->recording, &options->moment, &loaded->tally, error);
     if (result)
         return result;
@@ -43,7 +43,7 @@ int cli_load(struct cli_loaded *loaded, const char *path, const struct cli_load_
 void cli_unload(struct cli_loaded *loaded)
 {
     mt_stack_list_destroy(loaded->stacks);
-    free(loaded->timeline);
+    mt_timeline_destroy(loaded->timeline);
     mt_tally_destroy(loaded->tally);
     mt_recording_close(loaded->recording);
     *loaded = (struct cli_loaded){0};

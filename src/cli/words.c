@@ -5,7 +5,7 @@
 
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 #include <memtally/tally.h>
 #include <string.h>
 
@@ -31,17 +31,17 @@ void cli_words_rehearsed_engines(struct mt_strbuf *out)
 
 void cli_words_gpus(struct mt_strbuf *out)
 {
-    struct mt_rehearse_gpu gpu;
-    for (size_t i = 0; mt_rehearse_gpu_at(i, &gpu) == 0; i++)
+    struct mt_rehearsal_gpu gpu;
+    for (size_t i = 0; mt_rehearsal_gpu_at(i, &gpu) == 0; i++)
         put(out, gpu.key);
 }
 
 /* The card of the least capability above `than`; 0 where there is none. */
-static int next_capability(uint32_t than, struct mt_rehearse_gpu *least)
+static int next_capability(uint32_t than, struct mt_rehearsal_gpu *least)
 {
-    struct mt_rehearse_gpu gpu;
+    struct mt_rehearsal_gpu gpu;
     int is_found = 0;
-    for (size_t i = 0; mt_rehearse_gpu_at(i, &gpu) == 0; i++) {
+    for (size_t i = 0; mt_rehearsal_gpu_at(i, &gpu) == 0; i++) {
         if (gpu.capability <= than || (is_found && gpu.capability >= least->capability))
             continue;
         *least = gpu;
@@ -53,8 +53,8 @@ static int next_capability(uint32_t than, struct mt_rehearse_gpu *least)
 /* Each once, the oldest first. */
 void cli_words_generations(struct mt_strbuf *out)
 {
-    char before[sizeof((struct mt_rehearse_gpu *)0)->generation] = "";
-    struct mt_rehearse_gpu gpu = {.capability = 0};
+    char before[sizeof((struct mt_rehearsal_gpu *)0)->generation] = "";
+    struct mt_rehearsal_gpu gpu = {.capability = 0};
     while (next_capability(gpu.capability, &gpu)) {
         if (strcmp(gpu.generation, before) != 0)
             put(out, gpu.generation);

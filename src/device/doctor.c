@@ -501,6 +501,11 @@ int mt_doctor_run(const struct mt_doctor_options *options, struct mt_check **che
     return mt_doctor_look(&os, options, checks, n_checks, error);
 }
 
+void mt_checks_destroy(struct mt_check *checks)
+{
+    free(checks);
+}
+
 const char *mt_check_state_name(enum mt_check_state state)
 {
     static const char *const names[] = {"ok", "limited", "missing"};

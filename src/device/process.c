@@ -249,7 +249,7 @@ int mt_process_memory_read(const struct mt_host_os *os, int pid, struct mt_proce
                            struct mt_error *error)
 {
     /* A user in many groups has a long line of them before the sizes. */
-    char bytes[16384];
+    char bytes[12288];
     long n = read_of(os, pid, "status", bytes, sizeof bytes);
     if (n < 0)
         return fail_reading(error, n, pid, "status");

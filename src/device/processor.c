@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define CPUINFO_BYTES 16384 /* more than a processor's paragraph */
+#define CPUINFO_BYTES 12288 /* more than a processor's paragraph */
 
 /* arch_prctl() says which features a process may ask for. */
 #define ARCH_GET_XCOMP_SUPP 0x1021

@@ -38,12 +38,12 @@ static const char *words_of(const char *mark, char text[PHASE_BYTES])
 }
 
 /* What the program was about when something happened: the last mark before it. */
-static const char *phase_of(struct mt_rehearsal *rehearsal, const struct mt_rehearse_event *until)
+static const char *phase_of(struct mt_rehearsal *rehearsal, const struct mt_rehearsal_event *until)
 {
-    const struct mt_rehearse_event *event;
+    const struct mt_rehearsal_event *event;
     const char *phase = NULL;
-    for (size_t i = 0; (event = mt_rehearse_event_at(rehearsal, i)) != NULL && event != until; i++)
-        if (event->kind == MT_REHEARSE_MARK)
+    for (size_t i = 0; (event = mt_rehearsal_event_at(rehearsal, i)) != NULL && event != until; i++)
+        if (event->kind == MT_REHEARSAL_MARK)
             phase = event->name;
     return phase;
 }
@@ -52,10 +52,11 @@ static const char *phase_of(struct mt_rehearsal *rehearsal, const struct mt_rehe
 static void find_phase(struct mt_drive_result *result)
 {
     struct mt_rehearsal *rehearsal = result->rehearsal;
-    const struct mt_rehearse_event *event = result->refusal;
-    struct mt_rehearse_phase phase;
+    const struct mt_rehearsal_event *event = result->refusal;
+    struct mt_rehearsal_phase phase;
     uint64_t begun_ns = 0;
-    for (size_t i = 0; mt_rehearse_phase_at(rehearsal, i, &phase) == 0; i++) {
+    mt_rehearsal_refresh(rehearsal);
+    for (size_t i = 0; mt_rehearsal_phase_at(rehearsal, i, &phase) == 0; i++) {
         if (phase.pid != event->pid || phase.begin_ns > event->time_ns ||
             phase.end_ns < event->time_ns || phase.begin_ns < begun_ns)
             continue;
@@ -68,10 +69,10 @@ static void find_phase(struct mt_drive_result *result)
 /* Whether the process took more after the refusal: it coped, and then ended by something else. */
 static int went_on(const struct mt_drive_result *result)
 {
-    const struct mt_rehearse_event *event;
+    const struct mt_rehearsal_event *event;
     for (size_t i = result->refusal_index + 1;
-         (event = mt_rehearse_event_at(result->rehearsal, i)) != NULL; i++)
-        if (event->kind == MT_REHEARSE_ALLOC && event->pid == result->refusal->pid &&
+         (event = mt_rehearsal_event_at(result->rehearsal, i)) != NULL; i++)
+        if (event->kind == MT_REHEARSAL_ALLOC && event->pid == result->refusal->pid &&
             !strcmp(event->place, result->refusal->place))
             return 1;
     return 0;
@@ -79,7 +80,7 @@ static int went_on(const struct mt_drive_result *result)
 
 static void explain_refusal(struct mt_drive_result *result)
 {
-    const struct mt_rehearse_event *refusal = result->refusal;
+    const struct mt_rehearsal_event *refusal = result->refusal;
     char words[PHASE_BYTES];
     const char *mark = phase_of(result->rehearsal, refusal);
     const char *phase = NULL;
@@ -128,7 +129,7 @@ static const char *hint_of(const struct mt_drive_result *result)
 
 static void explain_crash(struct mt_drive_result *result)
 {
-    const struct mt_rehearse_status *status = &result->status;
+    const struct mt_rehearsal_status *status = &result->status;
     const char *when = result->report.is_ready ? "while it answered" : "before it was ready";
     double seconds = (double)status->elapsed_ns / 1e9;
     char end[64];
@@ -154,8 +155,9 @@ int mt_drive_ran(const struct mt_drive_result *result)
 /* Whether the engine is in one of its phases: loading, or a pass that does not come back. */
 static int is_in_phase(struct mt_rehearsal *rehearsal)
 {
-    struct mt_rehearse_phase phase;
-    for (size_t i = 0; mt_rehearse_phase_at(rehearsal, i, &phase) == 0; i++)
+    struct mt_rehearsal_phase phase;
+    mt_rehearsal_refresh(rehearsal);
+    for (size_t i = 0; mt_rehearsal_phase_at(rehearsal, i, &phase) == 0; i++)
         if (phase.end_ns == UINT64_MAX)
             return 1;
     return 0;
@@ -163,7 +165,7 @@ static int is_in_phase(struct mt_rehearsal *rehearsal)
 
 void mt_drive_settle(struct mt_drive_result *result)
 {
-    const struct mt_rehearse_status *status = &result->status;
+    const struct mt_rehearsal_status *status = &result->status;
     int is_quiet = status->quiet_ns > status->elapsed_ns / QUIET_PART;
     if (result->outcome == MT_DRIVE_UNDECIDED && result->is_cuda && !result->refusal && is_quiet &&
         result->report.works_on && !is_in_phase(result->rehearsal))
@@ -222,9 +224,10 @@ int mt_drive_estimate(const struct mt_drive_result *result, const struct mt_mode
                       const struct mt_predict_settings *settings, struct mt_estimate **estimate,
                       struct mt_error *error)
 {
-    struct mt_rehearse_phase phase;
+    struct mt_rehearsal_phase phase;
     int is_interrupted = result->report.end == MT_DRIVE_INTERRUPTED;
-    int has_torch = result->is_cuda && mt_rehearse_phase_at(result->rehearsal, 0, &phase) == 0;
+    int has_torch = result->is_cuda && mt_rehearsal_refresh(result->rehearsal) == 0 &&
+                    mt_rehearsal_phase_at(result->rehearsal, 0, &phase) == 0;
     const struct mt_engine_plan said = {
         .tally = result->tally,
         .version = *result->version ? result->version : NULL,

@@ -4,6 +4,7 @@
 #include "engine_version.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -12,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/environment.h"
 #include "base/ticks.h"
 
 #define PATIENCE_NS ((uint64_t)5 * 1000 * 1000 * 1000)
@@ -36,13 +38,15 @@ int mt_profile_read_version(const char *text, char *version, size_t size)
 static int spawn(const char *program, char *const *environment, int output, pid_t *pid)
 {
     char *argv[] = {(char *)program, (char *)"--version", NULL};
+    char path[PATH_MAX];
     posix_spawn_file_actions_t actions;
-    if (posix_spawn_file_actions_init(&actions) != 0)
+    if (mt_environment_find(environment, program, path) ||
+        posix_spawn_file_actions_init(&actions) != 0)
         return 0;
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
-    int code = posix_spawnp(pid, program, &actions, NULL, argv, environment);
+    int code = posix_spawn(pid, path, &actions, NULL, argv, environment);
     posix_spawn_file_actions_destroy(&actions);
     return code == 0;
 }

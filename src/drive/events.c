@@ -12,13 +12,13 @@
 struct gathering {
     struct mt_rehearsed_late *late;
     struct follow {
-        const struct mt_rehearse_event *taken;
+        const struct mt_rehearsal_event *taken;
         size_t freed_at; /* event; SIZE_MAX: still there */
     } * follows;
     size_t n;
 };
 
-static int is_of_one_kind(const struct mt_rehearse_event *a, const struct mt_rehearse_event *b)
+static int is_of_one_kind(const struct mt_rehearsal_event *a, const struct mt_rehearsal_event *b)
 {
     return a->pid == b->pid && a->category == b->category && strcmp(a->place, b->place) == 0 &&
            strcmp(a->name, b->name) == 0;
@@ -28,26 +28,26 @@ static int is_of_one_kind(const struct mt_rehearse_event *a, const struct mt_reh
  * where it is new. */
 static size_t older_self(struct mt_rehearsal *rehearsal, size_t index)
 {
-    const struct mt_rehearse_event *made = mt_rehearse_event_at(rehearsal, index);
+    const struct mt_rehearsal_event *made = mt_rehearsal_event_at(rehearsal, index);
     for (size_t i = index; i-- > 0 && index - i <= LOOK_BACK;) {
-        const struct mt_rehearse_event *event = mt_rehearse_event_at(rehearsal, i);
+        const struct mt_rehearsal_event *event = mt_rehearsal_event_at(rehearsal, i);
         if (!is_of_one_kind(event, made))
             continue;
-        if (event->kind == MT_REHEARSE_ALLOC)
+        if (event->kind == MT_REHEARSAL_ALLOC)
             return SIZE_MAX;
-        if (event->kind == MT_REHEARSE_FREE)
+        if (event->kind == MT_REHEARSAL_FREE)
             return i;
     }
     return SIZE_MAX;
 }
 
 /* Which of several equal ones was freed is the same to us. */
-static void note_free(struct gathering *gathering, const struct mt_rehearse_event *event,
+static void note_free(struct gathering *gathering, const struct mt_rehearsal_event *event,
                       size_t index)
 {
     for (size_t i = gathering->n; i-- > 0;) {
         struct follow *follow = &gathering->follows[i];
-        if (follow->freed_at != SIZE_MAX || follow->taken->kind != MT_REHEARSE_ALLOC ||
+        if (follow->freed_at != SIZE_MAX || follow->taken->kind != MT_REHEARSAL_ALLOC ||
             follow->taken->bytes != event->bytes || !is_of_one_kind(follow->taken, event))
             continue;
         follow->freed_at = index;
@@ -68,10 +68,10 @@ static uint64_t ready_bytes(const struct gathering *gathering, size_t freed_at, 
 static void note_taken(struct gathering *gathering, struct mt_rehearsal *rehearsal, size_t index,
                        const char *step)
 {
-    const struct mt_rehearse_event *event = mt_rehearse_event_at(rehearsal, index);
-    int is_taken = event->kind == MT_REHEARSE_ALLOC;
+    const struct mt_rehearsal_event *event = mt_rehearsal_event_at(rehearsal, index);
+    int is_taken = event->kind == MT_REHEARSAL_ALLOC;
     size_t older = is_taken ? older_self(rehearsal, index) : SIZE_MAX;
-    uint64_t before = older == SIZE_MAX ? 0 : mt_rehearse_event_at(rehearsal, older)->bytes;
+    uint64_t before = older == SIZE_MAX ? 0 : mt_rehearsal_event_at(rehearsal, older)->bytes;
     gathering->late[gathering->n] = (struct mt_rehearsed_late){
         .time_ns = event->time_ns,
         .step = step,
@@ -95,9 +95,9 @@ static size_t end_of(const struct mt_drive_result *result)
 
 static int has_mark(const struct mt_drive_result *result, const char *name)
 {
-    const struct mt_rehearse_event *event;
-    for (size_t i = 0; (event = mt_rehearse_event_at(result->rehearsal, i)) != NULL; i++)
-        if (event->kind == MT_REHEARSE_MARK && !strcmp(event->name, name))
+    const struct mt_rehearsal_event *event;
+    for (size_t i = 0; (event = mt_rehearsal_event_at(result->rehearsal, i)) != NULL; i++)
+        if (event->kind == MT_REHEARSAL_MARK && !strcmp(event->name, name))
             return 1;
     return 0;
 }
@@ -111,21 +111,21 @@ static const char *late_mark(const struct mt_drive_result *result)
 
 static void gather(const struct mt_drive_result *result, struct gathering *gathering)
 {
-    const struct mt_rehearse_event *event;
+    const struct mt_rehearsal_event *event;
     const char *first = late_mark(result);
     const char *step = NULL;
     for (size_t i = 0; gathering->n < LATE_MAX; i++) {
-        event = mt_rehearse_event_at(result->rehearsal, i);
+        event = mt_rehearsal_event_at(result->rehearsal, i);
         if (!event)
             return;
-        if (event->kind == MT_REHEARSE_MARK && (step || !strcmp(event->name, first)))
+        if (event->kind == MT_REHEARSAL_MARK && (step || !strcmp(event->name, first)))
             step = event->name;
         if (!step)
             continue;
-        if (event->kind == MT_REHEARSE_FREE && i < end_of(result))
+        if (event->kind == MT_REHEARSAL_FREE && i < end_of(result))
             note_free(gathering, event, i);
-        else if (event->kind == MT_REHEARSE_REFUSED ||
-                 (event->kind == MT_REHEARSE_ALLOC && !(event->flags & MT_REHEARSE_PLANNED)))
+        else if (event->kind == MT_REHEARSAL_REFUSED ||
+                 (event->kind == MT_REHEARSAL_ALLOC && !(event->flags & MT_REHEARSAL_PLANNED)))
             note_taken(gathering, result->rehearsal, i, step);
     }
 }

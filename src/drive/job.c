@@ -54,9 +54,9 @@ static void remove_folder(char *folder)
 }
 
 void mt_drive_job_options(const struct mt_drive_job *job, const char *folder,
-                          const char *pretend_path, struct mt_rehearse_options *options)
+                          const char *pretend_path, struct mt_rehearsal_options *options)
 {
-    *options = (struct mt_rehearse_options){
+    *options = (struct mt_rehearsal_options){
         .directory = folder,
         .pretend_path = pretend_path,
         .kind = job->device_kind,
@@ -74,7 +74,7 @@ void mt_drive_job_options(const struct mt_drive_job *job, const char *folder,
 
 /* Adds the look-alikes of CUDA's libraries, unless the program needs none or there are none. */
 static int add_cuda(const struct mt_drive_job *job, struct mt_drive_cuda_paths *paths,
-                    struct mt_rehearse_options *options, struct mt_error *error)
+                    struct mt_rehearsal_options *options, struct mt_error *error)
 {
     int is_cuda_kind = !job->device_kind || !strcmp(job->device_kind, "cuda");
     enum mt_drive_layer layer =
@@ -96,7 +96,7 @@ static int start(const struct mt_drive_job *job, char *const *argv, struct mt_dr
 {
     char pretend[PATH_MAX];
     struct mt_drive_cuda_paths paths;
-    struct mt_rehearse_options options;
+    struct mt_rehearsal_options options;
     if (!job->pretend_path) {
         int found = mt_drive_find_pretend(job->environment, pretend, sizeof pretend, error);
         if (found < 0)
@@ -109,7 +109,7 @@ static int start(const struct mt_drive_job *job, char *const *argv, struct mt_dr
     if (added < 0)
         return added;
     result->has_cuda = options.cuda_directory != NULL;
-    return mt_rehearse_start(&options, &result->rehearsal, error);
+    return mt_rehearsal_start(&options, &result->rehearsal, error);
 }
 
 static int drive(const struct mt_drive_job *job, char *const *argv, struct mt_drive_result *result,
@@ -153,9 +153,9 @@ static int drive_and_show(const struct mt_drive_job *job, char *const *argv,
 
 static void note_refusals(struct mt_drive_result *result)
 {
-    const struct mt_rehearse_event *event;
-    for (size_t i = 0; (event = mt_rehearse_event_at(result->rehearsal, i)) != NULL; i++) {
-        if (event->kind != MT_REHEARSE_REFUSED)
+    const struct mt_rehearsal_event *event;
+    for (size_t i = 0; (event = mt_rehearsal_event_at(result->rehearsal, i)) != NULL; i++) {
+        if (event->kind != MT_REHEARSAL_REFUSED)
             continue;
         result->refusal = event;
         result->refusal_index = i;
@@ -165,11 +165,11 @@ static void note_refusals(struct mt_drive_result *result)
 
 void mt_drive_result_take(struct mt_drive_result *result, struct mt_rehearsal *rehearsal,
                           const struct mt_drive_report *report,
-                          const struct mt_rehearse_status *status)
+                          const struct mt_rehearsal_status *status)
 {
     *result =
         (struct mt_drive_result){.rehearsal = rehearsal, .report = *report, .status = *status};
-    mt_rehearse_last_words(rehearsal, result->words, sizeof result->words);
+    mt_rehearsal_last_words(rehearsal, result->words, sizeof result->words);
     mt_drive_clean_words(result->words);
     note_refusals(result);
     result->outcome = mt_drive_outcome_of(rehearsal, &result->report);
@@ -179,10 +179,10 @@ void mt_drive_result_take(struct mt_drive_result *result, struct mt_rehearsal *r
 static int conclude(const struct mt_drive_job *job, struct mt_drive_result *result,
                     struct mt_error *error)
 {
-    int code = mt_rehearse_wait(result->rehearsal, 0, &result->status, error);
+    int code = mt_rehearsal_wait(result->rehearsal, 0, &result->status, error);
     if (code < 0)
         return code;
-    mt_rehearse_last_words(result->rehearsal, result->words, sizeof result->words);
+    mt_rehearsal_last_words(result->rehearsal, result->words, sizeof result->words);
     mt_drive_clean_words(result->words);
     mt_drive_name_version(&result->status, result->version);
     result->is_cuda = result->status.n_contexts && !result->status.is_attached;
@@ -193,14 +193,14 @@ static int conclude(const struct mt_drive_job *job, struct mt_drive_result *resu
                        "the rehearsal was interrupted before the program took a device");
     if (result->is_unseen)
         mt_drive_look_for_ggml(result);
-    mt_rehearse_stop(result->rehearsal, GRACE_NS);
+    mt_rehearsal_stop(result->rehearsal, GRACE_NS);
     note_refusals(result);
     if (result->has_cuda)
         mt_drive_read_refusal(result);
     result->outcome = mt_drive_outcome_of(result->rehearsal, &result->report);
     mt_drive_settle(result);
     if (result->is_cuda && result->refusal)
-        code = mt_rehearse_tally(result->rehearsal, result->refusal_index, &result->held, error);
+        code = mt_rehearsal_tally(result->rehearsal, result->refusal_index, &result->held, error);
     if (code < 0)
         return code;
     if (result->is_cuda && mt_drive_explain_private(result))
@@ -209,7 +209,7 @@ static int conclude(const struct mt_drive_job *job, struct mt_drive_result *resu
         mt_drive_explain_no_devices(job, result);
     else
         mt_drive_explain_end(result);
-    return mt_rehearse_tally(result->rehearsal, SIZE_MAX, &result->tally, error);
+    return mt_rehearsal_tally(result->rehearsal, SIZE_MAX, &result->tally, error);
 }
 
 static int run(const struct mt_drive_job *job, int tells_interruption,
@@ -250,7 +250,7 @@ int mt_drive_run_to_answer(const struct mt_drive_job *job, struct mt_drive_resul
 
 void mt_drive_result_finish(struct mt_drive_result *result)
 {
-    mt_rehearse_destroy(result->rehearsal);
+    mt_rehearsal_destroy(result->rehearsal);
     mt_tally_destroy(result->tally);
     mt_tally_destroy(result->held);
     if (result->is_temporary)

@@ -8,7 +8,7 @@
 
 #include <limits.h>
 #include <memtally/predict.h>
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 #include <signal.h>
 
 #include "layer.h"
@@ -25,7 +25,7 @@
 struct mt_drive_job {
     char *const *argv;        /* as the user would start it */
     char *const *environment; /* of the program; ends with NULL */
-    const struct mt_rehearse_device *devices;
+    const struct mt_rehearsal_device *devices;
     size_t n_devices;
     uint64_t host_bytes;                      /* 0: no limit */
     const char *device_kind;                  /* NULL: cuda */
@@ -55,10 +55,10 @@ struct mt_drive_result {
     enum mt_drive_outcome outcome;
     struct mt_rehearsal *rehearsal;
     struct mt_drive_report report;
-    struct mt_rehearse_status status; /* at the end of it, before it was stopped */
-    struct mt_tally *tally;           /* the peak of each place, as the engine says it */
+    struct mt_rehearsal_status status; /* at the end of it, before it was stopped */
+    struct mt_tally *tally;            /* the peak of each place, as the engine says it */
     size_t n_refusals;
-    const struct mt_rehearse_event *refusal; /* the last one, or NULL */
+    const struct mt_rehearsal_event *refusal; /* the last one, or NULL */
     size_t refusal_index;
     struct mt_tally *held;            /* of a CUDA program, what was there then; or NULL */
     char phase[112];                  /* the engine's own phase then, or "" */
@@ -74,7 +74,7 @@ struct mt_drive_result {
 
 /* Runs a job until it has ended, or was ready and answered. Returns 0 also where it ran out of
  * memory or failed: the result says so. On success the caller finishes *result. Errors: those of
- * mt_rehearse_start() and of finding the pretended devices, MT_ECANCELLED (interrupted). */
+ * mt_rehearsal_start() and of finding the pretended devices, MT_ECANCELLED (interrupted). */
 int mt_drive_run(const struct mt_drive_job *job, struct mt_drive_result *result,
                  struct mt_error *error);
 
@@ -87,11 +87,11 @@ void mt_drive_result_finish(struct mt_drive_result *result);
  * here on. */
 void mt_drive_result_take(struct mt_drive_result *result, struct mt_rehearsal *rehearsal,
                           const struct mt_drive_report *report,
-                          const struct mt_rehearse_status *status);
+                          const struct mt_rehearsal_status *status);
 
 /* The library's options for a job; borrows from it. The folder is `folder`. */
 void mt_drive_job_options(const struct mt_drive_job *job, const char *folder,
-                          const char *pretend_path, struct mt_rehearse_options *options);
+                          const char *pretend_path, struct mt_rehearsal_options *options);
 
 /* Looks, before the program is ended, whether it runs a ggml that no devices came into (unseen.c).
  */

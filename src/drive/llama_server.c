@@ -285,8 +285,10 @@ static int do_run(struct mt_profile_job *job, uint64_t run, const char *question
                   struct mt_error *error)
 {
     size_t n = (size_t)job->settings->batch_size;
-    struct request requests[MT_PROFILE_BATCH_MAX] = {0};
+    struct request *requests = calloc(n, sizeof *requests);
     struct mt_profile_completion slowest;
+    if (!requests)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     for (size_t i = 0; i < n; i++)
         requests[i] = (struct request){.job = job, .question = question};
     mt_profile_journal_say(&job->journal, run ? "prefill and decode" : "warm-up", run);
@@ -296,6 +298,7 @@ static int do_run(struct mt_profile_job *job, uint64_t run, const char *question
     int code = gather(requests, n, &slowest, error);
     if (code == MT_OK)
         note_run(job, run, start_ns, end_ns, &slowest);
+    free(requests);
     return code;
 }
 

@@ -4,9 +4,9 @@
 
 static int was_refused(struct mt_rehearsal *rehearsal)
 {
-    const struct mt_rehearse_event *event;
-    for (size_t i = 0; (event = mt_rehearse_event_at(rehearsal, i)) != NULL; i++)
-        if (event->kind == MT_REHEARSE_REFUSED)
+    const struct mt_rehearsal_event *event;
+    for (size_t i = 0; (event = mt_rehearsal_event_at(rehearsal, i)) != NULL; i++)
+        if (event->kind == MT_REHEARSAL_REFUSED)
             return 1;
     return 0;
 }

@@ -64,7 +64,7 @@ static void take_line(void *context, const char *line, size_t length)
 /* Takes what is there of a stream, at most a piece. Returns 0 at its end. */
 static int take_piece(struct mt_profile_reader *reader, enum mt_profile_stream stream)
 {
-    char piece[65536];
+    char piece[8192];
     ssize_t got = read(reader->streams[stream], piece, sizeof piece);
     if (got < 0)
         return errno == EAGAIN || errno == EINTR;

@@ -115,7 +115,7 @@ static int has_failed(const struct mt_drive_result *result)
  * object came in and met no ggml. */
 static int explain_ggml(const char *name, struct mt_drive_result *result)
 {
-    const struct mt_rehearse_status *status = &result->status;
+    const struct mt_rehearsal_status *status = &result->status;
     char end[64];
     if (status->refusal)
         SAY(result,

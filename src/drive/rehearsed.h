@@ -4,7 +4,7 @@
 #ifndef DRIVE_REHEARSED_H
 #define DRIVE_REHEARSED_H
 
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 #include <memtally/tally.h>
 
 /* A buffer that a rehearsed program took after it was ready, or asked for in vain. */
@@ -47,7 +47,7 @@ struct mt_rehearsed {
     uint64_t elapsed_ns;
     int exit_code; /* -1 where it was still running */
     int signal;
-    const struct mt_rehearse_event *refusal; /* the last one, or NULL */
+    const struct mt_rehearsal_event *refusal; /* the last one, or NULL */
     uint64_t n_refusals;
     const char *words; /* the program's last, or "" */
     const struct mt_rehearsed_late *late;
@@ -58,11 +58,11 @@ struct mt_rehearsed {
     const char *phase;           /* the engine's own when memory was refused; NULL: none */
     const char *stack;           /* of calls in Python that asked for it; NULL: not known */
     const struct mt_tally *held; /* what was there then; NULL: not known */
-    const struct mt_rehearse_phase *phases; /* of an engine on PyTorch */
+    const struct mt_rehearsal_phase *phases; /* of an engine on PyTorch */
     size_t n_phases;
-    const struct mt_rehearse_figure *figures; /* that it said */
+    const struct mt_rehearsal_figure *figures; /* that it said */
     size_t n_figures;
-    const struct mt_rehearse_allocator *allocators; /* what PyTorch's own counted */
+    const struct mt_rehearsal_allocator *allocators; /* what PyTorch's own counted */
     size_t n_allocators;
 };
 

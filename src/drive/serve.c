@@ -70,7 +70,8 @@ int mt_drive_look(struct mt_drive_state *drive, uint64_t timeout_ns)
 {
     struct mt_drive_report *report = drive->report;
     if (drive->code == MT_OK)
-        drive->code = mt_rehearse_wait(drive->rehearsal, timeout_ns, &report->status, drive->error);
+        drive->code =
+            mt_rehearsal_wait(drive->rehearsal, timeout_ns, &report->status, drive->error);
     if (drive->settings->echo)
         mt_drive_echo_show(drive->settings->echo, drive->settings->listener);
     if (drive->code != MT_OK)
@@ -90,10 +91,10 @@ int mt_drive_look(struct mt_drive_state *drive, uint64_t timeout_ns)
  * last look, for a process that nothing is preloaded into. */
 static int may_listen(struct mt_drive_state *drive)
 {
-    const struct mt_rehearse_event *event;
+    const struct mt_rehearsal_event *event;
     while (!drive->listens &&
-           (event = mt_rehearse_event_at(drive->rehearsal, drive->n_looked_at)) != NULL) {
-        drive->listens = event->kind == MT_REHEARSE_MARK && strcmp(event->name, "listen") == 0;
+           (event = mt_rehearsal_event_at(drive->rehearsal, drive->n_looked_at)) != NULL) {
+        drive->listens = event->kind == MT_REHEARSAL_MARK && strcmp(event->name, "listen") == 0;
         drive->n_looked_at++;
     }
     uint64_t now_ns = mt_monotonic_ns();
@@ -172,7 +173,7 @@ static int finds_server(struct mt_drive_state *drive)
 /* A program that shows no sign of work for long is stuck: no event, and no readiness. */
 static int waits_too_long(const struct mt_drive_state *drive, uint64_t start_ns)
 {
-    const struct mt_rehearse_status *status = &drive->report->status;
+    const struct mt_rehearsal_status *status = &drive->report->status;
     uint64_t waited_ns = mt_monotonic_ns() - start_ns;
     uint64_t quiet_ns = status->quiet_ns < waited_ns ? status->quiet_ns : waited_ns;
     uint64_t limit_ns = drive->settings->limit_ns;
@@ -216,7 +217,7 @@ static uint64_t embedding_batch(const struct mt_drive_command *command, char *co
 static void serve(struct mt_drive_state *drive)
 {
     struct mt_drive_report *report = drive->report;
-    mt_rehearse_mark(drive->rehearsal, "ready");
+    mt_rehearsal_mark(drive->rehearsal, "ready");
     report->n_events_ready = report->status.n_events;
     report->end = MT_DRIVE_SERVED;
     if (drive->settings->n_requests > 0)

@@ -9,7 +9,7 @@
 #define DRIVE_SERVE_H
 
 #include <memtally/error.h>
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -43,8 +43,8 @@ enum mt_drive_end {
 
 struct mt_drive_report {
     enum mt_drive_end end;
-    struct mt_rehearse_status status; /* as it was last seen */
-    int works_on;                     /* where it was stuck: it computed all the same */
+    struct mt_rehearsal_status status; /* as it was last seen */
+    int works_on;                      /* where it was stuck: it computed all the same */
     int is_server;
     int is_ready;
     size_t n_events_ready;  /* events before the server was ready */

@@ -239,7 +239,7 @@ static int start_run(struct watch *watch, const struct mt_profile_session_option
     if (code == MT_OK)
         code = mt_run_start(&run_options, &watch->run, error);
     if (code == MT_OK)
-        watch->outcome->start_ns = mt_run_start_ns(watch->run);
+        watch->outcome->start_ns = mt_run_began_ns(watch->run);
     mt_profile_command_finish(&command);
     return code;
 }

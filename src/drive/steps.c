@@ -113,7 +113,7 @@ static int step(struct mt_drive_state *drive, const char *mark, const char *path
         free(body);
         return 0;
     }
-    mt_rehearse_mark(drive->rehearsal, mark);
+    mt_rehearsal_mark(drive->rehearsal, mark);
     mt_drive_say(drive->settings->listener, "rehearsing: %s", mark);
     return send_all(drive, &sending, 1);
 }
@@ -136,13 +136,13 @@ static uint64_t long_tokens(const struct mt_drive_state *drive)
 static int64_t host_growth(struct mt_drive_state *drive, size_t first)
 {
     int64_t bytes = 0;
-    const struct mt_rehearse_event *event;
-    for (size_t i = first; (event = mt_rehearse_event_at(drive->rehearsal, i)) != NULL; i++) {
+    const struct mt_rehearsal_event *event;
+    for (size_t i = first; (event = mt_rehearsal_event_at(drive->rehearsal, i)) != NULL; i++) {
         if (strcmp(event->place, "host") != 0)
             continue;
-        if (event->kind == MT_REHEARSE_ALLOC)
+        if (event->kind == MT_REHEARSAL_ALLOC)
             bytes += (int64_t)event->bytes;
-        else if (event->kind == MT_REHEARSE_FREE)
+        else if (event->kind == MT_REHEARSAL_FREE)
             bytes -= (int64_t)event->bytes;
     }
     return bytes;
@@ -177,7 +177,7 @@ static void all_slots(struct mt_drive_state *drive)
     if (n < 2 || !may_send(drive, n))
         return;
     uint64_t tokens = long_tokens(drive) / n;
-    mt_rehearse_mark(drive->rehearsal, "requests: all sequences at a time");
+    mt_rehearsal_mark(drive->rehearsal, "requests: all sequences at a time");
     for (size_t i = 0; i < n; i++)
         sendings[i] = (struct sending){.path = "/completion",
                                        .body = prompt(drive, 100 + i, tokens > 1 ? tokens - 1 : 1)};
@@ -213,7 +213,7 @@ static void all_embeddings(struct mt_drive_state *drive)
     size_t n = drive->facts.n_slots < AT_A_TIME_MAX ? (size_t)drive->facts.n_slots : AT_A_TIME_MAX;
     if (n < 2 || !may_send(drive, n))
         return;
-    mt_rehearse_mark(drive->rehearsal, "requests: all sequences at a time");
+    mt_rehearsal_mark(drive->rehearsal, "requests: all sequences at a time");
     for (size_t i = 0; i < n; i++)
         sendings[i] =
             (struct sending){.path = "/embedding",
@@ -276,7 +276,7 @@ static void openai_requests(struct mt_drive_state *drive)
     if (step(drive, "request: long prompt", path, openai_prompt(drive, 2, longest)) != 200 ||
         !may_send(drive, OPENAI_AT_A_TIME))
         return;
-    mt_rehearse_mark(drive->rehearsal, "requests: some at a time");
+    mt_rehearsal_mark(drive->rehearsal, "requests: some at a time");
     for (size_t i = 0; i < OPENAI_AT_A_TIME; i++)
         sendings[i] =
             (struct sending){.path = path, .body = openai_prompt(drive, 100 + i, longest / 2 + 1)};

@@ -20,7 +20,7 @@
  * none.
  */
 static const char *find_card(const struct mt_drive_start *run, size_t device,
-                             struct mt_rehearse_gpu *gpu)
+                             struct mt_rehearsal_gpu *gpu)
 {
     const struct mt_predict_settings *s = run->settings;
     if (run->generation)
@@ -29,22 +29,22 @@ static const char *find_card(const struct mt_drive_start *run, size_t device,
         return s->device_known[device].gpu;
     if (s->device_kind && strcmp(s->device_kind, "cuda") != 0)
         return NULL;
-    return mt_rehearse_gpu_of_size(s->device_bytes[device], NULL, gpu, NULL) < 0 ? NULL : gpu->key;
+    return mt_rehearsal_gpu_of_size(s->device_bytes[device], NULL, gpu, NULL) < 0 ? NULL : gpu->key;
 }
 
 /* Fills in the devices; `scale` makes them larger with the same shares. */
-static void fill_devices(const struct mt_drive_start *run, struct mt_rehearse_gpu *gpus,
-                         struct mt_rehearse_device *devices)
+static void fill_devices(const struct mt_drive_start *run, struct mt_rehearsal_gpu *gpus,
+                         struct mt_rehearsal_device *devices)
 {
     const struct mt_predict_settings *s = run->settings;
     for (size_t i = 0; i < s->n_devices; i++) {
         uint64_t reserved = run->reserved_bytes[i] < s->device_bytes[i] ? run->reserved_bytes[i]
                                                                         : s->device_bytes[i];
         devices[i] =
-            (struct mt_rehearse_device){.bytes = s->device_bytes[i] * run->scale,
-                                        .reserved_bytes = reserved * run->scale,
-                                        .gpu = find_card(run, i, &gpus[i]),
-                                        .name = run->device_names ? run->device_names[i] : NULL};
+            (struct mt_rehearsal_device){.bytes = s->device_bytes[i] * run->scale,
+                                         .reserved_bytes = reserved * run->scale,
+                                         .gpu = find_card(run, i, &gpus[i]),
+                                         .name = run->device_names ? run->device_names[i] : NULL};
     }
 }
 
@@ -52,15 +52,15 @@ static int start(const struct mt_drive_start *run, int log_fd, struct mt_rehears
                  struct mt_error *error)
 {
     const struct mt_predict_settings *s = run->settings;
-    struct mt_rehearse_device *devices = calloc(s->n_devices + 1, sizeof *devices);
-    struct mt_rehearse_gpu *gpus = calloc(s->n_devices + 1, sizeof *gpus);
+    struct mt_rehearsal_device *devices = calloc(s->n_devices + 1, sizeof *devices);
+    struct mt_rehearsal_gpu *gpus = calloc(s->n_devices + 1, sizeof *gpus);
     if (!devices || !gpus) {
         free(devices);
         free(gpus);
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     }
     fill_devices(run, gpus, devices);
-    const struct mt_rehearse_options options = {
+    const struct mt_rehearsal_options options = {
         .directory = run->directory,
         .pretend_path = run->pretend_path,
         .kind = s->device_kind,
@@ -73,7 +73,7 @@ static int start(const struct mt_drive_start *run, int log_fd, struct mt_rehears
         .stdout_fd = log_fd,
         .stderr_fd = log_fd,
     };
-    int result = mt_rehearse_start(&options, rehearsal, error);
+    int result = mt_rehearsal_start(&options, rehearsal, error);
     free(devices);
     free(gpus);
     return result;
@@ -83,9 +83,9 @@ static int start(const struct mt_drive_start *run, int log_fd, struct mt_rehears
  * less. */
 static void note_refusal(struct mt_rehearsal *rehearsal, struct mt_drive_trial *outcome)
 {
-    const struct mt_rehearse_event *event;
-    for (size_t i = 0; (event = mt_rehearse_event_at(rehearsal, i)); i++) {
-        if (event->kind != MT_REHEARSE_REFUSED)
+    const struct mt_rehearsal_event *event;
+    for (size_t i = 0; (event = mt_rehearsal_event_at(rehearsal, i)); i++) {
+        if (event->kind != MT_REHEARSAL_REFUSED)
             continue;
         outcome->was_refused = 1;
         snprintf(outcome->refused_place, sizeof outcome->refused_place, "%s", event->place);
@@ -105,13 +105,13 @@ static int watch(const struct mt_drive_start *run, struct mt_rehearsal *rehearsa
     uint64_t seen = 0;
     uint64_t seen_ns = 0;
     for (;;) {
-        int result = mt_rehearse_wait(rehearsal, LOOK_NS, &outcome->status, error);
+        int result = mt_rehearsal_wait(rehearsal, LOOK_NS, &outcome->status, error);
         mt_drive_log_read(&outcome->log);
         if (result < 0 || !outcome->status.running)
             return result;
         /* What it took before it was ready may have come after our last look. */
         if (run->is_server && outcome->log.is_ready)
-            return mt_rehearse_wait(rehearsal, 0, &outcome->status, error);
+            return mt_rehearsal_wait(rehearsal, 0, &outcome->status, error);
         if (run->interrupted && *run->interrupted)
             return mt_fail(error, MT_ECHILD, MT_NO_OFFSET, "interrupted");
         mt_drive_say(run->listener, "rehearsing: %zu buffers, %.1f s", outcome->status.n_events,
@@ -131,7 +131,7 @@ static int watch(const struct mt_drive_start *run, struct mt_rehearsal *rehearsa
     }
 }
 
-void mt_drive_name_version(const struct mt_rehearse_status *status, char version[64])
+void mt_drive_name_version(const struct mt_rehearsal_status *status, char version[64])
 {
     static const char only_ggml[] = "ggml ";
     int is_said = status->engine_version &&
@@ -159,7 +159,7 @@ static int serve(const struct mt_drive_start *run, struct mt_rehearsal *rehearsa
         mt_drive_hush(run->listener);
         if (result == 0 && outcome->report.end == MT_DRIVE_INTERRUPTED)
             result = mt_fail(error, MT_ECHILD, MT_NO_OFFSET, "interrupted");
-        return result < 0 ? result : mt_rehearse_wait(rehearsal, 0, &outcome->status, error);
+        return result < 0 ? result : mt_rehearsal_wait(rehearsal, 0, &outcome->status, error);
     }
     outcome->report = (struct mt_drive_report){
         .end = is_ready                  ? MT_DRIVE_SERVED
@@ -191,7 +191,7 @@ static int observe(const struct mt_drive_start *run, struct mt_rehearsal *rehear
     int is_still_there = outcome->status.running && !run->n_requests;
     size_t at =
         is_still_there && outcome->status.n_events ? outcome->status.n_events - 1 : SIZE_MAX;
-    return mt_rehearse_tally(rehearsal, at, &outcome->tally, error);
+    return mt_rehearsal_tally(rehearsal, at, &outcome->tally, error);
 }
 
 int mt_drive_trial_run(const struct mt_drive_start *run, struct mt_drive_trial *outcome,
@@ -214,11 +214,11 @@ int mt_drive_trial_run(const struct mt_drive_start *run, struct mt_drive_trial *
     int result = start(run, fd, &rehearsal, error);
     if (result == 0) {
         result = observe(run, rehearsal, outcome, error);
-        mt_rehearse_stop(rehearsal, 0); /* what it would tidy up is its own memory */
+        mt_rehearsal_stop(rehearsal, 0); /* what it would tidy up is its own memory */
         if (run->keeps_events && result == 0)
             outcome->rehearsal = rehearsal;
         else
-            mt_rehearse_destroy(rehearsal);
+            mt_rehearsal_destroy(rehearsal);
     }
     close(fd);
     return result;
@@ -234,7 +234,7 @@ int mt_drive_went_well(const struct mt_drive_start *run, const struct mt_drive_t
 
 void mt_drive_trial_finish(struct mt_drive_trial *outcome)
 {
-    mt_rehearse_destroy(outcome->rehearsal);
+    mt_rehearsal_destroy(outcome->rehearsal);
     outcome->rehearsal = NULL;
     mt_tally_destroy(outcome->tally);
     outcome->tally = NULL;

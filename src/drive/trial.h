@@ -4,7 +4,7 @@
 #define DRIVE_ONCE_H
 
 #include <memtally/predict.h>
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 #include <signal.h>
 
 #include "engine_log.h"
@@ -37,7 +37,7 @@ struct mt_drive_start {
 struct mt_drive_trial {
     struct mt_tally *tally; /* when it was ready, or of its end */
     struct mt_drive_log log;
-    struct mt_rehearse_status status;
+    struct mt_rehearsal_status status;
     char version[64];  /* of the engine, as its libraries say it, or "" */
     char refusal[160]; /* why its ggml got no devices, or "" */
     int was_refused;
@@ -54,14 +54,14 @@ struct mt_drive_trial {
 };
 
 /* Runs a program. Returns 0 also where it was refused memory or failed by itself: the outcome says
- * so. Errors: those of mt_rehearse_start(), MT_ECHILD (interrupted). */
+ * so. Errors: those of mt_rehearsal_start(), MT_ECHILD (interrupted). */
 int mt_drive_trial_run(const struct mt_drive_start *run, struct mt_drive_trial *outcome,
                        struct mt_error *error);
 void mt_drive_trial_finish(struct mt_drive_trial *outcome);
 
 /* The engine's version as a document tells it: as its libraries say it, or the build that it was
  * taken for by its ggml's version. "" where neither is known. */
-void mt_drive_name_version(const struct mt_rehearse_status *status, char version[64]);
+void mt_drive_name_version(const struct mt_rehearsal_status *status, char version[64]);
 
 /* Whether the program came as far as it should: a server was ready, another ended well. */
 int mt_drive_went_well(const struct mt_drive_start *run, const struct mt_drive_trial *outcome);

@@ -102,7 +102,7 @@ int mt_drive_explain_private(struct mt_drive_result *result)
 
 int mt_drive_explain_no_cuda(const struct mt_drive_job *job, struct mt_drive_result *result)
 {
-    const struct mt_rehearse_status *status = &result->status;
+    const struct mt_rehearsal_status *status = &result->status;
     const char *name = job->argv[0];
     char library[64];
     if (result->refusal && !status->n_contexts)
@@ -256,10 +256,12 @@ static void find_wanted(const char *said, char text[64])
 /* The phase of the engine that began last: it is in it, or past it. */
 static void find_last_phase(struct mt_rehearsal *rehearsal, char text[128])
 {
-    struct mt_rehearse_phase phase;
+    struct mt_rehearsal_phase phase;
     uint64_t begun_ns = 0;
     text[0] = '\0';
-    for (size_t i = 0; rehearsal && mt_rehearse_phase_at(rehearsal, i, &phase) == 0; i++) {
+    if (rehearsal)
+        mt_rehearsal_refresh(rehearsal);
+    for (size_t i = 0; rehearsal && mt_rehearsal_phase_at(rehearsal, i, &phase) == 0; i++) {
         if (phase.begin_ns < begun_ns)
             continue;
         begun_ns = phase.begin_ns;

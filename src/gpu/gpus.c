@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 
 #include "base/error.h"
 #include "base/strbuf.h"
@@ -309,19 +309,19 @@ int mt_gpu_may_be(const struct mt_gpu_row *row, uint64_t bytes)
     return strcmp(row->kind, "cuda") == 0 && distance(row->memory_bytes, bytes) <= bytes / 100 * 8;
 }
 
-static void make_public(const struct mt_gpu_row *row, struct mt_rehearse_gpu *gpu)
+static void make_public(const struct mt_gpu_row *row, struct mt_rehearsal_gpu *gpu)
 {
-    *gpu = (struct mt_rehearse_gpu){.memory_bytes = row->memory_bytes,
-                                    .context_bytes = row->gpu.context_bytes,
-                                    .capability = row->gpu.capability,
-                                    .is_typical = row->is_typical != 0};
+    *gpu = (struct mt_rehearsal_gpu){.memory_bytes = row->memory_bytes,
+                                     .context_bytes = row->gpu.context_bytes,
+                                     .capability = row->gpu.capability,
+                                     .is_typical = row->is_typical != 0};
     snprintf(gpu->key, sizeof gpu->key, "%s", row->key);
     snprintf(gpu->name, sizeof gpu->name, "%s", row->gpu.name);
     snprintf(gpu->kind, sizeof gpu->kind, "%s", row->kind);
     snprintf(gpu->generation, sizeof gpu->generation, "%s", mt_gpu_generation(row->gpu.capability));
 }
 
-int mt_rehearse_gpu_at(size_t index, struct mt_rehearse_gpu *gpu)
+int mt_rehearsal_gpu_at(size_t index, struct mt_rehearsal_gpu *gpu)
 {
     struct mt_gpu_row row;
     if (!mt_gpu_row_at(index, &row))
@@ -330,7 +330,7 @@ int mt_rehearse_gpu_at(size_t index, struct mt_rehearse_gpu *gpu)
     return 0;
 }
 
-int mt_rehearse_gpu_find(const char *name, struct mt_rehearse_gpu *gpu, struct mt_error *error)
+int mt_rehearsal_gpu_find(const char *name, struct mt_rehearsal_gpu *gpu, struct mt_error *error)
 {
     struct mt_gpu_row row;
     int result = mt_gpu_find(name, &row, error);
@@ -339,8 +339,8 @@ int mt_rehearse_gpu_find(const char *name, struct mt_rehearse_gpu *gpu, struct m
     return result;
 }
 
-int mt_rehearse_gpu_of_size(uint64_t bytes, const char *generation, struct mt_rehearse_gpu *gpu,
-                            struct mt_error *error)
+int mt_rehearsal_gpu_of_size(uint64_t bytes, const char *generation, struct mt_rehearsal_gpu *gpu,
+                             struct mt_error *error)
 {
     struct mt_gpu_row row;
     int result = mt_gpu_of_size(bytes, generation, &row, error);

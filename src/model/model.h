@@ -24,6 +24,11 @@ struct mt_model {
     struct mt_hf_config *config; /* of Hugging Face's formats, with its text; else NULL */
 };
 
+/* Whether layers refer to layers, parts are no more than wholes, and the tensors' bytes are the
+ * weights'. */
+int mt_model_is_valid(const struct mt_model *model);
+int mt_description_is_valid(const struct mt_model_description *d);
+
 /* Adds a sentence to the description's notes; a note that is there already is not added again. A
  * failed allocation is remembered by returning MT_ENOMEM. */
 int mt_model_note(struct mt_model *model, const char *format, ...)

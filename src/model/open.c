@@ -5,6 +5,7 @@
 #include "model/model.h"
 
 #include "base/error.h"
+#include "base/invariant.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,6 +166,7 @@ int mt_model_open(const char *path, const struct mt_model_files *files, struct m
         mt_model_close(opened);
         return code;
     }
+    MT_HOLDS(mt_model_is_valid(opened));
     *model = opened;
     return 0;
 }

@@ -51,6 +51,7 @@ static void write_detail(const struct mt_tally_row *row, const struct mt_tally_d
                                  .low_bytes = detail->low_bytes,
                                  .high_bytes = detail->high_bytes,
                                  .provenance = detail->provenance,
+                                 .kind = MT_TERM_REHEARSED,
                                  .engine = engine};
     if (row->category == MT_CATEGORY_WEIGHTS && strstr(detail->name, "_Mapped")) {
         uint64_t copied = copied_bytes(row);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/invariant.h"
 #include "predict/driver.h"
 #include "predict/fit.h"
 #include "sheet_internal.h"
@@ -113,8 +114,8 @@ static void own_settings(struct mt_sheet *sheet, struct mt_predict_settings *set
                                        sizeof *settings->tensor_split);
     settings->device_bytes = own_array(sheet, settings->device_bytes, settings->n_devices,
                                        sizeof *settings->device_bytes);
-    settings->device_used =
-        own_array(sheet, settings->device_used, settings->n_devices, sizeof *settings->device_used);
+    settings->device_used_bytes = own_array(sheet, settings->device_used_bytes, settings->n_devices,
+                                            sizeof *settings->device_used_bytes);
     settings->residues =
         own_array(sheet, settings->residues, settings->n_residues, sizeof *settings->residues);
     if (settings->n_devices)
@@ -147,6 +148,7 @@ static int make_row(struct mt_sheet *sheet, int place, enum mt_category category
                                                              .allocated_bytes = term->bytes,
                                                              .resident_bytes = MT_UNKNOWN,
                                                              .provenance = term->provenance,
+                                                             .kind = term->kind,
                                                              .rule = term->rule,
                                                              .low_bytes = term->low_bytes,
                                                              .high_bytes = term->high_bytes};
@@ -288,6 +290,8 @@ static int close_sheet(struct box *box, const struct mt_model_description *descr
         estimate->verdict = MT_VERDICT_TIGHT;
     }
     estimate->reason = *reason ? reason : NULL;
+    MT_HOLDS(mt_sheet_is_valid(sheet));
+    MT_HOLDS(mt_estimate_is_valid(estimate));
     return 0;
 }
 

@@ -51,9 +51,10 @@ static uint64_t used_of(const struct mt_tally_place *place,
 {
     size_t device = device_of(place);
     if (is_host(place))
-        return settings->host_used;
-    return settings->device_used && device < settings->n_devices ? settings->device_used[device]
-                                                                 : 0;
+        return settings->host_used_bytes;
+    return settings->device_used_bytes && device < settings->n_devices
+               ? settings->device_used_bytes[device]
+               : 0;
 }
 
 static const struct mt_device_known *card_of(const struct mt_tally_place *place,

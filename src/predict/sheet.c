@@ -40,10 +40,11 @@ static const char *source_of(struct mt_sheet *sheet, const struct mt_sheet_term 
     return mt_arena_copy(&sheet->arena, value.source, value.source_length);
 }
 
+/* What would be more than any memory stays as it is. */
 static uint64_t scaled(uint64_t bytes, double factor)
 {
     double product = (double)bytes * factor;
-    return product < (double)(UINT64_C(1) << 60) ? (uint64_t)(product + 0.5) : UINT64_C(1) << 60;
+    return product < (double)(UINT64_C(1) << 60) ? (uint64_t)(product + 0.5) : bytes;
 }
 
 void mt_widen_unread(const struct mt_engine *engine, const char *unread, uint64_t *low,
@@ -54,6 +55,13 @@ void mt_widen_unread(const struct mt_engine *engine, const char *unread, uint64_
     for (unsigned i = 0; i < steps; i++)
         *low = scaled(*low, width < 1 ? 1 - width : 0);
     *high = scaled(*high, 1 + steps * width);
+}
+
+static enum mt_term_kind kind_of(const struct mt_sheet_term *term)
+{
+    if (term->kind != MT_TERM_NONE)
+        return term->kind;
+    return term->provenance == MT_PROVENANCE_CALIBRATED ? MT_TERM_LEARNT : MT_TERM_RULE;
 }
 
 void mt_sheet_add(struct mt_sheet *sheet, const struct mt_sheet_term *term, const char *format, ...)
@@ -86,7 +94,8 @@ void mt_sheet_add(struct mt_sheet *sheet, const struct mt_sheet_term *term, cons
                  .bytes = term->bytes,
                  .low_bytes = low,
                  .high_bytes = high,
-                 .provenance = term->provenance},
+                 .provenance = term->provenance,
+                 .kind = kind_of(term)},
     };
     if (!formula || !line->term.rule)
         sheet->failed = 1;

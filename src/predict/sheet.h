@@ -29,8 +29,9 @@ struct mt_sheet_term {
     uint64_t low_bytes; /* 0 with high_bytes 0: the same as bytes */
     uint64_t high_bytes;
     enum mt_provenance provenance;
-    const char *source; /* NULL: the engine table's for the key `rule`, if it has one */
-    const char *engine; /* NULL: the sheet's */
+    const char *source;     /* NULL: the engine table's for the key `rule`, if it has one */
+    const char *engine;     /* NULL: the sheet's */
+    enum mt_term_kind kind; /* NONE: learnt where it is calibrated, else a rule's */
 };
 
 /* Whether any term is of a place. */

@@ -42,6 +42,12 @@ struct mt_estimate_why {
     const struct mt_engine_plan *said; /* the engine itself */
 };
 
+/* What holds for every sheet: bounds in order, terms of a category and with a rule; for a pool and
+ * for an estimate the equations of their comments. */
+int mt_sheet_is_valid(const struct mt_sheet *sheet);
+int mt_pool_is_valid(const struct mt_estimate_pool *pool);
+int mt_estimate_is_valid(const struct mt_estimate *estimate);
+
 /* Writes what an engine said onto the sheet. Errors: MT_EARG. */
 int mt_engine_plan_write(const struct mt_engine_plan *said,
                          const struct mt_predict_settings *settings, struct mt_sheet *sheet,

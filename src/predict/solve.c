@@ -96,9 +96,9 @@ static double slack_of(const struct mt_estimate *estimate)
     double least = HUGE_VAL;
     for (size_t i = 0; i < estimate->tally.n_places; i++) {
         const struct mt_tally_place *place = &estimate->tally.places[i];
-        uint64_t used = i == 0                  ? settings->host_used
-                        : settings->device_used ? settings->device_used[i - 1]
-                                                : 0;
+        uint64_t used = i == 0                        ? settings->host_used_bytes
+                        : settings->device_used_bytes ? settings->device_used_bytes[i - 1]
+                                                      : 0;
         if (place->capacity_bytes == MT_UNKNOWN || place->total_high_bytes == MT_UNKNOWN)
             continue;
         double left =
@@ -274,7 +274,7 @@ static int guess_device(struct query *query)
     if (result < 0)
         return result;
     for (size_t i = 0; i < settings->n_devices; i++) {
-        uint64_t used = settings->device_used ? settings->device_used[i] : 0;
+        uint64_t used = settings->device_used_bytes ? settings->device_used_bytes[i] : 0;
         most = larger(most, estimate->tally.places[i + 1].total_high_bytes + used);
     }
     if (!estimate->pool.present && most / MIB < DEVICE_MOST_MIB)

@@ -89,8 +89,8 @@ static int engine_has_room(const struct spill *spill, const struct mt_estimate *
             free_bytes +=
                 (double)place->capacity_bytes - (context ? (double)context->allocated_bytes : 0);
     }
-    for (size_t i = 0; settings->device_used && i < settings->n_devices; i++)
-        free_bytes -= (double)settings->device_used[i];
+    for (size_t i = 0; settings->device_used_bytes && i < settings->n_devices; i++)
+        free_bytes -= (double)settings->device_used_bytes[i];
     return wanted <= free_bytes;
 }
 
@@ -250,7 +250,7 @@ int mt_estimate_spill(const struct mt_model *model, const struct mt_predict_sett
     return found < 0 ? found : 0;
 }
 
-uint64_t mt_fit_margin(const char *engine)
+uint64_t mt_fit_margin_bytes(const char *engine)
 {
     struct mt_engine found;
     return mt_engine_find(engine, &found, NULL) < 0 ? 0 : mt_engine_number(&found, "fit.margin", 0);

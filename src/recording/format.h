@@ -36,7 +36,7 @@
 #define MT_HEAP_UNIT     8u
 #define MT_GRANULE_BYTES 1048576u
 
-enum mt_file_kind { MT_FILE_PROCESS = 1, MT_FILE_WATCH = 2 };
+enum mt_record_file_kind { MT_FILE_PROCESS = 1, MT_FILE_WATCH = 2 };
 
 enum mt_file_flags { MT_FILE_PACKED = 1, MT_FILE_FORKED = 2 };
 

@@ -12,6 +12,7 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/invariant.h"
 #include "recording/blocks.h"
 #include "recording/unpack.h"
 
@@ -324,6 +325,7 @@ int mt_record_file_open(const char *path, struct mt_record_file **file, struct m
         mt_record_file_close(made);
         return result;
     }
+    MT_HOLDS(mt_record_file_is_valid(made));
     *file = made;
     return 0;
 }

@@ -49,8 +49,8 @@ struct mt_record_file {
     char *path;
     struct mt_file_header header;
     struct mt_block
-        *blocks; /* sorted by stream, then sequence; no two are the same. NULL if packed */
-    size_t n_blocks;
+        *blocks;     /* sorted by stream, then sequence; no two are the same. NULL if packed */
+    size_t n_blocks; /* of a packed file, that were packed */
     struct mt_frame_place *frames; /* of a packed file */
     size_t n_frames;
     size_t blocks_bad;         /* damaged, missing, or more than one place that was cut off */
@@ -68,6 +68,9 @@ struct mt_record_file {
  * MT_EPERM, MT_EIO, MT_EFORMAT (no recording), MT_EVERSION, MT_ETRUNCATED (no whole header),
  * MT_ECORRUPT (the header fails its checksum), MT_ENOMEM. */
 int mt_record_file_open(const char *path, struct mt_record_file **file, struct mt_error *error);
+
+/* Whether the index is what the comments above say: blocks or frames, in order, within the file. */
+int mt_record_file_is_valid(const struct mt_record_file *file);
 
 void mt_record_file_close(struct mt_record_file *file);
 

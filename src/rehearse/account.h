@@ -7,8 +7,8 @@
  * The file has a hole where nothing was written. All numbers are of the machine's own byte order:
  * writer and reader run on one machine and are built together; `format` tells when they were not.
  */
-#ifndef MT_REHEARSE_ACCOUNT_H
-#define MT_REHEARSE_ACCOUNT_H
+#ifndef MT_REHEARSAL_ACCOUNT_H
+#define MT_REHEARSAL_ACCOUNT_H
 
 #include <stdint.h>
 

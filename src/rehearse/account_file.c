@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/invariant.h"
 #include "base/ticks.h"
 #include "gpu/gpus.h"
 #include "rehearse/rehearsal.h"
@@ -23,7 +24,7 @@
 #define COPY_BYTES_MOST    (UINT32_C(64) << 10)
 #define FIRST_BYTES        ((off_t)1 << 20) /* of the account, with its head */
 
-static int check_device(const struct mt_rehearse_device *device, size_t number,
+static int check_device(const struct mt_rehearsal_device *device, size_t number,
                         struct mt_error *error)
 {
     if (device->bytes < DEVICE_LEAST_BYTES)
@@ -41,7 +42,7 @@ static int check_device(const struct mt_rehearse_device *device, size_t number,
     return 0;
 }
 
-static int check(const struct mt_rehearse_options *options, struct mt_error *error)
+static int check(const struct mt_rehearsal_options *options, struct mt_error *error)
 {
     if (options->n_devices && !options->devices)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "the devices are not said");
@@ -96,7 +97,7 @@ static int map_file(const char *path, struct mt_account **account, struct mt_err
     return 0;
 }
 
-static void fill_device(struct mt_account_device *made, const struct mt_rehearse_device *device,
+static void fill_device(struct mt_account_device *made, const struct mt_rehearsal_device *device,
                         const char *prefix, unsigned number)
 {
     snprintf(made->name, sizeof made->name, "%.16s%u", prefix, number);
@@ -107,7 +108,7 @@ static void fill_device(struct mt_account_device *made, const struct mt_rehearse
 }
 
 /* The GPU that a CUDA program sees as this device, all but the size. */
-static int fill_gpu(struct mt_account_device *made, const struct mt_rehearse_device *device,
+static int fill_gpu(struct mt_account_device *made, const struct mt_rehearsal_device *device,
                     const char *generation, struct mt_error *error)
 {
     struct mt_gpu_row row;
@@ -127,7 +128,7 @@ static int fill_gpu(struct mt_account_device *made, const struct mt_rehearse_dev
 }
 
 /* The card that one of ggml's devices is; *row is empty where there is none to ask. */
-static int find_card(const struct mt_rehearse_device *device, const char *kind,
+static int find_card(const struct mt_rehearsal_device *device, const char *kind,
                      struct mt_gpu_row *row, struct mt_error *error)
 {
     *row = (struct mt_gpu_row){.key = ""};
@@ -137,7 +138,7 @@ static int find_card(const struct mt_rehearse_device *device, const char *kind,
 }
 
 /* Cards of ggml's devices, whose generation decides what attention copies. */
-static int fill_cards(struct mt_account *made, const struct mt_rehearse_options *options,
+static int fill_cards(struct mt_account *made, const struct mt_rehearsal_options *options,
                       struct mt_error *error)
 {
     const char *kind = options->kind ? options->kind : "cuda";
@@ -150,7 +151,7 @@ static int fill_cards(struct mt_account *made, const struct mt_rehearse_options 
     return result;
 }
 
-static int fill_cuda(struct mt_account *made, const struct mt_rehearse_options *options,
+static int fill_cuda(struct mt_account *made, const struct mt_rehearsal_options *options,
                      struct mt_error *error)
 {
     int result = 0;
@@ -177,7 +178,7 @@ static void name_generation(const char *kind, uint32_t capability, char text[GEN
 
 /* The generation of what is the same for all of ggml's devices: that of the least capability of
  * their cards. "" where there is none to ask; *n_unknown is how many devices have no card. */
-static int find_generation(const struct mt_rehearse_options *options, char text[GENERATION_BYTES],
+static int find_generation(const struct mt_rehearsal_options *options, char text[GENERATION_BYTES],
                            size_t *n_unknown, struct mt_error *error)
 {
     const char *kind = options->kind ? options->kind : "cuda";
@@ -198,7 +199,7 @@ static int find_generation(const struct mt_rehearse_options *options, char text[
     return 0;
 }
 
-static int choose_rules(const struct mt_rehearse_options *options, struct mt_pretend_rules *rules,
+static int choose_rules(const struct mt_rehearsal_options *options, struct mt_pretend_rules *rules,
                         struct mt_error *error)
 {
     char found[GENERATION_BYTES];
@@ -215,7 +216,7 @@ static int choose_rules(const struct mt_rehearse_options *options, struct mt_pre
     return result;
 }
 
-int mt_account_create(const struct mt_rehearse_options *options, const char *path,
+int mt_account_create(const struct mt_rehearsal_options *options, const char *path,
                       struct mt_account **account, struct mt_error *error)
 {
     struct mt_pretend_rules rules;
@@ -244,6 +245,7 @@ int mt_account_create(const struct mt_rehearse_options *options, const char *pat
     made->start_ns = mt_monotonic_ns();
     made->format = MT_ACCOUNT_FORMAT;
     memcpy(made->magic, MT_ACCOUNT_MAGIC, sizeof made->magic);
+    MT_HOLDS(mt_account_is_valid(made));
     *account = made;
     return 0;
 }

@@ -116,7 +116,7 @@ static void add_free(struct mt_account_reader *reader, size_t slot, uint64_t tim
         return;
     }
     noted->event = at(reader, index)->event;
-    noted->event.kind = MT_REHEARSE_FREE;
+    noted->event.kind = MT_REHEARSAL_FREE;
     noted->event.time_ns = time_ns;
     noted->object = at(reader, index)->object;
     noted->was_told = at(reader, index)->was_told;
@@ -125,9 +125,9 @@ static void add_free(struct mt_account_reader *reader, size_t slot, uint64_t tim
 }
 
 static void fill(struct mt_account_reader *reader, struct mt_noted *noted,
-                 const struct mt_account_event *raw, enum mt_rehearse_event_kind kind)
+                 const struct mt_account_event *raw, enum mt_rehearsal_event_kind kind)
 {
-    noted->event = (struct mt_rehearse_event){
+    noted->event = (struct mt_rehearsal_event){
         .kind = kind,
         .time_ns = since_start(reader, raw->time_ns),
         .pid = raw->pid,
@@ -144,7 +144,7 @@ static void fill(struct mt_account_reader *reader, struct mt_noted *noted,
 }
 
 static void add(struct mt_account_reader *reader, const struct mt_account_event *raw,
-                enum mt_rehearse_event_kind kind)
+                enum mt_rehearsal_event_kind kind)
 {
     struct mt_noted *noted = append(reader);
     if (noted)
@@ -166,7 +166,7 @@ static void add_alloc(struct mt_account_reader *reader, const struct mt_account_
         slot = slot_of(reader, raw->pid, raw->object);
     }
     size_t index = reader->n_events;
-    add(reader, raw, MT_REHEARSE_ALLOC);
+    add(reader, raw, MT_REHEARSAL_ALLOC);
     if (reader->n_events == index)
         return;
     reader->live[slot] = (struct mt_live){raw->pid, raw->object, index + 1};
@@ -322,7 +322,7 @@ static void end_process(struct mt_account_reader *reader, const struct mt_accoun
     for (size_t i = reader->n_holders; i-- > 0;)
         if (reader->holders[i].pid == raw->pid)
             drop_holder(reader, i, since_start(reader, raw->time_ns));
-    add(reader, raw, MT_REHEARSE_MARK);
+    add(reader, raw, MT_REHEARSAL_MARK);
 }
 
 /* A sentence may be longer than a name: it goes on in the detail. */
@@ -332,7 +332,7 @@ static void add_note(struct mt_account_reader *reader, const struct mt_account_e
     size_t index = reader->n_events;
     snprintf(text, sizeof text, "%.*s%.*s", (int)strnlen(raw->name, sizeof raw->name), raw->name,
              (int)strnlen(raw->detail, sizeof raw->detail), raw->detail);
-    add(reader, raw, MT_REHEARSE_NOTE);
+    add(reader, raw, MT_REHEARSAL_NOTE);
     if (reader->n_events == index)
         return;
     at(reader, index)->event.name = own_text(reader, text, sizeof text);
@@ -352,16 +352,16 @@ static uint64_t missing_bytes(const struct mt_account_reader *reader,
 static void add_refusal(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
     size_t index = reader->n_events;
-    add(reader, raw, MT_REHEARSE_REFUSED);
+    add(reader, raw, MT_REHEARSAL_REFUSED);
     if (reader->n_events == index)
         return;
-    struct mt_rehearse_event *refused = &at(reader, index)->event;
+    struct mt_rehearsal_event *refused = &at(reader, index)->event;
     refused->missing_bytes = missing_bytes(reader, raw);
     if (refused->category)
         return;
     for (size_t i = index; i-- > 0 && index - i <= LOOK_BACK;) {
-        const struct mt_rehearse_event *planned = &at(reader, i)->event;
-        if (planned->kind != MT_REHEARSE_ALLOC || !(planned->flags & MT_REHEARSE_PLANNED) ||
+        const struct mt_rehearsal_event *planned = &at(reader, i)->event;
+        if (planned->kind != MT_REHEARSAL_ALLOC || !(planned->flags & MT_REHEARSAL_PLANNED) ||
             planned->bytes != refused->bytes || strcmp(planned->place, refused->place) != 0)
             continue;
         refused->category = planned->category;
@@ -399,7 +399,7 @@ static void take(struct mt_account_reader *reader, const struct mt_account_event
         add_refusal(reader, raw);
         break;
     case MT_ACCOUNT_MARK:
-        add(reader, raw, MT_REHEARSE_MARK);
+        add(reader, raw, MT_REHEARSAL_MARK);
         break;
     case MT_ACCOUNT_NOTE:
         add_note(reader, raw);
@@ -458,9 +458,9 @@ uint64_t mt_account_reader_held(const struct mt_account_reader *reader, uint64_t
         const struct mt_live *live = &reader->live[i];
         if (!live->event || live->pid != pid)
             continue;
-        const struct mt_rehearse_event *event = &at(reader, live->event - 1)->event;
+        const struct mt_rehearsal_event *event = &at(reader, live->event - 1)->event;
         if (strcmp(event->place, place) != 0 ||
-            event->flags & (MT_REHEARSE_MAPPED | MT_REHEARSE_PLANNED))
+            event->flags & (MT_REHEARSAL_MAPPED | MT_REHEARSAL_PLANNED))
             continue;
         uint64_t bytes = rules ? mt_account_held(rules, event->bytes) : event->bytes;
         if (__builtin_add_overflow(sum, bytes, &sum))

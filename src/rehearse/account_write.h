@@ -4,8 +4,8 @@
  * Everything here may be called from any thread, at any time, also before main() and within a
  * loader's call: it takes no lock, allocates nothing and leaves errno alone. Without a rehearsal
  * every function does nothing. Texts are cut to what the account has room for. */
-#ifndef MT_REHEARSE_ACCOUNT_WRITE_H
-#define MT_REHEARSE_ACCOUNT_WRITE_H
+#ifndef MT_REHEARSAL_ACCOUNT_WRITE_H
+#define MT_REHEARSAL_ACCOUNT_WRITE_H
 
 #include <stdint.h>
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/invariant.h"
 #include "gpu/gpus.h"
 
 #define UNSPLIT "allocated, and not told what for"
@@ -85,7 +86,7 @@ static void bound_by_table(const struct mt_gpu_spec *gpu, struct mt_breakdown_pa
 static int add_whole(const struct mt_breakdown_source *source, uint8_t place,
                      const struct mt_noted *noted, struct mt_breakdown *parts)
 {
-    const struct mt_rehearse_event *event = &noted->event;
+    const struct mt_rehearsal_event *event = &noted->event;
     struct mt_breakdown_part part = {.category = event->category,
                                      .provenance = MT_PROVENANCE_EXACT,
                                      .bytes = event->bytes,
@@ -165,8 +166,8 @@ static int add_noted(const struct mt_breakdown_source *source, uint8_t place,
 static int is_of_torch(const struct mt_breakdown_source *source, const char *name,
                        const struct mt_noted *noted)
 {
-    const struct mt_rehearse_event *event = &noted->event;
-    return (event->kind == MT_REHEARSE_ALLOC || event->kind == MT_REHEARSE_FREE) &&
+    const struct mt_rehearsal_event *event = &noted->event;
+    return (event->kind == MT_REHEARSAL_ALLOC || event->kind == MT_REHEARSAL_FREE) &&
            is_open(noted) && strcmp(event->place, name) == 0 && source->torch &&
            mt_torch_has(source->torch, (uint32_t)event->pid, noted->object);
 }
@@ -188,7 +189,7 @@ static struct moment moment_at(const struct mt_breakdown_source *source, const c
         return moment;
     for (size_t i = at + 1; i-- > 0 && !moment.from_ns;) {
         noted = mt_account_reader_at(reader, i);
-        if (noted->event.kind == MT_REHEARSE_FREE && is_of_torch(source, name, noted))
+        if (noted->event.kind == MT_REHEARSAL_FREE && is_of_torch(source, name, noted))
             moment.from_ns = start_ns + noted->event.time_ns;
     }
     while ((noted = mt_account_reader_at(reader, ++at)) != NULL &&
@@ -200,11 +201,11 @@ static struct moment moment_at(const struct mt_breakdown_source *source, const c
 }
 
 int mt_breakdown_count(const struct mt_breakdown_source *source,
-                       const struct mt_rehearse_event *event)
+                       const struct mt_rehearsal_event *event)
 {
-    if (source->is_cuda && !(event->flags & MT_REHEARSE_PINNED) && !strcmp(event->place, "host"))
+    if (source->is_cuda && !(event->flags & MT_REHEARSAL_PINNED) && !strcmp(event->place, "host"))
         return 0;
-    return source->counts_plans || !(event->flags & MT_REHEARSE_PLANNED);
+    return source->counts_plans || !(event->flags & MT_REHEARSAL_PLANNED);
 }
 
 /* Events that found no room are missing from the sum, and not from what the device counts. */
@@ -236,13 +237,13 @@ static int add_absent(const struct mt_breakdown_source *source, const char *plac
 {
     const struct mt_noted *noted;
     for (size_t i = 0; (noted = mt_account_reader_at(source->reader, i)) != NULL; i++) {
-        const struct mt_rehearse_event *event = &noted->event;
+        const struct mt_rehearsal_event *event = &noted->event;
         const struct mt_breakdown_part part = {.category = event->category,
                                                .provenance = MT_PROVENANCE_ASSUMED,
                                                .high_bytes = event->bytes,
                                                .name = "switched itself off in the rehearsal",
                                                .detail = ""};
-        if (event->kind == MT_REHEARSE_NOTE && event->bytes && !strcmp(event->place, place) &&
+        if (event->kind == MT_REHEARSAL_NOTE && event->bytes && !strcmp(event->place, place) &&
             add(parts, &part) < 0)
             return MT_ENOMEM;
     }
@@ -259,8 +260,8 @@ int mt_breakdown_gather(const struct mt_breakdown_source *source, uint8_t place,
     parts->unsplit_bytes = 0;
     for (size_t i = 0; i <= after && (noted = mt_account_reader_at(source->reader, i)) != NULL;
          i++) {
-        const struct mt_rehearse_event *event = &noted->event;
-        if (event->kind != MT_REHEARSE_ALLOC || noted->freed_at <= after ||
+        const struct mt_rehearsal_event *event = &noted->event;
+        if (event->kind != MT_REHEARSAL_ALLOC || noted->freed_at <= after ||
             strcmp(event->place, name) != 0 || !mt_breakdown_count(source, event))
             continue;
         if (add_noted(source, place, noted, &moment, parts) < 0)
@@ -270,6 +271,7 @@ int mt_breakdown_gather(const struct mt_breakdown_source *source, uint8_t place,
         return MT_ENOMEM;
     if (parts->n)
         qsort(parts->items, parts->n, sizeof *parts->items, by_kind);
+    MT_HOLDS(mt_breakdown_is_valid(parts));
     return 0;
 }
 

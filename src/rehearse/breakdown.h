@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What was there at a place at a moment, in parts of one use each. */
-#ifndef MT_REHEARSE_PARTS_H
-#define MT_REHEARSE_PARTS_H
+#ifndef MT_REHEARSAL_PARTS_H
+#define MT_REHEARSAL_PARTS_H
 
 #include "rehearse/rehearsal.h"
 #include "rehearse/torch.h"
@@ -34,7 +34,7 @@ struct mt_breakdown_source {
 /* Whether an allocation counts: of a CUDA program's host memory what it pinned, since the rest is
  * seen in part only. */
 int mt_breakdown_count(const struct mt_breakdown_source *source,
-                       const struct mt_rehearse_event *event);
+                       const struct mt_rehearsal_event *event);
 
 /* Fills in what was at a place after the event at `after`, ordered by kind; where `is_peak`,
  * divided as at the fullest moment of PyTorch's allocator while it had the segments that it had
@@ -42,6 +42,9 @@ int mt_breakdown_count(const struct mt_breakdown_source *source,
  */
 int mt_breakdown_gather(const struct mt_breakdown_source *source, uint8_t place, size_t after,
                         int is_peak, struct mt_breakdown *parts);
+/* Whether parts are ordered, and each within its bounds. */
+int mt_breakdown_is_valid(const struct mt_breakdown *parts);
+
 void mt_breakdown_finish(struct mt_breakdown *parts);
 
 /* Whether both are of one kind: they are told as one. The sign orders them. */

@@ -170,7 +170,7 @@ static int copy_programs(const char *from, const char *directory, struct mt_erro
     return result;
 }
 
-int mt_cuda_stage(const struct mt_rehearse_options *options, const char *directory, int major,
+int mt_cuda_stage(const struct mt_rehearsal_options *options, const char *directory, int major,
                   struct mt_cuda_stage *stage, struct mt_error *error)
 {
     *stage = (struct mt_cuda_stage){0};

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,33 +24,17 @@
 #define CLEANING_NS   (UINT64_C(2000) * 1000 * 1000) /* that cleaning up may take */
 #define LOOK_NS       (2 * 1000 * 1000)
 
-static int is_program(const char *path)
+int mt_program_find(const char *name, char *const *environment, char *found, struct mt_error *error)
 {
-    struct stat status;
-    return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
-}
-
-int mt_program_find(const char *name, const char *path, char *found, struct mt_error *error)
-{
-    const char *at = path && *path ? path : "/usr/local/bin:/usr/bin:/bin";
-    if (strchr(name, '/')) {
-        if (strlen(name) >= PATH_MAX || access(name, F_OK) < 0)
-            return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "%.300s: no such program", name);
-        snprintf(found, PATH_MAX, "%s", name);
-        return is_program(found)
-                   ? 0
-                   : mt_fail(error, MT_EPERM, MT_NO_OFFSET,
-                             "%.300s cannot be run: it is not an executable file", name);
+    switch (mt_environment_find(environment, name, found)) {
+    case 0:
+        return 0;
+    case EACCES:
+        return mt_fail(error, MT_EPERM, MT_NO_OFFSET,
+                       "%.300s cannot be run: it is not an executable file", name);
+    default:
+        return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "%.300s: no such program", name);
     }
-    while (*at) {
-        size_t length = strcspn(at, ":");
-        int n =
-            snprintf(found, PATH_MAX, "%.*s/%s", length ? (int)length : 1, length ? at : ".", name);
-        if (length < PATH_MAX && n < PATH_MAX && is_program(found))
-            return 0;
-        at += length + (at[length] == ':');
-    }
-    return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "%.300s: no such program", name);
 }
 
 static int check_preload(const char *program, struct mt_error *error)
@@ -111,13 +94,12 @@ static int exec_result(int fd)
     return got == sizeof failed ? failed : 0;
 }
 
-int mt_program_start(const struct mt_rehearse_options *options, char **environment,
+int mt_program_start(const struct mt_rehearsal_options *options, char **environment,
                      const int output_fd[2], struct mt_error *error)
 {
     char program[PATH_MAX];
     int report[2];
-    const char *path = mt_environment_get(environment, "PATH");
-    int result = mt_program_find(options->argv[0], path, program, error);
+    int result = mt_program_find(options->argv[0], environment, program, error);
     if (result == 0)
         result = check_preload(program, error);
     if (result < 0)

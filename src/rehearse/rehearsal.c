@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The life of a rehearsal: the folder, the program, the waiting, the end. */
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 #define OUTPUT_MOST      (8 << 20)
 #define WORDS_READ_BYTES 65536
 
-static int check(const struct mt_rehearse_options *options, struct mt_error *error)
+static int check(const struct mt_rehearsal_options *options, struct mt_error *error)
 {
     if (!options->directory || !options->argv || !options->argv[0] || !options->environment ||
         !options->pretend_path)
@@ -96,7 +96,18 @@ static void end_life(const struct mt_rehearsal *rehearsal)
         unlink(path);
 }
 
-static int prepare(struct mt_rehearsal *rehearsal, const struct mt_rehearse_options *options,
+/* Address space alone: it takes no memory. */
+static int get_spare(struct mt_rehearsal *rehearsal, struct mt_error *error)
+{
+    void *spare = mmap(NULL, sizeof *rehearsal->spare, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (spare == MAP_FAILED)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    rehearsal->spare = spare;
+    return 0;
+}
+
+static int prepare(struct mt_rehearsal *rehearsal, const struct mt_rehearsal_options *options,
                    struct mt_error *error)
 {
     int result = prepare_folder(rehearsal, options->directory, error);
@@ -107,6 +118,8 @@ static int prepare(struct mt_rehearsal *rehearsal, const struct mt_rehearse_opti
     if (result == 0)
         result = mt_account_create(options, rehearsal->account_path, &rehearsal->account, error);
     rehearsal->reader.account = rehearsal->account;
+    if (result == 0)
+        result = get_spare(rehearsal, error);
     if (result < 0)
         return result;
     rehearsal->n_devices = rehearsal->account->n_devices;
@@ -114,15 +127,14 @@ static int prepare(struct mt_rehearsal *rehearsal, const struct mt_rehearse_opti
     return 0;
 }
 
-static int start(struct mt_rehearsal *rehearsal, const struct mt_rehearse_options *options,
+static int start(struct mt_rehearsal *rehearsal, const struct mt_rehearsal_options *options,
                  struct mt_error *error)
 {
     char *const *given = options->environment;
     struct mt_cuda_stage stage = {0};
     if (options->cuda_directory) {
         char program[PATH_MAX];
-        const char *path = mt_environment_get(given, "PATH");
-        int staged = mt_program_find(options->argv[0], path, program, error);
+        int staged = mt_program_find(options->argv[0], given, program, error);
         if (staged == 0)
             staged = mt_cuda_stage(options, rehearsal->directory, mt_cuda_major_beside(program),
                                    &stage, error);
@@ -158,6 +170,7 @@ static void release(struct mt_rehearsal *rehearsal)
     mt_account_reader_finish(&rehearsal->reader);
     mt_torch_close(rehearsal->torch);
     mt_account_unmap(rehearsal->account);
+    mt_account_unmap(rehearsal->spare);
     end_life(rehearsal);
     close_if_open(rehearsal->pidfd);
     close_if_open(rehearsal->output_fd[0]);
@@ -167,8 +180,8 @@ static void release(struct mt_rehearsal *rehearsal)
     free(rehearsal);
 }
 
-int mt_rehearse_start(const struct mt_rehearse_options *options, struct mt_rehearsal **rehearsal,
-                      struct mt_error *error)
+int mt_rehearsal_start(const struct mt_rehearsal_options *options, struct mt_rehearsal **rehearsal,
+                       struct mt_error *error)
 {
     int result = check(options, error);
     if (result < 0)
@@ -246,7 +259,7 @@ static void find_processes(struct mt_rehearsal *rehearsal)
     const struct mt_noted *noted;
     for (; (noted = mt_account_reader_at(&rehearsal->reader, rehearsal->n_seen));
          rehearsal->n_seen++) {
-        if (noted->event.kind == MT_REHEARSE_ALLOC)
+        if (noted->event.kind == MT_REHEARSAL_ALLOC)
             add_process(rehearsal, (uint32_t)noted->event.pid);
     }
 }
@@ -277,7 +290,7 @@ static void bound_output(int fd)
 }
 
 /* Whoever reads past the end of a mapped file is killed: where the program has cut the account off,
- * empty memory takes its place. */
+ * empty memory takes its place; that was got beforehand, in case the kernel has no more. */
 static void look_at_account(struct mt_rehearsal *rehearsal)
 {
     struct stat status;
@@ -286,8 +299,11 @@ static void look_at_account(struct mt_rehearsal *rehearsal)
         return;
     rehearsal->is_cut = 1;
     if (mmap(rehearsal->account, sizeof *rehearsal->account, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
-        abort();
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+        struct mt_account *cut = rehearsal->account;
+        rehearsal->account = rehearsal->reader.account = rehearsal->spare;
+        rehearsal->spare = cut;
+    }
 }
 
 static void look(struct mt_rehearsal *rehearsal, uint64_t now_ns)
@@ -318,7 +334,7 @@ static int is_within_event(const struct mt_rehearsal *rehearsal, uint64_t now_ns
     return since_ns && now_ns - since_ns < WHOLE_NS;
 }
 
-static void fill_end(const struct mt_rehearsal *rehearsal, struct mt_rehearse_status *status)
+static void fill_end(const struct mt_rehearsal *rehearsal, struct mt_rehearsal_status *status)
 {
     if (!rehearsal->ended)
         return;
@@ -347,7 +363,7 @@ static const char *private_library(struct mt_rehearsal *rehearsal)
         return NULL;
     for (size_t i = 0; !*library && (noted = mt_account_reader_at(&rehearsal->reader, i)) != NULL;
          i++) {
-        const char *end = noted->event.kind == MT_REHEARSE_NOTE
+        const char *end = noted->event.kind == MT_REHEARSAL_NOTE
                               ? strstr(noted->event.name, MT_ACCOUNT_PRIVATE)
                               : NULL;
         if (end)
@@ -357,7 +373,7 @@ static const char *private_library(struct mt_rehearsal *rehearsal)
     return *library ? library : NULL;
 }
 
-static void fill_status(struct mt_rehearsal *rehearsal, struct mt_rehearse_status *status)
+static void fill_status(struct mt_rehearsal *rehearsal, struct mt_rehearsal_status *status)
 {
     struct mt_account *account = rehearsal->account;
     uint64_t now_ns = rehearsal->ended ? rehearsal->ended_ns : mt_monotonic_ns();
@@ -367,7 +383,7 @@ static void fill_status(struct mt_rehearsal *rehearsal, struct mt_rehearse_statu
     account->engine_version[sizeof account->engine_version - 1] = '\0';
     account->refusal[sizeof account->refusal - 1] = '\0';
     account->builds.ggml_version[sizeof account->builds.ggml_version - 1] = '\0';
-    *status = (struct mt_rehearse_status){
+    *status = (struct mt_rehearsal_status){
         .running = !rehearsal->ended,
         .elapsed_ns = now_ns - account->start_ns,
         .quiet_ns = now_ns > last_ns ? now_ns - last_ns : 0,
@@ -392,8 +408,8 @@ static void fill_status(struct mt_rehearsal *rehearsal, struct mt_rehearse_statu
     fill_end(rehearsal, status);
 }
 
-int mt_rehearse_wait(struct mt_rehearsal *rehearsal, uint64_t timeout_ns,
-                     struct mt_rehearse_status *status, struct mt_error *error)
+int mt_rehearsal_wait(struct mt_rehearsal *rehearsal, uint64_t timeout_ns,
+                      struct mt_rehearsal_status *status, struct mt_error *error)
 {
     uint64_t begun_ns = mt_monotonic_ns();
     for (;;) {
@@ -416,20 +432,20 @@ int mt_rehearse_wait(struct mt_rehearsal *rehearsal, uint64_t timeout_ns,
     return 0;
 }
 
-void mt_rehearse_stop(struct mt_rehearsal *rehearsal, uint64_t grace_ns)
+void mt_rehearsal_stop(struct mt_rehearsal *rehearsal, uint64_t grace_ns)
 {
-    struct mt_rehearse_status status;
+    struct mt_rehearsal_status status;
     look(rehearsal, mt_monotonic_ns());
     if (!rehearsal->ended) {
         kill(-rehearsal->pid, SIGTERM);
-        mt_rehearse_wait(rehearsal, grace_ns, &status, NULL);
+        mt_rehearsal_wait(rehearsal, grace_ns, &status, NULL);
     }
     if (!rehearsal->ended && rehearsal->account->cuda.driver_version)
         mt_program_kill_rest(rehearsal->account_path, rehearsal->pid);
     if (!rehearsal->ended)
         kill(-rehearsal->pid, SIGKILL);
     while (!rehearsal->ended)
-        mt_rehearse_wait(rehearsal, LOOK_NS, &status, NULL);
+        mt_rehearsal_wait(rehearsal, LOOK_NS, &status, NULL);
     if (!rehearsal->is_swept)
         mt_program_kill_rest(rehearsal->account_path, 0);
     rehearsal->is_swept = 1;
@@ -437,12 +453,12 @@ void mt_rehearse_stop(struct mt_rehearsal *rehearsal, uint64_t grace_ns)
     mt_account_reader_read(&rehearsal->reader, mt_monotonic_ns(), 1);
 }
 
-void mt_rehearse_mark(struct mt_rehearsal *rehearsal, const char *name)
+void mt_rehearsal_mark(struct mt_rehearsal *rehearsal, const char *name)
 {
     mt_account_note(rehearsal->account, MT_ACCOUNT_MARK, (uint32_t)getpid(), name);
 }
 
-const struct mt_rehearse_event *mt_rehearse_event_at(struct mt_rehearsal *rehearsal, size_t index)
+const struct mt_rehearsal_event *mt_rehearsal_event_at(struct mt_rehearsal *rehearsal, size_t index)
 {
     look_at_account(rehearsal);
     if (index >= rehearsal->reader.n_events)
@@ -483,7 +499,7 @@ static void drop_controls(char *text)
     *to = '\0';
 }
 
-void mt_rehearse_last_words(struct mt_rehearsal *rehearsal, char *text, size_t size)
+void mt_rehearsal_last_words(struct mt_rehearsal *rehearsal, char *text, size_t size)
 {
     struct stat status;
     int fd = rehearsal->output_fd[1];
@@ -505,10 +521,10 @@ void mt_rehearse_last_words(struct mt_rehearsal *rehearsal, char *text, size_t s
     drop_controls(text);
 }
 
-void mt_rehearse_destroy(struct mt_rehearsal *rehearsal)
+void mt_rehearsal_destroy(struct mt_rehearsal *rehearsal)
 {
     if (!rehearsal)
         return;
-    mt_rehearse_stop(rehearsal, 0);
+    mt_rehearsal_stop(rehearsal, 0);
     release(rehearsal);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A rehearsal, shared by the files of this room that drive it and read its account. */
-#ifndef MT_REHEARSE_REHEARSAL_H
-#define MT_REHEARSE_REHEARSAL_H
+#ifndef MT_REHEARSAL_REHEARSAL_H
+#define MT_REHEARSAL_REHEARSAL_H
 
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 #include <sys/types.h>
 
 #include "base/arena.h"
@@ -16,7 +16,7 @@
 
 /* An event as it was read. An allocation is there from its own index up to `freed_at`. */
 struct mt_noted {
-    struct mt_rehearse_event event;
+    struct mt_rehearsal_event event;
     size_t freed_at; /* SIZE_MAX while it is there */
     uint64_t object; /* its identity in its process: the address of what CUDA gave out */
     int was_told;    /* what it is for was not known when it was made, and told later */
@@ -45,6 +45,11 @@ struct mt_holder {
     uint64_t object;
 };
 
+/* Whether the account is one of ours, and devices' bytes are those of processes and of what these
+ * share. The program writes it: that it holds is known of our own accounts and our own programs
+ * only, once they rest. */
+int mt_account_is_valid(const struct mt_account *account);
+
 /* The account as a list of events, read as it grows. Start with {0} and `account`. Events never
  * move, so that they can be lent out. */
 struct mt_account_reader {
@@ -71,6 +76,7 @@ struct mt_account_reader {
 struct mt_rehearsal {
     char private_library[96]; /* that brings NVIDIA's own runtime, "" while none is known */
     struct mt_account *account;
+    struct mt_account *spare; /* empty, in place of one that was cut off */
     struct mt_account_reader reader;
     uint32_t n_devices; /* as they were given: the account's own number is the program's to write */
     int is_cut;         /* the program has made the account's file shorter */
@@ -92,7 +98,7 @@ struct mt_rehearsal {
 };
 
 /* Makes the account's file and maps it (account_file.c). The caller unmaps *account. */
-int mt_account_create(const struct mt_rehearse_options *options, const char *path,
+int mt_account_create(const struct mt_rehearsal_options *options, const char *path,
                       struct mt_account **account, struct mt_error *error);
 void mt_account_unmap(struct mt_account *account);
 
@@ -129,7 +135,7 @@ int mt_cuda_major_beside(const char *program);
  * `major` are not preloaded, with 0 all are. Errors: MT_ENOTFOUND (one is missing), MT_EARG (a
  * folder whose path cannot be preloaded from), MT_ELIMIT (a path that is too long), MT_EIO,
  * MT_ENOMEM. */
-int mt_cuda_stage(const struct mt_rehearse_options *options, const char *directory, int major,
+int mt_cuda_stage(const struct mt_rehearsal_options *options, const char *directory, int major,
                   struct mt_cuda_stage *stage, struct mt_error *error);
 void mt_cuda_stage_finish(struct mt_cuda_stage *stage);
 
@@ -140,11 +146,12 @@ char **mt_environment_make(char *const *given, const char *pretend_path, const c
                            const struct mt_cuda_stage *stage);
 void mt_environment_free(char **environment);
 
-/* Looks a program up in `path` as execvp(3) does; `found` has PATH_MAX bytes (program.c). */
-int mt_program_find(const char *name, const char *path, char *found, struct mt_error *error);
+/* Looks a program up as mt_environment_find() does (program.c). Errors: MT_ENOTFOUND, MT_EPERM. */
+int mt_program_find(const char *name, char *const *environment, char *found,
+                    struct mt_error *error);
 /* Finds and starts the program (program.c), as the leader of a process group. Returns its pid or an
  * MT_E code. */
-int mt_program_start(const struct mt_rehearse_options *options, char **environment,
+int mt_program_start(const struct mt_rehearsal_options *options, char **environment,
                      const int output_fd[2], struct mt_error *error);
 /* Kills every process that has `account_path` in its environment, whoever's child it is, and those
  * of `group`, if that is not 0; what cleans up after the others has a moment to do so. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How a pretended device behaves: rules by kind, generation and build of the engine, as data. */
-#ifndef MT_REHEARSE_RULES_H
-#define MT_REHEARSE_RULES_H
+#ifndef MT_REHEARSAL_RULES_H
+#define MT_REHEARSAL_RULES_H
 
 #include <memtally/error.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Events into a tally: what was there after one of them, or at the peak of each place. */
+#include "base/invariant.h"
 #include "tally/tally_arena.h"
 
 #include <inttypes.h>
@@ -32,7 +33,7 @@ struct maker {
     enum mt_provenance others;
 };
 
-static int counts(const struct maker *maker, const struct mt_rehearse_event *event)
+static int counts(const struct maker *maker, const struct mt_rehearsal_event *event)
 {
     return mt_breakdown_count(&maker->source, event);
 }
@@ -44,10 +45,10 @@ static int is_only_planned(const struct mt_account_reader *reader)
     size_t n_planned = 0;
     const struct mt_noted *noted;
     for (size_t i = 0; (noted = mt_account_reader_at(reader, i)) != NULL; i++) {
-        const struct mt_rehearse_event *event = &noted->event;
-        if (event->kind != MT_REHEARSE_ALLOC || event->category != MT_CATEGORY_WEIGHTS)
+        const struct mt_rehearsal_event *event = &noted->event;
+        if (event->kind != MT_REHEARSAL_ALLOC || event->category != MT_CATEGORY_WEIGHTS)
             continue;
-        if (!(event->flags & MT_REHEARSE_PLANNED))
+        if (!(event->flags & MT_REHEARSAL_PLANNED))
             return 0;
         n_planned++;
     }
@@ -62,12 +63,12 @@ static size_t peak_of(const struct maker *maker, const char *place)
     uint64_t most = 0;
     size_t peak = maker->settled.first;
     for (size_t i = 0; (noted = mt_account_reader_at(maker->reader, i)) != NULL; i++) {
-        const struct mt_rehearse_event *event = &noted->event;
+        const struct mt_rehearsal_event *event = &noted->event;
         if (strcmp(event->place, place) != 0 || !counts(maker, event))
             continue;
-        if (event->kind == MT_REHEARSE_ALLOC && __builtin_add_overflow(sum, event->bytes, &sum))
+        if (event->kind == MT_REHEARSAL_ALLOC && __builtin_add_overflow(sum, event->bytes, &sum))
             sum = UINT64_MAX;
-        else if (event->kind == MT_REHEARSE_FREE)
+        else if (event->kind == MT_REHEARSAL_FREE)
             sum -= event->bytes < sum ? event->bytes : sum;
         if (sum > most && i >= maker->settled.first && i <= maker->settled.last) {
             most = sum;
@@ -123,7 +124,8 @@ static size_t make_detail(struct maker *maker, size_t first, struct mt_tally_det
     size_t n = 0;
     *detail = (struct mt_tally_detail){.name = name_of(maker, model),
                                        .resident_bytes = MT_UNKNOWN,
-                                       .provenance = model->provenance};
+                                       .provenance = model->provenance,
+                                       .kind = MT_TERM_REHEARSED};
     for (; first + n < maker->there.n && !mt_breakdown_compare(model, model + n); n++) {
         detail->allocated_bytes = plus(detail->allocated_bytes, model[n].bytes);
         detail->low_bytes = plus(detail->low_bytes, model[n].low_bytes);
@@ -421,7 +423,7 @@ static int make_notes(struct maker *maker, struct mt_tally *tally)
         if (result == 0)
             result = add_note(maker, tally, notes, said->text);
     for (size_t i = 0; tally->n_notes < NOTES_MAX && (noted = mt_account_reader_at(reader, i)); i++)
-        if (result == 0 && noted->event.kind == MT_REHEARSE_NOTE)
+        if (result == 0 && noted->event.kind == MT_REHEARSAL_NOTE)
             result = add_note(maker, tally, notes, noted->event.name);
     if (result == 0 && n > MT_ACCOUNT_EVENTS_MAX) {
         char text[160];
@@ -485,8 +487,8 @@ static int open_traces(struct maker *maker, const char *directory, struct mt_err
     return result;
 }
 
-int mt_rehearse_tally(struct mt_rehearsal *rehearsal, size_t index, struct mt_tally **tally,
-                      struct mt_error *error)
+int mt_rehearsal_tally(struct mt_rehearsal *rehearsal, size_t index, struct mt_tally **tally,
+                       struct mt_error *error)
 {
     struct maker maker = {.reader = &rehearsal->reader,
                           .counts_plans = is_only_planned(&rehearsal->reader)};
@@ -507,6 +509,7 @@ int mt_rehearse_tally(struct mt_rehearsal *rehearsal, size_t index, struct mt_ta
         mt_tally_destroy(made);
         return mt_fail(error, result, MT_NO_OFFSET, "out of memory");
     }
+    MT_HOLDS(mt_tally_adds_up(made));
     *tally = made;
     return 0;
 }

@@ -22,8 +22,8 @@
  * clocks, are for who looks at the file.
  *
  * Blocks and phases are in the order of the lines, names are known by the times of their lines. */
-#ifndef MT_REHEARSE_TORCH_TRACE_H
-#define MT_REHEARSE_TORCH_TRACE_H
+#ifndef MT_REHEARSAL_TORCH_TRACE_H
+#define MT_REHEARSAL_TORCH_TRACE_H
 
 #include <stddef.h>
 #include <stdint.h>

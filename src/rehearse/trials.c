@@ -18,7 +18,7 @@ struct pass {
     struct mt_span chosen;
 };
 
-static void hold(struct pass *pass, const struct mt_rehearse_event *event)
+static void hold(struct pass *pass, const struct mt_rehearsal_event *event)
 {
     static const char device[] = "gpu:";
     if (strncmp(event->place, device, sizeof device - 1) != 0)
@@ -27,7 +27,7 @@ static void hold(struct pass *pass, const struct mt_rehearse_event *event)
     if (number >= MT_ACCOUNT_DEVICES_MAX)
         return;
     uint64_t *held = &pass->held[number];
-    if (event->kind == MT_REHEARSE_FREE)
+    if (event->kind == MT_REHEARSAL_FREE)
         *held -= event->bytes < *held ? event->bytes : *held;
     else if (__builtin_add_overflow(*held, event->bytes, held))
         *held = UINT64_MAX;
@@ -55,14 +55,14 @@ static void end_trial(struct pass *pass, size_t last)
     memcpy(pass->most, pass->held, sizeof pass->most);
 }
 
-static void take(struct pass *pass, const struct mt_rehearse_event *event, size_t index)
+static void take(struct pass *pass, const struct mt_rehearsal_event *event, size_t index)
 {
-    if (event->kind != MT_REHEARSE_ALLOC && event->kind != MT_REHEARSE_FREE)
+    if (event->kind != MT_REHEARSAL_ALLOC && event->kind != MT_REHEARSAL_FREE)
         return;
     hold(pass, event);
-    if (!(event->flags & MT_REHEARSE_PLANNED))
+    if (!(event->flags & MT_REHEARSAL_PLANNED))
         return;
-    if (event->kind == MT_REHEARSE_ALLOC) {
+    if (event->kind == MT_REHEARSAL_ALLOC) {
         pass->n_planned++;
         pass->has_weights |= event->category == MT_CATEGORY_WEIGHTS;
     } else if (pass->n_planned && --pass->n_planned == 0 && pass->has_weights) {
@@ -80,9 +80,9 @@ struct mt_span mt_account_reader_settled(const struct mt_account_reader *reader,
         take(&pass, &noted->event, i);
         if (pass.first == i + 1)
             is_loaded = 0;
-        is_loaded |= noted->event.kind == MT_REHEARSE_ALLOC &&
+        is_loaded |= noted->event.kind == MT_REHEARSAL_ALLOC &&
                      noted->event.category == MT_CATEGORY_WEIGHTS &&
-                     !(noted->event.flags & MT_REHEARSE_PLANNED);
+                     !(noted->event.flags & MT_REHEARSAL_PLANNED);
     }
     if (counts_plans && pass.has_weights)
         end_trial(&pass, i);

@@ -231,3 +231,8 @@ int mt_recording_timeline(const struct mt_recording *recording, struct mt_timeli
     *n_points = n;
     return 0;
 }
+
+void mt_timeline_destroy(struct mt_timeline_point *points)
+{
+    free(points);
+}

@@ -417,8 +417,7 @@ void mt_recording_close(struct mt_recording *recording)
     free(recording);
 }
 
-void mt_recording_get_damage(const struct mt_recording *recording,
-                             struct mt_recording_damage *damage)
+void mt_recording_damage(const struct mt_recording *recording, struct mt_recording_damage *damage)
 {
     *damage = recording->damage;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/invariant.h"
 #include "tally/attribute.h"
 #include "tally/carry.h"
 #include "tally/forks.h"
@@ -590,6 +591,7 @@ int mt_recording_tally(const struct mt_recording *recording, const struct mt_mom
         return mt_fail(error, result, MT_NO_OFFSET, "%s: %s", recording->path,
                        mt_error_sentence(result));
     }
+    MT_HOLDS(mt_tally_adds_up(made));
     *tally = made;
     return 0;
 }

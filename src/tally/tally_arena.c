@@ -66,6 +66,22 @@ const char *mt_provenance_name(enum mt_provenance provenance)
     return "?";
 }
 
+const char *mt_term_kind_name(enum mt_term_kind kind)
+{
+    switch (kind) {
+#define CASE(NAME, name)                                                                           \
+    case MT_TERM_##NAME:                                                                           \
+        return name;
+        MT_TERM_LIST(CASE)
+#undef CASE
+    case MT_TERM_NONE:
+        return "none";
+    case MT_TERM_COUNT:
+        break;
+    }
+    return "?";
+}
+
 const char *mt_moment_name(enum mt_moment_kind kind)
 {
     switch (kind) {
@@ -121,10 +137,37 @@ static int place_adds_up(const struct mt_tally_place *place)
     return sum == place->total_resident_bytes;
 }
 
+static int estimated_row_adds_up(const struct mt_tally_row *row)
+{
+    uint64_t bytes = 0;
+    uint64_t low_bytes = 0;
+    uint64_t high_bytes = 0;
+    for (size_t i = 0; i < row->n_details; i++) {
+        bytes += row->details[i].allocated_bytes;
+        low_bytes += row->details[i].low_bytes;
+        high_bytes += row->details[i].high_bytes;
+    }
+    return bytes == row->allocated_bytes && low_bytes == row->low_bytes &&
+           high_bytes == row->high_bytes;
+}
+
+static int estimated_place_adds_up(const struct mt_tally_place *place)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < place->n_rows; i++) {
+        if (!estimated_row_adds_up(&place->rows[i]))
+            return 0;
+        sum += place->rows[i].allocated_bytes;
+    }
+    return place->n_rows ? sum == place->total_allocated_bytes
+                         : place->total_allocated_bytes == MT_UNKNOWN;
+}
+
 int mt_tally_adds_up(const struct mt_tally *tally)
 {
+    int is_estimate = tally->kind == MT_TALLY_ESTIMATE;
     for (size_t i = 0; i < tally->n_places; i++)
-        if (!place_adds_up(&tally->places[i]))
+        if (!(is_estimate ? estimated_place_adds_up : place_adds_up)(&tally->places[i]))
             return 0;
     for (size_t i = 0; i < tally->n_processes; i++)
         for (size_t j = 0; j < tally->processes[i].n_places; j++)

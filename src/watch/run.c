@@ -202,7 +202,7 @@ int mt_run_pid(const struct mt_run *run)
     return run->pid;
 }
 
-uint64_t mt_run_start_ns(const struct mt_run *run)
+uint64_t mt_run_began_ns(const struct mt_run *run)
 {
     return run->start_ns;
 }

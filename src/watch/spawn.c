@@ -2,6 +2,7 @@
 /* Starting a program with the recorder in it, and telling which programs cannot have it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/preload.h"
 #include "base/strbuf.h"
@@ -138,7 +140,7 @@ static char **make_environment(const struct mt_run_options *options, const struc
 }
 
 /* In the child: never returns. What goes wrong is told through `report`. */
-static void become(const struct mt_run_options *options, char **environment,
+static void become(const char *program, const struct mt_run_options *options, char **environment,
                    const struct sigaction *child_action, int report)
 {
     sigaction(SIGCHLD, child_action, NULL);
@@ -146,7 +148,7 @@ static void become(const struct mt_run_options *options, char **environment,
         dup2(options->stdout_fd, STDOUT_FILENO);
     if (options->stderr_fd >= 0)
         dup2(options->stderr_fd, STDERR_FILENO);
-    execvpe(options->argv[0], options->argv, environment);
+    execvpe(program, options->argv, environment); /* its path: nothing is looked up */
     int failed = errno;
     ssize_t written = write(report, &failed, sizeof failed);
     _exit(written == sizeof failed ? 127 : 126);
@@ -163,15 +165,34 @@ static int exec_result(int fd)
     return got == sizeof failed ? failed : 0;
 }
 
+/* The program's path. One that is named by a path is left to the kernel to judge. */
+static int find(const struct mt_run_options *options, char program[PATH_MAX])
+{
+    if (!strchr(options->argv[0], '/'))
+        return mt_environment_find(options->environment, options->argv[0], program);
+    return snprintf(program, PATH_MAX, "%s", options->argv[0]) < PATH_MAX ? 0 : ENAMETOOLONG;
+}
+
+static int fail_to_run(const struct mt_run_options *options, int failed, struct mt_error *error)
+{
+    if (failed == ENOENT)
+        return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "%s: no such program", options->argv[0]);
+    return mt_fail_errno(error, failed, "cannot run %s", options->argv[0]);
+}
+
 static int start(const struct mt_run_options *options, char **environment,
                  const struct sigaction *child_action, struct mt_error *error)
 {
     int report[2];
+    char program[PATH_MAX];
+    int missing = find(options, program);
+    if (missing)
+        return fail_to_run(options, missing, error);
     if (pipe2(report, O_CLOEXEC) < 0)
         return mt_fail_errno(error, errno, "cannot make a pipe");
     pid_t pid = fork();
     if (pid == 0)
-        become(options, environment, child_action, report[1]);
+        become(program, options, environment, child_action, report[1]);
     int failed = pid < 0 ? errno : 0;
     close(report[1]);
     if (!failed)
@@ -179,11 +200,7 @@ static int start(const struct mt_run_options *options, char **environment,
     close(report[0]);
     if (failed && pid > 0)
         TEMP_FAILURE_RETRY(waitpid(pid, NULL, 0));
-    if (failed == ENOENT)
-        return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "%s: no such program", options->argv[0]);
-    if (failed)
-        return mt_fail_errno(error, failed, "cannot run %s", options->argv[0]);
-    return pid;
+    return failed ? fail_to_run(options, failed, error) : pid;
 }
 
 int mt_spawn(const struct mt_run_options *options, const struct mt_run *run, struct mt_error *error)

@@ -83,8 +83,8 @@ int main(void)
 {
     static const size_t sizes[] = {512, 100000, (size_t)2 << 20, (size_t)20 << 20,
                                    (size_t)20 << 30};
-    struct mt_rehearse_device device = {.bytes = UINT64_C(80) << 30};
-    struct mt_rehearse_options options = {.devices = &device, .n_devices = 1};
+    struct mt_rehearsal_device device = {.bytes = UINT64_C(80) << 30};
+    struct mt_rehearsal_options options = {.devices = &device, .n_devices = 1};
     struct mt_account *account;
     CUcontext context;
     CUdeviceptr pointer;

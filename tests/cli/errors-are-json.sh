@@ -29,4 +29,4 @@ try run -- ./no-such-program --json
 try run ./no-such-program --json
 # A verdict is no error.
 memtally sample-model smollm-135m m.gguf --sparse --quiet
-memtally estimate m.gguf -d 64MiB --json | grep -c '"kind"'
+memtally estimate m.gguf -d 64MiB --json | grep -c '"kind": *"estimate"'

@@ -81,7 +81,7 @@ static struct mt_estimate *plan(struct scoring *scoring, const struct point *poi
 {
     struct point_settings settings;
     settings_of_point(point, mt_model_describe(model_of(scoring, point->shape)), &settings);
-    settings.settings.no_fusion = !scoring->fuses;
+    settings.settings.fusion = scoring->fuses ? MT_SWITCH_AUTO : MT_SWITCH_OFF;
     struct mt_estimate *estimate = NULL;
     struct mt_error error = {0};
     if (mt_estimate_create(model_of(scoring, point->shape), &settings.settings, &estimate, &error) <

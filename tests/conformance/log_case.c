@@ -136,7 +136,7 @@ static void read_settings(const struct case_table *table, struct log_case *c)
     const char *mla = field(table, c, "mla");
     s->has_mla_mode = is_ik && *mla;
     s->mla_mode = s->has_mla_mode ? count(mla) : 0;
-    s->attn_max_batch = is_ik ? count(field(table, c, "amb")) : 0;
+    s->attn_max_batch_mib = is_ik ? count(field(table, c, "amb")) : 0;
 }
 
 int case_next(struct case_table *table, struct log_case *c)

@@ -99,7 +99,7 @@ void settings_of_point(const struct point *point, const struct mt_model_descript
         .unified_kv = strstr(point->tool, "-unified") ? MT_SWITCH_ON : MT_SWITCH_OFF,
         .has_gpu_layers = 1,
         .gpu_layers = gpu_layers(point, d),
-        .no_fusion = 1, /* the planned devices fused nothing */
+        .fusion = MT_SWITCH_OFF, /* the planned devices fused nothing */
         .device_bytes = out->sizes,
         .n_devices = point->devices,
         .host_bytes = DEVICE_SIZE,

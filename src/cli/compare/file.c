@@ -80,6 +80,16 @@ static enum mt_provenance provenance_of(const json_t *object)
     return MT_PROVENANCE_ASSUMED;
 }
 
+/* Documents of before there were kinds say nothing of them. */
+static enum mt_term_kind kind_of(const json_t *object)
+{
+    const char *name = json_string_value(json_object_get(object, "kind"));
+    for (int i = MT_TERM_NONE + 1; name && i < MT_TERM_COUNT; i++)
+        if (strcmp(name, mt_term_kind_name((enum mt_term_kind)i)) == 0)
+            return (enum mt_term_kind)i;
+    return MT_TERM_NONE;
+}
+
 static void read_detail(struct reading *reading, const json_t *object,
                         struct mt_tally_detail *detail)
 {
@@ -92,6 +102,7 @@ static void read_detail(struct reading *reading, const json_t *object,
         .low_bytes = read_bytes(reading, object, "low_bytes"),
         .high_bytes = read_bytes(reading, object, "high_bytes"),
         .provenance = provenance_of(object),
+        .kind = kind_of(object),
     };
 }
 

@@ -10,7 +10,7 @@
 
 #include <memtally/predict.h>
 #include <memtally/recording.h>
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 #include <memtally/tally.h>
 
 #include "base/strbuf.h"

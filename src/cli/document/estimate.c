@@ -130,8 +130,8 @@ static void put_settings(const struct mt_predict_settings *settings,
 static uint64_t used_at(const struct mt_predict_settings *settings, size_t place)
 {
     if (place == 0)
-        return settings->host_used;
-    return settings->device_used ? settings->device_used[place - 1] : 0;
+        return settings->host_used_bytes;
+    return settings->device_used_bytes ? settings->device_used_bytes[place - 1] : 0;
 }
 
 /* Whether two places hold the same, so that one table will do for both. */

@@ -65,10 +65,10 @@ static void put_machine(const struct mt_predict_settings *settings, struct mt_js
 {
     mt_json_text(json, "device_kind", settings->device_kind);
     put_sizes(json, "device_bytes", settings->device_bytes, settings->n_devices);
-    put_sizes(json, "device_used_bytes", settings->device_used, settings->n_devices);
+    put_sizes(json, "device_used_bytes", settings->device_used_bytes, settings->n_devices);
     put_cards(settings, json);
     put_if_any(json, "host_bytes", settings->host_bytes);
-    mt_json_count(json, "host_used_bytes", settings->host_used);
+    mt_json_count(json, "host_used_bytes", settings->host_used_bytes);
 }
 
 void cli_json_machine_settings(const struct mt_predict_settings *settings, struct mt_json *json)
@@ -98,14 +98,14 @@ void cli_json_estimate_settings(const struct mt_predict_settings *settings, stru
     mt_json_text(json, "flash_attention", mt_switch_name(settings->flash_attention));
     mt_json_text(json, "kv_unified", mt_switch_name(settings->unified_kv));
     mt_json_bool(json, "swa_full", settings->swa_full);
-    mt_json_bool(json, "mmap", !settings->no_mmap);
-    mt_json_bool(json, "repack", !settings->no_repack);
+    mt_json_bool(json, "mmap", settings->mmap != MT_SWITCH_OFF);
+    mt_json_bool(json, "repack", settings->repack != MT_SWITCH_OFF);
     mt_json_text(json, "cpu", mt_processor_name(settings->processor));
     mt_json_bool(json, "kv_offload", !settings->kv_on_host);
-    mt_json_bool(json, "fusion", !settings->no_fusion);
+    mt_json_bool(json, "fusion", settings->fusion != MT_SWITCH_OFF);
     put_placement(settings, json);
     mt_json_count(json, "mla_mode", settings->has_mla_mode ? settings->mla_mode : MT_UNKNOWN);
-    put_if_any(json, "attention_max_batch_mib", settings->attn_max_batch);
+    put_if_any(json, "attention_max_batch_mib", settings->attn_max_batch_mib);
     put_if_any(json, "draft_tokens", settings->draft_tokens);
     mt_json_real(json, "memory_share_ratio",
                  settings->memory_share > 0 ? settings->memory_share : -1);
@@ -178,6 +178,7 @@ static void put_terms(const struct mt_estimate *estimate, struct mt_json *json)
         mt_json_text(json, "place", term->place);
         mt_json_text(json, "category", mt_category_name(term->category));
         mt_json_text(json, "name", term->name);
+        mt_json_text(json, "kind", mt_term_kind_name(term->kind));
         mt_json_text(json, "rule", term->rule);
         mt_json_text(json, "source", term->source);
         mt_json_text(json, "formula", term->formula);

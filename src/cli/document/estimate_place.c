@@ -107,13 +107,10 @@ int cli_estimate_rows_are_same(const struct mt_tally_row *a, const struct mt_tal
  * room more than rules do. */
 static int is_rehearsed(const struct mt_tally_place *place)
 {
-    static const char word[] = "rehearsed";
     for (size_t r = 0; r < place->n_rows; r++)
-        for (size_t d = 0; d < place->rows[r].n_details; d++) {
-            const char *rule = short_rule(place->rows[r].details[d].rule);
-            if (rule && !strncmp(rule, word, sizeof word - 1))
+        for (size_t d = 0; d < place->rows[r].n_details; d++)
+            if (place->rows[r].details[d].kind == MT_TERM_REHEARSED)
                 return 1;
-        }
     return 0;
 }
 

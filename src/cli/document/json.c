@@ -12,6 +12,7 @@ static void put_detail(struct mt_json *json, const struct mt_tally_detail *detai
     mt_json_count(json, "count", detail->count);
     mt_json_text(json, "provenance", mt_provenance_name(detail->provenance));
     if (detail->rule) {
+        mt_json_text(json, "kind", mt_term_kind_name(detail->kind));
         mt_json_text(json, "rule", detail->rule);
         mt_json_count(json, "low_bytes", detail->low_bytes);
         mt_json_count(json, "high_bytes", detail->high_bytes);

@@ -63,7 +63,7 @@ static void put_end(const struct mt_rehearsed *rehearsal, const struct cli_termi
 static void put_coped(const struct mt_rehearsed *rehearsal, const struct cli_terminal *terminal,
                       struct mt_strbuf *out)
 {
-    const struct mt_rehearse_event *refusal = rehearsal->refusal;
+    const struct mt_rehearsal_event *refusal = rehearsal->refusal;
     char size[MT_SIZE_TEXT];
     if (!rehearsal->ran || !refusal)
         return;
@@ -107,7 +107,7 @@ static void put_changes(const struct mt_rehearsed *rehearsal, const struct cli_t
 static void put_held_then(const struct mt_rehearsed *rehearsal, const struct cli_terminal *terminal,
                           struct mt_strbuf *out)
 {
-    const struct mt_rehearse_event *refusal = rehearsal->refusal;
+    const struct mt_rehearsal_event *refusal = rehearsal->refusal;
     struct mt_strbuf text = {0};
     char size[MT_SIZE_TEXT];
     for (size_t i = 0; refusal && rehearsal->held && i < rehearsal->held->n_places; i++) {

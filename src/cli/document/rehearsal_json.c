@@ -40,7 +40,7 @@ static void put_stack(const char *stack, struct mt_json *json)
 
 static void put_refusal(const struct mt_rehearsed *rehearsal, struct mt_json *json)
 {
-    const struct mt_rehearse_event *refusal = rehearsal->refusal;
+    const struct mt_rehearsal_event *refusal = rehearsal->refusal;
     mt_json_count(json, "refusals", rehearsal->n_refusals);
     if (!refusal) {
         mt_json_null(json, "refused");
@@ -104,7 +104,7 @@ static void put_phases(const struct mt_rehearsed *rehearsal, struct mt_json *jso
 {
     mt_json_begin_array(json, "phases");
     for (size_t i = 0; i < rehearsal->n_phases; i++) {
-        const struct mt_rehearse_phase *phase = &rehearsal->phases[i];
+        const struct mt_rehearsal_phase *phase = &rehearsal->phases[i];
         mt_json_begin_object(json, NULL);
         mt_json_text(json, "name", phase->name);
         mt_json_count(json, "pid", phase->pid);
@@ -125,7 +125,7 @@ static void put_figures(const struct mt_rehearsed *rehearsal, struct mt_json *js
 {
     mt_json_begin_array(json, "figures");
     for (size_t i = 0; i < rehearsal->n_figures; i++) {
-        const struct mt_rehearse_figure *figure = &rehearsal->figures[i];
+        const struct mt_rehearsal_figure *figure = &rehearsal->figures[i];
         mt_json_begin_object(json, NULL);
         mt_json_text(json, "name", figure->name);
         mt_json_text(json, "unit", figure->unit);
@@ -141,7 +141,7 @@ static void put_allocators(const struct mt_rehearsed *rehearsal, struct mt_json 
 {
     mt_json_begin_array(json, "allocators");
     for (size_t i = 0; i < rehearsal->n_allocators; i++) {
-        const struct mt_rehearse_allocator *allocator = &rehearsal->allocators[i];
+        const struct mt_rehearsal_allocator *allocator = &rehearsal->allocators[i];
         mt_json_begin_object(json, NULL);
         mt_json_text(json, "place", allocator->place);
         mt_json_count(json, "pid", allocator->pid);

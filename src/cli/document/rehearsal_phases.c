@@ -12,7 +12,7 @@
 
 /* Phases of one name on one device, over all processes. */
 struct alike {
-    const struct mt_rehearse_phase *first;
+    const struct mt_rehearsal_phase *first;
     size_t n;
     uint64_t kept_bytes; /* more at the end than at the beginning, at most */
     uint64_t peak_bytes; /* over the beginning, at most */
@@ -32,7 +32,7 @@ static size_t gather(const struct mt_rehearsed *rehearsal, struct alike alike[SH
 {
     size_t n = 0;
     for (size_t i = 0; i < rehearsal->n_phases; i++) {
-        const struct mt_rehearse_phase *phase = &rehearsal->phases[i];
+        const struct mt_rehearsal_phase *phase = &rehearsal->phases[i];
         size_t k = 0;
         while (k < n && (strcmp(alike[k].first->name, phase->name) != 0 ||
                          alike[k].first->device != phase->device))
@@ -102,7 +102,7 @@ static void put_allocators(const struct mt_rehearsed *rehearsal,
         return;
     mt_text_table_init(&table, columns, 3, terminal->utf8);
     for (size_t i = 0; i < rehearsal->n_allocators && i < SHOWN; i++) {
-        const struct mt_rehearse_allocator *allocator = &rehearsal->allocators[i];
+        const struct mt_rehearsal_allocator *allocator = &rehearsal->allocators[i];
         char name[64], allocated[MT_SIZE_TEXT + 24], reserved[MT_SIZE_TEXT + 24];
         snprintf(name, sizeof name, "%s, process %" PRIu64, allocator->place, allocator->pid);
         const struct mt_cell cells[] = {
@@ -122,7 +122,7 @@ void cli_table_rehearsal_phases(const struct cli_document *document,
     put_phases(rehearsal, terminal, out);
     put_allocators(rehearsal, terminal, out);
     for (size_t i = 0; i < rehearsal->n_figures && i < SHOWN; i++) {
-        const struct mt_rehearse_figure *figure = &rehearsal->figures[i];
+        const struct mt_rehearsal_figure *figure = &rehearsal->figures[i];
         cli_table_fact(terminal, out, i ? "" : "engine said", "%s %.10g %s", figure->name,
                        figure->value, figure->unit);
     }

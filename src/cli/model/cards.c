@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which cards devices are: by their names, by a generation, or left to what their size mostly is.
  */
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 #include <memtally/tally.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,9 +15,9 @@ int estimate_take_kinds(struct estimate_request *request, struct mt_error *error
 {
     struct mt_predict_settings *settings = &request->settings;
     for (size_t i = 0; i < settings->n_devices; i++) {
-        struct mt_rehearse_gpu gpu;
+        struct mt_rehearsal_gpu gpu;
         if (!*request->device_gpus[i] ||
-            mt_rehearse_gpu_find(request->device_gpus[i], &gpu, NULL) < 0)
+            mt_rehearsal_gpu_find(request->device_gpus[i], &gpu, NULL) < 0)
             continue;
         memcpy(request->device_known[i].gpu, request->device_gpus[i], ESTIMATE_GPU_BYTES);
         const char *const *kind = estimate_device_kinds;
@@ -44,7 +44,7 @@ static void take(const struct mt_calibration *card, struct mt_device_known *know
 int estimate_take_measured(struct estimate_request *request, struct mt_error *error)
 {
     struct cli_cards cards;
-    struct mt_rehearse_gpu gpu;
+    struct mt_rehearsal_gpu gpu;
     int is_wanted = request->is_here;
     for (size_t i = 0; i < request->settings.n_devices; i++)
         is_wanted |= request->device_known[i].gpu[0] != '\0';
@@ -54,11 +54,11 @@ int estimate_take_measured(struct estimate_request *request, struct mt_error *er
     for (size_t i = 0; i < request->settings.n_devices; i++) {
         struct mt_device_known *known = &request->device_known[i];
         const struct mt_calibration *card = NULL;
-        if (known->gpu[0] && mt_rehearse_gpu_find(known->gpu, &gpu, NULL) == 0)
+        if (known->gpu[0] && mt_rehearsal_gpu_find(known->gpu, &gpu, NULL) == 0)
             card = cli_cards_find(&cards, gpu.key, 0);
         else if (request->is_here && !known->gpu[0])
             card = cli_cards_find(&cards, NULL, request->device_bytes[i]);
-        if (card && !known->gpu[0] && mt_rehearse_gpu_find(card->name, &gpu, NULL) == 0)
+        if (card && !known->gpu[0] && mt_rehearsal_gpu_find(card->name, &gpu, NULL) == 0)
             memcpy(known->gpu, gpu.key, sizeof gpu.key);
         if (card)
             take(card, known);
@@ -67,7 +67,7 @@ int estimate_take_measured(struct estimate_request *request, struct mt_error *er
 }
 
 /* The number of a card's architecture, as its kind writes it. */
-static void number_of(const struct mt_rehearse_gpu *gpu, char number[16])
+static void number_of(const struct mt_rehearsal_gpu *gpu, char number[16])
 {
     if (strcmp(gpu->kind, "rocm") == 0)
         snprintf(number, 16, "gfx%x", gpu->capability & 0xFFFF);
@@ -75,7 +75,7 @@ static void number_of(const struct mt_rehearse_gpu *gpu, char number[16])
         snprintf(number, 16, "%u.%u", gpu->capability / 10 % 100, gpu->capability % 10);
 }
 
-static int fail_generation(const struct mt_rehearse_gpu *gpu, const char *generation,
+static int fail_generation(const struct mt_rehearsal_gpu *gpu, const char *generation,
                            struct mt_error *error)
 {
     char number[16];
@@ -90,10 +90,10 @@ static int fail_generation(const struct mt_rehearse_gpu *gpu, const char *genera
 static int check_amd(const struct estimate_request *request, size_t device, const char *generation,
                      struct mt_error *error)
 {
-    struct mt_rehearse_gpu own;
+    struct mt_rehearsal_gpu own;
     char number[16];
     const char *name = request->device_gpus[device];
-    if (!generation || !*name || mt_rehearse_gpu_find(name, &own, NULL) < 0 ||
+    if (!generation || !*name || mt_rehearsal_gpu_find(name, &own, NULL) < 0 ||
         strcmp(own.kind, "rocm") != 0)
         return 0;
     number_of(&own, number);
@@ -107,14 +107,14 @@ static int check_amd(const struct estimate_request *request, size_t device, cons
 static int choose_card(struct estimate_request *request, size_t device, const char *generation,
                        int must, struct mt_error *error)
 {
-    struct mt_rehearse_gpu gpu, own;
+    struct mt_rehearsal_gpu gpu, own;
     char *name = request->device_gpus[device];
     uint64_t bytes = request->device_bytes[device];
     int is_named = *name != '\0';
-    int result = mt_rehearse_gpu_of_size(bytes, generation, &gpu, error);
+    int result = mt_rehearsal_gpu_of_size(bytes, generation, &gpu, error);
     if (result < 0)
         return must ? result : 0;
-    if (is_named && mt_rehearse_gpu_find(name, &own, NULL) == 0) {
+    if (is_named && mt_rehearsal_gpu_find(name, &own, NULL) == 0) {
         int is_of_it = !generation || !strcmp(own.generation, gpu.generation);
         return is_of_it ? 0 : fail_generation(&own, generation, error);
     }

@@ -30,15 +30,15 @@ static int look_at_host(struct estimate_request *request, struct mt_error *error
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                        "estimate: this machine does not say how much memory it has; give --host");
     settings->host_bytes = sample.memory_total_bytes;
-    settings->host_used = sample.memory_total_bytes > sample.memory_available_bytes
-                              ? sample.memory_total_bytes - sample.memory_available_bytes
-                              : 0;
+    settings->host_used_bytes = sample.memory_total_bytes > sample.memory_available_bytes
+                                    ? sample.memory_total_bytes - sample.memory_available_bytes
+                                    : 0;
     uint64_t limit = sample.cgroup_limit_bytes;
     uint64_t working = known(sample.cgroup_working_set_bytes);
     uint64_t room = limit > working ? limit - working : 0;
-    if (limit != MT_UNKNOWN && room < settings->host_bytes - settings->host_used) {
+    if (limit != MT_UNKNOWN && room < settings->host_bytes - settings->host_used_bytes) {
         settings->host_bytes = limit;
-        settings->host_used = working;
+        settings->host_used_bytes = working;
         note(request, "The host's memory is what the control group of this process allows.");
     }
     return 0;
@@ -61,7 +61,7 @@ static void look_at_devices(struct estimate_request *request)
             result.device_capacity_bytes == MT_UNKNOWN)
             break;
         request->device_bytes[settings->n_devices] = result.device_capacity_bytes;
-        request->device_used[settings->n_devices] = known(result.device_baseline_bytes);
+        request->device_used_bytes[settings->n_devices] = known(result.device_baseline_bytes);
         settings->n_devices++;
     }
     if (!settings->n_devices)

@@ -7,7 +7,7 @@
 #include <limits.h>
 #include <memtally/model_file.h>
 #include <memtally/predict.h>
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 #include <signal.h>
 
 #include "cli/command.h"
@@ -88,7 +88,7 @@ struct estimate_request {
     struct mt_predict_settings settings;
     uint64_t device_bytes[ESTIMATE_DEVICES_MAX];
     char device_gpus[ESTIMATE_DEVICES_MAX][ESTIMATE_GPU_BYTES]; /* of the table; "": by size */
-    uint64_t device_used[ESTIMATE_DEVICES_MAX];
+    uint64_t device_used_bytes[ESTIMATE_DEVICES_MAX];
     struct mt_device_known device_known[ESTIMATE_DEVICES_MAX];
     int is_here; /* the devices are this machine's */
     double tensor_split[ESTIMATE_DEVICES_MAX];
@@ -137,7 +137,7 @@ int estimate_look_here(struct estimate_request *request, struct mt_error *error)
 
 /* What the cards of an answer are. */
 struct estimate_cards {
-    struct mt_rehearse_gpu gpu[CLI_CARDS_MAX];
+    struct mt_rehearsal_gpu gpu[CLI_CARDS_MAX];
 };
 
 /* The smallest cards of the tables on which a model fits: of one, and of more where these may then

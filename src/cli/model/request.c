@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 #include <memtally/units.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,9 +51,9 @@ static unsigned long read_times(const char **text)
 /* Whether this is the name of a GPU rather than a size: "H100-80GB", "3090". */
 static int is_name(const char *text)
 {
-    struct mt_rehearse_gpu gpu;
+    struct mt_rehearsal_gpu gpu;
     uint64_t size;
-    if (mt_rehearse_gpu_find(text, &gpu, NULL) == 0)
+    if (mt_rehearsal_gpu_find(text, &gpu, NULL) == 0)
         return 1;
     return isalpha((unsigned char)*text) && mt_parse_size(text, &size) != 0;
 }
@@ -62,7 +62,7 @@ static int is_name(const char *text)
 static int parse_device(const char *text, uint64_t *sizes, char (*names)[ESTIMATE_GPU_BYTES],
                         size_t *n, struct mt_error *error)
 {
-    struct mt_rehearse_gpu gpu = {.key = ""};
+    struct mt_rehearsal_gpu gpu = {.key = ""};
     const char *what = text;
     unsigned long times = read_times(&what);
     uint64_t size = 0;
@@ -71,7 +71,7 @@ static int parse_device(const char *text, uint64_t *sizes, char (*names)[ESTIMAT
     if (times > ESTIMATE_DEVICES_MAX - *n)
         return SAY(error, "option '--device' names more than %d devices", ESTIMATE_DEVICES_MAX);
     if (is_name(what)) {
-        if (mt_rehearse_gpu_find(what, &gpu, error) < 0)
+        if (mt_rehearsal_gpu_find(what, &gpu, error) < 0)
             return MT_EARG;
         size = gpu.memory_bytes;
     } else if (lacks_unit(what)) {
@@ -233,12 +233,12 @@ static void copy_plain(struct mt_predict_settings *settings, const struct estima
                            : options->no_kv_unified ? MT_SWITCH_OFF
                                                     : MT_SWITCH_AUTO;
     settings->swa_full = options->swa_full;
-    settings->no_mmap = options->no_mmap;
-    settings->no_repack = options->no_repack;
-    settings->no_fusion = options->no_fusion;
+    settings->mmap = options->no_mmap ? MT_SWITCH_OFF : MT_SWITCH_AUTO;
+    settings->repack = options->no_repack ? MT_SWITCH_OFF : MT_SWITCH_AUTO;
+    settings->fusion = options->no_fusion ? MT_SWITCH_OFF : MT_SWITCH_AUTO;
     settings->kv_on_host = options->no_kv_offload;
     settings->split = (enum mt_split)options->split;
-    settings->attn_max_batch = options->amb;
+    settings->attn_max_batch_mib = options->amb;
     settings->draft_tokens = options->draft_tokens;
     settings->memory_share = options->memory_share;
     settings->batched_tokens = options->batched_tokens;
@@ -290,7 +290,7 @@ int estimate_request_init(struct estimate_request *request, const struct estimat
     int result = check(options, error);
     copy_plain(settings, options);
     settings->device_bytes = request->device_bytes;
-    settings->device_used = request->device_used;
+    settings->device_used_bytes = request->device_used_bytes;
     settings->device_known = request->device_known;
     if (!result)
         result = read_counts(request, options, error);

@@ -12,12 +12,12 @@
 
 /* Cards of one kind, the smallest first. */
 struct known {
-    struct mt_rehearse_gpu gpu[KNOWN_MAX];
+    struct mt_rehearsal_gpu gpu[KNOWN_MAX];
     size_t n;
 };
 
 /* GiB as a card is sold with. */
-static uint64_t sold_gib(const struct mt_rehearse_gpu *gpu)
+static uint64_t sold_gib(const struct mt_rehearsal_gpu *gpu)
 {
     return (gpu->memory_bytes + GIB - 1) / GIB;
 }
@@ -25,7 +25,7 @@ static uint64_t sold_gib(const struct mt_rehearse_gpu *gpu)
 /* Of cards that are sold with as much memory, the one that such a size mostly is comes first. */
 static int by_memory(const void *a, const void *b)
 {
-    const struct mt_rehearse_gpu *one = a, *other = b;
+    const struct mt_rehearsal_gpu *one = a, *other = b;
     if (sold_gib(one) != sold_gib(other))
         return sold_gib(one) < sold_gib(other) ? -1 : 1;
     if (one->is_typical != other->is_typical)
@@ -36,17 +36,17 @@ static int by_memory(const void *a, const void *b)
 /* Of NVIDIA's those that CUDA of today knows. */
 static void gather(const char *kind, struct known *known)
 {
-    struct mt_rehearse_gpu gpu;
+    struct mt_rehearsal_gpu gpu;
     int is_cuda = !strcmp(kind, "cuda");
     known->n = 0;
-    for (size_t i = 0; known->n < KNOWN_MAX && mt_rehearse_gpu_at(i, &gpu) == 0; i++)
+    for (size_t i = 0; known->n < KNOWN_MAX && mt_rehearsal_gpu_at(i, &gpu) == 0; i++)
         if (!strcmp(gpu.kind, kind) && (!is_cuda || gpu.capability >= CAPABILITY_LEAST))
             known->gpu[known->n++] = gpu;
     qsort(known->gpu, known->n, sizeof *known->gpu, by_memory);
 }
 
 static int fits(const struct mt_model *model, const struct mt_predict_settings *asked,
-                const struct mt_rehearse_gpu *gpu, size_t n)
+                const struct mt_rehearsal_gpu *gpu, size_t n)
 {
     uint64_t bytes[ESTIMATE_DEVICES_MAX];
     struct mt_device_known cards[ESTIMATE_DEVICES_MAX];
@@ -59,7 +59,7 @@ static int fits(const struct mt_model *model, const struct mt_predict_settings *
     }
     settings.device_bytes = bytes;
     settings.device_known = cards;
-    settings.device_used = NULL;
+    settings.device_used_bytes = NULL;
     settings.n_devices = n;
     if (mt_estimate_create(model, &settings, &estimate, NULL) < 0)
         return 0;
@@ -78,10 +78,10 @@ static size_t first_of(const struct mt_model *model, const struct mt_predict_set
     return i;
 }
 
-static void add(const struct mt_rehearse_gpu *gpu, size_t n, struct cli_document_answer *answer,
+static void add(const struct mt_rehearsal_gpu *gpu, size_t n, struct cli_document_answer *answer,
                 struct estimate_cards *cards)
 {
-    struct mt_rehearse_gpu *kept = &cards->gpu[answer->n_cards];
+    struct mt_rehearsal_gpu *kept = &cards->gpu[answer->n_cards];
     *kept = *gpu;
     answer->cards[answer->n_cards++] = (struct cli_document_cards){n, kept->key};
 }

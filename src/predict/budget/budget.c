@@ -46,7 +46,7 @@ int mt_budget_complete_share(const struct mt_engine *engine, struct mt_predict_s
 /* What other programs hold of a rank's device. */
 static uint64_t used_of(const struct mt_predict_input *in, const struct mt_budget_rank *rank)
 {
-    return in->settings->device_used ? in->settings->device_used[rank->device] : 0;
+    return in->settings->device_used_bytes ? in->settings->device_used_bytes[rank->device] : 0;
 }
 
 /* What the engine takes its share of: the device, or what is free of it. */
@@ -224,11 +224,11 @@ static void judge_used(const struct mt_predict_input *in, struct mt_sheet *sheet
     const struct mt_predict_settings *settings = in->settings;
     char title[MT_ENGINE_TITLE_BYTES];
     char flag[MT_BUDGET_FLAG_BYTES];
-    if (!settings->device_used || mt_engine_has(in->engine, "memory_share.of", "free"))
+    if (!settings->device_used_bytes || mt_engine_has(in->engine, "memory_share.of", "free"))
         return;
     for (struct mt_torch_walk walk = {0}; mt_torch_next_rank(in, &walk);) {
         uint64_t capacity = settings->device_bytes[walk.device];
-        uint64_t used = settings->device_used[walk.device];
+        uint64_t used = settings->device_used_bytes[walk.device];
         uint64_t requested = mt_scale(capacity, settings->memory_share);
         if (used > capacity - requested)
             mt_sheet_cannot(sheet,

@@ -218,4 +218,9 @@ int mt_graph_schedule(struct mt_graph *graph, const struct mt_graph_machine *mac
 int mt_graph_allocate(struct mt_graph *graph, const struct mt_graph_machine *machine,
                       const struct mt_schedule *schedule, struct mt_graph_buffer *buffers);
 
+/* Every operation and leaf has a place; no buffer is smaller than what was alive in it. */
+int mt_schedule_is_valid(const struct mt_schedule *schedule,
+                         const struct mt_graph_machine *machine);
+int mt_graph_buffers_are_valid(const struct mt_graph_buffer *buffers, size_t n);
+
 #endif

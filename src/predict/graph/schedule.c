@@ -7,6 +7,7 @@
 
 #include <memtally/error.h>
 
+#include "base/invariant.h"
 #include "fused.h"
 
 struct split {
@@ -335,5 +336,10 @@ int mt_graph_reserve(struct mt_graph *graph, const struct mt_graph_machine *mach
 {
     struct mt_schedule schedule;
     int status = mt_graph_schedule(graph, machine, &schedule);
-    return status ? status : mt_graph_allocate(graph, machine, &schedule, buffers);
+    if (status)
+        return status;
+    MT_HOLDS(mt_schedule_is_valid(&schedule, machine));
+    status = mt_graph_allocate(graph, machine, &schedule, buffers);
+    MT_HOLDS(status || mt_graph_buffers_are_valid(buffers, (size_t)machine->n_devices + 1));
+    return status;
 }

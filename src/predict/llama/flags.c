@@ -66,9 +66,9 @@ static void placement_flags(const struct mt_llama_plan *plan, struct mt_sheet *s
     struct mt_engine_value value;
     if (mt_engine_value(plan->in->engine, "flag.no_mmap", &value) == 0)
         snprintf(no_mmap, sizeof no_mmap, "%.*s", (int)value.length, value.text);
-    if (s->no_mmap)
+    if (s->mmap == MT_SWITCH_OFF)
         mt_sheet_flag(sheet, "%s", no_mmap);
-    if (s->no_repack)
+    if (s->repack == MT_SWITCH_OFF)
         mt_sheet_flag(sheet, "--no-repack");
     if (s->kv_on_host)
         mt_sheet_flag(sheet, "--no-kv-offload");
@@ -92,8 +92,8 @@ static void cache_flags(const struct mt_llama_plan *plan, struct mt_sheet *sheet
         mt_sheet_flag(sheet, "--swa-full");
     if (mt_engine_has(engine, "flag", "mla_mode") && plan->in->d->kv_lora_rank)
         mt_sheet_flag(sheet, "-mla %" PRIu64, s->mla_mode);
-    if (s->attn_max_batch)
-        mt_sheet_flag(sheet, "-amb %" PRIu64, s->attn_max_batch);
+    if (s->attn_max_batch_mib)
+        mt_sheet_flag(sheet, "-amb %" PRIu64, s->attn_max_batch_mib);
 }
 
 void mt_llama_flags(const struct mt_llama_plan *plan, struct mt_sheet *sheet)

@@ -16,7 +16,7 @@ static void split_points(const struct mt_predict_settings *s, float *points)
 {
     float sum = 0;
     for (size_t i = 0; i < s->n_devices; i++) {
-        uint64_t used = s->device_used ? s->device_used[i] : 0;
+        uint64_t used = s->device_used_bytes ? s->device_used_bytes[i] : 0;
         uint64_t free_bytes = s->device_bytes[i] > used ? s->device_bytes[i] - used : 0;
         float share = (float)free_bytes;
         if (s->n_tensor_split)

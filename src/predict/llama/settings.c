@@ -106,12 +106,12 @@ static int refuse_flags(const struct completion *c)
         {s->unified_kv != MT_SWITCH_AUTO, "unified_kv", "--kv-unified", "leaving it out"},
         {s->cpu_moe_layers != 0, "cpu_moe", "--cpu-moe", "--override-tensor"},
         {s->n_overrides != 0, "override_tensor", "--override-tensor", "--gpu-layers"},
-        {s->no_repack, "no_repack", "--no-repack", "leaving it out"},
+        {s->repack == MT_SWITCH_OFF, "no_repack", "--no-repack", "leaving it out"},
         {s->kv_on_host, "kv_on_host", "--no-kv-offload", "--gpu-layers 0"},
-        {s->no_mmap, "no_mmap", "--no-mmap", "leaving it out"},
+        {s->mmap == MT_SWITCH_OFF, "no_mmap", "--no-mmap", "leaving it out"},
         {s->n_tensor_split != 0, "tensor_split", "--tensor-split", "--gpu-layers"},
         {mla, "mla_mode", "-mla", "leaving it out"},
-        {s->attn_max_batch != 0, "attn_max_batch", "-amb", "--ubatch"},
+        {s->attn_max_batch_mib != 0, "attn_max_batch", "-amb", "--ubatch"},
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         int result =
@@ -283,8 +283,8 @@ static int fill_cache(const struct completion *c)
         return result;
     if (!s->has_mla_mode)
         s->mla_mode = mt_engine_number(c->engine, "default.mla_mode", 0);
-    if (!s->attn_max_batch)
-        s->attn_max_batch = mt_engine_number(c->engine, "default.attn_max_batch", 0);
+    if (!s->attn_max_batch_mib)
+        s->attn_max_batch_mib = mt_engine_number(c->engine, "default.attn_max_batch", 0);
     return fill_flash_attention(c);
 }
 

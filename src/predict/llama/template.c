@@ -20,7 +20,7 @@ static unsigned kept(const struct mt_llama_plan *plan, const char *which)
 
 unsigned mt_llama_keeps(const struct mt_llama_plan *plan, unsigned *perhaps)
 {
-    int fuses = plan->n_devices && !plan->in->settings->no_fusion;
+    int fuses = plan->n_devices && plan->in->settings->fusion != MT_SWITCH_OFF;
     unsigned keeps = fuses ? kept(plan, "") : 0;
     *perhaps = fuses ? kept(plan, ".perhaps") & ~keeps : 0;
     return keeps;

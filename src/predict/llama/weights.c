@@ -62,7 +62,7 @@ static struct mt_llama_layout layout_of(const struct loading *loading,
                                         enum mt_processor processor, int matrix)
 {
     const struct mt_predict_input *in = loading->plan->in;
-    if (in->settings->n_devices || in->settings->no_repack)
+    if (in->settings->n_devices || in->settings->repack == MT_SWITCH_OFF)
         return (struct mt_llama_layout){MT_LAYOUT_PLAIN, tensor->bytes};
     return mt_llama_layout_of(in->engine, processor, tensor, matrix);
 }
@@ -461,13 +461,13 @@ int mt_llama_weights(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
 {
     const struct mt_predict_input *in = plan->in;
     size_t n_files = in->d->n_files ? (size_t)in->d->n_files : 1;
-    struct loading loading = {.plan = plan,
-                              .devices = calloc(plan->n_devices + 1, sizeof *loading.devices),
-                              .spans = calloc(n_files, sizeof *loading.spans),
-                              .on_demand_from =
-                                  mt_engine_number(in->engine, "weights.on_demand_from", 0),
-                              .mapped = !in->settings->no_mmap && in->d->format == MT_MODEL_GGUF &&
-                                        in->settings->program != MT_PROGRAM_FIT_PARAMS};
+    struct loading loading = {
+        .plan = plan,
+        .devices = calloc(plan->n_devices + 1, sizeof *loading.devices),
+        .spans = calloc(n_files, sizeof *loading.spans),
+        .on_demand_from = mt_engine_number(in->engine, "weights.on_demand_from", 0),
+        .mapped = in->settings->mmap != MT_SWITCH_OFF && in->d->format == MT_MODEL_GGUF &&
+                  in->settings->program != MT_PROGRAM_FIT_PARAMS};
     int result = MT_ENOMEM;
     if (loading.devices && loading.spans) {
         for (size_t i = 0; i < n_files; i++)

@@ -148,7 +148,7 @@ static int divide(const struct mt_predict_input *in, struct mt_torch_place *plac
         mt_driver_of_torch(in, i, 1, &driver);
         uint64_t taken = forward.bytes + driver.band.bytes +
                          mt_engine_number(in->engine, "device_reserve", 0) +
-                         (settings->device_used ? settings->device_used[i] : 0);
+                         (settings->device_used_bytes ? settings->device_used_bytes[i] : 0);
         limits[i] = settings->device_bytes[i] > taken ? settings->device_bytes[i] - taken : 0;
     }
     for (uint64_t i = 0; more && i < place->n_layers; i++)

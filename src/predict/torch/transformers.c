@@ -209,8 +209,8 @@ static struct peak activations_on(const struct run *run, int device)
         int all = mt_engine_has(in->engine, "logits", "all");
         uint64_t rows = all ? tokens : run->sequences;
         uint64_t logits = mt_mul(mt_mul(rows, in->d->vocabulary), run->element + (all ? 4 : 0));
-        note_peak(&peak, logits + mt_mul(mt_mul(tokens, in->d->embedding_length), run->element),
-                  "logits");
+        uint64_t hidden = mt_mul(mt_mul(tokens, in->d->embedding_length), run->element);
+        note_peak(&peak, mt_add(logits, hidden), "logits");
     }
     return peak;
 }
@@ -315,7 +315,7 @@ static int divide(struct run *run, struct mt_error *error)
     }
     double share = mt_engine_real(run->in->engine, "device_share", 0.9);
     for (size_t i = 0; i < n; i++) {
-        uint64_t used = settings->device_used ? settings->device_used[i] : 0;
+        uint64_t used = settings->device_used_bytes ? settings->device_used_bytes[i] : 0;
         uint64_t capacity = settings->device_bytes[i];
         struct mt_driver driver;
         mt_driver_of_torch(run->in, i, 1, &driver);

@@ -5,8 +5,8 @@
  * API versions 2 and 3 are known. They differ in the table of a buffer type, in one capability, and
  * in the last argument of graph_optimize, which came while the version was 2. Enums of ggml are
  * ints; the numbers of operations and tensor types shift between builds and are told by name. */
-#ifndef MT_REHEARSE_GGML_ABI_H
-#define MT_REHEARSE_GGML_ABI_H
+#ifndef MT_REHEARSAL_GGML_ABI_H
+#define MT_REHEARSAL_GGML_ABI_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which build of the engine a process's ggml is of, and so which rules its devices behave by. */
-#ifndef MT_REHEARSE_GGML_BUILD_H
-#define MT_REHEARSE_GGML_BUILD_H
+#ifndef MT_REHEARSAL_GGML_BUILD_H
+#define MT_REHEARSAL_GGML_BUILD_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What is asked of a process's ggml: its functions, its version, and the names of its numbers. */
-#ifndef MT_REHEARSE_GGML_GGML_H
-#define MT_REHEARSE_GGML_GGML_H
+#ifndef MT_REHEARSAL_GGML_GGML_H
+#define MT_REHEARSAL_GGML_GGML_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * A hook calls the real function of the caller's own library, holds no lock while it does, and does
  * nothing at all without a rehearsal. Hooks are compiled with unwind tables, since exceptions of
  * the engine pass through them. */
-#ifndef MT_REHEARSE_GGML_HOOKS_H
-#define MT_REHEARSE_GGML_HOOKS_H
+#ifndef MT_REHEARSAL_GGML_HOOKS_H
+#define MT_REHEARSAL_GGML_HOOKS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the tensors of a context are for. */
-#ifndef MT_REHEARSE_GGML_HOOKS_BUFFERS_H
-#define MT_REHEARSE_GGML_HOOKS_BUFFERS_H
+#ifndef MT_REHEARSAL_GGML_HOOKS_BUFFERS_H
+#define MT_REHEARSAL_GGML_HOOKS_BUFFERS_H
 
 #include "hooks.h"
 #include "purpose.h"

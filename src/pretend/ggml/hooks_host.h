@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Buffers of the host that take address space and no memory. */
-#ifndef MT_REHEARSE_GGML_HOOKS_HOST_H
-#define MT_REHEARSE_GGML_HOOKS_HOST_H
+#ifndef MT_REHEARSAL_GGML_HOOKS_HOST_H
+#define MT_REHEARSAL_GGML_HOOKS_HOST_H
 
 #include "hooks.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory of the host that is given out and never filled: address space, read as zeros. What is
  * small is kept, since an engine may read its own small things back. */
-#ifndef MT_REHEARSE_GGML_HOST_MEMORY_H
-#define MT_REHEARSE_GGML_HOST_MEMORY_H
+#ifndef MT_REHEARSAL_GGML_HOST_MEMORY_H
+#define MT_REHEARSAL_GGML_HOST_MEMORY_H
 
 #include <stddef.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What an allocation is for, known before it is made: the hooks around it say, whoever allocates
  * asks. One chain for each thread, in the frames of the hooks. */
-#ifndef MT_REHEARSE_GGML_PURPOSE_H
-#define MT_REHEARSE_GGML_PURPOSE_H
+#ifndef MT_REHEARSAL_GGML_PURPOSE_H
+#define MT_REHEARSAL_GGML_PURPOSE_H
 
 #include <memtally/category.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A question that the tables of operations answer: does this device compute this operation? */
-#ifndef MT_REHEARSE_GGML_TAKES_H
-#define MT_REHEARSE_GGML_TAKES_H
+#ifndef MT_REHEARSAL_GGML_TAKES_H
+#define MT_REHEARSAL_GGML_TAKES_H
 
 #include <string.h>
 

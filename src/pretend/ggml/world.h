@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The pretended devices of one ggml. A process may have several ggmls: each gets devices of its
  * own, and all draw on the one account. Nothing of a world is ever freed: ggml keeps pointers. */
-#ifndef MT_REHEARSE_GGML_WORLD_H
-#define MT_REHEARSE_GGML_WORLD_H
+#ifndef MT_REHEARSAL_GGML_WORLD_H
+#define MT_REHEARSAL_GGML_WORLD_H
 
 #include <string.h>
 

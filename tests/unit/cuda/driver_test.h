@@ -43,12 +43,12 @@ static char driver_folder[64];
 /* Makes a rehearsal of `n_devices` and says so to the driver. */
 static inline void make_rehearsal(size_t n_devices, uint64_t device_bytes)
 {
-    static struct mt_rehearse_device device[MT_ACCOUNT_DEVICES_MAX];
-    struct mt_rehearse_options options = {.devices = device, .n_devices = n_devices};
+    static struct mt_rehearsal_device device[MT_ACCOUNT_DEVICES_MAX];
+    struct mt_rehearsal_options options = {.devices = device, .n_devices = n_devices};
     struct mt_error error;
     char path[96];
     for (size_t i = 0; i < n_devices; i++)
-        device[i] = (struct mt_rehearse_device){.bytes = device_bytes};
+        device[i] = (struct mt_rehearsal_device){.bytes = device_bytes};
     strcpy(driver_folder, "/tmp/memtally-driver-XXXXXX");
     assert_non_null(mkdtemp(driver_folder));
     snprintf(path, sizeof path, "%s/account", driver_folder);

@@ -144,12 +144,12 @@ static uint64_t held_by_events(struct mt_account_reader *reader)
     uint64_t sum = 0;
     mt_account_reader_read(reader, UINT64_MAX, 1);
     for (size_t i = 0; mt_account_reader_at(reader, i); i++) {
-        const struct mt_rehearse_event *event = &mt_account_reader_at(reader, i)->event;
+        const struct mt_rehearsal_event *event = &mt_account_reader_at(reader, i)->event;
         if (strcmp(event->place, "gpu:0") != 0)
             continue;
-        if (event->kind == MT_REHEARSE_ALLOC)
+        if (event->kind == MT_REHEARSAL_ALLOC)
             sum += event->bytes;
-        if (event->kind == MT_REHEARSE_FREE)
+        if (event->kind == MT_REHEARSAL_FREE)
             sum -= event->bytes;
     }
     return sum;

@@ -309,7 +309,7 @@ static void test_this_machine_can_be_looked_at(void **state)
         if (strcmp(checks[i].name, "pictures") == 0)
             assert_int_not_equal(checks[i].state, MT_CHECK_MISSING);
     }
-    free(checks);
+    mt_checks_destroy(checks);
 }
 
 int main(void)

@@ -150,7 +150,7 @@ static void test_the_share_that_is_free_is_read(void **state)
 /* What was refused beside what, in which phase. */
 static void test_what_was_refused_follows_from_the_phase_and_what_was_there(void **state)
 {
-    const struct mt_rehearse_event refusal = {.place = "gpu:0", .missing_bytes = 7};
+    const struct mt_rehearsal_event refusal = {.place = "gpu:0", .missing_bytes = 7};
     const struct mt_tally_row rows[] = {{.category = MT_CATEGORY_WEIGHTS, .allocated_bytes = 5},
                                         {.category = MT_CATEGORY_KV_CACHE, .allocated_bytes = 3}};
     const struct mt_tally_place place = {.place = "gpu:0", .n_rows = 2, .rows = rows};
@@ -184,7 +184,7 @@ static void test_what_was_refused_follows_from_the_phase_and_what_was_there(void
 static void test_an_engine_that_foresees_is_believed_though_something_was_refused(void **state)
 {
     static struct mt_drive_result result;
-    const struct mt_rehearse_event refusal = {.place = "gpu:0", .name = "", .detail = ""};
+    const struct mt_rehearsal_event refusal = {.place = "gpu:0", .name = "", .detail = ""};
     (void)state;
     result =
         (struct mt_drive_result){.outcome = MT_DRIVE_RUNS_OUT, .refusal = &refusal, .is_cuda = 1};
@@ -317,10 +317,10 @@ static void test_a_device_too_small_for_a_context_is_named(void **state)
     static char program[] = "python";
     char *const argv[] = {program, NULL};
     const struct mt_drive_job job = {.argv = argv};
-    const struct mt_rehearse_event refusal = {.kind = MT_REHEARSE_REFUSED,
-                                              .place = "gpu:1",
-                                              .bytes = UINT64_C(140) << 20,
-                                              .free_bytes = UINT64_C(1) << 20};
+    const struct mt_rehearsal_event refusal = {.kind = MT_REHEARSAL_REFUSED,
+                                               .place = "gpu:1",
+                                               .bytes = UINT64_C(140) << 20,
+                                               .free_bytes = UINT64_C(1) << 20};
     (void)state;
     result = (struct mt_drive_result){.refusal = &refusal};
     assert_int_equal(mt_drive_explain_no_cuda(&job, &result), 1);

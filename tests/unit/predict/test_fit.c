@@ -15,7 +15,7 @@ struct planned {
     struct mt_tally_place places[2];
     struct mt_tally tally;
     uint64_t device_bytes[1];
-    uint64_t device_used[1];
+    uint64_t device_used_bytes[1];
     struct mt_predict_settings settings;
     char reason[256];
 };
@@ -27,7 +27,7 @@ static void plan(struct planned *p)
     p->places[1] = (struct mt_tally_place){.place = "gpu:0", .capacity_bytes = MT_UNKNOWN};
     p->tally = (struct mt_tally){.kind = MT_TALLY_ESTIMATE, .n_places = 2, .places = p->places};
     p->settings.device_bytes = p->device_bytes;
-    p->settings.device_used = p->device_used;
+    p->settings.device_used_bytes = p->device_used_bytes;
     p->settings.n_devices = 1;
 }
 
@@ -115,13 +115,13 @@ static void test_what_others_use_is_not_there_to_take(void **state)
     plan(&p);
     takes(&p.places[1], 6, 6, 6);
     p.places[1].capacity_bytes = 8 * GIB;
-    p.device_used[0] = 3 * GIB;
+    p.device_used_bytes[0] = 3 * GIB;
     assert_int_equal(verdict_of(&p), MT_VERDICT_CANNOT);
     assert_string_equal(
         p.reason, "gpu:0 takes at least 6.00 GiB; it has 8.00 GiB, of which others use 3.00 GiB");
-    p.device_used[0] = 2 * GIB;
+    p.device_used_bytes[0] = 2 * GIB;
     assert_int_equal(verdict_of(&p), MT_VERDICT_FITS);
-    p.device_used[0] = 9 * GIB;
+    p.device_used_bytes[0] = 9 * GIB;
     assert_int_equal(verdict_of(&p), MT_VERDICT_CANNOT);
 }
 

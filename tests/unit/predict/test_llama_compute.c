@@ -208,7 +208,7 @@ static struct band first_of_experts(const char *engine, const char *kind, int fl
     struct mt_predict_settings settings = two_cards_of_9840(8192, 2048, 1, flash, "f16");
     settings.engine = engine;
     settings.device_kind = kind;
-    settings.no_fusion = no_fusion;
+    settings.fusion = no_fusion ? MT_SWITCH_OFF : MT_SWITCH_AUTO;
     struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
     for (size_t i = 0; i < estimate->n_terms; i++) {
         const struct mt_estimate_term *term = &estimate->terms[i];

@@ -163,7 +163,7 @@ static void test_files_with_attn_kv_b_are_planned_as_the_engine_plans_them(void 
         settings.flash_attention = cases[i].flash;
         settings.has_mla_mode = 1;
         settings.mla_mode = cases[i].mode;
-        settings.attn_max_batch = cases[i].most;
+        settings.attn_max_batch_mib = cases[i].most;
         assert_planned(hand_model_estimate(&hand, &settings), cases[i].device, 46.01);
     }
 }

@@ -156,12 +156,14 @@ static void test_devices_in_use_and_no_repack_leave_weights_as_they_are(void **s
     hand_model_init(&hand, "llama", 1, 4, 4, 64);
     hand_model_tensor(&hand, "blk.0.ffn_up.weight", "q8_0", 256, 64, 0, LAYER);
     const uint64_t device_bytes[] = {UINT64_C(1) << 30};
-    struct mt_predict_settings settings = {
-        .context_tokens = 512, .sequences = 1, .processor = MT_PROCESSOR_AMX, .no_repack = 1};
+    struct mt_predict_settings settings = {.context_tokens = 512,
+                                           .sequences = 1,
+                                           .processor = MT_PROCESSOR_AMX,
+                                           .repack = MT_SWITCH_OFF};
     struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
     assert_int_equal(part(estimate, NULL), 64 * 8 * 34);
     mt_estimate_destroy(estimate);
-    settings.no_repack = 0;
+    settings.repack = MT_SWITCH_AUTO;
     settings.device_bytes = device_bytes;
     settings.n_devices = 1;
     settings.has_gpu_layers = 1;

@@ -122,7 +122,7 @@ static void test_devices_in_use_by_others_get_fewer_layers(void **state)
     (void)state;
     static const uint64_t used[] = {GIB(12), 0};
     struct mt_predict_settings settings = on_devices(2, MT_ALL);
-    settings.device_used = used;
+    settings.device_used_bytes = used;
     /* 12 of 36 GiB are free on the first: 37 / 3 = 12.33. */
     assert_layers(settings, 36, (uint64_t[4]){0, 13, 23});
 }
@@ -182,7 +182,7 @@ static void test_experts_stay_on_the_host_with_their_biases_but_not_the_router(v
     hand_model_init(&hand, "gpt-oss", 2, 8, 8, 64);
     add_experts(&hand);
     struct mt_predict_settings settings = on_devices(1, MT_ALL);
-    settings.no_mmap = 1;
+    settings.mmap = MT_SWITCH_OFF;
     settings.cpu_moe_layers = 1;
     struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
     assert_int_equal(weights_at(estimate, "host"), 64 * 64 * 8 * 2 + 64 * 8 * 4);
@@ -206,7 +206,7 @@ static void test_the_first_override_that_matches_anywhere_in_a_name_decides(void
     add_experts(&hand);
     struct mt_predict_settings settings = on_devices(2, MT_ALL);
     settings.split = MT_SPLIT_NONE;
-    settings.no_mmap = 1;
+    settings.mmap = MT_SWITCH_OFF;
     settings.overrides = overrides;
     settings.n_overrides = 2;
     struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
@@ -267,7 +267,7 @@ static void test_host_tensors_are_mapped_from_the_first_to_the_last(void **state
     assert_int_equal(weights_at(estimate, "host"), 64 * (10 + 100 + 20) * 2);
     assert_int_equal(weights_at(estimate, "gpu:0"), 64 * 100 * 2);
     mt_estimate_destroy(estimate);
-    settings.no_mmap = 1;
+    settings.mmap = MT_SWITCH_OFF;
     estimate = hand_model_estimate(&hand, &settings);
     assert_int_equal(weights_at(estimate, "host"), 64 * (10 + 20) * 2);
     mt_estimate_destroy(estimate);
@@ -295,7 +295,7 @@ static void test_matrices_on_the_cpu_are_copied_into_another_layout(void **state
     /* The tied output is used as a matrix; rows that are no multiple of eight are not copied. */
     assert_int_equal(copied, 64 / 32 * 18 * (16 + 32));
     mt_estimate_destroy(estimate);
-    settings.no_repack = 1;
+    settings.repack = MT_SWITCH_OFF;
     estimate = hand_model_estimate(&hand, &settings);
     assert_int_equal(weights_at(estimate, "host"), mapped);
     mt_estimate_destroy(estimate);
@@ -308,7 +308,7 @@ static void test_rotary_frequencies_are_copied_to_each_device_with_a_layer(void 
     hand_model_init(&hand, "llama", 3, 8, 8, 64);
     hand_model_tensor(&hand, "rope_freqs.weight", "f32", 32, 0, 0, MT_NO_LAYER, MT_TENSOR_INPUT);
     struct mt_predict_settings settings = on_devices(2, 3);
-    settings.no_mmap = 1;
+    settings.mmap = MT_SWITCH_OFF;
     struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
     /* Layer 0 on the host, 1 and 2 on the first device, the output alone on the second. */
     assert_int_equal(weights_at(estimate, "host"), 128);
@@ -431,6 +431,7 @@ static void test_a_context_that_was_measured_here_has_no_band_of_its_own(void **
     struct mt_estimate *estimate = hand_model_estimate(&hand, &settings);
     const struct mt_tally_row *context = context_of(estimate);
     assert_int_equal(context->provenance, MT_PROVENANCE_CALIBRATED);
+    assert_int_equal(context->details[0].kind, MT_TERM_LEARNT);
     assert_int_equal(context->allocated_bytes, 400 << 20);
     assert_int_equal(context->high_bytes, 400 << 20);
     mt_estimate_destroy(estimate);

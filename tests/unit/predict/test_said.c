@@ -86,6 +86,27 @@ static void test_the_engine_is_believed_and_the_driver_added(void **state)
     mt_estimate_destroy(estimate);
 }
 
+/* Whatever the engine's buffers and our rules are called. */
+static void test_what_was_rehearsed_is_told_from_what_rules_gave(void **state)
+{
+    (void)state;
+    struct spoken spoken;
+    size_t n[MT_TERM_COUNT] = {0};
+    prepare(&spoken);
+    struct mt_estimate *estimate = estimate_of(&spoken);
+    for (size_t i = 0; i < estimate->n_terms; i++)
+        n[estimate->terms[i].kind]++;
+    assert_int_equal(n[MT_TERM_REHEARSED], 3);
+    assert_int_equal(n[MT_TERM_RULE], estimate->n_terms - 3);
+    const struct mt_tally_place *gpu = &estimate->tally.places[1];
+    const struct mt_tally_row *weights = mt_tally_row_of(gpu, MT_CATEGORY_WEIGHTS);
+    const struct mt_tally_row *context = mt_tally_row_of(gpu, MT_CATEGORY_CONTEXT);
+    assert_int_equal(weights->details[0].kind, MT_TERM_REHEARSED);
+    assert_int_equal(context->details[0].kind, MT_TERM_RULE);
+    assert_string_equal(mt_term_kind_name(weights->details[0].kind), "rehearsed");
+    mt_estimate_destroy(estimate);
+}
+
 /* An engine that is in doubt of one row: so is the estimate of it, and the total's band has it. */
 static void test_a_band_that_was_said_is_kept(void **state)
 {
@@ -207,6 +228,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_engine_is_believed_and_the_driver_added),
+        cmocka_unit_test(test_what_was_rehearsed_is_told_from_what_rules_gave),
         cmocka_unit_test(test_a_band_that_was_said_is_kept),
         cmocka_unit_test(test_what_was_said_may_not_fit),
         cmocka_unit_test(test_reasons_of_the_caller_decide),

@@ -190,7 +190,7 @@ static void test_what_others_hold_is_not_divided(void **state)
     uint64_t used = 20 * MADE_GIB;
     struct mt_estimate *result = estimate((struct mt_predict_settings){.engine = "sglang@0.5.5",
                                                                        .device_bytes = &device,
-                                                                       .device_used = &used,
+                                                                       .device_used_bytes = &used,
                                                                        .n_devices = 1,
                                                                        .context_tokens = 8192});
     uint64_t left = (60 * MADE_GIB - 527 * MADE_MIB) / 1000 * 836 - 16060522496;

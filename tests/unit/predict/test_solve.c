@@ -312,7 +312,7 @@ static void test_a_context_on_the_cpu_is_held_against_the_host(void **state)
 {
     (void)state;
     struct question question = {.model = models[0],
-                                .settings = {.no_mmap = 1},
+                                .settings = {.mmap = MT_SWITCH_OFF},
                                 .step = STEP,
                                 .most = 12288 / STEP,
                                 .set = set_context};
@@ -320,7 +320,7 @@ static void test_a_context_on_the_cpu_is_held_against_the_host(void **state)
     question.settings.host_bytes = estimate->tally.places[0].total_high_bytes;
     mt_estimate_destroy(estimate);
     assert_int_equal(solve(&question, MT_GOAL_CONTEXT), 6144);
-    question.settings.host_used = 1;
+    question.settings.host_used_bytes = 1;
     assert_int_equal(solve(&question, MT_GOAL_CONTEXT), 6144 - STEP);
 }
 

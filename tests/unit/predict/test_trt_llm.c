@@ -125,7 +125,7 @@ static struct mt_estimate *on_device(const uint64_t *bytes, const uint64_t *used
 {
     return estimate((struct mt_predict_settings){.engine = "trt-llm@1.2.0",
                                                  .device_bytes = bytes,
-                                                 .device_used = used,
+                                                 .device_used_bytes = used,
                                                  .n_devices = 1,
                                                  .context_tokens = 4096});
 }

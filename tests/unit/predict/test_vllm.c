@@ -608,7 +608,7 @@ static void test_what_others_hold_of_any_device_is_looked_at(void **state)
     uint64_t used[] = {0, 20 * MADE_GIB};
     struct mt_estimate *result = estimate((struct mt_predict_settings){.engine = "vllm@0.11.0",
                                                                        .device_bytes = devices,
-                                                                       .device_used = used,
+                                                                       .device_used_bytes = used,
                                                                        .n_devices = 2,
                                                                        .tensor_parallel = 2,
                                                                        .context_tokens = 8192});

@@ -57,7 +57,7 @@ static void read_all(struct account *from)
     mt_account_reader_read(&from->reader, 2000000000, 0);
 }
 
-static const struct mt_rehearse_event *event_at(const struct account *from, size_t index)
+static const struct mt_rehearsal_event *event_at(const struct account *from, size_t index)
 {
     const struct mt_noted *noted = mt_account_reader_at(&from->reader, index);
     assert_non_null(noted);
@@ -86,7 +86,7 @@ static void test_a_free_says_again_what_was_freed(void **state)
     put(account, MT_ACCOUNT_FREE, 16, 0); /* of nothing that is there */
     read_all(account);
     assert_int_equal(account->reader.n_events, 2);
-    assert_int_equal(event_at(account, 1)->kind, MT_REHEARSE_FREE);
+    assert_int_equal(event_at(account, 1)->kind, MT_REHEARSAL_FREE);
     assert_int_equal(event_at(account, 1)->bytes, 100);
     assert_string_equal(event_at(account, 1)->place, "gpu:1");
     assert_int_equal(mt_account_reader_at(&account->reader, 0)->freed_at, 1);
@@ -99,7 +99,7 @@ static void test_a_buffer_that_is_made_again_was_freed_in_between(void **state)
     put(account, MT_ACCOUNT_ALLOC, 16, 30);
     read_all(account);
     assert_int_equal(account->reader.n_events, 3);
-    assert_int_equal(event_at(account, 1)->kind, MT_REHEARSE_FREE);
+    assert_int_equal(event_at(account, 1)->kind, MT_REHEARSAL_FREE);
     assert_int_equal(mt_account_reader_held(&account->reader, 7, "gpu:0", NULL), 30);
 }
 
@@ -113,7 +113,7 @@ static void test_the_end_of_a_process_frees_what_it_held_and_no_more(void **stat
     assert_int_equal(mt_account_reader_held(&account->reader, 7, "gpu:0", NULL), 0);
     assert_int_equal(mt_account_reader_held(&account->reader, 8, "gpu:0", NULL), 500);
     assert_int_equal(account->reader.n_events, 1000 + 500 + 1);
-    assert_int_equal(event_at(account, 1500)->kind, MT_REHEARSE_MARK);
+    assert_int_equal(event_at(account, 1500)->kind, MT_REHEARSAL_MARK);
 }
 
 static void test_buffers_are_freed_in_any_order(void **state)
@@ -240,7 +240,7 @@ static void test_a_refused_buffer_is_what_was_planned_of_its_size(void **state)
     put(account, MT_ACCOUNT_REFUSE, 0, 100)->free_bytes = 60;
     put(account, MT_ACCOUNT_REFUSE, 0, 101);
     read_all(account);
-    assert_int_equal(event_at(account, 2)->kind, MT_REHEARSE_REFUSED);
+    assert_int_equal(event_at(account, 2)->kind, MT_REHEARSAL_REFUSED);
     assert_int_equal(event_at(account, 2)->category, MT_CATEGORY_WEIGHTS);
     assert_int_equal(event_at(account, 2)->free_bytes, 60);
     assert_int_equal(event_at(account, 3)->category, MT_CATEGORY_NONE);

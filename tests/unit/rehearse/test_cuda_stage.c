@@ -78,7 +78,7 @@ static int tear_down(void **state)
 
 static int stage(struct folders *folders, const char *to, int major)
 {
-    const struct mt_rehearse_options options = {.cuda_directory = folders->from};
+    const struct mt_rehearsal_options options = {.cuda_directory = folders->from};
     return mt_cuda_stage(&options, to, major, &folders->stage, &folders->error);
 }
 
@@ -168,7 +168,7 @@ static void test_a_folder_that_cannot_be_preloaded_from_is_refused(void **state)
 }
 
 static struct mt_account *make_account(struct folders *folders,
-                                       const struct mt_rehearse_options *options)
+                                       const struct mt_rehearsal_options *options)
 {
     struct mt_account *account = NULL;
     char path[96];
@@ -181,12 +181,12 @@ static struct mt_account *make_account(struct folders *folders,
 static void test_a_device_is_the_gpu_of_its_name_or_the_nearest_in_size(void **state)
 {
     struct folders *folders = *state;
-    const struct mt_rehearse_device devices[] = {{.bytes = 8 * GIB, .gpu = "RTX4090"},
-                                                 {.bytes = 80 * GIB}};
-    const struct mt_rehearse_options options = {.cuda_directory = folders->from,
-                                                .cuda_driver_version = 12080,
-                                                .devices = devices,
-                                                .n_devices = 2};
+    const struct mt_rehearsal_device devices[] = {{.bytes = 8 * GIB, .gpu = "RTX4090"},
+                                                  {.bytes = 80 * GIB}};
+    const struct mt_rehearsal_options options = {.cuda_directory = folders->from,
+                                                 .cuda_driver_version = 12080,
+                                                 .devices = devices,
+                                                 .n_devices = 2};
     struct mt_account *account = make_account(folders, &options);
     assert_string_equal(account->device[0].gpu.name, "NVIDIA GeForce RTX 4090");
     assert_int_equal(account->device[0].gpu.capability, 89);
@@ -199,8 +199,8 @@ static void test_a_device_is_the_gpu_of_its_name_or_the_nearest_in_size(void **s
 static void test_without_look_alikes_the_account_has_no_cuda(void **state)
 {
     struct folders *folders = *state;
-    const struct mt_rehearse_device device = {.bytes = 8 * GIB};
-    const struct mt_rehearse_options options = {
+    const struct mt_rehearsal_device device = {.bytes = 8 * GIB};
+    const struct mt_rehearsal_options options = {
         .cuda_driver_version = 12080, .devices = &device, .n_devices = 1};
     struct mt_account *account = make_account(folders, &options);
     assert_int_equal(account->cuda.driver_version, 0);
@@ -212,8 +212,8 @@ static void test_without_look_alikes_the_account_has_no_cuda(void **state)
 static void test_a_gpu_that_is_none_makes_no_account(void **state)
 {
     struct folders *folders = *state;
-    const struct mt_rehearse_device device = {.bytes = 8 * GIB, .gpu = "RTX 9999"};
-    const struct mt_rehearse_options options = {
+    const struct mt_rehearsal_device device = {.bytes = 8 * GIB, .gpu = "RTX 9999"};
+    const struct mt_rehearsal_options options = {
         .cuda_directory = folders->from, .devices = &device, .n_devices = 1};
     struct mt_account *account = NULL;
     char path[96];
@@ -233,9 +233,9 @@ static void unlink_account(struct folders *folders)
 static struct mt_pretend_rules rules_of(struct folders *folders, const char *first,
                                         const char *second, const char *kind)
 {
-    const struct mt_rehearse_device devices[] = {{.bytes = 24 * GIB, .gpu = first},
-                                                 {.bytes = 24 * GIB, .gpu = second}};
-    const struct mt_rehearse_options options = {.kind = kind, .devices = devices, .n_devices = 2};
+    const struct mt_rehearsal_device devices[] = {{.bytes = 24 * GIB, .gpu = first},
+                                                  {.bytes = 24 * GIB, .gpu = second}};
+    const struct mt_rehearsal_options options = {.kind = kind, .devices = devices, .n_devices = 2};
     struct mt_account *account = make_account(folders, &options);
     struct mt_pretend_rules rules = account->rules;
     mt_account_unmap(account);
@@ -276,9 +276,10 @@ static void test_devices_of_other_kinds_are_of_the_generation_of_their_cards(voi
 static void test_cards_of_amd_are_each_of_their_own_generation(void **state)
 {
     struct folders *folders = *state;
-    const struct mt_rehearse_device devices[] = {{.bytes = 24 * GIB, .gpu = "RX7900XTX"},
-                                                 {.bytes = 16 * GIB, .gpu = "RX6800"}};
-    const struct mt_rehearse_options options = {.kind = "rocm", .devices = devices, .n_devices = 2};
+    const struct mt_rehearsal_device devices[] = {{.bytes = 24 * GIB, .gpu = "RX7900XTX"},
+                                                  {.bytes = 16 * GIB, .gpu = "RX6800"}};
+    const struct mt_rehearsal_options options = {
+        .kind = "rocm", .devices = devices, .n_devices = 2};
     struct mt_account *account = make_account(folders, &options);
     assert_int_equal(account->device[0].gpu.capability, 0x1001100);
     assert_int_equal(account->device[1].gpu.capability, 0x1001030);

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 
 #include "gpu/gpus.h"
 
@@ -211,16 +211,16 @@ static void test_a_name_that_is_none_says_which_are_near(void **state)
 static void test_the_public_list_has_the_same_cards(void **state)
 {
     (void)state;
-    struct mt_rehearse_gpu gpu;
+    struct mt_rehearsal_gpu gpu;
     struct mt_gpu_row row;
     size_t n = 0;
-    for (; mt_rehearse_gpu_at(n, &gpu) == 0; n++) {
+    for (; mt_rehearsal_gpu_at(n, &gpu) == 0; n++) {
         assert_true(mt_gpu_row_at(n, &row));
         assert_string_equal(gpu.key, row.key);
         assert_int_equal(gpu.memory_bytes, row.memory_bytes);
     }
     assert_false(mt_gpu_row_at(n, &row));
-    assert_int_equal(mt_rehearse_gpu_find("a100", &gpu, NULL), 0);
+    assert_int_equal(mt_rehearsal_gpu_find("a100", &gpu, NULL), 0);
     assert_string_equal(gpu.key, "A100-80GB");
     assert_int_equal(gpu.capability, 80);
 }

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <memtally/rehearse.h>
+#include <memtally/rehearsal.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,10 +25,10 @@
 /* A rehearsal with its folder. */
 struct stage {
     char folder[64];
-    struct mt_rehearse_device devices[2];
-    struct mt_rehearse_options options;
+    struct mt_rehearsal_device devices[2];
+    struct mt_rehearsal_options options;
     struct mt_rehearsal *rehearsal;
-    struct mt_rehearse_status status;
+    struct mt_rehearsal_status status;
     struct mt_error error;
 };
 
@@ -46,16 +46,16 @@ static int set_up(void **state)
     snprintf(stage->folder, sizeof stage->folder, "/tmp/memtally-test-rehearsal-XXXXXX");
     assert_non_null(mkdtemp(stage->folder));
     stage->devices[0] =
-        (struct mt_rehearse_device){.bytes = 1024 * MIB, .reserved_bytes = 24 * MIB};
-    stage->devices[1] = (struct mt_rehearse_device){.bytes = 2048 * MIB};
-    stage->options = (struct mt_rehearse_options){.directory = stage->folder,
-                                                  .pretend_path = getenv("REHEARSED_NOTHING"),
-                                                  .environment = environ,
-                                                  .devices = stage->devices,
-                                                  .n_devices = 2,
-                                                  .host_bytes = 4096 * MIB,
-                                                  .stdout_fd = -1,
-                                                  .stderr_fd = -1};
+        (struct mt_rehearsal_device){.bytes = 1024 * MIB, .reserved_bytes = 24 * MIB};
+    stage->devices[1] = (struct mt_rehearsal_device){.bytes = 2048 * MIB};
+    stage->options = (struct mt_rehearsal_options){.directory = stage->folder,
+                                                   .pretend_path = getenv("REHEARSED_NOTHING"),
+                                                   .environment = environ,
+                                                   .devices = stage->devices,
+                                                   .n_devices = 2,
+                                                   .host_bytes = 4096 * MIB,
+                                                   .stdout_fd = -1,
+                                                   .stderr_fd = -1};
     *state = stage;
     return 0;
 }
@@ -63,7 +63,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct stage *stage = *state;
-    mt_rehearse_destroy(stage->rehearsal);
+    mt_rehearsal_destroy(stage->rehearsal);
     nftw(stage->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     free(stage);
     return 0;
@@ -72,7 +72,7 @@ static int tear_down(void **state)
 static void start(struct stage *stage, const char *const *argv)
 {
     stage->options.argv = (char **)(uintptr_t)argv;
-    int result = mt_rehearse_start(&stage->options, &stage->rehearsal, &stage->error);
+    int result = mt_rehearsal_start(&stage->options, &stage->rehearsal, &stage->error);
     if (result < 0)
         print_error("%s\n", stage->error.text);
     assert_int_equal(result, 0);
@@ -81,7 +81,7 @@ static void start(struct stage *stage, const char *const *argv)
 static void wait_for_end(struct stage *stage)
 {
     for (int i = 0; i < 60; i++) {
-        assert_int_equal(mt_rehearse_wait(stage->rehearsal, SECOND, &stage->status, NULL), 0);
+        assert_int_equal(mt_rehearsal_wait(stage->rehearsal, SECOND, &stage->status, NULL), 0);
         if (!stage->status.running)
             return;
     }
@@ -100,7 +100,7 @@ static int refuse(struct stage *stage)
     const char *const argv[] = {getenv("REHEARSED_CHILD"), NULL};
     if (!stage->options.argv)
         stage->options.argv = (char **)(uintptr_t)argv;
-    int result = mt_rehearse_start(&stage->options, &stage->rehearsal, &stage->error);
+    int result = mt_rehearsal_start(&stage->options, &stage->rehearsal, &stage->error);
     stage->options.argv = NULL;
     return result;
 }
@@ -144,9 +144,9 @@ static void test_how_the_program_ended_is_told(void **state)
     assert_int_equal(stage->status.exit_code, 42);
     assert_int_equal(stage->status.signal, 0);
     char words[64];
-    mt_rehearse_last_words(stage->rehearsal, words, sizeof words);
+    mt_rehearsal_last_words(stage->rehearsal, words, sizeof words);
     assert_string_equal(words, "first words\nand the last");
-    mt_rehearse_last_words(stage->rehearsal, words, 16); /* whole lines only */
+    mt_rehearsal_last_words(stage->rehearsal, words, 16); /* whole lines only */
     assert_string_equal(words, "and the last");
 }
 
@@ -156,7 +156,7 @@ static void test_colours_are_no_part_of_last_words(void **state)
     struct stage *stage = *state;
     RUN(stage, "say=\033[1;36m(EngineCore)\033[0;0m no room\033[", "exit=1");
     char words[64];
-    mt_rehearse_last_words(stage->rehearsal, words, sizeof words);
+    mt_rehearsal_last_words(stage->rehearsal, words, sizeof words);
     assert_string_equal(words, "(EngineCore) no room");
 }
 
@@ -173,8 +173,8 @@ static void spoil(struct stage *stage, const char *how)
 {
     const char *const argv[] = {getenv("REHEARSED_CHILD"), how, NULL};
     start(stage, argv);
-    assert_int_equal(mt_rehearse_wait(stage->rehearsal, 60 * SECOND, &stage->status, &stage->error),
-                     MT_EIO);
+    assert_int_equal(
+        mt_rehearsal_wait(stage->rehearsal, 60 * SECOND, &stage->status, &stage->error), MT_EIO);
     assert_non_null(strstr(stage->error.text, "has written over"));
 }
 
@@ -197,10 +197,10 @@ static void test_a_long_output_keeps_its_end_and_little_of_the_disk(void **state
     char path[128];
     start(stage, argv);
     do {
-        assert_int_equal(mt_rehearse_wait(stage->rehearsal, SECOND / 10, &stage->status, NULL), 0);
-        mt_rehearse_last_words(stage->rehearsal, words, sizeof words);
+        assert_int_equal(mt_rehearsal_wait(stage->rehearsal, SECOND / 10, &stage->status, NULL), 0);
+        mt_rehearsal_last_words(stage->rehearsal, words, sizeof words);
     } while (!strstr(words, "the end"));
-    mt_rehearse_wait(stage->rehearsal, SECOND / 4, &stage->status, NULL);
+    mt_rehearsal_wait(stage->rehearsal, SECOND / 4, &stage->status, NULL);
     snprintf(path, sizeof path, "%s/errors", stage->folder);
     assert_int_equal(stat(path, &status), 0);
     assert_true((uint64_t)status.st_blocks * 512 <= 12 * MIB);
@@ -222,7 +222,7 @@ static void test_a_process_that_is_killed_as_it_writes_hides_nothing_of_others(v
     struct mt_tally *tally;
     RUN(stage, "child=hole", "alloc=0,16,1048576,1,CUDA0,weights");
     assert_int_equal(stage->status.n_events, 3); /* the end frees it */
-    assert_int_equal(mt_rehearse_tally(stage->rehearsal, SIZE_MAX, &tally, NULL), 0);
+    assert_int_equal(mt_rehearsal_tally(stage->rehearsal, SIZE_MAX, &tally, NULL), 0);
     assert_int_equal(place_of(tally, "gpu:0")->total_allocated_bytes, MIB);
     assert_int_equal(tally->n_notes, 1);
     assert_non_null(strstr(tally->notes[0], "killed while it wrote"));
@@ -236,7 +236,7 @@ static void test_the_tally_is_of_the_peak_of_each_place(void **state)
     RUN(stage, "attach", "alloc=0,0x10,100,1,CUDA0,", "alloc=0,0x20,50,4,CUDA0,compute",
         "alloc=1,0x30,7,2,CUDA1,cache_k_l0", "free=0x20", "alloc=1,0x40,8,2,CUDA1,cache_k_l0",
         "alloc=255,0x50,9,0,CPU,", "free=0x50");
-    assert_int_equal(mt_rehearse_tally(stage->rehearsal, SIZE_MAX, &tally, NULL), 0);
+    assert_int_equal(mt_rehearsal_tally(stage->rehearsal, SIZE_MAX, &tally, NULL), 0);
     assert_int_equal(tally->kind, MT_TALLY_ESTIMATE);
     assert_int_equal(tally->n_places, 3);
     const struct mt_tally_place *first = place_of(tally, "gpu:0");
@@ -261,17 +261,17 @@ static void test_a_tally_may_be_of_any_event(void **state)
     struct stage *stage = *state;
     struct mt_tally *tally;
     RUN(stage, "alloc=0,0x10,100,1,CUDA0,", "alloc=0,0x20,50,4,CUDA0,", "free=0x10");
-    assert_int_equal(mt_rehearse_tally(stage->rehearsal, 2, &tally, NULL), 0);
+    assert_int_equal(mt_rehearsal_tally(stage->rehearsal, 2, &tally, NULL), 0);
     assert_int_equal(place_of(tally, "gpu:0")->total_allocated_bytes, 50);
     assert_int_equal(place_of(tally, "gpu:1")->total_allocated_bytes, MT_UNKNOWN);
     mt_tally_destroy(tally);
-    assert_int_equal(mt_rehearse_tally(stage->rehearsal, 1000, &tally, &stage->error), MT_EARG);
+    assert_int_equal(mt_rehearsal_tally(stage->rehearsal, 1000, &tally, &stage->error), MT_EARG);
 }
 
 static uint64_t held(struct stage *stage, size_t index)
 {
     struct mt_tally *tally;
-    assert_int_equal(mt_rehearse_tally(stage->rehearsal, index, &tally, NULL), 0);
+    assert_int_equal(mt_rehearsal_tally(stage->rehearsal, index, &tally, NULL), 0);
     uint64_t bytes = place_of(tally, "gpu:0")->total_allocated_bytes;
     mt_tally_destroy(tally);
     return bytes;
@@ -297,11 +297,11 @@ static void test_a_killed_process_gives_back_what_it_held(void **state)
     const char *const argv[] = {
         getenv("REHEARSED_CHILD"),         "take=0,105", "alloc=0,0x10,5,1,CUDA0,",
         "child=alloc=0,0x10,100,1,CUDA0,", "wait",       NULL};
-    const struct mt_rehearse_event *event = NULL;
+    const struct mt_rehearsal_event *event = NULL;
     start(stage, argv);
     for (int i = 0; i < 300 && !event; i++) {
-        mt_rehearse_wait(stage->rehearsal, SECOND / 10, &stage->status, NULL);
-        event = mt_rehearse_event_at(stage->rehearsal, 3);
+        mt_rehearsal_wait(stage->rehearsal, SECOND / 10, &stage->status, NULL);
+        event = mt_rehearsal_event_at(stage->rehearsal, 3);
     }
     assert_non_null(event);
     assert_string_equal(event->name, "process ended");
@@ -316,14 +316,14 @@ static void test_marks_of_the_caller_stand_among_the_events(void **state)
     const char *const argv[] = {getenv("REHEARSED_CHILD"), "refuse=0,2000,1000,CUDA0", "wait",
                                 NULL};
     start(stage, argv);
-    while (!mt_rehearse_event_at(stage->rehearsal, 0))
-        mt_rehearse_wait(stage->rehearsal, SECOND / 100, &stage->status, NULL);
-    mt_rehearse_mark(stage->rehearsal, "ready");
-    const struct mt_rehearse_event *refused = mt_rehearse_event_at(stage->rehearsal, 0);
-    assert_int_equal(refused->kind, MT_REHEARSE_REFUSED);
+    while (!mt_rehearsal_event_at(stage->rehearsal, 0))
+        mt_rehearsal_wait(stage->rehearsal, SECOND / 100, &stage->status, NULL);
+    mt_rehearsal_mark(stage->rehearsal, "ready");
+    const struct mt_rehearsal_event *refused = mt_rehearsal_event_at(stage->rehearsal, 0);
+    assert_int_equal(refused->kind, MT_REHEARSAL_REFUSED);
     assert_int_equal(refused->bytes, 2000);
     assert_int_equal(refused->free_bytes, 1000);
-    assert_string_equal(mt_rehearse_event_at(stage->rehearsal, 1)->name, "ready");
+    assert_string_equal(mt_rehearsal_event_at(stage->rehearsal, 1)->name, "ready");
 }
 
 /* Runs a program that leaves a process in a session of its own, then does `first` and `last`. */
@@ -337,13 +337,13 @@ static void assert_stray_is_ended(struct stage *stage, const char *first, const 
     const char *const argv[] = {getenv("REHEARSED_CHILD"), first, word, last, NULL};
     start(stage, argv);
     while (access(path, R_OK) < 0 || !strchr(text, '\n')) {
-        mt_rehearse_wait(stage->rehearsal, SECOND / 100, &stage->status, NULL);
+        mt_rehearsal_wait(stage->rehearsal, SECOND / 100, &stage->status, NULL);
         if (access(path, R_OK) == 0)
             read_file(stage, "stray", text, sizeof text);
     }
     pid_t stray = (pid_t)atoi(text);
     assert_true(stray > 1);
-    mt_rehearse_stop(stage->rehearsal, SECOND);
+    mt_rehearsal_stop(stage->rehearsal, SECOND);
     for (int i = 0; i < 100 && kill(stray, 0) == 0; i++)
         usleep(20000);
     char state_path[64];
@@ -380,10 +380,10 @@ static void test_two_rehearsals_run_at_a_time(void **state)
     assert_int_equal(set_up((void **)&other), 0);
     start(one, argv);
     start(other, argv);
-    while (!mt_rehearse_event_at(one->rehearsal, 0) || !mt_rehearse_event_at(other->rehearsal, 0))
-        mt_rehearse_wait(one->rehearsal, SECOND / 100, &one->status, NULL);
-    mt_rehearse_stop(one->rehearsal, SECOND);
-    mt_rehearse_wait(other->rehearsal, 0, &other->status, NULL);
+    while (!mt_rehearsal_event_at(one->rehearsal, 0) || !mt_rehearsal_event_at(other->rehearsal, 0))
+        mt_rehearsal_wait(one->rehearsal, SECOND / 100, &one->status, NULL);
+    mt_rehearsal_stop(one->rehearsal, SECOND);
+    mt_rehearsal_wait(other->rehearsal, 0, &other->status, NULL);
     assert_true(other->status.running);
     assert_int_equal(held(other, 0), 100);
     tear_down((void **)&other);
@@ -431,9 +431,9 @@ static void test_what_cannot_be_started_says_so(void **state)
 static void test_devices_that_cannot_be_are_refused(void **state)
 {
     struct stage *stage = *state;
-    struct mt_rehearse_device many[65];
+    struct mt_rehearsal_device many[65];
     for (size_t i = 0; i < 65; i++)
-        many[i] = (struct mt_rehearse_device){.bytes = MIB};
+        many[i] = (struct mt_rehearsal_device){.bytes = MIB};
     stage->options.devices = NULL;
     assert_int_equal(refuse(stage), MT_EARG);
     stage->options.devices = many;
@@ -442,7 +442,7 @@ static void test_devices_that_cannot_be_are_refused(void **state)
     stage->options.n_devices = 1;
     many[0].bytes = 0;
     assert_int_equal(refuse(stage), MT_EARG);
-    many[0] = (struct mt_rehearse_device){.bytes = MIB, .reserved_bytes = MIB};
+    many[0] = (struct mt_rehearsal_device){.bytes = MIB, .reserved_bytes = MIB};
     assert_int_equal(refuse(stage), MT_EARG);
 }
 
@@ -453,7 +453,7 @@ static void test_a_folder_holds_one_account(void **state)
     struct mt_rehearsal *second = NULL;
     const char *const argv[] = {getenv("REHEARSED_CHILD"), NULL};
     stage->options.argv = (char **)(uintptr_t)argv;
-    assert_int_equal(mt_rehearse_start(&stage->options, &second, &stage->error), MT_EBUSY);
+    assert_int_equal(mt_rehearsal_start(&stage->options, &second, &stage->error), MT_EBUSY);
     assert_null(second);
 }
 

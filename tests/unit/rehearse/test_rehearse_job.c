@@ -19,7 +19,7 @@
 #define MIB    (UINT64_C(1) << 20)
 #define SECOND UINT64_C(1000000000)
 
-static const struct mt_rehearse_device device = {.bytes = 1024 * MIB, .reserved_bytes = 337 * MIB};
+static const struct mt_rehearsal_device device = {.bytes = 1024 * MIB, .reserved_bytes = 337 * MIB};
 
 static void run_for(uint64_t timeout_ns, const char *const *argv, struct mt_drive_result *result)
 {

@@ -142,7 +142,7 @@ static void test_the_timeline_sums_over_the_tree(void **state)
         assert_int_equal(points[i].time_ns / MS, expected[i][0]);
         assert_int_equal(points[i].resident_bytes, expected[i][1] * PAGE);
     }
-    free(points);
+    mt_timeline_destroy(points);
     mt_recording_close(recording);
 }
 
@@ -665,7 +665,7 @@ static void test_folders_that_hold_no_recording_are_said_to(void **state)
     recorded_end(&p, 40 * MS);
     struct mt_recording_damage damage;
     recording = recorded_open();
-    mt_recording_get_damage(recording, &damage);
+    mt_recording_damage(recording, &damage);
     assert_int_equal(damage.files_unreadable, 1);
     mt_recording_close(recording);
 }

@@ -115,7 +115,7 @@ static void test_whichever_allocation_fails_nothing_is_lost(void **state)
         else if (result < 0)
             assert_int_equal(result, MT_ENOMEM);
         assert_int_equal(points != NULL, result == 0);
-        free(points);
+        mt_timeline_destroy(points);
     }
     assert_true(n > 150);
 }

@@ -115,6 +115,17 @@ static void test_what_cannot_be_run_is_refused_and_leaves_nothing(void **state)
     assert_refused(&run, MT_EARG);
 }
 
+/* The library has no environment of its own: the caller's PATH has env, the program's has not. */
+static void test_a_program_is_looked_up_in_the_path_of_its_own_environment(void **state)
+{
+    (void)state;
+    static char *nowhere[] = {(char *)(uintptr_t) "PATH=/nonexistent", NULL};
+    struct watched_run run;
+    PREPARE(&run, "env", "exit=0");
+    run.options.environment = nowhere;
+    assert_refused(&run, MT_ENOTFOUND);
+}
+
 static void test_a_folder_that_was_there_stays_when_the_program_is_not(void **state)
 {
     (void)state;
@@ -288,6 +299,7 @@ int main(void)
         TEST(test_the_recorder_comes_after_the_pretended_devices_of_a_rehearsal),
         TEST(test_without_a_recorder_the_environment_is_as_it_was),
         TEST(test_what_cannot_be_run_is_refused_and_leaves_nothing),
+        TEST(test_a_program_is_looked_up_in_the_path_of_its_own_environment),
         TEST(test_a_folder_that_was_there_stays_when_the_program_is_not),
         TEST(test_a_folder_that_holds_a_recording_is_refused),
         TEST(test_a_folder_that_cannot_be_made_is_refused),

@@ -449,7 +449,7 @@ static void test_a_watcher_that_is_killed_leaves_what_it_saw(void **state)
     prctl(PR_SET_CHILD_SUBREAPER, 0);
     close(run.output);
     assert_int_equal(mt_recording_open(run.directory, &recording, NULL), 0);
-    mt_recording_get_damage(recording, &damage);
+    mt_recording_damage(recording, &damage);
     assert_int_equal(damage.files_unreadable, 0);
     assert_int_equal(damage.blocks_bad, 0);
     assert_int_equal(damage.blocks_open, 1);

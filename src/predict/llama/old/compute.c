@@ -64,7 +64,7 @@ static struct mt_old_rules rules_of(const struct mt_llama_plan *plan)
         .half_latent = mt_engine_has(e, "compute.latent.type", "f16"),
         .early_latent = mt_engine_has(e, "compute.latent", "early"),
         .mla_mode = mla_mode_of(plan),
-        .attn_max_batch_mib = s->attn_max_batch};
+        .attn_max_batch_mib = s->attn_max_batch_mib};
     return rules;
 }
 

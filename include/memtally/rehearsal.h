@@ -7,8 +7,8 @@
  * device would. Where look-alikes of CUDA's libraries are given, so does one on PyTorch or whatever
  * else links them. What the program allocated is the engine's own word: a tally of kind estimate
  * with provenance exact. A rehearsal belongs to one thread. */
-#ifndef MEMTALLY_REHEARSE_H
-#define MEMTALLY_REHEARSE_H
+#ifndef MEMTALLY_REHEARSAL_H
+#define MEMTALLY_REHEARSAL_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,18 +23,18 @@ extern "C" {
 
 struct mt_rehearsal;
 
-struct mt_rehearse_device {
-    uint64_t bytes;            /* in all; 1 MiB to 1 PiB */
-    uint64_t reserved_bytes;   /* of these, taken by the driver's context and other programs */
-    const char *name;          /* "NVIDIA GeForce RTX 3090", or NULL */
-    const char *gpu;           /* of mt_rehearse_gpu_at(): "H100-80GB"; NULL: of kind "cuda" that of
-                                  mt_rehearse_gpu_of_size(), of others not known */
-    uint64_t context_bytes;    /* that a CUDA context takes, where it was measured; 0: as the GPU */
+struct mt_rehearsal_device {
+    uint64_t bytes;          /* in all; 1 MiB to 1 PiB */
+    uint64_t reserved_bytes; /* of these, taken by the driver's context and other programs */
+    const char *name;        /* "NVIDIA GeForce RTX 3090", or NULL */
+    const char *gpu;         /* of mt_rehearsal_gpu_at(): "H100-80GB"; NULL: of kind "cuda" that of
+                                mt_rehearsal_gpu_of_size(), of others not known */
+    uint64_t context_bytes;  /* that a CUDA context takes, where it was measured; 0: as the GPU */
     uint64_t graph_node_bytes; /* likewise of each node of a graph */
 };
 
 /* A GPU of the tables. Those of kind "cuda" can be pretended to CUDA programs. */
-struct mt_rehearse_gpu {
+struct mt_rehearsal_gpu {
     char key[32];           /* "H100-80GB" */
     char name[64];          /* "NVIDIA H100 80GB HBM3" */
     char kind[16];          /* "cuda", "rocm", "metal" */
@@ -47,18 +47,18 @@ struct mt_rehearse_gpu {
 
 /* The GPUs that are known, in the tables' order: NVIDIA's come first. Errors: MT_ENOTFOUND (past
  * the last). */
-int mt_rehearse_gpu_at(size_t index, struct mt_rehearse_gpu *gpu);
+int mt_rehearsal_gpu_at(size_t index, struct mt_rehearsal_gpu *gpu);
 
 /* The GPU of a name ("h100-80gb", "RTX 3090"). Errors: MT_EARG, whose text says which are near. */
-int mt_rehearse_gpu_find(const char *name, struct mt_rehearse_gpu *gpu, struct mt_error *error);
+int mt_rehearsal_gpu_find(const char *name, struct mt_rehearsal_gpu *gpu, struct mt_error *error);
 
 /* The NVIDIA GPU that a device is taken for of which only the size is known: the nearest in size of
  * those that such a size mostly is, or of a generation ("ampere", "8.6"; NULL: of any).
  * Errors: MT_EARG (no such generation; the text names those that there are). */
-int mt_rehearse_gpu_of_size(uint64_t bytes, const char *generation, struct mt_rehearse_gpu *gpu,
-                            struct mt_error *error);
+int mt_rehearsal_gpu_of_size(uint64_t bytes, const char *generation, struct mt_rehearsal_gpu *gpu,
+                             struct mt_error *error);
 
-struct mt_rehearse_options {
+struct mt_rehearsal_options {
     const char *directory;      /* for the account and the program's words; made if absent */
     const char *pretend_path;   /* libmemtally-pretend-ggml.so, no space or colon in it */
     const char *cuda_directory; /* of the look-alikes of CUDA's libraries; NULL: CUDA programs find
@@ -70,7 +70,7 @@ struct mt_rehearse_options {
                                    not known the newest that the tables know, and nothing that
                                    may depend on it is exact */
     const char *engine_version; /* build that rules are chosen by; NULL: as its ggml says */
-    const struct mt_rehearse_device *devices;
+    const struct mt_rehearsal_device *devices;
     size_t n_devices;         /* 0: the program runs on the CPU alone */
     uint64_t host_bytes;      /* host buffers beyond these are refused; 0: no limit */
     char *const *argv;        /* NULL-terminated; argv[0] is looked up in PATH */
@@ -79,28 +79,28 @@ struct mt_rehearse_options {
     int stderr_fd;
 };
 
-enum mt_rehearse_event_kind {
-    MT_REHEARSE_ALLOC,
-    MT_REHEARSE_FREE,
-    MT_REHEARSE_REFUSED,
-    MT_REHEARSE_MARK,
-    MT_REHEARSE_NOTE /* a sentence about the rehearsal, in `name`; with `bytes`: what the program
+enum mt_rehearsal_event_kind {
+    MT_REHEARSAL_ALLOC,
+    MT_REHEARSAL_FREE,
+    MT_REHEARSAL_REFUSED,
+    MT_REHEARSAL_MARK,
+    MT_REHEARSAL_NOTE /* a sentence about the rehearsal, in `name`; with `bytes`: what the program
                         went without at `place` and may take there */
 };
 
 /* What is special about a buffer. */
-#define MT_REHEARSE_MAPPED  1u /* the engine's own mapping of the model file */
-#define MT_REHEARSE_PINNED  2u /* host memory of a device's pinned type */
-#define MT_REHEARSE_PLANNED 4u /* a dry run's answer: nothing was allocated */
+#define MT_REHEARSAL_MAPPED  1u /* the engine's own mapping of the model file */
+#define MT_REHEARSAL_PINNED  2u /* host memory of a device's pinned type */
+#define MT_REHEARSAL_PLANNED 4u /* a dry run's answer: nothing was allocated */
 
 /* One thing that happened, in order. */
-struct mt_rehearse_event {
-    enum mt_rehearse_event_kind kind;
+struct mt_rehearsal_event {
+    enum mt_rehearsal_event_kind kind;
     uint64_t time_ns; /* since the start */
     uint64_t pid;
     const char *place;         /* "gpu:0", "host" */
     enum mt_category category; /* MT_CATEGORY_NONE: the engine does not say */
-    unsigned flags;            /* MT_REHEARSE_MAPPED and so on */
+    unsigned flags;            /* MT_REHEARSAL_MAPPED and so on */
     uint64_t bytes;
     uint64_t free_bytes;    /* of the place, when it was refused */
     uint64_t missing_bytes; /* of the place, that had to be freed for it to succeed; it counts what
@@ -109,7 +109,7 @@ struct mt_rehearse_event {
     const char *detail;     /* what it is of; "" where the engine does not say */
 };
 
-struct mt_rehearse_status {
+struct mt_rehearsal_status {
     int running;
     int exit_code; /* or 128 + signal, once it ended; -1 where that was not to be known */
     int signal;    /* that killed it, or 0 */
@@ -135,7 +135,7 @@ struct mt_rehearse_status {
 };
 
 /* Starts the program, with nothing to read on standard input. On success the caller owns
- * *rehearsal, mt_rehearse_destroy() ends it. Several may run at a time, each in a folder of its
+ * *rehearsal, mt_rehearsal_destroy() ends it. Several may run at a time, each in a folder of its
  * own; each ends with the thread that started it. Its output is kept in the files "output" and
  * "errors" of the folder, of which only the beginning and the end are kept where they grow past
  * some megabytes.
@@ -144,25 +144,26 @@ struct mt_rehearse_status {
  * is missing), MT_ELIMIT (the folder's path is too long), MT_EPERM (it cannot be run),
  * MT_EUNSUPPORTED (a static program, a setuid one; the text says what would work), MT_EBUSY (the
  * folder holds an account), MT_EIO, MT_ENOMEM. */
-int mt_rehearse_start(const struct mt_rehearse_options *options, struct mt_rehearsal **rehearsal,
-                      struct mt_error *error);
+int mt_rehearsal_start(const struct mt_rehearsal_options *options, struct mt_rehearsal **rehearsal,
+                       struct mt_error *error);
 
 /* Waits until the program has ended or `timeout_ns` have passed, and says how it stands. Call it
  * in a loop: ends of processes are taken here. Errors: MT_ENOMEM (the account grew too large). */
-int mt_rehearse_wait(struct mt_rehearsal *rehearsal, uint64_t timeout_ns,
-                     struct mt_rehearse_status *status, struct mt_error *error);
+int mt_rehearsal_wait(struct mt_rehearsal *rehearsal, uint64_t timeout_ns,
+                      struct mt_rehearsal_status *status, struct mt_error *error);
 
 /* Ends the program and what it started: SIGTERM, then SIGKILL after `grace_ns`. Does nothing where
  * both are gone. */
-void mt_rehearse_stop(struct mt_rehearsal *rehearsal, uint64_t grace_ns);
+void mt_rehearsal_stop(struct mt_rehearsal *rehearsal, uint64_t grace_ns);
 
 /* Notes a moment that the caller knows of ("ready", "request"). */
-void mt_rehearse_mark(struct mt_rehearsal *rehearsal, const char *name);
+void mt_rehearsal_mark(struct mt_rehearsal *rehearsal, const char *name);
 
 /* The events so far, in order. The event and its texts are borrowed until the rehearsal is
  * destroyed. What an allocation is for may be told later only, and is then put into its event. The
  * end of a process frees what it held, and leaves the mark "process ended". NULL past the last. */
-const struct mt_rehearse_event *mt_rehearse_event_at(struct mt_rehearsal *rehearsal, size_t index);
+const struct mt_rehearsal_event *mt_rehearsal_event_at(struct mt_rehearsal *rehearsal,
+                                                       size_t index);
 
 /* What the program held after the event at `index`; SIZE_MAX: at its peak, place by place, since it
  * settled for what to put where: what an engine tried before is left out. Of kind
@@ -173,11 +174,11 @@ const struct mt_rehearse_event *mt_rehearse_event_at(struct mt_rehearsal *rehear
  * then "gpu:0" and so on, with their capacity. What was only planned is counted where nothing was
  * allocated. The caller owns *tally, mt_tally_destroy() frees it. Errors: MT_EARG (no such event),
  * MT_ENOMEM. */
-int mt_rehearse_tally(struct mt_rehearsal *rehearsal, size_t index, struct mt_tally **tally,
-                      struct mt_error *error);
+int mt_rehearsal_tally(struct mt_rehearsal *rehearsal, size_t index, struct mt_tally **tally,
+                       struct mt_error *error);
 
 /* What an engine of PyTorch was about in one process, on one device as that process counts them. */
-struct mt_rehearse_phase {
+struct mt_rehearsal_phase {
     uint64_t pid;
     uint32_t device;
     const char *name; /* "load_model" */
@@ -189,7 +190,7 @@ struct mt_rehearse_phase {
 };
 
 /* A figure that the engine said: "weights" 14.99 GiB. */
-struct mt_rehearse_figure {
+struct mt_rehearsal_figure {
     uint64_t pid;
     uint64_t time_ns; /* since the start */
     double value;
@@ -197,21 +198,24 @@ struct mt_rehearse_figure {
     const char *unit; /* "GiB", "tokens" */
 };
 
-/* The phases, process by process, each in the order in which it told of them. Texts are borrowed
- * until phase 0 is asked for again: that reads what is new. Errors: MT_ENOTFOUND (past the last, or
- * the traces cannot be read). */
-int mt_rehearse_phase_at(struct mt_rehearsal *rehearsal, size_t index,
-                         struct mt_rehearse_phase *phase);
+/* Reads anew what processes of PyTorch have told so far: phases, figures, allocators, stacks. What
+ * was borrowed of these ends. Without it they are as they were when one was first asked for.
+ * Errors: MT_ENOTFOUND (nothing was told yet, or it cannot be read). */
+int mt_rehearsal_refresh(struct mt_rehearsal *rehearsal);
 
-/* The figures, in the same order, as they were when phase 0 was last asked for. Texts and errors
- * are those of the phases. */
-int mt_rehearse_figure_at(struct mt_rehearsal *rehearsal, size_t index,
-                          struct mt_rehearse_figure *figure);
+/* The phases, process by process, each in the order in which it told of them. Texts are borrowed
+ * until mt_rehearsal_refresh(). Errors: MT_ENOTFOUND (past the last, or there are none). */
+int mt_rehearsal_phase_at(struct mt_rehearsal *rehearsal, size_t index,
+                          struct mt_rehearsal_phase *phase);
+
+/* The figures, in the same order. Texts and errors are those of the phases. */
+int mt_rehearsal_figure_at(struct mt_rehearsal *rehearsal, size_t index,
+                           struct mt_rehearsal_figure *figure);
 
 /* The most that PyTorch's allocator counted in one process on one device: what the program would
  * print of torch.cuda.max_memory_allocated() and max_memory_reserved(), had it never started their
  * count anew. */
-struct mt_rehearse_allocator {
+struct mt_rehearsal_allocator {
     uint64_t pid;
     uint32_t device;   /* as the process counts them */
     const char *place; /* "gpu:0" */
@@ -219,23 +223,23 @@ struct mt_rehearse_allocator {
     uint64_t max_reserved_bytes;
 };
 
-/* Those, process by process, of devices of which it had memory, as they were when phase 0 was last
- * asked for. Texts and errors are those of the phases. */
-int mt_rehearse_allocator_at(struct mt_rehearsal *rehearsal, size_t index,
-                             struct mt_rehearse_allocator *allocator);
+/* Those, process by process, of devices of which it had memory. Texts and errors are those of the
+ * phases. */
+int mt_rehearsal_allocator_at(struct mt_rehearsal *rehearsal, size_t index,
+                              struct mt_rehearsal_allocator *allocator);
 
 /* The calls in Python that asked for what was refused, innermost first: "train.py:31 step <
  * train.py:40 <module>", as far as PyTorch's allocator knew of it; else NULL. Borrowed as are the
  * texts of phases. */
-const char *mt_rehearse_stack_of(struct mt_rehearsal *rehearsal,
-                                 const struct mt_rehearse_event *refusal);
+const char *mt_rehearsal_stack_of(struct mt_rehearsal *rehearsal,
+                                  const struct mt_rehearsal_event *refusal);
 
 /* The last lines that the program wrote on standard error, at most `size` bytes with the zero; ""
  * where it wrote elsewhere. */
-void mt_rehearse_last_words(struct mt_rehearsal *rehearsal, char *text, size_t size);
+void mt_rehearsal_last_words(struct mt_rehearsal *rehearsal, char *text, size_t size);
 
 /* Stops the program and frees the rehearsal; files in the directory stay. Takes NULL. */
-void mt_rehearse_destroy(struct mt_rehearsal *rehearsal);
+void mt_rehearsal_destroy(struct mt_rehearsal *rehearsal);
 
 #ifdef __cplusplus
 }

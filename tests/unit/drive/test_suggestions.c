@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* What would fit, as other programs ask it: each suggestion is estimated again with what it says.
+ */
+#include "tests/support/unit.h"
+
+#include <memtally/advise.h>
+#include <memtally/model.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+struct world {
+    char path[64];
+    struct mt_model *model;
+    uint64_t device_bytes;
+    struct mt_predict_settings settings;
+};
+
+static void open_world(struct world *world, uint64_t device_bytes)
+{
+    const struct mt_model_shape *shape = mt_model_shape_by_name("llama-3.2-1b");
+    const struct mt_sample_options options = {.type = MT_WEIGHT_Q4_K, .mode = MT_SAMPLE_SPARSE};
+    *world = (struct world){.path = "/tmp/memtally-suggest-XXXXXX", .device_bytes = device_bytes};
+    int fd = mkstemp(world->path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(mt_sample_model_write(world->path, shape, &options, NULL, NULL), 0);
+    assert_int_equal(mt_model_open(world->path, NULL, &world->model, NULL), 0);
+    world->settings = (struct mt_predict_settings){
+        .context_tokens = 131072, .device_bytes = &world->device_bytes, .n_devices = 1};
+}
+
+static void close_world(struct world *world)
+{
+    mt_model_close(world->model);
+    unlink(world->path);
+}
+
+static enum mt_verdict verdict_of(const struct world *world,
+                                  const struct mt_predict_settings *settings)
+{
+    struct mt_estimate *estimate = NULL;
+    assert_int_equal(mt_estimate_create(world->model, settings, &estimate, NULL), 0);
+    enum mt_verdict verdict = estimate->verdict;
+    mt_estimate_destroy(estimate);
+    return verdict;
+}
+
+static uint64_t number_after(const char *flags, const char *flag)
+{
+    const char *found = strstr(flags, flag);
+    assert_non_null(found);
+    return strtoull(found + strlen(flag), NULL, 10);
+}
+
+static void test_what_fits_needs_no_suggestion(void **state)
+{
+    struct world world;
+    struct mt_suggestions *suggestions = NULL;
+    (void)state;
+    open_world(&world, 24 * GIB);
+    assert_int_equal(mt_suggest(world.model, NULL, &world.settings, &suggestions, NULL), 0);
+    assert_int_equal(mt_suggestions_estimate(suggestions)->verdict, MT_VERDICT_FITS);
+    assert_null(mt_suggestions_at(suggestions, 0));
+    assert_string_equal(mt_suggestions_note(suggestions), "");
+    mt_suggestions_destroy(suggestions);
+    close_world(&world);
+}
+
+static void test_each_suggestion_fits_when_it_is_taken(void **state)
+{
+    struct world world;
+    struct mt_suggestions *suggestions = NULL;
+    const struct mt_suggestion *one;
+    size_t n_contexts = 0;
+    size_t n_devices = 0;
+    (void)state;
+    open_world(&world, 2 * GIB);
+    assert_int_equal(mt_suggest(world.model, NULL, &world.settings, &suggestions, NULL), 0);
+    assert_int_not_equal(mt_suggestions_estimate(suggestions)->verdict, MT_VERDICT_FITS);
+    for (size_t i = 0; (one = mt_suggestions_at(suggestions, i)) != NULL; i++) {
+        struct mt_predict_settings changed = world.settings;
+        uint64_t device_bytes = one->device_bytes;
+        assert_int_equal(one->kind, MT_TERM_RULE);
+        assert_true(one->held_bytes <= one->capacity_bytes);
+        if (device_bytes) {
+            changed.device_bytes = &device_bytes;
+            changed.sizes_are_sought = 1;
+            n_devices++;
+        } else {
+            assert_non_null(strstr(one->instead_of, "-c 131072"));
+            changed.context_tokens = number_after(one->flags, "-c ");
+            assert_true(changed.context_tokens < world.settings.context_tokens);
+            n_contexts++;
+        }
+        assert_int_equal(verdict_of(&world, &changed), MT_VERDICT_FITS);
+        device_bytes -= MIB;
+        if (one->device_bytes)
+            assert_int_not_equal(verdict_of(&world, &changed), MT_VERDICT_FITS);
+    }
+    assert_int_equal(n_contexts, 1);
+    assert_int_equal(n_devices, 1);
+    mt_suggestions_destroy(suggestions);
+    close_world(&world);
+}
+
+static void test_failures_leave_what_was_handed_in(void **state)
+{
+    struct world world;
+    struct mt_suggestions *suggestions = NULL;
+    struct mt_stage *stage = NULL;
+    struct mt_error error = {.code = MT_OK};
+    const struct mt_stage_options nowhere = {.engine_path = "/nonexistent"};
+    const struct mt_stage_options nothing = {.engine = NULL};
+    (void)state;
+    open_world(&world, 2 * GIB);
+    world.settings.engine = "no-such-engine";
+    assert_int_equal(mt_suggest(world.model, NULL, &world.settings, &suggestions, &error),
+                     MT_ENOTFOUND);
+    assert_null(suggestions);
+    assert_true(mt_stage_open(world.model, &nowhere, &stage, &error) < 0);
+    assert_string_not_equal(error.text, "");
+    /* Without an environment nothing says where engines are. */
+    assert_int_equal(mt_stage_open(world.model, &nothing, &stage, &error), MT_EUNSUPPORTED);
+    assert_null(stage);
+    mt_stage_close(NULL);
+    mt_suggestions_destroy(NULL);
+    close_world(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_fits_needs_no_suggestion),
+        cmocka_unit_test(test_each_suggestion_fits_when_it_is_taken),
+        cmocka_unit_test(test_failures_leave_what_was_handed_in),
+    };
+    return RUN_TESTS(tests);
+}
