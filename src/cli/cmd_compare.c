@@ -510,12 +510,12 @@ static int run_compare(const struct cli_call *call)
 
 static const char *const description[] = {
     "Compares two recordings, a recording with an estimate, or a recording with the figures of a "
-    "calculator or of another profiler: the difference of each component, whether it is within its "
-    "band of accuracy, and what to adjust where it is not.",
+    "calculator or of another profiler. It shows the difference of each component, whether the "
+    "difference is within the component's band, and what to adjust if it is not.",
     "A and B are each a folder that 'memtally run' or 'memtally profile' wrote, a JSON file of "
     "memtally (report, profile or estimate with --json), or another profiler's JSON file with a "
-    "memory_breakdown. What is known better is A, and B is judged by it: a measurement before an "
-    "estimate, an estimate before figures.",
+    "memory_breakdown. memtally takes as A what is known better, and judges B by it: a "
+    "measurement before an estimate, an estimate before figures.",
     NULL,
 };
 

@@ -174,18 +174,17 @@ static int run_estimate(const struct cli_call *call)
 }
 
 static const char *const description[] = {
-    "Says what a model will take before it is loaded: for each device and the host the bytes of "
-    "weights, KV cache, recurrent state, activations and so on, each with a low and a high bound, "
-    "the rule that gave it and how sure it is. Only headers are read, never weights.",
-    "MODEL is a GGUF file (of a split one any part), a folder of safetensors, a config.json, a "
+    "Says what a model will take before it is loaded: for each device and the host, the bytes of "
+    "weights, KV cache, recurrent state, activations and so on. Each figure has a low and a high "
+    "bound, the rule that gave it, and how sure it is. memtally reads headers only, never weights.",
+    "MODEL is a GGUF file (any part of a split one), a folder of safetensors, a config.json, a "
     "Modelfile, ollama:NAME[:TAG] in Ollama's own store, or org/name in the cache of Hugging Face.",
-    "Where llama.cpp itself is on this machine, in the cache of engines, in PATH or at "
-    "--engine-path, and of the version that was asked for, it is rehearsed: started on devices "
-    "that are not there, so that the figures are its own (see 'memtally help rehearse'); so is "
-    "node-llama-cpp for --program node-llama-cpp. Searches "
-    "go by rules, and their answer is rehearsed; --matrix goes by rules alone. --no-rehearse, or "
-    "MEMTALLY_NO_REHEARSE set in the environment, keeps to rules, and so does --cpu with another "
-    "processor than this one's.",
+    "If this machine has llama.cpp in the asked version (in the cache of engines, in PATH or at "
+    "--engine-path), memtally rehearses it: it starts llama.cpp on devices that are not there, so "
+    "the figures are the engine's own (see 'memtally help rehearse'). The same holds for "
+    "node-llama-cpp with --program node-llama-cpp. Searches use rules, and memtally rehearses "
+    "their answer. --matrix uses rules alone. So does everything with --no-rehearse, with "
+    "MEMTALLY_NO_REHEARSE in the environment, or with --cpu and another processor than this one's.",
     "With --device, --host or --here the first line is a verdict: FITS, TIGHT, SPILLS, PAGES or "
     "CANNOT. Below the tables are the engine's command line, ready to paste, and notes.",
     NULL,

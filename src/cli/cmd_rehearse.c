@@ -423,42 +423,44 @@ static int run_rehearse(const struct cli_call *call)
 }
 
 static const char *const description[] = {
-    "Runs CMD, a program that is built on ggml or on CUDA, with devices that are not there: they "
-    "have the sizes that --device says, give out addresses without memory, compute nothing, and "
-    "refuse an allocation where such a device would. The real devices of this machine are hidden "
-    "from it. What it allocates is its own word, exact for its build and its flags; no weights are "
-    "read, so that a model file with a hole in place of them will do. Without --device it runs on "
-    "the CPU alone, and the host is what is counted.",
-    "What CMD writes is shown on standard error while it runs, unless --quiet is given.",
-    "Programs of llama.cpp and others with ggml in shared libraries have ggml's devices. Any other "
-    "CMD has CUDA's: PyTorch, transformers, vLLM, SGLang and whatever links CUDA's libraries "
-    "dynamically run unmodified, on GPUs by name (H100-80GB, L40S) or by size; what they hold is "
-    "split into weights, cache, activations, what training keeps and the rest.",
-    "With MODEL, as 'memtally estimate' takes it, an engine of this machine is started with the "
-    "settings that are given here and ended once it is ready: a program of llama.cpp, found at "
-    "--engine-path, in the cache of engines or in PATH, else node-llama-cpp where neither "
-    "--program "
-    "nor --requests asks for a server. What is left open is left to the engine, "
-    "also what goes to the devices. Where MODEL is no local GGUF file, a header with a hole is "
-    "made of it. MODEL is sent no request unless --requests says how many.",
-    "With --engine vllm, sglang or transformers MODEL is a folder with a config.json, that file, "
-    "or a name in the hub's cache: weights have the right shapes and no values, need not be there, "
-    "and nothing is fetched. vLLM and SGLang are then given one batch as large as they take, "
-    "transformers writes a few tokens; layers or ranks are divided over all devices. Of settings "
-    "vLLM and SGLang take --context, --sequences, --weight-type, --kv-type, --memory-share, "
-    "--batched-tokens, --tensor-parallel, --pipeline-parallel and --eager, transformers the first "
-    "three and --no-kv-offload.",
-    "A server is ended once it is ready and has answered some requests, which make it take what it "
-    "takes late; other programs run to their end. What is written is an estimate as of 'memtally "
-    "estimate', with what the driver takes beside; what was taken after the server was ready is "
-    "listed.",
-    "Weights or a cache on the host that were meant for devices spill, whoever started the engine: "
-    "the exit code is 1. What the flags themselves ask to have there (-ngl N, --cpu-moe, -ot) does "
-    "not spill. Of a program whose flags or whose model file are not known this is not said.",
-    "Where it runs out of memory it is said which allocation did, of what, when and by how much, "
-    "and with which change of flags it would fit, each change rehearsed: of programs of llama.cpp, "
-    "of vLLM and SGLang, of MODEL in transformers, and of other programs on CUDA the device that "
-    "would do. A program that crashes or hangs by itself is said to, with its last words.",
+    "Runs CMD, a program that uses ggml or CUDA, on devices that are not there. They have the "
+    "sizes that --device gives. They give out addresses without memory, compute nothing, and "
+    "refuse an allocation where such a device would. memtally hides the machine's real devices "
+    "from CMD. What CMD allocates is exact for its build and its flags. It reads no weights, so a "
+    "model file with a hole in their place will do. Without --device CMD runs on the CPU alone, "
+    "and memtally counts the host.",
+    "memtally shows on standard error what CMD writes, unless --quiet is given.",
+    "Programs of llama.cpp, and others with ggml in shared libraries, get devices of ggml. Any "
+    "other CMD gets devices of CUDA: PyTorch, transformers, vLLM, SGLang and whatever links "
+    "CUDA's libraries dynamically run unmodified, on GPUs by name (H100-80GB, L40S) or by size. "
+    "memtally splits what they hold into weights, cache, activations, what training keeps and the "
+    "rest.",
+    "With MODEL, as 'memtally estimate' takes it, memtally starts an engine of this machine with "
+    "the given settings and ends it once it is ready. The engine is a program of llama.cpp from "
+    "--engine-path, the cache of engines or PATH; else it is node-llama-cpp, if neither --program "
+    "nor --requests asks for a server. The engine decides open settings itself, also what goes to "
+    "the devices. If MODEL is no local GGUF file, memtally makes a header with a hole of it. "
+    "MODEL gets no request unless --requests says how many.",
+    "With --engine vllm, sglang or transformers, MODEL is a folder with a config.json, that file, "
+    "or a name in the hub's cache. Weights have the right shapes and no values; they need not be "
+    "there, and memtally fetches nothing. vLLM and SGLang get one batch as large as they take, "
+    "and transformers writes a few tokens. Layers or ranks are divided over all devices. vLLM and "
+    "SGLang take --context, --sequences, --weight-type, --kv-type, --memory-share, "
+    "--batched-tokens, --tensor-parallel, --pipeline-parallel and --eager. transformers takes the "
+    "first three and --no-kv-offload.",
+    "memtally ends a server once it is ready and has answered some requests, which make it take "
+    "what it takes late. Other programs run to their end. The answer is an estimate as of "
+    "'memtally estimate', with what the driver takes; it lists what the server took after it was "
+    "ready.",
+    "The verdict is SPILLS and the exit status 1 if weights or a cache lie on the host that were "
+    "meant for devices, whoever started the engine. What the flags themselves put there (-ngl N, "
+    "--cpu-moe, -ot) does not spill. memtally does not judge this if it does not know the "
+    "program's flags or model file.",
+    "If the program runs out of memory, memtally says which allocation failed, what it was for, "
+    "when, and by how much. It rehearses changes of flags and shows those that fit: for programs "
+    "of llama.cpp, for vLLM and SGLang, and for MODEL in transformers. For other programs on CUDA "
+    "it shows the device that would do. If the program crashes or hangs, memtally says so and "
+    "shows its last output.",
     NULL,
 };
 

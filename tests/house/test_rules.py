@@ -132,6 +132,15 @@ def test_a_room_without_a_guide_or_with_a_stale_one_is_found():
     assert_found("guides", {**tree, "src/tally/a.c": "\n"}, "src/tally: has no meson.build")
 
 
+def test_words_that_need_reading_twice_are_found():
+    assert_clean("prose", {"README.md": "A short sentence. " * 40 + "\n", "src/base/a.c": "/* A value is said. */\n"})
+    assert_found("prose", {"README.md": "word " * 36 + ".\n"}, "README.md:1: a sentence of 3")
+    assert_found("prose", {"src/base/a.c": "/* It is said " + "to be so. */\n"}, "src/base/a.c:1: 'is said to'")
+    page = "# NAME\n\na\n" + "\nb\n" * 80
+    assert_found("prose", {"docs/man/a.1.scd": page}, "its section IN SHORT has 0 lines")
+    assert_clean("prose", {"docs/man/a.1.scd": "# IN SHORT\n\na\n\n" + page})
+
+
 def test_a_recipe_that_does_not_apply_is_found():
     change = "## A\n```diff src/base/a.c\n a\n+b\n```\n"
     tools = {}

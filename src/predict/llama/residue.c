@@ -157,7 +157,7 @@ static void write_known(const struct mt_predict_settings *s, int device, struct 
                                  .low_bytes = bytes,
                                  .high_bytes = bytes,
                                  .provenance = MT_PROVENANCE_ASSUMED};
-    mt_sheet_add(sheet, &term, "%" PRIu64 " B are said to be taken", s->context_bytes);
+    mt_sheet_add(sheet, &term, "%" PRIu64 " B are given as taken", s->context_bytes);
 }
 
 /* What the engine itself says of the same memory is a part of it. */
