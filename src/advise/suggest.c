@@ -263,8 +263,8 @@ int mt_advise_suggest(const struct mt_advise_suggest_settings *settings,
         code = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     else if (!mt_drive_is_llama(&command))
         code = mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                       "the flags of %s are not known, so none are suggested; those of llama.cpp's "
-                       "own programs are",
+                       "memtally does not know the flags of %s, so it suggests none; it knows "
+                       "those of llama.cpp's own programs",
                        settings->options->argv[0]);
     else
         code = search_flags(settings, &command, changes, error);

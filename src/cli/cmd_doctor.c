@@ -35,8 +35,8 @@ static const struct cli_option doctor_options[] = {
     {.name = "calibrate",
      .kind = CLI_FLAG,
      .offset = AT(calibrate),
-     .help = "measure what the driver takes of each NVIDIA card, in some two seconds, and keep it: "
-             "estimates and rehearsals of these cards take it from then on"},
+     .help = "measure in some two seconds what the driver takes of each NVIDIA card, and keep it "
+             "for estimates and rehearsals of these cards"},
     {.name = "output",
      .letter = 'o',
      .kind = CLI_DIRECTORY,

@@ -28,7 +28,7 @@ static const struct cli_option estimate_options[] = {
      .offset = AT(engine),
      .words = cli_words_engines,
      .help = "llama.cpp, ik_llama.cpp, ollama, vllm, sglang, trt-llm, transformers or exllamav3; "
-             "the version chooses the rules, without one the newest known is meant"},
+             "the version chooses the rules, without it memtally takes the newest known"},
 #include "cli/estimate/options.def"
     TEXT("mla", "MODE", mla, "ik_llama.cpp's -mla: 0 to 3"),
     NUMBER("amb", amb, "ik_llama.cpp's -amb, in MiB"),
@@ -46,15 +46,16 @@ static const struct cli_option estimate_options[] = {
          "find the least memory that each of as many equal devices as --device names must have"),
     FLAG("best-quant", best_quant, "of several files, find the largest that fits"),
     FLAG("matrix", matrix,
-         "types by contexts, by rules at once: of several files each, of a model that is no GGUF "
-         "file the types that it could be converted to, else the types of the cache"),
+         "a table of types by contexts, by rules alone: a row for each of several files; for a "
+         "model that is no GGUF file, the types to convert it to; else the types of the cache"),
     FLAG("no-rehearse", no_rehearse, "by rules alone, even where the engine is on this machine"),
     {.name = "engine-path",
      .kind = CLI_FILE,
      .argument = "PATH",
      .offset = AT(engine_path),
      .help = "the engine to rehearse with: a program of llama.cpp, or the folder it lies in"},
-    FLAG("remote", remote, "MODEL may be a URL or a name on huggingface.co; only headers are read"),
+    FLAG("remote", remote,
+         "MODEL may be a URL or a name on huggingface.co; memtally reads headers only"),
     FLAG("explain", explain, "show each term's formula with its numbers, and its source"),
     {.name = "format",
      .letter = 'f',
@@ -74,7 +75,7 @@ static const struct cli_option estimate_options[] = {
      .kind = CLI_FILE,
      .argument = "FILE",
      .offset = AT(output),
-     .help = "write to FILE, which is replaced only once the estimate is complete"},
+     .help = "write to FILE, and replace it only once the estimate is complete"},
     {0},
 };
 

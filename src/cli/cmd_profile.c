@@ -375,7 +375,7 @@ static const struct cli_status statuses[] = {
     {"1", "the engine hung, or what it printed makes no sense"},
     {"2", "wrong usage, or a model or an engine path that is of no use"},
     {"3", "no engine on this machine, or no permission"},
-    {"other", "the status of the engine where it failed, 128+n where signal n killed it"},
+    {"other", "the status of the engine if it failed, 128+n if signal n killed it"},
     {0},
 };
 

@@ -51,69 +51,65 @@ static const struct cli_option rehearse_options[] = {
      .fallback = "llama.cpp",
      .offset = AT(engine),
      .words = cli_words_rehearsed_engines,
-     .help = "the build of the engine by which devices behave, as llama.cpp@11434; without a "
-             "version the program is asked, and the newest known is meant where it does not say; "
-             "vllm, sglang or transformers: the Python package that loads MODEL"},
+     .help = "devices behave as this build expects, as llama.cpp@11434; without a version memtally "
+             "asks the program, or takes the newest known; vllm, sglang or transformers: the "
+             "Python package that loads MODEL"},
 #include "cli/estimate/options.def"
     {.name = "weight-type",
      .kind = CLI_TEXT,
      .argument = "TYPE",
      .offset = AT(weight_type),
      .words = cli_words_weight_types,
-     .help = "of a model that is no GGUF file, what it would be converted to: f16, q8_0, q4_k_m; "
-             "of vllm, sglang and transformers f16, bf16, f32, of the first two also fp8"},
+     .help = "for a model that is no GGUF file, the type to convert it to: f16, q8_0, q4_k_m; with "
+             "vllm, sglang and transformers f16, bf16 or f32, with the first two also fp8"},
     {.name = "engine-path",
      .kind = CLI_FILE,
      .argument = "PATH",
      .offset = AT(engine_path),
-     .help =
-         "the engine to rehearse MODEL with: a program of llama.cpp, or the folder it lies in; "
-         "of vllm, sglang and transformers a virtual environment or its Python, without which the "
-         "active one or the first in PATH is taken"},
-    FLAG("remote", remote, "MODEL may be a URL or a name on huggingface.co; only headers are read"),
+     .help = "the engine to rehearse MODEL with: a program of llama.cpp, or its folder; with vllm, "
+             "sglang and transformers a virtual environment or its Python, by default the active "
+             "one or the first in PATH"},
+    FLAG("remote", remote,
+         "MODEL may be a URL or a name on huggingface.co; memtally reads headers only"),
     {.name = "sweep",
      .kind = CLI_TEXTS,
      .argument = "KEY=VALUES[,KEY=VALUES...]",
      .offset = OWN(sweep),
      .help = "rehearse MODEL with every combination of these settings, as "
-             "context=2k..128k,ubatch=512,2048: a range doubles; of context, batch, ubatch, "
+             "context=2k..128k,ubatch=512,2048; a range doubles; there are context, batch, ubatch, "
              "sequences, kv-type, flash-attn, gpu-layers, cpu-moe"},
     {.name = "generation",
      .kind = CLI_TEXT,
      .argument = "NAME",
      .offset = OWN(generation),
      .words = cli_words_generations,
-     .help =
-         "generation of the devices, as ampere or 8.6, rdna3 or gfx942: a device of which --device "
-         "says the size alone is a card of it; without it a usual card of that size, and of "
-         "devices that are not NVIDIA's the newest known, of which nothing that may depend on it "
-         "is exact"},
+     .help = "generation of devices that --device gives by size, as ampere or 8.6, rdna3 or "
+             "gfx942; without it, NVIDIA's are usual cards of that size, and others are of the "
+             "newest known generation, with no exact figure for what depends on it"},
     {.name = "layer",
      .kind = CLI_CHOICE,
      .argument = "LAYER",
      .choices = layers,
      .fallback = "auto",
      .offset = OWN(layer),
-     .help = "where devices are pretended: to ggml alone, or to programs on CUDA as well; auto "
-             "goes by CMD"},
+     .help = "which devices to pretend: ggml's alone, or CUDA's as well; auto decides by CMD"},
     {.name = "device-name",
      .kind = CLI_TEXTS,
      .argument = "NAME[,NAME...]",
      .offset = OWN(device_names),
-     .help = "what the devices are called, in their order, as \"RTX 3090\"; one name is of all of "
-             "them"},
+     .help = "names of the devices, in their order, as \"RTX 3090\"; one name is for all of them"},
     {.name = "reserved",
      .kind = CLI_SIZE,
      .argument = "SIZE",
      .offset = OWN(reserved_bytes),
-     .help = "what the driver's context and other programs have of each device; without it, what "
-             "the context takes as a rule"},
+     .help = "how much of each device the driver's context and other programs have; without it, "
+             "the context by rules"},
     {.name = "requests",
      .kind = CLI_TEXT,
      .argument = "N",
      .offset = OWN(requests),
-     .help = "how many requests a server is sent at most once it is ready; without it CMD is sent "
-             "32, MODEL none, and 0 leaves CMD alone"},
+     .help = "how many requests to send a server at most once it is ready; without it CMD gets 32 "
+             "and MODEL none; 0 leaves CMD alone"},
     {.name = "timeout",
      .kind = CLI_COUNT,
      .argument = "SECONDS",
@@ -125,7 +121,7 @@ static const struct cli_option rehearse_options[] = {
     {.name = "no-suggest",
      .kind = CLI_FLAG,
      .offset = OWN(no_suggest),
-     .help = "where it runs out, do not look for flags with which it would fit"},
+     .help = "if it runs out, do not look for flags with which it would fit"},
     {.name = "folder",
      .kind = CLI_DIRECTORY,
      .argument = "DIR",
@@ -142,7 +138,7 @@ static const struct cli_option rehearse_options[] = {
      .choices = formats,
      .fallback = "table",
      .offset = AT(format),
-     .help = "how to write what came of it"},
+     .help = "how to write the answer"},
     {.name = "json",
      .kind = CLI_FLAG,
      .offset = AT(format),
@@ -153,7 +149,7 @@ static const struct cli_option rehearse_options[] = {
      .kind = CLI_FILE,
      .argument = "FILE",
      .offset = AT(output),
-     .help = "write to FILE, which is replaced only once the rehearsal is complete"},
+     .help = "write to FILE, and replace it only once the rehearsal is complete"},
     {.name = "quiet",
      .letter = 'q',
      .kind = CLI_FLAG,
@@ -197,8 +193,8 @@ static int check_settings(const struct estimate_options *options, const struct c
     if (memcmp(&rest, &nothing, sizeof rest) == 0 && !sweep->n)
         return 0;
     return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                   "rehearse: how a program runs its model is said by flags of its own, after --; "
-                   "before it stand --device, --host and the like only");
+                   "rehearse: give the program's own flags after --, and only --device, --host and "
+                   "the like before it");
 }
 
 /* What is held back of a device. A CUDA program's context is its own: it takes it when it makes
@@ -370,7 +366,7 @@ static int rehearse_python(const struct rehearse_options *options, const char *m
     struct rehearse_options plain = *options;
     struct estimate_request request = {0};
     if (options->sweep.n) {
-        cli_complain("rehearse: '--sweep' is of programs of llama.cpp");
+        cli_complain("rehearse: '--sweep' works with programs of llama.cpp only");
         return CLI_EXIT_USAGE;
     }
     plain.estimate = (struct estimate_options){.devices = options->estimate.devices,
@@ -418,7 +414,7 @@ static int run_rehearse(const struct cli_call *call)
         return rehearse_model_of(call);
     if (call->has_dashes && call->n_plain == 0)
         return mt_drive_program(call);
-    cli_complain("rehearse: wants one MODEL, or -- before the program that is to be rehearsed");
+    cli_complain("rehearse: give one MODEL, or -- and the program to rehearse");
     return CLI_EXIT_USAGE;
 }
 
@@ -489,11 +485,11 @@ static const struct cli_example examples[] = {
 };
 
 static const struct cli_status statuses[] = {
-    {"0", "it runs, and fits or is tight; also where it was refused memory and went on with less"},
+    {"0", "it runs, and fits or is tight; also if it was refused memory and went on with less"},
     {"1", "it runs out of memory, fails by itself, hangs, spills, or memory pages"},
     {"2", "wrong usage, or devices that cannot be pretended"},
-    {"3", "it cannot be rehearsed: it takes no device of ggml or CUDA or ends before it does, is "
-          "static or setuid, brings NVIDIA's own libraries; or no engine or model is there"},
+    {"3", "memtally cannot rehearse it: it takes no device of ggml or CUDA or ends before it does, "
+          "is static or setuid, or brings NVIDIA's own libraries; or there is no engine or model"},
     {0},
 };
 

@@ -61,7 +61,7 @@ static const struct cli_option report_options[] = {
      .kind = CLI_FILE,
      .argument = "FILE",
      .offset = AT(output),
-     .help = "write to FILE, which is replaced only once the report is complete"},
+     .help = "write to FILE, and replace it only once the report is complete"},
     {0},
 };
 

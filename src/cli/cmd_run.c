@@ -48,8 +48,8 @@ static const struct cli_option run_options[] = {
         "counted and sampled; full: every single event"),
     CLI_OPTION_STACKS(
         AT(stacks),
-        "how call stacks are taken: by frame pointers, by unwinding (slower, and through "
-        "code without frame pointers; libunwind opens descriptors of its own), or not at all"),
+        "how to take call stacks: by frame pointers, by unwinding (slower, also through code "
+        "without frame pointers; libunwind opens descriptors of its own), or not at all"),
     CLI_OPTION_PICTURE_SHARE(
         AT(picture_share),
         "how much of the run time pictures of the resident pages may take; 20 ms are always "
@@ -237,7 +237,7 @@ static const struct cli_example examples[] = {
 };
 
 static const struct cli_status statuses[] = {
-    {"status of CMD", "CMD was run; 128+n where signal n killed it"},
+    {"status of CMD", "CMD was run; 128+n if signal n killed it"},
     {"2", "wrong usage"},
     {"125", "memtally itself failed"},
     {"126", "CMD was found and cannot be run"},

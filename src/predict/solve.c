@@ -322,7 +322,7 @@ static int prepare(struct query *query)
         return prepare_device(query);
     if (!settings->n_devices && !settings->host_bytes)
         return mt_fail(query->error, MT_EARG, MT_NO_OFFSET,
-                       "what fits can be said only where a capacity is given");
+                       "give a capacity; without one memtally cannot say what fits");
     return query->goal == MT_GOAL_CONTEXT ? prepare_context(query, &engine)
                                           : prepare_counts(query, &engine);
 }

@@ -316,13 +316,13 @@ static int note_build(struct maker *maker, struct mt_tally *tally, const char **
     int result = *text ? add_note(maker, tally, notes, text) : 0;
     if (result < 0 || !account->builds.doubts_met)
         return result;
-    return add_note(maker, tally, notes,
-                    account->builds.doubts_met & MT_PRETEND_DOUBT_FLASH_TYPES
-                        ? "Builds that it may be of differ in which types of keys and values flash "
-                          "attention takes: compute buffers of devices are those of the one."
-                        : "Builds that it may be of differ in what devices keep of fused "
-                          "operations: compute buffers of devices are those of the one, and have a "
-                          "band.");
+    return add_note(
+        maker, tally, notes,
+        account->builds.doubts_met & MT_PRETEND_DOUBT_FLASH_TYPES
+            ? "The builds that it may be differ in which types of keys and values flash attention "
+              "takes: compute buffers of devices are those of one of them."
+            : "The builds that it may be differ in what devices keep for fused operations: compute "
+              "buffers of devices are those of one of them, and have a band.");
 }
 
 static int note_generation(struct maker *maker, struct mt_tally *tally, const char **notes)
@@ -334,13 +334,13 @@ static int note_generation(struct maker *maker, struct mt_tally *tally, const ch
         return 0;
     if (rules->is_generation_assumed)
         snprintf(text, NOTE_BYTES,
-                 "Of which generation a device is was not said: those behave as %.15s, and what "
+                 "The generation of a device is unknown: such devices behave as %.15s, and what "
                  "may depend on it is derived. Name the card, or give --generation.",
                  rules->generation);
     else if (is_of_other_driver(rules))
         snprintf(text, NOTE_BYTES,
-                 "How the Vulkan driver of %.15s aligns memory is not known: it is taken to be as "
-                 "NVIDIA's, and figures of devices are derived.",
+                 "We do not know how the Vulkan driver of %.15s aligns memory: memtally takes "
+                 "NVIDIA's way, and figures of devices are derived.",
                  rules->generation);
     else
         return 0;
@@ -352,11 +352,10 @@ static int note_unsplit(struct maker *maker, struct mt_tally *tally, const char 
 {
     if (!maker->unsplit_bytes)
         return 0;
-    return add_note(
-        maker, tally, notes,
-        "What is told as cached and inferred was allocated from the driver, and nothing "
-        "says what it is for: the program has no PyTorch, did not come to tell, or its "
-        "Python was kept from loading our helper (python -I, -E or -S).");
+    return add_note(maker, tally, notes,
+                    "What is cached and inferred came from the driver, and nothing says what it is "
+                    "for: the program has no PyTorch, did not come to report, or its Python did "
+                    "not load our helper (python -I, -E or -S).");
 }
 
 /* Blocks that are not known of look as if their segments were free. */
@@ -364,10 +363,10 @@ static int note_lost(struct maker *maker, struct mt_tally *tally, const char **n
 {
     if (!maker->source.torch || !mt_torch_lost(maker->source.torch))
         return 0;
-    return add_note(maker, tally, notes,
-                    "PyTorch's allocations were more than are read of its traces, or a trace is no "
-                    "file: the split of what was held late is not right, the total is. Rehearse "
-                    "fewer steps.");
+    return add_note(
+        maker, tally, notes,
+        "PyTorch made more allocations than memtally reads of its traces, or a trace is no file: "
+        "the total is right, the split of what it held late is not. Rehearse fewer steps.");
 }
 
 /* Its sizes went with the process that was killed. */
@@ -418,7 +417,7 @@ static int make_notes(struct maker *maker, struct mt_tally *tally)
     if (result == 0 && n > MT_ACCOUNT_EVENTS_MAX) {
         char text[160];
         snprintf(text, sizeof text,
-                 "The program made and freed more buffers than are noted; %" PRIu64
+                 "The program made and freed more buffers than the account has room for; %" PRIu64
                  " events are missing.",
                  n - MT_ACCOUNT_EVENTS_MAX);
         result = add_note(maker, tally, notes, text);
@@ -465,8 +464,8 @@ static int open_traces(struct maker *maker, const char *directory, struct mt_err
     int result = mt_torch_open(directory, &maker->source.torch, error);
     if (result == MT_ENOTFOUND)
         return mt_fail(error, MT_EIO, MT_NO_OFFSET,
-                       "the program has removed %.300s, the folder of its rehearsal: what it took "
-                       "is not known; rehearse it in a folder that it leaves alone",
+                       "the program removed %.300s, the folder of its rehearsal, so memtally "
+                       "cannot know what it took; rehearse it in a folder that it leaves alone",
                        directory);
     const struct mt_account_reader *reader = maker->reader;
     for (size_t i = 0; result == 0 && i < reader->n_told; i++) {

@@ -230,14 +230,14 @@ static void write_notes(const struct mt_llama_plan *plan, struct mt_sheet *sheet
         return;
     if (prompts)
         mt_sheet_note(sheet,
-                      "The server keeps prompts that were answered, up to %" PRIu64
-                      " MiB on the host (-cram); they are not counted.",
+                      "The server keeps answered prompts, up to %" PRIu64
+                      " MiB on the host (-cram); memtally does not count them.",
                       prompts >> 20);
     if (checkpoints && keeps_less_than_all(in->d))
         mt_sheet_note(sheet,
                       "For each slot the server keeps up to %" PRIu64
                       " copies of its windowed cache and recurrent state on the host (-ctxcp); "
-                      "they are not counted.",
+                      "memtally does not count them.",
                       checkpoints);
 }
 
