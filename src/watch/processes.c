@@ -131,8 +131,8 @@ static int text_has(const struct mt_run *run, const char *path, const char *want
     return found ? 1 : got < 0 ? -1 : 0;
 }
 
-/* The recorder has its file mapped as long as it records. A process whose mappings are not for us
- * to see is told by its file. */
+/* The recorder has its file mapped as long as it records. If we may not see a process's mappings,
+ * we tell the process by its file. */
 static int is_recorded(const struct mt_run *run, const struct watched *process)
 {
     char path[64];
