@@ -100,7 +100,7 @@ static uint64_t plus(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &sum) || sum == MT_UNKNOWN ? MT_UNKNOWN - 1 : sum;
 }
 
-/* What a device may do otherwise than it is known to. */
+/* Ways in which a device may differ from what we know. */
 static void doubt(const struct maker *maker, struct mt_tally_detail *detail,
                   enum mt_category category)
 {
@@ -215,7 +215,7 @@ static int is_of_other_driver(const struct mt_pretend_rules *rules)
            (rules->is_generation_assumed || strcmp(rules->generation, MT_PRETEND_VENDOR) != 0);
 }
 
-/* Of a device whose generation nobody said nothing is exact that may depend on it. */
+/* If nobody said a device's generation, no figure that depends on it is exact. */
 static void set_doubts(struct maker *maker)
 {
     const struct mt_account *account = maker->reader->account;
@@ -253,7 +253,7 @@ static int make_place(struct maker *maker, uint8_t number, size_t index,
     return result < 0 ? result : make_rows(maker, place);
 }
 
-/* What several processes say is said once. */
+/* If several processes say the same, one note says it. */
 static int add_note(struct maker *maker, struct mt_tally *tally, const char **notes,
                     const char *text)
 {
@@ -347,7 +347,7 @@ static int note_generation(struct maker *maker, struct mt_tally *tally, const ch
     return add_note(maker, tally, notes, text);
 }
 
-/* What a driver's allocation is for is known by PyTorch's traces alone. */
+/* Only PyTorch's traces say what a driver's allocation is for. */
 static int note_unsplit(struct maker *maker, struct mt_tally *tally, const char **notes)
 {
     if (!maker->unsplit_bytes)
