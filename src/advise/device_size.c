@@ -50,8 +50,8 @@ static void name_card(const struct mt_rehearse_device *device, struct mt_rehears
         mt_rehearse_gpu_of_size(device->bytes, NULL, gpu, NULL);
 }
 
-/* The smallest GPU of the table that has so much and is not older than the one that was asked for;
- * "" where none has. */
+/* The smallest GPU of the table that has so much and is not older than the asked one; "" if there
+ * is none. */
 static const char *name_sufficient(uint64_t bytes, const struct mt_rehearse_device *asked,
                                    struct mt_rehearse_gpu *best)
 {

@@ -127,7 +127,7 @@ static uint64_t large_scale(const struct mt_predict_settings *settings)
     return scale ? scale : 1;
 }
 
-/* The rehearsal itself is told and kept as it was asked; one on larger devices is not. */
+/* The document shows and keeps the asked rehearsal, and no rehearsal on larger devices. */
 static int run(struct act *act, uint64_t scale, struct mt_drive_trial *outcome,
                struct mt_error *error)
 {
@@ -378,7 +378,7 @@ static void find_changes(struct act *act, struct mt_drive_job *job)
     job->devices = NULL;
 }
 
-/* What came of the rehearsal that was asked for, for the document. The command line and the events
+/* The result of the asked rehearsal, for the document. The command line and the events
  * are the report's from here on. */
 static void tell(struct act *act)
 {
