@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A device's card, and the band of what the driver takes of it. Where only a size is known the band
- * holds every card that is about as large. */
+/* A device's card, and the band of what the driver takes of it. If we know only a size, the band
+ * holds every card of about that size. */
 #include "predict/driver.h"
 
 #include <inttypes.h>

@@ -296,7 +296,7 @@ static int prepare_device(struct query *query)
     return guess_device(query);
 }
 
-/* Where nothing says how many layers go to devices, all do; also where the engine by itself would
+/* If no setting says how many layers go to devices, all do, even if the engine by itself would
  * leave them all on the host. */
 static void prepare_layers(struct mt_predict_settings *settings, const struct mt_engine *engine)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading back what document_json.c wrote of a profile. Anybody may have changed the file, so that
+/* Reading back what json.c wrote of a profile. Anybody may have changed the file, so that
  * every value is checked for its type, and what does not fit is not known. */
 #include "load.h"
 

@@ -18,7 +18,7 @@
 #define ESTIMATE_NOTES_MAX     8
 #define ESTIMATE_WORDS_BYTES   2048
 
-/* What the user typed. Texts are NULL and numbers 0 where nothing was said. */
+/* What the user typed. A text is NULL and a number 0 if the user gave none. */
 struct estimate_options {
     const char *engine;
     int program;

@@ -142,7 +142,7 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
     return result;
 }
 
-/* A rehearsal that is told with its document. */
+/* A rehearsal with its document. */
 static int rehearse_one(struct estimate_result *made, struct estimate_request *request,
                         const struct rehearse_model_options *all, const char *name,
                         struct mt_strbuf *out, int *code, struct mt_error *error)

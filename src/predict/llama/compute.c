@@ -267,7 +267,7 @@ static int doubts_parts(const struct mt_llama_plan *plan)
            mt_llama_family_in(plan->in, "compute.rows.late.perhaps");
 }
 
-/* The forms that the graph may have in the engine's version; the first is the one that is said. */
+/* The forms that the graph may have in the engine's version; the estimate shows the first. */
 static size_t forms_of(const struct mt_llama_plan *plan, struct variant forms[FORMS_MAX])
 {
     const struct mt_engine *engine = plan->in->engine;

@@ -145,7 +145,7 @@ static void key_of_host(const struct mt_predict_settings *s, char key[64])
              s->n_devices && !strcmp(kind_of(s), "cuda") ? ".cuda" : "");
 }
 
-/* What was said beforehand has no band. */
+/* A given context has no band. */
 static void write_known(const struct mt_predict_settings *s, int device, struct mt_sheet *sheet)
 {
     uint64_t bytes = less(s->context_bytes, mt_sheet_sum(sheet, device, MT_CATEGORY_CONTEXT));
