@@ -64,7 +64,7 @@ void mt_advise_answer_find_changes(const struct mt_drive_job *job, struct mt_adv
     int code = mt_advise_suggest(&settings, &answer->changes, &error);
     mt_drive_hush(job->listener);
     if (code < 0)
-        mt_advise_answer_note(answer, "No flags are suggested: %s.", error.text);
+        mt_advise_answer_note(answer, "memtally suggests no flags: %s.", error.text);
     else
         mt_advise_answer_count(answer);
 }
