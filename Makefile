@@ -120,6 +120,9 @@ unharmed: build ## programs of the distribution with and without the recorder: n
 peaks: build ## recorded peaks of a hundred programs against the kernel's own figure; ROWS="sort node-buffer"
 	@tests/unharmed/peaks --install $(ROWS)
 
+recipes: build ## the recipes of docs/HOW-TO-ADD.md, applied to a copy of the tree, built and tried (some minutes)
+	@tests/recipes/run
+
 gpu: build ## what a real GPU and a pretended one must answer alike (says so where there is none)
 	@tests/gpu/run build/src/cli/memtally
 

@@ -32,7 +32,7 @@ void mt_advise_answer_count(struct mt_advise_answer *answer)
     if (changes->n)
         return;
     if (!changes->n_tried)
-        mt_advise_answer_note(answer, "There is no change of flags to try that would make room.");
+        mt_advise_answer_note(answer, "memtally knows no change of flags that would make room.");
     else
         mt_advise_answer_note(
             answer, "No change of flags that was tried fits%s%s, in %zu more rehearsals%s.",
@@ -64,7 +64,7 @@ void mt_advise_answer_find_changes(const struct mt_drive_job *job, struct mt_adv
     int code = mt_advise_suggest(&settings, &answer->changes, &error);
     mt_drive_hush(job->listener);
     if (code < 0)
-        mt_advise_answer_note(answer, "No flags are suggested: %s.", error.text);
+        mt_advise_answer_note(answer, "memtally suggests no flags: %s.", error.text);
     else
         mt_advise_answer_count(answer);
 }
@@ -112,9 +112,8 @@ void mt_advise_note_runs_on(struct mt_advise_answer *answer)
     const struct mt_rehearsal_status *status = &answer->result.status;
     mt_advise_answer_note(
         answer,
-        "The program was ended while it worked: after %.0f s, the last %.0f s of "
-        "them without new memory. What it would take later is not in the figures; "
-        "--timeout gives it longer.",
+        "memtally ended the program while it worked, after %.0f s, the last %.0f s without new "
+        "memory. The figures leave out what it would take later; --timeout gives it longer.",
         (double)status->elapsed_ns / 1e9, (double)status->quiet_ns / 1e9);
 }
 

@@ -32,8 +32,8 @@ void mt_advise_answer_count(struct mt_advise_answer *answer);
 /* Looks for flags that fit. What keeps it from looking is no failure of the rehearsal: a note. */
 void mt_advise_answer_find_changes(const struct mt_drive_job *job, struct mt_advise_answer *answer);
 
-/* Fills in answer->rehearsal, which refers to the job's command line and to the rest. Changes are
- * told in memtally's own options too where `with_options`. */
+/* Fills in answer->rehearsal, which refers to the job's command line and to the rest. With
+ * `with_options`, changes are also spelled in memtally's own options. */
 void mt_advise_answer_fill(const struct mt_drive_job *job, int with_options,
                            struct mt_advise_answer *answer);
 

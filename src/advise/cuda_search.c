@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Turning an engine's settings until it fits: one at a time, then all that may help together.
  *
- * Where the engine said how long a request its cache would have room for, that is asked of it, and
- * not searched. Where nothing is set aside (transformers), memory grows with a number at least as
- * fast as a straight line from nothing to the whole, so that the line's answer fits, and one
- * through what was held there comes closer. */
+ * If the engine said for how long a request its cache has room, we take that length and do not
+ * search. Where nothing is set aside (transformers), memory grows with a number at least as fast as
+ * a straight line from nothing to the whole, so that the line's answer fits, and one through what
+ * was held there comes closer. */
 #include "cuda_search.h"
 
 #include <memtally/error.h>
@@ -137,7 +137,7 @@ static int take_quarter(const struct seeker *seeker, const struct change *change
     return number < now && put_number(value, number);
 }
 
-/* Weights of four bytes are told by the number of bytes that the engine said. */
+/* The number of bytes that the engine said shows weights of four bytes. */
 static int take_type(const struct seeker *seeker, const struct change *change,
                      const struct mt_drive_command *command, char value[MT_ADVISE_SETTING_BYTES])
 {
@@ -197,7 +197,7 @@ static uint64_t gain_of(const struct seeker *seeker, const struct change *change
     return gain ? gain : UINT64_MAX;
 }
 
-/* Whether it is known how much is missing in all. */
+/* Whether we know how much is missing in all. */
 static int is_counted(const struct mt_advise_shortage *shortage)
 {
     return shortage->kind == MT_ADVISE_SHORT_CACHE || shortage->kind == MT_ADVISE_SHORT_NO_CACHE;
@@ -221,7 +221,7 @@ static void append(char text[MT_ADVISE_CHANGE_BYTES], const char *separator, con
                  more);
 }
 
-/* Settings may cost the same: it is said once. */
+/* Several settings may cost the same; the text says it once. */
 static void append_cost(char costs[MT_ADVISE_CHANGE_BYTES], const char *cost)
 {
     if (!strstr(costs, cost))

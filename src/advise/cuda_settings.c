@@ -83,7 +83,7 @@ static int get_from_json(const char *text, const char *key, char value[MT_ADVISE
     return found;
 }
 
-/* Whole numbers, fractions and words are told apart by their looks. */
+/* Its spelling shows whether a value is a whole number, a fraction or a word. */
 static json_t *as_json(const char *value)
 {
     char *end = NULL;

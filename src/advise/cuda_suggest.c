@@ -161,7 +161,7 @@ static void try_segments(struct attempts *attempts, struct mt_advise_answer *ans
     if (given)
         snprintf(change->instead_of, sizeof change->instead_of, "%s=%.100s", name, given);
     snprintf(change->costs, sizeof change->costs,
-             "nothing; in the environment, so that what PyTorch holds can be used again");
+             "nothing; set in the environment, it lets PyTorch use again what it holds");
 }
 
 static void read_numbers(struct mt_rehearsal *rehearsal, uint64_t now[MT_ADVISE_SETTINGS])
@@ -226,11 +226,10 @@ static void note_weights(const struct mt_drive_job *job, struct mt_advise_answer
                 most = row->allocated_bytes > most ? row->allocated_bytes : most;
         }
     if (most > smallest_device(job) / LEAST_WEIGHTS_OF)
-        mt_advise_answer_note(
-            answer,
-            "Weights of fewer bits (a quantised model, or --quantization fp8) were "
-            "not tried; a device held %s of weights when it ran out.",
-            mt_format_size(most, size));
+        mt_advise_answer_note(answer,
+                              "memtally did not try weights of fewer bits (a quantised model, or "
+                              "--quantization fp8); a device held %s of weights when it ran out.",
+                              mt_format_size(most, size));
 }
 
 /* An engine that is known: transformers is first seen where nothing limits it, which takes seconds,
@@ -282,6 +281,6 @@ void mt_advise_cuda_suggest(const struct mt_drive_job *job, struct mt_advise_ans
     int code = command.failed ? mt_fail(&error, MT_ENOMEM, MT_NO_OFFSET, "out of memory")
                               : look_for_changes(&attempts, &command, answer, &error);
     if (code)
-        mt_advise_answer_note(answer, "Not all changes were tried: %s.", error.text);
+        mt_advise_answer_note(answer, "memtally did not try all changes: %s.", error.text);
     mt_drive_command_finish(&command);
 }

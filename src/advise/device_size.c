@@ -69,8 +69,8 @@ static void name_card(const struct mt_rehearsal_device *device, struct mt_rehear
         mt_rehearsal_gpu_of_size(device->bytes, NULL, gpu, NULL);
 }
 
-/* The smallest GPU of the table that has so much and is not older than the one that was asked for;
- * "" where none has. */
+/* The smallest GPU of the table that has so much and is not older than the asked one; "" if there
+ * is none. */
 static const char *name_sufficient(uint64_t bytes, const struct mt_rehearsal_device *asked,
                                    struct mt_rehearsal_gpu *best)
 {
@@ -161,9 +161,9 @@ void mt_advise_answer_device_size(const struct mt_drive_job *job,
     if (!whole->is_known) {
         mt_advise_answer_note(
             answer,
-            *whole->why ? "On devices of many times the memory it does not run either: %s."
-                        : "On devices of many times the memory it runs, and does not say "
-                          "how much would do.%s",
+            *whole->why ? "It does not run on devices with many times the memory either: %s."
+                        : "It runs on devices with many times the memory, and does not say how "
+                          "much would do.%s",
             whole->why);
         return;
     }
@@ -180,7 +180,7 @@ void mt_advise_answer_device_size(const struct mt_drive_job *job,
              whole->is_share
                  ? "with a KV cache for one request of the longest length, and the engine's share "
                    "of the device"
-                 : "so much it takes where nothing limits it");
+                 : "what it takes without a limit");
 }
 
 /* The same GPUs with so much memory that nothing limits the program. */

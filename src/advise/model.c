@@ -127,7 +127,7 @@ static uint64_t large_scale(const struct mt_predict_settings *settings)
     return scale ? scale : 1;
 }
 
-/* The rehearsal itself is told and kept as it was asked; one on larger devices is not. */
+/* The document shows and keeps the asked rehearsal, and no rehearsal on larger devices. */
 static int run(struct act *act, uint64_t scale, struct mt_drive_trial *outcome,
                struct mt_error *error)
 {
@@ -190,30 +190,29 @@ static int fail(const struct act *act, const struct mt_drive_trial *outcome, str
                        stage->program_path, outcome->last_words);
     if (outcome->hung)
         return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
-                       "%s shows no sign of progress and was ended; its last words: %s", name,
-                       outcome->last_words);
+                       "%s showed no sign of progress, so memtally ended it; its last output: %s",
+                       name, outcome->last_words);
     if (outcome->is_late)
         return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
-                       "%s was neither ready nor at its end after %.0f s and was ended "
-                       "(--timeout); its last words: %s",
+                       "%s was neither ready nor at its end after %.0f s (--timeout), so memtally "
+                       "ended it; its last output: %s",
                        name, (double)outcome->status.elapsed_ns / 1e9, outcome->last_words);
     if (act->settings.n_devices && !outcome->status.is_attached && !outcome->status.signal)
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                        "%s did not take the pretended devices; a build with shared libraries of "
-                       "ggml does. Its last words: %s",
+                       "ggml does. Its last output: %s",
                        stage->program_path, outcome->last_words);
     if (outcome->status.signal)
-        return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
-                       "%s was killed by signal %d (%s), which is its own failure; its last "
-                       "words: %s",
-                       name, outcome->status.signal, strsignal(outcome->status.signal),
-                       outcome->last_words);
+        return mt_fail(
+            error, MT_ECHILD, MT_NO_OFFSET,
+            "%s was killed by signal %d (%s), which is its own failure; its last output: %s", name,
+            outcome->status.signal, strsignal(outcome->status.signal), outcome->last_words);
     if (strstr(outcome->last_words, MT_DRIVE_UNKNOWN_MODEL))
         return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
-                       "%s does not know the model, which a newer build may; its last words: %s",
+                       "%s does not know the model, but a newer build may; its last output: %s",
                        name, outcome->last_words);
     return mt_fail(error, MT_ECHILD, MT_NO_OFFSET,
-                   "%s ended with status %d before it was ready; its last words: %s", name,
+                   "%s ended with status %d before it was ready; its last output: %s", name,
                    outcome->status.exit_code, outcome->last_words);
 }
 
@@ -238,10 +237,12 @@ static int look_at_whole(struct act *act, struct mt_error *error)
     int went_well = run(act, large_scale(&act->settings), &act->whole, error);
     if (went_well < 0)
         return went_well;
-    add_note(act, went_well ? "The engine was refused memory: the table is of a rehearsal on "
-                              "devices of the same shares that are large enough."
-                            : "The engine was refused memory: the table is what it held when it "
-                              "gave up.");
+    add_note(
+        act,
+        went_well
+            ? "A device refused the engine memory: the table shows a rehearsal on devices of the "
+              "same shares that are large enough."
+            : "A device refused the engine memory: the table shows what it held when it gave up.");
     return went_well;
 }
 
@@ -263,15 +264,14 @@ static void write_notes(struct act *act, const struct mt_tally *tally)
 {
     const struct mt_drive_stage *stage = act->stage;
     snprintf(act->note, sizeof act->note,
-             "Rehearsed: figures marked exact are what %s itself allocates on devices that are not "
-             "there; the driver's context and the program's heap are by rules.",
+             "Rehearsed: exact figures are what %s itself allocates on devices that are not there; "
+             "rules give the driver's context and the program's heap.",
              stage->program_path);
     add_note(act, act->note);
     if (act->settings.n_devices && !act->settings.has_gpu_layers && !act->settings.n_overrides)
-        add_note(act, "What goes to the devices was left to the engine, which answered as it does "
-                      "on such devices.");
+        add_note(act, "The engine chose what goes to the devices, as it does on such devices.");
     if (act->outcome.was_refused && !*act->cannot)
-        add_note(act, "An allocation was refused on the way, and the engine found another.");
+        add_note(act, "A device refused an allocation on the way, and the engine found another.");
     for (size_t i = 0; i < tally->n_notes; i++)
         add_note(act, tally->notes[i]);
 }
@@ -320,7 +320,7 @@ static int decide_flags(struct act *act, const struct mt_drive_log *log, struct 
         decided.has_gpu_layers = 1;
         decided.gpu_layers = log->layers_on_devices;
     } else {
-        add_note(act, "Which experts, or which layers of which device, the flags do not name: the "
+        add_note(act, "The flags do not name which experts, or which layers of which device: the "
                       "engine chooses them again.");
     }
     int result = mt_estimate_create(act->stage->model, &decided, &rules, error);
@@ -378,7 +378,7 @@ static void find_changes(struct act *act, struct mt_drive_job *job)
     job->devices = NULL;
 }
 
-/* What came of the rehearsal that was asked for, for the document. The command line and the events
+/* The result of the asked rehearsal, for the document. The command line and the events
  * are the report's from here on. */
 static void tell(struct act *act)
 {

@@ -9,7 +9,7 @@
 #include "drive/profile.h"
 #include "drive/stage.h"
 
-/* What one rehearsal is asked beside its settings, and what it tells beside its estimate. Start
+/* What a rehearsal takes beside its settings, and what it gives beside its estimate. Start
  * with {0}; mt_advise_model_report_finish() frees what was answer. What is asked is borrowed. */
 struct mt_advise_model_report {
     const char *folder;  /* that keeps the account and the engine's output; NULL: none does */

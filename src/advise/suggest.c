@@ -262,10 +262,10 @@ int mt_advise_suggest(const struct mt_advise_suggest_settings *settings,
     if (command.failed)
         code = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     else if (!mt_drive_is_llama(&command))
-        code = mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                       "the flags of %s are not known, so none are suggested; those of llama.cpp's "
-                       "own programs are",
-                       settings->options->argv[0]);
+        code = mt_fail(
+            error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+            "memtally does not know the flags of %s; it knows those of llama.cpp's own programs",
+            settings->options->argv[0]);
     else
         code = search_flags(settings, &command, changes, error);
     mt_drive_command_finish(&command);

@@ -27,7 +27,7 @@ struct mt_advise_suggest_settings {
     const volatile sig_atomic_t *interrupted; /* looked at, or NULL */
 };
 
-/* Whether there is anything to try: the flags of the program are known. */
+/* Whether there is anything to try, which means that we know the program's flags. */
 int mt_advise_can_suggest(char *const *argv);
 
 /* Rehearses the program with flags turned down, in folders of its own below the rehearsal's, which

@@ -11,7 +11,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* What is asked of a program's file. */
+/* What a caller asks of a program's file. */
 struct program {
     int fd;
     Elf64_Ehdr header;

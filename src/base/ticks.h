@@ -46,8 +46,8 @@ static inline uint64_t mt_ticks(int use_counter)
     return use_counter ? mt_counter() : mt_monotonic_ns();
 }
 
-/* Both clocks at one moment, as nearly as can be had: of a few tries the one that took least, since
- * a thread may lose its processor between two readings. */
+/* Both clocks at nearly one moment. A thread may lose its processor between two readings, so the
+ * quickest of a few tries counts. */
 static inline void mt_clock_pair(int use_counter, uint64_t *ticks, uint64_t *monotonic_ns)
 {
     uint64_t least = UINT64_MAX;

@@ -84,28 +84,28 @@ static const struct cli_option compare_options[] = {
      .letter = 'e',
      .kind = CLI_FLAG,
      .offset = AT(estimate),
-     .help = "compare with an estimate that is made now, with the model, engine and settings that "
-             "the recording kept; of two operands the first is then the model"},
+     .help = "compare with an estimate made now, with the model, engine and settings of the "
+             "recording; of two operands the first is then the model"},
     {.name = "model",
      .letter = 'm',
      .kind = CLI_FILE,
      .argument = "MODEL",
      .offset = AT(model),
-     .help = "the model to estimate, where it is not where it was"},
+     .help = "the model to estimate, if it has moved"},
     {.name = "engine",
      .kind = CLI_TEXT,
      .argument = "NAME[@VERSION]",
      .offset = AT(engine),
      .words = cli_words_engines,
-     .help = "the engine to estimate, where the recording does not say it, or not its version"},
+     .help = "the engine to estimate, if the recording does not name it or its version"},
     {.name = "cpu",
      .kind = CLI_CHOICE,
      .argument = "KIND",
      .choices = cli_cpus,
      .fallback = "here",
      .offset = AT(cpu),
-     .help = "the processor to estimate for, where it is neither this machine's nor told by the "
-             "buffers of the recording"},
+     .help = "the processor to estimate for, if it is not this machine's and the recording's "
+             "buffers do not tell"},
     {.name = "at",
      .kind = CLI_TEXT,
      .argument = "MOMENT",
@@ -135,12 +135,11 @@ static const struct cli_option compare_options[] = {
     {.name = "learn",
      .kind = CLI_FLAG,
      .offset = AT(learn),
-     .help = "keep what the recording held beside what rules can know, for estimates on this "
-             "machine"},
+     .help = "keep what the recording held beyond the rules, for estimates on this machine"},
     {.name = "forget",
      .kind = CLI_FLAG,
      .offset = AT(forget),
-     .help = "forget what was learnt: of the engine that is the operand, or everything"},
+     .help = "forget what was learnt: for the engine that is the operand, or everything"},
     {.name = "format",
      .letter = 'f',
      .kind = CLI_CHOICE,
@@ -164,7 +163,7 @@ static const struct cli_option compare_options[] = {
      .kind = CLI_FILE,
      .argument = "FILE",
      .offset = AT(output),
-     .help = "write to FILE, which is replaced only once the comparison is complete"},
+     .help = "write to FILE, and replace it only once the comparison is complete"},
     {0},
 };
 
@@ -197,8 +196,7 @@ static int check_usage(const struct cli_call *call, struct mt_error *error)
     size_t n = call->n_operands;
     if (options->estimate && figures)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "compare: --estimate and figures of --calc are two things to compare with; "
-                       "give one");
+                       "compare: give either --estimate or figures of --calc, not both");
     if ((figures && n == 1) || (options->estimate && (n == 1 || n == 2)) ||
         (!figures && !options->estimate && n == 2))
         return 0;
@@ -226,8 +224,8 @@ static int load_estimate(struct comparing *comparing, const struct cli_call *cal
         return result;
     if (!recording->side.tally)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "compare: %s does not say with which settings the model was run; estimate "
-                       "it with 'memtally estimate --json' and compare with that",
+                       "compare: %s does not say the settings of the run; estimate them with "
+                       "'memtally estimate --json' and compare with that",
                        recording->path);
     return compare_load_estimate(&comparing->loaded[1], recording, &how, error);
 }
@@ -354,29 +352,29 @@ static void take_notes(struct comparing *comparing)
     if (comparing->b->estimate && comparing->a->settings.context_tokens == MT_UNKNOWN &&
         compare_context_of(comparing->a))
         add_note(view, "llama-bench has a context for each of its tests: the estimate is of the "
-                       "prompt's, where there is one.");
+                       "prompt's, if there is one.");
     if (comparing->b->estimate && !compare_context_of(comparing->a))
-        add_note(view, "A does not say its context and batches: the estimate is of what the engine "
-                       "takes by itself. 'memtally profile' keeps them; or compare with a file of "
-                       "'memtally estimate --json' made with them.");
+        add_note(view, "A does not say its context and batches: the estimate takes the engine's "
+                       "own. 'memtally profile' keeps them; or compare with a file of 'memtally "
+                       "estimate --json' made with them.");
     int is_guessed = comparing->options->estimate && !comparing->options->engine &&
                      comparing->b->estimate && !comparing->a->engine_name;
     if (is_guessed)
-        add_note(view, "The recording does not say its engine: the rules are of the one that its "
-                       "processes look like; name another with --engine NAME@VERSION.");
+        add_note(view, "The recording does not name its engine: the rules are those of the engine "
+                       "that its processes look like; name another with --engine NAME@VERSION.");
     if (!is_guessed && comparing->options->estimate && !comparing->options->engine &&
         comparing->b->estimate && !strchr(comparing->b->estimate->settings.engine, '@'))
         add_note(view, "The rules are not of the recorded version of the engine; name its build "
                        "with --engine NAME@VERSION.");
     if (comparing->comparison->basis == MT_BASIS_RESIDENT &&
         comparing->b->side.kind == MT_SIDE_ESTIMATE)
-        add_note(view, "An estimate does not say what of it will be resident: only the overhead "
-                       "can be compared on that basis.");
+        add_note(view, "An estimate does not say how much of it will be resident: on that basis "
+                       "only the overhead can be compared.");
     for (int i = 0; i < MT_COMPONENT_OVERHEAD; i++)
         if (comparing->comparison->basis == MT_BASIS_RESERVED && of[i].a.known &&
             of[i].a.basis == MT_BASIS_RESIDENT) {
-            add_note(view, "What was reserved is not known of all of A: resident bytes stand for "
-                           "it there.");
+            add_note(view, "A does not say for all its parts what was reserved: resident bytes "
+                           "stand for it there.");
             return;
         }
 }
@@ -511,12 +509,12 @@ static int run_compare(const struct cli_call *call)
 
 static const char *const description[] = {
     "Compares two recordings, a recording with an estimate, or a recording with the figures of a "
-    "calculator or of another profiler: the difference of each component, whether it is within its "
-    "band of accuracy, and what to adjust where it is not.",
+    "calculator or of another profiler. It shows the difference of each component, whether the "
+    "difference is within the component's band, and what to adjust if it is not.",
     "A and B are each a folder that 'memtally run' or 'memtally profile' wrote, a JSON file of "
     "memtally (report, profile or estimate with --json), or another profiler's JSON file with a "
-    "memory_breakdown. What is known better is A, and B is judged by it: a measurement before an "
-    "estimate, an estimate before figures.",
+    "memory_breakdown. memtally takes as A what is known better, and judges B by it: a "
+    "measurement before an estimate, an estimate before figures.",
     NULL,
 };
 

@@ -35,8 +35,8 @@ static const struct cli_option doctor_options[] = {
     {.name = "calibrate",
      .kind = CLI_FLAG,
      .offset = AT(calibrate),
-     .help = "measure what the driver takes of each NVIDIA card, in some two seconds, and keep it: "
-             "estimates and rehearsals of these cards take it from then on"},
+     .help = "measure in some two seconds what the driver takes of each NVIDIA card, and keep it "
+             "for estimates and rehearsals of these cards"},
     {.name = "output",
      .letter = 'o',
      .kind = CLI_DIRECTORY,
@@ -329,11 +329,12 @@ static int run_doctor(const struct cli_call *call)
 }
 
 static const char *const description[] = {
-    "Looks at what memtally needs from this machine and says, for each, whether all of it works "
-    "(ok), part of it (limited), or nothing (missing), and what can be done. Nothing is changed.",
-    "With --calibrate the cards are measured instead: the context that CUDA's driver makes for a "
+    "Looks at what memtally needs from this machine. For each need it says whether all of it "
+    "works (ok), part of it (limited) or nothing (missing), and what you can do. It changes "
+    "nothing.",
+    "With --calibrate it measures the cards instead: the context that CUDA's driver makes for a "
     "process, a first kernel, cuBLAS, a node of a graph. Let no other program use them meanwhile.",
-    "Essential are proc, pictures and preload. All others only limit what is shown.",
+    "Essential are proc, pictures and preload. All others only limit what memtally shows.",
     NULL,
 };
 

@@ -28,7 +28,7 @@ static const struct cli_option estimate_options[] = {
      .offset = AT(engine),
      .words = cli_words_engines,
      .help = "llama.cpp, ik_llama.cpp, ollama, vllm, sglang, trt-llm, transformers or exllamav3; "
-             "the version chooses the rules, without one the newest known is meant"},
+             "the version chooses the rules, without it memtally takes the newest known"},
 #include "cli/model/options.def"
     TEXT("mla", "MODE", mla, "ik_llama.cpp's -mla: 0 to 3"),
     NUMBER("amb", amb, "ik_llama.cpp's -amb, in MiB"),
@@ -46,15 +46,16 @@ static const struct cli_option estimate_options[] = {
          "find the least memory that each of as many equal devices as --device names must have"),
     FLAG("best-quant", best_quant, "of several files, find the largest that fits"),
     FLAG("matrix", matrix,
-         "types by contexts, by rules at once: of several files each, of a model that is no GGUF "
-         "file the types that it could be converted to, else the types of the cache"),
+         "a table of types by contexts, by rules alone: a row for each of several files; for a "
+         "model that is no GGUF file, the types to convert it to; else the types of the cache"),
     FLAG("no-rehearse", no_rehearse, "by rules alone, even where the engine is on this machine"),
     {.name = "engine-path",
      .kind = CLI_FILE,
      .argument = "PATH",
      .offset = AT(engine_path),
      .help = "the engine to rehearse with: a program of llama.cpp, or the folder it lies in"},
-    FLAG("remote", remote, "MODEL may be a URL or a name on huggingface.co; only headers are read"),
+    FLAG("remote", remote,
+         "MODEL may be a URL or a name on huggingface.co; memtally reads headers only"),
     FLAG("explain", explain, "show each term's formula with its numbers, and its source"),
     {.name = "format",
      .letter = 'f',
@@ -74,7 +75,7 @@ static const struct cli_option estimate_options[] = {
      .kind = CLI_FILE,
      .argument = "FILE",
      .offset = AT(output),
-     .help = "write to FILE, which is replaced only once the estimate is complete"},
+     .help = "write to FILE, and replace it only once the estimate is complete"},
     {0},
 };
 
@@ -174,18 +175,17 @@ static int run_estimate(const struct cli_call *call)
 }
 
 static const char *const description[] = {
-    "Says what a model will take before it is loaded: for each device and the host the bytes of "
-    "weights, KV cache, recurrent state, activations and so on, each with a low and a high bound, "
-    "the rule that gave it and how sure it is. Only headers are read, never weights.",
-    "MODEL is a GGUF file (of a split one any part), a folder of safetensors, a config.json, a "
+    "Says what a model will take before it is loaded: for each device and the host, the bytes of "
+    "weights, KV cache, recurrent state, activations and so on. Each figure has a low and a high "
+    "bound, the rule that gave it, and how sure it is. memtally reads headers only, never weights.",
+    "MODEL is a GGUF file (any part of a split one), a folder of safetensors, a config.json, a "
     "Modelfile, ollama:NAME[:TAG] in Ollama's own store, or org/name in the cache of Hugging Face.",
-    "Where llama.cpp itself is on this machine, in the cache of engines, in PATH or at "
-    "--engine-path, and of the version that was asked for, it is rehearsed: started on devices "
-    "that are not there, so that the figures are its own (see 'memtally help rehearse'); so is "
-    "node-llama-cpp for --program node-llama-cpp. Searches "
-    "go by rules, and their answer is rehearsed; --matrix goes by rules alone. --no-rehearse, or "
-    "MEMTALLY_NO_REHEARSE set in the environment, keeps to rules, and so does --cpu with another "
-    "processor than this one's.",
+    "If this machine has llama.cpp in the asked version (in the cache of engines, in PATH or at "
+    "--engine-path), memtally rehearses it: it starts llama.cpp on devices that are not there, so "
+    "the figures are the engine's own (see 'memtally help rehearse'). The same holds for "
+    "node-llama-cpp with --program node-llama-cpp. Searches use rules, and memtally rehearses "
+    "their answer. --matrix uses rules alone. So does everything with --no-rehearse, with "
+    "MEMTALLY_NO_REHEARSE in the environment, or with --cpu and another processor than this one's.",
     "With --device, --host or --here the first line is a verdict: FITS, TIGHT, SPILLS, PAGES or "
     "CANNOT. Below the tables are the engine's command line, ready to paste, and notes.",
     NULL,

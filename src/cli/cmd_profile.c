@@ -351,12 +351,11 @@ static int run(const struct cli_call *call)
 }
 
 static const char *const description[] = {
-    "Loads a model file with an engine under the recorder, lets it read a prompt and generate, "
-    "once "
-    "to warm up and then as often as --repeats says, and prints which memory went where at the "
-    "peak, with the time and the peak of every run.",
-    "Engines are node-llama-cpp (npm), llama-server and llama-bench (llama.cpp). They are looked "
-    "for at --engine-path, in the cache that scripts/engine fills, and in PATH.",
+    "Loads a model file with an engine under the recorder. The engine reads a prompt and "
+    "generates, once to warm up and then as often as --repeats says. memtally prints which memory "
+    "went where at the peak, with the time and the peak of every run.",
+    "Engines are node-llama-cpp (npm), llama-server and llama-bench (llama.cpp). memtally looks "
+    "for them at --engine-path, in the cache that scripts/engine fills, and in PATH.",
     "llama-bench makes up its own prompt and context and generates one sequence; it takes no "
     "--prompt, --context or --batch-size.",
     NULL,
@@ -376,7 +375,7 @@ static const struct cli_status statuses[] = {
     {"1", "the engine hung, or what it printed makes no sense"},
     {"2", "wrong usage, or a model or an engine path that is of no use"},
     {"3", "no engine on this machine, or no permission"},
-    {"other", "the status of the engine where it failed, 128+n where signal n killed it"},
+    {"other", "the status of the engine if it failed, 128+n if signal n killed it"},
     {0},
 };
 

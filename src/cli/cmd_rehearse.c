@@ -51,69 +51,65 @@ static const struct cli_option rehearse_options[] = {
      .fallback = "llama.cpp",
      .offset = AT(engine),
      .words = cli_words_rehearsed_engines,
-     .help = "the build of the engine by which devices behave, as llama.cpp@11434; without a "
-             "version the program is asked, and the newest known is meant where it does not say; "
-             "vllm, sglang or transformers: the Python package that loads MODEL"},
+     .help = "devices behave as this build expects, as llama.cpp@11434; without a version memtally "
+             "asks the program, or takes the newest known; vllm, sglang or transformers: the "
+             "Python package that loads MODEL"},
 #include "cli/model/options.def"
     {.name = "weight-type",
      .kind = CLI_TEXT,
      .argument = "TYPE",
      .offset = AT(weight_type),
      .words = cli_words_weight_types,
-     .help = "of a model that is no GGUF file, what it would be converted to: f16, q8_0, q4_k_m; "
-             "of vllm, sglang and transformers f16, bf16, f32, of the first two also fp8"},
+     .help = "for a model that is no GGUF file, the type to convert it to: f16, q8_0, q4_k_m; with "
+             "vllm, sglang and transformers f16, bf16 or f32, with the first two also fp8"},
     {.name = "engine-path",
      .kind = CLI_FILE,
      .argument = "PATH",
      .offset = AT(engine_path),
-     .help =
-         "the engine to rehearse MODEL with: a program of llama.cpp, or the folder it lies in; "
-         "of vllm, sglang and transformers a virtual environment or its Python, without which the "
-         "active one or the first in PATH is taken"},
-    FLAG("remote", remote, "MODEL may be a URL or a name on huggingface.co; only headers are read"),
+     .help = "the engine to rehearse MODEL with: a program of llama.cpp, or its folder; with vllm, "
+             "sglang and transformers a virtual environment or its Python, by default the active "
+             "one or the first in PATH"},
+    FLAG("remote", remote,
+         "MODEL may be a URL or a name on huggingface.co; memtally reads headers only"),
     {.name = "sweep",
      .kind = CLI_TEXTS,
      .argument = "KEY=VALUES[,KEY=VALUES...]",
      .offset = OWN(sweep),
      .help = "rehearse MODEL with every combination of these settings, as "
-             "context=2k..128k,ubatch=512,2048: a range doubles; of context, batch, ubatch, "
+             "context=2k..128k,ubatch=512,2048; a range doubles; there are context, batch, ubatch, "
              "sequences, kv-type, flash-attn, gpu-layers, cpu-moe"},
     {.name = "generation",
      .kind = CLI_TEXT,
      .argument = "NAME",
      .offset = OWN(generation),
      .words = cli_words_generations,
-     .help =
-         "generation of the devices, as ampere or 8.6, rdna3 or gfx942: a device of which --device "
-         "says the size alone is a card of it; without it a usual card of that size, and of "
-         "devices that are not NVIDIA's the newest known, of which nothing that may depend on it "
-         "is exact"},
+     .help = "generation of devices that --device gives by size, as ampere or 8.6, rdna3 or "
+             "gfx942; without it, NVIDIA's are usual cards of that size, and others are of the "
+             "newest known generation, with no exact figure for what depends on it"},
     {.name = "layer",
      .kind = CLI_CHOICE,
      .argument = "LAYER",
      .choices = layers,
      .fallback = "auto",
      .offset = OWN(layer),
-     .help = "where devices are pretended: to ggml alone, or to programs on CUDA as well; auto "
-             "goes by CMD"},
+     .help = "which devices to pretend: ggml's alone, or CUDA's as well; auto decides by CMD"},
     {.name = "device-name",
      .kind = CLI_TEXTS,
      .argument = "NAME[,NAME...]",
      .offset = OWN(device_names),
-     .help = "what the devices are called, in their order, as \"RTX 3090\"; one name is of all of "
-             "them"},
+     .help = "names of the devices, in their order, as \"RTX 3090\"; one name is for all of them"},
     {.name = "reserved",
      .kind = CLI_SIZE,
      .argument = "SIZE",
      .offset = OWN(reserved_bytes),
-     .help = "what the driver's context and other programs have of each device; without it, what "
-             "the context takes as a rule"},
+     .help = "how much of each device the driver's context and other programs have; without it, "
+             "the context by rules"},
     {.name = "requests",
      .kind = CLI_TEXT,
      .argument = "N",
      .offset = OWN(requests),
-     .help = "how many requests a server is sent at most once it is ready; without it CMD is sent "
-             "32, MODEL none, and 0 leaves CMD alone"},
+     .help = "how many requests to send a server at most once it is ready; without it CMD gets 32 "
+             "and MODEL none; 0 leaves CMD alone"},
     {.name = "timeout",
      .kind = CLI_COUNT,
      .argument = "SECONDS",
@@ -125,7 +121,7 @@ static const struct cli_option rehearse_options[] = {
     {.name = "no-suggest",
      .kind = CLI_FLAG,
      .offset = OWN(no_suggest),
-     .help = "where it runs out, do not look for flags with which it would fit"},
+     .help = "if it runs out, do not look for flags with which it would fit"},
     {.name = "folder",
      .kind = CLI_DIRECTORY,
      .argument = "DIR",
@@ -142,7 +138,7 @@ static const struct cli_option rehearse_options[] = {
      .choices = formats,
      .fallback = "table",
      .offset = AT(format),
-     .help = "how to write what came of it"},
+     .help = "how to write the answer"},
     {.name = "json",
      .kind = CLI_FLAG,
      .offset = AT(format),
@@ -153,7 +149,7 @@ static const struct cli_option rehearse_options[] = {
      .kind = CLI_FILE,
      .argument = "FILE",
      .offset = AT(output),
-     .help = "write to FILE, which is replaced only once the rehearsal is complete"},
+     .help = "write to FILE, and replace it only once the rehearsal is complete"},
     {.name = "quiet",
      .letter = 'q',
      .kind = CLI_FLAG,
@@ -197,8 +193,8 @@ static int check_settings(const struct estimate_options *options, const struct c
     if (memcmp(&rest, &nothing, sizeof rest) == 0 && !sweep->n)
         return 0;
     return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                   "rehearse: how a program runs its model is said by flags of its own, after --; "
-                   "before it stand --device, --host and the like only");
+                   "rehearse: give the program's own flags after --, and only --device, --host and "
+                   "the like before it");
 }
 
 /* What is held back of a device. A CUDA program's context is its own: it takes it when it makes
@@ -370,7 +366,7 @@ static int rehearse_python(const struct rehearse_options *options, const char *m
     struct rehearse_options plain = *options;
     struct estimate_request request = {0};
     if (options->sweep.n) {
-        cli_complain("rehearse: '--sweep' is of programs of llama.cpp");
+        cli_complain("rehearse: '--sweep' works with programs of llama.cpp only");
         return CLI_EXIT_USAGE;
     }
     plain.estimate = (struct estimate_options){.devices = options->estimate.devices,
@@ -418,47 +414,49 @@ static int run_rehearse(const struct cli_call *call)
         return rehearse_model_of(call);
     if (call->has_dashes && call->n_plain == 0)
         return mt_drive_program(call);
-    cli_complain("rehearse: wants one MODEL, or -- before the program that is to be rehearsed");
+    cli_complain("rehearse: give one MODEL, or -- and the program to rehearse");
     return CLI_EXIT_USAGE;
 }
 
 static const char *const description[] = {
-    "Runs CMD, a program that is built on ggml or on CUDA, with devices that are not there: they "
-    "have the sizes that --device says, give out addresses without memory, compute nothing, and "
-    "refuse an allocation where such a device would. The real devices of this machine are hidden "
-    "from it. What it allocates is its own word, exact for its build and its flags; no weights are "
-    "read, so that a model file with a hole in place of them will do. Without --device it runs on "
-    "the CPU alone, and the host is what is counted.",
-    "What CMD writes is shown on standard error while it runs, unless --quiet is given.",
-    "Programs of llama.cpp and others with ggml in shared libraries have ggml's devices. Any other "
-    "CMD has CUDA's: PyTorch, transformers, vLLM, SGLang and whatever links CUDA's libraries "
-    "dynamically run unmodified, on GPUs by name (H100-80GB, L40S) or by size; what they hold is "
-    "split into weights, cache, activations, what training keeps and the rest.",
-    "With MODEL, as 'memtally estimate' takes it, an engine of this machine is started with the "
-    "settings that are given here and ended once it is ready: a program of llama.cpp, found at "
-    "--engine-path, in the cache of engines or in PATH, else node-llama-cpp where neither "
-    "--program "
-    "nor --requests asks for a server. What is left open is left to the engine, "
-    "also what goes to the devices. Where MODEL is no local GGUF file, a header with a hole is "
-    "made of it. MODEL is sent no request unless --requests says how many.",
-    "With --engine vllm, sglang or transformers MODEL is a folder with a config.json, that file, "
-    "or a name in the hub's cache: weights have the right shapes and no values, need not be there, "
-    "and nothing is fetched. vLLM and SGLang are then given one batch as large as they take, "
-    "transformers writes a few tokens; layers or ranks are divided over all devices. Of settings "
-    "vLLM and SGLang take --context, --sequences, --weight-type, --kv-type, --memory-share, "
-    "--batched-tokens, --tensor-parallel, --pipeline-parallel and --eager, transformers the first "
-    "three and --no-kv-offload.",
-    "A server is ended once it is ready and has answered some requests, which make it take what it "
-    "takes late; other programs run to their end. What is written is an estimate as of 'memtally "
-    "estimate', with what the driver takes beside; what was taken after the server was ready is "
-    "listed.",
-    "Weights or a cache on the host that were meant for devices spill, whoever started the engine: "
-    "the exit code is 1. What the flags themselves ask to have there (-ngl N, --cpu-moe, -ot) does "
-    "not spill. Of a program whose flags or whose model file are not known this is not said.",
-    "Where it runs out of memory it is said which allocation did, of what, when and by how much, "
-    "and with which change of flags it would fit, each change rehearsed: of programs of llama.cpp, "
-    "of vLLM and SGLang, of MODEL in transformers, and of other programs on CUDA the device that "
-    "would do. A program that crashes or hangs by itself is said to, with its last words.",
+    "Runs CMD, a program that uses ggml or CUDA, on devices that are not there. They have the "
+    "sizes that --device gives. They give out addresses without memory, compute nothing, and "
+    "refuse an allocation where such a device would. memtally hides the machine's real devices "
+    "from CMD. What CMD allocates is exact for its build and its flags. It reads no weights, so a "
+    "model file with a hole in their place will do. Without --device CMD runs on the CPU alone, "
+    "and memtally counts the host.",
+    "memtally shows on standard error what CMD writes, unless --quiet is given.",
+    "Programs of llama.cpp, and others with ggml in shared libraries, get devices of ggml. Any "
+    "other CMD gets devices of CUDA: PyTorch, transformers, vLLM, SGLang and whatever links "
+    "CUDA's libraries dynamically run unmodified, on GPUs by name (H100-80GB, L40S) or by size. "
+    "memtally splits what they hold into weights, cache, activations, what training keeps and the "
+    "rest.",
+    "With MODEL, as 'memtally estimate' takes it, memtally starts an engine of this machine with "
+    "the given settings and ends it once it is ready. The engine is a program of llama.cpp from "
+    "--engine-path, the cache of engines or PATH; else it is node-llama-cpp, if neither --program "
+    "nor --requests asks for a server. The engine decides open settings itself, also what goes to "
+    "the devices. If MODEL is no local GGUF file, memtally makes a header with a hole of it. "
+    "MODEL gets no request unless --requests says how many.",
+    "With --engine vllm, sglang or transformers, MODEL is a folder with a config.json, that file, "
+    "or a name in the hub's cache. Weights have the right shapes and no values; they need not be "
+    "there, and memtally fetches nothing. vLLM and SGLang get one batch as large as they take, "
+    "and transformers writes a few tokens. Layers or ranks are divided over all devices. vLLM and "
+    "SGLang take --context, --sequences, --weight-type, --kv-type, --memory-share, "
+    "--batched-tokens, --tensor-parallel, --pipeline-parallel and --eager. transformers takes the "
+    "first three and --no-kv-offload.",
+    "memtally ends a server once it is ready and has answered some requests, which make it take "
+    "what it takes late. Other programs run to their end. The answer is an estimate as of "
+    "'memtally estimate', with what the driver takes; it lists what the server took after it was "
+    "ready.",
+    "The verdict is SPILLS and the exit status 1 if weights or a cache lie on the host that were "
+    "meant for devices, whoever started the engine. What the flags themselves put there (-ngl N, "
+    "--cpu-moe, -ot) does not spill. memtally does not judge this if it does not know the "
+    "program's flags or model file.",
+    "If the program runs out of memory, memtally says which allocation failed, what it was for, "
+    "when, and by how much. It rehearses changes of flags and shows those that fit: for programs "
+    "of llama.cpp, for vLLM and SGLang, and for MODEL in transformers. For other programs on CUDA "
+    "it shows the device that would do. If the program crashes or hangs, memtally says so and "
+    "shows its last output.",
     NULL,
 };
 
@@ -487,11 +485,11 @@ static const struct cli_example examples[] = {
 };
 
 static const struct cli_status statuses[] = {
-    {"0", "it runs, and fits or is tight; also where it was refused memory and went on with less"},
+    {"0", "it runs, and fits or is tight; also if it was refused memory and went on with less"},
     {"1", "it runs out of memory, fails by itself, hangs, spills, or memory pages"},
     {"2", "wrong usage, or devices that cannot be pretended"},
-    {"3", "it cannot be rehearsed: it takes no device of ggml or CUDA or ends before it does, is "
-          "static or setuid, brings NVIDIA's own libraries; or no engine or model is there"},
+    {"3", "memtally cannot rehearse it: it takes no device of ggml or CUDA or ends before it does, "
+          "is static or setuid, or brings NVIDIA's own libraries; or there is no engine or model"},
     {0},
 };
 

@@ -63,7 +63,7 @@ static const struct cli_option report_options[] = {
      .kind = CLI_FILE,
      .argument = "FILE",
      .offset = AT(output),
-     .help = "write to FILE, which is replaced only once the report is complete"},
+     .help = "write to FILE, and replace it only once the report is complete"},
     {0},
 };
 
@@ -156,13 +156,12 @@ static int run_report(const struct cli_call *call)
 
 static const char *const description[] = {
     "Shows what a recording holds: where every resident byte of the program was at one moment, by "
-    "category, adding up to what the kernel says. What belongs to nothing known is shown as "
-    "unattributed.",
-    "DIR is the folder that 'memtally run' or 'memtally profile' wrote. With several, a table "
-    "follows the other, JSON is a list, and CSV tells them apart by its first column.",
-    "What 'memtally profile' left in DIR/report.json of engine, model, settings, runs and phases "
-    "is "
-    "shown again.",
+    "category. The categories add up to what the kernel says. Bytes that belong to nothing known "
+    "are unattributed.",
+    "DIR is the folder that 'memtally run' or 'memtally profile' wrote. With several folders, one "
+    "table follows the other, JSON is a list, and the first column of CSV tells them apart.",
+    "If 'memtally profile' left a DIR/report.json, memtally also shows its engine, model, "
+    "settings, runs and phases.",
     NULL,
 };
 

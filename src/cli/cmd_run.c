@@ -48,8 +48,8 @@ static const struct cli_option run_options[] = {
         "counted and sampled; full: every single event"),
     CLI_OPTION_STACKS(
         AT(stacks),
-        "how call stacks are taken: by frame pointers, by unwinding (slower, and through "
-        "code without frame pointers; libunwind opens descriptors of its own), or not at all"),
+        "how to take call stacks: by frame pointers, by unwinding (slower, also through code "
+        "without frame pointers; libunwind opens descriptors of its own), or not at all"),
     CLI_OPTION_PICTURE_SHARE(
         AT(picture_share),
         "how much of the run time pictures of the resident pages may take; 20 ms are always "
@@ -217,15 +217,15 @@ static int run_run(const struct cli_call *call)
 }
 
 static const char *const description[] = {
-    "Runs CMD with the recorder in it and watches its process tree. What it allocates, maps and "
-    "holds is recorded into a folder, which is readable even if the program crashes or is killed. "
-    "The program's output and its status stay its own.",
-    "When it has ended, a short breakdown by category at the peak is printed to standard error; "
-    "'memtally report' shows the rest.",
-    "SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH that are sent to memtally are "
-    "passed on to the program; memtally itself stays to finish the recording.",
-    "Programs that are linked statically or run with another user's rights cannot be seen from "
-    "within; they are watched from outside, and the report says so.",
+    "Runs CMD with the recorder in it and watches its process tree. memtally records what CMD "
+    "allocates, maps and holds into a folder. The folder is readable even if CMD crashes or is "
+    "killed. CMD's output and its status stay its own.",
+    "When CMD has ended, memtally prints a short breakdown by category at the peak to standard "
+    "error. 'memtally report' shows the rest.",
+    "memtally passes on to CMD the signals SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2 and "
+    "SIGWINCH, and stays to finish the recording.",
+    "The recorder cannot enter a program that is linked statically or runs with another user's "
+    "rights. memtally watches such a program from outside, and the report says so.",
     NULL,
 };
 
@@ -237,7 +237,7 @@ static const struct cli_example examples[] = {
 };
 
 static const struct cli_status statuses[] = {
-    {"status of CMD", "CMD was run; 128+n where signal n killed it"},
+    {"status of CMD", "CMD was run; 128+n if signal n killed it"},
     {"2", "wrong usage"},
     {"125", "memtally itself failed"},
     {"126", "CMD was found and cannot be run"},

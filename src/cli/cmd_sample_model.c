@@ -90,7 +90,8 @@ static const struct cli_option sample_options[] = {
     {.name = "remote",
      .kind = CLI_FLAG,
      .offset = AT(remote),
-     .help = "the model of --from may be a URL or a name on huggingface.co; only headers are read"},
+     .help = "the model of --from may be a URL or a name on huggingface.co; memtally reads headers "
+             "only"},
     {.name = "drop-vocabulary",
      .kind = CLI_FLAG,
      .offset = AT(drop_vocabulary),
@@ -125,8 +126,8 @@ static const struct cli_option sample_options[] = {
     NUMBER("embedding-length", embedding_length, "width of the residual stream"),
     NUMBER("ff-length", ff_length, "width of the feed-forward layers"),
     NUMBER("heads", heads, "attention heads"),
-    NUMBER("kv-heads", kv_heads, "heads that have keys and values; all where not said"),
-    NUMBER("head-size", head_size, "width of a head; embedding length / heads where not said"),
+    NUMBER("kv-heads", kv_heads, "heads that have keys and values (default: all)"),
+    NUMBER("head-size", head_size, "width of a head (default: embedding length / heads)"),
     NUMBER("vocabulary", vocabulary, "number of tokens"),
     NUMBER("context-length", context_length, "tokens that the model says it was trained for"),
     NUMBER("sliding-window", sliding_window, "tokens that a local layer looks back"),
@@ -439,10 +440,10 @@ static const char *word_at(size_t index)
 static const char *const description[] = {
     "Writes a GGUF file with the shape of a known model, or of numbers given as options, which "
     "llama.cpp loads and runs. Memory is the same as with the real model of that shape and type.",
-    "With --from it takes the header of a model that exists, of which an engine plans memory as it "
-    "would of the model itself. No weights are read, copied or downloaded.",
+    "With --from it takes the header of an existing model. An engine plans memory for it as for "
+    "the model itself. memtally reads, copies and downloads no weights.",
     "SHAPE is a name that --list shows, or 'custom'. Numbers given as options replace those of the "
-    "shape. FILE is replaced only once the model is complete.",
+    "shape. memtally replaces FILE only once the model is complete.",
     NULL,
 };
 

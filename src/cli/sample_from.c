@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sample models made from a model that exists. What is said of the file is read back from it. */
+/* Sample models made from a model that exists. The summary is read back from the written file. */
 #include "cli/sample_from.h"
 
 #include <inttypes.h>

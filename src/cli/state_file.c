@@ -26,7 +26,8 @@ int cli_state_folder(struct mt_strbuf *path, struct mt_error *error)
         mt_strbuf_printf(path, "%s/.local/state/memtally", home);
     else
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
-                       "neither XDG_STATE_HOME nor HOME is set: there is no place to learn in");
+                       "neither XDG_STATE_HOME nor HOME is set, so memtally has no place to keep "
+                       "what it learns");
     return mt_strbuf_failed(path) ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory") : 0;
 }
 

@@ -89,7 +89,7 @@ static void explain_refusal(struct mt_drive_result *result)
         phase = words;
     }
     if (result->is_cuda && went_on(result))
-        phase = "the program took more after it: why it ended, its last words may say";
+        phase = "the program took more after it; its last output may say why it ended";
     if (!phase && result->is_cuda && mt_drive_python_place(result->said, words, sizeof words))
         phase = words;
     if (!phase && mark)
@@ -122,8 +122,7 @@ static const char *hint_of(const struct mt_drive_result *result)
     if (strstr(result->words, MT_DRIVE_UNKNOWN_MODEL))
         return "; a newer build of the engine may know the model";
     if (getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY)
-        return "; the addresses that it may take are limited (ulimit -v), and devices that are "
-               "not there take addresses, too";
+        return "; its addresses are limited (ulimit -v), and pretended devices take addresses too";
     return "";
 }
 
@@ -178,16 +177,15 @@ static void explain_no_end(struct mt_drive_result *result)
 {
     if (result->report.end == MT_DRIVE_INTERRUPTED) {
         snprintf(result->why, sizeof result->why,
-                 "the rehearsal was interrupted after %.1f s; the figures are of what it had come "
-                 "to by then",
+                 "the rehearsal was interrupted after %.1f s; the figures end there",
                  (double)result->status.elapsed_ns / 1e9);
         return;
     }
     snprintf(result->why, sizeof result->why,
              result->is_cuda
-                 ? "the program was ended while it ran: neither ready nor at its end after %.0f s, "
-                   "the last %.0f s without new memory; what it took until then is below, and "
-                   "--timeout gives it longer"
+                 ? "memtally ended the program while it ran: after %.0f s it was neither ready nor "
+                   "at its end, the last %.0f s without new memory; what it took until then is "
+                   "below, and --timeout gives it longer"
                  : "the program itself hangs: neither ready nor at its end after %.0f s, the last "
                    "%.0f s without a sign of work",
              (double)result->status.elapsed_ns / 1e9, (double)result->status.quiet_ns / 1e9);

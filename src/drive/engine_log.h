@@ -36,7 +36,7 @@ struct mt_drive_log {
 
 void mt_drive_log_init(struct mt_drive_log *log, int fd);
 
-/* Reads what is new. Of a flood the end is read only. */
+/* Reads what is new. If there is too much, only the end is read. */
 void mt_drive_log_read(struct mt_drive_log *log);
 
 /* The last lines as one, at most `size` bytes with the zero, without the marks of time and level.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One rehearsal from its folder to its result. Knows the library's rehearsals and the drive of
- * servers; what it comes to is told in verdict.c and unseen.c. */
+ * servers; outcome.c, endings.c and program_file.c say what came of it. */
 #include <errno.h>
 #include <fts.h>
 #include <stdio.h>

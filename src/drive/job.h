@@ -78,7 +78,7 @@ struct mt_drive_result {
 int mt_drive_run(const struct mt_drive_job *job, struct mt_drive_result *result,
                  struct mt_error *error);
 
-/* The same, but that a program which was interrupted is told as far as it came. */
+/* The same, but an interrupted program also gets an answer, as far as it came. */
 int mt_drive_run_to_answer(const struct mt_drive_job *job, struct mt_drive_result *result,
                            struct mt_error *error);
 void mt_drive_result_finish(struct mt_drive_result *result);

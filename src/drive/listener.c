@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who is told how a drive goes. */
+/* Who hears how a drive goes. */
 #include "drive/listener.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who is told how a drive goes. The library prints nothing: a program draws, or does not. */
+/* Who hears how a drive goes. The library prints nothing: a program draws, or does not. */
 #ifndef DRIVE_LISTENER_H
 #define DRIVE_LISTENER_H
 

@@ -124,14 +124,14 @@ static int explain_ggml(const char *name, struct mt_drive_result *result)
             name, status->refusal);
     else if (result->has_bare_ggml)
         SAY(result,
-            "%.80s runs a ggml that the pretended devices did not come into: something on the way "
-            "took LD_PRELOAD or MEMTALLY_REHEARSAL out of the environment (env -i, env -u) or set "
-            "an LD_PRELOAD of its own in its place",
+            "%.80s runs a ggml that the pretended devices did not reach: something took LD_PRELOAD "
+            "or MEMTALLY_REHEARSAL out of the environment (env -i, env -u) or set an LD_PRELOAD of "
+            "its own",
             name);
     else if (!status->n_preloaded && strstr(result->words, "ASan runtime does not come first"))
         SAY(result,
-            "%.80s is built with the address sanitizer, which wants to be loaded before anything "
-            "else; set ASAN_OPTIONS=verify_asan_link_order=0",
+            "%.80s is built with the address sanitizer, which must be loaded before anything else; "
+            "set ASAN_OPTIONS=verify_asan_link_order=0",
             name);
     else if (!status->n_preloaded)
         SAY(result,
@@ -207,10 +207,9 @@ static void add_hint(const struct mt_drive_job *job, struct mt_drive_result *res
 {
     size_t length = strlen(result->why);
     if (!job->n_devices && length < sizeof result->why)
-        snprintf(
-            result->why + length, sizeof result->why - length,
-            "; no --device was given, without which there are no pretended GPUs: name them, as "
-            "--device 24GiB or --device H100-80GB");
+        snprintf(result->why + length, sizeof result->why - length,
+                 "; without --device there are no pretended GPUs: name them, as --device 24GiB or "
+                 "--device H100-80GB");
 }
 
 void mt_drive_explain_no_devices(const struct mt_drive_job *job, struct mt_drive_result *result)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is told of a rehearsal, beside the estimate that it came to. Everything here is borrowed
+/* What a document says of a rehearsal beside its estimate. Everything here is borrowed
  * from the rehearsal. */
 #ifndef DRIVE_REHEARSED_H
 #define DRIVE_REHEARSED_H

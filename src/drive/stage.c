@@ -217,7 +217,7 @@ int mt_drive_check_version(const struct mt_drive_stage *stage, const char *found
                    stage->modules_path, found, stage->engine_name);
 }
 
-/* A version that was asked for must be the engine's. */
+/* The engine must be of the asked version. */
 static int take_version(struct mt_drive_stage *stage, const struct mt_drive_stage_options *options,
                         struct mt_error *error)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One run of a program on pretended devices. Knows when it is over, not what was asked of it. */
+/* One run of a program on pretended devices. Knows when it is over, not what it was for. */
 #include "trial.h"
 
 #include <errno.h>

@@ -119,13 +119,13 @@ int mt_drive_explain_no_cuda(const struct mt_drive_job *job, struct mt_drive_res
             "and 13",
             name, library);
     else if (hidden_by(job))
-        SAY(result, "no device is seen by %.80s: %.60s is set; unset it, or name devices in it",
+        SAY(result, "%.80s sees no device, because %.60s is set; unset it, or name devices in it",
             name, hidden_by(job));
     else if (status->n_askings && !status->n_contexts && !status->running && !status->exit_code &&
              !status->signal)
         SAY(result,
             "%.80s asked CUDA or NVML what devices there are and took none: it made no context, so "
-            "that there is nothing to tally",
+            "there is nothing to tally",
             name);
     else
         return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The tables of GPUs (data/gpus): cards by their names, and which one is meant where only a size
- * is given. NVIDIA's can be pretended to CUDA programs; AMD's have a size and a
- * generation, Apple's a size alone. */
+/* The tables of GPUs (data/gpus): cards by their names, and the card that stands for a size.
+ * NVIDIA's can be pretended to CUDA programs; AMD's have a size and a generation, Apple's a size
+ * alone. */
 #ifndef MT_GPU_GPUS_H
 #define MT_GPU_GPUS_H
 
@@ -43,7 +43,7 @@ int mt_gpu_has_other_size(const char *name, const struct mt_gpu_row *row, struct
 int mt_gpu_of_size(uint64_t bytes, const char *generation, struct mt_gpu_row *row,
                    struct mt_error *error);
 
-/* Whether a device of `bytes`, of which nothing else is said, may be such a card. */
+/* Whether a device of which we only know `bytes` may be such a card. */
 int mt_gpu_may_be(const struct mt_gpu_row *row, uint64_t bytes);
 
 #endif

@@ -153,7 +153,7 @@ static uint32_t attribute(const struct run *run, int which, int device)
     return run->cuda.attribute(&value, which, device) ? 0 : (uint32_t)value;
 }
 
-/* What is asked of a device without a context. */
+/* What the driver answers without a context. */
 static int identify(struct run *run, int index, int *device)
 {
     enum { MULTIPROCESSORS = 16, THREADS = 39, MAJOR = 75, MINOR = 76 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The memory in use on one NVIDIA device, by the driver's own library.
  *
- * NVML is opened when a device is asked for, never linked, and the few functions used are declared
- * here, so that no vendor header is needed. Tests hand in a table of their own. */
+ * The first request for a device opens NVML; nothing links it. The few functions are declared here,
+ * so we need no vendor's header. Tests hand in a table of their own. */
 #ifndef MT_MEASURE_NVML_H
 #define MT_MEASURE_NVML_H
 

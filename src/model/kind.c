@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a file is, by its first bytes: of models, and of what lies where a model was meant. Reads no
+/* What a file is, by its first bytes: a model, or something else in a model's place. Reads no
  * file. */
 #include "model/model.h"
 

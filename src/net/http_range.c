@@ -161,7 +161,7 @@ static int fail_transfer(const struct mt_http_file *file, CURLcode code, const c
     return mt_fail(error, what, offset, "%s: %s", file->url, why);
 }
 
-/* The range that came must be the one that was asked for, and the size the same as before. */
+/* The server must send the requested range, and the same size as before. */
 static int check_answer(struct mt_http_file *file, const struct answer *answer, uint64_t offset,
                         struct mt_error *error)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A device's card, and the band of what the driver takes of it. Where only a size is known the band
- * holds every card that is about as large. */
+/* A device's card, and the band of what the driver takes of it. If we know only a size, the band
+ * holds every card of about that size. */
 #include "predict/driver.h"
 
 #include <inttypes.h>
@@ -98,13 +98,13 @@ static void note_size(const struct mt_gpu_row *row, uint64_t bytes, int is_sough
     char size[MT_SIZE_TEXT];
     if (is_sought)
         mt_sheet_note(sheet,
-                      "What the driver takes is that of %s %s, whose size is nearest to the "
-                      "answer; '--device CARD' says it of another card.",
+                      "The driver's share is that of %s %s, whose size is nearest to the answer; "
+                      "'--device CARD' gives that of another card.",
                       article_of(row->key), row->key);
     else
         mt_sheet_note(sheet,
-                      "A device of %s is taken for %s %s; name the card where it is another, since "
-                      "what the driver takes depends on it.",
+                      "A device of %s is taken for %s %s; if it is another card, name it, because "
+                      "the driver's share depends on it.",
                       mt_format_size(bytes, size), article_of(row->key), row->key);
 }
 

@@ -286,7 +286,7 @@ static int close_sheet(struct box *box, const struct mt_model_description *descr
     estimate->fits_as_counted = estimate->verdict == MT_VERDICT_FITS;
     if (sheet->is_partial && estimate->fits_as_counted) {
         snprintf(reason, REASON_BYTES,
-                 "what is counted fits, but not all is counted: see the notes");
+                 "what memtally counts fits, but it does not count all: see the notes");
         estimate->verdict = MT_VERDICT_TIGHT;
     }
     estimate->reason = *reason ? reason : NULL;
@@ -310,14 +310,14 @@ static void note_version(struct mt_sheet *sheet, const struct mt_engine *engine)
     mt_engine_value(engine, "read_up_to", &read);
     if (steps == 2)
         mt_sheet_note(sheet,
-                      "%s %s came after %s, the newest version that is known, and its rules, which "
-                      "were held against none after %.*s, are taken: bands are wider still.",
+                      "%s %s came after %s, the newest known version, whose rules were held "
+                      "against none after %.*s: bands are wider still.",
                       engine->name, engine->version_text, engine->newest_text, (int)read.length,
                       read.text);
     else if (steps)
         mt_sheet_note(sheet,
-                      "%s %s came after %.*s, the last version that these rules were held "
-                      "against: bands are wider.",
+                      "%s %s came after %.*s, the last version that these rules were held against: "
+                      "bands are wider.",
                       engine->name, engine->version_text, (int)read.length, read.text);
 }
 
@@ -381,9 +381,8 @@ static int fill(struct box *box, const struct mt_model *model,
     /* llama.cpp takes encoders from a file of their own. */
     if (input.d->lacks_encoders && predictor != &mt_predict_llama_cpp &&
         !(input.d->encoder_parameters && predictor->counts_encoders))
-        mt_sheet_uncounted(sheet,
-                           "Weights of the model's encoders are not counted; give the folder "
-                           "with its safetensors for them.");
+        mt_sheet_uncounted(sheet, "memtally does not count the weights of the model's encoders; "
+                                  "for them, give the folder with its safetensors.");
     note_version(sheet, &box->engine);
     result = predictor->predict(&input, sheet, error);
     if (result < 0)

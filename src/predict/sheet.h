@@ -37,7 +37,7 @@ struct mt_sheet_term {
 /* Whether any term is of a place. */
 int mt_sheet_has_place(const struct mt_sheet *sheet, int place);
 
-/* Whether mt_sheet_cannot() was said. */
+/* Whether a predictor called mt_sheet_cannot(). */
 int mt_sheet_is_refused(const struct mt_sheet *sheet);
 
 /* What the terms of a category at a place come to so far. */

@@ -296,7 +296,7 @@ static int prepare_device(struct query *query)
     return guess_device(query);
 }
 
-/* Where nothing says how many layers go to devices, all do; also where the engine by itself would
+/* If no setting says how many layers go to devices, all do, even if the engine by itself would
  * leave them all on the host. */
 static void prepare_layers(struct mt_predict_settings *settings, const struct mt_engine *engine)
 {
@@ -321,7 +321,7 @@ static int prepare(struct query *query)
         return prepare_device(query);
     if (!settings->n_devices && !settings->host_bytes)
         return mt_fail(query->error, MT_EARG, MT_NO_OFFSET,
-                       "what fits can be said only where a capacity is given");
+                       "give a capacity; without one memtally cannot say what fits");
     return query->goal == MT_GOAL_CONTEXT ? prepare_context(query, &engine)
                                           : prepare_counts(query, &engine);
 }

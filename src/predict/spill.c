@@ -196,8 +196,9 @@ static int shrink_context(struct spill *spill, struct mt_estimate **estimate)
 {
     uint64_t least = mt_engine_number(&spill->engine, "fit.context", 0);
     struct mt_estimate_why why = {
-        .note = "No context was given: as the engine would, the largest is taken that leaves its "
-                "margin free (--fit-target, 1 GiB). --max-context finds the largest that fits."};
+        .note =
+            "No context was given: as the engine does, memtally takes the largest that leaves the "
+            "margin free (--fit-target, 1 GiB). --max-context finds the largest that fits."};
     uint64_t steps;
     if (!may_shrink(spill, *estimate, least))
         return 0;
@@ -206,8 +207,8 @@ static int shrink_context(struct spill *spill, struct mt_estimate **estimate)
     spill->most = (spill->context_tokens - least) / CONTEXT_STEP;
     int found = find(spill, &steps);
     if (found == 0)
-        why.note = "No context was given: as the engine would, the smallest is taken, since there "
-                   "is no room for more that leaves its margin free (--fit-target, 1 GiB).";
+        why.note = "No context was given: as the engine does, memtally takes the smallest, because "
+                   "no larger one leaves the margin free (--fit-target, 1 GiB).";
     return found < 0 ? found : replace(spill, steps, &why, estimate);
 }
 

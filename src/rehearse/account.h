@@ -115,7 +115,7 @@ struct mt_pretend_builds {
 
 #define PRETEND_GRAPH_NODES "graph nodes" /* the name of what instantiated graphs take */
 
-/* What CUDA programs are told. */
+/* What CUDA programs see. */
 struct mt_account_cuda {
     uint32_t driver_version;  /* 13000 is CUDA 13.0; 0: no CUDA devices are pretended */
     uint32_t copy_bytes_most; /* larger copies from and to devices are not done */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The driver's side of the account: the file is made here, with the devices and their rules in it,
- * and the driver's own words go into it. Reading it is reader.c's. */
+ * and the driver's own words go into it. account_reader.c reads it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -106,7 +106,7 @@ static uint64_t since_start(const struct mt_account_reader *reader, uint64_t tim
     return time_ns > reader->account->start_ns ? time_ns - reader->account->start_ns : 0;
 }
 
-/* The end of a buffer: what it was is said again. */
+/* The end of a buffer, with what it was. */
 static void add_free(struct mt_account_reader *reader, size_t slot, uint64_t time_ns)
 {
     size_t index = reader->live[slot].event - 1;
@@ -348,7 +348,8 @@ static uint64_t missing_bytes(const struct mt_account_reader *reader,
     return held > raw->free_bytes ? held - raw->free_bytes : 0;
 }
 
-/* A buffer is refused before the engine says what it is for; where it was planned, it was said. */
+/* A device refuses a buffer before the engine says what it is for. If the engine planned it, it
+ * said so then. */
 static void add_refusal(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
     size_t index = reader->n_events;

@@ -31,8 +31,8 @@ struct mt_breakdown_source {
     int is_cuda; /* what allocations are for is not in the account but in the program's traces */
 };
 
-/* Whether an allocation counts: of a CUDA program's host memory what it pinned, since the rest is
- * seen in part only. */
+/* Whether an allocation counts. Of a CUDA program's host memory only pinned memory does, because we
+ * see the rest in part. */
 int mt_breakdown_count(const struct mt_breakdown_source *source,
                        const struct mt_rehearsal_event *event);
 
@@ -47,7 +47,7 @@ int mt_breakdown_is_valid(const struct mt_breakdown *parts);
 
 void mt_breakdown_finish(struct mt_breakdown *parts);
 
-/* Whether both are of one kind: they are told as one. The sign orders them. */
+/* Whether both are of one kind, so that one row shows them. The sign orders them. */
 int mt_breakdown_compare(const struct mt_breakdown_part *one,
                          const struct mt_breakdown_part *other);
 

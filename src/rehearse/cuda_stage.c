@@ -89,13 +89,13 @@ static int check_folder(const char *directory, struct mt_error *error)
     struct statvfs disk;
     if (strpbrk(directory, " :\t\n"))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "%.300s: libraries are preloaded from here, and a path for that may have no "
-                       "space and no colon in it; name another folder",
+                       "%.300s: libraries are preloaded from here, so the path may have no space "
+                       "and no colon in it; name another folder",
                        directory);
     if (statvfs(directory, &disk) == 0 && disk.f_flag & ST_NOEXEC)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "%.300s is on a file system that nothing can be run from (noexec), and "
-                       "libraries are preloaded from here; name another folder",
+                       "%.300s: libraries are preloaded from here, and its file system runs no "
+                       "program (noexec); name another folder",
                        directory);
     return 0;
 }

@@ -61,7 +61,7 @@ static int check_preload(const char *program, struct mt_error *error)
     return 0;
 }
 
-/* In the child: never returns. What goes wrong is told through `report`. The program ends with the
+/* In the child: never returns. The child reports errors through `report`. The program ends with the
  * thread that started it, if that should be killed. */
 static void become(const char *program, char *const *argv, char **environment,
                    const int output_fd[2], int report)
@@ -172,8 +172,8 @@ static uint64_t signals_of(const char *status, const char *line)
     return at ? strtoull(at + strlen(line), NULL, 16) : 0;
 }
 
-/* What heeds neither SIGTERM nor SIGINT is meant to outlive the others and to clean up after them,
- * as Python's tracker of semaphores and shared memory does. */
+/* A process that heeds neither SIGTERM nor SIGINT outlives the others and cleans up after them, as
+ * Python's tracker of semaphores and shared memory does. */
 static int cleans_up(const char *pid, const struct rest *rest)
 {
     static const uint64_t both = UINT64_C(1) << (SIGTERM - 1) | UINT64_C(1) << (SIGINT - 1);

@@ -425,8 +425,8 @@ int mt_rehearsal_wait(struct mt_rehearsal *rehearsal, uint64_t timeout_ns,
                        "out of memory while the rehearsal's account is read");
     if (rehearsal->is_cut || rehearsal->account->n_devices != rehearsal->n_devices)
         return mt_fail(error, MT_EIO, MT_NO_OFFSET,
-                       "the program has written over %.300s, where its devices are: what it took "
-                       "is not known",
+                       "the program wrote over %.300s, where its devices are, so memtally cannot "
+                       "know what it took",
                        rehearsal->account_path);
     fill_status(rehearsal, status);
     return 0;

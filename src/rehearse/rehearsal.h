@@ -22,7 +22,7 @@ struct mt_noted {
     int was_told;    /* what it is for was not known when it was made, and told later */
 };
 
-/* What a part of an allocation was told to be for. */
+/* The purpose that a library named for a part of an allocation. */
 struct mt_told {
     uint32_t pid;
     enum mt_category category;
@@ -179,7 +179,7 @@ struct mt_span mt_account_reader_settled(const struct mt_account_reader *reader,
 uint64_t mt_account_reader_held(const struct mt_account_reader *reader, uint64_t pid,
                                 const char *place, const struct mt_pretend_rules *rules);
 /* A process is gone, and so is its part in what it shared with others: where it was the last one,
- * the device has it back. To be called once, before the account is told. */
+ * the device has it back. Call it once, before you read the account. */
 void mt_account_reader_release_shared(struct mt_account_reader *reader, uint64_t pid);
 void mt_account_reader_finish(struct mt_account_reader *reader);
 

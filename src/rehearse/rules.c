@@ -87,7 +87,7 @@ static uint32_t capability_of(const struct table *table, const char *generation)
     return parse_capability(value);
 }
 
-/* Whether a generation was asked for by this name, without regard to case. */
+/* Whether the asked name is this generation's, without regard to case. */
 static int is_called(const char *name, const char *asked)
 {
     size_t i = 0;

@@ -101,7 +101,7 @@ static uint64_t plus(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &sum) || sum == MT_UNKNOWN ? MT_UNKNOWN - 1 : sum;
 }
 
-/* What a device may do otherwise than it is known to. */
+/* Ways in which a device may differ from what we know. */
 static void doubt(const struct maker *maker, struct mt_tally_detail *detail,
                   enum mt_category category)
 {
@@ -217,8 +217,8 @@ static int is_of_other_driver(const struct mt_pretend_rules *rules)
            (rules->is_generation_assumed || strcmp(rules->generation, MT_PRETEND_VENDOR) != 0);
 }
 
-/* Of a device whose generation nobody said nothing is exact that may depend on it; nor is anything
- * of devices whose rules no published log confirms. */
+/* If nobody said a device's generation, no figure that depends on it is exact; nor is one of
+ * devices whose rules no published log confirms. */
 static void set_doubts(struct maker *maker)
 {
     const struct mt_account *account = maker->reader->account;
@@ -256,7 +256,7 @@ static int make_place(struct maker *maker, uint8_t number, size_t index,
     return result < 0 ? result : make_rows(maker, place);
 }
 
-/* What several processes say is said once. */
+/* If several processes say the same, one note says it. */
 static int add_note(struct maker *maker, struct mt_tally *tally, const char **notes,
                     const char *text)
 {
@@ -319,13 +319,13 @@ static int note_build(struct maker *maker, struct mt_tally *tally, const char **
     int result = *text ? add_note(maker, tally, notes, text) : 0;
     if (result < 0 || !account->builds.doubts_met)
         return result;
-    return add_note(maker, tally, notes,
-                    account->builds.doubts_met & MT_PRETEND_DOUBT_FLASH_TYPES
-                        ? "Builds that it may be of differ in which types of keys and values flash "
-                          "attention takes: compute buffers of devices are those of the one."
-                        : "Builds that it may be of differ in what devices keep of fused "
-                          "operations: compute buffers of devices are those of the one, and have a "
-                          "band.");
+    return add_note(
+        maker, tally, notes,
+        account->builds.doubts_met & MT_PRETEND_DOUBT_FLASH_TYPES
+            ? "The builds that it may be differ in which types of keys and values flash attention "
+              "takes: compute buffers of devices are those of one of them."
+            : "The builds that it may be differ in what devices keep for fused operations: compute "
+              "buffers of devices are those of one of them, and have a band.");
 }
 
 static int note_generation(struct maker *maker, struct mt_tally *tally, const char **notes)
@@ -337,13 +337,13 @@ static int note_generation(struct maker *maker, struct mt_tally *tally, const ch
         return 0;
     if (rules->is_generation_assumed)
         snprintf(text, NOTE_BYTES,
-                 "Of which generation a device is was not said: those behave as %.15s, and what "
+                 "The generation of a device is unknown: such devices behave as %.15s, and what "
                  "may depend on it is derived. Name the card, or give --generation.",
                  rules->generation);
     else if (is_of_other_driver(rules))
         snprintf(text, NOTE_BYTES,
-                 "How the Vulkan driver of %.15s aligns memory is not known: it is taken to be as "
-                 "NVIDIA's, and figures of devices are derived.",
+                 "We do not know how the Vulkan driver of %.15s aligns memory: memtally takes "
+                 "NVIDIA's way, and figures of devices are derived.",
                  rules->generation);
     else if (rules->is_unconfirmed)
         snprintf(
@@ -357,16 +357,15 @@ static int note_generation(struct maker *maker, struct mt_tally *tally, const ch
     return add_note(maker, tally, notes, text);
 }
 
-/* What a driver's allocation is for is known by PyTorch's traces alone. */
+/* Only PyTorch's traces say what a driver's allocation is for. */
 static int note_unsplit(struct maker *maker, struct mt_tally *tally, const char **notes)
 {
     if (!maker->unsplit_bytes)
         return 0;
-    return add_note(
-        maker, tally, notes,
-        "What is told as cached and inferred was allocated from the driver, and nothing "
-        "says what it is for: the program has no PyTorch, did not come to tell, or its "
-        "Python was kept from loading our helper (python -I, -E or -S).");
+    return add_note(maker, tally, notes,
+                    "What is cached and inferred came from the driver, and nothing says what it is "
+                    "for: the program has no PyTorch, did not come to report, or its Python did "
+                    "not load our helper (python -I, -E or -S).");
 }
 
 /* Blocks that are not known of look as if their segments were free. */
@@ -374,10 +373,10 @@ static int note_lost(struct maker *maker, struct mt_tally *tally, const char **n
 {
     if (!maker->source.torch || !mt_torch_lost(maker->source.torch))
         return 0;
-    return add_note(maker, tally, notes,
-                    "PyTorch's allocations were more than are read of its traces, or a trace is no "
-                    "file: the split of what was held late is not right, the total is. Rehearse "
-                    "fewer steps.");
+    return add_note(
+        maker, tally, notes,
+        "PyTorch made more allocations than memtally reads of its traces, or a trace is no file: "
+        "the total is right, the split of what it held late is not. Rehearse fewer steps.");
 }
 
 /* Its sizes went with the process that was killed. */
@@ -428,7 +427,7 @@ static int make_notes(struct maker *maker, struct mt_tally *tally)
     if (result == 0 && n > MT_ACCOUNT_EVENTS_MAX) {
         char text[160];
         snprintf(text, sizeof text,
-                 "The program made and freed more buffers than are noted; %" PRIu64
+                 "The program made and freed more buffers than the account has room for; %" PRIu64
                  " events are missing.",
                  n - MT_ACCOUNT_EVENTS_MAX);
         result = add_note(maker, tally, notes, text);
@@ -475,8 +474,8 @@ static int open_traces(struct maker *maker, const char *directory, struct mt_err
     int result = mt_torch_open(directory, &maker->source.torch, error);
     if (result == MT_ENOTFOUND)
         return mt_fail(error, MT_EIO, MT_NO_OFFSET,
-                       "the program has removed %.300s, the folder of its rehearsal: what it took "
-                       "is not known; rehearse it in a folder that it leaves alone",
+                       "the program removed %.300s, the folder of its rehearsal, so memtally "
+                       "cannot know what it took; rehearse it in a folder that it leaves alone",
                        directory);
     const struct mt_account_reader *reader = maker->reader;
     for (size_t i = 0; result == 0 && i < reader->n_told; i++) {

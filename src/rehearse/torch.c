@@ -27,7 +27,7 @@ struct moment {
     size_t capacity;
 };
 
-/* The last answer of mt_torch_peak(): it is asked for each segment of a device. */
+/* The last answer of mt_torch_peak(), which we call for each segment of a device. */
 struct last_peak {
     const struct mt_torch_process *process; /* NULL: none yet */
     uint32_t device;
@@ -321,8 +321,8 @@ static size_t first_past(const struct moment *moment, uint64_t address)
     return low;
 }
 
-/* What a block is for: what was told of it, what its segment's pool says, the phase that kept it,
- * or the phase that it was made in. */
+/* What a block is for, by the first of these: a library's word, its segment's pool, the phase that
+ * kept it, the phase that made it. */
 static struct mt_torch_piece use_of(const struct mt_torch_process *process,
                                     const struct mt_torch_block *block, int is_private)
 {
@@ -394,7 +394,7 @@ static enum mt_category kept_as(const struct mt_torch_process *process,
 }
 
 /* Gives blocks that were not there at the fullest moment a share of what the last one has more of
- * their kind. Those in segments that came later are first, since nothing else was there. */
+ * their kind. Blocks in later segments come first, because nothing else was there. */
 static void share_late(struct mt_torch_process *process, uint32_t device,
                        const struct mt_torch_moments *moments, uint64_t more[MT_CATEGORY_END],
                        int of_late_segments)

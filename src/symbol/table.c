@@ -156,8 +156,8 @@ static int open_debug_file(Elf *elf, const char *directory, struct elf_file *deb
 
 /* ---- symbols ---- */
 
-/* Of several names of one address, the one with the lowest rank is told: functions before mere
- * labels, names that others can use before local ones, and "malloc" before "__libc_malloc". */
+/* An address may have several names. The lowest rank wins: functions before mere labels, names that
+ * others can use before local ones, and "malloc" before "__libc_malloc". */
 static int rank_of(const GElf_Sym *symbol, const char *name)
 {
     int is_label = GELF_ST_TYPE(symbol->st_info) == STT_NOTYPE;

@@ -445,7 +445,7 @@ static void paint_labels(struct painter *painter)
     }
 }
 
-/* From outside nothing tells what of a heap is in use. */
+/* Without the recorder we cannot tell used heap from free heap. */
 static size_t claim_of_heap(struct painter *painter)
 {
     if (!painter->replay)

@@ -134,7 +134,7 @@ static int text_has(const struct mt_run *run, const char *path, const char *want
 }
 
 /* The recorder has its file mapped as long as it records, and a fork has its parent's until it
- * begins its own. A process whose mappings are not for us to see is told by its file. */
+ * begins its own. If we may not see a process's mappings, we tell the process by its file. */
 static int is_recorded(const struct mt_run *run, const struct watched *process)
 {
     char path[64];

@@ -51,8 +51,8 @@ static void put_preloaded(struct mt_strbuf *text, const char *recorder, const st
                          given->is_rehearsed ? recorder : given->preloaded);
 }
 
-/* The address sanitizer ends a program before which something is preloaded, unless it is told not
- * to look. The recorder does nothing in such a program. */
+/* The address sanitizer ends a program if something is preloaded before it, unless an option
+ * forbids the look. The recorder does nothing in such a program. */
 static void put_asan_options(struct mt_strbuf *text, const struct given *given)
 {
     if (given->asan_options)
@@ -139,7 +139,7 @@ static char **make_environment(const struct mt_run_options *options, const struc
     return made;
 }
 
-/* In the child: never returns. What goes wrong is told through `report`. */
+/* In the child: never returns. The child reports errors through `report`. */
 static void become(const char *program, const struct mt_run_options *options, char **environment,
                    const struct sigaction *child_action, int report)
 {

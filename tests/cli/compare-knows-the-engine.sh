@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# A recording that does not say its engine is compared with the rules of the one that it looks like: a
+# A recording that does not name its engine is compared with the rules of the one that it looks like: a
 # program with PyTorch in it is not llama.cpp, nor is one whose model llama.cpp does not load.
 mkdir model
 cat >model/config.json <<END
@@ -26,7 +26,7 @@ engine()
     memtally compare "$@" --estimate --json | python3 -c '
 import json, sys
 document = json.load(sys.stdin)
-print(document["b"]["engine"], any("does not say its engine" in note for note in document["notes"]))'
+print(document["b"]["engine"], any("does not name its engine" in note for note in document["notes"]))'
 }
 engine plain --model model.gguf
 engine plain --model model

@@ -7,7 +7,7 @@ try()
 {
     memtally estimate model.gguf --smallest-device "$@" > out
     sed -n '1,/^cards/p' out
-    tr -s ' \n' ' ' < out | grep -o 'What the driver takes is that.*another card\.'
+    tr -s ' \n' ' ' < out | grep -o "The driver's share is that.*another card\."
     memtally estimate model.gguf --smallest-device "$@" --json |
         python3 -c 'import json, sys; print(json.load(sys.stdin)["settings"]["device_gpus"])'
 }

@@ -11,12 +11,12 @@ engine chatty 'while :; do echo loading; sleep 0.05; done'
 engine aborts 'echo "GGML_ASSERT(x) failed" >&2; kill -ABRT $$'
 memtally rehearse model.gguf --engine-path chatty --timeout 1 2> said
 echo "exit $?"
-sed 's/after [0-9]* s/after N s/; s/words: .*/words/' said
+sed 's/after [0-9]* s/after N s/; s/output: .*/output/' said
 memtally rehearse model.gguf --engine-path aborts 2>&1
 echo "exit $?"
 memtally estimate model.gguf --engine-path aborts --json > said
 echo "exit $?"
-grep -o 'By rules, since aborts could not be rehearsed: llama-server was killed by signal 6' said
+grep -o 'By rules, because memtally could not rehearse aborts: llama-server was killed by signal 6' said
 memtally rehearse model.gguf --engine-path aborts --device 16x24GiB 2>&1
 echo "exit $?"
 memtally rehearse model.gguf --engine-path aborts --device 16x24GiB --sweep context=1k 2>&1

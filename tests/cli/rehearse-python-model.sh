@@ -69,6 +69,6 @@ try model --engine sglangx --engine-path venv --device 24GiB
 try model --engine vllmx --engine-path venv --device 24GiB
 
 # Without --context transformers takes as many tokens as help says.
-memtally help rehearse | tr -s '\n ' ' ' | grep -o 'sets nothing aside, [0-9]*'
+memtally help rehearse | tr -s '\n ' ' ' | grep -o '[0-9]* with transformers'
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$(dirname "$(command -v memtally)")/../../engines \
     python3 -c 'import rehearse_transformers; print(rehearse_transformers.DEFAULT_CONTEXT)'

@@ -152,7 +152,7 @@ def test_a_program_that_works_on_without_end_has_an_answer_with_a_warning():
     status, document, said = rehearse(["-d", "24GiB", "--timeout", "8"], "must", "1", "work")
     assert status == 0 and document["verdict"] == "FITS", (status, document["reason"], said)
     assert document["rehearsal"]["outcome"] == "ran on", document["rehearsal"]
-    assert any("was ended while it worked" in note for note in document["notes"]), document["notes"]
+    assert any("ended the program while it worked" in note for note in document["notes"]), document["notes"]
     assert rows(document)["cached"] == GIB, document
 
 

@@ -211,7 +211,7 @@ def test_names_of_buffers_are_legible_in_80_columns():
     name = buffer.split("   ")[0].strip()
     assert len(name) >= 30, buffer
     assert not any("how known  rule" in line for line in lines), lines
-    assert "what is exact is its own word" in " ".join(done.stdout.split()), lines
+    assert "exact figures are its own" in " ".join(done.stdout.split()), lines
 
 
 def is_alive(pid):

@@ -183,7 +183,7 @@ def test_flags_of_an_unknown_program_are_not_guessed():
     command = ["env", "-S", shlex.join(server("-c", str(CONTEXT)))]
     document, _, _ = rehearse(["--device", "400MiB"], command)
     assert document["rehearsal"]["would_fit"] == []
-    assert any("are not known" in note for note in document["notes"]), document["notes"]
+    assert any("does not know the flags" in note for note in document["notes"]), document["notes"]
 
 
 if __name__ == "__main__":

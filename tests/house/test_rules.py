@@ -121,6 +121,35 @@ def test_the_map_names_the_rooms_that_there_are():
     assert_clean("rooms", {**tree, "docs/ARCHITECTURE.md": "`src/base/` `src/tally/`\n"})
     assert_found("rooms", {**tree, "docs/ARCHITECTURE.md": "`src/base/`\n"}, "does not name src/tally")
     assert_found("rooms", {"src/base/a.c": "\n", "docs/ARCHITECTURE.md": "`src/base/` `src/attic/`\n"}, "names src/attic")
+    assert_found("rooms", {**tree, "docs/ARCHITECTURE.md": "`src/base/` `src/tally/b.c`\n"}, "names src/tally/b.c")
+    assert_found("rooms", {**tree, "docs/ARCHITECTURE.md": "`src/base/` `src/tally/`" + " x" * 1500}, "1502 words")
+
+
+def test_a_room_without_a_guide_or_with_a_stale_one_is_found():
+    tree = {"src/base/a.c": "\n", "src/base/meson.build": "# Guide: What all use.\n#   a.c  a\n"}
+    assert_clean("guides", tree)
+    assert_found("guides", {**tree, "src/base/meson.build": "# What all use.\n"}, "src/base/meson.build:1: does not open")
+    assert_found("guides", {**tree, "src/base/meson.build": "# Guide: x\n#   b.c  b\n"}, "src/base/meson.build:2: the guide names b.c")
+    assert_found("guides", {**tree, "src/tally/a.c": "\n"}, "src/tally: has no meson.build")
+
+
+def test_words_that_need_reading_twice_are_found():
+    assert_clean("prose", {"README.md": "A short sentence. " * 40 + "\n", "src/base/a.c": "/* A value is said. */\n"})
+    assert_found("prose", {"README.md": "word " * 36 + ".\n"}, "README.md:1: a sentence of 3")
+    assert_found("prose", {"src/base/a.c": "/* It is said " + "to be so. */\n"}, "src/base/a.c:1: 'is said to'")
+    page = "# NAME\n\na\n" + "\nb\n" * 80
+    assert_found("prose", {"docs/man/a.1.scd": page}, "its section IN SHORT has 0 lines")
+    assert_clean("prose", {"docs/man/a.1.scd": "# IN SHORT\n\na\n\n" + page})
+
+
+def test_a_recipe_that_does_not_apply_is_found():
+    change = "## A\n```diff src/base/a.c\n a\n+b\n```\n"
+    tools = {}
+    for name in ("run", "recipes.py"):
+        with open(f"{ROOT}/tests/recipes/{name}", encoding="utf-8") as file:
+            tools[f"tests/recipes/{name}"] = file.read()
+    assert_clean("recipes", {**tools, "src/base/a.c": "a\n", "docs/HOW-TO-ADD.md": change})
+    assert_found("recipes", {**tools, "src/base/a.c": "c\n", "docs/HOW-TO-ADD.md": change}, "stands there 0 times")
 
 
 def test_a_file_that_a_program_left_in_the_root_is_found():

@@ -59,7 +59,7 @@ PUTTING = {"index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put"}
 READS = {"_local_scalar_dense", "is_nonzero", "_to_copy", "copy_", "item", "allclose"}
 # They read their arguments on the host.
 READERS = {"_ctc_loss", "_use_cudnn_ctc_loss", "_cudnn_ctc_loss"}
-# They go on where all their numbers are said to be finite.
+# They go on if a check says that all their numbers are finite.
 CHECKED = {"linalg_eig", "linalg_eigvals", "_linalg_eigvals"}
 WHOLE = {"zero_", "fill_", "copy_"}
 

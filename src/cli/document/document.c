@@ -134,7 +134,7 @@ int cli_document_render(const struct cli_document *document, enum cli_format for
 {
     if (format == CLI_FORMAT_FOLDED && (!document->stacks || cli_has_no_stacks(document->stacks)))
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
-                       "call stacks were not taken; record with --stacks fp");
+                       "the recording has no call stacks; record with --stacks fp");
     switch (format) {
     case CLI_FORMAT_TABLE:
         cli_document_table(document, terminal, out);

@@ -47,7 +47,7 @@ static void put_answer(const struct cli_document_answer *answer,
         return;
     }
     if (!answer->value) {
-        cli_table_fact(terminal, out, "answer", "no number of %s fits; the least is shown",
+        cli_table_fact(terminal, out, "answer", "no number of %s fits; this is the least",
                        answer->what);
         return;
     }
@@ -374,7 +374,7 @@ static void put_engine(const struct cli_document *document, const struct cli_ter
                    document->tally->engine_version ? " " : "",
                    document->tally->engine_version ? document->tally->engine_version : "",
                    path                  ? ", rehearsed: "
-                   : document->rehearsal ? ", rehearsed: what is exact is its own word"
+                   : document->rehearsal ? ", rehearsed: exact figures are its own"
                                          : "",
                    path ? path : "");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading back what document_json.c wrote of a profile. Anybody may have changed the file, so that
+/* Reading back what json.c wrote of a profile. Anybody may have changed the file, so that
  * every value is checked for its type, and what does not fit is not known. */
 #include "load.h"
 
@@ -30,14 +30,13 @@ struct cli_document_kept {
     const char *notes[1];
 };
 
-static const char version_note[] = "The folder's report.json is of another version of memtally, "
-                                   "which this one does not read: what "
-                                   "it says of engine, model, settings and runs is not shown. Use "
-                                   "the memtally that wrote it, or a "
-                                   "newer one.";
+static const char version_note[] =
+    "This memtally does not read the folder's report.json, which another version wrote, and does "
+    "not show its engine, model, settings and runs. Use the memtally that wrote it, or a newer "
+    "one.";
 static const char foreign_note[] =
-    "The folder's report.json is not a report of memtally that can be read; what it may say of "
-    "engine, model, settings and runs is not shown.";
+    "memtally cannot read the folder's report.json as a report of its own, and does not show its "
+    "engine, model, settings and runs.";
 
 static void read_engine(struct cli_document_kept *kept)
 {

@@ -139,7 +139,7 @@ static void put_words(const struct mt_rehearsed *rehearsal, const struct cli_ter
 {
     if (rehearsal->ran || !*rehearsal->words)
         return;
-    cli_table_heading(terminal, "The program's last words", out);
+    cli_table_heading(terminal, "The program's last output", out);
     for (const char *line = tail_of(rehearsal->words); *line;) {
         size_t length = strcspn(line, "\n");
         struct mt_strbuf raw = {0};

@@ -534,7 +534,7 @@ static void put_frame(const char *name, const struct cli_terminal *terminal, str
 static const char *how_it_ends(const struct mt_stack_entry *entry)
 {
     if (cli_is_no_stack(entry))
-        return " (their call stacks were not taken)";
+        return " (without call stacks)";
     return entry->complete ? "" : " (the stack could not be followed to its root)";
 }
 
@@ -563,7 +563,7 @@ static void put_stacks(const struct cli_document *document, const struct cli_ter
         return;
     cli_table_heading(terminal, "Largest by call stack", out);
     if (cli_has_no_stacks(stacks)) {
-        mt_strbuf_puts(out, "call stacks were not taken; record with --stacks fp\n");
+        mt_strbuf_puts(out, "the recording has no call stacks; record with --stacks fp\n");
         return;
     }
     for (size_t i = 0; i < stacks->n_entries; i++)
@@ -572,7 +572,7 @@ static void put_stacks(const struct cli_document *document, const struct cli_ter
         mt_strbuf_puts(out, "no stack was recorded\n");
     if (stacks->sampled_interval_bytes)
         cli_table_fact(terminal, out, "sampled",
-                       "small blocks stand for others: one was taken every %s on average",
+                       "small blocks stand for others: the recorder took one every %s on average",
                        mt_format_size(stacks->sampled_interval_bytes, interval));
 }
 

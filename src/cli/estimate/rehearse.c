@@ -26,8 +26,9 @@ static void note_rules(struct estimate_result *result, struct estimate_request *
                        const char *program, const char *why)
 {
     size_t length = strlen(why);
-    snprintf(result->note, sizeof result->note, "By rules, since %s could not be rehearsed: %s%s",
-             program, why, length && why[length - 1] == '.' ? "" : ".");
+    snprintf(result->note, sizeof result->note,
+             "By rules, because memtally could not rehearse %s: %s%s", program, why,
+             length && why[length - 1] == '.' ? "" : ".");
     if (request->n_notes < ESTIMATE_NOTES_MAX)
         request->notes[request->n_notes++] = result->note;
 }

@@ -86,7 +86,7 @@ static int fail_generation(const struct mt_rehearsal_gpu *gpu, const char *gener
                    gpu->key, gpu->generation, number, generation);
 }
 
-/* A named card of AMD's must be of the generation that is asked for. */
+/* A named card of AMD's must be of the asked generation. */
 static int check_amd(const struct estimate_request *request, size_t device, const char *generation,
                      struct mt_error *error)
 {

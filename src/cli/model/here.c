@@ -65,8 +65,8 @@ static void look_at_devices(struct estimate_request *request)
         settings->n_devices++;
     }
     if (!settings->n_devices)
-        note(request, "No NVIDIA device answers here, so the model is taken to run on the CPU; "
-                      "devices of other makers cannot be asked: name them with --device.");
+        note(request, "No NVIDIA device answers here, so memtally estimates for the CPU. It cannot "
+                      "ask devices of other makers: name them with --device.");
 }
 
 int estimate_look_here(struct estimate_request *request, struct mt_error *error)

@@ -18,7 +18,7 @@ static void show_tail(const struct mt_profile_outcome *outcome, const char *dire
     struct cli_terminal terminal = cli_terminal_of(STDERR_FILENO);
     char text[PATH_MAX + 64];
     if (outcome->n_tail > 0)
-        cli_complain_lines("the engine's last words:", "  ", terminal.utf8);
+        cli_complain_lines("the engine's last output:", "  ", terminal.utf8);
     for (size_t i = 0; i < outcome->n_tail; i++)
         cli_complain_lines(*outcome->tail[i] ? outcome->tail[i] : "\n", "  | ", terminal.utf8);
     snprintf(text, sizeof text, "the recording up to here and engine.log are in %s",
@@ -73,7 +73,7 @@ static int judge_runs(const struct mt_profile_job *job)
     if (n == job->settings->repeats)
         return CLI_EXIT_OK;
     cli_complain("%s ended after %" PRIu64 " of %" PRIu64
-                 " runs; what it printed is not what memtally expects of it",
+                 " runs, and printed something that memtally does not expect",
                  job->engine->driver->name, n, job->settings->repeats);
     return CLI_EXIT_NO;
 }

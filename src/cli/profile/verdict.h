@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether a session gave what was asked, and what to say where it did not. */
+/* Whether a session gave what the user asked for, and what to say if it did not. */
 #ifndef CLI_PROFILE_VERDICT_H
 #define CLI_PROFILE_VERDICT_H
 

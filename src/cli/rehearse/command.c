@@ -46,7 +46,7 @@ static int fail_unseen(const struct mt_drive_job *job, const struct mt_drive_res
         (result->status.running || result->status.exit_code)) {
         const char *words = result->words;
         size_t length = strlen(words);
-        cli_complain("the program's last words:");
+        cli_complain("the program's last output:");
         if (length > 1000 && strchr(words + length - 1000, '\n'))
             words = strchr(words + length - 1000, '\n') + 1;
         cli_complain_lines(words, "", 0);

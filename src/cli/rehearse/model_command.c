@@ -22,23 +22,24 @@ static int check(const struct rehearse_model_options *options, struct mt_error *
     const char *engine = estimate->engine;
     if (!mt_drive_engine_is(engine, "rehearsed", "plan"))
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
-                       "rehearse: a MODEL is rehearsed in llama.cpp, vllm, sglang or transformers, "
-                       "not in %.60s; its own command may stand after --",
+                       "rehearse: llama.cpp, vllm, sglang and transformers take a MODEL, %.60s "
+                       "does not; give its own command after --",
                        engine);
     if (estimate->cpu)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "rehearse: '--cpu' is of estimates by rules: an engine that is rehearsed "
+                       "rehearse: '--cpu' works with estimates by rules only: a rehearsed engine "
                        "runs on this machine's processor");
     if (options->sweep->n && estimate->explain)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "rehearse: '--explain' is of one rehearsal, not of a sweep");
+                       "rehearse: '--explain' works with one rehearsal, not with a sweep");
     if (options->sweep->n && (options->folder || options->n_requests))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "rehearse: '%s' is of one rehearsal, not of a sweep",
+                       "rehearse: '%s' works with one rehearsal, not with a sweep",
                        options->folder ? "--folder" : "--requests");
     if (options->n_requests && estimate_program(estimate) != MT_PROGRAM_SERVER)
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "rehearse: '--requests' is of a server, and --program says another");
+        return mt_fail(
+            error, MT_EARG, MT_NO_OFFSET,
+            "rehearse: '--requests' needs a server, and --program names another program");
     return 0;
 }
 
@@ -109,7 +110,7 @@ static int sweep_model(struct estimate_result *made, const struct estimate_reque
     return result;
 }
 
-/* A rehearsal that is told with its document. */
+/* A rehearsal with its document. */
 static int rehearse_one(struct estimate_result *made, struct estimate_request *request,
                         const struct rehearse_model_options *all, const char *name,
                         struct mt_strbuf *out, int *code, struct mt_error *error)

@@ -36,8 +36,7 @@ static int check(const struct estimate_options *options, const char *name, int i
     if (memcmp(&rest, &nothing, sizeof rest) == 0)
         return 0;
     return FAIL(error, MT_EARG,
-                "%s has no such setting: of --context, --sequences, --weight-type%s it can be told",
-                name,
+                "%s has no such setting; it takes --context, --sequences, --weight-type%s", name,
                 is_parallel ? ", --kv-type, --memory-share, --batched-tokens, "
                               "--tensor-parallel, --pipeline-parallel, --eager"
                             : ", --no-kv-offload");
@@ -77,8 +76,8 @@ static int find_model(const char *model, char *const *environment, char path[PAT
         snprintf(near + (base - near), 2, ".");
     if (!is_file(near, "config.json") || !realpath(near, path))
         return FAIL(error, MT_EUNSUPPORTED,
-                    "%s has no config.json, which this engine wants of a model; of a GGUF file, "
-                    "rehearse --engine llama.cpp",
+                    "%s has no config.json, which this engine needs; for a GGUF file, use --engine "
+                    "llama.cpp",
                     model);
     return 0;
 }

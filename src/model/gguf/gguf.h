@@ -8,9 +8,9 @@
  *   tensor = string:name u32:n_dims u64:dim* u32:type u64:offset
  *   string = u64:length byte*
  *
- * Numbers are little-endian, or all of them big-endian. Of the pairs only small values are kept,
- * since a vocabulary is most of a header and nobody here wants it; the tensors stay as they stand
- * in the file, with a short record for each. Knows the grammar, not what models are. */
+ * Numbers are little-endian, or all of them big-endian. We keep only the small values of the pairs:
+ * a vocabulary is most of a header, and nobody here needs it. Tensors stay as they stand in the
+ * file, with a short record for each. Knows the grammar, not what models are. */
 #ifndef MT_MODEL_GGUF_H
 #define MT_MODEL_GGUF_H
 

@@ -267,7 +267,7 @@ static int doubts_parts(const struct mt_llama_plan *plan)
            mt_llama_family_in(plan->in, "compute.rows.late.perhaps");
 }
 
-/* The forms that the graph may have in the engine's version; the first is the one that is said. */
+/* The forms that the graph may have in the engine's version; the estimate shows the first. */
 static size_t forms_of(const struct mt_llama_plan *plan, struct variant forms[FORMS_MAX])
 {
     const struct mt_engine *engine = plan->in->engine;
@@ -357,22 +357,20 @@ static void write_notes(const struct mt_llama_plan *plan, const struct mt_comput
                       "of its flash attention where %s has none.",
                       kind);
     if (buffer->is_doubted)
-        mt_sheet_note(sheet,
-                      "This family's graph is known from a template, and the template is not "
-                      "exact or was made with other values of the model's keys: compute "
-                      "buffers have a band.");
+        mt_sheet_note(sheet, "This family's graph comes from a template, which is not exact or has "
+                             "other values of the model's keys: compute buffers have a band.");
     if (buffer->is_alike)
-        mt_sheet_note(sheet, "The graph of this family in this build is not written down; compute "
-                             "buffers are those of what it resembles, with a wide band.");
+        mt_sheet_note(sheet, "memtally does not have this family's graph in this build; compute "
+                             "buffers are those of a similar family, with a wide band.");
     if (doubts_parts(plan))
-        mt_sheet_note(sheet, "Whether this build has parts of the graph as later builds have them "
-                             "is not known: compute buffers have a band that holds both forms.");
+        mt_sheet_note(sheet, "We do not know whether this build has parts of the graph as later "
+                             "builds do: compute buffers have a band that holds both forms.");
     unsigned perhaps;
     mt_llama_keeps(plan, &perhaps);
     if (perhaps && plan->in->d->experts)
-        mt_sheet_note(sheet, "Whether devices of this build keep tensors of expert layers for "
-                             "fused operations is not known: compute buffers have a band that "
-                             "holds both.");
+        mt_sheet_note(sheet,
+                      "We do not know whether devices of this build keep tensors of expert layers "
+                      "for fused operations: compute buffers have a band that holds both.");
 }
 
 static void write_buffer(const struct mt_compute_buffer *buffer, int place, struct mt_sheet *sheet)
@@ -402,9 +400,9 @@ int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
 {
     struct mt_compute_buffer buffers[MT_GRAPH_DEVICES_MAX + 1] = {0};
     if (!is_sane(plan)) {
-        mt_sheet_uncounted(sheet,
-                           "Compute buffers are not counted: there is no plan of such a model's "
-                           "graph.");
+        mt_sheet_uncounted(
+            sheet,
+            "memtally does not count compute buffers: it has no plan of such a model's graph.");
         return 0;
     }
     int result = mt_llama_compute_buffers(plan, buffers, error);
@@ -412,12 +410,13 @@ int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
         return result;
     write_notes(plan, &buffers[0], sheet);
     if (mt_llama_family_in(plan->in, "compute.uncounted"))
-        mt_sheet_uncounted(sheet, "A part of what this build computes for this family is not "
-                                  "counted. A rehearsal counts it.");
+        mt_sheet_uncounted(sheet, "memtally does not count a part of what this build computes for "
+                                  "this family. A rehearsal does.");
     if (plan->n_devices && plan->flash_attention &&
         !mt_llama_flash_runs(plan->in->engine, plan->in->d))
-        mt_sheet_uncounted(sheet, "Devices have no flash attention for heads of this size; that "
-                                  "the host computes it is not counted. A rehearsal counts it.");
+        mt_sheet_uncounted(sheet,
+                           "Devices have no flash attention for heads of this size, and memtally "
+                           "does not count that the host computes it. A rehearsal does.");
     for (size_t i = 0; i <= plan->n_devices; i++)
         write_buffer(&buffers[i], i < plan->n_devices ? (int)i : MT_HOST_PLACE, sheet);
     return 0;

@@ -29,8 +29,8 @@ static void write_notes(const struct mt_llama_plan *plan, struct mt_sheet *sheet
                       " that the model was trained for.",
                       plan->cells, trained);
     if (plan->in->settings->draft_tokens && !plan->in->d->n_draft_layers)
-        mt_sheet_note(sheet, "Rows of output for drafted tokens are counted; a draft model of its "
-                             "own is not: estimate it by itself.");
+        mt_sheet_note(sheet, "memtally counts rows of output for drafted tokens, but no separate "
+                             "draft model: estimate that by itself.");
     if (plan->in->settings->split == MT_SPLIT_ROW)
         mt_sheet_note(sheet, "Rows of matrices are split in steps of 128; a device's own step may "
                              "be smaller.");

@@ -145,7 +145,7 @@ static void key_of_host(const struct mt_predict_settings *s, char key[64])
              s->n_devices && !strcmp(kind_of(s), "cuda") ? ".cuda" : "");
 }
 
-/* What was said beforehand has no band. */
+/* A given context has no band. */
 static void write_known(const struct mt_predict_settings *s, int device, struct mt_sheet *sheet)
 {
     uint64_t bytes = less(s->context_bytes, mt_sheet_sum(sheet, device, MT_CATEGORY_CONTEXT));
@@ -157,7 +157,7 @@ static void write_known(const struct mt_predict_settings *s, int device, struct 
                                  .low_bytes = bytes,
                                  .high_bytes = bytes,
                                  .provenance = MT_PROVENANCE_ASSUMED};
-    mt_sheet_add(sheet, &term, "%" PRIu64 " B are said to be taken", s->context_bytes);
+    mt_sheet_add(sheet, &term, "%" PRIu64 " B are given as taken", s->context_bytes);
 }
 
 /* What the engine itself says of the same memory is a part of it. */
@@ -230,14 +230,14 @@ static void write_notes(const struct mt_llama_plan *plan, struct mt_sheet *sheet
         return;
     if (prompts)
         mt_sheet_note(sheet,
-                      "The server keeps prompts that were answered, up to %" PRIu64
-                      " MiB on the host (-cram); they are not counted.",
+                      "The server keeps answered prompts, up to %" PRIu64
+                      " MiB on the host (-cram); memtally does not count them.",
                       prompts >> 20);
     if (checkpoints && keeps_less_than_all(in->d))
         mt_sheet_note(sheet,
                       "For each slot the server keeps up to %" PRIu64
                       " copies of its windowed cache and recurrent state on the host (-ctxcp); "
-                      "they are not counted.",
+                      "memtally does not count them.",
                       checkpoints);
 }
 

@@ -412,13 +412,12 @@ static void write_notes(const struct loading *loading, struct mt_sheet *sheet)
                       "%s reads GGUF files; weights are counted as they are in this %s model.",
                       in->engine->name, mt_model_format_name(in->d->format));
     if (!knows_processor(loading) && most_added_bytes(loading))
-        mt_sheet_note(sheet,
-                      "The processor is not known, and some keep weights in a layout of their own: "
-                      "--cpu names it.");
+        mt_sheet_note(sheet, "The processor is unknown, and some keep weights in a layout of their "
+                             "own: name it with --cpu.");
     if (loading->n_batched)
         mt_sheet_note(sheet,
-                      "With AMX, llama.cpp ends with a failed assertion where tensors of several "
-                      "matrices are in its layout, as %" PRIu64
+                      "With AMX, llama.cpp ends with a failed assertion if its layout has tensors "
+                      "of several matrices, as %" PRIu64
                       " of this model are; --no-repack does without.",
                       loading->n_batched);
     if (laid_out_bytes(loading) && loading->mapped)

@@ -21,8 +21,8 @@ static int complete(const struct mt_model *model, const struct mt_engine *engine
     if (result < 0)
         return result;
     if (!settings->n_devices)
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "%s runs on devices alone: a device's size is needed", engine->name);
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%s runs on devices alone: give --device",
+                       engine->name);
     if (settings->memory_share != 0)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "%s takes no share of a device; the nearest is gpu_split", engine->name);

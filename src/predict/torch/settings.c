@@ -75,8 +75,7 @@ int mt_torch_complete_parallel(const struct mt_model *model, const struct mt_eng
     uint64_t pipeline = settings->pipeline_parallel ? settings->pipeline_parallel : 1;
     if (!settings->n_devices)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "%s takes its share of a device's memory: the device's size is needed",
-                       engine->name);
+                       "%s takes its share of a device's memory: give --device", engine->name);
     if (tensor > settings->n_devices || pipeline > settings->n_devices / tensor)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "tensor parallel %" PRIu64 " and pipeline parallel %" PRIu64 " need %" PRIu64

@@ -201,8 +201,8 @@ static uint64_t add_tensor(const struct mt_predict_input *in, const struct mt_to
     return bytes;
 }
 
-/* Feed-forwards with a gate have half as much again in their matrices, and of encoders little else
- * is told. */
+/* A feed-forward with a gate has half as much again in its matrices. A config.json says little else
+ * of encoders. */
 static void add_encoders(const struct mt_predict_input *in, const struct mt_torch_load *load,
                          struct mt_torch_weights *weights)
 {

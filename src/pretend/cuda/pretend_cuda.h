@@ -23,8 +23,8 @@ void pretend_cuda_note(const char *text);
  * `bytes` of the current device. */
 void pretend_cuda_absent(uint64_t bytes, const char *text);
 
-/* What memory at `pointer` is for, where a library is told: a workspace that is given to cuBLAS.
- * `bytes` may be a part of an allocation. */
+/* What the memory at `pointer` is for, if a library knows: a workspace that the program gave to
+ * cuBLAS. `bytes` may be a part of an allocation. */
 void pretend_cuda_usage(CUdeviceptr pointer, uint64_t bytes, enum mt_category category,
                         const char *name);
 
@@ -57,7 +57,7 @@ const struct mt_gpu_spec *pretend_cuda_gpu(CUdevice device);
 const struct mt_account *pretend_cuda_whole(void);
 uint64_t pretend_cuda_free_bytes(uint32_t place);
 
-/* What programs are told, NULL where there is no rehearsal. */
+/* What programs see; NULL if there is no rehearsal. */
 struct mt_account_cuda *pretend_cuda_account(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Workspaces whose size is not documented: they count as nothing, and the reader is told. */
+/* Workspaces whose size is not documented: they count as nothing, and a note says so. */
 #ifndef MT_CUDA_UNKNOWN_H
 #define MT_CUDA_UNKNOWN_H
 
@@ -7,7 +7,7 @@
 
 #include "pretend_cuda.h"
 
-/* Says once that the workspace which `name` was asked for is not known. `told` is the caller's. */
+/* Says once that nobody knows the size of the workspace of `name`. `told` is the caller's. */
 static inline void pretend_unknown(const char *name, int *told)
 {
     char text[MT_ACCOUNT_NOTE_BYTES + 1];

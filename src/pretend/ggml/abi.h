@@ -4,7 +4,8 @@
  * Declared here by what ggml's binaries do, not included from ggml: one object serves every build.
  * API versions 2 and 3 are known. They differ in the table of a buffer type, in one capability, and
  * in the last argument of graph_optimize, which came while the version was 2. Enums of ggml are
- * ints; the numbers of operations and tensor types shift between builds and are told by name. */
+ * ints; the numbers of operations and tensor types shift between builds, so we find them by name.
+ */
 #ifndef MT_REHEARSAL_GGML_ABI_H
 #define MT_REHEARSAL_GGML_ABI_H
 

@@ -68,7 +68,7 @@ static uint32_t difference(const struct mt_pretend_rules *one, const struct mt_p
     return others_differ(one, other) ? doubts | MT_PRETEND_DOUBT_OTHERS : doubts;
 }
 
-/* The rules of a build: eras are told newest first. */
+/* The rules of a build: the account lists eras newest first. */
 static const struct mt_pretend_rules *rules_at(const struct mt_pretend_builds *builds,
                                                uint32_t build)
 {

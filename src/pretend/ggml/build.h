@@ -8,8 +8,8 @@
 #include "rehearse/account.h"
 
 /* Takes what a ggml says of itself: its version ("0.25.1", NULL where it does not say), the API
- * version of its backends, and the engine's build, 0 where it does not say. Where the driver was
- * told no build, the account's rules become those of the build that this is most like. */
+ * version of its backends, and the engine's build, 0 where it does not say. If the driver knows no
+ * build, the account takes the rules of the most similar build. */
 void pretend_choose_build(struct mt_account *account, const char *ggml_version,
                           uint32_t api_version, uint32_t build);
 

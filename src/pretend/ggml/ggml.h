@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is asked of a process's ggml: its functions, its version, and the names of its numbers. */
+/* What we ask a process's ggml: its functions, its version, and the names of its numbers. */
 #ifndef MT_REHEARSAL_GGML_GGML_H
 #define MT_REHEARSAL_GGML_GGML_H
 

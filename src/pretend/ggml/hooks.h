@@ -2,8 +2,8 @@
 /* The preload side of the pretended devices: what the hooks share.
  *
  * A hook calls the real function of the caller's own library, holds no lock while it does, and does
- * nothing at all without a rehearsal. Hooks are compiled with unwind tables, since exceptions of
- * the engine pass through them. */
+ * nothing at all without a rehearsal. Hooks have unwind tables, because exceptions of the engine
+ * pass through them. */
 #ifndef MT_REHEARSAL_GGML_HOOKS_H
 #define MT_REHEARSAL_GGML_HOOKS_H
 

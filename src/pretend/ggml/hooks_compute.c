@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Computing nothing: graphs are done as soon as they are asked for, weights are as they should be,
- * and no token ends the text, so that a generation goes on to the tokens that were asked for. */
+/* Computing nothing. A graph is done at once, weights pass every check, and no token ends the text,
+ * so a generation makes all requested tokens. */
 #include "hooks.h"
 #include "purpose.h"
 #include "rehearse/account_write.h"

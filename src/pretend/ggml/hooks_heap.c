@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Large blocks on the heap: the caches of a server are ordinary vectors of its own. They are
- * counted and refused, and left where the program's allocator puts them; where such a block is
- * cleared, its pages are given back instead, since what would be kept in it is zeros too. */
+/* Large blocks on the heap: the caches of a server are ordinary vectors of its own. We count and
+ * refuse them, and leave them where the program's allocator puts them. If the program clears such a
+ * block, we give its pages back instead: they would be zeros too. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
@@ -36,13 +36,15 @@ static struct {
     void *(*memcpy)(void *to, const void *from, size_t size);
 } next;
 
-/* What is asked for before the real functions are known, dlsym itself may ask; never given back. */
+/* Memory for callers before we know the real functions; dlsym itself may be one. Never given back.
+ */
 static struct {
     size_t used;
     _Alignas(64) char bytes[EARLY_BYTES];
 } early;
 
-/* Live large blocks; in memory that a forked child finds empty, since its parent holds them. */
+/* Live large blocks. A forked child finds this memory empty, because its parent holds the blocks.
+ */
 struct block {
     void *address;
     uint64_t bytes;

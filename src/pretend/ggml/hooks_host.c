@@ -114,7 +114,7 @@ static void get_tensor(void **buffer, const void *tensor, void *data, size_t off
         host_memory_zero(data, size);
 }
 
-/* What is not small is said to have been copied. */
+/* Large tensors are reported as copied, and no byte moves. */
 static _Bool copy_tensor(void **buffer, const void *from, void *to)
 {
     struct head *head = head_of_buffer(buffer);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of the host that is given out and never filled: address space, read as zeros. What is
- * small is kept, since an engine may read its own small things back. */
+/* Memory of the host that is given out and never filled: address space, read as zeros. Small data
+ * is kept, because an engine may read it back. */
 #ifndef MT_REHEARSAL_GGML_HOST_MEMORY_H
 #define MT_REHEARSAL_GGML_HOST_MEMORY_H
 

@@ -415,7 +415,7 @@ static void test_a_size_alone_has_the_band_of_all_cards_of_it(void **state)
     assert_in_range(context->low_bytes, 133 << 20, (195 + 58) << 20);
     assert_in_range(context->high_bytes, (412 + 128) << 20, 600 << 20);
     assert_non_null(strstr(estimate->reason, "(taken for RTX3090)"));
-    assert_true(has_note(estimate, "name the card"));
+    assert_true(has_note(estimate, "name it, because"));
     assert_true(estimate->settings.device_known[0].is_by_size);
     mt_estimate_destroy(estimate);
 }

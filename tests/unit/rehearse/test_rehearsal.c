@@ -175,7 +175,7 @@ static void spoil(struct stage *stage, const char *how)
     start(stage, argv);
     assert_int_equal(
         mt_rehearsal_wait(stage->rehearsal, 60 * SECOND, &stage->status, &stage->error), MT_EIO);
-    assert_non_null(strstr(stage->error.text, "has written over"));
+    assert_non_null(strstr(stage->error.text, "wrote over"));
 }
 
 static void test_an_account_that_is_cut_off_is_told(void **state)

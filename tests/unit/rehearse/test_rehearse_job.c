@@ -209,7 +209,7 @@ static void test_what_builds_differ_in_is_not_exact(void **state)
                      MT_PROVENANCE_EXACT);
     assert_int_equal(mt_tally_row_of(&tally->places[0], MT_CATEGORY_ACTIVATIONS)->provenance,
                      MT_PROVENANCE_EXACT);
-    assert_true(has_note(tally, "keep of fused operations"));
+    assert_true(has_note(tally, "keep for fused operations"));
     mt_drive_result_finish(&result);
 }
 
@@ -482,7 +482,7 @@ static void test_a_program_that_removes_its_rehearsals_folder_is_told_so(void **
         .timeout_ns = 60 * SECOND,
     };
     assert_int_equal(mt_drive_run(&job, &result, &error), MT_EIO);
-    assert_says(error.text, "the program has removed ");
+    assert_says(error.text, "the program removed ");
     assert_says(error.text, "/memtally-rehearse-");
     assert_says(error.text, "rehearse it in a folder that it leaves alone");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Handles of the pretended cuBLAS: what they are asked and told, and the memory that they hold. */
+/* Handles of the pretended cuBLAS: what a program asks and sets, and the memory that they hold. */
 #include <stdlib.h>
 
 #include "blas.h"

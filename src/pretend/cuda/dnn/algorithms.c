@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Algorithms of convolutions by the older interface, and the sizes that it is asked for. One
+/* Algorithms of convolutions by the older interface, and the sizes of their workspaces. One
  * algorithm is offered, deterministic and without a workspace, so that no timing decides. */
 #include <string.h>
 

@@ -109,8 +109,9 @@ int pretend_can_access_peer(CUdevice device, CUdevice peer);
 /* A kernel runs in a context. The driver loads code when a kernel first runs, so what the GPU table
  * gives for it is taken step by step, the same share for each different kernel: an engine measures
  * what lies beside PyTorch's memory by a difference, from when its first kernels have run to when
- * its model has run, and with all at once it would be nothing. What one kernel takes is not known;
- * an engine's model is past PRETEND_KERNELS_FULL, a few lines of PyTorch are not. Lock not held. */
+ * its model has run, and with all at once it would be nothing. We do not know what one kernel
+ * takes. An engine's model is past PRETEND_KERNELS_FULL, a few lines of PyTorch are not. Lock not
+ * held. */
 CUresult pretend_context_load(struct pretend_context *context, const void *kernel);
 
 /* Around a fork: no lock may be held by a thread that the child does not have. */

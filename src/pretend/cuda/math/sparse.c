@@ -85,7 +85,7 @@ PRETEND_CALL const char *cusparseGetErrorString(unsigned status)
     return status < sizeof errors / sizeof *errors ? errors[status].words : "unrecognized error";
 }
 
-/* The older descriptor of matrices: it is asked for its values as results. */
+/* The older descriptor of matrices: its functions return its values as results. */
 enum { TYPE, FILL, DIAGONAL, BASE };
 
 #define MATRIX_VALUE(name, place)                                                                  \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a communicator of the pretended NCCL is asked, and what is registered with it. */
+/* What a program asks of a communicator of the pretended NCCL, and registers with it. */
 #include <stdlib.h>
 
 #include "nccl.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the ranks of the pretended NCCL do together: arguments are checked as NCCL checks them, and
- * the call takes a place in its stream. Of what is moved and computed, only integers are, up to
+ * the call takes a place in its stream. Only integers are moved and computed, up to
  * NCCL_EXCHANGE_BYTES. */
 #include <stdlib.h>
 

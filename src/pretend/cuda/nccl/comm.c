@@ -206,7 +206,7 @@ PRETEND_CALL int ncclCommSplit(struct nccl_comm *comm, int color, int key, struc
 }
 NCCL_PROFILED(ncclCommSplit);
 
-/* The ranks that stay are told by the list, so that nobody need meet. */
+/* The list says which ranks stay, so nobody need meet. */
 PRETEND_CALL int ncclCommShrink(struct nccl_comm *comm, const int *excluded, int n_excluded,
                                 struct nccl_comm **made, const struct nccl_config *config,
                                 int flags)

@@ -109,7 +109,7 @@ void nccl_exchange_one(struct nccl_comm *comm, const void *from, void *to, size_
                        CUstream stream);
 
 /* Integers of all ranks are put together by an operation of NCCL's; a rank with no `to` has no
- * use for them. Of what is no integer nothing is computed, but the ranks wait for each other. */
+ * use for them. Only integers are computed; for other types the ranks only wait for each other. */
 struct nccl_sum {
     size_t count;
     int type, operation;

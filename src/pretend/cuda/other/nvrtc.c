@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* NVRTC where the program brings none: a program "compiles" into PTX without code, of the
- * architecture that was asked for. Functions have the names that they were asked by. */
+/* NVRTC for a program that brings none: it "compiles" into PTX without code, of the asked
+ * architecture. Functions have the names that they were asked by. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The twins of the runtime's functions for code that is compiled with a default stream for each
- * thread: where such code names no stream, that one is meant. */
+/* The twins of the runtime's functions, for code that is compiled with a default stream for each
+ * thread. If such code names no stream, it means its thread's. */
 #include "runtime.h"
 
 #if RUNTIME_VERSION < 13000

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory calls that have rules of the runtime's own: no bytes are no error, copies are told which
- * way they go, and pointers that the driver does not know are host memory. */
+/* Memory calls with rules of the runtime's own: no bytes are no error, copies name their direction,
+ * and a pointer that the driver does not know is host memory. */
 #include "driver_calls.h"
 #include "runtime.h"
 

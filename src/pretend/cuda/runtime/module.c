@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What compiled code registers when it is loaded: images of device code, and the host functions and
- * variables that stand for kernels and variables in them. Nothing is loaded then; an image becomes
- * a library of the driver's when the first of its kernels is asked for. */
+ * variables that stand for kernels and variables in them. Nothing is loaded then; the first use of
+ * one of its kernels makes an image a library of the driver's. */
 #include <pthread.h>
 #include <stdlib.h>
 

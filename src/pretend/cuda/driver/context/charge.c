@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The bytes that ranges take of a device, and what the account is told of them. */
+/* The bytes that ranges take of a device, and their events in the account. */
 #include "pretend/cuda/driver/memory/memory.h"
 #include "rehearse/account_write.h"
 

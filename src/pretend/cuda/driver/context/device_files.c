@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The files of NVIDIA's kernel module, /dev/nvidia0 and so on: programs look whether they are there
- * before they ask the driver (JAX does). They are there as far as that is asked, for as many
- * devices as are pretended, and nobody can open them. Every other path is the system's affair. */
+ * before they ask the driver (JAX does). For a program that looks they exist, one for each
+ * pretended device. Nobody can open them. Every other path is the system's affair. */
 #undef _FILE_OFFSET_BITS /* which gives one form the other's name */
 #include <fcntl.h>
 #include <stdlib.h>

@@ -214,7 +214,7 @@ PRETEND_CALL CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device_pointer, 
     return result;
 }
 
-/* Memory of the driver's own is mapped for devices whether or not that was asked for. */
+/* The driver's own memory is mapped for devices, whether or not the program asked for that. */
 CUresult cuMemHostGetFlags(unsigned *flags, void *pointer);
 PRETEND_CALL CUresult cuMemHostGetFlags(unsigned *flags, void *pointer)
 {

@@ -148,7 +148,7 @@ PRETEND_CALL void pretend_cuda_give(CUdeviceptr pointer)
         pretend_memory_give(pointer);
 }
 
-/* What is told may be a part of an allocation: the account's reader knows the two apart. */
+/* A caller may name a part of an allocation; the account's reader tells the two apart. */
 PRETEND_CALL void pretend_cuda_usage(CUdeviceptr pointer, uint64_t bytes, enum mt_category category,
                                      const char *name)
 {

@@ -60,7 +60,7 @@ void pretend_range_drop(struct pretend_range *range);
 /* Finds addresses for range->span bytes and puts the range there. `wanted` is taken where it is
  * free, 0 is any. */
 CUresult pretend_range_place(struct pretend_range *range, uint64_t alignment, CUdeviceptr wanted);
-/* Puts a range where it is told, inside another. */
+/* Puts a range at the given address inside another. */
 void pretend_range_put(struct pretend_range *range);
 /* Forgets the range and what was written there; the range itself stays the caller's. */
 void pretend_range_remove(struct pretend_range *range);
@@ -99,7 +99,7 @@ void pretend_written_clear(CUdeviceptr pointer, uint64_t bytes);
 
 /* Takes `range->held` of its device and tells the account; `asked` is what the program said. */
 CUresult pretend_charge(const struct pretend_range *range, uint64_t asked, const char *name);
-/* The same, and nothing is said where it does not fit. */
+/* The same, without an event if it does not fit. */
 CUresult pretend_charge_quietly(const struct pretend_range *range, const char *name);
 /* Tells the account what was refused, also where no addresses are left. CUDA_ERROR_OUT_OF_MEMORY.
  */

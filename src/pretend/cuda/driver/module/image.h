@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which code of an image a device would run. Of an image only the outside is read: of a container
- * the kind and the architecture of each entry, of machine code its ELF header, of PTX its target.
+/* Which code of an image a device would run. We read only the outside of an image: the kind and the
+ * architecture of each entry of a container, the ELF header of machine code, the target of PTX.
  *
  *     container := magic 0xBA55ED50 u32, version u16, header bytes u16, bytes of all entries u64,
  *                  entry …

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Launching kernels: what is asked is checked, and no kernel runs. */
+/* Launching kernels: arguments are checked, and no kernel runs. */
 #include "module.h"
 #include "pretend/cuda/abi/driver_calls.h"
 #include "pretend/cuda/driver/work.h"

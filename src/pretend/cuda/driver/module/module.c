@@ -33,8 +33,8 @@ static struct pretend_module *module_of(const void *handle)
     return pretend_is(PRETEND_A_MODULE, handle) ? module.to : NULL;
 }
 
-/* What each device would run of the image. Of an image that is not known nothing can be said: it
- * passes for one that was made for the device. */
+/* What each device would run of the image. We cannot judge an unknown image; it passes for one that
+ * was made for the device. */
 static CUresult look(const void *image, size_t bytes, struct pretend_image *chosen, CUdevice only)
 {
     for (int i = 0; i < pretend_device_count(); i++) {
