@@ -7,6 +7,7 @@
 
 #include "recorder/real.h"
 #include "recorder/regions.h"
+#include "recorder/stack.h"
 #include "recorder/sys.h"
 
 #define SET_BUCKETS  8192u
@@ -107,18 +108,21 @@ static uint64_t next_distance(struct thread *thread)
 void heap_init_thread(struct thread *thread)
 {
     int full = memtally_recorder.depth == MT_DEPTH_FULL;
+    thread->is_full = (uint32_t)full;
     thread->sample_at = full ? 0 : next_distance(thread);
     thread->look_at = full ? 0 : LOOK_EACH_BYTES;
     thread->freed_bytes = 0;
     memset(thread->granules, 0, sizeof thread->granules);
 }
 
-static void write_block(struct thread *thread, enum mt_event_op op, uint64_t address, uint64_t size,
-                        const void *frame)
+static inline void write_block(struct thread *thread, enum mt_event_op op, uint64_t address,
+                               uint64_t size, const void *frame)
 {
     struct mt_writer *writer = &thread->writer;
     uint64_t ticks = now_ticks();
-    uint32_t stack = stack_number(thread, frame, ticks);
+    uint32_t stack = known_stack(thread, frame);
+    if (UNLIKELY(!stack))
+        stack = stack_number(thread, frame, ticks);
     if (!mt_writer_room(writer, 1 + 4 * MT_VARINT_MAX, ticks))
         return;
     uint8_t *at = mt_event_begin(writer, op, ticks);
@@ -128,10 +132,10 @@ static void write_block(struct thread *thread, enum mt_event_op op, uint64_t add
     mt_event_end(writer, at);
 }
 
-static void write_free(struct thread *thread, enum mt_event_op op, uint64_t address)
+static inline void write_free(struct thread *thread, enum mt_event_op op, uint64_t address,
+                              uint64_t ticks)
 {
     struct mt_writer *writer = &thread->writer;
-    uint64_t ticks = now_ticks();
     if (!mt_writer_room(writer, 1 + 2 * MT_VARINT_MAX, ticks))
         return;
     uint8_t *at = mt_event_begin(writer, op, ticks);
@@ -149,22 +153,19 @@ static void sample(struct thread *thread, uint64_t address, uint64_t size, const
                            __ATOMIC_RELAXED);
 }
 
-/* Whether a block is an event of its own. Without a size to go by, all are. */
+/* Whether a block is an event of its own in the default depth. Without a size to go by, all are. */
 static inline int is_exact(uint64_t usable)
 {
-    return memtally_recorder.depth == MT_DEPTH_FULL || usable >= EXACT_FROM_BYTES ||
-           !memtally_real.malloc_usable_size;
+    return usable >= EXACT_FROM_BYTES || !memtally_real.malloc_usable_size;
 }
 
-void note_alloc(struct thread *thread, void *address, size_t size, const void *frame)
+static void note_alloc(struct thread *thread, uint64_t at, size_t size, const void *frame)
 {
-    int full = memtally_recorder.depth == MT_DEPTH_FULL;
-    uint64_t usable = full ? size : usable_size(address);
-    uint64_t at = (uint64_t)(uintptr_t)address;
+    uint64_t usable = usable_size((const void *)(uintptr_t)at);
     uint64_t extent = usable ? usable : size;
     if (UNLIKELY(!is_near(thread, at, at + (extent ? extent - 1 : 0))))
         mark_region(thread, at, extent);
-    if (full || is_exact(usable)) {
+    if (is_exact(usable)) {
         write_block(thread, MT_EVENT_ALLOC, at, size, frame);
         return;
     }
@@ -172,6 +173,26 @@ void note_alloc(struct thread *thread, void *address, size_t size, const void *f
     thread->writer.small_alloc_bytes += usable;
     if (UNLIKELY(thread->writer.small_alloc_bytes >= thread->sample_at))
         sample(thread, at, usable, frame);
+}
+
+static inline void note_alloc_in_full(struct thread *thread, uint64_t at, size_t size,
+                                      const void *frame)
+{
+    if (UNLIKELY(!is_near(thread, at, at + (size ? size - 1 : 0))))
+        mark_region(thread, at, size);
+    write_block(thread, MT_EVENT_ALLOC, at, size, frame);
+}
+
+void note_allocated(void *address, size_t size, const void *frame)
+{
+    struct thread *thread = enter();
+    if (UNLIKELY(!thread))
+        return;
+    if (thread->is_full)
+        note_alloc_in_full(thread, (uint64_t)(uintptr_t)address, size, frame);
+    else
+        note_alloc(thread, (uint64_t)(uintptr_t)address, size, frame);
+    leave();
 }
 
 /* What libc says of a block in front of it (malloc/malloc.c of glibc: IS_MMAPPED, NON_MAIN_ARENA).
@@ -214,33 +235,66 @@ static void after_small_frees(struct thread *thread, const void *last, uint64_t 
 /* Small blocks that were counted are in the thread's total, the others in freed_bytes. */
 static void look_before_free(struct thread *thread, void *address, uint64_t usable, int exact)
 {
-    int full = memtally_recorder.depth == MT_DEPTH_FULL;
     if (UNLIKELY(usable >= LOOK_FROM_BYTES)) {
         look_before_large_free(thread, address, usable);
         return;
     }
     thread->freed_bytes += exact ? usable : 0;
-    uint64_t since = thread->freed_bytes;
-    if (!full)
-        since += LOOK_EACH_BYTES + thread->writer.small_free_bytes - thread->look_at;
+    uint64_t since =
+        thread->freed_bytes + LOOK_EACH_BYTES + thread->writer.small_free_bytes - thread->look_at;
     if (LIKELY(since < LOOK_EACH_BYTES))
         return;
     after_small_frees(thread, address, since);
-    thread->look_at = full ? 0 : thread->writer.small_free_bytes + LOOK_EACH_BYTES;
+    thread->look_at = thread->writer.small_free_bytes + LOOK_EACH_BYTES;
 }
 
-void note_free(struct thread *thread, void *address)
+static void note_free(struct thread *thread, void *address)
 {
     uint64_t usable = usable_size(address);
     uint64_t at = (uint64_t)(uintptr_t)address;
     int exact = is_exact(usable);
     look_before_free(thread, address, usable, exact);
     if (exact) {
-        write_free(thread, MT_EVENT_FREE, at);
+        write_free(thread, MT_EVENT_FREE, at, now_ticks());
         return;
     }
     thread->writer.small_frees++;
     thread->writer.small_free_bytes += usable;
     if (UNLIKELY(samples_take(at)))
-        write_free(thread, MT_EVENT_SAMPLE_FREE, at);
+        write_free(thread, MT_EVENT_SAMPLE_FREE, at, now_ticks());
+}
+
+__attribute__((noinline)) static uint64_t look_in_full(struct thread *thread, void *address,
+                                                       uint64_t usable)
+{
+    if (usable >= LOOK_FROM_BYTES)
+        look_before_large_free(thread, address, usable);
+    else
+        after_small_frees(thread, address, thread->freed_bytes);
+    return now_ticks();
+}
+
+/* The clock is read before the block is touched, since reading it may wait for what is being
+ * loaded. */
+static inline void note_free_in_full(struct thread *thread, void *address)
+{
+    uint64_t ticks = now_ticks();
+    uint64_t usable = usable_size(address);
+    if (LIKELY(usable < LOOK_FROM_BYTES))
+        thread->freed_bytes += usable;
+    if (UNLIKELY(usable >= LOOK_FROM_BYTES) || UNLIKELY(thread->freed_bytes >= LOOK_EACH_BYTES))
+        ticks = look_in_full(thread, address, usable);
+    write_free(thread, MT_EVENT_FREE, (uint64_t)(uintptr_t)address, ticks);
+}
+
+void note_freed(void *address)
+{
+    struct thread *thread = enter();
+    if (UNLIKELY(!thread))
+        return;
+    if (thread->is_full)
+        note_free_in_full(thread, address);
+    else
+        note_free(thread, address);
+    leave();
 }

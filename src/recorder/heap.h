@@ -34,7 +34,7 @@ static inline int count_alloc(void *block)
 {
     const struct tls *tls = &memtally_tls;
     struct thread *thread = tls->thread;
-    if (UNLIKELY(!thread) || UNLIKELY(tls->busy))
+    if (UNLIKELY(!thread) || UNLIKELY(tls->busy | thread->is_full))
         return 0;
     struct mt_writer *writer = &thread->writer;
     uint64_t address = (uint64_t)(uintptr_t)block;
@@ -53,7 +53,7 @@ static inline int count_free(void *block)
 {
     const struct tls *tls = &memtally_tls;
     struct thread *thread = tls->thread;
-    if (UNLIKELY(!thread) || UNLIKELY(tls->busy))
+    if (UNLIKELY(!thread) || UNLIKELY(tls->busy | thread->is_full))
         return 0;
     struct mt_writer *writer = &thread->writer;
     uint64_t usable = usable_size(block);

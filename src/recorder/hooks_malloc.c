@@ -16,15 +16,6 @@
 #define HOOK_OWN(result, name, parameters)
 #include "recorder/hooks.def"
 
-__attribute__((noinline)) static void note_allocated(void *address, size_t size, const void *frame)
-{
-    struct thread *thread = enter();
-    if (thread) {
-        note_alloc(thread, address, size, frame);
-        leave();
-    }
-}
-
 static inline void *allocated(void *address, size_t size, const void *frame)
 {
     if (LIKELY(address != NULL) && UNLIKELY(!count_alloc(address)))
@@ -36,15 +27,6 @@ static inline void *allocated(void *address, size_t size, const void *frame)
 #define ALLOCATED(name, address, size)                                                             \
     (LIKELY(in_allocator((uintptr_t)memtally_real.name)) ? allocated(address, size, FRAME)         \
                                                          : (address))
-
-__attribute__((noinline)) static void note_freed(void *address)
-{
-    struct thread *thread = enter();
-    if (thread) {
-        note_free(thread, address);
-        leave();
-    }
-}
 
 static inline void freed(void *address)
 {

@@ -12,6 +12,7 @@
 #define LOOK_ALWAYS_BYTES  (16u << 20)
 #define PICTURE_STEP       (4u << 20)
 #define FREE_PICTURE_NS    20000000u /* what a process may spend whatever its run time */
+#define FIRST_PICTURES_NS  2000000u
 #define MINCORE_PAGES      1024u
 #define MINCORE_MOST_BYTES ((uint64_t)1 << 30)
 #define PICTURE_BASE_NS    300000u
@@ -19,14 +20,13 @@
 #define MOST_NS_PER_MIB    200000u
 #define TOTALS_TRIES       1000
 
-/* Rarely called otherwise: a burst of frees should not become a burst of system calls. */
-static int too_soon(struct process *process, uint64_t bytes)
+/* A burst of frees should not become a burst of system calls. */
+static int is_too_soon(uint64_t *last_ns)
 {
     uint64_t now = mt_monotonic_ns();
-    uint64_t last = __atomic_load_n(&process->last_look_ns, __ATOMIC_RELAXED);
-    if (bytes < LOOK_ALWAYS_BYTES && now - last < LOOK_EVERY_NS)
+    if (now - __atomic_load_n(last_ns, __ATOMIC_RELAXED) < LOOK_EVERY_NS)
         return 1;
-    __atomic_store_n(&process->last_look_ns, now, __ATOMIC_RELAXED);
+    __atomic_store_n(last_ns, now, __ATOMIC_RELAXED);
     return 0;
 }
 
@@ -37,13 +37,22 @@ static uint64_t allowed_ns(const struct process *process)
     return allowed > FREE_PICTURE_NS ? allowed : FREE_PICTURE_NS;
 }
 
+/* Of what a process may spend whatever its run time, pictures that differ little take no more than
+ * a fiftieth of the time so far: a heap that creeps upward would have spent all of it at once. */
+static uint64_t allowed_for_steps_ns(const struct process *process)
+{
+    uint64_t allowed = allowed_ns(process);
+    uint64_t so_far = FIRST_PICTURES_NS + (mt_monotonic_ns() - process->start_ns) / 50;
+    return so_far < allowed ? so_far : allowed;
+}
+
 /* By how much a resident size must stand above every picture to be worth one: by little as long as
  * there is much to spend. While a program grows, each new height would make a picture of its own,
  * and those on the way up are not worth the one at the top. */
 static uint64_t step_above(const struct process *process)
 {
     uint64_t highest = __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED);
-    uint64_t allowed = allowed_ns(process);
+    uint64_t allowed = allowed_for_steps_ns(process);
     uint64_t part = 320;
     uint64_t least = PICTURE_STEP / 128;
     if (process->picture_spent_ns > allowed / 4 * 3) {
@@ -193,11 +202,12 @@ static void try_look(struct thread *thread, enum mt_picture_reason reason, uint6
     __atomic_store_n(&process->picture_busy, 0, __ATOMIC_RELEASE);
 }
 
-/* The highest resident size so far, by a call that needs no descriptor and a tenth of the time. */
+/* The highest resident size of the process so far, by a call that needs no descriptor and a tenth
+ * of the time. Of one thread alone the kernel need not add up what all have used. */
 static uint64_t highest_so_far(void)
 {
     struct rusage usage;
-    if (MT_SYS2(SYS_getrusage, RUSAGE_SELF, &usage) < 0)
+    if (MT_SYS2(SYS_getrusage, RUSAGE_THREAD, &usage) < 0)
         return 0;
     return (uint64_t)usage.ru_maxrss * 1024;
 }
@@ -267,7 +277,8 @@ static int is_worth_a_look(struct process *process, uint64_t falls, uint64_t ste
 void look_before_fall(struct thread *thread, uint64_t bytes)
 {
     struct process *process = memtally_recorder.process;
-    if (memtally_recorder.is_filtered || too_soon(process, bytes))
+    if (memtally_recorder.is_filtered ||
+        (bytes < LOOK_ALWAYS_BYTES && is_too_soon(&process->last_look_ns)))
         return;
     uint64_t step = step_above(process);
     if (may_be_higher(process, step) && is_worth_a_look(process, bytes, step))
@@ -280,8 +291,10 @@ void look_after_small_frees(struct thread *thread, uint64_t freed, uintptr_t end
     struct process *process = memtally_recorder.process;
     uintptr_t before = __atomic_exchange_n(&process->heap_end, end, __ATOMIC_RELAXED);
     uint64_t falls = before > end ? before - end : freed / 4;
-    if (memtally_recorder.is_filtered)
+    if (memtally_recorder.is_filtered || is_too_soon(&process->last_small_look_ns)) {
+        __atomic_fetch_add(&process->fallen_bytes, falls, __ATOMIC_RELAXED);
         return;
+    }
     uint64_t step = step_above(process);
     if (may_be_higher(process, step) && is_worth_a_look(process, falls, step))
         look_above(thread, step);

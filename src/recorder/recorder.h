@@ -70,6 +70,7 @@ struct thread {
         granules[THREAD_GRANULES]; /* that are known to have been written, by their lower bits */
     uint64_t random;
     uint64_t freed_bytes; /* other blocks, since the last look */
+    uint32_t is_full;     /* in the full depth nothing is only counted */
     uint32_t alive;
     uint32_t in_use;
     uint32_t used_before;   /* names and stacks hold what an earlier thread left */
@@ -102,11 +103,12 @@ struct process {
     uint64_t moves_done;
     uint64_t start_ns;
     uint64_t last_look_ns;
-    uint64_t pictured_bytes; /* the highest resident size with a picture */
-    uint64_t passed_bytes;   /* a higher one that had fallen before it was looked at */
-    uint64_t fallen_bytes;   /* by falls since the last look that were too small for one */
-    uintptr_t heap_end;      /* of libc's heap at its last look */
-    uint64_t unseen_bytes;   /* the kernel's highest size from before this program; 0: none */
+    uint64_t last_small_look_ns; /* after small frees */
+    uint64_t pictured_bytes;     /* the highest resident size with a picture */
+    uint64_t passed_bytes;       /* a higher one that had fallen before it was looked at */
+    uint64_t fallen_bytes;       /* by falls since the last look that were too small for one */
+    uintptr_t heap_end;          /* of libc's heap at its last look */
+    uint64_t unseen_bytes;       /* the kernel's highest size from before this program; 0: none */
     uint64_t picture_spent_ns;
     uint64_t ns_per_mib; /* what the last picture cost */
     _Alignas(16) uint8_t aside_stack[ASIDE_STACK_BYTES];
@@ -249,8 +251,8 @@ HIDDEN int stacks_load_unwinder(void);
 HIDDEN int heap_init(void);
 HIDDEN void heap_write_self(struct thread *thread);
 HIDDEN void heap_init_thread(struct thread *thread);
-HIDDEN void note_alloc(struct thread *thread, void *address, size_t size, const void *frame);
-HIDDEN void note_free(struct thread *thread, void *address);
+HIDDEN void note_allocated(void *address, size_t size, const void *frame);
+HIDDEN void note_freed(void *address);
 
 /* look.c */
 HIDDEN void look_before_fall(struct thread *thread, uint64_t bytes);

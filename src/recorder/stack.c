@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #include "recorder/real.h"
+#include "recorder/stack.h"
 #include "recorder/sys.h"
 
 #define HOOK(result, name, parameters) EXPORTED result name parameters;
@@ -198,32 +199,6 @@ static uint64_t follow_chain(struct chain *chain, uintptr_t at)
     return hash;
 }
 
-/* A hash over the chain of frame pointers, which starts on the thread's own stack.
- *
- * Most calls come from as deep as the one before, with frames where the last chain had them. They
- * are read there, some at a time, and compared when all are read: the processor then waits neither
- * for one frame to find the next, nor for a guess at where the chain ends. What is remembered lies
- * on the same stack, so that it can be read whatever the chain is. */
-static inline uint64_t hash_chain(struct thread *thread, const void *frame)
-{
-    struct chain *chain = &thread->chain;
-    uint64_t hash = 0;
-    uintptr_t differs = (uintptr_t)chain->at[0] ^ (uintptr_t)frame;
-    if (UNLIKELY(differs))
-        return follow_chain(chain, (uintptr_t)frame);
-    for (const uint64_t *key = memtally_recorder.frame_keys;
-         key < memtally_recorder.frame_keys + chain->n; key += CHAIN_STEP) {
-        const uintptr_t *const *at = chain->at + (key - memtally_recorder.frame_keys);
-        const uintptr_t *next = chain->next + (key - memtally_recorder.frame_keys);
-#pragma GCC unroll 8
-        for (uint32_t i = 0; i < CHAIN_STEP; i++) {
-            differs |= at[i][0] ^ next[i];
-            hash += at[i][1] * key[i];
-        }
-    }
-    return LIKELY(!differs) ? hash : follow_chain(chain, (uintptr_t)frame);
-}
-
 /* Drops the recorder's own frames: the first frame kept is the one that called the hook. */
 static void walk_unwinder(const void *frame, struct frames *frames)
 {
@@ -247,11 +222,11 @@ static void walk_unwinder(const void *frame, struct frames *frames)
 static inline struct stack_slot *slot_of(struct thread *thread, uint64_t hash)
 {
     for (uint32_t probe = 0; probe < 8; probe++) {
-        struct stack_slot *slot = &thread->stacks[((hash >> 32) + probe) % STACK_SLOTS];
+        struct stack_slot *slot = &thread->stacks[(stack_home(hash) + probe) % STACK_SLOTS];
         if (!slot->number || slot->hash == hash)
             return slot;
     }
-    struct stack_slot *slot = &thread->stacks[(hash >> 32) % STACK_SLOTS];
+    struct stack_slot *slot = &thread->stacks[stack_home(hash)];
     slot->number = 0;
     return slot;
 }
@@ -312,7 +287,7 @@ uint32_t stack_number(struct thread *thread, const void *frame, uint64_t ticks)
     if (UNLIKELY(memtally_recorder.unwind != NULL) ||
         UNLIKELY(!is_frame(&memtally_tls, (uintptr_t)frame)))
         return number_of_unwound(thread, frame, ticks);
-    uint64_t hash = hash_chain(thread, frame);
+    uint64_t hash = follow_chain(&thread->chain, (uintptr_t)frame);
     struct stack_slot *slot = slot_of(thread, hash);
     return LIKELY(slot->number) ? slot->number : number_of_new(thread, frame, slot, hash, ticks);
 }

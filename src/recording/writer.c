@@ -11,6 +11,8 @@
 #define RETRY_EVERY   1024u
 #define ROOM_MOST     ((uint64_t)64 << 30) /* that a file may grow to */
 #define WINDOW_BLOCKS ((uint64_t)1024)
+#define RUN_MOST      8u  /* blocks of a writer that are mapped at a time */
+#define RUNS_MOST     64u /* of all writers, where each has more than one */
 
 /* libc's memcpy may be an indirect function that is not bound yet when the first hook runs. */
 static void copy(void *to, const void *from, size_t length)
@@ -158,19 +160,23 @@ static void leave_block(struct mt_writer *writer)
     writer->cursor = writer->limit = writer->events = NULL;
 }
 
-static void drop_block(struct mt_writer *writer)
+/* Blocks that were never begun stay holes in the file. */
+static void drop_run(struct mt_writer *writer)
 {
-    struct mt_block_header *block = writer->block;
-    if (!block)
+    struct mt_file *file = writer->file;
+    if (!writer->run)
         return;
-    leave_block(writer);
-    if (!writer->file->is_cut_off)
-        writer->file->os->unmap(block, MT_BLOCK_BYTES);
+    __atomic_fetch_sub(&file->n_runs, 1, __ATOMIC_RELAXED);
+    if (!file->is_cut_off)
+        file->os->unmap(writer->run, (size_t)(writer->run_end - writer->run));
+    writer->run = writer->run_next = writer->run_end = NULL;
 }
 
 void mt_writer_finish(struct mt_writer *writer)
 {
-    drop_block(writer);
+    if (writer->block)
+        leave_block(writer);
+    drop_run(writer);
 }
 
 static void *next_in_window(struct mt_file *file)
@@ -189,29 +195,31 @@ void mt_writer_finish_at_end(struct mt_writer *writer)
         leave_block(writer);
 }
 
-/* Maps the block that comes after the last page, and its own last page, which is there already.
- * Past the file's end there is nothing behind it. */
-static void *map_next(struct mt_file *file)
+/* Maps the `n` blocks that come after the last page, and their own last page. The first of them is
+ * there already. Past the file's end there is nothing behind them. */
+static void *map_next(struct mt_file *file, uint32_t n)
 {
     const struct mt_record_os *os = file->os;
+    const size_t length = (size_t)n * MT_BLOCK_BYTES;
     void *before = file->last_page;
     if (file->window)
         return next_in_window(file);
-    uint8_t *mapped = os->map_on(before, file->page_bytes + MT_BLOCK_BYTES);
+    uint8_t *mapped = os->map_on(before, file->page_bytes + length);
     if (!mapped)
         return NULL;
     os->unmap(mapped, file->page_bytes);
-    uint8_t *block = mapped + file->page_bytes;
-    void *last = os->back(block, MT_BLOCK_BYTES) < 0
+    uint8_t *blocks = mapped + file->page_bytes;
+    void *last = os->back(blocks, MT_BLOCK_BYTES) < 0
                      ? NULL
-                     : os->map_on(block + MT_BLOCK_BYTES - file->page_bytes, file->page_bytes);
+                     : os->map_on(blocks + length - file->page_bytes, file->page_bytes);
     if (!last) {
-        os->unmap(block, MT_BLOCK_BYTES);
+        os->unmap(blocks, length);
         return NULL;
     }
     file->last_page = last; /* first: whoever claims may be killed, and its lock taken over */
+    file->n_mapped += n;
     os->unmap(before, file->page_bytes);
-    return block;
+    return blocks;
 }
 
 static void *count_claimed(struct mt_file *file, void *block)
@@ -229,7 +237,7 @@ void mt_file_cut_off(struct mt_file *file, uint32_t n)
     if (file->is_cut_off || !file->os->lock(&file->claiming, &signals))
         return;
     while (file->n_in_advance < n && file->n_in_advance < MT_IN_ADVANCE_MOST) {
-        void *block = count_claimed(file, map_next(file));
+        void *block = count_claimed(file, map_next(file, 1));
         if (!block)
             break;
         file->in_advance[file->n_in_advance++] = block;
@@ -247,16 +255,57 @@ static void *claim_of_those_in_advance(struct mt_file *file)
     return n ? file->in_advance[n - 1] : NULL;
 }
 
-static struct mt_block_header *claim(struct mt_file *file)
+/* How many blocks are mapped at a time: whoever has written many will write more. Each unmapping
+ * makes the processors forget translations of addresses. */
+static uint32_t length_of_run(const struct mt_writer *writer)
 {
+    const struct mt_file *file = writer->file;
+    uint64_t room = (file->room_bytes - file->page_bytes) / MT_BLOCK_BYTES - file->n_mapped;
+    uint64_t most = RUNS_MOST / (__atomic_load_n(&file->n_runs, __ATOMIC_RELAXED) + 1);
+    if (most > RUN_MOST)
+        most = RUN_MOST;
+    if (most > room / RUN_MOST)
+        most = room / RUN_MOST;
+    if (most > writer->sequence)
+        most = writer->sequence;
+    return file->window || most < 1 ? 1 : (uint32_t)most;
+}
+
+static void *map_run(struct mt_writer *writer)
+{
+    struct mt_file *file = writer->file;
     uint64_t signals;
-    if (file->is_cut_off)
-        return claim_of_those_in_advance(file);
+    drop_run(writer);
     if (!file->os->lock(&file->claiming, &signals))
         return NULL;
-    void *block = file->is_cut_off ? NULL : count_claimed(file, map_next(file));
+    uint32_t n = length_of_run(writer);
+    uint8_t *run = file->is_cut_off ? NULL : map_next(file, n);
     file->os->unlock(&file->claiming, &signals);
+    if (run) {
+        __atomic_fetch_add(&file->n_runs, 1, __ATOMIC_RELAXED);
+        writer->run = run;
+        writer->run_next = run + MT_BLOCK_BYTES;
+        writer->run_end = run + (size_t)n * MT_BLOCK_BYTES;
+    }
+    return run;
+}
+
+static void *next_of_run(struct mt_writer *writer)
+{
+    uint8_t *block = writer->run_next;
+    if (writer->file->os->back(block, MT_BLOCK_BYTES) < 0)
+        return NULL;
+    writer->run_next += MT_BLOCK_BYTES;
     return block;
+}
+
+static struct mt_block_header *claim(struct mt_writer *writer)
+{
+    struct mt_file *file = writer->file;
+    if (file->is_cut_off)
+        return claim_of_those_in_advance(file);
+    return count_claimed(file, writer->run_next < writer->run_end ? next_of_run(writer)
+                                                                  : map_run(writer));
 }
 
 static int lose(struct mt_writer *writer)
@@ -292,8 +341,9 @@ int mt_writer_next_block(struct mt_writer *writer, uint64_t ticks)
         return 0;
     if (writer->failed && writer->lost % RETRY_EVERY != 0)
         return lose(writer);
-    drop_block(writer);
-    struct mt_block_header *block = claim(writer->file);
+    if (writer->block)
+        leave_block(writer);
+    struct mt_block_header *block = claim(writer);
     if (!block)
         return lose(writer);
     writer->failed = 0;

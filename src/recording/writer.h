@@ -54,6 +54,8 @@ struct mt_file {
     uint32_t n_in_advance;
     uint32_t is_cut_off; /* no call of the system is made any more */
     uint32_t claiming;   /* a lock: a block can be mapped only by way of the one before it */
+    uint32_t n_runs;     /* that writers have mapped */
+    uint64_t n_mapped;   /* blocks, from the file's beginning on */
     int use_counter;
 };
 
@@ -78,6 +80,9 @@ struct mt_writer {
     uint64_t small_alloc_bytes;
     uint64_t small_frees;
     uint64_t small_free_bytes;
+    uint8_t *run; /* NULL, or mapped: blocks of this writer, the open one among them */
+    uint8_t *run_next;
+    uint8_t *run_end;
 };
 
 /* Creates the file at `path` from `initial`, whose constant fields the caller has filled; the file
