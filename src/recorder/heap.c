@@ -115,8 +115,9 @@ void heap_init_thread(struct thread *thread)
     memset(thread->granules, 0, sizeof thread->granules);
 }
 
-static inline void write_block(struct thread *thread, enum mt_event_op op, uint64_t address,
-                               uint64_t size, const void *frame)
+static inline __attribute__((always_inline)) void write_block(struct thread *thread,
+                                                              enum mt_event_op op, uint64_t address,
+                                                              uint64_t size, const void *frame)
 {
     struct mt_writer *writer = &thread->writer;
     uint64_t ticks = now_ticks();

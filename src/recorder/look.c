@@ -326,17 +326,9 @@ void look_before_filter(struct thread *thread)
 
 /* A program that comes in the place of a larger one, or is started by one, has that one's height.
  */
-static void read_height(void *context)
+void look_at_beginning(struct process *process, uint64_t resident)
 {
-    uint64_t *resident = context;
-    *resident = mt_resident_bytes(&memtally_record_os, "/proc/self", memtally_recorder.page_bytes);
-}
-
-void look_at_beginning(struct process *process)
-{
-    uint64_t resident = 0;
     uint64_t highest = highest_so_far();
-    do_aside(read_height, &resident);
     if (highest > resident + PICTURE_STEP / 4)
         process->unseen_bytes = highest;
 }

@@ -22,9 +22,8 @@ __thread struct tls memtally_tls;
 
 #if defined(__x86_64__)
 /* Whether the kernel trusts the counter; where it does not say, it is taken to. */
-static void ask_clock_source(void *context)
+static void ask_clock_source(int *is_trusted)
 {
-    int *is_trusted = context;
     char source[8] = "";
     int fd =
         memtally_record_os.open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
@@ -52,7 +51,7 @@ static int counter_is_constant(void)
     int is_trusted = 1;
     if (!may_read_counter() || !__get_cpuid(0x80000007u, &a, &b, &c, &d) || !(d & (1u << 8)))
         return 0;
-    do_aside_or_here(ask_clock_source, &is_trusted);
+    ask_clock_source(&is_trusted);
     return is_trusted;
 #elif defined(__aarch64__)
     return 1;
@@ -133,6 +132,7 @@ static void fill_header(struct mt_file_header *header, int forked)
 struct creation {
     struct process *process;
     int result;
+    uint64_t resident;
 };
 
 static int is_too_little(int result)
@@ -155,19 +155,26 @@ static int create_in(const char *directory, struct mt_file *file,
     return result;
 }
 
-/* A program that was root may not write there any more. */
+/* All that has to be asked of files when a process begins, in one go. A program that was root may
+ * not write there any more. */
 static void create_file(void *context)
 {
     struct creation *creation = context;
     struct process *process = creation->process;
-    const struct recorder *recorder = &memtally_recorder;
+    struct recorder *recorder = &memtally_recorder;
     struct mt_file_header header;
+    if (!recorder->knows_clock) {
+        recorder->use_counter = (uint32_t)counter_is_constant();
+        recorder->knows_clock = 1;
+    }
     fill_header(&header, (uint32_t)MT_SYS0(SYS_getpid) != recorder->pid);
     int result = create_in(recorder->directory, &process->file, &header);
     if (result < 0 && !is_too_little(result) && *recorder->other_directory)
         result = create_in(recorder->other_directory, &process->file, &header);
     process->start_ns = header.start_monotonic_ns;
     creation->result = result;
+    creation->resident =
+        mt_resident_bytes(&memtally_record_os, "/proc/self", memtally_recorder.page_bytes);
 }
 
 int process_start(void)
@@ -179,7 +186,7 @@ int process_start(void)
     if (!__atomic_compare_exchange_n(&process->alive, &none, 1, 0, __ATOMIC_ACQUIRE,
                                      __ATOMIC_ACQUIRE))
         return none == 2;
-    struct creation creation = {process, -EPERM};
+    struct creation creation = {process, -EPERM, 0};
     do_aside_or_here(create_file, &creation);
     int result = creation.result;
     process->scratch = result < 0 ? NULL : mt_sys_map(MT_PICTURE_SCRATCH_BYTES);
@@ -190,7 +197,7 @@ int process_start(void)
                      : "the recording cannot be written; the program runs unrecorded");
         return 0;
     }
-    look_at_beginning(process);
+    look_at_beginning(process, creation.resident);
     __atomic_store_n(&process->alive, 2, __ATOMIC_RELEASE);
     return 1;
 }
@@ -274,7 +281,7 @@ static int read_settings(char **environment)
 static void before_fork(void)
 {
     memtally_recorder.has_forked = 1;
-    memtally_tls.fork_ticks = now_ticks();
+    memtally_tls.fork_ticks = memtally_recorder.knows_clock ? now_ticks() : 0;
 }
 
 static void after_fork(void)
@@ -312,7 +319,6 @@ static int get_ready(char **environment)
         say_once("no memory for the recorder; the program runs unrecorded");
         return 0;
     }
-    recorder->use_counter = (uint32_t)counter_is_constant();
     recorder->has_key = (uint32_t)thread_make_key();
     pthread_atfork(before_fork, after_fork, NULL);
     at_quick_exit(end_exit);

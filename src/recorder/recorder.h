@@ -49,17 +49,11 @@ struct name_slot {
     uint32_t number;
 };
 
-/* The last chain of frame pointers: where its frames lay and where each said that the next one is.
- * Up to a multiple of CHAIN_STEP, frames of `nothing` follow. */
-#define CHAIN_STEP 8u
+/* The last chain of frame pointers: where its frames lay, and behind them what the last said. */
 struct chain {
     uint32_t n;
-    uintptr_t nothing[2];
-    const uintptr_t *at[MT_MAX_FRAMES];
-    uintptr_t next[MT_MAX_FRAMES];
+    const uintptr_t *at[MT_MAX_FRAMES + 1];
 };
-
-_Static_assert(MT_MAX_FRAMES % CHAIN_STEP == 0, "a chain can be read in steps");
 
 /* What a thread needs to record. In memory that is wiped on fork. */
 struct thread {
@@ -128,6 +122,7 @@ struct recorder {
     uint32_t stacks;
     uint32_t share_ppm;
     uint32_t use_counter;
+    uint32_t knows_clock; /* use_counter is known */
     uint32_t avoid_scan;
     uint32_t said;
     uint32_t has_key;     /* `key` ends a thread's state */
@@ -263,7 +258,7 @@ HIDDEN void look_before_sure_fall(struct thread *thread, const void *address, ui
 HIDDEN void look_before_buffer_goes(struct thread *thread);
 HIDDEN void look_at_end(struct thread *thread);
 HIDDEN void look_before_filter(struct thread *thread);
-HIDDEN void look_at_beginning(struct process *process);
+HIDDEN void look_at_beginning(struct process *process, uint64_t resident);
 
 /* aside.c: calls `function` where the program's descriptors are out of reach, one caller at a time.
  * Returns 0 where that could not be had, and nothing was called. The other one calls it all the

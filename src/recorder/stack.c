@@ -174,9 +174,7 @@ static void walk_frame_pointers(const void *frame, struct frames *frames)
     }
 }
 
-/* Remembers the chain, and puts frames behind it that tell nothing, so that it can be read in
- * steps.
- */
+/* Remembers the chain. */
 static uint64_t follow_chain(struct chain *chain, uintptr_t at)
 {
     const struct tls *tls = &memtally_tls;
@@ -185,17 +183,13 @@ static uint64_t follow_chain(struct chain *chain, uintptr_t at)
     for (;;) {
         uintptr_t next = ((const uintptr_t *)at)[0];
         hash += ((const uintptr_t *)at)[1] * memtally_recorder.frame_keys[n];
-        chain->at[n] = (const uintptr_t *)at;
-        chain->next[n++] = next;
+        chain->at[n++] = (const uintptr_t *)at;
+        chain->at[n] = (const uintptr_t *)next;
         if (next <= at || !is_frame(tls, next) || n == MT_MAX_FRAMES)
             break;
         at = next;
     }
     chain->n = n;
-    for (; n % CHAIN_STEP; n++) {
-        chain->at[n] = chain->nothing;
-        chain->next[n] = 0;
-    }
     return hash;
 }
 

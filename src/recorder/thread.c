@@ -109,23 +109,30 @@ static void write_first_maps(struct thread *thread)
     memtally_record_os.close(fd);
 }
 
-/* What is asked of /proc when a thread begins. */
 struct beginning {
     struct thread *thread;
     const void *here; /* on its stack */
+    int first;
 };
 
-static void find_stack(void *context)
+static void describe_process(const struct beginning *beginning)
 {
-    const struct beginning *beginning = context;
-    stack_find_bounds(beginning->here);
-}
-
-static void describe_process(void *context)
-{
-    const struct beginning *beginning = context;
+    struct process *process = memtally_recorder.process;
+    if (!beginning->first || __atomic_exchange_n(&process->picture_busy, 1, __ATOMIC_ACQUIRE))
+        return;
     write_command(beginning->thread);
     write_first_maps(beginning->thread);
+    __atomic_store_n(&process->picture_busy, 0, __ATOMIC_RELEASE);
+}
+
+/* What is asked of /proc when a thread begins, and what it is asked for. Runs aside. */
+static void ask_and_write(void *context)
+{
+    const struct beginning *beginning = context;
+    if (!memtally_tls.stack_high)
+        stack_find_bounds(beginning->here);
+    write_beginning(beginning->thread, beginning->first);
+    describe_process(beginning);
 }
 
 /* The counts of a thread that ends stay in the process's totals when its state is used again.
@@ -216,14 +223,11 @@ static struct thread *begin_own(struct tls *tls)
     tls->thread = thread;
     if (memtally_recorder.has_key)
         pthread_setspecific(memtally_recorder.key, thread);
-    struct beginning beginning = {thread, __builtin_frame_address(0)};
-    if (!tls->stack_high)
-        do_aside(find_stack, &beginning);
-    write_beginning(thread, first);
-    struct process *process = memtally_recorder.process;
-    if (first && !__atomic_exchange_n(&process->picture_busy, 1, __ATOMIC_ACQUIRE)) {
-        do_aside_or_here(describe_process, &beginning);
-        __atomic_store_n(&process->picture_busy, 0, __ATOMIC_RELEASE);
+    struct beginning beginning = {thread, __builtin_frame_address(0), first};
+    int asks = first || !tls->stack_high;
+    if (!asks || !do_aside(ask_and_write, &beginning)) {
+        write_beginning(thread, first);
+        describe_process(&beginning);
     }
     return thread;
 }

@@ -69,6 +69,7 @@ struct picture {
     size_t text_bytes;
     char *maps; /* the rest of it */
     size_t maps_bytes;
+    size_t maps_kept; /* bytes of maps that lie there, all of it; 0: it is to be read */
 };
 
 static uint64_t ticks(const struct picture *picture)
@@ -103,6 +104,26 @@ static int write_text(struct picture *picture, int fd, enum mt_picture_text kind
         mt_write_bytes(picture->writer, MT_EVENT_PICTURE_TEXT, ticks(picture), kind, picture->text,
                        (size_t)got);
     picture->os->close(fd);
+    return got == 0;
+}
+
+/* Maps that are short are kept, so that they need not be read again for the scan. */
+static int write_maps(struct picture *picture)
+{
+    int fd = open_of_process(picture, "/maps");
+    long got;
+    size_t n = 0;
+    if (fd < 0)
+        return 0;
+    while ((got = picture->os->read(fd, picture->text, picture->text_bytes)) > 0) {
+        mt_write_bytes(picture->writer, MT_EVENT_PICTURE_TEXT, ticks(picture), MT_TEXT_MAPS,
+                       picture->text, (size_t)got);
+        for (long i = 0; i < got && n + (size_t)got <= picture->maps_bytes; i++)
+            picture->maps[n + (size_t)i] = picture->text[i];
+        n += (size_t)got;
+    }
+    picture->os->close(fd);
+    picture->maps_kept = got == 0 && n <= picture->maps_bytes ? n : 0;
     return got == 0;
 }
 
@@ -223,31 +244,56 @@ static int has_files(const struct line_reader *line)
     return line->has_inode || (line->n_name && !(line->name[0] == '[' && line->name[1] != 'v'));
 }
 
-/* Scans all of the address space, in ranges of mappings of one kind. */
-static int scan_pages(struct picture *picture, int fd)
+/* A scan of all of the address space, in ranges of mappings of one kind. */
+struct scan {
+    struct picture *picture;
+    int fd;
+    uint64_t start;
+    int kind;
+    struct line_reader line;
+};
+
+static int scan_lines(struct scan *scan, const char *text, size_t length)
 {
-    struct line_reader line = {0};
-    uint64_t start = 0;
-    int kind = 1;
     int fine = 1;
+    for (size_t i = 0; i < length && fine; i++) {
+        struct line_reader *line = &scan->line;
+        if (!read_line(line, text[i]))
+            continue;
+        if (has_files(line) != scan->kind && line->start > scan->start && line->start < SCAN_END) {
+            fine = scan_range(scan->picture, scan->fd, scan->start, line->start, scan->kind);
+            scan->start = line->start;
+        }
+        if (line->start < SCAN_END)
+            scan->kind = has_files(line);
+        *line = (struct line_reader){0};
+    }
+    return fine;
+}
+
+/* Returns 0 where a range could not be scanned. Maps that cannot be read leave all to be asked. */
+static int scan_by_maps(struct scan *scan)
+{
+    struct picture *picture = scan->picture;
     long got = 0;
+    int fine = 1;
+    if (picture->maps_kept)
+        return scan_lines(scan, picture->maps, picture->maps_kept);
     int maps = open_of_process(picture, "/maps");
     while (maps >= 0 && fine &&
            (got = picture->os->read(maps, picture->maps, picture->maps_bytes)) > 0)
-        for (long i = 0; i < got && fine; i++) {
-            if (!read_line(&line, picture->maps[i]))
-                continue;
-            if (has_files(&line) != kind && line.start > start && line.start < SCAN_END) {
-                fine = scan_range(picture, fd, start, line.start, kind);
-                start = line.start;
-            }
-            if (line.start < SCAN_END)
-                kind = has_files(&line);
-            line = (struct line_reader){0};
-        }
+        fine = scan_lines(scan, picture->maps, (size_t)got);
     if (maps >= 0)
         picture->os->close(maps);
-    return fine && scan_range(picture, fd, start, SCAN_END, maps < 0 || got < 0 ? 1 : kind);
+    if (maps < 0 || got < 0)
+        scan->kind = 1;
+    return fine;
+}
+
+static int scan_pages(struct picture *picture, int fd)
+{
+    struct scan scan = {.picture = picture, .fd = fd, .kind = 1};
+    return scan_by_maps(&scan) && scan_range(picture, fd, scan.start, SCAN_END, scan.kind);
 }
 
 /* Reads the pagemap entries of [start, end). */
@@ -358,7 +404,7 @@ void mt_picture_take(struct mt_writer *writer, const struct mt_picture_request *
     uint64_t start_ns = picture.os->monotonic_ns();
     uint64_t begin[] = {request->pid, request->reason, start_ns, request->resident_bytes};
     mt_write_event(writer, MT_EVENT_PICTURE_BEGIN, ticks(&picture), begin, 4);
-    int mapped = write_text(&picture, open_of_process(&picture, "/maps"), MT_TEXT_MAPS);
+    int mapped = write_maps(&picture);
     result->method = write_pages(&picture);
     if (!request->shares_nothing)
         write_text(&picture, open_of_process(&picture, "/smaps_rollup"), MT_TEXT_ROLLUP);
