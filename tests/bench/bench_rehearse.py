@@ -274,4 +274,5 @@ def main():
         bench.sweep(alone)
 
 
-main()
+if __name__ == "__main__":
+    main()
