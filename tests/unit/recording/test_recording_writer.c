@@ -337,6 +337,61 @@ static void test_a_full_disk_leaves_no_gap_in_the_file(void **state)
     remove_file(path);
 }
 
+static unsigned unmappings;
+static size_t mapped_bytes, most_mapped;
+
+static void *counting_map_on(void *page, size_t length)
+{
+    mapped_bytes += length;
+    most_mapped = mapped_bytes > most_mapped ? mapped_bytes : most_mapped;
+    return mt_watch_os.map_on(page, length);
+}
+
+static void counting_unmap(void *address, size_t length)
+{
+    unmappings++;
+    mapped_bytes -= length;
+    mt_watch_os.unmap(address, length);
+}
+
+/* Who writes much maps several blocks at a time and unmaps them together. What is left of them at
+ * the end is a hole, which nobody takes for damage. */
+static void test_blocks_are_mapped_some_at_a_time(void **state)
+{
+    enum { BLOCKS = 61 };
+    struct mt_record_os os = fake_os();
+    const char *path = in_folder("a.mtr");
+    struct mt_file file;
+    struct mt_writer writers[2];
+    uint64_t events = 0;
+    (void)state;
+    os.map_on = counting_map_on;
+    os.unmap = counting_unmap;
+    assert_int_equal(begin(&file, &os, path), 0);
+    for (uint32_t i = 0; i < 2; i++)
+        mt_writer_init(&writers[i], &file, i, 1);
+    unmappings = 0;
+    for (unsigned block = 0; block < BLOCKS; block++)
+        for (unsigned i = 0; i < 2; i++) {
+            look(&writers[i], 1);
+            events += 1 + fill_block(&writers[i], 2000);
+        }
+    assert_true(file.window || unmappings < 2 * BLOCKS);
+    assert_true(file.window || mapped_bytes >= 2 * MT_BLOCK_BYTES);
+    for (unsigned i = 0; i < 2; i++)
+        mt_writer_finish(&writers[i]);
+    assert_true(file.window || mapped_bytes == file.page_bytes); /* before the next block */
+    assert_in_range(most_mapped, 0, 20 * MT_BLOCK_BYTES);
+    assert_int_equal(file.header->next_block, 2 * BLOCKS);
+    mt_file_close(&file);
+    struct mt_record_file *read = must_open(path);
+    assert_int_equal(read->n_blocks, 2 * BLOCKS);
+    assert_int_equal(read->blocks_bad, 0);
+    assert_int_equal(count_events(read), events);
+    mt_record_file_close(read);
+    remove_file(path);
+}
+
 static void test_a_writer_without_a_file_stays_silent(void **state)
 {
     (void)state;
@@ -443,6 +498,7 @@ int main(void)
         cmocka_unit_test(test_blocks_lie_where_pages_of_any_size_begin),
         cmocka_unit_test(test_events_without_room_are_counted_and_recording_goes_on),
         cmocka_unit_test(test_a_full_disk_leaves_no_gap_in_the_file),
+        cmocka_unit_test(test_blocks_are_mapped_some_at_a_time),
         cmocka_unit_test(test_a_writer_without_a_file_stays_silent),
         cmocka_unit_test(test_threads_share_a_file_and_it_can_be_read_meanwhile),
     };
