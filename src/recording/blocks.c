@@ -14,7 +14,12 @@ struct finder {
     size_t capacity;
     uint64_t n_zero; /* places of blocks that hold nothing */
     uint64_t first_zero_offset;
+    uint64_t n_zero_since; /* the last place that held something */
 };
+
+/* So many empty places behind one another end a file whose holes cannot be found: 256 MiB, of the
+ * 64 GiB that it may become. */
+#define MOST_EMPTY 4096
 
 enum found { FOUND_BLOCK, FOUND_NOTHING, FOUND_DAMAGE };
 
@@ -143,6 +148,7 @@ static int take_raw_block(struct finder *finder, const uint8_t *bytes, size_t le
         mt_note_bad(finder->file, at);
     if (found == FOUND_NOTHING && finder->n_zero++ == 0)
         finder->first_zero_offset = at;
+    finder->n_zero_since = found == FOUND_NOTHING ? finder->n_zero_since + 1 : 0;
     return found == FOUND_BLOCK ? add(finder, &block) : 0;
 }
 
@@ -158,6 +164,9 @@ int mt_find_raw_blocks(struct mt_record_file *file)
         long length = mt_file_read(file, at, bytes, MT_BLOCK_BYTES);
         result = length < 0 ? MT_EIO : take_raw_block(&finder, bytes, (size_t)length, at);
         at += MT_BLOCK_BYTES;
+        if (!file->is_end_known && finder.n_zero_since >= MOST_EMPTY &&
+            n >= file->header.blocks_backed)
+            break;
     }
     free(bytes);
     if (result < 0)

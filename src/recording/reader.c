@@ -153,7 +153,7 @@ int mt_record_file_is_blank(const char *path)
 
 /* Where the file's data ends. One that is not packed is as large as it may become, its end a hole.
  * What the header says of its blocks is not believed: a machine may have crashed. */
-static uint64_t end_of_data(int fd, uint64_t size)
+static uint64_t end_of_data(int fd, uint64_t size, int *is_known)
 {
     off_t end = 0;
     off_t at;
@@ -164,8 +164,8 @@ static uint64_t end_of_data(int fd, uint64_t size)
         end = hole;
     }
     /* Where there are no holes to be found, all is data. */
-    int is_known = at < 0 && errno == ENXIO;
-    return is_known && (uint64_t)end < size ? (uint64_t)end : size;
+    *is_known = at < 0 && errno == ENXIO;
+    return *is_known && (uint64_t)end < size ? (uint64_t)end : size;
 }
 
 long mt_file_read(const struct mt_record_file *file, uint64_t offset, void *bytes, size_t length)
@@ -214,7 +214,7 @@ static int keep(struct mt_record_file *file, int *fd, size_t got, struct mt_erro
     struct stat status;
     if (fstat(*fd, &status) < 0)
         return mt_fail_errno(error, errno, "cannot read %s", file->path);
-    file->file_bytes = end_of_data(*fd, (uint64_t)status.st_size);
+    file->file_bytes = end_of_data(*fd, (uint64_t)status.st_size, &file->is_end_known);
     if (file->file_bytes < got)
         file->file_bytes = got;
     if (file->file_bytes <= SMALL_BYTES)

@@ -61,6 +61,7 @@ struct mt_record_file {
     int fd;        /* -1: the file is in `data` */
     uint8_t *data; /* of a small file, so that many may be open at a time */
     uint64_t file_bytes;
+    int is_end_known; /* file_bytes ends with data, and with no hole */
 };
 
 /* Loads a raw or packed recording file. On success *file is owned by the caller. A file whose

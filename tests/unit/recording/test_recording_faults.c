@@ -3,8 +3,10 @@
 
 #include "scribe.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zstd.h>
 
 /* More than any of these calls has places to fail at. */
@@ -59,6 +61,27 @@ ZSTD_DCtx *__wrap_ZSTD_createDCtx(void)
 ZSTD_CCtx *__wrap_ZSTD_createCCtx(void)
 {
     return fails() ? NULL : __real_ZSTD_createCCtx();
+}
+
+/* A file system that does not tell where holes are. */
+static int is_without_holes, n_reads;
+off_t __real_lseek64(int fd, off_t offset, int whence);
+off_t __wrap_lseek64(int fd, off_t offset, int whence);
+ssize_t __real_pread64(int fd, void *bytes, size_t length, off_t offset);
+ssize_t __wrap_pread64(int fd, void *bytes, size_t length, off_t offset);
+
+off_t __wrap_lseek64(int fd, off_t offset, int whence)
+{
+    if (!is_without_holes)
+        return __real_lseek64(fd, offset, whence);
+    errno = EINVAL;
+    return -1;
+}
+
+ssize_t __wrap_pread64(int fd, void *bytes, size_t length, off_t offset)
+{
+    n_reads++;
+    return __real_pread64(fd, bytes, length, offset);
 }
 
 /* Over a hundred blocks, so that lists grow. */
@@ -128,6 +151,28 @@ static int sweep(int (*call)(const char *, struct mt_error *), const char *path,
     }
 }
 
+/* Of the 64 GiB that a file may become not all are read. */
+static void test_a_file_whose_end_cannot_be_asked_for_is_read_as_far_as_it_has_blocks(void **state)
+{
+    (void)state;
+    const char *path = in_folder("1-0.mtr");
+    write_file(path);
+    struct mt_record_file *file = must_open(path);
+    size_t n_blocks = file->n_blocks, n_events = count_events(file);
+    mt_record_file_close(file);
+    assert_int_equal(truncate(path, (off_t)64 << 30), 0);
+    is_without_holes = 1;
+    n_reads = 0;
+    file = must_open(path);
+    is_without_holes = 0;
+    assert_true(n_reads < 100000); /* and not a million */
+    assert_int_equal(file->n_blocks, n_blocks);
+    assert_int_equal(file->blocks_bad, 0);
+    assert_int_equal(count_events(file), n_events);
+    mt_record_file_close(file);
+    remove_file(path);
+}
+
 static void test_whichever_allocation_fails_opening_says_so(void **state)
 {
     (void)state;
@@ -166,6 +211,7 @@ static void test_whichever_allocation_fails_packing_keeps_the_raw_file(void **st
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_file_whose_end_cannot_be_asked_for_is_read_as_far_as_it_has_blocks),
         cmocka_unit_test(test_whichever_allocation_fails_opening_says_so),
         cmocka_unit_test(test_whichever_allocation_fails_merging_says_so),
         cmocka_unit_test(test_whichever_allocation_fails_packing_keeps_the_raw_file),
