@@ -76,8 +76,8 @@ static int find_model(const char *model, char *const *environment, char path[PAT
         snprintf(near + (base - near), 2, ".");
     if (!is_file(near, "config.json") || !realpath(near, path))
         return FAIL(error, MT_EUNSUPPORTED,
-                    "%s has no config.json, which this engine needs; for a GGUF file, use --engine "
-                    "llama.cpp",
+                    "%s has no config.json, which this engine needs; for a GGUF file, leave out "
+                    "--engine",
                     model);
     return 0;
 }
