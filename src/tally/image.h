@@ -9,6 +9,7 @@
 #include <memtally/recording.h>
 
 #include "recording/reader.h"
+#include "tally/devices.h"
 #include "tally/maps.h"
 
 struct mt_point {
@@ -79,6 +80,7 @@ struct mt_recording {
     struct mt_machine_sample *machine;
     size_t n_machine;
     struct mt_recording_damage damage;
+    struct mt_devices devices;
 };
 
 /* Appends an image with nothing known of its memory; NULL where memory ran out (recording.c). */

@@ -390,6 +390,7 @@ void mt_recording_close(struct mt_recording *recording)
         free(recording->machine[i].text.data);
     free(recording->images);
     free(recording->by_pid);
+    mt_devices_finish(&recording->devices);
     free(recording->marks);
     free(recording->machine);
     free(recording->path);

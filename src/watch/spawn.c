@@ -39,14 +39,16 @@ struct given {
     int is_rehearsed;
 };
 
-/* What was preloaded before comes after, but for the pretended devices of a rehearsal. */
+/* What was preloaded before comes after. In a rehearsal the object that pretends ggml's devices
+ * stays first; the recorder stands before the look-alikes of CUDA's libraries, as before true ones.
+ */
 static void put_preloaded(struct mt_strbuf *text, const char *recorder, const struct given *given)
 {
-    if (!given->preloaded)
-        mt_strbuf_puts(text, recorder);
-    else
-        mt_strbuf_printf(text, "%s:%s", given->is_rehearsed ? given->preloaded : recorder,
-                         given->is_rehearsed ? recorder : given->preloaded);
+    const char *preloaded = given->preloaded ? given->preloaded : "";
+    size_t first = given->is_rehearsed ? strcspn(preloaded, ":") : 0;
+    mt_strbuf_printf(text, "%.*s%s%s", (int)first, preloaded, first ? ":" : "", recorder);
+    if (preloaded[first])
+        mt_strbuf_printf(text, "%s%s", first ? "" : ":", preloaded + first);
 }
 
 /* The address sanitizer ends a program before which something is preloaded, unless it is told not
