@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pytorch/torch.h"
+
 #define NOT_TOLD "allocated, and not told what for"
 
 struct sums {
@@ -37,6 +39,53 @@ static int is_there(uint64_t begin_ns, uint64_t order, uint64_t end_ns,
     if (begin_ns > moment->ns || end_ns <= moment->ns)
         return 0;
     return begin_ns < moment->ns || order <= moment->order;
+}
+
+static int is_of_torch(struct mt_torch *torch, const struct mt_device_block *block)
+{
+    return torch && !block->name && mt_torch_has(torch, (uint32_t)block->pid, block->address);
+}
+
+/* A peak lasts as long as PyTorch has the same segments: from the last that it gave back before it
+ * to the next one that comes or goes. */
+struct span {
+    uint64_t from_ns, to_ns;
+};
+
+static struct span span_of(const struct mt_devices *devices, size_t place,
+                           const struct mt_device_moment *moment, struct mt_torch *torch)
+{
+    struct span span = {0, UINT64_MAX};
+    for (size_t i = 0; torch && i < devices->n_blocks; i++) {
+        const struct mt_device_block *block = &devices->blocks[i];
+        if (block->place != place || !is_of_torch(torch, block))
+            continue;
+        if (block->end_ns <= moment->ns && block->end_ns > span.from_ns)
+            span.from_ns = block->end_ns;
+        if (block->begin_ns > moment->ns && block->begin_ns < span.to_ns)
+            span.to_ns = block->begin_ns;
+        if (block->end_ns > moment->ns && block->end_ns < span.to_ns)
+            span.to_ns = block->end_ns;
+    }
+    return span;
+}
+
+/* Returns how many pieces, 0 where PyTorch knows nothing of it. */
+static int add_pieces(struct mt_claims *claims, const struct mt_device_block *block,
+                      const struct mt_device_moment *moment, const struct span *span,
+                      struct mt_torch *torch)
+{
+    struct mt_torch_piece pieces[MT_TORCH_PIECES_MAX];
+    struct mt_torch_moments moments = {moment->ns, moment->ns};
+    uint32_t pid = (uint32_t)block->pid;
+    if (span)
+        moments = mt_torch_peak(torch, pid, block->address, moment->ns, span->from_ns, span->to_ns);
+    int n = mt_torch_pieces(torch, pid, block->address, block->bytes, &moments, pieces);
+    for (int i = 0; i < n; i++)
+        if (add(claims, pieces[i].category, pieces[i].provenance,
+                pieces[i].name ? pieces[i].name : "", pieces[i].bytes, pieces[i].count) < 0)
+            return MT_ENOMEM;
+    return n;
 }
 
 static int add_block(struct mt_claims *claims, const struct mt_device_block *block)
@@ -113,8 +162,10 @@ static int add_driver(struct mt_claims *claims, const struct sums *sums, uint64_
 }
 
 int mt_device_claims(const struct mt_devices *devices, size_t place,
-                     const struct mt_device_moment *moment, struct mt_claims *claims)
+                     const struct mt_device_moment *moment, int is_peak, struct mt_torch *torch,
+                     struct mt_claims *claims)
 {
+    struct span span = span_of(devices, place, moment, torch);
     struct sums sums = {.reserved = reserved_at(devices, place, moment),
                         .graphs = taken_by(devices, place, MT_DEVICE_BY_GRAPH, moment),
                         .modules = taken_by(devices, place, MT_DEVICE_BY_MODULE, moment),
@@ -126,7 +177,10 @@ int mt_device_claims(const struct mt_devices *devices, size_t place,
             !is_there(block->begin_ns, block->order, block->end_ns, moment))
             continue;
         *(block->kind == MT_DEVICE_POOLED ? &sums.pooled : &sums.allocated) += block->bytes;
-        result = add_block(claims, block);
+        if (is_of_torch(torch, block))
+            result = add_pieces(claims, block, moment, is_peak ? &span : NULL, torch);
+        if (result >= 0)
+            result = result ? 0 : add_block(claims, block);
     }
     sums.reserved = sums.reserved < sums.pooled ? sums.pooled : sums.reserved;
     if (result == 0)

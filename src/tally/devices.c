@@ -93,6 +93,7 @@ static int add_block(struct mt_device_pass *pass, const struct mt_event *event, 
         .pid = pass->pid,
         .kind = (enum mt_device_kind)event->field[1],
         .object = event->field[2],
+        .address = event->field[2],
         .bytes = event->field[3],
         .begin_ns = ns,
         .end_ns = UINT64_MAX,
@@ -150,6 +151,7 @@ static void map(struct mt_device_pass *pass, const struct mt_event *event, uint6
     if (!block || !length || length > UINT64_MAX - address)
         return;
     block->mappings++;
+    block->address = address;
     unmap(pass, address, length, ns);
     mt_ranges_set(&pass->mappings, address, address + length,
                   (uint64_t)(block - pass->devices->blocks));

@@ -29,6 +29,7 @@ struct mt_device_block {
     uint64_t pid;
     enum mt_device_kind kind;
     uint64_t object;
+    uint64_t address; /* of physical memory, where it was mapped last; else as `object` */
     uint64_t bytes;
     uint64_t begin_ns; /* CLOCK_MONOTONIC */
     uint64_t end_ns;   /* UINT64_MAX while it is there */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "pytorch/torch.h"
 #include "tally/attribute.h"
 #include "tally/device_rows.h"
 #include "tally/moment.h"
@@ -34,6 +35,7 @@ struct work {
     int tree_rollup_known;
     const char *model_path;
     const char *engine_name;
+    struct mt_torch *torch; /* NULL: nothing was told of PyTorch */
     uint64_t shared_bytes;
     uint64_t unknown; /* processes whose resident size nobody knows */
 };
@@ -432,7 +434,8 @@ static int add_device(struct work *work, const struct mt_tally *tally, uint64_t 
         return MT_ENOMEM;
     if (tally->moment.kind == MT_MOMENT_PEAK)
         moment = peak;
-    int result = mt_device_claims(devices, device, &moment, &claims);
+    int result = mt_device_claims(devices, device, &moment, tally->moment.kind == MT_MOMENT_PEAK,
+                                  work->torch, &claims);
     uint64_t sum = sum_of(&claims);
     struct mt_tally_place *made = result < 0 ? NULL : make_place(work->arena, &claims, sum);
     mt_claims_finish(&claims);
@@ -456,6 +459,8 @@ static int add_devices(struct work *work, struct mt_tally *tally, uint64_t momen
         return MT_ENOMEM;
     places[0] = tally->places[0];
     tally->places = places;
+    if (n && mt_torch_open(work->recording->path, &work->torch, NULL) == MT_ENOMEM)
+        return MT_ENOMEM;
     for (size_t i = 0; i < n; i++)
         if (add_device(work, tally, moment_ns, i, &places[tally->n_places++]) < 0)
             return MT_ENOMEM;
@@ -560,6 +565,7 @@ int mt_recording_tally(const struct mt_recording *recording, const struct mt_mom
     free(work.choices);
     mt_shared_pages_finish(&work.seen);
     mt_claims_finish(&work.tree);
+    mt_torch_close(work.torch);
     if (result < 0) {
         mt_tally_destroy(made);
         return mt_fail(error, result, MT_NO_OFFSET, "%s: %s", recording->path,

@@ -14,7 +14,7 @@
 #include "base/strbuf.h"
 #include "watch/watch.h"
 
-#define N_OWN_VARIABLES 7
+#define N_OWN_VARIABLES 9
 
 static const char *const own_names[N_OWN_VARIABLES] = {"LD_PRELOAD=",
                                                        "MEMTALLY_RECORD_DIR=",
@@ -22,7 +22,9 @@ static const char *const own_names[N_OWN_VARIABLES] = {"LD_PRELOAD=",
                                                        "MEMTALLY_RECORD_STACKS=",
                                                        "MEMTALLY_RECORD_SHARE_PPM=",
                                                        "MEMTALLY_RECORD_OTHER_DIR=",
-                                                       "ASAN_OPTIONS="};
+                                                       "ASAN_OPTIONS=",
+                                                       "PYTHONPATH=",
+                                                       "MEMTALLY_WATCH="};
 
 static int is_own(const char *variable)
 {
@@ -36,6 +38,7 @@ static int is_own(const char *variable)
 struct given {
     const char *preloaded;
     const char *asan_options;
+    const char *python_path;
     int is_rehearsed;
 };
 
@@ -60,6 +63,13 @@ static void put_asan_options(struct mt_strbuf *text, const struct given *given)
     mt_strbuf_puts(text, "verify_asan_link_order=0");
 }
 
+/* Python reads sitecustomize.py in the first folder that has one; a rehearsal's stays the first. */
+static void put_python_path(struct mt_strbuf *text, const char *site, const struct given *given)
+{
+    const char *before = given->python_path ? given->python_path : "";
+    mt_strbuf_printf(text, "%s%s%s", site ? site : "", site && *before ? ":" : "", before);
+}
+
 static char *own_variable(size_t i, const struct mt_run_options *options, const struct mt_run *run,
                           const struct given *given)
 {
@@ -79,8 +89,12 @@ static char *own_variable(size_t i, const struct mt_run_options *options, const 
         mt_strbuf_puts(&text, run->side ? run->side : "");
     else if (i == 4) /* a quarter is left for pictures from outside */
         mt_strbuf_printf(&text, "%.0f", share * 1e6 * 0.75);
-    else
+    else if (i == 6)
         put_asan_options(&text, given);
+    else if (i == 7)
+        put_python_path(&text, options->python_site, given);
+    else
+        mt_strbuf_puts(&text, options->python_site ? run->directory : "");
     return mt_strbuf_take(&text);
 }
 
@@ -107,6 +121,9 @@ static void note_given(struct given *given, const char *variable)
         given->preloaded = preloaded;
     if (asan_options)
         given->asan_options = asan_options;
+    const char *python_path = value_of(variable, own_names[7]);
+    if (python_path)
+        given->python_path = python_path;
     given->is_rehearsed |= value_of(variable, MT_REHEARSAL_VARIABLE "=") != NULL;
 }
 
