@@ -24,6 +24,8 @@ struct mt_run_options {
     const char *directory;     /* recording folder; made if absent, must not hold a recording */
     const char *recorder_path; /* libmemtally-record.so, no space or colon in it; NULL: watch from
                                   outside only */
+    const char *python_site;   /* folder of sitecustomize.py, to see what PyTorch does; NULL: Python
+                                  is left alone */
     enum mt_depth depth;
     enum mt_stacks stacks;
     double picture_share;     /* of run time that pictures may take; 0 means 0.02 */

@@ -20,6 +20,7 @@
 #include "cli/progress.h"
 #include "cli/record_options.h"
 #include "cli/shell.h"
+#include "drive/layer.h"
 #include "drive/objects.h"
 
 #define POLL_MS 100
@@ -29,6 +30,7 @@ struct run_options {
     int depth;
     int stacks;
     double picture_share;
+    int no_python;
     int quiet;
 };
 
@@ -54,6 +56,10 @@ static const struct cli_option run_options[] = {
         AT(picture_share),
         "how much of the run time pictures of the resident pages may take; 20 ms are always "
         "allowed"),
+    {.name = "no-python",
+     .kind = CLI_FLAG,
+     .offset = AT(no_python),
+     .help = "leave Python alone: what PyTorch allocates is then not told by what it is for"},
     {.name = "quiet",
      .letter = 'q',
      .kind = CLI_FLAG,
@@ -68,6 +74,7 @@ struct session {
     char folder[PATH_MAX];
     int folder_is_new; /* made here, and to be removed if nothing is recorded */
     char recorder[PATH_MAX];
+    char site[PATH_MAX]; /* for Python; "" where it is left alone */
     struct cli_progress progress;
 };
 
@@ -99,6 +106,8 @@ static int prepare(struct session *session, char *const *argv)
         cli_fail(&error);
         return CLI_EXIT_FAILED;
     }
+    if (!session->options->no_python)
+        mt_drive_find_site(session->site, sizeof session->site);
     return choose_folder(session, argv[0]);
 }
 
@@ -108,6 +117,7 @@ static int start(struct session *session, char *const *argv, struct mt_run **run
     const struct mt_run_options options = {
         .directory = session->folder,
         .recorder_path = session->recorder,
+        .python_site = *session->site ? session->site : NULL,
         .depth = (enum mt_depth)session->options->depth,
         .stacks = (enum mt_stacks)session->options->stacks,
         .picture_share = share > 0 ? share : 1e-9, /* 0 would ask for the default */

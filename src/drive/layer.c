@@ -38,6 +38,15 @@ static void cut_to_folder(char *path)
         *strrchr(path, '/') = '\0';
 }
 
+void mt_drive_find_site(char *path, size_t size)
+{
+    char scripts[PATH_MAX];
+    mt_profile_scripts_folder(scripts, sizeof scripts);
+    int length = snprintf(path, size, "%s/../python/memtally/site", scripts);
+    if (length < 0 || (size_t)length >= size || access(path, R_OK) < 0)
+        path[0] = '\0';
+}
+
 int mt_drive_find_cuda(char *const *environment, struct mt_drive_cuda_paths *paths,
                        struct mt_error *error)
 {
@@ -47,7 +56,6 @@ int mt_drive_find_cuda(char *const *environment, struct mt_drive_cuda_paths *pat
     static const struct mt_drive_object installed = {"the pretended CUDA driver",
                                                      "cuda/libmemtally-pretend-cuda-driver.so",
                                                      "MEMTALLY_PRETEND_CUDA", ""};
-    char scripts[PATH_MAX];
     if (mt_drive_find_object(&built, environment, paths->directory, sizeof paths->directory, NULL) <
         0) {
         int result = mt_drive_find_object(&installed, environment, paths->directory,
@@ -56,10 +64,6 @@ int mt_drive_find_cuda(char *const *environment, struct mt_drive_cuda_paths *pat
             return result;
     }
     cut_to_folder(paths->directory);
-    mt_profile_scripts_folder(scripts, sizeof scripts);
-    if (snprintf(paths->helper, sizeof paths->helper, "%s/../python/memtally/site", scripts) >=
-            PATH_MAX ||
-        access(paths->helper, R_OK) < 0)
-        paths->helper[0] = '\0';
+    mt_drive_find_site(paths->helper, sizeof paths->helper);
     return 0;
 }

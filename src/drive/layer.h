@@ -5,6 +5,7 @@
 
 #include <limits.h>
 #include <memtally/error.h>
+#include <stddef.h>
 
 /* Values of --layer, in the order of its names. */
 enum mt_drive_layer {
@@ -22,6 +23,9 @@ struct mt_drive_cuda_paths {
     char directory[PATH_MAX];
     char helper[PATH_MAX]; /* "" where it is not there */
 };
+
+/* The folder of sitecustomize.py; "" where it is not there. */
+void mt_drive_find_site(char *path, size_t size);
 
 /* Errors: those of mt_drive_find_object(). */
 int mt_drive_find_cuda(char *const *environment, struct mt_drive_cuda_paths *paths,

@@ -9,7 +9,4 @@
  * reads the same and that no library has. */
 HIDDEN void *ggml_hook_by_name(const char *name, const char **unfindable);
 
-/* The function called `name` in any loaded library but the recorder, or NULL. */
-HIDDEN void *ggml_find_anywhere(const char *name);
-
 #endif

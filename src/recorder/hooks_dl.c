@@ -7,7 +7,9 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "recorder/cuda.h"
 #include "recorder/ggml.h"
+#include "recorder/modules.h"
 #include "recorder/real.h"
 
 /* In two registers: where to jump, with `value` for a second argument unless it is NULL; or NULL
@@ -39,13 +41,33 @@ struct decision memtally_decide_dlopen(const char *path, int flags)
     return decision;
 }
 
-/* Where a library provides a name that the ggml adapter stands before, NULL where none does. */
+/* Where a library provides a name that the recorder stands before, NULL where none does. */
 static void *find_behind(const char *name)
 {
     loader_errors_aside();
-    void *found = ggml_find_anywhere(name);
+    void *found = find_anywhere(name);
     loader_errors_back();
     return found;
+}
+
+/* The driver's own function is asked for first. That the recorder exports its name must not make a
+ * program believe that there is a driver: then the real dlsym() fails, by a name found nowhere. */
+static struct decision decide_cuda(void *handle, const char *name, struct decision decision)
+{
+    const char *unfindable = NULL;
+    void *hook = cuda_hook_by_name(name, &unfindable);
+    if (!hook)
+        return decision;
+    void *real = memtally_real.dlsym(handle, name);
+    if (real == hook) {
+        real = find_behind(name);
+        decision.value = (void *)(uintptr_t)unfindable;
+    }
+    if (!real)
+        return decision;
+    decision.value = cuda_in_place_of(real);
+    decision.jump = NULL;
+    return decision;
 }
 
 /* A name that the ggml adapter stands before is answered with the adapter where a library provides
@@ -59,7 +81,11 @@ struct decision memtally_decide_dlsym(void *handle, const char *name)
     struct decision decision = {NULL, NULL};
     real_look_up_loader();
     decision.jump = address_of_real(&memtally_real.dlsym);
-    if (handle == RTLD_NEXT || !name || strncmp(name, "ggml_backend_", 13) != 0)
+    if (handle == RTLD_NEXT || !name)
+        return decision;
+    if (cuda_may_have(name) && real_ready())
+        return decide_cuda(handle, name, decision);
+    if (strncmp(name, "ggml_backend_", 13) != 0)
         return decision;
     const char *unfindable;
     void *hook = ggml_hook_by_name(name, &unfindable);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "recorder/ggml.h"
+#include "recorder/modules.h"
 #include "recorder/real.h"
 #include "recorder/sys.h"
 
@@ -159,7 +160,7 @@ static void *symbol_of(const char *library, const char *symbol)
         return NULL;
     void *found = memtally_real.dlsym(handle, symbol);
     dlclose(handle);
-    return found == ggml_hook_by_name(symbol, NULL) ? NULL : found;
+    return is_own(found) ? NULL : found;
 }
 
 static void *find_in(const struct modules *modules, const char *symbol)
@@ -170,7 +171,7 @@ static void *find_in(const struct modules *modules, const char *symbol)
     return found;
 }
 
-void *ggml_find_anywhere(const char *name)
+void *find_anywhere(const char *name)
 {
     struct modules *modules = copy_modules(0);
     void *found = modules ? find_in(modules, name) : NULL;

@@ -104,7 +104,8 @@ struct process {
     uintptr_t heap_end;          /* of libc's heap at its last look */
     uint64_t unseen_bytes;       /* the kernel's highest size from before this program; 0: none */
     uint64_t picture_spent_ns;
-    uint64_t ns_per_mib; /* what the last picture cost */
+    uint64_t ns_per_mib;   /* what the last picture cost */
+    uint64_t devices_told; /* one bit each */
     _Alignas(16) uint8_t aside_stack[ASIDE_STACK_BYTES];
 };
 

@@ -19,6 +19,8 @@ static int n_fields_of(enum mt_event_op op)
     case MT_EVENT_MARK:
     case MT_EVENT_LOOK:
     case MT_EVENT_CLOCK:
+    case MT_EVENT_DEVICE_HELD:
+    case MT_EVENT_DEVICE_RESET:
         return 1;
     case MT_EVENT_HEAP_REGION:
     case MT_EVENT_MUNMAP:
@@ -31,6 +33,8 @@ static int n_fields_of(enum mt_event_op op)
     case MT_EVENT_STRING:
     case MT_EVENT_PICTURE_TEXT:
     case MT_EVENT_MACHINE:
+    case MT_EVENT_DEVICE_FREE:
+    case MT_EVENT_DEVICE_UNMAP:
         return 2;
     case MT_EVENT_ALLOC:
     case MT_EVENT_SAMPLE_ALLOC:
@@ -41,13 +45,19 @@ static int n_fields_of(enum mt_event_op op)
     case MT_EVENT_PROCESS_END:
     case MT_EVENT_PROCESS_SAMPLE:
     case MT_EVENT_STACK:
+    case MT_EVENT_DEVICE_MAP:
+    case MT_EVENT_DEVICE_USED:
+    case MT_EVENT_DEVICE_POOL:
         return 3;
     case MT_EVENT_LABEL:
     case MT_EVENT_TOTALS:
     case MT_EVENT_PICTURE_BEGIN:
     case MT_EVENT_PROCESS:
+    case MT_EVENT_DEVICE:
         return 4;
     case MT_EVENT_MREMAP:
+    case MT_EVENT_DEVICE_ALLOC:
+    case MT_EVENT_DEVICE_REFUSED:
         return 5;
     case MT_EVENT_MMAP:
     case MT_EVENT_BUFFER_ALLOC:

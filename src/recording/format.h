@@ -146,7 +146,17 @@ struct mt_block_header {
     X(PROCESS_END, 32, "pid how value")                                                            \
     X(PROCESS_SAMPLE, 33, "pid resident_bytes high_water_bytes")                                   \
     X(OUTSIDE_ONLY, 34, "pid reason")                                                              \
-    X(MACHINE, 35, "kind length bytes")
+    X(MACHINE, 35, "kind length bytes")                                                            \
+    X(DEVICE, 36, "device total_bytes uuid name")                                                  \
+    X(DEVICE_ALLOC, 37, "device kind object size stack")                                           \
+    X(DEVICE_FREE, 38, "kind object")                                                              \
+    X(DEVICE_MAP, 39, "address length object")                                                     \
+    X(DEVICE_UNMAP, 40, "address length")                                                          \
+    X(DEVICE_HELD, 41, "object")                                                                   \
+    X(DEVICE_USED, 42, "device used_bytes reason")                                                 \
+    X(DEVICE_REFUSED, 43, "device kind size free_bytes stack")                                     \
+    X(DEVICE_RESET, 44, "device")                                                                  \
+    X(DEVICE_POOL, 45, "device pool reserved_bytes")
 
 enum mt_event_op {
 #define MT_EVENT_ENUM(NAME, value, fields) MT_EVENT_##NAME = value,
@@ -193,6 +203,30 @@ enum mt_process_end { MT_PROCESS_EXITED = 1, MT_PROCESS_KILLED = 2, MT_PROCESS_G
 
 /* Or-ed into the flags of MMAP: the caller was the module that provides malloc. */
 #define MT_MAP_BY_ALLOCATOR ((uint64_t)1 << 40)
+
+/* How memory of a device was had; `object` is its address but for physical memory. */
+enum mt_device_kind {
+    MT_DEVICE_LINEAR = 1,
+    MT_DEVICE_MANAGED = 2,
+    MT_DEVICE_POOLED = 3,     /* in the order of a stream */
+    MT_DEVICE_PHYSICAL = 4,   /* a handle; there until its last handle and mapping are gone */
+    MT_DEVICE_IMPORTED = 5,   /* another process's: takes nothing here */
+    MT_DEVICE_HOST = 6,       /* pinned host memory */
+    MT_DEVICE_REGISTERED = 7, /* host memory that was there, pinned */
+    MT_DEVICE_KIND_END
+};
+
+/* Why the driver was asked how much of a device is used. */
+enum mt_device_reason {
+    MT_DEVICE_BEFORE = 1, /* a call that may change it */
+    MT_DEVICE_BY_CALL = 2,
+    MT_DEVICE_BY_POOL = 3,
+    MT_DEVICE_BY_CONTEXT = 4,
+    MT_DEVICE_BY_MODULE = 5,
+    MT_DEVICE_BY_GRAPH = 6,
+    MT_DEVICE_BY_ARRAY = 7,
+    MT_DEVICE_REASON_END
+};
 
 enum mt_machine_text {
     MT_MACHINE_MEMINFO = 1,

@@ -3,8 +3,8 @@
 #ifndef MT_REHEARSAL_PARTS_H
 #define MT_REHEARSAL_PARTS_H
 
+#include "pytorch/torch.h"
 #include "rehearse/rehearsal.h"
-#include "rehearse/torch.h"
 
 /* A buffer, or a part of a driver's allocation. Texts are borrowed from reader and trace. */
 struct mt_breakdown_part {

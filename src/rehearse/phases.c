@@ -3,8 +3,8 @@
  * refused. */
 #include <memtally/rehearsal.h>
 
+#include "pytorch/torch.h"
 #include "rehearse/rehearsal.h"
-#include "rehearse/torch.h"
 
 static uint64_t since_start(const struct mt_rehearsal *rehearsal, uint64_t time_ns)
 {

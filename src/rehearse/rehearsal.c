@@ -19,8 +19,8 @@
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/ticks.h"
+#include "pytorch/torch.h"
 #include "rehearse/rehearsal.h"
-#include "rehearse/torch.h"
 
 #define STEP_MS          10
 #define LOOK_NS          UINT64_C(100000000)

@@ -43,6 +43,7 @@ struct pass {
     struct mt_image *image;         /* NULL in a watch file */
     const struct mt_record_file *file;
     const struct mt_clock *clock;
+    struct mt_device_pass device_pass;
     struct mt_table by_stream; /* -> streams */
     struct stream *streams;
     size_t n_streams;
@@ -447,8 +448,16 @@ static int take_of_process(struct pass *pass, const struct mt_event *event)
         return event->field[0] == MT_MACHINE_COMMAND && !pass->image->command
                    ? set_command(pass->image, event->bytes, event->length)
                    : 0;
+    case MT_EVENT_BUFFER_ALLOC:
+        return mt_device_take(&pass->device_pass, event, mt_clock_ns(pass->clock, event->ticks),
+                              NULL, name_of(pass, event, event->field[5]));
+    case MT_EVENT_DEVICE:
+        return mt_device_take(&pass->device_pass, event, mt_clock_ns(pass->clock, event->ticks),
+                              name_of(pass, event, event->field[2]),
+                              name_of(pass, event, event->field[3]));
     default:
-        return 0;
+        return mt_device_take(&pass->device_pass, event, mt_clock_ns(pass->clock, event->ticks),
+                              NULL, NULL);
     }
 }
 
@@ -543,7 +552,10 @@ int mt_facts_of_process(struct mt_recording *recording, struct mt_image *image)
         .file = image->file,
         .clock = &image->clock,
     };
-    return read_file(&pass);
+    mt_device_pass_init(&pass.device_pass, &recording->devices, image->pid);
+    int result = read_file(&pass);
+    int failed = mt_device_pass_finish(&pass.device_pass, image->end_ns);
+    return result < 0 ? result : failed;
 }
 
 static void finish_sightings(struct pass *pass)

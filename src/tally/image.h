@@ -9,6 +9,7 @@
 #include <memtally/recording.h>
 
 #include "recording/reader.h"
+#include "tally/devices.h"
 #include "tally/maps.h"
 #include "tally/peaks.h"
 
@@ -90,6 +91,7 @@ struct mt_recording {
     size_t n_machine;
     struct mt_recording_damage damage;
     struct mt_peaks peaks;
+    struct mt_devices devices;
 };
 
 /* Appends an image with nothing known of its memory; NULL where memory ran out (recording.c). */

@@ -410,6 +410,7 @@ void mt_recording_close(struct mt_recording *recording)
     mt_peaks_finish(&recording->peaks);
     free(recording->images);
     free(recording->by_pid);
+    mt_devices_finish(&recording->devices);
     free(recording->marks);
     free(recording->machine);
     free(recording->path);

@@ -10,8 +10,10 @@
 
 #include "base/error.h"
 #include "base/invariant.h"
+#include "pytorch/torch.h"
 #include "tally/attribute.h"
 #include "tally/carry.h"
+#include "tally/device_rows.h"
 #include "tally/forks.h"
 #include "tally/moment.h"
 #include "tally/tree.h"
@@ -35,6 +37,7 @@ struct work {
     int tree_rollup_known;
     const char *model_path;
     const char *engine_name;
+    struct mt_torch *torch; /* NULL: nothing was told of PyTorch */
     uint64_t shared_bytes;
     uint64_t unknown;    /* processes whose resident size nobody knows */
     uint64_t carried;    /* processes that are shown by what was seen at another time */
@@ -457,6 +460,62 @@ static int add_carried_notes(struct work *work, struct mt_tally *tally)
     return result;
 }
 
+static uint64_t sum_of(const struct mt_claims *claims)
+{
+    uint64_t sum = 0;
+    for (size_t i = 1; i < claims->n; i++)
+        sum += claims->items[i].resident_bytes;
+    return sum;
+}
+
+/* Each device at its own peak where the peak is asked for, since the processes' memory may be
+ * highest at another time. */
+static int add_device(struct work *work, const struct mt_tally *tally, uint64_t moment_ns,
+                      size_t device, struct mt_tally_place *place)
+{
+    const struct mt_devices *devices = &work->recording->devices;
+    struct mt_device_moment peak;
+    struct mt_device_moment moment;
+    struct mt_claims claims;
+    char name[64];
+    if (mt_device_peak(devices, device, &peak) < 0 ||
+        mt_device_at(devices, device, moment_ns, &moment) < 0 || mt_claims_init(&claims) < 0)
+        return MT_ENOMEM;
+    if (tally->moment.kind == MT_MOMENT_PEAK)
+        moment = peak;
+    int result = mt_device_claims(devices, device, &moment, tally->moment.kind == MT_MOMENT_PEAK,
+                                  work->torch, &claims);
+    uint64_t sum = sum_of(&claims);
+    struct mt_tally_place *made = result < 0 ? NULL : make_place(work->arena, &claims, sum);
+    mt_claims_finish(&claims);
+    snprintf(name, sizeof name, "gpu:%.50s", devices->places[device].uuid);
+    char *text = mt_tally_text(work->arena, name);
+    if (!made || !text)
+        return MT_ENOMEM;
+    *place = *made;
+    place->place = text;
+    place->peak_resident_bytes =
+        peak.used_bytes == MT_UNKNOWN ? peak.allocated_bytes : peak.used_bytes;
+    place->capacity_bytes = devices->places[device].total_bytes;
+    return 0;
+}
+
+static int add_devices(struct work *work, struct mt_tally *tally, uint64_t moment_ns)
+{
+    size_t n = work->recording->devices.n_places;
+    struct mt_tally_place *places = mt_tally_alloc(work->arena, (n + 1) * sizeof *places);
+    if (!places)
+        return MT_ENOMEM;
+    places[0] = tally->places[0];
+    tally->places = places;
+    if (n && mt_torch_open(work->recording->path, &work->torch, NULL) == MT_ENOMEM)
+        return MT_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        if (add_device(work, tally, moment_ns, i, &places[tally->n_places++]) < 0)
+            return MT_ENOMEM;
+    return 0;
+}
+
 static int finish_tree(struct work *work, struct mt_tally *tally)
 {
     struct mt_tally_place *place = make_place(work->arena, &work->tree, work->tree_total);
@@ -570,7 +629,8 @@ static int make_tally(struct work *work, const struct mt_moment *moment, struct 
     tally->n_other_processes = n_processes - n_choices;
     tally->processes = work->processes;
     mt_moment_machine(work->recording, &work->found, &tally->machine);
-    return finish_tree(work, tally);
+    result = finish_tree(work, tally);
+    return result < 0 ? result : add_devices(work, tally, work->found.at.ns);
 }
 
 int mt_recording_tally(const struct mt_recording *recording, const struct mt_moment *moment,
@@ -586,6 +646,7 @@ int mt_recording_tally(const struct mt_recording *recording, const struct mt_mom
     mt_forks_finish(&work.forks);
     mt_shared_pages_finish(&work.seen);
     mt_claims_finish(&work.tree);
+    mt_torch_close(work.torch);
     if (result < 0) {
         mt_tally_destroy(made);
         return mt_fail(error, result, MT_NO_OFFSET, "%s: %s", recording->path,

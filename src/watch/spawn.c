@@ -16,7 +16,7 @@
 #include "base/strbuf.h"
 #include "watch/watch.h"
 
-#define N_OWN_VARIABLES 7
+#define N_OWN_VARIABLES 9
 
 static const char *const own_names[N_OWN_VARIABLES] = {"LD_PRELOAD=",
                                                        "MEMTALLY_RECORD_DIR=",
@@ -24,7 +24,9 @@ static const char *const own_names[N_OWN_VARIABLES] = {"LD_PRELOAD=",
                                                        "MEMTALLY_RECORD_STACKS=",
                                                        "MEMTALLY_RECORD_SHARE_PPM=",
                                                        "MEMTALLY_RECORD_OTHER_DIR=",
-                                                       "ASAN_OPTIONS="};
+                                                       "ASAN_OPTIONS=",
+                                                       "PYTHONPATH=",
+                                                       "MEMTALLY_WATCH="};
 
 static int is_own(const char *variable)
 {
@@ -38,17 +40,20 @@ static int is_own(const char *variable)
 struct given {
     const char *preloaded;
     const char *asan_options;
+    const char *python_path;
     int is_rehearsed;
 };
 
-/* What was preloaded before comes after, but for the pretended devices of a rehearsal. */
+/* What was preloaded before comes after. In a rehearsal the object that pretends ggml's devices
+ * stays first; the recorder stands before the look-alikes of CUDA's libraries, as before true ones.
+ */
 static void put_preloaded(struct mt_strbuf *text, const char *recorder, const struct given *given)
 {
-    if (!given->preloaded)
-        mt_strbuf_puts(text, recorder);
-    else
-        mt_strbuf_printf(text, "%s:%s", given->is_rehearsed ? given->preloaded : recorder,
-                         given->is_rehearsed ? recorder : given->preloaded);
+    const char *preloaded = given->preloaded ? given->preloaded : "";
+    size_t first = given->is_rehearsed ? strcspn(preloaded, ":") : 0;
+    mt_strbuf_printf(text, "%.*s%s%s", (int)first, preloaded, first ? ":" : "", recorder);
+    if (preloaded[first])
+        mt_strbuf_printf(text, "%s%s", first ? "" : ":", preloaded + first);
 }
 
 /* The address sanitizer ends a program if something is preloaded before it, unless an option
@@ -58,6 +63,13 @@ static void put_asan_options(struct mt_strbuf *text, const struct given *given)
     if (given->asan_options)
         mt_strbuf_printf(text, "%s:", given->asan_options);
     mt_strbuf_puts(text, "verify_asan_link_order=0");
+}
+
+/* Python reads sitecustomize.py in the first folder that has one; a rehearsal's stays the first. */
+static void put_python_path(struct mt_strbuf *text, const char *site, const struct given *given)
+{
+    const char *before = given->python_path ? given->python_path : "";
+    mt_strbuf_printf(text, "%s%s%s", site ? site : "", site && *before ? ":" : "", before);
 }
 
 static char *own_variable(size_t i, const struct mt_run_options *options, const struct mt_run *run,
@@ -79,8 +91,12 @@ static char *own_variable(size_t i, const struct mt_run_options *options, const 
         mt_strbuf_puts(&text, run->side ? run->side : "");
     else if (i == 4) /* a quarter is left for pictures from outside */
         mt_strbuf_printf(&text, "%.0f", share * 1e6 * 0.75);
-    else
+    else if (i == 6)
         put_asan_options(&text, given);
+    else if (i == 7)
+        put_python_path(&text, options->python_site, given);
+    else
+        mt_strbuf_puts(&text, options->python_site ? run->directory : "");
     return mt_strbuf_take(&text);
 }
 
@@ -107,6 +123,9 @@ static void note_given(struct given *given, const char *variable)
         given->preloaded = preloaded;
     if (asan_options)
         given->asan_options = asan_options;
+    const char *python_path = value_of(variable, own_names[7]);
+    if (python_path)
+        given->python_path = python_path;
     given->is_rehearsed |= value_of(variable, MT_REHEARSAL_VARIABLE "=") != NULL;
 }
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rehearse/torch_trace.h"
+#include "pytorch/trace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 

@@ -5,13 +5,14 @@ import os
 import sys
 
 
-def start(account_path):
+def start(account_path, recording=None):
     from memtally import watch
 
     from . import bindings
 
     _write_lines(account_path)
-    writer = watch.start(os.path.dirname(account_path), lambda imports, trace, parts: _prepare(imports, parts, account_path))
+    folders = [os.path.dirname(account_path)] + ([recording] if recording else [])
+    writer = watch.start(folders, lambda imports, trace, parts: _prepare(imports, parts, account_path))
     bindings.start(writer)
 
 

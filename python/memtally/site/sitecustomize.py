@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Python reads this file when it starts, since `memtally rehearse` puts its folder on PYTHONPATH.
+"""Python reads this file when it starts, since `memtally run` and `memtally rehearse` put its folder on PYTHONPATH.
 
-In a rehearsal it waits for PyTorch to be imported (memtally.pretend.start); elsewhere, and where
+There it waits for PyTorch to be imported (memtally.watch.start, memtally.pretend.start); elsewhere, and where
 PyTorch never is, it does nothing. MEMTALLY_NO_HELPER in the environment has it do nothing either: what
 it costs is the difference. The user's own sitecustomize, which this one hides, runs after it as it
 would have run without us, and the path of imports is what it would have been.
@@ -12,7 +12,9 @@ import sys
 
 
 def _start():
-    if not os.environ.get("MEMTALLY_REHEARSAL") or os.environ.get("MEMTALLY_NO_HELPER"):
+    account = os.environ.get("MEMTALLY_REHEARSAL")
+    recording = os.environ.get("MEMTALLY_WATCH")
+    if not (account or recording) or os.environ.get("MEMTALLY_NO_HELPER"):
         return
     if not sys.platform.startswith("linux"):
         return
@@ -20,10 +22,15 @@ def _start():
     packages = os.path.dirname(os.path.dirname(here))
     sys.path.insert(0, packages)
     try:
-        from memtally import pretend
+        if account:
+            from memtally import pretend
 
-        pretend.start(os.environ["MEMTALLY_REHEARSAL"])
-    except Exception:  # a rehearsal with less to tell is better than a program that does not start
+            pretend.start(account, recording)
+        else:
+            from memtally import watch
+
+            watch.start([recording])
+    except Exception:  # a run with less to tell is better than a program that does not start
         pass
     finally:
         sys.path.remove(packages)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What happens in a program's Python: who allocated what, and when. Only sees; a rehearsal's changes are in `pretend`.
 
-Writes torch-PID.trace into a folder (docs/FORMATS.md has the lines). Nothing here may raise into the program: if
+Writes torch-PID.trace into each of some folders (docs/FORMATS.md has the lines). Nothing here may raise into the program: if
 something fails, the trace says so once and that part is left alone from then on. Modules that need PyTorch are
 imported when the program has imported it.
 """
@@ -20,13 +20,13 @@ class Parts:
         self.at_log = []  # call(trace, package, text), for each line of an engine's log
 
 
-def start(folder, prepare=None):
+def start(folders, prepare=None):
     """Watches for imports; costs a look into a dictionary for each of them. `prepare(imports, trace, parts)` adds parts."""
     from . import endings, hooks, tables, trace
 
     endings.start()
     global say
-    writer = trace.Trace(folder)
+    writer = trace.Trace(*folders)
     say = writer.say
     parts = Parts()
     imports = hooks.Watch(writer)

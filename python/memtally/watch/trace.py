@@ -13,8 +13,8 @@ FLUSH_AT = 512  # lines
 
 
 class Trace:
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, *folders):
+        self.folders = folders
         self.lock = threading.RLock()
         self.lines = []
         self.pid = 0
@@ -52,12 +52,14 @@ class Trace:
                 self.pid = os.getpid()
                 lines.insert(0, "memtally-torch 1")
             try:
-                self._append(("\n".join(lines) + "\n").encode("utf-8", "replace"))
+                data = ("\n".join(lines) + "\n").encode("utf-8", "replace")
+                for folder in self.folders:
+                    self._append(folder, data)
             except OSError:
                 self.broken = True
 
-    def _append(self, data):
-        path = os.path.join(self.folder, "torch-%d.trace" % self.pid)
+    def _append(self, folder, data):
+        path = os.path.join(folder, "torch-%d.trace" % self.pid)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             while data:

@@ -22,14 +22,14 @@
  * clocks, are for who looks at the file.
  *
  * Blocks and phases are in the order of the lines, names are known by the times of their lines. */
-#ifndef MT_REHEARSAL_TORCH_TRACE_H
-#define MT_REHEARSAL_TORCH_TRACE_H
+#ifndef MT_PYTORCH_TRACE_H
+#define MT_PYTORCH_TRACE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "rehearse/torch.h"
+#include "pytorch/torch.h"
 
 #define MT_TORCH_LINE_BYTES  1024u    /* longer lines are left out */
 #define MT_TORCH_BLOCKS_MAX  4194304u /* of a process, likewise for segments and names told */

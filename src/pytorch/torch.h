@@ -6,8 +6,8 @@
  * what tensors are for. The grammar is in docs/FORMATS.md. Reading takes files as they are, cut
  * short at any byte; what makes no sense is left out and counted. Times are CLOCK_MONOTONIC, as in
  * the account's events. One thread at a time. */
-#ifndef MT_REHEARSAL_TORCH_H
-#define MT_REHEARSAL_TORCH_H
+#ifndef MT_PYTORCH_TORCH_H
+#define MT_PYTORCH_TORCH_H
 
 #include <memtally/error.h>
 #include <memtally/tally.h>

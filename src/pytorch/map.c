@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rehearse/torch_trace.h"
+#include "pytorch/trace.h"
 
 void *mt_torch_grow(void *at, size_t n, size_t *capacity, size_t item_bytes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Splitting a driver's allocation into what PyTorch's allocator had in it. */
-#include "rehearse/torch.h"
+#include "pytorch/torch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "rehearse/torch_trace.h"
+#include "pytorch/trace.h"
 
 #define PROCESSES_MAX 256u
 #define CHUNK_BYTES   65536u

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Reading a trace of PyTorch's allocator line by line. Knows no file. */
-#include "rehearse/torch_trace.h"
+#include "pytorch/trace.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "rehearse/torch.h"
+#include "pytorch/torch.h"
 
 #define MIB   (UINT64_C(1) << 20)
 #define FIRST UINT64_C(0x7000000000)

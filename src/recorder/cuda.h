@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/* CUDA's driver: its functions that the recorder stands before, and the real ones behind them.
+ *
+ * A program reaches the driver by four ways: bound by the loader, by dlsym(), by cuGetProcAddress()
+ * and by the runtime's cudaGetDriverEntryPoint(), which asks cuGetProcAddress(). A runtime that is
+ * linked statically opens the library itself, where RTLD_NEXT does not see it. So the names are
+ * exported for the first way; for the others the real resolver is asked first, and its answer is
+ * replaced where it is a function of the driver that is listed in cuda.def. Nothing is answered
+ * that the driver does not have. A program without CUDA pays one comparison in dlsym(). */
+#ifndef MT_RECORDER_CUDA_H
+#define MT_RECORDER_CUDA_H
+
+#include "recorder/recorder.h"
+
+#define CUDA_OUT_OF_MEMORY   2
+#define CUDA_NOT_INITIALIZED 3
+
+/* CUmemLocation's kinds that lie on a device. */
+#define CUDA_LOCATION_DEVICE 1
+
+/* CUmemAllocationProp (cuda.h 10.2 to 13.1): what of it is read. */
+struct cuda_properties {
+    int type;
+    int requested_handles;
+    int location_type;
+    int location_id;
+    void *windows;
+    uint8_t flags[8];
+};
+
+struct cuda_ipc_handle {
+    char reserved[64];
+};
+
+#define CUDA(name, parameters, arguments) EXPORTED int name parameters;
+#define CUDA_ASK(name, parameters)
+#include "recorder/cuda.def"
+#undef CUDA
+#undef CUDA_ASK
+
+struct cuda {
+#define CUDA(name, parameters, arguments) int(*name) parameters;
+#define CUDA_ASK(name, parameters)        int(*name) parameters;
+#include "recorder/cuda.def"
+#undef CUDA
+#undef CUDA_ASK
+};
+
+/* The driver's functions once it is known; members may be NULL where its version lacks them. */
+extern HIDDEN struct cuda memtally_cuda;
+
+/* Finds the driver that a program is bound to. Returns 0 where there is none. */
+HIDDEN int cuda_ready(void);
+
+/* What dlsym() is to answer for `name`, which `real` was found for: the function that stands before
+ * it; `real` where that is none of the driver's listed ones. */
+HIDDEN void *cuda_in_place_of(void *real);
+
+/* The recorder's function called `name`, or NULL. *unfindable, where it is asked for, is a name
+ * that reads the same and that no library has. */
+HIDDEN void *cuda_hook_by_name(const char *name, const char **unfindable);
+
+/* Whether a name may be the driver's: "cuMemAlloc", not "cudaMalloc" nor "cublasCreate". */
+static inline int cuda_may_have(const char *name)
+{
+    return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+#endif

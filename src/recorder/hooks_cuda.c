@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: MIT */
+/* What a program takes of devices by CUDA's driver.
+ *
+ * The driver is called first, what it gave is noted after it; what is given back is noted before,
+ * since another thread may be given the same place at once. Sizes are those that were asked for:
+ * what the driver takes beside, for contexts, kernels, graphs and its own rounding, shows in what
+ * it says is used, which is asked after each call that may change it. These functions are called by
+ * a program and never from inside an allocator, so that asking the driver is safe here. They need
+ * no context of their own: a thread may have none. */
+#include <string.h>
+
+#include "recorder/cuda.h"
+#include "recorder/real.h"
+
+#define FRAME            __builtin_frame_address(0)
+#define ASK_FROM_BYTES   ((size_t)1 << 20) /* smaller allocations share what the driver has */
+#define NO_DEVICE        (-1)
+#define POINTER_ORDINAL  9 /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
+#define DEVICES_TOLD_MAX 64
+#define UUID_BYTES       16u
+
+static void write_event(enum mt_event_op op, const uint64_t *fields, uint32_t n)
+{
+    struct thread *thread = enter();
+    if (!thread)
+        return;
+    mt_write_event(&thread->writer, op, now_ticks(), fields, n);
+    leave();
+}
+
+/* As NVIDIA's tools write it: GPU-01234567-89ab-cdef-0123-456789abcdef. */
+static void write_uuid(char *text, const uint8_t uuid[UUID_BYTES])
+{
+    static const char digits[] = "0123456789abcdef";
+    memcpy(text, "GPU-", 4);
+    text += 4;
+    for (size_t i = 0; i < UUID_BYTES; i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            *text++ = '-';
+        *text++ = digits[uuid[i] >> 4];
+        *text++ = digits[uuid[i] & 15];
+    }
+    *text = '\0';
+}
+
+/* Once in the life of a process; a child that was forked tells anew. */
+static void tell_device(int device)
+{
+    struct process *process = memtally_recorder.process;
+    uint64_t bit = (uint64_t)1 << device;
+    uint8_t uuid[UUID_BYTES] = {0};
+    char name[128] = "";
+    char id[48];
+    size_t total = 0;
+    if (!process || __atomic_load_n(&process->devices_told, __ATOMIC_RELAXED) & bit)
+        return;
+    if (memtally_cuda.cuDeviceGetName)
+        memtally_cuda.cuDeviceGetName(name, sizeof name - 1, device);
+    if (memtally_cuda.cuDeviceGetUuid_v2)
+        memtally_cuda.cuDeviceGetUuid_v2(uuid, device);
+    if (memtally_cuda.cuDeviceTotalMem_v2)
+        memtally_cuda.cuDeviceTotalMem_v2(&total, device);
+    write_uuid(id, uuid);
+    struct thread *thread = enter();
+    if (!thread)
+        return;
+    if (!(__atomic_fetch_or(&process->devices_told, bit, __ATOMIC_RELAXED) & bit)) {
+        uint64_t fields[] = {(uint64_t)device, total, thread_name(thread, id),
+                             thread_name(thread, name)};
+        mt_write_event(&thread->writer, MT_EVENT_DEVICE, now_ticks(), fields, 4);
+    }
+    leave();
+}
+
+static int current_device(void)
+{
+    int device = NO_DEVICE;
+    if (!memtally_cuda.cuCtxGetDevice || memtally_cuda.cuCtxGetDevice(&device) != 0)
+        return NO_DEVICE;
+    return device;
+}
+
+static int device_of(uint64_t address)
+{
+    int device = NO_DEVICE;
+    if (memtally_cuda.cuPointerGetAttribute &&
+        memtally_cuda.cuPointerGetAttribute(&device, POINTER_ORDINAL, address) == 0 && device >= 0)
+        return device;
+    return current_device();
+}
+
+/* What the driver says is used of the current context's device, by whomever. */
+static void ask_used(int device, enum mt_device_reason reason)
+{
+    size_t free_bytes = 0;
+    size_t total = 0;
+    if (device < 0 || device >= DEVICES_TOLD_MAX || !memtally_cuda.cuMemGetInfo_v2 ||
+        memtally_cuda.cuMemGetInfo_v2(&free_bytes, &total) != 0 || free_bytes > total)
+        return;
+    tell_device(device);
+    uint64_t fields[] = {(uint64_t)device, total - free_bytes, reason};
+    write_event(MT_EVENT_DEVICE_USED, fields, 3);
+}
+
+/* The same of the device that is current, which it need not be. */
+static void ask_used_of(int device, enum mt_device_reason reason)
+{
+    if (device == current_device())
+        ask_used(device, reason);
+}
+
+static void note_given(int device, enum mt_device_kind kind, uint64_t object, uint64_t size,
+                       const void *frame)
+{
+    if (device < 0 || device >= DEVICES_TOLD_MAX)
+        return;
+    tell_device(device);
+    struct thread *thread = enter();
+    if (!thread)
+        return;
+    uint64_t fields[] = {(uint64_t)device, kind, object, size,
+                         stack_number(thread, frame, now_ticks())};
+    mt_write_event(&thread->writer, MT_EVENT_DEVICE_ALLOC, now_ticks(), fields, 5);
+    leave();
+}
+
+static void note_refused(int device, enum mt_device_kind kind, uint64_t size, const void *frame)
+{
+    size_t free_bytes = 0;
+    size_t total = 0;
+    if (device < 0 || device >= DEVICES_TOLD_MAX)
+        return;
+    if (!memtally_cuda.cuMemGetInfo_v2 || device != current_device() ||
+        memtally_cuda.cuMemGetInfo_v2(&free_bytes, &total) != 0)
+        free_bytes = 0;
+    tell_device(device);
+    struct thread *thread = enter();
+    if (!thread)
+        return;
+    uint64_t fields[] = {(uint64_t)device, kind, size, free_bytes,
+                         stack_number(thread, frame, now_ticks())};
+    mt_write_event(&thread->writer, MT_EVENT_DEVICE_REFUSED, now_ticks(), fields, 5);
+    leave();
+}
+
+static void note_gone(enum mt_device_kind kind, uint64_t object)
+{
+    uint64_t fields[] = {kind, object};
+    if (object)
+        write_event(MT_EVENT_DEVICE_FREE, fields, 2);
+}
+
+/* What a pool holds, in use or free. Without a pool, the one that the device has in use. */
+static void ask_pool(int device, void *pool)
+{
+    enum { RESERVED_CURRENT = 5 }; /* CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT */
+    uint64_t reserved = 0;
+    if (device < 0 || device >= DEVICES_TOLD_MAX || !memtally_cuda.cuMemPoolGetAttribute)
+        return;
+    if (!pool &&
+        (!memtally_cuda.cuDeviceGetMemPool || memtally_cuda.cuDeviceGetMemPool(&pool, device) != 0))
+        return;
+    if (memtally_cuda.cuMemPoolGetAttribute(pool, RESERVED_CURRENT, &reserved) != 0)
+        return;
+    tell_device(device);
+    uint64_t fields[] = {(uint64_t)device, (uint64_t)(uintptr_t)pool, reserved};
+    write_event(MT_EVENT_DEVICE_POOL, fields, 3);
+}
+
+/* What came of an allocation by address. */
+static int given(int result, enum mt_device_kind kind, const uint64_t *address, uint64_t size,
+                 const void *frame)
+{
+    if (result == CUDA_OUT_OF_MEMORY)
+        note_refused(current_device(), kind, size, frame);
+    if (result != 0 || !address || !*address)
+        return result;
+    int device = device_of(*address);
+    note_given(device, kind, *address, size, frame);
+    if (size >= ASK_FROM_BYTES)
+        ask_used_of(device, MT_DEVICE_BY_CALL);
+    return result;
+}
+
+/* After a call by which the driver takes or gives back memory of its own. */
+static int changed(int result, enum mt_device_reason reason)
+{
+    int device = result == 0 ? current_device() : NO_DEVICE;
+    if (device >= 0)
+        ask_used(device, reason);
+    return result;
+}
+
+/* ---- finding functions ---- */
+
+static int found(int result, void **function)
+{
+    if (result == 0 && function && *function)
+        *function = cuda_in_place_of(*function);
+    return result;
+}
+
+#define REAL(name)                                                                                 \
+    if (!cuda_ready() || !memtally_cuda.name)                                                      \
+        return CUDA_NOT_INITIALIZED;
+
+int cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags)
+{
+    REAL(cuGetProcAddress)
+    return found(memtally_cuda.cuGetProcAddress(symbol, function, version, flags), function);
+}
+
+int cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags,
+                        int *status)
+{
+    REAL(cuGetProcAddress_v2)
+    return found(memtally_cuda.cuGetProcAddress_v2(symbol, function, version, flags, status),
+                 function);
+}
+
+/* ---- by address ---- */
+
+int cuMemAlloc_v2(uint64_t *address, size_t size)
+{
+    REAL(cuMemAlloc_v2)
+    return given(memtally_cuda.cuMemAlloc_v2(address, size), MT_DEVICE_LINEAR, address, size,
+                 FRAME);
+}
+
+int cuMemAllocPitch_v2(uint64_t *address, size_t *pitch, size_t width, size_t height,
+                       unsigned element)
+{
+    REAL(cuMemAllocPitch_v2)
+    int result = memtally_cuda.cuMemAllocPitch_v2(address, pitch, width, height, element);
+    size_t row = result == 0 && pitch ? *pitch : width;
+    return given(result, MT_DEVICE_LINEAR, address, row * height, FRAME);
+}
+
+int cuMemAllocManaged(uint64_t *address, size_t size, unsigned flags)
+{
+    REAL(cuMemAllocManaged)
+    return given(memtally_cuda.cuMemAllocManaged(address, size, flags), MT_DEVICE_MANAGED, address,
+                 size, FRAME);
+}
+
+int cuMemFree_v2(uint64_t address)
+{
+    REAL(cuMemFree_v2)
+    note_gone(MT_DEVICE_LINEAR, address);
+    return changed(memtally_cuda.cuMemFree_v2(address), MT_DEVICE_BY_CALL);
+}
+
+/* ---- of the host ---- */
+
+static int given_host(int result, enum mt_device_kind kind, const void *address, size_t size,
+                      const void *frame)
+{
+    int device = current_device();
+    if (result == CUDA_OUT_OF_MEMORY)
+        note_refused(device, kind, size, frame);
+    if (result == 0 && address)
+        note_given(device < 0 ? 0 : device, kind, (uint64_t)(uintptr_t)address, size, frame);
+    return result;
+}
+
+int cuMemAllocHost_v2(void **address, size_t size)
+{
+    REAL(cuMemAllocHost_v2)
+    int result = memtally_cuda.cuMemAllocHost_v2(address, size);
+    return given_host(result, MT_DEVICE_HOST, result == 0 ? *address : NULL, size, FRAME);
+}
+
+int cuMemHostAlloc(void **address, size_t size, unsigned flags)
+{
+    REAL(cuMemHostAlloc)
+    int result = memtally_cuda.cuMemHostAlloc(address, size, flags);
+    return given_host(result, MT_DEVICE_HOST, result == 0 ? *address : NULL, size, FRAME);
+}
+
+int cuMemFreeHost(void *address)
+{
+    REAL(cuMemFreeHost)
+    note_gone(MT_DEVICE_HOST, (uint64_t)(uintptr_t)address);
+    return memtally_cuda.cuMemFreeHost(address);
+}
+
+int cuMemHostRegister_v2(void *address, size_t size, unsigned flags)
+{
+    REAL(cuMemHostRegister_v2)
+    return given_host(memtally_cuda.cuMemHostRegister_v2(address, size, flags),
+                      MT_DEVICE_REGISTERED, address, size, FRAME);
+}
+
+int cuMemHostUnregister(void *address)
+{
+    REAL(cuMemHostUnregister)
+    note_gone(MT_DEVICE_REGISTERED, (uint64_t)(uintptr_t)address);
+    return memtally_cuda.cuMemHostUnregister(address);
+}
+
+/* ---- in the order of a stream, out of a pool ---- */
+
+#define POOLED(name, parameters, arguments, pool)                                                  \
+    int name parameters                                                                            \
+    {                                                                                              \
+        REAL(name)                                                                                 \
+        int result = memtally_cuda.name arguments;                                                 \
+        if (result == 0)                                                                           \
+            ask_pool(device_of(*address), pool);                                                   \
+        return given(result, MT_DEVICE_POOLED, address, size, FRAME);                              \
+    }
+
+POOLED(cuMemAllocAsync, (uint64_t * address, size_t size, void *stream), (address, size, stream),
+       NULL)
+POOLED(cuMemAllocAsync_ptsz, (uint64_t * address, size_t size, void *stream),
+       (address, size, stream), NULL)
+POOLED(cuMemAllocFromPoolAsync, (uint64_t * address, size_t size, void *pool, void *stream),
+       (address, size, pool, stream), pool)
+POOLED(cuMemAllocFromPoolAsync_ptsz, (uint64_t * address, size_t size, void *pool, void *stream),
+       (address, size, pool, stream), pool)
+
+int cuMemFreeAsync(uint64_t address, void *stream)
+{
+    REAL(cuMemFreeAsync)
+    note_gone(MT_DEVICE_POOLED, address);
+    return memtally_cuda.cuMemFreeAsync(address, stream);
+}
+
+int cuMemFreeAsync_ptsz(uint64_t address, void *stream)
+{
+    REAL(cuMemFreeAsync_ptsz)
+    note_gone(MT_DEVICE_POOLED, address);
+    return memtally_cuda.cuMemFreeAsync_ptsz(address, stream);
+}
+
+int cuMemPoolTrimTo(void *pool, size_t keep)
+{
+    REAL(cuMemPoolTrimTo)
+    int result = memtally_cuda.cuMemPoolTrimTo(pool, keep);
+    if (result == 0)
+        ask_pool(current_device(), pool);
+    return changed(result, MT_DEVICE_BY_POOL);
+}
+
+int cuMemPoolDestroy(void *pool)
+{
+    REAL(cuMemPoolDestroy)
+    uint64_t fields[] = {(uint64_t)current_device(), (uint64_t)(uintptr_t)pool, 0};
+    if (pool)
+        write_event(MT_EVENT_DEVICE_POOL, fields, 3);
+    return changed(memtally_cuda.cuMemPoolDestroy(pool), MT_DEVICE_BY_POOL);
+}
+
+/* ---- physical memory, which counts once whoever maps it, and goes with its last handle and
+ * mapping ---- */
+
+/* The device stands in what was asked for: the calling thread may have no context. */
+int cuMemCreate(uint64_t *handle, size_t size, const struct cuda_properties *properties,
+                uint64_t flags)
+{
+    REAL(cuMemCreate)
+    int device = properties && properties->location_type == CUDA_LOCATION_DEVICE
+                     ? properties->location_id
+                     : NO_DEVICE;
+    int result = memtally_cuda.cuMemCreate(handle, size, properties, flags);
+    if (result == CUDA_OUT_OF_MEMORY)
+        note_refused(device, MT_DEVICE_PHYSICAL, size, FRAME);
+    if (result != 0 || device < 0)
+        return result;
+    note_given(device, MT_DEVICE_PHYSICAL, *handle, size, FRAME);
+    ask_used_of(device, MT_DEVICE_BY_CALL);
+    return result;
+}
+
+int cuMemRelease(uint64_t handle)
+{
+    REAL(cuMemRelease)
+    note_gone(MT_DEVICE_PHYSICAL, handle);
+    return memtally_cuda.cuMemRelease(handle);
+}
+
+int cuMemRetainAllocationHandle(uint64_t *handle, void *address)
+{
+    REAL(cuMemRetainAllocationHandle)
+    int result = memtally_cuda.cuMemRetainAllocationHandle(handle, address);
+    if (result == 0)
+        write_event(MT_EVENT_DEVICE_HELD, handle, 1);
+    return result;
+}
+
+/* Another process made it, where it counts; here it takes nothing. */
+int cuMemImportFromShareableHandle(uint64_t *handle, void *shareable, int kind)
+{
+    REAL(cuMemImportFromShareableHandle)
+    struct cuda_properties properties = {0};
+    int result = memtally_cuda.cuMemImportFromShareableHandle(handle, shareable, kind);
+    if (result == 0 && memtally_cuda.cuMemGetAllocationPropertiesFromHandle &&
+        memtally_cuda.cuMemGetAllocationPropertiesFromHandle(&properties, *handle) == 0 &&
+        properties.location_type == CUDA_LOCATION_DEVICE)
+        note_given(properties.location_id, MT_DEVICE_IMPORTED, *handle, 0, FRAME);
+    return result;
+}
+
+int cuMemMap(uint64_t address, size_t size, size_t offset, uint64_t handle, uint64_t flags)
+{
+    REAL(cuMemMap)
+    int result = memtally_cuda.cuMemMap(address, size, offset, handle, flags);
+    uint64_t fields[] = {address, size, handle};
+    if (result == 0)
+        write_event(MT_EVENT_DEVICE_MAP, fields, 3);
+    return result;
+}
+
+int cuMemUnmap(uint64_t address, size_t size)
+{
+    REAL(cuMemUnmap)
+    uint64_t fields[] = {address, size};
+    write_event(MT_EVENT_DEVICE_UNMAP, fields, 2);
+    return changed(memtally_cuda.cuMemUnmap(address, size), MT_DEVICE_BY_CALL);
+}
+
+int cuIpcOpenMemHandle_v2(uint64_t *address, struct cuda_ipc_handle handle, unsigned flags)
+{
+    REAL(cuIpcOpenMemHandle_v2)
+    int result = memtally_cuda.cuIpcOpenMemHandle_v2(address, handle, flags);
+    if (result == 0)
+        note_given(device_of(*address), MT_DEVICE_IMPORTED, *address, 0, FRAME);
+    return result;
+}
+
+int cuIpcCloseMemHandle(uint64_t address)
+{
+    REAL(cuIpcCloseMemHandle)
+    note_gone(MT_DEVICE_IMPORTED, address);
+    return memtally_cuda.cuIpcCloseMemHandle(address);
+}
+
+/* ---- what has no size of its own: the driver is asked before and after ---- */
+
+#define CHANGES(name, parameters, arguments, reason)                                               \
+    int name parameters                                                                            \
+    {                                                                                              \
+        REAL(name)                                                                                 \
+        ask_used(current_device(), MT_DEVICE_BEFORE);                                              \
+        return changed(memtally_cuda.name arguments, reason);                                      \
+    }
+
+CHANGES(cuArrayCreate_v2, (void **array, const void *descriptor), (array, descriptor),
+        MT_DEVICE_BY_ARRAY)
+CHANGES(cuArray3DCreate_v2, (void **array, const void *descriptor), (array, descriptor),
+        MT_DEVICE_BY_ARRAY)
+CHANGES(cuArrayDestroy, (void *array), (array), MT_DEVICE_BY_ARRAY)
+CHANGES(cuMipmappedArrayCreate, (void **array, const void *descriptor, unsigned levels),
+        (array, descriptor, levels), MT_DEVICE_BY_ARRAY)
+CHANGES(cuMipmappedArrayDestroy, (void *array), (array), MT_DEVICE_BY_ARRAY)
+CHANGES(cuModuleLoad, (void **module, const char *path), (module, path), MT_DEVICE_BY_MODULE)
+CHANGES(cuModuleLoadData, (void **module, const void *image), (module, image), MT_DEVICE_BY_MODULE)
+CHANGES(cuModuleLoadDataEx,
+        (void **module, const void *image, unsigned n, int *options, void **values),
+        (module, image, n, options, values), MT_DEVICE_BY_MODULE)
+CHANGES(cuModuleLoadFatBinary, (void **module, const void *image), (module, image),
+        MT_DEVICE_BY_MODULE)
+CHANGES(cuModuleUnload, (void *module), (module), MT_DEVICE_BY_MODULE)
+CHANGES(cuLibraryLoadData,
+        (void **library, const void *image, int *jit, void **jit_values, unsigned n_jit,
+         int *options, void **values, unsigned n),
+        (library, image, jit, jit_values, n_jit, options, values, n), MT_DEVICE_BY_MODULE)
+CHANGES(cuLibraryLoadFromFile,
+        (void **library, const char *path, int *jit, void **jit_values, unsigned n_jit,
+         int *options, void **values, unsigned n),
+        (library, path, jit, jit_values, n_jit, options, values, n), MT_DEVICE_BY_MODULE)
+CHANGES(cuLibraryUnload, (void *library), (library), MT_DEVICE_BY_MODULE)
+CHANGES(cuCtxCreate_v2, (void **context, unsigned flags, int device), (context, flags, device),
+        MT_DEVICE_BY_CONTEXT)
+CHANGES(cuCtxCreate_v3,
+        (void **context, void *affinities, int n_affinities, unsigned flags, int device),
+        (context, affinities, n_affinities, flags, device), MT_DEVICE_BY_CONTEXT)
+CHANGES(cuCtxCreate_v4, (void **context, void *parameters, unsigned flags, int device),
+        (context, parameters, flags, device), MT_DEVICE_BY_CONTEXT)
+CHANGES(cuCtxDestroy_v2, (void *context), (context), MT_DEVICE_BY_CONTEXT)
+CHANGES(cuCtxSetLimit, (int limit, size_t value), (limit, value), MT_DEVICE_BY_CONTEXT)
+CHANGES(cuGraphInstantiateWithFlags, (void **exec, void *graph, uint64_t flags),
+        (exec, graph, flags), MT_DEVICE_BY_GRAPH)
+CHANGES(cuGraphInstantiateWithParams, (void **exec, void *graph, void *parameters),
+        (exec, graph, parameters), MT_DEVICE_BY_GRAPH)
+CHANGES(cuGraphInstantiateWithParams_ptsz, (void **exec, void *graph, void *parameters),
+        (exec, graph, parameters), MT_DEVICE_BY_GRAPH)
+CHANGES(cuGraphUpload, (void *exec, void *stream), (exec, stream), MT_DEVICE_BY_GRAPH)
+CHANGES(cuGraphUpload_ptsz, (void *exec, void *stream), (exec, stream), MT_DEVICE_BY_GRAPH)
+CHANGES(cuGraphExecDestroy, (void *exec), (exec), MT_DEVICE_BY_GRAPH)
+
+/* The primary context of a device need not become the current one. */
+int cuDevicePrimaryCtxRetain(void **context, int device)
+{
+    REAL(cuDevicePrimaryCtxRetain)
+    void *was = NULL;
+    int result = memtally_cuda.cuDevicePrimaryCtxRetain(context, device);
+    if (result != 0 || !context || !memtally_cuda.cuCtxPushCurrent_v2 ||
+        !memtally_cuda.cuCtxPopCurrent_v2 || memtally_cuda.cuCtxPushCurrent_v2(*context) != 0)
+        return result;
+    ask_used(device, MT_DEVICE_BY_CONTEXT);
+    memtally_cuda.cuCtxPopCurrent_v2(&was);
+    return result;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int device)
+{
+    REAL(cuDevicePrimaryCtxRelease_v2)
+    return memtally_cuda.cuDevicePrimaryCtxRelease_v2(device);
+}
+
+/* All that was allocated in the context goes with it. */
+int cuDevicePrimaryCtxReset_v2(int device)
+{
+    REAL(cuDevicePrimaryCtxReset_v2)
+    uint64_t field = (uint64_t)device;
+    int result = memtally_cuda.cuDevicePrimaryCtxReset_v2(device);
+    if (result == 0)
+        write_event(MT_EVENT_DEVICE_RESET, &field, 1);
+    return result;
+}

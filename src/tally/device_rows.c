@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/* What a device's memory was for: an engine's own word for its buffers, the calls by which the
+ * driver took memory for itself, and what is left of the driver's figure. */
+#include "tally/device_rows.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "pytorch/torch.h"
+
+#define NOT_TOLD "allocated, and not told what for"
+
+struct sums {
+    uint64_t allocated; /* outside pools */
+    uint64_t pooled;
+    uint64_t reserved; /* by pools */
+    uint64_t graphs;   /* that the driver took while graphs were made */
+    uint64_t modules;  /* while kernels were loaded */
+    uint64_t arrays;
+};
+
+static int add(struct mt_claims *claims, enum mt_category category, enum mt_provenance provenance,
+               const char *name, uint64_t bytes, uint64_t count)
+{
+    if (!bytes)
+        return 0;
+    size_t index = mt_claim_of(claims, category, provenance, name, strlen(name));
+    if (!index)
+        return MT_ENOMEM;
+    claims->items[index].allocated_bytes += bytes;
+    claims->items[index].resident_bytes += bytes;
+    claims->items[index].count += count;
+    return 0;
+}
+
+static int is_there(uint64_t begin_ns, uint64_t order, uint64_t end_ns,
+                    const struct mt_device_moment *moment)
+{
+    if (begin_ns > moment->ns || end_ns <= moment->ns)
+        return 0;
+    return begin_ns < moment->ns || order <= moment->order;
+}
+
+static int is_of_torch(struct mt_torch *torch, const struct mt_device_block *block)
+{
+    return torch && !block->name && mt_torch_has(torch, (uint32_t)block->pid, block->address);
+}
+
+/* A peak lasts as long as PyTorch has the same segments: from the last that it gave back before it
+ * to the next one that comes or goes. */
+struct span {
+    uint64_t from_ns, to_ns;
+};
+
+static struct span span_of(const struct mt_devices *devices, size_t place,
+                           const struct mt_device_moment *moment, struct mt_torch *torch)
+{
+    struct span span = {0, UINT64_MAX};
+    for (size_t i = 0; torch && i < devices->n_blocks; i++) {
+        const struct mt_device_block *block = &devices->blocks[i];
+        if (block->place != place || !is_of_torch(torch, block))
+            continue;
+        if (block->end_ns <= moment->ns && block->end_ns > span.from_ns)
+            span.from_ns = block->end_ns;
+        if (block->begin_ns > moment->ns && block->begin_ns < span.to_ns)
+            span.to_ns = block->begin_ns;
+        if (block->end_ns > moment->ns && block->end_ns < span.to_ns)
+            span.to_ns = block->end_ns;
+    }
+    return span;
+}
+
+/* Returns how many pieces, 0 where PyTorch knows nothing of it. */
+static int add_pieces(struct mt_claims *claims, const struct mt_device_block *block,
+                      const struct mt_device_moment *moment, const struct span *span,
+                      struct mt_torch *torch)
+{
+    struct mt_torch_piece pieces[MT_TORCH_PIECES_MAX];
+    struct mt_torch_moments moments = {moment->ns, moment->ns};
+    uint32_t pid = (uint32_t)block->pid;
+    if (span)
+        moments = mt_torch_peak(torch, pid, block->address, moment->ns, span->from_ns, span->to_ns);
+    int n = mt_torch_pieces(torch, pid, block->address, block->bytes, &moments, pieces);
+    for (int i = 0; i < n; i++)
+        if (add(claims, pieces[i].category, pieces[i].provenance,
+                pieces[i].name ? pieces[i].name : "", pieces[i].bytes, pieces[i].count) < 0)
+            return MT_ENOMEM;
+    return n;
+}
+
+static int add_block(struct mt_claims *claims, const struct mt_device_block *block)
+{
+    if (!block->name)
+        return add(claims, MT_CATEGORY_CACHED, MT_PROVENANCE_INFERRED, NOT_TOLD, block->bytes, 1);
+    enum mt_category category =
+        block->category == MT_CATEGORY_NONE ? MT_CATEGORY_ACTIVATIONS : block->category;
+    return add(claims, category, MT_PROVENANCE_EXACT, block->name, block->bytes, 1);
+}
+
+/* The last word on each pool before the moment. */
+static uint64_t reserved_at(const struct mt_devices *devices, size_t place,
+                            const struct mt_device_moment *moment)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < devices->n_pools; i++) {
+        const struct mt_device_pool *pool = &devices->pools[i];
+        int is_last = pool->place == place && pool->ns <= moment->ns;
+        for (size_t j = i + 1; is_last && j < devices->n_pools; j++)
+            is_last = devices->pools[j].pool != pool->pool || devices->pools[j].pid != pool->pid ||
+                      devices->pools[j].ns > moment->ns;
+        sum += is_last ? pool->reserved_bytes : 0;
+    }
+    return sum;
+}
+
+/* What the driver took during calls of a kind: its word after a call less that before it. */
+static uint64_t taken_by(const struct mt_devices *devices, size_t place,
+                         enum mt_device_reason reason, const struct mt_device_moment *moment)
+{
+    int64_t sum = 0;
+    for (size_t i = 1; i < devices->n_uses; i++) {
+        const struct mt_device_use *before = &devices->uses[i - 1];
+        const struct mt_device_use *after = &devices->uses[i];
+        if (after->place == place && after->reason == reason && after->ns <= moment->ns &&
+            before->place == place && before->pid == after->pid &&
+            before->reason == MT_DEVICE_BEFORE)
+            sum += (int64_t)(after->used_bytes - before->used_bytes);
+    }
+    return sum > 0 ? (uint64_t)sum : 0;
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+static uint64_t at_most(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The driver's word, less what was allocated, is what it holds itself. */
+static int add_driver(struct mt_claims *claims, const struct sums *sums, uint64_t used_bytes)
+{
+    uint64_t rest = less(used_bytes, sums->allocated + sums->reserved);
+    uint64_t graphs = at_most(sums->graphs, rest);
+    uint64_t modules = at_most(sums->modules, rest - graphs);
+    uint64_t arrays = at_most(sums->arrays, rest - graphs - modules);
+    int result = add(claims, MT_CATEGORY_GRAPHS, MT_PROVENANCE_MEASURED,
+                     "taken by the driver as graphs were made", graphs, 0);
+    if (result == 0)
+        result = add(claims, MT_CATEGORY_CONTEXT, MT_PROVENANCE_MEASURED,
+                     "taken by the driver as kernels were loaded", modules, 0);
+    if (result == 0)
+        result = add(claims, MT_CATEGORY_CACHED, MT_PROVENANCE_MEASURED,
+                     "taken by the driver for arrays", arrays, 0);
+    if (result < 0)
+        return result;
+    return add(claims, MT_CATEGORY_CONTEXT, MT_PROVENANCE_DERIVED,
+               "used by the driver's word, less what was allocated",
+               rest - graphs - modules - arrays, 0);
+}
+
+int mt_device_claims(const struct mt_devices *devices, size_t place,
+                     const struct mt_device_moment *moment, int is_peak, struct mt_torch *torch,
+                     struct mt_claims *claims)
+{
+    struct span span = span_of(devices, place, moment, torch);
+    struct sums sums = {.reserved = reserved_at(devices, place, moment),
+                        .graphs = taken_by(devices, place, MT_DEVICE_BY_GRAPH, moment),
+                        .modules = taken_by(devices, place, MT_DEVICE_BY_MODULE, moment),
+                        .arrays = taken_by(devices, place, MT_DEVICE_BY_ARRAY, moment)};
+    int result = 0;
+    for (size_t i = 0; i < devices->n_blocks && result == 0; i++) {
+        const struct mt_device_block *block = &devices->blocks[i];
+        if (block->place != place || !mt_device_block_counts(block) ||
+            !is_there(block->begin_ns, block->order, block->end_ns, moment))
+            continue;
+        *(block->kind == MT_DEVICE_POOLED ? &sums.pooled : &sums.allocated) += block->bytes;
+        if (is_of_torch(torch, block))
+            result = add_pieces(claims, block, moment, is_peak ? &span : NULL, torch);
+        if (result >= 0)
+            result = result ? 0 : add_block(claims, block);
+    }
+    sums.reserved = sums.reserved < sums.pooled ? sums.pooled : sums.reserved;
+    if (result == 0)
+        result = add(claims, MT_CATEGORY_CACHED, MT_PROVENANCE_EXACT,
+                     "held free by pools of the driver", sums.reserved - sums.pooled, 0);
+    if (result < 0 || moment->used_bytes == MT_UNKNOWN)
+        return result;
+    return add_driver(claims, &sums, moment->used_bytes);
+}

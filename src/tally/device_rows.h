@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* Rows of a device at a moment. */
+#ifndef MT_TALLY_DEVICE_ROWS_H
+#define MT_TALLY_DEVICE_ROWS_H
+
+#include "tally/attribute.h"
+#include "tally/devices.h"
+
+struct mt_torch;
+
+/* Puts what a device held at `moment` into `claims`, which begin empty. What PyTorch's allocator
+ * had is divided by its own traces (may be NULL), where `is_peak` as at its fullest moment while it
+ * had the same segments. They add up to what the driver said was used then; where it said nothing,
+ * to what was allocated. Returns 0 or MT_ENOMEM. */
+int mt_device_claims(const struct mt_devices *devices, size_t place,
+                     const struct mt_device_moment *moment, int is_peak, struct mt_torch *torch,
+                     struct mt_claims *claims);
+
+#endif

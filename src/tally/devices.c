@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: MIT */
+/* Devices over time, from the events of each process. Knows neither pages nor categories. */
+#include "tally/devices.h"
+
+#include <memtally/error.h>
+#include <memtally/tally.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int grow(void **items, size_t n, size_t size)
+{
+    if (n & (n - 1))
+        return 0;
+    void *grown = realloc(*items, (n ? n * 2 : 1) * size);
+    if (!grown)
+        return MT_ENOMEM;
+    *items = grown;
+    return 0;
+}
+
+void mt_device_pass_init(struct mt_device_pass *pass, struct mt_devices *devices, uint64_t pid)
+{
+    *pass =
+        (struct mt_device_pass){.devices = devices, .pid = pid, .first_block = devices->n_blocks};
+    for (size_t i = 0; i < MT_DEVICES_MAX; i++)
+        pass->place_of[i] = MT_DEVICE_UNUSED;
+    mt_table_init(&pass->by_object);
+    mt_table_init(&pass->by_buffer);
+    mt_ranges_init(&pass->mappings);
+}
+
+/* Devices whose UUID was not said are told apart by nothing: each is one of its own. */
+static size_t find_place(const struct mt_devices *devices, const char *uuid)
+{
+    for (size_t i = 0; i < devices->n_places; i++)
+        if (strcmp(devices->places[i].uuid, uuid) == 0 && strcmp(uuid, "?") != 0)
+            return i;
+    return devices->n_places;
+}
+
+static int add_device(struct mt_device_pass *pass, const struct mt_event *event, const char *uuid,
+                      const char *name)
+{
+    struct mt_devices *devices = pass->devices;
+    size_t place = find_place(devices, uuid);
+    if (event->field[0] >= MT_DEVICES_MAX || place >= MT_DEVICES_MAX)
+        return 0;
+    pass->place_of[event->field[0]] = place;
+    if (place < devices->n_places)
+        return 0;
+    void *places = devices->places;
+    char *own_uuid = strdup(uuid);
+    char *own_name = strdup(name);
+    if (!own_uuid || !own_name || grow(&places, devices->n_places, sizeof *devices->places) < 0) {
+        free(own_uuid);
+        free(own_name);
+        return MT_ENOMEM;
+    }
+    devices->places = places;
+    devices->places[devices->n_places++] =
+        (struct mt_device_place){own_uuid, own_name, event->field[1]};
+    return 0;
+}
+
+static size_t place_of(const struct mt_device_pass *pass, uint64_t device)
+{
+    return device < MT_DEVICES_MAX ? pass->place_of[device] : MT_DEVICE_UNUSED;
+}
+
+/* An object that is given out again was given back by a call that went unseen. */
+static void end_block(struct mt_device_pass *pass, uint64_t object, uint64_t ns)
+{
+    uint64_t index;
+    if (mt_table_take(&pass->by_object, object, &index))
+        pass->devices->blocks[index].end_ns = ns;
+}
+
+static int add_block(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns)
+{
+    struct mt_devices *devices = pass->devices;
+    void *blocks = devices->blocks;
+    size_t place = place_of(pass, event->field[0]);
+    if (place == MT_DEVICE_UNUSED || event->field[1] >= MT_DEVICE_KIND_END ||
+        event->field[2] == UINT64_MAX)
+        return 0;
+    end_block(pass, event->field[2], ns);
+    if (grow(&blocks, devices->n_blocks, sizeof *devices->blocks) < 0 ||
+        (devices->blocks = blocks,
+         mt_table_set(&pass->by_object, event->field[2], devices->n_blocks) < 0))
+        return MT_ENOMEM;
+    devices->blocks[devices->n_blocks++] = (struct mt_device_block){
+        .place = place,
+        .pid = pass->pid,
+        .kind = (enum mt_device_kind)event->field[1],
+        .object = event->field[2],
+        .address = event->field[2],
+        .bytes = event->field[3],
+        .begin_ns = ns,
+        .end_ns = UINT64_MAX,
+        .order = devices->n_events,
+        .handles = 1,
+    };
+    return 0;
+}
+
+static struct mt_device_block *block_of(const struct mt_device_pass *pass, uint64_t object)
+{
+    uint64_t index;
+    if (object == UINT64_MAX || !mt_table_get(&pass->by_object, object, &index))
+        return NULL;
+    return &pass->devices->blocks[index];
+}
+
+static void end_if_unheld(struct mt_device_pass *pass, struct mt_device_block *block, uint64_t ns)
+{
+    if (block->handles || block->mappings)
+        return;
+    block->end_ns = ns;
+    uint64_t index;
+    if (mt_table_get(&pass->by_object, block->object, &index) &&
+        &pass->devices->blocks[index] == block)
+        mt_table_take(&pass->by_object, block->object, NULL);
+}
+
+static void free_block(struct mt_device_pass *pass, uint64_t object, uint64_t ns)
+{
+    struct mt_device_block *block = block_of(pass, object);
+    if (!block)
+        return;
+    block->handles -= block->handles > 0;
+    end_if_unheld(pass, block, ns);
+}
+
+static void unmap(struct mt_device_pass *pass, uint64_t address, uint64_t length, uint64_t ns)
+{
+    uint64_t end = length > UINT64_MAX - address ? UINT64_MAX : address + length;
+    struct mt_range range;
+    while (mt_ranges_at_or_after(&pass->mappings, address, &range) && range.low < end) {
+        struct mt_device_block *block = &pass->devices->blocks[range.value];
+        mt_ranges_clear(&pass->mappings, range.low, range.high);
+        block->mappings -= block->mappings > 0;
+        end_if_unheld(pass, block, ns);
+    }
+}
+
+static void map(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns)
+{
+    struct mt_device_block *block = block_of(pass, event->field[2]);
+    uint64_t address = event->field[0];
+    uint64_t length = event->field[1];
+    if (!block || !length || length > UINT64_MAX - address)
+        return;
+    block->mappings++;
+    block->address = address;
+    unmap(pass, address, length, ns);
+    mt_ranges_set(&pass->mappings, address, address + length,
+                  (uint64_t)(block - pass->devices->blocks));
+}
+
+static void reset(struct mt_device_pass *pass, uint64_t device, uint64_t ns)
+{
+    size_t place = place_of(pass, device);
+    struct mt_devices *devices = pass->devices;
+    for (size_t i = pass->first_block; i < devices->n_blocks; i++)
+        if (devices->blocks[i].place == place && devices->blocks[i].end_ns == UINT64_MAX &&
+            mt_device_block_counts(&devices->blocks[i]))
+            devices->blocks[i].end_ns = ns;
+}
+
+static int add_use(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns)
+{
+    struct mt_devices *devices = pass->devices;
+    void *uses = devices->uses;
+    size_t place = place_of(pass, event->field[0]);
+    if (place == MT_DEVICE_UNUSED || event->field[2] >= MT_DEVICE_REASON_END)
+        return 0;
+    if (grow(&uses, devices->n_uses, sizeof *devices->uses) < 0)
+        return MT_ENOMEM;
+    devices->uses = uses;
+    devices->uses[devices->n_uses++] = (struct mt_device_use){
+        .place = place,
+        .pid = pass->pid,
+        .ns = ns,
+        .used_bytes = event->field[1],
+        .order = devices->n_events,
+        .reason = (enum mt_device_reason)event->field[2],
+    };
+    return 0;
+}
+
+static int add_refusal(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns)
+{
+    struct mt_devices *devices = pass->devices;
+    void *refusals = devices->refusals;
+    size_t place = place_of(pass, event->field[0]);
+    if (place == MT_DEVICE_UNUSED)
+        return 0;
+    if (grow(&refusals, devices->n_refusals, sizeof *devices->refusals) < 0)
+        return MT_ENOMEM;
+    devices->refusals = refusals;
+    devices->refusals[devices->n_refusals++] =
+        (struct mt_device_refusal){place, pass->pid, ns, event->field[2], event->field[3]};
+    return 0;
+}
+
+static int add_pool(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns)
+{
+    struct mt_devices *devices = pass->devices;
+    void *pools = devices->pools;
+    size_t place = place_of(pass, event->field[0]);
+    if (place == MT_DEVICE_UNUSED)
+        return 0;
+    if (grow(&pools, devices->n_pools, sizeof *devices->pools) < 0)
+        return MT_ENOMEM;
+    devices->pools = pools;
+    devices->pools[devices->n_pools++] = (struct mt_device_pool){
+        .place = place,
+        .pid = pass->pid,
+        .pool = event->field[1],
+        .ns = ns,
+        .order = devices->n_events,
+        .reserved_bytes = event->field[2],
+    };
+    return 0;
+}
+
+/* An engine made a buffer of what the driver gave it: at its address, or mapped there. */
+static int name_buffer(struct mt_device_pass *pass, const struct mt_event *event, const char *name)
+{
+    struct mt_device_block *block = block_of(pass, event->field[1]);
+    struct mt_range range;
+    if (event->field[3] & MT_BUFFER_HOST || event->field[0] == UINT64_MAX)
+        return 0;
+    if (!block && mt_ranges_find(&pass->mappings, event->field[1], &range))
+        block = &pass->devices->blocks[range.value];
+    if (!block)
+        return 0;
+    char *own = strdup(name ? name : "buffer");
+    if (!own)
+        return MT_ENOMEM;
+    free(block->name);
+    block->name = own;
+    block->category =
+        event->field[4] < MT_CATEGORY_END ? (enum mt_category)event->field[4] : MT_CATEGORY_NONE;
+    return mt_table_set(&pass->by_buffer, event->field[0],
+                        (uint64_t)(block - pass->devices->blocks));
+}
+
+static void set_usage(struct mt_device_pass *pass, uint64_t buffer, uint64_t usage)
+{
+    uint64_t index;
+    if (buffer == UINT64_MAX || !mt_table_get(&pass->by_buffer, buffer, &index))
+        return;
+    struct mt_device_block *block = &pass->devices->blocks[index];
+    if (block->category == MT_CATEGORY_NONE && usage == MT_USAGE_WEIGHTS)
+        block->category = MT_CATEGORY_WEIGHTS;
+}
+
+int mt_device_take(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns,
+                   const char *uuid, const char *name)
+{
+    struct mt_device_block *block;
+    pass->devices->n_events++;
+    switch (event->op) {
+    case MT_EVENT_DEVICE:
+        return add_device(pass, event, uuid, name);
+    case MT_EVENT_DEVICE_ALLOC:
+        return add_block(pass, event, ns);
+    case MT_EVENT_DEVICE_FREE:
+        free_block(pass, event->field[1], ns);
+        return 0;
+    case MT_EVENT_DEVICE_MAP:
+        map(pass, event, ns);
+        return pass->mappings.failed ? MT_ENOMEM : 0;
+    case MT_EVENT_DEVICE_UNMAP:
+        unmap(pass, event->field[0], event->field[1], ns);
+        return pass->mappings.failed ? MT_ENOMEM : 0;
+    case MT_EVENT_DEVICE_HELD:
+        block = block_of(pass, event->field[0]);
+        if (block)
+            block->handles++;
+        return 0;
+    case MT_EVENT_DEVICE_USED:
+        return add_use(pass, event, ns);
+    case MT_EVENT_DEVICE_REFUSED:
+        return add_refusal(pass, event, ns);
+    case MT_EVENT_DEVICE_POOL:
+        return add_pool(pass, event, ns);
+    case MT_EVENT_BUFFER_ALLOC:
+        return name_buffer(pass, event, name);
+    case MT_EVENT_BUFFER_USAGE:
+        set_usage(pass, event->field[0], event->field[1]);
+        return 0;
+    case MT_EVENT_DEVICE_RESET:
+        reset(pass, event->field[0], ns);
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+int mt_device_pass_finish(struct mt_device_pass *pass, uint64_t ns)
+{
+    struct mt_devices *devices = pass->devices;
+    for (size_t i = pass->first_block; i < devices->n_blocks; i++)
+        if (devices->blocks[i].end_ns == UINT64_MAX)
+            devices->blocks[i].end_ns = ns;
+    mt_table_finish(&pass->by_object);
+    mt_table_finish(&pass->by_buffer);
+    int failed = pass->mappings.failed;
+    mt_ranges_finish(&pass->mappings);
+    return failed ? MT_ENOMEM : 0;
+}
+
+void mt_devices_finish(struct mt_devices *devices)
+{
+    for (size_t i = 0; i < devices->n_places; i++) {
+        free(devices->places[i].uuid);
+        free(devices->places[i].name);
+    }
+    free(devices->places);
+    for (size_t i = 0; i < devices->n_blocks; i++)
+        free(devices->blocks[i].name);
+    free(devices->blocks);
+    free(devices->pools);
+    free(devices->uses);
+    free(devices->refusals);
+    *devices = (struct mt_devices){0};
+}
+
+int mt_device_block_counts(const struct mt_device_block *block)
+{
+    return block->kind != MT_DEVICE_IMPORTED && block->kind != MT_DEVICE_HOST &&
+           block->kind != MT_DEVICE_REGISTERED;
+}
+
+/* ---- over time ---- */
+
+/* A change of what is allocated, or what the driver said. */
+struct step {
+    uint64_t ns;
+    uint64_t order;
+    int64_t change;
+    uint64_t used_bytes; /* MT_UNKNOWN: not said here */
+};
+
+static int by_time(const void *a, const void *b)
+{
+    const struct step *one = a;
+    const struct step *other = b;
+    if (one->ns != other->ns)
+        return one->ns < other->ns ? -1 : 1;
+    if (one->order != other->order)
+        return one->order < other->order ? -1 : 1;
+    return one->change > other->change ? -1 : one->change < other->change;
+}
+
+static struct step *steps_of(const struct mt_devices *devices, size_t place, size_t *n)
+{
+    struct step *steps = calloc(2 * devices->n_blocks + devices->n_uses + 1, sizeof *steps);
+    *n = 0;
+    if (!steps)
+        return NULL;
+    for (size_t i = 0; i < devices->n_blocks; i++) {
+        const struct mt_device_block *block = &devices->blocks[i];
+        if (block->place != place || !mt_device_block_counts(block))
+            continue;
+        steps[(*n)++] =
+            (struct step){block->begin_ns, block->order, (int64_t)block->bytes, MT_UNKNOWN};
+        if (block->end_ns != UINT64_MAX)
+            steps[(*n)++] =
+                (struct step){block->end_ns, block->order, -(int64_t)block->bytes, MT_UNKNOWN};
+    }
+    for (size_t i = 0; i < devices->n_uses; i++)
+        if (devices->uses[i].place == place)
+            steps[(*n)++] = (struct step){devices->uses[i].ns, devices->uses[i].order, 0,
+                                          devices->uses[i].used_bytes};
+    qsort(steps, *n, sizeof *steps, by_time);
+    return steps;
+}
+
+static void apply(struct mt_device_moment *now, const struct step *step)
+{
+    now->ns = step->ns;
+    now->order = step->order;
+    now->allocated_bytes += (uint64_t)step->change;
+    if (step->used_bytes != MT_UNKNOWN)
+        now->used_bytes = step->used_bytes;
+}
+
+int mt_device_peak(const struct mt_devices *devices, size_t place, struct mt_device_moment *moment)
+{
+    size_t n;
+    struct step *steps = steps_of(devices, place, &n);
+    struct mt_device_moment now = {.used_bytes = MT_UNKNOWN};
+    int is_told = 0;
+    *moment = now;
+    if (!steps)
+        return MT_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        is_told |= steps[i].used_bytes != MT_UNKNOWN;
+    for (size_t i = 0; i < n; i++) {
+        apply(&now, &steps[i]);
+        int is_more =
+            is_told ? steps[i].used_bytes != MT_UNKNOWN &&
+                          (moment->used_bytes == MT_UNKNOWN || now.used_bytes > moment->used_bytes)
+                    : now.allocated_bytes > moment->allocated_bytes;
+        if (is_more)
+            *moment = now;
+    }
+    free(steps);
+    return 0;
+}
+
+int mt_device_at(const struct mt_devices *devices, size_t place, uint64_t ns,
+                 struct mt_device_moment *moment)
+{
+    size_t n;
+    struct step *steps = steps_of(devices, place, &n);
+    *moment = (struct mt_device_moment){.used_bytes = MT_UNKNOWN};
+    if (!steps)
+        return MT_ENOMEM;
+    for (size_t i = 0; i < n && steps[i].ns <= ns; i++)
+        apply(moment, &steps[i]);
+    moment->ns = ns;
+    moment->order = UINT64_MAX;
+    free(steps);
+    return 0;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* What the recorded processes had of devices, and what the driver said was used, over time.
+ *
+ * A device is one by its UUID, whatever number a process knows it by. An allocation is there from
+ * its call until it is given back, its process ends or its device is reset; physical memory until
+ * its last handle and its last mapping are gone. */
+#ifndef MT_TALLY_DEVICES_H
+#define MT_TALLY_DEVICES_H
+
+#include <memtally/category.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "recording/reader.h"
+#include "tally/ranges.h"
+#include "tally/table.h"
+
+#define MT_DEVICES_MAX   64u
+#define MT_DEVICE_UNUSED SIZE_MAX
+
+struct mt_device_place {
+    char *uuid; /* "GPU-0123…", "?" where it was not said */
+    char *name;
+    uint64_t total_bytes;
+};
+
+struct mt_device_block {
+    size_t place;
+    uint64_t pid;
+    enum mt_device_kind kind;
+    uint64_t object;
+    uint64_t address; /* of physical memory, where it was mapped last; else as `object` */
+    uint64_t bytes;
+    uint64_t begin_ns; /* CLOCK_MONOTONIC */
+    uint64_t end_ns;   /* UINT64_MAX while it is there */
+    uint64_t order;    /* of events of one moment the later has the higher one */
+    uint32_t handles;  /* of physical memory */
+    uint32_t mappings;
+    char *name; /* of the engine's buffer that it is; NULL: nobody said */
+    enum mt_category category;
+};
+
+/* What a pool of a device has reserved, in use or free. */
+struct mt_device_pool {
+    size_t place;
+    uint64_t pid;
+    uint64_t pool;
+    uint64_t ns;
+    uint64_t order;
+    uint64_t reserved_bytes;
+};
+
+/* What the driver said was used of a device, by all processes. */
+struct mt_device_use {
+    size_t place;
+    uint64_t pid;
+    uint64_t ns;
+    uint64_t used_bytes;
+    uint64_t order;
+    enum mt_device_reason reason;
+};
+
+struct mt_device_refusal {
+    size_t place;
+    uint64_t pid;
+    uint64_t ns;
+    uint64_t bytes;
+    uint64_t free_bytes;
+};
+
+/* Start with {0}. */
+struct mt_devices {
+    struct mt_device_place *places;
+    size_t n_places;
+    struct mt_device_block *blocks;
+    size_t n_blocks;
+    struct mt_device_use *uses;
+    size_t n_uses;
+    struct mt_device_refusal *refusals;
+    size_t n_refusals;
+    struct mt_device_pool *pools;
+    size_t n_pools;
+    uint64_t n_events;
+};
+
+/* Reading the events of one process. */
+struct mt_device_pass {
+    struct mt_devices *devices;
+    uint64_t pid;
+    size_t place_of[MT_DEVICES_MAX]; /* as the process numbers devices; MT_DEVICE_UNUSED */
+    struct mt_table by_object;       /* -> blocks that are there */
+    struct mt_table by_buffer;       /* an engine's buffer -> blocks */
+    struct mt_ranges mappings;       /* -> blocks of physical memory */
+    size_t first_block;
+};
+
+void mt_device_pass_init(struct mt_device_pass *pass, struct mt_devices *devices, uint64_t pid);
+
+/* Applies an event at `ns`; what is none of a device's is left alone. `uuid` and `name` are those
+ * of a DEVICE event, `name` also that of a BUFFER_ALLOC. Returns 0 or MT_ENOMEM. */
+int mt_device_take(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns,
+                   const char *uuid, const char *name);
+
+/* The process ended at `ns`, and with it what it held. Returns 0 or MT_ENOMEM. */
+int mt_device_pass_finish(struct mt_device_pass *pass, uint64_t ns);
+
+void mt_devices_finish(struct mt_devices *devices);
+
+/* Whether a block is memory of its device: not what was imported, nor the host's. */
+int mt_device_block_counts(const struct mt_device_block *block);
+
+/* A moment of a place: what was allocated there, and what the driver said last. */
+struct mt_device_moment {
+    uint64_t ns;
+    uint64_t order;
+    uint64_t allocated_bytes;
+    uint64_t used_bytes; /* MT_UNKNOWN where the driver had not said */
+};
+
+/* The moment at which most was used: by the driver's word, and where it gave none by what was
+ * allocated. Returns 0 or MT_ENOMEM. */
+int mt_device_peak(const struct mt_devices *devices, size_t place, struct mt_device_moment *moment);
+
+/* The same at a time. */
+int mt_device_at(const struct mt_devices *devices, size_t place, uint64_t ns,
+                 struct mt_device_moment *moment);
+
+#endif
