@@ -8,10 +8,7 @@
 #include "recorder/modules.h"
 #include "recorder/real.h"
 
-struct cuda memtally_cuda;
-
 enum { UNKNOWN = 0, LOOKED_UP = 1, KNOWN = 2 };
-static uint32_t cuda_state;
 
 struct entry {
     const char *name;
@@ -66,7 +63,7 @@ static void *hook_of(const struct entry *entry)
 static void *real_of(const struct entry *entry)
 {
     void *real;
-    memcpy(&real, (const char *)&memtally_cuda + entry->offset, sizeof real);
+    memcpy(&real, (const char *)&memtally_real.cuda + entry->offset, sizeof real);
     return real;
 }
 
@@ -97,7 +94,7 @@ static void fill(void *library, const struct entry *list, size_t n)
         void *real = memtally_real.dlsym(library, list[i].name);
         if (is_own(real))
             real = NULL;
-        memcpy((char *)&memtally_cuda + list[i].offset, &real, sizeof real);
+        memcpy((char *)&memtally_real.cuda + list[i].offset, &real, sizeof real);
     }
 }
 
@@ -112,20 +109,20 @@ static int take_driver(const void *real)
     void *library = memtally_real.dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     if (!library)
         return 0;
-    if (!__atomic_compare_exchange_n(&cuda_state, &unknown, LOOKED_UP, 0, __ATOMIC_ACQUIRE,
-                                     __ATOMIC_ACQUIRE)) {
+    if (!__atomic_compare_exchange_n(&memtally_real.cuda_state, &unknown, LOOKED_UP, 0,
+                                     __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
         dlclose(library);
         return unknown == KNOWN;
     }
     fill(library, entries, N_ENTRIES);
     fill(library, questions, sizeof questions / sizeof *questions);
-    __atomic_store_n(&cuda_state, KNOWN, __ATOMIC_RELEASE);
+    __atomic_store_n(&memtally_real.cuda_state, KNOWN, __ATOMIC_RELEASE);
     return 1;
 }
 
 int cuda_ready(void)
 {
-    if (LIKELY(__atomic_load_n(&cuda_state, __ATOMIC_ACQUIRE) == KNOWN))
+    if (LIKELY(__atomic_load_n(&memtally_real.cuda_state, __ATOMIC_ACQUIRE) == KNOWN))
         return 1;
     loader_errors_aside();
     int found = take_driver(find_anywhere("cuMemAlloc_v2"));
@@ -154,7 +151,7 @@ void *cuda_in_place_of(void *real)
 {
     if (!real || is_own(real))
         return real;
-    if (__atomic_load_n(&cuda_state, __ATOMIC_ACQUIRE) != KNOWN && !take_driver(real))
+    if (__atomic_load_n(&memtally_real.cuda_state, __ATOMIC_ACQUIRE) != KNOWN && !take_driver(real))
         return real;
     const struct entry *entry = entry_of(real);
     return entry ? hook_of(entry) : real;

@@ -38,6 +38,7 @@ struct cuda_ipc_handle {
 #undef CUDA
 #undef CUDA_ASK
 
+/* The driver's functions; members may be NULL where its version lacks them. */
 struct cuda {
 #define CUDA(name, parameters, arguments) int(*name) parameters;
 #define CUDA_ASK(name, parameters)        int(*name) parameters;
@@ -45,9 +46,6 @@ struct cuda {
 #undef CUDA
 #undef CUDA_ASK
 };
-
-/* The driver's functions once it is known; members may be NULL where its version lacks them. */
-extern HIDDEN struct cuda memtally_cuda;
 
 /* Finds the driver that a program is bound to. Returns 0 where there is none. */
 HIDDEN int cuda_ready(void);

@@ -54,12 +54,12 @@ static void tell_device(int device)
     size_t total = 0;
     if (!process || __atomic_load_n(&process->devices_told, __ATOMIC_RELAXED) & bit)
         return;
-    if (memtally_cuda.cuDeviceGetName)
-        memtally_cuda.cuDeviceGetName(name, sizeof name - 1, device);
-    if (memtally_cuda.cuDeviceGetUuid_v2)
-        memtally_cuda.cuDeviceGetUuid_v2(uuid, device);
-    if (memtally_cuda.cuDeviceTotalMem_v2)
-        memtally_cuda.cuDeviceTotalMem_v2(&total, device);
+    if (memtally_real.cuda.cuDeviceGetName)
+        memtally_real.cuda.cuDeviceGetName(name, sizeof name - 1, device);
+    if (memtally_real.cuda.cuDeviceGetUuid_v2)
+        memtally_real.cuda.cuDeviceGetUuid_v2(uuid, device);
+    if (memtally_real.cuda.cuDeviceTotalMem_v2)
+        memtally_real.cuda.cuDeviceTotalMem_v2(&total, device);
     write_uuid(id, uuid);
     struct thread *thread = enter();
     if (!thread)
@@ -75,7 +75,7 @@ static void tell_device(int device)
 static int current_device(void)
 {
     int device = NO_DEVICE;
-    if (!memtally_cuda.cuCtxGetDevice || memtally_cuda.cuCtxGetDevice(&device) != 0)
+    if (!memtally_real.cuda.cuCtxGetDevice || memtally_real.cuda.cuCtxGetDevice(&device) != 0)
         return NO_DEVICE;
     return device;
 }
@@ -83,8 +83,9 @@ static int current_device(void)
 static int device_of(uint64_t address)
 {
     int device = NO_DEVICE;
-    if (memtally_cuda.cuPointerGetAttribute &&
-        memtally_cuda.cuPointerGetAttribute(&device, POINTER_ORDINAL, address) == 0 && device >= 0)
+    if (memtally_real.cuda.cuPointerGetAttribute &&
+        memtally_real.cuda.cuPointerGetAttribute(&device, POINTER_ORDINAL, address) == 0 &&
+        device >= 0)
         return device;
     return current_device();
 }
@@ -94,8 +95,8 @@ static void ask_used(int device, enum mt_device_reason reason)
 {
     size_t free_bytes = 0;
     size_t total = 0;
-    if (device < 0 || device >= DEVICES_TOLD_MAX || !memtally_cuda.cuMemGetInfo_v2 ||
-        memtally_cuda.cuMemGetInfo_v2(&free_bytes, &total) != 0 || free_bytes > total)
+    if (device < 0 || device >= DEVICES_TOLD_MAX || !memtally_real.cuda.cuMemGetInfo_v2 ||
+        memtally_real.cuda.cuMemGetInfo_v2(&free_bytes, &total) != 0 || free_bytes > total)
         return;
     tell_device(device);
     uint64_t fields[] = {(uint64_t)device, total - free_bytes, reason};
@@ -130,8 +131,8 @@ static void note_refused(int device, enum mt_device_kind kind, uint64_t size, co
     size_t total = 0;
     if (device < 0 || device >= DEVICES_TOLD_MAX)
         return;
-    if (!memtally_cuda.cuMemGetInfo_v2 || device != current_device() ||
-        memtally_cuda.cuMemGetInfo_v2(&free_bytes, &total) != 0)
+    if (!memtally_real.cuda.cuMemGetInfo_v2 || device != current_device() ||
+        memtally_real.cuda.cuMemGetInfo_v2(&free_bytes, &total) != 0)
         free_bytes = 0;
     tell_device(device);
     struct thread *thread = enter();
@@ -155,12 +156,12 @@ static void ask_pool(int device, void *pool)
 {
     enum { RESERVED_CURRENT = 5 }; /* CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT */
     uint64_t reserved = 0;
-    if (device < 0 || device >= DEVICES_TOLD_MAX || !memtally_cuda.cuMemPoolGetAttribute)
+    if (device < 0 || device >= DEVICES_TOLD_MAX || !memtally_real.cuda.cuMemPoolGetAttribute)
         return;
-    if (!pool &&
-        (!memtally_cuda.cuDeviceGetMemPool || memtally_cuda.cuDeviceGetMemPool(&pool, device) != 0))
+    if (!pool && (!memtally_real.cuda.cuDeviceGetMemPool ||
+                  memtally_real.cuda.cuDeviceGetMemPool(&pool, device) != 0))
         return;
-    if (memtally_cuda.cuMemPoolGetAttribute(pool, RESERVED_CURRENT, &reserved) != 0)
+    if (memtally_real.cuda.cuMemPoolGetAttribute(pool, RESERVED_CURRENT, &reserved) != 0)
         return;
     tell_device(device);
     uint64_t fields[] = {(uint64_t)device, (uint64_t)(uintptr_t)pool, reserved};
@@ -201,20 +202,20 @@ static int found(int result, void **function)
 }
 
 #define REAL(name)                                                                                 \
-    if (!cuda_ready() || !memtally_cuda.name)                                                      \
+    if (!cuda_ready() || !memtally_real.cuda.name)                                                 \
         return CUDA_NOT_INITIALIZED;
 
 int cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags)
 {
     REAL(cuGetProcAddress)
-    return found(memtally_cuda.cuGetProcAddress(symbol, function, version, flags), function);
+    return found(memtally_real.cuda.cuGetProcAddress(symbol, function, version, flags), function);
 }
 
 int cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags,
                         int *status)
 {
     REAL(cuGetProcAddress_v2)
-    return found(memtally_cuda.cuGetProcAddress_v2(symbol, function, version, flags, status),
+    return found(memtally_real.cuda.cuGetProcAddress_v2(symbol, function, version, flags, status),
                  function);
 }
 
@@ -223,7 +224,7 @@ int cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64
 int cuMemAlloc_v2(uint64_t *address, size_t size)
 {
     REAL(cuMemAlloc_v2)
-    return given(memtally_cuda.cuMemAlloc_v2(address, size), MT_DEVICE_LINEAR, address, size,
+    return given(memtally_real.cuda.cuMemAlloc_v2(address, size), MT_DEVICE_LINEAR, address, size,
                  FRAME);
 }
 
@@ -231,7 +232,7 @@ int cuMemAllocPitch_v2(uint64_t *address, size_t *pitch, size_t width, size_t he
                        unsigned element)
 {
     REAL(cuMemAllocPitch_v2)
-    int result = memtally_cuda.cuMemAllocPitch_v2(address, pitch, width, height, element);
+    int result = memtally_real.cuda.cuMemAllocPitch_v2(address, pitch, width, height, element);
     size_t row = result == 0 && pitch ? *pitch : width;
     return given(result, MT_DEVICE_LINEAR, address, row * height, FRAME);
 }
@@ -239,15 +240,15 @@ int cuMemAllocPitch_v2(uint64_t *address, size_t *pitch, size_t width, size_t he
 int cuMemAllocManaged(uint64_t *address, size_t size, unsigned flags)
 {
     REAL(cuMemAllocManaged)
-    return given(memtally_cuda.cuMemAllocManaged(address, size, flags), MT_DEVICE_MANAGED, address,
-                 size, FRAME);
+    return given(memtally_real.cuda.cuMemAllocManaged(address, size, flags), MT_DEVICE_MANAGED,
+                 address, size, FRAME);
 }
 
 int cuMemFree_v2(uint64_t address)
 {
     REAL(cuMemFree_v2)
     note_gone(MT_DEVICE_LINEAR, address);
-    return changed(memtally_cuda.cuMemFree_v2(address), MT_DEVICE_BY_CALL);
+    return changed(memtally_real.cuda.cuMemFree_v2(address), MT_DEVICE_BY_CALL);
 }
 
 /* ---- of the host ---- */
@@ -266,14 +267,14 @@ static int given_host(int result, enum mt_device_kind kind, const void *address,
 int cuMemAllocHost_v2(void **address, size_t size)
 {
     REAL(cuMemAllocHost_v2)
-    int result = memtally_cuda.cuMemAllocHost_v2(address, size);
+    int result = memtally_real.cuda.cuMemAllocHost_v2(address, size);
     return given_host(result, MT_DEVICE_HOST, result == 0 ? *address : NULL, size, FRAME);
 }
 
 int cuMemHostAlloc(void **address, size_t size, unsigned flags)
 {
     REAL(cuMemHostAlloc)
-    int result = memtally_cuda.cuMemHostAlloc(address, size, flags);
+    int result = memtally_real.cuda.cuMemHostAlloc(address, size, flags);
     return given_host(result, MT_DEVICE_HOST, result == 0 ? *address : NULL, size, FRAME);
 }
 
@@ -281,13 +282,13 @@ int cuMemFreeHost(void *address)
 {
     REAL(cuMemFreeHost)
     note_gone(MT_DEVICE_HOST, (uint64_t)(uintptr_t)address);
-    return memtally_cuda.cuMemFreeHost(address);
+    return memtally_real.cuda.cuMemFreeHost(address);
 }
 
 int cuMemHostRegister_v2(void *address, size_t size, unsigned flags)
 {
     REAL(cuMemHostRegister_v2)
-    return given_host(memtally_cuda.cuMemHostRegister_v2(address, size, flags),
+    return given_host(memtally_real.cuda.cuMemHostRegister_v2(address, size, flags),
                       MT_DEVICE_REGISTERED, address, size, FRAME);
 }
 
@@ -295,7 +296,7 @@ int cuMemHostUnregister(void *address)
 {
     REAL(cuMemHostUnregister)
     note_gone(MT_DEVICE_REGISTERED, (uint64_t)(uintptr_t)address);
-    return memtally_cuda.cuMemHostUnregister(address);
+    return memtally_real.cuda.cuMemHostUnregister(address);
 }
 
 /* ---- in the order of a stream, out of a pool ---- */
@@ -304,7 +305,7 @@ int cuMemHostUnregister(void *address)
     int name parameters                                                                            \
     {                                                                                              \
         REAL(name)                                                                                 \
-        int result = memtally_cuda.name arguments;                                                 \
+        int result = memtally_real.cuda.name arguments;                                            \
         if (result == 0)                                                                           \
             ask_pool(device_of(*address), pool);                                                   \
         return given(result, MT_DEVICE_POOLED, address, size, FRAME);                              \
@@ -323,20 +324,20 @@ int cuMemFreeAsync(uint64_t address, void *stream)
 {
     REAL(cuMemFreeAsync)
     note_gone(MT_DEVICE_POOLED, address);
-    return memtally_cuda.cuMemFreeAsync(address, stream);
+    return memtally_real.cuda.cuMemFreeAsync(address, stream);
 }
 
 int cuMemFreeAsync_ptsz(uint64_t address, void *stream)
 {
     REAL(cuMemFreeAsync_ptsz)
     note_gone(MT_DEVICE_POOLED, address);
-    return memtally_cuda.cuMemFreeAsync_ptsz(address, stream);
+    return memtally_real.cuda.cuMemFreeAsync_ptsz(address, stream);
 }
 
 int cuMemPoolTrimTo(void *pool, size_t keep)
 {
     REAL(cuMemPoolTrimTo)
-    int result = memtally_cuda.cuMemPoolTrimTo(pool, keep);
+    int result = memtally_real.cuda.cuMemPoolTrimTo(pool, keep);
     if (result == 0)
         ask_pool(current_device(), pool);
     return changed(result, MT_DEVICE_BY_POOL);
@@ -348,7 +349,7 @@ int cuMemPoolDestroy(void *pool)
     uint64_t fields[] = {(uint64_t)current_device(), (uint64_t)(uintptr_t)pool, 0};
     if (pool)
         write_event(MT_EVENT_DEVICE_POOL, fields, 3);
-    return changed(memtally_cuda.cuMemPoolDestroy(pool), MT_DEVICE_BY_POOL);
+    return changed(memtally_real.cuda.cuMemPoolDestroy(pool), MT_DEVICE_BY_POOL);
 }
 
 /* ---- physical memory, which counts once whoever maps it, and goes with its last handle and
@@ -362,7 +363,7 @@ int cuMemCreate(uint64_t *handle, size_t size, const struct cuda_properties *pro
     int device = properties && properties->location_type == CUDA_LOCATION_DEVICE
                      ? properties->location_id
                      : NO_DEVICE;
-    int result = memtally_cuda.cuMemCreate(handle, size, properties, flags);
+    int result = memtally_real.cuda.cuMemCreate(handle, size, properties, flags);
     if (result == CUDA_OUT_OF_MEMORY)
         note_refused(device, MT_DEVICE_PHYSICAL, size, FRAME);
     if (result != 0 || device < 0)
@@ -376,13 +377,13 @@ int cuMemRelease(uint64_t handle)
 {
     REAL(cuMemRelease)
     note_gone(MT_DEVICE_PHYSICAL, handle);
-    return memtally_cuda.cuMemRelease(handle);
+    return memtally_real.cuda.cuMemRelease(handle);
 }
 
 int cuMemRetainAllocationHandle(uint64_t *handle, void *address)
 {
     REAL(cuMemRetainAllocationHandle)
-    int result = memtally_cuda.cuMemRetainAllocationHandle(handle, address);
+    int result = memtally_real.cuda.cuMemRetainAllocationHandle(handle, address);
     if (result == 0)
         write_event(MT_EVENT_DEVICE_HELD, handle, 1);
     return result;
@@ -393,9 +394,9 @@ int cuMemImportFromShareableHandle(uint64_t *handle, void *shareable, int kind)
 {
     REAL(cuMemImportFromShareableHandle)
     struct cuda_properties properties = {0};
-    int result = memtally_cuda.cuMemImportFromShareableHandle(handle, shareable, kind);
-    if (result == 0 && memtally_cuda.cuMemGetAllocationPropertiesFromHandle &&
-        memtally_cuda.cuMemGetAllocationPropertiesFromHandle(&properties, *handle) == 0 &&
+    int result = memtally_real.cuda.cuMemImportFromShareableHandle(handle, shareable, kind);
+    if (result == 0 && memtally_real.cuda.cuMemGetAllocationPropertiesFromHandle &&
+        memtally_real.cuda.cuMemGetAllocationPropertiesFromHandle(&properties, *handle) == 0 &&
         properties.location_type == CUDA_LOCATION_DEVICE)
         note_given(properties.location_id, MT_DEVICE_IMPORTED, *handle, 0, FRAME);
     return result;
@@ -404,7 +405,7 @@ int cuMemImportFromShareableHandle(uint64_t *handle, void *shareable, int kind)
 int cuMemMap(uint64_t address, size_t size, size_t offset, uint64_t handle, uint64_t flags)
 {
     REAL(cuMemMap)
-    int result = memtally_cuda.cuMemMap(address, size, offset, handle, flags);
+    int result = memtally_real.cuda.cuMemMap(address, size, offset, handle, flags);
     uint64_t fields[] = {address, size, handle};
     if (result == 0)
         write_event(MT_EVENT_DEVICE_MAP, fields, 3);
@@ -416,13 +417,13 @@ int cuMemUnmap(uint64_t address, size_t size)
     REAL(cuMemUnmap)
     uint64_t fields[] = {address, size};
     write_event(MT_EVENT_DEVICE_UNMAP, fields, 2);
-    return changed(memtally_cuda.cuMemUnmap(address, size), MT_DEVICE_BY_CALL);
+    return changed(memtally_real.cuda.cuMemUnmap(address, size), MT_DEVICE_BY_CALL);
 }
 
 int cuIpcOpenMemHandle_v2(uint64_t *address, struct cuda_ipc_handle handle, unsigned flags)
 {
     REAL(cuIpcOpenMemHandle_v2)
-    int result = memtally_cuda.cuIpcOpenMemHandle_v2(address, handle, flags);
+    int result = memtally_real.cuda.cuIpcOpenMemHandle_v2(address, handle, flags);
     if (result == 0)
         note_given(device_of(*address), MT_DEVICE_IMPORTED, *address, 0, FRAME);
     return result;
@@ -432,7 +433,7 @@ int cuIpcCloseMemHandle(uint64_t address)
 {
     REAL(cuIpcCloseMemHandle)
     note_gone(MT_DEVICE_IMPORTED, address);
-    return memtally_cuda.cuIpcCloseMemHandle(address);
+    return memtally_real.cuda.cuIpcCloseMemHandle(address);
 }
 
 /* ---- what has no size of its own: the driver is asked before and after ---- */
@@ -442,7 +443,7 @@ int cuIpcCloseMemHandle(uint64_t address)
     {                                                                                              \
         REAL(name)                                                                                 \
         ask_used(current_device(), MT_DEVICE_BEFORE);                                              \
-        return changed(memtally_cuda.name arguments, reason);                                      \
+        return changed(memtally_real.cuda.name arguments, reason);                                 \
     }
 
 CHANGES(cuArrayCreate_v2, (void **array, const void *descriptor), (array, descriptor),
@@ -494,19 +495,20 @@ int cuDevicePrimaryCtxRetain(void **context, int device)
 {
     REAL(cuDevicePrimaryCtxRetain)
     void *was = NULL;
-    int result = memtally_cuda.cuDevicePrimaryCtxRetain(context, device);
-    if (result != 0 || !context || !memtally_cuda.cuCtxPushCurrent_v2 ||
-        !memtally_cuda.cuCtxPopCurrent_v2 || memtally_cuda.cuCtxPushCurrent_v2(*context) != 0)
+    int result = memtally_real.cuda.cuDevicePrimaryCtxRetain(context, device);
+    if (result != 0 || !context || !memtally_real.cuda.cuCtxPushCurrent_v2 ||
+        !memtally_real.cuda.cuCtxPopCurrent_v2 ||
+        memtally_real.cuda.cuCtxPushCurrent_v2(*context) != 0)
         return result;
     ask_used(device, MT_DEVICE_BY_CONTEXT);
-    memtally_cuda.cuCtxPopCurrent_v2(&was);
+    memtally_real.cuda.cuCtxPopCurrent_v2(&was);
     return result;
 }
 
 int cuDevicePrimaryCtxRelease_v2(int device)
 {
     REAL(cuDevicePrimaryCtxRelease_v2)
-    return memtally_cuda.cuDevicePrimaryCtxRelease_v2(device);
+    return memtally_real.cuda.cuDevicePrimaryCtxRelease_v2(device);
 }
 
 /* All that was allocated in the context goes with it. */
@@ -514,7 +516,7 @@ int cuDevicePrimaryCtxReset_v2(int device)
 {
     REAL(cuDevicePrimaryCtxReset_v2)
     uint64_t field = (uint64_t)device;
-    int result = memtally_cuda.cuDevicePrimaryCtxReset_v2(device);
+    int result = memtally_real.cuda.cuDevicePrimaryCtxReset_v2(device);
     if (result == 0)
         write_event(MT_EVENT_DEVICE_RESET, &field, 1);
     return result;

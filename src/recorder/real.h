@@ -3,6 +3,7 @@
 #ifndef MT_RECORDER_REAL_H
 #define MT_RECORDER_REAL_H
 
+#include "recorder/cuda.h"
 #include "recorder/recorder.h"
 
 /* One member for each hooked libc function; NULL where libc has none of that name. */
@@ -23,6 +24,8 @@ struct real {
     int is_libc_heap;        /* malloc is libc's */
     const uintptr_t *heap_end; /* where libc keeps the end of its heap; NULL: not known */
     size_t (*malloc_usable_size)(void *address); /* NULL where malloc's module has none */
+    uint32_t cuda_state;                         /* 0: unknown, 1: being looked up, 2: known */
+    struct cuda cuda;                            /* once it is known */
     uint32_t tries_of_words; /* how often the word before a block told its size; see TRUSTED */
     void *(*dlsym)(void *handle, const char *name);
     void *(*dlopen)(const char *path, int flags);
