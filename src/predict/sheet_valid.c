@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What holds for every sheet and every estimate made of one. */
+#include "predict/torch/torch.h"
 #include "sheet_internal.h"
 
 static int term_is_valid(const struct mt_sheet_line *line)
@@ -16,8 +17,9 @@ int mt_pool_is_valid(const struct mt_estimate_pool *pool)
     if (!pool->present)
         return 1;
     uint64_t taken = pool->weights_bytes + pool->activations_bytes + pool->other_bytes;
-    return pool->pool_bytes == (int64_t)(pool->requested_bytes - taken - pool->graphs_bytes) &&
-           pool->pool_tokens_low <= pool->pool_tokens_high;
+    int is_far = mt_add(taken, pool->graphs_bytes) == MT_FAR; /* sums go no further */
+    int64_t left = (int64_t)(pool->requested_bytes - taken - pool->graphs_bytes);
+    return (is_far || pool->pool_bytes == left) && pool->pool_tokens_low <= pool->pool_tokens_high;
 }
 
 int mt_sheet_is_valid(const struct mt_sheet *sheet)

@@ -13,8 +13,13 @@ void mt_extents_finish(struct mt_extents *extents)
 
 void mt_extents_add(struct mt_extents *extents, uint64_t low, uint64_t high)
 {
+    struct mt_extent *last = extents->n ? &extents->items[extents->n - 1] : NULL;
     if (low >= high)
         return;
+    if (last && low >= last->low && low <= last->high) {
+        last->high = high > last->high ? high : last->high;
+        return;
+    }
     if (extents->n == extents->capacity) {
         size_t more = extents->capacity ? extents->capacity * 2 : 64;
         void *grown = realloc(extents->items, more * sizeof *extents->items);

@@ -18,6 +18,8 @@ struct mt_extents {
 };
 
 void mt_extents_finish(struct mt_extents *extents);
+/* Pieces are added in the order of their addresses; one that meets the last becomes part of it, so
+ * that equal memory is one list of pieces, however it came to be. */
 void mt_extents_add(struct mt_extents *extents, uint64_t low, uint64_t high);
 uint64_t mt_extents_bytes(const struct mt_extents *extents);
 

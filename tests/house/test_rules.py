@@ -178,7 +178,7 @@ def test_a_format_that_is_described_wrongly_is_found():
         ("`FREE` | address |", "`FREE` | address size |", "events: 2 FREE address is missing"),
         ("| 112 | 4 | `crc32c`", "| 116 | 4 | `crc32c`", "mt_file_header: 112 4 crc32c is missing"),
         ("| 76 | 4 | `used` |", "| 76 | 8 | `used` |", "mt_block_header: 76 8 used is not in the sources"),
-        ("| 2 | `MT_FILE_WATCH` |", "| 3 | `MT_FILE_WATCH` |", "mt_file_kind: MT_FILE_WATCH 3 is not"),
+        ("| 2 | `MT_FILE_WATCH` |", "| 3 | `MT_FILE_WATCH` |", "mt_record_file_kind: MT_FILE_WATCH 3 is not"),
         ("| 9 | `MT_CATEGORY_CACHED` |", "| 8 | `MT_CATEGORY_CACHED` |", "mt_category: MT_CATEGORY_CACHED 9 is missing"),
         ("| `MT_MAX_FRAMES` | 64 |", "| `MT_MAX_FRAMES` | 65 |", "MT_MAX_FRAMES is 64, not 65"),
         ("| `swap_bytes` |", "| `swapped_bytes` |", "JSON key: swap_bytes is missing"),

@@ -5,6 +5,7 @@ command: nothing crashes, no answer is wrong, errors say what is wrong, and a wa
 
 faults.py MEMTALLY BUILD [STRIDE [TEST...]]: with a stride only every so many-th n."""
 
+import difflib
 import os
 import re
 import subprocess
@@ -84,6 +85,12 @@ def figures_of(text):
     return re.split(r"^Largest by call stack", text, flags=re.M)[0] if "%" in text else sum(map(int, folded))
 
 
+def difference(expected, got):
+    """The first lines that differ."""
+    lines = difflib.unified_diff(expected.splitlines(), got.splitlines(), lineterm="", n=0)
+    return "; ".join(list(lines)[2:8])
+
+
 def right_or_refused(expected, has_names):
     """Of a command: what it prints without a failure, or an error that says so."""
     def check(done):
@@ -92,7 +99,7 @@ def right_or_refused(expected, has_names):
             return None  # of the rest, and says so
         if done.returncode == 0:
             same = done.stdout == expected or (has_names and figures_of(done.stdout) == figures_of(expected))
-            return None if same else "another answer"
+            return None if same else "another answer: " + difference(expected, done.stdout)
         if done.returncode not in (1, 2, 3):
             return f"status {done.returncode}"
         return None if done.stderr.strip() or '"error"' in done.stdout else "no word of error"

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "tally/extents.h"
 #include "tally/ranges.h"
 
 #define SPACE 512u
@@ -134,6 +135,34 @@ static void test_a_million_ranges_in_any_order_do_not_make_it_deep(void **state)
     }
 }
 
+/* Which of two that overlap came first decides where one ends and the other begins, and nothing
+ * else. */
+static void test_pieces_do_not_depend_on_the_order_of_ranges(void **state)
+{
+    (void)state;
+    const uint64_t page = 4096;
+    const uint64_t ends[][2] = {{0, 2 * page}, {page, 4 * page}, {4 * page, 9 * page}};
+    struct mt_extents pieces[2] = {0};
+    for (size_t order = 0; order < 2; order++) {
+        struct mt_ranges ranges;
+        mt_ranges_init(&ranges);
+        for (size_t i = 0; i < 3; i++) {
+            const uint64_t *range = ends[order ? 2 - i : i];
+            mt_ranges_set(&ranges, range[0], range[1], 1);
+        }
+        mt_extents_add(&pieces[order], 0, 16 * page);
+        mt_extents_keep(&pieces[order], &ranges);
+        mt_ranges_finish(&ranges);
+        assert_int_equal(pieces[order].n, 1);
+        assert_int_equal(mt_extents_bytes(&pieces[order]), 9 * page);
+        mt_extents_share(&pieces[order], 5 * page, page);
+        assert_int_equal(mt_extents_bytes(&pieces[order]), 5 * page);
+    }
+    assert_memory_equal(pieces[0].items, pieces[1].items, sizeof *pieces[0].items);
+    mt_extents_finish(&pieces[0]);
+    mt_extents_finish(&pieces[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,6 +170,7 @@ int main(void)
         cmocka_unit_test(test_empty_and_backward_ranges_change_nothing),
         cmocka_unit_test(test_the_whole_address_space_is_one_range),
         cmocka_unit_test(test_a_million_ranges_in_any_order_do_not_make_it_deep),
+        cmocka_unit_test(test_pieces_do_not_depend_on_the_order_of_ranges),
     };
     return RUN_TESTS(tests);
 }
