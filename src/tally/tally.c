@@ -445,10 +445,12 @@ static int add_device(struct work *work, const struct mt_tally *tally, uint64_t 
         return MT_ENOMEM;
     *place = *made;
     place->place = text;
+    place->device_name = mt_tally_text(work->arena, devices->places[device].name);
+    place->uuid = mt_tally_text(work->arena, devices->places[device].uuid);
     place->peak_resident_bytes =
         peak.used_bytes == MT_UNKNOWN ? peak.allocated_bytes : peak.used_bytes;
     place->capacity_bytes = devices->places[device].total_bytes;
-    return 0;
+    return place->device_name && place->uuid ? 0 : MT_ENOMEM;
 }
 
 static int add_devices(struct work *work, struct mt_tally *tally, uint64_t moment_ns)
