@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "pytorch/torch.h"
 #include "tally/attribute.h"
+#include "tally/device_notes.h"
 #include "tally/device_rows.h"
 #include "tally/moment.h"
 #include "tally/tree.h"
@@ -453,6 +454,15 @@ static int add_device(struct work *work, const struct mt_tally *tally, uint64_t 
     return place->device_name && place->uuid ? 0 : MT_ENOMEM;
 }
 
+static int add_refusal_note(struct work *work, struct mt_tally *tally, size_t device)
+{
+    char text[320];
+    if (mt_device_refusal_note(&work->recording->devices, device, work->recording->start_ns,
+                               work->torch, text, sizeof text) < 0)
+        return MT_ENOMEM;
+    return *text ? add_note(work, tally, text) : 0;
+}
+
 static int add_devices(struct work *work, struct mt_tally *tally, uint64_t moment_ns)
 {
     size_t n = work->recording->devices.n_places;
@@ -464,7 +474,8 @@ static int add_devices(struct work *work, struct mt_tally *tally, uint64_t momen
     if (n && mt_torch_open(work->recording->path, &work->torch, NULL) == MT_ENOMEM)
         return MT_ENOMEM;
     for (size_t i = 0; i < n; i++)
-        if (add_device(work, tally, moment_ns, i, &places[tally->n_places++]) < 0)
+        if (add_device(work, tally, moment_ns, i, &places[tally->n_places++]) < 0 ||
+            add_refusal_note(work, tally, i) < 0)
             return MT_ENOMEM;
     return 0;
 }

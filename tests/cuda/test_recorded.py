@@ -193,6 +193,13 @@ def test_a_refusal_is_no_memory():
     assert other["total_resident_bytes"] == 528 * MIB, other
 
 
+def test_a_refusal_is_told_with_what_there_was():
+    _, report, _ = run_on("H100-80GB", TAKES, "dlsym", "linear", "refused")
+    notes = [note for note in report["notes"] if "refused" in note]
+    assert len(notes) == 1 and notes[0].startswith("NVIDIA H100 80GB HBM3 refused 1.00 TiB to process "), report["notes"]
+    assert "; most of it was context (528.00 MiB)" in notes[0] and " free" in notes[0], notes
+
+
 def test_a_lie_of_either_is_found():
     """The account is told of 2 MiB that are not there, and of one free less."""
     _, _, account, recorder = both("dlsym", "linear")

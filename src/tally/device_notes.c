@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* Sentences on what a device refused. */
+#include "tally/device_notes.h"
+
+#include <inttypes.h>
+#include <memtally/error.h>
+#include <memtally/tally.h>
+#include <memtally/units.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tally/device_rows.h"
+
+/* The category that had most of the device at a moment. */
+static int find_largest(const struct mt_devices *devices, size_t place, uint64_t ns,
+                        struct mt_torch *torch, enum mt_category *category, uint64_t *bytes)
+{
+    uint64_t of[MT_CATEGORY_END] = {0};
+    struct mt_device_moment moment;
+    struct mt_claims claims;
+    if (mt_device_at(devices, place, ns, &moment) < 0 || mt_claims_init(&claims) < 0)
+        return MT_ENOMEM;
+    int result = mt_device_claims(devices, place, &moment, 0, torch, &claims);
+    for (size_t i = 1; i < claims.n && result == 0; i++)
+        of[claims.items[i].category] += claims.items[i].resident_bytes;
+    mt_claims_finish(&claims);
+    *category = MT_CATEGORY_NONE;
+    *bytes = 0;
+    for (int i = 0; i < MT_CATEGORY_END; i++)
+        if (of[i] > *bytes) {
+            *bytes = of[i];
+            *category = (enum mt_category)i;
+        }
+    return result;
+}
+
+int mt_device_refusal_note(const struct mt_devices *devices, size_t place, uint64_t start_ns,
+                           struct mt_torch *torch, char *text, size_t size)
+{
+    const struct mt_device_refusal *last = NULL;
+    char asked[MT_SIZE_TEXT], left[MT_SIZE_TEXT], most[MT_SIZE_TEXT];
+    enum mt_category category = MT_CATEGORY_NONE;
+    uint64_t bytes = 0;
+    size_t n = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < devices->n_refusals; i++)
+        if (devices->refusals[i].place == place) {
+            n++;
+            if (!last || devices->refusals[i].ns >= last->ns)
+                last = &devices->refusals[i];
+        }
+    if (!last)
+        return 0;
+    int result = find_largest(devices, place, last->ns, torch, &category, &bytes);
+    int length = snprintf(text, size, "%.60s refused %s to process %" PRIu64 " %.1f s after the start",
+                          devices->places[place].name, mt_format_size(last->bytes, asked),
+                          last->pid, (double)(last->ns - start_ns) / 1e9);
+    if (last->free_bytes)
+        length += snprintf(text + length, size - (size_t)length, ", with %s free",
+                           mt_format_size(last->free_bytes, left));
+    if (bytes)
+        length += snprintf(text + length, size - (size_t)length, "; most of it was %s (%s)",
+                           mt_category_name(category), mt_format_size(bytes, most));
+    if (n > 1)
+        snprintf(text + length, size - (size_t)length, "; it had refused %zu times before", n - 1);
+    return result;
+}
