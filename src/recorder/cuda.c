@@ -11,7 +11,6 @@
 struct cuda memtally_cuda;
 
 enum { UNKNOWN = 0, LOOKED_UP = 1, KNOWN = 2 };
-static uint32_t cuda_state;
 
 struct entry {
     const char *name;
@@ -112,20 +111,20 @@ static int take_driver(const void *real)
     void *library = memtally_real.dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     if (!library)
         return 0;
-    if (!__atomic_compare_exchange_n(&cuda_state, &unknown, LOOKED_UP, 0, __ATOMIC_ACQUIRE,
+    if (!__atomic_compare_exchange_n(&memtally_cuda.state, &unknown, LOOKED_UP, 0, __ATOMIC_ACQUIRE,
                                      __ATOMIC_ACQUIRE)) {
         dlclose(library);
         return unknown == KNOWN;
     }
     fill(library, entries, N_ENTRIES);
     fill(library, questions, sizeof questions / sizeof *questions);
-    __atomic_store_n(&cuda_state, KNOWN, __ATOMIC_RELEASE);
+    __atomic_store_n(&memtally_cuda.state, KNOWN, __ATOMIC_RELEASE);
     return 1;
 }
 
 int cuda_ready(void)
 {
-    if (LIKELY(__atomic_load_n(&cuda_state, __ATOMIC_ACQUIRE) == KNOWN))
+    if (LIKELY(__atomic_load_n(&memtally_cuda.state, __ATOMIC_ACQUIRE) == KNOWN))
         return 1;
     loader_errors_aside();
     int found = take_driver(find_anywhere("cuMemAlloc_v2"));
@@ -154,7 +153,7 @@ void *cuda_in_place_of(void *real)
 {
     if (!real || is_own(real))
         return real;
-    if (__atomic_load_n(&cuda_state, __ATOMIC_ACQUIRE) != KNOWN && !take_driver(real))
+    if (__atomic_load_n(&memtally_cuda.state, __ATOMIC_ACQUIRE) != KNOWN && !take_driver(real))
         return real;
     const struct entry *entry = entry_of(real);
     return entry ? hook_of(entry) : real;

@@ -44,6 +44,7 @@ struct cuda {
 #include "recorder/cuda.def"
 #undef CUDA
 #undef CUDA_ASK
+    uint32_t state; /* how far the rest is known */
 };
 
 /* The driver's functions once it is known; members may be NULL where its version lacks them. */

@@ -25,7 +25,7 @@
 
 #define MT_FILE_MAGIC    "MEMTALLY"
 #define MT_FILE_VERSION  3u
-#define MT_FILE_OLDEST   2u /* that is read: it has no events of devices */
+#define MT_FILE_OLDEST   2u          /* that is read: it has no events of devices */
 #define MT_HEADER_BYTES  4096u       /* at least; a page of the machine where that is more */
 #define MT_BLOCK_MAGIC   0x4b42544du /* "MTBK" */
 #define MT_BLOCK_BYTES   65536u

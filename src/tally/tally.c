@@ -456,7 +456,7 @@ static int add_device(struct work *work, const struct mt_tally *tally, uint64_t 
 
 static int add_refusal_note(struct work *work, struct mt_tally *tally, size_t device)
 {
-    char text[320];
+    char text[512];
     if (mt_device_refusal_note(&work->recording->devices, device, work->recording->start_ns,
                                work->torch, text, sizeof text) < 0)
         return MT_ENOMEM;
