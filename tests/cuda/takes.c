@@ -280,6 +280,30 @@ static void forked(void)
     take(6 * MIB);
 }
 
+/* What the driver does not have is not there, by whichever way. */
+static void lacking(void)
+{
+    void *found = &found;
+    int status = 0;
+    ask2 question;
+    void *way = symbol(library, "cuGetProcAddress_v2");
+    memcpy(&question, &way, sizeof question);
+    CHECK(!dlsym(library, "cuMemAllocNever") && dlerror());
+    CHECK(question("cuMemAllocNever", &found, 12000, 0, &status) != 0 || !found);
+}
+
+/* As a global object of C++ does: after main(), when the driver may have ended. */
+static void give_late(void)
+{
+    if (driver.cuMemFree(0xdead000) == 0)
+        _exit(5);
+}
+
+static void late(void)
+{
+    CHECK(atexit(give_late) == 0);
+}
+
 /* What it had is gone with its image. */
 static void replaced(char **argv)
 {
@@ -298,7 +322,8 @@ static const struct {
     {"linear", linear, 0},   {"small", small, 0},     {"pitched", pitched, 0},
     {"managed", managed, 0}, {"pooled", pooled, 0},   {"virtual", virtual, 0},
     {"hosted", hosted, 0},   {"refused", refused, 0}, {"reset", reset, 0},
-    {"shared", shared, 1},   {"forked", forked, 1},
+    {"lacking", lacking, 0}, {"late", late, 0},       {"shared", shared, 1},
+    {"forked", forked, 1},
 };
 
 int main(int argc, char **argv)

@@ -3,12 +3,14 @@
 """The recorder over the pretended devices. What it writes of a program and what the driver's account says of the same
 program come from two places that know nothing of each other: they must agree after every event, and at the peak."""
 
+import ast
 import functools
 import glob
 import json
 import os
 import struct
 import subprocess
+import sys
 import tempfile
 
 import memtally
@@ -198,6 +200,54 @@ def test_a_refusal_is_told_with_what_there_was():
     notes = [note for note in report["notes"] if "refused" in note]
     assert len(notes) == 1 and notes[0].startswith("NVIDIA H100 80GB HBM3 refused 1.00 TiB to process "), report["notes"]
     assert "; most of it was context (528.00 MiB)" in notes[0] and " free" in notes[0], notes
+
+
+# Without a driver: what a program finds, in which words it is told that it does not, and which libraries it has then.
+WITHOUT = """
+import ctypes
+for name in ("cuInit", "cuMemAlloc_v2", "cuGetProcAddress_v2", "cuMemAlloc", "cuNoSuch"):
+    for library in (None, "libc.so.6"):
+        try:
+            print(name, ctypes.CDLL(library)[name] and "is there")
+        except AttributeError as error:
+            print(name, error)
+with open("/proc/self/maps") as maps:
+    print(sorted({line.split()[-1].rsplit("/", 1)[-1] for line in maps if ".so" in line and "memtally" not in line}))
+"""
+
+
+def test_without_a_driver_nothing_is_invented():
+    """A bare environment, since the tests' own may have look-alikes of the driver in its search path."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "MEMTALLY_"))}
+    with tempfile.TemporaryDirectory() as folder:
+        plain = subprocess.run([sys.executable, "-c", WITHOUT], env=bare, capture_output=True, text=True, check=False, timeout=100)
+        recorded = memtally.run("run", "-q", "--no-python", "-o", os.path.join(folder, "r"), "--", sys.executable, "-c", WITHOUT,
+                                env=bare)
+    assert plain.returncode == recorded.returncode == 0, (plain.stderr, recorded.stderr)
+    # The loader's sentence ends with a blank more where the recorder has a function of the name.
+    said, told = ([line.rstrip() for line in done.stdout.splitlines()] for done in (plain, recorded))
+    assert told[:-1] == said[:-1] and all("undefined symbol" in line for line in said[:-1]), (said, told)
+    brought = {name.split(".so")[0] for name in ast.literal_eval(told[-1])} - {name.split(".so")[0] for name in ast.literal_eval(said[-1])}
+    assert not [name for name in brought if name.startswith(("libcu", "libnv"))], brought
+
+
+def test_the_recorder_needs_no_library_of_cuda():
+    (recorder,) = glob.glob(os.path.join(os.environ["BUILD_DIR"], "src", "recorder", "libmemtally-record.so"))
+    with open(recorder, "rb") as file:
+        image = file.read()
+    for name in (b"libcuda.so.1\0", b"libcudart", b"libnvidia", b"libnccl", b"libcublas"):
+        assert name not in image, name
+
+
+def test_a_function_that_the_driver_lacks_is_not_found():
+    done, _, _ = run_on("H100-80GB", TAKES, "dlsym", "lacking")
+    assert done.returncode == 0 and done.stdout == "done\n", done
+
+
+def test_calls_after_the_drivers_end_are_the_programs_own():
+    done, report, _ = run_on("H100-80GB", TAKES, "asked2", "late", "linear")
+    assert done.returncode == 0 and done.stdout == "done\n", done
+    assert device(report)["total_resident_bytes"] == 568 * MIB, report["places"]
 
 
 def test_a_lie_of_either_is_found():
