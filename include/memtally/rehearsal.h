@@ -147,6 +147,15 @@ struct mt_rehearsal_status {
 int mt_rehearsal_start(const struct mt_rehearsal_options *options, struct mt_rehearsal **rehearsal,
                        struct mt_error *error);
 
+/* The same for a program that the caller starts: mt_run_start() with a recorder, mostly.
+ * *environment is that of the program, given back with mt_rehearsal_free_environment(). Of the
+ * options the outputs do not count. What the caller starts with it is the rehearsal's until
+ * mt_rehearsal_stop(), which kills what is left of it; the status says that it runs until then.
+ * Errors: those of mt_rehearsal_start() but for what a program has that cannot be run. */
+int mt_rehearsal_open(const struct mt_rehearsal_options *options, struct mt_rehearsal **rehearsal,
+                      char ***environment, struct mt_error *error);
+void mt_rehearsal_free_environment(char **environment);
+
 /* Waits until the program has ended or `timeout_ns` have passed, and says how it stands. Call it
  * in a loop: ends of processes are taken here. Errors: MT_ENOMEM (the account grew too large). */
 int mt_rehearsal_wait(struct mt_rehearsal *rehearsal, uint64_t timeout_ns,

@@ -13,12 +13,12 @@
 #include "cli/model/model.h"
 #include "cli/rehearse/command.h"
 #include "cli/rehearse/device_names.h"
+#include "cli/rehearse/devices.h"
 #include "cli/rehearse/model_command.h"
 #include "cli/rehearse/python_request.h"
 #include "cli/teller.h"
 #include "cli/words.h"
 #include "drive/flags.h"
-#include "drive/overhead.h"
 #include "drive/stage.h"
 
 struct rehearse_options {
@@ -197,56 +197,10 @@ static int check_settings(const struct estimate_options *options, const struct c
                    "the like before it");
 }
 
-/* What is held back of a device. A CUDA program's context is its own: it takes it when it makes
- * one. */
-static int find_reserved(const struct rehearse_options *options, enum mt_drive_layer layer,
-                         const struct mt_predict_settings *settings, size_t device,
-                         uint64_t *reserved, struct mt_error *error)
-{
-    *reserved = options->reserved_bytes;
-    return layer == MT_DRIVE_LAYER_CUDA ? 0 : mt_drive_overhead(settings, device, reserved, error);
-}
-
-static int reserve(const struct rehearse_options *options, enum mt_drive_layer layer,
-                   struct estimate_request *request, const struct rehearse_device_names *names,
-                   struct mt_rehearsal_device *devices, struct mt_error *error)
-{
-    struct mt_predict_settings *settings = &request->settings;
-    uint64_t reserved = 0;
-    if (!settings->device_kind)
-        settings->device_kind = estimate_device_kinds[0];
-    settings->context_bytes = options->reserved_bytes;
-    for (size_t i = 0; i < settings->n_devices; i++) {
-        int result = find_reserved(options, layer, settings, i, &reserved, error);
-        if (result < 0)
-            return result;
-        if (reserved + request->device_used_bytes[i] >= settings->device_bytes[i])
-            return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                           "rehearse: device %zu has %" PRIu64
-                           " MiB, and the driver's context and other programs take %" PRIu64
-                           " MiB of it (--reserved): nothing is left",
-                           i, settings->device_bytes[i] >> 20,
-                           (reserved + request->device_used_bytes[i]) >> 20);
-        devices[i] = (struct mt_rehearsal_device){
-            .bytes = settings->device_bytes[i],
-            .reserved_bytes = reserved + request->device_used_bytes[i],
-            .name = names->of[i],
-            .gpu = *request->device_gpus[i] ? request->device_gpus[i] : NULL,
-            .context_bytes = request->device_known[i].context_bytes,
-            .graph_node_bytes = request->device_known[i].graph_node_bytes,
-        };
-    }
-    return 0;
-}
-
 /* The options' own complaints begin with the command that they were first made for. */
 static int fail(const struct mt_error *error)
 {
-    static const char other[] = "estimate: ";
-    struct mt_error said = *error;
-    if (!strncmp(error->text, other, sizeof other - 1))
-        snprintf(said.text, sizeof said.text, "rehearse: %s", error->text + sizeof other - 1);
-    return cli_fail(&said);
+    return rehearse_fail("rehearse", error);
 }
 
 /* Which of the programs that are known it is most like: they hold heaps of different size. It may
@@ -315,7 +269,8 @@ static int rehearse_words(const struct rehearse_options *options, char *const *a
         result = rehearse_name_devices(&options->device_names, request.settings.n_devices, &names,
                                        &error);
     if (result == 0)
-        result = reserve(options, layer, &request, &names, devices, &error);
+        result = rehearse_fill_devices(&request, layer == MT_DRIVE_LAYER_CUDA,
+                                       options->reserved_bytes, names.of, devices, &error);
     if (result < 0) {
         estimate_request_finish(&request);
         return fail(&error);

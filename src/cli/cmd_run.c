@@ -19,7 +19,9 @@
 #include "cli/program.h"
 #include "cli/progress.h"
 #include "cli/record_options.h"
+#include "cli/rehearse/recorded.h"
 #include "cli/shell.h"
+#include "cli/words.h"
 #include "drive/layer.h"
 #include "drive/objects.h"
 
@@ -31,6 +33,8 @@ struct run_options {
     int stacks;
     double picture_share;
     int no_python;
+    struct cli_texts devices;
+    int json;
     int quiet;
 };
 
@@ -60,6 +64,19 @@ static const struct cli_option run_options[] = {
      .kind = CLI_FLAG,
      .offset = AT(no_python),
      .help = "leave Python alone: what PyTorch allocates is then not told by what it is for"},
+    {.name = "on",
+     .kind = CLI_TEXTS,
+     .argument = "DEVICE[,DEVICE...]",
+     .offset = AT(devices),
+     .words = cli_words_gpus,
+     .is_list = 1,
+     .help = "run CMD on devices that are not there, which compute nothing, and record what it "
+             "takes of them: each by the name of a GPU, as H100-80GB, or by its memory, as 24GiB "
+             "or 2x24GiB"},
+    {.name = "json",
+     .kind = CLI_FLAG,
+     .offset = AT(json),
+     .help = "print the whole report as JSON in place of the breakdown, to standard error"},
     {.name = "quiet",
      .letter = 'q',
      .kind = CLI_FLAG,
@@ -74,7 +91,9 @@ struct session {
     char folder[PATH_MAX];
     int folder_is_new; /* made here, and to be removed if nothing is recorded */
     char recorder[PATH_MAX];
-    char site[PATH_MAX]; /* for Python; "" where it is left alone */
+    char site[PATH_MAX];               /* for Python; "" where it is left alone */
+    struct rehearse_recorded *devices; /* that are pretended, or NULL */
+    char *const *environment;
     struct cli_progress progress;
 };
 
@@ -111,6 +130,21 @@ static int prepare(struct session *session, char *const *argv)
     return choose_folder(session, argv[0]);
 }
 
+static int pretend(struct session *session, char *const *argv)
+{
+    session->environment = environ;
+    return session->options->devices.n
+               ? rehearse_open_recorded(&session->options->devices, argv, &session->devices,
+                                        &session->environment)
+               : CLI_EXIT_OK;
+}
+
+static void forget_folder(const struct session *session)
+{
+    if (session->folder_is_new)
+        rmdir(session->folder);
+}
+
 static int start(struct session *session, char *const *argv, struct mt_run **run)
 {
     double share = session->options->picture_share / 100;
@@ -122,15 +156,14 @@ static int start(struct session *session, char *const *argv, struct mt_run **run
         .stacks = (enum mt_stacks)session->options->stacks,
         .picture_share = share > 0 ? share : 1e-9, /* 0 would ask for the default */
         .argv = argv,
-        .environment = environ,
+        .environment = session->environment,
         .stdout_fd = -1,
         .stderr_fd = -1,
     };
     struct mt_error error = {.offset = MT_NO_OFFSET};
     if (mt_run_start(&options, run, &error) == 0)
         return CLI_EXIT_OK;
-    if (session->folder_is_new)
-        rmdir(session->folder);
+    forget_folder(session);
     cli_fail(&error);
     return CLI_EXIT_FAILED;
 }
@@ -164,6 +197,8 @@ static void watch(struct session *session, struct mt_run *run)
             cli_fail(&error);
             return;
         }
+        if (session->devices)
+            rehearse_poll_recorded(session->devices);
         if (status.running)
             show_status(&session->progress, &status);
     }
@@ -173,6 +208,13 @@ static void show_packing(void *context, double share)
 {
     struct session *session = context;
     cli_progress_show(&session->progress, "memtally: packing the recording, %.0f %%", share * 100);
+}
+
+static void put_hint(const struct session *session, struct mt_strbuf *out)
+{
+    mt_strbuf_puts(out, out->length ? "\nmemtally report " : "memtally report ");
+    cli_put_shell_word(out, session->folder);
+    mt_strbuf_puts(out, "\n");
 }
 
 /* The breakdown goes to stderr, because stdout is the program's. */
@@ -185,11 +227,12 @@ static void print_breakdown(const struct session *session)
     struct cli_terminal terminal = cli_terminal_of(STDERR_FILENO);
     if (cli_load(&loaded, session->folder, &options, &error))
         cli_fail(&error);
+    else if (session->options->json)
+        cli_document_render(&loaded.document, CLI_FORMAT_JSON, &terminal, &out, &error);
     else
         cli_document_summary(&loaded.document, &terminal, &out);
-    mt_strbuf_puts(&out, out.length ? "\nmemtally report " : "memtally report ");
-    cli_put_shell_word(&out, session->folder);
-    mt_strbuf_puts(&out, "\n");
+    if (!session->options->json)
+        put_hint(session, &out);
     fputs(mt_strbuf_text(&out), stderr);
     mt_strbuf_finish(&out);
     cli_unload(&loaded);
@@ -215,15 +258,22 @@ static int run_run(const struct cli_call *call)
     int code = prepare(&session, call->operands);
     if (code)
         return code;
+    code = pretend(&session, call->operands);
+    if (code) {
+        forget_folder(&session);
+        return code;
+    }
     cli_progress_init(&session.progress, !session.options->quiet && !shares_our_terminal());
     cli_forward_begin();
     code = start(&session, call->operands, &run);
-    if (code)
-        return code;
-    cli_forward_to(run);
-    watch(&session, run);
-    cli_forward_to(NULL);
-    return finish(&session, run);
+    if (code == CLI_EXIT_OK) {
+        cli_forward_to(run);
+        watch(&session, run);
+        cli_forward_to(NULL);
+        code = finish(&session, run);
+    }
+    rehearse_close_recorded(session.devices);
+    return code;
 }
 
 static const char *const description[] = {
@@ -236,6 +286,9 @@ static const char *const description[] = {
     "SIGWINCH, and stays to finish the recording.",
     "The recorder cannot enter a program that is linked statically or runs with another user's "
     "rights. memtally watches such a program from outside, and the report says so.",
+    "With --on the program runs on GPUs that this machine need not have: they give out addresses "
+    "without memory, compute nothing, and refuse what such a device would refuse. The real ones "
+    "are hidden from it. What it prints is its own, and results of kernels are none.",
     NULL,
 };
 
@@ -243,6 +296,8 @@ static const struct cli_example examples[] = {
     {"memtally run -- llama-bench -m model.gguf", "Where the memory of a benchmark goes."},
     {"memtally run -o rec --stacks unwind -- python3 train.py",
      "Records into the folder rec, with call stacks through any code."},
+    {"memtally run --on H100-80GB -- python3 train.py",
+     "What a program of PyTorch takes of a device that this machine does not have."},
     {0},
 };
 

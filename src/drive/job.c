@@ -91,8 +91,9 @@ static int add_cuda(const struct mt_drive_job *job, struct mt_drive_cuda_paths *
     return 0;
 }
 
+/* With `environment` the program is the caller's to start in it. */
 static int start(const struct mt_drive_job *job, char *const *argv, struct mt_drive_result *result,
-                 struct mt_error *error)
+                 char ***environment, struct mt_error *error)
 {
     char pretend[PATH_MAX];
     struct mt_drive_cuda_paths paths;
@@ -109,7 +110,8 @@ static int start(const struct mt_drive_job *job, char *const *argv, struct mt_dr
     if (added < 0)
         return added;
     result->has_cuda = options.cuda_directory != NULL;
-    return mt_rehearsal_start(&options, &result->rehearsal, error);
+    return environment ? mt_rehearsal_open(&options, &result->rehearsal, environment, error)
+                       : mt_rehearsal_start(&options, &result->rehearsal, error);
 }
 
 static int drive(const struct mt_drive_job *job, char *const *argv, struct mt_drive_result *result,
@@ -223,7 +225,7 @@ static int run(const struct mt_drive_job *job, int tells_interruption,
     if (!argv)
         code = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     if (code == 0)
-        code = start(job, argv, result, error);
+        code = start(job, argv, result, NULL, error);
     if (code == 0)
         code = drive_and_show(job, argv, result, error);
     if (code == 0 && result->report.end == MT_DRIVE_INTERRUPTED && !tells_interruption)
@@ -231,6 +233,18 @@ static int run(const struct mt_drive_job *job, int tells_interruption,
     if (code == 0)
         code = conclude(job, result, error);
     mt_drive_argv_free(argv);
+    if (code < 0)
+        mt_drive_result_finish(result);
+    return code;
+}
+
+int mt_drive_open(const struct mt_drive_job *job, struct mt_drive_result *result,
+                  char ***environment, struct mt_error *error)
+{
+    *result = (struct mt_drive_result){0};
+    int code = make_folder(job, result, error);
+    if (code == 0)
+        code = start(job, job->argv, result, environment, error);
     if (code < 0)
         mt_drive_result_finish(result);
     return code;

@@ -81,6 +81,12 @@ int mt_drive_run(const struct mt_drive_job *job, struct mt_drive_result *result,
 /* The same, but an interrupted program also gets an answer, as far as it came. */
 int mt_drive_run_to_answer(const struct mt_drive_job *job, struct mt_drive_result *result,
                            struct mt_error *error);
+
+/* Makes the devices for a program that the caller starts in *environment, which is given back with
+ * mt_rehearsal_free_environment(). Of the result only the rehearsal counts: call
+ * mt_rehearsal_wait() while the program runs. On success the caller finishes *result. */
+int mt_drive_open(const struct mt_drive_job *job, struct mt_drive_result *result,
+                  char ***environment, struct mt_error *error);
 void mt_drive_result_finish(struct mt_drive_result *result);
 
 /* Fills in a result of a rehearsal that was run and stopped elsewhere, and is the result's from

@@ -45,6 +45,7 @@ struct cuda {
 #include "recorder/cuda.def"
 #undef CUDA
 #undef CUDA_ASK
+    uint32_t state; /* how far the rest is known */
 };
 
 /* Finds the driver that a program is bound to. Returns 0 where there is none. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The recording format, version 2. docs/FORMATS.md explains it; this is its grammar.
+/* The recording format, version 3. docs/FORMATS.md explains it; this is its grammar.
  *
  *   1. file    := header block*                raw, as the recorder maps it
  *               | header packed                after `memtally run` has compacted it
@@ -24,7 +24,8 @@
 #include <stdint.h>
 
 #define MT_FILE_MAGIC    "MEMTALLY"
-#define MT_FILE_VERSION  2u
+#define MT_FILE_VERSION  3u
+#define MT_FILE_OLDEST   2u          /* that is read: it has no events of devices */
 #define MT_HEADER_BYTES  4096u       /* at least; a page of the machine where that is more */
 #define MT_BLOCK_MAGIC   0x4b42544du /* "MTBK" */
 #define MT_BLOCK_BYTES   65536u

@@ -99,7 +99,7 @@ static int check_header(const char *path, const uint8_t *data, size_t size,
     if (header->byte_order != MT_BYTE_ORDER)
         return mt_fail(error, MT_EFORMAT, offsetof(struct mt_file_header, byte_order),
                        "%s: recorded on a machine of the other byte order", path);
-    if (header->version != MT_FILE_VERSION)
+    if (header->version < MT_FILE_OLDEST || header->version > MT_FILE_VERSION)
         return mt_fail(error, MT_EVERSION, offsetof(struct mt_file_header, version),
                        "%s: format version %u, and this memtally reads version %u: use the "
                        "memtally that recorded it or a newer one",

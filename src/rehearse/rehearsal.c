@@ -127,8 +127,9 @@ static int prepare(struct mt_rehearsal *rehearsal, const struct mt_rehearsal_opt
     return 0;
 }
 
-static int start(struct mt_rehearsal *rehearsal, const struct mt_rehearsal_options *options,
-                 struct mt_error *error)
+/* NULL where that failed. */
+static char **make_environment(struct mt_rehearsal *rehearsal,
+                               const struct mt_rehearsal_options *options, struct mt_error *error)
 {
     char *const *given = options->environment;
     struct mt_cuda_stage stage = {0};
@@ -139,19 +140,24 @@ static int start(struct mt_rehearsal *rehearsal, const struct mt_rehearsal_optio
             staged = mt_cuda_stage(options, rehearsal->directory, mt_cuda_major_beside(program),
                                    &stage, error);
         if (staged < 0)
-            return staged;
+            return NULL;
     }
     char **environment = mt_environment_make(given, options->pretend_path, rehearsal->account_path,
                                              options->cuda_directory ? &stage : NULL);
     mt_cuda_stage_finish(&stage);
+    if (!environment)
+        mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    return environment;
+}
+
+static int start(struct mt_rehearsal *rehearsal, const struct mt_rehearsal_options *options,
+                 char **environment, struct mt_error *error)
+{
     const int output_fd[2] = {
         options->stdout_fd < 0 ? rehearsal->output_fd[0] : options->stdout_fd,
         options->stderr_fd < 0 ? rehearsal->output_fd[1] : options->stderr_fd,
     };
-    if (!environment)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     int result = mt_program_start(options, environment, output_fd, error);
-    mt_environment_free(environment);
     if (result < 0)
         return result;
     rehearsal->pid = result;
@@ -180,9 +186,14 @@ static void release(struct mt_rehearsal *rehearsal)
     free(rehearsal);
 }
 
-int mt_rehearsal_start(const struct mt_rehearsal_options *options, struct mt_rehearsal **rehearsal,
-                       struct mt_error *error)
+/* The environment is the caller's where it is asked for, and the program then the caller's to
+ * start. */
+static int begin(const struct mt_rehearsal_options *options, struct mt_rehearsal **rehearsal,
+                 char ***wanted, struct mt_error *error)
 {
+    struct mt_error own = {.offset = MT_NO_OFFSET};
+    char **environment = NULL;
+    error = error ? error : &own;
     int result = check(options, error);
     if (result < 0)
         return result;
@@ -192,7 +203,15 @@ int mt_rehearsal_start(const struct mt_rehearsal_options *options, struct mt_reh
     made->alive_fd = made->pidfd = made->output_fd[0] = made->output_fd[1] = -1;
     result = prepare(made, options, error);
     if (result == 0)
-        result = start(made, options, error);
+        environment = make_environment(made, options, error);
+    if (result == 0 && !environment)
+        result = error->code;
+    if (result == 0 && wanted)
+        *wanted = environment;
+    else if (result == 0)
+        result = start(made, options, environment, error);
+    if (!wanted || result < 0)
+        mt_environment_free(environment);
     if (result < 0) {
         if (made->account)
             unlink(made->account_path);
@@ -201,6 +220,26 @@ int mt_rehearsal_start(const struct mt_rehearsal_options *options, struct mt_reh
     }
     *rehearsal = made;
     return 0;
+}
+
+int mt_rehearsal_start(const struct mt_rehearsal_options *options, struct mt_rehearsal **rehearsal,
+                       struct mt_error *error)
+{
+    return begin(options, rehearsal, NULL, error);
+}
+
+int mt_rehearsal_open(const struct mt_rehearsal_options *options, struct mt_rehearsal **rehearsal,
+                      char ***environment, struct mt_error *error)
+{
+    struct mt_rehearsal_options plain = *options;
+    plain.stdout_fd = STDOUT_FILENO; /* no file is made for them */
+    plain.stderr_fd = STDERR_FILENO;
+    return begin(&plain, rehearsal, environment, error);
+}
+
+void mt_rehearsal_free_environment(char **environment)
+{
+    mt_environment_free(environment);
 }
 
 /* Notes the end of a process; the devices have back what it did not give. */
@@ -230,6 +269,8 @@ static void note_end(struct mt_rehearsal *rehearsal, uint32_t pid, int is_final)
 static void reap(struct mt_rehearsal *rehearsal)
 {
     int status = -1;
+    if (!rehearsal->pid) /* whoever started it takes its end */
+        return;
     pid_t got = rehearsal->ended ? 0 : waitpid(rehearsal->pid, &status, WNOHANG);
     if (got == 0 || (got < 0 && errno != ECHILD))
         return;
@@ -436,6 +477,11 @@ void mt_rehearsal_stop(struct mt_rehearsal *rehearsal, uint64_t grace_ns)
 {
     struct mt_rehearsal_status status;
     look(rehearsal, mt_monotonic_ns());
+    if (!rehearsal->pid && !rehearsal->ended) {
+        rehearsal->ended = 1;
+        rehearsal->ended_ns = mt_monotonic_ns();
+        rehearsal->status = -1;
+    }
     if (!rehearsal->ended) {
         kill(-rehearsal->pid, SIGTERM);
         mt_rehearsal_wait(rehearsal, grace_ns, &status, NULL);

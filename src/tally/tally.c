@@ -13,6 +13,7 @@
 #include "pytorch/torch.h"
 #include "tally/attribute.h"
 #include "tally/carry.h"
+#include "tally/device_notes.h"
 #include "tally/device_rows.h"
 #include "tally/forks.h"
 #include "tally/moment.h"
@@ -494,10 +495,21 @@ static int add_device(struct work *work, const struct mt_tally *tally, uint64_t 
         return MT_ENOMEM;
     *place = *made;
     place->place = text;
+    place->device_name = mt_tally_text(work->arena, devices->places[device].name);
+    place->uuid = mt_tally_text(work->arena, devices->places[device].uuid);
     place->peak_resident_bytes =
         peak.used_bytes == MT_UNKNOWN ? peak.allocated_bytes : peak.used_bytes;
     place->capacity_bytes = devices->places[device].total_bytes;
-    return 0;
+    return place->device_name && place->uuid ? 0 : MT_ENOMEM;
+}
+
+static int add_refusal_note(struct work *work, struct mt_tally *tally, size_t device)
+{
+    char text[512];
+    if (mt_device_refusal_note(&work->recording->devices, device, work->recording->start_ns,
+                               work->torch, text, sizeof text) < 0)
+        return MT_ENOMEM;
+    return *text ? add_note(work, tally, text) : 0;
 }
 
 static int add_devices(struct work *work, struct mt_tally *tally, uint64_t moment_ns)
@@ -511,7 +523,8 @@ static int add_devices(struct work *work, struct mt_tally *tally, uint64_t momen
     if (n && mt_torch_open(work->recording->path, &work->torch, NULL) == MT_ENOMEM)
         return MT_ENOMEM;
     for (size_t i = 0; i < n; i++)
-        if (add_device(work, tally, moment_ns, i, &places[tally->n_places++]) < 0)
+        if (add_device(work, tally, moment_ns, i, &places[tally->n_places++]) < 0 ||
+            add_refusal_note(work, tally, i) < 0)
             return MT_ENOMEM;
     return 0;
 }

@@ -10,7 +10,7 @@ import glob
 for path in glob.glob("whole/*") + ["part/watch.mtz"]:
     with open(path, "r+b") as file:
         file.seek(8)
-        file.write((3).to_bytes(4, "little"))
+        file.write((4).to_bytes(4, "little"))
 END
 echo '{"schema": "memtally/2", "kind": "measurement", "runs": []}' >report/report.json
 memtally report whole 2>&1 | sed 's/[0-9]*-0/PID-0/'

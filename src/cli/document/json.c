@@ -42,6 +42,10 @@ static void put_place(struct mt_json *json, const struct mt_tally_place *place,
 {
     mt_json_begin_object(json, NULL);
     mt_json_text(json, "place", place->place);
+    if (place->uuid) {
+        mt_json_text(json, "name", place->device_name);
+        mt_json_text(json, "uuid", place->uuid);
+    }
     if (kind == MT_TALLY_ESTIMATE) {
         mt_json_count(json, "total_allocated_bytes", place->total_allocated_bytes);
         mt_json_count(json, "total_low_bytes", place->total_low_bytes);

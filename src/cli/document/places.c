@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <memtally/units.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "emit/text_table.h"
 #include "internal.h"
@@ -132,13 +133,38 @@ static void put_skew(const struct mt_tally_place *place, const struct cli_termin
                        place->picture_skew_bytes < 0 ? "less" : "more");
 }
 
+#define UUID_SHORT  12 /* "GPU-01234567" */
+#define UUID_ENDING 8
+
+/* A device by its name and as much of its UUID as tells it from the others. */
+static const char *heading_of(const struct mt_tally *tally, const struct mt_tally_place *place,
+                              char *heading, size_t size)
+{
+    int is_alone = 1;
+    if (!place->uuid)
+        return place->place;
+    for (size_t i = 0; i < tally->n_places; i++)
+        is_alone &= &tally->places[i] == place || !tally->places[i].uuid ||
+                    strncmp(tally->places[i].uuid, place->uuid, UUID_SHORT) != 0;
+    size_t length = strlen(place->uuid);
+    if (is_alone || length <= UUID_SHORT + UUID_ENDING)
+        snprintf(heading, size, "%.60s %.*s", place->device_name, UUID_SHORT, place->uuid);
+    else
+        snprintf(heading, size, "%.60s …%s", place->device_name,
+                 place->uuid + length - UUID_ENDING);
+    return heading;
+}
+
 static void put_place(const struct cli_document *document, const struct mt_tally_place *place,
                       const struct cli_terminal *terminal, size_t details_shown,
                       struct mt_strbuf *out)
 {
+    char heading[128];
     const struct mt_text_table_column columns[] = {
-        {place->place, MT_CELL_TEXT, 0}, {"share", MT_CELL_PERCENT, 2},
-        {"allocated", MT_CELL_SIZE, 0},  {"resident", MT_CELL_SIZE, 0},
+        {heading_of(document->tally, place, heading, sizeof heading), MT_CELL_TEXT, 0},
+        {"share", MT_CELL_PERCENT, 2},
+        {"allocated", MT_CELL_SIZE, 0},
+        {"resident", MT_CELL_SIZE, 0},
         {"how known", MT_CELL_TEXT, 1},
     };
     struct breakdown breakdown = {.measured = document->tally->kind == MT_TALLY_MEASUREMENT,

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
+
 /* Two streams; the first has three blocks, the second one, in the order 0 0 1 0. */
 static void write_four_blocks(const char *path)
 {
@@ -145,13 +147,29 @@ static void test_another_version_or_byte_order_is_named(void **state)
     const char *path = in_folder("a.mtr");
     write_small(path);
     struct image image = load_image(path);
-    header_of(&image)->version = 3;
+    header_of(&image)->version = MT_FILE_VERSION + 1;
     save_image(path, &image, image.length); /* its checksum may be anything */
-    assert_refused(path, MT_EVERSION, "version 3");
+    assert_refused(path, MT_EVERSION, "version 4");
     header_of(&image)->version = MT_FILE_VERSION;
     header_of(&image)->byte_order = 0x04030201;
     save_image(path, &image, image.length);
     assert_refused(path, MT_EFORMAT, "byte order");
+    free(image.bytes);
+    remove_file(path);
+}
+
+static void test_the_version_without_devices_is_read(void **state)
+{
+    (void)state;
+    const char *path = in_folder("a.mtr");
+    struct mt_file_header header;
+    write_small(path);
+    struct image image = load_image(path);
+    header_of(&image)->version = MT_FILE_OLDEST;
+    header_of(&image)->crc32c = mt_crc32c(0, image.bytes, offsetof(struct mt_file_header, crc32c));
+    save_image(path, &image, image.length);
+    assert_int_equal(mt_record_header_read(path, &header, NULL), 0);
+    assert_int_equal(header.version, 2);
     free(image.bytes);
     remove_file(path);
 }
@@ -590,6 +608,7 @@ int main(void)
         cmocka_unit_test(test_a_file_that_was_never_written_is_told_from_a_foreign_one),
         cmocka_unit_test(test_what_is_no_regular_file_is_refused_without_waiting),
         cmocka_unit_test(test_another_version_or_byte_order_is_named),
+        cmocka_unit_test(test_the_version_without_devices_is_read),
         cmocka_unit_test(test_sizes_that_make_no_sense_are_refused),
         cmocka_unit_test(test_a_file_cut_anywhere_gives_what_is_left),
         cmocka_unit_test(test_a_file_cut_between_blocks_is_noticed),

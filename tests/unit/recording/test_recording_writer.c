@@ -101,7 +101,7 @@ static void test_a_new_file_has_its_header_and_no_block(void **state)
     assert_int_equal(status.st_mode & 0777, 0600);
     assert_int_equal(mt_record_header_read(path, &header, NULL), 0);
     assert_memory_equal(header.magic, "MEMTALLY", 8);
-    assert_int_equal(header.version, 2);
+    assert_int_equal(header.version, MT_FILE_VERSION);
     assert_int_equal(header.pid, 4321);
     assert_int_equal(header.next_block, 0);
     mt_file_close(&file);

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* Pretended devices out of what was typed of them. */
+#ifndef CLI_REHEARSE_DEVICES_H
+#define CLI_REHEARSE_DEVICES_H
+
+#include <memtally/rehearsal.h>
+
+#include "cli/estimate/estimate.h"
+
+/* Fills in a device for each that `request` has. Of a program of ggml (`is_cuda` is 0) the driver's
+ * context is held back, with `reserved_bytes` 0 what it takes as a rule; a CUDA program takes it
+ * itself. `names` may be NULL, as may each of them. Texts are borrowed from both. Errors: MT_EARG
+ * (nothing is left of a device). */
+int rehearse_fill_devices(struct estimate_request *request, int is_cuda, uint64_t reserved_bytes,
+                          const char *const *names, struct mt_rehearsal_device *devices,
+                          struct mt_error *error);
+
+/* Complains of what reading devices came to, in the name of `command`. Returns an exit status. */
+int rehearse_fail(const char *command, const struct mt_error *error);
+
+#endif

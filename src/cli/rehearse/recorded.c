@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* Devices that are not there, under the recorder. Knows no recording. */
+#include "cli/rehearse/recorded.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/estimate/estimate.h"
+#include "cli/rehearse/devices.h"
+#include "drive/job.h"
+#include "drive/layer.h"
+#include "drive/stage.h"
+
+struct rehearse_recorded {
+    struct mt_drive_result result;
+    char **environment;
+};
+
+static int open_devices(struct estimate_request *request, char *const *argv,
+                        struct rehearse_recorded *recorded, struct mt_error *error)
+{
+    struct mt_rehearsal_device devices[ESTIMATE_DEVICES_MAX];
+    const char *kind = request->settings.device_kind;
+    enum mt_drive_layer layer =
+        kind && strcmp(kind, "cuda") != 0 ? MT_DRIVE_LAYER_GGML : mt_drive_layer_of(argv, environ);
+    int is_cuda = layer == MT_DRIVE_LAYER_CUDA;
+    int result = estimate_choose_cards(request, NULL, is_cuda, error);
+    if (result == 0 && !is_cuda)
+        result = mt_drive_check_devices(request->settings.n_devices, error);
+    if (result == 0)
+        result = rehearse_fill_devices(request, is_cuda, 0, NULL, devices, error);
+    if (result < 0)
+        return result;
+    const struct mt_drive_job job = {
+        .argv = argv,
+        .environment = environ,
+        .devices = devices,
+        .n_devices = request->settings.n_devices,
+        .device_kind = request->settings.device_kind,
+        .layer = layer,
+    };
+    return mt_drive_open(&job, &recorded->result, &recorded->environment, error);
+}
+
+int rehearse_open_recorded(const struct cli_texts *named, char *const *argv,
+                           struct rehearse_recorded **recorded, char *const **environment)
+{
+    struct estimate_request request = {0};
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    const struct estimate_options options = {.devices = *named};
+    struct rehearse_recorded *made = calloc(1, sizeof *made);
+    if (!made) {
+        cli_complain("out of memory");
+        return CLI_EXIT_FAILED;
+    }
+    int result = estimate_request_init(&request, &options, &error);
+    if (result == 0)
+        result = open_devices(&request, argv, made, &error);
+    estimate_request_finish(&request);
+    if (result < 0) {
+        free(made);
+        rehearse_fail("run", &error);
+        return result == MT_EARG ? CLI_EXIT_USAGE : CLI_EXIT_FAILED;
+    }
+    *recorded = made;
+    *environment = made->environment;
+    return CLI_EXIT_OK;
+}
+
+void rehearse_poll_recorded(struct rehearse_recorded *recorded)
+{
+    struct mt_rehearsal_status status;
+    mt_rehearsal_wait(recorded->result.rehearsal, 0, &status, NULL);
+}
+
+void rehearse_close_recorded(struct rehearse_recorded *recorded)
+{
+    if (!recorded)
+        return;
+    mt_rehearsal_free_environment(recorded->environment);
+    mt_drive_result_finish(&recorded->result);
+    free(recorded);
+}

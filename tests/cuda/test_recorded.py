@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The recorder over the pretended devices. What it writes of a program and what the driver's account says of the same
+program come from two places that know nothing of each other: they must agree after every event, and at the peak."""
+
+import ast
+import functools
+import glob
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+import memtally
+import tap
+
+MIB = 1 << 20
+GIB = 1 << 30
+TAKES = os.environ["CUDA_TAKES"]
+OBSERVERS = os.environ["CUDA_OBSERVERS"]
+LINEAR, MANAGED, POOLED, PHYSICAL = 1, 2, 3, 4  # enum mt_device_kind
+DRIVERS_OWN = ("context", "kernels", "graph nodes", "memory pool")  # what the account calls the driver's shares
+
+
+def lines_of(what, path):
+    done = subprocess.run([OBSERVERS, what, path], capture_output=True, text=True, check=True, timeout=60)
+    return [line.split(" ", 5) for line in done.stdout.splitlines()]
+
+
+def pid_of(path):
+    """Of a recording's file: mt_file_header.pid follows the magic, version, byte order, sizes, flags and kind."""
+    with open(path, "rb") as file:
+        return struct.unpack_from("<I", file.read(64), 32)[0]
+
+
+def account_says(folder):
+    """Changes by process and device, in order. Of what has no address of its own nothing."""
+    changes, sizes = {}, {}
+    for word, pid, place, size, thing, *name in lines_of("account", os.path.join(folder, "account")):
+        if int(place) < 0 or (name and name[0] in DRIVERS_OWN):
+            continue
+        if word == "alloc":
+            sizes[pid, thing] = int(size)
+            changes.setdefault(int(pid), []).append(int(size))
+        elif word == "free" and (pid, thing) in sizes:
+            changes.setdefault(int(pid), []).append(-sizes.pop((pid, thing)))
+    return changes
+
+
+class Recorded:
+    """What the events of a process come to, by the rules of docs/FORMATS.md and not by the library's reader of them."""
+
+    def __init__(self):
+        self.changes, self.size, self.handles, self.mapped = [], {}, {}, {}
+        self.used = []
+
+    def drop_if_unheld(self, thing):
+        if not self.handles.get(thing) and thing not in (one for one, _ in self.mapped.values()):
+            self.changes.append(-self.size.pop(thing))
+
+    def take(self, word, fields):
+        if word == "DEVICE_ALLOC" and fields[1] in (LINEAR, MANAGED, PHYSICAL):
+            self.size[fields[2]], self.handles[fields[2]] = fields[3], 1
+            self.changes.append(fields[3])
+        elif word == "DEVICE_FREE" and fields[1] in self.size:
+            self.handles[fields[1]] -= 1
+            self.drop_if_unheld(fields[1])
+        elif word == "DEVICE_MAP" and fields[2] in self.size:
+            self.mapped[fields[0]] = fields[2], fields[1]
+        elif word == "DEVICE_UNMAP" and fields[0] in self.mapped:
+            thing, _ = self.mapped.pop(fields[0])
+            self.drop_if_unheld(thing)
+        elif word == "DEVICE_HELD" and fields[0] in self.size:
+            self.handles[fields[0]] += 1
+        elif word == "DEVICE_RESET":
+            self.changes += [-size for size in self.size.values()]
+            self.size.clear()
+        elif word == "DEVICE_USED":
+            self.used.append(fields[1])
+
+
+def recorder_says(folder):
+    processes = {}
+    for path in sorted(glob.glob(os.path.join(folder, "*.mtz")) + glob.glob(os.path.join(folder, "*.mtr"))):
+        if os.path.basename(path).startswith("watch"):
+            continue
+        recorded = processes.setdefault(pid_of(path), Recorded())
+        for word, *fields in lines_of("recording", path):
+            recorded.take(word, [int(field) for field in " ".join(fields).split()])
+    return processes
+
+
+@functools.cache
+def both(*words, device="H100-80GB"):
+    """The two documents, and what each observer wrote."""
+    with tempfile.TemporaryDirectory() as folder:
+        rehearsal, recording = os.path.join(folder, "account"), os.path.join(folder, "recording")
+        done = memtally.run("rehearse", "--layer", "cuda", "-d", device, "--requests", "0", "--no-suggest", "--quiet", "--json",
+                            "--folder", rehearsal, "--", memtally.program(), "run", "-q", "-o", recording, "--", TAKES, *words)
+        assert done.stdout, done.stderr[-2000:]
+        recorded = json.loads(memtally.must("report", "--json", recording).stdout)
+        rehearsed = json.loads(done.stdout)
+        with open(os.path.join(rehearsal, "output"), encoding="utf-8") as file:
+            assert file.read().endswith("done\n"), rehearsed["reason"]
+        return rehearsed, recorded, account_says(rehearsal), recorder_says(recording)
+
+
+def device(document, number=0):
+    return [place for place in document["places"] if place["place"].startswith("gpu:")][number]
+
+
+def agree_at_the_peak(*words):
+    rehearsed, recorded, _, _ = both(*words)
+    one, other = device(rehearsed), device(recorded)
+    assert other["total_resident_bytes"] == one["total_allocated_bytes"], (words, one, other)
+    assert sum(row["resident_bytes"] for row in other["rows"]) + other["unattributed_bytes"] == other["total_resident_bytes"], other
+    return one, other
+
+
+def agree_after_every_event(*words):
+    _, _, account, recorder = both(*words)
+    said = {pid: recorded.changes for pid, recorded in recorder.items() if recorded.changes}
+    assert said == account and said, (words, said, account)
+
+
+def test_every_route_to_the_driver_is_seen():
+    for route in ("dlsym", "asked", "asked2", "runtime"):
+        agree_after_every_event(route, "linear")
+        one, other = agree_at_the_peak(route, "linear")
+        # 10 MiB and 30, and the context that was measured on such cards: 527 MiB in pages of 2.
+        assert one["total_allocated_bytes"] == 568 * MIB, (route, one, other)
+
+
+def test_managed_and_pitched_memory():
+    for word in ("managed", "pitched"):
+        agree_after_every_event("dlsym", word)
+        agree_at_the_peak("dlsym", word)
+
+
+def test_physical_memory_is_there_until_its_last_handle_and_mapping_are_gone():
+    agree_after_every_event("asked2", "virtual")
+    # 4 MiB and 6: the two other mappings of the latter, and a handle, are no memory.
+    one, _ = agree_at_the_peak("asked2", "virtual")
+    assert one["total_allocated_bytes"] == (528 + 10) * MIB, one
+
+
+def test_a_pool_has_what_it_reserved():
+    _, other = agree_at_the_peak("dlsym", "pooled")
+    rows = {row["category"]: row["resident_bytes"] for row in other["rows"]}
+    # Three of 20 MiB, in chunks of 32: what is free in them is there as well.
+    assert rows["cached"] == 96 * MIB and rows["context"] == 528 * MIB, rows
+
+
+def test_small_pieces_share_a_page():
+    """5 of 1000 bytes out of one page of 2 MiB, and 1 MiB and 123 bytes in one of its own."""
+    _, other = agree_at_the_peak("dlsym", "small")
+    assert other["total_resident_bytes"] >= 528 * MIB + 5000 + MIB + 123, other
+
+
+def test_pinned_memory_is_none_of_the_devices():
+    one, other = agree_at_the_peak("dlsym", "hosted")
+    assert other["total_resident_bytes"] == 528 * MIB == one["total_allocated_bytes"], other
+
+
+def test_a_reset_gives_back_what_there_was():
+    _, _, account, recorder = both("dlsym", "reset")
+    said = [recorded.changes for recorded in recorder.values() if recorded.changes]
+    assert said == list(account.values()) == [[12 * MIB, -12 * MIB, 2 * MIB]], (said, account)
+
+
+def test_what_two_processes_share_counts_once():
+    _, recorded, _, _ = both("dlsym", "shared")
+    rows = {row["category"]: row["resident_bytes"] for row in device(recorded)["rows"]}
+    # 32 MiB of the one, 4 of the other, and a context each.
+    assert rows == {"context": 2 * 528 * MIB, "cached": 36 * MIB}, rows
+    agree_at_the_peak("dlsym", "shared")
+
+
+def test_a_forked_child_has_its_own():
+    agree_after_every_event("dlsym", "forked")
+    agree_at_the_peak("dlsym", "forked")
+
+
+def test_what_exec_replaces_is_gone():
+    """The pretended driver is not told of an exec and keeps the first image's; the recorder ends it with the image."""
+    _, recorded, _, _ = both("dlsym", "replaced")
+    rows = {row["category"]: row["resident_bytes"] for row in device(recorded)["rows"]}
+    assert rows["cached"] == 40 * MIB, rows
+
+
+def test_a_refusal_is_no_memory():
+    _, other = agree_at_the_peak("dlsym", "refused")
+    assert other["total_resident_bytes"] == 528 * MIB, other
+
+
+def test_a_refusal_is_told_with_what_there_was():
+    _, report, _ = run_on("H100-80GB", TAKES, "dlsym", "linear", "refused")
+    notes = [note for note in report["notes"] if "refused" in note]
+    assert len(notes) == 1 and notes[0].startswith("NVIDIA H100 80GB HBM3 refused 1.00 TiB to process "), report["notes"]
+    assert "; most of it was context (528.00 MiB)" in notes[0] and " free" in notes[0], notes
+
+
+# Without a driver: what a program finds, in which words it is told that it does not, and which libraries it has then.
+WITHOUT = """
+import ctypes
+for name in ("cuInit", "cuMemAlloc_v2", "cuGetProcAddress_v2", "cuMemAlloc", "cuNoSuch"):
+    for library in (None, "libc.so.6"):
+        try:
+            print(name, ctypes.CDLL(library)[name] and "is there")
+        except AttributeError as error:
+            print(name, error)
+with open("/proc/self/maps") as maps:
+    print(sorted({line.split()[-1].rsplit("/", 1)[-1] for line in maps if ".so" in line and "memtally" not in line}))
+"""
+
+
+def test_without_a_driver_nothing_is_invented():
+    """A bare environment, since the tests' own may have look-alikes of the driver in its search path."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "MEMTALLY_"))}
+    with tempfile.TemporaryDirectory() as folder:
+        plain = subprocess.run([sys.executable, "-c", WITHOUT], env=bare, capture_output=True, text=True, check=False, timeout=100)
+        recorded = memtally.run("run", "-q", "--no-python", "-o", os.path.join(folder, "r"), "--", sys.executable, "-c", WITHOUT,
+                                env=bare)
+    assert plain.returncode == recorded.returncode == 0, (plain.stderr, recorded.stderr)
+    # The loader's sentence ends with a blank more where the recorder has a function of the name.
+    said, told = ([line.rstrip() for line in done.stdout.splitlines()] for done in (plain, recorded))
+    assert told[:-1] == said[:-1] and all("undefined symbol" in line for line in said[:-1]), (said, told)
+    brought = {name.split(".so")[0] for name in ast.literal_eval(told[-1])} - {name.split(".so")[0] for name in ast.literal_eval(said[-1])}
+    assert not [name for name in brought if name.startswith(("libcu", "libnv"))], brought
+
+
+def test_the_recorder_needs_no_library_of_cuda():
+    (recorder,) = glob.glob(os.path.join(os.environ["BUILD_DIR"], "src", "recorder", "libmemtally-record.so"))
+    with open(recorder, "rb") as file:
+        image = file.read()
+    for name in (b"libcuda.so.1\0", b"libcudart", b"libnvidia", b"libnccl", b"libcublas"):
+        assert name not in image, name
+
+
+def test_a_function_that_the_driver_lacks_is_not_found():
+    done, _, _ = run_on("H100-80GB", TAKES, "dlsym", "lacking")
+    assert done.returncode == 0 and done.stdout == "done\n", done
+
+
+def test_calls_after_the_drivers_end_are_the_programs_own():
+    done, report, _ = run_on("H100-80GB", TAKES, "asked2", "late", "linear")
+    assert done.returncode == 0 and done.stdout == "done\n", done
+    assert device(report)["total_resident_bytes"] == 568 * MIB, report["places"]
+
+
+def test_a_lie_of_either_is_found():
+    """The account is told of 2 MiB that are not there, and of one free less."""
+    _, _, account, recorder = both("dlsym", "linear")
+    said = {pid: recorded.changes for pid, recorded in recorder.items() if recorded.changes}
+    pid = next(iter(account))
+    for lie in (account[pid] + [2 * MIB], account[pid][:-1], [account[pid][0] + 1, *account[pid][1:]]):
+        assert said != {pid: lie}
+
+
+def run_on(named, *words, options=()):
+    with tempfile.TemporaryDirectory() as folder:
+        recording = os.path.join(folder, "recording")
+        done = memtally.run("run", "--on", named, *options, "-o", recording, "--", *words, env=dict(os.environ, TMPDIR=folder))
+        left = [name for name in os.listdir(folder) if name != "recording"]
+        report = json.loads(memtally.must("report", "--json", recording).stdout) if os.path.isdir(recording) else None
+        return done, report, left
+
+
+def test_run_on_is_a_run_with_the_programs_status_and_output():
+    done, report, left = run_on("H100-80GB", TAKES, "dlsym", "linear")
+    assert done.returncode == 0 and done.stdout == "done\n", done
+    assert "NVIDIA H100 80GB HBM3 GPU-" in done.stderr and not left, (done.stderr, left)
+    place = device(report)
+    assert place["name"] == "NVIDIA H100 80GB HBM3" and place["place"] == "gpu:" + place["uuid"], place
+    assert place["total_resident_bytes"] == 568 * MIB and place["capacity_bytes"] > 79 * GIB, place
+    done, report, _ = run_on("24GiB", "sh", "-c", "exit 7")
+    assert done.returncode == 7, done
+
+
+def test_run_on_two_devices_of_which_one_is_used():
+    _, report, _ = run_on("2x24GiB", TAKES, "dlsym", "linear")
+    assert len([place for place in report["places"] if place["place"] != "host"]) == 1, report["places"]
+
+
+def test_run_on_what_is_no_device_is_refused():
+    done, report, left = run_on("nonsense", TAKES, "dlsym", "linear")
+    assert done.returncode == 2 and "run: no GPU is called 'nonsense'" in done.stderr, done
+    assert report is None and not left, left
+
+
+def test_run_prints_its_report_as_json():
+    done, report, _ = run_on("H100-80GB", TAKES, "dlsym", "linear", options=("--json",))
+    assert json.loads(done.stderr)["places"] == report["places"], done.stderr
+
+
+if __name__ == "__main__":
+    tap.main(globals())

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/* Devices out of events: when memory is there, and what counts. */
+#include "tests/support/unit.h"
+
+#include "tally/devices.h"
+
+#define MIB UINT64_C(1048576)
+
+struct story {
+    struct mt_devices devices;
+    struct mt_device_pass pass;
+    uint64_t ns;
+};
+
+/* Each event comes a nanosecond after the one before. */
+static void tell(struct story *story, enum mt_event_op op, uint64_t a, uint64_t b, uint64_t c,
+                 uint64_t d)
+{
+    struct mt_event event = {.op = (uint8_t)op, .field = {a, b, c, d}};
+    assert_int_equal(mt_device_take(&story->pass, &event, ++story->ns, "GPU-1", "Card"), 0);
+}
+
+static void begin(struct story *story, uint64_t pid)
+{
+    mt_device_pass_init(&story->pass, &story->devices, pid);
+    tell(story, MT_EVENT_DEVICE, 0, 1000 * MIB, 0, 0);
+}
+
+static void end(struct story *story)
+{
+    assert_int_equal(mt_device_pass_finish(&story->pass, ++story->ns), 0);
+}
+
+static uint64_t allocated_now(const struct story *story)
+{
+    struct mt_device_moment moment;
+    assert_int_equal(mt_device_at(&story->devices, 0, story->ns, &moment), 0);
+    return moment.allocated_bytes;
+}
+
+static void take(struct story *story, enum mt_device_kind kind, uint64_t object, uint64_t bytes)
+{
+    tell(story, MT_EVENT_DEVICE_ALLOC, 0, kind, object, bytes);
+}
+
+static void give(struct story *story, enum mt_device_kind kind, uint64_t object)
+{
+    tell(story, MT_EVENT_DEVICE_FREE, kind, object, 0, 0);
+}
+
+static void test_memory_is_there_until_it_is_given_back(void **state)
+{
+    struct story story = {0};
+    begin(&story, 1);
+    take(&story, MT_DEVICE_LINEAR, 0x1000, 5 * MIB);
+    take(&story, MT_DEVICE_MANAGED, 0x2000, 7 * MIB);
+    assert_int_equal(allocated_now(&story), 12 * MIB);
+    /* cuMemFree gives back memory of any kind. */
+    give(&story, MT_DEVICE_LINEAR, 0x2000);
+    assert_int_equal(allocated_now(&story), 5 * MIB);
+    give(&story, MT_DEVICE_LINEAR, 0x2000);
+    give(&story, MT_DEVICE_LINEAR, 0x9000);
+    assert_int_equal(allocated_now(&story), 5 * MIB);
+    end(&story);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+static void test_an_address_that_is_given_out_again_was_given_back_unseen(void **state)
+{
+    struct story story = {0};
+    begin(&story, 1);
+    take(&story, MT_DEVICE_LINEAR, 0x1000, 5 * MIB);
+    take(&story, MT_DEVICE_LINEAR, 0x1000, 3 * MIB);
+    assert_int_equal(allocated_now(&story), 3 * MIB);
+    end(&story);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+static void test_physical_memory_goes_with_its_last_handle_and_mapping(void **state)
+{
+    struct story story = {0};
+    begin(&story, 1);
+    take(&story, MT_DEVICE_PHYSICAL, 77, 4 * MIB);
+    tell(&story, MT_EVENT_DEVICE_MAP, 0x100000, 4 * MIB, 77, 0);
+    tell(&story, MT_EVENT_DEVICE_MAP, 0x900000, 4 * MIB, 77, 0);
+    assert_int_equal(allocated_now(&story), 4 * MIB);
+    give(&story, MT_DEVICE_PHYSICAL, 77);
+    tell(&story, MT_EVENT_DEVICE_UNMAP, 0x100000, 4 * MIB, 0, 0);
+    assert_int_equal(allocated_now(&story), 4 * MIB);
+    tell(&story, MT_EVENT_DEVICE_HELD, 77, 0, 0, 0);
+    tell(&story, MT_EVENT_DEVICE_UNMAP, 0x900000, 4 * MIB, 0, 0);
+    assert_int_equal(allocated_now(&story), 4 * MIB);
+    give(&story, MT_DEVICE_PHYSICAL, 77);
+    assert_int_equal(allocated_now(&story), 0);
+    end(&story);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+static void test_one_unmapping_may_end_several_mappings(void **state)
+{
+    struct story story = {0};
+    begin(&story, 1);
+    take(&story, MT_DEVICE_PHYSICAL, 1, 2 * MIB);
+    take(&story, MT_DEVICE_PHYSICAL, 2, 2 * MIB);
+    tell(&story, MT_EVENT_DEVICE_MAP, 0x200000, 2 * MIB, 1, 0);
+    tell(&story, MT_EVENT_DEVICE_MAP, 0x400000, 2 * MIB, 2, 0);
+    give(&story, MT_DEVICE_PHYSICAL, 1);
+    give(&story, MT_DEVICE_PHYSICAL, 2);
+    assert_int_equal(allocated_now(&story), 4 * MIB);
+    tell(&story, MT_EVENT_DEVICE_UNMAP, 0x200000, 4 * MIB, 0, 0);
+    assert_int_equal(allocated_now(&story), 0);
+    end(&story);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+static void test_what_is_imported_or_the_hosts_is_none_of_the_devices(void **state)
+{
+    struct story story = {0};
+    begin(&story, 1);
+    take(&story, MT_DEVICE_IMPORTED, 0x1000, 5 * MIB);
+    take(&story, MT_DEVICE_HOST, 0x2000, 5 * MIB);
+    take(&story, MT_DEVICE_REGISTERED, 0x3000, 5 * MIB);
+    assert_int_equal(allocated_now(&story), 0);
+    tell(&story, MT_EVENT_DEVICE_RESET, 0, 0, 0, 0);
+    end(&story);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+static void test_a_reset_and_an_end_give_all_back_of_their_process_alone(void **state)
+{
+    struct story story = {0};
+    begin(&story, 1);
+    take(&story, MT_DEVICE_LINEAR, 0x1000, 5 * MIB);
+    tell(&story, MT_EVENT_DEVICE_RESET, 0, 0, 0, 0);
+    assert_int_equal(allocated_now(&story), 0);
+    take(&story, MT_DEVICE_LINEAR, 0x1000, 6 * MIB);
+    end(&story);
+    assert_int_equal(allocated_now(&story), 0);
+    begin(&story, 2);
+    assert_int_equal(story.devices.n_places, 1);
+    take(&story, MT_DEVICE_LINEAR, 0x1000, 9 * MIB);
+    assert_int_equal(allocated_now(&story), 9 * MIB);
+    end(&story);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+static void test_the_peak_is_where_the_driver_said_most(void **state)
+{
+    struct story story = {0};
+    struct mt_device_moment peak;
+    begin(&story, 1);
+    take(&story, MT_DEVICE_LINEAR, 0x1000, 50 * MIB);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 60 * MIB, MT_DEVICE_BY_CALL, 0);
+    give(&story, MT_DEVICE_LINEAR, 0x1000);
+    take(&story, MT_DEVICE_LINEAR, 0x2000, 10 * MIB);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 90 * MIB, MT_DEVICE_BY_CALL, 0);
+    end(&story);
+    assert_int_equal(mt_device_peak(&story.devices, 0, &peak), 0);
+    assert_int_equal(peak.used_bytes, 90 * MIB);
+    assert_int_equal(peak.allocated_bytes, 10 * MIB);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+static void test_events_that_make_no_sense_do_no_harm(void **state)
+{
+    struct story story = {0};
+    begin(&story, 1);
+    take(&story, MT_DEVICE_KIND_END, 0x1000, 5 * MIB);
+    take(&story, MT_DEVICE_LINEAR, UINT64_MAX, 5 * MIB);
+    tell(&story, MT_EVENT_DEVICE_ALLOC, 9, MT_DEVICE_LINEAR, 0x1000, 5 * MIB);
+    tell(&story, MT_EVENT_DEVICE_ALLOC, UINT64_MAX, MT_DEVICE_LINEAR, 0x1000, 5 * MIB);
+    tell(&story, MT_EVENT_DEVICE, UINT64_MAX, 1, 0, 0);
+    tell(&story, MT_EVENT_DEVICE_MAP, UINT64_MAX, UINT64_MAX, 5, 0);
+    tell(&story, MT_EVENT_DEVICE_UNMAP, 0, UINT64_MAX, 0, 0);
+    tell(&story, MT_EVENT_DEVICE_HELD, UINT64_MAX, 0, 0, 0);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 1, MT_DEVICE_REASON_END, 0);
+    tell(&story, MT_EVENT_DEVICE_RESET, 77, 0, 0, 0);
+    assert_int_equal(allocated_now(&story), 0);
+    end(&story);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory_is_there_until_it_is_given_back),
+        cmocka_unit_test(test_an_address_that_is_given_out_again_was_given_back_unseen),
+        cmocka_unit_test(test_physical_memory_goes_with_its_last_handle_and_mapping),
+        cmocka_unit_test(test_one_unmapping_may_end_several_mappings),
+        cmocka_unit_test(test_what_is_imported_or_the_hosts_is_none_of_the_devices),
+        cmocka_unit_test(test_a_reset_and_an_end_give_all_back_of_their_process_alone),
+        cmocka_unit_test(test_the_peak_is_where_the_driver_said_most),
+        cmocka_unit_test(test_events_that_make_no_sense_do_no_harm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
