@@ -34,7 +34,6 @@ struct run_options {
     double picture_share;
     int no_python;
     struct cli_texts devices;
-    int json;
     int quiet;
 };
 
@@ -73,10 +72,6 @@ static const struct cli_option run_options[] = {
      .help = "run CMD on devices that are not there, which compute nothing, and record what it "
              "takes of them: each by the name of a GPU, as H100-80GB, or by its memory, as 24GiB "
              "or 2x24GiB"},
-    {.name = "json",
-     .kind = CLI_FLAG,
-     .offset = AT(json),
-     .help = "print the whole report as JSON in place of the breakdown, to standard error"},
     {.name = "quiet",
      .letter = 'q',
      .kind = CLI_FLAG,
@@ -227,12 +222,9 @@ static void print_breakdown(const struct session *session)
     struct cli_terminal terminal = cli_terminal_of(STDERR_FILENO);
     if (cli_load(&loaded, session->folder, &options, &error))
         cli_fail(&error);
-    else if (session->options->json)
-        cli_document_render(&loaded.document, CLI_FORMAT_JSON, &terminal, &out, &error);
     else
         cli_document_summary(&loaded.document, &terminal, &out);
-    if (!session->options->json)
-        put_hint(session, &out);
+    put_hint(session, &out);
     fputs(mt_strbuf_text(&out), stderr);
     mt_strbuf_finish(&out);
     cli_unload(&loaded);
