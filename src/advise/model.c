@@ -439,27 +439,38 @@ static int perform(struct act *act, struct mt_estimate **estimate, struct mt_err
     return went_well < 0 ? went_well : answer(act, estimate, error);
 }
 
+static void finish(struct act *act)
+{
+    mt_drive_folder_remove(act->folder);
+    mt_drive_trial_finish(&act->outcome);
+    mt_drive_trial_finish(&act->whole);
+    if (!act->report || act->report->command.words[0] != act->command.words[0])
+        mt_profile_command_finish(&act->command);
+    mt_estimate_destroy(act->rules);
+    free(act->reserved_bytes);
+    free(act->flags);
+    free(act);
+}
+
 int mt_advise_model(const struct mt_drive_stage *stage, const struct mt_predict_settings *settings,
                     size_t folder_number, struct mt_advise_model_report *report,
                     struct mt_estimate **estimate, struct mt_error *error)
 {
-    struct act act = {.stage = stage, .report = report, .settings = *settings};
-    act.settings.engine = stage->engine_name;
-    act.settings.program = stage->program;
-    act.settings.weight_type = NULL;
-    act.settings.context_bytes = stage->reserved_bytes;
-    int result = mt_drive_stage_folder(stage, folder_number, act.folder, error);
-    snprintf(act.whole_folder, sizeof act.whole_folder, "%s-whole", act.folder);
+    struct act *act = calloc(1, sizeof *act);
+    if (!act)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    act->stage = stage;
+    act->report = report;
+    act->settings = *settings;
+    act->settings.engine = stage->engine_name;
+    act->settings.program = stage->program;
+    act->settings.weight_type = NULL;
+    act->settings.context_bytes = stage->reserved_bytes;
+    int result = mt_drive_stage_folder(stage, folder_number, act->folder, error);
+    snprintf(act->whole_folder, sizeof act->whole_folder, "%s-whole", act->folder);
     if (result == 0)
-        result = perform(&act, estimate, error);
-    mt_drive_folder_remove(act.folder);
-    mt_drive_trial_finish(&act.outcome);
-    mt_drive_trial_finish(&act.whole);
-    if (!report || report->command.words[0] != act.command.words[0])
-        mt_profile_command_finish(&act.command);
-    mt_estimate_destroy(act.rules);
-    free(act.reserved_bytes);
-    free(act.flags);
+        result = perform(act, estimate, error);
+    finish(act);
     return result;
 }
 
@@ -476,15 +487,19 @@ int mt_advise_staged_model(const struct mt_drive_stage_options *options,
                            struct mt_advise_model_report *report, struct mt_advise_staged *staged,
                            struct mt_estimate **estimate, struct mt_error *error)
 {
-    struct mt_drive_stage stage;
     int result = mt_drive_check_devices(settings->n_devices, error);
-    if (!result)
-        result = mt_drive_stage_init(&stage, options, error);
     if (result)
         return result;
-    result = mt_advise_model(&stage, settings, 0, report, estimate, error);
-    if (!result)
-        mt_advise_tell_stage(&stage, staged);
-    mt_drive_stage_finish(&stage);
+    struct mt_drive_stage *stage = malloc(sizeof *stage);
+    if (!stage)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    result = mt_drive_stage_init(stage, options, error);
+    if (!result) {
+        result = mt_advise_model(stage, settings, 0, report, estimate, error);
+        if (!result)
+            mt_advise_tell_stage(stage, staged);
+        mt_drive_stage_finish(stage);
+    }
+    free(stage);
     return result;
 }

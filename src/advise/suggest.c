@@ -206,15 +206,6 @@ static int is_weights_alone(const struct mt_advise_suggest_settings *settings)
     return 0;
 }
 
-int mt_advise_can_suggest(char *const *argv)
-{
-    struct mt_drive_command command;
-    mt_drive_command_copy(argv, &command);
-    int can = mt_drive_is_llama(&command);
-    mt_drive_command_finish(&command);
-    return can;
-}
-
 /* What the place that had no room would hold, with what was taken of it before. */
 static void count_held(const struct mt_advise_suggest_settings *settings,
                        struct mt_advise_changes *changes)

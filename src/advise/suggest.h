@@ -27,9 +27,6 @@ struct mt_advise_suggest_settings {
     const volatile sig_atomic_t *interrupted; /* looked at, or NULL */
 };
 
-/* Whether there is anything to try, which means that we know the program's flags. */
-int mt_advise_can_suggest(char *const *argv);
-
 /* Rehearses the program with flags turned down, in folders of its own below the rehearsal's, which
  * it removes. Errors: MT_EUNSUPPORTED (the program's flags are not known; the text says so), and
  * those of mt_rehearsal_start(). */

@@ -29,14 +29,15 @@ static struct mt_estimate *first_point(const struct mt_advise_sweep *sweep,
 static int is_same_without_vocabulary(const struct mt_advise_sweep *sweep,
                                       const struct mt_drive_stage_options *whole)
 {
-    struct mt_drive_stage stage;
+    struct mt_drive_stage *stage = malloc(sizeof *stage);
     mt_drive_say(sweep->listener, "trying whether it goes without a vocabulary");
     struct mt_estimate *bare = first_point(sweep, &sweep->stage);
     struct mt_estimate *with = NULL;
-    if (bare && mt_drive_stage_init(&stage, whole, NULL) == 0) {
-        with = first_point(sweep, &stage);
-        mt_drive_stage_finish(&stage);
+    if (bare && stage && mt_drive_stage_init(stage, whole, NULL) == 0) {
+        with = first_point(sweep, stage);
+        mt_drive_stage_finish(stage);
     }
+    free(stage);
     int same = with && with->tally.n_places == bare->tally.n_places;
     for (size_t i = 0; same && i < with->tally.n_places; i++)
         same = with->tally.places[i].total_allocated_bytes ==

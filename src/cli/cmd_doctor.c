@@ -178,13 +178,16 @@ static void check_preload(struct mt_check *check)
 /* Whether profile would take this engine out of the cache. */
 static int is_cached(const char *name, const struct mt_profile_places *places)
 {
-    struct mt_profile_engine engine;
     struct mt_error error;
     size_t length = strlen(places->engines);
-    if (length == 0 || mt_profile_find_engine(name, NULL, places, &engine, &error) != MT_OK)
-        return 0;
-    const char *path = *engine.modules ? engine.modules : engine.program;
-    return strncmp(path, places->engines, length) == 0 && path[length] == '/';
+    struct mt_profile_engine *engine = length ? malloc(sizeof *engine) : NULL;
+    int is_below = 0;
+    if (engine && mt_profile_find_engine(name, NULL, places, engine, &error) == MT_OK) {
+        const char *path = *engine->modules ? engine->modules : engine->program;
+        is_below = strncmp(path, places->engines, length) == 0 && path[length] == '/';
+    }
+    free(engine);
+    return is_below;
 }
 
 /* The library looks on PATH only; the cache is found by the environment. */

@@ -2,6 +2,7 @@
 /* memtally estimate: the tally of a model before it is loaded. */
 #include <malloc.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -153,23 +154,28 @@ static void keep_freed_memory(void)
 static int run_estimate(const struct cli_call *call)
 {
     const struct estimate_options *options = call->options;
-    struct estimate_request request = {0};
+    struct estimate_request *request = calloc(1, sizeof *request);
     struct mt_strbuf out = {0};
     struct mt_error error = {.offset = MT_NO_OFFSET};
     int code = CLI_EXIT_OK;
+    if (!request) {
+        cli_complain("estimate: out of memory");
+        return CLI_EXIT_CANNOT;
+    }
     keep_freed_memory();
     if (estimate_may_rehearse(options))
-        request.interrupted = cli_catch_signals();
-    request.timeout_ns = REHEARSAL_NS;
-    if (estimate(call, &request, &out, &code, &error)) {
+        request->interrupted = cli_catch_signals();
+    request->timeout_ns = REHEARSAL_NS;
+    if (estimate(call, request, &out, &code, &error)) {
         code = fail(&error);
     } else {
         int written = cli_write_output(&out, options->output);
         code = written ? written : code;
     }
-    if (request.interrupted && *request.interrupted)
-        code = 128 + *request.interrupted;
-    estimate_request_finish(&request);
+    if (request->interrupted && *request->interrupted)
+        code = 128 + *request->interrupted;
+    estimate_request_finish(request);
+    free(request);
     mt_strbuf_finish(&out);
     return code;
 }

@@ -309,44 +309,62 @@ static int run_job(struct mt_profile_job *job, const struct profile_options *giv
     return report(job, given, folder, outcome.start_ns);
 }
 
-static int profile_in_folder(const struct mt_profile_settings *settings,
-                             const struct mt_profile_engine *engine,
-                             const struct profile_options *given)
-{
+/* What the command has while it runs, all zero at first. */
+struct work {
+    struct mt_profile_engine engine;
+    struct mt_profile_job job;
+    char model_path[PATH_MAX];
     char folder[PATH_MAX];
+};
+
+static int profile_in_folder(const struct mt_profile_settings *settings,
+                             const struct profile_options *given, struct work *work)
+{
     struct mt_error error = {0};
-    struct mt_profile_job job = {.settings = settings, .engine = engine};
-    if (make_folder(given, folder, &error) != MT_OK)
+    struct mt_profile_job *job = &work->job;
+    job->settings = settings;
+    job->engine = &work->engine;
+    if (make_folder(given, work->folder, &error) != MT_OK)
         return cli_fail(&error);
-    mt_profile_journal_init(&job.journal);
-    int code = run_job(&job, given, folder);
-    mt_profile_journal_finish(&job.journal);
-    mt_strbuf_finish(&job.output);
+    mt_profile_journal_init(&job->journal);
+    int code = run_job(job, given, work->folder);
+    mt_profile_journal_finish(&job->journal);
+    mt_strbuf_finish(&job->output);
     if (!given->output)
-        remove_folder(folder);
+        remove_folder(work->folder);
+    return code;
+}
+
+static int profile(const struct cli_call *call, struct work *work)
+{
+    const struct profile_options *given = call->options;
+    struct mt_profile_settings settings;
+    struct mt_error error = {0};
+    int code = mt_profile_model_file(call->operands[0], work->model_path, &error);
+    if (code == MT_OK)
+        code = settings_of(given, work->model_path, &settings, &error);
+    if (code == MT_OK)
+        code = find_engine(given, &work->engine, &error);
+    if (code == MT_OK)
+        code = work->engine.driver->check(&settings, &error);
+    if (code == MT_OK)
+        code = mt_http_start(&error);
+    if (code != MT_OK)
+        return cli_fail(&error);
+    code = profile_in_folder(&settings, given, work);
+    mt_http_stop();
     return code;
 }
 
 static int run(const struct cli_call *call)
 {
-    const struct profile_options *given = call->options;
-    char model_path[PATH_MAX];
-    struct mt_profile_settings settings;
-    struct mt_profile_engine engine;
-    struct mt_error error = {0};
-    int code = mt_profile_model_file(call->operands[0], model_path, &error);
-    if (code == MT_OK)
-        code = settings_of(given, model_path, &settings, &error);
-    if (code == MT_OK)
-        code = find_engine(given, &engine, &error);
-    if (code == MT_OK)
-        code = engine.driver->check(&settings, &error);
-    if (code == MT_OK)
-        code = mt_http_start(&error);
-    if (code != MT_OK)
-        return cli_fail(&error);
-    code = profile_in_folder(&settings, &engine, given);
-    mt_http_stop();
+    struct work *work = calloc(1, sizeof *work);
+    if (!work) {
+        cli_complain("profile: out of memory");
+        return CLI_EXIT_CANNOT;
+    }
+    int code = profile(call, work);
+    free(work);
     return code;
 }
 

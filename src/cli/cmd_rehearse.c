@@ -247,43 +247,43 @@ static enum mt_drive_layer layer_of(const struct rehearse_options *options, char
 }
 
 /* A command line, with nothing said of how it runs its model but what is in it. */
-static int rehearse_words(const struct rehearse_options *options, char *const *argv,
-                          enum mt_drive_layer layer, int shows_output)
+static int rehearse_with(const struct rehearse_options *options, char *const *argv,
+                         enum mt_drive_layer layer, int shows_output,
+                         struct estimate_request *request)
 {
     struct mt_rehearsal_device devices[ESTIMATE_DEVICES_MAX];
     struct rehearse_device_names names;
-    struct estimate_request request = {0};
     struct mt_error error = {.offset = MT_NO_OFFSET};
     struct cli_teller teller;
     char build[64];
     uint64_t n_requests = 0;
     int result = read_requests(options->requests, MT_DRIVE_DEFAULT_REQUESTS, &n_requests, &error);
     if (result == 0)
-        result = estimate_request_init(&request, &options->estimate, &error);
+        result = estimate_request_init(request, &options->estimate, &error);
     if (result == 0)
-        result = estimate_choose_cards(&request, options->generation, layer == MT_DRIVE_LAYER_CUDA,
+        result = estimate_choose_cards(request, options->generation, layer == MT_DRIVE_LAYER_CUDA,
                                        &error);
     if (result == 0 && layer == MT_DRIVE_LAYER_GGML)
-        result = mt_drive_check_devices(request.settings.n_devices, &error);
+        result = mt_drive_check_devices(request->settings.n_devices, &error);
     if (result == 0)
-        result = rehearse_name_devices(&options->device_names, request.settings.n_devices, &names,
+        result = rehearse_name_devices(&options->device_names, request->settings.n_devices, &names,
                                        &error);
     if (result == 0)
-        result = rehearse_fill_devices(&request, layer == MT_DRIVE_LAYER_CUDA,
+        result = rehearse_fill_devices(request, layer == MT_DRIVE_LAYER_CUDA,
                                        options->reserved_bytes, names.of, devices, &error);
     if (result < 0) {
-        estimate_request_finish(&request);
+        estimate_request_finish(request);
         return fail(&error);
     }
-    request.settings.program = program_of(argv);
+    request->settings.program = program_of(argv);
     cli_teller_init(&teller, !options->quiet, shows_output && !options->quiet);
     struct mt_drive_job job = {
         .argv = argv,
         .environment = environ,
         .devices = devices,
-        .n_devices = request.settings.n_devices,
-        .host_bytes = request.settings.host_bytes,
-        .device_kind = request.settings.device_kind,
+        .n_devices = request->settings.n_devices,
+        .host_bytes = request->settings.host_bytes,
+        .device_kind = request->settings.device_kind,
         .generation = options->generation,
         .layer = layer,
         .engine_version = build_of(options->estimate.engine, argv, build),
@@ -299,9 +299,22 @@ static int rehearse_words(const struct rehearse_options *options, char *const *a
         .explain = options->estimate.explain,
         .with_changes = !options->no_suggest,
     };
-    int code = rehearse_answer_command(&job, &request.settings, &output);
-    estimate_request_finish(&request);
+    int code = rehearse_answer_command(&job, &request->settings, &output);
+    estimate_request_finish(request);
     return *job.interrupted ? 128 + *job.interrupted : code;
+}
+
+static int rehearse_words(const struct rehearse_options *options, char *const *argv,
+                          enum mt_drive_layer layer, int shows_output)
+{
+    struct estimate_request *request = calloc(1, sizeof *request);
+    if (!request) {
+        cli_complain("rehearse: out of memory");
+        return CLI_EXIT_CANNOT;
+    }
+    int code = rehearse_with(options, argv, layer, shows_output, request);
+    free(request);
+    return code;
 }
 
 static int mt_drive_program(const struct cli_call *call)
@@ -319,7 +332,6 @@ static int rehearse_python(const struct rehearse_options *options, const char *m
     struct mt_error error = {.offset = MT_NO_OFFSET};
     struct mt_drive_python_command command;
     struct rehearse_options plain = *options;
-    struct estimate_request request = {0};
     if (options->sweep.n) {
         cli_complain("rehearse: '--sweep' works with programs of llama.cpp only");
         return CLI_EXIT_USAGE;
@@ -329,11 +341,15 @@ static int rehearse_python(const struct rehearse_options *options, const char *m
                                                .explain = options->estimate.explain,
                                                .format = options->estimate.format,
                                                .output = options->estimate.output};
-    int result = estimate_request_init(&request, &plain.estimate, &error);
+    struct estimate_request *request = calloc(1, sizeof *request);
+    int result = request ? estimate_request_init(request, &plain.estimate, &error)
+                         : mt_fail(&error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     if (result == 0)
-        result = rehearse_python_request(&options->estimate, model, request.settings.n_devices,
+        result = rehearse_python_request(&options->estimate, model, request->settings.n_devices,
                                          &command, &error);
-    estimate_request_finish(&request);
+    if (request)
+        estimate_request_finish(request);
+    free(request);
     if (result < 0)
         return fail(&error);
     int code = rehearse_words(&plain, command.argv, MT_DRIVE_LAYER_CUDA, 0);

@@ -48,7 +48,7 @@ int cli_state_make_folders(char *path, struct mt_error *error)
 
 int cli_state_read(const char *path, struct mt_strbuf *text, struct mt_error *error)
 {
-    char bytes[16384];
+    char bytes[8192];
     struct stat status;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)

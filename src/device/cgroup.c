@@ -236,14 +236,14 @@ static int root_has_memory(const struct mt_host_os *os, struct mt_cgroup *cgroup
     return 0;
 }
 
-/* All of /proc/self/mountinfo, which has no upper size; NULL where it cannot be had. */
-static char *read_mountinfo(const struct mt_host_os *os, size_t *length)
+/* All of a file of /proc, which has no upper size; NULL where it cannot be had. */
+static char *read_all(const struct mt_host_os *os, const char *path, size_t *length)
 {
     for (size_t capacity = 16384; capacity <= MOUNTINFO_MAX; capacity *= 4) {
         char *bytes = malloc(capacity);
         if (!bytes)
             return NULL;
-        long n = os->read_file(os->context, "/proc/self/mountinfo", bytes, capacity);
+        long n = os->read_file(os->context, path, bytes, capacity);
         if (n >= 0 && (size_t)n < capacity) {
             *length = (size_t)n;
             return bytes;
@@ -271,7 +271,6 @@ static int find_with(const struct mt_host_os *os, const struct membership *membe
 void mt_cgroup_find(const struct mt_host_os *os, int pid, struct mt_cgroup *cgroup)
 {
     char path[64] = "/proc/self/cgroup";
-    char bytes[16384];
     struct membership membership;
     struct mt_cgroup found;
 
@@ -280,17 +279,17 @@ void mt_cgroup_find(const struct mt_host_os *os, int pid, struct mt_cgroup *cgro
     cgroup->directory[0] = '\0';
     if (pid > 0)
         snprintf(path, sizeof path, "/proc/%d/cgroup", pid);
-    long n = os->read_file(os->context, path, bytes, sizeof bytes);
-    if (n < 0)
-        return;
+    size_t length;
     size_t mounts_length;
-    char *mounts = read_mountinfo(os, &mounts_length);
-    if (!mounts)
-        return;
-    read_membership((struct mt_span){bytes, bytes + n}, &membership);
-    if (find_with(os, &membership, (struct mt_span){mounts, mounts + mounts_length}, &found))
-        *cgroup = found;
+    char *bytes = read_all(os, path, &length);
+    char *mounts = bytes ? read_all(os, "/proc/self/mountinfo", &mounts_length) : NULL;
+    if (mounts) {
+        read_membership((struct mt_span){bytes, bytes + length}, &membership);
+        if (find_with(os, &membership, (struct mt_span){mounts, mounts + mounts_length}, &found))
+            *cgroup = found;
+    }
     free(mounts);
+    free(bytes);
 }
 
 /* ---- reading ---- */

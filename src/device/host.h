@@ -108,22 +108,6 @@ struct mt_process_memory {
 int mt_process_memory_read(const struct mt_host_os *os, int pid, struct mt_process_memory *memory,
                            struct mt_error *error);
 
-/* /proc/PID/smaps_rollup: exact sums over all pages. `proportional` shares each page among the
- * processes that map it. */
-struct mt_process_rollup {
-    uint64_t resident_bytes;
-    uint64_t proportional_bytes;
-    uint64_t proportional_anonymous_bytes;
-    uint64_t anonymous_bytes;
-    uint64_t private_bytes;
-    uint64_t swap_bytes;
-};
-
-/* Costly: about 10 ms for each GiB in 4 KiB pages, and it holds the process's memory map lock.
- * Errors: MT_ENOTFOUND (gone, or a kernel before 4.14), MT_EPERM (another user's process). */
-int mt_process_rollup_read(const struct mt_host_os *os, int pid, struct mt_process_rollup *rollup,
-                           struct mt_error *error);
-
 /* The command line with its arguments separated by spaces and control characters replaced by '?',
  * cut to `capacity`, always terminated. A process without one gives its name in brackets. Returns 0
  * or MT_ENOTFOUND, MT_EPERM. */

@@ -258,41 +258,6 @@ int mt_process_memory_read(const struct mt_host_os *os, int pid, struct mt_proce
     return 0;
 }
 
-struct rollup_parts {
-    struct mt_process_rollup sums;
-    uint64_t private_clean;
-    uint64_t private_dirty;
-};
-
-#define ROLLUP(member) offsetof(struct rollup_parts, member)
-
-static const struct mt_field rollup_fields[] = {
-    {"Rss", ROLLUP(sums.resident_bytes)},
-    {"Pss", ROLLUP(sums.proportional_bytes)},
-    {"Pss_Anon", ROLLUP(sums.proportional_anonymous_bytes)},
-    {"Anonymous", ROLLUP(sums.anonymous_bytes)},
-    {"Swap", ROLLUP(sums.swap_bytes)},
-    {"Private_Clean", ROLLUP(private_clean)},
-    {"Private_Dirty", ROLLUP(private_dirty)},
-};
-
-int mt_process_rollup_read(const struct mt_host_os *os, int pid, struct mt_process_rollup *rollup,
-                           struct mt_error *error)
-{
-    char bytes[4096];
-    struct rollup_parts parts;
-    long n = read_of(os, pid, "smaps_rollup", bytes, sizeof bytes);
-    if (n < 0)
-        return fail_reading(error, n, pid, "smaps_rollup");
-    memset(&parts, 0xff, sizeof parts);
-    mt_span_fields((struct mt_span){bytes, bytes + n}, rollup_fields, COUNT(rollup_fields), &parts);
-    if (parts.private_clean == MT_UNKNOWN || parts.private_dirty == MT_UNKNOWN ||
-        __builtin_add_overflow(parts.private_clean, parts.private_dirty, &parts.sums.private_bytes))
-        parts.sums.private_bytes = MT_UNKNOWN;
-    *rollup = parts.sums;
-    return 0;
-}
-
 /* ---- words ---- */
 
 static int command_from_name(const struct mt_host_os *os, int pid, char *text, size_t capacity)

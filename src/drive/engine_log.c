@@ -155,7 +155,7 @@ static void drop_read(struct mt_drive_log *log)
 /* No further than the log is long now: a program may write faster than anybody reads. */
 void mt_drive_log_read(struct mt_drive_log *log)
 {
-    char bytes[16384];
+    char bytes[8192];
     struct stat status;
     ssize_t got;
     if (fstat(log->fd, &status) < 0 || (uint64_t)status.st_size <= log->offset)

@@ -131,6 +131,12 @@ static int modules_in(const char *folder, char modules[PATH_MAX])
     return 0;
 }
 
+static void start_engine(struct mt_profile_engine *engine, const struct mt_profile_driver *driver)
+{
+    engine->driver = driver;
+    engine->program[0] = engine->script[0] = engine->modules[0] = '\0';
+}
+
 /* Looks for an engine in a folder. Returns 1, 0 for not there, or an error. */
 static int look_in_folder(const struct mt_profile_driver *driver, const char *folder,
                           const struct mt_profile_places *places, struct mt_profile_engine *engine,
@@ -181,14 +187,12 @@ static int look_for(const char *name, look_fn *look, const char *folder,
 {
     int first = 0;
     for (size_t i = 0; drivers[i]; i++) {
-        struct mt_profile_engine found = {.driver = drivers[i]};
         if (name && strcmp(name, drivers[i]->name) != 0)
             continue;
-        int code = look(drivers[i], folder, places, &found, first ? NULL : error);
-        if (code > 0) {
-            *engine = found;
+        start_engine(engine, drivers[i]);
+        int code = look(drivers[i], folder, places, engine, first ? NULL : error);
+        if (code > 0)
             return 1;
-        }
         if (code < 0 && !first)
             first = code;
     }
@@ -206,15 +210,14 @@ static int take_program(const char *name, const char *program, struct mt_profile
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "--engine-path: %s is not executable",
                        program);
     for (size_t i = 0; drivers[i]; i++) {
-        struct mt_profile_engine found = {.driver = drivers[i]};
         const char *own = drivers[i]->name;
         if (drivers[i] == &mt_profile_node_llama_cpp ||
             (name ? strcmp(name, own) : strncmp(base, own, strlen(own))) != 0)
             continue;
-        if (!realpath(program, found.program))
+        start_engine(engine, drivers[i]);
+        if (!realpath(program, engine->program))
             return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
                            "--engine-path: %s cannot be resolved", program);
-        *engine = found;
         return MT_OK;
     }
     return mt_fail(

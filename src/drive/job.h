@@ -99,11 +99,11 @@ void mt_drive_result_take(struct mt_drive_result *result, struct mt_rehearsal *r
 void mt_drive_job_options(const struct mt_drive_job *job, const char *folder,
                           const char *pretend_path, struct mt_rehearsal_options *options);
 
-/* Looks, before the program is ended, whether it runs a ggml that no devices came into (unseen.c).
- */
+/* Looks, before the program is ended, whether it runs a ggml that no devices came into
+ * (program_file.c). */
 void mt_drive_look_for_ggml(struct mt_drive_result *result);
 
-/* Says in result->why why no process took the devices, and what would work (unseen.c). */
+/* Says in result->why why no process took the devices, and what would work (program_file.c). */
 void mt_drive_explain_no_devices(const struct mt_drive_job *job, struct mt_drive_result *result);
 
 /* One sentence in result->why on an allocation that was refused, or on how the program failed

@@ -31,19 +31,19 @@ static int is_beside(const char *other, const char *name, char path[PATH_MAX])
 
 /* llama-fit-params is no engine that can be profiled, so it is looked for beside one. */
 static int find_beside(const char *given, const struct mt_profile_places *places, const char *name,
-                       char path[PATH_MAX], struct mt_error *error)
+                       struct mt_profile_engine *engine, char path[PATH_MAX],
+                       struct mt_error *error)
 {
     static const char *const others[] = {"llama-server", "llama-bench"};
-    struct mt_profile_engine engine;
     int result = 0;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        result = mt_profile_find_engine(others[i], given, places, &engine, i ? NULL : error);
-        if (result == 0 && is_beside(engine.program, name, path))
+        result = mt_profile_find_engine(others[i], given, places, engine, i ? NULL : error);
+        if (result == 0 && is_beside(engine->program, name, path))
             return 0;
     }
     return result < 0 ? result
                       : mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET, "there is no %s beside %s",
-                                name, engine.program);
+                                name, engine->program);
 }
 
 /* A given program stands for the folder that it lies in, unless it is the very one. */
@@ -74,16 +74,15 @@ static int find_node(const char *given, char *const *environment, struct mt_prof
     return mt_profile_find_engine("node-llama-cpp", given, &places, engine, error);
 }
 
-int mt_drive_find_program(enum mt_program program, const char *given, char *const *environment,
-                          char path[PATH_MAX], struct mt_error *error)
+static int find_with(enum mt_program program, const char *given, char *const *environment,
+                     struct mt_profile_engine *engine, char path[PATH_MAX], struct mt_error *error)
 {
     char engines[PATH_MAX];
-    struct mt_profile_engine engine;
     int result;
     if (program == MT_PROGRAM_NODE) {
-        result = find_node(given, environment, &engine, error);
+        result = find_node(given, environment, engine, error);
         if (result == 0)
-            memcpy(path, engine.program, PATH_MAX);
+            memcpy(path, engine->program, PATH_MAX);
         return result;
     }
     const char *name = program_names[program];
@@ -93,10 +92,20 @@ int mt_drive_find_program(enum mt_program program, const char *given, char *cons
     if (given && take_given(given, name, path))
         return 0;
     if (program == MT_PROGRAM_FIT_PARAMS)
-        return find_beside(given, &places, name, path, error);
-    result = mt_profile_find_engine(name, given, &places, &engine, error);
-    if (result == 0 && !realpath(engine.program, path))
-        memcpy(path, engine.program, PATH_MAX);
+        return find_beside(given, &places, name, engine, path, error);
+    result = mt_profile_find_engine(name, given, &places, engine, error);
+    if (result == 0 && !realpath(engine->program, path))
+        memcpy(path, engine->program, PATH_MAX);
+    return result;
+}
+
+int mt_drive_find_program(enum mt_program program, const char *given, char *const *environment,
+                          char path[PATH_MAX], struct mt_error *error)
+{
+    struct mt_profile_engine *engine = malloc(sizeof *engine);
+    int result = engine ? find_with(program, given, environment, engine, path, error)
+                        : mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    free(engine);
     return result;
 }
 

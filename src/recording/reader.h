@@ -20,7 +20,7 @@
 
 /* One event. Which fields it has says MT_EVENT_LIST; the heap address is already plain. `bytes` is
  * the payload of STRING, PICTURE_TEXT and MACHINE, and the undecoded rest of STACK and
- * PICTURE_RUNS, which mt_event_frames() and mt_event_runs() decode; it lives until the next event
+ * PICTURE_RUNS, which mt_event_frames() and mt_runs_init() decode; it lives until the next event
  * is asked for. */
 struct mt_event {
     enum mt_event_op op;

@@ -16,17 +16,31 @@
 #include "base/strbuf.h"
 #include "watch/watch.h"
 
-#define N_OWN_VARIABLES 9
+/* The variables that the program gets from us. */
+enum own_variable {
+    OWN_PRELOAD,
+    OWN_DIRECTORY,
+    OWN_DEPTH,
+    OWN_STACKS,
+    OWN_SHARE,
+    OWN_SIDE,
+    OWN_ASAN_OPTIONS,
+    OWN_PYTHON_PATH,
+    OWN_WATCH,
+    N_OWN_VARIABLES
+};
 
-static const char *const own_names[N_OWN_VARIABLES] = {"LD_PRELOAD=",
-                                                       "MEMTALLY_RECORD_DIR=",
-                                                       "MEMTALLY_RECORD_DEPTH=",
-                                                       "MEMTALLY_RECORD_STACKS=",
-                                                       "MEMTALLY_RECORD_SHARE_PPM=",
-                                                       "MEMTALLY_RECORD_OTHER_DIR=",
-                                                       "ASAN_OPTIONS=",
-                                                       "PYTHONPATH=",
-                                                       "MEMTALLY_WATCH="};
+static const char *const own_names[N_OWN_VARIABLES] = {
+    [OWN_PRELOAD] = "LD_PRELOAD=",
+    [OWN_DIRECTORY] = "MEMTALLY_RECORD_DIR=",
+    [OWN_DEPTH] = "MEMTALLY_RECORD_DEPTH=",
+    [OWN_STACKS] = "MEMTALLY_RECORD_STACKS=",
+    [OWN_SHARE] = "MEMTALLY_RECORD_SHARE_PPM=",
+    [OWN_SIDE] = "MEMTALLY_RECORD_OTHER_DIR=",
+    [OWN_ASAN_OPTIONS] = "ASAN_OPTIONS=",
+    [OWN_PYTHON_PATH] = "PYTHONPATH=",
+    [OWN_WATCH] = "MEMTALLY_WATCH=",
+};
 
 static int is_own(const char *variable)
 {
@@ -72,31 +86,43 @@ static void put_python_path(struct mt_strbuf *text, const char *site, const stru
     mt_strbuf_printf(text, "%s%s%s", site ? site : "", site && *before ? ":" : "", before);
 }
 
-static char *own_variable(size_t i, const struct mt_run_options *options, const struct mt_run *run,
-                          const struct given *given)
+static char *own_variable(enum own_variable which, const struct mt_run_options *options,
+                          const struct mt_run *run, const struct given *given)
 {
     struct mt_strbuf text;
     double share = options->picture_share > 0 ? options->picture_share : 0.02;
     mt_strbuf_init(&text);
-    mt_strbuf_puts(&text, own_names[i]);
-    if (i == 0)
+    mt_strbuf_puts(&text, own_names[which]);
+    switch (which) {
+    case OWN_PRELOAD:
         put_preloaded(&text, options->recorder_path, given);
-    else if (i == 1)
+        break;
+    case OWN_DIRECTORY:
         mt_strbuf_puts(&text, run->directory);
-    else if (i == 2)
+        break;
+    case OWN_DEPTH:
         mt_strbuf_printf(&text, "%d", (int)options->depth);
-    else if (i == 3)
+        break;
+    case OWN_STACKS:
         mt_strbuf_printf(&text, "%d", (int)options->stacks);
-    else if (i == 5)
-        mt_strbuf_puts(&text, run->side ? run->side : "");
-    else if (i == 4) /* a quarter is left for pictures from outside */
+        break;
+    case OWN_SHARE: /* a quarter is left for pictures from outside */
         mt_strbuf_printf(&text, "%.0f", share * 1e6 * 0.75);
-    else if (i == 6)
-        put_asan_options(&text, given);
-    else if (i == 7)
+        break;
+    case OWN_SIDE:
+        mt_strbuf_puts(&text, run->side ? run->side : "");
+        break;
+    case OWN_PYTHON_PATH:
         put_python_path(&text, options->python_site, given);
-    else
+        break;
+    case OWN_WATCH:
         mt_strbuf_puts(&text, options->python_site ? run->directory : "");
+        break;
+    case OWN_ASAN_OPTIONS:
+    case N_OWN_VARIABLES:
+        put_asan_options(&text, given);
+        break;
+    }
     return mt_strbuf_take(&text);
 }
 
@@ -117,13 +143,13 @@ static const char *value_of(const char *variable, const char *name)
 
 static void note_given(struct given *given, const char *variable)
 {
-    const char *preloaded = value_of(variable, own_names[0]);
-    const char *asan_options = value_of(variable, own_names[6]);
+    const char *preloaded = value_of(variable, own_names[OWN_PRELOAD]);
+    const char *asan_options = value_of(variable, own_names[OWN_ASAN_OPTIONS]);
     if (preloaded)
         given->preloaded = preloaded;
     if (asan_options)
         given->asan_options = asan_options;
-    const char *python_path = value_of(variable, own_names[7]);
+    const char *python_path = value_of(variable, own_names[OWN_PYTHON_PATH]);
     if (python_path)
         given->python_path = python_path;
     given->is_rehearsed |= value_of(variable, MT_REHEARSAL_VARIABLE "=") != NULL;
@@ -149,7 +175,7 @@ static char **make_environment(const struct mt_run_options *options, const struc
             made[(*first_own)++] = variables[i];
     }
     for (size_t i = 0; i < N_OWN_VARIABLES && options->recorder_path; i++) {
-        made[*first_own + i] = own_variable(i, options, run, &given);
+        made[*first_own + i] = own_variable((enum own_variable)i, options, run, &given);
         if (!made[*first_own + i]) {
             free_environment(made, *first_own);
             return NULL;

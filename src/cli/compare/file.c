@@ -313,7 +313,7 @@ static void read_document(struct reading *reading, enum compare_unit unit)
 /* Appends the file's bytes to the text. */
 static int load_text(struct reading *reading)
 {
-    char bytes[65536];
+    char bytes[8192];
     struct stat status;
     size_t n;
     FILE *stream = fopen(reading->name, "rbe");

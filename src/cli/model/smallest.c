@@ -89,16 +89,19 @@ static void add(const struct mt_rehearsal_gpu *gpu, size_t n, struct cli_documen
 void estimate_name_cards(const struct mt_model *model, const struct mt_predict_settings *settings,
                          struct cli_document_answer *answer, struct estimate_cards *cards)
 {
-    struct known known;
-    gather(settings->device_kind ? settings->device_kind : "cuda", &known);
-    size_t asked = settings->n_devices > 1 ? settings->n_devices : 0;
-    size_t end = known.n;
+    struct known *known = malloc(sizeof *known);
     answer->n_cards = 0;
+    if (!known)
+        return;
+    gather(settings->device_kind ? settings->device_kind : "cuda", known);
+    size_t asked = settings->n_devices > 1 ? settings->n_devices : 0;
+    size_t end = known->n;
     for (size_t n = asked ? asked : 1; n <= (asked ? asked : 8); n *= 2) {
-        size_t first = first_of(model, settings, &known, n, end);
+        size_t first = first_of(model, settings, known, n, end);
         if (first == end)
             continue;
-        add(&known.gpu[first], n, answer, cards);
+        add(&known->gpu[first], n, answer, cards);
         end = first;
     }
+    free(known);
 }

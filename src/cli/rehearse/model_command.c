@@ -77,36 +77,49 @@ static int parse_axes(const struct rehearse_model_options *options, struct mt_ad
     return 0;
 }
 
-static int sweep_model(struct estimate_result *made, const struct estimate_request *request,
-                       const struct rehearse_model_options *options, const char *name,
-                       struct mt_strbuf *out, int *code, struct mt_error *error)
+static int sweep_with(struct mt_advise_sweep *sweep, struct estimate_result *made,
+                      const struct estimate_request *request,
+                      const struct rehearse_model_options *options, const char *name,
+                      struct mt_strbuf *out, int *code, struct mt_error *error)
 {
     struct mt_residue *residues = NULL;
     struct cli_teller teller;
-    struct mt_advise_sweep sweep = {.settings = request->settings,
-                                    .listener = &teller.listener,
-                                    .interrupted = request->interrupted};
+    sweep->settings = request->settings;
+    sweep->listener = &teller.listener;
+    sweep->interrupted = request->interrupted;
     const struct mt_drive_stage_options wanted =
         estimate_stage(made, name, request, options->estimate);
     struct mt_advise_staged staged;
     cli_teller_init(&teller, !options->quiet, 0);
-    int result = parse_axes(options, &sweep.axes, error);
+    int result = parse_axes(options, &sweep->axes, error);
     if (!result)
         result = cli_residues_for(made->model, &request->settings, &residues,
-                                  &sweep.settings.n_residues, error);
-    sweep.settings.residues = residues;
+                                  &sweep->settings.n_residues, error);
+    sweep->settings.residues = residues;
     if (!result)
-        result = mt_advise_sweep_stage(&sweep, &wanted, error);
+        result = mt_advise_sweep_stage(sweep, &wanted, error);
     if (!result) {
-        mt_advise_tell_stage(&sweep.stage, &staged);
+        mt_advise_tell_stage(&sweep->stage, &staged);
         estimate_take_converted(&staged, &made->document_model);
-        result = mt_advise_sweep_run(&sweep, error);
+        result = mt_advise_sweep_run(sweep, error);
     }
     if (!result)
-        result = render_sweep(&sweep, made, options->estimate, out, error);
-    *code = result ? CLI_EXIT_NO : exit_of_sweep(&sweep);
+        result = render_sweep(sweep, made, options->estimate, out, error);
+    *code = result ? CLI_EXIT_NO : exit_of_sweep(sweep);
     free(residues);
-    mt_advise_sweep_finish(&sweep);
+    mt_advise_sweep_finish(sweep);
+    return result;
+}
+
+static int sweep_model(struct estimate_result *made, const struct estimate_request *request,
+                       const struct rehearse_model_options *options, const char *name,
+                       struct mt_strbuf *out, int *code, struct mt_error *error)
+{
+    struct mt_advise_sweep *sweep = calloc(1, sizeof *sweep);
+    if (!sweep)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int result = sweep_with(sweep, made, request, options, name, out, code, error);
+    free(sweep);
     return result;
 }
 
@@ -118,55 +131,64 @@ static int rehearse_one(struct estimate_result *made, struct estimate_request *r
     const struct estimate_options *options = all->estimate;
     struct cli_teller teller;
     size_t n_notes = request->n_notes;
-    struct mt_advise_model_report report = {.folder = all->folder,
-                                            .n_requests = all->n_requests,
-                                            .with_changes = !all->no_suggest,
-                                            .listener = &teller.listener};
+    struct mt_advise_model_report *report = calloc(1, sizeof *report);
+    if (!report)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    report->folder = all->folder;
+    report->n_requests = all->n_requests;
+    report->with_changes = !all->no_suggest;
+    report->listener = &teller.listener;
     cli_teller_init(&teller, !all->quiet, 0);
     struct cli_terminal terminal = cli_terminal_of_output(options->output);
-    request->report = &report;
+    request->report = report;
     int result = estimate_rehearse(made, name, request, options, error);
     if (!result) {
-        if (*report.answer.note && request->n_notes < ESTIMATE_NOTES_MAX)
-            request->notes[request->n_notes++] = report.answer.note;
+        if (*report->answer.note && request->n_notes < ESTIMATE_NOTES_MAX)
+            request->notes[request->n_notes++] = report->answer.note;
         struct cli_document document = estimate_document(made, request, options);
-        document.rehearsal = &report.answer.rehearsal;
+        document.rehearsal = &report->answer.rehearsal;
         *code = estimate_exit_of(made);
         result =
             cli_document_render(&document, (enum cli_format)options->format, &terminal, out, error);
     }
     request->report = NULL;
     request->n_notes = n_notes;
-    mt_advise_model_report_finish(&report);
+    mt_advise_model_report_finish(report);
+    free(report);
     return result;
 }
 
+/* What a command has while it runs, all zero at first. */
+struct work {
+    struct estimate_request request;
+    struct estimate_result made;
+    struct rehearse_device_names names;
+};
+
 static int perform(const char *name, const struct rehearse_model_options *options,
-                   struct estimate_request *request, struct mt_strbuf *out, int *code,
-                   struct mt_error *error)
+                   struct work *work, struct mt_strbuf *out, int *code, struct mt_error *error)
 {
     const struct estimate_options *estimate = options->estimate;
-    struct estimate_result made = {0};
-    struct rehearse_device_names names;
+    struct estimate_request *request = &work->request;
     int result = check(options, error);
     if (!result)
         result = estimate_request_init(request, estimate, error);
     if (!result && options->generation)
         result = estimate_choose_cards(request, options->generation, 0, error);
     if (!result)
-        result = rehearse_name_devices(options->device_names, request->settings.n_devices, &names,
-                                       error);
-    request->device_names = names.of;
+        result = rehearse_name_devices(options->device_names, request->settings.n_devices,
+                                       &work->names, error);
+    request->device_names = work->names.of;
     if (!result) {
         struct mt_predict_settings plain = request->settings;
         plain.weight_type = NULL;
-        result = estimate_make(&made, name, estimate->remote, &plain, -1, error);
+        result = estimate_make(&work->made, name, estimate->remote, &plain, -1, error);
     }
     if (!result && options->sweep->n)
-        result = sweep_model(&made, request, options, name, out, code, error);
+        result = sweep_model(&work->made, request, options, name, out, code, error);
     else if (!result)
-        result = rehearse_one(&made, request, options, name, out, code, error);
-    estimate_result_finish(&made);
+        result = rehearse_one(&work->made, request, options, name, out, code, error);
+    estimate_result_finish(&work->made);
     request->device_names = NULL;
     return result;
 }
@@ -185,17 +207,22 @@ static int fail(const struct mt_error *error)
 
 int rehearse_model_command(const char *model, const struct rehearse_model_options *options)
 {
-    struct estimate_request request = {0};
+    struct work *work = calloc(1, sizeof *work);
     struct mt_strbuf out = {0};
     struct mt_error error = {.offset = MT_NO_OFFSET};
     int code = CLI_EXIT_OK;
-    request.generation = options->generation;
-    request.reserved_bytes = options->reserved_bytes;
-    request.timeout_ns = options->timeout_ns;
-    request.may_be_node = !options->estimate->program && !options->n_requests;
-    request.interrupted = cli_catch_signals();
-    int result = perform(model, options, &request, &out, &code, &error);
-    int signal_number = *request.interrupted;
+    if (!work) {
+        cli_complain("rehearse: out of memory");
+        return CLI_EXIT_CANNOT;
+    }
+    struct estimate_request *request = &work->request;
+    request->generation = options->generation;
+    request->reserved_bytes = options->reserved_bytes;
+    request->timeout_ns = options->timeout_ns;
+    request->may_be_node = !options->estimate->program && !options->n_requests;
+    request->interrupted = cli_catch_signals();
+    int result = perform(model, options, work, &out, &code, &error);
+    int signal_number = *request->interrupted;
     if (!result) {
         int written = cli_write_output(&out, options->estimate->output);
         code = written ? written : code;
@@ -205,7 +232,8 @@ int rehearse_model_command(const char *model, const struct rehearse_model_option
     } else {
         code = fail(&error);
     }
-    estimate_request_finish(&request);
+    estimate_request_finish(request);
+    free(work);
     mt_strbuf_finish(&out);
     return signal_number ? 128 + signal_number : code;
 }

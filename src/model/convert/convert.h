@@ -32,7 +32,7 @@ enum mt_convert_kind {
     MT_CONVERT_FLAGS,       /* the same, always an array, of bools */
     MT_CONVERT_TRUNK_FLAGS, /* the same, without draft layers */
     MT_CONVERT_SWITCH,      /* one bool */
-    MT_CONVERT_REAL,        /* the name of a real number of convert_reals.def */
+    MT_CONVERT_REAL,        /* the name of a real number of values.def */
     MT_CONVERT_TEXT,        /* a text as it stands */
     MT_CONVERT_SECTIONS     /* of positions: numbers that the config may replace */
 };

@@ -269,7 +269,8 @@ void mt_build_attention_inputs(struct mt_build *build);
 void mt_build_state_inputs(struct mt_build *build);
 int mt_build_is_sparse(const struct mt_build *build);
 
-/* Norm with weight `slot` of layer `il`; `owner` MT_NO_OWNER leaves its place to the scheduler. */
+/* Norm with weight `slot` of layer `il`. The scheduler places its node, unless norms are pinned to
+ * their layer's device. */
 struct mt_node *mt_build_norm(struct mt_build *build, struct mt_node *x, size_t il,
                               enum mt_slot slot, unsigned traits);
 struct mt_node *mt_build_norm_unpinned(struct mt_build *build, struct mt_node *x, size_t il,

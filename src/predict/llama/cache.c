@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What llama.cpp keeps of past tokens: keys and values by layer, and the output buffer. State of
- * recurrent layers is in llama_state.c. */
+ * recurrent layers is in state.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

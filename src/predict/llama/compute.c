@@ -3,6 +3,7 @@
  * allocated as it would be. What the engine's version changes comes from its table. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -395,19 +396,9 @@ static void write_buffer(const struct mt_compute_buffer *buffer, int place, stru
                  "that is just too small to move to a device");
 }
 
-int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
-                     struct mt_error *error)
+static void write_sheet(const struct mt_llama_plan *plan, const struct mt_compute_buffer *buffers,
+                        struct mt_sheet *sheet)
 {
-    struct mt_compute_buffer buffers[MT_GRAPH_DEVICES_MAX + 1] = {0};
-    if (!is_sane(plan)) {
-        mt_sheet_uncounted(
-            sheet,
-            "memtally does not count compute buffers: it has no plan of such a model's graph.");
-        return 0;
-    }
-    int result = mt_llama_compute_buffers(plan, buffers, error);
-    if (result < 0)
-        return result;
     write_notes(plan, &buffers[0], sheet);
     if (mt_llama_family_in(plan->in, "compute.uncounted"))
         mt_sheet_uncounted(sheet, "memtally does not count a part of what this build computes for "
@@ -419,5 +410,23 @@ int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
                            "does not count that the host computes it. A rehearsal does.");
     for (size_t i = 0; i <= plan->n_devices; i++)
         write_buffer(&buffers[i], i < plan->n_devices ? (int)i : MT_HOST_PLACE, sheet);
-    return 0;
+}
+
+int mt_llama_compute(const struct mt_llama_plan *plan, struct mt_sheet *sheet,
+                     struct mt_error *error)
+{
+    if (!is_sane(plan)) {
+        mt_sheet_uncounted(
+            sheet,
+            "memtally does not count compute buffers: it has no plan of such a model's graph.");
+        return 0;
+    }
+    struct mt_compute_buffer *buffers = calloc(plan->n_devices + 1, sizeof *buffers);
+    if (!buffers)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int result = mt_llama_compute_buffers(plan, buffers, error);
+    if (result == 0)
+        write_sheet(plan, buffers, sheet);
+    free(buffers);
+    return result;
 }

@@ -39,7 +39,7 @@ int mt_llama_is_quantised(const char *type);
 uint64_t mt_llama_device_bytes(const char *type, uint64_t row_elements, uint64_t bytes);
 uint64_t mt_llama_host_bytes(uint64_t bytes);
 
-/* Whether flash attention runs on devices with the heads of every layer (llama_settings.c). */
+/* Whether flash attention runs on devices with the heads of every layer (settings.c). */
 int mt_llama_flash_runs(const struct mt_engine *engine, const struct mt_model_description *d);
 
 /* Of the words of a key's value the one most like `word`, copied into `nearest`; "" where the
@@ -68,7 +68,7 @@ void mt_llama_plan_finish(struct mt_llama_plan *plan);
 /* The command line of the engine, in the spelling of its version. */
 void mt_llama_flags(const struct mt_llama_plan *plan, struct mt_sheet *sheet);
 
-/* Whether a layer's attention is latent, in whichever form the file has it (llama_latent.c). */
+/* Whether a layer's attention is latent, in whichever form the file has it (latent.c). */
 int mt_llama_is_latent(const struct mt_model_description *d, const struct mt_model_layer *layer);
 
 /* The terms of weights that are made of a file's when it is loaded, for latent attention. */

@@ -4,7 +4,7 @@
  *
  *     #define LIBRARY "libcufft"
  *     #define STATUS  16
- *     #define LIST    "pretend/cuda/math/cufft.def"
+ *     #define LIST    "pretend/cuda/math/fft.def"
  *     #include "pretend/cuda/missing.h"
  *
  * It must include no other header of that library's functions: here they take no arguments. */

@@ -39,15 +39,6 @@ static void test_the_captured_shell_and_its_child(void **state)
     assert_int_equal(memory.hugetlb_bytes, 0);
     assert_int_equal(memory.n_threads, 1);
 
-    struct mt_process_rollup rollup;
-    assert_int_equal(mt_process_rollup_read(&os, 418, &rollup, NULL), 0);
-    assert_int_equal(rollup.resident_bytes, 4340 * KIB);
-    assert_int_equal(rollup.proportional_bytes, 984 * KIB);
-    assert_int_equal(rollup.proportional_anonymous_bytes, 766 * KIB);
-    assert_int_equal(rollup.anonymous_bytes, 1232 * KIB);
-    assert_int_equal(rollup.private_bytes, 384 * KIB);
-    assert_int_equal(rollup.swap_bytes, 0);
-
     char text[64];
     assert_int_equal(mt_process_command(&os, 2013, text, sizeof text), 0);
     assert_string_equal(text, "sleep 100");
@@ -137,14 +128,10 @@ static void test_a_hidden_process_is_not_permitted_and_its_sizes_are_unknown(voi
     struct mt_error error;
     struct mt_process process;
     struct mt_process_memory memory;
-    struct mt_process_rollup rollup;
     char text[64] = "untouched";
     struct replay *replay = replay_open("hidepid", &os);
     assert_int_equal(mt_process_read(&os, 900, &process, &error), MT_EPERM);
     assert_int_equal(mt_process_memory_read(&os, 900, &memory, &error), MT_EPERM);
-    assert_int_equal(mt_process_rollup_read(&os, 900, &rollup, &error), MT_EPERM);
-    assert_string_equal(error.text, "cannot read /proc/900/smaps_rollup: Permission denied");
-    assert_int_equal(mt_process_rollup_read(&os, 812, &rollup, &error), MT_ENOTFOUND);
     assert_int_equal(mt_process_resident_bytes(&os, 900), MT_UNKNOWN);
     assert_int_equal(mt_process_program(&os, 900, text, sizeof text), MT_EPERM);
     assert_int_equal(mt_process_command(&os, 900, text, sizeof text), MT_EPERM);
@@ -239,11 +226,7 @@ static void test_a_real_child_is_found_with_its_start_and_its_memory(void **stat
     mt_process_list_finish(&list);
 
     struct mt_process_memory memory;
-    struct mt_process_rollup rollup;
     assert_int_equal(mt_process_memory_read(&os, child, &memory, NULL), 0);
-    assert_int_equal(mt_process_rollup_read(&os, child, &rollup, NULL), 0);
-    assert_true(rollup.private_bytes >= BLOCK);
-    assert_true(rollup.resident_bytes >= rollup.proportional_bytes);
     assert_true(memory.anonymous_bytes >= BLOCK - 4 * KIB * 64);
     assert_true(mt_process_resident_bytes(&os, child) >= BLOCK);
 

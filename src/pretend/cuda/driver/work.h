@@ -176,7 +176,7 @@ struct pretend_place_in_graph {
     const CUgraphEdgeData *edges;
     size_t n;
 };
-/* Nodes of memory (graph_memory_nodes.c). Lock not held. */
+/* Nodes of memory (graph/memory_nodes.c). Lock not held. */
 CUresult pretend_add_alloc_node(const struct pretend_place_in_graph *place,
                                 CUDA_MEM_ALLOC_NODE_PARAMS *params);
 CUresult pretend_add_free_node(const struct pretend_place_in_graph *place, CUdeviceptr pointer);

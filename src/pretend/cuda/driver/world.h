@@ -140,14 +140,14 @@ void pretend_pools_settle(void);
 
 struct pretend_graph_node;
 
-/* Memory of an allocation node (graph_memory.c): it has addresses from the node's making to its
+/* Memory of an allocation node (graph/memory.c): it has addresses from the node's making to its
  * graph's end, and takes of the device from the launch that allocates it to what frees it. Lock not
  * held. */
 CUresult pretend_graph_memory_make(CUdevice device, uint64_t bytes, CUdeviceptr *pointer);
 CUresult pretend_graph_memory_attach(CUdeviceptr pointer);
 void pretend_graph_memory_detach(CUdeviceptr pointer);
 void pretend_graph_memory_drop(CUdeviceptr pointer);
-/* A node that was captured learns what it allocates or frees (graph_memory_nodes.c). */
+/* A node that was captured learns what it allocates or frees (graph/memory_nodes.c). */
 void pretend_node_memory(struct pretend_graph_node *node, CUdevice device, CUdeviceptr pointer,
                          uint64_t bytes);
 

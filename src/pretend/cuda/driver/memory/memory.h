@@ -133,7 +133,7 @@ int pretend_share_pages(CUdeviceptr pointer, uint64_t bytes, uint64_t file_bytes
 /* A range that was exported is gone. */
 void pretend_export_ended(const struct pretend_range *range);
 
-/* Memory of graphs (graph_memory.c). */
+/* Memory of graphs (graph/memory.c). */
 void pretend_graph_memory_give(struct pretend_range *range);
 
 static inline uint64_t pretend_round_up(uint64_t bytes, uint64_t to)
