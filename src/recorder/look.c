@@ -15,7 +15,7 @@
 #define LOOK_ALWAYS_BYTES  (16u << 20)
 #define PICTURE_STEP       (4u << 20)
 #define FREE_PICTURE_NS    20000000u /* what a process may spend whatever its run time */
-#define FIRST_PICTURES_NS  2000000u
+#define FIRST_PICTURES_NS  4000000u
 #define MINCORE_PAGES      1024u
 #define MINCORE_MOST_BYTES ((uint64_t)1 << 30)
 #define PICTURE_BASE_NS    300000u
@@ -41,11 +41,11 @@ static uint64_t allowed_ns(const struct process *process)
 }
 
 /* Of what a process may spend whatever its run time, pictures that differ little take no more than
- * a fiftieth of the time so far: a heap that creeps upward would have spent all of it at once. */
+ * a thirtieth of the time so far: a heap that creeps upward would have spent all of it at once. */
 static uint64_t allowed_for_steps_ns(const struct process *process)
 {
     uint64_t allowed = allowed_ns(process);
-    uint64_t so_far = FIRST_PICTURES_NS + (mt_monotonic_ns() - process->start_ns) / 50;
+    uint64_t so_far = FIRST_PICTURES_NS + (mt_monotonic_ns() - process->start_ns) / 30;
     return so_far < allowed ? so_far : allowed;
 }
 
@@ -59,11 +59,11 @@ static uint64_t step_above(const struct process *process)
     uint64_t part = 320;
     uint64_t least = PICTURE_STEP / 128;
     if (process->picture_spent_ns > allowed / 4 * 3) {
-        part = 48;
-        least = PICTURE_STEP / 8;
+        part = 96;
+        least = PICTURE_STEP / 32;
     } else if (process->picture_spent_ns > allowed / 2) {
-        part = 128;
-        least = PICTURE_STEP / 16;
+        part = 192;
+        least = PICTURE_STEP / 64;
     }
     return (highest / part > least ? highest / part : least) + 1;
 }

@@ -97,12 +97,13 @@ static struct mt_instant find_exit(const struct mt_recording *recording)
 /* The plateau of the resident peak. */
 struct plateau {
     uint64_t least_bytes;
-    uint64_t slack_bytes;
+    uint64_t slack_bytes;      /* of the heap */
     struct mt_instant highest; /* by looks, samples and pictures */
     struct mt_instant fullest; /* where most of the heap was in use on it */
 };
 
-static void find_plateau(const struct mt_recording *recording, struct plateau *plateau)
+/* What stands as high as the peak, or `about` as high: a little lower for a better picture. */
+static void find_plateau(const struct mt_recording *recording, int about, struct plateau *plateau)
 {
     const struct mt_peaks *peaks = &recording->peaks;
     uint64_t most = 0;
@@ -117,7 +118,8 @@ static void find_plateau(const struct mt_recording *recording, struct plateau *p
             if (recording->images[i].pictures[j].tree_bytes > most)
                 most = recording->images[i].pictures[j].tree_bytes;
     plateau->slack_bytes = MT_ABOUT_THE_SAME(most);
-    plateau->least_bytes = most > plateau->slack_bytes ? most - plateau->slack_bytes : 0;
+    uint64_t depth = about ? plateau->slack_bytes : MT_AS_HIGH(most);
+    plateau->least_bytes = most > depth ? most - depth : 0;
     for (size_t i = 0; i < peaks->n_stretches; i++) {
         const struct mt_stretch *stretch = &peaks->stretches[i];
         if (stretch->resident.bytes >= plateau->least_bytes &&
@@ -177,8 +179,12 @@ static const struct mt_picture *picture_of_plateau(const struct mt_recording *re
 static struct mt_instant find_peak(const struct mt_recording *recording)
 {
     struct plateau plateau;
-    find_plateau(recording, &plateau);
+    struct plateau about;
+    find_plateau(recording, 0, &plateau);
+    find_plateau(recording, 1, &about);
     const struct mt_picture *picture = picture_of_plateau(recording, &plateau);
+    if (!picture)
+        picture = picture_of_plateau(recording, &about);
     if (picture)
         return instant_of_picture(picture);
     plateau.fullest.bytes = plateau.highest.bytes;

@@ -90,6 +90,35 @@ static void test_of_a_plateau_the_fullest_moment_is_shown(void **state)
     mt_tally_destroy(tally);
 }
 
+/* A picture of the peak, and one a hundredth lower with a fuller heap: what is a hundredth lower is
+ * not the peak. */
+static void test_a_fuller_heap_below_the_peak_is_not_the_peak(void **state)
+{
+    (void)state;
+    static const char maps[] = "10000000-12710000 rw-p 00000000 00:00 0 [heap]\n";
+    static const uint64_t runs[2][1][3] = {{{0x10000, 10000, 0}}, {{0x10000, 9900, 0}}};
+    struct recorded p = process_at(0, 7);
+    recorded_begin(&p, "7-0");
+    for (uint64_t i = 0; i < 2; i++) {
+        p.ns = (20 + i * 20) * MS;
+        recorded_alloc(&p, MT_EVENT_ALLOC, 0x10000000 + i * 6000 * PAGE, (5000 - i * 4600) * PAGE,
+                       0);
+        p.ns += 5 * MS;
+        recorded_picture(&p, &(struct recorded_picture){.reason = MT_PICTURE_FALL,
+                                                        .resident_bytes = (10000 - i * 100) * PAGE,
+                                                        .maps = maps,
+                                                        .runs = runs[i],
+                                                        .n_runs = 1});
+        look(&p, 32 + i * 20, 9900);
+    }
+    recorded_end(&p, 60 * MS);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_PEAK, 0);
+    assert_int_equal(tally->moment_ns, 25 * MS);
+    assert_int_equal(tally->places[0].total_resident_bytes, 10000 * PAGE);
+    assert_int_equal(resident_of(tally->places, MT_CATEGORY_RUNTIME, "heap blocks"), 5000 * PAGE);
+    mt_tally_destroy(tally);
+}
+
 static struct mt_tally *tally_of_category(enum mt_category category)
 {
     const struct mt_moment moment = {.kind = MT_MOMENT_CATEGORY_PEAK, .category = category};
@@ -303,6 +332,7 @@ int main(void)
         TEST(test_without_a_picture_events_and_sizes_are_shown),
         TEST(test_the_kernels_count_is_the_peak_of_what_nobody_saw),
         TEST(test_of_a_plateau_the_fullest_moment_is_shown),
+        TEST(test_a_fuller_heap_below_the_peak_is_not_the_peak),
         TEST(test_each_category_has_its_own_peak),
         TEST(test_a_picture_is_carried_by_events),
         TEST(test_processes_are_added_up_as_of_one_moment),
