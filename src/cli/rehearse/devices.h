@@ -5,7 +5,7 @@
 
 #include <memtally/rehearsal.h>
 
-#include "cli/estimate/estimate.h"
+#include "cli/model/model.h"
 
 /* Fills in a device for each that `request` has. Of a program of ggml (`is_cuda` is 0) the driver's
  * context is held back, with `reserved_bytes` 0 what it takes as a rule; a CUDA program takes it

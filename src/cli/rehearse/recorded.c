@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "cli/estimate/estimate.h"
+#include "cli/model/model.h"
 #include "cli/rehearse/devices.h"
 #include "drive/job.h"
 #include "drive/layer.h"
