@@ -97,20 +97,27 @@ static int add_block(struct mt_claims *claims, const struct mt_device_block *blo
     return add(claims, category, MT_PROVENANCE_EXACT, block->name, block->bytes, 1);
 }
 
-/* The last word on each pool before the moment. */
-static uint64_t reserved_at(const struct mt_devices *devices, size_t place,
-                            const struct mt_device_moment *moment)
+/* The last word on each pool before the moment: of one process its events are in order. Returns 0
+ * or MT_ENOMEM. */
+static int reserved_at(const struct mt_devices *devices, size_t place,
+                       const struct mt_device_moment *moment, uint64_t *bytes)
 {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < devices->n_pools; i++) {
+    struct mt_table last;
+    int result = 0;
+    *bytes = 0;
+    mt_table_init(&last);
+    for (size_t i = 0; i < devices->n_pools && result == 0; i++) {
         const struct mt_device_pool *pool = &devices->pools[i];
-        int is_last = pool->place == place && pool->ns <= moment->ns;
-        for (size_t j = i + 1; is_last && j < devices->n_pools; j++)
-            is_last = devices->pools[j].pool != pool->pool || devices->pools[j].pid != pool->pid ||
-                      devices->pools[j].ns > moment->ns;
-        sum += is_last ? pool->reserved_bytes : 0;
+        uint64_t key = (pool->pool * 0x9e3779b97f4a7c15u ^ pool->pid) >> 1;
+        uint64_t before = 0;
+        if (pool->place != place || pool->ns > moment->ns)
+            continue;
+        mt_table_get(&last, key, &before);
+        *bytes += pool->reserved_bytes - before;
+        result = mt_table_set(&last, key, pool->reserved_bytes);
     }
-    return sum;
+    mt_table_finish(&last);
+    return result;
 }
 
 /* What the driver took during calls of a kind: its word after a call less that before it. */
@@ -139,7 +146,8 @@ static uint64_t at_most(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The driver's word, less what was allocated, is what it holds itself. */
+/* The driver's word, less what was allocated, is what it holds itself, and what other programs use.
+ */
 static int add_driver(struct mt_claims *claims, const struct sums *sums, uint64_t used_bytes)
 {
     uint64_t rest = less(used_bytes, sums->allocated + sums->reserved);
@@ -156,8 +164,8 @@ static int add_driver(struct mt_claims *claims, const struct sums *sums, uint64_
                      "taken by the driver for arrays", arrays, 0);
     if (result < 0)
         return result;
-    return add(claims, MT_CATEGORY_CONTEXT, MT_PROVENANCE_DERIVED,
-               "used by the driver's word, less what was allocated",
+    return add(claims, MT_CATEGORY_CONTEXT, MT_PROVENANCE_INFERRED,
+               "used by the driver's word, less what was allocated; other programs' too",
                rest - graphs - modules - arrays, 0);
 }
 
@@ -166,11 +174,10 @@ int mt_device_claims(const struct mt_devices *devices, size_t place,
                      struct mt_claims *claims)
 {
     struct span span = span_of(devices, place, moment, torch);
-    struct sums sums = {.reserved = reserved_at(devices, place, moment),
-                        .graphs = taken_by(devices, place, MT_DEVICE_BY_GRAPH, moment),
+    struct sums sums = {.graphs = taken_by(devices, place, MT_DEVICE_BY_GRAPH, moment),
                         .modules = taken_by(devices, place, MT_DEVICE_BY_MODULE, moment),
                         .arrays = taken_by(devices, place, MT_DEVICE_BY_ARRAY, moment)};
-    int result = 0;
+    int result = reserved_at(devices, place, moment, &sums.reserved);
     for (size_t i = 0; i < devices->n_blocks && result == 0; i++) {
         const struct mt_device_block *block = &devices->blocks[i];
         if (block->place != place || !mt_device_block_counts(block) ||
@@ -184,7 +191,7 @@ int mt_device_claims(const struct mt_devices *devices, size_t place,
     }
     sums.reserved = sums.reserved < sums.pooled ? sums.pooled : sums.reserved;
     if (result == 0)
-        result = add(claims, MT_CATEGORY_CACHED, MT_PROVENANCE_EXACT,
+        result = add(claims, MT_CATEGORY_CACHED, MT_PROVENANCE_MEASURED,
                      "held free by pools of the driver", sums.reserved - sums.pooled, 0);
     if (result < 0 || moment->used_bytes == MT_UNKNOWN)
         return result;

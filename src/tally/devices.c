@@ -67,12 +67,37 @@ static size_t place_of(const struct mt_device_pass *pass, uint64_t device)
     return device < MT_DEVICES_MAX ? pass->place_of[device] : MT_DEVICE_UNUSED;
 }
 
+static void link_block(struct mt_device_pass *pass, size_t index)
+{
+    struct mt_device_block *blocks = pass->devices->blocks;
+    size_t *last = &pass->last_of[blocks[index].place];
+    blocks[index].earlier = *last;
+    if (*last)
+        blocks[*last - 1].later = index + 1;
+    *last = index + 1;
+}
+
+/* The block is gone. */
+static void end_at(struct mt_device_pass *pass, size_t index, uint64_t ns)
+{
+    struct mt_device_block *blocks = pass->devices->blocks;
+    struct mt_device_block *block = &blocks[index];
+    uint64_t other;
+    block->end_ns = ns;
+    *(block->later ? &blocks[block->later - 1].earlier : &pass->last_of[block->place]) =
+        block->earlier;
+    if (block->earlier)
+        blocks[block->earlier - 1].later = block->later;
+    if (mt_table_get(&pass->by_object, block->object, &other) && other == index)
+        mt_table_take(&pass->by_object, block->object, NULL);
+}
+
 /* An object that is given out again was given back by a call that went unseen. */
 static void end_block(struct mt_device_pass *pass, uint64_t object, uint64_t ns)
 {
     uint64_t index;
-    if (mt_table_take(&pass->by_object, object, &index))
-        pass->devices->blocks[index].end_ns = ns;
+    if (mt_table_get(&pass->by_object, object, &index))
+        end_at(pass, (size_t)index, ns);
 }
 
 static int add_block(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns)
@@ -100,6 +125,7 @@ static int add_block(struct mt_device_pass *pass, const struct mt_event *event, 
         .order = devices->n_events,
         .handles = 1,
     };
+    link_block(pass, devices->n_blocks - 1);
     return 0;
 }
 
@@ -113,13 +139,8 @@ static struct mt_device_block *block_of(const struct mt_device_pass *pass, uint6
 
 static void end_if_unheld(struct mt_device_pass *pass, struct mt_device_block *block, uint64_t ns)
 {
-    if (block->handles || block->mappings)
-        return;
-    block->end_ns = ns;
-    uint64_t index;
-    if (mt_table_get(&pass->by_object, block->object, &index) &&
-        &pass->devices->blocks[index] == block)
-        mt_table_take(&pass->by_object, block->object, NULL);
+    if (!block->handles && !block->mappings && block->end_ns == UINT64_MAX)
+        end_at(pass, (size_t)(block - pass->devices->blocks), ns);
 }
 
 static void free_block(struct mt_device_pass *pass, uint64_t object, uint64_t ns)
@@ -157,14 +178,12 @@ static void map(struct mt_device_pass *pass, const struct mt_event *event, uint6
                   (uint64_t)(block - pass->devices->blocks));
 }
 
+/* What is imported and what is the host's goes too: the process has no address for it any more. */
 static void reset(struct mt_device_pass *pass, uint64_t device, uint64_t ns)
 {
     size_t place = place_of(pass, device);
-    struct mt_devices *devices = pass->devices;
-    for (size_t i = pass->first_block; i < devices->n_blocks; i++)
-        if (devices->blocks[i].place == place && devices->blocks[i].end_ns == UINT64_MAX &&
-            mt_device_block_counts(&devices->blocks[i]))
-            devices->blocks[i].end_ns = ns;
+    while (place != MT_DEVICE_UNUSED && pass->last_of[place])
+        end_at(pass, pass->last_of[place] - 1, ns);
 }
 
 static int add_use(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns)

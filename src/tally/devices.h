@@ -36,7 +36,8 @@ struct mt_device_block {
     uint64_t order;    /* of events of one moment the later has the higher one */
     uint32_t handles;  /* of physical memory */
     uint32_t mappings;
-    char *name; /* of the engine's buffer that it is; NULL: nobody said */
+    size_t earlier, later; /* of its device and process, that are there: indices + 1; 0: none */
+    char *name;            /* of the engine's buffer that it is; NULL: nobody said */
     enum mt_category category;
 };
 
@@ -92,6 +93,7 @@ struct mt_device_pass {
     struct mt_table by_buffer;       /* an engine's buffer -> blocks */
     struct mt_ranges mappings;       /* -> blocks of physical memory */
     size_t first_block;
+    size_t last_of[MT_DEVICES_MAX]; /* by place: the last block that is there, its index + 1; 0 */
 };
 
 void mt_device_pass_init(struct mt_device_pass *pass, struct mt_devices *devices, uint64_t pid);
