@@ -154,6 +154,8 @@ int mt_rehearsal_start(const struct mt_rehearsal_options *options, struct mt_reh
  * Errors: those of mt_rehearsal_start() but for what a program has that cannot be run. */
 int mt_rehearsal_open(const struct mt_rehearsal_options *options, struct mt_rehearsal **rehearsal,
                       char ***environment, struct mt_error *error);
+
+/* Gives back what mt_rehearsal_open() made. Takes NULL. */
 void mt_rehearsal_free_environment(char **environment);
 
 /* Waits until the program has ended or `timeout_ns` have passed, and says how it stands. Call it
