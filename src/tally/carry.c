@@ -20,6 +20,7 @@ struct around {
     uint64_t after_bytes;
     uint64_t after_ns;
     uint64_t after_ticks;
+    uint64_t highest_bytes; /* of the sizes up to the moment; 0: none */
 };
 
 struct carrier {
@@ -302,6 +303,7 @@ static void find_around(struct carrier *carrier, uint64_t ns)
         if (point->ns <= ns) {
             around->before_bytes = point->resident_bytes;
             around->before_ns = point->ns;
+            around->highest_bytes = most(around->highest_bytes, point->resident_bytes);
             continue;
         }
         around->after_bytes = point->resident_bytes;
@@ -347,6 +349,16 @@ static uint64_t bytes_between(const struct carrier *carrier, uint64_t ns)
     return least(bytes, carrier->choice->image->high_water_bytes);
 }
 
+/* Whether the kernel's count of the most is of the moment. Who is smaller by then than it was had
+ * its most before. */
+static int is_at_its_highest(const struct carrier *carrier, uint64_t bytes)
+{
+    uint64_t high_water = carrier->choice->image->high_water_bytes;
+    if (carrier->around.after_bytes != MT_UNKNOWN || high_water == MT_UNKNOWN)
+        return 0;
+    return bytes == MT_UNKNOWN || (bytes < high_water && bytes >= carrier->around.highest_bytes);
+}
+
 /* The resident size at the moment; MT_UNKNOWN where nothing says it. */
 static uint64_t bytes_at(struct carrier *carrier, uint64_t ns, int is_peak)
 {
@@ -360,9 +372,7 @@ static uint64_t bytes_at(struct carrier *carrier, uint64_t ns, int is_peak)
         bytes = bytes_between(carrier, ns);
     else if (around->before_bytes != MT_UNKNOWN)
         bytes = bytes_since(carrier);
-    int is_last = around->after_bytes == MT_UNKNOWN;
-    if (is_peak && is_last && image->high_water_bytes != MT_UNKNOWN &&
-        (bytes == MT_UNKNOWN || bytes < image->high_water_bytes)) {
+    if (is_peak && is_at_its_highest(carrier, bytes)) {
         bytes = image->high_water_bytes;
         carrier->is_told = 1;
     }

@@ -41,6 +41,23 @@ static uint64_t shared_bytes(const struct mt_picture *picture)
     return dirty > least ? dirty : least;
 }
 
+static void find_sharing(struct mt_image *image)
+{
+    size_t last = 0;
+    size_t next = image->n_pictures;
+    for (size_t i = 0; i < image->n_pictures; i++) {
+        struct mt_picture *picture = &image->pictures[i];
+        picture->others_bytes = others_bytes(picture);
+        picture->shared_bytes = shared_bytes(picture);
+        last = picture->others_bytes ? i + 1 : last;
+        picture->last_sharing = last;
+    }
+    for (size_t i = image->n_pictures; i-- > 0;) {
+        next = image->pictures[i].others_bytes ? i : next;
+        image->pictures[i].next_sharing = next;
+    }
+}
+
 void mt_forks_find(struct mt_recording *recording)
 {
     for (size_t i = 0; i < recording->n_images; i++) {
@@ -54,10 +71,7 @@ void mt_forks_find(struct mt_recording *recording)
         image->elders_end_ns = family->family_end_ns;
         if (family->family_end_ns < image->end_ns)
             family->family_end_ns = image->end_ns;
-        for (size_t j = 0; j < image->n_pictures; j++) {
-            image->pictures[j].others_bytes = others_bytes(&image->pictures[j]);
-            image->pictures[j].shared_bytes = shared_bytes(&image->pictures[j]);
-        }
+        find_sharing(image);
     }
 }
 
@@ -71,10 +85,10 @@ const struct mt_picture *mt_forks_picture(const struct mt_image *image, uint64_t
     const struct mt_picture *end = image->pictures + image->n_pictures;
     const struct mt_picture *before = mt_image_picture_before(image, ns);
     const struct mt_picture *after = before ? before + 1 : image->pictures;
-    while (before && !before->others_bytes)
-        before = before > image->pictures ? before - 1 : NULL;
-    while (after != end && !after->others_bytes)
-        after++;
+    if (before)
+        before = before->last_sharing ? image->pictures + before->last_sharing - 1 : NULL;
+    if (after != end)
+        after = image->pictures + after->next_sharing;
     if (after == end)
         return before;
     return before && ns - before->ns <= after->ns - ns ? before : after;

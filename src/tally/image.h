@@ -39,6 +39,8 @@ struct mt_picture {
     size_t image;             /* from here on by peaks.c */
     uint64_t others_bytes;    /* of its memory what the kernel counts for other processes */
     uint64_t shared_bytes;    /* what it shares with its family, with however many of them */
+    size_t last_sharing;      /* 1 + the last picture up to this one with others_bytes; 0: none */
+    size_t next_sharing;      /* the first from this one on, else the number of pictures */
     uint64_t tree_bytes;      /* resident in the whole tree then, shared memory counted once */
     uint64_t tree_heap_bytes; /* the tree's heap in use then */
 };

@@ -57,6 +57,37 @@ static void test_the_kernels_count_is_the_peak_of_what_nobody_saw(void **state)
     mt_tally_destroy(tally);
 }
 
+/* The second process had 4000 pages at some time, and has fallen to 1000 when it is seen last; the
+ * first grows after that. What the second once had is nothing that it has then. */
+static void test_a_height_that_a_process_has_left_is_not_of_anothers_peak(void **state)
+{
+    (void)state;
+    struct recorded p = process_at(0, 7);
+    struct recorded q = process_at(0, 8);
+    struct recorded w = watch_at(0);
+    recorded_begin(&w, "watch");
+    seen(&w, 1, 7, 1, "grows", -1);
+    seen(&w, 1, 8, 1, "fell", -1);
+    w.ns = 59 * MS;
+    mt_write_skipped(&w.writer, MT_EVENT_PROCESS_PEAK, w.ns, (const uint64_t[]){8, 4000 * PAGE}, 2);
+    ended(&w, 60, 8, MT_PROCESS_KILLED, 9);
+    recorded_end(&w, 70 * MS);
+    recorded_begin(&p, "7-0");
+    look(&p, 1, 100);
+    look(&p, 50, 9000);
+    recorded_end(&p, 65 * MS);
+    recorded_begin(&q, "8-0");
+    look(&q, 5, 3000);
+    look(&q, 20, 1000);
+    recorded_end(&q, 0);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_PEAK, 0);
+    assert_int_equal(tally->n_processes, 2);
+    assert_int_equal(tally->moment_ns, 50 * MS);
+    assert_int_equal(tally->processes[1].places[0].total_resident_bytes, 1000 * PAGE);
+    assert_int_equal(tally->places[0].total_resident_bytes, 10000 * PAGE);
+    mt_tally_destroy(tally);
+}
+
 /* Three times 400 pages are resident, pictured when the heap is empty again; in between all of it
  * was in use, and no page came or went. */
 static void test_of_a_plateau_the_fullest_moment_is_shown(void **state)
@@ -331,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_without_a_picture_events_and_sizes_are_shown),
         TEST(test_the_kernels_count_is_the_peak_of_what_nobody_saw),
+        TEST(test_a_height_that_a_process_has_left_is_not_of_anothers_peak),
         TEST(test_of_a_plateau_the_fullest_moment_is_shown),
         TEST(test_a_fuller_heap_below_the_peak_is_not_the_peak),
         TEST(test_each_category_has_its_own_peak),

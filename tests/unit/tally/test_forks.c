@@ -170,6 +170,32 @@ static void test_the_kernels_count_of_a_parent_is_of_its_children_too(void **sta
     mt_tally_destroy(tally);
 }
 
+/* A worker that never shared is looked at and pictured as often as a long recording has it. Were
+ * all of its pictures gone through for each look, this would take minutes. */
+static void test_many_pictures_of_one_who_shares_nothing(void **state)
+{
+    (void)state;
+    static const char maps[] = "10000000-20000000 rw-p 00000000 00:00 0 [heap]\n";
+    static const uint64_t runs[][3] = {{0x10000, 12000, 0}};
+    const uint64_t n = 300000;
+    process(7, 0, 0, n + 100, &(struct shown){10, 10000, 0, 0});
+    struct recorded p = process_at(20, 8);
+    p.header.flags = MT_FILE_FORKED;
+    p.header.parent_pid = 7;
+    p.header.fork_ticks = 20 * MS;
+    recorded_begin(&p, "8-0");
+    for (uint64_t i = 0; i < n; i++) {
+        look(&p, 21 + i, 12000);
+        recorded_picture(&p, &(struct recorded_picture){.reason = MT_PICTURE_FALL,
+                                                        .resident_bytes = 12000 * PAGE,
+                                                        .maps = maps,
+                                                        .runs = runs,
+                                                        .n_runs = 1});
+    }
+    recorded_end(&p, (n + 50) * MS);
+    assert_int_equal(pages_at(MT_MOMENT_TIME, 40), 12000);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, recorded_setup, recorded_teardown)
@@ -181,6 +207,7 @@ int main(void)
         TEST(test_workers_without_their_parent_share_among_themselves),
         TEST(test_who_was_pictured_alone_inherited),
         TEST(test_a_process_ends_when_it_says_so),
+        TEST(test_many_pictures_of_one_who_shares_nothing),
         TEST(test_the_kernels_count_of_a_parent_is_of_its_children_too),
     };
     return RUN_TESTS(tests);
