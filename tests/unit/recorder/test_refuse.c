@@ -35,9 +35,6 @@ static void test_a_program_under_valgrind_is_left_alone(void **state)
     char self[PATH_MAX];
     int status = 0;
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* Valgrind runs no such program. */
-#endif
     assert_non_null(realpath("/proc/self/exe", self));
     pid_t child = fork();
     assert_true(child >= 0);
@@ -47,9 +44,17 @@ static void test_a_program_under_valgrind_is_left_alone(void **state)
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 127)
-        skip();
     assert_int_equal(WEXITSTATUS(status), WATCHED);
+}
+
+/* Valgrind runs no program that has a sanitizer in it. */
+static int has_valgrind(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return 0;
+#else
+    return system("valgrind --version >/dev/null 2>&1") == 0;
+#endif
 }
 
 int main(int argc, char **argv)
@@ -57,9 +62,10 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_plain_program_is_recorded),
         cmocka_unit_test(test_a_program_with_a_sanitizer_is_left_alone),
-        cmocka_unit_test(test_a_program_under_valgrind_is_left_alone),
+        cmocka_unit_test(test_a_program_under_valgrind_is_left_alone), /* the last one */
     };
+    size_t n = sizeof tests / sizeof *tests;
     if (argc == 2 && !strcmp(argv[1], "ask"))
         return is_watched_by_another() ? WATCHED : 0;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return _cmocka_run_group_tests("tests", tests, has_valgrind() ? n : n - 1, NULL, NULL);
 }
