@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An engine made ready for a model: what advice by rehearsal is asked of.
+/* An engine made ready for a model. mt_suggest() rehearses on it.
  *
  * A stage has the engine's program, a folder of its own and a file of the model that the engine can
  * read. Nothing runs yet but the engine's --version. A stage belongs to one thread. */

@@ -94,7 +94,7 @@ static int add_block(struct mt_claims *claims, const struct mt_device_block *blo
         return add(claims, MT_CATEGORY_CACHED, MT_PROVENANCE_INFERRED, NOT_TOLD, block->bytes, 1);
     enum mt_category category =
         block->category == MT_CATEGORY_NONE ? MT_CATEGORY_ACTIVATIONS : block->category;
-    return add(claims, category, MT_PROVENANCE_EXACT, block->name, block->bytes, 1);
+    return add(claims, category, MT_PROVENANCE_DERIVED, block->name, block->bytes, 1);
 }
 
 /* The last word on each pool before the moment: of one process its events are in order. Returns 0

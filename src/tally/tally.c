@@ -22,7 +22,8 @@
 
 static const char *const shared_rule =
     "file pages by identity (device, inode, offset); anonymous pages shared after a fork by the "
-    "kernel's proportional share (Pss_Anon)";
+    "kernel's proportional share (Pss_Anon) if all were pictured together, else by how much each "
+    "process shared";
 
 struct work {
     const struct mt_recording *recording;
@@ -163,24 +164,32 @@ static uint64_t anonymous_bytes(const struct mt_attribution *attribution)
     return anonymous;
 }
 
-/* Adds a process's claims to the tree's, without the pages that earlier processes hold. Anonymous
- * pages that a fork left shared are taken from the process's own in proportion. */
+/* What a fork left shared of a claim: in proportion to its anonymous pages, which is no more than
+ * likely. */
+static uint64_t shared_part(const struct mt_claim *claim, uint64_t anonymous, uint64_t shared)
+{
+    uint64_t part = 0;
+    if (anonymous)
+        part = (uint64_t)((double)shared * ((double)claim->anonymous_bytes / (double)anonymous));
+    return part < claim->anonymous_bytes ? part : claim->anonymous_bytes;
+}
+
+/* Adds a process's claims to the tree's, without the pages that earlier processes hold. */
 static int add_to_tree(struct work *work, const struct mt_attribution *attribution,
                        uint64_t anonymous, uint64_t shared)
 {
     for (size_t i = 0; i < attribution->claims.n; i++) {
         const struct mt_claim *claim = &attribution->claims.items[i];
+        uint64_t cow = shared_part(claim, anonymous, shared);
+        enum mt_provenance provenance = claim->provenance;
+        if (cow && provenance < MT_PROVENANCE_INFERRED)
+            provenance = MT_PROVENANCE_INFERRED;
         size_t index = i == 0 ? 0
-                              : mt_claim_of(&work->tree, claim->category, claim->provenance,
-                                            claim->name, strlen(claim->name));
+                              : mt_claim_of(&work->tree, claim->category, provenance, claim->name,
+                                            strlen(claim->name));
         if (i && !index)
             return MT_ENOMEM;
         struct mt_claim *sum = &work->tree.items[index];
-        uint64_t cow = 0;
-        if (anonymous)
-            cow = (uint64_t)((double)shared * ((double)claim->anonymous_bytes / (double)anonymous));
-        if (cow > claim->anonymous_bytes)
-            cow = claim->anonymous_bytes;
         uint64_t bytes = claim->resident_bytes - claim->shared_bytes - cow;
         sum->allocated_bytes += claim->allocated_bytes;
         sum->allocated_unknown |= claim->allocated_unknown;

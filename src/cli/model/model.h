@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What 'estimate' and 'rehearse' have in common: a model with settings, what is asked of the
- * library of it, and the document of the answer. Neither command calls into the other. */
+/* The code that 'estimate' and 'rehearse' share: it reads the options, makes the library's settings
+ * of them, and keeps the answer for the document. Neither command calls the other. */
 #ifndef CLI_MODEL_MODEL_H
 #define CLI_MODEL_MODEL_H
 
@@ -82,8 +82,8 @@ enum mt_program estimate_program(const struct estimate_options *options);
 
 struct mt_advise_model_report;
 
-/* What is asked of the library, and what its settings refer to. Start with {0}; `settings` borrows
- * from the rest and from the options. */
+/* A request to the library. It owns what `settings` refers to, but for texts of the options. Start
+ * with {0}. */
 struct estimate_request {
     struct mt_predict_settings settings;
     uint64_t device_bytes[ESTIMATE_DEVICES_MAX];

@@ -2,6 +2,7 @@
 /* Devices out of events: when memory is there, and what counts. */
 #include "tests/support/unit.h"
 
+#include "tally/device_rows.h"
 #include "tally/devices.h"
 
 #define MIB UINT64_C(1048576)
@@ -188,6 +189,39 @@ static void test_events_that_make_no_sense_do_no_harm(void **state)
     (void)state;
 }
 
+/* No engine was recorded beside a second observer that knows its buffers, so that they are derived.
+ */
+static void test_an_engines_buffer_says_what_memory_is_for(void **state)
+{
+    struct story story = {0};
+    struct mt_device_moment now;
+    struct mt_claims claims;
+    uint64_t bytes[MT_CATEGORY_END] = {0};
+    begin(&story, 1);
+    take(&story, MT_DEVICE_LINEAR, 0x1000, 5 * MIB);
+    take(&story, MT_DEVICE_PHYSICAL, 0x77, 6 * MIB);
+    tell(&story, MT_EVENT_DEVICE_MAP, 0x100000, 6 * MIB, 0x77, 0);
+    take(&story, MT_DEVICE_LINEAR, 0x3000, 7 * MIB);
+    tell(&story, MT_EVENT_BUFFER_ALLOC, 0xb1, 0x1000, 5 * MIB, 0);
+    tell(&story, MT_EVENT_BUFFER_USAGE, 0xb1, MT_USAGE_WEIGHTS, 0, 0);
+    tell(&story, MT_EVENT_BUFFER_ALLOC, 0xb2, 0x100000, 6 * MIB, 0);
+    tell(&story, MT_EVENT_BUFFER_ALLOC, 0xb3, 0x3000, 7 * MIB, MT_BUFFER_HOST);
+    assert_int_equal(mt_device_at(&story.devices, 0, story.ns, &now), 0);
+    assert_int_equal(mt_claims_init(&claims), 0);
+    assert_int_equal(mt_device_claims(&story.devices, 0, &now, 0, NULL, &claims), 0);
+    for (size_t i = 1; i < claims.n; i++) {
+        bytes[claims.items[i].category] += claims.items[i].resident_bytes;
+        assert_true(claims.items[i].provenance > MT_PROVENANCE_EXACT);
+    }
+    assert_int_equal(bytes[MT_CATEGORY_WEIGHTS], 5 * MIB);
+    assert_int_equal(bytes[MT_CATEGORY_ACTIVATIONS], 6 * MIB);
+    assert_int_equal(bytes[MT_CATEGORY_CACHED], 7 * MIB);
+    mt_claims_finish(&claims);
+    end(&story);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +232,7 @@ int main(void)
         cmocka_unit_test(test_what_is_imported_or_the_hosts_is_none_of_the_devices),
         cmocka_unit_test(test_a_reset_and_an_end_give_all_back_of_their_process_alone),
         cmocka_unit_test(test_the_peak_is_where_the_driver_said_most),
+        cmocka_unit_test(test_an_engines_buffer_says_what_memory_is_for),
         cmocka_unit_test(test_events_that_make_no_sense_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

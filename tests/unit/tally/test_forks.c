@@ -44,6 +44,8 @@ static void process(uint32_t pid, uint32_t parent, uint64_t from_ms, uint64_t un
     p.header.end_kind = MT_END_EXIT;
     snprintf(stem, sizeof stem, "%d-0", (int)pid);
     recorded_begin(&p, stem);
+    if (shown->others) /* the heap is libc's, and every block in it is known */
+        EVENT(&p, HEAP_REGION, 0x100, 256);
     look(&p, from_ms + 1, shown->pages);
     show(&p, shown);
     recorded_end(&p, until_ms * MS);
@@ -133,6 +135,24 @@ static void test_who_was_pictured_alone_inherited(void **state)
     assert_int_equal(pages_at(MT_MOMENT_TIME, 150), 12000);
 }
 
+/* Which of its pages a process shares nobody says: they are taken from its rows in proportion, and
+ * no row that lost some is exact. */
+static void test_what_is_left_of_shared_rows_is_inferred(void **state)
+{
+    (void)state;
+    process(7, 0, 0, 70, &(struct shown){50, 10000, 10000, 5000});
+    process(8, 7, 20, 70, &(struct shown){51, 10000, 10000, 5000});
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_TIME, 51 * MS);
+    const struct mt_tally_row *own =
+        mt_tally_row_of(&tally->processes[0].places[0], MT_CATEGORY_CACHED);
+    const struct mt_tally_row *tree = mt_tally_row_of(&tally->places[0], MT_CATEGORY_CACHED);
+    assert_int_equal(own->provenance, MT_PROVENANCE_EXACT);
+    assert_int_equal(own->resident_bytes, 10000 * PAGE);
+    assert_int_equal(tree->provenance, MT_PROVENANCE_INFERRED);
+    assert_int_equal(tree->resident_bytes, 10000 * PAGE);
+    mt_tally_destroy(tally);
+}
+
 /* When the watcher finds a process gone is no hint of when it ended, if it said so itself. */
 static void test_a_process_ends_when_it_says_so(void **state)
 {
@@ -206,6 +226,7 @@ int main(void)
         TEST(test_what_a_child_shares_with_its_own_child_is_not_its_parents),
         TEST(test_workers_without_their_parent_share_among_themselves),
         TEST(test_who_was_pictured_alone_inherited),
+        TEST(test_what_is_left_of_shared_rows_is_inferred),
         TEST(test_a_process_ends_when_it_says_so),
         TEST(test_many_pictures_of_one_who_shares_nothing),
         TEST(test_the_kernels_count_of_a_parent_is_of_its_children_too),
