@@ -140,10 +140,13 @@ static void put_in_order(struct finder *finder)
     note_missing(finder);
 }
 
-static int take_raw_block(struct finder *finder, const uint8_t *bytes, size_t length, uint64_t at)
+/* A block that is sealed while it is copied may look damaged. A second copy has it whole. */
+static int take_raw_block(struct finder *finder, uint8_t *bytes, size_t length, uint64_t at)
 {
     struct mt_block block = {.offset = at};
     enum found found = look(bytes, length, &block);
+    if (found == FOUND_DAMAGE && mt_file_read(finder->file, at, bytes, length) == (long)length)
+        found = look(bytes, length, &block);
     if (found == FOUND_DAMAGE)
         mt_note_bad(finder->file, at);
     if (found == FOUND_NOTHING && finder->n_zero++ == 0)

@@ -192,19 +192,23 @@ long mt_file_read(const struct mt_record_file *file, uint64_t offset, void *byte
     return (long)got;
 }
 
-/* Reads a small file whole. */
-static int load(struct mt_record_file *file, int fd, struct mt_error *error)
+/* Reads a small file whole and closes it, so that many can be open. */
+static int load(struct mt_record_file *file, struct mt_error *error)
 {
     size_t got;
+    if (file->file_bytes > SMALL_BYTES)
+        return 0;
     file->data = malloc((size_t)file->file_bytes + 1);
     if (!file->data)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "%s: out of memory", file->path);
-    int failed = lseek(fd, 0, SEEK_SET) < 0
+    int failed = lseek(file->fd, 0, SEEK_SET) < 0
                      ? -errno
-                     : read_all(fd, file->data, (size_t)file->file_bytes, &got);
+                     : read_all(file->fd, file->data, (size_t)file->file_bytes, &got);
     if (failed)
         return mt_fail_errno(error, -failed, "cannot read %s", file->path);
     file->file_bytes = got;
+    close(file->fd);
+    file->fd = -1;
     return 0;
 }
 
@@ -217,8 +221,6 @@ static int keep(struct mt_record_file *file, int *fd, size_t got, struct mt_erro
     file->file_bytes = end_of_data(*fd, (uint64_t)status.st_size, &file->is_end_known);
     if (file->file_bytes < got)
         file->file_bytes = got;
-    if (file->file_bytes <= SMALL_BYTES)
-        return load(file, *fd, error);
     file->fd = *fd;
     *fd = -1;
     return 0;
@@ -289,10 +291,15 @@ static int find_last_times(struct mt_record_file *file, struct mt_error *error)
     return failed ? fail_reading(file, failed, error) : 0;
 }
 
+/* A copy of what is written meanwhile has its bytes in no order: events are read after the header
+ * that tells how many there are, never with it. */
 static int find_blocks(struct mt_record_file *file, struct mt_error *error)
 {
     int result = mt_find_raw_blocks(file);
-    return result < 0 ? fail_reading(file, result, error) : find_last_times(file, error);
+    if (result < 0)
+        return fail_reading(file, result, error);
+    result = load(file, error);
+    return result < 0 ? result : find_last_times(file, error);
 }
 
 static int find_frames(struct mt_record_file *file, struct mt_error *error)
@@ -300,7 +307,10 @@ static int find_frames(struct mt_record_file *file, struct mt_error *error)
     if (file->header.blocks_backed && file->file_bytes <= file->header.header_bytes)
         return mt_fail(error, MT_ETRUNCATED, file->file_bytes, "%s: nothing after the header",
                        file->path);
-    int result = mt_find_frames(file);
+    int result = load(file, error);
+    if (result < 0)
+        return result;
+    result = mt_find_frames(file);
     if (result < 0)
         return fail_reading(file, result, error);
     file->blocks_bad += file->header.blocks_dropped;

@@ -487,6 +487,57 @@ static void test_threads_share_a_file_and_it_can_be_read_meanwhile(void **state)
     remove_file(path);
 }
 
+#define FEW 8000 /* events in two blocks */
+static int few_are_written;
+
+static void *write_few(void *argument)
+{
+    struct mt_writer *writer = argument;
+    for (uint64_t i = 0; i < FEW; i++)
+        put_event(writer, MT_EVENT_LOOK, 2000 + i, 1, UINT64_MAX - i);
+    __atomic_store_n(&few_are_written, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static int is_right_so_far(const char *path)
+{
+    struct mt_record_file *file = must_open(path);
+    struct mt_cursor cursor;
+    struct mt_event event;
+    int is_right = 1;
+    mt_cursor_init(&cursor, file, 0, file->n_blocks);
+    for (uint64_t n = 0; mt_cursor_next(&cursor, &event); n++)
+        is_right = is_right && event.field[0] == UINT64_MAX - n;
+    is_right = is_right && cursor.blocks_bad == 0 && file->blocks_bad == 0;
+    mt_cursor_finish(&cursor);
+    mt_record_file_close(file);
+    return is_right;
+}
+
+/* A small file is read whole at once, by a copy that has its bytes in no order. */
+static void test_a_small_file_can_be_read_while_it_is_written(void **state)
+{
+    (void)state;
+    const char *path = in_folder("a.mtr");
+    for (int round = 0; round < 100; round++) {
+        struct mt_file file;
+        struct mt_writer writer;
+        pthread_t thread;
+        assert_int_equal(begin(&file, &mt_watch_os, path), 0);
+        mt_writer_init(&writer, &file, 0, 100);
+        assert_int_equal(pthread_create(&thread, NULL, write_few, &writer), 0);
+        size_t wrong = 0;
+        while (!__atomic_load_n(&few_are_written, __ATOMIC_ACQUIRE))
+            wrong += !is_right_so_far(path);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        few_are_written = 0;
+        mt_writer_finish(&writer);
+        mt_file_close(&file);
+        remove_file(path);
+        assert_int_equal(wrong, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -501,6 +552,7 @@ int main(void)
         cmocka_unit_test(test_blocks_are_mapped_some_at_a_time),
         cmocka_unit_test(test_a_writer_without_a_file_stays_silent),
         cmocka_unit_test(test_threads_share_a_file_and_it_can_be_read_meanwhile),
+        cmocka_unit_test(test_a_small_file_can_be_read_while_it_is_written),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
