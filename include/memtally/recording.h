@@ -75,6 +75,23 @@ int mt_recording_timeline(const struct mt_recording *recording, struct mt_timeli
 /* Frees a timeline. Takes NULL. */
 void mt_timeline_destroy(struct mt_timeline_point *points);
 
+/* What was allocated on one device over time by the program's own calls, summed over its
+ * processes: `resident_bytes` of a point is from then on. `place` is as in a tally. */
+struct mt_device_timeline {
+    char place[64];
+    struct mt_timeline_point *points;
+    size_t n_points;
+};
+
+/* The timelines of the recording's devices, in the order of a tally's places. *timelines is owned
+ * by the caller; free it with mt_device_timelines_destroy(). Errors: MT_ENOMEM. */
+int mt_recording_device_timelines(const struct mt_recording *recording,
+                                  struct mt_device_timeline **timelines, size_t *n,
+                                  struct mt_error *error);
+
+/* Frees `n` timelines. Takes NULL. */
+void mt_device_timelines_destroy(struct mt_device_timeline *timelines, size_t n);
+
 /* Marks that programs set (scope.h) and phases, oldest first; borrowed from the recording. */
 struct mt_recording_mark {
     uint64_t time_ns;

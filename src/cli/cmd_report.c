@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* memtally report: a recording as table, JSON, CSV or folded stacks. */
+/* memtally report: a recording in any format. */
 #include <stdint.h>
 #include <unistd.h>
 
@@ -30,7 +30,9 @@ static const struct cli_option report_options[] = {
      .choices = cli_format_names,
      .fallback = "table",
      .offset = AT(format),
-     .help = "how to write the report; folded are call stacks for flame graph tools"},
+     .help = "how to write the report; folded are call stacks for flame graph tools, speedscope "
+             "the same "
+             "for speedscope; perfetto are sizes over time for Perfetto, which is binary"},
     {.name = "json",
      .kind = CLI_FLAG,
      .offset = AT(format),
@@ -94,7 +96,8 @@ static int report_one(const char *path, const struct report_options *options,
     struct cli_document_kept *kept = NULL;
     const struct cli_load_options load = {
         .moment = *moment,
-        .stacks = options->top || options->format == CLI_FORMAT_FOLDED,
+        .stacks = options->top || options->format == CLI_FORMAT_FOLDED ||
+                  options->format == CLI_FORMAT_SPEEDSCOPE,
         .stacks_limit = options->top,
     };
     if (!*path)
@@ -146,6 +149,12 @@ static int run_report(const struct cli_call *call)
     struct mt_moment moment;
     struct mt_strbuf out = {0};
     struct mt_error error = {.offset = MT_NO_OFFSET};
+    int is_one = options->format == CLI_FORMAT_SPEEDSCOPE || options->format == CLI_FORMAT_PERFETTO;
+    if (is_one && call->n_operands > 1) {
+        cli_complain("report: --format %s writes one recording at a time",
+                     cli_format_names[options->format]);
+        return CLI_EXIT_USAGE;
+    }
     int result = cli_parse_moment(options->at, &moment, &error);
     if (result == 0)
         result = report_all(call, &moment, &out, &error);
@@ -158,7 +167,8 @@ static const char *const description[] = {
     "Shows what a recording holds: where every resident byte of the program was at one moment, by "
     "category. The categories add up to what the kernel says. Bytes that belong to nothing known "
     "are unattributed.",
-    "DIR is the folder that 'memtally run' or 'memtally profile' wrote. With several folders, one "
+    "DIR is the folder that 'memtally run' or 'memtally profile' wrote, or a file that PyTorch's "
+    "torch.cuda.memory._dump_snapshot() wrote; nothing in it is executed. With several, one "
     "table follows the other, JSON is a list, and the first column of CSV tells them apart.",
     "If 'memtally profile' left a DIR/report.json, memtally also shows its engine, model, "
     "settings, runs and phases.",
@@ -171,18 +181,22 @@ static const struct cli_example examples[] = {
      "The moment 3.5 s after the start, for a program to read."},
     {"memtally report DIR --format folded | flamegraph.pl > heap.svg",
      "A flame graph of the heap at its peak."},
+    {"memtally report snapshot.pickle --top 5",
+     "What PyTorch's allocator held, and who asked for it."},
+    {"memtally report DIR --format perfetto --output trace.pftrace",
+     "Sizes over time, to open at ui.perfetto.dev."},
     {0},
 };
 
 const struct cmd_entry cmd_report = {
     .name = "report",
-    .synopsis = "[options] DIR...",
-    .summary = "show a recording as table, JSON, CSV or folded stacks",
+    .synopsis = "[options] DIR|FILE...",
+    .summary = "show a recording, or a snapshot of PyTorch's",
     .description = description,
     .examples = examples,
     .options = report_options,
     .options_size = sizeof(struct report_options),
-    .operands = CLI_OPERANDS_DIRECTORIES,
+    .operands = CLI_OPERANDS_FILES,
     .least_operands = 1,
     .run = run_report,
 };

@@ -79,7 +79,6 @@ struct cli_status {
 enum cli_operands {
     CLI_OPERANDS_NONE,
     CLI_OPERANDS_FILES,
-    CLI_OPERANDS_DIRECTORIES,
     CLI_OPERANDS_PROGRAM, /* a command line: parsing stops at the first operand */
     CLI_OPERANDS_COMMANDS /* names of memtally's own commands */
 };

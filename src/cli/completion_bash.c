@@ -164,8 +164,6 @@ static void put_operands_case(struct mt_strbuf *out, const struct cmd_entry *ent
         put_command_names(out);
     else if (entry->operands == CLI_OPERANDS_FILES && !entry->operand_word)
         mt_strbuf_puts(out, "file");
-    else if (entry->operands == CLI_OPERANDS_DIRECTORIES)
-        mt_strbuf_puts(out, "directory");
     else if (entry->operands == CLI_OPERANDS_PROGRAM)
         mt_strbuf_puts(out, "program");
     mt_strbuf_puts(out, "' ;;\n");

@@ -92,8 +92,6 @@ static void put_operands(struct mt_strbuf *out, const struct cmd_entry *entry)
         mt_strbuf_printf(out, ")'%s'*:file:_files'", line);
     } else if (entry->operands == CLI_OPERANDS_FILES) {
         mt_strbuf_printf(out, "%s'*:file:_files'", line);
-    } else if (entry->operands == CLI_OPERANDS_DIRECTORIES) {
-        mt_strbuf_printf(out, "%s'*:folder:_files -/'", line);
     } else if (entry->operands == CLI_OPERANDS_COMMANDS) {
         mt_strbuf_printf(out, "%s'1:command:_memtally_commands'", line);
     } else if (entry->operands == CLI_OPERANDS_PROGRAM) {

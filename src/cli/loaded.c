@@ -2,6 +2,7 @@
 /* From a recording to a document. */
 #include "cli/loaded.h"
 
+#include <memtally/snapshot.h>
 #include <stdlib.h>
 
 static void fill_document(struct cli_loaded *loaded, const char *path, size_t n_timeline)
@@ -11,16 +12,38 @@ static void fill_document(struct cli_loaded *loaded, const char *path, size_t n_
     document.tally = loaded->tally;
     document.timeline = loaded->timeline;
     document.n_timeline = n_timeline;
-    document.n_marks = mt_recording_marks(loaded->recording, &document.marks);
+    document.device_timelines = loaded->device_timelines;
+    document.n_device_timelines = loaded->n_device_timelines;
+    if (loaded->recording)
+        document.n_marks = mt_recording_marks(loaded->recording, &document.marks);
     document.damage = &loaded->damage;
     document.stacks = loaded->stacks;
     loaded->document = document;
+}
+
+static int load_snapshot(struct cli_loaded *loaded, const char *path,
+                         const struct cli_load_options *options, struct mt_error *error)
+{
+    struct mt_snapshot *snapshot;
+    int result = mt_snapshot_open(path, &snapshot, error);
+    if (result)
+        return result;
+    result = mt_snapshot_tally(snapshot, &options->moment, &loaded->tally, error);
+    if (result == 0 && options->stacks)
+        result = mt_snapshot_stacks(snapshot, &options->moment, options->stacks_limit,
+                                    &loaded->stacks, error);
+    mt_snapshot_close(snapshot);
+    if (result == 0)
+        fill_document(loaded, path, 0);
+    return result;
 }
 
 int cli_load(struct cli_loaded *loaded, const char *path, const struct cli_load_options *options,
              struct mt_error *error)
 {
     size_t n_timeline = 0;
+    if (mt_snapshot_is_file(path))
+        return load_snapshot(loaded, path, options, error);
     int result = mt_recording_open(path, &loaded->recording, error);
     if (result)
         return result;
@@ -29,6 +52,10 @@ int cli_load(struct cli_loaded *loaded, const char *path, const struct cli_load_
     if (result)
         return result;
     result = mt_recording_timeline(loaded->recording, &loaded->timeline, &n_timeline, error);
+    if (result)
+        return result;
+    result = mt_recording_device_timelines(loaded->recording, &loaded->device_timelines,
+                                           &loaded->n_device_timelines, error);
     if (result)
         return result;
     if (options->stacks)
@@ -44,6 +71,7 @@ void cli_unload(struct cli_loaded *loaded)
 {
     mt_stack_list_destroy(loaded->stacks);
     mt_timeline_destroy(loaded->timeline);
+    mt_device_timelines_destroy(loaded->device_timelines, loaded->n_device_timelines);
     mt_tally_destroy(loaded->tally);
     mt_recording_close(loaded->recording);
     *loaded = (struct cli_loaded){0};

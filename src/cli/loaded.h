@@ -7,9 +7,11 @@
 
 /* Start with {0}. The members are owned; `document` borrows from them. */
 struct cli_loaded {
-    struct mt_recording *recording;
+    struct mt_recording *recording; /* NULL of a snapshot of PyTorch's allocator */
     struct mt_tally *tally;
     struct mt_timeline_point *timeline;
+    struct mt_device_timeline *device_timelines;
+    size_t n_device_timelines;
     struct mt_stack_list *stacks;
     struct mt_recording_damage damage;
     struct cli_document document;
@@ -22,7 +24,8 @@ struct cli_load_options {
     size_t stacks_limit;
 };
 
-/* Opens the recording `path` and fills in the document. Returns 0 or the error of the library. */
+/* Opens the recording, or the snapshot of PyTorch's allocator, `path` and fills in the document.
+ * Returns 0 or the error of the library. */
 int cli_load(struct cli_loaded *loaded, const char *path, const struct cli_load_options *options,
              struct mt_error *error);
 

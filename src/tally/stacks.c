@@ -11,6 +11,7 @@
 #include "tally/image.h"
 #include "tally/moment.h"
 #include "tally/replay.h"
+#include "tally/stack_list.h"
 #include "tally/tree.h"
 
 #define NAME_BYTES 512
@@ -187,26 +188,30 @@ static int add_entry(struct owned_list *owned, const struct mt_stack_entry *entr
 }
 
 /* Threads and processes number their stacks each for itself: those of the same frames are one. */
-static int put_entry(struct collector *collector, size_t stack)
+static int merge_entry(struct owned_list *owned, const struct mt_stack_entry *made)
 {
-    struct owned_list *owned = collector->owned;
-    const struct sum *sum = &collector->sums[stack];
-    const char *names[MT_MAX_FRAMES];
-    struct mt_stack_entry made = {.bytes = sum->bytes, .count = sum->count};
     uint64_t index;
-    if (find_frames(collector, stack, &made, names) < 0)
-        return MT_ENOMEM;
-    uint64_t hash = hash_of(&made);
+    uint64_t hash = hash_of(made);
     while (mt_table_get(&owned->by_hash, hash, &index)) {
         struct mt_stack_entry *entry = &owned->entries[index];
-        if (same_stack(entry, &made)) {
-            entry->bytes += made.bytes;
-            entry->count += made.count;
+        if (same_stack(entry, made)) {
+            entry->bytes += made->bytes;
+            entry->count += made->count;
             return 0;
         }
         hash = hash == UINT64_MAX - 1 ? 0 : hash + 1;
     }
-    return add_entry(owned, &made, hash);
+    return add_entry(owned, made, hash);
+}
+
+static int put_entry(struct collector *collector, size_t stack)
+{
+    const struct sum *sum = &collector->sums[stack];
+    const char *names[MT_MAX_FRAMES];
+    struct mt_stack_entry made = {.bytes = sum->bytes, .count = sum->count};
+    if (find_frames(collector, stack, &made, names) < 0)
+        return MT_ENOMEM;
+    return merge_entry(collector->owned, &made);
 }
 
 static int collect(struct collector *collector, const struct mt_process_choice *choice)
@@ -286,6 +291,37 @@ static void order(struct owned_list *owned, size_t limit)
         owned->n = limit;
 }
 
+struct mt_stack_list *mt_stack_list_create(void)
+{
+    struct owned_list *owned = calloc(1, sizeof *owned);
+    return owned ? &owned->list : NULL;
+}
+
+int mt_stack_list_add(struct mt_stack_list *stacks, const struct mt_stack_entry *entry)
+{
+    struct owned_list *owned = (struct owned_list *)stacks;
+    const char *names[MT_STACK_FRAMES_MOST];
+    struct mt_stack_entry made = *entry;
+    uint32_t number;
+    if (made.n_frames > MT_STACK_FRAMES_MOST) {
+        made.n_frames = MT_STACK_FRAMES_MOST;
+        made.complete = 0;
+    }
+    for (size_t i = 0; i < made.n_frames; i++)
+        if (!(names[i] = keep_name(owned, entry->frames[i], &number)))
+            return MT_ENOMEM;
+    made.frames = names;
+    return merge_entry(owned, &made);
+}
+
+void mt_stack_list_finish(struct mt_stack_list *stacks, size_t limit)
+{
+    struct owned_list *owned = (struct owned_list *)stacks;
+    order(owned, limit);
+    owned->list.entries = owned->entries;
+    owned->list.n_entries = owned->n;
+}
+
 int mt_recording_stacks(const struct mt_recording *recording, const struct mt_moment *moment,
                         size_t limit, struct mt_stack_list **stacks, struct mt_error *error)
 {
@@ -309,9 +345,7 @@ int mt_recording_stacks(const struct mt_recording *recording, const struct mt_mo
         return mt_fail(error, result, MT_NO_OFFSET, "%s: %s", recording->path,
                        mt_error_sentence(result));
     }
-    order(owned, limit);
-    owned->list.entries = owned->entries;
-    owned->list.n_entries = owned->n;
+    mt_stack_list_finish(&owned->list, limit);
     *stacks = &owned->list;
     return 0;
 }

@@ -17,6 +17,7 @@
 #include "tally/device_rows.h"
 #include "tally/forks.h"
 #include "tally/moment.h"
+#include "tally/rows.h"
 #include "tally/tree.h"
 #include "tally_arena.h"
 
@@ -122,9 +123,8 @@ static int make_row(struct mt_tally_arena *arena, const struct mt_claims *claims
     return 1;
 }
 
-/* The place of a process or of the tree, whose claims sum to `total`. */
-static struct mt_tally_place *make_place(struct mt_tally_arena *arena,
-                                         const struct mt_claims *claims, uint64_t total)
+struct mt_tally_place *mt_tally_make_place(struct mt_tally_arena *arena,
+                                           const struct mt_claims *claims, uint64_t total)
 {
     struct mt_tally_place *place = mt_tally_alloc(arena, sizeof *place);
     struct mt_tally_row *rows = mt_tally_alloc(arena, MT_CATEGORY_END * sizeof *rows);
@@ -284,7 +284,7 @@ static int add_attributed(struct work *work, size_t i, const struct mt_carried *
     uint64_t anonymous = anonymous_bytes(attribution);
     uint64_t shared = mt_forks_shared(&work->forks, i, carried, anonymous);
     struct mt_tally_place *place =
-        make_place(work->arena, &attribution->claims, attribution->total_resident_bytes);
+        mt_tally_make_place(work->arena, &attribution->claims, attribution->total_resident_bytes);
     if (!place || add_to_tree(work, attribution, anonymous, shared) < 0)
         return MT_ENOMEM;
     note_carried(work, choice, carried);
@@ -496,7 +496,8 @@ static int add_device(struct work *work, const struct mt_tally *tally, uint64_t 
     int result = mt_device_claims(devices, device, &moment, tally->moment.kind == MT_MOMENT_PEAK,
                                   work->torch, &claims);
     uint64_t sum = sum_of(&claims);
-    struct mt_tally_place *made = result < 0 ? NULL : make_place(work->arena, &claims, sum);
+    struct mt_tally_place *made =
+        result < 0 ? NULL : mt_tally_make_place(work->arena, &claims, sum);
     mt_claims_finish(&claims);
     snprintf(name, sizeof name, "gpu:%.50s", devices->places[device].uuid);
     char *text = mt_tally_text(work->arena, name);
@@ -540,7 +541,7 @@ static int add_devices(struct work *work, struct mt_tally *tally, uint64_t momen
 
 static int finish_tree(struct work *work, struct mt_tally *tally)
 {
-    struct mt_tally_place *place = make_place(work->arena, &work->tree, work->tree_total);
+    struct mt_tally_place *place = mt_tally_make_place(work->arena, &work->tree, work->tree_total);
     if (!place || mt_moment_peak_bytes(work->recording, &place->peak_resident_bytes) < 0)
         return MT_ENOMEM;
     if (add_spread_note(work, tally) < 0 || add_carried_notes(work, tally) < 0)

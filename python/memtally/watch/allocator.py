@@ -120,7 +120,10 @@ class History:
 
     def start(self):
         self.pid = os.getpid()
-        self._record()
+        enabled = getattr(self.torch._C, "_cuda_isHistoryEnabled", None)
+        self.shared = bool(enabled and enabled())  # the program may have begun before the device was there
+        if not self.shared:
+            self._record()
         self._keep_on_when_the_program_records()
         self._drain_when_out_of_memory()
         self.thread = threading.Thread(target=self._watch, name="memtally", daemon=True)
@@ -180,6 +183,8 @@ class History:
         last = 0
         while self.pid == os.getpid() and not self.stopped.wait(LOOK_SECONDS):
             try:
+                if not self._may_snapshot_here():
+                    continue
                 n = self._count()
                 is_quiet = n == last and n != self.n_seen and time.monotonic() > self.next_quiet
                 last = n
@@ -192,6 +197,13 @@ class History:
             except Exception as error:
                 self.trace.failed("the allocator's history", error)
                 return
+
+    def _may_snapshot_here(self):
+        """Where the program records call stacks, a snapshot names them, for which PyTorch imports torch._inductor. Done by
+        this thread while another one imports it, that import fails."""
+        codecache = sys.modules.get("torch._inductor.codecache")
+        is_there = codecache is not None and not getattr(codecache.__spec__, "_initializing", False)
+        return is_there or not self.shared
 
     def _count(self):
         """Allocations and releases so far, of all devices."""

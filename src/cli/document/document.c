@@ -11,7 +11,8 @@
 #include "emit/folded.h"
 #include "internal.h"
 
-const char *const cli_format_names[] = {"table", "json", "csv", "folded", NULL};
+const char *const cli_format_names[] = {"table",      "json",     "csv", "folded",
+                                        "speedscope", "perfetto", NULL};
 
 uint64_t cli_sum(uint64_t a, uint64_t b)
 {
@@ -132,7 +133,11 @@ int cli_document_render(const struct cli_document *document, enum cli_format for
                         const struct cli_terminal *terminal, struct mt_strbuf *out,
                         struct mt_error *error)
 {
-    if (format == CLI_FORMAT_FOLDED && (!document->stacks || cli_has_no_stacks(document->stacks)))
+    int is_of_stacks = format == CLI_FORMAT_FOLDED || format == CLI_FORMAT_SPEEDSCOPE;
+    if (format == CLI_FORMAT_PERFETTO && terminal->is_terminal)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "a trace for Perfetto is no text; write it with --output FILE");
+    if (is_of_stacks && (!document->stacks || cli_has_no_stacks(document->stacks)))
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
                        "the recording has no call stacks; record with --stacks fp");
     switch (format) {
@@ -147,6 +152,12 @@ int cli_document_render(const struct cli_document *document, enum cli_format for
         break;
     case CLI_FORMAT_FOLDED:
         cli_document_folded(document, out);
+        break;
+    case CLI_FORMAT_SPEEDSCOPE:
+        cli_document_speedscope(document, out);
+        break;
+    case CLI_FORMAT_PERFETTO:
+        cli_document_perfetto(document, out);
         break;
     }
     if (mt_strbuf_failed(out))

@@ -17,7 +17,14 @@
 #include "cli/console.h"
 #include "drive/rehearsed.h"
 
-enum cli_format { CLI_FORMAT_TABLE, CLI_FORMAT_JSON, CLI_FORMAT_CSV, CLI_FORMAT_FOLDED };
+enum cli_format {
+    CLI_FORMAT_TABLE,
+    CLI_FORMAT_JSON,
+    CLI_FORMAT_CSV,
+    CLI_FORMAT_FOLDED,
+    CLI_FORMAT_SPEEDSCOPE,
+    CLI_FORMAT_PERFETTO
+};
 
 /* The names of the formats in the same order, for option tables; ends with NULL. */
 extern const char *const cli_format_names[];
@@ -113,6 +120,8 @@ struct cli_document {
     size_t n_phases;
     const struct mt_timeline_point *timeline;
     size_t n_timeline;
+    const struct mt_device_timeline *device_timelines;
+    size_t n_device_timelines;
     const struct mt_recording_mark *marks;
     size_t n_marks;
     const struct mt_recording_damage *damage;
@@ -148,9 +157,9 @@ enum cli_figure { CLI_FIGURE_LATENCY, CLI_FIGURE_PREFILL, CLI_FIGURE_DECODE, CLI
 struct cli_spread cli_document_spread(const struct cli_document *document, enum cli_figure figure);
 
 /* Appends the document to `out` in a format. The table is drawn for `terminal`; FOLDED writes
- * `stacks`. CSV is a line for each run where there are runs, else a line for each row and detail of
- * the tally. Returns 0, MT_ENOTFOUND where the document has nothing for the format, or
- * MT_ENOMEM. */
+ * `stacks`, as SPEEDSCOPE does, and PERFETTO the timelines; it is binary. CSV is a line for each
+ * run where there are runs, else a line for each row and detail of the tally. Returns 0,
+ * MT_ENOTFOUND where the document has nothing for the format, or MT_ENOMEM. */
 int cli_document_render(const struct cli_document *document, enum cli_format format,
                         const struct cli_terminal *terminal, struct mt_strbuf *out,
                         struct mt_error *error);

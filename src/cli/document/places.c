@@ -173,7 +173,7 @@ static void put_place(const struct cli_document *document, const struct mt_tally
     mt_text_table_init(&breakdown.table, columns, 5, terminal->utf8);
     add_rows(&breakdown, place);
     cli_table_draw(&breakdown.table, terminal, out);
-    if (breakdown.measured && details_shown)
+    if (breakdown.measured && details_shown && strcmp(place->place, "host") == 0)
         put_skew(place, terminal, out);
 }
 

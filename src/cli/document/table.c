@@ -91,8 +91,9 @@ static void put_command(const struct cli_document *document, const struct cli_te
                         struct mt_strbuf *out)
 {
     const struct mt_tally_process *process = cli_main_process(document->tally);
+    const char *name = document->recording && !process ? document->recording : "?";
     struct mt_strbuf escaped = {0};
-    mt_text_escape(&escaped, process && process->command ? process->command : "?", terminal->utf8);
+    mt_text_escape(&escaped, process && process->command ? process->command : name, terminal->utf8);
     mt_strbuf_puts(out, cli_bold(terminal));
     mt_text_cut(out, mt_strbuf_text(&escaped), (size_t)terminal->columns, terminal->utf8);
     mt_strbuf_printf(out, "%s\n", cli_plain(terminal));
