@@ -32,7 +32,8 @@ static const struct cli_option report_options[] = {
      .offset = AT(format),
      .help = "how to write the report; folded are call stacks for flame graph tools, speedscope "
              "the same "
-             "for speedscope; perfetto are sizes over time for Perfetto, which is binary"},
+             "for speedscope; perfetto are sizes over time for Perfetto, memory-viz blocks of "
+             "devices for PyTorch's pytorch.org/memory_viz; these two are binary"},
     {.name = "json",
      .kind = CLI_FLAG,
      .offset = AT(format),
@@ -99,6 +100,7 @@ static int report_one(const char *path, const struct report_options *options,
         .stacks = options->top || options->format == CLI_FORMAT_FOLDED ||
                   options->format == CLI_FORMAT_SPEEDSCOPE,
         .stacks_limit = options->top,
+        .histories = options->format == CLI_FORMAT_MEMORY_VIZ,
     };
     if (!*path)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "report: the name of the folder is empty");
@@ -149,7 +151,7 @@ static int run_report(const struct cli_call *call)
     struct mt_moment moment;
     struct mt_strbuf out = {0};
     struct mt_error error = {.offset = MT_NO_OFFSET};
-    int is_one = options->format == CLI_FORMAT_SPEEDSCOPE || options->format == CLI_FORMAT_PERFETTO;
+    int is_one = options->format >= CLI_FORMAT_SPEEDSCOPE;
     if (is_one && call->n_operands > 1) {
         cli_complain("report: --format %s writes one recording at a time",
                      cli_format_names[options->format]);

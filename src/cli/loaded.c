@@ -5,6 +5,8 @@
 #include <memtally/snapshot.h>
 #include <stdlib.h>
 
+#include "base/error.h"
+
 static void fill_document(struct cli_loaded *loaded, const char *path, size_t n_timeline)
 {
     struct cli_document document = CLI_DOCUMENT_EMPTY;
@@ -14,6 +16,7 @@ static void fill_document(struct cli_loaded *loaded, const char *path, size_t n_
     document.n_timeline = n_timeline;
     document.device_timelines = loaded->device_timelines;
     document.n_device_timelines = loaded->n_device_timelines;
+    document.histories = loaded->histories;
     if (loaded->recording)
         document.n_marks = mt_recording_marks(loaded->recording, &document.marks);
     document.damage = &loaded->damage;
@@ -25,6 +28,9 @@ static int load_snapshot(struct cli_loaded *loaded, const char *path,
                          const struct cli_load_options *options, struct mt_error *error)
 {
     struct mt_snapshot *snapshot;
+    if (options->histories)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "%s: is a snapshot already; the viewer opens it as it is", path);
     int result = mt_snapshot_open(path, &snapshot, error);
     if (result)
         return result;
@@ -58,6 +64,10 @@ int cli_load(struct cli_loaded *loaded, const char *path, const struct cli_load_
                                            &loaded->n_device_timelines, error);
     if (result)
         return result;
+    if (options->histories)
+        result = mt_recording_device_histories(loaded->recording, &loaded->histories, error);
+    if (result)
+        return result;
     if (options->stacks)
         result = mt_recording_stacks(loaded->recording, &options->moment, options->stacks_limit,
                                      &loaded->stacks, error);
@@ -71,6 +81,7 @@ void cli_unload(struct cli_loaded *loaded)
 {
     mt_stack_list_destroy(loaded->stacks);
     mt_timeline_destroy(loaded->timeline);
+    mt_device_histories_destroy(loaded->histories);
     mt_device_timelines_destroy(loaded->device_timelines, loaded->n_device_timelines);
     mt_tally_destroy(loaded->tally);
     mt_recording_close(loaded->recording);

@@ -12,6 +12,7 @@ struct cli_loaded {
     struct mt_timeline_point *timeline;
     struct mt_device_timeline *device_timelines;
     size_t n_device_timelines;
+    struct mt_device_histories *histories;
     struct mt_stack_list *stacks;
     struct mt_recording_damage damage;
     struct cli_document document;
@@ -22,6 +23,7 @@ struct cli_load_options {
     struct mt_moment moment;
     int stacks;
     size_t stacks_limit;
+    int histories;
 };
 
 /* Opens the recording, or the snapshot of PyTorch's allocator, `path` and fills in the document.

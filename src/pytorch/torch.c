@@ -618,3 +618,17 @@ uint64_t mt_torch_lost(const struct mt_torch *torch)
         n += torch->processes[i].n_lost;
     return n;
 }
+
+int mt_torch_life_at(const struct mt_torch *torch, uint32_t pid, size_t number,
+                     struct mt_torch_life *life)
+{
+    const struct mt_torch_process *process = process_of(torch, pid);
+    if (!process || number >= process->blocks.n)
+        return 0;
+    const struct mt_torch_block *block = &process->blocks.at[number];
+    const struct mt_torch_segment *segment = segment_at(process, block->address, block->begin_ns);
+    const struct mt_torch_piece use = use_of(process, block, segment && segment->is_private);
+    *life = (struct mt_torch_life){block->address, block->bytes, block->begin_ns,
+                                   block->end_ns,  use.category, use.name};
+    return 1;
+}

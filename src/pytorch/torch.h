@@ -105,6 +105,21 @@ int mt_torch_pieces(struct mt_torch *torch, uint32_t pid, uint64_t address, uint
                     const struct mt_torch_moments *moments,
                     struct mt_torch_piece pieces[MT_TORCH_PIECES_MAX]);
 
+/* A block of PyTorch's allocator, as long as it lived. */
+struct mt_torch_life {
+    uint64_t address;
+    uint64_t bytes;
+    uint64_t begin_ns;
+    uint64_t end_ns; /* UINT64_MAX where it stayed */
+    enum mt_category category;
+    const char *name; /* borrowed from the trace */
+};
+
+/* The block of process `pid` with this number, by address and then time. Returns 0 past the last.
+ */
+int mt_torch_life_at(const struct mt_torch *torch, uint32_t pid, size_t number,
+                     struct mt_torch_life *life);
+
 /* In the order of the traces; NULL past the last. Borrowed. */
 const struct mt_torch_phase *mt_torch_phase_at(const struct mt_torch *torch, size_t index);
 const struct mt_torch_figure *mt_torch_figure_at(const struct mt_torch *torch, size_t index);

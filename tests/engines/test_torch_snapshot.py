@@ -3,8 +3,11 @@
 """A snapshot that PyTorch itself dumped, against what PyTorch counts and what the program's tensors have."""
 
 import functools
+import glob
 import json
 import os
+import subprocess
+import sys
 import tempfile
 
 import engine
@@ -53,6 +56,28 @@ def test_the_peak_is_pytorchs_own_less_the_rounding_of_sizes():
     figures, _, peak = snapshot()
     held = peak["total_resident_bytes"] - memtally.row(peak, "cached")["resident_bytes"]
     assert figures["most"] - (4 << 20) < held <= figures["most"], (held, figures)
+
+
+def test_what_we_recorded_opens_in_pytorchs_viewer_and_has_our_figures():
+    with tempfile.TemporaryDirectory() as folder:
+        recording, exported = os.path.join(folder, "recording"), os.path.join(folder, "exported.pickle")
+        program = os.path.join(torch_program.PROGRAMS, "snapshot.py")
+        memtally.must("run", "--on", "24GiB", "-o", recording, "--", engine.torch(), program, os.path.join(folder, "figures"))
+        memtally.must("report", recording, "--format", "memory-viz", "-o", exported)
+        (ours,) = [place for place in memtally.report(recording)["places"] if place["place"] != "host"]
+        (shown,) = memtally.report(exported)["places"]
+        viewer = glob.glob(os.path.join(os.path.dirname(engine.torch()), "../lib/python3*/site-packages/torch/cuda/_memory_viz.py"))
+        for command in ("trace_plot", "segment_plot"):
+            page = os.path.join(folder, command + ".html")
+            subprocess.run([sys.executable, *viewer, command, exported, "-o", page], check=True, timeout=120)
+            assert os.path.getsize(page) > 10000
+        lines = subprocess.run([sys.executable, *viewer, "trace", exported], check=True, timeout=120, capture_output=True,
+                               text=True).stdout
+    driver = memtally.row(ours, "context")["resident_bytes"]
+    assert shown["total_resident_bytes"] == ours["total_resident_bytes"] - driver, (shown, ours)
+    free = memtally.row(ours, "cached")["resident_bytes"]
+    assert memtally.row(shown, "cached")["resident_bytes"] == free, (shown, ours)
+    assert "cudaFree" in lines or "segment" in lines, lines[-500:]
 
 
 if __name__ == "__main__":

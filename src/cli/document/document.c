@@ -11,8 +11,8 @@
 #include "emit/folded.h"
 #include "internal.h"
 
-const char *const cli_format_names[] = {"table",      "json",     "csv", "folded",
-                                        "speedscope", "perfetto", NULL};
+const char *const cli_format_names[] = {"table",      "json",     "csv",        "folded",
+                                        "speedscope", "perfetto", "memory-viz", NULL};
 
 uint64_t cli_sum(uint64_t a, uint64_t b)
 {
@@ -134,9 +134,14 @@ int cli_document_render(const struct cli_document *document, enum cli_format for
                         struct mt_error *error)
 {
     int is_of_stacks = format == CLI_FORMAT_FOLDED || format == CLI_FORMAT_SPEEDSCOPE;
-    if (format == CLI_FORMAT_PERFETTO && terminal->is_terminal)
+    int is_binary = format == CLI_FORMAT_PERFETTO || format == CLI_FORMAT_MEMORY_VIZ;
+    if (is_binary && terminal->is_terminal)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "a trace for Perfetto is no text; write it with --output FILE");
+                       "--format %s writes no text; write it to a file with --output FILE",
+                       cli_format_names[format]);
+    if (format == CLI_FORMAT_MEMORY_VIZ && (!document->histories || !document->histories->n))
+        return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
+                       "the recording has no memory of a device, which is what this viewer shows");
     if (is_of_stacks && (!document->stacks || cli_has_no_stacks(document->stacks)))
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
                        "the recording has no call stacks; record with --stacks fp");
@@ -155,6 +160,9 @@ int cli_document_render(const struct cli_document *document, enum cli_format for
         break;
     case CLI_FORMAT_SPEEDSCOPE:
         cli_document_speedscope(document, out);
+        break;
+    case CLI_FORMAT_MEMORY_VIZ:
+        cli_document_memory_viz(document, out);
         break;
     case CLI_FORMAT_PERFETTO:
         cli_document_perfetto(document, out);

@@ -23,7 +23,8 @@ enum cli_format {
     CLI_FORMAT_CSV,
     CLI_FORMAT_FOLDED,
     CLI_FORMAT_SPEEDSCOPE,
-    CLI_FORMAT_PERFETTO
+    CLI_FORMAT_PERFETTO,
+    CLI_FORMAT_MEMORY_VIZ
 };
 
 /* The names of the formats in the same order, for option tables; ends with NULL. */
@@ -122,6 +123,7 @@ struct cli_document {
     size_t n_timeline;
     const struct mt_device_timeline *device_timelines;
     size_t n_device_timelines;
+    const struct mt_device_histories *histories; /* for MEMORY_VIZ */
     const struct mt_recording_mark *marks;
     size_t n_marks;
     const struct mt_recording_damage *damage;
@@ -157,7 +159,8 @@ enum cli_figure { CLI_FIGURE_LATENCY, CLI_FIGURE_PREFILL, CLI_FIGURE_DECODE, CLI
 struct cli_spread cli_document_spread(const struct cli_document *document, enum cli_figure figure);
 
 /* Appends the document to `out` in a format. The table is drawn for `terminal`; FOLDED writes
- * `stacks`, as SPEEDSCOPE does, and PERFETTO the timelines; it is binary. CSV is a line for each
+ * `stacks`, as SPEEDSCOPE does, PERFETTO the timelines and MEMORY_VIZ the histories; these
+ * two are binary. CSV is a line for each
  * run where there are runs, else a line for each row and detail of the tally. Returns 0,
  * MT_ENOTFOUND where the document has nothing for the format, or MT_ENOMEM. */
 int cli_document_render(const struct cli_document *document, enum cli_format format,

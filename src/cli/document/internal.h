@@ -11,6 +11,7 @@ void cli_document_json(const struct cli_document *document, struct mt_strbuf *ou
 void cli_document_csv(const struct cli_document *document, struct mt_strbuf *out);
 void cli_document_folded(const struct cli_document *document, struct mt_strbuf *out);
 void cli_document_speedscope(const struct cli_document *document, struct mt_strbuf *out);
+void cli_document_memory_viz(const struct cli_document *document, struct mt_strbuf *out);
 void cli_document_perfetto(const struct cli_document *document, struct mt_strbuf *out);
 void cli_document_table(const struct cli_document *document, const struct cli_terminal *terminal,
                         struct mt_strbuf *out);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* A document for others' viewers: call stacks for speedscope, courses over time for Perfetto. */
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "emit/memory_viz.h"
 #include "emit/perfetto.h"
 #include "emit/speedscope.h"
 #include "internal.h"
@@ -68,4 +71,51 @@ void cli_document_perfetto(const struct cli_document *document, struct mt_strbuf
     }
     put_phases(&perfetto, document);
     put_marks(&perfetto, document);
+}
+
+static const char *label_of(const struct mt_device_span *span, struct mt_strbuf *label)
+{
+    mt_strbuf_finish(label);
+    if (span->category != MT_CATEGORY_NONE)
+        mt_strbuf_puts(label, mt_category_name(span->category));
+    if (span->category != MT_CATEGORY_NONE && *span->name)
+        mt_strbuf_puts(label, ": ");
+    mt_strbuf_puts(label, span->name);
+    return mt_strbuf_text(label);
+}
+
+static int fill_device(const struct mt_device_history *history, struct mt_viz_device *device)
+{
+    struct mt_viz_span *spans = calloc(history->n_spans + 1, sizeof *spans);
+    struct mt_strbuf label = {0};
+    device->spans = spans;
+    device->name = history->place;
+    for (size_t i = 0; spans && i < history->n_spans; i++) {
+        const struct mt_device_span *span = &history->spans[i];
+        char *text = span->is_segment ? NULL : strdup(label_of(span, &label));
+        spans[i] = (struct mt_viz_span){span->address, span->bytes,      span->begin_ns,
+                                        span->end_ns,  span->is_segment, text};
+        device->n_spans = i + 1;
+    }
+    mt_strbuf_finish(&label);
+    return spans != NULL;
+}
+
+void cli_document_memory_viz(const struct cli_document *document, struct mt_strbuf *out)
+{
+    size_t n = document->histories->n;
+    struct mt_viz_device *devices = calloc(n, sizeof *devices);
+    for (size_t i = 0; devices && i < n; i++)
+        if (!fill_device(&document->histories->items[i], &devices[i]))
+            out->failed = 1;
+    if (devices)
+        mt_memory_viz(out, devices, n);
+    else
+        out->failed = 1;
+    for (size_t i = 0; devices && i < n; i++) {
+        for (size_t j = 0; j < devices[i].n_spans; j++)
+            free((char *)(uintptr_t)devices[i].spans[j].label);
+        free((struct mt_viz_span *)(uintptr_t)devices[i].spans);
+    }
+    free(devices);
 }
