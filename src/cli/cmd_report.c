@@ -23,19 +23,8 @@ struct report_options {
 #define AT(member) offsetof(struct report_options, member)
 
 static const struct cli_option report_options[] = {
-    {.name = "format",
-     .letter = 'f',
-     .kind = CLI_CHOICE,
-     .argument = "FORMAT",
-     .choices = cli_format_names,
-     .fallback = "table",
-     .offset = AT(format),
-     .help = "how to write the report; folded are call stacks for flame graph tools"},
-    {.name = "json",
-     .kind = CLI_FLAG,
-     .offset = AT(format),
-     .value = CLI_FORMAT_JSON,
-     .help = "the same as --format json"},
+    CLI_FORMAT_OPTIONS(AT(format), cli_format_names, CLI_FORMAT_JSON,
+                       "how to write the report; folded are call stacks for flame graph tools"),
     {.name = "at",
      .kind = CLI_TEXT,
      .argument = "MOMENT",

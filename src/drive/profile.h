@@ -70,6 +70,24 @@ struct mt_profile_command {
 void mt_profile_command_add(struct mt_profile_command *command, const char *word);
 void mt_profile_command_addf(struct mt_profile_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* What stands for a letter behind '%' in a line of an engine's table: a text, or else a number. */
+struct mt_profile_value {
+    char letter; /* 0 ends them */
+    const char *text;
+    uint64_t number;
+};
+
+/* Adds the words of a key of an engine's table ("profile.server"), with values in place of their
+ * letters. NULL is the engine that is taken where none is named. */
+void mt_profile_command_put(struct mt_profile_command *command, const char *engine, const char *key,
+                            const struct mt_profile_value *values);
+
+/* Adds a flag as the engine's table spells it first, and its value. */
+void mt_profile_command_flag(struct mt_profile_command *command, const char *engine,
+                             const char *flag, const char *value);
+/* Adds the flags that programs of llama.cpp share: threads and the types of the cache. */
+void mt_profile_command_common(struct mt_profile_command *command,
+                               const struct mt_profile_settings *settings);
 void mt_profile_command_finish(struct mt_profile_command *command);
 
 enum mt_profile_stream { MT_PROFILE_STDOUT, MT_PROFILE_STDERR };
