@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Turning an engine's settings until it fits: one at a time, then all that may help together.
  *
- * If the engine said for how long a request its cache has room, we take that length and do not
- * search. Where nothing is set aside (transformers), memory grows with a number at least as fast as
- * a straight line from nothing to the whole, so that the line's answer fits, and one through what
- * was held there comes closer. */
+ * We take the length of a request for which the engine said that its cache has room, and do not
+ * search then. An engine that sets nothing aside takes memory that grows with a number at least as
+ * fast as a straight line from nothing to the whole: the line's answer fits, and a line through
+ * what was held there comes closer. */
 #include "cuda_search.h"
 
 #include <memtally/error.h>

@@ -79,7 +79,7 @@ static int (*const is_asked[MT_DRIVE_FLAGS])(const struct mt_predict_settings *s
     [MT_DRIVE_CPU_EXPERTS] = has_cpu_moe,
 };
 
-/* The table of llama.cpp, whose programs are started, and how they spell flags. */
+/* The table of llama.cpp, whose programs memtally starts, and how they spell flags. */
 struct speech {
     struct mt_engine engine;
     struct mt_drive_dialect dialect;
@@ -103,7 +103,7 @@ static int is_left_open(const struct speech *speech, const struct mt_predict_set
     return 0;
 }
 
-/* The length of a word of `text`, in which only values are quoted. */
+/* The length of a word of `text`, in which only values have quotes. */
 static size_t word_length(const char *text)
 {
     size_t i = 0;
@@ -134,7 +134,7 @@ static void put_flag(const struct mt_drive_line *line, const struct speech *spee
         mt_strbuf_printf(out, " %.*s", (int)value_length, value);
 }
 
-/* The flags that were asked for, out of those that the rules spell. */
+/* The flags that the user asked for, out of those that the rules spell. */
 static void put_asked(const struct mt_drive_line *line, const struct speech *speech,
                       struct mt_strbuf *out)
 {
@@ -152,7 +152,7 @@ static void put_asked(const struct mt_drive_line *line, const struct speech *spe
     }
 }
 
-/* Devices are called by the engine's backend, which the rules' flags do too. */
+/* Flags call devices by the engine's backend; the rules do so too. */
 static const char *device_prefix(const struct mt_predict_settings *s, const char *buffer)
 {
     const char *kind = s->device_kind ? s->device_kind : "cuda";
@@ -205,7 +205,7 @@ static void add_words(struct mt_profile_command *command, const char *text)
     }
 }
 
-/* Overrides are left out here: they are one word, whatever they hold. */
+/* Adds overrides by themselves: they are one word, whatever they hold. */
 static void add_flags(const struct mt_drive_line *line, struct mt_profile_command *command)
 {
     const struct mt_predict_settings *s = line->settings;

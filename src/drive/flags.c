@@ -142,7 +142,7 @@ static size_t n_values(const struct mt_drive_command *command, enum mt_drive_fla
     return n;
 }
 
-/* Finds the next place of `flag` from word `from` on. Values of other flags are stepped over. */
+/* Finds the next place of `flag` from word `from` on. Steps over the values of other flags. */
 static int next_place(const struct mt_drive_command *command, enum mt_drive_flag wanted,
                       size_t from, struct place *place)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Telling programs that are built on ggml from others, and finding what is pretended to these. */
+/* Tells programs with ggml in them from others, and finds the look-alikes that each gets. */
 #include "layer.h"
 
 #include <stdio.h>

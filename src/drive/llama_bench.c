@@ -149,7 +149,7 @@ static void take_facts(struct mt_profile_job *job, const json_t *test)
     mt_profile_journal_unlock_facts(&job->journal);
 }
 
-/* A phase of a timed run ends when its sample does, not when the next line is printed. */
+/* A phase of a timed run ends with its sample, not with the next line. */
 static void end_phases(struct mt_profile_job *job, const json_t *prompt, const json_t *generation)
 {
     struct mt_profile_journal *journal = &job->journal;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Profiling a model with an engine: what is asked for, what the engine says, and the drivers.
+/* Profiling a model with an engine: what the user asks for, what the engine says, and the drivers.
  *
  * A driver knows one engine: how it is called, what its lines mean, and, where it is a service, how
  * it is asked. It writes what it learns into the journal. The session (session.h) starts the engine
@@ -20,7 +20,8 @@
 #define MT_PROFILE_REPEATS_MAX            1000
 #define MT_PROFILE_BATCH_MAX              256
 
-/* A text of about 20 tokens, repeated where only the number of tokens of a prompt is given. */
+/* A text of about 20 tokens. memtally repeats it if it knows only the number of a prompt's tokens.
+ */
 #define MT_PROFILE_FILLER                                                                          \
     "The memory of a language model holds its weights, its cache and its scratch space. "
 
@@ -94,7 +95,7 @@ enum mt_profile_stream { MT_PROFILE_STDOUT, MT_PROFILE_STDERR };
 
 struct mt_profile_driver {
     const char *name;
-    /* What the engine cannot do of what is asked: MT_EARG saying which option. */
+    /* Refuses what the engine cannot do: MT_EARG saying which option. */
     int (*check)(const struct mt_profile_settings *settings, struct mt_error *error);
     /* The command line. */
     int (*command)(struct mt_profile_job *job, struct mt_profile_command *command,

@@ -40,7 +40,7 @@ int mt_drive_look(struct mt_drive_state *drive, uint64_t timeout_ns);
 const char *mt_drive_path(const struct mt_drive_state *drive, const char *name,
                           char path[MT_DRIVE_ENGINE_TEXT]);
 
-/* How long a server that has been starting for so long is not asked again. */
+/* How long memtally waits before it asks a server again that has been starting for so long. */
 uint64_t mt_drive_ask_pause_ns(uint64_t waited_ns);
 
 /* Sends the requests to the server that is ready. */

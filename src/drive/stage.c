@@ -122,7 +122,7 @@ static int take_node(struct mt_drive_stage *stage, const char *given, struct mt_
     return 0;
 }
 
-/* Where node-llama-cpp would do and is not there either, the complaint is about the program. */
+/* The complaint is about the program, if node-llama-cpp would do and is not there either. */
 static int find_program(struct mt_drive_stage *stage, const struct mt_drive_stage_options *options,
                         struct mt_error *error)
 {
@@ -194,7 +194,7 @@ static void ask_version(struct mt_drive_stage *stage, char resolved[64])
     snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp");
 }
 
-/* The package does not say which build it is of, so the user is taken at his word. */
+/* The package does not say its build, so we take the user at his word. */
 static int take_node_version(struct mt_drive_stage *stage, const char *asked)
 {
     const char *at = asked ? strchr(asked, '@') : NULL;

@@ -109,7 +109,7 @@ static int send_all(struct mt_drive_state *drive, struct sending *sendings, size
     return status;
 }
 
-/* Marks a step and sends its one request. `body` is freed. Returns the status, or 0. */
+/* Marks a step and sends its one request; frees `body`. Returns the status, or 0. */
 static int step(struct mt_drive_state *drive, const char *mark, const char *endpoint, char *body)
 {
     struct sending sending = {.endpoint = endpoint, .body = body};
@@ -136,7 +136,7 @@ static uint64_t long_tokens(const struct mt_drive_state *drive)
     return (double)most < timely ? most : (uint64_t)timely + 1;
 }
 
-/* The host's bytes that came and were not given back since event number `first`. */
+/* The bytes that the program took of the host since event number `first` and still has. */
 static int64_t host_growth(struct mt_drive_state *drive, size_t first)
 {
     int64_t bytes = 0;
