@@ -16,13 +16,14 @@
 
 #include <memtally/drive.h>
 #include <memtally/error.h>
-#include <memtally/model_file.h>
 #include <memtally/predict.h>
 #include <memtally/tally.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_model; /* <memtally/model_file.h> */
 
 struct mt_suggestions;
 

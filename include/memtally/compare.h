@@ -17,13 +17,14 @@
 #include <stdint.h>
 
 #include <memtally/error.h>
-#include <memtally/model_file.h>
 #include <memtally/predict.h>
 #include <memtally/tally.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_model; /* <memtally/model_file.h> */
 
 /* X(NAME, "name", band). The bands are the published ones, as a share of the measured figure. */
 #define MT_COMPONENT_LIST(X)                                                                       \

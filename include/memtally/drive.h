@@ -9,12 +9,13 @@
 #include <stdint.h>
 
 #include <memtally/error.h>
-#include <memtally/model_file.h>
 #include <memtally/predict.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_model; /* <memtally/model_file.h> */
 
 struct mt_stage;
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include <memtally/error.h>
-#include <memtally/tally.h> /* MT_UNKNOWN */
+#include <memtally/units.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -31,7 +31,7 @@
 #include <stdint.h>
 
 #include <memtally/error.h>
-#include <memtally/tally.h>
+#include <memtally/units.h>
 
 #ifdef __cplusplus
 extern "C" {

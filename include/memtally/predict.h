@@ -12,13 +12,14 @@
 #include <stdint.h>
 
 #include <memtally/error.h>
-#include <memtally/model_file.h>
 #include <memtally/processor.h>
 #include <memtally/tally.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_model; /* <memtally/model_file.h> */
 
 /* Settings with names. X(NAME, "name"). */
 #define MT_SWITCH_LIST(X)                                                                          \

@@ -11,11 +11,13 @@
 #include <stdint.h>
 
 #include <memtally/error.h>
-#include <memtally/tally.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_moment; /* both of <memtally/tally.h> */
+struct mt_tally;
 
 struct mt_recording;
 

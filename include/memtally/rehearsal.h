@@ -15,11 +15,12 @@
 
 #include <memtally/category.h>
 #include <memtally/error.h>
-#include <memtally/tally.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct mt_tally; /* <memtally/tally.h> */
 
 struct mt_rehearsal;
 

@@ -14,12 +14,11 @@
 
 #include <memtally/category.h>
 #include <memtally/error.h>
+#include <memtally/units.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#define MT_UNKNOWN UINT64_MAX
 
 /* Where a figure comes from, surest first. X(NAME, "name"). */
 #define MT_PROVENANCE_LIST(X)                                                                      \

@@ -10,11 +10,14 @@
 extern "C" {
 #endif
 
+/* A size that is not known; 0 is a size. */
+#define MT_UNKNOWN UINT64_MAX
+
 /* Long enough for any text that mt_format_size() writes, with its terminator. */
 #define MT_SIZE_TEXT 16
 
 /* Writes a size with two decimals and its unit, as "13.21 GiB", "512 B" or "unknown" (for
- * UINT64_MAX), into text. Returns text. Any thread. */
+ * MT_UNKNOWN), into text. Returns text. Any thread. */
 const char *mt_format_size(uint64_t bytes, char text[MT_SIZE_TEXT]);
 
 /* Reads a size such as "16GiB", "16 GB", "512M", "1.5k" or "4096". The suffixes K M G T and

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/strbuf.h"
+#include "drive/engines.h"
 #include "drive/pretend_path.h"
 
 #define PHASES_MAX 1024
@@ -69,14 +70,15 @@ void mt_advise_answer_find_changes(const struct mt_drive_job *job, struct mt_adv
         mt_advise_answer_count(answer);
 }
 
-/* "-c 16384 -np 1" as "--context 16384 --sequences 1"; "" where a flag has no option. */
+/* Flags of llama.cpp's as memtally's options; "" where a flag has no option. */
 static void write_options(const char *flags, char *text, size_t size)
 {
     static const char *const pairs[][2] = {
-        {"-c", "--context"},          {"-ngl", "--gpu-layers"}, {"-b", "--batch"},
-        {"-ub", "--ubatch"},          {"-np", "--sequences"},   {"-ctk", "--kv-type-k"},
-        {"-ctv", "--kv-type-v"},      {"-fa", "--flash-attn"},  {"-ncmoe", "--cpu-moe"},
-        {"--n-cpu-moe", "--cpu-moe"},
+        {"context", "--context"},     {"gpu_layers", "--gpu-layers"},
+        {"batch", "--batch"},         {"ubatch", "--ubatch"},
+        {"sequences", "--sequences"}, {"kv_type_k", "--kv-type-k"},
+        {"kv_type_v", "--kv-type-v"}, {"flash_attention", "--flash-attn"},
+        {"cpu_experts", "--cpu-moe"},
     };
     struct mt_strbuf out = {0};
     char *copy = strdup(flags);
@@ -85,7 +87,7 @@ static void write_options(const char *flags, char *text, size_t size)
     for (char *word; (word = strsep(&rest, " ")) != NULL; is_flag = !is_flag) {
         const char *option = is_flag ? NULL : word;
         for (size_t i = 0; is_flag && i < sizeof pairs / sizeof *pairs; i++)
-            if (strcmp(word, pairs[i][0]) == 0)
+            if (mt_drive_engine_spells(NULL, pairs[i][0], word))
                 option = pairs[i][1];
         if (!option) {
             out.length = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Turning an engine's settings until it fits: one at a time, then all that may help together.
  *
- * If the engine said for how long a request its cache has room, we take that length and do not
- * search. Where nothing is set aside (transformers), memory grows with a number at least as fast as
- * a straight line from nothing to the whole, so that the line's answer fits, and one through what
- * was held there comes closer. */
+ * We take the length of a request for which the engine said that its cache has room, and do not
+ * search then. An engine that sets nothing aside takes memory that grows with a number at least as
+ * fast as a straight line from nothing to the whole: the line's answer fits, and a line through
+ * what was held there comes closer. */
 #include "cuda_search.h"
 
 #include <memtally/error.h>
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda_changes.h"
 #include "cuda_settings.h"
 
 #define MOST_SHARE    0.95
@@ -25,36 +26,11 @@
 #define WORTH         8    /* of a number, the part that one more attempt must bring */
 #define USABLE        0.98 /* of a device: its allocator leaves holes */
 
-enum turn { DEVICES, SHARE_MOST, SHARE_FREE, SHARE_LESS, ON, QUARTER, TYPE, TOLD, LINE };
-
-#define WEIGHTS        (1u << MT_ADVISE_SHORT_WEIGHTS)
-#define COMPUTE        (1u << MT_ADVISE_SHORT_COMPUTE)
-#define LATE           (1u << MT_ADVISE_SHORT_LATE)
-#define GRAPHS         (1u << MT_ADVISE_SHORT_GRAPHS)
-#define NO_CACHE       (1u << MT_ADVISE_SHORT_NO_CACHE)
-#define CACHE          (1u << MT_ADVISE_SHORT_CACHE)
-#define SHARE          (1u << MT_ADVISE_SHORT_SHARE)
-#define ANY            (WEIGHTS | COMPUTE | LATE | GRAPHS | NO_CACHE | CACHE)
-#define COUNTED_GRAPHS (1u << 31) /* of these, where graphs were counted */
-
-static const struct change {
-    enum mt_advise_cuda_engine engine;
-    enum mt_advise_setting setting;
-    enum turn turn;
-    unsigned helps;
-    const char *costs;
-} table[] = {
-#define CHANGE(engine, setting, turn, helps, costs)                                                \
-    {MT_DRIVE_##engine, MT_ADVISE_SET_##setting, turn, helps, costs},
-#include "cuda_changes.def"
-#undef CHANGE
-};
-
-#define N_CHANGES (sizeof table / sizeof *table)
-
 /* A search under way. */
 struct seeker {
     const struct mt_advise_cuda_search *search;
+    struct mt_advise_turning table[MT_ADVISE_TABLE_MAX]; /* the engine's changes */
+    size_t n_table;
     struct mt_advise_changes *changes;
     const struct mt_drive_command *base; /* what settings are turned of */
     struct mt_advise_shortage shortage;  /* of the base */
@@ -68,12 +44,12 @@ struct seeker {
     char told_costs[MT_ADVISE_CHANGE_BYTES];
 };
 
-static int helps(const struct change *change, const struct mt_advise_shortage *shortage)
+static int helps(const struct mt_advise_turning *change, const struct mt_advise_shortage *shortage)
 {
-    unsigned kind = 1u << shortage->kind;
-    if (change->helps & COUNTED_GRAPHS && shortage->graph_bytes && kind & (NO_CACHE | CACHE))
-        return 1;
-    return (change->helps & kind) != 0;
+    int lacks_cache =
+        shortage->kind == MT_ADVISE_SHORT_NO_CACHE || shortage->kind == MT_ADVISE_SHORT_CACHE;
+    return (change->counts_graphs && shortage->graph_bytes && lacks_cache) ||
+           (change->against & 1u << shortage->kind) != 0;
 }
 
 /* A setting's number: as given, else as the engine said it, else 0. */
@@ -113,22 +89,22 @@ static int take_devices(const struct seeker *seeker, const struct mt_drive_comma
     return number > (now ? now : 1) && put_number(value, number);
 }
 
-static int take_share(const struct seeker *seeker, enum turn turn,
+static int take_share(const struct seeker *seeker, enum mt_advise_turn turn,
                       const struct mt_advise_shortage *shortage,
                       char value[MT_ADVISE_SETTING_BYTES])
 {
     const struct mt_advise_cuda_search *search = seeker->search;
     double missing =
         search->device_bytes ? (double)shortage->missing_bytes / (double)search->device_bytes : 0;
-    if (turn == SHARE_MOST)
+    if (turn == MT_ADVISE_TURN_SHARE_MOST)
         return search->share > 0 && search->share < MOST_SHARE - 0.005 &&
                put_share(value, MOST_SHARE);
-    if (turn == SHARE_FREE)
+    if (turn == MT_ADVISE_TURN_SHARE_FREE)
         return shortage->free_share > 0 && put_share(value, shortage->free_share);
     return search->share > 0 && put_share(value, search->share - missing - 0.02);
 }
 
-static int take_quarter(const struct seeker *seeker, const struct change *change,
+static int take_quarter(const struct seeker *seeker, const struct mt_advise_turning *change,
                         const struct mt_drive_command *command, char value[MT_ADVISE_SETTING_BYTES])
 {
     uint64_t now = number_of(seeker, command, change->setting);
@@ -138,7 +114,7 @@ static int take_quarter(const struct seeker *seeker, const struct change *change
 }
 
 /* The number of bytes that the engine said shows weights of four bytes. */
-static int take_type(const struct seeker *seeker, const struct change *change,
+static int take_type(const struct seeker *seeker, const struct mt_advise_turning *change,
                      const struct mt_drive_command *command, char value[MT_ADVISE_SETTING_BYTES])
 {
     char given[MT_ADVISE_SETTING_BYTES] = "";
@@ -146,53 +122,50 @@ static int take_type(const struct seeker *seeker, const struct change *change,
     int is_weights = change->setting == MT_ADVISE_SET_WEIGHT_TYPE;
     int is_narrow = is_weights ? seeker->search->now[change->setting] != 4
                                : strstr(given, "8") || strstr(given, "fp4");
-    snprintf(value, MT_ADVISE_SETTING_BYTES, "%s",
-             is_weights                          ? "bf16"
-             : change->engine == MT_DRIVE_SGLANG ? "fp8_e5m2"
-                                                 : "fp8");
-    return !is_narrow;
+    snprintf(value, MT_ADVISE_SETTING_BYTES, "%s", change->narrow);
+    return !is_narrow && *value;
 }
 
 /* The value to turn a setting to; 0 where it cannot be turned, or not by this. */
-static int value_for(const struct seeker *seeker, const struct change *change,
+static int value_for(const struct seeker *seeker, const struct mt_advise_turning *change,
                      const struct mt_drive_command *command,
                      const struct mt_advise_shortage *shortage, char value[MT_ADVISE_SETTING_BYTES])
 {
     char given[MT_ADVISE_SETTING_BYTES];
     switch (change->turn) {
-    case DEVICES:
+    case MT_ADVISE_TURN_DEVICES:
         return take_devices(seeker, command, value);
-    case SHARE_MOST:
-    case SHARE_FREE:
-    case SHARE_LESS:
+    case MT_ADVISE_TURN_SHARE_MOST:
+    case MT_ADVISE_TURN_SHARE_FREE:
+    case MT_ADVISE_TURN_SHARE_LESS:
         return take_share(seeker, change->turn, shortage, value);
-    case ON:
+    case MT_ADVISE_TURN_ON:
         return put_number(value, 1) && !mt_advise_setting_get(command, change->setting, given);
-    case QUARTER:
+    case MT_ADVISE_TURN_QUARTER:
         return take_quarter(seeker, change, command, value);
-    case TYPE:
+    case MT_ADVISE_TURN_TYPE:
         return take_type(seeker, change, command, value);
-    case TOLD:
+    case MT_ADVISE_TURN_TOLD:
         return shortage->fits_tokens > 0 && put_number(value, shortage->fits_tokens);
-    case LINE:
+    case MT_ADVISE_TURN_LINE:
         break;
     }
     return 0;
 }
 
 /* What a change can bring at most, where the engine's words tell; else all. */
-static uint64_t gain_of(const struct seeker *seeker, const struct change *change)
+static uint64_t gain_of(const struct seeker *seeker, const struct mt_advise_turning *change)
 {
     const struct mt_advise_cuda_search *search = seeker->search;
     const struct mt_advise_shortage *shortage = &seeker->shortage;
     uint64_t gain = 0;
-    if (change->turn == SHARE_MOST)
+    if (change->turn == MT_ADVISE_TURN_SHARE_MOST)
         return (uint64_t)((MOST_SHARE - search->share) * (double)search->device_bytes);
-    if (change->turn == QUARTER)
+    if (change->turn == MT_ADVISE_TURN_QUARTER)
         gain = shortage->activation_bytes - shortage->activation_bytes / 4;
-    else if (change->turn == TYPE && change->setting == MT_ADVISE_SET_KV_TYPE)
+    else if (change->turn == MT_ADVISE_TURN_TYPE && change->setting == MT_ADVISE_SET_KV_TYPE)
         gain = shortage->cache_bytes / 2;
-    else if (change->turn == ON && change->setting == MT_ADVISE_SET_EAGER)
+    else if (change->turn == MT_ADVISE_TURN_ON && change->setting == MT_ADVISE_SET_EAGER)
         gain = shortage->graph_bytes;
     return gain ? gain : UINT64_MAX;
 }
@@ -205,10 +178,11 @@ static int is_counted(const struct mt_advise_shortage *shortage)
 
 /* Whether a change by itself may be enough: what was refused is less than what is missing in all.
  */
-static int may_be_enough(const struct seeker *seeker, const struct change *change)
+static int may_be_enough(const struct seeker *seeker, const struct mt_advise_turning *change)
 {
     const struct mt_advise_shortage *shortage = &seeker->shortage;
-    if (seeker->search->fixed_bytes > seeker->search->device_bytes && !(change->helps & WEIGHTS))
+    if (seeker->search->fixed_bytes > seeker->search->device_bytes &&
+        !(change->against & 1u << MT_ADVISE_SHORT_WEIGHTS))
         return 0;
     return !is_counted(shortage) || gain_of(seeker, change) >= shortage->missing_bytes;
 }
@@ -302,7 +276,7 @@ struct point {
 };
 
 /* A number that is no odd one. */
-static uint64_t rounded(const struct change *change, uint64_t number)
+static uint64_t rounded(const struct mt_advise_turning *change, uint64_t number)
 {
     if (change->setting == MT_ADVISE_SET_CONTEXT && number > CONTEXT_STEP)
         number -= number % CONTEXT_STEP;
@@ -321,7 +295,7 @@ static double held_at(double fixed, struct point low, struct point high, uint64_
 }
 
 /* The number at which a device is full, below the one that did not fit. */
-static uint64_t where_it_fits(const struct seeker *seeker, const struct change *change,
+static uint64_t where_it_fits(const struct seeker *seeker, const struct mt_advise_turning *change,
                               struct point low, struct point high, uint64_t failed)
 {
     const struct mt_advise_cuda_search *search = seeker->search;
@@ -344,7 +318,7 @@ static uint64_t where_it_fits(const struct seeker *seeker, const struct change *
 }
 
 /* The largest number that fits, within a few attempts. */
-static void try_line(struct seeker *seeker, const struct change *change)
+static void try_line(struct seeker *seeker, const struct mt_advise_turning *change)
 {
     const struct mt_advise_cuda_search *search = seeker->search;
     struct point low = {0, 0};
@@ -392,13 +366,13 @@ static void divide(struct seeker *seeker, struct mt_drive_command *command, cons
     snprintf(seeker->base_costs, sizeof seeker->base_costs, "%s", costs);
 }
 
-static void try_alone(struct seeker *seeker, const struct change *change)
+static void try_alone(struct seeker *seeker, const struct mt_advise_turning *change)
 {
     struct mt_drive_command command;
     struct mt_advise_cuda_fit fit;
     char value[MT_ADVISE_SETTING_BYTES];
     char costs[MT_ADVISE_CHANGE_BYTES];
-    int is_surest = change->turn == TOLD || change->turn == DEVICES;
+    int is_surest = change->turn == MT_ADVISE_TURN_TOLD || change->turn == MT_ADVISE_TURN_DEVICES;
     if (!is_surest && seeker->changes->n > 0 && !is_counted(&seeker->shortage))
         return;
     if (!is_surest && seeker->changes->n == 0 &&
@@ -413,10 +387,20 @@ static void try_alone(struct seeker *seeker, const struct change *change)
     append_cost(costs, change->costs);
     if (fits(seeker, &command, costs, &fit))
         add_change(seeker, &command, costs, &fit);
-    else if (change->turn == DEVICES && !seeker->stopped && !seeker->failed &&
+    else if (change->turn == MT_ADVISE_TURN_DEVICES && !seeker->stopped && !seeker->failed &&
              fit.shortage.kind != MT_ADVISE_NOT_SHORT)
         divide(seeker, &command, costs, &fit.shortage);
     mt_drive_command_finish(&command);
+}
+
+/* How the table turns a setting, or NULL. */
+static const struct mt_advise_turning *
+turning_of(const struct seeker *seeker, enum mt_advise_setting setting, enum mt_advise_turn turn)
+{
+    for (size_t i = 0; i < seeker->n_table; i++)
+        if (seeker->table[i].setting == setting && seeker->table[i].turn == turn)
+            return &seeker->table[i];
+    return NULL;
 }
 
 /* A command line that failed for its cache alone, with the length that the engine said. */
@@ -425,7 +409,9 @@ static void try_told(struct seeker *seeker)
     struct mt_advise_cuda_fit fit;
     char value[MT_ADVISE_SETTING_BYTES];
     char costs[MT_ADVISE_CHANGE_BYTES];
-    if (!seeker->told_tokens)
+    const struct mt_advise_turning *shorter =
+        turning_of(seeker, MT_ADVISE_SET_CONTEXT, MT_ADVISE_TURN_TOLD);
+    if (!seeker->told_tokens || !shorter)
         return;
     put_number(value, seeker->told_tokens);
     seeker->told_tokens = 0;
@@ -433,14 +419,14 @@ static void try_told(struct seeker *seeker)
     seeker->answer = (struct mt_drive_command){0};
     mt_advise_setting_set(&command, MT_ADVISE_SET_CONTEXT, value);
     snprintf(costs, sizeof costs, "%s", seeker->told_costs);
-    append_cost(costs, "shorter conversations");
+    append_cost(costs, shorter->costs);
     if (fits(seeker, &command, costs, &fit))
         add_change(seeker, &command, costs, &fit);
     mt_drive_command_finish(&command);
 }
 
 /* All that may help, whatever one of them would bring. */
-static void try_together(struct seeker *seeker, enum mt_advise_cuda_engine engine)
+static void try_together(struct seeker *seeker)
 {
     struct mt_drive_command command;
     struct mt_advise_cuda_fit fit;
@@ -448,13 +434,14 @@ static void try_together(struct seeker *seeker, enum mt_advise_cuda_engine engin
     size_t n = 0;
     snprintf(costs, sizeof costs, "%s", seeker->base_costs);
     mt_drive_command_copy(seeker->base->words, &command);
-    for (size_t i = 0; i < N_CHANGES; i++) {
+    for (size_t i = 0; i < seeker->n_table; i++) {
+        const struct mt_advise_turning *change = &seeker->table[i];
         char value[MT_ADVISE_SETTING_BYTES];
-        if (table[i].engine != engine || !helps(&table[i], &seeker->shortage) ||
-            !value_for(seeker, &table[i], seeker->base, &seeker->shortage, value))
+        if (!helps(change, &seeker->shortage) ||
+            !value_for(seeker, change, seeker->base, &seeker->shortage, value))
             continue;
-        mt_advise_setting_set(&command, table[i].setting, value);
-        append_cost(costs, table[i].costs);
+        mt_advise_setting_set(&command, change->setting, value);
+        append_cost(costs, change->costs);
         n++;
     }
     if (n > 1 && fits(seeker, &command, costs, &fit))
@@ -468,8 +455,11 @@ static void try_longer(struct seeker *seeker)
 {
     const struct mt_advise_cuda_search *search = seeker->search;
     const struct mt_advise_shortage *shortage = &seeker->shortage;
-    const char *const costs = "less of the device is left to others, a little precision of the "
-                              "cache, shorter conversations";
+    const struct mt_advise_turning *const turned[] = {
+        turning_of(seeker, MT_ADVISE_SET_SHARE, MT_ADVISE_TURN_SHARE_MOST),
+        turning_of(seeker, MT_ADVISE_SET_KV_TYPE, MT_ADVISE_TURN_TYPE),
+        turning_of(seeker, MT_ADVISE_SET_CONTEXT, MT_ADVISE_TURN_TOLD)};
+    char costs[MT_ADVISE_CHANGE_BYTES] = "";
     const uint64_t now = shortage->asked_tokens;
     struct mt_drive_command command;
     struct mt_advise_cuda_fit fit;
@@ -477,10 +467,14 @@ static void try_longer(struct seeker *seeker)
     char value[MT_ADVISE_SETTING_BYTES];
     double room = (double)(shortage->cache_bytes - shortage->missing_bytes);
     double more = (MOST_SHARE - search->share) * (double)search->device_bytes;
-    const struct change type = {.engine = MT_DRIVE_VLLM, .setting = MT_ADVISE_SET_KV_TYPE};
+    for (size_t i = 0; i < sizeof turned / sizeof *turned; i++) {
+        if (!turned[i])
+            return;
+        append_cost(costs, turned[i]->costs);
+    }
     if (!now || !shortage->cache_bytes || shortage->cache_bytes < shortage->missing_bytes ||
-        !take_share(seeker, SHARE_MOST, shortage, share) ||
-        !take_type(seeker, &type, seeker->base, value))
+        !take_share(seeker, MT_ADVISE_TURN_SHARE_MOST, shortage, share) ||
+        !take_type(seeker, turned[1], seeker->base, value))
         return;
     double tokens = USABLE * (room + more) / ((double)shortage->cache_bytes / (double)now / 2);
     if (tokens < LONGER * (double)shortage->fits_tokens)
@@ -504,23 +498,24 @@ int mt_advise_cuda_search(const struct mt_advise_cuda_search *search,
                             .changes = changes,
                             .base = search->command,
                             .shortage = search->shortage};
-    enum mt_advise_cuda_engine engine = mt_advise_cuda_engine_of(search->command);
+    const char *engine = mt_advise_cuda_engine_of(search->command);
     size_t enough = changes->n + search->fits_max;
-    for (size_t i = 0; i < N_CHANGES && !seeker.stopped && changes->n < enough; i++) {
-        if (table[i].engine != engine || !helps(&table[i], &seeker.shortage))
+    seeker.n_table = engine ? mt_advise_turnings(engine, seeker.table) : 0;
+    for (size_t i = 0; i < seeker.n_table && !seeker.stopped && changes->n < enough; i++) {
+        const struct mt_advise_turning *change = &seeker.table[i];
+        if (!helps(change, &seeker.shortage))
             continue;
-        if (table[i].turn == LINE)
-            try_line(&seeker, &table[i]);
+        if (change->turn == MT_ADVISE_TURN_LINE)
+            try_line(&seeker, change);
         else
-            try_alone(&seeker, &table[i]);
+            try_alone(&seeker, change);
     }
-    if (changes->n + 1 == enough && seeker.shortage.kind == MT_ADVISE_SHORT_CACHE &&
-        engine == MT_DRIVE_VLLM)
+    if (changes->n + 1 == enough && seeker.shortage.kind == MT_ADVISE_SHORT_CACHE)
         try_longer(&seeker);
     if (changes->n == 0)
         try_told(&seeker);
     if (changes->n == 0)
-        try_together(&seeker, engine);
+        try_together(&seeker);
     if (changes->n == 0)
         try_told(&seeker);
     changes->is_cut_short |= seeker.stopped && changes->n == 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading and changing settings of engines on CUDA by the table of their spellings. */
+/* Reading and changing settings of engines on CUDA as their tables spell them. */
 #include "cuda_settings.h"
 
 #include <jansson.h>
@@ -7,57 +7,50 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct spelling {
-    enum mt_advise_cuda_engine engine;
-    enum mt_advise_setting setting;
+#include "drive/engines.h"
+
+/* A setting by its flag in the tables, memtally's option, and its key among the settings of our own
+ * small program. */
+static const struct setting {
     enum mt_drive_flag flag;
-    const char *name;
-    int has_value;
     const char *option;
     const char *key;
-} spellings[] = {
-#define SETTING(engine, setting, flag, other, has_value, option, key)                              \
-    {MT_DRIVE_##engine,                                                                            \
-     MT_ADVISE_SET_##setting,                                                                      \
-     MT_DRIVE_##engine##_##setting,                                                                \
-     flag,                                                                                         \
-     has_value,                                                                                    \
-     option,                                                                                       \
-     key},
-#include "drive/settings.def"
-#undef SETTING
+} known[MT_ADVISE_SETTINGS] = {
+    [MT_ADVISE_SET_TENSOR_PARALLEL] = {MT_DRIVE_TENSOR_PARALLEL, "--tensor-parallel",
+                                       "tensor_parallel"},
+    [MT_ADVISE_SET_PIPELINE_PARALLEL] = {MT_DRIVE_PIPELINE_PARALLEL, "--pipeline-parallel",
+                                         "pipeline_parallel"},
+    [MT_ADVISE_SET_SHARE] = {MT_DRIVE_MEMORY_SHARE, "--memory-share", "memory_share"},
+    [MT_ADVISE_SET_EAGER] = {MT_DRIVE_EAGER, "--eager", "eager"},
+    [MT_ADVISE_SET_BATCHED_TOKENS] = {MT_DRIVE_BATCHED_TOKENS, "--batched-tokens",
+                                      "batched_tokens"},
+    [MT_ADVISE_SET_KV_OFFLOAD] = {MT_DRIVE_KV_OFFLOAD, "--no-kv-offload", "kv_offload"},
+    [MT_ADVISE_SET_WEIGHT_TYPE] = {MT_DRIVE_WEIGHT_TYPE, "--weight-type", "weight_type"},
+    [MT_ADVISE_SET_KV_TYPE] = {MT_DRIVE_KV_TYPE, "--kv-type", "kv_type"},
+    [MT_ADVISE_SET_SEQUENCES] = {MT_DRIVE_SEQUENCES, "--sequences", "sequences"},
+    [MT_ADVISE_SET_CONTEXT] = {MT_DRIVE_CONTEXT, "--context", "context_tokens"},
 };
 
-enum mt_advise_cuda_engine mt_advise_cuda_engine_of(const struct mt_drive_command *command)
+const char *mt_advise_cuda_engine_of(const struct mt_drive_command *command)
 {
-    switch (command->program) {
-    case MT_DRIVE_VLLM_SERVER:
-    case MT_DRIVE_VLLM_MODEL:
-        return MT_DRIVE_VLLM;
-    case MT_DRIVE_SGLANG_SERVER:
-    case MT_DRIVE_SGLANG_MODEL:
-        return MT_DRIVE_SGLANG;
-    case MT_DRIVE_TRANSFORMERS_MODEL:
-        return MT_DRIVE_TRANSFORMERS;
-    default:
-        return MT_ADVISE_NO_CUDA_ENGINE;
-    }
+    char first[MT_DRIVE_ENGINE_TEXT];
+    int can_be_turned =
+        command->engine && *mt_drive_engine_text(command->engine, "change.1", first);
+    return can_be_turned ? command->engine : NULL;
 }
 
 int mt_advise_has_options(const struct mt_drive_command *command)
 {
-    return command->program == MT_DRIVE_VLLM_MODEL || command->program == MT_DRIVE_SGLANG_MODEL ||
-           command->program == MT_DRIVE_TRANSFORMERS_MODEL;
+    return command->program == MT_DRIVE_SCRIPT;
 }
 
-static const struct spelling *spelling_of(const struct mt_drive_command *command,
-                                          enum mt_advise_setting setting)
+/* How the engine spells a setting, or NULL. */
+static const struct mt_drive_spelling *spelling_of(const struct mt_drive_command *command,
+                                                   enum mt_advise_setting setting)
 {
-    enum mt_advise_cuda_engine engine = mt_advise_cuda_engine_of(command);
-    for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++)
-        if (spellings[i].engine == engine && spellings[i].setting == setting)
-            return &spellings[i];
-    return NULL;
+    const struct mt_drive_spelling *spelling =
+        command->dialect ? &command->dialect->flags[known[setting].flag] : NULL;
+    return spelling && *spelling->names[0] ? spelling : NULL;
 }
 
 /* Our own program's settings stand behind the model. */
@@ -113,12 +106,11 @@ static void set_in_json(struct mt_drive_command *command, const char *key, const
 int mt_advise_setting_get(const struct mt_drive_command *command, enum mt_advise_setting setting,
                           char value[MT_ADVISE_SETTING_BYTES])
 {
-    const struct spelling *spelling = spelling_of(command, setting);
-    if (!spelling)
+    if (!spelling_of(command, setting))
         return 0;
     if (mt_advise_has_options(command))
-        return get_from_json(command->words[json_index(command)], spelling->key, value);
-    const char *given = mt_drive_flag_value(command, NULL, spelling->flag);
+        return get_from_json(command->words[json_index(command)], known[setting].key, value);
+    const char *given = mt_drive_flag_value(command, NULL, known[setting].flag);
     if (!given)
         return 0;
     snprintf(value, MT_ADVISE_SETTING_BYTES, "%.31s", given);
@@ -128,32 +120,25 @@ int mt_advise_setting_get(const struct mt_drive_command *command, enum mt_advise
 void mt_advise_setting_set(struct mt_drive_command *command, enum mt_advise_setting setting,
                            const char *value)
 {
-    const struct spelling *spelling = spelling_of(command, setting);
-    if (!spelling || command->failed)
+    if (!spelling_of(command, setting) || command->failed)
         return;
     if (mt_advise_has_options(command))
-        set_in_json(command, spelling->key, value);
+        set_in_json(command, known[setting].key, value);
     else
-        mt_drive_flag_set(command, spelling->flag, value);
+        mt_drive_flag_set(command, known[setting].flag, value);
 }
 
 void mt_advise_setting_spell(const struct mt_drive_command *command, enum mt_advise_setting setting,
                              const char *value, char flag[64], char option[64])
 {
-    const struct spelling *spelling = spelling_of(command, setting);
+    const struct mt_drive_spelling *spelling = spelling_of(command, setting);
     flag[0] = option[0] = '\0';
     if (!spelling)
         return;
-    int is_flag = strncmp(spelling->name, "--", 2) == 0;
-    const char *name = spelling->name;
-    if (!mt_advise_has_options(command))
-        name = mt_drive_flag_spelling(command, spelling->flag);
-    snprintf(flag, 64, "%s%s%s", name,
-             !spelling->has_value ? ""
-             : is_flag            ? " "
-                                  : "=",
-             spelling->has_value ? value : "");
-    if (mt_advise_has_options(command) && spelling->option)
-        snprintf(option, 64, "%s%s%s", spelling->option, spelling->has_value ? " " : "",
-                 spelling->has_value ? value : "");
+    const char *name = mt_drive_flag_spelling(command, known[setting].flag);
+    const char *joint = spelling->is_bare ? "" : strncmp(name, "--", 2) == 0 ? " " : "=";
+    const char *shown = spelling->is_bare ? "" : value;
+    snprintf(flag, 64, "%s%s%s", name, joint, shown);
+    if (mt_advise_has_options(command))
+        snprintf(option, 64, "%s%s%s", known[setting].option, *shown ? " " : "", shown);
 }

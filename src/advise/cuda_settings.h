@@ -8,13 +8,6 @@
 
 #define MT_ADVISE_SETTING_BYTES 32
 
-enum mt_advise_cuda_engine {
-    MT_ADVISE_NO_CUDA_ENGINE,
-    MT_DRIVE_VLLM,
-    MT_DRIVE_SGLANG,
-    MT_DRIVE_TRANSFORMERS
-};
-
 enum mt_advise_setting {
     MT_ADVISE_SET_TENSOR_PARALLEL,
     MT_ADVISE_SET_PIPELINE_PARALLEL,
@@ -29,7 +22,8 @@ enum mt_advise_setting {
     MT_ADVISE_SETTINGS
 };
 
-enum mt_advise_cuda_engine mt_advise_cuda_engine_of(const struct mt_drive_command *command);
+/* The engine whose settings can be turned, by the changes that its table has; NULL for another. */
+const char *mt_advise_cuda_engine_of(const struct mt_drive_command *command);
 
 /* Whether memtally's own options make this command line. */
 int mt_advise_has_options(const struct mt_drive_command *command);

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/ticks.h"
 #include "device_size.h"
+#include "drive/engines.h"
 
 #define LIMIT_NS         ((uint64_t)600 * 1000 * 1000 * 1000) /* no attempt begins after that */
 #define SERVER_ATTEMPTS  4
@@ -193,7 +194,7 @@ static void search_settings(struct attempts *attempts, const struct mt_drive_com
                             const struct mt_advise_whole *whole, struct mt_advise_answer *answer)
 {
     const struct mt_drive_job *job = attempts->job;
-    int is_light = mt_advise_cuda_engine_of(command) == MT_DRIVE_TRANSFORMERS;
+    int is_light = mt_drive_command_is(command, "starts", "quickly");
     struct mt_advise_cuda_search search = {
         .command = command,
         .n_devices = job->n_devices,
@@ -213,11 +214,13 @@ static void search_settings(struct attempts *attempts, const struct mt_drive_com
 }
 
 /* Weights of fewer bits are another model, and none is made of it here. */
-static void note_weights(const struct mt_drive_job *job, struct mt_advise_answer *answer)
+static void note_weights(const struct mt_drive_job *job, const char *engine,
+                         struct mt_advise_answer *answer)
 {
     const struct mt_tally *tally = answer->result.tally;
     uint64_t most = 0;
     char size[MT_SIZE_TEXT];
+    char flag[MT_DRIVE_ENGINE_TEXT];
     for (size_t i = 0; i < tally->n_places; i++)
         for (size_t k = 0; k < tally->places[i].n_rows; k++) {
             const struct mt_tally_row *row = &tally->places[i].rows[k];
@@ -225,30 +228,31 @@ static void note_weights(const struct mt_drive_job *job, struct mt_advise_answer
                 row->category == MT_CATEGORY_WEIGHTS && row->allocated_bytes != MT_UNKNOWN)
                 most = row->allocated_bytes > most ? row->allocated_bytes : most;
         }
-    if (most > smallest_device(job) / LEAST_WEIGHTS_OF)
-        mt_advise_answer_note(answer,
-                              "memtally did not try weights of fewer bits (a quantised model, or "
-                              "--quantization fp8); a device held %s of weights when it ran out.",
-                              mt_format_size(most, size));
+    if (most <= smallest_device(job) / LEAST_WEIGHTS_OF)
+        return;
+    mt_drive_engine_word(engine, "flags", "weight_type.fp8", flag);
+    mt_advise_answer_note(
+        answer,
+        "memtally did not try weights of fewer bits (a quantised model%s%.40s%s); "
+        "a device held %s of weights when it ran out.",
+        *flag ? ", or " : "", flag, *flag ? " fp8" : "", mt_format_size(most, size));
 }
 
-/* An engine that is known: transformers is first seen where nothing limits it, which takes seconds,
- * others only where no setting was enough. */
+/* An engine that is known: one that starts in seconds is first seen where nothing limits it, others
+ * only where no setting was enough. */
 static int look_for_changes(struct attempts *attempts, struct mt_drive_command *command,
                             struct mt_advise_answer *answer, struct mt_error *error)
 {
     struct mt_advise_whole whole = {.is_known = 0};
-    enum mt_advise_cuda_engine engine = mt_advise_cuda_engine_of(command);
-    int is_light = engine == MT_DRIVE_TRANSFORMERS;
-    int is_first = is_light || engine == MT_ADVISE_NO_CUDA_ENGINE;
+    const char *engine = mt_advise_cuda_engine_of(command);
+    int is_light = mt_drive_command_is(command, "starts", "quickly");
+    int is_first = is_light || !engine;
     int code = 0;
-    attempts->most = is_light                             ? LIGHT_ATTEMPTS
-                     : engine != MT_ADVISE_NO_CUDA_ENGINE ? SERVER_ATTEMPTS
-                                                          : 0;
+    attempts->most = is_light ? LIGHT_ATTEMPTS : engine ? SERVER_ATTEMPTS : 0;
     try_segments(attempts, answer);
     if (is_first)
         code = mt_advise_look_at_whole(attempts->job, &whole, error);
-    if (!code && !attempts->code && engine != MT_ADVISE_NO_CUDA_ENGINE)
+    if (!code && !attempts->code && engine)
         search_settings(attempts, command, &whole, answer);
     if (!code && !attempts->code && !is_first && !answer->changes.n)
         code = mt_advise_look_at_whole(attempts->job, &whole, error);
@@ -258,14 +262,14 @@ static int look_for_changes(struct attempts *attempts, struct mt_drive_command *
     }
     if (code)
         return code;
-    if (engine != MT_ADVISE_NO_CUDA_ENGINE)
+    if (engine)
         mt_advise_answer_count(answer);
     if (*attempts->failure)
         mt_advise_answer_note(answer, "%s", attempts->failure);
     if (is_first || !answer->changes.n)
         mt_advise_answer_device_size(attempts->job, &whole, answer);
-    if (engine != MT_ADVISE_NO_CUDA_ENGINE)
-        note_weights(attempts->job, answer);
+    if (engine)
+        note_weights(attempts->job, engine, answer);
     return 0;
 }
 

@@ -222,7 +222,7 @@ static void add_note(struct act *act, const char *note)
         act->notes[act->n_notes++] = note;
 }
 
-/* Where it was refused memory, what it takes is found out on larger devices. */
+/* memtally finds out on larger devices what an engine takes that was refused memory. */
 static int look_at_whole(struct act *act, struct mt_error *error)
 {
     const struct mt_drive_trial *outcome = &act->outcome;

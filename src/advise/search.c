@@ -149,7 +149,7 @@ static void turn_type(const struct seeker *seeker, struct mt_drive_command *comm
 
 static int slots_range(const struct seeker *seeker, uint64_t *least, uint64_t *now, uint64_t *step)
 {
-    int is_server = seeker->base->program == MT_DRIVE_LLAMA_SERVER;
+    int is_server = seeker->base->program == MT_DRIVE_SERVER;
     *least = 1;
     *now =
         mt_drive_flag_number(value_of(seeker, MT_DRIVE_SEQUENCES), is_server ? DEFAULT_SLOTS : 1);

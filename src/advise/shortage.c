@@ -5,18 +5,20 @@
 #include <string.h>
 
 #include "cuda_suggest.h"
+#include "drive/sentences.h"
 
 #define GIB 1073741824.0
 
-/* A number in GiB right behind `words`, in the last place where they stand. Returns 0 where there
- * is none. */
-static int gib_after(const char *said, const char *words, double *gib)
+/* A number in GiB right behind the words of a key, in the last place where they stand. Returns 0
+ * where there is none. */
+static int gib_after(const char *said, const char *key, double *gib)
 {
     int found = 0;
-    for (const char *at = said; (at = strstr(at, words)) != NULL; at++) {
+    size_t length;
+    for (const char *at = said; (at = mt_drive_said(at, key, &length)) != NULL; at++) {
         char *end = NULL;
-        double number = strtod(at + strlen(words), &end);
-        if (end == at + strlen(words))
+        double number = strtod(at + length, &end);
+        if (end == at + length)
             continue;
         *gib = number;
         found = 1;
@@ -24,10 +26,13 @@ static int gib_after(const char *said, const char *words, double *gib)
     return found;
 }
 
-/* The number right before `words`: "(16.00 GiB KV cache is needed". */
-static int gib_before(const char *said, const char *words, double *gib)
+/* The number before the words of a key: "(16.00 GiB KV cache is needed". */
+static int gib_before(const char *said, const char *key, double *gib)
 {
-    const char *at = strstr(said, words);
+    size_t length;
+    const char *at = mt_drive_said(said, key, &length);
+    while (at && at > said && at[-1] == ' ')
+        at--;
     const char *from = at;
     while (from && from > said && strchr("0123456789.", from[-1]))
         from--;
@@ -45,7 +50,8 @@ static uint64_t bytes_of(double gib)
 /* "(21.50/23.60 GiB)": the part that is free. */
 static double free_part(const char *said)
 {
-    const char *at = strstr(said, "Free memory on device");
+    size_t length;
+    const char *at = mt_drive_said(said, "says.free", &length);
     const char *open = at ? strchr(at, '(') : NULL;
     char *end = NULL;
     double is_free = open ? strtod(open + 1, &end) : 0;
@@ -53,26 +59,25 @@ static double free_part(const char *said)
     return is_free > 0 && whole >= is_free ? is_free / whole : 0;
 }
 
-/* The number behind words that the engine writes before it, 0 where they are not there. */
-static uint64_t tokens_after(const char *said, const char *words)
+/* The number at `text`, 0 where there is none. */
+static uint64_t tokens_at(const char *text)
 {
-    const char *at = strstr(said, words);
-    long long number = at ? strtoll(at + strlen(words), NULL, 10) : 0;
+    long long number = text ? strtoll(text, NULL, 10) : 0;
     return number > 0 ? (uint64_t)number : 0;
 }
 
-static void read_small_cache(const char *said, struct mt_advise_shortage *shortage)
+static void read_small_cache(const char *said, const struct mt_drive_sentence *sentence,
+                             struct mt_advise_shortage *shortage)
 {
     double needed = 0;
     double there = 0;
+    size_t length;
+    const char *asked = mt_drive_said(said, "says.asked", &length);
+    const char *fits = *sentence->number ? strstr(said, sentence->number) : NULL;
     shortage->kind = MT_ADVISE_SHORT_CACHE;
-    shortage->asked_tokens = tokens_after(said, "max seq len (");
-    shortage->fits_tokens = tokens_after(said, "estimated maximum model length is ");
-    if (!shortage->fits_tokens)
-        shortage->fits_tokens =
-            tokens_after(said, "maximum number of tokens that can be stored in KV cache (");
-    if (!gib_before(said, " GiB KV cache is needed", &needed) ||
-        !gib_after(said, "available KV cache memory (", &there))
+    shortage->asked_tokens = tokens_at(asked ? asked + length : NULL);
+    shortage->fits_tokens = tokens_at(fits ? fits + strlen(sentence->number) : NULL);
+    if (!gib_before(said, "says.wanted", &needed) || !gib_after(said, "says.there", &there))
         return;
     shortage->cache_bytes = bytes_of(needed);
     shortage->missing_bytes = bytes_of(needed - there);
@@ -80,16 +85,17 @@ static void read_small_cache(const char *said, struct mt_advise_shortage *shorta
 
 void mt_advise_shortage_from_words(const char *said, struct mt_advise_shortage *shortage)
 {
+    struct mt_drive_sentence sentence;
     double there = 0;
-    if (strstr(said, "larger than the available KV cache memory") ||
-        strstr(said, "maximum number of tokens that can be stored in KV cache")) {
-        read_small_cache(said, shortage);
-    } else if (strstr(said, "No available memory for the cache blocks") ||
-               strstr(said, "Please try to increase --mem-fraction-static")) {
+    if (!mt_drive_sentence_find(said, 0, &sentence))
+        return;
+    if (strcmp(sentence.what, "cache") == 0) {
+        read_small_cache(said, &sentence, shortage);
+    } else if (strcmp(sentence.what, "no_cache") == 0) {
         shortage->kind = MT_ADVISE_SHORT_NO_CACHE;
-        if (gib_after(said, "Available KV cache memory: ", &there))
+        if (gib_after(said, "says.left", &there))
             shortage->missing_bytes = bytes_of(-there);
-    } else if (strstr(said, "less than desired GPU memory utilization")) {
+    } else if (strcmp(sentence.what, "share") == 0) {
         shortage->kind = MT_ADVISE_SHORT_SHARE;
         shortage->free_share = free_part(said);
     }
@@ -132,7 +138,7 @@ static void read_figures(const struct mt_drive_result *result, struct mt_advise_
     struct mt_rehearsal_figure figure;
     mt_rehearsal_refresh(result->rehearsal);
     for (size_t i = 0; mt_rehearsal_phase_at(result->rehearsal, i, &phase) == 0; i++)
-        if (!strcmp(phase.name, "profile_cudagraph_memory") && phase.peak_bytes > phase.begin_bytes)
+        if (mt_drive_phase_is(phase.name, "phase.graphs") && phase.peak_bytes > phase.begin_bytes)
             shortage->graph_bytes =
                 larger(shortage->graph_bytes, phase.peak_bytes - phase.begin_bytes);
     for (size_t i = 0; mt_rehearsal_figure_at(result->rehearsal, i, &figure) == 0; i++)

@@ -168,8 +168,8 @@ void mt_advise_command_spills(char *const *argv, char *const *environment,
     struct mt_drive_command command;
     text[0] = '\0';
     mt_drive_command_copy(argv, &command);
-    if (!command.failed && settings->n_devices && mt_drive_is_llama(&command) &&
-        !places_itself(&command, environment))
+    if (!command.failed && settings->n_devices &&
+        mt_drive_command_is(&command, "devices", "ggml") && !places_itself(&command, environment))
         look(&command, environment, settings, tally, text, size);
     mt_drive_command_finish(&command);
 }

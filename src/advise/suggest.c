@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/ticks.h"
 #include "drive/flags.h"
+#include "drive/stage.h"
 
 #define PLACES_MAX 65 /* 64 devices and the host */
 #define GRACE_NS   ((uint64_t)200 * 1000 * 1000)
@@ -104,17 +105,6 @@ static uint64_t headroom(const struct attempts *attempts, struct mt_rehearsal *r
     return capacity == UINT64_MAX || peak > capacity ? 0 : capacity - peak;
 }
 
-static void remove_folder(const char *folder)
-{
-    static const char *const names[] = {"account", "errors", "output", "slot.bin"};
-    char path[PATH_MAX + 16];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        unlink(path);
-    }
-    rmdir(folder);
-}
-
 static int drive(struct attempts *attempts, struct mt_rehearsal *rehearsal, char *const *argv,
                  struct mt_advise_fit *fit)
 {
@@ -159,7 +149,7 @@ static int rehearse(struct attempts *attempts, char *const *argv, struct mt_advi
         mt_rehearsal_stop(rehearsal, GRACE_NS);
     }
     mt_rehearsal_destroy(rehearsal);
-    remove_folder(folder);
+    mt_drive_folder_remove(folder);
     mt_drive_argv_free(words);
     return code;
 }
@@ -252,7 +242,7 @@ int mt_advise_suggest(const struct mt_advise_suggest_settings *settings,
     mt_drive_command_copy(settings->options->argv, &command);
     if (command.failed)
         code = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    else if (!mt_drive_is_llama(&command))
+    else if (!mt_drive_command_is(&command, "devices", "ggml"))
         code = mt_fail(
             error, MT_EUNSUPPORTED, MT_NO_OFFSET,
             "memtally does not know the flags of %s; it knows those of llama.cpp's own programs",

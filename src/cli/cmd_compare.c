@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* memtally compare: two tallies, or a tally and a calculator's figures, against bands. */
 #include <inttypes.h>
+#include <memtally/model_file.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,19 +141,8 @@ static const struct cli_option compare_options[] = {
      .kind = CLI_FLAG,
      .offset = AT(forget),
      .help = "forget what was learnt: for the engine that is the operand, or everything"},
-    {.name = "format",
-     .letter = 'f',
-     .kind = CLI_CHOICE,
-     .argument = "FORMAT",
-     .choices = compare_format_names,
-     .fallback = "table",
-     .offset = AT(format),
-     .help = "how to write the comparison"},
-    {.name = "json",
-     .kind = CLI_FLAG,
-     .offset = AT(format),
-     .value = COMPARE_JSON,
-     .help = "the same as --format json"},
+    CLI_FORMAT_OPTIONS(AT(format), compare_format_names, COMPARE_JSON,
+                       "how to write the comparison"),
     {.name = "all",
      .letter = 'a',
      .kind = CLI_FLAG,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* profile: runs a model with an engine under the recorder and says where the memory went. */
 #include <errno.h>
-#include <fts.h>
 #include <inttypes.h>
 #include <memtally/units.h>
 #include <stdio.h>
@@ -23,6 +22,7 @@
 #include "drive/model_file.h"
 #include "drive/objects.h"
 #include "drive/session.h"
+#include "drive/stage.h"
 #include "net/http_client.h"
 
 struct profile_options {
@@ -211,20 +211,6 @@ static int make_folder(const struct profile_options *given, char folder[PATH_MAX
     return MT_OK;
 }
 
-static void remove_folder(char *folder)
-{
-    char *roots[] = {folder, NULL};
-    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-    for (FTSENT *entry; tree && (entry = fts_read(tree));) {
-        if (entry->fts_info == FTS_DP)
-            rmdir(entry->fts_path);
-        else if (entry->fts_info != FTS_D)
-            unlink(entry->fts_path);
-    }
-    if (tree)
-        fts_close(tree);
-}
-
 static int render(const struct cli_document *document, enum cli_format format, const char *path)
 {
     struct mt_strbuf out = {0};
@@ -331,7 +317,7 @@ static int profile_in_folder(const struct mt_profile_settings *settings,
     mt_profile_journal_finish(&job->journal);
     mt_strbuf_finish(&job->output);
     if (!given->output)
-        remove_folder(work->folder);
+        mt_drive_folder_remove(work->folder);
     return code;
 }
 

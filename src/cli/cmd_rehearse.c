@@ -131,19 +131,7 @@ static const struct cli_option rehearse_options[] = {
      .kind = CLI_FLAG,
      .offset = AT(explain),
      .help = "show where each figure comes from"},
-    {.name = "format",
-     .letter = 'f',
-     .kind = CLI_CHOICE,
-     .argument = "FORMAT",
-     .choices = formats,
-     .fallback = "table",
-     .offset = AT(format),
-     .help = "how to write the answer"},
-    {.name = "json",
-     .kind = CLI_FLAG,
-     .offset = AT(format),
-     .value = CLI_FORMAT_JSON,
-     .help = "the same as --format json"},
+    CLI_FORMAT_OPTIONS(AT(format), formats, CLI_FORMAT_JSON, "how to write the answer"),
     {.name = "output",
      .letter = 'o',
      .kind = CLI_FILE,
@@ -232,7 +220,7 @@ static const char *build_of(const char *engine, char *const *argv, char build[64
     if (at)
         return at + 1;
     mt_drive_command_copy(argv, &command);
-    if (!command.failed && mt_drive_is_llama(&command))
+    if (!command.failed && mt_drive_command_is(&command, "devices", "ggml"))
         mt_drive_ask_build(command.words[command.program_index], environ, build);
     mt_drive_command_finish(&command);
     return *build ? build : NULL;

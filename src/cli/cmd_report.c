@@ -23,22 +23,11 @@ struct report_options {
 #define AT(member) offsetof(struct report_options, member)
 
 static const struct cli_option report_options[] = {
-    {.name = "format",
-     .letter = 'f',
-     .kind = CLI_CHOICE,
-     .argument = "FORMAT",
-     .choices = cli_format_names,
-     .fallback = "table",
-     .offset = AT(format),
-     .help = "how to write the report; folded are call stacks for flame graph tools, speedscope "
-             "the same "
-             "for speedscope; perfetto are sizes over time for Perfetto, memory-viz blocks of "
-             "devices for PyTorch's pytorch.org/memory_viz; these two are binary"},
-    {.name = "json",
-     .kind = CLI_FLAG,
-     .offset = AT(format),
-     .value = CLI_FORMAT_JSON,
-     .help = "the same as --format json"},
+    CLI_FORMAT_OPTIONS(
+        AT(format), cli_format_names, CLI_FORMAT_JSON,
+        "how to write the report; folded are call stacks for flame graph tools, speedscope the "
+        "same for speedscope; perfetto are sizes over time for Perfetto, memory-viz blocks of "
+        "devices for PyTorch's pytorch.org/memory_viz; these two are binary"),
     {.name = "at",
      .kind = CLI_TEXT,
      .argument = "MOMENT",

@@ -126,4 +126,20 @@ const struct cmd_entry *cli_command_by_name(const char *name);
 /* The options that every command has (--help), ended by a row without a name. */
 const struct cli_option *cli_common_options(void);
 
+/* The options --format and --json of a command: `member` is where its options struct has the number
+ * of the format among `names`, `json` is that of JSON. */
+#define CLI_FORMAT_OPTIONS(member, names, json, text)                                              \
+    {.name = "format",                                                                             \
+     .letter = 'f',                                                                                \
+     .kind = CLI_CHOICE,                                                                           \
+     .argument = "FORMAT",                                                                         \
+     .choices = (names),                                                                           \
+     .fallback = "table",                                                                          \
+     .offset = (member),                                                                           \
+     .help = (text)},                                                                              \
+    {                                                                                              \
+        .name = "json", .kind = CLI_FLAG, .offset = (member), .value = (json),                     \
+        .help = "the same as --format json"                                                        \
+    }
+
 #endif

@@ -34,7 +34,7 @@ static int says_json(const struct cli_option *option, const char *options)
            strcmp(option->choices[value], "json") == 0;
 }
 
-/* Where the words could not be parsed to their end, they are searched; also those of a command that
+/* We search words that could not be parsed to their end; also those of a command that
  * has no such option, since whoever gave it reads the refusal by program. */
 static int wants_json(const struct cmd_entry *entry, const void *options, char *const *words,
                       int is_parsed)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <memtally/compare.h>
+#include <memtally/model_file.h>
 
 #include "base/error.h"
 #include "cli/compare/json_offset.h"

@@ -10,14 +10,12 @@
 
 #include "base/error.h"
 #include "base/strbuf.h"
+#include "dialect.h"
+#include "engine/engine.h"
+#include "engines.h"
 
 #define WORD_BYTES 4096
 
-static int is_always(const struct mt_predict_settings *s)
-{
-    (void)s;
-    return 1;
-}
 static int is_never(const struct mt_predict_settings *s)
 {
     (void)s;
@@ -68,42 +66,44 @@ static int has_cpu_moe(const struct mt_predict_settings *s)
     return s->cpu_moe_layers != 0;
 }
 
-/* Flags that stand for a setting that may be left open. Others are spelled only where they were
- * asked for. Overrides are written anew, since their patterns may hold anything. */
-static const struct flag {
-    const char *word;
-    int (*is_asked)(const struct mt_predict_settings *settings);
-    const char *bench; /* how llama-bench calls it; NULL: the same */
-} flags[] = {
-    {"-c", has_context, ""},
-    {"-b", has_batch, NULL},
-    {"-ub", has_ubatch, NULL},
-    {"-np", has_sequences, ""},
-    {"--kv-unified", has_unified, ""},
-    {"-ctk", has_type_k, NULL},
-    {"-ctv", has_type_v, NULL},
-    {"-fa", has_flash_attention, NULL},
-    {"-ngl", has_gpu_layers, NULL},
-    {"-sm", has_split, NULL},
-    {"-ot", is_never, NULL},
-    {"--cpu-moe", has_cpu_moe, "-ncmoe 999"},
-    {"--n-cpu-moe", has_cpu_moe, "-ncmoe"},
-    {"--load-mode", is_always, "-lm"},
-    {"--no-mmap", is_always, "-mmp 0"},
-    {"--no-repack", is_always, "--repack 0"},
-    {"--no-kv-offload", is_always, "-nkvo 1"},
-    {"--swa-full", is_always, ""},
+/* Whether a flag was asked for that stands for a setting which may be left open; others are spelled
+ * only where they were asked for. Overrides are written anew, since their patterns may hold
+ * anything. */
+static int (*const is_asked[MT_DRIVE_FLAGS])(const struct mt_predict_settings *settings) = {
+    [MT_DRIVE_CONTEXT] = has_context,       [MT_DRIVE_BATCH] = has_batch,
+    [MT_DRIVE_UBATCH] = has_ubatch,         [MT_DRIVE_SEQUENCES] = has_sequences,
+    [MT_DRIVE_UNIFIED_KV] = has_unified,    [MT_DRIVE_KV_TYPE_K] = has_type_k,
+    [MT_DRIVE_KV_TYPE_V] = has_type_v,      [MT_DRIVE_FLASH_ATTENTION] = has_flash_attention,
+    [MT_DRIVE_GPU_LAYERS] = has_gpu_layers, [MT_DRIVE_SPLIT] = has_split,
+    [MT_DRIVE_OVERRIDE_TENSOR] = is_never,  [MT_DRIVE_ALL_CPU_EXPERTS] = has_cpu_moe,
+    [MT_DRIVE_CPU_EXPERTS] = has_cpu_moe,
 };
 
-static const struct flag *flag_of(const char *word, size_t length)
+/* The table of llama.cpp, whose programs memtally starts, and how they spell flags. */
+struct speech {
+    struct mt_engine engine;
+    struct mt_drive_dialect dialect;
+};
+
+static void learn(struct speech *speech)
 {
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        if (strlen(flags[i].word) == length && !strncmp(flags[i].word, word, length))
-            return &flags[i];
-    return NULL;
+    if (mt_engine_find(NULL, &speech->engine, NULL) < 0)
+        speech->engine = (struct mt_engine){.text = ""};
+    mt_drive_dialect_load(mt_engine_name_at(0), MT_DRIVE_TOOL, &speech->dialect);
 }
 
-/* The length of a word of `text`, in which only values are quoted. */
+/* Whether a word is a flag that nobody asked for. */
+static int is_left_open(const struct speech *speech, const struct mt_predict_settings *settings,
+                        const char *word)
+{
+    for (enum mt_drive_flag flag = 0; flag < MT_DRIVE_FLAGS; flag++)
+        for (size_t i = 0; is_asked[flag] && i < MT_DRIVE_SPELLINGS; i++)
+            if (strcmp(speech->dialect.flags[flag].names[i], word) == 0)
+                return !is_asked[flag](settings);
+    return 0;
+}
+
+/* The length of a word of `text`, in which only values have quotes. */
 static size_t word_length(const char *text)
 {
     size_t i = 0;
@@ -113,40 +113,46 @@ static size_t word_length(const char *text)
     return i;
 }
 
-/* Appends a flag with its value as llama-bench or the others spell it. */
-static void put_flag(const struct mt_drive_line *line, const struct flag *flag, const char *text,
-                     size_t length, size_t value_length, struct mt_strbuf *out)
+/* Appends a flag with its value as the program spells it, which may be otherwise than the rules do.
+ */
+static void put_flag(const struct mt_drive_line *line, const struct speech *speech,
+                     const char *word, const char *value, size_t value_length,
+                     struct mt_strbuf *out)
 {
-    const char *bench = line->settings->program == MT_PROGRAM_BENCH && flag ? flag->bench : NULL;
-    if (bench && !*bench)
+    char renamed[MT_DRIVE_SPELLING_BYTES];
+    int is_bench = line->settings->program == MT_PROGRAM_BENCH;
+    if (is_bench && mt_engine_word(&speech->engine, "flags.renamed.bench", word, renamed,
+                                   sizeof renamed) == 0) {
+        for (char *plus = renamed; (plus = strchr(plus, '+')) != NULL;)
+            *plus = ' ';
+        word = renamed;
+    }
+    if (!*word)
         return;
-    if (out->length)
-        mt_strbuf_puts(out, " ");
-    if (bench)
-        mt_strbuf_puts(out, bench);
-    else
-        mt_strbuf_append(out, text, length);
+    mt_strbuf_printf(out, "%s%s", out->length ? " " : "", word);
     if (value_length)
-        mt_strbuf_printf(out, " %.*s", (int)value_length, text + length + 1);
+        mt_strbuf_printf(out, " %.*s", (int)value_length, value);
 }
 
-/* The flags that were asked for, out of those that the rules spell. */
-static void put_asked(const struct mt_drive_line *line, struct mt_strbuf *out)
+/* The flags that the user asked for, out of those that the rules spell. */
+static void put_asked(const struct mt_drive_line *line, const struct speech *speech,
+                      struct mt_strbuf *out)
 {
     const char *text = line->flags;
     while (*text) {
+        char word[WORD_BYTES];
         size_t length = word_length(text);
         const char *next = text + length + (text[length] == ' ');
         size_t value_length = *next && *next != '-' ? word_length(next) : 0;
-        const struct flag *flag = flag_of(text, length);
-        if (!flag || flag->is_asked(line->settings))
-            put_flag(line, flag, text, length, value_length, out);
+        snprintf(word, sizeof word, "%.*s", (int)length, text);
+        if (!is_left_open(speech, line->settings, word))
+            put_flag(line, speech, word, next, value_length, out);
         text = next + value_length;
         text += strspn(text, " ");
     }
 }
 
-/* Devices are called by the engine's backend, which the rules' flags do too. */
+/* Flags call devices by the engine's backend; the rules do so too. */
 static const char *device_prefix(const struct mt_predict_settings *s, const char *buffer)
 {
     const char *kind = s->device_kind ? s->device_kind : "cuda";
@@ -170,14 +176,17 @@ char *mt_drive_asked_flags(const struct mt_drive_line *line)
 {
     const struct mt_predict_settings *s = line->settings;
     struct mt_strbuf text = {0};
-    put_asked(line, &text);
+    struct speech speech;
+    char words[MT_DRIVE_ENGINE_TEXT];
+    learn(&speech);
+    put_asked(line, &speech, &text);
     if (s->unified_kv == MT_SWITCH_OFF && s->program == MT_PROGRAM_SERVER)
-        mt_strbuf_puts(&text, " --no-kv-unified");
+        mt_strbuf_printf(&text, " %s", mt_drive_engine_text(NULL, "rehearse.divided", words));
     if (s->draft_tokens && line->drafts)
-        mt_strbuf_printf(&text, " --spec-type draft-mtp --spec-draft-n-max %" PRIu64,
-                         s->draft_tokens);
+        mt_strbuf_printf(&text, " %s %" PRIu64,
+                         mt_drive_engine_text(NULL, "rehearse.drafts", words), s->draft_tokens);
     if (s->n_overrides) {
-        mt_strbuf_puts(&text, " -ot '");
+        mt_strbuf_printf(&text, " %s '", speech.dialect.flags[MT_DRIVE_OVERRIDE_TENSOR].names[0]);
         put_overrides(s, ",", &text);
         mt_strbuf_puts(&text, "'");
     }
@@ -196,7 +205,7 @@ static void add_words(struct mt_profile_command *command, const char *text)
     }
 }
 
-/* Overrides are left out here: they are one word, whatever they hold. */
+/* Adds overrides by themselves: they are one word, whatever they hold. */
 static void add_flags(const struct mt_drive_line *line, struct mt_profile_command *command)
 {
     const struct mt_predict_settings *s = line->settings;
@@ -213,26 +222,25 @@ static void add_flags(const struct mt_drive_line *line, struct mt_profile_comman
         return;
     struct mt_strbuf overrides = {0};
     put_overrides(s, s->program == MT_PROGRAM_BENCH ? ";" : ",", &overrides);
-    mt_profile_command_add(command, "-ot");
-    mt_profile_command_add(command, mt_strbuf_text(&overrides));
+    mt_profile_command_flag(command, NULL, "override_tensor", mt_strbuf_text(&overrides));
     mt_strbuf_finish(&overrides);
 }
 
-static void add_server(const struct mt_drive_line *line, struct mt_profile_command *command)
+/* The program's own part of the line. llama-bench gets one test of the whole context, once. */
+static void add_start(const struct mt_drive_line *line, struct mt_profile_command *command)
 {
-    add_words(command, "--host 127.0.0.1 --no-webui --no-warmup -lv 4 --port");
-    mt_profile_command_addf(command, "%d", line->port);
-}
-
-/* One test of the whole context, once. */
-static void add_bench(const struct mt_drive_line *line, struct mt_profile_command *command)
-{
+    static const char *const keys[] = {[MT_PROGRAM_SERVER] = "rehearse.server",
+                                       [MT_PROGRAM_BENCH] = "rehearse.bench",
+                                       [MT_PROGRAM_FIT_PARAMS] = "rehearse.tool"};
     const uint64_t generated = 128;
     uint64_t context = line->settings->context_tokens;
-    add_words(command, "-r 1 -p 0 -n 0 --no-warmup -v -o json -pg");
-    mt_profile_command_addf(command, "%" PRIu64 ",%" PRIu64,
-                            context > generated ? context - generated : 512,
-                            context && context <= generated ? context : generated);
+    const struct mt_profile_value values[] = {
+        {'m', line->model_path, 0},
+        {'p', NULL, (uint64_t)line->port},
+        {'l', NULL, context > generated ? context - generated : 512},
+        {'g', NULL, context && context <= generated ? context : generated},
+        {0}};
+    mt_profile_command_put(command, NULL, keys[line->settings->program], values);
 }
 
 /* Our program for node-llama-cpp, which takes a model through a short prompt. */
@@ -267,21 +275,14 @@ int mt_drive_command_line(const struct mt_drive_line *line, struct mt_profile_co
                           struct mt_error *error)
 {
     const struct mt_predict_settings *s = line->settings;
+    static const struct mt_profile_value none[] = {{0}};
     if (s->program == MT_PROGRAM_NODE)
         return node_line(line, command, error);
     mt_profile_command_add(command, line->program);
-    mt_profile_command_add(command, "-m");
-    mt_profile_command_add(command, line->model_path);
-    if (s->program == MT_PROGRAM_SERVER)
-        add_server(line, command);
-    else if (s->program == MT_PROGRAM_BENCH)
-        add_bench(line, command);
-    else
-        add_words(command, "--fit-print on -lv 4");
+    add_start(line, command);
     add_flags(line, command);
-    /* Nothing is left to fit, and to look for it takes time. */
     if (line->places_itself && s->program == MT_PROGRAM_SERVER && s->context_tokens &&
         (s->has_gpu_layers || !s->n_devices))
-        add_words(command, "-fit off");
+        mt_profile_command_put(command, NULL, "rehearse.placed", none);
     return command->failed ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory") : 0;
 }

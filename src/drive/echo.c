@@ -21,7 +21,8 @@ void mt_drive_echo_open(struct mt_drive_echo *echo, const char *folder)
     }
 }
 
-/* Where a file is read on. Of a large one the middle is given back, and it may begin anew. */
+/* Where we read a file on. We give back the middle of a large one; the program may begin it anew.
+ */
 static off_t next_of(int fd, off_t at)
 {
     struct stat status;

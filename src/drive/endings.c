@@ -15,7 +15,7 @@
 #define LINE_BYTES  240
 #define QUIET_PART  4 /* of its time, in which a program took nothing more */
 
-/* A mark for people: what a program is about once it has left it. */
+/* A mark for people: what a program does after the mark. */
 static const char *words_of(const char *mark, char text[PHASE_BYTES])
 {
     static const struct {
@@ -37,7 +37,7 @@ static const char *words_of(const char *mark, char text[PHASE_BYTES])
     return text;
 }
 
-/* What the program was about when something happened: the last mark before it. */
+/* What the program did when something happened: the last mark before it. */
 static const char *phase_of(struct mt_rehearsal *rehearsal, const struct mt_rehearsal_event *until)
 {
     const struct mt_rehearsal_event *event;
@@ -48,7 +48,7 @@ static const char *phase_of(struct mt_rehearsal *rehearsal, const struct mt_rehe
     return phase;
 }
 
-/* The engine's own phase, the innermost one, in which a process was when something was refused. */
+/* The engine's innermost phase of a process whose allocation a device refused. */
 static void find_phase(struct mt_drive_result *result)
 {
     struct mt_rehearsal *rehearsal = result->rehearsal;

@@ -51,7 +51,7 @@ static int spawn(const char *program, char *const *environment, int output, pid_
     return code == 0;
 }
 
-/* Reads until the end, until the text is full, or until patience is at its end. */
+/* Reads until the end, a full text, or the end of our patience. */
 static void read_text(int fd, char *text, size_t size)
 {
     uint64_t start_ns = mt_monotonic_ns();

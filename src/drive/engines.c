@@ -35,6 +35,18 @@ const char *mt_drive_engine_word(const char *engine, const char *key, const char
     return text;
 }
 
+int mt_drive_engine_spells(const char *engine, const char *flag, const char *word)
+{
+    struct mt_engine found;
+    char name[MT_DRIVE_ENGINE_TEXT];
+    for (size_t i = 0; find(engine, &found) &&
+                       mt_engine_part_at(&found, "flags", flag, i, name, sizeof name) == 0;
+         i++)
+        if (strcmp(name, word) == 0)
+            return 1;
+    return 0;
+}
+
 int mt_drive_engine_is(const char *engine, const char *key, const char *value)
 {
     char text[MT_DRIVE_ENGINE_TEXT];

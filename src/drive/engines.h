@@ -17,6 +17,9 @@ const char *mt_drive_engine_text(const char *engine, const char *key,
 const char *mt_drive_engine_word(const char *engine, const char *key, const char *name,
                                  char text[MT_DRIVE_ENGINE_TEXT]);
 
+/* Whether `word` is a spelling of a flag, by the name that it has in the tables. */
+int mt_drive_engine_spells(const char *engine, const char *flag, const char *word);
+
 /* Whether a key has this value. */
 int mt_drive_engine_is(const char *engine, const char *key, const char *value);
 

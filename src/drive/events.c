@@ -8,7 +8,7 @@
 #define LATE_MAX  4096
 #define LOOK_BACK 32 /* events that a buffer's older self may lie before it */
 
-/* The buffers that were taken late, while they are gathered. */
+/* The buffers that a program took late, while we gather them. */
 struct gathering {
     struct mt_rehearsed_late *late;
     struct follow {
@@ -41,7 +41,7 @@ static size_t older_self(struct mt_rehearsal *rehearsal, size_t index)
     return SIZE_MAX;
 }
 
-/* Which of several equal ones was freed is the same to us. */
+/* Several equal ones are the same to us. */
 static void note_free(struct gathering *gathering, const struct mt_rehearsal_event *event,
                       size_t index)
 {

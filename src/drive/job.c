@@ -2,7 +2,6 @@
 /* One rehearsal from its folder to its result. Knows the library's rehearsals and the drive of
  * servers; outcome.c, endings.c and program_file.c say what came of it. */
 #include <errno.h>
-#include <fts.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,20 +36,6 @@ static int make_folder(const struct mt_drive_job *job, struct mt_drive_result *r
                              result->folder);
     result->is_temporary = 1;
     return 0;
-}
-
-static void remove_folder(char *folder)
-{
-    char *roots[] = {folder, NULL};
-    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-    for (FTSENT *entry; tree && (entry = fts_read(tree));) {
-        if (entry->fts_info == FTS_DP)
-            rmdir(entry->fts_path);
-        else if (entry->fts_info != FTS_D)
-            unlink(entry->fts_path);
-    }
-    if (tree)
-        fts_close(tree);
 }
 
 void mt_drive_job_options(const struct mt_drive_job *job, const char *folder,
@@ -268,6 +253,6 @@ void mt_drive_result_finish(struct mt_drive_result *result)
     mt_tally_destroy(result->tally);
     mt_tally_destroy(result->held);
     if (result->is_temporary)
-        remove_folder(result->folder);
+        mt_drive_folder_remove(result->folder);
     *result = (struct mt_drive_result){0};
 }

@@ -32,8 +32,8 @@ struct mt_drive_job {
     const char *generation;                   /* NULL: the cards' */
     const char *engine_version;               /* that rules are chosen by; NULL: as its ggml says */
     enum mt_drive_layer layer;                /* AUTO: by the program */
-    const struct mt_drive_cuda_paths *cuda;   /* NULL: they are looked for */
-    const char *pretend_path;                 /* NULL: it is looked for */
+    const struct mt_drive_cuda_paths *cuda;   /* NULL: memtally looks for them */
+    const char *pretend_path;                 /* NULL: memtally looks for it */
     const char *folder;                       /* kept; NULL: a temporary one */
     uint64_t n_requests;                      /* to a server, at most; 0: none */
     uint64_t timeout_ns;                      /* until it is ready or ends; 0: ten minutes */

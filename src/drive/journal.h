@@ -42,7 +42,7 @@ struct mt_profile_phase {
     uint64_t end_ns;
 };
 
-/* A repetition; run 0 warms up. Times that are not known are negative. */
+/* A repetition; run 0 warms up. Unknown times are negative. */
 struct mt_profile_run {
     uint64_t run;
     double latency_ms;
@@ -100,7 +100,7 @@ void mt_profile_journal_finish(struct mt_profile_journal *journal);
 void mt_profile_journal_enter(struct mt_profile_journal *journal, enum mt_profile_phase_kind kind,
                               uint64_t run, uint64_t time_ns);
 
-/* What is shown as being done, where that is not the phase. */
+/* What the progress line shows, if that is not the phase. */
 void mt_profile_journal_say(struct mt_profile_journal *journal, const char *doing, uint64_t run);
 
 void mt_profile_journal_add_run(struct mt_profile_journal *journal,

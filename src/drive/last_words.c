@@ -135,9 +135,7 @@ int mt_drive_last_line(const char *said, char *text, size_t size)
 
 static int is_own_frame(struct line line)
 {
-    static const char *const own[] = {"/memtally/pretend/",        "/memtally/watch/",
-                                      "/rehearse_vllm.py",         "/rehearse_sglang.py",
-                                      "/rehearse_transformers.py", "/rehearse_common.py"};
+    static const char *const own[] = {"/memtally/pretend/", "/memtally/watch/", "/rehearse_"};
     if (!holds(line, "File \""))
         return 0;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)

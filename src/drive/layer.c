@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Telling programs that are built on ggml from others, and finding what is pretended to these. */
+/* Tells programs with ggml in them from others, and finds the look-alikes that each gets. */
 #include "layer.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ enum mt_drive_layer mt_drive_layer_of(char *const *argv, char *const *environmen
     char path[PATH_MAX];
     struct mt_drive_command command;
     mt_drive_command_copy(argv, &command);
-    int is_ggml = command.failed || mt_drive_is_llama(&command);
+    int is_ggml = command.failed || mt_drive_command_is(&command, "devices", "ggml");
     if (!is_ggml && command.program == MT_DRIVE_UNKNOWN_PROGRAM) {
         const char *name = command.words[command.program_index];
         const char *base = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which pretended devices a program is given: those of ggml, or those of CUDA as well. */
+/* Which pretended devices a program gets: those of ggml, or those of CUDA as well. */
 #ifndef DRIVE_LAYER_H
 #define DRIVE_LAYER_H
 
@@ -24,7 +24,7 @@ struct mt_drive_cuda_paths {
     char helper[PATH_MAX]; /* "" where it is not there */
 };
 
-/* The folder of sitecustomize.py; "" where it is not there. */
+/* The folder of sitecustomize.py; "" if it is missing. */
 void mt_drive_find_site(char *path, size_t size);
 
 /* Errors: those of mt_drive_find_object(). */

@@ -39,28 +39,14 @@ static int command(struct mt_profile_job *job, struct mt_profile_command *words,
 {
     (void)error;
     const struct mt_profile_settings *settings = job->settings;
-    static const char *const fixed[] = {"-o", "json", "--progress", "-v"};
+    const struct mt_profile_value values[] = {{'m', settings->model_path, 0},
+                                              {'l', NULL, settings->prompt_tokens},
+                                              {'g', NULL, settings->max_tokens},
+                                              {'r', NULL, settings->repeats},
+                                              {0}};
     mt_profile_command_add(words, job->engine->program);
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-        mt_profile_command_add(words, fixed[i]);
-    mt_profile_command_add(words, "-m");
-    mt_profile_command_add(words, settings->model_path);
-    mt_profile_command_add(words, "-p");
-    mt_profile_command_addf(words, "%" PRIu64, settings->prompt_tokens);
-    mt_profile_command_add(words, "-n");
-    mt_profile_command_addf(words, "%" PRIu64, settings->max_tokens);
-    mt_profile_command_add(words, "-r");
-    mt_profile_command_addf(words, "%" PRIu64, settings->repeats);
-    if (settings->threads) {
-        mt_profile_command_add(words, "-t");
-        mt_profile_command_addf(words, "%" PRIu64, settings->threads);
-    }
-    if (settings->kv_type) {
-        mt_profile_command_add(words, "-ctk");
-        mt_profile_command_add(words, settings->kv_type);
-        mt_profile_command_add(words, "-ctv");
-        mt_profile_command_add(words, settings->kv_type);
-    }
+    mt_profile_command_put(words, NULL, "profile.bench", values);
+    mt_profile_command_common(words, settings);
     return MT_OK;
 }
 
@@ -163,7 +149,7 @@ static void take_facts(struct mt_profile_job *job, const json_t *test)
     mt_profile_journal_unlock_facts(&job->journal);
 }
 
-/* A phase of a timed run ends when its sample does, not when the next line is printed. */
+/* A phase of a timed run ends with its sample, not with the next line. */
 static void end_phases(struct mt_profile_job *job, const json_t *prompt, const json_t *generation)
 {
     struct mt_profile_journal *journal = &job->journal;

@@ -2,18 +2,18 @@
 /* The driver of llama-server: starts it on a free port of this machine and asks it. */
 #include "llama_server.h"
 
-#include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/ticks.h"
+#include "engines.h"
 #include "net/http_client.h"
+#include "ports.h"
 #include "profile.h"
 
 #define ANSWER_MAX ((size_t)64 * 1024 * 1024)
@@ -23,22 +23,6 @@ static int check(const struct mt_profile_settings *settings, struct mt_error *er
     (void)settings;
     (void)error;
     return MT_OK;
-}
-
-/* A port that is free now. Another program may take it before the server does; then the server says
- * so and ends. Returns 0 where there is none. */
-static int free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int port = 0;
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
-        getsockname(fd, (struct sockaddr *)&address, &length) == 0)
-        port = ntohs(address.sin_port);
-    if (fd >= 0)
-        close(fd);
-    return port;
 }
 
 /* A prompt has at most as many tokens as bytes, and what the tokenizer puts before and after. */
@@ -60,34 +44,20 @@ static int command(struct mt_profile_job *job, struct mt_profile_command *words,
                    struct mt_error *error)
 {
     const struct mt_profile_settings *settings = job->settings;
-    job->port = free_port();
+    /* Another program may take it before the server does; then the server says so and ends. */
+    job->port = mt_drive_free_port("/proc");
     if (job->port == 0)
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
                        "no free port at 127.0.0.1 for llama-server; is the loopback interface up?");
+    const struct mt_profile_value values[] = {
+        {'m', settings->model_path, 0},
+        {'p', NULL, (uint64_t)job->port},
+        {'n', NULL, settings->batch_size},
+        {'c', NULL, context_of(settings) * settings->batch_size},
+        {0}};
     mt_profile_command_add(words, job->engine->program);
-    mt_profile_command_add(words, "-m");
-    mt_profile_command_add(words, settings->model_path);
-    mt_profile_command_add(words, "--host");
-    mt_profile_command_add(words, "127.0.0.1");
-    mt_profile_command_add(words, "--port");
-    mt_profile_command_addf(words, "%d", job->port);
-    mt_profile_command_add(words, "--no-webui");
-    mt_profile_command_add(words, "-lv");
-    mt_profile_command_add(words, "4");
-    mt_profile_command_add(words, "-np");
-    mt_profile_command_addf(words, "%" PRIu64, settings->batch_size);
-    mt_profile_command_add(words, "-c");
-    mt_profile_command_addf(words, "%" PRIu64, context_of(settings) * settings->batch_size);
-    if (settings->threads) {
-        mt_profile_command_add(words, "-t");
-        mt_profile_command_addf(words, "%" PRIu64, settings->threads);
-    }
-    if (settings->kv_type) {
-        mt_profile_command_add(words, "-ctk");
-        mt_profile_command_add(words, settings->kv_type);
-        mt_profile_command_add(words, "-ctv");
-        mt_profile_command_add(words, settings->kv_type);
-    }
+    mt_profile_command_put(words, NULL, "profile.server", values);
+    mt_profile_command_common(words, settings);
     return MT_OK;
 }
 
@@ -110,11 +80,14 @@ static const char *complaint_of(const json_t *answer)
     return message ? message : "no reason given";
 }
 
-/* Asks the server at `path`. On success *answer is owned by the caller. */
-static int ask(struct mt_profile_job *job, const char *path, const char *body, json_t **answer,
+/* Asks the server at an endpoint, by its name in the engine's table. On success *answer is owned by
+ * the caller. */
+static int ask(struct mt_profile_job *job, const char *endpoint, const char *body, json_t **answer,
                struct mt_error *error)
 {
-    char url[128];
+    char path[MT_DRIVE_ENGINE_TEXT];
+    char url[128 + MT_DRIVE_ENGINE_TEXT];
+    mt_drive_engine_text(NULL, endpoint, path);
     snprintf(url, sizeof url, "http://127.0.0.1:%d%s", job->port, path);
     struct mt_http_request request = {.url = url, .body = body, .max_body_bytes = ANSWER_MAX};
     struct mt_http_response response;
@@ -140,8 +113,10 @@ static int ask(struct mt_profile_job *job, const char *path, const char *body, j
 static int wait_until_healthy(struct mt_profile_job *job)
 {
     const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
-    char url[64];
-    snprintf(url, sizeof url, "http://127.0.0.1:%d/health", job->port);
+    char path[MT_DRIVE_ENGINE_TEXT];
+    char url[64 + MT_DRIVE_ENGINE_TEXT];
+    snprintf(url, sizeof url, "http://127.0.0.1:%d%s", job->port,
+             mt_drive_engine_text(NULL, "endpoint.health", path));
     struct mt_http_request request = {.url = url, .timeout_ms = 2000, .max_body_bytes = 65536};
     while (!mt_profile_journal_is_closed(&job->journal)) {
         struct mt_http_response response;
@@ -160,8 +135,8 @@ static void ask_facts(struct mt_profile_job *job)
 {
     json_t *models = NULL;
     json_t *props = NULL;
-    ask(job, "/v1/models", NULL, &models, NULL);
-    ask(job, "/props", NULL, &props, NULL);
+    ask(job, "endpoint.models", NULL, &models, NULL);
+    ask(job, "endpoint.properties", NULL, &props, NULL);
     struct mt_profile_facts *facts = mt_profile_journal_lock_facts(&job->journal);
     mt_profile_llama_server_models(facts, models);
     mt_profile_llama_server_props(facts, props);
@@ -188,7 +163,7 @@ static int ask_tokens(struct mt_profile_job *job, json_t **prompt, struct mt_err
     if (!body)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "the prompt must be UTF-8 text");
     json_t *answer = NULL;
-    int code = ask(job, "/tokenize", body, &answer, error);
+    int code = ask(job, "endpoint.tokenize", body, &answer, error);
     free(body);
     if (code != MT_OK)
         return code;
@@ -227,7 +202,8 @@ static void *complete(void *context)
 {
     struct request *request = context;
     json_t *answer = NULL;
-    if (ask(request->job, "/completion", request->question, &answer, &request->error) == MT_OK)
+    if (ask(request->job, "endpoint.complete", request->question, &answer, &request->error) ==
+        MT_OK)
         mt_profile_llama_server_completion(answer, request->job->settings->max_tokens,
                                            &request->completion, &request->error);
     json_decref(answer);

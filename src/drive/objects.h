@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where the libraries are that are preloaded into programs. */
+/* Finds the libraries that memtally preloads into programs. */
 #ifndef DRIVE_OBJECTS_H
 #define DRIVE_OBJECTS_H
 
@@ -13,7 +13,7 @@
 int mt_drive_find_recorder(char *const *environment, char *path, size_t size,
                            struct mt_error *error);
 
-/* A library that is preloaded. */
+/* A library that memtally preloads. */
 struct mt_drive_object {
     const char *what;     /* "the recorder" */
     const char *name;     /* of the file */

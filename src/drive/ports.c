@@ -216,7 +216,7 @@ static void read_ephemeral(const char *proc, int *low, int *high)
     fclose(file);
 }
 
-/* The port, or one that the kernel chooses for 0; 0 where it is taken at any address. */
+/* The port, or one that the kernel chooses for 0; 0 if another program has it at any address. */
 static int try_port(int port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};

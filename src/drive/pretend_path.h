@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where the object is that pretends devices. */
+/* Finds the object that pretends devices. */
 #ifndef DRIVE_PRETEND_PATH_H
 #define DRIVE_PRETEND_PATH_H
 

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/strbuf.h"
+#include "engines.h"
 #include "profile.h"
 
 static void add_owned(struct mt_profile_command *command, char *word)
@@ -33,6 +35,58 @@ void mt_profile_command_addf(struct mt_profile_command *command, const char *for
         word = NULL;
     va_end(arguments);
     add_owned(command, word);
+}
+
+static void put_value(struct mt_strbuf *out, char letter, const struct mt_profile_value *values)
+{
+    for (; values->letter; values++) {
+        if (values->letter != letter)
+            continue;
+        if (values->text)
+            mt_strbuf_puts(out, values->text);
+        else
+            mt_strbuf_printf(out, "%" PRIu64, values->number);
+    }
+}
+
+void mt_profile_command_put(struct mt_profile_command *command, const char *engine, const char *key,
+                            const struct mt_profile_value *values)
+{
+    char line[MT_DRIVE_ENGINE_TEXT];
+    char *rest = line;
+    mt_drive_engine_text(engine, key, line);
+    for (char *word; (word = strsep(&rest, " ")) != NULL;) {
+        struct mt_strbuf text = {0};
+        for (const char *at = word; *at; at++)
+            if (at[0] == '%' && at[1])
+                put_value(&text, *++at, values);
+            else
+                mt_strbuf_append(&text, at, 1);
+        if (*word)
+            mt_profile_command_add(command, mt_strbuf_text(&text));
+        mt_strbuf_finish(&text);
+    }
+}
+
+void mt_profile_command_flag(struct mt_profile_command *command, const char *engine,
+                             const char *flag, const char *value)
+{
+    char name[MT_DRIVE_ENGINE_TEXT];
+    mt_profile_command_add(command, mt_drive_engine_word(engine, "flags", flag, name));
+    mt_profile_command_add(command, value);
+}
+
+void mt_profile_command_common(struct mt_profile_command *command,
+                               const struct mt_profile_settings *settings)
+{
+    char threads[24];
+    snprintf(threads, sizeof threads, "%" PRIu64, settings->threads);
+    if (settings->threads)
+        mt_profile_command_flag(command, NULL, "threads", threads);
+    if (!settings->kv_type)
+        return;
+    mt_profile_command_flag(command, NULL, "kv_type_k", settings->kv_type);
+    mt_profile_command_flag(command, NULL, "kv_type_v", settings->kv_type);
 }
 
 void mt_profile_command_finish(struct mt_profile_command *command)

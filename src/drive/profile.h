@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Profiling a model with an engine: what is asked for, what the engine says, and the drivers.
+/* Profiling a model with an engine: what the user asks for, what the engine says, and the drivers.
  *
  * A driver knows one engine: how it is called, what its lines mean, and, where it is a service, how
  * it is asked. It writes what it learns into the journal. The session (session.h) starts the engine
@@ -20,7 +20,8 @@
 #define MT_PROFILE_REPEATS_MAX            1000
 #define MT_PROFILE_BATCH_MAX              256
 
-/* A text of about 20 tokens, repeated where only the number of tokens of a prompt is given. */
+/* A text of about 20 tokens. memtally repeats it if it knows only the number of a prompt's tokens.
+ */
 #define MT_PROFILE_FILLER                                                                          \
     "The memory of a language model holds its weights, its cache and its scratch space. "
 
@@ -70,13 +71,31 @@ struct mt_profile_command {
 void mt_profile_command_add(struct mt_profile_command *command, const char *word);
 void mt_profile_command_addf(struct mt_profile_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* What stands for a letter behind '%' in a line of an engine's table: a text, or else a number. */
+struct mt_profile_value {
+    char letter; /* 0 ends them */
+    const char *text;
+    uint64_t number;
+};
+
+/* Adds the words of a key of an engine's table ("profile.server"), with values in place of their
+ * letters. NULL is the engine that is taken where none is named. */
+void mt_profile_command_put(struct mt_profile_command *command, const char *engine, const char *key,
+                            const struct mt_profile_value *values);
+
+/* Adds a flag as the engine's table spells it first, and its value. */
+void mt_profile_command_flag(struct mt_profile_command *command, const char *engine,
+                             const char *flag, const char *value);
+/* Adds the flags that programs of llama.cpp share: threads and the types of the cache. */
+void mt_profile_command_common(struct mt_profile_command *command,
+                               const struct mt_profile_settings *settings);
 void mt_profile_command_finish(struct mt_profile_command *command);
 
 enum mt_profile_stream { MT_PROFILE_STDOUT, MT_PROFILE_STDERR };
 
 struct mt_profile_driver {
     const char *name;
-    /* What the engine cannot do of what is asked: MT_EARG saying which option. */
+    /* Refuses what the engine cannot do: MT_EARG saying which option. */
     int (*check)(const struct mt_profile_settings *settings, struct mt_error *error);
     /* The command line. */
     int (*command)(struct mt_profile_job *job, struct mt_profile_command *command,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a program's file tells of what it is built on. */
+/* What a program's file tells of the libraries in it. */
 #ifndef DRIVE_UNSEEN_H
 #define DRIVE_UNSEEN_H
 

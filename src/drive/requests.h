@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a rehearsed server is asked: an endpoint, questions for it, and what its answers say. */
+/* What memtally asks a rehearsed server: an endpoint, questions for it, and what its answers say.
+ */
 #ifndef DRIVE_REQUESTS_H
 #define DRIVE_REQUESTS_H
 

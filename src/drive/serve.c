@@ -26,14 +26,14 @@
 #define ASK_PART  32         /* of the time that it has taken so far */
 
 /* A server is reached from this machine alone, without a key or encryption, and takes no port that
- * another one may have. SGLang asks itself at the port that it was given, which is never 0. */
+ * another one may have. Some ask themselves at the port that they were given, which is never 0. */
 static void shield(struct mt_drive_command *command)
 {
     static const enum mt_drive_flag dropped[] = {MT_DRIVE_API_KEY, MT_DRIVE_API_KEY_FILE,
                                                  MT_DRIVE_SSL_KEY_FILE, MT_DRIVE_SSL_CERT_FILE,
                                                  MT_DRIVE_REUSE_PORT};
     char port[16] = "0";
-    if (mt_drive_is_python_server(command))
+    if (mt_drive_command_is(command, "server.port", "given"))
         snprintf(port, sizeof port, "%d", mt_drive_free_port("/proc"));
     mt_drive_flag_set(command, MT_DRIVE_HOST, "127.0.0.1");
     mt_drive_flag_set(command, MT_DRIVE_PORT, port);
@@ -45,13 +45,11 @@ char **mt_drive_argv(char *const *argv, const char *directory)
 {
     struct mt_drive_command command;
     mt_drive_command_copy(argv, &command);
-    if (command.program == MT_DRIVE_LLAMA_SERVER || mt_drive_is_python_server(&command))
+    if (command.program == MT_DRIVE_SERVER)
         shield(&command);
     if (mt_drive_flag_value(&command, NULL, MT_DRIVE_SLOT_SAVE_PATH))
         mt_drive_flag_set(&command, MT_DRIVE_SLOT_SAVE_PATH, directory);
-    if (command.failed)
-        mt_drive_command_finish(&command);
-    return command.words;
+    return mt_drive_command_take(&command);
 }
 
 void mt_drive_argv_free(char **argv)
@@ -120,12 +118,22 @@ static int may_ask(struct mt_drive_state *drive)
     return 1;
 }
 
+const char *mt_drive_path(const struct mt_drive_state *drive, const char *name,
+                          char path[MT_DRIVE_ENGINE_TEXT])
+{
+    char key[48];
+    snprintf(key, sizeof key, "endpoint.%s", name);
+    return mt_drive_engine_text(drive->engine, key, path);
+}
+
 static int is_answering(struct mt_drive_state *drive, int port)
 {
     struct mt_drive_endpoint endpoint = {port, drive->endpoint.prefix};
     uint64_t timeout_ms = port == drive->own_port ? OWN_MS : OTHER_MS;
+    char path[MT_DRIVE_ENGINE_TEXT];
     int status = 0;
-    if (mt_drive_ask(&endpoint, "/health", NULL, timeout_ms, &status, NULL, NULL) != MT_OK ||
+    if (mt_drive_ask(&endpoint, mt_drive_path(drive, "health", path), NULL, timeout_ms, &status,
+                     NULL, NULL) != MT_OK ||
         (status != 200 && status != 503))
         return 0;
     drive->endpoint = endpoint;
@@ -134,8 +142,8 @@ static int is_answering(struct mt_drive_state *drive, int port)
     return 1;
 }
 
-/* The ports to ask: that which the server was given, else all that the program listens on. Servers
- * of Python listen on others too, where a question of ours would be taken for one of their
+/* The ports to ask: that which the server was given, else all that the program listens on. Some
+ * listen on others too, where a question of ours would be taken for one of their
  * processes. */
 static size_t ports_to_ask(const struct mt_drive_state *drive, int ports[PORTS_MAX])
 {
@@ -150,8 +158,8 @@ static size_t ports_to_ask(const struct mt_drive_state *drive, int ports[PORTS_M
     return 0;
 }
 
-/* Asks for the server's health. llama.cpp's server listens before it has loaded the model, and
- * answers 503 until it has. */
+/* Asks for the server's health. One that listens before it has loaded the model answers 503 until
+ * it has. */
 static int finds_server(struct mt_drive_state *drive)
 {
     int ports[PORTS_MAX];
@@ -235,13 +243,14 @@ int mt_drive_to_end(struct mt_rehearsal *rehearsal, const struct mt_drive_settin
     drive.next_ports_ns = drive.start_ns + PORTS_NS;
     *report = (struct mt_drive_report){0};
     mt_drive_command_copy(settings->argv, &command);
+    drive.engine = command.engine;
     const char *prefix = mt_drive_flag_value(&command, settings->environment, MT_DRIVE_API_PREFIX);
     drive.endpoint.prefix = prefix ? prefix : "";
     drive.saves_slots =
         mt_drive_flag_value(&command, settings->environment, MT_DRIVE_SLOT_SAVE_PATH) != NULL;
     drive.embeds = mt_drive_flag_value(&command, settings->environment, MT_DRIVE_EMBEDDING) != NULL;
     drive.ranks = mt_drive_flag_value(&command, settings->environment, MT_DRIVE_RERANK) != NULL;
-    if (mt_drive_is_python_server(&command))
+    if (mt_drive_command_is(&command, "server.port", "given"))
         drive.own_port = (int)mt_drive_flag_number(
             mt_drive_flag_value(&command, settings->environment, MT_DRIVE_PORT), 0);
     drive.ubatch = embedding_batch(&command, settings->environment);

@@ -3,6 +3,7 @@
 #ifndef DRIVE_SERVE_PARTS_H
 #define DRIVE_SERVE_PARTS_H
 
+#include "engines.h"
 #include "requests.h"
 #include "serve.h"
 
@@ -11,7 +12,8 @@ struct mt_drive_state {
     const struct mt_drive_settings *settings;
     struct mt_drive_report *report;
     struct mt_error *error;
-    int code; /* of the first failure of waiting */
+    int code;           /* of the first failure of waiting */
+    const char *engine; /* that the server is of; NULL: taken for the first one's */
     struct mt_drive_endpoint endpoint;
     struct mt_drive_server_facts facts;
     int own_port; /* that the server was given, 0: not known */
@@ -34,7 +36,11 @@ struct mt_drive_state {
 /* Waits for `timeout_ns` at most; returns whether the program runs and nobody interrupts. */
 int mt_drive_look(struct mt_drive_state *drive, uint64_t timeout_ns);
 
-/* How long a server that has been starting for so long is not asked again. */
+/* The path at which the server answers, by its name in the engine's table; "" where it has none. */
+const char *mt_drive_path(const struct mt_drive_state *drive, const char *name,
+                          char path[MT_DRIVE_ENGINE_TEXT]);
+
+/* How long memtally waits before it asks a server again that has been starting for so long. */
 uint64_t mt_drive_ask_pause_ns(uint64_t waited_ns);
 
 /* Sends the requests to the server that is ready. */

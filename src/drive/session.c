@@ -58,7 +58,7 @@ static void step_end(struct watch *watch, uint64_t now_ns)
     watch->next_ns = now_ns + END_GRACE_NS;
 }
 
-/* The first signal is passed on; the second ends the engine at once. */
+/* We pass the first signal on; the second ends the engine at once. */
 static void pass_signal(struct watch *watch)
 {
     struct mt_profile_signals *signals = watch->options->signals;
@@ -151,7 +151,7 @@ static void *drive(void *context)
     return NULL;
 }
 
-/* Threads that are started here leave the signals to this one. */
+/* Threads that we start here leave the signals to this one. */
 static int start_threads(struct mt_profile_job *job, struct mt_profile_reader *reader,
                          const char *log_path, pthread_t *driver, struct mt_error *error)
 {
@@ -194,7 +194,7 @@ static void show_packing(void *context, double share)
     mt_drive_say(context, "packing the recording, %.0f %%", 100 * share);
 }
 
-/* A recording that nobody will read is not worth packing. */
+/* Nobody will read this recording: packing it is not worth the time. */
 static int finish_run(struct watch *watch, int keep, struct mt_error *error)
 {
     struct mt_run *run = watch->run;

@@ -2,8 +2,8 @@
 /* Setting the stage of rehearsals. Starts nothing but the engine's --version. */
 #include "stage.h"
 
-#include <dirent.h>
 #include <errno.h>
+#include <fts.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,7 +122,7 @@ static int take_node(struct mt_drive_stage *stage, const char *given, struct mt_
     return 0;
 }
 
-/* Where node-llama-cpp would do and is not there either, the complaint is about the program. */
+/* The complaint is about the program, if node-llama-cpp would do and is not there either. */
 static int find_program(struct mt_drive_stage *stage, const struct mt_drive_stage_options *options,
                         struct mt_error *error)
 {
@@ -194,7 +194,7 @@ static void ask_version(struct mt_drive_stage *stage, char resolved[64])
     snprintf(stage->engine_name, sizeof stage->engine_name, "llama.cpp");
 }
 
-/* The package does not say which build it is of, so the user is taken at his word. */
+/* The package does not say its build, so we take the user at his word. */
 static int take_node_version(struct mt_drive_stage *stage, const char *asked)
 {
     const char *at = asked ? strchr(asked, '@') : NULL;
@@ -360,31 +360,23 @@ int mt_drive_stage_folder(const struct mt_drive_stage *stage, size_t number, cha
     return 0;
 }
 
-/* Removes a folder with its files, and the folders in it where `depth` allows. */
-static void remove_folder(const char *path, int depth)
-{
-    DIR *entries = opendir(path);
-    for (struct dirent *entry; entries && (entry = readdir(entries));) {
-        char inside[PATH_MAX];
-        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
-            snprintf(inside, sizeof inside, "%s/%s", path, entry->d_name) >= (int)sizeof inside)
-            continue;
-        if (unlink(inside) < 0 && depth)
-            remove_folder(inside, depth - 1);
-    }
-    if (entries)
-        closedir(entries);
-    rmdir(path);
-}
-
 void mt_drive_folder_remove(const char *path)
 {
-    remove_folder(path, 0);
+    char *roots[] = {(char *)path, NULL};
+    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    for (FTSENT *entry; tree && (entry = fts_read(tree));) {
+        if (entry->fts_info == FTS_DP)
+            rmdir(entry->fts_path);
+        else if (entry->fts_info != FTS_D)
+            unlink(entry->fts_path);
+    }
+    if (tree)
+        fts_close(tree);
 }
 
 void mt_drive_stage_finish(struct mt_drive_stage *stage)
 {
     if (stage->directory[0])
-        remove_folder(stage->directory, 1);
+        mt_drive_folder_remove(stage->directory);
     stage->directory[0] = '\0';
 }

@@ -33,7 +33,7 @@ struct mt_drive_stage {
     char *const *environment;                 /* of the programs. Borrowed */
 };
 
-/* How the stage is set. All borrowed. */
+/* What the stage is to hold. All borrowed. */
 struct mt_drive_stage_options {
     enum mt_program program;
     int may_be_node;         /* in place of the program, where that is not at hand */

@@ -22,7 +22,7 @@
 /* One request, in a thread of its own where there are several. */
 struct sending {
     struct mt_drive_state *drive;
-    const char *path;
+    const char *endpoint; /* by its name in the engine's table */
     char *body;
     uint64_t timeout_ms;
     int is_answered;
@@ -41,8 +41,10 @@ static uint64_t left_ns(const struct mt_drive_state *drive)
 static void *send_one(void *argument)
 {
     struct sending *sending = argument;
+    char path[MT_DRIVE_ENGINE_TEXT];
+    mt_drive_path(sending->drive, sending->endpoint, path);
     sending->is_answered =
-        mt_drive_ask(&sending->drive->endpoint, sending->path, sending->body, sending->timeout_ms,
+        mt_drive_ask(&sending->drive->endpoint, path, sending->body, sending->timeout_ms,
                      &sending->status, &sending->answer, NULL) == MT_OK;
     return NULL;
 }
@@ -52,13 +54,15 @@ static void *send_one(void *argument)
 static int take_answer(struct sending *sending)
 {
     struct mt_drive_report *report = sending->drive->report;
+    char path[MT_DRIVE_ENGINE_TEXT];
     const char *words = mt_drive_complaint(sending->answer);
     report->n_requests++;
     if (sending->is_answered && sending->status != 200) {
         report->n_refused++;
         if (!report->complaint[0])
             snprintf(report->complaint, sizeof report->complaint, "%s answered %d: %s",
-                     sending->path, sending->status, words ? words : "no reason given");
+                     mt_drive_path(sending->drive, sending->endpoint, path), sending->status,
+                     words ? words : "no reason given");
     }
     json_decref(sending->answer);
     free(sending->body);
@@ -105,10 +109,10 @@ static int send_all(struct mt_drive_state *drive, struct sending *sendings, size
     return status;
 }
 
-/* Marks a step and sends its one request. `body` is freed. Returns the status, or 0. */
-static int step(struct mt_drive_state *drive, const char *mark, const char *path, char *body)
+/* Marks a step and sends its one request; frees `body`. Returns the status, or 0. */
+static int step(struct mt_drive_state *drive, const char *mark, const char *endpoint, char *body)
 {
-    struct sending sending = {.path = path, .body = body};
+    struct sending sending = {.endpoint = endpoint, .body = body};
     if (!body || !may_send(drive, 1)) {
         free(body);
         return 0;
@@ -132,7 +136,7 @@ static uint64_t long_tokens(const struct mt_drive_state *drive)
     return (double)most < timely ? most : (uint64_t)timely + 1;
 }
 
-/* The host's bytes that came and were not given back since event number `first`. */
+/* The bytes that the program took of the host since event number `first` and still has. */
 static int64_t host_growth(struct mt_drive_state *drive, size_t first)
 {
     int64_t bytes = 0;
@@ -160,11 +164,11 @@ static int long_prompt(struct mt_drive_state *drive)
     uint64_t slot = drive->facts.slot_tokens ? drive->facts.slot_tokens : UNKNOWN_SLOT;
     uint64_t probe = slot / 2 < PROBE_TOKENS ? slot / 2 : PROBE_TOKENS;
     uint64_t start_ns = mt_monotonic_ns();
-    if (step(drive, "request: short prompt", "/completion", prompt(drive, 1, probe)) != 200)
+    if (step(drive, "request: short prompt", "complete", prompt(drive, 1, probe)) != 200)
         return 0;
     drive->ns_per_token = (double)(mt_monotonic_ns() - start_ns) / (double)probe;
     drive->report->prompt_tokens = long_tokens(drive);
-    return step(drive, "request: long prompt", "/completion",
+    return step(drive, "request: long prompt", "complete",
                 prompt(drive, 2, drive->report->prompt_tokens)) == 200;
 }
 
@@ -179,7 +183,7 @@ static void all_slots(struct mt_drive_state *drive)
     uint64_t tokens = long_tokens(drive) / n;
     mt_rehearsal_mark(drive->rehearsal, "requests: all sequences at a time");
     for (size_t i = 0; i < n; i++)
-        sendings[i] = (struct sending){.path = "/completion",
+        sendings[i] = (struct sending){.endpoint = "complete",
                                        .body = prompt(drive, 100 + i, tokens > 1 ? tokens - 1 : 1)};
     send_all(drive, sendings, n);
 }
@@ -191,7 +195,7 @@ static void past_prompts(struct mt_drive_state *drive)
     int n_quiet = 0;
     for (uint64_t i = 0; n_quiet < QUIET_PROMPTS; i++) {
         size_t first = count_events(drive);
-        if (step(drive, "request: past prompts are kept", "/completion",
+        if (step(drive, "request: past prompts are kept", "complete",
                  prompt(drive, 1000 + i, drive->report->prompt_tokens)) != 200)
             return;
         n_quiet = i <= slots || host_growth(drive, first) > 0 ? 0 : n_quiet + 1;
@@ -216,7 +220,7 @@ static void all_embeddings(struct mt_drive_state *drive)
     mt_rehearsal_mark(drive->rehearsal, "requests: all sequences at a time");
     for (size_t i = 0; i < n; i++)
         sendings[i] =
-            (struct sending){.path = "/embedding",
+            (struct sending){.endpoint = "embed",
                              .body = mt_drive_embedding_body(100 + i, embedding_tokens(drive),
                                                              drive->facts.vocabulary)};
     send_all(drive, sendings, n);
@@ -227,25 +231,32 @@ static void embeddings(struct mt_drive_state *drive)
 {
     uint64_t tokens = embedding_tokens(drive);
     if (drive->ranks) {
-        step(drive, "request: ranking", "/v1/rerank", mt_drive_rerank_body());
+        step(drive, "request: ranking", "rank", mt_drive_rerank_body());
         return;
     }
-    if (step(drive, "request: embedding", "/embedding",
+    if (step(drive, "request: embedding", "embed",
              mt_drive_embedding_body(3, tokens, drive->facts.vocabulary)) != 200)
         return;
     drive->report->prompt_tokens = tokens;
     all_embeddings(drive);
 }
 
+/* NULL where the engine has no such endpoint, or does not answer. */
+static json_t *ask_for(struct mt_drive_state *drive, const char *endpoint)
+{
+    char path[MT_DRIVE_ENGINE_TEXT];
+    json_t *answer = NULL;
+    int status = 0;
+    if (*mt_drive_path(drive, endpoint, path))
+        mt_drive_ask(&drive->endpoint, path, NULL, 2000, &status, &answer, NULL);
+    return answer;
+}
+
 static void learn_facts(struct mt_drive_state *drive)
 {
-    json_t *props = NULL;
-    json_t *models = NULL;
-    json_t *adapters = NULL;
-    int status = 0;
-    mt_drive_ask(&drive->endpoint, "/props", NULL, 2000, &status, &props, NULL);
-    mt_drive_ask(&drive->endpoint, "/v1/models", NULL, 2000, &status, &models, NULL);
-    mt_drive_ask(&drive->endpoint, "/lora-adapters", NULL, 2000, &status, &adapters, NULL);
+    json_t *props = ask_for(drive, "properties");
+    json_t *models = ask_for(drive, "models");
+    json_t *adapters = ask_for(drive, "adapters");
     mt_drive_facts_take(&drive->facts, props, models, adapters);
     drive->report->n_slots = drive->facts.n_slots;
     drive->report->slot_tokens = drive->facts.slot_tokens;
@@ -259,27 +270,27 @@ static char *openai_prompt(const struct mt_drive_state *drive, uint64_t seed, ui
     return mt_drive_openai_body(drive->facts.model, seed, n_tokens, 4);
 }
 
-/* vLLM, SGLang and others: a short prompt, the longest one, and some at a time. */
+/* A server of OpenAI's interface: a short prompt, the longest one, and some at a time. */
 static void openai_requests(struct mt_drive_state *drive)
 {
     struct sending sendings[OPENAI_AT_A_TIME];
-    static const char path[] = "/v1/completions";
+    static const char endpoint[] = "openai";
     drive->facts.slot_tokens = drive->facts.model_tokens;
     uint64_t longest = long_tokens(drive);
     uint64_t probe = longest < PROBE_TOKENS ? longest : PROBE_TOKENS;
     uint64_t start_ns = mt_monotonic_ns();
-    if (step(drive, "request: short prompt", path, openai_prompt(drive, 1, probe)) != 200)
+    if (step(drive, "request: short prompt", endpoint, openai_prompt(drive, 1, probe)) != 200)
         return;
     drive->ns_per_token = (double)(mt_monotonic_ns() - start_ns) / (double)probe;
     longest = long_tokens(drive);
     drive->report->prompt_tokens = longest;
-    if (step(drive, "request: long prompt", path, openai_prompt(drive, 2, longest)) != 200 ||
+    if (step(drive, "request: long prompt", endpoint, openai_prompt(drive, 2, longest)) != 200 ||
         !may_send(drive, OPENAI_AT_A_TIME))
         return;
     mt_rehearsal_mark(drive->rehearsal, "requests: some at a time");
     for (size_t i = 0; i < OPENAI_AT_A_TIME; i++)
-        sendings[i] =
-            (struct sending){.path = path, .body = openai_prompt(drive, 100 + i, longest / 2 + 1)};
+        sendings[i] = (struct sending){.endpoint = endpoint,
+                                       .body = openai_prompt(drive, 100 + i, longest / 2 + 1)};
     send_all(drive, sendings, OPENAI_AT_A_TIME);
 }
 
@@ -299,15 +310,14 @@ void mt_drive_requests(struct mt_drive_state *drive)
         return;
     all_slots(drive);
     if (drive->facts.n_adapters)
-        step(drive, "request: with adapters", "/completion",
+        step(drive, "request: with adapters", "complete",
              mt_drive_adapters_body(4, drive->report->prompt_tokens, drive->facts.vocabulary,
                                     drive->facts.n_adapters));
     if (drive->saves_slots) {
-        step(drive, "request: short prompt", "/completion", prompt(drive, 3, SHORT_TOKENS));
-        step(drive, "request: a sequence is saved", "/slots/0?action=save",
-             strdup("{\"filename\":\"slot.bin\"}"));
+        step(drive, "request: short prompt", "complete", prompt(drive, 3, SHORT_TOKENS));
+        step(drive, "request: a sequence is saved", "save", strdup("{\"filename\":\"slot.bin\"}"));
     }
     if (drive->facts.sees_images)
-        step(drive, "request: an image", "/v1/chat/completions", mt_drive_image_body());
+        step(drive, "request: an image", "chat", mt_drive_image_body());
     past_prompts(drive);
 }

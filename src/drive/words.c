@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sentences of the loader, of PyTorch and of engines, and what they come to. The tables have what
- * vLLM 0.7 to 0.14 and SGLang 0.4 to 0.5 write. */
+/* Sentences of the loader, of PyTorch and of engines, and what they come to. Those of engines stand
+ * in their tables. */
 #include "words.h"
 
 #include <fcntl.h>
@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "sentences.h"
 
 #define SAY(result, ...) snprintf((result)->why, sizeof(result)->why, __VA_ARGS__)
 
@@ -132,50 +134,19 @@ int mt_drive_explain_no_cuda(const struct mt_drive_job *job, struct mt_drive_res
     return 1;
 }
 
-/* What engines say where memory does not suffice. */
-static const struct {
-    const char *words;
-    const char *why;
-    const char *number; /* words before the number that would do, or NULL */
-    const char *change; /* flags, before that number */
-    int is_foresight;   /* it ends by it, before it takes anything */
-} sentences[] = {
-    {"larger than the available KV cache memory",
-     "the KV cache has no room for one request of the longest length",
-     "estimated maximum model length is ", "--max-model-len ", 1},
-    {"maximum number of tokens that can be stored in KV cache",
-     "the KV cache has no room for one request of the longest length",
-     "maximum number of tokens that can be stored in KV cache (", "--max-model-len ", 1},
-    {"No available memory for the cache blocks",
-     "nothing is left for the KV cache: weights and the first pass take all that the engine may "
-     "have of a device",
-     NULL, "a larger --gpu-memory-utilization, or a smaller --max-num-batched-tokens", 1},
-    {"less than desired GPU memory utilization",
-     "the engine wants a larger share of the device than is free", NULL,
-     "a smaller --gpu-memory-utilization", 1},
-    {"Please try to increase --mem-fraction-static",
-     "nothing is left for the KV cache: weights take all that the engine may have of a device",
-     NULL, "a larger --mem-fraction-static", 0},
-    {"Please decrease --mem-fraction-static", "too little is left beside the KV cache", NULL,
-     "a smaller --mem-fraction-static", 0},
-};
-
 static int explain(struct mt_drive_result *result, int of_foresight)
 {
-    for (size_t i = 0; i < sizeof sentences / sizeof *sentences; i++) {
-        if (sentences[i].is_foresight < of_foresight || !strstr(result->said, sentences[i].words))
-            continue;
-        const char *number = sentences[i].number ? strstr(result->said, sentences[i].number) : NULL;
-        char value[24] = "";
-        if (number)
-            snprintf(value, sizeof value, "%ld",
-                     strtol(number + strlen(sentences[i].number), NULL, 10));
-        SAY(result, "%s, as the engine itself says%s%s%s", sentences[i].why,
-            sentences[i].number && !number ? "" : "; what would fit: ",
-            sentences[i].number && !number ? "" : sentences[i].change, value);
-        return 1;
-    }
-    return 0;
+    struct mt_drive_sentence sentence;
+    char value[24] = "";
+    if (!mt_drive_sentence_find(result->said, of_foresight, &sentence))
+        return 0;
+    const char *number = *sentence.number ? strstr(result->said, sentence.number) : NULL;
+    int lacks_number = *sentence.number && !number;
+    if (number)
+        snprintf(value, sizeof value, " %ld", strtol(number + strlen(sentence.number), NULL, 10));
+    SAY(result, "%s, as the engine itself says%s%s%s", sentence.why,
+        lacks_number ? "" : "; what would fit: ", lacks_number ? "" : sentence.change, value);
+    return 1;
 }
 
 int mt_drive_explain_engine(struct mt_drive_result *result)
@@ -191,18 +162,10 @@ int mt_drive_explain_foresight(struct mt_drive_result *result)
 /* Lines of a traceback that are of the program itself, not of what it imports. */
 static int is_own_code(const char *path, size_t length)
 {
-    static const char *const foreign[] = {"/site-packages/",
-                                          "/dist-packages/",
-                                          "/memtally/pretend/",
-                                          "/memtally/watch/",
-                                          "/lib/python",
-                                          "/bin/",
-                                          "/rehearse_vllm.py",
-                                          "/rehearse_transformers.py",
-                                          "/rehearse_sglang.py",
-                                          "/rehearse_common.py",
-                                          "/rehearse_stand_ins.py",
-                                          "<frozen "};
+    static const char *const foreign[] = {
+        "/site-packages/", "/dist-packages/", "/memtally/pretend/", "/memtally/watch/",
+        "/lib/python",     "/bin/",           "/rehearse_", /* our own programs */
+        "<frozen "};
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (memmem(path, length, foreign[i], strlen(foreign[i])))
             return 0;
@@ -242,12 +205,15 @@ static int number_before(const char *said, const char *end, char number[16])
 /* What the engine wanted for its cache and what it had, "" where it does not say. */
 static void find_wanted(const char *said, char text[64])
 {
-    static const char had_words[] = "available KV cache memory (";
-    const char *wanted = strstr(said, " GiB KV cache is needed");
-    const char *had = wanted ? strstr(wanted, had_words) : NULL;
+    size_t length;
+    size_t had_length;
+    const char *wanted = mt_drive_said(said, "says.wanted", &length);
+    const char *had = wanted ? mt_drive_said(wanted, "says.there", &had_length) : NULL;
     const char *had_end = had ? strstr(had, " GiB)") : NULL;
     char numbers[2][16];
     text[0] = '\0';
+    while (wanted && wanted > said && wanted[-1] == ' ')
+        wanted--;
     if (had_end && number_before(said, wanted, numbers[0]) &&
         number_before(had, had_end, numbers[1]))
         snprintf(text, 64, "%s GiB are wanted, %s GiB are there", numbers[0], numbers[1]);

@@ -389,39 +389,71 @@ const char *mt_engine_title(const struct mt_engine *engine, char title[MT_ENGINE
     return title;
 }
 
-int mt_engine_word_at(const struct mt_engine *engine, const char *key, size_t index, char *name,
-                      char *value, size_t size)
+/* One of the words NAME=VALUE of a key, divided; 0 behind the last one. */
+static int word_at(const struct mt_engine *engine, const char *key, size_t index,
+                   struct words *name, struct words *value)
 {
     struct mt_engine_value found;
     if (mt_engine_value(engine, key, &found) < 0)
-        return MT_ENOTFOUND;
+        return 0;
     struct words words = {found.text, found.text + found.length};
     struct words each = next_word(&words);
     while (index-- && length_of(each))
         each = next_word(&words);
-    if (!length_of(each))
+    const char *equal = length_of(each) ? memchr(each.at, '=', length_of(each)) : NULL;
+    *name = (struct words){each.at, equal ? equal : each.end};
+    *value = (struct words){equal ? equal + 1 : each.end, each.end};
+    return length_of(each) > 0;
+}
+
+/* Takes the next of several with '|' between them; 0 behind the last one. */
+static int next_part(struct words *rest, struct words *part)
+{
+    if (rest->at >= rest->end)
+        return 0;
+    const char *bar = memchr(rest->at, '|', length_of(*rest));
+    *part = (struct words){rest->at, bar ? bar : rest->end};
+    rest->at = bar ? bar + 1 : rest->end;
+    return 1;
+}
+
+int mt_engine_word_at(const struct mt_engine *engine, const char *key, size_t index, char *name,
+                      char *value, size_t size)
+{
+    struct words left;
+    struct words right;
+    if (!word_at(engine, key, index, &left, &right))
         return MT_ENOTFOUND;
-    const char *equal = memchr(each.at, '=', length_of(each));
-    struct words left = {each.at, equal ? equal : each.end};
-    struct words right = {equal ? equal + 1 : each.end, each.end};
-    const char *bar = memchr(right.at, '|', length_of(right));
-    right.end = bar ? bar : right.end;
+    struct words first = right;
+    next_part(&right, &first);
     copy_cut(name, size, left);
-    copy_cut(value, size, right);
+    copy_cut(value, size, first);
     return 0;
+}
+
+int mt_engine_part_at(const struct mt_engine *engine, const char *key, const char *name,
+                      size_t index, char *value, size_t size)
+{
+    struct words left;
+    struct words right;
+    for (size_t i = 0; word_at(engine, key, i, &left, &right); i++) {
+        struct words part = right;
+        if (!equals(left, name))
+            continue;
+        int found = next_part(&right, &part) || index == 0; /* nothing is one part */
+        for (; found && index; index--)
+            found = next_part(&right, &part);
+        if (found)
+            copy_cut(value, size, part);
+        return found ? 0 : MT_ENOTFOUND;
+    }
+    return MT_ENOTFOUND;
 }
 
 int mt_engine_word(const struct mt_engine *engine, const char *key, const char *name, char *value,
                    size_t size)
 {
-    char each[WORD_BYTES];
-    char text[WORD_BYTES];
-    for (size_t i = 0; mt_engine_word_at(engine, key, i, each, text, sizeof text) == 0; i++)
-        if (strcmp(each, name) == 0) {
-            snprintf(value, size, "%s", text);
-            return 0;
-        }
-    return MT_ENOTFOUND;
+    return mt_engine_part_at(engine, key, name, 0, value, size);
 }
 
 int mt_engine_has(const struct mt_engine *engine, const char *key, const char *word)

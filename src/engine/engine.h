@@ -85,6 +85,9 @@ int mt_engine_word(const struct mt_engine *engine, const char *key, const char *
                    size_t size);
 int mt_engine_word_at(const struct mt_engine *engine, const char *key, size_t index, char *name,
                       char *value, size_t size);
+/* Of the VALUE of `name`, the part of number `index` of those with '|' between them. */
+int mt_engine_part_at(const struct mt_engine *engine, const char *key, const char *name,
+                      size_t index, char *value, size_t size);
 /* Whether a key's value is, or among its words has, `word`. */
 int mt_engine_has(const struct mt_engine *engine, const char *key, const char *word);
 

@@ -356,10 +356,8 @@ static int fill(struct box *box, const struct mt_model *model,
                 struct mt_error *error)
 {
     struct mt_sheet *sheet = &box->sheet;
-    int result = mt_engine_find(settings->engine, &box->engine, error);
-    if (result < 0)
-        return result;
     const struct mt_predictor *predictor = predictor_of(&box->engine);
+    int result = 0;
     sheet->engine = &box->engine;
     box->estimate.settings = *settings;
     if (!settings->engine)
@@ -395,13 +393,14 @@ static int fill(struct box *box, const struct mt_model *model,
     return result < 0 ? mt_fail(error, result, MT_NO_OFFSET, "out of memory") : 0;
 }
 
-int mt_estimate_once(const struct mt_model *model, const struct mt_predict_settings *settings,
-                     const struct mt_estimate_why *why, struct mt_estimate **estimate,
-                     struct mt_error *error)
+int mt_estimate_once(const struct mt_engine *engine, const struct mt_model *model,
+                     const struct mt_predict_settings *settings, const struct mt_estimate_why *why,
+                     struct mt_estimate **estimate, struct mt_error *error)
 {
     struct box *box = calloc(1, sizeof *box);
     if (!box)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    box->engine = *engine;
     int result = fill(box, model, settings, why, error);
     if (result < 0)
         mt_estimate_destroy(&box->estimate);
@@ -414,10 +413,13 @@ int mt_estimate_create(const struct mt_model *model, const struct mt_predict_set
                        struct mt_estimate **estimate, struct mt_error *error)
 {
     struct mt_estimate *made;
-    int result = mt_estimate_once(model, settings, NULL, &made, error);
+    struct mt_engine engine;
+    int result = mt_engine_find(settings->engine, &engine, error);
+    if (result == 0)
+        result = mt_estimate_once(&engine, model, settings, NULL, &made, error);
     if (result < 0)
         return result;
-    result = mt_estimate_spill(model, settings, &made, error);
+    result = mt_estimate_spill(&engine, model, settings, &made, error);
     if (result < 0)
         mt_estimate_destroy(made);
     else
@@ -430,7 +432,9 @@ int mt_estimate_from_plan(const struct mt_model *model, const struct mt_predict_
                           struct mt_error *error)
 {
     const struct mt_estimate_why why = {.said = said};
-    return mt_estimate_once(model, settings, &why, estimate, error);
+    struct mt_engine engine;
+    int result = mt_engine_find(settings->engine, &engine, error);
+    return result < 0 ? result : mt_estimate_once(&engine, model, settings, &why, estimate, error);
 }
 
 void mt_estimate_destroy(struct mt_estimate *estimate)

@@ -3,6 +3,7 @@
 #ifndef MT_PREDICT_SHEET_H
 #define MT_PREDICT_SHEET_H
 
+#include <memtally/model_file.h>
 #include <memtally/predict.h>
 
 #include "engine/engine.h"

@@ -53,16 +53,18 @@ int mt_engine_plan_write(const struct mt_engine_plan *said,
                          const struct mt_predict_settings *settings, struct mt_sheet *sheet,
                          struct mt_error *error);
 
-/* mt_estimate_create() without looking for another placement where devices have no room. `why` may
+/* mt_estimate_create() of an engine that was found, without looking for another placement where
+ * devices have no room. `why` may
  * be NULL. */
-int mt_estimate_once(const struct mt_model *model, const struct mt_predict_settings *settings,
-                     const struct mt_estimate_why *why, struct mt_estimate **estimate,
-                     struct mt_error *error);
+int mt_estimate_once(const struct mt_engine *engine, const struct mt_model *model,
+                     const struct mt_predict_settings *settings, const struct mt_estimate_why *why,
+                     struct mt_estimate **estimate, struct mt_error *error);
 
 /* Replaces an estimate that CANNOT be because devices have no room, of an engine that can leave
  * layers on the host, by the one with the most on the devices; leaves it where that does not help,
  * or where the settings say what goes where. */
-int mt_estimate_spill(const struct mt_model *model, const struct mt_predict_settings *settings,
-                      struct mt_estimate **estimate, struct mt_error *error);
+int mt_estimate_spill(const struct mt_engine *engine, const struct mt_model *model,
+                      const struct mt_predict_settings *settings, struct mt_estimate **estimate,
+                      struct mt_error *error);
 
 #endif

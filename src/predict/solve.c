@@ -22,6 +22,7 @@
  * estimate of `best_index`. */
 struct query {
     const struct mt_model *model;
+    struct mt_engine engine;
     struct mt_predict_settings settings;
     enum mt_goal goal;
     uint64_t step;
@@ -113,7 +114,8 @@ static int try(struct query *query, uint64_t index)
 {
     struct mt_estimate *estimate;
     set(query, value_at(query, index));
-    int result = mt_estimate_once(query->model, &query->settings, NULL, &estimate, query->error);
+    int result = mt_estimate_once(&query->engine, query->model, &query->settings, NULL, &estimate,
+                                  query->error);
     if (result < 0)
         return result;
     int fits = estimate->fits_as_counted && holds_sequences(query, estimate);
@@ -217,7 +219,8 @@ static int search(struct query *query)
 /* The engine's own answer to the settings as they are, for what the query needs of it. */
 static int ask(struct query *query, struct mt_estimate **estimate)
 {
-    return mt_estimate_once(query->model, &query->settings, NULL, estimate, query->error);
+    return mt_estimate_once(&query->engine, query->model, &query->settings, NULL, estimate,
+                            query->error);
 }
 
 /* Contexts between two steps take what the larger one takes. */
@@ -230,17 +233,17 @@ static uint64_t step_of(const struct mt_engine *engine)
     return larger(mt_engine_number(engine, "block_tokens", CONTEXT_STEP), 1);
 }
 
-static int prepare_context(struct query *query, const struct mt_engine *engine)
+static int prepare_context(struct query *query)
 {
     uint64_t most = mt_model_describe(query->model)->context_length;
-    query->step = step_of(engine);
+    query->step = step_of(&query->engine);
     if (!most)
         most = CONTEXT_MOST;
     query->n = larger(most / query->step, 1);
     return 0;
 }
 
-static int prepare_counts(struct query *query, const struct mt_engine *engine)
+static int prepare_counts(struct query *query)
 {
     struct mt_estimate *estimate;
     int result = ask(query, &estimate);
@@ -250,10 +253,10 @@ static int prepare_counts(struct query *query, const struct mt_engine *engine)
     query->has_budget = estimate->pool.present;
     query->batch = complete->batch;
     query->step = 1;
-    query->context_is_shared = mt_engine_has(engine, "flag.style", "server");
+    query->context_is_shared = mt_engine_has(&query->engine, "flag.style", "server");
     query->each_tokens = complete->context_tokens / larger(query->settings.sequences, 1);
     if (query->goal == MT_GOAL_SEQUENCES)
-        query->n = mt_engine_number(engine, "sequences.max", SEQUENCES_MOST);
+        query->n = mt_engine_number(&query->engine, "sequences.max", SEQUENCES_MOST);
     else
         query->n = larger(complete->context_tokens, 1);
     mt_estimate_destroy(estimate);
@@ -310,20 +313,18 @@ static void prepare_layers(struct mt_predict_settings *settings, const struct mt
 static int prepare(struct query *query)
 {
     struct mt_predict_settings *settings = &query->settings;
-    struct mt_engine engine;
-    int result = mt_engine_find(settings->engine, &engine, query->error);
+    int result = mt_engine_find(settings->engine, &query->engine, query->error);
     if (result < 0)
         return result;
     if (query->goal == MT_GOAL_SMALLEST_DEVICE && !settings->n_devices)
         settings->n_devices = 1;
-    prepare_layers(settings, &engine);
+    prepare_layers(settings, &query->engine);
     if (query->goal == MT_GOAL_SMALLEST_DEVICE)
         return prepare_device(query);
     if (!settings->n_devices && !settings->host_bytes)
         return mt_fail(query->error, MT_EARG, MT_NO_OFFSET,
                        "give a capacity; without one memtally cannot say what fits");
-    return query->goal == MT_GOAL_CONTEXT ? prepare_context(query, &engine)
-                                          : prepare_counts(query, &engine);
+    return query->goal == MT_GOAL_CONTEXT ? prepare_context(query) : prepare_counts(query);
 }
 
 int mt_estimate_solve(const struct mt_model *model, const struct mt_predict_settings *settings,

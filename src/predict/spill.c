@@ -22,7 +22,7 @@ struct spill {
     uint64_t margin_bytes; /* of each place, that the engine leaves free */
     uint64_t waste_bytes;  /* by which it is careful where several devices share a model */
     struct mt_predict_settings settings;
-    struct mt_engine engine;
+    const struct mt_engine *engine;
     enum move move;
     uint64_t context_tokens; /* before the first step */
     uint64_t most;
@@ -99,7 +99,8 @@ static int has_room(struct spill *spill, uint64_t steps)
 {
     struct mt_estimate *estimate;
     set(spill, steps);
-    int result = mt_estimate_once(spill->model, &spill->settings, NULL, &estimate, spill->error);
+    int result = mt_estimate_once(spill->engine, spill->model, &spill->settings, NULL, &estimate,
+                                  spill->error);
     if (result < 0)
         return result;
     int room = spill->move == MOVE_CONTEXT
@@ -135,7 +136,8 @@ static int replace(struct spill *spill, uint64_t steps, const struct mt_estimate
 {
     struct mt_estimate *other;
     set(spill, steps);
-    int result = mt_estimate_once(spill->model, &spill->settings, why, &other, spill->error);
+    int result =
+        mt_estimate_once(spill->engine, spill->model, &spill->settings, why, &other, spill->error);
     if (result < 0)
         return result;
     mt_estimate_destroy(*estimate);
@@ -150,7 +152,7 @@ static int may_leave(const struct spill *spill, const struct mt_estimate *estima
     return estimate->verdict == MT_VERDICT_CANNOT && !settings->has_gpu_layers &&
            settings->n_devices && !settings->n_overrides && settings->split != MT_SPLIT_ROW &&
            !mt_fit_on_devices(&estimate->tally, &estimate->settings) &&
-           mt_engine_has(&spill->engine, "flag", "gpu_layers");
+           mt_engine_has(spill->engine, "flag", "gpu_layers");
 }
 
 /* Several devices share whole layers, or whole tensors of experts: the engine expects half a one
@@ -182,9 +184,9 @@ static int may_shrink(struct spill *spill, const struct mt_estimate *estimate, u
         estimate->settings.context_tokens <= least)
         return 0;
     if (!settings->n_devices &&
-        (!settings->host_bytes || !mt_engine_has(&spill->engine, "fit.host", "yes")))
+        (!settings->host_bytes || !mt_engine_has(spill->engine, "fit.host", "yes")))
         return 0;
-    spill->margin_bytes = mt_engine_number(&spill->engine, "fit.margin", 0);
+    spill->margin_bytes = mt_engine_number(spill->engine, "fit.margin", 0);
     if (engine_has_room(spill, estimate))
         return 0;
     spill->waste_bytes = waste_of(spill, estimate);
@@ -194,7 +196,7 @@ static int may_shrink(struct spill *spill, const struct mt_estimate *estimate, u
 /* A smaller context, with what the engine leaves free; at worst the smallest that it would take. */
 static int shrink_context(struct spill *spill, struct mt_estimate **estimate)
 {
-    uint64_t least = mt_engine_number(&spill->engine, "fit.context", 0);
+    uint64_t least = mt_engine_number(spill->engine, "fit.context", 0);
     struct mt_estimate_why why = {
         .note =
             "No context was given: as the engine does, memtally takes the largest that leaves the "
@@ -232,18 +234,17 @@ static int leave(struct spill *spill, enum move move, uint64_t most, struct mt_e
     return result < 0 ? result : 1;
 }
 
-int mt_estimate_spill(const struct mt_model *model, const struct mt_predict_settings *settings,
-                      struct mt_estimate **estimate, struct mt_error *error)
+int mt_estimate_spill(const struct mt_engine *engine, const struct mt_model *model,
+                      const struct mt_predict_settings *settings, struct mt_estimate **estimate,
+                      struct mt_error *error)
 {
-    struct spill spill = {.model = model, .settings = *settings, .error = error};
+    struct spill spill = {.model = model, .settings = *settings, .engine = engine, .error = error};
     const struct mt_model_description *d = mt_model_describe(model);
-    int result = mt_engine_find((*estimate)->settings.engine, &spill.engine, error);
-    if (result == 0)
-        result = shrink_context(&spill, estimate);
+    int result = shrink_context(&spill, estimate);
     if (result < 0 || !may_leave(&spill, *estimate))
         return result;
     int found = 0;
-    if (d->experts && !settings->cpu_moe_layers && mt_engine_has(&spill.engine, "flag", "cpu_moe"))
+    if (d->experts && !settings->cpu_moe_layers && mt_engine_has(spill.engine, "flag", "cpu_moe"))
         found = leave(&spill, MOVE_EXPERTS, d->n_layers, estimate);
     spill.settings.cpu_moe_layers = settings->cpu_moe_layers;
     if (found == 0) /* the output counts as a layer */

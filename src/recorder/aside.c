@@ -61,7 +61,7 @@ static void start(struct aside *aside)
                    aside);
 }
 
-/* Where a table cannot be left, as in some containers, it is copied by clone(). */
+/* clone() copies a table that cannot be left, as in some containers. */
 int do_aside(void (*function)(void *context), void *context)
 {
     struct aside aside = {function, context, 1, 0};

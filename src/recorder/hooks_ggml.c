@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <memtally/tally.h>
 #include <string.h>
 
 #include "recorder/ggml.h"

@@ -119,7 +119,7 @@ static int add_up(struct process *process, uint64_t totals[4])
     return __atomic_load_n(&process->moves_begun, __ATOMIC_SEQ_CST) == done;
 }
 
-/* Where threads end faster than their counts are added up, the last ones still hold. */
+/* The last counts still hold while threads end faster than we add their counts up. */
 static void write_totals(struct thread *thread)
 {
     uint64_t totals[4];

@@ -109,7 +109,7 @@ static long os_pread(int fd, void *bytes, size_t length, uint64_t offset)
     return MT_SYS4(SYS_pread64, fd, bytes, length, offset);
 }
 
-/* Where the file may not be so large, the kernel says so by a signal, too. */
+/* The kernel also sends a signal if the file may not be so large. */
 static int os_resize(int fd, uint64_t bytes)
 {
     struct hush hush;

@@ -13,7 +13,6 @@
 #include <stdint.h>
 
 #include "base/preload.h"
-#include "engine/fused.h"
 #include "gpu/spec.h"
 
 #define MT_ACCOUNT_SHARED_NAME "memory that processes share" /* of what one gives others to map */

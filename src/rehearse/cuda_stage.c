@@ -25,7 +25,7 @@ static const struct {
     int is_preloaded; /* else it serves where the program brings none */
     int major;        /* of CUDA, 0: any */
 } libraries[] = {
-#include "pretend/cuda/libraries.def"
+#include "rehearse/cuda_libraries.def"
 };
 
 /* Names without a version, by which some programs ask and linkers look. */

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "engine/fused.h"
 
 #define ENGINE      "llama.cpp"
 #define KEY_BYTES   64

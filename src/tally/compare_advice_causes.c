@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Why weights and activations differ. */
 #include <math.h>
+#include <memtally/model_file.h>
 #include <memtally/units.h>
 #include <string.h>
 

@@ -2,6 +2,7 @@
 /* Why a figure of the KV cache is off: almost always by a factor, and the factor tells which term
  * of the formula was left out. */
 #include <math.h>
+#include <memtally/model_file.h>
 
 #include "tally/compare_advice.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening a recording folder: which files it holds, and which process images they make. */
 #include <memtally/recording.h>
+#include <memtally/units.h>
 
 #include <dirent.h>
 #include <errno.h>

@@ -221,7 +221,12 @@ def test_an_engine_is_named_where_it_is_data():
     assert_clean("engines", {**table, new: '/* "vllm" */\nint f(void) { return mt_engine_has(e, "flag.style", "vllm"); }\n'})
     assert_found("engines", {**table, new: 'int f(void)\n{\n    return !strcmp(name, "vllm");\n}\n'}, 'src/cli/new.c:3: names "vllm"')
     assert_found("engines", {**table, new: 'char *server = "llama-server";\n'}, 'names "llama-server"')
-    assert_found("engines", {**table, "src/drive/flags.c": "int flags;\n"}, "src/drive/flags.c names no engine any more")
+    assert_found("engines", {**table, "src/drive/find.c": "int find;\n"}, "src/drive/find.c names no engine any more")
+    words = {**table, "data/engines/vllm.table": "flags 0 context=--max-model-len|-l\nsays.1 0 the cache is too small ; source\n"}
+    assert_clean("engines", {**words, new: 'char *own = "--max-model-length";\n'})
+    assert_found("engines", {**words, new: 'char *flag = "a smaller --max-model-len";\n'}, 'says "a smaller --max-model-len"')
+    assert_found("engines", {**words, new: 'int f = has("it said: the cache is too small");\n'}, "src/cli/new.c:1: says")
+    assert_clean("engines", {**words, "src/predict/new.c": 'char *flag = "--max-model-len";\n'})
 
 
 def test_faulty_scripts_are_found():

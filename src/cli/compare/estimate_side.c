@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The estimate of what a recording says that was run. */
 #include <ctype.h>
+#include <memtally/model_file.h>
 #include <stdio.h>
 #include <string.h>
 

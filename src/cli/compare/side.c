@@ -3,6 +3,7 @@
 #include "cli/compare/side.h"
 
 #include <math.h>
+#include <memtally/model_file.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

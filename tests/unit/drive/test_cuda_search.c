@@ -94,7 +94,7 @@ static void generate(const struct machine *machine, const struct mt_drive_comman
 static void run(const struct machine *machine, const struct mt_drive_command *command,
                 struct mt_advise_cuda_fit *fit)
 {
-    if (mt_advise_cuda_engine_of(command) == MT_DRIVE_TRANSFORMERS)
+    if (strcmp(mt_advise_cuda_engine_of(command), "transformers") == 0)
         generate(machine, command, fit);
     else
         serve(machine, command, fit);
@@ -122,7 +122,7 @@ static void search_at_most(struct machine *machine, const char *const *argv, siz
     mt_drive_command_copy((char *const *)argv, &command);
     run(machine, &command, &first);
     assert_false(first.fits);
-    int takes_share = mt_advise_cuda_engine_of(&command) != MT_DRIVE_TRANSFORMERS;
+    int takes_share = strcmp(mt_advise_cuda_engine_of(&command), "transformers") != 0;
     struct mt_advise_cuda_search what = {.command = &command,
                                          .shortage = first.shortage,
                                          .n_devices = (uint64_t)machine->devices,
@@ -334,7 +334,7 @@ static void test_settings_of_a_model_in_sglang_are_told_both_ways(void **state)
     char value[MT_ADVISE_SETTING_BYTES];
     (void)state;
     mt_drive_command_copy((char *const *)argv, &command);
-    assert_int_equal(mt_advise_cuda_engine_of(&command), MT_DRIVE_SGLANG);
+    assert_string_equal(mt_advise_cuda_engine_of(&command), "sglang");
     assert_true(mt_advise_setting_get(&command, MT_ADVISE_SET_CONTEXT, value));
     assert_string_equal(value, "131072");
     mt_advise_setting_set(&command, MT_ADVISE_SET_CONTEXT, "4096");

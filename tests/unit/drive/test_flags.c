@@ -151,8 +151,8 @@ static void test_the_program_is_found_behind_what_starts_it(void **state)
     struct mt_drive_command behind = parse("env A=b nice -n 5 /opt/llama-server -m x");
     struct mt_drive_command unknown = parse("python3 -c pass");
     (void)state;
-    assert_int_equal(plain.program, MT_DRIVE_LLAMA_BENCH);
-    assert_int_equal(behind.program, MT_DRIVE_LLAMA_SERVER);
+    assert_int_equal(plain.program, MT_DRIVE_BENCH);
+    assert_int_equal(behind.program, MT_DRIVE_SERVER);
     assert_int_equal(behind.program_index, 5);
     assert_int_equal(unknown.program, MT_DRIVE_UNKNOWN_PROGRAM);
     assert_null(mt_drive_flag_value(&unknown, NULL, MT_DRIVE_CONTEXT));
@@ -180,6 +180,40 @@ static void test_numbers_are_whole_and_alone(void **state)
     assert_int_equal(mt_drive_flag_number(NULL, 7), 7);
 }
 
+/* docs.vllm.ai and docs.sglang.ai: how each starts its server, and how each spells its settings. */
+static void test_engines_have_flags_of_their_own(void **state)
+{
+    static const struct {
+        const char *line;
+        const char *engine;
+        const char *context;
+    } servers[] = {{"vllm serve m --max-model-len 9", "vllm", "9"},
+                   {"python -m vllm.entrypoints.openai.api_server --max-model-len=8", "vllm", "8"},
+                   {"python -m sglang.launch_server --context-length 7", "sglang", "7"},
+                   {"sglang serve --max-model-len 7", "sglang", NULL},
+                   {"llama-server --context-length 7", "llama.cpp", NULL}};
+    (void)state;
+    for (size_t i = 0; i < sizeof servers / sizeof *servers; i++) {
+        struct mt_drive_command command = parse(servers[i].line);
+        assert_string_equal(command.engine, servers[i].engine);
+        assert_int_equal(command.program, MT_DRIVE_SERVER);
+        mt_drive_command_finish(&command);
+        assert_value(servers[i].line, MT_DRIVE_CONTEXT, servers[i].context);
+    }
+}
+
+static void test_a_script_of_ours_needs_a_model_and_settings(void **state)
+{
+    struct mt_drive_command whole = parse("python /x/rehearse_vllm.py m {}");
+    struct mt_drive_command cut = parse("python /x/rehearse_vllm.py m");
+    (void)state;
+    assert_int_equal(whole.program, MT_DRIVE_SCRIPT);
+    assert_int_equal(whole.program_index, 1);
+    assert_int_equal(cut.program, MT_DRIVE_UNKNOWN_PROGRAM);
+    mt_drive_command_finish(&whole);
+    mt_drive_command_finish(&cut);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +228,8 @@ int main(void)
         cmocka_unit_test(test_the_program_is_found_behind_what_starts_it),
         cmocka_unit_test(test_flags_of_what_starts_it_are_not_the_programs),
         cmocka_unit_test(test_numbers_are_whole_and_alone),
+        cmocka_unit_test(test_engines_have_flags_of_their_own),
+        cmocka_unit_test(test_a_script_of_ours_needs_a_model_and_settings),
     };
     return RUN_TESTS(tests);
 }

@@ -166,6 +166,26 @@ static void test_an_unknown_engine_is_answered_with_the_known_ones(void **state)
     assert_non_null(strstr(error.text, "next is no version of vllm"));
 }
 
+static void test_parts_of_a_word_are_counted_and_an_empty_one_is_a_part(void **state)
+{
+    static const char text[] = "engine e\nversions dotted\nnewest 1.0\n"
+                               "flags 0 context=-c|--ctx-size none= only=-o\n";
+    struct mt_engine engine;
+    char part[16];
+    (void)state;
+    assert_int_equal(mt_engine_parse(text, sizeof text - 1, NULL, &engine, NULL), 0);
+    assert_int_equal(mt_engine_part_at(&engine, "flags", "context", 1, part, sizeof part), 0);
+    assert_string_equal(part, "--ctx-size");
+    assert_int_equal(mt_engine_part_at(&engine, "flags", "context", 2, part, sizeof part),
+                     MT_ENOTFOUND);
+    assert_int_equal(mt_engine_part_at(&engine, "flags", "none", 0, part, sizeof part), 0);
+    assert_string_equal(part, "");
+    assert_int_equal(mt_engine_part_at(&engine, "flags", "only", 1, part, sizeof part),
+                     MT_ENOTFOUND);
+    assert_int_equal(mt_engine_part_at(&engine, "flags", "other", 0, part, sizeof part),
+                     MT_ENOTFOUND);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +199,7 @@ int main(void)
         cmocka_unit_test(test_every_built_in_table_is_valid_and_found_by_its_name),
         cmocka_unit_test(test_an_engine_may_be_named_with_a_version),
         cmocka_unit_test(test_an_unknown_engine_is_answered_with_the_known_ones),
+        cmocka_unit_test(test_parts_of_a_word_are_counted_and_an_empty_one_is_a_part),
     };
     return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
 }

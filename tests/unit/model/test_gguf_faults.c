@@ -8,31 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/failing_allocations.h"
+
 #define TENSORS 200
-
-static int allocations, failing_allocation;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *block, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *block, size_t size);
-
-void *__wrap_malloc(size_t size)
-{
-    return ++allocations == failing_allocation ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return ++allocations == failing_allocation ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *block, size_t size)
-{
-    return ++allocations == failing_allocation ? NULL : __real_realloc(block, size);
-}
 
 static struct image image;
 static struct memory_file files[2];

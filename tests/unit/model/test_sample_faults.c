@@ -12,6 +12,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "tests/support/failing_allocations.h"
+
 /* Over a megabyte, so that weights take several writes. */
 static const struct mt_model_shape small = {.layers = 2,
                                             .embedding_length = 256,
@@ -166,30 +168,6 @@ static void test_whichever_call_fails_nothing_is_left_behind(void **state)
     (void)state;
     assert_true(sweep_calls(&random_q8_0) > 20);
     assert_true(sweep_calls(&sparse) > 5);
-}
-
-static int allocations, failing_allocation;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *block, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *block, size_t size);
-
-void *__wrap_malloc(size_t size)
-{
-    return ++allocations == failing_allocation ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return ++allocations == failing_allocation ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *block, size_t size)
-{
-    return ++allocations == failing_allocation ? NULL : __real_realloc(block, size);
 }
 
 static void test_whichever_allocation_fails_nothing_is_left_behind(void **state)

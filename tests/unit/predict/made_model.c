@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/support/unit.h"
+
 const struct made_shape llama_3_1_8b = {32, 4096, 14336, 32, 8, 128, 128256, 131072, 0, 0, 0};
 const struct made_shape llama_3_8b = {32, 4096, 14336, 32, 8, 128, 128256, 8192, 0, 0, 0};
 const struct made_shape qwen3_32b = {64, 5120, 25600, 64, 8, 128, 151936, 40960, 1, 0, 0};
@@ -127,4 +129,20 @@ uint64_t made_bytes(const struct mt_estimate *estimate, size_t device, enum mt_c
         return place->total_allocated_bytes;
     const struct mt_tally_row *row = mt_tally_row_of(place, category);
     return row ? row->allocated_bytes : 0;
+}
+
+struct mt_estimate *made_estimate(const struct made_model *made,
+                                  struct mt_predict_settings settings)
+{
+    struct mt_estimate *result = NULL;
+    struct mt_error error = {0};
+    if (mt_estimate_create(&made->model, &settings, &result, &error) < 0)
+        fail_msg("%s", error.text);
+    return result;
+}
+
+uint64_t made_row(const struct mt_estimate *estimate, size_t place, enum mt_category category)
+{
+    const struct mt_tally_row *found = mt_tally_row_of(&estimate->tally.places[place], category);
+    return found ? found->allocated_bytes : 0;
 }

@@ -48,6 +48,12 @@ struct mt_predict_settings two_stages(const char *engine);
 /* The sum of an estimate's bytes of a category on a device; of what it holds in all for 0. */
 uint64_t made_bytes(const struct mt_estimate *estimate, size_t device, enum mt_category category);
 
+/* An estimate of the model; the test fails where there is none. */
+struct mt_estimate *made_estimate(const struct made_model *made,
+                                  struct mt_predict_settings settings);
+/* The bytes of a category at a place, 0 where it has none. */
+uint64_t made_row(const struct mt_estimate *estimate, size_t place, enum mt_category category);
+
 extern const struct made_shape llama_3_1_8b;
 extern const struct made_shape llama_3_8b;
 extern const struct made_shape qwen3_32b;

@@ -14,17 +14,7 @@ static struct made_model made;
 
 static struct mt_estimate *estimate(struct mt_predict_settings settings)
 {
-    struct mt_estimate *result = NULL;
-    struct mt_error error = {0};
-    if (mt_estimate_create(&made.model, &settings, &result, &error) < 0)
-        fail_msg("%s", error.text);
-    return result;
-}
-
-static uint64_t row(const struct mt_estimate *result, size_t place, enum mt_category category)
-{
-    const struct mt_tally_row *found = mt_tally_row_of(&result->tally.places[place], category);
-    return found ? found->allocated_bytes : 0;
+    return made_estimate(&made, settings);
 }
 
 /* Gemma 3 27B in Q6 on an RTX 4090: 17,404 MiB at 2,048 tokens, 23,238 at 30,720, so 208 KiB for a
@@ -48,7 +38,8 @@ static void test_windowed_layers_keep_the_whole_cache(void **state)
     struct mt_estimate *small = estimate(settings);
     settings.context_tokens = 30720;
     struct mt_estimate *large = estimate(settings);
-    uint64_t more = row(large, 1, MT_CATEGORY_KV_CACHE) - row(small, 1, MT_CATEGORY_KV_CACHE);
+    uint64_t more =
+        made_row(large, 1, MT_CATEGORY_KV_CACHE) - made_row(small, 1, MT_CATEGORY_KV_CACHE);
     assert_int_equal(more, 28672ULL * 62 * 2 * 16 * 128 * 13 / 16);
     assert_in_range(more / MADE_MIB, 23238 - 17404 - 250, 23238 - 17404 + 250);
     mt_estimate_destroy(small);
@@ -67,7 +58,8 @@ static void test_keys_and_values_may_differ(void **state)
                                                                        .kv_type_v = "q4",
                                                                        .context_tokens = 1000});
     /* 1,000 tokens are four pages of 256. */
-    assert_int_equal(row(result, 1, MT_CATEGORY_KV_CACHE), 1024ULL * 32 * 8 * (128 * 17 / 16 + 72));
+    assert_int_equal(made_row(result, 1, MT_CATEGORY_KV_CACHE),
+                     1024ULL * 32 * 8 * (128 * 17 / 16 + 72));
     assert_non_null(strstr(result->flags, "--cache-mode 8,4"));
     mt_estimate_destroy(result);
 }
@@ -80,9 +72,11 @@ static void test_devices_are_filled_in_order(void **state)
     struct mt_estimate *result = estimate((struct mt_predict_settings){
         .engine = "exllamav3", .device_bytes = devices, .n_devices = 2, .context_tokens = 8192});
     uint64_t embedding = 128256ULL * 4096 * 2;
-    assert_int_equal(row(result, 0, MT_CATEGORY_WEIGHTS), embedding);
-    assert_true(row(result, 1, MT_CATEGORY_WEIGHTS) > row(result, 2, MT_CATEGORY_WEIGHTS));
-    assert_int_equal(row(result, 1, MT_CATEGORY_WEIGHTS) + row(result, 2, MT_CATEGORY_WEIGHTS),
+    assert_int_equal(made_row(result, 0, MT_CATEGORY_WEIGHTS), embedding);
+    assert_true(made_row(result, 1, MT_CATEGORY_WEIGHTS) >
+                made_row(result, 2, MT_CATEGORY_WEIGHTS));
+    assert_int_equal(made_row(result, 1, MT_CATEGORY_WEIGHTS) +
+                         made_row(result, 2, MT_CATEGORY_WEIGHTS),
                      16060522496 - embedding);
     mt_estimate_destroy(result);
 }
@@ -108,7 +102,7 @@ static void test_states_have_a_history_for_drafted_tokens(void **state)
                                                                        .draft_tokens = 3,
                                                                        .context_tokens = 4096});
     uint64_t one = 3 * 8192 * 4 + 32 * 128 * 128 * 4;
-    assert_int_equal(row(result, 1, MT_CATEGORY_RECURRENT_STATE), 24 * 4 * one);
+    assert_int_equal(made_row(result, 1, MT_CATEGORY_RECURRENT_STATE), 24 * 4 * one);
     mt_estimate_destroy(result);
 }
 

@@ -14,11 +14,7 @@ static struct made_model made;
 
 static struct mt_estimate *estimate(struct mt_predict_settings settings)
 {
-    struct mt_estimate *result = NULL;
-    struct mt_error error = {0};
-    if (mt_estimate_create(&made.model, &settings, &result, &error) < 0)
-        fail_msg("%s", error.text);
-    return result;
+    return made_estimate(&made, settings);
 }
 
 static struct mt_estimate *on_device(const char *engine, const uint64_t *bytes)

@@ -3,6 +3,7 @@
 #include "tests/support/unit.h"
 
 #include <memtally/model.h>
+#include <memtally/model_file.h>
 #include <memtally/predict.h>
 #include <stdio.h>
 #include <stdlib.h>

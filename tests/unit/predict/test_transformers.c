@@ -16,17 +16,7 @@ static struct made_model made;
 
 static struct mt_estimate *estimate(struct mt_predict_settings settings)
 {
-    struct mt_estimate *result = NULL;
-    struct mt_error error = {0};
-    if (mt_estimate_create(&made.model, &settings, &result, &error) < 0)
-        fail_msg("%s", error.text);
-    return result;
-}
-
-static uint64_t row(const struct mt_estimate *result, size_t place, enum mt_category category)
-{
-    const struct mt_tally_row *found = mt_tally_row_of(&result->tally.places[place], category);
-    return found ? found->allocated_bytes : 0;
+    return made_estimate(&made, settings);
 }
 
 struct point {
@@ -46,9 +36,9 @@ static void check(const struct point *point)
                                               .context_tokens = point->tokens,
                                               .weight_type = "auto",
                                               .flash_attention = point->flash});
-    uint64_t activations = row(result, 0, MT_CATEGORY_ACTIVATIONS);
-    assert_int_equal(row(result, 0, MT_CATEGORY_WEIGHTS), point->weights);
-    assert_int_equal(row(result, 0, MT_CATEGORY_KV_CACHE), point->kv);
+    uint64_t activations = made_row(result, 0, MT_CATEGORY_ACTIVATIONS);
+    assert_int_equal(made_row(result, 0, MT_CATEGORY_WEIGHTS), point->weights);
+    assert_int_equal(made_row(result, 0, MT_CATEGORY_KV_CACHE), point->kv);
     assert_in_range(activations, point->activations - point->within,
                     point->activations + point->within);
     mt_estimate_destroy(result);
@@ -87,7 +77,7 @@ static void test_old_versions_keep_logits_of_all_positions(void **state)
     make_model(&made, &llama_3_1_8b);
     struct mt_estimate *result = estimate((struct mt_predict_settings){
         .engine = "transformers@4.44.0", .context_tokens = 2048, .weight_type = "bfloat16"});
-    assert_int_equal(row(result, 0, MT_CATEGORY_ACTIVATIONS),
+    assert_int_equal(made_row(result, 0, MT_CATEGORY_ACTIVATIONS),
                      2048ULL * 128256 * (2 + 4) + 2048ULL * 4096 * 2);
     mt_estimate_destroy(result);
 }
@@ -135,8 +125,8 @@ static void test_weights_double_where_the_version_loads_32_bit(void **state)
     make_model(&made, &llama_3_1_8b);
     struct mt_estimate *result = estimate(
         (struct mt_predict_settings){.engine = "transformers@4.50.0", .context_tokens = 1024});
-    assert_int_equal(row(result, 0, MT_CATEGORY_WEIGHTS), 2 * 16060522496);
-    assert_int_equal(row(result, 0, MT_CATEGORY_KV_CACHE), 2 * 134217728);
+    assert_int_equal(made_row(result, 0, MT_CATEGORY_WEIGHTS), 2 * 16060522496);
+    assert_int_equal(made_row(result, 0, MT_CATEGORY_KV_CACHE), 2 * 134217728);
     assert_non_null(strstr(result->flags, "float32"));
     mt_estimate_destroy(result);
 }
@@ -148,13 +138,14 @@ static void test_two_devices_share_the_layers(void **state)
     uint64_t devices[] = {24 * MADE_GIB, 24 * MADE_GIB};
     struct mt_estimate *result = estimate((struct mt_predict_settings){
         .engine = "transformers", .context_tokens = 2048, .device_bytes = devices, .n_devices = 2});
-    uint64_t first = row(result, 1, MT_CATEGORY_WEIGHTS);
-    uint64_t second = row(result, 2, MT_CATEGORY_WEIGHTS);
+    uint64_t first = made_row(result, 1, MT_CATEGORY_WEIGHTS);
+    uint64_t second = made_row(result, 2, MT_CATEGORY_WEIGHTS);
     assert_int_equal(first + second, 16060522496);
     assert_in_range(first, 7 * MADE_GIB, 9 * MADE_GIB);
-    assert_int_equal(row(result, 1, MT_CATEGORY_KV_CACHE) + row(result, 2, MT_CATEGORY_KV_CACHE),
+    assert_int_equal(made_row(result, 1, MT_CATEGORY_KV_CACHE) +
+                         made_row(result, 2, MT_CATEGORY_KV_CACHE),
                      268435456);
-    assert_int_equal(row(result, 0, MT_CATEGORY_WEIGHTS), 0);
+    assert_int_equal(made_row(result, 0, MT_CATEGORY_WEIGHTS), 0);
     mt_estimate_destroy(result);
 }
 
@@ -169,7 +160,7 @@ static void test_what_does_not_fit_goes_to_the_host(void **state)
                                               .device_bytes = &device,
                                               .n_devices = 1,
                                               .host_bytes = 64 * MADE_GIB});
-    assert_true(row(result, 0, MT_CATEGORY_WEIGHTS) > 4 * MADE_GIB);
+    assert_true(made_row(result, 0, MT_CATEGORY_WEIGHTS) > 4 * MADE_GIB);
     assert_int_equal(result->verdict, MT_VERDICT_SPILLS);
     mt_estimate_destroy(result);
 }
@@ -182,7 +173,7 @@ static void test_a_text_whose_length_is_not_said_is_not_as_long_as_can_be(void *
     struct mt_estimate *result = estimate((struct mt_predict_settings){
         .engine = "transformers", .device_bytes = &device, .n_devices = 1});
     assert_int_equal(result->settings.context_tokens, 4096);
-    assert_int_equal(row(result, 1, MT_CATEGORY_KV_CACHE), 4096 * 32 * 2 * 8 * 128 * 2);
+    assert_int_equal(made_row(result, 1, MT_CATEGORY_KV_CACHE), 4096 * 32 * 2 * 8 * 128 * 2);
     assert_int_equal(result->verdict, MT_VERDICT_FITS);
     mt_estimate_destroy(result);
 }

@@ -16,11 +16,7 @@ static struct made_model made;
 
 static struct mt_estimate *estimate(struct mt_predict_settings settings)
 {
-    struct mt_estimate *result = NULL;
-    struct mt_error error = {0};
-    if (mt_estimate_create(&made.model, &settings, &result, &error) < 0)
-        fail_msg("%s", error.text);
-    return result;
+    return made_estimate(&made, settings);
 }
 
 /* 66,304 MiB of cache are 132,608 tokens: 524,288 bytes each, in blocks of 128. */

@@ -2,6 +2,7 @@
 #include "tests/support/unit.h"
 
 #include "cli/profile/timeline.h"
+#include <memtally/units.h>
 
 static const struct mt_timeline_point points[] = {
     {10, 100}, {20, 900}, {30, 300}, {40, MT_UNKNOWN}, {50, 500},

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "engine/fused.h"
 #include "pretend/ggml/build.h"
 #include "rehearse/rules.h"
 

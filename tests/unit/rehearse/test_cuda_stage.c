@@ -26,7 +26,7 @@ static const struct {
 } libraries[] = {
 #define LIBRARY(file, soname, major) {file, soname},
 #define FALLBACK(file, soname)       {file, soname},
-#include "pretend/cuda/libraries.def"
+#include "rehearse/cuda_libraries.def"
 };
 
 #define N_LIBRARIES (sizeof libraries / sizeof *libraries)

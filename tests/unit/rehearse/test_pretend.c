@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "engine/fused.h"
 #include "fake_ggml.h"
 #include "rehearse/account.h"
 #include "rehearse/rules.h"

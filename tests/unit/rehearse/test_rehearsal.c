@@ -10,6 +10,8 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <memtally/rehearsal.h>
+#include <memtally/tally.h>
+#include <memtally/units.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

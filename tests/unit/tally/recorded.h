@@ -7,6 +7,7 @@
 #include "tests/support/unit.h"
 
 #include <memtally/recording.h>
+#include <memtally/tally.h>
 
 #include "recording/reader.h"
 #include "recording/writer.h"

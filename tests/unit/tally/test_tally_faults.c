@@ -5,34 +5,7 @@
 
 #include <stdlib.h>
 
-static int allocations, failing_allocation;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *block, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *block, size_t size);
-
-static int fails(void)
-{
-    return ++allocations == failing_allocation;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return fails() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *block, size_t size)
-{
-    return fails() ? NULL : __real_realloc(block, size);
-}
+#include "tests/support/failing_allocations.h"
 
 static const char maps[] = "10000000-10004000 r--s 00000000 fe:00 11 /m/tiny.gguf\n"
                            "10020000-10024000 rw-p 00000000 00:00 0 [heap]\n"

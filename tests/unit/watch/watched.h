@@ -7,6 +7,7 @@
 #include "tests/support/unit.h"
 
 #include <memtally/run.h>
+#include <memtally/tally.h>
 
 #define MIB (1024ull * 1024)
 

@@ -28,7 +28,7 @@ static const struct library {
     {"libcuda.so", "libcuda.so.1", 0},
     {"libnvidia-ml.so", "libnvidia-ml.so.1", 0},
 #define LIBRARY(file, soname, major) {soname, soname, major},
-#include "pretend/cuda/libraries.def"
+#include "rehearse/cuda_libraries.def"
 #undef LIBRARY
 };
 #define N_LIBRARIES (sizeof libraries / sizeof *libraries)
