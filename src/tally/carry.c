@@ -33,13 +33,14 @@ struct carrier {
     uint64_t fork_ticks;    /* of one that is shown by a picture of its parent */
     uint64_t first_ticks;   /* of the first size that is known */
     struct around around;
-    struct mt_ranges set;    /* resident -> flags of the run */
-    struct mt_ranges came;   /* since the picture */
-    struct mt_ranges mapped; /* of a picture of later: what was mapped by then */
-    struct mt_ranges lost;   /* of a picture of later: what had gone by then */
-    struct mt_ranges since;  /* came since the size before */
-    uint64_t gone_before;    /* bytes that went between the size before and the moment */
-    uint64_t gone_after;     /* between the moment and the size after */
+    struct mt_ranges set;     /* resident -> flags of the run */
+    struct mt_ranges came;    /* since the picture */
+    struct mt_ranges mapped;  /* of a picture of later: what was mapped by then */
+    struct mt_ranges lost;    /* of a picture of later: what had gone by then */
+    struct mt_ranges touched; /* of a picture of later: all of both, as far as it was passed over */
+    struct mt_ranges since;   /* came since the size before */
+    uint64_t gone_before;     /* bytes that went between the size before and the moment */
+    uint64_t gone_after;      /* between the moment and the size after */
     uint64_t came_after;
     uint64_t small_then; /* small blocks at the size before */
     uint64_t first_live; /* in blocks when the first size was known */
@@ -110,6 +111,20 @@ static void take_away(struct carrier *carrier, struct mt_ranges *ranges, uint64_
     carrier->failed |= ranges->failed;
 }
 
+/* Of [low, high) what nothing was mapped over since the moment has gone. What is passed over here
+ * becomes one piece: none is passed over twice. */
+static void lose(struct carrier *carrier, uint64_t low, uint64_t high)
+{
+    struct mt_range range;
+    uint64_t at = low;
+    while (at < high && mt_ranges_at_or_after(&carrier->touched, at, &range) && range.low < high) {
+        put(carrier, &carrier->lost, at, range.low, 1);
+        at = range.high;
+    }
+    put(carrier, &carrier->lost, at, high, 1);
+    put(carrier, &carrier->touched, low, high, 1);
+}
+
 /* Memory goes back to the system, all of its pages. */
 static void go(struct carrier *carrier, enum zone zone, uint64_t ticks, uint64_t low, uint64_t high)
 {
@@ -121,13 +136,7 @@ static void go(struct carrier *carrier, enum zone zone, uint64_t ticks, uint64_t
         take_away(carrier, &carrier->set, low, high);
         take_away(carrier, &carrier->came, low, high);
     } else if (zone == ZONE_BACKWARD) {
-        struct mt_extents extents = {0};
-        mt_extents_add(&extents, low, high);
-        mt_extents_drop(&extents, &carrier->mapped);
-        for (size_t i = 0; i < extents.n; i++)
-            put(carrier, &carrier->lost, extents.items[i].low, extents.items[i].high, 1);
-        carrier->failed |= extents.failed;
-        mt_extents_finish(&extents);
+        lose(carrier, low, high);
     }
     carrier->changes |= zone != ZONE_NONE && bytes;
     if (!carrier->is_own)
@@ -138,6 +147,12 @@ static void go(struct carrier *carrier, enum zone zone, uint64_t ticks, uint64_t
         carrier->gone_before += bytes;
     } else if (ticks > carrier->ticks && ticks <= carrier->around.after_ticks)
         carrier->gone_after += bytes;
+}
+
+static void map(struct carrier *carrier, uint64_t low, uint64_t high)
+{
+    put(carrier, &carrier->mapped, low, high, 1);
+    put(carrier, &carrier->touched, low, high, 1);
 }
 
 /* Memory comes; `is_new` where nothing was there before. */
@@ -154,7 +169,7 @@ static void come(struct carrier *carrier, enum zone zone, uint64_t ticks, uint64
         put(carrier, &carrier->came, low, high, 1);
         carrier->changes = 1;
     } else if (zone == ZONE_BACKWARD && is_new) {
-        put(carrier, &carrier->mapped, low, high, 1);
+        map(carrier, low, high);
         carrier->changes = 1;
     }
 }
@@ -162,7 +177,6 @@ static void come(struct carrier *carrier, enum zone zone, uint64_t ticks, uint64
 /* Pages move with their mapping. */
 static void move(struct carrier *carrier, const uint64_t *field)
 {
-    struct mt_range range;
     uint64_t from = field[0];
     uint64_t length = field[1] < field[3] ? field[1] : field[3];
     if (from == field[2] || length > UINT64_MAX - from || field[2] > UINT64_MAX - length)
@@ -170,15 +184,8 @@ static void move(struct carrier *carrier, const uint64_t *field)
     uint64_t end = from + length;
     if (from < field[2] + length && field[2] < end)
         return; /* no kernel moves memory onto itself */
-    take_away(carrier, &carrier->set, field[2], field[2] + length);
-    for (uint64_t at = from;
-         at < end && mt_ranges_at_or_after(&carrier->set, at, &range) && range.low < end;
-         at = range.high) {
-        uint64_t low = range.low > from ? range.low : from;
-        uint64_t high = range.high < end ? range.high : end;
-        put(carrier, &carrier->set, field[2] + (low - from), field[2] + (high - from), range.value);
-    }
-    take_away(carrier, &carrier->set, from, end);
+    mt_ranges_move(&carrier->set, from, end, field[2]);
+    carrier->failed |= carrier->set.failed;
 }
 
 static void remap(struct carrier *carrier, enum zone zone, const struct mt_event *event)
@@ -211,7 +218,7 @@ static void note_mapping(struct carrier *carrier, enum zone zone, const struct m
     else if (zone == ZONE_FORWARD)
         take_away(carrier, &carrier->set, low, high);
     else if (zone == ZONE_BACKWARD)
-        put(carrier, &carrier->mapped, low, high, 1);
+        map(carrier, low, high);
     carrier->changes |= zone != ZONE_NONE;
 }
 
@@ -283,6 +290,7 @@ static void finish_backward(void *context)
         put(carrier, &carrier->came, range.low, range.high, 1);
     mt_ranges_finish(&carrier->mapped);
     mt_ranges_finish(&carrier->lost);
+    mt_ranges_finish(&carrier->touched);
 }
 
 /* ---- how much there is in all ---- */
@@ -608,6 +616,7 @@ static void finish(struct carrier *carrier)
     mt_ranges_finish(&carrier->came);
     mt_ranges_finish(&carrier->mapped);
     mt_ranges_finish(&carrier->lost);
+    mt_ranges_finish(&carrier->touched);
     mt_ranges_finish(&carrier->since);
 }
 

@@ -8,8 +8,8 @@
 #include "tally/moment.h"
 #include "tally/tree.h"
 
-/* Of more processes than these each has the last size that is known: a sum for each step would cost
- * too much. */
+/* Of more processes than these each has the last size that is known, whose sum is kept: a sum for
+ * each step would cost too much. */
 #define MOST_ALIVE 64u
 
 /* By the kernel's word beside its nearest picture in which it shared; of one that was never seen to
@@ -84,27 +84,42 @@ static void begin_those_before(struct mt_course *course, uint64_t ns)
     const struct mt_recording *recording = course->recording;
     for (;
          course->n_begun < recording->n_images && recording->images[course->n_begun].start_ns <= ns;
-         course->n_begun++)
+         course->n_begun++) {
+        struct mt_course_place *place = &course->places[course->n_begun];
         course->alive[course->n_alive++] = course->n_begun;
+        course->alive_bytes += place->bytes;
+        place->alive_at = course->n_alive;
+    }
 }
 
 static void end_image(struct mt_course *course, size_t image)
 {
-    for (size_t i = 0; i < course->n_alive; i++)
-        if (course->alive[i] == image) {
-            course->alive[i] = course->alive[--course->n_alive];
-            return;
-        }
+    struct mt_course_place *place = &course->places[image];
+    size_t at = place->alive_at;
+    if (!at)
+        return;
+    size_t last = course->alive[--course->n_alive];
+    course->alive[at - 1] = last;
+    course->places[last].alive_at = at;
+    place->alive_at = 0;
+    course->alive_bytes -= place->bytes;
+}
+
+static void set_bytes(struct mt_course *course, struct mt_course_place *place, uint64_t bytes)
+{
+    if (place->alive_at)
+        course->alive_bytes += bytes - place->bytes;
+    place->bytes = bytes;
 }
 
 /* What came is touched soon, as far as the next size bears that out. Returns how much. */
-static uint64_t touch(const struct mt_course *course, struct mt_course_place *place)
+static uint64_t touch(struct mt_course *course, struct mt_course_place *place)
 {
     uint64_t most = place->next < course->n_steps ? course->steps[place->next].resident_bytes : 0;
     uint64_t more = most > place->bytes ? most - place->bytes : 0;
     if (more > place->untouched)
         more = place->untouched;
-    place->bytes += more;
+    set_bytes(course, place, place->bytes + more);
     place->untouched -= more;
     return more;
 }
@@ -129,7 +144,7 @@ void mt_course_step(struct mt_course *course)
     const struct mt_step *step = &course->steps[course->at];
     begin_those_before(course, step->ns);
     struct mt_course_place *place = &course->places[step->image];
-    place->bytes = bytes_of_step(course, step, place);
+    set_bytes(course, place, bytes_of_step(course, step, place));
     place->ns = step->ns;
     place->next = course->next[course->at];
     if (place->next == course->n_steps)
@@ -137,16 +152,12 @@ void mt_course_step(struct mt_course *course)
     course->at++;
 }
 
-static void set_bytes(struct mt_course_place *place, uint64_t ns, uint64_t bytes)
-{
-    place->ns = ns;
-    place->bytes = bytes;
-}
-
 void mt_course_fall(struct mt_course *course, size_t image, uint64_t ns, uint64_t bytes)
 {
-    set_bytes(&course->places[image], ns, bytes);
-    course->places[image].is_falling = 1;
+    struct mt_course_place *place = &course->places[image];
+    set_bytes(course, place, bytes);
+    place->ns = ns;
+    place->is_falling = 1;
 }
 
 uint64_t mt_course_own_bytes(const struct mt_course *course, size_t image, uint64_t ns)
@@ -169,16 +180,18 @@ uint64_t mt_course_bytes(struct mt_course *course, uint64_t ns)
 {
     uint64_t bytes = 0;
     begin_those_before(course, ns);
+    if (course->n_alive > MOST_ALIVE)
+        return course->alive_bytes;
     for (size_t i = 0; i < course->n_alive; i++)
-        bytes += course->n_alive > MOST_ALIVE ? course->places[course->alive[i]].bytes
-                                              : mt_course_own_bytes(course, course->alive[i], ns);
+        bytes += mt_course_own_bytes(course, course->alive[i], ns);
     return bytes;
 }
 
 uint64_t mt_course_rise(struct mt_course *course, size_t image, uint64_t ns, uint64_t more)
 {
     struct mt_course_place *place = &course->places[image];
-    set_bytes(place, ns, mt_course_own_bytes(course, image, ns));
+    set_bytes(course, place, mt_course_own_bytes(course, image, ns));
+    place->ns = ns;
     place->is_falling = 0;
     place->untouched = more > UINT64_MAX - place->untouched ? UINT64_MAX : place->untouched + more;
     return touch(course, place);

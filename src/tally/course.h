@@ -14,6 +14,7 @@ struct mt_course_place {
     uint64_t ns;
     uint64_t bytes;
     uint64_t untouched; /* that came and was not yet seen to be resident */
+    size_t alive_at;    /* 1 + where it stands among those alive; 0: not there */
     size_t next;        /* past the last step where there is none */
     int is_falling;     /* memory went, and nothing came since */
 };
@@ -27,6 +28,7 @@ struct mt_course {
     struct mt_course_place *places; /* of each image */
     size_t *alive;                  /* images that have begun and not ended */
     size_t n_alive;
+    uint64_t alive_bytes; /* the last sizes of those alive, added up */
     size_t n_begun;
 };
 

@@ -343,15 +343,9 @@ static void set_outside(struct pass *pass, const struct mt_event *event)
 static const struct mt_image *recorded_image_of(const struct mt_recording *recording,
                                                 const struct sighting *seen)
 {
-    const struct mt_image *found = NULL;
-    size_t n;
-    const size_t *images = mt_images_of(recording, seen->pid, &n);
-    for (size_t i = 0; i < n; i++) {
-        const struct mt_image *image = &recording->images[images[i]];
-        int is_own = !seen->outside || image->start_ns + START_APART_NS >= seen->start_ns;
-        if (is_own && image->start_ns <= seen->seen_ns)
-            found = image;
-    }
+    const struct mt_image *found = mt_image_begun(recording, seen->pid, seen->seen_ns);
+    if (found && seen->outside && found->start_ns + START_APART_NS < seen->start_ns)
+        return NULL;
     return found;
 }
 

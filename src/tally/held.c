@@ -130,6 +130,7 @@ static int end_scope(struct mt_held *held, const struct mt_event *event)
     return mt_table_set(&held->scopes, event->stream, held->scope_items[top].below);
 }
 
+/* What was said of a block, by its scope or a label, ends with it. */
 static void drop_block(struct mt_held *held, uint64_t address)
 {
     uint64_t packed;
@@ -137,10 +138,8 @@ static void drop_block(struct mt_held *held, uint64_t address)
         return;
     uint64_t size = packed >> 4;
     held->big_bytes -= size;
-    if (packed & 15 && size < LARGE_BYTES)
-        held->of[packed & 15] -= size;
-    else
-        unsay(held, address, end_of(address, size));
+    held->of[packed & 15] -= packed & 15 ? size : 0;
+    unsay(held, address, end_of(address, size));
     mt_is_mapped_block(address, size, &held->gone_low, &held->gone_high);
 }
 
@@ -153,18 +152,41 @@ static int add_block(struct mt_held *held, const struct mt_event *event)
     held->gone_low = held->gone_high = 0;
     held->came_bytes = size >= LARGE_BYTES ? size : 0;
     held->big_bytes += size;
-    if (category && size < LARGE_BYTES)
-        held->of[category] += size;
-    else if (say(held, address, size, category) < 0)
-        return MT_ENOMEM;
+    if (size >= LARGE_BYTES) {
+        if (say(held, address, size, category) < 0)
+            return MT_ENOMEM;
+        category = MT_CATEGORY_NONE;
+    } else {
+        unsay(held, address, end_of(address, size));
+        held->of[category] += category ? size : 0;
+    }
     return mt_table_set(&held->blocks, address, size << 4 | category);
+}
+
+/* A label holds for what its scope said of a block before. Of a small block that is known where the
+ * label begins at it. */
+static int add_label(struct mt_held *held, const struct mt_event *event)
+{
+    const uint64_t *field = event->field;
+    uint64_t packed;
+    if (mt_table_get(&held->blocks, field[0], &packed) && packed & 15) {
+        held->of[packed & 15] -= packed >> 4;
+        if (mt_table_set(&held->blocks, field[0], packed & ~(uint64_t)15) < 0 ||
+            say(held, field[0], packed >> 4, packed & 15) < 0)
+            return MT_ENOMEM;
+    }
+    return say(held, field[0], field[1], field[2]);
 }
 
 static void drop_sample(struct mt_held *held, uint64_t address)
 {
+    struct mt_range label;
     uint64_t bytes;
-    if (mt_table_take(&held->samples, address, &bytes))
-        held->sampled_bytes -= bytes;
+    if (!mt_table_take(&held->samples, address, &bytes))
+        return;
+    held->sampled_bytes -= bytes;
+    if (mt_ranges_find(&held->said, address, &label) && label.low == address)
+        unsay(held, label.low, label.high);
 }
 
 static int add_sample(struct mt_held *held, const struct mt_event *event)
@@ -280,7 +302,7 @@ static int apply_to_what_is_said(struct mt_held *held, const struct mt_event *ev
         unsay(held, field[0], end_of(field[0], field[1]));
         return 0;
     case MT_EVENT_LABEL:
-        return say(held, field[0], field[1], field[2]);
+        return add_label(held, event);
     case MT_EVENT_BUFFER_ALLOC:
         return add_buffer(held, event);
     case MT_EVENT_BUFFER_USAGE:

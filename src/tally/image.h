@@ -65,6 +65,7 @@ struct mt_image {
     size_t n_points;
     struct mt_picture *pictures; /* by time */
     size_t n_pictures;
+    size_t parent; /* 1 + the image that it was forked from; 0: none is known (tree.c) */
     size_t root; /* the image that it was forked from, by whatever steps; else its own (forks.c) */
     int has_forked;
     uint64_t elders_end_ns; /* when the last of its family that are before it has ended; 0: none */
@@ -116,6 +117,9 @@ const size_t *mt_images_of(const struct mt_recording *recording, uint64_t pid, s
 /* The last image of `pid` that began before `ns`, else its first, NULL where there is none. */
 struct mt_image *mt_image_at(const struct mt_recording *recording, uint64_t pid, uint64_t ns);
 
+/* The last image of `pid` that began at `ns` or before; NULL where there is none. */
+struct mt_image *mt_image_begun(const struct mt_recording *recording, uint64_t pid, uint64_t ns);
+
 /* The last picture of an image up to `ns`, NULL where there is none; and the last resident size
  * that is known of it up to then, 0 where there is none (images.c). */
 const struct mt_picture *mt_image_picture_before(const struct mt_image *image, uint64_t ns);
@@ -128,6 +132,25 @@ uint64_t mt_points_at(const struct mt_point *points, size_t n, uint64_t ns);
  * process, or one that was forked from it. A program that was started by exec has another file or
  * none (images.c). */
 int mt_image_is_mapped_in(const struct mt_image *image, const struct mt_bytes *maps);
+
+/* The same for all images at once: the names of their files, for looking them up. */
+struct mt_image_name {
+    const char *name; /* without what follows the last dot; borrowed */
+    size_t length;
+    size_t image;
+};
+
+struct mt_image_names {
+    struct mt_image_name *items; /* by name */
+    size_t n;
+};
+
+/* names->items is owned by the caller (free()). Returns 0 or MT_ENOMEM. */
+int mt_image_names_make(const struct mt_recording *recording, struct mt_image_names *names);
+
+/* The next image whose file `maps` has, from byte *at on. Returns 0 behind the last. */
+int mt_image_names_next(const struct mt_image_names *names, const struct mt_bytes *maps, size_t *at,
+                        size_t *image);
 
 /* CLOCK_MONOTONIC to time since the recording's start (recording.c). */
 uint64_t mt_recording_time(const struct mt_recording *recording, uint64_t ns);

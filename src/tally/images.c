@@ -69,33 +69,122 @@ const size_t *mt_images_of(const struct mt_recording *recording, uint64_t pid, s
     return recording->by_pid + first;
 }
 
+/* How many of the images of one process began at `ns` or before. */
+static size_t count_begun(const struct mt_recording *recording, const size_t *images, size_t n,
+                          uint64_t ns)
+{
+    size_t low = 0;
+    while (low < n) {
+        size_t middle = low + (n - low) / 2;
+        if (recording->images[images[middle]].start_ns <= ns)
+            low = middle + 1;
+        else
+            n = middle;
+    }
+    return low;
+}
+
+struct mt_image *mt_image_begun(const struct mt_recording *recording, uint64_t pid, uint64_t ns)
+{
+    size_t n;
+    const size_t *images = mt_images_of(recording, pid, &n);
+    n = count_begun(recording, images, n, ns);
+    return n ? &recording->images[images[n - 1]] : NULL;
+}
+
 struct mt_image *mt_image_at(const struct mt_recording *recording, uint64_t pid, uint64_t ns)
 {
     size_t n;
     const size_t *images = mt_images_of(recording, pid, &n);
-    size_t low = 0;
-    size_t high = n;
+    size_t begun = count_begun(recording, images, n, ns);
     if (!n)
         return NULL;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (recording->images[images[middle]].start_ns <= ns)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return &recording->images[images[low ? low - 1 : 0]];
+    return &recording->images[images[begun ? begun - 1 : 0]];
 }
 
-int mt_image_is_mapped_in(const struct mt_image *image, const struct mt_bytes *maps)
+/* Whose image has which file, and how long its name is without what follows the last dot. */
+static const char *name_of(const struct mt_image *image, size_t *length)
 {
     const char *slash = strrchr(image->file->path, '/');
     const char *name = slash ? slash + 1 : image->file->path;
     const char *dot = strrchr(name, '.');
-    size_t length = dot ? (size_t)(dot - name) : strlen(name);
+    *length = dot ? (size_t)(dot - name) : strlen(name);
+    return name;
+}
+
+int mt_image_is_mapped_in(const struct mt_image *image, const struct mt_bytes *maps)
+{
     char wanted[NAME_MAX + 8];
+    size_t length;
+    const char *name = name_of(image, &length);
     int n = snprintf(wanted, sizeof wanted, "/%.*s.mtr", (int)length, name);
     return n > 0 && (size_t)n < sizeof wanted && maps->data && strstr(maps->data, wanted) != NULL;
+}
+
+static int compare_names(const char *a, size_t a_length, const char *b, size_t b_length)
+{
+    int order = memcmp(a, b, a_length < b_length ? a_length : b_length);
+    return order ? order : (a_length > b_length) - (a_length < b_length);
+}
+
+static int by_file_name(const void *a, const void *b)
+{
+    const struct mt_image_name *x = a;
+    const struct mt_image_name *y = b;
+    return compare_names(x->name, x->length, y->name, y->length);
+}
+
+int mt_image_names_make(const struct mt_recording *recording, struct mt_image_names *names)
+{
+    *names = (struct mt_image_names){calloc(recording->n_images + 1, sizeof *names->items), 0};
+    if (!names->items)
+        return MT_ENOMEM;
+    for (size_t i = 0; i < recording->n_images; i++)
+        if (recording->images[i].file) {
+            struct mt_image_name *name = &names->items[names->n++];
+            name->name = name_of(&recording->images[i], &name->length);
+            name->image = i;
+        }
+    qsort(names->items, names->n, sizeof *names->items, by_file_name);
+    return 0;
+}
+
+static const struct mt_image_name *find_name(const struct mt_image_names *names, const char *name,
+                                             size_t length)
+{
+    size_t low = 0;
+    for (size_t high = names->n; low < high;) {
+        size_t middle = low + (high - low) / 2;
+        const struct mt_image_name *item = &names->items[middle];
+        int order = compare_names(name, length, item->name, item->length);
+        if (order == 0)
+            return item;
+        if (order > 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+int mt_image_names_next(const struct mt_image_names *names, const struct mt_bytes *maps, size_t *at,
+                        size_t *image)
+{
+    const char *slash = NULL;
+    const char *text = maps->data ? maps->data + *at : "";
+    for (; *text; text++) {
+        if (*text == '/')
+            slash = text;
+        if (!slash || text - slash > NAME_MAX || strncmp(text, ".mtr", 4) != 0)
+            continue;
+        const struct mt_image_name *found = find_name(names, slash + 1, (size_t)(text - slash - 1));
+        if (!found)
+            continue;
+        *at = (size_t)(text + 1 - maps->data);
+        *image = found->image;
+        return 1;
+    }
+    return 0;
 }
 
 const struct mt_picture *mt_image_picture_before(const struct mt_image *image, uint64_t ns)

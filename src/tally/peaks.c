@@ -11,6 +11,7 @@
 #include "tally/held.h"
 #include "tally/image.h"
 #include "tally/moment.h"
+#include "tally/tree.h"
 
 #define FEW_STRETCHES 1024u
 
@@ -20,16 +21,26 @@ struct player {
     size_t index;
     struct mt_merge *merge;
     struct mt_event event; /* the next */
-    uint64_t ns;           /* when that is */
+    uint64_t ns;           /* when that is; UINT64_MAX past the last */
     struct mt_held held;
+    const struct mt_picture *shown; /* the last that was asked for; NULL: none yet */
+    uint64_t *pages_before;         /* of each of its runs, and of what is behind the last */
+    size_t runs_room;
+};
+
+/* When a process has its next event, or has ended. */
+struct turn {
+    uint64_t ns;
+    size_t player;
 };
 
 struct sweep {
     struct mt_recording *recording;
     struct mt_peaks peaks;
     size_t stretches_capacity;
-    struct player *players;
-    size_t n_players;
+    struct player *players; /* of each image */
+    struct turn *turns;     /* of those that live, a binary heap by comes_before() */
+    size_t n_turns;
     size_t next_image;
     struct mt_course course;
     struct mt_picture **pictures; /* by time */
@@ -116,42 +127,85 @@ static void take_step(struct sweep *sweep)
     note_resident(sweep, step->image, step->ns, 0);
 }
 
-/* The pages of [low, high) that a picture shows. */
-static uint64_t pages_within(const struct mt_picture *picture, uint64_t low, uint64_t high,
-                             uint64_t page_bytes)
+/* Adds the pages of a picture up, run by run. Returns 0 where memory ran out. */
+static int sum_pages(struct player *player, const struct mt_picture *picture)
 {
-    uint64_t bytes = 0;
+    if (picture->n_runs >= player->runs_room) {
+        free(player->pages_before);
+        player->runs_room = 0;
+        player->shown = NULL;
+        player->pages_before = calloc(picture->n_runs + 1, sizeof *player->pages_before);
+        if (!player->pages_before)
+            return 0;
+        player->runs_room = picture->n_runs + 1;
+    }
+    uint64_t pages = 0;
+    for (size_t i = 0; i < picture->n_runs; i++) {
+        player->pages_before[i] = pages;
+        pages += picture->runs[i].n_pages;
+    }
+    player->pages_before[picture->n_runs] = pages;
+    player->shown = picture;
+    return 1;
+}
+
+/* The first run of a picture that ends above `address`. */
+static size_t run_above(const struct mt_picture *picture, uint64_t address, uint64_t page_bytes)
+{
     size_t first = 0;
     size_t last = picture->n_runs;
     while (first < last) {
         size_t middle = first + (last - first) / 2;
         const struct mt_run_pages *run = &picture->runs[middle];
-        if ((run->first_page + run->n_pages) * page_bytes <= low)
+        if ((run->first_page + run->n_pages) * page_bytes <= address)
             first = middle + 1;
         else
             last = middle;
     }
-    for (; first < picture->n_runs; first++) {
-        uint64_t from = picture->runs[first].first_page * page_bytes;
-        uint64_t to = from + picture->runs[first].n_pages * page_bytes;
-        if (from >= high)
-            break;
-        bytes += (to < high ? to : high) - (from > low ? from : low);
-    }
-    return bytes;
+    return first;
+}
+
+/* Of the run at `at` the bytes below `address`. */
+static uint64_t bytes_below(const struct mt_picture *picture, size_t at, uint64_t address,
+                            uint64_t page_bytes)
+{
+    if (at == picture->n_runs || picture->runs[at].first_page * page_bytes >= address)
+        return 0;
+    return address - picture->runs[at].first_page * page_bytes;
+}
+
+/* The bytes of [low, high) that the picture shows which was asked for last. A hostile file has many
+ * runs and gives all of them back many times. */
+static uint64_t bytes_within(const struct player *player, uint64_t low, uint64_t high)
+{
+    const uint64_t page_bytes = player->image->file->header.page_bytes;
+    const struct mt_picture *picture = player->shown;
+    size_t first = run_above(picture, low, page_bytes);
+    size_t last = run_above(picture, high, page_bytes);
+    uint64_t pages = player->pages_before[last] - player->pages_before[first];
+    return pages * page_bytes + bytes_below(picture, last, high, page_bytes) -
+           bytes_below(picture, first, low, page_bytes);
+}
+
+/* The picture that shows a process as it was before its next event; NULL where there is none.
+ * Pictures are summed up once each: a time that goes back keeps the later one. */
+static const struct mt_picture *picture_shown(struct sweep *sweep, struct player *player)
+{
+    const struct mt_picture *picture = mt_image_picture_before(player->image, player->ns);
+    if (picture && (!player->shown || picture > player->shown) && !sum_pages(player, picture))
+        sweep->failed = 1;
+    return player->shown;
 }
 
 /* Memory went back to the system: as much of it as the last picture shows there. What the process
  * took since may have been there too, where the picture shows nothing. */
-static void note_fall(struct sweep *sweep, const struct player *player)
+static void note_fall(struct sweep *sweep, struct player *player)
 {
     const struct mt_held *held = &player->held;
-    const struct mt_picture *picture = mt_image_picture_before(player->image, player->ns);
+    const struct mt_picture *picture = picture_shown(sweep, player);
     uint64_t length = held->gone_high - held->gone_low;
     uint64_t resident = mt_course_own_bytes(&sweep->course, player->index, player->ns);
-    uint64_t page_bytes = player->image->file->header.page_bytes;
-    uint64_t gone =
-        picture ? pages_within(picture, held->gone_low, held->gone_high, page_bytes) : 0;
+    uint64_t gone = picture ? bytes_within(player, held->gone_low, held->gone_high) : 0;
     uint64_t new_bytes =
         !picture ? resident
                  : (resident > picture->resident_bytes ? resident - picture->resident_bytes : 0);
@@ -266,10 +320,65 @@ static void take_points(struct sweep *sweep, uint64_t ns)
     take_pictures(sweep, ns);
 }
 
-/* What a process that has ended held is gone. */
-static void end_player(struct sweep *sweep, size_t i)
+/* ---- whose turn it is ---- */
+
+static int comes_before(const struct turn *a, const struct turn *b)
 {
-    struct player *player = &sweep->players[i];
+    return a->ns != b->ns ? a->ns < b->ns : a->player < b->player;
+}
+
+/* A process with nothing left to read lives on up to its end. */
+static struct turn turn_of(const struct player *player)
+{
+    uint64_t end_ns = player->image->end_ns;
+    uint64_t gone_ns = end_ns < UINT64_MAX ? end_ns + 1 : end_ns;
+    return (struct turn){player->ns != UINT64_MAX ? player->ns : gone_ns, player->index};
+}
+
+/* Puts `turn` first, or where it belongs below. */
+static void sift_down(struct sweep *sweep, struct turn turn)
+{
+    struct turn *turns = sweep->turns;
+    size_t at = 0;
+    for (size_t child; (child = 2 * at + 1) < sweep->n_turns; at = child) {
+        if (child + 1 < sweep->n_turns && comes_before(&turns[child + 1], &turns[child]))
+            child++;
+        if (!comes_before(&turns[child], &turn))
+            break;
+        turns[at] = turns[child];
+    }
+    turns[at] = turn;
+}
+
+static void add_turn(struct sweep *sweep, struct turn turn)
+{
+    size_t at = sweep->n_turns++;
+    for (; at && comes_before(&turn, &sweep->turns[(at - 1) / 2]); at = (at - 1) / 2)
+        sweep->turns[at] = sweep->turns[(at - 1) / 2];
+    sweep->turns[at] = turn;
+}
+
+/* When it is another's turn than the first one's, or a process begins. */
+static uint64_t others_ns(const struct sweep *sweep, uint64_t start_ns)
+{
+    uint64_t ns = start_ns;
+    for (size_t i = 1; i < 3 && i < sweep->n_turns; i++)
+        ns = sweep->turns[i].ns < ns ? sweep->turns[i].ns : ns;
+    return ns;
+}
+
+static void finish_player(struct player *player)
+{
+    mt_merge_destroy(player->merge);
+    mt_held_finish(&player->held);
+    free(player->pages_before);
+    *player = (struct player){0};
+}
+
+/* What the first process held is gone: it has ended. */
+static void end_first(struct sweep *sweep)
+{
+    struct player *player = &sweep->players[sweep->turns[0].player];
     sweep->heap_bytes -= player->held.heap_bytes;
     for (int category = 1; category < MT_CATEGORY_END; category++)
         sweep->of[category] -= player->held.of[category];
@@ -277,15 +386,15 @@ static void end_player(struct sweep *sweep, size_t i)
         sweep->failed = 1;
         sweep->code = mt_merge_failed(player->merge);
     }
-    mt_merge_destroy(player->merge);
-    mt_held_finish(&player->held);
-    *player = sweep->players[--sweep->n_players];
+    finish_player(player);
+    if (--sweep->n_turns)
+        sift_down(sweep, sweep->turns[sweep->n_turns]);
 }
 
 static void begin_player(struct sweep *sweep, size_t index)
 {
     const struct mt_image *image = &sweep->recording->images[index];
-    struct player *player = &sweep->players[sweep->n_players];
+    struct player *player = &sweep->players[index];
     if (!image->file)
         return;
     *player = (struct player){.image = image, .index = index};
@@ -294,34 +403,8 @@ static void begin_player(struct sweep *sweep, size_t index)
         return;
     }
     mt_held_init(&player->held, &image->file->header);
-    sweep->n_players++;
     advance(player);
-}
-
-/* The player whose event comes first and the time up to which it stays the first. */
-static struct player *first_player(struct sweep *sweep, uint64_t *until_ns)
-{
-    struct player *first = NULL;
-    uint64_t next = UINT64_MAX;
-    for (size_t i = 0; i < sweep->n_players; i++) {
-        struct player *player = &sweep->players[i];
-        if (!first || player->ns < first->ns) {
-            next = first && first->ns < next ? first->ns : next;
-            first = player;
-        } else if (player->ns < next) {
-            next = player->ns;
-        }
-    }
-    *until_ns = next;
-    return first;
-}
-
-/* One with nothing left to read lives on up to its end. */
-static void end_those_before(struct sweep *sweep, uint64_t ns)
-{
-    for (size_t i = sweep->n_players; i-- > 0;)
-        if (sweep->players[i].ns == UINT64_MAX && sweep->players[i].image->end_ns < ns)
-            end_player(sweep, i);
+    add_turn(sweep, turn_of(player));
 }
 
 static uint64_t next_start(const struct sweep *sweep)
@@ -331,36 +414,37 @@ static uint64_t next_start(const struct sweep *sweep)
                                                    : UINT64_MAX;
 }
 
+/* Plays the events of the first process as long as none of another comes before, or ends it. */
+static void play_first(struct sweep *sweep, uint64_t start_ns)
+{
+    struct player *player = &sweep->players[sweep->turns[0].player];
+    const uint64_t until = others_ns(sweep, start_ns);
+    if (player->ns == UINT64_MAX) {
+        take_points(sweep, player->image->end_ns);
+        end_first(sweep);
+        return;
+    }
+    do {
+        take_points(sweep, player->ns);
+        play_event(sweep, player);
+    } while (player->ns < until && !sweep->failed);
+    sift_down(sweep, turn_of(player));
+}
+
 static void play(struct sweep *sweep)
 {
     while (!sweep->failed) {
-        uint64_t until;
-        uint64_t unused;
-        struct player *player = first_player(sweep, &until);
-        uint64_t start = next_start(sweep);
-        if (start != UINT64_MAX && (!player || start <= player->ns)) {
-            end_those_before(sweep, start);
-            begin_player(sweep, sweep->next_image++);
-            continue;
-        }
-        if (!player || player->ns == UINT64_MAX)
+        uint64_t start_ns = next_start(sweep);
+        if (!sweep->n_turns && start_ns == UINT64_MAX)
             break;
-        until = start < until ? start : until;
-        end_those_before(sweep, player->ns);
-        player = first_player(sweep, &unused); /* the list has another order now */
-        do {
-            take_points(sweep, player->ns);
-            play_event(sweep, player);
-        } while (player->ns < until && !sweep->failed);
-    }
-    uint64_t ns;
-    while ((ns = mt_course_next_ns(&sweep->course)) != UINT64_MAX && !sweep->failed) {
-        end_those_before(sweep, ns);
-        take_points(sweep, ns);
+        if (!sweep->n_turns || start_ns <= sweep->turns[0].ns)
+            begin_player(sweep, sweep->next_image++);
+        else
+            play_first(sweep, start_ns);
     }
     take_points(sweep, UINT64_MAX);
-    while (sweep->n_players)
-        end_player(sweep, sweep->n_players - 1);
+    for (size_t i = 0; i < sweep->n_turns; i++)
+        finish_player(&sweep->players[sweep->turns[i].player]);
 }
 
 static int by_time(const void *a, const void *b)
@@ -394,13 +478,17 @@ int mt_peaks_find(struct mt_recording *recording)
     struct sweep sweep = {.recording = recording};
     size_t n = recording->n_images + 1;
     sweep.players = calloc(n, sizeof *sweep.players);
-    mt_forks_find(recording);
+    sweep.turns = calloc(n, sizeof *sweep.turns);
+    sweep.failed = !sweep.players || !sweep.turns || mt_tree_index(recording) < 0;
+    if (!sweep.failed)
+        mt_forks_find(recording);
     sweep.failed =
-        !sweep.players || list_pictures(&sweep) < 0 || mt_course_init(&sweep.course, recording) < 0;
+        sweep.failed || list_pictures(&sweep) < 0 || mt_course_init(&sweep.course, recording) < 0;
     if (!sweep.failed)
         play(&sweep);
     thin_out(&sweep.peaks);
     free(sweep.players);
+    free(sweep.turns);
     free(sweep.pictures);
     mt_course_finish(&sweep.course);
     if (sweep.failed) {

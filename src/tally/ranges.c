@@ -8,6 +8,7 @@
 struct mt_ranges_node {
     struct mt_range range;
     uint64_t priority;
+    uint64_t shift; /* by which all below has yet to be moved */
     struct mt_ranges_node *left;
     struct mt_ranges_node *right;
 };
@@ -59,6 +60,24 @@ static node *make(struct mt_ranges *ranges, uint64_t low, uint64_t high, uint64_
     return made;
 }
 
+static void shift(node *tree, uint64_t by)
+{
+    if (!tree)
+        return;
+    tree->range.low += by;
+    tree->range.high += by;
+    tree->shift += by;
+}
+
+static void hand_down(node *tree)
+{
+    if (!tree->shift)
+        return;
+    shift(tree->left, tree->shift);
+    shift(tree->right, tree->shift);
+    tree->shift = 0;
+}
+
 static node *join(node *left, node *right)
 {
     if (!left)
@@ -66,9 +85,11 @@ static node *join(node *left, node *right)
     if (!right)
         return left;
     if (left->priority > right->priority) {
+        hand_down(left);
         left->right = join(left->right, right);
         return left;
     }
+    hand_down(right);
     right->left = join(left, right->left);
     return right;
 }
@@ -78,7 +99,10 @@ static void split(node *tree, uint64_t address, node **below, node **above)
 {
     if (!tree) {
         *below = *above = NULL;
-    } else if (tree->range.low < address) {
+        return;
+    }
+    hand_down(tree);
+    if (tree->range.low < address) {
         split(tree->right, address, &tree->right, above);
         *below = tree;
     } else {
@@ -89,29 +113,33 @@ static void split(node *tree, uint64_t address, node **below, node **above)
 
 static node *last_of(node *tree)
 {
-    while (tree && tree->right)
+    while (tree && tree->right) {
+        hand_down(tree);
         tree = tree->right;
+    }
     return tree;
 }
 
-/* Cuts the tree at low and high and frees what lies between; hands back the two sides. */
-static void cut(struct mt_ranges *ranges, uint64_t low, uint64_t high, node **below, node **above)
+/* Splits at `address` and cuts the range in two that lies across it. */
+static void cut(struct mt_ranges *ranges, node *tree, uint64_t address, node **below, node **above)
+{
+    split(tree, address, below, above);
+    node *last = last_of(*below);
+    if (!last || last->range.high <= address)
+        return;
+    node *tail = make(ranges, address, last->range.high, last->range.value);
+    last->range.high = address;
+    *above = join(tail, *above);
+}
+
+/* Frees what lies in [low, high) and hands back the two sides. */
+static void take_out(struct mt_ranges *ranges, uint64_t low, uint64_t high, node **below,
+                     node **above)
 {
     node *middle;
-    node *tail = NULL;
-    split(ranges->root, low, below, &middle);
-    split(middle, high, &middle, above);
-    node *before = last_of(*below);
-    if (before && before->range.high > low) {
-        if (before->range.high > high)
-            tail = make(ranges, high, before->range.high, before->range.value);
-        before->range.high = low;
-    }
-    node *last = last_of(middle);
-    if (last && last->range.high > high)
-        tail = make(ranges, high, last->range.high, last->range.value);
+    cut(ranges, ranges->root, low, below, &middle);
+    cut(ranges, middle, high, &middle, above);
     destroy(ranges, middle);
-    *above = join(tail, *above);
     ranges->root = NULL;
 }
 
@@ -121,7 +149,7 @@ void mt_ranges_set(struct mt_ranges *ranges, uint64_t low, uint64_t high, uint64
     node *above;
     if (low >= high)
         return;
-    cut(ranges, low, high, &below, &above);
+    take_out(ranges, low, high, &below, &above);
     ranges->root = join(join(below, make(ranges, low, high, value)), above);
 }
 
@@ -131,25 +159,41 @@ void mt_ranges_clear(struct mt_ranges *ranges, uint64_t low, uint64_t high)
     node *above;
     if (low >= high)
         return;
-    cut(ranges, low, high, &below, &above);
+    take_out(ranges, low, high, &below, &above);
     ranges->root = join(below, above);
+}
+
+void mt_ranges_move(struct mt_ranges *ranges, uint64_t low, uint64_t high, uint64_t to)
+{
+    node *below;
+    node *moved;
+    node *above;
+    if (low >= high)
+        return;
+    cut(ranges, ranges->root, low, &below, &moved);
+    cut(ranges, moved, high, &moved, &above);
+    ranges->root = join(below, above);
+    shift(moved, to - low);
+    take_out(ranges, to, to + (high - low), &below, &above);
+    ranges->root = join(join(below, moved), above);
 }
 
 int mt_ranges_at_or_after(const struct mt_ranges *ranges, uint64_t address, struct mt_range *range)
 {
-    const node *best = NULL;
+    int is_found = 0;
+    uint64_t by = 0;
     for (const node *at = ranges->root; at;) {
-        if (at->range.high > address) {
-            best = at;
+        const struct mt_range here = {at->range.low + by, at->range.high + by, at->range.value};
+        by += at->shift;
+        if (here.high > address) {
+            *range = here;
+            is_found = 1;
             at = at->left;
         } else {
             at = at->right;
         }
     }
-    if (!best)
-        return 0;
-    *range = best->range;
-    return 1;
+    return is_found;
 }
 
 int mt_ranges_find(const struct mt_ranges *ranges, uint64_t address, struct mt_range *range)

@@ -33,6 +33,11 @@ void mt_ranges_set(struct mt_ranges *ranges, uint64_t low, uint64_t high, uint64
 /* [low, high) has no value from now on. */
 void mt_ranges_clear(struct mt_ranges *ranges, uint64_t low, uint64_t high);
 
+/* What [low, high) has is at `to` from now on, in place of what was there, and no more where it
+ * was. The two places may not overlap, nor the new one go past the address space. However many
+ * ranges move, it takes no longer than one. */
+void mt_ranges_move(struct mt_ranges *ranges, uint64_t low, uint64_t high, uint64_t to);
+
 /* The first range that ends above `address`. Returns 0 where there is none. */
 int mt_ranges_at_or_after(const struct mt_ranges *ranges, uint64_t address, struct mt_range *range);
 

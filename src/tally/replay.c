@@ -388,8 +388,10 @@ static int add_sample(struct mt_replay *replay, const struct mt_event *event)
 static void free_sample(struct mt_replay *replay, uint64_t address)
 {
     uint64_t size;
-    if (mt_blocks_take(&replay->samples, address, &size))
-        replay->sampled_bytes -= mt_sample_bytes(size, replay->sample_interval_bytes);
+    if (!mt_blocks_take(&replay->samples, address, &size))
+        return;
+    replay->sampled_bytes -= mt_sample_bytes(size, replay->sample_interval_bytes);
+    clear_labels(replay, address, size);
 }
 
 static void free_block(struct mt_replay *replay, uint64_t address)

@@ -2,6 +2,7 @@
 /* Replaying a process that began as a fork of another. */
 #include "tally/tree.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* The replay keeps so many files apart; deeper forks begin with what the nearest ones say. */
@@ -42,16 +43,20 @@ uint64_t mt_tree_fork_ticks(const struct mt_image *parent, const struct mt_image
 
 /* A fork has its parent's recording file mapped. */
 static const struct mt_image *image_mapped_in(const struct mt_recording *recording,
+                                              const struct mt_image_names *names,
                                               const struct mt_image *image)
 {
-    const struct mt_bytes *maps = &image->pictures[0].text[MT_TEXT_MAPS];
-    for (size_t i = 0; i < recording->n_images; i++) {
+    const struct mt_picture *picture = &image->pictures[0];
+    const struct mt_bytes *maps = &picture->text[MT_TEXT_MAPS];
+    const struct mt_image *found = NULL;
+    size_t at = 0;
+    size_t i;
+    while (mt_image_names_next(names, maps, &at, &i)) {
         const struct mt_image *other = &recording->images[i];
-        if (other->file && other->pid != image->pid && other->start_ns <= image->pictures[0].ns &&
-            mt_image_is_mapped_in(other, maps))
-            return other;
+        if (other->pid != image->pid && other->start_ns <= picture->ns && (!found || other < found))
+            found = other;
     }
-    return NULL;
+    return found;
 }
 
 /* Of a process that had ended when it was looked at the kernel has its name left, in brackets: what
@@ -78,39 +83,82 @@ static int has_same_command(const struct mt_image *a, const struct mt_image *b)
 
 /* What was not pictured is a fork by its command line, which exec would have changed. */
 static const struct mt_image *parent_of_unrecorded(const struct mt_recording *recording,
+                                                   const struct mt_image_names *names,
                                                    const struct mt_image *image)
 {
-    const struct mt_image *found = NULL;
-    size_t n;
     if (image->n_pictures)
-        return image_mapped_in(recording, image);
-    const size_t *images = mt_images_of(recording, image->parent_pid, &n);
-    for (size_t i = 0; i < n; i++)
-        if (recording->images[images[i]].start_ns <= image->start_ns + START_STEP_NS)
-            found = &recording->images[images[i]];
+        return image_mapped_in(recording, names, image);
+    const struct mt_image *found =
+        mt_image_begun(recording, image->parent_pid, image->start_ns + START_STEP_NS);
     return found && found->file && has_same_command(found, image) ? found : NULL;
+}
+
+/* By place in by_pid: the least of the start ticks from there to the last image of the process. */
+static void find_earliest(const struct mt_recording *recording, uint64_t *earliest)
+{
+    for (size_t i = recording->n_by_pid; i-- > 0;) {
+        const struct mt_image *image = &recording->images[recording->by_pid[i]];
+        int is_last = i + 1 == recording->n_by_pid ||
+                      recording->images[recording->by_pid[i + 1]].pid != image->pid;
+        uint64_t ticks = image->file ? image->file->header.start_ticks : UINT64_MAX;
+        earliest[i] = is_last || ticks < earliest[i + 1] ? ticks : earliest[i + 1];
+    }
 }
 
 /* Of the images that the parent process had, the last that began before the fork: a child may write
  * its first event when its parent has called exec already. */
+static const struct mt_image *parent_of_recorded(const struct mt_recording *recording,
+                                                 const uint64_t *earliest,
+                                                 const struct mt_image *image)
+{
+    const struct mt_file_header *header = &image->file->header;
+    const uint64_t ticks = header->fork_ticks ? header->fork_ticks : header->start_ticks;
+    size_t n;
+    const size_t *images = mt_images_of(recording, header->parent_pid, &n);
+    const uint64_t *starts = earliest + (images - recording->by_pid);
+    size_t low = 0;
+    for (size_t high = n; low < high;) {
+        size_t middle = low + (high - low) / 2;
+        if (starts[middle] <= ticks)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    while (low-- > 0) {
+        const struct mt_image *parent = &recording->images[images[low]];
+        if (parent->file && parent != image && parent->file->header.start_ticks <= ticks)
+            return parent;
+    }
+    return NULL;
+}
+
+int mt_tree_index(struct mt_recording *recording)
+{
+    struct mt_image_names names = {0};
+    uint64_t *earliest = calloc(recording->n_by_pid + 1, sizeof *earliest);
+    if (!earliest || mt_image_names_make(recording, &names) < 0) {
+        free(earliest);
+        return MT_ENOMEM;
+    }
+    find_earliest(recording, earliest);
+    for (size_t i = 0; i < recording->n_images; i++) {
+        struct mt_image *image = &recording->images[i];
+        const struct mt_image *parent = NULL;
+        if (!image->file)
+            parent = parent_of_unrecorded(recording, &names, image);
+        else if (is_fork(image))
+            parent = parent_of_recorded(recording, earliest, image);
+        image->parent = parent ? 1 + (size_t)(parent - recording->images) : 0;
+    }
+    free(earliest);
+    free(names.items);
+    return 0;
+}
+
 const struct mt_image *mt_tree_parent(const struct mt_recording *recording,
                                       const struct mt_image *image)
 {
-    const struct mt_image *found = NULL;
-    if (!image->file)
-        return parent_of_unrecorded(recording, image);
-    if (!is_fork(image))
-        return NULL;
-    const struct mt_file_header *header = &image->file->header;
-    uint64_t ticks = header->fork_ticks ? header->fork_ticks : header->start_ticks;
-    size_t n;
-    const size_t *images = mt_images_of(recording, header->parent_pid, &n);
-    for (size_t i = 0; i < n; i++) {
-        const struct mt_image *parent = &recording->images[images[i]];
-        if (parent->file && parent != image && parent->file->header.start_ticks <= ticks)
-            found = parent;
-    }
-    return found;
+    return image->parent ? &recording->images[image->parent - 1] : NULL;
 }
 
 const struct mt_image *mt_tree_root(const struct mt_recording *recording,

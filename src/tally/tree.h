@@ -6,6 +6,10 @@
 #include "tally/image.h"
 #include "tally/replay.h"
 
+/* Finds the parent of each image, once they are sorted and have their pictures. Returns 0 or
+ * MT_ENOMEM. */
+int mt_tree_index(struct mt_recording *recording);
+
 /* The image that `image` was forked from, NULL where it is not a fork or the recording does not
  * have its parent. A child that never did what is recorded has no file of its own. */
 const struct mt_image *mt_tree_parent(const struct mt_recording *recording,

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -457,10 +458,23 @@ static void optimize(const struct meeting *m, struct reduction *r,
     backend->iface.free(backend);
 }
 
+/* Whether ours can look at what it was given: emulators have no such call. */
+static int can_look(void)
+{
+    int from = 1, to = 0;
+    struct iovec there = {&from, sizeof from}, here = {&to, sizeof to};
+    if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)sizeof to)
+        return 1;
+    print_message("# not run: there is no process_vm_readv() here\n");
+    return 0;
+}
+
 static void test_a_fused_sum_of_experts_keeps_what_it_reads(void **state)
 {
     const struct meeting *m = *state;
     struct reduction r;
+    if (!can_look())
+        return;
     make_reduction(m, &r);
     optimize(m, &r, m->fake->optimize);
     assert_int_equal(m->fake->kept->count, 2);
@@ -477,6 +491,8 @@ static void test_what_builds_may_keep_or_not_is_noted_and_not_kept(void **state)
     const struct meeting *m = *state;
     const uint32_t kept = account->rules.graph_dependencies;
     struct reduction r;
+    if (!can_look())
+        return;
     make_reduction(m, &r);
     account->rules.graph_dependencies = 0;
     account->builds.doubts = MT_KEEP_TOPK | MT_KEEP_REDUCTION;

@@ -290,8 +290,11 @@ static void test_names_of_c_plus_plus_are_written_out_where_that_is_affordable(v
     (void)state;
     struct mt_demangler demangler;
     mt_demangler_init(&demangler);
-    if (!demangler.demangle)
-        skip();
+    if (!demangler.demangle) {
+        print_message("# not run: there is no libstdc++ to write names out\n");
+        mt_demangler_finish(&demangler);
+        return;
+    }
     char *name = mt_demangle(&demangler, "_ZN5torch3jit6Module4loadERKSs");
     assert_non_null(name);
     assert_non_null(strstr(name, "torch::jit::Module::load("));

@@ -196,6 +196,57 @@ static void test_each_category_has_its_own_peak(void **state)
     assert_null(tally_of_category(MT_CATEGORY_ACTIVATIONS));
 }
 
+static void assert_peak(enum mt_category category, uint64_t ms, uint64_t bytes)
+{
+    struct mt_tally *tally = tally_of_category(category);
+    assert_int_equal(tally->moment_ns, ms * MS);
+    for (size_t i = 0; i < tally->n_moments; i++)
+        if (tally->moments[i].moment.category == category)
+            assert_int_equal(tally->moments[i].bytes, bytes);
+    mt_tally_destroy(tally);
+}
+
+/* A block of 1000 bytes is allocated as weights, labelled as cache and freed. What comes after is
+ * smaller than that, of weights as well as of cache. */
+static void test_a_label_holds_for_the_scope_and_ends_with_its_block(void **state)
+{
+    (void)state;
+    struct recorded p = process_at(0, 7);
+    recorded_begin(&p, "7-0");
+    p.ns = 10 * MS;
+    EVENT(&p, SCOPE_BEGIN, MT_CATEGORY_WEIGHTS, 0);
+    recorded_alloc(&p, MT_EVENT_ALLOC, 0x100000, 1000, 0);
+    p.ns = 20 * MS;
+    EVENT(&p, LABEL, 0x100000, 1000, MT_CATEGORY_KV_CACHE, 0);
+    p.ns = 30 * MS;
+    recorded_alloc(&p, MT_EVENT_ALLOC, 0x200000, 700, 0);
+    p.ns = 40 * MS;
+    recorded_free(&p, MT_EVENT_FREE, 0x100000);
+    p.ns = 50 * MS;
+    EVENT(&p, LABEL, 0x300000, 600, MT_CATEGORY_KV_CACHE, 0);
+    recorded_end(&p, 91 * MS);
+    assert_peak(MT_CATEGORY_WEIGHTS, 10, 1000);
+    assert_peak(MT_CATEGORY_KV_CACHE, 20, 1000);
+}
+
+static void test_a_label_ends_with_the_sampled_block_that_it_is_on(void **state)
+{
+    (void)state;
+    struct recorded p = process_at(0, 7);
+    p.header.sample_interval_bytes = 512 * KIB;
+    recorded_begin(&p, "7-0");
+    p.ns = 10 * MS;
+    recorded_alloc(&p, MT_EVENT_SAMPLE_ALLOC, 0x100000, 1000, 0);
+    p.ns = 20 * MS;
+    EVENT(&p, LABEL, 0x100000, 1000, MT_CATEGORY_KV_CACHE, 0);
+    p.ns = 30 * MS;
+    recorded_free(&p, MT_EVENT_SAMPLE_FREE, 0x100000);
+    p.ns = 40 * MS;
+    EVENT(&p, LABEL, 0x300000, 600, MT_CATEGORY_KV_CACHE, 0);
+    recorded_end(&p, 91 * MS);
+    assert_peak(MT_CATEGORY_KV_CACHE, 20, 1000);
+}
+
 /* A block of its own mapping goes and another comes between the picture and the moment: of the
  * first nothing is left, and the second has what the kernel's figure leaves for it. */
 static void test_a_picture_is_carried_by_events(void **state)
@@ -366,6 +417,8 @@ int main(void)
         TEST(test_of_a_plateau_the_fullest_moment_is_shown),
         TEST(test_a_fuller_heap_below_the_peak_is_not_the_peak),
         TEST(test_each_category_has_its_own_peak),
+        TEST(test_a_label_holds_for_the_scope_and_ends_with_its_block),
+        TEST(test_a_label_ends_with_the_sampled_block_that_it_is_on),
         TEST(test_a_picture_is_carried_by_events),
         TEST(test_processes_are_added_up_as_of_one_moment),
         TEST(test_a_fork_that_allocates_nothing_has_its_parents_claims),

@@ -3,6 +3,7 @@
 #include "tests/support/unit.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "tally/extents.h"
 #include "tally/ranges.h"
@@ -33,6 +34,18 @@ static void clear(struct model *model, uint64_t low, uint64_t high)
     mt_ranges_clear(&model->ranges, low, high);
     for (uint64_t at = low; at < high; at++)
         model->value[at] = 0;
+}
+
+/* To a random place that does not overlap, where there is one. */
+static void move(struct model *model, uint64_t low, uint64_t high)
+{
+    const uint64_t length = high - low;
+    uint64_t to = next(model, SPACE - length + 1);
+    if (to < high && low < to + length)
+        return;
+    mt_ranges_move(&model->ranges, low, high, to);
+    memcpy(&model->value[to], &model->value[low], length * sizeof *model->value);
+    memset(&model->value[low], 0, length * sizeof *model->value);
 }
 
 static void assert_same(const struct model *model)
@@ -70,8 +83,11 @@ static void test_random_operations_leave_what_an_array_holds(void **state)
             uint64_t high = low + next(&model, next(&model, 8) ? 24 : SPACE);
             if (high > SPACE)
                 high = SPACE;
-            if (next(&model, 4))
+            uint64_t operation = next(&model, 6);
+            if (operation < 3)
                 set(&model, low, high, i);
+            else if (operation < 5)
+                move(&model, low, high);
             else
                 clear(&model, low, high);
             if (i % 10 == 0)
