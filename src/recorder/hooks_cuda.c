@@ -517,19 +517,32 @@ int cuDevicePrimaryCtxRetain(void **context, int device)
     return result;
 }
 
+/* All that was allocated in the context goes with it. */
+static void note_reset(int device)
+{
+    uint64_t field = (uint64_t)device;
+    write_event(MT_EVENT_DEVICE_RESET, &field, 1);
+}
+
+/* With the last of its holders it goes. */
 int cuDevicePrimaryCtxRelease_v2(int device)
 {
     REAL(cuDevicePrimaryCtxRelease_v2)
-    return memtally_real.cuda.cuDevicePrimaryCtxRelease_v2(device);
+    unsigned flags;
+    int is_active = 1;
+    int result = memtally_real.cuda.cuDevicePrimaryCtxRelease_v2(device);
+    if (result == 0 && memtally_real.cuda.cuDevicePrimaryCtxGetState &&
+        memtally_real.cuda.cuDevicePrimaryCtxGetState(device, &flags, &is_active) == 0 &&
+        !is_active)
+        note_reset(device);
+    return result;
 }
 
-/* All that was allocated in the context goes with it. */
 int cuDevicePrimaryCtxReset_v2(int device)
 {
     REAL(cuDevicePrimaryCtxReset_v2)
-    uint64_t field = (uint64_t)device;
     int result = memtally_real.cuda.cuDevicePrimaryCtxReset_v2(device);
     if (result == 0)
-        write_event(MT_EVENT_DEVICE_RESET, &field, 1);
+        note_reset(device);
     return result;
 }

@@ -42,6 +42,7 @@ struct ipc {
     X(cuInit, (unsigned))                                                                          \
     X(cuDevicePrimaryCtxRetain, (void **, int))                                                    \
     X(cuDevicePrimaryCtxReset, (int))                                                              \
+    X(cuDevicePrimaryCtxRelease, (int))                                                            \
     X(cuCtxSetCurrent, (void *))                                                                   \
     X(cuMemAlloc, (uint64_t *, size_t))                                                            \
     X(cuMemAllocPitch, (uint64_t *, size_t *, size_t, size_t, unsigned))                           \
@@ -95,9 +96,13 @@ static void *symbol(void *from, const char *name)
 /* As programs of dlsym() know them: by the names that the library exports. */
 static const char *exported(const char *name)
 {
-    static const char *const second[] = {"cuMemAlloc",         "cuMemAllocPitch",
-                                         "cuMemFree",          "cuMemGetInfo",
-                                         "cuIpcOpenMemHandle", "cuDevicePrimaryCtxReset"};
+    static const char *const second[] = {"cuMemAlloc",
+                                         "cuMemAllocPitch",
+                                         "cuMemFree",
+                                         "cuMemGetInfo",
+                                         "cuIpcOpenMemHandle",
+                                         "cuDevicePrimaryCtxReset",
+                                         "cuDevicePrimaryCtxRelease"};
     static char text[64];
     snprintf(text, sizeof text, "%s", name);
     for (size_t i = 0; i < sizeof second / sizeof *second; i++)
@@ -243,6 +248,19 @@ static void reset(void)
     take(2 * MIB);
 }
 
+/* As a library does that shares the context, and then the program at its end. */
+static void released(void)
+{
+    void *context;
+    CHECK(driver.cuDevicePrimaryCtxRetain(&context, 0) == 0);
+    take(12 * MIB);
+    CHECK(driver.cuDevicePrimaryCtxRelease(0) == 0);
+    take(4 * MIB);
+    CHECK(driver.cuDevicePrimaryCtxRelease(0) == 0);
+    start();
+    take(5 * MIB);
+}
+
 /* Another process maps what this one has: it counts once. */
 static void shared(void)
 {
@@ -341,11 +359,11 @@ static const struct {
     void (*take)(void);
     int is_apart; /* it starts for itself */
 } ways[] = {
-    {"linear", linear, 0},   {"small", small, 0},       {"pitched", pitched, 0},
-    {"managed", managed, 0}, {"pooled", pooled, 0},     {"virtual", virtual, 0},
-    {"hosted", hosted, 0},   {"refused", refused, 0},   {"reset", reset, 0},
-    {"lacking", lacking, 0}, {"late", late, 0},         {"shared", shared, 1},
-    {"forked", forked, 1},   {"launched", launched, 0},
+    {"linear", linear, 0},     {"small", small, 0},     {"pitched", pitched, 0},
+    {"managed", managed, 0},   {"pooled", pooled, 0},   {"virtual", virtual, 0},
+    {"hosted", hosted, 0},     {"refused", refused, 0}, {"reset", reset, 0},
+    {"lacking", lacking, 0},   {"late", late, 0},       {"shared", shared, 1},
+    {"released", released, 0}, {"forked", forked, 1},   {"launched", launched, 0},
 };
 
 int main(int argc, char **argv)

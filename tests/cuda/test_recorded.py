@@ -100,6 +100,13 @@ def test_a_reset_gives_back_what_there_was():
     assert said == list(account.changes().values()) == [[12 * MIB, -12 * MIB, 2 * MIB]], (said, account.changes())
 
 
+def test_the_last_release_of_a_context_gives_back_what_there_was():
+    _, _, account, recorder = both("dlsym", "released")
+    # 5 MiB are 6 of the driver's, which gives memory out in pages of 2.
+    assert list(account.changes().values()) == [[12 * MIB, 4 * MIB, -12 * MIB, -4 * MIB, 6 * MIB]], account.changes()
+    agree_after_every_event("dlsym", "released")
+
+
 def test_what_two_processes_share_counts_once():
     _, recorded, _, _ = both("dlsym", "shared")
     rows = {row["category"]: row["resident_bytes"] for row in device(recorded)["rows"]}

@@ -16,8 +16,9 @@ import tempfile
 import memtally
 
 LINEAR, MANAGED, POOLED, PHYSICAL = 1, 2, 3, 4  # enum mt_device_kind
-DRIVERS_OWN = ("context", "kernels", "graph nodes", "memory pool")  # what the account calls the driver's shares
+DRIVERS_OWN = ("context", "kernels", "graph nodes", "memory pool", "NCCL communicator")  # what the account calls the driver's shares
 POOL = "memory pool"
+PAGE = 2 << 20  # in which cudaMalloc takes memory of a device from 1 MiB on; the recorder has what was asked for
 
 Event = collections.namedtuple("Event", "word pid place size thing name")
 
@@ -109,8 +110,9 @@ class Process:
 
     def take(self, word, fields):
         if word == "DEVICE_ALLOC" and fields[1] in (LINEAR, MANAGED, PHYSICAL):
-            self.size[fields[2]], self.handles[fields[2]] = (fields[0], fields[3]), 1
-            self.changes.setdefault(fields[0], []).append(fields[3])
+            size = (fields[3] + PAGE - 1) // PAGE * PAGE
+            self.size[fields[2]], self.handles[fields[2]] = (fields[0], size), 1
+            self.changes.setdefault(fields[0], []).append(size)
         elif word == "DEVICE_FREE" and fields[1] in self.size:
             self.handles[fields[1]] -= 1
             self.drop_if_unheld(fields[1])
@@ -247,7 +249,7 @@ def with_lies(account, recording):
     for word in ("alloc", "free", "refuse"):
         for at, event in enumerate(account.events):
             if event.word == word and event.name not in DRIVERS_OWN:
-                for lie in ([], [event._replace(size=event.size + 4096)] if word != "free" else []):
+                for lie in ([], [event._replace(size=event.size + PAGE)] if word != "free" else []):
                     liar = copy.copy(account)
                     liar.events = account.events[:at] + lie + account.events[at + 1:]
                     yield word, liar, recording
@@ -256,7 +258,7 @@ def with_lies(account, recording):
         first = {word: at for at, (word, fields) in reversed(list(enumerate(events))) if counts(word, fields)}
         for word, at in first.items():
             for field in LIES[word]:
-                told = [(word, [value + 4096 * (i == field) for i, value in enumerate(events[at][1])])] if field else []
+                told = [(word, [value + PAGE * (i == field) for i, value in enumerate(events[at][1])])] if field else []
                 liar = copy.copy(recording)
                 liar.images = [*recording.images[:number], (pid, events[:at] + told + events[at + 1:]), *recording.images[number + 1:]]
                 yield word, account, liar
