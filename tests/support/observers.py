@@ -29,6 +29,11 @@ def lines_of(what, path):
     return [line.split(" ", 5) for line in done.stdout.splitlines()]
 
 
+def is_shared(thing):
+    """Whether an identity is that of memory that several processes hold (MT_ACCOUNT_SHARED)."""
+    return int(thing, 16) >> 63 == 1
+
+
 class Account:
     """What the driver wrote."""
 
@@ -41,33 +46,56 @@ class Account:
                 self.events.append(Event(word, int(fields[0]), int(fields[1]), int(fields[2]), fields[3], "".join(fields[4:])))
 
     def held(self):
-        """Each event with what is there by process, place and name after it. What several processes hold is there once."""
-        sizes, sums = {}, collections.Counter()
+        """Each event with what is there by process, place and name after it. What several processes hold is of process 0, and
+        there once."""
+        sizes, holders, sums = {}, collections.defaultdict(set), collections.Counter()
+
+        def drop(pid, place, thing):
+            owner = 0 if thing in holders else pid
+            if owner == 0:
+                holders[thing].discard(pid)
+                if holders[thing]:
+                    return
+                del holders[thing]
+            name, size = sizes.pop((owner, place, thing), ("", 0))
+            sums[owner, place, name] -= size
+
         for event in self.events:
-            key = event.pid, event.place, event.thing
+            pid, place, thing = event.pid, event.place, event.thing
             if event.word == "alloc":
-                sizes[key] = event.name, event.size
-                sums[event.pid, event.place, event.name] += event.size
-            elif event.word == "free" and key in sizes:
-                name, size = sizes.pop(key)
-                sums[event.pid, event.place, name] -= size
+                owner = 0 if is_shared(thing) else pid
+                if owner == 0:
+                    holders[thing].add(pid)
+                if (owner, place, thing) not in sizes:
+                    sizes[owner, place, thing] = event.name, event.size
+                    sums[owner, place, event.name] += event.size
+            elif event.word == "free":
+                drop(pid, place, thing)
             elif event.word == "end":
-                for key in [key for key in sizes if key[0] == event.pid]:
-                    sizes.pop(key)
-                for key in [key for key in sums if key[0] == event.pid]:
-                    sums.pop(key)
+                for key in [key for key in sizes if key[0] == pid or pid in holders.get(key[2], ())]:
+                    drop(pid, *key[1:])
             yield event, sums
 
     def changes(self):
-        """{(process, place): bytes that came and went}. Of what has no address of its own nothing."""
-        changes, sizes = {}, {}
+        """{(process, place): bytes that came and went}. Of what has no address of its own nothing. Memory that a process gives
+        others to hold stays its own: the account has it then as given back and taken anew."""
+        changes, sizes, shared, given = {}, {}, set(), {}
         for event in self.events:
             key = event.pid, event.place, event.thing
-            if event.word == "alloc" and event.name not in DRIVERS_OWN:
+            if event.word == "alloc" and is_shared(event.thing):
+                if event.thing not in shared:
+                    shared.add(event.thing)
+                    sizes[key] = event.size
+                    at = given.pop((event.pid, event.place, event.size), None)
+                    if at is not None:
+                        del changes[key[:2]][at]
+            elif event.word == "alloc" and event.name not in DRIVERS_OWN:
                 sizes[key] = event.size
                 changes.setdefault(key[:2], []).append(event.size)
             elif event.word == "free" and key in sizes:
-                changes.setdefault(key[:2], []).append(-sizes.pop(key))
+                size = sizes.pop(key)
+                changes.setdefault(key[:2], []).append(-size)
+                given = {(event.pid, event.place, size): len(changes[key[:2]]) - 1}
         return changes
 
     def refusals(self):

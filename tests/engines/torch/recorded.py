@@ -72,6 +72,50 @@ def run_out(model):
         return {"layers": len(model)}
 
 
+def until_refused(work):
+    try:
+        work()
+    except torch.OutOfMemoryError:
+        return {"refused": True}
+    return {}
+
+
+def run_out_in_backward(model):
+    """A gradient of the input that is larger than the device has left."""
+    class Greedy(torch.autograd.Function):
+        @staticmethod
+        def forward(_, x):
+            return x.sum()
+
+        @staticmethod
+        def backward(_, gradient):
+            return torch.ops.aten.expand(gradient, [1 << 33]).contiguous()
+
+    kept = [torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(16)]
+    x = torch.zeros(1, device="cuda", requires_grad=True)
+    return until_refused(lambda: Greedy.apply(model(torch.zeros(ROWS, WIDTH, device="cuda")) * x).backward()) | {"kept": len(kept)}
+
+
+def run_out_in_capture(model):
+    def work():
+        with torch.no_grad(), torch.cuda.graph(torch.cuda.CUDAGraph()):
+            kept.extend(torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(1000))
+    kept = []
+    return until_refused(work) | {"layers": len(model)}
+
+
+def run_out_in_loading(_):
+    """A model whose weights are more than the device has: transformers puts them there as it loads."""
+    import tempfile
+    from transformers import AutoModelForCausalLM
+    with tempfile.TemporaryDirectory() as folder:
+        llama().save_pretrained(folder)
+        kept = [torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(23)]
+        small = torch.cuda.mem_get_info()[0] - (30 << 20)
+        kept.append(torch.empty(small, dtype=torch.uint8, device="cuda"))
+        return until_refused(lambda: AutoModelForCausalLM.from_pretrained(folder, device_map="cuda:0")) | {"kept": len(kept)}
+
+
 def together(work):
     """Between joining the other rank and leaving it."""
     import torch.distributed as distributed
@@ -103,6 +147,11 @@ def compiled(model):
     return train(model, torch.compile(model, backend="aot_eager"))
 
 
+def inductor(model):
+    """With kernels of the compiler's own, where Triton is there."""
+    return train(model, torch.compile(model))
+
+
 def llama(**more):
     from transformers import LlamaConfig, LlamaForCausalLM
     config = LlamaConfig(hidden_size=512, intermediate_size=1024, num_hidden_layers=4, num_attention_heads=8, num_key_value_heads=4,
@@ -132,13 +181,18 @@ def dispatch(_):
     return {"each": [bytes_of(one) for one in on]}
 
 
+WAYS = {"infer": infer, "train": train, "recompute": recompute, "capture": capture, "run_out": run_out, "rank": rank, "shard": shard,
+        "compiled": compiled, "inductor": inductor, "generate": generate, "dispatch": dispatch, "run_out_in_backward": run_out_in_backward,
+        "run_out_in_capture": run_out_in_capture, "run_out_in_loading": run_out_in_loading}
+WITHOUT = ("generate", "dispatch", "run_out_in_loading")  # that make a model of their own
+
+
 def main():
     way, number = sys.argv[1], int(os.environ.get("LOCAL_RANK", "0"))
     torch.cuda.set_device(number)
-    model = None if way in ("generate", "dispatch") else make()
+    model = None if way in WITHOUT else make()
     said = {"weights": bytes_of(model.parameters())} if model else {}
-    said |= {"infer": infer, "train": train, "recompute": recompute, "capture": capture, "run_out": run_out, "rank": rank,
-             "shard": shard, "compiled": compiled, "generate": generate, "dispatch": dispatch}[way](model)
+    said |= WAYS[way](model)
     said |= {"reserved": torch.cuda.max_memory_reserved(), "allocated": torch.cuda.max_memory_allocated()}
     if "LOCAL_RANK" in os.environ:
         sys.argv[-1] += f".{number}"
