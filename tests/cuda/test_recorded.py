@@ -121,10 +121,12 @@ def test_a_forked_child_has_its_own():
 
 
 def test_what_exec_replaces_is_gone():
-    """The pretended driver is not told of an exec and keeps the first image's; the recorder ends it with the image."""
-    _, recorded, _, _ = both("dlsym", "replaced")
+    """The one image had 14 MiB, the other 40 at most; each had a context of its own."""
+    rehearsed, recorded, _, _ = both("dlsym", "replaced")
     rows = {row["category"]: row["resident_bytes"] for row in device(recorded)["rows"]}
     assert rows["cached"] == 40 * MIB, rows
+    assert device(rehearsed)["total_allocated_bytes"] == (528 + 40) * MIB, device(rehearsed)
+    agree_at_the_peak("dlsym", "replaced")
 
 
 def test_a_refusal_is_no_memory():

@@ -18,7 +18,8 @@ import memtally
 LINEAR, MANAGED, POOLED, PHYSICAL = 1, 2, 3, 4  # enum mt_device_kind
 DRIVERS_OWN = ("context", "kernels", "graph nodes", "memory pool", "NCCL communicator")  # what the account calls the driver's shares
 POOL = "memory pool"
-PAGE = 2 << 20  # in which cudaMalloc takes memory of a device from 1 MiB on; the recorder has what was asked for
+PAGE = 2 << 20  # in which cudaMalloc takes memory of a device from SMALL on; the recorder has what was asked for
+SMALL = 1 << 20
 
 Event = collections.namedtuple("Event", "word pid place size thing name")
 
@@ -42,7 +43,7 @@ class Account:
         for word, *fields in lines_of("account", path):
             if word == "device":
                 self.used_before[int(fields[0])] = int(fields[1]) - int(fields[2])
-            elif int(fields[1]) >= 0:
+            elif int(fields[1]) >= 0 or word == "end":
                 self.events.append(Event(word, int(fields[0]), int(fields[1]), int(fields[2]), fields[3], "".join(fields[4:])))
 
     def held(self):
@@ -109,8 +110,8 @@ class Account:
         """{place: what was used after each event}."""
         states = {place: [used] for place, used in self.used_before.items()}
         for event, sums in self.held():
-            total = sum(size for (_, place, _), size in sums.items() if place == event.place)
-            states[event.place].append(self.used_before[event.place] + total)
+            for place in states if event.word == "end" else [event.place]:
+                states[place].append(self.used_before[place] + sum(size for key, size in sums.items() if key[1] == place))
         return states
 
     def pools(self):
@@ -118,7 +119,7 @@ class Account:
         states = {}
         for event, sums in self.held():
             key = event.pid, event.place
-            said = states.setdefault(key, [0])
+            said = states.setdefault(key, [0]) if event.word != "end" else [sums[key + (POOL,)]]
             if sums[key + (POOL,)] != said[-1]:
                 said.append(sums[key + (POOL,)])
         return {key: said for key, said in states.items() if len(said) > 1}
@@ -130,17 +131,41 @@ class Process:
     def __init__(self):
         self.changes, self.refused, self.used, self.pools = {}, {}, {}, {}
         self.size, self.handles, self.mapped, self.reserved = {}, {}, {}, {}
+        self.pages = []  # [place, bytes given out, small allocations in it]
+
+    def add(self, place, thing, size):
+        """What is below SMALL shares a page with others."""
+        self.size[thing], self.handles[thing] = (place, 0 if size < SMALL else (size + PAGE - 1) // PAGE * PAGE), 1
+        said = self.changes.setdefault(place, [])
+        if size >= SMALL:
+            said.append(self.size[thing][1])
+            return
+        size = (size + 511) // 512 * 512
+        page = next((page for page in self.pages if page[0] == place and page[1] + size <= PAGE), None)
+        if not page:
+            page = [place, 0, set()]
+            self.pages.append(page)
+            said.append(PAGE)
+        page[1] += size
+        page[2].add(thing)
+
+    def drop(self, thing):
+        place, size = self.size.pop(thing)
+        for page in [page for page in self.pages if thing in page[2]]:
+            page[2].remove(thing)
+            if not page[2]:
+                self.pages.remove(page)
+                size = PAGE
+        if size:
+            self.changes[place].append(-size)
 
     def drop_if_unheld(self, thing):
         if not self.handles.get(thing) and thing not in self.mapped.values():
-            place, size = self.size.pop(thing)
-            self.changes[place].append(-size)
+            self.drop(thing)
 
     def take(self, word, fields):
         if word == "DEVICE_ALLOC" and fields[1] in (LINEAR, MANAGED, PHYSICAL):
-            size = (fields[3] + PAGE - 1) // PAGE * PAGE
-            self.size[fields[2]], self.handles[fields[2]] = (fields[0], size), 1
-            self.changes.setdefault(fields[0], []).append(size)
+            self.add(fields[0], fields[2], fields[3])
         elif word == "DEVICE_FREE" and fields[1] in self.size:
             self.handles[fields[1]] -= 1
             self.drop_if_unheld(fields[1])
@@ -151,10 +176,9 @@ class Process:
         elif word == "DEVICE_HELD" and fields[0] in self.size:
             self.handles[fields[0]] += 1
         elif word == "DEVICE_RESET":
-            for thing, (place, size) in list(self.size.items()):
+            for thing, (place, _) in list(self.size.items()):
                 if place == fields[0]:
-                    self.changes[place].append(-size)
-                    del self.size[thing]
+                    self.drop(thing)
         elif word == "DEVICE_USED":
             self.used.setdefault(fields[0], []).append(fields[1])
         elif word == "DEVICE_REFUSED":
