@@ -17,6 +17,8 @@ NEEDS_check = test
 NEEDS_conformance = test
 NEEDS_conformance-cuda = test
 NEEDS_torch-newest = test
+NEEDS_recorded-engines = test
+NEEDS_unharmed-python = test
 NEEDS_bare-configs = test
 NEEDS_oracle = test
 NEEDS_oracle-fusion = test
@@ -88,6 +90,12 @@ torch-newest: build ## the tests of PyTorch's memory with the newest PyTorch and
 	@set -e; MEMTALLY_TORCH=$$(scripts/engine torch-2.15.0); export MEMTALLY_TORCH; \
 	meson test -C build --no-rebuild --print-errorlogs torch rehearse_torch_model
 
+recorded-engines: build ## vLLM, SGLang, numba and a compiled model recorded on pretended GPUs, held against their driver (many GB to fetch); WAYS="numba"
+	@tests/conformance/cuda/recorded.py build $(WAYS)
+
+unharmed-python: build ## the own tests of PyTorch, transformers, accelerate and safetensors under the recorder; SOURCES=FOLDER has them
+	@tests/unharmed/python build $(SOURCES) $(ROWS)
+
 oracle: build ## plan points of llama.cpp again and compare; BUILD= (or FROM=, TO=): what changed
 	@scripts/oracle $(if $(ALL),--all) $(if $(BUILD),--from $(BUILD)) $(if $(FROM),--from $(FROM)) $(if $(TO),--to $(TO))
 
@@ -125,6 +133,7 @@ recipes: build ## the recipes of docs/HOW-TO-ADD.md, applied to a copy of the tr
 
 gpu: build ## what a real GPU and a pretended one must answer alike (says so where there is none)
 	@tests/gpu/run build/src/cli/memtally
+	@tests/gpu/recorded build
 
 install: setup ## install below PREFIX, staged in DESTDIR
 	@meson setup build-install $(if $(wildcard build-install/build.ninja),--reconfigure) \

@@ -12,6 +12,11 @@
 
 #include "recorder/recorder.h"
 
+/* The first line of a hook. */
+#define REAL(name)                                                                                 \
+    if (!cuda_ready() || !memtally_real.cuda.name)                                                 \
+        return CUDA_NOT_INITIALIZED;
+
 #define CUDA_OUT_OF_MEMORY   2
 #define CUDA_NOT_INITIALIZED 3
 
@@ -30,6 +35,14 @@ struct cuda_properties {
 
 struct cuda_ipc_handle {
     char reserved[64];
+};
+
+/* CUlaunchConfig: what of it is read. */
+struct cuda_launch {
+    unsigned grid[3];
+    unsigned block[3];
+    unsigned shared;
+    void *stream;
 };
 
 #define CUDA(name, parameters, arguments) EXPORTED int name parameters;
@@ -54,6 +67,12 @@ HIDDEN int cuda_ready(void);
 /* What dlsym() is to answer for `name`, which `real` was found for: the function that stands before
  * it; `real` where that is none of the driver's listed ones. */
 HIDDEN void *cuda_in_place_of(void *real);
+
+/* Notes what the driver says is used of the current device. */
+HIDDEN void cuda_note_used(enum mt_device_reason reason);
+
+/* Kernels were given up: another one may have the handle of one that was launched. */
+HIDDEN void cuda_forget_kernels(void);
 
 /* The recorder's function called `name`, or NULL. *unfindable, where it is asked for, is a name
  * that reads the same and that no library has. */

@@ -103,6 +103,11 @@ static void ask_used(int device, enum mt_device_reason reason)
     write_event(MT_EVENT_DEVICE_USED, fields, 3);
 }
 
+void cuda_note_used(enum mt_device_reason reason)
+{
+    ask_used(current_device(), reason);
+}
+
 /* The same of the device that is current, which it need not be. */
 static void ask_used_of(int device, enum mt_device_reason reason)
 {
@@ -200,10 +205,6 @@ static int found(int result, void **function)
         *function = cuda_in_place_of(*function);
     return result;
 }
-
-#define REAL(name)                                                                                 \
-    if (!cuda_ready() || !memtally_real.cuda.name)                                                 \
-        return CUDA_NOT_INITIALIZED;
 
 int cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags)
 {
@@ -461,7 +462,7 @@ CHANGES(cuModuleLoadDataEx,
         (module, image, n, options, values), MT_DEVICE_BY_MODULE)
 CHANGES(cuModuleLoadFatBinary, (void **module, const void *image), (module, image),
         MT_DEVICE_BY_MODULE)
-CHANGES(cuModuleUnload, (void *module), (module), MT_DEVICE_BY_MODULE)
+CHANGES(cuFuncLoad, (void *function), (function), MT_DEVICE_BY_MODULE)
 CHANGES(cuLibraryLoadData,
         (void **library, const void *image, int *jit, void **jit_values, unsigned n_jit,
          int *options, void **values, unsigned n),
@@ -470,7 +471,6 @@ CHANGES(cuLibraryLoadFromFile,
         (void **library, const char *path, int *jit, void **jit_values, unsigned n_jit,
          int *options, void **values, unsigned n),
         (library, path, jit, jit_values, n_jit, options, values, n), MT_DEVICE_BY_MODULE)
-CHANGES(cuLibraryUnload, (void *library), (library), MT_DEVICE_BY_MODULE)
 CHANGES(cuCtxCreate_v2, (void **context, unsigned flags, int device), (context, flags, device),
         MT_DEVICE_BY_CONTEXT)
 CHANGES(cuCtxCreate_v3,
@@ -490,6 +490,18 @@ CHANGES(cuGraphUpload, (void *exec, void *stream), (exec, stream), MT_DEVICE_BY_
 CHANGES(cuGraphUpload_ptsz, (void *exec, void *stream), (exec, stream), MT_DEVICE_BY_GRAPH)
 CHANGES(cuGraphExecDestroy, (void *exec), (exec), MT_DEVICE_BY_GRAPH)
 
+#define UNLOADS(name, parameters, arguments)                                                       \
+    int name parameters                                                                            \
+    {                                                                                              \
+        REAL(name)                                                                                 \
+        ask_used(current_device(), MT_DEVICE_BEFORE);                                              \
+        cuda_forget_kernels();                                                                     \
+        return changed(memtally_real.cuda.name arguments, MT_DEVICE_BY_MODULE);                    \
+    }
+
+UNLOADS(cuModuleUnload, (void *module), (module))
+UNLOADS(cuLibraryUnload, (void *library), (library))
+
 /* The primary context of a device need not become the current one. */
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
@@ -505,19 +517,32 @@ int cuDevicePrimaryCtxRetain(void **context, int device)
     return result;
 }
 
+/* All that was allocated in the context goes with it. */
+static void note_reset(int device)
+{
+    uint64_t field = (uint64_t)device;
+    write_event(MT_EVENT_DEVICE_RESET, &field, 1);
+}
+
+/* With the last of its holders it goes. */
 int cuDevicePrimaryCtxRelease_v2(int device)
 {
     REAL(cuDevicePrimaryCtxRelease_v2)
-    return memtally_real.cuda.cuDevicePrimaryCtxRelease_v2(device);
+    unsigned flags;
+    int is_active = 1;
+    int result = memtally_real.cuda.cuDevicePrimaryCtxRelease_v2(device);
+    if (result == 0 && memtally_real.cuda.cuDevicePrimaryCtxGetState &&
+        memtally_real.cuda.cuDevicePrimaryCtxGetState(device, &flags, &is_active) == 0 &&
+        !is_active)
+        note_reset(device);
+    return result;
 }
 
-/* All that was allocated in the context goes with it. */
 int cuDevicePrimaryCtxReset_v2(int device)
 {
     REAL(cuDevicePrimaryCtxReset_v2)
-    uint64_t field = (uint64_t)device;
     int result = memtally_real.cuda.cuDevicePrimaryCtxReset_v2(device);
     if (result == 0)
-        write_event(MT_EVENT_DEVICE_RESET, &field, 1);
+        note_reset(device);
     return result;
 }

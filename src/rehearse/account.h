@@ -19,7 +19,7 @@
 #define MT_ACCOUNT_VARIABLE    MT_REHEARSAL_VARIABLE
 #define MT_ACCOUNT_ALIVE       ".alive" /* a pipe beside it; while it has a writer, there is a driver */
 #define MT_ACCOUNT_MAGIC       "mtrehear"
-#define MT_ACCOUNT_FORMAT      9u
+#define MT_ACCOUNT_FORMAT      10u
 #define MT_ACCOUNT_DEVICES_MAX 64u
 #define MT_ACCOUNT_EVENTS_MAX  262144u
 #define MT_ACCOUNT_ERAS_MAX    32u
@@ -148,10 +148,14 @@ struct mt_account_shared {
 
 /* What a process has taken of devices itself, so that they have it back from one that is gone also
  * when the list of events was full. A thread that looks at once with another may leave its process
- * two rows, of which the sum counts. What processes share is in no row. */
+ * two rows, of which the sum counts. What processes share is in no row. A process that becomes
+ * another program by exec() finds its row there, of another image: what it had is gone with that.
+ */
 struct mt_account_process {
     uint32_t pid; /* atomic; 0: the row is empty */
     uint32_t padding;
+    uint64_t image;           /* atomic; a number of each exec(); 0: the row is being taken */
+    uint64_t host_used_bytes; /* atomic */
     uint64_t used_bytes[MT_ACCOUNT_DEVICES_MAX]; /* atomic, as those of devices */
     uint64_t held_bytes[MT_ACCOUNT_DEVICES_MAX];
 };
@@ -164,7 +168,8 @@ enum mt_account_kind {
     MT_ACCOUNT_REFUSE, /* an allocation that does not fit; `bytes` asked, `free_bytes` there */
     MT_ACCOUNT_MARK,   /* a moment: `name` ("start", "model", "context", "serving", "ready") */
     MT_ACCOUNT_NOTE,   /* a sentence for the reader, in `name` and `detail` */
-    MT_ACCOUNT_END     /* the driver's: `pid` is gone, and with it what it held */
+    MT_ACCOUNT_END     /* `pid` is gone, by the driver's word, or has become another program by its
+                        * own; and with it what it held */
 };
 
 /* What a note can hold, with its end. */

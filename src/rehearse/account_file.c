@@ -314,6 +314,7 @@ void mt_account_drop_process(struct mt_account *account, uint32_t pid)
         struct mt_account_process *row = &account->process[i];
         if (__atomic_load_n(&row->pid, __ATOMIC_ACQUIRE) != pid)
             continue;
+        row->image = row->host_used_bytes = 0;
         memset(row->used_bytes, 0, sizeof row->used_bytes);
         memset(row->held_bytes, 0, sizeof row->held_bytes);
         __atomic_store_n(&row->pid, 0, __ATOMIC_RELEASE);

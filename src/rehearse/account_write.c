@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -332,6 +333,51 @@ static int take(uint64_t *held, uint64_t bytes, uint64_t limit, uint64_t *free_b
     return 1;
 }
 
+/* A number that every exec() makes anew and that children of fork() keep: the kernel's random
+ * bytes. */
+static uint64_t this_image(void)
+{
+    const void *random = (const void *)(uintptr_t)getauxval(AT_RANDOM);
+    uint64_t image = 1;
+    if (random)
+        memcpy(&image, random, sizeof image);
+    return image ? image : 1;
+}
+
+/* What the row's process held as another program is free again. */
+static int empty_row(struct mt_account *account, struct mt_account_process *row)
+{
+    uint64_t bytes = __atomic_exchange_n(&row->host_used_bytes, 0, __ATOMIC_RELAXED);
+    uint64_t any = bytes;
+    __atomic_fetch_sub(&account->host_used_bytes, bytes, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < account->n_devices; i++) {
+        bytes = __atomic_exchange_n(&row->used_bytes[i], 0, __ATOMIC_RELAXED);
+        any |= bytes;
+        __atomic_fetch_sub(&account->device[i].used_bytes, bytes, __ATOMIC_RELAXED);
+        bytes = __atomic_exchange_n(&row->held_bytes[i], 0, __ATOMIC_RELAXED);
+        __atomic_fetch_sub(&account->device[i].held_bytes, bytes, __ATOMIC_RELAXED);
+    }
+    return any != 0;
+}
+
+void pretend_begin_image(void)
+{
+    struct mt_account *account = pretend_account();
+    const struct mt_account_event event = {.kind = MT_ACCOUNT_END, .place = MT_ACCOUNT_HOST};
+    uint32_t pid = (uint32_t)getpid();
+    uint64_t image = this_image();
+    for (uint32_t i = 0; account && i < MT_ACCOUNT_PROCESSES; i++) {
+        struct mt_account_process *row = &account->process[i];
+        uint64_t there = __atomic_load_n(&row->image, __ATOMIC_ACQUIRE);
+        if (__atomic_load_n(&row->pid, __ATOMIC_ACQUIRE) != pid || there == 0 || there == image ||
+            !__atomic_compare_exchange_n(&row->image, &there, image, 0, __ATOMIC_ACQ_REL,
+                                         __ATOMIC_RELAXED))
+            continue;
+        if (empty_row(account, row))
+            write_event(&event, "became another program", NULL);
+    }
+}
+
 /* The row of this process, NULL where all are taken. */
 static struct mt_account_process *own_row(struct mt_account *account)
 {
@@ -347,10 +393,21 @@ static struct mt_account_process *own_row(struct mt_account *account)
                                          __ATOMIC_RELAXED) &&
             seen != pid)
             continue;
+        if (!seen)
+            __atomic_store_n(&row->image, this_image(), __ATOMIC_RELEASE);
         __atomic_store_n(&known, row, __ATOMIC_RELEASE);
         return row;
     }
     return NULL;
+}
+
+/* Host memory is of no device and has no rules. */
+static void own_host(int64_t bytes)
+{
+    struct mt_account *account = pretend_account();
+    struct mt_account_process *row = account ? own_row(account) : NULL;
+    if (row)
+        __atomic_fetch_add(&row->host_used_bytes, (uint64_t)bytes, __ATOMIC_RELAXED);
 }
 
 void pretend_own(uint32_t place, uint64_t bytes)
@@ -390,6 +447,8 @@ int pretend_take(uint32_t place, uint64_t bytes, uint64_t *free_bytes)
     uint64_t used = ledger.held ? __atomic_add_fetch(ledger.used, bytes, __ATOMIC_RELAXED)
                                 : __atomic_load_n(ledger.used, __ATOMIC_RELAXED);
     raise_peak(ledger.peak, used);
+    if (place == MT_ACCOUNT_HOST)
+        own_host((int64_t)bytes);
     pretend_own(place, bytes);
     return 1;
 }
@@ -399,6 +458,8 @@ void pretend_give_back(uint32_t place, uint64_t bytes)
     struct ledger ledger;
     if (!find_ledger(place, &ledger))
         return;
+    if (place == MT_ACCOUNT_HOST)
+        own_host(-(int64_t)bytes);
     pretend_disown(place, bytes);
     __atomic_fetch_sub(ledger.used, bytes, __ATOMIC_RELAXED);
     if (ledger.held)

@@ -43,6 +43,10 @@ void pretend_give_back(uint32_t place, uint64_t bytes);
 void pretend_disown(uint32_t place, uint64_t bytes);
 void pretend_own(uint32_t place, uint64_t bytes);
 
+/* Where the process was another program before an exec(), that has given back what it held. Called
+ * once in every program, and before it takes anything. */
+void pretend_begin_image(void);
+
 /* Where a process is gone that held memory of devices, the rehearsal gives it back in a moment:
  * waits for that, a second at most. Returns whether anything came back. */
 int pretend_await_gone(void);

@@ -6,33 +6,53 @@
 #include <memtally/error.h>
 #include <memtally/tally.h>
 #include <memtally/units.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "pytorch/torch.h"
 #include "tally/device_rows.h"
 
-/* The category that had most of the device at a moment. */
-static int find_largest(const struct mt_devices *devices, size_t place, uint64_t ns,
-                        struct mt_torch *torch, enum mt_category *category, uint64_t *bytes)
+/* What each category had of a device at a moment. */
+static int compose(const struct mt_devices *devices, size_t place, uint64_t ns,
+                   struct mt_torch *torch, uint64_t of[MT_CATEGORY_END])
 {
-    uint64_t of[MT_CATEGORY_END] = {0};
     struct mt_device_moment moment;
     struct mt_claims claims;
+    memset(of, 0, MT_CATEGORY_END * sizeof *of);
     if (mt_device_at(devices, place, ns, &moment) < 0 || mt_claims_init(&claims) < 0)
         return MT_ENOMEM;
     int result = mt_device_claims(devices, place, &moment, 0, torch, &claims);
     for (size_t i = 1; i < claims.n && result == 0; i++)
         of[claims.items[i].category] += claims.items[i].resident_bytes;
     mt_claims_finish(&claims);
-    *category = MT_CATEGORY_NONE;
+    return result;
+}
+
+/* The category that has most more than in `before`, and how much; none where all have less. */
+static enum mt_category find_most(const uint64_t of[MT_CATEGORY_END],
+                                  const uint64_t before[MT_CATEGORY_END], uint64_t *bytes)
+{
+    enum mt_category most = MT_CATEGORY_NONE;
     *bytes = 0;
     for (int i = 0; i < MT_CATEGORY_END; i++)
-        if (of[i] > *bytes) {
-            *bytes = of[i];
-            *category = (enum mt_category)i;
+        if (of[i] > before[i] && of[i] - before[i] > *bytes) {
+            *bytes = of[i] - before[i];
+            most = (enum mt_category)i;
         }
-    return result;
+    return most;
+}
+
+static void add_words(char *text, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void add_words(char *text, size_t size, const char *format, ...)
+{
+    size_t length = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + length, size - length, format, arguments);
+    va_end(arguments);
 }
 
 /* The call in Python by which PyTorch asked for it: the first that its allocator gave up on then or
@@ -58,42 +78,65 @@ static const char *phase_of(const struct mt_torch *torch, const struct mt_device
     return name;
 }
 
-int mt_device_refusal_note(const struct mt_devices *devices, size_t place, uint64_t start_ns,
-                           struct mt_torch *torch, char *text, size_t size)
+/* What had most of the device then, and what had grown most since it was half as full. */
+static int add_composition(const struct mt_devices *devices,
+                           const struct mt_device_refusal *refusal, struct mt_torch *torch,
+                           char *text, size_t size)
+{
+    static const uint64_t nothing[MT_CATEGORY_END] = {0};
+    uint64_t now[MT_CATEGORY_END], before[MT_CATEGORY_END], half_ns, bytes;
+    char written[MT_SIZE_TEXT];
+    if (mt_device_half_full(devices, refusal->place, refusal->ns, &half_ns) < 0 ||
+        compose(devices, refusal->place, refusal->ns, torch, now) < 0 ||
+        compose(devices, refusal->place, half_ns, torch, before) < 0)
+        return MT_ENOMEM;
+    enum mt_category category = find_most(now, nothing, &bytes);
+    if (bytes)
+        add_words(text, size, "; most of it was %s (%s)", mt_category_name(category),
+                  mt_format_size(bytes, written));
+    category = find_most(now, before, &bytes);
+    if (bytes && half_ns)
+        add_words(text, size, "; %s had grown most since it was half as full, by %s",
+                  mt_category_name(category), mt_format_size(bytes, written));
+    return 0;
+}
+
+static const struct mt_device_refusal *last_of(const struct mt_devices *devices, size_t place,
+                                               size_t *n)
 {
     const struct mt_device_refusal *last = NULL;
-    char asked[MT_SIZE_TEXT], left[MT_SIZE_TEXT], most[MT_SIZE_TEXT];
-    enum mt_category category = MT_CATEGORY_NONE;
-    uint64_t bytes = 0;
-    size_t n = 0;
-    text[0] = '\0';
+    *n = 0;
     for (size_t i = 0; i < devices->n_refusals; i++)
         if (devices->refusals[i].place == place) {
-            n++;
+            ++*n;
             if (!last || devices->refusals[i].ns >= last->ns)
                 last = &devices->refusals[i];
         }
+    return last;
+}
+
+int mt_device_refusal_note(const struct mt_devices *devices, size_t place, uint64_t start_ns,
+                           struct mt_torch *torch, char *text, size_t size)
+{
+    char written[MT_SIZE_TEXT];
+    size_t n;
+    const struct mt_device_refusal *last = last_of(devices, place, &n);
+    text[0] = '\0';
     if (!last)
         return 0;
-    int result = find_largest(devices, place, last->ns, torch, &category, &bytes);
-    int length =
-        snprintf(text, size, "%.60s refused %s to process %" PRIu64 " %.1f s after the start",
-                 devices->places[place].name, mt_format_size(last->bytes, asked), last->pid,
-                 (double)(last->ns - start_ns) / 1e9);
+    add_words(text, size, "%.60s refused %s to process %" PRIu64 " %.1f s after the start",
+              devices->places[place].name, mt_format_size(last->bytes, written), last->pid,
+              (double)(last->ns - start_ns) / 1e9);
     if (last->free_bytes)
-        length += snprintf(text + length, size - (size_t)length, ", with %s free",
-                           mt_format_size(last->free_bytes, left));
+        add_words(text, size, ", with %s free", mt_format_size(last->free_bytes, written));
     const char *phase = phase_of(torch, last);
     const char *stack = stack_of(torch, last);
     if (phase)
-        length += snprintf(text + length, size - (size_t)length, ", in %.40s", phase);
+        add_words(text, size, ", in %.40s", phase);
     if (stack)
-        length += snprintf(text + length, size - (size_t)length, ", asked for by %.160s", stack);
-    if (bytes)
-        length += snprintf(text + length, size - (size_t)length, "; most of it was %s (%s)",
-                           mt_category_name(category), mt_format_size(bytes, most));
+        add_words(text, size, ", asked for by %.160s", stack);
+    int result = add_composition(devices, last, torch, text, size);
     if (n > 1)
-        snprintf(text + length, size - (size_t)length, "; it had refused %zu allocation%s before",
-                 n - 1, n == 2 ? "" : "s");
+        add_words(text, size, "; it had refused %zu allocation%s before", n - 1, n == 2 ? "" : "s");
     return result;
 }

@@ -446,3 +446,24 @@ int mt_device_at(const struct mt_devices *devices, size_t place, uint64_t ns,
     free(steps);
     return 0;
 }
+
+int mt_device_half_full(const struct mt_devices *devices, size_t place, uint64_t ns,
+                        uint64_t *half_ns)
+{
+    size_t n;
+    struct step *steps = steps_of(devices, place, &n);
+    struct mt_device_moment then = {.used_bytes = MT_UNKNOWN};
+    struct mt_device_moment now = then;
+    *half_ns = 0;
+    if (!steps)
+        return MT_ENOMEM;
+    for (size_t i = 0; i < n && steps[i].ns <= ns; i++)
+        apply(&then, &steps[i]);
+    for (size_t i = 0; i < n && steps[i].ns <= ns; i++) {
+        apply(&now, &steps[i]);
+        if (now.allocated_bytes <= then.allocated_bytes / 2)
+            *half_ns = now.ns;
+    }
+    free(steps);
+    return 0;
+}

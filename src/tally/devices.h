@@ -127,4 +127,9 @@ int mt_device_peak(const struct mt_devices *devices, size_t place, struct mt_dev
 int mt_device_at(const struct mt_devices *devices, size_t place, uint64_t ns,
                  struct mt_device_moment *moment);
 
+/* The last time before `ns` at which no more than half of what is allocated then was; 0 where there
+ * was none. Returns 0 or MT_ENOMEM. */
+int mt_device_half_full(const struct mt_devices *devices, size_t place, uint64_t ns,
+                        uint64_t *half_ns);
+
 #endif

@@ -549,7 +549,9 @@ int mt_facts_of_process(struct mt_recording *recording, struct mt_image *image)
     };
     mt_device_pass_init(&pass.device_pass, &recording->devices, image->pid);
     int result = read_file(&pass);
-    int failed = mt_device_pass_finish(&pass.device_pass, image->end_ns);
+    /* At the moment of its last event it had all that, and that may be the peak. */
+    uint64_t gone_ns = image->end_ns + (image->end_ns < UINT64_MAX);
+    int failed = mt_device_pass_finish(&pass.device_pass, gone_ns);
     return result < 0 ? result : failed;
 }
 

@@ -53,7 +53,8 @@ static const char *const reasons[] = {
     "the recorder was not loaded", "statically linked", "setuid, setgid or capabilities",
     "ended before it could be looked at", "built with a sanitizer"};
 
-#define N_REASONS (sizeof reasons / sizeof *reasons)
+#define N_REASONS       (sizeof reasons / sizeof *reasons)
+#define TORCH_NOTES_MAX 32u
 
 static void add_bytes(uint64_t *sum, uint64_t bytes)
 {
@@ -522,6 +523,22 @@ static int add_refusal_note(struct work *work, struct mt_tally *tally, size_t de
     return *text ? add_note(work, tally, text) : 0;
 }
 
+/* What the helper in Python said: each sentence once, whatever number of processes said it. */
+static int add_torch_notes(struct work *work, struct mt_tally *tally)
+{
+    const struct mt_torch_note *said;
+    for (size_t i = 0; work->torch && tally->n_notes < TORCH_NOTES_MAX &&
+                       (said = mt_torch_note_at(work->torch, i)) != NULL;
+         i++) {
+        size_t known = 0;
+        while (known < tally->n_notes && strcmp(tally->notes[known], said->text) != 0)
+            known++;
+        if (known == tally->n_notes && add_note(work, tally, said->text) < 0)
+            return MT_ENOMEM;
+    }
+    return 0;
+}
+
 static int add_devices(struct work *work, struct mt_tally *tally, uint64_t moment_ns)
 {
     size_t n = work->recording->devices.n_places;
@@ -536,7 +553,7 @@ static int add_devices(struct work *work, struct mt_tally *tally, uint64_t momen
         if (add_device(work, tally, moment_ns, i, &places[tally->n_places++]) < 0 ||
             add_refusal_note(work, tally, i) < 0)
             return MT_ENOMEM;
-    return 0;
+    return add_torch_notes(work, tally);
 }
 
 static int finish_tree(struct work *work, struct mt_tally *tally)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What two observers of one program say, a line for each thing that they saw of devices, in order:
  *
- *   observers account FILE     the account of its rehearsal: "alloc PID PLACE BYTES OBJECT NAME"
+ *   observers account FILE     the account of its rehearsal: "device PLACE TOTAL FREE", then an
+ *                              event a line: "alloc PID PLACE BYTES OBJECT NAME"
  *   observers recording FILE   what the recorder wrote of one process: the fields of its events
  *
  * The one is written by the pretended driver, the other by the recorder over it. */
@@ -28,6 +29,9 @@ static int print_account(const char *path)
     close(fd);
     if (account == MAP_FAILED || memcmp(account->magic, MT_ACCOUNT_MAGIC, 8) != 0)
         return 1;
+    for (uint32_t i = 0; i < account->n_devices && i < MT_ACCOUNT_DEVICES_MAX; i++)
+        printf("device %u %" PRIu64 " %" PRIu64 "\n", i, account->device[i].total_bytes,
+               account->device[i].free_bytes);
     for (uint64_t i = 0; i < account->n_events && i < MT_ACCOUNT_EVENTS_MAX; i++) {
         const struct mt_account_event *event = &account->event[i];
         if (event->kind <= MT_ACCOUNT_END)

@@ -42,6 +42,7 @@ struct ipc {
     X(cuInit, (unsigned))                                                                          \
     X(cuDevicePrimaryCtxRetain, (void **, int))                                                    \
     X(cuDevicePrimaryCtxReset, (int))                                                              \
+    X(cuDevicePrimaryCtxRelease, (int))                                                            \
     X(cuCtxSetCurrent, (void *))                                                                   \
     X(cuMemAlloc, (uint64_t *, size_t))                                                            \
     X(cuMemAllocPitch, (uint64_t *, size_t *, size_t, size_t, unsigned))                           \
@@ -63,6 +64,11 @@ struct ipc {
     X(cuIpcGetMemHandle, (struct ipc *, uint64_t))                                                 \
     X(cuIpcOpenMemHandle, (uint64_t *, struct ipc, unsigned))                                      \
     X(cuIpcCloseMemHandle, (uint64_t))                                                             \
+    X(cuModuleLoadData, (void **, const void *))                                                   \
+    X(cuModuleGetFunction, (void **, void *, const char *))                                        \
+    X(cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,         \
+                       unsigned, void *, void **, void **))                                        \
+    X(cuCtxSynchronize, (void))                                                                    \
     X(cuMemGetInfo, (size_t *, size_t *))
 
 static struct {
@@ -90,9 +96,13 @@ static void *symbol(void *from, const char *name)
 /* As programs of dlsym() know them: by the names that the library exports. */
 static const char *exported(const char *name)
 {
-    static const char *const second[] = {"cuMemAlloc",         "cuMemAllocPitch",
-                                         "cuMemFree",          "cuMemGetInfo",
-                                         "cuIpcOpenMemHandle", "cuDevicePrimaryCtxReset"};
+    static const char *const second[] = {"cuMemAlloc",
+                                         "cuMemAllocPitch",
+                                         "cuMemFree",
+                                         "cuMemGetInfo",
+                                         "cuIpcOpenMemHandle",
+                                         "cuDevicePrimaryCtxReset",
+                                         "cuDevicePrimaryCtxRelease"};
     static char text[64];
     snprintf(text, sizeof text, "%s", name);
     for (size_t i = 0; i < sizeof second / sizeof *second; i++)
@@ -238,6 +248,19 @@ static void reset(void)
     take(2 * MIB);
 }
 
+/* As a library does that shares the context, and then the program at its end. */
+static void released(void)
+{
+    void *context;
+    CHECK(driver.cuDevicePrimaryCtxRetain(&context, 0) == 0);
+    take(12 * MIB);
+    CHECK(driver.cuDevicePrimaryCtxRelease(0) == 0);
+    take(4 * MIB);
+    CHECK(driver.cuDevicePrimaryCtxRelease(0) == 0);
+    start();
+    take(5 * MIB);
+}
+
 /* Another process maps what this one has: it counts once. */
 static void shared(void)
 {
@@ -261,6 +284,23 @@ static void shared(void)
     CHECK(write(line[1], &handle, sizeof handle) == sizeof handle);
     int status;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+/* The driver loads a kernel's code when it is launched first, after the last call that allocates.
+ */
+static void launched(void)
+{
+    static const char image[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
+                                ".visible .entry nothing()\n{\n    ret;\n}\n";
+    size_t before, after, total;
+    void *module, *function;
+    CHECK(driver.cuModuleLoadData(&module, image) == 0);
+    CHECK(driver.cuModuleGetFunction(&function, module, "nothing") == 0);
+    CHECK(driver.cuMemGetInfo(&before, &total) == 0);
+    for (int i = 0; i < 3; i++)
+        CHECK(driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0);
+    CHECK(driver.cuCtxSynchronize() == 0);
+    CHECK(driver.cuMemGetInfo(&after, &total) == 0 && after < before);
 }
 
 /* Each process has a context of its own. */
@@ -319,11 +359,11 @@ static const struct {
     void (*take)(void);
     int is_apart; /* it starts for itself */
 } ways[] = {
-    {"linear", linear, 0},   {"small", small, 0},     {"pitched", pitched, 0},
-    {"managed", managed, 0}, {"pooled", pooled, 0},   {"virtual", virtual, 0},
-    {"hosted", hosted, 0},   {"refused", refused, 0}, {"reset", reset, 0},
-    {"lacking", lacking, 0}, {"late", late, 0},       {"shared", shared, 1},
-    {"forked", forked, 1},
+    {"linear", linear, 0},     {"small", small, 0},     {"pitched", pitched, 0},
+    {"managed", managed, 0},   {"pooled", pooled, 0},   {"virtual", virtual, 0},
+    {"hosted", hosted, 0},     {"refused", refused, 0}, {"reset", reset, 0},
+    {"lacking", lacking, 0},   {"late", late, 0},       {"shared", shared, 1},
+    {"released", released, 0}, {"forked", forked, 1},   {"launched", launched, 0},
 };
 
 int main(int argc, char **argv)

@@ -8,88 +8,17 @@ import functools
 import glob
 import json
 import os
-import struct
 import subprocess
 import sys
 import tempfile
 
 import memtally
+import observers
 import tap
 
 MIB = 1 << 20
 GIB = 1 << 30
 TAKES = os.environ["CUDA_TAKES"]
-OBSERVERS = os.environ["CUDA_OBSERVERS"]
-LINEAR, MANAGED, POOLED, PHYSICAL = 1, 2, 3, 4  # enum mt_device_kind
-DRIVERS_OWN = ("context", "kernels", "graph nodes", "memory pool")  # what the account calls the driver's shares
-
-
-def lines_of(what, path):
-    done = subprocess.run([OBSERVERS, what, path], capture_output=True, text=True, check=True, timeout=60)
-    return [line.split(" ", 5) for line in done.stdout.splitlines()]
-
-
-def pid_of(path):
-    """Of a recording's file: mt_file_header.pid follows the magic, version, byte order, sizes, flags and kind."""
-    with open(path, "rb") as file:
-        return struct.unpack_from("<I", file.read(64), 32)[0]
-
-
-def account_says(folder):
-    """Changes by process and device, in order. Of what has no address of its own nothing."""
-    changes, sizes = {}, {}
-    for word, pid, place, size, thing, *name in lines_of("account", os.path.join(folder, "account")):
-        if int(place) < 0 or (name and name[0] in DRIVERS_OWN):
-            continue
-        if word == "alloc":
-            sizes[pid, thing] = int(size)
-            changes.setdefault(int(pid), []).append(int(size))
-        elif word == "free" and (pid, thing) in sizes:
-            changes.setdefault(int(pid), []).append(-sizes.pop((pid, thing)))
-    return changes
-
-
-class Recorded:
-    """What the events of a process come to, by the rules of docs/FORMATS.md and not by the library's reader of them."""
-
-    def __init__(self):
-        self.changes, self.size, self.handles, self.mapped = [], {}, {}, {}
-        self.used = []
-
-    def drop_if_unheld(self, thing):
-        if not self.handles.get(thing) and thing not in (one for one, _ in self.mapped.values()):
-            self.changes.append(-self.size.pop(thing))
-
-    def take(self, word, fields):
-        if word == "DEVICE_ALLOC" and fields[1] in (LINEAR, MANAGED, PHYSICAL):
-            self.size[fields[2]], self.handles[fields[2]] = fields[3], 1
-            self.changes.append(fields[3])
-        elif word == "DEVICE_FREE" and fields[1] in self.size:
-            self.handles[fields[1]] -= 1
-            self.drop_if_unheld(fields[1])
-        elif word == "DEVICE_MAP" and fields[2] in self.size:
-            self.mapped[fields[0]] = fields[2], fields[1]
-        elif word == "DEVICE_UNMAP" and fields[0] in self.mapped:
-            thing, _ = self.mapped.pop(fields[0])
-            self.drop_if_unheld(thing)
-        elif word == "DEVICE_HELD" and fields[0] in self.size:
-            self.handles[fields[0]] += 1
-        elif word == "DEVICE_RESET":
-            self.changes += [-size for size in self.size.values()]
-            self.size.clear()
-        elif word == "DEVICE_USED":
-            self.used.append(fields[1])
-
-
-def recorder_says(folder):
-    processes = {}
-    for path in sorted(glob.glob(os.path.join(folder, "*.mtz")) + glob.glob(os.path.join(folder, "*.mtr"))):
-        if os.path.basename(path).startswith("watch"):
-            continue
-        recorded = processes.setdefault(pid_of(path), Recorded())
-        for word, *fields in lines_of("recording", path):
-            recorded.take(word, [int(field) for field in " ".join(fields).split()])
-    return processes
 
 
 @functools.cache
@@ -104,7 +33,7 @@ def both(*words, device="H100-80GB"):
         rehearsed = json.loads(done.stdout)
         with open(os.path.join(rehearsal, "output"), encoding="utf-8") as file:
             assert file.read().endswith("done\n"), rehearsed["reason"]
-        return rehearsed, recorded, account_says(rehearsal), recorder_says(recording)
+        return rehearsed, recorded, observers.Account(os.path.join(rehearsal, "account")), observers.Recording(recording)
 
 
 def device(document, number=0):
@@ -121,8 +50,9 @@ def agree_at_the_peak(*words):
 
 def agree_after_every_event(*words):
     _, _, account, recorder = both(*words)
-    said = {pid: recorded.changes for pid, recorded in recorder.items() if recorded.changes}
-    assert said == account and said, (words, said, account)
+    assert account.changes() or account.pools(), words
+    wrong = observers.disagreements(account, recorder)
+    assert not wrong, (words, wrong)
 
 
 def test_every_route_to_the_driver_is_seen():
@@ -166,8 +96,15 @@ def test_pinned_memory_is_none_of_the_devices():
 
 def test_a_reset_gives_back_what_there_was():
     _, _, account, recorder = both("dlsym", "reset")
-    said = [recorded.changes for recorded in recorder.values() if recorded.changes]
-    assert said == list(account.values()) == [[12 * MIB, -12 * MIB, 2 * MIB]], (said, account)
+    said = list(recorder.said("changes").values())
+    assert said == list(account.changes().values()) == [[12 * MIB, -12 * MIB, 2 * MIB]], (said, account.changes())
+
+
+def test_the_last_release_of_a_context_gives_back_what_there_was():
+    _, _, account, recorder = both("dlsym", "released")
+    # 5 MiB are 6 of the driver's, which gives memory out in pages of 2.
+    assert list(account.changes().values()) == [[12 * MIB, 4 * MIB, -12 * MIB, -4 * MIB, 6 * MIB]], account.changes()
+    agree_after_every_event("dlsym", "released")
 
 
 def test_what_two_processes_share_counts_once():
@@ -184,10 +121,12 @@ def test_a_forked_child_has_its_own():
 
 
 def test_what_exec_replaces_is_gone():
-    """The pretended driver is not told of an exec and keeps the first image's; the recorder ends it with the image."""
-    _, recorded, _, _ = both("dlsym", "replaced")
+    """The one image had 14 MiB, the other 40 at most; each had a context of its own."""
+    rehearsed, recorded, _, _ = both("dlsym", "replaced")
     rows = {row["category"]: row["resident_bytes"] for row in device(recorded)["rows"]}
     assert rows["cached"] == 40 * MIB, rows
+    assert device(rehearsed)["total_allocated_bytes"] == (528 + 40) * MIB, device(rehearsed)
+    agree_at_the_peak("dlsym", "replaced")
 
 
 def test_a_refusal_is_no_memory():
@@ -250,13 +189,33 @@ def test_calls_after_the_drivers_end_are_the_programs_own():
     assert device(report)["total_resident_bytes"] == 568 * MIB, report["places"]
 
 
+def test_the_drivers_word_is_seen_whatever_it_comes_by():
+    """A pool's chunks, a refusal, a child, and what two processes share: each word of the driver is one that it was at."""
+    for word in ("pooled", "refused", "reset", "shared", "forked", "replaced"):
+        observed = observers.run_on("H100-80GB", TAKES, "dlsym", word)
+        wrong = observers.disagreements(observed.account, observed.recording)
+        assert observed.done.returncode == 0 and not wrong, (word, wrong)
+
+
+def test_code_that_is_loaded_at_a_launch_is_seen():
+    for route in ("dlsym", "asked2", "runtime"):
+        observed = observers.run_on("H100-80GB", TAKES, route, "launched")
+        wrong = observers.disagreements(observed.account, observed.recording)
+        assert observed.done.returncode == 0 and not wrong, (observed.done.stderr[-500:], wrong)
+        rows = {part["name"]: part["resident_bytes"] for row in device(observed.report)["rows"] for part in row["detail"]}
+        # What the driver loads comes in its pages of 2 MiB.
+        assert rows["taken by the driver as kernels were loaded"] == 2 * MIB, rows
+
+
 def test_a_lie_of_either_is_found():
-    """The account is told of 2 MiB that are not there, and of one free less."""
-    _, _, account, recorder = both("dlsym", "linear")
-    said = {pid: recorded.changes for pid, recorded in recorder.items() if recorded.changes}
-    pid = next(iter(account))
-    for lie in (account[pid] + [2 * MIB], account[pid][:-1], [account[pid][0] + 1, *account[pid][1:]]):
-        assert said != {pid: lie}
+    """One is planted in the first event of each kind, in the account and in the recording."""
+    found = set()
+    for word in ("linear", "virtual", "pooled", "reset", "refused"):
+        observed = observers.run_on("H100-80GB", TAKES, "dlsym", word)
+        for kind, account, recording in observers.with_lies(observed.account, observed.recording):
+            assert observers.disagreements(account, recording), (word, kind)
+            found.add(kind)
+    assert found == {"alloc", "free", "refuse", *observers.LIES}, found
 
 
 def run_on(named, *words, options=()):

@@ -15,7 +15,7 @@ import tempfile
 
 HOST = 255
 PLANNED, MAPPED = 4, 1
-FORMAT = 9
+FORMAT = 10
 DEVICES_MAX = 64
 ERAS_MAX = 32
 SEEN_MAX = 96
@@ -88,6 +88,7 @@ class Shared(c.Structure):
 
 class Process(c.Structure):
     _fields_ = [("pid", c.c_uint32), ("padding", c.c_uint32)]
+    _fields_ += [("image", c.c_uint64), ("host_used_bytes", c.c_uint64)]
     _fields_ += [(name, c.c_uint64 * DEVICES_MAX) for name in ("used_bytes", "held_bytes")]
 
 

@@ -7,6 +7,7 @@ nothing happens any more. A call stack is taken where memory ran out, and nowher
 """
 
 import bisect
+import itertools
 import os
 import sys
 import threading
@@ -22,15 +23,40 @@ FRAMES = 6  # of a call stack
 OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-def stack_of(frame, torch_folder):
-    """Calls from the innermost one on, without PyTorch's and ours: "train.py:31 step < train.py:40 main"."""
-    calls = []
-    while frame is not None and len(calls) < FRAMES:
+# PyTorch's own functions that say by themselves what was going on.
+TELLING = {"_engine_run_backward": "backward"}
+
+
+def calls_of(frame, torch_folder):
+    """From the innermost one on, without PyTorch's and ours: "train.py:31 step", "train.py:40 main". Of calls within installed
+    packages the innermost: a program wants to see its own."""
+    was_installed = False
+    while frame is not None:
         path = frame.f_code.co_filename
         if not path.startswith((OWN_FOLDER, torch_folder, "<frozen")):
-            calls.append("%s:%d %s" % (os.path.basename(path), frame.f_lineno, frame.f_code.co_name))
+            is_installed = "-packages" + os.sep in path
+            if not (is_installed and was_installed):
+                yield "%s:%d %s" % (os.path.basename(path), frame.f_lineno, frame.f_code.co_name)
+            was_installed = is_installed
+        elif frame.f_code.co_name in TELLING:
+            yield TELLING[frame.f_code.co_name]
         frame = frame.f_back
-    return " < ".join(calls)
+
+
+def who_waits_for_this():
+    """The innermost frame of a thread that waits for work of this one: PyTorch computes gradients on threads of its own."""
+    if threading.current_thread() is threading.main_thread():
+        return None
+    here = threading.get_ident()
+    for thread, frame in sys._current_frames().items():
+        if thread != here and frame.f_code.co_name in TELLING:
+            return frame
+    return None
+
+
+def stack_of(frame, torch_folder):
+    calls = itertools.chain(calls_of(frame, torch_folder), calls_of(who_waits_for_this(), torch_folder))
+    return " < ".join(itertools.islice(calls, FRAMES))
 
 
 def both_clocks(times=8):

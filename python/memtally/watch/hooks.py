@@ -4,7 +4,11 @@
 import functools
 import importlib
 import inspect
+import os
 import sys
+
+
+OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class Watch:
@@ -58,7 +62,11 @@ class _Finder:
                 del spec.loader.exec_module
             except AttributeError:
                 pass
-            run(module)
+            try:
+                run(module)
+            except BaseException as error:
+                leave_out_own_frames(error)
+                raise
             watch.imported(name, module)
 
         try:
@@ -89,6 +97,14 @@ def find(module, path):
         holder = getattr(holder, part, None)
     has = name in vars(holder) if inspect.isclass(holder) else hasattr(holder, name)
     return (holder, name) if holder is not None and has else None
+
+
+def leave_out_own_frames(error):
+    """Of an exception that passes through us: to be raised again, as if it had come without us."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
+        trace = trace.tb_next
+    error.__traceback__ = trace
 
 
 def replace(module, path, make):

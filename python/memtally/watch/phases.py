@@ -9,7 +9,7 @@ import time
 from . import figures, hooks, tables
 
 MOST_TIMES = 256  # of one function: a server's steps would be without end
-UNTRIED = "%s %s is none of the versions that a rehearsal is known to read rightly (%s): totals hold, and what memory is for may not"
+UNTRIED = "%s %s is none of the versions that memtally is known to read rightly (%s): totals hold, and what memory is for may not"
 
 history = None  # of the allocator, once there is one
 after = None  # called when an outermost phase is over
@@ -70,12 +70,18 @@ def around(trace, category, name, package=""):
     return make
 
 
+def tell_untried(trace, package):
+    """Says it of a version that nobody tried, and returns which one is there."""
+    version = tables.installed_version(package)
+    tried = tables.untried(package, version)
+    if tried:
+        trace.say(UNTRIED % (package, ".".join(map(str, version)), tried))
+    return version
+
+
 def wrap(watch, trace, module, row):
     """A row of the table, once its module is there."""
-    version = tables.installed_version(row.package)
-    tried = tables.untried(row.package, version)
-    if tried:
-        trace.say(UNTRIED % (row.package, ".".join(map(str, version)), tried))
+    version = tell_untried(trace, row.package)
     if tables.holds(row, version):
         hooks.replace(module, row.function, around(trace, row.category, row.name, row.package))
 

@@ -47,6 +47,7 @@ def start(watch, trace, parts):
     endings.before(session.finish)
     phases.history = session.history
     phases.after = session.tensors.look
+    _try(trace, "versions", lambda: phases.tell_untried(trace, "torch"))
     _try(trace, "holders of tensors", session.tensors.start)
     _try(trace, "figures", lambda: figures.start(trace, parts.at_log))
     for what, call in parts.at_torch:

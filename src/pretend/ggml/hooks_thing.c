@@ -92,5 +92,6 @@ __attribute__((constructor)) static void count_process(void)
     struct mt_account *account = rehearsal();
     if (account)
         __atomic_fetch_add(&account->n_preloaded, 1, __ATOMIC_RELAXED);
+    pretend_begin_image();
     hooks_heap_start();
 }

@@ -16,6 +16,11 @@ def bytes_of(tensors):
     return sum({one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors}.values())
 
 
+def local(tensor):
+    """What this process has of a tensor that several share."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
 def make():
     return torch.nn.Sequential(*(torch.nn.Linear(WIDTH, WIDTH, bias=False, device="cuda") for _ in range(LAYERS)))
 
@@ -32,8 +37,8 @@ def train(model, forward=None):
     for _ in range(3):
         (forward or model)(torch.zeros(ROWS, WIDTH, device="cuda")).sum().backward()
         optimizer.step()
-    state = bytes_of(value for one in optimizer.state.values() for value in one.values() if value.is_cuda)
-    return {"gradients": bytes_of(one.grad for one in model.parameters()), "state": state}
+    state = bytes_of(local(value) for one in optimizer.state.values() for value in one.values() if value.is_cuda)
+    return {"gradients": bytes_of(local(one.grad) for one in model.parameters()), "state": state}
 
 
 def recompute(model):
@@ -67,21 +72,128 @@ def run_out(model):
         return {"layers": len(model)}
 
 
-def rank(model):
+def until_refused(work):
+    try:
+        work()
+    except torch.OutOfMemoryError:
+        return {"refused": True}
+    return {}
+
+
+def run_out_in_backward(model):
+    """A gradient of the input that is larger than the device has left."""
+    class Greedy(torch.autograd.Function):
+        @staticmethod
+        def forward(_, x):
+            return x.sum()
+
+        @staticmethod
+        def backward(_, gradient):
+            return torch.ops.aten.expand(gradient, [1 << 33]).contiguous()
+
+    kept = [torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(16)]
+    x = torch.zeros(1, device="cuda", requires_grad=True)
+    return until_refused(lambda: Greedy.apply(model(torch.zeros(ROWS, WIDTH, device="cuda")) * x).backward()) | {"kept": len(kept)}
+
+
+def run_out_in_capture(model):
+    def work():
+        with torch.no_grad(), torch.cuda.graph(torch.cuda.CUDAGraph()):
+            kept.extend(torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(1000))
+    kept = []
+    return until_refused(work) | {"layers": len(model)}
+
+
+def run_out_in_loading(_):
+    """A model whose weights are more than the device has: transformers puts them there as it loads."""
+    import tempfile
+    from transformers import AutoModelForCausalLM
+    with tempfile.TemporaryDirectory() as folder:
+        llama().save_pretrained(folder)
+        kept = [torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(23)]
+        small = torch.cuda.mem_get_info()[0] - (30 << 20)
+        kept.append(torch.empty(small, dtype=torch.uint8, device="cuda"))
+        return until_refused(lambda: AutoModelForCausalLM.from_pretrained(folder, device_map="cuda:0")) | {"kept": len(kept)}
+
+
+def together(work):
+    """Between joining the other rank and leaving it."""
     import torch.distributed as distributed
-    from torch.nn.parallel import DistributedDataParallel
     distributed.init_process_group("nccl")
-    said = train(DistributedDataParallel(model))
+    said = work()
     distributed.destroy_process_group()
     return said
+
+
+def rank(model):
+    from torch.nn.parallel import DistributedDataParallel
+    return together(lambda: train(DistributedDataParallel(model)))
+
+
+def shard(model):
+    """FSDP: what a rank keeps of each layer is its half."""
+    from torch.distributed.fsdp import fully_shard
+
+    def work():
+        for layer in model:
+            fully_shard(layer)
+        fully_shard(model)
+        return train(model) | {"weights": bytes_of(local(one) for one in model.parameters())}
+    return together(work)
+
+
+def compiled(model):
+    """The part of the compiler that asks for memory; its own kernels want Triton."""
+    return train(model, torch.compile(model, backend="aot_eager"))
+
+
+def inductor(model):
+    """With kernels of the compiler's own, where Triton is there."""
+    return train(model, torch.compile(model))
+
+
+def llama(**more):
+    from transformers import LlamaConfig, LlamaForCausalLM
+    config = LlamaConfig(hidden_size=512, intermediate_size=1024, num_hidden_layers=4, num_attention_heads=8, num_key_value_heads=4,
+                         vocab_size=4096, bos_token_id=None, eos_token_id=None, pad_token_id=0, **more)
+    return LlamaForCausalLM(config).eval()
+
+
+def generate(_):
+    """A cache of a fixed size, so that what it takes at the peak is what it takes at the end."""
+    model = llama().cuda()
+    prompt = torch.ones(2, 64, dtype=torch.long, device="cuda")
+    done = model.generate(prompt, max_new_tokens=16, do_sample=False, cache_implementation="static", disable_compile=True,
+                          return_dict_in_generate=True)
+    layers = done.past_key_values.layers
+    return {"kv": bytes_of(one for layer in layers for one in (layer.keys, layer.values)), "weights": bytes_of(model.parameters())}
+
+
+def dispatch(_):
+    """Accelerate puts the layers of one model on two devices."""
+    from accelerate import dispatch_model
+    model = llama()
+    places = {"model.embed_tokens": 0, "model.rotary_emb": 0, "model.norm": 1, "lm_head": 1}
+    model = dispatch_model(model, places | {f"model.layers.{i}": i // 2 for i in range(4)})
+    with torch.no_grad():
+        model(torch.ones(1, 32, dtype=torch.long, device="cuda:0"))
+    on = [[one for one in model.parameters() if one.device.index == number] for number in (0, 1)]
+    return {"each": [bytes_of(one) for one in on]}
+
+
+WAYS = {"infer": infer, "train": train, "recompute": recompute, "capture": capture, "run_out": run_out, "rank": rank, "shard": shard,
+        "compiled": compiled, "inductor": inductor, "generate": generate, "dispatch": dispatch, "run_out_in_backward": run_out_in_backward,
+        "run_out_in_capture": run_out_in_capture, "run_out_in_loading": run_out_in_loading}
+WITHOUT = ("generate", "dispatch", "run_out_in_loading")  # that make a model of their own
 
 
 def main():
     way, number = sys.argv[1], int(os.environ.get("LOCAL_RANK", "0"))
     torch.cuda.set_device(number)
-    model = make()
-    said = {"infer": infer, "train": train, "recompute": recompute, "capture": capture, "run_out": run_out, "rank": rank}[way](model)
-    said |= {"weights": bytes_of(model.parameters()), "reserved": torch.cuda.max_memory_reserved()}
+    model = None if way in WITHOUT else make()
+    said = {"weights": bytes_of(model.parameters())} if model else {}
+    said |= WAYS[way](model)
+    said |= {"reserved": torch.cuda.max_memory_reserved(), "allocated": torch.cuda.max_memory_allocated()}
     if "LOCAL_RANK" in os.environ:
         sys.argv[-1] += f".{number}"
     figures.write(said)
