@@ -59,6 +59,10 @@ HIDDEN void *cuda_in_place_of(void *real);
  * that reads the same and that no library has. */
 HIDDEN void *cuda_hook_by_name(const char *name, const char **unfindable);
 
+/* The file's name of the library that called the hook whose frame is `frame`, past the driver and
+ * the runtime: "libnccl.so.2". NULL where it is not known; "" is the program itself. */
+HIDDEN const char *cuda_caller(const void *frame);
+
 /* Whether a name may be the driver's: "cuMemAlloc", not "cudaMalloc" nor "cublasCreate". */
 static inline int cuda_may_have(const char *name)
 {

@@ -116,12 +116,16 @@ static void note_given(int device, enum mt_device_kind kind, uint64_t object, ui
     if (device < 0 || device >= DEVICES_TOLD_MAX)
         return;
     tell_device(device);
+    const char *caller = cuda_caller(frame);
     struct thread *thread = enter();
     if (!thread)
         return;
     uint64_t fields[] = {(uint64_t)device, kind, object, size,
                          stack_number(thread, frame, now_ticks())};
     mt_write_event(&thread->writer, MT_EVENT_DEVICE_ALLOC, now_ticks(), fields, 5);
+    uint64_t called[] = {object, thread_name(thread, caller)};
+    if (called[1])
+        mt_write_event(&thread->writer, MT_EVENT_DEVICE_CALLER, now_ticks(), called, 2);
     leave();
 }
 

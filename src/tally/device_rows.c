@@ -90,6 +90,9 @@ static int add_pieces(struct mt_claims *claims, const struct mt_device_block *bl
 
 static int add_block(struct mt_claims *claims, const struct mt_device_block *block)
 {
+    if (!block->name && block->library)
+        return add(claims, block->library->category, MT_PROVENANCE_DERIVED, block->library->name,
+                   block->bytes, 1);
     if (!block->name)
         return add(claims, MT_CATEGORY_CACHED, MT_PROVENANCE_INFERRED, NOT_TOLD, block->bytes, 1);
     enum mt_category category =
@@ -167,6 +170,15 @@ static int add_driver(struct mt_claims *claims, const struct sums *sums, uint64_
     return add(claims, MT_CATEGORY_CONTEXT, MT_PROVENANCE_INFERRED,
                "used by the driver's word, less what was allocated; other programs' too",
                rest - graphs - modules - arrays, 0);
+}
+
+void mt_device_tell_torch(const struct mt_devices *devices, struct mt_torch *torch)
+{
+    for (size_t i = 0; torch && i < devices->n_labels; i++) {
+        const struct mt_device_label *label = &devices->labels[i];
+        mt_torch_usage(torch, (uint32_t)label->pid, label->address, label->bytes, label->ns,
+                       label->category, label->name);
+    }
 }
 
 int mt_device_claims(const struct mt_devices *devices, size_t place,

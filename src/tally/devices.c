@@ -27,6 +27,7 @@ void mt_device_pass_init(struct mt_device_pass *pass, struct mt_devices *devices
     mt_table_init(&pass->by_object);
     mt_table_init(&pass->by_buffer);
     mt_ranges_init(&pass->mappings);
+    mt_ranges_init(&pass->placed);
 }
 
 /* Devices whose UUID was not said are told apart by nothing: each is one of its own. */
@@ -77,6 +78,14 @@ static void link_block(struct mt_device_pass *pass, size_t index)
     *last = index + 1;
 }
 
+/* Whether the object of a block is where it lies in the device's addresses. */
+static int has_place(const struct mt_device_block *block)
+{
+    return (block->kind == MT_DEVICE_LINEAR || block->kind == MT_DEVICE_MANAGED ||
+            block->kind == MT_DEVICE_POOLED) &&
+           block->bytes && block->bytes <= UINT64_MAX - block->address;
+}
+
 /* The block is gone. */
 static void end_at(struct mt_device_pass *pass, size_t index, uint64_t ns)
 {
@@ -88,6 +97,8 @@ static void end_at(struct mt_device_pass *pass, size_t index, uint64_t ns)
         block->earlier;
     if (block->earlier)
         blocks[block->earlier - 1].later = block->later;
+    if (has_place(block))
+        mt_ranges_clear(&pass->placed, block->address, block->address + block->bytes);
     if (mt_table_get(&pass->by_object, block->object, &other) && other == index)
         mt_table_take(&pass->by_object, block->object, NULL);
 }
@@ -126,7 +137,11 @@ static int add_block(struct mt_device_pass *pass, const struct mt_event *event, 
         .handles = 1,
     };
     link_block(pass, devices->n_blocks - 1);
-    return 0;
+    const struct mt_device_block *made = &devices->blocks[devices->n_blocks - 1];
+    if (has_place(made))
+        mt_ranges_set(&pass->placed, made->address, made->address + made->bytes,
+                      devices->n_blocks - 1);
+    return pass->placed.failed ? MT_ENOMEM : 0;
 }
 
 static struct mt_device_block *block_of(const struct mt_device_pass *pass, uint64_t object)
@@ -243,6 +258,17 @@ static int add_pool(struct mt_device_pass *pass, const struct mt_event *event, u
     return 0;
 }
 
+static int name_block(struct mt_device_block *block, enum mt_category category, const char *name)
+{
+    char *own = strdup(name ? name : "buffer");
+    if (!own)
+        return MT_ENOMEM;
+    free(block->name);
+    block->name = own;
+    block->category = category;
+    return 0;
+}
+
 /* An engine made a buffer of what the driver gave it: at its address, or mapped there. */
 static int name_buffer(struct mt_device_pass *pass, const struct mt_event *event, const char *name)
 {
@@ -254,15 +280,60 @@ static int name_buffer(struct mt_device_pass *pass, const struct mt_event *event
         block = &pass->devices->blocks[range.value];
     if (!block)
         return 0;
-    char *own = strdup(name ? name : "buffer");
-    if (!own)
-        return MT_ENOMEM;
-    free(block->name);
-    block->name = own;
-    block->category =
+    enum mt_category category =
         event->field[4] < MT_CATEGORY_END ? (enum mt_category)event->field[4] : MT_CATEGORY_NONE;
+    if (name_block(block, category, name) < 0)
+        return MT_ENOMEM;
     return mt_table_set(&pass->by_buffer, event->field[0],
                         (uint64_t)(block - pass->devices->blocks));
+}
+
+static const struct mt_device_library libraries[] = {
+#define LIBRARY(file, category, name) {file, MT_CATEGORY_##category, name},
+#include "tally/libraries.def"
+#undef LIBRARY
+};
+
+static void set_caller(struct mt_device_pass *pass, uint64_t object, const char *library)
+{
+    struct mt_device_block *block = block_of(pass, object);
+    for (size_t i = 0; block && library && i < sizeof libraries / sizeof *libraries; i++)
+        if (strncmp(library, libraries[i].file, strlen(libraries[i].file)) == 0) {
+            block->library = &libraries[i];
+            return;
+        }
+}
+
+static struct mt_device_block *block_around(const struct mt_device_pass *pass, uint64_t address)
+{
+    struct mt_range range;
+    if (mt_ranges_find(&pass->placed, address, &range) ||
+        mt_ranges_find(&pass->mappings, address, &range))
+        return &pass->devices->blocks[range.value];
+    return NULL;
+}
+
+/* Of the host's memory others know. */
+static int add_label(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns,
+                     const char *name)
+{
+    struct mt_devices *devices = pass->devices;
+    void *labels = devices->labels;
+    struct mt_device_block *block = block_around(pass, event->field[0]);
+    if (!block || event->field[2] >= MT_CATEGORY_END)
+        return 0;
+    int is_whole = block->address == event->field[0] && block->bytes <= event->field[1];
+    if (is_whole && name_block(block, (enum mt_category)event->field[2], name) < 0)
+        return MT_ENOMEM;
+    char *own = strdup(name ? name : "label");
+    if (!own || grow(&labels, devices->n_labels, sizeof *devices->labels) < 0) {
+        free(own);
+        return MT_ENOMEM;
+    }
+    devices->labels = labels;
+    devices->labels[devices->n_labels++] = (struct mt_device_label){
+        pass->pid, ns, event->field[0], event->field[1], (enum mt_category)event->field[2], own};
+    return 0;
 }
 
 static void set_usage(struct mt_device_pass *pass, uint64_t buffer, uint64_t usage)
@@ -310,6 +381,11 @@ int mt_device_take(struct mt_device_pass *pass, const struct mt_event *event, ui
     case MT_EVENT_BUFFER_USAGE:
         set_usage(pass, event->field[0], event->field[1]);
         return 0;
+    case MT_EVENT_DEVICE_CALLER:
+        set_caller(pass, event->field[0], name);
+        return 0;
+    case MT_EVENT_LABEL:
+        return add_label(pass, event, ns, name);
     case MT_EVENT_DEVICE_RESET:
         reset(pass, event->field[0], ns);
         return 0;
@@ -326,8 +402,9 @@ int mt_device_pass_finish(struct mt_device_pass *pass, uint64_t ns)
             devices->blocks[i].end_ns = ns;
     mt_table_finish(&pass->by_object);
     mt_table_finish(&pass->by_buffer);
-    int failed = pass->mappings.failed;
+    int failed = pass->mappings.failed | pass->placed.failed;
     mt_ranges_finish(&pass->mappings);
+    mt_ranges_finish(&pass->placed);
     return failed ? MT_ENOMEM : 0;
 }
 
@@ -341,6 +418,9 @@ void mt_devices_finish(struct mt_devices *devices)
     for (size_t i = 0; i < devices->n_blocks; i++)
         free(devices->blocks[i].name);
     free(devices->blocks);
+    for (size_t i = 0; i < devices->n_labels; i++)
+        free(devices->labels[i].name);
+    free(devices->labels);
     free(devices->pools);
     free(devices->uses);
     free(devices->refusals);

@@ -39,6 +39,24 @@ struct mt_device_block {
     size_t earlier, later; /* of its device and process, that are there: indices + 1; 0: none */
     char *name;            /* of the engine's buffer that it is; NULL: nobody said */
     enum mt_category category;
+    const struct mt_device_library *library; /* that took it for itself; NULL: none that is known */
+};
+
+/* A library that takes memory for itself (libraries.def). */
+struct mt_device_library {
+    const char *file; /* what its name begins with */
+    enum mt_category category;
+    const char *name;
+};
+
+/* What a program or a library said of a part of an allocation. */
+struct mt_device_label {
+    uint64_t pid;
+    uint64_t ns;
+    uint64_t address;
+    uint64_t bytes;
+    enum mt_category category;
+    char *name;
 };
 
 /* What a pool of a device has reserved, in use or free. */
@@ -81,6 +99,8 @@ struct mt_devices {
     size_t n_refusals;
     struct mt_device_pool *pools;
     size_t n_pools;
+    struct mt_device_label *labels;
+    size_t n_labels;
     uint64_t n_events;
 };
 
@@ -92,6 +112,7 @@ struct mt_device_pass {
     struct mt_table by_object;       /* -> blocks that are there */
     struct mt_table by_buffer;       /* an engine's buffer -> blocks */
     struct mt_ranges mappings;       /* -> blocks of physical memory */
+    struct mt_ranges placed;         /* -> blocks that have an address of their own */
     size_t first_block;
     size_t last_of[MT_DEVICES_MAX]; /* by place: the last block that is there, its index + 1; 0 */
 };
@@ -99,7 +120,8 @@ struct mt_device_pass {
 void mt_device_pass_init(struct mt_device_pass *pass, struct mt_devices *devices, uint64_t pid);
 
 /* Applies an event at `ns`; what is none of a device's is left alone. `uuid` and `name` are those
- * of a DEVICE event, `name` also that of a BUFFER_ALLOC. Returns 0 or MT_ENOMEM. */
+ * of a DEVICE event, `name` also that of a BUFFER_ALLOC, a LABEL and a DEVICE_CALLER. Returns 0 or
+ * MT_ENOMEM. */
 int mt_device_take(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns,
                    const char *uuid, const char *name);
 

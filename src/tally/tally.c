@@ -531,6 +531,7 @@ static int add_devices(struct work *work, struct mt_tally *tally, uint64_t momen
     tally->places = places;
     if (n && mt_torch_open(work->recording->path, &work->torch, NULL) == MT_ENOMEM)
         return MT_ENOMEM;
+    mt_device_tell_torch(&work->recording->devices, work->torch);
     for (size_t i = 0; i < n; i++)
         if (add_device(work, tally, moment_ns, i, &places[tally->n_places++]) < 0 ||
             add_refusal_note(work, tally, i) < 0)

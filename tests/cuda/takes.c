@@ -15,15 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MIB ((size_t)1 << 20)
+#include "check.h"
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);          \
-            exit(3);                                                                               \
-        }                                                                                          \
-    } while (0)
+#define MIB ((size_t)1 << 20)
 
 /* CUmemAllocationProp and CUmemAccessDesc (cuda.h 12.8). */
 struct properties {

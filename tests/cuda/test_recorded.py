@@ -8,6 +8,7 @@ import functools
 import glob
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import tap
 MIB = 1 << 20
 GIB = 1 << 30
 TAKES = os.environ["CUDA_TAKES"]
+BOUND = os.environ["CUDA_BOUND"]
 OBSERVERS = os.environ["CUDA_OBSERVERS"]
 LINEAR, MANAGED, POOLED, PHYSICAL = 1, 2, 3, 4  # enum mt_device_kind
 DRIVERS_OWN = ("context", "kernels", "graph nodes", "memory pool")  # what the account calls the driver's shares
@@ -233,9 +235,12 @@ def test_without_a_driver_nothing_is_invented():
 
 def test_the_recorder_needs_no_library_of_cuda():
     (recorder,) = glob.glob(os.path.join(os.environ["BUILD_DIR"], "src", "recorder", "libmemtally-record.so"))
+    needed = subprocess.run(["readelf", "-d", recorder], capture_output=True, text=True, check=True, timeout=60).stdout
+    names = re.findall(r"NEEDED.*\[(.*)\]", needed)
+    assert names and not [name for name in names if name.startswith(("libcu", "libnv", "libnccl"))], names
     with open(recorder, "rb") as file:
         image = file.read()
-    for name in (b"libcuda.so.1\0", b"libcudart", b"libnvidia", b"libnccl", b"libcublas"):
+    for name in (b"libcuda.so.1\0", b"libnvidia", b"libnccl"):
         assert name not in image, name
 
 
@@ -248,6 +253,19 @@ def test_calls_after_the_drivers_end_are_the_programs_own():
     done, report, _ = run_on("H100-80GB", TAKES, "asked2", "late", "linear")
     assert done.returncode == 0 and done.stdout == "done\n", done
     assert device(report)["total_resident_bytes"] == 568 * MIB, report["places"]
+
+
+def parts(report):
+    return {part["name"]: (row["category"], part["resident_bytes"]) for row in device(report)["rows"] for part in row["detail"]}
+
+
+def test_what_the_loader_binds_is_seen():
+    """A reference to the driver, a weak one, and what a library takes for itself through the runtime."""
+    done, report, _ = run_on("H100-80GB", BOUND, "direct", "weak", "library")
+    assert done.returncode == 0 and done.stdout == "done\n", done
+    said = parts(report)
+    assert said["taken by NVSHMEM"] == ("communication", 10 * MIB), said
+    assert said["allocated, and not told what for"] == ("cached", 10 * MIB), said
 
 
 def test_a_lie_of_either_is_found():

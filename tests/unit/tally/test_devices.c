@@ -224,6 +224,78 @@ static void test_an_engines_buffer_says_what_memory_is_for(void **state)
     (void)state;
 }
 
+static void say(struct story *story, enum mt_event_op op, uint64_t a, uint64_t b, uint64_t c,
+                const char *name)
+{
+    struct mt_event event = {.op = (uint8_t)op, .field = {a, b, c}};
+    assert_int_equal(mt_device_take(&story->pass, &event, ++story->ns, NULL, name), 0);
+}
+
+static void rows_now(const struct story *story, uint64_t bytes[MT_CATEGORY_END])
+{
+    struct mt_device_moment now;
+    struct mt_claims claims;
+    assert_int_equal(mt_device_at(&story->devices, 0, story->ns, &now), 0);
+    assert_int_equal(mt_claims_init(&claims), 0);
+    assert_int_equal(mt_device_claims(&story->devices, 0, &now, 0, NULL, &claims), 0);
+    memset(bytes, 0, MT_CATEGORY_END * sizeof *bytes);
+    for (size_t i = 1; i < claims.n; i++)
+        bytes[claims.items[i].category] += claims.items[i].resident_bytes;
+    mt_claims_finish(&claims);
+}
+
+static void test_a_library_that_asks_says_what_memory_is_for(void **state)
+{
+    static const struct {
+        const char *file;
+        enum mt_category category;
+    } known[] = {
+        {"libnccl.so.2", MT_CATEGORY_COMMUNICATION},
+        {"libcublas.so.12", MT_CATEGORY_WORKSPACE},
+        {"libcublasLt.so.13", MT_CATEGORY_WORKSPACE},
+        {"libcudnn_engines_precompiled.so.9", MT_CATEGORY_WORKSPACE},
+        {"libc10_cuda.so", MT_CATEGORY_CACHED},
+        {"liblibnccl.so", MT_CATEGORY_CACHED},
+        {"", MT_CATEGORY_CACHED},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        struct story story = {0};
+        uint64_t bytes[MT_CATEGORY_END];
+        begin(&story, 1);
+        take(&story, MT_DEVICE_LINEAR, 0x1000, 5 * MIB);
+        say(&story, MT_EVENT_DEVICE_CALLER, 0x1000, 0, 0, known[i].file);
+        say(&story, MT_EVENT_DEVICE_CALLER, 0x9000, 0, 0, known[i].file);
+        rows_now(&story, bytes);
+        assert_int_equal(bytes[known[i].category], 5 * MIB);
+        end(&story);
+        mt_devices_finish(&story.devices);
+    }
+    (void)state;
+}
+
+/* A label of a part says nothing of the whole, and one of the host's memory nothing of devices. */
+static void test_a_label_says_what_an_allocation_is_for(void **state)
+{
+    struct story story = {0};
+    uint64_t bytes[MT_CATEGORY_END];
+    begin(&story, 1);
+    take(&story, MT_DEVICE_LINEAR, 0x100000, 4 * MIB);
+    take(&story, MT_DEVICE_LINEAR, 0x900000, 2 * MIB);
+    say(&story, MT_EVENT_LABEL, 0x100000, 4 * MIB, MT_CATEGORY_WORKSPACE, "cuBLAS workspace");
+    say(&story, MT_EVENT_LABEL, 0x900000, MIB, MT_CATEGORY_WORKSPACE, "cuBLAS workspace");
+    say(&story, MT_EVENT_LABEL, 0x7000000, MIB, MT_CATEGORY_WEIGHTS, "of the host");
+    assert_int_equal(story.devices.n_labels, 2);
+    rows_now(&story, bytes);
+    assert_int_equal(bytes[MT_CATEGORY_WORKSPACE], 4 * MIB);
+    assert_int_equal(bytes[MT_CATEGORY_CACHED], 2 * MIB);
+    give(&story, MT_DEVICE_LINEAR, 0x100000);
+    say(&story, MT_EVENT_LABEL, 0x100000, 4 * MIB, MT_CATEGORY_WEIGHTS, "gone");
+    assert_int_equal(story.devices.n_labels, 2);
+    end(&story);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
 static uint64_t claimed(const struct mt_claims *claims, const char *name)
 {
     for (size_t i = 1; i < claims->n; i++)
@@ -273,6 +345,8 @@ int main(void)
         cmocka_unit_test(test_a_reset_and_an_end_give_all_back_of_their_process_alone),
         cmocka_unit_test(test_the_peak_is_where_the_driver_said_most),
         cmocka_unit_test(test_an_engines_buffer_says_what_memory_is_for),
+        cmocka_unit_test(test_a_library_that_asks_says_what_memory_is_for),
+        cmocka_unit_test(test_a_label_says_what_an_allocation_is_for),
         cmocka_unit_test(test_what_the_driver_takes_is_told_by_the_call_around_it),
         cmocka_unit_test(test_events_that_make_no_sense_do_no_harm),
     };
