@@ -55,6 +55,7 @@ static int n_fields_of(enum mt_event_op op)
     case MT_EVENT_PICTURE_BEGIN:
     case MT_EVENT_PROCESS:
     case MT_EVENT_DEVICE:
+    case MT_EVENT_DEVICE_SHARE:
         return 4;
     case MT_EVENT_MREMAP:
     case MT_EVENT_DEVICE_ALLOC:

@@ -158,7 +158,8 @@ struct mt_block_header {
     X(DEVICE_REFUSED, 43, "device kind size free_bytes stack")                                     \
     X(DEVICE_RESET, 44, "device")                                                                  \
     X(DEVICE_POOL, 45, "device pool reserved_bytes")                                               \
-    X(DEVICE_CALLER, 46, "object library")
+    X(DEVICE_CALLER, 46, "object library")                                                         \
+    X(DEVICE_SHARE, 47, "pid uuid used_bytes took_ns")
 
 enum mt_event_op {
 #define MT_EVENT_ENUM(NAME, value, fields) MT_EVENT_##NAME = value,

@@ -100,29 +100,6 @@ static int add_block(struct mt_claims *claims, const struct mt_device_block *blo
     return add(claims, category, MT_PROVENANCE_DERIVED, block->name, block->bytes, 1);
 }
 
-/* The last word on each pool before the moment: of one process its events are in order. Returns 0
- * or MT_ENOMEM. */
-static int reserved_at(const struct mt_devices *devices, size_t place,
-                       const struct mt_device_moment *moment, uint64_t *bytes)
-{
-    struct mt_table last;
-    int result = 0;
-    *bytes = 0;
-    mt_table_init(&last);
-    for (size_t i = 0; i < devices->n_pools && result == 0; i++) {
-        const struct mt_device_pool *pool = &devices->pools[i];
-        uint64_t key = (pool->pool * 0x9e3779b97f4a7c15u ^ pool->pid) >> 1;
-        uint64_t before = 0;
-        if (pool->place != place || pool->ns > moment->ns)
-            continue;
-        mt_table_get(&last, key, &before);
-        *bytes += pool->reserved_bytes - before;
-        result = mt_table_set(&last, key, pool->reserved_bytes);
-    }
-    mt_table_finish(&last);
-    return result;
-}
-
 /* What the driver took during calls of a kind: its word after a call less that before it. */
 static uint64_t taken_by(const struct mt_devices *devices, size_t place,
                          enum mt_device_reason reason, const struct mt_device_moment *moment)
@@ -149,11 +126,13 @@ static uint64_t at_most(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The driver's word, less what was allocated, is what it holds itself, and what other programs use.
- */
-static int add_driver(struct mt_claims *claims, const struct sums *sums, uint64_t used_bytes)
+/* What the driver says that the recorded processes use, less what was allocated, is what it holds
+ * itself. Where it says so of all processes together, other programs' memory is in it. */
+static int add_driver(struct mt_claims *claims, const struct sums *sums,
+                      const struct mt_device_moment *moment)
 {
-    uint64_t rest = less(used_bytes, sums->allocated + sums->reserved);
+    int is_told = moment->own_bytes != MT_UNKNOWN;
+    uint64_t rest = less(mt_device_taken(moment), sums->allocated + sums->reserved);
     uint64_t graphs = at_most(sums->graphs, rest);
     uint64_t modules = at_most(sums->modules, rest - graphs);
     uint64_t arrays = at_most(sums->arrays, rest - graphs - modules);
@@ -167,8 +146,10 @@ static int add_driver(struct mt_claims *claims, const struct sums *sums, uint64_
                      "taken by the driver for arrays", arrays, 0);
     if (result < 0)
         return result;
-    return add(claims, MT_CATEGORY_CONTEXT, MT_PROVENANCE_INFERRED,
-               "used by the driver's word, less what was allocated; other programs' too",
+    return add(claims, MT_CATEGORY_CONTEXT,
+               is_told ? MT_PROVENANCE_MEASURED : MT_PROVENANCE_INFERRED,
+               is_told ? "used by the driver for these processes"
+                       : "used by the driver's word, less what was allocated; other programs' too",
                rest - graphs - modules - arrays, 0);
 }
 
@@ -188,8 +169,9 @@ int mt_device_claims(const struct mt_devices *devices, size_t place,
     struct span span = span_of(devices, place, moment, torch);
     struct sums sums = {.graphs = taken_by(devices, place, MT_DEVICE_BY_GRAPH, moment),
                         .modules = taken_by(devices, place, MT_DEVICE_BY_MODULE, moment),
-                        .arrays = taken_by(devices, place, MT_DEVICE_BY_ARRAY, moment)};
-    int result = reserved_at(devices, place, moment, &sums.reserved);
+                        .arrays = taken_by(devices, place, MT_DEVICE_BY_ARRAY, moment),
+                        .reserved = moment->reserved_bytes};
+    int result = 0;
     for (size_t i = 0; i < devices->n_blocks && result == 0; i++) {
         const struct mt_device_block *block = &devices->blocks[i];
         if (block->place != place || !mt_device_block_counts(block) ||
@@ -207,5 +189,5 @@ int mt_device_claims(const struct mt_devices *devices, size_t place,
                      "held free by pools of the driver", sums.reserved - sums.pooled, 0);
     if (result < 0 || moment->used_bytes == MT_UNKNOWN)
         return result;
-    return add_driver(claims, &sums, moment->used_bytes);
+    return add_driver(claims, &sums, moment);
 }

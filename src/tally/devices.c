@@ -20,8 +20,10 @@ static int grow(void **items, size_t n, size_t size)
 
 void mt_device_pass_init(struct mt_device_pass *pass, struct mt_devices *devices, uint64_t pid)
 {
-    *pass =
-        (struct mt_device_pass){.devices = devices, .pid = pid, .first_block = devices->n_blocks};
+    *pass = (struct mt_device_pass){.devices = devices,
+                                    .pid = pid,
+                                    .first_block = devices->n_blocks,
+                                    .first_user = devices->n_users};
     for (size_t i = 0; i < MT_DEVICES_MAX; i++)
         pass->place_of[i] = MT_DEVICE_UNUSED;
     mt_table_init(&pass->by_object);
@@ -39,14 +41,30 @@ static size_t find_place(const struct mt_devices *devices, const char *uuid)
     return devices->n_places;
 }
 
-static int add_device(struct mt_device_pass *pass, const struct mt_event *event, const char *uuid,
-                      const char *name)
+static int add_user(struct mt_device_pass *pass, size_t place, uint64_t ns)
+{
+    struct mt_devices *devices = pass->devices;
+    void *users = devices->users;
+    for (size_t i = pass->first_user; i < devices->n_users; i++)
+        if (devices->users[i].place == place)
+            return 0;
+    if (grow(&users, devices->n_users, sizeof *devices->users) < 0)
+        return MT_ENOMEM;
+    devices->users = users;
+    devices->users[devices->n_users++] = (struct mt_device_user){place, pass->pid, ns, UINT64_MAX};
+    return 0;
+}
+
+static int add_device(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns,
+                      const char *uuid, const char *name)
 {
     struct mt_devices *devices = pass->devices;
     size_t place = find_place(devices, uuid);
     if (event->field[0] >= MT_DEVICES_MAX || place >= MT_DEVICES_MAX)
         return 0;
     pass->place_of[event->field[0]] = place;
+    if (add_user(pass, place, ns) < 0)
+        return MT_ENOMEM;
     if (place < devices->n_places)
         return 0;
     void *places = devices->places;
@@ -353,7 +371,7 @@ int mt_device_take(struct mt_device_pass *pass, const struct mt_event *event, ui
     pass->devices->n_events++;
     switch (event->op) {
     case MT_EVENT_DEVICE:
-        return add_device(pass, event, uuid, name);
+        return add_device(pass, event, ns, uuid, name);
     case MT_EVENT_DEVICE_ALLOC:
         return add_block(pass, event, ns);
     case MT_EVENT_DEVICE_FREE:
@@ -400,12 +418,35 @@ int mt_device_pass_finish(struct mt_device_pass *pass, uint64_t ns)
     for (size_t i = pass->first_block; i < devices->n_blocks; i++)
         if (devices->blocks[i].end_ns == UINT64_MAX)
             devices->blocks[i].end_ns = ns;
+    for (size_t i = pass->first_user; i < devices->n_users; i++)
+        devices->users[i].end_ns = ns;
     mt_table_finish(&pass->by_object);
     mt_table_finish(&pass->by_buffer);
     int failed = pass->mappings.failed | pass->placed.failed;
     mt_ranges_finish(&pass->mappings);
     mt_ranges_finish(&pass->placed);
     return failed ? MT_ENOMEM : 0;
+}
+
+int mt_device_take_share(struct mt_devices *devices, uint64_t pid, const char *uuid, uint64_t bytes,
+                         uint64_t ns, uint64_t took_ns)
+{
+    void *shares = devices->shares;
+    size_t place = find_place(devices, uuid);
+    if (place == devices->n_places)
+        return 0;
+    if (grow(&shares, devices->n_shares, sizeof *devices->shares) < 0)
+        return MT_ENOMEM;
+    devices->shares = shares;
+    devices->shares[devices->n_shares++] = (struct mt_device_share){
+        .place = place,
+        .pid = pid,
+        .ns = ns,
+        .until_ns = took_ns > UINT64_MAX / 2 - ns % (UINT64_MAX / 2) ? ns : ns + took_ns,
+        .bytes = bytes,
+        .own_bytes = MT_UNKNOWN,
+    };
+    return 0;
 }
 
 void mt_devices_finish(struct mt_devices *devices)
@@ -421,6 +462,8 @@ void mt_devices_finish(struct mt_devices *devices)
     for (size_t i = 0; i < devices->n_labels; i++)
         free(devices->labels[i].name);
     free(devices->labels);
+    free(devices->shares);
+    free(devices->users);
     free(devices->pools);
     free(devices->uses);
     free(devices->refusals);
@@ -431,98 +474,4 @@ int mt_device_block_counts(const struct mt_device_block *block)
 {
     return block->kind != MT_DEVICE_IMPORTED && block->kind != MT_DEVICE_HOST &&
            block->kind != MT_DEVICE_REGISTERED;
-}
-
-/* ---- over time ---- */
-
-/* A change of what is allocated, or what the driver said. */
-struct step {
-    uint64_t ns;
-    uint64_t order;
-    int64_t change;
-    uint64_t used_bytes; /* MT_UNKNOWN: not said here */
-};
-
-static int by_time(const void *a, const void *b)
-{
-    const struct step *one = a;
-    const struct step *other = b;
-    if (one->ns != other->ns)
-        return one->ns < other->ns ? -1 : 1;
-    if (one->order != other->order)
-        return one->order < other->order ? -1 : 1;
-    return one->change > other->change ? -1 : one->change < other->change;
-}
-
-static struct step *steps_of(const struct mt_devices *devices, size_t place, size_t *n)
-{
-    struct step *steps = calloc(2 * devices->n_blocks + devices->n_uses + 1, sizeof *steps);
-    *n = 0;
-    if (!steps)
-        return NULL;
-    for (size_t i = 0; i < devices->n_blocks; i++) {
-        const struct mt_device_block *block = &devices->blocks[i];
-        if (block->place != place || !mt_device_block_counts(block))
-            continue;
-        steps[(*n)++] =
-            (struct step){block->begin_ns, block->order, (int64_t)block->bytes, MT_UNKNOWN};
-        if (block->end_ns != UINT64_MAX)
-            steps[(*n)++] =
-                (struct step){block->end_ns, block->order, -(int64_t)block->bytes, MT_UNKNOWN};
-    }
-    for (size_t i = 0; i < devices->n_uses; i++)
-        if (devices->uses[i].place == place)
-            steps[(*n)++] = (struct step){devices->uses[i].ns, devices->uses[i].order, 0,
-                                          devices->uses[i].used_bytes};
-    qsort(steps, *n, sizeof *steps, by_time);
-    return steps;
-}
-
-static void apply(struct mt_device_moment *now, const struct step *step)
-{
-    now->ns = step->ns;
-    now->order = step->order;
-    now->allocated_bytes += (uint64_t)step->change;
-    if (step->used_bytes != MT_UNKNOWN)
-        now->used_bytes = step->used_bytes;
-}
-
-int mt_device_peak(const struct mt_devices *devices, size_t place, struct mt_device_moment *moment)
-{
-    size_t n;
-    struct step *steps = steps_of(devices, place, &n);
-    struct mt_device_moment now = {.used_bytes = MT_UNKNOWN};
-    int is_told = 0;
-    *moment = now;
-    if (!steps)
-        return MT_ENOMEM;
-    for (size_t i = 0; i < n; i++)
-        is_told |= steps[i].used_bytes != MT_UNKNOWN;
-    for (size_t i = 0; i < n; i++) {
-        apply(&now, &steps[i]);
-        int is_more =
-            is_told ? steps[i].used_bytes != MT_UNKNOWN &&
-                          (moment->used_bytes == MT_UNKNOWN || now.used_bytes > moment->used_bytes)
-                    : now.allocated_bytes > moment->allocated_bytes;
-        if (is_more)
-            *moment = now;
-    }
-    free(steps);
-    return 0;
-}
-
-int mt_device_at(const struct mt_devices *devices, size_t place, uint64_t ns,
-                 struct mt_device_moment *moment)
-{
-    size_t n;
-    struct step *steps = steps_of(devices, place, &n);
-    *moment = (struct mt_device_moment){.used_bytes = MT_UNKNOWN};
-    if (!steps)
-        return MT_ENOMEM;
-    for (size_t i = 0; i < n && steps[i].ns <= ns; i++)
-        apply(moment, &steps[i]);
-    moment->ns = ns;
-    moment->order = UINT64_MAX;
-    free(steps);
-    return 0;
 }

@@ -507,7 +507,8 @@ static int add_device(struct work *work, const struct mt_tally *tally, uint64_t 
     place->device_name = mt_tally_text(work->arena, devices->places[device].name);
     place->uuid = mt_tally_text(work->arena, devices->places[device].uuid);
     place->peak_resident_bytes =
-        peak.used_bytes == MT_UNKNOWN ? peak.allocated_bytes : peak.used_bytes;
+        peak.used_bytes == MT_UNKNOWN ? peak.allocated_bytes : mt_device_taken(&peak);
+    place->others_bytes = mt_device_others(&moment);
     place->capacity_bytes = devices->places[device].total_bytes;
     return place->device_name && place->uuid ? 0 : MT_ENOMEM;
 }

@@ -2,6 +2,7 @@
 /* Devices out of events: when memory is there, and what counts. */
 #include "tests/support/unit.h"
 
+#include <memtally/tally.h>
 #include <string.h>
 
 #include "tally/device_rows.h"
@@ -334,6 +335,135 @@ static void test_what_the_driver_takes_is_told_by_the_call_around_it(void **stat
     (void)state;
 }
 
+#define SECOND UINT64_C(1000000000)
+
+static void share_at(struct story *story, uint64_t pid, uint64_t bytes, uint64_t ns)
+{
+    assert_int_equal(mt_device_take_share(&story->devices, pid, "GPU-1", bytes, ns, 1000), 0);
+}
+
+static struct mt_device_moment moment_at(const struct story *story, uint64_t ns)
+{
+    struct mt_device_moment moment;
+    assert_int_equal(mt_device_at(&story->devices, 0, ns, &moment), 0);
+    return moment;
+}
+
+/* A process of 50 MiB on a card of which 300 are used; the driver says that 80 are the process's.
+ */
+static void test_what_others_use_is_told_apart_by_the_drivers_list(void **state)
+{
+    struct story story = {0};
+    struct mt_device_moment peak;
+    struct mt_claims claims;
+    begin(&story, 1);
+    take(&story, MT_DEVICE_LINEAR, 0x1000, 50 * MIB);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 300 * MIB, MT_DEVICE_BY_CALL, 0);
+    story.ns = 2 * SECOND;
+    end(&story);
+    share_at(&story, 1, 80 * MIB, SECOND);
+    assert_int_equal(mt_devices_settle(&story.devices), 0);
+    assert_int_equal(mt_device_peak(&story.devices, 0, &peak), 0);
+    assert_int_equal(peak.own_bytes, 30 * MIB);
+    assert_int_equal(mt_device_taken(&peak), 80 * MIB);
+    assert_int_equal(mt_device_others(&peak), 220 * MIB);
+    assert_int_equal(mt_claims_init(&claims), 0);
+    assert_int_equal(mt_device_claims(&story.devices, 0, &peak, 1, NULL, &claims), 0);
+    assert_int_equal(claimed(&claims, "used by the driver for these processes"), 30 * MIB);
+    mt_claims_finish(&claims);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+/* The card is fullest while another program is there, the process has most later. */
+static void test_the_peak_is_the_recorded_processes_own(void **state)
+{
+    struct story story = {0};
+    struct mt_device_moment peak;
+    begin(&story, 1);
+    take(&story, MT_DEVICE_LINEAR, 0x1000, 10 * MIB);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 900 * MIB, MT_DEVICE_BY_CALL, 0);
+    story.ns = 2 * SECOND;
+    take(&story, MT_DEVICE_LINEAR, 0x9000000, 90 * MIB);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 120 * MIB, MT_DEVICE_BY_CALL, 0);
+    story.ns = 3 * SECOND;
+    end(&story);
+    share_at(&story, 1, 30 * MIB, SECOND);
+    assert_int_equal(mt_devices_settle(&story.devices), 0);
+    assert_int_equal(mt_device_peak(&story.devices, 0, &peak), 0);
+    assert_int_equal(mt_device_taken(&peak), 120 * MIB);
+    assert_int_equal(mt_device_others(&peak), 0);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+/* While memory comes or goes, or where the driver says less than the process has (another's
+ * number), its word says nothing of what is its own. */
+static void test_a_share_counts_where_nothing_came_or_went(void **state)
+{
+    struct story story = {0};
+    begin(&story, 1);
+    take(&story, MT_DEVICE_LINEAR, 0x1000, 50 * MIB);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 300 * MIB, MT_DEVICE_BY_CALL, 0);
+    story.ns = SECOND;
+    take(&story, MT_DEVICE_LINEAR, 0x9000000, 40 * MIB);
+    story.ns = 4 * SECOND;
+    end(&story);
+    share_at(&story, 1, 120 * MIB, SECOND - 1000000);
+    share_at(&story, 1, 120 * MIB, SECOND + 1000000);
+    share_at(&story, 1, 20 * MIB, 2 * SECOND);
+    assert_int_equal(mt_devices_settle(&story.devices), 0);
+    assert_true(moment_at(&story, 3 * SECOND).own_bytes == MT_UNKNOWN);
+    share_at(&story, 1, 100 * MIB, 3 * SECOND);
+    assert_int_equal(mt_devices_settle(&story.devices), 0);
+    assert_int_equal(moment_at(&story, 3 * SECOND).own_bytes, 10 * MIB);
+    assert_int_equal(moment_at(&story, 2).own_bytes, 10 * MIB);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+/* Of one of two processes nothing is known, until it has ended. */
+static void test_all_processes_of_a_device_must_be_known(void **state)
+{
+    struct story story = {0};
+    begin(&story, 1);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 300 * MIB, MT_DEVICE_BY_CONTEXT, 0);
+    story.ns = 9 * SECOND;
+    end(&story);
+    story.ns = 5 * SECOND;
+    begin(&story, 2);
+    story.ns = 7 * SECOND;
+    end(&story);
+    share_at(&story, 1, 60 * MIB, SECOND);
+    assert_int_equal(mt_device_take_share(&story.devices, 1, "GPU-2", MIB, SECOND, 0), 0);
+    assert_int_equal(mt_devices_settle(&story.devices), 0);
+    assert_int_equal(story.devices.n_shares, 1);
+    assert_int_equal(moment_at(&story, 2 * SECOND).own_bytes, 60 * MIB);
+    assert_true(moment_at(&story, 6 * SECOND).own_bytes == MT_UNKNOWN);
+    assert_int_equal(moment_at(&story, 8 * SECOND).own_bytes, 60 * MIB);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+/* A pool counts by what it has reserved. */
+static void test_a_pools_reserve_is_no_part_of_the_drivers_own(void **state)
+{
+    struct story story = {0};
+    begin(&story, 1);
+    take(&story, MT_DEVICE_POOLED, 0x1000, 20 * MIB);
+    tell(&story, MT_EVENT_DEVICE_POOL, 0, 77, 64 * MIB, 0);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 200 * MIB, MT_DEVICE_BY_CALL, 0);
+    story.ns = 4 * SECOND;
+    end(&story);
+    share_at(&story, 1, 100 * MIB, SECOND);
+    assert_int_equal(mt_devices_settle(&story.devices), 0);
+    struct mt_device_moment moment = moment_at(&story, 2 * SECOND);
+    assert_int_equal(moment.own_bytes, 36 * MIB);
+    assert_int_equal(mt_device_taken(&moment), 100 * MIB);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -348,6 +478,11 @@ int main(void)
         cmocka_unit_test(test_a_library_that_asks_says_what_memory_is_for),
         cmocka_unit_test(test_a_label_says_what_an_allocation_is_for),
         cmocka_unit_test(test_what_the_driver_takes_is_told_by_the_call_around_it),
+        cmocka_unit_test(test_what_others_use_is_told_apart_by_the_drivers_list),
+        cmocka_unit_test(test_the_peak_is_the_recorded_processes_own),
+        cmocka_unit_test(test_a_share_counts_where_nothing_came_or_went),
+        cmocka_unit_test(test_all_processes_of_a_device_must_be_known),
+        cmocka_unit_test(test_a_pools_reserve_is_no_part_of_the_drivers_own),
         cmocka_unit_test(test_events_that_make_no_sense_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
