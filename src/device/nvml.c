@@ -37,6 +37,7 @@ static int find_all(struct mt_nvml *nvml, struct mt_error *error)
     for (size_t i = 0; result == MT_OK && i < sizeof wanted / sizeof wanted[0]; i++)
         result = find(nvml->library, wanted[i].name, wanted[i].function_pointer, error);
     if (result == MT_OK) {
+        find(nvml->library, "nvmlDeviceGetMemoryInfo_v2", &nvml->memory_info_2, NULL);
         find(nvml->library, "nvmlDeviceGetUUID", &nvml->device_uuid, NULL);
         find(nvml->library, "nvmlDeviceGetComputeRunningProcesses_v3", &nvml->processes, NULL);
     }

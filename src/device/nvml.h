@@ -17,6 +17,14 @@ struct mt_nvml_memory {
     unsigned long long used_bytes;
 };
 
+/* nvmlMemory_v2_t, which counts apart what the driver reserves. */
+struct mt_nvml_memory_2 {
+    unsigned version;
+    unsigned long long total_bytes, reserved_bytes, free_bytes, used_bytes;
+};
+
+#define MT_NVML_MEMORY_2 ((unsigned)sizeof(struct mt_nvml_memory_2) | 2u << 24)
+
 /* nvmlProcessInfo_t since the third version of the calls. */
 struct mt_nvml_process {
     unsigned pid; /* as this process's namespace has it, or the machine's */
@@ -36,6 +44,7 @@ struct mt_nvml {
     int (*device_by_index)(unsigned index, void **device);
     int (*memory_info)(void *device, struct mt_nvml_memory *memory);
     /* NULL where the driver's version lacks them. */
+    int (*memory_info_2)(void *device, struct mt_nvml_memory_2 *memory);
     int (*device_uuid)(void *device, char *text, unsigned size);
     int (*processes)(void *device, unsigned *n, struct mt_nvml_process *process);
 };

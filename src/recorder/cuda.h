@@ -12,6 +12,7 @@
 
 #include "recorder/recorder.h"
 
+#define CUDA_LAUNCHED        512u /* graphs that are known to have been started */
 #define CUDA_OUT_OF_MEMORY   2
 #define CUDA_NOT_INITIALIZED 3
 
@@ -27,6 +28,24 @@ struct cuda_properties {
     void *windows;
     uint8_t flags[8];
 };
+
+/* CUDA_ARRAY_DESCRIPTOR and CUDA_ARRAY3D_DESCRIPTOR (cuda.h 3.2 to 13.1). */
+struct cuda_array {
+    size_t width, height;
+    int format;
+    unsigned channels;
+};
+
+struct cuda_array_3d {
+    size_t width, height, depth;
+    int format;
+    unsigned channels;
+    unsigned flags;
+};
+
+/* What an array of `levels` levels holds, as its elements are: the driver's tiles round that up. 0
+ * where the form of its elements is not known, and where it has no memory of its own. */
+HIDDEN uint64_t cuda_array_bytes(const struct cuda_array_3d *form, unsigned levels);
 
 struct cuda_ipc_handle {
     char reserved[64];

@@ -36,6 +36,7 @@ static int n_fields_of(enum mt_event_op op)
     case MT_EVENT_DEVICE_FREE:
     case MT_EVENT_DEVICE_UNMAP:
     case MT_EVENT_DEVICE_CALLER:
+    case MT_EVENT_DEVICE_OTHERS:
         return 2;
     case MT_EVENT_ALLOC:
     case MT_EVENT_SAMPLE_ALLOC:
@@ -55,7 +56,6 @@ static int n_fields_of(enum mt_event_op op)
     case MT_EVENT_PICTURE_BEGIN:
     case MT_EVENT_PROCESS:
     case MT_EVENT_DEVICE:
-    case MT_EVENT_DEVICE_SHARE:
         return 4;
     case MT_EVENT_MREMAP:
     case MT_EVENT_DEVICE_ALLOC:

@@ -17,6 +17,7 @@ struct sums {
     uint64_t graphs;   /* that the driver took while graphs were made */
     uint64_t modules;  /* while kernels were loaded */
     uint64_t arrays;
+    uint64_t in_arrays; /* of what was allocated */
 };
 
 static int add(struct mt_claims *claims, enum mt_category category, enum mt_provenance provenance,
@@ -93,6 +94,8 @@ static int add_block(struct mt_claims *claims, const struct mt_device_block *blo
     if (!block->name && block->library)
         return add(claims, block->library->category, MT_PROVENANCE_DERIVED, block->library->name,
                    block->bytes, 1);
+    if (!block->name && block->kind == MT_DEVICE_ARRAY)
+        return add(claims, MT_CATEGORY_CACHED, MT_PROVENANCE_INFERRED, "arrays", block->bytes, 1);
     if (!block->name)
         return add(claims, MT_CATEGORY_CACHED, MT_PROVENANCE_INFERRED, NOT_TOLD, block->bytes, 1);
     enum mt_category category =
@@ -131,7 +134,7 @@ static uint64_t at_most(uint64_t a, uint64_t b)
 static int add_driver(struct mt_claims *claims, const struct sums *sums,
                       const struct mt_device_moment *moment)
 {
-    int is_told = moment->own_bytes != MT_UNKNOWN;
+    int is_told = moment->others_bytes != MT_UNKNOWN;
     uint64_t rest = less(mt_device_taken(moment), sums->allocated + sums->reserved);
     uint64_t graphs = at_most(sums->graphs, rest);
     uint64_t modules = at_most(sums->modules, rest - graphs);
@@ -170,7 +173,7 @@ int mt_device_claims(const struct mt_devices *devices, size_t place,
     struct sums sums = {.graphs = taken_by(devices, place, MT_DEVICE_BY_GRAPH, moment),
                         .modules = taken_by(devices, place, MT_DEVICE_BY_MODULE, moment),
                         .arrays = taken_by(devices, place, MT_DEVICE_BY_ARRAY, moment),
-                        .reserved = moment->reserved_bytes};
+                        .reserved = mt_device_reserved(moment)};
     int result = 0;
     for (size_t i = 0; i < devices->n_blocks && result == 0; i++) {
         const struct mt_device_block *block = &devices->blocks[i];
@@ -178,15 +181,21 @@ int mt_device_claims(const struct mt_devices *devices, size_t place,
             !is_there(block->begin_ns, block->order, block->end_ns, moment))
             continue;
         *(block->kind == MT_DEVICE_POOLED ? &sums.pooled : &sums.allocated) += block->bytes;
+        sums.in_arrays += block->kind == MT_DEVICE_ARRAY ? block->bytes : 0;
         if (is_of_torch(torch, block))
             result = add_pieces(claims, block, moment, is_peak ? &span : NULL, torch);
         if (result >= 0)
             result = result ? 0 : add_block(claims, block);
     }
-    sums.reserved = sums.reserved < sums.pooled ? sums.pooled : sums.reserved;
+    sums.arrays = less(sums.arrays, sums.in_arrays);
+    sums.graphs = less(sums.graphs, moment->graph_bytes);
     if (result == 0)
         result = add(claims, MT_CATEGORY_CACHED, MT_PROVENANCE_MEASURED,
-                     "held free by pools of the driver", sums.reserved - sums.pooled, 0);
+                     "held free by pools of the driver",
+                     less(sums.reserved, moment->graph_bytes + sums.pooled), 0);
+    if (result == 0)
+        result = add(claims, MT_CATEGORY_GRAPHS, MT_PROVENANCE_MEASURED,
+                     "memory of the nodes of graphs", moment->graph_bytes, 0);
     if (result < 0 || moment->used_bytes == MT_UNKNOWN)
         return result;
     return add_driver(claims, &sums, moment);

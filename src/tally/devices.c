@@ -23,7 +23,7 @@ void mt_device_pass_init(struct mt_device_pass *pass, struct mt_devices *devices
     *pass = (struct mt_device_pass){.devices = devices,
                                     .pid = pid,
                                     .first_block = devices->n_blocks,
-                                    .first_user = devices->n_users};
+                                    .first_pool = devices->n_pools};
     for (size_t i = 0; i < MT_DEVICES_MAX; i++)
         pass->place_of[i] = MT_DEVICE_UNUSED;
     mt_table_init(&pass->by_object);
@@ -41,30 +41,14 @@ static size_t find_place(const struct mt_devices *devices, const char *uuid)
     return devices->n_places;
 }
 
-static int add_user(struct mt_device_pass *pass, size_t place, uint64_t ns)
-{
-    struct mt_devices *devices = pass->devices;
-    void *users = devices->users;
-    for (size_t i = pass->first_user; i < devices->n_users; i++)
-        if (devices->users[i].place == place)
-            return 0;
-    if (grow(&users, devices->n_users, sizeof *devices->users) < 0)
-        return MT_ENOMEM;
-    devices->users = users;
-    devices->users[devices->n_users++] = (struct mt_device_user){place, pass->pid, ns, UINT64_MAX};
-    return 0;
-}
-
-static int add_device(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns,
-                      const char *uuid, const char *name)
+static int add_device(struct mt_device_pass *pass, const struct mt_event *event, const char *uuid,
+                      const char *name)
 {
     struct mt_devices *devices = pass->devices;
     size_t place = find_place(devices, uuid);
     if (event->field[0] >= MT_DEVICES_MAX || place >= MT_DEVICES_MAX)
         return 0;
     pass->place_of[event->field[0]] = place;
-    if (add_user(pass, place, ns) < 0)
-        return MT_ENOMEM;
     if (place < devices->n_places)
         return 0;
     void *places = devices->places;
@@ -371,7 +355,7 @@ int mt_device_take(struct mt_device_pass *pass, const struct mt_event *event, ui
     pass->devices->n_events++;
     switch (event->op) {
     case MT_EVENT_DEVICE:
-        return add_device(pass, event, ns, uuid, name);
+        return add_device(pass, event, uuid, name);
     case MT_EVENT_DEVICE_ALLOC:
         return add_block(pass, event, ns);
     case MT_EVENT_DEVICE_FREE:
@@ -412,40 +396,51 @@ int mt_device_take(struct mt_device_pass *pass, const struct mt_event *event, ui
     }
 }
 
+/* The pools of a process go with it. */
+static int end_pools(struct mt_device_pass *pass, uint64_t ns)
+{
+    struct mt_devices *devices = pass->devices;
+    int result = 0;
+    for (size_t i = pass->first_pool, n = devices->n_pools; i < n && result == 0; i++) {
+        void *pools = devices->pools;
+        struct mt_device_pool end = devices->pools[i];
+        if (!end.reserved_bytes)
+            continue;
+        end.ns = ns;
+        end.order = devices->n_events;
+        end.reserved_bytes = 0;
+        result = grow(&pools, devices->n_pools, sizeof *devices->pools);
+        devices->pools = pools;
+        if (result == 0)
+            devices->pools[devices->n_pools++] = end;
+    }
+    return result;
+}
+
 int mt_device_pass_finish(struct mt_device_pass *pass, uint64_t ns)
 {
     struct mt_devices *devices = pass->devices;
     for (size_t i = pass->first_block; i < devices->n_blocks; i++)
         if (devices->blocks[i].end_ns == UINT64_MAX)
             devices->blocks[i].end_ns = ns;
-    for (size_t i = pass->first_user; i < devices->n_users; i++)
-        devices->users[i].end_ns = ns;
     mt_table_finish(&pass->by_object);
     mt_table_finish(&pass->by_buffer);
-    int failed = pass->mappings.failed | pass->placed.failed;
+    int failed = pass->mappings.failed | pass->placed.failed | (end_pools(pass, ns) < 0);
     mt_ranges_finish(&pass->mappings);
     mt_ranges_finish(&pass->placed);
     return failed ? MT_ENOMEM : 0;
 }
 
-int mt_device_take_share(struct mt_devices *devices, uint64_t pid, const char *uuid, uint64_t bytes,
-                         uint64_t ns, uint64_t took_ns)
+int mt_device_take_others(struct mt_devices *devices, const char *uuid, uint64_t bytes, uint64_t ns)
 {
-    void *shares = devices->shares;
+    void *others = devices->others;
     size_t place = find_place(devices, uuid);
     if (place == devices->n_places)
         return 0;
-    if (grow(&shares, devices->n_shares, sizeof *devices->shares) < 0)
+    if (grow(&others, devices->n_others, sizeof *devices->others) < 0)
         return MT_ENOMEM;
-    devices->shares = shares;
-    devices->shares[devices->n_shares++] = (struct mt_device_share){
-        .place = place,
-        .pid = pid,
-        .ns = ns,
-        .until_ns = took_ns > UINT64_MAX / 2 - ns % (UINT64_MAX / 2) ? ns : ns + took_ns,
-        .bytes = bytes,
-        .own_bytes = MT_UNKNOWN,
-    };
+    devices->others = others;
+    devices->others[devices->n_others++] = (struct mt_device_others){place, ns, bytes};
     return 0;
 }
 
@@ -462,8 +457,7 @@ void mt_devices_finish(struct mt_devices *devices)
     for (size_t i = 0; i < devices->n_labels; i++)
         free(devices->labels[i].name);
     free(devices->labels);
-    free(devices->shares);
-    free(devices->users);
+    free(devices->others);
     free(devices->pools);
     free(devices->uses);
     free(devices->refusals);

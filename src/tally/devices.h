@@ -87,22 +87,11 @@ struct mt_device_refusal {
     uint64_t free_bytes;
 };
 
-/* What the driver said that a process used of a device. What it held beside its allocations then is
- * the driver's own share for it. */
-struct mt_device_share {
+/* What was used of a device by others than the recorded processes. */
+struct mt_device_others {
     size_t place;
-    uint64_t pid;
     uint64_t ns;
-    uint64_t until_ns;
     uint64_t bytes;
-    uint64_t own_bytes; /* MT_UNKNOWN where memory came or went meanwhile */
-};
-
-/* A process that used a device, and when. */
-struct mt_device_user {
-    size_t place;
-    uint64_t pid;
-    uint64_t begin_ns, end_ns;
 };
 
 /* Start with {0}. */
@@ -119,10 +108,8 @@ struct mt_devices {
     size_t n_pools;
     struct mt_device_label *labels;
     size_t n_labels;
-    struct mt_device_share *shares; /* by place, process and time once they are settled */
-    size_t n_shares;
-    struct mt_device_user *users;
-    size_t n_users;
+    struct mt_device_others *others;
+    size_t n_others;
     uint64_t n_events;
 };
 
@@ -136,7 +123,7 @@ struct mt_device_pass {
     struct mt_ranges mappings;       /* -> blocks of physical memory */
     struct mt_ranges placed;         /* -> blocks that have an address of their own */
     size_t first_block;
-    size_t first_user;
+    size_t first_pool;
     size_t last_of[MT_DEVICES_MAX]; /* by place: the last block that is there, its index + 1; 0 */
 };
 
@@ -151,14 +138,10 @@ int mt_device_take(struct mt_device_pass *pass, const struct mt_event *event, ui
 /* The process ended at `ns`, and with it what it held. Returns 0 or MT_ENOMEM. */
 int mt_device_pass_finish(struct mt_device_pass *pass, uint64_t ns);
 
-/* What the driver said from outside of a process: from `ns` on, in `took_ns`. After the processes'
- * events; a device that none of them named is left out. Returns 0 or MT_ENOMEM. */
-int mt_device_take_share(struct mt_devices *devices, uint64_t pid, const char *uuid, uint64_t bytes,
-                         uint64_t ns, uint64_t took_ns);
-
-/* Works out what the driver had for itself at each share. After all shares, before any moment.
- * Returns 0 or MT_ENOMEM. */
-int mt_devices_settle(struct mt_devices *devices);
+/* What the watcher wrote of a device at `ns`; one that no process named is left out. After the
+ * processes' events. Returns 0 or MT_ENOMEM. */
+int mt_device_take_others(struct mt_devices *devices, const char *uuid, uint64_t bytes,
+                          uint64_t ns);
 
 void mt_devices_finish(struct mt_devices *devices);
 
@@ -173,11 +156,15 @@ struct mt_device_moment {
     uint64_t used_bytes;     /* MT_UNKNOWN where the driver had not said */
     uint64_t pooled_bytes;   /* of what was allocated, by pools */
     uint64_t reserved_bytes; /* by pools, in use or free */
-    uint64_t own_bytes; /* the driver's, for the recorded processes; MT_UNKNOWN: not told apart */
+    uint64_t graph_bytes;    /* of that, for the nodes of graphs */
+    uint64_t others_bytes;   /* used by others; MT_UNKNOWN: not told apart */
 };
 
-/* What the recorded processes used at a moment, the driver's share for them and all that it says is
- * used where no more is known; MT_UNKNOWN where it said nothing. And what others used. */
+/* What pools had, in use or free, those of graphs too. */
+uint64_t mt_device_reserved(const struct mt_device_moment *moment);
+
+/* What the driver said was used at a moment, less what others used: all of it where that is not
+ * known. MT_UNKNOWN where it said nothing. And what others used. */
 uint64_t mt_device_taken(const struct mt_device_moment *moment);
 uint64_t mt_device_others(const struct mt_device_moment *moment);
 

@@ -479,10 +479,10 @@ static int take_of_watch(struct pass *pass, const struct mt_event *event)
     case MT_EVENT_PROCESS_PEAK:
         take_peak(pass, event);
         return 0;
-    case MT_EVENT_DEVICE_SHARE:
-        return mt_device_take_share(&pass->recording->devices, event->field[0],
-                                    name_of(pass, event, event->field[1]), event->field[2],
-                                    mt_clock_ns(pass->clock, event->ticks), event->field[3]);
+    case MT_EVENT_DEVICE_OTHERS:
+        return mt_device_take_others(&pass->recording->devices,
+                                     name_of(pass, event, event->field[0]), event->field[1],
+                                     mt_clock_ns(pass->clock, event->ticks));
     default:
         return 0;
     }

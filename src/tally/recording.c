@@ -323,8 +323,6 @@ static int read_facts(struct mt_recording *recording)
         result = order_images(recording);
     if (recording->watch && result == 0)
         result = mt_facts_of_watch(recording);
-    if (result == 0)
-        result = mt_devices_settle(&recording->devices);
     if (result < 0)
         return result;
     find_replaced(recording);

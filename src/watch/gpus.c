@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the processes of a tree use of NVIDIA's devices, by the driver's own list of processes.
+/* What others than the processes of a tree use of NVIDIA's devices, by the driver's own list of
+ * processes.
  *
  * It is asked from outside, since its library opens descriptors, and only once a process has loaded
  * CUDA's driver. In a container the list may name processes by numbers of the machine's: what is
@@ -45,7 +46,7 @@ static int open_devices(struct mt_run *run)
     if (!gpus->processes || mt_nvml_start(&gpus->nvml, open_library, NULL, NULL) < 0)
         return 0;
     gpus->is_open = 1;
-    if (!gpus->nvml.device_uuid || gpus->nvml.device_count(&n) != 0)
+    if (!gpus->nvml.device_uuid || !gpus->nvml.memory_info_2 || gpus->nvml.device_count(&n) != 0)
         return 0;
     for (unsigned i = 0; i < n && gpus->n < MT_WATCH_GPUS; i++) {
         void *device;
@@ -59,31 +60,42 @@ static int open_devices(struct mt_run *run)
     return gpus->n > 0;
 }
 
-static uint64_t share_of(const struct mt_watch_gpus *gpus, unsigned n, pid_t pid)
-{
-    for (unsigned i = 0; i < n; i++)
-        if (gpus->processes[i].pid == (unsigned)pid)
-            return gpus->processes[i].used_bytes;
-    return 0;
-}
-
-static void look_at_device(struct mt_run *run, unsigned number)
+/* What the list says of the tree's processes; 0 where it has none of them, or does not say how
+ * much, or cannot be had. */
+static uint64_t share_of_tree(const struct mt_run *run, void *device)
 {
     const struct mt_watch_gpus *gpus = &run->gpus;
     unsigned n = MT_NVML_PROCESSES_MAX;
-    uint64_t before_ns = mt_monotonic_ns();
-    if (mt_nvml_processes(&gpus->nvml, gpus->device[number], gpus->processes, &n, NULL) < 0)
+    uint64_t sum = 0;
+    if (mt_nvml_processes(&gpus->nvml, device, gpus->processes, &n, NULL) < 0)
+        return 0;
+    for (unsigned i = 0; i < n; i++)
+        for (size_t j = 0; j < run->n_processes; j++)
+            if (gpus->processes[i].pid == (unsigned)run->processes[j].seen.pid) {
+                if (gpus->processes[i].used_bytes == UINT64_MAX)
+                    return 0;
+                sum += gpus->processes[i].used_bytes;
+            }
+    return sum;
+}
+
+/* Both figures must be of one moment: the tree's is the same before and after. */
+static void look_at_device(struct mt_run *run, unsigned number)
+{
+    struct mt_watch_gpus *gpus = &run->gpus;
+    void *device = gpus->device[number];
+    struct mt_nvml_memory_2 memory = {.version = MT_NVML_MEMORY_2};
+    uint64_t share = share_of_tree(run, device);
+    uint64_t ns = mt_monotonic_ns();
+    if (!share || gpus->nvml.memory_info_2(device, &memory) != 0 ||
+        share_of_tree(run, device) != share || memory.used_bytes < share)
         return;
-    uint64_t took_ns = mt_monotonic_ns() - before_ns;
-    for (size_t i = 0; i < run->n_processes; i++) {
-        struct watched *process = &run->processes[i];
-        uint64_t bytes = share_of(gpus, n, process->seen.pid);
-        uint64_t fields[] = {(uint64_t)process->seen.pid, gpus->uuid[number], bytes, took_ns};
-        if (bytes == process->gpu_bytes[number] || bytes == UINT64_MAX)
-            continue;
-        process->gpu_bytes[number] = bytes;
-        mt_write_event(&run->writer, MT_EVENT_DEVICE_SHARE, before_ns, fields, 4);
-    }
+    uint64_t others = memory.used_bytes - share;
+    uint64_t fields[] = {gpus->uuid[number], others};
+    if (gpus->others[number] == others + 1)
+        return;
+    gpus->others[number] = others + 1;
+    mt_write_event(&run->writer, MT_EVENT_DEVICE_OTHERS, ns, fields, 2);
 }
 
 void mt_watch_gpus(struct mt_run *run, uint64_t now_ns)

@@ -31,7 +31,8 @@ struct mt_watch_gpus {
     int is_refused; /* not asked again */
     unsigned n;
     void *device[MT_WATCH_GPUS];
-    uint64_t uuid[MT_WATCH_GPUS]; /* numbers of strings */
+    uint64_t uuid[MT_WATCH_GPUS];   /* numbers of strings */
+    uint64_t others[MT_WATCH_GPUS]; /* what the last DEVICE_OTHERS said, and one more; 0: none */
     struct mt_nvml_process *processes;
     uint64_t apart_ns; /* between two looks for such a process */
     uint64_t next_ns;
@@ -49,12 +50,11 @@ struct watched {
     uint64_t high_water_bytes;
     uint64_t pictured_bytes;
     uint64_t pictured_ns;
-    int replaced;                      /* it has called exec since it was first judged */
-    int recorded;                      /* the recorder writes a file for it */
-    int judged;                        /* `recorded` is settled and written */
-    int alive;                         /* in the look at the tree that is under way */
-    int has_cuda;                      /* it has loaded CUDA's driver */
-    uint64_t gpu_bytes[MT_WATCH_GPUS]; /* what the last DEVICE_SHARE said */
+    int replaced; /* it has called exec since it was first judged */
+    int recorded; /* the recorder writes a file for it */
+    int judged;   /* `recorded` is settled and written */
+    int alive;    /* in the look at the tree that is under way */
+    int has_cuda; /* it has loaded CUDA's driver */
 };
 
 struct mt_run {
@@ -128,7 +128,7 @@ void mt_watch_judge(struct mt_run *run, struct watched *process, uint64_t now_ns
 /* Whether the text at `path` has `wanted` in it; negative where it cannot be read. */
 int mt_watch_text_has(const struct mt_run *run, const char *path, const char *wanted);
 
-/* What the driver says that processes of the tree use of devices, when its time has come. */
+/* What others use of the devices that the tree uses, when its time has come. */
 void mt_watch_gpus(struct mt_run *run, uint64_t now_ns);
 void mt_watch_gpus_finish(struct mt_run *run);
 

@@ -291,8 +291,8 @@ def test_other_programs_memory_is_told_apart():
         with subprocess.Popen([memtally.program(), "rehearse", "--layer", "cuda", "-d", "H100-80GB", "--requests", "0", "--no-suggest",
                                "--quiet", "--json", "--", "sh", "-c", TWO], env=environment, stdout=subprocess.PIPE, text=True) as run:
             wait_for(lambda: os.path.exists(os.path.join(folder, "second.there")) or run.poll() is not None)
-            # What a process uses is asked from outside, when its time has come.
-            wait_for(lambda: run.poll() is not None or [line for line in lines_of("recording", watch) if line[0] == "DEVICE_SHARE"])
+            # What others use is asked from outside, when its time has come.
+            wait_for(lambda: run.poll() is not None or [line for line in lines_of("recording", watch) if line[0] == "DEVICE_OTHERS"])
             with open(os.path.join(folder, "second"), "w", encoding="utf-8"):
                 pass
             rehearsed = json.loads(run.communicate()[0])

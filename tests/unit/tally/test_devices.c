@@ -337,9 +337,9 @@ static void test_what_the_driver_takes_is_told_by_the_call_around_it(void **stat
 
 #define SECOND UINT64_C(1000000000)
 
-static void share_at(struct story *story, uint64_t pid, uint64_t bytes, uint64_t ns)
+static void others_at(struct story *story, uint64_t bytes, uint64_t ns)
 {
-    assert_int_equal(mt_device_take_share(&story->devices, pid, "GPU-1", bytes, ns, 1000), 0);
+    assert_int_equal(mt_device_take_others(&story->devices, "GPU-1", bytes, ns), 0);
 }
 
 static struct mt_device_moment moment_at(const struct story *story, uint64_t ns)
@@ -349,9 +349,8 @@ static struct mt_device_moment moment_at(const struct story *story, uint64_t ns)
     return moment;
 }
 
-/* A process of 50 MiB on a card of which 300 are used; the driver says that 80 are the process's.
- */
-static void test_what_others_use_is_told_apart_by_the_drivers_list(void **state)
+/* A process of 50 MiB on a card of which 300 are used, 220 of them by others. */
+static void test_what_others_use_is_told_apart(void **state)
 {
     struct story story = {0};
     struct mt_device_moment peak;
@@ -361,10 +360,10 @@ static void test_what_others_use_is_told_apart_by_the_drivers_list(void **state)
     tell(&story, MT_EVENT_DEVICE_USED, 0, 300 * MIB, MT_DEVICE_BY_CALL, 0);
     story.ns = 2 * SECOND;
     end(&story);
-    share_at(&story, 1, 80 * MIB, SECOND);
-    assert_int_equal(mt_devices_settle(&story.devices), 0);
+    others_at(&story, 220 * MIB, SECOND);
+    assert_int_equal(mt_device_take_others(&story.devices, "GPU-2", MIB, SECOND), 0);
+    assert_int_equal(story.devices.n_others, 1);
     assert_int_equal(mt_device_peak(&story.devices, 0, &peak), 0);
-    assert_int_equal(peak.own_bytes, 30 * MIB);
     assert_int_equal(mt_device_taken(&peak), 80 * MIB);
     assert_int_equal(mt_device_others(&peak), 220 * MIB);
     assert_int_equal(mt_claims_init(&claims), 0);
@@ -388,78 +387,82 @@ static void test_the_peak_is_the_recorded_processes_own(void **state)
     tell(&story, MT_EVENT_DEVICE_USED, 0, 120 * MIB, MT_DEVICE_BY_CALL, 0);
     story.ns = 3 * SECOND;
     end(&story);
-    share_at(&story, 1, 30 * MIB, SECOND);
-    assert_int_equal(mt_devices_settle(&story.devices), 0);
+    others_at(&story, 870 * MIB, SECOND);
+    others_at(&story, 0, SECOND + SECOND / 2);
     assert_int_equal(mt_device_peak(&story.devices, 0, &peak), 0);
     assert_int_equal(mt_device_taken(&peak), 120 * MIB);
     assert_int_equal(mt_device_others(&peak), 0);
+    struct mt_device_moment early = moment_at(&story, SECOND);
+    assert_int_equal(mt_device_taken(&early), 30 * MIB);
     mt_devices_finish(&story.devices);
     (void)state;
 }
 
-/* While memory comes or goes, or where the driver says less than the process has (another's
- * number), its word says nothing of what is its own. */
-static void test_a_share_counts_where_nothing_came_or_went(void **state)
-{
-    struct story story = {0};
-    begin(&story, 1);
-    take(&story, MT_DEVICE_LINEAR, 0x1000, 50 * MIB);
-    tell(&story, MT_EVENT_DEVICE_USED, 0, 300 * MIB, MT_DEVICE_BY_CALL, 0);
-    story.ns = SECOND;
-    take(&story, MT_DEVICE_LINEAR, 0x9000000, 40 * MIB);
-    story.ns = 4 * SECOND;
-    end(&story);
-    share_at(&story, 1, 120 * MIB, SECOND - 1000000);
-    share_at(&story, 1, 120 * MIB, SECOND + 1000000);
-    share_at(&story, 1, 20 * MIB, 2 * SECOND);
-    assert_int_equal(mt_devices_settle(&story.devices), 0);
-    assert_true(moment_at(&story, 3 * SECOND).own_bytes == MT_UNKNOWN);
-    share_at(&story, 1, 100 * MIB, 3 * SECOND);
-    assert_int_equal(mt_devices_settle(&story.devices), 0);
-    assert_int_equal(moment_at(&story, 3 * SECOND).own_bytes, 10 * MIB);
-    assert_int_equal(moment_at(&story, 2).own_bytes, 10 * MIB);
-    mt_devices_finish(&story.devices);
-    (void)state;
-}
-
-/* Of one of two processes nothing is known, until it has ended. */
-static void test_all_processes_of_a_device_must_be_known(void **state)
-{
-    struct story story = {0};
-    begin(&story, 1);
-    tell(&story, MT_EVENT_DEVICE_USED, 0, 300 * MIB, MT_DEVICE_BY_CONTEXT, 0);
-    story.ns = 9 * SECOND;
-    end(&story);
-    story.ns = 5 * SECOND;
-    begin(&story, 2);
-    story.ns = 7 * SECOND;
-    end(&story);
-    share_at(&story, 1, 60 * MIB, SECOND);
-    assert_int_equal(mt_device_take_share(&story.devices, 1, "GPU-2", MIB, SECOND, 0), 0);
-    assert_int_equal(mt_devices_settle(&story.devices), 0);
-    assert_int_equal(story.devices.n_shares, 1);
-    assert_int_equal(moment_at(&story, 2 * SECOND).own_bytes, 60 * MIB);
-    assert_true(moment_at(&story, 6 * SECOND).own_bytes == MT_UNKNOWN);
-    assert_int_equal(moment_at(&story, 8 * SECOND).own_bytes, 60 * MIB);
-    mt_devices_finish(&story.devices);
-    (void)state;
-}
-
-/* A pool counts by what it has reserved. */
-static void test_a_pools_reserve_is_no_part_of_the_drivers_own(void **state)
+/* Others have gone since they were looked at: what was allocated is still the process's. */
+static void test_what_was_allocated_is_never_others(void **state)
 {
     struct story story = {0};
     begin(&story, 1);
     take(&story, MT_DEVICE_POOLED, 0x1000, 20 * MIB);
     tell(&story, MT_EVENT_DEVICE_POOL, 0, 77, 64 * MIB, 0);
-    tell(&story, MT_EVENT_DEVICE_USED, 0, 200 * MIB, MT_DEVICE_BY_CALL, 0);
-    story.ns = 4 * SECOND;
+    tell(&story, MT_EVENT_DEVICE_POOL, 0, MT_DEVICE_POOL_OF_GRAPHS, 8 * MIB, 0);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 100 * MIB, MT_DEVICE_BY_CALL, 0);
+    uint64_t ns = story.ns;
+    story.ns = SECOND;
     end(&story);
-    share_at(&story, 1, 100 * MIB, SECOND);
-    assert_int_equal(mt_devices_settle(&story.devices), 0);
-    struct mt_device_moment moment = moment_at(&story, 2 * SECOND);
-    assert_int_equal(moment.own_bytes, 36 * MIB);
-    assert_int_equal(mt_device_taken(&moment), 100 * MIB);
+    others_at(&story, 500 * MIB, 1);
+    struct mt_device_moment moment = moment_at(&story, ns);
+    assert_int_equal(mt_device_taken(&moment), 72 * MIB);
+    assert_int_equal(mt_device_others(&moment), 28 * MIB);
+    uint64_t bytes[MT_CATEGORY_END] = {0};
+    struct mt_claims claims;
+    assert_int_equal(mt_claims_init(&claims), 0);
+    assert_int_equal(mt_device_claims(&story.devices, 0, &moment, 0, NULL, &claims), 0);
+    for (size_t i = 1; i < claims.n; i++)
+        bytes[claims.items[i].category] += claims.items[i].resident_bytes;
+    assert_int_equal(bytes[MT_CATEGORY_GRAPHS], 8 * MIB);
+    assert_int_equal(bytes[MT_CATEGORY_CACHED], 64 * MIB);
+    mt_claims_finish(&claims);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+static void test_a_pool_goes_with_its_process(void **state)
+{
+    struct story story = {0};
+    begin(&story, 1);
+    tell(&story, MT_EVENT_DEVICE_POOL, 0, 77, 32 * MIB, 0);
+    tell(&story, MT_EVENT_DEVICE_POOL, 0, 77, 64 * MIB, 0);
+    assert_int_equal(moment_at(&story, story.ns).reserved_bytes, 64 * MIB);
+    end(&story);
+    begin(&story, 2);
+    tell(&story, MT_EVENT_DEVICE_POOL, 0, 77, 6 * MIB, 0);
+    assert_int_equal(moment_at(&story, story.ns).reserved_bytes, 6 * MIB);
+    end(&story);
+    assert_int_equal(moment_at(&story, story.ns).reserved_bytes, 0);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+/* The driver took 66 while an array of 64 was made, which has gone at the end. */
+static void test_an_array_is_memory_until_it_is_destroyed(void **state)
+{
+    struct story story = {0};
+    uint64_t bytes[MT_CATEGORY_END];
+    begin(&story, 1);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 100 * MIB, MT_DEVICE_BEFORE, 0);
+    take(&story, MT_DEVICE_ARRAY, 0xa0, 64 * MIB);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 166 * MIB, MT_DEVICE_BY_ARRAY, 0);
+    rows_now(&story, bytes);
+    assert_int_equal(bytes[MT_CATEGORY_CACHED], 66 * MIB);
+    assert_int_equal(bytes[MT_CATEGORY_CONTEXT], 100 * MIB);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 166 * MIB, MT_DEVICE_BEFORE, 0);
+    give(&story, MT_DEVICE_ARRAY, 0xa0);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 100 * MIB, MT_DEVICE_BY_ARRAY, 0);
+    rows_now(&story, bytes);
+    assert_int_equal(bytes[MT_CATEGORY_CACHED], 0);
+    assert_int_equal(bytes[MT_CATEGORY_CONTEXT], 100 * MIB);
+    end(&story);
     mt_devices_finish(&story.devices);
     (void)state;
 }
@@ -478,11 +481,11 @@ int main(void)
         cmocka_unit_test(test_a_library_that_asks_says_what_memory_is_for),
         cmocka_unit_test(test_a_label_says_what_an_allocation_is_for),
         cmocka_unit_test(test_what_the_driver_takes_is_told_by_the_call_around_it),
-        cmocka_unit_test(test_what_others_use_is_told_apart_by_the_drivers_list),
+        cmocka_unit_test(test_what_others_use_is_told_apart),
         cmocka_unit_test(test_the_peak_is_the_recorded_processes_own),
-        cmocka_unit_test(test_a_share_counts_where_nothing_came_or_went),
-        cmocka_unit_test(test_all_processes_of_a_device_must_be_known),
-        cmocka_unit_test(test_a_pools_reserve_is_no_part_of_the_drivers_own),
+        cmocka_unit_test(test_what_was_allocated_is_never_others),
+        cmocka_unit_test(test_a_pool_goes_with_its_process),
+        cmocka_unit_test(test_an_array_is_memory_until_it_is_destroyed),
         cmocka_unit_test(test_events_that_make_no_sense_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
