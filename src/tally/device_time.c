@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What devices held at a time, from when their blocks, pools and shares came and went. */
+/* What devices held at a time, from when their blocks and pools came and went, and what the driver
+ * said. */
 #include <memtally/error.h>
 #include <memtally/tally.h>
 #include <stdlib.h>
