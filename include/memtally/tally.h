@@ -156,6 +156,8 @@ struct mt_tally_place {
     uint64_t total_high_bytes;
     const char *device_name; /* of a device that was recorded: "NVIDIA L40S"; else NULL */
     const char *uuid;        /* likewise: "GPU-01234567-89ab-cdef-0123-456789abcdef" */
+    uint64_t others_bytes;   /* likewise: used by other programs, which is no part of the total;
+                                MT_UNKNOWN where the driver does not say whose memory is whose */
 };
 
 /* One process of the recorded tree that lived at the moment. What exec puts in its place is another

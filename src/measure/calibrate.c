@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "base/error.h"
-#include "measure/nvml.h"
+#include "device/nvml.h"
 
 #define NODES    10000 /* of a graph: 90 MiB where one takes 9.2 KiB */
 #define MATRIX   64    /* rows of the matrices that are multiplied */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "measure/nvml.h"
+#include "device/nvml.h"
 #include "measure/sampler.h"
 
 #define DEFAULT_INTERVAL_NS  10000000u
@@ -63,7 +63,8 @@ static int open_device(struct call *call, struct mt_error *error)
 {
     if (call->options.device_index == MT_MEASURE_HOST_ONLY)
         return MT_OK;
-    int result = mt_nvml_device_open(&call->device, call->os, call->options.device_index, error);
+    int result = mt_nvml_device_open(&call->device, call->os->open_nvml, call->os->context,
+                                     call->options.device_index, error);
     if (result != MT_OK)
         return result;
     call->device_open = 1;

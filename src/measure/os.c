@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "measure/nvml.h"
+#include "device/nvml.h"
 
 /* Enough for a sampler, and little under mlockall(). */
 #define STACK_BYTES (256u << 10)

@@ -8,7 +8,7 @@
 
 #include <memtally/error.h>
 
-#include "measure/nvml.h"
+#include "device/nvml.h"
 #include "measure/os.h"
 
 enum mt_sampler_state { MT_SAMPLER_STARTING, MT_SAMPLER_READY, MT_SAMPLER_ARMED, MT_SAMPLER_STOP };

@@ -17,6 +17,7 @@
     if (!cuda_ready() || !memtally_real.cuda.name)                                                 \
         return CUDA_NOT_INITIALIZED;
 
+#define CUDA_LAUNCHED        512u /* graphs that are known to have been started */
 #define CUDA_OUT_OF_MEMORY   2
 #define CUDA_NOT_INITIALIZED 3
 
@@ -32,6 +33,24 @@ struct cuda_properties {
     void *windows;
     uint8_t flags[8];
 };
+
+/* CUDA_ARRAY_DESCRIPTOR and CUDA_ARRAY3D_DESCRIPTOR (cuda.h 3.2 to 13.1). */
+struct cuda_array {
+    size_t width, height;
+    int format;
+    unsigned channels;
+};
+
+struct cuda_array_3d {
+    size_t width, height, depth;
+    int format;
+    unsigned channels;
+    unsigned flags;
+};
+
+/* What an array of `levels` levels holds, as its elements are: the driver's tiles round that up. 0
+ * where the form of its elements is not known, and where it has no memory of its own. */
+HIDDEN uint64_t cuda_array_bytes(const struct cuda_array_3d *form, unsigned levels);
 
 struct cuda_ipc_handle {
     char reserved[64];
@@ -77,6 +96,10 @@ HIDDEN void cuda_forget_kernels(void);
 /* The recorder's function called `name`, or NULL. *unfindable, where it is asked for, is a name
  * that reads the same and that no library has. */
 HIDDEN void *cuda_hook_by_name(const char *name, const char **unfindable);
+
+/* The file's name of the library that called the hook whose frame is `frame`, past the driver and
+ * the runtime: "libnccl.so.2". NULL where it is not known; "" is the program itself. */
+HIDDEN const char *cuda_caller(const void *frame);
 
 /* Whether a name may be the driver's: "cuMemAlloc", not "cudaMalloc" nor "cublasCreate". */
 static inline int cuda_may_have(const char *name)

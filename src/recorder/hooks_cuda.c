@@ -121,12 +121,16 @@ static void note_given(int device, enum mt_device_kind kind, uint64_t object, ui
     if (device < 0 || device >= DEVICES_TOLD_MAX)
         return;
     tell_device(device);
+    const char *caller = cuda_caller(frame);
     struct thread *thread = enter();
     if (!thread)
         return;
     uint64_t fields[] = {(uint64_t)device, kind, object, size,
                          stack_number(thread, frame, now_ticks())};
     mt_write_event(&thread->writer, MT_EVENT_DEVICE_ALLOC, now_ticks(), fields, 5);
+    uint64_t called[] = {object, thread_name(thread, caller)};
+    if (called[1])
+        mt_write_event(&thread->writer, MT_EVENT_DEVICE_CALLER, now_ticks(), called, 2);
     leave();
 }
 
@@ -344,6 +348,26 @@ int cuMemPoolTrimTo(void *pool, size_t keep)
     return changed(result, MT_DEVICE_BY_POOL);
 }
 
+/* A lower threshold may give back what is free. */
+int cuMemPoolSetAttribute(void *pool, int attribute, void *value)
+{
+    REAL(cuMemPoolSetAttribute)
+    int result = memtally_real.cuda.cuMemPoolSetAttribute(pool, attribute, value);
+    if (result == 0)
+        ask_pool(current_device(), pool);
+    return result;
+}
+
+/* Another process's allocation. */
+int cuMemPoolImportPointer(uint64_t *address, void *pool, void *data)
+{
+    REAL(cuMemPoolImportPointer)
+    int result = memtally_real.cuda.cuMemPoolImportPointer(address, pool, data);
+    if (result == 0)
+        note_given(device_of(*address), MT_DEVICE_IMPORTED, *address, 0, FRAME);
+    return result;
+}
+
 int cuMemPoolDestroy(void *pool)
 {
     REAL(cuMemPoolDestroy)
@@ -447,14 +471,12 @@ int cuIpcCloseMemHandle(uint64_t address)
         return changed(memtally_real.cuda.name arguments, reason);                                 \
     }
 
-CHANGES(cuArrayCreate_v2, (void **array, const void *descriptor), (array, descriptor),
+CHANGES(cuMemMapArrayAsync, (void *list, unsigned n, void *stream), (list, n, stream),
         MT_DEVICE_BY_ARRAY)
-CHANGES(cuArray3DCreate_v2, (void **array, const void *descriptor), (array, descriptor),
+CHANGES(cuMemMapArrayAsync_ptsz, (void *list, unsigned n, void *stream), (list, n, stream),
         MT_DEVICE_BY_ARRAY)
-CHANGES(cuArrayDestroy, (void *array), (array), MT_DEVICE_BY_ARRAY)
-CHANGES(cuMipmappedArrayCreate, (void **array, const void *descriptor, unsigned levels),
-        (array, descriptor, levels), MT_DEVICE_BY_ARRAY)
-CHANGES(cuMipmappedArrayDestroy, (void *array), (array), MT_DEVICE_BY_ARRAY)
+CHANGES(cuExternalMemoryGetMappedMipmappedArray, (void **array, void *memory, const void *form),
+        (array, memory, form), MT_DEVICE_BY_ARRAY)
 CHANGES(cuModuleLoad, (void **module, const char *path), (module, path), MT_DEVICE_BY_MODULE)
 CHANGES(cuModuleLoadData, (void **module, const void *image), (module, image), MT_DEVICE_BY_MODULE)
 CHANGES(cuModuleLoadDataEx,
@@ -480,6 +502,10 @@ CHANGES(cuCtxCreate_v4, (void **context, void *parameters, unsigned flags, int d
         (context, parameters, flags, device), MT_DEVICE_BY_CONTEXT)
 CHANGES(cuCtxDestroy_v2, (void *context), (context), MT_DEVICE_BY_CONTEXT)
 CHANGES(cuCtxSetLimit, (int limit, size_t value), (limit, value), MT_DEVICE_BY_CONTEXT)
+CHANGES(cuGraphInstantiate, (void **exec, void *graph, void **node, char *log, size_t size),
+        (exec, graph, node, log, size), MT_DEVICE_BY_GRAPH)
+CHANGES(cuGraphInstantiate_v2, (void **exec, void *graph, void **node, char *log, size_t size),
+        (exec, graph, node, log, size), MT_DEVICE_BY_GRAPH)
 CHANGES(cuGraphInstantiateWithFlags, (void **exec, void *graph, uint64_t flags),
         (exec, graph, flags), MT_DEVICE_BY_GRAPH)
 CHANGES(cuGraphInstantiateWithParams, (void **exec, void *graph, void *parameters),
@@ -488,7 +514,175 @@ CHANGES(cuGraphInstantiateWithParams_ptsz, (void **exec, void *graph, void *para
         (exec, graph, parameters), MT_DEVICE_BY_GRAPH)
 CHANGES(cuGraphUpload, (void *exec, void *stream), (exec, stream), MT_DEVICE_BY_GRAPH)
 CHANGES(cuGraphUpload_ptsz, (void *exec, void *stream), (exec, stream), MT_DEVICE_BY_GRAPH)
-CHANGES(cuGraphExecDestroy, (void *exec), (exec), MT_DEVICE_BY_GRAPH)
+
+/* ---- arrays, by what their elements take ---- */
+
+static int given_array(int result, void *const *array, const struct cuda_array_3d *form,
+                       unsigned levels, const void *frame)
+{
+    int device = current_device();
+    uint64_t bytes = form ? cuda_array_bytes(form, levels) : 0;
+    if (result == CUDA_OUT_OF_MEMORY)
+        note_refused(device, MT_DEVICE_ARRAY, bytes, frame);
+    if (result == 0 && bytes)
+        note_given(device, MT_DEVICE_ARRAY, (uint64_t)(uintptr_t)*array, bytes, frame);
+    return changed(result, MT_DEVICE_BY_ARRAY);
+}
+
+int cuArrayCreate_v2(void **array, const struct cuda_array *form)
+{
+    REAL(cuArrayCreate_v2)
+    struct cuda_array_3d same = {0};
+    if (form)
+        same =
+            (struct cuda_array_3d){form->width, form->height, 0, form->format, form->channels, 0};
+    ask_used(current_device(), MT_DEVICE_BEFORE);
+    return given_array(memtally_real.cuda.cuArrayCreate_v2(array, form), array, &same, 1, FRAME);
+}
+
+int cuArray3DCreate_v2(void **array, const struct cuda_array_3d *form)
+{
+    REAL(cuArray3DCreate_v2)
+    ask_used(current_device(), MT_DEVICE_BEFORE);
+    return given_array(memtally_real.cuda.cuArray3DCreate_v2(array, form), array, form, 1, FRAME);
+}
+
+int cuMipmappedArrayCreate(void **array, const struct cuda_array_3d *form, unsigned levels)
+{
+    REAL(cuMipmappedArrayCreate)
+    ask_used(current_device(), MT_DEVICE_BEFORE);
+    return given_array(memtally_real.cuda.cuMipmappedArrayCreate(array, form, levels), array, form,
+                       levels, FRAME);
+}
+
+int cuArrayDestroy(void *array)
+{
+    REAL(cuArrayDestroy)
+    ask_used(current_device(), MT_DEVICE_BEFORE);
+    note_gone(MT_DEVICE_ARRAY, (uint64_t)(uintptr_t)array);
+    return changed(memtally_real.cuda.cuArrayDestroy(array), MT_DEVICE_BY_ARRAY);
+}
+
+int cuMipmappedArrayDestroy(void *array)
+{
+    REAL(cuMipmappedArrayDestroy)
+    ask_used(current_device(), MT_DEVICE_BEFORE);
+    note_gone(MT_DEVICE_ARRAY, (uint64_t)(uintptr_t)array);
+    return changed(memtally_real.cuda.cuMipmappedArrayDestroy(array), MT_DEVICE_BY_ARRAY);
+}
+
+/* ---- memory of others' making: a multicast object is a way to memory that counts where it was
+ * made, and external memory is another interface's ---- */
+
+CHANGES(cuMulticastCreate, (uint64_t * handle, const void *properties), (handle, properties),
+        MT_DEVICE_BY_CALL)
+CHANGES(cuMulticastAddDevice, (uint64_t handle, int device), (handle, device), MT_DEVICE_BY_CALL)
+CHANGES(cuMulticastBindMem,
+        (uint64_t handle, size_t offset, uint64_t memory, size_t from, size_t size, uint64_t flags),
+        (handle, offset, memory, from, size, flags), MT_DEVICE_BY_CALL)
+CHANGES(cuMulticastBindMem_v2,
+        (uint64_t handle, int device, size_t offset, uint64_t memory, size_t from, size_t size,
+         uint64_t flags),
+        (handle, device, offset, memory, from, size, flags), MT_DEVICE_BY_CALL)
+CHANGES(cuMulticastBindAddr,
+        (uint64_t handle, size_t offset, uint64_t address, size_t size, uint64_t flags),
+        (handle, offset, address, size, flags), MT_DEVICE_BY_CALL)
+CHANGES(cuMulticastBindAddr_v2,
+        (uint64_t handle, int device, size_t offset, uint64_t address, size_t size, uint64_t flags),
+        (handle, device, offset, address, size, flags), MT_DEVICE_BY_CALL)
+CHANGES(cuMulticastUnbind, (uint64_t handle, int device, size_t offset, size_t size),
+        (handle, device, offset, size), MT_DEVICE_BY_CALL)
+
+int cuImportExternalMemory(void **memory, const void *handle)
+{
+    REAL(cuImportExternalMemory)
+    int result = memtally_real.cuda.cuImportExternalMemory(memory, handle);
+    if (result == 0)
+        note_given(current_device(), MT_DEVICE_IMPORTED, (uint64_t)(uintptr_t)*memory, 0, FRAME);
+    return result;
+}
+
+int cuExternalMemoryGetMappedBuffer(uint64_t *address, void *memory, const void *buffer)
+{
+    REAL(cuExternalMemoryGetMappedBuffer)
+    int result = memtally_real.cuda.cuExternalMemoryGetMappedBuffer(address, memory, buffer);
+    if (result == 0)
+        note_given(device_of(*address), MT_DEVICE_IMPORTED, *address, 0, FRAME);
+    return result;
+}
+
+int cuDestroyExternalMemory(void *memory)
+{
+    REAL(cuDestroyExternalMemory)
+    note_gone(MT_DEVICE_IMPORTED, (uint64_t)(uintptr_t)memory);
+    return memtally_real.cuda.cuDestroyExternalMemory(memory);
+}
+
+/* ---- graphs: memory comes as they are made, uploaded and started first ---- */
+
+static void ask_graph_pool(int device)
+{
+    enum { RESERVED_CURRENT = 2 }; /* CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT */
+    uint64_t reserved = 0;
+    if (device < 0 || device >= DEVICES_TOLD_MAX ||
+        !memtally_real.cuda.cuDeviceGetGraphMemAttribute ||
+        memtally_real.cuda.cuDeviceGetGraphMemAttribute(device, RESERVED_CURRENT, &reserved) != 0)
+        return;
+    tell_device(device);
+    uint64_t fields[] = {(uint64_t)device, MT_DEVICE_POOL_OF_GRAPHS, reserved};
+    write_event(MT_EVENT_DEVICE_POOL, fields, 3);
+}
+
+/* One that another graph has put out of its slot counts as new, which costs a question. */
+static uintptr_t *launched_slot(const void *exec)
+{
+    uintptr_t place = (uintptr_t)exec;
+    return &memtally_real.launched[(place >> 4 ^ place >> 14) % CUDA_LAUNCHED];
+}
+
+static int is_first_launch(const void *exec)
+{
+    return __atomic_exchange_n(launched_slot(exec), (uintptr_t)exec, __ATOMIC_RELAXED) !=
+           (uintptr_t)exec;
+}
+
+#define LAUNCH(name)                                                                               \
+    int name(void *exec, void *stream)                                                             \
+    {                                                                                              \
+        REAL(name)                                                                                 \
+        if (!is_first_launch(exec))                                                                \
+            return memtally_real.cuda.name(exec, stream);                                          \
+        int device = current_device();                                                             \
+        ask_used(device, MT_DEVICE_BEFORE);                                                        \
+        int result = changed(memtally_real.cuda.name(exec, stream), MT_DEVICE_BY_GRAPH);           \
+        ask_graph_pool(device);                                                                    \
+        return result;                                                                             \
+    }
+
+LAUNCH(cuGraphLaunch)
+LAUNCH(cuGraphLaunch_ptsz)
+
+int cuGraphExecDestroy(void *exec)
+{
+    REAL(cuGraphExecDestroy)
+    uintptr_t its = (uintptr_t)exec;
+    ask_used(current_device(), MT_DEVICE_BEFORE);
+    __atomic_compare_exchange_n(launched_slot(exec), &its, 0, 0, __ATOMIC_RELAXED,
+                                __ATOMIC_RELAXED);
+    return changed(memtally_real.cuda.cuGraphExecDestroy(exec), MT_DEVICE_BY_GRAPH);
+}
+
+int cuDeviceGraphMemTrim(int device)
+{
+    REAL(cuDeviceGraphMemTrim)
+    int result = memtally_real.cuda.cuDeviceGraphMemTrim(device);
+    ask_graph_pool(device);
+    if (result == 0)
+        ask_used_of(device, MT_DEVICE_BY_POOL);
+    return result;
+}
+
+/* ---- contexts ---- */
 
 #define UNLOADS(name, parameters, arguments)                                                       \
     int name parameters                                                                            \

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "recorder/blas.h"
 #include "recorder/cuda.h"
 #include "recorder/ggml.h"
 #include "recorder/modules.h"
@@ -70,12 +71,12 @@ static struct decision decide_cuda(void *handle, const char *name, struct decisi
     return decision;
 }
 
-/* A name that the ggml adapter stands before is answered with the adapter where a library provides
- * it, and fails where none does: that the recorder exports the name must not make a program believe
- * that ggml is there. Through the adapter a handle's own function can be reached only where it is
- * the one that the adapter finds; another copy of the library is left to itself. It is the real
- * function that fails, for its caller's sake and with its own words for dlerror(), by a name that
- * reads the same and is found nowhere. */
+/* A name that the adapters of ggml and of cuBLAS stand before is answered with the adapter where a
+ * library provides it, and fails where none does: that the recorder exports the name must not make
+ * a program believe that ggml is there. Through the adapter a handle's own function can be reached
+ * only where it is the one that the adapter finds; another copy of the library is left to itself.
+ * It is the real function that fails, for its caller's sake and with its own words for dlerror(),
+ * by a name that reads the same and is found nowhere. */
 struct decision memtally_decide_dlsym(void *handle, const char *name)
 {
     struct decision decision = {NULL, NULL};
@@ -85,10 +86,12 @@ struct decision memtally_decide_dlsym(void *handle, const char *name)
         return decision;
     if (cuda_may_have(name) && real_ready())
         return decide_cuda(handle, name, decision);
-    if (strncmp(name, "ggml_backend_", 13) != 0)
-        return decision;
-    const char *unfindable;
-    void *hook = ggml_hook_by_name(name, &unfindable);
+    const char *unfindable = NULL;
+    void *hook = NULL;
+    if (strncmp(name, "ggml_backend_", 13) == 0)
+        hook = ggml_hook_by_name(name, &unfindable);
+    else if (strncmp(name, "cublasSet", 9) == 0)
+        hook = blas_hook_by_name(name, &unfindable);
     if (!hook)
         return decision;
     void *found = find_behind(name);

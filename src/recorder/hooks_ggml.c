@@ -196,6 +196,27 @@ static int count_changes(struct dl_phdr_info *info, size_t size, void *context)
     return 1;
 }
 
+uint64_t loader_generation(void)
+{
+    uint64_t generation = 0;
+    dl_iterate_phdr(count_changes, &generation);
+    return generation;
+}
+
+void *find_bound(const char *name, uintptr_t caller, uintptr_t *low, uintptr_t *high)
+{
+    struct modules *modules = copy_modules(caller);
+    if (!modules)
+        return NULL;
+    loader_errors_aside();
+    void *found = bound_for(modules, name);
+    loader_errors_back();
+    *low = modules->low;
+    *high = modules->high;
+    drop_modules(modules);
+    return found;
+}
+
 static int copy_entry(const struct ggml_entry *entry, uintptr_t caller, uint64_t generation,
                       struct ggml *ggml)
 {
@@ -208,19 +229,15 @@ static int copy_entry(const struct ggml_entry *entry, uintptr_t caller, uint64_t
     return __atomic_load_n(&entry->sequence, __ATOMIC_RELAXED) == sequence;
 }
 
-/* An entry that another thread is writing is left to it. */
 static void keep_entry(struct ggml_entry *entry, const struct ggml_entry *made)
 {
-    uint32_t sequence = __atomic_load_n(&entry->sequence, __ATOMIC_RELAXED);
-    if (sequence & 1 || !__atomic_compare_exchange_n(&entry->sequence, &sequence, sequence + 1, 0,
-                                                     __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+    if (!entry_claim(&entry->sequence))
         return;
-    __atomic_thread_fence(__ATOMIC_RELEASE);
     entry->generation = made->generation;
     entry->low = made->low;
     entry->high = made->high;
     entry->ggml = made->ggml;
-    __atomic_store_n(&entry->sequence, sequence + 2, __ATOMIC_RELEASE);
+    entry_release(&entry->sequence);
 }
 
 static struct ggml_cache *the_cache(void)
@@ -274,7 +291,7 @@ static void library_of(uintptr_t address, struct ggml *ggml)
     struct ggml_entry made = {0};
     real_ready();
     uintptr_t caller = true_caller(address);
-    dl_iterate_phdr(count_changes, &made.generation);
+    made.generation = loader_generation();
     struct ggml_cache *cache = the_cache();
     for (uint32_t i = 0; cache && i < CACHE_ENTRIES; i++)
         if (copy_entry(&cache->entry[i], caller, made.generation, ggml))

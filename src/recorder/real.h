@@ -3,6 +3,7 @@
 #ifndef MT_RECORDER_REAL_H
 #define MT_RECORDER_REAL_H
 
+#include "recorder/blas.h"
 #include "recorder/cuda.h"
 #include "recorder/recorder.h"
 
@@ -26,6 +27,8 @@ struct real {
     size_t (*malloc_usable_size)(void *address); /* NULL where malloc's module has none */
     uint32_t cuda_state;                         /* 0: unknown, 1: being looked up, 2: known */
     struct cuda cuda;                            /* once it is known */
+    struct blas blas;
+    uintptr_t launched[CUDA_LAUNCHED];
     uint32_t tries_of_words; /* how often the word before a block told its size; see TRUSTED */
     void *(*dlsym)(void *handle, const char *name);
     void *(*dlopen)(const char *path, int flags);

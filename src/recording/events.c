@@ -35,6 +35,8 @@ static int n_fields_of(enum mt_event_op op)
     case MT_EVENT_MACHINE:
     case MT_EVENT_DEVICE_FREE:
     case MT_EVENT_DEVICE_UNMAP:
+    case MT_EVENT_DEVICE_CALLER:
+    case MT_EVENT_DEVICE_OTHERS:
         return 2;
     case MT_EVENT_ALLOC:
     case MT_EVENT_SAMPLE_ALLOC:

@@ -157,7 +157,9 @@ struct mt_block_header {
     X(DEVICE_USED, 42, "device used_bytes reason")                                                 \
     X(DEVICE_REFUSED, 43, "device kind size free_bytes stack")                                     \
     X(DEVICE_RESET, 44, "device")                                                                  \
-    X(DEVICE_POOL, 45, "device pool reserved_bytes")
+    X(DEVICE_POOL, 45, "device pool reserved_bytes")                                               \
+    X(DEVICE_CALLER, 46, "object library")                                                         \
+    X(DEVICE_OTHERS, 47, "uuid others_bytes")
 
 enum mt_event_op {
 #define MT_EVENT_ENUM(NAME, value, fields) MT_EVENT_##NAME = value,
@@ -214,8 +216,12 @@ enum mt_device_kind {
     MT_DEVICE_IMPORTED = 5,   /* another process's: takes nothing here */
     MT_DEVICE_HOST = 6,       /* pinned host memory */
     MT_DEVICE_REGISTERED = 7, /* host memory that was there, pinned */
+    MT_DEVICE_ARRAY = 8,      /* for textures; `object` is its handle */
     MT_DEVICE_KIND_END
 };
+
+/* The pool of DEVICE_POOL that graphs take the memory of their nodes from. */
+#define MT_DEVICE_POOL_OF_GRAPHS 2u
 
 /* Why the driver was asked how much of a device is used. */
 enum mt_device_reason {

@@ -17,6 +17,7 @@ struct sums {
     uint64_t graphs;   /* that the driver took while graphs were made */
     uint64_t modules;  /* while kernels were loaded */
     uint64_t arrays;
+    uint64_t in_arrays; /* of what was allocated */
 };
 
 static int add(struct mt_claims *claims, enum mt_category category, enum mt_provenance provenance,
@@ -90,34 +91,16 @@ static int add_pieces(struct mt_claims *claims, const struct mt_device_block *bl
 
 static int add_block(struct mt_claims *claims, const struct mt_device_block *block)
 {
+    if (!block->name && block->library)
+        return add(claims, block->library->category, MT_PROVENANCE_DERIVED, block->library->name,
+                   block->bytes, 1);
+    if (!block->name && block->kind == MT_DEVICE_ARRAY)
+        return add(claims, MT_CATEGORY_CACHED, MT_PROVENANCE_INFERRED, "arrays", block->bytes, 1);
     if (!block->name)
         return add(claims, MT_CATEGORY_CACHED, MT_PROVENANCE_INFERRED, NOT_TOLD, block->bytes, 1);
     enum mt_category category =
         block->category == MT_CATEGORY_NONE ? MT_CATEGORY_ACTIVATIONS : block->category;
     return add(claims, category, MT_PROVENANCE_DERIVED, block->name, block->bytes, 1);
-}
-
-/* The last word on each pool before the moment: of one process its events are in order. Returns 0
- * or MT_ENOMEM. */
-static int reserved_at(const struct mt_devices *devices, size_t place,
-                       const struct mt_device_moment *moment, uint64_t *bytes)
-{
-    struct mt_table last;
-    int result = 0;
-    *bytes = 0;
-    mt_table_init(&last);
-    for (size_t i = 0; i < devices->n_pools && result == 0; i++) {
-        const struct mt_device_pool *pool = &devices->pools[i];
-        uint64_t key = (pool->pool * 0x9e3779b97f4a7c15u ^ pool->pid) >> 1;
-        uint64_t before = 0;
-        if (pool->place != place || pool->ns > moment->ns)
-            continue;
-        mt_table_get(&last, key, &before);
-        *bytes += pool->reserved_bytes - before;
-        result = mt_table_set(&last, key, pool->reserved_bytes);
-    }
-    mt_table_finish(&last);
-    return result;
 }
 
 /* What the driver took during calls of a kind: its word after a call less that before it. */
@@ -146,11 +129,13 @@ static uint64_t at_most(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The driver's word, less what was allocated, is what it holds itself, and what other programs use.
- */
-static int add_driver(struct mt_claims *claims, const struct sums *sums, uint64_t used_bytes)
+/* What the driver says that the recorded processes use, less what was allocated, is what it holds
+ * itself. Where it says so of all processes together, other programs' memory is in it. */
+static int add_driver(struct mt_claims *claims, const struct sums *sums,
+                      const struct mt_device_moment *moment)
 {
-    uint64_t rest = less(used_bytes, sums->allocated + sums->reserved);
+    int is_told = moment->others_bytes != MT_UNKNOWN;
+    uint64_t rest = less(mt_device_taken(moment), sums->allocated + sums->reserved);
     uint64_t graphs = at_most(sums->graphs, rest);
     uint64_t modules = at_most(sums->modules, rest - graphs);
     uint64_t arrays = at_most(sums->arrays, rest - graphs - modules);
@@ -164,9 +149,20 @@ static int add_driver(struct mt_claims *claims, const struct sums *sums, uint64_
                      "taken by the driver for arrays", arrays, 0);
     if (result < 0)
         return result;
-    return add(claims, MT_CATEGORY_CONTEXT, MT_PROVENANCE_INFERRED,
-               "used by the driver's word, less what was allocated; other programs' too",
+    return add(claims, MT_CATEGORY_CONTEXT,
+               is_told ? MT_PROVENANCE_MEASURED : MT_PROVENANCE_INFERRED,
+               is_told ? "used by the driver for these processes"
+                       : "used by the driver's word, less what was allocated; other programs' too",
                rest - graphs - modules - arrays, 0);
+}
+
+void mt_device_tell_torch(const struct mt_devices *devices, struct mt_torch *torch)
+{
+    for (size_t i = 0; torch && i < devices->n_labels; i++) {
+        const struct mt_device_label *label = &devices->labels[i];
+        mt_torch_usage(torch, (uint32_t)label->pid, label->address, label->bytes, label->ns,
+                       label->category, label->name);
+    }
 }
 
 int mt_device_claims(const struct mt_devices *devices, size_t place,
@@ -176,24 +172,31 @@ int mt_device_claims(const struct mt_devices *devices, size_t place,
     struct span span = span_of(devices, place, moment, torch);
     struct sums sums = {.graphs = taken_by(devices, place, MT_DEVICE_BY_GRAPH, moment),
                         .modules = taken_by(devices, place, MT_DEVICE_BY_MODULE, moment),
-                        .arrays = taken_by(devices, place, MT_DEVICE_BY_ARRAY, moment)};
-    int result = reserved_at(devices, place, moment, &sums.reserved);
+                        .arrays = taken_by(devices, place, MT_DEVICE_BY_ARRAY, moment),
+                        .reserved = mt_device_reserved(moment)};
+    int result = 0;
     for (size_t i = 0; i < devices->n_blocks && result == 0; i++) {
         const struct mt_device_block *block = &devices->blocks[i];
         if (block->place != place || !mt_device_block_counts(block) ||
             !is_there(block->begin_ns, block->order, block->end_ns, moment))
             continue;
         *(block->kind == MT_DEVICE_POOLED ? &sums.pooled : &sums.allocated) += block->bytes;
+        sums.in_arrays += block->kind == MT_DEVICE_ARRAY ? block->bytes : 0;
         if (is_of_torch(torch, block))
             result = add_pieces(claims, block, moment, is_peak ? &span : NULL, torch);
         if (result >= 0)
             result = result ? 0 : add_block(claims, block);
     }
-    sums.reserved = sums.reserved < sums.pooled ? sums.pooled : sums.reserved;
+    sums.arrays = less(sums.arrays, sums.in_arrays);
+    sums.graphs = less(sums.graphs, moment->graph_bytes);
     if (result == 0)
         result = add(claims, MT_CATEGORY_CACHED, MT_PROVENANCE_MEASURED,
-                     "held free by pools of the driver", sums.reserved - sums.pooled, 0);
+                     "held free by pools of the driver",
+                     less(sums.reserved, moment->graph_bytes + sums.pooled), 0);
+    if (result == 0)
+        result = add(claims, MT_CATEGORY_GRAPHS, MT_PROVENANCE_MEASURED,
+                     "memory of the nodes of graphs", moment->graph_bytes, 0);
     if (result < 0 || moment->used_bytes == MT_UNKNOWN)
         return result;
-    return add_driver(claims, &sums, moment->used_bytes);
+    return add_driver(claims, &sums, moment);
 }

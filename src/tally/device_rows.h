@@ -8,6 +8,10 @@
 
 struct mt_torch;
 
+/* Says what parts of PyTorch's blocks are for, by the labels that lie in them. Once, before rows
+ * are made. `torch` may be NULL. */
+void mt_device_tell_torch(const struct mt_devices *devices, struct mt_torch *torch);
+
 /* Puts what a device held at `moment` into `claims`, which begin empty. What PyTorch's allocator
  * had is divided by its own traces (may be NULL), where `is_peak` as at its fullest moment while it
  * had the same segments. They add up to what the driver said was used then; where it said nothing,

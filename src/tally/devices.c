@@ -20,13 +20,16 @@ static int grow(void **items, size_t n, size_t size)
 
 void mt_device_pass_init(struct mt_device_pass *pass, struct mt_devices *devices, uint64_t pid)
 {
-    *pass =
-        (struct mt_device_pass){.devices = devices, .pid = pid, .first_block = devices->n_blocks};
+    *pass = (struct mt_device_pass){.devices = devices,
+                                    .pid = pid,
+                                    .first_block = devices->n_blocks,
+                                    .first_pool = devices->n_pools};
     for (size_t i = 0; i < MT_DEVICES_MAX; i++)
         pass->place_of[i] = MT_DEVICE_UNUSED;
     mt_table_init(&pass->by_object);
     mt_table_init(&pass->by_buffer);
     mt_ranges_init(&pass->mappings);
+    mt_ranges_init(&pass->placed);
 }
 
 /* Devices whose UUID was not said are told apart by nothing: each is one of its own. */
@@ -77,6 +80,14 @@ static void link_block(struct mt_device_pass *pass, size_t index)
     *last = index + 1;
 }
 
+/* Whether the object of a block is where it lies in the device's addresses. */
+static int has_place(const struct mt_device_block *block)
+{
+    return (block->kind == MT_DEVICE_LINEAR || block->kind == MT_DEVICE_MANAGED ||
+            block->kind == MT_DEVICE_POOLED) &&
+           block->bytes && block->bytes <= UINT64_MAX - block->address;
+}
+
 /* The block is gone. */
 static void end_at(struct mt_device_pass *pass, size_t index, uint64_t ns)
 {
@@ -88,6 +99,8 @@ static void end_at(struct mt_device_pass *pass, size_t index, uint64_t ns)
         block->earlier;
     if (block->earlier)
         blocks[block->earlier - 1].later = block->later;
+    if (has_place(block))
+        mt_ranges_clear(&pass->placed, block->address, block->address + block->bytes);
     if (mt_table_get(&pass->by_object, block->object, &other) && other == index)
         mt_table_take(&pass->by_object, block->object, NULL);
 }
@@ -126,7 +139,11 @@ static int add_block(struct mt_device_pass *pass, const struct mt_event *event, 
         .handles = 1,
     };
     link_block(pass, devices->n_blocks - 1);
-    return 0;
+    const struct mt_device_block *made = &devices->blocks[devices->n_blocks - 1];
+    if (has_place(made))
+        mt_ranges_set(&pass->placed, made->address, made->address + made->bytes,
+                      devices->n_blocks - 1);
+    return pass->placed.failed ? MT_ENOMEM : 0;
 }
 
 static struct mt_device_block *block_of(const struct mt_device_pass *pass, uint64_t object)
@@ -243,6 +260,17 @@ static int add_pool(struct mt_device_pass *pass, const struct mt_event *event, u
     return 0;
 }
 
+static int name_block(struct mt_device_block *block, enum mt_category category, const char *name)
+{
+    char *own = strdup(name ? name : "buffer");
+    if (!own)
+        return MT_ENOMEM;
+    free(block->name);
+    block->name = own;
+    block->category = category;
+    return 0;
+}
+
 /* An engine made a buffer of what the driver gave it: at its address, or mapped there. */
 static int name_buffer(struct mt_device_pass *pass, const struct mt_event *event, const char *name)
 {
@@ -254,15 +282,60 @@ static int name_buffer(struct mt_device_pass *pass, const struct mt_event *event
         block = &pass->devices->blocks[range.value];
     if (!block)
         return 0;
-    char *own = strdup(name ? name : "buffer");
-    if (!own)
-        return MT_ENOMEM;
-    free(block->name);
-    block->name = own;
-    block->category =
+    enum mt_category category =
         event->field[4] < MT_CATEGORY_END ? (enum mt_category)event->field[4] : MT_CATEGORY_NONE;
+    if (name_block(block, category, name) < 0)
+        return MT_ENOMEM;
     return mt_table_set(&pass->by_buffer, event->field[0],
                         (uint64_t)(block - pass->devices->blocks));
+}
+
+static const struct mt_device_library libraries[] = {
+#define LIBRARY(file, category, name) {file, MT_CATEGORY_##category, name},
+#include "tally/libraries.def"
+#undef LIBRARY
+};
+
+static void set_caller(struct mt_device_pass *pass, uint64_t object, const char *library)
+{
+    struct mt_device_block *block = block_of(pass, object);
+    for (size_t i = 0; block && library && i < sizeof libraries / sizeof *libraries; i++)
+        if (strncmp(library, libraries[i].file, strlen(libraries[i].file)) == 0) {
+            block->library = &libraries[i];
+            return;
+        }
+}
+
+static struct mt_device_block *block_around(const struct mt_device_pass *pass, uint64_t address)
+{
+    struct mt_range range;
+    if (mt_ranges_find(&pass->placed, address, &range) ||
+        mt_ranges_find(&pass->mappings, address, &range))
+        return &pass->devices->blocks[range.value];
+    return NULL;
+}
+
+/* Of the host's memory others know. */
+static int add_label(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns,
+                     const char *name)
+{
+    struct mt_devices *devices = pass->devices;
+    void *labels = devices->labels;
+    struct mt_device_block *block = block_around(pass, event->field[0]);
+    if (!block || event->field[2] >= MT_CATEGORY_END)
+        return 0;
+    int is_whole = block->address == event->field[0] && block->bytes <= event->field[1];
+    if (is_whole && name_block(block, (enum mt_category)event->field[2], name) < 0)
+        return MT_ENOMEM;
+    char *own = strdup(name ? name : "label");
+    if (!own || grow(&labels, devices->n_labels, sizeof *devices->labels) < 0) {
+        free(own);
+        return MT_ENOMEM;
+    }
+    devices->labels = labels;
+    devices->labels[devices->n_labels++] = (struct mt_device_label){
+        pass->pid, ns, event->field[0], event->field[1], (enum mt_category)event->field[2], own};
+    return 0;
 }
 
 static void set_usage(struct mt_device_pass *pass, uint64_t buffer, uint64_t usage)
@@ -310,12 +383,38 @@ int mt_device_take(struct mt_device_pass *pass, const struct mt_event *event, ui
     case MT_EVENT_BUFFER_USAGE:
         set_usage(pass, event->field[0], event->field[1]);
         return 0;
+    case MT_EVENT_DEVICE_CALLER:
+        set_caller(pass, event->field[0], name);
+        return 0;
+    case MT_EVENT_LABEL:
+        return add_label(pass, event, ns, name);
     case MT_EVENT_DEVICE_RESET:
         reset(pass, event->field[0], ns);
         return 0;
     default:
         return 0;
     }
+}
+
+/* The pools of a process go with it. */
+static int end_pools(struct mt_device_pass *pass, uint64_t ns)
+{
+    struct mt_devices *devices = pass->devices;
+    int result = 0;
+    for (size_t i = pass->first_pool, n = devices->n_pools; i < n && result == 0; i++) {
+        void *pools = devices->pools;
+        struct mt_device_pool end = devices->pools[i];
+        if (!end.reserved_bytes)
+            continue;
+        end.ns = ns;
+        end.order = devices->n_events;
+        end.reserved_bytes = 0;
+        result = grow(&pools, devices->n_pools, sizeof *devices->pools);
+        devices->pools = pools;
+        if (result == 0)
+            devices->pools[devices->n_pools++] = end;
+    }
+    return result;
 }
 
 int mt_device_pass_finish(struct mt_device_pass *pass, uint64_t ns)
@@ -326,9 +425,23 @@ int mt_device_pass_finish(struct mt_device_pass *pass, uint64_t ns)
             devices->blocks[i].end_ns = ns;
     mt_table_finish(&pass->by_object);
     mt_table_finish(&pass->by_buffer);
-    int failed = pass->mappings.failed;
+    int failed = pass->mappings.failed | pass->placed.failed | (end_pools(pass, ns) < 0);
     mt_ranges_finish(&pass->mappings);
+    mt_ranges_finish(&pass->placed);
     return failed ? MT_ENOMEM : 0;
+}
+
+int mt_device_take_others(struct mt_devices *devices, const char *uuid, uint64_t bytes, uint64_t ns)
+{
+    void *others = devices->others;
+    size_t place = find_place(devices, uuid);
+    if (place == devices->n_places)
+        return 0;
+    if (grow(&others, devices->n_others, sizeof *devices->others) < 0)
+        return MT_ENOMEM;
+    devices->others = others;
+    devices->others[devices->n_others++] = (struct mt_device_others){place, ns, bytes};
+    return 0;
 }
 
 void mt_devices_finish(struct mt_devices *devices)
@@ -341,6 +454,10 @@ void mt_devices_finish(struct mt_devices *devices)
     for (size_t i = 0; i < devices->n_blocks; i++)
         free(devices->blocks[i].name);
     free(devices->blocks);
+    for (size_t i = 0; i < devices->n_labels; i++)
+        free(devices->labels[i].name);
+    free(devices->labels);
+    free(devices->others);
     free(devices->pools);
     free(devices->uses);
     free(devices->refusals);
@@ -351,119 +468,4 @@ int mt_device_block_counts(const struct mt_device_block *block)
 {
     return block->kind != MT_DEVICE_IMPORTED && block->kind != MT_DEVICE_HOST &&
            block->kind != MT_DEVICE_REGISTERED;
-}
-
-/* ---- over time ---- */
-
-/* A change of what is allocated, or what the driver said. */
-struct step {
-    uint64_t ns;
-    uint64_t order;
-    int64_t change;
-    uint64_t used_bytes; /* MT_UNKNOWN: not said here */
-};
-
-static int by_time(const void *a, const void *b)
-{
-    const struct step *one = a;
-    const struct step *other = b;
-    if (one->ns != other->ns)
-        return one->ns < other->ns ? -1 : 1;
-    if (one->order != other->order)
-        return one->order < other->order ? -1 : 1;
-    return one->change > other->change ? -1 : one->change < other->change;
-}
-
-static struct step *steps_of(const struct mt_devices *devices, size_t place, size_t *n)
-{
-    struct step *steps = calloc(2 * devices->n_blocks + devices->n_uses + 1, sizeof *steps);
-    *n = 0;
-    if (!steps)
-        return NULL;
-    for (size_t i = 0; i < devices->n_blocks; i++) {
-        const struct mt_device_block *block = &devices->blocks[i];
-        if (block->place != place || !mt_device_block_counts(block))
-            continue;
-        steps[(*n)++] =
-            (struct step){block->begin_ns, block->order, (int64_t)block->bytes, MT_UNKNOWN};
-        if (block->end_ns != UINT64_MAX)
-            steps[(*n)++] =
-                (struct step){block->end_ns, block->order, -(int64_t)block->bytes, MT_UNKNOWN};
-    }
-    for (size_t i = 0; i < devices->n_uses; i++)
-        if (devices->uses[i].place == place)
-            steps[(*n)++] = (struct step){devices->uses[i].ns, devices->uses[i].order, 0,
-                                          devices->uses[i].used_bytes};
-    qsort(steps, *n, sizeof *steps, by_time);
-    return steps;
-}
-
-static void apply(struct mt_device_moment *now, const struct step *step)
-{
-    now->ns = step->ns;
-    now->order = step->order;
-    now->allocated_bytes += (uint64_t)step->change;
-    if (step->used_bytes != MT_UNKNOWN)
-        now->used_bytes = step->used_bytes;
-}
-
-int mt_device_peak(const struct mt_devices *devices, size_t place, struct mt_device_moment *moment)
-{
-    size_t n;
-    struct step *steps = steps_of(devices, place, &n);
-    struct mt_device_moment now = {.used_bytes = MT_UNKNOWN};
-    int is_told = 0;
-    *moment = now;
-    if (!steps)
-        return MT_ENOMEM;
-    for (size_t i = 0; i < n; i++)
-        is_told |= steps[i].used_bytes != MT_UNKNOWN;
-    for (size_t i = 0; i < n; i++) {
-        apply(&now, &steps[i]);
-        int is_more =
-            is_told ? steps[i].used_bytes != MT_UNKNOWN &&
-                          (moment->used_bytes == MT_UNKNOWN || now.used_bytes > moment->used_bytes)
-                    : now.allocated_bytes > moment->allocated_bytes;
-        if (is_more)
-            *moment = now;
-    }
-    free(steps);
-    return 0;
-}
-
-int mt_device_at(const struct mt_devices *devices, size_t place, uint64_t ns,
-                 struct mt_device_moment *moment)
-{
-    size_t n;
-    struct step *steps = steps_of(devices, place, &n);
-    *moment = (struct mt_device_moment){.used_bytes = MT_UNKNOWN};
-    if (!steps)
-        return MT_ENOMEM;
-    for (size_t i = 0; i < n && steps[i].ns <= ns; i++)
-        apply(moment, &steps[i]);
-    moment->ns = ns;
-    moment->order = UINT64_MAX;
-    free(steps);
-    return 0;
-}
-
-int mt_device_half_full(const struct mt_devices *devices, size_t place, uint64_t ns,
-                        uint64_t *half_ns)
-{
-    size_t n;
-    struct step *steps = steps_of(devices, place, &n);
-    struct mt_device_moment then = {.used_bytes = MT_UNKNOWN};
-    struct mt_device_moment now = then;
-    *half_ns = 0;
-    if (!steps)
-        return MT_ENOMEM;
-    for (size_t i = 0; i < n && steps[i].ns <= ns; i++)
-        apply(&then, &steps[i]);
-    for (size_t i = 0; i < n && steps[i].ns <= ns; i++) {
-        apply(&now, &steps[i]);
-        if (now.allocated_bytes <= then.allocated_bytes / 2)
-            *half_ns = now.ns;
-    }
-    free(steps);
-    return 0;
 }

@@ -39,6 +39,24 @@ struct mt_device_block {
     size_t earlier, later; /* of its device and process, that are there: indices + 1; 0: none */
     char *name;            /* of the engine's buffer that it is; NULL: nobody said */
     enum mt_category category;
+    const struct mt_device_library *library; /* that took it for itself; NULL: none that is known */
+};
+
+/* A library that takes memory for itself (libraries.def). */
+struct mt_device_library {
+    const char *file; /* what its name begins with */
+    enum mt_category category;
+    const char *name;
+};
+
+/* What a program or a library said of a part of an allocation. */
+struct mt_device_label {
+    uint64_t pid;
+    uint64_t ns;
+    uint64_t address;
+    uint64_t bytes;
+    enum mt_category category;
+    char *name;
 };
 
 /* What a pool of a device has reserved, in use or free. */
@@ -69,6 +87,13 @@ struct mt_device_refusal {
     uint64_t free_bytes;
 };
 
+/* What was used of a device by others than the recorded processes. */
+struct mt_device_others {
+    size_t place;
+    uint64_t ns;
+    uint64_t bytes;
+};
+
 /* Start with {0}. */
 struct mt_devices {
     struct mt_device_place *places;
@@ -81,6 +106,10 @@ struct mt_devices {
     size_t n_refusals;
     struct mt_device_pool *pools;
     size_t n_pools;
+    struct mt_device_label *labels;
+    size_t n_labels;
+    struct mt_device_others *others;
+    size_t n_others;
     uint64_t n_events;
 };
 
@@ -92,19 +121,27 @@ struct mt_device_pass {
     struct mt_table by_object;       /* -> blocks that are there */
     struct mt_table by_buffer;       /* an engine's buffer -> blocks */
     struct mt_ranges mappings;       /* -> blocks of physical memory */
+    struct mt_ranges placed;         /* -> blocks that have an address of their own */
     size_t first_block;
+    size_t first_pool;
     size_t last_of[MT_DEVICES_MAX]; /* by place: the last block that is there, its index + 1; 0 */
 };
 
 void mt_device_pass_init(struct mt_device_pass *pass, struct mt_devices *devices, uint64_t pid);
 
 /* Applies an event at `ns`; what is none of a device's is left alone. `uuid` and `name` are those
- * of a DEVICE event, `name` also that of a BUFFER_ALLOC. Returns 0 or MT_ENOMEM. */
+ * of a DEVICE event, `name` also that of a BUFFER_ALLOC, a LABEL and a DEVICE_CALLER. Returns 0 or
+ * MT_ENOMEM. */
 int mt_device_take(struct mt_device_pass *pass, const struct mt_event *event, uint64_t ns,
                    const char *uuid, const char *name);
 
 /* The process ended at `ns`, and with it what it held. Returns 0 or MT_ENOMEM. */
 int mt_device_pass_finish(struct mt_device_pass *pass, uint64_t ns);
+
+/* What the watcher wrote of a device at `ns`; one that no process named is left out. After the
+ * processes' events. Returns 0 or MT_ENOMEM. */
+int mt_device_take_others(struct mt_devices *devices, const char *uuid, uint64_t bytes,
+                          uint64_t ns);
 
 void mt_devices_finish(struct mt_devices *devices);
 
@@ -116,11 +153,23 @@ struct mt_device_moment {
     uint64_t ns;
     uint64_t order;
     uint64_t allocated_bytes;
-    uint64_t used_bytes; /* MT_UNKNOWN where the driver had not said */
+    uint64_t used_bytes;     /* MT_UNKNOWN where the driver had not said */
+    uint64_t pooled_bytes;   /* of what was allocated, by pools */
+    uint64_t reserved_bytes; /* by pools, in use or free */
+    uint64_t graph_bytes;    /* of that, for the nodes of graphs */
+    uint64_t others_bytes;   /* used by others; MT_UNKNOWN: not told apart */
 };
 
-/* The moment at which most was used: by the driver's word, and where it gave none by what was
- * allocated. Returns 0 or MT_ENOMEM. */
+/* What pools had, in use or free, those of graphs too. */
+uint64_t mt_device_reserved(const struct mt_device_moment *moment);
+
+/* What the driver said was used at a moment, less what others used: all of it where that is not
+ * known. MT_UNKNOWN where it said nothing. And what others used. */
+uint64_t mt_device_taken(const struct mt_device_moment *moment);
+uint64_t mt_device_others(const struct mt_device_moment *moment);
+
+/* The moment at which the recorded processes used most: by the driver's word, and where it gave
+ * none by what was allocated. Returns 0 or MT_ENOMEM. */
 int mt_device_peak(const struct mt_devices *devices, size_t place, struct mt_device_moment *moment);
 
 /* The same at a time. */

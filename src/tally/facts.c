@@ -446,6 +446,12 @@ static int take_of_process(struct pass *pass, const struct mt_event *event)
     case MT_EVENT_BUFFER_ALLOC:
         return mt_device_take(&pass->device_pass, event, mt_clock_ns(pass->clock, event->ticks),
                               NULL, name_of(pass, event, event->field[5]));
+    case MT_EVENT_LABEL:
+        return mt_device_take(&pass->device_pass, event, mt_clock_ns(pass->clock, event->ticks),
+                              NULL, name_of(pass, event, event->field[3]));
+    case MT_EVENT_DEVICE_CALLER:
+        return mt_device_take(&pass->device_pass, event, mt_clock_ns(pass->clock, event->ticks),
+                              NULL, name_of(pass, event, event->field[1]));
     case MT_EVENT_DEVICE:
         return mt_device_take(&pass->device_pass, event, mt_clock_ns(pass->clock, event->ticks),
                               name_of(pass, event, event->field[2]),
@@ -468,6 +474,10 @@ static int take_of_watch(struct pass *pass, const struct mt_event *event)
     case MT_EVENT_PROCESS_PEAK:
         take_peak(pass, event);
         return 0;
+    case MT_EVENT_DEVICE_OTHERS:
+        return mt_device_take_others(&pass->recording->devices,
+                                     name_of(pass, event, event->field[0]), event->field[1],
+                                     mt_clock_ns(pass->clock, event->ticks));
     default:
         return 0;
     }

@@ -509,7 +509,8 @@ static int add_device(struct work *work, const struct mt_tally *tally, uint64_t 
     place->device_name = mt_tally_text(work->arena, devices->places[device].name);
     place->uuid = mt_tally_text(work->arena, devices->places[device].uuid);
     place->peak_resident_bytes =
-        peak.used_bytes == MT_UNKNOWN ? peak.allocated_bytes : peak.used_bytes;
+        peak.used_bytes == MT_UNKNOWN ? peak.allocated_bytes : mt_device_taken(&peak);
+    place->others_bytes = mt_device_others(&moment);
     place->capacity_bytes = devices->places[device].total_bytes;
     return place->device_name && place->uuid ? 0 : MT_ENOMEM;
 }
@@ -549,6 +550,7 @@ static int add_devices(struct work *work, struct mt_tally *tally, uint64_t momen
     tally->places = places;
     if (n && mt_torch_open(work->recording->path, &work->torch, NULL) == MT_ENOMEM)
         return MT_ENOMEM;
+    mt_device_tell_torch(&work->recording->devices, work->torch);
     for (size_t i = 0; i < n; i++)
         if (add_device(work, tally, moment_ns, i, &places[tally->n_places++]) < 0 ||
             add_refusal_note(work, tally, i) < 0)

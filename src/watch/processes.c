@@ -110,9 +110,8 @@ static int has_file(const struct mt_run *run, const struct watched *process)
     return has_file_in(run->directory, run, process) || has_file_in(run->side, run, process);
 }
 
-/* Whether the text at `path` has `wanted` in it; negative where it cannot be read. It is searched
- * in pieces, each behind the end of the one before. */
-static int text_has(const struct mt_run *run, const char *path, const char *wanted)
+/* It is searched in pieces, each behind the end of the one before. */
+int mt_watch_text_has(const struct mt_run *run, const char *path, const char *wanted)
 {
     char *text = run->scratch;
     size_t overlap = strlen(wanted);
@@ -146,7 +145,7 @@ static int is_recorded(const struct mt_run *run, const struct watched *process)
     snprintf(path, sizeof path, "/proc/%d/maps", process->reader);
     for (size_t i = 0; i < 2 && mapped == 0 && folders[i]; i++) {
         snprintf(wanted, sizeof wanted, "%s/%d-", folders[i], process->seen.pid);
-        mapped = text_has(run, path, wanted);
+        mapped = mt_watch_text_has(run, path, wanted);
     }
     return mapped < 0 ? has_file(run, process) : mapped;
 }

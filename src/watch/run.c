@@ -92,6 +92,7 @@ static void destroy(struct mt_run *run)
 {
     if (!run)
         return;
+    mt_watch_gpus_finish(run);
     mt_writer_finish(&run->writer);
     mt_file_close(&run->file);
     if (run->pidfd >= 0)

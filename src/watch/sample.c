@@ -185,6 +185,8 @@ void mt_watch_look(struct mt_run *run, uint64_t now_ns)
         look_at_processes(run, now_ns);
         run->next_sample_ns = now_ns + SAMPLE_EVERY_NS;
     }
+    if (now_ns >= run->gpus.next_ns)
+        mt_watch_gpus(run, now_ns);
     if (now_ns >= run->next_machine_ns) {
         mt_watch_machine(run);
         uint64_t every = at_least(MACHINE_EVERY_NS, (now_ns - run->start_ns) / 1000);

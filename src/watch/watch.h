@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "device/host.h"
+#include "device/nvml.h"
 #include "recording/picture.h"
 #include "recording/writer.h"
 #include "tally/table.h"
@@ -19,6 +20,22 @@ enum mt_outside_reason {
     MT_OUTSIDE_SETUID = 2,
     MT_OUTSIDE_TOO_SHORT = 3,
     MT_OUTSIDE_SANITIZED = 4
+};
+
+#define MT_WATCH_GPUS 32u
+
+/* NVIDIA's devices, once a process of the tree has loaded CUDA's driver (gpus.c). */
+struct mt_watch_gpus {
+    struct mt_nvml nvml;
+    int is_open;
+    int is_refused; /* not asked again */
+    unsigned n;
+    void *device[MT_WATCH_GPUS];
+    uint64_t uuid[MT_WATCH_GPUS];   /* numbers of strings */
+    uint64_t others[MT_WATCH_GPUS]; /* what the last DEVICE_OTHERS said, and one more; 0: none */
+    struct mt_nvml_process *processes;
+    uint64_t apart_ns; /* between two looks for such a process */
+    uint64_t next_ns;
 };
 
 /* A living process of the tree, or one whose end is not yet taken. */
@@ -37,6 +54,7 @@ struct watched {
     int recorded; /* the recorder writes a file for it */
     int judged;   /* `recorded` is settled and written */
     int alive;    /* in the look at the tree that is under way */
+    int has_cuda; /* it has loaded CUDA's driver */
 };
 
 struct mt_run {
@@ -71,6 +89,7 @@ struct mt_run {
     struct watched *processes;        /* by process id */
     size_t n_processes;
     size_t processes_capacity;
+    struct mt_watch_gpus gpus;
     void *scratch;
 };
 
@@ -105,6 +124,13 @@ pid_t mt_watch_living_thread(const struct mt_run *run, pid_t pid);
 
 /* Says who a process is once it has had the time to become it. */
 void mt_watch_judge(struct mt_run *run, struct watched *process, uint64_t now_ns);
+
+/* Whether the text at `path` has `wanted` in it; negative where it cannot be read. */
+int mt_watch_text_has(const struct mt_run *run, const char *path, const char *wanted);
+
+/* What others use of the devices that the tree uses, when its time has come. */
+void mt_watch_gpus(struct mt_run *run, uint64_t now_ns);
+void mt_watch_gpus_finish(struct mt_run *run);
 
 /* Takes the ends of the program and of what it left to us as subreaper. */
 void mt_watch_reap(struct mt_run *run);

@@ -56,7 +56,7 @@ static const char *word_of(uint8_t op)
 
 static int is_of_device(uint8_t op)
 {
-    return op >= MT_EVENT_DEVICE && op <= MT_EVENT_DEVICE_POOL;
+    return op >= MT_EVENT_DEVICE && op <= MT_EVENT_DEVICE_OTHERS;
 }
 
 static int print_recording(const char *path)

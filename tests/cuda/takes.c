@@ -5,8 +5,8 @@
  *
  * ROUTE is how it finds the driver's functions: "dlsym" (of a library that it opens for itself),
  * "asked" (cuGetProcAddress), "asked2" (its second version) or "runtime" (the runtime's
- * cudaGetDriverEntryPoint). Words are below. It checks what the driver answers: with another answer
- * than without a recorder it fails. */
+ * cudaGetDriverEntryPoint). Words are below, "hold:PATH" makes PATH.there and waits for PATH.
+ * checks what the driver answers: with another answer than without a recorder it fails. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,15 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MIB ((size_t)1 << 20)
+#include "check.h"
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);          \
-            exit(3);                                                                               \
-        }                                                                                          \
-    } while (0)
+#define MIB ((size_t)1 << 20)
 
 /* CUmemAllocationProp and CUmemAccessDesc (cuda.h 12.8). */
 struct properties {
@@ -354,6 +348,17 @@ static void replaced(char **argv)
     exit(4);
 }
 
+/* Until its time has come. */
+static void hold(const char *path)
+{
+    char there[4096];
+    snprintf(there, sizeof there, "%s.there", path);
+    FILE *file = fopen(there, "w");
+    CHECK(file && fclose(file) == 0);
+    while (access(path, F_OK) != 0)
+        usleep(10000);
+}
+
 static const struct {
     const char *word;
     void (*take)(void);
@@ -371,7 +376,9 @@ int main(int argc, char **argv)
     int is_started = 0;
     CHECK(argc > 2);
     route = argv[1];
-    for (int i = 2; i < argc; i++)
+    for (int i = 2; i < argc; i++) {
+        if (strncmp(argv[i], "hold:", 5) == 0)
+            hold(argv[i] + 5);
         for (size_t j = 0; j <= sizeof ways / sizeof *ways; j++) {
             int is_last = j == sizeof ways / sizeof *ways;
             if (strcmp(argv[i], is_last ? "replaced" : ways[j].word) != 0)
@@ -385,6 +392,7 @@ int main(int argc, char **argv)
                 replaced(argv);
             ways[j].take();
         }
+    }
     puts("done");
     return 0;
 }

@@ -8,9 +8,11 @@ import functools
 import glob
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import time
 
 import memtally
 import observers
@@ -19,6 +21,7 @@ import tap
 MIB = 1 << 20
 GIB = 1 << 30
 TAKES = os.environ["CUDA_TAKES"]
+BOUND = os.environ["CUDA_BOUND"]
 
 
 @functools.cache
@@ -172,9 +175,12 @@ def test_without_a_driver_nothing_is_invented():
 
 def test_the_recorder_needs_no_library_of_cuda():
     (recorder,) = glob.glob(os.path.join(os.environ["BUILD_DIR"], "src", "recorder", "libmemtally-record.so"))
+    needed = subprocess.run(["readelf", "-d", recorder], capture_output=True, text=True, check=True, timeout=60).stdout
+    names = re.findall(r"NEEDED.*\[(.*)\]", needed)
+    assert names and not [name for name in names if name.startswith(("libcu", "libnv", "libnccl"))], names
     with open(recorder, "rb") as file:
         image = file.read()
-    for name in (b"libcuda.so.1\0", b"libcudart", b"libnvidia", b"libnccl", b"libcublas"):
+    for name in (b"libcuda.so.1\0", b"libnvidia", b"libnccl"):
         assert name not in image, name
 
 
@@ -205,6 +211,58 @@ def test_code_that_is_loaded_at_a_launch_is_seen():
         rows = {part["name"]: part["resident_bytes"] for row in device(observed.report)["rows"] for part in row["detail"]}
         # What the driver loads comes in its pages of 2 MiB.
         assert rows["taken by the driver as kernels were loaded"] == 2 * MIB, rows
+
+
+def parts(report):
+    return {part["name"]: (row["category"], part["resident_bytes"]) for row in device(report)["rows"] for part in row["detail"]}
+
+
+def test_what_the_loader_binds_is_seen():
+    """A reference to the driver, a weak one, and what a library takes for itself through the runtime."""
+    done, report, _ = run_on("H100-80GB", BOUND, "direct", "weak", "library")
+    assert done.returncode == 0 and done.stdout == "done\n", done
+    said = parts(report)
+    assert said["taken by NVSHMEM"] == ("communication", 10 * MIB), said
+    assert said["allocated, and not told what for"] == ("cached", 10 * MIB), said
+
+
+def wait_for(what):
+    while not what():
+        time.sleep(0.05)
+
+
+# Two programs on one card, of which the second is recorded. Each goes on once its file is there.
+TWO = """
+"$TAKES" dlsym linear "hold:$FOLDER/first" &
+while [ ! -e "$FOLDER/first.there" ]; do sleep 0.05; done
+"$MEMTALLY" run -q -o "$FOLDER/recording" -- "$TAKES" dlsym managed "hold:$FOLDER/second"
+touch "$FOLDER/first"
+wait
+"""
+
+
+def test_other_programs_memory_is_told_apart():
+    with tempfile.TemporaryDirectory() as folder:
+        recording, watch = os.path.join(folder, "recording"), os.path.join(folder, "recording", "watch.mtr")
+        environment = dict(os.environ, TAKES=TAKES, FOLDER=folder, MEMTALLY=memtally.program())
+        with subprocess.Popen([memtally.program(), "rehearse", "--layer", "cuda", "-d", "H100-80GB", "--requests", "0", "--no-suggest",
+                               "--quiet", "--json", "--", "sh", "-c", TWO], env=environment, stdout=subprocess.PIPE, text=True) as run:
+            wait_for(lambda: os.path.exists(os.path.join(folder, "second.there")) or run.poll() is not None)
+            # What others use is asked from outside, when its time has come.
+            wait_for(lambda: run.poll() is not None or [line for line in observers.lines_of("recording", watch) if line[0] == "DEVICE_OTHERS"])
+            with open(os.path.join(folder, "second"), "w", encoding="utf-8"):
+                pass
+            rehearsed = json.loads(run.communicate()[0])
+        recorded = device(json.loads(memtally.must("report", "--json", recording).stdout))
+        text = memtally.must("report", recording).stdout
+    # 8 MiB and a context of 528; the other program has 6 MiB and as large a context.
+    rows = {row["category"]: (row["resident_bytes"], row["provenance"]) for row in recorded["rows"]}
+    assert rows == {"context": (528 * MIB, "measured"), "cached": (8 * MIB, "inferred")}, recorded
+    assert recorded["others_bytes"] == (528 + 6) * MIB and recorded["total_resident_bytes"] == (528 + 8) * MIB, recorded
+    assert recorded["peak_resident_bytes"] == (528 + 8) * MIB, recorded
+    assert "534.00 MiB more is used by other programs" in " ".join(text.split()), text
+    # The account of the card has both.
+    assert device(rehearsed)["total_allocated_bytes"] >= (2 * 528 + 6 + 8) * MIB, rehearsed
 
 
 def test_a_lie_of_either_is_found():

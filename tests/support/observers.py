@@ -16,7 +16,7 @@ import tempfile
 import memtally
 
 LINEAR, MANAGED, POOLED, PHYSICAL = 1, 2, 3, 4  # enum mt_device_kind
-DRIVERS_OWN = ("context", "kernels", "graph nodes", "memory pool", "NCCL communicator")  # what the account calls the driver's shares
+DRIVERS_OWN = ("context", "kernels", "graph nodes", "memory pool")  # what the account calls the driver's shares
 POOL = "memory pool"
 PAGE = 2 << 20  # in which cudaMalloc takes memory of a device from SMALL on; the recorder has what was asked for
 SMALL = 1 << 20

@@ -54,6 +54,8 @@ static void put_place(struct mt_json *json, const struct mt_tally_place *place,
     mt_json_count(json, "total_resident_bytes", place->total_resident_bytes);
     mt_json_count(json, "peak_resident_bytes", place->peak_resident_bytes);
     mt_json_count(json, "capacity_bytes", place->capacity_bytes);
+    if (place->uuid)
+        mt_json_count(json, "others_bytes", place->others_bytes);
     mt_json_begin_array(json, "rows");
     for (size_t i = 0; i < place->n_rows; i++)
         put_row(json, &place->rows[i]);

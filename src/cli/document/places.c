@@ -173,6 +173,10 @@ static void put_place(const struct cli_document *document, const struct mt_tally
     mt_text_table_init(&breakdown.table, columns, 5, terminal->utf8);
     add_rows(&breakdown, place);
     cli_table_draw(&breakdown.table, terminal, out);
+    char size[MT_SIZE_TEXT];
+    if (place->uuid && place->others_bytes && place->others_bytes != MT_UNKNOWN)
+        cli_table_fact(terminal, out, "others", "%s more is used by other programs",
+                       mt_format_size(place->others_bytes, size));
     if (breakdown.measured && details_shown && strcmp(place->place, "host") == 0)
         put_skew(place, terminal, out);
 }

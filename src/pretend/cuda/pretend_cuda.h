@@ -35,6 +35,9 @@ CUresult pretend_cuda_take(CUdevice device, uint64_t bytes, enum mt_category cat
                            const char *name, CUdeviceptr *pointer);
 void pretend_cuda_give(CUdeviceptr pointer);
 
+/* What the next cuMemAlloc() of this thread is for; MT_CATEGORY_NONE: not said. `name` is kept. */
+void pretend_cuda_expect(enum mt_category category, const char *name);
+
 /* A library's work on a stream: nothing is done, but a stream that is being captured gets a
  * kernel's node. Errors: those of a launch. */
 CUresult pretend_cuda_work(CUstream stream);

@@ -3,7 +3,7 @@
  * use on device 1 is what the test says by setting fake_nvml_used_bytes; device 0 never answers. */
 #include <memtally/measure.h>
 
-#include "measure/nvml.h"
+#include "device/nvml.h"
 
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, GPU_IS_LOST = 15 };
 

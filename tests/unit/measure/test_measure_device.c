@@ -9,8 +9,8 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "device/nvml.h"
 #include "measure/call.h"
-#include "measure/nvml.h"
 
 #define GIB (UINT64_C(1) << 30)
 

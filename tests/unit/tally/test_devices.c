@@ -2,6 +2,7 @@
 /* Devices out of events: when memory is there, and what counts. */
 #include "tests/support/unit.h"
 
+#include <memtally/tally.h>
 #include <string.h>
 
 #include "tally/device_rows.h"
@@ -224,6 +225,78 @@ static void test_an_engines_buffer_says_what_memory_is_for(void **state)
     (void)state;
 }
 
+static void say(struct story *story, enum mt_event_op op, uint64_t a, uint64_t b, uint64_t c,
+                const char *name)
+{
+    struct mt_event event = {.op = (uint8_t)op, .field = {a, b, c}};
+    assert_int_equal(mt_device_take(&story->pass, &event, ++story->ns, NULL, name), 0);
+}
+
+static void rows_now(const struct story *story, uint64_t bytes[MT_CATEGORY_END])
+{
+    struct mt_device_moment now;
+    struct mt_claims claims;
+    assert_int_equal(mt_device_at(&story->devices, 0, story->ns, &now), 0);
+    assert_int_equal(mt_claims_init(&claims), 0);
+    assert_int_equal(mt_device_claims(&story->devices, 0, &now, 0, NULL, &claims), 0);
+    memset(bytes, 0, MT_CATEGORY_END * sizeof *bytes);
+    for (size_t i = 1; i < claims.n; i++)
+        bytes[claims.items[i].category] += claims.items[i].resident_bytes;
+    mt_claims_finish(&claims);
+}
+
+static void test_a_library_that_asks_says_what_memory_is_for(void **state)
+{
+    static const struct {
+        const char *file;
+        enum mt_category category;
+    } known[] = {
+        {"libnccl.so.2", MT_CATEGORY_COMMUNICATION},
+        {"libcublas.so.12", MT_CATEGORY_WORKSPACE},
+        {"libcublasLt.so.13", MT_CATEGORY_WORKSPACE},
+        {"libcudnn_engines_precompiled.so.9", MT_CATEGORY_WORKSPACE},
+        {"libc10_cuda.so", MT_CATEGORY_CACHED},
+        {"liblibnccl.so", MT_CATEGORY_CACHED},
+        {"", MT_CATEGORY_CACHED},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        struct story story = {0};
+        uint64_t bytes[MT_CATEGORY_END];
+        begin(&story, 1);
+        take(&story, MT_DEVICE_LINEAR, 0x1000, 5 * MIB);
+        say(&story, MT_EVENT_DEVICE_CALLER, 0x1000, 0, 0, known[i].file);
+        say(&story, MT_EVENT_DEVICE_CALLER, 0x9000, 0, 0, known[i].file);
+        rows_now(&story, bytes);
+        assert_int_equal(bytes[known[i].category], 5 * MIB);
+        end(&story);
+        mt_devices_finish(&story.devices);
+    }
+    (void)state;
+}
+
+/* A label of a part says nothing of the whole, and one of the host's memory nothing of devices. */
+static void test_a_label_says_what_an_allocation_is_for(void **state)
+{
+    struct story story = {0};
+    uint64_t bytes[MT_CATEGORY_END];
+    begin(&story, 1);
+    take(&story, MT_DEVICE_LINEAR, 0x100000, 4 * MIB);
+    take(&story, MT_DEVICE_LINEAR, 0x900000, 2 * MIB);
+    say(&story, MT_EVENT_LABEL, 0x100000, 4 * MIB, MT_CATEGORY_WORKSPACE, "cuBLAS workspace");
+    say(&story, MT_EVENT_LABEL, 0x900000, MIB, MT_CATEGORY_WORKSPACE, "cuBLAS workspace");
+    say(&story, MT_EVENT_LABEL, 0x7000000, MIB, MT_CATEGORY_WEIGHTS, "of the host");
+    assert_int_equal(story.devices.n_labels, 2);
+    rows_now(&story, bytes);
+    assert_int_equal(bytes[MT_CATEGORY_WORKSPACE], 4 * MIB);
+    assert_int_equal(bytes[MT_CATEGORY_CACHED], 2 * MIB);
+    give(&story, MT_DEVICE_LINEAR, 0x100000);
+    say(&story, MT_EVENT_LABEL, 0x100000, 4 * MIB, MT_CATEGORY_WEIGHTS, "gone");
+    assert_int_equal(story.devices.n_labels, 2);
+    end(&story);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
 static uint64_t claimed(const struct mt_claims *claims, const char *name)
 {
     for (size_t i = 1; i < claims->n; i++)
@@ -262,6 +335,138 @@ static void test_what_the_driver_takes_is_told_by_the_call_around_it(void **stat
     (void)state;
 }
 
+#define SECOND UINT64_C(1000000000)
+
+static void others_at(struct story *story, uint64_t bytes, uint64_t ns)
+{
+    assert_int_equal(mt_device_take_others(&story->devices, "GPU-1", bytes, ns), 0);
+}
+
+static struct mt_device_moment moment_at(const struct story *story, uint64_t ns)
+{
+    struct mt_device_moment moment;
+    assert_int_equal(mt_device_at(&story->devices, 0, ns, &moment), 0);
+    return moment;
+}
+
+/* A process of 50 MiB on a card of which 300 are used, 220 of them by others. */
+static void test_what_others_use_is_told_apart(void **state)
+{
+    struct story story = {0};
+    struct mt_device_moment peak;
+    struct mt_claims claims;
+    begin(&story, 1);
+    take(&story, MT_DEVICE_LINEAR, 0x1000, 50 * MIB);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 300 * MIB, MT_DEVICE_BY_CALL, 0);
+    story.ns = 2 * SECOND;
+    end(&story);
+    others_at(&story, 220 * MIB, SECOND);
+    assert_int_equal(mt_device_take_others(&story.devices, "GPU-2", MIB, SECOND), 0);
+    assert_int_equal(story.devices.n_others, 1);
+    assert_int_equal(mt_device_peak(&story.devices, 0, &peak), 0);
+    assert_int_equal(mt_device_taken(&peak), 80 * MIB);
+    assert_int_equal(mt_device_others(&peak), 220 * MIB);
+    assert_int_equal(mt_claims_init(&claims), 0);
+    assert_int_equal(mt_device_claims(&story.devices, 0, &peak, 1, NULL, &claims), 0);
+    assert_int_equal(claimed(&claims, "used by the driver for these processes"), 30 * MIB);
+    mt_claims_finish(&claims);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+/* The card is fullest while another program is there, the process has most later. */
+static void test_the_peak_is_the_recorded_processes_own(void **state)
+{
+    struct story story = {0};
+    struct mt_device_moment peak;
+    begin(&story, 1);
+    take(&story, MT_DEVICE_LINEAR, 0x1000, 10 * MIB);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 900 * MIB, MT_DEVICE_BY_CALL, 0);
+    story.ns = 2 * SECOND;
+    take(&story, MT_DEVICE_LINEAR, 0x9000000, 90 * MIB);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 120 * MIB, MT_DEVICE_BY_CALL, 0);
+    story.ns = 3 * SECOND;
+    end(&story);
+    others_at(&story, 870 * MIB, SECOND);
+    others_at(&story, 0, SECOND + SECOND / 2);
+    assert_int_equal(mt_device_peak(&story.devices, 0, &peak), 0);
+    assert_int_equal(mt_device_taken(&peak), 120 * MIB);
+    assert_int_equal(mt_device_others(&peak), 0);
+    struct mt_device_moment early = moment_at(&story, SECOND);
+    assert_int_equal(mt_device_taken(&early), 30 * MIB);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+/* Others have gone since they were looked at: what was allocated is still the process's. */
+static void test_what_was_allocated_is_never_others(void **state)
+{
+    struct story story = {0};
+    begin(&story, 1);
+    take(&story, MT_DEVICE_POOLED, 0x1000, 20 * MIB);
+    tell(&story, MT_EVENT_DEVICE_POOL, 0, 77, 64 * MIB, 0);
+    tell(&story, MT_EVENT_DEVICE_POOL, 0, MT_DEVICE_POOL_OF_GRAPHS, 8 * MIB, 0);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 100 * MIB, MT_DEVICE_BY_CALL, 0);
+    uint64_t ns = story.ns;
+    story.ns = SECOND;
+    end(&story);
+    others_at(&story, 500 * MIB, 1);
+    struct mt_device_moment moment = moment_at(&story, ns);
+    assert_int_equal(mt_device_taken(&moment), 72 * MIB);
+    assert_int_equal(mt_device_others(&moment), 28 * MIB);
+    uint64_t bytes[MT_CATEGORY_END] = {0};
+    struct mt_claims claims;
+    assert_int_equal(mt_claims_init(&claims), 0);
+    assert_int_equal(mt_device_claims(&story.devices, 0, &moment, 0, NULL, &claims), 0);
+    for (size_t i = 1; i < claims.n; i++)
+        bytes[claims.items[i].category] += claims.items[i].resident_bytes;
+    assert_int_equal(bytes[MT_CATEGORY_GRAPHS], 8 * MIB);
+    assert_int_equal(bytes[MT_CATEGORY_CACHED], 64 * MIB);
+    mt_claims_finish(&claims);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+static void test_a_pool_goes_with_its_process(void **state)
+{
+    struct story story = {0};
+    begin(&story, 1);
+    tell(&story, MT_EVENT_DEVICE_POOL, 0, 77, 32 * MIB, 0);
+    tell(&story, MT_EVENT_DEVICE_POOL, 0, 77, 64 * MIB, 0);
+    assert_int_equal(moment_at(&story, story.ns).reserved_bytes, 64 * MIB);
+    end(&story);
+    begin(&story, 2);
+    tell(&story, MT_EVENT_DEVICE_POOL, 0, 77, 6 * MIB, 0);
+    assert_int_equal(moment_at(&story, story.ns).reserved_bytes, 6 * MIB);
+    end(&story);
+    assert_int_equal(moment_at(&story, story.ns).reserved_bytes, 0);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
+/* The driver took 66 while an array of 64 was made, which has gone at the end. */
+static void test_an_array_is_memory_until_it_is_destroyed(void **state)
+{
+    struct story story = {0};
+    uint64_t bytes[MT_CATEGORY_END];
+    begin(&story, 1);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 100 * MIB, MT_DEVICE_BEFORE, 0);
+    take(&story, MT_DEVICE_ARRAY, 0xa0, 64 * MIB);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 166 * MIB, MT_DEVICE_BY_ARRAY, 0);
+    rows_now(&story, bytes);
+    assert_int_equal(bytes[MT_CATEGORY_CACHED], 66 * MIB);
+    assert_int_equal(bytes[MT_CATEGORY_CONTEXT], 100 * MIB);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 166 * MIB, MT_DEVICE_BEFORE, 0);
+    give(&story, MT_DEVICE_ARRAY, 0xa0);
+    tell(&story, MT_EVENT_DEVICE_USED, 0, 100 * MIB, MT_DEVICE_BY_ARRAY, 0);
+    rows_now(&story, bytes);
+    assert_int_equal(bytes[MT_CATEGORY_CACHED], 0);
+    assert_int_equal(bytes[MT_CATEGORY_CONTEXT], 100 * MIB);
+    end(&story);
+    mt_devices_finish(&story.devices);
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,7 +478,14 @@ int main(void)
         cmocka_unit_test(test_a_reset_and_an_end_give_all_back_of_their_process_alone),
         cmocka_unit_test(test_the_peak_is_where_the_driver_said_most),
         cmocka_unit_test(test_an_engines_buffer_says_what_memory_is_for),
+        cmocka_unit_test(test_a_library_that_asks_says_what_memory_is_for),
+        cmocka_unit_test(test_a_label_says_what_an_allocation_is_for),
         cmocka_unit_test(test_what_the_driver_takes_is_told_by_the_call_around_it),
+        cmocka_unit_test(test_what_others_use_is_told_apart),
+        cmocka_unit_test(test_the_peak_is_the_recorded_processes_own),
+        cmocka_unit_test(test_what_was_allocated_is_never_others),
+        cmocka_unit_test(test_a_pool_goes_with_its_process),
+        cmocka_unit_test(test_an_array_is_memory_until_it_is_destroyed),
         cmocka_unit_test(test_events_that_make_no_sense_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

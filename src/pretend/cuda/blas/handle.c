@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "blas.h"
+#include "pretend/cuda/library_take.h"
 
 int cublasCreate_v2(struct blas_handle **handle);
 int cublasDestroy_v2(struct blas_handle *handle);
@@ -57,8 +58,9 @@ int blas_settle_workspace(struct blas_handle *handle)
 {
     if (handle->has_workspace || handle->default_workspace)
         return BLAS_SUCCESS;
-    return pretend_cuda_take(handle->device, default_bytes(handle->device), MT_CATEGORY_WORKSPACE,
-                             "cuBLAS workspace", &handle->default_workspace) == CUDA_SUCCESS
+    return pretend_library_take(handle->device, default_bytes(handle->device),
+                                MT_CATEGORY_WORKSPACE, "cuBLAS workspace",
+                                &handle->default_workspace) == CUDA_SUCCESS
                ? BLAS_SUCCESS
                : BLAS_ALLOC_FAILED;
 }
@@ -87,7 +89,7 @@ PRETEND_CALL int cublasDestroy_v2(struct blas_handle *handle)
     if (!blas_is_handle(handle))
         return BLAS_NOT_INITIALIZED;
     if (handle->default_workspace)
-        pretend_cuda_give(handle->default_workspace);
+        pretend_library_give(handle->default_workspace);
     handle->magic = 0;
     free(handle);
     return BLAS_SUCCESS;

@@ -10,6 +10,7 @@
 
 #include "math.h"
 #include "pretend/cuda/call.h"
+#include "pretend/cuda/library_take.h"
 #include "pretend/cuda/unknown.h"
 
 enum {
@@ -144,8 +145,8 @@ static int take_area(struct plan *plan)
 {
     if (!plan->is_automatic || plan->bytes == 0)
         return SUCCESS;
-    if (pretend_cuda_take(plan->device, plan->bytes, MT_CATEGORY_WORKSPACE, "cuFFT work area",
-                          &plan->area) != CUDA_SUCCESS) {
+    if (pretend_library_take(plan->device, plan->bytes, MT_CATEGORY_WORKSPACE, "cuFFT work area",
+                             &plan->area) != CUDA_SUCCESS) {
         plan->area = 0;
         return ALLOC_FAILED;
     }
@@ -213,7 +214,7 @@ CALL(cufftDestroy, (int handle), {
     }
     pthread_mutex_unlock(&lock);
     if (area != 0)
-        pretend_cuda_give(area);
+        pretend_library_give(area);
     return plan ? SUCCESS : INVALID_PLAN;
 })
 
@@ -253,7 +254,7 @@ CALL(cufftSetWorkArea, (int handle, void *area), {
     }
     pthread_mutex_unlock(&lock);
     if (own != 0)
-        pretend_cuda_give(own);
+        pretend_library_give(own);
     if (plan && area && bytes > 0)
         pretend_cuda_usage((CUdeviceptr)(uintptr_t)area, bytes, MT_CATEGORY_WORKSPACE,
                            "cuFFT work area");

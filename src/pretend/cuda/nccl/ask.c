@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "nccl.h"
+#include "pretend/cuda/library_take.h"
 
 #define GRANULE                                                                                    \
     (UINT64_C(2) << 20) /* ncclMemAlloc gives memory out in these, as cuMemCreate does */
@@ -198,8 +199,8 @@ PRETEND_CALL int ncclMemAlloc(void **pointer, size_t bytes)
     CUdeviceptr taken;
     if (!pointer || !bytes || bytes > UINT64_MAX - GRANULE)
         return NCCL_INVALID_ARGUMENT;
-    if (pretend_cuda_take(nccl_current_device(), (bytes + GRANULE - 1) / GRANULE * GRANULE,
-                          MT_CATEGORY_COMMUNICATION, "ncclMemAlloc", &taken) != CUDA_SUCCESS)
+    if (pretend_library_take(nccl_current_device(), (bytes + GRANULE - 1) / GRANULE * GRANULE,
+                             MT_CATEGORY_COMMUNICATION, "ncclMemAlloc", &taken) != CUDA_SUCCESS)
         return NCCL_CUDA_ERROR;
     *pointer = (void *)(uintptr_t)taken;
     return NCCL_SUCCESS;
@@ -209,7 +210,7 @@ NCCL_PROFILED(ncclMemAlloc);
 PRETEND_CALL int ncclMemFree(void *pointer)
 {
     if (pointer)
-        pretend_cuda_give((CUdeviceptr)(uintptr_t)pointer);
+        pretend_library_give((CUdeviceptr)(uintptr_t)pointer);
     return NCCL_SUCCESS;
 }
 NCCL_PROFILED(ncclMemFree);

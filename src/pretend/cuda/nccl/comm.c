@@ -6,8 +6,8 @@
 #include <sys/random.h>
 
 #include "nccl.h"
+#include "pretend/cuda/library_take.h"
 
-CUresult cuCtxGetDevice(CUdevice *device);
 CUresult cuCtxSetCurrent(CUcontext context);
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
 
@@ -62,8 +62,8 @@ static int take_memory(struct nccl_comm *comm)
     uint64_t bytes = nccl_memory_bytes(comm);
     if (!bytes)
         return NCCL_SUCCESS;
-    return pretend_cuda_take(comm->device, bytes, MT_CATEGORY_COMMUNICATION, "NCCL communicator",
-                             &comm->memory) == CUDA_SUCCESS
+    return pretend_library_take(comm->device, bytes, MT_CATEGORY_COMMUNICATION, "NCCL communicator",
+                                &comm->memory) == CUDA_SUCCESS
                ? NCCL_SUCCESS
                : NCCL_CUDA_ERROR;
 }
@@ -72,7 +72,7 @@ static void drop(struct nccl_comm *comm)
 {
     nccl_close_exchange(comm);
     if (comm->memory)
-        pretend_cuda_give(comm->memory);
+        pretend_library_give(comm->memory);
     comm->magic = 0;
     free(comm);
 }

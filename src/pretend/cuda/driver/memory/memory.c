@@ -148,6 +148,17 @@ PRETEND_CALL void pretend_cuda_give(CUdeviceptr pointer)
         pretend_memory_give(pointer);
 }
 
+static _Thread_local struct {
+    enum mt_category category;
+    const char *name;
+} expected;
+
+PRETEND_CALL void pretend_cuda_expect(enum mt_category category, const char *name)
+{
+    expected.category = category;
+    expected.name = name;
+}
+
 /* A caller may name a part of an allocation; the account's reader tells the two apart. */
 PRETEND_CALL void pretend_cuda_usage(CUdeviceptr pointer, uint64_t bytes, enum mt_category category,
                                      const char *name)
@@ -191,14 +202,15 @@ PRETEND_CALL CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
     CUdevice device;
     CUresult result = enter_current(&device);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS && !expected.name)
         result = pretend_unsafe_in_capture();
     if (result != CUDA_SUCCESS)
         return result;
     if (!bytes || !pointer)
         return CUDA_ERROR_INVALID_VALUE;
     pretend_lock();
-    result = pretend_linear_take(device, bytes, MT_CATEGORY_NONE, "device memory", pointer);
+    result = pretend_linear_take(device, bytes, expected.category,
+                                 expected.name ? expected.name : "device memory", pointer);
     if (result == CUDA_SUCCESS)
         pretend_range_find(*pointer)->context = pretend_current();
     pretend_unlock();

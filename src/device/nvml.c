@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* NVML by dlopen(): find, count, read. Knows nothing of measuring. */
-#include "measure/nvml.h"
+#include "device/nvml.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "measure/os.h"
 
 /* Results of NVML that mean more to us than "failed". */
 enum { NVML_NO_PERMISSION = 4, NVML_NOT_FOUND = 6, NVML_NO_DRIVER = 9 };
@@ -37,6 +36,11 @@ static int find_all(struct mt_nvml *nvml, struct mt_error *error)
     int result = MT_OK;
     for (size_t i = 0; result == MT_OK && i < sizeof wanted / sizeof wanted[0]; i++)
         result = find(nvml->library, wanted[i].name, wanted[i].function_pointer, error);
+    if (result == MT_OK) {
+        find(nvml->library, "nvmlDeviceGetMemoryInfo_v2", &nvml->memory_info_2, NULL);
+        find(nvml->library, "nvmlDeviceGetUUID", &nvml->device_uuid, NULL);
+        find(nvml->library, "nvmlDeviceGetComputeRunningProcesses_v3", &nvml->processes, NULL);
+    }
     return result;
 }
 
@@ -85,18 +89,51 @@ static int find_device(struct mt_nvml_device *device, int index, struct mt_error
     return failed ? fail_nvml(error, failed, "opening the NVIDIA device") : MT_OK;
 }
 
-int mt_nvml_device_open(struct mt_nvml_device *device, const struct mt_measure_os *os, int index,
+int mt_nvml_start(struct mt_nvml *nvml, mt_nvml_open open, void *context, struct mt_error *error)
+{
+    struct mt_nvml opened;
+    int result = open(context, &opened, error);
+    if (result != MT_OK)
+        return result;
+    int failed = opened.init();
+    if (failed) {
+        close_library(&opened);
+        return fail_nvml(error, failed, "starting NVML");
+    }
+    *nvml = opened;
+    return MT_OK;
+}
+
+void mt_nvml_stop(struct mt_nvml *nvml)
+{
+    nvml->shutdown();
+    close_library(nvml);
+}
+
+int mt_nvml_processes(const struct mt_nvml *nvml, void *device, struct mt_nvml_process *process,
+                      unsigned *n, struct mt_error *error)
+{
+    enum { NVML_NOT_SUPPORTED = 3, NVML_INSUFFICIENT_SIZE = 7 };
+    if (!nvml->processes)
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "libnvidia-ml.so.1 does not list processes: the NVIDIA driver is too old");
+    int failed = nvml->processes(device, n, process);
+    if (failed == NVML_INSUFFICIENT_SIZE)
+        return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "more than %u processes use the device",
+                       MT_NVML_PROCESSES_MAX);
+    if (failed == NVML_NOT_SUPPORTED)
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "the NVIDIA device does not say which processes use it");
+    return failed ? fail_nvml(error, failed, "listing the NVIDIA device's processes") : MT_OK;
+}
+
+int mt_nvml_device_open(struct mt_nvml_device *device, mt_nvml_open open, void *context, int index,
                         struct mt_error *error)
 {
     struct mt_nvml_device opened = {.device = NULL};
-    int result = os->open_nvml(os->context, &opened.nvml, error);
+    int result = mt_nvml_start(&opened.nvml, open, context, error);
     if (result != MT_OK)
         return result;
-    int failed = opened.nvml.init();
-    if (failed) {
-        close_library(&opened.nvml);
-        return fail_nvml(error, failed, "starting NVML");
-    }
     result = find_device(&opened, index, error);
     if (result == MT_OK)
         *device = opened;
@@ -118,6 +155,5 @@ int mt_nvml_device_memory(const struct mt_nvml_device *device, struct mt_nvml_me
 
 void mt_nvml_device_close(struct mt_nvml_device *device)
 {
-    device->nvml.shutdown();
-    close_library(&device->nvml);
+    mt_nvml_stop(&device->nvml);
 }
