@@ -12,6 +12,7 @@ WERROR = $(if $(CI),--werror)
 # What a goal needs beside what building needs; see scripts/setup.
 NEEDS_demo = demo
 NEEDS_demo-rehearse = demo
+NEEDS_demo-torch = demo
 NEEDS_test = test
 NEEDS_check = test
 NEEDS_conformance = test
@@ -45,6 +46,10 @@ demo: setup build/build.ninja ## set up, build, profile a model, show where its 
 demo-rehearse: setup build/build.ninja ## the same for PyTorch, on GPUs that are not there (900 MB to fetch, once)
 	@ninja -C build command
 	@scripts/demo-rehearse
+
+demo-torch: setup build/build.ninja ## record PyTorch on a GPU that is not there and on the CPU (900 MB to fetch, once)
+	@ninja -C build command
+	@scripts/demo-torch
 
 build: setup build/build.ninja ## set up and build into build/
 	@ninja -C build

@@ -138,7 +138,7 @@ def main(profile):
     try:
         profile(json.loads(sys.argv[1]))
     except UsageError as error:
-        emit("error", message=str(error))
+        emit("error", message=str(error), usage=True)
         sys.exit(2)
     except (Exception, SystemExit) as error:
         message = str(error).strip() or type(error).__name__

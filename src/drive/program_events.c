@@ -79,7 +79,9 @@ static void take_run(struct mt_profile_job *job, const json_t *event)
 static void take_error(struct mt_profile_job *job, const json_t *event)
 {
     const char *message = mt_profile_json_text(event, "message");
-    mt_profile_journal_fail(&job->journal, MT_ECHILD, "%s: %s", job->engine->driver->name,
+    int is_usage = json_is_true(json_object_get(event, "usage"));
+    mt_profile_journal_fail(&job->journal, is_usage ? MT_EARG : MT_ECHILD, "%s: %s",
+                            job->engine->driver->name,
                             message ? message : "an error without words");
 }
 

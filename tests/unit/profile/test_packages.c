@@ -105,6 +105,10 @@ static void test_the_map_of_modules_and_peaks_of_devices_are_kept(void **state)
     assert_true(job.journal.runs[1].peak_device_bytes == MT_UNKNOWN);
     assert_true(take(&job, "{\"event\":\"error\",\"message\":\"no\"}"));
     assert_string_equal(job.journal.error.text, "transformers: no");
+    assert_int_equal(job.journal.error.code, MT_ECHILD);
+    job.journal.error.code = 0;
+    assert_true(take(&job, "{\"event\":\"error\",\"message\":\"no\",\"usage\":true}"));
+    assert_int_equal(job.journal.error.code, MT_EARG);
     mt_profile_journal_finish(&job.journal);
 }
 
