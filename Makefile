@@ -19,6 +19,7 @@ NEEDS_conformance = test
 NEEDS_conformance-cuda = test
 NEEDS_torch-newest = test
 NEEDS_bare-configs = test
+NEEDS_profiles = test
 NEEDS_oracle = test
 NEEDS_oracle-fusion = test
 NEEDS_asan = test
@@ -88,6 +89,9 @@ conformance-cuda: build ## published runs of vLLM, rehearsed with its version of
 
 bare-configs: build ## models that see, of their config.json alone, in the newest vLLM and SGLang that were tried (many GB to fetch)
 	@tests/conformance/cuda/bare_configs.py build/src/cli/memtally
+
+profiles: build ## profiles in the newest vLLM and SGLang that were tried, on pretended devices (many GB to fetch); ENGINES=vllm-0.33.0
+	@tests/conformance/cuda/profiles.py build/src/cli/memtally $(ENGINES)
 
 torch-newest: build ## the tests of PyTorch's memory with the newest PyTorch and transformers that were tried (1.5 GB to fetch)
 	@set -e; MEMTALLY_TORCH=$$(scripts/engine torch-2.15.0); export MEMTALLY_TORCH; \

@@ -61,7 +61,8 @@ def describe(engine, settings, arguments):
                 trained_context_tokens=text.get("max_position_embeddings"))
     said = engine.get_server_info()
     kv_type = settings["kv_type"] or common.short(arguments["dtype"]).lower()
-    return said["max_req_input_len"], said.get("chunked_prefill_size"), kv_type, text.get("vocab_size") or common.TOKENS
+    context = settings["context"] or said.get("context_length") or text.get("max_position_embeddings")
+    return context, said.get("chunked_prefill_size"), kv_type, text.get("vocab_size") or common.TOKENS
 
 
 def run_engine(settings, arguments):
@@ -75,7 +76,7 @@ def run_engine(settings, arguments):
         context, batch, kv_type, vocabulary = describe(engine, settings, arguments)
         prompts = common.prompt_tokens(settings, vocabulary)
         n_prompt = len(prompts[0])
-        common.emit("settings", context_tokens=settings["context"] or context, batch=batch, threads=None, prompt_tokens=n_prompt,
+        common.emit("settings", context_tokens=context, batch=batch, threads=None, prompt_tokens=n_prompt,
                     kv_type_k=kv_type, kv_type_v=kv_type)
         for run in range(settings["repeats"] + 1):
             generate(engine, prompts, settings, run)

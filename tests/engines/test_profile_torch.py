@@ -133,6 +133,14 @@ def test_a_report_is_shown_again_with_its_map():
     assert shown["model_info"] == on_one()[0]["model_info"], shown["model_info"]
 
 
+def test_the_estimate_of_a_profile_has_its_type_and_its_length():
+    """The cache has a place for each of the 108 tokens."""
+    compared = json.loads(memtally.must("compare", on_one()[1], "--estimate", "--json").stdout)
+    parts = {part["component"]: part for part in compared["components"]}
+    assert abs(parts["weights"]["difference_bytes"]) <= ROUNDED, parts["weights"]
+    assert parts["kv_cache"]["b_bytes"] == LAYERS * 2 * KV_WIDTH * 2 * 108, parts["kv_cache"]
+
+
 def test_layers_are_divided_over_two_devices():
     document, _ = profile("--on", "2xH100-80GB", "--device-map", "auto")
     assert set(document["model_info"]["hf_device_map"].values()) == {"cuda:0", "cuda:1"}, document["model_info"]
