@@ -12,6 +12,7 @@ WERROR = $(if $(CI),--werror)
 # What a goal needs beside what building needs; see scripts/setup.
 NEEDS_demo = demo
 NEEDS_demo-rehearse = demo
+NEEDS_demo-torch = demo
 NEEDS_test = test
 NEEDS_check = test
 NEEDS_conformance = test
@@ -20,6 +21,7 @@ NEEDS_torch-newest = test
 NEEDS_recorded-engines = test
 NEEDS_unharmed-python = test
 NEEDS_bare-configs = test
+NEEDS_profiles = test
 NEEDS_oracle = test
 NEEDS_oracle-fusion = test
 NEEDS_asan = test
@@ -47,6 +49,10 @@ demo: setup build/build.ninja ## set up, build, profile a model, show where its 
 demo-rehearse: setup build/build.ninja ## the same for PyTorch, on GPUs that are not there (900 MB to fetch, once)
 	@ninja -C build command
 	@scripts/demo-rehearse
+
+demo-torch: setup build/build.ninja ## record PyTorch on a GPU that is not there and on the CPU (900 MB to fetch, once)
+	@ninja -C build command
+	@scripts/demo-torch
 
 build: setup build/build.ninja ## set up and build into build/
 	@ninja -C build
@@ -85,6 +91,9 @@ conformance-cuda: build ## published runs of vLLM, rehearsed with its version of
 
 bare-configs: build ## models that see, of their config.json alone, in the newest vLLM and SGLang that were tried (many GB to fetch)
 	@tests/conformance/cuda/bare_configs.py build/src/cli/memtally
+
+profiles: build ## profiles in the newest vLLM and SGLang that were tried, on pretended devices (many GB to fetch); ENGINES=vllm-0.33.0
+	@tests/conformance/cuda/profiles.py build/src/cli/memtally $(ENGINES)
 
 torch-newest: build ## the tests of PyTorch's memory with the newest PyTorch and transformers that were tried (1.5 GB to fetch)
 	@set -e; MEMTALLY_TORCH=$$(scripts/engine torch-2.15.0); export MEMTALLY_TORCH; \

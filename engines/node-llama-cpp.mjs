@@ -13,7 +13,7 @@
 //   {"event":"settings","context_tokens","batch","threads","prompt_tokens","kv_type_k","kv_type_v"}
 //   {"event":"phase","name","run","time_ns"}   load, context, prefill, decode or idle begins
 //   {"event":"run","run","latency_ms","prefill_ms","decode_ms","steps"}   run 0 warms up
-//   {"event":"error","message"}
+//   {"event":"error","message","usage"}   usage: of what the user asked for
 //   {"event":"done","time_ns"}
 //
 // Times are of CLOCK_MONOTONIC. llama.cpp's own log goes to standard error.
@@ -200,6 +200,6 @@ try {
         throw new Error(`node-llama-cpp needs Node.js 20, and ${process.execPath} is ${process.version}`);
     await profile(JSON.parse(process.argv[2]));
 } catch (error) {
-    emit({event: "error", message: String(error?.message ?? error)});
+    emit({event: "error", message: String(error?.message ?? error), usage: error instanceof UsageError});
     process.exitCode = error instanceof UsageError ? 2 : 1;
 }

@@ -199,7 +199,8 @@ static void add_cached_engines(struct mt_check *check)
     char cached[64] = "";
     mt_profile_engines_folder(environ, engines, sizeof engines);
     mt_profile_scripts_folder(scripts, sizeof scripts);
-    const struct mt_profile_places places = {engines, getenv("PATH"), scripts};
+    const struct mt_profile_places places = {
+        .engines = engines, .path = getenv("PATH"), .scripts = scripts};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!is_cached(names[i], &places))
             continue;

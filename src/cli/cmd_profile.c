@@ -16,11 +16,15 @@
 #include "cli/profile/signals.h"
 #include "cli/profile/verdict.h"
 #include "cli/record_options.h"
+#include "cli/rehearse/recorded.h"
 #include "cli/teller.h"
+#include "cli/words.h"
 #include "drive/engine_version.h"
 #include "drive/find.h"
+#include "drive/layer.h"
 #include "drive/model_file.h"
 #include "drive/objects.h"
+#include "drive/python.h"
 #include "drive/session.h"
 #include "drive/stage.h"
 #include "net/http_client.h"
@@ -36,6 +40,10 @@ struct profile_options {
     uint64_t batch_size;
     uint64_t context;
     int kv_type;
+    const char *dtype;
+    const char *device_map;
+    uint64_t tensor_parallel;
+    struct cli_texts devices;
     uint64_t threads;
     uint64_t timeout;
     int depth;
@@ -47,10 +55,11 @@ struct profile_options {
 
 #define AT(member) offsetof(struct profile_options, member)
 
-static const char *const engine_names[] = {"auto", "node-llama-cpp", "llama-server", "llama-bench",
-                                           NULL};
+static const char *const engine_names[] = {
+    "auto",         "node-llama-cpp", "llama-server", "llama-bench",
+    "transformers", "vllm",           "sglang",       NULL};
 static const char *const kv_types[] = {"default", "f32",    "f16",  "bf16", "q8_0", "q4_0",
-                                       "q4_1",    "iq4_nl", "q5_0", "q5_1", NULL};
+                                       "q4_1",    "iq4_nl", "q5_0", "q5_1", "fp8",  NULL};
 static const char *const formats[] = {"table", "json", "csv", NULL};
 
 static const struct cli_option options[] = {
@@ -60,12 +69,14 @@ static const struct cli_option options[] = {
      .fallback = "auto",
      .choices = engine_names,
      .offset = AT(engine),
-     .help = "the engine; auto takes the first that is found, in this order"},
+     .help = "the engine; auto takes the first of llama.cpp that is found, in this order, and "
+             "transformers for a folder"},
     {.name = "engine-path",
      .kind = CLI_FILE,
      .argument = "PATH",
      .offset = AT(engine_path),
-     .help = "a folder with node_modules or with llama.cpp's programs, or one of these programs"},
+     .help = "a folder with node_modules or with llama.cpp's programs, or one of these programs; "
+             "for Python packages, a Python or the folder of a virtual environment"},
     {.name = "output",
      .letter = 'o',
      .kind = CLI_DIRECTORY,
@@ -122,6 +133,32 @@ static const struct cli_option options[] = {
      .choices = kv_types,
      .offset = AT(kv_type),
      .help = "type of the KV cache's keys and values; default is the engine's own"},
+    {.name = "dtype",
+     .kind = CLI_TEXT,
+     .argument = "TYPE",
+     .offset = AT(dtype),
+     .help = "type of the weights, as bf16, f16 or f32 (the model's own); for Python packages"},
+    {.name = "device-map",
+     .kind = CLI_FILE,
+     .argument = "auto|FILE",
+     .offset = AT(device_map),
+     .help = "where transformers puts each module: auto divides the model over all devices, a JSON "
+             "file names modules and devices (all of it on the first device)"},
+    {.name = "tensor-parallel",
+     .kind = CLI_COUNT,
+     .argument = "N",
+     .least = 1,
+     .most = 64,
+     .offset = AT(tensor_parallel),
+     .help = "devices that share each layer; for Python packages"},
+    {.name = "on",
+     .kind = CLI_TEXTS,
+     .argument = "DEVICE[,DEVICE...]",
+     .offset = AT(devices),
+     .words = cli_words_gpus,
+     .is_list = 1,
+     .help = "profile on devices that are not there, which compute nothing, as memtally run does; "
+             "for Python packages"},
     {.name = "threads",
      .kind = CLI_COUNT,
      .argument = "N",
@@ -175,6 +212,10 @@ static int settings_of(const struct profile_options *given, const char *model_pa
         .threads = given->threads,
         .repeats = given->repeats,
         .kv_type = given->kv_type ? kv_types[given->kv_type] : NULL,
+        .dtype = given->dtype,
+        .device_map = given->device_map,
+        .tensor_parallel = given->tensor_parallel,
+        .is_pretended = given->devices.n > 0,
         .timeout_ns = given->timeout * 1000000000,
     };
     uint64_t unused;
@@ -183,16 +224,28 @@ static int settings_of(const struct profile_options *given, const char *model_pa
                : mt_profile_context_tokens(settings, settings->prompt_tokens, &unused, error);
 }
 
-static int find_engine(const struct profile_options *given, struct mt_profile_engine *engine,
-                       struct mt_error *error)
+/* A folder is what Python packages read. */
+static const char *engine_name_for(const struct profile_options *given, const char *model)
+{
+    struct stat status;
+    char config[PATH_MAX];
+    int is_folder = snprintf(config, sizeof config, "%s/config.json", model) < PATH_MAX &&
+                    stat(config, &status) == 0;
+    return given->engine == 0 && is_folder ? "transformers" : engine_names[given->engine];
+}
+
+static int find_engine(const struct profile_options *given, const char *name,
+                       struct mt_profile_engine *engine, struct mt_error *error)
 {
     char engines[PATH_MAX];
     char scripts[PATH_MAX];
     mt_profile_engines_folder(environ, engines, sizeof engines);
     mt_profile_scripts_folder(scripts, sizeof scripts);
-    struct mt_profile_places places = {engines, getenv("PATH"), scripts};
-    return mt_profile_find_engine(engine_names[given->engine], given->engine_path, &places, engine,
-                                  error);
+    const struct mt_profile_places places = {.engines = engines,
+                                             .path = getenv("PATH"),
+                                             .scripts = scripts,
+                                             .virtual_env = getenv("VIRTUAL_ENV")};
+    return mt_profile_find_engine(name, given->engine_path, &places, engine, error);
 }
 
 /* A folder of our own where the user wants none: everything in it goes when we are done. */
@@ -263,31 +316,72 @@ static void complete_version(struct mt_profile_job *job)
     mt_profile_journal_unlock_facts(&job->journal);
 }
 
-static int run_job(struct mt_profile_job *job, const struct profile_options *given, char *folder)
+/* Devices that are not there, while the engine runs. */
+struct devices {
+    struct rehearse_recorded *pretended; /* NULL where there are none */
+    char *const *environment;            /* of the engine */
+};
+
+static int open_devices(struct mt_profile_job *job, const struct profile_options *given,
+                        struct devices *devices)
+{
+    char *argv[] = {(char *)(uintptr_t)job->engine->program, NULL};
+    *devices = (struct devices){NULL, environ};
+    return given->devices.n ? rehearse_open_recorded(&given->devices, argv, &devices->pretended,
+                                                     &devices->environment)
+                            : CLI_EXIT_OK;
+}
+
+static void poll_devices(void *context)
+{
+    struct devices *devices = context;
+    if (devices->pretended)
+        rehearse_poll_recorded(devices->pretended);
+}
+
+static int run_session(struct mt_profile_job *job, const struct profile_options *given,
+                       char *folder, struct devices *devices, struct mt_profile_outcome *outcome)
 {
     char recorder[PATH_MAX];
-    struct mt_profile_outcome outcome = {0};
+    char site[PATH_MAX] = "";
     struct mt_error error = {0};
     double share = given->picture_share / 100;
     struct cli_teller teller;
     struct sigaction before[CLI_WATCHED_SIGNALS];
     cli_teller_init(&teller, 1, 0);
+    if (job->engine->driver->package)
+        mt_drive_find_site(site, sizeof site);
     struct mt_profile_session_options session = {
         .directory = folder,
-        .environment = environ,
+        .environment = devices->environment,
         .recorder_path = recorder,
         .depth = (enum mt_depth)given->depth,
         .stacks = (enum mt_stacks)given->stacks,
         .picture_share = share > 0 ? share : 1e-9, /* 0 would ask for the default */
+        .python_site = *site ? site : NULL,
         .keep = given->output != NULL,
+        .poll = poll_devices,
+        .poll_context = devices,
         .listener = &teller.listener,
         .signals = cli_watch_signals(before)};
     int code = mt_drive_find_recorder(environ, recorder, sizeof recorder, &error);
     if (code == MT_OK)
-        code = mt_profile_session_run(job, &session, &outcome, &error);
+        code = mt_profile_session_run(job, &session, outcome, &error);
     cli_restore_signals(before);
-    if (code != MT_OK)
-        return cli_fail(&error);
+    return code == MT_OK ? CLI_EXIT_OK : cli_fail(&error);
+}
+
+static int run_job(struct mt_profile_job *job, const struct profile_options *given, char *folder)
+{
+    struct mt_profile_outcome outcome = {0};
+    struct devices devices;
+    int code = open_devices(job, given, &devices);
+    if (code != CLI_EXIT_OK)
+        return code;
+    code = run_session(job, given, folder, &devices, &outcome);
+    rehearse_close_recorded(devices.pretended);
+    if (code != CLI_EXIT_OK)
+        return code;
     code = profile_verdict(job, &outcome, given->output ? folder : NULL);
     if (code != CLI_EXIT_OK)
         return code;
@@ -326,11 +420,15 @@ static int profile(const struct cli_call *call, struct work *work)
     const struct profile_options *given = call->options;
     struct mt_profile_settings settings;
     struct mt_error error = {0};
-    int code = mt_profile_model_file(call->operands[0], work->model_path, &error);
+    const char *model = call->operands[0];
+    const char *engine = engine_name_for(given, model);
+    int code = mt_drive_is_python_engine(engine)
+                   ? mt_profile_model_folder(model, engine, work->model_path, &error)
+                   : mt_profile_model_file(model, work->model_path, &error);
     if (code == MT_OK)
         code = settings_of(given, work->model_path, &settings, &error);
     if (code == MT_OK)
-        code = find_engine(given, &work->engine, &error);
+        code = find_engine(given, engine, &work->engine, &error);
     if (code == MT_OK)
         code = work->engine.driver->check(&settings, &error);
     if (code == MT_OK)
@@ -355,11 +453,19 @@ static int run(const struct cli_call *call)
 }
 
 static const char *const description[] = {
-    "Loads a model file with an engine under the recorder. The engine reads a prompt and "
+    "Loads a model with an engine under the recorder. The engine reads a prompt and "
     "generates, once to warm up and then as often as --repeats says. memtally prints which memory "
     "went where at the peak, with the time and the peak of every run.",
-    "Engines are node-llama-cpp (npm), llama-server and llama-bench (llama.cpp). memtally looks "
-    "for them at --engine-path, in the cache that scripts/engine fills, and in PATH.",
+    "Engines are node-llama-cpp (npm), llama-server and llama-bench (llama.cpp), which read a GGUF "
+    "file, and the Python packages transformers, vllm and sglang, which read a folder with a "
+    "config.json. memtally looks for them at --engine-path, in the cache that scripts/engine "
+    "fills, "
+    "and in PATH; for a package first in the virtual environment that is active.",
+    "transformers computes on the first device that it finds, else on the CPU; vllm and sglang "
+    "need "
+    "devices. With --on the devices are not there: memory is taken as on such a device, and "
+    "neither "
+    "times nor what is generated mean anything.",
     "llama-bench makes up its own prompt and context and generates one sequence; it takes no "
     "--prompt, --context or --batch-size.",
     NULL,
@@ -371,6 +477,8 @@ static const struct cli_example examples[] = {
      "See what a long context with a quantised cache takes, and keep everything."},
     {"memtally profile m.gguf --engine llama-server --batch-size 4 --format csv",
      "Four sequences side by side; times and peaks for a spreadsheet."},
+    {"memtally profile MODEL_DIR --engine transformers --on H100-80GB",
+     "A model in transformers on a device that this machine does not have."},
     {0},
 };
 

@@ -2,6 +2,8 @@
 /* Help texts from the table, wrapped to the terminal. */
 #include "cli/help.h"
 
+#include <string.h>
+
 #include "emit/text.h"
 
 #define OPTION_COLUMN 4
@@ -12,14 +14,28 @@ static void heading(struct mt_strbuf *out, const struct cli_terminal *terminal, 
     mt_strbuf_printf(out, "\n%s%s%s\n", cli_bold(terminal), text, cli_plain(terminal));
 }
 
-static void option_value(struct mt_strbuf *out, const struct cli_option *option)
+/* The choices, on more lines than one where they are many. */
+static void option_choices(struct mt_strbuf *out, const struct cli_option *option, size_t columns)
 {
-    if (option->kind == CLI_CHOICE) {
-        for (size_t i = 0; option->choices[i]; i++)
-            mt_strbuf_printf(out, "%s%s", i ? "|" : "", option->choices[i]);
-        return;
+    size_t used = OPTION_COLUMN + strlen("--") + strlen(option->name) + 1;
+    for (size_t i = 0; option->choices[i]; i++) {
+        size_t length = strlen(option->choices[i]) + 1;
+        mt_strbuf_puts(out, i ? "|" : "");
+        if (i && used + length > columns) {
+            mt_strbuf_printf(out, "\n%*s", 2 * HELP_COLUMN, "");
+            used = 2 * HELP_COLUMN;
+        }
+        mt_strbuf_puts(out, option->choices[i]);
+        used += length;
     }
-    mt_strbuf_puts(out, option->argument);
+}
+
+static void option_value(struct mt_strbuf *out, const struct cli_option *option, size_t columns)
+{
+    if (option->kind == CLI_CHOICE)
+        option_choices(out, option, columns);
+    else
+        mt_strbuf_puts(out, option->argument);
 }
 
 static void help_option(struct mt_strbuf *out, const struct cli_terminal *terminal,
@@ -31,7 +47,7 @@ static void help_option(struct mt_strbuf *out, const struct cli_terminal *termin
     mt_strbuf_printf(out, "--%s%s", option->name, cli_plain(terminal));
     if (option->kind != CLI_FLAG) {
         mt_strbuf_puts(out, " ");
-        option_value(out, option);
+        option_value(out, option, (size_t)cli_text_columns(terminal));
     }
     mt_strbuf_puts(out, "\n");
     struct mt_strbuf text = {0};

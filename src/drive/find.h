@@ -7,14 +7,16 @@
 
 /* Where to look besides a given path. All borrowed; NULL for nowhere. */
 struct mt_profile_places {
-    const char *engines; /* folder with engines as scripts/engine lays them out */
-    const char *path;    /* as PATH */
-    const char *scripts; /* folder of the programs that drive engines */
+    const char *engines;     /* folder with engines as scripts/engine lays them out */
+    const char *path;        /* as PATH */
+    const char *scripts;     /* folder of the programs that drive engines */
+    const char *virtual_env; /* folder of the virtual environment that is active */
 };
 
 /* Finds an engine. `name` is a driver's name, or "auto": the first that is found of
  * node-llama-cpp, llama-server and llama-bench. `given` is a folder with node_modules or with the
- * programs, or a program itself; NULL: the places are searched.
+ * programs, or a program itself; of a Python package, a Python or the folder of a virtual
+ * environment. NULL: the places are searched.
  * Errors: MT_ENOTFOUND or MT_EARG (nothing of use at `given`), MT_EUNSUPPORTED (no such engine on
  * this machine), MT_ELIMIT. */
 int mt_profile_find_engine(const char *name, const char *given,

@@ -50,8 +50,10 @@ void mt_profile_journal_init(struct mt_profile_journal *journal)
 void mt_profile_journal_finish(struct mt_profile_journal *journal)
 {
     pthread_mutex_destroy(&journal->lock);
+    json_decref(journal->facts.device_map);
     free(journal->phases);
     free(journal->runs);
+    journal->facts.device_map = NULL;
     journal->phases = NULL;
     journal->runs = NULL;
 }

@@ -6,6 +6,7 @@
 #ifndef DRIVE_JOURNAL_H
 #define DRIVE_JOURNAL_H
 
+#include <jansson.h>
 #include <memtally/error.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -49,6 +50,7 @@ struct mt_profile_run {
     double prefill_ms;
     double decode_ms;
     uint64_t steps;
+    uint64_t peak_device_bytes; /* by the engine's own count, over all devices */
 };
 
 struct mt_profile_facts {
@@ -69,6 +71,7 @@ struct mt_profile_facts {
     uint64_t ubatch;
     uint64_t threads;
     uint64_t prompt_tokens;
+    json_t *device_map; /* module: device; owned by the journal, NULL where there is none */
 };
 
 struct mt_profile_journal {

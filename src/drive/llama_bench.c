@@ -14,24 +14,21 @@
 
 #define OUTPUT_MAX ((size_t)16 * 1024 * 1024)
 
-static int refuse(struct mt_error *error, const char *why)
-{
-    return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%s; leave it out or choose another --engine",
-                   why);
-}
-
 static int check(const struct mt_profile_settings *settings, struct mt_error *error)
 {
     if (settings->batch_size > 1)
-        return refuse(error, "llama-bench generates one sequence at a time, so --batch-size above "
-                             "1 has no meaning for it");
+        return mt_profile_refuse(
+            error, "llama-bench generates one sequence at a time, so --batch-size above "
+                   "1 has no meaning for it");
     if (settings->prompt)
-        return refuse(error, "llama-bench makes up its own prompt, so --prompt has no meaning for "
-                             "it (--prompt-tokens does)");
+        return mt_profile_refuse(
+            error, "llama-bench makes up its own prompt, so --prompt has no meaning for "
+                   "it (--prompt-tokens does)");
     if (settings->context_tokens)
-        return refuse(error, "llama-bench makes its context as large as the prompt and the output, "
-                             "so --context has no meaning for it");
-    return MT_OK;
+        return mt_profile_refuse(
+            error, "llama-bench makes its context as large as the prompt and the output, "
+                   "so --context has no meaning for it");
+    return mt_profile_refuse_package_settings(settings, error);
 }
 
 static int command(struct mt_profile_job *job, struct mt_profile_command *words,
@@ -176,7 +173,8 @@ static int take_runs(struct mt_profile_job *job, const json_t *prompt, const jso
         double decode_ms = (double)decode_ns / 1e6;
         mt_profile_journal_add_run(&job->journal,
                                    &(struct mt_profile_run){run, prefill_ms + decode_ms, prefill_ms,
-                                                            decode_ms, job->settings->max_tokens});
+                                                            decode_ms, job->settings->max_tokens,
+                                                            UINT64_MAX});
     }
     return MT_OK;
 }

@@ -20,9 +20,7 @@
 
 static int check(const struct mt_profile_settings *settings, struct mt_error *error)
 {
-    (void)settings;
-    (void)error;
-    return MT_OK;
+    return mt_profile_refuse_package_settings(settings, error);
 }
 
 /* A prompt has at most as many tokens as bytes, and what the tokenizer puts before and after. */
@@ -254,7 +252,7 @@ static void note_run(struct mt_profile_job *job, uint64_t run, uint64_t start_ns
     mt_profile_journal_add_run(&job->journal,
                                &(struct mt_profile_run){run, (double)(end_ns - start_ns) / 1e6,
                                                         slowest->prefill_ms, slowest->decode_ms,
-                                                        slowest->generated_tokens});
+                                                        slowest->generated_tokens, UINT64_MAX});
 }
 
 static int do_run(struct mt_profile_job *job, uint64_t run, const char *question,

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <memtally/model_file.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,7 +21,9 @@ static int check_magic(int fd, const char *path, struct mt_error *error)
         return mt_fail_errno(error, errno, "%s", path);
     if (S_ISDIR(status.st_mode))
         return mt_fail(error, MT_EFORMAT, MT_NO_OFFSET,
-                       "%s is a folder; give the model file, which ends in .gguf", path);
+                       "%s is a folder; give the model file, which ends in .gguf, or choose "
+                       "--engine transformers, vllm or sglang",
+                       path);
     if (!S_ISREG(status.st_mode))
         return mt_fail(error, MT_EFORMAT, MT_NO_OFFSET, "%s is not a regular file", path);
     ssize_t got = read(fd, magic, sizeof magic);
@@ -56,4 +59,20 @@ int mt_profile_model_file(const char *path, char absolute[PATH_MAX], struct mt_e
     if (code == MT_OK)
         memcpy(absolute, resolved, sizeof resolved);
     return code;
+}
+
+int mt_profile_model_folder(const char *path, const char *engine, char absolute[PATH_MAX],
+                            struct mt_error *error)
+{
+    char resolved[PATH_MAX];
+    char config[PATH_MAX + 16];
+    struct stat status;
+    if (stat(path, &status) != 0 || !realpath(path, resolved))
+        return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "there is no model folder %s", path);
+    snprintf(config, sizeof config, "%s/config.json", resolved);
+    if (!S_ISDIR(status.st_mode) || access(config, R_OK) != 0)
+        return mt_fail(error, MT_EFORMAT, MT_NO_OFFSET,
+                       "%s is no folder with a config.json, which is what %s reads", path, engine);
+    memcpy(absolute, resolved, sizeof resolved);
+    return MT_OK;
 }

@@ -10,4 +10,9 @@
  * MT_EFORMAT (a folder, or a file that is no GGUF), MT_EIO. */
 int mt_profile_model_file(const char *path, char absolute[PATH_MAX], struct mt_error *error);
 
+/* The same of a folder with a config.json, as engines of Python packages read it. `engine` is the
+ * name that an error says. */
+int mt_profile_model_folder(const char *path, const char *engine, char absolute[PATH_MAX],
+                            struct mt_error *error);
+
 #endif

@@ -96,6 +96,24 @@ void mt_profile_command_finish(struct mt_profile_command *command)
     *command = (struct mt_profile_command){0};
 }
 
+int mt_profile_refuse(struct mt_error *error, const char *why)
+{
+    return mt_fail(error, MT_EARG, MT_NO_OFFSET, "%s; leave it out or choose another --engine",
+                   why);
+}
+
+int mt_profile_refuse_package_settings(const struct mt_profile_settings *settings,
+                                       struct mt_error *error)
+{
+    if (settings->dtype)
+        return mt_profile_refuse(error, "llama.cpp takes weights as the model file has them, so "
+                                        "--dtype has no meaning for it");
+    if (settings->device_map || settings->tensor_parallel || settings->is_pretended)
+        return mt_profile_refuse(error, "memtally profiles llama.cpp on the CPU, so --device-map, "
+                                        "--tensor-parallel and --on have no meaning for it");
+    return MT_OK;
+}
+
 int mt_profile_context_tokens(const struct mt_profile_settings *settings, uint64_t prompt_tokens,
                               uint64_t *context_tokens, struct mt_error *error)
 {

@@ -110,6 +110,8 @@ static int watch_engine(struct watch *watch, struct mt_error *error)
         int code = mt_run_poll(watch->run, POLL_MS, &status, error);
         if (code != MT_OK)
             return code;
+        if (watch->options->poll)
+            watch->options->poll(watch->options->poll_context);
         pass_signal(watch);
         struct mt_profile_state state = mt_profile_journal_look(&watch->job->journal);
         uint64_t now_ns = mt_monotonic_ns();
@@ -229,6 +231,7 @@ static int start_run(struct watch *watch, const struct mt_profile_session_option
         code = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     struct mt_run_options run_options = {.directory = options->directory,
                                          .recorder_path = options->recorder_path,
+                                         .python_site = options->python_site,
                                          .depth = options->depth,
                                          .stacks = options->stacks,
                                          .picture_share = options->picture_share,

@@ -10,6 +10,7 @@
 #include "cli/cpu.h"
 #include "cli/residue_store.h"
 #include "drive/engines.h"
+#include "drive/python.h"
 
 /* Whether a version is one that engine tables order: "b11434", "v0.5.0", "0.11.0", "0.6.0-dev".
  * What follows a blank is the packager's. */
@@ -156,6 +157,19 @@ static int read_cpu(const struct compare_loaded *recording, int named, enum mt_p
     return 0;
 }
 
+/* The type that a Python package was told to load the weights in. Other engines take them as they
+ * are in the file. */
+static const char *weight_type_of(const struct compare_loaded *recording)
+{
+    static const char *const types[][2] = {{"F32", "f32"}, {"F16", "f16"}, {"BF16", "bf16"}};
+    if (!recording->dtype || !mt_drive_is_python_engine(recording->engine_name))
+        return NULL;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(recording->dtype, types[i][0]) == 0)
+            return types[i][1];
+    return NULL;
+}
+
 static struct mt_predict_settings settings_of(const struct compare_loaded *recording,
                                               const char *engine)
 {
@@ -171,6 +185,7 @@ static struct mt_predict_settings settings_of(const struct compare_loaded *recor
         .kv_type_k = kept->kv_type_k,
         .kv_type_v = kept->kv_type_v,
         .flash_attention = switch_of(kept->flash_attention),
+        .weight_type = weight_type_of(recording),
         .host_bytes = memory == MT_UNKNOWN ? 0 : memory,
     };
 }

@@ -24,6 +24,7 @@ static void take_document(struct compare_loaded *loaded)
     if (document->model) {
         loaded->model_name = document->model->name;
         loaded->architecture = document->model->architecture;
+        loaded->dtype = document->model->dtype;
     }
     if (document->settings)
         loaded->settings = *document->settings;
@@ -63,6 +64,7 @@ static void take_tally(struct compare_loaded *loaded)
     loaded->model_path = mt_profile_json_text(model, "path");
     loaded->model_name = mt_profile_json_text(model, "name");
     loaded->architecture = mt_profile_json_text(model, "architecture");
+    loaded->dtype = mt_profile_json_text(model, "dtype");
     loaded->side = (struct mt_compare_side){
         .kind = measured ? MT_SIDE_MEASUREMENT : MT_SIDE_ESTIMATE, .tally = &loaded->file->tally};
 }

@@ -20,6 +20,7 @@ struct compare_loaded {
     const char *model_path;
     const char *model_name;
     const char *architecture;
+    const char *dtype; /* of the weights, as the engine said */
     struct cli_document_settings settings;
     enum compare_unit unit; /* of figures */
 

@@ -5,7 +5,8 @@
 
 static void put_runs(const struct cli_document *document, struct mt_csv *csv)
 {
-    mt_csv_headings(csv, "steps,batch_size,max_new_tokens,latency_ms,peak_memory_bytes");
+    mt_csv_headings(csv, "steps,batch_size,max_new_tokens,latency_ms,peak_memory_bytes,prefill_ms,"
+                         "decode_ms,peak_device_bytes");
     for (size_t i = 0; i < document->n_runs; i++) {
         const struct cli_document_run *run = &document->runs[i];
         if (run->warm_up)
@@ -15,6 +16,9 @@ static void put_runs(const struct cli_document *document, struct mt_csv *csv)
         mt_csv_count(csv, run->max_new_tokens);
         mt_csv_real(csv, run->latency_ms);
         mt_csv_count(csv, run->peak_memory_bytes);
+        mt_csv_real(csv, run->prefill_ms);
+        mt_csv_real(csv, run->decode_ms);
+        mt_csv_count(csv, run->peak_device_bytes);
         mt_csv_end_line(csv);
     }
 }

@@ -8,6 +8,7 @@
 #ifndef CLI_DOCUMENT_H
 #define CLI_DOCUMENT_H
 
+#include <jansson.h>
 #include <memtally/predict.h>
 #include <memtally/recording.h>
 #include <memtally/rehearsal.h>
@@ -41,6 +42,7 @@ struct cli_document_run {
     uint64_t steps;
     uint64_t batch_size;
     uint64_t max_new_tokens;
+    uint64_t peak_device_bytes; /* as the engine counts it, over all devices */
 };
 
 /* A stretch of a recording, "load" or "decode", and the most that was resident in it. */
@@ -66,7 +68,8 @@ struct cli_document_model {
     uint64_t weight_bytes;
     uint64_t layers;
     uint64_t trained_context_tokens;
-    int is_converted; /* no GGUF file: one has to be made of it for llama.cpp */
+    const json_t *device_map; /* module: device, as text; or NULL */
+    int is_converted;         /* no GGUF file: one has to be made of it for llama.cpp */
 };
 
 struct cli_document_settings {
@@ -155,6 +158,9 @@ struct cli_spread {
 };
 
 enum cli_figure { CLI_FIGURE_LATENCY, CLI_FIGURE_PREFILL, CLI_FIGURE_DECODE, CLI_FIGURE_PEAK };
+
+/* Whether the model lies on one device, and no device holds anything beyond that one copy. */
+int cli_document_is_on_one_device(const struct cli_document *document);
 
 struct cli_spread cli_document_spread(const struct cli_document *document, enum cli_figure figure);
 

@@ -158,6 +158,7 @@ static void put_run(struct mt_json *json, const struct cli_document_run *run)
     mt_json_count(json, "steps", run->steps);
     mt_json_count(json, "batch_size", run->batch_size);
     mt_json_count(json, "max_new_tokens", run->max_new_tokens);
+    mt_json_count(json, "peak_device_bytes", run->peak_device_bytes);
     mt_json_end(json);
 }
 

@@ -51,6 +51,7 @@ static void read_engine(struct cli_document_kept *kept)
 static void read_model(struct cli_document_kept *kept)
 {
     const json_t *model = json_object_get(kept->root, "model");
+    const json_t *map = json_object_get(json_object_get(kept->root, "model_info"), "hf_device_map");
     kept->model = (struct cli_document_model){
         .path = mt_profile_json_text(model, "path"),
         .name = mt_profile_json_text(model, "name"),
@@ -60,7 +61,20 @@ static void read_model(struct cli_document_kept *kept)
         .weight_bytes = mt_profile_json_count(model, "weight_bytes"),
         .layers = mt_profile_json_count(model, "layers"),
         .trained_context_tokens = mt_profile_json_count(model, "trained_context_tokens"),
+        .device_map = json_is_object(map) ? map : NULL,
     };
+}
+
+/* What was generated beside the prompt. Profilers write a length that includes the prompt, and
+ * memtally 0.1 wrote one without it; the total length tells them apart. */
+static uint64_t generated_of(const json_t *info)
+{
+    uint64_t prompt = mt_profile_json_count(info, "prompt_length");
+    uint64_t generated = mt_profile_json_count(info, "generated_length");
+    uint64_t total = mt_profile_json_count(info, "total_sequence_length");
+    int includes_prompt = prompt != MT_UNKNOWN && generated != MT_UNKNOWN && generated == total &&
+                          generated >= prompt;
+    return includes_prompt ? generated - prompt : generated;
 }
 
 struct cli_document_settings cli_document_settings_of(const json_t *root)
@@ -74,7 +88,7 @@ struct cli_document_settings cli_document_settings_of(const json_t *root)
         .sequences = mt_profile_json_count(settings, "sequences"),
         .threads = mt_profile_json_count(settings, "threads"),
         .prompt_tokens = mt_profile_json_count(info, "prompt_length"),
-        .generated_tokens = mt_profile_json_count(info, "generated_length"),
+        .generated_tokens = generated_of(info),
         .kv_type_k = mt_profile_json_text(settings, "kv_type_k"),
         .kv_type_v = mt_profile_json_text(settings, "kv_type_v"),
         .flash_attention = mt_profile_json_text(settings, "flash_attention"),
@@ -97,6 +111,7 @@ static void read_run(struct cli_document_kept *kept, const json_t *run)
         .steps = mt_profile_json_count(run, "steps"),
         .batch_size = mt_profile_json_count(run, "batch_size"),
         .max_new_tokens = mt_profile_json_count(run, "max_new_tokens"),
+        .peak_device_bytes = mt_profile_json_count(run, "peak_device_bytes"),
     };
 }
 

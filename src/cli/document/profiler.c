@@ -63,28 +63,87 @@ static void put_breakdown(struct mt_json *json, const struct mt_tally *tally)
     mt_json_end(json);
 }
 
+static void put_device_map(struct mt_json *json, const json_t *device_map)
+{
+    const char *module;
+    json_t *device;
+    if (!device_map) {
+        mt_json_null(json, "hf_device_map");
+        return;
+    }
+    mt_json_begin_object(json, "hf_device_map");
+    json_object_foreach((json_t *)(uintptr_t)device_map, module, device)
+        mt_json_text(json, module, json_string_value(device));
+    mt_json_end(json);
+}
+
+/* Their sequences include the prompt. */
 static void put_model_info(struct mt_json *json, const struct cli_document *document)
 {
     const struct cli_document_model *model = document->model;
     const struct cli_document_settings *settings = document->settings;
     uint64_t prompt = settings ? settings->prompt_tokens : MT_UNKNOWN;
-    uint64_t generated = settings ? settings->generated_tokens : MT_UNKNOWN;
+    uint64_t length = cli_sum(prompt, settings ? settings->generated_tokens : MT_UNKNOWN);
     const char *name = model ? model->name : NULL;
     mt_json_begin_object(json, "model_info");
     mt_json_text(json, "model_name", name ? name : document->tally->model_path);
     mt_json_text(json, "dtype", model ? model->dtype : NULL);
     mt_json_count(json, "num_parameters", model ? model->parameters : MT_UNKNOWN);
     mt_json_count(json, "prompt_length", prompt);
-    mt_json_count(json, "generated_length", generated);
-    mt_json_count(json, "total_sequence_length", cli_sum(prompt, generated));
+    mt_json_count(json, "generated_length", length);
+    mt_json_count(json, "total_sequence_length", length);
     mt_json_count(json, "batch_size", document->n_runs ? document->runs[0].batch_size : MT_UNKNOWN);
+    put_device_map(json, model ? model->device_map : NULL);
     mt_json_end(json);
 }
 
-static void put_gpu_info(struct mt_json *json, const struct mt_tally *tally)
+/* What the devices hold of a category: together, and the one that holds most. */
+struct held {
+    uint64_t sum;
+    uint64_t most;
+    size_t n; /* that hold any */
+};
+
+static struct held held_of(const struct mt_tally *tally, enum mt_category category)
 {
+    struct held held = {0};
+    for (size_t p = 0; p < tally->n_places; p++) {
+        const struct mt_tally_place *place = &tally->places[p];
+        const struct mt_tally_row *row = is_gpu(place) ? mt_tally_row_of(place, category) : NULL;
+        uint64_t bytes = row ? bytes_of_row(tally, row) : 0;
+        held.sum = cli_sum(held.sum, bytes);
+        held.n += bytes > 0;
+        if (bytes > held.most)
+            held.most = bytes;
+    }
+    return held;
+}
+
+/* What the devices hold beyond one copy of the model on one of them: replicas of weights, buffers
+ * for communication, and all contexts but the largest. */
+static uint64_t beyond_one_copy(const struct cli_document *document)
+{
+    const struct mt_tally *tally = document->tally;
+    uint64_t one_copy = document->model ? document->model->weight_bytes : MT_UNKNOWN;
+    struct held contexts = held_of(tally, MT_CATEGORY_CONTEXT);
+    struct held weights = held_of(tally, MT_CATEGORY_WEIGHTS);
+    uint64_t sum = held_of(tally, MT_CATEGORY_COMMUNICATION).sum;
+    if (contexts.sum != MT_UNKNOWN)
+        sum = cli_sum(sum, contexts.sum - contexts.most);
+    if (weights.n > 1 && weights.sum != MT_UNKNOWN && weights.sum > one_copy)
+        sum = cli_sum(sum, weights.sum - one_copy);
+    return sum;
+}
+
+int cli_document_is_on_one_device(const struct cli_document *document)
+{
+    return held_of(document->tally, MT_CATEGORY_WEIGHTS).n == 1 && beyond_one_copy(document) == 0;
+}
+
+static void put_gpu_info(struct mt_json *json, const struct cli_document *document)
+{
+    const struct mt_tally *tally = document->tally;
     uint64_t n_gpus = 0;
-    uint64_t between = 0;
     mt_json_begin_object(json, "gpu_info");
     mt_json_begin_array(json, "gpu_memory_per_device");
     for (size_t p = 0; p < tally->n_places; p++) {
@@ -93,13 +152,10 @@ static void put_gpu_info(struct mt_json *json, const struct mt_tally *tally)
             continue;
         n_gpus++;
         mt_json_real(json, NULL, gb(total_of_place(tally, place)));
-        const struct mt_tally_row *row = mt_tally_row_of(place, MT_CATEGORY_COMMUNICATION);
-        if (row)
-            between = cli_sum(between, bytes_of_row(tally, row));
     }
     mt_json_end(json);
     mt_json_count(json, "num_gpus", n_gpus);
-    mt_json_real(json, "multi_gpu_overhead_gb", gb(between));
+    mt_json_real(json, "multi_gpu_overhead_gb", gb(beyond_one_copy(document)));
     mt_json_end(json);
 }
 
@@ -107,5 +163,5 @@ void cli_json_profiler_sections(const struct cli_document *document, struct mt_j
 {
     put_breakdown(json, document->tally);
     put_model_info(json, document);
-    put_gpu_info(json, document->tally);
+    put_gpu_info(json, document);
 }

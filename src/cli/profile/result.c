@@ -10,6 +10,9 @@
 #include "base/error.h"
 #include "cli/profile/timeline.h"
 
+static const char one_device_note[] =
+    "The model lies on one device, which holds nothing for any other: multi_gpu_overhead_gb is 0.";
+
 static const char *text_or_null(const char *text)
 {
     return *text ? text : NULL;
@@ -53,6 +56,7 @@ static void describe_model(struct mt_profile_job *job, struct profile_result *re
         .weight_bytes = facts->size_bytes,
         .layers = facts->layers,
         .trained_context_tokens = facts->trained_context_tokens,
+        .device_map = facts->device_map,
     };
     result->loaded.document.model = &result->model;
 }
@@ -77,9 +81,13 @@ static void describe_settings(struct mt_profile_job *job, struct profile_result 
 
 static void describe_notes(const struct mt_profile_job *job, struct profile_result *result)
 {
-    result->notes[0] = job->engine->driver->note;
+    size_t n = 0;
+    if (job->engine->driver->note)
+        result->notes[n++] = job->engine->driver->note;
+    if (result->loaded.document.tally && cli_document_is_on_one_device(&result->loaded.document))
+        result->notes[n++] = one_device_note;
     result->loaded.document.notes = result->notes;
-    result->loaded.document.n_notes = result->notes[0] != NULL;
+    result->loaded.document.n_notes = n;
 }
 
 static void name_phase(char name[PROFILE_NAME_TEXT], const struct mt_profile_phase *phase)
@@ -166,6 +174,7 @@ static int describe_runs(struct mt_profile_job *job, uint64_t start_ns,
             .steps = run->steps,
             .batch_size = job->settings->batch_size,
             .max_new_tokens = job->settings->max_tokens,
+            .peak_device_bytes = run->peak_device_bytes,
         };
     }
     result->loaded.document.runs = result->runs;

@@ -18,10 +18,10 @@ static const struct cli_terminal ascii = {.columns = 80};
 static const struct cli_terminal unicode = {.columns = 80, .utf8 = 1};
 
 static const struct cli_document_run runs[] = {
-    {1, 1, 900, 300, 600, 523 * MIB, 16, 1, 16},
-    {2, 0, 812.5, 250, 562.5, 522 * MIB, 16, 1, 16},
-    {3, 0, 790, 245, 545, 521 * MIB, 16, 1, 16},
-    {4, 0, 850, -1, -1, MT_UNKNOWN, 16, 1, 16},
+    {1, 1, 900, 300, 600, 523 * MIB, 16, 1, 16, MT_UNKNOWN},
+    {2, 0, 812.5, 250, 562.5, 522 * MIB, 16, 1, 16, MT_UNKNOWN},
+    {3, 0, 790, 245, 545, 521 * MIB, 16, 1, 16, MT_UNKNOWN},
+    {4, 0, 850, -1, -1, MT_UNKNOWN, 16, 1, 16, MT_UNKNOWN},
 };
 
 static const struct cli_document_phase phases[] = {

@@ -77,7 +77,10 @@ static int find(const char *name, const char *given, struct mt_profile_engine *e
     snprintf(engines, sizeof engines, "%s", at("engines"));
     snprintf(scripts, sizeof scripts, "%s", at("scripts"));
     snprintf(path, sizeof path, "%s:%s", at("nowhere"), at("bin"));
-    struct mt_profile_places places = {engines, path, scripts};
+    char active[PATH_MAX];
+    snprintf(active, sizeof active, "%s", at("active"));
+    const struct mt_profile_places places = {
+        .engines = engines, .path = path, .scripts = scripts, .virtual_env = active};
     return mt_profile_find_engine(name, given, &places, engine, error);
 }
 
@@ -217,6 +220,60 @@ static void test_given_path_that_does_not_exist(void **state)
     assert_non_null(strstr(error.text, "--engine-path"));
 }
 
+/* A Python below a folder, with or without a package. */
+static void make_python(const char *folder, const char *package)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%s/bin/python", folder);
+    make(name, 0755);
+    snprintf(name, sizeof name, "%s/lib/python3.11/site-packages/%s/__init__.py", folder, package);
+    make(name, 0644);
+}
+
+static void test_a_python_with_the_package_is_found(void **state)
+{
+    (void)state;
+    struct mt_profile_engine engine;
+    struct mt_error error;
+    make("scripts/profile_vllm.py", 0644);
+    make("scripts/profile_transformers.py", 0644);
+    assert_int_equal(find("vllm", NULL, &engine, &error), MT_EUNSUPPORTED);
+    assert_non_null(strstr(error.text, "the package vllm"));
+    make_python(".", "vllm");
+    assert_int_equal(find("vllm", NULL, &engine, NULL), 0);
+    assert_non_null(strstr(engine.program, "/bin/python"));
+    assert_string_equal(engine.script, at("scripts/profile_vllm.py"));
+    make_python("engines/vllm-0.9.1-cp311-@-77", "vllm");
+    make_python("engines/vllm-0.33.0-cp311-@-77", "vllm");
+    assert_int_equal(find("vllm", NULL, &engine, NULL), 0);
+    assert_non_null(strstr(engine.program, "/engines/vllm-0.33.0-"));
+    make_python("active", "transformers");
+    assert_int_equal(find("vllm", NULL, &engine, NULL), 0);
+    assert_non_null(strstr(engine.program, "/engines/vllm-0.33.0-"));
+    assert_int_equal(find("transformers", NULL, &engine, NULL), 0);
+    assert_string_equal(engine.program, at("active/bin/python"));
+}
+
+/* Its link leads to another Python, which does not have the packages of the environment. */
+static void test_a_given_virtual_environment_keeps_its_own_name(void **state)
+{
+    (void)state;
+    struct mt_profile_engine engine;
+    struct mt_error error;
+    char link[PATH_MAX];
+    make("scripts/profile_sglang.py", 0644);
+    make("bin/python3.11", 0755);
+    make("mine/bin/activate", 0644);
+    snprintf(link, sizeof link, "%s", at("mine/bin/python"));
+    assert_int_equal(symlink(at("bin/python3.11"), link), 0);
+    assert_int_equal(find("sglang", at("mine"), &engine, NULL), 0);
+    assert_string_equal(engine.program, at("mine/bin/python"));
+    assert_int_equal(find("sglang", at("mine/bin/python"), &engine, NULL), 0);
+    assert_string_equal(engine.program, at("mine/bin/python"));
+    assert_int_equal(find("sglang", at("mine/bin/activate"), &engine, &error), MT_ENOTFOUND);
+    assert_non_null(strstr(error.text, "is no Python"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -233,6 +290,8 @@ int main(void)
         TEST(test_given_program_is_taken_by_its_name),
         TEST(test_given_modules_may_be_named_either_way),
         TEST(test_given_path_that_does_not_exist),
+        TEST(test_a_python_with_the_package_is_found),
+        TEST(test_a_given_virtual_environment_keeps_its_own_name),
     };
     return RUN_TESTS(tests);
 }
