@@ -28,6 +28,7 @@ def start(folders, prepare=None):
     global say
     writer = trace.Trace(*folders)
     say = writer.say
+    _start_frames(writer)
     parts = Parts()
     imports = hooks.Watch(writer)
     imports.when_imported("torch", lambda module: _start_torch(imports, writer, parts))
@@ -37,6 +38,15 @@ def start(folders, prepare=None):
         imports.when_imported(row.module, _phase_maker(imports, writer, row))
     sys.meta_path.insert(0, imports.finder)
     return writer
+
+
+def _start_frames(writer):
+    from . import frames
+
+    try:
+        frames.start(writer.say)
+    except Exception as error:
+        writer.failed("Python's frames", error)
 
 
 def _start_torch(imports, writer, parts):
