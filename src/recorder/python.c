@@ -301,6 +301,41 @@ static void *stop(void *self, void *asked)
     return memtally_recorder.interpreter.number(0);
 }
 
+/* Counts the heap from now on. */
+static void *count(void *self, void *asked)
+{
+    (void)self;
+    (void)asked;
+    __atomic_store_n(&memtally_recorder.counts_heap, 1, __ATOMIC_RELAXED);
+    return memtally_recorder.interpreter.number(0);
+}
+
+static void *heap(void *self, void *asked)
+{
+    (void)self;
+    (void)asked;
+    return memtally_recorder.interpreter.number(
+        __atomic_load_n(&memtally_recorder.heap_bytes, __ATOMIC_RELAXED));
+}
+
+static void *taken(void *self, void *asked)
+{
+    (void)self;
+    (void)asked;
+    return memtally_recorder.interpreter.number(
+        (long)__atomic_load_n(&memtally_recorder.heap_taken_bytes, __ATOMIC_RELAXED));
+}
+
+/* The most since the last call. */
+static void *highest(void *self, void *asked)
+{
+    int64_t held = __atomic_load_n(&memtally_recorder.heap_bytes, __ATOMIC_RELAXED);
+    (void)self;
+    (void)asked;
+    return memtally_recorder.interpreter.number(
+        __atomic_exchange_n(&memtally_recorder.heap_peak_bytes, held, __ATOMIC_RELAXED));
+}
+
 /* As PyMethodDef and PyModuleDef are in every build with the interpreter's lock: Python's headers
  * are not needed to build the recorder. */
 struct method {
@@ -326,10 +361,11 @@ EXPORTED void *PyInit_memtally_frames(void);
 void *PyInit_memtally_frames(void)
 {
     enum { ONE_ARGUMENT = 8, API_VERSION = 1013 };
-    static const struct method methods[] = {{"show", show, ONE_ARGUMENT, NULL},
-                                            {"start", start, ONE_ARGUMENT, NULL},
-                                            {"stop", stop, ONE_ARGUMENT, NULL},
-                                            {0}};
+    static const struct method methods[] = {
+        {"show", show, ONE_ARGUMENT, NULL},   {"start", start, ONE_ARGUMENT, NULL},
+        {"stop", stop, ONE_ARGUMENT, NULL},   {"count", count, ONE_ARGUMENT, NULL},
+        {"heap", heap, ONE_ARGUMENT, NULL},   {"highest", highest, ONE_ARGUMENT, NULL},
+        {"taken", taken, ONE_ARGUMENT, NULL}, {0}};
     static struct module_definition definition = {
         .references = 1, .name = "memtally_frames", .size = -1, .methods = methods};
     return find_interpreter() ? memtally_recorder.interpreter.module(&definition, API_VERSION)

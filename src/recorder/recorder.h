@@ -152,6 +152,10 @@ struct recorder {
     uint32_t has_forked;  /* fork() was called: pages may be shared with a child */
     uint32_t is_filtered; /* the program lets the kernel refuse system calls: none is made */
     uint32_t python;      /* stacks have Python's frames too */
+    uint32_t counts_heap; /* the three below are counted, of blocks that are events */
+    int64_t heap_bytes;   /* that are held since counting began, less what was freed from before */
+    int64_t heap_peak_bytes;   /* the most of that since it was last asked for */
+    uint64_t heap_taken_bytes; /* all that was allocated */
     pthread_key_t key;
     uint64_t page_bytes;
     uintptr_t main_self;    /* pthread_self() of the main thread; 0: not known */

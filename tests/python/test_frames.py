@@ -145,6 +145,7 @@ def started(change):
     liar = Liar(change)
     said = []
     frames._recorder = lambda: liar
+    frames._path = lambda: "liar"
     frames.start(said.append)
     return liar.layout, said
 

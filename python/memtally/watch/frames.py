@@ -14,16 +14,18 @@ import sys
 CANDIDATES = 8  # layouts of one version
 FRAMES = 40  # that the recorder has room for
 LIBRARY = "libmemtally-record.so"
+recorder = None  # of this process, as a module, once it is started
 UNREAD = "Call stacks have no functions of Python: the frames of %s %s cannot be read"
 
 
 def start(say):
     """Once, before the program's code. `say(text)` tells the reader."""
-    recorder = _recorder()
-    if not recorder:
+    global recorder
+    if not _path():
         return
     layout = None
     if sys.implementation.name == "cpython" and not getattr(sys, "abiflags", ""):
+        recorder = _recorder()
         layout = _layout(recorder)
     if layout is None:
         say(UNREAD % (sys.implementation.name, sys.version.split()[0]))
@@ -33,13 +35,18 @@ def start(say):
 
 
 def _recorder():
-    """The preloaded recorder as a module; None where there is none."""
+    """The preloaded recorder as a module."""
     from _imp import create_dynamic
     from importlib.machinery import ModuleSpec
 
+    return create_dynamic(ModuleSpec("memtally_frames", None, origin=_path()))
+
+
+def _path():
+    """Where the recorder is, if it is preloaded."""
     for path in os.environ.get("LD_PRELOAD", "").replace(":", " ").split():
         if os.path.basename(path) == LIBRARY:
-            return create_dynamic(ModuleSpec("memtally_frames", None, origin=path))
+            return path
     return None
 
 
