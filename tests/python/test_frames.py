@@ -139,6 +139,9 @@ class Liar:
     def stop(self, _):
         pass
 
+    def leave_out(self, _):
+        self.layout = None
+
 
 def started(change):
     frames = watcher()

@@ -28,6 +28,8 @@ def start(say):
         recorder = _recorder()
         layout = _layout(recorder)
     if layout is None:
+        if recorder:
+            recorder.leave_out(None)
         say(UNREAD % (sys.implementation.name, sys.version.split()[0]))
         return
     atexit.register(recorder.stop, None)
