@@ -26,6 +26,8 @@ struct mt_run_options {
                                   outside only */
     const char *python_site;   /* folder of sitecustomize.py, to see what PyTorch does; NULL: Python
                                   is left alone */
+    int tells_layers;          /* of models: what each layer holds and takes */
+    int tells_operations;      /* of PyTorch: what each operator takes */
     enum mt_depth depth;
     enum mt_stacks stacks;
     double picture_share;     /* of run time that pictures may take; 0 means 0.02 */

@@ -8,6 +8,7 @@
 #include "cli/console.h"
 #include "cli/document/document.h"
 #include "cli/document/load.h"
+#include "cli/document/told.h"
 #include "cli/loaded.h"
 #include "cli/moment.h"
 #include "cli/words.h"
@@ -17,6 +18,8 @@ struct report_options {
     const char *at;
     uint64_t top;
     int all;
+    int layers;
+    int operations;
     const char *output;
 };
 
@@ -45,6 +48,16 @@ static const struct cli_option report_options[] = {
      .most = 1000000,
      .offset = AT(top),
      .help = "also show the N call stacks that hold most"},
+    {.name = "layers",
+     .kind = CLI_FLAG,
+     .offset = AT(layers),
+     .help = "show instead what each layer of PyTorch's models held and took, if it was recorded "
+             "with run --layers"},
+    {.name = "operations",
+     .kind = CLI_FLAG,
+     .offset = AT(operations),
+     .help = "show instead what each operator of PyTorch took, if it was recorded with run "
+             "--operations"},
     {.name = "all",
      .letter = 'a',
      .kind = CLI_FLAG,
@@ -78,6 +91,17 @@ static void complain_of_damage(const char *path, const struct cli_loaded *loaded
         cli_complain("%s: part of the recording could not be read and is missing here", path);
 }
 
+#define TOLD_SHOWN 60
+
+static int report_told(const char *path, const struct report_options *options,
+                       struct mt_strbuf *out, struct mt_error *error)
+{
+    struct cli_terminal terminal = cli_terminal_of_output(options->output);
+    enum mt_told_kind kind = options->layers ? MT_TOLD_LAYERS : MT_TOLD_OPERATIONS;
+    return cli_document_told(path, kind, (enum cli_format)options->format,
+                             options->all ? 0 : TOLD_SHOWN, &terminal, out, error);
+}
+
 static int report_one(const char *path, const struct report_options *options,
                       const struct mt_moment *moment, int first, struct mt_strbuf *out,
                       struct mt_error *error)
@@ -93,6 +117,8 @@ static int report_one(const char *path, const struct report_options *options,
     };
     if (!*path)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "report: the name of the folder is empty");
+    if (options->layers || options->operations)
+        return report_told(path, options, out, error);
     int result = cli_load(&loaded, path, &load, error);
     if (result == 0)
         result = cli_document_kept_read(path, &kept, error);

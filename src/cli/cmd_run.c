@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/document/told.h"
 #include "cli/forward.h"
 #include "cli/loaded.h"
 #include "cli/program.h"
@@ -33,6 +34,8 @@ struct run_options {
     int stacks;
     double picture_share;
     int no_python;
+    int layers;
+    int operations;
     struct cli_texts devices;
     int quiet;
 };
@@ -63,6 +66,15 @@ static const struct cli_option run_options[] = {
      .kind = CLI_FLAG,
      .offset = AT(no_python),
      .help = "leave Python alone: what PyTorch allocates is then not told by what it is for"},
+    {.name = "layers",
+     .kind = CLI_FLAG,
+     .offset = AT(layers),
+     .help = "of models of PyTorch, tell what each layer holds and takes: weights, cache, and the "
+             "most of a forward and of a backward pass"},
+    {.name = "operations",
+     .kind = CLI_FLAG,
+     .offset = AT(operations),
+     .help = "of PyTorch, tell what each operator takes, by the shapes of its inputs"},
     {.name = "on",
      .kind = CLI_TEXTS,
      .argument = "DEVICE[,DEVICE...]",
@@ -147,6 +159,8 @@ static int start(struct session *session, char *const *argv, struct mt_run **run
         .directory = session->folder,
         .recorder_path = session->recorder,
         .python_site = *session->site ? session->site : NULL,
+        .tells_layers = session->options->layers,
+        .tells_operations = session->options->operations,
         .depth = (enum mt_depth)session->options->depth,
         .stacks = (enum mt_stacks)session->options->stacks,
         .picture_share = share > 0 ? share : 1e-9, /* 0 would ask for the default */
@@ -230,6 +244,24 @@ static void print_breakdown(const struct session *session)
     cli_unload(&loaded);
 }
 
+#define TOLD_SHOWN 30
+
+/* A program may have no model, and end before any operator ran. */
+static void print_told(const struct session *session, enum mt_told_kind kind)
+{
+    struct mt_strbuf out = {0};
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    struct cli_terminal terminal = cli_terminal_of(STDERR_FILENO);
+    mt_strbuf_puts(&out, "\n");
+    if (cli_document_told(session->folder, kind, CLI_FORMAT_TABLE, TOLD_SHOWN, &terminal, &out,
+                          &error) == 0)
+        fputs(mt_strbuf_text(&out), stderr);
+    else
+        cli_complain("run: %s were not seen: PyTorch was not used, or not by Python",
+                     kind == MT_TOLD_LAYERS ? "layers of models" : "operators of PyTorch");
+    mt_strbuf_finish(&out);
+}
+
 static int finish(struct session *session, struct mt_run *run)
 {
     struct mt_run_result result = {.exit_code = CLI_EXIT_FAILED};
@@ -240,6 +272,10 @@ static int finish(struct session *session, struct mt_run *run)
         cli_fail(&error);
     if (!session->options->quiet)
         print_breakdown(session);
+    if (!session->options->quiet && session->options->layers)
+        print_told(session, MT_TOLD_LAYERS);
+    if (!session->options->quiet && session->options->operations)
+        print_told(session, MT_TOLD_OPERATIONS);
     return result.exit_code;
 }
 

@@ -160,6 +160,18 @@ static inline int is_exact(uint64_t usable)
     return usable >= EXACT_FROM_BYTES || !memtally_real.malloc_usable_size;
 }
 
+__attribute__((noinline)) static void count_bytes(int64_t bytes)
+{
+    struct recorder *recorder = &memtally_recorder;
+    int64_t held = __atomic_add_fetch(&recorder->heap_bytes, bytes, __ATOMIC_RELAXED);
+    int64_t peak = __atomic_load_n(&recorder->heap_peak_bytes, __ATOMIC_RELAXED);
+    if (bytes > 0)
+        __atomic_fetch_add(&recorder->heap_taken_bytes, (uint64_t)bytes, __ATOMIC_RELAXED);
+    while (held > peak && !__atomic_compare_exchange_n(&recorder->heap_peak_bytes, &peak, held, 1,
+                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+}
+
 static void note_alloc(struct thread *thread, uint64_t at, size_t size, const void *frame)
 {
     uint64_t usable = usable_size((const void *)(uintptr_t)at);
@@ -168,6 +180,8 @@ static void note_alloc(struct thread *thread, uint64_t at, size_t size, const vo
         mark_region(thread, at, extent);
     if (is_exact(usable)) {
         write_block(thread, MT_EVENT_ALLOC, at, size, frame);
+        if (UNLIKELY(memtally_recorder.counts_heap))
+            count_bytes((int64_t)extent);
         return;
     }
     thread->writer.small_allocs++;
@@ -182,6 +196,8 @@ static inline void note_alloc_in_full(struct thread *thread, uint64_t at, size_t
     if (UNLIKELY(!is_near(thread, at, at + (size ? size - 1 : 0))))
         mark_region(thread, at, size);
     write_block(thread, MT_EVENT_ALLOC, at, size, frame);
+    if (UNLIKELY(memtally_recorder.counts_heap))
+        count_bytes((int64_t)usable_size((const void *)(uintptr_t)at));
 }
 
 void note_allocated(void *address, size_t size, const void *frame)
@@ -257,6 +273,8 @@ static void note_free(struct thread *thread, void *address)
     look_before_free(thread, address, usable, exact);
     if (exact) {
         write_free(thread, MT_EVENT_FREE, at, now_ticks());
+        if (UNLIKELY(memtally_recorder.counts_heap))
+            count_bytes(-(int64_t)usable);
         return;
     }
     thread->writer.small_frees++;
@@ -285,6 +303,8 @@ static inline void note_free_in_full(struct thread *thread, void *address)
         thread->freed_bytes += usable;
     if (UNLIKELY(usable >= LOOK_FROM_BYTES) || UNLIKELY(thread->freed_bytes >= LOOK_EACH_BYTES))
         ticks = look_in_full(thread, address, usable);
+    if (UNLIKELY(memtally_recorder.counts_heap))
+        count_bytes(-(int64_t)usable);
     write_free(thread, MT_EVENT_FREE, (uint64_t)(uintptr_t)address, ticks);
 }
 

@@ -37,6 +37,7 @@
 #define NAME_SLOTS            64u
 #define ASIDE_STACK_BYTES     32768u
 #define REGION_LEAVES         4096u
+#define PYTHON_SLOTS          512u
 
 struct stack_slot {
     uint64_t hash;
@@ -47,6 +48,12 @@ struct stack_slot {
 struct name_slot {
     uint64_t hash;
     uint32_t number;
+};
+
+/* A place in Python's code that the stream has the name of. */
+struct python_slot {
+    uint64_t key;
+    uint64_t frame; /* 0: empty */
 };
 
 /* The last chain of frame pointers: where its frames lay, and behind them what the last said. */
@@ -78,6 +85,7 @@ struct thread {
     struct name_slot names[NAME_SLOTS];
     struct chain chain;
     struct stack_slot stacks[STACK_SLOTS];
+    struct python_slot python[PYTHON_SLOTS];
 };
 
 /* What the process knows of itself. In memory that is wiped on fork. */
@@ -104,12 +112,25 @@ struct process {
     uintptr_t heap_end;          /* of libc's heap at its last look */
     uint64_t unseen_bytes;       /* the kernel's highest size from before this program; 0: none */
     uint64_t picture_spent_ns;
-    uint64_t ns_per_mib;   /* what the last picture cost */
-    uint64_t devices_told; /* one bit each */
+    uint64_t ns_per_mib;     /* what the last picture cost */
+    uint64_t devices_told;   /* one bit each */
+    uint32_t python_readers; /* threads that read Python's frames */
     _Alignas(16) uint8_t aside_stack[ASIDE_STACK_BYTES];
 };
 
 enum recorder_state { NOT_STARTED = 0, STARTING = 1, STARTED = 2, OFF = 3 };
+
+/* The functions of the Python that the program has, and how its frames lie. Set before frames are
+ * read. */
+struct interpreter {
+    const struct python_layout *layout;
+    uintptr_t code_type;
+    void *(*thread_state)(void);
+    void *(*text)(const char *bytes, ssize_t length);
+    void *(*number)(long value);
+    long (*as_number)(void *object);
+    void *(*module)(void *definition, int version);
+};
 
 /* The recorder's one object. What it points to is set once, when it starts. */
 /* Most places of sampled blocks hold none, so that most blocks that are freed need not be looked
@@ -130,11 +151,17 @@ struct recorder {
     uint32_t has_threads; /* more than one thread has recorded something */
     uint32_t has_forked;  /* fork() was called: pages may be shared with a child */
     uint32_t is_filtered; /* the program lets the kernel refuse system calls: none is made */
+    uint32_t python;      /* stacks have Python's frames too */
+    uint32_t counts_heap; /* the three below are counted, of blocks that are events */
+    int64_t heap_bytes;   /* that are held since counting began, less what was freed from before */
+    int64_t heap_peak_bytes;   /* the most of that since it was last asked for */
+    uint64_t heap_taken_bytes; /* all that was allocated */
     pthread_key_t key;
     uint64_t page_bytes;
     uintptr_t main_self;    /* pthread_self() of the main thread; 0: not known */
     uint64_t stderr_device; /* what descriptor 2 was when the recorder started */
     uint64_t stderr_inode;
+    struct interpreter interpreter;
     struct process *process;
     struct sample_set *samples;
     struct ggml_cache *ggml;

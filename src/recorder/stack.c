@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
+#include "recorder/python.h"
 #include "recorder/real.h"
 #include "recorder/stack.h"
 #include "recorder/sys.h"
@@ -274,10 +275,57 @@ __attribute__((noinline)) static uint32_t number_of_unwound(struct thread *threa
     return slot->number ? slot->number : define(thread, slot, hash, &frames, ticks);
 }
 
+/* Python's frames come behind the native ones, which leave them room; the reader puts them where
+ * the interpreter's own are. */
+static void add_python(struct thread *thread, const struct python_stack *stack, uint64_t ticks,
+                       struct frames *frames)
+{
+    size_t room = MT_MAX_FRAMES - stack->n;
+    if (frames->n > room)
+        frames->n = room;
+    if (stack->n)
+        frames->complete = !stack->is_cut;
+    for (uint32_t i = 0; i < stack->n; i++)
+        frames->address[frames->n++] = python_frame(thread, &stack->place[i], ticks);
+}
+
+/* The short way does not see which Python functions are between the native frames: it is barred for
+ * threads that have any. */
+__attribute__((noinline)) static uint32_t number_with_python(struct thread *thread,
+                                                             const void *frame,
+                                                             const struct python_stack *stack,
+                                                             uint64_t ticks)
+{
+    struct frames frames;
+    uint64_t hash;
+    int is_chain = !memtally_recorder.unwind && is_frame(&memtally_tls, (uintptr_t)frame);
+    if (is_chain) {
+        hash = follow_chain(&thread->chain, (uintptr_t)frame);
+        thread->chain.at[0] = NULL;
+        thread->chain.n = 0;
+    } else {
+        walk(frame, &frames);
+        hash = hash_frames(&frames);
+    }
+    hash ^= stack->hash;
+    struct stack_slot *slot = slot_of(thread, hash);
+    if (LIKELY(slot->number))
+        return slot->number;
+    if (is_chain)
+        walk(frame, &frames);
+    add_python(thread, stack, ticks, &frames);
+    return define(thread, slot, hash, &frames, ticks);
+}
+
 uint32_t stack_number(struct thread *thread, const void *frame, uint64_t ticks)
 {
     if (memtally_recorder.stacks == MT_STACKS_NONE)
         return 0;
+    if (UNLIKELY(memtally_recorder.python)) {
+        struct python_stack python;
+        if (python_walk(&python))
+            return number_with_python(thread, frame, &python, ticks);
+    }
     if (UNLIKELY(memtally_recorder.unwind != NULL) ||
         UNLIKELY(!is_frame(&memtally_tls, (uintptr_t)frame)))
         return number_of_unwound(thread, frame, ticks);

@@ -204,6 +204,7 @@ static void init_thread(struct thread *thread, struct process *process)
     if (thread->used_before) {
         memset(thread->names, 0, sizeof thread->names);
         memset(thread->stacks, 0, sizeof thread->stacks);
+        memset(thread->python, 0, sizeof thread->python);
         memset(&thread->chain, 0, sizeof thread->chain);
     }
     thread->random = mt_counter() ^ ((uint64_t)tid << 32) ^ 0x9e3779b97f4a7c15u;

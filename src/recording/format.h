@@ -23,15 +23,19 @@
 
 #include <stdint.h>
 
-#define MT_FILE_MAGIC    "MEMTALLY"
-#define MT_FILE_VERSION  3u
-#define MT_FILE_OLDEST   2u          /* that is read: it has no events of devices */
-#define MT_HEADER_BYTES  4096u       /* at least; a page of the machine where that is more */
-#define MT_BLOCK_MAGIC   0x4b42544du /* "MTBK" */
-#define MT_BLOCK_BYTES   65536u
-#define MT_BYTE_ORDER    0x01020304u
-#define MT_MAX_STRING    4096u
-#define MT_MAX_FRAMES    64u
+#define MT_FILE_MAGIC   "MEMTALLY"
+#define MT_FILE_VERSION 3u
+#define MT_FILE_OLDEST  2u          /* that is read: it has no events of devices */
+#define MT_HEADER_BYTES 4096u       /* at least; a page of the machine where that is more */
+#define MT_BLOCK_MAGIC  0x4b42544du /* "MTBK" */
+#define MT_BLOCK_BYTES  65536u
+#define MT_BYTE_ORDER   0x01020304u
+#define MT_MAX_STRING   4096u
+#define MT_MAX_FRAMES   64u
+/* A frame of Python in a stack: its bits 63 and 62 are 10, which no address has, bit 61 says that
+ * the interpreter was entered for it, the rest are a number that its name gives it. */
+#define MT_FRAME_PYTHON  ((uint64_t)2 << 62)
+#define MT_FRAME_ENTERED ((uint64_t)1 << 61)
 #define MT_TEXT_PIECE    16384u
 #define MT_RUNS_PIECE    512u
 #define MT_HEAP_UNIT     8u
@@ -167,6 +171,7 @@ enum mt_event_op {
 #undef MT_EVENT_ENUM
         MT_EVENT_SKIPPED_FROM = 64,
     MT_EVENT_PROCESS_PEAK = 64, /* "pid resident_bytes" within its bytes; in watch files */
+    MT_EVENT_FRAME_NAME = 65,   /* "frame" and the name of a Python frame in its bytes */
     MT_EVENT_SKIPPED_TO = 127
 };
 

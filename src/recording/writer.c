@@ -394,6 +394,22 @@ void mt_write_skipped(struct mt_writer *writer, enum mt_event_op op, uint64_t ti
     mt_event_end(writer, at + length);
 }
 
+void mt_write_frame_name(struct mt_writer *writer, uint64_t ticks, uint64_t frame, const char *text,
+                         size_t length)
+{
+    uint8_t number[MT_VARINT_MAX];
+    size_t n = (size_t)(mt_varint_put(number, frame) - number);
+    if (length > MT_MAX_STRING)
+        length = MT_MAX_STRING;
+    if (!mt_writer_room(writer, 1 + 2 * MT_VARINT_MAX + n + length, ticks))
+        return;
+    uint8_t *at = mt_event_begin(writer, MT_EVENT_FRAME_NAME, ticks);
+    at = mt_varint_put(at, n + length);
+    copy(at, number, n);
+    copy(at + n, text, length);
+    mt_event_end(writer, at + n + length);
+}
+
 uint32_t mt_write_string(struct mt_writer *writer, uint64_t ticks, const char *text, size_t length)
 {
     if (length > MT_MAX_STRING)

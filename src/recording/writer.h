@@ -163,6 +163,10 @@ uint32_t mt_write_stack(struct mt_writer *writer, uint64_t ticks, const uint64_t
 void mt_write_skipped(struct mt_writer *writer, enum mt_event_op op, uint64_t ticks,
                       const uint64_t *fields, size_t n_fields);
 
+/* The name of a frame that is no address. */
+void mt_write_frame_name(struct mt_writer *writer, uint64_t ticks, uint64_t frame, const char *text,
+                         size_t length);
+
 /* An event of `op` with fields `kind`, the length, and up to MT_TEXT_PIECE bytes. */
 void mt_write_bytes(struct mt_writer *writer, enum mt_event_op op, uint64_t ticks, uint64_t kind,
                     const void *bytes, size_t length);

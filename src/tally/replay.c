@@ -56,6 +56,7 @@ void mt_replay_finish(struct mt_replay *replay)
     mt_blocks_finish(&replay->samples);
     mt_table_finish(&replay->buffers);
     mt_interned_finish(&replay->texts);
+    mt_table_finish(&replay->frame_names);
     mt_interned_finish(&replay->stacks);
     mt_interned_finish(&replay->scopes);
     mt_interned_finish(&replay->sites);
@@ -144,6 +145,30 @@ static int define_text(struct mt_replay *replay, const struct mt_event *event)
     if (!stream || mt_interned_number(&replay->texts, event->bytes, length, &number) < 0)
         return MT_ENOMEM;
     return set_number(&stream->texts, event->field[0], number);
+}
+
+static int define_frame_name(struct mt_replay *replay, const struct mt_event *event)
+{
+    const uint8_t *at = event->bytes;
+    const uint8_t *end = at + event->length;
+    uint64_t frame;
+    uint32_t number;
+    if (!mt_varint_get(&at, end, &frame) || frame >> 62 != MT_FRAME_PYTHON >> 62)
+        return 0;
+    size_t length = (size_t)(end - at);
+    if (mt_interned_number(&replay->texts, at, length < MT_MAX_STRING ? length : MT_MAX_STRING,
+                           &number) < 0)
+        return MT_ENOMEM;
+    return mt_table_set(&replay->frame_names, frame & ~MT_FRAME_ENTERED, number) < 0 ? MT_ENOMEM
+                                                                                     : 0;
+}
+
+struct mt_text mt_replay_frame_name(const struct mt_replay *replay, uint64_t frame)
+{
+    uint64_t number;
+    if (!mt_table_get(&replay->frame_names, frame & ~MT_FRAME_ENTERED, &number))
+        return (struct mt_text){0};
+    return replay->texts.items[number];
 }
 
 static int define_stack(struct mt_replay *replay, const struct mt_event *event)
@@ -593,6 +618,8 @@ static int apply(struct mt_replay *replay, const struct mt_event *event)
         return define_text(replay, event);
     case MT_EVENT_STACK:
         return define_stack(replay, event);
+    case MT_EVENT_FRAME_NAME:
+        return define_frame_name(replay, event);
     case MT_EVENT_ALLOC:
         return add_block(replay, &replay->blocks, event);
     case MT_EVENT_FREE:

@@ -65,10 +65,11 @@ struct mt_replay {
     struct mt_ranges self;    /* the recorder's own memory */
     struct mt_ranges regions; /* where the heap was seen */
     struct mt_interned texts;
-    struct mt_interned stacks; /* a byte that says whether it is complete, then as in the event */
-    struct mt_interned scopes; /* each a struct mt_site without a stack */
-    struct mt_interned sites;  /* struct mt_site of blocks that were allocated in a scope */
-    struct mt_table by_stream; /* -> streams */
+    struct mt_interned stacks;   /* a byte that says whether it is complete, then as in the event */
+    struct mt_table frame_names; /* of frames that are no addresses -> texts */
+    struct mt_interned scopes;   /* each a struct mt_site without a stack */
+    struct mt_interned sites;    /* struct mt_site of blocks that were allocated in a scope */
+    struct mt_table by_stream;   /* -> streams */
     struct mt_replay_stream *streams;
     size_t n_streams;
     size_t streams_capacity;
@@ -120,6 +121,8 @@ struct mt_site mt_replay_site(const struct mt_replay *replay, uint32_t site);
 
 /* Stack number `stack`, from 1 to mt_replay_stacks(). */
 struct mt_stack mt_replay_stack(const struct mt_replay *replay, uint32_t stack);
+/* The name of a Python frame; its `text` is NULL where none was recorded. */
+struct mt_text mt_replay_frame_name(const struct mt_replay *replay, uint64_t frame);
 uint32_t mt_replay_stacks(const struct mt_replay *replay);
 
 #endif

@@ -10,6 +10,7 @@
 #include "symbol/symbol.h"
 #include "tally/image.h"
 #include "tally/moment.h"
+#include "tally/python_frames.h"
 #include "tally/replay.h"
 #include "tally/stack_list.h"
 #include "tally/tree.h"
@@ -96,6 +97,14 @@ static void add_mappings(struct collector *collector)
 /* The name of the function that a return address leads back to: the byte before it. */
 static void find_name(struct collector *collector, uint64_t address, char name[NAME_BYTES])
 {
+    if (mt_is_python_frame(address)) {
+        const struct mt_text text = mt_replay_frame_name(collector->replay, address);
+        if (text.text)
+            snprintf(name, NAME_BYTES, "%.*s", (int)text.length, text.text);
+        else
+            snprintf(name, NAME_BYTES, "[Python]");
+        return;
+    }
     uint64_t call = address - 1;
     const struct mt_vma *vma = mt_maps_find(&collector->maps, call);
     if (vma && vma->kind == MT_VMA_FILE && collector->symbolizer) {
@@ -149,6 +158,7 @@ static int find_frames(struct collector *collector, size_t stack, struct mt_stac
     for (size_t i = 0; i < entry->n_frames; i++)
         if (!(names[i] = name_of(collector, frames[i])))
             return MT_ENOMEM;
+    entry->n_frames = mt_python_frames_place(frames, names, entry->n_frames);
     return 0;
 }
 

@@ -27,6 +27,7 @@ enum own_variable {
     OWN_ASAN_OPTIONS,
     OWN_PYTHON_PATH,
     OWN_WATCH,
+    OWN_WATCH_PARTS,
     N_OWN_VARIABLES
 };
 
@@ -40,6 +41,7 @@ static const char *const own_names[N_OWN_VARIABLES] = {
     [OWN_ASAN_OPTIONS] = "ASAN_OPTIONS=",
     [OWN_PYTHON_PATH] = "PYTHONPATH=",
     [OWN_WATCH] = "MEMTALLY_WATCH=",
+    [OWN_WATCH_PARTS] = "MEMTALLY_WATCH_PARTS=",
 };
 
 static int is_own(const char *variable)
@@ -117,6 +119,10 @@ static char *own_variable(enum own_variable which, const struct mt_run_options *
         break;
     case OWN_WATCH:
         mt_strbuf_puts(&text, options->python_site ? run->directory : "");
+        break;
+    case OWN_WATCH_PARTS:
+        mt_strbuf_printf(&text, "%s%s", options->tells_layers ? "layers," : "",
+                         options->tells_operations ? "operations," : "");
         break;
     case OWN_ASAN_OPTIONS:
     case N_OWN_VARIABLES:

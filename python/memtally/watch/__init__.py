@@ -6,6 +6,8 @@ something fails, the trace says so once and that part is left alone from then on
 imported when the program has imported it.
 """
 
+import functools
+import os
 import sys
 
 say = None  # tells the reader a sentence, once there is a trace
@@ -28,6 +30,7 @@ def start(folders, prepare=None):
     global say
     writer = trace.Trace(*folders)
     say = writer.say
+    _start_frames(writer)
     parts = Parts()
     imports = hooks.Watch(writer)
     imports.when_imported("torch", lambda module: _start_torch(imports, writer, parts))
@@ -39,10 +42,31 @@ def start(folders, prepare=None):
     return writer
 
 
+def _start_frames(writer):
+    from . import frames
+
+    try:
+        frames.start(writer.say)
+    except Exception as error:
+        writer.failed("Python's frames", error)
+
+
 def _start_torch(imports, writer, parts):
     from . import session
 
+    asked = os.environ.get("MEMTALLY_WATCH_PARTS", "").split(",")
+    for name in ("layers", "operations"):
+        if name in asked:
+            parts.at_torch.append((name, functools.partial(_start_part, name)))
+
     session.start(imports, writer, parts)
+
+
+def _start_part(name, imports, writer):
+    from . import endings, hooks
+
+    part = hooks.load(name).start(imports, writer, sys.modules["torch"])
+    endings.before(part.write)
 
 
 def _phase_maker(imports, writer, row):

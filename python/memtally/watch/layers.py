@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: MIT
+"""What the layers of a model hold: weights, caches, and the most that a forward and a backward pass takes above what was
+there before, for the modules of depth 1 and 2 and for repeated blocks.
+
+Modules are found when the outermost one is called. From then on the classes of those that are told have a
+`__call__` that looks before and after; instances stay as they are, so that they can be copied, saved and
+compiled as before. The backward pass is seen by hooks on the nodes of the graph where a module's results and
+its arguments come from: they add none.
+
+Of a device PyTorch's own count is read, whose peak is started anew at each look; what the program asks of
+it is the peak over all of them, as without us. Of the host the recorder counts the heap.
+"""
+
+import functools
+import os
+import time
+import weakref
+
+from . import counts, hooks, tsv
+
+MOST_RECORDS = 4096
+SHARE = 0.02  # of the time, for writing
+COLUMNS = ("root", "module", "class", "kind", "depth", "calls", "weights_host_bytes", "weights_device_bytes",
+           "cache_host_bytes", "cache_device_bytes", "forward_peak_host_bytes", "forward_peak_device_bytes",
+           "backward_peak_host_bytes", "backward_peak_device_bytes")
+
+
+class Record:
+    """A module of a model."""
+
+    def __init__(self, module, root, path, kind):
+        self.module = weakref.ref(module)
+        self.name = type(module).__name__
+        self.root = root
+        self.path = path
+        self.kind = kind
+        self.calls = 0
+        self.weights = {"host": 0, "device": 0}
+        self.caches = {}  # which: bytes by place
+        self.cache = {"host": 0, "device": 0}  # the most of all of them
+        self.passes = {"forward": None, "backward": None}  # the most, by place
+        self.open = {}  # pass: [what was there before, the most since]
+
+    @property
+    def depth(self):
+        return self.path.count(".") + 1 if self.path else 0
+
+
+class Layers:
+    def __init__(self, trace, torch):
+        self.trace = trace
+        self.torch = torch
+        self.counts = counts.Counts(torch)
+        self.records = {}  # id of the module: Record
+        self.roots = 0
+        self.active = []  # records with a pass that is not over
+        self.calls = []  # innermost last
+        self.unclaimed = weakref.WeakSet()
+        self.classes = set()
+        self.handle = None
+        self.next_write = 0.0
+        self.is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+
+    def start(self, watch):
+        self.counts.start()
+        self.torch.nn.modules.module.register_module_parameter_registration_hook(self._registered)
+        hooks.replace(self.torch.autograd, "backward", self._around_backward)
+        watch.when_imported("transformers.cache_utils", self._wrap_caches)
+
+    def _registered(self, module, name, parameter):
+        self.unclaimed.add(module)
+        if self.handle is None and not self.is_compiling():
+            self.handle = self.torch.nn.modules.module.register_module_forward_pre_hook(self._called)
+
+    # Finding modules.
+
+    def _called(self, module, args):
+        """Any module is called, and some are not known yet."""
+        if self.calls or self.is_compiling():
+            return
+        try:
+            if id(module) not in self.records:
+                self._claim(module)
+                self._first_call(module, args)
+        except Exception as error:
+            self.trace.failed("layers", error)
+            self.unclaimed.clear()
+        if not self.unclaimed and self.handle is not None:
+            self.handle.remove()
+            self.handle = None
+
+    def _claim(self, root):
+        modules = dict(root.named_modules())
+        for module in modules.values():
+            self.unclaimed.discard(module)
+        if len(modules) < 2:  # alone it has no layers
+            return
+        self._forget_parts(modules)
+        self.roots += 1
+        name = "%d" % self.roots
+        blocks = {id(child) for module in modules.values() for child in _repeated(module)}
+        for path, module in modules.items():
+            kind = "block" if id(module) in blocks else "module"
+            if (kind == "block" or path.count(".") < 2) and len(self.records) < MOST_RECORDS:
+                self.records[id(module)] = Record(module, name, path, kind)
+                self._wrap(type(module))
+
+    def _forget_parts(self, modules):
+        """What was called by itself before and is a part of a model is told with that."""
+        parts = {self.records[id(module)].root for module in modules.values()
+                 if id(module) in self.records and not self.records[id(module)].path}
+        self.records = {key: record for key, record in self.records.items() if record.root not in parts}
+
+    def _first_call(self, root, args):
+        """The call that a model was found by is over when its results come by."""
+        record = self._record_of(root)
+        if record is None:
+            return
+
+        def over(module, args, result):
+            if module is root:
+                handle.remove()
+                self._quietly(self._leave, record, result)
+
+        handle = self.torch.nn.modules.module.register_module_forward_hook(over)
+        self._enter(record, args, {})
+
+    def _wrap(self, kind):
+        if kind in self.classes:
+            return
+        self.classes.add(kind)
+        layers = self
+        own = vars(kind).get("__call__")
+        outer = own or kind.__call__
+
+        @functools.wraps(outer)
+        def __call__(self, *args, **kwargs):
+            call = functools.partial(own, self) if own else super(kind, self).__call__
+            record = None if layers.is_compiling() else layers._record_of(self)
+            if record is None:
+                return call(*args, **kwargs)
+            layers._quietly(layers._enter, record, args, kwargs)
+            result = None
+            try:
+                result = call(*args, **kwargs)
+                return result
+            finally:
+                layers._quietly(layers._leave, record, result)
+
+        kind.__call__ = __call__
+
+    def _record_of(self, module):
+        record = self.records.get(id(module))
+        return record if record is not None and record.module() is module else None
+
+    def _quietly(self, call, *args):
+        try:
+            call(*args)
+        except Exception as error:
+            self.trace.failed("layers", error)
+            self.records.clear()
+            self.active.clear()
+            self.calls.clear()
+
+    # Passes.
+
+    def _look(self):
+        """What is there now; those that are in a pass learn what was the most since the last look."""
+        now, most = self.counts.read()
+        for record in self.active:
+            for state in record.open.values():
+                for place, value in most.items():
+                    if value > state[1].get(place, 0):
+                        state[1][place] = value
+        return now
+
+    def _begin(self, record, which):
+        if which in record.open:  # of checkpoints the forward pass comes again
+            return
+        now = self._look()
+        record.open[which] = [dict(now), dict(now)]
+        self.active.append(record)
+
+    def _end(self, record, which):
+        if which not in record.open:
+            return
+        self._look()
+        before, most = record.open.pop(which)
+        self.active.remove(record)
+        taken = {"host": 0, "device": 0}
+        for place, value in most.items():
+            taken["host" if place == "host" else "device"] += value - before.get(place, 0)
+        known = record.passes[which] or taken
+        record.passes[which] = {place: max(taken[place], known[place]) for place in taken}
+
+    def _enter(self, record, args, kwargs):
+        record.calls += 1
+        self.calls.append(record)
+        for tensor in _tensors((args, kwargs)):
+            self._when_reached(tensor, self._end, record)
+        self._begin(record, "forward")
+
+    def _leave(self, record, result):
+        self._end(record, "forward")
+        if record in self.calls:
+            del self.calls[self.calls.index(record):]
+        for tensor in _tensors(result):
+            self._when_reached(tensor, self._begin, record)
+        if not self.calls and time.monotonic() > self.next_write:
+            self.write()
+
+    def _when_reached(self, tensor, call, record):
+        """`call` is made when the backward pass gets to where the tensor comes from."""
+        node = getattr(tensor, "grad_fn", None)
+        if node is not None and hasattr(node, "register_prehook"):
+            node.register_prehook(lambda gradients: self._quietly(call, record, "backward"))
+
+    def _around_backward(self, backward):
+        def backward_and_end(*args, **kwargs):
+            try:
+                return backward(*args, **kwargs)
+            finally:
+                for record in [record for record in self.active if "backward" in record.open]:
+                    self._quietly(self._end, record, "backward")
+
+        return backward_and_end
+
+    # Caches.
+
+    def _wrap_caches(self, module):
+        """Of transformers' caches the parts for each layer; older versions have one object for all."""
+        kinds = {name: kind for name, kind in vars(module).items()
+                 if isinstance(kind, type) and kind.__module__ == module.__name__ and "update" in vars(kind)}
+        of_layers = {name: kind for name, kind in kinds.items() if name.endswith("Layer") or name.endswith("LayerMixin")}
+        for name in of_layers or kinds:
+            hooks.replace(module, name + ".update", functools.partial(self._around_update, bool(of_layers)))
+
+    def _around_update(self, is_of_layer, update):
+        def update_and_count(cache, *args, **kwargs):
+            result = update(cache, *args, **kwargs)
+            if self.calls and not self.is_compiling():
+                layer = "" if is_of_layer else args[2] if len(args) > 2 else kwargs.get("layer_idx", "")
+                self._quietly(self._count_cache, (id(cache), layer), result)
+            return result
+
+        return update_and_count
+
+    def _count_cache(self, key, result):
+        record = self.calls[-1]
+        record.caches[key] = _bytes_of(result if isinstance(result, tuple) else ())
+        now = {place: sum(held[place] for held in record.caches.values()) for place in record.cache}
+        record.cache = {place: max(now[place], record.cache[place]) for place in now}
+
+    # Writing.
+
+    def write(self):
+        began = time.monotonic()
+        try:
+            tsv.write(self.trace.folders, "layers", COLUMNS, self._rows())
+        except Exception as error:
+            self.trace.failed("layers", error)
+        self.next_write = time.monotonic() + (time.monotonic() - began) / SHARE
+
+    def _rows(self):
+        by_root = {}
+        for record in self.records.values():
+            by_root.setdefault(record.root, []).append(record)
+        for root, records in by_root.items():
+            for record in records:
+                module = record.module()
+                if module is not None:
+                    record.weights = _bytes_of([*module.parameters(), *module.buffers()])
+                yield self._row(record, [one for one in records if _is_within(one, record)])
+
+    def _row(self, record, within):
+        """A container that is never called takes what the most of its parts takes."""
+        cache = {place: sum(one.cache[place] for one in within) for place in record.cache}
+        values = [record.root, record.path or "(model)", record.name, record.kind, record.depth,
+                  record.calls or max(one.calls for one in within),
+                  record.weights["host"], record.weights["device"], cache["host"], cache["device"]]
+        for which in ("forward", "backward"):
+            known = [one.passes[which] for one in (within if record.passes[which] is None else [record]) if one.passes[which]]
+            for place in ("host", "device"):
+                values.append(max(one[place] for one in known) if known else "-")
+        if not self.counts.sees_host:
+            values[10] = values[12] = "-"
+        return values
+
+
+def _repeated(module):
+    """The children of a list of modules that are all of one class."""
+    children = list(module.children())
+    kinds = {type(child) for child in children}
+    is_list = type(module).__name__ in ("ModuleList", "Sequential")
+    return children if is_list and len(children) > 1 and len(kinds) == 1 else ()
+
+
+def _is_within(one, record):
+    return one is record or not record.path or one.path.startswith(record.path + ".")
+
+
+def _tensors(value, depth=0):
+    """Those in the arguments or results of a call."""
+    if hasattr(value, "grad_fn"):
+        yield value
+    elif depth < 4 and isinstance(value, dict):
+        for item in list(value.values()):
+            yield from _tensors(item, depth + 1)
+    elif depth < 4 and isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _tensors(item, depth + 1)
+
+
+def _bytes_of(tensors):
+    """Of storages, each once: {"host": …, "device": …}."""
+    storages = {}
+    for tensor in tensors:
+        tensor = getattr(tensor, "_local_tensor", tensor)
+        try:
+            storage = tensor.untyped_storage()
+            place = {"cpu": "host", "meta": None}.get(tensor.device.type, "device")
+            storages[(str(tensor.device), storage.data_ptr())] = (place, storage.nbytes())
+        except (AttributeError, RuntimeError, NotImplementedError):
+            continue
+    return {place: sum(size for where, size in storages.values() if where == place) for place in ("host", "device")}
+
+
+def start(watch, trace, torch):
+    layers = Layers(trace, torch)
+    layers.start(watch)
+    return layers

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* What layers of models hold and what operators of PyTorch take, of a recording. */
+#ifndef CLI_DOCUMENT_TOLD_H
+#define CLI_DOCUMENT_TOLD_H
+
+#include "cli/document/document.h"
+#include "pytorch/told.h"
+
+/* Writes the recording's table of a kind as a document of its own; of a table at most `most` rows,
+ * 0 for all. Errors: MT_ENOTFOUND (it has none), MT_EARG (the format has none), MT_ENOMEM. */
+int cli_document_told(const char *recording, enum mt_told_kind kind, enum cli_format format,
+                      size_t most, const struct cli_terminal *terminal, struct mt_strbuf *out,
+                      struct mt_error *error);
+
+#endif
