@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <memtally/category.h>
 #include <memtally/error.h>
 
 #ifdef __cplusplus

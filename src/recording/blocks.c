@@ -20,6 +20,7 @@ struct finder {
 /* So many empty places behind one another end a file whose holes cannot be found: 256 MiB, of the
  * 64 GiB that it may become. */
 #define MOST_EMPTY 4096
+#define SCANS_MOST 3
 
 enum found { FOUND_BLOCK, FOUND_NOTHING, FOUND_DAMAGE };
 
@@ -55,6 +56,14 @@ static int checksum_holds(const struct mt_block_header *header, const uint8_t *e
     return mt_crc32c(crc, events, header->used) == header->crc32c;
 }
 
+/* Whether nothing was written there but, at most, the beginning of a header: a process may be killed
+ * before the magic, which comes last. */
+static int is_unbegun(const uint8_t *at, size_t room, const struct mt_block_header *header)
+{
+    return !header->magic && !header->used && !header->sealed &&
+           is_zero(at + sizeof *header, room - sizeof *header);
+}
+
 /* Looks at the block that begins at `at`, of which `room` bytes are there. A block that was claimed
  * and never begun is nothing, and so is what a crashed machine left of one that it never wrote. */
 static enum found look(const uint8_t *at, size_t room, struct mt_block *block)
@@ -65,7 +74,7 @@ static enum found look(const uint8_t *at, size_t room, struct mt_block *block)
     memcpy(&block->header, at, sizeof block->header);
     block->open = header->sealed != MT_BLOCK_SEALED;
     if (header->magic != MT_BLOCK_MAGIC)
-        return is_zero(at, room) ? FOUND_NOTHING : FOUND_DAMAGE;
+        return is_unbegun(at, room, header) ? FOUND_NOTHING : FOUND_DAMAGE;
     if (room > MT_BLOCK_BYTES)
         room = MT_BLOCK_BYTES;
     if (header->used > room - sizeof *header)
@@ -140,13 +149,10 @@ static void put_in_order(struct finder *finder)
     note_missing(finder);
 }
 
-/* A block that is sealed while it is copied may look damaged. A second copy has it whole. */
-static int take_raw_block(struct finder *finder, uint8_t *bytes, size_t length, uint64_t at)
+static int take_raw_block(struct finder *finder, const uint8_t *bytes, size_t length, uint64_t at)
 {
     struct mt_block block = {.offset = at};
     enum found found = look(bytes, length, &block);
-    if (found == FOUND_DAMAGE && mt_file_read(finder->file, at, bytes, length) == (long)length)
-        found = look(bytes, length, &block);
     if (found == FOUND_DAMAGE)
         mt_note_bad(finder->file, at);
     if (found == FOUND_NOTHING && finder->n_zero++ == 0)
@@ -155,7 +161,24 @@ static int take_raw_block(struct finder *finder, uint8_t *bytes, size_t length, 
     return found == FOUND_BLOCK ? add(finder, &block) : 0;
 }
 
-int mt_find_raw_blocks(struct mt_record_file *file)
+/* Blocks that were open may have been sealed since, and their streams gone on in later ones. Looks
+ * again from the last to the first: before a block that goes on a stream, its earlier ones ended. */
+static int look_again(struct mt_record_file *file, uint8_t *bytes)
+{
+    for (size_t i = file->n_blocks; i-- > 0;) {
+        struct mt_block block = {.offset = file->blocks[i].offset};
+        if (!file->blocks[i].open)
+            continue;
+        long length = mt_file_read(file, block.offset, bytes, MT_BLOCK_BYTES);
+        if (length < 0)
+            return MT_EIO;
+        if (look(bytes, (size_t)length, &block) == FOUND_BLOCK)
+            file->blocks[i] = block;
+    }
+    return 0;
+}
+
+static int scan(struct mt_record_file *file)
 {
     struct finder finder = {.file = file};
     uint64_t n = 0;
@@ -171,6 +194,8 @@ int mt_find_raw_blocks(struct mt_record_file *file)
             n >= file->header.blocks_backed)
             break;
     }
+    if (result == 0)
+        result = look_again(file, bytes);
     free(bytes);
     if (result < 0)
         return result;
@@ -178,4 +203,22 @@ int mt_find_raw_blocks(struct mt_record_file *file)
         mt_note_bad(file, file->file_bytes);
     put_in_order(&finder);
     return 0;
+}
+
+/* A copy of what is written meanwhile has its bytes in no order, and may look damaged. Damage is what
+ * stays. */
+int mt_find_raw_blocks(struct mt_record_file *file)
+{
+    int result = 0;
+    for (int i = 0; i < SCANS_MOST && result == 0; i++) {
+        free(file->blocks);
+        file->blocks = NULL;
+        file->n_blocks = 0;
+        file->blocks_bad = 0;
+        file->first_bad_offset = MT_NO_OFFSET;
+        result = scan(file);
+        if (!file->blocks_bad)
+            break;
+    }
+    return result;
 }
