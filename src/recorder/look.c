@@ -314,9 +314,13 @@ void look_before_sure_fall(struct thread *thread, const void *address, uint64_t 
         look_above(thread, step);
 }
 
+/* Between our destructor and the last that is run at the exit, those of other libraries are, and
+ * what they make resident is worth a second picture. */
 void look_at_end(struct thread *thread)
 {
-    try_look(thread, MT_PICTURE_EXIT, 0);
+    struct process *process = memtally_recorder.process;
+    uint64_t pictured = __atomic_load_n(&process->pictured_bytes, __ATOMIC_RELAXED);
+    try_look(thread, MT_PICTURE_EXIT, process->looked_at_stop ? pictured + 1 : 0);
     write_totals(thread);
 }
 

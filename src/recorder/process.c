@@ -306,6 +306,19 @@ static void end_exit(void)
     errno = saved_errno;
 }
 
+/* From <cxxabi.h>. Of no module, it is called where it stands in the order of all: before main()
+ * that is ahead of the loader's own, which calls all destructors, so that it comes after them. */
+int __cxa_atexit(void (*function)(void *), void *context, void *module); /* NOLINT */
+
+/* Where it is called before our destructor, that one ends the recording. */
+static void end_last(void *context)
+{
+    (void)context;
+    memtally_recorder.ends_last = 0;
+    if (memtally_recorder.process && memtally_recorder.process->looked_at_stop)
+        end_exit();
+}
+
 static int get_ready(char **environment)
 {
     struct recorder *recorder = &memtally_recorder;
@@ -323,6 +336,7 @@ static int get_ready(char **environment)
     recorder->has_key = (uint32_t)thread_make_key();
     pthread_atfork(before_fork, after_fork, NULL);
     at_quick_exit(end_exit);
+    recorder->ends_last = __cxa_atexit(end_last, NULL, NULL) == 0;
     return 1;
 }
 
@@ -378,10 +392,25 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
     errno = saved_errno;
 }
 
+static void look_at_stop(struct process *process)
+{
+    int saved_errno = errno;
+    struct thread *thread =
+        process->file.header->pid == (uint32_t)MT_SYS0(SYS_getpid) ? enter() : NULL;
+    if (thread) {
+        foresee_end();
+        look_at_end(thread);
+        process->looked_at_stop = 1;
+        leave();
+    }
+    errno = saved_errno;
+}
+
 __attribute__((destructor)) static void stop(void)
 {
-    const struct process *process = memtally_recorder.process;
+    struct process *process = memtally_recorder.process;
     if (process && process->alive == 2 && !process->ended && !memtally_recorder.is_filtered)
-        foresee_end();
-    end_exit();
+        look_at_stop(process);
+    if (!memtally_recorder.ends_last)
+        end_exit();
 }

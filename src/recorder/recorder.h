@@ -111,6 +111,7 @@ struct process {
     uint64_t fallen_bytes;       /* by falls since the last look that were too small for one */
     uintptr_t heap_end;          /* of libc's heap at its last look */
     uint64_t unseen_bytes;       /* the kernel's highest size from before this program; 0: none */
+    uint32_t looked_at_stop; /* the picture at the end is taken, and only a higher one is wanted */
     uint64_t picture_spent_ns;
     uint64_t ns_per_mib;     /* what the last picture cost */
     uint64_t devices_told;   /* one bit each */
@@ -148,6 +149,7 @@ struct recorder {
     uint32_t avoid_scan;
     uint32_t said;
     uint32_t has_key;     /* `key` ends a thread's state */
+    uint32_t ends_last;   /* a function of ours is called after all destructors */
     uint32_t has_threads; /* more than one thread has recorded something */
     uint32_t has_forked;  /* fork() was called: pages may be shared with a child */
     uint32_t is_filtered; /* the program lets the kernel refuse system calls: none is made */

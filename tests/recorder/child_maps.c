@@ -87,6 +87,16 @@ static void fall_by_end(void)
     say_area(mapped(MAP_PRIVATE | MAP_ANONYMOUS, -1));
 }
 
+void early_fills_at_end(void *area, size_t length);
+
+static void fall_after_destructors(void)
+{
+    void *area = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MUST(area != MAP_FAILED);
+    say("area=%#lx\n", (unsigned long)(uintptr_t)area);
+    early_fills_at_end(area, LENGTH);
+}
+
 /* The heap's last block goes with the end of the heap, which libc then shortens. */
 static void fall_by_heap_end(void)
 {
@@ -128,6 +138,7 @@ static const struct {
     {"fixed_mmap", fall_by_fixed_mmap},
     {"ftruncate", fall_by_ftruncate},
     {"end", fall_by_end},
+    {"destructors", fall_after_destructors},
     {"small_frees", fall_by_small_frees},
 };
 

@@ -49,9 +49,9 @@ static struct ran *fall_by(const char *call, const char *setting)
 
 static void test_what_falls_is_in_a_picture_taken_before(void **state)
 {
-    static const char *const calls[] = {"munmap",   "free",       "madvise",
-                                        "mremap",   "fixed_mmap", "ftruncate",
-                                        "heap_end", "thread_end", "end"};
+    static const char *const calls[] = {"munmap",     "free",       "madvise",  "mremap",
+                                        "fixed_mmap", "ftruncate",  "heap_end", "thread_end",
+                                        "end",        "destructors"};
     (void)state;
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         struct ran *ran = fall_by(calls[i], NULL);
