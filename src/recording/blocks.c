@@ -56,8 +56,8 @@ static int checksum_holds(const struct mt_block_header *header, const uint8_t *e
     return mt_crc32c(crc, events, header->used) == header->crc32c;
 }
 
-/* Whether nothing was written there but, at most, the beginning of a header: a process may be killed
- * before the magic, which comes last. */
+/* Whether nothing was written there but, at most, the beginning of a header: a process may be
+ * killed before the magic, which comes last. */
 static int is_unbegun(const uint8_t *at, size_t room, const struct mt_block_header *header)
 {
     return !header->magic && !header->used && !header->sealed &&
@@ -162,7 +162,8 @@ static int take_raw_block(struct finder *finder, const uint8_t *bytes, size_t le
 }
 
 /* Blocks that were open may have been sealed since, and their streams gone on in later ones. Looks
- * again from the last to the first: before a block that goes on a stream, its earlier ones ended. */
+ * again from the last to the first: before a block that goes on a stream, its earlier ones ended.
+ */
 static int look_again(struct mt_record_file *file, uint8_t *bytes)
 {
     for (size_t i = file->n_blocks; i-- > 0;) {
@@ -205,8 +206,8 @@ static int scan(struct mt_record_file *file)
     return 0;
 }
 
-/* A copy of what is written meanwhile has its bytes in no order, and may look damaged. Damage is what
- * stays. */
+/* A copy of what is written meanwhile has its bytes in no order, and may look damaged. Damage is
+ * what stays. */
 int mt_find_raw_blocks(struct mt_record_file *file)
 {
     int result = 0;
