@@ -24,6 +24,7 @@
 #include <memtally/rehearsal.h>
 #include <memtally/run.h>
 #include <memtally/scope.h>
+#include <memtally/snapshot.h>
 #include <memtally/tally.h>
 #include <memtally/units.h>
 

@@ -411,6 +411,6 @@ __attribute__((destructor)) static void stop(void)
     struct process *process = memtally_recorder.process;
     if (process && process->alive == 2 && !process->ended && !memtally_recorder.is_filtered)
         look_at_stop(process);
-    if (!memtally_recorder.ends_last)
+    if (!process || !process->looked_at_stop || !memtally_recorder.ends_last)
         end_exit();
 }

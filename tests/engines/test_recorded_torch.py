@@ -14,6 +14,8 @@ import memtally
 import tap
 import torch_program
 
+MIB = 1 << 20
+
 
 def command(way, path):
     program = os.path.join(torch_program.PROGRAMS, "recorded.py")
