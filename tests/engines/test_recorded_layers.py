@@ -35,7 +35,7 @@ def run(program, device, *options):
 
 
 def layers(device):
-    said, reports = run("layers.py", device, "--layers")
+    said, reports = run("watched_layers.py", device, "--layers")
     return said, {row["module"]: row for row in reports["--layers"]}
 
 
@@ -92,12 +92,12 @@ def test_the_host_is_counted_by_the_recorder():
 
 def test_the_program_is_told_the_same_and_its_graphs_and_copies_are():
     with_layers, _ = layers("cuda")
-    without, _ = run("layers.py", "cuda")
+    without, _ = run("watched_layers.py", "cuda")
     assert with_layers == without, (with_layers, without)
 
 
 def test_tables_and_csv_have_the_same_rows():
-    _, reports = run("layers.py", "cuda", "--layers")
+    _, reports = run("watched_layers.py", "cuda", "--layers")
     read = list(csv.DictReader(io.StringIO(reports["csv"]["--layers"])))
     assert [{key: str(value) for key, value in row.items()} for row in reports["--layers"]] == read
     for row in reports["--layers"]:
@@ -105,7 +105,7 @@ def test_tables_and_csv_have_the_same_rows():
 
 
 def operators(device):
-    said, reports = run("operations.py", device, "--operations")
+    said, reports = run("watched_operations.py", device, "--operations")
     return said, reports["--operations"]
 
 
