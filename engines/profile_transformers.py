@@ -5,6 +5,7 @@ usage: python profile_transformers.py SETTINGS
 
 On devices that are not there a folder without weights will do: a file of theirs without values is made."""
 
+import importlib.util
 import json
 import os
 import socket
@@ -145,6 +146,7 @@ def generate(model, prompts, settings, run, devices):
 
 def profile(settings):
     version = common.version_of("transformers")
+    common.version_of("torch")
     name = common.dtype_of(settings)
     common.phase("start", 0)
     import torch
@@ -184,7 +186,8 @@ def become_ranks(settings):
 
 
 if __name__ == "__main__":
-    if json.loads(sys.argv[1])["tensor_parallel"] > 1 and "LOCAL_RANK" not in os.environ:
+    has_torch = importlib.util.find_spec("torch") is not None  # where there is none the profile says what to do
+    if has_torch and json.loads(sys.argv[1])["tensor_parallel"] > 1 and "LOCAL_RANK" not in os.environ:
         become_ranks(json.loads(sys.argv[1]))
     if os.environ.get("LOCAL_RANK", "0") != "0":
         os.dup2(2, 1)  # the first tells of all

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* memtally report: a recording in any format. */
 #include <stdint.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -160,18 +161,37 @@ static int report_all(const struct cli_call *call, const struct mt_moment *momen
     return 0;
 }
 
+/* Whether options exclude each other, which is said then. */
+static int refuse(const struct report_options *options, size_t n_operands)
+{
+    int is_moment = strcmp(options->at, "peak") != 0;
+    int is_told = options->layers || options->operations;
+    const char *format = cli_format_names[options->format];
+    if (options->layers && options->operations)
+        cli_complain("report: --layers and --operations are two tables; give one of them");
+    else if (is_told && (is_moment || options->top))
+        cli_complain("report: --layers and --operations are of the whole run; leave --at and --top "
+                     "out");
+    else if (is_told && options->format >= CLI_FORMAT_FOLDED)
+        cli_complain(
+            "report: --layers and --operations are rows; choose --format table, json or csv");
+    else if (options->format >= CLI_FORMAT_SPEEDSCOPE && n_operands > 1)
+        cli_complain("report: --format %s writes one recording; name one", format);
+    else if (options->format >= CLI_FORMAT_PERFETTO && (is_moment || options->top))
+        cli_complain("report: --format %s shows all moments; leave --at and --top out", format);
+    else
+        return 0;
+    return 1;
+}
+
 static int run_report(const struct cli_call *call)
 {
     const struct report_options *options = call->options;
     struct mt_moment moment;
     struct mt_strbuf out = {0};
     struct mt_error error = {.offset = MT_NO_OFFSET};
-    int is_one = options->format >= CLI_FORMAT_SPEEDSCOPE;
-    if (is_one && call->n_operands > 1) {
-        cli_complain("report: --format %s writes one recording at a time",
-                     cli_format_names[options->format]);
+    if (refuse(options, call->n_operands))
         return CLI_EXIT_USAGE;
-    }
     int result = cli_parse_moment(options->at, &moment, &error);
     if (result == 0)
         result = report_all(call, &moment, &out, &error);

@@ -140,10 +140,11 @@ static int prepare(struct session *session, char *const *argv)
 static int pretend(struct session *session, char *const *argv)
 {
     session->environment = environ;
-    return session->options->devices.n
-               ? rehearse_open_recorded(&session->options->devices, argv, &session->devices,
-                                        &session->environment)
-               : CLI_EXIT_OK;
+    if (!session->options->devices.n)
+        return CLI_EXIT_OK;
+    int code = rehearse_open_recorded("run", &session->options->devices, argv, &session->devices,
+                                      &session->environment);
+    return code == CLI_EXIT_OK || code == CLI_EXIT_USAGE ? code : CLI_EXIT_FAILED;
 }
 
 static void forget_folder(const struct session *session)
@@ -283,6 +284,12 @@ static int run_run(const struct cli_call *call)
 {
     struct session session = {.options = call->options};
     struct mt_run *run;
+    int is_told = session.options->layers || session.options->operations;
+    if (is_told && session.options->no_python) {
+        cli_complain("run: --layers and --operations need what --no-python leaves out; leave "
+                     "--no-python out");
+        return CLI_EXIT_USAGE;
+    }
     int code = prepare(&session, call->operands);
     if (code)
         return code;

@@ -222,21 +222,29 @@ static size_t likeness(const char *wanted, const char *name)
     return n;
 }
 
-/* Names that begin alike; all, where none does. */
+#define NAMES_LENGTH 260 /* of those that an error has room for */
+
+/* Names that begin alike; where none does, as many as there is room for. */
 static int fail_unknown(const char *name, const char *wanted, struct mt_error *error)
 {
     struct mt_strbuf near = {0};
     struct mt_gpu_row row;
     size_t best = 0;
+    int has_more = 0;
     for (const char *at = NULL; (at = mt_gpu_next(at, &row)) != NULL;)
         best = likeness(wanted, row.key) > best ? likeness(wanted, row.key) : best;
-    for (const char *at = NULL; (at = mt_gpu_next(at, &row)) != NULL;)
-        if (likeness(wanted, row.key) == best)
-            mt_strbuf_printf(&near, "%s%s", mt_strbuf_text(&near)[0] ? ", " : "", row.key);
-    int result =
-        mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                "no GPU is called '%.60s': there %s %.300s; or give a size, as 24GiB", name,
-                strchr(mt_strbuf_text(&near), ',') ? "are" : "is", mt_strbuf_text(&near));
+    for (const char *at = NULL; (at = mt_gpu_next(at, &row)) != NULL;) {
+        if (likeness(wanted, row.key) != best)
+            continue;
+        if (near.length > NAMES_LENGTH)
+            has_more = 1;
+        else
+            mt_strbuf_printf(&near, "%s%s", near.length ? ", " : "", row.key);
+    }
+    int result = mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                         "no GPU is called '%.60s': there %s %.300s%s; or give a size, as 24GiB",
+                         name, strchr(mt_strbuf_text(&near), ',') ? "are" : "is",
+                         mt_strbuf_text(&near), has_more ? " and others" : "");
     mt_strbuf_finish(&near);
     return result;
 }

@@ -139,5 +139,17 @@ def test_operators_are_sorted_by_what_they_keep_on_the_device():
     assert all(row["total_device_bytes"] >= row["own_device_bytes"] for row in rows)
 
 
+def test_odd_programs_run_as_without_us():
+    for option in ("--layers", "--operations"):
+        said, _ = run("odd.py", "cuda", option)
+        assert said["unhashable"] == [2, 8] and said["child"] == 0 and said["after"] == [3], said
+
+
+def test_what_a_process_did_is_not_told_of_its_children():
+    for option in ("--layers", "--operations"):
+        said, reports = run("odd.py", "cuda", option)
+        assert {row["pid"] for row in reports[option]} == {said["pid"]}, (said, reports[option])
+
+
 if __name__ == "__main__":
     tap.main(globals())

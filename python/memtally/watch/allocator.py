@@ -7,6 +7,7 @@ nothing happens any more. A call stack is taken where memory ran out, and nowher
 """
 
 import bisect
+import functools
 import itertools
 import os
 import sys
@@ -178,12 +179,16 @@ class History:
         memory = self.torch.cuda.memory
         own = self._own_record = memory._record_memory_history
 
+        @functools.wraps(own)
         def record(enabled="all", *args, **kwargs):
             self.drain()
             result = own(enabled, *args, **kwargs)
             self.shared = bool(enabled)
-            if not enabled:
-                self._record()
+            if not enabled and self.pid == os.getpid():
+                try:
+                    self._record()
+                except Exception as error:
+                    self.trace.failed("the allocator's history", error)
             return result
 
         memory._record_memory_history = record

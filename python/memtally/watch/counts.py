@@ -4,6 +4,7 @@ devices by PyTorch's own. PyTorch counts one peak, which is started anew at each
 most of all looks since it started the count itself."""
 
 import functools
+import os
 import threading
 
 from . import frames
@@ -18,10 +19,15 @@ class Counts:
         self.torch = torch
         self.recorder = frames.recorder
         self.sees_host = hasattr(self.recorder, "heap")
-        self.lock = threading.RLock()
+        self._unlock()
+        os.register_at_fork(after_in_child=self._unlock)
         self.kept = {}  # device: {(name, pool): the most before the last look}
         self.ask = getattr(torch._C, PAIRS[0][0], None)
         self.reset = getattr(torch._C, PAIRS[0][1], None)
+
+    def _unlock(self):
+        """A child has no thread that would give back what another one held."""
+        self.lock = threading.RLock()
 
     def start(self):
         if self.sees_host:

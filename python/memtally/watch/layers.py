@@ -34,8 +34,11 @@ class Record:
         self.root = root
         self.path = path
         self.kind = kind
-        self.calls = 0
         self.weights = {"host": 0, "device": 0}
+        self.forget()
+
+    def forget(self):
+        self.calls = 0
         self.caches = {}  # which: bytes by place
         self.cache = {"host": 0, "device": 0}  # the most of all of them
         self.passes = {"forward": None, "backward": None}  # the most, by place
@@ -55,7 +58,7 @@ class Layers:
         self.roots = 0
         self.active = []  # records with a pass that is not over
         self.calls = []  # innermost last
-        self.unclaimed = weakref.WeakSet()
+        self.unclaimed = weakref.WeakValueDictionary()  # by id: a module may forbid to be hashed
         self.classes = set()
         self.handle = None
         self.next_write = 0.0
@@ -63,13 +66,25 @@ class Layers:
 
     def start(self, watch):
         self.counts.start()
+        os.register_at_fork(after_in_child=self._in_child)
         self.torch.nn.modules.module.register_module_parameter_registration_hook(self._registered)
         hooks.replace(self.torch.autograd, "backward", self._around_backward)
         watch.when_imported("transformers.cache_utils", self._wrap_caches)
 
+    def _in_child(self):
+        """What the parent saw is the parent's to tell."""
+        self.active.clear()
+        self.calls.clear()
+        for record in self.records.values():
+            record.forget()
+
     def _registered(self, module, name, parameter):
-        self.unclaimed.add(module)
-        if self.handle is None and not self.is_compiling():
+        if not self.is_compiling():
+            self._quietly(self._look_out_for, module)
+
+    def _look_out_for(self, module):
+        self.unclaimed[id(module)] = module
+        if self.handle is None:
             self.handle = self.torch.nn.modules.module.register_module_forward_pre_hook(self._called)
 
     # Finding modules.
@@ -92,7 +107,7 @@ class Layers:
     def _claim(self, root):
         modules = dict(root.named_modules())
         for module in modules.values():
-            self.unclaimed.discard(module)
+            self.unclaimed.pop(id(module), None)
         if len(modules) < 2:  # alone it has no layers
             return
         self._forget_parts(modules)
@@ -266,7 +281,7 @@ class Layers:
         for record in self.records.values():
             by_root.setdefault(record.root, []).append(record)
         for root, records in by_root.items():
-            for record in records:
+            for record in records if any(one.calls for one in records) else ():
                 module = record.module()
                 if module is not None:
                     record.weights = _bytes_of([*module.parameters(), *module.buffers()])

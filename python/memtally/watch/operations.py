@@ -8,7 +8,7 @@ mode is entered when PyTorch has been imported, by the thread that imports it; a
 who began the backward pass.
 """
 
-import functools
+import os
 import time
 
 from . import counts, tsv
@@ -33,6 +33,7 @@ class Operations:
     def start(self):
         if self.sees_host:
             self.recorder.count(1)
+        os.register_at_fork(after_in_child=self.rows.clear)  # what the parent saw is the parent's to tell
         self.mode = _mode_of(self)
         self.mode.__enter__()
 
@@ -48,6 +49,16 @@ class Operations:
                     values[2] += held["current"]
                     values[3] += held["allocated"]
         return values
+
+    def quietly(self, call, *args):
+        if self.is_broken:
+            return None
+        try:
+            return call(*args)
+        except Exception as error:
+            self.is_broken = True
+            self.trace.failed("operations", error)
+            return None
 
     def ran(self, function, args, kwargs, before):
         after = self.now()
@@ -100,15 +111,9 @@ def _mode_of(operations):
 
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
             kwargs = kwargs or {}
-            if operations.is_broken:
-                return function(*args, **kwargs)
-            before = operations.now()
+            before = operations.quietly(operations.now)
             result = function(*args, **kwargs)
-            try:
-                operations.ran(function, args, kwargs, before)
-            except Exception as error:
-                operations.is_broken = True
-                operations.trace.failed("operations", error)
+            operations.quietly(operations.ran, function, args, kwargs, before)
             return result
 
     return Told()

@@ -140,8 +140,10 @@ int cli_document_render(const struct cli_document *document, enum cli_format for
                        "--format %s writes no text; write it to a file with --output FILE",
                        cli_format_names[format]);
     if (format == CLI_FORMAT_MEMORY_VIZ && (!document->histories || !document->histories->n))
-        return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
-                       "the recording has no memory of a device, which is what this viewer shows");
+        return mt_fail(
+            error, MT_ENOTFOUND, MT_NO_OFFSET,
+            "the recording has no memory of a device, which is all that memory-viz shows; choose "
+            "--format perfetto or speedscope");
     if (is_of_stacks && (!document->stacks || cli_has_no_stacks(document->stacks)))
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
                        "the recording has no call stacks; record with --stacks fp");

@@ -166,9 +166,6 @@ int cli_document_told(const char *recording, enum mt_told_kind kind, enum cli_fo
                       struct mt_error *error)
 {
     struct mt_told told;
-    if (format == CLI_FORMAT_FOLDED)
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "report: --%s has no folded stacks",
-                       names[kind]);
     int result = mt_told_read(recording, kind, &told, error);
     if (result < 0)
         return result;

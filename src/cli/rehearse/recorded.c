@@ -44,7 +44,7 @@ static int open_devices(struct estimate_request *request, char *const *argv,
     return mt_drive_open(&job, &recorded->result, &recorded->environment, error);
 }
 
-int rehearse_open_recorded(const struct cli_texts *named, char *const *argv,
+int rehearse_open_recorded(const char *command, const struct cli_texts *named, char *const *argv,
                            struct rehearse_recorded **recorded, char *const **environment)
 {
     struct estimate_request request = {0};
@@ -53,7 +53,7 @@ int rehearse_open_recorded(const struct cli_texts *named, char *const *argv,
     struct rehearse_recorded *made = calloc(1, sizeof *made);
     if (!made) {
         cli_complain("out of memory");
-        return CLI_EXIT_FAILED;
+        return CLI_EXIT_CANNOT;
     }
     int result = estimate_request_init(&request, &options, &error);
     if (result == 0)
@@ -61,8 +61,7 @@ int rehearse_open_recorded(const struct cli_texts *named, char *const *argv,
     estimate_request_finish(&request);
     if (result < 0) {
         free(made);
-        rehearse_fail("run", &error);
-        return result == MT_EARG ? CLI_EXIT_USAGE : CLI_EXIT_FAILED;
+        return rehearse_fail(command, &error);
     }
     *recorded = made;
     *environment = made->environment;
