@@ -99,6 +99,9 @@ torch-newest: build ## the tests of PyTorch's memory with the newest PyTorch and
 	@set -e; MEMTALLY_TORCH=$$(scripts/engine torch-2.15.0); export MEMTALLY_TORCH; \
 	meson test -C build --no-rebuild --print-errorlogs torch rehearse_torch_model
 
+torch-on-host: build ## models of each kind on the CPU, in both types and sizes, held against their own sums (a quarter of an hour)
+	@ALL=1 MEMTALLY_TORCH=$$(scripts/engine torch) meson test -C build --no-rebuild --verbose --timeout-multiplier 6 torch_on_host
+
 recorded-engines: build ## vLLM, SGLang, numba and a compiled model recorded on pretended GPUs, held against their driver (many GB to fetch); WAYS="numba"
 	@tests/conformance/cuda/recorded.py build $(WAYS)
 

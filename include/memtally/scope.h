@@ -43,6 +43,8 @@ MT_SCOPE_WEAK void memtally_hook_scope_begin(int category, const char *name);
 MT_SCOPE_WEAK void memtally_hook_scope_end(void);
 MT_SCOPE_WEAK void memtally_hook_label(const void *address, size_t length_bytes, int category,
                                        const char *name);
+MT_SCOPE_WEAK void memtally_hook_label_block(const void *block, size_t length_bytes, int category,
+                                             const char *name);
 MT_SCOPE_WEAK void memtally_hook_unlabel(const void *address, size_t length_bytes);
 MT_SCOPE_WEAK void memtally_hook_mark(const char *name);
 
@@ -77,6 +79,19 @@ static inline void mt_label(const void *address, size_t length_bytes, enum mt_ca
     if (MT_SCOPE_ABSENT(hook))
         return;
     hook(address, length_bytes, (int)category, name);
+}
+
+/* Says what the heap block at `block` is, as malloc() or its like gave it and of whatever size,
+ * from its beginning until it is freed: a moment before the call shows it as well. `length_bytes`
+ * is what was asked for. `block` must be alive. */
+static inline void mt_label_block(const void *block, size_t length_bytes, enum mt_category category,
+                                  const char *name)
+{
+    void (*hook)(const void *, size_t, int, const char *);
+    MT_SCOPE_FIND(hook, memtally_hook_label_block);
+    if (MT_SCOPE_ABSENT(hook))
+        return;
+    hook(block, length_bytes, (int)category, name);
 }
 
 /* Takes back what was said about [address, address + length_bytes), also for part of a label. */

@@ -68,6 +68,26 @@ static int samples_take(uint64_t address)
     return 0;
 }
 
+static int samples_has(uint64_t address)
+{
+    uint64_t *bucket = bucket_of(address);
+    for (uint32_t i = 0; i < BUCKET_SLOTS; i++)
+        if (__atomic_load_n(&bucket[i], __ATOMIC_RELAXED) == address)
+            return 1;
+    return 0;
+}
+
+/* Where the heap was never seen there is no block, and nothing in front of it to look at. */
+void note_free_of(struct thread *thread, uint64_t address)
+{
+    if (thread->is_full || !region_is_known(address / MT_GRANULE_BYTES))
+        return;
+    if (usable_size((const void *)(uintptr_t)address) < EXACT_FROM_BYTES && !samples_has(address) &&
+        !samples_add(address))
+        __atomic_fetch_add(&memtally_recorder.process->file.header->samples_dropped, 1,
+                           __ATOMIC_RELAXED);
+}
+
 static void mark_region(struct thread *thread, uint64_t address, uint64_t size)
 {
     uint64_t first = address / MT_GRANULE_BYTES;

@@ -41,6 +41,18 @@ void memtally_hook_label(const void *address, size_t length_bytes, int category,
     note(thread, MT_EVENT_LABEL, fields, 4);
 }
 
+void memtally_hook_label_block(const void *block, size_t length_bytes, int category,
+                               const char *name)
+{
+    struct thread *thread = enter();
+    if (!thread)
+        return;
+    uint64_t fields[] = {(uint64_t)(uintptr_t)block, length_bytes, (uint64_t)(uint32_t)category,
+                         thread_name(thread, name)};
+    note_free_of(thread, fields[0]);
+    note(thread, MT_EVENT_LABEL_BLOCK, fields, 4);
+}
+
 void memtally_hook_unlabel(const void *address, size_t length_bytes)
 {
     struct thread *thread = enter();

@@ -278,6 +278,8 @@ HIDDEN void heap_write_self(struct thread *thread);
 HIDDEN void heap_init_thread(struct thread *thread);
 HIDDEN void note_allocated(void *address, size_t size, const void *frame);
 HIDDEN void note_freed(void *address);
+/* That the block at `address` is freed will be an event, however small it is. */
+HIDDEN void note_free_of(struct thread *thread, uint64_t address);
 
 /* look.c */
 HIDDEN void look_before_fall(struct thread *thread, uint64_t bytes);

@@ -52,6 +52,7 @@ static int n_fields_of(enum mt_event_op op)
     case MT_EVENT_DEVICE_POOL:
         return 3;
     case MT_EVENT_LABEL:
+    case MT_EVENT_LABEL_BLOCK:
     case MT_EVENT_TOTALS:
     case MT_EVENT_PICTURE_BEGIN:
     case MT_EVENT_PROCESS:

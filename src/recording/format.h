@@ -163,7 +163,8 @@ struct mt_block_header {
     X(DEVICE_RESET, 44, "device")                                                                  \
     X(DEVICE_POOL, 45, "device pool reserved_bytes")                                               \
     X(DEVICE_CALLER, 46, "object library")                                                         \
-    X(DEVICE_OTHERS, 47, "uuid others_bytes")
+    X(DEVICE_OTHERS, 47, "uuid others_bytes")                                                      \
+    X(LABEL_BLOCK, 50, "address length category name")
 
 enum mt_event_op {
 #define MT_EVENT_ENUM(NAME, value, fields) MT_EVENT_##NAME = value,

@@ -56,6 +56,7 @@ struct mt_record_file {
     size_t blocks_bad;         /* damaged, missing, or more than one place that was cut off */
     uint64_t first_bad_offset; /* MT_NO_OFFSET where none is known */
     uint64_t last_ticks;       /* of the last event */
+    uint64_t last_label_ticks; /* of the last LABEL_BLOCK, once who opened it has looked; 0: none */
     uint64_t last_pair_ticks;  /* the latest moment in the blocks that is known by both clocks; 0 */
     uint64_t last_pair_ns;
     int fd;        /* -1: the file is in `data` */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tally/callers.h"
 #include "tally/paint.h"
 
 #define ARENA_BYTES      ((uint64_t)64 << 20)
@@ -26,6 +27,7 @@ struct painter {
     struct mt_table models; /* files that an engine made buffers over, by file_key() */
     size_t heap;            /* the claim for the arenas' pages, divided at the end */
     size_t own;
+    uint64_t labelled_bytes; /* of blocks that are counted, not located */
     int failed;
 };
 
@@ -362,18 +364,42 @@ static const struct mt_live **sorted(struct painter *painter, const struct mt_ta
     return items;
 }
 
-/* The claims of the sites that are in a scope. */
+/* The claim of blocks by who asked for them; a scope that has but a name says during what. */
+static size_t claim_of_caller(struct painter *painter, uint32_t stack, uint32_t name)
+{
+    if (!stack)
+        return painter->paint.plain_claim;
+    const struct mt_stack calls = mt_replay_stack(painter->replay, stack);
+    const struct mt_caller *caller = mt_caller_of(&painter->maps, &calls);
+    if (!caller)
+        return painter->paint.plain_claim;
+    struct mt_text text = {caller->name, strlen(caller->name)};
+    text_of(painter->replay, name, &text);
+    size_t made = mt_claim_of(painter->claims, caller->category, MT_PROVENANCE_INFERRED, text.text,
+                              text.length);
+    painter->failed |= made == 0;
+    return made;
+}
+
+/* The claims of blocks by their sites: of those in a scope, and of the others by their stack. */
 static int find_claims_of_sites(struct painter *painter)
 {
-    const struct mt_interned *sites = &painter->replay->sites;
-    painter->paint.claims = calloc(sites->n + 1, sizeof *painter->paint.claims);
-    if (!painter->paint.claims)
+    struct mt_paint *paint = &painter->paint;
+    const uint32_t n_sites = (uint32_t)painter->replay->sites.n;
+    const uint32_t n_stacks = mt_replay_stacks(painter->replay);
+    paint->claims = calloc(n_sites + 1u, sizeof *paint->claims);
+    paint->stack_claims = calloc(n_stacks + 1u, sizeof *paint->stack_claims);
+    if (!paint->claims || !paint->stack_claims)
         return MT_ENOMEM;
-    for (uint32_t i = 1; i < sites->n; i++) {
+    for (uint32_t i = 1; i < n_sites; i++) {
         struct mt_site site = mt_replay_site(painter->replay, MT_SITE_IN_SCOPE | i);
         size_t index = claim_said(painter, site.category, site.name);
-        painter->paint.claims[i] = (uint32_t)(index ? index : painter->paint.plain_claim);
+        paint->claims[i] =
+            (uint32_t)(index ? index : claim_of_caller(painter, site.stack, site.name));
     }
+    paint->stack_claims[0] = (uint32_t)paint->plain_claim;
+    for (uint32_t i = 1; i <= n_stacks; i++)
+        paint->stack_claims[i] = (uint32_t)claim_of_caller(painter, i, 0);
     return 0;
 }
 
@@ -389,10 +415,7 @@ static void paint_blocks(struct painter *painter)
     if (painter->failed)
         return;
     for (uint64_t at = 0; (block = mt_blocks_next(blocks, &at));) {
-        uint32_t site = block->site & ~MT_SITE_IN_SCOPE;
-        size_t index = block->site & MT_SITE_IN_SCOPE ? painter->paint.claims[site]
-                                                      : painter->paint.plain_claim;
-        claim_at(painter, index)->count++;
+        claim_at(painter, mt_paint_claim_of(&painter->paint, block))->count++;
     }
     painter->failed |= mt_paint_blocks(&painter->paint, blocks) < 0;
 }
@@ -442,6 +465,9 @@ static void paint_labels(struct painter *painter)
             continue;
         claim_at(painter, index)->count++;
         put(painter, range.low, range.high, index);
+        if (label->flags & MT_LABEL_OF_BLOCK &&
+            !mt_blocks_get(&painter->replay->blocks, label->address))
+            painter->labelled_bytes += range.high - range.low;
     }
 }
 
@@ -610,6 +636,7 @@ static void divide_heap(struct painter *painter)
     if (!replay || painter->subject->every_block)
         return;
     uint64_t in_use = mt_replay_small_bytes(replay);
+    in_use -= painter->labelled_bytes < in_use ? painter->labelled_bytes : in_use;
     size_t index =
         claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_INFERRED, "heap blocks below 64 KiB");
     if (!index)

@@ -45,6 +45,7 @@ struct pass {
     const struct mt_record_file *file;
     const struct mt_clock *clock;
     struct mt_device_pass device_pass;
+    uint64_t last_label_ticks; /* of blocks */
     struct mt_table by_stream; /* -> streams */
     struct stream *streams;
     size_t n_streams;
@@ -506,6 +507,9 @@ static int take(struct pass *pass, const struct mt_event *event)
         return keep_name(pass, event);
     case MT_EVENT_MARK:
         return add_mark(pass, event);
+    case MT_EVENT_LABEL_BLOCK:
+        pass->last_label_ticks = event->ticks;
+        return 0;
     case MT_EVENT_PICTURE_BEGIN:
         return begin_picture(pass, event);
     case MT_EVENT_PICTURE_TEXT:
@@ -562,6 +566,7 @@ int mt_facts_of_process(struct mt_recording *recording, struct mt_image *image)
     /* At the moment of its last event it had all that, and that may be the peak. */
     uint64_t gone_ns = image->end_ns + (image->end_ns < UINT64_MAX);
     int failed = mt_device_pass_finish(&pass.device_pass, gone_ns);
+    image->file->last_label_ticks = pass.last_label_ticks;
     return result < 0 ? result : failed;
 }
 

@@ -24,8 +24,8 @@ void mt_held_init(struct mt_held *held, const struct mt_file_header *header)
 
 void mt_held_finish(struct mt_held *held)
 {
-    struct mt_table *tables[] = {&held->blocks, &held->samples, &held->buffer_lows,
-                                 &held->buffer_sizes, &held->scopes};
+    struct mt_table *tables[] = {&held->blocks,       &held->samples, &held->buffer_lows,
+                                 &held->buffer_sizes, &held->scopes,  &held->labelled};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         mt_table_finish(tables[i]);
     mt_ranges_finish(&held->said);
@@ -113,6 +113,8 @@ static int begin_scope(struct mt_held *held, const struct mt_event *event)
     }
     mt_table_get(&held->scopes, event->stream, &below);
     uint32_t category = event->field[0] < MT_CATEGORY_END ? (uint32_t)event->field[0] : 0;
+    if (category == MT_CATEGORY_NONE && below)
+        category = held->scope_items[below].category;
     held->scope_items[n] = (struct mt_held_scope){category, (uint32_t)below};
     held->n_scope_items = n + 1;
     return mt_table_set(&held->scopes, event->stream, n);
@@ -182,11 +184,25 @@ static void drop_sample(struct mt_held *held, uint64_t address)
 {
     struct mt_range label;
     uint64_t bytes;
+    if (mt_table_take(&held->labelled, address, &bytes))
+        unsay(held, address, end_of(address, bytes));
     if (!mt_table_take(&held->samples, address, &bytes))
         return;
     held->sampled_bytes -= bytes;
     if (mt_ranges_find(&held->said, address, &label) && label.low == address)
         unsay(held, label.low, label.high);
+}
+
+/* How far a small block goes is told by its label alone. */
+static int label_block(struct mt_held *held, const struct mt_event *event)
+{
+    uint64_t any;
+    const uint64_t address = event->field[0];
+    const uint64_t size = event->field[1] < MOST_SIZE ? event->field[1] : MOST_SIZE;
+    if (!mt_table_get(&held->blocks, address, &any) &&
+        mt_table_set(&held->labelled, address, size) < 0)
+        return MT_ENOMEM;
+    return add_label(held, event);
 }
 
 static int add_sample(struct mt_held *held, const struct mt_event *event)
@@ -303,6 +319,8 @@ static int apply_to_what_is_said(struct mt_held *held, const struct mt_event *ev
         return 0;
     case MT_EVENT_LABEL:
         return add_label(held, event);
+    case MT_EVENT_LABEL_BLOCK:
+        return label_block(held, event);
     case MT_EVENT_BUFFER_ALLOC:
         return add_buffer(held, event);
     case MT_EVENT_BUFFER_USAGE:

@@ -29,6 +29,7 @@ struct mt_held {
     uint64_t sampled_bytes_then;
     struct mt_table blocks;       /* address -> size and category */
     struct mt_table samples;      /* address -> bytes that it stands for */
+    struct mt_table labelled;     /* address of a small block -> bytes, where it is labelled */
     struct mt_table buffer_lows;  /* handle -> address */
     struct mt_table buffer_sizes; /* handle -> size, flags, usage, category */
     struct mt_ranges said;        /* -> category */

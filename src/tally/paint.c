@@ -19,6 +19,7 @@ void mt_paint_finish(struct mt_paint *paint)
     mt_ranges_finish(&paint->above.ranges);
     free(paint->addresses);
     free(paint->claims);
+    free(paint->stack_claims);
     *paint = (struct mt_paint){0};
 }
 
@@ -46,10 +47,11 @@ static uint64_t end_of(const struct mt_heap_block *block)
     return block->size > UINT64_MAX - block->address ? UINT64_MAX : block->address + block->size;
 }
 
-static size_t claim_of(const struct mt_paint *paint, const struct mt_heap_block *block)
+size_t mt_paint_claim_of(const struct mt_paint *paint, const struct mt_heap_block *block)
 {
-    return block->site & MT_SITE_IN_SCOPE ? paint->claims[block->site & ~MT_SITE_IN_SCOPE]
-                                          : paint->plain_claim;
+    if (block->site & MT_SITE_IN_SCOPE)
+        return paint->claims[block->site & ~MT_SITE_IN_SCOPE];
+    return paint->stack_claims ? paint->stack_claims[block->site] : paint->plain_claim;
 }
 
 /* The first mapping that ends above `address`, or the end of the mappings. */
@@ -131,7 +133,7 @@ static int put_overlapping(struct mt_paint *paint, const uint64_t *addresses, si
         qsort(blocks, n, sizeof *blocks, by_age);
     for (size_t i = 0; i < n && result == 0; i++) {
         struct mt_range range = {blocks[i].address, end_of(&blocks[i]), 0};
-        size_t claim = claim_of(paint, &blocks[i]);
+        size_t claim = mt_paint_claim_of(paint, &blocks[i]);
         for (uint64_t end = range.high; result == 0 && range.low < end; range.low = range.high) {
             range.high = end;
             if (!cut_files(paint->maps, &range))
@@ -168,7 +170,8 @@ static void look_at(struct mt_paint *paint, size_t i)
 {
     const struct mt_heap_block *block = mt_blocks_get(paint->blocks, paint->addresses[i]);
     paint->near = i;
-    paint->block = (struct mt_range){block->address, end_of(block), claim_of(paint, block)};
+    paint->block =
+        (struct mt_range){block->address, end_of(block), mt_paint_claim_of(paint, block)};
 }
 
 /* The last block of the list that begins at or before `address`, else the first. */

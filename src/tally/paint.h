@@ -25,8 +25,9 @@ struct mt_paint {
     size_t n_addresses;
     size_t near; /* where the last one was found */
     struct mt_range block;
-    size_t plain_claim; /* of blocks in no scope */
-    uint32_t *claims;   /* of the others, by the number of their site */
+    size_t plain_claim;     /* of blocks in no scope */
+    uint32_t *stack_claims; /* the same by the number of their stack; NULL: all are plain */
+    uint32_t *claims;       /* of the others, by the number of their site */
 };
 
 void mt_paint_init(struct mt_paint *paint, const struct mt_maps *maps);
@@ -38,6 +39,9 @@ int mt_paint_put(struct mt_layer *layer, uint64_t low, uint64_t high, size_t cla
 /* Paints the blocks; of two that overlap the one born later holds. The claims come first. They must
  * stay as they are. Returns 0 or MT_ENOMEM. */
 int mt_paint_blocks(struct mt_paint *paint, const struct mt_blocks *blocks);
+
+/* Of a block by itself, by who allocated it. */
+size_t mt_paint_claim_of(const struct mt_paint *paint, const struct mt_heap_block *block);
 
 /* The first painted piece that ends above `address`, from there on: the strongest claim at its
  * beginning, as far as that holds. Returns 0 where there is none. Quick where addresses rise. */

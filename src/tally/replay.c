@@ -2,7 +2,6 @@
 /* Applying events one by one. Must not know what a picture shows: that is attribute.c's. */
 #include "tally/replay.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,6 +53,7 @@ void mt_replay_finish(struct mt_replay *replay)
     finish_streams(replay);
     mt_blocks_finish(&replay->blocks);
     mt_blocks_finish(&replay->samples);
+    mt_table_finish(&replay->gone);
     mt_table_finish(&replay->buffers);
     mt_interned_finish(&replay->texts);
     mt_table_finish(&replay->frame_names);
@@ -234,11 +234,14 @@ static struct mt_site scope_of(struct mt_replay *replay, const struct mt_event *
 
 static int begin_scope(struct mt_replay *replay, const struct mt_event *event)
 {
-    const struct mt_site scope = {
+    const struct mt_site outer = scope_of(replay, event);
+    struct mt_site scope = {
         .category = event->field[0] < MT_CATEGORY_END ? (uint32_t)event->field[0] : 0,
         .name = text_of(replay, event, event->field[1]),
     };
     uint32_t number;
+    if (scope.category == MT_CATEGORY_NONE && outer.category != MT_CATEGORY_NONE)
+        scope = outer;
     struct mt_replay_stream *stream = stream_of(replay, event);
     if (!stream || mt_interned_number(&replay->scopes, &scope, sizeof scope, &number) < 0)
         return MT_ENOMEM;
@@ -369,23 +372,6 @@ static void take_from(struct mt_replay *replay, struct mt_table *table, uint64_t
         drop(replay, index);
 }
 
-/* A block of s bytes is sampled with probability 1 - exp(-s / interval), so that it stands for the
- * inverse of that many. */
-uint64_t mt_sample_bytes(uint64_t size, uint64_t interval_bytes)
-{
-    if (!size || !interval_bytes)
-        return size;
-    double weight = 1 / -expm1(-(double)size / (double)interval_bytes);
-    return weight < 1e9 ? (uint64_t)((double)size * weight) : 0;
-}
-
-uint64_t mt_replay_small_bytes(const struct mt_replay *replay)
-{
-    uint64_t came = replay->small_alloc_bytes + replay->sampled_bytes;
-    uint64_t went = replay->small_free_bytes + replay->sampled_bytes_then;
-    return came > went ? came - went : 0;
-}
-
 static int add_block(struct mt_replay *replay, struct mt_blocks *blocks,
                      const struct mt_event *event)
 {
@@ -410,13 +396,23 @@ static int add_sample(struct mt_replay *replay, const struct mt_event *event)
     return add_block(replay, &replay->samples, event);
 }
 
+/* Of a small block nothing else tells how far it went. */
+static void clear_label_of_block(struct mt_replay *replay, uint64_t address)
+{
+    struct mt_range range;
+    if (mt_ranges_find(&replay->labels, address, &range) && range.low == address &&
+        replay->live[range.value].flags & MT_LABEL_OF_BLOCK)
+        clear_labels(replay, address, replay->live[range.value].size);
+}
+
 static void free_sample(struct mt_replay *replay, uint64_t address)
 {
     uint64_t size;
-    if (!mt_blocks_take(&replay->samples, address, &size))
-        return;
-    replay->sampled_bytes -= mt_sample_bytes(size, replay->sample_interval_bytes);
-    clear_labels(replay, address, size);
+    if (mt_blocks_take(&replay->samples, address, &size)) {
+        replay->sampled_bytes -= mt_sample_bytes(size, replay->sample_interval_bytes);
+        clear_labels(replay, address, size);
+    }
+    clear_label_of_block(replay, address);
 }
 
 static void free_block(struct mt_replay *replay, uint64_t address)
@@ -572,8 +568,28 @@ static int add_label(struct mt_replay *replay, const struct mt_event *event)
         .size = event->field[1],
         .category = event->field[2] < MT_CATEGORY_END ? (uint32_t)event->field[2] : 0,
         .name = text_of(replay, event, event->field[3]),
+        .flags = event->op == MT_EVENT_LABEL_BLOCK ? MT_LABEL_OF_BLOCK : 0,
     };
     return add_range(replay, &replay->labels, &live);
+}
+
+/* An event from after the replay's end, for what it says of blocks that live: the first label that
+ * comes for one without, if it comes before the block is freed. */
+static int learn(struct mt_replay *replay, const struct mt_event *event)
+{
+    uint64_t any;
+    struct mt_range range;
+    const uint64_t address = event->field[0];
+    int is_of_block = event->op == MT_EVENT_LABEL_BLOCK || event->op == MT_EVENT_FREE ||
+                      event->op == MT_EVENT_ALLOC;
+    if (event->op == MT_EVENT_STRING)
+        return define_text(replay, event);
+    if (!is_of_block || !mt_blocks_get(&replay->blocks, address) ||
+        mt_table_get(&replay->gone, address, &any))
+        return 0;
+    if (event->op != MT_EVENT_LABEL_BLOCK)
+        return mt_table_set(&replay->gone, address, 1);
+    return mt_ranges_find(&replay->labels, address, &range) ? 0 : add_label(replay, event);
 }
 
 static void set_usage(struct mt_replay *replay, const struct mt_event *event)
@@ -656,6 +672,7 @@ static int apply(struct mt_replay *replay, const struct mt_event *event)
         end_scope(replay, event);
         return 0;
     case MT_EVENT_LABEL:
+    case MT_EVENT_LABEL_BLOCK:
         return add_label(replay, event);
     case MT_EVENT_UNLABEL:
         clear_labels(replay, field[0], field[1]);
@@ -721,11 +738,27 @@ enum mt_category mt_buffer_category(uint64_t category, uint64_t usage, uint64_t 
     return MT_CATEGORY_ACTIVATIONS;
 }
 
+static int learn_after(struct mt_replay *replay, struct waiting *waiting,
+                       const struct mt_event *event)
+{
+    int result = apply_waiting(replay, waiting);
+    return result < 0 ? result : learn(replay, event);
+}
+
+static uint64_t latest(const uint64_t *ticks, size_t n)
+{
+    uint64_t found = 0;
+    for (size_t i = 0; i < n; i++)
+        found = ticks[i] > found ? ticks[i] : found;
+    return found;
+}
+
 int mt_replay_file(struct mt_replay *replay, const struct mt_record_file *file,
                    uint64_t until_ticks, const struct mt_replay_observer *observer)
 {
-    const uint64_t last_ticks =
-        observer && observer->until_ticks > until_ticks ? observer->until_ticks : until_ticks;
+    const uint64_t ends[] = {until_ticks, observer ? observer->until_ticks : 0,
+                             file->last_label_ticks};
+    const uint64_t last_ticks = latest(ends, 3);
     struct mt_merge *merge;
     struct mt_event event;
     struct waiting waiting;
@@ -742,12 +775,15 @@ int mt_replay_file(struct mt_replay *replay, const struct mt_record_file *file,
             observer->event(observer->context, &event);
         if (result == 0 && event.ticks <= until_ticks)
             result = take(replay, &waiting, &event);
+        else if (result == 0 && event.field[0] != UINT64_MAX)
+            result = learn_after(replay, &waiting, &event);
     }
     if (result == 0)
         result = apply_waiting(replay, &waiting);
     if (result == 0)
         result = mt_merge_failed(merge);
     mt_merge_destroy(merge);
+    mt_table_finish(&replay->gone);
     finish_streams(replay);
     int failed = replay->maps.failed | replay->labels.failed;
     return result < 0 ? result : failed ? MT_ENOMEM : 0;

@@ -34,8 +34,13 @@ struct mt_live {
     uint64_t born; /* the number of the event that began it: of two that overlap the later holds */
 };
 
-/* What a mapping range is. */
-enum mt_map_flags { MT_MAPPED_STACK = 1, MT_MAPPED_ALLOCATOR = 2, MT_MAPPED_FILE = 4 };
+/* What a mapping range is; or a label: of a heap block as a whole. */
+enum mt_map_flags {
+    MT_MAPPED_STACK = 1,
+    MT_MAPPED_ALLOCATOR = 2,
+    MT_MAPPED_FILE = 4,
+    MT_LABEL_OF_BLOCK = 8
+};
 
 struct mt_stack {
     const uint8_t *bytes; /* as in the event */
@@ -59,6 +64,7 @@ struct mt_replay {
     uint64_t ticks; /* of the event that is being applied */
     struct mt_blocks blocks;
     struct mt_blocks samples;
+    struct mt_table gone; /* addresses of blocks that live and were freed after the replay's end */
     struct mt_table buffers;  /* handle -> live */
     struct mt_ranges maps;    /* -> live */
     struct mt_ranges labels;  /* -> live */
@@ -111,8 +117,10 @@ enum mt_category mt_buffer_category(uint64_t category, uint64_t usage, uint64_t 
 void mt_replay_init(struct mt_replay *replay);
 void mt_replay_finish(struct mt_replay *replay);
 
-/* Applies the events of `file` up to `until_ticks`. May be called for a parent's file up to the
- * fork and then for the child's. `observer` may be NULL. Returns 0, MT_ENOMEM or MT_EIO. */
+/* Applies the events of `file` up to `until_ticks`. What is said of a block later, while it lives,
+ * holds from its beginning: labels of blocks are looked for up to the file's last. May be called
+ * for a parent's file up to the fork and then for the child's. `observer` may be NULL. Returns 0,
+ * MT_ENOMEM or MT_EIO. */
 int mt_replay_file(struct mt_replay *replay, const struct mt_record_file *file,
                    uint64_t until_ticks, const struct mt_replay_observer *observer);
 

@@ -308,4 +308,28 @@ static int scopes(int argc, char **argv)
     return 0;
 }
 
-const struct command hook_commands[] = {{"hook", hook}, {"scopes", scopes}, {NULL, NULL}};
+/* A block too small for an event: that it ends is one where it was labelled, and once. */
+static int label_block(int argc, char **argv)
+{
+    static void *blocks[100]; /* of which a sample might be taken */
+    (void)argc;
+    (void)argv;
+    for (size_t i = 0; i < 100; i++)
+        MUST((blocks[i] = malloc(10)) != NULL);
+    mt_mark("label_block");
+    for (size_t i = 0; i < 100; i++) {
+        mt_label_block(blocks[i], 10, MT_CATEGORY_WEIGHTS, "small");
+        mt_label_block(blocks[i], 10, MT_CATEGORY_WEIGHTS, "small");
+    }
+    for (size_t i = 0; i < 100; i++)
+        free(blocks[i]);
+    mt_mark("end");
+    for (size_t i = 0; i < 100; i++)
+        say("LABEL_BLOCK %llx a 1\nLABEL_BLOCK %llx a 1\n", hex(blocks[i]), hex(blocks[i]));
+    for (size_t i = 0; i < 100; i++)
+        say("SAMPLE_FREE %llx\n", hex(blocks[i]));
+    return 0;
+}
+
+const struct command hook_commands[] = {
+    {"hook", hook}, {"scopes", scopes}, {"label_block", label_block}, {NULL, NULL}};

@@ -80,6 +80,7 @@ static const struct {
     {MT_EVENT_SCOPE_END, "SCOPE_END", 0},
     {MT_EVENT_LABEL, "LABEL", 3},
     {MT_EVENT_UNLABEL, "UNLABEL", 2},
+    {MT_EVENT_LABEL_BLOCK, "LABEL_BLOCK", 3},
 };
 
 static void print_operation(FILE *to, const struct mt_event *event)

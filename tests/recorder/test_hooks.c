@@ -52,6 +52,18 @@ static void test_scopes_and_labels_are_recorded_in_order(void **state)
     ran_free(ran);
 }
 
+static void test_a_small_block_that_is_labelled_ends_with_an_event(void **state)
+{
+    const struct how how = {.depth = DEPTH_DEFAULT};
+    struct ran *ran = RUN(&how, CHILD, "label_block");
+    (void)state;
+    assert_true(exited(ran, 0));
+    char *seen = operations_of(the_file(ran), "label_block");
+    assert_string_equal(seen, ran->out);
+    free(seen);
+    ran_free(ran);
+}
+
 /* Its old place may be another thread's before the call has returned. */
 static void test_a_move_says_how_long_it_took(void **state)
 {
@@ -95,6 +107,7 @@ int main(void)
         cmocka_unit_test(test_each_hooked_function_is_recorded_once),
         cmocka_unit_test(test_a_move_says_how_long_it_took),
         cmocka_unit_test(test_scopes_and_labels_are_recorded_in_order),
+        cmocka_unit_test(test_a_small_block_that_is_labelled_ends_with_an_event),
         cmocka_unit_test(test_blocks_of_library_constructors_are_recorded),
     };
     return RUN_TESTS(tests);

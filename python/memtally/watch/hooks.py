@@ -17,6 +17,7 @@ class Watch:
     def __init__(self, trace):
         self.trace = trace
         self.wanted = {}
+        self.wanted_by_name = []  # (what says of a name whether it is wanted, call)
         self.finder = _Finder(self)
 
     def when_imported(self, name, call):
@@ -25,8 +26,19 @@ class Watch:
         else:
             self.wanted.setdefault(name, []).append(call)
 
+    def when_any_imported(self, is_wanted, call):
+        """The same for each module whose name `is_wanted` says yes to."""
+        for name, module in list(sys.modules.items()):
+            if is_wanted(name) and _is_ready(module):
+                self._call(module, [call])
+        self.wanted_by_name.append((is_wanted, call))
+
+    def is_wanted(self, name):
+        return name in self.wanted or any(is_wanted(name) for is_wanted, _ in self.wanted_by_name)
+
     def imported(self, name, module):
-        self._call(module, self.wanted.pop(name, []))
+        calls = [call for is_wanted, call in self.wanted_by_name if is_wanted(name)]
+        self._call(module, self.wanted.pop(name, []) + calls)
 
     def _call(self, module, calls):
         for call in calls:
@@ -49,7 +61,7 @@ class _Finder:
         self.watch = watch
 
     def find_spec(self, name, path=None, target=None):
-        if name not in self.watch.wanted:
+        if not self.watch.is_wanted(name):
             return None
         spec = self._from_others(name, path, target)
         run = getattr(getattr(spec, "loader", None), "exec_module", None)
@@ -107,9 +119,21 @@ def leave_out_own_frames(error):
     error.__traceback__ = trace
 
 
-def replace(module, path, make):
+def _unseen(function):
+    def call(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            leave_out_own_frames(error)
+            raise
+
+    return call
+
+
+def replace(module, path, make, unseen=False):
     """Puts make(function) in a function's place, below classmethod and staticmethod. Returns
-    whether it is there. Coroutines and generators do their work later and are left alone."""
+    whether it is there. Coroutines and generators do their work later and are left alone. Of an exception that
+    comes through what is `unseen` nobody sees that it did."""
     found = find(module, path)
     if not found:
         return False
@@ -118,7 +142,8 @@ def replace(module, path, make):
     inner = old.__func__ if isinstance(old, (classmethod, staticmethod)) else old
     if inspect.iscoroutinefunction(inner) or inspect.isgeneratorfunction(inner) or not callable(inner):
         return False
-    new = functools.wraps(inner)(make(inner))
+    new = make(inner)
+    new = functools.wraps(inner)(_unseen(new) if unseen else new)
     if isinstance(old, (classmethod, staticmethod)):
         new = type(old)(new)
     setattr(holder, name, new)

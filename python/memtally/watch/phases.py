@@ -83,7 +83,7 @@ def wrap(watch, trace, module, row):
     """A row of the table, once its module is there."""
     version = tell_untried(trace, row.package)
     if tables.holds(row, version):
-        hooks.replace(module, row.function, around(trace, row.category, row.name, row.package))
+        hooks.replace(module, row.function, around(trace, row.category, row.name, row.package), unseen=True)
 
 
 def wrap_graphs(trace, torch):

@@ -3,7 +3,7 @@
 
 import sys
 
-from . import allocator, endings, figures, peaks, phases, tensors
+from . import allocator, caches, cpu, endings, figures, peaks, phases, tensors
 
 
 class Session:
@@ -19,8 +19,9 @@ class Session:
     def finish(self):
         """The process is about to end."""
         self.peaks.tell()
-        if self.history.finish():
+        if self.history.finish() or self.tensors.labels:
             self.tensors.look()
+        self.tensors.caches.look()
         self.trace.flush()
 
 
@@ -54,6 +55,12 @@ def start(watch, trace, parts):
         _try(trace, what, lambda call=call: call(watch, trace))
     _try(trace, "graphs", lambda: phases.wrap_graphs(trace, torch))
     watch.when_imported("transformers.cache_utils", session.tensors.wrap_caches)
+    if session.tensors.labels:
+        steps = cpu.Steps(torch, session.tensors.caches)
+        _try(trace, "steps on the host", lambda: steps.start(watch))
+        for wrap in (session.tensors.caches.wrap, lambda module: session.tensors.wrap_caches(module, "Cache")):
+            watch.when_any_imported(caches.is_model, wrap)
+        watch.when_imported("transformers.cache_utils", session.tensors.caches.wrap)
     queue = getattr(torch.cuda, "_lazy_call", None)
     if queue:
         queue(lambda: _try(trace, "CUDA's start", lambda: _on_cuda(session, parts)))

@@ -10,7 +10,7 @@ passes and optimizer steps and now and then, for no more than a part of the time
 import time
 import weakref
 
-from . import hooks
+from . import caches, cpu, hooks
 
 SHARE = 0.02  # of the time
 
@@ -22,6 +22,8 @@ class Holders:
         self.history = history
         self.modules = {}  # id: weak reference
         self.told = {}  # address: (category, name)
+        self.labels = cpu.Labels(torch)
+        self.caches = caches.Caches(trace, torch, self.labels)
         self.next_look = 0.0
         history.watchers.append(self._forget)
         history.after_drain = self.look_now_and_then
@@ -30,8 +32,8 @@ class Holders:
         module = self.torch.nn.modules.module
         module.register_module_parameter_registration_hook(self._registration("parameters"))
         module.register_module_buffer_registration_hook(self._registration("buffers"))
-        hooks.replace(module.Module, "_apply", self._after(lambda arguments: self._look_at(arguments[0], self.tell_anew)))
-        hooks.replace(self.torch.autograd, "backward", self._after(lambda _: self.look_now_and_then()))
+        hooks.replace(module.Module, "_apply", self._after(lambda arguments: self._look_at(arguments[0], self.tell_anew)), unseen=True)
+        hooks.replace(self.torch.autograd, "backward", self._after(lambda _: self.look_now_and_then()), unseen=True)
         try:
             from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
         except ImportError:  # before 2.0
@@ -72,6 +74,8 @@ class Holders:
 
     def tell(self, tensor, category, name):
         """Once for each block, as far as is known here."""
+        if self._is_on_host(tensor):
+            return self._tell_on_host(self.labels.tell, tensor, category, name)
         address = self._address_of(tensor)
         if address and self.told.get(address) != (category, name):
             self.told[address] = (category, name)
@@ -79,10 +83,24 @@ class Holders:
 
     def tell_anew(self, tensor, category, name):
         """Of blocks that come and go, where another one may have the address by now."""
+        if self._is_on_host(tensor):
+            return self._tell_on_host(self.labels.tell_anew, tensor, category, name)
         address = self._address_of(tensor)
         if address:
             self.told[address] = (category, name)
             self.trace.line("h", time.monotonic_ns(), "%x" % address, category, name)
+
+    def _is_on_host(self, tensor):
+        return bool(self.labels) and isinstance(tensor, self.torch.Tensor) and tensor.is_cpu
+
+    def _tell_on_host(self, tell, tensor, category, name):
+        try:
+            tell(getattr(tensor, "_local_tensor", tensor), category, name)
+        except (RuntimeError, NotImplementedError):  # without a storage
+            pass
+        except Exception as error:
+            self.trace.failed("tensors on the host", error)
+            self.labels.stop()
 
     def _address_of(self, tensor):
         tensor = getattr(tensor, "_local_tensor", tensor)
@@ -149,19 +167,28 @@ class Holders:
         compiler = getattr(self.torch, "compiler", None)
         return bool(compiler and hasattr(compiler, "is_compiling") and compiler.is_compiling())
 
-    def wrap_caches(self, module):
-        """The classes of transformers whose update() gives keys and values back."""
+    def wrap_caches(self, module, called=""):
+        """The classes of transformers whose update…() take keys and values, or states, and give them back."""
         for name, kind in list(vars(module).items()):
-            if isinstance(kind, type) and kind.__module__ == module.__name__ and "update" in vars(kind):
-                hooks.replace(module, name + ".update", self._around_update)
+            if isinstance(kind, type) and kind.__module__ == module.__name__ and called in name:
+                for update in [one for one in vars(kind) if one == "update" or one.startswith("update_")]:
+                    hooks.replace(module, name + "." + update, self._around_update)
 
     def _around_update(self, update):
         is_compiling = self.torch.compiler.is_compiling if hasattr(self.torch, "compiler") else lambda: False
 
         def update_and_tell(*args, **kwargs):
-            result = update(*args, **kwargs)
-            if not is_compiling():
+            if is_compiling():
+                return update(*args, **kwargs)
+            try:
+                result = update(*args, **kwargs)
+            except BaseException as error:
+                hooks.leave_out_own_frames(error)
+                raise
+            if update.__name__ == "update":
                 self._tell_cache(result)
+            if self.labels and args:
+                self.caches.look_after_update(result, *args, **kwargs)
             return result
 
         return update_and_tell
@@ -169,6 +196,7 @@ class Holders:
     def _tell_cache(self, result):
         try:
             for tensor in result if isinstance(result, tuple) else ():
-                self.tell_anew(tensor, "kv_cache", "cache")
+                if not self._is_on_host(tensor):  # what a cache gives back need not be what it holds
+                    self.tell_anew(tensor, "kv_cache", "cache")
         except Exception as error:
             self.trace.failed("caches", error)

@@ -2,6 +2,7 @@
 /* Who holds each resident byte: one rule at a time, in made-up recordings of one process. */
 #include "recorded.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define BASE 0x10000000ull
@@ -177,6 +178,68 @@ static void test_small_blocks_divide_the_heap(void **state)
     assert_int_equal(cached(&one), 4 * PAGE - 6000);
     assert_int_equal(mt_tally_row_of(one.place, MT_CATEGORY_CACHED)->provenance,
                      MT_PROVENANCE_INFERRED);
+    mt_tally_destroy(one.tally);
+}
+
+/* A labelled block is one of those that were counted. */
+static void test_small_blocks_that_are_labelled_are_counted_once(void **state)
+{
+    (void)state;
+    struct one one;
+    begin(&one, 65536);
+    uint64_t name = recorded_string(&one.recorded, "parameters");
+    EVENT(&one.recorded, TOTALS, 20, 9000, 12, 4000);
+    EVENT(&one.recorded, LABEL_BLOCK, 0x10020000, 1000, MT_CATEGORY_WEIGHTS, name);
+    take_all(&one);
+    assert_int_equal(weights(&one, "parameters"), 1000);
+    assert_int_equal(runtime(&one, "heap blocks below 64 KiB"), 4000);
+    assert_int_equal(cached(&one), 4 * PAGE - 5000);
+    mt_tally_destroy(one.tally);
+}
+
+/* Calls from the library at 0x10010000, PyTorch's or another one. */
+static void blocks_of(const char *library, struct one *one)
+{
+    static char text[sizeof maps + 32];
+    const char *at = strstr(maps, "/lib/libx.so");
+    snprintf(text, sizeof text, "%.*s/lib/%s%s", (int)(at - maps), maps, library,
+             at + strlen("/lib/libx.so"));
+    begin(one, 65536);
+    one->maps = text;
+    uint64_t step = recorded_string(&one->recorded, "decode");
+    uint64_t mine = recorded_string(&one->recorded, "mine");
+    uint64_t stack = mt_write_stack(&one->recorded.writer, one->recorded.ns,
+                                    (const uint64_t[]){0x10010800, 0x10000010}, 2, 1);
+    recorded_alloc(&one->recorded, MT_EVENT_ALLOC, 0x10020000, 1000, stack);
+    EVENT(&one->recorded, SCOPE_BEGIN, MT_CATEGORY_NONE, step);
+    recorded_alloc(&one->recorded, MT_EVENT_ALLOC, 0x10021000, 2000, stack);
+    recorded_alloc(&one->recorded, MT_EVENT_ALLOC, 0x10022000, 500, 0);
+    EVENT(&one->recorded, SCOPE_BEGIN, MT_CATEGORY_GRAPHS, mine);
+    recorded_alloc(&one->recorded, MT_EVENT_ALLOC, 0x10023000, 300, stack);
+    take_all(one);
+    assert_int_equal(resident_of(one->place, MT_CATEGORY_GRAPHS, "mine"), 300);
+}
+
+static void test_blocks_of_pytorch_are_tensors(void **state)
+{
+    (void)state;
+    struct one one;
+    blocks_of("libc10.so", &one);
+    assert_int_equal(resident_of(one.place, MT_CATEGORY_ACTIVATIONS, "tensors"), 1000);
+    assert_int_equal(resident_of(one.place, MT_CATEGORY_ACTIVATIONS, "decode"), 2000);
+    assert_int_equal(runtime(&one, "heap blocks from 64 KiB"), 500);
+    assert_int_equal(mt_tally_row_of(one.place, MT_CATEGORY_ACTIVATIONS)->provenance,
+                     MT_PROVENANCE_INFERRED);
+    mt_tally_destroy(one.tally);
+}
+
+static void test_blocks_of_other_libraries_are_the_heaps(void **state)
+{
+    (void)state;
+    struct one one;
+    blocks_of("libc10s.so", &one);
+    assert_int_equal(resident_of(one.place, MT_CATEGORY_ACTIVATIONS, "decode"), 0);
+    assert_int_equal(runtime(&one, "heap blocks from 64 KiB"), 3500);
     mt_tally_destroy(one.tally);
 }
 
@@ -423,6 +486,9 @@ int main(void)
         TEST(test_blocks_are_exact_to_the_byte),
         TEST(test_a_block_over_a_page_that_is_not_there_counts_what_is),
         TEST(test_small_blocks_divide_the_heap),
+        TEST(test_small_blocks_that_are_labelled_are_counted_once),
+        TEST(test_blocks_of_pytorch_are_tensors),
+        TEST(test_blocks_of_other_libraries_are_the_heaps),
         TEST(test_more_in_use_than_the_heap_holds_is_cut_at_what_it_holds),
         TEST(test_more_freed_than_allocated_is_nothing_in_use),
         TEST(test_stronger_claims_win_where_they_overlap),

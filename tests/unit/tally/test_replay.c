@@ -11,6 +11,7 @@ struct replayed {
     struct recorded recorded;
     struct mt_record_file *file;
     struct mt_replay replay;
+    uint64_t last_label_ticks; /* as opening a recording finds them */
 };
 
 static void begin(struct replayed *replayed)
@@ -25,6 +26,7 @@ static void replay_until(struct replayed *replayed, uint64_t ticks)
     recorded_end(&replayed->recorded, 0);
     snprintf(path, sizeof path, "%s/7-0.mtr", recorded_directory);
     assert_int_equal(mt_record_file_open(path, &replayed->file, NULL), 0);
+    replayed->file->last_label_ticks = replayed->last_label_ticks;
     mt_replay_init(&replayed->replay);
     assert_int_equal(mt_replay_file(&replayed->replay, replayed->file, ticks, NULL), 0);
 }
@@ -253,6 +255,82 @@ static void test_a_label_ends_with_its_block(void **state)
     end(&r);
 }
 
+/* What is said of a block later holds from its beginning, if it still lives when it is said. */
+static void test_a_block_is_what_it_is_called_later(void **state)
+{
+    (void)state;
+    struct replayed r;
+    begin(&r);
+    recorded_alloc(&r.recorded, MT_EVENT_ALLOC, 0x10000, 70000, 0);
+    recorded_alloc(&r.recorded, MT_EVENT_ALLOC, 0x50000, 70000, 0);
+    recorded_alloc(&r.recorded, MT_EVENT_ALLOC, 0x90000, 70000, 0);
+    EVENT(&r.recorded, LABEL_BLOCK, 0x90000, 70000, MT_CATEGORY_WEIGHTS, 0);
+    r.recorded.ns = 2000;
+    recorded_free(&r.recorded, MT_EVENT_FREE, 0x50000);
+    recorded_alloc(&r.recorded, MT_EVENT_ALLOC, 0x50000, 70000, 0); /* another one */
+    recorded_alloc(&r.recorded, MT_EVENT_ALLOC, 0xd0000, 70000, 0); /* not there yet */
+    uint64_t name = recorded_string(&r.recorded, "later");
+    EVENT(&r.recorded, LABEL_BLOCK, 0x10000, 60000, MT_CATEGORY_KV_CACHE, name);
+    EVENT(&r.recorded, LABEL_BLOCK, 0x50000, 70000, MT_CATEGORY_KV_CACHE, name);
+    EVENT(&r.recorded, LABEL_BLOCK, 0x90000, 70000, MT_CATEGORY_KV_CACHE, name);
+    EVENT(&r.recorded, LABEL_BLOCK, 0xd0000, 70000, MT_CATEGORY_KV_CACHE, name);
+    r.last_label_ticks = 2000;
+    replay_until(&r, 1500);
+    const struct mt_live *label = in_ranges(&r.replay, &r.replay.labels, 0x10000);
+    assert_int_equal(label->category, MT_CATEGORY_KV_CACHE);
+    assert_int_equal(label->size, 60000);
+    assert_string_equal(name_of(&r.replay, label), "later");
+    assert_null(in_ranges(&r.replay, &r.replay.labels, 0x50000));
+    assert_int_equal(in_ranges(&r.replay, &r.replay.labels, 0x90000)->category,
+                     MT_CATEGORY_WEIGHTS);
+    assert_null(in_ranges(&r.replay, &r.replay.labels, 0xd0000));
+    assert_int_equal(r.replay.blocks.n, 3);
+    end(&r);
+}
+
+/* Such a block has no event of its own but the end of a sample. */
+static void test_a_label_ends_with_its_small_block(void **state)
+{
+    (void)state;
+    struct replayed r;
+    begin(&r);
+    EVENT(&r.recorded, LABEL_BLOCK, 0x10000, 100, MT_CATEGORY_WEIGHTS, 0);
+    EVENT(&r.recorded, LABEL_BLOCK, 0x20000, 100, MT_CATEGORY_WEIGHTS, 0);
+    EVENT(&r.recorded, LABEL, 0x30000, 100, MT_CATEGORY_WEIGHTS, 0);
+    recorded_free(&r.recorded, MT_EVENT_SAMPLE_FREE, 0x10000);
+    recorded_free(&r.recorded, MT_EVENT_SAMPLE_FREE, 0x20010); /* within another */
+    recorded_free(&r.recorded, MT_EVENT_SAMPLE_FREE, 0x30000); /* a range is no block */
+    replay_until(&r, UINT64_MAX);
+    assert_null(in_ranges(&r.replay, &r.replay.labels, 0x10063));
+    assert_non_null(in_ranges(&r.replay, &r.replay.labels, 0x20063));
+    assert_non_null(in_ranges(&r.replay, &r.replay.labels, 0x30063));
+    end(&r);
+}
+
+/* It says a name for what happens, and not that it is none of what is around it. */
+static void test_a_scope_without_a_category_has_that_of_the_one_around_it(void **state)
+{
+    (void)state;
+    struct replayed r;
+    begin(&r);
+    uint64_t outer = recorded_string(&r.recorded, "outer");
+    uint64_t step = recorded_string(&r.recorded, "step");
+    EVENT(&r.recorded, SCOPE_BEGIN, MT_CATEGORY_NONE, step);
+    recorded_alloc(&r.recorded, MT_EVENT_ALLOC, 0x10000, 70000, 0);
+    EVENT(&r.recorded, SCOPE_BEGIN, MT_CATEGORY_KV_CACHE, outer);
+    EVENT(&r.recorded, SCOPE_BEGIN, MT_CATEGORY_NONE, step);
+    recorded_alloc(&r.recorded, MT_EVENT_ALLOC, 0x50000, 70000, 0);
+    replay_until(&r, UINT64_MAX);
+    struct mt_site bare = mt_replay_site(&r.replay, mt_blocks_get(&r.replay.blocks, 0x10000)->site);
+    struct mt_site within =
+        mt_replay_site(&r.replay, mt_blocks_get(&r.replay.blocks, 0x50000)->site);
+    assert_int_equal(bare.category, MT_CATEGORY_NONE);
+    assert_memory_equal(r.replay.texts.items[bare.name].text, "step", 4);
+    assert_int_equal(within.category, MT_CATEGORY_KV_CACHE);
+    assert_memory_equal(r.replay.texts.items[within.name].text, "outer", 5);
+    end(&r);
+}
+
 static void test_part_of_a_label_can_be_taken_back(void **state)
 {
     (void)state;
@@ -322,9 +400,9 @@ static void test_absurd_numbers_are_survived(void **state)
         MT_EVENT_HEAP_REGION,  MT_EVENT_MMAP,         MT_EVENT_MUNMAP,      MT_EVENT_MREMAP,
         MT_EVENT_BUFFER_ALLOC, MT_EVENT_BUFFER_USAGE, MT_EVENT_BUFFER_FREE, MT_EVENT_SCOPE_BEGIN,
         MT_EVENT_LABEL,        MT_EVENT_UNLABEL,      MT_EVENT_THREAD,      MT_EVENT_SELF,
-        MT_EVENT_TOTALS,       MT_EVENT_LOOK,         MT_EVENT_PROCESS_END};
+        MT_EVENT_TOTALS,       MT_EVENT_LOOK,         MT_EVENT_PROCESS_END, MT_EVENT_LABEL_BLOCK};
     static const uint64_t numbers[] = {0, 1, (uint64_t)1 << 44, UINT64_MAX - 1, UINT64_MAX};
-    static const size_t n_fields[] = {2, 7, 2, 5, 7, 2, 1, 2, 4, 2, 3, 2, 4, 1, 3};
+    static const size_t n_fields[] = {2, 7, 2, 5, 7, 2, 1, 2, 4, 2, 3, 2, 4, 1, 3, 4};
     struct replayed r;
     begin(&r);
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
@@ -354,6 +432,9 @@ int main(void)
         TEST(test_a_mapping_that_shrinks_in_place_loses_its_end),
         TEST(test_a_move_onto_itself_as_no_kernel_makes_it_ends),
         TEST(test_a_label_ends_with_its_block),
+        TEST(test_a_block_is_what_it_is_called_later),
+        TEST(test_a_label_ends_with_its_small_block),
+        TEST(test_a_scope_without_a_category_has_that_of_the_one_around_it),
         TEST(test_part_of_a_label_can_be_taken_back),
         TEST(test_buffers_know_their_use_until_they_are_freed),
         TEST(test_the_last_totals_hold),

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MIT
+"""Caches of models on the host: keys and values of attention, and the state of recurrent layers.
+
+Every class of transformers that is called a cache says when an object of it is made. What such an object holds is
+looked at when a layer has changed its part of it, and of those whose layers change it themselves after each token.
+"""
+
+import re
+import weakref
+
+from . import hooks
+
+STATE = re.compile("conv|ssm|recurrent|state|rnn|linear|memory")
+KEYS_AND_VALUES = re.compile("key|value|kv")
+DEPTH = 6  # of what is within a cache
+PLAIN = (int, float, str, bool, type(None))  # what holds no tensor
+# What models without a class for it give back, as transformers.generation.utils.ALL_CACHE_NAMES.
+OUTPUTS = {"past_key_values": "kv_cache", "cache_params": "recurrent_state", "state": "recurrent_state", "mems": "kv_cache"}
+
+
+def is_model(name):
+    """Whether a module of transformers is a model's."""
+    return name.startswith("transformers.models.") and ".modeling_" in name
+
+
+def category_of(name):
+    return "recurrent_state" if STATE.search(name) and not KEYS_AND_VALUES.search(name) else "kv_cache"
+
+
+class Caches:
+    def __init__(self, trace, torch, labels):
+        self.trace = trace
+        self.torch = torch
+        self.labels = labels
+        self.caches = {}  # id: weak reference
+
+    def wrap(self, module):
+        for name, kind in list(vars(module).items()):
+            if isinstance(kind, type) and kind.__module__ == module.__name__ and "Cache" in name and "__init__" in vars(kind):
+                hooks.replace(module, name + ".__init__", self._around_init, unseen=True)
+
+    def _around_init(self, make):
+        def make_and_keep(cache, *args, **kwargs):
+            result = make(cache, *args, **kwargs)
+            key = id(cache)
+            self.caches[key] = weakref.ref(cache, lambda _: self.caches.pop(key, None))
+            return result
+
+        return make_and_keep
+
+    def look(self):
+        """At all of them. Never raises."""
+        for reference in list(self.caches.values()):
+            self.look_at(reference(), self.labels.tell)
+
+    def look_after_token(self, outputs):
+        """At what no layer of a cache has told. Never raises."""
+        try:
+            for name, category in OUTPUTS.items():
+                value = outputs.get(name) if isinstance(outputs, dict) else None
+                if isinstance(value, (list, tuple)):
+                    self._look_into(value, category, self.labels.tell, 0)
+        except Exception as error:
+            self.trace.failed("caches on the host", error)
+        for reference in list(self.caches.values()):
+            cache = reference()
+            if cache is not None and not hasattr(cache, "layers"):
+                self.look_at(cache, self.labels.tell)
+
+    def look_at(self, cache, tell=None):
+        """At a cache, or at one layer of it, whose tensors come and go. Never raises."""
+        try:
+            for name, value in list(vars(cache).items()) if hasattr(cache, "__dict__") else ():
+                if not isinstance(value, PLAIN):
+                    self._look_into(value, category_of(name), tell or self.labels.tell_anew, 0)
+        except Exception as error:
+            self.trace.failed("caches on the host", error)
+            self.caches.clear()
+
+    def look_after_update(self, result, cache, *args, layer_idx=None, **kwargs):
+        """A cache, or a layer of one, has just taken what is new. Never raises."""
+        if hasattr(cache, "layers"):
+            return
+        if not hasattr(cache, "key_cache"):
+            self.look_at(cache)
+            return
+        layer = next((one for one in args if isinstance(one, int)), layer_idx)
+        if layer in (None, *(getattr(cache, "transformer_layers", None) or [0])[:1]):
+            self.look_at(cache, self.labels.tell)
+        try:
+            self._look_into(result, "kv_cache", self.labels.tell_anew, 0)  # of this layer
+        except Exception as error:
+            self.trace.failed("caches on the host", error)
+
+    def _look_into(self, value, category, tell, depth):
+        if isinstance(value, self.torch.Tensor):
+            if value.is_cpu and value.dim():
+                tell(value, category, "state" if category == "recurrent_state" else "cache")
+        elif isinstance(value, (list, tuple, dict)) and depth < DEPTH:
+            for part in value.values() if isinstance(value, dict) else value:
+                if not isinstance(part, PLAIN):
+                    self._look_into(part, category, tell, depth + 1)
+        elif "Layer" in type(value).__name__ or "Cache" in type(value).__name__:
+            self.look_at(value, tell)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: MIT
+"""Tensors in the host's memory: what they are for is told to the recorder, by the address of their storage.
+
+A storage that PyTorch allocated is a heap block, and what is said of a block holds from its beginning until it is
+freed. One over memory of others (a mapped file, an array of numpy) is a range, and no more is known of it. Where there is
+no recorder nothing is done.
+"""
+
+import ctypes
+import functools
+import sys
+import threading
+import weakref
+
+from . import hooks
+
+STEP = "optimizer step"
+# As in include/memtally/category.h.
+CATEGORIES = {"weights": 1, "kv_cache": 2, "recurrent_state": 3, "activations": 4, "training": 11}
+
+
+def hook(name, *arguments):
+    """A function of the recorder, called without letting other threads in; None where it is not there."""
+    try:
+        function = getattr(ctypes.PyDLL(None), "memtally_hook_" + name)
+    except (AttributeError, OSError):
+        return None
+    function.restype = None
+    function.argtypes = arguments
+    return function
+
+
+@functools.lru_cache(maxsize=None)
+def encoded(text):
+    return text.encode("utf-8", "replace")
+
+
+class Labels:
+    def __init__(self, torch):
+        self.torch = torch
+        arguments = (ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_char_p)
+        self.label_block = hook("label_block", *arguments)
+        self.label_range = hook("label", *arguments)
+        self.told = {}  # id of a tensor: weak reference, address, category, name
+
+    def __bool__(self):
+        return self.label_block is not None
+
+    def stop(self):
+        self.label_block = None
+
+    def tell(self, tensor, category, name):
+        """Of a tensor that is looked at again and again: only when something of it is new."""
+        known = self.told.get(id(tensor))
+        if known and known[0]() is tensor and known[1:] == (tensor.data_ptr(), category, name):
+            return
+        self.tell_anew(tensor, category, name)
+        key = id(tensor)
+        self.told[key] = (weakref.ref(tensor, lambda _: self.told.pop(key, None)), tensor.data_ptr(), category, name)
+
+    def tell_anew(self, tensor, category, name):
+        """Raises where a tensor has no storage (RuntimeError, NotImplementedError)."""
+        flatten = getattr(type(tensor), "__tensor_flatten__", None)
+        if flatten:
+            for attribute in flatten(tensor)[0]:
+                self.tell_anew(getattr(tensor, attribute), category, name)
+            return
+        storage = tensor.untyped_storage()
+        address = storage.data_ptr()
+        if not address or storage.device.type != "cpu":
+            return
+        label = self.label_block if storage.resizable() else self.label_range
+        label(address, storage.nbytes(), CATEGORIES[category], encoded(name))
+
+
+class Scopes(threading.local):
+    """Names for what happens in a thread: what it allocates, and nobody tells what it is for, is shown under them."""
+
+    begin_scope = hook("scope_begin", ctypes.c_int, ctypes.c_char_p)
+    end_scope = hook("scope_end")
+
+    def __init__(self):
+        self.names = []
+
+    def begin(self, name):
+        self.names.append(name)
+        self.begin_scope(0, encoded(name))
+
+    def end(self):
+        self.names.pop()
+        self.end_scope()
+
+    def become(self, name):
+        """The innermost one has another name from now on."""
+        if self.names and self.names[-1] != name:
+            self.end()
+            self.begin(name)
+
+    def during(self, name):
+        """Makes a function that has a name for what it does."""
+
+        def make(function):
+            def named(*args, **kwargs):
+                depth = len(self.names)
+                self.begin(name)
+                try:
+                    return function(*args, **kwargs)
+                finally:
+                    while len(self.names) > depth:
+                        self.end()
+
+            return named
+
+        return make
+
+
+class Steps:
+    """What a program on PyTorch does by turns: it loads, reads a prompt, writes tokens, trains."""
+
+    def __init__(self, torch, caches):
+        self.torch = torch
+        self.caches = caches
+        self.scopes = Scopes()
+
+    def start(self, watch):
+        hooks.replace(self.torch.autograd, "backward", self.scopes.during("backward"), unseen=True)
+        hooks.replace(self.torch.autograd, "grad", self.scopes.during("backward"), unseen=True)
+        optimizer = sys.modules.get("torch.optim.optimizer")
+        if hasattr(optimizer, "register_optimizer_step_pre_hook"):
+            optimizer.register_optimizer_step_pre_hook(self._before_step)
+            optimizer.register_optimizer_step_post_hook(self._after_step)
+        watch.when_imported("transformers.modeling_utils", self._wrap_loading)
+        watch.when_imported("transformers.generation.utils", self._wrap_generation)
+
+    def _before_step(self, optimizer, args, kwargs):
+        if STEP not in self.scopes.names and not self.torch.compiler.is_compiling():
+            self.scopes.begin(STEP)
+
+    def _after_step(self, optimizer, args, kwargs):
+        if self.scopes.names[-1:] == [STEP]:
+            self.scopes.end()
+
+    def _wrap_loading(self, module):
+        hooks.replace(module, "PreTrainedModel.from_pretrained", self.scopes.during("loading"), unseen=True)
+
+    def _wrap_generation(self, module):
+        hooks.replace(module, "GenerationMixin.generate", self.scopes.during("prefill"), unseen=True)
+        hooks.replace(module, "GenerationMixin._update_model_kwargs_for_generation", self._after_token, unseen=True)
+
+    def _after_token(self, function):
+        def token_and_look(generator, outputs, *args, **kwargs):
+            self.caches.look_after_token(outputs)
+            result = function(generator, outputs, *args, **kwargs)
+            if self.scopes.names[-1:] == ["prefill"]:
+                self.scopes.become("decode")
+            return result
+
+        return token_and_look

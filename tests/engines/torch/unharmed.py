@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""What a program sees of functions that are watched: signatures, errors with their tracebacks, and workers."""
+
+import copy
+import inspect
+import pickle
+import sys
+import traceback
+
+import torch
+import transformers
+from torch.utils.data import DataLoader, Dataset
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return torch.full((300, 1000), float(index))
+
+
+def fail():
+    raise ArithmeticError("the program's own")
+
+
+def failing(model):
+    weight = torch.nn.Parameter(torch.ones(2))
+    return (lambda: model.generate(torch.ones(1, 3, dtype=torch.long), max_new_tokens="x"),
+            lambda: torch.ones(2).backward(),
+            lambda: torch.autograd.grad(torch.ones(1), weight),
+            lambda: transformers.cache_utils.DynamicCache().update(1, 2, 0),
+            lambda: transformers.cache_utils.StaticCache(),
+            lambda: model.to("nowhere"),
+            lambda: transformers.AutoModelForCausalLM.from_pretrained("/nowhere/at/all"),
+            lambda: torch.optim.SGD([weight], lr=1).step(fail))
+
+
+def main():
+    for way in ("fork", "spawn", "forkserver"):
+        print(way, [batch.sum().item() for batch in DataLoader(Rows(), batch_size=2, num_workers=2, multiprocessing_context=way)])
+    config = transformers.Qwen2Config(vocab_size=1000, hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+                                      num_key_value_heads=2)
+    torch.manual_seed(0)
+    model = transformers.Qwen2ForCausalLM(config).eval()
+    for function in (model.generate, torch.autograd.backward, torch.nn.Module._apply, transformers.cache_utils.DynamicCache.__init__,
+                     transformers.cache_utils.DynamicCache.update, model.from_pretrained):
+        print(function.__name__, inspect.signature(function))
+    for call in failing(model):
+        try:
+            call()
+        except Exception:
+            traceback.print_exc(file=sys.stdout)
+    print(type(copy.deepcopy(model)).__name__, len(pickle.dumps(model)))
+    shared = torch.ones(100, 1000).share_memory_()
+    print(shared.is_shared(), model.generate(torch.ones(1, 3, dtype=torch.long), max_new_tokens=4, do_sample=False, pad_token_id=0))
+
+
+if __name__ == "__main__":
+    main()
