@@ -59,7 +59,7 @@ def recorded_parts(place):
 
 
 def assert_true_to_the_program(said, peak, held):
-    """Sums to the byte; no more than 1 % that nobody knows of, nor of the kernel's own highest size that is not shown."""
+    """Sums to the byte; no more than 1 % that nobody knows of."""
     assert recorded_parts(held) == {what: said.get(what, 0) for what in PARTS}, (recorded_parts(held), said)
     for place in (peak, held):
         memtally.assert_adds_up(place)
