@@ -94,7 +94,7 @@ class Caches:
 
     def _look_into(self, value, category, tell, depth):
         if isinstance(value, self.torch.Tensor):
-            if value.is_cpu and value.dim():
+            if value.is_cpu:
                 tell(value, category, "state" if category == "recurrent_state" else "cache")
         elif isinstance(value, (list, tuple, dict)) and depth < DEPTH:
             for part in value.values() if isinstance(value, dict) else value:
