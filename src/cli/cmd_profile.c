@@ -462,10 +462,8 @@ static const char *const description[] = {
     "fills, "
     "and in PATH; for a package first in the virtual environment that is active.",
     "transformers computes on the first device that it finds, else on the CPU; vllm and sglang "
-    "need "
-    "devices. With --on the devices are not there: memory is taken as on such a device, and "
-    "neither "
-    "times nor what is generated mean anything.",
+    "need devices. With --on the engine takes memory as on such a device and computes nothing: "
+    "times and generated text then mean nothing.",
     "llama-bench makes up its own prompt and context and generates one sequence; it takes no "
     "--prompt, --context or --batch-size.",
     NULL,

@@ -161,7 +161,7 @@ static int report_all(const struct cli_call *call, const struct mt_moment *momen
     return 0;
 }
 
-/* Whether options exclude each other, which is said then. */
+/* Complains and returns 1 if options exclude each other. */
 static int refuse(const struct report_options *options, size_t n_operands)
 {
     int is_moment = strcmp(options->at, "peak") != 0;

@@ -43,15 +43,7 @@ static int check(const struct mt_profile_settings *settings, struct mt_error *er
 static int command(struct mt_profile_job *job, struct mt_profile_command *words,
                    struct mt_error *error)
 {
-    char *settings = settings_json(job);
-    if (!settings)
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "the prompt and the paths must be UTF-8 text to be passed to the engine");
-    mt_profile_command_add(words, job->engine->program);
-    mt_profile_command_add(words, job->engine->script);
-    mt_profile_command_add(words, settings);
-    free(settings);
-    return MT_OK;
+    return mt_profile_script_command(job, words, settings_json(job), error);
 }
 
 const struct mt_profile_driver mt_profile_node_llama_cpp = {

@@ -84,15 +84,7 @@ static char *settings_json(const struct mt_profile_settings *settings)
 static int command(struct mt_profile_job *job, struct mt_profile_command *words,
                    struct mt_error *error)
 {
-    char *settings = settings_json(job->settings);
-    if (!settings)
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "the prompt and the paths must be UTF-8 text to be passed to the engine");
-    mt_profile_command_add(words, job->engine->program);
-    mt_profile_command_add(words, job->engine->script);
-    mt_profile_command_add(words, settings);
-    free(settings);
-    return MT_OK;
+    return mt_profile_script_command(job, words, settings_json(job->settings), error);
 }
 
 #define PACKAGE(name_, cached_as_, check_)                                                         \

@@ -4,8 +4,10 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "json_get.h"
 
 static void take_engine(struct mt_profile_job *job, const json_t *event)
@@ -117,4 +119,17 @@ int mt_profile_take_event(struct mt_profile_job *job, enum mt_profile_stream str
     }
     json_decref(event);
     return taken;
+}
+
+int mt_profile_script_command(const struct mt_profile_job *job, struct mt_profile_command *words,
+                              char *settings, struct mt_error *error)
+{
+    if (!settings)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "the prompt and the paths must be UTF-8 text to be passed to the engine");
+    mt_profile_command_add(words, job->engine->program);
+    mt_profile_command_add(words, job->engine->script);
+    mt_profile_command_add(words, settings);
+    free(settings);
+    return MT_OK;
 }

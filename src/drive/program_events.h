@@ -10,4 +10,9 @@
 int mt_profile_take_event(struct mt_profile_job *job, enum mt_profile_stream stream,
                           const char *line, size_t length, uint64_t time_ns);
 
+/* Makes the command line of such a program: the interpreter, the script, and the settings as JSON,
+ * which it takes over. Errors: MT_EARG where `settings` is NULL, since a text was not UTF-8. */
+int mt_profile_script_command(const struct mt_profile_job *job, struct mt_profile_command *words,
+                              char *settings, struct mt_error *error);
+
 #endif

@@ -80,6 +80,14 @@ struct cuda {
     uint32_t state; /* how far the rest is known */
 };
 
+/* What calls are unwound with (cuda_caller.c); NULL where the program has it not. */
+struct cuda_unwinder {
+    void *find_object; /* of libc */
+    void *backtrace;
+    void *get_address;
+    uint32_t n_asked;
+};
+
 /* Finds the driver that a program is bound to. Returns 0 where there is none. */
 HIDDEN int cuda_ready(void);
 

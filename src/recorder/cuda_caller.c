@@ -2,9 +2,9 @@
 /* Which library asks the driver for memory: the first that called and is neither the driver nor the
  * runtime. Many libraries have the runtime in themselves, so that the caller's address says it.
  * Past a runtime of its own file the calls are unwound, since those libraries have no frame
- * pointers: with the compiler's unwinder, where the program has it anyway. These functions are
- * called by a program and never from inside an allocator, so that asking the loader is safe here.
- */
+ * pointers: with the compiler's unwinder, where the program has it anyway. The loader is asked for
+ * these functions a few times at most: a thread that opens a library holds the loader's lock, and
+ * may wait for one of the runtime's that the caller here has. */
 #include <dlfcn.h>
 #include <link.h>
 #include <string.h>
@@ -13,6 +13,7 @@
 #include "recorder/real.h"
 
 #define FRAMES_MOST      48u
+#define ASKED_MOST       8u
 #define CODE_END_OF_LIST 5 /* _URC_END_OF_STACK */
 
 /* struct dl_find_object of glibc 2.35 and later. */
@@ -42,12 +43,36 @@ static void *symbol(void *library, const char *name)
     return memtally_real.dlsym(library, name);
 }
 
+/* Threads that ask at a time find the same. */
+static void ask_loader(struct cuda_unwinder *known)
+{
+    void *library = memtally_real.dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    void *question = library ? symbol(library, "_Unwind_GetIP") : NULL;
+    void *function = library ? symbol(library, "_Unwind_Backtrace") : NULL;
+    __atomic_store_n(&known->find_object, symbol(RTLD_DEFAULT, "_dl_find_object"),
+                     __ATOMIC_RELAXED);
+    __atomic_store_n(&known->get_address, question, __ATOMIC_RELAXED);
+    __atomic_store_n(&known->backtrace, question ? function : NULL, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&known->n_asked, 1, __ATOMIC_RELEASE);
+}
+
+/* What the program has of these; the library stays open from then on. */
+static void get_ready(struct cuda_unwinder *known)
+{
+    if (__atomic_load_n(&known->backtrace, __ATOMIC_ACQUIRE) ||
+        __atomic_load_n(&known->n_asked, __ATOMIC_ACQUIRE) >= ASKED_MOST)
+        return;
+    loader_errors_aside();
+    ask_loader(known);
+    loader_errors_back();
+}
+
 /* The name of the file that code lies in, without folders; NULL where none is known. */
 static const char *file_of(uintptr_t address)
 {
     struct found_object found = {0};
     find_object find = NULL;
-    void *function = symbol(RTLD_DEFAULT, "_dl_find_object");
+    void *function = __atomic_load_n(&memtally_real.unwinder.find_object, __ATOMIC_RELAXED);
     const char *path = NULL;
     Dl_info info;
     memcpy(&find, &function, sizeof find);
@@ -89,17 +114,15 @@ static int step(void *context, void *argument)
 static int walk_unwinder(struct walk *walk)
 {
     unwind unwinder;
-    void *library = memtally_real.dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    void *function = library ? symbol(library, "_Unwind_Backtrace") : NULL;
-    void *question = library ? symbol(library, "_Unwind_GetIP") : NULL;
-    if (function && question) {
-        memcpy(&unwinder, &function, sizeof unwinder);
-        memcpy(&walk->address_of, &question, sizeof walk->address_of);
-        unwinder(step, walk);
-    }
-    if (library)
-        dlclose(library);
-    return function && question;
+    const struct cuda_unwinder *known = &memtally_real.unwinder;
+    void *function = __atomic_load_n(&known->backtrace, __ATOMIC_ACQUIRE);
+    void *question = __atomic_load_n(&known->get_address, __ATOMIC_RELAXED);
+    if (!function)
+        return 0;
+    memcpy(&unwinder, &function, sizeof unwinder);
+    memcpy(&walk->address_of, &question, sizeof walk->address_of);
+    unwinder(step, walk);
+    return 1;
 }
 
 /* By frame pointers, within the thread's own stack. */
@@ -123,11 +146,9 @@ const char *cuda_caller(const void *frame)
 {
     const uintptr_t *hook = frame;
     struct walk walk = {.from = hook[1]};
+    get_ready(&memtally_real.unwinder);
     const char *file = file_of(hook[1] - 1);
     if (file && !is_between(file))
         return file;
-    loader_errors_aside();
-    int is_unwound = walk_unwinder(&walk);
-    loader_errors_back();
-    return is_unwound ? walk.file : walk_frames(hook);
+    return walk_unwinder(&walk) ? walk.file : walk_frames(hook);
 }

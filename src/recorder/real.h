@@ -28,6 +28,7 @@ struct real {
     uint32_t cuda_state;                         /* 0: unknown, 1: being looked up, 2: known */
     struct cuda cuda;                            /* once it is known */
     struct blas blas;
+    struct cuda_unwinder unwinder;
     uintptr_t launched[CUDA_LAUNCHED];
     uint32_t tries_of_words; /* how often the word before a block told its size; see TRUSTED */
     void *(*dlsym)(void *handle, const char *name);

@@ -157,8 +157,8 @@ static int read_cpu(const struct compare_loaded *recording, int named, enum mt_p
     return 0;
 }
 
-/* The type that a Python package was told to load the weights in. Other engines take them as they
- * are in the file. */
+/* The type in which a Python package loaded the weights; NULL of other engines, which take the
+ * file's. */
 static const char *weight_type_of(const struct compare_loaded *recording)
 {
     static const char *const types[][2] = {{"F32", "f32"}, {"F16", "f16"}, {"BF16", "bf16"}};
