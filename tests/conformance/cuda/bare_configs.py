@@ -31,6 +31,17 @@ def python_of(engine, given):
     return brought.stdout.strip()
 
 
+def asked(doc):
+    """The memtally and the engines, each with its Python, of a command line; an engine is brought when its turn comes."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("memtally")
+    parser.add_argument("--python", action="append", default=[], help="ENGINE=PATH: an engine that is there already")
+    parser.add_argument("engines", nargs="*")
+    options = parser.parse_intermixed_args()
+    given = dict(one.split("=", 1) for one in options.python)
+    return options.memtally, ((engine, python_of(engine, given)) for engine in options.engines or ENGINES)
+
+
 def weights_of(document):
     (place,) = [place for place in document["places"] if place["place"] == "gpu:0"]
     return sum(row["allocated_bytes"] for row in place["rows"] if row["category"] == "weights") / (1 << 30)
@@ -49,17 +60,11 @@ def rehearse(memtally, engine, python, config):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("memtally")
-    parser.add_argument("--python", action="append", default=[], help="ENGINE=PATH: an engine that is there already")
-    parser.add_argument("engines", nargs="*")
-    options = parser.parse_intermixed_args()
-    given = dict(one.split("=", 1) for one in options.python)
     worse = 0
-    for engine in options.engines or ENGINES:
-        python = python_of(engine, given)
+    memtally, engines = asked(__doc__)
+    for engine, python in engines:
         for config, published in WEIGHTS.items():
-            weights, said = rehearse(options.memtally, engine, python, config)
+            weights, said = rehearse(memtally, engine, python, config)
             is_good = weights is not None and not said and abs(weights / published - 1) <= SHARE
             worse += not is_good
             print(f"{engine:14} {config:24} {published:6.2f} {weights or 0:6.2f} GiB  {'holds' if is_good else 'MUST HOLD: ' + said}")

@@ -6,14 +6,13 @@ usage: profiles.py MEMTALLY [--python ENGINE=PATH]... [ENGINE...]. The engines c
 each. Fails where a profile is not made, or what it says is not what arithmetic of the model's shape says.
 """
 
-import argparse
 import json
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-from bare_configs import ENGINES, python_of
+from bare_configs import asked
 
 HIDDEN, INNER, LAYERS, HEADS, KV_HEADS, WORDS = 256, 512, 4, 8, 4, 4096
 KV_WIDTH = HIDDEN // HEADS * KV_HEADS
@@ -62,17 +61,11 @@ def profile(memtally, engine, python, n_devices):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("memtally")
-    parser.add_argument("--python", action="append", default=[], help="ENGINE=PATH: an engine that is there already")
-    parser.add_argument("engines", nargs="*")
-    options = parser.parse_intermixed_args()
-    given = dict(one.split("=", 1) for one in options.python)
     n_wrong = 0
-    for engine in options.engines or ENGINES:
-        python = python_of(engine, given)
+    memtally, engines = asked(__doc__)
+    for engine, python in engines:
         for n_devices in (1, 2):
-            said = profile(options.memtally, engine, python, n_devices)
+            said = profile(memtally, engine, python, n_devices)
             n_wrong += bool(said)
             print(f"{engine} on {n_devices}: {'; '.join(said) or 'as expected'}", flush=True)
     return 1 if n_wrong else 0

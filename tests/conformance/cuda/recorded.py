@@ -12,7 +12,6 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -21,6 +20,7 @@ ROOT = HERE.parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "support")]
 
 import observers  # noqa: E402
+from bare_configs import python_of  # noqa: E402
 
 SETTINGS = {"max_model_len": 2048, "gpu_memory_utilization": 0.5}
 CONFIG = HERE.parent / "configs" / "Qwen3-0.6B.json"
@@ -44,13 +44,6 @@ WAYS = {
     "vllm-tensor-parallel": ("vllm-0.33.0", "2xH100-80GB", engine_of("run_vllm.py", tensor_parallel_size=2)),
     "sglang": ("sglang-0.5.23", "H100-80GB", engine_of("run_sglang.py")),
 }
-
-
-def python_of(engine, given):
-    if engine in given:
-        return given[engine]
-    brought = subprocess.run([ROOT / "scripts" / "engine", engine], stdout=subprocess.PIPE, text=True, check=True)
-    return brought.stdout.strip()
 
 
 def gpus(report):
