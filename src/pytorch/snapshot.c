@@ -213,8 +213,7 @@ static void take_block(struct reader *reader, const struct mt_pickle_value *valu
     };
     block.requested_bytes =
         mt_pickle_as_integer(mt_pickle_get(value, "requested_size"), block.bytes);
-    int is_right = is_first(dict_list(value)) &&
-                   state_of(mt_pickle_get(value, "state"), &block.state) &&
+    int is_right = state_of(mt_pickle_get(value, "state"), &block.state) &&
                    is_range(block.address, block.bytes) && block.address >= *next &&
                    block.address + block.bytes <= segment->address + segment->bytes;
     if (!is_right) {
