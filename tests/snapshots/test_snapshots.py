@@ -272,7 +272,7 @@ def test_a_file_cut_at_any_byte_is_refused_or_read():
 def test_a_small_file_cannot_stand_for_much():
     """Lists and dictionaries that are one object count once."""
     many = 20000
-    block = [{"address": 0, "size": 512, "state": "inactive", "frames": []} for _ in range(many)]
+    block = [{"address": 512 * i, "size": 512, "state": "inactive", "frames": []} for i in range(many)]
     segment = {"device": 0, "address": 0, "total_size": 512 * many, "blocks": block}
     keys = {f"k{i}": i for i in range(many)}
     frames = [keys] * many
