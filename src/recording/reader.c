@@ -151,9 +151,17 @@ int mt_record_file_is_blank(const char *path)
     return !failed && is_blank(page, got);
 }
 
+/* A block gets its pages one after the other, and may have all of them before it is read. */
+static uint64_t end_of_block(const struct mt_file_header *header, uint64_t end)
+{
+    uint64_t over = end > header->header_bytes ? (end - header->header_bytes) % MT_BLOCK_BYTES : 0;
+    return header->flags & MT_FILE_PACKED || !over ? end : end + MT_BLOCK_BYTES - over;
+}
+
 /* Where the file's data ends. One that is not packed is as large as it may become, its end a hole.
  * What the header says of its blocks is not believed: a machine may have crashed. */
-static uint64_t end_of_data(int fd, uint64_t size, int *is_known)
+static uint64_t end_of_data(const struct mt_file_header *header, int fd, uint64_t size,
+                            int *is_known)
 {
     off_t end = 0;
     off_t at;
@@ -165,7 +173,8 @@ static uint64_t end_of_data(int fd, uint64_t size, int *is_known)
     }
     /* Where there are no holes to be found, all is data. */
     *is_known = at < 0 && errno == ENXIO;
-    return *is_known && (uint64_t)end < size ? (uint64_t)end : size;
+    uint64_t known = *is_known ? end_of_block(header, (uint64_t)end) : size;
+    return known < size ? known : size;
 }
 
 long mt_file_read(const struct mt_record_file *file, uint64_t offset, void *bytes, size_t length)
@@ -218,7 +227,8 @@ static int keep(struct mt_record_file *file, int *fd, size_t got, struct mt_erro
     struct stat status;
     if (fstat(*fd, &status) < 0)
         return mt_fail_errno(error, errno, "cannot read %s", file->path);
-    file->file_bytes = end_of_data(*fd, (uint64_t)status.st_size, &file->is_end_known);
+    file->file_bytes =
+        end_of_data(&file->header, *fd, (uint64_t)status.st_size, &file->is_end_known);
     if (file->file_bytes < got)
         file->file_bytes = got;
     file->fd = *fd;
