@@ -326,6 +326,22 @@ static void paint_mappings(struct painter *painter)
     }
 }
 
+static size_t claim_of_leaving(struct painter *painter)
+{
+    return unknown_size(
+        painter, claim(painter, MT_CATEGORY_CACHED, MT_PROVENANCE_INFERRED, "being given back"));
+}
+
+static void paint_leaving(struct painter *painter)
+{
+    const struct mt_leavings *leavings = &painter->replay->leavings;
+    for (size_t i = 0; i < leavings->n; i++) {
+        uint64_t low, high;
+        mt_leaving_pages(leavings, i, painter->subject->page_bytes, &low, &high);
+        fill(painter, low, high, claim_of_leaving(painter));
+    }
+}
+
 static void paint_own(struct painter *painter)
 {
     struct mt_range range;
@@ -515,6 +531,7 @@ static void paint(struct painter *painter)
     paint_mappings(painter);
     paint_own(painter);
     paint_blocks(painter);
+    paint_leaving(painter);
     painter->layer = &painter->paint.above;
     paint_buffers(painter);
     paint_labels(painter);
@@ -654,6 +671,19 @@ static void divide_heap(struct painter *painter)
     heap->anonymous_bytes -= anonymous;
 }
 
+/* Of what the kernel counts and nobody claims, as much as threads may be giving back. */
+static void take_leaving(struct painter *painter)
+{
+    uint64_t bytes = painter->subject->carried->beyond_bytes;
+    uint64_t most = painter->replay ? mt_leaving_bytes(&painter->replay->leavings) : 0;
+    if (most < bytes)
+        bytes = most;
+    if (!bytes)
+        return;
+    claim_at(painter, 0)->resident_bytes -= bytes;
+    claim_at(painter, claim_of_leaving(painter))->resident_bytes += bytes;
+}
+
 /* What is known to be resident without a place. */
 static uint64_t add_unplaced(struct painter *painter)
 {
@@ -673,6 +703,7 @@ static uint64_t add_unplaced(struct painter *painter)
         claim_at(painter, small)->anonymous_bytes += carried->small_bytes;
     }
     claim_at(painter, 0)->resident_bytes += carried->beyond_bytes;
+    take_leaving(painter);
     return carried->first_bytes + carried->small_bytes + carried->beyond_bytes;
 }
 

@@ -415,11 +415,13 @@ static void free_sample(struct mt_replay *replay, uint64_t address)
     clear_label_of_block(replay, address);
 }
 
-static void free_block(struct mt_replay *replay, uint64_t address)
+static void free_block(struct mt_replay *replay, uint32_t stream, uint64_t address)
 {
     uint64_t size;
-    if (mt_blocks_take(&replay->blocks, address, &size))
-        clear_labels(replay, address, size);
+    if (!mt_blocks_take(&replay->blocks, address, &size))
+        return;
+    clear_labels(replay, address, size);
+    mt_leaving_note(&replay->leavings, stream, address, size);
 }
 
 static int add_range(struct mt_replay *replay, struct mt_ranges *ranges, const struct mt_live *live)
@@ -629,6 +631,7 @@ static int apply(struct mt_replay *replay, const struct mt_event *event)
 {
     const uint64_t *field = event->field;
     replay->ticks = event->ticks;
+    mt_leaving_forget(&replay->leavings, event->stream);
     switch (event->op) {
     case MT_EVENT_STRING:
         return define_text(replay, event);
@@ -639,7 +642,7 @@ static int apply(struct mt_replay *replay, const struct mt_event *event)
     case MT_EVENT_ALLOC:
         return add_block(replay, &replay->blocks, event);
     case MT_EVENT_FREE:
-        free_block(replay, field[0]);
+        free_block(replay, event->stream, field[0]);
         return 0;
     case MT_EVENT_SAMPLE_ALLOC:
         return add_sample(replay, event);
@@ -655,6 +658,7 @@ static int apply(struct mt_replay *replay, const struct mt_event *event)
         return add_mapping(replay, event);
     case MT_EVENT_MUNMAP:
         remove_mapping(replay, field[0], field[1]);
+        mt_leaving_note(&replay->leavings, event->stream, field[0], field[1]);
         return 0;
     case MT_EVENT_MREMAP:
         return move_mapping(replay, event);

@@ -8,6 +8,7 @@
 #include "recording/reader.h"
 #include "tally/blocks.h"
 #include "tally/interned.h"
+#include "tally/leaving.h"
 #include "tally/ranges.h"
 #include "tally/table.h"
 
@@ -92,6 +93,7 @@ struct mt_replay {
     uint64_t sampled_bytes_then; /* the same when the four above were said */
     uint64_t sample_interval_bytes;
     uint64_t page_bytes;
+    struct mt_leavings leavings;
 };
 
 /* Who is told of the events of a file with `from_ticks` < ticks <= `until_ticks`, each before it is

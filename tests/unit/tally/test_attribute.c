@@ -433,6 +433,51 @@ static void test_unnamed_memory_is_the_heaps_where_it_was_seen_and_else_the_load
     mt_tally_destroy(one.tally);
 }
 
+/* A thread that allocates and frees the anonymous pages, whose end the picture finds still there.
+ */
+static void free_in_a_thread(struct one *one, struct mt_writer *thread)
+{
+    struct recorded as_thread = one->recorded;
+    mt_writer_init(thread, &one->recorded.file, 1, 8);
+    as_thread.writer = *thread;
+    recorded_alloc(&as_thread, MT_EVENT_ALLOC, BASE + 0x100010, 4 * PAGE - 16, 0);
+    recorded_free(&as_thread, MT_EVENT_FREE, BASE + 0x100010);
+    *thread = as_thread.writer;
+}
+
+/* The event comes before the call that gives the memory back. */
+static void test_what_a_thread_is_giving_back_is_its_allocators(void **state)
+{
+    (void)state;
+    struct mt_writer thread;
+    struct one one;
+    begin(&one, 0);
+    free_in_a_thread(&one, &thread);
+    mt_writer_finish(&thread);
+    take_all(&one);
+    assert_int_equal(resident_of(one.place, MT_CATEGORY_CACHED, "being given back"), 4 * PAGE);
+    assert_int_equal(one.place->unattributed_bytes, 0);
+    assert_int_equal(mt_tally_row_of(one.place, MT_CATEGORY_CACHED)->provenance,
+                     MT_PROVENANCE_INFERRED);
+    mt_tally_destroy(one.tally);
+}
+
+static void test_what_a_thread_gave_back_before_it_went_on_is_not(void **state)
+{
+    (void)state;
+    static const uint64_t fields[] = {1};
+    struct mt_writer thread;
+    struct one one;
+    begin(&one, 0);
+    free_in_a_thread(&one, &thread);
+    mt_write_event(&thread, MT_EVENT_LOOK, 1000, fields, 1);
+    mt_writer_finish(&thread);
+    take_all(&one);
+    assert_int_equal(resident_of(one.place, MT_CATEGORY_CACHED, "being given back"), 0);
+    assert_int_equal(one.place->unattributed_bytes, 4 * PAGE);
+    mt_tally_destroy(one.tally);
+}
+
 static void test_what_the_loader_mapped_first_is_said_to_be_its(void **state)
 {
     (void)state;
@@ -482,6 +527,8 @@ int main(void)
         TEST(test_the_kernels_names_are_where_it_begins),
         TEST(test_only_present_pages_count),
         TEST(test_pages_outside_of_all_mappings_are_unattributed),
+        TEST(test_what_a_thread_is_giving_back_is_its_allocators),
+        TEST(test_what_a_thread_gave_back_before_it_went_on_is_not),
         TEST(test_runs_as_long_as_the_address_space_take_no_time),
         TEST(test_blocks_are_exact_to_the_byte),
         TEST(test_a_block_over_a_page_that_is_not_there_counts_what_is),

@@ -32,6 +32,31 @@ static void test_without_a_picture_events_and_sizes_are_shown(void **state)
     mt_tally_destroy(tally);
 }
 
+/* The kernel counts the pages of a block until the call that gives them back has ended. */
+static void test_what_is_being_given_back_is_none_of_nobodys(void **state)
+{
+    (void)state;
+    static const uint64_t block = 0x10000010;
+    struct recorded p = process_at(0, 7);
+    recorded_begin(&p, "7-0");
+    look(&p, 1, 1000);
+    p.ns = 5 * MS;
+    struct recorded thread = p;
+    mt_writer_init(&thread.writer, &p.file, 1, 8);
+    recorded_alloc(&thread, MT_EVENT_ALLOC, block, 500 * PAGE - 16, 0);
+    thread.ns = 9 * MS;
+    recorded_free(&thread, MT_EVENT_FREE, block);
+    mt_writer_finish(&thread.writer);
+    look(&p, 10, 1600);
+    recorded_end(&p, 0);
+    struct mt_tally *tally = recorded_tally(MT_MOMENT_TIME, 10 * MS);
+    const struct mt_tally_place *place = tally->places;
+    assert_int_equal(place->total_resident_bytes, 1600 * PAGE);
+    assert_int_equal(resident_of(place, MT_CATEGORY_CACHED, "being given back"), 500 * PAGE - 16);
+    assert_int_equal(place->unattributed_bytes, 100 * PAGE + 16);
+    mt_tally_destroy(tally);
+}
+
 /* A process that was killed at once: the watcher has the kernel's count of the most that it had. */
 static void test_the_kernels_count_is_the_peak_of_what_nobody_saw(void **state)
 {
@@ -412,6 +437,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, recorded_setup, recorded_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_without_a_picture_events_and_sizes_are_shown),
+        TEST(test_what_is_being_given_back_is_none_of_nobodys),
         TEST(test_the_kernels_count_is_the_peak_of_what_nobody_saw),
         TEST(test_a_height_that_a_process_has_left_is_not_of_anothers_peak),
         TEST(test_of_a_plateau_the_fullest_moment_is_shown),
