@@ -6,10 +6,6 @@
 #include <stdint.h>
 #include <time.h>
 
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
-
 static inline uint64_t mt_monotonic_ns(void)
 {
     struct timespec now;
@@ -29,7 +25,7 @@ static inline uint64_t mt_thread_cpu_ns(void)
 static inline uint64_t mt_counter(void)
 {
 #if defined(__x86_64__)
-    return __rdtsc();
+    return __builtin_ia32_rdtsc(); /* Intel's headers would cost each file 0.2 s. */
 #elif defined(__aarch64__)
     uint64_t value;
     __asm__ volatile("mrs %0, cntvct_el0" : "=r"(value));
