@@ -299,7 +299,7 @@ static void test_the_end_of_a_packed_header_is_checked(void **state)
 static void test_a_frame_that_swells_is_refused(void **state)
 {
     (void)state;
-    const size_t swollen = 100u << 20;
+    const uint32_t swollen = 100u << 20;
     const char *packed = in_folder("7-0.mtz");
     write_file(in_folder("7-0.mtr"), 0);
     must_pack(in_folder("7-0.mtr"));
