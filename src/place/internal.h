@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of this room share. */
+#ifndef MT_PLACE_INTERNAL_H
+#define MT_PLACE_INTERNAL_H
+
+#include <memtally/place.h>
+
+#include "chain.h"
+
+/* A placement while it is made; the public one is its first member. */
+struct mt_placement_made {
+    struct mt_placement it;
+    int *unit_device;
+    int *expert_device;
+    int *expert_at; /* rows of it.experts_most, or NULL */
+    struct mt_placement_device *devices;
+};
+
+/* One with all units on MT_PLACE_ANY. NULL without memory. */
+struct mt_placement_made *mt_placement_new(const struct mt_place_problem *problem, int apart);
+
+/* Counts bytes, crossings, shares and tokens of a placement whose units and experts all lie
+ * somewhere. */
+void mt_placement_count(const struct mt_place_problem *problem, struct mt_placement_made *made);
+
+/* Of all units, without what devices have in any case. */
+uint64_t mt_place_bytes(const struct mt_place_problem *problem);
+
+/* What no placement of `bytes` can undercut: the number of devices in use, and with `devices` of
+ * them the highest share. */
+size_t mt_place_least_devices(const struct mt_place_problem *problem, uint64_t bytes);
+double mt_place_least_share(const struct mt_place_problem *problem, uint64_t bytes, size_t devices);
+
+/* The best split of what does not fit on the devices: experts leave for the host, then the first
+ * layers. `leaves[i]` is 1 for a unit whose experts leave. Returns 1, 0 (nothing helps), MT_ENOMEM.
+ */
+struct mt_place_leaving {
+    size_t units; /* at the start of the chain that leave */
+    int *experts; /* n_units */
+    int is_best;
+};
+int mt_place_leave(const struct mt_place_problem *problem, struct mt_place_leaving *leaving,
+                   struct mt_error *error);
+
+/* Refuses what is no problem: without devices or units, of no size. Errors: MT_EARG. */
+int mt_place_check(const struct mt_place_problem *problem, struct mt_error *error);
+
+/* Fails with MT_ELIMIT and says what is missing. */
+int mt_place_refuse(const struct mt_place_problem *problem, struct mt_error *error);
+
+#endif

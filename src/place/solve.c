@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/* The best placement by an objective. Each step of the objective is a search for the tightest bound
+ * that a split can keep to; the bounds of the steps before stay. */
+#include "internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* A cheapest split takes some nanoseconds for each of its steps. */
+#define EVEN_STEPS_MAX  4e6
+#define SPEED_STEPS_MAX 2e8
+#define TOKENS_MAX      (UINT64_C(1) << 40)
+
+static const char *const objective_names[] = {
+#define OBJECTIVE_NAME(NAME, name) name,
+    MT_OBJECTIVE_LIST(OBJECTIVE_NAME)
+#undef OBJECTIVE_NAME
+};
+
+const char *mt_objective_name(enum mt_objective objective)
+{
+    return (unsigned)objective < MT_OBJECTIVE_COUNT ? objective_names[objective] : "?";
+}
+
+/* A search with what it needs. `bounds` are the tightest so far. */
+struct search {
+    const struct mt_place_problem *problem;
+    const struct mt_place_unit *units; /* of the chain */
+    struct mt_chain chain;
+    struct mt_chain_bounds bounds;
+    struct mt_chain_split split;
+    const int *experts_left; /* of each unit of the chain; NULL: none */
+    int is_best;
+};
+
+static int fits(struct search *search, struct mt_chain_bounds bounds)
+{
+    return mt_chain_fill(&search->chain, &bounds, &search->split);
+}
+
+/* The tightest value of a bound between one that does not hold, and one that does. */
+static int tighten(struct search *search, uint64_t *bound, uint64_t fails, uint64_t holds)
+{
+    while (fails + 1 < holds || holds + 1 < fails) {
+        *bound = fails < holds ? fails + (holds - fails) / 2 : holds + (fails - holds) / 2;
+        int result = fits(search, search->bounds);
+        if (result < 0)
+            return result;
+        if (result)
+            holds = *bound;
+        else
+            fails = *bound;
+    }
+    *bound = holds;
+    return 0;
+}
+
+static int fewest_devices(struct search *search)
+{
+    int result = fits(search, search->bounds);
+    if (result == 1)
+        search->bounds.devices = search->split.n;
+    return result < 0 ? result : 0;
+}
+
+static int smallest_share(struct search *search)
+{
+    return tighten(search, &search->bounds.share, 0, search->bounds.share);
+}
+
+/* Tokens that take nothing anywhere are not looked for. */
+static int most_tokens(struct search *search)
+{
+    return search->chain.grown[search->chain.n]
+               ? tighten(search, &search->bounds.tokens, TOKENS_MAX, search->bounds.tokens)
+               : 0;
+}
+
+static uint64_t stretch_bytes(const struct mt_chain *chain, size_t from, size_t to)
+{
+    return chain->bytes[to] - chain->bytes[from];
+}
+
+static int keeps(const struct search *search, size_t device, size_t from, size_t to)
+{
+    const struct mt_chain *chain = &search->chain;
+    int64_t room = mt_chain_room(chain, device, search->bounds.share);
+    int64_t later = mt_chain_room(chain, device, MT_SHARE_ALL);
+    double bytes = (double)stretch_bytes(chain, from, to);
+    double grown = (double)(chain->grown[to] - chain->grown[from]) * (double)search->bounds.tokens;
+    return room >= 0 && bytes <= (double)room && bytes + grown <= (double)later;
+}
+
+/* The sum of squared shares is smallest where devices are evenly filled. */
+static double unevenness(const void *argument, size_t device, size_t from, size_t to)
+{
+    const struct search *search = argument;
+    const struct mt_place_device *d = &search->chain.devices[device];
+    double share = (double)(stretch_bytes(&search->chain, from, to) + d->overhead_bytes) /
+                   (double)d->capacity_bytes;
+    return keeps(search, device, from, to) ? share * share : -1;
+}
+
+/* The time in which a device reads what a token needs of the stretch, and hands on. */
+static double seconds_of(const void *argument, size_t device, size_t from, size_t to)
+{
+    const struct search *search = argument;
+    const struct mt_place_problem *problem = search->problem;
+    double bytes = 0;
+    if (!keeps(search, device, from, to))
+        return -1;
+    for (size_t i = from; i < to; i++) {
+        const struct mt_place_unit *unit = &search->units[i];
+        double used = unit->experts ? (double)unit->experts_used / (double)unit->experts : 0;
+        bytes += (double)unit->dense_bytes + (double)unit->cache_bytes +
+                 (double)unit->expert_bytes * used;
+    }
+    double speed = problem->devices[device].bytes_per_second;
+    return bytes / (speed > 0 ? speed : 1e12) + problem->crossing_seconds;
+}
+
+static int cheapest(struct search *search, mt_chain_cost *cost)
+{
+    return mt_chain_cheapest(&search->chain, search->bounds.devices, cost, search, &search->split);
+}
+
+/* Among splits that keep to all bounds the most even one is the easiest to read. */
+static int most_even(struct search *search)
+{
+    int result = fits(search, search->bounds);
+    if (result == 1 && mt_chain_steps(&search->chain) <= EVEN_STEPS_MAX)
+        result = cheapest(search, unevenness);
+    return result < 0 ? result : 0;
+}
+
+static int fastest(struct search *search)
+{
+    if (mt_chain_steps(&search->chain) > SPEED_STEPS_MAX) {
+        search->is_best = 0;
+        return most_even(search);
+    }
+    int result = cheapest(search, seconds_of);
+    return result < 0 ? result : 0;
+}
+
+typedef int step_fn(struct search *search);
+
+static int take_steps(struct search *search)
+{
+    static step_fn *const steps[MT_OBJECTIVE_COUNT][4] = {
+        [MT_OBJECTIVE_CROSSINGS] = {fewest_devices, smallest_share, most_tokens, most_even},
+        [MT_OBJECTIVE_BALANCE] = {smallest_share, fewest_devices, most_tokens, most_even},
+        [MT_OBJECTIVE_ROOM] = {most_tokens, fewest_devices, smallest_share, most_even},
+        [MT_OBJECTIVE_SPEED] = {fastest},
+    };
+    int result = 0;
+    for (size_t i = 0; i < 4 && !result && steps[search->problem->objective][i]; i++)
+        result = steps[search->problem->objective][i](search);
+    return result;
+}
+
+/* ---- the answer ---- */
+
+static struct mt_placement_made *placed(const struct search *search, size_t left)
+{
+    struct mt_placement_made *made = mt_placement_new(search->problem, 0);
+    if (!made)
+        return NULL;
+    for (size_t i = 0; i < left; i++)
+        made->unit_device[i] = made->expert_device[i] = MT_PLACE_HOST;
+    for (size_t s = 0; s < search->split.n; s++)
+        for (size_t i = s ? search->split.end[s - 1] : 0; i < search->split.end[s]; i++) {
+            int device = (int)search->split.device[s];
+            int is_left = search->experts_left && search->experts_left[left + i];
+            made->unit_device[left + i] = device;
+            made->expert_device[left + i] = is_left ? MT_PLACE_HOST : device;
+        }
+    mt_placement_count(search->problem, made);
+    made->it.is_best = search->is_best;
+    return made;
+}
+
+int mt_place_check(const struct mt_place_problem *problem, struct mt_error *error)
+{
+    if (!problem->n_devices)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "there is no device to place anything on");
+    if (!problem->n_units)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "there is nothing to place");
+    for (size_t d = 0; d < problem->n_devices; d++)
+        if (!problem->devices[d].capacity_bytes)
+            return mt_fail(error, MT_EARG, MT_NO_OFFSET, "device %zu has no memory", d);
+    for (size_t i = 0; i < problem->n_units; i++) {
+        int pinned = problem->units[i].pinned;
+        if (pinned != MT_PLACE_ANY && (pinned < 0 || pinned >= (int)problem->n_devices))
+            return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                           "%s is pinned to device %d, and the last one is %zu",
+                           problem->units[i].name, pinned, problem->n_devices - 1);
+    }
+    return 0;
+}
+
+/* A stretch for each device: a unit pinned to one it has left cannot be reached again. */
+static int check_pins(const struct mt_place_problem *problem, struct mt_error *error)
+{
+    for (size_t i = 0; i < problem->n_units; i++) {
+        int pinned = problem->units[i].pinned;
+        size_t last = i;
+        for (size_t j = i + 1; pinned != MT_PLACE_ANY && j < problem->n_units; j++)
+            last = problem->units[j].pinned == pinned ? j : last;
+        for (size_t j = i + 1; j < last; j++)
+            if (problem->units[j].pinned != MT_PLACE_ANY && problem->units[j].pinned != pinned)
+                return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                               "%s and %s are pinned to device %d, and %s between them to device "
+                               "%d; pin them so that each device has one stretch of layers",
+                               problem->units[i].name, problem->units[last].name, pinned,
+                               problem->units[j].name, problem->units[j].pinned);
+    }
+    return 0;
+}
+
+/* Solves for the units from `left` on, of which some may have sent their experts away. */
+static int solve(const struct mt_place_problem *problem, const struct mt_place_unit *units,
+                 const struct mt_place_leaving *leaving, struct mt_placement_made **made,
+                 struct mt_error *error)
+{
+    size_t left = leaving ? leaving->units : 0;
+    struct search search = {.problem = problem,
+                            .units = units + left,
+                            .bounds = {MT_SHARE_ALL, 0, problem->n_devices},
+                            .experts_left = leaving ? leaving->experts : NULL,
+                            .is_best = !leaving || leaving->is_best};
+    int result =
+        mt_chain_init(&search.chain, problem, units + left, problem->n_units - left, error);
+    if (result)
+        return result;
+    result = mt_chain_split_init(&search.split, &search.chain, error);
+    int found = result ? result : fits(&search, search.bounds);
+    if (found == 1)
+        found = take_steps(&search) < 0 ? MT_ENOMEM : 1;
+    if (found == 1 && !(*made = placed(&search, left)))
+        found = MT_ENOMEM;
+    mt_chain_split_finish(&search.split);
+    mt_chain_finish(&search.chain);
+    return found < 0 && !result ? mt_fail(error, found, MT_NO_OFFSET, "out of memory") : found;
+}
+
+/* Solves again with what had to leave taken out. */
+static int solve_the_rest(const struct mt_place_problem *problem,
+                          const struct mt_place_leaving *leaving, struct mt_placement_made **made,
+                          struct mt_error *error)
+{
+    struct mt_place_unit *units = calloc(problem->n_units, sizeof *units);
+    if (!units)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    memcpy(units, problem->units, problem->n_units * sizeof *units);
+    for (size_t i = 0; i < problem->n_units; i++)
+        if (leaving->experts[i])
+            units[i].expert_bytes = 0;
+    int result = solve(problem, units, leaving, made, error);
+    free(units);
+    return result;
+}
+
+int mt_place_units(const struct mt_place_problem *problem, struct mt_placement **placement,
+                   struct mt_error *error)
+{
+    struct mt_placement_made *made = NULL;
+    int result = mt_place_check(problem, error);
+    if (!result)
+        result = check_pins(problem, error);
+    if (result)
+        return result;
+    result = solve(problem, problem->units, NULL, &made, error);
+    if (!result && (problem->experts_may_leave || problem->layers_may_leave)) {
+        struct mt_place_leaving leaving = {0};
+        result = mt_place_leave(problem, &leaving, error);
+        if (result == 1)
+            result = solve_the_rest(problem, &leaving, &made, error);
+        free(leaving.experts);
+    }
+    if (!result)
+        return mt_place_refuse(problem, error);
+    if (result < 0)
+        return result;
+    *placement = &made->it;
+    return 0;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/* The solver against enumeration, on instances that are small enough to enumerate: every order of
+ * devices, every place to cut. */
+#include "tests/support/unit.h"
+
+#include <memtally/memtally.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { INSTANCES = 100000, UNITS_MAX = 7, DEVICES_MAX = 4 };
+
+static uint64_t random_state = 88172645463325252u;
+
+static uint64_t draw(uint64_t below)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state % below;
+}
+
+/* The best of all splits by one objective. Shares are compared as fractions. */
+struct best {
+    const struct mt_place_problem *problem;
+    int by_share; /* the share counts before the devices in use */
+    int found;
+    size_t devices;
+    uint64_t used;
+    uint64_t capacity;
+};
+
+static int share_below(uint64_t used, uint64_t capacity, const struct best *best)
+{
+    return used * best->capacity < best->used * capacity;
+}
+
+static int is_better(const struct best *best, size_t devices, uint64_t used, uint64_t capacity)
+{
+    if (!best->found)
+        return 1;
+    int same_share = used * best->capacity == best->used * capacity;
+    if (best->by_share)
+        return share_below(used, capacity, best) || (same_share && devices < best->devices);
+    return devices < best->devices ||
+           (devices == best->devices && share_below(used, capacity, best));
+}
+
+/* Cuts what is left from unit `from` on in every way. `used` and `capacity` are of the fullest. */
+static void enumerate(struct best *best, size_t from, unsigned taken, size_t devices, uint64_t used,
+                      uint64_t capacity)
+{
+    const struct mt_place_problem *problem = best->problem;
+    if (from == problem->n_units) {
+        if (is_better(best, devices, used, capacity)) {
+            best->found = 1;
+            best->devices = devices;
+            best->used = used;
+            best->capacity = capacity;
+        }
+        return;
+    }
+    for (size_t d = 0; d < problem->n_devices; d++) {
+        const struct mt_place_device *device = &problem->devices[d];
+        uint64_t bytes = device->overhead_bytes;
+        if (taken >> d & 1)
+            continue;
+        for (size_t to = from; to < problem->n_units; to++) {
+            const struct mt_place_unit *unit = &problem->units[to];
+            bytes += unit->dense_bytes + unit->cache_bytes;
+            if (bytes > device->limit_bytes ||
+                (unit->pinned != MT_PLACE_ANY && unit->pinned != (int)d))
+                break;
+            int fuller = bytes * capacity > used * device->capacity_bytes;
+            enumerate(best, to + 1, taken | 1u << d, devices + 1, fuller ? bytes : used,
+                      fuller ? device->capacity_bytes : capacity);
+        }
+    }
+}
+
+static void make(struct mt_place_unit *units, struct mt_place_device *devices,
+                 struct mt_place_problem *problem)
+{
+    problem->n_units = 1 + draw(UNITS_MAX);
+    problem->n_devices = 1 + draw(DEVICES_MAX);
+    uint64_t alike = draw(2);
+    for (size_t i = 0; i < problem->n_units; i++)
+        units[i] = (struct mt_place_unit){.name = "unit",
+                                          .dense_bytes = draw(20),
+                                          .cache_bytes = draw(5),
+                                          .pinned = MT_PLACE_ANY};
+    for (size_t d = 0; d < problem->n_devices; d++) {
+        uint64_t capacity = 10 + draw(50);
+        uint64_t limit = capacity - draw(10);
+        devices[d] = alike && d ? devices[0]
+                                : (struct mt_place_device){.capacity_bytes = capacity,
+                                                           .limit_bytes = limit,
+                                                           .overhead_bytes = draw(6)};
+    }
+    if (!draw(4))
+        units[draw(problem->n_units)].pinned = (int)draw(problem->n_devices);
+}
+
+/* Bytes of the fullest device of a placement, as a fraction. */
+static void fullest_of(const struct mt_place_problem *problem, const struct mt_placement *placement,
+                       uint64_t *used, uint64_t *capacity, size_t *in_use)
+{
+    *used = 0;
+    *capacity = 1;
+    *in_use = 0;
+    for (size_t d = 0; d < problem->n_devices; d++) {
+        uint64_t bytes = placement->devices[d].used_bytes;
+        assert_true(bytes <= problem->devices[d].limit_bytes || !placement->devices[d].n_units);
+        *in_use += placement->devices[d].n_units > 0;
+        if (bytes * *capacity > *used * problem->devices[d].capacity_bytes) {
+            *used = bytes;
+            *capacity = problem->devices[d].capacity_bytes;
+        }
+    }
+}
+
+static size_t check(struct mt_place_problem *problem, enum mt_objective objective)
+{
+    struct best best = {.problem = problem, .by_share = objective == MT_OBJECTIVE_BALANCE};
+    struct mt_placement *placement = NULL;
+    uint64_t used;
+    uint64_t capacity;
+    size_t in_use;
+    problem->objective = objective;
+    enumerate(&best, 0, 0, 0, 0, 1);
+    int result = mt_place_units(problem, &placement, NULL);
+    assert_int_equal(result, best.found ? 0 : MT_ELIMIT);
+    if (!best.found)
+        return 0;
+    fullest_of(problem, placement, &used, &capacity, &in_use);
+    assert_int_equal(in_use, best.devices);
+    assert_true(used * best.capacity == best.used * capacity);
+    assert_true(placement->highest_share + 1e-12 >= placement->least_share);
+    assert_true(in_use >= placement->least_devices);
+    mt_placement_destroy(placement);
+    return 1;
+}
+
+static void test_equal_to_enumeration(void **state)
+{
+    struct mt_place_unit units[UNITS_MAX];
+    struct mt_place_device devices[DEVICES_MAX];
+    size_t fit = 0;
+    (void)state;
+    for (size_t i = 0; i < INSTANCES; i++) {
+        struct mt_place_problem problem = {.units = units, .devices = devices};
+        make(units, devices, &problem);
+        fit += check(&problem, i % 2 ? MT_OBJECTIVE_BALANCE : MT_OBJECTIVE_CROSSINGS);
+    }
+    /* Both answers must have been met often. */
+    assert_true(fit > INSTANCES / 10 && fit < INSTANCES - INSTANCES / 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_equal_to_enumeration)};
+    return RUN_TESTS(tests);
+}
