@@ -42,6 +42,8 @@ const char *mt_objective_name(enum mt_objective objective);
 #define MT_PLACE_ANY  (-1)
 #define MT_PLACE_HOST (-2)
 
+#define MT_PLACE_DEVICES_MAX 64
+
 /* A part of the model that is placed as a whole, but for its routed experts where the engine can
  * put those elsewhere. Names are borrowed. */
 struct mt_place_unit {
@@ -52,6 +54,7 @@ struct mt_place_unit {
     uint64_t dense_bytes;  /* weights other than those of routed experts */
     uint64_t expert_bytes; /* of all its routed experts together */
     uint64_t cache_bytes;  /* at the context that was asked for */
+    uint64_t work_bytes;   /* to compute it, beside the device's own overhead_bytes: logits */
     uint64_t token_bytes;  /* what each further token of context adds */
     int pinned;            /* to a device, or MT_PLACE_ANY */
 };
@@ -85,10 +88,11 @@ struct mt_placement_device {
     uint64_t dense_bytes;
     uint64_t expert_bytes;
     uint64_t cache_bytes;
-    uint64_t overhead_bytes;
-    uint64_t used_bytes; /* all of the above */
-    size_t first_unit;   /* of its stretch */
-    size_t n_units;      /* 0: the device is not in use */
+    uint64_t overhead_bytes; /* with its units' work_bytes */
+    uint64_t used_bytes;     /* all of the above, with the upper ends of bands */
+    uint64_t expected_bytes; /* that an estimate of the placement expects; used_bytes without one */
+    size_t first_unit;       /* of its stretch */
+    size_t n_units;          /* 0: the device is not in use */
     uint64_t layers;
     uint64_t experts; /* of all layers */
 };
@@ -109,7 +113,7 @@ struct mt_placement {
     double crossings;        /* that a token is expected to make between devices, host included */
     double highest_share;    /* of any device's capacity, 0 to 1 */
     uint64_t further_tokens; /* of context, before a device is at its limit */
-    double least_share;      /* below which no placement's highest can be, contiguous or not */
+    double least_share;      /* below which no placement's highest can be on as many devices */
     size_t least_devices;    /* below which no placement can be */
     int is_best;             /* no contiguous placement is better by the objective */
 };
@@ -144,6 +148,63 @@ const char *mt_place_policy_name(enum mt_place_policy policy);
  * used_bytes tell. Ownership and errors as mt_place_units(), which MT_PLACE_POLICY_BEST is. */
 int mt_place_by_policy(const struct mt_place_problem *problem, enum mt_place_policy policy,
                        struct mt_placement **placement, struct mt_error *error);
+
+/* A pin: the layer that has a tensor whose name matches `pattern` (POSIX extended, searched
+ * anywhere in the name) lies on `device`. */
+struct mt_place_pin {
+    const char *pattern;
+    size_t device;
+};
+
+/* How a model is placed. Fill it from {0}. */
+struct mt_place_options {
+    enum mt_objective objective;
+    uint64_t buffer_bytes;    /* that each device keeps free; MT_UNKNOWN: 1 GiB */
+    const char *quantisation; /* that the engine makes of the weights when it loads them: "nf4",
+                                 "nf4-double", "int8"; NULL: none. Of engines on PyTorch */
+    const struct mt_place_pin *pins;
+    size_t n_pins;
+    int keep_on_devices; /* nothing leaves for the host */
+};
+
+/* A part of a model by its name in Python: "model.layers.3". `device` may be MT_PLACE_HOST. */
+struct mt_place_module {
+    const char *name;
+    int device;
+};
+
+/* A model with its placement. All of it is owned but for the texts of the call. */
+struct mt_placed {
+    struct mt_place_problem problem; /* what was solved; limits are less the buffer and what others
+                                        hold */
+    const struct mt_placement *placement;
+    const struct mt_estimate *estimate; /* of the engine with just this placement, whose figures the
+                                           placement's devices have; NULL for an engine whose rules
+                                           know of no such setting */
+    const char *flags;                  /* of the engine, that make it so: "-ngl 33 -ts 16,17" */
+    const char *way;         /* how the engine is told: "tensor-split", "device-map", "stages",
+                                "gpu-split", "layers" */
+    uint64_t context_tokens; /* that the cache is counted at */
+    size_t n_modules;        /* of an engine that takes a device for each; else 0 */
+    const struct mt_place_module *modules;
+    int experts_are_whole; /* the engine keeps all experts of a layer in one tensor */
+    size_t n_notes;
+    const char *const *notes; /* sentences, static */
+};
+
+/* Places a model on the devices of the settings, with the cache at their context_tokens (0: 8192,
+ * or what the model was trained for where that is less). What the engine takes beside weights and
+ * cache is taken from an estimate, and for llama.cpp and its kin the placement is estimated again
+ * as the engine will load it, until each device keeps to its limit. On success the caller owns
+ * *placed; mt_placed_destroy() frees it; the model must live as long. Errors: those of
+ * mt_place_units() and mt_estimate_create(); MT_EUNSUPPORTED (an engine that cannot be told),
+ * MT_EARG (a pattern that is no regular expression or matches no tensor). */
+int mt_place_model(const struct mt_model *model, const struct mt_predict_settings *settings,
+                   const struct mt_place_options *options, struct mt_placed **placed,
+                   struct mt_error *error);
+
+/* Frees all of it. NULL is fine. */
+void mt_placed_destroy(struct mt_placed *placed);
 
 /* Frees a placement. NULL is fine. */
 void mt_placement_destroy(struct mt_placement *placement);

@@ -3,7 +3,7 @@
  *
  * For fixed bounds a state's farthest reach is all that matters, because a stretch that begins
  * later ends no earlier. Sums of costs need the best sum for each state and unit instead. */
-#include "chain.h"
+#include "internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -71,8 +71,7 @@ static void add_up(struct mt_chain *chain, const struct mt_place_unit *units)
 {
     for (size_t i = 0; i < chain->n; i++) {
         const struct mt_place_unit *unit = &units[i];
-        chain->bytes[i + 1] =
-            chain->bytes[i] + unit->dense_bytes + unit->expert_bytes + unit->cache_bytes;
+        chain->bytes[i + 1] = chain->bytes[i] + mt_place_unit_bytes(unit);
         chain->grown[i + 1] = chain->grown[i] + unit->token_bytes;
     }
 }

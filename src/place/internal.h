@@ -23,6 +23,12 @@ struct mt_placement_made *mt_placement_new(const struct mt_place_problem *proble
  * somewhere. */
 void mt_placement_count(const struct mt_place_problem *problem, struct mt_placement_made *made);
 
+/* All that a unit takes where it lies. */
+static inline uint64_t mt_place_unit_bytes(const struct mt_place_unit *unit)
+{
+    return unit->dense_bytes + unit->expert_bytes + unit->cache_bytes + unit->work_bytes;
+}
+
 /* Of all units, without what devices have in any case. */
 uint64_t mt_place_bytes(const struct mt_place_problem *problem);
 

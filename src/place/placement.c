@@ -8,8 +8,7 @@ uint64_t mt_place_bytes(const struct mt_place_problem *problem)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < problem->n_units; i++)
-        bytes += problem->units[i].dense_bytes + problem->units[i].expert_bytes +
-                 problem->units[i].cache_bytes;
+        bytes += mt_place_unit_bytes(&problem->units[i]);
     return bytes;
 }
 
@@ -133,7 +132,7 @@ static void add_unit(struct mt_placement_made *made, const struct mt_place_unit 
     int d = made->unit_device[index];
     int is_layer = unit->layer != UINT32_MAX;
     if (d < 0) {
-        made->it.host_bytes += unit->dense_bytes + unit->cache_bytes;
+        made->it.host_bytes += unit->dense_bytes + unit->cache_bytes + unit->work_bytes;
         made->it.host_layers += (uint64_t)is_layer;
     } else {
         struct mt_placement_device *device = &made->devices[d];
@@ -141,6 +140,7 @@ static void add_unit(struct mt_placement_made *made, const struct mt_place_unit 
             device->first_unit = index;
         device->dense_bytes += unit->dense_bytes;
         device->cache_bytes += unit->cache_bytes;
+        device->overhead_bytes += unit->work_bytes;
         device->layers += (uint64_t)is_layer;
         made->it.host_expert_layers += unit->experts && made->expert_device[index] == MT_PLACE_HOST;
     }
@@ -172,9 +172,10 @@ void mt_placement_count(const struct mt_place_problem *problem, struct mt_placem
         const struct mt_place_device *given = &problem->devices[d];
         int is_used = device->n_units || device->experts;
         in_use += (size_t)is_used;
-        device->overhead_bytes = is_used ? given->overhead_bytes : 0;
+        device->overhead_bytes += is_used ? given->overhead_bytes : 0;
         device->used_bytes = device->dense_bytes + device->expert_bytes + device->cache_bytes +
                              device->overhead_bytes;
+        device->expected_bytes = device->used_bytes;
         double share = (double)device->used_bytes / (double)given->capacity_bytes;
         it->highest_share = share > it->highest_share ? share : it->highest_share;
         uint64_t tokens = tokens_of(problem, made, d);

@@ -87,7 +87,7 @@ static void fill_in_order(const struct mt_place_problem *problem, struct mt_plac
     uint64_t used = problem->devices[0].overhead_bytes;
     for (size_t i = 0; i < problem->n_units; i++) {
         const struct mt_place_unit *unit = &problem->units[i];
-        uint64_t bytes = unit->dense_bytes + unit->expert_bytes + unit->cache_bytes;
+        uint64_t bytes = mt_place_unit_bytes(unit);
         while (d + 1 < problem->n_devices && used + bytes > problem->devices[d].limit_bytes)
             used = problem->devices[++d].overhead_bytes;
         made->unit_device[i] = made->expert_device[i] = (int)d;

@@ -190,6 +190,9 @@ int mt_place_check(const struct mt_place_problem *problem, struct mt_error *erro
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "there is no device to place anything on");
     if (!problem->n_units)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "there is nothing to place");
+    if (problem->n_devices > MT_PLACE_DEVICES_MAX)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "there are %zu devices; the most are %d",
+                       problem->n_devices, MT_PLACE_DEVICES_MAX);
     for (size_t d = 0; d < problem->n_devices; d++)
         if (!problem->devices[d].capacity_bytes)
             return mt_fail(error, MT_EARG, MT_NO_OFFSET, "device %zu has no memory", d);

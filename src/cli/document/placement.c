@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT */
+/* A placement as a table, with a bar for each device. */
+#include "placement.h"
+
+#include <inttypes.h>
+#include <memtally/units.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "emit/text.h"
+#include "internal.h"
+
+enum { BAR_COLUMNS = 48 };
+
+static double share_of(const struct cli_placement_document *document,
+                       const struct mt_placement *placement, size_t device)
+{
+    return (double)placement->devices[device].used_bytes /
+           (double)document->placed->problem.devices[device].capacity_bytes;
+}
+
+static int keeps_to_limits(const struct cli_placement_document *document,
+                           const struct mt_placement *placement)
+{
+    for (size_t d = 0; d < placement->n_devices; d++)
+        if (placement->devices[d].used_bytes > document->placed->problem.devices[d].limit_bytes)
+            return 0;
+    return 1;
+}
+
+/* "0 to 15", "none", or of layers that do not lie together how many there are. */
+static void put_layers(const struct cli_placement_document *document,
+                       const struct mt_placement *placement, int device, char *text, size_t size)
+{
+    const struct mt_place_unit *units = document->placed->problem.units;
+    uint32_t first = MT_NO_LAYER;
+    uint32_t last = 0;
+    uint64_t n = 0;
+    for (size_t i = 0; i < placement->n_units; i++)
+        if (units[i].layer != MT_NO_LAYER && placement->unit_device[i] == device) {
+            first = first == MT_NO_LAYER ? units[i].layer : first;
+            last = units[i].layer;
+            n++;
+        }
+    if (!n)
+        snprintf(text, size, "none");
+    else if (n == 1)
+        snprintf(text, size, "%" PRIu32, first);
+    else if (last - first + 1 == n)
+        snprintf(text, size, "%" PRIu32 " to %" PRIu32, first, last);
+    else
+        snprintf(text, size, "%" PRIu64 " layers", n);
+}
+
+static void put_devices(const struct cli_placement_document *document,
+                        const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    static const struct mt_text_table_column columns[] = {
+        {"device", MT_CELL_TEXT, 0},   {"layers", MT_CELL_TEXT_RIGHT, 0},
+        {"experts", MT_CELL_COUNT, 2}, {"weights", MT_CELL_SIZE, 0},
+        {"cache", MT_CELL_SIZE, 0},    {"beside", MT_CELL_SIZE, 1},
+        {"total", MT_CELL_SIZE, 0},    {"at most", MT_CELL_SIZE, 0},
+    };
+    const struct mt_placement *shown = document->shown;
+    struct mt_text_table table;
+    mt_text_table_init(&table, columns, sizeof columns / sizeof *columns, terminal->utf8);
+    for (size_t d = 0; d < shown->n_devices; d++) {
+        const struct mt_placement_device *device = &shown->devices[d];
+        char layers[48];
+        put_layers(document, shown, (int)d, layers, sizeof layers);
+        const struct mt_cell cells[] = {
+            {.text = document->placed->problem.devices[d].name},
+            {.text = layers},
+            {.number = device->experts, .empty = !shown->experts_most},
+            {.number = device->dense_bytes + device->expert_bytes},
+            {.number = device->cache_bytes},
+            {.number = device->overhead_bytes},
+            {.number = device->expected_bytes},
+            {.number = device->used_bytes},
+        };
+        mt_text_table_add(&table, 0, MT_ROW_PLAIN, cells);
+    }
+    cli_table_draw(&table, terminal, out);
+}
+
+/* One bar: what is used, up to the limit, and what stays free. */
+static void put_bar(const struct cli_placement_document *document, size_t device,
+                    const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    const struct mt_place_device *given = &document->placed->problem.devices[device];
+    double share = share_of(document, document->shown, device);
+    double limit = (double)given->limit_bytes / (double)given->capacity_bytes;
+    mt_strbuf_printf(out, "%-12s ", given->name);
+    for (int i = 0; i < BAR_COLUMNS; i++) {
+        double at = (i + 0.5) / BAR_COLUMNS;
+        mt_strbuf_puts(out, at < share   ? (terminal->utf8 ? "█" : "#")
+                            : at < limit ? (terminal->utf8 ? "░" : ".")
+                                         : (terminal->utf8 ? "·" : " "));
+    }
+    mt_strbuf_printf(out, " %5.1f %%\n", 100 * share);
+}
+
+static void put_head(const struct cli_placement_document *document,
+                     const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    const struct mt_placement *shown = document->shown;
+    char host[MT_SIZE_TEXT];
+    const char *fits = !keeps_to_limits(document, shown) ? "does not fit"
+                       : shown->host_bytes               ? "fits with a part on the host"
+                                                         : "fits";
+    cli_table_fact(terminal, out, "placement",
+                   "%s; %.1f crossings for each token, the fullest device at %.1f %%", fits,
+                   shown->crossings, 100 * shown->highest_share);
+    cli_table_fact(terminal, out, "model", "%s", document->model->path);
+    cli_table_fact(terminal, out, "engine", "%s, context %" PRIu64, document->engine,
+                   document->placed->context_tokens);
+    if (shown->host_bytes)
+        cli_table_fact(
+            terminal, out, "host", "%s: %" PRIu64 " whole layers, the experts of %" PRIu64 " more",
+            mt_format_size(shown->host_bytes, host), shown->host_layers, shown->host_expert_layers);
+}
+
+/* What is known of other placements. */
+static void put_proof(const struct cli_placement_document *document,
+                      const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    const struct mt_placement *best = document->placed->placement;
+    size_t crossings = best->least_devices ? best->least_devices - 1 : 0;
+    char order[96];
+    snprintf(order, sizeof order, "by '%s'",
+             mt_objective_name(document->placed->problem.objective));
+    if (document->policy != MT_PLACE_POLICY_BEST)
+        return;
+    cli_table_fact(terminal, out, "how good",
+                   best->is_best ? "no way to give each device one stretch of layers is better %s"
+                                 : "the best that was found %s; a better one may exist",
+                   order);
+    cli_table_fact(terminal, out, "bounds",
+                   "any placement has at least %zu crossing%s, and on as many devices at least "
+                   "%.1f %% on the fullest; the gap is %.1f points",
+                   crossings, crossings == 1 ? "" : "s", 100 * best->least_share,
+                   100 * (best->highest_share - best->least_share));
+    if (best->further_tokens != UINT64_MAX)
+        cli_table_fact(terminal, out, "room", "for %" PRIu64 " further tokens of context",
+                       best->further_tokens);
+}
+
+static void put_compared(const struct cli_placement_document *document,
+                         const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    static const struct mt_text_table_column columns[] = {
+        {"policy", MT_CELL_TEXT, 0},          {"fits", MT_CELL_TEXT, 0},
+        {"crossings", MT_CELL_TEXT_RIGHT, 0}, {"fullest", MT_CELL_PERCENT, 0},
+        {"further tokens", MT_CELL_COUNT, 0},
+    };
+    struct mt_text_table table;
+    size_t n = 0;
+    mt_text_table_init(&table, columns, sizeof columns / sizeof *columns, terminal->utf8);
+    for (int policy = 0; policy < MT_PLACE_POLICY_COUNT; policy++) {
+        const struct mt_placement *placement = document->compared[policy];
+        char crossings[32];
+        if (!placement)
+            continue;
+        snprintf(crossings, sizeof crossings, "%.1f", placement->crossings);
+        const struct mt_cell cells[] = {
+            {.text = mt_place_policy_name((enum mt_place_policy)policy)},
+            {.text = keeps_to_limits(document, placement) ? "yes" : "no"},
+            {.text = crossings},
+            {.percent = 100 * placement->highest_share},
+            {.number = placement->further_tokens},
+        };
+        mt_text_table_add(&table, 0, MT_ROW_PLAIN, cells);
+        n++;
+    }
+    if (n)
+        cli_table_draw(&table, terminal, out);
+    mt_text_table_finish(&table);
+}
+
+/* A device_map is long, and may be broken between its entries. */
+static void put_flags(const struct mt_placed *placed, const struct cli_terminal *terminal,
+                      struct mt_strbuf *out)
+{
+    if (placed->n_modules)
+        mt_text_wrap(out, placed->flags, 0, (size_t)terminal->columns);
+    else
+        mt_strbuf_printf(out, "%s\n", placed->flags);
+}
+
+void cli_placement_table(const struct cli_placement_document *document,
+                         const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    put_head(document, terminal, out);
+    put_devices(document, terminal, out);
+    mt_strbuf_puts(out, "\n");
+    for (size_t d = 0; d < document->shown->n_devices; d++)
+        put_bar(document, d, terminal, out);
+    put_compared(document, terminal, out);
+    mt_strbuf_puts(out, "\n");
+    put_proof(document, terminal, out);
+    for (size_t i = 0; i < document->placed->n_notes; i++)
+        cli_table_fact(terminal, out, "note", "%s", document->placed->notes[i]);
+    if (document->policy == MT_PLACE_POLICY_BEST) {
+        cli_table_heading(terminal, "What tells the engine so", out);
+        put_flags(document->placed, terminal, out);
+    }
+}
+
+/* ---- JSON ---- */
+
+static void put_place(struct mt_json *json, const char *key, int device)
+{
+    if (device == MT_PLACE_HOST)
+        mt_json_text(json, key, "host");
+    else if (device == MT_PLACE_ANY)
+        mt_json_null(json, key);
+    else
+        mt_json_count(json, key, (uint64_t)device);
+}
+
+static void json_devices(const struct cli_placement_document *document,
+                         const struct mt_placement *placement, struct mt_json *json)
+{
+    mt_json_begin_array(json, "devices");
+    for (size_t d = 0; d < placement->n_devices; d++) {
+        const struct mt_placement_device *device = &placement->devices[d];
+        const struct mt_place_device *given = &document->placed->problem.devices[d];
+        mt_json_begin_object(json, NULL);
+        mt_json_text(json, "device", given->name);
+        mt_json_count(json, "capacity_bytes", given->capacity_bytes);
+        mt_json_count(json, "limit_bytes", given->limit_bytes);
+        mt_json_count(json, "expected_bytes", device->expected_bytes);
+        mt_json_count(json, "used_bytes", device->used_bytes);
+        mt_json_count(json, "dense_bytes", device->dense_bytes);
+        mt_json_count(json, "expert_bytes", device->expert_bytes);
+        mt_json_count(json, "cache_bytes", device->cache_bytes);
+        mt_json_count(json, "overhead_bytes", device->overhead_bytes);
+        mt_json_count(json, "layers", device->layers);
+        mt_json_count(json, "experts", device->experts);
+        mt_json_real(json, "used_ratio", share_of(document, placement, d));
+        mt_json_end(json);
+    }
+    mt_json_end(json);
+}
+
+static void json_units(const struct cli_placement_document *document, struct mt_json *json)
+{
+    const struct mt_placement *shown = document->shown;
+    mt_json_begin_array(json, "units");
+    for (size_t i = 0; i < shown->n_units; i++) {
+        const struct mt_place_unit *unit = &document->placed->problem.units[i];
+        mt_json_begin_object(json, NULL);
+        mt_json_text(json, "name", unit->name);
+        put_place(json, "device", shown->unit_device[i]);
+        mt_json_count(json, "dense_bytes", unit->dense_bytes);
+        mt_json_count(json, "expert_bytes", unit->expert_bytes);
+        mt_json_count(json, "cache_bytes", unit->cache_bytes);
+        if (unit->experts && shown->expert_device[i] != MT_PLACE_ANY)
+            put_place(json, "experts_device", shown->expert_device[i]);
+        if (unit->experts && shown->expert_device[i] == MT_PLACE_ANY) {
+            mt_json_begin_array(json, "experts_devices");
+            for (uint32_t e = 0; e < unit->experts; e++)
+                put_place(json, NULL, shown->expert_at[i * shown->experts_most + e]);
+            mt_json_end(json);
+        }
+        mt_json_end(json);
+    }
+    mt_json_end(json);
+}
+
+/* Null where each device that has something of it has room for any number of tokens. */
+static void json_figures(const struct cli_placement_document *document,
+                         const struct mt_placement *placement, struct mt_json *json)
+{
+    mt_json_bool(json, "fits", keeps_to_limits(document, placement));
+    mt_json_real(json, "crossings_per_token", placement->crossings);
+    mt_json_real(json, "highest_used_ratio", placement->highest_share);
+    mt_json_count(json, "further_context_tokens", placement->further_tokens);
+    mt_json_count(json, "host_bytes", placement->host_bytes);
+    mt_json_count(json, "host_layers", placement->host_layers);
+    mt_json_count(json, "host_expert_layers", placement->host_expert_layers);
+    json_devices(document, placement, json);
+}
+
+/* What accelerate takes: a device or "cpu" for each module, and how much of each it may use. */
+static void json_device_map(const struct cli_placement_document *document, struct mt_json *json)
+{
+    const struct mt_placed *placed = document->placed;
+    if (!placed->n_modules || document->policy != MT_PLACE_POLICY_BEST)
+        return;
+    mt_json_begin_object(json, "device_map");
+    for (size_t i = 0; i < placed->n_modules; i++) {
+        if (placed->modules[i].device == MT_PLACE_HOST)
+            mt_json_text(json, placed->modules[i].name, "cpu");
+        else
+            mt_json_count(json, placed->modules[i].name, (uint64_t)placed->modules[i].device);
+    }
+    mt_json_end(json);
+    mt_json_begin_object(json, "max_memory_bytes");
+    for (size_t d = 0; d < placed->problem.n_devices; d++) {
+        char key[24];
+        snprintf(key, sizeof key, "%zu", d);
+        mt_json_count(json, key, placed->problem.devices[d].limit_bytes);
+    }
+    mt_json_end(json);
+}
+
+void cli_placement_json(const struct cli_placement_document *document, struct mt_strbuf *out)
+{
+    const struct mt_placed *placed = document->placed;
+    const struct mt_placement *best = placed->placement;
+    struct mt_json json = {0};
+    mt_json_begin_object(&json, NULL);
+    mt_json_text(&json, "schema", "memtally/1");
+    mt_json_text(&json, "kind", "placement");
+    mt_json_text(&json, "model", document->model->path);
+    mt_json_text(&json, "engine", document->engine);
+    mt_json_text(&json, "way", placed->way);
+    mt_json_text(&json, "objective", mt_objective_name(placed->problem.objective));
+    mt_json_text(&json, "policy", mt_place_policy_name(document->policy));
+    mt_json_count(&json, "context_tokens", placed->context_tokens);
+    mt_json_bool(&json, "experts_are_whole", placed->experts_are_whole);
+    json_figures(document, document->shown, &json);
+    json_units(document, &json);
+    mt_json_bool(&json, "is_best", best->is_best);
+    mt_json_count(&json, "least_devices", best->least_devices);
+    mt_json_real(&json, "least_used_ratio", best->least_share);
+    mt_json_text(&json, "flags", document->policy == MT_PLACE_POLICY_BEST ? placed->flags : NULL);
+    json_device_map(document, &json);
+    mt_json_begin_array(&json, "compared");
+    for (int policy = 0; policy < MT_PLACE_POLICY_COUNT; policy++) {
+        if (!document->compared[policy])
+            continue;
+        mt_json_begin_object(&json, NULL);
+        mt_json_text(&json, "policy", mt_place_policy_name((enum mt_place_policy)policy));
+        json_figures(document, document->compared[policy], &json);
+        mt_json_end(&json);
+    }
+    mt_json_end(&json);
+    mt_json_begin_array(&json, "notes");
+    for (size_t i = 0; i < placed->n_notes; i++)
+        mt_json_text(&json, NULL, placed->notes[i]);
+    mt_json_end(&json);
+    mt_json_end(&json);
+    mt_json_finish(&json, out);
+}

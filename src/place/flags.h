@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* A placement in the words of an engine. */
+#ifndef MT_PLACE_FLAGS_H
+#define MT_PLACE_FLAGS_H
+
+#include "base/strbuf.h"
+#include "units.h"
+
+/* Devices in the order of their stretches, those not in use behind them; n_devices of them. */
+void mt_place_order(const struct mt_placement *placement, size_t *order);
+
+/* Layers, the output counting as one, of a device's stretch. */
+uint64_t mt_place_counts(const struct mt_placement *placement, size_t device);
+
+/* The layers whose experts alone are on the host, as the end of a regular expression: "3|4|5"; the
+ * number of them. `are_first` tells whether they are the first layers of all. */
+size_t mt_place_expert_layers(const struct mt_placement *placement,
+                              const struct mt_place_unit *units, struct mt_strbuf *pattern,
+                              int *are_first);
+
+void mt_place_flags(const struct mt_placed *placed, enum mt_place_way way,
+                    const struct mt_engine *engine, struct mt_strbuf *flags);
+
+#endif

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: MIT */
+/* Placing a model: an estimate tells what devices have beside weights and cache, the solver places,
+ * and where an engine's rules take a split, an estimate of just that split has the last word. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "flags.h"
+#include "internal.h"
+
+#define CONTEXT_TOKENS 8192
+#define BUFFER_BYTES   (UINT64_C(1) << 30)
+#define TRIES          6
+#define NOTES_MAX      4
+
+/* What a placed model owns. */
+struct box {
+    struct mt_placed placed; /* first: the caller's pointer */
+    struct mt_place_units units;
+    struct mt_place_device devices[MT_PLACE_DEVICES_MAX];
+    char device_names[MT_PLACE_DEVICES_MAX][16];
+    struct mt_placement *placement;
+    struct mt_estimate *estimate;
+    struct mt_strbuf flags;
+    struct mt_place_module *modules;
+    char *module_names;
+    const char *notes[NOTES_MAX];
+};
+
+/* The settings of an estimate with the arrays that they refer to. */
+struct split_settings {
+    struct mt_predict_settings settings;
+    uint64_t bytes[MT_PLACE_DEVICES_MAX];
+    uint64_t used[MT_PLACE_DEVICES_MAX];
+    struct mt_device_known known[MT_PLACE_DEVICES_MAX];
+    double shares[MT_PLACE_DEVICES_MAX];
+    size_t order[MT_PLACE_DEVICES_MAX];
+    struct mt_tensor_override override;
+    struct mt_strbuf pattern;
+};
+
+/* ---- what an estimate says ---- */
+
+/* Of a device of the estimate, by what it is for. */
+struct said {
+    uint64_t chain; /* weights and cache */
+    uint64_t all;
+    uint64_t rest_high; /* the upper end of all but the chain, and what it may be longer */
+};
+
+static struct said said_of(const struct mt_estimate *estimate, size_t device)
+{
+    char place[16];
+    struct said said = {0};
+    snprintf(place, sizeof place, "gpu:%zu", device);
+    for (size_t i = 0; i < estimate->n_terms; i++) {
+        const struct mt_estimate_term *term = &estimate->terms[i];
+        if (strcmp(term->place, place))
+            continue;
+        int is_chain = term->category == MT_CATEGORY_WEIGHTS ||
+                       term->category == MT_CATEGORY_KV_CACHE ||
+                       term->category == MT_CATEGORY_RECURRENT_STATE;
+        /* A pool takes what is left, and its band says nothing of what it must have. */
+        uint64_t fixed = is_chain ? estimate->pool.present ? term->high_bytes : term->bytes : 0;
+        said.chain += is_chain ? term->bytes : 0;
+        said.all += term->bytes;
+        said.rest_high += term->high_bytes - fixed;
+    }
+    return said;
+}
+
+static uint64_t sum_of(const struct mt_estimate *estimate, enum mt_category category)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < estimate->n_terms; i++)
+        if (estimate->terms[i].category == category)
+            bytes += estimate->terms[i].bytes;
+    return bytes;
+}
+
+/* A pool holds more tokens, or fewer, than the context that was asked for. */
+static uint64_t cache_of(const struct mt_estimate *estimate, uint64_t tokens)
+{
+    uint64_t bytes = sum_of(estimate, MT_CATEGORY_KV_CACHE);
+    uint64_t pool = estimate->pool.present ? estimate->pool.pool_tokens : 0;
+    return pool ? (uint64_t)((double)bytes * (double)tokens / (double)pool) : bytes;
+}
+
+/* ---- settings ---- */
+
+/* The settings of the call with devices in the order of the stretches. */
+static void take_order(struct split_settings *split, const struct mt_predict_settings *settings)
+{
+    struct mt_predict_settings *s = &split->settings;
+    *s = *settings;
+    for (size_t i = 0; i < s->n_devices; i++) {
+        size_t d = split->order[i];
+        split->bytes[i] = settings->device_bytes[d];
+        split->used[i] = settings->device_used_bytes ? settings->device_used_bytes[d] : 0;
+        if (settings->device_known)
+            split->known[i] = settings->device_known[d];
+    }
+    s->device_bytes = split->bytes;
+    s->device_used_bytes = split->used;
+    s->device_known = settings->device_known ? split->known : NULL;
+}
+
+/* With all layers on the devices, as many on each: what they need then beside their layers. */
+static void set_evenly(struct split_settings *split, const struct mt_predict_settings *settings,
+                       enum mt_place_way way, uint64_t n_layers)
+{
+    for (size_t i = 0; i < settings->n_devices; i++) {
+        split->order[i] = i;
+        split->shares[i] = 1;
+    }
+    take_order(split, settings);
+    if (way == MT_PLACE_TENSOR_SPLIT || way == MT_PLACE_LAYERS) {
+        split->settings.has_gpu_layers = 1;
+        split->settings.gpu_layers = MT_ALL;
+    }
+    if (way == MT_PLACE_TENSOR_SPLIT) {
+        split->settings.tensor_split = split->shares;
+        split->settings.n_tensor_split = settings->n_devices;
+    }
+    if (way == MT_PLACE_STAGES)
+        split->settings.pipeline_parallel =
+            settings->n_devices < n_layers ? settings->n_devices : n_layers;
+}
+
+/* As the engine will load the placement. */
+static void set_as_placed(struct split_settings *split, const struct mt_predict_settings *settings,
+                          const struct box *box, enum mt_place_way way)
+{
+    const struct mt_placement *placement = box->placement;
+    struct mt_strbuf layers = {0};
+    int are_first;
+    uint64_t counted = 0;
+    mt_place_order(placement, split->order);
+    take_order(split, settings);
+    for (size_t i = 0; i < settings->n_devices; i++) {
+        uint64_t count = mt_place_counts(placement, split->order[i]);
+        split->shares[i] = (double)count;
+        counted += count;
+    }
+    split->settings.has_gpu_layers = 1;
+    split->settings.gpu_layers = counted;
+    if (way == MT_PLACE_TENSOR_SPLIT) {
+        split->settings.tensor_split = split->shares;
+        split->settings.n_tensor_split = settings->n_devices;
+    }
+    size_t n = mt_place_expert_layers(placement, box->units.units, &layers, &are_first);
+    if (n && are_first)
+        split->settings.cpu_moe_layers = placement->host_layers + n;
+    else if (n) {
+        mt_strbuf_printf(&split->pattern, "blk\\.(%s)\\.ffn_.*_exps\\.", mt_strbuf_text(&layers));
+        split->override = (struct mt_tensor_override){mt_strbuf_text(&split->pattern), "CPU"};
+        split->settings.overrides = &split->override;
+        split->settings.n_overrides = 1;
+    }
+    mt_strbuf_finish(&layers);
+}
+
+/* ---- the problem ---- */
+
+static void set_limits(struct box *box, const struct mt_predict_settings *settings,
+                       const struct mt_place_options *options)
+{
+    uint64_t buffer = options->buffer_bytes == MT_UNKNOWN ? BUFFER_BYTES : options->buffer_bytes;
+    for (size_t d = 0; d < settings->n_devices; d++) {
+        struct mt_place_device *device = &box->devices[d];
+        uint64_t held = settings->device_used_bytes ? settings->device_used_bytes[d] : 0;
+        uint64_t kept = held > UINT64_MAX - buffer ? UINT64_MAX : held + buffer;
+        snprintf(box->device_names[d], sizeof box->device_names[d], "gpu:%zu", d);
+        device->name = box->device_names[d];
+        device->capacity_bytes = settings->device_bytes[d];
+        device->limit_bytes = device->capacity_bytes > kept ? device->capacity_bytes - kept : 0;
+        /* A budget is a share of the card, whatever the buffer. */
+        double share = settings->memory_share;
+        if (share > 0 && share < 1) {
+            uint64_t budget = (uint64_t)((double)device->capacity_bytes * share);
+            device->limit_bytes = budget < device->limit_bytes ? budget : device->limit_bytes;
+        }
+    }
+    box->placed.problem = (struct mt_place_problem){
+        .units = box->units.units,
+        .n_units = box->units.n,
+        .devices = box->devices,
+        .n_devices = settings->n_devices,
+        .objective = options->objective,
+        .output_is_input = box->units.output_is_input,
+    };
+}
+
+/* Overheads from the even split. All devices get the most that any has, for which of them has
+ * which stretch is not known yet; the last one's logits are the output's. */
+static void set_overheads(struct box *box, const struct mt_estimate *estimate)
+{
+    size_t n = box->placed.problem.n_devices;
+    uint64_t most = 0;
+    for (size_t d = 0; d < n; d++) {
+        struct said said = said_of(estimate, d);
+        uint64_t rest = said.rest_high;
+        if (d + 1 < n || n == 1)
+            most = rest > most ? rest : most;
+        else if (rest > most)
+            box->units.units[box->units.output].work_bytes = rest - most;
+    }
+    for (size_t d = 0; d < n; d++)
+        box->devices[d].overhead_bytes = most;
+}
+
+/* ---- the last word ---- */
+
+/* Puts what the estimate says in place of what the solver counted. Returns by how many bytes the
+ * worst device is over its limit. */
+static uint64_t take_figures(struct box *box, const struct split_settings *split,
+                             const struct mt_estimate *estimate)
+{
+    struct mt_placement_made *made = (struct mt_placement_made *)box->placement;
+    uint64_t over = 0;
+    double used = 0;
+    double capacity = 0;
+    made->it.highest_share = 0;
+    for (size_t i = 0; i < made->it.n_devices; i++) {
+        size_t d = split->order[i];
+        struct mt_placement_device *device = &made->devices[d];
+        uint64_t chain = device->dense_bytes + device->expert_bytes + device->cache_bytes;
+        struct said said = said_of(estimate, i);
+        device->used_bytes = said.chain + said.rest_high;
+        device->expected_bytes = said.all;
+        device->overhead_bytes = device->used_bytes > chain ? device->used_bytes - chain : 0;
+        double share = (double)device->used_bytes / (double)box->devices[d].capacity_bytes;
+        if (share > made->it.highest_share)
+            made->it.highest_share = share;
+        used += device->n_units ? (double)device->used_bytes : 0;
+        capacity += device->n_units ? (double)box->devices[d].capacity_bytes : 0;
+        if (device->n_units && device->used_bytes > box->devices[d].limit_bytes &&
+            device->used_bytes - box->devices[d].limit_bytes > over)
+            over = device->used_bytes - box->devices[d].limit_bytes;
+    }
+    if (capacity > 0)
+        made->it.least_share = used / capacity;
+    return over;
+}
+
+/* Places, estimates what was placed, and gives devices that much more overhead as one was over its
+ * limit, until none is. */
+static int place_until_it_holds(struct box *box, const struct mt_model *model,
+                                const struct mt_predict_settings *settings, enum mt_place_way way,
+                                struct mt_error *error)
+{
+    for (int i = 0; i < TRIES; i++) {
+        struct split_settings split = {0};
+        mt_placement_destroy(box->placement);
+        mt_estimate_destroy(box->estimate);
+        box->placement = NULL;
+        box->estimate = NULL;
+        int result = mt_place_units(&box->placed.problem, &box->placement, error);
+        if (result ||
+            (way != MT_PLACE_TENSOR_SPLIT && !(way == MT_PLACE_LAYERS && settings->n_devices == 1)))
+            return result;
+        set_as_placed(&split, settings, box, way);
+        result = mt_estimate_create(model, &split.settings, &box->estimate, error);
+        uint64_t over = result ? 0 : take_figures(box, &split, box->estimate);
+        mt_strbuf_finish(&split.pattern);
+        if (result || !over)
+            return result;
+        for (size_t d = 0; d < settings->n_devices; d++)
+            box->devices[d].overhead_bytes += over;
+    }
+    return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET,
+                   "no placement was found that keeps to the limits once it is estimated; a larger "
+                   "--buffer or a shorter --context helps");
+}
+
+/* ---- the modules of a model in Python ---- */
+
+/* The length of a tensor's module: up to the number of its layer, else to its last dot. */
+static size_t module_length(const struct mt_model_tensor *tensor)
+{
+    char number[24];
+    size_t digits = (size_t)snprintf(number, sizeof number, ".%" PRIu32 ".", tensor->layer);
+    size_t last = 0;
+    for (size_t i = 0; i < tensor->name_length; i++) {
+        if (tensor->layer != MT_NO_LAYER && i + digits <= tensor->name_length &&
+            !memcmp(tensor->name + i, number, digits))
+            return i + digits - 1;
+        last = tensor->name[i] == '.' ? i : last;
+    }
+    return last ? last : tensor->name_length;
+}
+
+static int device_of_tensor(const struct box *box, const struct mt_model_tensor *tensor)
+{
+    const struct mt_place_units *units = &box->units;
+    const int *device = box->placement->unit_device;
+    if (tensor->layer != MT_NO_LAYER)
+        return tensor->layer < units->n_layers ? device[units->first + tensor->layer] : device[0];
+    if (tensor->role == MT_TENSOR_OUTPUT)
+        return units->output_is_input ? device[0] : device[units->output];
+    return tensor->role == MT_TENSOR_OUTPUT_OTHER ? device[units->first + units->n_layers]
+                                                  : device[0];
+}
+
+static int name_modules(struct box *box, const struct mt_model *model, struct mt_error *error)
+{
+    const struct mt_model_description *d = mt_model_describe(model);
+    size_t room = 0;
+    size_t used = 0;
+    struct mt_model_tensor tensor;
+    for (uint64_t i = 0; i < d->n_tensors; i++)
+        if (mt_model_tensor_at(model, i, &tensor) == 0)
+            room += tensor.name_length + 1;
+    box->modules = calloc(d->n_tensors + 1, sizeof *box->modules);
+    box->module_names = malloc(room + 1);
+    uint8_t *seen = calloc(box->units.n_layers + 1, 1);
+    if (!box->modules || !box->module_names || !seen) {
+        free(seen);
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    }
+    for (uint64_t i = 0; i < d->n_tensors; i++) {
+        if (mt_model_tensor_at(model, i, &tensor) < 0)
+            continue;
+        int is_layer = tensor.layer != MT_NO_LAYER && tensor.layer < box->units.n_layers;
+        if (is_layer && seen[tensor.layer]++)
+            continue;
+        size_t length = module_length(&tensor);
+        char *name = box->module_names + used;
+        memcpy(name, tensor.name, length);
+        name[length] = '\0';
+        used += length + 1;
+        if (is_layer)
+            seen[tensor.layer] = 1;
+        box->modules[box->placed.n_modules++] =
+            (struct mt_place_module){name, device_of_tensor(box, &tensor)};
+    }
+    free(seen);
+    box->placed.modules = box->modules;
+    return 0;
+}
+
+/* ---- all of it ---- */
+
+static uint64_t context_of(const struct mt_model_description *d,
+                           const struct mt_predict_settings *settings)
+{
+    uint64_t trained = d->context_length;
+    if (settings->context_tokens)
+        return settings->context_tokens;
+    return trained && trained < CONTEXT_TOKENS ? trained : CONTEXT_TOKENS;
+}
+
+static void add_note(struct box *box, const char *note)
+{
+    box->notes[box->placed.n_notes++] = note;
+    box->placed.notes = box->notes;
+}
+
+static void add_notes(struct box *box, const struct mt_model_description *d, enum mt_place_way way,
+                      const char *quantisation)
+{
+    if (d->experts && box->units.experts_are_whole)
+        add_note(box, "All experts of a layer are one tensor: they lie together on one device, or "
+                      "on the host.");
+    if (d->experts && box->units.experts_are_whole && quantisation)
+        add_note(box, "bitsandbytes may leave experts that are one tensor as they are, without a "
+                      "word (its issue 1849): look at what was loaded.");
+    if (way == MT_PLACE_LAYERS && box->placed.problem.n_devices > 1)
+        add_note(box, "Ollama takes a number of layers and divides them among devices by itself.");
+    if (way == MT_PLACE_STAGES)
+        add_note(box,
+                 "What weights leave of each device's budget becomes the cache; the stage with "
+                 "the fewest tokens decides for all.");
+}
+
+static int make(struct box *box, const struct mt_model *model,
+                const struct mt_predict_settings *given, const struct mt_place_options *options,
+                struct mt_error *error)
+{
+    const struct mt_model_description *d = mt_model_describe(model);
+    struct mt_predict_settings settings = *given;
+    struct split_settings split = {0};
+    struct mt_estimate *even = NULL;
+    struct mt_engine engine;
+    enum mt_place_way way = MT_PLACE_WAY_COUNT;
+    settings.context_tokens = box->placed.context_tokens = context_of(d, given);
+    int result = mt_engine_find(settings.engine, &engine, error);
+    if (!result)
+        result = mt_place_way_of(&engine, &way, error);
+    if (!result)
+        result = mt_place_units_of(model, way, options, &box->units, error);
+    if (result)
+        return result;
+    box->units.experts_are_whole = !mt_engine_has(&engine, "place.experts", "apart");
+    set_evenly(&split, &settings, way, box->units.n_layers);
+    result = mt_estimate_create(model, &split.settings, &even, error);
+    if (result)
+        return result;
+    mt_place_units_add_cache(d, &box->units, settings.context_tokens,
+                             cache_of(even, settings.context_tokens),
+                             sum_of(even, MT_CATEGORY_RECURRENT_STATE));
+    set_limits(box, &settings, options);
+    set_overheads(box, even);
+    mt_estimate_destroy(even);
+    int may_leave = !options->keep_on_devices;
+    box->placed.problem.experts_may_leave = may_leave && way == MT_PLACE_TENSOR_SPLIT;
+    box->placed.problem.layers_may_leave =
+        may_leave && (way == MT_PLACE_TENSOR_SPLIT || way == MT_PLACE_LAYERS);
+    result = place_until_it_holds(box, model, &settings, way, error);
+    if (!result && way == MT_PLACE_DEVICE_MAP)
+        result = name_modules(box, model, error);
+    if (result)
+        return result;
+    box->placed.placement = box->placement;
+    box->placed.estimate = box->estimate;
+    box->placed.way = mt_place_way_name(way);
+    box->placed.experts_are_whole = box->units.experts_are_whole;
+    add_notes(box, d, way, options->quantisation);
+    mt_place_flags(&box->placed, way, &engine, &box->flags);
+    box->placed.flags = mt_strbuf_text(&box->flags);
+    return mt_strbuf_failed(&box->flags) ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory")
+                                         : 0;
+}
+
+int mt_place_model(const struct mt_model *model, const struct mt_predict_settings *settings,
+                   const struct mt_place_options *options, struct mt_placed **placed,
+                   struct mt_error *error)
+{
+    if (!settings->n_devices || settings->n_devices > MT_PLACE_DEVICES_MAX)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       settings->n_devices ? "there are %zu devices; the most are %d"
+                                           : "there is no device to place anything on",
+                       settings->n_devices, MT_PLACE_DEVICES_MAX);
+    struct box *box = calloc(1, sizeof *box);
+    if (!box)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    int result = make(box, model, settings, options, error);
+    if (result)
+        mt_placed_destroy(&box->placed);
+    else
+        *placed = &box->placed;
+    return result;
+}
+
+void mt_placed_destroy(struct mt_placed *placed)
+{
+    struct box *box = (struct box *)placed;
+    if (!box)
+        return;
+    mt_place_units_finish(&box->units);
+    mt_placement_destroy(box->placement);
+    mt_estimate_destroy(box->estimate);
+    mt_strbuf_finish(&box->flags);
+    free(box->modules);
+    free(box->module_names);
+    free(box);
+}
