@@ -215,7 +215,8 @@ struct filling {
     uint32_t *reach;
     uint32_t *start;
     uint8_t *last;
-    struct room *room; /* of each kind */
+    uint32_t *to;   /* rows of n + 1, by kind: where a device ends that begins at a unit */
+    size_t *digits; /* how many of each kind the state has in use */
 };
 
 static int filling_init(struct filling *filling, const struct mt_chain *chain)
@@ -223,8 +224,9 @@ static int filling_init(struct filling *filling, const struct mt_chain *chain)
     filling->reach = calloc(chain->n_states, sizeof *filling->reach);
     filling->start = calloc(chain->n_states, sizeof *filling->start);
     filling->last = calloc(chain->n_states, sizeof *filling->last);
-    filling->room = calloc(chain->n_kinds, sizeof *filling->room);
-    return filling->reach && filling->start && filling->last && filling->room;
+    filling->to = calloc(chain->n_kinds * (chain->n + 1), sizeof *filling->to);
+    filling->digits = calloc(chain->n_kinds, sizeof *filling->digits);
+    return filling->reach && filling->start && filling->last && filling->to && filling->digits;
 }
 
 static void filling_finish(struct filling *filling)
@@ -232,21 +234,43 @@ static void filling_finish(struct filling *filling)
     free(filling->reach);
     free(filling->start);
     free(filling->last);
-    free(filling->room);
+    free(filling->to);
+    free(filling->digits);
 }
 
-static void reach_from_predecessors(const struct mt_chain *chain, size_t state, uint64_t tokens,
+static void find_ends(const struct mt_chain *chain, const struct mt_chain_bounds *bounds,
+                      struct filling *filling)
+{
+    for (size_t k = 0; k < chain->n_kinds; k++) {
+        size_t device = chain->example[k];
+        const struct room room = {mt_chain_room(chain, device, bounds->share),
+                                  mt_chain_room(chain, device, MT_SHARE_ALL)};
+        for (size_t from = 0; from <= chain->n; from++)
+            filling->to[k * (chain->n + 1) + from] =
+                (uint32_t)extend(chain, device, from, &room, bounds->tokens);
+    }
+}
+
+static void count_up(const struct mt_chain *chain, size_t *digits)
+{
+    size_t k = 0;
+    while (digits[k] == chain->count[k])
+        digits[k++] = 0;
+    digits[k]++;
+}
+
+static void reach_from_predecessors(const struct mt_chain *chain, size_t state,
                                     struct filling *filling)
 {
     for (size_t k = 0; k < chain->n_kinds; k++) {
-        if (!in_use(chain, state, k))
+        if (!filling->digits[k])
             continue;
-        size_t from = filling->reach[state - chain->stride[k]];
-        size_t to = extend(chain, chain->example[k], from, &filling->room[k], tokens);
+        uint32_t from = filling->reach[state - chain->stride[k]];
+        uint32_t to = filling->to[k * (chain->n + 1) + from];
         if (to < filling->reach[state])
             continue;
-        filling->reach[state] = (uint32_t)to;
-        filling->start[state] = (uint32_t)from;
+        filling->reach[state] = to;
+        filling->start[state] = from;
         filling->last[state] = (uint8_t)k;
     }
 }
@@ -257,13 +281,13 @@ int mt_chain_fill(const struct mt_chain *chain, const struct mt_chain_bounds *bo
     struct filling filling = {0};
     size_t best = 0;
     int result = filling_init(&filling, chain) ? 0 : MT_ENOMEM;
-    for (size_t k = 0; !result && k < chain->n_kinds; k++)
-        filling.room[k] = (struct room){mt_chain_room(chain, chain->example[k], bounds->share),
-                                        mt_chain_room(chain, chain->example[k], MT_SHARE_ALL)};
+    if (!result)
+        find_ends(chain, bounds, &filling);
     for (size_t s = 1; !result && s < chain->n_states; s++) {
+        count_up(chain, filling.digits);
         if (chain->used[s] > bounds->devices)
             continue;
-        reach_from_predecessors(chain, s, bounds->tokens, &filling);
+        reach_from_predecessors(chain, s, &filling);
         if (filling.reach[s] == chain->n && (!best || chain->used[s] < chain->used[best]))
             best = s;
     }
