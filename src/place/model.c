@@ -304,6 +304,18 @@ static int device_of_tensor(const struct box *box, const struct mt_model_tensor 
                                                   : device[0];
 }
 
+/* Modules of which no file has a tensor: a tied output, which accelerate wants to see where the
+ * embedding is, and the rotary embedding's frequencies. Names of modules that a model does not have
+ * are passed over. */
+static void add_unwritten(struct box *box, const struct mt_model_description *d)
+{
+    if (d->tied_output)
+        box->modules[box->placed.n_modules++] =
+            (struct mt_place_module){"lm_head", box->placement->unit_device[0]};
+    box->modules[box->placed.n_modules++] =
+        (struct mt_place_module){"model.rotary_emb", box->placement->unit_device[box->units.first]};
+}
+
 static int name_modules(struct box *box, const struct mt_model *model, struct mt_error *error)
 {
     const struct mt_model_description *d = mt_model_describe(model);
@@ -313,7 +325,7 @@ static int name_modules(struct box *box, const struct mt_model *model, struct mt
     for (uint64_t i = 0; i < d->n_tensors; i++)
         if (mt_model_tensor_at(model, i, &tensor) == 0)
             room += tensor.name_length + 1;
-    box->modules = calloc(d->n_tensors + 1, sizeof *box->modules);
+    box->modules = calloc(d->n_tensors + 2, sizeof *box->modules);
     box->module_names = malloc(room + 1);
     uint8_t *seen = calloc(box->units.n_layers + 1, 1);
     if (!box->modules || !box->module_names || !seen) {
@@ -337,6 +349,7 @@ static int name_modules(struct box *box, const struct mt_model *model, struct mt
             (struct mt_place_module){name, device_of_tensor(box, &tensor)};
     }
     free(seen);
+    add_unwritten(box, d);
     box->placed.modules = box->modules;
     return 0;
 }
