@@ -183,13 +183,18 @@ static void pins_finish(struct pins *pins)
 
 /* ---- the command ---- */
 
-/* Policies that divide the experts of a layer are of use only where the engine can. */
+/* A model without experts has none to divide. */
+static int is_of_use(const struct mt_placed *placed, int policy)
+{
+    return policy == MT_PLACE_POLICY_IN_ORDER || placed->placement->experts_most;
+}
+
 static int add_policies(const struct place_options *options, const struct mt_placed *placed,
                         struct mt_placement **made, struct mt_error *error)
 {
     int result = 0;
     for (int policy = 1; !result && policy < MT_PLACE_POLICY_COUNT; policy++)
-        if (options->compare || options->policy == policy)
+        if (options->policy == policy || (options->compare && is_of_use(placed, policy)))
             result = mt_place_by_policy(&placed->problem, (enum mt_place_policy)policy,
                                         &made[policy], error);
     return result;
@@ -306,7 +311,7 @@ static const struct cli_example examples[] = {
     {"memtally place model.gguf --device 16GiB,16GiB", "The split for two cards, with its flags."},
     {"memtally place model.gguf --device 24GiB,12GiB --objective room",
      "Cards that differ; the most context."},
-    {"memtally place config.json --engine transformers --quantise nf4 --device 2x16GiB --json",
+    {"memtally place config.json -e transformers --quantise nf4 -d 2x16GiB --json",
      "A device_map for from_pretrained()."},
     {"memtally place config.json --engine vllm --device 4xH100-80GB", "Layers of each stage."},
     {"memtally place model.gguf --device 2x16GiB --compare", "Other policies beside it."},

@@ -378,8 +378,9 @@ static void add_notes(struct box *box, const struct mt_model_description *d, enu
         add_note(box, "All experts of a layer are one tensor: they lie together on one device, or "
                       "on the host.");
     if (d->experts && box->units.experts_are_whole && quantisation)
-        add_note(box, "bitsandbytes may leave experts that are one tensor as they are, without a "
-                      "word (its issue 1849): look at what was loaded.");
+        add_note(box,
+                 "bitsandbytes may leave experts that are one tensor in 16 bits, without a word: "
+                 "look at what was loaded.");
     if (way == MT_PLACE_LAYERS && box->placed.problem.n_devices > 1)
         add_note(box, "Ollama takes a number of layers and divides them among devices by itself.");
     if (way == MT_PLACE_STAGES)

@@ -73,8 +73,8 @@ def test_experts_of_chosen_layers_leave_where_one_card_lacks_room():
     assert document["host_expert_layers"] > 0, document
 
 
-def test_one_card_holds_more_than_llama_cpp_says_of_no_more():
-    """With fewer bytes on the host than one layer's experts, the placement would have no reason to send any there."""
+def test_no_more_experts_leave_than_must():
+    """What stays free of the card has no room for one more layer's experts."""
     document = placed(sample("qwen3-30b-a3b"), "8GiB", "--context", "8192")
     (device,) = document["devices"]
     experts = max(unit["expert_bytes"] for unit in document["units"])

@@ -109,7 +109,7 @@ static void put_head(const struct cli_placement_document *document,
                        : shown->host_bytes               ? "fits with a part on the host"
                                                          : "fits";
     cli_table_fact(terminal, out, "placement",
-                   "%s; %.1f crossings for each token, the fullest device at %.1f %%", fits,
+                   "%s; %.3g crossings for each token, the fullest device at %.1f %%", fits,
                    shown->crossings, 100 * shown->highest_share);
     cli_table_fact(terminal, out, "model", "%s", document->model->path);
     cli_table_fact(terminal, out, "engine", "%s, context %" PRIu64, document->engine,
@@ -161,7 +161,7 @@ static void put_compared(const struct cli_placement_document *document,
         char crossings[32];
         if (!placement)
             continue;
-        snprintf(crossings, sizeof crossings, "%.1f", placement->crossings);
+        snprintf(crossings, sizeof crossings, "%.3g", placement->crossings);
         const struct mt_cell cells[] = {
             {.text = mt_place_policy_name((enum mt_place_policy)policy)},
             {.text = keeps_to_limits(document, placement) ? "yes" : "no"},

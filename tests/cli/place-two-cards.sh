@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: MIT
+# The table, with a bar for each device; other policies beside it; pins; the words of other engines.
+memtally sample-model llama-3.1-8b model.gguf --sparse --quiet --type q4_k
+memtally place model.gguf --device 4GiB,4GiB --context 8192 --compare
+memtally place model.gguf --device 6GiB,6GiB --context 4096 --pin 'blk\.0\.=1' | tail -1
+memtally place model.gguf --device 3GiB --context 4096 | tail -1
+memtally place model.gguf --engine ollama --device 16GiB | tail -1
+cat > config.json <<END
+{"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+ "intermediate_size": 14336, "vocab_size": 128256, "torch_dtype": "bfloat16", "max_position_embeddings": 8192,
+ "architectures": ["LlamaForCausalLM"], "tie_word_embeddings": false}
+END
+for engine in vllm@0.33.0 sglang@0.5.23 exllamav3 transformers@4.57.6; do
+    memtally place config.json --engine "$engine" --device 24GiB,16GiB --objective balance --context 2048 | tail -1
+done
