@@ -173,6 +173,17 @@ struct mt_place_module {
     int device;
 };
 
+/* A way to divide a model over devices that are alike: each layer over `tensor` of them, the layers
+ * over `pipeline` stages, and as many copies of the whole as the devices then hold. */
+struct mt_place_parallel {
+    uint64_t tensor;
+    uint64_t pipeline;
+    uint64_t replicas;
+    enum mt_verdict verdict;  /* of one copy, at the context in question */
+    uint64_t pool_tokens;     /* that one copy has room for */
+    uint64_t pool_tokens_low; /* the lower end of its band */
+};
+
 /* A model with its placement. All of it is owned but for the texts of the call. */
 struct mt_placed {
     struct mt_place_problem problem; /* what was solved; limits are less the buffer and what others
@@ -188,6 +199,9 @@ struct mt_placed {
     size_t n_modules;        /* of an engine that takes a device for each; else 0 */
     const struct mt_place_module *modules;
     int experts_are_whole; /* the engine keeps all experts of a layer in one tensor */
+    size_t n_parallel; /* of an engine that takes stages, where the devices are alike; in the order
+                          of devices for a copy */
+    const struct mt_place_parallel *parallel;
     size_t n_notes;
     const char *const *notes; /* sentences, static */
 };

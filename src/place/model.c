@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "flags.h"
 #include "internal.h"
+#include "parallel.h"
 
 #define CONTEXT_TOKENS 8192
 #define BUFFER_BYTES   (UINT64_C(1) << 30)
@@ -26,6 +27,7 @@ struct box {
     struct mt_strbuf flags;
     struct mt_place_module *modules;
     char *module_names;
+    struct mt_place_parallel *parallel;
     const char *notes[NOTES_MAX];
 };
 
@@ -165,7 +167,7 @@ static void set_as_placed(struct split_settings *split, const struct mt_predict_
 /* ---- the problem ---- */
 
 static void set_limits(struct box *box, const struct mt_predict_settings *settings,
-                       const struct mt_place_options *options)
+                       const struct mt_place_options *options, double share)
 {
     uint64_t buffer = options->buffer_bytes == MT_UNKNOWN ? BUFFER_BYTES : options->buffer_bytes;
     for (size_t d = 0; d < settings->n_devices; d++) {
@@ -177,7 +179,6 @@ static void set_limits(struct box *box, const struct mt_predict_settings *settin
         device->capacity_bytes = settings->device_bytes[d];
         device->limit_bytes = device->capacity_bytes > kept ? device->capacity_bytes - kept : 0;
         /* A budget is a share of the card, whatever the buffer. */
-        double share = settings->memory_share;
         if (share > 0 && share < 1) {
             uint64_t budget = (uint64_t)((double)device->capacity_bytes * share);
             device->limit_bytes = budget < device->limit_bytes ? budget : device->limit_bytes;
@@ -415,7 +416,7 @@ static int make(struct box *box, const struct mt_model *model,
     mt_place_units_add_cache(d, &box->units, settings.context_tokens,
                              cache_of(even, settings.context_tokens),
                              sum_of(even, MT_CATEGORY_RECURRENT_STATE));
-    set_limits(box, &settings, options);
+    set_limits(box, &settings, options, even->settings.memory_share);
     set_overheads(box, even);
     mt_estimate_destroy(even);
     int may_leave = !options->keep_on_devices;
@@ -425,10 +426,14 @@ static int make(struct box *box, const struct mt_model *model,
     result = place_until_it_holds(box, model, &settings, way, error);
     if (!result && way == MT_PLACE_DEVICE_MAP)
         result = name_modules(box, model, error);
+    if (!result && way == MT_PLACE_STAGES)
+        result = mt_place_parallel_ways(model, &settings, &box->parallel, &box->placed.n_parallel,
+                                        error);
     if (result)
         return result;
     box->placed.placement = box->placement;
     box->placed.estimate = box->estimate;
+    box->placed.parallel = box->parallel;
     box->placed.way = mt_place_way_name(way);
     box->placed.experts_are_whole = box->units.experts_are_whole;
     add_notes(box, d, way, options->quantisation);
@@ -469,5 +474,6 @@ void mt_placed_destroy(struct mt_placed *placed)
     mt_strbuf_finish(&box->flags);
     free(box->modules);
     free(box->module_names);
+    free(box->parallel);
     free(box);
 }

@@ -13,3 +13,5 @@ END
 for engine in vllm@0.33.0 sglang@0.5.23 exllamav3 transformers@4.57.6; do
     memtally place config.json --engine "$engine" --device 24GiB,16GiB --objective balance --context 2048 | tail -1
 done
+# Each product of tensor and pipeline parallel sizes, with the copies that the cards hold.
+memtally place config.json --engine vllm@0.33.0 --device 4x24GiB --context 2048 | grep -A9 'tensor parallel'

@@ -177,6 +177,31 @@ static void put_compared(const struct cli_placement_document *document,
     mt_text_table_finish(&table);
 }
 
+/* Sizes of groups that hold the model, and what each has room for. */
+static void put_parallel(const struct mt_placed *placed, const struct cli_terminal *terminal,
+                         struct mt_strbuf *out)
+{
+    static const struct mt_text_table_column columns[] = {
+        {"tensor parallel", MT_CELL_COUNT, 0},  {"pipeline parallel", MT_CELL_COUNT, 0},
+        {"copies", MT_CELL_COUNT, 0},           {"verdict", MT_CELL_TEXT, 0},
+        {"tokens of a copy", MT_CELL_COUNT, 0}, {"tokens of all", MT_CELL_COUNT, 0},
+    };
+    struct mt_text_table table;
+    mt_text_table_init(&table, columns, sizeof columns / sizeof *columns, terminal->utf8);
+    for (size_t i = 0; i < placed->n_parallel; i++) {
+        const struct mt_place_parallel *way = &placed->parallel[i];
+        const struct mt_cell cells[] = {
+            {.number = way->tensor},      {.number = way->pipeline},
+            {.number = way->replicas},    {.text = mt_verdict_name(way->verdict)},
+            {.number = way->pool_tokens}, {.number = way->pool_tokens * way->replicas},
+        };
+        mt_text_table_add(&table, 0, MT_ROW_PLAIN, cells);
+    }
+    if (placed->n_parallel)
+        cli_table_draw(&table, terminal, out);
+    mt_text_table_finish(&table);
+}
+
 /* A device_map is long, and may be broken between its entries. */
 static void put_flags(const struct mt_placed *placed, const struct cli_terminal *terminal,
                       struct mt_strbuf *out)
@@ -196,6 +221,7 @@ void cli_placement_table(const struct cli_placement_document *document,
     for (size_t d = 0; d < document->shown->n_devices; d++)
         put_bar(document, d, terminal, out);
     put_compared(document, terminal, out);
+    put_parallel(document->placed, terminal, out);
     mt_strbuf_puts(out, "\n");
     put_proof(document, terminal, out);
     for (size_t i = 0; i < document->placed->n_notes; i++)
@@ -305,6 +331,23 @@ static void json_device_map(const struct cli_placement_document *document, struc
     mt_json_end(json);
 }
 
+static void json_parallel(const struct mt_placed *placed, struct mt_json *json)
+{
+    mt_json_begin_array(json, "parallel");
+    for (size_t i = 0; i < placed->n_parallel; i++) {
+        const struct mt_place_parallel *way = &placed->parallel[i];
+        mt_json_begin_object(json, NULL);
+        mt_json_count(json, "tensor_parallel", way->tensor);
+        mt_json_count(json, "pipeline_parallel", way->pipeline);
+        mt_json_count(json, "replicas", way->replicas);
+        mt_json_text(json, "verdict", mt_verdict_name(way->verdict));
+        mt_json_count(json, "pool_tokens", way->pool_tokens);
+        mt_json_count(json, "pool_tokens_low", way->pool_tokens_low);
+        mt_json_end(json);
+    }
+    mt_json_end(json);
+}
+
 void cli_placement_json(const struct cli_placement_document *document, struct mt_strbuf *out)
 {
     const struct mt_placed *placed = document->placed;
@@ -337,6 +380,7 @@ void cli_placement_json(const struct cli_placement_document *document, struct mt
         mt_json_end(&json);
     }
     mt_json_end(&json);
+    json_parallel(placed, &json);
     mt_json_begin_array(&json, "notes");
     for (size_t i = 0; i < placed->n_notes; i++)
         mt_json_text(&json, NULL, placed->notes[i]);
