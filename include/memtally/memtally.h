@@ -18,6 +18,7 @@
 #include <memtally/measure.h>
 #include <memtally/model.h>
 #include <memtally/model_file.h>
+#include <memtally/pool.h>
 #include <memtally/predict.h>
 #include <memtally/processor.h>
 #include <memtally/recording.h>
