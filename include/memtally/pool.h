@@ -21,7 +21,8 @@
  *
  * Threads. Every function may be called from any thread, but nothing may run while
  * mt_pool_destroy() does. Blocks up to 64 KiB of stream 0 stay with the thread that gave them back,
- * up to 1 MiB a thread, until it ends. A child of fork() must not use a pool of its parent. */
+ * up to 1 MiB a thread, until it ends. So does one larger block, until the pool would have to grow,
+ * is trimmed or ticks. A child of fork() must not use a pool of its parent. */
 #ifndef MEMTALLY_POOL_H
 #define MEMTALLY_POOL_H
 
@@ -132,7 +133,7 @@ void mt_pool_destroy(struct mt_pool *pool);
 int mt_pool_allocate(struct mt_pool *pool, uint64_t bytes, uint64_t stream, uint64_t *address);
 
 /* Gives a block back, in the order of its stream. Address 0 is allowed. Errors: MT_ENOTFOUND where
- * no live block begins at the address, which is not always seen for blocks up to 64 KiB. */
+ * no live block begins at the address, which is not always seen for blocks that a thread keeps. */
 int mt_pool_free(struct mt_pool *pool, uint64_t address);
 
 /* Says that `stream` uses a live block too: it is not handed out again before that work is done.

@@ -1,41 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* What each thread keeps for itself: the blocks up to 64 KiB that it gave back last, by exact size.
- * Taking and keeping needs no lock and no look at the pool's blocks: a table of bytes, one for each
- * 512 bytes of the small arena, says how large a block is that was handed out. */
-#include "pool/pool.h"
+/* What each thread keeps for itself beside what it has at hand: the blocks up to 64 KiB that it
+ * gave back before, by exact size. Threads come and go; pools too. */
+#include "pool/front.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define CLASSES    129 /* sizes in units of MT_POOL_ALIGN; 0 is none */
-#define DEPTH      16
-#define MOST_BYTES ((uint64_t)1 << 20)
-#define KEPT       255 /* in the table: with a thread */
-#define POOLS      8   /* that a thread keeps blocks of */
+#define MOST_BYTES                                                                                 \
+    (((uint64_t)1 << 20) - 65536) /* of the lists; a block of 64 KiB may be at hand */
 
-/* The owner alone writes; the counts may be read by others. */
-struct mt_pool_front {
-    struct mt_pool_front *next;        /* of the pool's */
-    struct mt_pool_front *next_unused; /* whose thread has ended */
-    uint64_t flush;                    /* the pool's when it was last emptied for it */
-    _Atomic uint64_t bytes;
-    _Atomic uint64_t n_taken, n_kept;
-    uint8_t n[CLASSES];
-    uint64_t addresses[CLASSES][DEPTH];
-};
-
-struct slot {
-    uint64_t id; /* of a pool; 0 is none */
-    struct mt_pool_front *front;
-};
-
-struct thread {
-    struct slot last;
-    struct slot slots[POOLS];
-    unsigned n;
-};
-
-static _Thread_local struct thread mine __attribute__((tls_model("initial-exec")));
+_Thread_local struct mt_pool_thread mt_pool_mine __attribute__((tls_model("initial-exec")));
 
 /* The pools of the process, so that a thread that ends finds those that still live. */
 static struct {
@@ -57,14 +31,6 @@ static void set_relaxed(_Atomic uint64_t *value, uint64_t to)
     atomic_store_explicit(value, to, memory_order_relaxed);
 }
 
-/* The table's entry for an address; NULL where it has none. */
-static _Atomic uint8_t *entry_of(struct mt_pool *pool, uint64_t address)
-{
-    uint64_t offset = address - pool->arenas[MT_POOL_SMALL].base;
-    uint64_t at = offset / MT_POOL_ALIGN;
-    return offset % MT_POOL_ALIGN || at >= pool->classes_bytes ? NULL : &pool->classes[at];
-}
-
 /* Gives back the youngest blocks of a class until `keep` are left. With the pool's lock. */
 static void empty(struct mt_pool *pool, struct mt_pool_front *front, unsigned class, unsigned keep)
 {
@@ -74,10 +40,39 @@ static void empty(struct mt_pool *pool, struct mt_pool_front *front, unsigned cl
     }
 }
 
+/* Takes the large block at hand back into the pool. 1 where there was one. With the pool's lock. */
+static int empty_hand(struct mt_pool *pool, struct mt_pool_front *front)
+{
+    uint64_t large = 0;
+    if (atomic_load_explicit(&front->large_address, memory_order_relaxed))
+        large = atomic_exchange_explicit(&front->large_address, 0, memory_order_acq_rel);
+    if (large)
+        mt_pool_free_locked(pool, large);
+    return large != 0;
+}
+
+int mt_pool_front_reclaim(struct mt_pool *pool)
+{
+    int any = 0;
+    for (struct mt_pool_front *front = pool->fronts; front; front = front->next)
+        any |= empty_hand(pool, front);
+    return any;
+}
+
+void mt_pool_front_put_back(struct mt_pool *pool)
+{
+    if (mt_pool_mine.last.id == pool->id)
+        empty_hand(pool, mt_pool_mine.last.front);
+}
+
 static void empty_all(struct mt_pool *pool, struct mt_pool_front *front)
 {
     pthread_mutex_lock(&pool->lock);
-    for (unsigned class = 1; class < CLASSES; class ++)
+    empty_hand(pool, front);
+    if (relaxed(&front->small_key) != MT_POOL_NO_KEY)
+        mt_pool_free_locked(pool, front->small_address);
+    set_relaxed(&front->small_key, MT_POOL_NO_KEY);
+    for (unsigned class = 1; class < MT_POOL_CLASSES; class ++)
         empty(pool, front, class, 0);
     front->flush = atomic_load(&pool->flush);
     pthread_mutex_unlock(&pool->lock);
@@ -85,7 +80,7 @@ static void empty_all(struct mt_pool *pool, struct mt_pool_front *front)
 
 static void end_thread(void *thread_of_key)
 {
-    struct thread *thread = thread_of_key;
+    struct mt_pool_thread *thread = thread_of_key;
     pthread_mutex_lock(&process.lock);
     for (unsigned i = 0; i < thread->n; i++)
         for (struct mt_pool *pool = process.pools; pool; pool = pool->next)
@@ -94,7 +89,7 @@ static void end_thread(void *thread_of_key)
                 thread->slots[i].front->next_unused = pool->unused_fronts;
                 pool->unused_fronts = thread->slots[i].front;
             }
-    *thread = (struct thread){0};
+    *thread = (struct mt_pool_thread){0};
     pthread_mutex_unlock(&process.lock);
 }
 
@@ -103,19 +98,30 @@ static void make_key(void)
     process.has_key = pthread_key_create(&process.key, end_thread) == 0;
 }
 
+/* Memory that is zero, and there where it is touched; NULL where there is none. */
+static void *make_table(uint64_t bytes)
+{
+    void *table = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return table == MAP_FAILED ? NULL : table;
+}
+
 int mt_pool_front_init(struct mt_pool *pool)
 {
     pthread_once(&process.once, make_key);
     if (!process.has_key)
         pool->options.no_front = 1;
     if (!pool->options.no_front) {
-        uint64_t bytes = pool->arenas[MT_POOL_SMALL].size_bytes / MT_POOL_ALIGN;
-        void *classes = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (classes == MAP_FAILED)
+        uint64_t n = pool->arenas[MT_POOL_SMALL].size_bytes / MT_POOL_ALIGN;
+        pool->classes = make_table(n);
+        if (!pool->classes)
             return MT_ENOMEM;
-        pool->classes = classes;
-        pool->classes_bytes = bytes;
+        pool->n_classes = n;
+        /* Without this one large blocks go through the pool. */
+        n = pool->arenas[MT_POOL_LARGE].size_bytes / MT_POOL_ALIGN;
+        if (n <= MT_POOL_AT_HAND)
+            pool->sizes = make_table(n * sizeof *pool->sizes);
+        pool->n_sizes = pool->sizes ? n : 0;
     }
     pthread_mutex_lock(&process.lock);
     pool->id = ++process.last_id;
@@ -138,11 +144,13 @@ void mt_pool_front_finish(struct mt_pool *pool)
         free(front);
     }
     if (pool->classes)
-        munmap((void *)pool->classes, (size_t)pool->classes_bytes);
+        munmap((void *)pool->classes, (size_t)pool->n_classes);
+    if (pool->sizes)
+        munmap((void *)pool->sizes, (size_t)pool->n_sizes * sizeof *pool->sizes);
 }
 
 /* A slot for a pool: one of a pool that is gone, or a new one. With the process's lock. */
-static struct slot *slot_for(struct thread *thread)
+static struct mt_pool_slot *slot_for(struct mt_pool_thread *thread)
 {
     for (unsigned i = 0; i < thread->n; i++) {
         struct mt_pool *pool = process.pools;
@@ -151,25 +159,28 @@ static struct slot *slot_for(struct thread *thread)
         if (!pool)
             return &thread->slots[i];
     }
-    return thread->n < POOLS ? &thread->slots[thread->n++] : NULL;
+    return thread->n < MT_POOL_SLOTS ? &thread->slots[thread->n++] : NULL;
 }
 
 static struct mt_pool_front *make_front(struct mt_pool *pool)
 {
     struct mt_pool_front *front = NULL;
     pthread_mutex_lock(&process.lock);
-    struct slot *slot = pthread_setspecific(process.key, &mine) == 0 ? slot_for(&mine) : NULL;
+    struct mt_pool_slot *slot =
+        pthread_setspecific(process.key, &mt_pool_mine) == 0 ? slot_for(&mt_pool_mine) : NULL;
     if (slot) {
         front = pool->unused_fronts;
         if (front)
             pool->unused_fronts = front->next_unused;
         else if ((front = calloc(1, sizeof *front))) {
+            set_relaxed(&front->small_key, MT_POOL_NO_KEY);
+            front->large_key = MT_POOL_NO_KEY;
             pthread_mutex_lock(&pool->lock);
             front->next = pool->fronts;
             pool->fronts = front;
             pthread_mutex_unlock(&pool->lock);
         }
-        *slot = (struct slot){front ? pool->id : 0, front};
+        *slot = (struct mt_pool_slot){front ? pool->id : 0, front};
     }
     pthread_mutex_unlock(&process.lock);
     return front;
@@ -179,25 +190,25 @@ static struct mt_pool_front *make_front(struct mt_pool *pool)
 static struct mt_pool_front *other_front(struct mt_pool *pool, int make)
 {
     struct mt_pool_front *front = NULL;
-    for (unsigned i = 0; i < mine.n; i++)
-        if (mine.slots[i].id == pool->id)
-            front = mine.slots[i].front;
+    for (unsigned i = 0; i < mt_pool_mine.n; i++)
+        if (mt_pool_mine.slots[i].id == pool->id)
+            front = mt_pool_mine.slots[i].front;
     if (!front && make)
         front = make_front(pool);
     if (front)
-        mine.last = (struct slot){pool->id, front};
+        mt_pool_mine.last = (struct mt_pool_slot){pool->id, front};
     return front;
 }
 
 static inline struct mt_pool_front *front_of(struct mt_pool *pool, int make)
 {
-    return mine.last.id == pool->id ? mine.last.front : other_front(pool, make);
+    return mt_pool_mine.last.id == pool->id ? mt_pool_mine.last.front : other_front(pool, make);
 }
 
 int mt_pool_front_take(struct mt_pool *pool, uint64_t size_bytes, uint64_t *address)
 {
     uint64_t class = size_bytes / MT_POOL_ALIGN;
-    if (class >= CLASSES || !pool->classes)
+    if (class >= MT_POOL_CLASSES || !pool->classes)
         return 0;
     struct mt_pool_front *front = front_of(pool, 0);
     if (!front)
@@ -212,7 +223,8 @@ int mt_pool_front_take(struct mt_pool *pool, uint64_t size_bytes, uint64_t *addr
     *address = front->addresses[class][n - 1];
     set_relaxed(&front->bytes, relaxed(&front->bytes) - size_bytes);
     set_relaxed(&front->n_taken, relaxed(&front->n_taken) + 1);
-    atomic_store_explicit(entry_of(pool, *address), (uint8_t) class, memory_order_relaxed);
+    atomic_store_explicit(mt_pool_small_entry(pool, *address), (uint8_t) class,
+                          memory_order_relaxed);
     return 1;
 }
 
@@ -221,53 +233,86 @@ static int make_room(struct mt_pool *pool, struct mt_pool_front *front, unsigned
 {
     if (front->flush != atomic_load(&pool->flush))
         empty_all(pool, front);
-    if (front->n[class] == DEPTH) {
+    if (front->n[class] == MT_POOL_DEPTH) {
         pthread_mutex_lock(&pool->lock);
-        empty(pool, front, class, DEPTH / 2);
+        empty(pool, front, class, MT_POOL_DEPTH / 2);
         pthread_mutex_unlock(&pool->lock);
     }
     return relaxed(&front->bytes) + class * MT_POOL_ALIGN <= MOST_BYTES;
 }
 
-int mt_pool_front_keep(struct mt_pool *pool, uint64_t address)
+/* The large block at hand goes back, and this one comes in its place. */
+static int keep_large(struct mt_pool *pool, uint64_t address)
 {
-    _Atomic uint8_t *entry = entry_of(pool, address);
-    unsigned class = entry ? atomic_load_explicit(entry, memory_order_relaxed) : 0;
-    if (!class)
-        return 0;
-    if (class == KEPT)
+    const _Atomic uint32_t *entry = mt_pool_large_entry(pool, address);
+    uint32_t units = entry ? atomic_load_explicit(entry, memory_order_relaxed) : 0;
+    if (units & MT_POOL_AT_HAND)
         return MT_ENOTFOUND;
-    struct mt_pool_front *front = front_of(pool, 1);
+    struct mt_pool_front *front = units ? front_of(pool, 1) : NULL;
     if (!front)
         return 0;
-    unsigned n = front->n[class];
-    uint64_t bytes = relaxed(&front->bytes) + class * MT_POOL_ALIGN;
-    if (n == DEPTH || bytes > MOST_BYTES) {
-        if (!make_room(pool, front, class))
-            return 0;
-        n = front->n[class];
-        bytes = relaxed(&front->bytes) + class * MT_POOL_ALIGN;
+    pthread_mutex_lock(&pool->lock);
+    empty_hand(pool, front);
+    pthread_mutex_unlock(&pool->lock);
+    return mt_pool_hand_keep(pool, address);
+}
+
+/* Puts the small block at hand among those of its class; the pool takes it where there is no room.
+ */
+static void shelve(struct mt_pool *pool, struct mt_pool_front *front)
+{
+    unsigned class = (unsigned)(relaxed(&front->small_key) + 1);
+    if (!class)
+        return;
+    if ((front->n[class] == MT_POOL_DEPTH ||
+         relaxed(&front->bytes) + class * MT_POOL_ALIGN > MOST_BYTES) &&
+        !make_room(pool, front, class)) {
+        pthread_mutex_lock(&pool->lock);
+        if (relaxed(&front->small_key) != MT_POOL_NO_KEY)
+            mt_pool_free_locked(pool, front->small_address);
+        pthread_mutex_unlock(&pool->lock);
+    } else if (relaxed(&front->small_key) != MT_POOL_NO_KEY) {
+        front->addresses[class][front->n[class]++] = front->small_address;
+        set_relaxed(&front->bytes, relaxed(&front->bytes) + class * MT_POOL_ALIGN);
     }
-    front->addresses[class][n] = address;
-    front->n[class] = (uint8_t)(n + 1);
-    set_relaxed(&front->bytes, bytes);
-    set_relaxed(&front->n_kept, relaxed(&front->n_kept) + 1);
-    atomic_store_explicit(entry, KEPT, memory_order_relaxed);
-    return 1;
+    set_relaxed(&front->small_key, MT_POOL_NO_KEY);
+}
+
+int mt_pool_front_keep(struct mt_pool *pool, uint64_t address)
+{
+    const _Atomic uint8_t *entry = mt_pool_small_entry(pool, address);
+    if (!entry)
+        return keep_large(pool, address);
+    unsigned class = atomic_load_explicit(entry, memory_order_relaxed);
+    if (class == MT_POOL_KEPT)
+        return MT_ENOTFOUND;
+    struct mt_pool_front *front = class ? front_of(pool, 1) : NULL;
+    if (!front)
+        return 0;
+    shelve(pool, front);
+    return mt_pool_hand_keep(pool, address);
 }
 
 void mt_pool_front_mark(struct mt_pool *pool, uint64_t address, uint64_t size_bytes)
 {
-    _Atomic uint8_t *entry = entry_of(pool, address);
-    uint64_t class = size_bytes / MT_POOL_ALIGN;
-    if (entry)
-        atomic_store_explicit(entry, class < CLASSES ? (uint8_t) class : 0, memory_order_relaxed);
+    _Atomic uint8_t *small = mt_pool_small_entry(pool, address);
+    _Atomic uint32_t *large = mt_pool_large_entry(pool, address);
+    uint64_t units = size_bytes / MT_POOL_ALIGN;
+    if (small)
+        atomic_store_explicit(small, units < MT_POOL_CLASSES ? (uint8_t)units : 0,
+                              memory_order_relaxed);
+    else if (large)
+        atomic_store_explicit(large, units < MT_POOL_AT_HAND ? (uint32_t)units : 0,
+                              memory_order_relaxed);
 }
 
 int mt_pool_front_has(struct mt_pool *pool, uint64_t address)
 {
-    _Atomic uint8_t *entry = entry_of(pool, address);
-    return entry && atomic_load_explicit(entry, memory_order_relaxed) == KEPT;
+    const _Atomic uint8_t *small = mt_pool_small_entry(pool, address);
+    const _Atomic uint32_t *large = mt_pool_large_entry(pool, address);
+    if (small)
+        return atomic_load_explicit(small, memory_order_relaxed) == MT_POOL_KEPT;
+    return large && atomic_load_explicit(large, memory_order_relaxed) & MT_POOL_AT_HAND;
 }
 
 void mt_pool_front_flush(struct mt_pool *pool)
@@ -281,7 +326,10 @@ void mt_pool_front_count(struct mt_pool *pool, struct mt_pool_stats *stats)
 {
     for (struct mt_pool_front *front = pool->fronts; front; front = front->next) {
         uint64_t taken = relaxed(&front->n_taken);
-        stats->front_bytes += relaxed(&front->bytes);
+        uint64_t key = relaxed(&front->small_key), large = relaxed(&front->large_address);
+        const struct mt_pool_block *block = large ? mt_pool_table_find(&pool->live, large) : NULL;
+        stats->front_bytes +=
+            relaxed(&front->bytes) + (key + 1) * MT_POOL_ALIGN + (block ? block->size_bytes : 0);
         stats->n_allocations += taken;
         stats->n_hits += taken;
         stats->n_front_hits += taken;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Requests from beginning to end: the thread's own blocks, a free block, late events, growth, and
  * what is left when nothing has room. */
-#include "pool/pool.h"
+#include "pool/front.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -191,6 +191,8 @@ static int allocate_locked(struct mt_pool *pool, uint64_t size_bytes, uint64_t s
     if (!mt_pool_stream_of(pool, stream, 1))
         return MT_ENOMEM;
     struct mt_pool_block *block = find(pool, arena, size_bytes, stream);
+    if (!block && mt_pool_front_reclaim(pool))
+        block = find(pool, arena, size_bytes, stream);
     if (!block && mt_pool_settle(pool, 0))
         block = find(pool, arena, size_bytes, stream);
     if (!block && is_near(pool, size_bytes) && mt_pool_settle(pool, 1))
@@ -251,7 +253,8 @@ static int allocate_short(struct mt_pool *pool, uint64_t size_bytes, uint64_t st
     return code;
 }
 
-int mt_pool_allocate(struct mt_pool *pool, uint64_t bytes, uint64_t stream, uint64_t *address)
+static __attribute__((noinline)) int allocate(struct mt_pool *pool, uint64_t bytes, uint64_t stream,
+                                              uint64_t *address)
 {
     if (bytes > pool->options.address_bytes)
         return MT_ELIMIT;
@@ -261,9 +264,17 @@ int mt_pool_allocate(struct mt_pool *pool, uint64_t bytes, uint64_t stream, uint
     if (stream && !pool->backend.record)
         return MT_EARG;
     pthread_mutex_lock(&pool->lock);
+    mt_pool_front_put_back(pool);
     int code = allocate_locked(pool, size_bytes, stream, address);
     pthread_mutex_unlock(&pool->lock);
     return code == MT_OK ? code : allocate_short(pool, size_bytes, stream, address, code);
+}
+
+int mt_pool_allocate(struct mt_pool *pool, uint64_t bytes, uint64_t stream, uint64_t *address)
+{
+    if (!stream && mt_pool_hand_take(pool, bytes, address))
+        return MT_OK;
+    return allocate(pool, bytes, stream, address);
 }
 
 int mt_pool_free_locked(struct mt_pool *pool, uint64_t address)
@@ -292,7 +303,7 @@ int mt_pool_free_locked(struct mt_pool *pool, uint64_t address)
     return MT_OK;
 }
 
-int mt_pool_free(struct mt_pool *pool, uint64_t address)
+static __attribute__((noinline)) int give_back(struct mt_pool *pool, uint64_t address)
 {
     if (!address)
         return MT_OK;
@@ -305,6 +316,11 @@ int mt_pool_free(struct mt_pool *pool, uint64_t address)
         pool->counts.n_frees++;
     pthread_mutex_unlock(&pool->lock);
     return code;
+}
+
+int mt_pool_free(struct mt_pool *pool, uint64_t address)
+{
+    return mt_pool_hand_keep(pool, address) ? MT_OK : give_back(pool, address);
 }
 
 static int add_use(struct mt_pool *pool, struct mt_pool_block *block, uint64_t stream)
@@ -353,6 +369,7 @@ uint64_t mt_pool_trim(struct mt_pool *pool, uint64_t keep_bytes)
     atomic_fetch_add(&pool->flush, 1);
     mt_pool_front_flush(pool);
     pthread_mutex_lock(&pool->lock);
+    mt_pool_front_reclaim(pool);
     mt_pool_settle(pool, 0);
     uint64_t bytes = mt_pool_return_pages(pool, keep_bytes, UINT64_MAX);
     pthread_mutex_unlock(&pool->lock);
@@ -362,6 +379,7 @@ uint64_t mt_pool_trim(struct mt_pool *pool, uint64_t keep_bytes)
 uint64_t mt_pool_tick(struct mt_pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
+    mt_pool_front_reclaim(pool);
     uint64_t now = pool->options.now_ns(pool->options.context);
     uint64_t age = pool->options.max_age_ns;
     uint64_t began = pool->tick_ns[pool->tick % MT_POOL_TICKS];

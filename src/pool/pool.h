@@ -66,8 +66,10 @@ struct mt_pool {
     struct mt_pool_front *fronts;
     struct mt_pool_front *unused_fronts;
     _Atomic uint64_t flush;   /* raised where threads shall empty their fronts */
-    _Atomic uint8_t *classes; /* of each 512 bytes of the small arena; see front.c */
-    uint64_t classes_bytes;
+    _Atomic uint8_t *classes; /* of each 512 bytes of the small arena; see front.h */
+    uint64_t n_classes;
+    _Atomic uint32_t *sizes; /* of the large one; NULL: large blocks are not kept at hand */
+    uint64_t n_sizes;
 };
 
 /* streams.c */
@@ -113,6 +115,10 @@ void mt_pool_front_mark(struct mt_pool *pool, uint64_t address, uint64_t size_by
 /* 1 where a thread keeps the block. */
 int mt_pool_front_has(struct mt_pool *pool, uint64_t address);
 void mt_pool_front_flush(struct mt_pool *pool);
+/* Takes the large blocks that threads have at hand. 1 where there were any. With the lock. */
+int mt_pool_front_reclaim(struct mt_pool *pool);
+/* Takes the calling thread's. With the lock. */
+void mt_pool_front_put_back(struct mt_pool *pool);
 /* Adds the fronts' counts. With the lock. */
 void mt_pool_front_count(struct mt_pool *pool, struct mt_pool_stats *stats);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A pool against a plain model: random requests, streams, trims and ticks, with every equation and
  * every order of blocks looked at; and each call of the backend failing, one after the other. */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -335,6 +336,7 @@ struct shortage {
     struct mt_pool *pool;
     uint64_t address;
     unsigned calls;
+    _Atomic int turn;
 };
 
 static int give_up_one(void *context, const struct mt_pool_shortage *told)
@@ -366,6 +368,44 @@ static void test_shortage_is_told_and_what_it_frees_is_used(void **state)
     mt_pool_stats_read(shortage.pool, &stats);
     assert_int_equal(stats.reserved_bytes, 12 << 20);
     assert_int_equal(stats.n_pages_moved, 2);
+    check(shortage.pool);
+    mt_pool_destroy(shortage.pool);
+}
+
+static void *keep_one(void *context)
+{
+    struct shortage *shortage = context;
+    uint64_t address;
+    assert_int_equal(mt_pool_allocate(shortage->pool, 8 << 20, 0, &address), MT_OK);
+    assert_int_equal(mt_pool_free(shortage->pool, address), MT_OK);
+    atomic_store(&shortage->turn, 1);
+    while (atomic_load(&shortage->turn) == 1)
+        sched_yield();
+    return NULL;
+}
+
+static void test_large_block_that_a_thread_keeps_is_taken_before_the_pool_grows(void **state)
+{
+    (void)state;
+    struct mt_pool_options options = {.max_bytes = 8 << 20};
+    struct shortage shortage = {.pool = host_pool(&options)};
+    struct mt_pool_stats stats;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, keep_one, &shortage), 0);
+    while (!atomic_load(&shortage.turn))
+        sched_yield();
+    mt_pool_stats_read(shortage.pool, &stats);
+    assert_int_equal(stats.front_bytes, 8 << 20);
+    uint64_t address;
+    assert_int_equal(mt_pool_allocate(shortage.pool, 4 << 20, 0, &address), MT_OK);
+    assert_int_equal(mt_pool_free(shortage.pool, address), MT_OK);
+    assert_int_equal(mt_pool_free(shortage.pool, address), MT_ENOTFOUND);
+    assert_int_equal(mt_pool_trim(shortage.pool, 0), 8 << 20);
+    atomic_store(&shortage.turn, 2);
+    pthread_join(thread, NULL);
+    mt_pool_stats_read(shortage.pool, &stats);
+    assert_int_equal(stats.front_bytes, 0);
+    assert_int_equal(stats.n_allocations, stats.n_frees);
     check(shortage.pool);
     mt_pool_destroy(shortage.pool);
 }
@@ -421,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_block_of_another_stream_waits_for_its_event),
         cmocka_unit_test(test_pages_are_returned_by_age_of_a_faked_clock),
         cmocka_unit_test(test_shortage_is_told_and_what_it_frees_is_used),
+        cmocka_unit_test(test_large_block_that_a_thread_keeps_is_taken_before_the_pool_grows),
         cmocka_unit_test(test_threads_lose_nothing),
     };
     return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
