@@ -19,6 +19,7 @@
 #include <memtally/model.h>
 #include <memtally/model_file.h>
 #include <memtally/place.h>
+#include <memtally/pool.h>
 #include <memtally/predict.h>
 #include <memtally/processor.h>
 #include <memtally/recording.h>

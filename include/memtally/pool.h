@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/* A pool of memory for blocks that come and go.
+ *
+ *     struct mt_pool_options options = {.max_bytes = (uint64_t)2 << 30};
+ *     struct mt_pool *pool;
+ *     if (mt_pool_create(mt_pool_host_backend(), &options, &pool, NULL) == MT_OK) {
+ *         uint64_t address;
+ *         if (mt_pool_allocate(pool, bytes, 0, &address) == MT_OK)
+ *             mt_pool_free(pool, address);
+ *         mt_pool_destroy(pool);
+ *     }
+ *
+ * A pool reserves a range of addresses once, backs it with pages of memory as it grows, and keeps
+ * the pages. Near its soft limit it takes whole pages out of free blocks and puts them where room
+ * is needed, before it asks the backend for more. It writes nothing into the memory that it hands
+ * out.
+ *
+ * Addresses are 512-byte aligned. A block is rounded up to 512 bytes. Sizes are in bytes, times in
+ * nanoseconds of the pool's clock. A stream is a number that the backend understands; 0 means that
+ * no order of a stream applies: a block given back is free at once, for everyone.
+ *
+ * Threads. Every function may be called from any thread, but nothing may run while
+ * mt_pool_destroy() does. Blocks up to 64 KiB of stream 0 stay with the thread that gave them back,
+ * up to 1 MiB a thread, until it ends. So does one larger block, until the pool would have to grow,
+ * is trimmed or ticks. A child of fork() must not use a pool of its parent. */
+#ifndef MEMTALLY_POOL_H
+#define MEMTALLY_POOL_H
+
+#include <stdint.h>
+
+#include <memtally/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where a pool's memory comes from. Functions return 0 or a negative MT_E code, and change nothing
+ * where they fail. The pool calls them under its lock, one at a time; they must not call the pool.
+ * The three of events are NULL where there are no streams. */
+struct mt_pool_backend {
+    void *context;       /* handed to each function */
+    uint64_t page_bytes; /* a power of two, at least 64 KiB */
+    /* A range of addresses without memory, aligned to a page. */
+    int (*reserve)(void *context, uint64_t bytes, uint64_t *address);
+    /* Gives a range back; nothing is attached in it any more. */
+    void (*unreserve)(void *context, uint64_t address, uint64_t bytes);
+    /* A page of memory, attached nowhere. */
+    int (*create)(void *context, uint64_t *page);
+    /* Gives a page back that is attached nowhere. */
+    void (*destroy)(void *context, uint64_t page);
+    /* Puts a page at an address of a reserved range where none is. */
+    int (*attach)(void *context, uint64_t address, uint64_t page);
+    /* Makes a range usable whose pages were attached. */
+    int (*enable)(void *context, uint64_t address, uint64_t bytes);
+    /* Takes a page away from its address. Nothing uses its contents any more. */
+    int (*detach)(void *context, uint64_t address, uint64_t page);
+    /* An event that is done when all work put on the stream before is done. */
+    int (*record)(void *context, uint64_t stream, uint64_t *event);
+    /* 1 where the event is done, 0 where not; with `wait`, waits until it is. */
+    int (*query)(void *context, uint64_t event, int wait);
+    /* Gives an event back. */
+    void (*forget)(void *context, uint64_t event);
+};
+
+/* Host memory in pages of 2 MiB, huge where the kernel allows. Borrowed, static. Any thread. */
+const struct mt_pool_backend *mt_pool_host_backend(void);
+
+/* What a request that found no room is told of. */
+struct mt_pool_shortage {
+    uint64_t requested_bytes;
+    uint64_t reserved_bytes;
+    uint64_t free_bytes;         /* in free blocks, of whatever stream */
+    uint64_t largest_free_bytes; /* of one free block */
+    unsigned attempt;            /* 0 at the first call for this request */
+};
+
+/* Zeros are the defaults. */
+struct mt_pool_options {
+    uint64_t max_bytes; /* pages held at most; 0: no bound but the backend's */
+    uint64_t
+        soft_bytes; /* from here on free pages are moved before new ones are made; 0: max_bytes */
+    uint64_t address_bytes; /* reserved for each of two ranges; 0: 16 times max_bytes, or 1 TiB */
+    uint64_t max_age_ns; /* mt_pool_tick() gives pages back that were free so long; 0: 5 minutes */
+    unsigned no_front : 1;             /* threads keep no blocks */
+    uint64_t (*now_ns)(void *context); /* the clock; NULL: CLOCK_MONOTONIC */
+    /* Called without a lock where a request finds no room, up to 8 times. It may give blocks back
+     * and trim. Nonzero: try again. NULL: the request fails at once. */
+    int (*on_shortage)(void *context, const struct mt_pool_shortage *shortage);
+    void *context; /* handed to the two functions above */
+};
+
+/* Counts since the pool was made, and bytes now. Equation: reserved_bytes == attached pages and
+ * spare pages; live_bytes + free_bytes + pending_bytes + front_bytes + spare_bytes ==
+ * reserved_bytes while no other thread is at work. */
+struct mt_pool_stats {
+    uint64_t live_bytes;      /* of blocks handed out, rounded */
+    uint64_t peak_live_bytes; /* with front_bytes */
+    uint64_t reserved_bytes;
+    uint64_t peak_reserved_bytes;
+    uint64_t free_bytes;    /* in free blocks */
+    uint64_t pending_bytes; /* given back, but other streams may still use them */
+    uint64_t front_bytes;   /* kept by threads */
+    uint64_t spare_bytes;   /* in pages that are attached nowhere */
+    uint64_t largest_free_bytes;
+    uint64_t address_bytes_used; /* of both ranges, holes included */
+    uint64_t n_allocations;
+    uint64_t n_frees;
+    uint64_t n_hits;       /* served without growth */
+    uint64_t n_front_hits; /* of them, by the thread's own blocks */
+    uint64_t n_misses;     /* needed growth */
+    uint64_t n_failures;   /* found no room */
+    uint64_t n_growths;
+    uint64_t n_pages_made;
+    uint64_t n_pages_moved;
+    uint64_t n_pages_returned;
+    uint64_t n_rollbacks;
+    uint64_t n_waits; /* for an event, near a limit */
+};
+
+struct mt_pool;
+
+/* Makes a pool over a backend, which is copied; its context must outlive the pool. `options` may
+ * be NULL. The pool is owned: mt_pool_destroy(). Errors: MT_EARG, MT_ENOMEM, the backend's. */
+int mt_pool_create(const struct mt_pool_backend *backend, const struct mt_pool_options *options,
+                   struct mt_pool **pool, struct mt_error *error);
+
+/* Gives everything back, live blocks too, after waiting for events. NULL is allowed. */
+void mt_pool_destroy(struct mt_pool *pool);
+
+/* A block of at least `bytes` (0 counts as 1) for a stream. Owned: mt_pool_free(). Errors: MT_EARG
+ * (a stream of a backend without), MT_ELIMIT (max_bytes or the addresses are used up), MT_ENOMEM
+ * or another of the backend's. Any thread. */
+int mt_pool_allocate(struct mt_pool *pool, uint64_t bytes, uint64_t stream, uint64_t *address);
+
+/* Gives a block back, in the order of its stream. Address 0 is allowed. Errors: MT_ENOTFOUND where
+ * no live block begins at the address, which is not always seen for blocks that a thread keeps. */
+int mt_pool_free(struct mt_pool *pool, uint64_t address);
+
+/* Says that `stream` uses a live block too: it is not handed out again before that work is done.
+ * Errors: MT_ENOTFOUND, MT_EARG (no streams), MT_ELIMIT (more than 8 streams). */
+int mt_pool_use_on_stream(struct mt_pool *pool, uint64_t address, uint64_t stream);
+
+/* The usable bytes of the live block that begins at an address; 0 where none does. */
+uint64_t mt_pool_block_bytes(struct mt_pool *pool, uint64_t address);
+
+/* Gives free pages back until no more than `keep_bytes` are held, the largest free blocks first.
+ * The calling thread's blocks are given back before, other threads' at their next request that
+ * looks into the pool. Returns the bytes given back. */
+uint64_t mt_pool_trim(struct mt_pool *pool, uint64_t keep_bytes);
+
+/* Gives pages back that were free for max_age_ns. Call it now and then. Returns the bytes. */
+uint64_t mt_pool_tick(struct mt_pool *pool);
+
+/* Fills in *stats. */
+void mt_pool_stats_read(struct mt_pool *pool, struct mt_pool_stats *stats);
+
+/* A device that has no memory, for tests and plans: it holds its callers to the rules of struct
+ * mt_pool_backend. Events are done when mt_pool_simulated_finish() was called for their stream. */
+struct mt_pool_simulated;
+
+/* A device of so many bytes. Owned. Errors: MT_EARG, MT_ENOMEM. */
+int mt_pool_simulated_create(uint64_t capacity_bytes, uint64_t page_bytes,
+                             struct mt_pool_simulated **device, struct mt_error *error);
+
+/* Ends the device. Returns how many times a rule was broken, things left behind included. NULL is
+ * allowed. */
+uint64_t mt_pool_simulated_destroy(struct mt_pool_simulated *device);
+
+/* The backend of the device. Borrowed: lives as long as the device. */
+const struct mt_pool_backend *mt_pool_simulated_backend(struct mt_pool_simulated *device);
+
+/* All work put on a stream so far is done. */
+void mt_pool_simulated_finish(struct mt_pool_simulated *device, uint64_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

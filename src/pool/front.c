@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT */
+/* What each thread keeps for itself beside what it has at hand: the blocks up to 64 KiB that it
+ * gave back before, by exact size. Threads come and go; pools too. */
+#include "pool/front.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define MOST_BYTES                                                                                 \
+    (((uint64_t)1 << 20) - 65536) /* of the lists; a block of 64 KiB may be at hand */
+
+_Thread_local struct mt_pool_thread mt_pool_mine __attribute__((tls_model("initial-exec")));
+
+/* The pools of the process, so that a thread that ends finds those that still live. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_once_t once;
+    pthread_key_t key;
+    int has_key;
+    struct mt_pool *pools;
+    uint64_t last_id;
+} process = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+
+static uint64_t relaxed(const _Atomic uint64_t *value)
+{
+    return atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)value, memory_order_relaxed);
+}
+
+static void set_relaxed(_Atomic uint64_t *value, uint64_t to)
+{
+    atomic_store_explicit(value, to, memory_order_relaxed);
+}
+
+/* Gives back the youngest blocks of a class until `keep` are left. With the pool's lock. */
+static void empty(struct mt_pool *pool, struct mt_pool_front *front, unsigned class, unsigned keep)
+{
+    while (front->n[class] > keep) {
+        mt_pool_free_locked(pool, front->addresses[class][--front->n[class]]);
+        set_relaxed(&front->bytes, relaxed(&front->bytes) - class * MT_POOL_ALIGN);
+    }
+}
+
+/* Takes the large block at hand back into the pool. 1 where there was one. With the pool's lock. */
+static int empty_hand(struct mt_pool *pool, struct mt_pool_front *front)
+{
+    uint64_t large = 0;
+    if (atomic_load_explicit(&front->large_address, memory_order_relaxed))
+        large = atomic_exchange_explicit(&front->large_address, 0, memory_order_acq_rel);
+    if (large)
+        mt_pool_free_locked(pool, large);
+    return large != 0;
+}
+
+int mt_pool_front_reclaim(struct mt_pool *pool)
+{
+    int any = 0;
+    for (struct mt_pool_front *front = pool->fronts; front; front = front->next)
+        any |= empty_hand(pool, front);
+    return any;
+}
+
+void mt_pool_front_put_back(struct mt_pool *pool)
+{
+    if (mt_pool_mine.last.id == pool->id)
+        empty_hand(pool, mt_pool_mine.last.front);
+}
+
+static void empty_all(struct mt_pool *pool, struct mt_pool_front *front)
+{
+    pthread_mutex_lock(&pool->lock);
+    empty_hand(pool, front);
+    if (relaxed(&front->small_key) != MT_POOL_NO_KEY)
+        mt_pool_free_locked(pool, front->small_address);
+    set_relaxed(&front->small_key, MT_POOL_NO_KEY);
+    for (unsigned class = 1; class < MT_POOL_CLASSES; class ++)
+        empty(pool, front, class, 0);
+    front->flush = atomic_load(&pool->flush);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void end_thread(void *thread_of_key)
+{
+    struct mt_pool_thread *thread = thread_of_key;
+    pthread_mutex_lock(&process.lock);
+    for (unsigned i = 0; i < thread->n; i++)
+        for (struct mt_pool *pool = process.pools; pool; pool = pool->next)
+            if (pool->id == thread->slots[i].id) {
+                empty_all(pool, thread->slots[i].front);
+                thread->slots[i].front->next_unused = pool->unused_fronts;
+                pool->unused_fronts = thread->slots[i].front;
+            }
+    *thread = (struct mt_pool_thread){0};
+    pthread_mutex_unlock(&process.lock);
+}
+
+static void make_key(void)
+{
+    process.has_key = pthread_key_create(&process.key, end_thread) == 0;
+}
+
+/* Memory that is zero, and there where it is touched; NULL where there is none. */
+static void *make_table(uint64_t bytes)
+{
+    void *table = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return table == MAP_FAILED ? NULL : table;
+}
+
+int mt_pool_front_init(struct mt_pool *pool)
+{
+    pthread_once(&process.once, make_key);
+    if (!process.has_key)
+        pool->options.no_front = 1;
+    if (!pool->options.no_front) {
+        uint64_t n = pool->arenas[MT_POOL_SMALL].size_bytes / MT_POOL_ALIGN;
+        pool->classes = make_table(n);
+        if (!pool->classes)
+            return MT_ENOMEM;
+        pool->n_classes = n;
+        /* Without this one large blocks go through the pool. */
+        n = pool->arenas[MT_POOL_LARGE].size_bytes / MT_POOL_ALIGN;
+        if (n <= MT_POOL_AT_HAND)
+            pool->sizes = make_table(n * sizeof *pool->sizes);
+        pool->n_sizes = pool->sizes ? n : 0;
+    }
+    pthread_mutex_lock(&process.lock);
+    pool->id = ++process.last_id;
+    pool->next = process.pools;
+    process.pools = pool;
+    pthread_mutex_unlock(&process.lock);
+    return MT_OK;
+}
+
+void mt_pool_front_finish(struct mt_pool *pool)
+{
+    pthread_mutex_lock(&process.lock);
+    struct mt_pool **link = &process.pools;
+    while (*link != pool)
+        link = &(*link)->next;
+    *link = pool->next;
+    pthread_mutex_unlock(&process.lock);
+    for (struct mt_pool_front *front = pool->fronts, *next; front; front = next) {
+        next = front->next;
+        free(front);
+    }
+    if (pool->classes)
+        munmap((void *)pool->classes, (size_t)pool->n_classes);
+    if (pool->sizes)
+        munmap((void *)pool->sizes, (size_t)pool->n_sizes * sizeof *pool->sizes);
+}
+
+/* A slot for a pool: one of a pool that is gone, or a new one. With the process's lock. */
+static struct mt_pool_slot *slot_for(struct mt_pool_thread *thread)
+{
+    for (unsigned i = 0; i < thread->n; i++) {
+        struct mt_pool *pool = process.pools;
+        while (pool && pool->id != thread->slots[i].id)
+            pool = pool->next;
+        if (!pool)
+            return &thread->slots[i];
+    }
+    return thread->n < MT_POOL_SLOTS ? &thread->slots[thread->n++] : NULL;
+}
+
+static struct mt_pool_front *make_front(struct mt_pool *pool)
+{
+    struct mt_pool_front *front = NULL;
+    pthread_mutex_lock(&process.lock);
+    struct mt_pool_slot *slot =
+        pthread_setspecific(process.key, &mt_pool_mine) == 0 ? slot_for(&mt_pool_mine) : NULL;
+    if (slot) {
+        front = pool->unused_fronts;
+        if (front)
+            pool->unused_fronts = front->next_unused;
+        else if ((front = calloc(1, sizeof *front))) {
+            set_relaxed(&front->small_key, MT_POOL_NO_KEY);
+            front->large_key = MT_POOL_NO_KEY;
+            pthread_mutex_lock(&pool->lock);
+            front->next = pool->fronts;
+            pool->fronts = front;
+            pthread_mutex_unlock(&pool->lock);
+        }
+        *slot = (struct mt_pool_slot){front ? pool->id : 0, front};
+    }
+    pthread_mutex_unlock(&process.lock);
+    return front;
+}
+
+/* The calling thread's front; with `make`, a new one where it has none. */
+static struct mt_pool_front *other_front(struct mt_pool *pool, int make)
+{
+    struct mt_pool_front *front = NULL;
+    for (unsigned i = 0; i < mt_pool_mine.n; i++)
+        if (mt_pool_mine.slots[i].id == pool->id)
+            front = mt_pool_mine.slots[i].front;
+    if (!front && make)
+        front = make_front(pool);
+    if (front)
+        mt_pool_mine.last = (struct mt_pool_slot){pool->id, front};
+    return front;
+}
+
+static inline struct mt_pool_front *front_of(struct mt_pool *pool, int make)
+{
+    return mt_pool_mine.last.id == pool->id ? mt_pool_mine.last.front : other_front(pool, make);
+}
+
+int mt_pool_front_take(struct mt_pool *pool, uint64_t size_bytes, uint64_t *address)
+{
+    uint64_t class = size_bytes / MT_POOL_ALIGN;
+    if (class >= MT_POOL_CLASSES || !pool->classes)
+        return 0;
+    struct mt_pool_front *front = front_of(pool, 0);
+    if (!front)
+        return 0;
+    unsigned n = front->n[class];
+    if (!n) {
+        if (front->flush != atomic_load(&pool->flush))
+            empty_all(pool, front);
+        return 0;
+    }
+    front->n[class] = (uint8_t)(n - 1);
+    *address = front->addresses[class][n - 1];
+    set_relaxed(&front->bytes, relaxed(&front->bytes) - size_bytes);
+    set_relaxed(&front->n_taken, relaxed(&front->n_taken) + 1);
+    atomic_store_explicit(mt_pool_small_entry(pool, *address), (uint8_t) class,
+                          memory_order_relaxed);
+    return 1;
+}
+
+/* Makes room for one block more of a class. 1 where there is. */
+static int make_room(struct mt_pool *pool, struct mt_pool_front *front, unsigned class)
+{
+    if (front->flush != atomic_load(&pool->flush))
+        empty_all(pool, front);
+    if (front->n[class] == MT_POOL_DEPTH) {
+        pthread_mutex_lock(&pool->lock);
+        empty(pool, front, class, MT_POOL_DEPTH / 2);
+        pthread_mutex_unlock(&pool->lock);
+    }
+    return relaxed(&front->bytes) + class * MT_POOL_ALIGN <= MOST_BYTES;
+}
+
+/* The large block at hand goes back, and this one comes in its place. */
+static int keep_large(struct mt_pool *pool, uint64_t address)
+{
+    const _Atomic uint32_t *entry = mt_pool_large_entry(pool, address);
+    uint32_t units = entry ? atomic_load_explicit(entry, memory_order_relaxed) : 0;
+    if (units & MT_POOL_AT_HAND)
+        return MT_ENOTFOUND;
+    struct mt_pool_front *front = units ? front_of(pool, 1) : NULL;
+    if (!front)
+        return 0;
+    pthread_mutex_lock(&pool->lock);
+    empty_hand(pool, front);
+    pthread_mutex_unlock(&pool->lock);
+    return mt_pool_hand_keep(pool, address);
+}
+
+/* Puts the small block at hand among those of its class; the pool takes it where there is no room.
+ */
+static void shelve(struct mt_pool *pool, struct mt_pool_front *front)
+{
+    unsigned class = (unsigned)(relaxed(&front->small_key) + 1);
+    if (!class)
+        return;
+    if ((front->n[class] == MT_POOL_DEPTH ||
+         relaxed(&front->bytes) + class * MT_POOL_ALIGN > MOST_BYTES) &&
+        !make_room(pool, front, class)) {
+        pthread_mutex_lock(&pool->lock);
+        if (relaxed(&front->small_key) != MT_POOL_NO_KEY)
+            mt_pool_free_locked(pool, front->small_address);
+        pthread_mutex_unlock(&pool->lock);
+    } else if (relaxed(&front->small_key) != MT_POOL_NO_KEY) {
+        front->addresses[class][front->n[class]++] = front->small_address;
+        set_relaxed(&front->bytes, relaxed(&front->bytes) + class * MT_POOL_ALIGN);
+    }
+    set_relaxed(&front->small_key, MT_POOL_NO_KEY);
+}
+
+int mt_pool_front_keep(struct mt_pool *pool, uint64_t address)
+{
+    const _Atomic uint8_t *entry = mt_pool_small_entry(pool, address);
+    if (!entry)
+        return keep_large(pool, address);
+    unsigned class = atomic_load_explicit(entry, memory_order_relaxed);
+    if (class == MT_POOL_KEPT)
+        return MT_ENOTFOUND;
+    struct mt_pool_front *front = class ? front_of(pool, 1) : NULL;
+    if (!front)
+        return 0;
+    shelve(pool, front);
+    return mt_pool_hand_keep(pool, address);
+}
+
+void mt_pool_front_mark(struct mt_pool *pool, uint64_t address, uint64_t size_bytes)
+{
+    _Atomic uint8_t *small = mt_pool_small_entry(pool, address);
+    _Atomic uint32_t *large = mt_pool_large_entry(pool, address);
+    uint64_t units = size_bytes / MT_POOL_ALIGN;
+    if (small)
+        atomic_store_explicit(small, units < MT_POOL_CLASSES ? (uint8_t)units : 0,
+                              memory_order_relaxed);
+    else if (large)
+        atomic_store_explicit(large, units < MT_POOL_AT_HAND ? (uint32_t)units : 0,
+                              memory_order_relaxed);
+}
+
+int mt_pool_front_has(struct mt_pool *pool, uint64_t address)
+{
+    const _Atomic uint8_t *small = mt_pool_small_entry(pool, address);
+    const _Atomic uint32_t *large = mt_pool_large_entry(pool, address);
+    if (small)
+        return atomic_load_explicit(small, memory_order_relaxed) == MT_POOL_KEPT;
+    return large && atomic_load_explicit(large, memory_order_relaxed) & MT_POOL_AT_HAND;
+}
+
+void mt_pool_front_flush(struct mt_pool *pool)
+{
+    struct mt_pool_front *front = front_of(pool, 0);
+    if (front)
+        empty_all(pool, front);
+}
+
+void mt_pool_front_count(struct mt_pool *pool, struct mt_pool_stats *stats)
+{
+    for (struct mt_pool_front *front = pool->fronts; front; front = front->next) {
+        uint64_t taken = relaxed(&front->n_taken);
+        uint64_t key = relaxed(&front->small_key), large = relaxed(&front->large_address);
+        const struct mt_pool_block *block = large ? mt_pool_table_find(&pool->live, large) : NULL;
+        stats->front_bytes +=
+            relaxed(&front->bytes) + (key + 1) * MT_POOL_ALIGN + (block ? block->size_bytes : 0);
+        stats->n_allocations += taken;
+        stats->n_hits += taken;
+        stats->n_front_hits += taken;
+        stats->n_frees += relaxed(&front->n_kept);
+    }
+    stats->live_bytes -= stats->front_bytes;
+}
