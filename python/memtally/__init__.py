@@ -22,9 +22,14 @@ if TYPE_CHECKING:
     from .measuring import Measure as Measure
     from .measuring import Record as Record
     from .measuring import measure as measure
+    from .naming import label as label
+    from .naming import mark as mark
+    from .naming import scope as scope
     from .questions import compare as compare
     from .questions import estimate as estimate
     from .questions import rehearse as rehearse
+    from .recording import Recording as Recording
+    from .recording import record as record
     from .version import VERSION as __version__
 
 _PLACES = {
@@ -35,12 +40,17 @@ _PLACES = {
     "HostMemory": "measuring",
     "Measure": "measuring",
     "Record": "measuring",
+    "Recording": "recording",
     "Tally": "documents",
     "compare": "questions",
     "estimate": "questions",
+    "label": "naming",
+    "mark": "naming",
     "measure": "measuring",
     "profile_generation": "generation",
+    "record": "recording",
     "rehearse": "questions",
+    "scope": "naming",
 }
 
 __all__ = sorted(_PLACES)

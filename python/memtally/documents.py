@@ -13,13 +13,15 @@ from . import library
 
 @dataclass(frozen=True)
 class Row:
-    """One category at one place. A size that is not known is None."""
+    """One category at one place: what is resident of it in a measurement, what will be allocated in an estimate. A size that
+    is not known is None."""
 
     category: str
     bytes: int | None
     low_bytes: int | None
     high_bytes: int | None
     provenance: str
+    allocated_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ class Comparison:
 
 
 def _row(row: dict[str, Any], size: str) -> Row:
-    return Row(row["category"], row[size], row.get("low_bytes"), row.get("high_bytes"), row["provenance"])
+    return Row(row["category"], row[size], row.get("low_bytes"), row.get("high_bytes"), row["provenance"], row.get("allocated_bytes"))
 
 
 def places_of(document: dict[str, Any]) -> tuple[Place, ...]:

@@ -287,5 +287,45 @@ def test_estimates_within_a_recorded_program_are_no_part_of_the_recording():
     assert observed.get("memtally", "outside") == "outside", observed
 
 
+def test_a_recorded_program_says_what_its_memory_is_for():
+    with tempfile.TemporaryDirectory() as folder:
+        program, recording = os.path.join(folder, "program.py"), os.path.join(folder, "recording")
+        with open(program, "w", encoding="utf-8") as file:
+            file.write("import memtally\n"
+                       "with memtally.scope('kv_cache', 'my cache'):\n"
+                       "    cache = bytearray(b'x' * 1) * (32 << 20)\n"
+                       "weights = bytearray(b'x' * 1) * (48 << 20)\n"
+                       "memtally.label(weights, 'weights', 'my weights')\n"
+                       "memtally.mark('ready')\n"
+                       "more = bytearray(b'x' * 1) * (16 << 20)\n")
+        told = package.answered("""
+            import json, memtally, sys
+            recording = memtally.record([sys.executable, sys.argv[1]], output=sys.argv[2])
+            tally = recording.tally("heap-peak")
+            host = tally.place("host")
+            adds_up = sum(row.bytes for row in host.rows) + host.unattributed_bytes == host.total_bytes
+            print(json.dumps([recording.status, *(host.row(name).allocated_bytes for name in ("kv_cache", "weights")), adds_up]))
+        """, program, recording)
+        status, cache, weights, adds_up = told
+    # A block has a page more than was asked for, as malloc() rounds it with its own header.
+    assert status == 0 and adds_up
+    assert 32 * MIB <= cache <= 32 * MIB + 8192 and 48 * MIB <= weights <= 48 * MIB + 8192, told
+
+
+def test_in_a_program_that_is_not_recorded_saying_so_costs_nothing():
+    told = package.said("""
+        import memtally
+        with memtally.scope("kv_cache"):
+            memtally.label(bytearray(10), "weights")
+            memtally.mark("here")
+        for call in (memtally.record, lambda: memtally.scope("cash"), lambda: memtally.label(bytearray(1), "cash")):
+            try:
+                call()
+            except memtally.Error as error:
+                print(error.code)
+    """)
+    assert told.split() == ["MT_ENOTFOUND", "MT_EARG", "MT_EARG"], told
+
+
 if __name__ == "__main__":
     tap.main(globals())

@@ -102,5 +102,27 @@ def test_a_process_that_a_program_forks_after_cuda_measures_its_host():
     assert record["device"] == "host" and record["peak_memory_bytes"] > 0 and not record["devices"], record
 
 
+def test_what_a_program_says_of_its_tensors_stands_in_its_recording():
+    with tempfile.TemporaryDirectory() as folder:
+        program, recording = os.path.join(folder, "program.py"), os.path.join(folder, "recording")
+        with open(program, "w", encoding="utf-8") as file:
+            file.write("import torch, memtally\n"
+                       "on_device = torch.empty(64 << 20, dtype=torch.uint8, device='cuda')\n"
+                       "memtally.label(on_device, 'recurrent_state', 'mine')\n"
+                       "on_host = torch.ones(48 << 20, dtype=torch.uint8)\n"
+                       "memtally.label(on_host, 'training', 'mine')\n"
+                       "assert memtally.record().folder\n")
+        told = package.answered("""
+            import json, memtally, os, sys
+            recording = memtally.record(sys.argv[1:3], output=sys.argv[3], on="H100-80GB")
+            tally = recording.tally("training-peak")
+            device = tally.places[1]
+            print(json.dumps([recording.status, tally.place("host").row("training").allocated_bytes,
+                              device.row("recurrent_state").allocated_bytes, "training" in str(tally),
+                              os.fspath(recording) == sys.argv[3]]))
+        """, engine.torch(), program, recording, PYTHONPATH=package.packages())
+    assert told == [0, 48 * MIB, 64 * MIB, True, True], told
+
+
 if __name__ == "__main__":
     tap.main(globals())
