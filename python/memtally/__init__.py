@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from .questions import rehearse as rehearse
     from .recording import Recording as Recording
     from .recording import record as record
+    from .resetting import Reset as Reset
+    from .resetting import reset_device as reset_device
+    from .resetting import reset_host as reset_host
     from .version import VERSION as __version__
 
 _PLACES = {
@@ -41,6 +44,7 @@ _PLACES = {
     "Measure": "measuring",
     "Record": "measuring",
     "Recording": "recording",
+    "Reset": "resetting",
     "Tally": "documents",
     "compare": "questions",
     "estimate": "questions",
@@ -50,6 +54,8 @@ _PLACES = {
     "profile_generation": "generation",
     "record": "recording",
     "rehearse": "questions",
+    "reset_device": "resetting",
+    "reset_host": "resetting",
     "scope": "naming",
 }
 

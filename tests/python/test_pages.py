@@ -16,7 +16,7 @@ import tap
 
 PAGES = os.path.join(package.ROOT, "docs", "python")
 BLOCK = re.compile(r"^```python test\n(.*?)^```\n\n```text( varies)?\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
-NUMBER = re.compile(r"[\d.]+(?: (?:B|[KMGT]iB)\b)?")
+NUMBER = re.compile(r"-?[\d.]+(?: (?:B|[KMGT]iB)\b)?")
 RUN = """
     import contextlib, io, json, os, sys
     names, printed = {}, []
