@@ -27,6 +27,8 @@ NEEDS_oracle-fusion = test
 NEEDS_asan = test
 NEEDS_tsan = test
 NEEDS_golden = test
+NEEDS_wheel = demo
+NEEDS_test-python = test
 NEEDS_gpu = test
 NEEDS_fuzz = fuzz
 NEEDS_fuzz-long = fuzz
@@ -134,6 +136,17 @@ fmt: setup ## format the C sources
 golden: build ## rewrite what the command-line tests expect
 	@MEMTALLY_GOLDEN=rewrite scripts/test --suite cli
 
+wheel: setup ## the Python package as a wheel, into dist/ (auditwheel from PyPI makes it whole)
+	@meson setup build-install $(if $(wildcard build-install/build.ninja),--reconfigure) \
+	    --prefix "$(abspath $(PREFIX))" --buildtype release -Dtests=false $(MESON_FLAGS)
+	@ninja -C build-install
+	@rm -rf dist
+	@scripts/wheel --build build-install --output dist --repair
+
+test-python: build ## the tests of the Python package, from a wheel in an empty environment, and its types by mypy
+	@scripts/test --suite python
+	@scripts/types
+
 unharmed: build ## programs of the distribution with and without the recorder: nothing may differ; ROWS="redis node"
 	@tests/unharmed/run --install $(ROWS)
 
@@ -154,7 +167,7 @@ install: setup ## install below PREFIX, staged in DESTDIR
 	@meson install -C build-install --no-rebuild $(if $(DESTDIR),--destdir "$(abspath $(DESTDIR))")
 
 clean: ## remove every build folder
-	rm -rf build build-aarch64 build-asan build-tsan build-fuzz build-bench build-install
+	rm -rf dist build build-aarch64 build-asan build-tsan build-fuzz build-bench build-install
 
 setup:
 	@$(SETUP) --for build $(foreach goal,$(MAKECMDGOALS),$(addprefix --for ,$(NEEDS_$(goal))))

@@ -45,7 +45,7 @@ def largest_batch(longest, at_a_time, most):
 
 def tell(sentence):
     """Has the reader of a rehearsal told a sentence."""
-    say = getattr(sys.modules.get("memtally.watch"), "say", None)
+    say = getattr(sys.modules.get("_memtally_helper.watch"), "say", None)
     if say:
         say(sentence)
 

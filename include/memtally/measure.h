@@ -105,6 +105,25 @@ int mt_measure_call(void *(*function)(void *argument), void *argument,
                     const struct mt_measure_options *options, struct mt_measure_result *result,
                     struct mt_error *error);
 
+/* A measurement between two moments that the caller chooses: for code that is no function, and for
+ * languages that call by their own rules. */
+struct mt_measure;
+
+/* Begins a measurement. On success *measure is owned by the caller, who ends it with
+ * mt_measure_end() exactly once, from any thread. `options` is as of mt_measure_call().
+ * Measurements may overlap in any order, nested or not. Errors: those of mt_measure_call() but for
+ * the missing function; *measure is then untouched and nothing was begun. Any thread. */
+int mt_measure_begin(const struct mt_measure_options *options, struct mt_measure **measure,
+                     struct mt_error *error);
+
+/* Ends a measurement and frees it. *result is as of mt_measure_call(), with `value` NULL;
+ * `latency_ns` is from the return of mt_measure_begin() to this call, less what measurements took
+ * for themselves that ended meanwhile on the thread that began this one. With a `result`
+ * of NULL the measurement is put away. In a child that was forked meanwhile the figures are
+ * MT_UNKNOWN. Takes a `measure` of NULL, and *result is then untouched. errno is left as it was.
+ * Any thread. */
+void mt_measure_end(struct mt_measure *measure, struct mt_measure_result *result);
+
 /* The name of a method ("exact"), "?" for a value outside the list. Borrowed, static. Any thread.
  */
 const char *mt_measure_method_name(enum mt_measure_method method);

@@ -1,2 +1,79 @@
 # SPDX-License-Identifier: MIT
-"""memtally in Python: `watch` sees what PyTorch does with memory, `pretend` stands in for what a rehearsed GPU lacks."""
+"""Where memory goes, from Python: measured, predicted, recorded, given back.
+
+    result, record = memtally.measure(model.generate, inputs)
+    print(record.peak_memory_bytes)
+    print(memtally.estimate("model.gguf", device="24GiB"))
+
+What is asked for is loaded when it is first used; PyTorch is never imported for it. The folders `watch`, `pretend` and
+`site` are none of a program's business: `memtally run` and `memtally rehearse` put them into programs.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .documents import Comparison as Comparison
+    from .documents import Estimate as Estimate
+    from .documents import Tally as Tally
+    from .errors import Error as Error
+    from .generation import profile_generation as profile_generation
+    from .measuring import DeviceMemory as DeviceMemory
+    from .measuring import HostMemory as HostMemory
+    from .measuring import Measure as Measure
+    from .measuring import Record as Record
+    from .measuring import measure as measure
+    from .naming import label as label
+    from .naming import mark as mark
+    from .naming import scope as scope
+    from .questions import compare as compare
+    from .questions import estimate as estimate
+    from .questions import rehearse as rehearse
+    from .recording import Recording as Recording
+    from .recording import record as record
+    from .resetting import Reset as Reset
+    from .resetting import reset_device as reset_device
+    from .resetting import reset_host as reset_host
+    from .version import VERSION as __version__
+
+_PLACES = {
+    "Comparison": "documents",
+    "DeviceMemory": "measuring",
+    "Error": "errors",
+    "Estimate": "documents",
+    "HostMemory": "measuring",
+    "Measure": "measuring",
+    "Record": "measuring",
+    "Recording": "recording",
+    "Reset": "resetting",
+    "Tally": "documents",
+    "compare": "questions",
+    "estimate": "questions",
+    "label": "naming",
+    "mark": "naming",
+    "measure": "measuring",
+    "profile_generation": "generation",
+    "record": "recording",
+    "rehearse": "questions",
+    "reset_device": "resetting",
+    "reset_host": "resetting",
+    "scope": "naming",
+}
+
+__all__ = sorted(_PLACES)
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "__version__":
+        value = import_module(".version", __name__).VERSION
+    elif name in _PLACES:
+        value = getattr(import_module("." + _PLACES[name], __name__), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PLACES, "__version__"})

@@ -40,11 +40,17 @@ static void cut_to_folder(char *path)
 
 void mt_drive_find_site(char *path, size_t size)
 {
+    /* As it is built or installed; and as the Python package has it, where the whole of memtally
+     * lies in a folder of the package. */
+    static const char *const places[] = {"../python/memtally/site", "../../../../site"};
     char scripts[PATH_MAX];
     mt_profile_scripts_folder(scripts, sizeof scripts);
-    int length = snprintf(path, size, "%s/../python/memtally/site", scripts);
-    if (length < 0 || (size_t)length >= size || access(path, R_OK) < 0)
-        path[0] = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        int length = snprintf(path, size, "%s/%s", scripts, places[i]);
+        if (length > 0 && (size_t)length < size && access(path, R_OK) == 0)
+            return;
+    }
+    path[0] = '\0';
 }
 
 int mt_drive_find_cuda(char *const *environment, struct mt_drive_cuda_paths *paths,

@@ -6,6 +6,7 @@
 #include "measure/call.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -237,15 +238,11 @@ static void finish(struct call *call, void *value, uint64_t elapsed_ns,
     *result = measured;
 }
 
-int mt_measure_call_in(const struct mt_measure_os *os, struct mt_measure_registry *registry,
-                       void *(*function)(void *argument), void *argument,
-                       const struct mt_measure_options *options, struct mt_measure_result *result,
-                       struct mt_error *error)
+/* What is to be measured, with every default put in. */
+static struct call call_of(const struct mt_measure_os *os, struct mt_measure_registry *registry,
+                           const struct mt_measure_options *options)
 {
-    if (!function || !result)
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "a function and a result are needed");
-    /* Taken down also when an exception passes: this room is compiled with -fexceptions. */
-    struct call call __attribute__((cleanup(take_down))) = {
+    struct call call = {
         .os = os,
         .registry = registry,
         .generation = registry->generation,
@@ -254,11 +251,29 @@ int mt_measure_call_in(const struct mt_measure_os *os, struct mt_measure_registr
     };
     if (call.options.interval_ns == 0)
         call.options.interval_ns = DEFAULT_INTERVAL_NS;
+    return call;
+}
+
+static int check_and_begin(struct call *call, struct mt_error *error)
+{
     int cancellation = hold_cancellation();
-    int begun = check(&call.options, error);
+    int begun = check(&call->options, error);
     if (begun == MT_OK)
-        begun = begin(&call, error);
+        begun = begin(call, error);
     release_cancellation(cancellation);
+    return begun;
+}
+
+int mt_measure_call_in(const struct mt_measure_os *os, struct mt_measure_registry *registry,
+                       void *(*function)(void *argument), void *argument,
+                       const struct mt_measure_options *options, struct mt_measure_result *result,
+                       struct mt_error *error)
+{
+    if (!function || !result)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "a function and a result are needed");
+    /* Taken down also when an exception passes: this room is compiled with -fexceptions. */
+    struct call call __attribute__((cleanup(take_down))) = call_of(os, registry, options);
+    int begun = check_and_begin(&call, error);
     if (begun != MT_OK)
         return begun;
 
@@ -266,11 +281,55 @@ int mt_measure_call_in(const struct mt_measure_os *os, struct mt_measure_registr
     void *value = function(argument);
     uint64_t end_ns = os->now_ns(os->context);
     int errno_of_function = errno;
-    cancellation = hold_cancellation();
+    int cancellation = hold_cancellation();
     finish(&call, value, end_ns - start_ns, result);
     release_cancellation(cancellation);
     errno = errno_of_function;
     return MT_OK;
+}
+
+/* A call whose function is whatever happens between begin and end. */
+struct mt_measure {
+    struct call call;
+    uint64_t start_ns;
+};
+
+int mt_measure_begin_in(const struct mt_measure_os *os, struct mt_measure_registry *registry,
+                        const struct mt_measure_options *options, struct mt_measure **measure,
+                        struct mt_error *error)
+{
+    if (!measure)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "a place for the measurement is needed");
+    struct mt_measure *begun = malloc(sizeof *begun);
+    if (!begun)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    begun->call = call_of(os, registry, options);
+    int result = check_and_begin(&begun->call, error);
+    if (result != MT_OK) {
+        take_down(&begun->call);
+        free(begun);
+        return result;
+    }
+    begun->start_ns = os->now_ns(os->context);
+    *measure = begun;
+    return MT_OK;
+}
+
+void mt_measure_end(struct mt_measure *measure, struct mt_measure_result *result)
+{
+    if (!measure)
+        return;
+    int errno_before = errno;
+    const struct mt_measure_os *os = measure->call.os;
+    uint64_t elapsed_ns = os->now_ns(os->context) - measure->start_ns;
+    int cancellation = hold_cancellation();
+    if (result)
+        finish(&measure->call, NULL, elapsed_ns, result);
+    else
+        take_down(&measure->call);
+    release_cancellation(cancellation);
+    free(measure);
+    errno = errno_before;
 }
 
 int mt_measure_call(void *(*function)(void *argument), void *argument,
@@ -279,4 +338,11 @@ int mt_measure_call(void *(*function)(void *argument), void *argument,
 {
     return mt_measure_call_in(&mt_measure_os_real, mt_measure_process_registry(), function,
                               argument, options, result, error);
+}
+
+int mt_measure_begin(const struct mt_measure_options *options, struct mt_measure **measure,
+                     struct mt_error *error)
+{
+    return mt_measure_begin_in(&mt_measure_os_real, mt_measure_process_registry(), options, measure,
+                               error);
 }

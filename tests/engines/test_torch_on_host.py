@@ -61,8 +61,7 @@ def test_an_error_of_ours_is_none_of_the_programs():
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "sitecustomize.py"), "w", encoding="utf-8") as file:
             file.write("import os, sys\nif os.environ.get('MEMTALLY_WATCH'):\n"
-                       "    sys.path.insert(0, os.path.join(os.environ['BUILD_DIR'], 'python'))\n"
-                       "    from memtally.watch import cpu\n"
+                       "    from _memtally_helper.watch import cpu\n"
                        "    def broken(*_): raise KeyError('ours')\n"
                        "    cpu.Labels.tell_anew = cpu.Labels.tell = broken\n")
         alone, seen, traces = both("unharmed.py", PYTHONPATH=folder)
@@ -74,7 +73,7 @@ def test_python_is_left_alone_where_that_is_asked():
     with tempfile.TemporaryDirectory() as folder:
         script = os.path.join(folder, "script.py")
         with open(script, "w", encoding="utf-8") as file:
-            file.write("import torch, sys; print('memtally' in sys.modules, torch.autograd.backward.__code__.co_name)\n")
+            file.write("import torch, sys; print('_memtally_helper' in sys.modules, torch.autograd.backward.__code__.co_name)\n")
         command = ["run", "-q", "--no-python", "-o", os.path.join(folder, "recording"), "--", engine.torch(), script]
         done = memtally.must(*command, env=on_host.stage(os.path.join(folder, "stage")))
         assert done.stdout == "False backward\n", done.stdout

@@ -6,8 +6,7 @@ import sys
 
 
 def start(account_path, recording=None):
-    from memtally import watch
-
+    from .. import watch
     from . import bindings
 
     _write_lines(account_path)

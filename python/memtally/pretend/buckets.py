@@ -9,7 +9,7 @@ are there in the steps that follow. Here the watchdog is waited for, and the rea
 import threading
 import weakref
 
-from memtally.watch import hooks
+from ..watch import hooks
 
 MODULE = "torch.nn.parallel.distributed"
 FORWARDS = 8  # until then buckets are made anew, or never

@@ -4,7 +4,7 @@ goes with them."""
 
 import ctypes
 
-from memtally.watch import hooks
+from ..watch import hooks
 
 SPACES = {"c10d", "_c10d_functional", "_c10d_functional_autograd"}
 MOST_OBJECT_BYTES = 16 << 20  # pickled; NCCL's look-alike moves no more

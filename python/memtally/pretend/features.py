@@ -12,7 +12,7 @@ import functools
 import re
 from collections import namedtuple
 
-from memtally.watch import hooks, tables
+from ..watch import hooks, tables
 
 # A line of log by which something says that it leaves itself off.
 Feature = namedtuple("Feature", "package pattern name")

@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 
-from memtally.watch import hooks
+from ..watch import hooks
 
 from . import collectives, replays, sparse
 

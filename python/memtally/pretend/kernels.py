@@ -7,7 +7,7 @@ toolkit's nvcc, which a machine without GPUs rarely has, and minutes: it is not 
 kernels compute into tensors of the caller's and return nothing.
 """
 
-from memtally.watch import hooks
+from ..watch import hooks
 
 NOT_CALLED = "Kernels of the CuTe DSL were compiled and not called: they bring a runtime of their own."
 NOT_COMPILED = "Kernels that the program compiles while it runs were left out: they only compute."

@@ -7,7 +7,7 @@ of what the engine itself copied to the device. How many tokens a request got is
 the device: one each, where its prompt is through.
 """
 
-from memtally.watch import hooks
+from ..watch import hooks
 
 # Module: its methods that read a length, and the attribute that they keep it in.
 KEEPERS = {

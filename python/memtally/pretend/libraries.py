@@ -7,7 +7,7 @@ machine with GPUs serves as well as any other; in a rehearsal it finds no driver
 
 import os
 
-from memtally.watch import hooks
+from ..watch import hooks
 
 # Module: its functions from the name of a library to the path of one that is loaded, or None.
 FINDERS = {

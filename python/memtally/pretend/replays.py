@@ -11,7 +11,7 @@ computed here begins with the bytes from before that.
 import ctypes
 import threading
 
-from memtally.watch import hooks
+from ..watch import hooks
 
 
 MOST_SAVED_BYTES = 1 << 20  # of a storage: what is larger is not filled or copied by a driver alone

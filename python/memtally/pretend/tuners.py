@@ -5,7 +5,7 @@ Kernels do nothing in a rehearsal, so that their times say nothing. The tuners' 
 the memory that it takes; only what it measured is replaced.
 """
 
-from memtally.watch import hooks
+from ..watch import hooks
 
 NOTE = "Autotuners were told the same time for all kernels: they choose the first that can run."
 

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Python reads this file when it starts, since `memtally run` and `memtally rehearse` put its folder on PYTHONPATH.
 
-There it waits for PyTorch to be imported (memtally.watch.start, memtally.pretend.start); elsewhere, and where
-PyTorch never is, it does nothing. MEMTALLY_NO_HELPER in the environment has it do nothing either: what
+There it waits for PyTorch to be imported (watch.start, pretend.start); elsewhere, and where PyTorch never is, it does
+nothing. What it loads has a name of its own, so that `import memtally` in the program is what it would be without
+us: the package that is installed beside the program, of whatever version, or none. MEMTALLY_NO_HELPER in the environment has it do nothing either: what
 it costs is the difference. The user's own sitecustomize, which this one hides, runs after it as it
 would have run without us, and the path of imports is what it would have been.
 """
 
 import os
 import sys
+
+HELPER = "_memtally_helper"
 
 
 def _start():
@@ -18,22 +21,24 @@ def _start():
         return
     if not sys.platform.startswith("linux"):
         return
-    here = os.path.dirname(os.path.realpath(__file__))
-    packages = os.path.dirname(os.path.dirname(here))
-    sys.path.insert(0, packages)
     try:
         if account:
-            from memtally import pretend
-
-            pretend.start(account, recording)
+            _load("pretend").start(account, recording)
         else:
-            from memtally import watch
-
-            watch.start([recording])
+            _load("watch").start([recording])
     except Exception:  # a run with less to tell is better than a program that does not start
         pass
-    finally:
-        sys.path.remove(packages)
+
+
+def _load(name):
+    """A part of our package, which goes without the package's own __init__."""
+    from importlib import import_module
+
+    if HELPER not in sys.modules:
+        package = type(sys)(HELPER, "What memtally put into this program.")
+        package.__path__ = [os.path.dirname(os.path.dirname(os.path.realpath(__file__)))]
+        sys.modules[HELPER] = package
+    return import_module(HELPER + "." + name)
 
 
 def _run_the_users_own():

@@ -11,6 +11,7 @@ import os
 import sys
 
 say = None  # tells the reader a sentence, once there is a trace
+label = None  # tells what a tensor is for: (tensor, category, name), once PyTorch is there
 
 
 class Parts:

@@ -45,6 +45,7 @@ def _on_cuda(session, parts):
 def start(watch, trace, parts):
     torch = sys.modules["torch"]
     session = Session(watch, trace, torch)
+    sys.modules[__package__].label = session.tensors.tell_anew
     endings.before(session.finish)
     phases.history = session.history
     phases.after = session.tensors.look

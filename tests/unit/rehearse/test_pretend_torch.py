@@ -88,17 +88,17 @@ def test_a_program_without_pytorch_leaves_no_trace_and_loads_nothing_of_ours():
     with folder() as path:
         code, said = python(path, """
             import json, sys
-            print([name for name in sys.modules if name.startswith("memtally.")])
+            print([name for name in sys.modules if name.startswith("_memtally_helper.")])
         """)
         assert code == 0, said
-        assert not {"memtally.watch.session", "memtally.pretend.integers", "memtally.watch.allocator"} & set(eval(said)), said
+        assert not {"_memtally_helper.watch.session", "_memtally_helper.pretend.integers", "_memtally_helper.watch.allocator"} & set(eval(said)), said
         assert lines_of(path) == []
 
 
 def test_without_a_rehearsal_nothing_is_watched():
     with folder() as path:
         for variables in ({"MEMTALLY_REHEARSAL": ""}, {"MEMTALLY_NO_HELPER": "1"}):
-            code, said = python(path, "import sys; print('memtally' in sys.modules)", **variables)
+            code, said = python(path, "import sys; print('_memtally_helper' in sys.modules)", **variables)
             assert (code, said) == (0, "False\n"), said
 
 

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: MIT
+"""The functions of libmemtally that Python calls. A test holds the layouts against the headers."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+from . import places
+from .errors import Error, error_of
+
+UNKNOWN = 2**64 - 1  # MT_UNKNOWN
+HOST_ONLY = -1  # MT_MEASURE_HOST_ONLY
+METHODS = {"auto": 0, "exact": 1, "sampled": 2}  # enum mt_measure_method
+
+
+class ErrorStruct(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_int), ("offset", ctypes.c_uint64), ("text", ctypes.c_char * 488)]
+
+
+class OptionsStruct(ctypes.Structure):
+    _fields_ = [("method", ctypes.c_int), ("device_index", ctypes.c_int), ("interval_ns", ctypes.c_uint64)]
+
+
+class ResultStruct(ctypes.Structure):
+    _fields_ = [
+        ("value", ctypes.c_void_p),
+        ("method", ctypes.c_int),
+        ("overlapped", ctypes.c_int),
+        ("latency_ns", ctypes.c_uint64),
+        ("baseline_bytes", ctypes.c_uint64),
+        ("peak_bytes", ctypes.c_uint64),
+        ("growth_bytes", ctypes.c_uint64),
+        ("after_bytes", ctypes.c_uint64),
+        ("n_samples", ctypes.c_uint64),
+        ("device_index", ctypes.c_int),
+        ("device_capacity_bytes", ctypes.c_uint64),
+        ("device_baseline_bytes", ctypes.c_uint64),
+        ("device_peak_bytes", ctypes.c_uint64),
+        ("device_growth_bytes", ctypes.c_uint64),
+        ("device_after_bytes", ctypes.c_uint64),
+        ("problem", ErrorStruct),
+    ]
+
+
+class HostStruct(ctypes.Structure):
+    _fields_ = [
+        *(
+            (name, ctypes.c_uint64)
+            for name in (
+                "time_ns",
+                "memory_total_bytes",
+                "memory_free_bytes",
+                "memory_available_bytes",
+                "page_cache_bytes",
+                "shared_memory_bytes",
+                "slab_reclaimable_bytes",
+                "anonymous_bytes",
+                "mapped_file_bytes",
+                "processes_resident_bytes",
+                "swap_total_bytes",
+                "swap_free_bytes",
+                "swap_used_bytes",
+                "hugepages_total_bytes",
+                "hugepages_free_bytes",
+            )
+        ),
+        ("pressure_some_avg10_percent", ctypes.c_double),
+        ("pressure_full_avg10_percent", ctypes.c_double),
+        ("pressure_some_ns", ctypes.c_uint64),
+        ("pressure_full_ns", ctypes.c_uint64),
+        ("cgroup_version", ctypes.c_int),
+        *(
+            (name, ctypes.c_uint64)
+            for name in (
+                "cgroup_limit_bytes",
+                "cgroup_high_bytes",
+                "cgroup_usage_bytes",
+                "cgroup_peak_bytes",
+                "cgroup_working_set_bytes",
+                "cgroup_oom_kills",
+            )
+        ),
+    ]
+
+
+STRUCTS = {
+    "mt_error": ErrorStruct,
+    "mt_measure_options": OptionsStruct,
+    "mt_measure_result": ResultStruct,
+    "mt_host_sample": HostStruct,
+}
+
+_Pointer = ctypes.c_void_p
+# Name, result, parameters.
+_FUNCTIONS = (
+    ("mt_error_name", ctypes.c_char_p, (ctypes.c_int,)),
+    ("mt_category_by_name", ctypes.c_int, (ctypes.c_char_p,)),
+    ("mt_category_name", ctypes.c_char_p, (ctypes.c_int,)),
+    ("mt_format_size", ctypes.c_char_p, (ctypes.c_uint64, ctypes.c_char_p)),
+    ("mt_parse_size", ctypes.c_int, (ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64))),
+    ("mt_host_sample_take", ctypes.c_int, (ctypes.c_int, ctypes.POINTER(HostStruct), ctypes.POINTER(ErrorStruct))),
+    (
+        "mt_measure_begin",
+        ctypes.c_int,
+        (ctypes.POINTER(OptionsStruct), ctypes.POINTER(_Pointer), ctypes.POINTER(ErrorStruct)),
+    ),
+    ("mt_measure_end", None, (_Pointer, ctypes.POINTER(ResultStruct))),
+)
+
+
+@functools.cache
+def load() -> ctypes.CDLL:
+    """The library, with its functions declared."""
+    loaded = ctypes.CDLL(places.library())
+    for name, result, parameters in _FUNCTIONS:
+        function = getattr(loaded, name)
+        function.restype = result
+        function.argtypes = parameters
+    return loaded
+
+
+def error_from(error: ErrorStruct) -> Error:
+    name = load().mt_error_name(error.code)
+    return error_of(name.decode(), error.text.decode(errors="replace"))
+
+
+def begin(options: OptionsStruct) -> ctypes.c_void_p:
+    """Begins a measurement. What cannot begin is an Error, and nothing was begun."""
+    measure, error = ctypes.c_void_p(), ErrorStruct()
+    if load().mt_measure_begin(ctypes.byref(options), ctypes.byref(measure), ctypes.byref(error)) < 0:
+        raise error_from(error)
+    return measure
+
+
+def end(measure: ctypes.c_void_p) -> ResultStruct:
+    result = ResultStruct()
+    load().mt_measure_end(measure, ctypes.byref(result))
+    return result
+
+
+def put_away(measure: ctypes.c_void_p) -> None:
+    load().mt_measure_end(measure, None)
+
+
+def host() -> HostStruct:
+    """What the machine says of its memory now."""
+    sample, error = HostStruct(), ErrorStruct()
+    if load().mt_host_sample_take(0, ctypes.byref(sample), ctypes.byref(error)) < 0:
+        raise error_from(error)
+    return sample
+
+
+def size(value: int | str) -> int:
+    """Bytes of a size as people write it ("4GiB"), or of a number of bytes."""
+    if isinstance(value, int):
+        return value
+    parsed = ctypes.c_uint64()
+    if load().mt_parse_size(value.encode(), ctypes.byref(parsed)) < 0:
+        raise error_of("MT_EARG", f"{value!r} is no size; write it as 4GiB, 512MiB or a number of bytes")
+    return parsed.value
+
+
+def text_of_size(value: int) -> str:
+    """The size as the command writes it ("4.00 GiB")."""
+    if value < 0:
+        return "-" + text_of_size(-value)
+    text = ctypes.create_string_buffer(64)
+    written: bytes = load().mt_format_size(value, text)
+    return written.decode()
+
+
+def category(name: str) -> int:
+    """The number of a category ("kv_cache")."""
+    number: int = load().mt_category_by_name(name.encode())
+    if not number:
+        known = [load().mt_category_name(i).decode() for i in range(1, 64)]
+        raise error_of("MT_EARG", f"no category {name!r}; there are {', '.join(n for n in known if n != '?')}")
+    return number

@@ -1,0 +1,331 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The package as it is installed from the wheel into an empty environment, without PyTorch: it measures, asks the
+command, says what went wrong, and keeps out of the way of what memtally puts into programs."""
+
+import csv
+import json
+import os
+import subprocess
+import tempfile
+
+import package
+import tap
+
+MIB = 1 << 20
+
+
+def test_importing_brings_in_neither_pytorch_nor_numpy_nor_the_library():
+    told = package.answered("""
+        import sys
+        before = set(sys.modules)
+        import json, memtally
+        names = set(sys.modules) - before
+        with open("/proc/self/maps") as maps:
+            print(json.dumps([sorted(names), "libmemtally" in maps.read()]))
+    """)
+    names, has_library = told
+    assert not {"torch", "numpy", "ctypes", "subprocess"} & set(names), names
+    assert not has_library
+
+
+def test_everything_that_is_offered_is_there():
+    offered, version = package.answered("""
+        import json, memtally
+        from memtally import *
+        assert all(callable(getattr(memtally, name)) for name in memtally.__all__)
+        assert set(memtally.__all__) <= set(dir(memtally))
+        print(json.dumps([memtally.__all__, memtally.__version__]))
+    """)
+    assert "measure" in offered
+    assert package.ran([package.program("memtally"), "--version"]).strip() == f"memtally {version}"
+
+
+def test_the_command_is_the_wheels_own():
+    path = package.ran([package.program(), "-c", "from memtally import places; print(places.command())"])
+    assert path.startswith(package.packages()), path
+    facts = json.loads(package.ran([package.program("memtally"), "--version", "--json"]))
+    assert facts["version"], facts
+
+
+# The kernel counts pages in batches for each processor; a few batches may be missing or over.
+BATCHES = 4 * MIB
+
+
+def is_about(size, mib):
+    return abs(size - mib * MIB) <= BATCHES
+
+
+# Touches each page of a block and gives it back: what is resident must have grown by as much at the peak.
+TOUCH = """
+    import json, mmap, sys
+    import memtally
+
+    def touch(size, *, keep=None):
+        block = mmap.mmap(-1, size)
+        for at in range(0, size, 4096):
+            block[at] = 1
+        block.close()
+        return size if keep is None else keep
+"""
+
+
+def test_a_call_is_measured_and_its_result_comes_back():
+    result, record = package.answered(TOUCH + """
+    result, record = memtally.measure(touch, 64 << 20, keep="all")
+    print(json.dumps([result, record.to_dict()]))
+    """)
+    assert result == "all"
+    assert is_about(record["growth_bytes"], 64), record
+    assert record["peak_memory_bytes"] == record["host"]["peak_bytes"] == record["host"]["baseline_bytes"] + record["growth_bytes"]
+    assert (record["device"], record["method"], record["devices"]) == ("host", "exact", []), record
+    assert record["latency_ms"] > 0 and record["problem"] is None
+
+
+def test_a_sampled_peak_says_so():
+    record = package.answered(TOUCH + """
+    import time
+    with memtally.Measure(method="sampled", interval=0.001) as measure:
+        block = bytearray(64 << 20)
+        time.sleep(0.2)
+    print(json.dumps(measure.record.to_dict()))
+    """)
+    assert record["method"] == "sampled" and is_about(record["growth_bytes"], 64), record
+
+
+def test_an_exception_goes_through_with_the_record_on_it():
+    record = package.answered(TOUCH + """
+    def fail():
+        touch(64 << 20)
+        raise KeyError("mine")
+    try:
+        memtally.measure(fail)
+    except KeyError as error:
+        assert error.args == ("mine",)
+        print(json.dumps(error.memtally_record.to_dict()))
+    """)
+    assert is_about(record["growth_bytes"], 64), record
+
+
+def test_nested_measurements_each_have_their_own_peak():
+    inner, outer = package.answered(TOUCH + """
+    def around():
+        touch(96 << 20)
+        return memtally.measure(touch, 32 << 20)[1]
+    inner, outer = memtally.measure(around)
+    print(json.dumps([inner.to_dict(), outer.to_dict()]))
+    """)
+    assert is_about(inner["growth_bytes"], 32), inner
+    assert is_about(outer["growth_bytes"], 96), outer
+    assert inner["host"]["overlapped"] and outer["host"]["overlapped"]
+    assert outer["latency_ms"] > inner["latency_ms"]
+
+
+def test_coroutines_threads_and_wrapped_functions_are_measured():
+    grown, records, last = package.answered(TOUCH + """
+    import asyncio, threading
+    async def wait(size):
+        await asyncio.sleep(0)
+        return touch(size)
+    async def both():
+        return await asyncio.gather(memtally.measure(wait, 32 << 20), memtally.measure(wait, 32 << 20))
+    grown = [record.growth_bytes for _, record in asyncio.run(both())]
+
+    wrapped = memtally.Measure().wrap(touch)
+    assert wrapped(16 << 20) == 16 << 20 and wrapped.__name__ == "touch"
+    grown.append(wrapped.measure.record.growth_bytes)
+
+    records = []
+    threads = [threading.Thread(target=lambda: records.append(memtally.measure(touch, 8 << 20)[1])) for _ in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    last = memtally.measure(touch, 8 << 20)[1]
+    print(json.dumps([grown, [record.to_dict() for record in records], last.to_dict()]))
+    """)
+    assert all(is_about(size, expected) for size, expected in zip(grown, (32, 32, 16), strict=True)), grown
+    assert len(records) == 8 and all(record["growth_bytes"] <= 8 * 8 * MIB + BATCHES for record in records), records
+    assert is_about(last["growth_bytes"], 8) and not last["host"]["overlapped"], last
+
+
+def test_a_forked_child_goes_on_and_measures_anew():
+    told = package.answered(TOUCH + """
+    import os
+    def fork():
+        read, write = os.pipe()
+        if os.fork() == 0:
+            _, record = memtally.measure(touch, 32 << 20)
+            os.write(write, json.dumps(record.to_dict()).encode())
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as file:
+            return json.load(file)
+    print(json.dumps(memtally.measure(fork)[0]))
+    """)
+    assert is_about(told["growth_bytes"], 32), told
+
+
+def test_a_table_of_generations_is_appended_to_by_several_processes():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "table.csv")
+        script = os.path.join(folder, "generate.py")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write("import memtally, sys\n"
+                       "for _ in range(20):\n"
+                       "    result, metrics = memtally.profile_generation(lambda text, **settings: settings, 'text',\n"
+                       "        csv=sys.argv[1], steps=4, batch_size=int(sys.argv[2]))\n"
+                       "    assert result == {'steps': 4, 'batch_size': int(sys.argv[2])}\n"
+                       "    assert set(metrics) == {'latency_ms', 'peak_memory_bytes'}\n")
+        started = [subprocess.Popen([package.program(), script, path, str(size)], env=package.clean()) for size in (1, 2, 3)]
+        assert [process.wait() for process in started] == [0, 0, 0]
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    assert sorted(row["batch_size"] for row in rows) == sorted("123" * 20)
+    assert all(row["steps"] == "4" and row["max_new_tokens"] == "" and int(row["peak_memory_bytes"]) > 0 for row in rows)
+
+
+def test_a_file_that_is_no_such_table_is_refused_before_anything_runs():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "notes.csv")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("name,age\n")
+        told = package.said("""
+            import memtally, sys
+            try:
+                memtally.profile_generation(lambda: print("ran"), csv=sys.argv[1])
+            except memtally.Error as error:
+                print(error.code)
+        """, path)
+        assert told == "MT_EFORMAT\n", told
+
+
+def test_an_estimate_is_the_commands_own():
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "model.gguf")
+        command = package.program("memtally")
+        package.ran([command, "sample-model", "-q", "--sparse", "llama-3.2-1b", model])
+        words = ["estimate", "--no-rehearse", "--json", "--device", "24GiB,24GiB", "--context", "8192", model]
+        expected = json.loads(package.ran([command, *words]))
+        document, text, rows, fits, difference = package.answered("""
+            import json, memtally, sys
+            made = memtally.estimate(sys.argv[1], device=["24GiB", "24GiB"], context=8192, rehearse=False)
+            other = memtally.estimate(sys.argv[1], device=["24GiB", "24GiB"], context=16384, rehearse=False)
+            compared = memtally.compare(made, other).component("kv_cache")
+            rows = [[place.place, row.category, row.bytes] for place in made for row in place.rows]
+            assert "<table>" in made._repr_html_() and str(memtally.compare(made, other))
+            print(json.dumps([made.json, str(made), rows, made.fits, [compared["a_bytes"], compared["b_bytes"]]]))
+        """, model)
+    assert document == expected
+    assert fits and text.startswith("FITS: ")
+    # 2 (K and V) * 16 layers * 8 heads * 64 values * 2 bytes for each of the tokens, over both devices.
+    cache = 2 * 16 * 8 * 64 * 2
+    assert sum(size for _, category, size in rows if category == "kv_cache") == cache * 8192, rows
+    assert difference == [cache * 8192, cache * 16384], difference
+
+
+def test_what_goes_wrong_is_an_exception_with_the_commands_sentence():
+    lines = package.said("""
+        import memtally, pickle
+        for call in (lambda: memtally.estimate("/none"), lambda: memtally.estimate("/none", bogus=1),
+                     lambda: memtally.Measure(method="guessed"), lambda: memtally.Measure(device="cuda:x")(print),
+                     lambda: memtally.Measure(interval=0)(print) if 0 else memtally.Measure(interval=1e-9)(print)):
+            try:
+                call()
+            except memtally.Error as error:
+                copy = pickle.loads(pickle.dumps(error))
+                assert (type(copy), str(copy)) == (type(error), str(error))
+                print(type(error).__name__, error)
+    """).splitlines()
+    assert lines[0] == "NotFound /none: No such file or directory"
+    assert lines[1].startswith("ArgumentError estimate: unknown option '--bogus'")
+    assert [line.split()[0] for line in lines[2:]] == ["ArgumentError"] * 3, lines
+
+
+# Prints which module the name memtally is, and whether what memtally puts into programs is there.
+NAMES = """
+    import json, sys
+    helped = "_memtally_helper" in sys.modules
+    try:
+        import memtally
+        where = memtally.__file__
+    except ImportError:
+        where = None
+    print(json.dumps([helped, where, "memtally" in sys.modules]))
+"""
+
+
+def test_a_recorded_program_imports_the_package_that_is_installed_beside_it():
+    own = os.path.join(package.packages(), "memtally", "__init__.py")
+    built = os.path.join(os.environ["BUILD_DIR"], "src", "cli", "memtally")
+    for command in (package.program("memtally"), built):
+        with tempfile.TemporaryDirectory() as folder:
+            before = [command, "run", "-q", "-o", os.path.join(folder, "recording"), "--"]
+            assert package.answered(NAMES, before=before) == [True, own, True], command
+
+
+def test_a_recorded_program_without_the_package_finds_none():
+    with tempfile.TemporaryDirectory() as folder:
+        empty = os.path.join(folder, "empty")
+        package.ran([package.program(), "-m", "venv", "--without-pip", empty])
+        code = os.path.join(folder, "names.py")
+        with open(code, "w", encoding="utf-8") as file:
+            file.write("\n".join(line[4:] for line in NAMES.splitlines()))
+        command = [package.program("memtally"), "run", "-q", "-o", os.path.join(folder, "recording"), "--"]
+        told = package.ran([*command, os.path.join(empty, "bin", "python"), code])
+    assert json.loads(told) == [True, None, False]
+
+
+def test_estimates_within_a_recorded_program_are_no_part_of_the_recording():
+    with tempfile.TemporaryDirectory() as folder:
+        model, recording = os.path.join(folder, "model.gguf"), os.path.join(folder, "recording")
+        command = package.program("memtally")
+        package.ran([command, "sample-model", "-q", "--sparse", "llama-3.2-1b", model])
+        before = [command, "run", "-q", "-o", recording, "--"]
+        package.said("import memtally, sys; print(memtally.estimate(sys.argv[1], rehearse=False))", model, before=before)
+        report = json.loads(package.ran([command, "report", "--json", recording]))
+    observed = {os.path.basename(one["command"].split()[0]): one["observed"] for one in
+                [*report["processes"], *report.get("other_processes", [])]}
+    assert observed.get("memtally", "outside") == "outside", observed
+
+
+def test_a_recorded_program_says_what_its_memory_is_for():
+    with tempfile.TemporaryDirectory() as folder:
+        program, recording = os.path.join(folder, "program.py"), os.path.join(folder, "recording")
+        with open(program, "w", encoding="utf-8") as file:
+            file.write("import memtally\n"
+                       "with memtally.scope('kv_cache', 'my cache'):\n"
+                       "    cache = bytearray(b'x' * 1) * (32 << 20)\n"
+                       "weights = bytearray(b'x' * 1) * (48 << 20)\n"
+                       "memtally.label(weights, 'weights', 'my weights')\n"
+                       "memtally.mark('ready')\n"
+                       "more = bytearray(b'x' * 1) * (16 << 20)\n")
+        told = package.answered("""
+            import json, memtally, sys
+            recording = memtally.record([sys.executable, sys.argv[1]], output=sys.argv[2])
+            tally = recording.tally("heap-peak")
+            host = tally.place("host")
+            adds_up = sum(row.bytes for row in host.rows) + host.unattributed_bytes == host.total_bytes
+            print(json.dumps([recording.status, *(host.row(name).allocated_bytes for name in ("kv_cache", "weights")), adds_up]))
+        """, program, recording)
+        status, cache, weights, adds_up = told
+    # A block has a page more than was asked for, as malloc() rounds it with its own header.
+    assert status == 0 and adds_up
+    assert 32 * MIB <= cache <= 32 * MIB + 8192 and 48 * MIB <= weights <= 48 * MIB + 8192, told
+
+
+def test_in_a_program_that_is_not_recorded_saying_so_costs_nothing():
+    told = package.said("""
+        import memtally
+        with memtally.scope("kv_cache"):
+            memtally.label(bytearray(10), "weights")
+            memtally.mark("here")
+        for call in (memtally.record, lambda: memtally.scope("cash"), lambda: memtally.label(bytearray(1), "cash")):
+            try:
+                call()
+            except memtally.Error as error:
+                print(error.code)
+    """)
+    assert told.split() == ["MT_ENOTFOUND", "MT_EARG", "MT_EARG"], told
+
+
+if __name__ == "__main__":
+    tap.main(globals())

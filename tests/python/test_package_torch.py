@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The package beside PyTorch on GPUs that are not there. Sizes are multiples of 2 MiB from 20 MiB up, which PyTorch's
+allocator asks of the driver as they are, so each sum is arithmetic; the recording of the same run is the second witness."""
+
+import json
+import os
+import tempfile
+
+import engine
+import package
+import tap
+
+MIB = 1 << 20
+TAKE = """
+    import json, sys
+    import torch
+    import memtally
+
+    def take(mib):
+        return torch.empty(mib << 20, dtype=torch.uint8, device="cuda")
+"""
+
+
+def on(device, code, *arguments, report=False):
+    """The last line that a program prints on such a device, read as JSON, and its recording's report."""
+    with tempfile.TemporaryDirectory() as folder:
+        recording = os.path.join(folder, "recording")
+        before = [package.program("memtally"), "run", "-q", "--on", device, "-o", recording, "--"]
+        told = package.answered(code, *arguments, python=engine.torch(), before=before)
+        return (told, json.loads(package.ran([before[0], "report", "--json", recording]))) if report else told
+
+
+def of_place(report, kind="gpu:"):
+    (place,) = [place for place in report["places"] if place["place"].startswith(kind)]
+    return place
+
+
+def test_the_peak_of_a_call_that_begins_with_cuda_is_the_recordings_to_the_byte():
+    record, report = on("H100-80GB", TAKE + """
+    def load():
+        kept, passing = take(32), take(64)
+        del passing
+        return kept
+    kept, record = memtally.measure(load)
+    print(json.dumps(record.to_dict()))
+    """, report=True)
+    assert (record["device"], record["method"]) == ("cuda:0", "allocator"), record
+    assert record["peak_memory_bytes"] == record["growth_bytes"] == 96 * MIB, record
+    place = of_place(report)
+    taken = {row["category"]: row["resident_bytes"] for row in place["rows"]}
+    assert record["peak_memory_bytes"] == place["total_resident_bytes"] - taken["context"], (record, taken)
+
+
+def test_peaks_of_a_device_are_those_of_each_call_nested_or_not():
+    inner, outer, again = on("H100-80GB", TAKE + """
+    first = take(32)
+    def around():
+        passing = take(256)
+        del passing
+        torch.cuda.empty_cache()
+        return memtally.measure(take, 128)[1]
+    inner, outer = memtally.measure(around)
+    again = memtally.Measure(device=outer.devices[0].uuid)(take, 64)[1]
+    print(json.dumps([inner.to_dict(), outer.to_dict(), again.to_dict()]))
+    """)
+    assert [inner["growth_bytes"], outer["growth_bytes"]] == [128 * MIB, 256 * MIB], (inner, outer)
+    assert [inner["peak_memory_bytes"], outer["peak_memory_bytes"]] == [160 * MIB, 288 * MIB], (inner, outer)
+    # The 128 MiB that were returned are free within the allocator: it reserves no more.
+    (device,) = again["devices"]
+    assert (again["growth_bytes"], device["allocated_growth_bytes"]) == (0, 64 * MIB), again
+
+
+def test_a_call_that_used_no_device_is_one_of_the_host():
+    idle, asked, told = on("2xH100-80GB", TAKE + """
+    first = take(32)
+    idle = memtally.measure(lambda: bytearray(64 << 20))[1]
+    asked = memtally.Measure(device="cuda:1")(lambda: torch.empty(32 << 20, dtype=torch.uint8, device="cuda:1"))[1]
+    try:
+        memtally.Measure(device=2)(print, "ran")
+    except memtally.Error as error:
+        told = [type(error).__name__, str(error)]
+    print(json.dumps([idle.to_dict(), asked.to_dict(), told]))
+    """)
+    assert idle["device"] == "host" and [device["was_used"] for device in idle["devices"]] == [False, False], idle
+    assert (asked["device"], asked["peak_memory_bytes"]) == ("cuda:1", 32 * MIB), asked
+    assert [device["was_used"] for device in asked["devices"]] == [False, True], asked
+    assert told == ["NotFound", "there is no device 2; PyTorch has 2"], told
+
+
+def test_a_process_that_a_program_forks_after_cuda_measures_its_host():
+    record = on("H100-80GB", TAKE + """
+    import os
+    first = take(32)
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.write(write, json.dumps(memtally.measure(bytearray, 1 << 20)[1].to_dict()).encode())
+        os._exit(0)
+    os.close(write)
+    print(os.fdopen(read).read())
+    """)
+    assert record["device"] == "host" and record["peak_memory_bytes"] > 0 and not record["devices"], record
+
+
+def test_what_a_program_says_of_its_tensors_stands_in_its_recording():
+    with tempfile.TemporaryDirectory() as folder:
+        program, recording = os.path.join(folder, "program.py"), os.path.join(folder, "recording")
+        with open(program, "w", encoding="utf-8") as file:
+            file.write("import torch, memtally\n"
+                       "on_device = torch.empty(64 << 20, dtype=torch.uint8, device='cuda')\n"
+                       "memtally.label(on_device, 'recurrent_state', 'mine')\n"
+                       "on_host = torch.ones(48 << 20, dtype=torch.uint8)\n"
+                       "memtally.label(on_host, 'training', 'mine')\n"
+                       "assert memtally.record().folder\n")
+        told = package.answered("""
+            import json, memtally, os, sys
+            recording = memtally.record(sys.argv[1:3], output=sys.argv[3], on="H100-80GB")
+            tally = recording.tally("training-peak")
+            device = tally.places[1]
+            print(json.dumps([recording.status, tally.place("host").row("training").allocated_bytes,
+                              device.row("recurrent_state").allocated_bytes, "training" in str(tally),
+                              os.fspath(recording) == sys.argv[3]]))
+        """, engine.torch(), program, recording, PYTHONPATH=package.packages())
+    assert told == [0, 48 * MIB, 64 * MIB, True, True], told
+
+
+RESET = TAKE + """
+    import gc
+
+    class Model:
+        def __init__(self):
+            self.layers = {"first": [take(64)]}
+
+    class Cycle:
+        def __init__(self, mib):
+            self.memory, self.me = take(mib), self
+
+    def text(reset):
+        return {"freed": reset.freed, "by": reset.freed_by_category, "after": [reset.after.allocated, reset.after.cached],
+                "held": [[one.bytes, one.what, one.path] for one in reset.held], "problems": reset.problems}
+"""
+
+
+def test_a_device_gives_back_cycles_and_caches_and_says_who_holds_the_rest():
+    reset, peak, kept, after = on("H100-80GB", RESET + """
+    kept = Model()
+    gc.disable()
+    Cycle(128)
+    passing = take(32)
+    del passing
+    def step():
+        mine = take(48)
+        (reset,) = memtally.reset_device(0)
+        return reset
+    reset, record = memtally.measure(step)
+    print(json.dumps([text(reset), record.peak_memory_bytes, torch.cuda.max_memory_reserved(), torch.cuda.memory_reserved()]))
+    """)
+    assert reset["by"] == {"allocated": 128 * MIB, "cached": 32 * MIB}, reset
+    assert reset["after"] == [112 * MIB, 0] and reset["freed"] == 160 * MIB and reset["problems"] == [], reset
+    assert reset["held"] == [[64 * MIB, f"Tensor {64 * MIB} uint8", "__main__.kept.layers['first'][0]"],
+                             [48 * MIB, f"Tensor {48 * MIB} uint8", "step():mine"]], reset
+    # The call's own peak is not lost although the reset has the allocator count anew.
+    assert peak == (64 + 128 + 32 + 48) * MIB and kept == (64 + 48) * MIB and after == 64 * MIB + 48 * MIB, (peak, kept, after)
+
+
+def test_every_device_is_reset_where_none_is_named_and_none_where_none_is_used():
+    none, told, places, wrong = on("2xH100-80GB", RESET + """
+    none = memtally.reset_device()
+    a = torch.empty(32 << 20, dtype=torch.uint8, device="cuda:1")
+    del a
+    resets = memtally.reset_device("all")
+    wrong = []
+    for device in (2, "cpu"):
+        try:
+            memtally.reset_device(device)
+        except memtally.Error as error:
+            wrong.append(error.code)
+    print(json.dumps([none, [text(reset) for reset in resets], [reset.place for reset in resets], wrong]))
+    """)
+    assert none == [] and places == ["cuda:0", "cuda:1"] and wrong == ["MT_ENOTFOUND", "MT_EARG"]
+    assert [reset["freed"] for reset in told] == [0, 32 * MIB], told
+
+
+def test_the_host_says_which_tensors_stay_and_looking_holds_none():
+    told, alive = on("H100-80GB", TAKE + """
+    import weakref
+    kept = [torch.zeros(32 << 20, dtype=torch.uint8)]
+    def hold():
+        local = torch.zeros(16 << 20, dtype=torch.uint8)
+        reference = weakref.ref(local)
+        reset = memtally.reset_host()
+        del local
+        return reset, reference() is not None
+    reset, is_alive = hold()
+    print(json.dumps([[[one.bytes, one.path] for one in reset.held[:2]], is_alive]))
+    """)
+    assert told == [[32 * MIB, "__main__.kept[0]"], [16 * MIB, "hold():local"]], told
+    assert not alive
+
+
+def test_a_pool_of_cupys_is_emptied_too():
+    told = on("H100-80GB", TAKE + """
+    import types
+
+    class Pool:
+        used, total = 5 << 20, 21 << 20
+        def used_bytes(self): return self.used
+        def total_bytes(self): return self.total
+        def free_all_blocks(self): self.total = self.used
+
+    class Device:
+        def __init__(self, index): pass
+        def __enter__(self): return self
+        def __exit__(self, *_): pass
+
+    pool, pinned = Pool(), Pool()
+    first = take(32)
+    sys.modules["cupy"] = types.SimpleNamespace(
+        cuda=types.SimpleNamespace(Device=Device), get_default_memory_pool=lambda: pool,
+        get_default_pinned_memory_pool=lambda: pinned)
+    (reset,) = memtally.reset_device(0)
+    print(json.dumps([reset.freed_by_category, reset.after.total, pinned.total]))
+    """)
+    assert told == [{"allocated": 0, "cached": 16 * MIB}, 37 * MIB, 5 * MIB], told
+
+
+if __name__ == "__main__":
+    tap.main(globals())
