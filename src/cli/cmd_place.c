@@ -300,7 +300,7 @@ static const char *const description[] = {
     "A device gets one stretch of layers. Of all such placements memtally takes the best one by "
     "the "
     "objective, and says how far any other placement could be better. It tries each order of "
-    "devices that differ.",
+    "devices that differ. For transformers, if no such placement fits, it looks for any that does.",
     "If the devices have no room for all, llama.cpp and its kin leave a part on the host: first "
     "the "
     "routed experts of as few layers as possible, then the first layers. For other engines "
