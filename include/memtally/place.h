@@ -78,6 +78,8 @@ struct mt_place_problem {
     enum mt_objective objective;
     int output_is_input;     /* the output matrix lies where the embedding does: a token goes back
                                 there */
+    int stretches_may_break; /* where no way with one stretch for each device fits, any way that
+                                does is taken; is_best is then 0 */
     int experts_may_leave;   /* for the host, of each layer all or none */
     int layers_may_leave;    /* for the host, the first ones */
     double crossing_seconds; /* that each crossing takes, for MT_OBJECTIVE_SPEED */

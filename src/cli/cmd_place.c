@@ -33,8 +33,8 @@ struct place_options {
 static const char *const objectives[] = {MT_OBJECTIVE_LIST(NAME) NULL};
 static const char *const policies[] = {MT_PLACE_POLICY_LIST(NAME) NULL};
 #undef NAME
-enum { TABLE, JSON };
-static const char *const formats[] = {"table", "json", NULL};
+enum { TABLE, JSON, SVG, HTML };
+static const char *const formats[] = {"table", "json", "svg", "html", NULL};
 
 static const struct cli_option place_options[] = {
     {.name = "device",
@@ -216,6 +216,10 @@ static int show(const struct place_options *options, const struct mt_model *mode
             document.compared[i] = i ? made[i] : placed->placement;
         if (options->format == JSON)
             cli_placement_json(&document, out);
+        else if (options->format == SVG)
+            cli_placement_svg(&document, out);
+        else if (options->format == HTML)
+            cli_placement_html(&document, out);
         else
             cli_placement_table(&document, &terminal, out);
     }
@@ -296,7 +300,7 @@ static const char *const description[] = {
     "A device gets one stretch of layers. Of all such placements memtally takes the best one by "
     "the "
     "objective, and says how far any other placement could be better. It tries each order of "
-    "devices that differ.",
+    "devices that differ. For transformers, if no such placement fits, it looks for any that does.",
     "If the devices have no room for all, llama.cpp and its kin leave a part on the host: first "
     "the "
     "routed experts of as few layers as possible, then the first layers. For other engines "

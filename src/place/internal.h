@@ -51,6 +51,10 @@ int mt_place_leave(const struct mt_place_problem *problem, struct mt_place_leavi
 /* Refuses what is no problem: without devices or units, of no size. Errors: MT_EARG. */
 int mt_place_check(const struct mt_place_problem *problem, struct mt_error *error);
 
+/* Packs units wherever there is room. Returns 1, 0 (no way was found), MT_ENOMEM. */
+int mt_place_pack(const struct mt_place_problem *problem, struct mt_placement_made **made,
+                  struct mt_error *error);
+
 /* Fails with MT_ELIMIT and says what is missing. */
 int mt_place_refuse(const struct mt_place_problem *problem, struct mt_error *error);
 

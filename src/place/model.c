@@ -420,6 +420,7 @@ static int make(struct box *box, const struct mt_model *model,
     set_overheads(box, even);
     mt_estimate_destroy(even);
     int may_leave = !options->keep_on_devices;
+    box->placed.problem.stretches_may_break = way == MT_PLACE_DEVICE_MAP;
     box->placed.problem.experts_may_leave = may_leave && way == MT_PLACE_TENSOR_SPLIT;
     box->placed.problem.layers_may_leave =
         may_leave && (way == MT_PLACE_TENSOR_SPLIT || way == MT_PLACE_LAYERS);

@@ -59,7 +59,7 @@ static void alternate(const struct mt_place_problem *problem, struct mt_placemen
         if (is_layer && !nth)
             made->expert_device[i] = 0;
         for (uint32_t e = 0; e < unit->experts; e++)
-            made->expert_at[i * made->it.experts_most + e] = nth ? e % 2 ? last : 0 : 0;
+            made->expert_at[i * made->it.experts_most + e] = e % 2 ? last : 0;
         nth += (uint64_t)is_layer;
     }
 }

@@ -273,11 +273,13 @@ int mt_place_units(const struct mt_place_problem *problem, struct mt_placement *
 {
     struct mt_placement_made *made = NULL;
     int result = mt_place_check(problem, error);
-    if (!result)
+    if (!result && !problem->stretches_may_break)
         result = check_pins(problem, error);
     if (result)
         return result;
     result = solve(problem, problem->units, NULL, &made, error);
+    if (!result && problem->stretches_may_break)
+        result = mt_place_pack(problem, &made, error);
     if (!result && (problem->experts_may_leave || problem->layers_may_leave)) {
         struct mt_place_leaving leaving = {0};
         result = mt_place_leave(problem, &leaving, error);

@@ -15,3 +15,19 @@ for engine in vllm@0.33.0 sglang@0.5.23 exllamav3 transformers@4.57.6; do
 done
 # Each product of tensor and pipeline parallel sizes, with the copies that the cards hold.
 memtally place config.json --engine vllm@0.33.0 --device 4x24GiB --context 2048 | grep -A9 'tensor parallel'
+# A picture, and a page with it; both are well-formed, whatever the model is called.
+mv model.gguf 'a<b>&c.gguf'
+memtally place 'a<b>&c.gguf' --device 4GiB,4GiB --format svg -o picture.svg
+memtally place 'a<b>&c.gguf' --device 4GiB,4GiB --format html -o page.html
+python3 - <<END
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+picture = ElementTree.parse("picture.svg").getroot()
+bars = [one for one in picture.iter("{http://www.w3.org/2000/svg}rect") if one.get("height") == "26"]
+print(len(bars), picture[0].text)
+text = []
+parser = HTMLParser()
+parser.handle_data = text.append
+parser.feed(open("page.html", encoding="utf-8").read())
+print("a<b>&c.gguf" in "".join(text))
+END

@@ -150,6 +150,48 @@ def test_a_tied_output_lies_with_its_embedding():
     assert document["crossings_per_token"] == 3, document  # two between three cards, and back to the output
 
 
+def loaded(config, document, devices):
+    """What PyTorch says of each device once a model of this config was loaded by the map, and generated."""
+    with tempfile.TemporaryDirectory() as folder:
+        config_folder, mapped, path = (os.path.join(folder, name) for name in ("model", "map.json", "figures.json"))
+        os.mkdir(config_folder)
+        for name, content in ((os.path.join(config_folder, "config.json"), config), (mapped, document["device_map"])):
+            with open(name, "w", encoding="utf-8") as file:
+                json.dump(content, file)
+        done = memtally.run("rehearse", "--device", devices, "--requests", "0", "--no-suggest", "--json", "--", engine.torch(),
+                            on_host.program("placed.py"), config_folder, mapped, path, timeout=500)
+        assert os.path.exists(path), (done.returncode, done.stderr[-3000:])
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+
+
+def assert_pytorch_holds_what_was_placed(tied):
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 256, "intermediate_size": 512,
+              "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 2048,
+              "max_position_embeddings": 512, "tie_word_embeddings": tied, "torch_dtype": "bfloat16", "bos_token_id": 1,
+              "eos_token_id": 2}
+    path = os.path.join(SCRATCH.name, f"small-{tied}.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    document = placed(path, "24GiB,24GiB", "--engine", "transformers@4.57.6", "--objective", "balance", "--context", "64")
+    said = loaded(config, document, "24GiB,24GiB")
+    assert said["length"] == 12, said
+    for number, device in enumerate(document["devices"]):
+        weights = device["dense_bytes"] + device["expert_bytes"]
+        assert device["layers"] and said["held"][str(number)] == weights, (device, said)
+        # PyTorch rounds each tensor up to 512 B; the frequencies of the rotary embedding are one more.
+        rounding = 512 * (said["tensors"][str(number)] + 1)
+        assert weights <= said["allocated"][str(number)] <= weights + rounding, (device, said)
+
+
+def test_pytorch_holds_what_was_placed():
+    assert_pytorch_holds_what_was_placed(False)
+
+
+def test_pytorch_holds_a_tied_output_once():
+    assert_pytorch_holds_what_was_placed(True)
+
+
 def test_mixtral_in_four_bits_on_two_cards_of_16_gigabytes():
     """The map that is known for it has 51.7 crossings, 31 layers * 2 * (1 - C(4,2) / C(8,2)) + 3; the best has one."""
     document = placed(os.path.join(CONFIGS, "Mixtral-8x7B-v0.1.json"), "15.6GiB,15.6GiB", "--engine", "transformers@4.57.6",

@@ -145,36 +145,121 @@ static void put_proof(const struct cli_placement_document *document,
                        best->further_tokens);
 }
 
+/* With up to so many devices each has its column; with more the fullest one stands for all. */
+enum { DEVICES_SHOWN = 4 };
+
+static void add_way(const struct cli_placement_document *document, enum mt_place_policy policy,
+                    size_t n_shown, struct mt_text_table *table)
+{
+    const struct mt_placement *placement = document->compared[policy];
+    struct mt_cell cells[MT_TEXT_TABLE_COLUMNS_MAX] = {0};
+    char crossings[32];
+    size_t n = 0;
+    snprintf(crossings, sizeof crossings, "%.3g", placement->crossings);
+    cells[n++] = (struct mt_cell){.text = mt_place_policy_name(policy)};
+    cells[n++] = (struct mt_cell){.text = keeps_to_limits(document, placement) ? "yes" : "no"};
+    cells[n++] = (struct mt_cell){.text = crossings};
+    for (size_t d = 0; d < n_shown; d++)
+        cells[n++] = (struct mt_cell){.percent = 100 * share_of(document, placement, d)};
+    if (!n_shown)
+        cells[n++] = (struct mt_cell){.percent = 100 * placement->highest_share};
+    cells[n++] = (struct mt_cell){.number = placement->further_tokens};
+    mt_text_table_add(table, 0, MT_ROW_PLAIN, cells);
+}
+
+static void put_ways(const struct cli_placement_document *document,
+                     const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    struct mt_text_table_column columns[MT_TEXT_TABLE_COLUMNS_MAX] = {
+        {"policy", MT_CELL_TEXT, 0},
+        {"fits", MT_CELL_TEXT, 0},
+        {"crossings", MT_CELL_TEXT_RIGHT, 0}};
+    size_t devices = document->shown->n_devices;
+    size_t n_shown = devices <= DEVICES_SHOWN ? devices : 0;
+    size_t n = 3;
+    struct mt_text_table table;
+    for (size_t d = 0; d < n_shown; d++)
+        columns[n++] = (struct mt_text_table_column){document->placed->problem.devices[d].name,
+                                                     MT_CELL_PERCENT, 0};
+    if (!n_shown)
+        columns[n++] = (struct mt_text_table_column){"fullest", MT_CELL_PERCENT, 0};
+    columns[n++] = (struct mt_text_table_column){"further tokens", MT_CELL_COUNT, 0};
+    mt_text_table_init(&table, columns, n, terminal->utf8);
+    for (int policy = 0; policy < MT_PLACE_POLICY_COUNT; policy++)
+        if (document->compared[policy])
+            add_way(document, (enum mt_place_policy)policy, n_shown, &table);
+    cli_table_draw(&table, terminal, out);
+}
+
+/* Why the best placement is better than a policy, or that it is not. */
+static void put_reason(const struct cli_placement_document *document, enum mt_place_policy policy,
+                       const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    const struct mt_placement *best = document->compared[MT_PLACE_POLICY_BEST];
+    const struct mt_placement *other = document->compared[policy];
+    double crossings = other->crossings - best->crossings;
+    double points = 100 * (other->highest_share - best->highest_share);
+    const char *name = mt_place_policy_name(policy);
+    if (!keeps_to_limits(document, other))
+        cli_table_fact(terminal, out, "better", "than %s, with which a device is over its limit",
+                       name);
+    else if (crossings > 0.005 || points > 0.05)
+        cli_table_fact(terminal, out, "better",
+                       "than %s by %.3g crossings for each token, and by %.1f points on the "
+                       "fullest device",
+                       name, crossings, points);
+    else
+        cli_table_fact(terminal, out, "as good", "as %s", name);
+}
+
 static void put_compared(const struct cli_placement_document *document,
                          const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
-    static const struct mt_text_table_column columns[] = {
-        {"policy", MT_CELL_TEXT, 0},          {"fits", MT_CELL_TEXT, 0},
-        {"crossings", MT_CELL_TEXT_RIGHT, 0}, {"fullest", MT_CELL_PERCENT, 0},
-        {"further tokens", MT_CELL_COUNT, 0},
-    };
-    struct mt_text_table table;
-    size_t n = 0;
-    mt_text_table_init(&table, columns, sizeof columns / sizeof *columns, terminal->utf8);
-    for (int policy = 0; policy < MT_PLACE_POLICY_COUNT; policy++) {
-        const struct mt_placement *placement = document->compared[policy];
-        char crossings[32];
-        if (!placement)
-            continue;
-        snprintf(crossings, sizeof crossings, "%.3g", placement->crossings);
-        const struct mt_cell cells[] = {
-            {.text = mt_place_policy_name((enum mt_place_policy)policy)},
-            {.text = keeps_to_limits(document, placement) ? "yes" : "no"},
-            {.text = crossings},
-            {.percent = 100 * placement->highest_share},
-            {.number = placement->further_tokens},
-        };
-        mt_text_table_add(&table, 0, MT_ROW_PLAIN, cells);
-        n++;
+    if (!document->compared[MT_PLACE_POLICY_BEST])
+        return;
+    put_ways(document, terminal, out);
+    mt_strbuf_puts(out, "\n");
+    for (int policy = 1; policy < MT_PLACE_POLICY_COUNT; policy++)
+        if (document->compared[policy])
+            put_reason(document, (enum mt_place_policy)policy, terminal, out);
+}
+
+/* Whether the devices in use are filled evenly: to within what the largest unit takes. */
+static int is_balanced(const struct cli_placement_document *document,
+                       const struct mt_placement *placement, double *points)
+{
+    const struct mt_place_problem *problem = &document->placed->problem;
+    uint64_t unit = 0;
+    double high = 0;
+    double low = 1;
+    double step = 0;
+    for (size_t i = 0; i < problem->n_units; i++) {
+        uint64_t bytes = problem->units[i].dense_bytes + problem->units[i].expert_bytes +
+                         problem->units[i].cache_bytes;
+        unit = bytes > unit ? bytes : unit;
     }
-    if (n)
-        cli_table_draw(&table, terminal, out);
-    mt_text_table_finish(&table);
+    for (size_t d = 0; d < placement->n_devices; d++) {
+        double share = share_of(document, placement, d);
+        double one = (double)unit / (double)problem->devices[d].capacity_bytes;
+        if (!placement->devices[d].n_units)
+            continue;
+        high = share > high ? share : high;
+        low = share < low ? share : low;
+        step = one > step ? one : step;
+    }
+    *points = 100 * (high - low);
+    return high - low <= step;
+}
+
+static void put_balance(const struct cli_placement_document *document,
+                        const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    double points;
+    int balanced = is_balanced(document, document->shown, &points);
+    cli_table_fact(terminal, out, "balance",
+                   balanced ? "the devices in use differ by %.1f points, no more than a layer takes"
+                            : "the devices in use differ by %.1f points, more than a layer takes",
+                   points);
 }
 
 /* Sizes of groups that hold the model, and what each has room for. */
@@ -222,7 +307,9 @@ void cli_placement_table(const struct cli_placement_document *document,
         put_bar(document, d, terminal, out);
     put_compared(document, terminal, out);
     put_parallel(document->placed, terminal, out);
-    mt_strbuf_puts(out, "\n");
+    if (!document->compared[MT_PLACE_POLICY_BEST])
+        mt_strbuf_puts(out, "\n");
+    put_balance(document, terminal, out);
     put_proof(document, terminal, out);
     for (size_t i = 0; i < document->placed->n_notes; i++)
         cli_table_fact(terminal, out, "note", "%s", document->placed->notes[i]);
@@ -247,6 +334,9 @@ static void put_place(struct mt_json *json, const char *key, int device)
 static void json_devices(const struct cli_placement_document *document,
                          const struct mt_placement *placement, struct mt_json *json)
 {
+    uint64_t experts = 0;
+    for (size_t i = 0; i < placement->n_units; i++)
+        experts += document->placed->problem.units[i].experts;
     mt_json_begin_array(json, "devices");
     for (size_t d = 0; d < placement->n_devices; d++) {
         const struct mt_placement_device *device = &placement->devices[d];
@@ -263,6 +353,8 @@ static void json_devices(const struct cli_placement_document *document,
         mt_json_count(json, "overhead_bytes", device->overhead_bytes);
         mt_json_count(json, "layers", device->layers);
         mt_json_count(json, "experts", device->experts);
+        mt_json_real(json, "experts_ratio",
+                     experts ? (double)device->experts / (double)experts : -1);
         mt_json_real(json, "used_ratio", share_of(document, placement, d));
         mt_json_end(json);
     }
@@ -298,7 +390,9 @@ static void json_units(const struct cli_placement_document *document, struct mt_
 static void json_figures(const struct cli_placement_document *document,
                          const struct mt_placement *placement, struct mt_json *json)
 {
+    double points;
     mt_json_bool(json, "fits", keeps_to_limits(document, placement));
+    mt_json_bool(json, "is_balanced", is_balanced(document, placement, &points));
     mt_json_real(json, "crossings_per_token", placement->crossings);
     mt_json_real(json, "highest_used_ratio", placement->highest_share);
     mt_json_count(json, "further_context_tokens", placement->further_tokens);

@@ -21,5 +21,7 @@ struct cli_placement_document {
 void cli_placement_table(const struct cli_placement_document *document,
                          const struct cli_terminal *terminal, struct mt_strbuf *out);
 void cli_placement_json(const struct cli_placement_document *document, struct mt_strbuf *out);
+void cli_placement_svg(const struct cli_placement_document *document, struct mt_strbuf *out);
+void cli_placement_html(const struct cli_placement_document *document, struct mt_strbuf *out);
 
 #endif

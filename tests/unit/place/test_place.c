@@ -241,6 +241,7 @@ static void test_what_leaves_for_the_host(void **state)
     assert_int_equal(placement->host_expert_layers, 3);
     assert_int_equal(placement->host_layers, 0);
     assert_int_equal(placement->host_bytes, 60);
+    assert_true(placement->crossings > 5.99 && placement->crossings < 6.01); /* there and back */
     assert_int_equal(placement->expert_device[2], MT_PLACE_HOST);
     assert_int_equal(placement->expert_device[3], 0);
     mt_placement_destroy(placement);
@@ -250,6 +251,49 @@ static void test_what_leaves_for_the_host(void **state)
     assert_int_equal(placement->host_layers, 4);
     assert_int_equal(placement->host_expert_layers, 2);
     assert_int_equal(placement->devices[0].used_bytes, 10);
+    mt_placement_destroy(placement);
+}
+
+/* A token goes back to the embedding's device for an output that is the embedding. */
+static void test_a_tied_output_costs_a_crossing(void **state)
+{
+    struct mt_place_unit units[] = {layer(0, 30), layer(1, 30)};
+    const struct mt_place_device devices[] = {{.capacity_bytes = 40, .limit_bytes = 40},
+                                              {.capacity_bytes = 40, .limit_bytes = 40}};
+    const struct mt_place_problem problem = {
+        .units = units, .n_units = 2, .devices = devices, .n_devices = 2, .output_is_input = 1};
+    struct mt_placement *placement;
+    (void)state;
+    assert_int_equal(mt_place_units(&problem, &placement, NULL), 0);
+    assert_true(placement->crossings > 1.99 && placement->crossings < 2.01);
+    mt_placement_destroy(placement);
+}
+
+/* The fast card has room for one of the two: a dense layer of 30 is read whole, of a layer with
+ * experts 10 and a tenth of 40. */
+static void test_the_fast_card_gets_what_is_read_most(void **state)
+{
+    struct mt_place_unit units[] = {layer(0, 10), layer(1, 30)};
+    const struct mt_place_device devices[] = {
+        {.capacity_bytes = 60, .limit_bytes = 60, .bytes_per_second = 1},
+        {.capacity_bytes = 60, .limit_bytes = 60, .bytes_per_second = 4}};
+    const struct mt_place_problem problem = {.units = units,
+                                             .n_units = 2,
+                                             .devices = devices,
+                                             .n_devices = 2,
+                                             .objective = MT_OBJECTIVE_SPEED};
+    struct mt_placement *placement;
+    (void)state;
+    units[0].experts = 10;
+    units[0].experts_used = 1;
+    units[0].expert_bytes = 40;
+    assert_int_equal(mt_place_units(&problem, &placement, NULL), 0);
+    assert_int_equal(placement->unit_device[1], 1);
+    /* Where a token uses all experts, their layer is the one that is read most. */
+    mt_placement_destroy(placement);
+    units[0].experts_used = 10;
+    assert_int_equal(mt_place_units(&problem, &placement, NULL), 0);
+    assert_int_equal(placement->unit_device[0], 1);
     mt_placement_destroy(placement);
 }
 
@@ -280,6 +324,8 @@ int main(void)
         cmocka_unit_test(test_pins_are_kept_and_contradictions_named),
         cmocka_unit_test(test_what_is_missing_is_told),
         cmocka_unit_test(test_what_leaves_for_the_host),
+        cmocka_unit_test(test_a_tied_output_costs_a_crossing),
+        cmocka_unit_test(test_the_fast_card_gets_what_is_read_most),
         cmocka_unit_test(test_no_problem_is_refused),
     };
     return RUN_TESTS(tests);

@@ -155,8 +155,59 @@ static void test_equal_to_enumeration(void **state)
     assert_true(fit > INSTANCES / 10 && fit < INSTANCES - INSTANCES / 10);
 }
 
+/* Whether each unit can lie on some device, wherever the others do. */
+static int any_way_fits(const struct mt_place_problem *problem, size_t unit, uint64_t *rooms)
+{
+    if (unit == problem->n_units)
+        return 1;
+    const struct mt_place_unit *it = &problem->units[unit];
+    uint64_t bytes = it->dense_bytes + it->cache_bytes;
+    for (size_t d = 0; d < problem->n_devices; d++) {
+        if (rooms[d] < bytes ||
+            problem->devices[d].limit_bytes < problem->devices[d].overhead_bytes ||
+            (it->pinned != MT_PLACE_ANY && it->pinned != (int)d))
+            continue;
+        rooms[d] -= bytes;
+        int fits = any_way_fits(problem, unit + 1, rooms);
+        rooms[d] += bytes;
+        if (fits)
+            return 1;
+    }
+    return 0;
+}
+
+static void test_what_fits_in_any_way_is_found(void **state)
+{
+    struct mt_place_unit units[UNITS_MAX];
+    struct mt_place_device devices[DEVICES_MAX];
+    size_t only_broken = 0;
+    (void)state;
+    for (size_t i = 0; i < INSTANCES; i++) {
+        struct mt_place_problem problem = {.units = units, .devices = devices};
+        struct mt_placement *placement = NULL;
+        uint64_t rooms[DEVICES_MAX];
+        make(units, devices, &problem);
+        for (size_t d = 0; d < problem.n_devices; d++)
+            rooms[d] = devices[d].limit_bytes > devices[d].overhead_bytes
+                           ? devices[d].limit_bytes - devices[d].overhead_bytes
+                           : 0;
+        problem.stretches_may_break = 1;
+        int fits = any_way_fits(&problem, 0, rooms);
+        assert_int_equal(mt_place_units(&problem, &placement, NULL), fits ? 0 : MT_ELIMIT);
+        if (!fits)
+            continue;
+        only_broken += !placement->is_best;
+        for (size_t d = 0; d < problem.n_devices; d++)
+            assert_true(placement->devices[d].used_bytes <= devices[d].limit_bytes ||
+                        !placement->devices[d].n_units);
+        mt_placement_destroy(placement);
+    }
+    assert_true(only_broken > INSTANCES / 100);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_equal_to_enumeration)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_equal_to_enumeration),
+                                       cmocka_unit_test(test_what_fits_in_any_way_is_found)};
     return RUN_TESTS(tests);
 }
