@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .documents import Tally as Tally
     from .errors import Error as Error
     from .generation import profile_generation as profile_generation
+    from .loading import conservative_load as conservative_load
     from .measuring import DeviceMemory as DeviceMemory
     from .measuring import HostMemory as HostMemory
     from .measuring import Measure as Measure
@@ -47,6 +48,7 @@ _PLACES = {
     "Reset": "resetting",
     "Tally": "documents",
     "compare": "questions",
+    "conservative_load": "loading",
     "estimate": "questions",
     "label": "naming",
     "mark": "naming",
