@@ -12,6 +12,7 @@ What is asked for is loaded when it is first used; PyTorch is never imported for
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .batches import fit_batch as fit_batch
     from .documents import Comparison as Comparison
     from .documents import Estimate as Estimate
     from .documents import Tally as Tally
@@ -50,6 +51,7 @@ _PLACES = {
     "compare": "questions",
     "conservative_load": "loading",
     "estimate": "questions",
+    "fit_batch": "batches",
     "label": "naming",
     "mark": "naming",
     "measure": "measuring",

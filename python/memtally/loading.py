@@ -49,7 +49,7 @@ def conservative_load(
         return load(max_memory=dict(given), device_map="auto")
     except BaseException as error:
         failed = error
-    _forget(failed)
+    forget(failed)
     _note(failed, _sentences(given, free, expected))
     # Outside of the except block, so that the interpreter's own record of the exception is gone as well.
     reset_device(largest=0)
@@ -75,13 +75,9 @@ def _initialise() -> None:
 def _free() -> Limits:
     """What is free: of each device as the driver says it, of the host what this process may still take."""
     free: Limits = {index: int(devices.torch().cuda.mem_get_info(index)[0]) for index in range(devices.count())}
-    host = library.host()
-    available = [host.memory_available_bytes]
-    if host.cgroup_limit_bytes != library.UNKNOWN and host.cgroup_working_set_bytes != library.UNKNOWN:
-        available.append(max(0, host.cgroup_limit_bytes - host.cgroup_working_set_bytes))
-    known = [value for value in available if value != library.UNKNOWN]
-    if known:
-        free["cpu"] = min(known)
+    left = library.host_left()
+    if left is not None:
+        free["cpu"] = left
     return free
 
 
@@ -113,7 +109,7 @@ def _limits(
     return given
 
 
-def _forget(error: BaseException) -> None:
+def forget(error: BaseException) -> None:
     """Frees what the frames of an exception hold, and those of what it came from."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]

@@ -4,6 +4,7 @@
 allocator asks of the driver as they are, so each sum is arithmetic; the recording of the same run is the second witness."""
 
 import json
+import math
 import os
 import tempfile
 
@@ -352,6 +353,68 @@ def test_models_of_transformers_are_loaded_or_leave_nothing():
     device, of_parameters, allocated = loaded
     assert device == "cuda:0" and of_parameters <= allocated <= of_parameters + MIB, loaded
     assert kind == "broken at the end" and left == [0, 0], (kind, left)
+
+
+FIT = TAKE + """
+    import math
+
+    GIB = 1 << 30
+    first = take(32)
+    memtally.reset_device()
+    tries = []
+
+    def note(batch, record):
+        tries.append([batch, record is not None])
+
+    def runs(batch):
+        fixed = take(8 << 10)
+        return take(batch << 10)
+"""
+
+
+def test_the_largest_batch_is_found_in_few_tries():
+    found, expected, tries, left = on("H100-80GB", FIT + """
+    free = torch.cuda.mem_get_info(0)[0]
+    found = memtally.fit_batch(runs, 1000, on_try=note)
+    print(json.dumps([found, (free - 8 * GIB) // GIB, tries, torch.cuda.memory_reserved()]))
+    """)
+    assert found == expected and left == 32 * MIB, (found, expected, left)
+    assert [found, True] in tries and [found + 1, False] in tries and len(tries) <= 5, tries
+
+
+def test_batches_that_grow_otherwise_than_by_a_line_are_found_too():
+    squared, rooted, upper, started, tries = on("H100-80GB", FIT + """
+    squared = memtally.fit_batch(lambda batch: take(batch * batch), 100_000, on_try=note)
+    rooted = memtally.fit_batch(lambda batch: take(math.isqrt(batch << 26)), 100_000, on_try=note)
+    upper = memtally.fit_batch(runs, 17)
+    started = memtally.fit_batch(runs, 1000, start=500)
+    print(json.dumps([squared, rooted, upper, started, len(tries)]))
+    """)
+    assert upper == 17 and started > 17
+    # squared^2 MiB and isqrt(rooted * 2^26) MiB are both just within what is free: less than (squared + 1)^2 MiB.
+    assert squared**2 < 80 << 10 < (squared + 12) ** 2, squared
+    assert math.isqrt(rooted << 26) < (squared + 1) ** 2 and math.isqrt((rooted + 1) << 26) >= squared**2, (rooted, squared)
+    assert tries <= 30, tries
+
+
+def test_what_is_no_shortage_goes_through_and_so_does_a_batch_of_one_that_does_not_fit():
+    told = on("H100-80GB", FIT + """
+    told = []
+    def broken(batch):
+        raise RuntimeError("shapes do not agree")
+    for fn, start in ((broken, 1), (lambda batch: take(100 << 10), 1), (lambda batch: take(100 << 10), 8)):
+        try:
+            memtally.fit_batch(fn, 8, start)
+        except Exception as error:
+            told.append([type(error).__name__, torch.cuda.memory_reserved() >> 20])
+    for upper, start in ((0, 1), (4, 5)):
+        try:
+            memtally.fit_batch(runs, upper, start)
+        except memtally.Error as error:
+            told.append(error.code)
+    print(json.dumps(told))
+    """)
+    assert told == [["RuntimeError", 32], ["OutOfMemoryError", 32], ["OutOfMemoryError", 32], "MT_EARG", "MT_EARG"], told
 
 
 if __name__ == "__main__":
