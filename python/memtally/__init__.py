@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .naming import label as label
     from .naming import mark as mark
     from .naming import scope as scope
+    from .present import tally as tally
     from .questions import compare as compare
     from .questions import estimate as estimate
     from .questions import rehearse as rehearse
@@ -61,6 +62,7 @@ _PLACES = {
     "reset_device": "resetting",
     "reset_host": "resetting",
     "scope": "naming",
+    "tally": "present",
 }
 
 __all__ = sorted(_PLACES)

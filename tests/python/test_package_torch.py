@@ -417,5 +417,36 @@ def test_what_is_no_shortage_goes_through_and_so_does_a_batch_of_one_that_does_n
     assert told == [["RuntimeError", 32], ["OutOfMemoryError", 32], ["OutOfMemoryError", 32], "MT_EARG", "MT_EARG"], told
 
 
+def test_a_tally_of_now_has_what_the_program_holds():
+    places, sums, text = on("H100-80GB", TAKE + """
+    model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024, device="cuda") for _ in range(4)))
+    on_host = torch.nn.Linear(4096, 4096)
+    with torch.no_grad():
+        on_host.weight.zero_()
+        on_host.bias.zero_()
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.zeros(8, 1024, device="cuda")).sum().backward()
+    optimizer.step()
+    other, passing = take(64), take(32)
+    del passing
+    tally = memtally.tally()
+    of = lambda tensors: sum(one.untyped_storage().nbytes() for one in tensors)
+    state = [value for one in optimizer.state.values() for value in one.values() if value.is_cuda]
+    sums = {"weights": of(model.parameters()), "training": of(one.grad for one in model.parameters()) + of(state),
+            "on_host": of(on_host.parameters()), "reserved": torch.cuda.memory_reserved(),
+            "cached": torch.cuda.memory_reserved() - torch.cuda.memory_allocated()}
+    places = [[place.place, place.total_bytes, place.unattributed_bytes, {row.category: row.bytes for row in place.rows}]
+              for place in tally]
+    print(json.dumps([places, sums, str(tally)]))
+    """)
+    (host, total, rest, rows), (device, reserved, unattributed, taken) = places
+    assert (host, device) == ("host", "gpu:0") and text.startswith("place")
+    assert rows["weights"] == sums["on_host"] and rest == total - sum(rows.values()), rows
+    assert reserved == sums["reserved"] and unattributed == reserved - sum(taken.values()), places
+    assert {name: taken[name] for name in ("weights", "training", "cached")} == {
+        name: sums[name] for name in ("weights", "training", "cached")}, (taken, sums)
+    assert unattributed >= 64 * MIB, unattributed
+
+
 if __name__ == "__main__":
     tap.main(globals())
