@@ -9,9 +9,12 @@ What is asked for is loaded when it is first used; PyTorch is never imported for
 `site` are none of a program's business: `memtally run` and `memtally rehearse` put them into programs.
 """
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+TYPE_CHECKING = False  # importing typing takes longer than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from .batches import fit_batch as fit_batch
     from .documents import Comparison as Comparison
     from .documents import Estimate as Estimate
