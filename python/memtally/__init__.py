@@ -9,14 +9,19 @@ What is asked for is loaded when it is first used; PyTorch is never imported for
 `site` are none of a program's business: `memtally run` and `memtally rehearse` put them into programs.
 """
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+TYPE_CHECKING = False  # importing typing takes longer than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
+    from .batches import fit_batch as fit_batch
     from .documents import Comparison as Comparison
     from .documents import Estimate as Estimate
     from .documents import Tally as Tally
     from .errors import Error as Error
     from .generation import profile_generation as profile_generation
+    from .loading import conservative_load as conservative_load
     from .measuring import DeviceMemory as DeviceMemory
     from .measuring import HostMemory as HostMemory
     from .measuring import Measure as Measure
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from .naming import label as label
     from .naming import mark as mark
     from .naming import scope as scope
+    from .present import tally as tally
     from .questions import compare as compare
     from .questions import estimate as estimate
     from .questions import rehearse as rehearse
@@ -47,7 +53,9 @@ _PLACES = {
     "Reset": "resetting",
     "Tally": "documents",
     "compare": "questions",
+    "conservative_load": "loading",
     "estimate": "questions",
+    "fit_batch": "batches",
     "label": "naming",
     "mark": "naming",
     "measure": "measuring",
@@ -57,6 +65,7 @@ _PLACES = {
     "reset_device": "resetting",
     "reset_host": "resetting",
     "scope": "naming",
+    "tally": "present",
 }
 
 __all__ = sorted(_PLACES)

@@ -151,6 +151,15 @@ def host() -> HostStruct:
     return sample
 
 
+def host_left() -> int | None:
+    """What this process may still take of the host, by the machine and by its cgroup; None where neither says."""
+    said = host()
+    left = [said.memory_available_bytes]
+    if UNKNOWN not in (said.cgroup_limit_bytes, said.cgroup_working_set_bytes):
+        left.append(max(0, said.cgroup_limit_bytes - said.cgroup_working_set_bytes))
+    return min((value for value in left if value != UNKNOWN), default=None)
+
+
 def size(value: int | str) -> int:
     """Bytes of a size as people write it ("4GiB"), or of a number of bytes."""
     if isinstance(value, int):

@@ -19,13 +19,14 @@ def test_importing_brings_in_neither_pytorch_nor_numpy_nor_the_library():
     told = package.answered("""
         import sys
         before = set(sys.modules)
-        import json, memtally
+        import memtally
         names = set(sys.modules) - before
+        import json
         with open("/proc/self/maps") as maps:
             print(json.dumps([sorted(names), "libmemtally" in maps.read()]))
     """)
     names, has_library = told
-    assert not {"torch", "numpy", "ctypes", "subprocess"} & set(names), names
+    assert not {"torch", "numpy", "ctypes", "subprocess", "typing"} & set(names), names
     assert not has_library
 
 
@@ -325,6 +326,41 @@ def test_in_a_program_that_is_not_recorded_saying_so_costs_nothing():
                 print(error.code)
     """)
     assert told.split() == ["MT_ENOTFOUND", "MT_EARG", "MT_EARG"], told
+
+
+def test_every_largest_batch_is_found_whatever_the_first_try():
+    wrong = package.answered("""
+        import json
+        import memtally
+
+        def found(limit, upper, start):
+            def run(batch):
+                if batch > limit:
+                    raise MemoryError
+            return memtally.fit_batch(run, upper, start)
+        cases = [(limit, upper, start) for upper in (1, 2, 3, 7, 12) for limit in range(1, upper + 1) for start in range(1, upper + 1)]
+        print(json.dumps([case for case in cases if found(*case) != case[0]]))
+    """)
+    assert wrong == [], wrong
+
+
+def test_the_largest_batch_on_the_host_is_found_without_trying_what_would_not_fit():
+    found, tries, upper = package.answered("""
+        import json, resource
+        import memtally
+
+        def run(batch):
+            return bytearray(batch * (16 << 20))
+
+        with open("/proc/self/statm") as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + (400 << 20), resource.RLIM_INFINITY))
+        tries = []
+        found = memtally.fit_batch(run, 4096, on_try=lambda batch, record: tries.append([batch, record is not None]))
+        print(json.dumps([found, tries, memtally.fit_batch(run, 3)]))
+    """)
+    # 400 MiB are 25 blocks of 16 MiB, less what the interpreter maps meanwhile.
+    assert 8 <= found <= 25 and [found, True] in tries and [found + 1, False] in tries and upper == 3, (found, tries)
 
 
 if __name__ == "__main__":

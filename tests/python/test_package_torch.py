@@ -4,6 +4,7 @@
 allocator asks of the driver as they are, so each sum is arithmetic; the recording of the same run is the second witness."""
 
 import json
+import math
 import os
 import tempfile
 
@@ -222,6 +223,229 @@ def test_a_pool_of_cupys_is_emptied_too():
     print(json.dumps([reset.freed_by_category, reset.after.total, pinned.total]))
     """)
     assert told == [{"allocated": 0, "cached": 16 * MIB}, 37 * MIB, 5 * MIB], told
+
+
+LOAD = TAKE + """
+    import weakref
+
+    GIB = 1 << 30
+    first = take(32)
+    del first
+
+    class Half:
+        pass
+
+    def loader(blocks, failing, error=None):
+        def load(**asked):
+            loader.asked = asked
+            half = Half()
+            half.me, half.blocks = half, []  # only a collection frees it
+            loader.half = weakref.ref(half)
+            for at in range(blocks):
+                if at == failing:
+                    if error:
+                        raise error
+                    try:
+                        half.blocks.append(take(200 << 10))
+                    except RuntimeError as refused:
+                        passing = take(20)
+                        raise OSError("the shard cannot be read") from refused
+                half.blocks.append(take(64))
+            return half
+        return load
+"""
+
+
+def test_a_load_that_fails_at_any_of_its_allocations_leaves_nothing():
+    kinds, left, alive, notes = on("H100-80GB", LOAD + """
+    kinds, left, alive = [], [], []
+    for failing in range(8):
+        try:
+            memtally.conservative_load(loader(8, failing))
+        except OSError as error:
+            kinds.append([str(error), type(error.__cause__).__name__])
+            left.append([torch.cuda.memory_allocated(), torch.cuda.memory_reserved()])
+            alive.append(loader.half() is not None)
+            notes = error.__notes__
+    print(json.dumps([kinds, left, alive, notes]))
+    """)
+    assert kinds == [["the shard cannot be read", "OutOfMemoryError"]] * 8, kinds
+    assert left == [[0, 0]] * 8 and alive == [False] * 8, (left, alive)
+    assert notes[0].startswith("memtally: cuda:0 was given ") and "that were free" in notes[0], notes
+
+
+def test_a_load_gets_what_is_free_less_the_buffer_and_what_running_takes():
+    asked, free, with_model, running, set_by_hand, same, codes = on("H100-80GB", LOAD + """
+    free = torch.cuda.mem_get_info(0)[0]
+    loaded = memtally.conservative_load(loader(2, None), buffer="3GiB")
+    asked = loader.asked
+    same = [block.nbytes for block in loaded.blocks]
+    del loaded
+    with open("config.json", "w") as file:
+        json.dump({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192,
+                   "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64,
+                   "vocab_size": 128256, "max_position_embeddings": 131072, "torch_dtype": "bfloat16",
+                   "tie_word_embeddings": True}, file)
+    memtally.conservative_load(loader(1, None), "config.json", buffer=0, context=8192)
+    with_model = loader.asked["max_memory"][0]
+    estimate = memtally.estimate("config.json", engine="transformers", device=str(free), context=8192)
+    running = {row.category: row.high_bytes for row in estimate.place("gpu:0").rows}
+    memtally.conservative_load(loader(1, None), limits={0: "5GiB", "cpu": 7})
+    codes = []
+    try:
+        memtally.conservative_load(loader(1, None), limits={3: "5GiB"})
+    except memtally.Error as error:
+        codes.append(error.code)
+    print(json.dumps([[asked["max_memory"][0], asked["device_map"]], free, with_model, running, loader.asked["max_memory"], same, codes]))
+    """)
+    # free was read while 32 MiB were held free by the allocator, which the load gave back first.
+    assert asked == [free + 32 * MIB - 3072 * MIB, "auto"] and same == [64 * MIB] * 2, (asked, free)
+    kept = sum(size for category, size in running.items() if category not in ("weights", "context"))
+    # 2 (K and V) * 16 layers * 8 heads * 64 values * 2 bytes for each token.
+    assert running["kv_cache"] == 2 * 16 * 8 * 64 * 2 * 8192 and kept > running["kv_cache"], running
+    assert with_model == free + 32 * MIB - kept, (with_model, free, kept)
+    assert set_by_hand == {"0": 5 << 30, "cpu": 7} and codes == ["MT_EARG"], set_by_hand
+
+
+def test_what_would_fit_is_said_of_weights_that_do_not():
+    notes = on("H100-80GB", LOAD + """
+    with open("config.json", "w") as file:
+        json.dump({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672,
+                   "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128,
+                   "vocab_size": 128256, "max_position_embeddings": 131072, "torch_dtype": "bfloat16",
+                   "tie_word_embeddings": False}, file)
+    try:
+        memtally.conservative_load(loader(1, 0, KeyboardInterrupt()), "config.json", buffer="10GiB")
+    except KeyboardInterrupt as error:
+        print(json.dumps(error.__notes__))
+    """)
+    # 70.55 billion weights of 2 bytes are 131 GiB, and some 67 GiB are given to them: half and a tenth of that is too much, a
+    # quarter and as much is not.
+    assert len(notes) == 3 and "131." in notes[1], notes
+    assert "4 bit weights" in notes[2] and "8 bit" not in notes[2], notes
+
+
+def test_models_of_transformers_are_loaded_or_leave_nothing():
+    loaded, left, kind = on("H100-80GB", TAKE + """
+    import warnings
+    warnings.simplefilter("ignore")
+    from transformers import AutoModelForCausalLM, LlamaConfig
+    config = LlamaConfig(hidden_size=256, intermediate_size=512, num_hidden_layers=4, num_attention_heads=4,
+                         num_key_value_heads=2, vocab_size=1024)
+    AutoModelForCausalLM.from_config(config).save_pretrained("model")
+    load = lambda **asked: AutoModelForCausalLM.from_pretrained("model", **asked)
+    model = memtally.conservative_load(load, "model", context=512)
+    loaded = [str(next(model.parameters()).device), sum(one.nbytes for one in model.parameters()),
+              torch.cuda.memory_allocated()]
+    del model
+    memtally.reset_device()
+
+    def broken(**asked):
+        model = load(**asked)
+        raise RuntimeError("broken at the end")
+    try:
+        memtally.conservative_load(broken, "model", context=512)
+    except RuntimeError as error:
+        kind = str(error)
+        left = [torch.cuda.memory_allocated(), torch.cuda.memory_reserved()]
+    print(json.dumps([loaded, left, kind]))
+    """)
+    device, of_parameters, allocated = loaded
+    assert device == "cuda:0" and of_parameters <= allocated <= of_parameters + MIB, loaded
+    assert kind == "broken at the end" and left == [0, 0], (kind, left)
+
+
+FIT = TAKE + """
+    import math
+
+    GIB = 1 << 30
+    first = take(32)
+    memtally.reset_device()
+    tries = []
+
+    def note(batch, record):
+        tries.append([batch, record is not None])
+
+    def runs(batch):
+        fixed = take(8 << 10)
+        return take(batch << 10)
+"""
+
+
+def test_the_largest_batch_is_found_in_few_tries():
+    found, expected, tries, left = on("H100-80GB", FIT + """
+    free = torch.cuda.mem_get_info(0)[0]
+    found = memtally.fit_batch(runs, 1000, on_try=note)
+    print(json.dumps([found, (free - 8 * GIB) // GIB, tries, torch.cuda.memory_reserved()]))
+    """)
+    assert found == expected and left == 32 * MIB, (found, expected, left)
+    assert [found, True] in tries and [found + 1, False] in tries and len(tries) <= 5, tries
+
+
+def test_batches_that_grow_otherwise_than_by_a_line_are_found_too():
+    squared, rooted, upper, started, tries = on("H100-80GB", FIT + """
+    squared = memtally.fit_batch(lambda batch: take(batch * batch), 100_000, on_try=note)
+    rooted = memtally.fit_batch(lambda batch: take(math.isqrt(batch << 26)), 100_000, on_try=note)
+    upper = memtally.fit_batch(runs, 17)
+    started = memtally.fit_batch(runs, 1000, start=500)
+    print(json.dumps([squared, rooted, upper, started, len(tries)]))
+    """)
+    assert upper == 17 and started > 17
+    # squared^2 MiB and isqrt(rooted * 2^26) MiB are both just within what is free: less than (squared + 1)^2 MiB.
+    assert squared**2 < 80 << 10 < (squared + 12) ** 2, squared
+    assert math.isqrt(rooted << 26) < (squared + 1) ** 2 and math.isqrt((rooted + 1) << 26) >= squared**2, (rooted, squared)
+    assert tries <= 30, tries
+
+
+def test_what_is_no_shortage_goes_through_and_so_does_a_batch_of_one_that_does_not_fit():
+    told = on("H100-80GB", FIT + """
+    told = []
+    def broken(batch):
+        raise RuntimeError("shapes do not agree")
+    for fn, start in ((broken, 1), (lambda batch: take(100 << 10), 1), (lambda batch: take(100 << 10), 8)):
+        try:
+            memtally.fit_batch(fn, 8, start)
+        except Exception as error:
+            told.append([type(error).__name__, torch.cuda.memory_reserved() >> 20])
+    for upper, start in ((0, 1), (4, 5)):
+        try:
+            memtally.fit_batch(runs, upper, start)
+        except memtally.Error as error:
+            told.append(error.code)
+    print(json.dumps(told))
+    """)
+    assert told == [["RuntimeError", 32], ["OutOfMemoryError", 32], ["OutOfMemoryError", 32], "MT_EARG", "MT_EARG"], told
+
+
+def test_a_tally_of_now_has_what_the_program_holds():
+    places, sums, text = on("H100-80GB", TAKE + """
+    model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024, device="cuda") for _ in range(4)))
+    on_host = torch.nn.Linear(4096, 4096)
+    with torch.no_grad():
+        on_host.weight.zero_()
+        on_host.bias.zero_()
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.zeros(8, 1024, device="cuda")).sum().backward()
+    optimizer.step()
+    other, passing = take(64), take(32)
+    del passing
+    tally = memtally.tally()
+    of = lambda tensors: sum(one.untyped_storage().nbytes() for one in tensors)
+    state = [value for one in optimizer.state.values() for value in one.values() if value.is_cuda]
+    sums = {"weights": of(model.parameters()), "training": of(one.grad for one in model.parameters()) + of(state),
+            "on_host": of(on_host.parameters()), "reserved": torch.cuda.memory_reserved(),
+            "cached": torch.cuda.memory_reserved() - torch.cuda.memory_allocated()}
+    places = [[place.place, place.total_bytes, place.unattributed_bytes, {row.category: row.bytes for row in place.rows}]
+              for place in tally]
+    print(json.dumps([places, sums, str(tally)]))
+    """)
+    (host, total, rest, rows), (device, reserved, unattributed, taken) = places
+    assert (host, device) == ("host", "gpu:0") and text.startswith("place")
+    assert rows["weights"] == sums["on_host"] and rest == total - sum(rows.values()), rows
+    assert reserved == sums["reserved"] and unattributed == reserved - sum(taken.values()), places
+    assert {name: taken[name] for name in ("weights", "training", "cached")} == {
+        name: sums[name] for name in ("weights", "training", "cached")}, (taken, sums)
+    assert unattributed >= 64 * MIB, unattributed
 
 
 if __name__ == "__main__":
