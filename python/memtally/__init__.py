@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from .naming import label as label
     from .naming import mark as mark
     from .naming import scope as scope
+    from .placing import Placement as Placement
+    from .placing import place as place
     from .present import tally as tally
     from .questions import compare as compare
     from .questions import estimate as estimate
@@ -48,6 +50,7 @@ _PLACES = {
     "Estimate": "documents",
     "HostMemory": "measuring",
     "Measure": "measuring",
+    "Placement": "placing",
     "Record": "measuring",
     "Recording": "recording",
     "Reset": "resetting",
@@ -59,6 +62,7 @@ _PLACES = {
     "label": "naming",
     "mark": "naming",
     "measure": "measuring",
+    "place": "placing",
     "profile_generation": "generation",
     "record": "recording",
     "rehearse": "questions",

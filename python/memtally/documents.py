@@ -38,11 +38,11 @@ class Place:
         return next((row for row in self.rows if row.category == category), None)
 
 
-def _text(value: int | None) -> str:
+def text_of(value: int | None) -> str:
     return "?" if value is None else library.text_of_size(value)
 
 
-def _table(lines: list[tuple[str, ...]]) -> str:
+def table(lines: list[tuple[str, ...]]) -> str:
     widths = [max(map(len, column)) for column in zip(*lines)]
     return "\n".join(
         "  ".join(
@@ -53,7 +53,7 @@ def _table(lines: list[tuple[str, ...]]) -> str:
     )
 
 
-def _html(lines: list[tuple[str, ...]], caption: str) -> str:
+def html_table(lines: list[tuple[str, ...]], caption: str) -> str:
     head, *body = ["".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in lines]
     head = head.replace("td>", "th>")
     rows = "".join(f"<tr>{line}</tr>" for line in body)
@@ -84,18 +84,18 @@ class Tally:
         lines: list[tuple[str, ...]] = [("place", "category", "size", "from")]
         for place in self.places:
             for row in place.rows:
-                lines.append((place.place, row.category, _text(row.bytes), row.provenance))
+                lines.append((place.place, row.category, text_of(row.bytes), row.provenance))
             if place.unattributed_bytes is not None:
-                lines.append((place.place, "unattributed", _text(place.unattributed_bytes), ""))
-            lines.append((place.place, "total", _text(place.total_bytes), ""))
+                lines.append((place.place, "unattributed", text_of(place.unattributed_bytes), ""))
+            lines.append((place.place, "total", text_of(place.total_bytes), ""))
         return lines
 
     def __str__(self) -> str:
         heading = self._heading()
-        return (heading + "\n\n" if heading else "") + _table(self._lines())
+        return (heading + "\n\n" if heading else "") + table(self._lines())
 
     def _repr_html_(self) -> str:
-        return _html(self._lines(), self._heading())
+        return html_table(self._lines(), self._heading())
 
     def save(self, path: str) -> None:
         """Writes the JSON, as `memtally compare` reads it."""
@@ -145,7 +145,7 @@ class Comparison:
 
     def _lines(self) -> list[tuple[str, ...]]:
         keys = ("a_bytes", "b_bytes", "difference_bytes")
-        sizes = [tuple(_text(part[key]) for key in keys) for part in self.components]
+        sizes = [tuple(text_of(part[key]) for key in keys) for part in self.components]
         lines = [
             (part["component"], a, b, difference, part["verdict"] or "")
             for part, (a, b, difference) in zip(self.components, sizes)
@@ -153,10 +153,10 @@ class Comparison:
         return [("component", "A", "B", "difference", "B is"), *lines]
 
     def __str__(self) -> str:
-        return _table(self._lines())
+        return table(self._lines())
 
     def _repr_html_(self) -> str:
-        return _html(self._lines(), "")
+        return html_table(self._lines(), "")
 
 
 def _row(row: dict[str, Any], size: str) -> Row:

@@ -34,6 +34,8 @@ def check(path):
         text = file.read()
     blocks = list(BLOCK.finditer(text))
     assert blocks, f"{path} has no example that runs"
+    if any("exact" in block.group(3) for block in blocks):
+        package.needs_exact_peaks()
     listed = os.path.join(os.path.dirname(package.environment()), os.path.basename(path) + ".json")
     with open(listed, "w", encoding="utf-8") as file:
         json.dump([block.group(1) for block in blocks], file)
