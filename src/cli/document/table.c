@@ -290,19 +290,21 @@ static const char *plural(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
-static int all_exited(const struct mt_tally_process *processes, size_t n)
+static int all_ended_themselves(const struct mt_tally_process *processes, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (strncmp(processes[i].end, "exited", 6) != 0)
+        if (strncmp(processes[i].end, "exited", 6) != 0 &&
+            strcmp(processes[i].end, "replaced by exec") != 0)
             return 0;
     return 1;
 }
 
-/* A thread that lives when its process exits leaves its block open, and nothing is missing. */
+/* A thread that lives when its process exits or calls exec leaves its block open, and nothing is
+ * missing. */
 static int was_cut_short(const struct mt_tally *tally)
 {
-    return !all_exited(tally->processes, tally->n_processes) ||
-           !all_exited(tally->other_processes, tally->n_other_processes);
+    return !all_ended_themselves(tally->processes, tally->n_processes) ||
+           !all_ended_themselves(tally->other_processes, tally->n_other_processes);
 }
 
 static void put_damage(const struct cli_document *document, const struct cli_terminal *terminal,

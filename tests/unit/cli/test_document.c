@@ -129,7 +129,7 @@ static void test_marks_of_a_program_are_in_the_table(void **state)
     mt_strbuf_finish(&out);
 }
 
-/* Threads that live when their process exits leave a block open each. */
+/* Threads that live when their process exits or calls exec leave a block open each. */
 static void test_blocks_of_processes_that_exited_are_not_called_unfinished(void **state)
 {
     (void)state;
