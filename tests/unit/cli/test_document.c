@@ -147,7 +147,7 @@ static void test_blocks_of_processes_that_exited_are_not_called_unfinished(void 
         const char *end;
         int is_unfinished;
     } cases[] = {{"exited 0", 0},
-                 {"exited 3", 0},
+                 {"exited 3", 0}, {"replaced by exec", 0},
                  {"killed by SIGKILL", 1},
                  {"running", 1},
                  {"end not recorded", 1}};
