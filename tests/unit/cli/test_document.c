@@ -129,6 +129,39 @@ static void test_marks_of_a_program_are_in_the_table(void **state)
     mt_strbuf_finish(&out);
 }
 
+/* Threads that live when their process exits or calls exec leave a block open each. */
+static void test_blocks_of_processes_that_exited_are_not_called_unfinished(void **state)
+{
+    (void)state;
+    static const struct mt_recording_damage open_only = {.blocks_open = 3};
+    struct mt_tally_process processes[] = {sample_processes[0], sample_processes[1]};
+    struct mt_tally tally = sample_tally;
+    struct cli_document document = recorded();
+    tally.processes = &processes[0];
+    tally.n_processes = 1;
+    tally.other_processes = &processes[1];
+    tally.n_other_processes = 1;
+    document.tally = &tally;
+    document.damage = &open_only;
+    static const struct {
+        const char *end;
+        int is_unfinished;
+    } cases[] = {{"exited 0", 0},
+                 {"exited 3", 0}, {"replaced by exec", 0},
+                 {"killed by SIGKILL", 1},
+                 {"running", 1},
+                 {"end not recorded", 1}};
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        struct mt_strbuf out = {0};
+        processes[0].end = i % 2 ? "exited 0" : cases[i / 2].end;
+        processes[1].end = i % 2 ? cases[i / 2].end : "exited 0";
+        assert_int_equal(cli_document_render(&document, CLI_FORMAT_TABLE, &ascii, &out, NULL), 0);
+        int is_told = strstr(mt_strbuf_text(&out), "unfinished   3 blocks") != NULL;
+        mt_strbuf_finish(&out);
+        assert_int_equal(is_told, cases[i / 2].is_unfinished);
+    }
+}
+
 static void test_a_profile_in_every_format(void **state)
 {
     (void)state;
@@ -564,6 +597,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_recording_in_every_format),
         cmocka_unit_test(test_marks_of_a_program_are_in_the_table),
+        cmocka_unit_test(test_blocks_of_processes_that_exited_are_not_called_unfinished),
         cmocka_unit_test(test_a_profile_in_every_format),
         cmocka_unit_test(test_an_estimate_in_every_format),
         cmocka_unit_test(test_an_estimate_of_an_engine_with_a_budget),
