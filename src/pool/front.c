@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* What each thread keeps for itself beside what it has at hand: the blocks up to 64 KiB that it
- * gave back before, by exact size. Threads come and go; pools too. */
+/* What each thread keeps for itself: where the quick way of front.h does not serve. Threads come
+ * and go; pools too. */
 #include "pool/front.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
-
-#define MOST_BYTES                                                                                 \
-    (((uint64_t)1 << 20) - 65536) /* of the lists; a block of 64 KiB may be at hand */
 
 _Thread_local struct mt_pool_thread mt_pool_mine __attribute__((tls_model("initial-exec")));
 
@@ -21,27 +18,18 @@ static struct {
     uint64_t last_id;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
-static uint64_t relaxed(const _Atomic uint64_t *value)
-{
-    return atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)value, memory_order_relaxed);
-}
-
-static void set_relaxed(_Atomic uint64_t *value, uint64_t to)
-{
-    atomic_store_explicit(value, to, memory_order_relaxed);
-}
-
 /* Gives back the youngest blocks of a class until `keep` are left. With the pool's lock. */
-static void empty(struct mt_pool *pool, struct mt_pool_front *front, unsigned class, unsigned keep)
+static void empty(struct mt_pool *pool, struct mt_pool_front *front, unsigned key, unsigned keep)
 {
-    while (front->n[class] > keep) {
-        mt_pool_free_locked(pool, front->addresses[class][--front->n[class]]);
-        set_relaxed(&front->bytes, relaxed(&front->bytes) - class * MT_POOL_ALIGN);
+    while (front->n[key] > keep) {
+        mt_pool_free_locked(pool, front->addresses[key][--front->n[key]]);
+        mt_pool_add(&front->bytes, -((key + 1) * (uint64_t)MT_POOL_ALIGN));
     }
 }
 
-/* Takes the large block at hand back into the pool. 1 where there was one. With the pool's lock. */
-static int empty_hand(struct mt_pool *pool, struct mt_pool_front *front)
+/* Takes the large block that the thread keeps back into the pool. 1 where there was one. With the
+ * pool's lock. */
+static int empty_large(struct mt_pool *pool, struct mt_pool_front *front)
 {
     uint64_t large = 0;
     if (atomic_load_explicit(&front->large_address, memory_order_relaxed))
@@ -55,25 +43,22 @@ int mt_pool_front_reclaim(struct mt_pool *pool)
 {
     int any = 0;
     for (struct mt_pool_front *front = pool->fronts; front; front = front->next)
-        any |= empty_hand(pool, front);
+        any |= empty_large(pool, front);
     return any;
 }
 
 void mt_pool_front_put_back(struct mt_pool *pool)
 {
     if (mt_pool_mine.last.id == pool->id)
-        empty_hand(pool, mt_pool_mine.last.front);
+        empty_large(pool, mt_pool_mine.last.front);
 }
 
 static void empty_all(struct mt_pool *pool, struct mt_pool_front *front)
 {
     pthread_mutex_lock(&pool->lock);
-    empty_hand(pool, front);
-    if (relaxed(&front->small_key) != MT_POOL_NO_KEY)
-        mt_pool_free_locked(pool, front->small_address);
-    set_relaxed(&front->small_key, MT_POOL_NO_KEY);
-    for (unsigned class = 1; class < MT_POOL_CLASSES; class ++)
-        empty(pool, front, class, 0);
+    empty_large(pool, front);
+    for (unsigned key = 0; key < MT_POOL_CLASSES; key++)
+        empty(pool, front, key, 0);
     front->flush = atomic_load(&pool->flush);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -119,7 +104,7 @@ int mt_pool_front_init(struct mt_pool *pool)
         pool->n_classes = n;
         /* Without this one large blocks go through the pool. */
         n = pool->arenas[MT_POOL_LARGE].size_bytes / MT_POOL_ALIGN;
-        if (n <= MT_POOL_AT_HAND)
+        if (n <= MT_POOL_WITH)
             pool->sizes = make_table(n * sizeof *pool->sizes);
         pool->n_sizes = pool->sizes ? n : 0;
     }
@@ -173,7 +158,6 @@ static struct mt_pool_front *make_front(struct mt_pool *pool)
         if (front)
             pool->unused_fronts = front->next_unused;
         else if ((front = calloc(1, sizeof *front))) {
-            set_relaxed(&front->small_key, MT_POOL_NO_KEY);
             front->large_key = MT_POOL_NO_KEY;
             pthread_mutex_lock(&pool->lock);
             front->next = pool->fronts;
@@ -205,77 +189,42 @@ static inline struct mt_pool_front *front_of(struct mt_pool *pool, int make)
     return mt_pool_mine.last.id == pool->id ? mt_pool_mine.last.front : other_front(pool, make);
 }
 
-int mt_pool_front_take(struct mt_pool *pool, uint64_t size_bytes, uint64_t *address)
+int mt_pool_front_take(struct mt_pool *pool, uint64_t bytes, uint64_t *address)
 {
-    uint64_t class = size_bytes / MT_POOL_ALIGN;
-    if (class >= MT_POOL_CLASSES || !pool->classes)
-        return 0;
+    if (mt_pool_mine.last.id != pool->id && other_front(pool, 0) &&
+        mt_pool_front_pop(pool, bytes, address))
+        return 1;
     struct mt_pool_front *front = front_of(pool, 0);
-    if (!front)
-        return 0;
-    unsigned n = front->n[class];
-    if (!n) {
-        if (front->flush != atomic_load(&pool->flush))
-            empty_all(pool, front);
-        return 0;
-    }
-    front->n[class] = (uint8_t)(n - 1);
-    *address = front->addresses[class][n - 1];
-    set_relaxed(&front->bytes, relaxed(&front->bytes) - size_bytes);
-    set_relaxed(&front->n_taken, relaxed(&front->n_taken) + 1);
-    atomic_store_explicit(mt_pool_small_entry(pool, *address), (uint8_t) class,
-                          memory_order_relaxed);
-    return 1;
-}
-
-/* Makes room for one block more of a class. 1 where there is. */
-static int make_room(struct mt_pool *pool, struct mt_pool_front *front, unsigned class)
-{
-    if (front->flush != atomic_load(&pool->flush))
+    if (front && front->flush != atomic_load(&pool->flush))
         empty_all(pool, front);
-    if (front->n[class] == MT_POOL_DEPTH) {
-        pthread_mutex_lock(&pool->lock);
-        empty(pool, front, class, MT_POOL_DEPTH / 2);
-        pthread_mutex_unlock(&pool->lock);
-    }
-    return relaxed(&front->bytes) + class * MT_POOL_ALIGN <= MOST_BYTES;
+    return 0;
 }
 
-/* The large block at hand goes back, and this one comes in its place. */
+/* The large block that the thread keeps goes back, and this one comes in its place. */
 static int keep_large(struct mt_pool *pool, uint64_t address)
 {
     const _Atomic uint32_t *entry = mt_pool_large_entry(pool, address);
     uint32_t units = entry ? atomic_load_explicit(entry, memory_order_relaxed) : 0;
-    if (units & MT_POOL_AT_HAND)
+    if (units & MT_POOL_WITH)
         return MT_ENOTFOUND;
     struct mt_pool_front *front = units ? front_of(pool, 1) : NULL;
     if (!front)
         return 0;
     pthread_mutex_lock(&pool->lock);
-    empty_hand(pool, front);
+    empty_large(pool, front);
     pthread_mutex_unlock(&pool->lock);
-    return mt_pool_hand_keep(pool, address);
+    return mt_pool_front_push(pool, address);
 }
 
-/* Puts the small block at hand among those of its class; the pool takes it where there is no room.
- */
-static void shelve(struct mt_pool *pool, struct mt_pool_front *front)
+/* Gives half of each class back that is full, or of all where they are too much together. */
+static void make_room(struct mt_pool *pool, struct mt_pool_front *front)
 {
-    unsigned class = (unsigned)(relaxed(&front->small_key) + 1);
-    if (!class)
-        return;
-    if ((front->n[class] == MT_POOL_DEPTH ||
-         relaxed(&front->bytes) + class * MT_POOL_ALIGN > MOST_BYTES) &&
-        !make_room(pool, front, class)) {
-        pthread_mutex_lock(&pool->lock);
-        if (relaxed(&front->small_key) != MT_POOL_NO_KEY)
-            mt_pool_free_locked(pool, front->small_address);
-        pthread_mutex_unlock(&pool->lock);
-    } else if (relaxed(&front->small_key) != MT_POOL_NO_KEY) {
-        front->addresses[class][front->n[class]++] = front->small_address;
-        set_relaxed(&front->bytes, relaxed(&front->bytes) + class * MT_POOL_ALIGN);
-    }
-    set_relaxed(&front->small_key, MT_POOL_NO_KEY);
+    pthread_mutex_lock(&pool->lock);
+    int all = mt_pool_read(&front->bytes) > MT_POOL_MOST - MT_POOL_CLASSES * MT_POOL_ALIGN;
+    for (unsigned key = 0; key < MT_POOL_CLASSES; key++)
+        if (all || front->n[key] == MT_POOL_DEPTH)
+            empty(pool, front, key, front->n[key] / 2u);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 int mt_pool_front_keep(struct mt_pool *pool, uint64_t address)
@@ -283,14 +232,18 @@ int mt_pool_front_keep(struct mt_pool *pool, uint64_t address)
     const _Atomic uint8_t *entry = mt_pool_small_entry(pool, address);
     if (!entry)
         return keep_large(pool, address);
-    unsigned class = atomic_load_explicit(entry, memory_order_relaxed);
-    if (class == MT_POOL_KEPT)
+    unsigned units = atomic_load_explicit(entry, memory_order_relaxed);
+    if (units == MT_POOL_KEPT)
         return MT_ENOTFOUND;
-    struct mt_pool_front *front = class ? front_of(pool, 1) : NULL;
+    struct mt_pool_front *front = units ? front_of(pool, 1) : NULL;
     if (!front)
         return 0;
-    shelve(pool, front);
-    return mt_pool_hand_keep(pool, address);
+    if (front->flush != atomic_load(&pool->flush))
+        empty_all(pool, front);
+    if (mt_pool_front_push(pool, address))
+        return 1;
+    make_room(pool, front);
+    return mt_pool_front_push(pool, address);
 }
 
 void mt_pool_front_mark(struct mt_pool *pool, uint64_t address, uint64_t size_bytes)
@@ -299,10 +252,10 @@ void mt_pool_front_mark(struct mt_pool *pool, uint64_t address, uint64_t size_by
     _Atomic uint32_t *large = mt_pool_large_entry(pool, address);
     uint64_t units = size_bytes / MT_POOL_ALIGN;
     if (small)
-        atomic_store_explicit(small, units < MT_POOL_CLASSES ? (uint8_t)units : 0,
+        atomic_store_explicit(small, units <= MT_POOL_CLASSES ? (uint8_t)units : 0,
                               memory_order_relaxed);
     else if (large)
-        atomic_store_explicit(large, units < MT_POOL_AT_HAND ? (uint32_t)units : 0,
+        atomic_store_explicit(large, units < MT_POOL_WITH ? (uint32_t)units : 0,
                               memory_order_relaxed);
 }
 
@@ -312,7 +265,7 @@ int mt_pool_front_has(struct mt_pool *pool, uint64_t address)
     const _Atomic uint32_t *large = mt_pool_large_entry(pool, address);
     if (small)
         return atomic_load_explicit(small, memory_order_relaxed) == MT_POOL_KEPT;
-    return large && atomic_load_explicit(large, memory_order_relaxed) & MT_POOL_AT_HAND;
+    return large && atomic_load_explicit(large, memory_order_relaxed) & MT_POOL_WITH;
 }
 
 void mt_pool_front_flush(struct mt_pool *pool)
@@ -325,15 +278,14 @@ void mt_pool_front_flush(struct mt_pool *pool)
 void mt_pool_front_count(struct mt_pool *pool, struct mt_pool_stats *stats)
 {
     for (struct mt_pool_front *front = pool->fronts; front; front = front->next) {
-        uint64_t taken = relaxed(&front->n_taken);
-        uint64_t key = relaxed(&front->small_key), large = relaxed(&front->large_address);
+        uint64_t taken = mt_pool_read(&front->n_taken);
+        uint64_t large = mt_pool_read(&front->large_address);
         const struct mt_pool_block *block = large ? mt_pool_table_find(&pool->live, large) : NULL;
-        stats->front_bytes +=
-            relaxed(&front->bytes) + (key + 1) * MT_POOL_ALIGN + (block ? block->size_bytes : 0);
+        stats->front_bytes += mt_pool_read(&front->bytes) + (block ? block->size_bytes : 0);
         stats->n_allocations += taken;
         stats->n_hits += taken;
         stats->n_front_hits += taken;
-        stats->n_frees += relaxed(&front->n_kept);
+        stats->n_frees += mt_pool_read(&front->n_kept);
     }
     stats->live_bytes -= stats->front_bytes;
 }

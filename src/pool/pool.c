@@ -272,7 +272,7 @@ static __attribute__((noinline)) int allocate(struct mt_pool *pool, uint64_t byt
 
 int mt_pool_allocate(struct mt_pool *pool, uint64_t bytes, uint64_t stream, uint64_t *address)
 {
-    if (!stream && mt_pool_hand_take(pool, bytes, address))
+    if (!stream && mt_pool_front_pop(pool, bytes, address))
         return MT_OK;
     return allocate(pool, bytes, stream, address);
 }
@@ -320,7 +320,7 @@ static __attribute__((noinline)) int give_back(struct mt_pool *pool, uint64_t ad
 
 int mt_pool_free(struct mt_pool *pool, uint64_t address)
 {
-    return mt_pool_hand_keep(pool, address) ? MT_OK : give_back(pool, address);
+    return mt_pool_front_push(pool, address) ? MT_OK : give_back(pool, address);
 }
 
 static int add_use(struct mt_pool *pool, struct mt_pool_block *block, uint64_t stream)

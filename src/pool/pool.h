@@ -68,7 +68,7 @@ struct mt_pool {
     _Atomic uint64_t flush;   /* raised where threads shall empty their fronts */
     _Atomic uint8_t *classes; /* of each 512 bytes of the small arena; see front.h */
     uint64_t n_classes;
-    _Atomic uint32_t *sizes; /* of the large one; NULL: large blocks are not kept at hand */
+    _Atomic uint32_t *sizes; /* of the large one; NULL: threads keep no large blocks */
     uint64_t n_sizes;
 };
 
@@ -106,7 +106,7 @@ int mt_pool_free_locked(struct mt_pool *pool, uint64_t address);
 int mt_pool_front_init(struct mt_pool *pool);
 void mt_pool_front_finish(struct mt_pool *pool);
 /* 1 and a block of the calling thread's own, or 0. */
-int mt_pool_front_take(struct mt_pool *pool, uint64_t size_bytes, uint64_t *address);
+int mt_pool_front_take(struct mt_pool *pool, uint64_t bytes, uint64_t *address);
 /* 1 where the calling thread keeps the block, 0 where it does not, or MT_ENOTFOUND. */
 int mt_pool_front_keep(struct mt_pool *pool, uint64_t address);
 /* Says that a block of stream 0 is handed out from the pool itself, or (0 bytes) goes back there.
@@ -115,7 +115,7 @@ void mt_pool_front_mark(struct mt_pool *pool, uint64_t address, uint64_t size_by
 /* 1 where a thread keeps the block. */
 int mt_pool_front_has(struct mt_pool *pool, uint64_t address);
 void mt_pool_front_flush(struct mt_pool *pool);
-/* Takes the large blocks that threads have at hand. 1 where there were any. With the lock. */
+/* Takes the large blocks that threads keep. 1 where there were any. With the lock. */
 int mt_pool_front_reclaim(struct mt_pool *pool);
 /* Takes the calling thread's. With the lock. */
 void mt_pool_front_put_back(struct mt_pool *pool);

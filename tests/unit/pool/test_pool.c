@@ -384,6 +384,37 @@ static void *keep_one(void *context)
     return NULL;
 }
 
+/* 64 KiB is the largest that stays with its thread by its size; 16 of each size do, and 1 MiB. */
+static void test_blocks_up_to_64_kib_stay_with_their_thread(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {1, 512, 513, 4096, 65535, 65536};
+    struct mt_pool *pool;
+    uint64_t addresses[20], again[20];
+    assert_int_equal(mt_pool_create(mt_pool_host_backend(), NULL, &pool, NULL), MT_OK);
+    uint64_t hits = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int n = 0; n < 20; n++)
+            assert_int_equal(mt_pool_allocate(pool, sizes[i], 0, &addresses[n]), MT_OK);
+        for (int n = 0; n < 8; n++)
+            assert_int_equal(mt_pool_free(pool, addresses[n]), MT_OK);
+        for (int n = 7; n >= 0; n--)
+            assert_int_equal(mt_pool_allocate(pool, sizes[i], 0, &again[n]), MT_OK);
+        assert_memory_equal(again, addresses, 8 * sizeof *again);
+        for (int n = 0; n < 20; n++)
+            assert_int_equal(mt_pool_free(pool, addresses[n]), MT_OK);
+        struct mt_pool_stats stats;
+        mt_pool_stats_read(pool, &stats);
+        assert_true(stats.n_front_hits >= hits + 8);
+        assert_true(stats.front_bytes <= 1 << 20);
+        assert_int_equal(stats.live_bytes, 0);
+        assert_int_equal(stats.n_frees, stats.n_allocations);
+        hits = stats.n_front_hits;
+        assert_int_equal(mt_pool_free(pool, addresses[19]), MT_ENOTFOUND); /* it has it */
+    }
+    mt_pool_destroy(pool);
+}
+
 static void test_large_block_that_a_thread_keeps_is_taken_before_the_pool_grows(void **state)
 {
     (void)state;
@@ -461,6 +492,7 @@ int main(void)
         cmocka_unit_test(test_block_of_another_stream_waits_for_its_event),
         cmocka_unit_test(test_pages_are_returned_by_age_of_a_faked_clock),
         cmocka_unit_test(test_shortage_is_told_and_what_it_frees_is_used),
+        cmocka_unit_test(test_blocks_up_to_64_kib_stay_with_their_thread),
         cmocka_unit_test(test_large_block_that_a_thread_keeps_is_taken_before_the_pool_grows),
         cmocka_unit_test(test_threads_lose_nothing),
     };
