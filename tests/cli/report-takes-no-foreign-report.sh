@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Another tool's report.json, or a damaged one, is a note; values of a wrong type are not known.
+# Another tool's report.json, a damaged one, or one that cannot be opened, is a note; values of a wrong type are not known.
 memtally run -q -o out true
 try() {
     memtally report out --json | grep -e '"latency_ms"' -e '"name": "an engine"' -e "folder's report.json"
@@ -16,3 +16,4 @@ echo '{"schema": "memtally/1", "kind": "measurement", "engine": {"name": "an eng
     "runs": [{"run": 1, "latency_ms": 12.5}], "phases": [{}, {"name": 5}]}' >out/report.json
 try parts
 rm out/report.json; mkdir out/report.json; try folder
+rmdir out/report.json; ln -s report.json out/report.json; try unread

@@ -94,12 +94,14 @@ def difference(expected, got):
 def right_or_refused(expected, has_names):
     """Of a command: what it prints without a failure, or an error that says so."""
     def check(done):
-        says_damage = r'could not be read|that can be\s+read|"files_unreadable": [1-9]'
+        says_damage = r'could not be read|could not\s+read|that can be\s+read|"files_unreadable": [1-9]'
         if done.returncode == 0 and re.search(says_damage, done.stdout + done.stderr):
             return None  # of the rest, and says so
         if done.returncode == 0:
             same = done.stdout == expected or (has_names and figures_of(done.stdout) == figures_of(expected))
             return None if same else "another answer: " + difference(expected, done.stdout)
+        if done.returncode == 127 and done.stderr == "out of memory\n":
+            return None  # glibc's loader ends the process so, where its table of unique symbols cannot grow in a dlopen
         if done.returncode not in (1, 2, 3):
             return f"status {done.returncode}"
         return None if done.stderr.strip() or '"error"' in done.stdout else "no word of error"

@@ -37,6 +37,9 @@ static const char version_note[] =
 static const char foreign_note[] =
     "memtally cannot read the folder's report.json as a report of its own, and does not show its "
     "engine, model, settings and runs.";
+static const char unread_note[] =
+    "memtally could not read the folder's report.json, and does not show its engine, model, "
+    "settings and runs. Ask again, once the file can be opened.";
 
 static void read_engine(struct cli_document_kept *kept)
 {
@@ -176,28 +179,29 @@ static int read_document(struct cli_document_kept *kept)
     return result ? result : read_phases(kept);
 }
 
-/* Opens the file. Returns a descriptor, -1 where it is not there, or -2 where it is nothing that
- * could be read whole. */
+enum { REPORT_ABSENT = -1, REPORT_FOREIGN = -2, REPORT_UNREAD = -3 };
+
+/* Opens the file. Returns a descriptor, or why there is none. */
 static int open_report(const char *folder)
 {
     char path[PATH_MAX];
     struct stat status;
     if (snprintf(path, sizeof path, "%s/report.json", folder) >= (int)sizeof path)
-        return -1;
+        return REPORT_ABSENT;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return errno == ENOENT || errno == ENOTDIR ? -1 : -2;
+        return errno == ENOENT || errno == ENOTDIR ? REPORT_ABSENT : REPORT_UNREAD;
     if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size <= LARGEST_BYTES)
         return fd;
     close(fd);
-    return -2;
+    return REPORT_FOREIGN;
 }
 
 int cli_document_kept_read(const char *folder, struct cli_document_kept **kept,
                            struct mt_error *error)
 {
     int fd = open_report(folder);
-    if (fd == -1) {
+    if (fd == REPORT_ABSENT) {
         *kept = NULL;
         return 0;
     }
@@ -206,7 +210,9 @@ int cli_document_kept_read(const char *folder, struct cli_document_kept **kept,
         read->root = json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
     if (fd >= 0)
         close(fd);
-    if (!read || read_document(read)) {
+    if (read && fd == REPORT_UNREAD) {
+        read->notes[0] = unread_note;
+    } else if (!read || read_document(read)) {
         cli_document_kept_destroy(read);
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     }
