@@ -296,6 +296,43 @@ static void test_holders_killed_at_random_moments_leave_nothing_behind(void **st
     }
 }
 
+/* Each takes more than half, so that whoever holds it must be alone. */
+static void hold_alone_often(const char *mark)
+{
+    struct mt_budget_place host = {"host", 10 * GIB, 10 * GIB, 0};
+    struct mt_budget_need need = {.place = "host", .bytes = 6 * GIB};
+    for (int i = 0; i < 50; i++) {
+        uint64_t id;
+        int status = mt_budget_ask(path, &need, 1, &id, NULL);
+        while (status == 0 && (status = mt_budget_take(path, id, &host, 1, NULL)) == MT_EBUSY)
+            status = 0;
+        if (status < 0)
+            _exit(1);
+        int fd = open(mark, O_CREAT | O_EXCL | O_WRONLY, 0600);
+        if (fd < 0 || close(fd) < 0 || unlink(mark) < 0 || mt_budget_release(path, id, NULL) < 0)
+            _exit(2);
+    }
+    _exit(0);
+}
+
+static void test_processes_that_ask_at_once_never_hold_more_than_there_is(void **state)
+{
+    (void)state;
+    char mark[80];
+    snprintf(mark, sizeof mark, "%s.held", path);
+    for (int i = 0; i < 4; i++)
+        if (fork() == 0)
+            hold_alone_often(mark);
+    int failed = 0;
+    for (int i = 0; i < 4; i++) {
+        int how;
+        assert_true(wait(&how) > 0);
+        failed += how != 0;
+    }
+    unlink(mark);
+    assert_int_equal(failed, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +347,8 @@ int main(void)
         cmocka_unit_test_setup(test_a_file_that_others_may_write_is_refused, begin),
         cmocka_unit_test_setup(test_any_call_may_fail_and_nothing_is_promised_twice, begin),
         cmocka_unit_test_setup(test_holders_killed_at_random_moments_leave_nothing_behind, begin),
+        cmocka_unit_test_setup(test_processes_that_ask_at_once_never_hold_more_than_there_is,
+                               begin),
     };
     if (!mkdtemp(folder))
         return 1;
