@@ -146,11 +146,8 @@ static void test_blocks_of_processes_that_exited_are_not_called_unfinished(void 
     static const struct {
         const char *end;
         int is_unfinished;
-    } cases[] = {{"exited 0", 0},
-                 {"exited 3", 0}, {"replaced by exec", 0},
-                 {"killed by SIGKILL", 1},
-                 {"running", 1},
-                 {"end not recorded", 1}};
+    } cases[] = {{"exited 0", 0},          {"exited 3", 0}, {"replaced by exec", 0},
+                 {"killed by SIGKILL", 1}, {"running", 1},  {"end not recorded", 1}};
     for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
         struct mt_strbuf out = {0};
         processes[0].end = i % 2 ? "exited 0" : cases[i / 2].end;
