@@ -23,6 +23,7 @@ NEEDS_unharmed-python = test
 NEEDS_bare-configs = test
 NEEDS_profiles = test
 NEEDS_oracle = test
+NEEDS_place-proof = test
 NEEDS_oracle-fusion = test
 NEEDS_asan = test
 NEEDS_tsan = test
@@ -117,6 +118,9 @@ oracle-fusion: build ## plan experts again with ggml-cuda's own choice of what f
 	@set -e; engine=$$(scripts/engine llama.cpp); library=$$(scripts/engine fusion); \
 	BUILD_DIR=$(CURDIR)/build PYTHONDONTWRITEBYTECODE=1 tests/conformance/oracle_fusion.py --compare "$$engine" \
 		build/tests/conformance/fusion "$$library"
+
+place-proof: build ## placements beside accelerate's, llama.cpp's own and equal stages, on some 40 models (5 minutes)
+	@BUILD_DIR=$(CURDIR)/build tests/place/proof.py build/src/cli/memtally "$$(scripts/engine torch)" "$$(scripts/engine llama.cpp)/llama-server"
 
 aarch64: build ## build for aarch64, run the unit tests and a recorded program under qemu (some minutes)
 	@scripts/aarch64

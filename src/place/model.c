@@ -14,6 +14,7 @@
 #define CONTEXT_TOKENS 8192
 #define BUFFER_BYTES   (UINT64_C(1) << 30)
 #define TRIES          6
+#define LOOKS          32
 #define NOTES_MAX      4
 
 /* What a placed model owns. */
@@ -246,6 +247,88 @@ static uint64_t take_figures(struct box *box, const struct split_settings *split
     return over;
 }
 
+/* Estimates the box's placement as the engine will load it, and takes the figures. `over` is by how
+ * many bytes the worst device is over its limit. */
+static int estimate_it(struct box *box, const struct mt_model *model,
+                       const struct mt_predict_settings *settings, enum mt_place_way way,
+                       uint64_t *over, struct mt_error *error)
+{
+    struct split_settings split = {0};
+    set_as_placed(&split, settings, box, way);
+    int result = mt_estimate_create(model, &split.settings, &box->estimate, error);
+    *over = result ? 0 : take_figures(box, &split, box->estimate);
+    mt_strbuf_finish(&split.pattern);
+    return result;
+}
+
+/* ---- a last look around ---- */
+
+/* The box's placement with the first or the last unit of a stretch given to its neighbour; NULL
+ * where the stretch has no other unit, or without memory. */
+static struct mt_placement_made *with_one_moved(const struct box *box, size_t boundary, int forward)
+{
+    const struct mt_placement *from = box->placement;
+    size_t moved = forward ? boundary - 1 : boundary;
+    int to = from->unit_device[forward ? boundary : boundary - 1];
+    const struct mt_place_unit *unit = &box->units.units[moved];
+    if (from->devices[from->unit_device[moved]].n_units < 2 || unit->pinned != MT_PLACE_ANY)
+        return NULL;
+    struct mt_placement_made *made = mt_placement_new(&box->placed.problem, 0);
+    for (size_t i = 0; made && i < from->n_units; i++) {
+        made->unit_device[i] = i == moved ? to : from->unit_device[i];
+        made->expert_device[i] =
+            i == moved && from->expert_device[i] != MT_PLACE_HOST ? to : from->expert_device[i];
+    }
+    if (made) {
+        mt_placement_count(&box->placed.problem, made);
+        made->it.is_best = from->is_best;
+    }
+    return made;
+}
+
+/* Takes a neighbour of the placement if by its estimate the fullest device is less full. */
+static int take_if_better(struct box *box, struct mt_placement_made *made,
+                          const struct mt_model *model, const struct mt_predict_settings *settings,
+                          enum mt_place_way way)
+{
+    struct mt_placement *placement = box->placement;
+    struct mt_estimate *estimate = box->estimate;
+    uint64_t over;
+    box->placement = &made->it;
+    box->estimate = NULL;
+    if (!estimate_it(box, model, settings, way, &over, NULL) && !over &&
+        box->placement->highest_share < placement->highest_share) {
+        mt_placement_destroy(placement);
+        mt_estimate_destroy(estimate);
+        return 1;
+    }
+    mt_placement_destroy(box->placement);
+    mt_estimate_destroy(box->estimate);
+    box->placement = placement;
+    box->estimate = estimate;
+    return 0;
+}
+
+/* The solver counts as much beside the layers on each device; estimates know what each has. So the
+ * neighbours of its answer may be better, and theirs. */
+static void look_around(struct box *box, const struct mt_model *model,
+                        const struct mt_predict_settings *settings, enum mt_place_way way)
+{
+    int found = 1;
+    for (int step = 0; found && step < LOOKS; step++) {
+        found = 0;
+        for (size_t i = 1; !found && i < box->units.n; i++) {
+            const int *device = box->placement->unit_device;
+            if (device[i] == device[i - 1] || device[i - 1] == MT_PLACE_HOST)
+                continue;
+            for (int forward = 0; !found && forward < 2; forward++) {
+                struct mt_placement_made *made = with_one_moved(box, i, forward);
+                found = made && take_if_better(box, made, model, settings, way);
+            }
+        }
+    }
+}
+
 /* Places, estimates what was placed, and gives devices that much more overhead as one was over its
  * limit, until none is. */
 static int place_until_it_holds(struct box *box, const struct mt_model *model,
@@ -253,7 +336,7 @@ static int place_until_it_holds(struct box *box, const struct mt_model *model,
                                 struct mt_error *error)
 {
     for (int i = 0; i < TRIES; i++) {
-        struct split_settings split = {0};
+        uint64_t over;
         mt_placement_destroy(box->placement);
         mt_estimate_destroy(box->estimate);
         box->placement = NULL;
@@ -262,10 +345,9 @@ static int place_until_it_holds(struct box *box, const struct mt_model *model,
         if (result ||
             (way != MT_PLACE_TENSOR_SPLIT && !(way == MT_PLACE_LAYERS && settings->n_devices == 1)))
             return result;
-        set_as_placed(&split, settings, box, way);
-        result = mt_estimate_create(model, &split.settings, &box->estimate, error);
-        uint64_t over = result ? 0 : take_figures(box, &split, box->estimate);
-        mt_strbuf_finish(&split.pattern);
+        result = estimate_it(box, model, settings, way, &over, error);
+        if (!result && !over && box->placed.problem.objective <= MT_OBJECTIVE_BALANCE)
+            look_around(box, model, settings, way);
         if (result || !over)
             return result;
         for (size_t d = 0; d < settings->n_devices; d++)

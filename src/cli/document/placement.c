@@ -131,10 +131,14 @@ static void put_proof(const struct cli_placement_document *document,
              mt_objective_name(document->placed->problem.objective));
     if (document->policy != MT_PLACE_POLICY_BEST)
         return;
-    cli_table_fact(terminal, out, "how good",
-                   best->is_best ? "no way to give each device one stretch of layers is better %s"
-                                 : "the best that was found %s; a better one may exist",
-                   order);
+    cli_table_fact(
+        terminal, out, "how good",
+        !best->is_best ? "the best that was found %s; a better one may exist"
+        : document->placed->estimate
+            ? "the best %s of all ways to give each device one stretch of layers, if each "
+              "has as much beside its layers; by the engine's rules no neighbour is better"
+            : "no way to give each device one stretch of layers is better %s",
+        order);
     cli_table_fact(terminal, out, "bounds",
                    "any placement has at least %zu crossing%s, and on as many devices at least "
                    "%.1f %% on the fullest; the gap is %.1f points",
