@@ -169,7 +169,7 @@ static void pairs(struct mt_pool *pool, enum giver giver, uint64_t bytes, int at
 static double pair_ns(struct mt_pool *pool, enum giver giver, uint64_t bytes, int at_once)
 {
     double best = 1e18;
-    int n = giver == MALLOC && bytes > 65536 ? 2000 : 200000;
+    int n = giver == MALLOC && bytes >= 65536 ? 2000 : 200000;
     for (int round = 0; round < 15; round++) {
         double start = now_ns();
         for (int i = 0; i < n; i++)
