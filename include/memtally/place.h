@@ -194,6 +194,7 @@ struct mt_placed {
     const struct mt_estimate *estimate; /* of the engine with just this placement, whose figures the
                                            placement's devices have; NULL for an engine whose rules
                                            know of no such setting */
+    const char *environment;            /* that the engine must start in, as "A=1 B=2"; "" mostly */
     const char *flags;                  /* of the engine, that make it so: "-ngl 33 -ts 16,17" */
     const char *way;         /* how the engine is told: "tensor-split", "device-map", "stages",
                                 "gpu-split", "layers" */

@@ -36,6 +36,11 @@ class Placement:
         return str(self.json["flags"])
 
     @property
+    def environment(self) -> dict[str, str]:
+        """What the engine must start in."""
+        return dict(part.split("=", 1) for part in str(self.json["environment"]).split())
+
+    @property
     def crossings_per_token(self) -> float:
         return float(self.json["crossings_per_token"])
 
@@ -60,7 +65,7 @@ class Placement:
         return lines
 
     def __str__(self) -> str:
-        return documents.table(self._lines()) + "\n\n" + self.flags
+        return documents.table(self._lines()) + "\n\n" + f"{self.json['environment']} {self.flags}".strip()
 
     def _repr_html_(self) -> str:
         return documents.html_table(self._lines(), self.flags)

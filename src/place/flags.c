@@ -9,8 +9,9 @@ static int starts_before(const struct mt_placement_device *a, const struct mt_pl
     return a->n_units && (!b->n_units || a->first_unit < b->first_unit);
 }
 
-void mt_place_order(const struct mt_placement *placement, size_t *order)
+size_t mt_place_order(const struct mt_placement *placement, size_t *order)
 {
+    size_t in_use = 0;
     for (size_t i = 0; i < placement->n_devices; i++) {
         size_t at = i;
         while (at && starts_before(&placement->devices[i], &placement->devices[order[at - 1]])) {
@@ -18,7 +19,9 @@ void mt_place_order(const struct mt_placement *placement, size_t *order)
             at--;
         }
         order[at] = i;
+        in_use += placement->devices[i].n_units > 0;
     }
+    return in_use;
 }
 
 uint64_t mt_place_counts(const struct mt_placement *placement, size_t device)
@@ -55,7 +58,7 @@ static int is_in_order(const size_t *order, const struct mt_placement *placement
 }
 
 /* "-ngl 33 -sm layer -ts 16,17", with the devices in another order where that is better. */
-static void llama_flags(const struct mt_placed *placed, const size_t *order,
+static void llama_flags(const struct mt_placed *placed, const size_t *order, size_t in_use,
                         struct mt_strbuf *flags)
 {
     const struct mt_placement *placement = placed->placement;
@@ -65,10 +68,10 @@ static void llama_flags(const struct mt_placed *placed, const size_t *order,
     for (size_t d = 0; d < placement->n_devices; d++)
         on_devices += mt_place_counts(placement, d);
     mt_strbuf_printf(flags, "-ngl %" PRIu64, on_devices);
-    if (!is_in_order(order, placement))
-        for (size_t i = 0; i < placement->n_devices; i++)
+    if (in_use == placement->n_devices && !is_in_order(order, placement))
+        for (size_t i = 0; i < in_use; i++)
             mt_strbuf_printf(flags, "%sCUDA%zu", i ? "," : " --device ", order[i]);
-    for (size_t i = 0; placement->n_devices > 1 && i < placement->n_devices; i++)
+    for (size_t i = 0; in_use > 1 && i < in_use; i++)
         mt_strbuf_printf(flags, "%s%" PRIu64, i ? "," : " -sm layer -ts ",
                          mt_place_counts(placement, order[i]));
     size_t n = mt_place_expert_layers(placement, placed->problem.units, &layers, &are_first);
@@ -79,42 +82,41 @@ static void llama_flags(const struct mt_placed *placed, const size_t *order,
     mt_strbuf_finish_part(&layers, flags);
 }
 
-/* These engines number devices as the driver shows them. */
-static void put_visible(const struct mt_placed *placed, const size_t *order,
-                        struct mt_strbuf *flags)
+/* A card that is not in use is hidden, for an engine makes a context on each that it sees. Engines
+ * without a word for the order of cards number them as the driver shows them. */
+static void put_visible(const struct mt_placed *placed, enum mt_place_way way, const size_t *order,
+                        size_t in_use, struct mt_strbuf *environment)
 {
-    if (is_in_order(order, placed->placement))
+    int is_told = way == MT_PLACE_TENSOR_SPLIT || is_in_order(order, placed->placement);
+    if (!in_use || (in_use == placed->placement->n_devices && is_told))
         return;
-    for (size_t i = 0; i < placed->placement->n_devices; i++)
-        mt_strbuf_printf(flags, "%s%zu", i ? "," : "CUDA_VISIBLE_DEVICES=", order[i]);
-    mt_strbuf_puts(flags, " ");
+    for (size_t i = 0; i < in_use; i++)
+        mt_strbuf_printf(environment, "%s%zu", i ? "," : "CUDA_VISIBLE_DEVICES=", order[i]);
 }
 
 /* Layers of each stage, in the variable that the engine reads. */
-static void stage_flags(const struct mt_placed *placed, const size_t *order,
-                        const struct mt_engine *engine, struct mt_strbuf *flags)
+static void stage_flags(const struct mt_placed *placed, const size_t *order, size_t in_use,
+                        const struct mt_engine *engine, struct mt_strbuf *environment,
+                        struct mt_strbuf *flags)
 {
     char variable[64];
     char flag[64];
-    const struct mt_placement *placement = placed->placement;
-    size_t stages = 0;
-    mt_strbuf_printf(flags,
-                     "%s=", mt_engine_text(engine, "place.layers", variable, sizeof variable));
-    for (size_t i = 0; i < placement->n_devices; i++)
-        if (placement->devices[order[i]].n_units)
-            mt_strbuf_printf(flags, "%s%" PRIu64, stages++ ? "," : "",
-                             placement->devices[order[i]].layers);
-    mt_strbuf_printf(flags, " %s %zu", mt_engine_text(engine, "place.stages", flag, sizeof flag),
-                     stages);
+    mt_strbuf_printf(environment, "%s%s=", environment->length ? " " : "",
+                     mt_engine_text(engine, "place.layers", variable, sizeof variable));
+    for (size_t i = 0; i < in_use; i++)
+        mt_strbuf_printf(environment, "%s%" PRIu64, i ? "," : "",
+                         placed->placement->devices[order[i]].layers);
+    mt_strbuf_printf(flags, "%s %zu", mt_engine_text(engine, "place.stages", flag, sizeof flag),
+                     in_use);
 }
 
 /* Gigabytes of each device, rounded up to a tenth, because exllamav3 fills them in their order. */
-static void gigabyte_flags(const struct mt_placed *placed, const size_t *order,
+static void gigabyte_flags(const struct mt_placed *placed, const size_t *order, size_t in_use,
                            struct mt_strbuf *flags)
 {
     const struct mt_placement *placement = placed->placement;
     const uint64_t tenth = (UINT64_C(1) << 30) / 10;
-    for (size_t i = 0; i < placement->n_devices; i++) {
+    for (size_t i = 0; i < in_use; i++) {
         const struct mt_placement_device *device = &placement->devices[order[i]];
         uint64_t bytes = device->dense_bytes + device->expert_bytes + device->cache_bytes;
         uint64_t tenths = (bytes + tenth - 1) / tenth;
@@ -143,14 +145,17 @@ static void map_flags(const struct mt_placed *placed, struct mt_strbuf *flags)
 }
 
 void mt_place_flags(const struct mt_placed *placed, enum mt_place_way way,
-                    const struct mt_engine *engine, struct mt_strbuf *flags)
+                    const struct mt_engine *engine, struct mt_strbuf *environment,
+                    struct mt_strbuf *flags)
 {
     size_t order[MT_PLACE_DEVICES_MAX];
+    size_t in_use = mt_place_order(placed->placement, order);
     uint64_t on_devices = 0;
-    mt_place_order(placed->placement, order);
+    if (way != MT_PLACE_DEVICE_MAP && way != MT_PLACE_LAYERS)
+        put_visible(placed, way, order, in_use, environment);
     switch (way) {
     case MT_PLACE_TENSOR_SPLIT:
-        llama_flags(placed, order, flags);
+        llama_flags(placed, order, in_use, flags);
         break;
     case MT_PLACE_LAYERS:
         for (size_t d = 0; d < placed->placement->n_devices; d++)
@@ -158,12 +163,10 @@ void mt_place_flags(const struct mt_placed *placed, enum mt_place_way way,
         mt_strbuf_printf(flags, "PARAMETER num_gpu %" PRIu64, on_devices);
         break;
     case MT_PLACE_STAGES:
-        put_visible(placed, order, flags);
-        stage_flags(placed, order, engine, flags);
+        stage_flags(placed, order, in_use, engine, environment, flags);
         break;
     case MT_PLACE_GPU_SPLIT:
-        put_visible(placed, order, flags);
-        gigabyte_flags(placed, order, flags);
+        gigabyte_flags(placed, order, in_use, flags);
         break;
     case MT_PLACE_DEVICE_MAP:
     case MT_PLACE_WAY_COUNT:

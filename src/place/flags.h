@@ -6,8 +6,9 @@
 #include "base/strbuf.h"
 #include "units.h"
 
-/* Devices in the order of their stretches, those not in use behind them; n_devices of them. */
-void mt_place_order(const struct mt_placement *placement, size_t *order);
+/* Devices in the order of their stretches, those not in use behind them; n_devices of them. Returns
+ * how many are in use. */
+size_t mt_place_order(const struct mt_placement *placement, size_t *order);
 
 /* Layers, the output counting as one, of a device's stretch. */
 uint64_t mt_place_counts(const struct mt_placement *placement, size_t device);
@@ -18,7 +19,10 @@ size_t mt_place_expert_layers(const struct mt_placement *placement,
                               const struct mt_place_unit *units, struct mt_strbuf *pattern,
                               int *are_first);
 
+/* `environment` gets what stands before the command, as "A=1 B=2"; `flags` what stands behind it.
+ */
 void mt_place_flags(const struct mt_placed *placed, enum mt_place_way way,
-                    const struct mt_engine *engine, struct mt_strbuf *flags);
+                    const struct mt_engine *engine, struct mt_strbuf *environment,
+                    struct mt_strbuf *flags);
 
 #endif

@@ -25,6 +25,7 @@ struct box {
     char device_names[MT_PLACE_DEVICES_MAX][16];
     struct mt_placement *placement;
     struct mt_estimate *estimate;
+    struct mt_strbuf environment;
     struct mt_strbuf flags;
     struct mt_place_module *modules;
     char *module_names;
@@ -94,10 +95,12 @@ static uint64_t cache_of(const struct mt_estimate *estimate, uint64_t tokens)
 /* ---- settings ---- */
 
 /* The settings of the call with devices in the order of the stretches. */
-static void take_order(struct split_settings *split, const struct mt_predict_settings *settings)
+static void take_order(struct split_settings *split, const struct mt_predict_settings *settings,
+                       size_t n_devices)
 {
     struct mt_predict_settings *s = &split->settings;
     *s = *settings;
+    s->n_devices = n_devices;
     for (size_t i = 0; i < s->n_devices; i++) {
         size_t d = split->order[i];
         split->bytes[i] = settings->device_bytes[d];
@@ -118,7 +121,7 @@ static void set_evenly(struct split_settings *split, const struct mt_predict_set
         split->order[i] = i;
         split->shares[i] = 1;
     }
-    take_order(split, settings);
+    take_order(split, settings, settings->n_devices);
     if (way == MT_PLACE_TENSOR_SPLIT || way == MT_PLACE_LAYERS) {
         split->settings.has_gpu_layers = 1;
         split->settings.gpu_layers = MT_ALL;
@@ -140,9 +143,8 @@ static void set_as_placed(struct split_settings *split, const struct mt_predict_
     struct mt_strbuf layers = {0};
     int are_first;
     uint64_t counted = 0;
-    mt_place_order(placement, split->order);
-    take_order(split, settings);
-    for (size_t i = 0; i < settings->n_devices; i++) {
+    take_order(split, settings, mt_place_order(placement, split->order));
+    for (size_t i = 0; i < split->settings.n_devices; i++) {
         uint64_t count = mt_place_counts(placement, split->order[i]);
         split->shares[i] = (double)count;
         counted += count;
@@ -151,7 +153,7 @@ static void set_as_placed(struct split_settings *split, const struct mt_predict_
     split->settings.gpu_layers = counted;
     if (way == MT_PLACE_TENSOR_SPLIT) {
         split->settings.tensor_split = split->shares;
-        split->settings.n_tensor_split = settings->n_devices;
+        split->settings.n_tensor_split = split->settings.n_devices;
     }
     size_t n = mt_place_expert_layers(placement, box->units.units, &layers, &are_first);
     if (n && are_first)
@@ -225,7 +227,7 @@ static uint64_t take_figures(struct box *box, const struct split_settings *split
     double used = 0;
     double capacity = 0;
     made->it.highest_share = 0;
-    for (size_t i = 0; i < made->it.n_devices; i++) {
+    for (size_t i = 0; i < split->settings.n_devices; i++) {
         size_t d = split->order[i];
         struct mt_placement_device *device = &made->devices[d];
         uint64_t chain = device->dense_bytes + device->expert_bytes + device->cache_bytes;
@@ -520,7 +522,8 @@ static int make(struct box *box, const struct mt_model *model,
     box->placed.way = mt_place_way_name(way);
     box->placed.experts_are_whole = box->units.experts_are_whole;
     add_notes(box, d, way, options->quantisation);
-    mt_place_flags(&box->placed, way, &engine, &box->flags);
+    mt_place_flags(&box->placed, way, &engine, &box->environment, &box->flags);
+    box->placed.environment = mt_strbuf_text(&box->environment);
     box->placed.flags = mt_strbuf_text(&box->flags);
     return mt_strbuf_failed(&box->flags) ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory")
                                          : 0;
@@ -554,6 +557,7 @@ void mt_placed_destroy(struct mt_placed *placed)
     mt_place_units_finish(&box->units);
     mt_placement_destroy(box->placement);
     mt_estimate_destroy(box->estimate);
+    mt_strbuf_finish(&box->environment);
     mt_strbuf_finish(&box->flags);
     free(box->modules);
     free(box->module_names);

@@ -30,21 +30,27 @@ def placed(model, devices, *options):
     return json.loads(memtally.must("place", model, "--device", devices, "--json", *options).stdout)
 
 
-def rehearsed(model, devices, context, flags):
-    """Bytes of each device, as llama.cpp asks for them."""
-    done = memtally.run("rehearse", "--json", "--device", devices, "--", engine.llama_cpp("llama-server"), "-m", model,
-                        "-c", str(context), *shlex.split(flags), timeout=500)
+def rehearsed(model, devices, context, document):
+    """Bytes of each device, as llama.cpp asks for them. Of cards that it shall not see it is given none."""
+    cards = devices.split(",")
+    seen = document["environment"].removeprefix("CUDA_VISIBLE_DEVICES=")
+    shown = [int(number) for number in seen.split(",")] if seen else range(len(cards))
+    done = memtally.run("rehearse", "--json", "--device", ",".join(cards[i] for i in shown), "--", engine.llama_cpp("llama-server"), "-m", model,
+                        "-c", str(context), *shlex.split(document["flags"]), timeout=500)
     assert done.returncode == 0, done.stderr[-3000:]
-    return {place["place"]: place["total_allocated_bytes"] for place in json.loads(done.stdout)["places"]}
+    held = {place["place"]: place["total_allocated_bytes"] for place in json.loads(done.stdout)["places"]}
+    return {f"gpu:{number}": held[f"gpu:{place}"] for place, number in enumerate(shown)}
 
 
 def assert_llama_cpp_does_so(shape, devices, context, *options):
     document = placed(sample(shape), devices, "--context", str(context), *options)
-    held = rehearsed(sample(shape), devices, context, document["flags"])
+    held = rehearsed(sample(shape), devices, context, document)
     for device in document["devices"]:
         bytes_there = held.get(device["device"], 0)
         assert bytes_there <= device["limit_bytes"], (device, held)
-        if device["layers"]:
+        if not device["layers"]:
+            assert bytes_there == device["used_bytes"] == 0, (device, held)
+        else:
             assert abs(bytes_there - device["expected_bytes"]) <= device["expected_bytes"] // 100, (device, held)
     return document
 
@@ -59,6 +65,13 @@ def test_cards_that_differ_are_taken_in_another_order():
     """The small card has no room for the output and what it computes."""
     document = assert_llama_cpp_does_so("llama-3.1-8b", "6GiB,3GiB,4GiB", 32768)
     assert all(device["layers"] for device in document["devices"]), document["devices"]
+
+
+def test_a_card_that_is_not_needed_stays_empty():
+    """Also of the driver's context."""
+    for devices in ("16GiB,256MiB", "256MiB,16GiB"):
+        document = assert_llama_cpp_does_so("llama-3.2-1b", devices, 4096, "--buffer", "0")
+        assert document["fits"] and sorted(device["layers"] for device in document["devices"]) == [0, 16], document
 
 
 def test_experts_leave_first_then_layers():

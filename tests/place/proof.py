@@ -175,6 +175,14 @@ def held_by_llama_cpp(memtally, server, model, cards, flags):
     return weights, used, max(shares)
 
 
+def held_as_placed(memtally, server, model, cards, best):
+    """The same with a placement's flags, on the cards that it lets llama.cpp see."""
+    seen = best["environment"].removeprefix("CUDA_VISIBLE_DEVICES=")
+    every = cards.split(",")
+    shown = ",".join(every[int(i)] for i in seen.split(",")) if seen else cards
+    return held_by_llama_cpp(memtally, server, model, shown, shlex.split(best["flags"]))
+
+
 def against_fit(memtally, server, folder):
     """llama.cpp leaves 1 GiB free, as ours does; a layer on the host is what neither wants."""
     table = Table("llama.cpp's own fit")
@@ -183,14 +191,14 @@ def against_fit(memtally, server, folder):
         made = subprocess.run([memtally, "sample-model", "--from", os.path.join(CONFIGS, name), model, "--sparse", "--quiet",
                                "--drop-vocabulary", "--type", "q4_k"], capture_output=True, check=False)
         for parts, cards, best in pairs_of(memtally, model) if made.returncode == 0 else ():
-            flags = shlex.split(best["flags"]) if best else ["-ngl", "0"]
-            ours = held_by_llama_cpp(memtally, server, model, cards, flags)
             theirs = held_by_llama_cpp(memtally, server, model, cards, [])
-            if not theirs or not ours:
+            ours = held_as_placed(memtally, server, model, cards, best) if best else None
+            if not theirs:
                 continue
-            least = min(ours[0], theirs[0])
-            layer = max(unit["dense_bytes"] for unit in best["units"]) if best else 0
-            table.add(f"{name.removesuffix('.json')} on {':'.join(map(str, parts))}", (best is not None, ours[1] - 1, ours[2]),
+            least = min(ours[0], theirs[0]) if ours else theirs[0]
+            layer = max(unit["dense_bytes"] for unit in best["units"]) if best else 1
+            table.add(f"{name.removesuffix('.json')} on {':'.join(map(str, parts))}",
+                      (True, ours[1] - 1, ours[2]) if ours else (False, 0, 0),
                       (theirs[0] < least + max(layer // 2, 1), theirs[1] - 1, theirs[2]))
         if os.path.exists(model):
             os.remove(model)

@@ -298,7 +298,8 @@ static void put_flags(const struct mt_placed *placed, const struct cli_terminal 
     if (placed->n_modules)
         mt_text_wrap(out, placed->flags, 0, (size_t)terminal->columns);
     else
-        mt_strbuf_printf(out, "%s\n", placed->flags);
+        mt_strbuf_printf(out, "%s%s%s\n", placed->environment, *placed->environment ? " " : "",
+                         placed->flags);
 }
 
 void cli_placement_table(const struct cli_placement_document *document,
@@ -466,6 +467,8 @@ void cli_placement_json(const struct cli_placement_document *document, struct mt
     mt_json_bool(&json, "is_best", best->is_best);
     mt_json_count(&json, "least_devices", best->least_devices);
     mt_json_real(&json, "least_used_ratio", best->least_share);
+    mt_json_text(&json, "environment",
+                 document->policy == MT_PLACE_POLICY_BEST ? placed->environment : NULL);
     mt_json_text(&json, "flags", document->policy == MT_PLACE_POLICY_BEST ? placed->flags : NULL);
     json_device_map(document, &json);
     mt_json_begin_array(&json, "compared");
