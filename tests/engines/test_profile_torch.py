@@ -46,6 +46,7 @@ def elements(shape):
 PARAMETERS = sum(elements(shape) for _, shape in shapes())
 BUFFERS = HIDDEN // HEADS // 2 * 4  # the rotary embedding's frequencies, in f32
 ROUNDED = 512  # what PyTorch's blocks are multiples of; each weight here is one
+COPY = -(-BUFFERS // 64) * 64  # of them, that transformers keeps on the host; the watcher sees it in some runs only
 
 
 @functools.cache
@@ -137,7 +138,7 @@ def test_the_estimate_of_a_profile_has_its_type_and_its_length():
     """The cache has a place for each of the 108 tokens."""
     compared = json.loads(memtally.must("compare", on_one()[1], "--estimate", "--json").stdout)
     parts = {part["component"]: part for part in compared["components"]}
-    assert abs(parts["weights"]["difference_bytes"]) <= ROUNDED, parts["weights"]
+    assert abs(parts["weights"]["difference_bytes"]) <= ROUNDED + COPY, parts["weights"]
     assert parts["kv_cache"]["b_bytes"] == LAYERS * 2 * KV_WIDTH * 2 * 108, parts["kv_cache"]
 
 
