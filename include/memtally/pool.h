@@ -65,7 +65,7 @@ struct mt_pool_backend {
 /* Host memory in pages of 2 MiB, huge where the kernel allows. Borrowed, static. Any thread. */
 const struct mt_pool_backend *mt_pool_host_backend(void);
 
-/* What a request that found no room is told of. */
+/* What the pool tells on_shortage if a request finds no room. */
 struct mt_pool_shortage {
     uint64_t requested_bytes;
     uint64_t reserved_bytes;

@@ -266,7 +266,7 @@ static int place(const struct cli_call *call, struct estimate_request *request,
 /* That it does not fit is an answer; what cannot be read or placed is bad input. */
 static int fail(const struct mt_error *error)
 {
-    int code = cli_fail(error);
+    int code = estimate_fail_as("place", error);
     if (error->code == MT_ELIMIT)
         return CLI_EXIT_NO;
     if (error->code == MT_EIO || error->code == MT_ETIMEOUT)

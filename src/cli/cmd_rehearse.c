@@ -188,7 +188,7 @@ static int check_settings(const struct estimate_options *options, const struct c
 /* The options' own complaints begin with the command that they were first made for. */
 static int fail(const struct mt_error *error)
 {
-    return rehearse_fail("rehearse", error);
+    return estimate_fail_as("rehearse", error);
 }
 
 /* Which of the programs that are known it is most like: they hold heaps of different size. It may

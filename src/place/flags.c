@@ -24,11 +24,6 @@ size_t mt_place_order(const struct mt_placement *placement, size_t *order)
     return in_use;
 }
 
-uint64_t mt_place_counts(const struct mt_placement *placement, size_t device)
-{
-    return placement->devices[device].n_units;
-}
-
 size_t mt_place_expert_layers(const struct mt_placement *placement,
                               const struct mt_place_unit *units, struct mt_strbuf *pattern,
                               int *are_first)
@@ -66,14 +61,14 @@ static void llama_flags(const struct mt_placed *placed, const size_t *order, siz
     int are_first;
     uint64_t on_devices = 0;
     for (size_t d = 0; d < placement->n_devices; d++)
-        on_devices += mt_place_counts(placement, d);
+        on_devices += placement->devices[d].n_units;
     mt_strbuf_printf(flags, "-ngl %" PRIu64, on_devices);
     if (in_use == placement->n_devices && !is_in_order(order, placement))
         for (size_t i = 0; i < in_use; i++)
             mt_strbuf_printf(flags, "%sCUDA%zu", i ? "," : " --device ", order[i]);
     for (size_t i = 0; in_use > 1 && i < in_use; i++)
         mt_strbuf_printf(flags, "%s%" PRIu64, i ? "," : " -sm layer -ts ",
-                         mt_place_counts(placement, order[i]));
+                         (uint64_t)placement->devices[order[i]].n_units);
     size_t n = mt_place_expert_layers(placement, placed->problem.units, &layers, &are_first);
     if (n && are_first)
         mt_strbuf_printf(flags, " --n-cpu-moe %" PRIu64, placement->host_layers + n);
@@ -159,7 +154,7 @@ void mt_place_flags(const struct mt_placed *placed, enum mt_place_way way,
         break;
     case MT_PLACE_LAYERS:
         for (size_t d = 0; d < placed->placement->n_devices; d++)
-            on_devices += mt_place_counts(placed->placement, d);
+            on_devices += placed->placement->devices[d].n_units;
         mt_strbuf_printf(flags, "PARAMETER num_gpu %" PRIu64, on_devices);
         break;
     case MT_PLACE_STAGES:

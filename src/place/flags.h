@@ -10,9 +10,6 @@
  * how many are in use. */
 size_t mt_place_order(const struct mt_placement *placement, size_t *order);
 
-/* Layers, the output counting as one, of a device's stretch. */
-uint64_t mt_place_counts(const struct mt_placement *placement, size_t device);
-
 /* The layers whose experts alone are on the host, as the end of a regular expression: "3|4|5"; the
  * number of them. `are_first` tells whether they are the first layers of all. */
 size_t mt_place_expert_layers(const struct mt_placement *placement,

@@ -178,7 +178,8 @@ int mt_place_refuse(const struct mt_place_problem *problem, struct mt_error *err
     mt_format_size(fits, more_text);
     return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET,
                    "it does not fit: the model takes %s (%" PRIu64
-                   " B), and %zu devices have %s for it; with %s (%" PRIu64
+                   " B), and %zu device%s %s for it; with %s (%" PRIu64
                    " B) more on each device it does",
-                   whole, bytes, problem->n_devices, room_text, more_text, fits);
+                   whole, bytes, problem->n_devices, problem->n_devices == 1 ? " has" : "s have",
+                   room_text, more_text, fits);
 }

@@ -145,7 +145,7 @@ static void set_as_placed(struct split_settings *split, const struct mt_predict_
     uint64_t counted = 0;
     take_order(split, settings, mt_place_order(placement, split->order));
     for (size_t i = 0; i < split->settings.n_devices; i++) {
-        uint64_t count = mt_place_counts(placement, split->order[i]);
+        uint64_t count = placement->devices[split->order[i]].n_units; /* with the output */
         split->shares[i] = (double)count;
         counted += count;
     }

@@ -139,11 +139,13 @@ static void put_proof(const struct cli_placement_document *document,
               "has as much beside its layers; by the engine's rules no neighbour is better"
             : "no way to give each device one stretch of layers is better %s",
         order);
-    cli_table_fact(terminal, out, "bounds",
-                   "any placement has at least %zu crossing%s, and on as many devices at least "
-                   "%.1f %% on the fullest; the gap is %.1f points",
-                   crossings, crossings == 1 ? "" : "s", 100 * best->least_share,
-                   100 * (best->highest_share - best->least_share));
+    cli_table_fact(
+        terminal, out, "bounds",
+        "if devices have as much beside the layers, any placement of what is on them has "
+        "at least %zu crossing%s, and on as many devices at least %.1f %% on the "
+        "fullest; the gap is %.1f points",
+        crossings, crossings == 1 ? "" : "s", 100 * best->least_share,
+        100 * (best->highest_share - best->least_share));
     if (best->further_tokens != UINT64_MAX)
         cli_table_fact(terminal, out, "room", "for %" PRIu64 " further tokens of context",
                        best->further_tokens);

@@ -111,6 +111,10 @@ int estimate_request_init(struct estimate_request *request, const struct estimat
                           struct mt_error *error);
 void estimate_request_finish(struct estimate_request *request);
 
+/* Complains as cli_fail() does. The options' own complaints begin with the command that they were
+ * first made for: in its place stands `command`. */
+int estimate_fail_as(const char *command, const struct mt_error *error);
+
 /* Reads "24GiB,24GiB", "2x24GiB" or "2xH100-80GB" and appends the sizes, and to `names`, which may
  * be NULL, what GPUs are called in the table of GPUs, "" where only a size is said. Returns 0 or
  * MT_EARG. */

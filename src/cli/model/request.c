@@ -311,6 +311,17 @@ int estimate_request_init(struct estimate_request *request, const struct estimat
     return result;
 }
 
+int estimate_fail_as(const char *command, const struct mt_error *error)
+{
+    static const char *const others[] = {"estimate: ", "rehearse: "};
+    struct mt_error said = *error;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strncmp(error->text, others[i], strlen(others[i])))
+            snprintf(said.text, sizeof said.text, "%s: %s", command,
+                     error->text + strlen(others[i]));
+    return cli_fail(&said);
+}
+
 void estimate_request_finish(struct estimate_request *request)
 {
     for (size_t i = 0; i < CLI_TEXTS_MAX; i++)

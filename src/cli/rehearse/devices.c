@@ -49,15 +49,3 @@ int rehearse_fill_devices(struct estimate_request *request, int is_cuda, uint64_
     }
     return result;
 }
-
-/* The options' own complaints begin with the command that they were first made for. */
-int rehearse_fail(const char *command, const struct mt_error *error)
-{
-    static const char *const others[] = {"estimate: ", "rehearse: "};
-    struct mt_error said = *error;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (!strncmp(error->text, others[i], strlen(others[i])))
-            snprintf(said.text, sizeof said.text, "%s: %s", command,
-                     error->text + strlen(others[i]));
-    return cli_fail(&said);
-}

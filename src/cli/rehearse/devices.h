@@ -15,7 +15,4 @@ int rehearse_fill_devices(struct estimate_request *request, int is_cuda, uint64_
                           const char *const *names, struct mt_rehearsal_device *devices,
                           struct mt_error *error);
 
-/* Complains of what reading devices came to, in the name of `command`. Returns an exit status. */
-int rehearse_fail(const char *command, const struct mt_error *error);
-
 #endif

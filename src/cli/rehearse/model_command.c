@@ -193,15 +193,10 @@ static int perform(const char *name, const struct rehearse_model_options *option
     return result;
 }
 
-/* The options' own complaints begin with the command that they were first made for. What is not
- * supported is about the input, and an engine that failed is an answer. */
+/* What is not supported is about the input, and an engine that failed is an answer. */
 static int fail(const struct mt_error *error)
 {
-    static const char other[] = "estimate: ";
-    struct mt_error said = *error;
-    if (!strncmp(error->text, other, sizeof other - 1))
-        snprintf(said.text, sizeof said.text, "rehearse: %s", error->text + sizeof other - 1);
-    int code = cli_fail(&said);
+    int code = estimate_fail_as("rehearse", error);
     return error->code == MT_EIO ? CLI_EXIT_CANNOT : code;
 }
 

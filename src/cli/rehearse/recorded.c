@@ -61,7 +61,7 @@ int rehearse_open_recorded(const char *command, const struct cli_texts *named, c
     estimate_request_finish(&request);
     if (result < 0) {
         free(made);
-        return rehearse_fail(command, &error);
+        return estimate_fail_as(command, &error);
     }
     *recorded = made;
     *environment = made->environment;

@@ -17,6 +17,8 @@
 
 /* Made processes 100 to 109: started at `start`, 0 where there is none. */
 static uint64_t start[10];
+static char state_of_made = 'S';
+static const char *boot = "boot";
 static char folder[] = "/tmp/memtally-budget-XXXXXX";
 static char path[64];
 
@@ -25,11 +27,11 @@ static long made_read_file(void *context, const char *name, char *bytes, size_t 
     int pid;
     (void)context;
     if (strcmp(name, "/proc/sys/kernel/random/boot_id") == 0)
-        return snprintf(bytes, capacity, "boot");
+        return snprintf(bytes, capacity, "%s", boot);
     if (sscanf(name, "/proc/%d/stat", &pid) != 1 || pid < 100 || pid > 109 || !start[pid - 100])
         return -ENOENT;
-    return snprintf(bytes, capacity, "%d (a) S 1 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 %llu 0 0", pid,
-                    (unsigned long long)start[pid - 100]);
+    return snprintf(bytes, capacity, "%d (a) %c 1 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 %llu 0 0", pid,
+                    pid == 100 ? state_of_made : 'S', (unsigned long long)start[pid - 100]);
 }
 
 static long made_read_link(void *context, const char *name, char *bytes, size_t capacity)
@@ -54,6 +56,8 @@ static int begin(void **state)
     (void)state;
     for (size_t i = 0; i < 10; i++)
         start[i] = 1000 + i;
+    state_of_made = 'S';
+    boot = "boot";
     unlink(path);
     return 0;
 }
@@ -162,6 +166,60 @@ static void test_who_came_first_and_fits_goes_first(void **state)
     uint64_t second = ask(101, 6 * GIB);
     assert_int_equal(take(101, second, 10 * GIB, 0), MT_EBUSY);
     assert_int_equal(take(100, first, 10 * GIB, 0), 0);
+}
+
+/* Process 100 holds 8 of 10 GiB; another one may have 5 only once it counts as gone. */
+static uint64_t hold_most(void)
+{
+    assert_int_equal(take(100, ask(100, 8 * GIB), 10 * GIB, 0), 0);
+    uint64_t id = ask(101, 5 * GIB);
+    assert_int_equal(take(101, id, 10 * GIB, 0), MT_EBUSY);
+    return id;
+}
+
+static void test_a_zombie_holds_nothing(void **state)
+{
+    (void)state;
+    uint64_t id = hold_most();
+    state_of_made = 'Z';
+    assert_int_equal(take(101, id, 10 * GIB, 0), 0);
+}
+
+static void test_what_was_held_before_the_boot_is_free(void **state)
+{
+    (void)state;
+    hold_most();
+    boot = "another boot";
+    assert_int_equal(take(102, ask(102, 10 * GIB), 10 * GIB, 0), 0);
+}
+
+/* It may be given back and taken again: what is promised stays promised. */
+static void test_what_a_holder_took_and_gave_back_is_still_its_own(void **state)
+{
+    (void)state;
+    uint64_t id = ask(100, 8 * GIB);
+    assert_int_equal(take(100, id, 10 * GIB, 0), 0);
+    struct mt_budget_os os = made(100);
+    assert_int_equal(mt_budget_renew_in(&os, path, id, "gpu0", 8 * GIB, NULL), 0);
+    assert_int_equal(take(101, ask(101, 3 * GIB), 10 * GIB, 0), MT_EBUSY);
+    assert_int_equal(take(102, ask(102, 2 * GIB), 10 * GIB, 0), 0);
+}
+
+static void test_a_damaged_head_is_told_and_no_number_is_given_twice(void **state)
+{
+    struct mt_budget_holder holders[MT_BUDGET_HOLDERS];
+    struct mt_budget_os os = made(100);
+    size_t n;
+    size_t n_damaged;
+    (void)state;
+    uint64_t id = ask(100, GIB);
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0 && pwrite(fd, "\1", 1, 8) == 1); /* the next number, without its checksum */
+    close(fd);
+    assert_int_equal(mt_budget_list_in(&os, path, holders, &n, &n_damaged, NULL), 0);
+    assert_int_equal(n, 1);
+    assert_int_equal(n_damaged, 1);
+    assert_true(ask(101, GIB) > id);
 }
 
 static void test_a_damaged_slot_is_given_up_and_the_others_stay(void **state)
@@ -344,6 +402,10 @@ int main(void)
         cmocka_unit_test_setup(test_a_small_request_passes_a_large_one_only_so_often, begin),
         cmocka_unit_test_setup(test_who_came_first_and_fits_goes_first, begin),
         cmocka_unit_test_setup(test_a_damaged_slot_is_given_up_and_the_others_stay, begin),
+        cmocka_unit_test_setup(test_a_damaged_head_is_told_and_no_number_is_given_twice, begin),
+        cmocka_unit_test_setup(test_what_a_holder_took_and_gave_back_is_still_its_own, begin),
+        cmocka_unit_test_setup(test_what_was_held_before_the_boot_is_free, begin),
+        cmocka_unit_test_setup(test_a_zombie_holds_nothing, begin),
         cmocka_unit_test_setup(test_a_file_that_others_may_write_is_refused, begin),
         cmocka_unit_test_setup(test_any_call_may_fail_and_nothing_is_promised_twice, begin),
         cmocka_unit_test_setup(test_holders_killed_at_random_moments_leave_nothing_behind, begin),
