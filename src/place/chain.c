@@ -197,43 +197,32 @@ static size_t in_use(const struct mt_chain *chain, size_t state, size_t kind)
     return state / chain->stride[kind] % (chain->count[kind] + 1);
 }
 
-/* Follows the last steps of each state back to the start. */
-static void trace(const struct mt_chain *chain, const uint8_t *last, const uint32_t *start,
-                  size_t state, size_t end, struct mt_chain_split *split)
+size_t mt_chain_extend(const struct mt_chain *chain, size_t device, size_t from,
+                       const struct mt_chain_bounds *bounds)
 {
-    split->n = chain->used[state];
-    for (size_t i = split->n; i-- > 0;) {
-        size_t kind = last[state];
-        split->device[i] = device_of_kind(chain, kind, in_use(chain, state, kind) - 1);
-        split->end[i] = end;
-        end = start[state];
-        state -= chain->stride[kind];
-    }
+    const struct room room = {mt_chain_room(chain, device, bounds->share),
+                              mt_chain_room(chain, device, MT_SHARE_ALL)};
+    return extend(chain, device, from, &room, bounds->tokens);
 }
 
 struct filling {
-    uint32_t *reach;
-    uint32_t *start;
-    uint8_t *last;
-    uint32_t *to;   /* rows of n + 1, by kind: where a device ends that begins at a unit */
-    size_t *digits; /* how many of each kind the state has in use */
+    uint32_t *reach; /* of each state */
+    uint32_t *to;    /* rows of n + 1, by kind: where a device ends that begins at a unit */
+    size_t *digits;  /* how many of each kind the state has in use */
+    uint64_t kinds;  /* those of which it has some, a bit each */
 };
 
 static int filling_init(struct filling *filling, const struct mt_chain *chain)
 {
     filling->reach = calloc(chain->n_states, sizeof *filling->reach);
-    filling->start = calloc(chain->n_states, sizeof *filling->start);
-    filling->last = calloc(chain->n_states, sizeof *filling->last);
     filling->to = calloc(chain->n_kinds * (chain->n + 1), sizeof *filling->to);
     filling->digits = calloc(chain->n_kinds, sizeof *filling->digits);
-    return filling->reach && filling->start && filling->last && filling->to && filling->digits;
+    return filling->reach && filling->to && filling->digits;
 }
 
 static void filling_finish(struct filling *filling)
 {
     free(filling->reach);
-    free(filling->start);
-    free(filling->last);
     free(filling->to);
     free(filling->digits);
 }
@@ -241,37 +230,50 @@ static void filling_finish(struct filling *filling)
 static void find_ends(const struct mt_chain *chain, const struct mt_chain_bounds *bounds,
                       struct filling *filling)
 {
-    for (size_t k = 0; k < chain->n_kinds; k++) {
-        size_t device = chain->example[k];
-        const struct room room = {mt_chain_room(chain, device, bounds->share),
-                                  mt_chain_room(chain, device, MT_SHARE_ALL)};
+    for (size_t k = 0; k < chain->n_kinds; k++)
         for (size_t from = 0; from <= chain->n; from++)
             filling->to[k * (chain->n + 1) + from] =
-                (uint32_t)extend(chain, device, from, &room, bounds->tokens);
-    }
+                (uint32_t)mt_chain_extend(chain, chain->example[k], from, bounds);
 }
 
-static void count_up(const struct mt_chain *chain, size_t *digits)
+static void count_up(const struct mt_chain *chain, struct filling *filling)
 {
     size_t k = 0;
-    while (digits[k] == chain->count[k])
-        digits[k++] = 0;
-    digits[k]++;
+    while (filling->digits[k] == chain->count[k]) {
+        filling->kinds &= ~(UINT64_C(1) << k);
+        filling->digits[k++] = 0;
+    }
+    filling->kinds |= UINT64_C(1) << k;
+    filling->digits[k]++;
 }
 
-static void reach_from_predecessors(const struct mt_chain *chain, size_t state,
-                                    struct filling *filling)
+static uint32_t reach_from_predecessors(const struct mt_chain *chain, size_t state,
+                                        const struct filling *filling)
 {
-    for (size_t k = 0; k < chain->n_kinds; k++) {
-        if (!filling->digits[k])
-            continue;
+    uint32_t farthest = 0;
+    for (uint64_t kinds = filling->kinds; kinds; kinds &= kinds - 1) {
+        size_t k = (size_t)__builtin_ctzll(kinds);
         uint32_t from = filling->reach[state - chain->stride[k]];
         uint32_t to = filling->to[k * (chain->n + 1) + from];
-        if (to < filling->reach[state])
-            continue;
-        filling->reach[state] = to;
-        filling->start[state] = from;
-        filling->last[state] = (uint8_t)k;
+        farthest = to > farthest ? to : farthest;
+    }
+    return farthest;
+}
+
+/* Follows a state that gets to the end of the chain back to the start. */
+static void trace(const struct mt_chain *chain, const struct filling *filling, size_t state,
+                  struct mt_chain_split *split)
+{
+    split->n = chain->used[state];
+    for (size_t i = split->n; i-- > 0;) {
+        size_t k = 0;
+        while (!in_use(chain, state, k) ||
+               filling->to[k * (chain->n + 1) + filling->reach[state - chain->stride[k]]] !=
+                   filling->reach[state])
+            k++;
+        split->device[i] = device_of_kind(chain, k, in_use(chain, state, k) - 1);
+        split->end[i] = filling->reach[state];
+        state -= chain->stride[k];
     }
 }
 
@@ -284,15 +286,15 @@ int mt_chain_fill(const struct mt_chain *chain, const struct mt_chain_bounds *bo
     if (!result)
         find_ends(chain, bounds, &filling);
     for (size_t s = 1; !result && s < chain->n_states; s++) {
-        count_up(chain, filling.digits);
+        count_up(chain, &filling);
         if (chain->used[s] > bounds->devices)
             continue;
-        reach_from_predecessors(chain, s, &filling);
+        filling.reach[s] = reach_from_predecessors(chain, s, &filling);
         if (filling.reach[s] == chain->n && (!best || chain->used[s] < chain->used[best]))
             best = s;
     }
     if (!result && best) {
-        trace(chain, filling.last, filling.start, best, chain->n, split);
+        trace(chain, &filling, best, split);
         result = 1;
     }
     filling_finish(&filling);
@@ -348,7 +350,9 @@ static void add_stretches(const struct mt_chain *chain, size_t state, size_t kin
             if (!mt_chain_may_lie(chain, device, to - 1, to))
                 break;
             double more = cost(argument, device, from, to);
-            if (more < 0 || before[from] + more >= sums->best[row + to])
+            if (more < 0)
+                break;
+            if (before[from] + more >= sums->best[row + to])
                 continue;
             sums->best[row + to] = before[from] + more;
             sums->start[row + to] = (uint32_t)from;

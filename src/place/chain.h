@@ -60,12 +60,17 @@ void mt_chain_split_finish(struct mt_chain_split *split);
 /* Bytes that a device may have of the chain; -1 where not even what it has in any case fits. */
 int64_t mt_chain_room(const struct mt_chain *chain, size_t device, uint64_t share);
 
+/* One past the last unit that a device gets to within the bounds, from unit `from` on. */
+size_t mt_chain_extend(const struct mt_chain *chain, size_t device, size_t from,
+                       const struct mt_chain_bounds *bounds);
+
 /* The fullest split's way: each device takes as much as it may. Returns 1 and fills `split`, 0
  * where no split keeps to the bounds, or MT_ENOMEM. */
 int mt_chain_fill(const struct mt_chain *chain, const struct mt_chain_bounds *bounds,
                   struct mt_chain_split *split);
 
-/* What the stretch of units [from, to) costs on a device; negative: it cannot lie there. */
+/* What the stretch of units [from, to) costs on a device; negative: neither it nor a longer one can
+ * lie there. */
 typedef double mt_chain_cost(const void *argument, size_t device, size_t from, size_t to);
 
 /* The split whose stretches' costs have the smallest sum, among those that have at most `devices`

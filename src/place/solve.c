@@ -15,6 +15,8 @@
 #define SPEED_STEPS_MAX 2e8
 #define TOKENS_MAX      (UINT64_C(1) << 40)
 
+__extension__ typedef unsigned __int128 wide;
+
 static const char *const objective_names[] = {
 #define OBJECTIVE_NAME(NAME, name) name,
     MT_OBJECTIVE_LIST(OBJECTIVE_NAME)
@@ -42,20 +44,30 @@ static int fits(struct search *search, struct mt_chain_bounds bounds)
     return mt_chain_fill(&search->chain, &bounds, &search->split);
 }
 
-/* The tightest value of a bound between one that does not hold, and one that does. */
-static int tighten(struct search *search, uint64_t *bound, uint64_t fails, uint64_t holds)
+/* A bound that is tightened, and what is known of it between two looks. */
+struct bound {
+    uint64_t *value;
+    /* what the split that was found keeps to, at or beyond the value on the side that is better */
+    uint64_t (*attained)(const struct search *search);
+    /* the nearest value, on the side that is worse, at which some device gets further */
+    uint64_t (*next)(const struct search *search);
+};
+
+/* The tightest value of a bound between one that does not hold, and one that does. No split
+ * changes between a value that fails and the next one at which a device gets further. */
+static int tighten(struct search *search, const struct bound *bound, uint64_t fails, uint64_t holds)
 {
     while (fails + 1 < holds || holds + 1 < fails) {
-        *bound = fails < holds ? fails + (holds - fails) / 2 : holds + (fails - holds) / 2;
+        *bound->value = fails < holds ? fails + (holds - fails) / 2 : holds + (fails - holds) / 2;
         int result = fits(search, search->bounds);
         if (result < 0)
             return result;
         if (result)
-            holds = *bound;
+            holds = bound->attained(search);
         else
-            fails = *bound;
+            fails = fails < holds ? bound->next(search) - 1 : bound->next(search) + 1;
     }
-    *bound = holds;
+    *bound->value = holds;
     return 0;
 }
 
@@ -67,22 +79,95 @@ static int fewest_devices(struct search *search)
     return result < 0 ? result : 0;
 }
 
+static uint64_t stretch_bytes(const struct mt_chain *chain, size_t from, size_t to)
+{
+    return chain->bytes[to] - chain->bytes[from];
+}
+
+/* The smallest share of a device that has room for a stretch. */
+static uint64_t share_of(const struct mt_chain *chain, size_t device, size_t from, size_t to)
+{
+    const struct mt_place_device *d = &chain->devices[device];
+    wide bytes = (wide)stretch_bytes(chain, from, to) + d->overhead_bytes;
+    return (uint64_t)(((bytes << MT_SHARE_BITS) + d->capacity_bytes - 1) / d->capacity_bytes);
+}
+
+/* The most further tokens that a device has room for; TOKENS_MAX where they take nothing. */
+static uint64_t tokens_of(const struct mt_chain *chain, size_t device, size_t from, size_t to)
+{
+    uint64_t room = (uint64_t)mt_chain_room(chain, device, MT_SHARE_ALL);
+    uint64_t grown = chain->grown[to] - chain->grown[from];
+    uint64_t tokens = grown ? (room - stretch_bytes(chain, from, to)) / grown : TOKENS_MAX;
+    return tokens < TOKENS_MAX ? tokens : TOKENS_MAX;
+}
+
+static uint64_t attained_share(const struct search *search)
+{
+    uint64_t most = 0;
+    for (size_t s = 0; s < search->split.n; s++) {
+        uint64_t share = share_of(&search->chain, search->split.device[s],
+                                  s ? search->split.end[s - 1] : 0, search->split.end[s]);
+        most = share > most ? share : most;
+    }
+    return most;
+}
+
+static uint64_t attained_tokens(const struct search *search)
+{
+    uint64_t least = TOKENS_MAX;
+    for (size_t s = 0; s < search->split.n; s++) {
+        uint64_t tokens = tokens_of(&search->chain, search->split.device[s],
+                                    s ? search->split.end[s - 1] : 0, search->split.end[s]);
+        least = tokens < least ? tokens : least;
+    }
+    return least;
+}
+
+static uint64_t next_share(const struct search *search)
+{
+    const struct mt_chain *chain = &search->chain;
+    uint64_t nearest = MT_SHARE_ALL;
+    for (size_t k = 0; k < chain->n_kinds; k++)
+        for (size_t from = 0; from < chain->n; from++) {
+            size_t to = mt_chain_extend(chain, chain->example[k], from, &search->bounds);
+            uint64_t share = to < chain->n ? share_of(chain, chain->example[k], from, to + 1) : 0;
+            if (share > search->bounds.share && share < nearest)
+                nearest = share;
+        }
+    return nearest;
+}
+
+static uint64_t next_tokens(const struct search *search)
+{
+    const struct mt_chain *chain = &search->chain;
+    uint64_t nearest = 0;
+    for (size_t k = 0; k < chain->n_kinds; k++)
+        for (size_t from = 0; from < chain->n; from++) {
+            size_t device = chain->example[k];
+            size_t to = mt_chain_extend(chain, device, from, &search->bounds);
+            int64_t room = mt_chain_room(chain, device, MT_SHARE_ALL);
+            if (to == chain->n || room < 0 || stretch_bytes(chain, from, to + 1) > (uint64_t)room)
+                continue;
+            uint64_t tokens = tokens_of(chain, device, from, to + 1);
+            if (tokens < search->bounds.tokens && tokens > nearest)
+                nearest = tokens;
+        }
+    return nearest;
+}
+
 static int smallest_share(struct search *search)
 {
-    return tighten(search, &search->bounds.share, 0, search->bounds.share);
+    const struct bound bound = {&search->bounds.share, attained_share, next_share};
+    return tighten(search, &bound, 0, search->bounds.share);
 }
 
 /* Tokens that take nothing anywhere are not looked for. */
 static int most_tokens(struct search *search)
 {
+    const struct bound bound = {&search->bounds.tokens, attained_tokens, next_tokens};
     return search->chain.grown[search->chain.n]
-               ? tighten(search, &search->bounds.tokens, TOKENS_MAX, search->bounds.tokens)
+               ? tighten(search, &bound, TOKENS_MAX, search->bounds.tokens)
                : 0;
-}
-
-static uint64_t stretch_bytes(const struct mt_chain *chain, size_t from, size_t to)
-{
-    return chain->bytes[to] - chain->bytes[from];
 }
 
 static int keeps(const struct search *search, size_t device, size_t from, size_t to)
