@@ -4,7 +4,8 @@ transformers` runs it on pretended devices; what it holds is read off there.
 
 usage: python rehearse_transformers.py MODEL_DIR SETTINGS
 
-SETTINGS is a JSON object with some of: version, context_tokens, sequences, weight_type, kv_offload, n_devices.
+SETTINGS is a JSON object with some of: version, context_tokens, sequences, weight_type, kv_offload, n_devices,
+device_map.
 Where MODEL_DIR has no weights, a file of theirs without values is made in the rehearsal's folder: the
 shapes are those of the model's own code, and the file is a hole."""
 
@@ -143,12 +144,14 @@ def typed(dtype):
     return {"dtype" if (major, minor) >= (4, 56) else "torch_dtype": dtype}
 
 
-def load(model_dir, dtype, n_devices):
+def load(model_dir, dtype, n_devices, device_map, folder):
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(model_dir)
     say_what_is_not_sent(config)
     kind = class_of(config)
+    if device_map:
+        return kind.from_pretrained(model_dir, device_map=device_map, offload_folder=os.path.join(folder, "disk"), **typed(dtype))
     if n_devices > 1:
         return kind.from_pretrained(model_dir, device_map="auto", **typed(dtype))
     model = kind.from_pretrained(model_dir, **typed(dtype))
@@ -215,7 +218,8 @@ def main():
     folder = rehearsal_folder()
     dtype = dtype_of(model_dir, settings)
     log.info("%d bytes of a weight", dtype.itemsize)
-    model = load(make_model_dir(model_dir, folder, dtype), dtype, settings.get("n_devices", 0)).eval()
+    made = make_model_dir(model_dir, folder, dtype)
+    model = load(made, dtype, settings.get("n_devices", 0), settings.get("device_map"), folder).eval()
     generate(model, settings)
 
 

@@ -41,6 +41,7 @@ const char *mt_objective_name(enum mt_objective objective);
 
 #define MT_PLACE_ANY  (-1)
 #define MT_PLACE_HOST (-2)
+#define MT_PLACE_DISK (-3) /* what the host has no room for */
 
 #define MT_PLACE_DEVICES_MAX 64
 
@@ -67,6 +68,7 @@ struct mt_place_device {
     uint64_t limit_bytes;
     uint64_t overhead_bytes; /* once it is in use: context, compute buffers */
     double bytes_per_second; /* of its memory; 0: not known, all alike */
+    const char *card;        /* by a name of the tables of GPUs; NULL: it is known by its size alone */
 };
 
 /* Units and devices, all borrowed. Fill it from {0}. */
@@ -75,6 +77,7 @@ struct mt_place_problem {
     size_t n_units;
     const struct mt_place_device *devices;
     size_t n_devices;
+    uint64_t each_bytes; /* weights that lie on each device in use; a part of overhead_bytes */
     enum mt_objective objective;
     int output_is_input;     /* the output matrix lies where the embedding does: a token goes back
                                 there */
@@ -82,7 +85,20 @@ struct mt_place_problem {
                                 does is taken; is_best is then 0 */
     int experts_may_leave;   /* for the host, of each layer all or none */
     int layers_may_leave;    /* for the host, the first ones */
-    double crossing_seconds; /* that each crossing takes, for MT_OBJECTIVE_SPEED */
+    int host_keeps_only;     /* what leaves is computed on the device of the first unit that does not:
+                                weights are copied there, one unit at a time, and the cache stays
+                                there. The first unit of all, the embedding, never leaves */
+    uint64_t host_limit_bytes; /* of the host for what leaves; what is more stays on disk. 0: as much
+                                  as it takes */
+    const double *expert_use; /* n_units rows, each as long as the most experts that any unit has: how
+                                 often each is used, in any measure; NULL or a row of zeros: all
+                                 alike */
+    double crossing_seconds; /* that each crossing takes */
+    const double *link_seconds; /* n_devices rows of n_devices: the same by the devices; NULL: all as
+                                   crossing_seconds. Among devices that are alike the path takes the
+                                   fastest links; the objective is not changed by them but for
+                                   MT_OBJECTIVE_SPEED, which then finds the best only where all
+                                   crossings are over links as fast as the fastest */
 };
 
 /* What lies on one device. */
@@ -102,7 +118,8 @@ struct mt_placement_device {
 /* An answer. It owns all that it refers to, but for names of the problem. */
 struct mt_placement {
     size_t n_units;
-    const int *unit_device;   /* where each unit's dense part lies: a device or MT_PLACE_HOST */
+    const int *unit_device;   /* where each unit's dense part lies: a device, MT_PLACE_HOST or
+                                 MT_PLACE_DISK */
     const int *expert_device; /* n_units: where its experts lie all together; MT_PLACE_ANY: apart,
                                  see expert_at */
     size_t experts_most;      /* the most that any unit has; rows of expert_at are as long */
@@ -110,13 +127,19 @@ struct mt_placement {
     size_t n_devices;
     const struct mt_placement_device *devices;
     uint64_t host_bytes; /* of units and experts that left for the host */
-    uint64_t host_layers;
+    uint64_t disk_bytes; /* for which the host has no room */
+    uint64_t host_layers; /* or on disk */
     uint64_t host_expert_layers; /* whose experts alone are there */
     double crossings;        /* that a token is expected to make between devices, host included */
+    double link_seconds;     /* that these take; 0 where nothing is known of links */
+    double read_seconds;     /* in which devices read what a token needs, one after the other; of a
+                                device whose speed is not known at 1 TB/s. The host is not counted */
     double highest_share;    /* of any device's capacity, 0 to 1 */
     uint64_t further_tokens; /* of context, before a device is at its limit */
     double least_share;      /* below which no placement's highest can be on as many devices */
     size_t least_devices;    /* below which no placement can be */
+    double least_seconds;    /* read_seconds and link_seconds of no contiguous placement on the
+                                devices are less in sum */
     int is_best;             /* no contiguous placement is better by the objective */
 };
 
@@ -134,7 +157,10 @@ int mt_place_units(const struct mt_place_problem *problem, struct mt_placement *
      * odd ones on the last; 7/8 of an even part of the layers on the first device */              \
     X(BALANCED_EXPERTS, "balanced-experts")                                                        \
     X(ROUND_ROBIN, "round-robin") /* expert i of each layer on device i modulo devices */          \
-    X(IN_ORDER, "in-order") /* each device is filled up to its limit before the next is begun */
+    X(IN_ORDER, "in-order") /* each device is filled up to its limit before the next is begun */   \
+    /* stretches of as many layers; of all experts those that are used most lie with their layer,  \
+     * and those that are used least where there is room */                                        \
+    X(TRAFFIC, "traffic")
 
 enum mt_place_policy {
 #define MT_PLACE_POLICY_ENUM(NAME, name) MT_PLACE_POLICY_##NAME,
@@ -158,6 +184,48 @@ struct mt_place_pin {
     size_t device;
 };
 
+/* How devices are connected: seconds for each crossing, and bytes in a second. The figures are
+ * assumed, of the order that is seen on such machines, and serve to tell one from the other.
+ * X(NAME, "name", seconds, bytes a second). */
+#define MT_PLACE_LINK_LIST(X)                                                                      \
+    X(PCIE, "pcie", 15e-6, 20e9) /* also what is taken where nothing is said */                    \
+    X(NVLINK, "nvlink", 3e-6, 300e9)                                                               \
+    X(NETWORK, "network", 60e-6, 3e9)
+
+enum mt_place_link_kind {
+#define MT_PLACE_LINK_ENUM(NAME, name, seconds, speed) MT_PLACE_LINK_##NAME,
+    MT_PLACE_LINK_LIST(MT_PLACE_LINK_ENUM)
+#undef MT_PLACE_LINK_ENUM
+        MT_PLACE_LINK_COUNT
+};
+
+/* "pcie" and so on. Borrowed, static. */
+const char *mt_place_link_name(enum mt_place_link_kind kind);
+
+/* How often a token of some workload used an expert. */
+struct mt_expert_use {
+    uint32_t layer;
+    uint32_t expert;
+    double count;
+};
+
+/* Reads lines "LAYER,EXPERT,COUNT" of a file; empty lines, what follows a #, and a first line of
+ * names are passed over. On success the caller frees *uses with free(). Errors: MT_EIO, MT_EFORMAT
+ * (the text names the line), MT_ELIMIT (over 2^20 lines), MT_ENOMEM. */
+int mt_expert_uses_read(const char *path, struct mt_expert_use **uses, size_t *n,
+                        struct mt_error *error);
+
+/* The same of a text in memory. `name` is for errors. */
+int mt_expert_uses_parse(const char *name, const char *text, size_t length,
+                         struct mt_expert_use **uses, size_t *n, struct mt_error *error);
+
+/* Two devices and their link, in either direction. */
+struct mt_place_link {
+    size_t a;
+    size_t b;
+    enum mt_place_link_kind kind;
+};
+
 /* How a model is placed. Fill it from {0}. */
 struct mt_place_options {
     enum mt_objective objective;
@@ -166,10 +234,16 @@ struct mt_place_options {
                                  "nf4-double", "int8"; NULL: none. Of engines on PyTorch */
     const struct mt_place_pin *pins;
     size_t n_pins;
+    const struct mt_place_link *links;
+    size_t n_links;
+    const struct mt_expert_use *uses; /* of routed experts; none: all are used alike */
+    size_t n_uses;
+    uint64_t host_bytes; /* room on the host for what leaves; 0: as much as it takes */
     int keep_on_devices; /* nothing leaves for the host */
 };
 
-/* A part of a model by its name in Python: "model.layers.3". `device` may be MT_PLACE_HOST. */
+/* A part of a model by its name in Python: "model.layers.3". `device` may be MT_PLACE_HOST or
+ * MT_PLACE_DISK. */
 struct mt_place_module {
     const char *name;
     int device;
@@ -198,6 +272,7 @@ struct mt_placed {
     const char *flags;                  /* of the engine, that make it so: "-ngl 33 -ts 16,17" */
     const char *way;         /* how the engine is told: "tensor-split", "device-map", "stages",
                                 "gpu-split", "layers" */
+    double memory_share;     /* of each device that the engine shall take; 0: it has no such flag */
     uint64_t context_tokens; /* that the cache is counted at */
     size_t n_modules;        /* of an engine that takes a device for each; else 0 */
     const struct mt_place_module *modules;

@@ -19,6 +19,8 @@ struct place_options {
     uint64_t buffer_bytes;
     const char *quantise;
     struct cli_texts pins;
+    struct cli_texts links;
+    const char *traffic;
     int policy;
     int compare;
     int no_host;
@@ -110,6 +112,22 @@ static const struct cli_option place_options[] = {
      .offset = AT(pins),
      .help = "the layer that has a tensor whose name matches the regular expression lies on the "
              "device of this number, as 0 or gpu0; may be given several times"},
+    {.name = "link",
+     .kind = CLI_TEXTS,
+     .argument = "A-B=KIND[,A-B=KIND...]",
+     .offset = AT(links),
+     .help = "how two devices are connected, as 0-1=nvlink; KIND is nvlink, pcie or network; those "
+             "that are not named have pcie"},
+    {.name = "expert-traffic",
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .offset = AT(traffic),
+     .help = "how often each expert is used, in lines LAYER,EXPERT,COUNT"},
+    {.name = "host",
+     .kind = CLI_SIZE,
+     .argument = "SIZE",
+     .offset = AT_MODEL(host_bytes),
+     .help = "room on the host for what leaves the devices; what is more stays on disk"},
     {.name = "no-host",
      .kind = CLI_FLAG,
      .offset = AT(no_host),
@@ -181,6 +199,56 @@ static void pins_finish(struct pins *pins)
         free(pins->texts[i]);
 }
 
+/* ---- links ---- */
+
+#define LINKS_MAX 256
+
+/* "0-1=nvlink"; "gpu0" and "gpu:0" are 0. *next is where it ends: at a comma, or at the end of all.
+ */
+static int read_link(const char *text, struct mt_place_link *link, const char **next)
+{
+    size_t ends[2] = {0};
+    char *end = NULL;
+    for (int i = 0; i < 2; i++) {
+        text = i ? end + 1 : text;
+        text += strncmp(text, "gpu", 3) ? 0 : text[3] == ':' ? 4 : 3;
+        errno = 0;
+        unsigned long number = strtoul(text, &end, 10);
+        if (*text < '0' || *text > '9' || errno || number >= MT_PLACE_DEVICES_MAX ||
+            *end != (i ? '=' : '-'))
+            return 0;
+        ends[i] = number;
+    }
+    int kind = 0;
+    size_t length = strcspn(++end, ",");
+    while (kind < MT_PLACE_LINK_COUNT) {
+        const char *name = mt_place_link_name((enum mt_place_link_kind)kind);
+        if (strlen(name) == length && !strncmp(name, end, length))
+            break;
+        kind++;
+    }
+    *next = end + length;
+    *link = (struct mt_place_link){ends[0], ends[1], (enum mt_place_link_kind)kind};
+    return kind < MT_PLACE_LINK_COUNT;
+}
+
+static int read_links(const struct cli_texts *given, struct mt_place_link links[LINKS_MAX],
+                      size_t *n, struct mt_error *error)
+{
+    *n = 0;
+    for (size_t i = 0; i < given->n; i++)
+        for (const char *at = given->items[i], *next;; at = next + 1) {
+            if (*n == LINKS_MAX || !read_link(at, &links[(*n)++], &next))
+                return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                               "option '--link' takes A-B=KIND, as '0-1=nvlink', with nvlink, pcie "
+                               "or network, and at most %d of them, not '%.80s'",
+                               LINKS_MAX, at);
+            if (!*next)
+                break;
+        }
+    return 0;
+}
+
 /* ---- the command ---- */
 
 /* A model without experts has none to divide. */
@@ -235,7 +303,15 @@ static int place(const struct cli_call *call, struct estimate_request *request,
     struct mt_model *model = NULL;
     struct mt_placed *placed = NULL;
     struct pins pins = {0};
+    struct mt_place_link links[LINKS_MAX];
+    size_t n_links = 0;
+    struct mt_expert_use *uses = NULL;
+    size_t n_uses = 0;
     int result = read_pins(&options->pins, &pins, error);
+    if (!result)
+        result = read_links(&options->links, links, &n_links, error);
+    if (!result && options->traffic)
+        result = mt_expert_uses_read(options->traffic, &uses, &n_uses, error);
     if (!result && !options->model.devices.n && !options->model.here)
         result = mt_fail(error, MT_EARG, MT_NO_OFFSET,
                          "there is no device to place anything on; name some with '--device' or "
@@ -251,6 +327,11 @@ static int place(const struct cli_call *call, struct estimate_request *request,
             .quantisation = options->quantise,
             .pins = pins.pins,
             .n_pins = options->pins.n,
+            .links = links,
+            .n_links = n_links,
+            .uses = uses,
+            .n_uses = n_uses,
+            .host_bytes = options->model.host_bytes,
             .keep_on_devices = options->no_host,
         };
         result = mt_place_model(model, &request->settings, &how, &placed, error);
@@ -260,6 +341,7 @@ static int place(const struct cli_call *call, struct estimate_request *request,
     mt_placed_destroy(placed);
     mt_model_close(model);
     pins_finish(&pins);
+    free(uses);
     return result;
 }
 
@@ -303,9 +385,13 @@ static const char *const description[] = {
     "devices that differ. For transformers, if no such placement fits, it looks for any that does.",
     "If the devices have no room for all, llama.cpp and its kin leave a part on the host: first "
     "the "
-    "routed experts of as few layers as possible, then the first layers. For other engines "
-    "memtally "
-    "says what is missing.",
+    "routed experts of as few layers as possible, then the first layers. For transformers the "
+    "first layers leave; they are computed on the first device, which keeps their cache and room "
+    "for one of them. What the host has no room for (--host) stays on disk. For other engines "
+    "memtally says what is missing.",
+    "The links of devices (--link) decide which of several devices that are alike get neighbouring "
+    "layers. Their speeds are assumed. With '--objective speed' memtally counts the time to read "
+    "the weights, by the memory of cards that it knows by name, and that of the crossings.",
     "For llama.cpp memtally estimates the placement again as the engine will load it, and changes "
     "it until each device keeps to its limit with the high end of its band.",
     NULL,
@@ -319,6 +405,8 @@ static const struct cli_example examples[] = {
      "A device_map for from_pretrained()."},
     {"memtally place config.json --engine vllm --device 4xH100-80GB", "Layers of each stage."},
     {"memtally place model.gguf --device 2x16GiB --compare", "Other policies beside it."},
+    {"memtally place model.gguf --device 4x16GiB --link 0-1=nvlink,2-3=nvlink",
+     "Cards in pairs that are bridged."},
     {0},
 };
 

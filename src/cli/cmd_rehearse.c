@@ -15,6 +15,7 @@
 #include "cli/rehearse/device_names.h"
 #include "cli/rehearse/devices.h"
 #include "cli/rehearse/model_command.h"
+#include "cli/rehearse/placed.h"
 #include "cli/rehearse/python_request.h"
 #include "cli/teller.h"
 #include "cli/words.h"
@@ -32,6 +33,7 @@ struct rehearse_options {
     int no_suggest;
     struct cli_texts sweep;
     const char *folder;
+    const char *placed;
     int quiet;
 };
 
@@ -122,6 +124,12 @@ static const struct cli_option rehearse_options[] = {
      .kind = CLI_FLAG,
      .offset = OWN(no_suggest),
      .help = "if it runs out, do not look for flags with which it would fit"},
+    {.name = "placed",
+     .kind = CLI_FILE,
+     .argument = "FILE",
+     .offset = OWN(placed),
+     .help = "rehearse a placement that 'memtally place --json' wrote: its devices, flags and "
+             "environment, with its own model and engine or with CMD"},
     {.name = "folder",
      .kind = CLI_DIRECTORY,
      .argument = "DIR",
@@ -237,7 +245,7 @@ static enum mt_drive_layer layer_of(const struct rehearse_options *options, char
 /* A command line, with nothing said of how it runs its model but what is in it. */
 static int rehearse_with(const struct rehearse_options *options, char *const *argv,
                          enum mt_drive_layer layer, int shows_output,
-                         struct estimate_request *request)
+                         const struct rehearse_placed *placed, struct estimate_request *request)
 {
     struct mt_rehearsal_device devices[ESTIMATE_DEVICES_MAX];
     struct rehearse_device_names names;
@@ -286,6 +294,7 @@ static int rehearse_with(const struct rehearse_options *options, char *const *ar
         .path = options->estimate.output,
         .explain = options->estimate.explain,
         .with_changes = !options->no_suggest,
+        .placed = placed,
     };
     int code = rehearse_answer_command(&job, &request->settings, &output);
     estimate_request_finish(request);
@@ -293,14 +302,15 @@ static int rehearse_with(const struct rehearse_options *options, char *const *ar
 }
 
 static int rehearse_words(const struct rehearse_options *options, char *const *argv,
-                          enum mt_drive_layer layer, int shows_output)
+                          enum mt_drive_layer layer, int shows_output,
+                          const struct rehearse_placed *placed)
 {
     struct estimate_request *request = calloc(1, sizeof *request);
     if (!request) {
         cli_complain("rehearse: out of memory");
         return CLI_EXIT_CANNOT;
     }
-    int code = rehearse_with(options, argv, layer, shows_output, request);
+    int code = rehearse_with(options, argv, layer, shows_output, placed, request);
     free(request);
     return code;
 }
@@ -311,11 +321,12 @@ static int mt_drive_program(const struct cli_call *call)
     struct mt_error error = {.offset = MT_NO_OFFSET};
     if (check_settings(&options->estimate, &options->sweep, &error) < 0)
         return fail(&error);
-    return rehearse_words(options, call->operands, layer_of(options, call->operands), 1);
+    return rehearse_words(options, call->operands, layer_of(options, call->operands), 1, NULL);
 }
 
 /* A model in an engine that is a Python package: our program for it is rehearsed. */
-static int rehearse_python(const struct rehearse_options *options, const char *model)
+static int rehearse_python(const struct rehearse_options *options, const char *model,
+                           const struct rehearse_placed *placed)
 {
     struct mt_error error = {.offset = MT_NO_OFFSET};
     struct mt_drive_python_command command;
@@ -334,13 +345,13 @@ static int rehearse_python(const struct rehearse_options *options, const char *m
                          : mt_fail(&error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     if (result == 0)
         result = rehearse_python_request(&options->estimate, model, request->settings.n_devices,
-                                         &command, &error);
+                                         placed ? placed->device_map : NULL, &command, &error);
     if (request)
         estimate_request_finish(request);
     free(request);
     if (result < 0)
         return fail(&error);
-    int code = rehearse_words(&plain, command.argv, MT_DRIVE_LAYER_CUDA, 0);
+    int code = rehearse_words(&plain, command.argv, MT_DRIVE_LAYER_CUDA, 0, placed);
     mt_drive_python_command_finish(&command);
     return code;
 }
@@ -351,7 +362,7 @@ static int rehearse_model_of(const struct cli_call *call)
     struct mt_error error = {.offset = MT_NO_OFFSET};
     uint64_t n_requests;
     if (mt_drive_is_python_engine(options->estimate.engine))
-        return rehearse_python(options, call->operands[0]);
+        return rehearse_python(options, call->operands[0], NULL);
     if (read_requests(options->requests, 0, &n_requests, &error) < 0)
         return cli_fail(&error);
     const struct rehearse_model_options model = {.estimate = &options->estimate,
@@ -367,8 +378,116 @@ static int rehearse_model_of(const struct cli_call *call)
     return rehearse_model_command(call->operands[0], &model);
 }
 
+/* ---- placements ---- */
+
+#define PLACED_WORDS_MAX (REHEARSE_PLACED_WORDS_MAX + 8)
+
+static void take_devices(const struct rehearse_placed *placed, struct estimate_options *options)
+{
+    options->devices.n = placed->n_devices;
+    for (size_t i = 0; i < placed->n_devices; i++)
+        options->devices.items[i] = placed->sizes[i];
+}
+
+/* The words of `begin` and those of the placement. The caller frees the answer. */
+static char **with_flags(char *const *begin, const struct rehearse_placed *placed)
+{
+    size_t n = 0;
+    while (begin[n])
+        n++;
+    char **words = calloc(n + placed->n_words + 1, sizeof *words);
+    if (!words)
+        return NULL;
+    memcpy(words, begin, n * sizeof *words);
+    memcpy(words + n, placed->words, placed->n_words * sizeof *words);
+    return words;
+}
+
+static int rehearse_command_as_placed(struct rehearse_options *options, char *const *begin,
+                                      const struct rehearse_placed *placed, int shows_output)
+{
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    if (check_settings(&options->estimate, &options->sweep, &error) < 0)
+        return fail(&error);
+    take_devices(placed, &options->estimate);
+    char **words = with_flags(begin, placed);
+    if (!words) {
+        cli_complain("rehearse: out of memory");
+        return CLI_EXIT_CANNOT;
+    }
+    /* Sizes alone do not make them ggml's. */
+    enum mt_drive_layer layer = options->layer ? (enum mt_drive_layer)options->layer
+                                               : mt_drive_layer_of(words, environ);
+    int code = rehearse_words(options, words, layer, shows_output, placed);
+    free(words);
+    return code;
+}
+
+/* A server of llama.cpp, which is also what Ollama starts. */
+static int rehearse_server_as_placed(struct rehearse_options *options,
+                                     struct rehearse_placed *placed)
+{
+    static char model[] = "-m", context[] = "-c", on_devices[] = "-ngl";
+    char program[PATH_MAX], tokens[24];
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    if (mt_drive_find_program(MT_PROGRAM_SERVER, options->estimate.engine_path, environ, program,
+                              &error))
+        return fail(&error);
+    options->estimate.engine_path = NULL;
+    snprintf(tokens, sizeof tokens, "%" PRIu64, placed->context_tokens);
+    /* "PARAMETER num_gpu 33" */
+    if (!strcmp(placed->way, "layers") && placed->n_words == 3) {
+        placed->words[0] = on_devices;
+        placed->words[1] = placed->words[2];
+        placed->n_words = 2;
+    }
+    char *const begin[] = {program, model, placed->model, context, tokens, NULL};
+    return rehearse_command_as_placed(options, begin, placed, 0);
+}
+
+/* Its own model and engine. */
+static int rehearse_as_placed(struct rehearse_options *options,
+                              struct rehearse_placed *placed)
+{
+    if (mt_drive_is_python_engine(placed->engine)) {
+        options->estimate.engine = placed->engine;
+        options->estimate.context = placed->context_tokens;
+        options->estimate.pipeline_parallel = placed->stages;
+        options->estimate.memory_share = placed->memory_share > 0 ? placed->memory_share : 0;
+        options->estimate.tensor_parallel = placed->stages ? 1 : 0;
+        take_devices(placed, &options->estimate);
+        return rehearse_python(options, placed->model, placed);
+    }
+    if (!strcmp(placed->way, "tensor-split") || !strcmp(placed->way, "layers"))
+        return rehearse_server_as_placed(options, placed);
+    cli_complain("rehearse: memtally cannot start %s; give its command after --", placed->engine);
+    return CLI_EXIT_USAGE;
+}
+
+static int rehearse_placement(const struct cli_call *call)
+{
+    struct rehearse_options options = *(const struct rehearse_options *)call->options;
+    struct rehearse_placed placed;
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    int code = CLI_EXIT_USAGE;
+    if (call->n_plain || options.estimate.devices.n)
+        cli_complain("rehearse: '--placed' brings the model and the devices; give neither");
+    else if (rehearse_placed_read(options.placed, &placed, &error))
+        code = fail(&error);
+    else if (call->has_dashes)
+        code = rehearse_command_as_placed(&options, call->operands, &placed, 1);
+    else
+        code = rehearse_as_placed(&options, &placed);
+    if (!call->n_plain && !options.estimate.devices.n)
+        rehearse_placed_finish(&placed);
+    return code;
+}
+
 static int run_rehearse(const struct cli_call *call)
 {
+    const struct rehearse_options *options = call->options;
+    if (options->placed)
+        return rehearse_placement(call);
     if (!call->has_dashes && call->n_operands == 1)
         return rehearse_model_of(call);
     if (call->has_dashes && call->n_plain == 0)
@@ -403,6 +522,9 @@ static const char *const description[] = {
     "SGLang take --context, --sequences, --weight-type, --kv-type, --memory-share, "
     "--batched-tokens, --tensor-parallel, --pipeline-parallel and --eager. transformers takes the "
     "first three and --no-kv-offload.",
+    "With --placed memtally rehearses what 'memtally place --json' wrote. llama.cpp, vLLM, SGLang "
+    "and transformers are started with the placement's model; CMD gets its flags behind its own. A "
+    "note says what each device was expected to hold, and what it holds.",
     "memtally ends a server once it is ready and has answered some requests, which make it take "
     "what it takes late. Other programs run to their end. The answer is an estimate as of "
     "'memtally estimate', with what the driver takes; it lists what the server took after it was "
@@ -454,7 +576,7 @@ static const struct cli_status statuses[] = {
 
 const struct cmd_entry cmd_rehearse = {
     .name = "rehearse",
-    .synopsis = "[options] MODEL | [options] -- CMD [ARGUMENT...]",
+    .synopsis = "[options] MODEL | [options] -- CMD [ARGUMENT...] | --placed FILE [-- CMD]",
     .summary = "run an engine on devices that are not there",
     .description = description,
     .examples = examples,
@@ -462,6 +584,6 @@ const struct cmd_entry cmd_rehearse = {
     .options = rehearse_options,
     .options_size = sizeof(struct rehearse_options),
     .operands = CLI_OPERANDS_FILES,
-    .least_operands = 1,
+    .least_operands = 0,
     .run = run_rehearse,
 };

@@ -107,6 +107,8 @@ static char *make_settings(const struct mt_drive_python_settings *settings, int 
     } else {
         put_number(said, "n_devices", n_devices);
         put_number(said, "kv_offload", (uint64_t)settings->no_kv_offload);
+        if (settings->device_map)
+            json_object_set_new(said, "device_map", json_loads(settings->device_map, 0, NULL));
     }
     char *text = json_dumps(said, JSON_COMPACT | JSON_REAL_PRECISION(6));
     json_decref(said);

@@ -24,6 +24,7 @@ struct mt_drive_python_settings {
     uint64_t tensor_parallel;
     uint64_t pipeline_parallel;
     int eager;
+    const char *device_map; /* JSON of modules and devices, of the other engines */
 };
 
 struct mt_drive_python_command {

@@ -2,6 +2,8 @@
 /* A placement in the words of an engine. */
 #include "flags.h"
 
+#include "internal.h"
+
 #include <inttypes.h>
 
 static int starts_before(const struct mt_placement_device *a, const struct mt_placement_device *b)
@@ -31,13 +33,13 @@ size_t mt_place_expert_layers(const struct mt_placement *placement,
     size_t n = 0;
     *are_first = 1;
     for (size_t i = 0; i < placement->n_units; i++) {
-        if (!units[i].experts || placement->unit_device[i] == MT_PLACE_HOST ||
-            placement->expert_device[i] != MT_PLACE_HOST)
+        if (!units[i].experts || mt_place_is_left(placement->unit_device[i]) ||
+            !mt_place_is_left(placement->expert_device[i]))
             continue;
         mt_strbuf_printf(pattern, "%s%" PRIu32, n ? "|" : "", units[i].layer);
         for (size_t before = 0; before < i; before++)
-            if (units[before].experts && placement->unit_device[before] != MT_PLACE_HOST &&
-                placement->expert_device[before] != MT_PLACE_HOST)
+            if (units[before].experts && !mt_place_is_left(placement->unit_device[before]) &&
+                mt_place_is_left(placement->expert_device[before]))
                 *are_first = 0;
         n++;
     }
@@ -103,6 +105,9 @@ static void stage_flags(const struct mt_placed *placed, const size_t *order, siz
                          placed->placement->devices[order[i]].layers);
     mt_strbuf_printf(flags, "%s %zu", mt_engine_text(engine, "place.stages", flag, sizeof flag),
                      in_use);
+    if (placed->memory_share > 0)
+        mt_strbuf_printf(flags, " %s %.2f", mt_engine_text(engine, "place.share", flag, sizeof flag),
+                         placed->memory_share);
 }
 
 /* Gigabytes of each device, rounded up to a tenth, because exllamav3 fills them in their order. */
@@ -124,6 +129,8 @@ static void put_device(struct mt_strbuf *flags, int device)
 {
     if (device == MT_PLACE_HOST)
         mt_strbuf_puts(flags, "\"cpu\"");
+    else if (device == MT_PLACE_DISK)
+        mt_strbuf_puts(flags, "\"disk\"");
     else
         mt_strbuf_printf(flags, "%d", device);
 }
@@ -131,7 +138,7 @@ static void put_device(struct mt_strbuf *flags, int device)
 static void map_flags(const struct mt_placed *placed, struct mt_strbuf *flags)
 {
     size_t n = placed->n_modules;
-    mt_strbuf_puts(flags, "device_map={");
+    mt_strbuf_puts(flags, "dtype=\"auto\", device_map={");
     for (size_t i = 0; i < n; i++) {
         mt_strbuf_printf(flags, "%s\"%s\": ", i ? ", " : "", placed->modules[i].name);
         put_device(flags, placed->modules[i].device);

@@ -29,6 +29,23 @@ static inline uint64_t mt_place_unit_bytes(const struct mt_place_unit *unit)
     return unit->dense_bytes + unit->expert_bytes + unit->cache_bytes + unit->work_bytes;
 }
 
+/* How often each expert of a unit is used; NULL: all alike. */
+const double *mt_place_use_of(const struct mt_place_problem *problem,
+                              const struct mt_placement *placement, size_t index);
+
+/* What a crossing between two devices takes, and the fastest one of all. */
+double mt_place_link_seconds(const struct mt_place_problem *problem, size_t a, size_t b);
+double mt_place_fastest_link(const struct mt_place_problem *problem);
+
+/* Lets devices that are alike change places, so that the path takes the fastest links. Returns 0 or
+ * MT_ENOMEM. */
+int mt_place_follow_links(const struct mt_place_problem *problem, const struct mt_chain *chain,
+                          struct mt_chain_split *split);
+
+/* In which a device reads what a token needs of a unit. */
+double mt_place_read_seconds(const struct mt_place_problem *problem, size_t device,
+                             const struct mt_place_unit *unit);
+
 /* Of all units, without what devices have in any case. */
 uint64_t mt_place_bytes(const struct mt_place_problem *problem);
 
@@ -45,6 +62,17 @@ struct mt_place_leaving {
     int *experts; /* n_units */
     int is_best;
 };
+/* Units [left, n) as they are to be placed once those before them left; `experts` tells whose experts
+ * leave too, NULL: nobody's. The caller frees it. NULL without memory. */
+struct mt_place_unit *mt_place_units_that_stay(const struct mt_place_problem *problem, size_t left,
+                                               const int *experts);
+
+/* Whether a unit or its experts are on no device. */
+static inline int mt_place_is_left(int device)
+{
+    return device <= MT_PLACE_HOST;
+}
+
 int mt_place_leave(const struct mt_place_problem *problem, struct mt_place_leaving *leaving,
                    struct mt_error *error);
 

@@ -12,6 +12,7 @@
 #include "base/error.h"
 
 struct leaving_search {
+    const struct mt_place_problem *problem;
     const struct mt_chain *chain;
     const struct mt_place_unit *units; /* of the chain */
 };
@@ -25,7 +26,7 @@ static int experts_that_leave(const struct leaving_search *search, size_t device
     int64_t missing = (int64_t)(search->chain->bytes[to] - search->chain->bytes[from]) - room;
     int n = 0;
     *bytes = 0;
-    if (room < 0)
+    if (room < 0 || (missing > 0 && !search->problem->experts_may_leave))
         return -1;
     for (size_t i = from; i < to && missing > 0; i++) {
         missing -= (int64_t)search->units[i].expert_bytes;
@@ -53,17 +54,54 @@ static int are_equal(const struct mt_place_unit *units, size_t n)
     return 1;
 }
 
+/* What units before `left` keep on the device of the first unit that stays: the embedding, caches,
+ * and room for the weights of one of them. */
+static void keep_for_the_host(const struct mt_place_problem *problem, size_t left,
+                              struct mt_place_unit *first)
+{
+    uint64_t most = 0;
+    for (size_t i = 1; i < left; i++) {
+        uint64_t bytes = problem->units[i].dense_bytes + problem->units[i].expert_bytes;
+        most = bytes > most ? bytes : most;
+        first->cache_bytes += problem->units[i].cache_bytes;
+        first->token_bytes += problem->units[i].token_bytes;
+    }
+    first->work_bytes += most + mt_place_unit_bytes(&problem->units[0]);
+    if (first->pinned == MT_PLACE_ANY)
+        first->pinned = problem->units[0].pinned;
+}
+
+struct mt_place_unit *mt_place_units_that_stay(const struct mt_place_problem *problem, size_t left,
+                                               const int *experts)
+{
+    size_t n = problem->n_units - left;
+    struct mt_place_unit *units = calloc(n, sizeof *units);
+    if (!units)
+        return NULL;
+    memcpy(units, problem->units + left, n * sizeof *units);
+    for (size_t i = 0; experts && i < n; i++)
+        if (experts[left + i])
+            units[i].expert_bytes = 0;
+    if (left && problem->host_keeps_only)
+        keep_for_the_host(problem, left, &units[0]);
+    return units;
+}
+
 /* The split of units [left, n) with which the fewest bytes of experts leave. */
 static int leave_experts(const struct mt_place_problem *problem, size_t left,
                          struct mt_place_leaving *leaving, struct mt_error *error)
 {
     struct mt_chain chain;
     struct mt_chain_split split = {0};
-    const struct mt_place_unit *units = problem->units + left;
+    struct mt_place_unit *units = mt_place_units_that_stay(problem, left, NULL);
+    if (!units)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     int result = mt_chain_init(&chain, problem, units, problem->n_units - left, error);
-    if (result)
+    if (result) {
+        free(units);
         return result;
-    struct leaving_search search = {&chain, units};
+    }
+    struct leaving_search search = {problem, &chain, units};
     result = mt_chain_split_init(&split, &chain, error);
     if (!result)
         result = mt_chain_cheapest(&chain, problem->n_devices, bytes_that_leave, &search, &split);
@@ -82,6 +120,7 @@ static int leave_experts(const struct mt_place_problem *problem, size_t left,
     leaving->is_best = are_equal(units, chain.n);
     mt_chain_split_finish(&split);
     mt_chain_finish(&chain);
+    free(units);
     return result;
 }
 
@@ -91,13 +130,12 @@ static int fit_without(const struct mt_place_problem *problem, size_t left, stru
     struct mt_chain chain;
     struct mt_chain_split split = {0};
     const struct mt_chain_bounds bounds = {MT_SHARE_ALL, 0, problem->n_devices};
-    struct mt_place_unit *units = calloc(problem->n_units, sizeof *units);
+    struct mt_place_unit *units = mt_place_units_that_stay(problem, left, NULL);
     if (!units)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    memcpy(units, problem->units, problem->n_units * sizeof *units);
-    for (size_t i = 0; problem->experts_may_leave && i < problem->n_units; i++)
+    for (size_t i = 0; problem->experts_may_leave && i < problem->n_units - left; i++)
         units[i].expert_bytes = 0;
-    int result = mt_chain_init(&chain, problem, units + left, problem->n_units - left, error);
+    int result = mt_chain_init(&chain, problem, units, problem->n_units - left, error);
     if (!result) {
         result = mt_chain_split_init(&split, &chain, error);
         if (!result)
@@ -112,11 +150,15 @@ static int fit_without(const struct mt_place_problem *problem, size_t left, stru
 int mt_place_leave(const struct mt_place_problem *problem, struct mt_place_leaving *leaving,
                    struct mt_error *error)
 {
-    size_t last = problem->n_units - 1;
+    size_t last = 0;
     size_t fits = 0;
     leaving->experts = calloc(problem->n_units, sizeof *leaving->experts);
     if (!leaving->experts)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
+    /* What is pinned stays. */
+    while (last + 1 < problem->n_units &&
+           (problem->units[last].pinned == MT_PLACE_ANY || (!last && problem->host_keeps_only)))
+        last++;
     int result = fit_without(problem, 0, error);
     if (!result && problem->layers_may_leave) {
         size_t fails = 0;

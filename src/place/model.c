@@ -9,7 +9,10 @@
 #include "base/error.h"
 #include "flags.h"
 #include "internal.h"
+#include "machine.h"
+#include "modules.h"
 #include "parallel.h"
+#include "traffic.h"
 
 #define CONTEXT_TOKENS 8192
 #define BUFFER_BYTES   (UINT64_C(1) << 30)
@@ -23,12 +26,14 @@ struct box {
     struct mt_place_units units;
     struct mt_place_device devices[MT_PLACE_DEVICES_MAX];
     char device_names[MT_PLACE_DEVICES_MAX][16];
+    uint64_t context_bytes[MT_PLACE_DEVICES_MAX];
+    double *link_seconds;
+    double *expert_use;
     struct mt_placement *placement;
     struct mt_estimate *estimate;
     struct mt_strbuf environment;
     struct mt_strbuf flags;
-    struct mt_place_module *modules;
-    char *module_names;
+    struct mt_place_modules modules;
     struct mt_place_parallel *parallel;
     const char *notes[NOTES_MAX];
 };
@@ -52,6 +57,7 @@ struct said {
     uint64_t chain; /* weights and cache */
     uint64_t all;
     uint64_t rest_high; /* the upper end of all but the chain, and what it may be longer */
+    uint64_t context_high; /* the part of it that follows from the card */
 };
 
 static struct said said_of(const struct mt_estimate *estimate, size_t device)
@@ -71,6 +77,7 @@ static struct said said_of(const struct mt_estimate *estimate, size_t device)
         said.chain += is_chain ? term->bytes : 0;
         said.all += term->bytes;
         said.rest_high += term->high_bytes - fixed;
+        said.context_high += term->category == MT_CATEGORY_CONTEXT ? term->high_bytes : 0;
     }
     return said;
 }
@@ -179,6 +186,8 @@ static void set_limits(struct box *box, const struct mt_predict_settings *settin
         uint64_t kept = held > UINT64_MAX - buffer ? UINT64_MAX : held + buffer;
         snprintf(box->device_names[d], sizeof box->device_names[d], "gpu:%zu", d);
         device->name = box->device_names[d];
+        if (settings->device_known && settings->device_known[d].gpu[0])
+            device->card = settings->device_known[d].gpu;
         device->capacity_bytes = settings->device_bytes[d];
         device->limit_bytes = device->capacity_bytes > kept ? device->capacity_bytes - kept : 0;
         /* A budget is a share of the card, whatever the buffer. */
@@ -194,25 +203,53 @@ static void set_limits(struct box *box, const struct mt_predict_settings *settin
         .n_devices = settings->n_devices,
         .objective = options->objective,
         .output_is_input = box->units.output_is_input,
+        .host_limit_bytes = options->host_bytes,
     };
 }
 
-/* Overheads from the even split. All devices get the most that any has, for which of them has
- * which stretch is not known yet; the last one's logits are the output's. */
-static void set_overheads(struct box *box, const struct mt_estimate *estimate)
+/* What a device has beside the chain and the driver's context. */
+static uint64_t work_of(const struct mt_estimate *estimate, size_t device)
 {
-    size_t n = box->placed.problem.n_devices;
-    uint64_t most = 0;
-    for (size_t d = 0; d < n; d++) {
-        struct said said = said_of(estimate, d);
-        uint64_t rest = said.rest_high;
-        if (d + 1 < n || n == 1)
-            most = rest > most ? rest : most;
-        else if (rest > most)
-            box->units.units[box->units.output].work_bytes = rest - most;
+    struct said said = said_of(estimate, device);
+    return said.rest_high - said.context_high;
+}
+
+static void take_contexts(struct box *box, const struct mt_estimate *even)
+{
+    for (size_t d = 0; d < box->placed.problem.n_devices; d++)
+        box->context_bytes[d] = said_of(even, d).context_high;
+}
+
+/* Some models keep the output's matrix on each stage, though the last one alone uses it. */
+static void put_output_on_each(struct box *box, const struct mt_model_description *d,
+                               const struct mt_engine *engine)
+{
+    struct mt_place_unit *output = &box->units.units[box->units.output];
+    if (d->tied_output || !mt_engine_has(engine, "output.every_stage", d->architecture))
+        return;
+    box->placed.problem.each_bytes = output->dense_bytes;
+    output->dense_bytes = 0;
+}
+
+/* Overheads from an estimate of `n` devices in use. The context follows from the card. Of the rest
+ * each has what one in the middle has, for which of them has which stretch is not known yet. What
+ * the first one has more, copies of the input, is the first unit's; what the last one has more, the
+ * logits, is the output's. */
+static void set_overheads(struct box *box, const struct mt_estimate *estimate, size_t n)
+{
+    uint64_t first = work_of(estimate, 0);
+    uint64_t last = work_of(estimate, n - 1);
+    uint64_t middle = n > 2 ? 0 : first < last ? first : last;
+    for (size_t d = 1; d + 1 < n; d++) {
+        uint64_t work = work_of(estimate, d);
+        middle = work > middle ? work : middle;
     }
-    for (size_t d = 0; d < n; d++)
-        box->devices[d].overhead_bytes = most;
+    for (size_t d = 0; d < box->placed.problem.n_devices; d++)
+        box->devices[d].overhead_bytes =
+            box->context_bytes[d] + middle + box->placed.problem.each_bytes;
+    box->units.units[0].work_bytes = first > middle ? first - middle : 0;
+    if (n > 1)
+        box->units.units[box->units.output].work_bytes = last > middle ? last - middle : 0;
 }
 
 /* ---- the last word ---- */
@@ -279,16 +316,25 @@ static struct mt_placement_made *with_one_moved(const struct box *box, size_t bo
     for (size_t i = 0; made && i < from->n_units; i++) {
         made->unit_device[i] = i == moved ? to : from->unit_device[i];
         made->expert_device[i] =
-            i == moved && from->expert_device[i] != MT_PLACE_HOST ? to : from->expert_device[i];
+            i == moved && !mt_place_is_left(from->expert_device[i]) ? to : from->expert_device[i];
     }
     if (made) {
         mt_placement_count(&box->placed.problem, made);
         made->it.is_best = from->is_best;
+        made->it.least_seconds = from->least_seconds;
     }
     return made;
 }
 
-/* Takes a neighbour of the placement if by its estimate the fullest device is less full. */
+static int is_better(const struct mt_placement *a, const struct mt_placement *b,
+                     enum mt_objective objective)
+{
+    double crossings = objective == MT_OBJECTIVE_CROSSINGS ? a->crossings - b->crossings : 0;
+    return crossings < -0.5 || (crossings < 0.5 && a->highest_share < b->highest_share);
+}
+
+/* Takes a placement instead of the box's if it fits by its estimate, and has fewer crossings or a
+ * fullest device that is less full. */
 static int take_if_better(struct box *box, struct mt_placement_made *made,
                           const struct mt_model *model, const struct mt_predict_settings *settings,
                           enum mt_place_way way)
@@ -299,7 +345,7 @@ static int take_if_better(struct box *box, struct mt_placement_made *made,
     box->placement = &made->it;
     box->estimate = NULL;
     if (!estimate_it(box, model, settings, way, &over, NULL) && !over &&
-        box->placement->highest_share < placement->highest_share) {
+        is_better(box->placement, placement, box->placed.problem.objective)) {
         mt_placement_destroy(placement);
         mt_estimate_destroy(estimate);
         return 1;
@@ -311,8 +357,8 @@ static int take_if_better(struct box *box, struct mt_placement_made *made,
     return 0;
 }
 
-/* The solver counts as much beside the layers on each device; estimates know what each has. So the
- * neighbours of its answer may be better, and theirs. */
+/* The solver counts as much beside the layers on each device but the first and the last; estimates
+ * know what each has. So the neighbours of its answer may be better, and theirs. */
 static void look_around(struct box *box, const struct mt_model *model,
                         const struct mt_predict_settings *settings, enum mt_place_way way)
 {
@@ -321,13 +367,27 @@ static void look_around(struct box *box, const struct mt_model *model,
         found = 0;
         for (size_t i = 1; !found && i < box->units.n; i++) {
             const int *device = box->placement->unit_device;
-            if (device[i] == device[i - 1] || device[i - 1] == MT_PLACE_HOST)
+            if (device[i] == device[i - 1] || mt_place_is_left(device[i - 1]))
                 continue;
             for (int forward = 0; !found && forward < 2; forward++) {
                 struct mt_placement_made *made = with_one_moved(box, i, forward);
                 found = made && take_if_better(box, made, model, settings, way);
             }
         }
+    }
+}
+
+/* Solves again with what the devices of the answer have beside their layers, while that helps. */
+static void solve_again(struct box *box, const struct mt_model *model,
+                        const struct mt_predict_settings *settings, enum mt_place_way way)
+{
+    int found = 1;
+    for (int step = 0; found && step < TRIES; step++) {
+        struct mt_placement *placement = NULL;
+        size_t order[MT_PLACE_DEVICES_MAX];
+        set_overheads(box, box->estimate, mt_place_order(box->placement, order));
+        found = !mt_place_units(&box->placed.problem, &placement, NULL) &&
+                take_if_better(box, (struct mt_placement_made *)placement, model, settings, way);
     }
 }
 
@@ -348,8 +408,10 @@ static int place_until_it_holds(struct box *box, const struct mt_model *model,
             (way != MT_PLACE_TENSOR_SPLIT && !(way == MT_PLACE_LAYERS && settings->n_devices == 1)))
             return result;
         result = estimate_it(box, model, settings, way, &over, error);
-        if (!result && !over && box->placed.problem.objective <= MT_OBJECTIVE_BALANCE)
+        if (!result && !over && box->placed.problem.objective <= MT_OBJECTIVE_BALANCE) {
+            solve_again(box, model, settings, way);
             look_around(box, model, settings, way);
+        }
         if (result || !over)
             return result;
         for (size_t d = 0; d < settings->n_devices; d++)
@@ -358,85 +420,6 @@ static int place_until_it_holds(struct box *box, const struct mt_model *model,
     return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET,
                    "no placement was found that keeps to the limits once it is estimated; a larger "
                    "--buffer or a shorter --context helps");
-}
-
-/* ---- the modules of a model in Python ---- */
-
-/* The length of a tensor's module: up to the number of its layer, else to its last dot. */
-static size_t module_length(const struct mt_model_tensor *tensor)
-{
-    char number[24];
-    size_t digits = (size_t)snprintf(number, sizeof number, ".%" PRIu32 ".", tensor->layer);
-    size_t last = 0;
-    for (size_t i = 0; i < tensor->name_length; i++) {
-        if (tensor->layer != MT_NO_LAYER && i + digits <= tensor->name_length &&
-            !memcmp(tensor->name + i, number, digits))
-            return i + digits - 1;
-        last = tensor->name[i] == '.' ? i : last;
-    }
-    return last ? last : tensor->name_length;
-}
-
-static int device_of_tensor(const struct box *box, const struct mt_model_tensor *tensor)
-{
-    const struct mt_place_units *units = &box->units;
-    const int *device = box->placement->unit_device;
-    if (tensor->layer != MT_NO_LAYER)
-        return tensor->layer < units->n_layers ? device[units->first + tensor->layer] : device[0];
-    if (tensor->role == MT_TENSOR_OUTPUT)
-        return units->output_is_input ? device[0] : device[units->output];
-    return tensor->role == MT_TENSOR_OUTPUT_OTHER ? device[units->first + units->n_layers]
-                                                  : device[0];
-}
-
-/* Modules of which no file has a tensor: a tied output, which accelerate wants to see where the
- * embedding is, and the rotary embedding's frequencies. Names of modules that a model does not have
- * are passed over. */
-static void add_unwritten(struct box *box, const struct mt_model_description *d)
-{
-    if (d->tied_output)
-        box->modules[box->placed.n_modules++] =
-            (struct mt_place_module){"lm_head", box->placement->unit_device[0]};
-    box->modules[box->placed.n_modules++] =
-        (struct mt_place_module){"model.rotary_emb", box->placement->unit_device[box->units.first]};
-}
-
-static int name_modules(struct box *box, const struct mt_model *model, struct mt_error *error)
-{
-    const struct mt_model_description *d = mt_model_describe(model);
-    size_t room = 0;
-    size_t used = 0;
-    struct mt_model_tensor tensor;
-    for (uint64_t i = 0; i < d->n_tensors; i++)
-        if (mt_model_tensor_at(model, i, &tensor) == 0)
-            room += tensor.name_length + 1;
-    box->modules = calloc(d->n_tensors + 2, sizeof *box->modules);
-    box->module_names = malloc(room + 1);
-    uint8_t *seen = calloc(box->units.n_layers + 1, 1);
-    if (!box->modules || !box->module_names || !seen) {
-        free(seen);
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    }
-    for (uint64_t i = 0; i < d->n_tensors; i++) {
-        if (mt_model_tensor_at(model, i, &tensor) < 0)
-            continue;
-        int is_layer = tensor.layer != MT_NO_LAYER && tensor.layer < box->units.n_layers;
-        if (is_layer && seen[tensor.layer]++)
-            continue;
-        size_t length = module_length(&tensor);
-        char *name = box->module_names + used;
-        memcpy(name, tensor.name, length);
-        name[length] = '\0';
-        used += length + 1;
-        if (is_layer)
-            seen[tensor.layer] = 1;
-        box->modules[box->placed.n_modules++] =
-            (struct mt_place_module){name, device_of_tensor(box, &tensor)};
-    }
-    free(seen);
-    add_unwritten(box, d);
-    box->placed.modules = box->modules;
-    return 0;
 }
 
 /* ---- all of it ---- */
@@ -448,6 +431,20 @@ static uint64_t context_of(const struct mt_model_description *d,
     if (settings->context_tokens)
         return settings->context_tokens;
     return trained && trained < CONTEXT_TOKENS ? trained : CONTEXT_TOKENS;
+}
+
+/* The share of each device that keeps to the limits of all in use, in hundredths. */
+static void take_share(struct box *box, const struct mt_engine *engine)
+{
+    char flag[64];
+    double least = 1;
+    if (!*mt_engine_text(engine, "place.share", flag, sizeof flag))
+        return;
+    for (size_t d = 0; d < box->placed.problem.n_devices; d++) {
+        double share = (double)box->devices[d].limit_bytes / (double)box->devices[d].capacity_bytes;
+        least = box->placement->devices[d].n_units && share < least ? share : least;
+    }
+    box->placed.memory_share = (double)(uint64_t)(least * 100 + 1e-9) / 100;
 }
 
 static void add_note(struct box *box, const char *note)
@@ -492,6 +489,9 @@ static int make(struct box *box, const struct mt_model *model,
         result = mt_place_units_of(model, way, options, &box->units, error);
     if (result)
         return result;
+    /* Weights are placed as they are in the files, which dtype="auto" asks for. */
+    if (way == MT_PLACE_DEVICE_MAP && !settings.weight_type)
+        settings.weight_type = d->dtype;
     box->units.experts_are_whole = !mt_engine_has(&engine, "place.experts", "apart");
     set_evenly(&split, &settings, way, box->units.n_layers);
     result = mt_estimate_create(model, &split.settings, &even, error);
@@ -501,16 +501,28 @@ static int make(struct box *box, const struct mt_model *model,
                              cache_of(even, settings.context_tokens),
                              sum_of(even, MT_CATEGORY_RECURRENT_STATE));
     set_limits(box, &settings, options, even->settings.memory_share);
-    set_overheads(box, even);
+    mt_place_speeds(&settings, box->devices);
+    if (way == MT_PLACE_STAGES)
+        put_output_on_each(box, d, &engine);
+    take_contexts(box, even);
+    set_overheads(box, even, settings.n_devices);
     mt_estimate_destroy(even);
+    result = mt_place_links(d, options, &box->placed.problem, &box->link_seconds, error);
+    if (!result)
+        result = mt_place_expert_use(options, &box->units, &box->expert_use, error);
+    if (result)
+        return result;
+    box->placed.problem.expert_use = box->expert_use;
     int may_leave = !options->keep_on_devices;
     box->placed.problem.stretches_may_break = way == MT_PLACE_DEVICE_MAP;
     box->placed.problem.experts_may_leave = may_leave && way == MT_PLACE_TENSOR_SPLIT;
     box->placed.problem.layers_may_leave =
-        may_leave && (way == MT_PLACE_TENSOR_SPLIT || way == MT_PLACE_LAYERS);
+        may_leave && (way == MT_PLACE_TENSOR_SPLIT || way == MT_PLACE_LAYERS ||
+                      way == MT_PLACE_DEVICE_MAP);
+    box->placed.problem.host_keeps_only = way == MT_PLACE_DEVICE_MAP;
     result = place_until_it_holds(box, model, &settings, way, error);
     if (!result && way == MT_PLACE_DEVICE_MAP)
-        result = name_modules(box, model, error);
+        result = mt_place_modules_of(model, &box->units, box->placement, &box->modules, error);
     if (!result && way == MT_PLACE_STAGES)
         result = mt_place_parallel_ways(model, &settings, &box->parallel, &box->placed.n_parallel,
                                         error);
@@ -519,8 +531,11 @@ static int make(struct box *box, const struct mt_model *model,
     box->placed.placement = box->placement;
     box->placed.estimate = box->estimate;
     box->placed.parallel = box->parallel;
+    box->placed.modules = box->modules.all;
+    box->placed.n_modules = box->modules.n;
     box->placed.way = mt_place_way_name(way);
     box->placed.experts_are_whole = box->units.experts_are_whole;
+    take_share(box, &engine);
     add_notes(box, d, way, options->quantisation);
     mt_place_flags(&box->placed, way, &engine, &box->environment, &box->flags);
     box->placed.environment = mt_strbuf_text(&box->environment);
@@ -559,8 +574,9 @@ void mt_placed_destroy(struct mt_placed *placed)
     mt_estimate_destroy(box->estimate);
     mt_strbuf_finish(&box->environment);
     mt_strbuf_finish(&box->flags);
-    free(box->modules);
-    free(box->module_names);
+    mt_place_modules_finish(&box->modules);
     free(box->parallel);
+    free(box->link_seconds);
+    free(box->expert_use);
     free(box);
 }

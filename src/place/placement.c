@@ -59,36 +59,67 @@ void mt_placement_destroy(struct mt_placement *placement)
     free(made);
 }
 
-/* Of `all` experts `used` are drawn: the chance that none of `some` is among them. */
-static double chance_of_none(uint32_t all, uint32_t used, uint32_t some)
+/* Of `all` experts with `weight` in sum `used` are drawn one after the other: the chance that none is
+ * among `some`, which have `their` weight. What was drawn is taken to have had the mean weight of
+ * those beside them, which is exact where all are used alike. */
+static double chance_of_none(uint32_t all, double weight, uint32_t used, uint32_t some,
+                             double their)
 {
     double chance = 1;
-    for (uint32_t i = 0; i < used; i++) {
-        if (some + i >= all)
-            return 0;
-        chance *= (double)(all - some - i) / (double)(all - i);
-    }
+    if (some + used > all)
+        return 0;
+    for (uint32_t i = 0; i < used && weight > 0; i++)
+        chance *= (weight - their) / weight * (1 - (double)i / (all - some)) /
+                  (1 - (double)i / (double)all);
     return chance;
 }
 
-/* A token leaves for each device that has an expert it wants, and comes back. All experts are
- * wanted alike. */
-static double crossings_to_experts(const struct mt_placement_made *made,
-                                   const struct mt_place_unit *unit, size_t index)
+const double *mt_place_use_of(const struct mt_place_problem *problem,
+                              const struct mt_placement *placement, size_t index)
 {
+    const double *row =
+        problem->expert_use ? problem->expert_use + index * placement->experts_most : NULL;
+    double sum = 0;
+    for (uint32_t e = 0; row && e < problem->units[index].experts; e++)
+        sum += row[e];
+    return sum > 0 ? row : NULL;
+}
+
+/* Where a unit is computed. */
+static int home_of(const struct mt_place_problem *problem, const struct mt_placement_made *made,
+                   size_t index)
+{
+    return mt_place_is_left(made->unit_device[index]) && problem->host_keeps_only
+               ? made->unit_device[0]
+               : made->unit_device[index];
+}
+
+/* A token leaves for each device that has an expert it wants, and comes back. */
+static double crossings_to_experts(const struct mt_place_problem *problem,
+                                   const struct mt_placement_made *made, size_t index)
+{
+    const struct mt_place_unit *unit = &problem->units[index];
     int home = made->unit_device[index];
-    if (!unit->experts)
+    if (!unit->experts || mt_place_is_left(home))
         return 0;
     if (made->expert_device[index] != MT_PLACE_ANY)
         return made->expert_device[index] == home ? 0 : 2;
     const int *at = made->expert_at + index * made->it.experts_most;
     double crossings = 0;
-    for (int d = MT_PLACE_HOST; d < (int)made->it.n_devices; d++) {
+    double weight = 0;
+    const double *use = mt_place_use_of(problem, &made->it, index);
+    for (uint32_t e = 0; e < unit->experts; e++)
+        weight += use ? use[e] : 1;
+    for (int d = MT_PLACE_DISK; d < (int)made->it.n_devices; d++) {
         uint32_t there = 0;
-        for (uint32_t e = 0; e < unit->experts; e++)
+        double their = 0;
+        for (uint32_t e = 0; e < unit->experts; e++) {
             there += at[e] == d;
+            their += at[e] != d ? 0 : use ? use[e] : 1;
+        }
         if (there && d != home)
-            crossings += 2 * (1 - chance_of_none(unit->experts, unit->experts_used, there));
+            crossings += 2 * (1 - chance_of_none(unit->experts, weight, unit->experts_used, there,
+                                                 their));
     }
     return crossings;
 }
@@ -99,11 +130,37 @@ static double count_crossings(const struct mt_place_problem *problem,
     double crossings = 0;
     size_t n = problem->n_units;
     for (size_t i = 0; i < n; i++) {
-        crossings += i && made->unit_device[i] != made->unit_device[i - 1];
-        crossings += crossings_to_experts(made, &problem->units[i], i);
+        crossings += i && home_of(problem, made, i) != home_of(problem, made, i - 1);
+        crossings += crossings_to_experts(problem, made, i);
     }
     return crossings +
            (problem->output_is_input && made->unit_device[0] != made->unit_device[n - 1]);
+}
+
+/* Of the path; what routed experts cross is not known by the links. */
+static double count_link_seconds(const struct mt_place_problem *problem,
+                                 const struct mt_placement_made *made)
+{
+    const int *device = made->unit_device;
+    size_t n = problem->n_units;
+    double seconds = 0;
+    for (size_t i = 1; i < n; i++)
+        if (device[i] != device[i - 1] && device[i] >= 0 && device[i - 1] >= 0)
+            seconds += mt_place_link_seconds(problem, (size_t)device[i - 1], (size_t)device[i]);
+    if (problem->output_is_input && device[0] != device[n - 1] && device[0] >= 0 &&
+        device[n - 1] >= 0)
+        seconds += mt_place_link_seconds(problem, (size_t)device[n - 1], (size_t)device[0]);
+    return seconds;
+}
+
+double mt_place_read_seconds(const struct mt_place_problem *problem, size_t device,
+                             const struct mt_place_unit *unit)
+{
+    double used = unit->experts ? (double)unit->experts_used / (double)unit->experts : 0;
+    double bytes = (double)unit->dense_bytes + (double)unit->cache_bytes +
+                   (double)unit->expert_bytes * used;
+    double speed = problem->devices[device].bytes_per_second;
+    return bytes / (speed > 0 ? speed : 1e12);
 }
 
 static void add_experts(struct mt_placement_made *made, const struct mt_place_unit *unit,
@@ -119,7 +176,7 @@ static void add_experts(struct mt_placement_made *made, const struct mt_place_un
         /* What does not divide evenly is with the first expert. */
         uint64_t bytes = each + (e ? 0 : unit->expert_bytes - each * unit->experts);
         if (d < 0) {
-            made->it.host_bytes += bytes;
+            *(d == MT_PLACE_DISK ? &made->it.disk_bytes : &made->it.host_bytes) += bytes;
             continue;
         }
         made->devices[d].expert_bytes += bytes;
@@ -127,13 +184,40 @@ static void add_experts(struct mt_placement_made *made, const struct mt_place_un
     }
 }
 
-static void add_unit(struct mt_placement_made *made, const struct mt_place_unit *unit, size_t index)
+/* What a unit that left has where it lies, and where it is computed. */
+static void add_left(const struct mt_place_problem *problem, struct mt_placement_made *made,
+                     const struct mt_place_unit *unit, size_t index)
+{
+    int at = made->unit_device[index];
+    made->it.host_layers += unit->layer != UINT32_MAX;
+    *(at == MT_PLACE_DISK ? &made->it.disk_bytes : &made->it.host_bytes) += unit->dense_bytes;
+    if (problem->host_keeps_only)
+        made->devices[made->unit_device[0]].cache_bytes += unit->cache_bytes;
+    else
+        made->it.host_bytes += unit->cache_bytes;
+}
+
+/* Room for one unit at a time, where what left is computed. */
+static void add_room_for_copies(const struct mt_place_problem *problem,
+                                struct mt_placement_made *made)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < problem->n_units; i++) {
+        uint64_t bytes = problem->units[i].dense_bytes + problem->units[i].expert_bytes;
+        if (mt_place_is_left(made->unit_device[i]) && bytes > most)
+            most = bytes;
+    }
+    if (problem->host_keeps_only && most)
+        made->devices[made->unit_device[0]].overhead_bytes += most;
+}
+
+static void add_unit(const struct mt_place_problem *problem, struct mt_placement_made *made,
+                     const struct mt_place_unit *unit, size_t index)
 {
     int d = made->unit_device[index];
     int is_layer = unit->layer != UINT32_MAX;
     if (d < 0) {
-        made->it.host_bytes += unit->dense_bytes + unit->cache_bytes + unit->work_bytes;
-        made->it.host_layers += (uint64_t)is_layer;
+        add_left(problem, made, unit, index);
     } else {
         struct mt_placement_device *device = &made->devices[d];
         if (!device->n_units++)
@@ -142,7 +226,7 @@ static void add_unit(struct mt_placement_made *made, const struct mt_place_unit 
         device->cache_bytes += unit->cache_bytes;
         device->overhead_bytes += unit->work_bytes;
         device->layers += (uint64_t)is_layer;
-        made->it.host_expert_layers += unit->experts && made->expert_device[index] == MT_PLACE_HOST;
+        made->it.host_expert_layers += unit->experts && mt_place_is_left(made->expert_device[index]);
     }
     add_experts(made, unit, index);
 }
@@ -153,7 +237,7 @@ static uint64_t tokens_of(const struct mt_place_problem *problem,
 {
     uint64_t each = 0;
     for (size_t i = 0; i < problem->n_units; i++)
-        if (made->unit_device[i] == (int)device)
+        if (home_of(problem, made, i) == (int)device)
             each += problem->units[i].token_bytes;
     uint64_t limit = problem->devices[device].limit_bytes;
     uint64_t used = made->devices[device].used_bytes;
@@ -164,7 +248,8 @@ void mt_placement_count(const struct mt_place_problem *problem, struct mt_placem
 {
     struct mt_placement *it = &made->it;
     for (size_t i = 0; i < problem->n_units; i++)
-        add_unit(made, &problem->units[i], i);
+        add_unit(problem, made, &problem->units[i], i);
+    add_room_for_copies(problem, made);
     it->further_tokens = UINT64_MAX;
     size_t in_use = 0;
     for (size_t d = 0; d < problem->n_devices; d++) {
@@ -172,7 +257,8 @@ void mt_placement_count(const struct mt_place_problem *problem, struct mt_placem
         const struct mt_place_device *given = &problem->devices[d];
         int is_used = device->n_units || device->experts;
         in_use += (size_t)is_used;
-        device->overhead_bytes += is_used ? given->overhead_bytes : 0;
+        device->overhead_bytes += is_used ? given->overhead_bytes - problem->each_bytes : 0;
+        device->dense_bytes += is_used ? problem->each_bytes : 0;
         device->used_bytes = device->dense_bytes + device->expert_bytes + device->cache_bytes +
                              device->overhead_bytes;
         device->expected_bytes = device->used_bytes;
@@ -182,7 +268,11 @@ void mt_placement_count(const struct mt_place_problem *problem, struct mt_placem
         it->further_tokens = tokens < it->further_tokens ? tokens : it->further_tokens;
     }
     it->crossings = count_crossings(problem, made);
-    uint64_t bytes = mt_place_bytes(problem) - it->host_bytes;
+    it->link_seconds = count_link_seconds(problem, made);
+    for (size_t i = 0; i < problem->n_units; i++)
+        if (made->unit_device[i] >= 0)
+            it->read_seconds += mt_place_read_seconds(problem, (size_t)made->unit_device[i], &problem->units[i]);
+    uint64_t bytes = mt_place_bytes(problem) - it->host_bytes - it->disk_bytes;
     it->least_devices = mt_place_least_devices(problem, bytes);
     it->least_share = mt_place_least_share(problem, bytes, in_use);
 }

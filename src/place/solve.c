@@ -37,6 +37,7 @@ struct search {
     struct mt_chain_split split;
     const int *experts_left; /* of each unit of the chain; NULL: none */
     int is_best;
+    double least_seconds; /* as of a placement */
 };
 
 static int fits(struct search *search, struct mt_chain_bounds bounds)
@@ -194,18 +195,12 @@ static double unevenness(const void *argument, size_t device, size_t from, size_
 static double seconds_of(const void *argument, size_t device, size_t from, size_t to)
 {
     const struct search *search = argument;
-    const struct mt_place_problem *problem = search->problem;
-    double bytes = 0;
+    double seconds = mt_place_fastest_link(search->problem);
     if (!keeps(search, device, from, to))
         return -1;
-    for (size_t i = from; i < to; i++) {
-        const struct mt_place_unit *unit = &search->units[i];
-        double used = unit->experts ? (double)unit->experts_used / (double)unit->experts : 0;
-        bytes += (double)unit->dense_bytes + (double)unit->cache_bytes +
-                 (double)unit->expert_bytes * used;
-    }
-    double speed = problem->devices[device].bytes_per_second;
-    return bytes / (speed > 0 ? speed : 1e12) + problem->crossing_seconds;
+    for (size_t i = from; i < to; i++)
+        seconds += mt_place_read_seconds(search->problem, device, &search->units[i]);
+    return seconds;
 }
 
 static int cheapest(struct search *search, mt_chain_cost *cost)
@@ -222,13 +217,42 @@ static int most_even(struct search *search)
     return result < 0 ? result : 0;
 }
 
+/* No split takes less than if each unit were on the fastest device, with one crossing less than
+ * there are devices in the split with the fewest. */
+static double least_seconds(const struct search *search)
+{
+    const struct mt_place_problem *problem = search->problem;
+    size_t fastest = 0;
+    size_t devices = mt_place_least_devices(problem, search->chain.bytes[search->chain.n]);
+    double seconds = devices > 1 ? (double)(devices - 1) * mt_place_fastest_link(problem) : 0;
+    for (size_t d = 1; d < problem->n_devices; d++)
+        if (problem->devices[d].bytes_per_second > problem->devices[fastest].bytes_per_second)
+            fastest = d;
+    for (size_t i = 0; i < search->chain.n; i++)
+        seconds += mt_place_read_seconds(problem, fastest, &search->units[i]);
+    return seconds;
+}
+
+static double split_seconds(const struct search *search)
+{
+    const struct mt_chain_split *split = &search->split;
+    double seconds = (double)(split->n - 1) * mt_place_fastest_link(search->problem);
+    for (size_t s = 0; s < split->n; s++)
+        for (size_t i = s ? split->end[s - 1] : 0; i < split->end[s]; i++)
+            seconds += mt_place_read_seconds(search->problem, split->device[s], &search->units[i]);
+    return seconds;
+}
+
 static int fastest(struct search *search)
 {
+    search->least_seconds = least_seconds(search);
     if (mt_chain_steps(&search->chain) > SPEED_STEPS_MAX) {
         search->is_best = 0;
         return most_even(search);
     }
     int result = cheapest(search, seconds_of);
+    if (result == 1)
+        search->least_seconds = split_seconds(search);
     return result < 0 ? result : 0;
 }
 
@@ -250,13 +274,35 @@ static int take_steps(struct search *search)
 
 /* ---- the answer ---- */
 
+/* What the host has no room for, from the last that left on. */
+static void leave_for_disk(const struct mt_place_problem *problem, struct mt_placement_made *made)
+{
+    uint64_t room = problem->host_limit_bytes ? problem->host_limit_bytes : UINT64_MAX;
+    for (size_t i = 0; i < problem->n_units; i++) {
+        const struct mt_place_unit *unit = &problem->units[i];
+        uint64_t bytes = made->unit_device[i] == MT_PLACE_HOST ? unit->dense_bytes : 0;
+        bytes += made->expert_device[i] == MT_PLACE_HOST ? unit->expert_bytes : 0;
+        if (bytes <= room) {
+            room -= bytes;
+            continue;
+        }
+        room = 0;
+        if (made->unit_device[i] == MT_PLACE_HOST)
+            made->unit_device[i] = MT_PLACE_DISK;
+        if (made->expert_device[i] == MT_PLACE_HOST)
+            made->expert_device[i] = MT_PLACE_DISK;
+    }
+}
+
 static struct mt_placement_made *placed(const struct search *search, size_t left)
 {
     struct mt_placement_made *made = mt_placement_new(search->problem, 0);
     if (!made)
         return NULL;
+    int stays = search->problem->host_keeps_only;
     for (size_t i = 0; i < left; i++)
-        made->unit_device[i] = made->expert_device[i] = MT_PLACE_HOST;
+        made->unit_device[i] = made->expert_device[i] =
+            i || !stays ? MT_PLACE_HOST : (int)search->split.device[0];
     for (size_t s = 0; s < search->split.n; s++)
         for (size_t i = s ? search->split.end[s - 1] : 0; i < search->split.end[s]; i++) {
             int device = (int)search->split.device[s];
@@ -264,8 +310,14 @@ static struct mt_placement_made *placed(const struct search *search, size_t left
             made->unit_device[left + i] = device;
             made->expert_device[left + i] = is_left ? MT_PLACE_HOST : device;
         }
+    leave_for_disk(search->problem, made);
     mt_placement_count(search->problem, made);
     made->it.is_best = search->is_best;
+    made->it.least_seconds = search->least_seconds;
+    /* Splits were compared as if all links were as fast as the fastest. */
+    if (search->problem->objective == MT_OBJECTIVE_SPEED && search->problem->link_seconds &&
+        made->it.read_seconds + made->it.link_seconds > search->least_seconds * (1 + 1e-12))
+        made->it.is_best = 0;
     return made;
 }
 
@@ -310,25 +362,27 @@ static int check_pins(const struct mt_place_problem *problem, struct mt_error *e
     return 0;
 }
 
-/* Solves for the units from `left` on, of which some may have sent their experts away. */
+/* Solves for the units that stay. */
 static int solve(const struct mt_place_problem *problem, const struct mt_place_unit *units,
                  const struct mt_place_leaving *leaving, struct mt_placement_made **made,
                  struct mt_error *error)
 {
     size_t left = leaving ? leaving->units : 0;
     struct search search = {.problem = problem,
-                            .units = units + left,
+                            .units = units,
                             .bounds = {MT_SHARE_ALL, 0, problem->n_devices},
                             .experts_left = leaving ? leaving->experts : NULL,
                             .is_best = !leaving || leaving->is_best};
     int result =
-        mt_chain_init(&search.chain, problem, units + left, problem->n_units - left, error);
+        mt_chain_init(&search.chain, problem, units, problem->n_units - left, error);
     if (result)
         return result;
     result = mt_chain_split_init(&search.split, &search.chain, error);
     int found = result ? result : fits(&search, search.bounds);
     if (found == 1)
         found = take_steps(&search) < 0 ? MT_ENOMEM : 1;
+    if (found == 1 && mt_place_follow_links(problem, &search.chain, &search.split))
+        found = MT_ENOMEM;
     if (found == 1 && !(*made = placed(&search, left)))
         found = MT_ENOMEM;
     mt_chain_split_finish(&search.split);
@@ -341,13 +395,10 @@ static int solve_the_rest(const struct mt_place_problem *problem,
                           const struct mt_place_leaving *leaving, struct mt_placement_made **made,
                           struct mt_error *error)
 {
-    struct mt_place_unit *units = calloc(problem->n_units, sizeof *units);
+    struct mt_place_unit *units =
+        mt_place_units_that_stay(problem, leaving->units, leaving->experts);
     if (!units)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    memcpy(units, problem->units, problem->n_units * sizeof *units);
-    for (size_t i = 0; i < problem->n_units; i++)
-        if (leaving->experts[i])
-            units[i].expert_bytes = 0;
     int result = solve(problem, units, leaving, made, error);
     free(units);
     return result;

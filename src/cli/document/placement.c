@@ -100,12 +100,32 @@ static void put_bar(const struct cli_placement_document *document, size_t device
     mt_strbuf_printf(out, " %5.1f %%\n", 100 * share);
 }
 
+/* The way of a token over the devices. */
+static void put_path(const struct cli_placement_document *document,
+                     const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    const struct mt_placement *shown = document->shown;
+    struct mt_strbuf path = {0};
+    for (size_t i = 0; i < shown->n_units; i++) {
+        int at = shown->unit_device[i];
+        if (at >= 0 && (!i || at != shown->unit_device[i - 1]))
+            mt_strbuf_printf(&path, "%s%s", path.length ? ", " : "",
+                             document->placed->problem.devices[at].name);
+    }
+    cli_table_fact(terminal, out, "path",
+                   "%s; the links take %.1f microseconds for each token, if they are as fast as "
+                   "assumed",
+                   mt_strbuf_text(&path), 1e6 * shown->link_seconds);
+    mt_strbuf_finish(&path);
+}
+
 static void put_head(const struct cli_placement_document *document,
                      const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
     const struct mt_placement *shown = document->shown;
     char host[MT_SIZE_TEXT];
     const char *fits = !keeps_to_limits(document, shown) ? "does not fit"
+                       : shown->disk_bytes               ? "fits with a part on disk"
                        : shown->host_bytes               ? "fits with a part on the host"
                                                          : "fits";
     cli_table_fact(terminal, out, "placement",
@@ -114,10 +134,18 @@ static void put_head(const struct cli_placement_document *document,
     cli_table_fact(terminal, out, "model", "%s", document->model->path);
     cli_table_fact(terminal, out, "engine", "%s, context %" PRIu64, document->engine,
                    document->placed->context_tokens);
-    if (shown->host_bytes)
+    if (shown->host_bytes + shown->disk_bytes && shown->experts_most)
         cli_table_fact(
             terminal, out, "host", "%s: %" PRIu64 " whole layers, the experts of %" PRIu64 " more",
             mt_format_size(shown->host_bytes, host), shown->host_layers, shown->host_expert_layers);
+    else if (shown->host_bytes + shown->disk_bytes)
+        cli_table_fact(terminal, out, "host", "%s: %" PRIu64 " layers",
+                       mt_format_size(shown->host_bytes, host), shown->host_layers);
+    if (shown->disk_bytes)
+        cli_table_fact(terminal, out, "disk", "%s more of these stay on disk",
+                       mt_format_size(shown->disk_bytes, host));
+    if (document->placed->problem.link_seconds && shown->crossings > 0)
+        put_path(document, terminal, out);
 }
 
 /* What is known of other placements. */
@@ -146,6 +174,11 @@ static void put_proof(const struct cli_placement_document *document,
         "fullest; the gap is %.1f points",
         crossings, crossings == 1 ? "" : "s", 100 * best->least_share,
         100 * (best->highest_share - best->least_share));
+    if (document->placed->problem.objective == MT_OBJECTIVE_SPEED)
+        cli_table_fact(terminal, out, "speed",
+                       "the devices read what a token needs in %.2f ms, crossings included; no way "
+                       "with one stretch for each takes less than %.2f ms",
+                       1e3 * (best->read_seconds + best->link_seconds), 1e3 * best->least_seconds);
     if (best->further_tokens != UINT64_MAX)
         cli_table_fact(terminal, out, "room", "for %" PRIu64 " further tokens of context",
                        best->further_tokens);
@@ -332,6 +365,8 @@ static void put_place(struct mt_json *json, const char *key, int device)
 {
     if (device == MT_PLACE_HOST)
         mt_json_text(json, key, "host");
+    else if (device == MT_PLACE_DISK)
+        mt_json_text(json, key, "disk");
     else if (device == MT_PLACE_ANY)
         mt_json_null(json, key);
     else
@@ -350,6 +385,7 @@ static void json_devices(const struct cli_placement_document *document,
         const struct mt_place_device *given = &document->placed->problem.devices[d];
         mt_json_begin_object(json, NULL);
         mt_json_text(json, "device", given->name);
+        mt_json_text(json, "card", given->card);
         mt_json_count(json, "capacity_bytes", given->capacity_bytes);
         mt_json_count(json, "limit_bytes", given->limit_bytes);
         mt_json_count(json, "expected_bytes", device->expected_bytes);
@@ -403,7 +439,10 @@ static void json_figures(const struct cli_placement_document *document,
     mt_json_real(json, "crossings_per_token", placement->crossings);
     mt_json_real(json, "highest_used_ratio", placement->highest_share);
     mt_json_count(json, "further_context_tokens", placement->further_tokens);
+    mt_json_real(json, "link_seconds_per_token",
+                 document->placed->problem.link_seconds ? placement->link_seconds : -1);
     mt_json_count(json, "host_bytes", placement->host_bytes);
+    mt_json_count(json, "disk_bytes", placement->disk_bytes);
     mt_json_count(json, "host_layers", placement->host_layers);
     mt_json_count(json, "host_expert_layers", placement->host_expert_layers);
     json_devices(document, placement, json);
@@ -419,6 +458,8 @@ static void json_device_map(const struct cli_placement_document *document, struc
     for (size_t i = 0; i < placed->n_modules; i++) {
         if (placed->modules[i].device == MT_PLACE_HOST)
             mt_json_text(json, placed->modules[i].name, "cpu");
+        else if (placed->modules[i].device == MT_PLACE_DISK)
+            mt_json_text(json, placed->modules[i].name, "disk");
         else
             mt_json_count(json, placed->modules[i].name, (uint64_t)placed->modules[i].device);
     }
@@ -463,12 +504,17 @@ void cli_placement_json(const struct cli_placement_document *document, struct mt
     mt_json_text(&json, "objective", mt_objective_name(placed->problem.objective));
     mt_json_text(&json, "policy", mt_place_policy_name(document->policy));
     mt_json_count(&json, "context_tokens", placed->context_tokens);
+    mt_json_real(&json, "memory_share", placed->memory_share > 0 ? placed->memory_share : -1);
     mt_json_bool(&json, "experts_are_whole", placed->experts_are_whole);
     json_figures(document, document->shown, &json);
     json_units(document, &json);
     mt_json_bool(&json, "is_best", best->is_best);
     mt_json_count(&json, "least_devices", best->least_devices);
     mt_json_real(&json, "least_used_ratio", best->least_share);
+    int has_speed = placed->problem.objective == MT_OBJECTIVE_SPEED;
+    mt_json_real(&json, "seconds_per_token",
+                 has_speed ? best->read_seconds + best->link_seconds : -1);
+    mt_json_real(&json, "least_seconds_per_token", has_speed ? best->least_seconds : -1);
     mt_json_text(&json, "environment",
                  document->policy == MT_PLACE_POLICY_BEST ? placed->environment : NULL);
     mt_json_text(&json, "flags", document->policy == MT_PLACE_POLICY_BEST ? placed->flags : NULL);

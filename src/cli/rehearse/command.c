@@ -16,7 +16,9 @@
 struct command_answer {
     struct mt_advise_answer answer;
     struct mt_estimate *estimate;
-    const char *notes[1];
+    const char *notes[2];
+    size_t n_notes;
+    struct mt_strbuf placed;
 };
 
 static int write_document(const struct command_answer *answer, const struct rehearse_output *output)
@@ -30,7 +32,7 @@ static int write_document(const struct command_answer *answer, const struct rehe
     document.rehearsal = &answer->answer.rehearsal;
     document.explain = output->explain;
     document.notes = answer->notes;
-    document.n_notes = answer->notes[0] != NULL;
+    document.n_notes = answer->n_notes;
     int code = cli_document_render(&document, output->format, &terminal, &out, &error)
                    ? cli_fail(&error)
                    : cli_write_output(&out, output->path);
@@ -88,10 +90,14 @@ static int conclude(const struct mt_drive_job *job, const struct mt_predict_sett
     } else if (output->with_changes && wants_changes(&answer->answer.result))
         mt_advise_answer_find_changes(job, &answer->answer);
     if (*answer->answer.note)
-        answer->notes[0] = answer->answer.note;
+        answer->notes[answer->n_notes++] = answer->answer.note;
     if (mt_drive_estimate(&answer->answer.result, NULL, settings, &answer->estimate, &error) < 0)
         return cli_fail(&error);
     mt_advise_answer_fill(job, 0, &answer->answer);
+    if (output->placed) {
+        rehearse_placed_tell(output->placed, answer->estimate, &answer->placed);
+        answer->notes[answer->n_notes++] = mt_strbuf_text(&answer->placed);
+    }
     int code = write_document(answer, output);
     return code ? code : exit_of(answer);
 }
@@ -117,6 +123,7 @@ int rehearse_answer_command(struct mt_drive_job *job, const struct mt_predict_se
                    : conclude(job, settings, output, answer);
     mt_estimate_destroy(answer->estimate);
     mt_advise_answer_finish(&answer->answer);
+    mt_strbuf_finish(&answer->placed);
     free(answer);
     return code;
 }

@@ -4,6 +4,7 @@
 #define CLI_REHEARSE_COMMAND_H
 
 #include "cli/document/document.h"
+#include "cli/rehearse/placed.h"
 #include "drive/job.h"
 
 /* The command on a program's command line: `job` is run, written to `path` and judged. Returns the
@@ -13,6 +14,7 @@ struct rehearse_output {
     const char *path; /* NULL: standard output */
     int explain;
     int with_changes; /* look for flags that fit where it does not */
+    const struct rehearse_placed *placed; /* what was expected; NULL: nothing */
 };
 int rehearse_answer_command(struct mt_drive_job *job, const struct mt_predict_settings *settings,
                             const struct rehearse_output *output);

@@ -83,8 +83,8 @@ static int find_model(const char *model, char *const *environment, char path[PAT
 }
 
 int rehearse_python_request(const struct estimate_options *options, const char *model,
-                            size_t n_devices, struct mt_drive_python_command *command,
-                            struct mt_error *error)
+                            size_t n_devices, const char *device_map,
+                            struct mt_drive_python_command *command, struct mt_error *error)
 {
     int is_parallel;
     char folder[PATH_MAX];
@@ -102,6 +102,7 @@ int rehearse_python_request(const struct estimate_options *options, const char *
         .tensor_parallel = options->tensor_parallel,
         .pipeline_parallel = options->pipeline_parallel,
         .eager = options->eager,
+        .device_map = device_map,
     };
     int result = check(options, name, is_parallel, error);
     if (!result)

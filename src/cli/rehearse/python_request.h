@@ -10,7 +10,8 @@
  * engine does not have), MT_ENOTFOUND (no such folder), MT_EUNSUPPORTED (a file, or a name of a
  * hub), and those of mt_drive_python_command_init(). */
 int rehearse_python_request(const struct estimate_options *options, const char *model,
-                            size_t n_devices, struct mt_drive_python_command *command,
+                            size_t n_devices, const char *device_map,
+                            struct mt_drive_python_command *command,
                             struct mt_error *error);
 
 #endif

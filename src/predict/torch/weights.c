@@ -98,7 +98,9 @@ static int is_held(const struct mt_predict_input *in, const struct mt_model_tens
     case MT_TENSOR_TOKEN_EMBEDDING:
         return stage->is_first || (stage->is_last && in->d->tied_output);
     case MT_TENSOR_OUTPUT:
-        return stage->is_last && !in->d->tied_output;
+        return !in->d->tied_output &&
+               (stage->is_last ||
+                mt_engine_has(in->engine, "output.every_stage", in->d->architecture));
     case MT_TENSOR_OUTPUT_OTHER:
         return stage->is_last;
     default:

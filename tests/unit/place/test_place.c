@@ -3,6 +3,7 @@
 #include "tests/support/unit.h"
 
 #include <memtally/memtally.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define GIB (UINT64_C(1) << 30)
@@ -297,6 +298,199 @@ static void test_the_fast_card_gets_what_is_read_most(void **state)
     mt_placement_destroy(placement);
 }
 
+/* Seven cards of which six are needed, with random links: no order of six of them is faster. */
+enum { LINKED = 6, OF_CARDS = 7 };
+
+static double fastest_path(const double *seconds, unsigned taken, size_t last, size_t more)
+{
+    double best = more ? 1e9 : 0;
+    for (size_t d = 0; more && d < OF_CARDS; d++) {
+        if (taken >> d & 1)
+            continue;
+        double path = taken ? seconds[last * OF_CARDS + d] : 0;
+        path += fastest_path(seconds, taken | 1u << d, d, more - 1);
+        best = path < best ? path : best;
+    }
+    return best;
+}
+
+static void test_the_path_takes_the_fastest_links(void **state)
+{
+    struct mt_place_unit units[LINKED];
+    struct mt_place_device devices[OF_CARDS];
+    double seconds[OF_CARDS * OF_CARDS];
+    uint64_t random = 88172645463325252u;
+    (void)state;
+    for (uint32_t i = 0; i < LINKED; i++)
+        units[i] = layer(i, 30);
+    for (size_t d = 0; d < OF_CARDS; d++)
+        devices[d] = (struct mt_place_device){.capacity_bytes = 40, .limit_bytes = 40};
+    for (int round = 0; round < 50; round++) {
+        const struct mt_place_problem problem = {.units = units,
+                                                 .n_units = LINKED,
+                                                 .devices = devices,
+                                                 .n_devices = OF_CARDS,
+                                                 .link_seconds = seconds};
+        struct mt_placement *placement;
+        for (size_t a = 0; a < OF_CARDS; a++)
+            for (size_t b = a; b < OF_CARDS; b++) {
+                random = random * 6364136223846793005u + 1442695040888963407u;
+                seconds[a * OF_CARDS + b] = seconds[b * OF_CARDS + a] =
+                    (double)(random >> 40 & 15) / 16;
+            }
+        assert_int_equal(mt_place_units(&problem, &placement, NULL), 0);
+        assert_true(placement->link_seconds < fastest_path(seconds, 0, 0, LINKED) + 1e-9);
+        mt_placement_destroy(placement);
+    }
+}
+
+/* More cards than are tried in every order: pairs are bridged, and two cards are enough. */
+static void test_two_of_many_cards_are_a_pair(void **state)
+{
+    enum { CARDS = 20 };
+    const struct mt_place_unit units[] = {layer(0, 30), layer(1, 30)};
+    struct mt_place_device devices[CARDS];
+    double seconds[CARDS * CARDS];
+    struct mt_placement *placement;
+    (void)state;
+    for (size_t d = 0; d < CARDS; d++)
+        devices[d] = (struct mt_place_device){.capacity_bytes = 40, .limit_bytes = 40};
+    for (size_t i = 0; i < CARDS * CARDS; i++)
+        seconds[i] = 1;
+    seconds[7 * CARDS + 13] = seconds[13 * CARDS + 7] = 0.25;
+    struct mt_place_problem problem = {.units = units,
+                                       .n_units = 2,
+                                       .devices = devices,
+                                       .n_devices = 2,
+                                       .link_seconds = seconds};
+    assert_int_equal(mt_place_units(&problem, &placement, NULL), 0);
+    mt_placement_destroy(placement);
+    problem.n_devices = CARDS;
+    assert_int_equal(mt_place_units(&problem, &placement, NULL), 0);
+    int a = placement->unit_device[0];
+    int b = placement->unit_device[1];
+    assert_true((a == 7 && b == 13) || (a == 13 && b == 7));
+    mt_placement_destroy(placement);
+}
+
+/* Two layers of 30 stay with the embedding of 10: 70, and room for one of the layers that left, 30.
+ * Their caches of 2 stay, too, and each further token takes 4 there. */
+static void test_what_a_host_only_keeps_is_computed_on_the_first_device(void **state)
+{
+    struct mt_place_unit units[] = {layer(MT_NO_LAYER, 10), layer(0, 30), layer(1, 30),
+                                    layer(2, 30), layer(3, 30)};
+    struct mt_place_device device = {.capacity_bytes = 200, .limit_bytes = 110};
+    struct mt_place_problem problem = {.units = units,
+                                       .n_units = 5,
+                                       .devices = &device,
+                                       .n_devices = 1,
+                                       .layers_may_leave = 1,
+                                       .host_keeps_only = 1};
+    struct mt_placement *placement;
+    (void)state;
+    for (size_t i = 1; i < 5; i++) {
+        units[i].cache_bytes = 2;
+        units[i].token_bytes = 1;
+    }
+    assert_int_equal(mt_place_units(&problem, &placement, NULL), 0);
+    assert_int_equal(placement->unit_device[0], 0);
+    assert_int_equal(placement->unit_device[1], MT_PLACE_HOST);
+    assert_int_equal(placement->unit_device[2], MT_PLACE_HOST);
+    assert_int_equal(placement->unit_device[3], 0);
+    assert_int_equal(placement->host_bytes, 60);
+    assert_int_equal(placement->devices[0].used_bytes, 10 + 60 + 30 + 4 * 2);
+    assert_int_equal(placement->further_tokens, (110 - 108) / 4);
+    assert_true(placement->crossings < 0.01);
+    mt_placement_destroy(placement);
+    /* The host has room for one of the two. */
+    problem.host_limit_bytes = 59;
+    assert_int_equal(mt_place_units(&problem, &placement, NULL), 0);
+    assert_int_equal(placement->unit_device[1], MT_PLACE_HOST);
+    assert_int_equal(placement->unit_device[2], MT_PLACE_DISK);
+    assert_int_equal(placement->host_bytes, 30);
+    assert_int_equal(placement->disk_bytes, 30);
+    mt_placement_destroy(placement);
+    /* What is pinned stays: with layer 0 nothing can leave. */
+    units[1].pinned = 0;
+    assert_int_equal(mt_place_units(&problem, &placement, NULL), MT_ELIMIT);
+}
+
+/* One of four experts is drawn, nine times of ten the first: only the others are elsewhere. */
+static void test_crossings_follow_the_use_of_experts(void **state)
+{
+    struct mt_place_unit units[] = {layer(0, 10), layer(1, 10)};
+    const struct mt_place_device devices[] = {{.capacity_bytes = 50, .limit_bytes = 50},
+                                              {.capacity_bytes = 50, .limit_bytes = 50}};
+    const double use[] = {9, 1, 0, 0, 0, 0, 1, 9};
+    struct mt_place_problem problem = {
+        .units = units, .n_units = 2, .devices = devices, .n_devices = 2, .expert_use = use};
+    struct mt_placement *placement;
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        units[i].experts = 4;
+        units[i].experts_used = 1;
+        units[i].expert_bytes = 40;
+    }
+    /* Experts 0 and 2 lie on the first device, 1 and 3 on the last: of the first layer one token in
+     * ten goes there and back, of the second one in ten goes back to the first. */
+    assert_int_equal(mt_place_by_policy(&problem, MT_PLACE_POLICY_ROUND_ROBIN, &placement, NULL),
+                     0);
+    assert_true(placement->crossings > 1 + 2 * 0.1 + 2 * 0.1 - 1e-9);
+    assert_true(placement->crossings < 1 + 2 * 0.1 + 2 * 0.1 + 1e-9);
+    mt_placement_destroy(placement);
+    problem.expert_use = NULL;
+    assert_int_equal(mt_place_by_policy(&problem, MT_PLACE_POLICY_ROUND_ROBIN, &placement, NULL),
+                     0);
+    assert_true(placement->crossings > 3 - 1e-9 && placement->crossings < 3 + 1e-9);
+    mt_placement_destroy(placement);
+}
+
+/* The first device has room for three experts of its layer: the one that is used least leaves. */
+static void test_traffic_sends_away_what_is_used_least(void **state)
+{
+    struct mt_place_unit units[] = {layer(0, 10), layer(1, 10)};
+    const struct mt_place_device devices[] = {{.capacity_bytes = 50, .limit_bytes = 44},
+                                              {.capacity_bytes = 99, .limit_bytes = 99}};
+    const double use[] = {5, 1, 7, 7, 1, 1, 1, 1};
+    const struct mt_place_problem problem = {
+        .units = units, .n_units = 2, .devices = devices, .n_devices = 2, .expert_use = use};
+    struct mt_placement *placement;
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        units[i].experts = 4;
+        units[i].experts_used = 2;
+        units[i].expert_bytes = 40;
+    }
+    assert_int_equal(mt_place_by_policy(&problem, MT_PLACE_POLICY_TRAFFIC, &placement, NULL), 0);
+    const int where[] = {0, 1, 0, 0, 1, 1, 1, 1};
+    for (size_t i = 0; i < 8; i++)
+        assert_int_equal(placement->expert_at[i], where[i]);
+    mt_placement_destroy(placement);
+}
+
+static void test_a_file_of_uses(void **state)
+{
+    static const char text[] = "layer,expert,count\n0,1,5\n\n# nothing\n3,7,2.5 # twice\r\n3,7,1";
+    static const char *const wrong[] = {"0,1,2\n0,1\n", "0,0,1\n0,x,1", "0,0,1\n-1,0,1",
+                                        "0,0,1\n0,0,-1", "0,0,1\n0,0,nan", "0,0,1\n0,0,1,2",
+                                        "0,0,1\n4294967296,0,1"};
+    struct mt_expert_use *uses;
+    struct mt_error error;
+    size_t n;
+    (void)state;
+    assert_int_equal(mt_expert_uses_parse("t", text, sizeof text - 1, &uses, &n, &error), 0);
+    assert_int_equal(n, 3);
+    assert_int_equal(uses[0].expert, 1);
+    assert_int_equal(uses[1].layer, 3);
+    assert_true(uses[1].count > 2.4 && uses[1].count < 2.6);
+    free(uses);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(
+            mt_expert_uses_parse("t", wrong[i], strlen(wrong[i]), &uses, &n, &error), MT_EFORMAT);
+        assert_non_null(strstr(error.text, "t: line 2"));
+    }
+}
+
 static void test_no_problem_is_refused(void **state)
 {
     struct mt_place_unit unit = layer(0, 5);
@@ -326,6 +520,12 @@ int main(void)
         cmocka_unit_test(test_what_leaves_for_the_host),
         cmocka_unit_test(test_a_tied_output_costs_a_crossing),
         cmocka_unit_test(test_the_fast_card_gets_what_is_read_most),
+        cmocka_unit_test(test_the_path_takes_the_fastest_links),
+        cmocka_unit_test(test_two_of_many_cards_are_a_pair),
+        cmocka_unit_test(test_what_a_host_only_keeps_is_computed_on_the_first_device),
+        cmocka_unit_test(test_crossings_follow_the_use_of_experts),
+        cmocka_unit_test(test_traffic_sends_away_what_is_used_least),
+        cmocka_unit_test(test_a_file_of_uses),
         cmocka_unit_test(test_no_problem_is_refused),
     };
     return RUN_TESTS(tests);
