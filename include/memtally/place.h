@@ -249,6 +249,12 @@ struct mt_place_module {
     int device;
 };
 
+/* What accelerate may put on a device, MT_PLACE_HOST for the host. */
+struct mt_place_memory {
+    int device;
+    uint64_t bytes;
+};
+
 /* A way to divide a model over devices that are alike: each layer over `tensor` of them, the layers
  * over `pipeline` stages, and as many copies of the whole as the devices then hold. */
 struct mt_place_parallel {
@@ -276,6 +282,11 @@ struct mt_placed {
     uint64_t context_tokens; /* that the cache is counted at */
     size_t n_modules;        /* of an engine that takes a device for each; else 0 */
     const struct mt_place_module *modules;
+    size_t n_memory; /* for such an engine, in the order of stretches */
+    const struct mt_place_memory *memory; /* limits with which accelerate, that fills devices one after
+                                             the other (device_map="sequential"), comes to the same
+                                             stretches; where something leaves or a device has more
+                                             than one stretch, the devices' own limits */
     int experts_are_whole; /* the engine keeps all experts of a layer in one tensor */
     size_t n_parallel; /* of an engine that takes stages, where the devices are alike; in the order
                           of devices for a copy */

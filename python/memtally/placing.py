@@ -26,9 +26,10 @@ class Placement:
         return dict(given) if given is not None else None
 
     @property
-    def max_memory(self) -> dict[int, int] | None:
+    def max_memory(self) -> dict[int | str, int] | None:
+        """With device_map="sequential" accelerate comes to the same stretches by these."""
         given = self.json.get("max_memory_bytes")
-        return {int(device): size for device, size in given.items()} if given is not None else None
+        return {int(key) if key.isdigit() else key: size for key, size in given.items()} if given is not None else None
 
     @property
     def flags(self) -> str:

@@ -39,7 +39,7 @@ size_t mt_place_expert_layers(const struct mt_placement *placement,
         mt_strbuf_printf(pattern, "%s%" PRIu32, n ? "|" : "", units[i].layer);
         for (size_t before = 0; before < i; before++)
             if (units[before].experts && !mt_place_is_left(placement->unit_device[before]) &&
-                mt_place_is_left(placement->expert_device[before]))
+                !mt_place_is_left(placement->expert_device[before]))
                 *are_first = 0;
         n++;
     }

@@ -34,6 +34,7 @@ struct box {
     struct mt_strbuf environment;
     struct mt_strbuf flags;
     struct mt_place_modules modules;
+    struct mt_place_memory memory[MT_PLACE_DEVICES_MAX + 1];
     struct mt_place_parallel *parallel;
     const char *notes[NOTES_MAX];
 };
@@ -533,6 +534,11 @@ static int make(struct box *box, const struct mt_model *model,
     box->placed.parallel = box->parallel;
     box->placed.modules = box->modules.all;
     box->placed.n_modules = box->modules.n;
+    if (way == MT_PLACE_DEVICE_MAP) {
+        box->placed.memory = box->memory;
+        box->placed.n_memory =
+            mt_place_memory_of(&box->placed.problem, box->placement, box->memory);
+    }
     box->placed.way = mt_place_way_name(way);
     box->placed.experts_are_whole = box->units.experts_are_whole;
     take_share(box, &engine);

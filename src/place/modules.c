@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "flags.h"
 
 /* The length of a tensor's module: up to the number of its layer, else to its last dot. */
 static size_t module_length(const struct mt_model_tensor *tensor)
@@ -102,4 +103,56 @@ void mt_place_modules_finish(struct mt_place_modules *modules)
     free(modules->all);
     free(modules->names);
     *modules = (struct mt_place_modules){0};
+}
+
+/* ---- limits for accelerate ---- */
+
+static uint64_t weights_of(const struct mt_place_unit *unit)
+{
+    return unit->dense_bytes + unit->expert_bytes;
+}
+
+static uint64_t largest_from(const struct mt_place_problem *problem, size_t first)
+{
+    uint64_t most = 0;
+    for (size_t i = first; i < problem->n_units; i++)
+        most = weights_of(&problem->units[i]) > most ? weights_of(&problem->units[i]) : most;
+    return most;
+}
+
+static int is_in_stretches(const struct mt_placement *placement)
+{
+    for (size_t d = 0; d < placement->n_devices; d++)
+        for (size_t i = 0; i < placement->devices[d].n_units; i++)
+            if (placement->unit_device[placement->devices[d].first_unit + i] != (int)d)
+                return 0;
+    return !placement->host_bytes && !placement->disk_bytes;
+}
+
+/* accelerate goes on to the next device with the first module that has no room there. Of the first
+ * device it keeps room for the largest module that is still to come (utils/modeling.py,
+ * infer_auto_device_map). Half of the next unit is what limits are above the weights. */
+static uint64_t limit_of(const struct mt_place_problem *problem,
+                         const struct mt_placement *placement, size_t device, int is_first)
+{
+    const struct mt_placement_device *held = &placement->devices[device];
+    size_t next = held->first_unit + held->n_units;
+    uint64_t bytes = held->dense_bytes + held->expert_bytes;
+    if (!is_in_stretches(placement) || next >= problem->n_units)
+        return problem->devices[device].limit_bytes;
+    return bytes + weights_of(&problem->units[next]) / 2 +
+           (is_first ? largest_from(problem, next) : 0);
+}
+
+size_t mt_place_memory_of(const struct mt_place_problem *problem,
+                          const struct mt_placement *placement, struct mt_place_memory *memory)
+{
+    size_t order[MT_PLACE_DEVICES_MAX];
+    size_t n = mt_place_order(placement, order);
+    for (size_t i = 0; i < n; i++)
+        memory[i] = (struct mt_place_memory){
+            (int)order[i], limit_of(problem, placement, order[i], i == 0)};
+    if (placement->host_bytes && problem->host_limit_bytes)
+        memory[n++] = (struct mt_place_memory){MT_PLACE_HOST, problem->host_limit_bytes};
+    return n;
 }

@@ -11,6 +11,11 @@ struct mt_place_modules {
     char *names; /* that they borrow */
 };
 
+/* Limits for accelerate (max_memory); room for all devices and the host. Returns how many there are.
+ */
+size_t mt_place_memory_of(const struct mt_place_problem *problem,
+                          const struct mt_placement *placement, struct mt_place_memory *memory);
+
 /* Errors: MT_ENOMEM. mt_place_modules_finish() frees them also after one. */
 int mt_place_modules_of(const struct mt_model *model, const struct mt_place_units *units,
                         const struct mt_placement *placement, struct mt_place_modules *modules,

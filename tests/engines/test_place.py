@@ -98,9 +98,9 @@ ACCELERATE = """
 import json, sys
 import torch
 from accelerate import init_empty_weights
-from accelerate.utils import check_device_map, compute_module_sizes
+from accelerate.utils import check_device_map, compute_module_sizes, infer_auto_device_map
 from transformers import AutoConfig, AutoModelForCausalLM
-folder, path = sys.argv[1:]
+folder, path, limits = sys.argv[1:]
 with init_empty_weights():
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.bfloat16)
 with open(path) as file:
@@ -110,13 +110,16 @@ sizes = compute_module_sizes(model, dtype=torch.bfloat16)
 held = {}
 for name, device in device_map.items():
     held[str(device)] = held.get(str(device), 0) + sizes[name]
-print(json.dumps({"held": held, "all": sizes[""], "frequencies": sizes["model.rotary_emb"], "output": sizes["lm_head"],
+limits = {int(key) if key.isdigit() else key: size for key, size in json.loads(limits).items()}
+made = infer_auto_device_map(model, max_memory=limits, no_split_module_classes=model._no_split_modules, dtype=torch.bfloat16)
+print(json.dumps({"made": {name: str(device) for name, device in made.items()}, "held": held, "all": sizes[""], "frequencies": sizes["model.rotary_emb"], "output": sizes["lm_head"],
                   "is_tied": model.config.tie_word_embeddings}))
 """
 
 
-def counted_by_accelerate(config, device_map):
-    """Bytes of each device by accelerate's own count of the modules, after its own check of the map."""
+def counted_by_accelerate(config, document):
+    """Bytes of each device by accelerate's own count of the modules, after its own check of the map, and the map that it
+    makes by the limits."""
     with tempfile.TemporaryDirectory() as folder:
         environment = on_host.stage(os.path.join(folder, "stage"))
         with open(os.path.join(CONFIGS, config), encoding="utf-8") as given, \
@@ -124,10 +127,10 @@ def counted_by_accelerate(config, device_map):
             file.write(given.read())
         path, script = os.path.join(folder, "map.json"), os.path.join(folder, "count.py")
         with open(path, "w", encoding="utf-8") as file:
-            json.dump(device_map, file)
+            json.dump(document["device_map"], file)
         with open(script, "w", encoding="utf-8") as file:
             file.write(ACCELERATE)
-        done = memtally.subprocess.run([engine.torch(), script, folder, path], env=environment, capture_output=True,
+        done = memtally.subprocess.run([engine.torch(), script, folder, path, json.dumps(document["max_memory_bytes"])], env=environment, capture_output=True,
                                        text=True, check=False, timeout=500)
         assert done.returncode == 0, done.stderr[-3000:]
         return json.loads(done.stdout)
@@ -139,7 +142,7 @@ def device_of(document, module):
 
 def assert_accelerate_counts_the_same(config, devices, *options):
     document = placed(os.path.join(CONFIGS, config), devices, "--engine", "transformers@4.57.6", *options)
-    counted = counted_by_accelerate(config, document["device_map"])
+    counted = counted_by_accelerate(config, document)
     assert sum(counted["held"].values()) == counted["all"], counted
     frequencies = device_of(document, "model.rotary_emb")  # in no file: 2 B for each two numbers of a head
     for number, device in enumerate(document["devices"]):
@@ -147,17 +150,27 @@ def assert_accelerate_counts_the_same(config, devices, *options):
         if counted["is_tied"] and number == device_of(document, "lm_head"):
             more += counted["output"]  # one tensor under two names, of which accelerate counts both
         assert device["dense_bytes"] + device["expert_bytes"] + more == counted["held"].get(str(number), 0), (device, counted)
-    return document
+    return document, counted
+
+
+def assert_accelerate_makes_the_same_map(document, counted):
+    """By max_memory alone. It may write several modules as one, and leaves out no module but what has no tensors."""
+    for module, device in document["device_map"].items():
+        if module != "model.rotary_emb":
+            found = next(counted["made"][name] for name in (module, module.rpartition(".")[0], "model", "") if name in counted["made"])
+            assert found == str(device), (module, device, counted["made"])
 
 
 def test_a_device_map_has_each_module_and_its_bytes():
-    document = assert_accelerate_counts_the_same("Mixtral-8x7B-v0.1.json", "80GiB,80GiB")
+    document, counted = assert_accelerate_counts_the_same("Mixtral-8x7B-v0.1.json", "80GiB,80GiB")
     assert document["crossings_per_token"] == 1, document["crossings_per_token"]
-    assert_accelerate_counts_the_same("Qwen2.5-7B-Instruct.json", "12GiB,10GiB", "--context", "1024")
+    assert_accelerate_makes_the_same_map(document, counted)
+    document, counted = assert_accelerate_counts_the_same("Qwen2.5-7B-Instruct.json", "12GiB,10GiB", "--context", "1024")
+    assert_accelerate_makes_the_same_map(document, counted)
 
 
 def test_a_tied_output_lies_with_its_embedding():
-    document = assert_accelerate_counts_the_same("Qwen3-0.6B.json", "1GiB,1GiB,1GiB", "--context", "256", "--buffer", "0",
+    document, _ = assert_accelerate_counts_the_same("Qwen3-0.6B.json", "1GiB,1GiB,1GiB", "--context", "256", "--buffer", "0",
                                                  "--objective", "balance")
     assert device_of(document, "model.embed_tokens") == device_of(document, "lm_head"), document["device_map"]
     assert document["crossings_per_token"] == 3, document  # two between three cards, and back to the output
@@ -203,6 +216,73 @@ def test_pytorch_holds_what_was_placed():
 
 def test_pytorch_holds_a_tied_output_once():
     assert_pytorch_holds_what_was_placed(True)
+
+
+def as_placed(document, *options):
+    """What a rehearsal of the written placement says of each device, by its number in the placement."""
+    path = os.path.join(SCRATCH.name, "placement.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(document, file)
+    done = memtally.run("rehearse", "--placed", path, "--json", "--no-suggest", *options, timeout=500)
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = document["environment"].removeprefix("CUDA_VISIBLE_DEVICES=") if "VISIBLE" in document["environment"] else ""
+    shown = [int(number) for number in seen.split(" ")[0].split(",")] if seen else range(len(document["devices"]))
+    said = json.loads(done.stdout)
+    held = {place["place"]: place for place in said["places"]}
+    assert any("The placement expected" in note for note in said["notes"]), said["notes"]
+    return {number: held[f"gpu:{place}"] for place, number in enumerate(shown)}
+
+
+def test_a_written_placement_is_rehearsed():
+    """With llama.cpp, by its own program and behind another's words; and Ollama's number of layers, which it hands to
+    llama-server."""
+    llama = ("--engine-path", engine.llama_cpp("llama-server"))
+    for document, options in ((placed(sample("llama-3.1-8b"), "6GiB,3GiB,4GiB", "--context", "32768"), llama),
+                              (placed(sample("llama-3.2-1b"), "256MiB,16GiB", "--context", "4096", "--buffer", "0"),
+                               ("--", engine.llama_cpp("llama-server"), "-m", sample("llama-3.2-1b"), "-c", "4096")),
+                              (placed(sample("llama-3.1-8b"), "3GiB", "--context", "4096", "--engine", "ollama"), llama)):
+        for number, place in as_placed(document, *options).items():
+            expected = document["devices"][number]["expected_bytes"]
+            assert abs(place["total_allocated_bytes"] - expected) <= expected // 100, (document["flags"], place, expected)
+
+
+def test_layers_that_leave_for_host_and_disk_are_computed_on_the_first_card():
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192,
+              "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000,
+              "max_position_embeddings": 4096, "tie_word_embeddings": False, "torch_dtype": "bfloat16", "bos_token_id": 1,
+              "eos_token_id": 2}
+    folder = os.path.join(SCRATCH.name, "leaves")
+    os.mkdir(folder)
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    document = placed(folder, "1GiB,1GiB", "--engine", "transformers@4.57.6", "--context", "1024", "--buffer", "0", "--host", "300MiB")
+    # A layer has 2 * 2048 * 2048 + 2 * 2048 * 512 + 3 * 2048 * 8192 + 2 * 2048 numbers of 2 B: the host has room for two.
+    layer = 2 * (2 * 2048 * 2048 + 2 * 2048 * 512 + 3 * 2048 * 8192 + 2 * 2048)
+    where = list(document["device_map"].values())
+    assert where.count("cpu") == 2 and document["host_bytes"] == 2 * layer, document["device_map"]
+    assert where.count("disk") * layer == document["disk_bytes"] > 0, document["disk_bytes"]
+    for number, place in as_placed(document, "--engine-path", engine.torch()).items():
+        device = document["devices"][number]
+        (weights,) = [row["allocated_bytes"] for row in place["rows"] if row["category"] == "weights"]
+        # PyTorch rounds tensors up to 512 B, and what is left of a segment up to 1 MiB stays with its last one.
+        assert device["dense_bytes"] <= weights <= device["dense_bytes"] * 1.01, (device, weights)
+        assert place["total_allocated_bytes"] <= device["used_bytes"] <= device["limit_bytes"], (device, place)
+
+
+def test_exllamav3_fills_the_devices_as_placed():
+    """By its rule: modules in their order, each on the first device whose gigabytes it does not exceed."""
+    document = placed(os.path.join(CONFIGS, "Qwen2.5-7B-Instruct.json"), "12GiB,8GiB,6GiB", "--engine", "exllamav3", "--context", "2048",
+                      "--objective", "balance")
+    room = [float(part) * GIB for part in document["flags"].removeprefix("-gs ").split(",")]
+    order = sorted({unit["device"] for unit in document["units"]}, key=[unit["device"] for unit in document["units"]].index)
+    assert len(room) == len(order) == 3, document["flags"]
+    device = 0
+    for unit in document["units"]:
+        size = unit["dense_bytes"] + unit["expert_bytes"] + unit["cache_bytes"]
+        while size > room[device]:
+            device += 1
+        room[device] -= size
+        assert unit["device"] == order[device], (unit, document["flags"])
 
 
 def test_mixtral_in_four_bits_on_two_cards_of_16_gigabytes():

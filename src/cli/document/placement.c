@@ -465,10 +465,11 @@ static void json_device_map(const struct cli_placement_document *document, struc
     }
     mt_json_end(json);
     mt_json_begin_object(json, "max_memory_bytes");
-    for (size_t d = 0; d < placed->problem.n_devices; d++) {
+    for (size_t i = 0; i < placed->n_memory; i++) {
         char key[24];
-        snprintf(key, sizeof key, "%zu", d);
-        mt_json_count(json, key, placed->problem.devices[d].limit_bytes);
+        snprintf(key, sizeof key, "%d", placed->memory[i].device);
+        mt_json_count(json, placed->memory[i].device == MT_PLACE_HOST ? "cpu" : key,
+                      placed->memory[i].bytes);
     }
     mt_json_end(json);
 }

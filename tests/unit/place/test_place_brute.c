@@ -164,6 +164,61 @@ static size_t check(struct mt_place_problem *problem, enum mt_objective objectiv
     return 1;
 }
 
+static double seconds_of(const struct mt_place_problem *problem, size_t device, size_t unit)
+{
+    return (double)(problem->units[unit].dense_bytes + problem->units[unit].cache_bytes) /
+           problem->devices[device].bytes_per_second;
+}
+
+/* The least seconds of all splits of the units from `from` on. */
+static double fastest(const struct mt_place_problem *problem, size_t from, unsigned taken)
+{
+    double best = from == problem->n_units ? -problem->crossing_seconds : 1e9;
+    for (size_t d = 0; from < problem->n_units && d < problem->n_devices; d++) {
+        uint64_t bytes = problem->devices[d].overhead_bytes;
+        double seconds = problem->crossing_seconds;
+        for (size_t to = from; !(taken >> d & 1) && to < problem->n_units; to++) {
+            bytes += problem->units[to].dense_bytes + problem->units[to].cache_bytes;
+            if (bytes > problem->devices[d].limit_bytes ||
+                (problem->units[to].pinned != MT_PLACE_ANY &&
+                 problem->units[to].pinned != (int)d))
+                break;
+            seconds += seconds_of(problem, d, to);
+            double all = seconds + fastest(problem, to + 1, taken | 1u << d);
+            best = all < best ? all : best;
+        }
+    }
+    return best;
+}
+
+static void test_no_split_is_faster(void **state)
+{
+    struct mt_place_unit units[UNITS_MAX];
+    struct mt_place_device devices[DEVICES_MAX];
+    size_t fit = 0;
+    (void)state;
+    for (size_t i = 0; i < INSTANCES / 4; i++) {
+        struct mt_place_problem problem = {
+            .units = units, .devices = devices, .objective = MT_OBJECTIVE_SPEED};
+        struct mt_placement *placement = NULL;
+        make(units, devices, &problem);
+        problem.crossing_seconds = (double)draw(6);
+        for (size_t d = 0; d < problem.n_devices; d++)
+            devices[d].bytes_per_second = 1 + (double)draw(4);
+        double best = fastest(&problem, 0, 0);
+        int result = mt_place_units(&problem, &placement, NULL);
+        assert_int_equal(result, best < 1e8 ? 0 : MT_ELIMIT);
+        if (result)
+            continue;
+        double taken = placement->read_seconds + placement->link_seconds;
+        assert_true(taken < best + 1e-9 && taken > best - 1e-9);
+        assert_true(placement->least_seconds < best + 1e-9);
+        fit++;
+        mt_placement_destroy(placement);
+    }
+    assert_true(fit > INSTANCES / 40);
+}
+
 static void test_equal_to_enumeration(void **state)
 {
     struct mt_place_unit units[UNITS_MAX];
@@ -232,6 +287,7 @@ static void test_what_fits_in_any_way_is_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_equal_to_enumeration),
+                                       cmocka_unit_test(test_no_split_is_faster),
                                        cmocka_unit_test(test_what_fits_in_any_way_is_found)};
     return RUN_TESTS(tests);
 }
