@@ -68,7 +68,7 @@ struct mt_place_device {
     uint64_t limit_bytes;
     uint64_t overhead_bytes; /* once it is in use: context, compute buffers */
     double bytes_per_second; /* of its memory; 0: not known, all alike */
-    const char *card;        /* by a name of the tables of GPUs; NULL: it is known by its size alone */
+    const char *card; /* by a name of the tables of GPUs; NULL: it is known by its size alone */
 };
 
 /* Units and devices, all borrowed. Fill it from {0}. */
@@ -85,18 +85,18 @@ struct mt_place_problem {
                                 does is taken; is_best is then 0 */
     int experts_may_leave;   /* for the host, of each layer all or none */
     int layers_may_leave;    /* for the host, the first ones */
-    int host_keeps_only;     /* what leaves is computed on the device of the first unit that does not:
-                                weights are copied there, one unit at a time, and the cache stays
-                                there. The first unit of all, the embedding, never leaves */
-    uint64_t host_limit_bytes; /* of the host for what leaves; what is more stays on disk. 0: as much
-                                  as it takes */
-    const double *expert_use; /* n_units rows, each as long as the most experts that any unit has: how
-                                 often each is used, in any measure; NULL or a row of zeros: all
-                                 alike */
-    double crossing_seconds; /* that each crossing takes */
-    const double *link_seconds; /* n_devices rows of n_devices: the same by the devices; NULL: all as
-                                   crossing_seconds. Among devices that are alike the path takes the
-                                   fastest links; the objective is not changed by them but for
+    int host_keeps_only; /* what leaves is computed on the device of the first unit that does not:
+                            weights are copied there, one unit at a time, and the cache stays
+                            there. The first unit of all, the embedding, never leaves */
+    uint64_t host_limit_bytes;  /* of the host for what leaves; what is more stays on disk. 0: as
+                                   much  as it takes */
+    const double *expert_use;   /* n_units rows, each as long as the most experts that any unit has:
+                                   how   often each is used, in any measure; NULL or a row of zeros: all
+                                   alike */
+    double crossing_seconds;    /* that each crossing takes */
+    const double *link_seconds; /* n_devices rows of n_devices: the same by the devices; NULL: all
+                                   as crossing_seconds. Among devices that are alike the path takes
+                                   the fastest links; the objective is not changed by them but for
                                    MT_OBJECTIVE_SPEED, which then finds the best only where all
                                    crossings are over links as fast as the fastest */
 };
@@ -126,9 +126,9 @@ struct mt_placement {
     const int *expert_at; /* n_units rows: the device of each expert; NULL where none is apart */
     size_t n_devices;
     const struct mt_placement_device *devices;
-    uint64_t host_bytes; /* of units and experts that left for the host */
-    uint64_t disk_bytes; /* for which the host has no room */
-    uint64_t host_layers; /* or on disk */
+    uint64_t host_bytes;         /* of units and experts that left for the host */
+    uint64_t disk_bytes;         /* for which the host has no room */
+    uint64_t host_layers;        /* or on disk */
     uint64_t host_expert_layers; /* whose experts alone are there */
     double crossings;        /* that a token is expected to make between devices, host included */
     double link_seconds;     /* that these take; 0 where nothing is known of links */
@@ -282,11 +282,11 @@ struct mt_placed {
     uint64_t context_tokens; /* that the cache is counted at */
     size_t n_modules;        /* of an engine that takes a device for each; else 0 */
     const struct mt_place_module *modules;
-    size_t n_memory; /* for such an engine, in the order of stretches */
-    const struct mt_place_memory *memory; /* limits with which accelerate, that fills devices one after
-                                             the other (device_map="sequential"), comes to the same
-                                             stretches; where something leaves or a device has more
-                                             than one stretch, the devices' own limits */
+    size_t n_memory;                      /* for such an engine, in the order of stretches */
+    const struct mt_place_memory *memory; /* limits with which accelerate, that fills devices one
+                                             after the other (device_map="sequential"), comes to the
+                                             same stretches; where something leaves or a device has
+                                             more than one stretch, the devices' own limits */
     int experts_are_whole; /* the engine keeps all experts of a layer in one tensor */
     size_t n_parallel; /* of an engine that takes stages, where the devices are alike; in the order
                           of devices for a copy */

@@ -416,8 +416,8 @@ static int rehearse_command_as_placed(struct rehearse_options *options, char *co
         return CLI_EXIT_CANNOT;
     }
     /* Sizes alone do not make them ggml's. */
-    enum mt_drive_layer layer = options->layer ? (enum mt_drive_layer)options->layer
-                                               : mt_drive_layer_of(words, environ);
+    enum mt_drive_layer layer =
+        options->layer ? (enum mt_drive_layer)options->layer : mt_drive_layer_of(words, environ);
     int code = rehearse_words(options, words, layer, shows_output, placed);
     free(words);
     return code;
@@ -446,8 +446,7 @@ static int rehearse_server_as_placed(struct rehearse_options *options,
 }
 
 /* Its own model and engine. */
-static int rehearse_as_placed(struct rehearse_options *options,
-                              struct rehearse_placed *placed)
+static int rehearse_as_placed(struct rehearse_options *options, struct rehearse_placed *placed)
 {
     if (mt_drive_is_python_engine(placed->engine)) {
         options->estimate.engine = placed->engine;

@@ -106,7 +106,8 @@ static void stage_flags(const struct mt_placed *placed, const size_t *order, siz
     mt_strbuf_printf(flags, "%s %zu", mt_engine_text(engine, "place.stages", flag, sizeof flag),
                      in_use);
     if (placed->memory_share > 0)
-        mt_strbuf_printf(flags, " %s %.2f", mt_engine_text(engine, "place.share", flag, sizeof flag),
+        mt_strbuf_printf(flags, " %s %.2f",
+                         mt_engine_text(engine, "place.share", flag, sizeof flag),
                          placed->memory_share);
 }
 

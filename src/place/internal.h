@@ -62,8 +62,8 @@ struct mt_place_leaving {
     int *experts; /* n_units */
     int is_best;
 };
-/* Units [left, n) as they are to be placed once those before them left; `experts` tells whose experts
- * leave too, NULL: nobody's. The caller frees it. NULL without memory. */
+/* Units [left, n) as they are to be placed once those before them left; `experts` tells whose
+ * experts leave too, NULL: nobody's. The caller frees it. NULL without memory. */
 struct mt_place_unit *mt_place_units_that_stay(const struct mt_place_problem *problem, size_t left,
                                                const int *experts);
 

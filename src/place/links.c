@@ -160,9 +160,8 @@ static int follow_nearest(const struct mt_place_problem *problem, const struct m
 }
 
 /* The best of the paths to the nearest from each device. */
-static void follow_all_nearest(const struct mt_place_problem *problem,
-                               const struct mt_chain *chain, const size_t *kinds,
-                               struct mt_chain_split *split)
+static void follow_all_nearest(const struct mt_place_problem *problem, const struct mt_chain *chain,
+                               const size_t *kinds, struct mt_chain_split *split)
 {
     double seconds = path_seconds(problem, split);
     size_t given[MT_PLACE_DEVICES_MAX];

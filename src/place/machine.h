@@ -11,8 +11,8 @@
 int mt_place_links(const struct mt_model_description *d, const struct mt_place_options *options,
                    struct mt_place_problem *problem, double **seconds, struct mt_error *error);
 
-/* Memory of a card that is known reads as many bytes in a second as the driver's clock and bus tell,
- * twice in each cycle (CUDA's deviceQuery). */
+/* Memory of a card that is known reads as many bytes in a second as the driver's clock and bus
+ * tell, twice in each cycle (CUDA's deviceQuery). */
 void mt_place_speeds(const struct mt_predict_settings *settings, struct mt_place_device *devices);
 
 #endif

@@ -57,7 +57,7 @@ struct split_settings {
 struct said {
     uint64_t chain; /* weights and cache */
     uint64_t all;
-    uint64_t rest_high; /* the upper end of all but the chain, and what it may be longer */
+    uint64_t rest_high;    /* the upper end of all but the chain, and what it may be longer */
     uint64_t context_high; /* the part of it that follows from the card */
 };
 
@@ -518,8 +518,8 @@ static int make(struct box *box, const struct mt_model *model,
     box->placed.problem.stretches_may_break = way == MT_PLACE_DEVICE_MAP;
     box->placed.problem.experts_may_leave = may_leave && way == MT_PLACE_TENSOR_SPLIT;
     box->placed.problem.layers_may_leave =
-        may_leave && (way == MT_PLACE_TENSOR_SPLIT || way == MT_PLACE_LAYERS ||
-                      way == MT_PLACE_DEVICE_MAP);
+        may_leave &&
+        (way == MT_PLACE_TENSOR_SPLIT || way == MT_PLACE_LAYERS || way == MT_PLACE_DEVICE_MAP);
     box->placed.problem.host_keeps_only = way == MT_PLACE_DEVICE_MAP;
     result = place_until_it_holds(box, model, &settings, way, error);
     if (!result && way == MT_PLACE_DEVICE_MAP)

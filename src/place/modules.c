@@ -150,8 +150,8 @@ size_t mt_place_memory_of(const struct mt_place_problem *problem,
     size_t order[MT_PLACE_DEVICES_MAX];
     size_t n = mt_place_order(placement, order);
     for (size_t i = 0; i < n; i++)
-        memory[i] = (struct mt_place_memory){
-            (int)order[i], limit_of(problem, placement, order[i], i == 0)};
+        memory[i] =
+            (struct mt_place_memory){(int)order[i], limit_of(problem, placement, order[i], i == 0)};
     if (placement->host_bytes && problem->host_limit_bytes)
         memory[n++] = (struct mt_place_memory){MT_PLACE_HOST, problem->host_limit_bytes};
     return n;

@@ -11,7 +11,8 @@ struct mt_place_modules {
     char *names; /* that they borrow */
 };
 
-/* Limits for accelerate (max_memory); room for all devices and the host. Returns how many there are.
+/* Limits for accelerate (max_memory); room for all devices and the host. Returns how many there
+ * are.
  */
 size_t mt_place_memory_of(const struct mt_place_problem *problem,
                           const struct mt_placement *placement, struct mt_place_memory *memory);

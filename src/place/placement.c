@@ -59,9 +59,9 @@ void mt_placement_destroy(struct mt_placement *placement)
     free(made);
 }
 
-/* Of `all` experts with `weight` in sum `used` are drawn one after the other: the chance that none is
- * among `some`, which have `their` weight. What was drawn is taken to have had the mean weight of
- * those beside them, which is exact where all are used alike. */
+/* Of `all` experts with `weight` in sum `used` are drawn one after the other: the chance that none
+ * is among `some`, which have `their` weight. What was drawn is taken to have had the mean weight
+ * of those beside them, which is exact where all are used alike. */
 static double chance_of_none(uint32_t all, double weight, uint32_t used, uint32_t some,
                              double their)
 {
@@ -118,8 +118,8 @@ static double crossings_to_experts(const struct mt_place_problem *problem,
             their += at[e] != d ? 0 : use ? use[e] : 1;
         }
         if (there && d != home)
-            crossings += 2 * (1 - chance_of_none(unit->experts, weight, unit->experts_used, there,
-                                                 their));
+            crossings +=
+                2 * (1 - chance_of_none(unit->experts, weight, unit->experts_used, there, their));
     }
     return crossings;
 }
@@ -157,8 +157,8 @@ double mt_place_read_seconds(const struct mt_place_problem *problem, size_t devi
                              const struct mt_place_unit *unit)
 {
     double used = unit->experts ? (double)unit->experts_used / (double)unit->experts : 0;
-    double bytes = (double)unit->dense_bytes + (double)unit->cache_bytes +
-                   (double)unit->expert_bytes * used;
+    double bytes =
+        (double)unit->dense_bytes + (double)unit->cache_bytes + (double)unit->expert_bytes * used;
     double speed = problem->devices[device].bytes_per_second;
     return bytes / (speed > 0 ? speed : 1e12);
 }
@@ -226,7 +226,8 @@ static void add_unit(const struct mt_place_problem *problem, struct mt_placement
         device->cache_bytes += unit->cache_bytes;
         device->overhead_bytes += unit->work_bytes;
         device->layers += (uint64_t)is_layer;
-        made->it.host_expert_layers += unit->experts && mt_place_is_left(made->expert_device[index]);
+        made->it.host_expert_layers +=
+            unit->experts && mt_place_is_left(made->expert_device[index]);
     }
     add_experts(made, unit, index);
 }
@@ -271,7 +272,8 @@ void mt_placement_count(const struct mt_place_problem *problem, struct mt_placem
     it->link_seconds = count_link_seconds(problem, made);
     for (size_t i = 0; i < problem->n_units; i++)
         if (made->unit_device[i] >= 0)
-            it->read_seconds += mt_place_read_seconds(problem, (size_t)made->unit_device[i], &problem->units[i]);
+            it->read_seconds +=
+                mt_place_read_seconds(problem, (size_t)made->unit_device[i], &problem->units[i]);
     uint64_t bytes = mt_place_bytes(problem) - it->host_bytes - it->disk_bytes;
     it->least_devices = mt_place_least_devices(problem, bytes);
     it->least_share = mt_place_least_share(problem, bytes, in_use);

@@ -373,8 +373,7 @@ static int solve(const struct mt_place_problem *problem, const struct mt_place_u
                             .bounds = {MT_SHARE_ALL, 0, problem->n_devices},
                             .experts_left = leaving ? leaving->experts : NULL,
                             .is_best = !leaving || leaving->is_best};
-    int result =
-        mt_chain_init(&search.chain, problem, units, problem->n_units - left, error);
+    int result = mt_chain_init(&search.chain, problem, units, problem->n_units - left, error);
     if (result)
         return result;
     result = mt_chain_split_init(&search.split, &search.chain, error);

@@ -128,14 +128,16 @@ int mt_expert_uses_read(const char *path, struct mt_expert_use **uses, size_t *n
     FILE *file = fopen(path, "rb");
     if (!file)
         return mt_fail(error, MT_EIO, MT_NO_OFFSET, "%s: %s", path, strerror(errno));
-    while ((got = fread(block, 1, sizeof block, file)) && text.length < (size_t)USES_MAX * LINE_BYTES)
+    while ((got = fread(block, 1, sizeof block, file)) &&
+           text.length < (size_t)USES_MAX * LINE_BYTES)
         mt_strbuf_append(&text, block, got);
     int is_broken = ferror(file);
     fclose(file);
-    int result = is_broken ? mt_fail(error, MT_EIO, MT_NO_OFFSET, "%s cannot be read", path)
-                 : mt_strbuf_failed(&text)
-                     ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory")
-                     : mt_expert_uses_parse(path, mt_strbuf_text(&text), text.length, uses, n, error);
+    int result =
+        is_broken ? mt_fail(error, MT_EIO, MT_NO_OFFSET, "%s cannot be read", path)
+        : mt_strbuf_failed(&text)
+            ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory")
+            : mt_expert_uses_parse(path, mt_strbuf_text(&text), text.length, uses, n, error);
     mt_strbuf_finish(&text);
     return result;
 }

@@ -13,7 +13,7 @@ struct rehearse_output {
     enum cli_format format;
     const char *path; /* NULL: standard output */
     int explain;
-    int with_changes; /* look for flags that fit where it does not */
+    int with_changes;                     /* look for flags that fit where it does not */
     const struct rehearse_placed *placed; /* what was expected; NULL: nothing */
 };
 int rehearse_answer_command(struct mt_drive_job *job, const struct mt_predict_settings *settings,

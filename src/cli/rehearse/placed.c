@@ -37,10 +37,9 @@ static int read_document(const char *path, struct rehearse_placed *placed, struc
     placed->memory_share = mt_profile_json_real(placed->document, "memory_share");
     placed->is_of_weights = placed->way && !strcmp(placed->way, "stages");
     const char *flags = mt_profile_json_text(placed->document, "flags");
-    if (!model || !placed->engine || !placed->way || !flags ||
-        placed->context_tokens == MT_UNKNOWN)
-        return FAIL(error, MT_EFORMAT,
-                    "%s has no flags for an engine; only the policy 'best' has", path);
+    if (!model || !placed->engine || !placed->way || !flags || placed->context_tokens == MT_UNKNOWN)
+        return FAIL(error, MT_EFORMAT, "%s has no flags for an engine; only the policy 'best' has",
+                    path);
     placed->model = strdup(model);
     placed->text = strdup(flags);
     return placed->model && placed->text ? 0 : FAIL(error, MT_ENOMEM, "out of memory");
@@ -75,8 +74,7 @@ static int cut(struct rehearse_placed *placed, struct mt_error *error)
 
 static int add_device(struct rehearse_placed *placed, size_t number, struct mt_error *error)
 {
-    const json_t *device =
-        json_array_get(json_object_get(placed->document, "devices"), number);
+    const json_t *device = json_array_get(json_object_get(placed->document, "devices"), number);
     uint64_t capacity = mt_profile_json_count(device, "capacity_bytes");
     uint64_t expected = mt_profile_json_count(device, "expected_bytes");
     if (placed->is_of_weights)

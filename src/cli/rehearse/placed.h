@@ -17,21 +17,21 @@ struct rehearse_placed {
     const char *engine;
     const char *way; /* "tensor-split" and so on */
     uint64_t context_tokens;
-    char *text;                               /* the flags, cut into words */
+    char *text;                                 /* the flags, cut into words */
     char *words[REHEARSE_PLACED_WORDS_MAX + 1]; /* ends with NULL */
     size_t n_words;
-    size_t n_devices; /* that the engine shall see */
-    size_t device[ESTIMATE_DEVICES_MAX];         /* their numbers in the placement */
-    char sizes[ESTIMATE_DEVICES_MAX][32];        /* "25769803776B", or a card */
+    size_t n_devices;                     /* that the engine shall see */
+    size_t device[ESTIMATE_DEVICES_MAX];  /* their numbers in the placement */
+    char sizes[ESTIMATE_DEVICES_MAX][32]; /* "25769803776B", or a card */
     uint64_t expected_bytes[ESTIMATE_DEVICES_MAX];
     uint64_t stages;     /* of layers; 0: none */
     double memory_share; /* of each device; 0: the engine's own */
     int is_of_weights;   /* what was expected; the engine's pool takes all else */
-    char *device_map; /* JSON, owned; NULL: none */
+    char *device_map;    /* JSON, owned; NULL: none */
 };
 
-/* Reads the file, and sets variables of this process's environment that the placement names, but for
- * those that choose devices. The caller finishes *placed, also after an error. Errors: MT_EIO,
+/* Reads the file, and sets variables of this process's environment that the placement names, but
+ * for those that choose devices. The caller finishes *placed, also after an error. Errors: MT_EIO,
  * MT_EFORMAT (no placement, or not the best one, which alone has flags), MT_ELIMIT, MT_ENOMEM. */
 int rehearse_placed_read(const char *path, struct rehearse_placed *placed, struct mt_error *error);
 void rehearse_placed_finish(struct rehearse_placed *placed);

@@ -11,7 +11,6 @@
  * hub), and those of mt_drive_python_command_init(). */
 int rehearse_python_request(const struct estimate_options *options, const char *model,
                             size_t n_devices, const char *device_map,
-                            struct mt_drive_python_command *command,
-                            struct mt_error *error);
+                            struct mt_drive_python_command *command, struct mt_error *error);
 
 #endif

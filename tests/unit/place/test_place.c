@@ -358,11 +358,8 @@ static void test_two_of_many_cards_are_a_pair(void **state)
     for (size_t i = 0; i < CARDS * CARDS; i++)
         seconds[i] = 1;
     seconds[7 * CARDS + 13] = seconds[13 * CARDS + 7] = 0.25;
-    struct mt_place_problem problem = {.units = units,
-                                       .n_units = 2,
-                                       .devices = devices,
-                                       .n_devices = 2,
-                                       .link_seconds = seconds};
+    struct mt_place_problem problem = {
+        .units = units, .n_units = 2, .devices = devices, .n_devices = 2, .link_seconds = seconds};
     assert_int_equal(mt_place_units(&problem, &placement, NULL), 0);
     mt_placement_destroy(placement);
     problem.n_devices = CARDS;
@@ -471,8 +468,8 @@ static void test_traffic_sends_away_what_is_used_least(void **state)
 static void test_a_file_of_uses(void **state)
 {
     static const char text[] = "layer,expert,count\n0,1,5\n\n# nothing\n3,7,2.5 # twice\r\n3,7,1";
-    static const char *const wrong[] = {"0,1,2\n0,1\n", "0,0,1\n0,x,1", "0,0,1\n-1,0,1",
-                                        "0,0,1\n0,0,-1", "0,0,1\n0,0,nan", "0,0,1\n0,0,1,2",
+    static const char *const wrong[] = {"0,1,2\n0,1\n",         "0,0,1\n0,x,1",   "0,0,1\n-1,0,1",
+                                        "0,0,1\n0,0,-1",        "0,0,1\n0,0,nan", "0,0,1\n0,0,1,2",
                                         "0,0,1\n4294967296,0,1"};
     struct mt_expert_use *uses;
     struct mt_error error;
@@ -485,8 +482,8 @@ static void test_a_file_of_uses(void **state)
     assert_true(uses[1].count > 2.4 && uses[1].count < 2.6);
     free(uses);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_int_equal(
-            mt_expert_uses_parse("t", wrong[i], strlen(wrong[i]), &uses, &n, &error), MT_EFORMAT);
+        assert_int_equal(mt_expert_uses_parse("t", wrong[i], strlen(wrong[i]), &uses, &n, &error),
+                         MT_EFORMAT);
         assert_non_null(strstr(error.text, "t: line 2"));
     }
 }

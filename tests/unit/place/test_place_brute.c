@@ -180,8 +180,7 @@ static double fastest(const struct mt_place_problem *problem, size_t from, unsig
         for (size_t to = from; !(taken >> d & 1) && to < problem->n_units; to++) {
             bytes += problem->units[to].dense_bytes + problem->units[to].cache_bytes;
             if (bytes > problem->devices[d].limit_bytes ||
-                (problem->units[to].pinned != MT_PLACE_ANY &&
-                 problem->units[to].pinned != (int)d))
+                (problem->units[to].pinned != MT_PLACE_ANY && problem->units[to].pinned != (int)d))
                 break;
             seconds += seconds_of(problem, d, to);
             double all = seconds + fastest(problem, to + 1, taken | 1u << d);

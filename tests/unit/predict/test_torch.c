@@ -51,13 +51,11 @@ static void test_what_is_subtracted_gives_the_pool(void **state)
     }
 }
 
-/* Two stages hold what one device would: the layers once, the embedding at one end, the output at
- * the other. */
-static void test_stages_hold_the_whole_model(void **state)
+static uint64_t weights_of_two_stages(const char *architecture)
 {
-    (void)state;
     uint64_t devices[] = {48 * MADE_GIB, 48 * MADE_GIB};
     make_model(&made, &llama_3_1_8b);
+    made.model.description.architecture = architecture;
     struct mt_estimate *result = estimate((struct mt_predict_settings){.engine = "sglang",
                                                                        .device_bytes = devices,
                                                                        .n_devices = 2,
@@ -66,9 +64,19 @@ static void test_stages_hold_the_whole_model(void **state)
     uint64_t sum = 0;
     for (size_t place = 1; place < 3; place++)
         sum += mt_tally_row_of(&result->tally.places[place], MT_CATEGORY_WEIGHTS)->allocated_bytes;
-    assert_int_equal(sum, 16060522496);
     assert_int_equal(result->pool.bytes_per_token, 65536);
     mt_estimate_destroy(result);
+    return sum;
+}
+
+/* Two stages hold what one device would: the layers once, the embedding at one end, the output at
+ * the other. SGLang's class for Llama makes the output, 128256 * 4096 * 2 B, on each stage (a
+ * rehearsal of 0.5.23 with two ranks has it on both). */
+static void test_stages_hold_the_whole_model(void **state)
+{
+    (void)state;
+    assert_int_equal(weights_of_two_stages("qwen2"), 16060522496);
+    assert_int_equal(weights_of_two_stages("llama"), 16060522496 + 128256ULL * 4096 * 2);
 }
 
 /* q, k, v, gate and up of one layer of Llama 3.1 8B become 8 bit, with 4 bytes for each row. */
