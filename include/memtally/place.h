@@ -91,8 +91,8 @@ struct mt_place_problem {
     uint64_t host_limit_bytes;  /* of the host for what leaves; what is more stays on disk. 0: as
                                    much  as it takes */
     const double *expert_use;   /* n_units rows, each as long as the most experts that any unit has:
-                                   how   often each is used, in any measure; NULL or a row of zeros: all
-                                   alike */
+                                   how   often each is used, in any measure; NULL or a row of zeros:
+                                   all   alike */
     double crossing_seconds;    /* that each crossing takes */
     const double *link_seconds; /* n_devices rows of n_devices: the same by the devices; NULL: all
                                    as crossing_seconds. Among devices that are alike the path takes

@@ -20,6 +20,7 @@
 #include "cli/teller.h"
 #include "cli/words.h"
 #include "drive/flags.h"
+#include "drive/serve.h"
 #include "drive/stage.h"
 
 struct rehearse_options {
@@ -427,22 +428,31 @@ static int rehearse_command_as_placed(struct rehearse_options *options, char *co
 static int rehearse_server_as_placed(struct rehearse_options *options,
                                      struct rehearse_placed *placed)
 {
-    static char model[] = "-m", context[] = "-c", on_devices[] = "-ngl";
     char program[PATH_MAX], tokens[24];
     struct mt_error error = {.offset = MT_NO_OFFSET};
+    struct mt_drive_command command;
     if (mt_drive_find_program(MT_PROGRAM_SERVER, options->estimate.engine_path, environ, program,
                               &error))
         return fail(&error);
     options->estimate.engine_path = NULL;
+    char *const alone[] = {program, NULL};
+    mt_drive_command_copy(alone, &command);
+    mt_drive_flag_set(&command, MT_DRIVE_MODEL, placed->model);
     snprintf(tokens, sizeof tokens, "%" PRIu64, placed->context_tokens);
-    /* "PARAMETER num_gpu 33" */
-    if (!strcmp(placed->way, "layers") && placed->n_words == 3) {
-        placed->words[0] = on_devices;
-        placed->words[1] = placed->words[2];
-        placed->n_words = 2;
+    mt_drive_flag_set(&command, MT_DRIVE_CONTEXT, tokens);
+    /* The last word of "PARAMETER num_gpu 33". */
+    if (!strcmp(placed->way, "layers") && placed->n_words) {
+        mt_drive_flag_set(&command, MT_DRIVE_GPU_LAYERS, placed->words[placed->n_words - 1]);
+        placed->n_words = 0;
     }
-    char *const begin[] = {program, model, placed->model, context, tokens, NULL};
-    return rehearse_command_as_placed(options, begin, placed, 0);
+    char **begin = mt_drive_command_take(&command);
+    int code = CLI_EXIT_CANNOT;
+    if (begin)
+        code = rehearse_command_as_placed(options, begin, placed, 0);
+    else
+        cli_complain("rehearse: out of memory");
+    mt_drive_argv_free(begin);
+    return code;
 }
 
 /* Its own model and engine. */

@@ -20,3 +20,18 @@ try model.gguf --device 4GiB --engine transformers --quantise q4
 try model.gguf --device 4GiB --engine trt-llm
 try model.gguf --device 4GiB --objective speeed
 try missing.gguf --device 4GiB
+try model.gguf --device 4GiB,4GiB --link 0-1
+try model.gguf --device 4GiB,4GiB --link 0-1=nvlink,1-2=pcie
+printf 'layer,expert,count\n0,0,3\n0;1;2\n' > counts.csv
+try model.gguf --device 4GiB --expert-traffic counts.csv
+printf '0,0,3\n' > counts.csv
+try model.gguf --device 4GiB --expert-traffic counts.csv
+try model.gguf --device 4GiB --expert-traffic missing.csv
+# A document that is no placement, and one that another policy made.
+memtally rehearse --placed counts.csv
+echo "exit $?"
+memtally place model.gguf --device 4GiB,4GiB --policy in-order --json -o other.json
+memtally rehearse --placed other.json
+echo "exit $?"
+memtally rehearse --placed other.json model.gguf
+echo "exit $?"

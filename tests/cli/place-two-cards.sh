@@ -31,3 +31,10 @@ parser.handle_data = text.append
 parser.feed(open("page.html", encoding="utf-8").read())
 print("a<b>&c.gguf" in "".join(text))
 END
+# Links, counts of experts, a host that is too small.
+memtally place 'a<b>&c.gguf' --device 3x3GiB --context 8192 --link gpu0-gpu2=nvlink | grep -A1 path
+memtally sample-model qwen3-30b-a3b moe.gguf --sparse --quiet --type q4_k
+for layer in 0 1; do for expert in 0 1 2 3; do echo "$layer,$expert,$((8 - expert))"; done; done > counts.csv
+memtally place moe.gguf --device 2x24GiB --context 4096 --compare --expert-traffic counts.csv | grep -A6 policy
+memtally place config.json --engine transformers@4.57.6 --device 8GiB --host 4GiB --context 1024 | sed -n 1,9p
+memtally place moe.gguf --device H100-80GB,RTX4090 --context 4096 --objective speed | grep -A2 speed

@@ -162,7 +162,8 @@ static void put_proof(const struct cli_placement_document *document,
     cli_table_fact(
         terminal, out, "how good",
         !best->is_best ? "the best that was found %s; a better one may exist"
-        : document->placed->estimate
+        : document->placed->estimate &&
+                document->placed->problem.objective <= MT_OBJECTIVE_BALANCE
             ? "the best %s of all ways to give each device one stretch of layers, if each "
               "has as much beside its layers; by the engine's rules no neighbour is better"
             : "no way to give each device one stretch of layers is better %s",
