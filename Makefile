@@ -24,6 +24,7 @@ NEEDS_bare-configs = test
 NEEDS_profiles = test
 NEEDS_oracle = test
 NEEDS_place-proof = test
+NEEDS_placed-engines = test
 NEEDS_oracle-fusion = test
 NEEDS_asan = test
 NEEDS_tsan = test
@@ -119,8 +120,12 @@ oracle-fusion: build ## plan experts again with ggml-cuda's own choice of what f
 	BUILD_DIR=$(CURDIR)/build PYTHONDONTWRITEBYTECODE=1 tests/conformance/oracle_fusion.py --compare "$$engine" \
 		build/tests/conformance/fusion "$$library"
 
-place-proof: build ## placements beside accelerate's, llama.cpp's own and equal stages, on some 40 models (5 minutes)
-	@BUILD_DIR=$(CURDIR)/build tests/place/proof.py build/src/cli/memtally "$$(scripts/engine torch)" "$$(scripts/engine llama.cpp)/llama-server"
+place-proof: build ## placements beside accelerate's, llama.cpp's own, equal stages and exllamav3's rule, on some 40 models, and an exact solver's (10 minutes)
+	@python3 -m venv build/solver && build/solver/bin/pip install --quiet ortools==9.15.6755
+	@BUILD_DIR=$(CURDIR)/build build/solver/bin/python tests/place/proof.py build/src/cli/memtally "$$(scripts/engine torch)" "$$(scripts/engine llama.cpp)/llama-server"
+
+placed-engines: build ## vLLM and SGLang load stages of unequal length as they were placed, on pretended GPUs (many GB to fetch, 5 minutes)
+	@BUILD_DIR=$(CURDIR)/build tests/place/engines.py build/src/cli/memtally "$$(scripts/engine vllm-0.33.0)" "$$(scripts/engine sglang-0.5.23)"
 
 aarch64: build ## build for aarch64, run the unit tests and a recorded program under qemu (some minutes)
 	@scripts/aarch64

@@ -287,6 +287,8 @@ struct mt_placed {
                                              after the other (device_map="sequential"), comes to the
                                              same stretches; where something leaves or a device has
                                              more than one stretch, the devices' own limits */
+    int without_copies;    /* the flags make llama.cpp keep no copies of its inputs for devices that
+                              work    at once, for otherwise less would fit */
     int experts_are_whole; /* the engine keeps all experts of a layer in one tensor */
     size_t n_parallel; /* of an engine that takes stages, where the devices are alike; in the order
                           of devices for a copy */

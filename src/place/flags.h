@@ -6,6 +6,9 @@
 #include "base/strbuf.h"
 #include "units.h"
 
+/* A pattern that no tensor's name matches. */
+#define MT_PLACE_NO_TENSOR "^$"
+
 /* Devices in the order of their stretches, those not in use behind them; n_devices of them. Returns
  * how many are in use. */
 size_t mt_place_order(const struct mt_placement *placement, size_t *order);

@@ -143,6 +143,13 @@ static void set_evenly(struct split_settings *split, const struct mt_predict_set
             settings->n_devices < n_layers ? settings->n_devices : n_layers;
 }
 
+static void leave_out_copies(struct split_settings *split)
+{
+    split->override = (struct mt_tensor_override){MT_PLACE_NO_TENSOR, "CPU"};
+    split->settings.overrides = &split->override;
+    split->settings.n_overrides = 1;
+}
+
 /* As the engine will load the placement. */
 static void set_as_placed(struct split_settings *split, const struct mt_predict_settings *settings,
                           const struct box *box, enum mt_place_way way)
@@ -171,8 +178,22 @@ static void set_as_placed(struct split_settings *split, const struct mt_predict_
         split->override = (struct mt_tensor_override){mt_strbuf_text(&split->pattern), "CPU"};
         split->settings.overrides = &split->override;
         split->settings.n_overrides = 1;
+    } else if (box->placed.without_copies) {
+        leave_out_copies(split);
     }
     mt_strbuf_finish(&layers);
+}
+
+/* The caller destroys *even. */
+static int estimate_evenly(const struct box *box, const struct mt_model *model,
+                           const struct mt_predict_settings *settings, enum mt_place_way way,
+                           struct mt_estimate **even, struct mt_error *error)
+{
+    struct split_settings split = {0};
+    set_evenly(&split, settings, way, box->units.n_layers);
+    if (box->placed.without_copies)
+        leave_out_copies(&split);
+    return mt_estimate_create(model, &split.settings, even, error);
 }
 
 /* ---- the problem ---- */
@@ -330,12 +351,16 @@ static struct mt_placement_made *with_one_moved(const struct box *box, size_t bo
 static int is_better(const struct mt_placement *a, const struct mt_placement *b,
                      enum mt_objective objective)
 {
+    uint64_t left = a->host_bytes + a->disk_bytes;
+    uint64_t other = b->host_bytes + b->disk_bytes;
+    if (left != other)
+        return left < other;
     double crossings = objective == MT_OBJECTIVE_CROSSINGS ? a->crossings - b->crossings : 0;
     return crossings < -0.5 || (crossings < 0.5 && a->highest_share < b->highest_share);
 }
 
-/* Takes a placement instead of the box's if it fits by its estimate, and has fewer crossings or a
- * fullest device that is less full. */
+/* Takes a placement instead of the box's if it fits by its estimate, and leaves less on the host,
+ * has fewer crossings, or a fullest device that is less full. */
 static int take_if_better(struct box *box, struct mt_placement_made *made,
                           const struct mt_model *model, const struct mt_predict_settings *settings,
                           enum mt_place_way way)
@@ -466,10 +491,116 @@ static void add_notes(struct box *box, const struct mt_model_description *d, enu
                  "look at what was loaded.");
     if (way == MT_PLACE_LAYERS && box->placed.problem.n_devices > 1)
         add_note(box, "Ollama takes a number of layers and divides them among devices by itself.");
+    if (box->placed.without_copies)
+        add_note(box,
+                 "It fits since llama.cpp keeps no copies of its inputs for devices that work "
+                 "at once (-ot with a pattern that matches nothing); long prompts take longer.");
     if (way == MT_PLACE_STAGES)
         add_note(box,
                  "What weights leave of each device's budget becomes the cache; the stage with "
                  "the fewest tokens decides for all.");
+}
+
+/* The problem: units, devices and what they have beside the units, by an even split. */
+static int prepare(struct box *box, const struct mt_model *model,
+                   const struct mt_predict_settings *settings,
+                   const struct mt_place_options *options, const struct mt_engine *engine,
+                   enum mt_place_way way, struct mt_error *error)
+{
+    const struct mt_model_description *d = mt_model_describe(model);
+    struct mt_place_problem *problem = &box->placed.problem;
+    struct mt_estimate *even = NULL;
+    int result = estimate_evenly(box, model, settings, way, &even, error);
+    if (result)
+        return result;
+    mt_place_units_add_cache(d, &box->units, settings->context_tokens,
+                             cache_of(even, settings->context_tokens),
+                             sum_of(even, MT_CATEGORY_RECURRENT_STATE));
+    set_limits(box, settings, options, even->settings.memory_share);
+    mt_place_speeds(settings, box->devices);
+    if (way == MT_PLACE_STAGES)
+        put_output_on_each(box, d, engine);
+    take_contexts(box, even);
+    set_overheads(box, even, settings->n_devices);
+    mt_estimate_destroy(even);
+    result = mt_place_links(d, options, problem, &box->link_seconds, error);
+    if (!result)
+        result = mt_place_expert_use(options, &box->units, &box->expert_use, error);
+    int may_leave = !options->keep_on_devices;
+    int is_llama = way == MT_PLACE_TENSOR_SPLIT;
+    int is_map = way == MT_PLACE_DEVICE_MAP;
+    problem->expert_use = box->expert_use;
+    problem->stretches_may_break = is_map;
+    problem->experts_may_leave = may_leave && is_llama;
+    problem->layers_may_leave = may_leave && (is_llama || is_map || way == MT_PLACE_LAYERS);
+    problem->host_keeps_only = is_map;
+    return result;
+}
+
+static uint64_t left_by(const struct mt_placement *placement)
+{
+    return placement ? placement->host_bytes + placement->disk_bytes : UINT64_MAX;
+}
+
+/* llama.cpp keeps copies of its inputs so that devices work at once, unless tensors are placed by
+ * hand. Where not all fits with them, it may without: a pattern that matches nothing is enough. */
+static int solve_without_copies(struct box *box, const struct mt_model *model,
+                                const struct mt_predict_settings *settings, int result)
+{
+    struct mt_placement *placement = box->placement;
+    struct mt_estimate *estimate = box->estimate;
+    struct mt_estimate *even = NULL;
+    if (settings->n_devices < 2 || (result && result != MT_ELIMIT) ||
+        (!result && !left_by(placement)))
+        return result;
+    box->placement = NULL;
+    box->estimate = NULL;
+    box->placed.without_copies = 1;
+    int again = estimate_evenly(box, model, settings, MT_PLACE_TENSOR_SPLIT, &even, NULL);
+    if (!again) {
+        set_overheads(box, even, settings->n_devices);
+        again = place_until_it_holds(box, model, settings, MT_PLACE_TENSOR_SPLIT, NULL);
+    }
+    mt_estimate_destroy(even);
+    if (!again && left_by(box->placement) < (result ? UINT64_MAX : left_by(placement))) {
+        mt_placement_destroy(placement);
+        mt_estimate_destroy(estimate);
+        /* With a part on the host there are none in any case. */
+        box->placed.without_copies = !left_by(box->placement);
+        return 0;
+    }
+    mt_placement_destroy(box->placement);
+    mt_estimate_destroy(box->estimate);
+    box->placement = placement;
+    box->estimate = estimate;
+    box->placed.without_copies = 0;
+    return result;
+}
+
+/* What the caller is told of the box's placement. */
+static int tell(struct box *box, const struct mt_model_description *d,
+                const struct mt_engine *engine, enum mt_place_way way,
+                const struct mt_place_options *options, struct mt_error *error)
+{
+    struct mt_placed *placed = &box->placed;
+    placed->placement = box->placement;
+    placed->estimate = box->estimate;
+    placed->parallel = box->parallel;
+    placed->modules = box->modules.all;
+    placed->n_modules = box->modules.n;
+    if (way == MT_PLACE_DEVICE_MAP) {
+        placed->memory = box->memory;
+        placed->n_memory = mt_place_memory_of(&placed->problem, box->placement, box->memory);
+    }
+    placed->way = mt_place_way_name(way);
+    placed->experts_are_whole = box->units.experts_are_whole;
+    take_share(box, engine);
+    add_notes(box, d, way, options->quantisation);
+    mt_place_flags(placed, way, engine, &box->environment, &box->flags);
+    placed->environment = mt_strbuf_text(&box->environment);
+    placed->flags = mt_strbuf_text(&box->flags);
+    return mt_strbuf_failed(&box->flags) ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory")
+                                         : 0;
 }
 
 static int make(struct box *box, const struct mt_model *model,
@@ -478,8 +609,6 @@ static int make(struct box *box, const struct mt_model *model,
 {
     const struct mt_model_description *d = mt_model_describe(model);
     struct mt_predict_settings settings = *given;
-    struct split_settings split = {0};
-    struct mt_estimate *even = NULL;
     struct mt_engine engine;
     enum mt_place_way way = MT_PLACE_WAY_COUNT;
     settings.context_tokens = box->placed.context_tokens = context_of(d, given);
@@ -492,62 +621,19 @@ static int make(struct box *box, const struct mt_model *model,
         return result;
     /* Weights are placed as they are in the files, which dtype="auto" asks for. */
     if (way == MT_PLACE_DEVICE_MAP && !settings.weight_type)
-        settings.weight_type = d->dtype;
+        settings.weight_type = "auto";
     box->units.experts_are_whole = !mt_engine_has(&engine, "place.experts", "apart");
-    set_evenly(&split, &settings, way, box->units.n_layers);
-    result = mt_estimate_create(model, &split.settings, &even, error);
-    if (result)
-        return result;
-    mt_place_units_add_cache(d, &box->units, settings.context_tokens,
-                             cache_of(even, settings.context_tokens),
-                             sum_of(even, MT_CATEGORY_RECURRENT_STATE));
-    set_limits(box, &settings, options, even->settings.memory_share);
-    mt_place_speeds(&settings, box->devices);
-    if (way == MT_PLACE_STAGES)
-        put_output_on_each(box, d, &engine);
-    take_contexts(box, even);
-    set_overheads(box, even, settings.n_devices);
-    mt_estimate_destroy(even);
-    result = mt_place_links(d, options, &box->placed.problem, &box->link_seconds, error);
+    result = prepare(box, model, &settings, options, &engine, way, error);
     if (!result)
-        result = mt_place_expert_use(options, &box->units, &box->expert_use, error);
-    if (result)
-        return result;
-    box->placed.problem.expert_use = box->expert_use;
-    int may_leave = !options->keep_on_devices;
-    box->placed.problem.stretches_may_break = way == MT_PLACE_DEVICE_MAP;
-    box->placed.problem.experts_may_leave = may_leave && way == MT_PLACE_TENSOR_SPLIT;
-    box->placed.problem.layers_may_leave =
-        may_leave &&
-        (way == MT_PLACE_TENSOR_SPLIT || way == MT_PLACE_LAYERS || way == MT_PLACE_DEVICE_MAP);
-    box->placed.problem.host_keeps_only = way == MT_PLACE_DEVICE_MAP;
-    result = place_until_it_holds(box, model, &settings, way, error);
+        result = place_until_it_holds(box, model, &settings, way, error);
+    if (way == MT_PLACE_TENSOR_SPLIT)
+        result = solve_without_copies(box, model, &settings, result);
     if (!result && way == MT_PLACE_DEVICE_MAP)
         result = mt_place_modules_of(model, &box->units, box->placement, &box->modules, error);
     if (!result && way == MT_PLACE_STAGES)
         result = mt_place_parallel_ways(model, &settings, &box->parallel, &box->placed.n_parallel,
                                         error);
-    if (result)
-        return result;
-    box->placed.placement = box->placement;
-    box->placed.estimate = box->estimate;
-    box->placed.parallel = box->parallel;
-    box->placed.modules = box->modules.all;
-    box->placed.n_modules = box->modules.n;
-    if (way == MT_PLACE_DEVICE_MAP) {
-        box->placed.memory = box->memory;
-        box->placed.n_memory =
-            mt_place_memory_of(&box->placed.problem, box->placement, box->memory);
-    }
-    box->placed.way = mt_place_way_name(way);
-    box->placed.experts_are_whole = box->units.experts_are_whole;
-    take_share(box, &engine);
-    add_notes(box, d, way, options->quantisation);
-    mt_place_flags(&box->placed, way, &engine, &box->environment, &box->flags);
-    box->placed.environment = mt_strbuf_text(&box->environment);
-    box->placed.flags = mt_strbuf_text(&box->flags);
-    return mt_strbuf_failed(&box->flags) ? mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory")
-                                         : 0;
+    return result ? result : tell(box, d, &engine, way, options, error);
 }
 
 int mt_place_model(const struct mt_model *model, const struct mt_predict_settings *settings,

@@ -269,6 +269,19 @@ def test_layers_that_leave_for_host_and_disk_are_computed_on_the_first_card():
         assert place["total_allocated_bytes"] <= device["used_bytes"] <= device["limit_bytes"], (device, place)
 
 
+def test_copies_are_left_out_where_it_fits_without():
+    document = placed(sample("llama-3.1-8b"), "3900MiB,3900MiB", "--context", "8192")
+    assert document["host_bytes"] == 0 and document["flags"].endswith("-ot '^$=CPU'"), document["flags"]
+    held = as_placed(document, "--engine-path", engine.llama_cpp("llama-server"))
+    for number, place in held.items():
+        expected = document["devices"][number]["expected_bytes"]
+        assert abs(place["total_allocated_bytes"] - expected) <= expected // 100, (place, expected)
+    # With the copies, by llama.cpp's own allocations, a card is over its limit.
+    document["flags"] = document["flags"].removesuffix(" -ot '^$=CPU'")
+    held = as_placed(document, "--engine-path", engine.llama_cpp("llama-server"))
+    assert any(place["total_high_bytes"] > document["devices"][number]["limit_bytes"] for number, place in held.items()), held
+
+
 def test_exllamav3_fills_the_devices_as_placed():
     """By its rule: modules in their order, each on the first device whose gigabytes it does not exceed."""
     document = placed(os.path.join(CONFIGS, "Qwen2.5-7B-Instruct.json"), "12GiB,8GiB,6GiB", "--engine", "exllamav3", "--context", "2048",

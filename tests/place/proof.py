@@ -28,7 +28,8 @@ STEP = 1 << 27  # sizes of cards are multiples of it
 
 def answered(memtally, *arguments):
     done = subprocess.run([memtally, *arguments], capture_output=True, text=True, check=False)
-    return json.loads(done.stdout) if done.stdout.startswith("{") else None
+    said = json.loads(done.stdout) if done.stdout.startswith("{") else None
+    return said if said and said["kind"] != "error" else None
 
 
 def cards_of(alone, parts, room):
@@ -156,11 +157,13 @@ class Refusals:
         return self.asked > 0 and not self.wrong
 
 
-def just_too_small(memtally, config, parts, best):
-    """The largest cards of these parts, in steps of 1/64 GiB, on which ours fits nothing, with the limits there."""
+def just_too_small(memtally, config, best):
+    """The limits of the largest cards of these parts, in steps of 1/64 GiB, on which ours fits nothing, and what a card has
+    beside its units."""
     high = [device["capacity_bytes"] for device in best["devices"]]
-    small = [sum(parts) << 24 for _ in high]
+    small = [1 << 24 for _ in high]
     fails, fits = small, high
+    overhead = max(device["overhead_bytes"] for device in best["devices"])
     while max(b - a for a, b in zip(fails, fits)) > 1 << 24:
         middle = [(a + b) // 2 for a, b in zip(fails, fits)]
         asked = ",".join(f"{size}B" for size in middle)
@@ -168,9 +171,10 @@ def just_too_small(memtally, config, parts, best):
                         "--engine", "transformers@4.57.6")
         if done:
             fits = middle
+            overhead = max(device["overhead_bytes"] for device in done["devices"])
         else:
             fails = middle
-    return [size - (1 << 30) for size in fails]
+    return [size - (1 << 30) for size in fails], overhead
 
 
 class Table:
@@ -241,8 +245,7 @@ def against_maps(memtally, torch, environment, folder):
             equal.add(label, ours, came_to(best, equal_stages(best)))
             in_order.add(label, ours, came_to(best, filled_in_order(best)))
             sizes = [unit["dense_bytes"] + unit["expert_bytes"] + unit["cache_bytes"] for unit in best["units"]]
-            refusals.add(label, sizes, just_too_small(memtally, os.path.join(CONFIGS, name), parts, best),
-                         max(device["overhead_bytes"] for device in best["devices"]))
+            refusals.add(label, sizes, *just_too_small(memtally, os.path.join(CONFIGS, name), best))
             if not isinstance(maps, str):
                 auto.add(label, ours, came_to(best, where_by_map(best, maps[number])))
     return [auto, equal, in_order], refusals

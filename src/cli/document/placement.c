@@ -52,14 +52,39 @@ static void put_layers(const struct cli_placement_document *document,
         snprintf(text, size, "%" PRIu64 " layers", n);
 }
 
+static uint64_t count_experts(const struct cli_placement_document *document)
+{
+    uint64_t experts = 0;
+    for (size_t i = 0; i < document->placed->problem.n_units; i++)
+        experts += document->placed->problem.units[i].experts;
+    return experts;
+}
+
+/* Where the embedding, the norm and the output lie. */
+static void put_others(const struct cli_placement_document *document,
+                       const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    const struct mt_placement *shown = document->shown;
+    struct mt_strbuf text = {0};
+    for (size_t i = 0; i < shown->n_units; i++) {
+        const struct mt_place_unit *unit = &document->placed->problem.units[i];
+        int at = shown->unit_device[i];
+        if (unit->layer == MT_NO_LAYER)
+            mt_strbuf_printf(&text, "%s%s on %s", text.length ? ", " : "", unit->name,
+                             at >= 0 ? document->placed->problem.devices[at].name : "the host");
+    }
+    cli_table_fact(terminal, out, "others", "%s", mt_strbuf_text(&text));
+    mt_strbuf_finish(&text);
+}
+
 static void put_devices(const struct cli_placement_document *document,
                         const struct cli_terminal *terminal, struct mt_strbuf *out)
 {
     static const struct mt_text_table_column columns[] = {
-        {"device", MT_CELL_TEXT, 0},   {"layers", MT_CELL_TEXT_RIGHT, 0},
-        {"experts", MT_CELL_COUNT, 2}, {"weights", MT_CELL_SIZE, 0},
-        {"cache", MT_CELL_SIZE, 0},    {"beside", MT_CELL_SIZE, 1},
-        {"total", MT_CELL_SIZE, 0},    {"at most", MT_CELL_SIZE, 0},
+        {"device", MT_CELL_TEXT, 0},        {"layers", MT_CELL_TEXT_RIGHT, 0},
+        {"experts", MT_CELL_TEXT_RIGHT, 2}, {"weights", MT_CELL_SIZE, 0},
+        {"cache", MT_CELL_SIZE, 0},         {"beside", MT_CELL_SIZE, 1},
+        {"total", MT_CELL_SIZE, 0},         {"at most", MT_CELL_SIZE, 0},
     };
     const struct mt_placement *shown = document->shown;
     struct mt_text_table table;
@@ -67,11 +92,15 @@ static void put_devices(const struct cli_placement_document *document,
     for (size_t d = 0; d < shown->n_devices; d++) {
         const struct mt_placement_device *device = &shown->devices[d];
         char layers[48];
+        char experts[48] = "";
         put_layers(document, shown, (int)d, layers, sizeof layers);
+        if (shown->experts_most)
+            snprintf(experts, sizeof experts, "%" PRIu64 ", %.0f %%", device->experts,
+                     100 * (double)device->experts / (double)count_experts(document));
         const struct mt_cell cells[] = {
             {.text = document->placed->problem.devices[d].name},
             {.text = layers},
-            {.number = device->experts, .empty = !shown->experts_most},
+            {.text = experts},
             {.number = device->dense_bytes + device->expert_bytes},
             {.number = device->cache_bytes},
             {.number = device->overhead_bytes},
@@ -139,8 +168,9 @@ static void put_head(const struct cli_placement_document *document,
             terminal, out, "host", "%s: %" PRIu64 " whole layers, the experts of %" PRIu64 " more",
             mt_format_size(shown->host_bytes, host), shown->host_layers, shown->host_expert_layers);
     else if (shown->host_bytes + shown->disk_bytes)
-        cli_table_fact(terminal, out, "host", "%s: %" PRIu64 " layers",
-                       mt_format_size(shown->host_bytes, host), shown->host_layers);
+        cli_table_fact(terminal, out, "host", "%s: %" PRIu64 " layer%s",
+                       mt_format_size(shown->host_bytes, host), shown->host_layers,
+                       shown->host_layers == 1 ? "" : "s");
     if (shown->disk_bytes)
         cli_table_fact(terminal, out, "disk", "%s more of these stay on disk",
                        mt_format_size(shown->disk_bytes, host));
@@ -162,8 +192,7 @@ static void put_proof(const struct cli_placement_document *document,
     cli_table_fact(
         terminal, out, "how good",
         !best->is_best ? "the best that was found %s; a better one may exist"
-        : document->placed->estimate &&
-                document->placed->problem.objective <= MT_OBJECTIVE_BALANCE
+        : document->placed->estimate && document->placed->problem.objective <= MT_OBJECTIVE_BALANCE
             ? "the best %s of all ways to give each device one stretch of layers, if each "
               "has as much beside its layers; by the engine's rules no neighbour is better"
             : "no way to give each device one stretch of layers is better %s",
@@ -350,6 +379,7 @@ void cli_placement_table(const struct cli_placement_document *document,
     put_parallel(document->placed, terminal, out);
     if (!document->compared[MT_PLACE_POLICY_BEST])
         mt_strbuf_puts(out, "\n");
+    put_others(document, terminal, out);
     put_balance(document, terminal, out);
     put_proof(document, terminal, out);
     for (size_t i = 0; i < document->placed->n_notes; i++)
@@ -377,9 +407,7 @@ static void put_place(struct mt_json *json, const char *key, int device)
 static void json_devices(const struct cli_placement_document *document,
                          const struct mt_placement *placement, struct mt_json *json)
 {
-    uint64_t experts = 0;
-    for (size_t i = 0; i < placement->n_units; i++)
-        experts += document->placed->problem.units[i].experts;
+    uint64_t experts = count_experts(document);
     mt_json_begin_array(json, "devices");
     for (size_t d = 0; d < placement->n_devices; d++) {
         const struct mt_placement_device *device = &placement->devices[d];
