@@ -6,7 +6,6 @@ where, and takes it."""
 import functools
 import json
 import os
-import shlex
 import tempfile
 
 import engine
@@ -30,23 +29,26 @@ def placed(model, devices, *options):
     return json.loads(memtally.must("place", model, "--device", devices, "--json", *options).stdout)
 
 
-def rehearsed(model, devices, context, document):
-    """Bytes of each device, as llama.cpp asks for them. Of cards that it shall not see it is given none."""
-    cards = devices.split(",")
-    seen = document["environment"].removeprefix("CUDA_VISIBLE_DEVICES=")
-    shown = [int(number) for number in seen.split(",")] if seen else range(len(cards))
-    done = memtally.run("rehearse", "--json", "--device", ",".join(cards[i] for i in shown), "--", engine.llama_cpp("llama-server"), "-m", model,
-                        "-c", str(context), *shlex.split(document["flags"]), timeout=500)
+def as_placed(document, *options):
+    """What a rehearsal of the written placement says of each device, by its number in the placement."""
+    path = os.path.join(SCRATCH.name, "placement.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(document, file)
+    done = memtally.run("rehearse", "--placed", path, "--json", "--no-suggest", *options, timeout=500)
     assert done.returncode == 0, done.stderr[-3000:]
-    held = {place["place"]: place["total_allocated_bytes"] for place in json.loads(done.stdout)["places"]}
-    return {f"gpu:{number}": held[f"gpu:{place}"] for place, number in enumerate(shown)}
+    seen = document["environment"].removeprefix("CUDA_VISIBLE_DEVICES=") if "VISIBLE" in document["environment"] else ""
+    shown = [int(number) for number in seen.split(" ")[0].split(",")] if seen else range(len(document["devices"]))
+    said = json.loads(done.stdout)
+    held = {place["place"]: place for place in said["places"]}
+    assert any("The placement expected" in note for note in said["notes"]), said["notes"]
+    return {number: held[f"gpu:{place}"] for place, number in enumerate(shown)}
 
 
 def assert_llama_cpp_does_so(shape, devices, context, *options):
     document = placed(sample(shape), devices, "--context", str(context), *options)
-    held = rehearsed(sample(shape), devices, context, document)
-    for device in document["devices"]:
-        bytes_there = held.get(device["device"], 0)
+    held = as_placed(document, "--engine-path", engine.llama_cpp("llama-server"))
+    for number, device in enumerate(document["devices"]):
+        bytes_there = held[number]["total_allocated_bytes"] if number in held else 0
         assert bytes_there <= device["limit_bytes"], (device, held)
         if not device["layers"]:
             assert bytes_there == device["used_bytes"] == 0, (device, held)
@@ -218,32 +220,16 @@ def test_pytorch_holds_a_tied_output_once():
     assert_pytorch_holds_what_was_placed(True)
 
 
-def as_placed(document, *options):
-    """What a rehearsal of the written placement says of each device, by its number in the placement."""
-    path = os.path.join(SCRATCH.name, "placement.json")
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(document, file)
-    done = memtally.run("rehearse", "--placed", path, "--json", "--no-suggest", *options, timeout=500)
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen = document["environment"].removeprefix("CUDA_VISIBLE_DEVICES=") if "VISIBLE" in document["environment"] else ""
-    shown = [int(number) for number in seen.split(" ")[0].split(",")] if seen else range(len(document["devices"]))
-    said = json.loads(done.stdout)
-    held = {place["place"]: place for place in said["places"]}
-    assert any("The placement expected" in note for note in said["notes"]), said["notes"]
-    return {number: held[f"gpu:{place}"] for place, number in enumerate(shown)}
+def test_a_placement_is_rehearsed_with_the_words_of_another():
+    document = placed(sample("llama-3.2-1b"), "256MiB,16GiB", "--context", "4096", "--buffer", "0")
+    held = as_placed(document, "--", engine.llama_cpp("llama-server"), "-m", sample("llama-3.2-1b"), "-c", "4096")
+    assert list(held) == [1], held
+    assert abs(held[1]["total_allocated_bytes"] - document["devices"][1]["expected_bytes"]) <= document["devices"][1]["expected_bytes"] // 100
 
 
-def test_a_written_placement_is_rehearsed():
-    """With llama.cpp, by its own program and behind another's words; and Ollama's number of layers, which it hands to
-    llama-server."""
-    llama = ("--engine-path", engine.llama_cpp("llama-server"))
-    for document, options in ((placed(sample("llama-3.1-8b"), "6GiB,3GiB,4GiB", "--context", "32768"), llama),
-                              (placed(sample("llama-3.2-1b"), "256MiB,16GiB", "--context", "4096", "--buffer", "0"),
-                               ("--", engine.llama_cpp("llama-server"), "-m", sample("llama-3.2-1b"), "-c", "4096")),
-                              (placed(sample("llama-3.1-8b"), "3GiB", "--context", "4096", "--engine", "ollama"), llama)):
-        for number, place in as_placed(document, *options).items():
-            expected = document["devices"][number]["expected_bytes"]
-            assert abs(place["total_allocated_bytes"] - expected) <= expected // 100, (document["flags"], place, expected)
+def test_ollama_hands_its_number_of_layers_to_llama_server():
+    document = assert_llama_cpp_does_so("llama-3.1-8b", "3GiB", 4096, "--engine", "ollama")
+    assert document["flags"].startswith("PARAMETER num_gpu "), document["flags"]
 
 
 def test_layers_that_leave_for_host_and_disk_are_computed_on_the_first_card():
