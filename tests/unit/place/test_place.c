@@ -344,6 +344,27 @@ static void test_the_path_takes_the_fastest_links(void **state)
     }
 }
 
+/* The small card has room for the middle layer alone, however slow its links are. */
+static void test_links_change_nothing_where_cards_differ(void **state)
+{
+    const struct mt_place_unit units[] = {layer(0, 80), layer(1, 30), layer(2, 90)};
+    const struct mt_place_device devices[] = {{.capacity_bytes = 100, .limit_bytes = 100},
+                                              {.capacity_bytes = 40, .limit_bytes = 40},
+                                              {.capacity_bytes = 100, .limit_bytes = 100}};
+    const double seconds[] = {0, 1, 0.125, 1, 0, 0.25, 0.125, 0.25, 0};
+    const struct mt_place_problem problem = {.units = units,
+                                             .n_units = 3,
+                                             .devices = devices,
+                                             .n_devices = 3,
+                                             .link_seconds = seconds};
+    struct mt_placement *placement;
+    (void)state;
+    assert_int_equal(mt_place_units(&problem, &placement, NULL), 0);
+    assert_int_equal(placement->unit_device[1], 1);
+    assert_true(placement->link_seconds > 1.24 && placement->link_seconds < 1.26);
+    mt_placement_destroy(placement);
+}
+
 /* More cards than are tried in every order: pairs are bridged, and two cards are enough. */
 static void test_two_of_many_cards_are_a_pair(void **state)
 {
@@ -406,6 +427,11 @@ static void test_what_a_host_only_keeps_is_computed_on_the_first_device(void **s
     assert_int_equal(placement->unit_device[2], MT_PLACE_DISK);
     assert_int_equal(placement->host_bytes, 30);
     assert_int_equal(placement->disk_bytes, 30);
+    mt_placement_destroy(placement);
+    /* Without 2 of the 108 bytes, a cache's, one more leaves. */
+    device.limit_bytes = 107;
+    assert_int_equal(mt_place_units(&problem, &placement, NULL), 0);
+    assert_int_equal(placement->host_layers, 3);
     mt_placement_destroy(placement);
     /* What is pinned stays: with layer 0 nothing can leave. */
     units[1].pinned = 0;
@@ -518,6 +544,7 @@ int main(void)
         cmocka_unit_test(test_a_tied_output_costs_a_crossing),
         cmocka_unit_test(test_the_fast_card_gets_what_is_read_most),
         cmocka_unit_test(test_the_path_takes_the_fastest_links),
+        cmocka_unit_test(test_links_change_nothing_where_cards_differ),
         cmocka_unit_test(test_two_of_many_cards_are_a_pair),
         cmocka_unit_test(test_what_a_host_only_keeps_is_computed_on_the_first_device),
         cmocka_unit_test(test_crossings_follow_the_use_of_experts),
