@@ -16,6 +16,7 @@
 #include <memtally/drive.h>
 #include <memtally/error.h>
 #include <memtally/host.h>
+#include <memtally/job.h>
 #include <memtally/measure.h>
 #include <memtally/model.h>
 #include <memtally/model_file.h>

@@ -327,7 +327,7 @@ static int open_devices(struct mt_profile_job *job, const struct profile_options
 {
     char *argv[] = {(char *)(uintptr_t)job->engine->program, NULL};
     *devices = (struct devices){NULL, environ};
-    return given->devices.n ? rehearse_open_recorded("profile", &given->devices, argv,
+    return given->devices.n ? rehearse_open_recorded("profile", &given->devices, NULL, argv,
                                                      &devices->pretended, &devices->environment)
                             : CLI_EXIT_OK;
 }
