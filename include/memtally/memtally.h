@@ -27,6 +27,7 @@
 #include <memtally/recording.h>
 #include <memtally/rehearsal.h>
 #include <memtally/run.h>
+#include <memtally/schedule.h>
 #include <memtally/scope.h>
 #include <memtally/snapshot.h>
 #include <memtally/tally.h>
