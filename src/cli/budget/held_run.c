@@ -14,7 +14,7 @@
 /* ---- devices ---- */
 
 static int open_pretended(struct budget_run *run, const struct budget_world *world,
-                          const struct budget_held *held, char *const *argv)
+                          const struct budget_held *held, const struct mt_job_options *options)
 {
     char words[MT_JOB_DEVICES][ESTIMATE_GPU_BYTES];
     uint64_t free_bytes[ESTIMATE_DEVICES_MAX];
@@ -33,8 +33,8 @@ static int open_pretended(struct budget_run *run, const struct budget_world *wor
         names.items[names.n++] = word;
     }
     char *const *environment;
-    int code = rehearse_open_recorded(world->command, &names, free_bytes, argv, &run->devices,
-                                      &environment);
+    int code = rehearse_open_recorded(world->command, &names, free_bytes, options->argv,
+                                      options->environment, &run->devices, &environment);
     run->environment = (char **)environment;
     return code;
 }
@@ -114,7 +114,7 @@ int budget_run_start(struct budget_run *run, const struct budget_world *world,
             snprintf(run->device_names[run->n_devices++], sizeof run->device_names[0], "%.7s",
                      held->needs.items[i].place);
     if (world->n_pretended && run->n_devices) {
-        code = open_pretended(run, world, held, options->argv);
+        code = open_pretended(run, world, held, options);
     } else {
         code = take_real(run, world, held, cap, devices, &options->n_devices);
         if (code == CLI_EXIT_OK)

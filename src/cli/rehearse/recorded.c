@@ -23,13 +23,13 @@ struct rehearse_recorded {
 };
 
 static int open_devices(struct estimate_request *request, const uint64_t *free_bytes,
-                        char *const *argv, struct rehearse_recorded *recorded,
+                        char *const *argv, char *const *given, struct rehearse_recorded *recorded,
                         struct mt_error *error)
 {
     struct mt_rehearsal_device devices[ESTIMATE_DEVICES_MAX];
     const char *kind = request->settings.device_kind;
     enum mt_drive_layer layer =
-        kind && strcmp(kind, "cuda") != 0 ? MT_DRIVE_LAYER_GGML : mt_drive_layer_of(argv, environ);
+        kind && strcmp(kind, "cuda") != 0 ? MT_DRIVE_LAYER_GGML : mt_drive_layer_of(argv, given);
     int is_cuda = layer == MT_DRIVE_LAYER_CUDA;
     int result = estimate_choose_cards(request, NULL, is_cuda, error);
     if (result == 0 && !is_cuda)
@@ -43,7 +43,7 @@ static int open_devices(struct estimate_request *request, const uint64_t *free_b
         return result;
     const struct mt_drive_job job = {
         .argv = argv,
-        .environment = environ,
+        .environment = given,
         .devices = devices,
         .n_devices = request->settings.n_devices,
         .device_kind = request->settings.device_kind,
@@ -53,7 +53,7 @@ static int open_devices(struct estimate_request *request, const uint64_t *free_b
 }
 
 int rehearse_open_recorded(const char *command, const struct cli_texts *named,
-                           const uint64_t *free_bytes, char *const *argv,
+                           const uint64_t *free_bytes, char *const *argv, char *const *given,
                            struct rehearse_recorded **recorded, char *const **environment)
 {
     struct estimate_request request = {0};
@@ -66,7 +66,7 @@ int rehearse_open_recorded(const char *command, const struct cli_texts *named,
     }
     int result = estimate_request_init(&request, &options, &error);
     if (result == 0)
-        result = open_devices(&request, free_bytes, argv, made, &error);
+        result = open_devices(&request, free_bytes, argv, given, made, &error);
     estimate_request_finish(&request);
     if (result < 0) {
         free(made);

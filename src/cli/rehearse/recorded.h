@@ -10,12 +10,13 @@
 struct rehearse_recorded;
 
 /* Makes devices as `named` says ("H100-80GB", "2x24GiB") for the command line `argv`, with as much
- * free on each as `free_bytes` says (NULL: all of it), the driver's context among it. On success
- * *environment is that of the program, which lasts as long as *recorded; the caller destroys it.
- * Returns an exit status, having complained in the name of `command` where that is none of success.
+ * free on each as `free_bytes` says (NULL: all of it), the driver's context among it. It starts
+ * from the environment `given`. On success *environment is that of the program, which lasts as long
+ * as *recorded; the caller destroys it. Returns an exit status, having complained in the name of
+ * `command` where that is none of success.
  */
 int rehearse_open_recorded(const char *command, const struct cli_texts *named,
-                           const uint64_t *free_bytes, char *const *argv,
+                           const uint64_t *free_bytes, char *const *argv, char *const *given,
                            struct rehearse_recorded **recorded, char *const **environment);
 
 /* Gives back what processes held that have ended. Call it while the program runs. */
