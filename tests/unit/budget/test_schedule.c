@@ -82,8 +82,9 @@ static void test_a_made_set_ends_within_a_tenth_of_the_bound(void **unused)
         n_worse += ratio > ALLOWED;
         n_small += schedule.is_small_first != 0;
     }
-    print_message("%u sets: mean %.3f of the bound, worst %.3f, above 1.10: %u, small first: %u\n",
-                  SETS, sum / SETS, worst, n_worse, n_small);
+    print_message(
+        "# %u sets: mean %.3f of the bound, worst %.3f, above 1.10: %u, small first: %u\n", SETS,
+        sum / SETS, worst, n_worse, n_small);
     /* Of the others the bound may be too low or the order too slow: no search told which. */
     assert_true(n_worse <= SETS / 50);
 }
