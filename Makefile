@@ -24,6 +24,8 @@ NEEDS_bare-configs = test
 NEEDS_profiles = test
 NEEDS_oracle = test
 NEEDS_place-proof = test
+NEEDS_budget-stress = test
+NEEDS_group-vm = test
 NEEDS_oracle-fusion = test
 NEEDS_asan = test
 NEEDS_tsan = test
@@ -118,6 +120,12 @@ oracle-fusion: build ## plan experts again with ggml-cuda's own choice of what f
 	@set -e; engine=$$(scripts/engine llama.cpp); library=$$(scripts/engine fusion); \
 	BUILD_DIR=$(CURDIR)/build PYTHONDONTWRITEBYTECODE=1 tests/conformance/oracle_fusion.py --compare "$$engine" \
 		build/tests/conformance/fusion "$$library"
+
+budget-stress: build ## holders of reservations killed at 1,000 random moments (half a minute)
+	@build/tests/unit/test_budget 1000
+
+group-vm: build ## control groups of version 2 in a virtual machine; KERNEL=vmlinuz; needs qemu, busybox, cpio (20 s)
+	@KERNEL="$(KERNEL)" tests/vm/groups build
 
 place-proof: build ## placements beside accelerate's, llama.cpp's own and equal stages, on some 40 models (5 minutes)
 	@BUILD_DIR=$(CURDIR)/build tests/place/proof.py build/src/cli/memtally "$$(scripts/engine torch)" "$$(scripts/engine llama.cpp)/llama-server"

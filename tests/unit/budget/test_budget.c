@@ -19,6 +19,7 @@
 static uint64_t start[10];
 static char state_of_made = 'S';
 static const char *boot = "boot";
+static int n_kills = 100; /* or as many as the program is told */
 static char folder[] = "/tmp/memtally-budget-XXXXXX";
 static char path[64];
 
@@ -436,7 +437,7 @@ static void test_holders_killed_at_random_moments_leave_nothing_behind(void **st
 {
     (void)state;
     srand(18);
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < n_kills; i++) {
         int ends[2];
         char byte;
         assert_int_equal(pipe(ends), 0);
@@ -497,7 +498,7 @@ static void test_processes_that_ask_at_once_never_hold_more_than_there_is(void *
     assert_int_equal(failed, 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_a_promise_is_kept_from_others_until_it_is_released, begin),
@@ -522,6 +523,8 @@ int main(void)
         cmocka_unit_test_setup(test_processes_that_ask_at_once_never_hold_more_than_there_is,
                                begin),
     };
+    if (argc > 1)
+        n_kills = atoi(argv[1]);
     if (!mkdtemp(folder))
         return 1;
     snprintf(path, sizeof path, "%s/budget", folder);
