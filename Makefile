@@ -25,6 +25,8 @@ NEEDS_profiles = test
 NEEDS_oracle = test
 NEEDS_place-proof = test
 NEEDS_placed-engines = test
+NEEDS_budget-stress = test
+NEEDS_group-vm = test
 NEEDS_oracle-fusion = test
 NEEDS_asan = test
 NEEDS_tsan = test
@@ -126,6 +128,12 @@ place-proof: build ## placements beside accelerate's, llama.cpp's own, equal sta
 
 placed-engines: build ## vLLM and SGLang load stages of unequal length as they were placed, on pretended GPUs (many GB to fetch, 5 minutes)
 	@BUILD_DIR=$(CURDIR)/build tests/place/engines.py build/src/cli/memtally "$$(scripts/engine vllm-0.33.0)" "$$(scripts/engine sglang-0.5.23)"
+
+budget-stress: build ## holders of reservations killed at 1,000 random moments (half a minute)
+	@build/tests/unit/test_budget 1000
+
+group-vm: build ## control groups of version 2 in a virtual machine; KERNEL=vmlinuz; needs qemu, busybox, cpio (20 s)
+	@KERNEL="$(KERNEL)" tests/vm/groups build
 
 aarch64: build ## build for aarch64, run the unit tests and a recorded program under qemu (some minutes)
 	@scripts/aarch64

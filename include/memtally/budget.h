@@ -11,7 +11,8 @@
  * The caller chooses the file and says what each place has free; the budget knows who has been
  * promised what. A reservation belongs to the process that asked and ends with it, however it ends:
  * a process is known by its id, its start time, its pid namespace and the boot. A process of
- * another pid namespace cannot be looked at, so what it reserved counts until it releases it.
+ * another pid namespace cannot be looked at, so what it reserved counts until it releases it,
+ * unless it is guarded: containers that share a card through a file guard what they reserve.
  *
  * Order. Who asked first is served first where there is room, and a later request that fits may
  * pass one that does not. After MT_BUDGET_PASSES such passes nobody passes any more who needs one
@@ -37,7 +38,9 @@ extern "C" {
 #define MT_BUDGET_PASSES      8
 #define MT_BUDGET_PLACE_BYTES 48 /* of a place's name with its end */
 
-/* What a reservation needs of a place: "host", "gpu0", a device's UUID. Names are compared only. */
+/* What a reservation needs of a place: "host", "gpu0", a device's UUID. Names are compared only.
+ * "gpu*" is any place that starts with "gpu" and that no other need of the reservation has; once it
+ * is taken, mt_budget_list() has its name. */
 struct mt_budget_need {
     char place[MT_BUDGET_PLACE_BYTES];
     uint64_t bytes;
@@ -50,6 +53,7 @@ struct mt_budget_place {
     uint64_t capacity_bytes;
     uint64_t free_bytes;
     uint64_t min_free_bytes; /* stays free */
+    uint64_t overhead_bytes; /* that each holder takes beside what it needs: a driver's context */
 };
 
 /* Who waits or holds. */
@@ -80,6 +84,12 @@ int mt_budget_take(const char *path, uint64_t id, const struct mt_budget_place *
  * was reserved counts as all of it. Errors: MT_ENOTFOUND, and those of mt_budget_ask(). */
 int mt_budget_renew(const char *path, uint64_t id, const char *place, uint64_t used_bytes,
                     struct mt_error *error);
+
+/* Ties a request or a reservation of the calling process to *fd, which the caller closes: it ends
+ * when that is closed wherever it was inherited, and is so seen from other pid namespaces, and from
+ * other machines where the file system passes locks on. *fd is closed by exec. Errors: as
+ * mt_budget_renew(). */
+int mt_budget_guard(const char *path, uint64_t id, int *fd, struct mt_error *error);
 
 /* Ends a request or a reservation of the calling process. Errors: as mt_budget_renew(). */
 int mt_budget_release(const char *path, uint64_t id, struct mt_error *error);

@@ -16,6 +16,7 @@
 #include <memtally/drive.h>
 #include <memtally/error.h>
 #include <memtally/host.h>
+#include <memtally/job.h>
 #include <memtally/measure.h>
 #include <memtally/model.h>
 #include <memtally/model_file.h>
@@ -26,6 +27,7 @@
 #include <memtally/recording.h>
 #include <memtally/rehearsal.h>
 #include <memtally/run.h>
+#include <memtally/schedule.h>
 #include <memtally/scope.h>
 #include <memtally/snapshot.h>
 #include <memtally/tally.h>

@@ -8,6 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* "gpu*" is any place that starts with "gpu". */
+static int is_any(const char *place)
+{
+    size_t length = strlen(place);
+    return length > 0 && place[length - 1] == '*';
+}
+
 static int check_needs(const struct mt_budget_need *needs, size_t n, struct mt_error *error)
 {
     if (n == 0 || n > MT_BUDGET_PLACES)
@@ -17,7 +24,7 @@ static int check_needs(const struct mt_budget_need *needs, size_t n, struct mt_e
             return mt_fail(error, MT_EARG, MT_NO_OFFSET, "name each place in 1 to %d bytes",
                            MT_BUDGET_PLACE_BYTES - 1);
         for (size_t j = 0; j < i; j++)
-            if (strcmp(needs[i].place, needs[j].place) == 0)
+            if (!is_any(needs[i].place) && strcmp(needs[i].place, needs[j].place) == 0)
                 return mt_fail(error, MT_EARG, MT_NO_OFFSET, "name the place %s once",
                                needs[i].place);
     }
@@ -116,6 +123,13 @@ static uint64_t less(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
+static uint64_t with_overhead(const struct mt_budget_need *need,
+                              const struct mt_budget_place *place)
+{
+    uint64_t sum;
+    return __builtin_add_overflow(need->bytes, place->overhead_bytes, &sum) ? UINT64_MAX : sum;
+}
+
 /* What a place has left when all promises are kept. */
 static uint64_t room_of(const struct mt_budget_file *file, const struct mt_budget_place *place)
 {
@@ -126,28 +140,53 @@ static uint64_t room_of(const struct mt_budget_file *file, const struct mt_budge
         const struct mt_budget_need *need = need_of(holder, place->name);
         if (!holder->id || !holder->holds || !need)
             continue;
-        room = less(room, less(need->bytes, need->used_bytes));
-        unpromised = less(unpromised, need->bytes);
+        room = less(room, less(with_overhead(need, place), need->used_bytes));
+        unpromised = less(unpromised, with_overhead(need, place));
     }
     return room < unpromised ? room : unpromised;
 }
 
-static int fits(const struct mt_budget_holder *holder, const struct mt_budget_place *places,
-                const uint64_t *room, size_t n)
+static int names(const char *wanted, const char *place)
 {
-    for (size_t i = 0; i < n; i++) {
-        const struct mt_budget_need *need = need_of(holder, places[i].name);
-        if (need && need->bytes > room[i])
-            return 0;
-    }
+    return is_any(wanted) ? strncmp(wanted, place, strlen(wanted) - 1) == 0
+                          : strcmp(wanted, place) == 0;
+}
+
+/* Gives each need a place with room for it: those with a name first, then the others the first that
+ * fits and that the holder has not. Returns 1, with place_of[i] the number of needs[i]'s. */
+static int fit(const struct mt_budget_holder *holder, const struct mt_budget_place *places,
+               const uint64_t *room, size_t n_places, size_t place_of[MT_BUDGET_PLACES])
+{
+    uint64_t is_taken[MT_BUDGET_PLACES] = {0}; /* the place's number and 1 */
+    for (int any = 0; any <= 1; any++)
+        for (uint32_t i = 0; i < holder->n_needs; i++) {
+            const struct mt_budget_need *need = &holder->needs[i];
+            if (is_any(need->place) != any)
+                continue;
+            size_t k = 0;
+            for (; k < n_places; k++) {
+                size_t j = 0;
+                while (j < MT_BUDGET_PLACES && is_taken[j] != k + 1)
+                    j++;
+                if (j == MT_BUDGET_PLACES && names(need->place, places[k].name) &&
+                    with_overhead(need, &places[k]) <= room[k])
+                    break;
+            }
+            if (k == n_places)
+                return 0;
+            place_of[i] = k;
+            is_taken[i] = k + 1;
+        }
     return 1;
 }
 
 static int share_a_place(const struct mt_budget_holder *a, const struct mt_budget_holder *b)
 {
     for (uint32_t i = 0; i < a->n_needs; i++)
-        if (need_of(b, a->needs[i].place))
-            return 1;
+        for (uint32_t j = 0; j < b->n_needs; j++)
+            if (names(a->needs[i].place, b->needs[j].place) ||
+                names(b->needs[j].place, a->needs[i].place))
+                return 1;
     return 0;
 }
 
@@ -175,73 +214,86 @@ static int go_before(struct mt_budget_file *file, const struct mt_budget_slot *o
                      struct mt_budget_slot **passed, size_t *n_passed, struct mt_error *error)
 {
     struct mt_budget_slot *slots[MT_BUDGET_HOLDERS];
+    size_t place_of[MT_BUDGET_PLACES];
     size_t n = order(file, slots);
     *n_passed = 0;
     for (size_t i = 0; i < n && slots[i] != own; i++) {
         struct mt_budget_holder *first = &slots[i]->holder;
         if (first->holds || !share_a_place(first, &own->holder))
             continue;
-        if (!fits(first, places, room, n_places)) {
+        if (!fit(first, places, room, n_places, place_of)) {
             if (first->n_passed >= MT_BUDGET_PASSES)
                 return mt_fail(error, MT_EBUSY, MT_NO_OFFSET,
                                "process %d has waited longer and goes first", first->pid);
             passed[(*n_passed)++] = slots[i];
             continue;
         }
-        for (size_t k = 0; k < n_places; k++) {
-            const struct mt_budget_need *need = need_of(first, places[k].name);
-            room[k] -= need ? need->bytes : 0;
-        }
+        for (uint32_t k = 0; k < first->n_needs; k++)
+            room[place_of[k]] -= with_overhead(&first->needs[k], &places[place_of[k]]);
     }
     return 0;
 }
 
+/* Whether there would be room if nobody held anything. Uses `room`. */
 static int check_places(const struct mt_budget_holder *holder, const struct mt_budget_place *places,
-                        size_t n, struct mt_error *error)
+                        uint64_t *room, size_t n, struct mt_error *error)
 {
+    size_t place_of[MT_BUDGET_PLACES];
+    for (size_t k = 0; k < n; k++)
+        room[k] = less(places[k].capacity_bytes, places[k].min_free_bytes);
     for (uint32_t i = 0; i < holder->n_needs; i++) {
-        const struct mt_budget_need *need = &holder->needs[i];
+        const char *wanted = holder->needs[i].place;
         size_t k = 0;
-        while (k < n && strcmp(places[k].name, need->place) != 0)
+        while (k < n && !names(wanted, places[k].name))
             k++;
         if (k == n)
-            return mt_fail(error, MT_EARG, MT_NO_OFFSET, "there is no place %s", need->place);
-        if (need->bytes > less(places[k].capacity_bytes, places[k].min_free_bytes))
+            return mt_fail(error, MT_EARG, MT_NO_OFFSET, "there is no place %s", wanted);
+        const struct mt_budget_holder alone = {.n_needs = 1, .needs = {holder->needs[i]}};
+        if (!fit(&alone, places, room, n, place_of))
             return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET,
-                           "%s never has as much; ask for less or lower what stays free",
-                           need->place);
+                           "%s never has as much; ask for less or lower what stays free", wanted);
     }
+    if (!fit(holder, places, room, n, place_of))
+        return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET,
+                       "there are never as many places with as much; ask for fewer or for less");
     return 0;
+}
+
+/* Those needs that any place would do for get the name of theirs. */
+static void settle(struct mt_budget_holder *own, const struct mt_budget_place *places,
+                   const size_t *place_of)
+{
+    own->holds = 1;
+    for (uint32_t i = 0; i < own->n_needs; i++)
+        if (is_any(own->needs[i].place))
+            strcpy(own->needs[i].place, places[place_of[i]].name);
 }
 
 static int take(struct mt_budget_file *file, struct mt_budget_slot *own,
-                const struct mt_budget_place *places, size_t n_places, struct mt_error *error)
+                const struct mt_budget_place *places, uint64_t *room, size_t n_places,
+                struct mt_error *error)
 {
     struct mt_budget_slot *passed[MT_BUDGET_HOLDERS];
     size_t n_passed;
-    if (own->holder.holds)
-        return 0;
-    int status = check_places(&own->holder, places, n_places, error);
+    size_t place_of[MT_BUDGET_PLACES];
+    int status = check_places(&own->holder, places, room, n_places, error);
     if (status < 0)
         return status;
-    uint64_t *room = calloc(n_places, sizeof *room);
-    if (!room)
-        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "no memory to look for room");
     for (size_t k = 0; k < n_places; k++)
         room[k] = room_of(file, &places[k]);
     status = go_before(file, own, places, room, n_places, passed, &n_passed, error);
-    if (status == 0 && !fits(&own->holder, places, room, n_places))
-        status = mt_fail(error, MT_EBUSY, MT_NO_OFFSET, "there is no room now; ask again later");
-    free(room);
+    if (status < 0)
+        return status;
+    if (!fit(&own->holder, places, room, n_places, place_of))
+        return mt_fail(error, MT_EBUSY, MT_NO_OFFSET, "there is no room now; ask again later");
     for (size_t i = 0; status == 0 && i < n_passed; i++) {
         passed[i]->holder.n_passed++;
         status = mt_budget_write(file, (size_t)(passed[i] - file->slots), 0, error);
     }
-    if (status == 0) {
-        own->holder.holds = 1;
-        status = mt_budget_write(file, (size_t)(own - file->slots), 0, error);
-    }
-    return status;
+    if (status < 0)
+        return status;
+    settle(&own->holder, places, place_of);
+    return mt_budget_write(file, (size_t)(own - file->slots), 0, error);
 }
 
 int mt_budget_take_in(const struct mt_budget_os *os, const char *path, uint64_t id,
@@ -252,7 +304,16 @@ int mt_budget_take_in(const struct mt_budget_os *os, const char *path, uint64_t 
     int status = open_own(os, path, id, &file, &own, error);
     if (status < 0)
         return status;
-    status = take(file, own, places, n_places, error);
+    uint64_t *room = calloc(n_places + 1, sizeof *room);
+    if (!room)
+        status = mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "no memory to look for room");
+    for (size_t k = 0; status == 0 && k < n_places; k++)
+        if (strlen(places[k].name) >= MT_BUDGET_PLACE_BYTES)
+            status = mt_fail(error, MT_EARG, MT_NO_OFFSET, "name each place in 1 to %d bytes",
+                             MT_BUDGET_PLACE_BYTES - 1);
+    if (status == 0 && !own->holder.holds)
+        status = take(file, own, places, room, n_places, error);
+    free(room);
     mt_budget_close(file);
     return status;
 }
@@ -275,6 +336,30 @@ int mt_budget_renew_in(const struct mt_budget_os *os, const char *path, uint64_t
     }
     if (status == MT_ENOTFOUND)
         mt_fail(error, status, MT_NO_OFFSET, "nothing of %s was asked for", place);
+    mt_budget_close(file);
+    return status;
+}
+
+int mt_budget_guard_in(const struct mt_budget_os *os, const char *path, uint64_t id, int *fd,
+                       struct mt_error *error)
+{
+    struct mt_budget_file *file;
+    struct mt_budget_slot *own;
+    int status = open_own(os, path, id, &file, &own, error);
+    if (status < 0)
+        return status;
+    int guard = os->open(os->context, path);
+    int failed = guard < 0 ? guard : os->hold(os->context, guard, mt_budget_guard_of(id));
+    if (failed) {
+        status = mt_fail_errno(error, -failed, "cannot lock the budget's file %s", path);
+    } else {
+        own->is_guarded = 1;
+        status = mt_budget_write(file, (size_t)(own - file->slots), 0, error);
+    }
+    if (status == 0)
+        *fd = guard;
+    else if (guard >= 0)
+        os->close(os->context, guard);
     mt_budget_close(file);
     return status;
 }
@@ -336,6 +421,13 @@ int mt_budget_renew(const char *path, uint64_t id, const char *place, uint64_t u
     struct mt_budget_os os;
     mt_budget_os_init(&os);
     return mt_budget_renew_in(&os, path, id, place, used_bytes, error);
+}
+
+int mt_budget_guard(const char *path, uint64_t id, int *fd, struct mt_error *error)
+{
+    struct mt_budget_os os;
+    mt_budget_os_init(&os);
+    return mt_budget_guard_in(&os, path, id, fd, error);
 }
 
 int mt_budget_release(const char *path, uint64_t id, struct mt_error *error)

@@ -48,6 +48,9 @@ static void know_machine(struct mt_budget_file *file)
 static int lives(const struct mt_budget_file *file, const struct mt_budget_slot *slot)
 {
     struct mt_process process;
+    const struct mt_budget_os *os = file->os;
+    if (slot->is_guarded)
+        return os->is_held(os->context, file->fd, mt_budget_guard_of(slot->holder.id)) != 0;
     if (slot->boot != file->boot)
         return 0;
     if (slot->namespace != file->namespace)
@@ -110,6 +113,11 @@ static long read_file(struct mt_budget_file *file)
     }
     free(bytes);
     return got;
+}
+
+uint64_t mt_budget_guard_of(uint64_t id)
+{
+    return ((uint64_t)1 << 40) + id % ((uint64_t)1 << 40);
 }
 
 int mt_budget_open(const struct mt_budget_os *os, const char *path, struct mt_budget_file **file,

@@ -5,7 +5,9 @@
  *     head: magic, next id, checksum; a slot is free where its id is 0
  *
  * A slot lies within a page, so that a process that is killed has written it or has not. The file
- * is opened anew for each change and locked meanwhile; a lock of the kernel ends with its owner. */
+ * is opened anew for each change and locked meanwhile; a lock of the kernel ends with its owner.
+ * Locks are those of ranges, which belong to an open file, not to a process, and which network file
+ * systems pass on: of the first byte while it is used, of a byte past the end for a guarded id. */
 #ifndef MT_BUDGET_FILE_H
 #define MT_BUDGET_FILE_H
 
@@ -18,7 +20,8 @@ struct mt_budget_slot {
     uint64_t namespace;
     uint64_t start_ticks;
     struct mt_budget_holder holder;
-    char unused[64];
+    uint32_t is_guarded; /* it lives as long as its byte's lock */
+    char unused[60];
     uint64_t checksum;
 };
 _Static_assert(sizeof(struct mt_budget_slot) <= 1024, "a slot lies within a page");
@@ -32,7 +35,9 @@ struct mt_budget_os {
     int (*lock)(void *context, int fd);
     long (*read)(void *context, int fd, void *bytes, size_t n, uint64_t offset);
     long (*write)(void *context, int fd, const void *bytes, size_t n, uint64_t offset);
-    void (*close)(void *context, int fd); /* ends the lock too */
+    void (*close)(void *context, int fd);                   /* ends the lock too */
+    int (*hold)(void *context, int fd, uint64_t offset);    /* locks a byte until fd is closed */
+    int (*is_held)(void *context, int fd, uint64_t offset); /* by another open file: 1, else 0 */
 };
 
 void mt_budget_os_init(struct mt_budget_os *os);
@@ -53,6 +58,9 @@ int mt_budget_open(const struct mt_budget_os *os, const char *path, struct mt_bu
                    struct mt_error *error);
 void mt_budget_close(struct mt_budget_file *file);
 
+/* The byte that is locked for a guarded reservation. */
+uint64_t mt_budget_guard_of(uint64_t id);
+
 /* Writes slot `i`, and the head where `head` is set. */
 int mt_budget_write(struct mt_budget_file *file, size_t i, int head, struct mt_error *error);
 
@@ -65,6 +73,8 @@ int mt_budget_take_in(const struct mt_budget_os *os, const char *path, uint64_t 
                       struct mt_error *error);
 int mt_budget_renew_in(const struct mt_budget_os *os, const char *path, uint64_t id,
                        const char *place, uint64_t used_bytes, struct mt_error *error);
+int mt_budget_guard_in(const struct mt_budget_os *os, const char *path, uint64_t id, int *fd,
+                       struct mt_error *error);
 int mt_budget_release_in(const struct mt_budget_os *os, const char *path, uint64_t id,
                          struct mt_error *error);
 int mt_budget_list_in(const struct mt_budget_os *os, const char *path,

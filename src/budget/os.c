@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,13 +21,34 @@ static int machine_open(void *context, const char *path)
     return -EPERM;
 }
 
+static struct flock byte_at(short type, uint64_t offset)
+{
+    return (struct flock){
+        .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)offset, .l_len = 1};
+}
+
 static int machine_lock(void *context, int fd)
 {
+    struct flock first = byte_at(F_WRLCK, 0);
     (void)context;
-    while (flock(fd, LOCK_EX) < 0)
+    while (fcntl(fd, F_OFD_SETLKW, &first) < 0)
         if (errno != EINTR)
             return -errno;
     return 0;
+}
+
+static int machine_hold(void *context, int fd, uint64_t offset)
+{
+    struct flock byte = byte_at(F_WRLCK, offset);
+    (void)context;
+    return fcntl(fd, F_OFD_SETLK, &byte) < 0 ? -errno : 0;
+}
+
+static int machine_is_held(void *context, int fd, uint64_t offset)
+{
+    struct flock byte = byte_at(F_WRLCK, offset);
+    (void)context;
+    return fcntl(fd, F_OFD_GETLK, &byte) < 0 ? -errno : byte.l_type != F_UNLCK;
 }
 
 static long machine_read(void *context, int fd, void *bytes, size_t n, uint64_t offset)
@@ -48,7 +68,8 @@ static long machine_write(void *context, int fd, const void *bytes, size_t n, ui
 static void machine_close(void *context, int fd)
 {
     (void)context;
-    flock(fd, LOCK_UN); /* a child that was forked meanwhile shares the lock */
+    struct flock first = byte_at(F_UNLCK, 0); /* a child that was forked meanwhile shares it */
+    fcntl(fd, F_OFD_SETLK, &first);
     close(fd);
 }
 
@@ -62,4 +83,6 @@ void mt_budget_os_init(struct mt_budget_os *os)
     os->read = machine_read;
     os->write = machine_write;
     os->close = machine_close;
+    os->hold = machine_hold;
+    os->is_held = machine_is_held;
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <memtally/doctor.h>
+#include <memtally/job.h>
 
 #include "cli/calibrate.h"
 #include "cli/command.h"
@@ -173,6 +174,42 @@ static void check_preload(struct mt_check *check)
              error.text);
 }
 
+/* ---- how memtally exec and test hold programs to what they need ---- */
+
+/* Makes a control group and removes it: that it may be made is seen by nothing less. */
+static void check_host_cap(struct mt_check *check)
+{
+    struct mt_error error;
+    *check = (struct mt_check){.name = "host_cap", .state = MT_CHECK_OK};
+    if (mt_job_can_cap(MT_JOB_CAP_GROUP, &error) == 0) {
+        snprintf(check->finding, sizeof check->finding,
+                 "programs are held to host memory by a control group");
+        return;
+    }
+    check->state = MT_CHECK_LIMITED;
+    snprintf(check->finding, sizeof check->finding,
+             "programs are held to host memory by RLIMIT_DATA, each process by itself");
+    snprintf(check->advice, sizeof check->advice, "%.*s", (int)sizeof check->advice - 1,
+             error.text);
+}
+
+static void check_device_cap(struct mt_check *check)
+{
+    struct mt_job_machine machine;
+    *check = (struct mt_check){.name = "device_cap", .state = MT_CHECK_OK};
+    if (mt_job_look(&machine, NULL, NULL) < 0 || machine.n < 2) {
+        snprintf(check->finding, sizeof check->finding,
+                 "pretended devices refuse by themselves; there is no real one");
+        return;
+    }
+    check->state = MT_CHECK_LIMITED;
+    snprintf(check->finding, sizeof check->finding,
+             "no driver holds a program to a part of a device");
+    snprintf(check->advice, sizeof check->advice,
+             "exec and test refuse devices without --cap watch, which kills a program that is "
+             "seen past its need, or --cap none");
+}
+
 /* ---- engines that the environment names ---- */
 
 /* Whether profile would take this engine out of the cache. */
@@ -306,6 +343,8 @@ static int show(const struct doctor_options *options, struct mt_check *checks, s
     return code != CLI_EXIT_OK ? code : works ? CLI_EXIT_OK : CLI_EXIT_CANNOT;
 }
 
+#define N_OWN 3 /* checks of the program's own */
+
 static int run_doctor(const struct cli_call *call)
 {
     const struct doctor_options *options = call->options;
@@ -317,7 +356,7 @@ static int run_doctor(const struct cli_call *call)
         return cli_calibrate(options->json);
     if (mt_doctor_run(&look, &found, &n, &error) < 0)
         return cli_fail(&error);
-    struct mt_check *checks = calloc(n + 1, sizeof *checks);
+    struct mt_check *checks = calloc(n + N_OWN, sizeof *checks);
     if (checks)
         memcpy(checks, found, n * sizeof *checks);
     mt_checks_destroy(found);
@@ -327,15 +366,17 @@ static int run_doctor(const struct cli_call *call)
     }
     complete_engines(checks, n);
     check_preload(&checks[n]);
-    int code = show(options, checks, n + 1);
+    check_host_cap(&checks[n + 1]);
+    check_device_cap(&checks[n + 2]);
+    int code = show(options, checks, n + N_OWN);
     free(checks);
     return code;
 }
 
 static const char *const description[] = {
     "Looks at what memtally needs from this machine. For each need it says whether all of it "
-    "works (ok), part of it (limited) or nothing (missing), and what you can do. It changes "
-    "nothing.",
+    "works (ok), part of it (limited) or nothing (missing), and what you can do. It leaves "
+    "nothing changed.",
     "With --calibrate it measures the cards instead: the context that CUDA's driver makes for a "
     "process, a first kernel, cuBLAS, a node of a graph. Let no other program use them meanwhile.",
     "Essential are proc, pictures and preload. All others only limit what memtally shows.",

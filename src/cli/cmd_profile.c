@@ -327,9 +327,10 @@ static int open_devices(struct mt_profile_job *job, const struct profile_options
 {
     char *argv[] = {(char *)(uintptr_t)job->engine->program, NULL};
     *devices = (struct devices){NULL, environ};
-    return given->devices.n ? rehearse_open_recorded("profile", &given->devices, argv,
-                                                     &devices->pretended, &devices->environment)
-                            : CLI_EXIT_OK;
+    return given->devices.n
+               ? rehearse_open_recorded("profile", &given->devices, NULL, argv, environ,
+                                        &devices->pretended, &devices->environment)
+               : CLI_EXIT_OK;
 }
 
 static void poll_devices(void *context)

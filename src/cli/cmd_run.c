@@ -142,8 +142,8 @@ static int pretend(struct session *session, char *const *argv)
     session->environment = environ;
     if (!session->options->devices.n)
         return CLI_EXIT_OK;
-    int code = rehearse_open_recorded("run", &session->options->devices, argv, &session->devices,
-                                      &session->environment);
+    int code = rehearse_open_recorded("run", &session->options->devices, NULL, argv, environ,
+                                      &session->devices, &session->environment);
     return code == CLI_EXIT_OK || code == CLI_EXIT_USAGE ? code : CLI_EXIT_FAILED;
 }
 

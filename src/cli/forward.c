@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 static struct mt_run *volatile receiver;
+static struct mt_job *volatile job_receiver;
 static volatile sig_atomic_t early;
 
 static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
@@ -19,8 +20,11 @@ static void forward(int signal, siginfo_t *info, void *context)
     if (info->si_code > 0)
         return;
     struct mt_run *run = receiver;
+    struct mt_job *job = job_receiver;
     if (run)
         mt_run_signal(run, signal);
+    else if (job)
+        mt_job_signal(job, signal);
     else
         early = signal;
 }
@@ -40,6 +44,15 @@ void cli_forward_to(struct mt_run *run)
     receiver = run;
     if (run && early) {
         mt_run_signal(run, early);
+        early = 0;
+    }
+}
+
+void cli_forward_to_job(struct mt_job *job)
+{
+    job_receiver = job;
+    if (job && early) {
+        mt_job_signal(job, early);
         early = 0;
     }
 }

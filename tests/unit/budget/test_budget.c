@@ -19,6 +19,7 @@
 static uint64_t start[10];
 static char state_of_made = 'S';
 static const char *boot = "boot";
+static int n_kills = 100; /* or as many as the program is told */
 static char folder[] = "/tmp/memtally-budget-XXXXXX";
 static char path[64];
 
@@ -74,7 +75,7 @@ static uint64_t ask(int pid, uint64_t bytes)
 static int take(int pid, uint64_t id, uint64_t free_bytes, uint64_t min_free_bytes)
 {
     struct mt_budget_os os = made(pid);
-    struct mt_budget_place gpu = {"gpu0", 10 * GIB, free_bytes, min_free_bytes};
+    struct mt_budget_place gpu = {"gpu0", 10 * GIB, free_bytes, min_free_bytes, 0};
     return mt_budget_take_in(&os, path, id, &gpu, 1, NULL);
 }
 
@@ -253,6 +254,112 @@ static void test_a_file_that_others_may_write_is_refused(void **state)
     assert_int_equal(mt_budget_ask(path, &need, 1, &id, NULL), MT_EPERM);
 }
 
+/* ---- any device ---- */
+
+static int take_any(int pid, uint64_t id, struct mt_error *error)
+{
+    struct mt_budget_os os = made(pid);
+    struct mt_budget_place places[] = {{"host", 8 * GIB, 8 * GIB, 0, 0},
+                                       {"gpu0", 4 * GIB, 4 * GIB, 0, GIB},
+                                       {"gpu1", 6 * GIB, 6 * GIB, 0, GIB}};
+    return mt_budget_take_in(&os, path, id, places, 3, error);
+}
+
+static uint64_t ask_any(int pid, const struct mt_budget_need *needs, size_t n)
+{
+    struct mt_budget_os os = made(pid);
+    uint64_t id;
+    assert_int_equal(mt_budget_ask_in(&os, path, needs, n, &id, NULL), 0);
+    return id;
+}
+
+static const char *place_of(uint64_t id, size_t i)
+{
+    static struct mt_budget_holder holders[MT_BUDGET_HOLDERS];
+    struct mt_budget_os os = made(100);
+    size_t n;
+    assert_int_equal(mt_budget_list_in(&os, path, holders, &n, NULL, NULL), 0);
+    for (size_t k = 0; k < n; k++)
+        if (holders[k].id == id)
+            return holders[k].needs[i].place;
+    return "";
+}
+
+/* Each holder takes 1 GiB beside: gpu0 has room for 3 GiB of needs, gpu1 for 5. */
+static void test_any_device_is_the_first_with_room_and_overhead_counts(void **state)
+{
+    (void)state;
+    const struct mt_budget_need need = {.place = "gpu*", .bytes = 3 * GIB};
+    uint64_t id[3];
+    for (int i = 0; i < 3; i++)
+        id[i] = ask_any(100 + i, &need, 1);
+    assert_int_equal(take_any(100, id[0], NULL), 0);
+    assert_int_equal(take_any(101, id[1], NULL), 0);
+    assert_int_equal(take_any(102, id[2], NULL), MT_EBUSY); /* gpu1: 6 - 3 - 1 is less than 3 + 1 */
+    assert_string_equal(place_of(id[0], 0), "gpu0");
+    assert_string_equal(place_of(id[1], 0), "gpu1");
+    assert_string_equal(place_of(id[2], 0), "gpu*");
+    release(100, id[0]);
+    assert_int_equal(take_any(102, id[2], NULL), 0);
+}
+
+static void test_two_of_any_device_are_two_devices(void **state)
+{
+    (void)state;
+    struct mt_error error;
+    const struct mt_budget_need two[] = {{.place = "gpu*", .bytes = GIB},
+                                         {.place = "gpu0", .bytes = GIB}};
+    uint64_t id = ask_any(100, two, 2);
+    assert_int_equal(take_any(100, id, NULL), 0);
+    assert_string_equal(place_of(id, 0), "gpu1");
+    release(100, id);
+    const struct mt_budget_need three[] = {{.place = "gpu*", .bytes = GIB},
+                                           {.place = "gpu*", .bytes = GIB},
+                                           {.place = "gpu*", .bytes = GIB}};
+    assert_int_equal(take_any(101, ask_any(101, three, 3), &error), MT_ELIMIT);
+    const struct mt_budget_need large = {.place = "gpu*", .bytes = 5 * GIB + 1};
+    assert_int_equal(take_any(102, ask_any(102, &large, 1), &error), MT_ELIMIT);
+    const struct mt_budget_need other = {.place = "npu*", .bytes = 1};
+    assert_int_equal(take_any(103, ask_any(103, &other, 1), &error), MT_EARG);
+}
+
+/* One that waits for any device and has been passed often is not passed by one for gpu1 alone. */
+static void test_who_waits_for_any_device_does_not_starve(void **state)
+{
+    (void)state;
+    const struct mt_budget_need all = {.place = "gpu1", .bytes = 4 * GIB};
+    const struct mt_budget_need any = {.place = "gpu*", .bytes = 5 * GIB};
+    const struct mt_budget_need small = {.place = "gpu1", .bytes = 0};
+    uint64_t held = ask_any(100, &all, 1);
+    assert_int_equal(take_any(100, held, NULL), 0);
+    uint64_t waits = ask_any(101, &any, 1);
+    for (int i = 0; i < MT_BUDGET_PASSES; i++) {
+        uint64_t id = ask_any(102, &small, 1);
+        assert_int_equal(take_any(102, id, NULL), 0);
+        release(102, id);
+    }
+    assert_int_equal(take_any(102, ask_any(102, &small, 1), NULL), MT_EBUSY);
+    release(100, held);
+    assert_int_equal(take_any(101, waits, NULL), 0);
+}
+
+/* A process of another pid namespace cannot be looked at; its lock can. */
+static void test_a_guarded_holder_is_known_by_its_lock_wherever_it_is(void **state)
+{
+    (void)state;
+    int fd = -1;
+    struct mt_budget_os os = made(100);
+    uint64_t id = ask(100, 8 * GIB);
+    assert_int_equal(mt_budget_guard_in(&os, path, id, &fd, NULL), 0);
+    assert_int_equal(take(100, id, 10 * GIB, 0), 0);
+    start[0] = 0;                    /* its number means nothing here */
+    boot = "that of another kernel"; /* of a machine that shares the file */
+    uint64_t second = ask(101, 8 * GIB);
+    assert_int_equal(take(101, second, 10 * GIB, 0), MT_EBUSY);
+    close(fd);
+    assert_int_equal(take(101, second, 10 * GIB, 0), 0);
+}
+
 /* ---- each call fails once ---- */
 
 static int calls_left;
@@ -286,7 +393,7 @@ static long failing_write(void *context, int fd, const void *bytes, size_t n, ui
 static void test_any_call_may_fail_and_nothing_is_promised_twice(void **state)
 {
     (void)state;
-    struct mt_budget_place gpu = {"gpu0", 10 * GIB, 10 * GIB, 0};
+    struct mt_budget_place gpu = {"gpu0", 10 * GIB, 10 * GIB, 0, 0};
     struct mt_budget_need need = {.place = "gpu0", .bytes = 6 * GIB};
     int n = 0;
     for (int done = 0; !done; n++) {
@@ -315,7 +422,7 @@ static void test_any_call_may_fail_and_nothing_is_promised_twice(void **state)
 
 static void reserve_forever(int to)
 {
-    struct mt_budget_place host = {"host", 10 * GIB, 10 * GIB, 0};
+    struct mt_budget_place host = {"host", 10 * GIB, 10 * GIB, 0, 0};
     struct mt_budget_need need = {.place = "host", .bytes = GIB};
     for (;;) {
         uint64_t id;
@@ -330,7 +437,7 @@ static void test_holders_killed_at_random_moments_leave_nothing_behind(void **st
 {
     (void)state;
     srand(18);
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < n_kills; i++) {
         int ends[2];
         char byte;
         assert_int_equal(pipe(ends), 0);
@@ -357,7 +464,7 @@ static void test_holders_killed_at_random_moments_leave_nothing_behind(void **st
 /* Each takes more than half, so that whoever holds it must be alone. */
 static void hold_alone_often(const char *mark)
 {
-    struct mt_budget_place host = {"host", 10 * GIB, 10 * GIB, 0};
+    struct mt_budget_place host = {"host", 10 * GIB, 10 * GIB, 0, 0};
     struct mt_budget_need need = {.place = "host", .bytes = 6 * GIB};
     for (int i = 0; i < 50; i++) {
         uint64_t id;
@@ -391,7 +498,7 @@ static void test_processes_that_ask_at_once_never_hold_more_than_there_is(void *
     assert_int_equal(failed, 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_a_promise_is_kept_from_others_until_it_is_released, begin),
@@ -406,12 +513,18 @@ int main(void)
         cmocka_unit_test_setup(test_what_a_holder_took_and_gave_back_is_still_its_own, begin),
         cmocka_unit_test_setup(test_what_was_held_before_the_boot_is_free, begin),
         cmocka_unit_test_setup(test_a_zombie_holds_nothing, begin),
+        cmocka_unit_test_setup(test_any_device_is_the_first_with_room_and_overhead_counts, begin),
+        cmocka_unit_test_setup(test_two_of_any_device_are_two_devices, begin),
+        cmocka_unit_test_setup(test_who_waits_for_any_device_does_not_starve, begin),
+        cmocka_unit_test_setup(test_a_guarded_holder_is_known_by_its_lock_wherever_it_is, begin),
         cmocka_unit_test_setup(test_a_file_that_others_may_write_is_refused, begin),
         cmocka_unit_test_setup(test_any_call_may_fail_and_nothing_is_promised_twice, begin),
         cmocka_unit_test_setup(test_holders_killed_at_random_moments_leave_nothing_behind, begin),
         cmocka_unit_test_setup(test_processes_that_ask_at_once_never_hold_more_than_there_is,
                                begin),
     };
+    if (argc > 1)
+        n_kills = atoi(argv[1]);
     if (!mkdtemp(folder))
         return 1;
     snprintf(path, sizeof path, "%s/budget", folder);
