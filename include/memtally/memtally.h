@@ -20,6 +20,7 @@
 #include <memtally/measure.h>
 #include <memtally/model.h>
 #include <memtally/model_file.h>
+#include <memtally/monitor.h>
 #include <memtally/place.h>
 #include <memtally/pool.h>
 #include <memtally/predict.h>

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* The places of this machine as sources of a monitor. */
+#include "guard/source.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* ---- host and control group ---- */
+
+struct host {
+    struct mt_host_os os;
+    struct mt_cgroup cgroup;
+    int is_group; /* the group alone */
+};
+
+/* A control group is slowed down at its high mark and refused at its limit: the lower one counts.
+ * What the kernel can drop of page cache without writing it is available. */
+static int group_figures(const struct mt_host_sample *sample, struct mt_monitor_figures *figures)
+{
+    uint64_t limit = sample->cgroup_limit_bytes;
+    uint64_t used = sample->cgroup_working_set_bytes;
+    if (sample->cgroup_version == 0)
+        return 0;
+    if (used == MT_UNKNOWN)
+        used = sample->cgroup_usage_bytes;
+    if (sample->cgroup_high_bytes < limit)
+        limit = sample->cgroup_high_bytes;
+    if (limit == MT_UNKNOWN || used == MT_UNKNOWN)
+        return 0;
+    *figures = (struct mt_monitor_figures){limit, limit > used ? limit - used : 0, MT_UNKNOWN};
+    return 1;
+}
+
+static int host_figures(const struct mt_host_sample *sample, struct mt_monitor_figures *figures,
+                        struct mt_error *error)
+{
+    struct mt_monitor_figures group;
+    if (sample->memory_total_bytes == MT_UNKNOWN || sample->memory_available_bytes == MT_UNKNOWN)
+        return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                       "/proc/meminfo does not say what memory is available");
+    *figures = (struct mt_monitor_figures){sample->memory_total_bytes,
+                                           sample->memory_available_bytes, MT_UNKNOWN};
+    if (!group_figures(sample, &group))
+        return 0;
+    if (group.total_bytes < figures->total_bytes)
+        figures->total_bytes = group.total_bytes;
+    if (group.available_bytes < figures->available_bytes)
+        figures->available_bytes = group.available_bytes;
+    return 0;
+}
+
+static int read_host(void *context, struct mt_monitor_figures *figures, struct mt_error *error)
+{
+    const struct host *host = context;
+    struct mt_host_sample sample;
+    int status = mt_host_read(&host->os, &host->cgroup, &sample, error);
+    if (status)
+        return status;
+    if (!host->is_group)
+        return host_figures(&sample, figures, error);
+    return group_figures(&sample, figures)
+               ? 0
+               : mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET,
+                         "no control group with a limit holds this process; watch the host");
+}
+
+int mt_monitor_open_host(const struct mt_host_os *os, int pid, int is_group,
+                         struct mt_monitor_source *source, struct mt_error *error)
+{
+    struct mt_monitor_figures figures;
+    struct host *host = calloc(1, sizeof *host);
+    if (!host)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "no memory for a monitor's source");
+    host->os = *os;
+    host->is_group = is_group;
+    mt_cgroup_find(os, pid, &host->cgroup);
+    int status = read_host(host, &figures, error);
+    if (status) {
+        free(host);
+        return status;
+    }
+    *source = (struct mt_monitor_source){"kernel", host, read_host, free};
+    return 0;
+}
+
+/* ---- NVIDIA's devices ---- */
+
+static int read_device(void *context, struct mt_monitor_figures *figures, struct mt_error *error)
+{
+    struct mt_nvml_memory memory;
+    int status = mt_nvml_device_memory(context, &memory, error);
+    if (status == 0)
+        *figures = (struct mt_monitor_figures){memory.total_bytes, memory.free_bytes, MT_UNKNOWN};
+    return status;
+}
+
+static void close_device(void *context)
+{
+    mt_nvml_device_close(context);
+    free(context);
+}
+
+int mt_monitor_open_device(mt_nvml_open open, void *context, int index,
+                           struct mt_monitor_source *source, struct mt_error *error)
+{
+    struct mt_nvml_device *device = calloc(1, sizeof *device);
+    if (!device)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "no memory for a monitor's source");
+    int status = mt_nvml_device_open(device, open, context, index, error);
+    if (status) {
+        free(device);
+        return status;
+    }
+    *source = (struct mt_monitor_source){"NVML", device, read_device, close_device};
+    return 0;
+}
+
+/* ---- by name ---- */
+
+static int open_library(void *context, struct mt_nvml *nvml, struct mt_error *error)
+{
+    (void)context;
+    return mt_nvml_open_library(nvml, error);
+}
+
+/* The number in "gpu7", or -1. */
+static int device_of(const char *place)
+{
+    if (strncmp(place, "gpu", 3) != 0 || place[3] < '0' || place[3] > '9')
+        return -1;
+    char *end;
+    long index = strtol(place + 3, &end, 10);
+    return *end == '\0' && index <= INT_MAX ? (int)index : -1;
+}
+
+int mt_monitor_open_source(const char *place, struct mt_monitor_source *source,
+                           struct mt_error *error)
+{
+    struct mt_host_os os;
+    int index = device_of(place);
+    if (index >= 0)
+        return mt_monitor_open_device(open_library, NULL, index, source, error);
+    int is_group = strcmp(place, "cgroup") == 0;
+    if (!is_group && strcmp(place, "host") != 0)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "no place is called '%.60s'; use host, cgroup, or gpu0 and so on", place);
+    mt_host_os_init(&os);
+    return mt_monitor_open_host(&os, 0, is_group, source, error);
+}

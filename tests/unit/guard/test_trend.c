@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/* Leaks in made series: each is a level with what programs do to it, of a fixed seed. A series has
+ * a leak or has none because it was made so. */
+#include "tests/support/unit.h"
+
+#include "guard/trend.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define MINUTE_S  60.0
+#define SERIES    10000u
+#define LEVEL     4e9
+#define AVAILABLE (uint64_t)1000000000u
+
+/* ---- chance ---- */
+
+static uint64_t seed;
+
+static double chance(double low, double high)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return low + (high - low) * (double)(seed >> 11) / 9007199254740992.0;
+}
+
+/* Normal, by Box and Muller. */
+static double normal(void)
+{
+    return sqrt(-2 * log(chance(1e-12, 1))) * cos(6.283185307179586 * chance(0, 1));
+}
+
+/* ---- series ---- */
+
+enum shape { FLAT, COLLECTOR, WARM_UP, CACHE, PHASES, WAVES, N_SHAPES };
+
+struct series {
+    enum shape shape;
+    double leak_per_minute; /* of the level */
+    double leak_from_s;
+    double leak_every_s;    /* it takes memory in pieces; 0: all the time */
+    double noise;           /* of the level, one standard deviation */
+    double memory_of_noise; /* of the noise before */
+    double high;            /* of the level */
+    double period_s;
+    double begin_s;
+};
+
+static double shape_at(const struct series *series, double s)
+{
+    double since = s - series->begin_s;
+    switch (series->shape) {
+    case COLLECTOR: /* garbage piles up and is collected, and for a while there is none */
+        return series->high * fmax(fmod(s, series->period_s) / series->period_s - 0.4, 0);
+    case WARM_UP:
+        return series->high * 10 * (1 - exp(-s / series->period_s));
+    case CACHE: /* fills and is full */
+        return series->high * 5 * fmin(fmax(since, 0) / series->period_s, 1);
+    case PHASES: /* a second model is loaded, and a third */
+        return series->high * 5 * ((since > 0) + (since > 3 * MINUTE_S + series->period_s));
+    case WAVES: /* requests come and go */
+        return series->high * (fmod(s, series->period_s) * 2 > series->period_s);
+    default:
+        return 0;
+    }
+}
+
+static double leaked_at(const struct series *series, double s)
+{
+    double since = fmax(s - series->leak_from_s, 0);
+    if (series->leak_every_s > 0)
+        since = floor(since / series->leak_every_s) * series->leak_every_s;
+    return series->leak_per_minute * since / MINUTE_S;
+}
+
+/* When the first alarm comes, in seconds of the series, or -1. */
+static double alarm_of(const struct series *series, double until_s, double step_s)
+{
+    struct mt_trend trend = {0};
+    struct mt_monitor_growth growth;
+    double noise = 0;
+    for (double s = 0; s <= until_s; s += step_s) {
+        double kept = series->memory_of_noise;
+        noise = kept * noise + sqrt(1 - kept * kept) * series->noise * normal();
+        double level = LEVEL * (1 + shape_at(series, s) + leaked_at(series, s) + noise);
+        if (!mt_trend_add(&trend, (uint64_t)(s * 1e9), (uint64_t)level))
+            continue;
+        mt_trend_growth(&trend, AVAILABLE, &growth);
+        if (growth.leak != MT_LEAK_NONE)
+            return s;
+    }
+    return -1;
+}
+
+static double chance_step(void)
+{
+    static const double steps[] = {0.5, 1, 5, 10};
+    return steps[(int)chance(0, 4)];
+}
+
+static void test_every_leak_is_found_within_ten_minutes(void **state)
+{
+    unsigned n_missed = 0;
+    double latest_s = 0;
+    (void)state;
+    seed = 18;
+    for (unsigned i = 0; i < SERIES; i++) {
+        /* Shapes that come back to their level within a bin; waves and the like would hide a leak
+         * from anyone for as long as they last. */
+        struct series series = {.shape = chance(0, 1) < 0.3 ? COLLECTOR : FLAT,
+                                .leak_per_minute = 0.002 * pow(10, chance(0, 2)),
+                                .leak_from_s = chance(0, 1) < 0.5 ? 0 : chance(0, 10 * MINUTE_S),
+                                .leak_every_s = chance(0, 1) < 0.5 ? 0 : chance(1, 20),
+                                .noise = chance(0, 0.001),
+                                .memory_of_noise = chance(0, 0.9),
+                                .high = chance(0, 0.1),
+                                .period_s = chance(2, 10)};
+        double step_s = series.shape == COLLECTOR ? 0.5 : chance_step();
+        double at_s = alarm_of(&series, series.leak_from_s + 10 * MINUTE_S, step_s);
+        if (at_s < 0) {
+            n_missed++;
+            print_message("missed: shape %d, %g a minute, every %g s, noise %g (%g), collects %g "
+                          "every %g s\n",
+                          (int)series.shape, series.leak_per_minute, series.leak_every_s,
+                          series.noise, series.memory_of_noise, series.high, series.period_s);
+        }
+        latest_s = fmax(latest_s, at_s - series.leak_from_s);
+    }
+    print_message("# %u of %u leaks missed; the last was found after %.0f s\n", n_missed, SERIES,
+                  latest_s);
+    assert_int_equal(n_missed, 0);
+}
+
+static void test_at_most_one_in_a_hundred_others_is_called_a_leak(void **state)
+{
+    unsigned n_false = 0;
+    unsigned n_false_of[N_SHAPES] = {0};
+    (void)state;
+    seed = 81;
+    for (unsigned i = 0; i < SERIES; i++) {
+        struct series series = {.shape = (enum shape)(i % N_SHAPES),
+                                .noise = chance(0, 0.001),
+                                .memory_of_noise = chance(0, 0.9),
+                                .high = chance(0.01, 0.3),
+                                .period_s = chance(10, 2.5 * MINUTE_S),
+                                .begin_s = chance(0, 10 * MINUTE_S)};
+        if (alarm_of(&series, 20 * MINUTE_S, chance_step()) >= 0) {
+            n_false++;
+            n_false_of[series.shape]++;
+        }
+    }
+    print_message(
+        "# %u of %u false: flat %u, collector %u, warm-up %u, cache %u, phases %u, waves %u\n",
+        n_false, SERIES, n_false_of[FLAT], n_false_of[COLLECTOR], n_false_of[WARM_UP],
+        n_false_of[CACHE], n_false_of[PHASES], n_false_of[WAVES]);
+    assert_true(n_false <= SERIES / 100);
+}
+
+static void test_a_fast_leak_is_found_after_five_minutes(void **state)
+{
+    /* 5 % a minute is 25 % in five. */
+    struct series series = {.leak_per_minute = 0.05};
+    (void)state;
+    assert_true(alarm_of(&series, 10 * MINUTE_S, 1) <= 5.5 * MINUTE_S);
+    /* 3 % a minute is 15 %: slow, which takes eight. */
+    series.leak_per_minute = 0.03;
+    double at_s = alarm_of(&series, 10 * MINUTE_S, 1);
+    assert_true(at_s > 5.5 * MINUTE_S && at_s <= 8.5 * MINUTE_S);
+}
+
+static void test_the_forecast_is_what_is_available_by_the_slope(void **state)
+{
+    struct mt_trend trend = {0};
+    struct mt_monitor_growth growth;
+    (void)state;
+    /* 1 MB a second, without noise: 1 GB lasts 1,000 seconds. */
+    for (uint64_t s = 0; s <= 600; s++)
+        mt_trend_add(&trend, s * 1000000000u, 4000000000u + s * 1000000u);
+    mt_trend_growth(&trend, AVAILABLE, &growth);
+    assert_true(fabs(growth.bytes_per_s - 1e6) < 1);
+    assert_true(fabs((double)growth.full_ns - 1e12) < 1e6);
+    assert_true(growth.full_low_ns <= growth.full_ns);
+    assert_int_equal(growth.leak, MT_LEAK_SLOW);
+}
+
+static void test_what_shrinks_is_never_full(void **state)
+{
+    struct mt_trend trend = {0};
+    struct mt_monitor_growth growth;
+    (void)state;
+    for (uint64_t s = 0; s <= 600; s++)
+        mt_trend_add(&trend, s * 1000000000u, 4000000000u - s * 1000000u);
+    mt_trend_growth(&trend, AVAILABLE, &growth);
+    assert_int_equal(growth.full_ns, MT_UNKNOWN);
+    assert_int_equal(growth.leak, MT_LEAK_NONE);
+}
+
+static void test_clocks_that_jump_make_no_leak(void **state)
+{
+    struct mt_trend trend = {0};
+    struct mt_monitor_growth growth;
+    uint64_t now_ns = 0;
+    (void)state;
+    seed = 5;
+    for (unsigned i = 0; i < 100000; i++) {
+        double kind = chance(0, 1);
+        now_ns += kind < 0.01 ? (uint64_t)chance(0, 1e13) : 1000000000u;
+        if (kind > 0.99)
+            now_ns /= 2;
+        if (mt_trend_add(&trend, now_ns, 4000000000u + (uint64_t)chance(0, 1e6))) {
+            mt_trend_growth(&trend, AVAILABLE, &growth);
+            assert_int_equal(growth.leak, MT_LEAK_NONE);
+            assert_true(trend.n <= MT_TREND_BINS);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_leak_is_found_within_ten_minutes),
+        cmocka_unit_test(test_at_most_one_in_a_hundred_others_is_called_a_leak),
+        cmocka_unit_test(test_a_fast_leak_is_found_after_five_minutes),
+        cmocka_unit_test(test_the_forecast_is_what_is_available_by_the_slope),
+        cmocka_unit_test(test_what_shrinks_is_never_full),
+        cmocka_unit_test(test_clocks_that_jump_make_no_leak),
+    };
+    return RUN_TESTS(tests);
+}
