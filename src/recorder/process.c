@@ -382,7 +382,7 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
     (void)argv;
     if (tls->busy || !real_ready())
         return;
-    tls->busy = 1;
+    tls->busy = (uintptr_t)__builtin_frame_address(0);
     KEEP_ORDER();
     int started = recorder_start(environment);
     KEEP_ORDER();
