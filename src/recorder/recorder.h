@@ -202,6 +202,9 @@ HIDDEN void write_self(struct thread *thread, const void *address, size_t length
 /* foresee.c: called by the loader's own end alone, since it asks the loader. */
 HIDDEN void foresee_end(void);
 
+/* filter.c: whether more filters of system calls stand over this process than those `given`. */
+HIDDEN int has_more_filters(uint32_t given);
+
 /* refuse.c: Valgrind or a sanitizer has the program's memory in hand. */
 HIDDEN int is_watched_by_another(void);
 
