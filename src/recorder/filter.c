@@ -2,14 +2,17 @@
 /* A program that has the kernel refuse system calls (seccomp), or the processor its counter
  * (PR_SET_TSC), is not to be ended or surprised by ours. Before a filter is set, blocks are taken
  * in advance; after it the recorder makes no system call, and what those blocks have no room for is
- * counted as lost. Under the strict mode, or where its clock would need a call, it stops. */
+ * counted as lost. Under the strict mode, or where its clock would need a call, it stops. In a
+ * program that is started under a filter it does not begin. */
 #include "recorder/recorder.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/seccomp.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
 
+#include "base/filters.h"
 #include "recorder/real.h"
 #include "recorder/sys.h"
 
@@ -76,6 +79,21 @@ static void look_at_call(long number, unsigned long a, unsigned long b, unsigned
         before_filter();
     else if (number == SYS_prctl && a == PR_SET_TSC && b == PR_TSC_SIGSEGV)
         before_stop();
+}
+
+/* A filter stays over an exec, and may end a program for calls that its own code never makes. What
+ * the watching process lives with is allowed to us too: `given` is the number of its filters. Asked
+ * by the calls alone that the loader has just made. */
+int has_more_filters(uint32_t given)
+{
+    char text[MT_STATUS_BYTES];
+    int fd = memtally_record_os.open(MT_OWN_STATUS, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return 0;
+    long got = memtally_record_os.read(fd, text, sizeof text - 1);
+    memtally_record_os.close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    return (uint32_t)mt_count_filters(text) > given;
 }
 
 EXPORTED int prctl(int option, ...);

@@ -199,10 +199,10 @@ static void try_look(struct thread *thread, enum mt_picture_reason reason, uint6
 {
     struct process *process = memtally_recorder.process;
     struct looking looking = {thread, reason, least_bytes};
-    if (__atomic_exchange_n(&process->picture_busy, 1, __ATOMIC_ACQUIRE))
+    if (!take_turn(&process->picture_busy))
         return;
     do_aside(look, &looking);
-    __atomic_store_n(&process->picture_busy, 0, __ATOMIC_RELEASE);
+    end_turn(&process->picture_busy);
 }
 
 /* The highest resident size of the process so far, by a call that needs no descriptor and a tenth

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "recorder/sys.h"
@@ -173,10 +174,34 @@ static void os_unmap(void *address, size_t length)
 #define LOCK_TRIES  100u
 #define LOCK_TRY_NS 10000000
 
-/* A thread in a process that shares this one's memory (a child of vfork) may be killed alone. */
+/* A thread in a process that shares this one's memory (a child of vfork) may be killed alone, and
+ * is there until it is waited for. */
 static int is_gone(uint32_t thread)
 {
-    return MT_SYS2(SYS_tkill, thread, 0) == -ESRCH;
+    siginfo_t ended = {0};
+    if (MT_SYS2(SYS_tkill, thread, 0) == -ESRCH)
+        return 1;
+    long result =
+        MT_SYS6(SYS_waitid, P_PID, thread, &ended, WEXITED | WNOHANG | WNOWAIT | __WALL, NULL, 0);
+    return result == 0 && ended.si_pid == (pid_t)thread;
+}
+
+/* What this thread itself has is left from a frame that is no more: it has the guard. */
+int take_turn(uint32_t *word)
+{
+    uint32_t held = 0;
+    if (memtally_recorder.is_filtered)
+        return 0;
+    uint32_t own = (uint32_t)MT_SYS0(SYS_gettid);
+    if (__atomic_compare_exchange_n(word, &held, own, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return 1;
+    return (held == own || is_gone(held)) &&
+           __atomic_compare_exchange_n(word, &held, own, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+void end_turn(uint32_t *word)
+{
+    __atomic_store_n(word, 0, __ATOMIC_RELEASE);
 }
 
 /* One try, or a wait for the next. */

@@ -15,6 +15,7 @@
 #include <cpuid.h>
 #endif
 
+#include "base/filters.h"
 #include "recorder/real.h"
 #include "recorder/sys.h"
 
@@ -322,6 +323,9 @@ static void end_last(void *context)
 static int get_ready(char **environment)
 {
     struct recorder *recorder = &memtally_recorder;
+    if (setting(environment, MT_FILTERS_VARIABLE) &&
+        has_more_filters(number_setting(environment, MT_FILTERS_VARIABLE, 0)))
+        return 0;
     remember_stderr();
     stacks_init();
     if (!read_settings(environment) || is_watched_by_another())
@@ -382,7 +386,7 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
     (void)argv;
     if (tls->busy || !real_ready())
         return;
-    tls->busy = 1;
+    tls->busy = (uintptr_t)__builtin_frame_address(0);
     KEEP_ORDER();
     int started = recorder_start(environment);
     KEEP_ORDER();

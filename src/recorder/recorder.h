@@ -92,7 +92,7 @@ struct thread {
 struct process {
     uint32_t alive; /* 0: not started, 1: being started, 2: recording, 3: given up */
     uint32_t next_stream;
-    uint32_t picture_busy; /* also guards `scratch` */
+    uint32_t picture_busy; /* whose turn it is, by its thread number; also guards `scratch` */
     uint32_t ended;
     uint32_t leftover_busy;
     struct mt_file file;
@@ -180,7 +180,7 @@ extern HIDDEN struct recorder memtally_recorder;
 
 struct tls {
     struct thread *thread;
-    uint32_t busy;     /* the guard */
+    uintptr_t busy;    /* the guard: the frame that has set it; 0: none */
     uint8_t borrowed;  /* the thread at work is the process's leftover one */
     uint8_t ended;     /* the thread's own state is given back for good */
     uint8_t last_call; /* its key's destructor has run once */
@@ -202,11 +202,14 @@ HIDDEN void write_self(struct thread *thread, const void *address, size_t length
 /* foresee.c: called by the loader's own end alone, since it asks the loader. */
 HIDDEN void foresee_end(void);
 
+/* filter.c: whether more filters of system calls stand over this process than those `given`. */
+HIDDEN int has_more_filters(uint32_t given);
+
 /* refuse.c: Valgrind or a sanitizer has the program's memory in hand. */
 HIDDEN int is_watched_by_another(void);
 
-/* thread.c: thread_start() returns with the guard set, or NULL without it. */
-HIDDEN struct thread *thread_start(void);
+/* thread.c: thread_start() returns with the guard set for `frame`, or NULL without it. */
+HIDDEN struct thread *thread_start(const void *frame);
 HIDDEN void thread_give_back(void);
 HIDDEN int thread_make_key(void);
 /* Says what both clocks show. A process that is killed has its ticks turned into time by the last
@@ -218,17 +221,22 @@ HIDDEN uint32_t thread_name(struct thread *thread, const char *text);
  * is enough to keep the compiler from moving work past it. */
 #define KEEP_ORDER() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
+/* Whether the guard is set for a frame that is no more: then it is taken back, and what was begun
+ * there is given up. `frame` is the caller's. */
+HIDDEN int guard_was_left(const void *frame);
+
 /* Begins recording an event: the calling thread's state with the guard set, or NULL where nothing
  * is to be recorded. */
-static inline struct thread *enter(void)
+static inline __attribute__((always_inline)) struct thread *enter(void)
 {
     struct tls *tls = &memtally_tls;
-    if (UNLIKELY(tls->busy))
+    const void *frame = __builtin_frame_address(0);
+    if (UNLIKELY(tls->busy) && !guard_was_left(frame))
         return NULL;
     struct thread *thread = tls->thread;
     if (UNLIKELY(!thread || !thread->alive))
-        return thread_start();
-    tls->busy = 1;
+        return thread_start(frame);
+    tls->busy = (uintptr_t)frame;
     KEEP_ORDER();
     return thread;
 }
@@ -298,7 +306,9 @@ HIDDEN void look_at_beginning(struct process *process, uint64_t resident);
 HIDDEN int do_aside(void (*function)(void *context), void *context);
 HIDDEN void do_aside_or_here(void (*function)(void *context), void *context);
 
-/* os.c */
+/* os.c. A turn is not waited for: returns 0 where another thread has it. */
+HIDDEN int take_turn(uint32_t *word);
+HIDDEN void end_turn(uint32_t *word);
 extern HIDDEN const struct mt_record_os memtally_record_os;
 /* Says `text` on standard error, once in the life of a program, without harm to it: not where
  * descriptor 2 has become something else, and not where writing would wait or raise a signal. */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -128,12 +129,12 @@ static void write_first_size(struct thread *thread)
 static void describe_process(const struct beginning *beginning)
 {
     struct process *process = memtally_recorder.process;
-    if (!beginning->first || __atomic_exchange_n(&process->picture_busy, 1, __ATOMIC_ACQUIRE))
+    if (!beginning->first || !take_turn(&process->picture_busy))
         return;
     write_first_size(beginning->thread);
     write_command(beginning->thread);
     write_first_maps(beginning->thread);
-    __atomic_store_n(&process->picture_busy, 0, __ATOMIC_RELEASE);
+    end_turn(&process->picture_busy);
 }
 
 /* What is asked of /proc when a thread begins, and what it is asked for. Runs aside. */
@@ -168,14 +169,15 @@ static void stop_thread(void *context)
 {
     struct thread *thread = context;
     struct tls *tls = &memtally_tls;
-    if (tls->thread != thread || !thread->alive || tls->busy)
+    const void *frame = __builtin_frame_address(0);
+    if (tls->thread != thread || !thread->alive || (tls->busy && !guard_was_left(frame)))
         return;
     if (!tls->last_call) {
         tls->last_call = 1;
         pthread_setspecific(memtally_recorder.key, thread);
         return;
     }
-    tls->busy = 1;
+    tls->busy = (uintptr_t)frame;
     KEEP_ORDER();
     look_before_sure_fall(thread, (const void *)tls->stack_low, tls->stack_high - tls->stack_low);
     mt_writer_finish(&thread->writer);
@@ -278,7 +280,43 @@ void thread_give_back(void)
     __atomic_store_n(&memtally_recorder.process->leftover_busy, 0, __ATOMIC_RELEASE);
 }
 
-struct thread *thread_start(void)
+static int is_on_signal_stack(void)
+{
+    stack_t stack = {0};
+    return MT_SYS2(SYS_sigaltstack, NULL, &stack) < 0 || stack.ss_flags & SS_ONSTACK;
+}
+
+/* What was written up to then stands. The event that was begun may have moved what the next ones
+ * are differences to, so that they begin a new block. */
+static void give_up(struct tls *tls)
+{
+    struct process *process = memtally_recorder.process;
+    struct thread *thread = tls->borrowed && process ? process->leftover : tls->thread;
+    if (thread) {
+        memset(&thread->chain, 0, sizeof thread->chain);
+        mt_writer_break_off(&thread->writer);
+    }
+    if (tls->borrowed)
+        thread_give_back();
+    tls->busy = 0;
+}
+
+/* A signal handler may leave the recorder's frames by siglongjmp(), and a child of vfork(), which
+ * runs in its parent's memory and on its stack, may be killed in one. Whatever is called from a
+ * frame lies below it on the same stack, so that who stands above has outlived it; a handler may
+ * have a stack of its own, even within the thread's. */
+int guard_was_left(const void *frame)
+{
+    struct tls *tls = &memtally_tls;
+    uintptr_t here = (uintptr_t)frame;
+    if (here < tls->busy || tls->busy < tls->stack_low || here >= tls->stack_high ||
+        memtally_recorder.is_filtered || is_on_signal_stack())
+        return 0;
+    give_up(tls);
+    return 1;
+}
+
+struct thread *thread_start(const void *frame)
 {
     struct recorder *recorder = &memtally_recorder;
     struct tls *tls = &memtally_tls;
@@ -291,7 +329,7 @@ struct thread *thread_start(void)
         return NULL;
     }
     int saved_errno = errno;
-    tls->busy = 1;
+    tls->busy = (uintptr_t)frame;
     KEEP_ORDER();
     struct thread *thread = NULL;
     if (state == STARTED || recorder_start(NULL))

@@ -164,12 +164,15 @@ static void leave_block(struct mt_writer *writer)
 static void drop_run(struct mt_writer *writer)
 {
     struct mt_file *file = writer->file;
-    if (!writer->run)
+    uint8_t *run = writer->run;
+    const size_t length = (size_t)(writer->run_end - run);
+    if (!run)
         return;
+    writer->run = writer->run_next = writer->run_end = NULL;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* whoever is killed below unmaps nothing twice */
     __atomic_fetch_sub(&file->n_runs, 1, __ATOMIC_RELAXED);
     if (!file->is_cut_off)
-        file->os->unmap(writer->run, (size_t)(writer->run_end - writer->run));
-    writer->run = writer->run_next = writer->run_end = NULL;
+        file->os->unmap(run, length);
 }
 
 void mt_writer_finish(struct mt_writer *writer)
@@ -187,6 +190,15 @@ static void *next_in_window(struct mt_file *file)
         return NULL;
     file->window += MT_BLOCK_BYTES;
     return block;
+}
+
+void mt_writer_break_off(struct mt_writer *writer)
+{
+    if (writer->block) {
+        writer->sequence = writer->block->sequence + 1;
+        leave_block(writer);
+    }
+    writer->cursor = writer->limit = writer->events = NULL;
 }
 
 void mt_writer_finish_at_end(struct mt_writer *writer)
@@ -316,23 +328,27 @@ static int lose(struct mt_writer *writer)
     return 0;
 }
 
-/* The magic comes last: with it, a reader takes the rest of the header for written. */
+/* The magic comes last: with it, a reader takes the rest of the header for written. Where the
+ * caller's frame is left before its end, the next block has the number of this one, which is empty.
+ */
 static void begin(struct mt_writer *writer, struct mt_block_header *block)
 {
     block->stream = writer->stream;
     block->tid = writer->tid;
-    block->sequence = writer->sequence++;
+    block->sequence = writer->sequence;
     block->start_ticks = writer->last_ticks;
     if (!writer->file->is_cut_off) {
         block->clock_ticks = mt_ticks(writer->file->use_counter);
         block->clock_monotonic_ns = writer->file->os->monotonic_ns();
     }
     __atomic_store_n(&block->magic, MT_BLOCK_MAGIC, __ATOMIC_RELEASE);
-    writer->block = block;
     writer->events = (uint8_t *)(block + 1);
     writer->cursor = writer->events;
     writer->limit = (uint8_t *)block + MT_BLOCK_BYTES;
     writer->last_unit = 0;
+    writer->block = block;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    writer->sequence = block->sequence + 1;
 }
 
 int mt_writer_next_block(struct mt_writer *writer, uint64_t ticks)

@@ -103,6 +103,10 @@ void mt_writer_init(struct mt_writer *writer, struct mt_file *file, uint32_t str
 /* Seals the open block and gives it back. */
 void mt_writer_finish(struct mt_writer *writer);
 
+/* Seals the open block, where an event may have been begun in it that will not be ended; the next
+ * one gets a new block. */
+void mt_writer_break_off(struct mt_writer *writer);
+
 /* Seals the open block where the process is about to end: the kernel gives it back, and takes down
  * the process's height as it was. */
 void mt_writer_finish_at_end(struct mt_writer *writer);

@@ -5,11 +5,14 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -245,11 +248,107 @@ static int signals(int argc, char **argv)
     return 0;
 }
 
+/* An alarm for this process, some time from now. */
+static void set_alarm(long us)
+{
+    const struct itimerval once = {.it_value = {.tv_usec = us}};
+    MUST(setitimer(ITIMER_REAL, &once, NULL) == 0);
+}
+
+/* Most of its time is the recorder's. */
+static void call_until_stopped(void)
+{
+    for (;;) {
+        mt_mark("interrupted");
+        char *area = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        MUST(area != MAP_FAILED);
+        area[0] = 1;
+        munmap(area, 65536);
+    }
+}
+
+static pid_t vfork_to_die(long us)
+{
+    pid_t pid = vfork();
+    if (pid == 0) {
+        set_alarm(us);
+        call_until_stopped();
+    }
+    return pid;
+}
+
+/* dies_in_vfork: children that are killed in their parent's memory. */
+static int dies_in_vfork(int argc, char **argv)
+{
+    for (long i = 0; i < number(argc, argv, 1, 200); i++) {
+        pid_t pid = vfork_to_die(50 + i % 100);
+        mt_mark("after a child"); /* it is there until it is waited for */
+        MUST(wait_for(pid) == SIGALRM);
+    }
+    mt_mark("after");
+    keep(malloc(AFTER));
+    return 0;
+}
+
+static sigjmp_buf before_call;
+
+static void leave_call(int signal)
+{
+    (void)signal;
+    siglongjmp(before_call, 1);
+}
+
+/* leaves_calls: by siglongjmp() from a handler. */
+static int leaves_calls(int argc, char **argv)
+{
+    const struct sigaction action = {.sa_handler = leave_call};
+    MUST(sigaction(SIGALRM, &action, NULL) == 0);
+    for (volatile long i = 0; i < number(argc, argv, 1, 200); i++)
+        if (!sigsetjmp(before_call, 1)) {
+            set_alarm(50 + i % 100);
+            call_until_stopped();
+        }
+    mt_mark("after");
+    keep(malloc(AFTER));
+    return 0;
+}
+
+static void mark_in_handler(int signal)
+{
+    (void)signal;
+    mt_mark("handler");
+}
+
+/* handles_above: on a stack for signals that lies above the frames that they interrupt. */
+static int handles_above(int argc, char **argv)
+{
+    char stack[65536];
+    const stack_t own = {.ss_sp = stack, .ss_size = sizeof stack};
+    const struct sigaction action = {.sa_handler = mark_in_handler, .sa_flags = SA_ONSTACK};
+    MUST(sigaltstack(&own, NULL) == 0 && sigaction(SIGALRM, &action, NULL) == 0);
+    for (long i = 0; i < number(argc, argv, 1, 300); i++) {
+        set_alarm(20 + i % 50);
+        for (long k = 0; k < 200; k++)
+            mt_mark("interrupted");
+    }
+    mt_mark("after");
+    keep(malloc(AFTER));
+    return 0;
+}
+
 const struct command process_commands[] = {
-    {"forks", forks},     {"forks_in_thread", forks_in_thread},
-    {"clones", clones},   {"vforks", vforks},
-    {"spawns", spawns},   {"execs", execs},
-    {"bomb", bomb},       {"ends", ends},
-    {"signals", signals}, {"inherits", inherits},
+    {"dies_in_vfork", dies_in_vfork},
+    {"leaves_calls", leaves_calls},
+    {"handles_above", handles_above},
+    {"forks", forks},
+    {"forks_in_thread", forks_in_thread},
+    {"clones", clones},
+    {"vforks", vforks},
+    {"spawns", spawns},
+    {"execs", execs},
+    {"bomb", bomb},
+    {"ends", ends},
+    {"signals", signals},
+    {"inherits", inherits},
     {NULL, NULL},
 };

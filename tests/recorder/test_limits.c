@@ -338,6 +338,72 @@ static void test_a_filter_of_system_calls_is_not_met(void **state)
     ran_free(ran);
 }
 
+/* As the watching process would, which has one filter more or less than this test. */
+static const char *filters_given(int more)
+{
+    static char setting[64];
+    char line[256];
+    int n = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "Seccomp_filters: %d", &n) == 1)
+            break;
+    fclose(file);
+    snprintf(setting, sizeof setting, "MEMTALLY_RECORD_FILTERS=%d", n + more);
+    return setting;
+}
+
+#define KILL(call)                                                                                 \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1),                                         \
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
+
+/* What neither the loader nor the program calls, and the recorder does. */
+static void kill_for_others(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        KILL(clone),
+        KILL(prctl),
+        KILL(madvise),
+        KILL(mremap),
+        KILL(mincore),
+        KILL(getrusage),
+        KILL(ftruncate),
+        KILL(rt_sigprocmask),
+        KILL(gettid),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {sizeof code / sizeof *code, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+        _exit(97);
+}
+
+static void test_a_program_that_is_started_under_a_filter_is_left_alone(void **state)
+{
+    (void)state;
+    for (int depth = DEPTH_DEFAULT; depth <= DEPTH_FULL; depth++) {
+        const struct how how = {
+            .depth = depth, .setting = filters_given(0), .prepare = kill_for_others};
+        struct ran *ran = RUN(&how, CHILD, "works");
+        works_in_silence(ran);
+        assert_int_equal(ran->n_files, 0);
+        ran_free(ran);
+    }
+}
+
+/* In a container, say. */
+static void test_filters_that_the_watching_process_has_too_are_no_reason(void **state)
+{
+    const struct how how = {.setting = filters_given(1), .prepare = refuse_to_leave};
+    struct ran *ran = RUN(&how, CHILD, "shared", "500");
+    (void)state;
+    assert_true(exited(ran, 0));
+    assert_true(the_file(ran)->header.pictures_taken > 0);
+    ran_free(ran);
+}
+
 /* In the strict mode nothing but read, write, exit and sigreturn is left. */
 static void test_strict_mode_stops_the_recording_before(void **state)
 {
@@ -376,6 +442,8 @@ int main(void)
         cmocka_unit_test(test_a_user_who_may_have_no_more_threads_is_recorded),
         cmocka_unit_test(test_all_memory_can_be_locked_within_eight_mebibytes),
         cmocka_unit_test(test_a_filter_of_system_calls_is_not_met),
+        cmocka_unit_test(test_a_program_that_is_started_under_a_filter_is_left_alone),
+        cmocka_unit_test(test_filters_that_the_watching_process_has_too_are_no_reason),
         cmocka_unit_test(test_strict_mode_stops_the_recording_before),
         cmocka_unit_test(test_a_counter_that_may_not_be_read_stops_the_recording_before),
     };

@@ -111,6 +111,40 @@ static void test_children_of_vfork_do_not_end_their_parent(void **state)
     ran_free(ran);
 }
 
+/* What follows is recorded to the end, with a picture, though frames of the recorder were left. */
+static void goes_on_after(const char *command)
+{
+    const struct how how = {.depth = DEPTH_FULL};
+    struct ran *ran = RUN(&how, CHILD, command);
+    assert_true(exited(ran, 0));
+    assert_string_equal(ran->err, "");
+    const struct mt_record_file *file = the_file(ran);
+    assert_int_equal(file->blocks_bad, 0);
+    assert_int_equal(file->header.events_lost, 0);
+    assert_int_equal(file->header.end_kind, MT_END_EXIT);
+    assert_true(file->header.end_ticks > ticks_of_block(file, AFTER));
+    assert_true(file->header.pictures_taken > 0);
+    ran_free(ran);
+}
+
+static void test_children_of_vfork_that_are_killed_stop_no_recording(void **state)
+{
+    (void)state;
+    goes_on_after("dies_in_vfork");
+}
+
+static void test_a_handler_that_leaves_the_recorder_stops_no_recording(void **state)
+{
+    (void)state;
+    goes_on_after("leaves_calls");
+}
+
+static void test_a_handler_with_a_stack_above_interrupts_nothing(void **state)
+{
+    (void)state;
+    goes_on_after("handles_above");
+}
+
 static void test_a_spawned_program_is_recorded(void **state)
 {
     const struct how how = {.depth = DEPTH_DEFAULT};
@@ -238,6 +272,9 @@ int main(void)
         cmocka_unit_test(test_a_thread_forks_as_well),
         cmocka_unit_test(test_a_fork_by_clone_is_a_fork),
         cmocka_unit_test(test_children_of_vfork_do_not_end_their_parent),
+        cmocka_unit_test(test_children_of_vfork_that_are_killed_stop_no_recording),
+        cmocka_unit_test(test_a_handler_that_leaves_the_recorder_stops_no_recording),
+        cmocka_unit_test(test_a_handler_with_a_stack_above_interrupts_nothing),
         cmocka_unit_test(test_a_spawned_program_is_recorded),
         cmocka_unit_test(test_exec_goes_on_in_a_file_with_the_next_number),
         cmocka_unit_test(test_a_forked_child_has_no_block_of_its_parent),

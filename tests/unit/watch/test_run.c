@@ -19,6 +19,20 @@ static void assert_line(struct watched_run *run, const char *expected)
     assert_string_equal(line, expected);
 }
 
+/* As the kernel counts them; none on a machine without containers. */
+static int filters_over_this(void)
+{
+    char line[256];
+    int n = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "Seccomp_filters: %d", &n) == 1)
+            break;
+    fclose(file);
+    return n;
+}
+
 static void test_the_environment_has_the_recorder_before_what_was_preloaded(void **state)
 {
     (void)state;
@@ -29,7 +43,7 @@ static void test_the_environment_has_the_recorder_before_what_was_preloaded(void
     char expected[512];
     PREPARE(&run, watched_child(), "get=LD_PRELOAD", "get=MEMTALLY_RECORD_DIR",
             "get=MEMTALLY_RECORD_DEPTH", "get=MEMTALLY_RECORD_STACKS",
-            "get=MEMTALLY_RECORD_SHARE_PPM", "get=KEPT");
+            "get=MEMTALLY_RECORD_SHARE_PPM", "get=MEMTALLY_RECORD_FILTERS", "get=KEPT");
     run.options.environment = (char **)(uintptr_t)environment;
     run.options.depth = MT_DEPTH_FULL;
     run.options.stacks = MT_STACKS_NONE;
@@ -42,6 +56,8 @@ static void test_the_environment_has_the_recorder_before_what_was_preloaded(void
     assert_line(&run, "MEMTALLY_RECORD_DEPTH=1 1");
     assert_line(&run, "MEMTALLY_RECORD_STACKS=2 1");
     assert_line(&run, "MEMTALLY_RECORD_SHARE_PPM=30000 1"); /* a quarter is the watcher's */
+    snprintf(expected, sizeof expected, "MEMTALLY_RECORD_FILTERS=%d 1", filters_over_this());
+    assert_line(&run, expected);
     assert_line(&run, "KEPT=as it was 1");
     watched_finish(&run);
 }
