@@ -29,6 +29,7 @@
 #include <memtally/scope.h>
 #include <memtally/snapshot.h>
 #include <memtally/tally.h>
+#include <memtally/track.h>
 #include <memtally/units.h>
 
 #endif
