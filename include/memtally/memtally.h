@@ -32,6 +32,7 @@
 #include <memtally/scope.h>
 #include <memtally/snapshot.h>
 #include <memtally/tally.h>
+#include <memtally/track.h>
 #include <memtally/units.h>
 
 #endif

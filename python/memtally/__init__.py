@@ -41,9 +41,12 @@ if TYPE_CHECKING:
     from .resetting import Reset as Reset
     from .resetting import reset_device as reset_device
     from .resetting import reset_host as reset_host
+    from .tracking import Analysis as Analysis
+    from .tracking import Tracker as Tracker
     from .version import VERSION as __version__
 
 _PLACES = {
+    "Analysis": "tracking",
     "Comparison": "documents",
     "DeviceMemory": "measuring",
     "Error": "errors",
@@ -55,6 +58,7 @@ _PLACES = {
     "Recording": "recording",
     "Reset": "resetting",
     "Tally": "documents",
+    "Tracker": "tracking",
     "compare": "questions",
     "conservative_load": "loading",
     "estimate": "questions",

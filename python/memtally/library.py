@@ -84,11 +84,60 @@ class HostStruct(ctypes.Structure):
     ]
 
 
+TRACK_SAMPLES = 4096  # MT_TRACK_SAMPLES
+TRACK_DEVICES = 8  # MT_TRACK_DEVICES
+AlertFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64)
+
+
+class TrackSampleStruct(ctypes.Structure):
+    _fields_ = [
+        ("time_ns", ctypes.c_uint64),
+        ("resident_bytes", ctypes.c_uint64),
+        ("heap_used_bytes", ctypes.c_uint64),
+        ("heap_free_bytes", ctypes.c_uint64),
+        ("device_bytes", ctypes.c_uint64 * TRACK_DEVICES),
+    ]
+
+
+class TrackOptionsStruct(ctypes.Structure):
+    _fields_ = [
+        ("interval_ns", ctypes.c_uint64),
+        ("alert_bytes", ctypes.c_uint64),
+        ("alert", AlertFunction),
+        ("context", ctypes.c_void_p),
+        ("n_devices", ctypes.c_uint32),
+        ("devices", ctypes.c_int * TRACK_DEVICES),
+    ]
+
+
+class TrendPointStruct(ctypes.Structure):
+    _fields_ = [("time_ns", ctypes.c_uint64), ("held_bytes", ctypes.c_uint64), ("used_bytes", ctypes.c_uint64)]
+
+
+class TrendStruct(ctypes.Structure):
+    _fields_ = [
+        ("pattern", ctypes.c_int),
+        ("confidence_ratio", ctypes.c_double),
+        ("low_bytes", ctypes.c_uint64),
+        ("high_bytes", ctypes.c_uint64),
+        ("growth_bytes", ctypes.c_int64),
+        ("bytes_per_second", ctypes.c_double),
+    ]
+
+
+class TrackPointer(ctypes.c_void_p):
+    """A struct mt_track *."""
+
+
 STRUCTS = {
     "mt_error": ErrorStruct,
     "mt_measure_options": OptionsStruct,
     "mt_measure_result": ResultStruct,
     "mt_host_sample": HostStruct,
+    "mt_track_sample": TrackSampleStruct,
+    "mt_track_options": TrackOptionsStruct,
+    "mt_trend_point": TrendPointStruct,
+    "mt_trend": TrendStruct,
 }
 
 _Pointer = ctypes.c_void_p
@@ -106,6 +155,16 @@ _FUNCTIONS = (
         (ctypes.POINTER(OptionsStruct), ctypes.POINTER(_Pointer), ctypes.POINTER(ErrorStruct)),
     ),
     ("mt_measure_end", None, (_Pointer, ctypes.POINTER(ResultStruct))),
+    (
+        "mt_track_start",
+        ctypes.c_int,
+        (ctypes.POINTER(TrackOptionsStruct), ctypes.POINTER(TrackPointer), ctypes.POINTER(ErrorStruct)),
+    ),
+    ("mt_track_look", None, (TrackPointer, ctypes.POINTER(TrackSampleStruct))),
+    ("mt_track_copy", ctypes.c_size_t, (TrackPointer, ctypes.POINTER(TrackSampleStruct), ctypes.c_size_t)),
+    ("mt_track_destroy", None, (TrackPointer,)),
+    ("mt_trend_judge", None, (ctypes.POINTER(TrendPointStruct), ctypes.c_size_t, ctypes.POINTER(TrendStruct))),
+    ("mt_trend_pattern_name", ctypes.c_char_p, (ctypes.c_int,)),
 )
 
 
@@ -141,6 +200,37 @@ def end(measure: ctypes.c_void_p) -> ResultStruct:
 
 def put_away(measure: ctypes.c_void_p) -> None:
     load().mt_measure_end(measure, None)
+
+
+def start_track(options: TrackOptionsStruct) -> TrackPointer:
+    track, error = TrackPointer(), ErrorStruct()
+    if load().mt_track_start(ctypes.byref(options), ctypes.byref(track), ctypes.byref(error)) < 0:
+        raise error_from(error)
+    return track
+
+
+def look(track: TrackPointer) -> TrackSampleStruct:
+    """A sample of now, which the series has too."""
+    sample = TrackSampleStruct()
+    load().mt_track_look(track, ctypes.byref(sample))
+    return sample
+
+
+def samples(track: TrackPointer) -> list[TrackSampleStruct]:
+    taken = (TrackSampleStruct * TRACK_SAMPLES)()
+    return list(taken[: load().mt_track_copy(track, taken, TRACK_SAMPLES)])
+
+
+def destroy_track(track: TrackPointer) -> None:
+    load().mt_track_destroy(track)
+
+
+def judge(points: list[tuple[int, int, int]]) -> tuple[str, TrendStruct]:
+    """The pattern of a series of (time in ns, held, used of that or UNKNOWN)."""
+    given, trend = (TrendPointStruct * len(points))(*(TrendPointStruct(*point) for point in points)), TrendStruct()
+    load().mt_trend_judge(given, len(points), ctypes.byref(trend))
+    name: bytes = load().mt_trend_pattern_name(trend.pattern)
+    return name.decode(), trend
 
 
 def host() -> HostStruct:

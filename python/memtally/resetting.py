@@ -101,7 +101,7 @@ class Reset:
         return "\n".join(lines)
 
 
-def _collect() -> int:
+def collect() -> int:
     """Until nothing more goes; what finalizers leave behind needs another round."""
     collected = 0
     for _ in range(_MOST_COLLECTIONS):
@@ -171,7 +171,7 @@ def reset_device(device: Any = "all", largest: int = 5) -> list[Reset]:
     stay, each with a path of references that holds it. Where no device is in use, it returns nothing."""
     indices = list(range(devices.count())) if device == "all" else [_checked(devices.index_of(device))]
     before = {index: _holding(index) for index in indices}
-    collected = _collect()
+    collected = collect()
     resets = []
     for index in indices:
         problems: list[str] = []
@@ -196,18 +196,18 @@ def reset_host(largest: int = 5) -> Reset:
     """The same for this process's memory on the host: collects cycles and has malloc() give its free pages back. Says which
     tensors stay."""
     before = Holding(_resident(), None)
-    collected = _collect()
+    collected = collect()
     problems: list[str] = []
     empty_pinned = getattr(getattr(devices.torch(), "_C", None), "_host_emptyCache", None)
     if empty_pinned and devices.is_in_use():
         _try(problems, "pinned memory", empty_pinned)
-    _try(problems, "malloc", _trim)
+    _try(problems, "malloc", trim)
     after = Holding(_resident(), None)
     return Reset("host", before, after, collected, tuple(largest_tensors(None, largest)), tuple(problems))
 
 
-def _trim() -> None:
+def trim() -> None:
     """Other C libraries than glibc have no such call; then there is nothing to do."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim:
-        trim(0)
+    release = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if release:
+        release(0)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
@@ -59,6 +60,14 @@ static uint64_t page_bytes(void *context)
     return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+static void heap(void *context, uint64_t *used_bytes, uint64_t *free_bytes)
+{
+    (void)context;
+    struct mallinfo2 said = mallinfo2();
+    *used_bytes = said.uordblks + said.hblkhd;
+    *free_bytes = said.fordblks;
+}
+
 static int start_thread(void *context, pthread_t *thread, void *(*run)(void *), void *argument)
 {
     (void)context;
@@ -100,6 +109,7 @@ const struct mt_measure_os mt_measure_os_real = {
     .read_file = read_file,
     .write_file = write_file,
     .page_bytes = page_bytes,
+    .heap = heap,
     .start_thread = start_thread,
     .wait = wait_for,
     .open_nvml = open_nvml,

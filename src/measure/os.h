@@ -26,6 +26,9 @@ struct mt_measure_os {
 
     uint64_t (*page_bytes)(void *context);
 
+    /* What the program has of glibc's malloc, and what malloc keeps free beside that. */
+    void (*heap)(void *context, uint64_t *used_bytes, uint64_t *free_bytes);
+
     /* Starts a thread that takes no signals. */
     int (*start_thread)(void *context, pthread_t *thread, void *(*run)(void *), void *argument);
 

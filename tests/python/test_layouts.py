@@ -46,20 +46,22 @@ def test_structs_have_the_size_and_the_offsets_that_the_compiler_gives_them():
 
 def test_every_member_of_a_struct_is_declared():
     headers = ""
-    for name in ("error", "host", "measure"):
+    for name in ("error", "host", "measure", "track"):
         with open(os.path.join(package.ROOT, "include", "memtally", name + ".h"), encoding="utf-8") as file:
             headers += re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
     for name, struct in library.STRUCTS.items():
         body = re.search(r"struct " + name + r" \{(.*?)\n\};", headers, flags=re.DOTALL).group(1)
-        declared = re.findall(r"(\w+)(?:\[\d+\])?;", body)
+        declared = re.findall(r"(\w+)(?:\[\w+\]|\)\([^)]*\))?;", body)
         assert declared == [field for field, *_ in struct._fields_], name
 
 
 def test_functions_take_what_they_are_declared_to_take():
-    zeros = {ctypes.c_int: "0", ctypes.c_uint64: "(uint64_t)0", ctypes.c_char_p: "(char *)0", ctypes.c_void_p: "(void *)0"}
+    zeros = {ctypes.c_int: "0", ctypes.c_uint64: "(uint64_t)0", ctypes.c_char_p: "(char *)0", ctypes.c_void_p: "(void *)0",
+             ctypes.c_size_t: "(size_t)0", library.TrackPointer: "(struct mt_track *)0"}
     structs = {struct: f"struct {name}" for name, struct in library.STRUCTS.items()}
-    pointed = {**structs, ctypes.c_uint64: "uint64_t", ctypes.c_void_p: "struct mt_measure *"}
-    results = {ctypes.c_int: "int", ctypes.c_char_p: "const char *", None: None}
+    pointed = {**structs, ctypes.c_uint64: "uint64_t", ctypes.c_void_p: "struct mt_measure *",
+               library.TrackPointer: "struct mt_track *"}
+    results = {ctypes.c_int: "int", ctypes.c_char_p: "const char *", ctypes.c_size_t: "size_t", None: None}
     lines = ["if (sizeof(void *) == 8)", "    return 0;"]
     for number, (name, result, parameters) in enumerate(library._FUNCTIONS):
         given = ", ".join(zeros[kind] if kind in zeros else f"({pointed[kind._type_]} *)0" for kind in parameters)
@@ -69,10 +71,12 @@ def test_functions_take_what_they_are_declared_to_take():
 
 
 def test_numbers_are_those_of_the_headers():
-    lines = ['printf("%d %d\\n", MT_UNKNOWN == UINT64_MAX, MT_MEASURE_HOST_ONLY);']
+    lines = ['printf("%d %d\\n", MT_UNKNOWN == UINT64_MAX, MT_MEASURE_HOST_ONLY);',
+             'printf("%d %d\\n", MT_TRACK_SAMPLES, MT_TRACK_DEVICES);']
     lines += [f'printf("%d\\n", MT_MEASURE_{name.upper()});' for name in library.METHODS]
-    first, *numbers = compiled("\n".join(lines)).splitlines()
+    first, track, *numbers = compiled("\n".join(lines)).splitlines()
     assert first == f"{int(library.UNKNOWN == 2**64 - 1)} {library.HOST_ONLY}"
+    assert track == f"{library.TRACK_SAMPLES} {library.TRACK_DEVICES}"
     assert numbers == [str(value) for value in library.METHODS.values()]
 
 

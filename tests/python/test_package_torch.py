@@ -72,6 +72,31 @@ def test_peaks_of_a_device_are_those_of_each_call_nested_or_not():
     assert (again["growth_bytes"], device["allocated_growth_bytes"]) == (0, 64 * MIB), again
 
 
+def test_a_tracker_sees_devices_by_the_driver_and_by_the_allocator():
+    told, report = on("H100-80GB", TAKE + """
+    import time
+    first, kept = take(32), []
+    with memtally.Tracker(interval=0.001) as tracker:
+        for step in range(12):
+            kept.append(take(32))
+            tracker.mark(str(step))
+        with tracker.neutral("returns"):
+            take(64)
+        with tracker.neutral("keeps"):
+            kept.append(take(64))
+    print(json.dumps(tracker.analyze().to_dict()))
+    """, report=True)
+    series = {one["source"]: one["bytes"] for one in told["series"]}
+    # Each of 12 marks has 32 MiB more; the 64 MiB that came back are the last ones again.
+    reserved = [32 + 32 * step for step in range(13)]
+    assert series["allocator"] == [mib * MIB for mib in (*reserved, 416, 480, 480, 480, 480)], series["allocator"]
+    assert series["driver"][-1] - series["driver"][0] == 448 * MIB, series["driver"]
+    # The driver's figure is the recording's: what is reserved, and the context.
+    assert series["driver"][-1] == of_place(report)["total_resident_bytes"], report
+    growth = {check["name"]: check["growth_bytes"]["cuda:0"] for check in told["checks"]}
+    assert growth == {"returns": 0, "keeps": 64 * MIB}, growth
+
+
 def test_a_call_that_used_no_device_is_one_of_the_host():
     idle, asked, told = on("2xH100-80GB", TAKE + """
     first = take(32)
