@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <link.h>
 
+#include "recorder/present.h"
+
 struct real memtally_real;
 
 struct early memtally_early;
@@ -146,7 +148,10 @@ static void find_loader_errors(void)
 {
     const uintptr_t far = (uintptr_t)1 << 20;
     uintptr_t own = (uintptr_t)&memtally_tls;
-    uintptr_t place = (uintptr_t)dlvsym(RTLD_DEFAULT, "__libc_dlerror_result", "GLIBC_PRIVATE");
+    static const char name[] = "__libc_dlerror_result";
+    uintptr_t place = 0;
+    if (is_defined(name, 0))
+        place = (uintptr_t)dlvsym(RTLD_DEFAULT, name, "GLIBC_PRIVATE");
     if (place && place % sizeof(void *) == 0 && place - own + far < 2 * far)
         memtally_real.loader_errors = (ptrdiff_t)(place - own);
 }
@@ -162,19 +167,23 @@ void real_look_up_loader(void)
     store(&memtally_real.dlsym, found);
 }
 
-/* Asked for here, where what the loader allocates for its message is not an allocator's that may be
- * about to map memory. */
 static int has_sanitizer(void)
 {
     static const char *const runtimes[] = {"__asan_init", "__tsan_init", "__msan_init",
                                            "__hwasan_init"};
     int found = 0;
     for (size_t i = 0; i < sizeof runtimes / sizeof *runtimes; i++)
-        found |= memtally_real.dlsym(RTLD_DEFAULT, runtimes[i]) != NULL;
+        found |= is_defined(runtimes[i], 0);
     return found;
 }
 
-/* Each name that libc lacks leaves a message for dlerror(), which is not the program's to read. */
+/* No name is asked for that is not there. */
+static void *look_up(void *from, const char *name)
+{
+    return is_defined(name, from == RTLD_NEXT) ? memtally_real.dlsym(from, name) : NULL;
+}
+
+/* Whatever the loader says nevertheless for dlerror() is not the program's to read. */
 int real_look_up(void)
 {
     uint32_t unknown = 0;
@@ -182,10 +191,9 @@ int real_look_up(void)
                                      __ATOMIC_ACQUIRE))
         return unknown == 2;
     real_look_up_loader();
-    store(&memtally_real.syscall, memtally_real.dlsym(RTLD_NEXT, "syscall"));
-    void *usable_size = memtally_real.dlsym(RTLD_NEXT, "malloc_usable_size");
-#define HOOK(result, name, parameters)                                                             \
-    store(&memtally_real.name, memtally_real.dlsym(RTLD_NEXT, #name));
+    store(&memtally_real.syscall, look_up(RTLD_NEXT, "syscall"));
+    void *usable_size = look_up(RTLD_NEXT, "malloc_usable_size");
+#define HOOK(result, name, parameters) store(&memtally_real.name, look_up(RTLD_NEXT, #name));
 #define HOOK_GGML(result, name, parameters)
 #define HOOK_JUMP(name)
 #define HOOK_OWN(result, name, parameters)
@@ -193,7 +201,7 @@ int real_look_up(void)
     find_module(address_of(&memtally_real.malloc), &memtally_real.allocator_low,
                 &memtally_real.allocator_high);
     /* No sanitizer's runtime stands before this one. */
-    void *of_libc = memtally_real.dlsym(RTLD_DEFAULT, "gnu_get_libc_version");
+    void *of_libc = look_up(RTLD_DEFAULT, "gnu_get_libc_version");
     find_module(of_libc ? of_libc : address_of(&memtally_real._exit), &memtally_real.libc_low,
                 &memtally_real.libc_high);
     find_module(&memtally_real, &memtally_real.own_low, &memtally_real.own_high);
@@ -201,8 +209,8 @@ int real_look_up(void)
         store(&memtally_real.malloc_usable_size, usable_size);
     if (memtally_real.allocator_low != memtally_real.libc_low)
         memtally_real.tries_of_words = UNTRUSTED;
-    const uintptr_t *stack_end = memtally_real.dlsym(RTLD_DEFAULT, "__libc_stack_end");
-    memtally_real.heap_end = memtally_real.dlsym(RTLD_DEFAULT, "__curbrk");
+    const uintptr_t *stack_end = look_up(RTLD_DEFAULT, "__libc_stack_end");
+    memtally_real.heap_end = look_up(RTLD_DEFAULT, "__curbrk");
     memtally_real.is_libc_heap = memtally_real.allocator_low == memtally_real.libc_low;
     memtally_real.stack_end = stack_end ? *stack_end : 0;
     memtally_real.has_sanitizer = has_sanitizer();

@@ -109,6 +109,7 @@ static void test_exceptions_loaders_and_own_allocators_do_the_same(void **state)
     SAME(program("scope_cpp"));
     SAME(program("loader"));
     SAME(program("own_malloc"));
+    SAME(program("locked_malloc"));
 }
 
 static void test_closed_descriptors_and_signal_handlers_do_the_same(void **state)
