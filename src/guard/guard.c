@@ -38,6 +38,7 @@ struct mt_guard {
     struct mt_process found; /* that has the pid */
     struct mt_process_list tree;
     int has_more_room;
+    int others_stand; /* but the program, which ends */
     uint64_t start_ns;
     uint64_t used_bytes;
     uint64_t peak_bytes;
@@ -82,16 +83,6 @@ static uint64_t hold_bytes(const struct mt_guard *guard)
 {
     uint64_t way = guard->ladder.limit_bytes - guard->ladder.act_bytes;
     return guard->ladder.act_bytes + (uint64_t)((double)way * HOLD_RATIO);
-}
-
-/* Returns whether the kernel lets the program wait at its limit. */
-static int hold(struct mt_guard *guard)
-{
-    if (!guard->job || !guard->job->group.version)
-        return 0;
-    if (guard->job->group.version == 1 && write_group(guard, "memory.oom_control", "1") != 0)
-        return 0;
-    return limit_group(guard, hold_bytes(guard), 0) == 0;
 }
 
 static void give_room(struct mt_guard *guard, uint64_t more_bytes)
@@ -166,6 +157,23 @@ static void set_ladder(struct mt_guard *guard)
     ladder->steps |= options->freeze_ns ? 1u << MT_GUARD_FREEZE : 0;
 }
 
+/* It is held from its first instruction on, or not at all. */
+static int start_job(struct mt_guard *guard, struct mt_error *error)
+{
+    struct mt_job_options job = {.argv = guard->options.argv,
+                                 .environment = guard->options.environment,
+                                 .cap = MT_JOB_CAP_GROUP,
+                                 .host_bytes = hold_bytes(guard),
+                                 .waits_at_cap = 1,
+                                 .stdout_fd = -1,
+                                 .stderr_fd = -1};
+    guard->ladder.is_held = mt_job_start(&job, &guard->job, NULL) == 0;
+    if (guard->ladder.is_held)
+        return 0;
+    job.cap = MT_JOB_CAP_NONE;
+    return mt_job_start(&job, &guard->job, error);
+}
+
 int mt_guard_start(const struct mt_guard_options *options, struct mt_guard **guard,
                    struct mt_error *error)
 {
@@ -178,19 +186,13 @@ int mt_guard_start(const struct mt_guard_options *options, struct mt_guard **gua
     made->options = *options;
     mt_group_os_init(&made->os);
     made->start_ns = now_ns(made);
-    struct mt_job_options job = {.argv = options->argv,
-                                 .environment = options->environment,
-                                 .host_bytes = NO_LIMIT_BYTES,
-                                 .stdout_fd = -1,
-                                 .stderr_fd = -1};
-    status = options->argv ? mt_job_start(&job, &made->job, error)
+    set_ladder(made);
+    status = options->argv ? start_job(made, error)
                            : mt_process_read(&made->os.host, options->pid, &made->found, error);
     if (status) {
         free(made);
         return status;
     }
-    set_ladder(made);
-    made->ladder.is_held = hold(made);
     *guard = made;
     return 0;
 }
@@ -280,6 +282,23 @@ static void do_due(struct mt_guard *guard, unsigned due)
         freeze(guard, 0);
 }
 
+/* What else the program started may take the room that the program has to end in. It stands still
+ * then, and the program has as much again. */
+static void keep_room(struct mt_guard *guard)
+{
+    uint64_t more = more_to_end(guard);
+    uint64_t room = guard->options.limit_bytes + more;
+    if (guard->ladder.next <= MT_GUARD_END || !guard->ladder.is_held || guard->others_stand ||
+        guard->used_bytes < room - more / 2)
+        return;
+    mt_job_find_processes(guard->job);
+    for (size_t i = 0; i < guard->job->n_pids; i++)
+        if (guard->job->pids[i] != (int)guard->job->pid)
+            guard->os.signal(guard->os.context, guard->job->pids[i], SIGSTOP);
+    guard->others_stand = 1;
+    give_room(guard, 2 * more);
+}
+
 /* ---- looking ---- */
 
 static unsigned wait_ms(const struct mt_guard *guard)
@@ -341,6 +360,7 @@ void mt_guard_wait(struct mt_guard *guard, struct mt_guard_status *status)
             last->least_bytes = guard->used_bytes;
         do_due(guard, mt_ladder_look(&guard->ladder, now_ns(guard), guard->used_bytes));
         take_room_back(guard);
+        keep_room(guard);
     }
     *status = (struct mt_guard_status){running, guard->used_bytes, guard->n_acts};
 }

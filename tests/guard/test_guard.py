@@ -210,6 +210,7 @@ def force(kind, mib, freezes, by_pid):
         status = done.returncode
     expected, last, step = ENDINGS[kind]
     if status != expected or step not in steps(done):
+        os.unlink(eater.file)
         return f"{kind} of {mib} MiB: status {status}, {done.stderr}"
     eater.check(last)
     return None
