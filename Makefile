@@ -37,6 +37,7 @@ NEEDS_gpu = test
 NEEDS_fuzz = fuzz
 NEEDS_fuzz-long = fuzz
 NEEDS_stress = test
+NEEDS_guard-stress = test
 NEEDS_lint = lint
 NEEDS_fmt = lint
 NEEDS_tidy = tidy
@@ -152,6 +153,10 @@ fmt: setup ## format the C sources
 
 golden: build ## rewrite what the command-line tests expect
 	@MEMTALLY_GOLDEN=rewrite scripts/test --suite cli
+
+guard-stress: build ## a thousand programs that run out of memory under memtally guard (some minutes); GUARD_TIMES=1000
+	@PYTHONPATH=tests/support MEMTALLY=build/src/cli/memtally EATER=build/tests/guard/eater \
+	    GUARD_TIMES=$(or $(GUARD_TIMES),1000) tests/guard/test_guard.py
 
 wheel: setup ## the Python package as a wheel, into dist/ (auditwheel from PyPI makes it whole)
 	@meson setup build-install $(if $(wildcard build-install/build.ninja),--reconfigure) \

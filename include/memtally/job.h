@@ -62,6 +62,7 @@ struct mt_job_options {
     const char *directory;    /* it starts in; NULL: the caller's */
     enum mt_job_cap cap;
     uint64_t host_bytes; /* 0: as much as it likes */
+    int waits_at_cap;    /* in a group it waits there for more room, and is not killed */
     const struct mt_job_device *devices;
     size_t n_devices; /* at most MT_JOB_DEVICES */
     int is_apart;     /* in a process group of its own, with nothing on standard input; what it

@@ -46,7 +46,8 @@ static int cap_by_group(struct mt_job *job, struct mt_error *error)
 {
     int status = mt_group_make(&job->os, (unsigned)(job->start_ns / 1000), &job->group, error);
     if (status == 0)
-        status = mt_group_limit(&job->os, &job->group, job->host_bytes, error);
+        status = job->waits_at_cap ? mt_group_wait_at(&job->os, &job->group, job->host_bytes, error)
+                                   : mt_group_limit(&job->os, &job->group, job->host_bytes, error);
     if (status < 0 && job->group.version) {
         mt_group_remove(&job->os, &job->group);
         job->group.version = 0;
@@ -102,6 +103,7 @@ int mt_job_start(const struct mt_job_options *options, struct mt_job **job, stru
     made->cap = options->cap;
     made->is_apart = options->is_apart;
     made->host_bytes = options->host_bytes;
+    made->waits_at_cap = options->waits_at_cap;
     made->n_devices = options->n_devices;
     if (options->n_devices)
         memcpy(made->devices, options->devices, options->n_devices * sizeof *options->devices);

@@ -16,6 +16,7 @@ struct mt_job {
     enum mt_job_cap cap;
     int is_apart;
     uint64_t host_bytes;
+    int waits_at_cap;
     size_t n_devices;
     struct mt_job_device devices[MT_JOB_DEVICES];
     void *nvml_devices[MT_JOB_DEVICES]; /* NULL where it cannot be asked */

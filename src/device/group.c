@@ -194,6 +194,19 @@ int mt_group_limit(const struct mt_group_os *os, const struct mt_group *group, u
                : 0;
 }
 
+int mt_group_wait_at(const struct mt_group_os *os, const struct mt_group *group, uint64_t bytes,
+                     struct mt_error *error)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)bytes);
+    int is_first = group->version == 1;
+    int failed = write_in(os, group->directory, is_first ? "memory.oom_control" : "memory.high",
+                          is_first ? "1" : text);
+    if (failed)
+        return fail_group(error, failed, group, "set the limit");
+    return is_first ? mt_group_limit(os, group, bytes, error) : 0;
+}
+
 int mt_group_procs_path(const struct mt_group *group, char path[PATH_MAX])
 {
     return path_in(group->directory, "cgroup.procs", path) ? MT_ELIMIT : 0;

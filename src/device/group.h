@@ -50,6 +50,11 @@ int mt_group_try(const struct mt_group_os *os, struct mt_error *error);
 int mt_group_limit(const struct mt_group_os *os, const struct mt_group *group, uint64_t bytes,
                    struct mt_error *error);
 
+/* Lets the group wait for memory past `bytes`, and not be killed: by the high mark of version 2, or
+ * of version 1 by the limit without its OOM killer. Errors: MT_EPERM, MT_EIO. */
+int mt_group_wait_at(const struct mt_group_os *os, const struct mt_group *group, uint64_t bytes,
+                     struct mt_error *error);
+
 /* The file into which the id of a process is written to move it here, "0" for the writer. */
 int mt_group_procs_path(const struct mt_group *group, char path[PATH_MAX]);
 
