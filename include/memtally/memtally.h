@@ -15,6 +15,7 @@
 #include <memtally/doctor.h>
 #include <memtally/drive.h>
 #include <memtally/error.h>
+#include <memtally/graphs.h>
 #include <memtally/host.h>
 #include <memtally/measure.h>
 #include <memtally/model.h>
