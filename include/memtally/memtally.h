@@ -15,6 +15,7 @@
 #include <memtally/doctor.h>
 #include <memtally/drive.h>
 #include <memtally/error.h>
+#include <memtally/graphs.h>
 #include <memtally/guard.h>
 #include <memtally/host.h>
 #include <memtally/job.h>

@@ -602,6 +602,12 @@ const struct mt_torch_asker *mt_torch_asker_at(const struct mt_torch *torch, siz
     return NULL;
 }
 
+const struct mt_torch_graph *mt_torch_graph_at(const struct mt_torch *torch, size_t index)
+{
+    ITEM_AT(graphs);
+    return NULL;
+}
+
 const struct mt_torch_most *mt_torch_most_at(const struct mt_torch *torch, size_t index)
 {
     for (size_t i = 0; i < torch->n_processes; i++)

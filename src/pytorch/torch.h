@@ -68,6 +68,22 @@ struct mt_torch_most {
     uint64_t reserved_bytes;  /* torch.cuda.max_memory_reserved() */
 };
 
+/* A CUDA graph that was captured. MT_UNKNOWN where a count is not known. */
+struct mt_torch_graph {
+    uint32_t pid;
+    uint32_t device;
+    uint64_t time_ns;      /* its capture ended */
+    uint64_t end_ns;       /* UINT64_MAX while it lives */
+    uint64_t number;       /* of the process, from 1 */
+    uint64_t pool_bytes;   /* that PyTorch's allocator took of the driver in its capture */
+    uint64_t driver_bytes; /* that the driver took beside */
+    uint64_t nodes;
+    uint64_t allocated_bytes; /* of the allocator, once it was captured */
+    uint64_t reserved_bytes;
+    uint64_t batch, tokens, draft;
+    const char *kind; /* "FULL", "-" */
+};
+
 /* Reads all traces of a rehearsal's folder. A folder without any is no error: nothing is split
  * then. What is no file, or too long, is left out (mt_torch_lost()). Errors: MT_EIO, MT_ENOMEM. */
 int mt_torch_open(const char *directory, struct mt_torch **torch, struct mt_error *error);
@@ -125,6 +141,7 @@ const struct mt_torch_phase *mt_torch_phase_at(const struct mt_torch *torch, siz
 const struct mt_torch_figure *mt_torch_figure_at(const struct mt_torch *torch, size_t index);
 const struct mt_torch_note *mt_torch_note_at(const struct mt_torch *torch, size_t index);
 const struct mt_torch_asker *mt_torch_asker_at(const struct mt_torch *torch, size_t index);
+const struct mt_torch_graph *mt_torch_graph_at(const struct mt_torch *torch, size_t index);
 /* Of devices that a process had any memory of. */
 const struct mt_torch_most *mt_torch_most_at(const struct mt_torch *torch, size_t index);
 

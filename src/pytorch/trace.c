@@ -459,6 +459,58 @@ static void read_most(struct mt_torch_process *process, struct cursor *cursor)
     most->pid = process->pid;
 }
 
+/* A number, or "-" for one that is not known. */
+static uint64_t take_count(struct cursor *cursor)
+{
+    if (cursor->end - cursor->at >= 2 && cursor->at[0] == ' ' && cursor->at[1] == '-' &&
+        (cursor->end - cursor->at == 2 || cursor->at[2] == ' ')) {
+        cursor->at += 2;
+        return MT_UNKNOWN;
+    }
+    return take_decimal(cursor);
+}
+
+static void read_graph(struct mt_torch_process *process, struct cursor *cursor)
+{
+    struct mt_torch_graph graph = {.pid = process->pid, .end_ns = UINT64_MAX};
+    const char *kind;
+    graph.device = take_device(process, cursor);
+    graph.time_ns = take_decimal(cursor);
+    graph.number = take_decimal(cursor);
+    graph.pool_bytes = take_decimal(cursor);
+    graph.driver_bytes = take_decimal(cursor);
+    graph.nodes = take_count(cursor);
+    graph.allocated_bytes = take_decimal(cursor);
+    graph.reserved_bytes = take_decimal(cursor);
+    graph.batch = take_count(cursor);
+    graph.tokens = take_count(cursor);
+    graph.draft = take_count(cursor);
+    size_t length = take_word(cursor, &kind);
+    cursor->is_bad |= cursor->at != cursor->end || process->graphs.n >= MT_TORCH_GRAPHS_MAX;
+    if (cursor->is_bad)
+        return;
+    note_peaks(process, graph.device); /* perhaps the first thing that is seen of the device */
+    graph.kind = process->names[mt_torch_name(process, kind, length)];
+    if (MT_TORCH_ROOM(process->graphs))
+        process->graphs.at[process->graphs.n++] = graph;
+    else
+        process->out_of_memory = 1;
+}
+
+static void read_graph_gone(struct mt_torch_process *process, struct cursor *cursor)
+{
+    uint64_t time_ns = take_decimal(cursor);
+    uint64_t number = take_decimal(cursor);
+    for (size_t i = process->graphs.n; !cursor->is_bad && i-- > 0;) {
+        struct mt_torch_graph *graph = &process->graphs.at[i];
+        if (graph->number != number)
+            continue;
+        if (graph->end_ns == UINT64_MAX)
+            graph->end_ns = time_ns;
+        return;
+    }
+}
+
 static void read_by_letter(struct mt_torch_process *process, struct cursor *cursor, char letter)
 {
     switch (letter) {
@@ -498,6 +550,12 @@ static void read_by_letter(struct mt_torch_process *process, struct cursor *curs
         break;
     case 'm':
         read_most(process, cursor);
+        break;
+    case 'x':
+        read_graph(process, cursor);
+        break;
+    case 'y':
+        read_graph_gone(process, cursor);
         break;
     default:
         break;
@@ -607,6 +665,7 @@ void mt_torch_free(struct mt_torch_process *process)
     free(process->figures.at);
     free(process->notes.at);
     free(process->askers.at);
+    free(process->graphs.at);
     free(process->live_blocks.slots);
     free(process->live_segments.slots);
     mt_arena_finish(&process->texts);

@@ -17,6 +17,9 @@
  *   n TIME TEXT                         a sentence for the reader
  *   o TIME DEVICE BYTES STACK           memory ran out for who asked, innermost call first
  *   m DEVICE TIME ALLOCATED RESERVED    the most that PyTorch has counted in blocks and segments
+ *   x DEVICE TIME NUMBER POOL DRIVER NODES ALLOCATED RESERVED BATCH TOKENS DRAFT KIND
+ *                                       a graph was captured; "-" is not known
+ *   y TIME NUMBER                       it is gone
  *
  * Lines of other letters are passed over: `v`, PyTorch's version, and `c`, the same moment by two
  * clocks, are for who looks at the file.
@@ -35,6 +38,7 @@
 #define MT_TORCH_BLOCKS_MAX  4194304u /* of a process, likewise for segments and names told */
 #define MT_TORCH_PHASES_MAX  65536u
 #define MT_TORCH_SAID_MAX    4096u /* figures; notes; askers */
+#define MT_TORCH_GRAPHS_MAX  65536u
 #define MT_TORCH_NAMES_MAX   256u
 #define MT_TORCH_OPEN_MAX    64u /* phases within each other */
 #define MT_TORCH_DEVICES_MAX 16u
@@ -107,6 +111,7 @@ struct mt_torch_process {
     MT_TORCH_LIST(struct mt_torch_figure) figures;
     MT_TORCH_LIST(struct mt_torch_note) notes;
     MT_TORCH_LIST(struct mt_torch_asker) askers;
+    MT_TORCH_LIST(struct mt_torch_graph) graphs;
     struct mt_torch_map live_blocks;
     struct mt_torch_map live_segments;
     uint64_t block_bytes[MT_TORCH_DEVICES_MAX];

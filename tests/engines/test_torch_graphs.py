@@ -3,9 +3,16 @@
 """CUDA graphs on a pretended device: small integers that a graph computes are there after each replay."""
 
 import functools
+import json
+import os
+import tempfile
 
+import engine
+import memtally
 import tap
 import torch_program
+
+MIB = 1 << 20
 
 
 @functools.cache
@@ -46,6 +53,52 @@ def test_replays_take_no_memory():
 def test_nothing_read_is_called_unknown():
     notes = [note for note in rehearsed()[1]["notes"] if "came from device values" in note]
     assert not notes, notes
+
+
+@functools.cache
+def captured():
+    """What captured.py wrote down, what `memtally graphs` says of its run, and the notes of its rehearsal."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, run = os.path.join(folder, "figures.json"), os.path.join(folder, "run")
+        done = memtally.run("rehearse", "--device", "24GiB", "--folder", run, "--requests", "0", "--no-suggest", "--json", "--",
+                            engine.torch(), os.path.join(torch_program.PROGRAMS, "captured.py"), path)
+        assert done.returncode == 0 and os.path.exists(path), done.stderr[-3000:]
+        listed = memtally.run("graphs", run, "--json")
+        assert listed.returncode == 0, listed.stderr
+        with open(path, encoding="utf-8") as file:
+            return json.load(file), json.loads(listed.stdout)["runs"][0], json.loads(done.stdout)["notes"]
+
+
+def test_a_graph_has_the_batch_and_the_draft_of_the_engines_own_frames():
+    """Eight requests of five tokens each are drafts of four; what no engine's function captures has no name."""
+    names = [(graph["kind"], graph["batch"], graph["tokens"], graph["draft"]) for graph in captured()[1]["graphs"]]
+    assert names == [("FULL", 8, 40, 4), ("FULL", 8, 8, 0), (None, None, None, None)], names
+    assert captured()[1]["graph_breakdown"] == {"draft_len_4": 1, "draft_len_0": 1, "draft_len_unknown": 1}, captured()[1]
+
+
+def test_a_graph_has_as_many_nodes_as_kernels_were_captured():
+    """Three additions, seven, three; an empty tensor is no node."""
+    assert [graph["nodes"] for graph in captured()[1]["graphs"]] == [3, 7, 3], captured()[1]
+
+
+def test_a_graph_has_the_pool_that_its_capture_reserved():
+    """Each keeps a tensor of as many MiB as it has tokens, in a pool of its own: 40, 8 and 2. PyTorch takes 20 MiB
+    for what is smaller than 10, and with the first graph 2 MiB in which the generator's seed lies for all."""
+    assert [graph["pool_bytes"] for graph in captured()[1]["graphs"]] == [42 * MIB, 20 * MIB, 20 * MIB], captured()[1]
+
+
+def test_a_graph_that_is_gone_at_once_is_counted_apart():
+    assert captured()[1]["dropped"] == 1, captured()[1]
+
+
+def test_allocator_figures_of_graphs_are_pytorchs_own():
+    assert captured()[1]["memory_after"]["reserved_bytes"] == captured()[0]["reserved"], captured()
+
+
+def test_a_capture_that_runs_out_is_said_with_its_batch():
+    assert captured()[0]["failed"], captured()[0]
+    said = [note for note in captured()[2] if note.startswith("The capture of a CUDA graph failed")]
+    assert len(said) == 1 and "batch 1048576, tokens 3145728, draft 2" in said[0], captured()[2]
 
 
 if __name__ == "__main__":

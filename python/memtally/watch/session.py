@@ -3,7 +3,7 @@
 
 import sys
 
-from . import allocator, caches, cpu, endings, figures, peaks, phases, tensors
+from . import allocator, caches, cpu, endings, figures, graphs, peaks, phases, tensors
 
 
 class Session:
@@ -14,6 +14,7 @@ class Session:
         self.history = allocator.History(trace, torch)
         self.tensors = tensors.Holders(trace, torch, self.history)
         self.peaks = peaks.Peaks(trace, torch)
+        self.graphs = graphs.Graphs(trace, torch)
         self.history.before_drain = self.peaks.tell
 
     def finish(self):
@@ -55,6 +56,7 @@ def start(watch, trace, parts):
     for what, call in parts.at_torch:
         _try(trace, what, lambda call=call: call(watch, trace))
     _try(trace, "graphs", lambda: phases.wrap_graphs(trace, torch))
+    _try(trace, "graphs one by one", session.graphs.start)
     watch.when_imported("transformers.cache_utils", session.tensors.wrap_caches)
     if session.tensors.labels:
         steps = cpu.Steps(torch, session.tensors.caches)

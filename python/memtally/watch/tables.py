@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reading the tables beside this file: phases.tsv, figures.tsv and versions.tsv. Lines that begin with # and
+"""Reading the tables beside this file: graphs.tsv, phases.tsv, figures.tsv and versions.tsv. Lines that begin with # and
 empty ones are comments; fields are parted by tabs."""
 
 import os
@@ -10,6 +10,8 @@ from collections import namedtuple
 Phase = namedtuple("Phase", "package since until module function category name")
 # Where an engine says a figure: in a line of its log, or in an attribute once a function is over.
 Figure = namedtuple("Figure", "package how pattern unit name")
+# A function of an engine that captures CUDA graphs, and where in its locals it says what a graph is of.
+Graph = namedtuple("Graph", "package since until module function batch tokens draft kind")
 # Between which versions of an engine the phases were tried.
 Tried = namedtuple("Tried", "package first last")
 
@@ -23,6 +25,10 @@ def rows(file_name, kind, beside=__file__):
 
 def phases():
     return rows("phases.tsv", Phase)
+
+
+def graphs():
+    return rows("graphs.tsv", Graph)
 
 
 def figures():

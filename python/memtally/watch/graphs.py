@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: MIT
+"""CUDA graphs one by one: what each capture took, how many nodes it has, and of which batch it is."""
+
+import ctypes
+import itertools
+import sys
+import time
+import weakref
+
+from . import hooks, tables
+
+MOST_GRAPHS = 65536
+MOST_FRAMES = 200
+UNKNOWN = "-"
+
+
+class Names:
+    """Says of a capture what it is of, by frames of the engine and the table graphs.tsv."""
+
+    def __init__(self, rows=None):
+        self.rows = {}
+        for row in tables.graphs() if rows is None else rows:
+            self.rows.setdefault((row.module, row.function), []).append(row)
+        self.versions = {}
+
+    def _row_of(self, frame):
+        for row in self.rows.get((frame.f_globals.get("__name__"), frame.f_code.co_name), ()):
+            if row.package not in self.versions:
+                self.versions[row.package] = tables.installed_version(row.package)
+            if tables.holds(row, self.versions[row.package]):
+                return row
+        return None
+
+    def of(self, frame):
+        """(batch, tokens, draft, kind), each "-" where it is not known."""
+        for _ in range(MOST_FRAMES):
+            if frame is None:
+                break
+            row = self._row_of(frame)
+            if row:
+                names = frame.f_locals
+                numbers = [count_at(names, text) for text in (row.batch, row.tokens, row.draft)]
+                return (*numbers, word_at(names, row.kind))
+            frame = frame.f_back
+        return (UNKNOWN,) * 4
+
+
+def value_at(names, path):
+    """What "desc.num_reqs" is; None where there is no such thing."""
+    first, *rest = path.split(".")
+    value = names.get(first)
+    for name in rest:
+        value = getattr(value, name, None)
+    return value
+
+
+def _number_at(names, text):
+    path, minus, _ = text.partition("-1")
+    parts = [value_at(names, part) for part in path.split("/")]
+    if any(isinstance(part, bool) or not isinstance(part, int) or part < 0 for part in parts):
+        return None
+    value = parts[0]
+    if len(parts) == 2:
+        if not parts[1] or value % parts[1]:
+            return None
+        value //= parts[1]
+    value -= bool(minus)
+    return value if value >= 0 else None
+
+
+def count_at(names, text):
+    for way in text.split("|"):
+        value = None if way == UNKNOWN else _number_at(names, way)
+        if value is not None:
+            return value
+    return UNKNOWN
+
+
+def word_at(names, text):
+    value = text[1:] if text.startswith("=") else value_at(names, text)
+    word = value if isinstance(value, str) else UNKNOWN
+    return word if word and word.isprintable() and " " not in word else UNKNOWN
+
+
+def count_nodes(stream):
+    """Nodes of the graph that is being captured on a stream, as the driver counts them."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    status, number = ctypes.c_int(), ctypes.c_uint64()
+    graph, n_nodes = ctypes.c_void_p(), ctypes.c_size_t()
+    asked = driver.cuStreamGetCaptureInfo_v2(
+        ctypes.c_void_p(stream), ctypes.byref(status), ctypes.byref(number), ctypes.byref(graph), None, None
+    )
+    if asked or not graph.value or driver.cuGraphGetNodes(graph, None, ctypes.byref(n_nodes)):
+        return UNKNOWN
+    return n_nodes.value
+
+
+class Graphs:
+    def __init__(self, trace, torch):
+        self.trace = trace
+        self.torch = torch
+        self.names = Names()
+        self.numbers = itertools.count(1)
+        self.living = {}  # number: what says that the graph is gone
+
+    def start(self):
+        for name, make in (
+            ("capture_begin", self._around_begin),
+            ("capture_end", self._around_end),
+            ("reset", self._around_reset),
+        ):
+            hooks.replace(self.torch.cuda.graphs.CUDAGraph, name, make, unseen=True)
+
+    def _quietly(self, call, *args):
+        try:
+            return call(*args)
+        except Exception as error:
+            self.trace.failed("graphs", error)
+            return None
+
+    def _held(self):
+        """(device, free bytes of the device, allocated, reserved)"""
+        device = self.torch.cuda.current_device()
+        stats = self.torch._C._cuda_memoryStats(device)
+        allocated, reserved = (stats[name]["all"]["current"] for name in ("allocated_bytes", "reserved_bytes"))
+        return device, self.torch.cuda.mem_get_info(device)[0], allocated, reserved
+
+    def _begin(self, graph, frame):
+        graph._memtally = (self.names.of(frame), self._held(), sys.exc_info()[1])
+
+    def _around_begin(self, function):
+        def capture_begin(graph, *args, **kwargs):
+            self._quietly(self._begin, graph, sys._getframe(1))
+            return function(graph, *args, **kwargs)
+
+        return capture_begin
+
+    def _around_end(self, function):
+        def capture_end(graph, *args, **kwargs):
+            begun = graph.__dict__.pop("_memtally", None)
+            error = sys.exc_info()[1]
+            if begun and error is not None and error is not begun[2]:  # torch.cuda.graph ends a capture on an error, too
+                self._quietly(self._failed, begun[0], error)
+                return function(graph, *args, **kwargs)
+            nodes = self._quietly(self._count_nodes)
+            try:
+                result = function(graph, *args, **kwargs)
+            except Exception as late:
+                self._quietly(self._failed, begun[0] if begun else (UNKNOWN,) * 4, late)
+                raise
+            self._quietly(self._done, graph, begun, nodes)
+            return result
+
+        return capture_end
+
+    def _around_reset(self, function):
+        def reset(graph, *args, **kwargs):
+            result = function(graph, *args, **kwargs)
+            number = graph.__dict__.pop("_memtally_number", None)
+            if number:
+                self._quietly(self._gone, number)
+            return result
+
+        return reset
+
+    def _count_nodes(self):
+        return count_nodes(self.torch.cuda.current_stream().cuda_stream)
+
+    def _failed(self, names, error):
+        self.trace.say(
+            "The capture of a CUDA graph failed (batch %s, tokens %s, draft %s, kind %s): %s"
+            % (*names, str(error).split("\n", maxsplit=1)[0])
+        )
+
+    def _done(self, graph, begun, nodes):
+        number = next(self.numbers)
+        if not begun or number > MOST_GRAPHS:
+            return
+        names, (device, free_before, _, reserved_before), _ = begun
+        _, free, allocated, reserved = self._held()
+        pool = max(0, reserved - reserved_before)
+        driver = max(0, free_before - free - pool)
+        graph._memtally_number = number
+        self.living[number] = weakref.ref(graph, lambda _: self._quietly(self._gone, number))
+        now = time.monotonic_ns()
+        nodes = UNKNOWN if nodes is None else nodes
+        self.trace.line("x", device, now, number, pool, driver, nodes, allocated, reserved, *names)
+
+    def _gone(self, number):
+        if self.living.pop(number, None):
+            self.trace.line("y", time.monotonic_ns(), number)

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/* CUDA graphs as tables and as JSON: of one run, or of two runs and what the second has more. */
+#include "graphs.h"
+
+#include <inttypes.h>
+#include <memtally/units.h>
+#include <stdio.h>
+
+#include "internal.h"
+
+enum { LETTERS = 2, DRAFTS_TEXT = 160 };
+
+static const char *const letters[LETTERS] = {"A", "B"};
+
+/* ---- as text ---- */
+
+/* "draft_len_4: 32, draft_len_0: 32". */
+static const char *drafts_of(const struct mt_graphs *run, char text[DRAFTS_TEXT])
+{
+    size_t used = 0;
+    snprintf(text, DRAFTS_TEXT, "none");
+    for (size_t i = 0; i < run->n_drafts && used + 1 < DRAFTS_TEXT; i++) {
+        const struct mt_graph_draft *draft = &run->drafts[i];
+        const char *comma = i ? ", " : "";
+        int n = draft->draft == MT_UNKNOWN
+                    ? snprintf(text + used, DRAFTS_TEXT - used, "%sno draft length: %" PRIu64,
+                               comma, draft->n)
+                    : snprintf(text + used, DRAFTS_TEXT - used, "%sdraft_len_%" PRIu64 ": %" PRIu64,
+                               comma, draft->draft, draft->n);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    return text;
+}
+
+static void put_runs(const struct cli_graphs_document *document,
+                     const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    static const struct mt_text_table_column columns[] = {
+        {"run", MT_CELL_TEXT, 0},      {"graphs", MT_CELL_COUNT, 0},
+        {"pieces", MT_CELL_COUNT, 2},  {"pool", MT_CELL_SIZE, 0},
+        {"driver", MT_CELL_SIZE, 0},   {"allocated", MT_CELL_SIZE, 0},
+        {"reserved", MT_CELL_SIZE, 0}, {"most allocated", MT_CELL_SIZE, 1},
+    };
+    struct mt_text_table table;
+    mt_text_table_init(&table, columns, sizeof columns / sizeof *columns, terminal->utf8);
+    for (int i = 0; i < LETTERS && document->runs[i]; i++) {
+        const struct mt_graphs *run = document->runs[i];
+        const struct mt_cell cells[] = {
+            {.text = letters[i]},
+            {.number = run->n},
+            {.number = run->pieces},
+            {.number = run->pool_bytes},
+            {.number = run->driver_bytes},
+            {.number = run->allocated_bytes},
+            {.number = run->reserved_bytes},
+            {.number = run->most_allocated_bytes},
+        };
+        mt_text_table_add(&table, 0, MT_ROW_PLAIN, cells);
+    }
+    cli_table_draw(&table, terminal, out);
+}
+
+static void put_graphs(const struct mt_graphs *run, const struct cli_terminal *terminal,
+                       struct mt_strbuf *out)
+{
+    static const struct mt_text_table_column columns[] = {
+        {"kind", MT_CELL_TEXT, 0},   {"batch", MT_CELL_COUNT, 0},  {"tokens", MT_CELL_COUNT, 0},
+        {"draft", MT_CELL_COUNT, 0}, {"pieces", MT_CELL_COUNT, 2}, {"nodes", MT_CELL_COUNT, 1},
+        {"pool", MT_CELL_SIZE, 0},   {"driver", MT_CELL_SIZE, 0},
+    };
+    struct mt_text_table table;
+    mt_text_table_init(&table, columns, sizeof columns / sizeof *columns, terminal->utf8);
+    for (size_t i = 0; i < run->n; i++) {
+        const struct mt_graph *graph = &run->graphs[i];
+        const struct mt_cell cells[] = {
+            {.text = *graph->kind ? graph->kind : "?"},
+            {.number = graph->batch},
+            {.number = graph->tokens},
+            {.number = graph->draft},
+            {.number = graph->pieces},
+            {.number = graph->nodes},
+            {.number = graph->pool_bytes},
+            {.number = graph->driver_bytes},
+        };
+        mt_text_table_add(&table, 0, MT_ROW_PLAIN, cells);
+    }
+    if (run->n)
+        cli_table_draw(&table, terminal, out);
+    else
+        mt_text_table_finish(&table);
+}
+
+/* "+38.00 MiB" */
+static const char *format_signed(int64_t bytes, char text[MT_SIZE_TEXT + 1])
+{
+    char size[MT_SIZE_TEXT];
+    uint64_t magnitude = bytes < 0 ? 0 - (uint64_t)bytes : (uint64_t)bytes;
+    snprintf(text, MT_SIZE_TEXT + 1, "%s%s", bytes < 0 ? "-" : "+",
+             mt_format_size(magnitude, size));
+    return text;
+}
+
+static const char *const advice[] = {
+    [MT_GRAPHS_ADVICE_NONE] = "the overhead is below 500 MiB: it is not worth optimising",
+    [MT_GRAPHS_ADVICE_MODERATE] =
+        "the overhead is between 500 MiB and 2 GiB: there is a moderate case for fewer graphs",
+    [MT_GRAPHS_ADVICE_STRONG] =
+        "the overhead is above 2 GiB: there is a strong case for fewer graphs",
+};
+
+static void put_difference(const struct mt_graphs_difference *difference,
+                           const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    char overhead[MT_SIZE_TEXT + 1], pool[MT_SIZE_TEXT + 1], driver[MT_SIZE_TEXT + 1];
+    char each[MT_SIZE_TEXT + 1], share[32] = "";
+    if (difference->overhead_ratio > -1)
+        snprintf(share, sizeof share, " (%+.2f %%)", 100 * difference->overhead_ratio);
+    cli_table_fact(terminal, out, "overhead", "%s%s of graphs in B: pool %s, driver %s",
+                   format_signed(difference->overhead_bytes, overhead), share,
+                   format_signed(difference->pool_bytes, pool),
+                   format_signed(difference->driver_bytes, driver));
+    if (difference->graphs > 0)
+        cli_table_fact(terminal, out, "graphs", "%+" PRId64 ", %s for each", difference->graphs,
+                       format_signed(difference->bytes_of_each, each));
+    else
+        cli_table_fact(terminal, out, "graphs", "%+" PRId64, difference->graphs);
+    cli_table_fact(terminal, out, "advice", "%s", advice[difference->advice]);
+}
+
+void cli_graphs_table(const struct cli_graphs_document *document,
+                      const struct cli_terminal *terminal, struct mt_strbuf *out)
+{
+    char drafts[DRAFTS_TEXT], kept[MT_SIZE_TEXT];
+    for (int i = 0; i < LETTERS && document->runs[i]; i++)
+        cli_table_fact(terminal, out, letters[i], "%s; by draft length: %s",
+                       document->directories[i], drafts_of(document->runs[i], drafts));
+    for (int i = 0; i < LETTERS && document->runs[i]; i++)
+        if (document->runs[i]->dropped)
+            cli_table_fact(terminal, out, "dropped",
+                           "%s dropped %" PRIu64 " before it captured the last one; of them only "
+                           "the driver's %s count, which it keeps for later ones",
+                           letters[i], document->runs[i]->dropped,
+                           mt_format_size(document->runs[i]->dropped_driver_bytes, kept));
+    if (document->difference)
+        put_difference(document->difference, terminal, out);
+    put_runs(document, terminal, out);
+    for (int i = 0; i < LETTERS && document->runs[i]; i++)
+        if (document->show_all || !document->difference)
+            put_graphs(document->runs[i], terminal, out);
+}
+
+/* ---- as JSON ---- */
+
+static void json_memory(struct mt_json *json, const char *key, uint64_t allocated,
+                        uint64_t reserved, uint64_t most)
+{
+    mt_json_begin_object(json, key);
+    mt_json_count(json, "allocated_bytes", allocated);
+    mt_json_count(json, "reserved_bytes", reserved);
+    mt_json_count(json, "max_allocated_bytes", most);
+    mt_json_end(json);
+}
+
+static void json_graphs(const struct mt_graphs *run, struct mt_json *json)
+{
+    mt_json_begin_array(json, "graphs");
+    for (size_t i = 0; i < run->n; i++) {
+        const struct mt_graph *graph = &run->graphs[i];
+        mt_json_begin_object(json, NULL);
+        mt_json_count(json, "pid", graph->pid);
+        mt_json_count(json, "device", graph->device);
+        mt_json_text(json, "kind", *graph->kind ? graph->kind : NULL);
+        mt_json_count(json, "batch", graph->batch);
+        mt_json_count(json, "tokens", graph->tokens);
+        mt_json_count(json, "draft", graph->draft);
+        mt_json_count(json, "pieces", graph->pieces);
+        mt_json_count(json, "nodes", graph->nodes);
+        mt_json_count(json, "pool_bytes", graph->pool_bytes);
+        mt_json_count(json, "driver_bytes", graph->driver_bytes);
+        mt_json_end(json);
+    }
+    mt_json_end(json);
+}
+
+static void json_run(const struct mt_graphs *run, const char *directory, struct mt_json *json)
+{
+    mt_json_begin_object(json, NULL);
+    mt_json_text(json, "directory", directory);
+    /* A process begins without anything of PyTorch's allocator. */
+    json_memory(json, "memory_before", 0, 0, 0);
+    json_memory(json, "memory_after", run->allocated_bytes, run->reserved_bytes,
+                run->most_allocated_bytes);
+    mt_json_count(json, "max_reserved_bytes", run->most_reserved_bytes);
+    mt_json_count(json, "num_cuda_graphs", run->n);
+    mt_json_count(json, "pieces", run->pieces);
+    mt_json_count(json, "dropped", run->dropped);
+    mt_json_count(json, "dropped_driver_bytes", run->dropped_driver_bytes);
+    mt_json_count(json, "pool_bytes", run->pool_bytes);
+    mt_json_count(json, "driver_bytes", run->driver_bytes);
+    mt_json_begin_object(json, "graph_breakdown");
+    for (size_t i = 0; i < run->n_drafts; i++) {
+        char key[40] = "draft_len_unknown";
+        if (run->drafts[i].draft != MT_UNKNOWN)
+            snprintf(key, sizeof key, "draft_len_%" PRIu64, run->drafts[i].draft);
+        mt_json_count(json, key, run->drafts[i].n);
+    }
+    mt_json_end(json);
+    json_graphs(run, json);
+    mt_json_end(json);
+}
+
+static void json_difference(const struct mt_graphs_difference *difference, struct mt_json *json)
+{
+    mt_json_begin_object(json, "difference");
+    mt_json_signed(json, "graphs", difference->graphs);
+    mt_json_signed(json, "pieces", difference->pieces);
+    mt_json_signed(json, "pool_bytes", difference->pool_bytes);
+    mt_json_signed(json, "driver_bytes", difference->driver_bytes);
+    mt_json_signed(json, "overhead_bytes", difference->overhead_bytes);
+    if (difference->overhead_ratio > -1)
+        mt_json_signed_real(json, "overhead_ratio", difference->overhead_ratio);
+    else
+        mt_json_null(json, "overhead_ratio");
+    if (difference->graphs > 0)
+        mt_json_signed(json, "bytes_of_each_graph", difference->bytes_of_each);
+    else
+        mt_json_null(json, "bytes_of_each_graph");
+    mt_json_text(json, "case_for_optimising", mt_graphs_advice_name(difference->advice));
+    mt_json_text(json, "advice", advice[difference->advice]);
+    mt_json_end(json);
+}
+
+void cli_graphs_json(const struct cli_graphs_document *document, struct mt_strbuf *out)
+{
+    struct mt_json json = {0};
+    mt_json_begin_object(&json, NULL);
+    mt_json_text(&json, "schema", "memtally/1");
+    mt_json_text(&json, "kind", "graphs");
+    mt_json_begin_array(&json, "runs");
+    for (int i = 0; i < LETTERS && document->runs[i]; i++)
+        json_run(document->runs[i], document->directories[i], &json);
+    mt_json_end(&json);
+    if (document->difference)
+        json_difference(document->difference, &json);
+    else
+        mt_json_null(&json, "difference");
+    mt_json_end(&json);
+    mt_json_finish(&json, out);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* The document of CUDA graphs: kind "graphs". */
+#ifndef CLI_DOCUMENT_GRAPHS_H
+#define CLI_DOCUMENT_GRAPHS_H
+
+#include <memtally/graphs.h>
+
+#include "cli/console.h"
+
+/* All borrowed. */
+struct cli_graphs_document {
+    const char *directories[2];
+    const struct mt_graphs *runs[2];               /* the second is NULL where only one was given */
+    const struct mt_graphs_difference *difference; /* NULL with one run */
+    int show_all;                                  /* each graph, also with two runs */
+};
+
+void cli_graphs_table(const struct cli_graphs_document *document,
+                      const struct cli_terminal *terminal, struct mt_strbuf *out);
+void cli_graphs_json(const struct cli_graphs_document *document, struct mt_strbuf *out);
+
+#endif
