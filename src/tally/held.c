@@ -337,6 +337,12 @@ static int apply_to_what_is_said(struct mt_held *held, const struct mt_event *ev
     }
 }
 
+void mt_held_expect(const struct mt_held *held, const struct mt_event *event)
+{
+    if (event->op == MT_EVENT_ALLOC || event->op == MT_EVENT_FREE)
+        mt_table_expect(&held->blocks, event->field[0]);
+}
+
 int mt_held_apply(struct mt_held *held, const struct mt_event *event)
 {
     held->gone_low = held->gone_high = 0;

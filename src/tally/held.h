@@ -43,6 +43,9 @@ struct mt_held {
 void mt_held_init(struct mt_held *held, const struct mt_file_header *header);
 void mt_held_finish(struct mt_held *held);
 
+/* Has the memory fetched that applying the event will want soon. */
+void mt_held_expect(const struct mt_held *held, const struct mt_event *event);
+
 /* Returns 0 or MT_ENOMEM. */
 int mt_held_apply(struct mt_held *held, const struct mt_event *event);
 

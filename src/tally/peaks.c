@@ -15,11 +15,22 @@
 
 #define FEW_STRETCHES 1024u
 
+/* Events that were read ahead, so that the memory is there that they are about. Their bytes are
+ * gone: sums need none. */
+#define MOST_AHEAD 16u
+
+struct ahead {
+    struct mt_event events[MOST_AHEAD];
+    unsigned n;
+    unsigned next;
+};
+
 /* A process whose events are being read. */
 struct player {
     const struct mt_image *image;
     size_t index;
     struct mt_merge *merge;
+    struct ahead *ahead;
     struct mt_event event; /* the next */
     uint64_t ns;           /* when that is; UINT64_MAX past the last */
     struct mt_held held;
@@ -260,12 +271,28 @@ static int may_change_categories(const struct mt_held *held)
     return held->said.n || held->n_scope_items;
 }
 
+static void read_ahead(struct player *player)
+{
+    struct ahead *ahead = player->ahead;
+    ahead->n = ahead->next = 0;
+    while (ahead->n < MOST_AHEAD && mt_merge_next(player->merge, &ahead->events[ahead->n])) {
+        struct mt_event *event = &ahead->events[ahead->n++];
+        event->bytes = NULL;
+        event->length = 0;
+        mt_held_expect(&player->held, event);
+    }
+}
+
 static void advance(struct player *player)
 {
-    if (!mt_merge_next(player->merge, &player->event)) {
+    struct ahead *ahead = player->ahead;
+    if (ahead->next == ahead->n)
+        read_ahead(player);
+    if (!ahead->n) {
         player->ns = UINT64_MAX;
         return;
     }
+    player->event = ahead->events[ahead->next++];
     player->ns = mt_clock_ns(&player->image->clock, player->event.ticks);
     if (player->ns > player->image->end_ns)
         player->ns = player->image->end_ns;
@@ -371,6 +398,7 @@ static void finish_player(struct player *player)
 {
     mt_merge_destroy(player->merge);
     mt_held_finish(&player->held);
+    free(player->ahead);
     free(player->pages_before);
     *player = (struct player){0};
 }
@@ -398,7 +426,10 @@ static void begin_player(struct sweep *sweep, size_t index)
     if (!image->file)
         return;
     *player = (struct player){.image = image, .index = index};
-    if (mt_merge_create(image->file, &player->merge) < 0) {
+    player->ahead = calloc(1, sizeof *player->ahead);
+    if (!player->ahead || mt_merge_create(image->file, &player->merge) < 0) {
+        free(player->ahead);
+        player->ahead = NULL;
         sweep->failed = 1;
         return;
     }

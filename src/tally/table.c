@@ -51,6 +51,12 @@ static int grow(struct mt_table *table)
     return 0;
 }
 
+void mt_table_expect(const struct mt_table *table, uint64_t key)
+{
+    if (table->n)
+        __builtin_prefetch(&table->slots[home_of(table, key)], 1);
+}
+
 int mt_table_set(struct mt_table *table, uint64_t key, uint64_t value)
 {
     if (table->n * 2 >= table->capacity && grow(table) < 0)

@@ -23,6 +23,9 @@ struct mt_table {
 void mt_table_init(struct mt_table *table);
 void mt_table_finish(struct mt_table *table);
 
+/* Has the memory fetched that a call for `key` will want soon. */
+void mt_table_expect(const struct mt_table *table, uint64_t key);
+
 /* Sets or replaces. Returns 0 or MT_ENOMEM (then nothing has changed). */
 int mt_table_set(struct mt_table *table, uint64_t key, uint64_t value);
 int mt_table_get(const struct mt_table *table, uint64_t key, uint64_t *value);
