@@ -461,6 +461,14 @@ static void test_crossings_follow_the_use_of_experts(void **state)
     assert_true(placement->crossings > 1 + 2 * 0.1 + 2 * 0.1 - 1e-9);
     assert_true(placement->crossings < 1 + 2 * 0.1 + 2 * 0.1 + 1e-9);
     mt_placement_destroy(placement);
+    /* Of a layer without counts all experts are alike: half of its tokens go there and back. */
+    const double of_one[] = {9, 1, 0, 0, 0, 0, 0, 0};
+    problem.expert_use = of_one;
+    assert_int_equal(mt_place_by_policy(&problem, MT_PLACE_POLICY_ROUND_ROBIN, &placement, NULL),
+                     0);
+    assert_true(placement->crossings > 1 + 2 * 0.1 + 2 * 0.5 - 1e-9);
+    assert_true(placement->crossings < 1 + 2 * 0.1 + 2 * 0.5 + 1e-9);
+    mt_placement_destroy(placement);
     problem.expert_use = NULL;
     assert_int_equal(mt_place_by_policy(&problem, MT_PLACE_POLICY_ROUND_ROBIN, &placement, NULL),
                      0);
@@ -488,6 +496,29 @@ static void test_traffic_sends_away_what_is_used_least(void **state)
     const int where[] = {0, 1, 0, 0, 1, 1, 1, 1};
     for (size_t i = 0; i < 8; i++)
         assert_int_equal(placement->expert_at[i], where[i]);
+    mt_placement_destroy(placement);
+}
+
+/* Counts of two layers have nothing to do with each other: of the first an eighth is less than a
+ * quarter of the second. The first device has room for seven of eight experts. */
+static void test_counts_are_shares_of_their_layer(void **state)
+{
+    struct mt_place_unit units[] = {layer(0, 10), layer(1, 10), layer(2, 10), layer(3, 10)};
+    const struct mt_place_device devices[] = {{.capacity_bytes = 99, .limit_bytes = 94},
+                                              {.capacity_bytes = 199, .limit_bytes = 199}};
+    const double use[] = {1000, 1000, 2000, 4000, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    const struct mt_place_problem problem = {
+        .units = units, .n_units = 4, .devices = devices, .n_devices = 2, .expert_use = use};
+    struct mt_placement *placement;
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        units[i].experts = 4;
+        units[i].experts_used = 2;
+        units[i].expert_bytes = 40;
+    }
+    assert_int_equal(mt_place_by_policy(&problem, MT_PLACE_POLICY_TRAFFIC, &placement, NULL), 0);
+    for (size_t i = 0; i < 8; i++)
+        assert_int_equal(placement->expert_at[i], i == 1);
     mt_placement_destroy(placement);
 }
 
@@ -549,6 +580,7 @@ int main(void)
         cmocka_unit_test(test_what_a_host_only_keeps_is_computed_on_the_first_device),
         cmocka_unit_test(test_crossings_follow_the_use_of_experts),
         cmocka_unit_test(test_traffic_sends_away_what_is_used_least),
+        cmocka_unit_test(test_counts_are_shares_of_their_layer),
         cmocka_unit_test(test_a_file_of_uses),
         cmocka_unit_test(test_no_problem_is_refused),
     };
