@@ -225,6 +225,21 @@ def test_ctests_file_has_a_slot_for_each_256_mib():
     assert document["local"] == [{"host": [{"id": "0", "slots": 4}], "gpus": [{"id": "0", "slots": 16}]}]
 
 
+def test_ctest_reads_the_file():
+    if not shutil.which("ctest"):
+        raise tap.Skip("needs ctest")
+    folder, spec = f"{FOLDER}/ctest", f"{FOLDER}/ctest.json"
+    os.mkdir(folder)
+    with open(f"{folder}/CTestTestfile.cmake", "w", encoding="utf-8") as file:
+        file.write(
+            'add_test(room "sh" "-c" "echo slots $CTEST_RESOURCE_GROUP_0_GPUS $CTEST_RESOURCE_GROUP_0_HOST")\n'
+            'set_tests_properties(room PROPERTIES RESOURCE_GROUPS "gpus:16,host:4")\n'
+        )
+    ctest = ["ctest", "--test-dir", folder, "--resource-spec-file", spec, "-V"]
+    done = run("--on", "24GiB", "--need", "host=1GiB,gpu0=4GiB", "--resource-spec", spec, "--", *ctest)
+    assert "slots id:0,slots:16 id:0,slots:4" in done.stdout, done
+
+
 def test_signals_are_passed_on():
     program = "trap 'echo ends; exit 5' TERM; echo holds; while :; do read line; done"
     process = subprocess.Popen(

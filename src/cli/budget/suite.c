@@ -255,21 +255,56 @@ struct loop {
     uint64_t asked_ns; /* 0: something changed since */
 };
 
+/* What our own tests left of a place, whatever others hold: less is not worth asking for. */
+static uint64_t room_beside_ours(const struct budget_suite *suite, const struct loop *loop,
+                                 size_t place_number)
+{
+    const struct mt_budget_place *place = &suite->world->machine.places[place_number];
+    uint64_t taken = place->min_free_bytes;
+    for (size_t i = 0; i < loop->n_running; i++) {
+        const struct budget_needs *needs = &loop->running[i].held.needs;
+        for (size_t k = 0; k < needs->n; k++) {
+            int is_host = strcmp(needs->items[k].place, "host") == 0;
+            if (is_host ? place_number == 0
+                        : place_number > 0 && budget_device_number(needs->items[k].place) ==
+                                                  budget_device_number(place->name))
+                taken += needs->items[k].bytes + place->overhead_bytes;
+        }
+    }
+    return place->capacity_bytes > taken ? place->capacity_bytes - taken : 0;
+}
+
+/* Asking costs a look at the budget's file. With nothing of ours running all is asked for, so that
+ * what there never is gets refused. */
+static int is_worth_asking(const struct budget_suite *suite, const struct loop *loop, size_t test)
+{
+    struct budget_needs needs;
+    budget_needs_of(suite, test, &needs);
+    for (size_t i = 0; loop->n_running > 0 && i < needs.n; i++) {
+        const char *wanted = needs.items[i].place;
+        int has_room = 0;
+        for (size_t k = 0; k < suite->world->machine.n; k++) {
+            int is_meant = strcmp(wanted, "host") == 0 ? k == 0 : k > 0;
+            has_room |= is_meant && needs.items[i].bytes <= room_beside_ours(suite, loop, k);
+        }
+        if (!has_room)
+            return 0;
+    }
+    return 1;
+}
+
 static int start_what_fits(struct budget_suite *suite, struct loop *loop)
 {
     uint64_t now_ns = mt_monotonic_ns();
     if (loop->asked_ns && now_ns - loop->asked_ns < ASK_EVERY_NS)
         return CLI_EXIT_OK;
     size_t kept = 0;
-    int code = CLI_EXIT_OK;
+    int code = budget_world_look(suite->world);
     for (size_t i = 0; i < loop->n_waiting; i++) {
         size_t test = loop->waiting[i];
         int started = 0;
-        if (!code && loop->n_running < suite->n_jobs) {
-            code = budget_world_look(suite->world);
-            if (!code)
-                started = try_start(suite, test, &loop->running[loop->n_running]);
-        }
+        if (!code && loop->n_running < suite->n_jobs && is_worth_asking(suite, loop, test))
+            started = try_start(suite, test, &loop->running[loop->n_running]);
         if (started > 0)
             loop->n_running++;
         if (started == 0)

@@ -65,7 +65,8 @@ static char *parse_string(struct toml *toml)
                           : NULL;
     mt_strbuf_puts(&text, "");
     while (!why && *toml->at != quote) {
-        char c = *toml->at++;
+        char c = *toml->at;
+        toml->at += c != '\0';
         const char *escape =
             quote == '"' && c == '\\' && *toml->at ? strchr(escapes, *toml->at) : NULL;
         if ((unsigned char)c < ' ' && c != '\t')
@@ -119,6 +120,8 @@ static int parse_pair(struct toml *toml, json_t *table)
     else
         value = parse_value(toml);
     int done = value && json_object_set_new(table, key, value) == 0;
+    if (value && !done)
+        refuse(toml, "a key is no UTF-8");
     free(key);
     return done;
 }
@@ -231,7 +234,7 @@ static json_t *parse_header(struct toml *toml, json_t *document)
         failed = json_array_append(there, table);
     json_decref(table);
     free(key);
-    return failed ? refuse(toml, why ? why : "out of memory") : table;
+    return failed ? refuse(toml, why ? why : "a table's name is no UTF-8") : table;
 }
 
 json_t *budget_parse_toml(const char *text, struct mt_error *error)

@@ -66,6 +66,8 @@ static void test_what_is_not_read_is_refused_with_its_line(void **state)
         {"a = {b = 1", "line 1: a table in braces"},
         {"a = [[[[[[[[[1]]]]]]]]]", "line 1: arrays and tables are nested too deep"},
         {"a = \"\xff\"", "line 1: a string is no UTF-8"},
+        {"\"\xff\" = 1", "line 1: a key is no UTF-8"},
+        {"[\"\xff\"]", "line 1: a table's name is no UTF-8"},
         {"a = 99999999999999999999", "line 1: a value is no string"},
     };
     (void)state;
