@@ -165,8 +165,8 @@ wheel: setup ## the Python package as a wheel, into dist/ (auditwheel from PyPI 
 	@rm -rf dist
 	@scripts/wheel --build build-install --output dist --repair
 
-test-python: build ## the tests of the Python package, from a wheel in an empty environment, and its types by mypy
-	@scripts/test --suite python
+test-python: build ## all tests of the Python package and of its plug-in of pytest, from a wheel in an empty environment, and its types by mypy
+	@ALL=1 scripts/test --suite python
 	@scripts/types
 
 unharmed: build ## programs of the distribution with and without the recorder: nothing may differ; ROWS="redis node"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import resource
 
 from . import places
 from .errors import Error, error_of
@@ -239,6 +240,12 @@ def host() -> HostStruct:
     if load().mt_host_sample_take(0, ctypes.byref(sample), ctypes.byref(error)) < 0:
         raise error_from(error)
     return sample
+
+
+def resident() -> int:
+    """What is resident of this process now."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
 
 
 def host_left() -> int | None:

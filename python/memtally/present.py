@@ -113,8 +113,7 @@ def _device(index: int, kinds: dict[int, str]) -> dict[str, Any]:
 
 
 def _host(kinds: dict[int, str]) -> dict[str, Any]:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        total = int(file.read().split()[1]) * _PAGE
+    total = library.resident()
     rows = []
     for category, ranges in _of_each_kind(storages(None), kinds).items():
         present = sum(_present(address, size) for address, size in ranges)

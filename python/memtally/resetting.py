@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import resource
 import sys
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -120,11 +119,6 @@ def _try(problems: list[str], what: str, call: Any, *arguments: Any) -> None:
         problems.append(f"{what}: {error}")
 
 
-def _resident() -> int:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
-
-
 def _holding(index: int) -> Holding:
     said = devices.stats(index)
     pools = _pools()
@@ -195,14 +189,14 @@ def _checked(index: int | None) -> int:
 def reset_host(largest: int = 5) -> Reset:
     """The same for this process's memory on the host: collects cycles and has malloc() give its free pages back. Says which
     tensors stay."""
-    before = Holding(_resident(), None)
+    before = Holding(library.resident(), None)
     collected = collect()
     problems: list[str] = []
     empty_pinned = getattr(getattr(devices.torch(), "_C", None), "_host_emptyCache", None)
     if empty_pinned and devices.is_in_use():
         _try(problems, "pinned memory", empty_pinned)
     _try(problems, "malloc", trim)
-    after = Holding(_resident(), None)
+    after = Holding(library.resident(), None)
     return Reset("host", before, after, collected, tuple(largest_tensors(None, largest)), tuple(problems))
 
 

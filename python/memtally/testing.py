@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: MIT
+"""What the plug-in does about one test: measures it, holds it against its limits, says what it took. Knows pytest's items
+and reports; processes are none of its business."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from typing import Any, Iterator
+
+import pytest
+
+from . import devices, library
+from .documents import html_table, table
+from .errors import Error
+from .measuring import Measure
+from .resetting import collect, reset_device, reset_host, trim
+
+STAYED = 100_000_000  # bytes that a test may leave behind without a word
+_CACHE = "memtally/peaks"
+_figures: dict[str, dict[str, Any]] = {}
+_postponed: set[str] = set()
+
+
+class MemoryStayed(UserWarning):
+    """A test left memory behind."""
+
+
+def limits_of(marker: pytest.Mark) -> dict[str, int | None]:
+    """The marker's sizes in bytes."""
+    unknown = set(marker.kwargs) - {"limit", "device_limit", "leak", "on"}
+    if marker.args or unknown:
+        given = ", ".join([*map(repr, marker.args), *sorted(unknown)])
+        raise pytest.UsageError(f"memory: {given} is no argument of the marker; there are limit, device_limit, leak, on")
+    try:
+        return {
+            name: None if marker.kwargs.get(name) is None else library.size(marker.kwargs[name])
+            for name in ("limit", "device_limit", "leak")
+        }
+    except Error as error:
+        raise pytest.UsageError(f"memory: {error}") from None
+
+
+def _held() -> dict[str, int]:
+    """What is in use once what is free was given back."""
+    collect()
+    trim()
+    sizes = {"host": library.resident()}
+    for index in range(devices.count()):
+        said = devices.stats(index)
+        if said:
+            sizes[f"cuda:{index}"] = said.allocated
+    return sizes
+
+
+class Watched:
+    """A test's call under measurement."""
+
+    def __init__(self, item: pytest.Item, marker: pytest.Mark) -> None:
+        self.item = item
+        self.limits = limits_of(marker)
+        self.before = _held() if self.limits["leak"] is not None else {}
+        self.baseline_bytes = library.resident()
+        self.measure = Measure()
+        self.measure.__enter__()
+
+    def end(self) -> str | None:
+        """What is wrong, if anything is."""
+        self.measure.__exit__(None, None, None)
+        record = self.measure.record
+        assert record is not None
+        taken = {"host": record.host.growth_bytes}
+        for one in record.devices:
+            if one.was_used:
+                taken[f"cuda:{one.index}"] = one.reserved_growth_bytes or 0
+        stayed = {}
+        if self.before:
+            stayed = {place: size - self.before.get(place, 0) for place, size in _held().items()}
+        figures = {"taken": taken, "stayed": stayed, "method": record.host.method}
+        self.item.user_properties.append(("memory", figures))
+        return complaint_of(taken, stayed, self.limits)
+
+
+def complaint_of(taken: dict[str, int], stayed: dict[str, int], limits: dict[str, int | None]) -> str | None:
+    text, said = library.text_of_size, []
+    for place, size in taken.items():
+        name = "limit" if place == "host" else "device_limit"
+        limit = limits[name]
+        if limit is not None and size > limit:
+            said.append(f"{place}: the test took {text(size)}, {text(size - limit)} more than its {name} of {text(limit)}")
+    for place, size in stayed.items():
+        limit = limits["leak"]
+        if limit is not None and size > limit:
+            said.append(f"{place}: the test left {text(size)} behind, {text(size - limit)} more than its leak of {text(limit)}")
+    return "\n".join(said) or None
+
+
+def cleaned(name: str) -> Iterator[None]:
+    before = {one.place: one.after.allocated for one in (*reset_device(), reset_host())}
+    try:
+        yield
+    finally:
+        for one in (*reset_device(), reset_host()):
+            stayed = one.after.allocated - before.get(one.place, 0)
+            if stayed > STAYED:
+                objects = "".join(f"\n  {library.text_of_size(held.bytes)}  {held.what}, {held.path}" for held in one.held)
+                said = f"{name} left {library.text_of_size(stayed)} behind on {one.place}{objects}"
+                warnings.warn(MemoryStayed(said), stacklevel=1)
+
+
+# ------------------------------------------------------------------ room
+
+
+def parse_places(text: str) -> dict[str, int]:
+    """Sizes by place of "host=4GiB,gpu0=4GiB"."""
+    found = {}
+    for word in text.split(","):
+        place, is_given, size = word.strip().partition("=")
+        is_gpu = place.startswith("gpu") and place[3:].isdecimal()
+        if not is_given or not (place == "host" or is_gpu):
+            raise ValueError(f"{word!r} is not as host=4GiB or gpu0=4GiB")
+        try:
+            found[place] = library.size(size)
+        except Error as error:
+            raise ValueError(str(error)) from None
+    return found
+
+
+def _free(place: str) -> int | None:
+    """The host's as the machine and its cgroup say, a device's as the driver says."""
+    if place == "host":
+        return library.host_left()
+    try:
+        result = library.end(library.begin(library.OptionsStruct(0, int(place[3:]), 0)))
+    except Error:
+        return None
+    if library.UNKNOWN in (result.device_capacity_bytes, result.device_baseline_bytes):
+        return None
+    return int(result.device_capacity_bytes - result.device_baseline_bytes)
+
+
+def _shortage(item: pytest.Item) -> str | None:
+    text = library.text_of_size
+    for place, wanted in parse_places(item.config.getoption("memory_min_free")).items():
+        free = _free(place)
+        if free is None:
+            return f"memory: what {place} has free is not known here, and --memory-min-free wants {text(wanted)}"
+        if free < wanted:
+            return f"memory: {place} has {text(free)} free, and --memory-min-free wants {text(wanted)}"
+    return None
+
+
+def postpone(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Whether the test now comes at the end, once, for want of room. Workers of xdist keep the order they were given."""
+    if item.nodeid in _postponed or nextitem is None or hasattr(item.config, "workerinput") or not _shortage(item):
+        return False
+    _postponed.add(item.nodeid)
+    item.session.items.append(item)
+    # What earlier tests left set up was to serve this one.
+    item.session._setupstate.teardown_exact(nextitem)
+    return True
+
+
+def skip_without_room(item: pytest.Item) -> None:
+    shortage = _shortage(item)
+    if shortage:
+        pytest.skip(shortage)
+
+
+# ------------------------------------------------------------------ all tests
+
+
+def note(report: Any) -> None:
+    if report.when == "call":
+        figures = dict(report.user_properties)["memory"]
+        _figures[report.nodeid] = {**figures, "outcome": report.outcome}
+
+
+def _largest(figures: dict[str, Any]) -> int:
+    return max(figures["taken"].values(), default=0)
+
+
+def keep_peaks(config: pytest.Config) -> None:
+    """For the next run's order."""
+    if config.cache is not None and _figures:
+        known = config.cache.get(_CACHE, {})
+        config.cache.set(_CACHE, {**known, **{name: _largest(one) for name, one in _figures.items()}})
+
+
+def sort_by_peaks(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of which nothing is known come first, in their order."""
+    known = config.cache.get(_CACHE, {}) if config.cache is not None else {}
+    items.sort(key=lambda item: known.get(item.nodeid, 0))
+
+
+def report(terminal: Any, config: pytest.Config) -> None:
+    how = config.getoption("memory_report")
+    rows = sorted(_figures.items(), key=lambda row: -_largest(row[1]))
+    lines: list[tuple[str, ...]] = [("test", "place", "took", "left behind")]
+    for name, figures in rows:
+        for place, size in figures["taken"].items():
+            stayed = figures["stayed"].get(place)
+            left = "" if stayed is None else library.text_of_size(stayed)
+            lines.append((name, place, library.text_of_size(size), left))
+    if how == "text":
+        terminal.section("memory")
+        terminal.write_line(table(lines))
+        return
+    path = os.path.join(str(config.invocation_params.dir), f"memory-report.{how}")
+    with open(path, "w", encoding="utf-8") as file:
+        if how == "json":
+            json.dump(dict(rows), file, indent=2)
+            file.write("\n")
+        else:
+            head = '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>memory</title></head><body>'
+            file.write(head + html_table(lines, "What tests took") + "</body></html>\n")
+    terminal.write_line(f"memory: {path}")

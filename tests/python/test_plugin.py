@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The plug-in of pytest, from the installed wheel: what it says of tests whose memory is known, alone and beside xdist,
+asyncio and rerunfailures, in one process and in processes of their own. With ALL=1 as `make test-python` has it, else a quick slice."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+
+import engine
+import package
+import tap
+
+MIB = 1 << 20
+LINE = re.compile(r"^(PASSED|FAILED|SKIPPED|ERROR|RERUN) (?:\[\d+\] )?(\S+?)(?:: | - |$)(.*)$", re.MULTILINE)
+HEAD = """
+    import os, time
+    import pytest
+    kept = []
+
+    def take(mib):
+        return bytearray(b"x") * (mib << 20)
+"""
+
+
+def tested(source, *options, runs=1, python=None, **variables):
+    """How each test of a file ended, by name: (word, sentence); what was printed; and the folder's reports of memory."""
+    folders = os.pathsep.join([os.environ["MEMTALLY_PYTEST"], *([package.packages()] if python else [])])
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "test_it.py"), "w", encoding="utf-8") as file:
+            file.write(textwrap.dedent(HEAD) + textwrap.dedent(source))
+        command = [python or package.program(), "-m", "pytest", "-rA", "-p", "no:randomly", *options]
+        for _ in range(runs):
+            environment = package.clean(PYTHONPATH=folders, COLUMNS="400", **variables)
+            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 1), done.stdout + done.stderr
+        ended = {name.rpartition("::")[2]: (word, said) for word, name, said in LINE.findall(done.stdout)}
+        path = os.path.join(folder, "memory-report.json")
+        figures = None
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                figures = {name.partition("::")[2]: one for name, one in json.load(file).items()}
+    return ended, done.stdout, figures
+
+
+def words(ended):
+    return {name: word for name, (word, _) in ended.items()}
+
+
+LIMITED = """
+    @pytest.mark.memory(limit="32MiB")
+    def test_within():
+        take(16)
+
+    @pytest.mark.memory(limit="32MiB")
+    def test_over():
+        take(64)
+
+    @pytest.mark.memory(leak="16MiB")
+    def test_leaks():
+        kept.append(take(24))
+
+    @pytest.mark.memory(leak="16MiB")
+    def test_returns():
+        take(64)
+
+    @pytest.mark.memory(limit="1GiB")
+    def test_fails_by_itself():
+        assert take(8) == "mine"
+
+    def test_without_a_marker():
+        kept.append(take(64))
+"""
+EXPECTED = {
+    "test_within": "PASSED", "test_over": "FAILED", "test_leaks": "FAILED", "test_returns": "PASSED",
+    "test_fails_by_itself": "FAILED", "test_without_a_marker": "PASSED",
+}
+
+
+def test_a_test_over_its_limits_fails_with_figures_and_others_are_left_alone():
+    package.needs_exact_peaks()
+    ended, _, figures = tested(LIMITED, "--memory-report=json")
+    assert words(ended) == EXPECTED, ended
+    assert re.search(r"host: the test took 6\d\.\d+ MiB, 3\d\.\d+ MiB more than its limit of 32.00 MiB", ended["test_over"][1]), ended
+    assert "behind, " in ended["test_leaks"][1] and "more than its leak of 16.00 MiB" in ended["test_leaks"][1], ended
+    assert "assert" in ended["test_fails_by_itself"][1], ended
+    # The kernel counts pages in batches for each processor.
+    assert abs(figures["test_over"]["taken"]["host"] - 64 * MIB) <= 4 * MIB, figures
+    assert abs(figures["test_leaks"]["stayed"]["host"] - 24 * MIB) <= 4 * MIB, figures
+    assert set(figures) == set(EXPECTED) - {"test_without_a_marker"}
+
+
+def test_a_marker_that_is_written_wrongly_says_what_there_is():
+    ended, _, _ = tested("""
+    @pytest.mark.memory("32MiB")
+    def test_a():
+        pass
+
+    @pytest.mark.memory(limits="32MiB")
+    def test_b():
+        pass
+
+    @pytest.mark.memory(limit="much")
+    def test_c():
+        pass
+    """)
+    assert words(ended) == dict.fromkeys(("test_a", "test_b", "test_c"), "FAILED"), ended
+    assert "there are limit, device_limit, leak, on" in ended["test_b"][1] and "is no size" in ended["test_c"][1], ended
+
+
+ISOLATED = LIMITED + """
+    @pytest.mark.memory(limit="32MiB")
+    def test_never_ends_by_itself():
+        block = take(64)
+        while True:
+            time.sleep(1)
+
+    @pytest.mark.memory(limit="32MiB")
+    def test_dies():
+        os._exit(3)
+
+    @pytest.mark.memory(limit="32MiB")
+    def test_is_alone():
+        assert not kept and os.getpid() != int(os.environ["FIRST"])
+
+    @pytest.mark.memory
+    @pytest.mark.parametrize("word", ["a b", "c::d"])
+    def test_with_a_name(word, tmp_path):
+        assert word in ("a b", "c::d")
+"""
+
+
+def test_isolated_a_test_has_a_process_of_its_own_and_is_ended_at_its_limit():
+    ended, printed, _ = tested("os.environ.setdefault('FIRST', str(os.getpid()))\n" + textwrap.dedent(ISOLATED), "--memory-isolate")
+    assert ended["test_never_ends_by_itself"][0] == ended["test_dies"][0] == "FAILED", printed
+    assert "was ended when it had taken" in ended["test_never_ends_by_itself"][1], ended
+    assert "the test's process ended before the test did" in ended["test_dies"][1], ended
+    expected = {**EXPECTED, "test_is_alone": "PASSED", "b]": "PASSED", "test_with_a_name[c::d]": "PASSED"}
+    for name in set(expected) - {"b]", "test_with_a_name[c::d]"}:
+        assert ended[name][0] == expected[name], (name, ended[name], printed)
+    assert "5 failed, 6 passed" in printed, printed
+
+
+def test_beside_xdist_asyncio_and_rerunfailures_the_outcome_is_the_same():
+    package.needs_exact_peaks()
+    source = LIMITED + """
+    @pytest.mark.asyncio
+    @pytest.mark.memory(limit="32MiB")
+    async def test_coroutine():
+        block = take(64)
+
+    @pytest.mark.flaky(reruns=2)
+    @pytest.mark.memory(limit="32MiB")
+    def test_flaky():
+        with open("tries", "a") as file:
+            file.write("x")
+        take(64 if os.path.getsize("tries") < 3 else 1)
+    """
+    expected = {**EXPECTED, "test_coroutine": "FAILED", "test_flaky": "PASSED"}
+    for options in ((), ("-n2",), ("-n2", "--memory-isolate")):
+        ended, printed, figures = tested(source, "--memory-report=json", *options)
+        assert words(ended) == expected, (options, ended)
+        assert "2 rerun" in printed, (options, printed)
+        assert {"test_within", "test_leaks"} <= set(figures), (options, figures)
+
+
+def test_in_order_what_took_little_comes_first():
+    source = """
+    @pytest.mark.memory
+    def test_large():
+        take(48)
+
+    @pytest.mark.memory
+    def test_small():
+        take(8)
+
+    def test_unknown():
+        pass
+    """
+    order = re.compile(r"test_it.py::(\w+) PASSED")
+    _, first, _ = tested(source, "-v", "--memory-order")
+    assert order.findall(first) == ["test_large", "test_small", "test_unknown"], first
+    _, second, _ = tested(source, "-v", "--memory-order", runs=2)
+    assert order.findall(second) == ["test_unknown", "test_small", "test_large"], second
+
+
+def test_without_room_a_test_is_postponed_and_then_skipped():
+    source = """
+    @pytest.fixture(scope="module")
+    def shared():
+        yield "here"
+
+    def test_first(shared):
+        assert shared
+
+    @pytest.mark.memory
+    def test_marked(shared):
+        assert shared
+
+    def test_last(shared):
+        assert shared
+    """
+    ended, printed, _ = tested(source, "-v", "--memory-min-free", "host=1000TiB")
+    order = re.findall(r"test_it.py::(\w+) (?:PASSED|SKIPPED)", printed)
+    assert order == ["test_first", "test_last", "test_marked"], printed
+    assert "--memory-min-free wants 1000.00 TiB" in printed, printed
+    ended, printed, _ = tested(source, "-v", "--memory-min-free", "host=1KiB")
+    assert words(ended) == dict.fromkeys(("test_first", "test_marked", "test_last"), "PASSED"), ended
+
+
+def test_what_stays_is_said_with_the_tests_name_and_a_tracker_has_it():
+    ended, printed, _ = tested("""
+    def test_stays(memory_cleanup):
+        kept.append(take(160))
+
+    def test_passes(memory_cleanup):
+        take(160)
+
+    def test_tracked(memory_tracker):
+        memory_tracker.mark("here")
+        assert memory_tracker.label.endswith("test_tracked (call)") or memory_tracker.label.endswith("test_tracked")
+        assert [mark.name for mark in memory_tracker.marks] == ["start", "here"]
+    """)
+    assert set(words(ended).values()) == {"PASSED"}, printed
+    assert re.findall(r"MemoryStayed: (\S+) left 1\d\d\.\d\d MiB behind on host", printed) == ["test_it.py::test_stays"], printed
+
+
+def test_where_nothing_is_asked_for_nothing_of_memtally_is_loaded():
+    ended, printed, _ = tested("""
+    import sys
+
+    def test_it():
+        loaded = {name for name in sys.modules if name.startswith("memtally")}
+        assert loaded == {"memtally", "memtally.pytest_plugin"} and "ctypes" not in sys.modules, loaded
+    """, "-p", "no:xdist", "-p", "no:asyncio", "-p", "no:rerunfailures", "-p", "no:faulthandler")
+    assert words(ended) == {"test_it": "PASSED"}, printed
+
+
+def test_on_devices_that_are_not_there_a_test_fails_where_it_would_run_out():
+    ended, printed, figures = tested("""
+    @pytest.mark.memory(on="H100-80GB", device_limit="1GiB")
+    def test_fits():
+        import torch
+        assert torch.empty(64 << 20, dtype=torch.uint8, device="cuda").is_cuda
+
+    @pytest.mark.memory(on="H100-80GB,H100-80GB", device_limit="1GiB")
+    def test_over():
+        import torch
+        torch.empty(800 << 20, dtype=torch.uint8, device="cuda:1")
+
+    @pytest.mark.memory(on="H100-80GB")
+    def test_runs_out():
+        import torch
+        torch.empty(90 << 30, dtype=torch.uint8, device="cuda")
+
+    @pytest.mark.memory(on="H100-80GB")
+    def test_fails_before_it_took_any():
+        assert 1 == 2
+    """, "--memory-report=json", python=engine.torch())
+    assert words(ended) == {"test_fits": "PASSED", "test_over": "FAILED", "test_runs_out": "FAILED",
+                            "test_fails_before_it_took_any": "FAILED"}, printed
+    # 800 MiB and the driver's context.
+    assert re.search(r"gpu:1: the test took 1\.\d+ GiB, .* more than its device_limit of 1.00 GiB", ended["test_over"][1]), ended
+    assert "gpu:0 has no room for 90.00 GiB" in ended["test_runs_out"][1] and "OutOfMemoryError" in printed, ended
+    assert "assert 1 == 2" in ended["test_fails_before_it_took_any"][1], ended
+    assert figures["test_fits"]["taken"]["cuda:0"] == 64 * MIB, figures
+
+
+if __name__ == "__main__":
+    quick = (
+        "test_a_test_over_its_limits_fails_with_figures_and_others_are_left_alone",
+        "test_what_stays_is_said_with_the_tests_name_and_a_tracker_has_it",
+        "test_where_nothing_is_asked_for_nothing_of_memtally_is_loaded",
+    )
+    tap.main(globals(), None if os.environ.get("ALL") or len(sys.argv) > 1 else quick)
