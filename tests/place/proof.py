@@ -32,9 +32,22 @@ def answered(memtally, *arguments):
     return said if said and said["kind"] != "error" else None
 
 
+def size_of(unit):
+    return unit["dense_bytes"] + unit["expert_bytes"] + unit["cache_bytes"] + unit["work_bytes"]
+
+
+def overheads_of(document):
+    """What each card has beside its units; of one that is not in use the most of any."""
+    found = []
+    for number, device in enumerate(document["devices"]):
+        work = sum(unit["work_bytes"] for unit in document["units"] if unit["device"] == number)
+        found.append(device["overhead_bytes"] - work if device["used_bytes"] else None)
+    return [max(size for size in found if size is not None) if one is None else one for one in found]
+
+
 def cards_of(alone, parts, room):
     """Sizes that hold the model's units with each card's own overhead and a gigabyte free."""
-    units = sum(unit["dense_bytes"] + unit["expert_bytes"] + unit["cache_bytes"] for unit in alone["units"])
+    units = sum(size_of(unit) for unit in alone["units"])
     overhead = alone["devices"][0]["overhead_bytes"] + (1 << 30)
     return [-(-int(units * room * part / sum(parts) + overhead) // STEP) * STEP for part in parts]
 
@@ -55,9 +68,8 @@ def came_to(document, where):
     used = [0] * len(limits)
     for unit, device in zip(document["units"], where, strict=True):
         if device is not None:
-            used[device] += unit["dense_bytes"] + unit["expert_bytes"] + unit["cache_bytes"]
-    overhead = max(device["overhead_bytes"] for device in document["devices"])
-    used = [size + overhead if size else 0 for size in used]
+            used[device] += size_of(unit)
+    used = [size + overhead if size else 0 for size, overhead in zip(used, overheads_of(document))]
     crossings = sum(a != b for a, b in zip(where, where[1:]))
     fits = None not in where and all(size <= limit for size, limit in zip(used, limits))
     tokens = tokens_of(document, where, limits, used) if fits and any(unit["cache_bytes"] for unit in document["units"]) else 0
@@ -111,18 +123,18 @@ def equal_stages(document):
 def filled_in_order(document):
     """Each card in its turn takes modules while it has room, as exllamav3's loader does."""
     limits = [device["limit_bytes"] for device in document["devices"]]
-    overhead = max(device["overhead_bytes"] for device in document["devices"])
-    where, device, used = [], 0, overhead
+    overheads = [*overheads_of(document), 0]
+    where, device, used = [], 0, overheads[0]
     for unit in document["units"]:
-        size = unit["dense_bytes"] + unit["expert_bytes"] + unit["cache_bytes"]
+        size = size_of(unit)
         while device < len(limits) and used + size > limits[device]:
-            device, used = device + 1, overhead
+            device, used = device + 1, overheads[device + 1]
         used += size
         where.append(device if device < len(limits) else None)
     return where
 
 
-def cpsat_finds_a_map(units, limits, overhead):
+def cpsat_finds_a_map(units, limits, overheads):
     """Whether any map of the units to cards keeps to their limits, by an exact solver."""
     from ortools.sat.python import cp_model
 
@@ -131,7 +143,7 @@ def cpsat_finds_a_map(units, limits, overhead):
     for row in on:
         problem.add_exactly_one(row)
     for card, limit in enumerate(limits):
-        problem.add(sum(size * row[card] for size, row in zip(units, on)) <= max(0, limit - overhead))
+        problem.add(sum(size * row[card] for size, row in zip(units, on)) <= max(0, limit - overheads[card]))
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = 20
     status = solver.solve(problem)
@@ -144,8 +156,8 @@ class Refusals:
     def __init__(self):
         self.asked, self.wrong, self.open = 0, [], 0
 
-    def add(self, name, units, limits, overhead):
-        found = cpsat_finds_a_map(units, limits, overhead)
+    def add(self, name, units, limits, overheads):
+        found = cpsat_finds_a_map(units, limits, overheads)
         self.asked += 1
         self.open += found is None
         if found:
@@ -163,7 +175,7 @@ def just_too_small(memtally, config, best):
     high = [device["capacity_bytes"] for device in best["devices"]]
     small = [1 << 24 for _ in high]
     fails, fits = small, high
-    overhead = max(device["overhead_bytes"] for device in best["devices"])
+    overheads = overheads_of(best)
     while max(b - a for a, b in zip(fails, fits)) > 1 << 24:
         middle = [(a + b) // 2 for a, b in zip(fails, fits)]
         asked = ",".join(f"{size}B" for size in middle)
@@ -171,10 +183,10 @@ def just_too_small(memtally, config, best):
                         "--engine", "transformers@4.57.6")
         if done:
             fits = middle
-            overhead = max(device["overhead_bytes"] for device in done["devices"])
+            overheads = overheads_of(done)
         else:
             fails = middle
-    return [size - (1 << 30) for size in fails], overhead
+    return [size - (1 << 30) for size in fails], overheads
 
 
 class Table:
@@ -244,8 +256,7 @@ def against_maps(memtally, torch, environment, folder):
             label = f"{name.removesuffix('.json')} on {':'.join(map(str, parts))}"
             equal.add(label, ours, came_to(best, equal_stages(best)))
             in_order.add(label, ours, came_to(best, filled_in_order(best)))
-            sizes = [unit["dense_bytes"] + unit["expert_bytes"] + unit["cache_bytes"] for unit in best["units"]]
-            refusals.add(label, sizes, *just_too_small(memtally, os.path.join(CONFIGS, name), best))
+            refusals.add(label, [size_of(unit) for unit in best["units"]], *just_too_small(memtally, os.path.join(CONFIGS, name), best))
             if not isinstance(maps, str):
                 auto.add(label, ours, came_to(best, where_by_map(best, maps[number])))
     return [auto, equal, in_order], refusals

@@ -445,6 +445,7 @@ static void json_units(const struct cli_placement_document *document, struct mt_
         mt_json_count(json, "dense_bytes", unit->dense_bytes);
         mt_json_count(json, "expert_bytes", unit->expert_bytes);
         mt_json_count(json, "cache_bytes", unit->cache_bytes);
+        mt_json_count(json, "work_bytes", unit->work_bytes);
         if (unit->experts && shown->expert_device[i] != MT_PLACE_ANY)
             put_place(json, "experts_device", shown->expert_device[i]);
         if (unit->experts && shown->expert_device[i] == MT_PLACE_ANY) {
