@@ -91,6 +91,9 @@ struct mt_frame_reader;
 int mt_frame_reader_create(struct mt_frame_reader **reader);
 void mt_frame_reader_destroy(struct mt_frame_reader *reader);
 
+/* From the next frame on allocations and frees are passed over, unread. */
+void mt_frame_skip_blocks(struct mt_frame_reader *reader);
+
 /* How many bytes the frame that begins so has; 0 where none begins so. */
 size_t mt_frame_length(const struct mt_frame_header *header);
 

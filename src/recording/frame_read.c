@@ -35,6 +35,7 @@ struct mt_frame_reader {
     uint64_t next_place; /* of a block without an address */
     uint32_t stream;
     uint32_t stream_before;
+    int skips_blocks;
     ZSTD_DCtx *zstd;
     uint64_t sizes[MT_FRAME_CONTEXTS];
 };
@@ -58,6 +59,11 @@ void mt_frame_reader_destroy(struct mt_frame_reader *reader)
     free(reader->bytes);
     free(reader->slots);
     free(reader);
+}
+
+void mt_frame_skip_blocks(struct mt_frame_reader *reader)
+{
+    reader->skips_blocks = 1;
 }
 
 size_t mt_frame_length(const struct mt_frame_header *header)
@@ -104,6 +110,12 @@ static int grow_bytes(struct mt_frame_reader *reader, const struct mt_frame_head
     return 1;
 }
 
+/* Whether nothing but allocations and frees takes from the column. */
+static int is_of_blocks(size_t number)
+{
+    return number >= MT_COLUMN_SIZE_BITS && number <= MT_COLUMN_ADDRESS;
+}
+
 static int unpack_column(struct mt_frame_reader *reader, uint8_t *to, size_t length,
                          const uint8_t *from, size_t packed_length)
 {
@@ -127,7 +139,8 @@ int mt_frame_open(struct mt_frame_reader *reader, const uint8_t *at)
     for (size_t i = 0; i < MT_COLUMNS && result > 0; i++) {
         size_t length = header.column[i].bytes;
         size_t packed_length = header.column[i].packed_bytes;
-        result = unpack_column(reader, to, length, at, packed_length);
+        if (!reader->skips_blocks || !is_of_blocks(i))
+            result = unpack_column(reader, to, length, at, packed_length);
         reader->column[i] = (struct column){to, to + length};
         to += length;
         at += packed_length;
@@ -318,12 +331,22 @@ static int take_op(struct mt_frame_reader *reader, uint64_t op)
     return 1;
 }
 
+static int is_block_op(uint64_t op)
+{
+    return op >= MT_FRAME_ALLOC && op <= (MT_FRAME_FREE_AT | MT_FRAME_SAMPLE);
+}
+
 int mt_frame_next(struct mt_frame_reader *reader, struct mt_event *event, int *is_block)
 {
     uint64_t op;
     for (;;) {
         if (!get_byte(reader, MT_COLUMN_OPS, &op))
             return 0;
+        if (reader->skips_blocks && is_block_op(op)) {
+            if (!get_delta(reader))
+                return -1;
+            continue;
+        }
         if (op >= MT_FRAME_BLOCK)
             break;
         if (!take_op(reader, op))

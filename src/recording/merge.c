@@ -130,6 +130,12 @@ void mt_merge_destroy(struct mt_merge *merge)
     free(merge);
 }
 
+void mt_merge_skip_blocks(struct mt_merge *merge)
+{
+    if (merge->frames)
+        mt_frames_skip_blocks(merge->frames);
+}
+
 /* Goes on to the next event of the stream whose turn it was. */
 static void go_on(struct mt_merge *merge)
 {

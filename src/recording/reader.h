@@ -134,6 +134,10 @@ struct mt_merge;
 int mt_merge_create(const struct mt_record_file *file, struct mt_merge **merge);
 void mt_merge_destroy(struct mt_merge *merge);
 
+/* Before the first event: its reader wants no allocations and frees of the heap. A packed file's
+ * are passed over unread, and not checked; a raw file's may still come. */
+void mt_merge_skip_blocks(struct mt_merge *merge);
+
 /* Returns 1 and the next event, or 0 at the end and where it failed. */
 int mt_merge_next(struct mt_merge *merge, struct mt_event *event);
 

@@ -63,6 +63,11 @@ void mt_frames_destroy(struct mt_frames *frames)
     free(frames);
 }
 
+void mt_frames_skip_blocks(struct mt_frames *frames)
+{
+    mt_frame_skip_blocks(frames->reader);
+}
+
 int mt_frames_failed(const struct mt_frames *frames)
 {
     return frames->failed;

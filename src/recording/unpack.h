@@ -17,6 +17,9 @@ struct mt_frames;
 int mt_frames_create(const struct mt_record_file *file, struct mt_frames **frames);
 void mt_frames_destroy(struct mt_frames *frames);
 
+/* See mt_merge_skip_blocks(). */
+void mt_frames_skip_blocks(struct mt_frames *frames);
+
 /* Returns 1 and the next event, or 0 at the end and where it failed. What is left of a picture part
  * of which is missing is passed over. *begun (may be NULL) gets the header of each block that
  * begins. */

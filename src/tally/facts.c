@@ -542,11 +542,14 @@ static int read_file(struct pass *pass)
     int result = mt_merge_create(pass->file, &merge);
     if (result < 0)
         return result;
+    if (pass->image)
+        mt_merge_skip_blocks(merge);
     while (result == 0 && mt_merge_next(merge, &event))
         result = take(pass, &event);
     if (result == 0)
         result = mt_merge_failed(merge);
-    pass->recording->damage.blocks_bad += mt_merge_blocks_bad(merge);
+    if (!pass->image) /* a process's events are all checked when its peaks are found */
+        pass->recording->damage.blocks_bad += mt_merge_blocks_bad(merge);
     pass->recording->damage.blocks_open += mt_merge_blocks_open(merge);
     mt_merge_destroy(merge);
     finish_streams(pass);

@@ -410,6 +410,7 @@ static void end_first(struct sweep *sweep)
     sweep->heap_bytes -= player->held.heap_bytes;
     for (int category = 1; category < MT_CATEGORY_END; category++)
         sweep->of[category] -= player->held.of[category];
+    sweep->recording->damage.blocks_bad += mt_merge_blocks_bad(player->merge);
     if (mt_merge_failed(player->merge)) {
         sweep->failed = 1;
         sweep->code = mt_merge_failed(player->merge);

@@ -43,6 +43,49 @@ static void must_pack(const char *path)
         fail_msg("%s", error.text);
 }
 
+static int next_other(struct mt_merge *merge, struct mt_event *event, int *n_passed)
+{
+    while (mt_merge_next(merge, event)) {
+        if (event->op != MT_EVENT_ALLOC)
+            return 1;
+        ++*n_passed;
+    }
+    return 0;
+}
+
+static void test_what_is_left_without_blocks_is_the_same_with_its_times(void **state)
+{
+    (void)state;
+    const char *raw = in_folder("7-0.mtr");
+    const char *packed = in_folder("7-0.mtz");
+    struct mt_merge *all, *others;
+    struct mt_event event, same;
+    int n = 0, n_passed = 0, n_unwanted = 0;
+    write_file(raw, 0);
+    must_pack(raw);
+    struct mt_record_file *file = must_open(packed);
+    assert_int_equal(mt_merge_create(file, &all), 0);
+    assert_int_equal(mt_merge_create(file, &others), 0);
+    mt_merge_skip_blocks(others);
+    while (next_other(all, &event, &n_passed)) {
+        assert_true(next_other(others, &same, &n_unwanted));
+        assert_int_equal(same.op, event.op);
+        assert_int_equal(same.ticks, event.ticks);
+        assert_int_equal(same.stream, event.stream);
+        assert_int_equal(same.length, event.length);
+        assert_memory_equal(same.bytes, event.bytes, event.length);
+        n++;
+    }
+    assert_false(next_other(others, &same, &n_unwanted));
+    assert_in_range(n, 12, 60000); /* a text every 5000 allocations, of 60000 */
+    assert_int_equal(n_passed, 60000);
+    assert_int_equal(n_unwanted, 0);
+    mt_merge_destroy(all);
+    mt_merge_destroy(others);
+    mt_record_file_close(file);
+    remove_file(packed);
+}
+
 static void test_a_packed_file_holds_the_same_events(void **state)
 {
     (void)state;
@@ -522,6 +565,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_packed_file_holds_the_same_events),
+        cmocka_unit_test(test_what_is_left_without_blocks_is_the_same_with_its_times),
         cmocka_unit_test(test_packing_a_packed_file_leaves_it_alone),
         cmocka_unit_test(test_a_file_without_blocks_packs_too),
         cmocka_unit_test(test_what_was_damaged_before_packing_stays_known),
