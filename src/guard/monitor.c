@@ -246,9 +246,9 @@ static void follow_growth(struct mt_monitor *monitor, const struct mt_monitor_sn
 {
     struct mt_monitor_stats *stats = &monitor->stats;
     enum mt_leak before = stats->growth.leak;
-    if (!mt_trend_add(&monitor->trend, snapshot->time_ns, snapshot->allocated_bytes))
+    if (!mt_growth_add(&monitor->trend, snapshot->time_ns, snapshot->allocated_bytes))
         return;
-    mt_trend_growth(&monitor->trend, snapshot->available_bytes, &stats->growth);
+    mt_growth_of(&monitor->trend, snapshot->available_bytes, &stats->growth);
     if (before == MT_LEAK_NONE && stats->growth.leak != MT_LEAK_NONE)
         stats->n_leaks++;
 }

@@ -8,7 +8,7 @@
 
 #include <memtally/monitor.h>
 
-#include "guard/trend.h"
+#include "guard/growth.h"
 
 /* The outside world of this room. */
 struct mt_monitor_os {
@@ -52,7 +52,7 @@ struct mt_monitor {
     size_t n_history;
     size_t next_history;
     enum mt_pressure pressure;
-    struct mt_trend trend;
+    struct mt_growth_bins trend;
     struct mt_monitor_stats stats;
     double allocated_sum;
 

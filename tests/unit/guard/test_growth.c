@@ -3,7 +3,7 @@
  * a leak or has none because it was made so. */
 #include "tests/support/unit.h"
 
-#include "guard/trend.h"
+#include "guard/growth.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -75,16 +75,16 @@ static double leaked_at(const struct series *series, double s)
 /* When the first alarm comes, in seconds of the series, or -1. */
 static double alarm_of(const struct series *series, double until_s, double step_s)
 {
-    struct mt_trend trend = {0};
+    struct mt_growth_bins trend = {0};
     struct mt_monitor_growth growth;
     double noise = 0;
     for (double s = 0; s <= until_s; s += step_s) {
         double kept = series->memory_of_noise;
         noise = kept * noise + sqrt(1 - kept * kept) * series->noise * normal();
         double level = LEVEL * (1 + shape_at(series, s) + leaked_at(series, s) + noise);
-        if (!mt_trend_add(&trend, (uint64_t)(s * 1e9), (uint64_t)level))
+        if (!mt_growth_add(&trend, (uint64_t)(s * 1e9), (uint64_t)level))
             continue;
-        mt_trend_growth(&trend, AVAILABLE, &growth);
+        mt_growth_of(&trend, AVAILABLE, &growth);
         if (growth.leak != MT_LEAK_NONE)
             return s;
     }
@@ -169,13 +169,13 @@ static void test_a_fast_leak_is_found_after_five_minutes(void **state)
 
 static void test_the_forecast_is_what_is_available_by_the_slope(void **state)
 {
-    struct mt_trend trend = {0};
+    struct mt_growth_bins trend = {0};
     struct mt_monitor_growth growth;
     (void)state;
     /* 1 MB a second, without noise: 1 GB lasts 1,000 seconds. */
     for (uint64_t s = 0; s <= 600; s++)
-        mt_trend_add(&trend, s * 1000000000u, 4000000000u + s * 1000000u);
-    mt_trend_growth(&trend, AVAILABLE, &growth);
+        mt_growth_add(&trend, s * 1000000000u, 4000000000u + s * 1000000u);
+    mt_growth_of(&trend, AVAILABLE, &growth);
     assert_true(fabs(growth.bytes_per_s - 1e6) < 1);
     assert_true(fabs((double)growth.full_ns - 1e12) < 1e6);
     assert_true(growth.full_low_ns <= growth.full_ns);
@@ -184,19 +184,19 @@ static void test_the_forecast_is_what_is_available_by_the_slope(void **state)
 
 static void test_what_shrinks_is_never_full(void **state)
 {
-    struct mt_trend trend = {0};
+    struct mt_growth_bins trend = {0};
     struct mt_monitor_growth growth;
     (void)state;
     for (uint64_t s = 0; s <= 600; s++)
-        mt_trend_add(&trend, s * 1000000000u, 4000000000u - s * 1000000u);
-    mt_trend_growth(&trend, AVAILABLE, &growth);
+        mt_growth_add(&trend, s * 1000000000u, 4000000000u - s * 1000000u);
+    mt_growth_of(&trend, AVAILABLE, &growth);
     assert_int_equal(growth.full_ns, MT_UNKNOWN);
     assert_int_equal(growth.leak, MT_LEAK_NONE);
 }
 
 static void test_clocks_that_jump_make_no_leak(void **state)
 {
-    struct mt_trend trend = {0};
+    struct mt_growth_bins trend = {0};
     struct mt_monitor_growth growth;
     uint64_t now_ns = 0;
     (void)state;
@@ -206,10 +206,10 @@ static void test_clocks_that_jump_make_no_leak(void **state)
         now_ns += kind < 0.01 ? (uint64_t)chance(0, 1e13) : 1000000000u;
         if (kind > 0.99)
             now_ns /= 2;
-        if (mt_trend_add(&trend, now_ns, 4000000000u + (uint64_t)chance(0, 1e6))) {
-            mt_trend_growth(&trend, AVAILABLE, &growth);
+        if (mt_growth_add(&trend, now_ns, 4000000000u + (uint64_t)chance(0, 1e6))) {
+            mt_growth_of(&trend, AVAILABLE, &growth);
             assert_int_equal(growth.leak, MT_LEAK_NONE);
-            assert_true(trend.n <= MT_TREND_BINS);
+            assert_true(trend.n <= MT_GROWTH_BINS);
         }
     }
 }

@@ -352,11 +352,8 @@ static void test_links_change_nothing_where_cards_differ(void **state)
                                               {.capacity_bytes = 40, .limit_bytes = 40},
                                               {.capacity_bytes = 100, .limit_bytes = 100}};
     const double seconds[] = {0, 1, 0.125, 1, 0, 0.25, 0.125, 0.25, 0};
-    const struct mt_place_problem problem = {.units = units,
-                                             .n_units = 3,
-                                             .devices = devices,
-                                             .n_devices = 3,
-                                             .link_seconds = seconds};
+    const struct mt_place_problem problem = {
+        .units = units, .n_units = 3, .devices = devices, .n_devices = 3, .link_seconds = seconds};
     struct mt_placement *placement;
     (void)state;
     assert_int_equal(mt_place_units(&problem, &placement, NULL), 0);

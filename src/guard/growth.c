@@ -5,7 +5,7 @@
  * A slope alone does not tell a leak from a program that warms up or loads a second model. A leak
  * goes on: each third of the time has to grow at half the whole's rate at least, the last one not
  * much less than the first, and no single bin may have most of the growth. */
-#include "guard/trend.h"
+#include "guard/growth.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,48 +19,48 @@
 #define LAST_RATIO      0.6   /* of the last third's slope to the first's */
 #define BINS_PER_MINUTE 2.0
 #define QUANTILE_99     2.5758
-#define PAIRS_MAX       (MT_TREND_BINS * (MT_TREND_BINS - 1) / 2)
+#define PAIRS_MAX       (MT_GROWTH_BINS * (MT_GROWTH_BINS - 1) / 2)
 #define NS_PER_S        1e9
 #define LAST_FORECAST_S 1e10 /* later is never */
-#define BIN_S           (MT_TREND_BIN_NS / NS_PER_S)
+#define BIN_S           (MT_GROWTH_BIN_NS / NS_PER_S)
 
 /* ---- bins ---- */
 
-static void close_bin(struct mt_trend *trend)
+static void close_bin(struct mt_growth_bins *trend)
 {
-    if (trend->n == MT_TREND_BINS) {
-        memmove(trend->bins, trend->bins + 1, (MT_TREND_BINS - 1) * sizeof *trend->bins);
+    if (trend->n == MT_GROWTH_BINS) {
+        memmove(trend->bins, trend->bins + 1, (MT_GROWTH_BINS - 1) * sizeof *trend->bins);
         trend->n--;
     }
     trend->bins[trend->n++] = trend->now;
 }
 
 /* Bins from before the window say nothing about now. */
-static void forget_old(struct mt_trend *trend, uint64_t index)
+static void forget_old(struct mt_growth_bins *trend, uint64_t index)
 {
     size_t n_old = 0;
-    while (n_old < trend->n && trend->bins[n_old].index + MT_TREND_BINS < index)
+    while (n_old < trend->n && trend->bins[n_old].index + MT_GROWTH_BINS < index)
         n_old++;
     trend->n -= n_old;
     memmove(trend->bins, trend->bins + n_old, trend->n * sizeof *trend->bins);
 }
 
-int mt_trend_add(struct mt_trend *trend, uint64_t time_ns, uint64_t bytes)
+int mt_growth_add(struct mt_growth_bins *trend, uint64_t time_ns, uint64_t bytes)
 {
     if (!trend->has_begun) {
         trend->has_begun = 1;
         trend->begin_ns = time_ns;
-        trend->now = (struct mt_trend_bin){0, (double)bytes};
+        trend->now = (struct mt_growth_bin){0, (double)bytes};
         return 0;
     }
-    uint64_t index = time_ns < trend->begin_ns ? 0 : (time_ns - trend->begin_ns) / MT_TREND_BIN_NS;
+    uint64_t index = time_ns < trend->begin_ns ? 0 : (time_ns - trend->begin_ns) / MT_GROWTH_BIN_NS;
     if (index <= trend->now.index) {
         trend->now.bytes = fmin(trend->now.bytes, (double)bytes);
         return 0;
     }
     close_bin(trend);
     forget_old(trend, index);
-    trend->now = (struct mt_trend_bin){index, (double)bytes};
+    trend->now = (struct mt_growth_bin){index, (double)bytes};
     return 1;
 }
 
@@ -85,7 +85,7 @@ static double median(const double *sorted, size_t n)
 }
 
 /* Of 2 bins at least. */
-static struct slope slope_of(const struct mt_trend_bin *bins, size_t n)
+static struct slope slope_of(const struct mt_growth_bin *bins, size_t n)
 {
     double slopes[PAIRS_MAX];
     size_t n_slopes = 0;
@@ -101,7 +101,7 @@ static struct slope slope_of(const struct mt_trend_bin *bins, size_t n)
     return (struct slope){median(slopes, n_slopes), slopes[from], slopes[n_slopes - 1 - from]};
 }
 
-static double slope_of_third(const struct mt_trend_bin *bins, size_t n, uint64_t third)
+static double slope_of_third(const struct mt_growth_bin *bins, size_t n, uint64_t third)
 {
     uint64_t first = bins[0].index;
     uint64_t span = bins[n - 1].index - first;
@@ -114,7 +114,7 @@ static double slope_of_third(const struct mt_trend_bin *bins, size_t n, uint64_t
     return to < from + 2 ? 0 : slope_of(bins + from, to - from).middle;
 }
 
-static double largest_step(const struct mt_trend_bin *bins, size_t n)
+static double largest_step(const struct mt_growth_bin *bins, size_t n)
 {
     double largest = 0;
     for (size_t i = 1; i < n; i++)
@@ -123,7 +123,7 @@ static double largest_step(const struct mt_trend_bin *bins, size_t n)
 }
 
 /* Whether growth goes on through all of the time. */
-static int goes_on(const struct mt_trend_bin *bins, size_t n, double slope)
+static int goes_on(const struct mt_growth_bin *bins, size_t n, double slope)
 {
     double thirds[3];
     for (uint64_t third = 0; third < 3; third++) {
@@ -137,22 +137,22 @@ static int goes_on(const struct mt_trend_bin *bins, size_t n, double slope)
 
 /* ---- alarms ---- */
 
-static int is_slow(const struct mt_trend *trend, const struct slope *slope)
+static int is_slow(const struct mt_growth_bins *trend, const struct slope *slope)
 {
-    const struct mt_trend_bin *bins = trend->bins;
-    if (bins[trend->n - 1].index - bins[0].index < MT_TREND_BINS - 1)
+    const struct mt_growth_bin *bins = trend->bins;
+    if (bins[trend->n - 1].index - bins[0].index < MT_GROWTH_BINS - 1)
         return 0;
     double least = SLOW_PER_MINUTE / BINS_PER_MINUTE * bins[0].bytes;
     return slope->low > 0 && slope->low >= least && goes_on(bins, trend->n, slope->middle);
 }
 
-static int is_fast(const struct mt_trend *trend)
+static int is_fast(const struct mt_growth_bins *trend)
 {
     size_t from = 0;
     uint64_t last = trend->bins[trend->n - 1].index;
     while (trend->bins[from].index + FAST_BINS <= last)
         from++;
-    const struct mt_trend_bin *bins = trend->bins + from;
+    const struct mt_growth_bin *bins = trend->bins + from;
     size_t n = trend->n - from;
     if (n < FAST_BINS / 2 || last - bins[0].index < FAST_BINS - 1)
         return 0;
@@ -167,11 +167,11 @@ static uint64_t lasts_ns(uint64_t available_bytes, double bytes_per_s)
                                                         : MT_UNKNOWN;
 }
 
-void mt_trend_growth(const struct mt_trend *trend, uint64_t available_bytes,
-                     struct mt_monitor_growth *growth)
+void mt_growth_of(const struct mt_growth_bins *trend, uint64_t available_bytes,
+                  struct mt_monitor_growth *growth)
 {
     *growth = (struct mt_monitor_growth){.full_ns = MT_UNKNOWN, .full_low_ns = MT_UNKNOWN};
-    if (trend->n < MT_TREND_BINS / 4)
+    if (trend->n < MT_GROWTH_BINS / 4)
         return;
     struct slope slope = slope_of(trend->bins, trend->n);
     growth->bytes_per_s = slope.middle / BIN_S;
