@@ -4,10 +4,14 @@
 #include "internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 
-#define STEPS_MAX 2000000
+#define STEPS_MAX    4000000
+#define FEW_STEPS    4096
+#define FAILED_SLOTS (1u << 20)
+#define FAILED_MOST  (3 * (FAILED_SLOTS / 4))
 
 struct item {
     uint64_t bytes;
@@ -25,6 +29,8 @@ struct packing {
     uint64_t free_bytes;
     uint64_t left_bytes; /* of items that lie nowhere yet */
     uint64_t steps;
+    uint64_t *failed; /* marks of what is known to lead nowhere, in a table with open slots of 0 */
+    size_t n_failed;
 };
 
 static int larger_first(const void *a, const void *b)
@@ -44,10 +50,22 @@ static int is_open(const struct packing *packing, size_t device)
     return packing->devices[device].limit_bytes >= packing->devices[device].overhead_bytes;
 }
 
-/* A device that an earlier one stands for: as much room now, and nothing is pinned to either. */
-static int is_tried(const struct packing *packing, size_t device)
+/* The first device that item `i` may lie on. Of items of one size none lies before the one that
+ * was put before it, because they may change places. */
+static size_t first_device(const struct packing *packing, size_t i)
 {
-    for (size_t d = 0; d < device; d++)
+    const struct item *item = &packing->items[i];
+    return i && item->pinned == MT_PLACE_ANY && item[-1].pinned == MT_PLACE_ANY &&
+                   item[-1].bytes == item->bytes
+               ? (size_t)packing->device[i - 1]
+               : 0;
+}
+
+/* A device that an earlier one, from `first` on, stands for: as much room now, and nothing is
+ * pinned to either. */
+static int is_tried(const struct packing *packing, size_t first, size_t device)
+{
+    for (size_t d = first; d < device; d++)
         if (is_open(packing, d) && packing->rooms[d] == packing->rooms[device])
             return 1;
     return 0;
@@ -72,13 +90,73 @@ static void take_back(struct packing *packing, size_t i)
 static size_t next_device(const struct packing *packing, size_t i, size_t device)
 {
     const struct item *item = &packing->items[i];
-    for (; device < packing->n_devices; device++) {
-        int may =
-            item->pinned == MT_PLACE_ANY ? !is_tried(packing, device) : item->pinned == (int)device;
+    size_t first = first_device(packing, i);
+    for (device = device < first ? first : device; device < packing->n_devices; device++) {
+        int may = item->pinned == MT_PLACE_ANY ? !is_tried(packing, first, device)
+                                               : item->pinned == (int)device;
         if (may && is_open(packing, device) && packing->rooms[device] >= item->bytes)
             break;
     }
     return device;
+}
+
+/* ---- what is known to lead nowhere ---- */
+
+/* From the first item of a size on all that counts is how much room devices have, in any order. */
+static int begins_size(const struct packing *packing, size_t i)
+{
+    const struct item *item = &packing->items[i];
+    return item->pinned == MT_PLACE_ANY &&
+           (!i || item[-1].pinned != MT_PLACE_ANY || item[-1].bytes != item->bytes);
+}
+
+static int by_room(const void *a, const void *b)
+{
+    const uint64_t *x = a;
+    const uint64_t *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* 64 bits that stand for the item and the rooms. */
+static uint64_t mark_of(const struct packing *packing, size_t i)
+{
+    uint64_t rooms[MT_PLACE_DEVICES_MAX];
+    uint64_t mark = i + 1;
+    memcpy(rooms, packing->rooms, packing->n_devices * sizeof *rooms);
+    qsort(rooms, packing->n_devices, sizeof *rooms, by_room);
+    for (size_t d = 0; d < packing->n_devices; d++) {
+        mark = (mark ^ rooms[d]) * UINT64_C(0x9e3779b97f4a7c15);
+        mark ^= mark >> 29;
+    }
+    return mark ? mark : 1;
+}
+
+static uint64_t *slot_of(const struct packing *packing, uint64_t mark)
+{
+    size_t at = mark >> 20 & (FAILED_SLOTS - 1);
+    while (packing->failed[at] && packing->failed[at] != mark)
+        at = (at + 1) & (FAILED_SLOTS - 1);
+    return &packing->failed[at];
+}
+
+static void remember(struct packing *packing, size_t i)
+{
+    if (packing->n_failed == FAILED_MOST || !begins_size(packing, i))
+        return;
+    /* Most searches are short. Without memory this one is longer. */
+    if (!packing->failed && packing->steps > FEW_STEPS)
+        packing->failed = calloc(FAILED_SLOTS, sizeof *packing->failed);
+    if (!packing->failed)
+        return;
+    uint64_t mark = mark_of(packing, i);
+    uint64_t *slot = slot_of(packing, mark);
+    packing->n_failed += !*slot;
+    *slot = mark;
+}
+
+static int is_known_to_fail(const struct packing *packing, size_t i)
+{
+    return packing->failed && begins_size(packing, i) && *slot_of(packing, mark_of(packing, i));
 }
 
 /* Goes on from item to item, and back where one has no room. Returns 1, 0 (there is no way), or -1
@@ -90,13 +168,15 @@ static int search(struct packing *packing)
     while (i < packing->n) {
         if (++packing->steps > STEPS_MAX)
             return -1;
-        size_t device = packing->left_bytes > packing->free_bytes ? packing->n_devices
-                                                                  : next_device(packing, i, from);
+        int is_dead =
+            packing->left_bytes > packing->free_bytes || (!from && is_known_to_fail(packing, i));
+        size_t device = is_dead ? packing->n_devices : next_device(packing, i, from);
         if (device < packing->n_devices) {
             put(packing, i++, device);
             from = 0;
             continue;
         }
+        remember(packing, i);
         if (!i)
             return 0;
         take_back(packing, --i);
@@ -173,5 +253,6 @@ int mt_place_pack(const struct mt_place_problem *problem, struct mt_placement_ma
     free(packing.items);
     free(packing.device);
     free(packing.rooms);
+    free(packing.failed);
     return result < 0 ? mt_fail(error, result, MT_NO_OFFSET, "out of memory") : result;
 }

@@ -151,7 +151,7 @@ def cpsat_finds_a_map(units, limits, overheads):
 
 
 class Refusals:
-    """Cards that are smaller by a step each time, until ours says that nothing fits: an exact solver must say so too."""
+    """Sets of cards of which as much is kept free as makes ours say that nothing fits: an exact solver must say so too."""
 
     def __init__(self):
         self.asked, self.wrong, self.open = 0, [], 0
@@ -170,23 +170,21 @@ class Refusals:
 
 
 def just_too_small(memtally, config, best):
-    """The limits of the largest cards of these parts, in steps of 1/64 GiB, on which ours fits nothing, and what a card has
-    beside its units."""
-    high = [device["capacity_bytes"] for device in best["devices"]]
-    small = [1 << 24 for _ in high]
-    fails, fits = small, high
-    overheads = overheads_of(best)
-    while max(b - a for a, b in zip(fails, fits)) > 1 << 24:
-        middle = [(a + b) // 2 for a, b in zip(fails, fits)]
-        asked = ",".join(f"{size}B" for size in middle)
-        done = answered(memtally, "place", config, "--device", asked, "--context", str(CONTEXT), "--json", "--no-host",
-                        "--engine", "transformers@4.57.6")
+    """Units, and the limits of these cards when so much of each is kept free, in steps of 16 MiB, that ours fits nothing, with what
+    a card has beside its units."""
+    capacities = [device["capacity_bytes"] for device in best["devices"]]
+    asked = ",".join(f"{size}B" for size in capacities)
+    fits, fails, nearest = 1 << 30, max(capacities), best
+    while fails - fits > 1 << 24:
+        middle = (fails + fits) // 2
+        done = answered(memtally, "place", config, "--device", asked, "--buffer", f"{middle}B", "--context", str(CONTEXT), "--json",
+                        "--no-host", "--engine", "transformers@4.57.6")
         if done:
-            fits = middle
-            overheads = overheads_of(done)
+            fits, nearest = middle, done
         else:
             fails = middle
-    return [size - (1 << 30) for size in fails], overheads
+    limits = [max(0, size - fails) for size in capacities]
+    return [size_of(unit) for unit in nearest["units"]], limits, overheads_of(nearest)
 
 
 class Table:
@@ -256,7 +254,7 @@ def against_maps(memtally, torch, environment, folder):
             label = f"{name.removesuffix('.json')} on {':'.join(map(str, parts))}"
             equal.add(label, ours, came_to(best, equal_stages(best)))
             in_order.add(label, ours, came_to(best, filled_in_order(best)))
-            refusals.add(label, [size_of(unit) for unit in best["units"]], *just_too_small(memtally, os.path.join(CONFIGS, name), best))
+            refusals.add(label, *just_too_small(memtally, os.path.join(CONFIGS, name), best))
             if not isinstance(maps, str):
                 auto.add(label, ours, came_to(best, where_by_map(best, maps[number])))
     return [auto, equal, in_order], refusals

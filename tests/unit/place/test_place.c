@@ -542,6 +542,27 @@ static void test_a_file_of_uses(void **state)
     }
 }
 
+/* Two ends of 1050 and 32 layers of 453 on 11003 and 5797: 8 layers go with both ends, 8 * 453 + 2
+ * * 1050 = 5724, and 24 * 453 = 10872. No stretch is cut so, and there are 2^34 maps. */
+static void test_many_layers_that_are_alike_are_packed(void **state)
+{
+    struct mt_place_unit units[34];
+    const struct mt_place_device devices[] = {{.capacity_bytes = 11003, .limit_bytes = 11003},
+                                              {.capacity_bytes = 5797, .limit_bytes = 5797}};
+    struct mt_place_problem problem = {
+        .units = units, .n_units = 34, .devices = devices, .n_devices = 2};
+    struct mt_placement *placement;
+    (void)state;
+    for (uint32_t i = 0; i < 34; i++)
+        units[i] = layer(i, i == 0 || i == 33 ? 1050 : 453);
+    assert_int_equal(mt_place_units(&problem, &placement, NULL), MT_ELIMIT);
+    problem.stretches_may_break = 1;
+    assert_int_equal(mt_place_units(&problem, &placement, NULL), 0);
+    assert_int_equal(placement->devices[0].used_bytes, 10872);
+    assert_int_equal(placement->devices[1].used_bytes, 5724);
+    mt_placement_destroy(placement);
+}
+
 static void test_no_problem_is_refused(void **state)
 {
     struct mt_place_unit unit = layer(0, 5);
@@ -579,6 +600,7 @@ int main(void)
         cmocka_unit_test(test_traffic_sends_away_what_is_used_least),
         cmocka_unit_test(test_counts_are_shares_of_their_layer),
         cmocka_unit_test(test_a_file_of_uses),
+        cmocka_unit_test(test_many_layers_that_are_alike_are_packed),
         cmocka_unit_test(test_no_problem_is_refused),
     };
     return RUN_TESTS(tests);
