@@ -211,6 +211,7 @@ struct mt_monitor_stats {
     struct mt_monitor_growth growth;
 };
 
+/* Reads what was recorded so far. It does not look at the place. */
 void mt_monitor_stats_read(struct mt_monitor *monitor, struct mt_monitor_stats *stats);
 
 #ifdef __cplusplus
