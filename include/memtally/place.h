@@ -240,6 +240,7 @@ struct mt_place_options {
     size_t n_uses;
     uint64_t host_bytes; /* room on the host for what leaves; 0: as much as it takes */
     int keep_on_devices; /* nothing leaves for the host */
+    int without_copies;  /* llama.cpp keeps no copies of its inputs for devices that work at once */
 };
 
 /* A part of a model by its name in Python: "model.layers.3". `device` may be MT_PLACE_HOST or
@@ -288,7 +289,7 @@ struct mt_placed {
                                              same stretches; where something leaves or a device has
                                              more than one stretch, the devices' own limits */
     int without_copies;    /* the flags make llama.cpp keep no copies of its inputs for devices that
-                              work    at once, for otherwise less would fit */
+                              work    at once, as was asked for or because less would fit with them */
     int experts_are_whole; /* the engine keeps all experts of a layer in one tensor */
     size_t n_parallel; /* of an engine that takes stages, where the devices are alike; in the order
                           of devices for a copy */

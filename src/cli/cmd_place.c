@@ -24,6 +24,7 @@ struct place_options {
     int policy;
     int compare;
     int no_host;
+    int no_copies;
     int format;
     const char *output;
 };
@@ -132,6 +133,11 @@ static const struct cli_option place_options[] = {
      .kind = CLI_FLAG,
      .offset = AT(no_host),
      .help = "put nothing on the host, even where the devices have no room for all"},
+    {.name = "no-copies",
+     .kind = CLI_FLAG,
+     .offset = AT(no_copies),
+     .help = "have llama.cpp keep no copies of its inputs for devices that work at once, which it "
+             "does by itself only where not all fits with them"},
     {.name = "policy",
      .kind = CLI_CHOICE,
      .argument = "NAME",
@@ -333,6 +339,7 @@ static int place(const struct cli_call *call, struct estimate_request *request,
             .n_uses = n_uses,
             .host_bytes = options->model.host_bytes,
             .keep_on_devices = options->no_host,
+            .without_copies = options->no_copies,
         };
         result = mt_place_model(model, &request->settings, &how, &placed, error);
     }

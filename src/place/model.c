@@ -493,8 +493,8 @@ static void add_notes(struct box *box, const struct mt_model_description *d, enu
         add_note(box, "Ollama takes a number of layers and divides them among devices by itself.");
     if (box->placed.without_copies)
         add_note(box,
-                 "It fits since llama.cpp keeps no copies of its inputs for devices that work "
-                 "at once (-ot with a pattern that matches nothing); long prompts take longer.");
+                 "llama.cpp keeps no copies of its inputs for devices that work at once (-ot with "
+                 "a pattern that matches nothing): more fits, and long prompts take longer.");
     if (way == MT_PLACE_STAGES)
         add_note(box,
                  "What weights leave of each device's budget becomes the cache; the stage with "
@@ -550,7 +550,7 @@ static int solve_without_copies(struct box *box, const struct mt_model *model,
     struct mt_placement *placement = box->placement;
     struct mt_estimate *estimate = box->estimate;
     struct mt_estimate *even = NULL;
-    if (settings->n_devices < 2 || (result && result != MT_ELIMIT) ||
+    if (settings->n_devices < 2 || box->placed.without_copies || (result && result != MT_ELIMIT) ||
         (!result && !left_by(placement)))
         return result;
     box->placement = NULL;
@@ -623,6 +623,8 @@ static int make(struct box *box, const struct mt_model *model,
     if (way == MT_PLACE_DEVICE_MAP && !settings.weight_type)
         settings.weight_type = "auto";
     box->units.experts_are_whole = !mt_engine_has(&engine, "place.experts", "apart");
+    box->placed.without_copies =
+        options->without_copies && way == MT_PLACE_TENSOR_SPLIT && settings.n_devices > 1;
     result = prepare(box, model, &settings, options, &engine, way, error);
     if (!result)
         result = place_until_it_holds(box, model, &settings, way, error);

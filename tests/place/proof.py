@@ -5,7 +5,7 @@ device_map="auto", llama.cpp's own fit (rehearsed), equal stages, and cards that
 loads. Each set of cards has room for the model, just about. Where ours says that no map fits, CP-SAT looks for one.
 
     proof.py MEMTALLY TORCH LLAMA_SERVER      prints counts for each, and fails where ours is worse by its own objective;
-                                              beside llama.cpp, by more than one point on the fullest card. CP-SAT
+                                              beside llama.cpp, by more than half a point on the fullest card. CP-SAT
                                               needs OR-tools in this Python (pip install ortools)
 """
 
@@ -273,17 +273,12 @@ def held_by_llama_cpp(memtally, server, model, cards, flags):
     return weights, used, max(shares)
 
 
-# A pattern that no tensor's name matches: llama.cpp makes no copies for a pipeline where tensors are placed by hand, as its
-# own fit does.
-NO_COPIES = ["-ot", "^$=CPU"]
-
-
-def held_as_placed(memtally, server, model, cards, best, more=()):
+def held_as_placed(memtally, server, model, cards, best):
     """The same with a placement's flags, on the cards that it lets llama.cpp see."""
     seen = best["environment"].removeprefix("CUDA_VISIBLE_DEVICES=")
     every = cards.split(",")
     shown = ",".join(every[int(i)] for i in seen.split(",")) if seen else cards
-    return held_by_llama_cpp(memtally, server, model, shown, [*shlex.split(best["flags"]), *more])
+    return held_by_llama_cpp(memtally, server, model, shown, shlex.split(best["flags"]))
 
 
 def against_fit(memtally, server, folder):
@@ -298,16 +293,18 @@ def against_fit(memtally, server, folder):
             ours = held_as_placed(memtally, server, model, cards, best) if best else None
             if not theirs:
                 continue
+            # Where tensors are placed by hand, as its own fit does, llama.cpp keeps no copies for devices that work at once.
             if ours and ours[1] == theirs[1] and ours[2] > theirs[2] and "-ot" not in best["flags"]:
-                without = held_as_placed(memtally, server, model, cards, best, NO_COPIES)
+                alone = answered(memtally, "place", model, "--device", cards, "--context", str(CONTEXT), "--json", "--no-host", "--no-copies")
+                without = held_as_placed(memtally, server, model, cards, alone)
                 print(f"  {name} on {parts}: {100 * ours[2]:.2f} %, theirs {100 * theirs[2]:.2f} %, "
                       f"ours without copies {100 * without[2]:.2f} %")
                 ours = without
             least = min(ours[0], theirs[0]) if ours else theirs[0]
-            layer = max(unit["dense_bytes"] for unit in best["units"]) if best else 1
+            layers = [size_of(unit) for unit in best["units"] if unit["name"].startswith("layer ")] if best else [2]
             table.add(f"{name.removesuffix('.json')} on {':'.join(map(str, parts))}",
                       (True, ours[1] - 1, ours[2]) if ours else (False, 0, 0),
-                      (theirs[0] < least + max(layer // 2, 1), theirs[1] - 1, theirs[2]))
+                      (theirs[0] < least + min(layers) // 2, theirs[1] - 1, theirs[2]))
         if os.path.exists(model):
             os.remove(model)
     return [table]
@@ -321,8 +318,8 @@ def main():
         environment = on_host.stage(os.path.join(folder, "stage"))
         tables, refusals = against_maps(memtally, torch, environment, folder)
         tables += against_fit(memtally, server, folder)
-    # Ours makes the high ends of bands small, and plans with copies; beside llama.cpp what was measured counts, mostly without.
-    results = [table.print(allowed) for table, allowed in zip(tables, (1e-7, 1e-7, 1e-7, 1), strict=True)]
+    # Ours makes the high ends of bands small; beside llama.cpp what was measured counts.
+    results = [table.print(allowed) for table, allowed in zip(tables, (1e-7, 1e-7, 1e-7, 0.5), strict=True)]
     sys.exit(0 if all([*results, refusals.print()]) else 1)
 
 
