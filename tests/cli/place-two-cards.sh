@@ -38,3 +38,5 @@ for layer in 0 1; do for expert in 0 1 2 3; do echo "$layer,$expert,$((8 - exper
 memtally place moe.gguf --device 2x24GiB --context 4096 --compare --expert-traffic counts.csv | grep -A6 policy
 memtally place config.json --engine transformers@4.57.6 --device 8GiB --host 4GiB --context 1024 | sed -n 1,9p
 memtally place moe.gguf --device H100-80GB,RTX4090 --context 4096 --objective speed | grep -A2 speed
+# Without copies of its inputs llama.cpp needs less of each card.
+memtally place 'a<b>&c.gguf' --device 4GiB,4GiB --no-copies | tail -1
