@@ -249,8 +249,8 @@ static void put_output_on_each(struct box *box, const struct mt_model_descriptio
     struct mt_place_unit *output = &box->units.units[box->units.output];
     if (d->tied_output || !mt_engine_has(engine, "output.every_stage", d->architecture))
         return;
-    box->placed.problem.each_bytes = output->dense_bytes;
-    output->dense_bytes = 0;
+    box->placed.problem.each_bytes = box->units.output_bytes;
+    output->dense_bytes -= box->units.output_bytes;
 }
 
 /* Overheads from an estimate of `n` devices in use. The context follows from the card. Of the rest

@@ -114,7 +114,8 @@ static size_t unit_of(const struct mt_place_units *units, const struct mt_model_
     case MT_TENSOR_OUTPUT:
         return units->output;
     case MT_TENSOR_OUTPUT_OTHER:
-        return units->first + units->n_layers;
+        return units->first + units->n_layers < units->n ? units->first + units->n_layers
+                                                         : units->output;
     case MT_TENSOR_PROJECTOR:
         return SIZE_MAX;
     default:
@@ -201,6 +202,7 @@ static int add_tensors(const struct mt_model *model, struct pins *pins,
             return result;
         if (tensor.role == MT_TENSOR_TOKEN_EMBEDDING && d->tied_output && !units->output_is_input)
             units->units[units->output].dense_bytes += bytes;
+        units->output_bytes += tensor.role == MT_TENSOR_OUTPUT ? bytes : 0;
         if (!unit)
             continue;
         *(tensor.role == MT_TENSOR_EXPERTS ? &unit->expert_bytes : &unit->dense_bytes) += bytes;
@@ -211,16 +213,18 @@ static int add_tensors(const struct mt_model *model, struct pins *pins,
 static int allocate(const struct mt_model_description *d, enum mt_place_way way,
                     struct mt_place_units *units, struct mt_error *error)
 {
-    int has_input = !is_on_host(way);
+    int is_stages = way == MT_PLACE_STAGES;
+    int has_input = !is_on_host(way) && !is_stages;
     int has_norm = way == MT_PLACE_DEVICE_MAP;
     units->n_layers = d->n_layers - d->n_draft_layers;
     if (!units->n_layers)
         return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET, "%s: no layers are known of it",
                        d->path);
     units->output_is_input = d->tied_output && way == MT_PLACE_DEVICE_MAP;
-    units->input = has_input ? 0 : SIZE_MAX;
+    units->input = has_input || is_stages ? 0 : SIZE_MAX;
     units->first = (size_t)has_input;
-    units->n = units->first + units->n_layers + 1 + (size_t)(has_norm && !units->output_is_input);
+    units->n = units->first + units->n_layers + (size_t)!is_stages +
+               (size_t)(has_norm && !units->output_is_input);
     units->output = units->n - 1;
     units->units = calloc(units->n, sizeof *units->units);
     units->names = calloc(units->n, sizeof *units->names);

@@ -30,9 +30,11 @@ struct mt_place_units {
     struct mt_place_unit *units;
     char (*names)[MT_PLACE_NAME_BYTES];
     uint64_t n_layers; /* without those that draft */
-    size_t input;      /* of the embedding; SIZE_MAX: on the host */
+    size_t input;      /* of the embedding; SIZE_MAX: on the host. Of stages, each of which has a
+                          layer at least, the first layer's and the last one's */
     size_t first;      /* of layer 0 */
     size_t output;     /* of the last unit */
+    uint64_t output_bytes; /* of the output's matrix, a part of its unit */
     int output_is_input;
     int experts_are_whole;
 };

@@ -40,3 +40,6 @@ memtally place config.json --engine transformers@4.57.6 --device 8GiB --host 4Gi
 memtally place moe.gguf --device H100-80GB,RTX4090 --context 4096 --objective speed | grep -A2 speed
 # Without copies of its inputs llama.cpp needs less of each card.
 memtally place 'a<b>&c.gguf' --device 4GiB,4GiB --no-copies | tail -1
+# Each stage has a layer, though the embedding is larger than both.
+sed 's/"num_hidden_layers": 32/"num_hidden_layers": 2/; s/128256/512000/' config.json > two.json
+memtally place two.json --engine vllm@0.33.0 --device 2x24GiB --objective balance --context 2048 | tail -1

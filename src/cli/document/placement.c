@@ -73,7 +73,8 @@ static void put_others(const struct cli_placement_document *document,
             mt_strbuf_printf(&text, "%s%s on %s", text.length ? ", " : "", unit->name,
                              at >= 0 ? document->placed->problem.devices[at].name : "the host");
     }
-    cli_table_fact(terminal, out, "others", "%s", mt_strbuf_text(&text));
+    if (text.length)
+        cli_table_fact(terminal, out, "others", "%s", mt_strbuf_text(&text));
     mt_strbuf_finish(&text);
 }
 
