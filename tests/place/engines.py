@@ -12,8 +12,8 @@ import subprocess
 import sys
 import tempfile
 
-BASE = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 11, "num_attention_heads": 16, "num_key_value_heads": 8,
-        "head_dim": 64, "vocab_size": 65536, "max_position_embeddings": 4096, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+BASE = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 17, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "head_dim": 64, "vocab_size": 128256, "max_position_embeddings": 8192, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
         "bos_token_id": 1, "eos_token_id": 2, "rms_norm_eps": 1e-5, "hidden_act": "silu"}
 MODELS = {"llama": dict(BASE, architectures=["LlamaForCausalLM"], model_type="llama"),
           "qwen2": dict(BASE, architectures=["Qwen2ForCausalLM"], model_type="qwen2")}
@@ -33,6 +33,7 @@ def held(memtally, engine, python, folder):
         sys.exit(f"{engine}: {done.stderr[-2000:]}")
     said = json.loads(done.stdout)
     seen = re.search(r"CUDA_VISIBLE_DEVICES=([\d,]+)", placement["environment"])
+    assert sum(device["layers"] > 0 for device in placement["devices"]) == 2, placement["devices"]
     shown = [int(number) for number in seen[1].split(",")] if seen else [0, 1]
     rows = {place["place"]: {row["category"]: row["allocated_bytes"] for row in place["rows"]} for place in said["places"]}
     for place, number in enumerate(shown):
