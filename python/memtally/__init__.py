@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .measuring import Measure as Measure
     from .measuring import Record as Record
     from .measuring import measure as measure
+    from .monitoring import Monitor as Monitor
+    from .monitoring import monitor as monitor
     from .naming import label as label
     from .naming import mark as mark
     from .naming import scope as scope
@@ -53,6 +55,7 @@ _PLACES = {
     "Estimate": "documents",
     "HostMemory": "measuring",
     "Measure": "measuring",
+    "Monitor": "monitoring",
     "Placement": "placing",
     "Record": "measuring",
     "Recording": "recording",
@@ -66,6 +69,7 @@ _PLACES = {
     "label": "naming",
     "mark": "naming",
     "measure": "measuring",
+    "monitor": "monitoring",
     "place": "placing",
     "profile_generation": "generation",
     "record": "recording",

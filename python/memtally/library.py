@@ -130,6 +130,109 @@ class TrackPointer(ctypes.c_void_p):
     """A struct mt_track *."""
 
 
+PRESSURES = ("low", "moderate", "high", "critical")  # enum mt_pressure
+LEAKS = ("none", "fast", "slow")  # enum mt_leak
+MONITOR_CALLS = 32  # MT_MONITOR_CALLS
+
+
+class MonitorSourceStruct(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("context", ctypes.c_void_p),
+        ("read", ctypes.c_void_p),
+        ("close", ctypes.c_void_p),
+    ]
+
+
+class MonitorSnapshotStruct(ctypes.Structure):
+    _fields_ = [
+        ("time_ns", ctypes.c_uint64),
+        ("total_bytes", ctypes.c_uint64),
+        ("available_bytes", ctypes.c_uint64),
+        ("allocated_bytes", ctypes.c_uint64),
+        ("pooled_bytes", ctypes.c_uint64),
+        ("largest_bytes", ctypes.c_uint64),
+        ("utilisation_ratio", ctypes.c_double),
+        ("pressure", ctypes.c_int),
+    ]
+
+
+ClockFunction = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)
+PressureFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(MonitorSnapshotStruct), ctypes.c_int)
+CleanFunction = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)  # mt_monitor_clean
+
+
+class MonitorOptionsStruct(ctypes.Structure):
+    _fields_ = [
+        ("history", ctypes.c_size_t),
+        ("level_ratios", ctypes.c_double * (len(PRESSURES) - 1)),
+        ("hysteresis_ratio", ctypes.c_double),
+        ("cleanup_ratio", ctypes.c_double),
+        ("cleanup_pause_ns", ctypes.c_uint64),
+        ("callback_ns", ctypes.c_uint64),
+        ("now_ns", ClockFunction),
+        ("on_pressure", PressureFunction),
+        ("context", ctypes.c_void_p),
+    ]
+
+
+class MonitorPooledStruct(ctypes.Structure):
+    _fields_ = [("free_bytes", ctypes.c_uint64), ("largest_bytes", ctypes.c_uint64)]
+
+
+AskPoolFunction = ctypes.CFUNCTYPE(  # mt_monitor_ask_pool
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(MonitorPooledStruct)
+)
+
+
+class MonitorCallStruct(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char * 32),
+        ("freed_bytes", ctypes.c_uint64),
+        ("took_ns", ctypes.c_uint64),
+        ("hangs", ctypes.c_int),
+    ]
+
+
+class MonitorCleanupStruct(ctypes.Structure):
+    _fields_ = [
+        ("before_bytes", ctypes.c_uint64),
+        ("after_bytes", ctypes.c_uint64),
+        ("n_calls", ctypes.c_size_t),
+        ("calls", MonitorCallStruct * MONITOR_CALLS),
+    ]
+
+
+class MonitorGrowthStruct(ctypes.Structure):
+    _fields_ = [
+        ("leak", ctypes.c_int),
+        ("bytes_per_s", ctypes.c_double),
+        ("low_bytes_per_s", ctypes.c_double),
+        ("high_bytes_per_s", ctypes.c_double),
+        ("full_ns", ctypes.c_uint64),
+        ("full_low_ns", ctypes.c_uint64),
+    ]
+
+
+class MonitorStatsStruct(ctypes.Structure):
+    _fields_ = [
+        ("n_records", ctypes.c_uint64),
+        ("n_failures", ctypes.c_uint64),
+        ("peak_bytes", ctypes.c_uint64),
+        ("average_bytes", ctypes.c_double),
+        ("n_events", ctypes.c_uint64 * len(PRESSURES)),
+        ("last_event_ns", ctypes.c_uint64 * len(PRESSURES)),
+        ("n_cleanups", ctypes.c_uint64),
+        ("cleaned_bytes", ctypes.c_uint64),
+        ("n_leaks", ctypes.c_uint64),
+        ("growth", MonitorGrowthStruct),
+    ]
+
+
+class MonitorPointer(ctypes.c_void_p):
+    """A struct mt_monitor *."""
+
+
 STRUCTS = {
     "mt_error": ErrorStruct,
     "mt_measure_options": OptionsStruct,
@@ -139,6 +242,14 @@ STRUCTS = {
     "mt_track_options": TrackOptionsStruct,
     "mt_trend_point": TrendPointStruct,
     "mt_trend": TrendStruct,
+    "mt_monitor_source": MonitorSourceStruct,
+    "mt_monitor_snapshot": MonitorSnapshotStruct,
+    "mt_monitor_options": MonitorOptionsStruct,
+    "mt_monitor_pooled": MonitorPooledStruct,
+    "mt_monitor_call": MonitorCallStruct,
+    "mt_monitor_cleanup": MonitorCleanupStruct,
+    "mt_monitor_growth": MonitorGrowthStruct,
+    "mt_monitor_stats": MonitorStatsStruct,
 }
 
 _Pointer = ctypes.c_void_p
@@ -166,6 +277,64 @@ _FUNCTIONS = (
     ("mt_track_destroy", None, (TrackPointer,)),
     ("mt_trend_judge", None, (ctypes.POINTER(TrendPointStruct), ctypes.c_size_t, ctypes.POINTER(TrendStruct))),
     ("mt_trend_pattern_name", ctypes.c_char_p, (ctypes.c_int,)),
+    (
+        "mt_monitor_open_source",
+        ctypes.c_int,
+        (ctypes.c_char_p, ctypes.POINTER(MonitorSourceStruct), ctypes.POINTER(ErrorStruct)),
+    ),
+    (
+        "mt_monitor_create",
+        ctypes.c_int,
+        (
+            ctypes.POINTER(MonitorSourceStruct),
+            ctypes.POINTER(MonitorOptionsStruct),
+            ctypes.POINTER(MonitorPointer),
+            ctypes.POINTER(ErrorStruct),
+        ),
+    ),
+    (
+        "mt_monitor_look",
+        ctypes.c_int,
+        (MonitorPointer, ctypes.POINTER(MonitorSnapshotStruct), ctypes.POINTER(ErrorStruct)),
+    ),
+    (
+        "mt_monitor_record",
+        ctypes.c_int,
+        (MonitorPointer, ctypes.POINTER(MonitorSnapshotStruct), ctypes.POINTER(ErrorStruct)),
+    ),
+    (
+        "mt_monitor_history",
+        ctypes.c_size_t,
+        (MonitorPointer, ctypes.POINTER(MonitorSnapshotStruct), ctypes.c_size_t),
+    ),
+    ("mt_monitor_can_allocate", ctypes.c_int, (MonitorPointer, ctypes.c_uint64, ctypes.c_double)),
+    ("mt_monitor_is_low", ctypes.c_int, (MonitorPointer, ctypes.c_double)),
+    (
+        "mt_monitor_add_pool",
+        ctypes.c_int,
+        (MonitorPointer, AskPoolFunction, ctypes.c_void_p, ctypes.POINTER(ErrorStruct)),
+    ),
+    (
+        "mt_monitor_add_cleanup",
+        ctypes.c_int,
+        (
+            MonitorPointer,
+            ctypes.c_char_p,
+            CleanFunction,
+            ctypes.c_void_p,
+            ctypes.c_int,
+            ctypes.POINTER(ctypes.c_uint64),
+            ctypes.POINTER(ErrorStruct),
+        ),
+    ),
+    ("mt_monitor_add_heap_trim", ctypes.c_int, (MonitorPointer, ctypes.c_int, ctypes.POINTER(ErrorStruct))),
+    ("mt_monitor_remove_cleanup", ctypes.c_int, (MonitorPointer, ctypes.c_uint64)),
+    (
+        "mt_monitor_cleanup",
+        ctypes.c_int,
+        (MonitorPointer, ctypes.c_uint64, ctypes.POINTER(MonitorCleanupStruct), ctypes.POINTER(ErrorStruct)),
+    ),
+    ("mt_monitor_stats_read", None, (MonitorPointer, ctypes.POINTER(MonitorStatsStruct))),
 )
 
 

@@ -50,7 +50,7 @@ class CuPyPool:
             self._cupy.get_default_pinned_memory_pool().free_all_blocks()
 
 
-def _pools() -> list[Pool]:
+def pools_of_cupy() -> list[Pool]:
     cupy = sys.modules.get("cupy")
     return [CuPyPool(cupy)] if hasattr(cupy, "get_default_memory_pool") else []
 
@@ -121,7 +121,7 @@ def _try(problems: list[str], what: str, call: Any, *arguments: Any) -> None:
 
 def _holding(index: int) -> Holding:
     said = devices.stats(index)
-    pools = _pools()
+    pools = pools_of_cupy()
     used = sum(pool.used_bytes(index) for pool in pools)
     total = sum(pool.total_bytes(index) for pool in pools)
     allocated, reserved = (said.allocated, said.reserved) if said else (0, 0)
@@ -138,7 +138,7 @@ def _empty(index: int, problems: list[str]) -> None:
             _try(problems, "cuBLAS workspaces", clear)
         with torch.cuda.device(index):
             _try(problems, "PyTorch's cache", torch.cuda.empty_cache)
-    for pool in _pools():
+    for pool in pools_of_cupy():
         _try(problems, "CuPy's pool", pool.free, index)
 
 

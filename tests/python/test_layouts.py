@@ -46,21 +46,23 @@ def test_structs_have_the_size_and_the_offsets_that_the_compiler_gives_them():
 
 def test_every_member_of_a_struct_is_declared():
     headers = ""
-    for name in ("error", "host", "measure", "track"):
+    for name in ("error", "host", "measure", "monitor", "track"):
         with open(os.path.join(package.ROOT, "include", "memtally", name + ".h"), encoding="utf-8") as file:
             headers += re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
     for name, struct in library.STRUCTS.items():
         body = re.search(r"struct " + name + r" \{(.*?)\n\};", headers, flags=re.DOTALL).group(1)
-        declared = re.findall(r"(\w+)(?:\[\w+\]|\)\([^)]*\))?;", body)
+        declared = re.findall(r"(\w+)(?:\[[^]]*\]|\)\([^)]*\))?;", body)
         assert declared == [field for field, *_ in struct._fields_], name
 
 
 def test_functions_take_what_they_are_declared_to_take():
     zeros = {ctypes.c_int: "0", ctypes.c_uint64: "(uint64_t)0", ctypes.c_char_p: "(char *)0", ctypes.c_void_p: "(void *)0",
-             ctypes.c_size_t: "(size_t)0", library.TrackPointer: "(struct mt_track *)0"}
+             ctypes.c_size_t: "(size_t)0", library.TrackPointer: "(struct mt_track *)0",
+             library.MonitorPointer: "(struct mt_monitor *)0", ctypes.c_double: "0.0",
+             library.AskPoolFunction: "(mt_monitor_ask_pool)0", library.CleanFunction: "(mt_monitor_clean)0"}
     structs = {struct: f"struct {name}" for name, struct in library.STRUCTS.items()}
     pointed = {**structs, ctypes.c_uint64: "uint64_t", ctypes.c_void_p: "struct mt_measure *",
-               library.TrackPointer: "struct mt_track *"}
+               library.TrackPointer: "struct mt_track *", library.MonitorPointer: "struct mt_monitor *"}
     results = {ctypes.c_int: "int", ctypes.c_char_p: "const char *", ctypes.c_size_t: "size_t", None: None}
     lines = ["if (sizeof(void *) == 8)", "    return 0;"]
     for number, (name, result, parameters) in enumerate(library._FUNCTIONS):
@@ -73,11 +75,16 @@ def test_functions_take_what_they_are_declared_to_take():
 def test_numbers_are_those_of_the_headers():
     lines = ['printf("%d %d\\n", MT_UNKNOWN == UINT64_MAX, MT_MEASURE_HOST_ONLY);',
              'printf("%d %d\\n", MT_TRACK_SAMPLES, MT_TRACK_DEVICES);']
+    lines += ['printf("%d %d\\n", MT_MONITOR_CALLS, MT_N_PRESSURES);']
     lines += [f'printf("%d\\n", MT_MEASURE_{name.upper()});' for name in library.METHODS]
-    first, track, *numbers = compiled("\n".join(lines)).splitlines()
+    lines += [f'printf("%d\\n", MT_PRESSURE_{name.upper()});' for name in library.PRESSURES]
+    lines += [f'printf("%d\\n", MT_LEAK_{name.upper()});' for name in library.LEAKS]
+    first, track, monitor, *numbers = compiled("\n".join(lines)).splitlines()
     assert first == f"{int(library.UNKNOWN == 2**64 - 1)} {library.HOST_ONLY}"
     assert track == f"{library.TRACK_SAMPLES} {library.TRACK_DEVICES}"
-    assert numbers == [str(value) for value in library.METHODS.values()]
+    assert monitor == f"{library.MONITOR_CALLS} {len(library.PRESSURES)}"
+    named = [*library.METHODS.values(), *range(len(library.PRESSURES)), *range(len(library.LEAKS))]
+    assert numbers == [str(value) for value in named]
 
 
 def test_each_code_of_an_error_has_one_kind_of_exception():

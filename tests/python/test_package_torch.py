@@ -473,5 +473,84 @@ def test_a_tally_of_now_has_what_the_program_holds():
     assert unattributed >= 64 * MIB, unattributed
 
 
+MONITOR = """
+    def seen():
+        said = monitor.snapshot()
+        use = {use.name: [use.used_bytes >> 20, use.free_bytes >> 20] for use in monitor.pools()}
+        return [said.pooled_bytes >> 20, use, said.available_bytes - (said.total_bytes - said.allocated_bytes)]
+"""
+
+
+def test_a_monitor_tells_what_pytorch_holds_free_from_what_it_uses_and_gives_it_back():
+    told, cleanup, left, gone = on("2xH100-80GB", TAKE + MONITOR + """
+    monitor = memtally.monitor(0)
+    told = [monitor.pools()]
+    kept, passing = take(32), take(640)
+    free = torch.cuda.mem_get_info(0)[0]
+    told += [seen(), monitor.snapshot().available_bytes == free, monitor.snapshot().backend]
+    del passing
+    told.append(seen())
+    done = monitor.cleanup()
+    told.append(seen())
+    cleanup = {call.name: [call.freed_bytes >> 20, call.error] for call in done.calls}
+    other = memtally.monitor("cuda:1")
+    print(json.dumps([told, cleanup, done.freed_bytes >> 20, [use.used_bytes for use in other.pools()]]))
+    """)
+    assert told == [[], [0, {"PyTorch": [672, 0]}, 0], True, "NVML", [640, {"PyTorch": [32, 640]}, 0],
+                    [0, {"PyTorch": [32, 0]}, 0]], told
+    assert cleanup["PyTorch's cache"] == [640, None] and left == 640 and gone == [0], (cleanup, left, gone)
+
+
+def test_a_block_can_be_had_where_pytorch_then_gives_it_and_not_where_it_does_not():
+    told = on("H100-80GB", TAKE + """
+    monitor = memtally.monitor(0, auto_cleanup=False)
+    def asked(mib):
+        said = monitor.can_allocate(mib << 20, margin=0)
+        try:
+            take(mib)
+            return [said, True]
+        except torch.cuda.OutOfMemoryError:
+            return [said, False]
+    take(32)
+    torch.cuda.empty_cache()
+    free = torch.cuda.mem_get_info(0)[0] >> 20
+    told = [asked(free // 2 * 2), asked(free + 2)]
+    torch.cuda.empty_cache()
+    # A segment of half the device, of which a small block is used: its rest can be had within PyTorch only.
+    segment = take(free // 4 * 2)
+    size = segment.numel() >> 20
+    del segment
+    holds = take(64)
+    rest = torch.cuda.mem_get_info(0)[0] >> 20
+    told += [[monitor.can_allocate(mib << 20, margin=0) for mib in (size - 64, rest, max(size - 64, rest) + 2)]]
+    told += [asked(max(size - 64, rest) + 2), asked(size - 64)]
+    print(json.dumps(told))
+    """)
+    assert told == [[True, True], [False, False], [True, True, False], [False, False], [True, True]], told
+
+
+def test_cupys_pool_counts_where_a_program_has_it():
+    told = on("H100-80GB", TAKE + MONITOR + """
+    import contextlib, types
+    class Pool:
+        used, total = 96 << 20, 480 << 20
+        def used_bytes(self): return self.used
+        def total_bytes(self): return self.total
+        def free_all_blocks(self): self.total = self.used
+    pool, pinned = Pool(), Pool()
+    sys.modules["cupy"] = types.SimpleNamespace(
+        get_default_memory_pool=lambda: pool, get_default_pinned_memory_pool=lambda: pinned,
+        cuda=types.SimpleNamespace(Device=lambda index: contextlib.nullcontext()))
+    monitor = memtally.monitor(0)
+    told = [seen()[:2]]
+    monitor.cleanup()
+    told.append(seen()[:2])
+    pool.total_bytes = None
+    told += [monitor.snapshot().pooled_bytes, monitor.stats().callback_errors > 0]
+    print(json.dumps(told))
+    """)
+    assert told == [[384, {"CuPy": [96, 384]}], [0, {"CuPy": [96, 0]}], 0, True], told
+
+
 if __name__ == "__main__":
     tap.main(globals())
