@@ -8,6 +8,7 @@
 #define MEMTALLY_MEMTALLY_H
 
 #include <memtally/advise.h>
+#include <memtally/alarm.h>
 #include <memtally/budget.h>
 #include <memtally/calibrate.h>
 #include <memtally/category.h>
