@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Growth by Theil and Sen's slope: the median of the slopes between all pairs of bins, which a few
- * odd bins do not move. Its interval is Sen's, from the variance of Kendall's statistic.
+/* Growth by Theil and Sen's slope of bins.
  *
  * A slope alone does not tell a leak from a program that warms up or loads a second model. A leak
  * goes on: each third of the time has to grow at half the whole's rate at least, the last one not
  * much less than the first, and no single bin may have most of the growth. */
 #include "guard/growth.h"
 
+#include "base/slope.h"
+
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define FAST_BINS       10u
@@ -18,11 +18,11 @@
 #define THIRDS_RATIO    0.5   /* of each third's slope to the whole's */
 #define LAST_RATIO      0.6   /* of the last third's slope to the first's */
 #define BINS_PER_MINUTE 2.0
-#define QUANTILE_99     2.5758
-#define PAIRS_MAX       (MT_GROWTH_BINS * (MT_GROWTH_BINS - 1) / 2)
 #define NS_PER_S        1e9
 #define LAST_FORECAST_S 1e10 /* later is never */
 #define BIN_S           (MT_GROWTH_BIN_NS / NS_PER_S)
+
+_Static_assert(MT_GROWTH_BINS <= MT_SLOPE_POINTS, "a slope is of all bins");
 
 /* ---- bins ---- */
 
@@ -66,39 +66,16 @@ int mt_growth_add(struct mt_growth_bins *trend, uint64_t time_ns, uint64_t bytes
 
 /* ---- slopes ---- */
 
-struct slope {
-    double middle; /* bytes for each bin */
-    double low;
-    double high;
-};
-
-static int compare_slopes(const void *a, const void *b)
+/* Bytes for each bin. Of 2 bins at least. */
+static struct mt_slope slope_of(const struct mt_growth_bin *bins, size_t n)
 {
-    double left = *(const double *)a;
-    double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-static double median(const double *sorted, size_t n)
-{
-    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
-}
-
-/* Of 2 bins at least. */
-static struct slope slope_of(const struct mt_growth_bin *bins, size_t n)
-{
-    double slopes[PAIRS_MAX];
-    size_t n_slopes = 0;
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = i + 1; j < n; j++)
-            slopes[n_slopes++] =
-                (bins[j].bytes - bins[i].bytes) / (double)(bins[j].index - bins[i].index);
-    qsort(slopes, n_slopes, sizeof *slopes, compare_slopes);
-    double variance = (double)(n * (n - 1) * (2 * n + 5)) / 18;
-    double half = QUANTILE_99 * sqrt(variance) / 2;
-    double at = floor((double)n_slopes / 2 - half);
-    size_t from = at > 0 ? (size_t)at : 0;
-    return (struct slope){median(slopes, n_slopes), slopes[from], slopes[n_slopes - 1 - from]};
+    double x[MT_GROWTH_BINS];
+    double y[MT_GROWTH_BINS];
+    for (size_t i = 0; i < n; i++) {
+        x[i] = (double)(bins[i].index - bins[0].index);
+        y[i] = bins[i].bytes;
+    }
+    return mt_slope_of(x, y, n);
 }
 
 static double slope_of_third(const struct mt_growth_bin *bins, size_t n, uint64_t third)
@@ -137,7 +114,7 @@ static int goes_on(const struct mt_growth_bin *bins, size_t n, double slope)
 
 /* ---- alarms ---- */
 
-static int is_slow(const struct mt_growth_bins *trend, const struct slope *slope)
+static int is_slow(const struct mt_growth_bins *trend, const struct mt_slope *slope)
 {
     const struct mt_growth_bin *bins = trend->bins;
     if (bins[trend->n - 1].index - bins[0].index < MT_GROWTH_BINS - 1)
@@ -173,7 +150,7 @@ void mt_growth_of(const struct mt_growth_bins *trend, uint64_t available_bytes,
     *growth = (struct mt_monitor_growth){.full_ns = MT_UNKNOWN, .full_low_ns = MT_UNKNOWN};
     if (trend->n < MT_GROWTH_BINS / 4)
         return;
-    struct slope slope = slope_of(trend->bins, trend->n);
+    struct mt_slope slope = slope_of(trend->bins, trend->n);
     growth->bytes_per_s = slope.middle / BIN_S;
     growth->low_bytes_per_s = slope.low / BIN_S;
     growth->high_bytes_per_s = slope.high / BIN_S;

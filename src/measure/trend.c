@@ -3,9 +3,10 @@
 #include <memtally/track.h>
 
 #include <math.h>
-#include <stdlib.h>
 
-#define BINS         48
+#include "base/slope.h"
+
+#define BINS         MT_SLOPE_POINTS
 #define NOISE_BYTES  (1u << 20)
 #define NOISE_RATIO  0.01
 #define RISK         0.01 /* of calling a series without a trend one that grows */
@@ -28,21 +29,6 @@ const char *mt_trend_pattern_name(enum mt_trend_pattern pattern)
 #undef CASE
     }
     return "?";
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* The median; sorts `values`. */
-static double median(double *values, size_t n)
-{
-    if (n == 0)
-        return 0;
-    qsort(values, n, sizeof *values, by_size);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 static double bytes_of(const struct mt_trend_point *point)
@@ -97,17 +83,9 @@ static struct curve part_of(const struct curve *curve, size_t from)
     return part;
 }
 
-/* Theil and Sen's slope: the median of all slopes, which a few wild points do not move. */
 static double slope_of(const struct curve *curve)
 {
-    double slopes[BINS * (BINS - 1) / 2];
-    size_t n = 0;
-    for (size_t i = 0; i < curve->n; i++)
-        for (size_t j = i + 1; j < curve->n; j++)
-            if (curve->seconds[j] > curve->seconds[i])
-                slopes[n++] =
-                    (curve->bytes[j] - curve->bytes[i]) / (curve->seconds[j] - curve->seconds[i]);
-    return n ? median(slopes, n) : 0;
+    return mt_slope_of(curve->seconds, curve->bytes, curve->n).middle;
 }
 
 static double growth_of(const struct curve *curve)
@@ -118,14 +96,13 @@ static double growth_of(const struct curve *curve)
 /* Mann and Kendall: how likely so many pairs would grow if nothing did. 1 where more fall. */
 static double chance_of_growth(const struct curve *curve)
 {
-    double rises = 0, n = (double)curve->n;
+    double rises = 0;
     for (size_t i = 0; i < curve->n; i++)
         for (size_t j = i + 1; j < curve->n; j++)
             rises += (curve->bytes[j] > curve->bytes[i]) - (curve->bytes[j] < curve->bytes[i]);
     if (rises <= 0)
         return 1;
-    double deviation = sqrt(n * (n - 1) * (2 * n + 5) / 18);
-    return erfc((rises - 1) / deviation / sqrt(2));
+    return erfc((rises - 1) / sqrt(mt_kendall_variance(curve->n)) / sqrt(2));
 }
 
 /* The share of the spread that a line of that slope explains. */
@@ -136,7 +113,7 @@ static double straightness(const struct curve *curve, double slope)
         rests[i] = curve->bytes[i] - slope * curve->seconds[i];
         mean += curve->bytes[i] / (double)curve->n;
     }
-    double begin = median(rests, curve->n);
+    double begin = mt_median(rests, curve->n);
     for (size_t i = 0; i < curve->n; i++) {
         double rest = curve->bytes[i] - begin - slope * curve->seconds[i];
         left += rest * rest;
@@ -205,7 +182,7 @@ static int is_leak(const struct curve *curve, double noise, struct mt_trend *tre
 static double noise_of(const struct mt_trend_point *points, size_t n)
 {
     struct curve curve = lowest_of(points, n, BINS);
-    return fmax(NOISE_BYTES, NOISE_RATIO * median(curve.bytes, curve.n));
+    return fmax(NOISE_BYTES, NOISE_RATIO * mt_median(curve.bytes, curve.n));
 }
 
 static void judge(const struct mt_trend_point *points, size_t n, struct mt_trend *trend)

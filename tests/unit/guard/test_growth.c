@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Leaks in made series: each is a level with what programs do to it, of a fixed seed. A series has
- * a leak or has none because it was made so. */
+ * a leak or has none because it was made so. Thresholds were tuned on the seeds of the ordinary
+ * run; `test_growth SEED` makes other series. */
 #include "tests/support/unit.h"
 
 #include "guard/growth.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define MINUTE_S  60.0
 #define SERIES    10000u
@@ -16,6 +18,7 @@
 /* ---- chance ---- */
 
 static uint64_t seed;
+static uint64_t other_seed; /* 0: those of the ordinary run */
 
 static double chance(double low, double high)
 {
@@ -102,7 +105,7 @@ static void test_every_leak_is_found_within_ten_minutes(void **state)
     unsigned n_missed = 0;
     double latest_s = 0;
     (void)state;
-    seed = 18;
+    seed = 18 + other_seed;
     for (unsigned i = 0; i < SERIES; i++) {
         /* Shapes that come back to their level within a bin; waves and the like would hide a leak
          * from anyone for as long as they last. */
@@ -135,7 +138,7 @@ static void test_at_most_one_in_a_hundred_others_is_called_a_leak(void **state)
     unsigned n_false = 0;
     unsigned n_false_of[N_SHAPES] = {0};
     (void)state;
-    seed = 81;
+    seed = 81 + other_seed;
     for (unsigned i = 0; i < SERIES; i++) {
         struct series series = {.shape = (enum shape)(i % N_SHAPES),
                                 .noise = chance(0, 0.001),
@@ -214,7 +217,7 @@ static void test_clocks_that_jump_make_no_leak(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_leak_is_found_within_ten_minutes),
@@ -224,5 +227,7 @@ int main(void)
         cmocka_unit_test(test_what_shrinks_is_never_full),
         cmocka_unit_test(test_clocks_that_jump_make_no_leak),
     };
+    if (argc > 1)
+        other_seed = strtoull(argv[1], NULL, 10) * 0x9e3779b97f4a7c15u;
     return RUN_TESTS(tests);
 }
