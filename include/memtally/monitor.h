@@ -48,10 +48,13 @@ struct mt_monitor_source {
 /* Opens a place of this machine. "host" is what the caller can have of the machine's memory: what
  * the kernel calls available, or what the limits of the caller's control group leave, whichever is
  * less. "cgroup" is the control group alone. "gpu0", "gpu1" are NVIDIA's devices in the order of
- * their driver. Page cache that the kernel would drop counts as available.
+ * their driver. Page cache that the kernel would drop counts as available. "pid:4711" is a program
+ * and its descendants: allocated is what they have resident, of all that the host or the program's
+ * control group has; pages that they share count for each. Reading it fails with MT_ENOTFOUND once
+ * the program has ended.
  * On success the caller owns *source until a monitor has it; end it by its `close`.
  * Errors: MT_EARG (no such name), MT_EUNSUPPORTED (the group has no limit; no /proc), MT_ENOTFOUND
- * (no driver, or no such device), MT_EPERM, MT_EIO, MT_ENOMEM. */
+ * (no driver, no such device or process), MT_EPERM, MT_EIO, MT_ENOMEM. */
 int mt_monitor_open_source(const char *place, struct mt_monitor_source *source,
                            struct mt_error *error);
 

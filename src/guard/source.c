@@ -86,6 +86,72 @@ int mt_monitor_open_host(const struct mt_host_os *os, int pid, int is_group,
     return 0;
 }
 
+/* ---- a program ---- */
+
+struct program {
+    struct mt_host_os os;
+    struct mt_cgroup cgroup;
+    struct mt_process root;
+    struct mt_process_list tree;
+};
+
+/* Whether the pid is still that program. */
+static int runs(const struct program *program)
+{
+    struct mt_process now;
+    return mt_process_read(&program->os, program->root.pid, &now, NULL) == 0 &&
+           now.start_ticks == program->root.start_ticks && now.state != 'Z' && now.state != 'X';
+}
+
+static int read_program(void *context, struct mt_monitor_figures *figures, struct mt_error *error)
+{
+    struct program *program = context;
+    struct mt_host_sample sample;
+    uint64_t used = 0;
+    if (!runs(program))
+        return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET, "process %d has ended",
+                       program->root.pid);
+    int status = mt_host_read(&program->os, &program->cgroup, &sample, error);
+    status = status ? status : host_figures(&sample, figures, error);
+    status =
+        status ? status : mt_process_tree(&program->os, program->root.pid, &program->tree, error);
+    if (status)
+        return status;
+    for (size_t i = 0; i < program->tree.n; i++) {
+        uint64_t bytes = mt_process_resident_bytes(&program->os, program->tree.items[i].pid);
+        used += bytes == MT_UNKNOWN ? 0 : bytes;
+    }
+    figures->largest_bytes = figures->available_bytes;
+    figures->available_bytes = figures->total_bytes > used ? figures->total_bytes - used : 0;
+    return 0;
+}
+
+static void close_program(void *context)
+{
+    struct program *program = context;
+    mt_process_list_finish(&program->tree);
+    free(program);
+}
+
+int mt_monitor_open_program(const struct mt_host_os *os, int pid, struct mt_monitor_source *source,
+                            struct mt_error *error)
+{
+    struct mt_monitor_figures figures;
+    struct program *program = calloc(1, sizeof *program);
+    if (!program)
+        return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "no memory for a monitor's source");
+    program->os = *os;
+    mt_cgroup_find(os, pid, &program->cgroup);
+    int status = mt_process_read(os, pid, &program->root, error);
+    status = status ? status : read_program(program, &figures, error);
+    if (status) {
+        close_program(program);
+        return status;
+    }
+    *source = (struct mt_monitor_source){"kernel", program, read_program, close_program};
+    return 0;
+}
+
 /* ---- NVIDIA's devices ---- */
 
 static int read_device(void *context, struct mt_monitor_figures *figures, struct mt_error *error)
@@ -126,27 +192,32 @@ static int open_library(void *context, struct mt_nvml *nvml, struct mt_error *er
     return mt_nvml_open_library(nvml, error);
 }
 
-/* The number in "gpu7", or -1. */
-static int device_of(const char *place)
+/* The number after `before`, as in "gpu7", or -1. */
+static int number_after(const char *place, const char *before)
 {
-    if (strncmp(place, "gpu", 3) != 0 || place[3] < '0' || place[3] > '9')
+    size_t length = strlen(before);
+    if (strncmp(place, before, length) != 0 || place[length] < '0' || place[length] > '9')
         return -1;
     char *end;
-    long index = strtol(place + 3, &end, 10);
-    return *end == '\0' && index <= INT_MAX ? (int)index : -1;
+    long number = strtol(place + length, &end, 10);
+    return *end == '\0' && number <= INT_MAX ? (int)number : -1;
 }
 
 int mt_monitor_open_source(const char *place, struct mt_monitor_source *source,
                            struct mt_error *error)
 {
     struct mt_host_os os;
-    int index = device_of(place);
+    int index = number_after(place, "gpu");
+    int pid = number_after(place, "pid:");
     if (index >= 0)
         return mt_monitor_open_device(open_library, NULL, index, source, error);
     int is_group = strcmp(place, "cgroup") == 0;
-    if (!is_group && strcmp(place, "host") != 0)
+    if (pid <= 0 && !is_group && strcmp(place, "host") != 0)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
-                       "no place is called '%.60s'; use host, cgroup, or gpu0 and so on", place);
+                       "no place is called '%.60s'; use host, cgroup, pid:4711, or gpu0 and so on",
+                       place);
     mt_host_os_init(&os);
+    if (pid > 0)
+        return mt_monitor_open_program(&os, pid, source, error);
     return mt_monitor_open_host(&os, 0, is_group, source, error);
 }

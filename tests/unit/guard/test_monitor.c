@@ -9,10 +9,13 @@
 #include <math.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
@@ -281,6 +284,70 @@ static void test_a_group_without_a_limit_is_no_place(void **state)
     group_limit = "1073741824";
     assert_int_equal(mt_monitor_open_host(&host, 0, 1, &group, NULL), 0);
     group.close(group.context);
+}
+
+/* Takes memory, says so with a byte, and stands still. */
+static void take_and_stay(size_t bytes, int ready)
+{
+    volatile char *block = malloc(bytes);
+    for (size_t i = 0; block && i < bytes; i += 4096)
+        block[i] = 1;
+    if (write(ready, "", 1) == 1)
+        pause();
+    _exit(0);
+}
+
+static uint64_t resident_of(int pid)
+{
+    char path[64];
+    unsigned long long pages = 0;
+    snprintf(path, sizeof path, "/proc/%d/statm", pid);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%*u %llu", &pages), 1);
+    fclose(file);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void test_a_program_has_what_it_and_its_descendants_have_resident(void **state)
+{
+    struct mt_monitor_source program;
+    struct mt_monitor_figures figures;
+    char name[32];
+    char bytes[2];
+    int ready[2];
+    int named[2];
+    pid_t child;
+    (void)state;
+    assert_int_equal(pipe(ready), 0);
+    assert_int_equal(pipe(named), 0);
+    pid_t parent = fork();
+    if (parent == 0) {
+        pid_t grandchild = fork();
+        if (grandchild == 0)
+            take_and_stay(64 * MIB, ready[1]);
+        int is_written = write(named[1], &grandchild, sizeof grandchild) == sizeof grandchild;
+        take_and_stay(is_written ? 32 * MIB : 0, ready[1]);
+    }
+    assert_int_equal(read(named[0], &child, sizeof child), sizeof child);
+    for (size_t i = 0; i < sizeof bytes; i++)
+        assert_int_equal(read(ready[0], bytes + i, 1), 1);
+    snprintf(name, sizeof name, "pid:%d", (int)parent);
+    assert_int_equal(mt_monitor_open_source(name, &program, NULL), 0);
+    assert_int_equal(program.read(program.context, &figures, NULL), 0);
+    assert_int_equal(figures.total_bytes - figures.available_bytes,
+                     resident_of((int)parent) + resident_of((int)child));
+    assert_true(figures.total_bytes - figures.available_bytes >= 96 * MIB);
+    kill(child, SIGKILL);
+    kill(parent, SIGKILL);
+    assert_int_equal(waitpid(parent, NULL, 0), parent);
+    assert_int_equal(program.read(program.context, &figures, NULL), MT_ENOTFOUND);
+    program.close(program.context);
+    assert_int_equal(mt_monitor_open_source(name, &program, NULL), MT_ENOTFOUND);
+    for (size_t i = 0; i < 2; i++) {
+        close(ready[i]);
+        close(named[i]);
+    }
 }
 
 static void test_places_have_names(void **state)
@@ -642,6 +709,7 @@ int main(void)
         cmocka_unit_test(test_low_memory_is_by_its_threshold),
         cmocka_unit_test(test_the_limit_of_a_container_counts),
         cmocka_unit_test(test_a_group_without_a_limit_is_no_place),
+        cmocka_unit_test(test_a_program_has_what_it_and_its_descendants_have_resident),
         cmocka_unit_test(test_places_have_names),
         cmocka_unit_test(test_a_device_has_what_its_driver_says_is_free),
         cmocka_unit_test(test_what_is_worth_most_for_its_time_goes_first),
