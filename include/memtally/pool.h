@@ -65,6 +65,28 @@ struct mt_pool_backend {
 /* Host memory in pages of 2 MiB, huge where the kernel allows. Borrowed, static. Any thread. */
 const struct mt_pool_backend *mt_pool_host_backend(void);
 
+/* The memory of a CUDA device, by the driver's calls of virtual memory. The driver is opened when
+ * it is asked for. A stream is a CUstream as a number; the default stream is 1 (CU_STREAM_LEGACY)
+ * or 2 (CU_STREAM_PER_THREAD). A stream must not be destroyed while the pool has blocks of it, and
+ * while it captures a graph, nothing given back on it becomes free for other streams. What a
+ * captured graph uses must stay live as long as the graph. */
+struct mt_pool_cuda;
+
+/* The device of a number, in pages of `page_bytes`: 0 is 2 MiB. Owned: mt_pool_cuda_destroy(),
+ * after its pools. Errors: MT_ENOTFOUND (no driver, no such device), MT_EUNSUPPORTED (the driver
+ * has no virtual memory), MT_EARG (such pages do not exist). */
+int mt_pool_cuda_create(int device, uint64_t page_bytes, struct mt_pool_cuda **cuda,
+                        struct mt_error *error);
+
+/* Ends it. NULL is allowed. */
+void mt_pool_cuda_destroy(struct mt_pool_cuda *cuda);
+
+/* The backend of the device. Borrowed: lives as long as `cuda`. */
+const struct mt_pool_backend *mt_pool_cuda_backend(struct mt_pool_cuda *cuda);
+
+/* What memory the device has in all. */
+uint64_t mt_pool_cuda_total_bytes(const struct mt_pool_cuda *cuda);
+
 /* What the pool tells on_shortage if a request finds no room. */
 struct mt_pool_shortage {
     uint64_t requested_bytes;
@@ -142,6 +164,10 @@ int mt_pool_use_on_stream(struct mt_pool *pool, uint64_t address, uint64_t strea
 
 /* The usable bytes of the live block that begins at an address; 0 where none does. */
 uint64_t mt_pool_block_bytes(struct mt_pool *pool, uint64_t address);
+
+/* Sets both limits, as in struct mt_pool_options, for requests from now on. What is held beyond
+ * them stays held. */
+void mt_pool_limit(struct mt_pool *pool, uint64_t max_bytes, uint64_t soft_bytes);
 
 /* Gives free pages back until no more than `keep_bytes` are held, the largest free blocks first.
  * The calling thread's blocks are given back before, other threads' at their next request that

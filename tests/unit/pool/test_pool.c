@@ -311,6 +311,31 @@ static void test_block_of_another_stream_waits_for_its_event(void **state)
     assert_int_equal(mt_pool_simulated_destroy(device), 0);
 }
 
+/* An event draws no border between what is given back before it and after. */
+static void test_free_blocks_of_the_only_stream_join_past_an_event(void **state)
+{
+    (void)state;
+    struct mt_pool_simulated *device;
+    assert_int_equal(mt_pool_simulated_create(64 << 20, PAGE, &device, NULL), MT_OK);
+    struct mt_pool *pool;
+    assert_int_equal(mt_pool_create(mt_pool_simulated_backend(device), NULL, &pool, NULL), MT_OK);
+    uint64_t blocks[3], missed, both;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(mt_pool_allocate(pool, 4 << 20, 1, &blocks[i]), MT_OK);
+    assert_int_equal(mt_pool_free(pool, blocks[0]), MT_OK);
+    assert_int_equal(mt_pool_allocate(pool, 6 << 20, 1, &missed), MT_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mt_pool_trim(pool, 18 << 20), 0); /* it asks events too */
+        mt_pool_simulated_finish(device, 1);
+    }
+    assert_int_equal(mt_pool_free(pool, blocks[1]), MT_OK);
+    assert_int_equal(mt_pool_allocate(pool, 8 << 20, 1, &both), MT_OK);
+    assert_int_equal(both, blocks[0]);
+    check(pool);
+    mt_pool_destroy(pool);
+    assert_int_equal(mt_pool_simulated_destroy(device), 0);
+}
+
 static void test_pages_are_returned_by_age_of_a_faked_clock(void **state)
 {
     (void)state;
@@ -490,6 +515,7 @@ int main(void)
         cmocka_unit_test(test_each_call_of_the_backend_may_fail),
         cmocka_unit_test(test_host_memory_is_usable_and_returned_pages_read_as_zero),
         cmocka_unit_test(test_block_of_another_stream_waits_for_its_event),
+        cmocka_unit_test(test_free_blocks_of_the_only_stream_join_past_an_event),
         cmocka_unit_test(test_pages_are_returned_by_age_of_a_faked_clock),
         cmocka_unit_test(test_shortage_is_told_and_what_it_frees_is_used),
         cmocka_unit_test(test_blocks_up_to_64_kib_stay_with_their_thread),
