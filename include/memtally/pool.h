@@ -108,7 +108,10 @@ struct mt_pool_options {
     /* Called without a lock where a request finds no room, up to 8 times. It may give blocks back
      * and trim. Nonzero: try again. NULL: the request fails at once. */
     int (*on_shortage)(void *context, const struct mt_pool_shortage *shortage);
-    void *context; /* handed to the two functions above */
+    /* Told of each page that is attached or detached, under the pool's lock: it must not call the
+     * pool. NULL: nobody is. */
+    void (*on_page)(void *context, uint64_t address, uint64_t bytes, int is_attached);
+    void *context; /* handed to the three functions above */
 };
 
 /* Counts since the pool was made, and bytes now. Equation: reserved_bytes == attached pages and

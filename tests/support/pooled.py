@@ -24,10 +24,10 @@ def library():
 
 
 def calls_of(path):
-    """How often the driver of the device gave memory, took it back, and refused."""
-    _, events = account.read(path)
+    """How often the driver of the device gave memory, took it back, and refused; the most that it gave at a time."""
+    head, events = account.read(path)
     kinds = [account.KINDS[event.kind] for event in events if account.place(event) == "gpu:0"]
-    return {kind: kinds.count(kind) for kind in ("alloc", "free", "refuse")}
+    return {**{kind: kinds.count(kind) for kind in ("alloc", "free", "refuse")}, "peak": head.device[0].peak_bytes}
 
 
 def rehearse(name, work, device):

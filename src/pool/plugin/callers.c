@@ -18,6 +18,7 @@ void *memtally_pool_try_malloc(size_t bytes, int device, void *stream)
     uint64_t address;
     if (!pool || mt_pool_allocate(pool, bytes, number_of(stream), &address) != MT_OK)
         return NULL;
+    mt_pool_note('a', device, address, bytes);
     return (void *)(uintptr_t)address;
 }
 
@@ -46,8 +47,10 @@ void memtally_pool_free(void *block, size_t bytes, int device, void *stream)
     struct mt_pool *pool = block ? memtally_pool_of_device(device) : NULL;
     (void)bytes;
     (void)stream;
-    if (pool)
-        mt_pool_free(pool, (uint64_t)(uintptr_t)block);
+    if (!pool)
+        return;
+    mt_pool_note('f', device, (uint64_t)(uintptr_t)block, 0);
+    mt_pool_free(pool, (uint64_t)(uintptr_t)block);
 }
 
 void *memtally_pool_cupy_malloc(void *param, size_t bytes, int device)

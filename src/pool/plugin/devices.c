@@ -32,9 +32,15 @@ static int read_size(const char *name, uint64_t *bytes, struct mt_error *error)
                    text);
 }
 
+static void note_page(void *context, uint64_t address, uint64_t bytes, int is_attached)
+{
+    mt_pool_note(is_attached ? 's' : 'e', (int)(intptr_t)context, address, bytes);
+}
+
 static int make(int device, struct mt_pool **pool, struct mt_error *error)
 {
-    struct mt_pool_options options = {.no_front = 1};
+    struct mt_pool_options options = {
+        .no_front = 1, .on_page = note_page, .context = (void *)(intptr_t)device};
     struct mt_pool_cuda *cuda;
     uint64_t page_bytes;
     int code = read_size("MEMTALLY_POOL_MAX", &options.max_bytes, error);

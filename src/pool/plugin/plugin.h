@@ -38,4 +38,23 @@ struct mt_pool *memtally_pool_of_device(int device);
 /* Why there was no pool for a device, or "". Borrowed, static. */
 const char *memtally_pool_problem(int device);
 
+/* One thing that a device's pool did. */
+struct memtally_pool_event {
+    uint64_t time_ns; /* of CLOCK_MONOTONIC */
+    uint64_t address;
+    uint64_t bytes;
+    int32_t device;
+    int32_t kind; /* 'a', 'f': a block; 's', 'e': a page; as in a trace of PyTorch's allocator */
+};
+
+/* Notes what happens from now on. Errors: MT_ENOMEM. */
+int memtally_pool_history_begin(void);
+/* Takes what was noted, the oldest first. How many there were. What nobody takes is lost past a
+ * million. */
+size_t memtally_pool_history_take(struct memtally_pool_event *events, size_t room);
+/* How many were noted since the begin, lost ones too. */
+uint64_t memtally_pool_history_count(void);
+/* Notes something, where it is asked for. */
+void mt_pool_note(char kind, int device, uint64_t address, uint64_t bytes);
+
 #endif

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""A small Llama of transformers that trains or answers, with blocks from an allocator that is told: PyTorch's own
-("native"; what PYTORCH_CUDA_ALLOC_CONF says counts), our pool in its place ("pool"), or its own over our pool
-("segments").
+"""Work with blocks from an allocator that is told: PyTorch's own ("native"; what PYTORCH_CUDA_ALLOC_CONF says counts), our
+pool in its place ("pool"), or its own over our pool ("segments"). The work is a small Llama of transformers that trains
+or answers, a few layers that train ("layers"), or blocks between which memory lies that is of no use to the next
+("fragmented").
 
-    pooled.py ALLOCATOR train|answer LIBRARY FIGURES
+    pooled.py ALLOCATOR train|answer|layers|fragmented LIBRARY FIGURES
 """
 
 import ctypes
 import sys
 
 import torch
-import transformers
 
 import figures
 
@@ -60,30 +60,69 @@ def answer(model):
         model.generate(ids, max_new_tokens=NEW, min_new_tokens=NEW, do_sample=False, pad_token_id=0)
 
 
-def run(work):
+def layers():
+    """Batches of no two sizes."""
+    with torch.device("cuda"):
+        model = torch.nn.Sequential(*(torch.nn.Linear(1000, 1000) for _ in range(8)))
+    steps = torch.optim.AdamW(model.parameters())
+    for batch in (3000, 1700, 5100, 900, 4300):
+        model(torch.ones(batch, 1000, device="cuda")).sum().backward()
+        steps.step()
+        steps.zero_grad(set_to_none=True)
+
+
+def block(mib):
+    return torch.empty(mib * figures.MIB, dtype=torch.uint8, device="cuda")
+
+
+def fragmented(said):
+    """Of 2 GiB: 1,600 MiB are given back to the allocator and cut into eight, of which every other one is given back, so
+    that 800 MiB lie free between others. 1,000 MiB in one piece are 1,800 in sum. Then comes what no device of this size
+    has."""
+    blocks = block(1600)
+    del blocks
+    blocks = [block(200) for _ in range(8)]
+    del blocks[::2]
+    more = block(1000)
+    try:
+        block(4096)
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        said["refused"] = type(error).__name__
+    more = None
+    said["after"] = block(1000).numel() // figures.MIB
+    return more
+
+
+def run(work, said):
+    if work == "layers":
+        return layers()
+    if work == "fragmented":
+        return fragmented(said)
+    import transformers
+
     with torch.device("cuda"):
         torch.set_default_dtype(torch.bfloat16)
         model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**CONFIG))
-    {"train": train, "answer": answer}[work](model)
+    return {"train": train, "answer": answer}[work](model)
 
 
 def main():
     _, allocator, work, library, _ = sys.argv
     said = {}
     if allocator == "native":
-        run(work)
+        run(work, said)
     elif allocator == "pool":
         plugged = torch.cuda.memory.CUDAPluggableAllocator(library, "memtally_pool_malloc", "memtally_pool_free")
         address = ctypes.cast(ctypes.CDLL(library).memtally_pool_record_stream, ctypes.c_void_p).value
         plugged.allocator().set_record_stream_fn(address)
         torch.cuda.memory.change_current_allocator(plugged)
-        run(work)
+        run(work, said)
     else:
         plugged = torch.cuda.memory.CUDAPluggableAllocator(library, "memtally_pool_try_malloc", "memtally_pool_free")
         pool = torch.cuda.MemPool(plugged.allocator())
         # A pool of PyTorch's is its thread's: gradients are computed by this one too.
         with torch.cuda.use_mem_pool(pool), torch.autograd.set_multithreading_enabled(False):
-            run(work)
+            run(work, said)
         torch.cuda.synchronize()
     if allocator != "pool":
         stats = torch.cuda.memory_stats()
