@@ -38,6 +38,10 @@ struct mt_pool *memtally_pool_of_device(int device);
 /* Why there was no pool for a device, or "". Borrowed, static. */
 const char *memtally_pool_problem(int device);
 
+/* Counts of the pool of a preloaded program's large blocks. Errors: MT_ENOTFOUND (there is none).
+ */
+int memtally_pool_host_stats(struct mt_pool_stats *stats);
+
 /* One thing that a device's pool did. */
 struct memtally_pool_event {
     uint64_t time_ns; /* of CLOCK_MONOTONIC */
