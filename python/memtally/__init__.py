@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     from .naming import scope as scope
     from .placing import Placement as Placement
     from .placing import place as place
+    from .pooling import Pool as Pool
+    from .pooling import PoolStats as PoolStats
+    from .pooling import TorchPool as TorchPool
+    from .pooling import pool as pool
+    from .pooling import use_pool_in_torch as use_pool_in_torch
     from .present import tally as tally
     from .questions import compare as compare
     from .questions import estimate as estimate
@@ -54,10 +59,13 @@ _PLACES = {
     "HostMemory": "measuring",
     "Measure": "measuring",
     "Placement": "placing",
+    "Pool": "pooling",
+    "PoolStats": "pooling",
     "Record": "measuring",
     "Recording": "recording",
     "Reset": "resetting",
     "Tally": "documents",
+    "TorchPool": "pooling",
     "Tracker": "tracking",
     "compare": "questions",
     "conservative_load": "loading",
@@ -67,6 +75,7 @@ _PLACES = {
     "mark": "naming",
     "measure": "measuring",
     "place": "placing",
+    "pool": "pooling",
     "profile_generation": "generation",
     "record": "recording",
     "rehearse": "questions",
@@ -74,6 +83,7 @@ _PLACES = {
     "reset_host": "resetting",
     "scope": "naming",
     "tally": "present",
+    "use_pool_in_torch": "pooling",
 }
 
 __all__ = sorted(_PLACES)
