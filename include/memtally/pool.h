@@ -183,6 +183,37 @@ uint64_t mt_pool_tick(struct mt_pool *pool);
 /* Fills in *stats. */
 void mt_pool_stats_read(struct mt_pool *pool, struct mt_pool_stats *stats);
 
+/* The policy `rounding`, for who wants just that: sizes are rounded up, below 1 MB to 0.1 MB, below
+ * 10 MB to 1 MB, below 100 MB to 10 MB, above to 50 MB (of 1,000,000 bytes), and a block that is
+ * given back serves requests of its rounded size and its stream alone. It wastes what the rounding
+ * adds, and keeps what no request of that size comes for until it is trimmed or the pool is short.
+ * Any thread. */
+struct mt_pool_rounding;
+
+/* What a request of so many bytes takes. */
+uint64_t mt_pool_rounded_bytes(uint64_t bytes);
+
+/* The policy over a pool without fronts, which it borrows. Owned: mt_pool_rounding_destroy(),
+ * before the pool. Errors: MT_ENOMEM. */
+int mt_pool_rounding_create(struct mt_pool *pool, struct mt_pool_rounding **rounding);
+
+/* As mt_pool_allocate(). What is kept goes back to the pool before a request fails. */
+int mt_pool_rounding_allocate(struct mt_pool_rounding *rounding, uint64_t bytes, uint64_t stream,
+                              uint64_t *address);
+
+/* Keeps a block that mt_pool_rounding_allocate() gave, once. Errors: MT_ENOTFOUND. */
+int mt_pool_rounding_free(struct mt_pool_rounding *rounding, uint64_t address);
+
+/* Gives what is kept to the pool, which may be trimmed then. */
+void mt_pool_rounding_trim(struct mt_pool_rounding *rounding);
+
+/* Requests that were served from what was kept, and those that were not. */
+void mt_pool_rounding_count(struct mt_pool_rounding *rounding, uint64_t *n_hits,
+                            uint64_t *n_misses);
+
+/* Gives what is kept to the pool. NULL is allowed. */
+void mt_pool_rounding_destroy(struct mt_pool_rounding *rounding);
+
 /* A device that has no memory, for tests and plans: it holds its callers to the rules of struct
  * mt_pool_backend. Events are done when mt_pool_simulated_finish() was called for their stream. */
 struct mt_pool_simulated;

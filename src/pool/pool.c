@@ -367,14 +367,23 @@ int mt_pool_use_on_stream(struct mt_pool *pool, uint64_t address, uint64_t strea
     return code;
 }
 
-uint64_t mt_pool_block_bytes(struct mt_pool *pool, uint64_t address)
+int mt_pool_describe(struct mt_pool *pool, uint64_t address, uint64_t *size_bytes, uint64_t *stream)
 {
     pthread_mutex_lock(&pool->lock);
     struct mt_pool_block *block =
         mt_pool_front_has(pool, address) ? NULL : mt_pool_table_find(&pool->live, address);
-    uint64_t bytes = block ? block->size_bytes : 0;
+    if (block) {
+        *size_bytes = block->size_bytes;
+        *stream = block->stream;
+    }
     pthread_mutex_unlock(&pool->lock);
-    return bytes;
+    return block != NULL;
+}
+
+uint64_t mt_pool_block_bytes(struct mt_pool *pool, uint64_t address)
+{
+    uint64_t size_bytes, stream;
+    return mt_pool_describe(pool, address, &size_bytes, &stream) ? size_bytes : 0;
 }
 
 void mt_pool_limit(struct mt_pool *pool, uint64_t max_bytes, uint64_t soft_bytes)

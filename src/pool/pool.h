@@ -97,6 +97,12 @@ uint64_t mt_pool_return_pages(struct mt_pool *pool, uint64_t keep_bytes, uint64_
 /* Detaches and gives back everything, at the end. */
 void mt_pool_release_all(struct mt_pool *pool);
 
+/* pool.c */
+
+/* 1 and the size and stream of a live block that no thread keeps, or 0. */
+int mt_pool_describe(struct mt_pool *pool, uint64_t address, uint64_t *size_bytes,
+                     uint64_t *stream);
+
 /* pool.c, under the lock */
 
 int mt_pool_free_locked(struct mt_pool *pool, uint64_t address);
