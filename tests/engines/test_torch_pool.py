@@ -4,7 +4,14 @@
 PyTorch's own allocator in a run beside it, and what the device gave is in the rehearsal's account."""
 
 import functools
+import json
+import os
+import pickle
+import subprocess
+import tempfile
 
+import engine
+import memtally
 import pooled
 import tap
 
@@ -41,6 +48,23 @@ def test_categories_stay():
 def test_pytorch_takes_its_segments_from_the_pool():
     said, _ = rehearsed("segments", "layers", "24GiB")
     assert said["pool"]["live"] == said["reserved"] > 64 * MIB, said
+
+
+def test_memory_viz_has_each_block_and_each_page():
+    with tempfile.TemporaryDirectory() as folder:
+        path, figures = os.path.join(folder, "recording"), os.path.join(folder, "figures.json")
+        memtally.must("run", "-q", "--on", "24GiB", "-o", path, "--", engine.torch(), pooled.PROGRAM, "pool", "layers",
+                      pooled.library(), figures)
+        with open(figures, encoding="utf-8") as file:
+            pool = json.load(file)["pool"]
+        done = subprocess.run([memtally.program(), "report", path, "--format", "memory-viz"], capture_output=True, check=True)
+    (trace,) = pickle.loads(done.stdout)["device_traces"]
+    actions = [entry["action"] for entry in trace]
+    assert actions.count("alloc") == pool["n_allocations"] > 100, (actions.count("alloc"), pool)
+    assert actions.count("segment_alloc") == pool["n_pages_made"] > 32, (actions.count("segment_alloc"), pool)
+    sizes = {entry["size"] for entry in trace if entry["action"] == "alloc"}
+    wanted = {-(-size // 512) * 512 for size in (4000 * 1000, 4000, 4000 * 5100)}  # a layer's weights, its bias, the largest batch
+    assert wanted <= sizes, sizes
 
 
 def test_pages_move_to_where_pytorch_is_refused():
