@@ -65,6 +65,28 @@ struct mt_pool_backend {
 /* Host memory in pages of 2 MiB, huge where the kernel allows. Borrowed, static. Any thread. */
 const struct mt_pool_backend *mt_pool_host_backend(void);
 
+/* The memory of a CUDA device, by the driver's calls of virtual memory. The driver is opened when
+ * it is asked for. A stream is a CUstream as a number; the default stream is 1 (CU_STREAM_LEGACY)
+ * or 2 (CU_STREAM_PER_THREAD). A stream must not be destroyed while the pool has blocks of it, and
+ * while it captures a graph, nothing given back on it becomes free for other streams. What a
+ * captured graph uses must stay live as long as the graph. */
+struct mt_pool_cuda;
+
+/* The device of a number, in pages of `page_bytes`: 0 is 2 MiB. Owned: mt_pool_cuda_destroy(),
+ * after its pools. Errors: MT_ENOTFOUND (no driver, no such device), MT_EUNSUPPORTED (the driver
+ * has no virtual memory), MT_EARG (such pages do not exist). */
+int mt_pool_cuda_create(int device, uint64_t page_bytes, struct mt_pool_cuda **cuda,
+                        struct mt_error *error);
+
+/* Ends it. NULL is allowed. */
+void mt_pool_cuda_destroy(struct mt_pool_cuda *cuda);
+
+/* The backend of the device. Borrowed: lives as long as `cuda`. */
+const struct mt_pool_backend *mt_pool_cuda_backend(struct mt_pool_cuda *cuda);
+
+/* What memory the device has in all. */
+uint64_t mt_pool_cuda_total_bytes(const struct mt_pool_cuda *cuda);
+
 /* What the pool tells on_shortage if a request finds no room. */
 struct mt_pool_shortage {
     uint64_t requested_bytes;
@@ -86,7 +108,10 @@ struct mt_pool_options {
     /* Called without a lock where a request finds no room, up to 8 times. It may give blocks back
      * and trim. Nonzero: try again. NULL: the request fails at once. */
     int (*on_shortage)(void *context, const struct mt_pool_shortage *shortage);
-    void *context; /* handed to the two functions above */
+    /* Told of each page that is attached or detached, under the pool's lock: it must not call the
+     * pool. NULL: nobody is. */
+    void (*on_page)(void *context, uint64_t address, uint64_t bytes, int is_attached);
+    void *context; /* handed to the three functions above */
 };
 
 /* Counts since the pool was made, and bytes now. Equation: reserved_bytes == attached pages and
@@ -143,6 +168,10 @@ int mt_pool_use_on_stream(struct mt_pool *pool, uint64_t address, uint64_t strea
 /* The usable bytes of the live block that begins at an address; 0 where none does. */
 uint64_t mt_pool_block_bytes(struct mt_pool *pool, uint64_t address);
 
+/* Sets both limits, as in struct mt_pool_options, for requests from now on. What is held beyond
+ * them stays held. */
+void mt_pool_limit(struct mt_pool *pool, uint64_t max_bytes, uint64_t soft_bytes);
+
 /* Gives free pages back until no more than `keep_bytes` are held, the largest free blocks first.
  * The calling thread's blocks are given back before, other threads' at their next request that
  * looks into the pool. Returns the bytes given back. */
@@ -153,6 +182,37 @@ uint64_t mt_pool_tick(struct mt_pool *pool);
 
 /* Fills in *stats. */
 void mt_pool_stats_read(struct mt_pool *pool, struct mt_pool_stats *stats);
+
+/* The policy `rounding`, for who wants just that: sizes are rounded up, below 1 MB to 0.1 MB, below
+ * 10 MB to 1 MB, below 100 MB to 10 MB, above to 50 MB (of 1,000,000 bytes), and a block that is
+ * given back serves requests of its rounded size and its stream alone. It wastes what the rounding
+ * adds, and keeps what no request of that size comes for until it is trimmed or the pool is short.
+ * Any thread. */
+struct mt_pool_rounding;
+
+/* What a request of so many bytes takes. */
+uint64_t mt_pool_rounded_bytes(uint64_t bytes);
+
+/* The policy over a pool without fronts, which it borrows. Owned: mt_pool_rounding_destroy(),
+ * before the pool. Errors: MT_ENOMEM. */
+int mt_pool_rounding_create(struct mt_pool *pool, struct mt_pool_rounding **rounding);
+
+/* As mt_pool_allocate(). What is kept goes back to the pool before a request fails. */
+int mt_pool_rounding_allocate(struct mt_pool_rounding *rounding, uint64_t bytes, uint64_t stream,
+                              uint64_t *address);
+
+/* Keeps a block that mt_pool_rounding_allocate() gave, once. Errors: MT_ENOTFOUND. */
+int mt_pool_rounding_free(struct mt_pool_rounding *rounding, uint64_t address);
+
+/* Gives what is kept to the pool, which may be trimmed then. */
+void mt_pool_rounding_trim(struct mt_pool_rounding *rounding);
+
+/* Requests that were served from what was kept, and those that were not. */
+void mt_pool_rounding_count(struct mt_pool_rounding *rounding, uint64_t *n_hits,
+                            uint64_t *n_misses);
+
+/* Gives what is kept to the pool. NULL is allowed. */
+void mt_pool_rounding_destroy(struct mt_pool_rounding *rounding);
 
 /* A device that has no memory, for tests and plans: it holds its callers to the rules of struct
  * mt_pool_backend. Events are done when mt_pool_simulated_finish() was called for their stream. */

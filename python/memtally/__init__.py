@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     from .naming import scope as scope
     from .placing import Placement as Placement
     from .placing import place as place
+    from .pooling import Pool as Pool
+    from .pooling import PoolStats as PoolStats
+    from .pooling import TorchPool as TorchPool
+    from .pooling import pool as pool
+    from .pooling import use_pool_in_torch as use_pool_in_torch
     from .present import tally as tally
     from .questions import compare as compare
     from .questions import estimate as estimate
@@ -57,10 +62,13 @@ _PLACES = {
     "Measure": "measuring",
     "Monitor": "monitoring",
     "Placement": "placing",
+    "Pool": "pooling",
+    "PoolStats": "pooling",
     "Record": "measuring",
     "Recording": "recording",
     "Reset": "resetting",
     "Tally": "documents",
+    "TorchPool": "pooling",
     "Tracker": "tracking",
     "compare": "questions",
     "conservative_load": "loading",
@@ -71,6 +79,7 @@ _PLACES = {
     "measure": "measuring",
     "monitor": "monitoring",
     "place": "placing",
+    "pool": "pooling",
     "profile_generation": "generation",
     "record": "recording",
     "rehearse": "questions",
@@ -78,6 +87,7 @@ _PLACES = {
     "reset_host": "resetting",
     "scope": "naming",
     "tally": "present",
+    "use_pool_in_torch": "pooling",
 }
 
 __all__ = sorted(_PLACES)

@@ -126,6 +126,38 @@ class TrendStruct(ctypes.Structure):
     ]
 
 
+class PoolStatsStruct(ctypes.Structure):
+    _fields_ = [
+        *(
+            (name, ctypes.c_uint64)
+            for name in (
+                "live_bytes",
+                "peak_live_bytes",
+                "reserved_bytes",
+                "peak_reserved_bytes",
+                "free_bytes",
+                "pending_bytes",
+                "front_bytes",
+                "spare_bytes",
+                "largest_free_bytes",
+                "address_bytes_used",
+                "n_allocations",
+                "n_frees",
+                "n_hits",
+                "n_front_hits",
+                "n_misses",
+                "n_failures",
+                "n_growths",
+                "n_pages_made",
+                "n_pages_moved",
+                "n_pages_returned",
+                "n_rollbacks",
+                "n_waits",
+            )
+        ),
+    ]
+
+
 class TrackPointer(ctypes.c_void_p):
     """A struct mt_track *."""
 
@@ -233,6 +265,18 @@ class MonitorPointer(ctypes.c_void_p):
     """A struct mt_monitor *."""
 
 
+class PoolPointer(ctypes.c_void_p):
+    """A struct mt_pool *."""
+
+
+class BackendPointer(ctypes.c_void_p):
+    """A struct mt_pool_backend *."""
+
+
+class CudaPointer(ctypes.c_void_p):
+    """A struct mt_pool_cuda *."""
+
+
 STRUCTS = {
     "mt_error": ErrorStruct,
     "mt_measure_options": OptionsStruct,
@@ -250,6 +294,7 @@ STRUCTS = {
     "mt_monitor_cleanup": MonitorCleanupStruct,
     "mt_monitor_growth": MonitorGrowthStruct,
     "mt_monitor_stats": MonitorStatsStruct,
+    "mt_pool_stats": PoolStatsStruct,
 }
 
 _Pointer = ctypes.c_void_p
@@ -335,6 +380,26 @@ _FUNCTIONS = (
         (MonitorPointer, ctypes.c_uint64, ctypes.POINTER(MonitorCleanupStruct), ctypes.POINTER(ErrorStruct)),
     ),
     ("mt_monitor_stats_read", None, (MonitorPointer, ctypes.POINTER(MonitorStatsStruct))),
+    ("mt_pool_host_backend", BackendPointer, ()),
+    (
+        "mt_pool_cuda_create",
+        ctypes.c_int,
+        (ctypes.c_int, ctypes.c_uint64, ctypes.POINTER(CudaPointer), ctypes.POINTER(ErrorStruct)),
+    ),
+    ("mt_pool_cuda_backend", BackendPointer, (CudaPointer,)),
+    ("mt_pool_cuda_destroy", None, (CudaPointer,)),
+    (
+        "mt_pool_create",
+        ctypes.c_int,
+        (BackendPointer, _Pointer, ctypes.POINTER(PoolPointer), ctypes.POINTER(ErrorStruct)),
+    ),
+    ("mt_pool_destroy", None, (PoolPointer,)),
+    ("mt_pool_limit", None, (PoolPointer, ctypes.c_uint64, ctypes.c_uint64)),
+    ("mt_pool_allocate", ctypes.c_int, (PoolPointer, ctypes.c_uint64, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint64))),
+    ("mt_pool_free", ctypes.c_int, (PoolPointer, ctypes.c_uint64)),
+    ("mt_pool_trim", ctypes.c_uint64, (PoolPointer, ctypes.c_uint64)),
+    ("mt_pool_tick", ctypes.c_uint64, (PoolPointer,)),
+    ("mt_pool_stats_read", None, (PoolPointer, ctypes.POINTER(PoolStatsStruct))),
 )
 
 
@@ -401,6 +466,71 @@ def judge(points: list[tuple[int, int, int]]) -> tuple[str, TrendStruct]:
     load().mt_trend_judge(given, len(points), ctypes.byref(trend))
     name: bytes = load().mt_trend_pattern_name(trend.pattern)
     return name.decode(), trend
+
+
+class MadePool:
+    """A pool, and the device that it is of."""
+
+    def __init__(self, pool: PoolPointer, cuda: CudaPointer | None, max_bytes: int) -> None:
+        self.pool = pool
+        self.cuda = cuda
+        self.max_bytes = max_bytes
+
+
+def make_pool(device: int | None, max_bytes: int) -> MadePool:
+    """A pool of a CUDA device's memory, or of the host's."""
+    loaded, pool, error = load(), PoolPointer(), ErrorStruct()
+    cuda = CudaPointer() if device is not None else None
+    if cuda is not None and loaded.mt_pool_cuda_create(device, 0, ctypes.byref(cuda), ctypes.byref(error)) < 0:
+        raise error_from(error)
+    backend = loaded.mt_pool_host_backend() if cuda is None else loaded.mt_pool_cuda_backend(cuda)
+    if loaded.mt_pool_create(backend, None, ctypes.byref(pool), ctypes.byref(error)) < 0:
+        if cuda is not None:
+            loaded.mt_pool_cuda_destroy(cuda)
+        raise error_from(error)
+    loaded.mt_pool_limit(pool, max_bytes, 0)
+    return MadePool(pool, cuda, max_bytes)
+
+
+def destroy_pool(made: MadePool) -> None:
+    load().mt_pool_destroy(made.pool)
+    if made.cuda is not None:
+        load().mt_pool_cuda_destroy(made.cuda)
+
+
+def pool_allocate(made: MadePool, size: int, stream: int) -> int:
+    """The address of a block."""
+    address = ctypes.c_uint64()
+    code: int = load().mt_pool_allocate(made.pool, size, stream, ctypes.byref(address))
+    if code < 0:
+        name: bytes = load().mt_error_name(code)
+        used = text_of_size(pool_stats(made).live_bytes)
+        raise error_of(
+            name.decode(),
+            f"the pool has no room for {text_of_size(size)}: {used} are in use, and it holds {text_of_size(made.max_bytes)}"
+            " at most; release what is not used, or give it more by max_bytes",
+        )
+    return address.value
+
+
+def pool_free(made: MadePool, address: int) -> None:
+    load().mt_pool_free(made.pool, address)
+
+
+def pool_trim(made: MadePool, keep_bytes: int) -> int:
+    returned: int = load().mt_pool_trim(made.pool, keep_bytes)
+    return returned
+
+
+def pool_tick(made: MadePool) -> int:
+    returned: int = load().mt_pool_tick(made.pool)
+    return returned
+
+
+def pool_stats(made: MadePool) -> PoolStatsStruct:
+    stats = PoolStatsStruct()
+    load().mt_pool_stats_read(made.pool, ctypes.byref(stats))
+    return stats
 
 
 def host() -> HostStruct:

@@ -31,3 +31,11 @@ def library() -> str:
     folders = ["lib", os.path.join("lib", "x86_64-linux-gnu"), "lib64"]
     installed = [os.path.join(prefix, folder, "libmemtally.so.0") for prefix in _PREFIXES for folder in folders]
     return _first("the library", [installed[0], os.path.join(_BUILD, "libmemtally.so.0"), *installed[1:]])
+
+
+def plugin() -> str:
+    """The path of libmemtally-pool.so."""
+    folders = ["lib", os.path.join("lib", "x86_64-linux-gnu"), "lib64"]
+    installed = [os.path.join(prefix, folder, "memtally", "libmemtally-pool.so") for prefix in _PREFIXES for folder in folders]
+    built = os.path.join(_BUILD, "src", "pool", "plugin", "libmemtally-pool.so")
+    return _first("the pool's library", [installed[0], built, *installed[1:]])

@@ -116,6 +116,20 @@ int mt_pool_front_init(struct mt_pool *pool)
     return MT_OK;
 }
 
+void mt_pool_front_lock_all(void)
+{
+    pthread_mutex_lock(&process.lock);
+    for (struct mt_pool *pool = process.pools; pool; pool = pool->next)
+        pthread_mutex_lock(&pool->lock);
+}
+
+void mt_pool_front_unlock_all(void)
+{
+    for (struct mt_pool *pool = process.pools; pool; pool = pool->next)
+        pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&process.lock);
+}
+
 void mt_pool_front_finish(struct mt_pool *pool)
 {
     pthread_mutex_lock(&process.lock);

@@ -59,6 +59,13 @@ static void push_spare(struct mt_pool *pool, uint64_t page)
     pool->counts.spare_bytes += pool->backend.page_bytes;
 }
 
+static void tell(const struct mt_pool *pool, uint64_t address, int is_attached)
+{
+    if (pool->options.on_page)
+        pool->options.on_page(pool->options.context, address, pool->backend.page_bytes,
+                              is_attached);
+}
+
 /* Detaches up to n pages from an address on; they become spare. How many were. */
 static uint64_t detach_run(struct mt_pool *pool, struct mt_pool_arena *arena, uint64_t address,
                            uint64_t n)
@@ -72,6 +79,7 @@ static uint64_t detach_run(struct mt_pool *pool, struct mt_pool_arena *arena, ui
             return i;
         push_spare(pool, *page - 1);
         *page = 0;
+        tell(pool, address + i * backend->page_bytes, 0);
     }
     return n;
 }
@@ -89,6 +97,7 @@ static void undo_attach(struct mt_pool *pool, struct mt_pool_arena *arena, uint6
             continue;
         pool->spare.pages[pool->spare.n++] = *page - 1;
         *page = 0;
+        tell(pool, address, 0);
     }
 }
 
@@ -118,6 +127,8 @@ static int attach_run(struct mt_pool *pool, struct mt_pool_arena *arena, uint64_
         return code;
     }
     pool->counts.spare_bytes -= n * backend->page_bytes;
+    for (i = 0; i < n; i++)
+        tell(pool, address + i * backend->page_bytes, 1);
     return MT_OK;
 }
 

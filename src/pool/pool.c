@@ -133,16 +133,19 @@ void mt_pool_destroy(struct mt_pool *pool)
     destroy_unshared(pool);
 }
 
-/* A free block for a stream, taken out of its index; its own order first. */
+/* A free block for a stream, taken out of its index: of its own order and of everyone's the better
+ * fit. */
 static struct mt_pool_block *find(struct mt_pool *pool, const struct mt_pool_arena *arena,
                                   uint64_t size_bytes, uint64_t stream)
 {
-    struct mt_pool_block *block = NULL;
-    if (stream)
-        block = mt_pool_index_find(&mt_pool_stream_of(pool, stream, 0)->index[arena->is_large],
-                                   size_bytes);
-    if (!block)
-        block = mt_pool_index_find(&pool->streams[0]->index[arena->is_large], size_bytes);
+    struct mt_pool_block *block =
+        mt_pool_index_find(&pool->streams[0]->index[arena->is_large], size_bytes);
+    if (stream) {
+        struct mt_pool_block *own = mt_pool_index_find(
+            &mt_pool_stream_of(pool, stream, 0)->index[arena->is_large], size_bytes);
+        if (own && (!block || own->size_bytes <= block->size_bytes))
+            block = own;
+    }
     if (block)
         mt_pool_take_free(pool, block);
     return block;
@@ -166,6 +169,16 @@ static uint64_t hand_out(struct mt_pool *pool, struct mt_pool_block *block, uint
     if (!stream)
         mt_pool_front_mark(pool, block->address, block->size_bytes);
     return block->address;
+}
+
+/* 1 where an event that is done may make room for a stream: something free in another order. */
+static int may_settle(const struct mt_pool *pool, uint64_t stream)
+{
+    for (size_t i = 1; i < pool->n_streams; i++)
+        if (pool->streams[i]->n_awaited ||
+            (pool->streams[i]->n_free && pool->streams[i]->stream != stream))
+            return 1;
+    return 0;
 }
 
 static int is_near(const struct mt_pool *pool, uint64_t size_bytes)
@@ -193,7 +206,7 @@ static int allocate_locked(struct mt_pool *pool, uint64_t size_bytes, uint64_t s
     struct mt_pool_block *block = find(pool, arena, size_bytes, stream);
     if (!block && mt_pool_front_reclaim(pool))
         block = find(pool, arena, size_bytes, stream);
-    if (!block && mt_pool_settle(pool, 0))
+    if (!block && may_settle(pool, stream) && mt_pool_settle(pool, 0))
         block = find(pool, arena, size_bytes, stream);
     if (!block && is_near(pool, size_bytes) && mt_pool_settle(pool, 1))
         block = find(pool, arena, size_bytes, stream);
@@ -354,14 +367,31 @@ int mt_pool_use_on_stream(struct mt_pool *pool, uint64_t address, uint64_t strea
     return code;
 }
 
-uint64_t mt_pool_block_bytes(struct mt_pool *pool, uint64_t address)
+int mt_pool_describe(struct mt_pool *pool, uint64_t address, uint64_t *size_bytes, uint64_t *stream)
 {
     pthread_mutex_lock(&pool->lock);
     struct mt_pool_block *block =
         mt_pool_front_has(pool, address) ? NULL : mt_pool_table_find(&pool->live, address);
-    uint64_t bytes = block ? block->size_bytes : 0;
+    if (block) {
+        *size_bytes = block->size_bytes;
+        *stream = block->stream;
+    }
     pthread_mutex_unlock(&pool->lock);
-    return bytes;
+    return block != NULL;
+}
+
+uint64_t mt_pool_block_bytes(struct mt_pool *pool, uint64_t address)
+{
+    uint64_t size_bytes, stream;
+    return mt_pool_describe(pool, address, &size_bytes, &stream) ? size_bytes : 0;
+}
+
+void mt_pool_limit(struct mt_pool *pool, uint64_t max_bytes, uint64_t soft_bytes)
+{
+    pthread_mutex_lock(&pool->lock);
+    pool->options.max_bytes = max_bytes;
+    pool->options.soft_bytes = soft_bytes ? soft_bytes : max_bytes;
+    pthread_mutex_unlock(&pool->lock);
 }
 
 uint64_t mt_pool_trim(struct mt_pool *pool, uint64_t keep_bytes)

@@ -97,6 +97,12 @@ uint64_t mt_pool_return_pages(struct mt_pool *pool, uint64_t keep_bytes, uint64_
 /* Detaches and gives back everything, at the end. */
 void mt_pool_release_all(struct mt_pool *pool);
 
+/* pool.c */
+
+/* 1 and the size and stream of a live block that no thread keeps, or 0. */
+int mt_pool_describe(struct mt_pool *pool, uint64_t address, uint64_t *size_bytes,
+                     uint64_t *stream);
+
 /* pool.c, under the lock */
 
 int mt_pool_free_locked(struct mt_pool *pool, uint64_t address);
@@ -105,6 +111,10 @@ int mt_pool_free_locked(struct mt_pool *pool, uint64_t address);
 
 int mt_pool_front_init(struct mt_pool *pool);
 void mt_pool_front_finish(struct mt_pool *pool);
+/* Takes the locks of all pools, and gives them back: about a fork, whose child then has pools of
+ * its own. What other threads kept stays with the child, unused. */
+void mt_pool_front_lock_all(void);
+void mt_pool_front_unlock_all(void);
 /* 1 and a block of the calling thread's own, or 0. */
 int mt_pool_front_take(struct mt_pool *pool, uint64_t bytes, uint64_t *address);
 /* 1 where the calling thread keeps the block, 0 where it does not, or MT_ENOTFOUND. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The order of streams. A block that was given back is free for its own stream at once, and for
  * everyone when an event is done that was recorded after it. Events are recorded late: for a whole
- * batch of blocks, when room is missed, not for each block. */
+ * batch of blocks, when room is missed, not for each block. While there is one stream beside 0, all
+ * that is free is in its order, so that a program of one stream has no borders between its blocks.
+ */
 #include "pool/pool.h"
 
 #include <stdlib.h>
@@ -27,38 +29,53 @@ struct mt_pool_stream *mt_pool_stream_of(struct mt_pool *pool, uint64_t stream, 
     return entry;
 }
 
-static int joins(const struct mt_pool_block *a, const struct mt_pool_block *b)
+static int joins(const struct mt_pool_block *a, const struct mt_pool_block *b, int any)
 {
-    return a && b && a->state == MT_POOL_FREE && b->state == MT_POOL_FREE && a->stream == b->stream;
+    return a && b && a->state == MT_POOL_FREE && b->state == MT_POOL_FREE &&
+           (any || a->stream == b->stream);
 }
 
-struct mt_pool_block *mt_pool_put_free(struct mt_pool *pool, struct mt_pool_block *block)
+static void take_from_index(struct mt_pool *pool, struct mt_pool_block *block)
+{
+    struct mt_pool_stream *stream = mt_pool_stream_of(pool, block->stream, 0);
+    mt_pool_index_remove(&stream->index[block->is_large], block);
+    stream->n_free--;
+}
+
+/* Puts a block among the free ones, joined with its neighbours of the same order, or with `any`, of
+ * whatever order: then it is in that of the only stream that there is. */
+static struct mt_pool_block *put(struct mt_pool *pool, struct mt_pool_block *block, int any)
 {
     struct mt_pool_arena *arena = &pool->arenas[block->is_large];
-    struct mt_pool_stream *stream = mt_pool_stream_of(pool, block->stream, 0);
+    uint64_t order = block->stream;
     block->state = MT_POOL_FREE;
     pool->counts.free_bytes += block->size_bytes;
-    if (joins(block, block->next)) {
-        mt_pool_index_remove(&stream->index[block->is_large], block->next);
-        stream->n_free--;
+    if (joins(block, block->next, any)) {
+        order |= block->next->stream;
+        take_from_index(pool, block->next);
         mt_pool_arena_join(arena, &pool->descriptors, block);
     }
-    if (joins(block->previous, block)) {
+    if (joins(block->previous, block, any)) {
         block = block->previous;
-        mt_pool_index_remove(&stream->index[block->is_large], block);
-        stream->n_free--;
+        order |= block->stream;
+        take_from_index(pool, block);
         mt_pool_arena_join(arena, &pool->descriptors, block);
     }
+    block->stream = order;
+    struct mt_pool_stream *stream = mt_pool_stream_of(pool, order, 0);
     mt_pool_index_insert(&stream->index[block->is_large], block);
     stream->n_free++;
     return block;
 }
 
+struct mt_pool_block *mt_pool_put_free(struct mt_pool *pool, struct mt_pool_block *block)
+{
+    return put(pool, block, pool->n_streams == 2);
+}
+
 void mt_pool_take_free(struct mt_pool *pool, struct mt_pool_block *block)
 {
-    struct mt_pool_stream *stream = mt_pool_stream_of(pool, block->stream, 0);
-    mt_pool_index_remove(&stream->index[block->is_large], block);
-    stream->n_free--;
+    take_from_index(pool, block);
     pool->counts.free_bytes -= block->size_bytes;
 }
 
@@ -75,7 +92,7 @@ static int free_for_everyone(struct mt_pool *pool, struct mt_pool_stream *stream
             mt_pool_take_free(pool, block);
             block->stream = 0;
             block->batch = 0;
-            next = mt_pool_put_free(pool, block)->next;
+            next = put(pool, block, 0)->next;
             n++;
         }
     return n > 0;

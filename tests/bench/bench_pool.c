@@ -119,13 +119,48 @@ static void replay(const char *name, const struct trace *trace, double soft_rati
     double spent = (now_ns() - start) / (double)trace->n;
     struct mt_pool_stats stats;
     mt_pool_stats_read(pool, &stats);
-    printf("%-32s %9zu %10.1f %7.3f %9" PRIu64 " %9" PRIu64 " %6.1f %3" PRIu64 "\n", name, trace->n,
-           (double)trace->peak_bytes / 1048576,
+    printf("%-32s %9zu %10.1f %7.3f %9" PRIu64 " %9" PRIu64 " %6.1f %3" PRIu64 " %7.4f", name,
+           trace->n, (double)trace->peak_bytes / 1048576,
            (double)stats.peak_reserved_bytes / (double)trace->peak_bytes, stats.n_growths,
-           stats.n_pages_moved, spent, n_failed);
+           stats.n_pages_moved, spent, n_failed,
+           (double)stats.n_hits / (double)(stats.n_hits + stats.n_misses));
     mt_pool_destroy(pool);
     if (mt_pool_simulated_destroy(device) != 0)
         printf("%s: the device's rules were broken\n", name);
+    free(addresses);
+}
+
+/* The same requests under the policy `rounding`: what of them it has kept, and what it holds. */
+static void replay_rounding(const struct trace *trace)
+{
+    struct mt_pool_simulated *device;
+    struct mt_pool *pool;
+    struct mt_pool_rounding *rounding;
+    struct mt_pool_options options = {.address_bytes = (uint64_t)1 << 43, .no_front = 1};
+    uint64_t *addresses = calloc(trace->n_ids, sizeof *addresses);
+    if (!addresses || mt_pool_simulated_create((uint64_t)1 << 44, PAGE, &device, NULL) != MT_OK ||
+        mt_pool_create(mt_pool_simulated_backend(device), &options, &pool, NULL) != MT_OK ||
+        mt_pool_rounding_create(pool, &rounding) != MT_OK)
+        exit(2);
+    uint64_t n_failed = 0, n_hits, n_misses;
+    for (size_t i = 0; i < trace->n; i++) {
+        const struct event *event = &trace->events[i];
+        uint64_t *address = &addresses[event->id];
+        if (event->is_free) {
+            mt_pool_rounding_free(rounding, *address);
+            *address = 0;
+        } else
+            n_failed += mt_pool_rounding_allocate(rounding, event->bytes, 0, address) != MT_OK;
+    }
+    struct mt_pool_stats stats;
+    mt_pool_stats_read(pool, &stats);
+    mt_pool_rounding_count(rounding, &n_hits, &n_misses);
+    printf(" %7.4f %7.3f%s\n", (double)n_hits / (double)(n_hits + n_misses),
+           (double)stats.peak_reserved_bytes / (double)trace->peak_bytes,
+           n_failed ? " (requests failed)" : "");
+    mt_pool_rounding_destroy(rounding);
+    mt_pool_destroy(pool);
+    mt_pool_simulated_destroy(device);
     free(addresses);
 }
 
@@ -196,8 +231,8 @@ int main(int argc, char **argv)
                pair_ns(pool, MALLOC, sizes[i], MOST_AT_ONCE));
     mt_pool_destroy(pool);
     if (argc > 1)
-        printf("%-32s %9s %10s %7s %9s %9s %6s %s\n", "trace", "requests", "live MiB", "held",
-               "growths", "moved", "ns", "failed");
+        printf("%-32s %9s %10s %7s %9s %9s %6s %3s %7s %15s\n", "trace", "requests", "live MiB",
+               "held", "growths", "moved", "ns", "not", "hits", "rounding: hits, held");
     for (int i = 1; i < argc; i++) {
         struct trace trace = {0};
         if (read_trace(argv[i], &trace) != 0)
@@ -206,6 +241,7 @@ int main(int argc, char **argv)
         /* The instances of minimalloc are of 1 MiB: as if of 1 GiB. */
         find_peak(&trace, strstr(argv[i], "minimalloc") ? 1024 : 1);
         replay(name, &trace, 1.05);
+        replay_rounding(&trace);
         free(trace.events);
     }
     return 0;

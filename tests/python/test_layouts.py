@@ -46,7 +46,7 @@ def test_structs_have_the_size_and_the_offsets_that_the_compiler_gives_them():
 
 def test_every_member_of_a_struct_is_declared():
     headers = ""
-    for name in ("error", "host", "measure", "monitor", "track"):
+    for name in ("error", "host", "measure", "monitor", "pool", "track"):
         with open(os.path.join(package.ROOT, "include", "memtally", name + ".h"), encoding="utf-8") as file:
             headers += re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
     for name, struct in library.STRUCTS.items():
@@ -59,11 +59,15 @@ def test_functions_take_what_they_are_declared_to_take():
     zeros = {ctypes.c_int: "0", ctypes.c_uint64: "(uint64_t)0", ctypes.c_char_p: "(char *)0", ctypes.c_void_p: "(void *)0",
              ctypes.c_size_t: "(size_t)0", library.TrackPointer: "(struct mt_track *)0",
              library.MonitorPointer: "(struct mt_monitor *)0", ctypes.c_double: "0.0",
-             library.AskPoolFunction: "(mt_monitor_ask_pool)0", library.CleanFunction: "(mt_monitor_clean)0"}
+             library.AskPoolFunction: "(mt_monitor_ask_pool)0", library.CleanFunction: "(mt_monitor_clean)0",
+             library.PoolPointer: "(struct mt_pool *)0", library.CudaPointer: "(struct mt_pool_cuda *)0",
+             library.BackendPointer: "(struct mt_pool_backend *)0"}
     structs = {struct: f"struct {name}" for name, struct in library.STRUCTS.items()}
     pointed = {**structs, ctypes.c_uint64: "uint64_t", ctypes.c_void_p: "struct mt_measure *",
-               library.TrackPointer: "struct mt_track *", library.MonitorPointer: "struct mt_monitor *"}
-    results = {ctypes.c_int: "int", ctypes.c_char_p: "const char *", ctypes.c_size_t: "size_t", None: None}
+               library.TrackPointer: "struct mt_track *", library.MonitorPointer: "struct mt_monitor *",
+               library.PoolPointer: "struct mt_pool *", library.CudaPointer: "struct mt_pool_cuda *"}
+    results = {ctypes.c_int: "int", ctypes.c_char_p: "const char *", ctypes.c_size_t: "size_t", ctypes.c_uint64: "uint64_t",
+               library.BackendPointer: "const struct mt_pool_backend *", None: None}
     lines = ["if (sizeof(void *) == 8)", "    return 0;"]
     for number, (name, result, parameters) in enumerate(library._FUNCTIONS):
         given = ", ".join(zeros[kind] if kind in zeros else f"({pointed[kind._type_]} *)0" for kind in parameters)

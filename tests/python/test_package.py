@@ -12,6 +12,7 @@ import tempfile
 import package
 import tap
 import test_monitor
+import test_pooling
 import test_tracker
 
 MIB = 1 << 20
@@ -371,4 +372,4 @@ def test_the_largest_batch_on_the_host_is_found_without_trying_what_would_not_fi
 
 
 if __name__ == "__main__":
-    tap.main({**globals(), **vars(test_tracker), **vars(test_monitor)})
+    tap.main({**globals(), **vars(test_pooling), **vars(test_tracker), **vars(test_monitor)})

@@ -97,6 +97,47 @@ def test_a_tracker_sees_devices_by_the_driver_and_by_the_allocator():
     assert growth == {"returns": 0, "keeps": 64 * MIB}, growth
 
 
+def test_a_pool_s_buffers_are_tensors_of_the_device():
+    told, report = on("H100-80GB", TAKE + """
+    first = take(32)
+    with memtally.pool(max_bytes="1GiB") as pool:
+        tensor = pool.allocate(256 << 20)
+        where, address = [str(tensor.device), tensor.numel(), str(tensor.dtype)], tensor.data_ptr()
+        pool.release(tensor)
+        again = pool.allocate(256 << 20)
+        told = [where, again.data_ptr() == address, pool.stats().to_dict(), pool.memory_stats()]
+        shown = torch.cuda.mem_get_info()
+    print(json.dumps([*told, torch.cuda.mem_get_info()[0] - shown[0], sorted(torch.cuda.memory_stats())]))
+    """, report=True)
+    where, is_same, stats, named, returned, names = told
+    assert where == ["cuda:0", 256 * MIB, "torch.uint8"] and is_same, told
+    assert (stats["hits"], stats["misses"], stats["held_bytes"]) == (1, 1, 256 * MIB) and returned == 256 * MIB, told
+    assert set(named) <= set(names) and named["reserved_bytes.all.peak"] == 256 * MIB, (set(named) - set(names), named)
+    # The most of the device: PyTorch's 32 MiB, the pool and the context.
+    context = next(row["allocated_bytes"] for row in of_place(report)["rows"] if row["category"] == "context")
+    assert of_place(report)["total_resident_bytes"] == 288 * MIB + context, report
+
+
+def test_the_pool_in_pytorch_s_place_answers_for_it():
+    told = on("H100-80GB", TAKE + """
+    pool = memtally.use_pool_in_torch()
+    kept = [take(32), take(64)]
+    more = take(100)
+    more = None
+    told = pool.memory_stats()
+    torch.cuda.empty_cache()
+    try:
+        memtally.use_pool_in_torch()
+    except memtally.Error as error:
+        print(json.dumps([told, pool.stats().to_dict(), str(error)]))
+    """)
+    named, stats, error = told
+    assert named["allocated_bytes.all.current"] == 96 * MIB and named["allocated_bytes.all.peak"] == 196 * MIB, named
+    assert named["allocation.all.current"] == 2 and named["reserved_bytes.all.peak"] >= 196 * MIB, named
+    assert stats["held_bytes"] == 96 * MIB and stats["in_use_bytes"] == 96 * MIB, stats
+    assert error == "CUDA is in use already; replace PyTorch's allocator before the first tensor on a device", error
+
+
 def test_a_call_that_used_no_device_is_one_of_the_host():
     idle, asked, told = on("2xH100-80GB", TAKE + """
     first = take(32)

@@ -14,6 +14,8 @@ import sys
 import threading
 import time
 
+from . import pool
+
 RING = 262144  # entries of each device
 DRAIN_AT = 16384
 LOOK_SECONDS = 0.05
@@ -124,6 +126,7 @@ class History:
         self.stopped = threading.Event()
         self.thread = None
         self.shared = False  # the program records a history of its own
+        self.pool = None  # ours, where it is the allocator: PyTorch has no history of it
         self.reset()
         os.register_at_fork(after_in_child=self._in_child)
         self.watchers = []  # called with the addresses that were freed
@@ -147,12 +150,19 @@ class History:
 
     def start(self):
         self.pid = os.getpid()
+        self.pool = pool.opened(self.torch)
+        if self.pool:
+            self._start_watching()
+            return
         enabled = getattr(self.torch._C, "_cuda_isHistoryEnabled", None)
         self.shared = bool(enabled and enabled())  # the program may have begun before the device was there
         if not self.shared:
             self._record()
         self._keep_on_when_the_program_records()
         self._drain_when_out_of_memory()
+        self._start_watching()
+
+    def _start_watching(self):
         self.thread = threading.Thread(target=self._watch, name="memtally", daemon=True)
         self.thread.start()
 
@@ -238,6 +248,8 @@ class History:
 
     def _count(self):
         """Allocations and releases so far, of all devices."""
+        if self.pool:
+            return self.pool.count()
         n = 0
         for device in range(self.torch._C._cuda_getDeviceCount()):
             stats = self.torch._C._cuda_memoryStats(device).get("allocation", {}).get("all", {})
@@ -253,6 +265,10 @@ class History:
             try:
                 if n_seen is None:
                     n_seen = self._count()
+                if self.pool:
+                    self.n_seen = n_seen
+                    self._take_from_pool()
+                    return
                 snapshot = self.torch.cuda.memory._snapshot()
                 if not self.shared:
                     self._record()
@@ -261,6 +277,12 @@ class History:
             except Exception as error:
                 self.pid = 0
                 self.trace.failed("the allocator's history", error)
+
+    def _take_from_pool(self):
+        lines, freed = self.pool.take()
+        for watcher in self.watchers:
+            watcher(freed)
+        self.trace.add_all(lines)
 
     def take(self, snapshot, now_ns, unix_ns):
         """The lines of a snapshot; its times are microseconds of the clock that has dates."""

@@ -38,7 +38,8 @@ def _on_cuda(session, parts):
     trace, torch = session.trace, session.torch
     trace.line("v", torch.__version__)
     _try(trace, "the allocator's history", session.history.start)
-    _try(trace, "peaks of the allocator", session.peaks.start)
+    if not session.history.pool:
+        _try(trace, "peaks of the allocator", session.peaks.start)
     for what, call in parts.at_cuda:
         _try(trace, what, lambda call=call: call(session.watch, trace, torch))
 

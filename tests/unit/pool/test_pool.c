@@ -311,6 +311,85 @@ static void test_block_of_another_stream_waits_for_its_event(void **state)
     assert_int_equal(mt_pool_simulated_destroy(device), 0);
 }
 
+/* An event draws no border between what is given back before it and after. */
+static void test_free_blocks_of_the_only_stream_join_past_an_event(void **state)
+{
+    (void)state;
+    struct mt_pool_simulated *device;
+    assert_int_equal(mt_pool_simulated_create(64 << 20, PAGE, &device, NULL), MT_OK);
+    struct mt_pool *pool;
+    assert_int_equal(mt_pool_create(mt_pool_simulated_backend(device), NULL, &pool, NULL), MT_OK);
+    uint64_t blocks[3], missed, both;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(mt_pool_allocate(pool, 4 << 20, 1, &blocks[i]), MT_OK);
+    assert_int_equal(mt_pool_free(pool, blocks[0]), MT_OK);
+    assert_int_equal(mt_pool_allocate(pool, 6 << 20, 1, &missed), MT_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mt_pool_trim(pool, 18 << 20), 0); /* it asks events too */
+        mt_pool_simulated_finish(device, 1);
+    }
+    assert_int_equal(mt_pool_free(pool, blocks[1]), MT_OK);
+    assert_int_equal(mt_pool_allocate(pool, 8 << 20, 1, &both), MT_OK);
+    assert_int_equal(both, blocks[0]);
+    check(pool);
+    mt_pool_destroy(pool);
+    assert_int_equal(mt_pool_simulated_destroy(device), 0);
+}
+
+static void test_rounding_steps_are_those_of_the_policy(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[][2] = {{0, 100000},
+                                        {1, 100000},
+                                        {100000, 100000},
+                                        {100001, 200000},
+                                        {999999, 1000000},
+                                        {1000000, 1000000},
+                                        {1000001, 2000000},
+                                        {9999999, 10000000},
+                                        {10000001, 20000000},
+                                        {95000000, 100000000},
+                                        {100000001, 150000000},
+                                        {1234567890, 1250000000}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        assert_int_equal(mt_pool_rounded_bytes(sizes[i][0]), sizes[i][1]);
+}
+
+static void test_rounding_serves_from_what_is_of_the_size_and_the_stream(void **state)
+{
+    (void)state;
+    struct mt_pool_simulated *device;
+    struct mt_pool *pool;
+    struct mt_pool_rounding *rounding;
+    struct mt_pool_options options = {.no_front = 1};
+    uint64_t first, again, other, large, n_hits, n_misses;
+    assert_int_equal(mt_pool_simulated_create(64 << 20, PAGE, &device, NULL), MT_OK);
+    assert_int_equal(mt_pool_create(mt_pool_simulated_backend(device), &options, &pool, NULL),
+                     MT_OK);
+    assert_int_equal(mt_pool_rounding_create(pool, &rounding), MT_OK);
+    assert_int_equal(mt_pool_rounding_allocate(rounding, 7100000, 1, &first), MT_OK);
+    assert_int_equal(mt_pool_rounding_free(rounding, first), MT_OK);
+    assert_int_equal(mt_pool_rounding_allocate(rounding, 7900000, 1, &again), MT_OK);
+    assert_int_equal(again, first); /* both are of 8 MB */
+    assert_int_equal(mt_pool_rounding_free(rounding, again), MT_OK);
+    assert_int_equal(mt_pool_rounding_allocate(rounding, 7900000, 2, &other), MT_OK);
+    assert_int_not_equal(other, first);
+    assert_int_equal(mt_pool_rounding_free(rounding, other), MT_OK);
+    assert_int_equal(mt_pool_rounding_allocate(rounding, 6900000, 1, &other), MT_OK);
+    assert_int_not_equal(other, first);
+    /* 60 of 64 MiB: what is kept of other sizes makes room. */
+    assert_int_equal(mt_pool_rounding_free(rounding, other), MT_OK);
+    assert_int_equal(mt_pool_rounding_allocate(rounding, 60000000, 1, &large), MT_OK);
+    mt_pool_rounding_count(rounding, &n_hits, &n_misses);
+    assert_int_equal(n_hits, 1);
+    assert_int_equal(n_misses, 4);
+    assert_int_equal(mt_pool_rounding_free(rounding, large + 512), MT_ENOTFOUND);
+    mt_pool_rounding_destroy(rounding);
+    check(pool);
+    mt_pool_destroy(pool);
+    assert_int_equal(mt_pool_simulated_destroy(device), 0);
+}
+
 static void test_pages_are_returned_by_age_of_a_faked_clock(void **state)
 {
     (void)state;
@@ -490,6 +569,9 @@ int main(void)
         cmocka_unit_test(test_each_call_of_the_backend_may_fail),
         cmocka_unit_test(test_host_memory_is_usable_and_returned_pages_read_as_zero),
         cmocka_unit_test(test_block_of_another_stream_waits_for_its_event),
+        cmocka_unit_test(test_free_blocks_of_the_only_stream_join_past_an_event),
+        cmocka_unit_test(test_rounding_steps_are_those_of_the_policy),
+        cmocka_unit_test(test_rounding_serves_from_what_is_of_the_size_and_the_stream),
         cmocka_unit_test(test_pages_are_returned_by_age_of_a_faked_clock),
         cmocka_unit_test(test_shortage_is_told_and_what_it_frees_is_used),
         cmocka_unit_test(test_blocks_up_to_64_kib_stay_with_their_thread),

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/* A pool of a CUDA device's memory, over the pretended driver: what the device's account says it
+ * holds is what the pool says. */
+#include "look_alike.h"
+
+#include "base/error.h"
+#include "pool/driver.h"
+
+#define PAGE (2 * MIB)
+
+static struct mt_cuda_driver driver;
+
+static int set_up(void **state)
+{
+    (void)state;
+    make_account();
+    start_driver();
+    assert_int_equal(mt_cuda_driver_open(DRIVER_PATH, &driver, NULL), MT_OK);
+    return 0;
+}
+
+static uint64_t held(void)
+{
+    return account->device[0].used_bytes;
+}
+
+struct made {
+    struct mt_pool_cuda *cuda;
+    struct mt_pool *pool;
+};
+
+static struct made make(const struct mt_cuda_driver *functions, uint64_t max_bytes)
+{
+    struct made made;
+    struct mt_pool_options options = {
+        .max_bytes = max_bytes, .address_bytes = 4 * GIB, .no_front = 1};
+    assert_int_equal(mt_pool_cuda_create_over(functions, 0, 0, &made.cuda, NULL), MT_OK);
+    assert_int_equal(mt_pool_create(mt_pool_cuda_backend(made.cuda), &options, &made.pool, NULL),
+                     MT_OK);
+    return made;
+}
+
+static void finish(struct made made)
+{
+    mt_pool_destroy(made.pool);
+    mt_pool_cuda_destroy(made.cuda);
+}
+
+static void test_device_holds_what_the_pool_says(void **state)
+{
+    (void)state;
+    uint64_t before = held(), first, second;
+    struct made made = make(&driver, 0);
+    struct mt_pool_stats stats;
+    assert_int_equal(mt_pool_cuda_total_bytes(made.cuda), 80 * GIB);
+    assert_int_equal(mt_pool_allocate(made.pool, 30 * MIB, 1, &first), MT_OK);
+    assert_int_equal(mt_pool_allocate(made.pool, 1000, 1, &second), MT_OK);
+    assert_int_equal(held() - before, 32 * MIB); /* 15 pages, and one for what is small */
+    mt_pool_stats_read(made.pool, &stats);
+    assert_int_equal(stats.reserved_bytes, 32 * MIB);
+    assert_int_equal(mt_pool_free(made.pool, first), MT_OK);
+    assert_int_equal(held() - before, 32 * MIB);
+    assert_int_equal(mt_pool_trim(made.pool, 0), 30 * MIB);
+    assert_int_equal(held() - before, 2 * MIB);
+    assert_int_equal(mt_pool_free(made.pool, second), MT_OK);
+    finish(made);
+    assert_int_equal(held(), before);
+}
+
+/* 60 and 20 MiB lie between live blocks, and 80 MiB in one piece fit without more memory. */
+static void test_pages_move_to_where_room_is_needed(void **state)
+{
+    (void)state;
+    struct made made = make(&driver, 100 * MIB);
+    uint64_t before = held(), blocks[4], large;
+    const uint64_t sizes[4] = {60 * MIB, 10 * MIB, 20 * MIB, 10 * MIB};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(mt_pool_allocate(made.pool, sizes[i], 1, &blocks[i]), MT_OK);
+    assert_int_equal(held() - before, 100 * MIB);
+    assert_int_equal(mt_pool_free(made.pool, blocks[0]), MT_OK);
+    assert_int_equal(mt_pool_free(made.pool, blocks[2]), MT_OK);
+    assert_int_equal(mt_pool_allocate(made.pool, 82 * MIB, 1, &large), MT_ELIMIT);
+    assert_int_equal(mt_pool_allocate(made.pool, 80 * MIB, 1, &large), MT_OK);
+    assert_int_equal(held() - before, 100 * MIB);
+    finish(made);
+}
+
+static struct mt_cuda_driver failing;
+static uint64_t n_calls, fail_at;
+
+static int fails(void)
+{
+    return ++n_calls == fail_at;
+}
+
+static int create(unsigned long long *handle, size_t bytes, const struct mt_cuda_property *property,
+                  unsigned long long flags)
+{
+    return fails() ? MT_CUDA_OUT_OF_MEMORY : driver.create(handle, bytes, property, flags);
+}
+
+static int map(uint64_t address, size_t bytes, size_t offset, unsigned long long handle,
+               unsigned long long flags)
+{
+    return fails() ? 1 : driver.map(address, bytes, offset, handle, flags);
+}
+
+static int set_access(uint64_t address, size_t bytes, const struct mt_cuda_access *access, size_t n)
+{
+    return fails() ? 1 : driver.set_access(address, bytes, access, n);
+}
+
+static int event_create(void **event, unsigned flags)
+{
+    return fails() ? 1 : driver.event_create(event, flags);
+}
+
+static int event_record(void *event, void *stream)
+{
+    return fails() ? 1 : driver.event_record(event, stream);
+}
+
+static void take_and_give(struct mt_pool *pool)
+{
+    uint64_t first, second, other;
+    int has_first = mt_pool_allocate(pool, 6 * MIB, 1, &first) == MT_OK;
+    int has_second = mt_pool_allocate(pool, 4 * MIB, 1, &second) == MT_OK;
+    if (has_first)
+        assert_int_equal(mt_pool_free(pool, first), MT_OK);
+    if (mt_pool_allocate(pool, 8 * MIB, 2, &other) == MT_OK)
+        assert_int_equal(mt_pool_free(pool, other), MT_OK);
+    if (has_second)
+        assert_int_equal(mt_pool_free(pool, second), MT_OK);
+}
+
+static void test_nothing_stays_whichever_call_fails(void **state)
+{
+    (void)state;
+    failing = driver;
+    failing.create = create;
+    failing.map = map;
+    failing.set_access = set_access;
+    failing.event_create = event_create;
+    failing.event_record = event_record;
+    uint64_t before = held();
+    fail_at = 0;
+    for (uint64_t most = UINT64_MAX; fail_at <= most; fail_at++) {
+        struct made made = make(&failing, 12 * MIB);
+        struct mt_pool_stats stats;
+        n_calls = 0;
+        take_and_give(made.pool);
+        if (!fail_at)
+            most = n_calls;
+        mt_pool_stats_read(made.pool, &stats);
+        assert_int_equal(held() - before, stats.reserved_bytes);
+        finish(made);
+        assert_int_equal(held(), before);
+    }
+    assert_true(fail_at > 10);
+}
+
+static void test_device_that_is_not_there_is_refused(void **state)
+{
+    (void)state;
+    struct mt_pool_cuda *cuda;
+    struct mt_error error;
+    assert_int_equal(mt_pool_cuda_create_over(&driver, 7, 0, &cuda, &error), MT_ENOTFOUND);
+    assert_string_equal(error.text, "CUDA device 7 cannot have a pool: not found");
+    assert_int_equal(mt_pool_cuda_create_over(&driver, 0, MIB, &cuda, &error), MT_EARG);
+    assert_int_equal(mt_pool_cuda_create_over(&driver, 0, 3 * MIB, &cuda, &error), MT_EARG);
+    assert_int_equal(mt_cuda_driver_open("/nonexistent.so", &driver, &error), MT_ENOTFOUND);
+    assert_string_equal(error.text, "no CUDA driver here: /nonexistent.so cannot be opened");
+    assert_int_equal(mt_cuda_driver_open("libm.so.6", &driver, &error), MT_EUNSUPPORTED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_device_holds_what_the_pool_says),
+        cmocka_unit_test(test_pages_move_to_where_room_is_needed),
+        cmocka_unit_test(test_nothing_stays_whichever_call_fails),
+        cmocka_unit_test(test_device_that_is_not_there_is_refused),
+    };
+    return cmocka_run_group_tests_name("cuda_pool", tests, set_up, drop_account);
+}
