@@ -82,6 +82,8 @@ static uint64_t distance(uint64_t a, uint64_t b)
 
 const struct mt_picture *mt_forks_picture(const struct mt_image *image, uint64_t ns)
 {
+    if (!image->n_pictures)
+        return NULL;
     const struct mt_picture *end = image->pictures + image->n_pictures;
     const struct mt_picture *before = mt_image_picture_before(image, ns);
     const struct mt_picture *after = before ? before + 1 : image->pictures;

@@ -33,7 +33,7 @@ struct mt_vma {
 };
 
 struct mt_maps {
-    struct mt_vma *vmas; /* sorted by start, not overlapping */
+    struct mt_vma *vmas; /* sorted by start, not overlapping; never NULL once parsed or copied */
     size_t n;
     size_t lines_bad;
 };

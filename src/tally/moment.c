@@ -118,8 +118,8 @@ static const char *line_of(const char *text, const char *name)
     while (text && *text) {
         if (strncmp(text, name, length) == 0 && text[length] == ' ')
             return text + length + 1;
-        text = strchr(text, '\n');
-        text += text != NULL;
+        const char *end = strchr(text, '\n');
+        text = end ? end + 1 : NULL;
     }
     return NULL;
 }

@@ -33,25 +33,29 @@ struct mt_record_file *open_bytes(const uint8_t *bytes, size_t length)
     return file;
 }
 
-void fill_header(uint8_t page[MT_HEADER_BYTES], uint32_t flags, uint32_t n_blocks)
+void put_header(uint8_t page[MT_HEADER_BYTES], const struct mt_file_header *settings,
+                uint32_t flags, uint32_t n_blocks)
 {
-    struct mt_file_header header = {
-        .magic = MT_FILE_MAGIC,
-        .version = MT_FILE_VERSION,
-        .byte_order = MT_BYTE_ORDER,
-        .header_bytes = MT_HEADER_BYTES,
-        .block_bytes = MT_BLOCK_BYTES,
-        .kind = MT_FILE_PROCESS,
-        .page_bytes = 4096,
-        .clock_kind = MT_CLOCK_TSC,
-        .next_block = n_blocks,
-        .blocks_backed = n_blocks,
-    };
+    struct mt_file_header header = *settings;
+    memcpy(header.magic, MT_FILE_MAGIC, sizeof header.magic);
+    header.version = MT_FILE_VERSION;
+    header.byte_order = MT_BYTE_ORDER;
+    header.header_bytes = MT_HEADER_BYTES;
+    header.block_bytes = MT_BLOCK_BYTES;
+    header.page_bytes = 4096;
+    header.next_block = header.blocks_backed = n_blocks;
+    header.flags &= ~(uint32_t)MT_FILE_PACKED;
     header.crc32c = mt_crc32c(0, &header, offsetof(struct mt_file_header, crc32c));
-    header.flags = flags;
+    header.flags |= flags;
     header.tail_crc32c = mt_header_tail_crc(&header);
     memset(page, 0, MT_HEADER_BYTES);
     memcpy(page, &header, sizeof header);
+}
+
+void fill_header(uint8_t page[MT_HEADER_BYTES], uint32_t flags, uint32_t n_blocks)
+{
+    put_header(page, &(struct mt_file_header){.kind = MT_FILE_PROCESS, .clock_kind = MT_CLOCK_TSC},
+               flags, n_blocks);
 }
 
 void seal_block(uint8_t *block, size_t room)

@@ -11,6 +11,10 @@
 /* Opens the recording that `bytes` are; NULL where it is refused. */
 struct mt_record_file *open_bytes(const uint8_t *bytes, size_t length);
 
+/* The header that `settings` gives, made whole: magic, version, sizes and checksums. */
+void put_header(uint8_t page[MT_HEADER_BYTES], const struct mt_file_header *settings,
+                uint32_t flags, uint32_t n_blocks);
+
 /* The header of a small recording, with its checksums right. */
 void fill_header(uint8_t page[MT_HEADER_BYTES], uint32_t flags, uint32_t n_blocks);
 
