@@ -138,3 +138,19 @@ def memory_tracker(request: pytest.FixtureRequest) -> Iterator[Any]:
 
     with Tracker(request.node.nodeid, interval=0.05) as tracker:
         yield tracker
+
+
+@pytest.fixture(scope="session")
+def memory_budget() -> Iterator[Any]:
+    """Makes budgets: memory_budget(min_free="4GiB", reserved="1GiB", isolate=True). What they reserved ends with the session."""
+    from .budgets import Budget
+
+    made: list[Budget] = []
+
+    def make(min_free: Any = None, reserved: Any = None, isolate: bool = True, file: str | None = None) -> Budget:
+        made.append(Budget(min_free, reserved, isolate, file))
+        return made[-1]
+
+    yield make
+    for budget in made:
+        budget.release()

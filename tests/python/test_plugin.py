@@ -269,9 +269,175 @@ def test_on_devices_that_are_not_there_a_test_fails_where_it_would_run_out():
     assert "assert 1 == 2" in ended["test_fails_before_it_took_any"][1], ended
     assert figures["test_fits"]["taken"]["cuda:0"] == 64 * MIB, figures
 
+BUDGET = """
+    import memtally, multiprocessing, re, sys
+    from memtally import errors, library
+
+    def reserved(budget_file, **sizes):
+        from memtally.budgets import Budget
+        with Budget(file=budget_file).reserve(**sizes) as held:
+            return held.bytes
+
+    @pytest.fixture
+    def budget(memory_budget, tmp_path):
+        return memory_budget(min_free="64MiB", file=str(tmp_path / "budget"))
+"""
+
+
+def test_a_budget_promises_what_there_is_once_among_processes():
+    ended, printed, _ = tested(BUDGET + """
+    def test_shared(budget):
+        half = budget.free()["host"] // 4 * 3
+        mine = budget.reserve(host=half)
+        assert mine.bytes == {"host": half}
+        said = re.escape(library.text_of_size(half))
+        with pytest.raises(errors.Busy, match=f"{said} are promised and 0 B of them taken, and {said} are asked for"):
+            budget.run_isolated(reserved, budget.file, host=half)
+        with pytest.raises(errors.Busy):
+            budget.reserve(host=half)
+        mine.release()
+        mine.release()
+        assert budget.run_isolated(reserved, budget.file, host=half // 2)[0] == {"host": half // 2}
+
+    def test_for_the_session(memory_budget, tmp_path):
+        most = memory_budget().free()["host"] // 4 * 3
+        kept = memory_budget(reserved={"host": most}, file=str(tmp_path / "budget"))
+        with pytest.raises(errors.Busy):
+            kept.run_isolated(reserved, kept.file, host=most)
+        kept.release()
+        kept.run_isolated(reserved, kept.file, host=most // 2)
+
+    def test_never(budget):
+        with pytest.raises(errors.LimitExceeded):
+            budget.reserve(host="1000TiB", wait=1000)
+
+    def test_waits_until_another_gives_back(budget):
+        most = budget.free()["host"] // 4 * 3
+        other = multiprocessing.get_context("fork").Process(target=hold, args=(budget.file, most))
+        other.start()
+        while not os.path.exists(budget.file + ".held"):
+            time.sleep(0.01)
+        with pytest.raises(errors.Busy):
+            budget.reserve(host=most)
+        open(budget.file + ".go", "w").close()
+        assert budget.reserve(host=most, wait=300).bytes == {"host": most}
+        other.join()
+
+    def hold(file, size):
+        from memtally.budgets import Budget
+        held = Budget(file=file).reserve(host=size)
+        open(file + ".held", "w").close()
+        while not os.path.exists(file + ".go"):
+            time.sleep(0.01)
+        held.release()
+
+    def test_words(budget):
+        with pytest.raises(errors.ArgumentError, match="no place 'disk'"):
+            budget.reserve(disk="1GiB")
+        with pytest.raises(errors.NotFound, match="no place gpu7"):
+            type(budget)({"gpu7": 1}, file=budget.file)
+    """)
+    assert len(ended) == 5 and set(words(ended).values()) == {"PASSED"}, printed
+
+
+def test_a_budget_has_devices_and_finds_one_with_room():
+    ended, printed, _ = tested(BUDGET + """
+    def test_devices(memory_budget, tmp_path):
+        budget = memory_budget(min_free="1GiB", file=str(tmp_path / "budget"))
+        assert budget.min_free == dict.fromkeys(("host", "gpu0", "gpu1"), 1 << 30)
+        free = budget.free()
+        assert (free["gpu0"], free["gpu1"]) == (6 << 30, 8 << 30)
+        assert budget.reserve(gpu0="3GiB").bytes == {"gpu0": 3 << 30}  # leaves 3 GiB, and 1 stays free
+        with pytest.raises(errors.Busy, match="gpu0 has 6.00 GiB of 8.00 GiB free, 3.00 GiB are .*, 1.00 GiB stay free"):
+            budget.reserve(gpu0="2049MiB")
+        assert budget.reserve(gpu="4GiB").bytes == {"gpu1": 4 << 30}
+        with pytest.raises(errors.Busy, match="gpu0 has .*gpu1 has 8.00 GiB of 8.00 GiB free, 4.00 GiB are"):
+            budget.run_isolated(reserved, budget.file, gpu="4097MiB")
+        assert budget.run_isolated(reserved, budget.file, gpu="4GiB")[0] == {"gpu1": 4 << 30}
+        with pytest.raises(errors.LimitExceeded):
+            budget.reserve(gpu0="7169MiB")
+        budget.release()
+        used = budget.reserve(gpu0="2GiB")
+        with pytest.raises(errors.Busy):
+            budget.reserve(gpu0="5GiB")
+        used.took(gpu0="2GiB")  # those that the device has used: they are not counted twice
+        assert budget.reserve(gpu0="5GiB").bytes == {"gpu0": 5 << 30}
+    """, LD_LIBRARY_PATH=os.path.join(os.environ["BUILD_DIR"], "tests", "budget"), NVML_USED=f"{2 << 30},0")
+    assert words(ended) == {"test_devices": "PASSED"}, printed
+
+
+SEPARATE = BUDGET + """
+    def takes(mib, outcome):
+        block = take(mib)
+        if outcome == "raises":
+            raise KeyError("lost", mib)
+        if outcome == "dies":
+            os.kill(os.getpid(), 9)
+        if outcome == "leaves":
+            os._exit(3)
+        if outcome == "skips":
+            pytest.skip("for a reason")
+        if outcome == "lambda":
+            return lambda: block
+        return os.getpid(), len(block)
+
+    class Odd(Exception):
+        def __init__(self, a, b):
+            super().__init__(f"{a} and {b}")
+
+    def raises_odd():
+        raise Odd(1, 2)
+
+    @pytest.fixture(params=["fork", "spawn"])
+    def start(request, monkeypatch):
+        monkeypatch.setattr(multiprocessing, "get_start_method", lambda: request.param)
+
+    @pytest.mark.memory(limit="48MiB")
+    def test_result(budget, start):
+        (pid, size), record = budget.run_isolated(takes, 96, "returns")
+        assert pid != os.getpid() and size == 96 << 20
+        assert abs(record.growth_bytes - size) <= 4 << 20, record
+
+    def test_exception(budget, start):
+        with pytest.raises(KeyError) as caught:
+            budget.run_isolated(takes, 64, outcome="raises")
+        assert caught.value.args == ("lost", 64)
+        assert 'raise KeyError("lost", mib)' in str(caught.value.__cause__) and "in takes" in str(caught.value.__cause__)
+        assert caught.value.memtally_record.growth_bytes >= 60 << 20
+        with pytest.raises(memtally.Error, match="Odd: 1 and 2"):
+            budget.run_isolated(raises_odd)
+
+    def test_death(budget, start):
+        with pytest.raises(errors.ChildFailed, match="the process of takes was ended by SIGKILL before it returned"):
+            budget.run_isolated(takes, 1, "dies")
+        with pytest.raises(errors.ChildFailed, match="ended with status 3"):
+            budget.run_isolated(takes, 1, "leaves")
+        with pytest.raises(errors.Unsupported, match="cannot be sent"):
+            budget.run_isolated(takes, 1, "lambda")
+        with pytest.raises(pytest.skip.Exception, match="for a reason"):
+            budget.run_isolated(takes, 1, "skips")
+
+    def test_here(memory_budget, tmp_path):
+        budget = memory_budget(isolate=False, file=str(tmp_path / "budget"))
+        (pid, _), record = budget.run_isolated(takes, 64, "returns")
+        assert pid == os.getpid() and record.growth_bytes >= 60 << 20
+
+    def test_none_is_left():
+        assert not multiprocessing.active_children()
+"""
+
+
+def test_a_function_in_a_process_of_its_own_returns_raises_and_dies_as_it_does():
+    package.needs_exact_peaks()
+    for options in ((), ("-n2",)):
+        ended, printed, _ = tested(SEPARATE, *options)
+        assert len(ended) == 8 and set(words(ended).values()) == {"PASSED"}, printed
+
 
 if __name__ == "__main__":
     quick = (
+        "test_a_function_in_a_process_of_its_own_returns_raises_and_dies_as_it_does",
+        "test_a_budget_promises_what_there_is_once_among_processes",
         "test_a_test_over_its_limits_fails_with_figures_and_others_are_left_alone",
         "test_what_stays_is_said_with_the_tests_name_and_a_tracker_has_it",
         "test_where_nothing_is_asked_for_nothing_of_memtally_is_loaded",
