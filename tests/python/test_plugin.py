@@ -5,6 +5,7 @@ asyncio and rerunfailures, in one process and in processes of their own. With AL
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -27,7 +28,7 @@ HEAD = """
 """
 
 
-def tested(source, *options, runs=1, python=None, **variables):
+def tested(source, *options, runs=1, python=None, is_refused=False, **variables):
     """How each test of a file ended, by name: (word, sentence); what was printed; and the folder's reports of memory."""
     folders = os.pathsep.join([os.environ["MEMTALLY_PYTEST"], *([package.packages()] if python else [])])
     with tempfile.TemporaryDirectory() as folder:
@@ -37,14 +38,14 @@ def tested(source, *options, runs=1, python=None, **variables):
         for _ in range(runs):
             environment = package.clean(PYTHONPATH=folders, COLUMNS="400", **variables)
             done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode in (0, 1), done.stdout + done.stderr
+        assert done.returncode in ((4,) if is_refused else (0, 1)), done.stdout + done.stderr
         ended = {name.rpartition("::")[2]: (word, said) for word, name, said in LINE.findall(done.stdout)}
         path = os.path.join(folder, "memory-report.json")
         figures = None
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
                 figures = {name.partition("::")[2]: one for name, one in json.load(file).items()}
-    return ended, done.stdout, figures
+    return ended, done.stdout + (done.stderr if is_refused else ""), figures
 
 
 def words(ended):
@@ -433,9 +434,95 @@ def test_a_function_in_a_process_of_its_own_returns_raises_and_dies_as_it_does()
         ended, printed, _ = tested(SEPARATE, *options)
         assert len(ended) == 8 and set(words(ended).values()) == {"PASSED"}, printed
 
+BASED = """
+    def of(name):  # what the tests hold grows where the environment says so
+        return int(os.environ.get(name, "0")) << 20
+
+    def hold(size):
+        import torch
+        return torch.empty(size, dtype=torch.uint8, device="cuda")
+
+    @pytest.mark.memory(on="H100-80GB")
+    def test_grows():
+        weights = hold(1 << 30)
+        more = hold(of("MORE") or 512)
+
+    @pytest.mark.memory(on="H100-80GB")
+    def test_stays():
+        assert hold(64 << 20).is_cuda
+"""
+
+
+def test_beyond_its_baseline_a_test_fails_and_says_what_grew_and_who_asked():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "memory.txt")
+        options = (f"--memory-baseline={path}",)
+
+        def again(*more, **variables):
+            return tested(BASED, *options, *more, python=engine.torch(), **variables)[:2]
+
+        ended, printed = again()
+        assert words(ended) == {"test_grows": "PASSED", "test_stays": "PASSED"}, printed
+        with open(path, encoding="utf-8") as file:
+            first = file.read()
+        held = dict(re.findall(r"^    gpu:0 +(\w+) +(\d+)  ", first.partition("test_stays")[0], re.MULTILINE))
+        assert int(held["total"]) == sum(int(size) for name, size in held.items() if name != "total"), first
+        assert int(held["activations"]) == (1 << 30) + 512, first
+        ended, printed = again(MORE="400")
+        assert words(ended) == {"test_grows": "FAILED", "test_stays": "PASSED"}, printed
+        said = r"gpu:0: the test took \S+ GiB, 39\d\.\d+ MiB \(2\d\.\d %\) more than its baseline of \S+ GiB: activations 400.00 MiB more"
+        assert re.search(said, printed), printed
+        assert re.search(r"where 400.00 MiB are asked for by test_it.py:\d+ hold < test_it.py:\d+ test_grows", printed), printed
+        assert words(again("--memory-tolerance", "40%", MORE="400")[0]) == {"test_grows": "PASSED", "test_stays": "PASSED"}
+        assert words(again("-n2", MORE="400")[0]) == {"test_grows": "FAILED", "test_stays": "PASSED"}
+        with open(path, encoding="utf-8") as file:
+            assert file.read() == first  # a test that is there keeps its figures
+
+
+def test_a_baseline_is_read_as_it_was_written_and_says_where_it_is_wrong():
+    baselines = package.part("baselines")
+    known = {
+        "b.py::test[a b]": {"gpu:0": {"total": 5 << 30, "weights": 3 << 30, "kv_cache": 2 << 30}, "gpu:1": {"total": 7}},
+        "a.py::test": {"cuda:0": {"total": 2**64 - 1}},
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "memory.txt")
+        assert baselines.read(path) == {}
+        baselines.write(path, known)
+        with open(path, "rb") as file:
+            written = file.read()
+        assert baselines.read(path) == known
+        assert written.splitlines()[2] == b"a.py::test"
+        assert b"    gpu:0   weights           3221225472  3.00 GiB\n" in written, written
+
+        def wrong(data):
+            with open(path, "wb") as file:
+                file.write(data)
+            try:
+                baselines.read(path)
+            except ValueError as error:
+                return str(error).removeprefix(path + ": ")
+            return None
+
+        assert wrong(b"a\n  gpu:0 total many\n") == "line 2, byte 2: a peak is a place, a category and a number of bytes"
+        assert wrong(b"  gpu:0 total 5\n") == "line 1, byte 0: a peak comes before any test"
+        assert wrong(b"a\n  gpu:0 total 5\na\n") == "line 3, byte 18: the test is here twice"
+        assert wrong(b"a\n  g total 5\n  g total 5\n") == "line 3, byte 14: total of g is here twice"
+        assert wrong(b"a\n\xff\n").startswith("line 2, byte 2: ")
+        chance = random.Random(17)
+        for _ in range(3000):  # whatever the bytes are, nothing but a ValueError
+            data = bytearray(written)
+            for _ in range(chance.randrange(1, 6)):
+                at = chance.randrange(len(data))
+                data[at : at + chance.randrange(4)] = chance.randbytes(chance.randrange(4))
+            wrong(bytes(data))
+    _, printed, _ = tested("def test_a(): pass", "--memory-baseline", "test_it.py", is_refused=True)
+    assert "--memory-baseline: " in printed and "test_it.py: line " in printed, printed
+
 
 if __name__ == "__main__":
     quick = (
+        "test_a_baseline_is_read_as_it_was_written_and_says_where_it_is_wrong",
         "test_a_function_in_a_process_of_its_own_returns_raises_and_dies_as_it_does",
         "test_a_budget_promises_what_there_is_once_among_processes",
         "test_a_test_over_its_limits_fails_with_figures_and_others_are_left_alone",
