@@ -519,6 +519,72 @@ def test_a_baseline_is_read_as_it_was_written_and_says_where_it_is_wrong():
     _, printed, _ = tested("def test_a(): pass", "--memory-baseline", "test_it.py", is_refused=True)
     assert "--memory-baseline: " in printed and "test_it.py: line " in printed, printed
 
+TRAIN = """
+import sys
+import torch
+
+def step(size):
+    return torch.empty(size << 30, dtype=torch.uint8, device="cuda")
+
+if __name__ == "__main__":
+    held = step(int(open("size").read()))
+"""
+TEST_TRAIN = """
+import pytest
+
+@pytest.mark.memory(on="H100-80GB", device_limit="60GiB")
+def test_step():
+    import train
+    assert train.step(2).is_cuda
+"""
+
+
+def steps_of_workflow():
+    with open(os.path.join(package.ROOT, "examples", "github-actions.yml"), encoding="utf-8") as file:
+        return re.findall(r"^      - run: (.+)$", file.read(), re.MULTILINE)
+
+
+def test_the_workflow_file_does_as_a_script_what_it_is_for():
+    """Where `pip` finds nothing to do, `python` is one with PyTorch, and the folder is a repository."""
+    with tempfile.TemporaryDirectory() as folder:
+        def put(path, text):
+            path = os.path.join(folder, path)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(path, 0o755)
+
+        put("bin/pip", '#!/bin/sh\necho "$@" >pip\n')
+        put("bin/python", f'#!/bin/sh\nexec {engine.torch()} "$@"\n')
+        for path, text in (("train.py", TRAIN), ("tests/test_train.py", TEST_TRAIN), ("size", "50"), (".gitignore", "bin\npip\n__pycache__\n")):
+            put(path, text)
+        environment = package.clean(
+            PATH=os.pathsep.join([os.path.join(folder, "bin"), os.path.dirname(package.program()), os.environ["PATH"]]),
+            PYTHONPATH=os.pathsep.join([os.environ["MEMTALLY_PYTEST"], package.packages()]), COLUMNS="400",
+            GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_SYSTEM=os.devnull, **{
+                f"GIT_{who}_{what}": "a@b.invalid" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")})
+
+        def run(step):
+            done = subprocess.run(["bash", "-e", "-c", step], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+            return done.returncode, done.stdout + done.stderr
+
+        installs, tests, unchanged, rehearses = steps_of_workflow()
+        assert run(installs)[0] == 0
+        assert run("git init -q && git add . && git commit -qm first")[0] == 0
+        status, printed = run(tests)
+        assert status == 0 and "1 passed" in printed and "cuda:0" in printed, printed
+        assert run("git add memory.txt && git commit -qm peaks")[0] == 0
+        for step in (tests, unchanged, rehearses):
+            status, printed = run(step)
+            assert status == 0, printed
+        put("size", "70")
+        status, printed = run(rehearses)
+        assert status == 1 and "more than the limit of 60.00 GiB" in printed, printed
+        assert "train.py:6 step < train.py:9 <module>" in " ".join(printed.split()), printed
+        put("train.py", TRAIN.replace("size << 30", "size << 31"))
+        status, printed = run(tests)
+        assert status == 1 and "more than its baseline of" in printed, printed
+
 
 if __name__ == "__main__":
     quick = (
