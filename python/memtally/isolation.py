@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from . import command, library
+from . import baselines, command, library
 from .documents import Estimate
 from .errors import Error
 from .questions import rehearse
-from .testing import complaint_of, limits_of
+from .testing import baseline_of, complaint_of, limits_of
 
 _LOOK_SECONDS = 0.01
 _WORDS_OF_A_CRASH = 4000
@@ -111,16 +111,30 @@ def _over(made: Estimate, limits: dict[str, int | None]) -> str | None:
     return complaint_of(taken, {}, {**limits, "limit": None})
 
 
-def _run_on(item: pytest.Item, folder: str, on: str, limits: dict[str, int | None]) -> str | None:
-    """The same on devices that are not there; what a rehearsal says against it. A test that ended before it took a device
-    has said itself how it went."""
+def _beyond_baseline(item: pytest.Item, folder: str, on: str, made: Estimate, found: baselines.Peaks) -> str | None:
+    known = baseline_of(item.config).get(item.nodeid)
+    if known is None:
+        return None
+    said = []
+    for place, most in baselines.beyond(known, found, item.config.getoption("memory_tolerance")).items():
+        said.append(baselines.sentence(place, known, found))
+        who = baselines.who_asked(_command(item, folder), on, place, most, made)
+        if who:
+            said.append(f"{place}: {who}")
+    return "\n".join(said) or None
+
+
+def _run_on(item: pytest.Item, folder: str, on: str, limits: dict[str, int | None]) -> tuple[str | None, baselines.Peaks]:
+    """The same on devices that are not there; what a rehearsal says against it, and its peaks. A test that ended before it
+    took a device has said itself how it went."""
     try:
         made = rehearse(_command(item, folder), device=on, suggest=False)
     except Error as error:
-        return None if _is_whole(_reports(item, folder)) else f"the test cannot be rehearsed on {on}: {error}"
+        return None if _is_whole(_reports(item, folder)) else f"the test cannot be rehearsed on {on}: {error}", {}
     if made.json["rehearsal"]["outcome"] == "ran out":
-        return str(made.reason)
-    return _over(made, limits)
+        return str(made.reason), {}
+    found = baselines.peaks_of(made)
+    return _over(made, limits) or _beyond_baseline(item, folder, on, made, found), found
 
 
 def _reports(item: pytest.Item, folder: str) -> list[Any]:
@@ -186,9 +200,17 @@ def _reruns(item: pytest.Item) -> int:
 def _attempt(item: pytest.Item, on: str | None, limits: dict[str, int | None]) -> tuple[list[Any], bool]:
     """The reports, and whether the test came to its own end."""
     with tempfile.TemporaryDirectory(prefix="memtally-test-") as folder:
-        complaint = _run_on(item, folder, on, limits) if on else _run_here(item, folder, limits["limit"])
+        peaks: baselines.Peaks = {}
+        if on:
+            complaint, peaks = _run_on(item, folder, on, limits)
+        else:
+            complaint = _run_here(item, folder, limits["limit"])
         reports = _reports(item, folder)
-        return _settled(item, reports, complaint, _last_words(folder)), _is_whole(reports)
+        settled = _settled(item, reports, complaint, _last_words(folder))
+        for report in settled:
+            if report.when == "call" and peaks:
+                report.user_properties.append(("memory_peaks", peaks))
+        return settled, _is_whole(reports)
 
 
 def run(item: pytest.Item, nextitem: pytest.Item | None) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import resource
+from typing import Any
 
 from . import places
 from .errors import Error, error_of
@@ -158,6 +160,44 @@ class PoolStatsStruct(ctypes.Structure):
     ]
 
 
+BUDGET_PLACES = 14  # MT_BUDGET_PLACES
+BUDGET_HOLDERS = 128  # MT_BUDGET_HOLDERS
+JOB_PLACES = 65  # MT_JOB_PLACES
+
+
+class BudgetNeedStruct(ctypes.Structure):
+    _fields_ = [("place", ctypes.c_char * 48), ("bytes", ctypes.c_uint64), ("used_bytes", ctypes.c_uint64)]
+
+
+class BudgetPlaceStruct(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("capacity_bytes", ctypes.c_uint64),
+        ("free_bytes", ctypes.c_uint64),
+        ("min_free_bytes", ctypes.c_uint64),
+        ("overhead_bytes", ctypes.c_uint64),
+    ]
+
+
+class BudgetHolderStruct(ctypes.Structure):
+    _fields_ = [
+        ("id", ctypes.c_uint64),
+        ("pid", ctypes.c_int),
+        ("holds", ctypes.c_int),
+        ("n_passed", ctypes.c_uint32),
+        ("n_needs", ctypes.c_uint32),
+        ("needs", BudgetNeedStruct * BUDGET_PLACES),
+    ]
+
+
+class JobMachineStruct(ctypes.Structure):
+    _fields_ = [
+        ("n", ctypes.c_size_t),
+        ("places", BudgetPlaceStruct * JOB_PLACES),
+        ("names", (ctypes.c_char * 16) * JOB_PLACES),
+    ]
+
+
 class TrackPointer(ctypes.c_void_p):
     """A struct mt_track *."""
 
@@ -171,6 +211,10 @@ class MonitorSourceStruct(ctypes.Structure):
     _fields_ = [
         ("name", ctypes.c_char_p),
         ("context", ctypes.c_void_p),
+    "mt_budget_need": BudgetNeedStruct,
+    "mt_budget_place": BudgetPlaceStruct,
+    "mt_budget_holder": BudgetHolderStruct,
+    "mt_job_machine": JobMachineStruct,
         ("read", ctypes.c_void_p),
         ("close", ctypes.c_void_p),
     ]
@@ -198,6 +242,44 @@ class MonitorOptionsStruct(ctypes.Structure):
     _fields_ = [
         ("history", ctypes.c_size_t),
         ("level_ratios", ctypes.c_double * (len(PRESSURES) - 1)),
+    (
+        "mt_job_look",
+        ctypes.c_int,
+        (ctypes.POINTER(JobMachineStruct), ctypes.c_char_p, ctypes.POINTER(ErrorStruct)),
+    ),
+    (
+        "mt_budget_ask",
+        ctypes.c_int,
+        (
+            ctypes.c_char_p,
+            ctypes.POINTER(BudgetNeedStruct),
+            ctypes.c_size_t,
+            ctypes.POINTER(ctypes.c_uint64),
+            ctypes.POINTER(ErrorStruct),
+        ),
+    ),
+    (
+        "mt_budget_take",
+        ctypes.c_int,
+        (ctypes.c_char_p, ctypes.c_uint64, ctypes.POINTER(BudgetPlaceStruct), ctypes.c_size_t, ctypes.POINTER(ErrorStruct)),
+    ),
+    (
+        "mt_budget_renew",
+        ctypes.c_int,
+        (ctypes.c_char_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint64, ctypes.POINTER(ErrorStruct)),
+    ),
+    ("mt_budget_release", ctypes.c_int, (ctypes.c_char_p, ctypes.c_uint64, ctypes.POINTER(ErrorStruct))),
+    (
+        "mt_budget_list",
+        ctypes.c_int,
+        (
+            ctypes.c_char_p,
+            ctypes.POINTER(BudgetHolderStruct),
+            ctypes.POINTER(ctypes.c_size_t),
+            ctypes.POINTER(ctypes.c_size_t),
+            ctypes.POINTER(ErrorStruct),
+        ),
+    ),
         ("hysteresis_ratio", ctypes.c_double),
         ("cleanup_ratio", ctypes.c_double),
         ("cleanup_pause_ns", ctypes.c_uint64),
@@ -531,6 +613,46 @@ def pool_stats(made: MadePool) -> PoolStatsStruct:
     stats = PoolStatsStruct()
     load().mt_pool_stats_read(made.pool, ctypes.byref(stats))
     return stats
+
+
+def _checked(name: str, *arguments: Any) -> None:
+    """Calls a function whose last parameter is the error."""
+    error = ErrorStruct()
+    if getattr(load(), name)(*arguments, ctypes.byref(error)) < 0:
+        raise error_from(error)
+
+
+def machine(visible: str | None) -> JobMachineStruct:
+    """The places of this machine with what they have free; `visible` as CUDA_VISIBLE_DEVICES."""
+    found = JobMachineStruct()
+    _checked("mt_job_look", ctypes.byref(found), None if visible is None else visible.encode())
+    return found
+
+
+def ask_budget(path: str, needs: dict[str, int]) -> int:
+    """The number of a new request; see <memtally/budget.h>, also for those below."""
+    number = ctypes.c_uint64()
+    given = (BudgetNeedStruct * len(needs))(*(BudgetNeedStruct(place.encode(), size) for place, size in needs.items()))
+    _checked("mt_budget_ask", os.fsencode(path), given, len(needs), ctypes.byref(number))
+    return number.value
+
+
+def take_budget(path: str, number: int, found: JobMachineStruct) -> None:
+    _checked("mt_budget_take", os.fsencode(path), number, found.places, found.n)
+
+
+def renew_budget(path: str, number: int, place: str, used: int) -> None:
+    _checked("mt_budget_renew", os.fsencode(path), number, place.encode(), used)
+
+
+def release_budget(path: str, number: int) -> None:
+    _checked("mt_budget_release", os.fsencode(path), number)
+
+
+def budget_holders(path: str) -> list[BudgetHolderStruct]:
+    holders, n = (BudgetHolderStruct * BUDGET_HOLDERS)(), ctypes.c_size_t()
+    _checked("mt_budget_list", os.fsencode(path), holders, ctypes.byref(n), None)
+    return list(holders[: n.value])
 
 
 def host() -> HostStruct:

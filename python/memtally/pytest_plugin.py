@@ -13,6 +13,13 @@ MARKER = (
 )
 
 
+def _tolerance(text: str) -> float:
+    share = float(text.rstrip().removesuffix("%")) / 100
+    if not 0 <= share < 10:
+        raise ValueError
+    return share
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("memory", "memory, by memtally")
     group.addoption(
@@ -31,6 +38,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="PLACE=SIZE,…",
         help="postpone a test with the marker, then skip it, while less is free: host=4GiB,gpu0=4GiB",
     )
+    group.addoption(
+        "--memory-baseline",
+        metavar="FILE",
+        help="fail a test with the marker that takes more of a device than FILE says of it, and add one that is not in FILE",
+    )
+    group.addoption(
+        "--memory-tolerance",
+        metavar="PERCENT",
+        type=_tolerance,
+        default="2%",
+        help="how much more than in the baseline a test may take (default: 2%%)",
+    )
     group.addoption("--memory-child", metavar="FOLDER", help="used by the plug-in itself in a test's own process")
 
 
@@ -47,6 +66,13 @@ def pytest_configure(config: pytest.Config) -> None:
             parse_places(config.getoption("memory_min_free"))
         except ValueError as error:
             raise pytest.UsageError(f"--memory-min-free: {error}") from None
+    if config.getoption("memory_baseline"):
+        from .testing import baseline_of
+
+        try:
+            baseline_of(config)
+        except (ValueError, OSError) as error:
+            raise pytest.UsageError(f"--memory-baseline: {error}") from None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -111,9 +137,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     import sys
 
     if "memtally.testing" in sys.modules and not hasattr(session.config, "workerinput"):
-        from .testing import keep_peaks
+        from .testing import add_to_baseline, keep_peaks
 
         keep_peaks(session.config)
+        if not session.config.getoption("memory_child"):
+            add_to_baseline(session.config)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -138,3 +166,19 @@ def memory_tracker(request: pytest.FixtureRequest) -> Iterator[Any]:
 
     with Tracker(request.node.nodeid, interval=0.05) as tracker:
         yield tracker
+
+
+@pytest.fixture(scope="session")
+def memory_budget() -> Iterator[Any]:
+    """Makes budgets: memory_budget(min_free="4GiB", reserved="1GiB", isolate=True). What they reserved ends with the session."""
+    from .budgets import Budget
+
+    made: list[Budget] = []
+
+    def make(min_free: Any = None, reserved: Any = None, isolate: bool = True, file: str | None = None) -> Budget:
+        made.append(Budget(min_free, reserved, isolate, file))
+        return made[-1]
+
+    yield make
+    for budget in made:
+        budget.release()

@@ -11,7 +11,7 @@ from typing import Any, Iterator
 
 import pytest
 
-from . import devices, library
+from . import baselines, devices, library
 from .documents import html_table, table
 from .errors import Error
 from .measuring import Measure
@@ -21,6 +21,8 @@ STAYED = 100_000_000  # bytes that a test may leave behind without a word
 _CACHE = "memtally/peaks"
 _figures: dict[str, dict[str, Any]] = {}
 _postponed: set[str] = set()
+_peaks: dict[str, baselines.Peaks] = {}
+_baselines: dict[str, dict[str, baselines.Peaks]] = {}
 
 
 class MemoryStayed(UserWarning):
@@ -60,6 +62,7 @@ class Watched:
     def __init__(self, item: pytest.Item, marker: pytest.Mark) -> None:
         self.item = item
         self.limits = limits_of(marker)
+        self.is_rehearsed = bool(marker.kwargs.get("on"))
         self.before = _held() if self.limits["leak"] is not None else {}
         self.baseline_bytes = library.resident()
         self.measure = Measure()
@@ -79,7 +82,19 @@ class Watched:
             stayed = {place: size - self.before.get(place, 0) for place, size in _held().items()}
         figures = {"taken": taken, "stayed": stayed, "method": record.host.method}
         self.item.user_properties.append(("memory", figures))
-        return complaint_of(taken, stayed, self.limits)
+        complaints = [complaint_of(taken, stayed, self.limits), None if self.is_rehearsed else self._beyond_baseline(taken)]
+        return "\n".join(filter(None, complaints)) or None
+
+    def _beyond_baseline(self, taken: dict[str, int]) -> str | None:
+        """Of a device that is there only what PyTorch's allocator had is known, not what for."""
+        if not self.item.config.getoption("memory_baseline"):
+            return None
+        found = {place: {baselines.TOTAL: size} for place, size in taken.items() if place != "host"}
+        if found:
+            self.item.user_properties.append(("memory_peaks", found))
+        known = baseline_of(self.item.config).get(self.item.nodeid, found)
+        places = baselines.beyond(known, found, self.item.config.getoption("memory_tolerance"))
+        return "\n".join(baselines.sentence(place, known, found) for place in places) or None
 
 
 def complaint_of(taken: dict[str, int], stayed: dict[str, int], limits: dict[str, int | None]) -> str | None:
@@ -175,6 +190,9 @@ def note(report: Any) -> None:
     if report.when == "call":
         figures = dict(report.user_properties)["memory"]
         _figures[report.nodeid] = {**figures, "outcome": report.outcome}
+        peaks = dict(report.user_properties).get("memory_peaks")
+        if peaks and report.outcome == "passed":
+            _peaks[report.nodeid] = peaks
 
 
 def _largest(figures: dict[str, Any]) -> int:
@@ -186,6 +204,30 @@ def keep_peaks(config: pytest.Config) -> None:
     if config.cache is not None and _figures:
         known = config.cache.get(_CACHE, {})
         config.cache.set(_CACHE, {**known, **{name: _largest(one) for name, one in _figures.items()}})
+
+
+def _baseline_path(config: pytest.Config) -> str | None:
+    given = config.getoption("memory_baseline")
+    return os.path.join(str(config.invocation_params.dir), given) if given else None
+
+
+def baseline_of(config: pytest.Config) -> dict[str, baselines.Peaks]:
+    """What tests took when they were added to the file; nothing where none is given."""
+    path = _baseline_path(config)
+    if path is None:
+        return {}
+    if path not in _baselines:
+        _baselines[path] = baselines.read(path)
+    return _baselines[path]
+
+
+def add_to_baseline(config: pytest.Config) -> None:
+    """Tests that passed and are not in the file."""
+    path = _baseline_path(config)
+    known = baseline_of(config)
+    added = {name: one for name, one in _peaks.items() if name not in known}
+    if path is not None and added:
+        baselines.write(path, {**known, **added})
 
 
 def sort_by_peaks(config: pytest.Config, items: list[pytest.Item]) -> None:

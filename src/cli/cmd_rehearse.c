@@ -29,6 +29,7 @@ struct rehearse_options {
     int layer;
     struct cli_texts device_names;
     uint64_t reserved_bytes;
+    uint64_t limit_bytes;
     const char *requests; /* a number; how many without one depends on what is rehearsed */
     uint64_t timeout_s;
     int no_suggest;
@@ -107,6 +108,12 @@ static const struct cli_option rehearse_options[] = {
      .offset = OWN(reserved_bytes),
      .help = "how much of each device the driver's context and other programs have; without it, "
              "the context by rules"},
+    {.name = "limit",
+     .kind = CLI_SIZE,
+     .argument = "SIZE",
+     .offset = OWN(limit_bytes),
+     .help = "exit with 1 if CMD takes more of a device, although the device has more; a note says "
+             "what for, and, of a program on CUDA, which call stack passes the limit"},
     {.name = "requests",
      .kind = CLI_TEXT,
      .argument = "N",
@@ -295,6 +302,7 @@ static int rehearse_with(const struct rehearse_options *options, char *const *ar
         .path = options->estimate.output,
         .explain = options->estimate.explain,
         .with_changes = !options->no_suggest,
+        .limit_bytes = options->limit_bytes,
         .placed = placed,
     };
     int code = rehearse_answer_command(&job, &request->settings, &output);
@@ -495,6 +503,10 @@ static int rehearse_placement(const struct cli_call *call)
 static int run_rehearse(const struct cli_call *call)
 {
     const struct rehearse_options *options = call->options;
+    if (options->limit_bytes && (!call->has_dashes || !options->estimate.devices.n)) {
+        cli_complain("rehearse: '--limit' wants --device, and -- with the program to rehearse");
+        return CLI_EXIT_USAGE;
+    }
     if (options->placed)
         return rehearse_placement(call);
     if (!call->has_dashes && call->n_operands == 1)
@@ -567,6 +579,8 @@ static const struct cli_example examples[] = {
      "The same of a model's folder, without a server and without weights."},
     {"memtally rehearse Qwen3-32B -e transformers -d 24GiB,24GiB,24GiB,24GiB",
      "Its layers divided over four cards, with the Python that is active."},
+    {"memtally rehearse --device H100-80GB --limit 60GiB -- python train.py",
+     "Fails where it takes more than 60 GiB of a card that has 80."},
     {"memtally rehearse --device 24GiB -- python train.py",
      "Would this training run on a card of 24 GiB?"},
     {"memtally rehearse --device 24GiB --reserved 2GiB --json -- node chat.mjs",
@@ -576,7 +590,8 @@ static const struct cli_example examples[] = {
 
 static const struct cli_status statuses[] = {
     {"0", "it runs, and fits or is tight; also if it was refused memory and went on with less"},
-    {"1", "it runs out of memory, fails by itself, hangs, spills, or memory pages"},
+    {"1", "it runs out of memory, fails by itself, hangs, spills, memory pages, or it takes more "
+          "than --limit"},
     {"2", "wrong usage, or devices that cannot be pretended"},
     {"3", "memtally cannot rehearse it: it takes no device of ggml or CUDA or ends before it does, "
           "is static or setuid, or brings NVIDIA's own libraries; or there is no engine or model"},

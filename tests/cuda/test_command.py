@@ -52,6 +52,26 @@ def test_of_what_is_freed_or_never_was_nothing_is_told():
     assert not place(document, "gpu:1")["rows"], document
 
 
+def test_beyond_a_limit_the_exit_status_is_1_though_the_card_has_more():
+    def of_limit(document):
+        return [note for note in document["notes"] if "limit" in note]
+
+    exact = f"{2 * GIB + 528 * MIB}"  # as above
+    status, document, said = rehearse(["-d", "H100-80GB", "--limit", exact], "must", "1", "must", "1")
+    assert (status, document["verdict"], of_limit(document)) == (0, "FITS", []), (status, document["notes"], said)
+    status, document, said = rehearse(["-d", "H100-80GB,H100-80GB", "--limit", f"{2 * GIB + 527 * MIB}"], "must", "1", "must", "1")
+    assert (status, document["verdict"]) == (1, "FITS"), (status, said)
+    (note,) = of_limit(document)
+    assert note.startswith("gpu:0 takes 2.52 GiB, 1.00 MiB more than the limit of 2.51 GiB: "), note
+    assert "context 528.00 MiB" in note and "is passed on gpu:0 where 1.00 GiB are asked for." in note, note
+    # A program that is refused and goes on with less, or has less where there is less.
+    status, document, said = rehearse(["-d", "H100-80GB", "--limit", "1GiB"], "take", "2")
+    assert status == 1 and "is passed on gpu:0 where 2.00 GiB are asked for." in of_limit(document)[0], (status, document["notes"])
+    for words in (["--limit", "1GiB", "model.gguf"], ["--limit", "1GiB", "--", PROGRAM, "must", "1"]):
+        done = subprocess.run([MEMTALLY, "rehearse", *words], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (2, "") and "'--limit' wants --device" in done.stderr, done
+
+
 def test_an_allocation_that_does_not_fit_is_refused_and_told():
     status, document, _ = rehearse(["-d", "24GiB"], "must", "20", "must", "6")
     assert status == 1, status

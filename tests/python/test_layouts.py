@@ -46,12 +46,12 @@ def test_structs_have_the_size_and_the_offsets_that_the_compiler_gives_them():
 
 def test_every_member_of_a_struct_is_declared():
     headers = ""
-    for name in ("error", "host", "measure", "monitor", "pool", "track"):
+    for name in ("error", "host", "measure", "monitor", "pool", "track", "budget", "job"):
         with open(os.path.join(package.ROOT, "include", "memtally", name + ".h"), encoding="utf-8") as file:
             headers += re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
     for name, struct in library.STRUCTS.items():
         body = re.search(r"struct " + name + r" \{(.*?)\n\};", headers, flags=re.DOTALL).group(1)
-        declared = re.findall(r"(\w+)(?:\[[^]]*\]|\)\([^)]*\))?;", body)
+        declared = re.findall(r"(\w+)(?:(?:\[[^]]*\])+|\)\([^)]*\))?;", body)
         assert declared == [field for field, *_ in struct._fields_], name
 
 
@@ -78,14 +78,16 @@ def test_functions_take_what_they_are_declared_to_take():
 
 def test_numbers_are_those_of_the_headers():
     lines = ['printf("%d %d\\n", MT_UNKNOWN == UINT64_MAX, MT_MEASURE_HOST_ONLY);',
-             'printf("%d %d\\n", MT_TRACK_SAMPLES, MT_TRACK_DEVICES);']
-    lines += ['printf("%d %d\\n", MT_MONITOR_CALLS, MT_N_PRESSURES);']
+             'printf("%d %d\\n", MT_TRACK_SAMPLES, MT_TRACK_DEVICES);',
+             'printf("%d %d %d\\n", MT_BUDGET_PLACES, MT_BUDGET_HOLDERS, MT_JOB_PLACES);',
+             'printf("%d %d\\n", MT_MONITOR_CALLS, MT_N_PRESSURES);']
     lines += [f'printf("%d\\n", MT_MEASURE_{name.upper()});' for name in library.METHODS]
     lines += [f'printf("%d\\n", MT_PRESSURE_{name.upper()});' for name in library.PRESSURES]
     lines += [f'printf("%d\\n", MT_LEAK_{name.upper()});' for name in library.LEAKS]
-    first, track, monitor, *numbers = compiled("\n".join(lines)).splitlines()
+    first, track, budget, monitor, *numbers = compiled("\n".join(lines)).splitlines()
     assert first == f"{int(library.UNKNOWN == 2**64 - 1)} {library.HOST_ONLY}"
     assert track == f"{library.TRACK_SAMPLES} {library.TRACK_DEVICES}"
+    assert budget == f"{library.BUDGET_PLACES} {library.BUDGET_HOLDERS} {library.JOB_PLACES}"
     assert monitor == f"{library.MONITOR_CALLS} {len(library.PRESSURES)}"
     named = [*library.METHODS.values(), *range(len(library.PRESSURES)), *range(len(library.LEAKS))]
     assert numbers == [str(value) for value in named]

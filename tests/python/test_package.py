@@ -173,6 +173,73 @@ def test_a_forked_child_goes_on_and_measures_anew():
     assert is_about(told["growth_bytes"], 32), told
 
 
+def test_a_rehearsal_has_to_the_byte_what_the_program_asks_for():
+    program = os.path.join(os.environ["BUILD_DIR"], "tests", "cuda", "cuda_program")
+    fits, rows, total, says, reason, outcome = package.answered("""
+    import json, sys, memtally
+    made = memtally.rehearse([sys.argv[1], "must", "2", "must", "1"], device=["H100-80GB", "H100-80GB"])
+    first, second = made.place("gpu:0"), made.place("gpu:1")
+    assert not second.rows and made.place("host") is not None
+    over = memtally.rehearse([sys.argv[1], "must", "20", "must", "6"], device="24GiB", suggest=False)
+    rows = {row.category: row.bytes for row in first.rows}
+    print(json.dumps([made.fits, rows, first.total_bytes, str(made).splitlines()[0], over.reason, over.verdict]))
+    """, program)
+    # A context of such a card was measured as 527 MiB; the driver gives memory out in pages of 2.
+    assert fits and rows == {"context": 528 << 20, "cached": 3 << 30} and total == sum(rows.values()), rows
+    assert says.startswith("FITS: gpu:0 takes 3.52 GiB"), says
+    assert outcome == "CANNOT" and "gpu:0 has no room for 6.00 GiB" in reason, reason
+    said = package.said("""
+    import sys, memtally
+    for words in ([], ["/no/such/program"], [sys.executable, "-c", ""]):
+        try:
+            memtally.rehearse(words, device="24GiB")
+        except memtally.Error as error:
+            print(type(error).__name__)
+    """)
+    assert len(said.split()) == 3, said
+
+
+def test_a_peak_is_that_of_a_recording_of_the_same_run():
+    package.needs_exact_peaks()
+    for mib in (64, 300):
+        measured, recorded = package.answered("""
+        import json, os, sys, memtally, tempfile
+        if len(sys.argv) > 2:
+            def work():
+                blocks = [bytearray(b"x") * (int(sys.argv[1]) << 16) for _ in range(16)]
+                return len(blocks)
+            with open(sys.argv[2], "w") as file:
+                file.write(str(memtally.measure(work)[1].peak_memory_bytes))
+            sys.exit()
+        with tempfile.TemporaryDirectory() as folder:
+            said = os.path.join(folder, "said")
+            made = memtally.record([sys.executable, *sys.argv, said], output=os.path.join(folder, "recording"))
+            print(json.dumps([int(open(said).read()), made.tally().place("host").total_bytes]))
+        """, mib)
+        assert measured > mib << 20
+        assert abs(measured - recorded) <= max(recorded // 100, 1 << 20), (mib, measured, recorded)
+
+
+def test_whatever_is_under_way_when_the_interpreter_ends_it_ends_as_it_would():
+    ways = {"": 0, "sys.exit(3)": 3, "os._exit(4)": 4, "raise SystemExit(5)": 5, "os.kill(os.getpid(), 15)": -15}
+    for way, status in ways.items():
+        printed = package.said("""
+        import atexit, os, sys, tempfile, threading, time
+        import memtally
+        from memtally.budgets import Budget
+        tracker = memtally.Tracker("left open", interval=0.001)
+        tracker.start("never stopped")
+        memtally.Measure(method="sampled", interval=0.001).__enter__()
+        Budget(file=os.path.join(tempfile.mkdtemp(), "budget")).reserve(host="1MiB")
+        started = threading.Event()
+        threading.Thread(target=memtally.measure, args=(lambda: (started.set(), time.sleep(1000)),), daemon=True).start()
+        started.wait()
+        atexit.register(lambda: print(memtally.measure(lambda: "measured at exit")[0], flush=True))
+        """ + way, status=status)
+        expected = "" if way.startswith("os.") else "measured at exit\n"
+        assert printed == expected, (way, printed)
+
+
 def test_a_table_of_generations_is_appended_to_by_several_processes():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "table.csv")

@@ -5,6 +5,7 @@ asyncio and rerunfailures, in one process and in processes of their own. With AL
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -27,7 +28,7 @@ HEAD = """
 """
 
 
-def tested(source, *options, runs=1, python=None, **variables):
+def tested(source, *options, runs=1, python=None, is_refused=False, **variables):
     """How each test of a file ended, by name: (word, sentence); what was printed; and the folder's reports of memory."""
     folders = os.pathsep.join([os.environ["MEMTALLY_PYTEST"], *([package.packages()] if python else [])])
     with tempfile.TemporaryDirectory() as folder:
@@ -37,14 +38,14 @@ def tested(source, *options, runs=1, python=None, **variables):
         for _ in range(runs):
             environment = package.clean(PYTHONPATH=folders, COLUMNS="400", **variables)
             done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode in (0, 1), done.stdout + done.stderr
+        assert done.returncode in ((4,) if is_refused else (0, 1)), done.stdout + done.stderr
         ended = {name.rpartition("::")[2]: (word, said) for word, name, said in LINE.findall(done.stdout)}
         path = os.path.join(folder, "memory-report.json")
         figures = None
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
                 figures = {name.partition("::")[2]: one for name, one in json.load(file).items()}
-    return ended, done.stdout, figures
+    return ended, done.stdout + (done.stderr if is_refused else ""), figures
 
 
 def words(ended):
@@ -269,9 +270,327 @@ def test_on_devices_that_are_not_there_a_test_fails_where_it_would_run_out():
     assert "assert 1 == 2" in ended["test_fails_before_it_took_any"][1], ended
     assert figures["test_fits"]["taken"]["cuda:0"] == 64 * MIB, figures
 
+BUDGET = """
+    import memtally, multiprocessing, re, sys
+    from memtally import errors, library
+
+    def reserved(budget_file, **sizes):
+        from memtally.budgets import Budget
+        with Budget(file=budget_file).reserve(**sizes) as held:
+            return held.bytes
+
+    @pytest.fixture
+    def budget(memory_budget, tmp_path):
+        return memory_budget(min_free="64MiB", file=str(tmp_path / "budget"))
+"""
+
+
+def test_a_budget_promises_what_there_is_once_among_processes():
+    ended, printed, _ = tested(BUDGET + """
+    def test_shared(budget):
+        half = budget.free()["host"] // 4 * 3
+        mine = budget.reserve(host=half)
+        assert mine.bytes == {"host": half}
+        said = re.escape(library.text_of_size(half))
+        with pytest.raises(errors.Busy, match=f"{said} are promised and 0 B of them taken, and {said} are asked for"):
+            budget.run_isolated(reserved, budget.file, host=half)
+        with pytest.raises(errors.Busy):
+            budget.reserve(host=half)
+        mine.release()
+        mine.release()
+        assert budget.run_isolated(reserved, budget.file, host=half // 2)[0] == {"host": half // 2}
+
+    def test_for_the_session(memory_budget, tmp_path):
+        most = memory_budget().free()["host"] // 4 * 3
+        kept = memory_budget(reserved={"host": most}, file=str(tmp_path / "budget"))
+        with pytest.raises(errors.Busy):
+            kept.run_isolated(reserved, kept.file, host=most)
+        kept.release()
+        kept.run_isolated(reserved, kept.file, host=most // 2)
+
+    def test_never(budget):
+        with pytest.raises(errors.LimitExceeded):
+            budget.reserve(host="1000TiB", wait=1000)
+
+    def test_waits_until_another_gives_back(budget):
+        most = budget.free()["host"] // 4 * 3
+        other = multiprocessing.get_context("fork").Process(target=hold, args=(budget.file, most))
+        other.start()
+        while not os.path.exists(budget.file + ".held"):
+            time.sleep(0.01)
+        with pytest.raises(errors.Busy):
+            budget.reserve(host=most)
+        open(budget.file + ".go", "w").close()
+        assert budget.reserve(host=most, wait=300).bytes == {"host": most}
+        other.join()
+
+    def hold(file, size):
+        from memtally.budgets import Budget
+        held = Budget(file=file).reserve(host=size)
+        open(file + ".held", "w").close()
+        while not os.path.exists(file + ".go"):
+            time.sleep(0.01)
+        held.release()
+
+    def test_words(budget):
+        with pytest.raises(errors.ArgumentError, match="no place 'disk'"):
+            budget.reserve(disk="1GiB")
+        with pytest.raises(errors.NotFound, match="no place gpu7"):
+            type(budget)({"gpu7": 1}, file=budget.file)
+    """)
+    assert len(ended) == 5 and set(words(ended).values()) == {"PASSED"}, printed
+
+
+def test_a_budget_has_devices_and_finds_one_with_room():
+    ended, printed, _ = tested(BUDGET + """
+    def test_devices(memory_budget, tmp_path):
+        budget = memory_budget(min_free="1GiB", file=str(tmp_path / "budget"))
+        assert budget.min_free == dict.fromkeys(("host", "gpu0", "gpu1"), 1 << 30)
+        free = budget.free()
+        assert (free["gpu0"], free["gpu1"]) == (6 << 30, 8 << 30)
+        assert budget.reserve(gpu0="3GiB").bytes == {"gpu0": 3 << 30}  # leaves 3 GiB, and 1 stays free
+        with pytest.raises(errors.Busy, match="gpu0 has 6.00 GiB of 8.00 GiB free, 3.00 GiB are .*, 1.00 GiB stay free"):
+            budget.reserve(gpu0="2049MiB")
+        assert budget.reserve(gpu="4GiB").bytes == {"gpu1": 4 << 30}
+        with pytest.raises(errors.Busy, match="gpu0 has .*gpu1 has 8.00 GiB of 8.00 GiB free, 4.00 GiB are"):
+            budget.run_isolated(reserved, budget.file, gpu="4097MiB")
+        assert budget.run_isolated(reserved, budget.file, gpu="4GiB")[0] == {"gpu1": 4 << 30}
+        with pytest.raises(errors.LimitExceeded):
+            budget.reserve(gpu0="7169MiB")
+        budget.release()
+        used = budget.reserve(gpu0="2GiB")
+        with pytest.raises(errors.Busy):
+            budget.reserve(gpu0="5GiB")
+        used.took(gpu0="2GiB")  # those that the device has used: they are not counted twice
+        assert budget.reserve(gpu0="5GiB").bytes == {"gpu0": 5 << 30}
+    """, LD_LIBRARY_PATH=os.path.join(os.environ["BUILD_DIR"], "tests", "budget"), NVML_USED=f"{2 << 30},0")
+    assert words(ended) == {"test_devices": "PASSED"}, printed
+
+
+SEPARATE = BUDGET + """
+    def takes(mib, outcome):
+        block = take(mib)
+        if outcome == "raises":
+            raise KeyError("lost", mib)
+        if outcome == "dies":
+            os.kill(os.getpid(), 9)
+        if outcome == "leaves":
+            os._exit(3)
+        if outcome == "skips":
+            pytest.skip("for a reason")
+        if outcome == "lambda":
+            return lambda: block
+        return os.getpid(), len(block)
+
+    class Odd(Exception):
+        def __init__(self, a, b):
+            super().__init__(f"{a} and {b}")
+
+    def raises_odd():
+        raise Odd(1, 2)
+
+    @pytest.fixture(params=["fork", "spawn"])
+    def start(request, monkeypatch):
+        monkeypatch.setattr(multiprocessing, "get_start_method", lambda: request.param)
+
+    @pytest.mark.memory(limit="48MiB")
+    def test_result(budget, start):
+        (pid, size), record = budget.run_isolated(takes, 96, "returns")
+        assert pid != os.getpid() and size == 96 << 20
+        assert abs(record.growth_bytes - size) <= 4 << 20, record
+
+    def test_exception(budget, start):
+        with pytest.raises(KeyError) as caught:
+            budget.run_isolated(takes, 64, outcome="raises")
+        assert caught.value.args == ("lost", 64)
+        assert 'raise KeyError("lost", mib)' in str(caught.value.__cause__) and "in takes" in str(caught.value.__cause__)
+        assert caught.value.memtally_record.growth_bytes >= 60 << 20
+        with pytest.raises(memtally.Error, match="Odd: 1 and 2"):
+            budget.run_isolated(raises_odd)
+
+    def test_death(budget, start):
+        with pytest.raises(errors.ChildFailed, match="the process of takes was ended by SIGKILL before it returned"):
+            budget.run_isolated(takes, 1, "dies")
+        with pytest.raises(errors.ChildFailed, match="ended with status 3"):
+            budget.run_isolated(takes, 1, "leaves")
+        with pytest.raises(errors.Unsupported, match="cannot be sent"):
+            budget.run_isolated(takes, 1, "lambda")
+        with pytest.raises(pytest.skip.Exception, match="for a reason"):
+            budget.run_isolated(takes, 1, "skips")
+
+    def test_here(memory_budget, tmp_path):
+        budget = memory_budget(isolate=False, file=str(tmp_path / "budget"))
+        (pid, _), record = budget.run_isolated(takes, 64, "returns")
+        assert pid == os.getpid() and record.growth_bytes >= 60 << 20
+
+    def test_none_is_left():
+        assert not multiprocessing.active_children()
+"""
+
+
+def test_a_function_in_a_process_of_its_own_returns_raises_and_dies_as_it_does():
+    package.needs_exact_peaks()
+    for options in ((), ("-n2",)):
+        ended, printed, _ = tested(SEPARATE, *options)
+        assert len(ended) == 8 and set(words(ended).values()) == {"PASSED"}, printed
+
+BASED = """
+    def of(name):  # what the tests hold grows where the environment says so
+        return int(os.environ.get(name, "0")) << 20
+
+    def hold(size):
+        import torch
+        return torch.empty(size, dtype=torch.uint8, device="cuda")
+
+    @pytest.mark.memory(on="H100-80GB")
+    def test_grows():
+        weights = hold(1 << 30)
+        more = hold(of("MORE") or 512)
+
+    @pytest.mark.memory(on="H100-80GB")
+    def test_stays():
+        assert hold(64 << 20).is_cuda
+"""
+
+
+def test_beyond_its_baseline_a_test_fails_and_says_what_grew_and_who_asked():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "memory.txt")
+        options = (f"--memory-baseline={path}",)
+
+        def again(*more, **variables):
+            return tested(BASED, *options, *more, python=engine.torch(), **variables)[:2]
+
+        ended, printed = again()
+        assert words(ended) == {"test_grows": "PASSED", "test_stays": "PASSED"}, printed
+        with open(path, encoding="utf-8") as file:
+            first = file.read()
+        held = dict(re.findall(r"^    gpu:0 +(\w+) +(\d+)  ", first.partition("test_stays")[0], re.MULTILINE))
+        assert int(held["total"]) == sum(int(size) for name, size in held.items() if name != "total"), first
+        assert int(held["activations"]) == (1 << 30) + 512, first
+        ended, printed = again(MORE="400")
+        assert words(ended) == {"test_grows": "FAILED", "test_stays": "PASSED"}, printed
+        said = r"gpu:0: the test took \S+ GiB, 39\d\.\d+ MiB \(2\d\.\d %\) more than its baseline of \S+ GiB: activations 400.00 MiB more"
+        assert re.search(said, printed), printed
+        assert re.search(r"where 400.00 MiB are asked for by test_it.py:\d+ hold < test_it.py:\d+ test_grows", printed), printed
+        assert words(again("--memory-tolerance", "40%", MORE="400")[0]) == {"test_grows": "PASSED", "test_stays": "PASSED"}
+        assert words(again("-n2", MORE="400")[0]) == {"test_grows": "FAILED", "test_stays": "PASSED"}
+        with open(path, encoding="utf-8") as file:
+            assert file.read() == first  # a test that is there keeps its figures
+
+
+def test_a_baseline_is_read_as_it_was_written_and_says_where_it_is_wrong():
+    baselines = package.part("baselines")
+    known = {
+        "b.py::test[a b]": {"gpu:0": {"total": 5 << 30, "weights": 3 << 30, "kv_cache": 2 << 30}, "gpu:1": {"total": 7}},
+        "a.py::test": {"cuda:0": {"total": 2**64 - 1}},
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "memory.txt")
+        assert baselines.read(path) == {}
+        baselines.write(path, known)
+        with open(path, "rb") as file:
+            written = file.read()
+        assert baselines.read(path) == known
+        assert written.splitlines()[2] == b"a.py::test"
+        assert b"    gpu:0   weights           3221225472  3.00 GiB\n" in written, written
+
+        def wrong(data):
+            with open(path, "wb") as file:
+                file.write(data)
+            try:
+                baselines.read(path)
+            except ValueError as error:
+                return str(error).removeprefix(path + ": ")
+            return None
+
+        assert wrong(b"a\n  gpu:0 total many\n") == "line 2, byte 2: a peak is a place, a category and a number of bytes"
+        assert wrong(b"  gpu:0 total 5\n") == "line 1, byte 0: a peak comes before any test"
+        assert wrong(b"a\n  gpu:0 total 5\na\n") == "line 3, byte 18: the test is here twice"
+        assert wrong(b"a\n  g total 5\n  g total 5\n") == "line 3, byte 14: total of g is here twice"
+        assert wrong(b"a\n\xff\n").startswith("line 2, byte 2: ")
+        chance = random.Random(17)
+        for _ in range(3000):  # whatever the bytes are, nothing but a ValueError
+            data = bytearray(written)
+            for _ in range(chance.randrange(1, 6)):
+                at = chance.randrange(len(data))
+                data[at : at + chance.randrange(4)] = chance.randbytes(chance.randrange(4))
+            wrong(bytes(data))
+    _, printed, _ = tested("def test_a(): pass", "--memory-baseline", "test_it.py", is_refused=True)
+    assert "--memory-baseline: " in printed and "test_it.py: line " in printed, printed
+
+TRAIN = """
+import sys
+import torch
+
+def step(size):
+    return torch.empty(size << 30, dtype=torch.uint8, device="cuda")
+
+if __name__ == "__main__":
+    held = step(int(open("size").read()))
+"""
+TEST_TRAIN = """
+import pytest
+
+@pytest.mark.memory(on="H100-80GB", device_limit="60GiB")
+def test_step():
+    import train
+    assert train.step(2).is_cuda
+"""
+
+
+def steps_of_workflow():
+    with open(os.path.join(package.ROOT, "examples", "github-actions.yml"), encoding="utf-8") as file:
+        return re.findall(r"^      - run: (.+)$", file.read(), re.MULTILINE)
+
+
+def test_the_workflow_file_does_as_a_script_what_it_is_for():
+    """Where `pip` finds nothing to do, `python` is one with PyTorch, and the folder is a repository."""
+    with tempfile.TemporaryDirectory() as folder:
+        def put(path, text):
+            path = os.path.join(folder, path)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(path, 0o755)
+
+        put("bin/pip", '#!/bin/sh\necho "$@" >pip\n')
+        put("bin/python", f'#!/bin/sh\nexec {engine.torch()} "$@"\n')
+        for path, text in (("train.py", TRAIN), ("tests/test_train.py", TEST_TRAIN), ("size", "50"), (".gitignore", "bin\npip\n__pycache__\n")):
+            put(path, text)
+        environment = package.clean(
+            PATH=os.pathsep.join([os.path.join(folder, "bin"), os.path.dirname(package.program()), os.environ["PATH"]]),
+            PYTHONPATH=os.pathsep.join([os.environ["MEMTALLY_PYTEST"], package.packages()]), COLUMNS="400",
+            GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_SYSTEM=os.devnull, **{
+                f"GIT_{who}_{what}": "a@b.invalid" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")})
+
+        def run(step):
+            done = subprocess.run(["bash", "-e", "-c", step], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+            return done.returncode, done.stdout + done.stderr
+
+        installs, tests, unchanged, rehearses = steps_of_workflow()
+        assert run(installs)[0] == 0
+        assert run("git init -q && git add . && git commit -qm first")[0] == 0
+        status, printed = run(tests)
+        assert status == 0 and "1 passed" in printed and "cuda:0" in printed, printed
+        assert run("git add memory.txt && git commit -qm peaks")[0] == 0
+        for step in (tests, unchanged, rehearses):
+            status, printed = run(step)
+            assert status == 0, printed
+        put("size", "70")
+        status, printed = run(rehearses)
+        assert status == 1 and "more than the limit of 60.00 GiB" in printed, printed
+        assert "train.py:6 step < train.py:9 <module>" in " ".join(printed.split()), printed
+        put("train.py", TRAIN.replace("size << 30", "size << 31"))
+        status, printed = run(tests)
+        assert status == 1 and "more than its baseline of" in printed, printed
+
 
 if __name__ == "__main__":
     quick = (
+        "test_a_baseline_is_read_as_it_was_written_and_says_where_it_is_wrong",
+        "test_a_function_in_a_process_of_its_own_returns_raises_and_dies_as_it_does",
+        "test_a_budget_promises_what_there_is_once_among_processes",
         "test_a_test_over_its_limits_fails_with_figures_and_others_are_left_alone",
         "test_what_stays_is_said_with_the_tests_name_and_a_tracker_has_it",
         "test_where_nothing_is_asked_for_nothing_of_memtally_is_loaded",

@@ -11,14 +11,17 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/rehearse/command.h"
+#include "cli/rehearse/limit.h"
 
 /* What the document refers to. */
 struct command_answer {
     struct mt_advise_answer answer;
     struct mt_estimate *estimate;
-    const char *notes[2];
+    const char *notes[3];
     size_t n_notes;
     struct mt_strbuf placed;
+    struct mt_strbuf limit;
+    size_t n_beyond; /* devices that passed the limit */
 };
 
 static int write_document(const struct command_answer *answer, const struct rehearse_output *output)
@@ -61,7 +64,7 @@ static int exit_of(const struct command_answer *answer)
     enum mt_verdict verdict = answer->estimate->verdict;
     int fits =
         verdict == MT_VERDICT_FITS || verdict == MT_VERDICT_TIGHT || verdict == MT_VERDICT_UNKNOWN;
-    return answer->answer.rehearsal.ran && fits ? CLI_EXIT_OK : CLI_EXIT_NO;
+    return answer->answer.rehearsal.ran && fits && !answer->n_beyond ? CLI_EXIT_OK : CLI_EXIT_NO;
 }
 
 /* A server that goes on with fewer past prompts on a small host would do so with a smaller cache of
@@ -98,6 +101,12 @@ static int conclude(const struct mt_drive_job *job, const struct mt_predict_sett
         rehearse_placed_tell(output->placed, answer->estimate, &answer->placed);
         answer->notes[answer->n_notes++] = mt_strbuf_text(&answer->placed);
     }
+    if (output->limit_bytes && mt_drive_ran(&answer->answer.result))
+        answer->n_beyond =
+            rehearse_limit_tell(job, &answer->answer.result, &answer->estimate->tally,
+                                output->limit_bytes, &answer->limit);
+    if (answer->n_beyond)
+        answer->notes[answer->n_notes++] = mt_strbuf_text(&answer->limit);
     int code = write_document(answer, output);
     return code ? code : exit_of(answer);
 }
@@ -124,6 +133,7 @@ int rehearse_answer_command(struct mt_drive_job *job, const struct mt_predict_se
     mt_estimate_destroy(answer->estimate);
     mt_advise_answer_finish(&answer->answer);
     mt_strbuf_finish(&answer->placed);
+    mt_strbuf_finish(&answer->limit);
     free(answer);
     return code;
 }

@@ -14,6 +14,7 @@ struct rehearse_output {
     const char *path; /* NULL: standard output */
     int explain;
     int with_changes;                     /* look for flags that fit where it does not */
+    uint64_t limit_bytes;                 /* of each device; 0: what it has */
     const struct rehearse_placed *placed; /* what was expected; NULL: nothing */
 };
 int rehearse_answer_command(struct mt_drive_job *job, const struct mt_predict_settings *settings,
