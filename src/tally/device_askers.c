@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* An allocation of a device is told again from its event by object and time. */
+#include "tally/device_askers.h"
+
+#include <memtally/error.h>
+#include <stdlib.h>
+
+#include "tally/tree.h"
+
+struct search {
+    const struct mt_image *image;
+    struct mt_replay *replay;
+    struct mt_device_asker *askers;
+    struct mt_table by_call; /* of object and time -> askers */
+};
+
+static int by_image_and_place(const void *a, const void *b)
+{
+    const struct mt_device_asker *x = a;
+    const struct mt_device_asker *y = b;
+    if (x->image != y->image)
+        return x->image < y->image ? -1 : 1;
+    if (x->block->place != y->block->place)
+        return x->block->place < y->block->place ? -1 : 1;
+    return x->block < y->block ? -1 : x->block > y->block;
+}
+
+int mt_device_askers_list(const struct mt_recording *recording, int is_peak, uint64_t ns,
+                          struct mt_device_asker **askers, size_t *n)
+{
+    const struct mt_devices *devices = &recording->devices;
+    struct mt_device_moment moments[MT_DEVICES_MAX];
+    *n = 0;
+    *askers = calloc(devices->n_blocks + 1, sizeof **askers);
+    if (!*askers)
+        return MT_ENOMEM;
+    for (size_t i = 0; i < devices->n_places; i++)
+        if ((is_peak ? mt_device_peak(devices, i, &moments[i])
+                     : mt_device_at(devices, i, ns, &moments[i])) < 0)
+            return MT_ENOMEM;
+    for (size_t i = 0; i < devices->n_blocks; i++) {
+        const struct mt_device_block *block = &devices->blocks[i];
+        const struct mt_image *image;
+        if (!mt_device_block_counts(block) ||
+            !mt_device_block_is_there(block, &moments[block->place]) ||
+            !(image = mt_image_at(recording, block->pid, block->begin_ns)))
+            continue;
+        (*askers)[(*n)++] = (struct mt_device_asker){block, (size_t)(image - recording->images), 0};
+    }
+    if (*n)
+        qsort(*askers, *n, sizeof **askers, by_image_and_place);
+    return 0;
+}
+
+static uint64_t key_after(uint64_t key)
+{
+    return key >= UINT64_MAX - 1 ? 0 : key + 1;
+}
+
+static uint64_t first_key(uint64_t object, uint64_t ns)
+{
+    return key_after(object * UINT64_C(0x9e3779b97f4a7c15) ^ ns);
+}
+
+/* The allocation of an object at a time; NULL, and in *key a free one. */
+static struct mt_device_asker *find(const struct search *search, uint64_t object, uint64_t ns,
+                                    uint64_t *key)
+{
+    uint64_t index;
+    *key = first_key(object, ns);
+    for (; mt_table_get(&search->by_call, *key, &index); *key = key_after(*key)) {
+        struct mt_device_asker *asker = &search->askers[index];
+        if (asker->block->object == object && asker->block->begin_ns == ns)
+            return asker;
+    }
+    return NULL;
+}
+
+static void take(void *context, const struct mt_image *image, const struct mt_event *event)
+{
+    struct search *search = context;
+    uint64_t key;
+    if (image != search->image || event->op != MT_EVENT_DEVICE_ALLOC)
+        return;
+    struct mt_device_asker *asker =
+        find(search, event->field[2], mt_clock_ns(&image->clock, event->ticks), &key);
+    if (asker)
+        asker->stack = mt_replay_stack_of(search->replay, event, event->field[4]);
+}
+
+/* What a parent did before the fork is its own. */
+static void pass_over(void *context)
+{
+    (void)context;
+}
+
+int mt_device_askers_find(const struct mt_recording *recording, struct mt_device_asker *askers,
+                          size_t n, struct mt_replay *replay)
+{
+    struct search search = {
+        .image = &recording->images[askers->image], .replay = replay, .askers = askers};
+    const struct mt_tree_observer observer = {take, pass_over, &search, 0, UINT64_MAX};
+    uint64_t key;
+    int result = 0;
+    mt_table_init(&search.by_call);
+    for (size_t i = 0; i < n && result == 0; i++)
+        if (!find(&search, askers[i].block->object, askers[i].block->begin_ns, &key))
+            result = mt_table_set(&search.by_call, key, i);
+    if (result == 0)
+        result = mt_tree_replay(recording, search.image, UINT64_MAX, &observer, replay);
+    mt_table_finish(&search.by_call);
+    return result;
+}
