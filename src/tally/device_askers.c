@@ -10,8 +10,8 @@
 struct search {
     const struct mt_image *image;
     struct mt_replay *replay;
-    struct mt_device_asker *askers;
-    struct mt_table by_call; /* of object and time -> askers */
+    struct mt_device_asker *askers; /* by object and time */
+    size_t n;
 };
 
 static int by_image_and_place(const void *a, const void *b)
@@ -52,38 +52,24 @@ int mt_device_askers_list(const struct mt_recording *recording, int is_peak, uin
     return 0;
 }
 
-static uint64_t key_after(uint64_t key)
+static int by_call(const void *a, const void *b)
 {
-    return key >= UINT64_MAX - 1 ? 0 : key + 1;
-}
-
-static uint64_t first_key(uint64_t object, uint64_t ns)
-{
-    return key_after(object * UINT64_C(0x9e3779b97f4a7c15) ^ ns);
-}
-
-/* The allocation of an object at a time; NULL, and in *key a free one. */
-static struct mt_device_asker *find(const struct search *search, uint64_t object, uint64_t ns,
-                                    uint64_t *key)
-{
-    uint64_t index;
-    *key = first_key(object, ns);
-    for (; mt_table_get(&search->by_call, *key, &index); *key = key_after(*key)) {
-        struct mt_device_asker *asker = &search->askers[index];
-        if (asker->block->object == object && asker->block->begin_ns == ns)
-            return asker;
-    }
-    return NULL;
+    const struct mt_device_block *x = ((const struct mt_device_asker *)a)->block;
+    const struct mt_device_block *y = ((const struct mt_device_asker *)b)->block;
+    if (x->object != y->object)
+        return x->object < y->object ? -1 : 1;
+    return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
 }
 
 static void take(void *context, const struct mt_image *image, const struct mt_event *event)
 {
     struct search *search = context;
-    uint64_t key;
     if (image != search->image || event->op != MT_EVENT_DEVICE_ALLOC)
         return;
-    struct mt_device_asker *asker =
-        find(search, event->field[2], mt_clock_ns(&image->clock, event->ticks), &key);
+    const struct mt_device_block block = {.object = event->field[2],
+                                          .begin_ns = mt_clock_ns(&image->clock, event->ticks)};
+    const struct mt_device_asker call = {.block = &block};
+    struct mt_device_asker *asker = bsearch(&call, search->askers, search->n, sizeof call, by_call);
     if (asker)
         asker->stack = mt_replay_stack_of(search->replay, event, event->field[4]);
 }
@@ -97,17 +83,10 @@ static void pass_over(void *context)
 int mt_device_askers_find(const struct mt_recording *recording, struct mt_device_asker *askers,
                           size_t n, struct mt_replay *replay)
 {
-    struct search search = {
-        .image = &recording->images[askers->image], .replay = replay, .askers = askers};
+    struct search search = {&recording->images[askers->image], replay, askers, n};
     const struct mt_tree_observer observer = {take, pass_over, &search, 0, UINT64_MAX};
-    uint64_t key;
-    int result = 0;
-    mt_table_init(&search.by_call);
-    for (size_t i = 0; i < n && result == 0; i++)
-        if (!find(&search, askers[i].block->object, askers[i].block->begin_ns, &key))
-            result = mt_table_set(&search.by_call, key, i);
-    if (result == 0)
-        result = mt_tree_replay(recording, search.image, UINT64_MAX, &observer, replay);
-    mt_table_finish(&search.by_call);
+    qsort(askers, n, sizeof *askers, by_call);
+    int result = mt_tree_replay(recording, search.image, UINT64_MAX, &observer, replay);
+    qsort(askers, n, sizeof *askers, by_image_and_place);
     return result;
 }
