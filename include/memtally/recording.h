@@ -140,15 +140,17 @@ struct mt_recording_mark {
 size_t mt_recording_marks(const struct mt_recording *recording,
                           const struct mt_recording_mark **marks);
 
-/* Live heap and mapping bytes by call stack at a moment. Frames are innermost first. `complete` is
- * 0 for a stack that could not be followed to its root. Sampled small blocks are scaled up to the
- * bytes that they stand for. */
+/* Live bytes by call stack at a moment: of the host's heap and mappings, and of what the driver of
+ * a device gave out. Frames are innermost first. `complete` is 0 for a stack that could not be
+ * followed to its root. Sampled small blocks are scaled up to the bytes that they stand for. */
 struct mt_stack_entry {
     uint64_t bytes;
     uint64_t count;
     int complete;
     size_t n_frames;
     const char *const *frames;
+    const char *place; /* as in a tally: "gpu:GPU-01234567-89ab-cdef-0123-456789abcdef", "gpu:0";
+                          NULL: host */
 };
 
 struct mt_stack_list {
@@ -157,8 +159,9 @@ struct mt_stack_list {
     const struct mt_stack_entry *entries; /* sorted by bytes, largest first */
 };
 
-/* The stacks at `moment`, over all processes; at most `limit` entries, 0 for all. *stacks is owned
- * by the caller; free it with mt_stack_list_destroy(). Errors: MT_ENOTFOUND, MT_ENOMEM. */
+/* The stacks at `moment`, over all processes; at most `limit` entries, 0 for all. At the peak a
+ * device is shown at its own peak, as in a tally. *stacks is owned by the caller; free it with
+ * mt_stack_list_destroy(). Errors: MT_ENOTFOUND, MT_ENOMEM. */
 int mt_recording_stacks(const struct mt_recording *recording, const struct mt_moment *moment,
                         size_t limit, struct mt_stack_list **stacks, struct mt_error *error);
 

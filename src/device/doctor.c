@@ -356,7 +356,18 @@ struct cards {
     const struct look *look;
     char text[192];
     size_t length;
+    int has_unseen;
 };
+
+/* Whether it drives devices of AMD or Intel, whose memory the recorder does not see. */
+static int is_unseen(const char *driver)
+{
+    static const char *const drivers[] = {"amdgpu", "radeon", "i915", "xe"};
+    for (size_t i = 0; i < sizeof drivers / sizeof *drivers; i++)
+        if (strcmp(driver, drivers[i]) == 0)
+            return 1;
+    return 0;
+}
 
 static int add_card(void *context, const char *name)
 {
@@ -379,6 +390,7 @@ static int add_card(void *context, const char *name)
     if (used > 0 && cards->length + (size_t)used < sizeof cards->text)
         cards->length += (size_t)used;
     cards->text[cards->length] = '\0';
+    cards->has_unseen |= is_unseen(driver);
     return 0;
 }
 
@@ -387,6 +399,12 @@ static void check_drm(const struct look *look, struct mt_check *check)
     struct cards cards = {.look = look};
     const struct mt_host_os *host = &look->os->host;
     int status = host->list(host->context, "/sys/class/drm", add_card, &cards);
+    if (status == 0 && cards.has_unseen) {
+        found(check, MT_CHECK_LIMITED, "%s; memory of AMD's and Intel's devices is not recorded",
+              cards.text);
+        advise(check, "nothing to do: a report shows the host's memory and that of CUDA's devices");
+        return;
+    }
     if (status == 0 && cards.length > 0) {
         found(check, MT_CHECK_OK, "%s", cards.text);
         return;

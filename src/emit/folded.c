@@ -16,9 +16,13 @@ static void put_frame(struct mt_strbuf *out, const char *name)
     }
 }
 
-void mt_folded_stack(struct mt_strbuf *out, const char *const *frames, size_t n_frames,
-                     int complete, uint64_t weight)
+void mt_folded_stack(struct mt_strbuf *out, const char *place, const char *const *frames,
+                     size_t n_frames, int complete, uint64_t weight)
 {
+    if (place) {
+        put_frame(out, place);
+        mt_strbuf_puts(out, ";");
+    }
     if (n_frames == 0)
         mt_strbuf_puts(out, "[unknown]");
     else if (!complete)

@@ -10,8 +10,8 @@
 
 /* Appends one stack, whose frames are innermost first. What would end a frame or a line within a
  * name is replaced by ':' or ' '. A stack that was cut off starts with "[truncated]"; a stack
- * without frames is "[unknown]". */
-void mt_folded_stack(struct mt_strbuf *out, const char *const *frames, size_t n_frames,
-                     int complete, uint64_t weight);
+ * without frames is "[unknown]". `place`, where it is not NULL, is a frame before all others. */
+void mt_folded_stack(struct mt_strbuf *out, const char *place, const char *const *frames,
+                     size_t n_frames, int complete, uint64_t weight);
 
 #endif

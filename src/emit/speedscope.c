@@ -79,6 +79,8 @@ static json_t *frame_number(struct document *document, const char *frame)
 static void add_stack(struct document *document, const struct mt_speedscope_stack *stack)
 {
     json_t *sample = json_array();
+    if (stack->place)
+        append(document, sample, frame_number(document, stack->place));
     if (!stack->complete)
         append(document, sample, frame_number(document, "[truncated]"));
     for (size_t i = stack->n_frames; i-- > 0;)

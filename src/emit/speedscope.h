@@ -11,6 +11,7 @@
 
 /* Frames are innermost first; one that is "name (file:line)" is divided into its parts. */
 struct mt_speedscope_stack {
+    const char *place; /* a frame before all others; NULL: none */
     const char *const *frames;
     size_t n_frames;
     int complete; /* 0: cut off, which the outermost frame says */

@@ -34,14 +34,6 @@ static int add(struct mt_claims *claims, enum mt_category category, enum mt_prov
     return 0;
 }
 
-static int is_there(uint64_t begin_ns, uint64_t order, uint64_t end_ns,
-                    const struct mt_device_moment *moment)
-{
-    if (begin_ns > moment->ns || end_ns <= moment->ns)
-        return 0;
-    return begin_ns < moment->ns || order <= moment->order;
-}
-
 static int is_of_torch(struct mt_torch *torch, const struct mt_device_block *block)
 {
     return torch && !block->name && mt_torch_has(torch, (uint32_t)block->pid, block->address);
@@ -178,7 +170,7 @@ int mt_device_claims(const struct mt_devices *devices, size_t place,
     for (size_t i = 0; i < devices->n_blocks && result == 0; i++) {
         const struct mt_device_block *block = &devices->blocks[i];
         if (block->place != place || !mt_device_block_counts(block) ||
-            !is_there(block->begin_ns, block->order, block->end_ns, moment))
+            !mt_device_block_is_there(block, moment))
             continue;
         *(block->kind == MT_DEVICE_POOLED ? &sums.pooled : &sums.allocated) += block->bytes;
         sums.in_arrays += block->kind == MT_DEVICE_ARRAY ? block->bytes : 0;

@@ -4,6 +4,7 @@
 
 #include <memtally/error.h>
 #include <memtally/tally.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -468,4 +469,17 @@ int mt_device_block_counts(const struct mt_device_block *block)
 {
     return block->kind != MT_DEVICE_IMPORTED && block->kind != MT_DEVICE_HOST &&
            block->kind != MT_DEVICE_REGISTERED;
+}
+
+int mt_device_block_is_there(const struct mt_device_block *block,
+                             const struct mt_device_moment *moment)
+{
+    if (block->begin_ns > moment->ns || block->end_ns <= moment->ns)
+        return 0;
+    return block->begin_ns < moment->ns || block->order <= moment->order;
+}
+
+void mt_device_place_name(const struct mt_device_place *place, char name[MT_PLACE_NAME_BYTES])
+{
+    snprintf(name, MT_PLACE_NAME_BYTES, "gpu:%.50s", place->uuid);
 }

@@ -24,6 +24,10 @@ struct mt_device_place {
     uint64_t total_bytes;
 };
 
+#define MT_PLACE_NAME_BYTES 64u
+/* What tallies call it. */
+void mt_device_place_name(const struct mt_device_place *place, char name[MT_PLACE_NAME_BYTES]);
+
 struct mt_device_block {
     size_t place;
     uint64_t pid;
@@ -159,6 +163,9 @@ struct mt_device_moment {
     uint64_t graph_bytes;    /* of that, for the nodes of graphs */
     uint64_t others_bytes;   /* used by others; MT_UNKNOWN: not told apart */
 };
+
+int mt_device_block_is_there(const struct mt_device_block *block,
+                             const struct mt_device_moment *moment);
 
 /* What pools had, in use or free, those of graphs too. */
 uint64_t mt_device_reserved(const struct mt_device_moment *moment);

@@ -125,6 +125,10 @@ struct mt_image *mt_image_begun(const struct mt_recording *recording, uint64_t p
 const struct mt_picture *mt_image_picture_before(const struct mt_image *image, uint64_t ns);
 uint64_t mt_image_resident_at(const struct mt_image *image, uint64_t ns);
 
+/* The mappings in the last picture that shows the image itself; without one, those that it began
+ * with. mt_maps_finish() them. Returns 0 or MT_ENOMEM (images.c). */
+int mt_image_last_maps(const struct mt_image *image, struct mt_maps *maps);
+
 /* The size at the last of some points up to `ns`; 0 where there is none (images.c). */
 uint64_t mt_points_at(const struct mt_point *points, size_t n, uint64_t ns);
 

@@ -102,6 +102,16 @@ struct mt_image *mt_image_at(const struct mt_recording *recording, uint64_t pid,
     return &recording->images[images[begun ? begun - 1 : 0]];
 }
 
+int mt_image_last_maps(const struct mt_image *image, struct mt_maps *maps)
+{
+    for (size_t i = image->n_pictures; i-- > 0;) {
+        const struct mt_bytes *text = &image->pictures[i].text[MT_TEXT_MAPS];
+        if (text->length)
+            return mt_maps_parse(text->data, text->length, maps);
+    }
+    return mt_maps_copy(&image->first_maps, maps);
+}
+
 /* Whose image has which file, and how long its name is without what follows the last dot. */
 static const char *name_of(const struct mt_image *image, size_t *length)
 {

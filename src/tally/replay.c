@@ -202,7 +202,7 @@ static uint32_t text_of(struct mt_replay *replay, const struct mt_event *event, 
     return stream ? number_of(&stream->texts, number) : 0;
 }
 
-static uint32_t stack_of(struct mt_replay *replay, const struct mt_event *event, uint64_t number)
+uint32_t mt_replay_stack_of(struct mt_replay *replay, const struct mt_event *event, uint64_t number)
 {
     const struct mt_replay_stream *stream = number ? find_stream(replay, event) : NULL;
     return stream ? number_of(&stream->stacks, number) : 0;
@@ -267,7 +267,7 @@ static void end_scope(struct mt_replay *replay, const struct mt_event *event)
 /* Where a block is allocated. Returns 0 or MT_ENOMEM. */
 static int find_site(struct mt_replay *replay, const struct mt_event *event, uint32_t *site)
 {
-    uint32_t stack = stack_of(replay, event, event->field[2]);
+    uint32_t stack = mt_replay_stack_of(replay, event, event->field[2]);
     struct mt_site whole = scope_of(replay, event);
     *site = stack;
     if (whole.category == MT_CATEGORY_NONE && !whole.name)
@@ -439,7 +439,7 @@ static int add_mapping(struct mt_replay *replay, const struct mt_event *event)
     struct mt_live live = {
         .address = event->field[0],
         .size = event->field[1],
-        .stack = stack_of(replay, event, event->field[6]),
+        .stack = mt_replay_stack_of(replay, event, event->field[6]),
         .flags = (event->field[3] & MT_MAP_BY_ALLOCATOR ? MT_MAPPED_ALLOCATOR : 0) |
                  (event->field[4] ? MT_MAPPED_FILE : 0),
     };
@@ -558,7 +558,7 @@ static int add_buffer(struct mt_replay *replay, const struct mt_event *event)
         .flags = (uint32_t)event->field[3],
         .category = event->field[4] < MT_CATEGORY_END ? (uint32_t)event->field[4] : 0,
         .name = text_of(replay, event, event->field[5]),
-        .stack = stack_of(replay, event, event->field[6]),
+        .stack = mt_replay_stack_of(replay, event, event->field[6]),
     };
     return keep_in(replay, &replay->buffers, event->field[0], &live);
 }

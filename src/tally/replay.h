@@ -129,6 +129,11 @@ int mt_replay_file(struct mt_replay *replay, const struct mt_record_file *file,
 /* Where a block or sample was allocated. */
 struct mt_site mt_replay_site(const struct mt_replay *replay, uint32_t site);
 
+/* The number that the replay has for stack `number` of an event's stream, while the event is
+ * observed; 0: none. */
+uint32_t mt_replay_stack_of(struct mt_replay *replay, const struct mt_event *event,
+                            uint64_t number);
+
 /* Stack number `stack`, from 1 to mt_replay_stacks(). */
 struct mt_stack mt_replay_stack(const struct mt_replay *replay, uint32_t stack);
 /* The name of a Python frame; its `text` is NULL where none was recorded. */

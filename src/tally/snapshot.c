@@ -483,12 +483,12 @@ int mt_snapshot_tally(const struct mt_snapshot *snapshot, const struct mt_moment
 }
 
 static int add_stack(struct mt_stack_list *list, const struct mt_snapshot *snapshot,
-                     const struct life *life)
+                     const struct life *life, const char *place)
 {
     static const char *const nobody[] = {"[no stack]"};
     const char *names[MT_SNAPSHOT_FRAMES_MAX];
     const struct mt_snapshot_stack *stack = &snapshot->stacks[life->stack];
-    struct mt_stack_entry entry = {.bytes = life->bytes, .count = 1, .complete = 1};
+    struct mt_stack_entry entry = {.bytes = life->bytes, .count = 1, .complete = 1, .place = place};
     for (size_t i = 0; i < stack->n; i++)
         names[i] = stack->frames[i]->text;
     entry.frames = stack->n ? names : nobody;
@@ -504,10 +504,12 @@ static int add_stacks(struct mt_stack_list *list, const struct mt_snapshot *snap
     int result = course_init(&course, snapshot, device);
     if (result < 0)
         return result;
+    char place[16];
+    snprintf(place, sizeof place, "gpu:%u", device);
     size_t state = state_of_moment(&course, moment);
     for (size_t i = 0; i < course.n_lives && result == 0; i++)
         if (is_there(&course.lives[i], state))
-            result = add_stack(list, snapshot, &course.lives[i]);
+            result = add_stack(list, snapshot, &course.lives[i], place);
     course_finish(&course);
     return result;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Live bytes by call stack at a moment, with the names of the functions. */
+/* Live bytes by call stack at a moment, of the host and of devices, with the names of the
+ * functions. */
 #include <inttypes.h>
 #include <memtally/recording.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 
 #include "base/error.h"
 #include "symbol/symbol.h"
+#include "tally/device_askers.h"
 #include "tally/image.h"
 #include "tally/moment.h"
 #include "tally/python_frames.h"
@@ -164,7 +166,7 @@ static int find_frames(struct collector *collector, size_t stack, struct mt_stac
 
 static uint64_t hash_of(const struct mt_stack_entry *entry)
 {
-    uint64_t hash = entry->n_frames * 2 + (entry->complete != 0);
+    uint64_t hash = (entry->n_frames * 2 + (entry->complete != 0)) ^ (uintptr_t)entry->place;
     for (size_t i = 0; i < entry->n_frames; i++) {
         hash = (hash ^ (uint64_t)(uintptr_t)entry->frames[i]) * 0xff51afd7ed558ccdu;
         hash ^= hash >> 32;
@@ -174,7 +176,7 @@ static uint64_t hash_of(const struct mt_stack_entry *entry)
 
 static int same_stack(const struct mt_stack_entry *a, const struct mt_stack_entry *b)
 {
-    return a->n_frames == b->n_frames && a->complete == b->complete &&
+    return a->n_frames == b->n_frames && a->complete == b->complete && a->place == b->place &&
            memcmp(a->frames, b->frames, a->n_frames * sizeof *a->frames) == 0;
 }
 
@@ -214,14 +216,27 @@ static int merge_entry(struct owned_list *owned, const struct mt_stack_entry *ma
     return add_entry(owned, made, hash);
 }
 
-static int put_entry(struct collector *collector, size_t stack)
+static int put_entry(struct collector *collector, size_t stack, const char *place)
 {
     const struct sum *sum = &collector->sums[stack];
     const char *names[MT_MAX_FRAMES];
-    struct mt_stack_entry made = {.bytes = sum->bytes, .count = sum->count};
+    struct mt_stack_entry made = {.bytes = sum->bytes, .count = sum->count, .place = place};
     if (find_frames(collector, stack, &made, names) < 0)
         return MT_ENOMEM;
     return merge_entry(collector->owned, &made);
+}
+
+/* What was added since the last time, under the name of a place; NULL is the host. */
+static int put_sums(struct collector *collector, const char *place)
+{
+    const size_t n_stacks = mt_replay_stacks(collector->replay);
+    int result = 0;
+    for (size_t i = 0; i <= n_stacks && result == 0; i++) {
+        if (collector->sums[i].bytes)
+            result = put_entry(collector, i, place);
+        collector->sums[i] = (struct sum){0};
+    }
+    return result;
 }
 
 static int collect(struct collector *collector, const struct mt_process_choice *choice)
@@ -239,9 +254,7 @@ static int collect(struct collector *collector, const struct mt_process_choice *
         if (collector->interval_bytes > 0)
             add_samples(collector);
         add_mappings(collector);
-        for (size_t i = 0; i <= n_stacks && result == 0; i++)
-            if (collector->sums[i].bytes)
-                result = put_entry(collector, i);
+        result = put_sums(collector, NULL);
         mt_maps_finish(&collector->maps);
     }
     mt_table_finish(&collector->names);
@@ -268,6 +281,68 @@ static int collect_process(const struct mt_recording *recording,
     return result;
 }
 
+/* Returns NULL where memory ran out. */
+static const char *name_of_place(struct owned_list *owned, const struct mt_device_place *place)
+{
+    char name[MT_PLACE_NAME_BYTES];
+    uint32_t number;
+    mt_device_place_name(place, name);
+    return keep_name(owned, name, &number);
+}
+
+/* The allocations are of one image, those of a device beside each other. */
+static int put_askers(struct collector *collector, const struct mt_devices *devices,
+                      const struct mt_device_asker *askers, size_t n)
+{
+    int result = 0;
+    for (size_t i = 0; i < n && result == 0; i++) {
+        const struct mt_device_place *place = &devices->places[askers[i].block->place];
+        add(collector, askers[i].stack, askers[i].block->bytes, 1);
+        if (i + 1 < n && askers[i + 1].block->place == askers[i].block->place)
+            continue;
+        const char *name = name_of_place(collector->owned, place);
+        result = name ? put_sums(collector, name) : MT_ENOMEM;
+    }
+    return result;
+}
+
+static int collect_askers(const struct mt_recording *recording, struct mt_device_asker *askers,
+                          size_t n, struct owned_list *owned, struct mt_symbolizer *symbolizer)
+{
+    const struct mt_image *image = &recording->images[askers->image];
+    struct mt_replay replay;
+    struct collector collector = {.owned = owned, .symbolizer = symbolizer, .replay = &replay};
+    mt_replay_init(&replay);
+    int result = mt_device_askers_find(recording, askers, n, &replay);
+    if (result == 0)
+        result = mt_image_last_maps(image, &collector.maps);
+    if (result == 0) {
+        collector.sums = calloc((size_t)mt_replay_stacks(&replay) + 1, sizeof *collector.sums);
+        result =
+            collector.sums ? put_askers(&collector, &recording->devices, askers, n) : MT_ENOMEM;
+        mt_maps_finish(&collector.maps);
+    }
+    mt_table_finish(&collector.names);
+    free(collector.sums);
+    mt_replay_finish(&replay);
+    return result;
+}
+
+static int collect_devices(const struct mt_recording *recording, int is_peak, uint64_t ns,
+                           struct owned_list *owned, struct mt_symbolizer *symbolizer)
+{
+    struct mt_device_asker *askers;
+    size_t n;
+    int result = mt_device_askers_list(recording, is_peak, ns, &askers, &n);
+    for (size_t i = 0, end; i < n && result == 0; i = end) {
+        for (end = i + 1; end < n && askers[end].image == askers[i].image;)
+            end++;
+        result = collect_askers(recording, askers + i, end - i, owned, symbolizer);
+    }
+    free(askers);
+    return result;
+}
+
 static int by_frames(const void *a, const void *b)
 {
     const struct mt_stack_entry *x = a;
@@ -280,7 +355,9 @@ static int by_frames(const void *a, const void *b)
     }
     if (x->n_frames != y->n_frames)
         return x->n_frames < y->n_frames ? -1 : 1;
-    return x->complete - y->complete;
+    if (x->complete != y->complete)
+        return x->complete - y->complete;
+    return strcmp(x->place ? x->place : "", y->place ? y->place : "");
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -320,6 +397,8 @@ int mt_stack_list_add(struct mt_stack_list *stacks, const struct mt_stack_entry 
     for (size_t i = 0; i < made.n_frames; i++)
         if (!(names[i] = keep_name(owned, entry->frames[i], &number)))
             return MT_ENOMEM;
+    if (made.place && !(made.place = keep_name(owned, entry->place, &number)))
+        return MT_ENOMEM;
     made.frames = names;
     return merge_entry(owned, &made);
 }
@@ -348,6 +427,9 @@ int mt_recording_stacks(const struct mt_recording *recording, const struct mt_mo
     result = owned ? 0 : MT_ENOMEM;
     for (size_t i = 0; i < found.n_choices && result == 0; i++)
         result = collect_process(recording, &found.choices[i], owned, symbolizer);
+    if (result == 0)
+        result = collect_devices(recording, moment->kind == MT_MOMENT_PEAK, found.at.ns, owned,
+                                 symbolizer);
     mt_symbolizer_destroy(symbolizer);
     free(found.choices);
     if (result < 0) {

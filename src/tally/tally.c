@@ -488,7 +488,7 @@ static int add_device(struct work *work, const struct mt_tally *tally, uint64_t 
     struct mt_device_moment peak;
     struct mt_device_moment moment;
     struct mt_claims claims;
-    char name[64];
+    char name[MT_PLACE_NAME_BYTES];
     if (mt_device_peak(devices, device, &peak) < 0 ||
         mt_device_at(devices, device, moment_ns, &moment) < 0 || mt_claims_init(&claims) < 0)
         return MT_ENOMEM;
@@ -500,7 +500,7 @@ static int add_device(struct work *work, const struct mt_tally *tally, uint64_t 
     struct mt_tally_place *made =
         result < 0 ? NULL : mt_tally_make_place(work->arena, &claims, sum);
     mt_claims_finish(&claims);
-    snprintf(name, sizeof name, "gpu:%.50s", devices->places[device].uuid);
+    mt_device_place_name(&devices->places[device], name);
     char *text = mt_tally_text(work->arena, name);
     if (!made || !text)
         return MT_ENOMEM;

@@ -301,6 +301,101 @@ def test_run_on_two_devices_of_which_one_is_used():
     assert len([place for place in report["places"] if place["place"] != "host"]) == 1, report["places"]
 
 
+def stacks_of_devices(*words, named="H100-80GB", at="peak"):
+    """Of each device the bytes by call stack, whose functions are innermost last; and what the formats say."""
+    with tempfile.TemporaryDirectory() as folder:
+        recording = os.path.join(folder, "recording")
+        done = memtally.run("run", "-q", "--on", named, "--stacks", "unwind", "-o", recording, "--", *words)
+        assert done.returncode == 0, done.stderr[-2000:]
+        asked = ("report", "--at", at, recording)
+        entries = json.loads(memtally.must(*asked, "--json", "--top", "100000").stdout)["stacks"]["entries"]
+        return ([(entry["place"], entry["bytes"], entry["frames"][::-1]) for entry in entries if entry["place"] != "host"],
+                memtally.must(*asked, "--top", "100000").stdout, memtally.must(*asked, "--format", "folded").stdout,
+                json.loads(memtally.must(*asked, "--format", "speedscope").stdout))
+
+
+def test_call_stacks_say_who_took_memory_of_a_device():
+    """What the program held at the device's peak, by the functions of takes.c that took it. What was imported, what another image of
+    the process had, and what was given back before, are none of it."""
+    for word, by in (("linear", {("linear", "take"): 40 * MIB}), ("virtual", {("virtual",): 10 * MIB}), ("pooled", {("pooled",): 60 * MIB}),
+                     ("shared", {("shared", "take"): 36 * MIB}), ("replaced", {("linear", "take"): 40 * MIB})):
+        entries, _, _, _ = stacks_of_devices(TAKES, "dlsym", word)
+        sums = {}
+        for _, size, frames in entries:
+            assert "main" in frames, frames
+            way = tuple(frame for frame in frames if frame in ("linear", "virtual", "pooled", "shared", "replaced", "take"))
+            sums[way] = sums.get(way, 0) + size
+        assert sums == by, (word, entries)
+    entries, _, _, _ = stacks_of_devices(TAKES, "dlsym", "linear", at="exit")
+    assert [size for _, size, _ in entries] == [6 * MIB], entries
+
+
+# Two devices, of which each is fullest at another time, and memory of the host that stays.
+TWO_DEVICES = """
+import ctypes
+
+MIB = 1 << 20
+cuda = ctypes.CDLL("libcuda.so.1")
+
+
+def made(result):
+    assert result == 0, result
+
+
+def use(device):
+    context = ctypes.c_void_p()
+    made(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+    made(cuda.cuCtxSetCurrent(context))
+
+
+def take(size):
+    pointer = ctypes.c_uint64()
+    made(cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size)))
+    return pointer
+
+
+def early():
+    use(0)
+    made(cuda.cuMemFree_v2(take(200 * MIB)))
+
+
+def late():
+    made(cuda.cuMemHostAlloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(70 * MIB), 0))
+    for device, size in ((1, 300 * MIB), (0, 50 * MIB)):
+        use(device)
+        take(size)
+
+
+made(cuda.cuInit(0))
+early()
+late()
+"""
+
+
+def test_call_stacks_of_two_devices_have_pythons_functions():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "two.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(TWO_DEVICES)
+        peak, table, folded, speedscope = stacks_of_devices(sys.executable, path, named="2x24GiB")
+        end, _, _, _ = stacks_of_devices(sys.executable, path, named="2x24GiB", at="exit")
+
+    def by_function(entries):
+        return sorted((size // MIB, [name for name in ("early", "late", "take") if any(frame.startswith(name + " (") for frame in frames)])
+                      for _, size, frames in entries)
+
+    assert by_function(peak) == [(200, ["early", "take"]), (300, ["late", "take"])], peak
+    assert by_function(end) == [(50, ["late", "take"]), (300, ["late", "take"])], end
+    places = {size: place for place, size, _ in peak}
+    assert len(set(places.values())) == 2 and all(place.startswith("gpu:GPU-") for place in places.values()), places
+    (profile,) = speedscope["profiles"]
+    weights = {speedscope["shared"]["frames"][sample[0]]["name"]: weight for sample, weight in zip(profile["samples"], profile["weights"])}
+    for size, place in places.items():
+        assert f"{size // MIB}.00 MiB in 1 block of {place}\n" in table, table
+        assert [line.rpartition(" ")[2] for line in folded.splitlines() if line.startswith(place + ";")] == [str(size)], folded
+        assert weights[place] == size, weights
+
+
 def test_run_on_what_is_no_device_is_refused():
     done, report, left = run_on("nonsense", TAKES, "dlsym", "linear")
     assert done.returncode == 2 and "run: no GPU is called 'nonsense'" in done.stderr, done

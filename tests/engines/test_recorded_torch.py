@@ -127,5 +127,46 @@ def test_out_of_memory_is_told():
     assert "recorded.py:" in notes[0] and " run_out" in notes[0] and "(23." not in notes[0].partition(";")[0], notes
 
 
+# Each tensor is too large for what PyTorch has free: it takes a segment of the driver for each.
+TAKERS = """
+import json
+import sys
+
+import torch
+
+MIB = 1 << 20
+
+
+def weights():
+    return torch.empty(100 * MIB, dtype=torch.uint8, device="cuda")
+
+
+class Model:
+    def cache(self):
+        return torch.empty(64 * MIB, dtype=torch.uint8, device="cuda")
+
+
+kept = [weights(), Model().cache()]
+with open(sys.argv[1], "w", encoding="utf-8") as file:
+    json.dump(torch.cuda.memory_reserved(), file)
+"""
+
+
+def test_call_stacks_of_device_memory_have_the_functions_of_python():
+    with tempfile.TemporaryDirectory() as folder:
+        path, said, recording = (os.path.join(folder, name) for name in ("takers.py", "said", "recording"))
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(TAKERS)
+        done = memtally.run("run", "-q", "--on", "H100-80GB", "-o", recording, "--", engine.torch(), path, said)
+        assert done.returncode == 0, done.stderr[-3000:]
+        with open(said, encoding="utf-8") as file:
+            reserved = json.load(file)
+        entries = json.loads(memtally.must("report", "--json", "--top", "100000", recording).stdout)["stacks"]["entries"]
+        taken = {word: sum(entry["bytes"] for entry in entries if entry["place"].startswith("gpu:") and
+                           any(frame.startswith(name + " (") and "takers.py:" in frame for frame in entry["frames"]))
+                 for name, word in (("weights", "weights"), ("Model.cache", "cache"), ("<module>", "all"))}
+        assert taken == {"weights": 100 << 20, "cache": 64 << 20, "all": reserved} and reserved == 164 << 20, (taken, reserved)
+
+
 if __name__ == "__main__":
     tap.main(globals())

@@ -204,12 +204,13 @@ def test_call_stacks_have_functions_files_and_lines():
         folded = memtally.must("report", path, "--at", "exit", "--format", "folded").stdout
         speedscope = json.loads(memtally.must("report", path, "--at", "exit", "--format", "speedscope").stdout)
     live = sum(b["requested_size"] for _, b in allocator.live.values())
-    assert "<module> (/t/train.py:9);empty (/t/train.py:7);_init_group (/v/torch/optim/adam.py:182) " in folded, folded
+    assert "gpu:0;<module> (/t/train.py:9);empty (/t/train.py:7);_init_group (/v/torch/optim/adam.py:182) " in folded, folded
     assert sum(int(line.rpartition(" ")[2]) for line in folded.splitlines()) == live
     (profile,) = speedscope["profiles"]
     assert profile["endValue"] == sum(profile["weights"]) == live and profile["unit"] == "bytes"
     assert len(profile["samples"]) == len(profile["weights"])
     names = [speedscope["shared"]["frames"][i] for i in profile["samples"][0]]
+    assert names.pop(0) == {"name": "gpu:0"}, names
     assert all(0 <= i < len(speedscope["shared"]["frames"]) for sample in profile["samples"] for i in sample)
     assert names[0] == {"name": "<module>", "file": "/t/train.py", "line": 9} or len(names) == 1, names
 

@@ -125,7 +125,7 @@ void cli_document_folded(const struct cli_document *document, struct mt_strbuf *
     for (size_t i = 0; i < document->stacks->n_entries; i++) {
         const struct mt_stack_entry *entry = &document->stacks->entries[i];
         int complete = entry->complete || cli_is_no_stack(entry);
-        mt_folded_stack(out, entry->frames, entry->n_frames, complete, entry->bytes);
+        mt_folded_stack(out, entry->place, entry->frames, entry->n_frames, complete, entry->bytes);
     }
 }
 

@@ -253,6 +253,7 @@ static void put_machine(struct mt_json *json, const struct mt_tally_machine *mac
 static void put_stack(struct mt_json *json, const struct mt_stack_entry *entry)
 {
     mt_json_begin_object(json, NULL);
+    mt_json_text(json, "place", entry->place ? entry->place : "host");
     mt_json_count(json, "bytes", entry->bytes);
     mt_json_count(json, "count", entry->count);
     mt_json_bool(json, "complete", entry->complete);

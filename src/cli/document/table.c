@@ -562,9 +562,14 @@ static void put_stack(const struct mt_stack_entry *entry, const struct cli_termi
 {
     char size[MT_SIZE_TEXT];
     size_t shown = entry->n_frames > FRAMES_SHOWN + 1 ? FRAMES_SHOWN : entry->n_frames;
-    mt_strbuf_printf(out, "%s%s%s in %" PRIu64 " block%s%s\n", cli_bold(terminal),
+    mt_strbuf_printf(out, "%s%s%s in %" PRIu64 " block%s", cli_bold(terminal),
                      mt_format_size(entry->bytes, size), cli_plain(terminal), entry->count,
-                     entry->count == 1 ? "" : "s", how_it_ends(entry));
+                     entry->count == 1 ? "" : "s");
+    if (entry->place) {
+        mt_strbuf_puts(out, " of ");
+        mt_text_escape(out, entry->place, terminal->utf8);
+    }
+    mt_strbuf_printf(out, "%s\n", how_it_ends(entry));
     if (cli_is_no_stack(entry))
         return;
     for (size_t i = 0; i < shown; i++)

@@ -20,6 +20,7 @@ void cli_document_speedscope(const struct cli_document *document, struct mt_strb
     for (size_t i = 0; i < list->n_entries; i++) {
         const struct mt_stack_entry *entry = &list->entries[i];
         stacks[i] = (struct mt_speedscope_stack){
+            .place = entry->place,
             .frames = entry->frames,
             .n_frames = entry->n_frames,
             .complete = entry->complete || cli_is_no_stack(entry),

@@ -110,8 +110,8 @@ static const struct mt_recording_damage sample_damage = {0, 2, 1, 0, "4001.mtr a
 static const char *const sample_frames[] = {"malloc", "ggml_backend_buffer_alloc(a; b)", "main"};
 
 static const struct mt_stack_entry sample_stack_entries[] = {
-    {200 * MIB, 1, 1, 3, sample_frames},
-    {3 * MIB, 77, 0, 2, sample_frames},
+    {200 * MIB, 1, 1, 3, sample_frames, NULL},
+    {3 * MIB, 77, 0, 2, sample_frames, NULL},
 };
 
 static const struct mt_stack_list sample_stacks = {524288, 2, sample_stack_entries};

@@ -504,8 +504,8 @@ static void test_folded_needs_stacks(void **state)
 
 static const char *const no_stack_frame[] = {"[no stack]"};
 static const struct mt_stack_entry no_stack_entries[] = {
-    {200 * MIB, 1, 1, 3, sample_frames},
-    {3 * MIB, 77, 0, 1, no_stack_frame},
+    {200 * MIB, 1, 1, 3, sample_frames, NULL},
+    {3 * MIB, 77, 0, 1, no_stack_frame, NULL},
 };
 
 static char *as_text(const struct cli_document *document, enum cli_format format)

@@ -5,6 +5,7 @@
 #include "tests/support/replay.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,9 +106,9 @@ static const char good_files[] =
     "=== /proc/cpuinfo\nflags\t\t: fpu constant_tsc rep_good nopl nonstop_tsc avx2 avx512f "
     "avx512_vnni amx_int8\n"
     "=== /proc/driver/nvidia/version\nNVRM version: 550.54\n"
-    "=== /sys/class/drm/card0/device/driver -> ../../../../bus/pci/drivers/amdgpu\n"
+    "=== /sys/class/drm/card0/device/driver -> ../../../../bus/pci/drivers/nvidia\n"
     "=== /sys/class/drm/card0-HDMI-A-1/status\nconnected\n"
-    "=== /sys/class/drm/card1/device/driver -> ../../../../bus/pci/drivers/i915\n";
+    "=== /sys/class/drm/card1/device/driver -> ../../../../bus/pci/drivers/ast\n";
 
 static const struct mt_doctor_options options = {.search_path = "/usr/bin::/opt/llama"};
 
@@ -179,10 +180,32 @@ static void test_a_machine_with_everything_needs_no_advice(void **state)
     assert_finds(&visit, "swap", MT_CHECK_OK, "2.00 MiB, 1.00 MiB used");
     assert_finds(&visit, "huge_pages", MT_CHECK_OK, "transparent huge pages: madvise");
     assert_finds(&visit, "nvidia", MT_CHECK_OK, "NVRM version: 550.54");
-    assert_finds(&visit, "drm", MT_CHECK_OK, "amdgpu (card0), i915 (card1)");
+    assert_finds(&visit, "drm", MT_CHECK_OK, "nvidia (card0), ast (card1)");
     assert_finds(&visit, "engines", MT_CHECK_OK, "llama-bench");
     assert_finds(&visit, "disk", MT_CHECK_OK, "5.00 GiB free");
     finish(&visit);
+}
+
+static void test_devices_of_amd_and_intel_are_there_and_unseen(void **state)
+{
+    (void)state;
+    static const char *const drivers[] = {"amdgpu", "radeon", "i915", "xe"};
+    for (size_t i = 0; i < sizeof drivers / sizeof *drivers; i++) {
+        char machine[256];
+        char finding[128];
+        snprintf(machine, sizeof machine,
+                 "=== /sys/class/drm/card0/device/driver -> ../bus/pci/drivers/ast\n"
+                 "=== /sys/class/drm/card1/device/driver -> ../bus/pci/drivers/%s\n",
+                 drivers[i]);
+        snprintf(finding, sizeof finding,
+                 "ast (card0), %s (card1); memory of AMD's and Intel's devices is not recorded",
+                 drivers[i]);
+        struct visit visit = machine_with(machine);
+        look(&visit);
+        assert_finds(&visit, "drm", MT_CHECK_LIMITED, finding);
+        assert_string_not_equal(check_of(&visit, "drm")->advice, "");
+        finish(&visit);
+    }
 }
 
 static void test_without_proc_the_essentials_are_missing_and_the_rest_is_still_told(void **state)
@@ -316,6 +339,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_machine_with_everything_needs_no_advice),
+        cmocka_unit_test(test_devices_of_amd_and_intel_are_there_and_unseen),
         cmocka_unit_test(test_without_proc_the_essentials_are_missing_and_the_rest_is_still_told),
         cmocka_unit_test(test_an_older_kernel_takes_pictures_the_slower_way),
         cmocka_unit_test(test_each_limitation_has_its_finding_and_its_advice),
