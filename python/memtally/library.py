@@ -128,38 +128,6 @@ class TrendStruct(ctypes.Structure):
     ]
 
 
-class PoolStatsStruct(ctypes.Structure):
-    _fields_ = [
-        *(
-            (name, ctypes.c_uint64)
-            for name in (
-                "live_bytes",
-                "peak_live_bytes",
-                "reserved_bytes",
-                "peak_reserved_bytes",
-                "free_bytes",
-                "pending_bytes",
-                "front_bytes",
-                "spare_bytes",
-                "largest_free_bytes",
-                "address_bytes_used",
-                "n_allocations",
-                "n_frees",
-                "n_hits",
-                "n_front_hits",
-                "n_misses",
-                "n_failures",
-                "n_growths",
-                "n_pages_made",
-                "n_pages_moved",
-                "n_pages_returned",
-                "n_rollbacks",
-                "n_waits",
-            )
-        ),
-    ]
-
-
 BUDGET_PLACES = 14  # MT_BUDGET_PLACES
 BUDGET_HOLDERS = 128  # MT_BUDGET_HOLDERS
 JOB_PLACES = 65  # MT_JOB_PLACES
@@ -198,6 +166,38 @@ class JobMachineStruct(ctypes.Structure):
     ]
 
 
+class PoolStatsStruct(ctypes.Structure):
+    _fields_ = [
+        *(
+            (name, ctypes.c_uint64)
+            for name in (
+                "live_bytes",
+                "peak_live_bytes",
+                "reserved_bytes",
+                "peak_reserved_bytes",
+                "free_bytes",
+                "pending_bytes",
+                "front_bytes",
+                "spare_bytes",
+                "largest_free_bytes",
+                "address_bytes_used",
+                "n_allocations",
+                "n_frees",
+                "n_hits",
+                "n_front_hits",
+                "n_misses",
+                "n_failures",
+                "n_growths",
+                "n_pages_made",
+                "n_pages_moved",
+                "n_pages_returned",
+                "n_rollbacks",
+                "n_waits",
+            )
+        ),
+    ]
+
+
 class TrackPointer(ctypes.c_void_p):
     """A struct mt_track *."""
 
@@ -211,10 +211,6 @@ class MonitorSourceStruct(ctypes.Structure):
     _fields_ = [
         ("name", ctypes.c_char_p),
         ("context", ctypes.c_void_p),
-    "mt_budget_need": BudgetNeedStruct,
-    "mt_budget_place": BudgetPlaceStruct,
-    "mt_budget_holder": BudgetHolderStruct,
-    "mt_job_machine": JobMachineStruct,
         ("read", ctypes.c_void_p),
         ("close", ctypes.c_void_p),
     ]
@@ -242,44 +238,6 @@ class MonitorOptionsStruct(ctypes.Structure):
     _fields_ = [
         ("history", ctypes.c_size_t),
         ("level_ratios", ctypes.c_double * (len(PRESSURES) - 1)),
-    (
-        "mt_job_look",
-        ctypes.c_int,
-        (ctypes.POINTER(JobMachineStruct), ctypes.c_char_p, ctypes.POINTER(ErrorStruct)),
-    ),
-    (
-        "mt_budget_ask",
-        ctypes.c_int,
-        (
-            ctypes.c_char_p,
-            ctypes.POINTER(BudgetNeedStruct),
-            ctypes.c_size_t,
-            ctypes.POINTER(ctypes.c_uint64),
-            ctypes.POINTER(ErrorStruct),
-        ),
-    ),
-    (
-        "mt_budget_take",
-        ctypes.c_int,
-        (ctypes.c_char_p, ctypes.c_uint64, ctypes.POINTER(BudgetPlaceStruct), ctypes.c_size_t, ctypes.POINTER(ErrorStruct)),
-    ),
-    (
-        "mt_budget_renew",
-        ctypes.c_int,
-        (ctypes.c_char_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint64, ctypes.POINTER(ErrorStruct)),
-    ),
-    ("mt_budget_release", ctypes.c_int, (ctypes.c_char_p, ctypes.c_uint64, ctypes.POINTER(ErrorStruct))),
-    (
-        "mt_budget_list",
-        ctypes.c_int,
-        (
-            ctypes.c_char_p,
-            ctypes.POINTER(BudgetHolderStruct),
-            ctypes.POINTER(ctypes.c_size_t),
-            ctypes.POINTER(ctypes.c_size_t),
-            ctypes.POINTER(ErrorStruct),
-        ),
-    ),
         ("hysteresis_ratio", ctypes.c_double),
         ("cleanup_ratio", ctypes.c_double),
         ("cleanup_pause_ns", ctypes.c_uint64),
@@ -376,6 +334,10 @@ STRUCTS = {
     "mt_monitor_cleanup": MonitorCleanupStruct,
     "mt_monitor_growth": MonitorGrowthStruct,
     "mt_monitor_stats": MonitorStatsStruct,
+    "mt_budget_need": BudgetNeedStruct,
+    "mt_budget_place": BudgetPlaceStruct,
+    "mt_budget_holder": BudgetHolderStruct,
+    "mt_job_machine": JobMachineStruct,
     "mt_pool_stats": PoolStatsStruct,
 }
 
@@ -404,6 +366,44 @@ _FUNCTIONS = (
     ("mt_track_destroy", None, (TrackPointer,)),
     ("mt_trend_judge", None, (ctypes.POINTER(TrendPointStruct), ctypes.c_size_t, ctypes.POINTER(TrendStruct))),
     ("mt_trend_pattern_name", ctypes.c_char_p, (ctypes.c_int,)),
+    (
+        "mt_job_look",
+        ctypes.c_int,
+        (ctypes.POINTER(JobMachineStruct), ctypes.c_char_p, ctypes.POINTER(ErrorStruct)),
+    ),
+    (
+        "mt_budget_ask",
+        ctypes.c_int,
+        (
+            ctypes.c_char_p,
+            ctypes.POINTER(BudgetNeedStruct),
+            ctypes.c_size_t,
+            ctypes.POINTER(ctypes.c_uint64),
+            ctypes.POINTER(ErrorStruct),
+        ),
+    ),
+    (
+        "mt_budget_take",
+        ctypes.c_int,
+        (ctypes.c_char_p, ctypes.c_uint64, ctypes.POINTER(BudgetPlaceStruct), ctypes.c_size_t, ctypes.POINTER(ErrorStruct)),
+    ),
+    (
+        "mt_budget_renew",
+        ctypes.c_int,
+        (ctypes.c_char_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint64, ctypes.POINTER(ErrorStruct)),
+    ),
+    ("mt_budget_release", ctypes.c_int, (ctypes.c_char_p, ctypes.c_uint64, ctypes.POINTER(ErrorStruct))),
+    (
+        "mt_budget_list",
+        ctypes.c_int,
+        (
+            ctypes.c_char_p,
+            ctypes.POINTER(BudgetHolderStruct),
+            ctypes.POINTER(ctypes.c_size_t),
+            ctypes.POINTER(ctypes.c_size_t),
+            ctypes.POINTER(ErrorStruct),
+        ),
+    ),
     (
         "mt_monitor_open_source",
         ctypes.c_int,
@@ -550,6 +550,46 @@ def judge(points: list[tuple[int, int, int]]) -> tuple[str, TrendStruct]:
     return name.decode(), trend
 
 
+def _checked(name: str, *arguments: Any) -> None:
+    """Calls a function whose last parameter is the error."""
+    error = ErrorStruct()
+    if getattr(load(), name)(*arguments, ctypes.byref(error)) < 0:
+        raise error_from(error)
+
+
+def machine(visible: str | None) -> JobMachineStruct:
+    """The places of this machine with what they have free; `visible` as CUDA_VISIBLE_DEVICES."""
+    found = JobMachineStruct()
+    _checked("mt_job_look", ctypes.byref(found), None if visible is None else visible.encode())
+    return found
+
+
+def ask_budget(path: str, needs: dict[str, int]) -> int:
+    """The number of a new request; see <memtally/budget.h>, also for those below."""
+    number = ctypes.c_uint64()
+    given = (BudgetNeedStruct * len(needs))(*(BudgetNeedStruct(place.encode(), size) for place, size in needs.items()))
+    _checked("mt_budget_ask", os.fsencode(path), given, len(needs), ctypes.byref(number))
+    return number.value
+
+
+def take_budget(path: str, number: int, found: JobMachineStruct) -> None:
+    _checked("mt_budget_take", os.fsencode(path), number, found.places, found.n)
+
+
+def renew_budget(path: str, number: int, place: str, used: int) -> None:
+    _checked("mt_budget_renew", os.fsencode(path), number, place.encode(), used)
+
+
+def release_budget(path: str, number: int) -> None:
+    _checked("mt_budget_release", os.fsencode(path), number)
+
+
+def budget_holders(path: str) -> list[BudgetHolderStruct]:
+    holders, n = (BudgetHolderStruct * BUDGET_HOLDERS)(), ctypes.c_size_t()
+    _checked("mt_budget_list", os.fsencode(path), holders, ctypes.byref(n), None)
+    return list(holders[: n.value])
+
+
 class MadePool:
     """A pool, and the device that it is of."""
 
@@ -613,46 +653,6 @@ def pool_stats(made: MadePool) -> PoolStatsStruct:
     stats = PoolStatsStruct()
     load().mt_pool_stats_read(made.pool, ctypes.byref(stats))
     return stats
-
-
-def _checked(name: str, *arguments: Any) -> None:
-    """Calls a function whose last parameter is the error."""
-    error = ErrorStruct()
-    if getattr(load(), name)(*arguments, ctypes.byref(error)) < 0:
-        raise error_from(error)
-
-
-def machine(visible: str | None) -> JobMachineStruct:
-    """The places of this machine with what they have free; `visible` as CUDA_VISIBLE_DEVICES."""
-    found = JobMachineStruct()
-    _checked("mt_job_look", ctypes.byref(found), None if visible is None else visible.encode())
-    return found
-
-
-def ask_budget(path: str, needs: dict[str, int]) -> int:
-    """The number of a new request; see <memtally/budget.h>, also for those below."""
-    number = ctypes.c_uint64()
-    given = (BudgetNeedStruct * len(needs))(*(BudgetNeedStruct(place.encode(), size) for place, size in needs.items()))
-    _checked("mt_budget_ask", os.fsencode(path), given, len(needs), ctypes.byref(number))
-    return number.value
-
-
-def take_budget(path: str, number: int, found: JobMachineStruct) -> None:
-    _checked("mt_budget_take", os.fsencode(path), number, found.places, found.n)
-
-
-def renew_budget(path: str, number: int, place: str, used: int) -> None:
-    _checked("mt_budget_renew", os.fsencode(path), number, place.encode(), used)
-
-
-def release_budget(path: str, number: int) -> None:
-    _checked("mt_budget_release", os.fsencode(path), number)
-
-
-def budget_holders(path: str) -> list[BudgetHolderStruct]:
-    holders, n = (BudgetHolderStruct * BUDGET_HOLDERS)(), ctypes.c_size_t()
-    _checked("mt_budget_list", os.fsencode(path), holders, ctypes.byref(n), None)
-    return list(holders[: n.value])
 
 
 def host() -> HostStruct:
