@@ -60,6 +60,23 @@ struct mt_run_result {
  * neither a recording nor a folder that was not there before. */
 int mt_run_start(const struct mt_run_options *options, struct mt_run **run, struct mt_error *error);
 
+struct mt_attach_options {
+    const char *directory; /* recording folder; made if absent, must not hold a recording */
+    int pid;
+    double picture_share; /* of the time that it is watched; 0 means 0.02 */
+};
+
+/* Watches a process that already runs, and its descendants. Nothing of them is stopped, written to
+ * or changed, and the caller becomes nobody's parent: their ends are seen, their statuses are not.
+ * The caller itself is left out where it is a descendant. On success *run is owned by the caller:
+ * call mt_run_poll() as of a run, and end it with mt_run_finish(), which does not wait, or with
+ * mt_run_abandon(), which leaves the processes alone.
+ * Errors: MT_ENOTFOUND (no such process, or it has ended), MT_EUNSUPPORTED (no /proc, or the
+ * process has no memory of its own, as a thread of the kernel), MT_EBUSY, MT_EPERM, MT_EIO (the
+ * folder), MT_EARG, MT_ENOMEM. After an error the folder is as it was. */
+int mt_attach_start(const struct mt_attach_options *options, struct mt_run **run,
+                    struct mt_error *error);
+
 /* The program's process id. It stays valid until mt_run_finish() or mt_run_abandon(). */
 int mt_run_pid(const struct mt_run *run);
 

@@ -80,6 +80,7 @@ enum cli_operands {
     CLI_OPERANDS_NONE,
     CLI_OPERANDS_FILES,
     CLI_OPERANDS_PROGRAM, /* a command line: parsing stops at the first operand */
+    CLI_OPERANDS_PROCESS, /* the number of a process */
     CLI_OPERANDS_COMMANDS /* names of memtally's own commands */
 };
 

@@ -92,6 +92,8 @@ static void put_operands(struct mt_strbuf *out, const struct cmd_entry *entry)
         mt_strbuf_printf(out, ")'%s'*:file:_files'", line);
     } else if (entry->operands == CLI_OPERANDS_FILES) {
         mt_strbuf_printf(out, "%s'*:file:_files'", line);
+    } else if (entry->operands == CLI_OPERANDS_PROCESS) {
+        mt_strbuf_printf(out, "%s'1:process:_pids'", line);
     } else if (entry->operands == CLI_OPERANDS_COMMANDS) {
         mt_strbuf_printf(out, "%s'1:command:_memtally_commands'", line);
     } else if (entry->operands == CLI_OPERANDS_PROGRAM) {

@@ -108,9 +108,9 @@ struct mt_process_memory {
 int mt_process_memory_read(const struct mt_host_os *os, int pid, struct mt_process_memory *memory,
                            struct mt_error *error);
 
-/* The command line with its arguments separated by spaces and control characters replaced by '?',
- * cut to `capacity`, always terminated. A process without one gives its name in brackets. Returns 0
- * or MT_ENOTFOUND, MT_EPERM. */
+/* The command line with its arguments separated by spaces, what may be a secret hidden (secrets.h)
+ * and control characters replaced by '?', cut to `capacity`, always terminated. A process without
+ * one gives its name in brackets. Returns 0 or MT_ENOTFOUND, MT_EPERM. */
 int mt_process_command(const struct mt_host_os *os, int pid, char *text, size_t capacity);
 
 /* The path of the program. Returns 0 or MT_ENOTFOUND, MT_EPERM, MT_ELIMIT (does not fit). */

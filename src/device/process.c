@@ -4,6 +4,7 @@
 #include "device/host.h"
 
 #include "base/error.h"
+#include "device/secrets.h"
 #include "device/span.h"
 
 #include <errno.h>
@@ -292,10 +293,7 @@ int mt_process_command(const struct mt_host_os *os, int pid, char *text, size_t 
         if (status < 0)
             return status;
     } else {
-        size_t length = (size_t)n < capacity ? (size_t)n : capacity - 1;
-        for (size_t i = 0; i < length; i++)
-            text[i] = bytes[i] ? bytes[i] : ' ';
-        text[length] = '\0';
+        mt_join_arguments(bytes, (size_t)n, text, capacity);
     }
     replace_controls(text);
     return 0;

@@ -41,6 +41,10 @@ struct pm_scan_arg {
 #define KERNEL_SPACE ((uint64_t)1 << 63)
 #define PATH_BYTES   64
 
+/* Linux holds the lock of a process's mappings during a scan. Another process waits for it no
+ * longer than this many pages take: some 2 ms. */
+#define OUTSIDE_MOST_PAGES ((uint64_t)131072)
+
 /* Where a scan ends. PAGEMAP_SCAN refuses a range that goes past what the kernel gives programs. */
 #if defined(__aarch64__)
 #define SCAN_END ((uint64_t)1 << 48)
@@ -188,6 +192,7 @@ static int scan_range(struct picture *picture, int fd, uint64_t start, uint64_t 
         .category_inverted = PAGE_PFNZERO,
         .category_mask = PAGE_PRESENT | PAGE_PFNZERO,
         .return_mask = has_files ? PAGE_FILE | PAGE_HUGE : PAGE_HUGE,
+        .max_pages = picture->request->reason == MT_PICTURE_OUTSIDE ? OUTSIDE_MOST_PAGES : 0,
     };
     while (arg.start < end) {
         long found = picture->os->ioctl(fd, SCAN_REQUEST, &arg);

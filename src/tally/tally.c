@@ -49,9 +49,13 @@ struct work {
 };
 
 /* As OUTSIDE_ONLY numbers them. */
-static const char *const reasons[] = {
-    "the recorder was not loaded", "statically linked", "setuid, setgid or capabilities",
-    "ended before it could be looked at", "built with a sanitizer"};
+static const char *const reasons[] = {"the recorder was not loaded",
+                                      "statically linked",
+                                      "setuid, setgid or capabilities",
+                                      "ended before it could be looked at",
+                                      "built with a sanitizer",
+                                      "it ran before memtally attached",
+                                      "its mappings are open to its own user and to root only"};
 
 #define N_REASONS       (sizeof reasons / sizeof *reasons)
 #define TORCH_NOTES_MAX 32u

@@ -81,15 +81,45 @@ static int has_same_command(const struct mt_image *a, const struct mt_image *b)
            (strcmp(a->command, b->command) == 0 || is_name_of(a->command, b->command));
 }
 
+/* The line of maps that ends in `name`; it has no data where there is none. */
+static struct mt_bytes line_named(const struct mt_bytes *maps, const char *name)
+{
+    const char *text = (const char *)maps->data;
+    size_t length = strlen(name);
+    const char *found = text ? memmem(text, maps->length, name, length) : NULL;
+    const char *start = found ? memrchr(text, '\n', (size_t)(found - text)) : NULL;
+    if (!found)
+        return (struct mt_bytes){0};
+    start = start ? start + 1 : text;
+    return (struct mt_bytes){maps->data + (start - text), (size_t)(found + length - start)};
+}
+
+/* Exec puts the kernel's page of code at another address, and fork leaves it where it was. Where
+ * addresses are not made random, a program that a process starts of itself passes for a fork; then
+ * the kernel says that it shares nothing. */
+static int has_same_layout(const struct mt_image *a, const struct mt_image *b)
+{
+    static const char name[] = "[vdso]\n";
+    if (!a->n_pictures || !b->n_pictures)
+        return 0;
+    struct mt_bytes x = line_named(&a->pictures[0].text[MT_TEXT_MAPS], name);
+    struct mt_bytes y = line_named(&b->pictures[0].text[MT_TEXT_MAPS], name);
+    return x.data && y.data && x.length == y.length && memcmp(x.data, y.data, x.length) == 0;
+}
+
 /* What was not pictured is a fork by its command line, which exec would have changed. */
 static const struct mt_image *parent_of_unrecorded(const struct mt_recording *recording,
                                                    const struct mt_image_names *names,
                                                    const struct mt_image *image)
 {
-    if (image->n_pictures)
-        return image_mapped_in(recording, names, image);
     const struct mt_image *found =
-        mt_image_begun(recording, image->parent_pid, image->start_ns + START_STEP_NS);
+        image->n_pictures ? image_mapped_in(recording, names, image) : NULL;
+    if (found)
+        return found;
+    found = mt_image_begun(recording, image->parent_pid, image->start_ns + START_STEP_NS);
+    if (image->n_pictures)
+        return found && found != image && !found->file && has_same_layout(found, image) ? found
+                                                                                        : NULL;
     return found && found->file && has_same_command(found, image) ? found : NULL;
 }
 

@@ -198,6 +198,17 @@ static enum mt_outside_reason reason_of(const struct mt_run *run, const struct w
     return result < 0 ? MT_OUTSIDE_NOT_LOADED : mt_outside_reason_of(path);
 }
 
+static enum mt_outside_reason reason_of_attached(const struct watched *process)
+{
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%d/pagemap", process->reader);
+    int fd = mt_watch_os.open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return fd == -EACCES || fd == -EPERM ? MT_OUTSIDE_NOT_ALLOWED : MT_OUTSIDE_ATTACHED;
+    mt_watch_os.close(fd);
+    return MT_OUTSIDE_ATTACHED;
+}
+
 static uint64_t program_of(const struct mt_run *run, pid_t pid)
 {
     char path[PATH_MAX];
@@ -213,13 +224,15 @@ static uint64_t program_of(const struct mt_run *run, pid_t pid)
 void mt_watch_judge(struct mt_run *run, struct watched *process, uint64_t now_ns)
 {
     struct mt_process seen;
-    enum mt_outside_reason reason = MT_OUTSIDE_NOT_LOADED;
+    enum mt_outside_reason reason = run->is_attached ? MT_OUTSIDE_ATTACHED : MT_OUTSIDE_NOT_LOADED;
     if (mt_process_read(&run->host, process->seen.pid, &seen, NULL) < 0 ||
         (seen.state == 'Z' && process->reader == process->seen.pid))
         return; /* its end is taken soon */
     process->seen = seen;
     process->recorded = is_recorded(run, process);
-    if (!process->recorded)
+    if (run->is_attached)
+        reason = reason_of_attached(process);
+    else if (!process->recorded)
         reason = reason_of(run, process);
     if (!process->recorded && reason == MT_OUTSIDE_NOT_LOADED && run->has_recorder &&
         now_ns - process->since_ns < LOADING_NS)
@@ -350,7 +363,9 @@ static int is_still_there(const struct mt_run *run, struct watched *process)
 void mt_watch_tree(struct mt_run *run, uint64_t now_ns)
 {
     size_t n_new;
-    if (mt_process_tree(&run->host, getpid(), &run->tree, NULL) < 0 || !run->tree.n)
+    pid_t root = run->is_attached ? run->pid : getpid();
+    int result = mt_process_tree(&run->host, root, &run->tree, NULL);
+    if (result < 0 || (!run->tree.n && !run->is_attached))
         return;
     for (size_t i = 0; i < run->n_processes; i++)
         run->processes[i].alive = 0;
@@ -396,6 +411,10 @@ static int reap_one(struct mt_run *run, pid_t pid, struct watched *process)
 
 void mt_watch_reap(struct mt_run *run)
 {
+    if (run->is_attached) {
+        run->ended = !find(run, run->pid);
+        return;
+    }
     for (size_t i = run->n_processes; i-- > 0;) {
         struct watched *process = &run->processes[i];
         if (process->seen.pid != run->pid && process->seen.parent_pid != getpid())

@@ -107,7 +107,7 @@ static void destroy(struct mt_run *run)
     free(run);
 }
 
-static int prepare(struct mt_run *run, const struct mt_run_options *options, struct mt_error *error)
+int mt_run_prepare(struct mt_run *run, const struct mt_run_options *options, struct mt_error *error)
 {
     run->pidfd = -1;
     run->has_recorder = options->recorder_path != NULL;
@@ -116,13 +116,13 @@ static int prepare(struct mt_run *run, const struct mt_run_options *options, str
     run->boot_offset_ns = (int64_t)(clock_ns(CLOCK_BOOTTIME) - mt_monotonic_ns());
     run->scratch = malloc(MT_PICTURE_SCRATCH_BYTES);
     mt_host_os_init(&run->host);
-    mt_cgroup_find(&run->host, 0, &run->cgroup);
+    mt_cgroup_find(&run->host, run->pid, &run->cgroup);
     if (!run->scratch)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
     int result = prepare_directory(run, options->directory, error);
     if (result == 0)
         result = create_file(run, options, error);
-    if (result == 0)
+    if (result == 0 && !run->is_attached)
         mt_side_make(run);
     return result;
 }
@@ -166,6 +166,12 @@ static void leave_nothing(const struct mt_run *run)
         rmdir(run->side);
 }
 
+void mt_run_undo(struct mt_run *run)
+{
+    leave_nothing(run);
+    destroy(run);
+}
+
 int mt_run_start(const struct mt_run_options *options, struct mt_run **run, struct mt_error *error)
 {
     if (!options->directory || !options->argv || !options->argv[0] || !options->environment)
@@ -178,7 +184,7 @@ int mt_run_start(const struct mt_run_options *options, struct mt_run **run, stru
     struct mt_run *made = calloc(1, sizeof *made);
     if (!made)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "out of memory");
-    int result = prepare(made, options, error);
+    int result = mt_run_prepare(made, options, error);
     if (result == 0) {
         become_parent(made);
         made->own_peak_bytes = own_peak_bytes();
@@ -187,8 +193,7 @@ int mt_run_start(const struct mt_run_options *options, struct mt_run **run, stru
             end_parenthood(made);
     }
     if (result < 0) {
-        leave_nothing(made);
-        destroy(made);
+        mt_run_undo(made);
         return result;
     }
     made->pid = result;
@@ -223,7 +228,7 @@ int mt_run_signal(const struct mt_run *run, int signal)
 static void wait_a_step(const struct mt_run *run, int step_ms)
 {
     struct pollfd fd = {.fd = run->pidfd, .events = POLLIN};
-    poll(&fd, run->pidfd >= 0, step_ms);
+    poll(&fd, run->pidfd >= 0 && !run->is_attached, step_ms);
 }
 
 static void fill_status(const struct mt_run *run, struct mt_run_status *status)
@@ -262,6 +267,11 @@ int mt_run_poll(struct mt_run *run, int timeout_ms, struct mt_run_status *status
 static void wait_for_the_rest(struct mt_run *run)
 {
     const struct timespec pause = {.tv_nsec = STEP_MS * 1000000};
+    if (run->is_attached) {
+        mt_watch_picture_the_rest(run);
+        mt_watch_machine(run);
+        return;
+    }
     while (!run->ended) {
         struct mt_run_status status;
         mt_run_poll(run, 1000, &status, NULL);
@@ -335,8 +345,9 @@ int mt_run_finish(struct mt_run *run, void (*progress)(void *context, double sha
 {
     wait_for_the_rest(run);
     *result = (struct mt_run_result){
-        .exit_code =
-            WIFEXITED(run->status) ? WEXITSTATUS(run->status) : 128 + WTERMSIG(run->status),
+        .exit_code = run->is_attached         ? 0
+                     : WIFEXITED(run->status) ? WEXITSTATUS(run->status)
+                                              : 128 + WTERMSIG(run->status),
         .signal = WIFSIGNALED(run->status) ? WTERMSIG(run->status) : 0,
         .wall_ns = mt_monotonic_ns() - run->start_ns,
         .peak_resident_bytes = run->peak_resident_bytes,
@@ -346,7 +357,8 @@ int mt_run_finish(struct mt_run *run, void (*progress)(void *context, double sha
     int packed = pack_all(run, progress, context, taken < 0 ? NULL : error);
     if (packed == 0)
         packed = taken;
-    end_parenthood(run);
+    if (!run->is_attached)
+        end_parenthood(run);
     destroy(run);
     return packed;
 }
@@ -372,9 +384,11 @@ void mt_run_abandon(struct mt_run *run)
 {
     if (!run)
         return;
-    kill_all(run);
+    if (!run->is_attached)
+        kill_all(run);
     end_file(run);
     mt_side_take_in(run, is_busy, NULL);
-    end_parenthood(run);
+    if (!run->is_attached)
+        end_parenthood(run);
     destroy(run);
 }

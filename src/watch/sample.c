@@ -111,13 +111,20 @@ static void look_at_process(struct mt_run *run, struct watched *process, uint64_
     process->resident_bytes = resident == MT_UNKNOWN ? 0 : resident;
     if (!process->resident_bytes)
         return;
-    if (!process->judged && now_ns - process->since_ns >= JUDGE_AFTER_NS)
+    if (!process->judged && (run->is_attached || now_ns - process->since_ns >= JUDGE_AFTER_NS))
         mt_watch_judge(run, process, now_ns);
     if (apart(resident, process->sampled_bytes) > resident / 256 ||
         now_ns - process->sampled_ns >= SAMPLE_AT_LEAST_NS)
         write_sample(run, process, now_ns);
     if (is_due(run, process, now_ns) && within_budget(run, process, now_ns))
         take_picture(run, process);
+}
+
+void mt_watch_picture_the_rest(struct mt_run *run)
+{
+    for (size_t i = 0; i < run->n_processes; i++)
+        if (run->processes[i].resident_bytes && !run->processes[i].pictured_ns)
+            take_picture(run, &run->processes[i]);
 }
 
 static void look_at_processes(struct mt_run *run, uint64_t now_ns)

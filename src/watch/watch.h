@@ -19,7 +19,9 @@ enum mt_outside_reason {
     MT_OUTSIDE_STATIC = 1,
     MT_OUTSIDE_SETUID = 2,
     MT_OUTSIDE_TOO_SHORT = 3,
-    MT_OUTSIDE_SANITIZED = 4
+    MT_OUTSIDE_SANITIZED = 4,
+    MT_OUTSIDE_ATTACHED = 5,
+    MT_OUTSIDE_NOT_ALLOWED = 6
 };
 
 #define MT_WATCH_GPUS 32u
@@ -69,7 +71,8 @@ struct mt_run {
     pid_t pid;
     int pidfd; /* -1 where the kernel has none */
     int ended;
-    int status; /* as waitpid() gave it */
+    int status;      /* as waitpid() gave it */
+    int is_attached; /* the program ran before us, and is not ours to wait for or to end */
     int has_recorder;
     int was_subreaper;
     struct sigaction child_action; /* for SIGCHLD, before the run */
@@ -100,6 +103,16 @@ void mt_side_make(struct mt_run *run);
  * records still; removes the folder where nothing is left in it. Returns 0 or an error. */
 int mt_side_take_in(const struct mt_run *run, int (*is_busy)(const struct mt_run *run, long pid),
                     struct mt_error *error);
+
+/* Makes the folder, the recording file and all else that a run needs before its program (run.c). */
+int mt_run_prepare(struct mt_run *run, const struct mt_run_options *options,
+                   struct mt_error *error);
+
+/* Removes what mt_run_prepare() made, of a run that could not start (run.c). */
+void mt_run_undo(struct mt_run *run);
+
+/* Pictures each process of which there is none yet, whatever it costs (sample.c). */
+void mt_watch_picture_the_rest(struct mt_run *run);
 
 /* libc behind the recording's outside world (os.c). */
 extern const struct mt_record_os mt_watch_os;

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/* memtally attach: where the memory of a process is that already runs, seen from outside. */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <memtally/run.h>
+#include <memtally/units.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/budget/needs.h"
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/document/document.h"
+#include "cli/interrupt.h"
+#include "cli/loaded.h"
+#include "cli/moment.h"
+#include "cli/progress.h"
+#include "cli/words.h"
+
+#define POLL_MS 100
+
+struct attach_options {
+    int format;
+    const char *lasts;
+    const char *at;
+    int all;
+    const char *output;
+    double picture_share;
+};
+
+#define AT(member) offsetof(struct attach_options, member)
+
+static const struct cli_option attach_options[] = {
+    {.name = "for",
+     .kind = CLI_TEXT,
+     .argument = "TIME",
+     .fallback = "0",
+     .offset = AT(lasts),
+     .help = "watch the process so long, as in 30s or 5m, or until it ends or Ctrl-C is pressed; "
+             "0 takes one look"},
+    CLI_FORMAT_OPTIONS(AT(format), cli_format_names, CLI_FORMAT_JSON, "how to write the report"),
+    {.name = "at",
+     .kind = CLI_TEXT,
+     .argument = "MOMENT",
+     .fallback = "peak",
+     .offset = AT(at),
+     .words = cli_words_moments,
+     .help = "the moment to show of the time that was watched: peak, steady, exit, or a time since "
+             "its start such as 3.5s"},
+    {.name = "all",
+     .letter = 'a',
+     .kind = CLI_FLAG,
+     .offset = AT(all),
+     .help = "in a table: every detail and process, not the first few only"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = CLI_DIRECTORY,
+     .argument = "DIR",
+     .offset = AT(output),
+     .help = "keep what was seen in this folder, for 'memtally report'; it must not hold a "
+             "recording"},
+    {.name = "picture-share",
+     .kind = CLI_REAL,
+     .argument = "PERCENT",
+     .fallback = "1",
+     .least = 0,
+     .most = 100,
+     .offset = AT(picture_share),
+     .help = "how much of a core pictures of the resident pages may take while memtally watches"},
+    {0},
+};
+
+/* ---- the folder ---- */
+
+static int make_folder(const char *named, char folder[PATH_MAX], struct mt_error *error)
+{
+    const char *base = getenv("TMPDIR");
+    if (named) {
+        if (snprintf(folder, PATH_MAX, "%s", named) < PATH_MAX)
+            return 0;
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "--output: the path is too long");
+    }
+    if (snprintf(folder, PATH_MAX, "%s/memtally-attach.XXXXXX", base && *base ? base : "/tmp") >=
+        PATH_MAX)
+        return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "TMPDIR is too long");
+    if (!mkdtemp(folder))
+        return mt_fail_errno(error, errno, "%s (TMPDIR says where temporary files go)", folder);
+    return 0;
+}
+
+/* What is in it is ours: files, and no folders. */
+static void remove_folder(const char *folder)
+{
+    DIR *open_folder = opendir(folder);
+    struct dirent *entry;
+    while (open_folder && (entry = readdir(open_folder)) != NULL)
+        unlinkat(dirfd(open_folder), entry->d_name, 0);
+    if (open_folder)
+        closedir(open_folder);
+    rmdir(folder);
+}
+
+/* ---- watching ---- */
+
+static int watch(struct mt_run *run, uint64_t lasts_ns, struct mt_error *error)
+{
+    const volatile sig_atomic_t *caught = cli_catch_signals();
+    struct mt_run_status status = {.running = 1};
+    struct cli_progress progress;
+    int result = 0;
+    cli_progress_init(&progress, 1);
+    do {
+        result = mt_run_poll(run, lasts_ns ? POLL_MS : 0, &status, error);
+        char resident[MT_SIZE_TEXT];
+        if (lasts_ns)
+            cli_progress_show(&progress, "memtally: watching %d  %.1f s  %s resident",
+                              mt_run_pid(run), (double)status.elapsed_ns / 1e9,
+                              mt_format_size(status.resident_bytes, resident));
+    } while (result == 0 && status.running && !*caught && status.elapsed_ns < lasts_ns);
+    cli_progress_clear(&progress);
+    return result;
+}
+
+static int attach(const struct attach_options *options, int pid, const char *folder,
+                  uint64_t lasts_ns, struct mt_error *error)
+{
+    const double share = options->picture_share / 100;
+    const struct mt_attach_options asked = {
+        .directory = folder, .pid = pid, .picture_share = share > 0 ? share : 1e-9};
+    struct mt_run_result end;
+    struct mt_run *run;
+    int result = mt_attach_start(&asked, &run, error);
+    if (result < 0)
+        return result;
+    result = watch(run, lasts_ns, error);
+    int finished = mt_run_finish(run, NULL, NULL, &end, result == 0 ? error : NULL);
+    return result < 0 ? result : finished;
+}
+
+static int show(const struct attach_options *options, const char *folder,
+                const struct mt_moment *moment, struct mt_error *error)
+{
+    const struct cli_load_options load = {.moment = *moment};
+    struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
+    struct cli_loaded loaded = {0};
+    struct mt_strbuf out = {0};
+    int code = CLI_EXIT_OK;
+    int result = cli_load(&loaded, folder, &load, error);
+    if (result == 0) {
+        if (options->all)
+            loaded.document.details_shown = 0;
+        if (!options->output)
+            loaded.document.recording = NULL;
+        result = cli_document_render(&loaded.document, (enum cli_format)options->format, &terminal,
+                                     &out, error);
+    }
+    code = result < 0 ? cli_fail(error) : cli_write_output(&out, NULL);
+    mt_strbuf_finish(&out);
+    cli_unload(&loaded);
+    return code;
+}
+
+/* ---- the command ---- */
+
+static int read_pid(const char *text, int *pid)
+{
+    char *end;
+    errno = 0;
+    long number = strtol(text, &end, 10);
+    if (errno || !*text || *end || number <= 0 || number > INT_MAX) {
+        cli_complain("attach: '%s' is not the number of a process, as in 'memtally attach 4711'; "
+                     "'pgrep -a llama-server' finds one",
+                     text);
+        return CLI_EXIT_USAGE;
+    }
+    *pid = (int)number;
+    return CLI_EXIT_OK;
+}
+
+static int run_attach(const struct cli_call *call)
+{
+    const struct attach_options *options = call->options;
+    struct mt_error error = {.offset = MT_NO_OFFSET};
+    struct mt_moment moment;
+    char folder[PATH_MAX];
+    uint64_t lasts_ns;
+    int pid;
+    int code = read_pid(call->operands[0], &pid);
+    if (code)
+        return code;
+    if (budget_parse_time(options->lasts, &lasts_ns) < 0) {
+        cli_complain("attach: '%s' is no time, as in --for 30s", options->lasts);
+        return CLI_EXIT_USAGE;
+    }
+    int result = cli_parse_moment(options->at, &moment, &error);
+    if (result == 0)
+        result = make_folder(options->output, folder, &error);
+    if (result < 0)
+        return cli_fail(&error);
+    result = attach(options, pid, folder, lasts_ns, &error);
+    code = result < 0 ? cli_fail(&error) : show(options, folder, &moment, &error);
+    if (!options->output)
+        remove_folder(folder);
+    return code;
+}
+
+static const char *const description[] = {
+    "Shows where the memory of a process and its descendants is, without having started them: by "
+    "category, as far as it can be seen from outside. memtally reads what the kernel says of their "
+    "mappings and resident pages. It does not stop them and writes nothing to them.",
+    "From outside memtally tells mapped model files, libraries, stacks, the heap and other "
+    "anonymous memory apart. It cannot tell what of the heap is in use, nor what it is for: "
+    "'memtally run' starts a program so that it can.",
+    "Other users' processes show their sizes only, unless memtally runs as root or with "
+    "CAP_SYS_PTRACE. The report says where that was so.",
+    NULL,
+};
+
+static const struct cli_example examples[] = {
+    {"memtally attach $(pidof llama-server)", "Where its memory is now."},
+    {"memtally attach 4711 --for 1m -o seen", "The peak of a minute, kept in the folder seen."},
+    {0},
+};
+
+const struct cmd_entry cmd_attach = {
+    .name = "attach",
+    .synopsis = "[options] PID",
+    .summary = "show where the memory of a running process is",
+    .description = description,
+    .examples = examples,
+    .options = attach_options,
+    .options_size = sizeof(struct attach_options),
+    .operands = CLI_OPERANDS_PROCESS,
+    .least_operands = 1,
+    .most_operands = 1,
+    .run = run_attach,
+};

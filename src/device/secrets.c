@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* Finding what may be a secret in a command line, by names and by form. It is better to hide too
+ * much: nobody needs the value of such an option to know where memory is. */
+#include "device/secrets.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+/* Words of names. A name's words are divided by '-', '_', '.' and ':', so that --max-tokens and
+ * --tokenizer are not meant. */
+static const char *const words[] = {"key",         "apikey",   "token",         "authtoken",
+                                    "secret",      "password", "passwd",        "pass",
+                                    "pwd",         "auth",     "authorization", "credential",
+                                    "credentials", "bearer",   "cookie",        "passphrase"};
+
+/* How access tokens of Hugging Face, OpenAI, GitHub, GitLab, Slack, Amazon and Google, and signed
+ * ones, begin. */
+static const char *const beginnings[] = {"hf_",   "sk-",   "ghp_", "gho_", "github_pat_", "glpat-",
+                                         "xoxb-", "xoxp-", "AKIA", "AIza", "eyJ"};
+
+struct text {
+    char *at;
+    size_t left; /* without the last byte, which ends the text */
+};
+
+static void put(struct text *text, const char *bytes, size_t n)
+{
+    size_t length = n < text->left ? n : text->left;
+    memcpy(text->at, bytes, length);
+    text->at += length;
+    text->left -= length;
+}
+
+static int is_word(const char *at, size_t n)
+{
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i]) == n && strncasecmp(words[i], at, n) == 0)
+            return 1;
+    return 0;
+}
+
+static int is_end_of_word(char byte)
+{
+    return byte == '-' || byte == '_' || byte == '.' || byte == ':';
+}
+
+static int names_a_secret(const char *name, size_t n)
+{
+    size_t start = 0;
+    for (size_t i = 0; i <= n; i++) {
+        if (i < n && !is_end_of_word(name[i]))
+            continue;
+        if (is_word(name + start, i - start))
+            return 1;
+        start = i + 1;
+    }
+    return 0;
+}
+
+static int begins_as_token(const char *at, size_t n)
+{
+    for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++) {
+        size_t length = strlen(beginnings[i]);
+        if (n >= length + 8 && memcmp(at, beginnings[i], length) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* Where a password in an address ends, "https://user:password@host/": at the last '@' before the
+ * path. NULL where there is none. */
+static const char *end_of_login(const char *at, size_t n, const char **login)
+{
+    const char *slashes = memmem(at, n, "://", 3);
+    const char *found = NULL;
+    if (!slashes)
+        return NULL;
+    *login = slashes + 3;
+    for (const char *byte = *login; byte < at + n && *byte != '/' && *byte != '?'; byte++)
+        if (*byte == '@')
+            found = byte;
+    return found;
+}
+
+/* A header of a request, "Authorization: Bearer x". */
+static int is_header(const char *at, size_t n)
+{
+    const char *colon = memchr(at, ':', n);
+    return colon && *at != '-' && at + n - colon > 2 && colon[1] == ' ' &&
+           names_a_secret(at, (size_t)(colon - at));
+}
+
+static void put_argument(struct text *text, const char *at, size_t n)
+{
+    const char *equals = memchr(at, '=', n);
+    const char *login = NULL;
+    const char *end = end_of_login(at, n, &login);
+    size_t name = equals ? (size_t)(equals - at) : 0;
+    if (equals && (names_a_secret(at, name) || begins_as_token(equals + 1, n - name - 1))) {
+        put(text, at, name + 1);
+        put(text, MT_HIDDEN, strlen(MT_HIDDEN));
+    } else if (end) {
+        put(text, at, (size_t)(login - at));
+        put(text, MT_HIDDEN, strlen(MT_HIDDEN));
+        put(text, end, n - (size_t)(end - at));
+    } else if (begins_as_token(at, n) || is_header(at, n)) {
+        put(text, MT_HIDDEN, strlen(MT_HIDDEN));
+    } else {
+        put(text, at, n);
+    }
+}
+
+/* Whether the next argument is the value of this one: an option without '=', or a header's name as
+ * in "Authorization: x". */
+static int asks_for_secret(const char *at, size_t n)
+{
+    return n > 1 && (at[0] == '-' || at[n - 1] == ':') && !memchr(at, '=', n) &&
+           names_a_secret(at, n);
+}
+
+void mt_join_arguments(const char *bytes, size_t n, char *text, size_t capacity)
+{
+    struct text out = {text, capacity - 1};
+    int hide_next = 0;
+    for (size_t start = 0; start < n;) {
+        const char *at = bytes + start;
+        const char *end = memchr(at, '\0', n - start);
+        size_t length = end ? (size_t)(end - at) : n - start;
+        if (start)
+            put(&out, " ", 1);
+        if (hide_next && (!length || *at != '-'))
+            put(&out, MT_HIDDEN, strlen(MT_HIDDEN));
+        else
+            put_argument(&out, at, length);
+        hide_next = asks_for_secret(at, length);
+        start += length + 1;
+    }
+    *out.at = '\0';
+}

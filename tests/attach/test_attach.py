@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""memtally attach on processes that run: what it says is held against the kernel's own figures and against what the program
+itself holds, and the processes must be as they were before."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+
+import tap
+
+MEMTALLY = os.environ["MEMTALLY"]
+HELD = os.environ["HELD"]
+HELD_STATIC = os.environ["HELD_STATIC"]
+MIB = 1 << 20
+FOLDER = tempfile.mkdtemp(prefix="memtally-attach-")
+SECRET = "swordfish"
+
+
+@contextlib.contextmanager
+def held(*arguments, program=HELD, n=1, **settings):
+    """A program that holds memory, once it and its children do."""
+    with subprocess.Popen(
+        [program, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **settings
+    ) as process:
+        for _ in range(n):
+            assert process.stdout.readline() == b"ready\n"
+        try:
+            yield process
+        finally:
+            process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(60)
+            process.kill()
+
+
+def attach(*arguments, **settings):
+    return subprocess.run(
+        [MEMTALLY, "attach", *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False, **settings
+    )
+
+
+def attached(*arguments, **settings):
+    done = attach("--json", *arguments, **settings)
+    assert done.returncode == 0, done
+    return json.loads(done.stdout)
+
+
+def host(document):
+    [place] = [place for place in document["places"] if place["place"] == "host"]
+    return place
+
+
+def rows_of(place):
+    return {row["category"]: row["resident_bytes"] for row in place["rows"]}
+
+
+def rss(pid):
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Rss:"))
+
+
+def adds_up(place):
+    return sum(rows_of(place).values()) + place["unattributed_bytes"] == place["total_resident_bytes"]
+
+
+def test_rows_add_up_to_what_the_kernel_says():
+    for program in HELD, HELD_STATIC:
+        with held(48, program=program) as process:
+            place = host(attached(process.pid))
+            assert adds_up(place), place
+            assert place["total_resident_bytes"] == rss(process.pid), place
+            assert place["total_resident_bytes"] >= 48 * MIB
+
+
+def test_a_mapped_model_is_weights():
+    model = os.path.join(FOLDER, "model.gguf")
+    shape = "--layers 2 --embedding-length 256 --ff-length 512 --heads 4 --vocabulary 4096".split()
+    subprocess.run([MEMTALLY, "sample-model", "custom", model, "--quiet", *shape], check=True)
+    with held(1, model) as process:
+        document = attached(process.pid)
+        pages = -(-os.path.getsize(model) // 4096) * 4096
+        assert rows_of(host(document))["weights"] == pages, document
+        assert document["model"]["path"] == model, document
+
+
+def test_children_count_and_we_do_not():
+    with held(32, env=dict(os.environ, FORK="1"), n=2) as process:
+        document = attached(process.pid)
+        assert len(document["processes"]) == 2, document
+        place = host(document)
+        assert adds_up(place)
+        # Of the pages that the fork shares, 32 MiB, each is counted once; the child has 32 more.
+        assert 64 * MIB <= place["total_resident_bytes"] < 72 * MIB, place
+    mine = attached(os.getpid())
+    assert not [process for process in mine["processes"] if "memtally attach" in process["command"]], mine
+
+
+def state_of(pid):
+    """All that we could have changed of a process."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        status = [line for line in file if line.split(":")[0] in ("Name", "PPid", "TracerPid", "SigBlk", "SigIgn", "SigCgt")]
+    descriptors = {name: os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")}
+    with open(f"/proc/{pid}/maps", "rb") as file:
+        return status, descriptors, file.read()
+
+
+def test_the_process_is_as_it_was():
+    with held(8) as process:
+        before = state_of(process.pid)
+        attached(process.pid, "--for", "300ms")
+        assert state_of(process.pid) == before
+        process.stdin.close()
+        assert process.wait(60) == 7
+
+
+@contextlib.contextmanager
+def watched(pid):
+    """memtally watching a process, once it has written down which."""
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        command = [MEMTALLY, "attach", "--json", "--for", "1h", "-o", folder, str(pid)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as watcher:
+            name = os.path.join(folder, "watch.mtr")
+            while watcher.poll() is None:
+                with contextlib.suppress(FileNotFoundError), open(name, "rb") as file:
+                    if HELD.encode() in file.read(1 << 20):
+                        break
+            try:
+                yield watcher
+            finally:
+                watcher.kill()
+
+
+def test_a_process_that_ends_or_becomes_another_is_no_error():
+    with held(8) as process:
+        with watched(process.pid) as watcher:
+            process.stdin.close()
+            process.wait(60)
+            document = json.loads(watcher.communicate(timeout=100)[0])
+            assert watcher.returncode == 0
+            assert host(document)["peak_resident_bytes"] >= 8 * MIB, document
+    with held(8, env=dict(os.environ, EXEC=HELD)) as process:
+        with watched(process.pid) as watcher:
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == b"ready\n"
+            watcher.send_signal(signal.SIGINT)
+            document = json.loads(watcher.communicate(timeout=100)[0])
+            assert watcher.returncode == 0 and adds_up(host(document)), document
+
+
+def test_a_stopped_process_stays_stopped():
+    with held(8) as process:
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        assert adds_up(host(attached(process.pid)))
+        with open(f"/proc/{process.pid}/stat", encoding="ascii") as file:
+            assert file.read().split()[2] == "T"
+        process.send_signal(signal.SIGCONT)
+
+
+def test_another_users_process_shows_its_size_only():
+    if os.geteuid() != 0:
+        raise tap.Skip("only root can become another user")
+    os.chmod(FOLDER, 0o755)
+    with held(8) as process:
+        document = attached(process.pid, user="nobody", group="nogroup", extra_groups=[], cwd="/", env={"PATH": os.environ["PATH"], "TMPDIR": "/tmp"})
+        place = host(document)
+        assert document["processes"][0]["observed_reason"].startswith("its mappings are open to"), document
+        assert place["total_resident_bytes"] >= 8 * MIB and not place["unattributed_bytes"] < 8 * MIB, place
+        assert any("open to its own user" in note for note in document["notes"]), document
+
+
+def test_secrets_are_neither_kept_nor_shown():
+    folder = os.path.join(FOLDER, "kept")
+    with held(1, env=dict(os.environ, HF_TOKEN=SECRET)) as process:
+        shell = ["sh", "-c", 'echo ready; read line; exit 0', "sh", "--api-key", SECRET, f"--token={SECRET}"]
+        with subprocess.Popen(shell, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as told:
+            assert told.stdout.readline() == b"ready\n"
+            for format_name in "table", "json", "csv":
+                done = attach("--format", format_name, told.pid)
+                assert done.returncode == 0 and SECRET not in done.stdout + done.stderr, done
+            assert "--api-key [hidden]" in attach(told.pid, "-o", folder).stdout
+            attached(process.pid, "-o", folder + "2")
+            told.stdin.close()
+    for name in (folder, folder + "2"):
+        for file_name in os.listdir(name):
+            with open(os.path.join(name, file_name), "rb") as file:
+                assert SECRET.encode() not in file.read(), file_name
+    done = subprocess.run([MEMTALLY, "report", folder], capture_output=True, text=True, check=True)
+    assert SECRET not in done.stdout and "--token=[hidden]" in done.stdout
+
+
+def test_what_cannot_be_attached_to_is_said():
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        done = attach(ended.pid)
+        assert done.returncode == 2 and "has ended" in done.stderr, done
+    done = attach(ended.pid)
+    assert done.returncode == 2 and "no process has the number" in done.stderr, done
+    if os.path.exists("/proc/2/stat"):
+        done = attach(2)
+        assert done.returncode == 3 and "thread of the kernel" in done.stderr, done
+    for word in "0", "-1", "x", "99999999999", "4 ":
+        done = attach("--", word)
+        assert done.returncode == 2 and "not the number of a process" in done.stderr, done
+    done = attach("--for", "soon", os.getpid())
+    assert done.returncode == 2 and "--for 30s" in done.stderr, done
+
+
+def test_nothing_is_left_behind():
+    folder = os.path.join(FOLDER, "temporary")
+    os.mkdir(folder)
+    with held(1) as process:
+        assert attach(process.pid, env=dict(os.environ, TMPDIR=folder)).returncode == 0
+        assert os.listdir(folder) == []
+        done = attach(process.pid, "-o", os.path.join(folder, "kept"))
+        assert done.returncode == 0
+        again = attach(process.pid, "-o", os.path.join(folder, "kept"))
+        assert again.returncode == 2 and "already holds a recording" in again.stderr, again
+        assert attach(2**30, "-o", os.path.join(folder, "new")).returncode == 2
+        assert os.listdir(folder) == ["kept"]
+
+
+if __name__ == "__main__":
+    try:
+        tap.main(globals())
+    finally:
+        shutil.rmtree(FOLDER)
