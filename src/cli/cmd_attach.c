@@ -2,6 +2,7 @@
 /* memtally attach: where the memory of a process is that already runs, seen from outside. */
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <memtally/run.h>
 #include <memtally/units.h>
@@ -20,6 +21,8 @@
 #include "cli/moment.h"
 #include "cli/progress.h"
 #include "cli/words.h"
+#include "drive/running.h"
+#include "net/http_client.h"
 
 #define POLL_MS 100
 
@@ -30,6 +33,7 @@ struct attach_options {
     int all;
     const char *output;
     double picture_share;
+    int no_endpoint;
 };
 
 #define AT(member) offsetof(struct attach_options, member)
@@ -71,6 +75,10 @@ static const struct cli_option attach_options[] = {
      .most = 100,
      .offset = AT(picture_share),
      .help = "how much of a core pictures of the resident pages may take while memtally watches"},
+    {.name = "no-endpoint",
+     .kind = CLI_FLAG,
+     .offset = AT(no_endpoint),
+     .help = "do not ask the server of a known engine what it has loaded"},
     {0},
 };
 
@@ -106,9 +114,9 @@ static void remove_folder(const char *folder)
 
 /* ---- watching ---- */
 
-static int watch(struct mt_run *run, uint64_t lasts_ns, struct mt_error *error)
+static int watch(struct mt_run *run, uint64_t lasts_ns, const volatile sig_atomic_t *caught,
+                 struct mt_error *error)
 {
-    const volatile sig_atomic_t *caught = cli_catch_signals();
     struct mt_run_status status = {.running = 1};
     struct cli_progress progress;
     int result = 0;
@@ -125,9 +133,12 @@ static int watch(struct mt_run *run, uint64_t lasts_ns, struct mt_error *error)
     return result;
 }
 
+#define ASK_MS 1000
+
 static int attach(const struct attach_options *options, int pid, const char *folder,
-                  uint64_t lasts_ns, struct mt_error *error)
+                  uint64_t lasts_ns, struct mt_drive_running *running, struct mt_error *error)
 {
+    const volatile sig_atomic_t *caught = cli_catch_signals();
     const double share = options->picture_share / 100;
     const struct mt_attach_options asked = {
         .directory = folder, .pid = pid, .picture_share = share > 0 ? share : 1e-9};
@@ -136,12 +147,83 @@ static int attach(const struct attach_options *options, int pid, const char *fol
     int result = mt_attach_start(&asked, &run, error);
     if (result < 0)
         return result;
-    result = watch(run, lasts_ns, error);
+    if (!options->no_endpoint && mt_http_start(NULL) == MT_OK) {
+        mt_drive_running_look("/proc", pid, ASK_MS, running);
+        mt_http_stop();
+    }
+    result = watch(run, lasts_ns, caught, error);
     int finished = mt_run_finish(run, NULL, NULL, &end, result == 0 ? error : NULL);
     return result < 0 ? result : finished;
 }
 
-static int show(const struct attach_options *options, const char *folder,
+/* What its server says beside what the kernel says. */
+struct told {
+    struct mt_drive_running running;
+    struct cli_document_engine engine;
+    struct cli_document_model model;
+    struct cli_document_settings settings;
+    char note[256];
+    const char *notes[1];
+};
+
+static const char *or_null(const char *text)
+{
+    return *text ? text : NULL;
+}
+
+static void put_said(const struct told *told, struct cli_document *document)
+{
+    const struct mt_drive_running *running = &told->running;
+    if (*running->engine)
+        document->engine = &told->engine;
+    if (*running->model)
+        document->model = &told->model;
+    if (running->context_tokens || running->sequences)
+        document->settings = &told->settings;
+    document->notes = told->notes;
+    document->n_notes = told->notes[0] ? 1 : 0;
+}
+
+static void put_note(struct told *told, const struct mt_drive_running *running)
+{
+    char settings[96] = "nothing of its settings";
+    if (running->context_tokens && running->sequences)
+        snprintf(settings, sizeof settings,
+                 "%" PRIu64 " tokens of context for each of %" PRIu64 " sequence%s",
+                 running->context_tokens, running->sequences, running->sequences == 1 ? "" : "s");
+    else if (running->context_tokens)
+        snprintf(settings, sizeof settings, "%" PRIu64 " tokens of context",
+                 running->context_tokens);
+    snprintf(told->note, sizeof told->note,
+             "at port %d %s says: %s; it does not say what bytes that takes", running->port,
+             running->engine, settings);
+}
+
+static void take_said(struct told *told, const struct mt_tally *tally)
+{
+    const struct mt_drive_running *running = &told->running;
+    told->engine = (struct cli_document_engine){
+        .name = running->engine, .version = or_null(running->version), .path = NULL};
+    told->model = (struct cli_document_model){
+        .path = tally->model_path ? tally->model_path : running->model,
+        .parameters = MT_UNKNOWN,
+        .weight_bytes = MT_UNKNOWN,
+        .layers = MT_UNKNOWN,
+        .trained_context_tokens = MT_UNKNOWN,
+    };
+    told->settings = (struct cli_document_settings)CLI_SETTINGS_UNKNOWN;
+    if (running->context_tokens)
+        told->settings.context_tokens = running->context_tokens;
+    if (running->sequences)
+        told->settings.sequences = running->sequences;
+    if (running->port)
+        put_note(told, running);
+    else
+        snprintf(told->note, sizeof told->note, "%s", running->problem);
+    told->notes[0] = or_null(told->note);
+}
+
+static int show(const struct attach_options *options, const char *folder, struct told *told,
                 const struct mt_moment *moment, struct mt_error *error)
 {
     const struct cli_load_options load = {.moment = *moment};
@@ -155,6 +237,8 @@ static int show(const struct attach_options *options, const char *folder,
             loaded.document.details_shown = 0;
         if (!options->output)
             loaded.document.recording = NULL;
+        take_said(told, loaded.tally);
+        put_said(told, &loaded.document);
         result = cli_document_render(&loaded.document, (enum cli_format)options->format, &terminal,
                                      &out, error);
     }
@@ -185,6 +269,7 @@ static int run_attach(const struct cli_call *call)
 {
     const struct attach_options *options = call->options;
     struct mt_error error = {.offset = MT_NO_OFFSET};
+    struct told told = {0};
     struct mt_moment moment;
     char folder[PATH_MAX];
     uint64_t lasts_ns;
@@ -201,8 +286,8 @@ static int run_attach(const struct cli_call *call)
         result = make_folder(options->output, folder, &error);
     if (result < 0)
         return cli_fail(&error);
-    result = attach(options, pid, folder, lasts_ns, &error);
-    code = result < 0 ? cli_fail(&error) : show(options, folder, &moment, &error);
+    result = attach(options, pid, folder, lasts_ns, &told.running, &error);
+    code = result < 0 ? cli_fail(&error) : show(options, folder, &told, &moment, &error);
     if (!options->output)
         remove_folder(folder);
     return code;
@@ -215,6 +300,9 @@ static const char *const description[] = {
     "From outside memtally tells mapped model files, libraries, stacks, the heap and other "
     "anonymous memory apart. It cannot tell what of the heap is in use, nor what it is for: "
     "'memtally run' starts a program so that it can.",
+    "If the process is llama-server, Ollama, vLLM or SGLang, memtally also asks its endpoint on "
+    "this "
+    "machine for its version, model, context and sequences, for at most a second.",
     "Other users' processes show their sizes only, unless memtally runs as root or with "
     "CAP_SYS_PTRACE. The report says where that was so.",
     NULL,

@@ -181,20 +181,30 @@ size_t mt_drive_descendants(const char *proc, pid_t root, pid_t *pids, size_t si
     return n;
 }
 
-size_t mt_drive_listening_ports(const char *proc, pid_t root, int *ports, size_t size)
+static size_t find_ports(const char *proc, pid_t root, int with_root, int *ports, size_t size)
 {
     struct sockets sockets = {.n = 0};
     size_t n;
     struct process *processes = list_processes(proc, &n);
     mark_tree(processes, n, root);
     for (size_t i = 0; i < n; i++)
-        if (processes[i].is_of_tree)
+        if (processes[i].is_of_tree || (with_root && processes[i].pid == root))
             add_sockets(proc, processes[i].pid, &sockets);
     free(processes);
     if (sockets.n == 0)
         return 0;
     n = read_table(proc, "tcp", &sockets, ports, 0, size);
     return read_table(proc, "tcp6", &sockets, ports, n, size);
+}
+
+size_t mt_drive_listening_ports(const char *proc, pid_t root, int *ports, size_t size)
+{
+    return find_ports(proc, root, 0, ports, size);
+}
+
+size_t mt_drive_ports_of_tree(const char *proc, pid_t root, int *ports, size_t size)
+{
+    return find_ports(proc, root, 1, ports, size);
 }
 
 /* The ports from which the kernel takes one for a socket that names none. */

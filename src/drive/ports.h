@@ -14,6 +14,9 @@ size_t mt_drive_descendants(const char *proc, pid_t root, pid_t *pids, size_t si
  * of them. Returns their number; 0 also where /proc does not tell. `proc` is "/proc". */
 size_t mt_drive_listening_ports(const char *proc, pid_t root, int *ports, size_t size);
 
+/* The same with those of `root` itself. */
+size_t mt_drive_ports_of_tree(const char *proc, pid_t root, int *ports, size_t size);
+
 /* A port of this machine that no socket has now, and that the kernel gives to none that did not ask
  * for it: a server that binds it minutes later still finds it free. One that the kernel may give
  * where it leaves no others; 0 where there is none. `proc` is "/proc". */

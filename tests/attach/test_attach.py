@@ -9,7 +9,9 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
+import urllib.request
 
 import tap
 
@@ -210,6 +212,109 @@ def test_what_cannot_be_attached_to_is_said():
         assert done.returncode == 2 and "not the number of a process" in done.stderr, done
     done = attach("--for", "soon", os.getpid())
     assert done.returncode == 2 and "--for 30s" in done.stderr, done
+
+
+SERVER = """
+import http.server, json, os, sys, time
+asked = []
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        asked.append(self.path)
+        if self.path == "/asked":
+            return self.answer(200, json.dumps(asked).encode())
+        if sys.argv[1] == "silent":
+            time.sleep(3600)
+        if sys.argv[1] == "closed":
+            return None
+        if sys.argv[1] == "key":
+            return self.answer(401, b"{}")
+        if sys.argv[1] == "endless":
+            self.send_response(200)
+            self.end_headers()
+            while True:
+                self.wfile.write(b"[" * 65536)
+        known = {"/props": sys.argv[2].encode()} if len(sys.argv) > 2 else {}
+        return self.answer(200 if self.path in known else 404, known.get(self.path, b""))
+    def answer(self, status, body):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *arguments):
+        pass
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+server = Server(("127.0.0.1", 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
+
+@contextlib.contextmanager
+def server(name, *arguments):
+    """A program of that name with an endpoint; gives its process and its port."""
+    program = os.path.join(FOLDER, name)
+    with open(program, "w", encoding="ascii") as file:
+        file.write(SERVER)
+    with subprocess.Popen([sys.executable, program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process, int(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+def asked_for(port):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/asked") as answer:
+        return json.load(answer)[:-1]
+
+
+def test_a_known_server_is_asked_what_it_has_loaded():
+    said = {"total_slots": 3, "build_info": "b1\x07-x", "model_path": "/m\n.gguf", "default_generation_settings": {"n_ctx": 768}}
+    with server("llama-server", "good", json.dumps(said)) as (process, port):
+        for _ in range(30):  # a busy machine may not answer within the second
+            document = attached(process.pid)
+            if document["engine"]["version"]:
+                break
+        assert document["engine"]["name"] == "llama.cpp" and document["engine"]["version"] == "b1?-x", document
+        assert document["model"]["path"] == "/m?.gguf", document
+        assert (document["settings"]["context_tokens"], document["settings"]["sequences"]) == (768, 3), document
+        assert any(f"at port {port}" in note and "768 tokens of context for each of 3" in note for note in document["notes"]), document
+        assert "/props" in asked_for(port)
+
+
+def test_nobody_else_is_asked_and_nobody_against_ones_will():
+    with server("other-server", "good", "{}") as (process, port):
+        assert "engine" in attached(process.pid) and not asked_for(port)
+    with server("llama-server", "good", "{}") as (process, port):
+        document = attached(process.pid, "--no-endpoint")
+        assert not asked_for(port) and not any("llama" in note for note in document["notes"]), document
+
+
+def test_a_server_of_another_network_is_not_asked():
+    """Its port is another program's here."""
+    unshare = ["unshare", "--net", "--user", "--map-root-user"]
+    if subprocess.run([*unshare, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+        raise tap.Skip("no network of one's own may be made here")
+    program = os.path.join(FOLDER, "llama-server")
+    shutil.copy(HELD, program)
+    with subprocess.Popen([*unshare, program, "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"ready\n"
+        document = attached(process.pid)
+        process.stdin.close()
+        assert any("was not asked" in note for note in document["notes"]), document
+
+
+def test_servers_that_are_slow_broken_or_closed_are_said():
+    for way, words in (("silent", "did not answer within"), ("closed", "did not answer within"),
+                       ("endless", "did not answer within"), ("key", "status 401")):
+        with server("llama-server", way) as (process, _):
+            document = attached(process.pid)
+            assert adds_up(host(document)), way
+            assert any(words in note for note in document["notes"]), (way, document["notes"])
+    for nonsense in "[]", "{", "null", '{"total_slots": -1, "model_path": 7, "default_generation_settings": []}', "[" * 5000:
+        with server("llama-server", "good", nonsense) as (process, _):
+            document = attached(process.pid)
+            assert document["settings"]["context_tokens"] is None and document["settings"]["sequences"] is None, document
 
 
 def test_nothing_is_left_behind():
