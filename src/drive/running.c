@@ -9,68 +9,81 @@
 #include <unistd.h>
 
 #include "base/ticks.h"
+#include "drive/dialect.h"
 #include "drive/json_get.h"
 #include "drive/ports.h"
 #include "drive/requests.h"
 #include "engine/engine.h"
-#include "engine/tables.h"
 #include "net/http_client.h"
 
-#define TREE_MAX      512
-#define PORTS_MAX     8
-#define ARGUMENTS_MAX 6 /* among which the program's name, a script's or a module's is */
-#define ANSWER_MAX    ((size_t)1 << 20)
+#define TREE_MAX   512
+#define PORTS_MAX  8
+#define WORDS_MAX  6 /* among which the program's name, a script's or a module's is */
+#define LINE_BYTES 4096
+#define ANSWER_MAX ((size_t)1 << 20)
 
 /* ---- which engine ---- */
 
 /* A word that ends in "::" is how the names of an engine's workers begin, which write over their
- * command lines. */
-static int is_program(const char *argument, size_t n, const char *word)
-{
-    size_t length = strlen(word);
-    const char *slash = memrchr(argument, '/', n);
-    if (length > 2 && strcmp(word + length - 2, "::") == 0)
-        return n >= length && memcmp(argument, word, length) == 0;
-    if (slash) {
-        n -= (size_t)(slash + 1 - argument);
-        argument = slash + 1;
-    }
-    return n == length && memcmp(argument, word, n) == 0;
-}
-
-static int starts(const struct mt_engine *engine, const char *argument, size_t n)
+ * command lines; another is a program's. */
+static int has_title(const struct mt_engine *engine, const char *title)
 {
     char words[256];
     char *rest = words;
-    mt_engine_text(engine, "process", words, sizeof words);
-    for (char *word; (word = strsep(&rest, " ")) != NULL;)
-        if (*word && is_program(argument, n, word))
+    const char *slash = strrchr(title, '/');
+    mt_engine_text(engine, "titles", words, sizeof words);
+    for (char *word; (word = strsep(&rest, " ")) != NULL;) {
+        size_t length = strlen(word);
+        int is_prefix = length > 2 && strcmp(word + length - 2, "::") == 0;
+        if (length && (is_prefix ? strncmp(title, word, length) == 0
+                                 : strcmp(slash ? slash + 1 : title, word) == 0))
             return 1;
+    }
     return 0;
+}
+
+/* The first words of a command line, which end with NULL; `bytes` ends with a NUL. */
+static void split(char *bytes, size_t n, char *words[WORDS_MAX + 1])
+{
+    size_t n_words = 0;
+    for (size_t at = 0; at < n && n_words < WORDS_MAX; at += strlen(bytes + at) + 1)
+        words[n_words++] = bytes + at;
+    words[n_words] = NULL;
+}
+
+static const char *engine_of_title(const char *title)
+{
+    struct mt_engine engine;
+    const char *name;
+    for (size_t i = 0; (name = mt_engine_name_at(i)) != NULL; i++)
+        if (mt_engine_find(name, &engine, NULL) == 0 && has_title(&engine, title))
+            return name;
+    return NULL;
 }
 
 void mt_drive_running_engine(const char *arguments, size_t n, char name[32])
 {
-    struct mt_engine engine;
-    size_t at = 0;
-    *name = '\0';
-    for (int i = 0; i < ARGUMENTS_MAX && at < n; i++) {
-        size_t length = strnlen(arguments + at, n - at);
-        for (const struct mt_engine_table *table = mt_engine_tables; table->name; table++) {
-            if (mt_engine_find(table->name, &engine, NULL) < 0 ||
-                !starts(&engine, arguments + at, length))
-                continue;
-            snprintf(name, 32, "%s", table->name);
-            return;
-        }
-        at += length + 1;
-    }
+    char bytes[LINE_BYTES];
+    char *words[WORDS_MAX + 1];
+    enum mt_drive_program program;
+    const char *engine = NULL;
+    size_t index;
+    n = n < sizeof bytes - 1 ? n : sizeof bytes - 1;
+    memcpy(bytes, arguments, n);
+    bytes[n] = '\0';
+    split(bytes, n, words);
+    mt_drive_program_find(words, &index, &engine, &program);
+    if (engine && program != MT_DRIVE_SERVER)
+        engine = NULL;
+    if (!engine && words[0])
+        engine = engine_of_title(words[0]);
+    snprintf(name, 32, "%s", engine ? engine : "");
 }
 
 static void find_engine(const char *proc, pid_t pid, char engine[32])
 {
     char path[PATH_MAX];
-    char bytes[4096];
+    char bytes[LINE_BYTES];
     snprintf(path, sizeof path, "%s/%ld/cmdline", proc, (long)pid);
     FILE *file = fopen(path, "re");
     *engine = '\0';

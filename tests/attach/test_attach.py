@@ -79,6 +79,14 @@ def test_rows_add_up_to_what_the_kernel_says():
             assert place["total_resident_bytes"] >= 48 * MIB
 
 
+def test_a_large_process_is_pictured_too():
+    """Its picture costs more than a first look may take."""
+    with held(1000) as process:
+        document = attached(process.pid)
+        assert document["processes"][0]["pictures_taken"] == 1, document["processes"]
+        assert adds_up(host(document)) and host(document)["total_resident_bytes"] == rss(process.pid)
+
+
 def test_a_mapped_model_is_weights():
     model = os.path.join(FOLDER, "model.gguf")
     shape = "--layers 2 --embedding-length 256 --ff-length 512 --heads 4 --vocabulary 4096".split()
