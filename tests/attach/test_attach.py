@@ -316,9 +316,13 @@ def test_servers_that_are_slow_broken_or_closed_are_said():
     for way, words in (("silent", "did not answer within"), ("closed", "did not answer within"),
                        ("endless", "did not answer within"), ("key", "status 401")):
         with server("llama-server", way) as (process, _):
-            document = attached(process.pid)
-            assert adds_up(host(document)), way
-            assert any(words in note for note in document["notes"]), (way, document["notes"])
+            for _ in range(30):  # a busy machine may not answer within the second
+                document = attached(process.pid)
+                assert adds_up(host(document)), way
+                if any(words in note for note in document["notes"]):
+                    break
+            else:
+                raise AssertionError(f"{way}: {document['notes']}")
     for nonsense in "[]", "{", "null", '{"total_slots": -1, "model_path": 7, "default_generation_settings": []}', "[" * 5000:
         with server("llama-server", "good", nonsense) as (process, _):
             document = attached(process.pid)

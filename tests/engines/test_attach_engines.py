@@ -43,12 +43,12 @@ def status_bytes(pid, key):
 
 @contextlib.contextmanager
 def recorded_server(folder, *flags):
-    """A server under the recorder: memtally's process, the server's, and its port."""
+    """A server under the recorder: memtally's process, the server's, and its port. No processor lays out the weights anew."""
     model = os.path.join(folder, "model.gguf")
     memtally.must("sample-model", "custom", model, "--quiet", *SHAPE)
     port = free_port()
     command = [memtally.program(), "run", "--quiet", "-o", os.path.join(folder, "rec"), "--", engine.llama_cpp("llama-server"),
-               "-m", model, "--port", str(port), "-c", "1024", "-np", "2", *flags]
+               "-m", model, "--port", str(port), "-c", "1024", "-np", "2", "--no-repack", *flags]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             wait_until_ready(port, process)
