@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Running a program under the recorder and watching its process tree from outside.
+/* Running a program under the recorder and watching its process tree from outside; watching one
+ * that already runs (mt_attach_start(), to which the next paragraph does not apply).
  *
  * One run object belongs to one thread. While it exists, the calling process is the subreaper of
  * the processes that the program leaves behind, and takes their ends. Children that it had before

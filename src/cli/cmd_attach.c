@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* memtally attach: where the memory of a process is that already runs, seen from outside. */
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -19,9 +18,11 @@
 #include "cli/interrupt.h"
 #include "cli/loaded.h"
 #include "cli/moment.h"
+#include "cli/program.h"
 #include "cli/progress.h"
 #include "cli/words.h"
 #include "drive/running.h"
+#include "drive/stage.h"
 #include "net/http_client.h"
 
 #define POLL_MS 100
@@ -81,36 +82,6 @@ static const struct cli_option attach_options[] = {
      .help = "do not ask the server of a known engine what it has loaded"},
     {0},
 };
-
-/* ---- the folder ---- */
-
-static int make_folder(const char *named, char folder[PATH_MAX], struct mt_error *error)
-{
-    const char *base = getenv("TMPDIR");
-    if (named) {
-        if (snprintf(folder, PATH_MAX, "%s", named) < PATH_MAX)
-            return 0;
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "--output: the path is too long");
-    }
-    if (snprintf(folder, PATH_MAX, "%s/memtally-attach.XXXXXX", base && *base ? base : "/tmp") >=
-        PATH_MAX)
-        return mt_fail(error, MT_ELIMIT, MT_NO_OFFSET, "TMPDIR is too long");
-    if (!mkdtemp(folder))
-        return mt_fail_errno(error, errno, "%s (TMPDIR says where temporary files go)", folder);
-    return 0;
-}
-
-/* What is in it is ours: files, and no folders. */
-static void remove_folder(const char *folder)
-{
-    DIR *open_folder = opendir(folder);
-    struct dirent *entry;
-    while (open_folder && (entry = readdir(open_folder)) != NULL)
-        unlinkat(dirfd(open_folder), entry->d_name, 0);
-    if (open_folder)
-        closedir(open_folder);
-    rmdir(folder);
-}
 
 /* ---- watching ---- */
 
@@ -283,13 +254,13 @@ static int run_attach(const struct cli_call *call)
     }
     int result = cli_parse_moment(options->at, &moment, &error);
     if (result == 0)
-        result = make_folder(options->output, folder, &error);
+        result = cli_choose_folder(options->output, "attach", folder, &error);
     if (result < 0)
         return cli_fail(&error);
     result = attach(options, pid, folder, lasts_ns, &told.running, &error);
     code = result < 0 ? cli_fail(&error) : show(options, folder, &told, &moment, &error);
     if (!options->output)
-        remove_folder(folder);
+        mt_drive_folder_remove(folder);
     return code;
 }
 

@@ -15,6 +15,7 @@
 #include "cli/profile/result.h"
 #include "cli/profile/signals.h"
 #include "cli/profile/verdict.h"
+#include "cli/program.h"
 #include "cli/record_options.h"
 #include "cli/rehearse/recorded.h"
 #include "cli/teller.h"
@@ -248,22 +249,6 @@ static int find_engine(const struct profile_options *given, const char *name,
     return mt_profile_find_engine(name, given->engine_path, &places, engine, error);
 }
 
-/* A folder of our own where the user wants none: everything in it goes when we are done. */
-static int make_folder(const struct profile_options *given, char folder[PATH_MAX],
-                       struct mt_error *error)
-{
-    const char *base = getenv("TMPDIR");
-    if (given->output) {
-        if (snprintf(folder, PATH_MAX, "%s", given->output) < PATH_MAX - 32)
-            return MT_OK;
-        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "--output: the path is too long");
-    }
-    snprintf(folder, PATH_MAX, "%s/memtally-profile.XXXXXX", base && *base ? base : "/tmp");
-    if (!mkdtemp(folder))
-        return mt_fail_errno(error, errno, "%s (TMPDIR says where temporary files go)", folder);
-    return MT_OK;
-}
-
 static int render(const struct cli_document *document, enum cli_format format, const char *path)
 {
     struct mt_strbuf out = {0};
@@ -405,7 +390,7 @@ static int profile_in_folder(const struct mt_profile_settings *settings,
     struct mt_profile_job *job = &work->job;
     job->settings = settings;
     job->engine = &work->engine;
-    if (make_folder(given, work->folder, &error) != MT_OK)
+    if (cli_choose_folder(given->output, "profile", work->folder, &error) != MT_OK)
         return cli_fail(&error);
     mt_profile_journal_init(&job->journal);
     int code = run_job(job, given, work->folder);

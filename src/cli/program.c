@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "cli/command.h"
 #include "cli/console.h"
 
@@ -79,6 +80,23 @@ static void plain_name(const char *program, char name[NAME_COLUMNS + 1])
         name[length++] = plain ? *base : '_';
     }
     name[length] = '\0';
+}
+
+int cli_choose_folder(const char *named, const char *purpose, char folder[PATH_MAX],
+                      struct mt_error *error)
+{
+    const char *base = getenv("TMPDIR");
+    const int most = PATH_MAX - 32;
+    if (named && snprintf(folder, PATH_MAX, "%s", named) >= most)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "--output: the path is too long");
+    if (named)
+        return MT_OK;
+    if (snprintf(folder, PATH_MAX, "%s/memtally-%s.XXXXXX", base && *base ? base : "/tmp",
+                 purpose) >= most)
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET, "TMPDIR is too long");
+    if (!mkdtemp(folder))
+        return mt_fail_errno(error, errno, "%s (TMPDIR says where temporary files go)", folder);
+    return MT_OK;
 }
 
 int cli_make_recording_folder(const char *program, char *path, size_t size)
