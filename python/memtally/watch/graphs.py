@@ -3,6 +3,7 @@
 
 import ctypes
 import itertools
+import os
 import sys
 import time
 import weakref
@@ -12,6 +13,7 @@ from . import hooks, tables
 MOST_GRAPHS = 65536
 MOST_FRAMES = 200
 UNKNOWN = "-"
+NOTHING = (UNKNOWN,) * 5
 
 
 class Names:
@@ -32,7 +34,7 @@ class Names:
         return None
 
     def of(self, frame):
-        """(batch, tokens, draft, kind), each "-" where it is not known."""
+        """(batch, tokens, draft, kind, how many sizes are to be captured), each "-" where it is not known."""
         for _ in range(MOST_FRAMES):
             if frame is None:
                 break
@@ -40,9 +42,9 @@ class Names:
             if row:
                 names = frame.f_locals
                 numbers = [count_at(names, text) for text in (row.batch, row.tokens, row.draft)]
-                return (*numbers, word_at(names, row.kind))
+                return (*numbers, word_at(names, row.kind), length_at(names, row.expected))
             frame = frame.f_back
-        return (UNKNOWN,) * 4
+        return NOTHING
 
 
 def value_at(names, path):
@@ -82,6 +84,20 @@ def word_at(names, text):
     return word if word and word.isprintable() and " " not in word else UNKNOWN
 
 
+def length_at(names, path):
+    """Of a list, or a number itself; "-" is neither."""
+    value = None if path == UNKNOWN else value_at(names, path)
+    if isinstance(value, (list, tuple)):
+        return len(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else UNKNOWN
+
+
+def resident():
+    """Bytes of the host that this process has in use."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def count_nodes(stream):
     """Nodes of the graph that is being captured on a stream, as the driver counts them."""
     driver = ctypes.CDLL("libcuda.so.1")
@@ -101,6 +117,7 @@ class Graphs:
         self.torch = torch
         self.names = Names()
         self.numbers = itertools.count(1)
+        self.pools = {}  # of PyTorch's name for it: from 1
         self.living = {}  # number: what says that the graph is gone
 
     def start(self):
@@ -126,7 +143,7 @@ class Graphs:
         return device, self.torch.cuda.mem_get_info(device)[0], allocated, reserved
 
     def _begin(self, graph, frame):
-        graph._memtally = (self.names.of(frame), self._held(), sys.exc_info()[1])
+        graph._memtally = (self.names.of(frame), self._held(), sys.exc_info()[1], resident())
 
     def _around_begin(self, function):
         def capture_begin(graph, *args, **kwargs):
@@ -146,7 +163,7 @@ class Graphs:
             try:
                 result = function(graph, *args, **kwargs)
             except Exception as late:
-                self._quietly(self._failed, begun[0] if begun else (UNKNOWN,) * 4, late)
+                self._quietly(self._failed, begun[0] if begun else NOTHING, late)
                 raise
             self._quietly(self._done, graph, begun, nodes)
             return result
@@ -169,14 +186,14 @@ class Graphs:
     def _failed(self, names, error):
         self.trace.say(
             "The capture of a CUDA graph failed (batch %s, tokens %s, draft %s, kind %s): %s"
-            % (*names, str(error).split("\n", maxsplit=1)[0])
+            % (*names[:4], str(error).split("\n", maxsplit=1)[0])
         )
 
     def _done(self, graph, begun, nodes):
         number = next(self.numbers)
         if not begun or number > MOST_GRAPHS:
             return
-        names, (device, free_before, _, reserved_before), _ = begun
+        (*names, expected), (device, free_before, _, reserved_before), _, host_before = begun
         _, free, allocated, reserved = self._held()
         pool = max(0, reserved - reserved_before)
         driver = max(0, free_before - free - pool)
@@ -185,6 +202,9 @@ class Graphs:
         now = time.monotonic_ns()
         nodes = UNKNOWN if nodes is None else nodes
         self.trace.line("x", device, now, number, pool, driver, nodes, allocated, reserved, *names)
+        host = max(0, resident() - host_before)
+        pool_number = self.pools.setdefault(tuple(graph.pool()), len(self.pools) + 1)
+        self.trace.line("z", number, host, pool_number, expected)
 
     def _gone(self, number):
         if self.living.pop(number, None):
