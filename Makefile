@@ -169,6 +169,9 @@ test-python: build ## all tests of the Python package and of its plug-in of pyte
 	@ALL=1 scripts/test --suite python
 	@scripts/types
 
+viewers: build ## what others' viewers show of our documents: npm's speedscope in Chromium (2 MB to fetch)
+	@tests/viewers/speedscope.py build/src/cli/memtally
+
 unharmed: build ## programs of the distribution with and without the recorder: nothing may differ; ROWS="redis node"
 	@tests/unharmed/run --install $(ROWS)
 
