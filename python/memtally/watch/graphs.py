@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """CUDA graphs one by one: what each capture took, how many nodes it has, and of which batch it is."""
 
+import collections
 import ctypes
 import itertools
 import os
@@ -117,6 +118,8 @@ class Graphs:
         self.torch = torch
         self.names = Names()
         self.numbers = itertools.count(1)
+        self.named = {}  # number: names, of whole batches that live
+        self.kept = collections.Counter()  # of the same names
         self.pools = {}  # of PyTorch's name for it: from 1
         self.living = {}  # number: what says that the graph is gone
 
@@ -157,13 +160,13 @@ class Graphs:
             begun = graph.__dict__.pop("_memtally", None)
             error = sys.exc_info()[1]
             if begun and error is not None and error is not begun[2]:  # torch.cuda.graph ends a capture on an error, too
-                self._quietly(self._failed, begun[0], error)
+                self._quietly(self._failed, begun, error)
                 return function(graph, *args, **kwargs)
             nodes = self._quietly(self._count_nodes)
             try:
                 result = function(graph, *args, **kwargs)
             except Exception as late:
-                self._quietly(self._failed, begun[0] if begun else NOTHING, late)
+                self._quietly(self._failed, begun, late)
                 raise
             self._quietly(self._done, graph, begun, nodes)
             return result
@@ -183,11 +186,26 @@ class Graphs:
     def _count_nodes(self):
         return count_nodes(self.torch.cuda.current_stream().cuda_stream)
 
-    def _failed(self, names, error):
+    def _failed(self, begun, error):
+        names, held = (begun[0], begun[1]) if begun else (NOTHING, (0, 0))
         self.trace.say(
-            "The capture of a CUDA graph failed (batch %s, tokens %s, draft %s, kind %s): %s"
-            % (*names[:4], str(error).split("\n", maxsplit=1)[0])
+            "The capture of a CUDA graph failed (batch %s, tokens %s, draft %s, kind %s; %d MiB were free before it): %s"
+            % (*names[:4], held[1] >> 20, str(error).split("\n", maxsplit=1)[0])
         )
+
+    def _look_for_another(self, number, names):
+        """An engine that captures a whole batch again keeps both: a leak, where it goes on."""
+        batch, tokens, draft, kind = names
+        if kind != "FULL" or batch == UNKNOWN:
+            return
+        self.named[number] = names
+        self.kept[names] += 1
+        if self.kept[names] > 1:
+            self.trace.say(
+                "A CUDA graph was captured again while an earlier one of it is kept (batch %s, tokens %s, draft %s): %d are there"
+                % (batch, tokens, draft, self.kept[names]),
+                once="again %s %s %s" % (batch, tokens, draft),
+            )
 
     def _done(self, graph, begun, nodes):
         number = next(self.numbers)
@@ -201,11 +219,15 @@ class Graphs:
         self.living[number] = weakref.ref(graph, lambda _: self._quietly(self._gone, number))
         now = time.monotonic_ns()
         nodes = UNKNOWN if nodes is None else nodes
+        self._look_for_another(number, tuple(names))
         self.trace.line("x", device, now, number, pool, driver, nodes, allocated, reserved, *names)
         host = max(0, resident() - host_before)
         pool_number = self.pools.setdefault(tuple(graph.pool()), len(self.pools) + 1)
         self.trace.line("z", number, host, pool_number, expected)
 
     def _gone(self, number):
+        names = self.named.pop(number, None)
+        if names:
+            self.kept[names] -= 1
         if self.living.pop(number, None):
             self.trace.line("y", time.monotonic_ns(), number)
