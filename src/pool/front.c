@@ -110,6 +110,7 @@ int mt_pool_front_init(struct mt_pool *pool)
     }
     pthread_mutex_lock(&process.lock);
     pool->id = ++process.last_id;
+    atomic_store(&pool->front_id, pool->id);
     pool->next = process.pools;
     process.pools = pool;
     pthread_mutex_unlock(&process.lock);

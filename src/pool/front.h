@@ -82,7 +82,7 @@ static inline int mt_pool_front_pop(struct mt_pool *pool, uint64_t bytes, uint64
 {
     struct mt_pool_front *front = mt_pool_mine.last.front;
     uint64_t key = (bytes - 1) / MT_POOL_ALIGN; /* no block has that of 0 bytes */
-    if (mt_pool_mine.last.id != pool->id)
+    if (mt_pool_mine.last.id != mt_pool_read(&pool->front_id))
         return 0;
     if (key < MT_POOL_CLASSES) {
         unsigned n = front->n[key];
@@ -115,7 +115,7 @@ static inline int mt_pool_front_push(struct mt_pool *pool, uint64_t address)
 {
     struct mt_pool_front *front = mt_pool_mine.last.front;
     uint64_t at = mt_pool_place(&pool->arenas[MT_POOL_SMALL], address);
-    if (mt_pool_mine.last.id != pool->id)
+    if (mt_pool_mine.last.id != mt_pool_read(&pool->front_id))
         return 0;
     if (at < pool->n_classes) {
         unsigned units = atomic_load_explicit(&pool->classes[at], memory_order_relaxed);

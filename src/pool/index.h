@@ -29,7 +29,8 @@ struct mt_pool_block {
     uint64_t batch;                        /* of its stream, when it was given back */
     struct mt_pool_uses *uses;             /* other streams, NULL where none */
     uint8_t state;
-    uint8_t is_large; /* which arena */
+    uint8_t arena;          /* which of the pool's */
+    uint8_t begins_segment; /* it joins nothing before it; see the backend's `take` */
 };
 
 #define MT_POOL_LEVELS 40 /* powers of two from MT_POOL_ALIGN on */
