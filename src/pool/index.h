@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 
-#define MT_POOL_ALIGN 512u
+#define MT_POOL_ALIGN_BITS 9
+#define MT_POOL_ALIGN      (1u << MT_POOL_ALIGN_BITS)
 
 /* What a block is. The order of addresses is kept over all of them. */
 enum mt_pool_state {

@@ -308,7 +308,8 @@ static __attribute__((noinline)) int allocate(struct mt_pool *pool, uint64_t byt
     if (stream && !pool->backend.record)
         return MT_EARG;
     pthread_mutex_lock(&pool->lock);
-    mt_pool_front_put_back(pool);
+    if (request.size_bytes > MT_POOL_SMALL_BYTES)
+        mt_pool_front_put_back(pool);
     int code = allocate_locked(pool, &request, address);
     pthread_mutex_unlock(&pool->lock);
     return code == MT_OK || code == MT_EBUSY ? code : allocate_short(pool, &request, address, code);
