@@ -207,6 +207,7 @@ class PoolStatsStruct(ctypes.Structure):
                 "n_pages_returned",
                 "n_rollbacks",
                 "n_waits",
+                "copied_bytes",
             )
         ),
     ]
