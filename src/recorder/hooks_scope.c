@@ -67,7 +67,9 @@ void memtally_hook_mark(const char *name)
     struct thread *thread = enter();
     if (!thread)
         return;
-    look_at_mark(thread);
     uint64_t field = thread_name(thread, name);
-    note(thread, MT_EVENT_MARK, &field, 1);
+    if (look_at_mark(thread, field))
+        leave();
+    else
+        note(thread, MT_EVENT_MARK, &field, 1);
 }

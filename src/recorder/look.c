@@ -181,16 +181,29 @@ struct looking {
     struct thread *thread;
     enum mt_picture_reason reason;
     uint64_t least_bytes; /* a picture is wanted from this resident size on */
+    uint64_t name;        /* of the mark */
+    int is_marked;        /* the mark is written */
 };
 
-static void look_and_picture(const struct looking *looking, uint64_t before_ns)
+/* The mark has the time of the size that it is of. */
+static void write_size(struct looking *looking, uint64_t resident)
+{
+    uint64_t ticks = now_ticks();
+    mt_write_event(&looking->thread->writer, MT_EVENT_LOOK, ticks, &resident, 1);
+    if (looking->reason != MT_PICTURE_MARK)
+        return;
+    mt_write_event(&looking->thread->writer, MT_EVENT_MARK, ticks, &looking->name, 1);
+    looking->is_marked = 1;
+}
+
+static void look_and_picture(struct looking *looking, uint64_t before_ns)
 {
     struct process *process = memtally_recorder.process;
     struct thread *thread = looking->thread;
     uint64_t resident =
         mt_resident_bytes(&memtally_record_os, OWN_DIRECTORY, memtally_recorder.page_bytes);
     __atomic_fetch_add(&process->file.header->looks, 1, __ATOMIC_RELAXED);
-    mt_write_event(&thread->writer, MT_EVENT_LOOK, now_ticks(), &resident, 1);
+    write_size(looking, resident);
     write_clock(thread);
     if (resident >= looking->least_bytes && is_affordable(process, looking->reason, resident)) {
         take_picture(thread, looking->reason, resident);
@@ -204,7 +217,7 @@ static void look_and_picture(const struct looking *looking, uint64_t before_ns)
 
 static void look(void *context)
 {
-    const struct looking *looking = context;
+    struct looking *looking = context;
     uint64_t before_ns = mt_thread_cpu_ns();
     look_and_picture(looking, before_ns);
     if (looking->reason == MT_PICTURE_MARK)
@@ -212,14 +225,18 @@ static void look(void *context)
                            mt_thread_cpu_ns() - before_ns, __ATOMIC_RELAXED);
 }
 
-static void try_look(struct thread *thread, enum mt_picture_reason reason, uint64_t least_bytes)
+static void look_in_turn(struct looking *looking)
 {
     struct process *process = memtally_recorder.process;
-    struct looking looking = {thread, reason, least_bytes};
     if (!take_turn(&process->picture_busy))
         return;
-    do_aside(look, &looking);
+    do_aside(look, looking);
     end_turn(&process->picture_busy);
+}
+
+static void try_look(struct thread *thread, enum mt_picture_reason reason, uint64_t least_bytes)
+{
+    look_in_turn(&(struct looking){thread, reason, least_bytes, 0, 0});
 }
 
 /* The highest resident size of the process so far, by a call that needs no descriptor and a tenth
@@ -351,12 +368,14 @@ void look_before_filter(struct thread *thread)
 /* What was touched since the last picture is in no event, so that a moment which the program means
  * to ask for is worth a picture whatever its height. Looks are charged too: there may be thousands.
  */
-void look_at_mark(struct thread *thread)
+int look_at_mark(struct thread *thread, uint64_t name)
 {
     struct process *process = memtally_recorder.process;
+    struct looking looking = {thread, MT_PICTURE_MARK, 0, name, 0};
     uint64_t spent = __atomic_load_n(&process->mark_spent_ns, __ATOMIC_RELAXED);
     if (!memtally_recorder.is_filtered && spent < allowed_for_marks_ns(process))
-        try_look(thread, MT_PICTURE_MARK, 0);
+        look_in_turn(&looking);
+    return looking.is_marked;
 }
 
 /* A program that comes in the place of a larger one, or is started by one, has that one's height.

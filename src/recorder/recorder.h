@@ -299,7 +299,7 @@ HIDDEN void look_before_sure_fall(struct thread *thread, const void *address, ui
 HIDDEN void look_before_buffer_goes(struct thread *thread);
 HIDDEN void look_at_end(struct thread *thread);
 HIDDEN void look_before_filter(struct thread *thread);
-HIDDEN void look_at_mark(struct thread *thread);
+HIDDEN int look_at_mark(struct thread *thread, uint64_t name); /* whether the mark is written */
 HIDDEN void look_at_beginning(struct process *process, uint64_t resident);
 
 /* aside.c: calls `function` where the program's descriptors are out of reach, one caller at a time.
