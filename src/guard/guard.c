@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "budget/job.h"
+#include "device/level.h"
 #include "guard/ladder.h"
 
 #define ACT_RATIO      0.85
@@ -35,6 +36,7 @@ struct mt_guard {
     struct mt_ladder ladder;
     struct mt_job *job; /* NULL for a pid */
     struct mt_group_os os;
+    struct mt_level level;   /* of the job's group */
     struct mt_process found; /* that has the pid */
     struct mt_process_list tree;
     int has_more_room;
@@ -106,15 +108,20 @@ static uint64_t more_to_end(const struct mt_guard *guard)
     return more > MORE_LEAST ? more : MORE_LEAST;
 }
 
-static uint64_t used_by_group(const struct mt_guard *guard)
+static void watch_group(struct mt_guard *guard)
 {
-    struct mt_host_sample sample;
     struct mt_cgroup cgroup = {.version = guard->job->group.version};
     memcpy(cgroup.directory, guard->job->group.directory, sizeof cgroup.directory);
     cgroup.mount_length = strlen(cgroup.directory);
-    return mt_host_read(&guard->os.host, &cgroup, &sample, NULL) == 0
-               ? sample.cgroup_working_set_bytes
-               : MT_UNKNOWN;
+    mt_level_init(&guard->level, &guard->os.host, &cgroup);
+}
+
+static uint64_t used_by_group(struct mt_guard *guard)
+{
+    struct mt_host_sample sample;
+    mt_host_sample_unknown(&sample);
+    mt_level_read_group(&guard->level, &sample);
+    return sample.cgroup_working_set_bytes;
 }
 
 /* ---- start ---- */
@@ -193,6 +200,8 @@ int mt_guard_start(const struct mt_guard_options *options, struct mt_guard **gua
         free(made);
         return status;
     }
+    if (made->job)
+        watch_group(made);
     *guard = made;
     return 0;
 }
@@ -381,6 +390,7 @@ void mt_guard_finish(struct mt_guard *guard, struct mt_guard_result *result)
     mt_guard_acts(guard, found.acts, MT_GUARD_ACTS);
     if (guard->ladder.is_frozen)
         freeze(guard, 0);
+    mt_level_finish(&guard->level);
     if (guard->job) {
         if (guard->ladder.is_held)
             limit_group(guard, NO_LIMIT_BYTES, 1);

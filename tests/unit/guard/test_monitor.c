@@ -242,6 +242,7 @@ static void container_os(struct mt_host_os *host)
 {
     mt_host_os_init(host);
     host->read_file = container_file;
+    host->open_file = NULL;
     host->now_ns = made_now;
 }
 
@@ -264,9 +265,11 @@ static void test_the_limit_of_a_container_counts(void **state)
     assert_false(mt_monitor_can_allocate(monitor, 500 * MIB, 0.1));
     /* Without a limit, and with one that the machine has not: what the kernel has. */
     group_limit = "max";
+    now_ns += 1000 * MS;
     assert_int_equal(mt_monitor_look(monitor, &snapshot, NULL), 0);
     assert_int_equal(snapshot.available_bytes, 4 * GIB);
     group_limit = "17179869184";
+    now_ns += 1000 * MS;
     assert_int_equal(mt_monitor_look(monitor, &snapshot, NULL), 0);
     assert_int_equal(snapshot.total_bytes, 8 * GIB);
     assert_int_equal(snapshot.available_bytes, 4 * GIB);
