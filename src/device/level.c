@@ -35,7 +35,8 @@ void mt_level_finish(struct mt_level *level)
     close_kept(&level->os, &level->stat);
 }
 
-/* Reads by the descriptor that is kept, else by the path, and keeps one from then on. */
+/* Reads by the descriptor that is kept, else by the path, and keeps one from then on. Who cannot
+ * make sense of what was read closes it. */
 static long read_kept(const struct mt_host_os *os, struct mt_kept_file *file, const char *path,
                       char *bytes, size_t capacity)
 {
@@ -47,10 +48,7 @@ static long read_kept(const struct mt_host_os *os, struct mt_kept_file *file, co
             return file->fd;
         file->is_open = 1;
     }
-    long n = os->read_open(os->context, file->fd, bytes, capacity);
-    if (n <= 0)
-        close_kept(os, file);
-    return n;
+    return os->read_open(os->context, file->fd, bytes, capacity);
 }
 
 /* ---- the host ---- */
