@@ -171,8 +171,8 @@ static int read_options(const struct cli_call *call, struct mt_guard_options *as
 /* What the last question came to; written by the guard's thread. */
 struct asked {
     pthread_mutex_t lock;
-    unsigned n;
-    struct mt_drive_given given; /* of the last one that emptied a slot, else of the last */
+    int is_untold;
+    struct mt_drive_given given;
 };
 
 struct called {
@@ -196,25 +196,27 @@ static void ask(void *context, uint64_t used_bytes)
     (void)used_bytes;
     mt_drive_give_back("/proc", guarded_pid(called), ASK_MS, &given);
     pthread_mutex_lock(&asked->lock);
-    if (given.n_slots || !asked->given.n_slots)
-        asked->given = given;
-    asked->n++;
+    asked->given = given;
+    asked->is_untold = 1;
     pthread_mutex_unlock(&asked->lock);
 }
 
-static void tell_asked(struct asked *asked)
+static void tell_asked(struct asked *asked, int is_quiet)
 {
-    const struct mt_drive_given *given = &asked->given;
-    if (!asked->n)
+    pthread_mutex_lock(&asked->lock);
+    struct mt_drive_given given = asked->given;
+    int is_untold = asked->is_untold && !is_quiet;
+    asked->is_untold = 0;
+    pthread_mutex_unlock(&asked->lock);
+    if (!is_untold)
         return;
-    if (given->n_slots)
+    if (given.n_slots)
         cli_complain("guard: its server emptied %u slot%s of %" PRIu64 " tokens, and serves in %u",
-                     given->n_slots, given->n_slots == 1 ? "" : "s", given->n_tokens,
-                     given->n_busy);
-    if (*given->problem)
-        cli_complain("guard: %s", given->problem);
-    if (!given->n_slots && !*given->problem)
-        cli_complain("guard: its server had no slot to empty; %u serve a request", given->n_busy);
+                     given.n_slots, given.n_slots == 1 ? "" : "s", given.n_tokens, given.n_busy);
+    else if (!*given.problem)
+        cli_complain("guard: its server had no slot to empty, and serves in %u", given.n_busy);
+    if (*given.problem)
+        cli_complain("guard: %s", given.problem);
 }
 
 /* ---- the command that is called ---- */
@@ -344,13 +346,13 @@ static int run_guard(const struct cli_call *call_line)
         mt_guard_wait(guard, &status);
         if (!options->quiet && status.n_acts > n_before)
             tell_new(guard, n_before, status.n_acts, asked.limit_bytes);
+        tell_asked(&called.asked, options->quiet);
     } while (status.running);
     cli_forward_to_job(NULL);
     mt_guard_finish(guard, &result);
     if (!options->quiet)
         tell_end(&result, asked.limit_bytes);
-    if (!options->quiet)
-        tell_asked(&called.asked);
+    tell_asked(&called.asked, options->quiet);
     if (options->empty_slots)
         mt_http_stop();
     return asked.argv ? result.job.exit_code : CLI_EXIT_OK;
