@@ -23,20 +23,15 @@ static int is_name(const char *name)
                length;
 }
 
+/* Both answer Docker's questions; Podman has some of its own. */
 static void name_engine(struct mt_container *container)
 {
-    const struct mt_http_request request = {.url = "/version"};
-    json_t *version = NULL;
-    int status;
-    const char *engine = strstr(container->socket, "podman") ? "Podman" : "Docker";
-    if (mt_container_ask_json(container->socket, &request, &status, &version, NULL) == MT_OK) {
-        const json_t *first = json_array_get(json_object_get(version, "Components"), 0);
-        const char *name = json_string_value(json_object_get(first, "Name"));
-        if (name)
-            engine = strstr(name, "Podman") ? "Podman" : "Docker";
-    }
-    json_decref(version);
-    snprintf(container->engine, sizeof container->engine, "%s", engine);
+    const struct mt_http_request request = {.url = "/libpod/_ping"};
+    struct mt_http_response response = {0};
+    int is_podman = mt_container_ask(container->socket, &request, &response, NULL) == MT_OK &&
+                    response.status == 200;
+    mt_http_response_finish(&response);
+    snprintf(container->engine, sizeof container->engine, is_podman ? "Podman" : "Docker");
 }
 
 /* Asks at one socket. Returns 1, 0 where that engine has no such container, or an error. */
