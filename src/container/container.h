@@ -49,6 +49,10 @@ int mt_container_open(const struct mt_container_places *places, const char *name
                       struct mt_container **container, struct mt_error *error);
 void mt_container_close(struct mt_container *container);
 
+/* Fills in the processes of the container, in the order of their starts, at most `size` of them.
+ * Returns their number. */
+size_t mt_container_processes(const struct mt_container *container, int *pids, size_t size);
+
 /* Finds the id and the engine in the name of a control group, a line of /proc/PID/cgroup. Returns 1
  * or 0. For tests. */
 int mt_container_of_group(const char *line, size_t n, char id[MT_CONTAINER_ID], char engine[32]);

@@ -105,3 +105,16 @@ int mt_container_find_group(const char *name, struct mt_container *container)
     container->limit_bytes = MT_UNKNOWN;
     return os.list(os.context, "/proc", look, &search) == 0 && container->pid > 0;
 }
+
+size_t mt_container_processes(const struct mt_container *container, int *pids, size_t size)
+{
+    struct mt_host_os os;
+    struct mt_process_list list = {0};
+    size_t n = 0;
+    mt_host_os_init(&os);
+    if (mt_process_group(&os, container->pid, container->id, &list, NULL) == 0)
+        for (; n < list.n && n < size; n++)
+            pids[n] = list.items[n].pid;
+    mt_process_list_finish(&list);
+    return n;
+}

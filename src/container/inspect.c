@@ -24,7 +24,7 @@ static void replace_controls(char *text)
             *text = '?';
 }
 
-static void copy_text(char *to, size_t size, const char *from)
+void mt_container_copy_text(char *to, size_t size, const char *from)
 {
     snprintf(to, size, "%s", from ? from : "");
     replace_controls(to);
@@ -32,7 +32,7 @@ static void copy_text(char *to, size_t size, const char *from)
 
 static void take_text(char *to, size_t size, const json_t *text)
 {
-    copy_text(to, size, json_string_value(text));
+    mt_container_copy_text(to, size, json_string_value(text));
 }
 
 static int add_text(char ***list, size_t *n, const char *text, size_t length)
@@ -100,7 +100,7 @@ static int take_state(struct mt_container *container, const json_t *said, struct
     if (!is_id(id) || !json_is_integer(pid) || !json_is_boolean(at(said, "State", "Running")))
         return mt_fail(error, MT_EFORMAT, MT_NO_OFFSET,
                        "its answer is not what Docker or Podman say of a container");
-    copy_text(state, sizeof state, status);
+    mt_container_copy_text(state, sizeof state, status);
     if (!json_is_true(at(said, "State", "Running")) || json_integer_value(pid) <= 0 ||
         json_integer_value(pid) > INT_MAX)
         return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,
@@ -118,7 +118,7 @@ int mt_container_read(struct mt_container *container, const json_t *said, struct
         return result;
     const char *name = json_string_value(json_object_get(said, "Name"));
     json_int_t limit = json_integer_value(at(said, "HostConfig", "Memory"));
-    copy_text(container->name, sizeof container->name,
+    mt_container_copy_text(container->name, sizeof container->name,
               name && *name == '/' ? name + 1 : name);
     take_text(container->image, sizeof container->image, at(said, "Config", "Image"));
     take_text(container->folder, sizeof container->folder, at(said, "Config", "WorkingDir"));

@@ -25,6 +25,13 @@ int mt_container_ask(const char *socket, const struct mt_http_request *request,
 int mt_container_ask_json(const char *socket, const struct mt_http_request *request, int *status,
                           json_t **answer, struct mt_error *error);
 
+/* Copies a text that came from outside, with '?' for control characters. */
+void mt_container_copy_text(char *to, size_t size, const char *from);
+
+/* Sets the error to what the engine says of a question that it refused. Returns MT_EIO. */
+int mt_container_complain(const struct mt_http_response *response, const char *what,
+                          struct mt_error *error);
+
 /* Fills in what an engine says of a container. Returns MT_ENOTFOUND where it does not run,
  * MT_EFORMAT where that is not what an engine says. */
 int mt_container_read(struct mt_container *container, const json_t *said, struct mt_error *error);

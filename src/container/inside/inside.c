@@ -2,9 +2,10 @@
 /* What is copied into a container beside the recorder: a static program, so that it runs in any
  * image, with a shell or without.
  *
- *   memtally-inside guard FOLDER
+ *   memtally-inside guard FOLDER MODIFIED
  *       waits until its standard input ends, and for the program of the other way to end; then
- *       removes FOLDER, which it lies in itself
+ *       removes FOLDER, which it lies in itself, and sets the time of the
+ *       folder above back
  *   memtally-inside run FOLDER WORD DEPTH STACKS SHARE PROGRAM [ARGUMENT...]
  *       runs the program under the recorder. What it has to say to memtally are lines on its
  *       standard error that begin with WORD, which nobody else knows; what memtally has to say are
@@ -32,6 +33,7 @@
 #include "watch/watch.h"
 
 #define POLL_MS      20
+#define TELL_EVERY   25   /* of POLL_MS */
 #define UNLOCK_STEPS 1500 /* of POLL_MS: what a program that is killed has to end */
 
 /* The driver's library of NVIDIA cannot be loaded into a static program. */
@@ -94,11 +96,15 @@ static void wait_for_end_of_input(void)
     while (n > 0 || (n < 0 && errno == EINTR));
 }
 
+/* `modified` is "SECONDS.NANOSECONDS", or "-" where it is not known. */
 static int guard(const char *folder, const char *modified)
 {
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000};
-    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
-                                      {.tv_sec = strtol(modified, NULL, 10)}};
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_OMIT}};
+    long long seconds;
+    long nanoseconds;
+    if (sscanf(modified, "%lld.%ld", &seconds, &nanoseconds) == 2)
+        times[1] = (struct timespec){.tv_sec = seconds, .tv_nsec = nanoseconds};
     int lock = open_lock(folder);
     wait_for_end_of_input();
     for (int i = 0; i < UNLOCK_STEPS && lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) < 0; i++)
@@ -130,9 +136,11 @@ static int watch(struct mt_run *run, const char *word)
     struct mt_run_status status = {.running = 1};
     struct mt_run_result end;
     struct mt_error error = {0};
-    while (status.running) {
+    for (unsigned i = 0; status.running; i++) {
         if (mt_run_poll(run, POLL_MS, &status, &error) < 0)
             fprintf(stderr, "\n%s failed %s\n", word, error.text);
+        if (i % TELL_EVERY == 0)
+            fprintf(stderr, "\n%s resident %" PRIu64 "\n", word, status.resident_bytes);
         if (error.code || !take_words(run)) {
             mt_run_abandon(run);
             return 1;
@@ -159,6 +167,16 @@ static void be_the_first_to_end(void)
     }
 }
 
+/* The recorder calls functions of them, and names no library but libc. */
+static void preload_parts(void)
+{
+    const char *given = getenv("LD_PRELOAD");
+    char value[PATH_MAX];
+    if (snprintf(value, sizeof value, "libdl.so.2:libpthread.so.0%s%s", given ? ":" : "",
+                 given ? given : "") < (int)sizeof value)
+        setenv("LD_PRELOAD", value, 1);
+}
+
 static int run_program(const char *folder, char *const *words)
 {
     char recorder[PATH_MAX];
@@ -175,11 +193,13 @@ static int run_program(const char *folder, char *const *words)
         .stacks = (enum mt_stacks)atoi(words[2]),
         .picture_share = atof(words[3]),
         .argv = words + 4,
-        .environment = environ,
         .stdout_fd = -1,
         .stderr_fd = -1,
     };
     be_the_first_to_end();
+    if (!why && inside_has_parts())
+        preload_parts();
+    options.environment = environ;
     if (mt_run_start(&options, &run, &error) < 0) {
         fprintf(stderr, "\n%s failed %s\n", words[0], error.text);
         return 1;

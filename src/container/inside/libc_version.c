@@ -12,7 +12,9 @@
 
 #include "base/environment.h"
 
-#define LEAST_VERSION "GLIBC_2.28" /* as its table of versions has it, a NUL before and behind */
+/* As libc's table of versions has them, a NUL before and behind. */
+#define LEAST_VERSION "\0GLIBC_2.28"
+#define WHOLE_VERSION "\0GLIBC_2.34" /* since when libdl and libpthread are parts of it */
 
 /* Folders that distributions keep libc.so.6 in. */
 static const char *const folders[] = {
@@ -81,27 +83,38 @@ static int asks_for_musl(const char *program)
     return found;
 }
 
-/* Returns 1, 0 for an older one, -1 for none. */
-static int has_version(const char *folder)
+/* Returns 1, 0 for an older libc, -1 for none. */
+static int has_version(const char *folder, const char *version, size_t length)
 {
     char path[PATH_MAX] = "";
     strcat(strcpy(path, folder), "/libc.so.6");
     struct bytes bytes = map(path);
     if (!bytes.at)
         return -1;
-    int found = memmem(bytes.at, bytes.n, "\0" LEAST_VERSION, sizeof LEAST_VERSION + 1) != NULL;
+    int found = memmem(bytes.at, bytes.n, version, length) != NULL;
     unmap(bytes);
     return found;
+}
+
+static int find_version(const char *version, size_t length)
+{
+    int has = -1;
+    for (size_t i = 0; folders[i] && has < 0; i++)
+        has = has_version(folders[i], version, length);
+    return has;
 }
 
 const char *inside_why_not_recorded(const char *program)
 {
     if (asks_for_musl(program))
         return "its C library is musl, and the recorder needs glibc";
-    for (size_t i = 0; folders[i]; i++) {
-        int has = has_version(folders[i]);
-        if (has >= 0)
-            return has ? NULL : "its glibc is older than 2.28, which the recorder needs";
-    }
-    return "it has no glibc, which the recorder needs";
+    int has = find_version(LEAST_VERSION, sizeof LEAST_VERSION);
+    if (has < 0)
+        return "it has no glibc, which the recorder needs";
+    return has ? NULL : "its glibc is older than 2.28, which the recorder needs";
+}
+
+int inside_has_parts(void)
+{
+    return find_version(WHOLE_VERSION, sizeof WHOLE_VERSION) == 0;
 }

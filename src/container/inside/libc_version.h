@@ -7,4 +7,7 @@
  * NULL where it can. Borrowed, static. */
 const char *inside_why_not_recorded(const char *program);
 
+/* Whether libdl and libpthread are libraries of their own here, as they were before glibc 2.34. */
+int inside_has_parts(void);
+
 #endif
