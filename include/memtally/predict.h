@@ -152,11 +152,12 @@ struct mt_predict_settings {
 
 /* What the answer is. The man page of `estimate` defines the words. X(NAME, "name"). */
 #define MT_VERDICT_LIST(X)                                                                         \
-    X(FITS, "FITS")     /* with the high end of the band on every device and on the host */        \
-    X(TIGHT, "TIGHT")   /* low end fits; high end or the pool does not, or not all is counted */   \
-    X(SPILLS, "SPILLS") /* weights or cache that were meant for a device lie in host memory */     \
-    X(PAGES, "PAGES")   /* mapped weights do not stay in RAM and are read again and again */       \
-    X(CANNOT, "CANNOT") /* the low end of the band does not fit */
+    X(FITS, "FITS")       /* with the high end of the band on every device and on the host */      \
+    X(TIGHT, "TIGHT")     /* low end fits; high end or the pool does not, or not all is counted */ \
+    X(SPILLS, "SPILLS")   /* weights or cache that were meant for a device lie in host memory */   \
+    X(PAGES, "PAGES")     /* mapped weights do not stay in RAM and are read again and again */     \
+    X(CANNOT, "CANNOT")   /* the low end of the band does not fit */                               \
+    X(EXCEEDS, "EXCEEDS") /* a rehearsed run fits and takes more than it was allowed */
 
 enum mt_verdict {
     MT_VERDICT_UNKNOWN, /* no capacity was given */
