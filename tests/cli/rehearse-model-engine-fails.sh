@@ -11,7 +11,7 @@ engine chatty 'while :; do echo loading; sleep 0.05; done'
 engine aborts 'echo "GGML_ASSERT(x) failed" >&2; kill -ABRT $$'
 memtally rehearse model.gguf --engine-path chatty --timeout 1 2> said
 echo "exit $?"
-sed 's/after [0-9]* s/after N s/; s/output: .*/output/' said
+sed 's/after [0-9]* s/after N s/; s/(--timeout) and [a-z ]*/(--timeout)/; s/output: .*/output/' said
 memtally rehearse model.gguf --engine-path aborts 2>&1
 echo "exit $?"
 memtally estimate model.gguf --engine-path aborts --json > said
