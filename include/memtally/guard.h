@@ -78,7 +78,9 @@ struct mt_guard_result {
     struct mt_job_result job; /* all zero for a `pid`, whose end is not told to us */
     int is_held;              /* by a control group */
     uint64_t peak_bytes;      /* used, that was seen */
-    size_t n_acts;            /* of which the last MT_GUARD_ACTS are told, oldest first */
+    size_t n_looks;
+    size_t n_alarms; /* that the kernel gave, so that a look came sooner */
+    size_t n_acts;   /* of which the last MT_GUARD_ACTS are told, oldest first */
     struct mt_guard_act acts[MT_GUARD_ACTS];
 };
 
@@ -90,8 +92,9 @@ struct mt_guard;
 int mt_guard_start(const struct mt_guard_options *options, struct mt_guard **guard,
                    struct mt_error *error);
 
-/* Waits until it is time to look, a tenth of a second at most and less near the limit, looks and
- * does what is due. */
+/* Waits until it is time to look, looks and does what is due. That is a tenth of a second at most
+ * and less near the limit; a second where the kernel tells when the program's group comes near it.
+ * Stalls of the machine that the kernel tells are waited for too. */
 void mt_guard_wait(struct mt_guard *guard, struct mt_guard_status *status);
 
 /* The process id of the guarded program. */

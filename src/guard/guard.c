@@ -13,10 +13,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "budget/job.h"
+#include "device/alarm.h"
 #include "device/level.h"
 #include "guard/ladder.h"
 
@@ -29,6 +32,7 @@
 #define MORE_SHARES    8u
 #define MORE_LEAST     ((uint64_t)16 << 20)
 #define MOST_WAIT_MS   100u
+#define MOST_TOLD_MS   1000u /* where the kernel tells that steps begin */
 #define LEAST_WAIT_MS  2u
 #define BYTES_PER_MS   ((uint64_t)2 << 20) /* that one processor takes at most */
 #define KILLED_NS      1000000000u
@@ -47,7 +51,12 @@ struct mt_guard {
     struct mt_ladder ladder;
     struct mt_job *job; /* NULL for a pid */
     struct mt_group_os os;
-    struct mt_level level;   /* of the job's group */
+    struct mt_level level;  /* of the job's group */
+    struct mt_alarm *alarm; /* NULL: the kernel tells nothing */
+    int is_told_near;
+    int end_fd; /* can be read once the program has ended; -1: unknown */
+    size_t n_looks;
+    size_t n_alarms;
     struct mt_process found; /* that has the pid */
     struct mt_process_list tree;
     struct question *question; /* the last one, which may be under way; NULL: none */
@@ -195,6 +204,20 @@ static int start_job(struct mt_guard *guard, struct mt_error *error)
     return mt_job_start(&job, &guard->job, error);
 }
 
+/* Of a group of version 1 the kernel tells when its use passes a share of its limit: where steps
+ * begin. */
+static void open_alarm(struct mt_guard *guard)
+{
+    double ratio = (double)guard->ladder.act_bytes / (double)hold_bytes(guard);
+    struct mt_alarm_options options = {.near_ratio = guard->ladder.is_held ? ratio : 0};
+    struct mt_alarm_counts counts = {0};
+    guard->end_fd = (int)syscall(SYS_pidfd_open, mt_guard_pid(guard), 0);
+    if (guard->end_fd < 0 || mt_alarm_open(mt_guard_pid(guard), &options, &guard->alarm, NULL) < 0)
+        return;
+    mt_alarm_read(guard->alarm, &counts);
+    guard->is_told_near = guard->ladder.is_held && counts.is_waited_for[MT_ALARM_NEAR];
+}
+
 int mt_guard_start(const struct mt_guard_options *options, struct mt_guard **guard,
                    struct mt_error *error)
 {
@@ -216,6 +239,7 @@ int mt_guard_start(const struct mt_guard_options *options, struct mt_guard **gua
     }
     if (made->job)
         watch_group(made);
+    open_alarm(made);
     *guard = made;
     return 0;
 }
@@ -370,11 +394,12 @@ static void keep_room(struct mt_guard *guard)
 
 static unsigned wait_ms(const struct mt_guard *guard)
 {
+    unsigned most = guard->is_told_near && !guard->ladder.is_acting ? MOST_TOLD_MS : MOST_WAIT_MS;
     uint64_t left = guard->used_bytes < guard->options.limit_bytes
                         ? guard->options.limit_bytes - guard->used_bytes
                         : 0;
     uint64_t ms = left / BYTES_PER_MS;
-    return (unsigned)(ms < LEAST_WAIT_MS ? LEAST_WAIT_MS : ms > MOST_WAIT_MS ? MOST_WAIT_MS : ms);
+    return (unsigned)(ms < LEAST_WAIT_MS ? LEAST_WAIT_MS : ms > most ? most : ms);
 }
 
 /* Whether the pid is still that program, and what it and its descendants hold. */
@@ -404,14 +429,42 @@ static int look_at_job(struct mt_guard *guard, unsigned timeout_ms)
     return status.running;
 }
 
+static void sleep_ms(unsigned ms)
+{
+    const struct timespec moment = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    nanosleep(&moment, NULL);
+}
+
+static uint64_t n_told(const struct mt_guard *guard)
+{
+    struct mt_alarm_counts counts;
+    uint64_t n = 0;
+    mt_alarm_read(guard->alarm, &counts);
+    for (int kind = 0; kind < MT_N_ALARMS; kind++)
+        n += counts.n[kind];
+    return n;
+}
+
+/* A kernel that tells again and again makes no look sooner than the shortest wait. */
+static void wait_for_alarm(struct mt_guard *guard, unsigned ms)
+{
+    uint64_t before = n_told(guard);
+    mt_alarm_wait_beside(guard->alarm, guard->end_fd, (uint64_t)ms * 1000000);
+    if (n_told(guard) == before)
+        return;
+    guard->n_alarms++;
+    sleep_ms(LEAST_WAIT_MS);
+}
+
 static int wait_and_look(struct mt_guard *guard)
 {
-    unsigned ms = wait_ms(guard);
-    const struct timespec moment = {.tv_nsec = (long)ms * 1000000};
+    unsigned ms = guard->n_looks++ ? wait_ms(guard) : 0;
+    if (guard->alarm)
+        wait_for_alarm(guard, ms);
     if (guard->job)
-        return look_at_job(guard, ms);
-    if (guard->tree.n)
-        nanosleep(&moment, NULL);
+        return look_at_job(guard, guard->alarm ? 0 : ms);
+    if (!guard->alarm)
+        sleep_ms(ms);
     return look_at_pid(guard);
 }
 
@@ -443,12 +496,18 @@ size_t mt_guard_acts(const struct mt_guard *guard, struct mt_guard_act *acts, si
 
 void mt_guard_finish(struct mt_guard *guard, struct mt_guard_result *result)
 {
-    struct mt_guard_result found = {
-        .is_held = guard->ladder.is_held, .peak_bytes = guard->peak_bytes, .n_acts = guard->n_acts};
+    struct mt_guard_result found = {.is_held = guard->ladder.is_held,
+                                    .peak_bytes = guard->peak_bytes,
+                                    .n_acts = guard->n_acts,
+                                    .n_looks = guard->n_looks,
+                                    .n_alarms = guard->n_alarms};
     mt_guard_acts(guard, found.acts, MT_GUARD_ACTS);
     if (guard->ladder.is_frozen)
         freeze(guard, 0);
     mt_level_finish(&guard->level);
+    mt_alarm_close(guard->alarm);
+    if (guard->end_fd >= 0)
+        close(guard->end_fd);
     end_question(guard);
     if (guard->job) {
         if (guard->ladder.is_held)
