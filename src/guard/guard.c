@@ -7,6 +7,7 @@
  * waits somewhat below its limit, and has the rest with the signal, and more to end in. */
 #include <errno.h>
 #include <inttypes.h>
+#include <memtally/monitor.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -49,7 +50,10 @@ struct question {
 struct mt_guard {
     struct mt_guard_options options;
     struct mt_ladder ladder;
-    struct mt_job *job; /* NULL for a pid */
+    struct mt_job_device devices[MT_JOB_DEVICES];
+    struct mt_ladder device_ladders[MT_JOB_DEVICES];
+    uint64_t device_bytes[MT_JOB_DEVICES]; /* that are used; MT_UNKNOWN: nobody says */
+    struct mt_job *job;                    /* NULL for a pid */
     struct mt_group_os os;
     struct mt_level level;  /* of the job's group */
     struct mt_alarm *alarm; /* NULL: the kernel tells nothing */
@@ -152,8 +156,12 @@ static int check(const struct mt_guard_options *options, struct mt_error *error)
     if (!options->argv == !options->pid)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET,
                        "guard a program that is started or one that runs");
-    if (!options->limit_bytes || options->limit_bytes >= NO_LIMIT_BYTES)
+    if ((!options->limit_bytes && !options->n_devices) || options->limit_bytes >= NO_LIMIT_BYTES)
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "a guard needs a limit, below 1 PiB");
+    if (options->n_devices > MT_JOB_DEVICES || (options->n_devices && options->pid))
+        return mt_fail(error, MT_EARG, MT_NO_OFFSET,
+                       "limits of devices, %d at most, are for a program that is started",
+                       MT_JOB_DEVICES);
     if (!(options->act_ratio >= 0 && options->act_ratio <= 1))
         return mt_fail(error, MT_EARG, MT_NO_OFFSET, "steps begin between 0 and 1 of the limit");
     return 0;
@@ -164,16 +172,15 @@ static uint64_t else_ns(uint64_t given, uint64_t otherwise)
     return given ? given : otherwise;
 }
 
-static void set_ladder(struct mt_guard *guard)
+static void set_ladder(const struct mt_guard_options *options, uint64_t limit_bytes,
+                       struct mt_ladder *ladder)
 {
-    const struct mt_guard_options *options = &guard->options;
-    struct mt_ladder *ladder = &guard->ladder;
     double ratio = options->act_ratio > 0 ? options->act_ratio : ACT_RATIO;
-    uint64_t below = options->limit_bytes / CALM_SHARES;
-    ladder->limit_bytes = options->limit_bytes;
-    ladder->act_bytes = (uint64_t)((double)options->limit_bytes * ratio);
+    uint64_t below = limit_bytes / CALM_SHARES;
+    ladder->limit_bytes = limit_bytes;
+    ladder->act_bytes = (uint64_t)((double)limit_bytes * ratio);
     ladder->calm_bytes = ladder->act_bytes > below ? ladder->act_bytes - below : 0;
-    ladder->last_bytes = options->limit_bytes; /* nobody knows yet how it grows */
+    ladder->last_bytes = limit_bytes; /* nobody knows yet how it grows */
     ladder->time_ns[MT_GUARD_CALL] = else_ns(options->grace_ns, GRACE_NS);
     ladder->time_ns[MT_GUARD_SIGNAL] = else_ns(options->grace_ns, GRACE_NS);
     ladder->time_ns[MT_GUARD_ASK] = else_ns(options->grace_ns, GRACE_NS);
@@ -187,17 +194,49 @@ static void set_ladder(struct mt_guard *guard)
     ladder->steps |= options->freeze_ns ? 1u << MT_GUARD_FREEZE : 0;
 }
 
+static void set_ladders(struct mt_guard *guard)
+{
+    const struct mt_guard_options *options = &guard->options;
+    set_ladder(options, options->limit_bytes ? options->limit_bytes : NO_LIMIT_BYTES,
+               &guard->ladder);
+    for (size_t i = 0; i < options->n_devices; i++) {
+        guard->devices[i] = options->devices[i];
+        guard->device_bytes[i] = MT_UNKNOWN;
+        set_ladder(options, options->devices[i].bytes, &guard->device_ladders[i]);
+    }
+    guard->options.devices = guard->devices;
+}
+
+/* Whether the driver tells what there is of each device, before anything is started. That there is
+ * none is not that there is no such program. */
+static int check_devices(const struct mt_guard_options *options, struct mt_error *error)
+{
+    for (size_t i = 0; i < options->n_devices; i++) {
+        char place[24];
+        struct mt_monitor_source source;
+        struct mt_error found;
+        snprintf(place, sizeof place, "gpu%u", options->devices[i].index);
+        if (mt_monitor_open_source(place, &source, &found) < 0)
+            return mt_fail(error, MT_EUNSUPPORTED, MT_NO_OFFSET, "%s", found.text);
+        source.close(source.context);
+    }
+    return 0;
+}
+
 /* It is held from its first instruction on, or not at all. */
 static int start_job(struct mt_guard *guard, struct mt_error *error)
 {
     struct mt_job_options job = {.argv = guard->options.argv,
+                                 .devices = guard->options.devices,
+                                 .n_devices = guard->options.n_devices,
                                  .environment = guard->options.environment,
                                  .cap = MT_JOB_CAP_GROUP,
                                  .host_bytes = hold_bytes(guard),
                                  .waits_at_cap = 1,
                                  .stdout_fd = -1,
                                  .stderr_fd = -1};
-    guard->ladder.is_held = mt_job_start(&job, &guard->job, NULL) == 0;
+    guard->ladder.is_held =
+        guard->options.limit_bytes && mt_job_start(&job, &guard->job, NULL) == 0;
     if (guard->ladder.is_held)
         return 0;
     job.cap = MT_JOB_CAP_NONE;
@@ -222,6 +261,7 @@ int mt_guard_start(const struct mt_guard_options *options, struct mt_guard **gua
                    struct mt_error *error)
 {
     int status = check(options, error);
+    status = status ? status : check_devices(options, error);
     struct mt_guard *made = status ? NULL : calloc(1, sizeof *made);
     if (status == 0 && !made)
         return mt_fail(error, MT_ENOMEM, MT_NO_OFFSET, "no memory for a guard");
@@ -230,7 +270,7 @@ int mt_guard_start(const struct mt_guard_options *options, struct mt_guard **gua
     made->options = *options;
     mt_group_os_init(&made->os);
     made->start_ns = now_ns(made);
-    set_ladder(made);
+    set_ladders(made);
     status = options->argv ? start_job(made, error)
                            : mt_process_read(&made->os.host, options->pid, &made->found, error);
     if (status) {
@@ -308,7 +348,7 @@ static void end_question(struct mt_guard *guard)
 }
 
 /* Where the last question is still under way, or there is no thread for it, nothing is asked. */
-static void ask(struct mt_guard *guard)
+static void ask(struct mt_guard *guard, uint64_t used_bytes)
 {
     sigset_t all;
     sigset_t before;
@@ -320,7 +360,7 @@ static void ask(struct mt_guard *guard)
         return;
     question->ask = guard->options.ask;
     question->context = guard->options.context;
-    question->used_bytes = guard->used_bytes;
+    question->used_bytes = used_bytes;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(&question->thread, NULL, ask_it, question);
@@ -331,11 +371,11 @@ static void ask(struct mt_guard *guard)
         guard->question = question;
 }
 
-static void do_step(struct mt_guard *guard, enum mt_guard_step step)
+static void do_step(struct mt_guard *guard, enum mt_guard_step step, uint64_t used_bytes)
 {
     switch (step) {
     case MT_GUARD_CALL:
-        guard->options.call(guard->options.context, guard->used_bytes);
+        guard->options.call(guard->options.context, used_bytes);
         break;
     case MT_GUARD_SIGNAL:
         signal_program(guard, guard->options.signal);
@@ -343,7 +383,7 @@ static void do_step(struct mt_guard *guard, enum mt_guard_step step)
         break;
     case MT_GUARD_ASK:
         give_room(guard, 0); /* a server answers with some */
-        ask(guard);
+        ask(guard, used_bytes);
         break;
     case MT_GUARD_FREEZE:
         freeze(guard, 1);
@@ -359,18 +399,34 @@ static void do_step(struct mt_guard *guard, enum mt_guard_step step)
 }
 
 /* A program that stood still has its signal before it goes on. */
-static void do_due(struct mt_guard *guard, unsigned due)
+static void do_due(struct mt_guard *guard, unsigned due, const struct mt_guard_act *place)
 {
     for (unsigned step = 0; step < MT_N_GUARD_STEPS; step++) {
         if (!(due & 1u << step))
             continue;
-        guard->acts[guard->n_acts++ % MT_GUARD_ACTS] =
-            (struct mt_guard_act){(enum mt_guard_step)step, now_ns(guard) - guard->start_ns,
-                                  guard->used_bytes, guard->used_bytes};
-        do_step(guard, (enum mt_guard_step)step);
+        struct mt_guard_act *act = &guard->acts[guard->n_acts++ % MT_GUARD_ACTS];
+        *act = *place;
+        act->step = (enum mt_guard_step)step;
+        act->elapsed_ns = now_ns(guard) - guard->start_ns;
+        do_step(guard, act->step, place->used_bytes);
     }
     if (due & MT_LADDER_THAW)
         freeze(guard, 0);
+}
+
+/* Takes what was seen of a place into the last step that was taken for it, and takes the next. */
+static void look_at_place(struct mt_guard *guard, struct mt_ladder *ladder, int device,
+                          uint64_t used_bytes)
+{
+    struct mt_guard_act place = {.device = device,
+                                 .limit_bytes = ladder->limit_bytes,
+                                 .used_bytes = used_bytes,
+                                 .least_bytes = used_bytes};
+    struct mt_guard_act *last =
+        guard->n_acts ? &guard->acts[(guard->n_acts - 1) % MT_GUARD_ACTS] : NULL;
+    if (last && last->device == device && used_bytes < last->least_bytes)
+        last->least_bytes = used_bytes;
+    do_due(guard, mt_ladder_look(ladder, now_ns(guard), used_bytes), &place);
 }
 
 /* What else the program started may take the room that the program has to end in. It stands still
@@ -394,10 +450,10 @@ static void keep_room(struct mt_guard *guard)
 
 static unsigned wait_ms(const struct mt_guard *guard)
 {
-    unsigned most = guard->is_told_near && !guard->ladder.is_acting ? MOST_TOLD_MS : MOST_WAIT_MS;
-    uint64_t left = guard->used_bytes < guard->options.limit_bytes
-                        ? guard->options.limit_bytes - guard->used_bytes
-                        : 0;
+    int is_told = guard->is_told_near && !guard->ladder.is_acting && !guard->options.n_devices;
+    unsigned most = is_told ? MOST_TOLD_MS : MOST_WAIT_MS;
+    uint64_t limit = guard->ladder.limit_bytes;
+    uint64_t left = guard->used_bytes < limit ? limit - guard->used_bytes : 0;
     uint64_t ms = left / BYTES_PER_MS;
     return (unsigned)(ms < LEAST_WAIT_MS ? LEAST_WAIT_MS : ms > most ? most : ms);
 }
@@ -426,6 +482,7 @@ static int look_at_job(struct mt_guard *guard, unsigned timeout_ms)
     uint64_t used = guard->job->group.version ? used_by_group(guard) : MT_UNKNOWN;
     if (status.running)
         guard->used_bytes = used == MT_UNKNOWN ? status.host_bytes : used;
+    memcpy(guard->device_bytes, status.device_bytes, sizeof guard->device_bytes);
     return status.running;
 }
 
@@ -472,13 +529,13 @@ void mt_guard_wait(struct mt_guard *guard, struct mt_guard_status *status)
 {
     int running = wait_and_look(guard);
     if (running) {
-        struct mt_guard_act *last =
-            guard->n_acts ? &guard->acts[(guard->n_acts - 1) % MT_GUARD_ACTS] : NULL;
         if (guard->used_bytes > guard->peak_bytes)
             guard->peak_bytes = guard->used_bytes;
-        if (last && guard->used_bytes < last->least_bytes)
-            last->least_bytes = guard->used_bytes;
-        do_due(guard, mt_ladder_look(&guard->ladder, now_ns(guard), guard->used_bytes));
+        look_at_place(guard, &guard->ladder, MT_GUARD_HOST, guard->used_bytes);
+        for (size_t i = 0; i < guard->options.n_devices; i++)
+            if (guard->device_bytes[i] != MT_UNKNOWN)
+                look_at_place(guard, &guard->device_ladders[i], (int)guard->devices[i].index,
+                              guard->device_bytes[i]);
         take_room_back(guard);
         keep_room(guard);
     }
@@ -502,7 +559,10 @@ void mt_guard_finish(struct mt_guard *guard, struct mt_guard_result *result)
                                     .n_looks = guard->n_looks,
                                     .n_alarms = guard->n_alarms};
     mt_guard_acts(guard, found.acts, MT_GUARD_ACTS);
-    if (guard->ladder.is_frozen)
+    int is_frozen = guard->ladder.is_frozen;
+    for (size_t i = 0; i < guard->options.n_devices; i++)
+        is_frozen |= guard->device_ladders[i].is_frozen;
+    if (is_frozen)
         freeze(guard, 0);
     mt_level_finish(&guard->level);
     mt_alarm_close(guard->alarm);
