@@ -25,7 +25,7 @@ def guard(script, *options, real_devices=True):
     user = os.path.join(FOLDER, "user")
     if not os.path.exists(f"{user}.never"):
         os.mkfifo(f"{user}.never")
-    more = {"LD_LIBRARY_PATH": FAKE_NVML} if real_devices else {}
+    more = {"LD_LIBRARY_PATH": FAKE_NVML if real_devices else FOLDER}
     done = subprocess.run(
         [MEMTALLY, "guard", *options, "--", "sh", "-c", USES + script],
         capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "NVML_USER": user, **more},
@@ -61,6 +61,8 @@ def test_another_device_and_less_are_left_alone():
 def test_a_device_that_nobody_tells_of_is_refused():
     done, _ = guard("exit 5", "--device-limit", "gpu7=1GiB")
     assert done.returncode == 125 and "device 7" in done.stderr, done
+    if any(os.path.exists(f"/dev/nvidia{end}") for end in ("ctl", "0")):
+        raise tap.Skip("a driver is here, so that its absence was not tried")
     done, _ = guard("exit 5", "--device-limit", "gpu0=1GiB", real_devices=False)
     assert done.returncode == 125 and "no NVIDIA driver" in done.stderr, done
 
