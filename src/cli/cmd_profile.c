@@ -485,8 +485,7 @@ static int profile(const struct cli_call *call, struct work *work)
     }
     if (mt_http_start(&error) != MT_OK)
         return cli_fail(&error);
-    int code =
-        given->container ? profile_container(given, work) : profile_here(call, work);
+    int code = given->container ? profile_container(given, work) : profile_here(call, work);
     mt_http_stop();
     return code;
 }

@@ -144,8 +144,7 @@ static int is_sound(const struct header *header, size_t *size)
 {
     size_t checksum;
     return read_octal(header->checksum, sizeof header->checksum, &checksum) &&
-           checksum == checksum_of(header) &&
-           read_octal(header->size, sizeof header->size, size);
+           checksum == checksum_of(header) && read_octal(header->size, sizeof header->size, size);
 }
 
 /* The name of a file right in the archive's folder, "recording/7-0.mtz"; NULL for any other. */
