@@ -509,6 +509,10 @@ static const char *const description[] = {
     "transformers computes on the first device that it finds, else on the CPU; vllm and sglang "
     "need devices. With --on the engine takes memory as on such a device and computes nothing: "
     "times and generated text then mean nothing.",
+    "With --container memtally finds engine and model by the container's processes and starts the "
+    "engine once more in it, beside its own, which so far must be llama-server. What memtally "
+    "copies into the container it removes, whatever way the profile ends. The figures are also "
+    "kept in results/memory-profiles/NAME_YYYYMMDD_HHMMSS.json.",
     "llama-bench makes up its own prompt and context and generates one sequence; it takes no "
     "--prompt, --context or --batch-size.",
     NULL,

@@ -53,6 +53,12 @@ void mt_container_close(struct mt_container *container);
  * Returns their number. */
 size_t mt_container_processes(const struct mt_container *container, int *pids, size_t size);
 
+/* Whether a second engine like process `pid` of the container finds room beside it, as far as
+ * memory goes that two of them do not share: anonymous memory is held against what the machine has
+ * available and what the container may have. Errors: MT_ELIMIT, which says what lacks. What cannot
+ * be read is taken to suffice. */
+int mt_container_check_room(const struct mt_container *container, int pid, struct mt_error *error);
+
 /* Finds the id and the engine in the name of a control group, a line of /proc/PID/cgroup. Returns 1
  * or 0. For tests. */
 int mt_container_of_group(const char *line, size_t n, char id[MT_CONTAINER_ID], char engine[32]);

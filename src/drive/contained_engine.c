@@ -182,6 +182,7 @@ static int take(const struct candidate *candidate, const struct mt_container *co
                 struct mt_contained_engine *found, struct mt_error *error)
 {
     take_engine(candidate, &found->engine);
+    found->pid = candidate->pid;
     if (find_model(candidate, found->model_path))
         return MT_OK;
     return mt_fail(error, MT_ENOTFOUND, MT_NO_OFFSET,

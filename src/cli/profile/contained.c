@@ -31,6 +31,8 @@ int profile_contained_find(const char *name, struct profile_contained *profile)
         return CLI_EXIT_CANNOT;
     }
     int result = mt_contained_engine_find("/proc", profile->container, &profile->found, &error);
+    if (result == 0)
+        result = mt_container_check_room(profile->container, profile->found.pid, &error);
     return result < 0 ? cli_fail(&error) : CLI_EXIT_OK;
 }
 
