@@ -153,8 +153,8 @@ static const char *plain_name(const struct header *header, char name[sizeof head
     memcpy(name, header->name, sizeof header->name);
     name[sizeof header->name] = '\0';
     char *slash = strchr(name, '/');
-    if ((header->type != '0' && header->type != '\0') || !slash || strchr(slash + 1, '/') ||
-        slash[1] == '.' || slash[1] == '\0')
+    if ((header->type != '0' && header->type != '\0') || *name == '/' || *name == '.' || !slash ||
+        strchr(slash + 1, '/') || slash[1] == '.' || slash[1] == '\0')
         return NULL;
     return slash + 1;
 }
