@@ -4,7 +4,7 @@
 #include "device/host.h"
 
 #include "base/error.h"
-#include "device/secrets.h"
+#include "base/secrets.h"
 #include "device/span.h"
 
 #include <errno.h>

@@ -73,6 +73,7 @@ const char *cli_verdict_style(const struct cli_terminal *terminal, enum mt_verdi
     case MT_VERDICT_PAGES:
         return cli_tone(terminal, CLI_TONE_DOUBTFUL);
     case MT_VERDICT_CANNOT:
+    case MT_VERDICT_EXCEEDS:
         return cli_tone(terminal, CLI_TONE_BAD);
     case MT_VERDICT_UNKNOWN:
     case MT_VERDICT_COUNT:
