@@ -75,7 +75,9 @@ class Podman:
         self.options = None
 
     def call(self, *words, check=True, **settings):
-        done = subprocess.run([*self.words, *words], capture_output=True, env=self.environment, check=False, timeout=PATIENCE_S, **settings)
+        # Where memory runs out conmon leaves a file in the folder that it stands in.
+        done = subprocess.run([*self.words, *words], capture_output=True, env=self.environment, cwd=self.folder, check=False,
+                              timeout=PATIENCE_S, **settings)
         assert not check or done.returncode == 0, done
         return done
 
@@ -83,7 +85,7 @@ class Podman:
         self.call("import", "-", f"localhost/{name}:1", input=image_of(files))
 
     def start_service(self):
-        self.service = subprocess.Popen([*self.words, "system", "service", "--time=0", f"unix://{self.socket}"], env=self.environment,
+        self.service = subprocess.Popen([*self.words, "system", "service", "--time=0", f"unix://{self.socket}"], env=self.environment, cwd=self.folder,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         patiently("Podman's socket does not come", lambda: os.path.exists(self.socket))
 
@@ -98,11 +100,15 @@ class Podman:
             last = done.stderr
         raise tap.Skip("Podman cannot run a container here: " + last.decode(errors="replace").strip().splitlines()[-1])
 
-    def run(self, name, image, *command, options=("--network", "host")):
+    def run(self, name, image, *command, options=("--network", "host"), says="ready"):
         """Starts a container, and waits until its program says that it is ready."""
         self.call("run", "-d", "--name", name, *self.options, *options, f"localhost/{image}:1", *command)
         self.containers.append(name)
-        patiently(f"{name} does not become ready", lambda: b"ready" in self.call("logs", name).stdout)
+        patiently(f"{name} does not become ready", lambda: says in self.logs(name))
+
+    def logs(self, name):
+        done = self.call("logs", name)
+        return (done.stdout + done.stderr).decode(errors="replace")
 
     def inspect(self, name):
         return json.loads(self.call("inspect", name).stdout)[0]

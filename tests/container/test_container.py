@@ -20,6 +20,7 @@ SERVED_MUSL = os.environ.get("SERVED_MUSL", "")
 MUSL = "/lib/ld-musl-x86_64.so.1"
 MIB = 1 << 20
 SECRET = "swordfish"
+SHAPE = "--layers 8 --embedding-length 512 --ff-length 2048 --heads 8 --vocabulary 8192".split()
 MODEL = b"GGUF" + bytes(16 * MIB)
 COMMAND = "/app/llama-server", "-m", "/models/model.gguf", "--port"
 PORT = 18931
@@ -67,13 +68,13 @@ def memtally(*words, **settings):
 
 
 @contextlib.contextmanager
-def container(image="plain", words=(), options=(), network="host"):
+def container(image="plain", words=(), options=(), network="host", says="ready"):
     """A container that serves, with a secret in its environment."""
     global PORT  # pylint: disable=global-statement
     PORT += 1
     name = f"chat{PORT}"
     made = machine()
-    made.run(name, image, *COMMAND, str(PORT), *words, options=("--network", network, "-e", f"HF_TOKEN=hf_{SECRET}", *options))
+    made.run(name, image, *COMMAND, str(PORT), *words, options=("--network", network, "-e", f"HF_TOKEN=hf_{SECRET}", *options), says=says)
     try:
         yield name
     finally:
@@ -257,6 +258,30 @@ def test_a_container_that_stops_while_it_is_profiled_is_said():
         machine().call("kill", name)
         _, said = process.communicate(timeout=120)
         assert process.returncode not in (0, -signal.SIGKILL) and "may still be in the container" in said, said
+
+
+def test_a_real_engine_takes_in_a_container_what_it_takes_outside():
+    program = os.environ.get("MEMTALLY_LLAMA_CPP")
+    if not program:
+        raise tap.Skip("MEMTALLY_LLAMA_CPP names no folder of llama.cpp; scripts/engine llama.cpp brings one")
+    made = machine()
+    with tempfile.TemporaryDirectory() as folder:
+        model = f"{folder}/model.gguf"
+        done = subprocess.run([MEMTALLY, "sample-model", "custom", model, "--quiet", *SHAPE], check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done
+        names = [name for name in os.listdir(program) if os.path.isfile(f"{program}/{name}")]
+        files = {f"/app/{name}": f"{program}/{name}" for name in names} | {"/models/model.gguf": model}
+        for name in names:
+            if name == "llama-server" or ".so" in name:
+                files |= {path: path for path in podman.libraries_of(f"{program}/{name}") if not path.startswith(program)}
+        made.build("engine", files)
+        outside = json.loads(memtally("profile", model, "--engine", "llama-server", "--engine-path", program, "--max-tokens", 4, "--repeats", 1,
+                                      "--prompt", "hello", "--batch-size", 2, "--json").stdout)
+        with container("engine", options=("-e", "LLAMA_ARG_THREADS=1"), says="listening") as name:
+            inside = check_profile(name, "--batch-size", 2)
+    for category in "weights", "kv_cache":
+        one, other = (row(document, category)["allocated_bytes"] for document in (inside, outside))
+        assert other > MIB and abs(one - other) <= 0.02 * other, (category, one, other)
 
 
 def test_what_cannot_be_profiled_is_said():
