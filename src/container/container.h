@@ -33,6 +33,7 @@ struct mt_container {
     int pid;                        /* of its first process, as this machine counts */
     uint64_t limit_bytes;           /* of its memory; MT_UNKNOWN: none, or not said */
     int is_read_only;               /* its root folder */
+    int has_host_network;           /* and none of its own */
     char **variables;               /* names of its environment */
     size_t n_variables;
     char **mounts; /* folders in it that are mounted from elsewhere */

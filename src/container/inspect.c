@@ -124,6 +124,8 @@ int mt_container_read(struct mt_container *container, const json_t *said, struct
     take_text(container->folder, sizeof container->folder, at(said, "Config", "WorkingDir"));
     container->limit_bytes = limit > 0 ? (uint64_t)limit : MT_UNKNOWN;
     container->is_read_only = json_is_true(at(said, "HostConfig", "ReadonlyRootfs"));
+    const char *network = json_string_value(at(said, "HostConfig", "NetworkMode"));
+    container->has_host_network = network && strcmp(network, "host") == 0;
     result = take_variables(container, at(said, "Config", "Env"));
     if (result == MT_OK)
         result = take_mounts(container, json_object_get(said, "Mounts"));

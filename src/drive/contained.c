@@ -242,28 +242,28 @@ static int is_our_network(const struct mt_container *container)
 
 /* A thread may be in another network than the rest of its process, and so are those that it
  * starts. */
-static int enter_network(const struct mt_container *container)
+static void enter_network(const struct mt_container *container)
 {
     char path[64];
     name_network(path, sizeof path, container);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    int failed = fd < 0 || setns(fd, CLONE_NEWNET) < 0;
-    if (fd >= 0)
-        close(fd);
-    return !failed;
+    if (fd < 0)
+        return;
+    setns(fd, CLONE_NEWNET); /* where that fails the engine does not answer, which is said */
+    close(fd);
 }
 
 static void enter(void *context)
 {
     const struct mt_contained *contained = context;
-    if (!is_our_network(contained->container))
+    if (geteuid() == 0 && !is_our_network(contained->container))
         enter_network(contained->container);
 }
 
-/* Whether the engine can be asked there: tried by a child, which ends. */
+/* Which network it has, other users may not see. */
 static int check_network(const struct mt_container *container, struct mt_error *error)
 {
-    if (is_our_network(container) || geteuid() == 0)
+    if (container->has_host_network || geteuid() == 0 || is_our_network(container))
         return MT_OK;
     return mt_fail(error, MT_EPERM, MT_NO_OFFSET,
                    "the container has a network of its own, which only root can enter; be root, or "
