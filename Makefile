@@ -38,6 +38,7 @@ NEEDS_fuzz = fuzz
 NEEDS_fuzz-long = fuzz
 NEEDS_stress = test
 NEEDS_guard-stress = test
+NEEDS_containers = test
 NEEDS_lint = lint
 NEEDS_fmt = lint
 NEEDS_tidy = tidy
@@ -153,6 +154,10 @@ fmt: setup ## format the C sources
 
 golden: build ## rewrite what the command-line tests expect
 	@MEMTALLY_GOLDEN=rewrite scripts/test --suite cli
+
+containers: build ## attach and profile in containers of a real Podman, whatever way they end (a minute)
+	@set -e; MEMTALLY_LLAMA_CPP=$$(scripts/engine llama.cpp); export MEMTALLY_LLAMA_CPP; \
+	ALL=1 meson test -C build --no-rebuild --verbose container container_sockets
 
 guard-stress: build ## a thousand programs that run out of memory under memtally guard (some minutes); GUARD_TIMES=1000
 	@PYTHONPATH=tests/support MEMTALLY=build/src/cli/memtally EATER=build/tests/guard/eater \

@@ -431,23 +431,13 @@ static int profile_in_folder(const struct mt_profile_settings *settings,
     return code;
 }
 
-/* A model of this machine, and an engine for it. */
-static int find_here(const struct cli_call *call, struct work *work, struct mt_error *error)
-{
-    const struct profile_options *given = call->options;
-    const char *model = call->operands[0];
-    const char *engine = engine_name_for(given, model);
-    int code = mt_drive_is_python_engine(engine)
-                   ? mt_profile_model_folder(model, engine, work->model_path, error)
-                   : mt_profile_model_file(model, work->model_path, error);
-    return code == MT_OK ? find_engine(given, engine, &work->engine, error) : code;
-}
-
 static int profile_found(const struct profile_options *given, struct work *work)
 {
     struct mt_profile_settings settings;
     struct mt_error error = {0};
     int code = settings_of(given, work->model_path, &settings, &error);
+    if (code == MT_OK && !work->engine.driver)
+        code = find_engine(given, engine_name_for(given, work->model_path), &work->engine, &error);
     if (code == MT_OK)
         code = work->engine.driver->check(&settings, &error);
     return code == MT_OK ? profile_in_folder(&settings, given, work) : cli_fail(&error);
@@ -456,7 +446,11 @@ static int profile_found(const struct profile_options *given, struct work *work)
 static int profile_here(const struct cli_call *call, struct work *work)
 {
     struct mt_error error = {0};
-    int code = find_here(call, work, &error);
+    const char *model = call->operands[0];
+    const char *engine = engine_name_for(call->options, model);
+    int code = mt_drive_is_python_engine(engine)
+                   ? mt_profile_model_folder(model, engine, work->model_path, &error)
+                   : mt_profile_model_file(model, work->model_path, &error);
     return code == MT_OK ? profile_found(call->options, work) : cli_fail(&error);
 }
 
@@ -480,13 +474,13 @@ static int profile(const struct cli_call *call, struct work *work)
     struct mt_error error = {0};
     if (!call->operands[0] == !given->container) {
         cli_complain(given->container ? "profile: give either MODEL or --container, not both"
-                                      : "profile: give a MODEL, or --container NAME");
+                                      : "profile: give a MODEL, or --container NAME; see "
+                                        "'memtally help profile'");
         return CLI_EXIT_USAGE;
     }
     if (mt_http_start(&error) != MT_OK)
         return cli_fail(&error);
-    int code =
-        given->container ? profile_container(given, work) : profile_here(call, work);
+    int code = given->container ? profile_container(given, work) : profile_here(call, work);
     mt_http_stop();
     return code;
 }
@@ -515,6 +509,10 @@ static const char *const description[] = {
     "transformers computes on the first device that it finds, else on the CPU; vllm and sglang "
     "need devices. With --on the engine takes memory as on such a device and computes nothing: "
     "times and generated text then mean nothing.",
+    "With --container memtally finds engine and model by the container's processes and starts the "
+    "engine once more in it, beside its own, which so far must be llama-server. What memtally "
+    "copies into the container it removes, whatever way the profile ends. The figures are also "
+    "kept in results/memory-profiles/NAME_YYYYMMDD_HHMMSS.json.",
     "llama-bench makes up its own prompt and context and generates one sequence; it takes no "
     "--prompt, --context or --batch-size.",
     NULL,

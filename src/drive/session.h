@@ -20,9 +20,9 @@ struct mt_profile_signals {
 };
 
 struct mt_profile_session_options {
-    const char *directory;     /* of the recording and of engine.log */
-    char *const *environment;  /* of the engine; ends with NULL */
-    const char *recorder_path; /* NULL: watch from outside only */
+    const char *directory;                  /* of the recording and of engine.log */
+    char *const *environment;               /* of the engine; ends with NULL */
+    const char *recorder_path;              /* NULL: watch from outside only */
     const struct mt_profile_runner *runner; /* NULL: this machine */
     enum mt_depth depth;
     enum mt_stacks stacks;
