@@ -113,7 +113,7 @@ struct process {
     uint64_t unseen_bytes;       /* the kernel's highest size from before this program; 0: none */
     uint32_t looked_at_stop; /* the picture at the end is taken, and only a higher one is wanted */
     uint64_t picture_spent_ns;
-    uint64_t mark_spent_ns; /* of that, at marks */
+    uint64_t mark_spent_ns;  /* of that, at marks */
     uint64_t ns_per_mib;     /* what the last picture cost */
     uint64_t devices_told;   /* one bit each */
     uint32_t python_readers; /* threads that read Python's frames */
