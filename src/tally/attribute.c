@@ -103,16 +103,6 @@ static size_t claim_of_anonymous(struct painter *painter, const struct mt_vma *v
     return claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_MEASURED, vma->name);
 }
 
-/* PyTorch calls the memory of tensors so that processes share. */
-static size_t claim_of_shared(struct painter *painter, const struct mt_vma *vma)
-{
-    static const char of_pytorch[] = "/dev/shm/torch_";
-    if (strncmp(vma->name, of_pytorch, sizeof of_pytorch - 1) == 0)
-        return claim(painter, MT_CATEGORY_ACTIVATIONS, MT_PROVENANCE_INFERRED,
-                     "tensors that processes share");
-    return claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_MEASURED, vma->name);
-}
-
 /* What a mapping is by itself; 0 where that says nothing. */
 static size_t claim_of_vma(struct painter *painter, const struct mt_vma *vma)
 {
@@ -124,9 +114,10 @@ static size_t claim_of_vma(struct painter *painter, const struct mt_vma *vma)
     case MT_VMA_STACK:
         return unknown_size(painter,
                             claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_MEASURED, "stacks"));
-    case MT_VMA_SHARED_MEMORY:
-        return claim_of_shared(painter, vma);
+    case MT_VMA_SHARED_TENSORS:
+        return claim(painter, MT_CATEGORY_ACTIVATIONS, MT_PROVENANCE_INFERRED, MT_SHARED_TENSORS);
     case MT_VMA_SPECIAL:
+    case MT_VMA_SHARED_MEMORY:
         return claim(painter, MT_CATEGORY_RUNTIME, MT_PROVENANCE_MEASURED, vma->name);
     case MT_VMA_ANONYMOUS:
         return claim_of_anonymous(painter, vma);
