@@ -176,6 +176,8 @@ test-python: build ## all tests of the Python package and of its plug-in of pyte
 
 test-wheel: ## the tests of the Python package from WHEEL, on this machine as it is, with no build; scripts/bare-wheel has others
 	@tests/python/installed "$(WHEEL)"
+viewers: build ## what others' viewers show of our documents: npm's speedscope in Chromium (2 MB to fetch)
+	@tests/viewers/speedscope.py build/src/cli/memtally
 
 unharmed: build ## programs of the distribution with and without the recorder: nothing may differ; ROWS="redis node"
 	@tests/unharmed/run --install $(ROWS)
