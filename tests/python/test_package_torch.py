@@ -229,6 +229,24 @@ def test_a_device_gives_back_cycles_and_caches_and_says_who_holds_the_rest():
     assert peak == (64 + 128 + 32 + 48) * MIB and kept == (64 + 48) * MIB and after == 64 * MIB + 48 * MIB, (peak, kept, after)
 
 
+def test_a_pool_gives_back_what_no_buffer_has():
+    device, host = on("H100-80GB", RESET + """
+    first = take(32)
+    pool = memtally.pool(max_bytes="4GiB")
+    kept, free = pool.allocate(64 << 20), pool.allocate(256 << 20)
+    held, idle = pool.allocate(64 << 20, "host"), pool.allocate(128 << 20, "host")
+    pool.release(free)
+    pool.release(idle)
+    before = [torch.cuda.mem_get_info(0)[0], pool.stats().held_bytes]
+    (reset,) = memtally.reset_device(0)
+    device = [text(reset)["by"], torch.cuda.mem_get_info(0)[0] - before[0], reset.after.allocated]
+    memtally.reset_host()
+    print(json.dumps([device, [pool.stats().held_bytes, pool.stats().in_use_bytes, before[1] - pool.stats().held_bytes]]))
+    """)
+    assert device == [{"allocated": 0, "cached": 256 * MIB}, 256 * MIB, 96 * MIB], device
+    assert host[:2] == [128 * MIB, 128 * MIB] and host[2] == 384 * MIB, host
+
+
 def test_every_device_is_reset_where_none_is_named_and_none_where_none_is_used():
     none, told, places, wrong = on("2xH100-80GB", RESET + """
     none = memtally.reset_device()
