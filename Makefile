@@ -170,9 +170,10 @@ wheel: setup ## the Python package as a wheel, into dist/ (auditwheel from PyPI 
 	@rm -rf dist
 	@scripts/wheel --build build-install --output dist --repair
 
-test-python: build ## all tests of the Python package and of its plug-in of pytest, from a wheel in an empty environment, and its types by mypy
+test-python: build ## all tests of the Python package and of its plug-in of pytest, from a wheel in an empty environment, its types by mypy, the table beside pytest-memray
 	@ALL=1 MEMTALLY_LOADERS=$$(scripts/engine loaders) scripts/test --suite python
 	@scripts/types
+	@tests/python/beside_memray "$$(scripts/wheel --build build --output build/wheel)"
 
 test-wheel: ## the tests of the Python package from WHEEL, on this machine as it is, with no build; scripts/bare-wheel has others
 	@tests/python/installed "$(WHEEL)"
