@@ -26,6 +26,7 @@ NEEDS_oracle = test
 NEEDS_place-proof = test
 NEEDS_placed-engines = test
 NEEDS_budget-stress = test
+NEEDS_pool-stress = test
 NEEDS_group-vm = test
 NEEDS_oracle-fusion = test
 NEEDS_asan = test
@@ -132,6 +133,9 @@ placed-engines: build ## vLLM and SGLang load stages of unequal length as they w
 
 budget-stress: build ## holders of reservations killed at 1,000 random moments (half a minute)
 	@build/tests/unit/test_budget 1000
+
+pool-stress: build ## ten million random steps of a pool against a plain model of it (a minute); STEPS=10000000
+	@build/tests/unit/test_pool $(or $(STEPS),10000000)
 
 group-vm: build ## control groups of version 2 in a virtual machine; KERNEL=vmlinuz; needs qemu, busybox, cpio (20 s)
 	@KERNEL="$(KERNEL)" tests/vm/groups build
