@@ -26,6 +26,7 @@ NEEDS_oracle = test
 NEEDS_place-proof = test
 NEEDS_placed-engines = test
 NEEDS_budget-stress = test
+NEEDS_pool-stress = test
 NEEDS_group-vm = test
 NEEDS_oracle-fusion = test
 NEEDS_asan = test
@@ -135,6 +136,10 @@ budget-stress: build ## holders of reservations killed at 1,000 random moments (
 	@build/tests/unit/test_budget 1000
 
 group-vm: build ## control groups of version 2 in a virtual machine; KERNEL=vmlinuz; needs qemu, busybox, cpio (40 s)
+pool-stress: build ## ten million random steps of a pool against a plain model of it (a minute); STEPS=10000000
+	@build/tests/unit/test_pool $(or $(STEPS),10000000)
+
+group-vm: build ## control groups of version 2 in a virtual machine; KERNEL=vmlinuz; needs qemu, busybox, cpio (20 s)
 	@KERNEL="$(KERNEL)" tests/vm/groups build
 
 aarch64: build ## build for aarch64, run the unit tests and a recorded program under qemu (some minutes)
