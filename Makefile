@@ -135,11 +135,10 @@ placed-engines: build ## vLLM and SGLang load stages of unequal length as they w
 budget-stress: build ## holders of reservations killed at 1,000 random moments (half a minute)
 	@build/tests/unit/test_budget 1000
 
-group-vm: build ## control groups of version 2 in a virtual machine; KERNEL=vmlinuz; needs qemu, busybox, cpio (40 s)
 pool-stress: build ## ten million random steps of a pool against a plain model of it (a minute); STEPS=10000000
 	@build/tests/unit/test_pool $(or $(STEPS),10000000)
 
-group-vm: build ## control groups of version 2 in a virtual machine; KERNEL=vmlinuz; needs qemu, busybox, cpio (20 s)
+group-vm: build ## control groups of version 2 in a virtual machine; KERNEL=vmlinuz; needs qemu, busybox, cpio (40 s)
 	@KERNEL="$(KERNEL)" tests/vm/groups build
 
 aarch64: build ## build for aarch64, run the unit tests and a recorded program under qemu (some minutes)
@@ -182,6 +181,7 @@ test-python: build ## all tests of the Python package and of its plug-in of pyte
 
 test-wheel: ## the tests of the Python package from WHEEL, on this machine as it is, with no build; scripts/bare-wheel has others
 	@tests/python/installed "$(WHEEL)"
+
 viewers: build ## what others' viewers show of our documents: npm's speedscope in Chromium (2 MB to fetch)
 	@tests/viewers/speedscope.py build/src/cli/memtally
 

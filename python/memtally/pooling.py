@@ -214,6 +214,7 @@ class Pool:
         """The library's pool of a device, None of the host; None where the pool has taken nothing there, or is a parent's."""
         place = self._places.get(device) if self._pid == os.getpid() else None
         return place.pool if place else None
+
     def sleep(self, keep: str = "all") -> int:
         """Gives all memory back; the bytes. Buffers stay at their addresses, and nothing may use them until `wake()`, which puts
         back what was kept on the host: "nothing", what "long-lived" buffers have, or "all"."""

@@ -309,17 +309,6 @@ static int keep_report(const struct cli_document *document, const char *folder, 
     return render(document, format, path);
 }
 
-/* What the command has while it runs, all zero at first. */
-struct work {
-    struct mt_profile_engine engine;
-    struct mt_profile_job job;
-    char model_path[PATH_MAX];
-    char folder[PATH_MAX];
-    struct profile_contained contained; /* of a profile in a container */
-};
-
-/* What a container adds. */
-static void describe_container(struct work *work, struct profile_result *result)
 /* As a document of its own beside the report. Of what was not seen there is none. */
 static int keep_told(const char *folder, enum mt_told_kind kind, const char *name,
                      enum cli_format format)
@@ -353,8 +342,17 @@ static int tell(const struct profile_options *given, const char *folder, enum mt
     return code;
 }
 
-static int report(struct mt_profile_job *job, const struct profile_options *given,
-                  const char *folder, uint64_t start_ns)
+/* What the command has while it runs, all zero at first. */
+struct work {
+    struct mt_profile_engine engine;
+    struct mt_profile_job job;
+    char model_path[PATH_MAX];
+    char folder[PATH_MAX];
+    struct profile_contained contained; /* of a profile in a container */
+};
+
+/* What a container adds. */
+static void describe_container(struct work *work, struct profile_result *result)
 {
     struct cli_document *document = &result->loaded.document;
     const char *note = profile_contained_note(&work->contained);
@@ -506,9 +504,13 @@ static int profile_found(const struct profile_options *given, struct work *work)
 {
     struct mt_profile_settings settings;
     struct mt_error error = {0};
-    int code = settings_of(given, work->model_path, &settings, &error);
+    const char *engine = work->engine.driver ? work->engine.driver->name
+                                             : engine_name_for(given, work->model_path);
+    int code = check_told(given, engine, &error);
+    if (code == MT_OK)
+        code = settings_of(given, work->model_path, &settings, &error);
     if (code == MT_OK && !work->engine.driver)
-        code = find_engine(given, engine_name_for(given, work->model_path), &work->engine, &error);
+        code = find_engine(given, engine, &work->engine, &error);
     if (code == MT_OK)
         code = work->engine.driver->check(&settings, &error);
     return code == MT_OK ? profile_in_folder(&settings, given, work) : cli_fail(&error);
@@ -520,10 +522,6 @@ static int profile_here(const struct cli_call *call, struct work *work)
     const char *model = call->operands[0];
     const char *engine = engine_name_for(call->options, model);
     int code = mt_drive_is_python_engine(engine)
-    const char *engine = engine_name_for(given, model);
-    int code = check_told(given, engine, &error);
-    if (code == MT_OK)
-        code = mt_drive_is_python_engine(engine)
                    ? mt_profile_model_folder(model, engine, work->model_path, &error)
                    : mt_profile_model_file(model, work->model_path, &error);
     return code == MT_OK ? profile_found(call->options, work) : cli_fail(&error);

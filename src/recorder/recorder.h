@@ -127,9 +127,6 @@ struct process {
     uint64_t devices_told;  /* one bit each */
     struct device_watch device_watches[DEVICE_WATCHES];
     uint32_t n_device_watches;
-    uint64_t mark_spent_ns;  /* of that, at marks */
-    uint64_t ns_per_mib;     /* what the last picture cost */
-    uint64_t devices_told;   /* one bit each */
     uint32_t python_readers; /* threads that read Python's frames */
     _Alignas(16) uint8_t aside_stack[ASIDE_STACK_BYTES];
 };
