@@ -729,6 +729,7 @@ int main(void)
         TEST(test_an_end_that_nobody_saw_is_not_made_up),
         TEST(test_the_machine_is_as_it_was_nearest_to_the_moment),
         TEST(test_what_the_machine_did_not_say_is_unknown_and_not_zero),
+        TEST(test_devices_that_no_recorder_sees_are_said_to_be_there),
         TEST(test_a_recording_without_its_watch_file_is_read),
         TEST(test_a_recording_that_is_still_written_is_read),
         TEST(test_a_file_and_its_packed_twin_are_one_process),
