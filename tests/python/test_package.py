@@ -244,6 +244,34 @@ def test_a_peak_is_that_of_a_recording_of_the_same_run():
         assert abs(measured - recorded) <= max(recorded // 100, 1 << 20), (mib, measured, recorded)
 
 
+def test_a_device_has_a_peak_of_this_process_that_no_sample_met():
+    """Of two devices the program sees the second, and takes 300 MiB and then 50 beside a context of 528. By the recorder."""
+    told = package.answered("""
+    import ctypes, json, sys, tempfile, memtally
+    if len(sys.argv) == 1:
+        with tempfile.TemporaryDirectory() as folder:
+            said, words = folder + "/said", [sys.executable, *sys.argv]
+            memtally.record(["env", "CUDA_VISIBLE_DEVICES=1", *words, said], on=["24GiB", "H100-80GB"], output=folder + "/recording")
+            print(open(said).read())
+        sys.exit()
+    cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    def take(mib):
+        address = ctypes.c_uint64()
+        assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(mib << 20)) == 0
+        return address
+    def work():
+        assert cuda.cuMemFree_v2(take(300)) == 0
+        take(50)
+    assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
+    _, record = memtally.Measure(device=0, interval=1000)(work)
+    _, same = memtally.Measure(device=sys.argv[2] if len(sys.argv) > 2 else "cuda:0", interval=1000)(work)
+    with open(sys.argv[1], "w") as file:
+        json.dump([record.device, record.method, record.peak_memory_bytes, record.growth_bytes, record.problem,
+                   same.peak_memory_bytes], file)
+    """)
+    assert told == ["cuda:0", "driver", 828 << 20, 300 << 20, None, 878 << 20], told
+
+
 def test_whatever_is_under_way_when_the_interpreter_ends_it_ends_as_it_would():
     ways = {"": 0, "sys.exit(3)": 3, "os._exit(4)": 4, "raise SystemExit(5)": 5, "os.kill(os.getpid(), 15)": -15}
     for way, status in ways.items():

@@ -612,6 +612,7 @@ void cli_document_table(const struct cli_document *document, const struct cli_te
     }
     put_command(document, terminal, out);
     put_end(tally, terminal, out);
+    cli_table_container(document, terminal, out);
     put_engine(document, terminal, out);
     put_peak(tally, terminal, out);
     put_moment(tally, terminal, out);
