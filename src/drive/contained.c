@@ -323,12 +323,19 @@ static void read_modified(const struct mt_container *container, char modified[64
         snprintf(modified, 64, "-");
 }
 
+/* Where nothing can be started in the container, nothing can be removed there either. */
 static int start_guard(struct mt_contained *contained, const char *modified, struct mt_error *error)
 {
+    struct mt_error why = {0};
     char inside[96];
     const char *const words[] = {inside, "guard", contained->folder, modified, NULL};
     snprintf(inside, sizeof inside, "%s/memtally-inside", contained->folder);
-    return mt_container_exec_start(contained->container, words, "0", &contained->guard, error);
+    int code = mt_container_exec_start(contained->container, words, "0", &contained->guard, &why);
+    if (code == MT_OK)
+        return MT_OK;
+    return mt_fail(error, code, MT_NO_OFFSET,
+                   "%s; the folder %s was copied into the container %s and is still there",
+                   why.text, contained->folder, contained->container->name);
 }
 
 int mt_contained_open(const struct mt_container *container, const struct mt_contained_files *files,
