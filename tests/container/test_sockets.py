@@ -101,6 +101,11 @@ def attach(path, *words):
                           env=environment)
 
 
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]
+
+
 @contextlib.contextmanager
 def held():
     with subprocess.Popen([HELD, "32"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -126,6 +131,26 @@ def test_a_container_is_shown_as_its_engine_says():
             assert [one["pid"] for one in document["processes"]] == [pid], document["processes"]
             table = attach(path, "srv").stdout
             assert "srv of image localhost/bb:1" in table and SECRET not in table, table
+
+
+def test_without_a_control_group_of_its_own_a_container_is_what_counts_processes_alike():
+    unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+    if subprocess.run([*unshare, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+        raise tap.Skip("no process namespace of one's own may be made here")
+    with subprocess.Popen([*unshare, HELD, "32"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        assert first.stdout.readline() == b"ready\n"
+        [pid] = children(first.pid)
+        enter = ["nsenter", "--user", "--preserve-credentials", "--pid", "-t", str(pid), HELD, "16"]
+        with subprocess.Popen(enter, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as second:
+            assert second.stdout.readline() == b"ready\n"
+            others = children(second.pid)
+            with engine(knows(inspected(pid))) as path:
+                done = attach(path, "srv", "--json")
+            second.stdin.close()
+            second.wait(60)
+        first.stdin.close()
+    assert done.returncode == 0, done
+    assert {one["pid"] for one in json.loads(done.stdout)["processes"]} == {pid, *others} and len(others) == 1, (pid, others, done.stdout)
 
 
 def test_what_is_no_running_container_is_said():
