@@ -282,6 +282,8 @@ static int start_run(struct watch *watch, const struct mt_profile_session_option
     struct mt_run_options run_options = {.directory = options->directory,
                                          .recorder_path = options->recorder_path,
                                          .python_site = options->python_site,
+                                         .tells_layers = options->tells_layers,
+                                         .tells_operations = options->tells_operations,
                                          .depth = options->depth,
                                          .stacks = options->stacks,
                                          .picture_share = options->picture_share,

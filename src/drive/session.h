@@ -26,8 +26,10 @@ struct mt_profile_session_options {
     const struct mt_profile_runner *runner; /* NULL: this machine */
     enum mt_depth depth;
     enum mt_stacks stacks;
-    double picture_share;        /* as in struct mt_run_options */
-    const char *python_site;     /* likewise */
+    double picture_share;    /* as in struct mt_run_options */
+    const char *python_site; /* likewise */
+    int tells_layers;        /* likewise */
+    int tells_operations;
     void (*poll)(void *context); /* called now and then while the engine runs, or NULL */
     void *poll_context;
     int keep; /* the recording is of use even where the profile fails */
