@@ -50,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="2%",
         help="how much more than in the baseline a test may take (default: 2%%)",
     )
+    parser.addini("memory", "limits of each test without the marker, as the marker has them: limit=2GiB leak=100MiB", default="")
     group.addoption("--memory-child", metavar="FOLDER", help="used by the plug-in itself in a test's own process")
 
 
@@ -76,6 +77,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getini("memory"):
+        from .testing import mark_all
+
+        mark_all(config, items)
     if config.getoption("memory_order"):
         from .testing import sort_by_peaks
 

@@ -44,6 +44,19 @@ def limits_of(marker: pytest.Mark) -> dict[str, int | None]:
         raise pytest.UsageError(f"memory: {error}") from None
 
 
+def mark_all(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The limits of pytest's configuration, for each test that has none of its own."""
+    words = [word.partition("=") for word in str(config.getini("memory")).split()]
+    marker = pytest.mark.memory(**{name: size for name, _, size in words})
+    try:
+        limits_of(marker.mark)
+    except pytest.UsageError as error:
+        raise pytest.UsageError(f"in the configuration's memory: {error}") from None
+    for item in items:
+        if not item.get_closest_marker("memory"):
+            item.add_marker(marker)
+
+
 def _held() -> dict[str, int]:
     """What is in use once what is free was given back."""
     collect()

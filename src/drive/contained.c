@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <sched.h>
@@ -137,6 +138,23 @@ static int wait_for_begin(struct mt_contained *contained, struct mt_error *error
                    "system calls, or are its folders mounted noexec?");
 }
 
+/* The folder here, as mt_run_start() takes it. */
+static int prepare_folder(struct mt_contained *contained, const char *directory,
+                          struct mt_error *error)
+{
+    char pattern[PATH_MAX];
+    glob_t found;
+    if (mkdir(directory, 0777) < 0 && errno != EEXIST)
+        return mt_fail_errno(error, errno, "cannot make the folder %s", directory);
+    snprintf(contained->recording, sizeof contained->recording, "%s", directory);
+    if (snprintf(pattern, sizeof pattern, "%s/*.mt[rz]", directory) >= (int)sizeof pattern ||
+        glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
+        return MT_OK;
+    globfree(&found);
+    return mt_fail(error, MT_EBUSY, MT_NO_OFFSET,
+                   "%s: already holds a recording; choose another folder or remove it", directory);
+}
+
 static int start(void *context, const struct mt_run_options *options, struct mt_error *error)
 {
     struct mt_contained *contained = context;
@@ -154,10 +172,11 @@ static int start(void *context, const struct mt_run_options *options, struct mt_
     snprintf(numbers[0], sizeof numbers[0], "%d", (int)options->depth);
     snprintf(numbers[1], sizeof numbers[1], "%d", (int)options->stacks);
     snprintf(numbers[2], sizeof numbers[2], "%g", options->picture_share);
-    snprintf(contained->recording, sizeof contained->recording, "%s", options->directory);
     contained->outputs[0] = options->stdout_fd;
     contained->outputs[1] = options->stderr_fd;
-    int code = mt_container_exec_start(contained->container, words, NULL, &contained->run, error);
+    int code = prepare_folder(contained, options->directory, error);
+    if (code == MT_OK)
+        code = mt_container_exec_start(contained->container, words, NULL, &contained->run, error);
     if (code == MT_OK)
         code = wait_for_begin(contained, error);
     if (code != MT_OK)
@@ -323,12 +342,19 @@ static void read_modified(const struct mt_container *container, char modified[64
         snprintf(modified, 64, "-");
 }
 
+/* Where nothing can be started in the container, nothing can be removed there either. */
 static int start_guard(struct mt_contained *contained, const char *modified, struct mt_error *error)
 {
+    struct mt_error why = {0};
     char inside[96];
     const char *const words[] = {inside, "guard", contained->folder, modified, NULL};
     snprintf(inside, sizeof inside, "%s/memtally-inside", contained->folder);
-    return mt_container_exec_start(contained->container, words, "0", &contained->guard, error);
+    int code = mt_container_exec_start(contained->container, words, "0", &contained->guard, &why);
+    if (code == MT_OK)
+        return MT_OK;
+    return mt_fail(error, code, MT_NO_OFFSET,
+                   "%s; the folder %s was copied into the container %s and is still there",
+                   why.text, contained->folder, contained->container->name);
 }
 
 int mt_contained_open(const struct mt_container *container, const struct mt_contained_files *files,

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Stands for llama-server in an image: -m FILE --port N maps the file and touches all of it, holds
  * 24 MiB, and answers what a profile asks. With FAILS in its environment and no --keeps among its
- * arguments it ends with status 9; with HANGS it answers no completion. With --version it just
- * ends. */
+ * arguments it ends with status 9; with HANGS it answers no completion. It says when SIGINT ends
+ * it. With --version it just ends. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,13 @@ static void *serve(void *context)
     return NULL;
 }
 
+static void tell(int number)
+{
+    static const char said[] = "interrupted\n";
+    ssize_t n = write(STDOUT_FILENO, said, sizeof said - 1);
+    _exit(n > 0 ? number : 1);
+}
+
 int main(int argc, char **argv)
 {
     const char *port = argument(argc, argv, "--port");
@@ -90,6 +98,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "the model is not to my taste\n");
         return 9;
     }
+    signal(SIGINT, tell);
     if (argument(argc, argv, "--version"))
         return 0;
     address.sin_port = htons((unsigned short)(port ? atoi(port) : 0));

@@ -3,13 +3,16 @@
 """memtally in containers of a real Podman: what it sees in them, and that nothing is left in them, whatever way a profile ends."""
 
 import contextlib
+import fcntl
 import glob
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 
 import podman
 import tap
@@ -53,7 +56,7 @@ def machine():
             made.build("old", files | {libc: file.read().replace(b"\0GLIBC_2.28", b"\0GLIBX_2.28")})
         if SERVED_MUSL and os.path.exists(MUSL):
             made.build("musl", {MUSL: MUSL, "/app/llama-server": SERVED_MUSL, "/models/model.gguf": MODEL})
-        made.find_options("plain", "/app/llama-server", "--version", "yes")
+        made.check("plain", "/app/llama-server", "--version", "yes")
         made.start_service()
     except tap.Skip as reason:
         PODMAN = reason
@@ -179,6 +182,19 @@ def test_a_profile_without_a_shell_records_from_inside_and_leaves_nothing():
         assert large["allocated_bytes"] >= 24 * MIB, large
 
 
+def test_a_folder_keeps_the_recording_and_takes_no_second_one():
+    with container() as name, tempfile.TemporaryDirectory() as folder:
+        done = profile(name, "-o", "kept", folder=folder)
+        assert done.returncode == 0, done
+        reported = memtally("report", f"{folder}/kept", "--json")
+        assert reported.returncode == 0 and row(json.loads(reported.stdout), "weights")["resident_bytes"] >= 16 * MIB, reported
+        before = sorted(os.listdir(f"{folder}/kept"))
+        with unchanged(name):
+            done = profile(name, "-o", "kept", folder=folder)
+        assert done.returncode != 0 and "already holds a recording" in done.stderr, done
+        assert sorted(os.listdir(f"{folder}/kept")) == before
+
+
 def test_a_profile_enters_a_network_of_the_containers_own():
     with container(network="none") as name:
         assert was_recorded(check_profile(name))
@@ -209,11 +225,11 @@ def test_an_engine_that_fails_leaves_nothing():
 
 
 @contextlib.contextmanager
-def hanging(name, folder):
+def hanging(name, folder, *words, **settings):
     """A profile that has the engine in the container, and waits for it."""
     environment = {**os.environ, "DOCKER_HOST": f"unix://{machine().socket}"}
-    with subprocess.Popen([MEMTALLY, "profile", "--container", name, "--prompt", "hello"], cwd=folder, env=environment,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([MEMTALLY, "profile", "--container", name, "--prompt", "hello", *words], cwd=folder, env=environment,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings) as process:
         try:
             podman.patiently("the engine does not start", lambda: sum(is_server(pid) for pid in machine().processes(name)) == 2)
             yield process
@@ -236,6 +252,21 @@ def test_a_profile_that_is_interrupted_leaves_nothing():
                 assert process.returncode == 128 + number and "stopped by" in said, said
 
 
+def test_a_key_at_the_terminal_ends_a_profile_and_leaves_nothing():
+    """The engine is in no process group of the terminal's: memtally has to tell it."""
+    ours, theirs = pty.openpty()
+    with container(options=("-e", "HANGS=1")) as name, tempfile.TemporaryDirectory() as folder, unchanged(name):
+        with hanging(name, folder, "-o", f"{folder}/kept", stdin=theirs, start_new_session=True,
+                     preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) as process:
+            os.write(ours, b"\x03")
+            _, said = process.communicate(timeout=120)
+            assert process.returncode == 130 and "stopped by" in said, said
+        with open(f"{folder}/kept/engine.log", encoding="utf-8") as file:
+            assert "interrupted" in file.read()
+    os.close(ours)
+    os.close(theirs)
+
+
 def test_a_profile_that_is_killed_leaves_nothing():
     with container(options=("-e", "HANGS=1")) as name, tempfile.TemporaryDirectory() as folder:
         before = machine().state(name)
@@ -246,8 +277,6 @@ def test_a_profile_that_is_killed_leaves_nothing():
 
 
 def test_no_second_engine_is_started_where_it_has_no_room():
-    if machine().options:
-        raise tap.Skip("containers have no control groups of their own here, and so no limits")
     with container(options=("--memory", "40m")) as name, tempfile.TemporaryDirectory() as folder, unchanged(name):
         done = profile(name, folder=folder)  # the program holds 24 MiB
         assert done.returncode != 0 and "the container has" in done.stderr and not os.listdir(folder), done
@@ -289,7 +318,7 @@ def test_what_cannot_be_profiled_is_said():
         done = profile(name, folder=folder)
         assert done.returncode == 3 and "read-only" in done.stderr and f"attach --container {name}" in done.stderr, done
     made = machine()
-    made.call("create", "--name", "stopped", *made.options, "localhost/plain:1", *COMMAND, "1")
+    made.call("create", "--name", "stopped", "localhost/plain:1", *COMMAND, "1")
     made.containers.append("stopped")
     done = memtally("attach", "--container", "stopped")
     assert done.returncode == 2 and "does not run" in done.stderr, done

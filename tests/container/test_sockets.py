@@ -6,6 +6,7 @@ No container runs: the process that they speak of is one of the test's own."""
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -15,6 +16,7 @@ import tap
 
 MEMTALLY = os.environ["MEMTALLY"]
 HELD = os.environ["HELD"]
+SERVED = os.environ["SERVED"]
 SECRET = "swordfish"
 IDENTITY = "4e1cb93097446fd42036c27f70ea3beab8f8ff833c0e6fc3cd140eb7f75ac47a"
 FOLDER = tempfile.mkdtemp(prefix="memtally-sockets-")
@@ -37,6 +39,22 @@ def answer(body, status="200 OK"):
     return f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
+def question(connection):
+    """Reads a whole question; gives its path."""
+    said = b""
+    while b"\r\n\r\n" not in said:
+        piece = connection.recv(65536)
+        if not piece:
+            raise OSError("no question")
+        said += piece
+    head, _, body = said.partition(b"\r\n\r\n")
+    [length] = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")] or [0]
+    left = length - len(body)
+    while left > 0 and (piece := connection.recv(min(left, 1 << 20))):
+        left -= len(piece)
+    return head.split()[1].decode()
+
+
 @contextlib.contextmanager
 def engine(serve):
     """A socket whose every connection serve(connection, path) answers; gives its path."""
@@ -49,7 +67,7 @@ def engine(serve):
 
     def one(connection):
         with connection, contextlib.suppress(OSError):
-            serve(connection, connection.recv(65536).split()[1].decode())
+            serve(connection, question(connection))
 
     def every():
         with contextlib.suppress(OSError):
@@ -83,6 +101,11 @@ def attach(path, *words):
                           env=environment)
 
 
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]
+
+
 @contextlib.contextmanager
 def held():
     with subprocess.Popen([HELD, "32"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -108,6 +131,26 @@ def test_a_container_is_shown_as_its_engine_says():
             assert [one["pid"] for one in document["processes"]] == [pid], document["processes"]
             table = attach(path, "srv").stdout
             assert "srv of image localhost/bb:1" in table and SECRET not in table, table
+
+
+def test_without_a_control_group_of_its_own_a_container_is_what_counts_processes_alike():
+    unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+    if subprocess.run([*unshare, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+        raise tap.Skip("no process namespace of one's own may be made here")
+    with subprocess.Popen([*unshare, HELD, "32"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        assert first.stdout.readline() == b"ready\n"
+        [pid] = children(first.pid)
+        enter = ["nsenter", "--user", "--preserve-credentials", "--pid", "-t", str(pid), HELD, "16"]
+        with subprocess.Popen(enter, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as second:
+            assert second.stdout.readline() == b"ready\n"
+            others = children(second.pid)
+            with engine(knows(inspected(pid))) as path:
+                done = attach(path, "srv", "--json")
+            second.stdin.close()
+            second.wait(60)
+        first.stdin.close()
+    assert done.returncode == 0, done
+    assert {one["pid"] for one in json.loads(done.stdout)["processes"]} == {pid, *others} and len(others) == 1, (pid, others, done.stdout)
 
 
 def test_what_is_no_running_container_is_said():
@@ -157,6 +200,63 @@ def test_engines_that_are_slow_broken_or_hostile_are_said():
         with engine(serve) as path:
             done = attach(path, "srv")
             assert done.returncode == 2 and path in done.stderr and any(one in done.stderr for one in words), (words, done)
+
+
+GUARD, RUN = "1" * 64, "2" * 64
+UPGRADED = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+
+
+def profiles(pid, copy, create, start, guard=answer(json.dumps({"Id": "1" * 64}).encode(), "201 Created")):
+    """An engine that lets a profile begin; what comes of the copy, of the run and of its start is the test's."""
+    created = []
+
+    def serve(connection, path):
+        if path.startswith(f"/containers/{IDENTITY}/archive"):
+            connection.sendall(copy)
+        elif path == f"/containers/{IDENTITY}/exec":
+            created.append(path)
+            connection.sendall(guard if len(created) == 1 else create)
+        elif path == f"/exec/{GUARD}/start":
+            connection.sendall(UPGRADED)
+            while connection.recv(4096):
+                pass
+        elif path == f"/exec/{RUN}/start":
+            connection.sendall(start)
+        elif path == f"/exec/{GUARD}/json":
+            connection.sendall(answer(b'{"ExitCode": 0}'))
+        else:
+            knows(inspected(pid))(connection, path)
+
+    return serve
+
+
+def test_engines_that_break_off_a_profile_are_said():
+    fine = answer(b""), answer(json.dumps({"Id": RUN}).encode(), "201 Created"), UPGRADED
+    program = f"{FOLDER}/llama-server"
+    model = f"{FOLDER}/model.gguf"
+    shutil.copy(SERVED, program)
+    with open(model, "wb") as file:
+        file.write(b"GGUF" + bytes(65536))
+    for parts, words in (
+        ((*fine, answer(b'{"message":"it is paused"}', "409 Conflict")), "and is still there"),
+        ((answer(b'{"message":"no room\\u001b[m"}', "500 Oh"), *fine[1:]), "no room?[m"),
+        ((fine[0], answer(b'{"message":"it is paused"}', "409 Conflict"), fine[2]), "it is paused"),
+        ((fine[0], answer(b'{"Id":"../.."}', "201 Created"), fine[2]), "names no program"),
+        ((*fine[:2], b"banana\r\n\r\n"), "no answer to the start"),
+        ((*fine[:2], answer(b'{"message":"no such program"}', "404 Not Found")), "no such program"),
+        ((*fine[:2], UPGRADED + b"\x09\0\0\0\0\0\0\x05hello"), "not as Docker's engine says"),
+        ((*fine[:2], UPGRADED + b"\x01\0\0\0\xff\xff\xff\xffhello"), "closed early"),
+        ((*fine[:2], UPGRADED + b"\x02\0\0\0\0\0\0\x06hello\n"), "does not start"),
+    ):
+        with subprocess.Popen([program, "-m", model, "--port", "0"], stdout=subprocess.PIPE) as process:
+            try:
+                assert process.stdout.readline() == b"ready\n"
+                with engine(profiles(process.pid, *parts)) as path:
+                    done = subprocess.run([MEMTALLY, "profile", "--container", "srv"], capture_output=True, text=True, timeout=200, check=False,
+                                          env={**os.environ, "DOCKER_HOST": f"unix://{path}"}, cwd=FOLDER)
+                assert done.returncode != 0 and words in done.stderr and not os.path.exists(f"{FOLDER}/results"), (words, done)
+            finally:
+                process.kill()
 
 
 def test_another_machine_is_not_asked():

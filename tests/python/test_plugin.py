@@ -28,13 +28,13 @@ HEAD = """
 """
 
 
-def tested(source, *options, runs=1, python=None, is_refused=False, **variables):
+def tested(source, *options, runs=1, python=None, is_refused=False, before=(), **variables):
     """How each test of a file ended, by name: (word, sentence); what was printed; and the folder's reports of memory."""
     folders = os.pathsep.join([os.environ["MEMTALLY_PYTEST"], *([package.packages()] if python else [])])
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "test_it.py"), "w", encoding="utf-8") as file:
             file.write(textwrap.dedent(HEAD) + textwrap.dedent(source))
-        command = [python or package.program(), "-m", "pytest", "-rA", "-p", "no:randomly", *options]
+        command = [*before, python or package.program(), "-m", "pytest", "-rA", "-p", "no:randomly", *options]
         for _ in range(runs):
             environment = package.clean(PYTHONPATH=folders, COLUMNS="400", **variables)
             done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -167,6 +167,64 @@ def test_beside_xdist_asyncio_and_rerunfailures_the_outcome_is_the_same():
         assert words(ended) == expected, (options, ended)
         assert "2 rerun" in printed, (options, printed)
         assert {"test_within", "test_leaks"} <= set(figures), (options, figures)
+
+
+def test_limits_of_the_configuration_hold_for_each_test_without_its_own():
+    package.needs_exact_peaks()
+    ended, printed, _ = tested("""
+    def test_over():
+        take(64)
+
+    @pytest.mark.memory(limit="128MiB")
+    def test_of_its_own():
+        take(64)
+
+    def test_within():
+        take(8)
+    """, "-o", "memory=limit=32MiB leak=16MiB")
+    assert words(ended) == {"test_over": "FAILED", "test_of_its_own": "PASSED", "test_within": "PASSED"}, printed
+    assert "more than its limit of 32.00 MiB" in ended["test_over"][1], ended
+    _, printed, _ = tested("def test_a(): pass", "-o", "memory=limits=32MiB", is_refused=True)
+    assert "in the configuration's memory: memory: limits is no argument of the marker" in printed, printed
+
+
+def test_on_devices_that_are_there_limits_room_and_cleanup_hold_as_on_the_host():
+    """The devices are pretended ones, and pytest runs on them: for the plug-in they are there."""
+    before = [package.program("memtally"), "run", "-q", "--on", "2xH100-80GB", "-o", "recording", "--"]
+    source = """
+    torch = pytest.importorskip("torch")
+
+    def take(mib, device="cuda:1"):
+        return torch.empty(mib << 20, dtype=torch.uint8, device=device)
+
+    @pytest.mark.memory(device_limit="128MiB")
+    def test_over():
+        take(256)
+
+    @pytest.mark.memory(device_limit="512MiB", leak="16MiB")
+    def test_returns():
+        take(256)
+
+    @pytest.mark.memory(leak="16MiB")
+    def test_leaks():
+        kept.append(take(64))
+
+    def test_stays(memory_cleanup):
+        kept.append(take(160))
+
+    @pytest.mark.memory
+    def test_without_room():
+        pass
+    """
+    ended, printed, _ = tested(source, python=engine.torch(), before=before)
+    assert words(ended) == {"test_over": "FAILED", "test_returns": "PASSED", "test_leaks": "FAILED", "test_stays": "PASSED",
+                            "test_without_room": "PASSED"}, printed
+    assert "cuda:1: the test took 256.00 MiB, 128.00 MiB more than its device_limit of 128.00 MiB" in ended["test_over"][1], ended
+    assert "cuda:1: the test left 64.00 MiB behind, 48.00 MiB more than its leak of 16.00 MiB" in ended["test_leaks"][1], ended
+    assert re.search(r"MemoryStayed: test_it.py::test_stays left 160.00 MiB behind on cuda:1\n +160.00 MiB  Tensor", printed), printed
+    ended, printed, _ = tested(source, "-k", "without_room", "--memory-min-free", "gpu1=100GiB", python=engine.torch(), before=before)
+    assert "1 skipped" in printed and "1 passed" not in printed, printed
+    assert "gpu1 has 7" in printed and "--memory-min-free wants 100.00 GiB" in printed, printed
 
 
 def test_in_order_what_took_little_comes_first():
