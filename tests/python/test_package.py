@@ -174,7 +174,7 @@ def test_a_forked_child_goes_on_and_measures_anew():
 
 
 def test_a_rehearsal_has_to_the_byte_what_the_program_asks_for():
-    program = os.path.join(os.environ["BUILD_DIR"], "tests", "cuda", "cuda_program")
+    program = package.built("tests", "cuda", "cuda_program")
     fits, rows, total, says, reason, outcome = package.answered("""
     import json, sys, memtally
     made = memtally.rehearse([sys.argv[1], "must", "2", "must", "1"], device=["H100-80GB", "H100-80GB"])
@@ -197,6 +197,30 @@ def test_a_rehearsal_has_to_the_byte_what_the_program_asks_for():
             print(type(error).__name__)
     """)
     assert len(said.split()) == 3, said
+
+
+def test_a_baseline_is_one_file_for_tests_and_programs():
+    program = package.built("tests", "cuda", "cuda_program")
+    before, after, verdicts, peaks = package.answered("""
+    import json, sys, memtally
+    from memtally import baselines
+    def again(gibibytes):
+        return memtally.rehearse([sys.argv[1], "must", str(gibibytes)], device="H100-80GB", baseline="memory.txt", suggest=False)
+    baselines.write("memory.txt", {"a.py::test": {"gpu:0": {"total": 5, "weights": 5}}})
+    made = [again(1), again(1)]
+    before = open("memory.txt").read()
+    known = baselines.read("memory.txt")
+    baselines.write("memory.txt", known)
+    after, peaks = open("memory.txt").read(), baselines.peaks_of(made[0])
+    assert list(known.values()) == [peaks, {"gpu:0": {"total": 5, "weights": 5}}], known
+    known[f"{sys.argv[1]} must 1"]["gpu:0"]["total"] -= 1 << 30
+    baselines.write("memory.txt", known)
+    made.append(again(1))
+    print(json.dumps([before, after, [one.verdict for one in made], peaks]))
+    """, program)
+    # A context of such a card was measured as 527 MiB; the driver gives memory out in pages of 2.
+    assert peaks["gpu:0"]["total"] == (1 << 30) + (528 << 20), peaks
+    assert before == after and verdicts == ["FITS", "FITS", "EXCEEDS"], (before, after, verdicts)
 
 
 def test_a_peak_is_that_of_a_recording_of_the_same_run():
@@ -359,8 +383,10 @@ NAMES = """
 
 def test_a_recorded_program_imports_the_package_that_is_installed_beside_it():
     own = os.path.join(package.packages(), "memtally", "__init__.py")
-    built = os.path.join(os.environ["BUILD_DIR"], "src", "cli", "memtally")
-    for command in (package.program("memtally"), built):
+    commands = [package.program("memtally")]
+    if "MEMTALLY_WHEEL" not in os.environ:  # the build's own wants libraries of the system, which only builders have
+        commands.append(package.built("src", "cli", "memtally"))
+    for command in commands:
         with tempfile.TemporaryDirectory() as folder:
             before = [command, "run", "-q", "-o", os.path.join(folder, "recording"), "--"]
             assert package.answered(NAMES, before=before) == [True, own, True], command
