@@ -6,6 +6,7 @@ looked at when a layer has changed its part of it, and of those whose layers cha
 its functions give back need not be what it holds: a window's is longer, a quantised one's is not quantised.
 """
 
+import functools
 import re
 import weakref
 
@@ -14,7 +15,7 @@ from . import hooks
 STATE = re.compile("conv|ssm|recurrent|state|rnn|linear|memory")
 KEYS_AND_VALUES = re.compile("key|value|kv")
 DEPTH = 6  # of what is within a cache
-PLAIN = (int, float, str, bool, type(None))  # what holds no tensor
+PLAIN = {int, float, str, bool, type(None)}  # types of what holds no tensor
 # What models without a class for it give back, as transformers.generation.utils.ALL_CACHE_NAMES.
 OUTPUTS = {"past_key_values": "kv_cache", "cache_params": "recurrent_state", "state": "recurrent_state", "mems": "kv_cache"}
 
@@ -24,6 +25,7 @@ def is_model(name):
     return name.startswith("transformers.models.") and ".modeling_" in name
 
 
+@functools.lru_cache(maxsize=None)
 def category_of(name):
     return "recurrent_state" if STATE.search(name) and not KEYS_AND_VALUES.search(name) else "kv_cache"
 
@@ -39,7 +41,8 @@ class Caches:
 
     def wrap(self, module):
         for name, kind in list(vars(module).items()):
-            if isinstance(kind, type) and kind.__module__ == module.__name__ and "Cache" in name and "__init__" in vars(kind):
+            is_own = isinstance(kind, type) and kind.__module__ == module.__name__ and "__init__" in vars(kind)
+            if is_own and "Cache" in name and "Layer" not in name:  # a layer is looked at as it changes
                 hooks.replace(module, name + ".__init__", self._around_init, unseen=True)
 
     def _around_init(self, make):
@@ -74,7 +77,7 @@ class Caches:
         """At a cache, or at one layer of it, whose tensors come and go. Never raises."""
         try:
             for name, value in list(vars(cache).items()) if hasattr(cache, "__dict__") else ():
-                if not isinstance(value, PLAIN):
+                if type(value) not in PLAIN:
                     self._look_into(value, category_of(name), tell or self.tell_anew, 0)
         except Exception as error:
             self.trace.failed("caches", error)
@@ -113,7 +116,7 @@ class Caches:
                 how(value, category, "state" if category == "recurrent_state" else "cache")
         elif isinstance(value, (list, tuple, dict)) and depth < DEPTH:
             for part in value.values() if isinstance(value, dict) else value:
-                if not isinstance(part, PLAIN):
+                if type(part) not in PLAIN:
                     self._look_into(part, category, tell, depth + 1)
         elif "Layer" in type(value).__name__ or "Cache" in type(value).__name__:
             self.look_at(value, tell)

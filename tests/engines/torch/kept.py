@@ -13,6 +13,7 @@ import on_host
 
 MIB = 1 << 20
 PLACE = sys.argv[1]
+STATES = ("conv_states", "ssm_states", "recurrent_states")  # as the versions of transformers call them
 
 
 def blocks():
@@ -91,9 +92,9 @@ def generated(model, **options):
                          return_dict_in_generate=True, **options)
     layers = getattr(out.past_key_values, "layers", None)
     held = list(on_host.tensors_of([vars(one) for one in layers] if layers else out.past_key_values))
-    states = [one for layer in layers or () for name in ("conv_states", "ssm_states")
+    states = [one for layer in layers or () for name in STATES
               for one in on_host.tensors_of(getattr(layer, name, None))]
-    states += [one for name in ("conv_states", "ssm_states") for one in on_host.tensors_of(getattr(out.past_key_values, name, None))]
+    states += [one for name in STATES for one in on_host.tensors_of(getattr(out.past_key_values, name, None))]
     ids_of_states = {id(one) for one in states}
     keys = [plain for one in held if id(one) not in ids_of_states for plain in parts_of(one)]
     here = torch.device(PLACE).type
