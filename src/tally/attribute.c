@@ -126,22 +126,45 @@ static size_t claim_of_vma(struct painter *painter, const struct mt_vma *vma)
     return 0;
 }
 
-/* A library's zeroed data (.bss) is an anonymous mapping right behind the file's. */
+/* A file's mappings that lie one behind the other. */
+struct mapped_file {
+    uint64_t start, end;
+    uint64_t key;
+    size_t claim; /* of the last one, if it can be written */
+};
+
+static void note_file(struct mapped_file *file, const struct mt_vma *vma, size_t index)
+{
+    if (file->end != vma->start || file->key != file_key(vma))
+        file->start = vma->start;
+    file->end = vma->end;
+    file->key = file_key(vma);
+    file->claim = vma->writable ? index : 0;
+}
+
+/* A library's zeroed data (.bss) is an anonymous mapping right behind the file's. The kernel makes
+ * one mapping of it and of what the program mapped there: where no recorder tells them apart, one
+ * that is larger than all of the file says nothing. */
+static int is_zeroed_data(const struct painter *painter, const struct mapped_file *file,
+                          const struct mt_vma *vma)
+{
+    return vma->kind == MT_VMA_ANONYMOUS && file->claim && vma->start == file->end &&
+           (painter->replay || vma->end - vma->start <= file->end - file->start);
+}
+
 static void paint_vmas(struct painter *painter)
 {
-    uint64_t file_end = 0;
-    size_t file_claim = 0;
+    struct mapped_file file = {0};
     for (size_t i = 0; i < painter->maps.n; i++) {
         const struct mt_vma *vma = &painter->maps.vmas[i];
         size_t index = claim_of_vma(painter, vma);
         if (vma->kind == MT_VMA_FILE) {
-            file_end = vma->end;
-            file_claim = vma->writable ? index : 0;
-        } else if (vma->kind == MT_VMA_ANONYMOUS && file_claim && vma->start == file_end) {
-            index = index ? index : file_claim;
-            file_claim = 0;
+            note_file(&file, vma, index);
+        } else if (is_zeroed_data(painter, &file, vma)) {
+            index = index ? index : file.claim;
+            file.claim = 0;
         } else {
-            file_claim = 0;
+            file.claim = 0;
         }
         if (!index)
             continue;

@@ -85,13 +85,50 @@ def test_weights_from_outside_are_those_from_inside():
     assert any(f"port {port}" in note for note in document["notes"]), document["notes"]
 
 
-def test_what_no_mapping_tells_is_not_called_weights():
+def near(one, other):
+    return abs(one - other) <= 0.02 * other
+
+
+def adds_up(place):
+    return sum(row["resident_bytes"] or 0 for row in place["rows"]) + place["unattributed_bytes"] == place["total_resident_bytes"]
+
+
+def compared(*flags):
+    """Weights and cache on the host from outside and from inside, of one server."""
     with tempfile.TemporaryDirectory() as folder:
-        with recorded_server(folder, "--load-mode", "none") as (_, pid, _):
+        with recorded_server(folder, *flags) as (_, pid, _):
             document = attached(pid)
-        inside = memtally.row(memtally.host(memtally.report(os.path.join(folder, "rec"), "steady")), "weights")
-    assert inside["resident_bytes"] > 20 * memtally.MIB, inside
-    assert memtally.row(memtally.host(document), "weights")["resident_bytes"] == 0, document
+        report = memtally.report(os.path.join(folder, "rec"), "steady")
+    place = memtally.host(document)
+    assert adds_up(place), place
+    return {name: (memtally.row(place, name), memtally.row(memtally.host(report), name)["resident_bytes"])
+            for name in ("weights", "kv_cache")}
+
+
+def test_the_cache_follows_from_the_endpoints_word_and_the_header():
+    """Mapped weights are measured; the cache, which nothing maps, is derived: 2 MiB of f16 keys and values a layer."""
+    for flags in ([], ["-ctk", "q8_0", "-ctv", "q8_0", "-fa", "on"], ["--kv-unified"]):
+        for name, (outside, inside) in compared(*flags).items():
+            assert inside > 4 * memtally.MIB and near(outside["resident_bytes"], inside), (flags, name, outside, inside)
+            assert outside["provenance"] == ("inferred" if name == "weights" else "derived"), (flags, outside)
+
+
+def test_weights_that_no_mapping_tells_follow_from_the_model_file():
+    for name, (outside, inside) in compared("--load-mode", "none").items():
+        assert inside > 10 * memtally.MIB and near(outside["resident_bytes"], inside), (name, outside, inside)
+        assert outside["provenance"] == "derived", outside
+
+
+def test_without_the_endpoint_the_cache_is_unknown():
+    with tempfile.TemporaryDirectory() as folder:
+        with recorded_server(folder) as (_, pid, _):
+            document = json.loads(memtally.must("attach", "--json", "--no-endpoint", str(pid)).stdout)
+            text = memtally.must("attach", "--no-endpoint", str(pid)).stdout
+    place = memtally.host(document)
+    row = memtally.row(place, "kv_cache")
+    assert row["resident_bytes"] is None and row["allocated_bytes"] is None and adds_up(place), place
+    assert memtally.row(place, "weights")["resident_bytes"] > 20 * memtally.MIB, place
+    assert [line for line in text.splitlines() if line.startswith("kv_cache") and "unknown" in line], text
 
 
 if __name__ == "__main__":
