@@ -85,6 +85,9 @@ static void take_picture(struct mt_run *run, struct watched *process)
         .pid = (uint64_t)process->seen.pid,
         .reason = MT_PICTURE_OUTSIDE,
         .resident_bytes = process->resident_bytes,
+        /* Alone it shares nothing that is counted here, and smaps_rollup would hold the lock of its
+         * mappings for as long as the kernel looks through the largest of them. */
+        .shares_nothing = run->is_attached && run->n_processes == 1,
         .scratch = run->scratch,
     };
     uint64_t cost_ns = mt_thread_cpu_ns();

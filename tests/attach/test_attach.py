@@ -67,7 +67,7 @@ def rss(pid):
 
 
 def adds_up(place):
-    return sum(rows_of(place).values()) + place["unattributed_bytes"] == place["total_resident_bytes"]
+    return sum(bytes or 0 for bytes in rows_of(place).values()) + place["unattributed_bytes"] == place["total_resident_bytes"]
 
 
 def test_rows_add_up_to_what_the_kernel_says():
