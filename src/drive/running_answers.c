@@ -162,7 +162,7 @@ static void take_info(struct mt_drive_running *running, const struct mt_engine *
 static uint64_t label_of(const char *line, const char *end, const char *label)
 {
     size_t length = strlen(label);
-    for (const char *at = line; (at = memmem(at, (size_t)(end - at), label, length)) != NULL;
+    for (const char *at = line + 1; (at = memmem(at, (size_t)(end - at), label, length)) != NULL;
          at += length)
         if ((at[-1] == '{' || at[-1] == ',') && strncmp(at + length, "=\"", 2) == 0)
             return strtoull(at + length + 2, NULL, 10);

@@ -76,17 +76,26 @@ static uint64_t resident(const struct mt_tally_place *place, enum mt_category ca
     return row && row->resident_bytes != MT_UNKNOWN ? row->resident_bytes : 0;
 }
 
-/* Whether the process has the driver of a device loaded, by the libraries that it has mapped. */
-static int uses_a_driver(const struct speech *speech)
+/* Libraries by which a process has the driver of a device, and by which it computes a model. */
+static const char *const drivers[] = {"libcuda.so", "libamdhip64.so", "libze_loader.so", NULL};
+static const char *const computing[] = {"libtorch_cpu.so", "libllama.so", "libggml-base.so",
+                                        "libonnxruntime.so", NULL};
+
+/* Whether it has mapped one of the libraries, by the names of the tally's parts. */
+static int has_mapped(const struct speech *speech, const char *const *libraries)
 {
-    static const char *const drivers[] = {"libcuda.so", "libamdhip64.so", "libze_loader.so"};
     const struct mt_tally_row *row =
         speech->host ? mt_tally_row_of(speech->host, MT_CATEGORY_RUNTIME) : NULL;
     for (size_t i = 0; row && i < row->n_details; i++)
-        for (size_t j = 0; j < sizeof drivers / sizeof *drivers; j++)
-            if (strncmp(row->details[i].name, drivers[j], strlen(drivers[j])) == 0)
+        for (size_t j = 0; libraries[j]; j++)
+            if (strncmp(row->details[i].name, libraries[j], strlen(libraries[j])) == 0)
                 return 1;
     return 0;
+}
+
+static int uses_a_driver(const struct speech *speech)
+{
+    return has_mapped(speech, drivers);
 }
 
 /* The engine as settings name it; `name` lives as long as they. An unknown version is the newest. */
@@ -138,7 +147,7 @@ static int is_mapped(const struct mt_tally_detail *detail)
 /* What is told of a place of an estimate goes to a place of the tally. Weights that the kernel
  * shows to be mapped are measured already. */
 static void say_rows(struct speech *speech, const struct mt_tally_place *from, const char *to,
-                     int has_mapped)
+                     int is_measured)
 {
     static const enum mt_category categories[] = {MT_CATEGORY_WEIGHTS, MT_CATEGORY_KV_CACHE,
                                                   MT_CATEGORY_RECURRENT_STATE};
@@ -148,7 +157,7 @@ static void say_rows(struct speech *speech, const struct mt_tally_place *from, c
         if (!row || (is_cache && !speech->running->context_tokens))
             continue;
         for (size_t i = 0; i < row->n_details; i++)
-            if (!has_mapped || !is_mapped(&row->details[i]))
+            if (!is_measured || !is_mapped(&row->details[i]))
                 say(speech, to, categories[c], row->details[i].allocated_bytes,
                     MT_PROVENANCE_DERIVED, row->details[i].name);
     }
@@ -181,13 +190,13 @@ static void say_estimate(struct speech *speech, const struct mt_estimate *estima
 {
     const struct mt_tally_place *host = place_named(&estimate->tally, "host");
     const struct mt_tally_place *device = place_named(&estimate->tally, "gpu:0");
-    int has_mapped = resident(speech->host, MT_CATEGORY_WEIGHTS) > 0;
+    int is_measured = resident(speech->host, MT_CATEGORY_WEIGHTS) > 0;
     if (device && !*speech->running->gpu_layers && !holds_all(speech, device)) {
         why(speech, "how many layers lie on the device is not said by the server");
         return;
     }
     if (host)
-        say_rows(speech, host, "host", has_mapped);
+        say_rows(speech, host, "host", is_measured);
     if (device)
         say_rows(speech, device, speech->devices[0]->place, 0);
 }
@@ -250,9 +259,8 @@ static struct rank rank_of(struct speech *speech, const struct mt_model *model)
         .device_bytes = bytes,
         .n_devices = running->ranks,
     };
-    if (running->ranks > DEVICES_MAX ||
-        mt_estimate_create(model, &settings, &estimate, &error) < 0) {
-        why(speech, "%.180s", *error.text ? error.text : "the server has too many ranks");
+    if (mt_estimate_create(model, &settings, &estimate, &error) < 0) {
+        why(speech, "%.180s", error.text);
         return rank;
     }
     const struct mt_tally_place *first = place_named(&estimate->tally, "gpu:0");
@@ -284,6 +292,10 @@ static void say_pool(struct speech *speech, const struct mt_model *model)
 {
     struct rank rank = {0};
     uint64_t n = speech->running->ranks ? speech->running->ranks : 1;
+    if (n > DEVICES_MAX) {
+        why(speech, "more than %u ranks are not told apart", DEVICES_MAX);
+        return;
+    }
     if (model)
         rank = rank_of(speech, model);
     if (!speech->n_devices)
@@ -356,9 +368,12 @@ void mt_drive_running_words(const struct mt_drive_running *running, const char *
 {
     struct speech speech = {.running = running, .tally = tally, .words = words};
     *words = (struct mt_drive_words){.n = 0};
-    if (!*running->engine)
-        return;
     find_places(&speech);
+    if (!*running->engine) {
+        if (has_mapped(&speech, computing))
+            say_unknown(&speech);
+        return;
+    }
     struct mt_model *model = open_model(&speech, model_path);
     if (!has_cells(running->rules))
         say_pool(&speech, model);

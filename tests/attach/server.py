@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: MIT
 """Stands in for an engine's server: holds MIB of memory, answers what ANSWERS (a JSON object of paths) has, and calls itself TITLE if
 that is set, as workers do that write over their command line and their environment. With WORKER=1 a child does that, and the parent
-listens. Prints its port, and its child's process id."""
+listens. With RUNNER, a command as a JSON list, that is started beside it with the answers RUNNER_ANSWERS. Prints its port, and its
+child's process id."""
 
 import ctypes
 import http.server
 import json
 import os
+import subprocess
 import sys
+import threading
 
 
 def retitle(title):
@@ -51,5 +54,12 @@ if os.environ.get("WORKER"):
         sys.stdin.read()
         os._exit(0)
     os.read(ready, 1)
+if os.environ.get("RUNNER"):
+    command = [sys.executable, *json.loads(os.environ.pop("RUNNER"))]
+    settings = dict(os.environ, ANSWERS=os.environ["RUNNER_ANSWERS"])
+    runner = subprocess.Popen(command, env=settings, stdin=sys.stdin, stdout=subprocess.PIPE)  # pylint: disable=consider-using-with
+    runner.stdout.readline()
+    child = runner.pid
 print(server.server_port, child, flush=True)
-server.serve_forever()
+threading.Thread(target=server.serve_forever, daemon=True).start()
+sys.stdin.read()

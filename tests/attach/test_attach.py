@@ -79,6 +79,38 @@ def test_rows_add_up_to_what_the_kernel_says():
             assert place["total_resident_bytes"] >= 48 * MIB
 
 
+GO = """package main
+import ("bufio"; "fmt"; "os")
+func main() {
+    held := make([]byte, 48<<20)
+    for i := range held { held[i] = 1 }
+    fmt.Println("ready")
+    bufio.NewReader(os.Stdin).ReadString('\\n')
+    fmt.Fprint(os.Stderr, len(held))
+}
+"""
+
+
+def test_a_static_go_program_adds_up_too():
+    """Its heap is no allocator's that we know."""
+    if not shutil.which("go"):
+        raise tap.Skip("no Go here; the static C program above is the same to memtally")
+    source = os.path.join(FOLDER, "held.go")
+    with open(source, "w", encoding="ascii") as file:
+        file.write(GO)
+    program = os.path.join(FOLDER, "held-go")
+    settings = dict(os.environ, CGO_ENABLED="0", GOCACHE=os.path.join(FOLDER, "go"), GO111MODULE="off", GOFLAGS="")
+    subprocess.run(["go", "build", "-o", program, source], env=settings, check=True, timeout=240)
+    with held(program=program, stderr=subprocess.DEVNULL) as process:
+        process.send_signal(signal.SIGSTOP)  # its garbage collector works by itself
+        document = attached(process.pid)
+        place = host(document)
+        assert adds_up(place) and place["total_resident_bytes"] == rss(process.pid), place
+        assert place["total_resident_bytes"] >= 48 * MIB, place
+        assert "weights" not in rows_of(place), place
+        process.send_signal(signal.SIGCONT)
+
+
 def test_a_large_process_is_pictured_too():
     """Its picture costs more than a first look may take."""
     with held(1000) as process:

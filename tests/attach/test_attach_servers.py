@@ -49,8 +49,8 @@ def server(*words, **environment):
             port, child = map(int, process.stdout.readline().split())
             yield process, port, child
         finally:
-            process.kill()
             process.stdin.close()
+            process.wait(60)
 
 
 def attach(*arguments):
@@ -162,6 +162,43 @@ def test_ollamas_own_word_is_of_all_that_it_has_loaded():
     assert any("40.00 MiB, of which 10.00 MiB on devices" in note for note in document["notes"]), document["notes"]
 
 
+def sample(name):
+    path = os.path.join(FOLDER, name)
+    shape = "--layers 4 --embedding-length 256 --ff-length 512 --heads 4 --vocabulary 4096".split()
+    subprocess.run([MEMTALLY, "sample-model", "custom", path, "--quiet", *shape], check=True)
+    return path
+
+
+def test_ollamas_runner_tells_its_memory():
+    """From 0.30 on it is llama-server, on a blob whose name tells nothing."""
+    path = sample("sha256-6a0746a1ec1a")
+    loaded = {"models": [{"name": "llama3.2:latest", "size": 40 * MIB, "size_vram": 0, "context_length": 2048}]}
+    props = {"/props": {"total_slots": 1, "model_path": path, "default_generation_settings": {"n_ctx": 2048}}}
+    program = os.path.join(FOLDER, "llama-server")
+    shutil.copy(os.path.join(HERE, "server.py"), program)
+    with server("ollama", "serve", ANSWERS={"/api/ps": loaded, "/api/version": {"version": "0.31.0"}}, MIB=64,
+                RUNNER=[program, "-m", path, "-c", "2048", "-np", "1"], RUNNER_ANSWERS=props) as (process, _, runner):
+        document = answered(process.pid)
+    assert {one["pid"] for one in document["processes"]} == {process.pid, runner}, document["processes"]
+    rows = host(document)
+    assert document["engine"] == {**document["engine"], "name": "ollama", "version": "0.31.0"}, document["engine"]
+    assert figure(rows["kv_cache"]) == (2048 * 4 * 2 * 256 * 2, "derived"), rows
+    assert figure(rows["weights"])[1] == "derived" and abs(rows["weights"]["resident_bytes"] - os.path.getsize(path)) < MIB, rows
+
+
+def test_answers_that_make_no_sense_do_no_harm():
+    huge = 2**62
+    for info in ([], {}, {"internal_states": 7}, {"internal_states": [[]], "tp_size": huge}, {"tp_size": -1, "model_path": 8},
+                 {"tp_size": huge, "internal_states": [{"memory_usage": {"kvcache": 1e300, "weight": -1, "token_capacity": huge}}]},
+                 {"model_path": model(), "internal_states": [{"memory_usage": {"token_capacity": huge}}]}):
+        with server("sglang", "serve", ANSWERS={"/server_info": info}, MIB=8) as (process, _, _):
+            rows = host(answered(process.pid))
+            assert (rows["kv_cache"]["resident_bytes"] or 0) < 64 * MIB, (info, rows)
+    for sizes in {"size": -1, "size_vram": 5}, {"size": 5, "size_vram": huge}, {"size": "x"}, {}:
+        with server("ollama", "serve", ANSWERS={"/api/ps": {"models": [sizes]}}, MIB=8) as (process, _, _):
+            assert not any("has loaded" in note for note in answered(process.pid)["notes"]), sizes
+
+
 def test_tensorrt_llm_is_not_asked_what_an_answer_would_take_away():
     """tensorrt_llm/serve/openai_server.py: /metrics empties the queue of statistics."""
     answers = {"/v1/models": {"data": [{"id": "m"}]}, "/version": {"version": "1.2.0"}, "/metrics": []}
@@ -178,13 +215,12 @@ def test_tensorrt_llm_is_not_asked_what_an_answer_would_take_away():
 def test_a_worker_that_retitled_itself_is_known_by_its_parent():
     """The model stands in the parent's command line, the port is the parent's; of its own nothing is left to read."""
     words = ["vllm", "serve", model(), "--tensor-parallel-size", "1"]
-    with server(*words, ANSWERS=vllm(), MIB=64, WORKER="1", TITLE="VLLM::EngineCore") as (process, port, child):
+    with server(*words, ANSWERS=vllm(), MIB=64, WORKER="1", TITLE="VLLM::EngineCore") as (_, port, child):
         with open(f"/proc/{child}/cmdline", "rb") as file:
             assert file.read().rstrip(b"\0") == b"VLLM::EngineCore"
         with open(f"/proc/{child}/environ", "rb") as file:
             assert not file.read().strip(b"\0")
         document = answered(child)
-        process.stdin.close()
     assert document["engine"]["name"] == "vllm" and document["model"]["path"] == model(), document
     assert any(f"at port {port} " in note for note in document["notes"]), document["notes"]
     assert [process["pid"] for process in document["processes"]] == [child], document["processes"]
@@ -208,9 +244,7 @@ def test_only_listed_names_of_an_environment_are_read():
 
 def test_a_variable_that_stands_for_a_flag_counts():
     """The cache's type: 8.5 bits a value in place of 16."""
-    path = os.path.join(FOLDER, "m.gguf")
-    shape = "--layers 4 --embedding-length 256 --ff-length 512 --heads 4 --vocabulary 4096".split()
-    subprocess.run([MEMTALLY, "sample-model", "custom", path, "--quiet", *shape], check=True)
+    path = sample("m.gguf")
     props = {"/props": {"total_slots": 1, "model_path": path, "build_info": "b11434-0", "default_generation_settings": {"n_ctx": 4096}}}
     seen = {}
     for kind in "f16", "q8_0":
