@@ -2,6 +2,7 @@
 /* Starting a job's program under its cap. */
 #include "budget/job.h"
 
+#include "base/become.h"
 #include "base/environment.h"
 #include "base/error.h"
 
@@ -20,7 +21,6 @@ struct plan {
     char procs[PATH_MAX]; /* of the group, or "" */
     char **environment;
     uint64_t limit_bytes; /* RLIMIT_DATA, 0: none */
-    int report;           /* the end of a pipe that gets errno where the program does not start */
 };
 
 static void take_limits(const struct plan *plan)
@@ -59,8 +59,9 @@ static void take_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static void become(const struct plan *plan)
+static int become(void *context)
 {
+    const struct plan *plan = context;
     const struct mt_job_options *options = plan->options;
     if (options->is_apart)
         setpgid(0, 0);
@@ -68,15 +69,12 @@ static void become(const struct plan *plan)
     take_limits(plan);
     if (errno == 0 && options->directory && chdir(options->directory) < 0)
         errno = errno ? errno : EIO;
-    if (errno == 0) {
-        take_streams(options);
-        take_signals();
-        execve(plan->program, options->argv, plan->environment);
-    }
-    int reason = errno;
-    if (write(plan->report, &reason, sizeof reason) < 0)
-        reason = 0;
-    _exit(127);
+    if (errno != 0)
+        return errno;
+    take_streams(options);
+    take_signals();
+    execve(plan->program, options->argv, plan->environment);
+    return errno;
 }
 
 /* The program's environment with the job's mark in it. Texts are borrowed. */
@@ -98,26 +96,11 @@ static char **marked(char *const *environment, char *mark)
 
 static int run_plan(struct mt_job *job, struct plan *plan, struct mt_error *error)
 {
-    int ends[2];
-    int reason = 0;
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return mt_fail_errno(error, errno, "cannot start %s", plan->program);
-    plan->report = ends[1];
-    pid_t pid = fork();
-    if (pid == 0)
-        become(plan);
-    int failed = pid < 0 ? errno : 0;
-    close(ends[1]);
-    if (!failed && job->is_apart)
-        setpgid(pid, pid); /* whoever comes first */
-    ssize_t n;
-    while (!failed && (n = read(ends[0], &reason, sizeof reason)) < 0 && errno == EINTR)
-        ;
-    close(ends[0]);
+    pid_t pid = mt_become(become, plan);
+    if (pid < 0)
+        return mt_fail_errno(error, -pid, "cannot start %s", plan->program);
     job->pid = pid;
-    if (!failed && n == (ssize_t)sizeof reason)
-        failed = reason;
-    return failed ? mt_fail_errno(error, failed, "cannot start %s", plan->program) : 0;
+    return 0;
 }
 
 int mt_job_spawn(struct mt_job *job, const struct mt_job_options *options, struct mt_error *error)

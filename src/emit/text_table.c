@@ -6,6 +6,7 @@
 #include <memtally/units.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "emit/text.h"
 
 #define GAP       2
@@ -40,15 +41,9 @@ void mt_text_table_finish(struct mt_text_table *table)
 /* The next line, zeroed, or NULL. */
 static struct mt_text_table_line *add_line(struct mt_text_table *table)
 {
-    if (table->n_lines == table->capacity) {
-        size_t capacity = table->capacity ? table->capacity * 2 : 16;
-        struct mt_text_table_line *lines = realloc(table->lines, capacity * sizeof *lines);
-        if (!lines) {
-            table->failed = 1;
-            return NULL;
-        }
-        table->lines = lines;
-        table->capacity = capacity;
+    if (mt_array_reserve(table->lines, table->n_lines, table->capacity, 16) < 0) {
+        table->failed = 1;
+        return NULL;
     }
     struct mt_text_table_line *line = &table->lines[table->n_lines++];
     *line = (struct mt_text_table_line){0};

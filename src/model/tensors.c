@@ -4,6 +4,7 @@
  * read as lists. */
 #include "model/tensors.h"
 
+#include "base/array.h"
 #include "base/error.h"
 
 #include <stdarg.h>
@@ -21,15 +22,7 @@ struct plan {
 
 static int reserve_one(struct mt_tensor_list *list)
 {
-    if (list->n < list->capacity)
-        return 0;
-    size_t capacity = list->capacity ? 2 * list->capacity : 64;
-    struct mt_tensor *items = realloc(list->items, capacity * sizeof *items);
-    if (!items)
-        return MT_ENOMEM;
-    list->items = items;
-    list->capacity = capacity;
-    return 0;
+    return mt_array_reserve(list->items, list->n, list->capacity, 64);
 }
 
 /* Gives the tensor its place at the end of the data. */

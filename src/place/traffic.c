@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "base/strbuf.h"
 
@@ -69,15 +70,7 @@ struct uses {
 
 static struct mt_expert_use *room_for_one(struct uses *uses)
 {
-    if (uses->n == uses->room) {
-        size_t room = uses->room ? 2 * uses->room : 256;
-        struct mt_expert_use *grown = realloc(uses->all, room * sizeof *grown);
-        if (!grown)
-            return NULL;
-        uses->all = grown;
-        uses->room = room;
-    }
-    return &uses->all[uses->n];
+    return mt_array_reserve(uses->all, uses->n, uses->room, 256) < 0 ? NULL : &uses->all[uses->n];
 }
 
 static int take_line(const char *name, struct line *line, struct uses *uses, struct mt_error *error)

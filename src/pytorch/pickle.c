@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/error.h"
 
 #define TEXT_MOST UINT32_MAX
@@ -105,14 +106,8 @@ static int fail_memory(const struct machine *machine)
 static int push_own(struct machine *machine, struct mt_pickle_list *list,
                     struct mt_pickle_value value)
 {
-    if (list->n == list->capacity) {
-        size_t more = list->capacity ? 2 * list->capacity : 64;
-        void *grown = realloc(list->items, more * sizeof *list->items);
-        if (!grown)
-            return fail_memory(machine);
-        list->items = grown;
-        list->capacity = more;
-    }
+    if (mt_array_reserve(list->items, list->n, list->capacity, 64) < 0)
+        return fail_memory(machine);
     list->items[list->n++] = value;
     return 0;
 }

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/error.h"
 
 #define FILE_MOST ((off_t)64 << 20)
@@ -93,14 +94,8 @@ static int add_row(struct mt_told *told, uint32_t pid, char *line)
         told->n_skipped++;
         return 0;
     }
-    if (told->n_rows == told->capacity) {
-        size_t more = told->capacity ? 2 * told->capacity : 64;
-        struct mt_told_row *grown = realloc(told->rows, more * sizeof *grown);
-        if (!grown)
-            return MT_ENOMEM;
-        told->rows = grown;
-        told->capacity = more;
-    }
+    if (mt_array_reserve(told->rows, told->n_rows, told->capacity, 64) < 0)
+        return MT_ENOMEM;
     told->rows[told->n_rows++] = row;
     return 0;
 }

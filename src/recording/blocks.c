@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/crc32c.h"
 
 struct finder {
@@ -33,14 +34,8 @@ void mt_note_bad(struct mt_record_file *file, uint64_t offset)
 static int add(struct finder *finder, const struct mt_block *block)
 {
     struct mt_record_file *file = finder->file;
-    if (file->n_blocks == finder->capacity) {
-        size_t more = finder->capacity ? finder->capacity * 2 : 64;
-        struct mt_block *blocks = realloc(file->blocks, more * sizeof *blocks);
-        if (!blocks)
-            return MT_ENOMEM;
-        file->blocks = blocks;
-        finder->capacity = more;
-    }
+    if (mt_array_reserve(file->blocks, file->n_blocks, finder->capacity, 64) < 0)
+        return MT_ENOMEM;
     file->blocks[file->n_blocks++] = *block;
     return 0;
 }

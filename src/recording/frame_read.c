@@ -5,6 +5,7 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
+#include "base/array.h"
 #include "base/crc32c.h"
 #include "base/varint.h"
 #include "recording/events.h"
@@ -234,14 +235,8 @@ static int take_slot(struct mt_frame_reader *reader, uint64_t address)
         reader->slots[slot - 1] = (struct slot){address, 0, 1};
         return 1;
     }
-    if (reader->n_slots == reader->slot_capacity) {
-        size_t more = reader->slot_capacity ? 2 * reader->slot_capacity : 1024;
-        struct slot *grown = realloc(reader->slots, more * sizeof *grown);
-        if (!grown)
-            return MT_ENOMEM;
-        reader->slots = grown;
-        reader->slot_capacity = more;
-    }
+    if (mt_array_reserve(reader->slots, reader->n_slots, reader->slot_capacity, 1024) < 0)
+        return MT_ENOMEM;
     reader->slots[reader->n_slots++] = (struct slot){address, 0, 1};
     return 1;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <zstd.h>
 
+#include "base/array.h"
 #include "base/crc32c.h"
 #include "base/varint.h"
 #include "recording/events.h"
@@ -177,14 +178,8 @@ static uint32_t take_slot(struct mt_frame_writer *writer)
         writer->free_slot = writer->slots[slot - 1].next_free;
         return slot - 1;
     }
-    if (writer->n_slots == writer->slot_capacity) {
-        size_t more = writer->slot_capacity ? 2 * writer->slot_capacity : 1024;
-        struct slot *grown = realloc(writer->slots, more * sizeof *grown);
-        if (!grown)
-            return UINT32_MAX;
-        writer->slots = grown;
-        writer->slot_capacity = more;
-    }
+    if (mt_array_reserve(writer->slots, writer->n_slots, writer->slot_capacity, 1024) < 0)
+        return UINT32_MAX;
     return (uint32_t)writer->n_slots++;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "recording/blocks.h"
 #include "recording/frame.h"
 
@@ -242,14 +243,8 @@ int mt_frames_next(struct mt_frames *frames, struct mt_event *event, struct mt_b
 
 static int add_frame(struct mt_record_file *file, size_t *room, const struct mt_frame_place *place)
 {
-    if (file->n_frames == *room) {
-        size_t more = *room ? 2 * *room : 16;
-        void *grown = realloc(file->frames, more * sizeof *file->frames);
-        if (!grown)
-            return MT_ENOMEM;
-        file->frames = grown;
-        *room = more;
-    }
+    if (mt_array_reserve(file->frames, file->n_frames, *room, 16) < 0)
+        return MT_ENOMEM;
     file->frames[file->n_frames++] = *place;
     return 0;
 }

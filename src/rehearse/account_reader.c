@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "rehearse/rehearsal.h"
 
 #define HOLE_NS   UINT64_C(1000000000)  /* until an event of a process that is gone is given up */
@@ -183,14 +184,8 @@ static struct mt_account_event of_nobody(const struct mt_account_event *raw)
 
 static int add_holder(struct mt_account_reader *reader, const struct mt_account_event *raw)
 {
-    if (reader->n_holders == reader->holders_capacity) {
-        size_t capacity = reader->holders_capacity ? reader->holders_capacity * 2 : 64;
-        struct mt_holder *holders = realloc(reader->holders, capacity * sizeof *holders);
-        if (!holders)
-            return 0;
-        reader->holders = holders;
-        reader->holders_capacity = capacity;
-    }
+    if (mt_array_reserve(reader->holders, reader->n_holders, reader->holders_capacity, 64) < 0)
+        return 0;
     reader->holders[reader->n_holders++] = (struct mt_holder){raw->pid, raw->object};
     return 1;
 }
@@ -232,14 +227,9 @@ static void keep_told(struct mt_account_reader *reader, const struct mt_account_
 {
     if (!reader->account->cuda.driver_version || !raw->category || raw->category >= MT_CATEGORY_END)
         return;
-    if (reader->n_told == reader->told_capacity) {
-        size_t capacity = reader->told_capacity ? reader->told_capacity * 2 : 64;
-        struct mt_told *more = realloc(reader->told, capacity * sizeof *more);
-        reader->out_of_memory |= !more;
-        if (!more)
-            return;
-        reader->told = more;
-        reader->told_capacity = capacity;
+    if (mt_array_reserve(reader->told, reader->n_told, reader->told_capacity, 64) < 0) {
+        reader->out_of_memory = 1;
+        return;
     }
     reader->told[reader->n_told++] =
         (struct mt_told){.pid = raw->pid,

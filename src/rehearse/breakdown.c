@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/invariant.h"
 #include "gpu/gpus.h"
 
@@ -20,14 +21,8 @@ struct moment {
 
 static int add(struct mt_breakdown *parts, const struct mt_breakdown_part *part)
 {
-    if (parts->n == parts->capacity) {
-        size_t capacity = parts->capacity ? parts->capacity * 2 : 256;
-        struct mt_breakdown_part *more = realloc(parts->items, capacity * sizeof *more);
-        if (!more)
-            return MT_ENOMEM;
-        parts->items = more;
-        parts->capacity = capacity;
-    }
+    if (mt_array_reserve(parts->items, parts->n, parts->capacity, 256) < 0)
+        return MT_ENOMEM;
     parts->items[parts->n++] = *part;
     return 0;
 }

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/become.h"
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/preload.h"
@@ -61,11 +62,17 @@ static int check_preload(const char *program, struct mt_error *error)
     return 0;
 }
 
-/* In the child: never returns. The child reports errors through `report`. The program ends with the
- * thread that started it, if that should be killed. */
-static void become(const char *program, char *const *argv, char **environment,
-                   const int output_fd[2], int report)
+struct start {
+    const char *program;
+    char *const *argv;
+    char **environment;
+    const int *output_fd; /* two: standard output and error */
+};
+
+/* The program ends with the thread that started it, if that should be killed. */
+static int become(void *context)
 {
+    const struct start *start = context;
     const struct sigaction plain = {.sa_handler = SIG_DFL};
     sigset_t none;
     sigemptyset(&none);
@@ -76,48 +83,30 @@ static void become(const char *program, char *const *argv, char **environment,
     setpgid(0, 0);
     int nothing = open("/dev/null", O_RDONLY);
     dup2(nothing, STDIN_FILENO);
-    dup2(output_fd[0], STDOUT_FILENO);
-    dup2(output_fd[1], STDERR_FILENO);
+    dup2(start->output_fd[0], STDOUT_FILENO);
+    dup2(start->output_fd[1], STDERR_FILENO);
     if (nothing > STDERR_FILENO)
         close(nothing);
-    execvpe(program, argv, environment);
-    int failed = errno;
-    ssize_t written = write(report, &failed, sizeof failed);
-    _exit(written == sizeof failed ? 127 : 126);
-}
-
-/* The errno of a failed exec, 0 where it went well. */
-static int exec_result(int fd)
-{
-    int failed = 0;
-    ssize_t got = TEMP_FAILURE_RETRY(read(fd, &failed, sizeof failed));
-    return got == sizeof failed ? failed : 0;
+    execvpe(start->program, start->argv, start->environment);
+    return errno;
 }
 
 int mt_program_start(const struct mt_rehearsal_options *options, char **environment,
                      const int output_fd[2], struct mt_error *error)
 {
     char program[PATH_MAX];
-    int report[2];
     int result = mt_program_find(options->argv[0], environment, program, error);
     if (result == 0)
         result = check_preload(program, error);
     if (result < 0)
         return result;
-    if (pipe2(report, O_CLOEXEC) < 0)
-        return mt_fail_errno(error, errno, "cannot make a pipe");
-    pid_t pid = fork();
-    if (pid == 0)
-        become(program, options->argv, environment, output_fd, report[1]);
-    int failed = pid < 0 ? errno : 0;
-    close(report[1]);
-    if (!failed)
-        failed = exec_result(report[0]);
-    close(report[0]);
-    if (failed && pid > 0)
-        TEMP_FAILURE_RETRY(waitpid(pid, NULL, 0));
-    if (failed)
-        return mt_fail_errno(error, failed, "cannot run %.300s", options->argv[0]);
+    struct start start = {.program = program,
+                          .argv = options->argv,
+                          .environment = environment,
+                          .output_fd = output_fd};
+    pid_t pid = mt_become(become, &start);
+    if (pid < 0)
+        return mt_fail_errno(error, -pid, "cannot run %.300s", options->argv[0]);
     return pid;
 }
 

@@ -2,6 +2,7 @@
 /* Names of functions: finds the table of a module, and makes a text of what it has. */
 #include "symbol/symbol.h"
 
+#include "base/array.h"
 #include "base/error.h"
 #include "symbol/demangle.h"
 #include "symbol/table.h"
@@ -96,14 +97,8 @@ static struct mt_symbol_table *read_table(const struct mt_symbolizer *symbolizer
 
 static struct entry *add_entry(struct mt_symbolizer *symbolizer, const struct mt_module *module)
 {
-    if (symbolizer->n_entries == symbolizer->capacity) {
-        size_t capacity = symbolizer->capacity ? 2 * symbolizer->capacity : 64;
-        struct entry *entries = realloc(symbolizer->entries, capacity * sizeof *entries);
-        if (!entries)
-            return NULL;
-        symbolizer->entries = entries;
-        symbolizer->capacity = capacity;
-    }
+    if (mt_array_reserve(symbolizer->entries, symbolizer->n_entries, symbolizer->capacity, 64) < 0)
+        return NULL;
     struct entry *entry = &symbolizer->entries[symbolizer->n_entries];
     memset(entry, 0, sizeof *entry);
     entry->path = strdup(module->path);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "tally/attribute.h"
 
 void mt_claims_finish(struct mt_claims *claims)
@@ -33,14 +34,8 @@ static int is_same(const struct mt_claim *claim, enum mt_category category,
 static size_t add(struct mt_claims *claims, enum mt_category category,
                   enum mt_provenance provenance, const char *name, size_t length)
 {
-    if (claims->n == claims->capacity) {
-        size_t more = claims->capacity ? claims->capacity * 2 : 64;
-        void *items = realloc(claims->items, more * sizeof *claims->items);
-        if (!items)
-            return 0;
-        claims->items = items;
-        claims->capacity = more;
-    }
+    if (mt_array_reserve(claims->items, claims->n, claims->capacity, 64) < 0)
+        return 0;
     char *copy = strndup(name, length);
     if (!copy)
         return 0;

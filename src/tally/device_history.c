@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/error.h"
 #include "pytorch/torch.h"
 #include "tally/image.h"
@@ -30,14 +31,8 @@ struct work {
 
 static int add_span(struct work *work, const struct mt_device_span *span)
 {
-    if (work->n_spans == work->spans_room) {
-        size_t more = work->spans_room ? 2 * work->spans_room : 256;
-        void *grown = reallocarray(work->spans, more, sizeof *work->spans);
-        if (!grown)
-            return MT_ENOMEM;
-        work->spans = grown;
-        work->spans_room = more;
-    }
+    if (mt_array_reserve(work->spans, work->n_spans, work->spans_room, 256) < 0)
+        return MT_ENOMEM;
     work->spans[work->n_spans++] = *span;
     return 0;
 }

@@ -2,6 +2,7 @@
 /* Pieces of an address space. Each operation makes the list anew: there are as many pieces as there
  * are runs of pages, and few operations. */
 #include "tally/extents.h"
+#include "base/array.h"
 
 #include <stdlib.h>
 
@@ -20,15 +21,9 @@ void mt_extents_add(struct mt_extents *extents, uint64_t low, uint64_t high)
         last->high = high > last->high ? high : last->high;
         return;
     }
-    if (extents->n == extents->capacity) {
-        size_t more = extents->capacity ? extents->capacity * 2 : 64;
-        void *grown = realloc(extents->items, more * sizeof *extents->items);
-        if (!grown) {
-            extents->failed = 1;
-            return;
-        }
-        extents->items = grown;
-        extents->capacity = more;
+    if (mt_array_reserve(extents->items, extents->n, extents->capacity, 64) < 0) {
+        extents->failed = 1;
+        return;
     }
     extents->items[extents->n++] = (struct mt_extent){low, high};
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "tally/image.h"
 #include "tally/table.h"
 
@@ -187,14 +188,8 @@ static int add_runs(struct pass *pass, struct stream *stream, const struct mt_ev
     while (mt_runs_next(&runs, &stream->page, &run)) {
         if (!run.n_pages || stream->page > pages)
             continue; /* no kernel shows that */
-        if (picture->n_runs == stream->runs_capacity) {
-            size_t more = stream->runs_capacity ? stream->runs_capacity * 2 : 512;
-            void *grown = realloc(picture->runs, more * sizeof *picture->runs);
-            if (!grown)
-                return MT_ENOMEM;
-            picture->runs = grown;
-            stream->runs_capacity = more;
-        }
+        if (mt_array_reserve(picture->runs, picture->n_runs, stream->runs_capacity, 512) < 0)
+            return MT_ENOMEM;
         picture->runs[picture->n_runs++] = run;
     }
     return 0;

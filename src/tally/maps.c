@@ -2,6 +2,7 @@
 /* Reading maps text out of a recording. The text comes from a file, so nothing in it is believed:
  * numbers may be missing, lines cut, ranges out of order. */
 #include "tally/maps.h"
+#include "base/array.h"
 
 #include <memtally/error.h>
 #include <stdlib.h>
@@ -148,20 +149,9 @@ static void sort_and_separate(struct mt_maps *maps)
     maps->n = kept;
 }
 
-static int grow(struct mt_maps *maps, size_t *capacity)
-{
-    size_t more = *capacity ? *capacity * 2 : 128;
-    struct mt_vma *vmas = realloc(maps->vmas, more * sizeof *vmas);
-    if (!vmas)
-        return MT_ENOMEM;
-    maps->vmas = vmas;
-    *capacity = more;
-    return 0;
-}
-
 static int add(struct mt_maps *maps, size_t *capacity, const struct mt_vma *vma)
 {
-    if (maps->n == *capacity && grow(maps, capacity) < 0)
+    if (mt_array_reserve(maps->vmas, maps->n, *capacity, 128) < 0)
         return MT_ENOMEM;
     maps->vmas[maps->n++] = *vma;
     return 0;
@@ -172,7 +162,7 @@ int mt_maps_parse(const char *text, size_t length, struct mt_maps *maps)
     struct mt_maps made = {0};
     size_t capacity = 0;
     const char *end = text + length;
-    if (grow(&made, &capacity) < 0)
+    if (mt_array_reserve(made.vmas, 0, capacity, 128) < 0)
         return MT_ENOMEM;
     for (const char *line = text; line < end;) {
         const char *stop = memchr(line, '\n', (size_t)(end - line));
@@ -208,7 +198,7 @@ int mt_maps_copy(const struct mt_maps *maps, struct mt_maps *copy)
 {
     struct mt_maps made = {.lines_bad = maps->lines_bad};
     size_t capacity = 0;
-    if (grow(&made, &capacity) < 0)
+    if (mt_array_reserve(made.vmas, 0, capacity, 128) < 0)
         return MT_ENOMEM;
     for (size_t i = 0; i < maps->n; i++) {
         struct mt_vma vma = maps->vmas[i];

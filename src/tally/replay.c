@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/varint.h"
 
 #define FEW_LIVE  1024u
@@ -245,14 +246,8 @@ static int begin_scope(struct mt_replay *replay, const struct mt_event *event)
     struct mt_replay_stream *stream = stream_of(replay, event);
     if (!stream || mt_interned_number(&replay->scopes, &scope, sizeof scope, &number) < 0)
         return MT_ENOMEM;
-    if (stream->n_scopes == stream->scopes_capacity) {
-        size_t bigger = stream->scopes_capacity ? stream->scopes_capacity * 2 : 8;
-        void *grown = realloc(stream->scopes, bigger * sizeof *stream->scopes);
-        if (!grown)
-            return MT_ENOMEM;
-        stream->scopes = grown;
-        stream->scopes_capacity = bigger;
-    }
+    if (mt_array_reserve(stream->scopes, stream->n_scopes, stream->scopes_capacity, 8) < 0)
+        return MT_ENOMEM;
     stream->scopes[stream->n_scopes++] = number;
     return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The pages of files as ranges of offsets, one range map for each file. */
 #include "tally/shared.h"
+#include "base/array.h"
 
 #include <memtally/error.h>
 #include <stdlib.h>
@@ -46,14 +47,8 @@ int mt_shared_pages_note(struct mt_shared_pages *seen, const struct mt_file_piec
                          uint64_t *held)
 {
     uint64_t hash;
-    if (seen->n_pending == seen->pending_capacity) {
-        size_t more = seen->pending_capacity ? seen->pending_capacity * 2 : 256;
-        void *grown = realloc(seen->pending, more * sizeof *seen->pending);
-        if (!grown)
-            return MT_ENOMEM;
-        seen->pending = grown;
-        seen->pending_capacity = more;
-    }
+    if (mt_array_reserve(seen->pending, seen->n_pending, seen->pending_capacity, 256) < 0)
+        return MT_ENOMEM;
     seen->pending[seen->n_pending++] = *piece;
     const struct mt_file_pages *file = find(seen, piece, &hash);
     *held = file ? held_of(&file->held, piece->low, piece->high) : 0;
@@ -63,14 +58,8 @@ int mt_shared_pages_note(struct mt_shared_pages *seen, const struct mt_file_piec
 static struct mt_file_pages *add(struct mt_shared_pages *seen, const struct mt_file_piece *piece,
                                  uint64_t hash)
 {
-    if (seen->n_files == seen->files_capacity) {
-        size_t more = seen->files_capacity ? seen->files_capacity * 2 : 64;
-        void *grown = realloc(seen->files, more * sizeof *seen->files);
-        if (!grown)
-            return NULL;
-        seen->files = grown;
-        seen->files_capacity = more;
-    }
+    if (mt_array_reserve(seen->files, seen->n_files, seen->files_capacity, 64) < 0)
+        return NULL;
     if (mt_table_set(&seen->by_hash, hash, seen->n_files) < 0)
         return NULL;
     struct mt_file_pages *file = &seen->files[seen->n_files++];

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "base/invariant.h"
 #include "pytorch/snapshot.h"
@@ -39,14 +40,8 @@ struct course {
 
 static int add_life(struct course *course, const struct life *life)
 {
-    if (course->n_lives == course->lives_room) {
-        size_t more = course->lives_room ? 2 * course->lives_room : 256;
-        void *grown = reallocarray(course->lives, more, sizeof *course->lives);
-        if (!grown)
-            return MT_ENOMEM;
-        course->lives = grown;
-        course->lives_room = more;
-    }
+    if (mt_array_reserve(course->lives, course->n_lives, course->lives_room, 256) < 0)
+        return MT_ENOMEM;
     course->lives[course->n_lives++] = *life;
     return 0;
 }

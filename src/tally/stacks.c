@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "symbol/symbol.h"
 #include "tally/device_askers.h"
@@ -182,14 +183,8 @@ static int same_stack(const struct mt_stack_entry *a, const struct mt_stack_entr
 
 static int add_entry(struct owned_list *owned, const struct mt_stack_entry *entry, uint64_t hash)
 {
-    if (owned->n == owned->capacity) {
-        size_t more = owned->capacity ? owned->capacity * 2 : 256;
-        void *grown = realloc(owned->entries, more * sizeof *owned->entries);
-        if (!grown)
-            return MT_ENOMEM;
-        owned->entries = grown;
-        owned->capacity = more;
-    }
+    if (mt_array_reserve(owned->entries, owned->n, owned->capacity, 256) < 0)
+        return MT_ENOMEM;
     const char **frames = mt_arena_array(&owned->frames, entry->n_frames + 1, sizeof *frames);
     if (!frames || mt_table_set(&owned->by_hash, hash, owned->n) < 0)
         return MT_ENOMEM;

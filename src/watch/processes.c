@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/ticks.h"
 #include "recording/reader.h"
 #include "watch/watch.h"
@@ -291,14 +292,8 @@ static void remove_at(struct mt_run *run, size_t i)
 
 static void add(struct mt_run *run, const struct mt_process *seen, uint64_t now_ns)
 {
-    if (run->n_processes == run->processes_capacity) {
-        size_t more = run->processes_capacity ? run->processes_capacity * 2 : 64;
-        struct watched *processes = realloc(run->processes, more * sizeof *processes);
-        if (!processes)
-            return; /* it is seen again at the next look */
-        run->processes = processes;
-        run->processes_capacity = more;
-    }
+    if (mt_array_reserve(run->processes, run->n_processes, run->processes_capacity, 64) < 0)
+        return; /* it is seen again at the next look */
     run->processes[run->n_processes++] = (struct watched){
         .seen = *seen,
         .reader = seen->pid,

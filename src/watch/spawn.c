@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/become.h"
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/filters.h"
@@ -208,30 +209,24 @@ static char **make_environment(const struct mt_run_options *options, const struc
     return made;
 }
 
-/* In the child: never returns. The child reports errors through `report`. */
-static void become(const char *program, const struct mt_run_options *options, char **environment,
-                   const struct sigaction *child_action, int report)
-{
-    sigaction(SIGCHLD, child_action, NULL);
-    if (options->stdout_fd >= 0)
-        dup2(options->stdout_fd, STDOUT_FILENO);
-    if (options->stderr_fd >= 0)
-        dup2(options->stderr_fd, STDERR_FILENO);
-    execvpe(program, options->argv, environment); /* its path: nothing is looked up */
-    int failed = errno;
-    ssize_t written = write(report, &failed, sizeof failed);
-    _exit(written == sizeof failed ? 127 : 126);
-}
+struct start {
+    const char *program;
+    const struct mt_run_options *options;
+    char **environment;
+    const struct sigaction *child_action;
+};
 
-/* The errno of a failed exec, 0 where it went well. */
-static int exec_result(int fd)
+static int become(void *context)
 {
-    int failed = 0;
-    ssize_t got;
-    do
-        got = read(fd, &failed, sizeof failed);
-    while (got < 0 && errno == EINTR);
-    return got == sizeof failed ? failed : 0;
+    const struct start *start = context;
+    sigaction(SIGCHLD, start->child_action, NULL);
+    if (start->options->stdout_fd >= 0)
+        dup2(start->options->stdout_fd, STDOUT_FILENO);
+    if (start->options->stderr_fd >= 0)
+        dup2(start->options->stderr_fd, STDERR_FILENO);
+    execvpe(start->program, start->options->argv,
+            start->environment); /* its path: nothing is looked up */
+    return errno;
 }
 
 /* The program's path. One that is named by a path is left to the kernel to judge. */
@@ -252,24 +247,16 @@ static int fail_to_run(const struct mt_run_options *options, int failed, struct 
 static int start(const struct mt_run_options *options, char **environment,
                  const struct sigaction *child_action, struct mt_error *error)
 {
-    int report[2];
     char program[PATH_MAX];
     int missing = find(options, program);
     if (missing)
         return fail_to_run(options, missing, error);
-    if (pipe2(report, O_CLOEXEC) < 0)
-        return mt_fail_errno(error, errno, "cannot make a pipe");
-    pid_t pid = fork();
-    if (pid == 0)
-        become(program, options, environment, child_action, report[1]);
-    int failed = pid < 0 ? errno : 0;
-    close(report[1]);
-    if (!failed)
-        failed = exec_result(report[0]);
-    close(report[0]);
-    if (failed && pid > 0)
-        TEMP_FAILURE_RETRY(waitpid(pid, NULL, 0));
-    return failed ? fail_to_run(options, failed, error) : pid;
+    struct start start = {.program = program,
+                          .options = options,
+                          .environment = environment,
+                          .child_action = child_action};
+    pid_t pid = mt_become(become, &start);
+    return pid < 0 ? fail_to_run(options, -pid, error) : pid;
 }
 
 int mt_spawn(const struct mt_run_options *options, const struct mt_run *run, struct mt_error *error)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "model/gguf/vocabulary.h"
 #include "model/sample/sparse.h"
@@ -82,14 +83,8 @@ static uint64_t n_layers(const struct mt_convert *convert)
 
 static int reserve_one(struct mt_convert *convert)
 {
-    if (convert->n_tensors < convert->capacity)
-        return 0;
-    size_t capacity = convert->capacity ? 2 * convert->capacity : 256;
-    struct mt_tensor *tensors = realloc(convert->tensors, capacity * sizeof *tensors);
-    if (!tensors)
+    if (mt_array_reserve(convert->tensors, convert->n_tensors, convert->capacity, 256) < 0)
         return fail(convert, MT_ENOMEM, "out of memory for its tensors");
-    convert->tensors = tensors;
-    convert->capacity = capacity;
     return 0;
 }
 

@@ -3,6 +3,7 @@
  * the tokenizer are long and of no use here. */
 #include "gguf.h"
 
+#include "base/array.h"
 #include "base/error.h"
 #include "model/utf8.h"
 
@@ -242,14 +243,8 @@ static const char *key_of(const void *argument, uint32_t number, size_t *length)
 static int add_pair(struct mt_gguf_pairs *pairs, const struct reading *r,
                     const struct mt_gguf_pair *pair)
 {
-    if (pairs->n == pairs->capacity) {
-        size_t capacity = pairs->capacity ? pairs->capacity * 2 : 64;
-        struct mt_gguf_pair *items = realloc(pairs->items, capacity * sizeof *items);
-        if (!items)
-            return fail_memory(r);
-        pairs->items = items;
-        pairs->capacity = capacity;
-    }
+    if (mt_array_reserve(pairs->items, pairs->n, pairs->capacity, 64) < 0)
+        return fail_memory(r);
     pairs->items[pairs->n] = *pair;
     uint32_t other = 0;
     int code = mt_names_add(&pairs->keys, (uint32_t)pairs->n,
