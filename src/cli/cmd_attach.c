@@ -128,8 +128,9 @@ static int attach(const struct attach_options *options, int pid, const char *fol
     return result < 0 ? result : finished;
 }
 
-static int show(const struct attach_options *options, const char *folder, struct cli_server_words *said,
-                const struct mt_moment *moment, struct mt_error *error)
+static int show(const struct attach_options *options, const char *folder,
+                struct cli_server_words *said, const struct mt_moment *moment,
+                struct mt_error *error)
 {
     const struct cli_load_options load = {.moment = *moment};
     struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO);
@@ -206,7 +207,8 @@ static const char *const description[] = {
     "From outside memtally tells mapped model files, libraries, stacks, the heap and other "
     "anonymous memory apart. It cannot tell what of the heap is in use, nor what it is for: "
     "'memtally run' starts a program so that it can. What the process holds of devices is a place "
-    "of its own, by NVIDIA's list of processes and by what the drivers amdgpu, i915, xe and nouveau "
+    "of its own, by NVIDIA's list of processes and by what the drivers amdgpu, i915, xe and "
+    "nouveau "
     "say of its open files.",
     "If the process is llama-server, Ollama, vLLM, SGLang or TGI, memtally also asks its endpoint "
     "on this machine for its version, model, context and cache, for at most a second. What that "

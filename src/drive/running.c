@@ -14,10 +14,10 @@
 #include "drive/ports.h"
 #include "drive/running_internal.h"
 
-#define TREE_MAX   512
-#define PORTS_MAX  8
-#define WORDS_MAX  6 /* among which the program's name, a script's or a module's is */
-#define LINE_BYTES 4096
+#define TREE_MAX    512
+#define PORTS_MAX   8
+#define WORDS_MAX   6 /* among which the program's name, a script's or a module's is */
+#define LINE_BYTES  4096
 #define PARENTS_MAX 16
 
 /* ---- which engine ---- */

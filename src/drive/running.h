@@ -33,9 +33,9 @@ struct mt_drive_running {
     char kv_type_k[16];
     char kv_type_v[16];
     char gpu_layers[16];
-    uint64_t ranks;        /* that share each layer */
-    int has_sequences;     /* it was told how many; not, where that was left to it */
-    int is_unified;        /* sequences share the cache */
+    uint64_t ranks;    /* that share each layer */
+    int has_sequences; /* it was told how many; not, where that was left to it */
+    int is_unified;    /* sequences share the cache */
     int keeps_kv_on_host;
     char environment[MT_RUNNING_ENVIRONMENT_BYTES]; /* "NAME=value", each ended by a NUL */
     char *variables[MT_RUNNING_VARIABLES + 1];      /* of these; ends with NULL */

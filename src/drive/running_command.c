@@ -13,9 +13,9 @@
 
 /* Flags whose variables are read: none is a secret's. */
 static const enum mt_drive_flag asked[] = {
-    MT_DRIVE_MODEL,      MT_DRIVE_CONTEXT,   MT_DRIVE_GPU_LAYERS,    MT_DRIVE_KV_TYPE_K,
-    MT_DRIVE_KV_TYPE_V,  MT_DRIVE_SEQUENCES, MT_DRIVE_UNIFIED_KV,    MT_DRIVE_NO_KV_OFFLOAD,
-    MT_DRIVE_KV_TYPE,    MT_DRIVE_TENSOR_PARALLEL,
+    MT_DRIVE_MODEL,     MT_DRIVE_CONTEXT,         MT_DRIVE_GPU_LAYERS, MT_DRIVE_KV_TYPE_K,
+    MT_DRIVE_KV_TYPE_V, MT_DRIVE_SEQUENCES,       MT_DRIVE_UNIFIED_KV, MT_DRIVE_NO_KV_OFFLOAD,
+    MT_DRIVE_KV_TYPE,   MT_DRIVE_TENSOR_PARALLEL,
 };
 
 /* A file of /proc that is texts with a NUL behind each; freed by the caller. *n counts bytes. */
@@ -63,8 +63,7 @@ static void take_environment(const char *proc, pid_t pid, const struct mt_engine
         if (n_variables == MT_RUNNING_VARIABLES || size > sizeof running->environment - used ||
             !is_listed(engine, command, bytes + at))
             continue;
-        running->variables[n_variables++] =
-            memcpy(running->environment + used, bytes + at, size);
+        running->variables[n_variables++] = memcpy(running->environment + used, bytes + at, size);
         used += size;
     }
     if (bytes)
@@ -93,8 +92,7 @@ static void find_model(const struct mt_engine *engine, const struct mt_drive_com
 static void take_flag(const struct mt_drive_command *command, struct mt_drive_running *running,
                       enum mt_drive_flag flag, char *text, size_t size)
 {
-    mt_drive_running_take_text(text, size,
-                               mt_drive_flag_value(command, running->variables, flag));
+    mt_drive_running_take_text(text, size, mt_drive_flag_value(command, running->variables, flag));
 }
 
 static void take_flags(const struct mt_drive_command *command, struct mt_drive_running *running)

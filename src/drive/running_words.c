@@ -98,7 +98,8 @@ static int uses_a_driver(const struct speech *speech)
     return has_mapped(speech, drivers);
 }
 
-/* The engine as settings name it; `name` lives as long as they. An unknown version is the newest. */
+/* The engine as settings name it; `name` lives as long as they. An unknown version is the newest.
+ */
 static const char *engine_of(const struct mt_drive_running *running, char name[128])
 {
     struct mt_engine engine;
@@ -282,7 +283,8 @@ static void say_rank(struct speech *speech, const char *place, const struct rank
             "by the engine's own word");
     if (rank->token_bytes && running->cache_tokens < UINT64_MAX / rank->token_bytes / n)
         say(speech, place, MT_CATEGORY_KV_CACHE, running->cache_tokens * rank->token_bytes * n,
-            MT_PROVENANCE_DERIVED, "tokens by the engine's word, bytes of one by the model's header");
+            MT_PROVENANCE_DERIVED,
+            "tokens by the engine's word, bytes of one by the model's header");
     else
         say(speech, place, MT_CATEGORY_KV_CACHE, running->cache_bytes * n, MT_PROVENANCE_INFERRED,
             "by the engine's own word");
@@ -336,7 +338,7 @@ static int is_told(const struct speech *speech, enum mt_category category)
 
 static void say_unknown(struct speech *speech)
 {
-    const char *place = speech->n_devices         ? speech->devices[0]->place
+    const char *place = speech->n_devices       ? speech->devices[0]->place
                         : uses_a_driver(speech) ? UNSEEN_DEVICE
                                                 : "host";
     if (!is_told(speech, MT_CATEGORY_WEIGHTS))

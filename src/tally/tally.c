@@ -512,7 +512,7 @@ static int add_device(struct work *work, const struct mt_tally *tally, uint64_t 
     place->place = text;
     place->device_name = mt_tally_text(work->arena, devices->places[device].name);
     place->uuid = mt_tally_text(work->arena, devices->places[device].uuid);
-    place->peak_resident_bytes = peak.used_bytes != MT_UNKNOWN    ? mt_device_taken(&peak)
+    place->peak_resident_bytes = peak.used_bytes != MT_UNKNOWN   ? mt_device_taken(&peak)
                                  : peak.seen_bytes != MT_UNKNOWN ? peak.seen_bytes
                                                                  : peak.allocated_bytes;
     place->others_bytes = mt_device_others(&moment);

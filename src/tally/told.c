@@ -166,8 +166,8 @@ static int move(struct mt_tally_place *place, const struct mt_tally_word *word, 
                 struct mt_tally_arena *arena)
 {
     struct mt_tally_row *rows = copy_rows(place, arena);
-    uint64_t moved = word->bytes < place->unattributed_bytes ? word->bytes
-                                                             : place->unattributed_bytes;
+    uint64_t moved =
+        word->bytes < place->unattributed_bytes ? word->bytes : place->unattributed_bytes;
     uint64_t heap = 0;
     if (!rows)
         return MT_ENOMEM;

@@ -78,8 +78,7 @@ static int open_devices(struct mt_run *run)
             gpus->nvml.device_uuid(device, uuid, sizeof uuid) != 0)
             continue;
         gpus->device[gpus->n] = device;
-        gpus->uuid[gpus->n] =
-            mt_write_string(&run->writer, mt_monotonic_ns(), uuid, strlen(uuid));
+        gpus->uuid[gpus->n] = mt_write_string(&run->writer, mt_monotonic_ns(), uuid, strlen(uuid));
         if (run->is_attached)
             describe(run, gpus->n);
         gpus->n++;

@@ -21,8 +21,8 @@ uint64_t cli_sum(uint64_t a, uint64_t b)
 
 const char *cli_row_provenance(const struct mt_tally_row *row)
 {
-    int is_unknown = !row->n_details && row->resident_bytes == MT_UNKNOWN &&
-                     row->allocated_bytes == MT_UNKNOWN;
+    int is_unknown =
+        !row->n_details && row->resident_bytes == MT_UNKNOWN && row->allocated_bytes == MT_UNKNOWN;
     return is_unknown ? NULL : mt_provenance_name(row->provenance);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The texts are as the drivers write them: amdgpu's and nouveau's as in Linux 6.1 and 6.12, i915's and xe's as in the kernel's
- * Documentation/gpu/drm-usage-stats.rst and the drivers' own examples there. */
+/* The texts are as the drivers write them: amdgpu's and nouveau's as in Linux 6.1 and 6.12, i915's
+ * and xe's as in the kernel's Documentation/gpu/drm-usage-stats.rst and the drivers' own examples
+ * there. */
 #include "tests/support/unit.h"
 
 #include "device/drm.h"
@@ -46,15 +47,16 @@ static void test_amdgpu_of_linux_6_1(void **state)
 static void test_resident_goes_before_memory_and_total(void **state)
 {
     (void)state;
-    struct mt_drm_use use = use_of("=== /proc/7/fd/5 -> /dev/dri/renderD128\n"
-                                   "=== /proc/7/fdinfo/5\n"
-                                   "drm-driver:\tamdgpu\ndrm-client-id:\t14\ndrm-pdev:\t0000:0b:00.0\n"
-                                   "drm-total-vram:\t3 MiB\ndrm-shared-vram:\t0\n"
-                                   "drm-resident-vram:\t2 MiB\ndrm-purgeable-vram:\t0\n"
-                                   "drm-total-gtt:\t9 MiB\ndrm-resident-gtt:\t1 MiB\n"
-                                   "drm-resident-gds:\t5 MiB\n"
-                                   "drm-memory-vram:\t7 MiB\ndrm-memory-gtt: \t7 MiB\n",
-                                   1);
+    struct mt_drm_use use =
+        use_of("=== /proc/7/fd/5 -> /dev/dri/renderD128\n"
+               "=== /proc/7/fdinfo/5\n"
+               "drm-driver:\tamdgpu\ndrm-client-id:\t14\ndrm-pdev:\t0000:0b:00.0\n"
+               "drm-total-vram:\t3 MiB\ndrm-shared-vram:\t0\n"
+               "drm-resident-vram:\t2 MiB\ndrm-purgeable-vram:\t0\n"
+               "drm-total-gtt:\t9 MiB\ndrm-resident-gtt:\t1 MiB\n"
+               "drm-resident-gds:\t5 MiB\n"
+               "drm-memory-vram:\t7 MiB\ndrm-memory-gtt: \t7 MiB\n",
+               1);
     assert_int_equal(use.devices[0].device_bytes, 2 * MIB);
     assert_int_equal(use.devices[0].host_bytes, 1 * MIB);
     use = use_of("=== /proc/7/fd/5 -> /dev/dri/renderD128\n=== /proc/7/fdinfo/5\n"
@@ -110,24 +112,25 @@ static void test_a_client_counts_once(void **state)
 static void test_what_says_nothing_is_unknown_and_nonsense_is_left_out(void **state)
 {
     (void)state;
-    struct mt_drm_use use = use_of("=== /proc/7/fd/5 -> /dev/dri/renderD128\n"
-                                   "=== /proc/7/fdinfo/5\n"
-                                   "drm-driver:\tnvidia-drm\ndrm-client-id:\t1\n"
-                                   "drm-pdev:\t0000:01:00.0\n"
-                                   "=== /proc/7/fd/6 -> /dev/dri/renderD129\n"
-                                   "=== /proc/7/fdinfo/6\n"
-                                   "drm-driver:\txe\ndrm-client-id:\tmany\n"
-                                   "drm-resident-vram0:\t1 MiB\n"
-                                   "=== /proc/7/fd/7 -> /tmp/dri/renderD128\n"
-                                   "=== /proc/7/fdinfo/7\n"
-                                   "drm-driver:\txe\ndrm-client-id:\t4\ndrm-resident-vram0:\t1 MiB\n"
-                                   "=== /proc/7/fd/8 -> /dev/dri/renderD130\n"
-                                   "=== /proc/7/fdinfo/8\n"
-                                   "drm-driver:\txe\ndrm-client-id:\t5\ndrm-pdev:\t\n"
-                                   "drm-resident-vram0:\t18446744073709551615 KiB\n"
-                                   "drm-resident-vram1:\t-5 KiB\ndrm-resident-vram2:\tx\n"
-                                   "drm-resident-vram3:\t2 KiB\n=== /proc/7/fd/9 ! EACCES\n",
-                                   1);
+    struct mt_drm_use use =
+        use_of("=== /proc/7/fd/5 -> /dev/dri/renderD128\n"
+               "=== /proc/7/fdinfo/5\n"
+               "drm-driver:\tnvidia-drm\ndrm-client-id:\t1\n"
+               "drm-pdev:\t0000:01:00.0\n"
+               "=== /proc/7/fd/6 -> /dev/dri/renderD129\n"
+               "=== /proc/7/fdinfo/6\n"
+               "drm-driver:\txe\ndrm-client-id:\tmany\n"
+               "drm-resident-vram0:\t1 MiB\n"
+               "=== /proc/7/fd/7 -> /tmp/dri/renderD128\n"
+               "=== /proc/7/fdinfo/7\n"
+               "drm-driver:\txe\ndrm-client-id:\t4\ndrm-resident-vram0:\t1 MiB\n"
+               "=== /proc/7/fd/8 -> /dev/dri/renderD130\n"
+               "=== /proc/7/fdinfo/8\n"
+               "drm-driver:\txe\ndrm-client-id:\t5\ndrm-pdev:\t\n"
+               "drm-resident-vram0:\t18446744073709551615 KiB\n"
+               "drm-resident-vram1:\t-5 KiB\ndrm-resident-vram2:\tx\n"
+               "drm-resident-vram3:\t2 KiB\n=== /proc/7/fd/9 ! EACCES\n",
+               1);
     assert_int_equal(use.n_devices, 2);
     assert_true(use.devices[0].device_bytes == MT_UNKNOWN);
     assert_true(use.devices[0].host_bytes == MT_UNKNOWN);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Words on a measurement: 100 MiB, of which 60 are unattributed, 30 the heap's and 10 a library's. */
+/* Words on a measurement: 100 MiB, of which 60 are unattributed, 30 the heap's and 10 a library's.
+ */
 #include "tests/support/unit.h"
 
 #include <memtally/tally.h>
