@@ -161,20 +161,34 @@ def test_the_process_is_as_it_was():
 
 
 @contextlib.contextmanager
-def watched(pid):
-    """memtally watching a process, once it has written down which."""
+def watched(pid, wanted=HELD.encode(), n=1):
+    """memtally watching a process, once it has written down which, or something else so often. Its recording grows beside it."""
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         command = [MEMTALLY, "attach", "--json", "--for", "1h", "-o", folder, str(pid)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as watcher:
             name = os.path.join(folder, "watch.mtr")
             while watcher.poll() is None:
                 with contextlib.suppress(FileNotFoundError), open(name, "rb") as file:
-                    if HELD.encode() in file.read(1 << 20):
+                    watcher.recorded = file.read(1 << 22)
+                    if watcher.recorded.count(wanted) >= n:
                         break
             try:
                 yield watcher
             finally:
                 watcher.kill()
+
+
+def test_the_kernel_looks_for_shared_pages_of_forks_only():
+    """For that it holds the lock of a process's mappings as long as it takes. A shell and what it starts share nothing."""
+    with held(8) as process, watched(process.pid, b"VmRSS") as watcher:
+        assert b"Pss_Anon" not in watcher.recorded
+    with subprocess.Popen(["sh", "-c", '"$0" 8; exit 0', HELD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
+        assert shell.stdout.readline() == b"ready\n"
+        with watched(shell.pid, b"VmRSS", 2) as watcher:
+            assert b"Pss_Anon" not in watcher.recorded
+        shell.stdin.close()
+    with held(8, env=dict(os.environ, FORK="1"), n=2) as process, watched(process.pid, b"VmRSS", 2) as watcher:
+        assert watcher.recorded.count(b"Pss_Anon") >= 2
 
 
 def test_a_process_that_ends_or_becomes_another_is_no_error():
