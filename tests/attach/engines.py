@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9,
+CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 576, "num_hidden_layers": 8, "num_attention_heads": 9,
           "num_key_value_heads": 3, "intermediate_size": 1536, "vocab_size": 49152, "torch_dtype": "bfloat16", "tie_word_embeddings": True,
           "hidden_act": "silu", "rms_norm_eps": 1e-5, "max_position_embeddings": 2048, "bos_token_id": 1, "eos_token_id": 2}
 MODULES = {"vllm": ["-m", "vllm.entrypoints.openai.api_server", "--model", "MODEL", "--load-format", "dummy", "--skip-tokenizer-init",
@@ -28,7 +28,7 @@ run=$!
 tries=0
 until python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1])' "http://127.0.0.1:$PORT$READY" 2>/dev/null; do
     tries=$((tries + 1))
-    [ $tries -lt 900 ] && kill -0 $run || { tail -40 "$FOLDER/log" >&2; exit 1; }
+    [ $tries -lt 1500 ] && kill -0 $run || { tail -40 "$FOLDER/log" >&2; exit 1; }
     sleep 1
 done
 server=$(cat /proc/$run/task/$run/children)
@@ -69,7 +69,7 @@ def attach_to(memtally, name, python, folder):
     words = [model if word == "MODEL" else word for word in MODULES[name]]
     environment = dict(os.environ, MEMTALLY=memtally, FOLDER=folder, PORT=port, READY=READY[name], HF_HUB_OFFLINE="1",
                        VLLM_NO_USAGE_STATS="1")
-    subprocess.run([memtally, "rehearse", "--layer", "cuda", "-d", "H100-80GB", "--requests", "0", "--no-suggest", "--quiet", "--",
+    subprocess.run([memtally, "rehearse", "--layer", "cuda", "-d", "H100-80GB", "--requests", "0", "--no-suggest", "--quiet", "--timeout", "1800", "--",
                     "sh", "-c", BESIDE, "sh", python, *words, "--host", "127.0.0.1", "--port", port], env=environment, check=True,
                    timeout=1800)
     report = subprocess.run([memtally, "report", "--json", "--at", "steady", os.path.join(folder, "recording")], capture_output=True,
